@@ -1,0 +1,214 @@
+// Arrays on disk, far larger than memory, read under a budget.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "evenkeel/budget.h"
+#include "evenkeel/dtype.h"
+#include "evenkeel/error.h"
+#include "evenkeel/order.h"
+
+namespace evenkeel {
+
+enum class EngineKind : std::uint8_t { kAuto, kMap, kRemap, kAdvise, kRead, kDirect };
+
+// "auto", "map", "remap", "advise", "read", "direct". Throws kInvalid and lists these for others.
+EngineKind parse_engine(std::string_view name);
+std::string_view engine_name(EngineKind kind);
+
+// The engine at work and the reason for it: a fallback is never silent.
+struct EngineReport {
+  EngineKind asked = EngineKind::kAuto;
+  EngineKind chosen = EngineKind::kAuto;
+  std::string how;  // "direct: O_DIRECT, io_uring, 128 in flight, registered files and buffers"
+  std::string why;  // "data of 10 GiB does not fit the budget of 64 MiB"
+};
+
+struct ArrayOptions {
+  // Bytes this array may occupy. Default: an eighth of the memory available. See budget.h.
+  Budget budget = {};
+  // How bytes come from the disk. kAuto is right for nearly everyone; the others are there to
+  // compare, and kMap is the only one that does not keep to the budget.
+  EngineKind engine = EngineKind::kAuto;
+
+  // What the file cannot say itself. Setting dtype says: raw binary, without a header; without it
+  // the file's magic decides. With dtype set and shape empty, the array is one axis as long as the
+  // file allows. A first axis of -1 is worked out from the file's size. `offset` is where the first
+  // element begins, in bytes; `big_endian` is how the raw file stores numbers.
+  std::optional<DType> dtype = {};
+  std::vector<std::int64_t> shape = {};
+  std::uint64_t offset = 0;
+  bool big_endian = false;
+
+  // See the array as one axis of elements, in the order in which they are stored.
+  bool flatten = false;
+
+  // Requests whose gap is at most this many bytes become one; default: what the engine finds
+  // cheaper. 0 turns merging off.
+  std::optional<std::uint64_t> merge_gap = {};
+};
+
+// Rows as T, row-major, in memory that belongs to someone else.
+template <class T>
+class Rows {
+ public:
+  Rows(const T* data, std::size_t rows, std::size_t columns)
+      : data_(data), rows_(rows), columns_(columns) {}
+  std::size_t size() const { return rows_; }
+  std::size_t columns() const { return columns_; }
+  const T* data() const { return data_; }
+  std::span<const T> operator[](std::size_t row) const {
+    return {data_ + row * columns_, columns_};
+  }
+  std::span<const T> flat() const { return {data_, rows_ * columns_}; }
+
+ private:
+  const T* data_;
+  std::size_t rows_, columns_;
+};
+
+// Some rows of an array in memory. A view: valid until the iterator it came from moves on.
+class Chunk {
+ public:
+  std::size_t size() const { return rows_; }                  // rows in this chunk
+  std::uint64_t position() const { return position_; }        // of its first row in the order
+  std::span<const std::byte> bytes() const { return bytes_; }  // row-major, machine byte order
+  // The array's row number of row i of this chunk.
+  std::uint64_t index(std::size_t i) const {
+    return indices_.empty() ? first_row_ + i : indices_[i];
+  }
+  // Throws Error (kInvalid) when T is not the array's dtype.
+  template <class T>
+  Rows<T> rows() const {
+    require(DType::of<T>(), alignof(T));
+    return {reinterpret_cast<const T*>(bytes_.data()), rows_, row_bytes_ / sizeof(T)};
+  }
+
+ private:
+  friend class Chunks;
+  friend struct ChunkAccess;
+  void require(DType wanted, std::size_t alignment) const;
+
+  std::span<const std::byte> bytes_;
+  std::span<const std::uint64_t> indices_;
+  std::uint64_t first_row_ = 0, position_ = 0;
+  std::size_t rows_ = 0, row_bytes_ = 0;
+  DType dtype_;
+};
+
+// The rows of an array, chunk after chunk: an input range. The next chunks are read on a thread of
+// the library's own while the current one is used; their buffers are reserved from the array's
+// budget when the range is made. Where the budget holds one chunk only, chunks are read when asked
+// for. One thread at a time; the array must outlive it. Moves, does not copy.
+class Chunks {
+ public:
+  class Iterator {
+   public:
+    using iterator_concept = std::input_iterator_tag;
+    using value_type = Chunk;
+    using difference_type = std::ptrdiff_t;
+    Iterator() = default;
+    const Chunk& operator*() const { return chunks_->current_; }
+    const Chunk* operator->() const { return &chunks_->current_; }
+    Iterator& operator++() {
+      if (!chunks_->advance()) chunks_ = nullptr;
+      return *this;
+    }
+    void operator++(int) { ++*this; }
+    friend bool operator==(const Iterator& it, std::default_sentinel_t) { return !it.chunks_; }
+
+   private:
+    friend class Chunks;
+    explicit Iterator(Chunks* chunks) : chunks_(chunks) {}
+    Chunks* chunks_ = nullptr;
+  };
+
+  Chunks(Chunks&&) noexcept;
+  Chunks& operator=(Chunks&&) noexcept;
+  ~Chunks();
+
+  Iterator begin() { return advance() ? Iterator(this) : Iterator(); }
+  std::default_sentinel_t end() const { return {}; }
+
+  std::uint64_t size() const;        // chunks in all; the last may be short
+  void seek(std::uint64_t chunk);    // the next to come is number `chunk`; O(1)
+  int buffers() const;               // chunks held in memory at once: 1 means no reading ahead
+
+ private:
+  friend class Array;
+  struct Impl;
+  explicit Chunks(std::unique_ptr<Impl> impl);
+  bool advance();
+  std::unique_ptr<Impl> impl_;
+  Chunk current_;
+};
+
+// An array in one file or in several, one after the other along the first axis. Nothing is read at
+// open but headers; nothing is ever written. All calls but `close` and moves may come from several
+// threads at once. After `fork` a child may go on using it: it reads through descriptors and a ring
+// of its own. The budget covers the library's buffers and whatever its reads leave in the page
+// cache; memory that the caller hands in (`out`) is the caller's. A file that is changed or
+// truncated while open is an error at the next read, not wrong data.
+class Array {
+ public:
+  // A path, or a pattern with * ? [] whose matches are taken in sorted order.
+  static Array open(const std::string& path_or_glob, ArrayOptions options = {});
+  static Array open(const std::vector<std::string>& paths, ArrayOptions options = {});
+
+  Array(Array&&) noexcept;
+  Array& operator=(Array&&) noexcept;
+  ~Array();
+
+  const std::vector<std::uint64_t>& shape() const;
+  std::uint64_t rows() const;       // shape()[0]; 1 for an array without axes
+  std::uint64_t row_bytes() const;  // bytes of one row in memory
+  std::uint64_t bytes() const { return rows() * row_bytes(); }
+  DType dtype() const;
+  const std::string& format() const;  // "npy", "raw"
+  const std::vector<std::string>& paths() const;
+  const Budget& budget() const;
+  EngineReport engine() const;
+
+  // Rows first, first+1, ... of `count` rows into `out`, which must hold count * row_bytes().
+  void read(std::uint64_t first, std::uint64_t count, std::span<std::byte> out) const;
+  // Row indices[i] becomes row i of `out`. Repeats and any order are fine.
+  void gather(std::span<const std::uint64_t> indices, std::span<std::byte> out) const;
+  // `count` rows from each start: crop i of `out` holds rows starts[i] .. starts[i]+count-1.
+  void crops(std::span<const std::uint64_t> starts, std::uint64_t count,
+             std::span<std::byte> out) const;
+
+  // The same into memory of T; throws Error (kInvalid) when T is not the array's dtype.
+  template <class T>
+  void read(std::uint64_t first, std::uint64_t count, std::span<T> out) const {
+    require(DType::of<T>());
+    read(first, count, std::as_writable_bytes(out));
+  }
+  template <class T>
+  void gather(std::span<const std::uint64_t> indices, std::span<T> out) const {
+    require(DType::of<T>());
+    gather(indices, std::as_writable_bytes(out));
+  }
+
+  // All rows in an order, `rows_per_chunk` at a time.
+  Chunks chunks(std::uint64_t rows_per_chunk, Order order = sequential()) const;
+
+  // Gives everything back. Later calls throw Error (kClosed); closing twice is fine.
+  void close();
+
+  struct Impl;
+
+ private:
+  explicit Array(std::shared_ptr<Impl> impl);
+  Impl& impl() const;
+  void require(DType wanted) const;
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,70 @@
+// The line that memory stays under.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "evenkeel/bytes.h"
+
+namespace evenkeel {
+
+// A share of a budget, given back when it is destroyed. Moves, does not copy.
+class Reservation {
+ public:
+  Reservation() = default;
+  Reservation(Reservation&&) noexcept;
+  Reservation& operator=(Reservation&&) noexcept;
+  ~Reservation();
+  std::uint64_t bytes() const { return bytes_; }
+  void release();  // give it back now
+
+ private:
+  friend class Budget;
+  struct Account;
+  Reservation(std::shared_ptr<Account> account, std::uint64_t bytes, std::string what);
+  std::shared_ptr<Account> account_;
+  std::uint64_t bytes_ = 0;
+  std::string what_;
+};
+
+// A number of bytes that a dataset may occupy: buffers the library allocates, resident pages of
+// mappings it makes, page-cache pages its reads bring in. Bytes are reserved before they are used,
+// so the line is never crossed; what does not fit is refused with the arithmetic in the message.
+// Copies share one account: give the same Budget to several arrays and together they stay under it.
+// Thread-safe.
+class Budget {
+ public:
+  // One eighth of the memory available to this process: MemAvailable, or what the memory cgroups
+  // (v1 and v2) around it leave, whichever is less.
+  Budget();
+  Budget(std::uint64_t bytes);  // NOLINT: a number of bytes is a budget. {.budget = 64_MiB}
+  // "64MiB" as in parse_size; "1GiB/node" is divided by the number of processes that share the node.
+  static Budget parse(std::string_view text, std::uint64_t processes_on_node = 1);
+
+  std::uint64_t limit() const;
+  std::uint64_t in_use() const;  // reserved now
+  std::uint64_t peak() const;    // the most that was ever reserved
+  std::uint64_t left() const { return limit() - in_use(); }
+  // "64 MiB (67,108,864 bytes), one eighth of 512 MiB available (memory cgroup limit)"
+  std::string describe() const;
+
+  // Throws Error (kBudget) that lists what holds the budget now when `bytes` more do not fit.
+  // `what` names the use in such messages: "read buffers".
+  Reservation reserve(std::uint64_t bytes, std::string_view what) const;
+  std::optional<Reservation> try_reserve(std::uint64_t bytes, std::string_view what) const;
+
+ private:
+  std::shared_ptr<Reservation::Account> account_;
+};
+
+// What the default budget is an eighth of, and which limit decided it.
+struct AvailableMemory {
+  std::uint64_t bytes = 0;
+  std::string source;  // "MemAvailable", "memory cgroup v2 limit of /user.slice/..."
+};
+AvailableMemory available_memory();
+
+}  // namespace evenkeel

@@ -1,0 +1,52 @@
+// The one way in which Evenkeel fails.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+
+namespace evenkeel {
+
+enum class ErrorKind {
+  kInvalid,  // an argument makes no sense (Python: ValueError)
+  kFormat,   // a file is not what it claims to be (ValueError)
+  kIndex,    // a row outside the array (IndexError)
+  kBudget,   // it cannot fit the stated budget (MemoryError)
+  kSystem,   // the system refused; code() is the errno (OSError and its kin)
+  kClosed,   // used after close, or in a process that does not own it (ValueError)
+};
+
+// What went wrong, where, the numbers, and what to do. Built in place:
+//   throw Error(ErrorKind::kFormat, "open", "header says 12 bytes, the file has 10")
+//       .in(path).at(8).hint("the download may be incomplete");
+// what() reads "open PATH: header says 12 bytes, the file has 10 (at byte 8)\nhint: ...".
+class Error : public std::exception {
+ public:
+  Error(ErrorKind kind, std::string operation, std::string problem);
+  // kSystem, from errno: the problem ends with the system's words for it.
+  static Error system(std::string operation, int code, std::string problem = "");
+
+  Error&& in(std::string path) &&;
+  Error&& at(std::uint64_t offset) &&;
+  Error&& hint(std::string what_to_do) &&;
+
+  const char* what() const noexcept override { return message_.c_str(); }
+  ErrorKind kind() const noexcept { return kind_; }
+  const std::string& operation() const noexcept { return operation_; }
+  const std::string& path() const noexcept { return path_; }
+  std::optional<std::uint64_t> offset() const noexcept { return offset_; }
+  int code() const noexcept { return code_; }  // errno, or 0
+  const std::string& hint_text() const noexcept { return hint_; }
+
+ private:
+  void compose();
+
+  ErrorKind kind_;
+  int code_ = 0;
+  std::string operation_, problem_, path_, hint_;
+  std::optional<std::uint64_t> offset_;
+  std::string message_;
+};
+
+}  // namespace evenkeel

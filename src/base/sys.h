@@ -1,0 +1,43 @@
+// The seam between Evenkeel and the kernel: every system call that reads data goes through here, so
+// that tests can make each of them fail. Thin: same arguments, same errno.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace evenkeel::sys {
+
+int open(const char* path, int flags);
+int close(int fd);
+int fstat(int fd, struct stat* out);
+ssize_t pread(int fd, void* buffer, std::size_t length, std::uint64_t offset);
+// preadv2 with one buffer; flags as RWF_*.
+ssize_t pread_flags(int fd, void* buffer, std::size_t length, std::uint64_t offset, int flags);
+void* mmap(void* address, std::size_t length, int protection, int flags, int fd,
+           std::uint64_t offset);
+int munmap(void* address, std::size_t length);
+int madvise(void* address, std::size_t length, int advice);
+// posix_fadvise, but failing like the others: -1 and errno.
+int fadvise(int fd, std::uint64_t offset, std::uint64_t length, int advice);
+
+struct CacheStat {  // in pages, the kernel's struct cachestat
+  std::uint64_t cached, dirty, writeback, evicted, recently_evicted;
+};
+// cachestat(2), since Linux 6.5: length 0 means to the end of the file.
+int cachestat(int fd, std::uint64_t offset, std::uint64_t length, CacheStat* out);
+
+// What O_DIRECT on this file asks for, from statx(STATX_DIOALIGN); zeros where the kernel does not
+// say.
+struct DirectAlignment {
+  std::uint32_t memory = 0, offset = 0;
+};
+DirectAlignment direct_alignment(int fd);
+
+std::uint64_t page_size();
+
+}  // namespace evenkeel::sys

@@ -1,0 +1,62 @@
+// How bytes come from the disk: one small interface, one file an engine.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "evenkeel/array.h"
+#include "format/layout.h"
+
+namespace evenkeel {
+
+// A piece of a file that is wanted. Offset and length are multiples of the engine's alignment; the
+// end may lie beyond the end of the file by less than that.
+struct Extent {
+  std::uint32_t file = 0;  // index into Layout::segments
+  std::uint64_t offset = 0;
+  std::uint64_t length = 0;
+  std::uint64_t tag = 0;      // the feed's own
+  std::byte* into = nullptr;  // if set, `length` aligned bytes the engine may fill itself
+};
+
+// What an engine works for: it pulls extents as it has room and gives each back once its bytes are
+// in memory. Both calls come from the thread that called Engine::run, never at the same time.
+class Feed {
+ public:
+  // The next extent, or false: none now. The engine asks again after each arrival, and returns from
+  // run when there is none and nothing is in flight.
+  virtual bool next(Extent& extent) = 0;
+  // `data` holds the extent's bytes up to the end of the file; it is extent.into if the engine used
+  // that, else memory of the engine's that is good during this call.
+  virtual void arrived(const Extent& extent, const std::byte* data) = 0;
+
+ protected:
+  ~Feed() = default;
+};
+
+struct EngineLimits {
+  std::uint64_t alignment = 1;    // of offsets and lengths; a power of two
+  std::uint64_t max_request = 1;  // longest extent, a multiple of the alignment
+  std::uint64_t merge_gap = 0;    // a gap up to this is cheaper to read than a second request
+};
+
+// Thread-safe: runs of several threads follow one another. Everything an engine allocates, maps or
+// brings into the page cache is reserved from the budget when it is made.
+class Engine {
+ public:
+  virtual ~Engine() = default;
+  // Brings every extent of the feed. Throws Error (kSystem, kFormat) with path and offset; nothing
+  // is in flight any more when it throws.
+  virtual void run(Feed& feed) = 0;
+  virtual EngineLimits limits() const = 0;
+  virtual EngineReport report() const = 0;
+  // The whole file in memory, where the engine has it so: rows are then used in place.
+  virtual const std::byte* mapped(std::uint32_t /*file*/) { return nullptr; }
+};
+
+// Chooses, builds and explains. `layout` and `budget` must outlive the engine.
+std::unique_ptr<Engine> make_engine(EngineKind asked, const Layout& layout, const Budget& budget);
+
+}  // namespace evenkeel

@@ -1,0 +1,63 @@
+// What is in the files: the answer that every format gives.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "evenkeel/dtype.h"
+
+namespace evenkeel {
+
+// How a file looked when it was opened. A reader that finds it otherwise refuses to go on.
+struct FileIdentity {
+  std::uint64_t device = 0, inode = 0, size = 0;
+  std::int64_t mtime_ns = 0;
+  friend bool operator==(const FileIdentity&, const FileIdentity&) = default;
+};
+
+// One file's part of an array: rows first_row .. first_row+rows-1, whose bytes begin at data_offset.
+struct Segment {
+  std::string path;
+  FileIdentity identity;
+  std::uint64_t data_offset = 0;
+  std::uint64_t first_row = 0;
+  std::uint64_t rows = 0;
+};
+
+// Invariants that a format guarantees and every reader relies on: row_bytes >= 1; sums and products
+// do not overflow; every segment's data lies inside its file; segments with no rows are left out.
+struct Layout {
+  std::string format;  // "npy", "raw"
+  DType dtype;
+  bool swapped = false;  // stored in the other byte order than this machine's
+  bool fortran = false;  // first axis runs fastest, within each segment
+  std::vector<std::uint64_t> shape;
+  std::uint64_t rows = 0;       // shape[0], or 1 when there are no axes
+  std::uint64_t row_bytes = 0;  // bytes of one row: element size times the other axes
+  std::vector<Segment> segments;
+  std::vector<std::string> paths;  // all files, those without rows too
+
+  std::uint64_t bytes() const { return rows * row_bytes; }
+  // The same elements as one axis, in the order in which they are stored.
+  Layout flattened() const;
+};
+
+// What the caller told about the files; see ArrayOptions.
+struct FormatOptions {
+  std::optional<DType> dtype;
+  std::vector<std::int64_t> shape;
+  std::uint64_t offset = 0;
+  bool big_endian = false;
+};
+
+// Reads headers, nothing else. Throws Error (kFormat, kInvalid, kSystem) that says what, where, the
+// numbers and what to do.
+Layout read_layout(const std::vector<std::string>& paths, const FormatOptions& options);
+
+// The files that a path or a pattern with * ? [] names, sorted. A path that exists is taken as it
+// is, whatever characters are in it. Throws Error (kSystem, ENOENT) when nothing matches.
+std::vector<std::string> expand_paths(const std::string& path_or_glob);
+
+}  // namespace evenkeel
