@@ -41,7 +41,9 @@ struct ArrayOptions {
   // What the file cannot say itself. Setting dtype says: raw binary, without a header; without it
   // the file's magic decides. With dtype set and shape empty, the array is one axis as long as the
   // file allows. A first axis of -1 is worked out from the file's size. `offset` is where the first
-  // element begins, in bytes; `big_endian` is how the raw file stores numbers.
+  // element begins, in bytes; `big_endian` is how the raw file stores numbers. One exception: dtype
+  // alone, for a file with an NPY header and elements of that size, renames them and keeps the
+  // header's layout; bfloat16, which NPY stores as 'V2', is opened so.
   std::optional<DType> dtype = {};
   std::vector<std::int64_t> shape = {};
   std::uint64_t offset = 0;
@@ -77,8 +79,8 @@ class Rows {
 // Some rows of an array in memory. A view: valid until the iterator it came from moves on.
 class Chunk {
  public:
-  std::size_t size() const { return rows_; }                  // rows in this chunk
-  std::uint64_t position() const { return position_; }        // of its first row in the order
+  std::size_t size() const { return rows_; }                   // rows in this chunk
+  std::uint64_t position() const { return position_; }         // of its first row in the order
   std::span<const std::byte> bytes() const { return bytes_; }  // row-major, machine byte order
   // The array's row number of row i of this chunk.
   std::uint64_t index(std::size_t i) const {
@@ -137,9 +139,9 @@ class Chunks {
   Iterator begin() { return advance() ? Iterator(this) : Iterator(); }
   std::default_sentinel_t end() const { return {}; }
 
-  std::uint64_t size() const;        // chunks in all; the last may be short
-  void seek(std::uint64_t chunk);    // the next to come is number `chunk`; O(1)
-  int buffers() const;               // chunks held in memory at once: 1 means no reading ahead
+  std::uint64_t size() const;      // chunks in all; the last may be short
+  void seek(std::uint64_t chunk);  // the next to come is number `chunk`; O(1)
+  int buffers() const;             // chunks held in memory at once: 1 means no reading ahead
 
  private:
   friend class Array;

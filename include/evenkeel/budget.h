@@ -41,7 +41,8 @@ class Budget {
   // (v1 and v2) around it leave, whichever is less.
   Budget();
   Budget(std::uint64_t bytes);  // NOLINT: a number of bytes is a budget. {.budget = 64_MiB}
-  // "64MiB" as in parse_size; "1GiB/node" is divided by the number of processes that share the node.
+  // "64MiB" as in parse_size; "1GiB/node" is divided by the number of processes that share the
+  // node.
   static Budget parse(std::string_view text, std::uint64_t processes_on_node = 1);
 
   std::uint64_t limit() const;

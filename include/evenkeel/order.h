@@ -34,23 +34,37 @@ inline Order random(std::uint64_t seed, std::uint64_t epoch = 0) {
   return {OrderKind::kRandom, seed, epoch, 0, 1};
 }
 
-// A keyed bijection of 0..n-1: a Feistel network on bit_width(n-1) bits with cycle walking. O(1)
-// memory; frozen for ever by the golden vectors in docs/orders.md. Immutable, so thread-safe.
+// A keyed bijection of 0..n-1: a Feistel network on bit_width(n-1) bits, 8 at least, with cycle
+// walking. O(1) memory; frozen for ever by the golden vectors in docs/orders.md. Immutable, so
+// thread-safe.
 class Permutation {
  public:
-  Permutation(std::uint64_t n, std::uint64_t seed, std::uint64_t epoch);  // n >= 1
-  std::uint64_t operator()(std::uint64_t position) const;                 // position < n
-  std::uint64_t inverse(std::uint64_t value) const;                       // value < n
+  // Throws Error (kInvalid) when n is 0; the calls throw kIndex for an argument outside 0..n-1.
+  Permutation(std::uint64_t n, std::uint64_t seed, std::uint64_t epoch);
+  std::uint64_t operator()(std::uint64_t position) const;
+  std::uint64_t inverse(std::uint64_t value) const;
   std::uint64_t size() const { return n_; }
 
  private:
-  static constexpr int kRounds = 8;
+  friend class Sequence;
+  struct RoundKey {
+    std::uint64_t multiplier, addend;
+  };
+  static constexpr unsigned kMaxRounds = 12;
+
+  std::uint64_t scramble(std::uint64_t x) const;
+  std::uint64_t unscramble(std::uint64_t x) const;
+  void check(const char* what, std::uint64_t argument) const;
+  // The values at first, first + step, ...; all of these positions must be below n.
+  void fill(std::uint64_t first, std::uint64_t step, std::span<std::uint64_t> values) const;
+
   std::uint64_t n_;
-  unsigned low_bits_, high_bits_;
-  std::uint64_t keys_[kRounds];
+  unsigned low_bits_, high_bits_, rounds_;
+  RoundKey keys_[kMaxRounds];
 };
 
-// Draw number `counter` of a stream: uniform on 0..n-1 from 128 bits of Philox4x32-10.
+// Draw number `counter` of a stream: uniform on 0..n-1 from 128 bits of Philox4x32-10. Throws Error
+// (kInvalid) when n is 0 or counter is 2^63 or more: counters from there on belong to round keys.
 std::uint64_t uniform_draw(std::uint64_t seed, std::uint64_t epoch, std::uint64_t counter,
                            std::uint64_t n);
 
@@ -62,8 +76,9 @@ class Sequence {
   std::uint64_t size() const { return size_; }  // positions that this rank has
   std::uint64_t rows() const { return rows_; }
   const Order& order() const { return order_; }
-  std::uint64_t operator[](std::uint64_t position) const;               // the row at a position
-  void fill(std::uint64_t first, std::span<std::uint64_t> rows) const;  // rows of first, first+1...
+  // The row at a position, and the rows at first, first+1, ...: Error (kIndex) beyond size().
+  std::uint64_t operator[](std::uint64_t position) const;
+  void fill(std::uint64_t first, std::span<std::uint64_t> rows) const;
 
  private:
   Order order_;

@@ -1,0 +1,99 @@
+#include "evenkeel/dtype.h"
+
+#include <charconv>
+
+#include "evenkeel/error.h"
+
+namespace evenkeel {
+namespace {
+
+struct Named {
+  std::string_view name, code;
+  DType dtype;
+};
+
+constexpr Named kNamed[] = {
+    {"bool", "b1", {Kind::kBool, 1}},
+    {"int8", "i1", {Kind::kInt, 1}},
+    {"int16", "i2", {Kind::kInt, 2}},
+    {"int32", "i4", {Kind::kInt, 4}},
+    {"int64", "i8", {Kind::kInt, 8}},
+    {"uint8", "u1", {Kind::kUint, 1}},
+    {"uint16", "u2", {Kind::kUint, 2}},
+    {"uint32", "u4", {Kind::kUint, 4}},
+    {"uint64", "u8", {Kind::kUint, 8}},
+    {"float16", "f2", {Kind::kFloat, 2}},
+    {"float32", "f4", {Kind::kFloat, 4}},
+    {"float64", "f8", {Kind::kFloat, 8}},
+    {"bfloat16", "bfloat16", {Kind::kBfloat, 2}},
+    {"complex64", "c8", {Kind::kComplex, 8}},
+    {"complex128", "c16", {Kind::kComplex, 16}},
+};
+
+// The n of "V<n>" or "record[<n>]"; 0 when it is neither.
+std::uint32_t record_size(std::string_view text) {
+  if (text.starts_with("record[") && text.ends_with(']')) {
+    text = text.substr(7, text.size() - 8);
+  } else if (text.starts_with('V')) {
+    text.remove_prefix(1);
+  } else {
+    return 0;
+  }
+  std::uint32_t size = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, failed] = std::from_chars(text.data(), end, size);
+  return failed == std::errc() && stop == end ? size : 0;
+}
+
+std::string known_names() {
+  std::string names;
+  for (const Named& known : kNamed) names += std::string(known.name) + ", ";
+  return names + "V<bytes>";
+}
+
+std::string_view kind_word(Kind kind) {
+  switch (kind) {
+    case Kind::kBool:
+      return "bool";
+    case Kind::kInt:
+      return "int";
+    case Kind::kUint:
+      return "uint";
+    case Kind::kFloat:
+      return "float";
+    case Kind::kBfloat:
+      return "bfloat";
+    case Kind::kComplex:
+      return "complex";
+    case Kind::kRecord:
+      return "record";
+  }
+  return "unknown";
+}
+
+}  // namespace
+
+DType DType::parse(std::string_view name) {
+  const std::string quoted = "'" + std::string(name) + "'";
+  if (name.starts_with('>')) {
+    throw Error(ErrorKind::kInvalid, "dtype", quoted + " names a byte order")
+        .hint("byte order belongs to the file: leave '>' out and set big_endian");
+  }
+  const bool marked = !name.empty() && std::string_view("<|=").find(name[0]) != name.npos;
+  const std::string_view code = marked ? name.substr(1) : name;
+  for (const Named& known : kNamed) {
+    if (code == known.code || name == known.name) return known.dtype;
+  }
+  if (const std::uint32_t size = record_size(code)) return {Kind::kRecord, size};
+  throw Error(ErrorKind::kInvalid, "dtype", quoted + " is not known")
+      .hint("known: " + known_names() + "; short forms such as f4 or <u2 work too");
+}
+
+std::string DType::name() const {
+  std::string word(kind_word(kind));
+  if (kind == Kind::kRecord) return word + "[" + std::to_string(size) + "]";
+  if (kind == Kind::kBool && size == 1) return word;
+  return word + std::to_string(std::uint64_t{size} * 8);
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,37 @@
+#include "base/text_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/fd.h"
+
+namespace evenkeel {
+
+std::optional<std::string> read_text_file(const std::string& path) {
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) return std::nullopt;
+  std::string text;
+  char piece[4096];
+  for (;;) {
+    const ssize_t got = ::read(fd.get(), piece, sizeof piece);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return std::nullopt;
+    if (got == 0) return text;
+    text.append(piece, static_cast<std::size_t>(got));
+  }
+}
+
+std::optional<std::uint64_t> number_after(std::string_view text, std::string_view key) {
+  std::string_view line;
+  while (take_line(text, line)) {
+    if (!line.starts_with(key)) continue;
+    const std::string_view rest = line.substr(key.size());
+    // "file" is not "file_mapped": the key ends where a blank begins.
+    if (!rest.empty() && (rest[0] == ' ' || rest[0] == '\t')) return leading_number(rest);
+  }
+  return std::nullopt;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,33 @@
+// Philox4x32-10 as the orders use it: 128 bits that depend on (seed, epoch, stream, index) alone.
+#pragma once
+
+#include <Random123/philox.h>
+
+#include <cstdint>
+
+namespace evenkeel {
+
+// Seed and epoch fill the key and half of the counter; the other half is stream + index. Draws own
+// 0..2^63-1 and everything else lives above, 2^32 counters a stream, so no two streams share a
+// block.
+enum class Stream : std::uint64_t {
+  kDraws = 0,
+  kRoundKeys = std::uint64_t{1} << 63,
+};
+
+struct Block {
+  std::uint64_t low, high;
+  friend bool operator==(const Block&, const Block&) = default;
+};
+
+inline Block philox(std::uint64_t seed, std::uint64_t epoch, Stream stream, std::uint64_t index) {
+  const auto low = [](std::uint64_t x) { return static_cast<std::uint32_t>(x); };
+  const auto high = [](std::uint64_t x) { return static_cast<std::uint32_t>(x >> 32); };
+  const std::uint64_t counter = static_cast<std::uint64_t>(stream) + index;
+  const philox4x32_ctr_t in = {{low(counter), high(counter), low(epoch), high(epoch)}};
+  const philox4x32_key_t key = {{low(seed), high(seed)}};
+  const philox4x32_ctr_t out = r123::Philox4x32_R<10>()(in, key);
+  return {out.v[0] | std::uint64_t{out.v[1]} << 32, out.v[2] | std::uint64_t{out.v[3]} << 32};
+}
+
+}  // namespace evenkeel
