@@ -17,7 +17,8 @@ struct FileIdentity {
   friend bool operator==(const FileIdentity&, const FileIdentity&) = default;
 };
 
-// One file's part of an array: rows first_row .. first_row+rows-1, whose bytes begin at data_offset.
+// One file's part of an array: rows first_row .. first_row+rows-1, whose bytes begin at
+// data_offset.
 struct Segment {
   std::string path;
   FileIdentity identity;
@@ -44,10 +45,13 @@ struct Layout {
   Layout flattened() const;
 };
 
-// What the caller told about the files; see ArrayOptions.
+// What the caller told about the files; see ArrayOptions. A told dtype says raw binary, with one
+// exception: told alone (no shape, no offset) for a file with an NPY header whose elements have the
+// same size, it renames those elements and the header says the rest. That is how bfloat16, which
+// NPY stores as 'V2', gets its name back; big_endian then says how such elements are stored.
 struct FormatOptions {
-  std::optional<DType> dtype;
-  std::vector<std::int64_t> shape;
+  std::optional<DType> dtype = {};
+  std::vector<std::int64_t> shape = {};
   std::uint64_t offset = 0;
   bool big_endian = false;
 };

@@ -1,0 +1,134 @@
+#include "format/layout.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "base/checked.h"
+#include "evenkeel/error.h"
+#include "format/npy.h"
+#include "format/raw.h"
+#include "format/unknown.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::size_t kHeadBytes = 4096;  // one page: nearly every header, in one read
+
+Part read_part(const std::string& path, const FormatOptions& options, bool alone) {
+  const Source source = open_source(path);
+  const bool placed = options.offset != 0 || !options.shape.empty();
+  if (options.dtype && placed) return read_raw(source, options, alone);
+  const std::string head = source.read(0, kHeadBytes);
+  if (is_npy(head)) {
+    if (!options.dtype && (placed || options.big_endian)) {
+      throw Error(ErrorKind::kInvalid, "open",
+                  "shape, offset and byte order are told, but the NPY header says them itself")
+          .in(path)
+          .hint("leave them out, or give dtype as well to read the file as raw binary");
+    }
+    const NpyHeader header = read_npy_header(source, head);
+    if (!options.dtype || options.dtype->size == header.element.dtype.size) {
+      return npy_part(source, header, options);
+    }
+  }
+  if (options.dtype) return read_raw(source, options, alone);
+  throw unknown_format(source, head);
+}
+
+const char* byte_order(bool swapped) {
+  const bool big = swapped != (std::endian::native == std::endian::big);
+  return big ? "big-endian numbers" : "little-endian numbers";
+}
+
+const char* order_name(Storage storage) {
+  return storage == Storage::kFortran ? "Fortran order" : "C order";
+}
+
+std::string row_text(const Part& part) {
+  return "rows of shape " +
+         shape_text(std::vector<std::uint64_t>(part.shape.begin() + 1, part.shape.end()));
+}
+
+// What keeps `part` from following `first`, as (first's, part's); empty when nothing does.
+std::pair<std::string, std::string> difference(const Part& first, const Part& part) {
+  if (first.format != part.format) return {std::string(first.format), std::string(part.format)};
+  if (first.dtype != part.dtype) return {first.dtype.name(), part.dtype.name()};
+  if (first.swapped != part.swapped) return {byte_order(first.swapped), byte_order(part.swapped)};
+  if (first.shape.size() != part.shape.size() ||
+      !std::equal(first.shape.begin() + 1, first.shape.end(), part.shape.begin() + 1)) {
+    return {row_text(first), row_text(part)};
+  }
+  const bool either = first.storage == Storage::kEither || part.storage == Storage::kEither;
+  if (!either && first.storage != part.storage) {
+    return {order_name(first.storage), order_name(part.storage)};
+  }
+  return {};
+}
+
+void require_agreement(const Part& first, const Part& part) {
+  for (const Part* one : {&first, &part}) {
+    if (!one->shape.empty()) continue;
+    throw Error(ErrorKind::kFormat, "open", "an array of shape () has no axis to go on along")
+        .in(one->segment.path)
+        .hint("open it by itself");
+  }
+  const auto [wanted, found] = difference(first, part);
+  if (wanted.empty() && found.empty()) return;
+  throw Error(ErrorKind::kFormat, "open",
+              "has " + found + ", but " + first.segment.path + " has " + wanted)
+      .in(part.segment.path)
+      .hint("files of one array must agree in all but their number of rows");
+}
+
+void append(Layout& layout, Part part) {
+  const auto rows = checked_add(layout.rows, part.segment.rows);
+  const auto bytes = rows ? checked_mul(*rows, part.row_bytes) : std::nullopt;
+  if (!bytes) {
+    throw Error(ErrorKind::kFormat, "open", "all files together are over 2^64-1 bytes")
+        .in(part.segment.path);
+  }
+  part.segment.first_row = std::exchange(layout.rows, *rows);
+  layout.paths.push_back(part.segment.path);
+  if (part.segment.rows > 0) layout.segments.push_back(std::move(part.segment));
+}
+
+}  // namespace
+
+Layout read_layout(const std::vector<std::string>& paths, const FormatOptions& options) {
+  if (paths.empty()) throw Error(ErrorKind::kInvalid, "open", "no files are given");
+  const bool alone = paths.size() == 1;
+  Part first = read_part(paths[0], options, alone);
+  Layout layout;
+  layout.format = first.format;
+  layout.dtype = first.dtype;
+  layout.swapped = first.swapped;
+  layout.shape = first.shape;
+  layout.row_bytes = first.row_bytes;
+  append(layout, first);
+  for (std::size_t i = 1; i < paths.size(); ++i) {
+    Part part = read_part(paths[i], options, alone);
+    require_agreement(first, part);
+    if (first.storage == Storage::kEither) first = part;  // the first that is particular decides
+    append(layout, std::move(part));
+  }
+  layout.fortran = first.storage == Storage::kFortran;
+  if (!layout.shape.empty()) layout.shape[0] = layout.rows;
+  return layout;
+}
+
+Layout Layout::flattened() const {
+  Layout flat = *this;
+  const std::uint64_t row_items = row_bytes / dtype.size;
+  flat.rows = rows * row_items;
+  flat.shape = {flat.rows};
+  flat.row_bytes = dtype.size;
+  flat.fortran = false;
+  for (Segment& segment : flat.segments) {
+    segment.first_row *= row_items;
+    segment.rows *= row_items;
+  }
+  return flat;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,27 @@
+// One file at the moment of opening: who it is and how it begins.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/fd.h"
+#include "format/layout.h"
+
+namespace evenkeel {
+
+// What fstat says of the very descriptor that is read. Throws Error (kSystem).
+FileIdentity identify(int fd, const std::string& path);
+
+struct Source {
+  std::string path;
+  Fd fd;
+  FileIdentity identity;
+
+  // Bytes offset .. offset+length-1, fewer where the file ends before.
+  std::string read(std::uint64_t offset, std::size_t length) const;
+};
+
+// Opens a regular file that is not empty. Throws Error.
+Source open_source(const std::string& path);
+
+}  // namespace evenkeel

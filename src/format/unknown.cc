@@ -1,0 +1,51 @@
+#include "format/unknown.h"
+
+#include <algorithm>
+#include <string>
+
+namespace evenkeel {
+namespace {
+
+struct Stranger {
+  std::string_view magic, name, advice;
+};
+
+constexpr Stranger kStrangers[] = {
+    {"PK\x03\x04", "a ZIP archive, such as .npz", "unpack it and open the .npy files in it"},
+    {"\x89HDF\r\n", "HDF5", "export the array with numpy.save"},
+    {"\x1f\x8b", "gzip data", "decompress it first"},
+    {"\x28\xb5\x2f\xfd", "zstd data", "decompress it first"},
+    {"version https://git-lfs", "a Git LFS pointer, not the data", "fetch the data: git lfs pull"},
+};
+
+std::string hex(std::string_view bytes) {
+  constexpr std::string_view kHex = "0123456789abcdef";
+  std::string text;
+  for (const char c : bytes) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (!text.empty()) text += ' ';
+    text += {kHex[byte >> 4], kHex[byte & 15]};
+  }
+  return text;
+}
+
+}  // namespace
+
+Error unknown_format(const Source& source, std::string_view head) {
+  std::string problem =
+      "not a known format: the file begins with " + hex(head.substr(0, 8)) + "; known: NPY";
+  std::string hint = "say what it holds: dtype (and shape, offset)";
+  const auto stranger =
+      std::find_if(std::begin(kStrangers), std::end(kStrangers),
+                   [&](const Stranger& known) { return head.starts_with(known.magic); });
+  if (stranger != std::end(kStrangers)) {
+    problem += "; this looks like " + std::string(stranger->name);
+    hint = std::string(stranger->advice) + "; or " + hint;
+  } else if (source.path.ends_with(".npy")) {
+    problem += "; despite its name it has no NPY header";
+    hint += "; token files named .npy are often raw uint16 or uint32";
+  }
+  return Error(ErrorKind::kFormat, "open", problem).in(source.path).at(0).hint(hint);
+}
+
+}  // namespace evenkeel
