@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "evenkeel/array.h"
@@ -21,6 +22,12 @@ struct Extent {
   std::byte* into = nullptr;  // if set, `length` aligned bytes the engine may fill itself
 };
 
+// Bytes of a file and their place in memory.
+struct Target {
+  std::uint64_t offset = 0, length = 0;
+  std::byte* out = nullptr;
+};
+
 // What an engine works for: it pulls extents as it has room and gives each back once its bytes are
 // in memory. Both calls come from the thread that called Engine::run, never at the same time.
 class Feed {
@@ -29,8 +36,12 @@ class Feed {
   // run when there is none and nothing is in flight.
   virtual bool next(Extent& extent) = 0;
   // `data` holds the extent's bytes up to the end of the file; it is extent.into if the engine used
-  // that, else memory of the engine's that is good during this call.
+  // that, nullptr if it laid the bytes at their target, else memory of the engine's that is good
+  // during this call.
   virtual void arrived(const Extent& extent, const std::byte* data) = 0;
+  // Where the wanted bytes of this extent belong, if they are in one piece: an engine that can read
+  // any byte range may lay them there itself.
+  virtual std::optional<Target> target(const Extent& extent) const = 0;
 
  protected:
   ~Feed() = default;
@@ -56,7 +67,9 @@ class Engine {
   virtual const std::byte* mapped(std::uint32_t /*file*/) { return nullptr; }
 };
 
-// Chooses, builds and explains. `layout` and `budget` must outlive the engine.
-std::unique_ptr<Engine> make_engine(EngineKind asked, const Layout& layout, const Budget& budget);
+// Chooses, builds and explains. `layout` must outlive the engine. With kAuto, data is mapped whole
+// when the budget holds it and `working_room` bytes besides.
+std::unique_ptr<Engine> make_engine(EngineKind asked, const Layout& layout, const Budget& budget,
+                                    std::uint64_t working_room);
 
 }  // namespace evenkeel

@@ -1,0 +1,159 @@
+// One mapping, kept, and the kernel told what is needed and what is done with.
+#include <algorithm>
+#include <mutex>
+#include <vector>
+
+#include "base/checked.h"
+#include "base/per_process.h"
+#include "engine/cache.h"
+#include "engine/engines.h"
+#include "engine/files.h"
+#include "engine/mapping.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::size_t kMostExtents = 64;  // asked for together, so that the disk has a queue
+constexpr std::uint64_t kFaultAround = 64 << 10;  // a fault maps cached neighbours this far
+// Each 2 MiB touched costs a page of page tables, which only unmapping gives back.
+constexpr std::uint64_t kTableSpan = 2 << 20;
+
+class AdviseEngine final : public Engine {
+ public:
+  AdviseEngine(const Layout& layout, const Budget& budget)
+      : layout_(layout),
+        limits_{sys::page_size(), window(budget) / 2, kMergeGap},
+        most_tables_(std::max<std::uint64_t>(window(budget) / sys::page_size(), 64)),
+        share_(budget.reserve(window(budget) + most_tables_ * sys::page_size(),
+                              "mapped pages and their page tables")),
+        lane_([&layout] { return std::make_unique<Lane>(layout); }) {}
+
+  void run(Feed& feed) override {
+    Lane& lane = lane_.get();
+    std::lock_guard lock(lane.mutex);
+    std::vector<Extent> batch;
+    Extent extent;
+    bool more = true;
+    bool held_over = false;
+    while (more) {
+      batch.clear();
+      std::uint64_t bytes = 0;
+      while (batch.size() < kMostExtents && (held_over || (more = feed.next(extent)))) {
+        const std::uint64_t cost = touched(extent);
+        held_over = !batch.empty() && bytes + cost > share_bytes();
+        if (held_over) break;
+        batch.push_back(extent);
+        bytes += cost;
+      }
+      if (!batch.empty()) bring(lane, batch, feed);
+    }
+    lane.files.verify_used();
+  }
+
+  EngineLimits limits() const override { return limits_; }
+  EngineReport report() const override {
+    return {EngineKind::kAdvise, EngineKind::kAdvise,
+            "one mapping; MADV_RANDOM and MADV_WILLNEED before, MADV_DONTNEED and "
+            "POSIX_FADV_DONTNEED behind",
+            ""};
+  }
+
+ private:
+  struct Lane {
+    explicit Lane(const Layout& layout) : files(layout, 0), mappings(layout.segments.size()) {}
+    std::mutex mutex;
+    FileSet files;
+    std::vector<Mapping> mappings;
+    std::uint64_t tables = 0;  // pages of page tables that the mappings may have by now
+  };
+  struct Wanted {
+    Extent extent;
+    std::uint64_t length;
+    bool was_cached;
+  };
+
+  static std::uint64_t window(const Budget& budget) {
+    return std::clamp<std::uint64_t>(round_down(budget.limit() / 16, 64 << 10), 128 << 10, 8 << 20);
+  }
+  std::uint64_t share_bytes() const { return share_.bytes() - most_tables_ * sys::page_size(); }
+  // What a request may map at most, neighbours included.
+  static std::uint64_t touched(const Extent& extent) { return extent.length + 2 * kFaultAround; }
+
+  Mapping& mapping(Lane& lane, std::uint32_t file, int fd) {
+    if (lane.tables > most_tables_) {
+      for (Mapping& old : lane.mappings) old = Mapping();
+      lane.tables = 0;
+    }
+    Mapping& mapping = lane.mappings[file];
+    if (!mapping) {
+      mapping = Mapping(fd, 0, lane.files.size(file), lane.files.path(file));
+      mapping.advise(0, mapping.length(), MADV_RANDOM);
+      mapping.advise(0, mapping.length(), MADV_DONTDUMP);
+    }
+    return mapping;
+  }
+
+  void bring(Lane& lane, const std::vector<Extent>& batch, Feed& feed) {
+    std::vector<Wanted> wanted;
+    for (const Extent& extent : batch) {
+      const Pin pin(lane.files, extent.file);
+      const std::uint64_t length =
+          std::min(extent.length, lane.files.size(extent.file) - extent.offset);
+      wanted.push_back({extent, length, is_cached(pin.fd(), extent.offset, length)});
+      if (!wanted.back().was_cached) {
+        mapping(lane, extent.file, pin.fd()).advise(extent.offset, length, MADV_WILLNEED);
+      }
+    }
+    std::exception_ptr failure;
+    try {
+      for (const Wanted& one : wanted) deliver(lane, one, feed);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    for (const Wanted& one : wanted) let_go(lane, one);
+    if (failure) std::rethrow_exception(failure);
+  }
+
+  void deliver(Lane& lane, const Wanted& one, Feed& feed) {
+    const Extent& extent = one.extent;
+    const Pin pin(lane.files, extent.file);
+    if (one.was_cached) {
+      // Cached pages may lie in a huge page, which a fault maps whole: 2 MiB for one row. A mapping
+      // of just these pages cannot grow so.
+      const Mapping part(pin.fd(), extent.offset, one.length, lane.files.path(extent.file));
+      populate(part, 0, one.length, layout_.segments[extent.file], extent.offset);
+      feed.arrived(extent, part.data());
+      return;
+    }
+    Mapping& map = mapping(lane, extent.file, pin.fd());
+    lane.tables += one.length / kTableSpan + 2;
+    populate(map, extent.offset, one.length, layout_.segments[extent.file], extent.offset);
+    feed.arrived(extent, map.data() + extent.offset);
+  }
+
+  void let_go(Lane& lane, const Wanted& one) {
+    if (one.was_cached) return;
+    const Extent& extent = one.extent;
+    // POSIX_FADV_DONTNEED skips pages that are still mapped, so the mapping lets go first.
+    if (const Mapping& map = lane.mappings[extent.file]) {
+      const std::uint64_t begin = extent.offset - std::min(extent.offset, kFaultAround);
+      map.advise(begin, extent.offset + extent.length + kFaultAround - begin, MADV_DONTNEED);
+    }
+    const Pin pin(lane.files, extent.file);
+    sys::fadvise(pin.fd(), extent.offset, extent.length, POSIX_FADV_DONTNEED);
+  }
+
+  const Layout& layout_;
+  const EngineLimits limits_;
+  const std::uint64_t most_tables_;
+  Reservation share_;
+  PerProcess<Lane> lane_;
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> make_advise_engine(const Layout& layout, const Budget& budget) {
+  return std::make_unique<AdviseEngine>(layout, budget);
+}
+
+}  // namespace evenkeel

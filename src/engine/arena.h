@@ -1,0 +1,58 @@
+// Space for reads in flight, handed out in a ring: reads start in order, end in any order.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+
+namespace evenkeel {
+
+class RingArena {
+ public:
+  explicit RingArena(std::uint64_t capacity) : capacity_(capacity) {}
+
+  struct Piece {
+    std::uint64_t begin = 0;
+    std::uint64_t ticket = 0;  // for give_back
+  };
+
+  // Contiguous space, or nothing until older pieces have been given back. 1 <= size <= capacity.
+  std::optional<Piece> take(std::uint64_t size) {
+    if (pieces_.empty()) head_ = 0;
+    const std::uint64_t tail = pieces_.empty() ? 0 : pieces_.front().begin;
+    std::uint64_t begin = head_;
+    if (pieces_.empty() || head_ > tail) {
+      if (head_ + size > capacity_) {  // does not fit behind; begin anew in front
+        if (pieces_.empty() || size > tail) return std::nullopt;
+        begin = 0;
+      }
+    } else if (head_ + size > tail) {
+      return std::nullopt;
+    }
+    pieces_.push_back({begin, false});
+    head_ = begin + size;
+    return Piece{begin, first_ticket_ + pieces_.size() - 1};
+  }
+
+  void give_back(std::uint64_t ticket) {
+    pieces_[ticket - first_ticket_].done = true;
+    while (!pieces_.empty() && pieces_.front().done) {
+      pieces_.pop_front();
+      ++first_ticket_;
+    }
+  }
+
+  bool empty() const { return pieces_.empty(); }
+
+ private:
+  struct Entry {
+    std::uint64_t begin;
+    bool done;
+  };
+  const std::uint64_t capacity_;
+  std::uint64_t head_ = 0;
+  std::uint64_t first_ticket_ = 0;
+  std::deque<Entry> pieces_;
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,61 @@
+#include "engine/cache.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace evenkeel {
+namespace {
+
+constexpr std::uint64_t kSmallestRegion = 2 << 20;
+constexpr std::uint64_t kMostRegions = 1 << 16;
+constexpr std::int64_t kGoodForNs = 1'000'000'000;
+
+std::int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace
+
+Residency::Residency(std::uint64_t file_size, std::uint64_t readahead)
+    : file_size_(file_size), region_bytes_(kSmallestRegion) {
+  while (file_size / region_bytes_ >= kMostRegions) region_bytes_ *= 2;
+  look_ahead_ = (readahead + region_bytes_ - 1) / region_bytes_;
+  states_.resize(file_size / region_bytes_ + 1, State::kUnknown);
+}
+
+bool Residency::full(int fd, std::uint64_t region) {
+  State& state = states_[region];
+  if (state == State::kUnknown || state == State::kSeen) {
+    const std::uint64_t begin = region * region_bytes_;
+    const std::uint64_t length = std::min(region_bytes_, file_size_ - begin);
+    state = length == 0 || is_cached(fd, begin, length) ? State::kFull : State::kNotFull;
+  }
+  return state == State::kFull;
+}
+
+bool Residency::surely_cached(int fd, std::uint64_t offset, std::uint64_t length) {
+  const std::uint64_t first = offset / region_bytes_;
+  State& state = states_[first];
+  if (state == State::kNotFull) return false;
+  if (state == State::kUnknown) {
+    state = State::kSeen;
+    return false;
+  }
+  const std::uint64_t last =
+      std::min((offset + length - 1) / region_bytes_ + look_ahead_, states_.size() - 1);
+  for (std::uint64_t region = first; region <= last; ++region) {
+    if (!full(fd, region)) return false;
+  }
+  return true;
+}
+
+void Residency::age() {
+  const std::int64_t now = now_ns();
+  if (now - made_at_ns_ < kGoodForNs) return;
+  made_at_ns_ = now;
+  std::ranges::fill(states_, State::kUnknown);
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,108 @@
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "engine/engines.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::array<std::pair<std::string_view, EngineKind>, 6> kNames = {{
+    {"auto", EngineKind::kAuto},
+    {"map", EngineKind::kMap},
+    {"remap", EngineKind::kRemap},
+    {"advise", EngineKind::kAdvise},
+    {"read", EngineKind::kRead},
+    {"direct", EngineKind::kDirect},
+}};
+
+// An engine and what was decided on the way to it.
+class Chosen final : public Engine {
+ public:
+  Chosen(std::unique_ptr<Engine> engine, EngineKind asked, std::string why, Reservation held = {})
+      : engine_(std::move(engine)), asked_(asked), why_(std::move(why)), held_(std::move(held)) {}
+
+  void run(Feed& feed) override { engine_->run(feed); }
+  EngineLimits limits() const override { return engine_->limits(); }
+  const std::byte* mapped(std::uint32_t file) override { return engine_->mapped(file); }
+  EngineReport report() const override {
+    EngineReport report = engine_->report();
+    report.asked = asked_;
+    report.why = why_;
+    return report;
+  }
+
+ private:
+  const std::unique_ptr<Engine> engine_;
+  const EngineKind asked_;
+  const std::string why_;
+  Reservation held_;
+};
+
+std::unique_ptr<Engine> direct_or_read(EngineKind asked, const Layout& layout, const Budget& budget,
+                                       std::string why) {
+  std::string why_not;
+  auto direct = make_direct_engine(layout, budget, why_not);
+  if (!direct) {
+    return std::make_unique<Chosen>(make_read_engine(layout, budget), asked,
+                                    why + (why.empty() ? "" : "; ") + why_not);
+  }
+  if (asked == EngineKind::kAuto) {
+    direct = make_cache_first_engine(layout, budget, std::move(direct));
+  }
+  return std::make_unique<Chosen>(std::move(direct), asked, std::move(why));
+}
+
+std::unique_ptr<Engine> make_auto_engine(const Layout& layout, const Budget& budget,
+                                         std::uint64_t working_room) {
+  const std::string sizes =
+      "data of " + format_size(layout.bytes()) + ", budget of " + format_size(budget.limit());
+  if (layout.bytes() <= budget.limit() && working_room <= budget.limit() - layout.bytes()) {
+    if (auto held = budget.try_reserve(layout.bytes(), "mapped data")) {
+      return std::make_unique<Chosen>(make_map_engine(layout, budget), EngineKind::kAuto,
+                                      "the data fits the budget (" + sizes + ")", std::move(*held));
+    }
+  }
+  return direct_or_read(EngineKind::kAuto, layout, budget,
+                        "the data does not fit the budget (" + sizes + ")");
+}
+
+}  // namespace
+
+EngineKind parse_engine(std::string_view name) {
+  std::string known;
+  for (const auto& [text, kind] : kNames) {
+    if (text == name) return kind;
+    known += (known.empty() ? "" : ", ") + std::string(text);
+  }
+  throw Error(ErrorKind::kInvalid, "engine", "\"" + std::string(name) + "\" is not an engine")
+      .hint("the engines are " + known);
+}
+
+std::string_view engine_name(EngineKind kind) {
+  const auto* found =
+      std::ranges::find(kNames, kind, [](const auto& entry) { return entry.second; });
+  return found == kNames.end() ? "unknown" : found->first;
+}
+
+std::unique_ptr<Engine> make_engine(EngineKind asked, const Layout& layout, const Budget& budget,
+                                    std::uint64_t working_room) {
+  const std::string why = "asked for";
+  switch (asked) {
+    case EngineKind::kMap:
+      return std::make_unique<Chosen>(make_map_engine(layout, budget), asked, why);
+    case EngineKind::kRemap:
+      return std::make_unique<Chosen>(make_remap_engine(layout, budget), asked, why);
+    case EngineKind::kAdvise:
+      return std::make_unique<Chosen>(make_advise_engine(layout, budget), asked, why);
+    case EngineKind::kRead:
+      return std::make_unique<Chosen>(make_read_engine(layout, budget), asked, why);
+    case EngineKind::kDirect:
+      return direct_or_read(asked, layout, budget, why);
+    case EngineKind::kAuto:
+      break;
+  }
+  return make_auto_engine(layout, budget, working_room);
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,247 @@
+// O_DIRECT with many requests in flight: the disk's speed, and no page of the page cache.
+#include <algorithm>
+#include <cerrno>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "base/checked.h"
+#include "base/memory.h"
+#include "base/per_process.h"
+#include "engine/arena.h"
+#include "engine/engines.h"
+#include "engine/files.h"
+#include "engine/queue.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::uint32_t kDepth = 128;
+constexpr std::uint32_t kThreads = 16;
+// More in flight does not make large reads faster (1 MiB x 4 reaches the disk's limit).
+constexpr std::uint64_t kMostBytesInFlight = 8 << 20;
+constexpr std::uint64_t kMaxRequest = 1 << 20;
+constexpr std::size_t kMostRegisteredFiles = 128;
+
+std::uint64_t arena_size(const Budget& budget) {
+  return std::clamp<std::uint64_t>(round_down(budget.limit() / 16, 64 << 10), 128 << 10,
+                                   kMostBytesInFlight);
+}
+
+// What belongs to one process.
+struct Lane {
+  Lane(const Layout& layout, std::span<std::byte> memory, QueueChoice choice)
+      : files(layout, O_DIRECT), arena(memory.size()) {
+    const std::size_t registered =
+        layout.segments.size() <= kMostRegisteredFiles ? layout.segments.size() : 0;
+    if (choice == QueueChoice::kBest) queue = make_uring_queue(kDepth, memory, registered, why);
+    if (choice == QueueChoice::kThreads) why = "io_uring was not asked for";
+    if (!queue) queue = make_thread_queue(kThreads);
+  }
+  std::string describe() const {
+    std::string how = "O_DIRECT, " + queue->describe();
+    if (!why.empty()) how += " (" + why + ")";
+    return how;
+  }
+  std::mutex mutex;
+  FileSet files;
+  RingArena arena;
+  std::string why;  // io_uring is not used
+  std::unique_ptr<ReadQueue> queue;
+};
+
+class DirectEngine final : public Engine {
+ public:
+  DirectEngine(const Layout& layout, const Budget& budget, std::uint64_t alignment,
+               QueueChoice choice)
+      : layout_(layout),
+        memory_(budget, arena_size(budget), "read buffers"),
+        limits_{alignment, round_down(std::min(kMaxRequest, memory_.size() / 4), alignment),
+                kMergeGap},
+        lane_([this, choice] { return std::make_unique<Lane>(layout_, span(), choice); }),
+        report_{EngineKind::kDirect, EngineKind::kDirect, lane_.get().describe(), ""} {}
+
+  void run(Feed& feed) override {
+    Lane& lane = lane_.get();
+    std::lock_guard lock(lane.mutex);
+    Run(*this, lane, feed).work();
+  }
+
+  EngineLimits limits() const override { return limits_; }
+  EngineReport report() const override { return report_; }
+
+ private:
+  // One call of run: what is in flight, and where.
+  class Run {
+   public:
+    Run(DirectEngine& engine, Lane& lane, Feed& feed)
+        : engine_(engine), lane_(lane), feed_(feed), reads_(lane.queue->depth()) {
+      for (std::uint32_t id = lane.queue->depth(); id-- > 0;) free_.push_back(id);
+    }
+
+    void work() {
+      try {
+        while (fill(), in_flight_ > 0) take_completions();
+        lane_.files.verify_used();
+      } catch (...) {
+        drain();
+        throw;
+      }
+    }
+
+   private:
+    struct Read {
+      Extent extent;
+      std::byte* buffer = nullptr;
+      std::uint64_t wanted = 0;  // bytes up to the end of the file
+      std::uint64_t done = 0;
+      std::optional<std::uint64_t> ticket;  // of the arena, unless read in place
+    };
+
+    void fill() {
+      while (!free_.empty() && bytes_in_flight_ < kMostBytesInFlight) {
+        if (!waiting_) {
+          Extent extent;
+          if (!feed_.next(extent)) return;
+          waiting_ = extent;
+        }
+        if (!start(*waiting_)) return;
+        waiting_.reset();
+      }
+    }
+
+    bool start(const Extent& extent) {
+      Read read{extent, extent.into, 0, 0, std::nullopt};
+      if (!read.buffer) {
+        const auto piece = lane_.arena.take(extent.length);
+        if (!piece) return false;
+        read.buffer = engine_.memory_.data() + piece->begin;
+        read.ticket = piece->ticket;
+      }
+      read.wanted = std::min(extent.length, lane_.files.size(extent.file) - extent.offset);
+      const std::uint32_t id = free_.back();
+      try {
+        push(id, read, lane_.files.pin(extent.file));
+      } catch (...) {
+        if (read.ticket) lane_.arena.give_back(*read.ticket);
+        throw;
+      }
+      free_.pop_back();
+      reads_[id] = read;
+      ++in_flight_;
+      bytes_in_flight_ += extent.length;
+      return true;
+    }
+
+    void push(std::uint32_t id, const Read& read, int fd) {
+      lane_.queue->push({fd, read.extent.file, id, read.buffer + read.done,
+                         static_cast<std::uint32_t>(read.extent.length - read.done),
+                         read.extent.offset + read.done});
+    }
+
+    void take_completions() {
+      Completion completions[kDepth];
+      const std::size_t enough = std::clamp<std::size_t>(in_flight_ / 4, 1, 16);
+      const std::size_t count = lane_.queue->wait(enough, completions);
+      std::exception_ptr first_failure;
+      for (std::size_t i = 0; i < count; ++i) {
+        try {
+          complete(completions[i]);
+        } catch (...) {
+          if (!first_failure) first_failure = std::current_exception();
+        }
+      }
+      if (first_failure) std::rethrow_exception(first_failure);
+    }
+
+    void complete(const Completion& completion) {
+      Read& read = reads_[completion.id];
+      const std::uint64_t at = read.extent.offset + read.done;
+      if (completion.result > 0) read.done += static_cast<std::uint64_t>(completion.result);
+      if (read.done < read.wanted && may_go_on(completion)) {
+        // O_DIRECT goes on from whole blocks only.
+        read.done = round_down(read.done, engine_.limits_.alignment);
+        push(completion.id, read, lane_.files.pin(read.extent.file));
+        lane_.files.unpin(read.extent.file);
+        return;
+      }
+      const Read finished = read;
+      Finish finish{*this, completion.id, finished};
+      if (failed_) return;
+      const Segment& segment = engine_.layout_.segments[finished.extent.file];
+      if (completion.result < 0) {
+        throw Error::system("read", -completion.result).in(segment.path).at(at);
+      }
+      if (finished.done < finished.wanted) throw_truncated(segment, at);
+      feed_.arrived(finished.extent, finished.buffer);
+    }
+
+    bool may_go_on(const Completion& completion) const {
+      if (failed_) return false;
+      if (completion.result == -EINTR || completion.result == -EAGAIN) return true;
+      return completion.result >= static_cast<std::int32_t>(engine_.limits_.alignment);
+    }
+
+    // Gives back what a read held, also when the feed throws.
+    struct Finish {
+      Run& run;
+      std::uint32_t id;
+      const Read& read;
+      ~Finish() {
+        run.lane_.files.unpin(read.extent.file);
+        if (read.ticket) run.lane_.arena.give_back(*read.ticket);
+        run.free_.push_back(id);
+        --run.in_flight_;
+        run.bytes_in_flight_ -= read.extent.length;
+      }
+    };
+
+    // The kernel may still be writing into our buffers: wait for the last read before leaving.
+    void drain() {
+      failed_ = true;
+      while (in_flight_ > 0) take_completions();
+    }
+
+    DirectEngine& engine_;
+    Lane& lane_;
+    Feed& feed_;
+    std::vector<Read> reads_;
+    std::vector<std::uint32_t> free_;
+    std::optional<Extent> waiting_;  // pulled, but there was no room yet
+    std::size_t in_flight_ = 0;
+    std::uint64_t bytes_in_flight_ = 0;
+    bool failed_ = false;
+  };
+
+  std::span<std::byte> span() const { return {memory_.data(), memory_.size()}; }
+
+  const Layout& layout_;
+  PageBuffer memory_;
+  const EngineLimits limits_;
+  PerProcess<Lane> lane_;
+  const EngineReport report_;
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> make_direct_engine(const Layout& layout, const Budget& budget,
+                                           std::string& why_not, QueueChoice queue) {
+  std::uint64_t alignment = 512;
+  for (const Segment& segment : layout.segments) {
+    try {
+      const Fd fd = open_readable(segment.path, O_DIRECT);
+      const sys::DirectAlignment asked = sys::direct_alignment(fd.get());
+      // A kernel that does not say gets whole pages, which every device takes.
+      const std::uint64_t file_alignment =
+          asked.offset != 0 ? std::max(asked.offset, asked.memory) : sys::page_size();
+      alignment = std::max(alignment, file_alignment);
+    } catch (const Error& error) {
+      if (error.code() != EINVAL && error.code() != EOPNOTSUPP) throw;
+      why_not = "the filesystem of " + segment.path + " does not take O_DIRECT";
+      return nullptr;
+    }
+  }
+  return std::make_unique<DirectEngine>(layout, budget, alignment, queue);
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,128 @@
+#include "engine/files.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "evenkeel/bytes.h"
+#include "evenkeel/error.h"
+
+namespace evenkeel {
+namespace {
+
+// Enough for every reader in flight, a quarter of what the process may have at most.
+std::size_t descriptor_share() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 64;
+  return std::clamp<std::size_t>(limit.rlim_cur / 4, 8, 128);
+}
+
+// Reading should not even touch the access time; only a file's owner may ask for that.
+Fd open_quietly(const std::string& path, int flags) {
+  try {
+    return open_readable(path, flags | O_NOATIME);
+  } catch (const Error& error) {
+    if (error.code() != EPERM) throw;
+    return open_readable(path, flags);
+  }
+}
+
+}  // namespace
+
+void require_unchanged(int fd, const Segment& segment) {
+  struct stat now;
+  if (sys::fstat(fd, &now) != 0) throw Error::system("stat", errno).in(segment.path);
+  const FileIdentity& then = segment.identity;
+  const auto size = static_cast<std::uint64_t>(now.st_size);
+  if (now.st_dev != then.device || now.st_ino != then.inode) {
+    throw Error(ErrorKind::kFormat, "read", "another file has taken this name since it was opened")
+        .in(segment.path)
+        .hint("open the array again");
+  }
+  if (size != then.size) {
+    throw Error(ErrorKind::kFormat, "read",
+                "the file changed while open: it had " + with_commas(then.size) +
+                    " bytes, now it has " + with_commas(size))
+        .in(segment.path)
+        .at(std::min(size, then.size))
+        .hint("open the array again once nobody writes to it");
+  }
+  const std::int64_t mtime = now.st_mtim.tv_sec * 1'000'000'000 + now.st_mtim.tv_nsec;
+  if (mtime != then.mtime_ns) {
+    throw Error(ErrorKind::kFormat, "read", "the file was written to while open")
+        .in(segment.path)
+        .hint("open the array again once nobody writes to it");
+  }
+}
+
+void throw_truncated(const Segment& segment, std::uint64_t offset) {
+  throw Error(ErrorKind::kFormat, "read",
+              "the file ended early: it had " + with_commas(segment.identity.size) +
+                  " bytes when it was opened")
+      .in(segment.path)
+      .at(offset)
+      .hint("the file was truncated while open; restore it and open the array again");
+}
+
+FileSet::FileSet(const Layout& layout, int flags, int advice)
+    : layout_(layout),
+      flags_(flags),
+      advice_(advice),
+      slots_(layout.segments.size()),
+      most_open_(descriptor_share()) {}
+
+bool FileSet::close_oldest() {
+  Slot* oldest = nullptr;
+  for (Slot& slot : slots_) {
+    if (slot.fd && slot.pins == 0 && (!oldest || slot.last_use < oldest->last_use)) oldest = &slot;
+  }
+  if (!oldest) return false;
+  oldest->fd.reset();
+  --open_;
+  return true;
+}
+
+int FileSet::pin(std::uint32_t file) {
+  Slot& slot = slots_[file];
+  if (!slot.fd) {
+    const Segment& segment = layout_.segments[file];
+    if (open_ >= most_open_) close_oldest();
+    while (true) {
+      try {
+        slot.fd = open_quietly(segment.path, flags_);
+        break;
+      } catch (const Error& error) {
+        if ((error.code() != EMFILE && error.code() != ENFILE) || !close_oldest()) throw;
+      }
+    }
+    ++open_;
+    require_unchanged(slot.fd.get(), segment);
+    if (advice_ >= 0) sys::fadvise(slot.fd.get(), 0, 0, advice_);
+  }
+  if (!slot.used) {
+    slot.used = true;
+    used_.push_back(file);
+  }
+  slot.last_use = ++clock_;
+  ++slot.pins;
+  return slot.fd.get();
+}
+
+void FileSet::unpin(std::uint32_t file) { --slots_[file].pins; }
+
+void FileSet::verify(std::uint32_t file) {
+  require_unchanged(slots_[file].fd.get(), layout_.segments[file]);
+}
+
+void FileSet::verify_used() {
+  // Cleared first, so that one changed file does not fail every later read of the others.
+  const std::vector<std::uint32_t> used = std::exchange(used_, {});
+  for (std::uint32_t file : used) slots_[file].used = false;
+  for (std::uint32_t file : used) {
+    if (slots_[file].fd) verify(file);
+  }
+}
+
+}  // namespace evenkeel

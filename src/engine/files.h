@@ -1,0 +1,74 @@
+// The descriptors of an array's files: opened when first needed, a bounded number at a time, each
+// checked to be the file that was opened at the start.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/fd.h"
+#include "format/layout.h"
+
+namespace evenkeel {
+
+// One thread at a time. `layout` must outlive it.
+class FileSet {
+ public:
+  // `flags` go to open(2) in addition to O_RDONLY; `advice` (a POSIX_FADV_*, or -1) is given once
+  // per descriptor.
+  FileSet(const Layout& layout, int flags, int advice = -1);
+
+  // An open descriptor of segment `file`, good until it is unpinned. Throws Error when the file is
+  // gone, or is not the one that was opened first.
+  int pin(std::uint32_t file);
+  void unpin(std::uint32_t file);
+
+  // Throws Error (kFormat) if a file pinned since the last call is not what it was.
+  void verify_used();
+  // The same for one file that is pinned now.
+  void verify(std::uint32_t file);
+
+  std::size_t count() const { return slots_.size(); }
+  std::uint64_t size(std::uint32_t file) const { return layout_.segments[file].identity.size; }
+  std::uint64_t device(std::uint32_t file) const { return layout_.segments[file].identity.device; }
+  const std::string& path(std::uint32_t file) const { return layout_.segments[file].path; }
+
+ private:
+  struct Slot {
+    Fd fd;
+    int pins = 0;
+    bool used = false;  // since the last verify_used
+    std::uint64_t last_use = 0;
+  };
+  bool close_oldest();
+
+  const Layout& layout_;
+  const int flags_, advice_;
+  std::vector<Slot> slots_;
+  std::vector<std::uint32_t> used_;
+  std::size_t open_ = 0, most_open_;
+  std::uint64_t clock_ = 0;
+};
+
+// A pin that lets go by itself.
+class Pin {
+ public:
+  Pin(FileSet& files, std::uint32_t file) : files_(files), file_(file), fd_(files.pin(file)) {}
+  ~Pin() { files_.unpin(file_); }
+  Pin(const Pin&) = delete;
+  Pin& operator=(const Pin&) = delete;
+  int fd() const { return fd_; }
+
+ private:
+  FileSet& files_;
+  const std::uint32_t file_;
+  const int fd_;
+};
+
+// Throws the Error for a file that no longer looks as it did at open.
+void require_unchanged(int fd, const Segment& segment);
+// A read ended early: the file has become shorter.
+[[noreturn]] void throw_truncated(const Segment& segment, std::uint64_t offset);
+
+}  // namespace evenkeel

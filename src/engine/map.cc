@@ -1,0 +1,58 @@
+// One mapping, kept: what np.memmap does. Keeps to no budget.
+#include <mutex>
+#include <vector>
+
+#include "base/per_process.h"
+#include "engine/engines.h"
+#include "engine/files.h"
+#include "engine/mapping.h"
+
+namespace evenkeel {
+namespace {
+
+class MapEngine final : public Engine {
+ public:
+  explicit MapEngine(const Layout& layout)
+      : layout_(layout), lane_([&layout] { return std::make_unique<Lane>(layout); }) {}
+
+  void run(Feed& feed) override {
+    Extent extent;
+    while (feed.next(extent)) feed.arrived(extent, mapped(extent.file) + extent.offset);
+  }
+
+  // Mappings outlive their descriptors, so only the files of one call need to be open.
+  const std::byte* mapped(std::uint32_t file) override {
+    Lane& lane = lane_.get();
+    std::lock_guard lock(lane.mutex);
+    const Segment& segment = layout_.segments[file];
+    const Pin pin(lane.files, file);
+    // Touching a mapping of a file that has been truncated is SIGBUS: look first.
+    lane.files.verify(file);
+    Mapping& mapping = lane.mappings[file];
+    if (!mapping) mapping = Mapping(pin.fd(), 0, segment.identity.size, segment.path);
+    return mapping.data();
+  }
+
+  EngineLimits limits() const override { return {1, std::uint64_t{1} << 40, 0}; }
+  EngineReport report() const override {
+    return {EngineKind::kMap, EngineKind::kMap, "one mapping, kept: memory grows with use", ""};
+  }
+
+ private:
+  struct Lane {
+    explicit Lane(const Layout& layout) : files(layout, 0), mappings(layout.segments.size()) {}
+    std::mutex mutex;
+    FileSet files;
+    std::vector<Mapping> mappings;
+  };
+  const Layout& layout_;
+  PerProcess<Lane> lane_;
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> make_map_engine(const Layout& layout, const Budget&) {
+  return std::make_unique<MapEngine>(layout);
+}
+
+}  // namespace evenkeel

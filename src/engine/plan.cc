@@ -1,0 +1,123 @@
+#include "engine/plan.h"
+
+#include <algorithm>
+#include <cstring>
+#include <tuple>
+
+#include "base/checked.h"
+
+namespace evenkeel {
+
+void copy_piece(const Piece& piece, Scatter scatter, std::uint64_t begin, std::uint64_t end,
+                const std::byte* data) {
+  const std::uint64_t skipped = begin - piece.offset;
+  const std::uint64_t length = end - begin;
+  if (scatter.unit == 0) {
+    std::memcpy(piece.out + skipped, data, length);
+    return;
+  }
+  // A request may begin and end inside an element.
+  const std::uint64_t unit = scatter.unit;
+  std::uint64_t element = skipped / unit, within = skipped % unit;
+  for (std::uint64_t done = 0; done < length;) {
+    const std::uint64_t count = std::min(unit - within, length - done);
+    std::memcpy(piece.out + element * scatter.stride + within, data + done, count);
+    done += count;
+    ++element;
+    within = 0;
+  }
+}
+
+void Plan::clear(Scatter scatter) {
+  scatter_ = scatter;
+  pieces_.clear();
+  runs_.clear();
+  next_run_ = 0;
+  next_offset_ = 0;
+}
+
+void Plan::build(const EngineLimits& limits, bool roomy) {
+  limits_ = limits;
+  roomy_ = roomy && scatter_.unit == 0;
+  const auto before = [](const Piece& a, const Piece& b) {
+    return std::tuple(a.file, a.offset, a.end()) < std::tuple(b.file, b.offset, b.end());
+  };
+  if (!std::ranges::is_sorted(pieces_, before)) std::ranges::sort(pieces_, before);
+
+  ends_rise_ = true;
+  for (std::uint32_t i = 0; i < pieces_.size(); ++i) {
+    const Piece& piece = pieces_[i];
+    if (i > 0 && pieces_[i - 1].file == piece.file && pieces_[i - 1].end() > piece.end()) {
+      ends_rise_ = false;
+    }
+    const std::uint64_t begin = round_down(piece.offset, limits.alignment);
+    const std::uint64_t end = round_up(piece.end(), limits.alignment);
+    if (!runs_.empty()) {
+      Run& last = runs_.back();
+      // Pieces read in place each keep a run of their own, but for those that touch a common block.
+      const bool near = begin < last.end || begin - last.end <= (roomy_ ? 0 : limits.merge_gap);
+      if (last.file == piece.file && near) {
+        last.end = std::max(last.end, end);
+        last.last_piece = i + 1;
+        continue;
+      }
+    }
+    runs_.push_back({piece.file, i, i + 1, begin, end});
+  }
+}
+
+bool Plan::next(Extent& extent, std::uint64_t tag_base) {
+  if (next_run_ == runs_.size()) return false;
+  const Run& run = runs_[next_run_];
+  if (next_offset_ < run.begin) next_offset_ = run.begin;
+  extent.file = run.file;
+  extent.offset = next_offset_;
+  extent.length = std::min(run.end - next_offset_, limits_.max_request);
+  extent.tag = tag_base + next_run_;
+  const bool alone = run.last_piece - run.first_piece == 1;
+  const Piece& piece = pieces_[run.first_piece];
+  extent.into = roomy_ && alone ? piece.out + extent.offset - piece.offset : nullptr;
+  next_offset_ += extent.length;
+  if (next_offset_ == run.end) {
+    ++next_run_;
+    next_offset_ = 0;
+  }
+  return true;
+}
+
+std::optional<Target> Plan::target(const Extent& extent, std::uint64_t run_number) const {
+  const Run& run = runs_[run_number];
+  if (run.last_piece - run.first_piece != 1 || scatter_.unit != 0) return std::nullopt;
+  const Piece& piece = pieces_[run.first_piece];
+  const std::uint64_t begin = std::max(piece.offset, extent.offset);
+  const std::uint64_t end = std::min(piece.end(), extent.offset + extent.length);
+  if (begin >= end) return std::nullopt;
+  return Target{begin, end - begin, piece.out + (begin - piece.offset)};
+}
+
+void Plan::deliver(const Extent& extent, std::uint64_t run_number, const std::byte* data) const {
+  if (data == extent.into || data == nullptr) return;
+  const Run& run = runs_[run_number];
+  const std::uint64_t extent_end = extent.offset + extent.length;
+  auto piece = pieces_.begin() + run.first_piece;
+  const auto last = pieces_.begin() + run.last_piece;
+  if (ends_rise_) {
+    piece =
+        std::partition_point(piece, last, [&](const Piece& p) { return p.end() <= extent.offset; });
+  }
+  for (; piece != last && piece->offset < extent_end; ++piece) {
+    const std::uint64_t begin = std::max(piece->offset, extent.offset);
+    const std::uint64_t end = std::min(piece->end(), extent_end);
+    if (begin < end) {
+      copy_piece(*piece, scatter_, begin, end, data + (begin - extent.offset));
+    }
+  }
+}
+
+std::uint64_t Plan::request_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const Run& run : runs_) bytes += run.end - run.begin;
+  return bytes;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,96 @@
+// Plain reads into a buffer of our own; what they bring into the page cache is dropped at once.
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <mutex>
+
+#include "base/checked.h"
+#include "base/memory.h"
+#include "base/per_process.h"
+#include "engine/cache.h"
+#include "engine/engines.h"
+#include "engine/files.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr int kDontCache = 0x80;  // RWF_DONTCACHE, Linux 6.14; older headers lack the name
+
+class ReadEngine final : public Engine {
+ public:
+  ReadEngine(const Layout& layout, const Budget& budget)
+      : layout_(layout),
+        buffer_(budget, window(budget), "read buffer"),
+        cache_share_(budget.reserve(buffer_.size(), "page cache in passing")),
+        limits_{sys::page_size(), buffer_.size(), kMergeGap},
+        lane_([&layout] { return std::make_unique<Lane>(layout); }) {}
+
+  void run(Feed& feed) override {
+    Lane& lane = lane_.get();
+    std::lock_guard lock(lane.mutex);
+    Extent extent;
+    while (feed.next(extent)) {
+      std::byte* data = extent.into ? extent.into : buffer_.data();
+      fetch(lane.files, extent, data);
+      feed.arrived(extent, data);
+    }
+    lane.files.verify_used();
+  }
+
+  EngineLimits limits() const override { return limits_; }
+  EngineReport report() const override {
+    return {EngineKind::kRead, EngineKind::kRead,
+            dont_cache_ ? "preadv2 with RWF_DONTCACHE" : "pread, then POSIX_FADV_DONTNEED", ""};
+  }
+
+ private:
+  struct Lane {
+    // Without readahead a read brings in what it asks for, and nothing else.
+    explicit Lane(const Layout& layout) : files(layout, 0, POSIX_FADV_RANDOM) {}
+    std::mutex mutex;
+    FileSet files;
+  };
+
+  static std::uint64_t window(const Budget& budget) {
+    return std::clamp<std::uint64_t>(round_down(budget.limit() / 16, 64 << 10), 64 << 10, 1 << 20);
+  }
+
+  void fetch(FileSet& files, const Extent& extent, std::byte* data) {
+    const Pin pin(files, extent.file);
+    const std::uint64_t wanted = std::min(extent.length, files.size(extent.file) - extent.offset);
+    const bool was_cached = !dont_cache_ && is_cached(pin.fd(), extent.offset, wanted);
+    std::uint64_t done = 0;
+    while (done < wanted) {
+      const ssize_t got = sys::pread_flags(pin.fd(), data + done, wanted - done,
+                                           extent.offset + done, dont_cache_ ? kDontCache : 0);
+      if (got < 0 && errno == EOPNOTSUPP && dont_cache_) {
+        dont_cache_ = false;
+        return fetch(files, extent, data);
+      }
+      if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+      if (got < 0) {
+        throw Error::system("read", errno).in(files.path(extent.file)).at(extent.offset + done);
+      }
+      if (got == 0) throw_truncated(layout_.segments[extent.file], extent.offset + done);
+      done += static_cast<std::uint64_t>(got);
+    }
+    if (!dont_cache_ && !was_cached) {
+      sys::fadvise(pin.fd(), extent.offset, extent.length, POSIX_FADV_DONTNEED);
+    }
+  }
+
+  const Layout& layout_;
+  PageBuffer buffer_;
+  Reservation cache_share_;
+  const EngineLimits limits_;
+  PerProcess<Lane> lane_;
+  std::atomic<bool> dont_cache_ = true;  // until the kernel or the filesystem says no
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> make_read_engine(const Layout& layout, const Budget& budget) {
+  return std::make_unique<ReadEngine>(layout, budget);
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,75 @@
+// A fresh mapping for each request, unmapped and dropped from the cache behind it.
+#include <algorithm>
+#include <mutex>
+
+#include "base/checked.h"
+#include "base/per_process.h"
+#include "engine/cache.h"
+#include "engine/engines.h"
+#include "engine/files.h"
+#include "engine/mapping.h"
+
+namespace evenkeel {
+namespace {
+
+class RemapEngine final : public Engine {
+ public:
+  RemapEngine(const Layout& layout, const Budget& budget)
+      : layout_(layout),
+        limits_{sys::page_size(), window(budget), kMergeGap},
+        share_(budget.reserve(limits_.max_request, "mapped pages")),
+        lane_([&layout] { return std::make_unique<Lane>(layout); }) {}
+
+  void run(Feed& feed) override {
+    Lane& lane = lane_.get();
+    std::lock_guard lock(lane.mutex);
+    Extent extent;
+    while (feed.next(extent)) bring(lane.files, extent, feed);
+    lane.files.verify_used();
+  }
+
+  EngineLimits limits() const override { return limits_; }
+  EngineReport report() const override {
+    return {EngineKind::kRemap, EngineKind::kRemap,
+            "a mapping for each request, dropped from the cache behind it", ""};
+  }
+
+ private:
+  struct Lane {
+    explicit Lane(const Layout& layout) : files(layout, 0) {}
+    std::mutex mutex;
+    FileSet files;
+  };
+
+  static std::uint64_t window(const Budget& budget) {
+    return std::clamp<std::uint64_t>(round_down(budget.limit() / 16, 64 << 10), 64 << 10, 4 << 20);
+  }
+
+  void bring(FileSet& files, const Extent& extent, Feed& feed) {
+    const Pin pin(files, extent.file);
+    const std::uint64_t length = std::min(extent.length, files.size(extent.file) - extent.offset);
+    const bool was_cached = is_cached(pin.fd(), extent.offset, length);
+    {
+      const Mapping mapping(pin.fd(), extent.offset, length, files.path(extent.file));
+      // WILLNEED reads just this range; RANDOM keeps faults from reading around themselves.
+      mapping.advise(0, length, MADV_RANDOM);
+      if (!was_cached) mapping.advise(0, length, MADV_WILLNEED);
+      populate(mapping, 0, length, layout_.segments[extent.file], extent.offset);
+      feed.arrived(extent, mapping.data());
+    }
+    if (!was_cached) sys::fadvise(pin.fd(), extent.offset, extent.length, POSIX_FADV_DONTNEED);
+  }
+
+  const Layout& layout_;
+  const EngineLimits limits_;
+  Reservation share_;
+  PerProcess<Lane> lane_;
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> make_remap_engine(const Layout& layout, const Budget& budget) {
+  return std::make_unique<RemapEngine>(layout, budget);
+}
+
+}  // namespace evenkeel

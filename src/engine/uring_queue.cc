@@ -1,0 +1,125 @@
+#include "engine/queue.h"
+
+#ifndef EVENKEEL_HAVE_URING
+
+namespace evenkeel {
+
+std::unique_ptr<ReadQueue> make_uring_queue(std::uint32_t, std::span<std::byte>, std::size_t,
+                                            std::string& why_not) {
+  why_not = "built without liburing";
+  return nullptr;
+}
+
+}  // namespace evenkeel
+
+#else
+
+#include <liburing.h>
+
+#include <cerrno>
+#include <system_error>
+#include <vector>
+
+#include "evenkeel/error.h"
+
+namespace evenkeel {
+namespace {
+
+class UringQueue final : public ReadQueue {
+ public:
+  UringQueue(const io_uring& ring, std::uint32_t depth) : ring_(ring), depth_(depth) {}
+  ~UringQueue() override { io_uring_queue_exit(&ring_); }
+  UringQueue(const UringQueue&) = delete;
+  UringQueue& operator=(const UringQueue&) = delete;
+
+  void register_with_kernel(std::span<std::byte> arena, std::size_t files) {
+    // A fork must not give the child a view of this ring.
+    io_uring_ring_dontfork(&ring_);
+    if (!arena.empty()) {
+      const iovec all{arena.data(), arena.size()};
+      if (io_uring_register_buffers(&ring_, &all, 1) == 0) arena_ = arena;
+    }
+    if (files > 0) {
+      const std::vector<int> none(files, -1);
+      if (io_uring_register_files(&ring_, none.data(), static_cast<unsigned>(files)) == 0) {
+        registered_.assign(files, -1);
+      }
+    }
+  }
+
+  void push(const ReadOp& op) override {
+    io_uring_sqe* entry = io_uring_get_sqe(&ring_);
+    const bool in_arena =
+        !arena_.empty() && op.buffer >= arena_.data() && op.buffer < arena_.data() + arena_.size();
+    const bool fixed_file = op.file < registered_.size() && register_file(op.file, op.fd);
+    const int target = fixed_file ? static_cast<int>(op.file) : op.fd;
+    if (in_arena) {
+      io_uring_prep_read_fixed(entry, target, op.buffer, op.length, op.offset, 0);
+    } else {
+      io_uring_prep_read(entry, target, op.buffer, op.length, op.offset);
+    }
+    if (fixed_file) entry->flags |= IOSQE_FIXED_FILE;
+    entry->user_data = op.id;
+  }
+
+  std::size_t wait(std::size_t enough, std::span<Completion> out) override {
+    int code;
+    do {
+      code = io_uring_submit_and_wait(&ring_, static_cast<unsigned>(enough));
+    } while (code == -EINTR || code == -EAGAIN || code == -EBUSY);
+    if (code < 0) throw Error::system("io_uring_enter", -code);
+    std::size_t count = 0;
+    unsigned head;
+    io_uring_cqe* entry;
+    io_uring_for_each_cqe(&ring_, head, entry) {
+      if (count == out.size()) break;
+      out[count++] = {static_cast<std::uint32_t>(entry->user_data), entry->res};
+    }
+    io_uring_cq_advance(&ring_, static_cast<unsigned>(count));
+    return count;
+  }
+
+  std::uint32_t depth() const override { return depth_; }
+
+  std::string describe() const override {
+    std::string text = "io_uring, " + std::to_string(depth_) + " in flight";
+    if (!registered_.empty() && !arena_.empty()) return text + ", registered files and buffers";
+    if (!registered_.empty()) return text + ", registered files (buffers: memlock limit)";
+    if (!arena_.empty()) return text + ", registered buffers";
+    return text;
+  }
+
+ private:
+  bool register_file(std::uint32_t file, int fd) {
+    if (registered_[file] == fd) return true;
+    if (io_uring_register_files_update(&ring_, file, &fd, 1) != 1) return false;
+    registered_[file] = fd;
+    return true;
+  }
+
+  io_uring ring_;
+  const std::uint32_t depth_;
+  std::span<std::byte> arena_;   // empty: not registered
+  std::vector<int> registered_;  // descriptor behind each registered file
+};
+
+}  // namespace
+
+std::unique_ptr<ReadQueue> make_uring_queue(std::uint32_t depth, std::span<std::byte> arena,
+                                            std::size_t files, std::string& why_not) {
+  io_uring ring{};
+  // Cooperative completion saves an interrupt a read; kernels before 5.19 do not know it.
+  int code = io_uring_queue_init(depth, &ring, IORING_SETUP_COOP_TASKRUN);
+  if (code == -EINVAL) code = io_uring_queue_init(depth, &ring, 0);
+  if (code < 0) {
+    why_not = "io_uring is not allowed here (" + std::generic_category().message(-code) + ")";
+    return nullptr;
+  }
+  auto queue = std::make_unique<UringQueue>(ring, depth);
+  queue->register_with_kernel(arena, files);
+  return queue;
+}
+
+}  // namespace evenkeel
+
+#endif
