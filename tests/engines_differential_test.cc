@@ -1,0 +1,173 @@
+// Every engine and the pread twin, on the same random files and requests.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <random>
+
+#include "array/mover.h"
+#include "engine/engines.h"
+#include "evenkeel/array.h"
+#include "tests/twin.h"
+
+namespace evenkeel {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr EngineKind kEngines[] = {EngineKind::kMap,  EngineKind::kRemap,  EngineKind::kAdvise,
+                                   EngineKind::kRead, EngineKind::kDirect, EngineKind::kAuto};
+
+class Differential : public testing::TestWithParam<EngineKind> {
+ protected:
+  Differential() {
+    // Beside the build: /tmp may be a tmpfs, where O_DIRECT is another matter.
+    std::string pattern = (fs::path("/var/tmp") / "differential.XXXXXX").string();
+    dir_ = ::mkdtemp(pattern.data());
+  }
+  ~Differential() override { fs::remove_all(dir_); }
+
+  std::uint64_t below(std::uint64_t n) { return random_() % n; }
+
+  std::string raw_file(const std::string& name, std::uint64_t bytes) {
+    const std::string path = (dir_ / name).string();
+    std::ofstream out(path, std::ios::binary);
+    for (std::uint64_t i = 0; i < bytes; ++i) out.put(static_cast<char>(random_()));
+    return path;
+  }
+
+  std::string npy_file(const std::string& name, const std::string& descr, std::uint32_t item,
+                       bool fortran, const std::vector<std::uint64_t>& shape) {
+    std::string text = "{'descr': '" + descr +
+                       "', 'fortran_order': " + (fortran ? "True" : "False") + ", 'shape': (";
+    std::uint64_t bytes = item;
+    for (const auto n : shape) {
+      text += std::to_string(n) + ",";
+      bytes *= n;
+    }
+    text += "), }";
+    while ((text.size() + 11) % 64 != 0) text += ' ';
+    text += '\n';
+    const std::string path = (dir_ / name).string();
+    std::ofstream out(path, std::ios::binary);
+    out << "\x93NUMPY" << '\x01' << '\0' << static_cast<char>(text.size() & 255)
+        << static_cast<char>(text.size() >> 8) << text;
+    for (std::uint64_t i = 0; i < bytes; ++i) out.put(static_cast<char>(random_()));
+    return path;
+  }
+
+  // Random gathers, crops, reads and chunks, all against the twin.
+  void check(const std::vector<std::string>& paths, ArrayOptions options) {
+    options.engine = GetParam();
+    const Array array = Array::open(paths, options);
+    const Layout layout = read_layout(paths, {options.dtype, options.shape, options.offset, false});
+    ASSERT_EQ(array.rows(), layout.rows);
+    const std::uint64_t n = array.rows();
+
+    std::vector<std::uint64_t> rows(1 + below(200));
+    for (auto& row : rows) row = below(n);
+    std::vector<std::byte> out(rows.size() * array.row_bytes());
+    array.gather(rows, out);
+    EXPECT_EQ(out, twin_rows(layout, rows));
+
+    const std::uint64_t each = 1 + below(std::min<std::uint64_t>(n, 20));
+    std::vector<std::uint64_t> starts(1 + below(30)), cropped;
+    for (auto& start : starts) {
+      start = below(n - each + 1);
+      for (std::uint64_t i = 0; i < each; ++i) cropped.push_back(start + i);
+    }
+    out.resize(cropped.size() * array.row_bytes());
+    array.crops(starts, each, out);
+    EXPECT_EQ(out, twin_rows(layout, cropped));
+
+    std::vector<std::uint64_t> all(n);
+    std::iota(all.begin(), all.end(), 0);
+    const auto whole = twin_rows(layout, all);
+    out.assign(whole.size(), std::byte{0});
+    array.read(0, n, out);
+    EXPECT_EQ(out, whole);
+
+    for (const Order& order : {sequential(), shuffled(below(100)), random(below(100)),
+                               shuffled(3).for_rank(1, 3), sequential().for_rank(0, 2)}) {
+      const Sequence sequence(order, n);
+      std::uint64_t seen = 0;
+      for (const Chunk& chunk :
+           array.chunks(1 + below(std::min<std::uint64_t>(n + 3, 390)), order)) {
+        ASSERT_EQ(chunk.position(), seen);
+        for (std::size_t i = 0; i < chunk.size(); ++i, ++seen) {
+          ASSERT_EQ(chunk.index(i), sequence[seen]);
+          const auto row = chunk.bytes().subspan(i * array.row_bytes(), array.row_bytes());
+          const auto want =
+              std::span(whole).subspan(chunk.index(i) * array.row_bytes(), array.row_bytes());
+          ASSERT_TRUE(std::ranges::equal(row, want)) << "row " << chunk.index(i);
+        }
+      }
+      ASSERT_EQ(seen, sequence.size());
+    }
+  }
+
+  std::mt19937_64 random_{20240520};
+  fs::path dir_;
+};
+
+TEST_P(Differential, RawFilesOfAnySize) {
+  for (int round = 0; round < 12; ++round) {
+    const std::uint32_t item = 1 + static_cast<std::uint32_t>(below(9));
+    const auto columns = static_cast<std::int64_t>(1 + below(40));
+    const std::uint64_t offset = below(700);
+    const std::uint64_t rows = 1 + below(300);
+    const auto path = raw_file("raw", offset + rows * item * columns);
+    check({path}, {.budget = 2_MiB,
+                   .dtype = DType{Kind::kRecord, item},
+                   .shape = {-1, columns},
+                   .offset = offset});
+  }
+}
+
+TEST_P(Differential, NpyInBothOrdersAndBothByteOrders) {
+  for (const char* descr : {"<f4", ">f4", ">u2", "<c16", ">c8", "|u1"}) {
+    for (const bool fortran : {false, true}) {
+      const auto item = static_cast<std::uint32_t>(std::atoi(descr + 2));
+      const auto path =
+          npy_file("a.npy", descr, item, fortran, {1 + below(120), 1 + below(5), 1 + below(4)});
+      check({path}, {.budget = 2_MiB});
+    }
+  }
+}
+
+TEST_P(Differential, SeveralFilesAsOne) {
+  for (const bool fortran : {false, true}) {
+    std::vector<std::string> paths;
+    for (int i = 0; i < 5; ++i) {
+      paths.push_back(npy_file("part" + std::to_string(i) + ".npy", "<i4", 4, fortran,
+                               {i == 2 ? 0 : 1 + below(60), 7}));
+    }
+    check(paths, {.budget = 2_MiB});
+  }
+}
+
+TEST_P(Differential, RowsLongerThanARequest) {
+  const auto path = raw_file("long", 3 * 700'001);
+  check({path}, {.budget = 4_MiB, .dtype = DType{Kind::kRecord, 700'001}});
+}
+
+TEST_P(Differential, DataFarLargerThanTheBudget) {
+  const auto path = raw_file("large", 9'000'000 + 17);
+  check({path},
+        {.budget = 2_MiB, .dtype = DType{Kind::kRecord, 3000}, .shape = {3000}, .offset = 17});
+}
+
+TEST_P(Differential, MergingOnOrOffMakesNoDifference) {
+  const auto path = raw_file("merge", 400'000);
+  for (const std::uint64_t gap : {0, 100, 1 << 20}) {
+    check({path}, {.budget = 2_MiB, .dtype = DType{Kind::kRecord, 100}, .merge_gap = gap});
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Engines, Differential, testing::ValuesIn(kEngines),
+                         [](const auto& tested) { return std::string(engine_name(tested.param)); });
+
+}  // namespace
+}  // namespace evenkeel
