@@ -47,7 +47,7 @@ std::string below_mount(const std::string& path, const CgroupMount& mount) {
   if (path.starts_with("/..")) return "";
   const std::string base = mount.root == "/" ? "" : mount.root;
   if (!path.starts_with(base)) return "";
-  const std::string rest = path.substr(base.size());
+  std::string rest = path.substr(base.size());
   if (rest == "/" || rest.empty() || rest[0] != '/') return "";
   return rest;
 }

@@ -1,0 +1,39 @@
+# What to type. Each target first installs what it needs and is missing; a second run does no more
+# than what has changed asks for.
+PREFIX ?= /usr/local
+DESTDIR ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test build bench lint format install clean
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+
+demo: build ## the whole story on this machine, in about a minute
+	build/evenkeel demo
+
+test: ## build every preset, run every test
+	@scripts/setup build test python
+	@scripts/test
+
+build: ## the tool, at build/evenkeel
+	@scripts/setup build
+	@scripts/build release evenkeel_cli
+
+bench: build ## Evenkeel's engines against each other and against the disk's own limit
+	@scripts/setup bench
+	bench/run
+
+lint: ## format, clang-tidy, layers, scripts
+	@scripts/setup build test lint python
+	@scripts/lint
+
+format: ## format the sources
+	@scripts/setup lint
+	@scripts/format
+
+install: build ## headers, library, tool and packages, to PREFIX (/usr/local), under DESTDIR
+	DESTDIR="$(DESTDIR)" cmake --install build --prefix "$(PREFIX)"
+
+clean: ## remove what was built (.venv stays)
+	rm -rf build build-dev build-tsan build-nouring build-clang

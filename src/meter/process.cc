@@ -1,0 +1,81 @@
+#include "meter/process.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+
+#include "base/text_file.h"
+#include "evenkeel/error.h"
+
+namespace evenkeel {
+namespace {
+
+std::string proc_file(pid_t pid, const char* name) {
+  return "/proc/" + (pid == 0 ? std::string("self") : std::to_string(pid)) + "/" + name;
+}
+
+}  // namespace
+
+std::optional<ProcessMemory> parse_status(std::string_view status) {
+  struct Field {
+    std::string_view name;
+    std::uint64_t ProcessMemory::*value;
+  };
+  static constexpr Field kFields[] = {
+      {"RssAnon", &ProcessMemory::anon},   {"RssFile", &ProcessMemory::file},
+      {"RssShmem", &ProcessMemory::shmem}, {"VmPTE", &ProcessMemory::page_tables},
+      {"VmSwap", &ProcessMemory::swap},    {"VmHWM", &ProcessMemory::peak_rss},
+  };
+  ProcessMemory memory;
+  bool resident = false;
+  std::string_view line;
+  while (take_line(status, line)) {
+    const std::size_t colon = line.find(':');
+    if (colon == std::string_view::npos) continue;
+    for (const Field& field : kFields) {
+      if (line.substr(0, colon) != field.name) continue;
+      const auto kib = leading_number(line.substr(colon + 1));
+      if (kib) memory.*field.value = *kib * 1024;
+      resident |= kib && field.name == "RssAnon";
+      break;
+    }
+  }
+  if (!resident) return std::nullopt;
+  return memory;
+}
+
+std::optional<std::uint64_t> parse_io(std::string_view io) {
+  return number_after(io, "read_bytes:");
+}
+
+ProcessMeter::ProcessMeter(pid_t pid)
+    : status_(::open(proc_file(pid, "status").c_str(), O_RDONLY | O_CLOEXEC)) {
+  if (status_) return;
+  const int code = errno == ENOENT ? ESRCH : errno;
+  throw Error::system("measure process", code, "process " + std::to_string(pid))
+      .in(proc_file(pid, "status"));
+}
+
+std::optional<ProcessMemory> ProcessMeter::sample() const {
+  char text[8192];  // about 1.5 KiB, more on machines with very many CPUs, at the end
+  ssize_t got;
+  do {
+    got = ::pread(status_.get(), text, sizeof text, 0);
+  } while (got < 0 && errno == EINTR);
+  if (got <= 0) return std::nullopt;
+  return parse_status({text, static_cast<std::size_t>(got)});
+}
+
+ProcessMemory process_memory(pid_t pid) {
+  return ProcessMeter(pid).sample().value_or(ProcessMemory{});
+}
+
+std::optional<std::uint64_t> disk_bytes_read(pid_t pid) {
+  const auto io = read_text_file(proc_file(pid, "io"));
+  if (!io) return std::nullopt;
+  return parse_io(*io);
+}
+
+}  // namespace evenkeel

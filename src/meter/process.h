@@ -1,0 +1,33 @@
+// Behind process_memory and disk_bytes_read of meter.h.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "base/fd.h"
+#include "evenkeel/meter.h"
+
+namespace evenkeel {
+
+// From the text of /proc/PID/status. Empty when no resident set is told: a zombie, a kernel thread.
+std::optional<ProcessMemory> parse_status(std::string_view status);
+
+// From the text of /proc/PID/io.
+std::optional<std::uint64_t> parse_io(std::string_view io);
+
+// One process, looked at again and again: its status file stays open. One thread at a time.
+class ProcessMeter {
+ public:
+  // Throws Error (kSystem, ESRCH) when there is no such process.
+  explicit ProcessMeter(pid_t pid);
+  // Empty when the process has ended.
+  std::optional<ProcessMemory> sample() const;
+
+ private:
+  Fd status_;
+};
+
+}  // namespace evenkeel

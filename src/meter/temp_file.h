@@ -1,0 +1,48 @@
+// For tests: a file of a given size, with data on the disk, that goes away again.
+#pragma once
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "base/fd.h"
+
+namespace evenkeel {
+
+class TempFile {
+ public:
+  explicit TempFile(std::uint64_t bytes) {
+    path_ = (std::filesystem::temp_directory_path() / "evenkeel-test-XXXXXX").string();
+    const Fd fd(::mkstemp(path_.data()));
+    if (!fd) throw std::runtime_error("mkstemp " + path_);
+    const std::vector<char> piece(1 << 20, 'x');
+    for (std::uint64_t at = 0; at < bytes; at += piece.size()) {
+      const std::size_t length = std::min<std::uint64_t>(piece.size(), bytes - at);
+      if (::write(fd.get(), piece.data(), length) != static_cast<ssize_t>(length)) {
+        throw std::runtime_error("write " + path_);
+      }
+    }
+    ::fsync(fd.get());
+  }
+  TempFile(const TempFile&) = delete;
+  ~TempFile() { ::unlink(path_.c_str()); }
+
+  const std::string& path() const { return path_; }
+
+  void read_through() const {
+    const Fd fd = open_readable(path_);
+    std::vector<std::byte> piece(1 << 20);
+    std::uint64_t at = 0;
+    while (const std::size_t got = read_upto(fd.get(), at, piece, path_)) at += got;
+  }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Installs a build to a new place and uses it from there, once through CMake and once through
+# pkg-config, as a user's project would.
+# usage: install_test.sh CMAKE BUILD_DIR COMPILER VERSION
+set -euo pipefail
+cmake=$1 build=$2 compiler=$3 version=$4
+here=$(cd "$(dirname "$0")" && pwd)
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cd "$scratch"
+prefix=$scratch/prefix
+
+"$cmake" --install "$build" --prefix "$prefix" >install.log
+"$prefix/bin/evenkeel" --version | grep -F "$version" ||
+  { echo "the installed tool's --version does not say $version"; exit 1; }
+
+"$cmake" -S "$here/consumer" -B consumer -DCMAKE_PREFIX_PATH="$prefix" \
+  -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_BUILD_TYPE=Release >configure.log
+"$cmake" --build consumer >build.log || { cat build.log; exit 1; }
+./consumer/consumer
+
+if command -v pkg-config >/dev/null; then
+  PKG_CONFIG_PATH=$(dirname "$(find "$prefix" -name evenkeel.pc)")
+  export PKG_CONFIG_PATH
+  read -ra flags < <(pkg-config --cflags --libs evenkeel)
+  "$compiler" -std=c++20 "$here/consumer/main.cc" "${flags[@]}" \
+    -Wl,-rpath,"$(pkg-config --variable=libdir evenkeel)" -o by_pkg_config
+  ./by_pkg_config
+fi
+
+# What is installed may be moved: no file may name the place where it was built or first put.
+if grep -rIl --include='*.cmake' --include='*.pc' --include='*.h' -e "$build" -e "$prefix" "$prefix"; then
+  echo "the files above name the build's own folders"
+  exit 1
+fi

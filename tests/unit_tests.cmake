@@ -1,0 +1,31 @@
+# The unit tests: one program, found by ctest test by test.
+file(GLOB cross_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cc)
+set(unit_tests ${EVENKEEL_UNIT_TEST_SOURCES} ${EVENKEEL_COMMAND_TESTS} ${cross_tests})
+if(EVENKEEL_SANITIZE STREQUAL "thread")
+  # What has threads in it; the rest is the same as in the other builds.
+  list(FILTER unit_tests INCLUDE REGEX
+    "/(budget|per_process|queue|files|direct|engines|cache_first|mover|array|chunks|loader|threads|fork|engines_differential)_test.cc$")
+endif()
+add_executable(evenkeel_tests ${unit_tests})
+target_include_directories(evenkeel_tests PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR})
+target_link_libraries(evenkeel_tests PRIVATE
+  evenkeel evenkeel_flags rapidcheck GTest::gtest GTest::gmock GTest::gtest_main)
+if(EVENKEEL_SANITIZE MATCHES "undefined")
+  # The library is what is under test: tests themselves would take twice as long to compile.
+  target_compile_options(evenkeel_tests PRIVATE -O0 -g0 -fno-sanitize=undefined)
+endif()
+if(TARGET evenkeel_cli)
+  add_dependencies(evenkeel_tests evenkeel_cli)
+  target_link_libraries(evenkeel_tests PRIVATE evenkeel_commands)
+  target_compile_definitions(evenkeel_tests PRIVATE EVENKEEL_TOOL="$<TARGET_FILE:evenkeel_cli>")
+endif()
+
+# Found when ctest starts, not when the build ends: a test program that cannot start is then a
+# failing test and not a failing build. Suites called Memory* are those that measure memory.
+set(memory_suites "Memory*:*/Memory*")
+gtest_discover_tests(evenkeel_tests TEST_FILTER "-${memory_suites}"
+  DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300 LABELS unit)
+gtest_discover_tests(evenkeel_tests TEST_FILTER "${memory_suites}" TEST_LIST evenkeel_memory_tests
+  DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+  PROPERTIES TIMEOUT 300 LABELS memory RUN_SERIAL ON)
+
