@@ -41,9 +41,10 @@ struct ArrayOptions {
   // What the file cannot say itself. Setting dtype says: raw binary, without a header; without it
   // the file's magic decides. With dtype set and shape empty, the array is one axis as long as the
   // file allows. A first axis of -1 is worked out from the file's size. `offset` is where the first
-  // element begins, in bytes; `big_endian` is how the raw file stores numbers. One exception: dtype
-  // alone, for a file with an NPY header and elements of that size, renames them and keeps the
-  // header's layout; bfloat16, which NPY stores as 'V2', is opened so.
+  // element begins, in bytes; `big_endian` is how the raw file stores numbers.
+  // For a file with an NPY header: dtype alone, of the size of its elements, renames them and keeps
+  // the header's layout (bfloat16, which NPY stores as 'V2', is opened so); dtype with an offset
+  // reads raw bytes past the header; anything else that is told is refused.
   std::optional<DType> dtype = {};
   std::vector<std::int64_t> shape = {};
   std::uint64_t offset = 0;

@@ -24,10 +24,11 @@ class Reservation {
  private:
   friend class Budget;
   struct Account;
-  Reservation(std::shared_ptr<Account> account, std::uint64_t bytes, std::string what);
+  struct Holder;
+  Reservation(std::shared_ptr<Account> account, Holder* holder);
   std::shared_ptr<Account> account_;
+  Holder* holder_ = nullptr;  // in the account
   std::uint64_t bytes_ = 0;
-  std::string what_;
 };
 
 // A number of bytes that a dataset may occupy: buffers the library allocates, resident pages of

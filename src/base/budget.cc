@@ -1,36 +1,64 @@
 #include "evenkeel/budget.h"
 
+#include <pthread.h>
+
+#include <algorithm>
 #include <list>
 #include <mutex>
 #include <utility>
 
+#include "base/checked.h"
 #include "evenkeel/error.h"
 
 namespace evenkeel {
+namespace {
 
+// One for all budgets, and held across fork: reserving is rare, and a child must find every account
+// whole, whatever the parent's threads were doing.
+std::mutex& accounts_mutex() {
+  static std::mutex* const mutex = [] {
+    static std::mutex made;
+    ::pthread_atfork([] { made.lock(); }, [] { made.unlock(); }, [] { made.unlock(); });
+    return &made;
+  }();
+  return *mutex;
+}
+
+}  // namespace
+
+// Who holds how much, for the arithmetic in messages.
+struct Reservation::Holder {
+  std::uint64_t bytes;
+  std::string what;
+};
+
+// Holders stay here when reservations move: one thread may name them while another moves its own.
 struct Reservation::Account {
   explicit Account(std::uint64_t bytes, std::string origin_text)
       : limit(bytes), origin(std::move(origin_text)) {}
 
   const std::uint64_t limit;
   const std::string origin;  // where the number comes from, for describe()
-  std::mutex mutex;
   std::uint64_t in_use = 0, peak = 0;
-  std::list<const Reservation*> holders;  // for the arithmetic in messages
+  std::list<Holder> holders;
 
-  void replace(const Reservation* from, const Reservation* to) {
-    std::lock_guard lock(mutex);
-    for (auto& holder : holders) {
-      if (holder == from) holder = to;
-    }
+  // With the mutex held: nullptr when it does not fit.
+  Holder* take(std::uint64_t bytes, std::string_view what) {
+    if (bytes > limit - in_use) return nullptr;
+    holders.push_back({bytes, std::string(what)});
+    in_use += bytes;
+    peak = std::max(peak, in_use);
+    return &holders.back();
+  }
+  void give_back(const Holder* holder) {
+    std::lock_guard lock(accounts_mutex());
+    in_use -= holder->bytes;
+    holders.remove_if([&](const Holder& one) { return &one == holder; });
   }
 };
 
-Reservation::Reservation(std::shared_ptr<Account> account, std::uint64_t bytes, std::string what)
-    : account_(std::move(account)), bytes_(bytes), what_(std::move(what)) {
-  std::lock_guard lock(account_->mutex);
-  account_->holders.push_back(this);
-}
+Reservation::Reservation(std::shared_ptr<Account> account, Holder* holder)
+    : account_(std::move(account)), holder_(holder), bytes_(holder->bytes) {}
 
 Reservation::Reservation(Reservation&& other) noexcept { *this = std::move(other); }
 
@@ -38,9 +66,8 @@ Reservation& Reservation::operator=(Reservation&& other) noexcept {
   if (this == &other) return *this;
   release();
   account_ = std::move(other.account_);
+  holder_ = std::exchange(other.holder_, nullptr);
   bytes_ = std::exchange(other.bytes_, 0);
-  what_ = std::move(other.what_);
-  if (account_) account_->replace(&other, this);
   return *this;
 }
 
@@ -48,11 +75,7 @@ Reservation::~Reservation() { release(); }
 
 void Reservation::release() {
   if (!account_) return;
-  {
-    std::lock_guard lock(account_->mutex);
-    account_->in_use -= bytes_;
-    account_->holders.remove(this);
-  }
+  account_->give_back(std::exchange(holder_, nullptr));
   account_.reset();
   bytes_ = 0;
 }
@@ -81,12 +104,12 @@ Budget Budget::parse(std::string_view text, std::uint64_t processes_on_node) {
 std::uint64_t Budget::limit() const { return account_->limit; }
 
 std::uint64_t Budget::in_use() const {
-  std::lock_guard lock(account_->mutex);
+  std::lock_guard lock(accounts_mutex());
   return account_->in_use;
 }
 
 std::uint64_t Budget::peak() const {
-  std::lock_guard lock(account_->mutex);
+  std::lock_guard lock(accounts_mutex());
   return account_->peak;
 }
 
@@ -97,33 +120,28 @@ std::string Budget::describe() const {
 }
 
 std::optional<Reservation> Budget::try_reserve(std::uint64_t bytes, std::string_view what) const {
-  {
-    std::lock_guard lock(account_->mutex);
-    if (bytes > account_->limit - account_->in_use) return std::nullopt;
-    account_->in_use += bytes;
-    account_->peak = std::max(account_->peak, account_->in_use);
-  }
-  return Reservation(account_, bytes, std::string(what));
+  std::lock_guard lock(accounts_mutex());
+  Reservation::Holder* holder = account_->take(bytes, what);
+  if (!holder) return std::nullopt;
+  return Reservation(account_, holder);
 }
 
 Reservation Budget::reserve(std::uint64_t bytes, std::string_view what) const {
-  if (auto reservation = try_reserve(bytes, what)) return std::move(*reservation);
+  std::lock_guard lock(accounts_mutex());
+  if (auto* holder = account_->take(bytes, what)) return Reservation(account_, holder);
   std::string held;
-  std::uint64_t in_use;
-  {
-    std::lock_guard lock(account_->mutex);
-    in_use = account_->in_use;
-    for (const Reservation* holder : account_->holders) {
-      held += (held.empty() ? " (" : ", ") + holder->what_ + " " + with_commas(holder->bytes_);
-    }
-    if (!held.empty()) held += ")";
+  for (const Reservation::Holder& holder : account_->holders) {
+    held += (held.empty() ? " (" : ", ") + holder.what + " " + with_commas(holder.bytes);
   }
+  if (!held.empty()) held += ")";
+  const std::uint64_t in_use = account_->in_use;
+  const auto needed = checked_add(in_use, bytes);
   throw Error(ErrorKind::kBudget, "budget",
               std::string(what) + " need " + with_commas(bytes) + " bytes; the budget is " +
                   with_commas(limit()) + " bytes, of which " + with_commas(in_use) + " are in use" +
                   held + ": " + with_commas(limit() - in_use) + " are left")
-      .hint("raise the budget to at least " + format_size(in_use + bytes) +
-            ", or ask for less at a time");
+      .hint((needed ? "raise the budget to at least " + format_size(*needed) + ", or ask" : "ask") +
+            std::string(" for less at a time"));
 }
 
 }  // namespace evenkeel

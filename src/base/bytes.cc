@@ -71,7 +71,7 @@ std::uint64_t parse_size(std::string_view text) {
   auto [float_stop, float_failure] = std::from_chars(number.data(), end, value);
   if (float_stop != end || float_failure != std::errc()) throw not_a_size(text, "is not a number");
   const double bytes = std::round(value * static_cast<double>(*scale));
-  if (!(bytes < 9.2e18)) throw not_a_size(text, "is more than 2^63-1 bytes");
+  if (!(bytes < 0x1p63)) throw not_a_size(text, "is more than 2^63-1 bytes");
   return static_cast<std::uint64_t>(bytes);
 }
 
@@ -79,7 +79,7 @@ std::string format_size(std::uint64_t bytes) {
   static constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   double value = static_cast<double>(bytes);
   std::size_t unit = 0;
-  while (value >= 1023.95 && unit + 1 < kUnits.size()) {
+  while (value >= 1023.5 && unit + 1 < kUnits.size()) {
     value /= 1024;
     ++unit;
   }

@@ -14,26 +14,31 @@ namespace evenkeel {
 class PageBuffer {
  public:
   PageBuffer() = default;
-  // Rounds up to whole pages. Throws Error (kBudget) when it does not fit, kSystem (ENOMEM) when
-  // the system has none.
+  // Rounds up to whole pages; of 0 bytes it is empty. Large ones begin at a huge page's boundary
+  // and ask for huge pages: a hundred times fewer faults, and less for the kernel to pin. Throws
+  // Error (kBudget) when it does not fit, kSystem (ENOMEM) when the system has none.
   PageBuffer(const Budget& budget, std::uint64_t bytes, std::string_view what);
   PageBuffer(PageBuffer&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)),
         size_(std::exchange(other.size_, 0)),
         reservation_(std::move(other.reservation_)) {}
   PageBuffer& operator=(PageBuffer&& other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(size_, other.size_);
-    std::swap(reservation_, other.reservation_);
+    if (this == &other) return *this;
+    reset();
+    data_ = std::exchange(other.data_, nullptr);
+    size_ = std::exchange(other.size_, 0);
+    reservation_ = std::move(other.reservation_);
     return *this;
   }
-  ~PageBuffer();
+  ~PageBuffer() { reset(); }
 
   std::byte* data() const { return data_; }
   std::uint64_t size() const { return size_; }
   explicit operator bool() const { return data_ != nullptr; }
 
  private:
+  void reset();
+
   std::byte* data_ = nullptr;
   std::uint64_t size_ = 0;
   Reservation reservation_;

@@ -22,7 +22,7 @@ class AdviseEngine final : public Engine {
  public:
   AdviseEngine(const Layout& layout, const Budget& budget)
       : layout_(layout),
-        limits_{sys::page_size(), window(budget) / 2, kMergeGap},
+        limits_{sys::page_size(), window(budget) / 2 - kFaultAround, kMergeGap},
         most_tables_(std::max<std::uint64_t>(window(budget) / sys::page_size(), 64)),
         share_(budget.reserve(window(budget) + most_tables_ * sys::page_size(),
                               "mapped pages and their page tables")),
@@ -31,6 +31,7 @@ class AdviseEngine final : public Engine {
   void run(Feed& feed) override {
     Lane& lane = lane_.get();
     std::lock_guard lock(lane.mutex);
+    lane.files.forget_used();
     std::vector<Extent> batch;
     Extent extent;
     bool more = true;
@@ -69,19 +70,29 @@ class AdviseEngine final : public Engine {
   struct Wanted {
     Extent extent;
     std::uint64_t length;
-    bool was_cached;
+    bool was_cached;  // wholly, by others: stays so
+    bool apart;       // touched through a mapping of its own
   };
 
   static std::uint64_t window(const Budget& budget) {
-    return std::clamp<std::uint64_t>(round_down(budget.limit() / 16, 64 << 10), 128 << 10, 8 << 20);
+    return std::clamp<std::uint64_t>(round_down(budget.limit() / 16, 64 << 10), 256 << 10, 8 << 20);
   }
   std::uint64_t share_bytes() const { return share_.bytes() - most_tables_ * sys::page_size(); }
+  // Whether nothing that a fault in the request may map is cached yet. False also when the kernel
+  // will not say.
+  static bool surely_cold(int fd, const Extent& extent) {
+    const std::uint64_t begin = extent.offset - std::min(extent.offset, kFaultAround);
+    sys::CacheStat stat{};
+    return sys::cachestat(fd, begin, extent.offset + extent.length + kFaultAround - begin, &stat) ==
+               0 &&
+           stat.cached == 0;
+  }
   // What a request may map at most, neighbours included.
   static std::uint64_t touched(const Extent& extent) { return extent.length + 2 * kFaultAround; }
 
   Mapping& mapping(Lane& lane, std::uint32_t file, int fd) {
     if (lane.tables > most_tables_) {
-      for (Mapping& old : lane.mappings) old = Mapping();
+      for (Mapping& old : lane.mappings) old.reset();
       lane.tables = 0;
     }
     Mapping& mapping = lane.mappings[file];
@@ -95,17 +106,18 @@ class AdviseEngine final : public Engine {
 
   void bring(Lane& lane, const std::vector<Extent>& batch, Feed& feed) {
     std::vector<Wanted> wanted;
-    for (const Extent& extent : batch) {
-      const Pin pin(lane.files, extent.file);
-      const std::uint64_t length =
-          std::min(extent.length, lane.files.size(extent.file) - extent.offset);
-      wanted.push_back({extent, length, is_cached(pin.fd(), extent.offset, length)});
-      if (!wanted.back().was_cached) {
-        mapping(lane, extent.file, pin.fd()).advise(extent.offset, length, MADV_WILLNEED);
-      }
-    }
     std::exception_ptr failure;
     try {
+      for (const Extent& extent : batch) {
+        const Pin pin(lane.files, extent.file);
+        const std::uint64_t length =
+            std::min(extent.length, lane.files.size(extent.file) - extent.offset);
+        wanted.push_back({extent, length, is_cached(pin.fd(), extent.offset, length),
+                          !surely_cold(pin.fd(), extent)});
+        if (!wanted.back().was_cached) {
+          mapping(lane, extent.file, pin.fd()).advise(extent.offset, length, MADV_WILLNEED);
+        }
+      }
       for (const Wanted& one : wanted) deliver(lane, one, feed);
     } catch (...) {
       failure = std::current_exception();
@@ -117,10 +129,11 @@ class AdviseEngine final : public Engine {
   void deliver(Lane& lane, const Wanted& one, Feed& feed) {
     const Extent& extent = one.extent;
     const Pin pin(lane.files, extent.file);
-    if (one.was_cached) {
-      // Cached pages may lie in a huge page, which a fault maps whole: 2 MiB for one row. A mapping
-      // of just these pages cannot grow so.
+    if (one.apart) {
+      // Cached pages may lie in a large folio, which a fault maps whole: 2 MiB for one row. A
+      // mapping of just these pages cannot grow so.
       const Mapping part(pin.fd(), extent.offset, one.length, lane.files.path(extent.file));
+      part.advise(0, one.length, MADV_RANDOM);
       populate(part, 0, one.length, layout_.segments[extent.file], extent.offset);
       feed.arrived(extent, part.data());
       return;

@@ -49,7 +49,7 @@ class RingArena {
     std::uint64_t begin;
     bool done;
   };
-  const std::uint64_t capacity_;
+  std::uint64_t capacity_;
   std::uint64_t head_ = 0;
   std::uint64_t first_ticket_ = 0;
   std::deque<Entry> pieces_;

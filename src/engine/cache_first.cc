@@ -21,8 +21,8 @@
 namespace evenkeel {
 namespace {
 
-constexpr int kColdStreak = 64;  // after so many misses in a row, ask only now and then
-constexpr int kAskOneIn = 8;
+constexpr std::uint32_t kColdStreak = 64;  // after so many misses in a row, ask only now and then
+constexpr std::uint32_t kAskOneIn = 8;
 
 class CacheFirstEngine final : public Engine {
  public:
@@ -36,6 +36,7 @@ class CacheFirstEngine final : public Engine {
   void run(Feed& feed) override {
     Lane& lane = lane_.get();
     std::lock_guard lock(lane.mutex);
+    lane.files.forget_used();
     Filter filter(*this, lane, feed);
     rest_->run(filter);
     lane.files.verify_used();
@@ -62,7 +63,7 @@ class CacheFirstEngine final : public Engine {
     std::mutex mutex;
     FileSet files;
     std::vector<std::unique_ptr<Residency>> residency;  // made when a file is first read
-    int misses = 0;                                     // in a row
+    std::uint32_t misses = 0;                           // in a row
   };
 
   // Stands between the feed and the other engine, and keeps what it can serve itself.

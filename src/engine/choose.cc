@@ -2,6 +2,8 @@
 #include <array>
 #include <utility>
 
+#include "base/checked.h"
+#include "base/sys.h"
 #include "engine/engines.h"
 
 namespace evenkeel {
@@ -53,12 +55,24 @@ std::unique_ptr<Engine> direct_or_read(EngineKind asked, const Layout& layout, c
   return std::make_unique<Chosen>(std::move(direct), asked, std::move(why));
 }
 
+// What mapping the data may bring into memory: whole pages, and all of each file, since faults read
+// around themselves.
+std::uint64_t mapped_bytes(const Layout& layout) {
+  std::uint64_t bytes = 0;
+  for (const Segment& segment : layout.segments) {
+    bytes += round_up(segment.identity.size, sys::page_size());
+  }
+  return bytes;
+}
+
 std::unique_ptr<Engine> make_auto_engine(const Layout& layout, const Budget& budget,
                                          std::uint64_t working_room) {
-  const std::string sizes =
-      "data of " + format_size(layout.bytes()) + ", budget of " + format_size(budget.limit());
-  if (layout.bytes() <= budget.limit() && working_room <= budget.limit() - layout.bytes()) {
-    if (auto held = budget.try_reserve(layout.bytes(), "mapped data")) {
+  const std::uint64_t bytes = mapped_bytes(layout), left = budget.left();
+  std::string sizes =
+      "data of " + format_size(bytes) + ", budget of " + format_size(budget.limit());
+  if (left < budget.limit()) sizes += ", " + format_size(left) + " of it left";
+  if (bytes <= left && working_room <= left - bytes) {
+    if (auto held = budget.try_reserve(bytes, "mapped data")) {
       return std::make_unique<Chosen>(make_map_engine(layout, budget), EngineKind::kAuto,
                                       "the data fits the budget (" + sizes + ")", std::move(*held));
     }

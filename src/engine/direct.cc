@@ -1,6 +1,7 @@
 // O_DIRECT with many requests in flight: the disk's speed, and no page of the page cache.
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -43,6 +44,13 @@ struct Lane {
     if (!why.empty()) how += " (" + why + ")";
     return how;
   }
+  // The queue broke with reads in flight: leave them to the kernel, which holds on to their pages,
+  // and go on with threads.
+  void start_over(std::uint64_t arena_bytes) {
+    queue = make_thread_queue(kThreads);
+    arena = RingArena(arena_bytes);
+    why = "io_uring broke down";
+  }
   std::mutex mutex;
   FileSet files;
   RingArena arena;
@@ -64,6 +72,7 @@ class DirectEngine final : public Engine {
   void run(Feed& feed) override {
     Lane& lane = lane_.get();
     std::lock_guard lock(lane.mutex);
+    lane.files.forget_used();
     Run(*this, lane, feed).work();
   }
 
@@ -111,6 +120,8 @@ class DirectEngine final : public Engine {
     }
 
     bool start(const Extent& extent) {
+      // A read in flight pins its file: with many files, wait for some to come back.
+      if (in_flight_ > 0 && !lane_.files.has_room_for(extent.file)) return false;
       Read read{extent, extent.into, 0, 0, std::nullopt};
       if (!read.buffer) {
         const auto piece = lane_.arena.take(extent.length);
@@ -199,7 +210,11 @@ class DirectEngine final : public Engine {
     // The kernel may still be writing into our buffers: wait for the last read before leaving.
     void drain() {
       failed_ = true;
-      while (in_flight_ > 0) take_completions();
+      try {
+        while (in_flight_ > 0) take_completions();
+      } catch (...) {
+        lane_.start_over(engine_.memory_.size());
+      }
     }
 
     DirectEngine& engine_;
@@ -222,6 +237,17 @@ class DirectEngine final : public Engine {
   const EngineReport report_;
 };
 
+// Some filesystems accept the flag and refuse the reads: one block tells.
+bool takes_direct_reads(const Segment& segment, std::uint64_t alignment) {
+  void* block = nullptr;
+  if (::posix_memalign(&block, alignment, alignment) != 0) return true;
+  const Fd fd = open_readable(segment.path, O_DIRECT);
+  const bool refused =
+      sys::pread(fd.get(), block, alignment, 0) < 0 && (errno == EINVAL || errno == EOPNOTSUPP);
+  std::free(block);
+  return !refused;
+}
+
 }  // namespace
 
 std::unique_ptr<Engine> make_direct_engine(const Layout& layout, const Budget& budget,
@@ -240,6 +266,16 @@ std::unique_ptr<Engine> make_direct_engine(const Layout& layout, const Budget& b
       why_not = "the filesystem of " + segment.path + " does not take O_DIRECT";
       return nullptr;
     }
+  }
+  if (!layout.segments.empty() && !takes_direct_reads(layout.segments.front(), alignment)) {
+    why_not = "the filesystem of " + layout.segments.front().path +
+              " opens files with O_DIRECT but does not read them so";
+    return nullptr;
+  }
+  if (alignment > arena_size(budget) / 4) {
+    why_not =
+        "O_DIRECT asks for blocks of " + format_size(alignment) + " here, too large for the budget";
+    return nullptr;
   }
   return std::make_unique<DirectEngine>(layout, budget, alignment, queue);
 }

@@ -79,6 +79,13 @@ bool FileSet::close_oldest() {
     if (slot.fd && slot.pins == 0 && (!oldest || slot.last_use < oldest->last_use)) oldest = &slot;
   }
   if (!oldest) return false;
+  if (oldest->used && !closed_changed_) {
+    try {
+      verify(static_cast<std::uint32_t>(oldest - slots_.data()));
+    } catch (...) {
+      closed_changed_ = std::current_exception();  // for verify_used: this call is about another
+    }
+  }
   oldest->fd.reset();
   --open_;
   return true;
@@ -89,16 +96,17 @@ int FileSet::pin(std::uint32_t file) {
   if (!slot.fd) {
     const Segment& segment = layout_.segments[file];
     if (open_ >= most_open_) close_oldest();
-    while (true) {
+    Fd fd;
+    while (!fd) {
       try {
-        slot.fd = open_quietly(segment.path, flags_);
-        break;
+        fd = open_quietly(segment.path, flags_);
       } catch (const Error& error) {
         if ((error.code() != EMFILE && error.code() != ENFILE) || !close_oldest()) throw;
       }
     }
+    require_unchanged(fd.get(), segment);
+    slot.fd = std::move(fd);
     ++open_;
-    require_unchanged(slot.fd.get(), segment);
     if (advice_ >= 0) sys::fadvise(slot.fd.get(), 0, 0, advice_);
   }
   if (!slot.used) {
@@ -106,20 +114,30 @@ int FileSet::pin(std::uint32_t file) {
     used_.push_back(file);
   }
   slot.last_use = ++clock_;
-  ++slot.pins;
+  if (slot.pins++ == 0) ++pinned_;
   return slot.fd.get();
 }
 
-void FileSet::unpin(std::uint32_t file) { --slots_[file].pins; }
+void FileSet::unpin(std::uint32_t file) {
+  if (--slots_[file].pins == 0) --pinned_;
+}
 
 void FileSet::verify(std::uint32_t file) {
   require_unchanged(slots_[file].fd.get(), layout_.segments[file]);
 }
 
+void FileSet::forget_used() {
+  for (std::uint32_t file : used_) slots_[file].used = false;
+  used_.clear();
+  closed_changed_ = nullptr;
+}
+
 void FileSet::verify_used() {
   // Cleared first, so that one changed file does not fail every later read of the others.
-  const std::vector<std::uint32_t> used = std::exchange(used_, {});
-  for (std::uint32_t file : used) slots_[file].used = false;
+  const std::vector<std::uint32_t> used = used_;
+  const std::exception_ptr changed = closed_changed_;
+  forget_used();
+  if (changed) std::rethrow_exception(changed);
   for (std::uint32_t file : used) {
     if (slots_[file].fd) verify(file);
   }

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,15 @@ class FileSet {
   int pin(std::uint32_t file);
   void unpin(std::uint32_t file);
 
-  // Throws Error (kFormat) if a file pinned since the last call is not what it was.
+  // Whether a file can be pinned now without having more open than this set's share.
+  bool has_room_for(std::uint32_t file) const {
+    return slots_[file].pins > 0 || pinned_ < most_open_;
+  }
+
+  // Files pinned before this, by a run that may have failed, are no longer of interest.
+  void forget_used();
+  // Throws Error (kFormat) if a file pinned since then is not what it was, or was not when it was
+  // closed to make room.
   void verify_used();
   // The same for one file that is pinned now.
   void verify(std::uint32_t file);
@@ -38,7 +47,7 @@ class FileSet {
   struct Slot {
     Fd fd;
     int pins = 0;
-    bool used = false;  // since the last verify_used
+    bool used = false;  // since the last forget_used or verify_used
     std::uint64_t last_use = 0;
   };
   bool close_oldest();
@@ -47,7 +56,8 @@ class FileSet {
   const int flags_, advice_;
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> used_;
-  std::size_t open_ = 0, most_open_;
+  std::exception_ptr closed_changed_;  // a used file was found changed when it was closed
+  std::size_t open_ = 0, pinned_ = 0, most_open_;
   std::uint64_t clock_ = 0;
 };
 

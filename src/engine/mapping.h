@@ -38,12 +38,17 @@ class Mapping {
   Mapping(Mapping&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), length_(std::exchange(other.length_, 0)) {}
   Mapping& operator=(Mapping&& other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(length_, other.length_);
+    if (this == &other) return *this;
+    reset();
+    data_ = std::exchange(other.data_, nullptr);
+    length_ = std::exchange(other.length_, 0);
     return *this;
   }
-  ~Mapping() {
+  ~Mapping() { reset(); }
+  void reset() {
     if (data_) sys::munmap(data_, length_);
+    data_ = nullptr;
+    length_ = 0;
   }
 
   std::byte* data() const { return data_; }

@@ -33,6 +33,11 @@ void copy_piece(const Piece& piece, Scatter scatter, std::uint64_t begin, std::u
 // without allocating anew.
 class Plan {
  public:
+  // Room for so many pieces, once and for all.
+  void reserve(std::size_t pieces) {
+    pieces_.reserve(pieces);
+    runs_.reserve(pieces);
+  }
   void clear(Scatter scatter);
   void add(const Piece& piece) { pieces_.push_back(piece); }
   std::size_t size() const { return pieces_.size(); }

@@ -11,7 +11,8 @@ namespace evenkeel {
 
 struct ReadOp {
   int fd = -1;
-  std::uint32_t file = 0;  // the registered file, where files are registered
+  std::uint32_t file = 0;  // the registered file, where files are registered; its outstanding reads
+                           // have one fd
   std::uint32_t id = 0;    // comes back with the completion
   std::byte* buffer = nullptr;
   std::uint32_t length = 0;
@@ -29,8 +30,9 @@ class ReadQueue {
   virtual ~ReadQueue() = default;
   // At most depth() reads may be outstanding.
   virtual void push(const ReadOp& op) = 0;
-  // Starts all that was pushed, waits for at least one completion (for `enough` if that is quick)
-  // and returns how many are in `out`. Throws Error (kSystem) when the queue itself breaks.
+  // Starts all that was pushed, waits for `enough` completions and returns how many are in `out`:
+  // more where they are there, fewer (none even) where a signal came. Throws Error (kSystem) when
+  // the queue itself breaks.
   virtual std::size_t wait(std::size_t enough, std::span<Completion> out) = 0;
   virtual std::uint32_t depth() const = 0;
   virtual std::string describe() const = 0;  // "io_uring, 128 in flight, registered buffers"

@@ -28,6 +28,7 @@ class ReadEngine final : public Engine {
   void run(Feed& feed) override {
     Lane& lane = lane_.get();
     std::lock_guard lock(lane.mutex);
+    lane.files.forget_used();
     Extent extent;
     while (feed.next(extent)) {
       std::byte* data = extent.into ? extent.into : buffer_.data();

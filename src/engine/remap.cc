@@ -23,6 +23,7 @@ class RemapEngine final : public Engine {
   void run(Feed& feed) override {
     Lane& lane = lane_.get();
     std::lock_guard lock(lane.mutex);
+    lane.files.forget_used();
     Extent extent;
     while (feed.next(extent)) bring(lane.files, extent, feed);
     lane.files.verify_used();

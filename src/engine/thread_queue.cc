@@ -7,6 +7,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/signals.h"
 #include "base/sys.h"
 #include "engine/queue.h"
 #include "evenkeel/error.h"
@@ -17,6 +18,7 @@ namespace {
 class ThreadQueue final : public ReadQueue {
  public:
   explicit ThreadQueue(std::uint32_t threads) {
+    const SignalsBlocked blocked;
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, 128 * 1024);  // small: they count against the budget

@@ -92,9 +92,9 @@ class UringQueue final : public ReadQueue {
  private:
   bool register_file(std::uint32_t file, int fd) {
     if (registered_[file] == fd) return true;
-    if (io_uring_register_files_update(&ring_, file, &fd, 1) != 1) return false;
-    registered_[file] = fd;
-    return true;
+    const bool done = io_uring_register_files_update(&ring_, file, &fd, 1) == 1;
+    registered_[file] = done ? fd : -1;  // a failed update leaves the place empty
+    return done;
   }
 
   io_uring ring_;
@@ -112,7 +112,10 @@ std::unique_ptr<ReadQueue> make_uring_queue(std::uint32_t depth, std::span<std::
   int code = io_uring_queue_init(depth, &ring, IORING_SETUP_COOP_TASKRUN);
   if (code == -EINVAL) code = io_uring_queue_init(depth, &ring, 0);
   if (code < 0) {
-    why_not = "io_uring is not allowed here (" + std::generic_category().message(-code) + ")";
+    // Newer kernels count the ring itself as locked memory.
+    why_not = code == -ENOMEM
+                  ? "no memory for io_uring: memlock limit (ulimit -l) or memory cgroup"
+                  : "io_uring is not allowed here (" + std::generic_category().message(-code) + ")";
     return nullptr;
   }
   auto queue = std::make_unique<UringQueue>(ring, depth);

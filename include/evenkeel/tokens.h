@@ -1,0 +1,209 @@
+// Token files far larger than memory, and the training batches that are cut from them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "evenkeel/array.h"
+
+namespace evenkeel {
+
+struct TokensOptions {
+  // Bytes that these tokens, and all loaders made from them, may occupy. See budget.h.
+  Budget budget = {};
+  EngineKind engine = EngineKind::kAuto;
+  // What a file without a header holds (default uint16). Files with a header say it themselves.
+  std::optional<DType> dtype = {};
+};
+
+// One stream of tokens in one file or in several shards: nanoGPT, llm.c, Megatron, datatrove, NPY
+// or headerless integers, told apart by magic. Nothing is read at open but headers and indexes;
+// nothing is ever written. Copies share files and budget; safe to use from several threads.
+class Tokens {
+ public:
+  // A path, or a pattern with * ? [] whose matches are taken in sorted order.
+  static Tokens open(const std::string& path_or_glob, TokensOptions options = {});
+  static Tokens open(const std::vector<std::string>& paths, TokensOptions options = {});
+
+  std::uint64_t size() const;  // tokens
+  DType dtype() const;         // as stored
+  std::string format() const;  // "llm.c (GPT-2, 3 shards)"
+  const std::vector<std::string>& paths() const;
+  const Budget& budget() const;
+  EngineReport engine() const;
+
+  // Row i of x is tokens starts[i] .. starts[i]+block_size-1, row i of y the same one token on:
+  // just what slicing a memmap gives, widened to T (std::int64_t, std::int32_t, or as stored). x
+  // and y must each hold starts.size() * block_size. Throws kIndex when a crop leaves the stream,
+  // kInvalid when a stored token may not fit T.
+  template <class T>
+  void xy(std::span<const std::uint64_t> starts, std::uint64_t block_size, std::span<T> x,
+          std::span<T> y) const {
+    xy(starts, block_size, DType::of<T>(), std::as_writable_bytes(x), std::as_writable_bytes(y));
+  }
+  void xy(std::span<const std::uint64_t> starts, std::uint64_t block_size, DType type,
+          std::span<std::byte> x, std::span<std::byte> y) const;
+
+  // Which data this is: the same text for the same files wherever they lie. Part of every state.
+  const std::string& fingerprint() const;
+
+  struct Impl;
+  const std::shared_ptr<Impl>& impl() const { return impl_; }
+
+ private:
+  explicit Tokens(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+  std::shared_ptr<Impl> impl_;
+};
+
+enum class CropOrder : std::uint8_t {
+  kRandom,    // uniform starts on [0, n-T) with replacement, as nanoGPT draws them; no epochs
+  kShuffled,  // blocks at multiples of T, each once an epoch
+  kCovering,  // a phase of its own each epoch, then each block once: never the same cut twice in T
+              // epochs; fewer than 2T tokens at the ends are left out of an epoch
+};
+CropOrder parse_crop_order(std::string_view name);  // "random", "shuffled", "covering"
+std::string_view crop_order_name(CropOrder order);
+
+enum class TokenType : std::uint8_t { kInt64, kInt32, kStored };
+
+// Memory of the caller's for one batch, pinned memory for instance.
+struct BatchMemory {
+  std::span<std::byte> x, y;
+};
+
+struct LoaderOptions {
+  std::uint64_t batch_size = 1;     // rows of a batch of this rank
+  std::uint64_t block_size = 1024;  // tokens of a row
+  CropOrder order = CropOrder::kRandom;
+  std::uint64_t seed = 0;
+  // This process among `world`: together they take world * batch_size samples a step.
+  std::uint64_t rank = 0, world = 1;
+  // Batches read ahead. Fewer where the budget does not hold them; 0 reads when asked.
+  std::uint32_t prefetch = 4;
+  TokenType type = TokenType::kInt64;
+  // A batch stays valid until so many more have been taken. 0: until the next call of next().
+  std::uint32_t keep = 0;
+  // End after so many steps, and begin anew with each iteration: the same fixed batches each time
+  // they are asked for, as validation wants. 0: never end.
+  std::uint64_t steps = 0;
+  // If not empty, batches are laid here in turn instead of in memory of the library's; at least
+  // 1 + keep of them, each large enough. They count against nobody's budget.
+  std::vector<BatchMemory> memory = {};
+};
+
+// Rows of tokens, row-major, in memory that belongs to someone else.
+struct TokenRows {
+  std::span<const std::byte> bytes;
+  DType dtype;
+  std::uint64_t rows = 0, columns = 0;
+  // Throws Error (kInvalid) when T is not the dtype.
+  template <class T>
+  Rows<T> as() const {
+    require(DType::of<T>());
+    return {reinterpret_cast<const T*>(bytes.data()), rows, columns};
+  }
+  void require(DType wanted) const;
+};
+
+struct Batch {
+  std::uint64_t step = 0;
+  TokenRows x, y;
+};
+
+// Where a loader stands and which data that belongs to. Small; text() is one line.
+struct LoaderState {
+  std::uint64_t samples = 0;  // taken so far by all ranks together
+  std::uint64_t seed = 0;
+  std::uint64_t block_size = 0;
+  CropOrder order = CropOrder::kRandom;
+  std::string data;  // fingerprints and weights of the token sets
+
+  std::string text() const;
+  static LoaderState parse(const std::string& text);
+  friend bool operator==(const LoaderState&, const LoaderState&) = default;
+};
+
+// What a row of a batch was cut from.
+struct CropOrigin {
+  std::uint64_t sample = 0;  // position in the global order
+  std::size_t set = 0;       // which of the token sets of a mixture
+  std::uint64_t epoch = 0;   // of that set; 0 with kRandom
+  std::uint64_t start = 0;   // first token
+  std::string path;          // the file in which it begins
+  std::uint64_t offset = 0;  // byte in that file
+};
+
+struct WeightedTokens {
+  Tokens tokens;
+  // Share of the samples, relative to the other sets'. Taken as a fraction with a denominator up to
+  // 4,096 where that is exact, else as a multiple of 2^-20; shares are then exact to within one
+  // sample at every prefix.
+  double weight = 1;
+};
+
+// Training batches: every batch is a pure function of (data, seed, step, rank, world). With the
+// same world * batch_size, the batches of all ranks at a step are the same samples for every world.
+// Batches are read and widened ahead by threads of the library's own, inside the budget of the
+// (first) token set. One thread at a time; not to be used in a child of fork. Moves, does not copy.
+class TokenLoader {
+ public:
+  class Iterator {
+   public:
+    using iterator_concept = std::input_iterator_tag;
+    using value_type = Batch;
+    using difference_type = std::ptrdiff_t;
+    Iterator() = default;
+    const Batch& operator*() const { return *batch_; }
+    const Batch* operator->() const { return batch_; }
+    Iterator& operator++() {
+      batch_ = loader_->next();
+      return *this;
+    }
+    void operator++(int) { ++*this; }
+    friend bool operator==(const Iterator& it, std::default_sentinel_t) { return !it.batch_; }
+
+   private:
+    friend class TokenLoader;
+    explicit Iterator(TokenLoader* loader) : loader_(loader), batch_(loader->next()) {}
+    TokenLoader* loader_ = nullptr;
+    const Batch* batch_ = nullptr;
+  };
+
+  TokenLoader(const Tokens& tokens, LoaderOptions options);
+  TokenLoader(std::vector<WeightedTokens> mixture, LoaderOptions options);
+  TokenLoader(TokenLoader&&) noexcept;
+  TokenLoader& operator=(TokenLoader&&) noexcept;
+  ~TokenLoader();
+
+  // The next batch, or nullptr after the last of `steps`. Throws what reading it threw, with the
+  // path and the offset.
+  const Batch* next();
+  Iterator begin();
+  std::default_sentinel_t end() const { return {}; }
+
+  std::uint64_t step() const;     // of the batch that next() gives next
+  void seek(std::uint64_t step);  // O(1)
+  // Samples of an epoch of all ranks together (of the first set); 0 with kRandom.
+  std::uint64_t epoch_samples() const;
+  int buffers() const;  // batches held in memory at once: 1 means no reading ahead
+
+  LoaderState state() const;
+  // Goes on where `state` was taken, also with another world, batch size or prefetch depth. Throws
+  // Error (kInvalid) that names the difference when it belongs to other data or another order.
+  void load(const LoaderState& state);
+
+  // Which tokens the batch of a step is cut from, row by row. Reads nothing.
+  std::vector<CropOrigin> explain(std::uint64_t step) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,245 @@
+#include "evenkeel/budget.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <atomic>
+#include <limits>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "evenkeel/error.h"
+
+namespace evenkeel {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr std::uint64_t kHuge = std::numeric_limits<std::uint64_t>::max();
+
+std::string refusal(const Budget& budget, std::uint64_t bytes, std::string_view what) {
+  try {
+    const Reservation taken = budget.reserve(bytes, what);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kBudget);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(BudgetAccount, CountsWhatIsReservedAndTheMostThatEverWas) {
+  const Budget budget(1000);
+  EXPECT_EQ(budget.limit(), 1000u);
+  {
+    const Reservation a = budget.reserve(300, "a");
+    const Reservation b = budget.reserve(500, "b");
+    EXPECT_EQ(b.bytes(), 500u);
+    EXPECT_EQ(budget.in_use(), 800u);
+    EXPECT_EQ(budget.left(), 200u);
+  }
+  EXPECT_EQ(budget.in_use(), 0u);
+  EXPECT_EQ(budget.peak(), 800u);
+  const Reservation again = budget.reserve(1000, "all");
+  EXPECT_EQ(budget.left(), 0u);
+  EXPECT_EQ(budget.peak(), 1000u);
+}
+
+TEST(BudgetAccount, IsSharedByCopies) {
+  const Budget budget(1000);
+  const Budget copy = budget;
+  const Reservation held = copy.reserve(600, "x");
+  EXPECT_EQ(budget.in_use(), 600u);
+  EXPECT_FALSE(budget.try_reserve(401, "y"));
+}
+
+TEST(BudgetAccount, OutlivesTheBudget) {
+  Reservation held;
+  {
+    const Budget budget(10);
+    held = budget.reserve(10, "x");
+  }
+  EXPECT_EQ(held.bytes(), 10u);
+  held.release();
+  EXPECT_EQ(held.bytes(), 0u);
+}
+
+TEST(BudgetAccount, ARefusalTakesNothing) {
+  const Budget budget(100);
+  EXPECT_FALSE(budget.try_reserve(101, "x"));
+  EXPECT_NE(refusal(budget, 101, "x"), "");
+  EXPECT_EQ(budget.in_use(), 0u);
+  EXPECT_EQ(budget.peak(), 0u);
+}
+
+TEST(BudgetAccount, NeverWrapsAround) {
+  const Budget budget(100);
+  const Reservation one = budget.reserve(1, "x");
+  EXPECT_FALSE(budget.try_reserve(kHuge, "y"));
+  EXPECT_FALSE(budget.try_reserve(kHuge - 1, "y"));
+  EXPECT_FALSE(Budget(0).try_reserve(1, "y"));
+  EXPECT_TRUE(Budget(kHuge).try_reserve(kHuge, "y"));
+}
+
+TEST(BudgetMessage, LetsAReaderRepeatTheArithmetic) {
+  const Budget budget(1'000'000);
+  const Reservation a = budget.reserve(600'000, "read buffers");
+  const Reservation b = budget.reserve(150'000, "plans");
+  const std::string message = refusal(budget, 300'000, "a chunk's rows");
+  EXPECT_THAT(message, HasSubstr("a chunk's rows need 300,000 bytes"));
+  EXPECT_THAT(message, HasSubstr("the budget is 1,000,000 bytes, of which 750,000 are in use"));
+  EXPECT_THAT(message, HasSubstr("(read buffers 600,000, plans 150,000)"));
+  EXPECT_THAT(message, HasSubstr("250,000 are left"));
+  EXPECT_THAT(message, HasSubstr("raise the budget to at least 1 MiB"));
+}
+
+TEST(BudgetMessage, NamesOnlyThoseWhoStillHold) {
+  const Budget budget(100);
+  Reservation early = budget.reserve(10, "early");
+  Reservation moved;
+  {
+    Reservation inner = budget.reserve(20, "inner");
+    moved = std::move(inner);
+  }
+  early.release();
+  EXPECT_THAT(refusal(budget, 90, "x"), HasSubstr("(inner 20)"));
+  EXPECT_THAT(refusal(budget, 90, "x"), Not(HasSubstr("early")));
+  moved.release();
+  EXPECT_THAT(refusal(budget, 101, "x"), HasSubstr("of which 0 are in use: 100 are left"));
+}
+
+TEST(BudgetMessage, SurvivesNumbersNearTheEnd) {
+  const Budget budget(100);
+  const Reservation one = budget.reserve(50, "x");
+  const std::string message = refusal(budget, kHuge, "y");
+  EXPECT_THAT(message, HasSubstr("18,446,744,073,709,551,615"));
+  EXPECT_THAT(message, Not(HasSubstr("at least 49 B")));
+}
+
+TEST(ReservationMove, CarriesTheShareAlong) {
+  const Budget budget(100);
+  Reservation a = budget.reserve(60, "a");
+  Reservation b = std::move(a);
+  EXPECT_EQ(a.bytes(), 0u);  // NOLINT: a moved-from reservation holds nothing
+  EXPECT_EQ(b.bytes(), 60u);
+  EXPECT_EQ(budget.in_use(), 60u);
+  a.release();
+  EXPECT_EQ(budget.in_use(), 60u);
+}
+
+TEST(ReservationMove, GivesBackWhatItOverwrites) {
+  const Budget budget(100);
+  Reservation a = budget.reserve(60, "a");
+  Reservation b = budget.reserve(30, "b");
+  a = std::move(b);
+  EXPECT_EQ(budget.in_use(), 30u);
+  EXPECT_EQ(a.bytes(), 30u);
+  Reservation& same = a;
+  a = std::move(same);
+  EXPECT_EQ(budget.in_use(), 30u);
+  std::swap(a, b);
+  EXPECT_EQ(b.bytes(), 30u);
+  EXPECT_EQ(budget.in_use(), 30u);
+}
+
+TEST(ReservationMove, CrossesAccounts) {
+  const Budget one(100), other(100);
+  Reservation a = one.reserve(60, "a");
+  a = other.reserve(70, "b");
+  EXPECT_EQ(one.in_use(), 0u);
+  EXPECT_EQ(other.in_use(), 70u);
+}
+
+TEST(ReservationRelease, TwiceIsFine) {
+  const Budget budget(100);
+  Reservation a = budget.reserve(60, "a");
+  a.release();
+  a.release();
+  EXPECT_EQ(budget.in_use(), 0u);
+}
+
+RC_GTEST_PROP(BudgetAccount, AgreesWithASum, (const std::vector<std::uint16_t>& steps)) {
+  const Budget budget(100'000);
+  std::vector<Reservation> held;
+  std::uint64_t sum = 0, peak = 0;
+  for (const std::uint16_t step : steps) {
+    if (step % 3 == 0 && !held.empty()) {
+      const std::size_t which = step % held.size();
+      sum -= held[which].bytes();
+      held.erase(held.begin() + static_cast<std::ptrdiff_t>(which));
+    } else {
+      auto share = budget.try_reserve(step, "x");
+      RC_ASSERT(share.has_value() == (sum + step <= budget.limit()));
+      if (share) {
+        held.push_back(std::move(*share));
+        sum += step;
+        peak = std::max(peak, sum);
+      }
+    }
+    RC_ASSERT(budget.in_use() == sum);
+    RC_ASSERT(budget.peak() == peak);
+  }
+}
+
+// Refusals name what other threads hold, while those come, move and go.
+TEST(BudgetThreads, NeverCrossTheLineTogether) {
+  const Budget budget(1000);
+  std::atomic<int> refused = 0, granted = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      const std::string name =
+          "a holder with a name too long for the small-string space " + std::to_string(t);
+      for (int i = 0; i < 2000; ++i) {
+        try {
+          Reservation taken = budget.reserve(200 + static_cast<std::uint64_t>(i % 200), name);
+          Reservation moved = std::move(taken);
+          if (budget.in_use() > budget.limit()) std::terminate();
+          std::this_thread::yield();
+          ++granted;
+        } catch (const Error&) {
+          ++refused;
+        }
+        if (i % 8 == 0) refusal(budget, 1001, "too much");
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(granted + refused, 8000);
+  EXPECT_EQ(budget.in_use(), 0u);
+  EXPECT_LE(budget.peak(), 1000u);
+}
+
+TEST(BudgetText, IsParsedAsASize) {
+  EXPECT_EQ(Budget::parse("64MiB").limit(), 64_MiB);
+  EXPECT_EQ(Budget::parse("64MiB", 8).limit(), 64_MiB);  // not a node's
+  EXPECT_THROW(Budget::parse("lots"), Error);
+  EXPECT_THROW(Budget::parse("/node"), Error);
+  EXPECT_THROW(Budget::parse("1GiB/rack"), Error);
+}
+
+TEST(BudgetText, ANodesBudgetIsSharedByItsProcesses) {
+  EXPECT_EQ(Budget::parse("1GiB/node", 8).limit(), 128_MiB);
+  EXPECT_EQ(Budget::parse("1GiB/node").limit(), 1_GiB);
+  EXPECT_EQ(Budget::parse("1GiB/node", 0).limit(), 1_GiB);
+  EXPECT_EQ(Budget::parse("1000/node", 3).limit(), 333u);
+}
+
+TEST(BudgetText, DescribesItselfWithItsOrigin) {
+  EXPECT_EQ(Budget(64_MiB).describe(), "64 MiB (67,108,864 bytes)");
+  EXPECT_EQ(Budget::parse("1GiB/node", 8).describe(),
+            "128 MiB (134,217,728 bytes), 1 GiB a node shared by 8 processes");
+}
+
+TEST(BudgetDefault, IsAnEighthOfWhatIsAvailable) {
+  const Budget budget;
+  EXPECT_GT(budget.limit(), 0u);
+  EXPECT_LE(budget.limit(), available_memory().bytes / 4);  // memory moves; an eighth is below that
+  EXPECT_THAT(budget.describe(), HasSubstr(", one eighth of "));
+  EXPECT_THAT(budget.describe(), HasSubstr(" available ("));
+}
+
+}  // namespace
+}  // namespace evenkeel

@@ -1,0 +1,91 @@
+#include "base/memory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/sys.h"
+#include "evenkeel/error.h"
+#include "tests/forked.h"
+
+namespace evenkeel {
+namespace {
+
+using testing::HasSubstr;
+
+const std::uint64_t kPage = sys::page_size();
+
+TEST(PageBufferTest, IsWholePagesOfZerosPaidFromTheBudget) {
+  const Budget budget(1_MiB);
+  {
+    const PageBuffer buffer(budget, kPage + 1, "x");
+    EXPECT_EQ(buffer.size(), 2 * kPage);
+    EXPECT_EQ(budget.in_use(), 2 * kPage);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer.data()) % kPage, 0u);
+    EXPECT_TRUE(std::all_of(buffer.data(), buffer.data() + buffer.size(),
+                            [](std::byte b) { return b == std::byte{0}; }));
+    std::memset(buffer.data(), 1, buffer.size());
+  }
+  EXPECT_EQ(budget.in_use(), 0u);
+}
+
+TEST(PageBufferTest, EmptyHoldsNothing) {
+  const PageBuffer buffer;
+  EXPECT_FALSE(buffer);
+  EXPECT_EQ(buffer.size(), 0u);
+  EXPECT_EQ(buffer.data(), nullptr);
+}
+
+TEST(PageBufferTest, MovesWithItsShare) {
+  const Budget budget(1_MiB);
+  PageBuffer a(budget, kPage, "a");
+  std::byte* const where = a.data();
+  PageBuffer b(std::move(a));
+  EXPECT_FALSE(a);  // NOLINT: a moved-from buffer is empty
+  EXPECT_EQ(b.data(), where);
+  PageBuffer c;
+  c = std::move(b);
+  EXPECT_EQ(c.data(), where);
+  EXPECT_EQ(budget.in_use(), kPage);
+  c = PageBuffer();
+  EXPECT_EQ(budget.in_use(), 0u);
+}
+
+TEST(PageBufferTest, IsRefusedWhenItDoesNotFit) {
+  const Budget budget(3 * kPage);
+  try {
+    const PageBuffer buffer(budget, 3 * kPage + 1, "read buffers");
+    ADD_FAILURE() << "it fitted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kBudget);
+    EXPECT_THAT(error.what(), HasSubstr("read buffers need"));
+  }
+  EXPECT_EQ(budget.in_use(), 0u);
+}
+
+TEST(PageBufferTest, GivesItsShareBackWhenTheSystemHasNoMemory) {
+  const std::string said = in_child([] {
+    const Budget budget(1ull << 62);
+    try {
+      const PageBuffer buffer(budget, 1ull << 60, "read buffers");
+    } catch (const Error& error) {
+      return std::to_string(error.code()) + " " + std::to_string(budget.in_use());
+    }
+    return std::string("it fitted");
+  });
+  EXPECT_EQ(said, std::to_string(ENOMEM) + " 0");
+}
+
+TEST(PageBufferTest, ASizeThatRoundsUpToNothingIsRefused) {
+  const Budget budget(~std::uint64_t{0});
+  EXPECT_THROW(PageBuffer(budget, ~std::uint64_t{0} - 5, "x"), Error);
+  EXPECT_EQ(budget.in_use(), 0u);
+}
+
+}  // namespace
+}  // namespace evenkeel

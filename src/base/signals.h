@@ -1,0 +1,26 @@
+// Signals are for the program's own threads, not for the library's.
+#pragma once
+
+#include <pthread.h>
+
+#include <csignal>
+
+namespace evenkeel {
+
+// Threads started while one lives begin with all signals blocked.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,120 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "engine/engines.h"
+#include "engine/queue.h"
+#include "engine/test_feed.h"
+#include "tests/forked.h"
+
+namespace evenkeel {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+class DirectTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!disk_folder()) GTEST_SKIP() << "no folder on a disk that takes O_DIRECT";
+  }
+  static std::unique_ptr<Engine> make(const TestFiles& files,
+                                      QueueChoice queue = QueueChoice::kBest) {
+    std::string why_not;
+    auto engine = make_direct_engine(files.layout, Budget(64_MiB), why_not, queue);
+    EXPECT_TRUE(engine) << why_not;
+    return engine;
+  }
+  static std::string why_no_uring() {
+    std::string why_not;
+    make_uring_queue(8, {}, 0, why_not);
+    return why_not;
+  }
+};
+
+TEST_F(DirectTest, UsesIoUringWithFilesAndBuffersRegistered) {
+  if (const auto why = why_no_uring(); !why.empty()) GTEST_SKIP() << why;
+  const TestFiles files({100'000});
+  const EngineReport report = make(files)->report();
+  EXPECT_EQ(report.chosen, EngineKind::kDirect);
+  EXPECT_THAT(report.how, HasSubstr("O_DIRECT, io_uring, 128 in flight, registered files"));
+}
+
+TEST_F(DirectTest, SaysThatItUsesThreadsAndWhy) {
+  const TestFiles files({100'000});
+  const auto engine = make(files, QueueChoice::kThreads);
+  EXPECT_EQ(engine->report().how, "O_DIRECT, 16 threads (io_uring was not asked for)");
+  EXPECT_EQ(run_all(*engine, files), "each once");
+}
+
+TEST_F(DirectTest, ManyFilesGoUnregistered) {
+  const TestFiles files(std::vector<std::size_t>(150, 3000));
+  const auto engine = make(files);
+  EXPECT_THAT(engine->report().how, Not(HasSubstr("registered files")));
+  EXPECT_EQ(run_all(*engine, files), "each once");
+}
+
+// What an unprivileged process reports under a limit on locked memory, after it has read it all.
+class DirectMemlock : public DirectTest {
+ protected:
+  void SetUp() override {
+    DirectTest::SetUp();
+    if (::getuid() != 0) GTEST_SKIP() << "only root can become a user without privileges";
+    if (const auto why = why_no_uring(); !why.empty()) GTEST_SKIP() << why;
+  }
+  static std::string report_under(rlim_t bytes) {
+    const TestFiles files({3'000'001});
+    return in_child([&] {
+      const rlimit limit{bytes, bytes};
+      if (::setrlimit(RLIMIT_MEMLOCK, &limit) != 0 || !become_nobody()) return std::string("root");
+      const auto engine = make(files);
+      return run_all(*engine, files) + "; " + engine->report().how;
+    });
+  }
+};
+
+TEST_F(DirectMemlock, TooSmallForTheBuffersLeavesThemUnregisteredAndSaysSo) {
+  const std::string said = report_under(512_KiB);
+  EXPECT_THAT(said, HasSubstr("each once; O_DIRECT, io_uring"));
+  EXPECT_THAT(said, HasSubstr("registered files (buffers: memlock limit)"));
+}
+
+TEST_F(DirectMemlock, OfNothingIsServedAllTheSameAndSaysSo) {
+  const std::string said = report_under(0);
+  EXPECT_THAT(said, HasSubstr("each once; O_DIRECT, "));
+  EXPECT_THAT(said, HasSubstr("memlock limit"));
+}
+
+TEST_F(DirectTest, AlignmentIsNoSmallerThanASector) {
+  const TestFiles files({100'000});
+  EXPECT_GE(make(files)->limits().alignment, 512u);
+}
+
+TEST_F(DirectTest, AFileThatIsGoneAtTheStartIsAnErrorNotAFallback) {
+  const TestFiles files({1000});
+  std::filesystem::remove(files.path(0));
+  std::string why_not;
+  EXPECT_THROW(make_direct_engine(files.layout, Budget(16_MiB), why_not), Error);
+}
+
+TEST(DirectOnTmpfs, SaysWhyNotOrWorks) {
+  if (!std::filesystem::exists("/dev/shm") || !is_in_memory_filesystem("/dev/shm")) {
+    GTEST_SKIP() << "/dev/shm is no tmpfs here";
+  }
+  const TestFiles files({1'000'003}, "/dev/shm");
+  std::string why_not;
+  const auto engine = make_direct_engine(files.layout, Budget(16_MiB), why_not);
+  if (!engine) {
+    EXPECT_THAT(why_not, HasSubstr(files.path(0)));
+    EXPECT_THAT(why_not, HasSubstr("does not take O_DIRECT"));
+    return;
+  }
+  EXPECT_EQ(why_not, "");
+  EXPECT_EQ(run_all(*engine, files), "each once");
+}
+
+}  // namespace
+}  // namespace evenkeel

@@ -1,0 +1,71 @@
+// For tests: a piece of work in a child process, and what it had to say.
+#pragma once
+
+#include <pwd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <exception>
+#include <functional>
+#include <stdexcept>
+#include <string>
+
+namespace evenkeel {
+
+// ThreadSanitizer does not let the child of a process with threads start threads of its own.
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool kChildrenMayStartThreads = false;
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+inline constexpr bool kChildrenMayStartThreads = false;
+#else
+inline constexpr bool kChildrenMayStartThreads = true;
+#endif
+#else
+inline constexpr bool kChildrenMayStartThreads = true;
+#endif
+
+// What `work` returned; "threw: ..." or "died: ..." when it did not come so far.
+inline std::string in_child(const std::function<std::string()>& work) {
+  int ends[2];
+  if (::pipe(ends) != 0) throw std::runtime_error("pipe");
+  const pid_t child = ::fork();
+  if (child < 0) throw std::runtime_error("fork");
+  if (child == 0) {
+    ::close(ends[0]);
+    std::string said;
+    try {
+      said = work();
+    } catch (const std::exception& error) {
+      said = std::string("threw: ") + error.what();
+    }
+    std::size_t done = 0;
+    while (done < said.size()) {
+      const ssize_t put = ::write(ends[1], said.data() + done, said.size() - done);
+      if (put <= 0) break;
+      done += static_cast<std::size_t>(put);
+    }
+    ::_exit(0);  // no destructors of the parent's things
+  }
+  ::close(ends[1]);
+  std::string said;
+  char piece[4096];
+  for (ssize_t got; (got = ::read(ends[0], piece, sizeof piece)) > 0;) {
+    said.append(piece, static_cast<std::size_t>(got));
+  }
+  ::close(ends[0]);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  if (WIFSIGNALED(status)) return "died: signal " + std::to_string(WTERMSIG(status));
+  if (WEXITSTATUS(status) != 0) return "died: exit " + std::to_string(WEXITSTATUS(status));
+  return said;
+}
+
+// Becomes a user without privileges, for good. Only root can.
+inline bool become_nobody() {
+  const passwd* nobody = ::getpwnam("nobody");
+  const uid_t user = nobody ? nobody->pw_uid : 65534;
+  return ::setgid(user) == 0 && ::setuid(user) == 0;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,106 @@
+// For tests: a folder that goes away again, files in it, and bytes to fill them with.
+#pragma once
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace evenkeel {
+
+class TempFolder {
+ public:
+  explicit TempFolder(
+      const std::filesystem::path& parent = std::filesystem::temp_directory_path()) {
+    std::string name = (parent / "evenkeel-test-XXXXXX").string();
+    if (!::mkdtemp(name.data())) throw std::runtime_error("mkdtemp " + name);
+    root_ = name;
+  }
+  TempFolder(const TempFolder&) = delete;
+  TempFolder& operator=(const TempFolder&) = delete;
+  ~TempFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(root_, ignored);
+  }
+
+  const std::string& root() const { return root_; }
+  std::string path(std::string_view name) const { return root_ + "/" + std::string(name); }
+
+  // Makes the folders on the way and returns the path.
+  std::string write(std::string_view name, std::string_view bytes) const {
+    const std::string full = path(name);
+    std::filesystem::create_directories(std::filesystem::path(full).parent_path());
+    std::ofstream out(full, std::ios::binary);
+    out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    out.close();
+    if (!out) throw std::runtime_error("write " + full);
+    return full;
+  }
+  // The same, and on the disk: a dirty page cannot be dropped from the cache.
+  std::string write_through(std::string_view name, std::string_view bytes) const {
+    const std::string full = write(name, bytes);
+    const int fd = ::open(full.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || ::fsync(fd) != 0) throw std::runtime_error("fsync " + full);
+    ::close(fd);
+    return full;
+  }
+
+  // For tests that become another user.
+  void open_to_everyone() const {
+    std::filesystem::permissions(root_, std::filesystem::perms(0755));
+  }
+
+ private:
+  std::string root_;
+};
+
+// The same bytes for the same seed, everywhere.
+inline std::string random_bytes(std::size_t count, std::uint64_t seed = 1) {
+  std::mt19937_64 random(seed);
+  std::string bytes;
+  bytes.reserve(count + 8);
+  while (bytes.size() < count) {
+    const std::uint64_t word = random();
+    bytes.append(reinterpret_cast<const char*>(&word), sizeof word);
+  }
+  bytes.resize(count);
+  return bytes;
+}
+
+inline bool is_in_memory_filesystem(const std::string& folder) {
+  struct statfs status;
+  if (::statfs(folder.c_str(), &status) != 0) return true;
+  return status.f_type == TMPFS_MAGIC || status.f_type == RAMFS_MAGIC;
+}
+
+// A place for tests about O_DIRECT and the page cache: on a disk, and taking O_DIRECT. Empty where
+// there is none.
+inline std::optional<std::filesystem::path> disk_folder() {
+  for (const std::filesystem::path& parent :
+       {std::filesystem::temp_directory_path(), std::filesystem::path("/var/tmp"),
+        std::filesystem::current_path()}) {
+    try {
+      const TempFolder probe(parent);
+      if (is_in_memory_filesystem(probe.root())) continue;
+      const int fd = ::open(probe.write("probe", "x").c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
+      if (fd < 0) continue;
+      ::close(fd);
+      return parent;
+    } catch (const std::exception&) {
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace evenkeel
