@@ -94,7 +94,7 @@ class Differential : public testing::TestWithParam<EngineKind> {
       const Sequence sequence(order, n);
       std::uint64_t seen = 0;
       for (const Chunk& chunk :
-           array.chunks(1 + below(std::min<std::uint64_t>(n + 3, 390)), order)) {
+           array.chunks(1 + below(std::min<std::uint64_t>(n + 3, 300)), order)) {
         ASSERT_EQ(chunk.position(), seen);
         for (std::size_t i = 0; i < chunk.size(); ++i, ++seen) {
           ASSERT_EQ(chunk.index(i), sequence[seen]);

@@ -1,12 +1,8 @@
 #include "array/chunks.h"
 
-#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <csignal>
-#include <system_error>
-#include <utility>
 
 #include "array/pieces.h"
 #include "evenkeel/error.h"
@@ -16,6 +12,8 @@ namespace {
 
 // One in use, one being read, one that keeps the queue full in between.
 constexpr std::size_t kMostSlots = 3;
+// Around a chunk's rows: the overhang of two blocks of 4 KiB, and what rounding to pages adds.
+constexpr std::uint64_t kSlotOverhead = 16_KiB;
 
 }  // namespace
 
@@ -34,8 +32,18 @@ void Chunk::require(DType wanted, std::size_t alignment) const {
 
 Chunks::Chunks(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Chunks::Chunks(Chunks&&) noexcept = default;
-Chunks& Chunks::operator=(Chunks&&) noexcept = default;
-Chunks::~Chunks() = default;
+Chunks& Chunks::operator=(Chunks&& other) noexcept {
+  if (this == &other) return *this;
+  const Chunks old(std::move(*this));
+  impl_ = std::move(other.impl_);
+  current_ = other.current_;
+  return *this;
+}
+Chunks::~Chunks() {
+  // In a child of fork the reading thread is not there, and what it was waiting on cannot be
+  // destroyed without it: that is left as it is.
+  if (impl_ && !impl_->owned_here()) static_cast<void>(impl_.release());
+}
 std::uint64_t Chunks::size() const { return impl_->size(); }
 int Chunks::buffers() const { return impl_->buffers(); }
 void Chunks::seek(std::uint64_t chunk) { impl_->seek(chunk); }
@@ -55,12 +63,12 @@ Chunks::Impl::Impl(std::shared_ptr<Array::Impl> array, std::uint64_t rows_per_ch
   make_slots();
 }
 
-Chunks::Impl::~Impl() {
-  if (owner_ == ::getpid()) {
-    stop();
-  } else if (reader_.joinable()) {
-    reader_.detach();  // after fork: the thread is the parent's
-  }
+bool Chunks::Impl::owned_here() const { return owner_ == ::getpid(); }
+
+void Chunks::Impl::require_owned() const {
+  if (owned_here()) return;
+  throw Error(ErrorKind::kClosed, "chunks", "this range was made before a fork")
+      .hint("call chunks() in the child; the array itself may be used there");
 }
 
 std::uint64_t Chunks::Impl::overhang() const {
@@ -71,9 +79,9 @@ void Chunks::Impl::add_slot() {
   Slot slot;
   slot.memory = PageBuffer(array_->budget, rows_per_chunk_ * array_->layout.row_bytes + overhang(),
                            "a chunk's rows");
-  const std::uint64_t listed = in_order_ ? 1 : rows_per_chunk_;
-  slot.list_share = array_->budget.reserve(listed * sizeof(std::uint64_t), "a chunk's row numbers");
-  slot.rows.resize(listed);
+  slot.list_share =
+      array_->budget.reserve(listed() * sizeof(std::uint64_t), "a chunk's row numbers");
+  slot.rows.resize(listed());
   slots_.push_back(std::move(slot));
 }
 
@@ -87,13 +95,12 @@ void Chunks::Impl::make_slots() {
   const Budget& budget = array_->budget;
   slots_.reserve(kMostSlots);
   try {
-    const std::uint64_t picks = in_order_ ? 1 : rows_per_chunk_;
-    plan_share_ = budget.reserve(Mover::memory(budget.limit(), picks), "plans of chunks");
+    plan_share_ = budget.reserve(Mover::memory(budget.limit(), listed()), "plans of chunks");
     add_slot();
   } catch (const Error& error) {
     plan_share_.release();
     engine_.reset();
-    if (error.kind() != ErrorKind::kBudget || !array_->stop_mapping(bytes_of_one())) {
+    if (error.kind() != ErrorKind::kBudget || !array_->stop_mapping(plan_and_slot_bytes())) {
       throw_too_large(error);
     }
     engine_ = array_->engine();
@@ -101,23 +108,40 @@ void Chunks::Impl::make_slots() {
   }
   // Reading ahead pays when there is something to wait for; an eighth stays free for other calls.
   while (!mapped && slots_.size() < kMostSlots &&
-         budget.left() >= bytes_of_one() + budget.limit() / 8) {
-    add_slot();
+         budget.left() >= plan_and_slot_bytes() + budget.limit() / 8) {
+    try {
+      add_slot();
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kBudget) throw;
+      break;  // another user of the budget was quicker
+    }
   }
-  mover_ =
-      std::make_unique<Mover>(array_->layout, *engine_, *this, array_->merge_gap, budget.limit());
+  start_reading();
 }
 
-std::uint64_t Chunks::Impl::bytes_of_one() const {
-  const std::uint64_t listed = in_order_ ? 1 : rows_per_chunk_;
-  return rows_per_chunk_ * array_->layout.row_bytes + listed * 24 + 16_KiB;
+void Chunks::Impl::start_reading() {
+  ahead_.emplace(array_->layout, *engine_, *this,
+                 ReadAhead::Options{.slots = slots_.size(),
+                                    .end = chunks_,
+                                    .merge_gap = array_->merge_gap,
+                                    .budget_limit = array_->budget.limit()});
+}
+
+std::uint64_t Chunks::Impl::plan_and_slot_bytes() const {
+  return Mover::memory(array_->budget.limit(), listed()) + kSlotOverhead +
+         rows_per_chunk_ * array_->layout.row_bytes + listed() * sizeof(std::uint64_t);
 }
 
 void Chunks::Impl::throw_too_large(const Error& error) const {
   if (error.kind() != ErrorKind::kBudget) throw error;
   const std::uint64_t row = array_->layout.row_bytes;
-  const std::uint64_t left = array_->budget.left();
-  const std::uint64_t fitting = left > 64_KiB ? (left - 64_KiB) / (row + (in_order_ ? 0 : 24)) : 0;
+  const std::uint64_t left = array_->budget.left(), limit = array_->budget.limit();
+  const std::uint64_t plans = Mover::memory(limit, 1) + kSlotOverhead;
+  // A row that is listed has a number in the list and a pick in the plan.
+  const std::uint64_t per_row =
+      row +
+      (in_order_ ? 0 : sizeof(std::uint64_t) + Mover::memory(limit, 2) - Mover::memory(limit, 1));
+  const std::uint64_t fitting = left > plans ? (left - plans) / per_row : 0;
   throw Error(ErrorKind::kBudget, "chunks",
               "a chunk of " + with_commas(rows_per_chunk_) + " rows of " + with_commas(row) +
                   " bytes does not fit: " + with_commas(left) + " bytes are left of a budget of " +
@@ -131,17 +155,17 @@ std::uint64_t Chunks::Impl::rows_in(std::uint64_t chunk) const {
   return std::min(rows_per_chunk_, sequence_.size() - chunk * rows_per_chunk_);
 }
 
-void Chunks::Impl::prepare(Slot& slot, std::uint64_t chunk) {
+Job& Chunks::Impl::prepare(std::size_t number_of_slot, std::uint64_t chunk) {
+  Slot& slot = slots_[number_of_slot];
   const Layout& layout = array_->layout;
   const std::uint64_t rows = rows_in(chunk);
-  slot.chunk = chunk;
   slot.job = Job{};
   slot.job.out = slot.memory.data();
   if (!in_order_) {
     slot.rows.resize(rows);
     sequence_.fill(chunk * rows_per_chunk_, slot.rows);
     slot.job.starts = slot.rows;
-    return;
+    return slot.job;
   }
   slot.rows[0] = chunk * rows_per_chunk_;
   slot.job.starts = slot.rows;
@@ -153,6 +177,7 @@ void Chunks::Impl::prepare(Slot& slot, std::uint64_t chunk) {
     slot.job.out += shift;
     slot.job.roomy = true;
   }
+  return slot.job;
 }
 
 void Chunks::Impl::show(const Slot& slot, Chunk& chunk) const {
@@ -161,11 +186,9 @@ void Chunks::Impl::show(const Slot& slot, Chunk& chunk) const {
 }
 
 bool Chunks::Impl::advance(Chunk& chunk) {
-  if (owner_ != ::getpid()) {
-    throw Error(ErrorKind::kClosed, "chunks", "this range was made before a fork")
-        .hint("call chunks() in the child; the array itself may be used there");
-  }
-  give_back_current();
+  require_owned();
+  if (holding_) ahead_->give_back(next_chunk_ - 1);
+  holding_ = false;
   if (next_chunk_ == chunks_) return false;
   const std::uint64_t number = next_chunk_;
   chunk = Chunk{};
@@ -175,22 +198,15 @@ bool Chunks::Impl::advance(Chunk& chunk) {
   chunk.position_ = number * rows_per_chunk_;
   chunk.first_row_ = chunk.position_;
   if (!show_in_place(chunk)) {
-    if (slots_.size() > 1) {
-      wait_for(number, chunk);
-    } else {
-      read_now(number, chunk);
+    if (!ahead_) {  // the one mapped chunk in many that crosses into another file
+      add_slot();
+      start_reading();
     }
+    show(slots_[ahead_->take(number)], chunk);
+    holding_ = true;
   }
   ++next_chunk_;
   return true;
-}
-
-void Chunks::Impl::give_back_current() {
-  if (!holding_) return;
-  holding_ = false;
-  std::lock_guard lock(mutex_);
-  slot_of(next_chunk_ - 1).state = State::kFree;
-  changed_.notify_all();
 }
 
 bool Chunks::Impl::show_in_place(Chunk& chunk) {
@@ -202,122 +218,15 @@ bool Chunks::Impl::show_in_place(Chunk& chunk) {
   return true;
 }
 
-void Chunks::Impl::read_now(std::uint64_t number, Chunk& chunk) {
-  if (slots_.empty()) add_slot();  // the one mapped chunk in many that crosses into another file
-  Slot& slot = slots_[0];
-  prepare(slot, number);
-  if (engine_->mapped(0)) {
-    copy_mapped(*engine_, array_->layout, slot.job.starts, slot.job.count, slot.job.out);
-  } else {
-    single_ = &slot;
-    try {
-      engine_->run(*mover_);
-    } catch (...) {
-      mover_->reset();
-      single_ = nullptr;
-      throw;
-    }
-  }
-  show(slot, chunk);
-}
-
-void Chunks::Impl::wait_for(std::uint64_t number, Chunk& chunk) {
-  if (!reader_.joinable() && !start()) {
-    slots_.resize(1);  // no thread to be had: read when asked
-    return read_now(number, chunk);
-  }
-  Slot& slot = slot_of(number);
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] {
-    return (slot.state == State::kReady && slot.chunk == number) || failure_ != nullptr;
-  });
-  if (slot.state != State::kReady || slot.chunk != number) std::rethrow_exception(failure_);
-  holding_ = true;
-  show(slot, chunk);
-}
-
 void Chunks::Impl::seek(std::uint64_t chunk) {
+  require_owned();
   if (chunk > chunks_) {
     throw Error(ErrorKind::kIndex, "seek",
                 "chunk " + with_commas(chunk) + " of " + with_commas(chunks_));
   }
-  stop();
+  if (ahead_) ahead_->seek(chunk);
   holding_ = false;
-  for (Slot& slot : slots_) slot.state = State::kFree;
-  failure_ = nullptr;
-  next_chunk_ = next_to_read_ = chunk;
-}
-
-bool Chunks::Impl::start() {
-  stopping_ = false;
-  // Signals are for the program's own threads.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
-    reader_ = std::thread([this] { read_ahead(); });
-  } catch (const std::system_error&) {
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return reader_.joinable();
-}
-
-void Chunks::Impl::stop() {
-  if (!reader_.joinable()) return;
-  {
-    std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  mover_->cancel();
-  changed_.notify_all();
-  reader_.join();
-  reader_ = std::thread();
-  mover_->reset();
-}
-
-void Chunks::Impl::read_ahead() {
-  try {
-    std::unique_lock lock(mutex_);
-    while (next_to_read_ < chunks_) {
-      changed_.wait(lock,
-                    [&] { return stopping_ || slot_of(next_to_read_).state == State::kFree; });
-      if (stopping_) return;
-      lock.unlock();
-      engine_->run(*mover_);
-      lock.lock();
-    }
-  } catch (...) {
-    std::lock_guard lock(mutex_);
-    failure_ = std::current_exception();
-  }
-  changed_.notify_all();
-}
-
-Job* Chunks::Impl::next_job() {
-  if (slots_.size() == 1) {
-    Slot* slot = std::exchange(single_, nullptr);
-    return slot ? &slot->job : nullptr;
-  }
-  std::uint64_t chunk;
-  {
-    std::lock_guard lock(mutex_);
-    if (stopping_ || next_to_read_ == chunks_) return nullptr;
-    Slot& slot = slot_of(next_to_read_);
-    if (slot.state != State::kFree) return nullptr;
-    slot.state = State::kReading;
-    chunk = next_to_read_++;
-  }
-  Slot& slot = slot_of(chunk);
-  prepare(slot, chunk);
-  return &slot.job;
-}
-
-void Chunks::Impl::job_done(Job& job) {
-  std::lock_guard lock(mutex_);
-  for (Slot& slot : slots_) {
-    if (&slot.job == &job) slot.state = State::kReady;
-  }
-  changed_.notify_all();
+  next_chunk_ = chunk;
 }
 
 }  // namespace evenkeel

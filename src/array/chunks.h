@@ -1,61 +1,49 @@
 // Reading chunk after chunk, ahead of the one who uses them.
 #pragma once
 
-#include <condition_variable>
+#include <sys/types.h>
+
 #include <memory>
-#include <mutex>
-#include <thread>
+#include <optional>
 #include <vector>
 
 #include "array/impl.h"
-#include "array/mover.h"
+#include "array/read_ahead.h"
 #include "base/memory.h"
 
 namespace evenkeel {
 
-// Chunk k goes into slot k modulo the number of slots. Only the reading thread fills slots, only
-// the user empties them; `mutex_` guards their states.
-struct Chunks::Impl final : JobSource {
+struct Chunks::Impl final : BatchMaker {
   Impl(std::shared_ptr<Array::Impl> array, std::uint64_t rows_per_chunk, const Order& order);
-  ~Impl();
 
   std::uint64_t size() const { return chunks_; }
   int buffers() const { return static_cast<int>(slots_.size()); }
   void seek(std::uint64_t chunk);
   bool advance(Chunk& chunk);
+  bool owned_here() const;  // by this process: not made before a fork
 
-  Job* next_job() override;
-  void job_done(Job& job) override;
+  Job& prepare(std::size_t number_of_slot, std::uint64_t chunk) override;
 
  private:
-  enum class State { kFree, kReading, kReady };
   struct Slot {
     PageBuffer memory;
     Reservation list_share;
     std::vector<std::uint64_t> rows;  // of this chunk, in order; the first alone when they follow
     Job job;
-    State state = State::kFree;
-    std::uint64_t chunk = 0;
   };
 
+  void require_owned() const;
   void make_slots();
   void add_slot();
+  void start_reading();
   std::uint64_t overhang() const;
-  std::uint64_t bytes_of_one() const;
+  std::uint64_t listed() const { return in_order_ ? 1 : rows_per_chunk_; }
+  std::uint64_t plan_and_slot_bytes() const;
   [[noreturn]] void throw_too_large(const Error& error) const;
 
   std::uint64_t rows_in(std::uint64_t chunk) const;
-  Slot& slot_of(std::uint64_t chunk) { return slots_[chunk % slots_.size()]; }
-  void prepare(Slot& slot, std::uint64_t chunk);
   void show(const Slot& slot, Chunk& chunk) const;
   bool show_in_place(Chunk& chunk);
-  void read_now(std::uint64_t number, Chunk& chunk);
-  void wait_for(std::uint64_t number, Chunk& chunk);
-  void give_back_current();
-
-  bool start();
-  void stop();
-  void read_ahead();
 
   std::shared_ptr<Array::Impl> array_;
   std::shared_ptr<Engine> engine_;
@@ -65,19 +53,11 @@ struct Chunks::Impl final : JobSource {
   bool in_place_ = false;  // chunks are shown where the file is mapped
   Reservation plan_share_;
   std::vector<Slot> slots_;
-  std::unique_ptr<Mover> mover_;
-  Slot* single_ = nullptr;  // to be read by the user's own thread
 
   std::uint64_t next_chunk_ = 0;  // the next that the user gets
-  bool holding_ = false;          // the user has chunk next_chunk_ - 1
+  bool holding_ = false;          // the user has chunk next_chunk_ - 1 in a slot
   const pid_t owner_;
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::thread reader_;
-  std::uint64_t next_to_read_ = 0;
-  bool stopping_ = false;
-  std::exception_ptr failure_;
+  std::optional<ReadAhead> ahead_;  // last: its threads use all of the above
 };
 
 }  // namespace evenkeel

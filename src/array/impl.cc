@@ -4,6 +4,9 @@
 #include <cstring>
 
 #include "array/pieces.h"
+#include "base/fd.h"
+#include "engine/cache.h"
+#include "engine/files.h"
 #include "evenkeel/error.h"
 
 namespace evenkeel {
@@ -88,25 +91,49 @@ Array::Impl::Impl(Layout array_layout, const ArrayOptions& options)
       most_starts_(starts_share(budget)),
       engine_(make_engine(options.engine, layout, budget, budget.limit() / 8)),
       gatherer_(std::make_unique<PerProcess<Gatherer>>(
-          [this] { return std::make_unique<Gatherer>(*this); })) {}
+          [this] { return std::make_unique<Gatherer>(*this); })) {
+  note_files_to_drop();
+}
 
 Array::Impl::~Impl() = default;
 
 std::shared_ptr<Engine> Array::Impl::engine() const {
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(mutex_.get());
+  if (!engine_) engine_ = make_engine(EngineKind::kAuto, layout, budget, 0);  // see stop_mapping
   return engine_;
 }
 
-bool Array::Impl::stop_mapping(std::uint64_t bytes) {
-  std::lock_guard lock(mutex_);
+void Array::Impl::note_files_to_drop() {
   const EngineReport report = engine_->report();
+  if (report.asked != EngineKind::kAuto || report.chosen != EngineKind::kMap) return;
+  for (std::uint32_t file = 0; file < layout.segments.size(); ++file) {
+    const Fd fd = open_readable(layout.segments[file].path);
+    if (!is_cached(fd.get(), 0, layout.segments[file].identity.size)) {
+      files_to_drop_.push_back(file);
+    }
+  }
+}
+
+void Array::Impl::drop_files() const {
+  for (const std::uint32_t file : files_to_drop_) {
+    const Fd fd(sys::open(layout.segments[file].path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (fd) sys::fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED);
+  }
+}
+
+bool Array::Impl::stop_mapping(std::uint64_t bytes) {
+  std::lock_guard lock(mutex_.get());
+  const EngineReport report = engine_ ? engine_->report() : EngineReport{};
   if (report.asked != EngineKind::kAuto || report.chosen != EngineKind::kMap) return false;
-  // The mapping is given back before its successor is made: together they would not fit.
+  // The mapping is given back before its successor is made: together they would not fit. Where a
+  // range of chunks still holds it, it stays.
+  const std::weak_ptr<Engine> before = engine_;
   engine_.reset();
+  drop_files();
   try {
     engine_ = make_engine(EngineKind::kAuto, layout, budget, bytes);
   } catch (...) {
-    engine_ = make_engine(EngineKind::kAuto, layout, budget, 0);
+    engine_ = before.lock();
     throw;
   }
   return true;
@@ -115,10 +142,11 @@ bool Array::Impl::stop_mapping(std::uint64_t bytes) {
 void Array::Impl::check_rows(const char* operation, std::uint64_t first,
                              std::uint64_t count) const {
   if (first <= layout.rows && count <= layout.rows - first) return;
-  throw Error(ErrorKind::kIndex, operation,
-              (count == 1 ? "row " + with_commas(first)
-                          : with_commas(count) + " rows from row " + with_commas(first) + " on") +
-                  " are outside the array, which has " + with_commas(layout.rows) + " rows")
+  throw Error(
+      ErrorKind::kIndex, operation,
+      (count == 1 ? "row " + with_commas(first) + " is"
+                  : with_commas(count) + " rows from row " + with_commas(first) + " on are") +
+          " outside the array, which has " + with_commas(layout.rows) + " rows")
       .in(layout.paths.empty() ? "" : layout.paths.front());
 }
 
@@ -130,6 +158,23 @@ void Array::Impl::crops(std::span<const std::uint64_t> starts, std::uint64_t cou
     return;
   }
   gatherer_->get().gather(starts, count, out);
+}
+
+void require_unchanged_files(const Layout& layout, std::span<const std::uint64_t> starts,
+                             std::uint64_t count) {
+  std::vector<bool> seen(layout.segments.size());
+  for (const std::uint64_t start : starts) {
+    for (std::size_t file = segment_of(layout, start);
+         file < seen.size() && layout.segments[file].first_row < start + count; ++file) {
+      if (seen[file]) continue;
+      seen[file] = true;
+      const Segment& segment = layout.segments[file];
+      const Fd fd(sys::open(segment.path.c_str(), O_PATH | O_CLOEXEC));
+      struct stat now;
+      if (!fd || sys::fstat(fd.get(), &now) != 0 || now.st_ino != segment.identity.inode) continue;
+      require_unchanged(fd.get(), segment);
+    }
+  }
 }
 
 void copy_mapped(Engine& engine, const Layout& layout, std::span<const std::uint64_t> starts,

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "array/mover.h"
 #include "base/per_process.h"
@@ -32,14 +33,26 @@ struct Array::Impl {
  private:
   struct Gatherer;
 
+  void note_files_to_drop();
+  void drop_files() const;
+
   const std::uint64_t most_starts_;
-  mutable std::mutex mutex_;  // guards engine_
-  std::shared_ptr<Engine> engine_;
+  // Guards engine_. A child of fork has its own: a thread of the parent's may hold the other.
+  mutable PerProcess<std::mutex> mutex_{[] { return std::make_unique<std::mutex>(); }};
+  mutable std::shared_ptr<Engine> engine_;  // empty after a change of engines that failed
+  // Files that were not wholly cached when they were mapped: what is cached of them by the time the
+  // mapping ends is this array's doing.
+  std::vector<std::uint32_t> files_to_drop_;
   std::unique_ptr<PerProcess<Gatherer>> gatherer_;
 };
 
 // Copies rows out of files that the engine holds mapped.
 void copy_mapped(Engine& engine, const Layout& layout, std::span<const std::uint64_t> starts,
                  std::uint64_t count, std::byte* out);
+
+// Throws Error (kFormat) when a file that holds some of these rows is not what it was at open. A
+// file that was deleted or replaced is still read as it was, by the descriptors that are open.
+void require_unchanged_files(const Layout& layout, std::span<const std::uint64_t> starts,
+                             std::uint64_t count);
 
 }  // namespace evenkeel

@@ -20,7 +20,9 @@ Mover::Mover(const Layout& layout, const Engine& engine, JobSource& source,
       engine_(engine),
       source_(source),
       merge_gap_(merge_gap),
-      window_(window(budget_limit)) {}
+      window_(window(budget_limit)) {
+  for (LivePlan& live : plans_) live.plan.reserve(window_);
+}
 
 void Mover::reset() {
   for (LivePlan& live : plans_) live.job = nullptr;
@@ -34,6 +36,7 @@ bool Mover::begin_next_job() {
   if (!job_) return false;
   job_->open_plans = 0;
   job_->planned = false;
+  picks_.reserve(job_->starts.size());  // no more than that: it was reserved so
   picks_.resize(job_->starts.size());
   for (std::size_t i = 0; i < picks_.size(); ++i) picks_[i] = {job_->starts[i], i};
   if (!std::ranges::is_sorted(picks_, {}, &Pick::start)) {

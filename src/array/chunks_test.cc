@@ -1,0 +1,258 @@
+#include "array/chunks.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <ranges>
+
+#include "tests/counting_file.h"
+
+namespace evenkeel {
+namespace {
+
+using testing::HasSubstr;
+
+static_assert(std::ranges::input_range<Chunks>);
+static_assert(!std::ranges::forward_range<Chunks>);
+static_assert(!std::is_copy_constructible_v<Chunks>);
+static_assert(std::is_nothrow_move_constructible_v<Chunks>);
+
+constexpr std::uint64_t kColumns = 8, kRowBytes = 32;
+
+class ChunksTest : public testing::Test {
+ protected:
+  Array open(std::uint64_t rows, const Budget& budget, EngineKind engine = EngineKind::kAuto) {
+    path_ = counting_file(folder_, "numbers", rows * kColumns);
+    return Array::open(path_, counted(kColumns, budget, engine));
+  }
+  // The row number that a hint names: "ask for at most 12,345 rows at a time".
+  static std::uint64_t number_in(const std::string& hint) {
+    std::string digits;
+    for (const char c : hint) {
+      if (c >= '0' && c <= '9') digits += c;
+    }
+    return digits.empty() ? 0 : std::stoull(digits);
+  }
+
+  TempFolder folder_;
+  std::string path_;
+};
+
+class EveryEngineChunks : public ChunksTest, public testing::WithParamInterface<EngineKind> {};
+INSTANTIATE_TEST_SUITE_P(Engines, EveryEngineChunks, testing::ValuesIn(kAllEngines),
+                         [](const auto& tested) { return std::string(engine_name(tested.param)); });
+
+TEST_P(EveryEngineChunks, EveryPositionComesOnceAndInOrder) {
+  const Array array = open(100'003, 2_MiB, GetParam());
+  for (const Order& order : {sequential(), shuffled(5), random(5), shuffled(5).for_rank(2, 3),
+                             sequential().for_rank(1, 4), shuffled(5, 9)}) {
+    const Sequence sequence(order, array.rows());
+    Chunks chunks = array.chunks(1000, order);
+    EXPECT_EQ(chunks.size(), (sequence.size() + 999) / 1000);
+    std::uint64_t seen = 0, number = 0;
+    for (const Chunk& chunk : chunks) {
+      ASSERT_EQ(chunk.position(), seen);
+      ASSERT_EQ(chunk.size(), ++number < chunks.size() ? 1000 : sequence.size() - seen);
+      for (std::size_t i = 0; i < chunk.size(); ++i) {
+        ASSERT_EQ(chunk.index(i), sequence[seen + i]) << order.describe();
+      }
+      ASSERT_TRUE(counts_on(chunk)) << order.describe() << ", position " << seen;
+      seen += chunk.size();
+    }
+    EXPECT_EQ(seen, sequence.size()) << order.describe();
+    EXPECT_EQ(number, chunks.size());
+  }
+}
+
+TEST_P(EveryEngineChunks, RanksTogetherSeeEveryRowOnce) {
+  const Array array = open(10'007, 2_MiB, GetParam());
+  std::vector<int> times(array.rows());
+  for (std::uint64_t rank = 0; rank < 3; ++rank) {
+    for (const Chunk& chunk : array.chunks(999, shuffled(1).for_rank(rank, 3))) {
+      ASSERT_TRUE(counts_on(chunk));
+      for (std::size_t i = 0; i < chunk.size(); ++i) ++times[chunk.index(i)];
+    }
+  }
+  EXPECT_EQ(std::ranges::count(times, 1), static_cast<long>(array.rows()));
+}
+
+TEST_P(EveryEngineChunks, SeekGoesForwardsBackwardsAndToTheEnd) {
+  const Array array = open(50'500, 2_MiB, GetParam());
+  for (const Order& order : {sequential(), shuffled(2)}) {
+    Chunks chunks = array.chunks(1000, order);
+    for (const std::uint64_t number : {40, 3, 3, 50, 0}) {
+      chunks.seek(number);
+      auto at = chunks.begin();
+      for (std::uint64_t next = number; next < std::min<std::uint64_t>(number + 5, 51); ++next) {
+        ASSERT_NE(at, chunks.end());
+        ASSERT_EQ(at->position(), next * 1000);
+        ASSERT_TRUE(counts_on(*at));
+        ++at;
+      }
+    }
+    chunks.seek(51);
+    EXPECT_EQ(chunks.begin(), chunks.end());
+    const Error error = error_of([&] { chunks.seek(52); });
+    EXPECT_EQ(error.kind(), ErrorKind::kIndex);
+    EXPECT_THAT(error.what(), HasSubstr("chunk 52 of 51"));
+  }
+}
+
+TEST_P(EveryEngineChunks, ABrokenOffLoopGoesOnWhereItWas) {
+  const Array array = open(50'000, 2_MiB, GetParam());
+  Chunks chunks = array.chunks(1000, shuffled(1));
+  for (const Chunk& chunk : chunks) {
+    if (chunk.position() == 4000) break;
+  }
+  EXPECT_EQ(chunks.begin()->position(), 5000u);
+}
+
+TEST_P(EveryEngineChunks, DestroyingWhileChunksAreBeingReadIsClean) {
+  const Budget budget(4_MiB);
+  const Array array = open(500'000, budget, GetParam());
+  const std::uint64_t before = budget.in_use();
+  for (int round = 0; round < 30; ++round) {
+    Chunks chunks = array.chunks(10'000, round % 2 ? shuffled(1) : sequential());
+    auto at = chunks.begin();
+    for (int i = 0; i < round % 4; ++i) ++at;
+    ASSERT_TRUE(counts_on(*at));
+  }
+  EXPECT_EQ(budget.in_use(), before);
+}
+
+TEST_P(EveryEngineChunks, RangesThatWereNeverUsedAreClean) {
+  const Array array = open(500'000, 4_MiB, GetParam());
+  for (int round = 0; round < 10; ++round) array.chunks(10'000);
+  EXPECT_EQ(array.chunks(10'000).size(), 50u);
+}
+
+TEST_P(EveryEngineChunks, SeveralRangesAtOnceDoNotDisturbEachOther) {
+  const Array array = open(500'000, 4_MiB, GetParam());
+  Chunks a = array.chunks(2000), b = array.chunks(2000, shuffled(1));
+  auto at = a.begin();
+  for (const Chunk& chunk : b) {
+    ASSERT_TRUE(counts_on(chunk));
+    ASSERT_TRUE(counts_on(*at));
+    ++at;
+  }
+  EXPECT_EQ(at, a.end());
+}
+
+TEST_F(ChunksTest, OneChunkTheSizeOfTheBudgetsRestMeansNoReadingAhead) {
+  const Array array = open(1'000'000, 8_MiB, EngineKind::kDirect);
+  EXPECT_GT(array.chunks(10'000).buffers(), 1);
+  Chunks large = array.chunks(array.budget().left() * 3 / 4 / kRowBytes);
+  EXPECT_EQ(large.buffers(), 1);
+  std::uint64_t rows = 0;
+  for (const Chunk& chunk : large) rows += counts_on(chunk) ? chunk.size() : 0;
+  EXPECT_EQ(rows, array.rows());
+}
+
+TEST_F(ChunksTest, BuffersNeverCrossTheBudget) {
+  for (const std::uint64_t rows : {100, 3'000, 20'000, 40'000, 90'000}) {
+    for (const Order& order : {sequential(), shuffled(1)}) {
+      const Array array = open(300'000, 4_MiB, EngineKind::kRead);
+      try {
+        for (const Chunk& chunk : array.chunks(rows, order)) ASSERT_TRUE(counts_on(chunk));
+      } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::kBudget);
+        EXPECT_EQ(rows, 90'000u);
+      }
+      EXPECT_LE(array.budget().peak(), 4_MiB);
+    }
+  }
+}
+
+TEST_P(EveryEngineChunks, AChunkThatIsTooLargeIsRefusedWithAHintThatWorks) {
+  open(48_MiB / kRowBytes, 2_MiB);
+  for (const std::uint64_t limit : {1_MiB, 2_MiB, 16_MiB}) {
+    for (const Order& order : {sequential(), shuffled(1), sequential().for_rank(0, 2)}) {
+      if (GetParam() == EngineKind::kMap && order == sequential()) continue;  // shown in place
+      const Array array = Array::open(path_, counted(kColumns, limit, GetParam()));
+      const Error error = error_of([&] { array.chunks(array.rows(), order); });
+      ASSERT_EQ(error.kind(), ErrorKind::kBudget) << error.what();
+      EXPECT_THAT(error.what(), HasSubstr(with_commas(limit)));
+      const std::uint64_t fitting = number_in(error.hint_text());
+      ASSERT_GT(fitting, 0u) << error.what();
+      EXPECT_TRUE(counts_on(*array.chunks(fitting, order).begin())) << error.what();
+      // The hint is no more modest than it must be.
+      EXPECT_EQ(error_of([&] { array.chunks(fitting * 5 / 4, order); }).kind(), ErrorKind::kBudget)
+          << error.what();
+    }
+  }
+}
+
+TEST_F(ChunksTest, AChunkOfNoRowsIsRefused) {
+  const Array array = open(1000, 2_MiB);
+  EXPECT_EQ(error_of([&] { array.chunks(0); }).kind(), ErrorKind::kInvalid);
+}
+
+TEST_F(ChunksTest, AChunkLargerThanTheArrayIsTheArray) {
+  const Array array = open(1000, 2_MiB, EngineKind::kDirect);
+  Chunks chunks = array.chunks(UINT64_MAX);
+  EXPECT_EQ(chunks.size(), 1u);
+  EXPECT_EQ(chunks.begin()->size(), 1000u);
+}
+
+TEST_F(ChunksTest, AnotherTypeThanTheArraysIsRefusedByName) {
+  const Array array = open(1000, 2_MiB);
+  Chunks chunks = array.chunks(10);
+  const Error error = error_of([&] { chunks.begin()->rows<double>(); });
+  EXPECT_EQ(error.kind(), ErrorKind::kInvalid);
+  EXPECT_THAT(error.what(), HasSubstr("float64"));
+}
+
+TEST_P(EveryEngineChunks, AMovedRangeGoesOn) {
+  const Array array = open(50'000, 2_MiB, GetParam());
+  Chunks first = array.chunks(1000);
+  EXPECT_TRUE(counts_on(*first.begin()));
+  Chunks second = std::move(first);
+  EXPECT_EQ(second.begin()->position(), 1000u);
+  second = array.chunks(2000);
+  EXPECT_EQ(second.begin()->position(), 0u);
+  EXPECT_EQ(second.begin()->size(), 2000u);
+}
+
+// What was handed out is right; the error comes before anything that is gone, and stays.
+TEST_P(EveryEngineChunks, AFileTruncatedMeanwhileIsAnErrorAtTheChunkThatNeedsIt) {
+  const std::uint64_t rows = 300'000, kept = 200'000;
+  const Array array = open(rows, 2_MiB, GetParam());
+  Chunks chunks = array.chunks(2000);
+  std::uint64_t whole = 0;
+  const Error error = error_of([&] {
+    for (const Chunk& chunk : chunks) {
+      ASSERT_TRUE(counts_on(chunk));
+      whole = chunk.position() + chunk.size();
+      if (chunk.position() == 20'000) {
+        ASSERT_EQ(::truncate(path_.c_str(), kept * kRowBytes), 0);
+      }
+    }
+  });
+  EXPECT_EQ(error.kind(), ErrorKind::kFormat) << error.what();
+  EXPECT_EQ(error.path(), path_);
+  EXPECT_GE(whole, 22'000u);
+  EXPECT_LE(whole, kept);
+  EXPECT_EQ(error_of([&] { chunks.begin(); }).kind(), ErrorKind::kFormat);
+}
+
+TEST_P(EveryEngineChunks, ReadingGoesOnElsewhereAfterAnError) {
+  std::vector<std::string> paths;
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    paths.push_back(counting_file(folder_, "part" + std::to_string(i), 100'000 * kColumns,
+                                  i * 100'000 * kColumns));
+  }
+  const Array array = Array::open(paths, counted(kColumns, 2_MiB, GetParam()));
+  ASSERT_EQ(::truncate(paths[1].c_str(), 1000), 0);
+  Chunks chunks = array.chunks(2000);
+  const Error error = error_of([&] {
+    for (const Chunk& chunk : chunks) ASSERT_TRUE(counts_on(chunk));
+  });
+  EXPECT_EQ(error.path(), paths[1]) << error.what();
+  chunks.seek(100);  // the first chunk of the third file
+  EXPECT_EQ(chunks.begin()->position(), 200'000u);
+  EXPECT_TRUE(counts_on(*chunks.begin()));
+}
+
+}  // namespace
+}  // namespace evenkeel

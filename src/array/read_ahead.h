@@ -1,0 +1,103 @@
+// Batches read ahead of the one who uses them, on threads of the library's own.
+#pragma once
+
+#include <sys/types.h>
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "array/mover.h"
+
+namespace evenkeel {
+
+// Who knows what the batches are. Called from the library's threads, for one slot at a time.
+class BatchMaker {
+ public:
+  // Says what batch `number` is and which memory of `slot` it goes to. The job stays the maker's
+  // and must live until the batch is finished.
+  virtual Job& prepare(std::size_t slot, std::uint64_t number) = 0;
+  // The rows are in place; turn them into what the user gets.
+  virtual void finish(std::size_t /*slot*/, std::uint64_t /*number*/) {}
+
+ protected:
+  ~BatchMaker() = default;
+};
+
+// Batch `number` goes into slot number modulo slots. One thread reads; where finishing is work, a
+// second one finishes, so that the disk's queue is not kept waiting. With one slot, or where no
+// thread can be started, batches are made when they are asked for, on the caller's thread.
+// take, give_back, seek and the destructor: one thread at a time.
+class ReadAhead final : JobSource {
+ public:
+  struct Options {
+    std::size_t slots = 1;
+    std::uint64_t end = UINT64_MAX;  // the number after the last batch
+    bool finish_on_own_thread = false;
+    std::optional<std::uint64_t> merge_gap = {};
+    std::uint64_t budget_limit = 0;  // sizes the plans; see Mover::memory
+  };
+  // `layout`, `engine` and `maker` must outlive it.
+  ReadAhead(const Layout& layout, Engine& engine, BatchMaker& maker, const Options& options);
+  ~ReadAhead();
+
+  // Waits for a batch and returns its slot, which is the caller's until it is given back. Batches
+  // are taken in order. Throws what reading it threw, and throws it again until `seek`.
+  std::size_t take(std::uint64_t number);
+  void give_back(std::uint64_t number);
+  // The next batch to be taken is `number`; all that were taken are given back.
+  void seek(std::uint64_t number);
+
+  std::size_t slots() const { return slots_.size(); }
+  // Made in this process, not before a fork: only then may it be used.
+  bool owned_here() const;
+
+ private:
+  enum class State { kFree, kReading, kRead, kReady };
+  struct Slot {
+    State state = State::kFree;
+    std::uint64_t number = 0;
+    Job* job = nullptr;
+  };
+
+  Job* next_job() override;
+  void job_done(Job& job) override;
+
+  bool start();
+  void stop();
+  void read();
+  void finish();
+  void read_some();
+  void make_now(std::uint64_t number);
+  void copy_from_mapping();
+  Slot& slot_of(std::uint64_t number) { return slots_[number % slots_.size()]; }
+  bool has(std::uint64_t number, State state) {
+    return slot_of(number).state == state && slot_of(number).number == number;
+  }
+  template <class Work>
+  void guarded(Work work);
+
+  const Layout& layout_;
+  Engine& engine_;
+  BatchMaker& maker_;
+  const Options options_;
+  const pid_t owner_;
+  Mover mover_;
+
+  std::mutex mutex_;  // guards all below
+  std::condition_variable changed_;
+  std::vector<Slot> slots_;
+  std::uint64_t next_to_read_ = 0, next_to_finish_ = 0;
+  bool stopping_ = false;
+  std::exception_ptr failure_;
+  std::thread reader_, finisher_;
+  bool threaded_ = false;                    // changes only while there are no threads
+  std::optional<std::uint64_t> wanted_now_;  // without threads: the one batch to be read
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,152 @@
+// Files that change under an open array: an error that names the file, or the data of before; never
+// other data, never a signal.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "tests/counting_file.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::uint64_t kColumns = 8, kRowBytes = 32, kRows = 100'000;
+
+class ChangedFile : public testing::TestWithParam<EngineKind> {
+ protected:
+  Array open() {
+    path_ = counting_file(folder_, "numbers", kRows * kColumns);
+    // Modification times move in ticks of the kernel's clock.
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    return Array::open(path_, counted(kColumns, 2_MiB, GetParam()));
+  }
+  static std::vector<std::uint64_t> rows() {
+    std::vector<std::uint64_t> picks;
+    for (std::uint64_t row = 3; row < kRows; row += 997) picks.push_back(row);
+    return picks;
+  }
+  static void read(const Array& array) {
+    ASSERT_EQ(gathered(array, rows()), rows_of_counting(rows(), kColumns));
+  }
+  static void scan(const Array& array) {
+    for (const Chunk& chunk : array.chunks(1000)) ASSERT_TRUE(counts_on(chunk));
+  }
+  // Reading now, in every way, is an error that names the file.
+  void expect_refused(const Array& array) const {
+    for (const Error& error : {error_of([&] { read(array); }), error_of([&] { scan(array); }),
+                               error_of([&] { read(array); }), error_of([&] { scan(array); })}) {
+      EXPECT_EQ(error.kind(), ErrorKind::kFormat) << error.what();
+      EXPECT_EQ(error.path(), path_) << error.what();
+      EXPECT_FALSE(error.hint_text().empty()) << error.what();
+    }
+  }
+  void rewrite(std::uint32_t first) const {
+    const Numbers others = counting(first, kRows * kColumns);
+    std::fstream file(path_, std::ios::binary | std::ios::in | std::ios::out);
+    file.write(reinterpret_cast<const char*>(others.data()),
+               static_cast<std::streamsize>(kRows * kRowBytes));
+  }
+
+  TempFolder folder_;
+  std::string path_;
+};
+
+TEST_P(ChangedFile, TruncatedIsAnError) {
+  for (const bool read_before : {false, true}) {
+    const Array array = open();
+    if (read_before) read(array);
+    ASSERT_EQ(::truncate(path_.c_str(), kRows * kRowBytes / 2), 0);
+    expect_refused(array);
+  }
+}
+
+TEST_P(ChangedFile, TruncatedToNothingIsAnError) {
+  const Array array = open();
+  read(array);
+  ASSERT_EQ(::truncate(path_.c_str(), 0), 0);
+  expect_refused(array);
+}
+
+TEST_P(ChangedFile, GrownIsAnError) {
+  for (const bool read_before : {false, true}) {
+    const Array array = open();
+    if (read_before) read(array);
+    std::ofstream(path_, std::ios::binary | std::ios::app) << "more";
+    expect_refused(array);
+  }
+}
+
+TEST_P(ChangedFile, RewrittenInPlaceIsAnError) {
+  for (const bool read_before : {false, true}) {
+    const Array array = open();
+    if (read_before) read(array);
+    rewrite(1);
+    expect_refused(array);
+  }
+}
+
+TEST_P(ChangedFile, ReplacedBeforeAnythingWasReadIsNeverTheNewData) {
+  const Array array = open();
+  std::filesystem::rename(counting_file(folder_, "other", kRows * kColumns, 1), path_);
+  for (int i = 0; i < 3; ++i) {
+    for (const Error& error : {error_of([&] { read(array); }), error_of([&] { scan(array); })}) {
+      EXPECT_TRUE(error.path() == path_ || error.operation() == "test") << error.what();
+    }
+  }
+}
+
+TEST_P(ChangedFile, ReplacedWhileReadingIsTheOldDataOrAnError) {
+  const Array array = open();
+  read(array);
+  scan(array);
+  std::filesystem::rename(counting_file(folder_, "other", kRows * kColumns, 1), path_);
+  for (int i = 0; i < 3; ++i) {
+    for (const Error& error : {error_of([&] { read(array); }), error_of([&] { scan(array); })}) {
+      EXPECT_TRUE(error.path() == path_ || error.operation() == "test") << error.what();
+    }
+  }
+}
+
+TEST_P(ChangedFile, DeletedIsTheOldDataOrAnErrorThatNamesIt) {
+  for (const bool read_before : {false, true}) {
+    const Array array = open();
+    if (read_before) read(array);
+    std::filesystem::remove(path_);
+    for (const Error& error : {error_of([&] { read(array); }), error_of([&] { scan(array); })}) {
+      EXPECT_TRUE(error.path() == path_ || error.operation() == "test") << error.what();
+    }
+  }
+}
+
+// Chunks are being read ahead: what is handed out was there before, and the end is an error.
+TEST_P(ChangedFile, RewrittenDuringAScanIsAnErrorBeforeTheScanEnds) {
+  const Array array = open();
+  std::uint64_t chunks = 0, wrong = 0;
+  const Error error = error_of([&] {
+    for (const Chunk& chunk : array.chunks(500)) {
+      wrong += counts_on(chunk) ? 0 : 1;
+      if (++chunks == 5) rewrite(1);
+    }
+  });
+  EXPECT_EQ(error.kind(), ErrorKind::kFormat) << error.what();
+  EXPECT_EQ(error.path(), path_);
+  EXPECT_EQ(wrong, 0u) << "of " << chunks;
+}
+
+TEST_P(ChangedFile, AnArrayOpenedAgainReadsTheNewData) {
+  Array array = open();
+  read(array);
+  rewrite(5);
+  expect_refused(array);
+  array = Array::open(path_, counted(kColumns, 2_MiB, GetParam()));
+  const std::vector<std::uint64_t> first{0};
+  EXPECT_EQ(gathered(array, first), counting(5, kColumns));
+}
+
+INSTANTIATE_TEST_SUITE_P(Engines, ChangedFile, testing::ValuesIn(kAllEngines),
+                         [](const auto& tested) { return std::string(engine_name(tested.param)); });
+
+}  // namespace
+}  // namespace evenkeel

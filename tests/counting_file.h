@@ -1,0 +1,85 @@
+// For tests: files of uint32 numbers 0, 1, 2, ..., in which a wrong row shows itself.
+#pragma once
+
+#include <cstdint>
+#include <numeric>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "evenkeel/array.h"
+#include "tests/temp_folder.h"
+
+namespace evenkeel {
+
+using Numbers = std::vector<std::uint32_t>;
+
+inline constexpr EngineKind kAllEngines[] = {EngineKind::kMap,    EngineKind::kRemap,
+                                             EngineKind::kAdvise, EngineKind::kRead,
+                                             EngineKind::kDirect, EngineKind::kAuto};
+
+inline Numbers counting(std::uint64_t first, std::uint64_t count) {
+  Numbers numbers(count);
+  std::iota(numbers.begin(), numbers.end(), static_cast<std::uint32_t>(first));
+  return numbers;
+}
+
+inline std::string counting_file(const TempFolder& folder, std::string_view name,
+                                 std::uint64_t count, std::uint64_t first = 0) {
+  const Numbers numbers = counting(first, count);
+  return folder.write(name,
+                      {reinterpret_cast<const char*>(numbers.data()), count * sizeof numbers[0]});
+}
+
+// How such a file is opened: rows of `columns` numbers.
+inline ArrayOptions counted(std::int64_t columns, const Budget& budget,
+                            EngineKind engine = EngineKind::kAuto) {
+  return {.budget = budget,
+          .engine = engine,
+          .dtype = DType::of<std::uint32_t>(),
+          .shape = {-1, columns}};
+}
+
+// What gather must answer.
+inline Numbers rows_of_counting(std::span<const std::uint64_t> rows, std::uint64_t columns) {
+  Numbers numbers;
+  for (const std::uint64_t row : rows) {
+    for (std::uint64_t i = 0; i < columns; ++i) {
+      numbers.push_back(static_cast<std::uint32_t>(row * columns + i));
+    }
+  }
+  return numbers;
+}
+
+inline Numbers gathered(const Array& array, std::span<const std::uint64_t> rows) {
+  Numbers out(rows.size() * array.row_bytes() / sizeof(std::uint32_t));
+  array.gather(rows, std::span(out));
+  return out;
+}
+
+// Whether a chunk holds the rows that it says it holds.
+inline bool counts_on(const Chunk& chunk) {
+  const auto rows = chunk.rows<std::uint32_t>();
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    for (std::size_t j = 0; j < rows.columns(); ++j) {
+      if (rows[i][j] != static_cast<std::uint32_t>(chunk.index(i) * rows.columns() + j)) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+// The error of a call; of the kind kInvalid with "nothing was thrown" when there is none.
+template <class Call>
+Error error_of(Call call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error;
+  }
+  return Error(ErrorKind::kInvalid, "test", "nothing was thrown");
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,199 @@
+// A child of fork goes on using the array, whatever the parent's threads were doing.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <thread>
+
+#include "tests/counting_file.h"
+
+#if defined(__SANITIZE_THREAD__)
+#define EVENKEEL_UNDER_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define EVENKEEL_UNDER_TSAN 1
+#endif
+#endif
+
+namespace evenkeel {
+namespace {
+
+constexpr std::uint64_t kColumns = 8, kRows = 200'000;
+
+class ForkTest : public testing::Test {
+ protected:
+  void SetUp() override {
+#ifdef EVENKEEL_UNDER_TSAN
+    GTEST_SKIP() << "ThreadSanitizer ends children that start threads after fork";
+#endif
+  }
+  Array open(EngineKind engine) const {
+    return Array::open(counting_file(folder_, "numbers", kRows * kColumns),
+                       counted(kColumns, 4_MiB, engine));
+  }
+
+  // "right", or what went wrong, of `work` in a child. A child that hangs is ended by SIGALRM.
+  template <class Work>
+  static std::string in_a_child(Work work) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(20);
+      int code = 1;
+      try {
+        code = work() ? 0 : 2;
+      } catch (...) {
+      }
+      ::_exit(code);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    if (WIFSIGNALED(status)) {
+      return WTERMSIG(status) == SIGALRM ? "hangs" : "signal " + std::to_string(WTERMSIG(status));
+    }
+    if (WEXITSTATUS(status) == 2) return "wrong data";
+    return WEXITSTATUS(status) == 0 ? "right" : "exit " + std::to_string(WEXITSTATUS(status));
+  }
+
+  static bool gather_is_right(const Array& array) {
+    std::vector<std::uint64_t> rows;
+    for (std::uint64_t row = 1; row < kRows; row += kRows / 400) rows.push_back(row);
+    return gathered(array, rows) == rows_of_counting(rows, kColumns);
+  }
+  static bool chunks_are_right(const Array& array, const Order& order) {
+    std::uint64_t rows = 0;
+    for (const Chunk& chunk : array.chunks(5000, order)) {
+      if (!counts_on(chunk)) return false;
+      rows += chunk.size();
+    }
+    return rows == kRows;
+  }
+
+  TempFolder folder_;
+};
+
+class Fork : public ForkTest, public testing::WithParamInterface<EngineKind> {};
+
+TEST_P(Fork, AChildReadsWhatTheParentReads) {
+  const Array array = open(GetParam());
+  EXPECT_TRUE(gather_is_right(array));
+  EXPECT_EQ(in_a_child([&] {
+              return gather_is_right(array) && chunks_are_right(array, sequential()) &&
+                     chunks_are_right(array, shuffled(1));
+            }),
+            "right");
+  EXPECT_TRUE(gather_is_right(array));
+}
+
+TEST_P(Fork, ParentAndChildReadAtTheSameTime) {
+  const Array array = open(GetParam());
+  std::thread forking([&] {
+    for (int i = 0; i < 5; ++i) {
+      EXPECT_EQ(in_a_child([&] { return chunks_are_right(array, shuffled(2)); }), "right");
+    }
+  });
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(chunks_are_right(array, shuffled(1)));
+  forking.join();
+}
+
+TEST_P(Fork, ManyForksWhileChunksAndAGatherAreUnderWay) {
+  const Array array = open(GetParam());
+  std::atomic<bool> stop = false;
+  std::thread gathering([&] {
+    while (!stop) EXPECT_TRUE(gather_is_right(array));
+  });
+  Chunks chunks = array.chunks(2000, shuffled(3));
+  auto at = chunks.begin();
+  for (int i = 0; i < 40; ++i, ++at) {
+    ASSERT_EQ(in_a_child([&] { return gather_is_right(array); }), "right") << "fork " << i;
+    ASSERT_TRUE(counts_on(*at));
+  }
+  stop = true;
+  gathering.join();
+}
+
+TEST_P(Fork, ChunksMadeBeforeAreClosedInTheChild) {
+  const Array array = open(GetParam());
+  Chunks chunks = array.chunks(2000, shuffled(3));
+  auto at = chunks.begin();
+  EXPECT_EQ(in_a_child([&] {
+              return error_of([&] { ++at; }).kind() == ErrorKind::kClosed &&
+                     error_of([&] { chunks.begin(); }).kind() == ErrorKind::kClosed &&
+                     error_of([&] { chunks.seek(0); }).kind() == ErrorKind::kClosed;
+            }),
+            "right");
+  EXPECT_TRUE(counts_on(*++at));
+}
+
+// The reading thread is not there in the child, and may have been waiting for something.
+TEST_P(Fork, ChunksMadeBeforeMayBeDestroyedInTheChild) {
+  for (int round = 0; round < 10; ++round) {
+    std::optional<Array> array(open(GetParam()));
+    std::optional<Chunks> chunks(array->chunks(2000, shuffled(3)));
+    auto at = chunks->begin();
+    for (int i = 0; i < round % 4; ++i) ++at;
+    if (round % 2) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    ASSERT_EQ(in_a_child([&] {
+                chunks.reset();
+                const bool right = gather_is_right(*array);
+                array.reset();
+                return right;
+              }),
+              "right");
+    ASSERT_TRUE(counts_on(*++at));
+  }
+}
+
+TEST_P(Fork, AChildThatExitsWithoutClosingIsClean) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(20);
+    static const Array array = open(GetParam());  // destroyed by exit
+    static Chunks chunks = array.chunks(2000, shuffled(3));
+    const bool right = gather_is_right(array) && counts_on(*chunks.begin());
+    std::exit(right ? 0 : 2);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+}
+
+// A grandchild, and an array opened in a child.
+TEST_P(Fork, GenerationsDoNotDisturbEachOther) {
+  const Array array = open(GetParam());
+  EXPECT_EQ(in_a_child([&] {
+              const Array own =
+                  Array::open(folder_.path("numbers"), counted(kColumns, 4_MiB, GetParam()));
+              return gather_is_right(array) &&
+                     in_a_child([&] { return gather_is_right(array) && gather_is_right(own); }) ==
+                         "right" &&
+                     gather_is_right(own);
+            }),
+            "right");
+}
+
+// Descriptors of rings in /proc/self/fd: the child makes one more, and it is not the parent's.
+TEST_F(ForkTest, AChildsRingIsItsOwn) {
+  const Array array = open(EngineKind::kDirect);
+  if (array.engine().how.find("io_uring") == std::string::npos) GTEST_SKIP() << array.engine().how;
+  const auto rings = [] {
+    int count = 0;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code gone;
+      const auto target = std::filesystem::read_symlink(entry.path(), gone).string();
+      count += target.find("io_uring") != std::string::npos;
+    }
+    return count;
+  };
+  const int before = rings();
+  EXPECT_GE(before, 1);
+  EXPECT_EQ(in_a_child([&] { return gather_is_right(array) && rings() == before + 1; }), "right");
+  EXPECT_EQ(rings(), before);
+}
+
+INSTANTIATE_TEST_SUITE_P(Engines, Fork, testing::ValuesIn(kAllEngines),
+                         [](const auto& tested) { return std::string(engine_name(tested.param)); });
+
+}  // namespace
+}  // namespace evenkeel

@@ -1,0 +1,385 @@
+// Memory stays under the line: the kernel's own numbers, taken from outside while a process of its
+// own reads. Not run under sanitizers, whose own memory would be measured.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <chrono>
+#include <cstring>
+#include <iostream>
+#include <random>
+#include <sstream>
+
+#include "evenkeel/array.h"
+#include "evenkeel/meter.h"
+#include "tests/cgroup_scope.h"
+#include "tests/forked.h"
+#include "tests/memory_watch.h"
+#include "tests/temp_folder.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr EngineKind kBounded[] = {EngineKind::kRemap, EngineKind::kAdvise, EngineKind::kRead,
+                                   EngineKind::kDirect, EngineKind::kAuto};
+constexpr std::uint64_t kRowBytes = 162 * 4, kTokens = 1024;
+
+// ---------------------------------------------------------------- the worker's side
+
+struct Wish {
+  std::string engine, pattern, path;
+  std::uint64_t budget = 0, most_items = 0;
+
+  std::string text() const {
+    return engine + " " + pattern + " " + std::to_string(budget) + " " +
+           std::to_string(most_items) + " " + path;
+  }
+  static Wish parse(const std::string& text) {
+    Wish wish;
+    std::istringstream(text) >> wish.engine >> wish.pattern >> wish.budget >> wish.most_items >>
+        wish.path;
+    return wish;
+  }
+};
+
+// Enough to reach the peak many times over, and short enough to try everything.
+class Clock {
+ public:
+  bool late() const { return std::chrono::steady_clock::now() > end_; }
+
+ private:
+  const std::chrono::steady_clock::time_point end_ =
+      std::chrono::steady_clock::now() + std::chrono::milliseconds(400);
+};
+
+Array open_rows(const Wish& wish) {
+  return Array::open(wish.path, {.budget = wish.budget,
+                                 .engine = parse_engine(wish.engine),
+                                 .dtype = DType::of<float>(),
+                                 .shape = {-1, 162}});
+}
+
+std::uint64_t read_chunks(const Wish& wish, std::uint64_t rows, const Order& order) {
+  const Array array = open_rows(wish);
+  const Clock clock;
+  std::uint64_t items = 0;
+  for (const Chunk& chunk : array.chunks(rows, order)) {
+    items += chunk.size();
+    if (wish.most_items ? items >= wish.most_items : clock.late()) break;
+  }
+  return items;
+}
+
+std::uint64_t read_crops(const Wish& wish, std::vector<std::byte>& out) {
+  const Array array = Array::open(wish.path, {.budget = wish.budget,
+                                              .engine = parse_engine(wish.engine),
+                                              .dtype = DType::of<std::uint16_t>()});
+  const Clock clock;
+  std::mt19937_64 random(1);
+  std::uint64_t items = 0;
+  while (wish.most_items ? items < wish.most_items : !clock.late()) {
+    std::uint64_t starts[64];
+    for (auto& start : starts) start = random() % (array.rows() - kTokens);
+    array.crops(starts, kTokens, out);
+    items += 64;
+  }
+  return items;
+}
+
+// Data that fits is mapped and read whole; then a chunk needs the mapping's room.
+std::uint64_t read_and_stop_mapping(const Wish& wish) {
+  const Array array = open_rows(wish);
+  if (array.engine().chosen != EngineKind::kMap) return 0;
+  std::uint64_t items = 0, sum = 0;
+  for (const Chunk& chunk : array.chunks(1000)) {
+    for (const float value : chunk.rows<float>().flat()) sum += value != 0;
+  }
+  for (const Chunk& chunk : array.chunks(wish.budget / 2 / kRowBytes, shuffled(1))) {
+    items += chunk.size();
+  }
+  return array.engine().chosen == EngineKind::kMap || sum == 0 ? 0 : items;
+}
+
+std::uint64_t carry_out(const Wish& wish, std::vector<std::byte>& out) {
+  if (wish.pattern == "open") return open_rows(wish).rows();
+  if (wish.pattern == "crops") return read_crops(wish, out);
+  if (wish.pattern == "rows") {
+    return read_chunks(wish, wish.budget >= 64_MiB ? 50'000 : 10'000, shuffled(1));
+  }
+  if (wish.pattern == "scan") return read_chunks(wish, wish.budget / 8 / kRowBytes, sequential());
+  return read_and_stop_mapping(wish);
+}
+
+int worker() {
+  const Wish wish = Wish::parse(WorkerSide::wish());
+  std::vector<std::byte> out(64 * kTokens * 2);  // the caller's own, so before the count begins
+  WorkerSide::ready();
+  std::string said;
+  try {
+    said = std::to_string(carry_out(wish, out)) + " items";
+  } catch (const std::exception& error) {
+    said = std::string("threw: ") + error.what();
+    std::ranges::replace(said, '\n', ' ');
+  }
+  WorkerSide::done(said);
+  return 0;
+}
+
+// ---------------------------------------------------------------- the watching side
+
+class MemoryBudget : public testing::Test {
+ protected:
+  MemoryBudget() : folder_(disk()) { folder_.open_to_everyone(); }
+
+  static std::filesystem::path disk() {
+    const auto folder = disk_folder();
+    return folder ? *folder : std::filesystem::path("/var/tmp");
+  }
+
+  // Real data on a real disk, none of it cached; a multiple of the row.
+  std::string real_file(const std::string& name, std::uint64_t about) const {
+    const Fd fd(::open(folder_.path(name).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+    std::vector<std::uint64_t> block(kRowBytes * 1024 / 8);
+    std::mt19937_64 random(1);
+    for (auto& word : block) word = random();
+    for (std::uint64_t at = 0; at + kRowBytes * 1024 <= about; at += kRowBytes * 1024) {
+      block[0] = at;
+      if (::write(fd.get(), block.data(), kRowBytes * 1024) != kRowBytes * 1024) {
+        throw std::runtime_error("no room for " + name);
+      }
+    }
+    drop(name);
+    return folder_.path(name);
+  }
+  // A tebibyte that occupies nothing.
+  std::string sparse_file(const std::string& name) const {
+    const Fd fd(::open(folder_.path(name).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+    if (::ftruncate(fd.get(), (1_GiB * 1024 / kRowBytes + 1) * kRowBytes) != 0) {
+      throw std::runtime_error("no sparse file");
+    }
+    return folder_.path(name);
+  }
+  void drop(const std::string& name) const { drop_file_cache(folder_.path(name)); }
+  void drop_part(const std::string& name, std::uint64_t begin, std::uint64_t length) const {
+    const Fd fd = open_readable(folder_.path(name));
+    sys::fadvise(fd.get(), begin, length, POSIX_FADV_DONTNEED);
+  }
+  void warm(const std::string& name) const {
+    const Fd fd = open_readable(folder_.path(name));
+    std::vector<std::byte> piece(4_MiB);
+    for (std::uint64_t at = 0;;) {
+      const std::size_t got = read_upto(fd.get(), at, piece, name);
+      if (got == 0) return;
+      at += got;
+    }
+  }
+
+  static MemoryGrowth watch(const Wish& wish, const std::function<void()>& before = nullptr) {
+    MemoryWatch watched(wish.text(), wish.path, before);
+    const MemoryGrowth growth = watched.run();
+    if (std::getenv("EVENKEEL_TEST_VERBOSE")) {
+      std::cout << wish.text() << ": " << growth.describe() << std::endl;
+    }
+    return growth;
+  }
+  static bool did_something(const MemoryGrowth& growth) {
+    return growth.said.ends_with(" items") && growth.said != "0 items";
+  }
+  static void expect_within(const Wish& wish, const MemoryGrowth& growth) {
+    EXPECT_TRUE(did_something(growth)) << wish.text() << ": " << growth.describe();
+    EXPECT_LE(growth.memory, wish.budget) << wish.text() << ": " << growth.describe();
+    EXPECT_LE(growth.rss, wish.budget) << wish.text() << ": " << growth.describe();
+  }
+
+  TempFolder folder_;
+};
+
+// The control: a watch that cannot see growth would prove nothing.
+TEST_F(MemoryBudget, TheWatchSeesWhatAPlainMappingDoes) {
+  const auto path = real_file("data", 256_MiB);
+  const MemoryGrowth growth = watch({"map", "crops", path, 16_MiB, 6400});
+  EXPECT_GT(growth.rss, 16_MiB) << growth.describe();
+  EXPECT_GT(growth.memory, 16_MiB) << growth.describe();
+}
+
+TEST_F(MemoryBudget, EveryEngineAndEveryPatternStaysUnderTheLine) {
+  const auto path = real_file("data", 1_GiB);
+  for (const bool is_warm : {false, true}) {
+    if (is_warm) warm("data");
+    for (const EngineKind engine : kBounded) {
+      for (const char* pattern : {"crops", "rows", "scan"}) {
+        for (const std::uint64_t budget : {64_MiB, 16_MiB}) {
+          SCOPED_TRACE(is_warm ? "warm" : "cold");
+          if (!is_warm) drop("data");
+          const Wish wish{std::string(engine_name(engine)), pattern, path, budget};
+          const MemoryGrowth growth = watch(wish);
+          expect_within(wish, growth);
+          if (is_warm) {
+            // Nothing is thrown out that others had brought in. The kernel may take some on its
+            // own.
+            EXPECT_GE(growth.cached_after, growth.cached_before - growth.cached_before / 64)
+                << wish.text() << ": " << growth.describe();
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_F(MemoryBudget, PeakMemoryDoesNotDependOnTheSizeOfTheFile) {
+  const std::string paths[] = {real_file("small", 64_MiB), real_file("large", 1_GiB),
+                               sparse_file("sparse")};
+  for (const char* engine : {"direct", "auto", "read"}) {
+    for (const char* pattern : {"crops", "scan", "rows"}) {
+      std::vector<std::uint64_t> peaks;
+      std::string said;
+      for (const auto& path : paths) {
+        const Wish wish{engine, pattern, path, 16_MiB, 50'000};
+        const MemoryGrowth growth = watch(wish);
+        expect_within(wish, growth);
+        peaks.push_back(growth.anon + growth.cache);
+        said += "\n" + wish.text() + ": " + growth.describe();
+      }
+      const auto [least, most] = std::ranges::minmax(peaks);
+      EXPECT_LE(most, peaks[0] + peaks[0] / 20 + 64_KiB) << said;
+      // `read` touches less of its buffer where rows lie too far apart to be read together.
+      if (engine != std::string("read") || pattern == std::string("scan")) {
+        EXPECT_LE(most - least, most / 20) << said;
+      }
+    }
+  }
+}
+
+// Besides the buffers that `direct` has pinned by then: a sixteenth of the budget.
+TEST_F(MemoryBudget, OpeningATebibyteTouchesNextToNothing) {
+  const auto path = sparse_file("sparse");
+  for (const EngineKind engine : kBounded) {
+    const Wish wish{std::string(engine_name(engine)), "open", path, 16_MiB};
+    const MemoryGrowth growth = watch(wish);
+    EXPECT_TRUE(did_something(growth)) << growth.describe();
+    EXPECT_LE(growth.cache, 64_KiB) << wish.text() << ": " << growth.describe();
+    EXPECT_LT(growth.memory, wish.budget / 16 + 1_MiB) << wish.text() << ": " << growth.describe();
+  }
+}
+
+TEST_F(MemoryBudget, InsideACgroupOfBudgetPlusSlackNothingIsKilled) {
+  const auto path = real_file("data", 256_MiB);
+  for (const EngineKind engine : kBounded) {
+    for (const char* pattern : {"crops", "rows", "scan"}) {
+      const CgroupScope cgroup(24_MiB);
+      if (!cgroup.why_not().empty()) GTEST_SKIP() << cgroup.why_not();
+      drop("data");
+      const Wish wish{std::string(engine_name(engine)), pattern, path, 16_MiB};
+      const MemoryGrowth growth = watch(wish, [&] {
+        if (!cgroup.add(::getpid())) ::_exit(5);
+      });
+      expect_within(wish, growth);
+      EXPECT_EQ(cgroup.oom_kills(), 0u);
+      EXPECT_EQ(cgroup.limit_hits(), 0u)
+          << wish.text() << ": " << growth.describe() << ", cgroup peak " << cgroup.peak();
+    }
+  }
+}
+
+TEST_F(MemoryBudget, AutoAddsNoPageToACacheThatHasEverything) {
+  const auto path = real_file("data", 256_MiB);
+  warm("data");
+  for (const char* pattern : {"crops", "rows", "scan"}) {
+    const Wish wish{"auto", pattern, path, 64_MiB};
+    const MemoryGrowth growth = watch(wish);
+    expect_within(wish, growth);
+    EXPECT_EQ(growth.cache, 0u) << wish.text() << ": " << growth.describe();
+    EXPECT_GT(growth.cached_before, 250_MiB);
+  }
+}
+
+TEST_F(MemoryBudget, AutoFillsNoHoleInTheCache) {
+  const auto path = real_file("data", 256_MiB);
+  warm("data");
+  // Holes of all sizes, so that every request may meet one; but for the first page, which opening
+  // reads through the cache.
+  for (std::uint64_t at = 512_KiB; at < 250_MiB; at += 1_MiB) {
+    drop_part("data", at, 4_KiB << (at / 1_MiB % 8));
+  }
+  for (const char* pattern : {"crops", "rows", "scan"}) {
+    const Wish wish{"auto", pattern, path, 64_MiB};
+    const MemoryGrowth growth = watch(wish);
+    expect_within(wish, growth);
+    EXPECT_EQ(growth.cache, 0u) << wish.text() << ": " << growth.describe();
+    EXPECT_GT(growth.cached_before, 150_MiB);
+    EXPECT_LT(growth.cached_before, 255_MiB);
+  }
+}
+
+// A fault may map all of a large folio that others brought, far beyond the pages asked for.
+TEST_F(MemoryBudget, ASmallBudgetHoldsBesideHolesInTheCache) {
+  const auto path = real_file("data", 256_MiB);
+  for (const EngineKind engine : kBounded) {
+    for (const char* pattern : {"crops", "scan"}) {
+      warm("data");
+      for (std::uint64_t at = 0; at < 250_MiB; at += 256_KiB) drop_part("data", at, 4_KiB);
+      const Wish wish{std::string(engine_name(engine)), pattern, path, 4_MiB};
+      expect_within(wish, watch(wish));
+    }
+  }
+}
+
+// `read`, `direct` and `auto` leave every page that was there. `remap` and `advise` leave what they
+// found wholly cached; a request with a hole in it is dropped whole.
+TEST_F(MemoryBudget, PagesThatOthersBroughtStayEvenBesideHoles) {
+  const auto path = real_file("data", 256_MiB);
+  for (const char* engine : {"read", "direct", "auto"}) {
+    warm("data");
+    for (std::uint64_t at = 0; at < 250_MiB; at += 1_MiB) drop_part("data", at, 64_KiB);
+    const Wish wish{engine, "scan", path, 64_MiB};
+    const MemoryGrowth growth = watch(wish);
+    expect_within(wish, growth);
+    EXPECT_GT(growth.cached_before, 200_MiB);
+    EXPECT_GE(growth.cached_after, growth.cached_before - growth.cached_before / 64)
+        << wish.text() << ": " << growth.describe();
+  }
+}
+
+TEST_F(MemoryBudget, PageTablesOfAdviseStayBoundedOnATebibyte) {
+  const auto path = sparse_file("sparse");
+  const Wish wish{"advise", "crops", path, 16_MiB, 50'000};
+  const MemoryGrowth growth = watch(wish);
+  expect_within(wish, growth);
+  EXPECT_LE(growth.page_tables, 2_MiB) << growth.describe();
+  EXPECT_LE(growth.memory + growth.page_tables, wish.budget) << growth.describe();
+}
+
+TEST_F(MemoryBudget, WithoutPrivilegesTheLineHoldsAsWell) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root to become someone else";
+  const auto path = real_file("data", 256_MiB);
+  for (const bool is_warm : {false, true}) {
+    for (const EngineKind engine : kBounded) {
+      for (const char* pattern : {"crops", "rows", "scan"}) {
+        SCOPED_TRACE(is_warm ? "warm" : "cold");
+        // Not told what is cached, `remap` and `advise` drop behind them what others had brought.
+        if (is_warm) warm("data");
+        if (!is_warm) drop("data");
+        const Wish wish{std::string(engine_name(engine)), pattern, path, 16_MiB};
+        expect_within(wish, watch(wish, [] {
+                        if (!become_nobody()) ::_exit(6);
+                      }));
+      }
+    }
+  }
+}
+
+// Mapped pages stay cached when the mapping ends: they must not come on top of the buffers.
+TEST_F(MemoryBudget, AMappingThatMakesRoomForAChunkLeavesNothingBehind) {
+  const auto path = real_file("data", 40_MiB);
+  const Wish wish{"auto", "switch", path, 64_MiB};
+  expect_within(wish, watch(wish));
+}
+
+}  // namespace
+}  // namespace evenkeel
+
+// Stands in for GoogleTest's own: started anew by a MemoryWatch, the program is the worker.
+int main(int argc, char** argv) {
+  if (evenkeel::WorkerSide::is_one()) return evenkeel::worker();
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}
