@@ -1,10 +1,9 @@
 #include "format/layout.h"
 
 #include <algorithm>
-#include <bit>
+#include <string_view>
 #include <utility>
 
-#include "base/checked.h"
 #include "evenkeel/error.h"
 #include "format/npy.h"
 #include "format/raw.h"
@@ -13,32 +12,40 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::size_t kHeadBytes = 4096;  // one page: nearly every header, in one read
+Error told_besides_header(const Source& source, const NpyHeader& header,
+                          const FormatOptions& options) {
+  std::string told = options.dtype->name();
+  if (!options.shape.empty()) told += " of shape " + shape_text(options.shape);
+  return Error(ErrorKind::kInvalid, "open",
+               "the NPY header says " + header.element.dtype.name() + " of shape " +
+                   shape_text(header.shape) + ", told is " + told)
+      .in(source.path)
+      .hint("leave dtype and shape out; to read raw bytes past the header, give offset=" +
+            std::to_string(header.data_offset));
+}
+
+Part read_npy(const Source& source, std::string_view head, const FormatOptions& options) {
+  const bool placed = options.offset != 0 || !options.shape.empty();
+  if (!options.dtype && (placed || options.big_endian)) {
+    throw Error(ErrorKind::kInvalid, "open",
+                "shape, offset and byte order are told, but the NPY header says them itself")
+        .in(source.path)
+        .hint("leave them out, or give dtype and offset to read raw bytes past the header");
+  }
+  const NpyHeader header = read_npy_header(source, head);
+  if (options.dtype && (placed || options.dtype->size != header.element.dtype.size)) {
+    throw told_besides_header(source, header, options);
+  }
+  return npy_part(source, header, options);
+}
 
 Part read_part(const std::string& path, const FormatOptions& options, bool alone) {
   const Source source = open_source(path);
-  const bool placed = options.offset != 0 || !options.shape.empty();
-  if (options.dtype && placed) return read_raw(source, options, alone);
+  if (options.dtype && options.offset != 0) return read_raw(source, options, alone);
   const std::string head = source.read(0, kHeadBytes);
-  if (is_npy(head)) {
-    if (!options.dtype && (placed || options.big_endian)) {
-      throw Error(ErrorKind::kInvalid, "open",
-                  "shape, offset and byte order are told, but the NPY header says them itself")
-          .in(path)
-          .hint("leave them out, or give dtype as well to read the file as raw binary");
-    }
-    const NpyHeader header = read_npy_header(source, head);
-    if (!options.dtype || options.dtype->size == header.element.dtype.size) {
-      return npy_part(source, header, options);
-    }
-  }
+  if (is_npy(head)) return read_npy(source, head, options);
   if (options.dtype) return read_raw(source, options, alone);
   throw unknown_format(source, head);
-}
-
-const char* byte_order(bool swapped) {
-  const bool big = swapped != (std::endian::native == std::endian::big);
-  return big ? "big-endian numbers" : "little-endian numbers";
 }
 
 const char* order_name(Storage storage) {
@@ -79,18 +86,6 @@ void require_agreement(const Part& first, const Part& part) {
               "has " + found + ", but " + first.segment.path + " has " + wanted)
       .in(part.segment.path)
       .hint("files of one array must agree in all but their number of rows");
-}
-
-void append(Layout& layout, Part part) {
-  const auto rows = checked_add(layout.rows, part.segment.rows);
-  const auto bytes = rows ? checked_mul(*rows, part.row_bytes) : std::nullopt;
-  if (!bytes) {
-    throw Error(ErrorKind::kFormat, "open", "all files together are over 2^64-1 bytes")
-        .in(part.segment.path);
-  }
-  part.segment.first_row = std::exchange(layout.rows, *rows);
-  layout.paths.push_back(part.segment.path);
-  if (part.segment.rows > 0) layout.segments.push_back(std::move(part.segment));
 }
 
 }  // namespace

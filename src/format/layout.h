@@ -30,7 +30,7 @@ struct Segment {
 // Invariants that a format guarantees and every reader relies on: row_bytes >= 1; sums and products
 // do not overflow; every segment's data lies inside its file; segments with no rows are left out.
 struct Layout {
-  std::string format;  // "npy", "raw"
+  std::string format;  // "npy", "raw"; for tokens see token_layout.h
   DType dtype;
   bool swapped = false;  // stored in the other byte order than this machine's
   bool fortran = false;  // first axis runs fastest, within each segment
@@ -45,10 +45,11 @@ struct Layout {
   Layout flattened() const;
 };
 
-// What the caller told about the files; see ArrayOptions. A told dtype says raw binary, with one
-// exception: told alone (no shape, no offset) for a file with an NPY header whose elements have the
-// same size, it renames those elements and the header says the rest. That is how bfloat16, which
-// NPY stores as 'V2', gets its name back; big_endian then says how such elements are stored.
+// What the caller told about the files; see ArrayOptions. A told dtype says raw binary, unless the
+// file has an NPY header. Then a dtype alone, of the size of the header's elements, renames those
+// and the header says the rest: that is how bfloat16, which NPY stores as 'V2', gets its name back;
+// big_endian then says how such elements are stored. Another size, or a shape, is refused, because
+// the header's bytes are not data; an offset says raw binary all the same.
 struct FormatOptions {
   std::optional<DType> dtype = {};
   std::vector<std::int64_t> shape = {};

@@ -113,15 +113,32 @@ TEST_F(LayoutTest, ToldDtypeOfTheSameSizeRenamesNpyElements) {
   EXPECT_TRUE(read_layout({dates}, {.dtype = DType::parse("i8")}).swapped);
 }
 
-TEST_F(LayoutTest, ToldDtypeElseSaysRaw) {
-  const std::string header = npy_header("'<f4'", "(8,)");
-  const std::string bytes = npy_file(header, 32);
+TEST_F(LayoutTest, ToldDtypeWithAnOffsetReadsRawBytesPastTheHeader) {
+  const std::string bytes = npy_file(npy_header("'<f4'", "(8,)"), 32);
   const auto a = write("a", bytes);
-  EXPECT_EQ(read_layout({a}, {.dtype = DType::parse("u1")}).shape, Shape{bytes.size()});
   const FormatOptions behind{.dtype = DType::parse("f4"), .offset = bytes.size() - 32};
   EXPECT_EQ(read_layout({a}, behind).format, "raw");
   EXPECT_EQ(read_layout({a}, behind).shape, Shape{8});
-  EXPECT_EQ(read_layout({a}, {.dtype = DType::parse("f4"), .shape = {2}}).format, "raw");
+  const FormatOptions odd{.dtype = DType::parse("u1"), .shape = {5}, .offset = 1};
+  EXPECT_EQ(read_layout({a}, odd).format, "raw");
+}
+
+TEST_F(LayoutTest, NpyHeaderIsNeverReadAsData) {
+  const std::string bytes = npy_file(npy_header("'<f4'", "(8,)"), 32);
+  const auto a = write("a", bytes);
+  const FormatOptions told[] = {{.dtype = DType::parse("u1")},
+                                {.dtype = DType::parse("f8")},
+                                {.dtype = DType::parse("f4"), .shape = {8}},
+                                {.dtype = DType::parse("f4"), .shape = {-1}},
+                                {.dtype = DType::parse("u1"), .shape = {4, 8}}};
+  for (const FormatOptions& options : told) {
+    const auto error = refusal_of({a}, options);
+    EXPECT_EQ(error.kind(), ErrorKind::kInvalid);
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("says float32 of shape (8,)"),
+                                    HasSubstr("told is " + options.dtype->name())));
+    EXPECT_THAT(error.hint_text(), HasSubstr("offset=" + std::to_string(bytes.size() - 32)));
+  }
+  EXPECT_THAT(refusal_of({a}, told[4]).what(), HasSubstr("uint8 of shape (4, 8)"));
 }
 
 TEST_F(LayoutTest, ToldShapeWithoutDtypeIsRefused) {

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <utility>
 
 #include "base/checked.h"
+#include "evenkeel/error.h"
 
 namespace evenkeel {
 namespace {
@@ -34,6 +36,23 @@ Storage storage_of(const std::vector<std::uint64_t>& shape, bool fortran) {
 
 bool needs_swap(DType dtype, bool big_endian) {
   return dtype.swap_unit() > 1 && big_endian != (std::endian::native == std::endian::big);
+}
+
+const char* byte_order(bool swapped) {
+  const bool big = swapped != (std::endian::native == std::endian::big);
+  return big ? "big-endian numbers" : "little-endian numbers";
+}
+
+void append(Layout& layout, Part part) {
+  const auto rows = checked_add(layout.rows, part.segment.rows);
+  const auto bytes = rows ? checked_mul(*rows, part.row_bytes) : std::nullopt;
+  if (!bytes) {
+    throw Error(ErrorKind::kFormat, "open", "all files together are over 2^64-1 bytes")
+        .in(part.segment.path);
+  }
+  part.segment.first_row = std::exchange(layout.rows, *rows);
+  layout.paths.push_back(part.segment.path);
+  if (part.segment.rows > 0) layout.segments.push_back(std::move(part.segment));
 }
 
 std::string printable(std::string_view bytes) {

@@ -37,6 +37,13 @@ Storage storage_of(const std::vector<std::uint64_t>& shape, bool fortran);
 // Whether numbers stored in this order must be turned round on this machine.
 bool needs_swap(DType dtype, bool big_endian);
 
+// "little-endian numbers" or "big-endian numbers", as they lie in the file.
+const char* byte_order(bool swapped);
+
+// Adds the part's rows to the end of the layout. Throws Error (kFormat) when the bytes of all pass
+// 2^64-1.
+void append(Layout& layout, Part part);
+
 // As Python writes it: "()", "(5,)", "(3, 4)".
 template <class T>
 std::string shape_text(const std::vector<T>& shape) {

@@ -23,20 +23,25 @@ std::string Source::read(std::uint64_t offset, std::size_t length) const {
   return bytes;
 }
 
-Source open_source(const std::string& path) {
+Source open_even_empty(const std::string& path) {
   if (path.find('\0') != path.npos) {
     throw Error(ErrorKind::kInvalid, "open", "a path cannot hold a zero byte").in(path.c_str());
   }
   Source source{path, open_readable(path), {}};
   source.identity = identify(source.fd.get(), path);
+  // A header is one page: without this the kernel reads ahead into data that nobody asked for.
+  // Failing to say so costs nothing else.
+  (void)sys::fadvise(source.fd.get(), 0, 0, POSIX_FADV_RANDOM);
+  return source;
+}
+
+Source open_source(const std::string& path) {
+  Source source = open_even_empty(path);
   if (source.identity.size == 0) {
     throw Error(ErrorKind::kFormat, "open", "the file is empty (0 bytes)")
         .in(path)
         .hint("the download or copy may be incomplete");
   }
-  // A header is one page: without this the kernel reads ahead into data that nobody asked for.
-  // Failing to say so costs nothing else.
-  (void)sys::fadvise(source.fd.get(), 0, 0, POSIX_FADV_RANDOM);
   return source;
 }
 

@@ -21,7 +21,11 @@ struct Source {
   std::string read(std::uint64_t offset, std::size_t length) const;
 };
 
-// Opens a regular file that is not empty. Throws Error.
+constexpr std::size_t kHeadBytes = 4096;  // one page: nearly every header, in one read
+
+// Opens a regular file. Throws Error.
+Source open_even_empty(const std::string& path);
+// The same, and refuses an empty file.
 Source open_source(const std::string& path);
 
 }  // namespace evenkeel

@@ -13,7 +13,7 @@ struct Stranger {
 constexpr Stranger kStrangers[] = {
     {"PK\x03\x04", "a ZIP archive, such as .npz", "unpack it and open the .npy files in it"},
     {"\x89HDF\r\n", "HDF5", "export the array with numpy.save"},
-    {"\x1f\x8b", "gzip data", "decompress it first"},
+    {"\x1f\x8b\x08", "gzip data", "decompress it first"},
     {"\x28\xb5\x2f\xfd", "zstd data", "decompress it first"},
     {"version https://git-lfs", "a Git LFS pointer, not the data", "fetch the data: git lfs pull"},
 };
@@ -29,16 +29,20 @@ std::string hex(std::string_view bytes) {
   return text;
 }
 
+const Stranger* find_stranger(std::string_view head) {
+  const auto found =
+      std::find_if(std::begin(kStrangers), std::end(kStrangers),
+                   [&](const Stranger& known) { return head.starts_with(known.magic); });
+  return found == std::end(kStrangers) ? nullptr : found;
+}
+
 }  // namespace
 
 Error unknown_format(const Source& source, std::string_view head) {
   std::string problem =
       "not a known format: the file begins with " + hex(head.substr(0, 8)) + "; known: NPY";
   std::string hint = "say what it holds: dtype (and shape, offset)";
-  const auto stranger =
-      std::find_if(std::begin(kStrangers), std::end(kStrangers),
-                   [&](const Stranger& known) { return head.starts_with(known.magic); });
-  if (stranger != std::end(kStrangers)) {
+  if (const Stranger* stranger = find_stranger(head)) {
     problem += "; this looks like " + std::string(stranger->name);
     hint = std::string(stranger->advice) + "; or " + hint;
   } else if (source.path.ends_with(".npy")) {
@@ -46,6 +50,17 @@ Error unknown_format(const Source& source, std::string_view head) {
     hint += "; token files named .npy are often raw uint16 or uint32";
   }
   return Error(ErrorKind::kFormat, "open", problem).in(source.path).at(0).hint(hint);
+}
+
+void refuse_stranger(const Source& source, std::string_view head) {
+  const Stranger* stranger = find_stranger(head);
+  if (!stranger) return;
+  throw Error(ErrorKind::kFormat, "open",
+              "this looks like " + std::string(stranger->name) + ", not tokens: it begins with " +
+                  hex(head.substr(0, 8)))
+      .in(source.path)
+      .at(0)
+      .hint(std::string(stranger->advice) + "; if these are tokens all the same, say dtype");
 }
 
 }  // namespace evenkeel

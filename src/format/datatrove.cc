@@ -1,0 +1,65 @@
+#include "format/datatrove.h"
+
+#include <utility>
+
+#include "base/checked.h"
+#include "evenkeel/bytes.h"
+#include "evenkeel/error.h"
+#include "format/index_numbers.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr DType kU16{Kind::kUint, 2}, kU32{Kind::kUint, 4};
+
+Error bad(const Source& source, std::string problem) {
+  return Error(ErrorKind::kFormat, "open", std::move(problem)).in(source.path);
+}
+
+// Where the last document ends, in tokens.
+std::uint64_t last_end(const Source& index) {
+  const std::uint64_t bytes = index.identity.size;
+  if (bytes % 8 != 0) {
+    throw bad(index, with_commas(bytes) + " bytes are not whole numbers of 8: " +
+                         with_commas(bytes % 8) + " left over")
+        .at(round_down(bytes, 8))
+        .hint("the download or copy may be incomplete");
+  }
+  IndexNumbers<std::uint64_t> ends(index, 0);
+  std::uint64_t last = 0;
+  for (std::uint64_t i = 0; i < bytes / 8; ++i) {
+    const std::uint64_t end = ends.next();
+    if (end < last) {
+      throw bad(index, "document " + with_commas(i) + " ends at token " + with_commas(end) +
+                           ", before the one in front of it, at " + with_commas(last))
+          .at(8 * i)
+          .hint("the index is damaged; write it anew");
+    }
+    last = end;
+  }
+  return last;
+}
+
+}  // namespace
+
+TokenPart read_datatrove(const std::string& path, const std::string& index_path,
+                         const TokenFormatOptions& options) {
+  const Source source = open_even_empty(path), index = open_even_empty(index_path);
+  const std::uint64_t tokens = last_end(index), documents = index.identity.size / 8;
+  const std::uint64_t bytes = source.identity.size;
+  if (tokens == 0 && bytes == 0) {
+    return {
+        token_part("datatrove", source, options.dtype.value_or(kU16), 0, 0), {}, documents, true};
+  }
+  for (const DType dtype : {kU16, kU32}) {
+    if (checked_mul(tokens, dtype.size) != bytes) continue;
+    require_told(source, options.dtype, dtype);
+    return {token_part("datatrove", source, dtype, 0, tokens), {}, documents};
+  }
+  throw bad(source, "the file has " + with_commas(bytes) + " bytes, but " + index.path +
+                        " ends at token " + with_commas(tokens) +
+                        ", which is neither of uint16 nor of uint32")
+      .hint("the copy may be incomplete, or the index belongs to another file");
+}
+
+}  // namespace evenkeel

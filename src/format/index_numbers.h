@@ -1,0 +1,42 @@
+// The numbers of an index, one after the other.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "format/source.h"
+#include "format/token_part.h"
+
+namespace evenkeel {
+
+// A piece of a file in windows of 64 KiB: an index may be larger than the budget. What was read is
+// dropped from the page cache behind it.
+class IndexWindows {
+ public:
+  IndexWindows(const Source& source, std::uint64_t offset) : source_(source), next_(offset) {}
+
+ protected:
+  // The next `size` bytes. Throws Error (kFormat) when the file ends before.
+  const char* take(std::size_t size) {
+    if (at_ + size > window_.size()) refill(size);
+    at_ += size;
+    return window_.data() + at_ - size;
+  }
+
+ private:
+  void refill(std::size_t size);
+
+  const Source& source_;
+  std::uint64_t next_;  // where the next window begins
+  std::string window_;
+  std::size_t at_ = 0;
+};
+
+template <class T>
+class IndexNumbers : private IndexWindows {
+ public:
+  using IndexWindows::IndexWindows;
+  T next() { return load_number<T>(take(sizeof(T))); }
+};
+
+}  // namespace evenkeel

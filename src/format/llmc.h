@@ -1,0 +1,18 @@
+// Token shards of llm.c and modded-nanogpt: a header of 256 int32, then the tokens. See
+// docs/formats.md.
+#pragma once
+
+#include <string_view>
+
+#include "format/token_layout.h"
+#include "format/token_part.h"
+
+namespace evenkeel {
+
+// Whether a file that begins so claims to be one of llm.c's, tokens or not.
+bool is_llmc(std::string_view head);
+
+// `head` is the beginning of the file. Throws Error (kFormat, kInvalid).
+TokenPart read_llmc(const Source& source, std::string_view head, const TokenFormatOptions& options);
+
+}  // namespace evenkeel

@@ -1,0 +1,38 @@
+// What is in token files: shards of a few formats, put together as one stream of tokens.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "evenkeel/dtype.h"
+#include "format/layout.h"
+
+namespace evenkeel {
+
+struct TokenFormatOptions {
+  // What a file without a header holds: an integer type; default uint16. For a file that says it
+  // itself, it must be the same.
+  std::optional<DType> dtype = {};
+};
+
+struct TokenLayout {
+  // One axis: rows are tokens, over all files in order. Its format is "llm.c", "megatron",
+  // "datatrove", "npy" or "raw"; "mixed" when files differ.
+  Layout layout;
+  std::string detail;                           // "llm.c (GPT-2, 3 shards)"
+  std::optional<std::uint64_t> documents = {};  // where every file has an index that counts them
+};
+
+// Reads headers and indexes. A path may name a Megatron pair by its .idx, its .bin or what both
+// begin with; an index among the paths counts once with the file it belongs to. Files may differ in
+// format, not in dtype or byte order. Memory does not grow with an index, time does. Throws Error
+// (kFormat, kInvalid, kSystem) that says what, where, the numbers and what to do.
+TokenLayout read_token_layout(const std::vector<std::string>& paths,
+                              const TokenFormatOptions& options);
+
+// As expand_paths, but what a Megatron pair begins with stands for the pair.
+std::vector<std::string> expand_token_paths(const std::string& path_or_glob);
+
+}  // namespace evenkeel

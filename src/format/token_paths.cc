@@ -1,0 +1,77 @@
+#include "format/token_paths.h"
+
+#include <sys/stat.h>
+
+#include <optional>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+
+#include "format/token_layout.h"
+
+namespace evenkeel {
+namespace {
+
+struct Companion {
+  std::string_view suffix, tokens_suffix;
+};
+
+constexpr Companion kCompanions[] = {
+    {".idx", ".bin"}, {".ds.index", ".ds"}, {".ds.metadata", ".ds"}, {".ds.loss", ".ds"}};
+
+// A link that leads nowhere is there too: it is better refused than overlooked.
+bool is_there(const std::string& path) {
+  struct stat status;
+  return path.find('\0') == path.npos && ::lstat(path.c_str(), &status) == 0;
+}
+
+std::string with_suffix(std::string_view path, std::string_view old, std::string_view suffix) {
+  return std::string(path.substr(0, path.size() - old.size())).append(suffix);
+}
+
+// The tokens that this file, if it is there, accompanies.
+std::optional<std::string> tokens_of(const std::string& path) {
+  for (const Companion& known : kCompanions) {
+    if (path.ends_with(known.suffix) && is_there(path)) {
+      return with_suffix(path, known.suffix, known.tokens_suffix);
+    }
+  }
+  return std::nullopt;
+}
+
+bool is_prefix(const std::string& path) { return !is_there(path) && is_there(path + ".idx"); }
+
+TokenFile with_index(std::string path) {
+  if (path.ends_with(".bin")) {
+    std::string index = with_suffix(path, ".bin", ".idx");
+    if (is_there(index)) return {std::move(path), TokenFile::Index::kMegatron, std::move(index)};
+  } else if (path.ends_with(".ds")) {
+    std::string index = path + ".index";
+    if (is_there(index)) return {std::move(path), TokenFile::Index::kDatatrove, std::move(index)};
+  }
+  return {std::move(path)};
+}
+
+}  // namespace
+
+std::vector<TokenFile> pair_token_files(const std::vector<std::string>& paths) {
+  const std::unordered_set<std::string> given(paths.begin(), paths.end());
+  std::unordered_set<std::string> named;  // by companions: two of them may name the same tokens
+  std::vector<TokenFile> files;
+  for (const std::string& path : paths) {
+    if (auto tokens = tokens_of(path)) {
+      if (given.contains(*tokens) || !named.insert(*tokens).second) continue;
+      files.push_back(with_index(std::move(*tokens)));
+    } else {
+      files.push_back(with_index(is_prefix(path) ? path + ".bin" : path));
+    }
+  }
+  return files;
+}
+
+std::vector<std::string> expand_token_paths(const std::string& path_or_glob) {
+  if (is_prefix(path_or_glob)) return {path_or_glob};
+  return expand_paths(path_or_glob);
+}
+
+}  // namespace evenkeel
