@@ -1,0 +1,182 @@
+// evenkeel batches: the batches that a loader gives, and how fast.
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+#include <xxhash.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "cli/commands.h"
+#include "cli/describe.h"
+#include "cli/file_cache_state.h"
+#include "cli/interrupt.h"
+#include "cli/json_out.h"
+#include "cli/loader_options.h"
+#include "cli/options.h"
+#include "cli/table.h"
+#include "cli/terminal.h"
+
+namespace evenkeel::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Batches {
+  LoaderWords words;
+  std::uint64_t steps = 100, from = 0, prefetch = 4, pause_us = 0;
+  bool cold = false, json = false, print = false;
+};
+
+constexpr char kFooter[] = R"(
+Examples:
+  evenkeel batches train.bin --batch-size 12 --block-size 1024 --steps 1000 --cold
+  evenkeel batches 'fineweb_train_*.bin' --order shuffled --rank 3 --world 8 --print --steps 2
+  evenkeel batches corpus.idx --pause 5000 --steps 500 --json)";
+
+struct Measured {
+  double seconds = 0;
+  std::vector<double> waits_us;  // in next(), sorted
+  std::uint64_t checksum = 0;
+
+  double wait(double share) const {
+    return waits_us.empty()
+               ? 0
+               : waits_us[static_cast<std::size_t>(share * double(waits_us.size() - 1))];
+  }
+};
+
+std::string shown(std::span<const std::int64_t> row) {
+  constexpr std::size_t kShown = 8;
+  const std::string text =
+      fmt::format("{}", fmt::join(row.first(std::min(kShown, row.size())), " "));
+  return row.size() > kShown ? fmt::format("{} ... {}", text, row.back()) : text;
+}
+
+void print_batch(const TokenLoader& loader, const Batch& batch) {
+  const auto origins = loader.explain(batch.step);
+  const auto x = batch.x.as<std::int64_t>(), y = batch.y.as<std::int64_t>();
+  for (std::size_t row = 0; row < x.size(); ++row) {
+    fmt::print("step {} row {} start {}\n  x {}\n  y {}\n", batch.step, row, origins[row].start,
+               shown(x[row]), shown(y[row]));
+  }
+}
+
+Measured measure(const Batches& batches, TokenLoader& loader) {
+  const InterruptGuard guard;
+  Progress progress;
+  Measured measured;
+  XXH3_state_t* hash = XXH3_createState();
+  XXH3_64bits_reset(hash);
+  loader.seek(batches.from);
+  const auto began = Clock::now();
+  for (std::uint64_t i = 0; i < batches.steps; ++i) {
+    check_interrupt();
+    const auto asked = Clock::now();
+    const Batch& batch = *loader.next();
+    measured.waits_us.push_back(
+        std::chrono::duration<double, std::micro>(Clock::now() - asked).count());
+    // The last token of every row: a wrong crop shows, and the clock does not measure hashing.
+    const auto y = batch.y.as<std::int64_t>();
+    for (std::size_t row = 0; row < y.size(); ++row) {
+      XXH3_64bits_update(hash, &y[row].back(), sizeof(std::int64_t));
+    }
+    if (batches.print) print_batch(loader, batch);
+    if (progress.due())
+      progress.show(
+          fmt::format("{} {}/{}", bar(double(i) / double(batches.steps)), i, batches.steps));
+    if (batches.pause_us > 0) {
+      std::this_thread::sleep_for(std::chrono::microseconds(batches.pause_us));
+    }
+  }
+  measured.seconds = std::chrono::duration<double>(Clock::now() - began).count();
+  measured.checksum = XXH3_64bits_digest(hash);
+  XXH3_freeState(hash);
+  std::ranges::sort(measured.waits_us);
+  return measured;
+}
+
+int run(const Batches& batches) {
+  const Tokens tokens = batches.words.open();
+  LoaderOptions options = batches.words.loader;
+  options.prefetch = static_cast<std::uint32_t>(batches.prefetch);
+  if (batches.cold) make_cold(tokens.paths());
+  TokenLoader loader(tokens, options);
+  const Measured measured = measure(batches, loader);
+  const double crops = double(batches.steps * options.batch_size) / measured.seconds;
+  const EngineReport engine = tokens.engine();
+
+  if (batches.json) {
+    print_json({{"file", tokens.paths().front()},
+                {"format", tokens.format()},
+                {"tokens", tokens.size()},
+                {"dtype", tokens.dtype().name()},
+                {"order", crop_order_name(options.order)},
+                {"seed", options.seed},
+                {"rank", options.rank},
+                {"world", options.world},
+                {"batch_size", options.batch_size},
+                {"block_size", options.block_size},
+                {"budget_bytes", tokens.budget().limit()},
+                {"budget_peak_bytes", tokens.budget().peak()},
+                {"buffers", loader.buffers()},
+                {"cold", batches.cold},
+                {"first_step", batches.from},
+                {"steps", batches.steps},
+                {"seconds", measured.seconds},
+                {"crops_per_s", crops},
+                {"tokens_per_s", crops * double(options.block_size)},
+                {"wait_median_us", measured.wait(0.5)},
+                {"wait_p99_us", measured.wait(0.99)},
+                {"wait_max_us", measured.wait(1)},
+                {"checksum", fmt::format("{:016x}", measured.checksum)},
+                {"state", loader.state().text()},
+                {"how", engine.how},
+                {"why", engine.why}});
+    return 0;
+  }
+  if (!batches.print) {
+    fmt::print(
+        "{}",
+        facts({{"tokens", fmt::format("{} {}, {}", with_commas(tokens.size()),
+                                      tokens.dtype().name(), tokens.format())},
+               {"batches",
+                fmt::format("{} of {} × {}, {}, {} in memory at once", with_commas(batches.steps),
+                            options.batch_size, options.block_size, crop_order_name(options.order),
+                            loader.buffers())},
+               {"speed", fmt::format("{} crops/s, {} tokens/s", describe_rate(crops),
+                                     describe_rate(crops * double(options.block_size)))},
+               {"waiting", fmt::format("median {:.1f} µs, p99 {:.1f} µs, most {:.1f} µs a batch",
+                                       measured.wait(0.5), measured.wait(0.99), measured.wait(1))},
+               {"budget",
+                fmt::format("{}, of which {} were reserved", format_size(tokens.budget().limit()),
+                            format_size(tokens.budget().peak()))},
+               {"engine", fmt::format("{}: {}", engine.how, engine.why)}}));
+  }
+  next_command(fmt::format("evenkeel explain{} --step {}", batches.words.words(), batches.from),
+               "which tokens a batch is cut from");
+  return 0;
+}
+
+}  // namespace
+
+void add_batches(CLI::App& app, int& exit_code) {
+  CLI::App* command =
+      app.add_subcommand("batches", "Training batches of token files: show them, measure them");
+  auto batches = std::make_shared<Batches>();
+  add_loader_options(*command, batches->words);
+  add_count(*command, "--steps", batches->steps, 1, "How many batches; default 100");
+  add_count(*command, "--from", batches->from, 0, "The first step; default 0");
+  add_count(*command, "--prefetch", batches->prefetch, 0, "Batches read ahead; default 4");
+  add_count(*command, "--pause", batches->pause_us, 0,
+            "Microseconds that a step takes after its batch has come; default 0");
+  command->add_flag("--cold", batches->cold, "Drop the files from the page cache first");
+  command->add_flag("--print", batches->print, "Print the rows, their first tokens and their last");
+  command->add_flag("--json", batches->json, "Print the figures as JSON")->excludes("--print");
+  command->footer(kFooter);
+  command->callback([batches, &exit_code] { exit_code = run(*batches); });
+}
+
+}  // namespace evenkeel::cli

@@ -1,0 +1,21 @@
+// One function a command: it adds the command and its options to the tool. When the command runs it
+// leaves its exit code in `exit_code`, or throws.
+#pragma once
+
+#include <string>
+
+namespace CLI {
+class App;
+}
+
+namespace evenkeel::cli {
+
+void add_info(CLI::App& app, int& exit_code);
+void add_compare(CLI::App& app, int& exit_code);
+void add_compare_worker(CLI::App& app, int& exit_code);  // hidden: one engine, for `compare`
+void add_demo(CLI::App& app, int& exit_code);
+void add_doctor(CLI::App& app, int& exit_code);
+void add_batches(CLI::App& app, int& exit_code);
+void add_explain(CLI::App& app, int& exit_code);
+
+}  // namespace evenkeel::cli

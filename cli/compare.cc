@@ -1,0 +1,105 @@
+// evenkeel compare: every engine on the user's own file, side by side.
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "cli/compare_report.h"
+#include "cli/json_out.h"
+#include "cli/terminal.h"
+#include "evenkeel/error.h"
+
+namespace evenkeel::cli {
+namespace {
+
+struct Compare {
+  std::vector<std::string> files;
+  std::vector<EngineKind> engines = parse_engines("map,remap,advise,read,direct,auto");
+  CompareSpec spec;
+  bool cold = false, warm = false, json = false;
+};
+
+constexpr char kFooter[] = R"(
+Each engine works in a process of its own, on the same items in the same order; their checksums must
+agree. Growth is measured from outside, above what the process held before it opened the file:
+memory = RssAnon + the page cache of the files, RSS = all that is resident.
+
+Engines: map     one mapping, kept, as np.memmap does; not bounded
+         remap   a fresh mapping for each request
+         advise  one mapping, and the kernel is told what is needed no more
+         read    pread, dropped from the cache behind
+         direct  O_DIRECT, many requests in flight
+         auto    what Evenkeel would choose
+
+Examples:
+  evenkeel compare features.npy --pattern rows --budget 64MiB --cold
+  evenkeel compare train.bin --dtype uint16 --pattern crops --engines map,direct
+  evenkeel compare 'shard-*.npy' --pattern scan --json > scan.json)";
+
+int run(Compare& compare) {
+  compare.spec.paths = expand_all(compare.files);
+  const CacheState cache = compare.cold   ? CacheState::kCold
+                           : compare.warm ? CacheState::kWarm
+                                          : CacheState::kAsIs;
+  const CompareOutcome outcome = run_compare(compare.spec, compare.engines, cache);
+  if (compare.json) {
+    print_json(to_report(outcome));
+  } else {
+    fmt::print("{}\n{}", to_table(outcome), to_words(outcome));
+  }
+  if (!outcome.good()) {
+    std::fflush(stdout);
+    fmt::print(stderr, "evenkeel: {}\n", complaint(outcome));
+    return 1;
+  }
+  if (!compare.json) {
+    next_command("evenkeel doctor " + shell_word(outcome.spec.paths.front()),
+                 "what this machine allows on that disk, and how to allow more");
+  }
+  return 0;
+}
+
+void add_work_options(CLI::App& command, Compare& compare) {
+  CompareSpec& spec = compare.spec;
+  add_parsed(
+      command, "--pattern", "NAME",
+      [&spec](const std::string& name) { spec.pattern = parse_pattern(name); },
+      "crops (1,024 elements at random places; default), rows (shuffled) or scan (in order)");
+  add_parsed(
+      command, "--engines", "LIST",
+      [&compare](const std::string& list) { compare.engines = parse_engines(list); },
+      "Default: map,remap,advise,read,direct,auto");
+  add_size(
+      command, "--budget", [&spec](std::uint64_t bytes) { spec.budget = bytes; },
+      "What the data may occupy in memory; default 64MiB");
+  add_seconds(command, spec.seconds);
+  add_count(command, "--seed", spec.seed, 0,
+            fmt::format("Of the random order; default {}", spec.seed));
+  add_count(command, "--chunk", spec.chunk, 1,
+            "Rows (or crops) at a time; default 50,000 rows, 1,024 crops, 4 MiB of a scan, fewer "
+            "where the budget is small");
+  add_size(
+      command, "--merge-gap", [&spec](std::uint64_t bytes) { spec.merge_gap = bytes; },
+      "Reads whose gap is at most this become one; 0: none do");
+}
+
+}  // namespace
+
+void add_compare(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand("compare", "Every engine on your own file, side by side");
+  auto compare = std::make_shared<Compare>();
+  add_files(*command, compare->files);
+  add_work_options(*command, *compare);
+  CLI::Option* cold = command->add_flag("--cold", compare->cold,
+                                        "Drop the files from the page cache before each engine");
+  command
+      ->add_flag("--warm", compare->warm, "Read the files into the page cache before each engine")
+      ->excludes(cold);
+  command->add_flag("--json", compare->json, "Print the figures as JSON");
+  add_raw_options(*command, compare->spec.raw);
+  command->footer(kFooter);
+  command->callback([compare, &exit_code] { exit_code = run(*compare); });
+}
+
+}  // namespace evenkeel::cli

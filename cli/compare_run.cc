@@ -1,0 +1,132 @@
+#include "cli/compare_run.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "cli/compare_work.h"
+#include "cli/describe.h"
+#include "cli/file_cache_state.h"
+#include "cli/interrupt.h"
+#include "cli/terminal.h"
+#include "cli/worker_process.h"
+#include "evenkeel/bytes.h"
+#include "evenkeel/error.h"
+
+namespace evenkeel::cli {
+namespace {
+
+std::string progress_text(const EngineOutcome& outcome, const std::string& of, double elapsed,
+                          double seconds) {
+  const Growth& growth = outcome.growth;
+  return fmt::format("{} {:<7} {}  {:.1f} of {:g} s  RSS +{}  page cache {}", of,
+                     engine_name(outcome.engine), bar(elapsed / seconds), elapsed, seconds,
+                     format_size(growth.rss),
+                     growth.cache ? "+" + format_size(*growth.cache) : "unknown");
+}
+
+void run_engine(const CompareSpec& spec, const CacheWatch& files, const std::string& of,
+                EngineOutcome& outcome) {
+  WorkerProcess worker("compare-worker");
+  const nlohmann::json order = {{"spec", spec}, {"engine", engine_name(outcome.engine)}};
+  worker.send(order.dump());
+  const auto ready = nlohmann::json::parse(worker.line());
+  MemoryWatch watch(worker.pid(), files, ready.at("peak_reset").get<bool>());
+  Progress progress;
+  const auto started = std::chrono::steady_clock::now();
+  worker.send("go");
+  std::optional<std::string> answer;
+  while (!(answer = worker.line(MemoryWatch::kInterval))) {
+    watch.sample();
+    if (!progress.due()) continue;
+    outcome.growth = watch.growth();
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - started;
+    progress.show(progress_text(outcome, of, elapsed.count(), spec.seconds));
+  }
+  watch.sample_all();
+  outcome.growth = watch.growth();
+  const auto result = nlohmann::json::parse(*answer);
+  if (result.contains("error")) {
+    outcome.error = result.at("error").get<std::string>();
+  } else {
+    outcome.work = result.get<WorkerResult>();
+  }
+}
+
+// Opens it once here, so that a bad file is one error and not one for each engine.
+std::string describe_array(const CompareSpec& spec) {
+  ArrayOptions options;
+  spec.raw.apply(options);
+  options.budget = spec.budget;
+  const Array array = Array::open(spec.paths, std::move(options));
+  refuse_too_small(spec, array);
+  return describe(array);
+}
+
+}  // namespace
+
+const EngineOutcome* CompareOutcome::find(EngineKind kind) const {
+  for (const EngineOutcome& engine : engines) {
+    if (engine.engine == kind && engine.error.empty()) return &engine;
+  }
+  return nullptr;
+}
+
+bool CompareOutcome::good() const {
+  return differing.empty() &&
+         std::all_of(engines.begin(), engines.end(), [](const auto& e) { return e.error.empty(); });
+}
+
+void compare_checksums(CompareOutcome& outcome) {
+  std::vector<std::vector<Checkpoint>> runs;
+  for (const EngineOutcome& engine : outcome.engines) {
+    if (engine.error.empty()) runs.push_back(engine.work.checkpoints);
+  }
+  const std::uint64_t slices = last_common(runs);
+  std::map<std::uint64_t, int> votes;
+  for (const auto& run : runs) {
+    if (const auto checksum = checksum_at(run, slices)) ++votes[*checksum];
+  }
+  if (votes.empty()) return;
+  outcome.checksum = std::max_element(votes.begin(), votes.end(), [](const auto& a, const auto& b) {
+                       return a.second < b.second;
+                     })->first;
+  for (const EngineOutcome& engine : outcome.engines) {
+    if (!engine.error.empty()) continue;
+    outcome.checksum_items = slices * engine.work.slice_items;
+    if (checksum_at(engine.work.checkpoints, slices) != outcome.checksum) {
+      outcome.differing.push_back(engine.engine);
+    }
+  }
+}
+
+CompareOutcome run_compare(const CompareSpec& spec, const std::vector<EngineKind>& engines,
+                           CacheState cache) {
+  const InterruptGuard interrupts;
+  CompareOutcome outcome;
+  outcome.spec = spec;
+  outcome.cache = cache;
+  outcome.array = describe_array(spec);
+  outcome.readahead = readahead_bytes(spec.paths.front());
+  const CacheWatch files(spec.paths);
+  for (std::size_t i = 0; i < engines.size(); ++i) {
+    if (cache == CacheState::kCold) make_cold(spec.paths);
+    if (cache == CacheState::kWarm) make_warm(spec.paths);
+    EngineOutcome engine;
+    engine.engine = engines[i];
+    const std::string of =
+        fmt::format("{} {}/{}", pattern_name(spec.pattern), i + 1, engines.size());
+    try {
+      run_engine(spec, files, of, engine);
+    } catch (const Error& error) {
+      engine.error = error.what();
+    }
+    outcome.engines.push_back(std::move(engine));
+  }
+  compare_checksums(outcome);
+  return outcome;
+}
+
+}  // namespace evenkeel::cli

@@ -1,0 +1,47 @@
+// Runs the work with one engine after the other and puts the results together.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/compare_spec.h"
+#include "cli/memory_watch.h"
+
+namespace evenkeel::cli {
+
+enum class CacheState { kAsIs, kCold, kWarm };  // of the files, before each engine
+
+struct EngineOutcome {
+  EngineKind engine = EngineKind::kAuto;
+  std::string error;  // empty: it worked, and the rest is set
+  WorkerResult work;
+  Growth growth;
+  double per_second() const { return work.seconds > 0 ? double(work.items) / work.seconds : 0; }
+};
+
+struct CompareOutcome {
+  CompareSpec spec;
+  CacheState cache = CacheState::kAsIs;
+  std::string array;  // "3,000,000 × 162 float32, 1.81 GiB"
+  std::optional<std::uint64_t> readahead;
+  std::vector<EngineOutcome> engines;
+
+  // Equal work, equal bytes: taken where all engines have passed.
+  std::uint64_t checksum = 0, checksum_items = 0;
+  std::vector<EngineKind> differing;  // from what most engines read
+
+  const EngineOutcome* find(EngineKind kind) const;  // if it ran and worked
+  bool good() const;                                 // all worked, and none differs
+};
+
+// Finds where all engines have passed and sets the fields above.
+void compare_checksums(CompareOutcome& outcome);
+
+// Throws Error when the array cannot be opened at all, and Interrupted. What one engine meets is in
+// its outcome.
+CompareOutcome run_compare(const CompareSpec& spec, const std::vector<EngineKind>& engines,
+                           CacheState cache);
+
+}  // namespace evenkeel::cli

@@ -1,0 +1,172 @@
+#include "cli/compare_work.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+
+#include "base/checked.h"
+#include "base/memory.h"
+#include "evenkeel/bytes.h"
+#include "evenkeel/error.h"
+#include "evenkeel/meter.h"
+
+namespace evenkeel::cli {
+namespace {
+
+constexpr std::uint64_t kCropsInBatch = 1024, kCropsInSlice = 64;
+constexpr std::uint64_t kRowsInChunk = 50'000, kRowsInSlice = 500;
+constexpr std::uint64_t kMost = std::uint64_t{1} << 62;  // more than any budget
+constexpr std::uint64_t kScanBytes = 4_MiB, kScanSliceBytes = 1_MiB;
+
+// Counts what was done and says when to stop.
+class Tally {
+ public:
+  Tally(std::uint64_t slice_items, std::uint64_t item_bytes, double seconds)
+      : checksum_(slice_items * item_bytes), item_bytes_(item_bytes), seconds_(seconds) {}
+
+  void start() { started_ = std::chrono::steady_clock::now(); }
+
+  // Takes whole items. False: time is up, and there is at least one checkpoint.
+  bool take(std::span<const std::byte> bytes) {
+    checksum_.take(bytes);
+    items_ += bytes.size() / item_bytes_;
+    elapsed_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
+    return elapsed_ < seconds_ || checksum_.slices() == 0;
+  }
+
+  void write(WorkerResult& result) const {
+    result.items = items_;
+    result.wanted_bytes = items_ * item_bytes_;
+    result.seconds = elapsed_;
+    result.checkpoints = checksum_.checkpoints();
+  }
+
+ private:
+  SliceChecksum checksum_;
+  const std::uint64_t item_bytes_;
+  const double seconds_;
+  std::uint64_t items_ = 0;
+  double elapsed_ = 0;
+  std::chrono::steady_clock::time_point started_;
+};
+
+void crops(const Array& array, std::uint64_t seed, std::uint64_t batch, Tally& tally) {
+  const std::uint64_t places = array.rows() - kCropElements + 1;
+  const std::uint64_t bytes = checked_mul(batch, kCropElements * array.row_bytes()).value_or(kMost);
+  const PageBuffer buffer(array.budget(), bytes, "crops of one batch");
+  const std::span<std::byte> out(buffer.data(), bytes);
+  std::vector<std::uint64_t> starts(batch);
+  tally.start();
+  std::uint64_t drawn = 0;
+  do {
+    for (std::uint64_t& start : starts) start = uniform_draw(seed, 0, drawn++, places);
+    array.crops(starts, kCropElements, out);
+  } while (tally.take(out));
+}
+
+void chunks(const Array& array, const CompareSpec& spec, std::uint64_t rows, Tally& tally) {
+  tally.start();
+  for (std::uint64_t epoch = 0;; ++epoch) {
+    const Order order = spec.pattern == Pattern::kScan ? sequential() : shuffled(spec.seed, epoch);
+    for (const Chunk& chunk : array.chunks(rows, order)) {
+      if (!tally.take(chunk.bytes())) return;
+    }
+  }
+}
+
+// The same rows in the same order, a slice at a time: for `map`, which can take minutes for a chunk
+// when memory is short.
+void row_slices(const Array& array, std::uint64_t seed, std::uint64_t slice, Tally& tally) {
+  const PageBuffer buffer(array.budget(), slice * array.row_bytes(), "rows of one slice");
+  std::vector<std::uint64_t> indices(slice);
+  tally.start();
+  for (std::uint64_t epoch = 0;; ++epoch) {
+    const Sequence order(shuffled(seed, epoch), array.rows());
+    for (std::uint64_t at = 0; at < order.size(); at += slice) {
+      const std::span<std::uint64_t> now(indices.data(), std::min(slice, order.size() - at));
+      const std::span<std::byte> out(buffer.data(), now.size() * array.row_bytes());
+      order.fill(at, now);
+      array.gather(now, out);
+      if (!tally.take(out)) return;
+    }
+  }
+}
+
+}  // namespace
+
+WorkSizes work_sizes(const CompareSpec& spec, std::uint64_t rows, std::uint64_t row_bytes) {
+  const auto fitting = [&](std::uint64_t share, std::uint64_t item_bytes) {
+    return std::max<std::uint64_t>(1, spec.budget / share / item_bytes);
+  };
+  WorkSizes sizes;
+  if (spec.pattern == Pattern::kCrops) {
+    const std::uint64_t most = std::bit_floor(fitting(4, kCropElements * row_bytes));
+    sizes.chunk = spec.chunk ? spec.chunk : std::min(kCropsInBatch, most);
+    sizes.slice_items = std::min(kCropsInSlice, sizes.chunk);
+  } else if (spec.pattern == Pattern::kRows) {
+    // Of a small budget the engines' own buffers take the larger part.
+    const std::uint64_t share = spec.budget >= 8_MiB ? 2 : 8;
+    sizes.chunk = spec.chunk ? spec.chunk : std::min(kRowsInChunk, fitting(share, row_bytes));
+    sizes.slice_items = std::min(kRowsInSlice, fitting(4, row_bytes));
+  } else {
+    const std::uint64_t most = std::min(kScanBytes, spec.budget / 8);
+    sizes.chunk = spec.chunk ? spec.chunk : std::max<std::uint64_t>(1, most / row_bytes);
+    sizes.slice_items = std::max<std::uint64_t>(1, kScanSliceBytes / row_bytes);
+  }
+  if (spec.pattern != Pattern::kCrops) {
+    sizes.chunk = std::min(sizes.chunk, rows);
+    sizes.slice_items = std::min(sizes.slice_items, rows);
+  }
+  return sizes;
+}
+
+void refuse_too_small(const CompareSpec& spec, const Array& array) {
+  const bool crops = spec.pattern == Pattern::kCrops;
+  const std::uint64_t has = crops ? array.bytes() / array.dtype().size : array.rows();
+  const std::uint64_t needed = crops ? kCropElements : 1;
+  if (has >= needed) return;
+  throw Error(
+      ErrorKind::kInvalid, "compare",
+      fmt::format("the array has {} {}, the pattern {} needs at least {}", with_commas(has),
+                  crops ? "elements" : "rows", pattern_name(spec.pattern), with_commas(needed)))
+      .in(spec.paths.front());
+}
+
+void do_work(const CompareSpec& spec, EngineKind engine,
+             const std::function<void(const WorkerResult&)>& finished) {
+  ArrayOptions options;
+  spec.raw.apply(options);
+  options.budget = spec.budget;
+  options.engine = engine;
+  options.flatten = spec.pattern == Pattern::kCrops;
+  options.merge_gap = spec.merge_gap;
+
+  const auto disk_before = disk_bytes_read();
+  const Array array = Array::open(spec.paths, std::move(options));
+  refuse_too_small(spec, array);
+  const WorkSizes sizes = work_sizes(spec, array.rows(), array.row_bytes());
+  const std::uint64_t item_bytes =
+      array.row_bytes() * (spec.pattern == Pattern::kCrops ? kCropElements : 1);
+  Tally tally(sizes.slice_items, item_bytes, spec.seconds);
+  const bool slowly = engine == EngineKind::kMap;
+  if (spec.pattern == Pattern::kCrops) {
+    crops(array, spec.seed, slowly ? sizes.slice_items : sizes.chunk, tally);
+  } else if (spec.pattern == Pattern::kRows && slowly) {
+    row_slices(array, spec.seed, sizes.slice_items, tally);
+  } else {
+    chunks(array, spec, sizes.chunk, tally);
+  }
+
+  WorkerResult result;
+  tally.write(result);
+  const auto disk_after = disk_bytes_read();
+  if (disk_before && disk_after) result.disk_bytes = *disk_after - *disk_before;
+  result.engine = array.engine();
+  result.chunk = sizes.chunk;
+  result.slice_items = sizes.slice_items;
+  finished(result);
+}
+
+}  // namespace evenkeel::cli

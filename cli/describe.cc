@@ -1,0 +1,37 @@
+#include "cli/describe.h"
+
+#include <fmt/core.h>
+
+#include <cmath>
+
+#include "evenkeel/bytes.h"
+
+namespace evenkeel::cli {
+
+std::string describe_shape(const std::vector<std::uint64_t>& shape) {
+  std::string text;
+  for (std::uint64_t length : shape) text += (text.empty() ? "" : " × ") + with_commas(length);
+  return text.empty() ? "one value" : text;
+}
+
+std::string describe(const Array& array) {
+  return fmt::format("{} {}, {}, {}", describe_shape(array.shape()), array.dtype().name(),
+                     format_size(array.bytes()), array.format());
+}
+
+std::string describe_rate(double per_second) {
+  if (per_second < 10) return fmt::format("{:.1f}", per_second);
+  return with_commas(static_cast<std::uint64_t>(std::llround(per_second)));
+}
+
+std::string describe_ratio(double ratio) {
+  if (ratio >= 10) return describe_rate(ratio);
+  return ratio >= 1 ? fmt::format("{:.1f}", ratio) : fmt::format("{:.2g}", ratio);
+}
+
+std::string describe_files(const std::vector<std::string>& paths) {
+  if (paths.size() == 1) return paths.front();
+  return fmt::format("{} and {} more", paths.front(), with_commas(paths.size() - 1));
+}
+
+}  // namespace evenkeel::cli

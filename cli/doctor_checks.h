@@ -1,0 +1,28 @@
+// What this machine allows, one fact at a time.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace evenkeel::cli {
+
+enum class Health { kOk, kLimited, kMissing };
+std::string health_name(Health health);
+
+struct Check {
+  std::string name;
+  Health health = Health::kOk;
+  std::string found;   // what is there
+  std::string effect;  // what Evenkeel does because of it
+  std::string change;  // how to change it; empty when there is no need
+};
+
+// The machine: kernel, io_uring, limits, memory, cgroups.
+std::vector<Check> check_system();
+// The disk under `path`, a file or a folder: O_DIRECT, page cache, readahead. Throws Error when
+// there is nothing at `path`.
+std::vector<Check> check_disk(const std::string& path);
+
+}  // namespace evenkeel::cli

@@ -1,0 +1,80 @@
+// evenkeel explain: which tokens, files and bytes a batch is cut from.
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "cli/json_out.h"
+#include "cli/loader_options.h"
+#include "cli/options.h"
+#include "cli/table.h"
+#include "cli/terminal.h"
+
+namespace evenkeel::cli {
+namespace {
+
+struct Explain {
+  LoaderWords words;
+  std::uint64_t step = 0;
+  bool json = false;
+};
+
+constexpr char kFooter[] = R"(
+Examples:
+  evenkeel explain train.bin --step 0
+  evenkeel explain 'fineweb_train_*.bin' --order shuffled --seed 1337 --step 120000 --rank 3 --world 8)";
+
+int run(const Explain& explain) {
+  const Tokens tokens = explain.words.open();
+  LoaderOptions options = explain.words.loader;
+  options.prefetch = 0;
+  const TokenLoader loader(tokens, options);
+  const auto origins = loader.explain(explain.step);
+
+  if (explain.json) {
+    nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+    for (const CropOrigin& origin : origins) {
+      rows.push_back({{"sample", origin.sample},
+                      {"epoch", origin.epoch},
+                      {"start", origin.start},
+                      {"file", origin.path},
+                      {"offset", origin.offset}});
+    }
+    print_json({{"step", explain.step},
+                {"order", crop_order_name(options.order)},
+                {"seed", options.seed},
+                {"rank", options.rank},
+                {"world", options.world},
+                {"epoch_samples", loader.epoch_samples()},
+                {"rows", rows}});
+    return 0;
+  }
+  Table table({"file", "byte", "first token", "epoch", "sample"});
+  for (const CropOrigin& origin : origins) {
+    table.add({origin.path, with_commas(origin.offset), with_commas(origin.start),
+               with_commas(origin.epoch), with_commas(origin.sample)});
+  }
+  fmt::print("step {}, order {}, seed {}, rank {} of {}: {} rows of {} tokens\n\n{}", explain.step,
+             crop_order_name(options.order), options.seed, options.rank, options.world,
+             origins.size(), options.block_size, table.text());
+  next_command(fmt::format("evenkeel batches{} --from {} --steps 1 --print", explain.words.words(),
+                           explain.step),
+               "the tokens themselves");
+  return 0;
+}
+
+}  // namespace
+
+void add_explain(CLI::App& app, int& exit_code) {
+  CLI::App* command =
+      app.add_subcommand("explain", "Which tokens, files and bytes a training batch is cut from");
+  auto explain = std::make_shared<Explain>();
+  add_loader_options(*command, explain->words);
+  add_count(*command, "--step", explain->step, 0, "The step; default 0");
+  command->add_flag("--json", explain->json, "Print it as JSON");
+  command->footer(kFooter);
+  command->callback([explain, &exit_code] { exit_code = run(*explain); });
+}
+
+}  // namespace evenkeel::cli

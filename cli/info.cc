@@ -1,0 +1,195 @@
+// evenkeel info: what is in a file, and how much of it is cached.
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/fd.h"
+#include "cli/commands.h"
+#include "cli/describe.h"
+#include "cli/json_out.h"
+#include "cli/options.h"
+#include "cli/table.h"
+#include "cli/terminal.h"
+#include "evenkeel/bytes.h"
+#include "evenkeel/meter.h"
+
+namespace evenkeel::cli {
+namespace {
+
+struct Info {
+  std::vector<std::string> files;
+  RawOptions raw;
+  std::optional<std::uint64_t> budget;
+  EngineKind engine = EngineKind::kAuto;
+  bool json = false;
+};
+
+constexpr char kFooter[] = R"(
+Examples:
+  evenkeel info features.npy
+  evenkeel info 'shard-*.npy' --budget 1GiB
+  evenkeel info train.bin --dtype uint16
+  evenkeel info x.f32 --dtype float32 --shape -1,162 --json)";
+
+using Json = nlohmann::ordered_json;
+
+struct OnDisk {
+  std::uint64_t bytes = 0;
+  std::optional<std::uint64_t> cached = 0;
+};
+
+OnDisk look_at_disk(const std::vector<std::string>& paths) {
+  OnDisk disk;
+  for (const std::string& path : paths) {
+    disk.bytes += std::filesystem::file_size(path);
+    const auto cache = file_cache(path);
+    disk.cached = disk.cached && cache ? std::optional(*disk.cached + cache->cached) : std::nullopt;
+  }
+  return disk;
+}
+
+std::string cached_text(const OnDisk& disk) {
+  if (!disk.cached) return "unknown: the kernel tells it only of files that you own or may write";
+  const double share = disk.bytes == 0 ? 0 : 100.0 * double(*disk.cached) / double(disk.bytes);
+  return fmt::format("{} in the page cache now ({:.0f} %)", format_size(*disk.cached),
+                     std::min(share, 100.0));
+}
+
+std::string size_text(std::uint64_t bytes) {
+  if (bytes < 1024) return fmt::format("{} bytes", bytes);
+  return fmt::format("{} ({} bytes)", format_size(bytes), with_commas(bytes));
+}
+
+Json files_json(const std::vector<std::string>& paths, const OnDisk& disk) {
+  return {{"file", paths.front()},
+          {"files", paths},
+          {"file_bytes", disk.bytes},
+          {"cached_bytes", disk.cached ? Json(*disk.cached) : Json()}};
+}
+
+void show_array(const Info& info, const Array& array) {
+  const OnDisk disk = look_at_disk(array.paths());
+  const EngineReport engine = array.engine();
+  if (info.json) {
+    Json json = files_json(array.paths(), disk);
+    json.update({{"format", array.format()},
+                 {"dtype", array.dtype().name()},
+                 {"shape", array.shape()},
+                 {"rows", array.rows()},
+                 {"row_bytes", array.row_bytes()},
+                 {"bytes", array.bytes()},
+                 {"budget_bytes", array.budget().limit()},
+                 {"engine", engine_name(engine.chosen)},
+                 {"how", engine.how},
+                 {"why", engine.why}});
+    print_json(json);
+    return;
+  }
+  fmt::print("{}", facts({{"file", describe_files(array.paths())},
+                          {"format", array.format()},
+                          {"dtype", array.dtype().name()},
+                          {"shape", describe_shape(array.shape())},
+                          {"rows", fmt::format("{} of {}", with_commas(array.rows()),
+                                               size_text(array.row_bytes()))},
+                          {"data", size_text(array.bytes())},
+                          {"files", fmt::format("{} with {}", with_commas(array.paths().size()),
+                                                size_text(disk.bytes))},
+                          {"cached", cached_text(disk)},
+                          {"budget", array.budget().describe()},
+                          {"engine", fmt::format("{}: {}", engine.how, engine.why)}}));
+  next_command("evenkeel compare " + shell_word(info.files.front()) + info.raw.words() +
+                   " --pattern rows --cold",
+               "every engine on this file, side by side");
+}
+
+// Bytes as `xxd` shows them: "93 4e 55 4d  |.NUM|".
+std::string first_bytes(const std::string& path, std::string& hex) {
+  std::byte head[16];
+  const std::size_t got = read_upto(open_readable(path).get(), 0, head, path);
+  std::string plain, spaced;
+  for (std::size_t i = 0; i < got; ++i) {
+    const auto value = std::to_integer<unsigned char>(head[i]);
+    hex += fmt::format("{:02x}", value);
+    spaced += fmt::format("{:02x} ", value);
+    plain += value >= 32 && value < 127 ? static_cast<char>(value) : '.';
+  }
+  return fmt::format("{} |{}|", spaced, plain);
+}
+
+std::string guesses(std::uint64_t bytes) {
+  std::string text;
+  for (const char* name : {"uint16", "float32", "float64"}) {
+    const std::uint32_t size = DType::parse(name).size;
+    if (bytes % size != 0) continue;
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", with_commas(bytes / size), name);
+  }
+  return text.empty() ? "an odd number of bytes: 8-bit numbers, or a header comes first" : text;
+}
+
+// Still worth saying: how large, how it begins, how to go on.
+void show_unknown(const Info& info, const std::vector<std::string>& paths, const Error& error) {
+  const OnDisk disk = look_at_disk(paths);
+  std::string hex;
+  const std::string begins = first_bytes(paths.front(), hex);
+  if (info.json) {
+    Json json = files_json(paths, disk);
+    json.update({{"format", nullptr}, {"first_bytes", hex}, {"hint", error.hint_text()}});
+    print_json(json);
+    return;
+  }
+  fmt::print("{}", facts({{"file", describe_files(paths)},
+                          {"format", "unknown: " + error.hint_text()},
+                          {"size", size_text(disk.bytes)},
+                          {"begins", begins},
+                          {"could be", guesses(disk.bytes)},
+                          {"cached", cached_text(disk)}}));
+  next_command("evenkeel info " + shell_word(paths.front()) + " --dtype uint16",
+               "the same file, told what its numbers are (and --shape, --offset)");
+}
+
+bool is_unknown(const Info& info, const Error& error) {
+  return info.raw.dtype.empty() && error.kind() == ErrorKind::kFormat &&
+         std::string(error.what()).find("not a known format") != std::string::npos;
+}
+
+int run(const Info& info) {
+  const std::vector<std::string> paths = expand_all(info.files);
+  ArrayOptions options;
+  info.raw.apply(options);
+  options.engine = info.engine;
+  if (info.budget) options.budget = *info.budget;
+  std::optional<Array> array;
+  try {
+    array = Array::open(paths, std::move(options));
+  } catch (const Error& error) {
+    if (!is_unknown(info, error)) throw;
+    show_unknown(info, paths, error);
+    return 0;
+  }
+  show_array(info, *array);
+  return 0;
+}
+
+}  // namespace
+
+void add_info(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand(
+      "info", "What is in a file: format, dtype, shape, how much of it is cached");
+  auto info = std::make_shared<Info>();
+  add_files(*command, info->files);
+  add_size(
+      *command, "--budget", [info](std::uint64_t bytes) { info->budget = bytes; },
+      "Show what would be done under this budget; default: an eighth of the memory available");
+  add_parsed(
+      *command, "--engine", "NAME",
+      [info](const std::string& name) { info->engine = parse_engine(name); },
+      "Show what this engine would do here; default auto");
+  command->add_flag("--json", info->json, "Print the facts as JSON");
+  add_raw_options(*command, info->raw);
+  command->footer(kFooter);
+  command->callback([info, &exit_code] { exit_code = run(*info); });
+}
+
+}  // namespace evenkeel::cli

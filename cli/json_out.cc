@@ -1,0 +1,13 @@
+#include "cli/json_out.h"
+
+#include <fmt/core.h>
+
+#include <nlohmann/json.hpp>
+
+namespace evenkeel::cli {
+
+void print_json(const nlohmann::ordered_json& json) {
+  fmt::print("{}\n", json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+}
+
+}  // namespace evenkeel::cli

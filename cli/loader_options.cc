@@ -1,0 +1,65 @@
+#include "cli/loader_options.h"
+
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+
+#include "cli/options.h"
+#include "cli/terminal.h"
+#include "format/token_layout.h"
+
+namespace evenkeel::cli {
+
+Tokens LoaderWords::open() const {
+  std::vector<std::string> paths;
+  for (const std::string& file : files) {
+    const auto named = expand_token_paths(file);
+    paths.insert(paths.end(), named.begin(), named.end());
+  }
+  TokensOptions options{.budget = budget, .engine = engine};
+  if (!dtype.empty()) options.dtype = DType::parse(dtype);
+  return Tokens::open(paths, std::move(options));
+}
+
+std::string LoaderWords::words() const {
+  std::string text;
+  for (const std::string& file : files) text += " " + shell_word(file);
+  if (!dtype.empty()) text += " --dtype " + shell_word(dtype);
+  text += fmt::format(" --batch-size {} --block-size {} --order {} --seed {}", loader.batch_size,
+                      loader.block_size, crop_order_name(loader.order), loader.seed);
+  if (loader.world > 1) text += fmt::format(" --rank {} --world {}", loader.rank, loader.world);
+  return text;
+}
+
+void add_loader_options(CLI::App& app, LoaderWords& words) {
+  app.add_option("FILE", words.files,
+                 "Token files, or patterns with * ? []; several are one stream of tokens")
+      ->required();
+  words.loader.batch_size = 12;
+  LoaderOptions& loader = words.loader;
+  add_count(app, "--batch-size", loader.batch_size, 1, "Rows of a batch; default 12");
+  add_count(app, "--block-size", loader.block_size, 1, "Tokens of a row; default 1024");
+  add_parsed(
+      app, "--order", "NAME",
+      [&loader](const std::string& name) { loader.order = parse_crop_order(name); },
+      "random, shuffled or covering; default random");
+  add_count(app, "--seed", loader.seed, 0, "Seed of the order; default 0");
+  add_count(app, "--rank", loader.rank, 0, "This rank; default 0");
+  add_count(app, "--world", loader.world, 1, "How many ranks there are; default 1");
+  add_parsed(
+      app, "--dtype", "TYPE",
+      [&words](const std::string& name) {
+        DType::parse(name);
+        words.dtype = name;
+      },
+      "What files without a header hold; default uint16");
+  add_size(
+      app, "--budget", [&words](std::uint64_t bytes) { words.budget = bytes; },
+      "Bytes that tokens and batches may occupy; default 64MiB");
+  add_parsed(
+      app, "--engine", "NAME",
+      [&words](const std::string& name) { words.engine = parse_engine(name); },
+      "How bytes come from the disk; default auto");
+}
+
+}  // namespace evenkeel::cli

@@ -1,0 +1,30 @@
+// The options of a token loader, for the commands that have one.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "evenkeel/tokens.h"
+
+namespace CLI {
+class App;
+}
+
+namespace evenkeel::cli {
+
+struct LoaderWords {
+  std::vector<std::string> files;
+  std::string dtype;  // as typed; empty: the file says it, or uint16
+  std::uint64_t budget = 64_MiB;
+  EngineKind engine = EngineKind::kAuto;
+  LoaderOptions loader;
+
+  Tokens open() const;
+  std::string words() const;  // files and options again, for the next command to type
+};
+
+// Adds FILE... and the options. `words` must outlive the parsing.
+void add_loader_options(CLI::App& app, LoaderWords& words);
+
+}  // namespace evenkeel::cli

@@ -1,0 +1,83 @@
+// evenkeel: results to stdout, everything else to stderr; 0 done, 1 failed, 2 wrongly called.
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <new>
+
+#include "cli/commands.h"
+#include "cli/interrupt.h"
+#include "evenkeel/error.h"
+
+namespace {
+
+constexpr char kFooter[] = R"(
+Examples:
+  evenkeel demo                                    the whole story on this machine, in a minute
+  evenkeel info features.npy                       what is in a file, how much of it is cached
+  evenkeel compare features.npy --pattern rows     every engine on your own file
+  evenkeel batches train.bin --cold                training batches, and how fast they come
+  evenkeel doctor /data                            what this machine allows
+
+Sizes: 64MiB, 1.5GB, 8M. KiB MiB GiB (and K M G) are powers of two, KB MB GB powers of ten.)";
+
+int complain(const std::string& what) {
+  fmt::print(stderr, "evenkeel: {}\n", what);
+  return 1;
+}
+
+int wrongly_called(const CLI::App& app, const std::string& what) {
+  const auto chosen = app.get_subcommands();
+  fmt::print(stderr, "evenkeel: {}\n", what);
+  fmt::print(stderr, "usage: evenkeel {}--help lists what can be given\n",
+             chosen.empty() ? "" : chosen.front()->get_name() + " ");
+  return 2;
+}
+
+bool knows(const CLI::App& app, const std::string& command) {
+  for (const CLI::App* known : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (known->get_name() == command) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Reads data far larger than memory, and keeps memory under a line that you draw.",
+               "evenkeel");
+  app.set_version_flag("--version", "evenkeel " EVENKEEL_VERSION);
+  app.require_subcommand(1);
+  app.get_formatter()->column_width(34);
+  app.footer(kFooter);
+
+  int exit_code = 0;
+  evenkeel::cli::add_demo(app, exit_code);
+  evenkeel::cli::add_info(app, exit_code);
+  evenkeel::cli::add_compare(app, exit_code);
+  evenkeel::cli::add_batches(app, exit_code);
+  evenkeel::cli::add_explain(app, exit_code);
+  evenkeel::cli::add_doctor(app, exit_code);
+  evenkeel::cli::add_compare_worker(app, exit_code);
+
+  if (argc <= 1) {
+    fmt::print(stderr, "{}", app.help());
+    return 2;
+  }
+  if (argv[1][0] != '-' && !knows(app, argv[1])) {
+    return wrongly_called(app, fmt::format("there is no command \"{}\"", argv[1]));
+  }
+  try {
+    app.parse(argc, argv);
+    return exit_code;
+  } catch (const CLI::Success& asked) {  // --help, --version
+    return app.exit(asked);
+  } catch (const CLI::ParseError& error) {
+    return wrongly_called(app, error.what());
+  } catch (const evenkeel::cli::Interrupted& interrupted) {
+    return 128 + interrupted.signal;
+  } catch (const std::bad_alloc&) {
+    return complain("out of memory");
+  } catch (const std::exception& error) {
+    return complain(error.what());
+  }
+}

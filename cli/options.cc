@@ -1,0 +1,154 @@
+#include "cli/options.h"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+
+#include "evenkeel/bytes.h"
+#include "evenkeel/error.h"
+#include "format/layout.h"
+
+namespace evenkeel::cli {
+namespace {
+
+template <class Take>
+void each_item(const std::string& list, Take take) {
+  std::size_t at = 0;
+  for (;;) {
+    const std::size_t end = list.find(',', at);
+    take(list.substr(at, end - at));
+    if (end == std::string::npos) return;
+    at = end + 1;
+  }
+}
+
+}  // namespace
+
+CLI::Option* add_parsed(CLI::App& app, const std::string& name, const std::string& value,
+                        std::function<void(const std::string&)> parse, const std::string& help) {
+  const auto checked = [name, parse = std::move(parse)](const std::string& text) {
+    try {
+      parse(text);
+    } catch (const Error& error) {
+      // "--budget: size: ..." would say it twice.
+      std::string_view what = error.what();
+      if (const std::string twice = error.operation() + ": "; what.starts_with(twice)) {
+        what.remove_prefix(twice.size());
+      }
+      throw CLI::ValidationError(name, std::string(what));
+    }
+  };
+  return app.add_option_function<std::string>(name, checked, help)->type_name(value);
+}
+
+CLI::Option* add_size(CLI::App& app, const std::string& name,
+                      std::function<void(std::uint64_t)> set, const std::string& help) {
+  return add_parsed(
+      app, name, "SIZE", [set = std::move(set)](const std::string& text) { set(parse_size(text)); },
+      help);
+}
+
+CLI::Option* add_count(CLI::App& app, const std::string& name, std::uint64_t& value,
+                       std::uint64_t least, const std::string& help) {
+  const auto parse = [&value, least](const std::string& text) {
+    const char* end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, value);
+    if (error == std::errc{} && stop == end && value >= least) return;
+    throw Error(ErrorKind::kInvalid, "number",
+                fmt::format("\"{}\" is no whole number from {} on", text, least));
+  };
+  return add_parsed(app, name, "N", parse, help);
+}
+
+void add_seconds(CLI::App& app, double& seconds) {
+  const auto parse = [&seconds](const std::string& text) {
+    const char* end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, seconds);
+    if (error == std::errc{} && stop == end && seconds >= 0 && seconds <= 86400) return;
+    throw Error(ErrorKind::kInvalid, "seconds", fmt::format("\"{}\" is not from 0 to 86400", text));
+  };
+  add_parsed(app, "--seconds", "S", parse,
+             fmt::format("How long each engine works; default {:g}", seconds));
+}
+
+void add_files(CLI::App& app, std::vector<std::string>& files) {
+  app.add_option("FILE", files,
+                 "Files, or patterns with * ? []; several are one array, row after row")
+      ->required()
+      ->type_name("");
+}
+
+std::vector<std::string> expand_all(const std::vector<std::string>& files) {
+  std::vector<std::string> paths;
+  for (const std::string& file : files) {
+    for (std::string& path : expand_paths(file)) paths.push_back(std::move(path));
+  }
+  return paths;
+}
+
+void RawOptions::apply(ArrayOptions& options) const {
+  if (!dtype.empty()) options.dtype = DType::parse(dtype);
+  options.shape = shape;
+  options.offset = offset;
+  options.big_endian = big_endian;
+}
+
+std::string RawOptions::words() const {
+  std::string text;
+  if (!dtype.empty()) text += " --dtype " + dtype;
+  if (!shape.empty()) text += fmt::format(" --shape {}", fmt::join(shape, ","));
+  if (offset != 0) text += fmt::format(" --offset {}", offset);
+  if (big_endian) text += " --big-endian";
+  return text;
+}
+
+void add_raw_options(CLI::App& app, RawOptions& raw) {
+  const auto set_dtype = [&raw](const std::string& text) {
+    const bool big = text.starts_with('>');  // NumPy's way to say it
+    raw.dtype = text.substr(big ? 1 : 0);
+    raw.big_endian |= big;
+    DType::parse(raw.dtype);
+  };
+  add_parsed(app, "--dtype", "NAME", set_dtype,
+             "The file is raw numbers of this type: uint16, float32, V12 (records of 12 bytes)")
+      ->group("Raw files");
+  add_parsed(
+      app, "--shape", "N,N...", [&raw](const std::string& text) { raw.shape = parse_shape(text); },
+      "Its shape, such as 3000000,162; a first -1 is worked out from the size")
+      ->group("Raw files");
+  add_size(
+      app, "--offset", [&raw](std::uint64_t bytes) { raw.offset = bytes; },
+      "Where its first number begins, in bytes")
+      ->group("Raw files");
+  app.add_flag("--big-endian", raw.big_endian, "Its numbers are stored big end first")
+      ->group("Raw files");
+}
+
+std::vector<EngineKind> parse_engines(const std::string& list) {
+  std::vector<EngineKind> engines;
+  each_item(list, [&](const std::string& name) {
+    const EngineKind kind = parse_engine(name);
+    if (std::find(engines.begin(), engines.end(), kind) == engines.end()) engines.push_back(kind);
+  });
+  return engines;
+}
+
+std::vector<std::int64_t> parse_shape(const std::string& text) {
+  std::vector<std::int64_t> shape;
+  each_item(text, [&](const std::string& item) {
+    std::int64_t length = 0;
+    const char* end = item.data() + item.size();
+    const auto [stop, error] = std::from_chars(item.data(), end, length);
+    if (error != std::errc{} || stop != end) {
+      throw Error(ErrorKind::kInvalid, "shape", fmt::format("\"{}\" is no whole number", item))
+          .hint("write the lengths of the axes with commas between, such as 3000000,162");
+    }
+    shape.push_back(length);
+  });
+  return shape;
+}
+
+}  // namespace evenkeel::cli

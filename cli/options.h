@@ -1,0 +1,53 @@
+// Options that several commands share, and how their text becomes values.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "evenkeel/array.h"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace evenkeel::cli {
+
+// An option whose text `parse` reads. An Error from there is the caller's mistake: usage, exit 2.
+CLI::Option* add_parsed(CLI::App& app, const std::string& name, const std::string& value,
+                        std::function<void(const std::string&)> parse, const std::string& help);
+
+// A size as parse_size reads it.
+CLI::Option* add_size(CLI::App& app, const std::string& name,
+                      std::function<void(std::uint64_t)> set, const std::string& help);
+
+// A whole number, `least` or more.
+CLI::Option* add_count(CLI::App& app, const std::string& name, std::uint64_t& value,
+                       std::uint64_t least, const std::string& help);
+
+// --seconds, of which 0 means: as little as possible.
+void add_seconds(CLI::App& app, double& seconds);
+
+// FILE...: paths or patterns, at least one.
+void add_files(CLI::App& app, std::vector<std::string>& files);
+// All files that these name, in the order given.
+std::vector<std::string> expand_all(const std::vector<std::string>& files);
+
+// What a file without a header cannot say.
+struct RawOptions {
+  std::string dtype;  // as typed; empty: the file says it
+  std::vector<std::int64_t> shape;
+  std::uint64_t offset = 0;
+  bool big_endian = false;
+
+  void apply(ArrayOptions& options) const;
+  std::string words() const;  // the options again, for the next command to type
+};
+void add_raw_options(CLI::App& app, RawOptions& raw);
+
+std::vector<EngineKind> parse_engines(const std::string& list);  // "map,direct"
+std::vector<std::int64_t> parse_shape(const std::string& text);  // "3000000,162"
+
+}  // namespace evenkeel::cli

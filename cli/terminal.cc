@@ -1,0 +1,82 @@
+#include "cli/terminal.h"
+
+#include <fmt/core.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <set>
+
+namespace evenkeel::cli {
+namespace {
+
+std::size_t terminal_columns() {
+  winsize size = {};
+  if (::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
+  return size.ws_col;
+}
+
+// The first `columns` characters of UTF-8 text: a line that wraps cannot be rewritten.
+std::string cut(const std::string& text, std::size_t columns) {
+  std::size_t count = 0, at = 0;
+  for (; at < text.size(); ++at) {
+    const bool begins = (static_cast<unsigned char>(text[at]) & 0xC0) != 0x80;
+    if (begins && count++ == columns) break;
+  }
+  return text.substr(0, at);
+}
+
+}  // namespace
+
+Progress::Progress() : terminal_(::isatty(STDERR_FILENO) == 1) {}
+
+bool Progress::due() const {
+  return terminal_ &&
+         (!shown_ || std::chrono::steady_clock::now() - last_ >= std::chrono::milliseconds(100));
+}
+
+void Progress::show(const std::string& text) {
+  if (!due()) return;
+  fmt::print(stderr, "\r\033[K{}", cut(text, terminal_columns() - 1));
+  std::fflush(stderr);
+  shown_ = true;
+  last_ = std::chrono::steady_clock::now();
+}
+
+void Progress::clear() {
+  if (!shown_) return;
+  fmt::print(stderr, "\r\033[K");
+  std::fflush(stderr);
+  shown_ = false;
+}
+
+std::string bar(double share, int width) {
+  const int full = static_cast<int>(std::clamp(share, 0.0, 1.0) * width);
+  std::string text;
+  for (int i = 0; i < width; ++i) text += i < full ? "█" : "░";
+  return text;
+}
+
+void note(const std::string& text) {
+  static std::set<std::string> said;
+  if (said.insert(text).second) fmt::print(stderr, "note: {}\n", text);
+}
+
+void next_command(const std::string& command, const std::string& why) {
+  std::fflush(stdout);
+  fmt::print(stderr, "\nnext: {}\n      {}\n", command, why);
+}
+
+std::string shell_word(const std::string& word) {
+  const auto plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           std::string_view("_-./,:=+@%").find(c) != std::string_view::npos;
+  };
+  if (!word.empty() && std::all_of(word.begin(), word.end(), plain)) return word;
+  std::string quoted = "'";
+  for (char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+}  // namespace evenkeel::cli

@@ -1,0 +1,35 @@
+// What goes to stderr: progress, notes, the next command to type.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+namespace evenkeel::cli {
+
+// One line that is rewritten in place, ten times a second at most; nothing where stderr is no
+// terminal. The line is gone when this is.
+class Progress {
+ public:
+  Progress();
+  ~Progress() { clear(); }
+  Progress(const Progress&) = delete;
+  void show(const std::string& text);
+  void clear();
+  bool due() const;  // whether show would show: spares making the text
+
+ private:
+  bool terminal_;
+  bool shown_ = false;
+  std::chrono::steady_clock::time_point last_;
+};
+
+// "█████░░░░░" for a share of 0..1.
+std::string bar(double share, int width = 20);
+
+void note(const std::string& text);  // the same one is said once
+void next_command(const std::string& command, const std::string& why);
+
+// A path or word as a shell takes it.
+std::string shell_word(const std::string& word);
+
+}  // namespace evenkeel::cli

@@ -1,0 +1,37 @@
+// What Tokens is made of; shared with the loaders that read from it.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "array/impl.h"
+#include "base/memory.h"
+#include "base/per_process.h"
+#include "evenkeel/tokens.h"
+#include "format/token_layout.h"
+
+namespace evenkeel {
+
+struct Tokens::Impl {
+  Impl(TokenLayout layout, const TokensOptions& options);
+
+  const Layout& layout() const { return array->layout; }
+
+  const std::string format;
+  const EngineKind engine;  // as it was asked for
+  const std::string fingerprint;
+  const std::shared_ptr<Array::Impl> array;
+
+  // Tokens as they are stored, on their way to the caller of xy. One call at a time.
+  struct Staging {
+    std::mutex mutex;
+  };
+  PageBuffer memory;
+  PerProcess<Staging> staging;
+};
+
+// The error for a token that is too large for the type it was asked for as.
+Error token_too_large(const Layout& layout, DType out);
+
+}  // namespace evenkeel

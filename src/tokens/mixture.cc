@@ -1,0 +1,114 @@
+#include "tokens/mixture.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "evenkeel/error.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::uint64_t kLargestExact = 4096;
+constexpr std::uint64_t kFine = 1 << 20;
+
+// Each share times `period`, rounded; empty if one of them is not a whole number.
+std::vector<std::uint64_t> exact_shares(const std::vector<double>& parts, std::uint64_t period) {
+  std::vector<std::uint64_t> shares;
+  for (const double part : parts) {
+    const double scaled = part * static_cast<double>(period);
+    const double whole = std::round(scaled);
+    if (std::abs(scaled - whole) > 1e-9 || (whole == 0 && part > 0)) return {};
+    shares.push_back(static_cast<std::uint64_t>(whole));
+  }
+  return shares;
+}
+
+// Largest remainders, and at least one for every set that has a weight at all.
+std::vector<std::uint64_t> rounded_shares(const std::vector<double>& parts) {
+  std::vector<std::uint64_t> shares;
+  for (const double part : parts) {
+    const auto share = static_cast<std::uint64_t>(part * static_cast<double>(kFine));
+    shares.push_back(part > 0 ? std::max<std::uint64_t>(share, 1) : 0);
+  }
+  const auto largest = std::ranges::max_element(shares);
+  const std::uint64_t sum = std::accumulate(shares.begin(), shares.end(), std::uint64_t{0});
+  *largest = *largest + kFine - sum;
+  return shares;
+}
+
+}  // namespace
+
+Mixture::Mixture(const std::vector<double>& weights) {
+  double sum = 0;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    if (!std::isfinite(weights[i]) || weights[i] < 0) {
+      throw Error(ErrorKind::kInvalid, "mixture",
+                  "weight " + std::to_string(i) + " is " + std::to_string(weights[i]))
+          .hint("weights are relative shares: 0 or more, finite, not all 0");
+    }
+    sum += weights[i];
+  }
+  if (!(sum > 0) || !std::isfinite(sum)) {
+    throw Error(ErrorKind::kInvalid, "mixture",
+                "the weights of " + std::to_string(weights.size()) + " sets add up to " +
+                    std::to_string(sum))
+        .hint("at least one set needs a weight above 0");
+  }
+  std::vector<double> parts;
+  for (const double weight : weights) parts.push_back(weight / sum);
+  for (period_ = 1; period_ <= kLargestExact; ++period_) {
+    shares_ = exact_shares(parts, period_);
+    if (!shares_.empty()) break;
+  }
+  if (shares_.empty()) {
+    shares_ = rounded_shares(parts);
+    period_ = kFine;
+  }
+  taken_.resize(shares_.size());
+}
+
+Mixture::Turn Mixture::next() {
+  const std::uint64_t step = position_ % period_;
+  if (step == 0) std::ranges::fill(taken_, 0);
+  // All in units of 1 / (period * slack): a set is due once it lags by 1/slack, and the one whose
+  // lag would first reach 1 - 1/slack goes first.
+  const auto slack = static_cast<std::int64_t>(std::max<std::size_t>(2 * shares_.size(), 4) - 2);
+  const auto period = static_cast<std::int64_t>(period_);
+  std::size_t chosen = shares_.size();
+  std::int64_t chosen_room = 0;
+  for (std::size_t i = 0; i < shares_.size(); ++i) {
+    if (shares_[i] == 0) continue;
+    const auto share = static_cast<std::int64_t>(shares_[i]);
+    const std::int64_t lag = (share * static_cast<std::int64_t>(step + 1) -
+                              static_cast<std::int64_t>(taken_[i]) * period) *
+                             slack;
+    if (lag < period) continue;
+    const std::int64_t room = period * slack - period - lag;  // until its lag is too large
+    // room / share, compared without dividing; both shares are positive.
+    const bool first = chosen == shares_.size() ||
+                       static_cast<__int128>(room) * static_cast<__int128>(shares_[chosen]) <
+                           static_cast<__int128>(chosen_room) * share;
+    if (first) {
+      chosen = i;
+      chosen_room = room;
+    }
+  }
+  const Turn turn{chosen, position_ / period_ * shares_[chosen] + taken_[chosen]};
+  ++taken_[chosen];
+  ++position_;
+  return turn;
+}
+
+void Mixture::seek(std::uint64_t position) {
+  if (position == position_) return;
+  const bool ahead = position > position_ && position / period_ == position_ / period_;
+  if (!ahead) {
+    position_ = position / period_ * period_;
+    std::ranges::fill(taken_, 0);
+  }
+  while (position_ < position) next();
+}
+
+}  // namespace evenkeel

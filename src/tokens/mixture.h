@@ -1,0 +1,37 @@
+// Whose turn it is: several sets in given shares, exact to within one sample at every prefix.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace evenkeel {
+
+// Tijdeman's rule for the chairman assignment problem ("The chairman assignment problem", Discrete
+// Mathematics 32, 1980): after every step, each set has had its share of the steps to within less
+// than one. Weights are integers over a period, after which all shares are exact; seeking walks at
+// most one period. One thread at a time.
+class Mixture {
+ public:
+  // Throws Error (kInvalid) for weights that are negative, not finite or all zero.
+  explicit Mixture(const std::vector<double>& weights);
+
+  struct Turn {
+    std::size_t set = 0;
+    std::uint64_t index = 0;  // how many turns this set had before
+  };
+  Turn next();
+  void seek(std::uint64_t position);
+  std::uint64_t position() const { return position_; }
+
+  std::uint64_t period() const { return period_; }
+  const std::vector<std::uint64_t>& shares() const { return shares_; }  // of the period
+
+ private:
+  std::vector<std::uint64_t> shares_;
+  std::uint64_t period_ = 1;
+  std::uint64_t position_ = 0;
+  std::vector<std::uint64_t> taken_;  // in this period
+};
+
+}  // namespace evenkeel

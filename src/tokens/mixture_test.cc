@@ -1,0 +1,84 @@
+#include "tokens/mixture.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "evenkeel/error.h"
+
+namespace evenkeel {
+namespace {
+
+// The largest distance of any set's count from its share, over all prefixes.
+double worst_deviation(Mixture& mixture, std::uint64_t steps) {
+  std::vector<double> counts(mixture.shares().size());
+  double worst = 0;
+  for (std::uint64_t step = 1; step <= steps; ++step) {
+    counts[mixture.next().set] += 1;
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      const double share = static_cast<double>(mixture.shares()[i]) /
+                           static_cast<double>(mixture.period()) * static_cast<double>(step);
+      worst = std::max(worst, std::abs(counts[i] - share));
+    }
+  }
+  return worst;
+}
+
+RC_GTEST_PROP(Mixture, SharesAreExactToWithinOneSampleAtEveryPrefix, ()) {
+  const auto whole =
+      *rc::gen::nonEmpty(rc::gen::container<std::vector<int>>(rc::gen::inRange(0, 1000)));
+  RC_PRE(std::accumulate(whole.begin(), whole.end(), 0) > 0);
+  Mixture mixture({whole.begin(), whole.end()});
+  RC_ASSERT(worst_deviation(mixture, 5000) < 1.0);
+}
+
+TEST(Mixture, KeepsToWeightsThatAreNoFractions) {
+  Mixture mixture({std::sqrt(2), std::acos(-1.0), 1e-9, 5});
+  EXPECT_EQ(mixture.period(), 1u << 20);
+  EXPECT_GE(mixture.shares()[2], 1u);
+  EXPECT_LT(worst_deviation(mixture, 100'000), 1.0);
+}
+
+TEST(Mixture, TakesSimpleFractionsExactly) {
+  const Mixture mixture({0.7, 0.2, 0.1});
+  EXPECT_EQ(mixture.period(), 10u);
+  EXPECT_EQ(mixture.shares(), (std::vector<std::uint64_t>{7, 2, 1}));
+  EXPECT_EQ(Mixture({3}).period(), 1u);
+}
+
+TEST(Mixture, EachSetIsCountedWithoutGaps) {
+  Mixture mixture({5, 3, 0, 1});
+  std::vector<std::uint64_t> next(4);
+  for (int i = 0; i < 1000; ++i) {
+    const Mixture::Turn turn = mixture.next();
+    EXPECT_EQ(turn.index, next[turn.set]++);
+  }
+  EXPECT_EQ(next[2], 0u);
+}
+
+RC_GTEST_PROP(Mixture, SeekingIsTheSameAsWalking, ()) {
+  const std::vector<double> weights = {1, 2.5, 1.0 / 3, 4};
+  Mixture walked(weights), sought(weights);
+  const auto far = *rc::gen::inRange<std::uint64_t>(0, 3000);
+  while (walked.position() < far) walked.next();
+  sought.seek(*rc::gen::inRange<std::uint64_t>(0, 3000));
+  sought.seek(far);
+  const auto a = walked.next(), b = sought.next();
+  RC_ASSERT(a.set == b.set);
+  RC_ASSERT(a.index == b.index);
+}
+
+TEST(Mixture, BadWeightsAreRefused) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const std::vector<double>& weights :
+       {std::vector<double>{1, -1}, {nan, 1}, {infinity, 1}, {0, 0}, {}}) {
+    EXPECT_THROW(Mixture{weights}, Error);
+  }
+}
+
+}  // namespace
+}  // namespace evenkeel

@@ -1,0 +1,135 @@
+#include "evenkeel/tokens.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/checked.h"
+#include "tokens/impl.h"
+#include "tokens/widen.h"
+
+namespace evenkeel {
+namespace {
+
+// FNV-1a: short, and the same everywhere.
+std::uint64_t hash_names_and_sizes(const Layout& layout) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  const auto add = [&](const std::string& text) {
+    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  };
+  for (const Segment& segment : layout.segments) {
+    add(std::filesystem::path(segment.path).filename().string());
+    add("\n" + std::to_string(segment.identity.size) + "\n");
+  }
+  return hash;
+}
+
+std::string fingerprint_of(const Layout& layout) {
+  std::uint64_t bytes = 0;
+  for (const Segment& segment : layout.segments) bytes += segment.identity.size;
+  return "tokens=" + std::to_string(layout.rows) + " dtype=" + layout.dtype.name() +
+         " files=" + std::to_string(layout.segments.size()) + " bytes=" + std::to_string(bytes) +
+         " names=" + std::to_string(hash_names_and_sizes(layout));
+}
+
+std::uint64_t staging_size(const Budget& budget) {
+  return std::clamp<std::uint64_t>(round_down(budget.limit() / 32, 4 << 10), 32 << 10, 2 << 20);
+}
+
+void check_crop(const Layout& layout, std::uint64_t start, std::uint64_t block_size) {
+  if (layout.rows > block_size && start < layout.rows - block_size) return;
+  throw Error(ErrorKind::kIndex, "xy",
+              "a crop of " + with_commas(block_size) + " tokens and the one after it, from token " +
+                  with_commas(start) + " on, leaves the stream of " + with_commas(layout.rows) +
+                  " tokens")
+      .in(layout.paths.front())
+      .hint(layout.rows > block_size
+                ? "starts go from 0 to " + with_commas(layout.rows - block_size - 1)
+                : "take a smaller block_size");
+}
+
+}  // namespace
+
+Error token_too_large(const Layout& layout, DType out) {
+  return Error(ErrorKind::kInvalid, "xy",
+               "a token stored as " + layout.dtype.name() + " does not fit " + out.name())
+      .in(layout.paths.front())
+      .hint("ask for int64, or as stored");
+}
+
+Tokens::Impl::Impl(TokenLayout layout, const TokensOptions& options)
+    : format(layout.detail),
+      engine(options.engine),
+      fingerprint(fingerprint_of(layout.layout)),
+      array(std::make_shared<Array::Impl>(
+          std::move(layout.layout),
+          ArrayOptions{.budget = options.budget, .engine = options.engine})),
+      memory(options.budget, staging_size(options.budget), "tokens on their way"),
+      staging([] { return std::make_unique<Staging>(); }) {}
+
+Tokens Tokens::open(const std::string& path_or_glob, TokensOptions options) {
+  return open(expand_token_paths(path_or_glob), std::move(options));
+}
+
+Tokens Tokens::open(const std::vector<std::string>& paths, TokensOptions options) {
+  if (paths.empty()) throw Error(ErrorKind::kInvalid, "open", "no file was named");
+  return Tokens(std::make_shared<Impl>(read_token_layout(paths, {options.dtype}), options));
+}
+
+std::uint64_t Tokens::size() const { return impl_->layout().rows; }
+DType Tokens::dtype() const { return impl_->layout().dtype; }
+std::string Tokens::format() const { return impl_->format; }
+const std::vector<std::string>& Tokens::paths() const { return impl_->layout().paths; }
+const Budget& Tokens::budget() const { return impl_->array->budget; }
+EngineReport Tokens::engine() const { return impl_->array->engine()->report(); }
+const std::string& Tokens::fingerprint() const { return impl_->fingerprint; }
+
+void Tokens::xy(std::span<const std::uint64_t> starts, std::uint64_t block_size, DType type,
+                std::span<std::byte> x, std::span<std::byte> y) const {
+  const Layout& layout = impl_->layout();
+  if (!can_widen(layout.dtype, type)) {
+    throw Error(ErrorKind::kInvalid, "xy",
+                "tokens stored as " + layout.dtype.name() + " cannot be had as " + type.name())
+        .hint("ask for int64, int32, or as stored");
+  }
+  for (const std::uint64_t start : starts) check_crop(layout, start, block_size);
+  const auto tokens = checked_mul(starts.size(), block_size);
+  const auto needed = tokens ? checked_mul(*tokens, type.size) : std::nullopt;
+  if (!needed || x.size() < *needed || y.size() < *needed) {
+    throw Error(ErrorKind::kInvalid, "xy",
+                with_commas(starts.size()) + " crops of " + with_commas(block_size) +
+                    " tokens do not fit: x has " + with_commas(x.size()) + " bytes, y " +
+                    with_commas(y.size()));
+  }
+
+  const std::lock_guard lock(impl_->staging.get().mutex);
+  // As many crops at a time as staging holds; a longer one in parts.
+  const std::uint64_t held = impl_->memory.size() / layout.dtype.size;
+  const std::uint64_t part = std::min(block_size, held - 1);
+  const std::uint64_t together = std::max<std::uint64_t>(held / (part + 1), 1);
+  for (std::uint64_t done = 0; done < block_size; done += part) {
+    const std::uint64_t length = std::min(part, block_size - done);
+    for (std::size_t first = 0; first < starts.size(); first += together) {
+      const std::size_t count = std::min<std::size_t>(together, starts.size() - first);
+      std::vector<std::uint64_t> shifted(
+          starts.begin() + static_cast<std::ptrdiff_t>(first),
+          starts.begin() + static_cast<std::ptrdiff_t>(first + count));
+      for (std::uint64_t& start : shifted) start += done;
+      impl_->array->crops(shifted, length + 1, impl_->memory.data());
+      for (std::size_t i = 0; i < count; ++i) {
+        const std::uint64_t at = ((first + i) * block_size + done) * type.size;
+        const std::byte* stored = impl_->memory.data() + i * (length + 1) * layout.dtype.size;
+        if (!widen_xy(layout.dtype, stored, length, type, x.data() + at, y.data() + at)) {
+          throw token_too_large(layout, type);
+        }
+      }
+    }
+  }
+}
+
+void TokenRows::require(DType wanted) const {
+  if (wanted == dtype) return;
+  throw Error(ErrorKind::kInvalid, "batch",
+              "holds " + dtype.name() + ", asked for as " + wanted.name());
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,93 @@
+#include "tokens/widen.h"
+
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+namespace evenkeel {
+namespace {
+
+template <class From, class To>
+inline __attribute__((always_inline)) bool convert(const std::byte* tokens, std::uint64_t count,
+                                                   std::byte* out) {
+  constexpr bool kAlwaysFits = std::numeric_limits<From>::digits <= std::numeric_limits<To>::digits;
+  bool fits = true;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    From token;
+    std::memcpy(&token, tokens + i * sizeof(From), sizeof token);
+    const To wide = static_cast<To>(token);
+    if constexpr (!kAlwaysFits)
+      fits &= static_cast<From>(wide) == token && (wide < 0) == (token < 0);
+    std::memcpy(out + i * sizeof(To), &wide, sizeof wide);
+  }
+  return fits;
+}
+
+// x and y from one pass over the tokens would halve the loads, but stores are what it costs.
+template <class From, class To>
+inline __attribute__((always_inline)) bool both(const std::byte* tokens, std::uint64_t count,
+                                                std::byte* x, std::byte* y) {
+  const bool x_fits = convert<From, To>(tokens, count, x);
+  return convert<From, To>(tokens + sizeof(From), count, y) && x_fits;
+}
+
+template <class From, class To>
+bool both_plain(const std::byte* tokens, std::uint64_t count, std::byte* x, std::byte* y) {
+  return both<From, To>(tokens, count, x, y);
+}
+
+#if defined(__x86_64__)
+template <class From, class To>
+__attribute__((target("avx2"))) bool both_avx2(const std::byte* tokens, std::uint64_t count,
+                                               std::byte* x, std::byte* y) {
+  return both<From, To>(tokens, count, x, y);
+}
+#endif
+
+template <class From, class To>
+bool dispatch(const std::byte* tokens, std::uint64_t count, std::byte* x, std::byte* y) {
+#if defined(__x86_64__)
+  static const bool avx2 = __builtin_cpu_supports("avx2");
+  if (avx2) return both_avx2<From, To>(tokens, count, x, y);
+#endif
+  return both_plain<From, To>(tokens, count, x, y);
+}
+
+template <class From>
+bool from(const std::byte* tokens, std::uint64_t count, DType out, std::byte* x, std::byte* y) {
+  if (out == DType::of<std::int64_t>()) return dispatch<From, std::int64_t>(tokens, count, x, y);
+  return dispatch<From, std::int32_t>(tokens, count, x, y);
+}
+
+}  // namespace
+
+bool can_widen(DType stored, DType out) {
+  if (stored.kind != Kind::kInt && stored.kind != Kind::kUint) return false;
+  return stored == out || out == DType::of<std::int64_t>() || out == DType::of<std::int32_t>();
+}
+
+bool widen_xy(DType stored, const std::byte* tokens, std::uint64_t count, DType out, std::byte* x,
+              std::byte* y) {
+  if (stored == out) {
+    std::memcpy(x, tokens, count * stored.size);
+    std::memcpy(y, tokens + stored.size, count * stored.size);
+    return true;
+  }
+  const bool is_signed = stored.kind == Kind::kInt;
+  switch (stored.size) {
+    case 1:
+      return is_signed ? from<std::int8_t>(tokens, count, out, x, y)
+                       : from<std::uint8_t>(tokens, count, out, x, y);
+    case 2:
+      return is_signed ? from<std::int16_t>(tokens, count, out, x, y)
+                       : from<std::uint16_t>(tokens, count, out, x, y);
+    case 4:
+      return is_signed ? from<std::int32_t>(tokens, count, out, x, y)
+                       : from<std::uint32_t>(tokens, count, out, x, y);
+    default:
+      return is_signed ? from<std::int64_t>(tokens, count, out, x, y)
+                       : from<std::uint64_t>(tokens, count, out, x, y);
+  }
+}
+
+}  // namespace evenkeel

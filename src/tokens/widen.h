@@ -1,0 +1,20 @@
+// Stored tokens become what a model takes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "evenkeel/dtype.h"
+
+namespace evenkeel {
+
+// Whether tokens of `stored` may be handed out as `out`: int64 and int32 take any integers, and
+// every type itself.
+bool can_widen(DType stored, DType out);
+
+// x[i] = tokens[i], y[i] = tokens[i+1] for i < count; `tokens` holds count + 1, at any address.
+// Returns false when a token does not fit `out`, which only uint32 and 64-bit tokens can do.
+bool widen_xy(DType stored, const std::byte* tokens, std::uint64_t count, DType out, std::byte* x,
+              std::byte* y);
+
+}  // namespace evenkeel
