@@ -22,6 +22,7 @@ build: ## the tool, at build/evenkeel
 
 bench: build ## Evenkeel's engines against each other and against the disk's own limit
 	@scripts/setup bench
+	@scripts/build release evenkeel_cli loader_bench
 	bench/run
 
 lint: ## format, clang-tidy, layers, scripts

@@ -166,6 +166,20 @@ TEST_P(Differential, MergingOnOrOffMakesNoDifference) {
   }
 }
 
+TEST_P(Differential, MorePiecesThanPlansHoldAtOnce) {
+  const auto path = raw_file("pieces", 1'200'000);
+  const Array array = Array::open(path, {.budget = 1_MiB,
+                                         .engine = GetParam(),
+                                         .dtype = DType{Kind::kRecord, 12},
+                                         .merge_gap = 0});
+  std::vector<std::uint64_t> rows(5000);
+  for (auto& row : rows) row = below(array.rows());
+  std::vector<std::byte> out(rows.size() * 12);
+  array.gather(rows, out);
+  const Layout layout = read_layout({path}, {.dtype = DType{Kind::kRecord, 12}});
+  EXPECT_EQ(out, twin_rows(layout, rows));
+}
+
 INSTANTIATE_TEST_SUITE_P(Engines, Differential, testing::ValuesIn(kEngines),
                          [](const auto& tested) { return std::string(engine_name(tested.param)); });
 

@@ -50,7 +50,7 @@ struct Array::Impl::Gatherer final : JobSource {
     next_out = out;
     rows_each = count;
     try {
-      while (!rest.empty()) engine->run(*mover);
+      while (!rest.empty() || busy) engine->run(*mover);
     } catch (...) {
       mover->reset();
       busy = false;
@@ -158,23 +158,6 @@ void Array::Impl::crops(std::span<const std::uint64_t> starts, std::uint64_t cou
     return;
   }
   gatherer_->get().gather(starts, count, out);
-}
-
-void require_unchanged_files(const Layout& layout, std::span<const std::uint64_t> starts,
-                             std::uint64_t count) {
-  std::vector<bool> seen(layout.segments.size());
-  for (const std::uint64_t start : starts) {
-    for (std::size_t file = segment_of(layout, start);
-         file < seen.size() && layout.segments[file].first_row < start + count; ++file) {
-      if (seen[file]) continue;
-      seen[file] = true;
-      const Segment& segment = layout.segments[file];
-      const Fd fd(sys::open(segment.path.c_str(), O_PATH | O_CLOEXEC));
-      struct stat now;
-      if (!fd || sys::fstat(fd.get(), &now) != 0 || now.st_ino != segment.identity.inode) continue;
-      require_unchanged(fd.get(), segment);
-    }
-  }
 }
 
 void copy_mapped(Engine& engine, const Layout& layout, std::span<const std::uint64_t> starts,

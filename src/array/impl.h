@@ -50,9 +50,4 @@ struct Array::Impl {
 void copy_mapped(Engine& engine, const Layout& layout, std::span<const std::uint64_t> starts,
                  std::uint64_t count, std::byte* out);
 
-// Throws Error (kFormat) when a file that holds some of these rows is not what it was at open. A
-// file that was deleted or replaced is still read as it was, by the descriptors that are open.
-void require_unchanged_files(const Layout& layout, std::span<const std::uint64_t> starts,
-                             std::uint64_t count);
-
 }  // namespace evenkeel

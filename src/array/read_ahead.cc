@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "array/impl.h"
+#include "array/pieces.h"
 #include "base/signals.h"
 
 namespace evenkeel {
@@ -175,10 +176,22 @@ Job* ReadAhead::next_job() {
   return &job;
 }
 
+// The engine looks when its run ends; this batch may be handed out before that.
+void ReadAhead::require_unchanged(const Job& job) {
+  std::vector<bool> seen(layout_.segments.size());
+  for (const std::uint64_t start : job.starts) {
+    const std::uint64_t end = start + job.count;
+    for (std::uint32_t file = segment_of(layout_, start);
+         file < seen.size() && layout_.segments[file].first_row < end; ++file) {
+      if (!seen[file]) engine_.require_unchanged(file);
+      seen[file] = true;
+    }
+  }
+}
+
 void ReadAhead::job_done(Job& job) {
   if (!threaded_) return;
-  // The engine looks when its run ends; this batch may be handed out before that.
-  require_unchanged_files(layout_, job.starts, job.count);
+  require_unchanged(job);
   const auto slot = std::ranges::find(slots_, &job, &Slot::job);  // set by this thread alone
   slot->job = nullptr;
   if (!options_.finish_on_own_thread) {

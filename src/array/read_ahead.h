@@ -75,6 +75,7 @@ class ReadAhead final : JobSource {
   void read_some();
   void make_now(std::uint64_t number);
   void copy_from_mapping();
+  void require_unchanged(const Job& job);
   Slot& slot_of(std::uint64_t number) { return slots_[number % slots_.size()]; }
   bool has(std::uint64_t number, State state) {
     return slot_of(number).state == state && slot_of(number).number == number;

@@ -34,23 +34,24 @@ class AdviseEngine final : public Engine {
     lane.files.forget_used();
     std::vector<Extent> batch;
     Extent extent;
-    bool more = true;
     bool held_over = false;
-    while (more) {
+    while (true) {
       batch.clear();
       std::uint64_t bytes = 0;
-      while (batch.size() < kMostExtents && (held_over || (more = feed.next(extent)))) {
+      while (batch.size() < kMostExtents && (held_over || feed.next(extent))) {
         const std::uint64_t cost = touched(extent);
         held_over = !batch.empty() && bytes + cost > share_bytes();
         if (held_over) break;
         batch.push_back(extent);
         bytes += cost;
       }
-      if (!batch.empty()) bring(lane, batch, feed);
+      if (batch.empty()) break;  // only then: arrivals may have made room for more
+      bring(lane, batch, feed);
     }
     lane.files.verify_used();
   }
 
+  void require_unchanged(std::uint32_t file) override { lane_.get().files.verify(file); }
   EngineLimits limits() const override { return limits_; }
   EngineReport report() const override {
     return {EngineKind::kAdvise, EngineKind::kAdvise,

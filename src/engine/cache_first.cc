@@ -43,6 +43,10 @@ class CacheFirstEngine final : public Engine {
     filter.conclude();
   }
 
+  void require_unchanged(std::uint32_t file) override {
+    lane_.get().files.verify(file);
+    rest_->require_unchanged(file);
+  }
   EngineLimits limits() const override {
     EngineLimits limits = rest_limits_;
     // A gap that is already in memory costs more to copy than a second request.

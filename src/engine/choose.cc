@@ -25,6 +25,7 @@ class Chosen final : public Engine {
       : engine_(std::move(engine)), asked_(asked), why_(std::move(why)), held_(std::move(held)) {}
 
   void run(Feed& feed) override { engine_->run(feed); }
+  void require_unchanged(std::uint32_t file) override { engine_->require_unchanged(file); }
   EngineLimits limits() const override { return engine_->limits(); }
   const std::byte* mapped(std::uint32_t file) override { return engine_->mapped(file); }
   EngineReport report() const override {

@@ -76,6 +76,7 @@ class DirectEngine final : public Engine {
     Run(*this, lane, feed).work();
   }
 
+  void require_unchanged(std::uint32_t file) override { lane_.get().files.verify(file); }
   EngineLimits limits() const override { return limits_; }
   EngineReport report() const override { return report_; }
 

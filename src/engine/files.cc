@@ -123,6 +123,7 @@ void FileSet::unpin(std::uint32_t file) {
 }
 
 void FileSet::verify(std::uint32_t file) {
+  if (!slots_[file].fd) return;
   require_unchanged(slots_[file].fd.get(), layout_.segments[file]);
 }
 
@@ -138,9 +139,7 @@ void FileSet::verify_used() {
   const std::exception_ptr changed = closed_changed_;
   forget_used();
   if (changed) std::rethrow_exception(changed);
-  for (std::uint32_t file : used) {
-    if (slots_[file].fd) verify(file);
-  }
+  for (std::uint32_t file : used) verify(file);
 }
 
 }  // namespace evenkeel

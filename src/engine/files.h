@@ -35,7 +35,7 @@ class FileSet {
   // Throws Error (kFormat) if a file pinned since then is not what it was, or was not when it was
   // closed to make room.
   void verify_used();
-  // The same for one file that is pinned now.
+  // The same for one file, if it is open.
   void verify(std::uint32_t file);
 
   std::size_t count() const { return slots_.size(); }

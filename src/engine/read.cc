@@ -38,6 +38,7 @@ class ReadEngine final : public Engine {
     lane.files.verify_used();
   }
 
+  void require_unchanged(std::uint32_t file) override { lane_.get().files.verify(file); }
   EngineLimits limits() const override { return limits_; }
   EngineReport report() const override {
     return {EngineKind::kRead, EngineKind::kRead,

@@ -29,6 +29,7 @@ class RemapEngine final : public Engine {
     lane.files.verify_used();
   }
 
+  void require_unchanged(std::uint32_t file) override { lane_.get().files.verify(file); }
   EngineLimits limits() const override { return limits_; }
   EngineReport report() const override {
     return {EngineKind::kRemap, EngineKind::kRemap,
