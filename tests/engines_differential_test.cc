@@ -168,10 +168,9 @@ TEST_P(Differential, MergingOnOrOffMakesNoDifference) {
 
 TEST_P(Differential, MorePiecesThanPlansHoldAtOnce) {
   const auto path = raw_file("pieces", 1'200'000);
-  const Array array = Array::open(path, {.budget = 1_MiB,
-                                         .engine = GetParam(),
-                                         .dtype = DType{Kind::kRecord, 12},
-                                         .merge_gap = 0});
+  const Array array = Array::open(
+      path,
+      {.budget = 1_MiB, .engine = GetParam(), .dtype = DType{Kind::kRecord, 12}, .merge_gap = 0});
   std::vector<std::uint64_t> rows(5000);
   for (auto& row : rows) row = below(array.rows());
   std::vector<std::byte> out(rows.size() * 12);

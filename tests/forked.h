@@ -12,19 +12,6 @@
 
 namespace evenkeel {
 
-// ThreadSanitizer does not let the child of a process with threads start threads of its own.
-#if defined(__SANITIZE_THREAD__)
-inline constexpr bool kChildrenMayStartThreads = false;
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-inline constexpr bool kChildrenMayStartThreads = false;
-#else
-inline constexpr bool kChildrenMayStartThreads = true;
-#endif
-#else
-inline constexpr bool kChildrenMayStartThreads = true;
-#endif
-
 // What `work` returned; "threw: ..." or "died: ..." when it did not come so far.
 inline std::string in_child(const std::function<std::string()>& work) {
   int ends[2];

@@ -11,6 +11,7 @@
 
 #include "evenkeel/array.h"
 #include "evenkeel/meter.h"
+#include "evenkeel/tokens.h"
 #include "tests/cgroup_scope.h"
 #include "tests/forked.h"
 #include "tests/memory_watch.h"
@@ -99,7 +100,31 @@ std::uint64_t read_and_stop_mapping(const Wish& wish) {
   return array.engine().chosen == EngineKind::kMap || sum == 0 ? 0 : items;
 }
 
+std::uint64_t read_batches(const Wish& wish) {
+  const Tokens tokens =
+      Tokens::open(wish.path, {.budget = wish.budget, .engine = parse_engine(wish.engine)});
+  TokenLoader loader(tokens, {.batch_size = 64, .block_size = kTokens, .prefetch = 4});
+  const Clock clock;
+  std::uint64_t items = 0;
+  while (!clock.late()) items += loader.next()->x.rows;
+  return items;
+}
+
+// Small batches, so that there are many; 0 when memory grew after the first hundred.
+std::uint64_t read_many_batches(const Wish& wish) {
+  const Tokens tokens =
+      Tokens::open(wish.path, {.budget = wish.budget, .engine = parse_engine(wish.engine)});
+  TokenLoader loader(tokens, {.batch_size = 2, .block_size = 32, .prefetch = 4});
+  for (int i = 0; i < 100; ++i) loader.next();
+  const ProcessMemory before = process_memory();
+  for (std::uint64_t i = 0; i < wish.most_items; ++i) loader.next();
+  const ProcessMemory after = process_memory();
+  return after.anon > before.anon || after.page_tables > before.page_tables ? 0 : wish.most_items;
+}
+
 std::uint64_t carry_out(const Wish& wish, std::vector<std::byte>& out) {
+  if (wish.pattern == "batches") return read_batches(wish);
+  if (wish.pattern == "many-batches") return read_many_batches(wish);
   if (wish.pattern == "open") return open_rows(wish).rows();
   if (wish.pattern == "crops") return read_crops(wish, out);
   if (wish.pattern == "rows") {
@@ -222,6 +247,25 @@ TEST_F(MemoryBudget, EveryEngineAndEveryPatternStaysUnderTheLine) {
         }
       }
     }
+  }
+}
+
+TEST_F(MemoryBudget, TrainingBatchesStayUnderTheLine) {
+  const auto path = real_file("data", 256_MiB);
+  for (const EngineKind engine : kBounded) {
+    for (const std::uint64_t budget : {64_MiB, 8_MiB}) {
+      drop("data");
+      const Wish wish{std::string(engine_name(engine)), "batches", path, budget};
+      expect_within(wish, watch(wish));
+    }
+  }
+}
+
+TEST_F(MemoryBudget, BatchesAfterTheFirstHundredTakeNoMemory) {
+  const auto path = real_file("data", 64_MiB);
+  for (const char* engine : {"direct", "auto", "read"}) {
+    const Wish wish{engine, "many-batches", path, 16_MiB, 20'000};
+    expect_within(wish, watch(wish));
   }
 }
 

@@ -1,8 +1,8 @@
 # The unit tests: one program, found by ctest test by test.
 file(GLOB cross_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cc)
 set(unit_tests ${EVENKEEL_UNIT_TEST_SOURCES} ${EVENKEEL_COMMAND_TESTS} ${cross_tests})
-if(EVENKEEL_SANITIZE STREQUAL "thread")
-  # What has threads in it; the rest is the same as in the other builds.
+if(EVENKEEL_SANITIZE STREQUAL "thread" OR NOT EVENKEEL_URING)
+  # What has threads in it, or reads; the rest is the same as in the other builds.
   list(FILTER unit_tests INCLUDE REGEX
     "/(budget|per_process|queue|files|direct|engines|cache_first|mover|array|chunks|loader|threads|fork|engines_differential)_test.cc$")
 endif()

@@ -16,6 +16,7 @@
 #include "engine/test_feed.h"
 #include "evenkeel/error.h"
 #include "tests/forked.h"
+#include "tests/sanitizers.h"
 
 namespace evenkeel {
 namespace {
@@ -260,7 +261,7 @@ TEST_P(EnginesTest, ThreadsTakeTurns) {
 }
 
 TEST_P(EnginesTest, AChildReadsByItselfAndLeavesTheParentAlone) {
-  if (!kChildrenMayStartThreads && std::string(GetParam().name) == "DirectByThreads") {
+  if ((kUnderTsan || kUnderAsan) && std::string(GetParam().name) == "DirectByThreads") {
     GTEST_SKIP() << "not under ThreadSanitizer";
   }
   const TestFiles files({1'500'000});

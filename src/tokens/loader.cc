@@ -166,11 +166,14 @@ struct TokenLoader::Impl final : BatchMaker {
     if (!fits) throw token_too_large(array->layout, out_type);
   }
 
+  void require_owner() const {
+    if (ahead->owned_here()) return;
+    throw Error(ErrorKind::kClosed, "loader", "this loader was made before a fork")
+        .hint("make the loader in the child; the tokens themselves may be used there");
+  }
+
   const Batch* next() {
-    if (!ahead->owned_here()) {
-      throw Error(ErrorKind::kClosed, "loader", "this loader was made before a fork")
-          .hint("make the loader in the child; the tokens themselves may be used there");
-    }
+    require_owner();
     while (held.size() > options.keep) {
       ahead->give_back(held.front());
       held.pop_front();
@@ -185,6 +188,7 @@ struct TokenLoader::Impl final : BatchMaker {
   }
 
   void seek(std::uint64_t to) {
+    require_owner();
     ahead->seek(to);
     held.clear();
     step = to;
@@ -224,8 +228,17 @@ TokenLoader::TokenLoader(const Tokens& tokens, LoaderOptions options)
 TokenLoader::TokenLoader(std::vector<WeightedTokens> mixture, LoaderOptions options)
     : impl_(std::make_unique<Impl>(std::move(mixture), std::move(options))) {}
 TokenLoader::TokenLoader(TokenLoader&&) noexcept = default;
-TokenLoader& TokenLoader::operator=(TokenLoader&&) noexcept = default;
-TokenLoader::~TokenLoader() = default;
+TokenLoader& TokenLoader::operator=(TokenLoader&& other) noexcept {
+  if (this == &other) return *this;
+  const TokenLoader old(std::move(*this));
+  impl_ = std::move(other.impl_);
+  return *this;
+}
+TokenLoader::~TokenLoader() {
+  // In a child of fork the threads are not there, and what they were waiting on cannot be destroyed
+  // without them: that is left as it is.
+  if (impl_ && !impl_->ahead->owned_here()) static_cast<void>(impl_.release());
+}
 
 const Batch* TokenLoader::next() { return impl_->next(); }
 

@@ -7,6 +7,8 @@
 #include <map>
 
 #include "evenkeel/tokens.h"
+#include "tests/forked.h"
+#include "tests/sanitizers.h"
 #include "tests/temp_folder.h"
 
 namespace evenkeel {
@@ -383,6 +385,33 @@ TEST_F(Loader, ErrorsOfTheReadingThreadArriveAtNext) {
     EXPECT_TRUE(error.offset().has_value()) << error.what();
   }
   EXPECT_THROW(loader.next(), Error);  // and stays, until sought
+}
+
+TEST_F(Loader, InAChildOfForkTheLoaderIsClosedAndTheTokensAreNot) {
+  if (kUnderTsan || kUnderAsan) GTEST_SKIP() << "sanitizers do not take forks beside threads";
+  const Tokens stream = tokens(50'000);
+  TokenLoader loader(stream, {.batch_size = 4, .block_size = 64});
+  loader.next();
+  const auto kind_of = [](auto call) {
+    try {
+      call();
+    } catch (const Error& error) {
+      return error.kind();
+    }
+    return ErrorKind::kInvalid;
+  };
+  EXPECT_EQ(in_child([&] {
+              std::vector<std::int64_t> x(100), y(100);
+              stream.xy(std::vector<std::uint64_t>{7}, 100, std::span(x), std::span(y));
+              const bool right = x[0] == 7 && y[99] == 107;
+              const bool closed = kind_of([&] { loader.next(); }) == ErrorKind::kClosed &&
+                                  kind_of([&] { loader.seek(0); }) == ErrorKind::kClosed;
+              { const TokenLoader gone(std::move(loader)); }  // does not wait for threads
+              TokenLoader own(stream, {.batch_size = 4, .block_size = 64});
+              return std::string(right && closed && own.next() ? "well" : "not so");
+            }),
+            "well");
+  expect_as_explained(loader);
 }
 
 TEST_F(Loader, BadOptionsAreRefused) {

@@ -1,0 +1,164 @@
+"""evenkeel batches and explain, against NumPy's slices and the reference of the orders."""
+
+import json
+
+import numpy as np
+import pytest
+from orders_reference_test import random, shuffled
+
+COUNT = 300_000
+
+
+@pytest.fixture(scope="module")
+def tokens(user):
+    """Token i has the value i mod 65,536."""
+    return user.write("tokens.bin", (np.arange(COUNT) % 65536).astype("<u2").tobytes())
+
+
+def explain(user, *args):
+    return user.json("explain", *args)
+
+
+def test_random_starts_are_those_of_the_reference(user, tokens):
+    rows = explain(user, tokens, "--batch-size", 5, "--block-size", 100, "--seed", 9, "--step", 7)[
+        "rows"
+    ]
+    assert [row["sample"] for row in rows] == list(range(35, 40))
+    assert [row["start"] for row in rows] == [
+        random(COUNT - 100, 9, 0, row["sample"]) for row in rows
+    ]
+    assert all(row["offset"] == 2 * row["start"] for row in rows)
+
+
+def test_shuffled_starts_are_those_of_the_reference(user, tokens):
+    blocks = (COUNT - 1) // 100
+    step = blocks // 5 + 3  # in the second epoch
+    rows = explain(
+        user,
+        tokens,
+        "--batch-size",
+        5,
+        "--block-size",
+        100,
+        "--order",
+        "shuffled",
+        "--seed",
+        9,
+        "--step",
+        step,
+    )["rows"]
+    for row in rows:
+        assert row["epoch"] == row["sample"] // blocks
+        assert row["start"] == 100 * shuffled(blocks, 9, row["epoch"], row["sample"] % blocks)
+
+
+def test_ranks_together_are_the_world(user, tokens):
+    def starts(world, rank):
+        return [
+            row["start"]
+            for row in explain(
+                user,
+                tokens,
+                "--batch-size",
+                12 // world,
+                "--block-size",
+                64,
+                "--order",
+                "covering",
+                "--world",
+                world,
+                "--rank",
+                rank,
+                "--step",
+                3,
+            )["rows"]
+        ]
+
+    alone = starts(1, 0)
+    for world in (2, 3, 4):
+        assert sum((starts(world, rank) for rank in range(world)), []) == alone
+
+
+def test_print_shows_what_slicing_gives(user, tokens):
+    done = user.run(
+        "batches", tokens, "--batch-size", 3, "--block-size", 8, "--steps", 2, "--print"
+    )
+    data = np.fromfile(tokens, "<u2").astype(np.int64)
+    lines = done.stdout.splitlines()
+    assert len(lines) == 2 * 3 * 3
+    for head, x, y in zip(lines[::3], lines[1::3], lines[2::3], strict=True):
+        start = int(head.split()[-1])
+        assert x.split()[1:] == [str(v) for v in data[start : start + 8]]
+        assert y.split()[1:] == [str(v) for v in data[start + 1 : start + 9]]
+    assert "evenkeel explain" in done.stderr
+
+
+def test_figures_do_not_depend_on_how_it_is_read(user, tokens):
+    def checksum(*more):
+        figures = user.json(
+            "batches",
+            tokens,
+            "--batch-size",
+            4,
+            "--block-size",
+            32,
+            "--steps",
+            50,
+            "--order",
+            "shuffled",
+            *more,
+        )
+        assert figures["steps"] == 50 and figures["crops_per_s"] > 0
+        assert figures["budget_peak_bytes"] <= figures["budget_bytes"]
+        return figures["checksum"]
+
+    first = checksum()
+    for more in (
+        ["--prefetch", 0],
+        ["--engine", "direct"],
+        ["--engine", "read", "--budget", "2MiB"],
+        ["--cold"],
+        ["--engine", "map"],
+    ):
+        assert checksum(*more) == first
+    assert checksum("--from", 1) != first
+
+
+def test_shards_are_one_stream(user):
+    data = (np.arange(5000) % 65536).astype("<u2")
+    header = np.zeros(256, "<i4")
+    for number, part in enumerate(np.split(data, [1200, 1201, 4000])):
+        header[:3] = 20240520, 1, len(part)
+        user.write(f"shard_{number:06d}.bin", header.tobytes() + part.tobytes())
+    pattern = user.folder / "shard_*.bin"
+    figures = user.json("batches", pattern, "--batch-size", 2, "--block-size", 900, "--steps", 20)
+    assert figures["format"].startswith("llm.c") and figures["tokens"] == 5000
+    user.write("whole.bin", data.tobytes())
+    whole = user.json("batches", "whole.bin", "--batch-size", 2, "--block-size", 900, "--steps", 20)
+    assert figures["checksum"] == whole["checksum"]
+
+
+@pytest.mark.parametrize(
+    "args, code, words",
+    [
+        (["missing.bin"], 1, "No such file"),
+        (["tokens.bin", "--block-size", "300000"], 1, "need at least"),
+        (["tokens.bin", "--order", "sorted"], 2, "random, shuffled, covering"),
+        (["tokens.bin", "--rank", "2", "--world", "2"], 1, "rank 2 of a world of 2"),
+        (["tokens.bin", "--batch-size", "0"], 2, "whole number from 1"),
+        (["tokens.bin", "--budget", "100KiB"], 1, "smallest"),
+        (["odd.bin"], 1, "odd.bin"),
+        ([], 2, "FILE"),
+    ],
+)
+def test_mistakes_are_told(user, tokens, args, code, words):
+    user.write("odd.bin", b"abc")
+    for command in ("batches", "explain"):
+        done = user.run(command, *args, code=code)
+        assert words in done.stderr, done.stderr
+        assert done.stdout == ""
+
+
+def test_json_is_json(user, tokens):
+    done = user.run("explain", tokens, "--json")
+    assert json.loads(done.stdout)["step"] == 0
