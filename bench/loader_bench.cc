@@ -123,9 +123,11 @@ int many(const std::string& path, std::uint64_t batches) {
   const auto kib = [](std::uint64_t a, std::uint64_t b) {
     return (static_cast<long long>(a) - static_cast<long long>(b)) / 1024;
   };
-  std::printf("{\"rss_growth_kib\": %lld, \"page_tables_growth_kib\": %lld, \"seconds\": %.1f}\n",
-              kib(after.rss(), before.rss()), kib(after.page_tables, before.page_tables),
-              now() - began);
+  std::printf(
+      "{\"anon_growth_kib\": %lld, \"file_growth_kib\": %lld, \"page_tables_growth_kib\": %lld, "
+      "\"seconds\": %.1f}\n",
+      kib(after.anon, before.anon), kib(after.file, before.file),
+      kib(after.page_tables, before.page_tables), now() - began);
   return 0;
 }
 

@@ -150,7 +150,8 @@ void do_work(const CompareSpec& spec, EngineKind engine,
   const std::uint64_t item_bytes =
       array.row_bytes() * (spec.pattern == Pattern::kCrops ? kCropElements : 1);
   Tally tally(sizes.slice_items, item_bytes, spec.seconds);
-  const bool slowly = engine == EngineKind::kMap;
+  // Asked for, or chosen by auto: the same work in the same way.
+  const bool slowly = array.engine().chosen == EngineKind::kMap;
   if (spec.pattern == Pattern::kCrops) {
     crops(array, spec.seed, slowly ? sizes.slice_items : sizes.chunk, tally);
   } else if (spec.pattern == Pattern::kRows && slowly) {

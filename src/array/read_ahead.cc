@@ -39,7 +39,7 @@ std::size_t ReadAhead::take(std::uint64_t number) {
     return number % slots_.size();
   }
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return has(number, State::kReady) || failure_; });
+  batch_ready_.wait(lock, [&] { return has(number, State::kReady) || failure_; });
   if (!has(number, State::kReady)) std::rethrow_exception(failure_);
   return number % slots_.size();
 }
@@ -49,7 +49,7 @@ void ReadAhead::give_back(std::uint64_t number) {
     std::lock_guard lock(mutex_);
     slot_of(number).state = State::kFree;
   }
-  changed_.notify_all();
+  slot_free_.notify_one();
 }
 
 void ReadAhead::seek(std::uint64_t number) {
@@ -81,7 +81,7 @@ void ReadAhead::stop() {
     stopping_ = true;
   }
   mover_.cancel();
-  changed_.notify_all();
+  wake_all();
   if (reader_.joinable()) reader_.join();
   if (finisher_.joinable()) finisher_.join();
   mover_.reset();
@@ -97,13 +97,19 @@ void ReadAhead::guarded(Work work) {
     std::lock_guard lock(mutex_);
     if (!failure_) failure_ = std::current_exception();
   }
-  changed_.notify_all();
+  wake_all();
+}
+
+void ReadAhead::wake_all() {
+  slot_free_.notify_all();
+  batch_read_.notify_all();
+  batch_ready_.notify_all();
 }
 
 void ReadAhead::read() {
   std::unique_lock lock(mutex_);
   while (next_to_read_ < options_.end) {
-    changed_.wait(lock, [&] {
+    slot_free_.wait(lock, [&] {
       return stopping_ || failure_ || slot_of(next_to_read_).state == State::kFree;
     });
     if (stopping_ || failure_) return;
@@ -131,8 +137,8 @@ void ReadAhead::copy_from_mapping() {
 void ReadAhead::finish() {
   std::unique_lock lock(mutex_);
   while (next_to_finish_ < options_.end) {
-    changed_.wait(lock,
-                  [&] { return stopping_ || failure_ || has(next_to_finish_, State::kRead); });
+    batch_read_.wait(lock,
+                     [&] { return stopping_ || failure_ || has(next_to_finish_, State::kRead); });
     // What was read before a failure is still good.
     if (stopping_ || !has(next_to_finish_, State::kRead)) return;
     const std::uint64_t number = next_to_finish_++;
@@ -140,7 +146,7 @@ void ReadAhead::finish() {
     maker_.finish(number % slots_.size(), number);
     lock.lock();
     slot_of(number).state = State::kReady;
-    changed_.notify_all();
+    batch_ready_.notify_one();
   }
 }
 
@@ -201,7 +207,7 @@ void ReadAhead::job_done(Job& job) {
     std::lock_guard lock(mutex_);
     slot->state = options_.finish_on_own_thread ? State::kRead : State::kReady;
   }
-  changed_.notify_all();
+  (options_.finish_on_own_thread ? batch_read_ : batch_ready_).notify_one();
 }
 
 }  // namespace evenkeel

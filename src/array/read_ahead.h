@@ -76,6 +76,7 @@ class ReadAhead final : JobSource {
   void make_now(std::uint64_t number);
   void copy_from_mapping();
   void require_unchanged(const Job& job);
+  void wake_all();
   Slot& slot_of(std::uint64_t number) { return slots_[number % slots_.size()]; }
   bool has(std::uint64_t number, State state) {
     return slot_of(number).state == state && slot_of(number).number == number;
@@ -91,7 +92,10 @@ class ReadAhead final : JobSource {
   Mover mover_;
 
   std::mutex mutex_;  // guards all below
-  std::condition_variable changed_;
+  // One for each who waits, so that nobody is woken for another's sake.
+  std::condition_variable slot_free_;    // the reading thread
+  std::condition_variable batch_read_;   // the finishing thread
+  std::condition_variable batch_ready_;  // the user
   std::vector<Slot> slots_;
   std::uint64_t next_to_read_ = 0, next_to_finish_ = 0;
   bool stopping_ = false;

@@ -262,7 +262,7 @@ TEST_P(EnginesTest, ThreadsTakeTurns) {
 
 TEST_P(EnginesTest, AChildReadsByItselfAndLeavesTheParentAlone) {
   if ((kUnderTsan || kUnderAsan) && std::string(GetParam().name) == "DirectByThreads") {
-    GTEST_SKIP() << "not under ThreadSanitizer";
+    GTEST_SKIP() << "sanitizers do not take forks beside threads";
   }
   const TestFiles files({1'500'000});
   const auto engine = make(files);
