@@ -10,9 +10,10 @@ add_executable(evenkeel_tests ${unit_tests})
 target_include_directories(evenkeel_tests PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR})
 target_link_libraries(evenkeel_tests PRIVATE
   evenkeel evenkeel_flags rapidcheck GTest::gtest GTest::gmock GTest::gtest_main)
+# The library is what is under test: tests themselves would take twice as long to compile.
+target_compile_options(evenkeel_tests PRIVATE -O0 -g0)
 if(EVENKEEL_SANITIZE MATCHES "undefined")
-  # The library is what is under test: tests themselves would take twice as long to compile.
-  target_compile_options(evenkeel_tests PRIVATE -O0 -g0 -fno-sanitize=undefined)
+  target_compile_options(evenkeel_tests PRIVATE -fno-sanitize=undefined)
 endif()
 if(TARGET evenkeel_cli)
   add_dependencies(evenkeel_tests evenkeel_cli)
