@@ -10,29 +10,21 @@
 #include "array/mover.h"
 #include "engine/engines.h"
 #include "evenkeel/array.h"
+#include "tests/temp_folder.h"
 #include "tests/twin.h"
 
 namespace evenkeel {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr EngineKind kEngines[] = {EngineKind::kMap,  EngineKind::kRemap,  EngineKind::kAdvise,
                                    EngineKind::kRead, EngineKind::kDirect, EngineKind::kAuto};
 
 class Differential : public testing::TestWithParam<EngineKind> {
  protected:
-  Differential() {
-    // Beside the build: /tmp may be a tmpfs, where O_DIRECT is another matter.
-    std::string pattern = (fs::path("/var/tmp") / "differential.XXXXXX").string();
-    dir_ = ::mkdtemp(pattern.data());
-  }
-  ~Differential() override { fs::remove_all(dir_); }
-
   std::uint64_t below(std::uint64_t n) { return random_() % n; }
 
   std::string raw_file(const std::string& name, std::uint64_t bytes) {
-    const std::string path = (dir_ / name).string();
+    const std::string path = folder_.path(name);
     std::ofstream out(path, std::ios::binary);
     for (std::uint64_t i = 0; i < bytes; ++i) out.put(static_cast<char>(random_()));
     return path;
@@ -50,7 +42,7 @@ class Differential : public testing::TestWithParam<EngineKind> {
     text += "), }";
     while ((text.size() + 11) % 64 != 0) text += ' ';
     text += '\n';
-    const std::string path = (dir_ / name).string();
+    const std::string path = folder_.path(name);
     std::ofstream out(path, std::ios::binary);
     out << "\x93NUMPY" << '\x01' << '\0' << static_cast<char>(text.size() & 255)
         << static_cast<char>(text.size() >> 8) << text;
@@ -109,7 +101,8 @@ class Differential : public testing::TestWithParam<EngineKind> {
   }
 
   std::mt19937_64 random_{20240520};
-  fs::path dir_;
+  // On a disk where there is one: O_DIRECT is another matter on a tmpfs.
+  const TempFolder folder_{disk_folder().value_or(std::filesystem::temp_directory_path())};
 };
 
 TEST_P(Differential, RawFilesOfAnySize) {

@@ -109,9 +109,9 @@ class Chunk {
 // The rows of an array, chunk after chunk: an input range. The next chunks are read on a thread of
 // the library's own while the current one is used; their buffers are reserved from the array's
 // budget when the range is made. Where the budget holds one chunk only, chunks are read when asked
-// for. One thread at a time; not to be used in a child of fork, which makes its own. It keeps what it
-// needs of the array. Moves, does not copy; a move ends its iterators, and what was moved from may
-// only be destroyed or assigned to.
+// for. One thread at a time; not to be used in a child of fork, which makes its own. It keeps what
+// it needs of the array. Moves, does not copy; a move ends its iterators, and what was moved from
+// may only be destroyed or assigned to.
 class Chunks {
  public:
   class Iterator {
@@ -161,9 +161,9 @@ class Chunks {
 // of its own. The budget covers the library's buffers and whatever its reads leave in the page
 // cache; memory that the caller hands in (`out`) is the caller's. A file that is changed or
 // truncated while open is an error at the next read, not wrong data (as far as its size and time of
-// change show it). One that is deleted or replaced is read as it was while it is held open, and is an
-// error else. Pages that others brought into the cache stay there; kRemap and kAdvise drop those of a
-// request that was cached in part.
+// change show it). One that is deleted or replaced is read as it was while it is held open, and is
+// an error else. Pages that others brought into the cache stay there; kRemap and kAdvise drop those
+// of a request that was cached in part.
 class Array {
  public:
   // A path, or a pattern with * ? [] whose matches are taken in sorted order.

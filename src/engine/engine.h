@@ -63,8 +63,8 @@ class Engine {
   virtual void run(Feed& feed) = 0;
   virtual EngineLimits limits() const = 0;
   virtual EngineReport report() const = 0;
-  // Throws Error (kFormat) when a file that this run reads is not what it was at open. For feeds that
-  // hand something on before the run ends, from their calls within it.
+  // Throws Error (kFormat) when a file that this run reads is not what it was at open. For feeds
+  // that hand something on before the run ends, from their calls within it.
   virtual void require_unchanged(std::uint32_t /*file*/) {}
   // The whole file in memory, where the engine has it so: rows are then used in place.
   virtual const std::byte* mapped(std::uint32_t /*file*/) { return nullptr; }
