@@ -68,6 +68,7 @@ bool can_widen(DType stored, DType out) {
 
 bool widen_xy(DType stored, const std::byte* tokens, std::uint64_t count, DType out, std::byte* x,
               std::byte* y) {
+  if (count == 0) return true;  // memcpy does not take a null pointer, not even for nothing
   if (stored == out) {
     std::memcpy(x, tokens, count * stored.size);
     std::memcpy(y, tokens + stored.size, count * stored.size);
