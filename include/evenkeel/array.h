@@ -96,7 +96,6 @@ class Chunk {
 
  private:
   friend class Chunks;
-  friend struct ChunkAccess;
   void require(DType wanted, std::size_t alignment) const;
 
   std::span<const std::byte> bytes_;
