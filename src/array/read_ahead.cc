@@ -11,6 +11,29 @@
 #include "base/signals.h"
 
 namespace evenkeel {
+
+ReadAhead::Lane::Lane(ReadAhead& owner, std::uint64_t budget_limit)
+    : owner_(owner),
+      mover_(owner.layout_, owner.engine_, *this, owner.options_.merge_gap, budget_limit) {}
+
+void ReadAhead::Lane::run(std::uint64_t most_batches) {
+  allowed_ = most_batches;
+  if (!owner_.engine_.mapped(0)) {
+    owner_.engine_.run(mover_);
+    return;
+  }
+  while (Job* job = next_job()) {
+    copy_mapped(owner_.engine_, owner_.layout_, job->starts, job->count, job->out);
+    job_done(*job);
+  }
+}
+
+Job* ReadAhead::Lane::next_job() {
+  if (allowed_ == 0) return nullptr;
+  --allowed_;
+  return owner_.next_job(*this);
+}
+
 ReadAhead::ReadAhead(const Layout& layout, Engine& engine, BatchMaker& maker,
                      const Options& options)
     : layout_(layout),
@@ -18,8 +41,12 @@ ReadAhead::ReadAhead(const Layout& layout, Engine& engine, BatchMaker& maker,
       maker_(maker),
       options_(options),
       owner_(::getpid()),
-      mover_(layout, engine, *this, options.merge_gap, options.budget_limit),
-      slots_(options.slots) {}
+      first_(*this, options.budget_limit),
+      slots_(options.slots) {
+  if (options.finish_on_own_thread && options.finisher_reads) {
+    second_.emplace(*this, options.budget_limit);
+  }
+}
 
 ReadAhead::~ReadAhead() {
   if (owned_here()) {
@@ -39,7 +66,9 @@ std::size_t ReadAhead::take(std::uint64_t number) {
     return number % slots_.size();
   }
   std::unique_lock lock(mutex_);
-  batch_ready_.wait(lock, [&] { return has(number, State::kReady) || failure_; });
+  // What was begun before a failure is still good.
+  batch_ready_.wait(lock,
+                    [&] { return has(number, State::kReady) || (failure_ && !coming(number)); });
   if (!has(number, State::kReady)) std::rethrow_exception(failure_);
   return number % slots_.size();
 }
@@ -56,17 +85,15 @@ void ReadAhead::seek(std::uint64_t number) {
   stop();
   for (Slot& slot : slots_) slot.state = State::kFree;
   failure_ = nullptr;
-  next_to_read_ = next_to_finish_ = number;
+  next_to_read_ = number;
 }
 
 bool ReadAhead::start() {
   const SignalsBlocked blocked;
   threaded_ = true;  // before the threads are there to see it
   try {
-    if (options_.finish_on_own_thread) {
-      finisher_ = std::thread([this] { guarded([this] { finish(); }); });
-    }
-    reader_ = std::thread([this] { guarded([this] { read(); }); });
+    if (options_.finish_on_own_thread) finisher_ = std::thread([this] { finish(); });
+    reader_ = std::thread([this] { read(); });
     return true;
   } catch (const std::system_error&) {
     stop();
@@ -80,24 +107,15 @@ void ReadAhead::stop() {
     std::lock_guard lock(mutex_);
     stopping_ = true;
   }
-  mover_.cancel();
+  first_.cancel();
+  if (second_) second_->cancel();
   wake_all();
   if (reader_.joinable()) reader_.join();
   if (finisher_.joinable()) finisher_.join();
-  mover_.reset();
+  first_.reset();
+  if (second_) second_->reset();
   for (Slot& slot : slots_) slot.job = nullptr;
   stopping_ = false;
-}
-
-template <class Work>
-void ReadAhead::guarded(Work work) {
-  try {
-    work();
-  } catch (...) {
-    std::lock_guard lock(mutex_);
-    if (!failure_) failure_ = std::current_exception();
-  }
-  wake_all();
 }
 
 void ReadAhead::wake_all() {
@@ -108,78 +126,109 @@ void ReadAhead::wake_all() {
 
 void ReadAhead::read() {
   std::unique_lock lock(mutex_);
-  while (next_to_read_ < options_.end) {
-    slot_free_.wait(lock, [&] {
-      return stopping_ || failure_ || slot_of(next_to_read_).state == State::kFree;
-    });
-    if (stopping_ || failure_) return;
+  for (;;) {
+    slot_free_.wait(lock, [&] { return reading_is_over() || can_read(); });
+    if (reading_is_over()) return;
     lock.unlock();
-    read_some();
+    run(first_, UINT64_MAX);
     lock.lock();
   }
 }
 
-void ReadAhead::read_some() {
-  if (engine_.mapped(0)) {
-    copy_from_mapping();
-  } else {
-    engine_.run(mover_);
+// What a lane throws ends all reading, for everybody.
+void ReadAhead::run(Lane& lane, std::uint64_t most_batches) {
+  try {
+    lane.run(most_batches);
+  } catch (...) {
+    std::lock_guard lock(mutex_);
+    if (!failure_) failure_ = std::current_exception();
+    for (Slot& slot : slots_) {
+      if (slot.state == State::kReading && slot.reader == &lane) slot.state = State::kFailed;
+    }
+    wake_all();
   }
 }
 
-void ReadAhead::copy_from_mapping() {
-  while (Job* job = next_job()) {
-    copy_mapped(engine_, layout_, job->starts, job->count, job->out);
-    job_done(*job);
+ReadAhead::Slot* ReadAhead::oldest_read() {
+  Slot* oldest = nullptr;
+  for (Slot& slot : slots_) {
+    if (slot.state == State::kRead && (!oldest || slot.number < oldest->number)) oldest = &slot;
   }
+  return oldest;
 }
 
 void ReadAhead::finish() {
+  const auto none_reading = [&] {
+    return std::ranges::find(slots_, State::kReading, &Slot::state) == slots_.end();
+  };
   std::unique_lock lock(mutex_);
-  while (next_to_finish_ < options_.end) {
-    batch_read_.wait(lock,
-                     [&] { return stopping_ || failure_ || has(next_to_finish_, State::kRead); });
-    // What was read before a failure is still good.
-    if (stopping_ || !has(next_to_finish_, State::kRead)) return;
-    const std::uint64_t number = next_to_finish_++;
-    lock.unlock();
-    maker_.finish(number % slots_.size(), number);
-    lock.lock();
-    slot_of(number).state = State::kReady;
-    batch_ready_.notify_one();
+  for (;;) {
+    batch_read_.wait(lock, [&] {
+      return oldest_read() || finisher_can_read() || (reading_is_over() && none_reading()) ||
+             stopping_;
+    });
+    if (stopping_) return;
+    if (Slot* slot = oldest_read()) {
+      finish(*slot, lock);
+    } else if (finisher_can_read()) {
+      lock.unlock();
+      run(*second_, 1);
+      lock.lock();
+    } else {
+      return;
+    }
   }
+}
+
+void ReadAhead::finish(Slot& slot, std::unique_lock<std::mutex>& lock) {
+  lock.unlock();
+  std::exception_ptr failure;
+  try {
+    maker_.finish(static_cast<std::size_t>(&slot - slots_.data()), slot.number);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  lock.lock();
+  slot.state = failure ? State::kFailed : State::kReady;
+  if (failure && !failure_) failure_ = failure;
+  batch_ready_.notify_one();
 }
 
 // No thread, so no lock is held against anyone: the caller reads.
 void ReadAhead::make_now(std::uint64_t number) {
   wanted_now_ = number;
   try {
-    read_some();
+    first_.run(1);
   } catch (...) {
-    mover_.reset();
+    first_.reset();
     wanted_now_.reset();
     throw;
   }
   maker_.finish(number % slots_.size(), number);
 }
 
-Job* ReadAhead::next_job() {
+Job* ReadAhead::next_job(const Lane& lane) {
   std::uint64_t number;
   if (!threaded_) {
     if (!wanted_now_) return nullptr;
     number = *std::exchange(wanted_now_, std::nullopt);
   } else {
     std::lock_guard lock(mutex_);
-    if (stopping_ || failure_ || next_to_read_ >= options_.end) return nullptr;
-    Slot& slot = slot_of(next_to_read_);
-    if (slot.state != State::kFree) return nullptr;
+    if (!can_read()) return nullptr;
     number = next_to_read_++;
+    Slot& slot = slot_of(number);
     slot.state = State::kReading;
     slot.number = number;
+    slot.reader = &lane;
   }
-  Job& job = maker_.prepare(number % slots_.size(), number);
-  slot_of(number).job = &job;
-  return &job;
+  Job* job;
+  {
+    std::lock_guard lock(preparing_);
+    job = &maker_.prepare(number % slots_.size(), number);
+  }
+  std::lock_guard lock(mutex_);
+  slot_of(number).job = job;
+  return job;
 }
 
 // The engine looks when its run ends; this batch may be handed out before that.
@@ -198,16 +247,21 @@ void ReadAhead::require_unchanged(const Job& job) {
 void ReadAhead::job_done(Job& job) {
   if (!threaded_) return;
   require_unchanged(job);
-  const auto slot = std::ranges::find(slots_, &job, &Slot::job);  // set by this thread alone
+  std::unique_lock lock(mutex_);
+  const auto slot = std::ranges::find(slots_, &job, &Slot::job);
   slot->job = nullptr;
-  if (!options_.finish_on_own_thread) {
-    maker_.finish(static_cast<std::size_t>(slot - slots_.begin()), slot->number);
+  if (options_.finish_on_own_thread) {
+    slot->state = State::kRead;
+    lock.unlock();
+    batch_read_.notify_one();
+    return;
   }
-  {
-    std::lock_guard lock(mutex_);
-    slot->state = options_.finish_on_own_thread ? State::kRead : State::kReady;
-  }
-  (options_.finish_on_own_thread ? batch_read_ : batch_ready_).notify_one();
+  lock.unlock();
+  maker_.finish(static_cast<std::size_t>(slot - slots_.begin()), slot->number);
+  lock.lock();
+  slot->state = State::kReady;
+  lock.unlock();
+  batch_ready_.notify_one();
 }
 
 }  // namespace evenkeel

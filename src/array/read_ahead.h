@@ -16,13 +16,13 @@
 
 namespace evenkeel {
 
-// Who knows what the batches are. Called from the library's threads, for one slot at a time.
+// Who knows what the batches are. Called from the library's threads.
 class BatchMaker {
  public:
   // Says what batch `number` is and which memory of `slot` it goes to. The job stays the maker's
-  // and must live until the batch is finished.
+  // and must live until the batch is finished. One call at a time.
   virtual Job& prepare(std::size_t slot, std::uint64_t number) = 0;
-  // The rows are in place; turn them into what the user gets.
+  // The rows are in place; turn them into what the user gets. One call at a time for each slot.
   virtual void finish(std::size_t /*slot*/, std::uint64_t /*number*/) {}
 
  protected:
@@ -30,15 +30,17 @@ class BatchMaker {
 };
 
 // Batch `number` goes into slot number modulo slots. One thread reads; where finishing is work, a
-// second one finishes, so that the disk's queue is not kept waiting. With one slot, or where no
-// thread can be started, batches are made when they are asked for, on the caller's thread.
+// second one finishes, so that the disk's queue is not kept waiting, and reads a batch itself when
+// it has nothing to finish and the engine has a lane for it. With one slot, or where no thread can
+// be started, batches are made when they are asked for, on the caller's thread.
 // take, give_back, seek and the destructor: one thread at a time.
-class ReadAhead final : JobSource {
+class ReadAhead final {
  public:
   struct Options {
     std::size_t slots = 1;
     std::uint64_t end = UINT64_MAX;  // the number after the last batch
     bool finish_on_own_thread = false;
+    bool finisher_reads = false;  // if it may: this takes the memory of a second mover
     std::optional<std::uint64_t> merge_gap = {};
     std::uint64_t budget_limit = 0;  // sizes the plans; see Mover::memory
   };
@@ -58,38 +60,65 @@ class ReadAhead final : JobSource {
   bool owned_here() const;
 
  private:
-  enum class State { kFree, kReading, kRead, kReady };
+  // kFailed: reading or finishing it threw, and failure_ is what.
+  enum class State { kFree, kReading, kRead, kReady, kFailed };
+  class Lane;
   struct Slot {
     State state = State::kFree;
     std::uint64_t number = 0;
+    const Lane* reader = nullptr;
     Job* job = nullptr;
   };
 
-  Job* next_job() override;
-  void job_done(Job& job) override;
+  // A thread's own way through the engine.
+  class Lane final : JobSource {
+   public:
+    Lane(ReadAhead& owner, std::uint64_t budget_limit);
+    void run(std::uint64_t most_batches);  // one after the other while slots are free
+    void cancel() { mover_.cancel(); }
+    void reset() { mover_.reset(); }
+
+   private:
+    Job* next_job() override;
+    void job_done(Job& job) override { owner_.job_done(job); }
+    ReadAhead& owner_;
+    Mover mover_;
+    std::uint64_t allowed_ = 0;
+  };
 
   bool start();
   void stop();
   void read();
   void finish();
-  void read_some();
+  void finish(Slot& slot, std::unique_lock<std::mutex>& lock);
   void make_now(std::uint64_t number);
-  void copy_from_mapping();
+  Job* next_job(const Lane& lane);
+  void job_done(Job& job);
   void require_unchanged(const Job& job);
+  void run(Lane& lane, std::uint64_t most_batches);
   void wake_all();
+
+  // With the lock held:
+  bool reading_is_over() const { return stopping_ || failure_ || next_to_read_ >= options_.end; }
+  bool can_read() { return !reading_is_over() && slot_of(next_to_read_).state == State::kFree; }
+  bool finisher_can_read() { return second_ && engine_.lanes() > 1 && can_read(); }
+  bool coming(std::uint64_t number) {
+    return has(number, State::kReading) || has(number, State::kRead);
+  }
+  Slot* oldest_read();
   Slot& slot_of(std::uint64_t number) { return slots_[number % slots_.size()]; }
   bool has(std::uint64_t number, State state) {
     return slot_of(number).state == state && slot_of(number).number == number;
   }
-  template <class Work>
-  void guarded(Work work);
 
   const Layout& layout_;
   Engine& engine_;
   BatchMaker& maker_;
   const Options options_;
   const pid_t owner_;
-  Mover mover_;
+  Lane first_;                  // the reading thread's
+  std::optional<Lane> second_;  // the finishing thread's
+  std::mutex preparing_;
 
   std::mutex mutex_;  // guards all below
   // One for each who waits, so that nobody is woken for another's sake.
@@ -97,7 +126,7 @@ class ReadAhead final : JobSource {
   std::condition_variable batch_read_;   // the finishing thread
   std::condition_variable batch_ready_;  // the user
   std::vector<Slot> slots_;
-  std::uint64_t next_to_read_ = 0, next_to_finish_ = 0;
+  std::uint64_t next_to_read_ = 0;
   bool stopping_ = false;
   std::exception_ptr failure_;
   std::thread reader_, finisher_;

@@ -4,9 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/checked.h"
@@ -17,35 +21,58 @@
 #include "engine/engines.h"
 #include "engine/files.h"
 #include "engine/mapping.h"
+#include "evenkeel/error.h"
 
 namespace evenkeel {
 namespace {
 
 constexpr std::uint32_t kColdStreak = 64;  // after so many misses in a row, ask only now and then
 constexpr std::uint32_t kAskOneIn = 8;
+constexpr std::uint64_t kEnoughToTell = 64;  // extents, whether most are cached
+
+// The most that a lane has in its hands at once.
+struct Scratch {
+  Scratch(const Budget& budget, std::uint64_t bytes)
+      : copies(budget, bytes, "copy buffer"),
+        mapped(budget.reserve(copies.size() + 2 * sys::page_size(), "cached pages in passing")) {}
+  PageBuffer copies;
+  Reservation mapped;
+};
 
 class CacheFirstEngine final : public Engine {
  public:
   CacheFirstEngine(const Layout& layout, const Budget& budget, std::unique_ptr<Engine> rest)
       : rest_(std::move(rest)),
         rest_limits_(rest_->limits()),
-        scratch_(budget, std::max(rest_limits_.max_request, sys::page_size()), "copy buffer"),
-        mapped_(budget.reserve(scratch_.size() + 2 * sys::page_size(), "cached pages in passing")),
-        lane_([&layout] { return std::make_unique<Lane>(layout); }) {}
+        lanes_([this, &layout] { return std::make_unique<Lanes>(layout, scratch_); }) {
+    const std::uint64_t bytes = std::max(rest_limits_.max_request, sys::page_size());
+    scratch_[0].emplace(budget, bytes);
+    // Copying from the cache is work for a processor, not for the disk, and two do it faster.
+    try {
+      scratch_[1].emplace(budget, bytes);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kBudget) throw;
+    }
+  }
 
   void run(Feed& feed) override {
-    Lane& lane = lane_.get();
-    std::lock_guard lock(lane.mutex);
+    const Turn turn(lanes_.get(), scratch_[1].has_value());
+    Lane& lane = turn.lane;
     lane.files.forget_used();
     Filter filter(*this, lane, feed);
-    rest_->run(filter);
+    // The other engine has one queue; who finds all in the cache does not wait for it.
+    if (filter.find_uncached()) {
+      lane.in_rest = true;
+      rest_->run(filter);
+    }
     lane.files.verify_used();
-    filter.conclude();
   }
 
   void require_unchanged(std::uint32_t file) override {
-    lane_.get().files.verify(file);
-    rest_->require_unchanged(file);
+    Lane* lane = lanes_.get().of_this_thread();
+    if (!lane) return;
+    lane->files.verify(file);
+    if (lane->in_rest) rest_->require_unchanged(file);
   }
   EngineLimits limits() const override {
     EngineLimits limits = rest_limits_;
@@ -58,16 +85,54 @@ class CacheFirstEngine final : public Engine {
     report.how = "what is cached from the page cache, the rest by " + report.how;
     return report;
   }
+  unsigned lanes() const override { return mostly_cached_ && scratch_[1] ? 2 : 1; }
 
  private:
+  using ScratchOfLanes = std::array<std::optional<Scratch>, 2>;
+
   struct Lane {
     // Without readahead of its own, a page that has just been evicted costs no more than itself.
-    explicit Lane(const Layout& layout)
-        : files(layout, 0, POSIX_FADV_RANDOM), residency(layout.segments.size()) {}
+    Lane(const Layout& layout, std::optional<Scratch>& lane_scratch)
+        : scratch(lane_scratch),
+          files(layout, 0, POSIX_FADV_RANDOM),
+          residency(layout.segments.size()) {}
     std::mutex mutex;
+    std::atomic<std::thread::id> runner;  // who is in `run` here
+    std::optional<Scratch>& scratch;
     FileSet files;
     std::vector<std::unique_ptr<Residency>> residency;  // made when a file is first read
     std::uint32_t misses = 0;                           // in a row
+    std::uint64_t asked = 0, served = 0;                // since it was last told how much is cached
+    bool in_rest = false;                               // this run has come to the other engine
+  };
+
+  struct Lanes {
+    Lanes(const Layout& layout, ScratchOfLanes& scratch)
+        : first(layout, scratch[0]), second(layout, scratch[1]) {}
+    Lane* of_this_thread() {
+      for (Lane* lane : {&first, &second}) {
+        if (lane->runner == std::this_thread::get_id()) return lane;
+      }
+      return nullptr;
+    }
+    Lane first, second;
+  };
+
+  // Holds a lane for a run: the first that is free.
+  struct Turn {
+    Turn(Lanes& lanes, bool two) : lane(choose(lanes, two)), lock(lane.mutex, std::adopt_lock) {
+      lane.runner = std::this_thread::get_id();
+      lane.in_rest = false;
+    }
+    ~Turn() { lane.runner = std::thread::id(); }
+    static Lane& choose(Lanes& lanes, bool two) {
+      if (lanes.first.mutex.try_lock()) return lanes.first;
+      if (two && lanes.second.mutex.try_lock()) return lanes.second;
+      lanes.first.mutex.lock();
+      return lanes.first;
+    }
+    Lane& lane;
+    const std::lock_guard<std::mutex> lock;
   };
 
   // Stands between the feed and the other engine, and keeps what it can serve itself.
@@ -80,11 +145,23 @@ class CacheFirstEngine final : public Engine {
       }
     }
 
+    // Serves what is cached, up to the first extent that is not, which `next` then begins with.
+    bool find_uncached() {
+      Extent extent;
+      if (!next(extent)) return false;
+      held_ = extent;
+      return true;
+    }
+
     bool next(Extent& extent) override {
+      if (held_) {
+        extent = *std::exchange(held_, std::nullopt);
+        return true;
+      }
       while (inner_.next(extent)) {
-        ++asked_;
-        if (!serve(extent)) return true;
-        ++served_;
+        const bool served = serve(extent);
+        count(served);
+        if (!served) return true;
       }
       return false;
     }
@@ -95,11 +172,15 @@ class CacheFirstEngine final : public Engine {
       return inner_.target(extent);
     }
 
-    void conclude() const {
-      if (asked_ >= 16) engine_.mostly_cached_ = served_ * 10 >= asked_ * 9;
+   private:
+    // A run may last as long as the program: what it says of the cache is said on the way.
+    void count(bool served) {
+      lane_.served += served;
+      if (++lane_.asked < kEnoughToTell) return;
+      engine_.mostly_cached_ = lane_.served * 10 >= lane_.asked * 9;
+      lane_.asked = lane_.served = 0;
     }
 
-   private:
     Residency& residency(std::uint32_t file) {
       auto& residency = lane_.residency[file];
       if (!residency) {
@@ -113,7 +194,7 @@ class CacheFirstEngine final : public Engine {
       if (lane_.misses >= kColdStreak && ++lane_.misses % kAskOneIn != 0) return false;
       const auto wanted = inner_.target(extent);
       Target target =
-          wanted.value_or(Target{extent.offset, extent.length, engine_.scratch_.data()});
+          wanted.value_or(Target{extent.offset, extent.length, lane_.scratch->copies.data()});
       target.length = std::min(target.length, lane_.files.size(extent.file) - target.offset);
       const Pin pin(lane_.files, extent.file);
       const bool taken =
@@ -159,14 +240,13 @@ class CacheFirstEngine final : public Engine {
     CacheFirstEngine& engine_;
     Lane& lane_;
     Feed& inner_;
-    std::uint64_t asked_ = 0, served_ = 0;
+    std::optional<Extent> held_;
   };
 
   const std::unique_ptr<Engine> rest_;
   const EngineLimits rest_limits_;
-  PageBuffer scratch_;
-  Reservation mapped_;
-  PerProcess<Lane> lane_;
+  ScratchOfLanes scratch_;
+  PerProcess<Lanes> lanes_;
   std::atomic<bool> mostly_cached_ = false;
 };
 

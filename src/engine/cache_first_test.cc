@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <barrier>
 #include <memory>
 #include <random>
 #include <thread>
+#include <utility>
 
 #include "base/fd.h"
 #include "engine/engines.h"
@@ -193,6 +195,70 @@ TEST_F(MemoryCacheFirst, MergesLessOnceEverythingCameFromTheCache) {
   run_all(*engine, *files_, 64_KiB);
   EXPECT_LT(engine->limits().merge_gap, cold);
   EXPECT_LE(engine->limits().merge_gap, 1024u);
+}
+
+// These measure no memory, so sanitizers run them too.
+class CacheFirstLanes : public MemoryCacheFirst {};
+
+// Its first answer waits until all who are expected have come to theirs.
+class Rendezvous final : public Feed {
+ public:
+  Rendezvous(TestFeed& feed, std::barrier<>& all) : feed_(feed), all_(all) {}
+  bool next(Extent& extent) override {
+    if (!std::exchange(met_, true)) all_.arrive_and_wait();
+    return feed_.next(extent);
+  }
+  void arrived(const Extent& extent, const std::byte* data) override {
+    feed_.arrived(extent, data);
+  }
+  std::optional<Target> target(const Extent& extent) const override { return feed_.target(extent); }
+
+ private:
+  TestFeed& feed_;
+  std::barrier<>& all_;
+  bool met_ = false;
+};
+
+TEST_F(CacheFirstLanes, TwoThreadsCopyFromTheCacheAtOnce) {
+  fault_in(all_pages());
+  const auto engine = over_direct();
+  EXPECT_EQ(engine->lanes(), 1u);  // nothing is known yet
+  ASSERT_EQ(run_all(*engine, *files_, 64_KiB), "each once");
+  EXPECT_EQ(engine->lanes(), 2u);
+  std::barrier<> both(2);  // one after the other, they would wait here for ever
+  std::vector<std::string> accounts(2);
+  std::vector<std::thread> threads;
+  for (std::string& account : accounts) {
+    threads.emplace_back([&] {
+      TestFeed feed(*files_, everything(*files_, engine->limits(), 64_KiB));
+      Rendezvous rendezvous(feed, both);
+      engine->run(rendezvous);
+      account = feed.account();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(accounts, (std::vector<std::string>{"each once", "each once"}));
+}
+
+TEST_F(CacheFirstLanes, ThereIsOneWhereTheDataIsNotCached) {
+  fault_in(all_pages());
+  const auto engine = over_direct();
+  ASSERT_EQ(run_all(*engine, *files_, 64_KiB), "each once");
+  drop(0, 0);
+  ASSERT_EQ(run_all(*engine, *files_, 64_KiB), "each once");
+  EXPECT_EQ(engine->lanes(), 1u);
+}
+
+TEST_F(CacheFirstLanes, ThereIsOneWhereTheBudgetHasNoRoomForTwo) {
+  fault_in(all_pages());
+  std::string why_not;
+  const Budget budget(16_MiB);
+  auto direct = make_direct_engine(files_->layout, budget, why_not);
+  const std::uint64_t one = 2 * direct->limits().max_request + 2 * sys::page_size();
+  const Reservation taken = budget.reserve(budget.left() - one, "something else");
+  const auto engine = make_cache_first_engine(files_->layout, budget, std::move(direct));
+  ASSERT_EQ(run_all(*engine, *files_, 64_KiB), "each once");
+  EXPECT_EQ(engine->lanes(), 1u);
 }
 
 TEST_F(MemoryCacheFirst, SaysWhoBringsTheRest) {

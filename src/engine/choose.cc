@@ -26,6 +26,7 @@ class Chosen final : public Engine {
 
   void run(Feed& feed) override { engine_->run(feed); }
   void require_unchanged(std::uint32_t file) override { engine_->require_unchanged(file); }
+  unsigned lanes() const override { return engine_->lanes(); }
   EngineLimits limits() const override { return engine_->limits(); }
   const std::byte* mapped(std::uint32_t file) override { return engine_->mapped(file); }
   EngineReport report() const override {

@@ -32,6 +32,7 @@ struct TokenLoader::Impl final : BatchMaker {
                   ReadAhead::Options{.slots = slots.size(),
                                      .end = options.steps == 0 ? UINT64_MAX : options.steps,
                                      .finish_on_own_thread = slots.size() > 1,
+                                     .finisher_reads = second_plan_share.bytes() > 0,
                                      .merge_gap = {},
                                      .budget_limit = array->budget.limit()});
   }
@@ -129,6 +130,8 @@ struct TokenLoader::Impl final : BatchMaker {
     // Fewer ahead rather than none at all; buffers() says how many.
     try {
       while (slots.size() < most) add_slot();
+      second_plan_share =
+          budget.reserve(Mover::memory(budget.limit(), options.batch_size), "plans of batches");
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kBudget) throw;
     }
@@ -213,9 +216,9 @@ struct TokenLoader::Impl final : BatchMaker {
   const std::shared_ptr<Array::Impl> array;
   const std::shared_ptr<Engine> engine;
   const DType out_type;
-  Schedule schedule;            // the reading thread's
+  Schedule schedule;            // of those who read
   mutable Schedule explaining;  // the user's
-  Reservation plan_share;
+  Reservation plan_share, second_plan_share;
   std::vector<Slot> slots;
   Batch batch;
   std::uint64_t step = 0;

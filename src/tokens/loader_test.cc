@@ -387,6 +387,28 @@ TEST_F(Loader, ErrorsOfTheReadingThreadArriveAtNext) {
   EXPECT_THROW(loader.next(), Error);  // and stays, until sought
 }
 
+// Just written, so cached, and larger than the budget: the finishing thread reads, too.
+TEST_F(Loader, CachedBatchesAreTheSameHoweverManyThreadsReadThem) {
+  const Tokens stream = tokens(12'000'000, EngineKind::kAuto);
+  TokenLoader loader(stream, {.batch_size = 16, .block_size = 256, .prefetch = 6});
+  for (int i = 0; i < 400; ++i) expect_as_explained(loader);
+  loader.seek(100'000);
+  for (int i = 0; i < 400; ++i) expect_as_explained(loader);
+}
+
+TEST_F(Loader, ACachedFileThatIsCutArrivesAsAnErrorWhoeverReadsIt) {
+  const Tokens stream = tokens(12'000'000, EngineKind::kAuto);
+  TokenLoader loader(stream, {.batch_size = 16, .block_size = 256, .prefetch = 6});
+  for (int i = 0; i < 100; ++i) expect_as_explained(loader);
+  std::filesystem::resize_file(folder_.path("tokens.bin"), 4096);
+  EXPECT_THROW(
+      {
+        for (int i = 0; i < 1000; ++i) expect_as_explained(loader);
+      },
+      Error);
+  EXPECT_THROW(loader.next(), Error);
+}
+
 TEST_F(Loader, InAChildOfForkTheLoaderIsClosedAndTheTokensAreNot) {
   if (kUnderTsan || kUnderAsan) GTEST_SKIP() << "sanitizers do not take forks beside threads";
   const Tokens stream = tokens(50'000);
