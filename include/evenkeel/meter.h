@@ -4,8 +4,10 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace evenkeel {
 
@@ -26,6 +28,95 @@ ProcessMemory process_memory(pid_t pid = 0);
 // Bytes that the storage delivered to this process so far (/proc/PID/io read_bytes), O_DIRECT
 // included; empty where the kernel does not tell.
 std::optional<std::uint64_t> disk_bytes_read(pid_t pid = 0);
+
+// What a process has done so far, from /proc/PID/stat and /proc/PID/io.
+struct ProcessCounters {
+  std::uint64_t major_faults = 0;  // page faults that waited for storage
+  std::uint64_t minor_faults = 0;  // those that did not
+  double cpu_seconds = 0;          // user and system, in steps of the kernel's tick (mostly 10 ms)
+  // Bytes that storage delivered. The kernel adds those of children that the process has waited
+  // for. Empty where it does not tell: for processes of other users.
+  std::optional<std::uint64_t> disk_read;
+};
+
+// Of `pid`, or of this process for 0. Throws Error (kSystem, ESRCH) when there is no such process.
+ProcessCounters process_counters(pid_t pid = 0);
+
+// Proportional set size in bytes: each page divided by the number of processes that map it, so that
+// it adds up. The kernel walks all pages for it: 10 to 15 ms for each GiB. Empty where it is not
+// permitted, and for a process that has ended.
+std::optional<std::uint64_t> process_pss(pid_t pid = 0);
+
+// What a process and its descendants hold and have done.
+struct TreeMemory {
+  ProcessMemory memory;      // sums; pages that several map count for each. peak_rss is 0: peaks of
+                             // different moments have no sum
+  ProcessCounters counters;  // since the tree was made; see ProcessTree
+  std::uint32_t processes = 0;   // living ones
+  std::uint32_t unmeasured = 0;  // at least as many could not be opened: too few descriptors
+};
+
+// Follows a process and all its descendants; those whose parent has ended, too, once they were
+// seen. A descendant that comes and goes between two samples, or loses its parent before it is
+// seen, is missed; what it did is in the counters if a parent in the tree waited for it.
+//
+// Counters count from the making of the tree, over all processes, ended ones included: these with
+// what their parent inherited, or with the last that was seen. They never decrease.
+//
+// Holds three descriptors a process. A sample of one process takes about 15 us; new children are
+// looked for when the system has made a new process or thread, and at most 0.3 % of the time.
+// Not for several threads at once.
+class ProcessTree {
+ public:
+  // 0 is this process. Throws Error (kSystem, ESRCH) when there is no such process.
+  explicit ProcessTree(pid_t root);
+  ProcessTree(ProcessTree&&) noexcept;
+  ProcessTree& operator=(ProcessTree&&) noexcept;
+  ~ProcessTree();
+
+  // Empty once the root and all descendants that were seen have ended. A zombie has.
+  std::optional<TreeMemory> sample();
+  // As of the last sample: after an empty one, the final counts.
+  ProcessCounters counters() const;
+  // Living ones as of the last sample, parents before their children.
+  std::vector<pid_t> processes() const;
+  // Sum of process_pss, with its cost. Empty where one of them is not permitted.
+  std::optional<std::uint64_t> pss() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// The memory cgroup that a process is in, with the cgroups below it. All in bytes.
+struct CgroupUsage {
+  int version = 0;                  // 1 or 2
+  std::string path;                 // as the kernel names it: "/user.slice/app"
+  std::uint64_t usage = 0;          // page cache included
+  std::uint64_t anon = 0;           // v1: total_rss
+  std::uint64_t file = 0;           // page cache, tmpfs included; v1: total_cache
+  std::uint64_t active_file = 0;    // of the page cache, used again
+  std::uint64_t inactive_file = 0;  // what the kernel gives up first
+  // The least limit of this cgroup and those above it, as far as they can be seen. v2: the smaller
+  // of memory.max and memory.high. Empty: none.
+  std::optional<std::uint64_t> limit;
+};
+
+// Of `pid`, or of this process for 0. Empty where no memory cgroup can be seen, and for a process
+// that is gone. Takes about 0.2 ms.
+std::optional<CgroupUsage> cgroup_usage(pid_t pid = 0);
+
+struct FileInUse {
+  std::string path;
+  std::uint64_t size = 0;  // bytes
+  std::uint64_t device = 0, inode = 0;
+};
+
+// The data files of a process: regular files of at least `least_size` bytes that it has open for
+// reading, or maps, nowhere with execute permission (so no programs and libraries). Each once;
+// without those that have lost their name, memfds, and what lies in /dev, /proc and /sys. Empty
+// where it is not permitted, and for a process that has ended.
+std::vector<FileInUse> files_in_use(pid_t pid, std::uint64_t least_size);
 
 struct FileCache {
   std::uint64_t cached = 0;   // bytes of the file in the page cache

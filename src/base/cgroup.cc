@@ -63,19 +63,20 @@ std::uint64_t number_in(const std::string& path, std::uint64_t otherwise) {
   return leading_number(*text).value_or(otherwise);  // "max" is no number
 }
 
-// `top`: nothing above can be seen, though a limit there still holds.
-CgroupMemory read_level(int version, const std::string& directory, bool top) {
+CgroupMemory read_level(const CgroupFolder& folder) {
+  const std::string& directory = folder.directory;
   CgroupMemory level;
-  level.version = version;
+  level.version = folder.version;
+  level.path = folder.path;
   const std::string stat = read_text_file(directory + "/memory.stat").value_or("");
-  if (version == 2) {
+  if (level.version == 2) {
     level.limit = std::min(number_in(directory + "/memory.max", kNoLimit),
                            number_in(directory + "/memory.high", kNoLimit));
     level.usage = number_in(directory + "/memory.current", 0);
     level.inactive_file = number_after(stat, "inactive_file").value_or(0);
   } else {
     level.limit = number_in(directory + "/memory.limit_in_bytes", kNoLimit);
-    if (top) {
+    if (folder.top) {
       level.limit =
           std::min(level.limit, number_after(stat, "hierarchical_memory_limit").value_or(kNoLimit));
     }
@@ -86,14 +87,14 @@ CgroupMemory read_level(int version, const std::string& directory, bool top) {
 }
 
 void climb(const CgroupMount& mount, const std::string& path, const std::string& root,
-           std::vector<CgroupMemory>& out) {
+           std::vector<CgroupFolder>& out) {
   const std::string point = root + mount.point;
   std::string below = below_mount(path, mount);
   if (!is_directory(point + below)) below.clear();
   for (;;) {
-    CgroupMemory level = read_level(mount.version, point + below, below.empty());
-    level.path = mount.root == "/" && !below.empty() ? below : mount.root + below;
-    if (level.limit < kNoLimit) out.push_back(std::move(level));
+    const std::string path_of_level =
+        mount.root == "/" && !below.empty() ? below : mount.root + below;
+    out.push_back({mount.version, path_of_level, point + below, below.empty()});
     if (below.empty()) return;
     below.erase(below.rfind('/'));
   }
@@ -139,17 +140,28 @@ std::vector<CgroupMount> parse_cgroup_mounts(std::string_view text) {
   return mounts;
 }
 
-std::vector<CgroupMemory> memory_cgroups(const std::string& root) {
-  const auto paths = parse_cgroup_paths(read_text_file(root + "/proc/self/cgroup").value_or(""));
+std::vector<CgroupFolder> memory_cgroup_folders(const std::string& root, pid_t pid) {
+  const std::string process = pid == 0 ? "self" : std::to_string(pid);
+  const auto paths =
+      parse_cgroup_paths(read_text_file(root + "/proc/" + process + "/cgroup").value_or(""));
   const auto mounts =
       parse_cgroup_mounts(read_text_file(root + "/proc/self/mountinfo").value_or(""));
-  std::vector<CgroupMemory> levels;
+  std::vector<CgroupFolder> folders;
   bool seen[3] = {};
   for (const CgroupMount& mount : mounts) {
     const std::string& path = mount.version == 1 ? paths.v1 : paths.v2;
     if (path.empty() || seen[mount.version] || !is_directory(root + mount.point)) continue;
     seen[mount.version] = true;
-    climb(mount, path, root, levels);
+    climb(mount, path, root, folders);
+  }
+  return folders;
+}
+
+std::vector<CgroupMemory> memory_cgroups(const std::string& root, pid_t pid) {
+  std::vector<CgroupMemory> levels;
+  for (const CgroupFolder& folder : memory_cgroup_folders(root, pid)) {
+    CgroupMemory level = read_level(folder);
+    if (level.limit < kNoLimit) levels.push_back(std::move(level));
   }
   return levels;
 }

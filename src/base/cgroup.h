@@ -1,5 +1,7 @@
-// Memory cgroups, v1 and v2: which limits stand around this process.
+// Memory cgroups, v1 and v2: which limits stand around a process.
 #pragma once
+
+#include <sys/types.h>
 
 #include <cstdint>
 #include <optional>
@@ -21,18 +23,30 @@ struct CgroupMemory {
   std::uint64_t headroom() const;
 };
 
-// The limited memory cgroups around this process, its own first, then its ancestors as far as they
-// are mounted. All files are looked for below `root`, so that tests can bring a tree of their own.
-std::vector<CgroupMemory> memory_cgroups(const std::string& root = "");
+// A cgroup and where its files lie.
+struct CgroupFolder {
+  int version = 0;
+  std::string path;       // as the kernel names it
+  std::string directory;  // where it is mounted
+  bool top = false;       // nothing above can be seen, though a limit there still holds
+};
 
-// The one with the least headroom; empty where nothing is limited.
+// The cgroups around a process (0: this one) that may have a memory controller: its own first, then
+// its ancestors as far as they are mounted; one such row for each version. All files are looked for
+// below `root`, so that tests can bring a tree of their own.
+std::vector<CgroupFolder> memory_cgroup_folders(const std::string& root = "", pid_t pid = 0);
+
+// Those of them that have a limit.
+std::vector<CgroupMemory> memory_cgroups(const std::string& root = "", pid_t pid = 0);
+
+// The one around this process with the least headroom; empty where nothing is limited.
 std::optional<CgroupMemory> tightest_memory_cgroup(const std::string& root = "");
 
-// Where this process is, from /proc/self/cgroup. Empty for a hierarchy that is not there.
+// Where a process is, from /proc/PID/cgroup. Empty for a hierarchy that is not there.
 struct CgroupPaths {
   std::string v1, v2;
 };
-CgroupPaths parse_cgroup_paths(std::string_view proc_self_cgroup);
+CgroupPaths parse_cgroup_paths(std::string_view proc_cgroup);
 
 // A mount that can show memory cgroups, from /proc/self/mountinfo: `point` shows the cgroup `root`.
 struct CgroupMount {

@@ -67,6 +67,24 @@ TEST(Cgroup, V2AncestorWithLessHeadroomDecides) {
   EXPECT_EQ(tightest->headroom(), 150_MiB);
 }
 
+TEST(Cgroup, OtherProcessesHaveTheirOwn) {
+  const FakeTree tree;
+  tree.write("/proc/self/cgroup", "0::/\n");
+  tree.write("/proc/7/cgroup", "0::/team/job\n");
+  tree.write("/proc/self/mountinfo", kV2Mount);
+  limit_v2(tree, "/team/job", "max", 100_MiB, 0);
+  limit_v2(tree, "/team", std::to_string(800_MiB), 700_MiB, 0);
+  EXPECT_TRUE(memory_cgroups(tree.root()).empty());
+  ASSERT_EQ(memory_cgroups(tree.root(), 7).size(), 1u);
+  EXPECT_EQ(memory_cgroups(tree.root(), 7)[0].path, "/team");
+  const auto folders = memory_cgroup_folders(tree.root(), 7);
+  ASSERT_EQ(folders.size(), 3u);
+  EXPECT_EQ(folders[0].path, "/team/job");
+  EXPECT_EQ(folders[0].directory, tree.root() + "/sys/fs/cgroup/team/job");
+  EXPECT_EQ(folders[2].path, "/");
+  EXPECT_TRUE(folders[2].top);
+}
+
 TEST(Cgroup, MemoryHighIsALimitToo) {
   const FakeTree tree;
   tree.write("/proc/self/cgroup", "0::/job\n");

@@ -1,22 +1,13 @@
 #include "meter/process.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <string>
 
 #include "base/text_file.h"
 #include "evenkeel/error.h"
+#include "meter/proc.h"
 
 namespace evenkeel {
-namespace {
-
-std::string proc_file(pid_t pid, const char* name) {
-  return "/proc/" + (pid == 0 ? std::string("self") : std::to_string(pid)) + "/" + name;
-}
-
-}  // namespace
 
 std::optional<ProcessMemory> parse_status(std::string_view status) {
   struct Field {
@@ -50,22 +41,16 @@ std::optional<std::uint64_t> parse_io(std::string_view io) {
   return number_after(io, "read_bytes:");
 }
 
-ProcessMeter::ProcessMeter(pid_t pid)
-    : status_(::open(proc_file(pid, "status").c_str(), O_RDONLY | O_CLOEXEC)) {
+ProcessMeter::ProcessMeter(pid_t pid) : status_(open_proc(pid, "status")) {
   if (status_) return;
   const int code = errno == ENOENT ? ESRCH : errno;
   throw Error::system("measure process", code, "process " + std::to_string(pid))
-      .in(proc_file(pid, "status"));
+      .in(proc_path(pid, "status"));
 }
 
 std::optional<ProcessMemory> ProcessMeter::sample() const {
-  char text[8192];  // about 1.5 KiB, more on machines with very many CPUs, at the end
-  ssize_t got;
-  do {
-    got = ::pread(status_.get(), text, sizeof text, 0);
-  } while (got < 0 && errno == EINTR);
-  if (got <= 0) return std::nullopt;
-  return parse_status({text, static_cast<std::size_t>(got)});
+  ProcText text;
+  return parse_status(read_again(status_.get(), text));
 }
 
 ProcessMemory process_memory(pid_t pid) {
@@ -73,7 +58,7 @@ ProcessMemory process_memory(pid_t pid) {
 }
 
 std::optional<std::uint64_t> disk_bytes_read(pid_t pid) {
-  const auto io = read_text_file(proc_file(pid, "io"));
+  const auto io = read_text_file(proc_path(pid, "io"));
   if (!io) return std::nullopt;
   return parse_io(*io);
 }

@@ -1,0 +1,102 @@
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <climits>
+#include <map>
+#include <set>
+
+#include "base/text_file.h"
+#include "evenkeel/meter.h"
+#include "meter/maps.h"
+#include "meter/proc.h"
+
+namespace evenkeel {
+namespace {
+
+using Identity = std::pair<dev_t, ino_t>;
+
+bool is_kernel_folder(std::string_view path) {
+  return path.starts_with("/dev/") || path.starts_with("/proc/") || path.starts_with("/sys/");
+}
+
+std::optional<struct stat> regular_file(const std::string& path) {
+  struct stat status;
+  if (::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
+  return status;
+}
+
+std::optional<std::string> link_target(const std::string& link) {
+  std::string target(PATH_MAX, '\0');
+  const ssize_t length = ::readlink(link.c_str(), target.data(), target.size());
+  if (length <= 0) return std::nullopt;
+  target.resize(static_cast<std::size_t>(length));
+  return target;
+}
+
+// Files under names that lead to them. A name that leads elsewhere was deleted or given to another
+// file, whatever the kernel adds to it (" (deleted)" can be the end of a real name).
+class Found {
+ public:
+  explicit Found(std::uint64_t least_size) : least_size_(least_size) {}
+
+  void add(const std::string& path, const struct stat& wanted) {
+    if (is_kernel_folder(path) || static_cast<std::uint64_t>(wanted.st_size) < least_size_) return;
+    const auto named = regular_file(path);
+    if (!named || named->st_dev != wanted.st_dev || named->st_ino != wanted.st_ino) return;
+    if (!seen_.insert({wanted.st_dev, wanted.st_ino}).second) return;
+    files_.push_back(
+        {path, static_cast<std::uint64_t>(wanted.st_size), wanted.st_dev, wanted.st_ino});
+  }
+  std::vector<FileInUse> take() { return std::move(files_); }
+
+ private:
+  const std::uint64_t least_size_;
+  std::set<Identity> seen_;
+  std::vector<FileInUse> files_;
+};
+
+// maps writes an inode, but not always the device that stat says; the path has to lead there.
+void add_mapped(const MappedFile& mapped, Found& found) {
+  for (const std::string& path : {std::string(mapped.path), unescape_newlines(mapped.path)}) {
+    const auto named = regular_file(path);
+    if (named && named->st_ino == mapped.inode) return found.add(path, *named);
+  }
+}
+
+void add_mapped_files(std::string_view maps, Found& found) {
+  std::map<std::pair<std::uint64_t, std::string_view>, bool> programs;  // by inode and path
+  std::string_view line;
+  while (take_line(maps, line)) {
+    const auto mapped = parse_maps_line(line);
+    if (!mapped || is_kernel_folder(mapped->path)) continue;
+    programs[{mapped->inode, mapped->path}] |= mapped->program;
+  }
+  for (const auto& [file, program] : programs) {
+    if (!program) add_mapped({program, file.first, file.second}, found);
+  }
+}
+
+void add_open_files(pid_t pid, Found& found) {
+  const std::string folder = proc_path(pid, "fd/");
+  for (const int fd : numbered_entries(folder)) {
+    const std::string link = folder + std::to_string(fd);
+    struct stat self;  // the link's own permissions say what the descriptor was opened for
+    if (::lstat(link.c_str(), &self) != 0 || (self.st_mode & S_IRUSR) == 0) continue;
+    const auto target = link_target(link);
+    const auto status = target ? regular_file(link) : std::nullopt;
+    if (status) found.add(*target, *status);
+  }
+}
+
+}  // namespace
+
+std::vector<FileInUse> files_in_use(pid_t pid, std::uint64_t least_size) {
+  Found found(least_size);
+  const auto maps = read_text_file(proc_path(pid, "maps"));
+  if (!maps) return {};
+  add_mapped_files(*maps, found);
+  add_open_files(pid, found);
+  return found.take();
+}
+
+}  // namespace evenkeel

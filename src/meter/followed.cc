@@ -1,0 +1,128 @@
+#include "meter/followed.h"
+
+#include <linux/kcmp.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string>
+
+#include "meter/proc.h"
+#include "meter/process.h"
+
+namespace evenkeel {
+namespace {
+
+std::uint64_t above_zero(std::uint64_t value, std::uint64_t less) {
+  return value - std::min(value, less);
+}
+
+}  // namespace
+
+void Tally::add(const Tally& other) {
+  major_faults += other.major_faults;
+  minor_faults += other.minor_faults;
+  ticks += other.ticks;
+  disk_read += other.disk_read;
+}
+
+void Tally::raise_to(const Tally& other) {
+  major_faults = std::max(major_faults, other.major_faults);
+  minor_faults = std::max(minor_faults, other.minor_faults);
+  ticks = std::max(ticks, other.ticks);
+  disk_read = std::max(disk_read, other.disk_read);
+}
+
+Tally Tally::above(const Tally& before) const {
+  return {above_zero(major_faults, before.major_faults),
+          above_zero(minor_faults, before.minor_faults), above_zero(ticks, before.ticks),
+          above_zero(disk_read, before.disk_read)};
+}
+
+FollowedProcess::FollowedProcess(pid_t pid, pid_t parent)
+    : pid_(pid),
+      lender_(parent),
+      stat_file_(open_proc(pid, "stat")),
+      status_file_(open_proc(pid, "status")) {}
+
+std::optional<FollowedProcess> FollowedProcess::open(pid_t pid, pid_t parent) {
+  FollowedProcess process(pid, parent);
+  if (!process.stat_file_ || !process.status_file_) {
+    if (errno == ENOENT) errno = ESRCH;
+    return std::nullopt;
+  }
+  process.io_file_ = Fd(open_proc(pid, "io"));
+  if (!process.io_file_ && (errno == EMFILE || errno == ENFILE)) return std::nullopt;
+  process.read();
+  process.inheritance_ = 0;  // from children that ended before anyone looked
+  // A number that was given to another process between finding and opening.
+  const bool stranger = parent != 0 && process.parent() != parent;
+  if (process.gone_ || stranger) {
+    errno = ESRCH;
+    return std::nullopt;
+  }
+  return process;
+}
+
+void FollowedProcess::read() {
+  was_gone_ = gone_;
+  if (gone_) return;
+  ProcText text;
+  const auto stat = parse_stat(read_again(stat_file_.get(), text));
+  memory_ = {};
+  if (!stat) {
+    gone_ = true;
+    return;
+  }
+  inheritance_ = above_zero(stat->child_minor_faults, stat_.child_minor_faults);
+  stat_ = *stat;
+  if (io_file_) {
+    if (const auto read = parse_io(read_again(io_file_.get(), text))) disk_read_ = *read;
+  }
+  ask_about_loan();
+  if (!stat_.zombie() && !borrows_memory()) read_memory();
+}
+
+void FollowedProcess::read_memory() {
+  ProcText text;
+  auto memory = parse_status(read_again(status_file_.get(), text));
+  if (!memory && stat_.threads > 1) memory = memory_of_other_thread();
+  memory_ = memory.value_or(ProcessMemory{});
+  memory_.peak_rss = 0;
+}
+
+// Between vfork and exec a child runs on its parent's memory, which must not count twice. Memory
+// that is the child's own stays so. Where the kernel does not compare, it counts.
+void FollowedProcess::ask_about_loan() {
+  if (lender_ == 0) return;
+  if (::syscall(SYS_kcmp, pid_, lender_, KCMP_VM, 0, 0) != 0) lender_ = 0;
+}
+
+// The memory belongs to all threads, but the kernel tells nothing of it once the first has ended.
+std::optional<ProcessMemory> FollowedProcess::memory_of_other_thread() {
+  ProcText text;
+  for (const pid_t thread : numbered_entries(proc_path(pid_, "task"))) {
+    Fd status(open_proc(pid_, "task/" + std::to_string(thread) + "/status"));
+    if (!status) continue;
+    const auto memory = parse_status(read_again(status.get(), text));
+    if (!memory) continue;
+    status_file_ = std::move(status);
+    return memory;
+  }
+  return std::nullopt;
+}
+
+Tally FollowedProcess::tally() const {
+  return {stat_.major_faults + stat_.child_major_faults,
+          stat_.minor_faults + stat_.child_minor_faults, stat_.ticks + stat_.child_ticks,
+          disk_read_.value_or(0)};
+}
+
+bool FollowedProcess::inherited(const Tally& child) {
+  if (gone_ || inheritance_ < child.minor_faults) return false;
+  inheritance_ -= child.minor_faults;
+  return true;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,180 @@
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <unordered_set>
+
+#include "evenkeel/error.h"
+#include "evenkeel/meter.h"
+#include "meter/children.h"
+#include "meter/followed.h"
+#include "meter/proc.h"
+
+namespace evenkeel {
+
+class ProcessTree::Impl {
+ public:
+  explicit Impl(pid_t root) {
+    auto process = FollowedProcess::open(root, 0);
+    if (!process || !process->living()) {
+      throw Error::system("measure process", process ? ESRCH : errno,
+                          "process " + std::to_string(root))
+          .in(proc_path(root, "stat"));
+    }
+    followed_.push_back(std::move(*process));
+    if (timer_.due(LookTimer::Clock::now())) look();
+    before_ = done_by_all();
+  }
+
+  std::optional<TreeMemory> sample() {
+    if (timer_.due(LookTimer::Clock::now())) look();
+    // Parents first: a child that is there when it is read was not in what its parent inherited.
+    for (FollowedProcess& process : followed_) process.read();
+    settle_ended();
+    done_.raise_to(done_by_all().above(before_));
+
+    TreeMemory tree;
+    for (const FollowedProcess& process : followed_) {
+      if (!process.living()) continue;
+      ++tree.processes;
+      add(process.memory(), tree.memory);
+    }
+    if (tree.processes == 0) return std::nullopt;
+    tree.counters = counters();
+    tree.unmeasured = unmeasured_;
+    return tree;
+  }
+
+  ProcessCounters counters() const {
+    ProcessCounters counters{done_.major_faults, done_.minor_faults, seconds_of_ticks(done_.ticks),
+                             std::nullopt};
+    if (tells_disk_) counters.disk_read = done_.disk_read;
+    return counters;
+  }
+
+  std::vector<pid_t> processes() const {
+    std::vector<pid_t> living;
+    for (const FollowedProcess& process : followed_) {
+      if (process.living()) living.push_back(process.pid());
+    }
+    return living;
+  }
+
+  std::optional<std::uint64_t> pss() const {
+    std::uint64_t sum = 0;
+    for (const FollowedProcess& process : followed_) {
+      if (!process.living() || process.borrows_memory()) continue;
+      errno = 0;
+      const auto pss = process_pss(process.pid());
+      if (!pss && (errno == EACCES || errno == EPERM)) return std::nullopt;
+      sum += pss.value_or(0);  // it may have ended by now
+    }
+    return sum;
+  }
+
+ private:
+  static void add(const ProcessMemory& one, ProcessMemory& sum) {
+    sum.anon += one.anon;
+    sum.file += one.file;
+    sum.shmem += one.shmem;
+    sum.page_tables += one.page_tables;
+    sum.swap += one.swap;
+  }
+
+  static bool can_look() {
+    const Fd proc(::open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    return static_cast<bool>(proc);
+  }
+
+  void look() {
+    const auto began = LookTimer::Clock::now();
+    std::unordered_set<pid_t> known;
+    for (const FollowedProcess& process : followed_) {
+      if (!process.gone()) known.insert(process.pid());
+    }
+    children_.refresh();
+    unmeasured_ = can_look() ? 0 : 1;
+    for (std::size_t i = 0; i < followed_.size(); ++i) {  // children's children come behind them
+      const pid_t parent = followed_[i].pid();
+      if (!followed_[i].living()) continue;
+      for (const pid_t child : children_.of(parent)) {
+        if (known.insert(child).second) follow(child, parent);
+      }
+    }
+    timer_.looked(began, LookTimer::Clock::now());
+  }
+
+  void follow(pid_t pid, pid_t parent) {
+    if (auto process = FollowedProcess::open(pid, parent)) {
+      followed_.push_back(std::move(*process));
+    } else if (errno != ESRCH) {
+      ++unmeasured_;
+    }
+  }
+
+  Tally done_by_all() {
+    Tally sum = ended_;
+    for (const FollowedProcess& process : followed_) {
+      sum.add(process.tally());
+      tells_disk_ |= process.tells_disk();
+    }
+    return sum;
+  }
+
+  // What a process had done when it ended goes over to the parent that waits for it, and must then
+  // not count for itself. The parent was read first, so it may show that only in the next sample.
+  // Where no parent does (it ignores its children, or is not in the tree), the last seen counts.
+  void settle_ended() {
+    std::unordered_set<const FollowedProcess*> settled;
+    for (FollowedProcess& process : followed_) {
+      if (!process.gone()) continue;
+      FollowedProcess* heir = heir_of(process);
+      const bool inherited = heir != nullptr && heir->inherited(process.tally());
+      if (!inherited && process.was_gone()) ended_.add(process.tally());
+      if (inherited || process.was_gone()) settled.insert(&process);
+    }
+    if (settled.empty()) return;
+    std::vector<FollowedProcess> rest;
+    for (FollowedProcess& process : followed_) {
+      if (!settled.contains(&process)) rest.push_back(std::move(process));
+    }
+    followed_ = std::move(rest);
+  }
+
+  // The nearest ancestor that is not gone. Null: none in the tree.
+  FollowedProcess* heir_of(const FollowedProcess& process) {
+    pid_t parent = process.parent();
+    for (std::size_t steps = 0; steps < followed_.size(); ++steps) {
+      FollowedProcess* found = nullptr;
+      for (FollowedProcess& other : followed_) {
+        if (other.pid() == parent && (!found || found->gone())) found = &other;
+      }
+      if (!found || !found->gone()) return found;
+      parent = found->parent();
+    }
+    return nullptr;
+  }
+
+  Children children_;
+  LookTimer timer_;
+  std::vector<FollowedProcess> followed_;  // parents before children
+  Tally before_;                           // when the tree was made
+  Tally ended_;                            // by those that nobody inherited
+  Tally done_;                             // since the tree was made
+  bool tells_disk_ = false;
+  std::uint32_t unmeasured_ = 0;
+};
+
+ProcessTree::ProcessTree(pid_t root) : impl_(new Impl(root == 0 ? ::getpid() : root)) {}
+ProcessTree::ProcessTree(ProcessTree&&) noexcept = default;
+ProcessTree& ProcessTree::operator=(ProcessTree&&) noexcept = default;
+ProcessTree::~ProcessTree() = default;
+
+std::optional<TreeMemory> ProcessTree::sample() { return impl_->sample(); }
+ProcessCounters ProcessTree::counters() const { return impl_->counters(); }
+std::vector<pid_t> ProcessTree::processes() const { return impl_->processes(); }
+
+std::optional<std::uint64_t> ProcessTree::pss() const { return impl_->pss(); }
+
+}  // namespace evenkeel
