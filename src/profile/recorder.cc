@@ -1,0 +1,212 @@
+#include "profile/recorder.h"
+
+#include <glob.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <string_view>
+#include <utility>
+
+#include "evenkeel/bytes.h"
+#include "evenkeel/error.h"
+#include "profile/machine.h"
+
+namespace evenkeel {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr std::uint64_t kLeastFile = 1 << 20;
+constexpr Ration::Terms kFinding{
+    .share = 0.001, .advance = milliseconds(5), .least_between = milliseconds(50)};
+constexpr Ration::Terms kCaching{.share = 0.004, .advance = milliseconds(5)};
+constexpr Ration::Terms kSharing{
+    .share = 0.001, .advance = milliseconds(2), .least_between = milliseconds(100)};
+
+// Locales, fonts, certificates: mapped by most programs and nobody's data.
+bool is_of_the_system(std::string_view path) {
+  static constexpr std::array<std::string_view, 6> kFolders = {"/usr/", "/lib",   "/etc/",
+                                                               "/bin/", "/sbin/", "/var/cache/"};
+  return std::ranges::any_of(kFolders, [&](auto folder) { return path.starts_with(folder); });
+}
+
+std::vector<std::string> matches(const std::string& pattern) {
+  glob_t found{};
+  std::vector<std::string> paths;
+  if (::glob(pattern.c_str(), GLOB_NOSORT | GLOB_BRACE | GLOB_TILDE, nullptr, &found) == 0) {
+    paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  }
+  ::globfree(&found);
+  return paths;
+}
+
+// The kernel shows what a process has open to its user, and to root. Of a user's own process that
+// is just ending it is forbidden as well, but then nothing is hidden.
+bool hides_files(pid_t process) {
+  const std::string folder = "/proc/" + std::to_string(process);
+  if (::access((folder + "/fd").c_str(), R_OK | X_OK) == 0 || errno != EACCES) return false;
+  struct stat status;
+  return ::stat(folder.c_str(), &status) == 0 && status.st_uid != ::geteuid();
+}
+
+double seconds_of(std::chrono::steady_clock::duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
+}  // namespace
+
+Recorder::Recorder(pid_t root, Options options)
+    : root_(root),
+      options_(std::move(options)),
+      tree_(root),
+      finding_(kFinding, Clock::now()),
+      caching_(kCaching, Clock::now()),
+      sharing_(kSharing, Clock::now()) {
+  find_files();
+  start();
+}
+
+void Recorder::start() {
+  started_ = Clock::now();
+  started_at_ = std::chrono::system_clock::now();
+  cpu_before_ = thread_cpu_seconds();
+}
+
+template <class Look>
+void Recorder::look(Ration& ration, bool always, Look work) {
+  const auto begin = Clock::now();
+  if (!ration.due(begin) && !always) return;
+  work();
+  ration.took(begin, Clock::now());
+}
+
+void Recorder::watch(const std::string& path) {
+  if (unwatched_.contains(path)) return;
+  try {
+    watch_.add(path);
+  } catch (const Error& error) {
+    unwatched_[path] = error.what();
+  }
+}
+
+void Recorder::find_files() {
+  for (const std::string& pattern : options_.files) {
+    for (const std::string& path : matches(pattern)) watch(path);
+  }
+  if (!options_.files.empty()) return;
+  for (const pid_t process : tree_.processes()) {
+    files_hidden_ |= hides_files(process);
+    for (const FileInUse& file : files_in_use(process, kLeastFile)) {
+      if (!is_of_the_system(file.path)) watch(file.path);
+    }
+  }
+}
+
+void Recorder::read_cache() {
+  const std::uint64_t of_none = files_hidden_ ? ProfileSample::kUnknown : 0;
+  latest_.cache = watch_.files().empty()
+                      ? of_none
+                      : watch_.cached_above_before().value_or(ProfileSample::kUnknown);
+}
+
+void Recorder::read_marks() {
+  if (!options_.marks) return;
+  for (Mark& mark : options_.marks->read_new()) {
+    const auto at = Clock::time_point(std::chrono::nanoseconds(mark.nanoseconds));
+    marks_.push_back({std::max(0.0, seconds_of(at - started_)), std::move(mark.text)});
+  }
+}
+
+bool Recorder::sample() { return sample(false); }
+bool Recorder::sample_all() { return sample(true); }
+
+bool Recorder::sample(bool always) {
+  const auto now = Clock::now();
+  const auto tree = tree_.sample();
+  latest_.seconds = seconds_of(now - started_);
+  if (tree) {
+    look(finding_, always, [&] { find_files(); });
+    look(sharing_, always, [&] { latest_.pss = tree_.pss().value_or(ProfileSample::kUnknown); });
+  }
+  look(caching_, always, [&] { read_cache(); });
+  read_marks();
+  // Of a tree that has ended, what was seen last stands; its counters are final now.
+  if (tree) {
+    latest_.anon = tree->memory.anon;
+    latest_.file = tree->memory.file;
+    latest_.shmem = tree->memory.shmem;
+    latest_.page_tables = tree->memory.page_tables;
+    latest_.swap = tree->memory.swap;
+    latest_.processes = tree->processes;
+    unmeasured_ = std::max(unmeasured_, tree->unmeasured);
+  }
+  const ProcessCounters counters = tree_.counters();
+  latest_.disk_read = counters.disk_read.value_or(0);
+  latest_.major_faults = counters.major_faults;
+  latest_.minor_faults = counters.minor_faults;
+  latest_.cpu_seconds = counters.cpu_seconds;
+  disk_unknown_ |= !counters.disk_read.has_value();
+  series_.add(latest_);
+  return tree.has_value();
+}
+
+void Recorder::add_notes(ProfileRun& run) const {
+  std::size_t untold = 0;
+  for (const FileWatch::File& file : watch_.files()) untold += !file.cached_before.has_value();
+  if (untold > 0) {
+    run.notes.push_back("The page cache of " + std::to_string(untold) + " of " +
+                        std::to_string(watch_.files().size()) +
+                        " files is not known: the kernel tells it of files that you own or may "
+                        "write.");
+  }
+  if (!unwatched_.empty()) {
+    run.notes.push_back(std::to_string(unwatched_.size()) +
+                        " files could not be watched, the first: " + unwatched_.begin()->second);
+  }
+  if (files_hidden_) {
+    run.notes.push_back(
+        "Which files it has open or mapped is not known: the kernel tells that of your own "
+        "processes "
+        "only. Name files to watch them.");
+  } else if (watch_.files().empty()) {
+    run.notes.push_back(
+        options_.files.empty()
+            ? "No data file of 1 MiB or more was seen open or mapped; name files to watch them."
+            : "No file matched the patterns of files to watch.");
+  }
+  if (disk_unknown_) {
+    run.notes.push_back(
+        "Bytes read from disk are not known: the kernel tells them of your own "
+        "processes only.");
+  }
+  if (unmeasured_ > 0) {
+    run.notes.push_back("At least " + std::to_string(unmeasured_) +
+                        " processes were not measured: too few file descriptors.");
+  }
+  if (options_.marks && options_.marks->dropped() > 0) {
+    run.notes.push_back(with_commas(options_.marks->dropped()) +
+                        " marks were left out beyond the " + with_commas(MarkFile::kMost) +
+                        " that are kept.");
+  }
+}
+
+ProfileRun Recorder::finish() {
+  read_marks();
+  ProfileRun run;
+  run.started = utc(started_at_);
+  run.seconds = latest_.seconds;
+  run.interval_seconds = std::chrono::duration<double>(options_.interval).count();
+  run.own_cpu_seconds = thread_cpu_seconds() - cpu_before_;
+  for (const FileWatch::File& file : watch_.files()) {
+    run.files.push_back({file.path, file.size, file.cached_before});
+  }
+  run.marks = std::move(marks_);
+  run.samples = series_.take();
+  add_notes(run);
+  return run;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,75 @@
+// Watches a process tree, the page cache of its files and its marks, and makes a run of it.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "evenkeel/meter.h"
+#include "evenkeel/profile.h"
+#include "meter/marks.h"
+#include "meter/watch.h"
+#include "profile/ration.h"
+
+namespace evenkeel {
+
+// Cheap looks (15 us a process) are taken at every sample; those that take long, the page cache of
+// large files and the PSS, as often as fits 0.6 % of a core together, and their last answer stands
+// until the next. One thread at a time.
+class Recorder {
+ public:
+  struct Options {
+    std::chrono::nanoseconds interval = std::chrono::milliseconds(10);
+    // Patterns of files to watch. Empty: the data files that the program maps or opens, 1 MiB or
+    // more, outside the folders of the system.
+    std::vector<std::string> files = {};
+    MarkFile* marks = nullptr;  // must outlive the recorder
+  };
+  // 0 is this process. Throws Error (kSystem, ESRCH) when there is no such process.
+  Recorder(pid_t root, Options options);
+
+  // Time begins now; before, only what was there already is looked at.
+  void start();
+  // False once the tree has ended.
+  bool sample();
+  // The same, with all the looks that are otherwise rationed: for the last sample.
+  bool sample_all();
+
+  const ProfileSample& latest() const { return latest_; }
+  std::size_t living() const { return tree_.processes().size(); }  // as of the last sample
+  const std::vector<FileWatch::File>& files() const { return watch_.files(); }
+  // What was recorded; the recorder is done then. Name, command and ending are the caller's to add.
+  ProfileRun finish();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  template <class Look>
+  void look(Ration& ration, bool always, Look work);
+  bool sample(bool always);
+  void find_files();
+  void watch(const std::string& path);
+  void read_cache();
+  void read_marks();
+  void add_notes(ProfileRun& run) const;
+
+  const pid_t root_;
+  const Options options_;
+  ProcessTree tree_;
+  FileWatch watch_;
+  std::map<std::string, std::string> unwatched_;  // path and why not
+  Clock::time_point started_;
+  std::chrono::system_clock::time_point started_at_;
+  double cpu_before_ = 0;
+  Ration finding_, caching_, sharing_;
+  ProfileSample latest_;
+  ProfileSeries series_;
+  std::vector<ProfileMark> marks_;
+  std::uint32_t unmeasured_ = 0;
+  bool disk_unknown_ = false, files_hidden_ = false;
+};
+
+}  // namespace evenkeel

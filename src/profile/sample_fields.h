@@ -1,0 +1,28 @@
+// The numbers of a sample by their names, for everyone who goes through all of them.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "evenkeel/profile.h"
+
+namespace evenkeel {
+
+struct SampleField {
+  std::string_view name;
+  std::uint64_t ProfileSample::*value;
+};
+
+inline constexpr SampleField kSampleSizes[] = {
+    {"anon", &ProfileSample::anon},   {"file", &ProfileSample::file},
+    {"shmem", &ProfileSample::shmem}, {"cache", &ProfileSample::cache},
+    {"pss", &ProfileSample::pss},     {"page_tables", &ProfileSample::page_tables},
+    {"swap", &ProfileSample::swap},
+};
+inline constexpr SampleField kSampleCounters[] = {
+    {"disk_read", &ProfileSample::disk_read},
+    {"major_faults", &ProfileSample::major_faults},
+    {"minor_faults", &ProfileSample::minor_faults},
+};
+
+}  // namespace evenkeel
