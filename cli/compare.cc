@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "cli/compare_picture.h"
 #include "cli/compare_report.h"
 #include "cli/json_out.h"
 #include "cli/terminal.h"
@@ -18,6 +19,7 @@ struct Compare {
   std::vector<EngineKind> engines = parse_engines("map,remap,advise,read,direct,auto");
   CompareSpec spec;
   bool cold = false, warm = false, json = false;
+  PictureOptions pictures;
 };
 
 constexpr char kFooter[] = R"(
@@ -35,10 +37,12 @@ Engines: map     one mapping, kept, as np.memmap does; not bounded
 Examples:
   evenkeel compare features.npy --pattern rows --budget 64MiB --cold
   evenkeel compare train.bin --dtype uint16 --pattern crops --engines map,direct
+  evenkeel compare train.bin --dtype uint16 --cold -o engines.html
   evenkeel compare 'shard-*.npy' --pattern scan --json > scan.json)";
 
 int run(Compare& compare) {
   compare.spec.paths = expand_all(compare.files);
+  require_writable(compare.pictures);
   const CacheState cache = compare.cold   ? CacheState::kCold
                            : compare.warm ? CacheState::kWarm
                                           : CacheState::kAsIs;
@@ -48,8 +52,9 @@ int run(Compare& compare) {
   } else {
     fmt::print("{}\n{}", to_table(outcome), to_words(outcome));
   }
+  std::fflush(stdout);
+  write_pictures(compare.pictures, to_picture(outcome));
   if (!outcome.good()) {
-    std::fflush(stdout);
     fmt::print(stderr, "evenkeel: {}\n", complaint(outcome));
     return 1;
   }
@@ -73,6 +78,9 @@ void add_work_options(CLI::App& command, Compare& compare) {
   add_size(
       command, "--budget", [&spec](std::uint64_t bytes) { spec.budget = bytes; },
       "What the data may occupy in memory; default 64MiB");
+  add_size(
+      command, "--limit", [&spec](std::uint64_t bytes) { spec.memory_limit = bytes; },
+      "Let each engine work inside a memory cgroup of this size, page cache included (takes root)");
   add_seconds(command, spec.seconds);
   add_count(command, "--seed", spec.seed, 0,
             fmt::format("Of the random order; default {}", spec.seed));
@@ -97,6 +105,8 @@ void add_compare(CLI::App& app, int& exit_code) {
       ->add_flag("--warm", compare->warm, "Read the files into the page cache before each engine")
       ->excludes(cold);
   command->add_flag("--json", compare->json, "Print the figures as JSON");
+  add_picture_options(*command, compare->pictures,
+                      "A page with the memory of every engine over time");
   add_raw_options(*command, compare->spec.raw);
   command->footer(kFooter);
   command->callback([compare, &exit_code] { exit_code = run(*compare); });

@@ -61,16 +61,22 @@ std::string read_per_wanted(const WorkerResult& work) {
   return describe_ratio(double(*work.disk_bytes) / double(work.wanted_bytes)) + " ×";
 }
 
+std::string pattern_in_words(Pattern pattern) {
+  switch (pattern) {
+    case Pattern::kCrops:
+      return "crops of 1,024 elements at random places";
+    case Pattern::kRows:
+      return "rows in shuffled order";
+    case Pattern::kScan:
+      break;
+  }
+  return "all rows in order";
+}
+
 std::string title(const CompareOutcome& outcome) {
   const CompareSpec& spec = outcome.spec;
-  const char* what = spec.pattern == Pattern::kCrops  ? "crops of 1,024 elements at random places"
-                     : spec.pattern == Pattern::kRows ? "rows in shuffled order"
-                                                      : "all rows in order";
-  const char* cache = outcome.cache == CacheState::kCold   ? ", cold"
-                      : outcome.cache == CacheState::kWarm ? ", warm"
-                                                           : "";
-  return fmt::format("{}: {}\n{}{}, budget {}, {:g} s an engine{}\n", describe_files(spec.paths),
-                     outcome.array, what, cache, format_size(spec.budget), spec.seconds,
+  return fmt::format("{}: {}\n{}, {:g} s an engine{}\n", describe_files(spec.paths), outcome.array,
+                     work_in_words(outcome), spec.seconds,
                      outcome.readahead ? ", readahead " + format_size(*outcome.readahead) : "");
 }
 
@@ -90,6 +96,16 @@ std::string who_read_what(const CompareOutcome& outcome) {
 }
 
 }  // namespace
+
+std::string work_in_words(const CompareOutcome& outcome) {
+  const char* cache = outcome.cache == CacheState::kCold   ? ", cold"
+                      : outcome.cache == CacheState::kWarm ? ", warm"
+                                                           : "";
+  const std::uint64_t limit = outcome.spec.memory_limit;
+  return fmt::format("{}{}, budget {}{}", pattern_in_words(outcome.spec.pattern), cache,
+                     format_size(outcome.spec.budget),
+                     limit ? ", inside a memory limit of " + format_size(limit) : "");
+}
 
 nlohmann::ordered_json to_report(const CompareOutcome& outcome) {
   const CompareSpec& spec = outcome.spec;
@@ -113,6 +129,8 @@ nlohmann::ordered_json to_report(const CompareOutcome& outcome) {
           {"warm", outcome.cache == CacheState::kWarm},
           {"chunk", outcome.engines.empty() ? 0 : outcome.engines.front().work.chunk},
           {"seed", spec.seed},
+          {"memory_limit_bytes", spec.memory_limit ? nlohmann::ordered_json(spec.memory_limit)
+                                                   : nlohmann::ordered_json()},
           {"results", std::move(results)},
           {"failures", std::move(failures)}};
 }

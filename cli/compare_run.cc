@@ -10,10 +10,12 @@
 #include "cli/describe.h"
 #include "cli/file_cache_state.h"
 #include "cli/interrupt.h"
+#include "cli/memory_limit.h"
 #include "cli/terminal.h"
 #include "cli/worker_process.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
+#include "profile/machine.h"
 
 namespace evenkeel::cli {
 namespace {
@@ -29,13 +31,18 @@ std::string progress_text(const EngineOutcome& outcome, const std::string& of, d
 
 void run_engine(const CompareSpec& spec, const CacheWatch& files, const std::string& of,
                 EngineOutcome& outcome) {
+  std::optional<MemoryLimit> limit;
+  if (spec.memory_limit > 0) limit.emplace(spec.memory_limit);
   WorkerProcess worker("compare-worker");
+  if (limit) limit->add(worker.pid());
   const nlohmann::json order = {{"spec", spec}, {"engine", engine_name(outcome.engine)}};
   worker.send(order.dump());
   const auto ready = nlohmann::json::parse(worker.line());
   MemoryWatch watch(worker.pid(), files, ready.at("peak_reset").get<bool>());
   Progress progress;
   const auto started = std::chrono::steady_clock::now();
+  outcome.started = utc(std::chrono::system_clock::now());
+  const double cpu_before = thread_cpu_seconds();
   worker.send("go");
   std::optional<std::string> answer;
   while (!(answer = worker.line(MemoryWatch::kInterval))) {
@@ -47,6 +54,8 @@ void run_engine(const CompareSpec& spec, const CacheWatch& files, const std::str
   }
   watch.sample_all();
   outcome.growth = watch.growth();
+  outcome.samples = watch.take_samples();
+  outcome.watching_cpu_seconds = thread_cpu_seconds() - cpu_before;
   const auto result = nlohmann::json::parse(*answer);
   if (result.contains("error")) {
     outcome.error = result.at("error").get<std::string>();
@@ -109,6 +118,7 @@ CompareOutcome run_compare(const CompareSpec& spec, const std::vector<EngineKind
   outcome.spec = spec;
   outcome.cache = cache;
   outcome.array = describe_array(spec);
+  if (spec.memory_limit > 0) const MemoryLimit possible(spec.memory_limit);  // the same for a limit
   outcome.readahead = readahead_bytes(spec.paths.front());
   const CacheWatch files(spec.paths);
   for (std::size_t i = 0; i < engines.size(); ++i) {

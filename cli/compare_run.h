@@ -18,6 +18,9 @@ struct EngineOutcome {
   std::string error;  // empty: it worked, and the rest is set
   WorkerResult work;
   Growth growth;
+  std::vector<ProfileSample> samples;  // of growth
+  std::string started;                 // in UTC
+  double watching_cpu_seconds = 0;
   double per_second() const { return work.seconds > 0 ? double(work.items) / work.seconds : 0; }
 };
 

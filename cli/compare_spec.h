@@ -27,6 +27,7 @@ struct CompareSpec {
   std::uint64_t chunk = 0;  // rows or crops read at a time; 0: as fits the pattern and the budget
   std::optional<std::uint64_t> merge_gap;
   std::uint64_t seed = 1;
+  std::uint64_t memory_limit = 0;  // of the process that reads, page cache included; 0: none
 };
 
 // One engine's part, as the worker tells it.

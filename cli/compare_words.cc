@@ -85,6 +85,11 @@ bool read_once(const EngineOutcome& map) {
   return map.work.disk_bytes.value_or(map.work.wanted_bytes) < map.work.wanted_bytes / 2;
 }
 
+std::string verdict(const CompareOutcome& outcome) {
+  const std::string speed = about_speed(outcome);
+  return speed.empty() ? "No engine kept to the budget." : speed;
+}
+
 std::string to_words(const CompareOutcome& outcome) {
   std::string text;
   for (const std::string& sentence : {about_speed(outcome), about_memory(outcome),

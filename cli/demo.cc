@@ -3,13 +3,18 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <random>
 
 #include "cli/commands.h"
+#include "cli/compare_picture.h"
 #include "cli/compare_report.h"
 #include "cli/demo_file.h"
 #include "cli/interrupt.h"
 #include "cli/json_out.h"
+#include "cli/memory_limit.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
 #include "evenkeel/bytes.h"
@@ -24,9 +29,11 @@ constexpr std::uint64_t kMostByDefault = 2_GiB, kLeast = 1_MiB;
 struct Demo {
   std::uint64_t budget = 64_MiB;
   std::uint64_t size = 0;
+  std::optional<std::uint64_t> limit;  // empty: four times the budget, where that can be had
   double seconds = 3;
   std::string folder;
   bool keep = false, json = false;
+  PictureOptions pictures;
 
   std::uint64_t rows() const {
     return (size ? size : std::min(8 * budget, kMostByDefault)) / kRowBytes;
@@ -35,34 +42,49 @@ struct Demo {
 
 constexpr char kFooter[] = R"(
 Makes a file many times the budget, feeds random crops and shuffled rows of it through every engine,
-cold, each in a process of its own, and shows what memory did. The file is removed at the end.
+cold, each in a process of its own, and shows what memory did, in a table and in a picture. The file is
+removed at the end.
 
 Examples:
   evenkeel demo
   evenkeel demo --budget 256MiB --dir /data
   evenkeel demo --json > demo.json)";
 
-std::string meaning(const CompareOutcome& rows) {
-  std::string text = "What to take from it: ";
-  if (const EngineOutcome* map = rows.find(EngineKind::kMap)) {
-    text += fmt::format(
-        "map, a mapping that is kept, as np.memmap does, let {} of the file into memory under a "
-        "budget of {}. ",
-        format_size(map->growth.memory.value_or(map->growth.rss)), format_size(rows.spec.budget));
-    if (read_once(*map)) {
-      text +=
-          "This file fits the machine, so map reads it once and is fast from then on; data that "
-          "does "
-          "not fit, or a job with a memory limit, has no such way out: then each touch is a read, "
-          "and fetches its surroundings too. ";
-    }
+// The page is for people: where they stand, else where it can be written.
+std::string page_path(const Demo& demo) {
+  if (!demo.pictures.html.empty() || demo.json) return demo.pictures.html;
+  const std::string name = "evenkeel-demo.html";
+  try {
+    evenkeel::require_writable(name);
+    return name;
+  } catch (const Error&) {
+    // Where everyone may write, a name that nobody could have foreseen.
+    const auto elsewhere = fmt::format("evenkeel-demo-{:08x}.html", std::random_device()());
+    return (std::filesystem::temp_directory_path() / elsewhere).string();
   }
-  return text +
-         "The other engines stay under the line, however large the file. direct is the fastest of "
-         "them, for it has many requests under way at once and leaves the page cache alone; auto "
-         "is "
-         "the default, and picks for you: a mapping if the data fits the budget, else what is "
-         "cached from the cache and the rest by direct.";
+}
+
+// A file that fits memory shows half the story: a mapping reads it once and is fast from then on.
+// A limit as a job on a cluster has one shows the other half.
+void set_limit(Demo& demo) {
+  const bool asked_for = demo.limit.has_value();
+  if (!asked_for) demo.limit = 4 * demo.budget;
+  if (*demo.limit == 0) return;
+  try {
+    const MemoryLimit possible(*demo.limit);
+  } catch (const Error&) {
+    if (asked_for) throw;
+    demo.limit = 0;
+  }
+}
+
+std::string about_fitting(const CompareOutcome& outcome) {
+  const EngineOutcome* map = outcome.find(EngineKind::kMap);
+  if (!map || !read_once(*map)) return "";
+  return "This file fits the machine, so map reads it once and is fast from then on; data that "
+         "does "
+         "not fit, or a job with a memory limit, has no such way out (as root, this demo shows "
+         "it). ";
 }
 
 void refuse_nonsense(const Demo& demo) {
@@ -80,6 +102,7 @@ CompareSpec spec_of(const Demo& demo, const std::string& path, Pattern pattern) 
   spec.pattern = pattern;
   spec.budget = demo.budget;
   spec.seconds = demo.seconds;
+  spec.memory_limit = demo.limit.value_or(0);
   return spec;
 }
 
@@ -93,8 +116,18 @@ void introduce(const Demo& demo, const std::string& folder) {
   if (bytes <= demo.budget) note("the file fits the budget: there is little to see");
 }
 
-int run(const Demo& demo) {
+ProfileReport demo_picture(const Demo& demo, const CompareOutcome& outcome) {
+  ProfileReport picture = to_picture(outcome);
+  picture.title += fmt::format(" from {}", format_size(demo.rows() * kRowBytes));
+  for (ProfileRun& run : picture.runs) run.files.clear();  // it is gone by now
+  return picture;
+}
+
+int run(Demo& demo) {
   refuse_nonsense(demo);
+  set_limit(demo);
+  const PictureOptions pictures{page_path(demo), demo.pictures.svg};
+  require_writable(pictures);
   const InterruptGuard interrupts;
   const std::uint64_t bytes = demo.rows() * kRowBytes;
   const std::string folder = demo_folder(demo.folder, bytes);
@@ -104,18 +137,15 @@ int run(const Demo& demo) {
 
   const auto engines = parse_engines("map,remap,advise,read,direct,auto");
   nlohmann::ordered_json runs = nlohmann::ordered_json::array();
-  std::string complaints, words;
-  for (const Pattern pattern : {Pattern::kCrops, Pattern::kRows}) {
-    const CompareOutcome outcome =
-        run_compare(spec_of(demo, file.path(), pattern), engines, CacheState::kCold);
-    complaints += complaint(outcome);
-    words = meaning(outcome);
-    if (demo.json) {
-      runs.push_back(to_report(outcome));
-    } else {
-      fmt::print("{}\n{}\n", to_table(outcome), to_words(outcome));
-      std::fflush(stdout);
-    }
+  std::string complaints;
+  std::vector<CompareOutcome> outcomes;
+  for (const Pattern pattern : {Pattern::kRows, Pattern::kCrops}) {
+    outcomes.push_back(
+        run_compare(spec_of(demo, file.path(), pattern), engines, CacheState::kCold));
+    complaints += complaint(outcomes.back());
+    runs.push_back(to_report(outcomes.back()));
+    if (!demo.json) fmt::print("{}\n", to_table(outcomes.back()));
+    std::fflush(stdout);
   }
   if (demo.json) {
     const nlohmann::ordered_json report = {{"file", file.path()},
@@ -124,8 +154,10 @@ int run(const Demo& demo) {
                                            {"runs", std::move(runs)}};
     print_json(report);
   } else {
-    fmt::print("{}", wrapped(words, 0));
+    fmt::print("{}", wrapped(about_fitting(outcomes.front()) + verdict(outcomes.front()), 0));
+    std::fflush(stdout);
   }
+  write_pictures(pictures, demo_picture(demo, outcomes.back()));
   if (!complaints.empty()) {
     std::fflush(stdout);
     fmt::print(stderr, "evenkeel: {}\n", complaints);
@@ -153,12 +185,18 @@ void add_demo(CLI::App& app, int& exit_code) {
   add_size(
       *command, "--size", [demo](std::uint64_t bytes) { demo->size = bytes; },
       "Of the file; default 8 times the budget, 2GiB at most");
+  add_size(
+      *command, "--limit", [demo](std::uint64_t bytes) { demo->limit = bytes; },
+      "Memory that each engine may use, page cache included; default 4 times the budget where a "
+      "memory cgroup can be made, 0: none");
   command
       ->add_option("--dir", demo->folder, "Where to make it; default a temporary place on a disk")
       ->type_name("DIR");
   add_seconds(*command, demo->seconds);
   command->add_flag("--keep", demo->keep, "Leave the file there");
   command->add_flag("--json", demo->json, "Print the figures as JSON");
+  add_picture_options(*command, demo->pictures,
+                      "The page with the picture; default evenkeel-demo.html, none with --json");
   command->footer(kFooter);
   command->callback([demo, &exit_code] { exit_code = run(*demo); });
 }

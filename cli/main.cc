@@ -15,6 +15,7 @@ Examples:
   evenkeel demo                                    the whole story on this machine, in a minute
   evenkeel info features.npy                       what is in a file, how much of it is cached
   evenkeel compare features.npy --pattern rows     every engine on your own file
+  evenkeel profile -- python train.py              memory of any command over time
   evenkeel batches train.bin --cold                training batches, and how fast they come
   evenkeel doctor /data                            what this machine allows
 
@@ -54,6 +55,7 @@ int main(int argc, char** argv) {
   evenkeel::cli::add_demo(app, exit_code);
   evenkeel::cli::add_info(app, exit_code);
   evenkeel::cli::add_compare(app, exit_code);
+  evenkeel::cli::add_profile(app, exit_code);
   evenkeel::cli::add_batches(app, exit_code);
   evenkeel::cli::add_explain(app, exit_code);
   evenkeel::cli::add_doctor(app, exit_code);

@@ -44,7 +44,12 @@ std::optional<bool> Growth::within(std::uint64_t budget) const {
 }
 
 MemoryWatch::MemoryWatch(pid_t pid, const CacheWatch& files, bool peak_reset)
-    : meter_(pid), files_(files), peak_reset_(peak_reset) {
+    : pid_(pid),
+      meter_(pid),
+      files_(files),
+      peak_reset_(peak_reset),
+      started_(std::chrono::steady_clock::now()),
+      counters_before_(process_counters(pid)) {
   if (const auto cached = files_.cached()) {
     cache_baseline_ = cache_now_ = *cached;
     growth_.cache = growth_.memory = 0;
@@ -70,9 +75,31 @@ void MemoryWatch::sample_cache() {
   growth_.cache = std::max(*growth_.cache, above(cache_now_, cache_baseline_));
 }
 
+void MemoryWatch::sample_counters() {
+  const ProcessCounters now = process_counters(pid_);
+  latest_.disk_read = above(now.disk_read.value_or(0), counters_before_.disk_read.value_or(0));
+  latest_.major_faults = above(now.major_faults, counters_before_.major_faults);
+  latest_.minor_faults = above(now.minor_faults, counters_before_.minor_faults);
+  latest_.cpu_seconds = now.cpu_seconds - counters_before_.cpu_seconds;
+}
+
 void MemoryWatch::sample_process() {
   const auto now = meter_.sample();
   if (!now) return;
+  const auto time = std::chrono::steady_clock::now();
+  if (time >= counters_due_) {
+    sample_counters();
+    counters_due_ = time + std::chrono::milliseconds(10);
+  }
+  latest_.seconds = std::chrono::duration<double>(time - started_).count();
+  latest_.anon = above(now->anon, baseline_.anon);
+  latest_.file = above(now->file, baseline_.file);
+  latest_.shmem = above(now->shmem, baseline_.shmem);
+  latest_.page_tables = above(now->page_tables, baseline_.page_tables);
+  latest_.swap = above(now->swap, baseline_.swap);
+  if (growth_.cache) latest_.cache = above(cache_now_, cache_baseline_);
+  latest_.processes = 1;
+  series_.add(latest_);
   const std::uint64_t most_rss = peak_reset_ ? std::max(now->rss(), now->peak_rss) : now->rss();
   const std::uint64_t anon = above(now->anon, baseline_.anon);
   growth_.rss = std::max(growth_.rss, above(most_rss, baseline_.rss()));

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/fd.h"
+#include "evenkeel/profile.h"
 #include "meter/process.h"
 
 namespace evenkeel::cli {
@@ -35,7 +36,8 @@ struct Growth {
 };
 
 // The baseline is taken when this is made. The process is sampled whenever `sample` is called; the
-// cache, which takes 2 ms for each GiB cached, as often as costs a twentieth of the time.
+// cache, which takes 2 ms for each GiB cached, as often as costs a twentieth of the time; what it
+// has read and how often it faulted every 10 ms.
 class MemoryWatch {
  public:
   static constexpr std::chrono::milliseconds kInterval{2};
@@ -45,18 +47,25 @@ class MemoryWatch {
   void sample();
   void sample_all();  // the cache too, whenever it was last asked
   const Growth& growth() const { return growth_; }
+  // Growth over time; the watch is done then.
+  std::vector<ProfileSample> take_samples() { return series_.take(); }
 
  private:
   void sample_cache();
   void sample_process();
+  void sample_counters();
 
+  const pid_t pid_;
   ProcessMeter meter_;
   const CacheWatch& files_;
   const bool peak_reset_;
   ProcessMemory baseline_;
   std::uint64_t cache_baseline_ = 0, cache_now_ = 0;
-  std::chrono::steady_clock::time_point cache_due_;
+  std::chrono::steady_clock::time_point started_, cache_due_, counters_due_;
+  ProcessCounters counters_before_;
   Growth growth_;
+  ProfileSample latest_;
+  ProfileSeries series_;
 };
 
 }  // namespace evenkeel::cli

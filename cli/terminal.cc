@@ -17,8 +17,9 @@ std::size_t terminal_columns() {
   return size.ws_col;
 }
 
-// The first `columns` characters of UTF-8 text: a line that wraps cannot be rewritten.
-std::string cut(const std::string& text, std::size_t columns) {
+}  // namespace
+
+std::string first_columns(const std::string& text, std::size_t columns) {
   std::size_t count = 0, at = 0;
   for (; at < text.size(); ++at) {
     const bool begins = (static_cast<unsigned char>(text[at]) & 0xC0) != 0x80;
@@ -26,8 +27,6 @@ std::string cut(const std::string& text, std::size_t columns) {
   }
   return text.substr(0, at);
 }
-
-}  // namespace
 
 Progress::Progress() : terminal_(::isatty(STDERR_FILENO) == 1) {}
 
@@ -38,7 +37,7 @@ bool Progress::due() const {
 
 void Progress::show(const std::string& text) {
   if (!due()) return;
-  fmt::print(stderr, "\r\033[K{}", cut(text, terminal_columns() - 1));
+  fmt::print(stderr, "\r\033[K{}", first_columns(text, terminal_columns() - 1));
   std::fflush(stderr);
   shown_ = true;
   last_ = std::chrono::steady_clock::now();

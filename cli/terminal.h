@@ -26,6 +26,9 @@ class Progress {
 // "█████░░░░░" for a share of 0..1.
 std::string bar(double share, int width = 20);
 
+// The first `columns` characters of UTF-8 text: a line that wraps cannot be rewritten.
+std::string first_columns(const std::string& text, std::size_t columns);
+
 void note(const std::string& text);  // the same one is said once
 void next_command(const std::string& command, const std::string& why);
 

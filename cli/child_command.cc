@@ -1,0 +1,188 @@
+#include "cli/child_command.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+
+#include "evenkeel/error.h"
+
+namespace evenkeel::cli {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr std::array kPassedOn = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT,
+                                  SIGUSR1, SIGUSR2, SIGALRM, SIGWINCH};
+
+sigset_t set_of(const auto& signals) {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : signals) sigaddset(&set, signal);
+  return set;
+}
+
+// Blocked for good: this tool has nothing to do after the command but write its report.
+Fd taken_in(const sigset_t& set) {
+  ::sigprocmask(SIG_BLOCK, &set, nullptr);
+  Fd fd(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!fd) throw Error::system("take in signals", errno);
+  return fd;
+}
+
+void poll_until(int fd, steady_clock::time_point until) {
+  const auto left = std::max(until - steady_clock::now(), steady_clock::duration::zero());
+  const auto whole = std::chrono::duration_cast<std::chrono::seconds>(left);
+  const timespec wait{whole.count(), std::chrono::nanoseconds(left - whole).count()};
+  pollfd watched{fd, POLLIN, 0};
+  ::ppoll(&watched, 1, &wait, nullptr);
+}
+
+std::array<Fd, 2> make_pipe() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw Error::system("make a pipe", errno);
+  return {Fd(ends[0]), Fd(ends[1])};
+}
+
+}  // namespace
+
+std::string Ending::words() const {
+  if (signal == 0) return fmt::format("exit code {}", exit_code);
+  const char* name = ::sigabbrev_np(signal);
+  return name ? fmt::format("killed by signal {} (SIG{})", signal, name)
+              : fmt::format("killed by signal {}", signal);
+}
+
+ChildCommand::ChildCommand(const std::vector<std::string>& words,
+                           const std::vector<std::string>& environment)
+    : name_(words.front()) {
+  auto [go_read, go_write] = make_pipe();
+  auto [failed_read, failed_write] = make_pipe();
+  pid_ = ::fork();
+  if (pid_ < 0) throw Error::system("start", errno, name_);
+  if (pid_ == 0) {
+    go_write.reset();  // so that it ends with us
+    become(words, environment, go_read.get(), failed_write.get());
+  }
+  go_ = std::move(go_write);
+  failed_ = std::move(failed_read);
+}
+
+ChildCommand::~ChildCommand() {
+  if (pid_ < 0) return;
+  ::kill(pid_, SIGKILL);
+  ::waitpid(pid_, nullptr, 0);
+}
+
+// Only what is allowed after a fork: this process has one thread.
+void ChildCommand::become(const std::vector<std::string>& words,
+                          const std::vector<std::string>& environment, int go, int failed) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // until it is let go
+  char byte;
+  if (::read(go, &byte, 1) != 1) ::_exit(127);
+  ::prctl(PR_SET_PDEATHSIG, 0);
+  for (const std::string& pair : environment) {
+    const std::size_t equals = pair.find('=');
+    ::setenv(pair.substr(0, equals).c_str(), pair.c_str() + equals + 1, 1);
+  }
+  std::vector<char*> arguments;
+  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  ::execvp(arguments[0], arguments.data());
+  const int code = errno;
+  static_cast<void>(!::write(failed, &code, sizeof code));
+  ::_exit(127);
+}
+
+void ChildCommand::go() {
+  std::vector<int> all(kPassedOn.begin(), kPassedOn.end());
+  all.push_back(SIGCHLD);
+  // After the fork, so that the command begins with the signals as we found them.
+  std::signal(SIGCHLD, SIG_DFL);  // where we were to ignore it, nobody could tell how it ended
+  signals_ = taken_in(set_of(all));
+  static_cast<void>(!::write(go_.get(), "g", 1));
+  int code = 0;
+  ssize_t got;
+  do {
+    got = ::read(failed_.get(), &code, sizeof code);
+  } while (got < 0 && errno == EINTR);
+  if (got != sizeof code) return;  // closed by exec: it is the command now
+  ::waitpid(pid_, nullptr, 0);
+  pid_ = -1;
+  const bool missing = code == ENOENT;
+  throw CannotStart{missing ? 127 : 126,
+                    fmt::format("cannot run \"{}\": {}{}", name_, std::strerror(code),
+                                missing ? "\nhint: is it spelt right, and on PATH?" : "")};
+}
+
+bool ChildCommand::reap(Ending& ending) {
+  int status = 0;
+  rusage usage{};
+  if (::wait4(pid_, &status, WNOHANG, &usage) != pid_) return false;
+  pid_ = -1;
+  ending.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  ending.exit_code = ending.signal ? 128 + ending.signal : WEXITSTATUS(status);
+  ending.peak_rss = static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
+  return true;
+}
+
+void ChildCommand::take_signals() {
+  signalfd_siginfo signal;
+  while (::read(signals_.get(), &signal, sizeof signal) == sizeof signal) {
+    const bool sent_to_us = signal.ssi_code <= 0;  // by kill and its kin, not by the terminal
+    if (signal.ssi_signo != SIGCHLD && sent_to_us) {
+      ::kill(pid_, static_cast<int>(signal.ssi_signo));
+    }
+  }
+}
+
+bool ChildCommand::has_ended() const {
+  siginfo_t state{};
+  const int answer = ::waitid(P_PID, static_cast<id_t>(pid_), &state, WEXITED | WNOHANG | WNOWAIT);
+  return answer == 0 && state.si_pid == pid_;
+}
+
+Ending ChildCommand::wait(std::chrono::nanoseconds interval, const std::function<void()>& tick) {
+  Ending ending;
+  for (auto next = steady_clock::now();;) {
+    // A zombie still has its counters: the last look comes before it is taken away.
+    const bool ended = has_ended();
+    tick();
+    if (ended && reap(ending)) return ending;
+    next = std::max(next + interval, steady_clock::now());
+    do {
+      poll_until(signals_.get(), next);
+      take_signals();
+    } while (steady_clock::now() < next && !has_ended());
+  }
+}
+
+SignalWatch::SignalWatch() {
+  std::vector<int> wanted;
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction action;
+    ::sigaction(signal, nullptr, &action);
+    // What the caller ignores (nohup) stays ignored.
+    if (action.sa_handler != SIG_IGN) wanted.push_back(signal);
+  }
+  signals_ = taken_in(set_of(wanted));
+}
+
+bool SignalWatch::came(std::chrono::nanoseconds wait) {
+  poll_until(signals_.get(), steady_clock::now() + wait);
+  signalfd_siginfo signal;
+  return ::read(signals_.get(), &signal, sizeof signal) == sizeof signal;
+}
+
+}  // namespace evenkeel::cli

@@ -1,0 +1,111 @@
+#include "cli/profile_words.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "cli/table.h"
+#include "cli/terminal.h"
+#include "evenkeel/bytes.h"
+
+namespace evenkeel::cli {
+namespace {
+
+constexpr double kFlat = 0.1 * (1 << 20);  // bytes a minute, less than this is noise
+
+std::string clock(double seconds) {
+  const auto whole = static_cast<std::uint64_t>(seconds);
+  return whole < 3600 ? fmt::format("{}:{:02}", whole / 60, whole % 60)
+                      : fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
+}
+
+std::string size_or_unknown(std::optional<std::uint64_t> bytes) {
+  return bytes ? format_size(*bytes) : "unknown";
+}
+
+std::string size_of_slope(double bytes_per_minute) {
+  return format_size(static_cast<std::uint64_t>(std::abs(bytes_per_minute)));
+}
+
+std::string counted(std::uint64_t count, const std::string& what, const std::string& many = "s") {
+  return with_commas(count) + " " + what + (count == 1 ? "" : many);
+}
+
+}  // namespace
+
+std::string slope_words(std::optional<double> bytes_per_minute) {
+  if (!bytes_per_minute) return "too short to tell";
+  if (std::abs(*bytes_per_minute) < kFlat) return "flat";
+  return (*bytes_per_minute > 0 ? "+" : "-") + size_of_slope(*bytes_per_minute) + "/min";
+}
+
+std::string live_line(const ProfileSample& sample, std::optional<std::uint64_t> budget) {
+  std::string line = fmt::format(
+      " {}  RSS {} (anon {}, file {}, shmem {})  page cache {}", clock(sample.seconds),
+      format_size(sample.rss()), format_size(sample.anon), format_size(sample.file),
+      format_size(sample.shmem),
+      sample.cache == ProfileSample::kUnknown ? "unknown" : "+" + format_size(sample.cache));
+  if (sample.processes > 1) line += fmt::format("  {} processes", sample.processes);
+  if (budget) {
+    const double share = static_cast<double>(sample.memory()) /
+                         static_cast<double>(std::max<std::uint64_t>(*budget, 1));
+    line += fmt::format("  {} {:.0f} % of {}", bar(share, 10), 100 * share, format_size(*budget));
+  }
+  return line + " ";
+}
+
+std::string to_words(const ProfileRun& run, const ProfileSummary& summary) {
+  Table table({"", "peak", "slope"});
+  table.add({"memory", format_size(summary.peak_memory), slope_words(summary.slope_memory)});
+  table.add({"RSS", format_size(summary.peak_rss), slope_words(summary.slope_rss)});
+  table.add(
+      {"  anon (heap, stacks)", format_size(summary.peak_anon), slope_words(summary.slope_anon)});
+  table.add({"  file (mapped pages)", format_size(summary.peak_file), ""});
+  table.add({"  shmem (shared)", format_size(summary.peak_shmem), ""});
+  table.add({"PSS", size_or_unknown(summary.peak_pss), ""});
+  table.add({"page cache added", size_or_unknown(summary.peak_cache), ""});
+  table.add({"page tables", format_size(summary.peak_page_tables), ""});
+  std::string text = table.text();
+  text += fmt::format("\n{} after {:.1f} s, {:.1f} s of CPU, {} read from disk, {}, {} at once\n",
+                      run.ended, run.seconds, summary.cpu_seconds, format_size(summary.disk_read),
+                      counted(summary.major_faults, "major fault"),
+                      counted(summary.most_processes, "process", "es"));
+  for (const std::string& said : run.notes) text += wrapped("note: " + said, 0);
+  return text;
+}
+
+std::string verdict(const ProfileSummary& summary, std::optional<std::uint64_t> budget) {
+  const std::string rises = summary.slope_memory ? ", " + slope_words(summary.slope_memory) : "";
+  if (!budget) {
+    return fmt::format("Memory reached {}{}.", format_size(summary.peak_memory), rises);
+  }
+  if (summary.peak_memory <= *budget) {
+    return fmt::format("Memory stayed within the budget of {}: {} at its peak{}.",
+                       format_size(*budget), format_size(summary.peak_memory), rises);
+  }
+  return fmt::format(
+      "Memory went over the budget of {}: {} at its peak, {:.1f} s above the line{}.",
+      format_size(*budget), format_size(summary.peak_memory), summary.seconds_over_budget, rises);
+}
+
+std::string failed_check(const ProfileOptions& options, const ProfileRun& run,
+                         const ProfileSummary& summary) {
+  if (options.fail_over_budget && summary.peak_memory > *options.budget) {
+    return fmt::format("over budget: {} bytes of memory at the peak, {} allowed",
+                       with_commas(summary.peak_memory), with_commas(*options.budget));
+  }
+  if (!options.fail_slope) return "";
+  if (!summary.slope_memory || !summary.slope_rss) {
+    return fmt::format(
+        "the slope cannot be told from {:.1f} s and {} samples\n"
+        "hint: it takes 1 s and 16 samples; let it run longer, or shorten --interval",
+        run.seconds, run.samples.size());
+  }
+  const double steepest = std::max(*summary.slope_memory, *summary.slope_rss);
+  if (steepest <= *options.fail_slope) return "";
+  return fmt::format("rising: {} a minute over the second half of the run, {} allowed",
+                     size_of_slope(steepest), size_of_slope(*options.fail_slope));
+}
+
+}  // namespace evenkeel::cli
