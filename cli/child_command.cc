@@ -15,6 +15,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <sstream>
 
 #include "evenkeel/error.h"
 
@@ -53,6 +54,18 @@ std::array<Fd, 2> make_pipe() {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) throw Error::system("make a pipe", errno);
   return {Fd(ends[0]), Fd(ends[1])};
+}
+
+// Whether the shell would find something under this name. execvp says EACCES for what is nowhere,
+// as soon as one folder of PATH may not be searched.
+bool is_there(const std::string& name) {
+  if (name.find('/') != std::string::npos) return ::access(name.c_str(), F_OK) == 0;
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path ? path : "/bin:/usr/bin");
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    if (::access(((folder.empty() ? "." : folder) + "/" + name).c_str(), F_OK) == 0) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -120,10 +133,11 @@ void ChildCommand::go() {
   if (got != sizeof code) return;  // closed by exec: it is the command now
   ::waitpid(pid_, nullptr, 0);
   pid_ = -1;
-  const bool missing = code == ENOENT;
-  throw CannotStart{missing ? 127 : 126,
-                    fmt::format("cannot run \"{}\": {}{}", name_, std::strerror(code),
-                                missing ? "\nhint: is it spelt right, and on PATH?" : "")};
+  const bool missing = code == ENOENT || (code == EACCES && !is_there(name_));
+  throw CannotStart{
+      missing ? 127 : 126,
+      fmt::format("cannot run \"{}\": {}{}", name_, std::strerror(missing ? ENOENT : code),
+                  missing ? "\nhint: is it spelt right, and on PATH?" : "")};
 }
 
 bool ChildCommand::reap(Ending& ending) {

@@ -7,7 +7,8 @@
 namespace evenkeel {
 
 // Grants a look when the share saved up since the last one pays for it, going by what that one
-// cost. Some is granted in advance, so that short programs are seen, too.
+// cost. Some is granted in advance, so that short programs are seen, too. Over any time, looks cost
+// no more than the advance, the share of that time, and the last of them.
 class Ration {
  public:
   using Clock = std::chrono::steady_clock;
@@ -26,8 +27,8 @@ class Ration {
     counted_ = now;
     return now >= next_ && saved_ >= cost_;
   }
-  void took(Clock::time_point begin, Clock::time_point end) {
-    cost_ = end - begin;
+  void took(Clock::time_point begin, Clock::duration cost) {
+    cost_ = cost;
     saved_ -= cost_;
     next_ = begin + terms_.least_between;
   }

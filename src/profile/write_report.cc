@@ -123,8 +123,10 @@ int why_not_writable(const std::string& path) {
   const bool exists = ::stat(path.c_str(), &status) == 0;
   if (exists && S_ISDIR(status.st_mode)) return EISDIR;
   if (exists && ::access(path.c_str(), W_OK) == 0) return 0;
-  const fs::path folder = fs::path(path).parent_path();
-  return ::access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) == 0 ? 0 : errno;
+  const fs::path parent = fs::path(path).parent_path(), folder = parent.empty() ? "." : parent;
+  if (::stat(folder.c_str(), &status) != 0) return errno;
+  if (!S_ISDIR(status.st_mode)) return ENOTDIR;
+  return ::access(folder.c_str(), W_OK | X_OK) == 0 ? 0 : errno;
 }
 
 }  // namespace
