@@ -92,6 +92,9 @@ struct LoaderOptions {
   // End after so many steps, and begin anew with each iteration: the same fixed batches each time
   // they are asked for, as validation wants. 0: never end.
   std::uint64_t steps = 0;
+  // Steps phase, phase + stride, phase + 2 * stride, ... alone: for workers that take turns at the
+  // steps of one rank, and together give all of them in order.
+  std::uint64_t stride = 1, phase = 0;
   // If not empty, batches are laid here in turn instead of in memory of the library's; at least
   // 1 + keep of them, each large enough. They count against nobody's budget.
   std::vector<BatchMemory> memory = {};
@@ -187,8 +190,9 @@ class TokenLoader {
   Iterator begin();
   std::default_sentinel_t end() const { return {}; }
 
-  std::uint64_t step() const;     // of the batch that next() gives next
-  void seek(std::uint64_t step);  // O(1)
+  std::uint64_t step() const;  // of the batch that next() gives next
+  // To that step, or with a stride to the first of its own steps from there on. O(1).
+  void seek(std::uint64_t step);
   // Samples of an epoch of all ranks together (of the first set); 0 with kRandom.
   std::uint64_t epoch_samples() const;
   int buffers() const;  // batches held in memory at once: 1 means no reading ahead

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <list>
+#include <map>
 #include <mutex>
 #include <utility>
 
@@ -129,9 +130,17 @@ std::optional<Reservation> Budget::try_reserve(std::uint64_t bytes, std::string_
 Reservation Budget::reserve(std::uint64_t bytes, std::string_view what) const {
   std::lock_guard lock(accounts_mutex());
   if (auto* holder = account_->take(bytes, what)) return Reservation(account_, holder);
-  std::string held;
+  // Those of one name together: a loader has dozens of buffers.
+  std::map<std::string, std::pair<std::uint64_t, std::size_t>> uses;
   for (const Reservation::Holder& holder : account_->holders) {
-    held += (held.empty() ? " (" : ", ") + holder.what + " " + with_commas(holder.bytes);
+    auto& [sum, count] = uses[holder.what];
+    sum += holder.bytes;
+    ++count;
+  }
+  std::string held;
+  for (const auto& [use, total] : uses) {
+    held += (held.empty() ? " (" : ", ") + use + " " + with_commas(total.first);
+    if (total.second > 1) held += " in " + with_commas(total.second);
   }
   if (!held.empty()) held += ")";
   const std::uint64_t in_use = account_->in_use;

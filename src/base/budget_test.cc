@@ -86,11 +86,12 @@ TEST(BudgetAccount, NeverWrapsAround) {
 TEST(BudgetMessage, LetsAReaderRepeatTheArithmetic) {
   const Budget budget(1'000'000);
   const Reservation a = budget.reserve(600'000, "read buffers");
-  const Reservation b = budget.reserve(150'000, "plans");
+  const Reservation b = budget.reserve(50'000, "plans");
+  const Reservation c = budget.reserve(100'000, "plans");
   const std::string message = refusal(budget, 300'000, "a chunk's rows");
   EXPECT_THAT(message, HasSubstr("a chunk's rows need 300,000 bytes"));
   EXPECT_THAT(message, HasSubstr("the budget is 1,000,000 bytes, of which 750,000 are in use"));
-  EXPECT_THAT(message, HasSubstr("(read buffers 600,000, plans 150,000)"));
+  EXPECT_THAT(message, HasSubstr("(plans 150,000 in 2, read buffers 600,000)"));
   EXPECT_THAT(message, HasSubstr("250,000 are left"));
   EXPECT_THAT(message, HasSubstr("raise the budget to at least 1 MiB"));
 }

@@ -28,13 +28,14 @@ struct TokenLoader::Impl final : BatchMaker {
         schedule(mixture, options),
         explaining(mixture, options) {
     make_slots();
-    ahead.emplace(array->layout, *engine, *this,
-                  ReadAhead::Options{.slots = slots.size(),
-                                     .end = options.steps == 0 ? UINT64_MAX : options.steps,
-                                     .finish_on_own_thread = slots.size() > 1,
-                                     .finisher_reads = second_plan_share.bytes() > 0,
-                                     .merge_gap = {},
-                                     .budget_limit = array->budget.limit()});
+    ahead.emplace(
+        array->layout, *engine, *this,
+        ReadAhead::Options{.slots = slots.size(),
+                           .end = options.steps == 0 ? UINT64_MAX : turn_of(options.steps),
+                           .finish_on_own_thread = slots.size() > 1,
+                           .finisher_reads = second_plan_share.bytes() > 0,
+                           .merge_gap = {},
+                           .budget_limit = array->budget.limit()});
   }
 
   static LoaderOptions check(LoaderOptions options, const std::vector<WeightedTokens>& sets) {
@@ -47,6 +48,11 @@ struct TokenLoader::Impl final : BatchMaker {
       throw wrong("rank " + with_commas(options.rank) + " of a world of " +
                   with_commas(options.world))
           .hint("ranks go from 0 to world-1");
+    }
+    if (options.stride == 0 || options.phase >= options.stride) {
+      throw wrong("phase " + with_commas(options.phase) + " of a stride of " +
+                  with_commas(options.stride))
+          .hint("phases go from 0 to stride-1");
     }
     if (!checked_mul(options.batch_size, options.world))
       throw wrong("world * batch_size overflows");
@@ -137,10 +143,17 @@ struct TokenLoader::Impl final : BatchMaker {
     }
   }
 
-  Job& prepare(std::size_t number_of_slot, std::uint64_t batch_step) override {
+  // Batches are counted in turns: turn t is step phase + t * stride.
+  std::uint64_t step_of(std::uint64_t turn) const { return options.phase + turn * options.stride; }
+  // The first turn whose step is `step` or later.
+  std::uint64_t turn_of(std::uint64_t step) const {
+    return step <= options.phase ? 0 : (step - options.phase - 1) / options.stride + 1;
+  }
+
+  Job& prepare(std::size_t number_of_slot, std::uint64_t batch_turn) override {
     Slot& slot = slots[number_of_slot];
     slot.starts.clear();
-    schedule.for_each(batch_step,
+    schedule.for_each(step_of(batch_turn),
                       [&](const Schedule::Sample& sample) { slot.starts.push_back(sample.start); });
     slot.job = Job{};
     slot.job.starts = slot.starts;
@@ -181,20 +194,23 @@ struct TokenLoader::Impl final : BatchMaker {
       ahead->give_back(held.front());
       held.pop_front();
     }
-    if (options.steps != 0 && step >= options.steps) return nullptr;
-    const Slot& slot = slots[ahead->take(step)];
-    held.push_back(step);
-    batch.step = step++;
+    if (options.steps != 0 && step() >= options.steps) return nullptr;
+    const Slot& slot = slots[ahead->take(turn)];
+    held.push_back(turn);
+    batch.step = step();
+    ++turn;
     batch.x = {{slot.x_out, out_bytes()}, out_type, options.batch_size, options.block_size};
     batch.y = {{slot.y_out, out_bytes()}, out_type, options.batch_size, options.block_size};
     return &batch;
   }
 
-  void seek(std::uint64_t to) {
+  std::uint64_t step() const { return step_of(turn); }
+
+  void seek(std::uint64_t step) {
     require_owner();
-    ahead->seek(to);
+    turn = turn_of(step);
+    ahead->seek(turn);
     held.clear();
-    step = to;
   }
 
   std::string describe_data() const {
@@ -221,7 +237,7 @@ struct TokenLoader::Impl final : BatchMaker {
   Reservation plan_share, second_plan_share;
   std::vector<Slot> slots;
   Batch batch;
-  std::uint64_t step = 0;
+  std::uint64_t turn = 0;
   std::deque<std::uint64_t> held;  // taken and not yet given back
   std::optional<ReadAhead> ahead;  // last: its threads use all of the above
 };
@@ -246,18 +262,18 @@ TokenLoader::~TokenLoader() {
 const Batch* TokenLoader::next() { return impl_->next(); }
 
 TokenLoader::Iterator TokenLoader::begin() {
-  if (impl_->options.steps != 0 && impl_->step != 0) impl_->seek(0);
+  if (impl_->options.steps != 0 && impl_->turn != 0) impl_->seek(0);
   return Iterator(this);
 }
 
-std::uint64_t TokenLoader::step() const { return impl_->step; }
+std::uint64_t TokenLoader::step() const { return impl_->step(); }
 void TokenLoader::seek(std::uint64_t step) { impl_->seek(step); }
 std::uint64_t TokenLoader::epoch_samples() const { return impl_->schedule.epoch_samples(); }
 int TokenLoader::buffers() const { return static_cast<int>(impl_->slots.size()); }
 
 LoaderState TokenLoader::state() const {
   const LoaderOptions& options = impl_->options;
-  return {impl_->step * options.batch_size * options.world, options.seed, options.block_size,
+  return {impl_->step() * options.batch_size * options.world, options.seed, options.block_size,
           options.order, impl_->describe_data()};
 }
 

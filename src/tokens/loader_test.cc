@@ -387,6 +387,34 @@ TEST_F(Loader, ErrorsOfTheReadingThreadArriveAtNext) {
   EXPECT_THROW(loader.next(), Error);  // and stays, until sought
 }
 
+TEST_F(Loader, WorkersThatTakeTurnsTogetherGiveAllStepsInOrder) {
+  const std::vector<WeightedTokens> sets = {{tokens(50'000), 3}, {shards({30'000}), 1}};
+  const LoaderOptions options{
+      .batch_size = 4, .block_size = 64, .rank = 1, .world = 2, .steps = 11};
+  TokenLoader alone(sets, options);
+  std::vector<TokenLoader> workers;
+  for (std::uint64_t phase = 0; phase < 2; ++phase) {
+    LoaderOptions of_worker = options;
+    of_worker.stride = 2;
+    of_worker.phase = phase;
+    workers.emplace_back(sets, of_worker);
+  }
+  for (const std::uint64_t from : {0, 3, 11}) {
+    alone.seek(from);
+    for (TokenLoader& worker : workers) worker.seek(from);
+    for (std::uint64_t step = from; step < 11; ++step) {
+      const Batch *wanted = alone.next(), *given = workers[step % 2].next();
+      ASSERT_NE(given, nullptr);
+      EXPECT_EQ(given->step, step);
+      EXPECT_EQ(values(given->x), values(wanted->x));
+    }
+    for (TokenLoader& worker : workers) EXPECT_EQ(worker.next(), nullptr);
+  }
+  LoaderOptions wrong = options;
+  wrong.phase = 1;
+  EXPECT_THROW(TokenLoader(sets, wrong), Error);
+}
+
 // Just written, so cached, and larger than the budget: the finishing thread reads, too.
 TEST_F(Loader, CachedBatchesAreTheSameHoweverManyThreadsReadThem) {
   const Tokens stream = tokens(12'000'000, EngineKind::kAuto);
