@@ -42,12 +42,13 @@ Fd taken_in(const sigset_t& set) {
   return fd;
 }
 
-void poll_until(int fd, steady_clock::time_point until) {
+// Whether there is something to read by then.
+bool poll_until(int fd, steady_clock::time_point until) {
   const auto left = std::max(until - steady_clock::now(), steady_clock::duration::zero());
   const auto whole = std::chrono::duration_cast<std::chrono::seconds>(left);
   const timespec wait{whole.count(), std::chrono::nanoseconds(left - whole).count()};
   pollfd watched{fd, POLLIN, 0};
-  ::ppoll(&watched, 1, &wait, nullptr);
+  return ::ppoll(&watched, 1, &wait, nullptr) > 0;
 }
 
 std::array<Fd, 2> make_pipe() {
@@ -110,6 +111,7 @@ void ChildCommand::become(const std::vector<std::string>& words,
     ::setenv(pair.substr(0, equals).c_str(), pair.c_str() + equals + 1, 1);
   }
   std::vector<char*> arguments;
+  arguments.reserve(words.size() + 1);
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
   ::execvp(arguments[0], arguments.data());
@@ -167,18 +169,20 @@ bool ChildCommand::has_ended() const {
   return answer == 0 && state.si_pid == pid_;
 }
 
-Ending ChildCommand::wait(std::chrono::nanoseconds interval, const std::function<void()>& tick) {
+Ending ChildCommand::wait(std::chrono::nanoseconds interval,
+                          const std::function<void(bool ended)>& tick) {
   Ending ending;
+  bool ended = has_ended();
   for (auto next = steady_clock::now();;) {
     // A zombie still has its counters: the last look comes before it is taken away.
-    const bool ended = has_ended();
-    tick();
+    tick(ended);
     if (ended && reap(ending)) return ending;
     next = std::max(next + interval, steady_clock::now());
-    do {
-      poll_until(signals_.get(), next);
+    // Without a signal nothing has ended: most rounds ask no more than that.
+    while (!ended && poll_until(signals_.get(), next)) {
       take_signals();
-    } while (steady_clock::now() < next && !has_ended());
+      ended = has_ended();
+    }
   }
 }
 

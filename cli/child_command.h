@@ -34,9 +34,9 @@ class ChildCommand {
   pid_t pid() const { return pid_; }
   // Lets it become the command. Throws CannotStart.
   void go();
-  // Calls `tick` at every interval until the command has ended, which is never waited for longer
-  // than that.
-  Ending wait(std::chrono::nanoseconds interval, const std::function<void()>& tick);
+  // Calls `tick` at every interval, and a last time, with true, when the command has ended and is
+  // still there to be asked.
+  Ending wait(std::chrono::nanoseconds interval, const std::function<void(bool ended)>& tick);
 
  private:
   [[noreturn]] void become(const std::vector<std::string>& words,

@@ -53,7 +53,7 @@ Examples:
 // The page is for people: where they stand, else where it can be written.
 std::string page_path(const Demo& demo) {
   if (!demo.pictures.html.empty() || demo.json) return demo.pictures.html;
-  const std::string name = "evenkeel-demo.html";
+  std::string name = "evenkeel-demo.html";
   try {
     evenkeel::require_writable(name);
     return name;

@@ -147,13 +147,13 @@ Recorded record_command(const ProfileOptions& options) {
   ChildCommand child(options.command, {std::string(kMarksVariable) + "=" + marks.path()});
   Recorder recorder(child.pid(),
                     {.interval = options.interval, .files = options.files, .marks = &marks});
+  recorder.start();  // before it can mark anything
   child.go();
-  recorder.start();
   Ending ending;
   {
     StatusRow row(options.live);
-    ending = child.wait(options.interval, [&] {
-      recorder.sample();
+    ending = child.wait(options.interval, [&](bool ended) {
+      ended ? recorder.sample_all() : recorder.sample();
       if (row.due()) row.show(live_line(recorder.latest(), options.budget));
     });
   }

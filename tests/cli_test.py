@@ -300,6 +300,108 @@ def test_compare_takes_names_that_are_no_utf8(user):
     assert json.loads(done.stdout)["results"][0]["items"] == 5000
 
 
+# ---- compare: pictures, and inside a memory limit
+
+
+def page_report(path):
+    """The JSON in a page, up to where a browser ends the script."""
+    text = path.read_text()
+    begin = text.index(">", text.index('<script type="application/json" id="data"')) + 1
+    return json.loads(text[begin : text.index("</script", begin)])
+
+
+def check_picture(page, figures):
+    """A run for each engine, whose samples reach what was printed."""
+    assert page["growth"] is True
+    assert page["budget_bytes"] == figures["budget_bytes"]
+    assert [run["name"] for run in page["runs"]] == [r["engine"] for r in figures["results"]]
+    for run, result in zip(page["runs"], figures["results"], strict=True):
+        assert run["ended"] == "worked"
+        samples = run["samples"]
+        assert {len(column) for column in samples.values()} == {len(samples["seconds"])}
+        assert samples["seconds"] == sorted(samples["seconds"])
+        for column in ("anon", "cache"):
+            printed = result[f"{column}_growth_peak_bytes"]
+            assert max(samples[column]) == pytest.approx(printed, rel=0.05, abs=2 * MIB)
+        rss = map(sum, zip(*(samples[name] for name in ("anon", "file", "shmem")), strict=True))
+        # The kernel's own mark also knows of what came and went between two samples.
+        assert max(rss) <= result["rss_growth_peak_bytes"] * 1.05 + 2 * MIB
+        # Two milliseconds apart, or a few of those made one.
+        assert run["seconds"] >= 0.9 * result["seconds"]
+
+
+def test_compare_draws_what_it_prints(user, features):
+    pages = [user.folder / "engines.html", user.folder / "engines.svg"]
+    args = ["--budget", "16MiB", "--seconds", "0.5", "--cold", "--json"]
+    done = user.run("compare", features, *args, "-o", pages[0], "--svg", pages[1])
+    figures = json.loads(done.stdout)
+    assert figures["memory_limit_bytes"] is None
+    check_report(figures, "crops", ENGINES)
+    check_picture(page_report(pages[0]), figures)
+    picture = pages[1].read_text()
+    assert picture.startswith("<svg") and all(f">{name}<" in picture for name in ENGINES)
+    for page in pages:
+        assert f"picture: {page}" in done.stderr
+
+
+def test_compare_refuses_a_picture_that_cannot_be_written_before_it_works(user, features):
+    for option in ["-o", "--svg"]:
+        done = user.run("compare", features, option, "missing/x", "--seconds", "60", code=1)
+        assert done.stdout == ""
+        assert "missing/x" in done.stderr and "hint: " in done.stderr
+
+
+def memory_limits_left():
+    return [
+        *Path("/sys/fs/cgroup").glob("evenkeel-*"),
+        *Path("/sys/fs/cgroup/memory").glob("evenkeel-*"),
+    ]
+
+
+def test_compare_inside_a_limit_cannot_take_more_than_it(user, features):
+    limit = 40 * MIB
+    args = ["--engines", "map,direct", "--budget", "16MiB", "--seconds", "0.5", "--cold", "--json"]
+    done = subprocess.run(
+        user.command("compare", features, *args, "--limit", limit),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert not memory_limits_left()
+    if done.returncode != 0:  # never without a word, and never without the limit
+        assert "limit memory by a cgroup" in done.stderr and "root" in done.stderr
+        assert done.stderr.count("cgroup /sys") == 1 and done.stdout == ""
+        if not user.prefix and os.geteuid() == 0:
+            pytest.skip("no memory cgroups here")
+        return
+    assert not user.prefix, "nobody may do this"
+    figures = json.loads(done.stdout)
+    assert figures["memory_limit_bytes"] == limit
+    free = user.json("compare", features, *args[:-1])
+    for kind in ("memory", "rss"):
+        kept, other = (
+            report["results"][0][f"{kind}_growth_peak_bytes"] for report in (figures, free)
+        )
+        assert kept <= limit + 2 * MIB < other
+    # It reads again what it had to give up.
+    assert figures["results"][0]["disk_bytes"] > free["results"][0]["disk_bytes"] > 0
+
+
+def test_an_engine_that_the_limit_kills_is_an_error_of_that_engine(user, features):
+    if user.prefix or os.geteuid() != 0:
+        pytest.skip("needs root")
+    args = ["--engines", "direct", "--seconds", "0.1", "--cold", "--limit", "1MiB", "--json"]
+    done = user.run("compare", features, *args, "-o", "killed.html", code=1)
+    if "cgroup" in done.stderr:
+        pytest.skip("no memory cgroups here")
+    report = json.loads(done.stdout)
+    assert [failure["engine"] for failure in report["failures"]] == ["direct"]
+    assert "signal 9" in done.stderr
+    (run,) = page_report(user.folder / "killed.html")["runs"]
+    assert run["ended"] == "failed" and "signal 9" in run["notes"][0]
+    assert not memory_limits_left()
+
+
 def children_of(pid):
     found = []
     for status in Path("/proc").glob("[0-9]*/status"):
@@ -365,7 +467,7 @@ def test_doctor_of_a_folder_that_may_not_be_written_says_so(user):
 
 
 def demo_files(user):
-    return list(user.folder.glob("evenkeel-demo-*"))
+    return list(user.folder.glob("evenkeel-demo-*.f32"))
 
 
 def test_demo_tells_the_story_and_cleans_up(user):
@@ -373,7 +475,7 @@ def test_demo_tells_the_story_and_cleans_up(user):
         "demo", "--size", "24MiB", "--budget", "4MiB", "--seconds", "0.1", "--dir", user.folder
     )
     assert report["size_bytes"] <= 24 * MIB
-    assert [run["pattern"] for run in report["runs"]] == ["crops", "rows"]
+    assert [run["pattern"] for run in report["runs"]] == ["rows", "crops"]
     for run in report["runs"]:
         check_report(run, run["pattern"], ENGINES)
     assert not demo_files(user)
@@ -386,7 +488,7 @@ def test_demo_keeps_its_file_when_asked(user):
     )
     (kept,) = demo_files(user)
     assert kept.stat().st_size % (162 * 4) == 0
-    assert "What to take from it" in done.stdout
+    assert "Of the engines that keep to the budget" in done.stdout
     assert str(kept) in done.stderr
     kept.unlink()
 
@@ -395,6 +497,58 @@ def test_demo_refuses_what_the_disk_cannot_hold(user):
     message = user.run("demo", "--size", "8TiB", "--dir", user.folder, code=1).stderr
     assert "free" in message and "8 TiB" in message
     assert not demo_files(user)
+
+
+TINY_DEMO = ["--size", "24MiB", "--budget", "4MiB", "--seconds", "0.1"]
+
+
+def test_demo_draws_what_it_prints(user):
+    page = user.folder / "demo.html"
+    args = [*TINY_DEMO, "--dir", user.folder, "--json", "-o", page, "--svg", "demo.svg"]
+    figures = json.loads(user.run("demo", *args).stdout)
+    shown = next(run for run in figures["runs"] if run["pattern"] == "crops")
+    check_picture(page_report(page), shown)
+    assert (user.folder / "demo.svg").read_text().startswith("<svg")
+    if user.prefix:  # no limit that was not asked for
+        assert shown["memory_limit_bytes"] is None
+    else:
+        assert shown["memory_limit_bytes"] in (None, 16 * MIB)
+    none = json.loads(user.run("demo", *args, "--limit", "0").stdout)
+    assert all(run["memory_limit_bytes"] is None for run in none["runs"])
+
+
+def test_demo_refuses_a_limit_that_cannot_be_had(user):
+    if not user.prefix:
+        pytest.skip("root may limit memory")
+    done = user.run("demo", *TINY_DEMO, "--limit", "64MiB", "--dir", user.folder, code=1)
+    assert done.stdout == "" and "limit memory by a cgroup" in done.stderr
+    assert "hint: " in done.stderr and not demo_files(user)
+
+
+def test_demo_refuses_a_page_that_cannot_be_written_before_it_works(user):
+    done = user.run("demo", "--dir", user.folder, "-o", "missing/x.html", code=1)
+    assert done.stdout == "" and "missing/x.html" in done.stderr
+    assert not demo_files(user)
+
+
+def test_demo_puts_its_page_where_it_can_and_says_where(user, monkeypatch):
+    def page_of(folder):
+        args = [*user.command("demo", *TINY_DEMO[:-1], "0", "--dir", user.folder)]
+        done = subprocess.run(args, cwd=folder, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        (line,) = (line for line in done.stderr.splitlines() if line.startswith("picture: "))
+        return Path(folder) / line.removeprefix("picture: ")
+
+    here = page_of(user.folder)
+    assert here == user.folder / "evenkeel-demo.html"
+    assert len(page_report(here)["runs"]) == len(ENGINES)
+    if not user.prefix and os.geteuid() == 0:
+        pytest.skip("root may write everywhere")
+    monkeypatch.setenv("TMPDIR", str(user.folder))
+    elsewhere = page_of("/usr")
+    assert elsewhere.parent == user.folder and elsewhere.name.startswith("evenkeel-demo-")
+    assert len(page_report(elsewhere)["runs"]) == len(ENGINES)
+    elsewhere.unlink()
 
 
 @pytest.mark.parametrize("when", ["writing", "comparing"])

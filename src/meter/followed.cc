@@ -7,7 +7,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <string>
+#include <string_view>
 
+#include "base/sys.h"
+#include "base/text_file.h"
 #include "meter/proc.h"
 #include "meter/process.h"
 
@@ -70,9 +73,9 @@ void FollowedProcess::read() {
   if (gone_) return;
   ProcText text;
   const auto stat = parse_stat(read_again(stat_file_.get(), text));
-  memory_ = {};
   if (!stat) {
     gone_ = true;
+    memory_ = {};
     return;
   }
   inheritance_ = above_zero(stat->child_minor_faults, stat_.child_minor_faults);
@@ -80,16 +83,36 @@ void FollowedProcess::read() {
   if (io_file_) {
     if (const auto read = parse_io(read_again(io_file_.get(), text))) disk_read_ = *read;
   }
-  ask_about_loan();
-  if (!stat_.zombie() && !borrows_memory()) read_memory();
+  read_memory();
 }
 
 void FollowedProcess::read_memory() {
+  memory_ = {};
+  if (!living()) return;
+  ask_about_loan();
+  if (borrows_memory()) return;
   ProcText text;
   auto memory = parse_status(read_again(status_file_.get(), text));
   if (!memory && stat_.threads > 1) memory = memory_of_other_thread();
   memory_ = memory.value_or(ProcessMemory{});
   memory_.peak_rss = 0;
+}
+
+void FollowedProcess::read_resident() {
+  if (!living() || borrows_memory()) return read_memory();
+  if (!statm_file_) statm_file_ = Fd(open_proc(pid_, "statm"));
+  ProcText text;
+  std::uint64_t pages[3] = {};  // addresses, resident, of that file and shmem
+  std::string_view rest = read_again(statm_file_.get(), text);
+  for (std::uint64_t& count : pages) {
+    count = leading_number(rest).value_or(0);
+    rest.remove_prefix(std::min(rest.find(' ', 1), rest.size()));
+  }
+  if (pages[1] == 0) return read_memory();  // ended, or its first thread has
+  const std::uint64_t shared = std::min(pages[2], pages[1]) * sys::page_size();
+  memory_.anon = pages[1] * sys::page_size() - shared;
+  memory_.shmem = std::min(memory_.shmem, shared);
+  memory_.file = shared - memory_.shmem;
 }
 
 // Between vfork and exec a child runs on its parent's memory, which must not count twice. Memory

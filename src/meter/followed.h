@@ -28,6 +28,9 @@ class FollowedProcess {
   static std::optional<FollowedProcess> open(pid_t pid, pid_t parent);
 
   void read();
+  // Resident memory alone, from a file a fifth as costly to read. It does not tell RssFile from
+  // RssShmem: what has changed of the two since read() counts as RssFile.
+  void read_resident();
 
   pid_t pid() const { return pid_; }
   pid_t parent() const { return stat_.parent; }
@@ -51,7 +54,7 @@ class FollowedProcess {
 
   pid_t pid_;
   pid_t lender_;  // whose memory it may be using (vfork), or 0
-  Fd stat_file_, status_file_, io_file_;
+  Fd stat_file_, status_file_, io_file_, statm_file_;
   ProcessStat stat_;
   ProcessMemory memory_;
   std::optional<std::uint64_t> disk_read_;

@@ -35,15 +35,18 @@ class ProcessTree::Impl {
     done_.raise_to(done_by_all().above(before_));
 
     TreeMemory tree;
-    for (const FollowedProcess& process : followed_) {
-      if (!process.living()) continue;
-      ++tree.processes;
-      add(process.memory(), tree.memory);
-    }
+    tree.memory = memory_of_all();
+    for (const FollowedProcess& process : followed_) tree.processes += process.living();
     if (tree.processes == 0) return std::nullopt;
     tree.counters = counters();
     tree.unmeasured = unmeasured_;
     return tree;
+  }
+
+  ProcessMemory sample_resident() {
+    if (timer_.due(LookTimer::Clock::now())) look();
+    for (FollowedProcess& process : followed_) process.read_resident();
+    return memory_of_all();
   }
 
   ProcessCounters counters() const {
@@ -80,6 +83,14 @@ class ProcessTree::Impl {
     sum.shmem += one.shmem;
     sum.page_tables += one.page_tables;
     sum.swap += one.swap;
+  }
+
+  ProcessMemory memory_of_all() const {
+    ProcessMemory sum;
+    for (const FollowedProcess& process : followed_) {
+      if (process.living()) add(process.memory(), sum);
+    }
+    return sum;
   }
 
   static bool can_look() {
@@ -172,6 +183,7 @@ ProcessTree& ProcessTree::operator=(ProcessTree&&) noexcept = default;
 ProcessTree::~ProcessTree() = default;
 
 std::optional<TreeMemory> ProcessTree::sample() { return impl_->sample(); }
+ProcessMemory ProcessTree::sample_resident() { return impl_->sample_resident(); }
 ProcessCounters ProcessTree::counters() const { return impl_->counters(); }
 std::vector<pid_t> ProcessTree::processes() const { return impl_->processes(); }
 

@@ -399,6 +399,54 @@ TEST(MemoryProcessTree, EachKindOfMemoryOfAChildIsCounted) {
   expect_near(shared.rss() - start.rss(), 160_MiB);
 }
 
+TEST(MemoryProcessTree, TheQuickLookSeesWhatTheFullOneSees) {
+  const TempFile file(64_MiB);
+  file.read_through();
+  TestChild child([&](const Steps& steps) {
+    const int fd = ::open(file.path().c_str(), O_RDONLY | O_CLOEXEC);
+    steps.done();
+    touched_pages(64_MiB);
+    ::mmap(nullptr, 64_MiB, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0);
+    steps.done();
+    ::mmap(nullptr, 32_MiB, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1,
+           0);
+    steps.done();
+  });
+  ASSERT_TRUE(child.wait());
+  ProcessTree tree(child.pid());
+  const ProcessMemory start = tree.sample()->memory;
+  ASSERT_TRUE(child.step());
+  const ProcessMemory quick = tree.sample_resident();
+  expect_near(quick.anon - start.anon, 64_MiB);
+  expect_near(quick.file - start.file, 64_MiB);
+  ASSERT_TRUE(child.step());
+  const ProcessMemory mixed = tree.sample_resident();
+  expect_near(mixed.file - start.file, 96_MiB);  // until a full look tells the two apart
+  expect_near(mixed.rss() - start.rss(), 160_MiB);
+  const ProcessMemory full = tree.sample()->memory;
+  expect_near(full.shmem - start.shmem, 32_MiB);
+  const ProcessMemory again = tree.sample_resident();
+  EXPECT_EQ(again.shmem, full.shmem);
+  expect_near(again.file - start.file, 64_MiB);
+}
+
+TEST(ProcessTree, TheQuickLookCountsNoMemoryOfAZombie) {
+  TestChild child([](const Steps& steps) {
+    const pid_t grandchild = fork_and([] { touched_pages(64_MiB); }, steps);
+    steps.done();
+    ::kill(grandchild, SIGKILL);
+    siginfo_t ended;
+    ::waitid(P_PID, static_cast<id_t>(grandchild), &ended, WEXITED | WNOWAIT);
+    steps.done();
+  });
+  ASSERT_TRUE(child.wait());
+  ASSERT_TRUE(child.wait());
+  ProcessTree tree(child.pid());
+  const auto before = sample_with(tree, 2);
+  ASSERT_TRUE(child.step());
+  EXPECT_LT(tree.sample_resident().anon + 60_MiB, before->memory.anon);
+}
+
 TEST(MemoryProcessTree, GrandchildrenAreInTheSum) {
   TestChild parent([](const Steps& steps) {
     const pid_t middle = ::fork();

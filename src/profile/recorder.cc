@@ -20,11 +20,13 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr std::uint64_t kLeastFile = 1 << 20;
+constexpr milliseconds kCounting{
+    50};  // counters and marks: rates need no more, and marks have their times
 constexpr Ration::Terms kFinding{
-    .share = 0.001, .advance = milliseconds(5), .least_between = milliseconds(50)};
-constexpr Ration::Terms kCaching{.share = 0.004, .advance = milliseconds(5)};
+    .share = 0.0005, .advance = milliseconds(5), .least_between = milliseconds(50)};
+constexpr Ration::Terms kCaching{.share = 0.001, .advance = milliseconds(5)};
 constexpr Ration::Terms kSharing{
-    .share = 0.001, .advance = milliseconds(2), .least_between = milliseconds(100)};
+    .share = 0.0005, .advance = milliseconds(2), .least_between = milliseconds(100)};
 
 // Locales, fonts, certificates: mapped by most programs and nobody's data.
 bool is_of_the_system(std::string_view path) {
@@ -108,11 +110,13 @@ void Recorder::find_files() {
   }
 }
 
-void Recorder::read_cache() {
-  const std::uint64_t of_none = files_hidden_ ? ProfileSample::kUnknown : 0;
-  latest_.cache = watch_.files().empty()
-                      ? of_none
-                      : watch_.cached_above_before().value_or(ProfileSample::kUnknown);
+void Recorder::read_cache(bool always) {
+  if (watch_.files().empty()) {
+    latest_.cache = files_hidden_ ? ProfileSample::kUnknown : 0;
+    return;
+  }
+  look(caching_, always,
+       [&] { latest_.cache = watch_.cached_above_before().value_or(ProfileSample::kUnknown); });
 }
 
 void Recorder::read_marks() {
@@ -128,21 +132,37 @@ bool Recorder::sample_all() { return sample(true); }
 
 bool Recorder::sample(bool always) {
   const auto now = Clock::now();
-  const auto tree = tree_.sample();
   latest_.seconds = seconds_of(now - started_);
-  if (tree) {
+  if (always || now >= counting_due_) {
+    counting_due_ = now + kCounting;
+    sample_tree();
+    read_marks();
+  } else {
+    take(tree_.sample_resident());
+  }
+  if (living_) {
     look(finding_, always, [&] { find_files(); });
     look(sharing_, always, [&] { latest_.pss = tree_.pss().value_or(ProfileSample::kUnknown); });
   }
-  look(caching_, always, [&] { read_cache(); });
-  read_marks();
-  // Of a tree that has ended, what was seen last stands; its counters are final now.
+  read_cache(always);
+  series_.add(latest_);
+  return living_;
+}
+
+void Recorder::take(const ProcessMemory& memory) {
+  latest_.anon = memory.anon;
+  latest_.file = memory.file;
+  latest_.shmem = memory.shmem;
+  latest_.page_tables = memory.page_tables;
+  latest_.swap = memory.swap;
+}
+
+// Of a tree that has ended, what was seen last stands; its counters are final then.
+void Recorder::sample_tree() {
+  const auto tree = tree_.sample();
+  living_ = tree.has_value();
   if (tree) {
-    latest_.anon = tree->memory.anon;
-    latest_.file = tree->memory.file;
-    latest_.shmem = tree->memory.shmem;
-    latest_.page_tables = tree->memory.page_tables;
-    latest_.swap = tree->memory.swap;
+    take(tree->memory);
     latest_.processes = tree->processes;
     unmeasured_ = std::max(unmeasured_, tree->unmeasured);
   }
@@ -152,8 +172,6 @@ bool Recorder::sample(bool always) {
   latest_.minor_faults = counters.minor_faults;
   latest_.cpu_seconds = counters.cpu_seconds;
   disk_unknown_ |= !counters.disk_read.has_value();
-  series_.add(latest_);
-  return tree.has_value();
 }
 
 void Recorder::add_notes(ProfileRun& run) const {

@@ -16,9 +16,9 @@
 
 namespace evenkeel {
 
-// Cheap looks (15 us a process) are taken at every sample; those that take long, the page cache of
-// large files and the PSS, as often as fits 0.6 % of a core together, and their last answer stands
-// until the next. One thread at a time.
+// Memory is looked at in every sample, counters and marks 20 times a second; what takes long, the
+// page cache of large files and the PSS, as often as fits 0.2 % of a core together, and the last
+// answer stands until the next. One thread at a time.
 class Recorder {
  public:
   struct Options {
@@ -50,9 +50,11 @@ class Recorder {
   template <class Look>
   void look(Ration& ration, bool always, Look work);
   bool sample(bool always);
+  void sample_tree();
+  void take(const ProcessMemory& memory);
   void find_files();
   void watch(const std::string& path);
-  void read_cache();
+  void read_cache(bool always);
   void read_marks();
   void add_notes(ProfileRun& run) const;
 
@@ -61,7 +63,8 @@ class Recorder {
   ProcessTree tree_;
   FileWatch watch_;
   std::map<std::string, std::string> unwatched_;  // path and why not
-  Clock::time_point started_;
+  Clock::time_point started_, counting_due_;
+  bool living_ = true;
   std::chrono::system_clock::time_point started_at_;
   double cpu_before_ = 0;
   Ration finding_, caching_, sharing_;
