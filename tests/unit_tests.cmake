@@ -4,7 +4,7 @@ set(unit_tests ${EVENKEEL_UNIT_TEST_SOURCES} ${EVENKEEL_COMMAND_TESTS} ${cross_t
 if(EVENKEEL_SANITIZE STREQUAL "thread" OR NOT EVENKEEL_URING)
   # What has threads in it, or reads; the rest is the same as in the other builds.
   list(FILTER unit_tests INCLUDE REGEX
-    "/(budget|per_process|queue|files|direct|engines|cache_first|mover|array|chunks|loader|threads|fork|engines_differential)_test.cc$")
+    "/(budget|per_process|queue|files|direct|engines|cache_first|mover|array|chunks|loader|threads|fork|engines_differential|guard|watched)_test.cc$")
 endif()
 # The library is what is under test: tests are compiled in the quickest way, and in all builds in the
 # same, so that a compiler cache has all of them after the first. Under ThreadSanitizer they must be

@@ -144,10 +144,12 @@ struct TokenLoader::Impl final : BatchMaker {
   }
 
   // Batches are counted in turns: turn t is step phase + t * stride.
-  std::uint64_t step_of(std::uint64_t turn) const { return options.phase + turn * options.stride; }
-  // The first turn whose step is `step` or later.
-  std::uint64_t turn_of(std::uint64_t step) const {
-    return step <= options.phase ? 0 : (step - options.phase - 1) / options.stride + 1;
+  std::uint64_t step_of(std::uint64_t which) const {
+    return options.phase + which * options.stride;
+  }
+  // The first turn whose step is `from` or later.
+  std::uint64_t turn_of(std::uint64_t from) const {
+    return from <= options.phase ? 0 : (from - options.phase - 1) / options.stride + 1;
   }
 
   Job& prepare(std::size_t number_of_slot, std::uint64_t batch_turn) override {
@@ -206,9 +208,9 @@ struct TokenLoader::Impl final : BatchMaker {
 
   std::uint64_t step() const { return step_of(turn); }
 
-  void seek(std::uint64_t step) {
+  void seek(std::uint64_t to) {
     require_owner();
-    turn = turn_of(step);
+    turn = turn_of(to);
     ahead->seek(turn);
     held.clear();
   }

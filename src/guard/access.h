@@ -1,0 +1,54 @@
+// Whether a mapping is read here and there or through, from what is resident and what is cached.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/fd.h"
+#include "guard/vma.h"
+
+namespace evenkeel {
+
+// In pages.
+struct AccessSample {
+  std::uint64_t cached = 0;      // fetched, where it was looked
+  std::uint64_t resident = 0;    // of these, mapped
+  std::uint64_t runs = 0;        // of resident pages without a gap
+  std::uint64_t short_runs = 0;  // no longer than what one fault maps around itself
+  std::uint64_t long_pages = 0;  // in the others
+};
+
+// Cuts a sequence of pages into runs. `present`: entries of /proc/PID/pagemap. A run that reaches
+// from one call into the next counts once.
+class RunCounter {
+ public:
+  explicit RunCounter(AccessSample& sample) : sample_(sample) {}
+  ~RunCounter() { end_run(); }
+  RunCounter(const RunCounter&) = delete;
+  RunCounter& operator=(const RunCounter&) = delete;
+  void add(const std::uint64_t* entries, std::size_t count);
+
+ private:
+  void end_run();
+  AccessSample& sample_;
+  std::uint64_t run_ = 0;
+};
+
+// Readahead goes off when most of what was touched are short runs, and many times what was touched
+// was fetched. It comes back when pages that were fetched one by one lie side by side. `returns`:
+// how often it came back already; each time it takes more to turn it off again.
+bool reads_at_random(bool random_now, const AccessSample& sample, unsigned returns);
+
+// Present bits of this process. One thread at a time; of no use after fork.
+class PageMap {
+ public:
+  PageMap();
+  // Adds to the sample what is resident in the range; false when the kernel will not say.
+  bool count(AddressRange range, AccessSample& sample);
+
+ private:
+  Fd pagemap_;
+  std::vector<std::uint64_t> entries_;
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,94 @@
+// The thread behind a Guard, and what it decides.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "evenkeel/guard.h"
+#include "guard/access.h"
+#include "guard/pace.h"
+#include "guard/signs.h"
+#include "guard/watched.h"
+
+namespace evenkeel {
+
+// Thread-safe. Of no use in a child of fork: neither thread nor locks are right there.
+class Governor {
+ public:
+  explicit Governor(const GuardOptions& options);
+  ~Governor();
+
+  void add(const GuardMapping& mapping);
+  bool remove(const void* address);
+  GuardReport report();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  // A turn of someone who is not the governor: it has priority over a release that takes long.
+  class Turn;
+
+  void start();
+  void stop();
+  void run() noexcept;
+
+  // All below under mutex_.
+  Seconds tick_safely() noexcept;
+  Seconds tick();
+  bool fits() const;
+  std::uint64_t uncounted(const Signs& signs) const;
+  bool look_is_due(const Signs& signs, std::uint64_t estimate, bool active) const;
+  void look();
+  void count();
+  struct Candidate {
+    Watched* mapping;
+    std::size_t part;
+    const Segments::Part& filled() const { return mapping->segments()[part]; }
+  };
+  std::vector<Candidate> candidates() const;
+  void start_writing(const std::vector<Candidate>& oldest) const;
+  void release_part(const Candidate& one);
+  Seconds release();
+  Seconds release_uncounted(const Signs& signs);
+  void note_stuck();
+  bool too_few_faults(const Signs& signs) const;
+  double patience() const;
+  void consider_access(const Signs& signs);
+  AccessSample sample_signs(const Signs& signs) const;
+  void switch_access(Watched& one, const Signs& signs);
+  void forget_lost();
+  void note_failure(const std::string& what);
+
+  const GuardOptions options_;
+  const Lines lines_;
+  std::mutex lifecycle_;  // one add or remove at a time; before mutex_
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::atomic<int> waiting_ = 0;  // turns that wait
+  bool stopping_ = false, changed_ = false;
+  std::thread thread_;
+
+  const Maps maps_;
+  const SignReader sign_reader_;
+  PageMap page_map_;
+  std::vector<std::unique_ptr<Watched>> watched_;
+  GuardReport report_;
+
+  Signs last_;                         // at the last tick
+  Signs at_look_;                      // when the page cache was last asked, or released
+  Signs at_sample_;                    // when access was last judged
+  Signs at_release_;                   // when uncounted mappings were last released
+  std::uint64_t resident_at_add_ = 0;  // of uncounted mappings, not yet released
+  double trust_ = 1;        // how much of the growth that signs claim is growth of the mappings
+  bool releasing_ = false;  // on the way from trigger to target
+  Clock::time_point active_at_{}, looked_at_{}, sampled_at_{}, stuck_until_{};
+  Seconds look_took_{0}, sample_took_{0}, stuck_for_{0};
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,322 @@
+// What must never go wrong, whatever the governor does meanwhile. Budgets are far too small for the
+// mappings, so that it is always at work.
+#include "evenkeel/guard.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "evenkeel/bytes.h"
+#include "evenkeel/error.h"
+#include "guard/test_mapping.h"
+#include "tests/forked.h"
+#include "tests/sanitizers.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr GuardOptions kSmall{.budget = 4_MiB};
+
+bool says(const GuardReport& report, const std::string& words) {
+  return std::ranges::any_of(report.failures, [&](const std::string& one) {
+    return one.find(words) != std::string::npos;
+  });
+}
+
+TEST(Guard, ATinyBudgetIsRefused) { EXPECT_THROW(Guard({.budget = 1_MiB}), Error); }
+
+TEST(Guard, WithoutMappingsItDoesNothing) {
+  Guard guard(kSmall);
+  int something = 0;
+  EXPECT_FALSE(guard.remove(&something));
+  const GuardReport report = guard.report();
+  EXPECT_EQ(report.budget, 4_MiB);
+  EXPECT_EQ(report.mappings, 0u);
+  EXPECT_EQ(report.ticks, 0u);
+  EXPECT_TRUE(report.failures.empty());
+}
+
+class GuardEitherWay : public testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(Promised, GuardEitherWay, testing::Bool());
+
+TEST_P(GuardEitherWay, ReadsAreRightWhilePagesGo) {
+  const NumberFile file(32_MiB);
+  const TestMapping map(file);
+  Guard guard(kSmall);
+  guard.add(map.guarded(GetParam()));
+  for (int round = 0; round < 3; ++round) {
+    EXPECT_EQ(wrong_in_scan(map, file.words()), 0u);
+    EXPECT_EQ(wrong_in_crops(map, file.words(), 300), 0u);
+  }
+  if (file.can_be_dropped()) {
+    EXPECT_TRUE(until([&] { return guard.report().bytes_released > 32_MiB; },
+                      [&] { wrong_in_scan(map, file.words()); }));
+  }
+  EXPECT_TRUE(guard.remove(map.words()));
+  EXPECT_FALSE(guard.remove(map.words()));
+}
+
+TEST_P(GuardEitherWay, WrittenBytesAreNeverLost) {
+  const NumberFile file(32_MiB);
+  TestMapping map(file, PROT_READ | PROT_WRITE);
+  std::vector<std::uint64_t> wanted(file.words());
+  for (std::uint64_t word = 0; word < wanted.size(); ++word) wanted[word] = word;
+  Guard guard(kSmall);
+  guard.add(map.guarded(GetParam()));
+  std::mt19937_64 draw(5);
+  const auto write_some = [&] {
+    for (int i = 0; i < 3000; ++i) {
+      const std::uint64_t word = draw() % wanted.size();
+      map[word] = wanted[word] = draw();
+    }
+  };
+  for (int round = 0; round < 10; ++round) write_some();
+  if (file.can_be_dropped()) {
+    EXPECT_TRUE(until([&] { return guard.report().bytes_released > 48_MiB; }, write_some));
+  }
+  std::uint64_t wrong = 0;
+  for (std::uint64_t word = 0; word < wanted.size(); ++word) wrong += map[word] != wanted[word];
+  EXPECT_EQ(wrong, 0u);
+  guard.remove(map.words());
+  map.unmap();
+  ::fsync(file.fd());
+  drop_file_cache(file.path());
+  std::vector<std::uint64_t> on_disk(file.words());
+  EXPECT_EQ(read_upto(file.fd(), 0, std::as_writable_bytes(std::span(on_disk)), file.path()),
+            file.bytes());
+  EXPECT_TRUE(on_disk == wanted);
+}
+
+TEST_P(GuardEitherWay, ChangesOfAPrivateMappingStay) {
+  const NumberFile file(32_MiB);
+  const TestMapping map(file, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+  std::map<std::uint64_t, std::uint64_t> changed;
+  Guard guard(kSmall);
+  guard.add(map.guarded(GetParam()));
+  std::mt19937_64 draw(5);
+  std::uint64_t wrong = 0;
+  const auto use = [&] {
+    for (int i = 0; i < 200; ++i) {
+      const std::uint64_t word = draw() % (file.words() / 2);  // the other half stays as it is
+      map[word] = changed[word] = draw();
+    }
+    for (const auto& [word, value] : changed) wrong += map[word] != value;
+    for (std::uint64_t word = file.words() / 2; word < file.words(); word += 64) {
+      wrong += map[word] != word;
+    }
+  };
+  for (int round = 0; round < 5; ++round) use();
+  if (file.can_be_dropped()) {
+    EXPECT_TRUE(until([&] { return guard.report().bytes_released > 8_MiB; }, use));
+  }
+  EXPECT_EQ(wrong, 0u);
+}
+
+TEST_P(GuardEitherWay, AMappingThatIsTakenAwayIsForgotten) {
+  const NumberFile file(32_MiB);
+  TestMapping map(file);
+  const GuardMapping guarded = map.guarded(GetParam());
+  Guard guard(kSmall);
+  guard.add(guarded);
+  void* const address = map.words();
+  map.unmap();  // a promise broken
+  auto* const other =
+      static_cast<std::uint64_t*>(::mmap(address, file.bytes(), PROT_READ | PROT_WRITE,
+                                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0));
+  ASSERT_EQ(other, address);
+  std::fill_n(other, file.words(), 42);
+  // The file fills the cache, and the governor wants to release.
+  std::vector<std::byte> piece(1_MiB);
+  EXPECT_TRUE(until([&] { return guard.report().mappings == 0; },
+                    [&] {
+                      for (std::uint64_t at = 0; at < file.bytes(); at += piece.size()) {
+                        read_upto(file.fd(), at, piece, file.path());
+                      }
+                    }));
+  EXPECT_EQ(std::count(other, other + file.words(), 42u),
+            static_cast<std::ptrdiff_t>(file.words()));
+  EXPECT_TRUE(says(guard.report(), "without remove()"));
+  EXPECT_FALSE(guard.remove(address));
+  ::munmap(other, file.bytes());
+}
+
+// No promise, no warning, at any moment: what comes to the same address keeps its contents.
+TEST(Guard, MemoryThatTakesThePlaceWhileTheGovernorWorksKeepsItsContents) {
+  const NumberFile file(16_MiB);
+  Guard guard(kSmall);
+  std::uint64_t wrong = 0;
+  for (int round = 0; round < 40; ++round) {
+    TestMapping map(file);
+    guard.add(map.guarded(false));
+    wrong += wrong_in_scan(map, file.words());  // now it is at work
+    void* const address = map.words();
+    ASSERT_EQ(::mmap(address, file.bytes(), PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
+              address);
+    for (std::uint64_t word = 0; word < file.words(); ++word) map[word] = ~word;
+    for (std::uint64_t word = 0; word < file.words(); ++word) wrong += map[word] != ~word;
+  }
+  EXPECT_EQ(wrong, 0u);
+}
+
+TEST(Guard, AMovedMappingReadsRightAndIsForgotten) {
+  const NumberFile file(32_MiB);
+  const TestMapping map(file);
+  Guard guard(kSmall);
+  guard.add(map.guarded(false));
+  EXPECT_EQ(wrong_in_scan(map, file.words()), 0u);
+  void* const place = ::mmap(nullptr, file.bytes(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  auto* const moved = static_cast<std::uint64_t*>(
+      ::mremap(map.words(), file.bytes(), file.bytes(), MREMAP_MAYMOVE | MREMAP_FIXED, place));
+  ASSERT_EQ(moved, place);
+  std::uint64_t wrong = 0;
+  const auto scan = [&] {
+    for (std::uint64_t word = 0; word < file.words(); ++word) wrong += moved[word] != word;
+  };
+  EXPECT_TRUE(until([&] { return guard.report().mappings == 0; }, scan));
+  EXPECT_EQ(wrong, 0u);
+  ::munmap(moved, file.bytes());
+}
+
+TEST(Guard, ATruncatedFileDoesNotKillTheGovernor) {
+  const NumberFile file(32_MiB);
+  const TestMapping map(file);
+  Guard guard(kSmall);
+  guard.add(map.guarded(true));
+  EXPECT_EQ(wrong_in_scan(map, file.words()), 0u);
+  ASSERT_EQ(::ftruncate(file.fd(), 1_MiB), 0);
+  const std::uint64_t ticks = guard.report().ticks;
+  EXPECT_TRUE(until([&] { return guard.report().ticks > ticks + 5; },
+                    [&] { EXPECT_EQ(wrong_in_crops(map, 1_MiB / 8, 10), 0u); }));
+  EXPECT_TRUE(guard.remove(map.words()));
+}
+
+TEST(Guard, AddressesMayComeAgain) {
+  const NumberFile file(8_MiB), other(8_MiB);
+  Guard guard(kSmall);
+  const TestMapping map(file);
+  guard.add(map.guarded(true));
+  ASSERT_EQ(::mmap(map.words(), file.bytes(), PROT_READ, MAP_SHARED | MAP_FIXED, other.fd(), 0),
+            map.words());
+  GuardMapping again = map.guarded(true);
+  again.fd = other.fd();
+  guard.add(again);
+  EXPECT_EQ(guard.report().mappings, 1u);
+  EXPECT_TRUE(guard.remove(map.words()));
+}
+
+TEST(Guard, TheDescriptorMayBeClosed) {
+  const NumberFile file(16_MiB);
+  const TestMapping map(file);
+  Guard guard(kSmall);
+  {
+    const Fd own = open_readable(file.path());
+    GuardMapping mapping = map.guarded(true);
+    mapping.fd = own.get();
+    guard.add(mapping);
+  }
+  EXPECT_EQ(wrong_in_scan(map, file.words()), 0u);
+  EXPECT_TRUE(guard.report().failures.empty() || !file.can_be_dropped());
+}
+
+TEST(Guard, ThreadsAddUseAndRemoveAtOnce) {
+  const NumberFile file(16_MiB);
+  Guard guard(kSmall);
+  std::atomic<std::uint64_t> wrong = 0;
+  std::vector<std::thread> threads;
+  for (std::uint64_t seed = 0; seed < 4; ++seed) {
+    threads.emplace_back([&, seed] {
+      for (int round = 0; round < 15; ++round) {
+        const TestMapping map(file);
+        guard.add(map.guarded(true));
+        wrong += wrong_in_crops(map, file.words(), 200, seed);
+        if (round % 4 == 0) guard.report();
+        if (!guard.remove(map.words())) ++wrong;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0u);
+  EXPECT_EQ(guard.report().mappings, 0u);
+}
+
+TEST(Guard, AChildOfForkStartsAfreshAndTheParentGoesOn) {
+  if (kUnderTsan || kUnderAsan) GTEST_SKIP() << "the sanitizer does not stand threads after fork";
+  const NumberFile file(32_MiB);
+  const TestMapping map(file);
+  Guard guard(kSmall);
+  guard.add(map.guarded(true));
+  for (int round = 0; round < 8; ++round) {
+    EXPECT_EQ(wrong_in_crops(map, file.words(), 100), 0u);  // forked while the governor is at work
+    const std::string said = in_child([&] {
+      std::string words = guard.remove(map.words()) ? "had it; " : "fresh; ";
+      words += std::to_string(guard.report().mappings) + " mappings; ";
+      words += std::to_string(wrong_in_crops(map, file.words(), 20)) + " wrong; ";
+      guard.add(map.guarded(true));
+      words += std::to_string(wrong_in_scan(map, file.words())) + " wrong; ";
+      words += std::to_string(guard.report().mappings) + " mapping; ";
+      return words + (guard.remove(map.words()) ? "removed" : "lost");
+    });
+    ASSERT_EQ(said, "fresh; 0 mappings; 0 wrong; 0 wrong; 1 mapping; removed");
+  }
+  EXPECT_EQ(guard.report().mappings, 1u);
+  EXPECT_TRUE(guard.remove(map.words()));
+}
+
+TEST(Guard, AChildMayDestroyTheParentsGuard) {
+  if (kUnderTsan || kUnderAsan) GTEST_SKIP() << "the sanitizer does not stand threads after fork";
+  const NumberFile file(8_MiB);
+  const TestMapping map(file);
+  auto guard = std::make_unique<Guard>(kSmall);
+  guard->add(map.guarded(true));
+  EXPECT_EQ(in_child([&] {
+              guard.reset();
+              return "gone, " + std::to_string(wrong_in_scan(map, file.words())) + " wrong";
+            }),
+            "gone, 0 wrong");
+  EXPECT_TRUE(guard->remove(map.words()));
+}
+
+TEST(Guard, RemovingTheLastMappingEndsTheThread) {
+  const auto threads = [] {
+    std::uint64_t count = 0;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
+      count += entry.is_directory();
+    }
+    return count;
+  };
+  const NumberFile file(8_MiB);
+  const TestMapping one(file), two(file);
+  Guard guard(kSmall);
+  const std::uint64_t before = threads();
+  guard.add(one.guarded(true));
+  guard.add(two.guarded(true));
+  EXPECT_EQ(threads(), before + 1);
+  guard.remove(one.words());
+  EXPECT_EQ(threads(), before + 1);
+  guard.remove(two.words());
+  EXPECT_TRUE(
+      until([&] { return threads() == before; }, [] {}));  // joined; the entry goes a little later
+  guard.add(one.guarded(true));
+  EXPECT_EQ(threads(), before + 1);
+}
+
+TEST(Guard, AFileInMemoryIsAcceptedAndSaidToBe) {
+  const Fd memory(::memfd_create("evenkeel", MFD_CLOEXEC));
+  ASSERT_EQ(::ftruncate(memory.get(), 16_MiB), 0);
+  void* map = ::mmap(nullptr, 16_MiB, PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
+  ASSERT_NE(map, MAP_FAILED);
+  Guard guard(kSmall);
+  guard.add({.address = map, .length = 16_MiB, .fd = memory.get(), .removed_before_unmap = true});
+  std::fill_n(static_cast<std::uint64_t*>(map), 2_MiB, 7);
+  EXPECT_TRUE(says(guard.report(), "lies in memory"));
+  EXPECT_EQ(guard.report().bytes_released, 0u);
+  EXPECT_EQ(
+      std::count(static_cast<std::uint64_t*>(map), static_cast<std::uint64_t*>(map) + 2_MiB, 7u),
+      static_cast<std::ptrdiff_t>(2_MiB));
+  EXPECT_TRUE(guard.remove(map));
+  ::munmap(map, 16_MiB);
+}
+
+}  // namespace
+}  // namespace evenkeel

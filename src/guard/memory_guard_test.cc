@@ -1,0 +1,235 @@
+// That the line is kept, by the kernel's own numbers.
+#include <gtest/gtest.h>
+#include <sys/prctl.h>
+
+#include "evenkeel/bytes.h"
+#include "evenkeel/error.h"
+#include "evenkeel/guard.h"
+#include "guard/test_mapping.h"
+#include "tests/forked.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::uint64_t kSlack = 32_MiB;
+
+// One file for all: it is dropped from the cache before each test.
+class MemoryGuard : public testing::Test {
+ protected:
+  static void SetUpTestSuite() { file_ = new NumberFile(256_MiB); }
+  static void TearDownTestSuite() {
+    delete file_;
+    file_ = nullptr;
+  }
+  void SetUp() override {
+    drop_file_cache(file_->path());
+    if (!file_->can_be_dropped()) GTEST_SKIP() << "this file system keeps its pages (tmpfs)";
+  }
+  static std::uint64_t words() { return file_->words(); }
+
+  static inline NumberFile* file_ = nullptr;
+};
+
+class MemoryGuardEitherWay : public MemoryGuard, public testing::WithParamInterface<bool> {};
+INSTANTIATE_TEST_SUITE_P(Promised, MemoryGuardEitherWay, testing::Bool());
+
+TEST_P(MemoryGuardEitherWay, CropsStayUnderTheLine) {
+  const TestMapping map(*file_);
+  Guard guard({.budget = 64_MiB});
+  guard.add(map.guarded(GetParam()));
+  PeakMemory peak({file_->fd()});
+  EXPECT_EQ(wrong_in_paced_crops(map, words(), 20000), 0u);
+  peak.stop();
+  EXPECT_LE(peak.cached, 64_MiB + kSlack);
+  EXPECT_LE(peak.mapped, 64_MiB + kSlack);
+  const GuardReport report = guard.report();
+  EXPECT_GT(report.bytes_released, 0u);
+  EXPECT_LE(report.cached, 64_MiB);
+  EXPECT_LE(report.peak_cached, 64_MiB + kSlack);
+  EXPECT_GE(report.switches_to_random, 1u);
+  EXPECT_TRUE(report.failures.empty()) << report.failures.front();
+}
+
+TEST_P(MemoryGuardEitherWay, PagesFetchedAloneStayUnderASmallLine) {
+  const TestMapping map(*file_);
+  Guard guard({.budget = 32_MiB, .access = GuardAccess::kRandom});
+  guard.add(map.guarded(GetParam()));
+  PeakMemory peak({file_->fd()});
+  EXPECT_EQ(wrong_in_crops(map, words(), 30000), 0u);
+  peak.stop();
+  EXPECT_LE(peak.cached, 32_MiB + kSlack);
+  EXPECT_LE(peak.mapped, 32_MiB + kSlack);
+  EXPECT_GT(guard.report().bytes_released, 64_MiB);
+}
+
+TEST_P(MemoryGuardEitherWay, AScanStaysUnderTheLine) {
+  const TestMapping map(*file_);
+  Guard guard({.budget = 64_MiB});
+  guard.add(map.guarded(GetParam()));
+  PeakMemory peak({file_->fd()});
+  for (int round = 0; round < 2; ++round) EXPECT_EQ(wrong_in_paced_scan(map, words()), 0u);
+  peak.stop();
+  EXPECT_LE(peak.cached, 64_MiB + kSlack);
+  EXPECT_LE(peak.mapped, 64_MiB + kSlack);
+  EXPECT_GT(guard.report().bytes_released, 320_MiB);
+  EXPECT_EQ(guard.report().switches_to_random, 0u);
+}
+
+TEST_P(MemoryGuardEitherWay, APrivateMappingStaysUnderTheLine) {
+  const TestMapping map(*file_, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+  Guard guard({.budget = 64_MiB});
+  guard.add(map.guarded(GetParam()));
+  PeakMemory peak({file_->fd()});
+  EXPECT_EQ(wrong_in_paced_scan(map, words()), 0u);
+  peak.stop();
+  EXPECT_LE(peak.cached, 64_MiB + kSlack);
+  EXPECT_LE(peak.mapped, 64_MiB + kSlack);
+}
+
+TEST_F(MemoryGuard, SeveralMappingsShareTheLine) {
+  const NumberFile other(128_MiB);
+  const TestMapping one(*file_), two(other);
+  Guard guard({.budget = 48_MiB});
+  guard.add(one.guarded(true));
+  guard.add(two.guarded(true));
+  PeakMemory peak({file_->fd(), other.fd()});
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_EQ(wrong_in_paced_scan(one, words()), 0u);
+    EXPECT_EQ(wrong_in_paced_crops(two, other.words(), 2000), 0u);
+  }
+  peak.stop();
+  EXPECT_LE(peak.cached, 48_MiB + kSlack);
+  EXPECT_LE(peak.mapped, 48_MiB + kSlack);
+}
+
+TEST_F(MemoryGuard, WhatFitsIsLeftAlone) {
+  const NumberFile small(64_MiB);
+  const TestMapping map(small);
+  Guard guard({.budget = 64_MiB});
+  guard.add(map.guarded(true));
+  EXPECT_EQ(wrong_in_crops(map, small.words(), 2000), 0u);
+  EXPECT_EQ(wrong_in_paced_scan(map, small.words()), 0u);
+  const GuardReport report = guard.report();
+  EXPECT_EQ(report.bytes_released, 0u);
+  EXPECT_EQ(report.switches_to_random, 0u);
+  EXPECT_EQ(report.looks, 1u);  // this report's own
+  EXPECT_EQ(report.cached, 64_MiB);
+  EXPECT_EQ(small.cached(), 64_MiB);
+}
+
+TEST_F(MemoryGuard, KeepingTheCacheBoundsResidentPagesAlone) {
+  const TestMapping map(*file_);
+  Guard guard({.budget = 64_MiB, .keep_cache = true});
+  guard.add(map.guarded(true));
+  PeakMemory peak({file_->fd()});
+  EXPECT_EQ(wrong_in_paced_scan(map, words()), 0u);
+  peak.stop();
+  EXPECT_LE(peak.mapped, 64_MiB + kSlack);
+  EXPECT_GT(guard.report().bytes_released, 128_MiB);
+  EXPECT_GT(file_->cached(), 192_MiB);
+}
+
+TEST_F(MemoryGuard, WhatIsResidentWhenAddedCountsToo) {
+  for (const bool keep : {false, true}) {
+    const TestMapping map(*file_);
+    EXPECT_EQ(wrong_in_paced_scan(map, words()), 0u);
+    Guard guard({.budget = 64_MiB, .keep_cache = keep});
+    const std::uint64_t before = process_memory().file;
+    guard.add(map.guarded(true));
+    EXPECT_TRUE(until([&] { return process_memory().file + 128_MiB < before; },
+                      [] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }))
+        << keep;
+  }
+}
+
+TEST_F(MemoryGuard, AScanAfterCropsHasItsReadaheadBack) {
+  const TestMapping map(*file_);
+  Guard guard({.budget = 64_MiB});
+  guard.add(map.guarded(true));
+  EXPECT_TRUE(until([&] { return guard.report().switches_to_random == 1; },
+                    [&] { wrong_in_crops(map, words(), 100); }));
+  EXPECT_EQ(wrong_in_paced_scan(map, words()), 0u);
+  EXPECT_GE(guard.report().switches_to_readahead, 1u);
+}
+
+TEST_F(MemoryGuard, AccessIsLeftToTheProgramWhenAsked) {
+  const TestMapping map(*file_);
+  Guard guard({.budget = 64_MiB, .access = GuardAccess::kLeave});
+  guard.add(map.guarded(true));
+  EXPECT_EQ(wrong_in_crops(map, words(), 500), 0u);
+  EXPECT_EQ(guard.report().switches_to_random, 0u);
+}
+
+TEST_F(MemoryGuard, RandomFromTheStartFetchesWhatIsTouched) {
+  const auto before = disk_bytes_read();
+  if (!before) GTEST_SKIP() << "this kernel does not count";
+  const TestMapping map(*file_);
+  Guard guard({.budget = 64_MiB, .access = GuardAccess::kRandom});
+  guard.add(map.guarded(true));
+  const std::uint64_t start = *disk_bytes_read();
+  EXPECT_EQ(wrong_in_crops(map, words(), 1000), 0u);
+  EXPECT_LE(*disk_bytes_read() - start, 1000 * 4 * sys::page_size());
+}
+
+TEST_F(MemoryGuard, WrittenPagesStayUnderTheLineToo) {
+  const NumberFile file(256_MiB);
+  const TestMapping map(file, PROT_READ | PROT_WRITE);
+  Guard guard({.budget = 64_MiB});
+  guard.add(map.guarded(true));
+  for (std::uint64_t word = 0; word < file.words(); ++word) map[word] = ~word;
+  std::uint64_t wrong = 0;
+  for (std::uint64_t word = 0; word < file.words(); ++word) wrong += map[word] != ~word;
+  EXPECT_EQ(wrong, 0u);
+  // How high it got depends on how fast the disk writes; in the end it is below the line.
+  EXPECT_TRUE(until([&] { return file.cached() <= 64_MiB; },
+                    [&] {
+                      EXPECT_EQ(map[0], ~std::uint64_t{0});
+                      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                    }));
+}
+
+class MemoryGuardOfAStranger : public MemoryGuard, public testing::WithParamInterface<bool> {};
+INSTANTIATE_TEST_SUITE_P(MayReadItsOwnBooks, MemoryGuardOfAStranger, testing::Bool());
+
+// A file of another user, mode 0644: it cannot be counted, and is governed all the same; also by a
+// process that may not look at its own page tables.
+TEST_P(MemoryGuardOfAStranger, TheFileIsGovernedByWhatTheProcessReads) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root to become someone else";
+  PeakMemory peak({file_->fd()});
+  const std::string said = in_child([&]() -> std::string {
+    if (!become_nobody()) return "still root";
+    ::prctl(PR_SET_DUMPABLE, GetParam() ? 1 : 0);
+    const Fd own = open_readable(file_->path());
+    const TestMapping map(*file_);
+    Guard guard({.budget = 64_MiB});
+    GuardMapping mapping = map.guarded(false);
+    mapping.fd = own.get();
+    try {
+      guard.add(mapping);
+      return "accepted without the promise";
+    } catch (const Error&) {
+    }
+    mapping.removed_before_unmap = true;
+    guard.add(mapping);
+    const std::uint64_t before = process_memory().file;
+    const std::uint64_t wrong =
+        wrong_in_paced_scan(map, words()) + wrong_in_paced_crops(map, words(), 3000);
+    const GuardReport report = guard.report();
+    std::string all;
+    if (wrong != 0) all += "wrong\n";
+    if (report.bytes_released < 128_MiB) all += "released too little\n";
+    if (process_memory().file > before + 64_MiB + kSlack) all += "resident\n";
+    if (report.switches_to_random == 0) all += "not switched to random\n";
+    if (!all.empty()) all += "of " + std::to_string(report.ticks) + " ticks\n";
+    for (const std::string& failure : report.failures) all += failure + "\n";
+    return all;
+  });
+  peak.stop();
+  EXPECT_TRUE(said.starts_with("mapping at")) << said;
+  EXPECT_NE(said.find("cannot be counted (this user neither owns the file"), std::string::npos)
+      << said;
+  EXPECT_LE(peak.cached, 64_MiB + kSlack);
+}
+
+}  // namespace
+}  // namespace evenkeel

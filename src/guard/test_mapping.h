@@ -1,0 +1,180 @@
+// For tests: a file of numbers, mappings of it, and what the kernel says of them meanwhile.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/fd.h"
+#include "evenkeel/guard.h"
+#include "evenkeel/meter.h"
+#include "guard/signs.h"
+#include "meter/file_cache.h"
+#include "meter/process.h"
+
+namespace evenkeel {
+
+// 64-bit words; word i is i. On the disk, not in the cache.
+class NumberFile {
+ public:
+  explicit NumberFile(std::uint64_t bytes) : bytes_(bytes) {
+    path_ = (std::filesystem::temp_directory_path() / "evenkeel-guard-XXXXXX").string();
+    fd_ = Fd(::mkostemp(path_.data(), O_CLOEXEC));
+    if (!fd_) throw std::runtime_error("mkostemp " + path_);
+    std::vector<std::uint64_t> words(1 << 17);
+    for (std::uint64_t at = 0; at < bytes; at += words.size() * 8) {
+      for (std::size_t i = 0; i < words.size(); ++i) words[i] = at / 8 + i;
+      const auto length = std::min<std::uint64_t>(words.size() * 8, bytes - at);
+      if (::write(fd_.get(), words.data(), length) != static_cast<ssize_t>(length)) {
+        throw std::runtime_error("write " + path_);
+      }
+    }
+    ::fsync(fd_.get());
+    ::fchmod(fd_.get(), 0644);
+    left_ = drop_file_cache(path_);
+  }
+  NumberFile(const NumberFile&) = delete;
+  ~NumberFile() { ::unlink(path_.c_str()); }
+
+  const std::string& path() const { return path_; }
+  int fd() const { return fd_.get(); }
+  std::uint64_t bytes() const { return bytes_; }
+  std::uint64_t words() const { return bytes_ / 8; }
+  // False on tmpfs, and where the kernel does not count.
+  bool can_be_dropped() const { return left_ && *left_ == 0; }
+  std::uint64_t cached() const { return file_cache_of(fd_.get())->cached; }
+
+ private:
+  std::string path_;
+  const std::uint64_t bytes_;
+  Fd fd_;
+  std::optional<std::uint64_t> left_;
+};
+
+class TestMapping {
+ public:
+  explicit TestMapping(const NumberFile& file, int protection = PROT_READ, int flags = MAP_SHARED)
+      : file_(file) {
+    void* at = ::mmap(nullptr, file.bytes(), protection, flags, file.fd(), 0);
+    if (at == MAP_FAILED) throw std::runtime_error("mmap " + file.path());
+    words_ = static_cast<std::uint64_t*>(at);
+  }
+  TestMapping(const TestMapping&) = delete;
+  ~TestMapping() { unmap(); }
+  void unmap() {
+    if (words_) ::munmap(words_, file_.bytes());
+    words_ = nullptr;
+  }
+
+  std::uint64_t* words() const { return words_; }
+  std::uint64_t volatile& operator[](std::uint64_t word) const { return words_[word]; }
+  GuardMapping guarded(bool promised) const {
+    return {.address = words_,
+            .length = file_.bytes(),
+            .fd = file_.fd(),
+            .removed_before_unmap = promised};
+  }
+
+ private:
+  const NumberFile& file_;
+  std::uint64_t* words_ = nullptr;
+};
+
+// How many words are not what they should be, of crops of 2 KiB here and there.
+inline std::uint64_t wrong_in_crops(const TestMapping& map, std::uint64_t words, int crops,
+                                    std::uint64_t seed = 1) {
+  std::mt19937_64 draw(seed);
+  std::uint64_t wrong = 0;
+  for (int i = 0; i < crops; ++i) {
+    const std::uint64_t begin = draw() % (words - 256);
+    for (std::uint64_t word = begin; word < begin + 256; ++word) wrong += map[word] != word;
+  }
+  return wrong;
+}
+inline std::uint64_t wrong_in_scan(const TestMapping& map, std::uint64_t words) {
+  std::uint64_t wrong = 0;
+  for (std::uint64_t word = 0; word < words; ++word) wrong += map[word] != word;
+  return wrong;
+}
+// No faster than 1 GB/s: what the guard promises to keep up with.
+inline std::uint64_t wrong_in_paced_scan(const TestMapping& map, std::uint64_t words) {
+  constexpr std::uint64_t kPiece = (1 << 20) / 8;  // a millisecond
+  std::uint64_t wrong = 0;
+  auto next = std::chrono::steady_clock::now();
+  for (std::uint64_t begin = 0; begin < words; begin += kPiece) {
+    for (std::uint64_t word = begin; word < std::min(words, begin + kPiece); ++word) {
+      wrong += map[word] != word;
+    }
+    next = std::max(next + std::chrono::milliseconds(1), std::chrono::steady_clock::now());
+    std::this_thread::sleep_until(next);
+  }
+  return wrong;
+}
+
+// Likewise, of all that is read from the disk meanwhile.
+inline std::uint64_t wrong_in_paced_crops(const TestMapping& map, std::uint64_t words, int crops) {
+  const SignReader signs;
+  std::uint64_t before = signs.read().read_bytes, wrong = 0;
+  for (int crop = 0; crop < crops; ++crop) {
+    wrong += wrong_in_crops(map, words, 1, static_cast<std::uint64_t>(crop));
+    const std::uint64_t now = signs.read().read_bytes;
+    std::this_thread::sleep_for(std::chrono::nanoseconds(now - before));
+    before = now;
+  }
+  return wrong;
+}
+
+// The highest that memory gets while it lives, looked at every millisecond.
+class PeakMemory {
+ public:
+  explicit PeakMemory(std::vector<int> files)
+      : files_(std::move(files)), base_(meter_.sample()->file), thread_([this] { watch(); }) {}
+  ~PeakMemory() { stop(); }
+  void stop() {
+    done_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+  std::uint64_t cached = 0;  // bytes of the files in the page cache
+  std::uint64_t mapped = 0;  // growth of RssFile
+
+ private:
+  void watch() {
+    while (!done_) {
+      std::uint64_t sum = 0;
+      for (const int fd : files_) sum += file_cache_of(fd)->cached;
+      cached = std::max(cached, sum);
+      mapped = std::max(mapped, std::max(meter_.sample()->file, base_) - base_);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+  const std::vector<int> files_;
+  const ProcessMeter meter_{0};
+  const std::uint64_t base_;
+  std::atomic<bool> done_ = false;
+  std::thread thread_;
+};
+
+// Works until something has come about; false when it takes a minute.
+inline bool until(const std::function<bool()>& reached, const std::function<void()>& work) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (!reached()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    work();
+  }
+  return true;
+}
+
+}  // namespace evenkeel

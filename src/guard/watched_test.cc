@@ -1,0 +1,164 @@
+#include "guard/watched.h"
+
+#include <gtest/gtest.h>
+
+#include "evenkeel/bytes.h"
+#include "evenkeel/error.h"
+#include "guard/test_mapping.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::uint64_t kBytes = 16_MiB;
+const GuardOptions kOptions{.budget = 8_MiB};
+
+// Releases every part, without asking whether the mapping is still there.
+void release_blindly(Watched& watched) {
+  for (std::size_t part = 0; part < watched.segments().size(); ++part) watched.release(part, 1);
+  watched.release_all();
+}
+
+class WatchedTest : public testing::Test {
+ protected:
+  const NumberFile file_{kBytes};
+  const Maps maps_;
+};
+
+class WatchedEitherWay : public WatchedTest, public testing::WithParamInterface<bool> {};
+INSTANTIATE_TEST_SUITE_P(Promised, WatchedEitherWay, testing::Bool());
+
+// Where no promise was given, whatever is at the address by now keeps its contents, at any moment:
+// not because it is noticed in time, but because nothing that is used can lose anything. A broken
+// promise is noticed.
+TEST_P(WatchedEitherWay, AnonymousMemoryInItsPlaceSurvivesARelease) {
+  TestMapping map(file_);
+  Watched watched(map.guarded(GetParam()), kOptions, maps_);
+  void* const address = map.words();
+  ASSERT_EQ(::mmap(address, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
+                   -1, 0),
+            address);
+  for (std::uint64_t word = 0; word < kBytes / 8; ++word) map[word] = ~word;
+  release_blindly(watched);
+  std::uint64_t wrong = 0;
+  for (std::uint64_t word = 0; word < kBytes / 8; ++word) wrong += map[word] != ~word;
+  EXPECT_EQ(wrong, 0u);
+}
+
+TEST_P(WatchedEitherWay, ChangedPrivatePagesInItsPlaceSurviveARelease) {
+  TestMapping map(file_);
+  Watched watched(map.guarded(GetParam()), kOptions, maps_);
+  ASSERT_EQ(
+      ::mmap(map.words(), kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, file_.fd(), 0),
+      map.words());
+  for (std::uint64_t word = 0; word < kBytes / 8; word += 1000) map[word] = ~word;
+  release_blindly(watched);
+  std::uint64_t wrong = 0;
+  for (std::uint64_t word = 0; word < kBytes / 8; ++word) {
+    wrong += map[word] != (word % 1000 == 0 ? ~word : word);
+  }
+  EXPECT_EQ(wrong, 0u);
+}
+
+// A promise does not help a private mapping: MADV_DONTNEED would throw its changes away.
+TEST_F(WatchedTest, ChangesOfAPrivateMappingSurviveWhateverIsPromised) {
+  for (const bool promised : {false, true}) {
+    const TestMapping map(file_, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+    Watched watched(map.guarded(promised), kOptions, maps_);
+    for (std::uint64_t word = 0; word < kBytes / 8; word += 1000) map[word] = ~word;
+    release_blindly(watched);
+    std::uint64_t wrong = 0;
+    for (std::uint64_t word = 0; word < kBytes / 8; ++word) {
+      wrong += map[word] != (word % 1000 == 0 ? ~word : word);
+    }
+    EXPECT_EQ(wrong, 0u) << promised;
+  }
+}
+
+TEST_F(WatchedTest, AReadOnlyPrivateMappingThatBecomesWritableKeepsItsChanges) {
+  const TestMapping map(file_, PROT_READ, MAP_PRIVATE);
+  Watched watched(map.guarded(true), kOptions, maps_);
+  ASSERT_EQ(::mprotect(map.words(), kBytes, PROT_READ | PROT_WRITE), 0);
+  map[5] = 77;
+  release_blindly(watched);
+  EXPECT_EQ(map[5], 77u);
+}
+
+TEST_F(WatchedTest, WhatTookItsPlaceIsNoticed) {
+  TestMapping map(file_);
+  const Watched watched(map.guarded(true), kOptions, maps_);
+  EXPECT_TRUE(watched.still_there());
+  const NumberFile other(kBytes);
+  const auto put = [&](int flags, int fd, off_t offset) {
+    return ::mmap(map.words(), 4096, PROT_READ, flags | MAP_FIXED, fd, offset) == map.words();
+  };
+  ASSERT_TRUE(put(MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  EXPECT_FALSE(watched.still_there());
+  ASSERT_TRUE(put(MAP_SHARED, file_.fd(), 4096));
+  EXPECT_FALSE(watched.still_there());
+  ASSERT_TRUE(put(MAP_SHARED, other.fd(), 0));
+  EXPECT_FALSE(watched.still_there());
+  ASSERT_TRUE(put(MAP_PRIVATE, file_.fd(), 0));
+  EXPECT_FALSE(watched.still_there());
+  ASSERT_TRUE(put(MAP_SHARED, file_.fd(), 0));
+  EXPECT_TRUE(watched.still_there());
+  map.unmap();
+  EXPECT_FALSE(watched.still_there());
+}
+
+TEST_F(WatchedTest, AMappingInPiecesIsStillThere) {
+  const TestMapping map(file_, PROT_READ | PROT_WRITE);
+  const Watched watched(map.guarded(true), kOptions, maps_);
+  ASSERT_EQ(::mprotect(map.words() + 1024, 8192, PROT_READ), 0);
+  ASSERT_EQ(::madvise(map.words() + 65536, 65536, MADV_RANDOM), 0);
+  EXPECT_TRUE(watched.still_there());
+}
+
+TEST_F(WatchedTest, PartOfAMappingAtAnOffsetIsUnderstood) {
+  const TestMapping map(file_);
+  GuardMapping part = map.guarded(true);
+  part.address = map.words() + 1024;
+  part.file_offset = 8192;
+  part.length = 3_MiB - 100;
+  const Watched watched(part, kOptions, maps_);
+  EXPECT_TRUE(watched.still_there());
+  EXPECT_EQ(watched.length(), 3_MiB);
+}
+
+TEST_F(WatchedTest, WhatIsNoMappingOfTheFileIsRefused) {
+  const TestMapping map(file_);
+  const NumberFile other(4096);
+  const auto refuses = [&](const std::function<void(GuardMapping&)>& change) {
+    GuardMapping wrong = map.guarded(true);
+    change(wrong);
+    EXPECT_THROW(Watched(wrong, kOptions, maps_), Error);
+  };
+  refuses([](GuardMapping& m) { m.address = nullptr; });
+  refuses([](GuardMapping& m) { m.address = static_cast<char*>(m.address) + 1; });
+  refuses([](GuardMapping& m) { m.length = 0; });
+  refuses([](GuardMapping& m) { m.length = ~std::size_t{0}; });
+  refuses([](GuardMapping& m) { m.length += 1_GiB; });
+  refuses([](GuardMapping& m) { m.file_offset = 4096; });
+  refuses([](GuardMapping& m) { m.file_offset = 1; });
+  refuses([](GuardMapping& m) { m.fd = -1; });
+  refuses([&](GuardMapping& m) { m.fd = other.fd(); });
+  const Fd pipe(::open("/dev/zero", O_RDONLY | O_CLOEXEC));
+  refuses([&](GuardMapping& m) { m.fd = pipe.get(); });
+  void* anonymous =
+      ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  refuses([&](GuardMapping& m) {
+    m.address = anonymous;
+    m.length = 4096;
+  });
+  ::munmap(anonymous, 4096);
+}
+
+TEST_F(WatchedTest, KeepingTheCacheNeedsThePromiseAndASharedMapping) {
+  const GuardOptions keep{.budget = 8_MiB, .keep_cache = true};
+  const TestMapping shared(file_), priv(file_, PROT_READ, MAP_PRIVATE);
+  EXPECT_NO_THROW(Watched(shared.guarded(true), keep, maps_));
+  EXPECT_THROW(Watched(shared.guarded(false), keep, maps_), Error);
+  EXPECT_THROW(Watched(priv.guarded(true), keep, maps_), Error);
+}
+
+}  // namespace
+}  // namespace evenkeel
