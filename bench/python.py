@@ -1,0 +1,426 @@
+#!/usr/bin/env python3
+"""What the Python package must reach: the same work by np.memmap and by evenkeel, in turn.
+
+Each in a process of its own; results must be equal, and memory is the kernel's figure.
+
+Run by an interpreter that has evenkeel installed: .venv/bin/python bench/python.py
+"""
+
+import argparse
+import contextlib
+import hashlib
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BLOCK, BATCH, COLUMNS, CHECKED = 1024, 64, 162, 20
+
+
+# --- contestants: each gives (items, digest of the first CHECKED results) until the time is up
+
+
+def timed(results, seconds):
+    """Goes through results (items, array) for so long; digests the first of them."""
+    digest, items, number, checking = hashlib.sha256(), 0, 0, 0.0
+    began = time.perf_counter()
+    for count, array in results:
+        if number < CHECKED:  # not on the clock
+            paused = time.perf_counter()
+            digest.update(memoryview(array).cast("B"))
+            checking += time.perf_counter() - paused
+        number += 1
+        items += count
+        if number >= CHECKED and time.perf_counter() - began - checking > seconds:
+            break
+    return items / (time.perf_counter() - began - checking), digest.hexdigest()
+
+
+def draws(count):
+    import numpy as np
+
+    random = np.random.default_rng(7)
+    while True:
+        yield random.integers(0, count - BLOCK - 1, BATCH)
+
+
+def xy_memmap_anew(file, options):
+    import numpy as np
+
+    for ix in draws(os.path.getsize(file) // 2):
+        data = np.memmap(file, dtype=np.uint16, mode="r")
+        x = np.stack([data[i : i + BLOCK].astype(np.int64) for i in ix])
+        y = np.stack([data[i + 1 : i + 1 + BLOCK].astype(np.int64) for i in ix])
+        yield BATCH, y
+        del x
+
+
+def xy_evenkeel(file, options):
+    import evenkeel
+
+    train = evenkeel.tokens(file, budget=options.budget)
+    for ix in draws(len(train)):
+        yield BATCH, train.xy(ix, BLOCK)[1]
+
+
+def crops_of(data):
+    import numpy as np
+
+    for ix in draws(len(data)):
+        yield BATCH, np.stack([data[i : i + BLOCK] for i in ix])
+
+
+def crops_np(file, options):
+    import numpy as np
+
+    yield from crops_of(np.memmap(file, dtype=np.uint16, mode="r"))
+
+
+def crops_evenkeel_memmap(file, options):
+    import evenkeel
+    import numpy as np
+
+    yield from crops_of(evenkeel.memmap(file, np.uint16, "r", budget=options.budget))
+
+
+def rows_np(file, options):
+    import numpy as np
+
+    data = np.load(file, mmap_mode="r")
+    order = np.random.default_rng(7).permutation(len(data))
+    small = max(1, min(options.chunk, len(order)))
+    for at in range(0, len(order), small):
+        yield small, data[order[at : at + small]]
+
+
+def rows_evenkeel(file, options):
+    import evenkeel
+    import numpy as np
+
+    data = evenkeel.open(file, budget=options.budget)
+    order = np.random.default_rng(7).permutation(len(data))
+    for at in range(0, len(order), options.chunk):
+        yield options.chunk, data.take(order[at : at + options.chunk])
+
+
+def rows_evenkeel_chunks(file, options):
+    import evenkeel
+
+    data = evenkeel.open(file, budget=options.budget)
+    while True:
+        for chunk in data.chunks(options.chunk, shuffle=True, seed=7):
+            yield len(chunk), chunk
+
+
+def scan_np(file, options):
+    import numpy as np
+
+    data = np.memmap(file, np.uint8, "r")
+    while True:
+        for at in range(0, len(data), 16 * MIB):
+            yield 16, np.array(data[at : at + 16 * MIB])
+
+
+def scan_evenkeel(file, options):
+    import evenkeel
+
+    data = evenkeel.open(file, dtype="uint8", budget=options.budget)
+    while True:
+        for chunk in data.chunks(16 * MIB):
+            yield len(chunk) // MIB, chunk
+
+
+def contestant(options):
+    """In a process of its own: the speed, and how memory grew from before the file was opened."""
+    import evenkeel
+    import numpy as np
+
+    np.stack([np.zeros(4)])
+    with evenkeel.profile(files=[options.file], interval=0.005) as recording:
+        time.sleep(0.05)
+        speed, digest = timed(globals()[options.contestant](options.file, options), options.seconds)
+    with tempfile.TemporaryDirectory() as folder:
+        recording.report(f"{folder}/run.json")
+        samples = json.loads(pathlib.Path(folder, "run.json").read_text())["runs"][0]["samples"]
+    base = {kind: samples[kind][0] for kind in ("anon", "file", "shmem")}
+    rss = [sum(samples[kind][i] for kind in base) for i in range(len(samples["seconds"]))]
+    own = [
+        samples["anon"][i] + samples["shmem"][i] + (samples["cache"][i] or 0)
+        for i in range(len(rss))
+    ]
+    print(
+        json.dumps(
+            {
+                "speed": speed,
+                "digest": digest,
+                "memory": max(own) - base["anon"] - base["shmem"],
+                "rss": max(rss) - sum(base.values()),
+                "cache": max(c or 0 for c in samples["cache"]),
+            }
+        )
+    )
+
+
+# --- the bench
+
+
+class Bench:
+    def __init__(self, options):
+        self.options, self.results = options, []
+
+    def file(self, name, size, header=b""):
+        path = self.options.dir / name
+        if not path.exists() or path.stat().st_size != len(header) + size:
+            print(f"making {path}, {size // MIB} MiB", file=sys.stderr)
+            noise = bytearray(os.urandom(16 * MIB))
+            with open(path, "wb") as out:
+                out.write(header)
+                for at in range(0, size, len(noise)):
+                    noise[:8] = at.to_bytes(8, "little")
+                    out.write(noise[: size - at])
+                os.fsync(out.fileno())
+        return path
+
+    def run(self, name, file, *, budget="64MiB", cold=True, chunk=0, inside=()):
+        with open(file, "rb") as data:
+            if cold:
+                os.posix_fadvise(data.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            else:
+                while data.read(64 * MIB):
+                    pass
+        command = [
+            *inside,
+            sys.executable,
+            __file__,
+            "--contestant",
+            name,
+            "--file",
+            str(file),
+            "--seconds",
+            str(self.options.seconds),
+            "--budget",
+            str(budget),
+            "--chunk",
+            str(chunk),
+        ]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+        result = json.loads(done.stdout)
+        print(
+            f"  {name}{'' if cold else ', cached'}: {result['speed']:,.0f}/s, "
+            f"memory +{result['memory'] // KIB:,} KiB, RSS +{result['rss'] // KIB:,} KiB",
+            file=sys.stderr,
+        )
+        return result
+
+    def ratio(
+        self,
+        what,
+        ours,
+        theirs,
+        file,
+        least,
+        *,
+        equal=True,
+        slack=0,
+        bounded=True,
+        their_chunk=None,
+        **how,
+    ):
+        """Medians of several, taken in turn."""
+        pairs = []
+        other = {**how, "chunk": their_chunk or how.get("chunk", 0)}
+        budget = how.get("budget", "64MiB")
+        for _ in range(self.options.repeats):
+            pairs.append((self.run(ours, file, **how), self.run(theirs, file, **other)))
+        if equal and any(a["digest"] != b["digest"] for a, b in pairs):
+            sys.exit(f"bench: {ours} and {theirs} gave different data")
+        ratios = [a["speed"] / b["speed"] for a, b in pairs]
+        middle = statistics.median(ratios)
+        self.note(
+            what,
+            f"{middle:.3g} × ({min(ratios):.3g} to {max(ratios):.3g}; last "
+            f"{pairs[-1][0]['speed']:,.0f} : {pairs[-1][1]['speed']:,.0f})",
+            f">= {least:g} ×",
+            middle >= least,
+        )
+        if bounded:
+            most = max(max(a["memory"], a["rss"]) for a, _ in pairs)
+            line = int(budget.removesuffix("MiB")) * MIB + slack
+            self.note(
+                f"{what}: memory and RSS growth",
+                f"{most // KIB:,} KiB",
+                f"<= {line // KIB:,} KiB",
+                most <= line,
+            )
+
+    def note(self, what, figure, wanted, met):
+        print(f"{what}: {figure}, wanted {wanted}", file=sys.stderr)
+        self.results.append({"what": what, "figure": figure, "wanted": wanted, "met": met})
+
+
+@contextlib.contextmanager
+def memory_cgroup(limit):
+    v1 = pathlib.Path("/sys/fs/cgroup/memory")
+    top, knob = (v1, "memory.limit_in_bytes") if v1.is_dir() else (v1.parent, "memory.max")
+    group = top / f"evenkeel-bench-{os.getpid()}"
+    group.mkdir()
+    (group / knob).write_text(str(limit))
+    try:
+        yield ["sh", "-c", f'echo $$ >{group}/cgroup.procs && exec "$@"', "sh"]
+    finally:
+        for _ in range(50):
+            with contextlib.suppress(OSError):
+                group.rmdir()
+                break
+            time.sleep(0.1)
+
+
+def batches_cold(bench):
+    bench.ratio(
+        "xy of 64 x 1,024 from 10 GiB, cold, against a memmap made anew",
+        "xy_evenkeel",
+        "xy_memmap_anew",
+        bench.file("tokens.bin", bench.options.size),
+        20,
+    )
+
+
+def batches_cached(bench):
+    bench.ratio(
+        "xy, all cached, against a memmap made anew",
+        "xy_evenkeel",
+        "xy_memmap_anew",
+        bench.file("tokens-4GiB.bin", min(4 * GIB, bench.options.size)),
+        5,
+        cold=False,
+    )
+
+
+def rows_in_cgroup(bench):
+    count = 3_000_000
+    shape = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({count}, {COLUMNS}), }}"
+    header = b"\x93NUMPY\x01\x00\x76\x00" + shape.ljust(117).encode() + b"\n"
+    file = bench.file(f"rows-{count}.npy", count * COLUMNS * 4, header)
+    with memory_cgroup(400_000_000) as inside:
+        bench.ratio(
+            "shuffled rows in a 400 MB cgroup, take(), against np.memmap",
+            "rows_evenkeel",
+            "rows_np",
+            file,
+            12,
+            chunk=50,
+            inside=inside,
+        )
+        bench.ratio(
+            "shuffled rows in a 400 MB cgroup, chunks(), against np.memmap",
+            "rows_evenkeel_chunks",
+            "rows_np",
+            file,
+            12,
+            chunk=4096,
+            their_chunk=50,
+            inside=inside,
+            equal=False,
+        )
+
+
+def scan_cold(bench):
+    bench.ratio(
+        "scan, cold, chunks(), against np.memmap",
+        "scan_evenkeel",
+        "scan_np",
+        bench.file("tokens.bin", bench.options.size),
+        5,
+    )
+
+
+def memmap_cold(bench):
+    bench.ratio(
+        "evenkeel.memmap, random crops, cold, against np.memmap",
+        "crops_evenkeel_memmap",
+        "crops_np",
+        bench.file("tokens.bin", bench.options.size),
+        2,
+        budget="256MiB",
+        slack=32 * MIB,
+    )
+
+
+def memmap_cached(bench):
+    bench.ratio(
+        "evenkeel.memmap, all cached and fitting, against np.memmap",
+        "crops_evenkeel_memmap",
+        "crops_np",
+        bench.file("tokens-1GiB.bin", GIB),
+        0.9,
+        budget="2048MiB",
+        cold=False,
+        bounded=False,
+    )
+
+
+def import_time(bench):
+    def best(program):
+        times = []
+        for _ in range(15):
+            began = time.perf_counter()
+            subprocess.run([sys.executable, "-c", program], check=True)
+            times.append(time.perf_counter() - began)
+        return min(times) * 1e3
+
+    over = best("import numpy, evenkeel; evenkeel.open, evenkeel.tokens") - best("import numpy")
+    bench.note("import, over NumPy's own", f"{over:.1f} ms", "< 30 ms", over < 30)
+
+
+SCENARIOS = {
+    "batches-cold": batches_cold,
+    "batches-cached": batches_cached,
+    "rows-cgroup": rows_in_cgroup,
+    "scan-cold": scan_cold,
+    "memmap-cold": memmap_cold,
+    "memmap-cached": memmap_cached,
+    "import": import_time,
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("scenario", nargs="*", help=f"{', '.join(SCENARIOS)}; default: all")
+    parser.add_argument("--dir", type=pathlib.Path, default=ROOT / ".cache/bench")
+    parser.add_argument(
+        "--size", type=lambda gib: int(float(gib) * GIB), default=10 * GIB, metavar="GIB"
+    )
+    parser.add_argument("--seconds", type=float, default=3)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--contestant", help=argparse.SUPPRESS)
+    parser.add_argument("--file", help=argparse.SUPPRESS)
+    parser.add_argument("--budget", help=argparse.SUPPRESS)
+    parser.add_argument("--chunk", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.contestant:
+        contestant(options)
+        return 0
+    unknown = set(options.scenario) - set(SCENARIOS)
+    if unknown:
+        parser.error(f"no scenario {', '.join(unknown)}; there are {', '.join(SCENARIOS)}")
+    options.dir.mkdir(parents=True, exist_ok=True)
+    bench = Bench(options)
+    for name in options.scenario or SCENARIOS:
+        SCENARIOS[name](bench)
+    for result in bench.results:
+        verdict = "met" if result["met"] else "MISSED"
+        print(f"{result['what']:<75}  {result['figure']:<45}  {result['wanted']:<18}  {verdict}")
+    if options.json:
+        options.json.write_text(json.dumps(bench.results, indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,142 @@
+"""Every row of a large matrix once, in permuted order: Stack Overflow question 45132940.
+
+    python permuted_matrix.py                      124 MiB, 16 MiB of budget
+    python permuted_matrix.py --rows 3000000       as asked there: 1.8 GiB
+    python permuted_matrix.py --report mem.html    the pictures beside one another
+    python permuted_matrix.py --memmap             also by evenkeel.memmap, one word from np.memmap
+
+There, memory climbs as the loop goes on. Nothing leaks: the mapping keeps every page that was
+touched, and the kernel reads ahead around each, rows that nobody has asked for yet.
+
+Where the whole file fits into memory that nobody else wants, the loop before is the faster one:
+what is read ahead is used in the end. What the loops after have is the line. evenkeel.memmap waits
+for one page fault after the other, evenkeel.open has many reads in flight: for rows in random
+order, take the latter.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import evenkeel
+import numpy as np
+
+COLUMNS = 162
+AT_ONCE = 4096  # rows
+
+
+class Work:
+    """What is done with the rows. Its total is the same for every order, and another one if a
+    single row were wrong, missing, or taken for another."""
+
+    def __init__(self):
+        self.total = 0
+
+    def do(self, index, rows):
+        of_rows = rows.view(np.uint32).sum(axis=1, dtype=np.uint64)
+        self.total += int((of_rows * (index.astype(np.uint64) + np.uint64(1))).sum())
+
+
+def before(path, shape, permutation, budget, work):
+    a = np.memmap(path, dtype="float32", mode="r", shape=shape)
+    for start in range(0, len(a), AT_ONCE):
+        index = permutation[start : start + AT_ONCE]
+        work.do(index, np.asarray(a[index, :]))
+
+
+def after(path, shape, permutation, budget, work):
+    a = evenkeel.open(path, dtype="float32", shape=shape, budget=budget)
+    for start in range(0, len(a), AT_ONCE):
+        index = permutation[start : start + AT_ONCE]
+        work.do(index, a[index, :])
+
+
+def by_chunks(path, shape, permutation, budget, work):
+    """Without a permutation of one's own, which takes 8 bytes a row: the seed is enough."""
+    a = evenkeel.open(path, dtype="float32", shape=shape, budget=budget)
+    for index, rows in a.chunks(AT_ONCE, shuffle=True, seed=1, with_index=True):
+        work.do(index, rows)
+
+
+def by_memmap(path, shape, permutation, budget, work):
+    a = evenkeel.memmap(path, dtype="float32", mode="r", shape=shape, budget=budget)
+    for start in range(0, len(a), AT_ONCE):
+        index = permutation[start : start + AT_ONCE]
+        work.do(index, np.asarray(a[index, :]))
+
+
+def nothing(path, shape, permutation, budget, work):
+    """What Python and NumPy take by themselves."""
+
+
+def write_matrix(path, rows):
+    random = np.random.default_rng(0)
+    with open(path, "wb") as file:
+        for start in range(0, rows, AT_ONCE):
+            count = min(AT_ONCE, rows - start)
+            file.write(random.random((count, COLUMNS), dtype=np.float32).tobytes())
+        os.fsync(file.fileno())  # the page cache gives back only what is on the disk
+
+
+def measured(way, path, shape, permutation, budget):
+    """Runs it with nothing of the file in the page cache."""
+    with open(path, "rb") as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    work = Work()
+    with evenkeel.profile(files=[str(path)]) as profile:
+        way(path, shape, permutation, budget, work)
+    return profile, work.total
+
+
+def line(name, profile):
+    mib = [f"{(profile.peaks[kind] or 0) / (1 << 20):8.1f}" for kind in ("memory", "rss", "cache")]
+    read = f"{profile.counters['disk_read'] / (1 << 20):8.1f}"
+    return f"{name:32} {' '.join(mib)} {read} {profile.seconds:8.2f}"
+
+
+def main():
+    options = argparse.ArgumentParser(description="Permuted rows of a matrix, before and after.")
+    options.add_argument("--rows", type=int, default=200_000)
+    options.add_argument("--budget", default="16MiB")
+    options.add_argument("--memmap", action="store_true", help="also by evenkeel.memmap")
+    options.add_argument("--report", type=Path, metavar="FILE.html", help="pictures side by side")
+    options.add_argument("--folder", help="where the matrix is made; default: for temporary files")
+    told = options.parse_args()
+    if told.rows < 1:
+        options.error(f"a matrix of {told.rows} rows is none")
+    ways = {
+        "nothing, for comparison": nothing,
+        "before: np.memmap": before,
+        "after: evenkeel.open": after,
+        "after: chunks(shuffle=True)": by_chunks,
+    }
+    if told.memmap:
+        ways["after: evenkeel.memmap"] = by_memmap
+
+    permutation = np.random.default_rng(1).permutation(told.rows)
+    totals, pictures = {}, []
+    with tempfile.TemporaryDirectory(dir=told.folder) as folder:
+        path = Path(folder) / "matrix.f32"
+        write_matrix(path, told.rows)
+        size = f"{path.stat().st_size / (1 << 20):.0f} MiB"
+        print(f"{told.rows:,} x {COLUMNS} float32, {size}; budget {told.budget}; peaks in MiB")
+        print(f"{'':32} {'memory':>8} {'RSS':>8} {'cache':>8} {'read':>8} {'seconds':>8}")
+        for name, way in ways.items():
+            shape = (told.rows, COLUMNS)
+            profile, totals[name] = measured(way, path, shape, permutation, told.budget)
+            print(line(name, profile), flush=True)
+            pictures.append(f"<div><h3>{name}</h3>{profile._repr_html_()}</div>")
+    if told.report:
+        style = "display:grid;grid-template-columns:1fr 1fr;gap:2em;font-family:sans-serif"
+        grid = f'<div style="{style}">{"".join(pictures[1:])}</div>'
+        told.report.write_text(f'<!doctype html><meta charset="utf-8">{grid}')
+    del totals["nothing, for comparison"]
+    equal = len(set(totals.values())) == 1
+    print("all of them saw the same rows" if equal else f"the rows differ: {totals}")
+    return 0 if equal else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,150 @@
+"""A small GPT at character level, trained from a token file that need not fit in memory.
+
+    python train_gpt.py [TEXT...]         texts to learn from; default: the licenses of Debian
+    python train_gpt.py --loader memmap   as nanoGPT: from a memmap made anew for each batch
+    python train_gpt.py --loader xy       the same batches, read under the budget
+
+What changes in the training loop is get_batch, three lines of it:
+
+    -    data = np.memmap(path, dtype=np.uint16, mode="r")
+    -    x = torch.stack([torch.from_numpy(data[i : i + T].astype(np.int64)) for i in ix])
+    -    y = torch.stack([torch.from_numpy(data[i + 1 : i + 1 + T].astype(np.int64)) for i in ix])
+    +    x, y = train.xy(ix, T)              # train = evenkeel.tokens(path, budget="16MiB"), once
+
+To see its memory by phases:  evenkeel profile -- python train_gpt.py
+"""
+
+import argparse
+import math
+import sys
+import tempfile
+from itertools import islice
+from pathlib import Path
+
+import evenkeel
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+LICENSES = Path("/usr/share/common-licenses")
+BATCH, T, WIDTH, HEADS, LAYERS = 12, 64, 64, 4, 2
+
+
+def write_tokens(path, texts):
+    """Every character a token of 16 bits, as in nanoGPT's files; returns how many differ."""
+    text = "".join(file.read_text(errors="replace") for file in texts)
+    characters = {one: number for number, one in enumerate(sorted(set(text)))}
+    np.array([characters[one] for one in text], dtype=np.uint16).tofile(path)
+    return len(characters)
+
+
+def texts_found():
+    found = sorted(file for file in LICENSES.glob("*") if file.is_file() and not file.is_symlink())
+    return found or [Path(__file__)]
+
+
+class Block(nn.Module):
+    """Attention to what came before, then two layers for each place by itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.before_attention, self.before_layers = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.query_key_value = nn.Linear(WIDTH, 3 * WIDTH)
+        self.together = nn.Linear(WIDTH, WIDTH)
+        self.layers = nn.Sequential(
+            nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH)
+        )
+
+    def forward(self, x):
+        batch, length, _ = x.shape
+        parts = self.query_key_value(self.before_attention(x))
+        query, key, value = parts.view(batch, length, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
+        seen = F.scaled_dot_product_attention(query, key, value, is_causal=True)
+        x = x + self.together(seen.transpose(1, 2).reshape(batch, length, WIDTH))
+        return x + self.layers(self.before_layers(x))
+
+
+class GPT(nn.Module):
+    def __init__(self, characters):
+        super().__init__()
+        self.character, self.place = nn.Embedding(characters, WIDTH), nn.Embedding(T, WIDTH)
+        self.blocks = nn.Sequential(*(Block() for _ in range(LAYERS)), nn.LayerNorm(WIDTH))
+        self.head = nn.Linear(WIDTH, characters, bias=False)
+
+    def forward(self, x, y):
+        places = torch.arange(x.shape[1], device=x.device)
+        logits = self.head(self.blocks(self.character(x) + self.place(places)))
+        return F.cross_entropy(logits.flatten(0, 1), y.flatten())
+
+
+def by_memmap(path, draws):
+    """Before: the memmap is made anew so that its pages leave the resident set. The page cache
+    keeps them, and what the kernel read around them."""
+    while True:
+        data = np.memmap(path, dtype=np.uint16, mode="r")
+        ix = torch.randint(len(data) - T, (BATCH,), generator=draws)
+        x = torch.stack([torch.from_numpy(data[i : i + T].astype(np.int64)) for i in ix])
+        y = torch.stack([torch.from_numpy(data[i + 1 : i + 1 + T].astype(np.int64)) for i in ix])
+        yield x, y
+
+
+def by_xy(path, draws):
+    """After: the same draws, and the same batches."""
+    train = evenkeel.tokens(path, budget="16MiB")
+    while True:
+        ix = torch.randint(len(train) - T, (BATCH,), generator=draws)
+        yield train.xy(ix, T)
+
+
+def by_loader(path, draws):
+    """Or leave the draws to a loader, which reads ahead, and can be resumed and explained."""
+    train = evenkeel.tokens(path, budget="16MiB")
+    with evenkeel.TokenLoader(train, BATCH, T, seed=draws.initial_seed(), device="cpu") as loader:
+        yield from loader
+
+
+def train(batches, characters, steps):
+    """Mean losses of the first and of the last tenth of the steps."""
+    torch.manual_seed(1337)
+    model = GPT(characters)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
+    losses = []
+    for step, (x, y) in enumerate(islice(batches, steps)):
+        loss = model(x, y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+        if step % max(1, steps // 10) == 0 or step == steps - 1:
+            evenkeel.mark(f"step {step}")
+            print(f"step {step:5}  loss {losses[-1]:.4f}", flush=True)
+    tenth = math.ceil(steps / 10)
+    return sum(losses[:tenth]) / tenth, sum(losses[-tenth:]) / tenth
+
+
+def main():
+    ways = {"memmap": by_memmap, "xy": by_xy, "loader": by_loader}
+    options = argparse.ArgumentParser(description="Trains a small GPT on text files.")
+    options.add_argument("texts", nargs="*", type=Path, metavar="TEXT")
+    options.add_argument("--loader", choices=ways, default="loader")
+    options.add_argument("--steps", type=int, default=200)
+    told = options.parse_args()
+    if told.steps < 1:
+        options.error(f"{told.steps} steps train nothing")
+    torch.set_num_threads(1)  # a model as small as this gains nothing by more
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "train.bin"
+        evenkeel.mark("tokens")
+        characters = write_tokens(path, told.texts or texts_found())
+        print(f"{path.stat().st_size // 2:,} characters, {characters} different ones")
+        evenkeel.mark("training")
+        batches = ways[told.loader](path, torch.Generator().manual_seed(1337))
+        first, last = train(batches, characters, told.steps)
+        batches.close()
+    print(f"the loss went from {first:.3f} to {last:.3f}")
+    return 0 if last < 0.9 * first else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

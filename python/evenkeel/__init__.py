@@ -1,0 +1,68 @@
+"""Reads data far larger than memory, and keeps memory under a line that you draw.
+
+>>> import evenkeel, numpy
+>>> numpy.save("features.npy", numpy.arange(12, dtype="float32").reshape(4, 3))
+>>> with evenkeel.open("features.npy", budget="64MiB") as a:
+...     print(a.shape, a[1], a[[3, 0], 2])
+...     for rows in a.chunks(3):
+...         print(rows.sum())
+(4, 3) [3. 4. 5.] [11.  2.]
+36.0
+30.0
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from evenkeel._array import Array as Array
+    from evenkeel._array import info as info
+    from evenkeel._array import open as open
+    from evenkeel._core import Budget as Budget
+    from evenkeel._loader import TokenLoader as TokenLoader
+    from evenkeel._memmap import Guard as Guard
+    from evenkeel._memmap import govern as govern
+    from evenkeel._memmap import memmap as memmap
+    from evenkeel._profile import mark as mark
+    from evenkeel._profile import profile as profile
+    from evenkeel._tokens import Tokens as Tokens
+    from evenkeel._tokens import tokens as tokens
+    from evenkeel._version import __version__ as __version__
+    from evenkeel.torch import TokenDataset as TokenDataset
+    from evenkeel.torch import TokenIterableDataset as TokenIterableDataset
+
+# Where each name lives. It is imported when it is first used: NumPy takes longer than the rest, and
+# the tool needs none of it.
+_HOME = {
+    "Array": "_array",
+    "Budget": "_core",
+    "__version__": "_version",
+    "Guard": "_memmap",
+    "govern": "_memmap",
+    "info": "_array",
+    "mark": "_profile",
+    "memmap": "_memmap",
+    "open": "_array",
+    "profile": "_profile",
+    "TokenDataset": "torch",
+    "TokenIterableDataset": "torch",
+    "TokenLoader": "_loader",
+    "Tokens": "_tokens",
+    "tokens": "_tokens",
+}
+__all__ = sorted(name for name in _HOME if not name.startswith("_"))
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'evenkeel' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f"evenkeel.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})

@@ -1,0 +1,398 @@
+"""Arrays on disk, far larger than memory."""
+
+from __future__ import annotations
+
+import math
+import operator
+import os
+from collections.abc import Generator, Iterator, Sequence
+from types import TracebackType
+from typing import Any, Union
+
+import numpy as np
+
+from evenkeel import _core
+from evenkeel._core import Budget
+from evenkeel._files import Paths, dtype_of, expand, name_for_reader, stored_dtype
+from evenkeel._index import Wanted, resolve, row_numbers, shape_alone
+
+AnyBudget = Union[int, str, Budget, None]
+NDArray = np.ndarray[Any, np.dtype[Any]]
+
+# Results this small are part of the reader's own bookkeeping.
+_SMALL = 65536
+_ROWS_AT_A_TIME = 1 << 18  # bytes, for going through rows one by one
+
+
+def open(
+    paths: Paths,
+    *,
+    budget: AnyBudget = None,
+    engine: str = "auto",
+    dtype: Any = None,
+    shape: int | Sequence[int] | None = None,
+    offset: int = 0,
+) -> Array:
+    """Opens an array that lies in a file, or in several, one after the other along the first axis.
+
+    `paths` is a path, a pattern with * ? [], or several of them. NPY files say themselves what they
+    hold; for raw files give `dtype` (anything np.dtype accepts, also "bfloat16" where ml_dtypes is
+    installed) and, if it is not one axis, `shape`, whose first axis may be -1.
+
+    `budget` is what the array may occupy in memory: bytes, "64MiB", "1GiB/node", or a Budget that
+    several share; default an eighth of the memory available. `engine` is "auto", or one of "map",
+    "remap", "advise", "read", "direct" to compare them.
+
+    Nothing is read but headers; nothing is ever written.
+
+    >>> import evenkeel, numpy
+    >>> numpy.arange(12, dtype=">i2").tofile("numbers.bin")
+    >>> evenkeel.open("numbers.bin", dtype=">i2", shape=(-1, 4))[1]
+    array([4, 5, 6, 7], dtype='>i2')
+    """
+    return Array(expand(paths), budget, engine, dtype, shape, offset)
+
+
+class Array:
+    """An array on disk, indexed as NumPy indexes, without being in memory.
+
+    Made by `evenkeel.open`. Indexing gives ndarrays of your own: NumPy's answer in values, dtype
+    and shape. Only the rows needed are read; what does not fit the budget is refused with
+    MemoryError. Several threads may use one array; a child of fork may go on using it. Pickling
+    sends paths and options, not data.
+
+    >>> import evenkeel, numpy
+    >>> numpy.save("squares.npy", numpy.arange(10) ** 2)
+    >>> a = evenkeel.open("squares.npy", budget="8MiB")
+    >>> len(a), a[2:8:3], a[[-1, 0]]
+    (10, array([ 4, 25]), array([81,  0]))
+    >>> a.close()
+    """
+
+    def __init__(
+        self,
+        paths: list[bytes],
+        budget: AnyBudget,
+        engine: str,
+        dtype: Any,
+        shape: int | Sequence[int] | None,
+        offset: int,
+    ) -> None:
+        told = dtype_of(dtype) if dtype is not None else stored_dtype(paths)
+        lengths = [] if shape is None else _lengths(shape)
+        self._recipe = (
+            [os.path.abspath(path) for path in paths],
+            budget,
+            engine,
+            dtype,
+            shape,
+            offset,
+        )
+        self._reader = _core.open(
+            paths,
+            Budget(budget),
+            engine,
+            None if told is None else name_for_reader(told),
+            lengths,
+            _whole("offset", offset),
+        )
+        self._shape = self._reader.shape
+        self._dtype = np.dtype(self._reader.dtype) if told is None else told
+        self._shape_alone = shape_alone(self._shape)
+        self._row_shape = self._shape[1:]
+        self._row_bytes = math.prod(self._row_shape) * self._dtype.itemsize
+        self._rows = self._shape[0] if self._shape else 1
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self._dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self._shape)
+
+    @property
+    def size(self) -> int:
+        return math.prod(self._shape)
+
+    @property
+    def itemsize(self) -> int:
+        return self._dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self._dtype.itemsize
+
+    @property
+    def budget(self) -> Budget:
+        return self._reader.budget
+
+    @property
+    def engine(self) -> str:
+        """The engine at work, how it works, and why it: a fallback is never silent."""
+        name, how, why = self._reader.engine
+        return f"{name} ({how}): {why}"
+
+    @property
+    def format(self) -> str:
+        """ "npy" or "raw"."""
+        return self._reader.format
+
+    @property
+    def paths(self) -> list[str]:
+        return [os.fsdecode(path) for path in self._reader.paths]
+
+    def __len__(self) -> int:
+        if not self._shape:
+            raise TypeError("len() of unsized object")
+        return self._rows
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, str) or (
+            isinstance(index, list) and index and isinstance(index[0], str)
+        ):
+            return np.asarray(self)[index]  # fields
+        wanted = resolve(index, self._shape_alone)
+        nbytes = len(wanted.rows) * self._row_bytes
+        if not wanted.direct:
+            nbytes += math.prod(wanted.shape) * self._dtype.itemsize
+        if wanted.by_rows and not wanted.direct and nbytes > self.budget.left:
+            return self._in_parts(wanted)
+        room = self._room(nbytes, wanted.shape)
+        block = self._block(wanted.rows)
+        del room
+        if wanted.direct:
+            return block.reshape(wanted.shape) if wanted.shape else block.reshape(-1)[0]
+        result = block[wanted.index] if self._shape else block.reshape(())[wanted.index]
+        # A part of the block would keep all of it alive.
+        if isinstance(result, np.ndarray) and result.base is not None and result.size < block.size:
+            return result.copy()
+        return result
+
+    def _in_parts(self, wanted: Wanted) -> NDArray:
+        """A result that fits, of rows that do not fit all at once: some columns of many rows."""
+        step = max(1, self.budget.limit // 8 // self._row_bytes)
+        nbytes = math.prod(wanted.shape) * self._dtype.itemsize + step * self._row_bytes
+        room = self._room(nbytes, wanted.shape)
+        first, *rest = wanted.index
+        result = np.empty(wanted.shape, self._dtype)
+        ascending = result[first]
+        for begin in range(0, len(wanted.rows), step):
+            block = self._block(wanted.rows[begin : begin + step])
+            ascending[begin : begin + step] = block[(slice(None), *rest)]
+        del room
+        return result
+
+    def take(self, indices: Any, out: NDArray | None = None) -> NDArray:
+        """Rows by number, in any order, also repeatedly: as np.take(a, indices, axis=0).
+
+        `out` is memory of your own, which does not count against the budget: C-contiguous, of this
+        dtype and of the shape of the result.
+
+        >>> import evenkeel, numpy
+        >>> numpy.save("pairs.npy", numpy.arange(8).reshape(4, 2))
+        >>> evenkeel.open("pairs.npy").take([3, 0])
+        array([[6, 7],
+               [0, 1]])
+        """
+        rows = row_numbers(indices, self._rows)
+        shape = (*rows.shape, *self._row_shape)
+        if out is not None:
+            self._require_like(out, shape)
+            self._reader.gather(rows.reshape(-1), _bytes_of(out))
+            return out
+        room = self._room(rows.size * self._row_bytes, shape)
+        block = self._block(rows.reshape(-1))
+        del room
+        return block.reshape(shape)
+
+    def chunks(
+        self,
+        n: int,
+        shuffle: bool = False,
+        seed: int = 0,
+        epoch: int = 0,
+        rank: int = 0,
+        world: int = 1,
+        with_index: bool = False,
+        drop_last: bool = False,
+    ) -> Generator[Any, None, None]:
+        """All rows, `n` at a time; the next ones are read while you use these.
+
+        Each array is your own, to keep or to change. The budget has room for the two that a loop
+        holds while it goes from one to the next. With `shuffle` every row comes once, in an order
+        that `seed` and `epoch` decide; rank r of `world` gets rows r, r + world, ... of the order.
+        `with_index` gives pairs: row numbers, rows. `drop_last` leaves out a last chunk of fewer
+        rows.
+
+        >>> import evenkeel, numpy
+        >>> numpy.save("ten.npy", numpy.arange(10) * 10)
+        >>> a = evenkeel.open("ten.npy")
+        >>> [rows.tolist() for rows in a.chunks(4)]
+        [[0, 10, 20, 30], [40, 50, 60, 70], [80, 90]]
+        >>> for index, rows in a.chunks(4, shuffle=True, seed=0, with_index=True, drop_last=True):
+        ...     print(index, rows)
+        [4 9 0 6] [40 90  0 60]
+        [5 7 3 8] [50 70 30 80]
+        """
+        if not self._shape:
+            raise TypeError("chunks() of unsized object")
+        rows = _whole("n", n)
+        source = _core.chunks(
+            self._reader,
+            rows,
+            bool(shuffle),
+            _whole("seed", seed),
+            _whole("epoch", epoch),
+            _whole("rank", rank),
+            _whole("world", world),
+        )
+        return self._chunks(source, rows, with_index, drop_last)
+
+    def _chunks(
+        self, source: _core.ChunkReader, n: int, with_index: bool, drop_last: bool
+    ) -> Generator[Any, None, None]:
+        try:
+            while (rows := source.next()) >= (n if drop_last else 1):
+                yield self._next_chunk(source, rows, rows == n, with_index)
+        finally:
+            source.close()
+
+    def _next_chunk(
+        self, source: _core.ChunkReader, rows: int, whole: bool, with_index: bool
+    ) -> Any:
+        memory = source.memory() if whole else np.empty(rows * self._row_bytes, np.uint8)
+        index = np.empty(rows, np.int64) if with_index else None
+        source.read(memory, index)
+        block = memory.view(self._dtype).reshape((rows, *self._row_shape))
+        return (index, block) if with_index else block
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self._shape:
+            raise TypeError("iteration over a 0-d array")
+        return self._each_row()
+
+    def _each_row(self) -> Iterator[Any]:
+        for rows in self.chunks(max(1, _ROWS_AT_A_TIME // self._row_bytes)):
+            for row in rows:
+                yield row.copy()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
+        if copy is False:
+            raise ValueError("Unable to avoid copy while creating an array as requested.")
+        whole: NDArray = np.asarray(self[...])
+        return whole if dtype is None else whole.astype(dtype, copy=False)
+
+    def close(self) -> None:
+        """Gives everything back. Later use is a ValueError; closing twice is fine."""
+        self._reader.close()
+
+    def __enter__(self) -> Array:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._reader.closed:
+            raise ValueError("array: pickled after close\nhint: open it again")
+        return Array, self._recipe
+
+    def __repr__(self) -> str:
+        first = os.path.basename(os.fsdecode(self._recipe[0][0]))
+        more = len(self._recipe[0]) - 1
+        name = f"<evenkeel.Array {first}" + (f" and {more} more" if more else "")
+        if self._reader.closed:
+            return f"{name}: closed>"
+        size, budget = _core.format_size, self.budget
+        return (
+            f"{name}: shape {self._shape}, {self._dtype}, {size(self.nbytes)};"
+            f" budget {size(budget.limit)}, {size(budget.in_use)} in use; engine {self.engine}>"
+        )
+
+    def _room(self, nbytes: int, shape: tuple[int, ...]) -> _core.Reservation | None:
+        if nbytes <= _SMALL:
+            return None
+        try:
+            return self._reader.room_for(nbytes, "results")
+        except MemoryError:
+            pass
+        budget = self.budget
+        raise MemoryError(
+            f"read {self.paths[0]}: a result of shape {shape} and the rows needed for it take"
+            f" {nbytes:,} bytes; {budget.left:,} bytes are left of a budget of"
+            f" {budget.describe()}\n"
+            "hint: go through it with chunks(), read it into memory of your own with"
+            " take(indices, out=...), or raise the budget"
+        )
+
+    def _block(self, rows: range | NDArray) -> NDArray:
+        block = np.empty((len(rows), *self._row_shape), self._dtype)
+        out = _bytes_of(block)
+        if not isinstance(rows, range):
+            self._reader.gather(rows, out)
+        elif rows.step == 1:
+            self._reader.read(rows.start, len(rows), out)
+        else:
+            self._reader.gather(np.arange(rows.start, rows.stop, rows.step, dtype=np.uint64), out)
+        return block
+
+    def _require_like(self, out: NDArray, shape: tuple[int, ...]) -> None:
+        if not isinstance(out, np.ndarray):
+            raise TypeError(f"take: out must be an ndarray, not {type(out).__name__}")
+        if out.shape != shape or out.dtype != self._dtype:
+            raise ValueError(
+                f"take: out is {out.dtype} of shape {out.shape},"
+                f" the result is {self._dtype} of shape {shape}"
+            )
+        if not (out.flags.c_contiguous and out.flags.writeable):
+            raise ValueError("take: out must be C-contiguous and writeable")
+
+
+def info(path: Paths) -> dict[str, Any]:
+    """What is in a file, or in several: format, dtype, shape, bytes, and how many of its bytes the
+    page cache holds now (None where the kernel does not tell).
+
+    >>> import evenkeel, numpy
+    >>> numpy.save("zeros.npy", numpy.zeros((3, 2)))
+    >>> what = evenkeel.info("zeros.npy")
+    >>> what["format"], what["dtype"], what["shape"], what["bytes"]
+    ('npy', dtype('float64'), (3, 2), 48)
+    """
+    files = expand(path)
+    with Array(files, None, "read", None, None, 0) as array:
+        cached = [_core.cached_bytes(file) for file in files]
+        known = [number for number in cached if number is not None]
+        return {
+            "paths": array.paths,
+            "format": array.format,
+            "dtype": array.dtype,
+            "shape": array.shape,
+            "bytes": array.nbytes,
+            "cached": sum(known) if len(known) == len(cached) else None,
+        }
+
+
+def _bytes_of(array: NDArray) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    return array.reshape(-1).view(np.uint8)
+
+
+def _lengths(shape: int | Sequence[int]) -> list[int]:
+    lengths = list(shape) if isinstance(shape, (tuple, list)) else [shape]
+    return [operator.index(length) for length in lengths]  # type: ignore[arg-type]
+
+
+def _whole(name: str, number: Any) -> int:
+    value = operator.index(number)
+    if not 0 <= value < 1 << 64:
+        raise ValueError(f"{name} must be a whole number of 0 or more, below 2**64; it is {value}")
+    return value

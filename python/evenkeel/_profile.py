@@ -1,0 +1,183 @@
+"""Memory of this process over time."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import html
+import os
+import sys
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any, Callable, TypeVar
+
+from evenkeel import _core
+from evenkeel._core import Budget
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_recording: list[_core.Recording] = []  # those that are under way, outermost first
+
+
+def mark(text: str) -> None:
+    """Names this moment ("epoch 2") for the profiles it lies in: each `evenkeel.profile` under way
+    in this process, and an `evenkeel profile` that watches it from outside.
+
+    >>> import evenkeel
+    >>> with evenkeel.profile() as p:
+    ...     evenkeel.mark("half way")
+    >>> [text for seconds, text in p.marks]
+    ['half way']
+    """
+    _core.mark(text)
+    for recording in list(_recording):
+        recording.mark(text)
+
+
+class profile:
+    """Records the memory of this process and its children: around a block, or as a decorator.
+
+    `budget` is a line to hold it against; `interval` is the time between two samples, in seconds;
+    `files` are patterns of files whose page cache is watched, by default the data files in use. The
+    recording thread needs no interpreter. A decorated function has the profile of its last call as
+    `.profile`.
+
+    >>> import evenkeel
+    >>> with evenkeel.profile(budget="8GiB") as p:
+    ...     data = bytearray(20_000_000)
+    >>> p.peaks["anon"] > 20_000_000
+    True
+    >>> p.report("mem.html")
+    >>> @evenkeel.profile()
+    ... def work():
+    ...     return 42
+    >>> work(), work.profile.peaks["rss"] > 0
+    (42, True)
+    """
+
+    def __init__(
+        self,
+        budget: int | str | Budget | None = None,
+        interval: float = 0.01,
+        files: str | Iterable[str] | None = None,
+    ) -> None:
+        self._budget = None if budget is None else Budget(budget).limit
+        self._interval = interval
+        self._files = [files] if isinstance(files, (str, os.PathLike)) else list(files or ())
+        self._name = _name_of_program()
+        self._recording: _core.Recording | None = None
+        self._report: _core.Report | None = None
+
+    def __enter__(self) -> profile:
+        if self._recording is not None:
+            raise ValueError("profile: it is recording already\nhint: make another")
+        self._report = None
+        files = [os.fspath(file) for file in self._files]
+        self._recording = _core.begin_recording(self._interval, files)
+        _recording.append(self._recording)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        recording, self._recording = self._recording, None
+        if recording is None:
+            raise ValueError("profile: it is not recording")
+        _recording.remove(recording)
+        ended = "done" if kind is None else f"raised {kind.__name__}"
+        self._report = _core.end_recording(recording, self._name, ended, self._budget)
+
+    def __call__(self, function: Function) -> Function:
+        @functools.wraps(function)
+        def profiled(*args: Any, **kwargs: Any) -> Any:
+            one = profile(self._budget, self._interval, self._files)
+            one._name = f"{self._name}: {function.__qualname__}"
+            try:
+                with one:
+                    return function(*args, **kwargs)
+            finally:
+                profiled.profile = one  # type: ignore[attr-defined]
+
+        return profiled  # type: ignore[return-value]
+
+    @property
+    def peaks(self) -> dict[str, int | None]:
+        """The largest value of each kind, in bytes; None where the kernel does not tell."""
+        return self._done().peaks
+
+    @property
+    def slope(self) -> float | None:
+        """How memory rises over the second half, bytes a minute; None for runs under a second."""
+        return self._done().slopes["memory"]
+
+    @property
+    def slopes(self) -> dict[str, float | None]:
+        """The same for `memory`, `rss` and `anon`."""
+        return self._done().slopes
+
+    @property
+    def counters(self) -> dict[str, float]:
+        """Bytes read from disk, faults, processor time, seconds over the budget."""
+        return self._done().counters
+
+    @property
+    def seconds(self) -> float:
+        return self._done().seconds
+
+    @property
+    def marks(self) -> list[tuple[float, str]]:
+        """Moments named by `evenkeel.mark`: seconds since the start, text."""
+        return self._done().marks
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader of the numbers must know."""
+        return self._done().notes
+
+    def report(self, path: str | os.PathLike[str]) -> None:
+        """Writes a page, a picture or the numbers: .html, .svg, .json or .csv."""
+        done = self._done()
+        made = {".html": done.html, ".svg": done.svg, ".json": done.json, ".csv": done.csv}
+        suffix = os.path.splitext(os.fspath(path))[1].lower()
+        if suffix not in made:
+            raise ValueError(f"report: {suffix or 'no suffix'}; known are {', '.join(made)}")
+        _core.write_report(os.fspath(path), made[suffix]())
+
+    def __repr__(self) -> str:
+        if self._recording is not None:
+            return "<evenkeel.profile, recording>"
+        if self._report is None:
+            return "<evenkeel.profile, not begun>"
+        return f"<evenkeel.profile of {self._report.seconds:.2f} s: {self._report.subtitle}>"
+
+    # A picture by itself: no scripts to be trusted, and no styles that would reach the notebook's.
+    def _repr_html_(self) -> str:
+        done = self._done()
+        picture = base64.b64encode(done.svg().encode()).decode()
+        cells = "".join(
+            f"<tr><td>{html.escape(kind)}</td><td>{_size(peak)}</td></tr>"
+            for kind, peak in done.peaks.items()
+        )
+        return (
+            f'<img alt="{html.escape(done.subtitle)}" style="max-width:100%"'
+            f' src="data:image/svg+xml;base64,{picture}">'
+            f"<table><tr><th>kind</th><th>peak</th></tr>{cells}</table>"
+        )
+
+    def _done(self) -> _core.Report:
+        if self._report is None:
+            state = "is still recording" if self._recording is not None else "has not recorded yet"
+            raise ValueError(f"profile: it {state}\nhint: ask when the block has ended")
+        return self._report
+
+
+def _size(peak: int | None) -> str:
+    return "unknown" if peak is None else _core.format_size(peak)
+
+
+def _name_of_program() -> str:
+    script = os.path.basename(sys.argv[0]) if sys.argv and sys.argv[0] else ""
+    return f"python {script}" if script and script != "-c" else "python"

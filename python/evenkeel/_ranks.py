@@ -1,0 +1,36 @@
+"""Which process this is among those that train together."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+# As torchrun, Slurm and Open MPI say it.
+_NAMES = (
+    ("RANK", "WORLD_SIZE"),
+    ("SLURM_PROCID", "SLURM_NTASKS"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+)
+
+
+def rank_and_world(rank: int | None, world: int | None) -> tuple[int, int]:
+    """As given, else from torch.distributed, else from the environment, else one process alone."""
+    if (rank is None) != (world is None):
+        raise ValueError("loader: give rank and world both, or neither")
+    if rank is not None and world is not None:
+        return rank, world
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank(), distributed.get_world_size()
+    for rank_name, world_name in _NAMES:
+        if rank_name in os.environ and world_name in os.environ:
+            return _number(rank_name), _number(world_name)
+    return 0, 1
+
+
+def _number(name: str) -> int:
+    text = os.environ[name]
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"loader: {name} in the environment is {text!r}, no number") from None

@@ -1,0 +1,3 @@
+from evenkeel import _core
+
+__version__: str = _core.version()

@@ -1,0 +1,151 @@
+"""Datasets for torch's DataLoader. Imported when first used: the rest needs no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.utils.data import Dataset, IterableDataset, get_worker_info
+
+from evenkeel._loader import Mixture, TokenLoader, weighted
+from evenkeel._ranks import rank_and_world
+from evenkeel._tokens import Tokens, require_tokens
+
+Pair = tuple[torch.Tensor, torch.Tensor]
+
+
+class TokenDataset(Dataset[Pair]):
+    """Blocks of a token stream by number: item i is x = tokens[i*T : (i+1)*T] and y one token on.
+
+    For DataLoader with a sampler of its own. A whole batch is read at once (`__getitems__`). Right
+    with any number of workers, by fork and by spawn.
+
+    >>> import evenkeel, numpy
+    >>> numpy.arange(1000, dtype="uint16").tofile("train.bin")
+    >>> blocks = evenkeel.TokenDataset(evenkeel.tokens("train.bin", budget="16MiB"), block_size=8)
+    >>> len(blocks), blocks[2][0].tolist()
+    (124, [16, 17, 18, 19, 20, 21, 22, 23])
+    """
+
+    def __init__(self, tokens: Tokens, block_size: int) -> None:
+        if block_size < 1:
+            raise ValueError(f"dataset: block_size is {block_size}, at least 1 makes sense")
+        self._tokens, self._block_size = require_tokens(tokens, "dataset"), block_size
+        if len(self) == 0:
+            raise ValueError(
+                f"dataset: {len(tokens):,} tokens hold no block of {block_size:,} and the token "
+                "after it"
+            )
+
+    def __len__(self) -> int:
+        return max(0, len(self._tokens) - 1) // self._block_size
+
+    def __getitem__(self, index: int) -> Pair:
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Pair]:
+        wanted = torch.as_tensor(indices, dtype=torch.int64)
+        wanted = torch.where(wanted < 0, wanted + len(self), wanted)
+        if len(wanted) and not 0 <= int(wanted.min()) <= int(wanted.max()) < len(self):
+            raise IndexError(f"dataset: an index is outside its {len(self):,} blocks")
+        x, y = self._tokens.xy(wanted * self._block_size, self._block_size)
+        return list(zip(x, y))
+
+
+class TokenIterableDataset(IterableDataset[Pair]):
+    """The batches of a TokenLoader, for DataLoader(dataset, batch_size=None, num_workers=k).
+
+    Workers take turns at the steps, so that the loader gives the very same batches in the same
+    order with any number of workers, by fork and by spawn. Each worker has the budget of the tokens
+    to itself: divide what you have by the number of workers.
+
+    With `steps` an iteration is so many batches; `set_epoch(e)` moves it to those from e * steps
+    on, also for persistent workers. `state_dict` and `load_state_dict` are as torchdata's
+    StatefulDataLoader calls them, in each worker.
+    """
+
+    def __init__(
+        self,
+        tokens: Mixture,
+        batch_size: int,
+        block_size: int,
+        *,
+        order: str = "random",
+        seed: int = 0,
+        rank: int | None = None,
+        world: int | None = None,
+        prefetch: int = 4,
+        dtype: str = "int64",
+        steps: int | None = None,
+    ) -> None:
+        self._sets = weighted(tokens, "dataset")
+        # Here, where torch.distributed is; workers do not have it.
+        rank, world = rank_and_world(rank, world)
+        self._options: dict[str, Any] = {
+            "batch_size": batch_size,
+            "block_size": block_size,
+            "order": order,
+            "seed": seed,
+            "rank": rank,
+            "world": world,
+            "prefetch": prefetch,
+            "dtype": dtype,
+        }
+        if steps is not None and steps < 1:
+            raise ValueError(f"dataset: {steps} steps make no iteration")
+        self._steps = steps
+        self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
+        self._loader: TokenLoader | None = None
+        self._next = self._resumed = None  # type: Optional[int]
+
+    def set_epoch(self, epoch: int) -> None:
+        """Takes effect when the next iteration begins, in workers too."""
+        self._epoch.fill_(epoch)
+
+    def __len__(self) -> int:
+        if self._steps is None:
+            raise TypeError("len: without steps the dataset does not end")
+        return self._steps
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_loader": None}
+
+    def __iter__(self) -> Iterator[Pair]:
+        worker = get_worker_info()
+        turns, turn = (worker.num_workers, worker.id) if worker else (1, 0)
+        begin = int(self._epoch) * (self._steps or 0)
+        end = None if self._steps is None else begin + self._steps
+        # The worker's turns go with the position in this iteration, which begins with worker 0.
+        first = begin + turn if self._resumed is None else self._resumed
+        self._resumed = None
+        with TokenLoader(
+            self._sets, device="cpu", stride=turns, phase=first % turns, **self._options
+        ) as loader:
+            loader.seek(first)
+            self._loader = loader
+            try:
+                self._next = first
+                while end is None or loader.step < end:
+                    batch = next(loader)
+                    self._next = loader.step
+                    yield batch
+            finally:
+                self._loader = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Of the iteration under way in this process."""
+        if self._loader is None:
+            return {"evenkeel": 1, "next": self._next, "epoch": int(self._epoch)}
+        state = self._loader.state_dict()
+        return {**state, "next": self._next, "epoch": int(self._epoch)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """The next iteration goes on where `state` was taken, with as many workers."""
+        if not isinstance(state, Mapping) or "next" not in state:
+            raise ValueError("load: this is no state of a TokenIterableDataset")
+        if "state" in state:
+            with TokenLoader(self._sets, **{**self._options, "prefetch": 0}) as probe:
+                probe.load_state_dict({"evenkeel": 1, "state": state["state"]})  # the same data?
+        self._resumed = state["next"]
+        self._epoch.fill_(int(state.get("epoch", 0)))

@@ -1,0 +1,77 @@
+#include "evenkeel/array.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include "evenkeel/meter.h"
+#include "format/layout.h"
+#include "src/bind.h"
+#include "src/paths.h"
+#include "src/reader.h"
+#include "src/without_gil.h"
+
+namespace evenkeel::python {
+namespace {
+
+namespace nb = nanobind;
+using nb::literals::operator""_a;
+
+std::unique_ptr<Reader> open(const std::vector<nb::bytes>& paths, const Budget& budget,
+                             const std::string& engine, const std::optional<std::string>& dtype,
+                             const std::vector<std::int64_t>& shape, std::uint64_t offset) {
+  ArrayOptions options{.budget = budget, .engine = parse_engine(engine)};
+  if (dtype) options.dtype = DType::parse(*dtype);
+  options.shape = shape;
+  options.offset = offset;
+  return std::make_unique<Reader>(paths_of(paths), std::move(options));
+}
+
+std::optional<std::uint64_t> cached_bytes(const nb::bytes& path) {
+  const std::string name = path_of(path);
+  const WithoutGil without;
+  const auto cache = file_cache(name);
+  return cache ? std::optional(cache->cached) : std::nullopt;
+}
+
+nb::tuple shape_of(const Reader& reader) {
+  nb::list lengths;
+  for (const std::uint64_t length : reader.array()->shape()) lengths.append(length);
+  return nb::tuple(lengths);
+}
+
+nb::tuple engine_of(const Reader& reader) {
+  const EngineReport report = reader.array()->engine();
+  return nb::make_tuple(std::string(engine_name(report.chosen)), report.how, report.why);
+}
+
+}  // namespace
+
+void bind_array(nb::module_& module) {
+  nb::class_<Reader>(module, "Reader", "Rows of files, as bytes; evenkeel.Array is made of it.")
+      .def_prop_ro("shape", &shape_of, nb::sig("def shape(self) -> tuple[int, ...]"))
+      .def_prop_ro("dtype", [](const Reader& reader) { return reader.array()->dtype().name(); })
+      .def_prop_ro("format", [](const Reader& reader) { return reader.array()->format(); })
+      .def_prop_ro("paths", [](const Reader& reader) { return bytes_of(reader.array()->paths()); })
+      .def_prop_ro("budget", [](const Reader& reader) { return reader.array()->budget(); })
+      .def_prop_ro("engine", &engine_of, nb::sig("def engine(self) -> tuple[str, str, str]"),
+                   "The engine at work, how it works, and why it was chosen.")
+      .def_prop_ro("closed", &Reader::closed)
+      .def("room_for", &Reader::room_for, "bytes"_a, "what"_a,
+           "A share of the budget for results, or MemoryError.")
+      .def("read", &Reader::read, "first"_a, "count"_a, "out"_a)
+      .def("gather", &Reader::gather, "rows"_a, "out"_a)
+      .def("close", &Reader::close);
+  module.def("open", &open, "paths"_a, "budget"_a, "engine"_a, "dtype"_a.none(), "shape"_a,
+             "offset"_a);
+  module.def(
+      "expand_paths",
+      [](const nb::bytes& path_or_glob) { return bytes_of(expand_paths(path_of(path_or_glob))); },
+      "path_or_glob"_a, "The files that a pattern names, sorted.");
+  module.def("cached_bytes", &cached_bytes, "path"_a,
+             "Bytes of a file in the page cache; None where the kernel does not tell.");
+}
+
+}  // namespace evenkeel::python

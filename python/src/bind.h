@@ -1,0 +1,16 @@
+// What the module is made of: each file binds its own.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace evenkeel::python {
+
+void bind_errors();
+void bind_budget(nanobind::module_& module);
+void bind_array(nanobind::module_& module);
+void bind_chunks(nanobind::module_& module);
+void bind_profile(nanobind::module_& module);
+void bind_tokens(nanobind::module_& module);
+void bind_guard(nanobind::module_& module);
+
+}  // namespace evenkeel::python

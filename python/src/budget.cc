@@ -1,0 +1,98 @@
+#include "evenkeel/budget.h"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "evenkeel/error.h"
+#include "src/bind.h"
+
+namespace evenkeel::python {
+namespace {
+
+namespace nb = nanobind;
+using nb::literals::operator""_a;
+
+constexpr char kDoc[] = R"(A number of bytes that arrays may occupy: together, if they share it.
+
+It covers buffers, resident pages of mappings and page-cache pages that reads bring in, and is
+reserved before it is used. `size` is a number of bytes, "64MiB", or "1GiB/node", which processes of
+one node share (by LOCAL_WORLD_SIZE, SLURM_NTASKS_PER_NODE or OMPI_COMM_WORLD_LOCAL_SIZE); without
+it, one eighth of the memory available. Another process that is sent one has its own.
+
+>>> import evenkeel
+>>> budget = evenkeel.Budget("64MiB")
+>>> budget.limit, budget.in_use
+(67108864, 0)
+)";
+
+// As torchrun, Slurm and Open MPI say it; 1 where none of them does.
+std::uint64_t processes_on_node() {
+  for (const char* name :
+       {"LOCAL_WORLD_SIZE", "SLURM_NTASKS_PER_NODE", "OMPI_COMM_WORLD_LOCAL_SIZE"}) {
+    const char* text = std::getenv(name);
+    std::uint64_t count = 0;
+    if (text) std::from_chars(text, text + std::strlen(text), count);
+    if (count > 0) return count;
+  }
+  return 1;
+}
+
+Budget of_number(nb::handle size) {
+  const nb::object number = nb::steal(PyNumber_Index(size.ptr()));
+  if (!number.is_valid()) throw nb::python_error();
+  const long long bytes = PyLong_AsLongLong(number.ptr());
+  if (bytes == -1 && PyErr_Occurred()) throw nb::python_error();
+  if (bytes < 0) {
+    throw Error(ErrorKind::kInvalid, "budget", std::to_string(bytes) + " bytes make no sense");
+  }
+  return Budget(static_cast<std::uint64_t>(bytes));
+}
+
+Budget budget_of(nb::handle size) {
+  if (size.is_none()) return Budget();
+  if (nb::isinstance<Budget>(size)) return nb::cast<Budget&>(size);
+  if (nb::isinstance<nb::str>(size)) {
+    return Budget::parse(nb::cast<std::string>(size), processes_on_node());
+  }
+  if (PyIndex_Check(size.ptr()) && !PyBool_Check(size.ptr())) return of_number(size);
+  throw nb::type_error("a budget is a number of bytes, a text such as \"64MiB\", or a Budget");
+}
+
+std::string shown(const Budget& budget) {
+  return "<evenkeel.Budget " + budget.describe() + "; " + format_size(budget.in_use()) + " in use>";
+}
+
+}  // namespace
+
+void bind_budget(nb::module_& module) {
+  nb::class_<Reservation>(module, "Reservation", "A share of a budget, given back when it goes.")
+      .def_prop_ro("bytes", &Reservation::bytes)
+      .def("release", &Reservation::release);
+  nb::class_<Budget>(module, "Budget", kDoc)
+      .def(
+          "__init__", [](Budget* self, nb::handle size) { new (self) Budget(budget_of(size)); },
+          "size"_a = nb::none(),
+          nb::sig("def __init__(self, size: int | str | Budget | None = None) -> None"))
+      .def_prop_ro("limit", &Budget::limit, "Bytes in all.")
+      .def_prop_ro("in_use", &Budget::in_use, "Bytes reserved now.")
+      .def_prop_ro("peak", &Budget::peak, "The most that was ever reserved.")
+      .def_prop_ro("left", &Budget::left, "Bytes that may still be reserved.")
+      .def("describe", &Budget::describe, "The limit and where it comes from, in words.")
+      .def("reserve", &Budget::reserve, "bytes"_a, "what"_a,
+           "A share, or MemoryError with the arithmetic.")
+      .def("__repr__", &shown)
+      .def(
+          "__reduce__",
+          [](nb::handle self) {
+            return nb::make_tuple(self.type(), nb::make_tuple(nb::cast<Budget&>(self).limit()));
+          },
+          nb::sig("def __reduce__(self) -> tuple[type[Budget], tuple[int]]"));
+  module.def("format_size", &format_size, "bytes"_a, "\"64 MiB\", \"1.5 GiB\".");
+}
+
+}  // namespace evenkeel::python

@@ -1,0 +1,17 @@
+// evenkeel._core: the C++ library as Python sees it. Thin: what needs no C++ is written in Python.
+#include "evenkeel/version.h"
+#include "src/bind.h"
+
+NB_MODULE(_core, module) {
+  module.doc() = "The native half of evenkeel; use the package, not this.";
+  module.def("version", [] { return EVENKEEL_VERSION; });
+  // Readers that live until the interpreter ends are no mistake.
+  nanobind::set_leak_warnings(false);
+  evenkeel::python::bind_errors();
+  evenkeel::python::bind_budget(module);
+  evenkeel::python::bind_array(module);
+  evenkeel::python::bind_chunks(module);
+  evenkeel::python::bind_profile(module);
+  evenkeel::python::bind_tokens(module);
+  evenkeel::python::bind_guard(module);
+}

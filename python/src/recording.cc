@@ -1,0 +1,159 @@
+#include "src/recording.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "base/signals.h"
+#include "evenkeel/bytes.h"
+#include "evenkeel/error.h"
+#include "meter/marks.h"
+#include "profile/machine.h"
+#include "profile/recorder.h"
+
+namespace evenkeel::python {
+
+class Recording::Thread {
+ public:
+  Thread(std::chrono::nanoseconds interval, std::vector<std::string> files);
+  ~Thread() {
+    if (thread_.joinable()) end();
+  }
+  void mark(std::string_view text);
+  ProfileRun stop();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void record(const std::vector<std::string>& files);
+  void end();
+
+  const std::chrono::nanoseconds interval_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool begun_ = false, ending_ = false;
+  std::exception_ptr failure_;
+  Clock::time_point started_;
+  std::vector<ProfileMark> marks_;
+  std::uint64_t marks_left_out_ = 0;
+  ProfileRun run_;
+  std::thread thread_;
+};
+
+Recording::Thread::Thread(std::chrono::nanoseconds interval, std::vector<std::string> files)
+    : interval_(interval) {
+  {
+    const SignalsBlocked blocked;
+    thread_ = std::thread([this, files = std::move(files)] { record(files); });
+  }
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return begun_ || failure_; });
+  if (!failure_) return;
+  lock.unlock();
+  thread_.join();
+  std::rethrow_exception(failure_);
+}
+
+// The recorder counts the processor time of the thread that it lives on: all of it here.
+void Recording::Thread::record(const std::vector<std::string>& files) {
+  try {
+    Recorder recorder(0, {.interval = interval_, .files = files});
+    recorder.start();
+    std::unique_lock lock(mutex_);
+    started_ = Clock::now();
+    begun_ = true;
+    changed_.notify_all();
+    for (auto next = started_; !ending_;) {
+      lock.unlock();
+      recorder.sample();
+      lock.lock();
+      next = std::max(next + interval_, Clock::now());  // one that came late is not made up for
+      changed_.wait_until(lock, next, [&] { return ending_; });
+    }
+    lock.unlock();
+    recorder.sample_all();
+    run_ = recorder.finish();
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    failure_ = std::current_exception();
+    changed_.notify_all();
+  }
+}
+
+void Recording::Thread::mark(std::string_view text) {
+  const MarkText clean = clean_mark_text(text);
+  const std::lock_guard lock(mutex_);
+  if (marks_.size() == MarkFile::kMost) {
+    ++marks_left_out_;
+    return;
+  }
+  const std::chrono::duration<double> since = Clock::now() - started_;
+  marks_.push_back({since.count(), std::string(clean.view())});
+}
+
+void Recording::Thread::end() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+ProfileRun Recording::Thread::stop() {
+  end();
+  if (failure_) std::rethrow_exception(failure_);
+  run_.marks = std::move(marks_);
+  if (marks_left_out_ > 0) {
+    run_.notes.push_back(with_commas(marks_left_out_) + " marks were left out beyond the " +
+                         with_commas(MarkFile::kMost) + " that are kept.");
+  }
+  return std::move(run_);
+}
+
+Recording::Recording(std::chrono::nanoseconds interval, std::vector<std::string> files)
+    : owner_(::getpid()), thread_(std::make_unique<Thread>(interval, std::move(files))) {}
+
+Recording::~Recording() {
+  // In a child of fork there is no such thread, and what it was waiting on cannot be destroyed
+  // without it: that is left as it is.
+  if (!owned_here()) static_cast<void>(thread_.release());
+}
+
+bool Recording::owned_here() const { return owner_ == ::getpid(); }
+
+void Recording::mark(std::string_view text) {
+  if (owned_here() && thread_) thread_->mark(text);
+}
+
+ProfileRun Recording::stop() {
+  if (!owned_here() || !thread_) {
+    throw Error(ErrorKind::kClosed, "profile", "nothing is being recorded here")
+        .hint("a recording belongs to the process that began it, and ends once");
+  }
+  return std::exchange(thread_, nullptr)->stop();
+}
+
+ProfileReport report_of(ProfileRun run, std::optional<std::uint64_t> budget) {
+  const ProfileSummary summary = summarize(run, budget);
+  const std::string peak = format_size(summary.peak_memory);
+  ProfileReport report;
+  report.title = run.name;
+  report.budget = budget;
+  if (!budget) {
+    report.subtitle = "Memory reached " + peak + ".";
+  } else {
+    const bool within = summary.peak_memory <= *budget;
+    report.subtitle = std::string("Memory ") + (within ? "stayed within" : "went over") +
+                      " the budget of " + format_size(*budget) + ": " + peak + " at its peak.";
+  }
+  describe_machine(report, run.files.empty() ? "." : run.files.front().path);
+  report.runs.push_back(std::move(run));
+  return report;
+}
+
+}  // namespace evenkeel::python

@@ -1,0 +1,43 @@
+#include "src/without_gil.h"
+
+#include <unistd.h>
+
+#include <atomic>
+
+namespace evenkeel::python {
+namespace {
+
+std::atomic<bool> ending = false;
+std::atomic<int> taking = 0;  // threads that wait for the GIL here
+
+bool on_main_thread() { return ::gettid() == ::getpid(); }
+
+}  // namespace
+
+WithoutGil::~WithoutGil() {
+  ++taking;
+  if (ending && !on_main_thread()) {
+    --taking;
+    for (;;) ::pause();
+  }
+  PyEval_RestoreThread(state_);
+  --taking;
+}
+
+void WithoutGil::check_signals() const {
+  if (!on_main_thread()) return;  // handlers run there alone
+  const nanobind::gil_scoped_acquire gil;
+  if (PyErr_CheckSignals() != 0) throw nanobind::python_error();
+}
+
+// Those that wait for it already get it, while there is an interpreter to run.
+void WithoutGil::interpreter_ends() {
+  ending = true;
+  while (taking > 0) {
+    PyThreadState* state = PyEval_SaveThread();
+    ::usleep(1000);
+    PyEval_RestoreThread(state);
+  }
+}
+
+}  // namespace evenkeel::python

@@ -1,0 +1,165 @@
+"""The line that memory stays under."""
+
+import pickle
+import re
+
+import numpy as np
+import pytest
+
+import evenkeel
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def features(folder):
+    data = np.arange(2_000_000, dtype="f4").reshape(-1, 100)  # 8 MB
+    np.save("features.npy", data)
+    return data
+
+
+@pytest.mark.parametrize(
+    "size, limit", [(5 * MIB, 5 * MIB), ("64MiB", 64 * MIB), ("1MB", 10**6), (np.int64(7), 7)]
+)
+def test_sizes(size, limit):
+    assert evenkeel.Budget(size).limit == limit
+
+
+@pytest.mark.parametrize("size", ["", "64", "64 parsecs", -1, "-1MiB"])
+def test_nonsense(size):
+    if size == "64":
+        assert evenkeel.Budget(size).limit == 64
+        return
+    with pytest.raises(ValueError):
+        evenkeel.Budget(size)
+
+
+@pytest.mark.parametrize("size", [1.5, True, [1], object()])
+def test_other_types(size):
+    with pytest.raises(TypeError, match="64MiB"):
+        evenkeel.Budget(size)
+
+
+@pytest.mark.parametrize(
+    "name, value, sharers",
+    [
+        ("LOCAL_WORLD_SIZE", "4", 4),
+        ("SLURM_NTASKS_PER_NODE", "2", 2),
+        ("OMPI_COMM_WORLD_LOCAL_SIZE", "8", 8),
+        ("LOCAL_WORLD_SIZE", "nonsense", 1),
+        ("LOCAL_WORLD_SIZE", "0", 1),
+    ],
+)
+def test_processes_of_a_node_share(monkeypatch, name, value, sharers):
+    for other in ("LOCAL_WORLD_SIZE", "SLURM_NTASKS_PER_NODE", "OMPI_COMM_WORLD_LOCAL_SIZE"):
+        monkeypatch.delenv(other, raising=False)
+    monkeypatch.setenv(name, value)
+    assert evenkeel.Budget("1GiB/node").limit == (1 << 30) // sharers
+
+
+def test_arrays_share_one(features):
+    budget = evenkeel.Budget("4MiB")
+    a = evenkeel.open("features.npy", budget=budget)
+    one = budget.in_use
+    b = evenkeel.open("features.npy", budget=budget)
+    assert budget.in_use == 2 * one
+    assert a.budget.in_use == b.budget.in_use == budget.in_use
+    a.close()
+    assert budget.in_use == one
+    assert budget.left == budget.limit - one and budget.peak >= 2 * one
+
+
+def test_pickled_it_is_another_of_the_same_size():
+    budget = evenkeel.Budget("4MiB")
+    share = budget.reserve(1000, "a test")
+    copy = pickle.loads(pickle.dumps(budget))
+    assert (copy.limit, copy.in_use, budget.in_use) == (4 * MIB, 0, 1000)
+    share.release()
+    assert budget.in_use == 0
+    with pytest.raises(MemoryError, match="a test need 5,000,000 bytes"):
+        budget.reserve(5_000_000, "a test")
+
+
+def test_results_beyond_it_are_refused(features):
+    a = evenkeel.open("features.npy", budget="4MiB")
+    before = a.budget.in_use
+    for use in (
+        lambda: a[:],
+        lambda: a[:, ::2],
+        lambda: a[:, [3]],
+        lambda: np.asarray(a),
+        lambda: a.take(np.zeros(20_000, int)),
+    ):
+        with pytest.raises(MemoryError, match=r"bytes are left of a budget of 4 MiB.*\n.*chunks"):
+            use()
+        assert a.budget.in_use == before
+    out = np.empty_like(features)
+    a.take(np.arange(20_000), out=out)  # the caller's own memory
+    assert (out == features).all()
+
+
+@pytest.mark.parametrize("engine", ["auto", "direct"])
+def test_columns_of_more_rows_than_fit(features, engine):
+    a = evenkeel.open("features.npy", budget="4MiB", engine=engine)
+    for index in (np.s_[:, 3], np.s_[::-1, 5:7], np.s_[::3, -1], np.s_[..., 9], np.s_[5:, 1:2]):
+        wanted, got = features[index], a[index]
+        assert got.dtype == wanted.dtype and got.shape == wanted.shape and (got == wanted).all()
+    assert a.budget.peak <= a.budget.limit
+
+
+def test_data_that_was_mapped_gives_way_to_results(features):
+    a = evenkeel.open("features.npy", budget="12MiB")
+    assert a.engine.startswith("map")
+    assert (a[:] == features).all()
+    assert not a.engine.startswith("map")
+    assert a.budget.peak <= a.budget.limit
+    b = evenkeel.open("features.npy", budget="12MiB")
+    assert sum(len(rows) for rows in b.chunks(6000)) == 20_000
+    assert b.budget.peak <= b.budget.limit
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_chunks_beyond_it_are_refused_with_the_size_that_fits(features, shuffle):
+    a = evenkeel.open("features.npy", budget="4MiB")
+    before = a.budget.in_use
+    with pytest.raises(MemoryError, match="the loop holds two") as raised:
+        a.chunks(10_000, shuffle=shuffle)
+    assert a.budget.in_use == before
+    fits = int(re.search(r"at most ([\d,]+) rows", str(raised.value))[1].replace(",", ""))
+    assert fits > 1000
+    assert sum(len(rows) for rows in a.chunks(fits, shuffle=shuffle)) == 20_000
+
+
+def test_memory_stays_under_it_by_the_kernels_numbers(features, python):
+    """RssAnon and the page cache of the file together: in chunks, in rows, in shuffled order."""
+    said = python("""
+        import numpy as np, evenkeel, evenkeel._core, os
+
+        def anon():
+            with open("/proc/self/status") as status:
+                return int(status.read().split("RssAnon:")[1].split()[0]) * 1024
+
+        def drop():
+            with open("big", "rb") as file:
+                os.fsync(file.fileno())
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+        np.arange(96 << 17, dtype="f8").tofile("big")
+        drop()
+        cached = evenkeel._core.cached_bytes
+        a = evenkeel.open("big", dtype="f8", shape=(-1, 64), budget="16MiB")
+        a[[0, -1]], sum(map(len, a.chunks(100)))  # what the first call of anything takes
+        before, cached_before, most, total = anon(), cached(b"big") or 0, 0, 0.0
+        for shuffle in (False, True):
+            for rows in a.chunks(6000, shuffle):
+                total += rows.sum()
+                most = max(most, anon() - before + (cached(b"big") or 0) - cached_before)
+        rows = None
+        for _ in range(200):
+            a[np.random.randint(0, len(a), 64)]
+        most = max(most, anon() - before)
+        n = 96 << 17
+        assert total == n * (n - 1), total
+        print(most)
+        """)
+    assert int(said) <= 16 * MIB

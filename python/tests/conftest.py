@@ -1,0 +1,33 @@
+"""Everything is written below a folder of the test's own, which is also where it runs."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def python(tmp_path):
+    """Runs a program in a new interpreter; it must end well and say nothing to stderr."""
+
+    def run(program, *args, code=0, stderr="", **environment):
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(program), *map(str, args)],
+            cwd=tmp_path,
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert (done.returncode, done.stderr) == (code, stderr), done
+        return done.stdout
+
+    return run

@@ -1,0 +1,201 @@
+"""The examples, the notebook and the code of docs/python.md run, and do what they say."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import evenkeel
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples" / "python"
+PAGE = ROOT / "docs" / "python.md"
+MIB = 1 << 20
+
+
+@pytest.fixture
+def temporary(folder, monkeypatch):
+    """Where examples make their files: what they leave behind is found here."""
+    made = folder / "temporary"
+    made.mkdir()
+    monkeypatch.setenv("TMPDIR", str(made))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(folder))  # torch's own
+    yield made
+    assert list(made.iterdir()) == []
+
+
+def run(name, *args, code=0, **environment):
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / name), *map(str, args)],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (code, ""), done
+    return done.stdout
+
+
+# --- a small GPT
+
+
+def losses(said):
+    return [float(loss) for loss in re.findall(r"^step +\d+  loss ([\d.]+)$", said, re.MULTILINE)]
+
+
+@pytest.fixture
+def text():
+    """Enough to learn from, wherever the tests run."""
+    path = Path("text.txt")
+    path.write_text("".join(f"{n} bottles stand on the wall\n" for n in range(3000)))
+    return path
+
+
+def test_the_gpt_learns_and_marks_its_phases(temporary, folder, text):
+    pytest.importorskip("torch")
+    marks = folder / "marks"
+    marks.touch()
+    said = losses(run("train_gpt.py", "--steps", 40, text, EVENKEEL_MARKS=str(marks)))
+    assert len(said) == 11 and said[-1] < 0.8 * said[0]
+    texts = [line.split(" ", 2)[2] for line in marks.read_text().splitlines()]
+    assert texts[:3] == ["tokens", "training", "step 0"] and texts[-1] == "step 39"
+
+
+@pytest.fixture
+def gpt():
+    """The program in this process: importing torch takes longer than the training."""
+    torch = pytest.importorskip("torch")
+    spec = importlib.util.spec_from_file_location("train_gpt", EXAMPLES / "train_gpt.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    threads = torch.get_num_threads()
+    yield module
+    torch.set_num_threads(threads)
+
+
+def test_before_and_after_are_the_same_training(temporary, text, gpt, capsys, monkeypatch):
+    said = []
+    for way in ("memmap", "xy"):
+        monkeypatch.setattr(
+            sys, "argv", ["train_gpt.py", "--steps=20", f"--loader={way}", str(text)]
+        )
+        assert gpt.main() == 0
+        said.append(capsys.readouterr().out)
+    assert len(losses(said[0])) == 11
+    assert said[0] == said[1]
+
+
+def test_a_loss_that_did_not_fall_is_a_failure(temporary, text, gpt, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["", "--steps=1", str(text)])
+    assert gpt.main() == 1
+
+
+def test_the_gpt_finds_text_everywhere(folder, gpt):
+    gpt.LICENSES = folder
+    (folder / "License").write_text("Permission is hereby granted.")
+    assert gpt.texts_found() == [folder / "License"]
+    gpt.LICENSES = folder / "none"
+    assert gpt.texts_found() == [EXAMPLES / "train_gpt.py"]
+
+
+# --- a permuted matrix
+
+
+def test_the_matrix_is_the_same_and_memory_is_not(temporary, folder):
+    rows = 60_000  # 37 MiB
+    said = run("permuted_matrix.py", "--rows", rows, "--budget", "16MiB", "--report", "mem.html")
+    assert said.endswith("all of them saw the same rows\n")
+    memory = {
+        name.strip(): float(first) * MIB
+        for name, first in re.findall(r"^([^\d\n]+?) {2,}([\d.]+) .*$", said, re.MULTILINE)
+    }
+    alone = memory.pop("nothing, for comparison")
+    before = memory.pop("before: np.memmap")
+    assert before - alone > 0.8 * rows * 162 * 4
+    assert sorted(memory) == ["after: chunks(shuffle=True)", "after: evenkeel.open"]
+    for peak in memory.values():
+        assert peak - alone < 16 * MIB
+    assert Path("mem.html").read_text().count("data:image/svg+xml") == 3
+
+
+def test_the_matrix_by_the_governed_memmap(temporary):
+    said = run("permuted_matrix.py", "--rows", 5000, "--memmap")
+    assert "after: evenkeel.memmap" in said and said.endswith("all of them saw the same rows\n")
+
+
+# --- the notebook
+
+
+def test_the_notebook_tells_its_story(temporary, folder, monkeypatch):
+    nbformat = pytest.importorskip("nbformat")
+    nbclient = pytest.importorskip("nbclient")
+    pytest.importorskip("ipykernel")
+    monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(folder / "runtime"))
+    monkeypatch.setenv("IPYTHONDIR", str(folder / "ipython"))
+    story = nbformat.read(EXAMPLES / "story.ipynb", as_version=4)
+    nbformat.validate(story)
+    code = {cell.id: cell for cell in story.cells if cell.cell_type == "code"}
+    assert all(cell.outputs == [] and cell.execution_count is None for cell in code.values())
+
+    nbclient.NotebookClient(story, timeout=120, kernel_name="python3").execute()
+    outputs = [out.get("data", {}) for cell in code.values() for out in cell.outputs]
+    shown = [data["text/html"] for data in outputs if "text/html" in data]
+    assert len(shown) == 4 and all("data:image/svg+xml" in picture for picture in shown)
+    table = code["all-code"].outputs[0].text
+    mapped = {line[:16].strip(): float(line[16:25]) for line in table.splitlines()[1:]}
+    assert mapped["np.memmap"] > 150  # of 192 MiB
+    # A line of 32 MiB and its slack, and the libraries of Python, which the others map, too.
+    assert mapped["evenkeel.memmap"] < 64 + mapped["evenkeel.open"]
+    assert mapped["evenkeel.open"] < 100 and mapped["TokenLoader"] < 100
+
+
+# --- the page
+
+BLOCKS = [
+    (PAGE.read_text()[: found.start(1)].count("\n"), found[1])
+    for found in re.finditer(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+]
+ERRORS = re.findall(r"^\| `(.+?)` \| `(\w+Error)` \|", PAGE.read_text(), re.MULTILINE)
+
+
+@pytest.fixture
+def files(folder):
+    """What the page speaks of."""
+    features = np.arange(5000 * 162, dtype="float32").reshape(5000, 162)
+    np.save("features.npy", features)
+    features.tofile("x.f32")
+    for name in ("train.bin", "code.bin", "text.bin"):
+        (np.arange(50_000) % 50_257).astype("uint16").tofile(name)
+
+
+def test_the_page_has_code_and_errors():
+    assert len(BLOCKS) > 10 and len(ERRORS) > 10
+
+
+@pytest.mark.parametrize(("line", "block"), BLOCKS, ids=[f"line{line + 1}" for line, _ in BLOCKS])
+def test_code_on_the_page_runs(files, line, block):
+    if "torch" in block:
+        pytest.importorskip("torch")
+    exec(compile("\n" * line + block, str(PAGE), "exec"), {"__name__": "page"})
+
+
+@pytest.mark.parametrize(("wrong", "error"), ERRORS, ids=[wrong for wrong, _ in ERRORS])
+def test_errors_on_the_page_are_raised(files, wrong, error):
+    names = {
+        "np": np,
+        "evenkeel": evenkeel,
+        "a": evenkeel.open("features.npy", budget="2MiB"),
+        "train": evenkeel.tokens("train.bin"),
+    }
+    with pytest.raises(Exception) as raised:  # noqa: B017, the type is compared below
+        eval(wrong, names)
+    assert raised.type.__name__ == error
+
+
+def test_what_the_page_links_to_is_there():
+    links = re.findall(r"\]\((?!http)([^)#]+)", PAGE.read_text())
+    assert links and all((PAGE.parent / link).exists() for link in links)

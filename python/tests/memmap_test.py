@@ -1,0 +1,266 @@
+"""evenkeel.memmap is np.memmap in everything but how much memory it takes."""
+
+import inspect
+import os
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import evenkeel
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def stored(tmp_path):
+    path = tmp_path / "numbers.bin"
+    np.arange(3000, dtype=np.int32).tofile(path)
+    return path
+
+
+def large(path, mib=64):
+    """A file of numbers that say where they stand, through to the disk."""
+    with open(path, "wb") as file:
+        for at in range(mib):
+            file.write(np.arange(at * MIB // 8, (at + 1) * MIB // 8, dtype=np.int64).tobytes())
+        os.fsync(file.fileno())
+    return path
+
+
+def test_takes_what_np_memmap_takes_and_a_budget():
+    ours = list(inspect.signature(evenkeel.memmap.__new__).parameters.values())[1:]
+    theirs = list(inspect.signature(np.memmap.__new__).parameters.values())[1:]
+    assert [p.name for p in ours] == [*(p.name for p in theirs), "budget"]
+    assert [p.default for p in ours[:-1]] == [p.default for p in theirs]
+    assert ours[-1].kind is inspect.Parameter.KEYWORD_ONLY
+
+
+@pytest.mark.parametrize("mode", ["r", "r+", "c", "readonly", "copyonwrite"])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"offset": 400},
+        {"shape": (10, 20)},
+        {"shape": 7, "offset": 8196},
+        {"shape": (20, 30), "order": "F"},
+    ],
+    ids=str,
+)
+def test_is_the_same_array(stored, mode, more):
+    ours = evenkeel.memmap(stored, np.int32, mode, budget="16MiB", **more)
+    theirs = np.memmap(stored, np.int32, mode, **more)
+    assert isinstance(ours, np.memmap)
+    np.testing.assert_array_equal(ours, theirs)
+    assert ours.dtype == theirs.dtype and ours.flags.writeable == theirs.flags.writeable
+    assert ours.flags.f_contiguous == theirs.flags.f_contiguous
+    assert (ours.mode, ours.offset, str(ours.filename)) == (
+        theirs.mode,
+        theirs.offset,
+        str(theirs.filename),
+    )
+
+
+def test_views_and_sums_are_as_ever(stored):
+    m = evenkeel.memmap(stored, np.int32, "r", shape=(30, 100), budget="16MiB")
+    view = m[3:20:2, ::-1].T
+    assert isinstance(view, np.memmap)
+    there = np.memmap(stored, np.int32, "r", shape=(30, 100))
+    for work in (
+        np.sum,
+        np.ravel,
+        lambda a: a + 1,
+        lambda a: a.sum(0),
+        lambda a: a[[1, 2]],
+        lambda a: a[0],
+        lambda a: a[3, 4],
+        np.asarray,
+        lambda a: a.max(),
+        lambda a: a.astype("f4"),
+    ):
+        ours, theirs = work(m), work(there)
+        assert type(ours).__name__ == type(theirs).__name__
+        assert np.array_equal(ours, theirs)
+    del m
+    assert view[0, 0] == 399
+    assert view.guard.report()["mappings"] == 1
+
+
+def test_makes_and_extends_files(tmp_path):
+    path = tmp_path / "new.bin"
+    m = evenkeel.memmap(path, np.float64, "w+", shape=(100, 3), budget="16MiB")
+    assert m.sum() == 0
+    m[5] = 7
+    m.flush()
+    assert np.fromfile(path).reshape(100, 3)[5].tolist() == [7, 7, 7]
+    evenkeel.memmap(path, np.float64, "r+", shape=(200, 3), budget="16MiB")
+    assert path.stat().st_size == 4800
+
+
+@pytest.mark.parametrize(
+    ("more", "error"),
+    [
+        ({"mode": "rw"}, ValueError),
+        ({"mode": "w+"}, ValueError),
+        ({"dtype": "V7"}, ValueError),
+        ({"budget": "7 lightyears"}, ValueError),
+        ({"budget": 100}, ValueError),
+        ({"filename": "none.bin"}, FileNotFoundError),
+    ],
+    ids=str,
+)
+def test_what_makes_no_sense_is_refused(stored, more, error):
+    options = {"filename": stored, "dtype": np.int32, "mode": "r", "budget": "16MiB", **more}
+    with pytest.raises(error):
+        evenkeel.memmap(**options)
+
+
+def test_open_files_will_do(stored):
+    with open(stored, "rb") as file:
+        m = evenkeel.memmap(file, np.int32, "r", budget="16MiB")
+    assert m[77] == 77
+
+
+def test_pickling_sends_the_recipe_where_it_can(stored):
+    m = evenkeel.memmap(stored, np.int32, "r", budget="16MiB")
+    text = pickle.dumps(m)
+    assert len(text) < 1000
+    again = pickle.loads(text)
+    np.testing.assert_array_equal(again, m)
+    assert again.guard.report()["budget"] == 16 * MIB
+    private = evenkeel.memmap(stored, np.int32, "c", budget="16MiB")
+    private[3] = -1
+    assert pickle.loads(pickle.dumps(private))[3] == -1
+    assert pickle.loads(pickle.dumps(m[5:9])).tolist() == [5, 6, 7, 8]
+
+
+def test_a_closed_mapping_is_governed_no_more(stored):
+    m = evenkeel.memmap(stored, np.int32, "r", budget="16MiB")
+    guard, mapping = m.guard, m._mmap
+    del m
+    with memoryview(mapping), pytest.raises(BufferError):
+        mapping.close()
+    assert guard.report()["mappings"] == 1
+    mapping.close()
+    assert guard.report()["mappings"] == 0
+
+
+def test_goes_with_the_last_view(stored):
+    guard = evenkeel.Guard("16MiB")
+    one = evenkeel.memmap(stored, np.int32, "r", budget=guard)
+    two = evenkeel.memmap(stored, np.int32, "r", budget=guard)[4:]
+    assert guard.report()["mappings"] == 2
+    del one
+    assert guard.report()["mappings"] == 1
+    del two
+    assert guard.report()["mappings"] == 0
+    assert "16 MiB" in repr(guard)
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_no_written_byte_is_lost(tmp_path_factory, data):
+    """A budget of an eighth of the file: most pages are released between writing and reading."""
+    path = large(tmp_path_factory.mktemp("lost") / "x.bin", 16)
+    wanted = np.fromfile(path, np.int64)
+    mode = data.draw(st.sampled_from(["r+", "c"]))
+    m = evenkeel.memmap(path, np.int64, mode, budget="4MiB")
+    for seed in data.draw(st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=6)):
+        rows = np.random.default_rng(seed).integers(0, len(m), 5000)
+        m[rows] = wanted[rows] = seed
+        m[: len(m) // 2].sum()
+    np.testing.assert_array_equal(m, wanted)
+    if mode == "r+":
+        m.flush()
+        del m
+        np.testing.assert_array_equal(np.fromfile(path, np.int64), wanted)
+    else:
+        assert np.array_equal(np.fromfile(path, np.int64), np.arange(len(wanted)))
+
+
+TOUCHING = """
+    import sys, time, numpy, evenkeel
+    path, how = sys.argv[1:]
+    {make}
+    m[:1].sum()
+    before = evenkeel.profile(files=[path])
+    with before as profile:
+        if how == "random":
+            rows = numpy.random.default_rng(1).integers(0, len(m) - 512, 20_000)
+            total = sum(int(m[i : i + 512].sum()) for i in rows)
+        else:
+            for i in range(0, 2 * len(m), 65536):
+                m[i % len(m) :][:65536].sum()
+                time.sleep(0.0006)  # under 1 GB/s, for which the slack is stated
+    print(profile.peaks["cache"], profile.peaks["file"])
+"""
+MAKE = {
+    "memmap": 'm = evenkeel.memmap(path, "int64", "r", budget="32MiB")',
+    "govern": 'm = numpy.memmap(path, "int64", "r"); guard = evenkeel.govern(m, budget="32MiB")',
+}
+
+
+@pytest.mark.parametrize("make", MAKE)
+@pytest.mark.parametrize("how", ["random", "scan"])
+def test_stays_under_the_line(tmp_path, python, make, how):
+    """The kernel's figures: 256 MiB of file, a line of 32 MiB and its slack of 32 MiB."""
+    path = large(tmp_path / "x.bin", 256)
+    with open(path, "rb") as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    cache, resident = map(int, python(TOUCHING.format(make=MAKE[make]), path, how).split())
+    assert cache <= 64 * MIB
+    assert resident <= 64 * MIB + 80 * MIB  # with the libraries of Python and NumPy
+
+
+def test_what_fits_is_left_alone(tmp_path):
+    path = large(tmp_path / "x.bin", 16)
+    m = evenkeel.memmap(path, np.int64, "r", budget="64MiB")
+    for _ in range(20):
+        m.sum()
+    assert m.guard.report()["bytes_released"] == 0
+
+
+def test_children_of_fork_are_governed_too(tmp_path, python):
+    path = large(tmp_path / "x.bin", 64)
+    python(
+        """
+        import os, sys, evenkeel
+        m = evenkeel.memmap(sys.argv[1], "int64", "r", budget="8MiB")
+        child = os.fork()
+        if child == 0:
+            assert m.guard.report()["mappings"] == 1
+            for _ in range(3):
+                assert int(m.sum()) == (len(m) - 1) * len(m) // 2
+            assert m.guard.report()["bytes_released"] > 0
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert int(m.sum()) == (len(m) - 1) * len(m) // 2
+        """,
+        path,
+    )
+
+
+def test_the_interpreter_ends_cleanly_with_memmaps_alive(stored, python):
+    python(
+        """
+        import sys, evenkeel
+        m = evenkeel.memmap(sys.argv[1], "int32", "r", budget="8MiB")
+        keep = [m]; keep.append(keep)
+        """,
+        stored,
+    )
+
+
+def test_govern_takes_memmaps_alone(stored):
+    with pytest.raises(TypeError, match="np.memmap"):
+        evenkeel.govern(np.zeros(4))
+    with pytest.raises(ValueError, match="already"):
+        evenkeel.govern(evenkeel.memmap(stored, mode="r", budget="16MiB"))
+    there = np.memmap(stored, mode="r")
+    guard = evenkeel.govern(there, budget="16MiB")
+    assert guard.report()["mappings"] == 1
+    del there
+    assert guard.report()["mappings"] == 0

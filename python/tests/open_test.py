@@ -1,0 +1,182 @@
+"""What can be opened, and what is said where it cannot."""
+
+import errno
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import evenkeel
+
+
+def saved(name, array):
+    np.save(name, array)
+    return array
+
+
+def test_attributes_are_those_of_the_array(folder):
+    data = saved("a.npy", np.arange(24, dtype="i2").reshape(4, 3, 2))
+    with evenkeel.open("a.npy") as a:
+        for name in ("shape", "dtype", "ndim", "size", "nbytes", "itemsize"):
+            assert getattr(a, name) == getattr(data, name), name
+        assert len(a) == 4
+        assert a.paths == ["a.npy"] and a.format == "npy"
+
+
+def test_paths_of_every_kind(folder):
+    data = saved("part-1.npy", np.arange(6))
+    more = saved("part-2.npy", np.arange(6, 8))
+    both = np.concatenate([data, more]).tolist()
+    assert evenkeel.open(Path("part-1.npy"))[:].tolist() == data.tolist()
+    assert evenkeel.open(b"part-1.npy")[:].tolist() == data.tolist()
+    assert evenkeel.open("part-*.npy")[:].tolist() == both
+    assert evenkeel.open(["part-1.npy", Path("part-2.npy")])[:].tolist() == both
+    assert evenkeel.open(iter(["part-2.npy", "part-1.npy"]))[0] == 6
+    with pytest.raises(ValueError, match="no file was named"):
+        evenkeel.open([])
+
+
+def test_paths_need_not_be_text(folder):
+    name = b"\xff\xfe.npy"
+    with open(name, "wb") as file:
+        np.save(file, np.arange(3))
+    a = evenkeel.open(os.fsdecode(name))
+    assert a[2] == 2 and a.paths == [os.fsdecode(name)]
+    with pytest.raises(FileNotFoundError) as raised:
+        evenkeel.open(b"\xff")
+    assert raised.value.filename == os.fsdecode(b"\xff")
+
+
+def test_raw_files_as_they_are_told(folder):
+    data = np.arange(24, dtype=">f4")
+    Path("raw").write_bytes(b"head" + data.tobytes())
+    a = evenkeel.open("raw", dtype=">f4", shape=(-1, 4), offset=4)
+    assert a.shape == (6, 4) and a.dtype == np.dtype(">f4")
+    np.testing.assert_array_equal(a[:], data.reshape(6, 4))
+    assert evenkeel.open("raw", dtype=np.float32, shape=3, offset=4).shape == (3,)
+    assert evenkeel.open("raw", dtype="u1").shape == (100,)
+    with pytest.raises(ValueError, match="not whole rows"):
+        evenkeel.open("raw", dtype="f4", shape=(-1, 7))
+    with pytest.raises(ValueError, match="negative axis"):
+        evenkeel.open("raw", dtype="f4", shape=(-1, -1))
+    with pytest.raises(ValueError, match="offset must be"):
+        evenkeel.open("raw", dtype="f4", offset=-1)
+
+
+def test_bfloat16_by_name(folder):
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    data = np.arange(12).astype(ml_dtypes.bfloat16)
+    data.tofile("raw")
+    np.save("a.npy", data)  # as 'V2'
+    for a in (evenkeel.open("raw", dtype="bfloat16"), evenkeel.open("a.npy", dtype="bfloat16")):
+        assert a.dtype == data.dtype and a[3:5].tobytes() == data[3:5].tobytes()
+
+
+def test_records_by_their_fields(folder):
+    data = np.zeros(10, [("id", "<u4"), ("at", ">f8"), ("name", "S3")])
+    data["id"] = range(10)
+    data["at"] = range(10)
+    data.tofile("raw")
+    np.save("a.npy", data)
+    for a in (evenkeel.open("raw", dtype=data.dtype), evenkeel.open("a.npy")):
+        assert a.dtype == data.dtype
+        np.testing.assert_array_equal(a[[7, 2]], data[[7, 2]])
+        assert a[7]["at"] == 7
+
+
+def test_files_that_disagree_are_refused(folder):
+    saved("a.npy", np.zeros(4, "<f4"))
+    saved("b.npy", np.zeros(4, ">f4"))
+    for names in (["a.npy", "b.npy"], ["b.npy", "a.npy"]):
+        with pytest.raises(ValueError, match="agree"):
+            evenkeel.open(names)
+
+
+def test_dtypes_that_no_file_holds(folder):
+    Path("raw").write_bytes(bytes(64))
+    for wrong in (object, "(3,)f4", "V0"):
+        with pytest.raises(ValueError):
+            evenkeel.open("raw", dtype=wrong)
+    with pytest.raises(TypeError):
+        evenkeel.open("raw", dtype="nonsense")
+    np.save("pickled.npy", np.array([{}], dtype=object))
+    with pytest.raises(ValueError, match="a pickle is never executed"):
+        evenkeel.open("pickled.npy")
+
+
+def test_system_errors_are_pythons_own(folder):
+    with pytest.raises(FileNotFoundError, match="hint: check the spelling") as missing:
+        evenkeel.open("missing.npy")
+    assert missing.value.filename == "missing.npy" and missing.value.errno == errno.ENOENT
+    with pytest.raises(FileNotFoundError, match="no file matches"):
+        evenkeel.open("missing-*.npy")
+    os.mkdir("folder")
+    with pytest.raises(OSError):
+        evenkeel.open("folder")
+    Path("text").write_text("hello")
+    with pytest.raises(ValueError, match="open text"):
+        evenkeel.open("text")
+    np.save("cut.npy", np.zeros(100))
+    os.truncate("cut.npy", 300)
+    with pytest.raises(ValueError, match="truncated"):
+        evenkeel.open("cut.npy")
+
+
+def test_a_file_that_may_not_be_read(folder, python):
+    saved("a.npy", np.zeros(3))
+    os.chmod("a.npy", 0)
+    os.chmod(folder, 0o755)
+    said = python("""
+        import os, evenkeel, evenkeel._array
+        if os.geteuid() == 0:
+            os.setuid(65534)
+        try:
+            evenkeel.open("a.npy")
+        except PermissionError as error:
+            print(error.filename)
+        """)
+    assert said == "a.npy\n"
+
+
+def test_a_file_that_changes_is_an_error(folder):
+    saved("a.npy", np.zeros((100_000, 8)))
+    with evenkeel.open("a.npy", budget="2MiB", engine="read") as a:
+        os.truncate("a.npy", 1000)
+        with pytest.raises((ValueError, OSError)):
+            a[99_999]
+
+
+def test_engine_names_are_listed(folder):
+    saved("a.npy", np.zeros(3))
+    with pytest.raises(ValueError, match="direct"):
+        evenkeel.open("a.npy", engine="fast")
+
+
+def test_use_after_close(folder):
+    saved("a.npy", np.arange(10))
+    a = evenkeel.open("a.npy")
+    loop = a.chunks(3)
+    with a:
+        pass
+    a.close()
+    for use in (lambda: a[0], lambda: a.take([1]), lambda: a.chunks(1), lambda: a.budget):
+        with pytest.raises(ValueError, match="used after close"):
+            use()
+    assert "closed" in repr(a)
+    assert a.shape == (10,)
+    assert [rows.sum() for rows in loop] == [3, 12, 21, 9]  # a loop keeps what it needs
+
+
+def test_what_is_said_of_it(folder):
+    saved("a.npy", np.zeros((1000, 100), "f4"))
+    a = evenkeel.open("a.npy", budget="2MiB", engine="read")
+    for part in ("a.npy", "(1000, 100)", "float32", "391 KiB", "budget 2 MiB", "in use", "read"):
+        assert part in repr(a), part
+
+
+def test_info(folder):
+    saved("a.npy", np.zeros((1000, 100), "f4"))
+    what = evenkeel.info("a.npy")
+    assert what["shape"] == (1000, 100) and what["bytes"] == 400_000
+    assert what["cached"] is None or 0 <= what["cached"] <= 409_600

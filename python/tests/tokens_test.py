@@ -1,0 +1,348 @@
+"""Token streams and loaders; NumPy slicing is the oracle."""
+
+import os
+import pickle
+
+import numpy as np
+import pytest
+
+import evenkeel
+
+COUNT = 300_000  # token i has the value i mod 65,536
+
+
+@pytest.fixture
+def stored(tmp_path):
+    path = tmp_path / "train.bin"
+    (np.arange(COUNT) % 65536).astype(np.uint16).tofile(path)
+    return path
+
+
+@pytest.fixture
+def train(stored):
+    return evenkeel.tokens(stored, budget="16MiB", engine="direct")
+
+
+def sliced(path, starts, block_size):
+    """What nanoGPT's get_batch does."""
+    data = np.memmap(path, np.uint16, "r")
+    x = np.stack([data[i : i + block_size].astype(np.int64) for i in starts])
+    y = np.stack([data[i + 1 : i + 1 + block_size].astype(np.int64) for i in starts])
+    return x, y
+
+
+def batches(loader, count):
+    return [tuple(np.array(part) for part in next(loader)) for _ in range(count)]
+
+
+def same(one, other):
+    return len(one) == len(other) and all(
+        np.array_equal(a, b) for p, q in zip(one, other) for a, b in zip(p, q)
+    )
+
+
+# --- streams
+
+
+def test_xy_is_what_slicing_a_memmap_gives(stored, train):
+    starts = np.random.default_rng(1).integers(0, COUNT - 100, 50)
+    for got, wanted in zip(train.xy(starts, 100), sliced(stored, starts, 100)):
+        assert got.dtype == np.int64
+        np.testing.assert_array_equal(got, wanted)
+
+
+def test_xy_takes_lists_and_other_dtypes(stored, train):
+    x, y = train.xy([0, 7], 5, dtype="int32")
+    assert x.dtype == np.int32
+    assert y[1].tolist() == [8, 9, 10, 11, 12]
+    assert train.xy([], 5)[0].shape == (0, 5)
+    assert train.xy(np.array([3], np.uint8), 2, dtype=train.dtype)[0].dtype == np.uint16
+
+
+def test_xy_fills_what_it_is_given(train):
+    out = np.zeros((2, 4), np.int64), np.zeros((2, 4), np.int64)
+    x, y = train.xy([5, 9], 4, out=out)
+    assert x is out[0] and y is out[1]
+    assert x[1].tolist() == [9, 10, 11, 12]
+
+
+@pytest.mark.parametrize(
+    "out",
+    [np.zeros((2, 5), np.int64), np.zeros((2, 4), np.int32), np.zeros((4, 2), np.int64).T],
+    ids=["shape", "dtype", "order"],
+)
+def test_out_of_another_kind_is_refused(train, out):
+    with pytest.raises(ValueError, match="it takes int64 of shape"):
+        train.xy([5, 9], 4, out=(out, out))
+
+
+def test_starts_outside_are_index_errors(train):
+    with pytest.raises(IndexError, match="before the first token"):
+        train.xy([-1], 4)
+    with pytest.raises(IndexError, match="300,000"):
+        train.xy([COUNT - 4], 4)
+    with pytest.raises(TypeError, match="whole numbers"):
+        train.xy([0.5], 4)
+    with pytest.raises(ValueError, match="block_size"):
+        train.xy([1], 0)
+
+
+def test_a_stream_says_what_it_is(stored, train):
+    assert len(train) == COUNT
+    assert train.dtype == np.uint16
+    assert train.paths == [str(stored)]
+    assert "direct" in repr(train) and "16 MiB" in repr(train)
+
+
+def test_pickling_sends_the_recipe(train):
+    text = pickle.dumps(train)
+    assert len(text) < 2000
+    again = pickle.loads(text)
+    assert again.fingerprint == train.fingerprint
+    np.testing.assert_array_equal(again.xy([77], 3)[0], train.xy([77], 3)[0])
+
+
+def test_a_missing_file_is_file_not_found(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        evenkeel.tokens(tmp_path / "none.bin")
+
+
+def test_a_stream_is_not_silently_an_object(train):
+    with pytest.raises(TypeError, match="xy"):
+        np.asarray(train)
+    assert train.xy([3], 2, dtype="stored")[0].dtype == np.uint16
+
+
+# --- loaders
+
+
+@pytest.mark.parametrize("wrong", ["train.bin", [], None, [("train.bin", 1)]], ids=str)
+def test_what_is_no_stream_is_named(wrong):
+    with pytest.raises(TypeError, match="evenkeel.tokens"):
+        evenkeel.TokenLoader(wrong, 4, 64)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"seed": -1}, {"batch_size": 0}, {"prefetch": -1}, {"rank": 2, "world": 2}, {"order": "odd"}],
+    ids=str,
+)
+def test_options_that_make_no_sense_are_value_errors(train, more):
+    with pytest.raises(ValueError):
+        evenkeel.TokenLoader(train, **{"batch_size": 4, "block_size": 64, **more})
+
+
+def test_a_loader_stays_in_its_process(train):
+    loader = evenkeel.TokenLoader(train, 4, 64)
+    with pytest.raises(TypeError, match="state_dict"):
+        pickle.dumps(loader)
+    loader.close()
+    assert "closed" in repr(loader)
+
+
+@pytest.mark.parametrize("order", ["random", "shuffled", "covering"])
+def test_batches_are_what_explain_says(stored, train, order):
+    with evenkeel.TokenLoader(train, 4, 64, order=order, seed=5) as loader:
+        for step in range(6):
+            starts = [row["start"] for row in loader.explain(step)]
+            x, y = next(loader)
+            wanted = sliced(stored, starts, 64)
+            np.testing.assert_array_equal(x, wanted[0])
+            np.testing.assert_array_equal(y, wanted[1])
+
+
+def test_an_epoch_of_shuffled_ranks_shows_each_block_once(train):
+    loaders = [
+        evenkeel.TokenLoader(train, 2, 512, order="shuffled", seed=1, rank=r, world=2)
+        for r in (0, 1)
+    ]
+    steps = len(loaders[0])
+    seen = [row["start"] for one in loaders for step in range(steps) for row in one.explain(step)]
+    assert len(seen) == len(set(seen)) == steps * 4
+    assert steps * 4 + 4 > (COUNT - 1) // 512
+
+
+def test_arrays_are_the_users_to_keep(train):
+    with evenkeel.TokenLoader(train, 4, 64, seed=2, steps=40) as loader:
+        kept = list(loader)
+        again = batches(iter(loader), 40)
+    assert same(kept, again)
+    with evenkeel.TokenLoader(train, 4, 64, seed=2, steps=40) as loader:
+        part = [x[1, 3:9] for x, _ in loader]  # views keep their batch
+    assert all(np.array_equal(p, x[1, 3:9]) for p, (x, _) in zip(part, kept))
+
+
+def test_resumes_also_on_another_world(train):
+    whole = evenkeel.TokenLoader(train, 8, 64, seed=3)
+    next(whole), next(whole)
+    state = pickle.loads(pickle.dumps(whole.state_dict()))
+    wanted = batches(whole, 3)
+    again = evenkeel.TokenLoader(train, 8, 64, seed=3, prefetch=0)
+    again.load_state_dict(state)
+    assert again.step == 2
+    assert same(batches(again, 3), wanted)
+    halves = [evenkeel.TokenLoader(train, 4, 64, seed=3, rank=r, world=2) for r in (0, 1)]
+    for half in halves:
+        half.load_state_dict(state)
+    for x, _ in wanted:
+        got = np.concatenate([next(half)[0] for half in halves])
+        np.testing.assert_array_equal(got, x)
+
+
+def test_a_state_of_other_data_is_refused(tmp_path, train):
+    other = tmp_path / "other.bin"
+    np.zeros(5000, np.uint16).tofile(other)
+    loader = evenkeel.TokenLoader(evenkeel.tokens(other, budget="16MiB"), 4, 64)
+    with pytest.raises(ValueError, match="data"):
+        loader.load_state_dict(evenkeel.TokenLoader(train, 4, 64).state_dict())
+    with pytest.raises(ValueError, match="no state"):
+        loader.load_state_dict({"model": 1})
+
+
+def test_seeks_at_once(train):
+    loader = evenkeel.TokenLoader(train, 4, 64, seed=4)
+    wanted = batches(loader, 5)
+    loader.seek(3)
+    assert same(batches(loader, 2), wanted[3:])
+    with pytest.raises(ValueError):
+        loader.seek(-1)
+
+
+def test_steps_end_and_begin_anew(train):
+    loader = evenkeel.TokenLoader(train, 4, 64, steps=3)
+    assert len(loader) == len(list(loader)) == len(list(loader)) == 3
+    with pytest.raises(TypeError, match="steps"):
+        len(evenkeel.TokenLoader(train, 4, 64))
+
+
+def test_mixtures_keep_to_their_weights(tmp_path, train):
+    path = tmp_path / "other.bin"
+    np.full(5000, 7, np.uint16).tofile(path)
+    other = evenkeel.tokens(path, budget=train.budget)
+    with evenkeel.TokenLoader([(train, 3), (other, 1)], 4, 64) as loader:
+        sets = [row["set"] for step in range(20) for row in loader.explain(step)]
+        assert sets.count(1) == 20
+        next(loader)
+    with pytest.raises(ValueError, match="weight"):
+        evenkeel.TokenLoader([(train, 1), (other, float("nan"))], 4, 64)
+
+
+def test_used_after_close_is_a_value_error(train):
+    loader = evenkeel.TokenLoader(train, 4, 64)
+    next(loader)
+    loader.close()
+    loader.close()
+    with pytest.raises(ValueError, match="after close"):
+        next(loader)
+
+
+def test_what_does_not_fit_the_budget_is_a_memory_error(train):
+    with pytest.raises(MemoryError, match="budget"):
+        evenkeel.TokenLoader(train, 4096, 1024)
+
+
+def test_a_stale_file_arrives_as_an_error(stored, train):
+    loader = evenkeel.TokenLoader(train, 4, 64)
+    next(loader)
+    with open(stored, "r+b") as file:
+        file.truncate(1000)
+    with pytest.raises(ValueError, match="train.bin"):
+        for _ in range(100):
+            next(loader)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("RANK", "WORLD_SIZE"),
+        ("SLURM_PROCID", "SLURM_NTASKS"),
+        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ],
+)
+def test_rank_and_world_come_from_the_environment(train, monkeypatch, names):
+    monkeypatch.setenv(names[0], "1")
+    monkeypatch.setenv(names[1], "4")
+    loader = evenkeel.TokenLoader(train, 4, 64)
+    assert (loader.rank, loader.world) == (1, 4)
+    alone = evenkeel.TokenLoader(train, 4, 64, rank=0, world=1)
+    assert (alone.rank, alone.world) == (0, 1)
+    monkeypatch.setenv(names[0], "one")
+    with pytest.raises(ValueError, match=names[0]):
+        evenkeel.TokenLoader(train, 4, 64)
+
+
+def test_rank_without_world_is_refused(train):
+    with pytest.raises(ValueError, match="both"):
+        evenkeel.TokenLoader(train, 4, 64, rank=1)
+
+
+def test_the_interpreter_ends_cleanly_with_loaders_alive(stored, python):
+    python(
+        """
+        import sys, evenkeel
+        train = evenkeel.tokens(sys.argv[1], budget="16MiB", engine="direct")
+        loader = evenkeel.TokenLoader(train, 8, 256, prefetch=8)
+        next(loader)
+        keep = [loader, iter(loader)]
+        keep.append(keep)
+        """,
+        stored,
+    )
+
+
+def test_a_child_of_fork_is_told_to_make_its_own(stored, python):
+    python(
+        """
+        import os, sys, evenkeel
+        train = evenkeel.tokens(sys.argv[1], budget="16MiB", engine="direct")
+        loader = evenkeel.TokenLoader(train, 8, 256)
+        next(loader)
+        child = os.fork()
+        if child == 0:
+            try:
+                next(loader)
+            except ValueError as error:
+                assert "fork" in str(error), error
+            next(evenkeel.TokenLoader(train, 8, 256))
+            sys.exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        next(loader)
+        """,
+        stored,
+    )
+
+
+def test_torch_is_not_imported_for_those_who_do_not_use_it(stored, python):
+    python(
+        """
+        import sys, evenkeel
+        train = evenkeel.tokens(sys.argv[1], budget="16MiB")
+        next(evenkeel.TokenLoader(train, 8, 256))
+        assert "torch" not in sys.modules
+        """,
+        stored,
+    )
+
+
+def test_one_node_shares_a_budget(stored, monkeypatch):
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    assert evenkeel.tokens(stored, budget="64MiB/node").budget.limit == 16 << 20
+
+
+def test_batches_keep_to_the_budget(tmp_path, python):
+    """The kernel's figures, in a process of its own."""
+    path = tmp_path / "large.bin"
+    np.zeros(128 << 20, np.uint8).tofile(path)
+    os.sync()
+    python(
+        """
+        import sys, evenkeel
+        train = evenkeel.tokens(sys.argv[1], budget="32MiB", engine="direct")
+        loader = evenkeel.TokenLoader(train, 32, 1024)
+        for _ in range(20): next(loader)
+        with evenkeel.profile(files=[sys.argv[1]]) as profile:
+            for _ in range(3000): next(loader)
+        assert profile.peaks["cache"] < 1 << 20, profile.peaks
+        """,
+        path,
+    )

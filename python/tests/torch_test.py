@@ -1,0 +1,197 @@
+"""With torch: tensors, DataLoader workers, several processes."""
+
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+import evenkeel
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+from torch.utils.data import DataLoader  # noqa: E402
+
+COUNT = 300_000
+
+
+@pytest.fixture
+def stored(tmp_path):
+    path = tmp_path / "train.bin"
+    (np.arange(COUNT) % 65536).astype(np.uint16).tofile(path)
+    return path
+
+
+@pytest.fixture
+def train(stored):
+    return evenkeel.tokens(stored, budget="16MiB", engine="direct")
+
+
+def same(one, other):
+    return len(one) == len(other) and all(
+        torch.equal(a, b) for p, q in zip(one, other) for a, b in zip(p, q)
+    )
+
+
+def test_xy_is_nanogpts_get_batch_for_the_same_draws(stored, train):
+    block_size = 100
+    torch.manual_seed(1337)
+    data = np.memmap(stored, dtype=np.uint16, mode="r")
+    ix = torch.randint(len(data) - block_size, (12,))
+    x = torch.stack([torch.from_numpy(data[i : i + block_size].astype(np.int64)) for i in ix])
+    y = torch.stack(
+        [torch.from_numpy(data[i + 1 : i + 1 + block_size].astype(np.int64)) for i in ix]
+    )
+    got = train.xy(ix, block_size)
+    assert torch.equal(got[0], x) and torch.equal(got[1], y)
+    out = torch.zeros_like(x), torch.zeros_like(y)
+    assert train.xy(ix, block_size, out=out)[0] is out[0]
+    assert torch.equal(out[1], y)
+
+
+def test_with_a_device_batches_are_tensors(train):
+    arrays = list(evenkeel.TokenLoader(train, 4, 64, seed=1, steps=9))
+    tensors = list(evenkeel.TokenLoader(train, 4, 64, seed=1, steps=9, device="cpu"))
+    assert tensors[0][0].dtype == torch.int64
+    assert same(tensors, [tuple(map(torch.from_numpy, pair)) for pair in arrays])
+
+
+def test_states_go_through_torch_save(tmp_path, train):
+    loader = evenkeel.TokenLoader(train, 4, 64, seed=1, device="cpu")
+    next(loader)
+    torch.save({"loader": loader.state_dict()}, tmp_path / "checkpoint.pt")
+    wanted = [next(loader) for _ in range(3)]
+    saved = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
+    again = evenkeel.TokenLoader(train, 4, 64, seed=1, device="cpu")
+    again.load_state_dict(saved["loader"])
+    assert same([next(again) for _ in range(3)], wanted)
+
+
+WORKERS = [(0, None), (1, "fork"), (3, "fork"), (2, "spawn")]
+
+
+@pytest.mark.parametrize(("workers", "context"), WORKERS)
+def test_iterable_batches_are_the_loaders_whatever_the_workers(train, workers, context):
+    options = {"order": "shuffled", "seed": 3}
+    wanted = evenkeel.TokenLoader(train, 4, 64, device="cpu", steps=22, **options)
+    wanted = list(wanted)
+    data = evenkeel.TokenIterableDataset(train, 4, 64, steps=11, **options)
+    loader = DataLoader(
+        data,
+        batch_size=None,
+        num_workers=workers,
+        multiprocessing_context=context,
+        persistent_workers=workers > 0,
+    )
+    assert len(loader) == 11
+    assert same(list(loader), wanted[:11])
+    assert same(list(loader), wanted[:11])  # the same until told otherwise
+    data.set_epoch(1)
+    assert same(list(loader), wanted[11:])
+
+
+@pytest.mark.parametrize(("workers", "context"), WORKERS)
+def test_map_style_blocks_are_right_in_workers(stored, train, workers, context):
+    blocks = evenkeel.TokenDataset(train, 50)
+    assert len(blocks) == (COUNT - 1) // 50
+    loader = DataLoader(
+        blocks,
+        batch_size=16,
+        num_workers=workers,
+        multiprocessing_context=context,
+        sampler=range(0, 1600, 10),
+    )
+    xs = torch.cat([x for x, _ in loader])
+    wanted = torch.stack([torch.arange(i * 50, i * 50 + 50) % 65536 for i in range(0, 1600, 10)])
+    assert torch.equal(xs, wanted)
+
+
+def test_blocks_by_number(train):
+    blocks = evenkeel.TokenDataset(train, 50)
+    x, y = blocks[3]
+    assert x.tolist() == list(range(150, 200)) and torch.equal(y[:-1], x[1:])
+    assert torch.equal(blocks[-1][0], blocks[len(blocks) - 1][0])
+    with pytest.raises(IndexError):
+        blocks[len(blocks)]
+    with pytest.raises(ValueError, match="hold no block"):
+        evenkeel.TokenDataset(train, COUNT)
+
+
+def test_an_iteration_can_be_resumed_in_the_middle(train):
+    data = evenkeel.TokenIterableDataset(train, 4, 64, seed=9, steps=10)
+    going = iter(data)
+    first = [next(going) for _ in range(4)]
+    state = data.state_dict()
+    rest = list(going)
+    again = evenkeel.TokenIterableDataset(train, 4, 64, seed=9, steps=10)
+    again.load_state_dict(state)
+    assert same(list(again), rest)
+    assert same([*first, *rest], list(data))
+    other = evenkeel.TokenIterableDataset(train, 4, 64, seed=8, steps=10)
+    with pytest.raises(ValueError, match="seed"):
+        other.load_state_dict(state)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_torchdatas_stateful_loader_resumes_it(train, workers):
+    stateful = pytest.importorskip(
+        "torchdata.stateful_dataloader", reason="torchdata is not installed"
+    ).StatefulDataLoader
+
+    def loader():
+        data = evenkeel.TokenIterableDataset(train, 4, 64, seed=9, steps=10)
+        return stateful(data, batch_size=None, num_workers=workers)
+
+    whole = list(loader())
+    half = loader()
+    going = iter(half)
+    first = [next(going) for _ in range(5)]
+    state = half.state_dict()
+    again = loader()
+    again.load_state_dict(state)
+    assert same([*first, *again], whole)
+
+
+TOGETHER = """
+    import sys
+    import torch, torch.distributed as distributed
+    import evenkeel
+    distributed.init_process_group("gloo")
+    train = evenkeel.tokens(sys.argv[1], budget="32MiB/node", engine="direct")
+    assert train.budget.limit == 16 << 20
+    loader = evenkeel.TokenLoader(train, 4, 64, order="shuffled", seed=2, device="cpu")
+    assert (loader.rank, loader.world) == (distributed.get_rank(), 2)
+    for step in range(5):
+        x, _ = next(loader)
+        parts = [torch.empty_like(x) for _ in range(2)]
+        distributed.all_gather(parts, x)
+        if loader.rank == 0:
+            alone = evenkeel.TokenLoader(train, 8, 64, order="shuffled", seed=2, device="cpu",
+                                         rank=0, world=1)
+            alone.seek(step)
+            assert torch.equal(torch.cat(parts), next(alone)[0]), step
+            alone.close()
+    loader.close()
+    distributed.destroy_process_group()
+"""
+
+
+def test_two_processes_of_torchrun_share_the_batches(tmp_path, stored):
+    program = tmp_path / "together.py"
+    program.write_text(textwrap.dedent(TOGETHER))
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            "--nproc-per-node=2",
+            str(program),
+            str(stored),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,74 @@
+"""Types that are told hold, and examples in docstrings run."""
+
+import doctest
+import importlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import evenkeel
+
+PACKAGE = Path(evenkeel.__file__).resolve().parent
+HERE = Path(__file__).parent
+
+
+def test_usage_and_package_under_strict_mypy(tmp_path):
+    pytest.importorskip("mypy")
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path)]
+        + ["-p", "evenkeel", "-p", "usage"],
+        env={**os.environ, "MYPYPATH": str(HERE)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_a_wrong_use_is_found_by_mypy(tmp_path):
+    pytest.importorskip("mypy")
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text("import evenkeel\nevenkeel.open('x', budget=1.5)\n")
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path), str(wrong)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert checked.returncode == 1 and 'has incompatible type "float"' in checked.stdout
+
+
+def test_the_stub_is_that_of_the_module(tmp_path):
+    """Made anew by: python -m nanobind.stubgen -m evenkeel._core -o python/evenkeel/_core.pyi"""
+    pytest.importorskip("nanobind")
+    made = tmp_path / "_core.pyi"
+    subprocess.run(
+        [sys.executable, "-m", "nanobind.stubgen", "-q", "-m", "evenkeel._core", "-o", str(made)],
+        check=True,
+    )
+    assert made.read_text() == (PACKAGE / "_core.pyi").read_text()
+
+
+@pytest.mark.parametrize("name", ["evenkeel", "_array", "_profile", "_core"])
+def test_examples_in_docstrings(name, folder):
+    module = importlib.import_module("evenkeel" if name == "evenkeel" else f"evenkeel.{name}")
+    if name == "_core":  # a native module's names are not found by themselves
+        finder = doctest.DocTestFinder()
+        tests = finder.find(module.Budget, "Budget", globs={})
+        failed = sum(doctest.DocTestRunner().run(test).failed for test in tests)
+        tried = sum(len(test.examples) for test in tests)
+    else:
+        failed, tried = doctest.testmod(module)
+    assert failed == 0 and tried > 0
+
+
+def test_the_package_says_that_it_is_typed():
+    assert (PACKAGE / "py.typed").exists()
+
+
+def test_all_public_names_have_a_docstring():
+    for name in evenkeel.__all__:
+        assert getattr(evenkeel, name).__doc__, name
