@@ -20,10 +20,12 @@ build: ## the tool, at build/evenkeel
 	@scripts/setup build
 	@scripts/build release evenkeel_cli
 
-bench: build ## Evenkeel's engines against each other and against the disk's own limit
-	@scripts/setup bench
+bench: build ## Evenkeel's engines, the loader and the Python package, against each other, np.memmap and the disk
+	@scripts/setup bench python
 	@scripts/build release evenkeel_cli loader_bench
 	bench/run
+	@scripts/install_package
+	.venv/bin/python bench/python.py
 
 lint: ## format, clang-tidy, layers, scripts
 	@scripts/setup build test lint python
@@ -37,4 +39,4 @@ install: build ## headers, library, tool and packages, to PREFIX (/usr/local), u
 	DESTDIR="$(DESTDIR)" cmake --install build --prefix "$(PREFIX)"
 
 clean: ## remove what was built (.venv stays)
-	rm -rf build build-dev build-tsan build-nouring build-clang
+	rm -rf build build-dev build-tsan build-nouring build-clang build-python

@@ -19,6 +19,12 @@ const char* headline(Pattern pattern) {
                                      : "A scan";
 }
 
+std::uint64_t size_of(const std::string& path) {
+  std::error_code gone;
+  const auto size = std::filesystem::file_size(path, gone);
+  return gone ? 0 : size;
+}
+
 std::string conditions(const CompareOutcome& outcome) {
   std::string text = outcome.cache == CacheState::kCold ? " Cold" : "";
   if (const std::uint64_t limit = outcome.spec.memory_limit) {
@@ -37,9 +43,7 @@ ProfileRun run_of(const CompareOutcome& outcome, const EngineOutcome& engine) {
   run.own_cpu_seconds = engine.watching_cpu_seconds;
   run.seconds = run.samples.empty() ? 0 : run.samples.back().seconds;
   for (const std::string& path : outcome.spec.paths) {
-    std::error_code gone;
-    const auto size = std::filesystem::file_size(path, gone);
-    run.files.push_back({path, gone ? 0 : size, std::nullopt});
+    run.files.push_back({path, size_of(path), std::nullopt});
   }
   if (!engine.error.empty()) {
     run.ended = "failed";
@@ -59,8 +63,10 @@ ProfileRun run_of(const CompareOutcome& outcome, const EngineOutcome& engine) {
 
 ProfileReport to_picture(const CompareOutcome& outcome) {
   ProfileReport report;
-  report.title = fmt::format("{} under a budget of {}", headline(outcome.spec.pattern),
-                             format_size(outcome.spec.budget));
+  std::uint64_t size = 0;
+  for (const std::string& path : outcome.spec.paths) size += size_of(path);
+  report.title = fmt::format("{} from {} under a budget of {}", headline(outcome.spec.pattern),
+                             format_size(size), format_size(outcome.spec.budget));
   report.subtitle = verdict(outcome) + conditions(outcome);
   report.growth = true;
   report.budget = outcome.spec.budget;

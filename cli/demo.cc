@@ -116,9 +116,8 @@ void introduce(const Demo& demo, const std::string& folder) {
   if (bytes <= demo.budget) note("the file fits the budget: there is little to see");
 }
 
-ProfileReport demo_picture(const Demo& demo, const CompareOutcome& outcome) {
+ProfileReport demo_picture(const CompareOutcome& outcome) {
   ProfileReport picture = to_picture(outcome);
-  picture.title += fmt::format(" from {}", format_size(demo.rows() * kRowBytes));
   for (ProfileRun& run : picture.runs) run.files.clear();  // it is gone by now
   return picture;
 }
@@ -157,7 +156,7 @@ int run(Demo& demo) {
     fmt::print("{}", wrapped(about_fitting(outcomes.front()) + verdict(outcomes.front()), 0));
     std::fflush(stdout);
   }
-  write_pictures(pictures, demo_picture(demo, outcomes.back()));
+  write_pictures(pictures, demo_picture(outcomes.back()));
   if (!complaints.empty()) {
     std::fflush(stdout);
     fmt::print(stderr, "evenkeel: {}\n", complaints);
