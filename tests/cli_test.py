@@ -353,8 +353,8 @@ def test_compare_refuses_a_picture_that_cannot_be_written_before_it_works(user, 
 
 def memory_limits_left():
     return [
-        *Path("/sys/fs/cgroup").glob("evenkeel-*"),
-        *Path("/sys/fs/cgroup/memory").glob("evenkeel-*"),
+        *Path("/sys/fs/cgroup").glob("evenkeel-[0-9]*"),
+        *Path("/sys/fs/cgroup/memory").glob("evenkeel-[0-9]*"),
     ]
 
 

@@ -61,8 +61,7 @@ double seconds_of(std::chrono::steady_clock::duration duration) {
 }  // namespace
 
 Recorder::Recorder(pid_t root, Options options)
-    : root_(root),
-      options_(std::move(options)),
+    : options_(std::move(options)),
       tree_(root),
       finding_(kFinding, Clock::now()),
       caching_(kCaching, Clock::now()),

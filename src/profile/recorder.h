@@ -58,7 +58,6 @@ class Recorder {
   void read_marks();
   void add_notes(ProfileRun& run) const;
 
-  const pid_t root_;
   const Options options_;
   ProcessTree tree_;
   FileWatch watch_;
