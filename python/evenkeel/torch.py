@@ -97,7 +97,8 @@ class TokenIterableDataset(IterableDataset[Pair]):
         self._steps = steps
         self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
         self._loader: TokenLoader | None = None
-        self._next = self._resumed = None  # type: Optional[int]
+        self._next: int | None = None  # step
+        self._resumed: int | None = None
 
     def set_epoch(self, epoch: int) -> None:
         """Takes effect when the next iteration begins, in workers too."""
