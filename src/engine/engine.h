@@ -53,8 +53,8 @@ struct EngineLimits {
   std::uint64_t merge_gap = 0;    // a gap up to this is cheaper to read than a second request
 };
 
-// Thread-safe: runs of more threads than there are lanes follow one another. Everything an engine allocates, maps or
-// brings into the page cache is reserved from the budget when it is made.
+// Thread-safe: runs of more threads than there are lanes follow one another. Everything an engine
+// allocates, maps or brings into the page cache is reserved from the budget when it is made.
 class Engine {
  public:
   virtual ~Engine() = default;
