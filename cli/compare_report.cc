@@ -52,10 +52,6 @@ std::string yes_or_no(std::optional<bool> within) {
   return !within ? "unknown" : *within ? "yes" : "NO";
 }
 
-std::string size_or_unknown(std::optional<std::uint64_t> bytes) {
-  return bytes ? format_size(*bytes) : "unknown";
-}
-
 std::string read_per_wanted(const WorkerResult& work) {
   if (!work.disk_bytes || work.wanted_bytes == 0) return "unknown";
   return describe_ratio(double(*work.disk_bytes) / double(work.wanted_bytes)) + " ×";

@@ -29,6 +29,10 @@ std::string describe_ratio(double ratio) {
   return ratio >= 1 ? fmt::format("{:.1f}", ratio) : fmt::format("{:.2g}", ratio);
 }
 
+std::string size_or_unknown(std::optional<std::uint64_t> bytes) {
+  return bytes ? format_size(*bytes) : "unknown";
+}
+
 std::string describe_files(const std::vector<std::string>& paths) {
   if (paths.size() == 1) return paths.front();
   return fmt::format("{} and {} more", paths.front(), with_commas(paths.size() - 1));

@@ -147,8 +147,7 @@ Recorded record_command(const ProfileOptions& options) {
   ChildCommand child(options.command, {std::string(kMarksVariable) + "=" + marks.path()});
   Recorder recorder(child.pid(),
                     {.interval = options.interval, .files = options.files, .marks = &marks});
-  recorder.start();  // before it can mark anything
-  child.go();
+  child.go();  // time has begun: nothing can be marked before
   Ending ending;
   {
     StatusRow row(options.live);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cli/describe.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
 #include "evenkeel/bytes.h"
@@ -18,10 +19,6 @@ std::string clock(double seconds) {
   const auto whole = static_cast<std::uint64_t>(seconds);
   return whole < 3600 ? fmt::format("{}:{:02}", whole / 60, whole % 60)
                       : fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
-}
-
-std::string size_or_unknown(std::optional<std::uint64_t> bytes) {
-  return bytes ? format_size(*bytes) : "unknown";
 }
 
 std::string size_of_slope(double bytes_per_minute) {

@@ -76,7 +76,7 @@ class ProcessTree {
 
   // Empty once the root and all descendants that were seen have ended. A zombie has.
   std::optional<TreeMemory> sample();
-  // Resident memory alone, for the looks in between, at a fraction of the cost. Counters, page
+  // Resident memory alone, for the looks in between: cheaper than sample(). Counters, page
   // tables and swap stay as they are; so does RssShmem, what has changed of it counting as RssFile;
   // that a process has ended is noticed by the next sample(), only its memory counts no more.
   ProcessMemory sample_resident();

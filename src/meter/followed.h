@@ -28,7 +28,7 @@ class FollowedProcess {
   static std::optional<FollowedProcess> open(pid_t pid, pid_t parent);
 
   void read();
-  // Resident memory alone, from a file a fifth as costly to read. It does not tell RssFile from
+  // Resident memory alone, from a file that is cheaper to read. It does not tell RssFile from
   // RssShmem: what has changed of the two since read() counts as RssFile.
   void read_resident();
 

@@ -20,8 +20,8 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr std::uint64_t kLeastFile = 1 << 20;
-constexpr milliseconds kCounting{
-    50};  // counters and marks: rates need no more, and marks have their times
+// Between two looks at counters and marks: rates need no more, and marks bring their times.
+constexpr milliseconds kCounting{50};
 constexpr Ration::Terms kFinding{
     .share = 0.0005, .advance = milliseconds(5), .least_between = milliseconds(50)};
 constexpr Ration::Terms kCaching{.share = 0.001, .advance = milliseconds(5)};

@@ -28,10 +28,11 @@ class Recorder {
     std::vector<std::string> files = {};
     MarkFile* marks = nullptr;  // must outlive the recorder
   };
-  // 0 is this process. Throws Error (kSystem, ESRCH) when there is no such process.
+  // Time begins. 0 is this process. Throws Error (kSystem, ESRCH) when there is no such process.
   Recorder(pid_t root, Options options);
 
-  // Time begins now; before, only what was there already is looked at.
+  // Time begins anew, for those who go on in another thread than the one that made it: its cost is
+  // that of the thread.
   void start();
   // False once the tree has ended.
   bool sample();
