@@ -116,7 +116,7 @@ class TokenLoader:
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
         """Goes on where the loader stands; with `steps`, from the beginning if it has ended."""
-        if self._steps is not None and self._at_end():
+        if self._steps is not None and self.step >= self._steps:
             self.seek(0)
         return self
 
@@ -139,9 +139,6 @@ class TokenLoader:
         import torch
 
         return torch.from_numpy(x), torch.from_numpy(y)
-
-    def _at_end(self) -> bool:
-        return self._steps is not None and self.step >= self._steps
 
     def __len__(self) -> int:
         """Batches of an iteration: `steps`, or those of an epoch for "shuffled" and "covering"."""
