@@ -1,0 +1,80 @@
+// The tool's side of the memory that it shares with the programs it guards.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/fd.h"
+#include "guard/board_layout.h"
+
+namespace evenkeel {
+
+// A file mapping of a guarded program.
+struct BoardMapping {
+  std::uint32_t process = 0, mapping = 0, generation = 0;  // slots
+  std::uint32_t file = 0;
+  pid_t pid = 0;
+  std::uint64_t begin = 0, end = 0, offset = 0;
+  bool shared = false, writable = false, advised = false;
+};
+
+struct BoardFile {
+  std::uint64_t device = 0, inode = 0, born = 0;
+  std::string path;  // as the program saw it; may be gone, or another's by now
+};
+
+// Thread-safe, but for the constructor. What programs write is checked: no number of theirs leads
+// out of the tables.
+class BoardKeeper {
+ public:
+  struct Options {
+    std::uint64_t least_bytes = 1 << 20;
+    int first_advice = 0;
+  };
+  // Throws Error (kSystem) when there is no memory for it.
+  explicit BoardKeeper(const Options& options);
+  ~BoardKeeper();
+  BoardKeeper(const BoardKeeper&) = delete;
+  BoardKeeper& operator=(const BoardKeeper&) = delete;
+
+  // "EVENKEEL_GUARD=/proc/123/fd/5", for the environment of the command.
+  std::string variable() const;
+
+  // True when something has changed since `seen`, which is brought up to date; waits for that as
+  // long as told. `interrupt` makes a waiting call return.
+  bool wait(std::uint32_t& seen, std::chrono::nanoseconds timeout);
+  void interrupt();
+
+  // All that is there now. Processes that have ended are taken off: `is_alive` tells.
+  std::vector<BoardMapping> mappings();
+  BoardFile file(std::uint32_t slot) const;
+  void set_random(std::uint32_t file, bool random);
+  // The slot of an ended process is free again.
+  void forget_process(std::uint32_t process, pid_t pid);
+  std::uint32_t lost() const;
+
+  struct Answer {
+    int error = 0;         // 0, an errno of madvise, ESTALE (no such mapping any more), or ETIMEDOUT
+    bool dropped = false;  // MADV_DONTNEED was used
+  };
+  // Has a part of a mapping let go, or advised, by its own process, and waits for that: as long as
+  // told. An order that is not answered stays posted; until it is, others to that process are
+  // answered EBUSY.
+  Answer let_go(const BoardMapping& mapping, std::uint64_t begin, std::uint64_t end,
+                std::chrono::nanoseconds timeout);
+  Answer advise(const BoardMapping& mapping, std::uint64_t begin, std::uint64_t end, int advice,
+                std::chrono::nanoseconds timeout);
+
+ private:
+  Answer order(const BoardMapping& mapping, std::uint64_t begin, std::uint64_t end,
+               board::OrderKind kind, int advice, std::chrono::nanoseconds timeout);
+  Fd fd_;
+  board::Board* board_ = nullptr;
+};
+
+}  // namespace evenkeel
