@@ -3,9 +3,10 @@
 
 #include <sys/types.h>
 
+#include <array>
 #include <chrono>
 #include <cstdint>
-#include <optional>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,7 @@ struct BoardMapping {
 };
 
 struct BoardFile {
-  std::uint64_t device = 0, inode = 0, born = 0;
+  std::uint64_t device = 0, inode = 0, born = 0;  // as stat has them; born 0: not told
   std::string path;  // as the program saw it; may be gone, or another's by now
 };
 
@@ -46,11 +47,11 @@ class BoardKeeper {
   std::string variable() const;
 
   // True when something has changed since `seen`, which is brought up to date; waits for that as
-  // long as told. `interrupt` makes a waiting call return.
+  // long as told. `interrupt` makes a waiting call, or else the next one, return at once with true.
   bool wait(std::uint32_t& seen, std::chrono::nanoseconds timeout);
   void interrupt();
 
-  // All that is there now. Processes that have ended are taken off: `is_alive` tells.
+  // All that is there now. Processes that have ended, or become another program, are taken off.
   std::vector<BoardMapping> mappings();
   BoardFile file(std::uint32_t slot) const;
   void set_random(std::uint32_t file, bool random);
@@ -59,22 +60,29 @@ class BoardKeeper {
   std::uint32_t lost() const;
 
   struct Answer {
-    int error = 0;         // 0, an errno of madvise, ESTALE (no such mapping any more), or ETIMEDOUT
+    int error = 0;  // 0, an errno of madvise, ESTALE (no such mapping any more), ENODATA (the
+                    // kernel does not tell what is mapped there), EBUSY or ETIMEDOUT
     bool dropped = false;  // MADV_DONTNEED was used
   };
   // Has a part of a mapping let go, or advised, by its own process, and waits for that: as long as
   // told. An order that is not answered stays posted; until it is, others to that process are
-  // answered EBUSY.
+  // answered EBUSY. A process that ends meanwhile is answered for by ESTALE.
   Answer let_go(const BoardMapping& mapping, std::uint64_t begin, std::uint64_t end,
                 std::chrono::nanoseconds timeout);
   Answer advise(const BoardMapping& mapping, std::uint64_t begin, std::uint64_t end, int advice,
                 std::chrono::nanoseconds timeout);
 
  private:
+  static bool is_alive(const board::Process& process);
+  bool has_file(std::uint32_t slot) const;
+  bool is_there(const BoardMapping& mapping) const;
+  void read_mapping(std::uint32_t process, std::uint32_t slot,
+                    std::vector<BoardMapping>& out) const;
   Answer order(const BoardMapping& mapping, std::uint64_t begin, std::uint64_t end,
                board::OrderKind kind, int advice, std::chrono::nanoseconds timeout);
   Fd fd_;
   board::Board* board_ = nullptr;
+  std::array<std::mutex, board::kProcesses> ordering_;  // one order at a time for each
 };
 
 }  // namespace evenkeel
