@@ -1,0 +1,275 @@
+#include "preload/agent.h"
+
+#include <sys/auxv.h>
+#include <sys/mman.h>
+
+#include "preload/raw_calls.h"
+#include "preload/say.h"
+#include "preload/thread.h"
+
+#ifndef MADV_WIPEONFORK
+#define MADV_WIPEONFORK 18
+#endif
+
+extern "C" [[gnu::weak]] unsigned long getauxval(unsigned long) noexcept;
+
+namespace evenkeel::preload {
+
+constinit Agent agent;
+
+namespace {
+
+// Values of the word in the page that fork empties.
+enum : std::uint32_t { kForked = 0, kRenewing = 1, kOwn = 2 };
+
+board::Word* page_emptied_by_fork() {
+  const long at = raw(SYS_mmap, nullptr, page_size(), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0L);
+  if (at < 0 && at > -4096) return nullptr;
+  if (raw(SYS_madvise, at, page_size(), MADV_WIPEONFORK) != 0) {
+    raw(SYS_munmap, at, page_size());
+    return nullptr;
+  }
+  auto* word = reinterpret_cast<board::Word*>(at);  // NOLINT(performance-no-int-to-ptr)
+  word->store(kOwn);
+  return word;
+}
+
+bool begins(const char* text, const char* with) {
+  while (*with != 0) {
+    if (*text++ != *with++) return false;
+  }
+  return true;
+}
+
+bool ends(const char* text, std::uint64_t length, const char* with, std::uint64_t with_length) {
+  return length >= with_length &&
+         __builtin_memcmp(text + length - with_length, with, with_length) == 0;
+}
+
+// The length, or 0 when it is no file that others can find under this name.
+std::uint64_t name_of(int fd, char* path, std::uint64_t size) {
+  char link[40] = "/proc/self/fd/";
+  char digits[12];
+  int count = 0;
+  for (int rest = fd; rest > 0 || count == 0; rest /= 10) {
+    digits[count++] = static_cast<char>('0' + rest % 10);
+  }
+  char* at = link + sizeof "/proc/self/fd/" - 1;
+  while (count > 0) *at++ = digits[--count];
+  *at = 0;
+  const long got = raw_readlink(link, path, size - 1);
+  if (got <= 0 || static_cast<std::uint64_t>(got) >= size - 1) return 0;
+  path[got] = 0;
+  constexpr char kDeleted[] = " (deleted)";
+  for (const char* other : {"/dev/", "/proc/", "/sys/", "/memfd:"}) {
+    if (begins(path, other)) return 0;
+  }
+  if (path[0] != '/' || ends(path, got, kDeleted, sizeof kDeleted - 1)) return 0;
+  return got;
+}
+
+}  // namespace
+
+std::uint64_t page_size() {
+  const std::uint64_t size = &::getauxval != nullptr ? ::getauxval(AT_PAGESZ) : 0;
+  return size != 0 ? size : 4096;
+}
+
+void Agent::changed() {
+  if (board::Board* board = board_.load(std::memory_order_acquire)) ring(*board);
+}
+
+bool Agent::touches(Range range) {
+  notice_fork();
+  return table_.touches(range);
+}
+
+// A child that did not come by fork() (but by _Fork, clone, or from inside the C library) is
+// noticed at its first call of a hook. It may be inside an allocator, so no thread is started here:
+// that, and telling of what it has, waits for its first mapping of a file.
+void Agent::notice_fork() {
+  board::Word* own = own_.load(std::memory_order_acquire);
+  if (!own || own->load(std::memory_order_acquire) == kOwn) return;
+  const BlockedSignals blocked(kAllSignals);
+  std::uint32_t seen = kForked;
+  if (own->compare_exchange_strong(seen, kRenewing)) {
+    renew();
+    own->store(kOwn, std::memory_order_release);
+    return;
+  }
+  while (own->load(std::memory_order_acquire) != kOwn) raw(SYS_sched_yield);
+}
+
+void Agent::renew() {
+  lock_.renew();
+  table_.after_fork();
+  process_ = nullptr;
+  thread_.store(kNoThread);
+}
+
+void Agent::forked() {
+  const KeepErrno keep;
+  if (own_.load()) {
+    notice_fork();
+  } else {
+    renew();  // nobody else is here yet
+  }
+  if (phase_.load() != kAttached) return;
+  {
+    const Locked locked(lock_);
+    if (table_.empty() || !has_process()) return;
+  }
+  changed();
+  start_thread();
+}
+
+void Agent::forget(Range range) {
+  if (!touches(range)) return;
+  {
+    const Locked locked(lock_);
+    table_.remove(range);
+  }
+  changed();
+}
+
+void Agent::note(Range range, std::uint32_t flags) {
+  if (!touches(range)) return;
+  {
+    const Locked locked(lock_);
+    table_.add_flags(range, flags);
+  }
+  changed();
+}
+
+std::uint32_t Agent::take(Range range) {
+  if (!touches(range)) return 0;
+  std::uint32_t taken;
+  {
+    const Locked locked(lock_);
+    taken = table_.take(range);
+  }
+  if (taken != 0) changed();
+  return taken;
+}
+
+void Agent::settle(std::uint32_t taken, bool gone) {
+  if (taken == 0) return;
+  const Locked locked(lock_);
+  if (gone) {
+    table_.drop(taken);
+  } else {
+    table_.give_back(taken);
+    changed();
+  }
+}
+
+void Agent::moved(std::uint32_t taken, Range from, Range to, bool stays) {
+  if (taken == 0) {
+    forget(to);
+    return;
+  }
+  {
+    const Locked locked(lock_);
+    table_.move(taken, from, to, stays);
+  }
+  changed();
+}
+
+void Agent::doubled(std::uint64_t from, Range to) {
+  forget(to);
+  if (!touches({from, from + 1})) return;
+  {
+    const Locked locked(lock_);
+    Entry entry;
+    if (!table_.at(from, entry)) return;
+    entry.offset += from - entry.begin;
+    entry.begin = to.begin;
+    entry.end = to.end;
+    table_.insert(entry);
+  }
+  changed();
+}
+
+bool Agent::attached() {
+  if (phase_.load(std::memory_order_acquire) != kFresh) return phase_.load() == kAttached;
+  const Locked locked(lock_);
+  if (phase_.load() != kFresh) return phase_.load() == kAttached;
+  remember_environment();
+  board::Board* board = open_board();
+  board_.store(board, std::memory_order_release);
+  if (board) own_.store(page_emptied_by_fork(), std::memory_order_release);
+  phase_.store(board ? kAttached : kInert, std::memory_order_release);
+  return board != nullptr;
+}
+
+bool Agent::may_be_told(const NewMapping& mapping) {
+  constexpr int kNever = MAP_ANONYMOUS | MAP_HUGETLB | MAP_LOCKED | MAP_GROWSDOWN | MAP_STACK;
+  return mapping.fd >= 0 && (mapping.flags & kNever) == 0 &&
+         (mapping.protection & PROT_EXEC) == 0 && phase_.load(std::memory_order_relaxed) != kInert;
+}
+
+void Agent::mapped(const NewMapping& mapping) {
+  const KeepErrno keep;
+  forget(mapping.range);
+  if (!may_be_told(mapping)) return;
+  FileFacts facts;
+  if (!file_facts(mapping.fd, facts) || !facts.regular || !attached()) return;
+  if (mapping.range.end - mapping.range.begin < board().least_bytes) return;
+  tell(mapping, facts);
+}
+
+// Under the lock. A slot on the board, with all that is in the table.
+bool Agent::has_process() {
+  if (process_) return true;
+  process_ = claim_process(board());
+  if (process_) table_.publish_on(process_, &board().lost);
+  return process_ != nullptr;
+}
+
+void Agent::tell(const NewMapping& mapping, const FileFacts& facts) {
+  if (has_huge_pages(mapping.fd)) return;
+  std::uint32_t advice = board().first_advice;
+  {
+    const Locked locked(lock_);
+    const std::uint64_t length = name_of(mapping.fd, path_, sizeof path_);
+    if (length == 0 || !has_process()) return;
+    const std::uint32_t file = file_slot(board(), facts, path_, length);
+    if (file == board::kFiles) return;
+    if (board().files[file].random.load() != 0) advice = MADV_RANDOM;
+    const int type = mapping.flags & 0xf;
+    Entry entry;
+    entry.begin = mapping.range.begin;
+    entry.end = mapping.range.end;
+    entry.offset = mapping.offset;
+    entry.inode = facts.inode;
+    entry.file = file;
+    if (type != MAP_PRIVATE) entry.flags |= board::kShared;
+    if ((mapping.protection & PROT_WRITE) != 0) entry.flags |= board::kWritable;
+    table_.insert(entry);
+    if (advice != 0) {
+      raw(SYS_madvise, mapping.range.begin, mapping.range.end - mapping.range.begin, advice);
+    }
+  }
+  changed();
+  start_thread();
+}
+
+void Agent::start_thread() {
+  std::uint32_t seen = kNoThread;
+  if (!thread_.compare_exchange_strong(seen, kStarting)) return;
+  const int error = start_order_thread();
+  if (error == 0) {
+    thread_.store(kRunning);
+    return;
+  }
+  say_unguarded("no thread can be started", error);
+  const Locked locked(lock_);
+  phase_.store(kInert);
+  table_.clear();
+  table_.publish_on(nullptr, nullptr);
+  process_->state.store(board::kEmpty);
+  changed();
+}
+
+}  // namespace evenkeel::preload

@@ -1,0 +1,180 @@
+// The functions that stand before the C library's, for every program under `evenkeel guard`. They
+// do what the program asked for, and note what it means for the mappings that are told of.
+#include <stdarg.h>
+#include <sys/mman.h>
+#include <sys/shm.h>
+
+#include "preload/agent.h"
+#include "preload/real_calls.h"
+
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4
+#endif
+
+using evenkeel::preload::agent;
+using evenkeel::preload::KeepErrno;
+using evenkeel::preload::page_size;
+using evenkeel::preload::Range;
+namespace board = evenkeel::board;
+namespace real = evenkeel::preload::real;
+
+namespace {
+
+std::uint64_t number(const void* at) { return reinterpret_cast<std::uint64_t>(at); }
+
+// The pages that a call means, as far as there are any.
+Range pages(const void* at, std::size_t length) {
+  const std::uint64_t mask = page_size() - 1, begin = number(at) & ~mask;
+  const std::uint64_t end = number(at) + length + mask;
+  return {begin, end < begin ? ~std::uint64_t{0} : end & ~mask};
+}
+
+// A range that leaves the table before a call, and is settled after it by how the call went.
+class Withdrawn {
+ public:
+  explicit Withdrawn(Range range) {
+    const KeepErrno keep;
+    taken_ = agent.take(range);
+  }
+  void settle(bool gone) {
+    const KeepErrno keep;
+    agent.settle(taken_, gone);
+  }
+  std::uint32_t taken() const { return taken_; }
+
+ private:
+  std::uint32_t taken_;
+};
+
+void* map(void* at, std::size_t length, int protection, int flags, int fd, off_t offset) {
+  const bool replaces = (flags & MAP_FIXED) != 0;
+  Withdrawn before(replaces ? pages(at, length) : Range{});
+  void* result = real::mmap(at, length, protection, flags, fd, offset);
+  before.settle(result != MAP_FAILED);
+  if (result != MAP_FAILED) {
+    agent.mapped({pages(result, length), protection, flags, (flags & MAP_ANONYMOUS) != 0 ? -1 : fd,
+                  static_cast<std::uint64_t>(offset)});
+  }
+  return result;
+}
+
+// What the range becomes: executable is not told of, and writable changes what may be done to it
+// before the first byte is written.
+template <class Call>
+int protect(void* at, std::size_t length, int protection, const Call& call) {
+  const Range range = pages(at, length);
+  if ((protection & PROT_WRITE) != 0) {
+    const KeepErrno keep;
+    agent.note(range, board::kWritable);
+  }
+  if ((protection & PROT_EXEC) == 0) return call();
+  Withdrawn before(range);
+  const int result = call();
+  before.settle(result == 0);
+  return result;
+}
+
+void note_advice(void* at, std::size_t length, int advice) {
+  const bool how = advice == MADV_NORMAL || advice == MADV_RANDOM || advice == MADV_SEQUENTIAL;
+  const KeepErrno keep;
+  if (how) agent.note(pages(at, length), board::kAdvised);
+}
+
+[[gnu::constructor]] void begin() {
+  real::find_all();
+  evenkeel::preload::remember_environment();
+}
+
+}  // namespace
+
+#define HOOK extern "C" [[gnu::visibility("default")]]
+
+HOOK void* mmap(void* at, std::size_t length, int protection, int flags, int fd,
+                off_t offset) noexcept {
+  return map(at, length, protection, flags, fd, offset);
+}
+
+HOOK void* mmap64(void* at, std::size_t length, int protection, int flags, int fd,
+                  off_t offset) noexcept {
+  return map(at, length, protection, flags, fd, offset);
+}
+
+HOOK int munmap(void* at, std::size_t length) noexcept {
+  Withdrawn before(pages(at, length));
+  const int result = real::munmap(at, length);
+  before.settle(result == 0);
+  return result;
+}
+
+HOOK void* mremap(void* from, std::size_t length, std::size_t new_length, int flags, ...) noexcept {
+  void* to = nullptr;
+  if ((flags & (MREMAP_FIXED | MREMAP_DONTUNMAP)) != 0) {
+    va_list rest;
+    va_start(rest, flags);
+    to = va_arg(rest, void*);
+    va_end(rest);
+  }
+  const Range old = pages(from, length);
+  Withdrawn target((flags & MREMAP_FIXED) != 0 ? pages(to, new_length) : Range{});
+  Withdrawn source(length == 0 ? Range{} : old);
+  void* result = real::mremap(from, length, new_length, flags, to);
+  const bool done = result != MAP_FAILED;
+  target.settle(done);
+  if (!done) {
+    source.settle(false);
+    return result;
+  }
+  const KeepErrno keep;
+  const Range now = pages(result, new_length);
+  if (length == 0) {
+    agent.doubled(number(from), now);
+  } else {
+    agent.moved(source.taken(), old, now, (flags & MREMAP_DONTUNMAP) != 0);
+  }
+  return result;
+}
+
+HOOK int mprotect(void* at, std::size_t length, int protection) noexcept {
+  return protect(at, length, protection, [&] { return real::mprotect(at, length, protection); });
+}
+
+HOOK int pkey_mprotect(void* at, std::size_t length, int protection, int key) noexcept {
+  return protect(at, length, protection,
+                 [&] { return real::pkey_mprotect(at, length, protection, key); });
+}
+
+HOOK int madvise(void* at, std::size_t length, int advice) noexcept {
+  note_advice(at, length, advice);
+  return real::madvise(at, length, advice);
+}
+
+HOOK int posix_madvise(void* at, std::size_t length, int advice) noexcept {
+  note_advice(at, length, advice);
+  return real::posix_madvise(at, length, advice);
+}
+
+HOOK int remap_file_pages(void* at, std::size_t length, int protection, std::size_t page,
+                          int flags) noexcept {
+  Withdrawn before(pages(at, length));
+  const int result = real::remap_file_pages(at, length, protection, page, flags);
+  before.settle(result == 0);
+  return result;
+}
+
+HOOK void* shmat(int id, const void* at, int flags) noexcept {
+  if ((flags & SHM_REMAP) == 0) return real::shmat(id, at, flags);
+  shmid_ds segment{};
+  const bool known =
+      evenkeel::preload::raw(SYS_shmctl, id, IPC_STAT, &segment) == 0 && segment.shm_segsz != 0;
+  // Of unknown length it may reach anywhere.
+  Withdrawn before(known ? pages(at, segment.shm_segsz) : Range{number(at), ~std::uint64_t{0}});
+  void* result = real::shmat(id, at, flags);
+  before.settle(number(result) != ~std::uint64_t{0});
+  return result;
+}
+
+HOOK pid_t fork() noexcept {
+  const pid_t pid = real::fork();
+  if (pid == 0) agent.forked();
+  return pid;
+}
