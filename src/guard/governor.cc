@@ -2,10 +2,12 @@
 
 #include <sched.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <ctime>
 #include <system_error>
 #include <utility>
@@ -56,66 +58,113 @@ class Governor::Turn {
   std::unique_lock<std::mutex> lock_;
 };
 
-Governor::Governor(const GuardOptions& options) : options_(options), lines_(options.budget) {
+Governor::Governor(const Options& options, std::unique_ptr<SignSource> signs)
+    : options_(options), lines_(options.budget), sign_source_(std::move(signs)) {
   report_.budget = options.budget;
 }
 
 Governor::~Governor() {
   std::lock_guard life(lifecycle_);
   stop();
-  for (const auto& one : watched_) {
-    if (one->still_there()) one->restore_advice();
+  for (const auto& file : watched_) {
+    while (!file->mappings().empty()) file->remove(file->mappings().front()->key());
   }
 }
 
-void Governor::add(const GuardMapping& mapping) {
+void Governor::add(std::unique_ptr<Held> mapping, Fd fd, const Prepare& prepare) {
   std::lock_guard life(lifecycle_);
   {
     Turn turn(*this);
-    auto one = std::make_unique<Watched>(mapping, options_, maps_);
-    // What was here before has been unmapped without a word.
-    std::erase_if(watched_, [&](const auto& old) { return old->address() == mapping.address; });
-    if (!one->limitation().empty()) note_failure(one->limitation());
-    if (one->uncounted()) {
-      if (std::ranges::none_of(watched_, &Watched::uncounted)) at_release_ = sign_reader_.read();
-      AccessSample sample;
-      page_map_.count(one->range(), sample);
-      resident_at_add_ += sample.resident * sys::page_size();
-    }
-    watched_.push_back(std::move(one));
-    changed_ = true;
-    stuck_until_ = {};
+    hold(std::move(mapping), std::move(fd), prepare);
   }
   wake_.notify_all();
   if (!thread_.joinable()) start();
 }
 
-bool Governor::remove(const void* address) {
+bool Governor::add_known(std::unique_ptr<Held>& mapping, std::uint64_t device,
+                         std::uint64_t inode) {
+  Turn turn(*this);
+  Watched* const file = find(device, inode);
+  if (file == nullptr) return false;
+  drop(mapping->key());
+  file->add(std::move(mapping));
+  return true;
+}
+
+bool Governor::remove(std::uint64_t key) {
   std::lock_guard life(lifecycle_);
   {
     Turn turn(*this);
-    const auto place = std::ranges::find(watched_, address, &Watched::address);
-    if (place == watched_.end()) return false;
-    if ((*place)->still_there()) (*place)->restore_advice();
-    watched_.erase(place);
-    count();
-    changed_ = true;
+    if (!drop(key)) return false;
+    if (!options_.remember) forget_unmapped();
     if (!watched_.empty()) return true;
   }
   stop();
   return true;
 }
 
+void Governor::hold(std::unique_ptr<Held> mapping, Fd fd, const Prepare& prepare) {
+  struct stat status;
+  if (sys::fstat(fd.get(), &status) != 0) throw Error::system("guard", errno, mapping->name());
+  drop(mapping->key());  // what was here before has been unmapped without a word
+  Held& held = *mapping;
+  Watched* file = find(status.st_dev, status.st_ino);
+  if (file != nullptr) {
+    file->add(std::move(mapping));
+  } else {
+    watched_.push_back(std::make_unique<Watched>(std::move(fd), options_, std::move(mapping)));
+    file = watched_.back().get();
+    if (prepare) prepare(*file);
+    if (!file->limitation().empty()) note_failure(file->limitation());
+    changed_ = true;
+    stuck_until_ = {};
+  }
+  if (!options_.remember) forget_unmapped();
+  if (!file->uncounted()) return;
+  if (std::ranges::count_if(watched_, &Watched::uncounted) == 1 && file->mappings().size() == 1) {
+    at_release_ = sign_source_->read();
+  }
+  AccessSample sample;
+  held.count_resident(held.range(), sample);
+  resident_at_add_ += sample.resident * sys::page_size();
+}
+
+Watched* Governor::find(std::uint64_t device, std::uint64_t inode) const {
+  for (const auto& file : watched_) {
+    if (file->is(device, inode)) return file.get();
+  }
+  return nullptr;
+}
+
+bool Governor::drop(std::uint64_t key) {
+  return std::ranges::any_of(watched_, [&](const auto& file) { return file->remove(key); });
+}
+
+// Files that nobody maps any more: all, or, where they are remembered, those of which nothing is
+// left that could be released.
+void Governor::forget_unmapped() {
+  const std::size_t before = watched_.size();
+  std::erase_if(watched_, [this](const auto& file) {
+    if (!file->mappings().empty()) return false;
+    return !options_.remember || !file->counted() || file->segments().cached() == 0 ||
+           file->deleted();
+  });
+  if (watched_.size() == before) return;
+  count();
+  changed_ = true;
+}
+
 GuardReport Governor::report() {
   Turn turn(*this);
   look();
-  report_.mappings = watched_.size();
+  report_.mappings = 0;
+  for (const auto& file : watched_) report_.mappings += file->mappings().size();
   return report_;
 }
 
 void Governor::start() {
   stopping_ = false;
-  last_ = at_look_ = at_sample_ = sign_reader_.read();
+  last_ = at_look_ = at_sample_ = sign_source_->read();
   looked_at_ = {};
   active_at_ = sampled_at_ = Clock::now();
   try {

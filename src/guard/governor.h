@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -21,11 +22,22 @@ namespace evenkeel {
 // Thread-safe. Of no use in a child of fork: neither thread nor locks are right there.
 class Governor {
  public:
-  explicit Governor(const GuardOptions& options);
+  struct Options : GuardOptions {
+    // Goes on watching files of which no mapping is left, as long as some of it is cached.
+    bool remember = false;
+  };
+  // `signs` are those of all processes whose mappings it holds.
+  Governor(const Options& options, std::unique_ptr<SignSource> signs);
   ~Governor();
 
-  void add(const GuardMapping& mapping);
-  bool remove(const void* address);
+  // A mapping that is known already is held anew. `fd` is of its file; closed when that is not
+  // needed. What is done to the file itself, `prepare` is the place for. Throws Error (kSystem).
+  using Prepare = std::function<void(Watched&)>;
+  void add(std::unique_ptr<Held> mapping, Fd fd, const Prepare& prepare = {});
+  // Of a file that is watched already; false when it is not, and then nothing has happened.
+  bool add_known(std::unique_ptr<Held>& mapping, std::uint64_t device, std::uint64_t inode);
+  // When it returns, the governor does not touch the mapping any more.
+  bool remove(std::uint64_t key);
   GuardReport report();
 
  private:
@@ -38,6 +50,10 @@ class Governor {
   void run() noexcept;
 
   // All below under mutex_.
+  void hold(std::unique_ptr<Held> mapping, Fd fd, const Prepare& prepare);
+  Watched* find(std::uint64_t device, std::uint64_t inode) const;
+  bool drop(std::uint64_t key);
+  void forget_unmapped();
   Seconds tick_safely() noexcept;
   Seconds tick();
   bool fits() const;
@@ -46,9 +62,9 @@ class Governor {
   void look();
   void count();
   struct Candidate {
-    Watched* mapping;
+    Watched* file;
     std::size_t part;
-    const Segments::Part& filled() const { return mapping->segments()[part]; }
+    const Segments::Part& filled() const { return file->segments()[part]; }
   };
   std::vector<Candidate> candidates() const;
   void start_writing(const std::vector<Candidate>& oldest) const;
@@ -64,7 +80,7 @@ class Governor {
   void forget_lost();
   void note_failure(const std::string& what);
 
-  const GuardOptions options_;
+  const Options options_;
   const Lines lines_;
   std::mutex lifecycle_;  // one add or remove at a time; before mutex_
 
@@ -74,9 +90,7 @@ class Governor {
   bool stopping_ = false, changed_ = false;
   std::thread thread_;
 
-  const Maps maps_;
-  const SignReader sign_reader_;
-  PageMap page_map_;
+  const std::unique_ptr<SignSource> sign_source_;
   std::vector<std::unique_ptr<Watched>> watched_;
   GuardReport report_;
 

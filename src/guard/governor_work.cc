@@ -1,6 +1,5 @@
 // What the governor does when it wakes.
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -10,8 +9,9 @@
 namespace evenkeel {
 namespace {
 
-constexpr Seconds kAsleep{3600};  // until something changes
-constexpr Seconds kSlice{0.005};  // of releasing, before others get a turn
+constexpr Seconds kAsleep{3600};     // until something changes
+constexpr Seconds kUntilDeleted{1};  // a file that is held open keeps its place on the disk
+constexpr Seconds kSlice{0.005};     // of releasing, before others get a turn
 // Looking again takes so many times what the last look took: a twentieth or a hundredth of a core.
 constexpr double kInHaste = 20, kAtLeisure = 100;
 constexpr Seconds kWhileJudging{0.001};
@@ -34,8 +34,11 @@ std::uint64_t Governor::uncounted(const Signs& signs) const {
 
 Seconds Governor::tick() {
   ++report_.ticks;
-  if (fits()) return kAsleep;  // whatever the program does, there is nothing to do
-  const Signs signs = sign_reader_.read();
+  if (options_.remember) forget_unmapped();
+  if (fits()) {  // whatever the program does, there is nothing to do
+    return options_.remember ? kUntilDeleted : kAsleep;
+  }
+  const Signs signs = sign_source_->read();
   const Clock::time_point now = Clock::now();
   if (signs.faults != last_.faults || signs.read_bytes != last_.read_bytes) active_at_ = now;
   const bool active = now - active_at_ < kStaysActive;
@@ -89,7 +92,7 @@ bool Governor::look_is_due(const Signs& signs, std::uint64_t estimate, bool acti
 
 void Governor::look() {
   const Clock::time_point begin = Clock::now();
-  const Signs before = std::exchange(at_look_, sign_reader_.read());
+  const Signs before = std::exchange(at_look_, sign_source_->read());
   const std::uint64_t cached_before = report_.cached;
   ++report_.looks;
   for (const auto& one : watched_) {
@@ -128,7 +131,7 @@ std::vector<Governor::Candidate> Governor::candidates() const {
 void Governor::start_writing(const std::vector<Candidate>& oldest) const {
   std::uint64_t to_go = growth(lines_.target, report_.cached);
   for (const Candidate& one : oldest) {
-    one.mapping->start_writing(one.part);
+    one.file->start_writing(one.part);
     if (one.filled().cached >= to_go) return;
     to_go -= one.filled().cached;
   }
@@ -136,8 +139,8 @@ void Governor::start_writing(const std::vector<Candidate>& oldest) const {
 
 void Governor::release_part(const Candidate& one) {
   const std::uint64_t held = one.filled().cached;
-  if (!one.mapping->release(one.part, report_.looks)) {
-    note_failure(one.mapping->name() + ": pages are not released: " + std::strerror(errno));
+  if (const int error = one.file->release(one.part, report_.looks); error != 0) {
+    note_failure(one.file->name() + ": pages are not released: " + std::strerror(error));
   }
   const std::uint64_t left = one.filled().cached;
   report_.cached = report_.cached - held + left;
@@ -154,7 +157,7 @@ Seconds Governor::release() {
     release_part(oldest[tried++]);
   }
   // What the program mapped meanwhile is not known; what it read still counts as growth.
-  at_look_.mapped = std::min(at_look_.mapped, sign_reader_.read().mapped);
+  at_look_.mapped = std::min(at_look_.mapped, sign_source_->read().mapped);
   const bool over = report_.cached > lines_.trigger;
   if (!over) stuck_for_ = Seconds(0);
   if (over && tried == oldest.size()) note_stuck();
@@ -177,13 +180,14 @@ Seconds Governor::release_uncounted(const Signs& signs) {
   forget_lost();
   report_.bytes_released += uncounted(signs);
   for (const auto& one : watched_) {
-    if (one->uncounted() && !one->release_all()) {
-      note_failure(one->name() + ": pages are not released: " + std::strerror(errno));
+    const int error = one->uncounted() ? one->release_all() : 0;
+    if (error != 0) {
+      note_failure(one->name() + ": pages are not released: " + std::strerror(error));
     }
   }
   resident_at_add_ = 0;
   releasing_ = false;
-  at_release_ = at_sample_ = sign_reader_.read();
+  at_release_ = at_sample_ = sign_source_->read();
   return time_to_sleep(lines_, 0, true);
 }
 
@@ -228,7 +232,7 @@ AccessSample Governor::sample_signs(const Signs& signs) const {
 
 void Governor::switch_access(Watched& one, const Signs& signs) {
   std::optional<AccessSample> seen;
-  if (one.counted() || one.random()) seen = one.sample(page_map_);
+  if (one.counted() || one.random()) seen = one.sample();
   const AccessSample sample = seen ? *seen : one.random() ? AccessSample{} : sample_signs(signs);
   const bool random = reads_at_random(one.random(), sample, one.returns());
   if (random == one.random()) return;
@@ -242,11 +246,12 @@ void Governor::switch_access(Watched& one, const Signs& signs) {
 }
 
 void Governor::forget_lost() {
-  std::erase_if(watched_, [this](const auto& one) {
-    if (one->still_there()) return false;
-    note_failure(one->name() + " is gone or changed, without remove(): no longer governed");
-    return true;
-  });
+  for (const auto& file : watched_) {
+    file->forget_lost([this](const Held& lost) {
+      note_failure(lost.name() + " is gone or changed, without remove(): no longer governed");
+    });
+  }
+  forget_unmapped();
   count();
 }
 

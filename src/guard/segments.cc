@@ -23,7 +23,18 @@ Segments::Segments(std::uint64_t file_offset, std::uint64_t length, std::uint64_
     : length_(length),
       part_bytes_(part_size(length, budget)),
       first_bytes_(std::min(length, part_bytes_ - file_offset % part_bytes_)),
+      first_(file_offset / part_bytes_),
       parts_(1 + (length - first_bytes_ + part_bytes_ - 1) / part_bytes_) {}
+
+void Segments::take_over(const Segments& other) {
+  if (other.part_bytes_ != part_bytes_) return;  // so much longer that parts are larger now
+  for (std::size_t part = 0; part < other.size(); ++part) {
+    const std::uint64_t place = other.first_ + part - first_;  // huge where it lies before
+    if (place >= size()) continue;
+    cached_ = cached_ - parts_[place].cached + other[part].cached;
+    parts_[place] = other[part];
+  }
+}
 
 Segments::Range Segments::range(std::size_t first, std::size_t end) const {
   const auto start = [&](std::size_t part) {

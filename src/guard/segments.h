@@ -21,10 +21,12 @@ class Segments {
     std::uint64_t cached = 0, dirty = 0;  // bytes
   };
   struct Range {
-    std::uint64_t begin = 0, length = 0;  // from the beginning of the mapping
+    std::uint64_t begin = 0, length = 0;  // from the file offset on
   };
 
   Segments(std::uint64_t file_offset, std::uint64_t length, std::uint64_t budget);
+  // Goes on where another, of the same file and budget, left off.
+  void take_over(const Segments& other);
 
   std::size_t size() const { return parts_.size(); }
   const Part& operator[](std::size_t part) const { return parts_[part]; }
@@ -54,6 +56,7 @@ class Segments {
   Range range(std::size_t first, std::size_t end) const;
 
   std::uint64_t length_, part_bytes_, first_bytes_;
+  std::uint64_t first_;  // which part of the file it begins in
   std::uint64_t cached_ = 0;
   std::vector<Part> parts_;
 };

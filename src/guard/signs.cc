@@ -18,7 +18,7 @@ std::optional<std::uint64_t> parse_statm_shared(std::string_view statm) {
 
 SignReader::SignReader() : statm_(open_proc(0, "statm")) {}
 
-Signs SignReader::read() const {
+Signs SignReader::read() {
   constexpr std::uint64_t kBlock = 512;
   Signs signs;
   rusage usage{};

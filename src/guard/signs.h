@@ -9,7 +9,7 @@
 
 namespace evenkeel {
 
-// Counts of the whole process. What grew in the mappings since an earlier reading is at most what
+// Counts of whole processes. What grew in the mappings since an earlier reading is at most what
 // was read from disk or, for holes and for pages that were cached already, what was newly mapped.
 struct Signs {
   std::uint64_t major_faults = 0;
@@ -31,11 +31,18 @@ inline std::uint64_t growth(const Signs& before, const Signs& after) {
 // Third number of /proc/PID/statm, in pages.
 std::optional<std::uint64_t> parse_statm_shared(std::string_view statm);
 
-// One thread at a time; of no use after fork.
-class SignReader {
+// One thread at a time.
+class SignSource {
+ public:
+  virtual ~SignSource() = default;
+  virtual Signs read() = 0;
+};
+
+// Of this process. Of no use after fork.
+class SignReader : public SignSource {
  public:
   SignReader();
-  Signs read() const;
+  Signs read() override;
 
  private:
   Fd statm_;

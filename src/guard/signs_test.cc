@@ -26,7 +26,7 @@ TEST(MemorySigns, AMappingThatIsReadShowsInAll) {
   const NumberFile file(64_MiB);
   if (!file.can_be_dropped()) GTEST_SKIP() << "this file system keeps its pages (tmpfs)";
   const TestMapping map(file);
-  const SignReader reader;
+  SignReader reader;
   const Signs before = reader.read();
   EXPECT_EQ(wrong_in_scan(map, file.words()), 0u);
   const Signs after = reader.read();

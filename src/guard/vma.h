@@ -26,7 +26,7 @@ struct Vma {
 // From a line of /proc/PID/maps; empty when it is none.
 std::optional<Vma> parse_vma(std::string_view line);
 
-// This process's mappings, looked at again and again. One thread at a time; of no use after fork.
+// This process's mappings, looked at again and again. Thread-safe; of no use after fork.
 class Maps {
  public:
   Maps();

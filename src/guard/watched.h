@@ -1,73 +1,88 @@
-// One governed mapping: what of it is cached, and how it is released.
+// One governed file: what of it is cached, and how that is released.
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/fd.h"
 #include "evenkeel/guard.h"
 #include "guard/access.h"
+#include "guard/held.h"
 #include "guard/segments.h"
-#include "guard/vma.h"
 
 namespace evenkeel {
 
-// One thread at a time.
+// tmpfs and its like, of which nothing can be released.
+bool lies_in_memory(int fd);
+// What MADV_PAGEOUT and cachestat ask of a user.
+bool owns_or_may_write(int fd);
+
+// With the mappings of it that are held, or were. One thread at a time.
 class Watched {
  public:
-  // Throws Error as Guard::add. `maps` must outlive it.
-  Watched(const GuardMapping& mapping, const GuardOptions& options, const Maps& maps);
+  // Throws Error (kSystem) when the file cannot be asked. `first` is advised as options say.
+  Watched(Fd fd, const GuardOptions& options, std::unique_ptr<Held> first);
 
-  const void* address() const { return begin_; }
-  AddressRange range() const { return range_; }
-  std::uint64_t length() const { return range_.end - range_.begin; }
+  bool is(std::uint64_t device, std::uint64_t inode) const {
+    return device == device_ && inode == inode_;
+  }
+  void add(std::unique_ptr<Held> mapping);
+  Held* find(std::uint64_t key) const;
+  // Its advice is put back where it is still there. False when it is not held.
+  bool remove(std::uint64_t key);
+  const std::vector<std::unique_ptr<Held>>& mappings() const { return mappings_; }
+  // Forgets mappings that are not there any more; `lost` hears of each.
+  void forget_lost(const std::function<void(const Held&)>& lost);
+  bool deleted() const;  // has no name any more
+
+  // All bytes that are or were mapped, from the first to the last.
+  std::uint64_t length() const { return length_; }
   // Whether its pages can be counted part by part. Otherwise signs of the whole process stand in.
   bool counted() const { return how_ == How::kCounted; }
   bool uncounted() const { return how_ == How::kUncounted; }  // neither for files in memory: tmpfs
   const std::string& limitation() const { return limitation_; }  // what does not work; may be empty
   std::string name() const;                                      // for messages
-
-  // Whether the range still is this mapping, by the kernel's books. To be asked before the calls
-  // below, so that what has taken its place is left alone. Were it not asked, nothing would be
-  // lost.
-  bool still_there() const { return covers(maps_.in(range_), range_, vma_); }
+  void set_name(std::string name) { name_ = std::move(name); }
 
   void look(std::uint64_t now);
   const Segments& segments() const { return segments_; }
   void start_writing(std::size_t part);
-  // Returns false when the kernel refused; errno says why. What could not go shows in segments().
-  bool release(std::size_t part, std::uint64_t now);
-  bool release_all();
+  // Returns 0, or what the kernel refused with. What could not go shows in segments().
+  int release(std::size_t part, std::uint64_t now);
+  int release_all();
 
   // Empty where the kernel will not say.
-  std::optional<AccessSample> sample(PageMap& pages) const;
+  std::optional<AccessSample> sample() const;
   bool random() const { return random_; }
   unsigned returns() const { return returns_; }
   void set_random(bool random);
-  void restore_advice();
+  // Is told of each switch; for mappings that are still to come.
+  void on_switch(std::function<void(bool random)> call) { on_switch_ = std::move(call); }
 
  private:
   enum class How { kCounted, kUncounted, kInert };
-  void open(int fd);
-  void refuse_what_cannot_work(bool permitted) const;
-  bool let_go(Segments::Range part);
+  void cover(std::uint64_t begin, std::uint64_t end);
+  int let_go(Segments::Range part);
   Segments::Found cached_in(Segments::Range part) const;
-  int advise(Segments::Range part, int advice) const;
-  void advise_all(int advice);
+  void write_back(Segments::Range part, unsigned flags) const;
+  void advise_first(Held& mapping) const;
+  static void advise_all_of(Held& mapping, int advice);
 
-  const Maps& maps_;
-  char* const begin_;
-  const AddressRange range_;
-  const std::uint64_t file_offset_;
-  const bool promised_, keep_cache_;
-  Fd fd_;
-  Vma vma_;  // where the range begins
+  const Fd fd_;
+  const GuardOptions options_;
+  std::uint64_t device_ = 0, inode_ = 0;
   How how_ = How::kCounted;
-  std::string limitation_;
-  Segments segments_;
-  bool advised_ = false, random_ = false;
+  std::string limitation_, name_;
+  std::uint64_t begin_, length_;  // in the file
+  Segments segments_;             // from begin_ on
+  std::vector<std::unique_ptr<Held>> mappings_;
+  bool random_ = false;
   unsigned returns_ = 0;
+  std::function<void(bool)> on_switch_;
 };
 
 }  // namespace evenkeel

@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
+#include "guard/own_mapping.h"
 #include "guard/test_mapping.h"
 
 namespace evenkeel {
@@ -20,8 +23,16 @@ void release_blindly(Watched& watched) {
 
 class WatchedTest : public testing::Test {
  protected:
+  std::unique_ptr<OwnMapping> hold(const GuardMapping& mapping,
+                                   const GuardOptions& options = kOptions) {
+    return std::make_unique<OwnMapping>(mapping, options, maps_, pages_);
+  }
+  Watched watch(const GuardMapping& mapping) {
+    return Watched(Fd(::dup(mapping.fd)), kOptions, hold(mapping));
+  }
   const NumberFile file_{kBytes};
   const Maps maps_;
+  PageMap pages_;
 };
 
 class WatchedEitherWay : public WatchedTest, public testing::WithParamInterface<bool> {};
@@ -32,7 +43,7 @@ INSTANTIATE_TEST_SUITE_P(Promised, WatchedEitherWay, testing::Bool());
 // promise is noticed.
 TEST_P(WatchedEitherWay, AnonymousMemoryInItsPlaceSurvivesARelease) {
   TestMapping map(file_);
-  Watched watched(map.guarded(GetParam()), kOptions, maps_);
+  Watched watched = watch(map.guarded(GetParam()));
   void* const address = map.words();
   ASSERT_EQ(::mmap(address, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
                    -1, 0),
@@ -46,7 +57,7 @@ TEST_P(WatchedEitherWay, AnonymousMemoryInItsPlaceSurvivesARelease) {
 
 TEST_P(WatchedEitherWay, ChangedPrivatePagesInItsPlaceSurviveARelease) {
   TestMapping map(file_);
-  Watched watched(map.guarded(GetParam()), kOptions, maps_);
+  Watched watched = watch(map.guarded(GetParam()));
   ASSERT_EQ(
       ::mmap(map.words(), kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, file_.fd(), 0),
       map.words());
@@ -63,7 +74,7 @@ TEST_P(WatchedEitherWay, ChangedPrivatePagesInItsPlaceSurviveARelease) {
 TEST_F(WatchedTest, ChangesOfAPrivateMappingSurviveWhateverIsPromised) {
   for (const bool promised : {false, true}) {
     const TestMapping map(file_, PROT_READ | PROT_WRITE, MAP_PRIVATE);
-    Watched watched(map.guarded(promised), kOptions, maps_);
+    Watched watched = watch(map.guarded(promised));
     for (std::uint64_t word = 0; word < kBytes / 8; word += 1000) map[word] = ~word;
     release_blindly(watched);
     std::uint64_t wrong = 0;
@@ -76,7 +87,7 @@ TEST_F(WatchedTest, ChangesOfAPrivateMappingSurviveWhateverIsPromised) {
 
 TEST_F(WatchedTest, AReadOnlyPrivateMappingThatBecomesWritableKeepsItsChanges) {
   const TestMapping map(file_, PROT_READ, MAP_PRIVATE);
-  Watched watched(map.guarded(true), kOptions, maps_);
+  Watched watched = watch(map.guarded(true));
   ASSERT_EQ(::mprotect(map.words(), kBytes, PROT_READ | PROT_WRITE), 0);
   map[5] = 77;
   release_blindly(watched);
@@ -85,32 +96,32 @@ TEST_F(WatchedTest, AReadOnlyPrivateMappingThatBecomesWritableKeepsItsChanges) {
 
 TEST_F(WatchedTest, WhatTookItsPlaceIsNoticed) {
   TestMapping map(file_);
-  const Watched watched(map.guarded(true), kOptions, maps_);
-  EXPECT_TRUE(watched.still_there());
+  const auto held = hold(map.guarded(true));
+  EXPECT_TRUE(held->still_there());
   const NumberFile other(kBytes);
   const auto put = [&](int flags, int fd, off_t offset) {
     return ::mmap(map.words(), 4096, PROT_READ, flags | MAP_FIXED, fd, offset) == map.words();
   };
   ASSERT_TRUE(put(MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-  EXPECT_FALSE(watched.still_there());
+  EXPECT_FALSE(held->still_there());
   ASSERT_TRUE(put(MAP_SHARED, file_.fd(), 4096));
-  EXPECT_FALSE(watched.still_there());
+  EXPECT_FALSE(held->still_there());
   ASSERT_TRUE(put(MAP_SHARED, other.fd(), 0));
-  EXPECT_FALSE(watched.still_there());
+  EXPECT_FALSE(held->still_there());
   ASSERT_TRUE(put(MAP_PRIVATE, file_.fd(), 0));
-  EXPECT_FALSE(watched.still_there());
+  EXPECT_FALSE(held->still_there());
   ASSERT_TRUE(put(MAP_SHARED, file_.fd(), 0));
-  EXPECT_TRUE(watched.still_there());
+  EXPECT_TRUE(held->still_there());
   map.unmap();
-  EXPECT_FALSE(watched.still_there());
+  EXPECT_FALSE(held->still_there());
 }
 
 TEST_F(WatchedTest, AMappingInPiecesIsStillThere) {
   const TestMapping map(file_, PROT_READ | PROT_WRITE);
-  const Watched watched(map.guarded(true), kOptions, maps_);
+  const auto held = hold(map.guarded(true));
   ASSERT_EQ(::mprotect(map.words() + 1024, 8192, PROT_READ), 0);
   ASSERT_EQ(::madvise(map.words() + 65536, 65536, MADV_RANDOM), 0);
-  EXPECT_TRUE(watched.still_there());
+  EXPECT_TRUE(held->still_there());
 }
 
 TEST_F(WatchedTest, PartOfAMappingAtAnOffsetIsUnderstood) {
@@ -119,9 +130,9 @@ TEST_F(WatchedTest, PartOfAMappingAtAnOffsetIsUnderstood) {
   part.address = map.words() + 1024;
   part.file_offset = 8192;
   part.length = 3_MiB - 100;
-  const Watched watched(part, kOptions, maps_);
-  EXPECT_TRUE(watched.still_there());
-  EXPECT_EQ(watched.length(), 3_MiB);
+  const auto held = hold(part);
+  EXPECT_TRUE(held->still_there());
+  EXPECT_EQ(held->length(), 3_MiB);
 }
 
 TEST_F(WatchedTest, WhatIsNoMappingOfTheFileIsRefused) {
@@ -130,7 +141,7 @@ TEST_F(WatchedTest, WhatIsNoMappingOfTheFileIsRefused) {
   const auto refuses = [&](const std::function<void(GuardMapping&)>& change) {
     GuardMapping wrong = map.guarded(true);
     change(wrong);
-    EXPECT_THROW(Watched(wrong, kOptions, maps_), Error);
+    EXPECT_THROW(hold(wrong), Error);
   };
   refuses([](GuardMapping& m) { m.address = nullptr; });
   refuses([](GuardMapping& m) { m.address = static_cast<char*>(m.address) + 1; });
@@ -152,12 +163,54 @@ TEST_F(WatchedTest, WhatIsNoMappingOfTheFileIsRefused) {
   ::munmap(anonymous, 4096);
 }
 
+TEST_F(WatchedTest, PartsOfAFileThatAreMappedByAndByAreOneFile) {
+  const TestMapping map(file_);
+  GuardMapping end = map.guarded(true), begin = end;
+  end.address = map.words() + 8_MiB / 8;
+  end.file_offset = 8_MiB;
+  end.length = 8_MiB;
+  begin.length = 1_MiB;
+  Watched watched = watch(end);
+  EXPECT_EQ(watched.length(), 8_MiB);
+  EXPECT_EQ(wrong_in_scan(map, kBytes / 8), 0u);
+  watched.look(1);
+  EXPECT_EQ(watched.segments().cached(), 8_MiB);
+  watched.add(hold(begin));
+  EXPECT_EQ(watched.length(), kBytes);
+  EXPECT_EQ(watched.segments().cached(), 8_MiB);  // as it was, until the next look
+  watched.look(2);
+  EXPECT_EQ(watched.segments().cached(), kBytes);
+  EXPECT_EQ(watched.segments()[watched.segments().size() - 1].since, 1u);
+  EXPECT_EQ(watched.segments()[0].since, 2u);
+}
+
+// Counted once, and gone only when both have let go.
+TEST_F(WatchedTest, AFileThatIsMappedTwiceCountsOnce) {
+  const TestMapping map(file_), other(file_);
+  Watched watched = watch(map.guarded(true));
+  watched.add(hold(other.guarded(true)));
+  EXPECT_EQ(wrong_in_scan(map, kBytes / 8), 0u);
+  EXPECT_EQ(wrong_in_scan(other, kBytes / 8), 0u);
+  watched.look(1);
+  EXPECT_EQ(watched.segments().cached(), kBytes);
+  release_blindly(watched);
+  EXPECT_EQ(watched.segments().cached(), 0u);
+}
+
+TEST_F(WatchedTest, ADeletedFileIsKnownToBe) {
+  const TestMapping map(file_);
+  const Watched watched = watch(map.guarded(true));
+  EXPECT_FALSE(watched.deleted());
+  ::unlink(file_.path().c_str());
+  EXPECT_TRUE(watched.deleted());
+}
+
 TEST_F(WatchedTest, KeepingTheCacheNeedsThePromiseAndASharedMapping) {
   const GuardOptions keep{.budget = 8_MiB, .keep_cache = true};
   const TestMapping shared(file_), priv(file_, PROT_READ, MAP_PRIVATE);
-  EXPECT_NO_THROW(Watched(shared.guarded(true), keep, maps_));
-  EXPECT_THROW(Watched(shared.guarded(false), keep, maps_), Error);
-  EXPECT_THROW(Watched(priv.guarded(true), keep, maps_), Error);
+  EXPECT_NO_THROW(hold(shared.guarded(true), keep));
+  EXPECT_THROW(hold(shared.guarded(false), keep), Error);
+  EXPECT_THROW(hold(priv.guarded(true), keep), Error);
 }
 
 }  // namespace

@@ -1,0 +1,101 @@
+#include "guard/own_mapping.h"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstdio>
+
+#include "base/checked.h"
+#include "base/sys.h"
+#include "evenkeel/bytes.h"
+#include "evenkeel/error.h"
+#include "guard/page_out.h"
+#include "guard/watched.h"
+
+namespace evenkeel {
+namespace {
+
+AddressRange range_of(const GuardMapping& mapping) {
+  const auto begin = reinterpret_cast<std::uint64_t>(mapping.address);
+  const std::uint64_t page = sys::page_size();
+  const auto end = checked_add(begin, mapping.length);
+  if (begin == 0 || begin % page != 0 || mapping.length == 0 || !end ||
+      *end > ~std::uint64_t{0} - page || mapping.file_offset % page != 0) {
+    throw Error(ErrorKind::kInvalid, "guard",
+                "address " + std::to_string(begin) + ", length " + std::to_string(mapping.length) +
+                    ", file offset " + std::to_string(mapping.file_offset) + " is no mapping")
+        .hint("give address, length and offset as mmap got and gave them");
+  }
+  return {begin, round_up(*end, page)};
+}
+
+}  // namespace
+
+std::string Held::name() const {
+  char text[64];
+  std::snprintf(text, sizeof text, "mapping at 0x%llx, ",
+                static_cast<unsigned long long>(range_.begin));
+  return text + format_size(length());
+}
+
+OwnMapping::OwnMapping(const GuardMapping& mapping, const GuardOptions& options, const Maps& maps,
+                       PageMap& pages)
+    : Held(reinterpret_cast<std::uint64_t>(mapping.address), range_of(mapping),
+           mapping.file_offset),
+      maps_(maps),
+      pages_(pages),
+      promised_(mapping.removed_before_unmap) {
+  struct stat status;
+  if (sys::fstat(mapping.fd, &status) != 0) {
+    throw Error::system("guard", errno, "descriptor " + std::to_string(mapping.fd))
+        .hint("give an open descriptor of the mapped file");
+  }
+  const std::vector<Vma> found = maps.in(range());
+  if (!found.empty()) vma_ = found.front();
+  vma_.offset += range().begin - vma_.range.begin;
+  vma_.range.begin = range().begin;
+  // The device is not compared: on some file systems maps and stat have different numbers for it.
+  if (!S_ISREG(status.st_mode) || vma_.inode != status.st_ino || vma_.offset != file_offset() ||
+      !covers(found, range(), vma_)) {
+    throw Error(ErrorKind::kInvalid, "guard",
+                name() + " is not a mapping of inode " + std::to_string(status.st_ino) +
+                    " from byte " + std::to_string(file_offset()) + " on, by /proc/self/maps")
+        .hint("only mappings of regular files can be governed; give the descriptor they are of");
+  }
+  if (!lies_in_memory(mapping.fd)) refuse_what_cannot_work(mapping.fd, options.keep_cache);
+}
+
+void OwnMapping::refuse_what_cannot_work(int fd, bool keep_cache) const {
+  if (promised_ && vma_.shared) return;
+  const std::string because =
+      vma_.shared ? "without the promise to remove it before unmapping" : "because it is private";
+  if (keep_cache) {
+    throw Error(ErrorKind::kInvalid, "guard",
+                name() + " cannot be governed with keep_cache " + because)
+        .hint("what may be used on it, MADV_PAGEOUT, drops the page cache as well");
+  }
+  if (!owns_or_may_write(fd)) {
+    throw Error(ErrorKind::kInvalid, "guard",
+                name() + " cannot be governed " + because +
+                    ", since this user neither owns the file nor may write it")
+        .hint(
+            "what may be used on it, MADV_PAGEOUT, asks for that; map it shared and set "
+            "removed_before_unmap");
+  }
+}
+
+int OwnMapping::advise(AddressRange range, int advice) {
+  void* const at = reinterpret_cast<void*>(range.begin);
+  return sys::madvise(at, range.end - range.begin, advice) == 0 ? 0 : errno;
+}
+
+// MADV_DONTNEED is for shared mappings of which nobody else takes the place: there it cannot lose
+// anything, since changed pages stay in the page cache. Everywhere else it would, so a promise is
+// checked each time. MADV_PAGEOUT loses nothing anywhere.
+int OwnMapping::let_go(AddressRange range) {
+  const bool may_forget = promised_ && vma_.shared && still_there();
+  return advise(range, may_forget ? MADV_DONTNEED : kPageOut);
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,32 @@
+// A governed mapping of this process.
+#pragma once
+
+#include "evenkeel/guard.h"
+#include "guard/held.h"
+
+namespace evenkeel {
+
+// One thread at a time.
+class OwnMapping : public Held {
+ public:
+  // Throws Error as Guard::add. `maps` and `pages` must outlive it.
+  OwnMapping(const GuardMapping& mapping, const GuardOptions& options, const Maps& maps,
+             PageMap& pages);
+
+  bool still_there() const override { return covers(maps_.in(range()), range(), vma_); }
+  int let_go(AddressRange range) override;
+  int advise(AddressRange range, int advice) override;
+  bool count_resident(AddressRange range, AccessSample& sample) const override {
+    return pages_.count(range, sample);
+  }
+
+ private:
+  void refuse_what_cannot_work(int fd, bool keep_cache) const;
+
+  const Maps& maps_;
+  PageMap& pages_;
+  const bool promised_;
+  Vma vma_;  // where the range begins
+};
+
+}  // namespace evenkeel
