@@ -18,5 +18,6 @@ void add_doctor(CLI::App& app, int& exit_code);
 void add_batches(CLI::App& app, int& exit_code);
 void add_explain(CLI::App& app, int& exit_code);
 void add_profile(CLI::App& app, int& exit_code);
+void add_guard(CLI::App& app, int& exit_code);
 
 }  // namespace evenkeel::cli

@@ -16,6 +16,7 @@ Examples:
   evenkeel info features.npy                       what is in a file, how much of it is cached
   evenkeel compare features.npy --pattern rows     every engine on your own file
   evenkeel profile -- python train.py              memory of any command over time
+  evenkeel guard --budget 1GiB -- python train.py  keep its mapped files under a line
   evenkeel batches train.bin --cold                training batches, and how fast they come
   evenkeel doctor /data                            what this machine allows
 
@@ -56,6 +57,7 @@ int main(int argc, char** argv) {
   evenkeel::cli::add_info(app, exit_code);
   evenkeel::cli::add_compare(app, exit_code);
   evenkeel::cli::add_profile(app, exit_code);
+  evenkeel::cli::add_guard(app, exit_code);
   evenkeel::cli::add_batches(app, exit_code);
   evenkeel::cli::add_explain(app, exit_code);
   evenkeel::cli::add_doctor(app, exit_code);

@@ -74,6 +74,25 @@ void add_seconds(CLI::App& app, double& seconds) {
              fmt::format("How long each engine works; default {:g}", seconds));
 }
 
+// For an option that takes any number of words, CLI11 makes two of "[1,2]". It does not for one
+// that asks for more words than there ever are, and gets fewer.
+void add_command_words(CLI::App& app, std::vector<std::string>& command) {
+  constexpr int kMost = CLI::detail::expected_max_vector_size;
+  app.add_option("CMD", command, "The command, after --")
+      ->type_name("")
+      ->expected(kMost, kMost)
+      ->take_all()
+      ->allow_extra_args(false);
+}
+
+void add_patterns(CLI::App& app, std::vector<std::string>& patterns, const std::string& help) {
+  app.add_option("--files", patterns, help)
+      ->type_name("GLOB")
+      ->expected(1)
+      ->take_all()
+      ->allow_extra_args(false);  // else "[ab]" is no pattern, but "ab"
+}
+
 void add_files(CLI::App& app, std::vector<std::string>& files) {
   app.add_option("FILE", files,
                  "Files, or patterns with * ? []; several are one array, row after row")

@@ -30,6 +30,11 @@ CLI::Option* add_count(CLI::App& app, const std::string& name, std::uint64_t& va
 // --seconds, of which 0 means: as little as possible.
 void add_seconds(CLI::App& app, double& seconds);
 
+// CMD...: the words of a command, after --.
+void add_command_words(CLI::App& app, std::vector<std::string>& command);
+// --files GLOB, any number of times.
+void add_patterns(CLI::App& app, std::vector<std::string>& patterns, const std::string& help);
+
 // FILE...: paths or patterns, at least one.
 void add_files(CLI::App& app, std::vector<std::string>& files);
 // All files that these name, in the order given.

@@ -3,19 +3,13 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <csignal>
-#include <filesystem>
 
 #include "cli/child_command.h"
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/profile_words.h"
-#include "cli/status_row.h"
+#include "cli/recording.h"
 #include "cli/terminal.h"
-#include "evenkeel/bytes.h"
-#include "evenkeel/error.h"
-#include "profile/machine.h"
-#include "profile/recorder.h"
 
 namespace evenkeel::cli {
 namespace {
@@ -37,49 +31,6 @@ Examples:
   evenkeel profile --fail-slope 1MiB/min --files 'data/*.bin' -- python train.py
   evenkeel profile --pid 4242 --seconds 30)";
 
-std::vector<std::string> outputs(const ProfileOptions& options) {
-  std::vector<std::string> paths;
-  for (const std::string& path : {options.html, options.json, options.svg}) {
-    if (!path.empty()) paths.push_back(path);
-  }
-  return paths;
-}
-
-ProfileReport report_of(const ProfileOptions& options, ProfileRun run,
-                        const ProfileSummary& summary) {
-  ProfileReport report;
-  report.title = run.name;
-  report.subtitle = verdict(summary, options.budget);
-  report.budget = options.budget;
-  describe_machine(report, run.files.empty() ? "." : run.files.front().path);
-  report.runs.push_back(std::move(run));
-  return report;
-}
-
-struct Written {
-  bool all = true;
-  std::string words;  // a line for each: where it is, or why it is not
-};
-
-// Goes on where one cannot be written: the others may still be.
-Written write_all(const ProfileOptions& options, const ProfileReport& report) {
-  Written written;
-  const auto write = [&](const char* what, const std::string& path, auto text) {
-    if (path.empty()) return;
-    try {
-      write_report(path, text(report));
-      written.words += fmt::format("{}: {}\n", what, path);
-    } catch (const Error& error) {
-      written.words += fmt::format("evenkeel: {}\n", error.what());
-      written.all = false;
-    }
-  };
-  write("report", options.html, to_html);
-  write("JSON", options.json, to_json);
-  write("SVG", options.svg, to_svg);
-  return written;
-}
-
 void name_next(const ProfileOptions& options, const ProfileRun& run) {
   if (run.files.empty()) {
     std::string again = "evenkeel profile --files 'YOUR_DATA*' ";
@@ -96,9 +47,9 @@ void name_next(const ProfileOptions& options, const ProfileRun& run) {
 int conclude(const ProfileOptions& options, ProfileRun run, int exit_code) {
   const ProfileSummary summary = summarize(run, options.budget);
   const std::string words = to_words(run, summary);
-  const ProfileReport report = report_of(options, std::move(run), summary);
+  const ProfileReport report = report_of(std::move(run), summary, options.budget);
   // Before anything is said: stderr may be a pipe that nobody reads any more.
-  const Written written = write_all(options, report);
+  const Written written = write_all(options.outputs, report);
   fmt::print(stderr, "\n{}{}\n{}", words, report.subtitle, written.words);
   const std::string complaint = failed_check(options, report.runs.front(), summary);
   if (!complaint.empty()) fmt::print(stderr, "evenkeel: {}\n", complaint);
@@ -109,100 +60,18 @@ int conclude(const ProfileOptions& options, ProfileRun run, int exit_code) {
   return 0;
 }
 
-// "python train.py --lr 0.1": without the folders that are in the command line anyway.
-std::string short_name(const std::vector<std::string>& command) {
-  std::string name;
-  for (const std::string& word : command) {
-    if (!name.empty()) name += ' ';
-    name += std::filesystem::path(word).has_filename()
-                ? std::filesystem::path(word).filename().string()
-                : word;
-  }
-  constexpr std::size_t kMost = 60;
-  const std::string shown = first_columns(name, kMost);
-  return shown.size() < name.size() ? shown + "…" : name;
-}
-
-void add_ending(ProfileRun& run, const Ending& ending, std::size_t left) {
-  run.ended = ending.words();
-  run.facts.emplace_back("largest process, by the kernel's own mark", format_size(ending.peak_rss));
-  if (left > 0) {
-    run.notes.push_back(fmt::format("{} of its processes outlived the command.", left));
-  }
-  if (ending.signal == SIGKILL) {
-    run.notes.push_back(
-        "Nobody but the kernel or a person kills with SIGKILL: if it was the out-of-memory killer, "
-        "`dmesg` has a line, and the report shows what grew.");
-  }
-}
-
-struct Recorded {
-  ProfileRun run;
-  int exit_code;
-};
-
-// Throws CannotStart.
-Recorded record_command(const ProfileOptions& options) {
-  MarkFile marks;
-  ChildCommand child(options.command, {std::string(kMarksVariable) + "=" + marks.path()});
-  Recorder recorder(child.pid(),
-                    {.interval = options.interval, .files = options.files, .marks = &marks});
-  child.go();  // time has begun: nothing can be marked before
-  Ending ending;
-  {
-    StatusRow row(options.live);
-    ending = child.wait(options.interval, [&](bool ended) {
-      ended ? recorder.sample_all() : recorder.sample();
-      if (row.due()) row.show(live_line(recorder.latest(), options.budget));
-    });
-  }
-  recorder.sample_all();
-  const std::size_t left = recorder.living();
-  Recorded recorded{recorder.finish(), ending.exit_code};
-  recorded.run.name = short_name(options.command);
-  recorded.run.command = options.command;
-  add_ending(recorded.run, ending, left);
-  return recorded;
+RecordingOptions recording(const ProfileOptions& options) {
+  return {options.interval, options.files, options.budget, options.live};
 }
 
 int profile_command(const ProfileOptions& options) {
   try {
-    Recorded recorded = record_command(options);
+    Recorded recorded = record_command(options.command, {}, recording(options));
     return conclude(options, std::move(recorded.run), recorded.exit_code);
   } catch (const CannotStart& cannot) {
     fmt::print(stderr, "evenkeel: {}\n", cannot.message);
     return cannot.exit_code;
   }
-}
-
-// True: a signal came.
-bool wait_for_next(const ProfileOptions& options, const ProfileSample& latest,
-                   SignalWatch& signals) {
-  std::chrono::nanoseconds wait = options.interval;
-  if (options.seconds > 0) {
-    const std::chrono::duration<double> left(options.seconds - latest.seconds);
-    wait = std::min(wait, std::chrono::duration_cast<std::chrono::nanoseconds>(left));
-  }
-  return signals.came(wait);
-}
-
-int profile_process(const ProfileOptions& options) {
-  SignalWatch signals;
-  Recorder recorder(*options.pid, {.interval = options.interval, .files = options.files});
-  bool ended = false;
-  {
-    StatusRow row(options.live);
-    do {
-      ended = !recorder.sample();
-      if (row.due()) row.show(live_line(recorder.latest(), options.budget));
-    } while (!ended && (options.seconds == 0 || recorder.latest().seconds < options.seconds) &&
-             !wait_for_next(options, recorder.latest(), signals));
-  }
-  recorder.sample_all();
-  ProfileRun run = recorder.finish();
-  run.name = fmt::format("process {}", *options.pid);
-  run.ended = ended ? "ended" : "still running";
-  return conclude(options, std::move(run), 0);
 }
 
 void refuse_nonsense(const ProfileOptions& options) {
@@ -217,20 +86,14 @@ void refuse_nonsense(const ProfileOptions& options) {
     throw CLI::ValidationError("--seconds", "goes with --pid; a command runs until it ends");
   }
   // Before the command has run for hours.
-  for (const std::string& path : outputs(options)) require_writable(path);
+  for (const std::string& path : options.outputs.paths()) require_writable(path);
 }
 
 int run(ProfileOptions options) {
-  if (outputs(options).empty()) options.html = "evenkeel-profile.html";
+  if (options.outputs.paths().empty()) options.outputs.html = "evenkeel-profile.html";
   refuse_nonsense(options);
-  return options.pid ? profile_process(options) : profile_command(options);
-}
-
-// For an option that takes any number of words, CLI11 makes two of "[1,2]". It does not for one
-// that asks for more words than there ever are, and gets fewer.
-void take_words_as_they_are(CLI::Option& option) {
-  constexpr int kMost = CLI::detail::expected_max_vector_size;
-  option.expected(kMost, kMost)->take_all()->allow_extra_args(false);
+  if (!options.pid) return profile_command(options);
+  return conclude(options, record_process(*options.pid, options.seconds, recording(options)), 0);
 }
 
 }  // namespace
@@ -239,25 +102,21 @@ void add_profile(CLI::App& app, int& exit_code) {
   CLI::App* command =
       app.add_subcommand("profile", "Memory of any command over time, as a page and a picture");
   auto options = std::make_shared<ProfileOptions>();
-  take_words_as_they_are(
-      *command->add_option("CMD", options->command, "The command, after --")->type_name(""));
+  add_command_words(*command, options->command);
   command
-      ->add_option("-o,--output", options->html,
+      ->add_option("-o,--output", options->outputs.html,
                    "The page; default evenkeel-profile.html, none where --json or --svg is given")
       ->type_name("FILE");
-  command->add_option("--json", options->json, "All samples and the summary")->type_name("FILE");
-  command->add_option("--svg", options->svg, "A picture for papers and READMEs")->type_name("FILE");
+  command->add_option("--json", options->outputs.json, "All samples and the summary")
+      ->type_name("FILE");
+  command->add_option("--svg", options->outputs.svg, "A picture for papers and READMEs")
+      ->type_name("FILE");
   add_parsed(
       *command, "--interval", "TIME",
       [options](const std::string& text) { options->interval = parse_interval(text); },
       "Between two samples; default 10ms");
-  command
-      ->add_option("--files", options->files,
-                   "Files whose page cache is watched; default those it maps or opens")
-      ->type_name("GLOB")
-      ->expected(1)
-      ->take_all()
-      ->allow_extra_args(false);  // else "[ab]" is no pattern, but "ab"
+  add_patterns(*command, options->files,
+               "Files whose page cache is watched; default those it maps or opens");
   add_size(
       *command, "--budget", [options](std::uint64_t bytes) { options->budget = bytes; },
       "The line that memory should stay under");

@@ -9,12 +9,14 @@
 #include <string>
 #include <vector>
 
+#include "cli/profile_outputs.h"
+
 namespace evenkeel::cli {
 
 struct ProfileOptions {
   std::vector<std::string> command;
   std::optional<pid_t> pid;
-  std::string html, json, svg;
+  ProfileOutputs outputs;
   std::vector<std::string> files;
   std::chrono::nanoseconds interval = std::chrono::milliseconds(10);
   double seconds = 0;  // with pid: how long; 0: until it ends

@@ -1,7 +1,7 @@
 // This process on the board: where the board is, its slot there, and the slots of files.
 #pragma once
 
-#include "guard/board_layout.h"
+#include "keeper/board_layout.h"
 
 namespace evenkeel::preload {
 

@@ -3,7 +3,7 @@
 // tool to read.
 #pragma once
 
-#include "guard/board_layout.h"
+#include "keeper/board_layout.h"
 
 namespace evenkeel::preload {
 

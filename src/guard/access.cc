@@ -52,7 +52,7 @@ bool reads_at_random(bool random_now, const AccessSample& sample, unsigned retur
          2 * sample.short_runs >= sample.runs && sample.cached >= kWorthwhile * touched;
 }
 
-PageMap::PageMap() : pagemap_(open_proc(0, "pagemap")), entries_(8192) {}
+PageMap::PageMap(pid_t pid) : pagemap_(open_proc(pid, "pagemap")), entries_(8192) {}
 
 bool PageMap::count(AddressRange range, AccessSample& sample) {
   RunCounter runs(sample);

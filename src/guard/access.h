@@ -1,6 +1,8 @@
 // Whether a mapping is read here and there or through, from what is resident and what is cached.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <vector>
 
@@ -39,10 +41,10 @@ class RunCounter {
 // how often it came back already; each time it takes more to turn it off again.
 bool reads_at_random(bool random_now, const AccessSample& sample, unsigned returns);
 
-// Present bits of this process. One thread at a time; of no use after fork.
+// Present bits of a process. One thread at a time; of no use after fork.
 class PageMap {
  public:
-  PageMap();
+  explicit PageMap(pid_t pid = 0);  // 0 is this one
   // Adds to the sample what is resident in the range; false when the kernel will not say.
   bool count(AddressRange range, AccessSample& sample);
 

@@ -21,7 +21,8 @@ struct Query {
   std::uint64_t name, build_id;
 };
 constexpr unsigned long kQuery = _IOWR('f', 17, Query);
-constexpr std::uint64_t kCoveringOrNext = 0x10, kShared = 0x08;
+constexpr std::uint64_t kCoveringOrNext = 0x10;
+constexpr std::uint64_t kWritable = 0x02, kExecutable = 0x04, kShared = 0x08;
 
 std::uint64_t device_number(std::uint64_t high, std::uint64_t low) { return high << 32 | low; }
 
@@ -40,6 +41,8 @@ std::optional<Vma> parse_vma(std::string_view line) {
   Vma vma;
   if (!take_hex(line, vma.range.begin, '-') || !take_hex(line, vma.range.end, ' ')) return {};
   if (line.size() < 5 || line[4] != ' ') return {};
+  vma.writable = line[1] == 'w';
+  vma.executable = line[2] == 'x';
   vma.shared = line[3] == 's';
   line.remove_prefix(5);
   std::uint64_t high, low;
@@ -53,7 +56,7 @@ std::optional<Vma> parse_vma(std::string_view line) {
   return vma;
 }
 
-Maps::Maps() : maps_(open_proc(0, "maps")) {}
+Maps::Maps(pid_t pid) : pid_(pid), maps_(open_proc(pid, "maps")) {}
 
 std::vector<Vma> Maps::in(AddressRange range) const {
   if (auto found = by_query(range)) return *std::move(found);
@@ -76,7 +79,9 @@ std::optional<std::vector<Vma>> Maps::by_query(AddressRange range) const {
                      query.offset,
                      device_number(query.device_major, query.device_minor),
                      query.inode,
-                     (query.vma_flags & kShared) != 0});
+                     (query.vma_flags & kShared) != 0,
+                     (query.vma_flags & kWritable) != 0,
+                     (query.vma_flags & kExecutable) != 0});
     at = query.end;
   }
   return found;
@@ -84,7 +89,7 @@ std::optional<std::vector<Vma>> Maps::by_query(AddressRange range) const {
 
 std::vector<Vma> Maps::by_text(AddressRange range) const {
   std::vector<Vma> found;
-  const auto text = read_text_file(proc_path(0, "maps"));
+  const auto text = read_text_file(proc_path(pid_, "maps"));
   std::string_view rest = text ? std::string_view(*text) : std::string_view();
   for (std::string_view line; take_line(rest, line);) {
     const auto vma = parse_vma(line);

@@ -1,5 +1,7 @@
-// What is mapped where in this process, as the kernel tells it.
+// What is mapped where in a process, as the kernel tells it.
 #pragma once
+
+#include <sys/types.h>
 
 #include <cstdint>
 #include <optional>
@@ -19,23 +21,24 @@ struct Vma {
   AddressRange range;
   std::uint64_t offset = 0;             // in the file
   std::uint64_t device = 0, inode = 0;  // both 0: anonymous memory
-  bool shared = false;
+  bool shared = false, writable = false, executable = false;
   bool operator==(const Vma&) const = default;
 };
 
 // From a line of /proc/PID/maps; empty when it is none.
 std::optional<Vma> parse_vma(std::string_view line);
 
-// This process's mappings, looked at again and again. Thread-safe; of no use after fork.
+// Mappings of a process, looked at again and again. Thread-safe; of no use after fork.
 class Maps {
  public:
-  Maps();
+  explicit Maps(pid_t pid = 0);  // 0 is this one
   // Those that lie in the range, by address. Empty when there are none, or the kernel will not say.
   std::vector<Vma> in(AddressRange range) const;
 
  private:
   std::optional<std::vector<Vma>> by_query(AddressRange range) const;
   std::vector<Vma> by_text(AddressRange range) const;
+  const pid_t pid_;
   Fd maps_;
 };
 

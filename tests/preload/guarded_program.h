@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "base/fd.h"
-#include "guard/board.h"
+#include "keeper/board.h"
 
 namespace evenkeel {
 

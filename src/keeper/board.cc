@@ -1,4 +1,4 @@
-#include "guard/board.h"
+#include "keeper/board.h"
 
 #include <linux/futex.h>
 #include <sys/mman.h>
@@ -178,7 +178,7 @@ BoardKeeper::Answer BoardKeeper::advise(const BoardMapping& mapping, std::uint64
   return order(mapping, begin, end, board::kAdvise, advice, timeout);
 }
 
-bool BoardKeeper::is_there(const BoardMapping& mapping) const {
+bool BoardKeeper::holds(const BoardMapping& mapping) const {
   if (mapping.process >= board::kProcesses || mapping.mapping >= board::kMappings) return false;
   const board::Process& process = board_->processes[mapping.process];
   const board::Mapping& slot = process.mappings[mapping.mapping];
@@ -190,7 +190,7 @@ bool BoardKeeper::is_there(const BoardMapping& mapping) const {
 BoardKeeper::Answer BoardKeeper::order(const BoardMapping& mapping, std::uint64_t begin,
                                        std::uint64_t end, board::OrderKind kind, int advice,
                                        nanoseconds timeout) {
-  if (!is_there(mapping)) return {ESTALE, false};
+  if (!holds(mapping)) return {ESTALE, false};
   const std::unique_lock one(ordering_[mapping.process], std::try_to_lock);
   if (!one) return {EBUSY, false};
   board::Process& process = board_->processes[mapping.process];

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/fd.h"
-#include "guard/board_layout.h"
+#include "keeper/board_layout.h"
 
 namespace evenkeel {
 
@@ -53,6 +53,8 @@ class BoardKeeper {
 
   // All that is there now. Processes that have ended, or become another program, are taken off.
   std::vector<BoardMapping> mappings();
+  // Whether it is the same mapping still.
+  bool holds(const BoardMapping& mapping) const;
   BoardFile file(std::uint32_t slot) const;
   void set_random(std::uint32_t file, bool random);
   // The slot of an ended process is free again.
@@ -75,7 +77,6 @@ class BoardKeeper {
  private:
   static bool is_alive(const board::Process& process);
   bool has_file(std::uint32_t slot) const;
-  bool is_there(const BoardMapping& mapping) const;
   void read_mapping(std::uint32_t process, std::uint32_t slot,
                     std::vector<BoardMapping>& out) const;
   Answer order(const BoardMapping& mapping, std::uint64_t begin, std::uint64_t end,

@@ -1,0 +1,206 @@
+// evenkeel guard: keep any command, or a running process, under a line.
+#include <fmt/core.h>
+#include <sys/mman.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <optional>
+
+#include "cli/child_command.h"
+#include "cli/commands.h"
+#include "cli/guard_options.h"
+#include "cli/guard_words.h"
+#include "cli/options.h"
+#include "cli/preload_library.h"
+#include "cli/profile_options.h"
+#include "cli/program_kind.h"
+#include "cli/recording.h"
+#include "cli/terminal.h"
+#include "evenkeel/bytes.h"
+#include "evenkeel/error.h"
+#include "keeper/board.h"
+#include "keeper/board_source.h"
+#include "keeper/keeper.h"
+#include "keeper/outside.h"
+
+namespace evenkeel::cli {
+namespace {
+
+constexpr char kFooter[] = R"(
+The command runs as it would without this; its input, output, signals and exit code are its own. What
+it maps of files of 1 MiB or more (--min), shared or private, is kept under the budget together with
+the page cache behind it: for the command and all processes it starts, one budget. Memory may pass
+the line for a moment, by the larger of 32 MiB and 10 %. Heap memory, programs and libraries,
+and what lies in tmpfs are not touched. No byte is ever lost: changed pages are written first.
+
+Readahead is switched off for files that are read here and there, and on again for those that are
+read through (--access auto).
+
+Needs no privileges; --pid needs CAP_SYS_NICE. Programs that no library can be loaded into (static,
+setuid) run unguarded, and a line says so.
+
+Examples:
+  evenkeel guard --budget 1GiB -- python train.py
+  evenkeel guard --budget 512MiB --files '*.bin' --report mem.html -- ./job
+  evenkeel guard --budget 1GiB --pid 4242)";
+
+RecordingOptions recording(const GuardCommandOptions& options) {
+  return {.files = options.files, .budget = options.guard.budget, .live = options.live};
+}
+
+int conclude(const GuardCommandOptions& options, ProfileRun run, int exit_code, Keeper* keeper) {
+  const ProfileSummary summary = summarize(run, options.guard.budget);
+  std::string words;
+  if (keeper != nullptr) {
+    const GuardReport report = keeper->report();
+    words = guard_words(report, keeper->files(), run, summary);
+    add_guard_facts(run, report);
+  }
+  Written written;
+  if (!options.outputs.paths().empty()) {
+    written = write_all(options.outputs, report_of(std::move(run), summary, options.guard.budget));
+  }
+  fmt::print(stderr, "\n{}{}", words, written.words);
+  if (exit_code != 0) return exit_code;
+  return written.all ? 0 : 1;
+}
+
+// What it takes to guard a command; empty where that is not possible, and a line has said why.
+struct Preloaded {
+  explicit Preloaded(const GuardCommandOptions& options)
+      : library(find_preload_library()),
+        board({.least_bytes = options.least_bytes, .first_advice = first_advice(options)}),
+        source(board),
+        keeper({options.guard, options.files}, source) {}
+  std::vector<std::string> environment() const {
+    return {preload_variable(library), board.variable()};
+  }
+  const std::string library;
+  BoardKeeper board;
+  BoardSource source;
+  Keeper keeper;
+
+ private:
+  static int first_advice(const GuardCommandOptions& options) {
+    // With --files, which mappings are governed is known only once their names are seen.
+    if (!options.files.empty()) return 0;
+    if (options.guard.access == GuardAccess::kRandom) return MADV_RANDOM;
+    return options.guard.access == GuardAccess::kSequential ? MADV_SEQUENTIAL : 0;
+  }
+};
+
+std::unique_ptr<Preloaded> prepare(const GuardCommandOptions& options) {
+  std::string why = why_unguarded(look_at_program(options.command.front()));
+  if (why.empty()) {
+    try {
+      return std::make_unique<Preloaded>(options);
+    } catch (const std::exception& error) {
+      why = std::string(error.what()) + "\nevenkeel guard: the command runs unguarded";
+    }
+  }
+  fmt::print(stderr, "evenkeel guard: {}\n", why);
+  return nullptr;
+}
+
+int guard_command(const GuardCommandOptions& options) {
+  const std::unique_ptr<Preloaded> preloaded = prepare(options);
+  try {
+    Recorded recorded = record_command(
+        options.command, preloaded ? preloaded->environment() : std::vector<std::string>{},
+        recording(options));
+    return conclude(options, std::move(recorded.run), recorded.exit_code,
+                    preloaded ? &preloaded->keeper : nullptr);
+  } catch (const CannotStart& cannot) {
+    fmt::print(stderr, "evenkeel: {}\n", cannot.message);
+    return cannot.exit_code;
+  }
+}
+
+int guard_process(const GuardCommandOptions& options) {
+  OutsideSource source(*options.pid, options.least_bytes);
+  GuardOptions guard = options.guard;
+  guard.access = GuardAccess::kLeave;  // a process's readahead is its own to switch
+  Keeper keeper({guard, options.files}, source);
+  return conclude(options, record_process(*options.pid, options.seconds, recording(options)), 0,
+                  &keeper);
+}
+
+void refuse_nonsense(const GuardCommandOptions& options) {
+  constexpr std::uint64_t kLeastBudget = 4_MiB;
+  if (options.command.empty() == !options.pid) {
+    throw CLI::ValidationError("guard", options.pid ? "a command and --pid: one or the other"
+                                                    : "which command? -- CMD..., or --pid N");
+  }
+  if (options.guard.budget < kLeastBudget) {
+    throw CLI::ValidationError(
+        "--budget", fmt::format("{} is too little: at least {}", format_size(options.guard.budget),
+                                format_size(kLeastBudget)));
+  }
+  if (options.pid && options.guard.keep_cache) {
+    throw CLI::ValidationError(
+        "--keep-cache", "cannot be had with --pid: what can be done from outside drops both");
+  }
+  if (options.pid && options.guard.access != GuardAccess::kAuto &&
+      options.guard.access != GuardAccess::kLeave) {
+    throw CLI::ValidationError("--access", "cannot be changed from outside, with --pid");
+  }
+  if (options.seconds > 0 && !options.pid) {
+    throw CLI::ValidationError("--seconds", "goes with --pid; a command runs until it ends");
+  }
+  // Before the command has run for hours.
+  for (const std::string& path : options.outputs.paths()) require_writable(path);
+}
+
+GuardAccess parse_access(const std::string& text) {
+  if (text == "auto") return GuardAccess::kAuto;
+  if (text == "random") return GuardAccess::kRandom;
+  if (text == "sequential") return GuardAccess::kSequential;
+  if (text == "leave") return GuardAccess::kLeave;
+  throw Error(ErrorKind::kInvalid, "access",
+              fmt::format("\"{}\" is none of auto, random, sequential, leave", text));
+}
+
+int run(const GuardCommandOptions& options) {
+  refuse_nonsense(options);
+  return options.pid ? guard_process(options) : guard_command(options);
+}
+
+}  // namespace
+
+void add_guard(CLI::App& app, int& exit_code) {
+  CLI::App* command =
+      app.add_subcommand("guard", "Keep the mapped files of any command under a line");
+  auto options = std::make_shared<GuardCommandOptions>();
+  add_command_words(*command, options->command);
+  add_size(
+      *command, "--budget", [options](std::uint64_t bytes) { options->guard.budget = bytes; },
+      "The line: bytes of mapped files in memory, page cache included")
+      ->required();
+  add_parsed(
+      *command, "--access", "HOW",
+      [options](const std::string& text) { options->guard.access = parse_access(text); },
+      "auto (measured), random, sequential, or leave to the program; default auto");
+  command->add_flag("--keep-cache", options->guard.keep_cache,
+                    "Bound resident pages only; the page cache is left to the kernel");
+  add_patterns(*command, options->files, "Govern these alone; default all that are mapped");
+  add_size(
+      *command, "--min", [options](std::uint64_t bytes) { options->least_bytes = bytes; },
+      "Leave smaller mappings alone; default 1MiB");
+  command->add_option("--report", options->outputs.html, "A page: memory over time")
+      ->type_name("FILE");
+  command->add_option("--json", options->outputs.json, "All samples and the summary")
+      ->type_name("FILE");
+  add_parsed(
+      *command, "--pid", "N",
+      [options](const std::string& text) { options->pid = parse_pid(text); },
+      "Guard a running process instead, until it ends or Ctrl-C");
+  add_parsed(
+      *command, "--seconds", "S",
+      [options](const std::string& text) { options->seconds = parse_seconds(text); },
+      "With --pid: for so long");
+  command->add_flag("!--no-live", options->live, "No line at the foot of the terminal");
+  command->footer(kFooter);
+  command->callback([options, &exit_code] { exit_code = run(*options); });
+}
+
+}  // namespace evenkeel::cli

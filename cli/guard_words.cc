@@ -1,0 +1,84 @@
+#include "cli/guard_words.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "cli/describe.h"
+#include "cli/table.h"
+#include "cli/terminal.h"
+#include "evenkeel/bytes.h"
+
+namespace evenkeel::cli {
+namespace {
+
+std::string times(std::uint64_t count) {
+  return count == 1 ? "once" : count == 2 ? "twice" : with_commas(count) + " times";
+}
+
+std::string switches(const GuardReport& report) {
+  if (report.switches_to_random + report.switches_to_readahead == 0) return "left as it was";
+  std::string words = "readahead off " + times(report.switches_to_random);
+  if (report.switches_to_readahead != 0) {
+    words += ", on again " + times(report.switches_to_readahead);
+  }
+  return words;
+}
+
+std::string line(const char* what, const std::string& value) {
+  return fmt::format("  {:<24}{}\n", what, value);
+}
+
+}  // namespace
+
+std::string why_unguarded(const Program& program) {
+  switch (program.kind) {
+    case ProgramKind::kStatic:
+      return program.path +
+             " is statically linked: no library can be loaded into it, so it runs unguarded. Guard "
+             "it from outside instead: evenkeel guard --pid N (needs CAP_SYS_NICE)";
+    case ProgramKind::kForeign:
+      return program.path + " is made for another kind of processor: it runs unguarded";
+    case ProgramKind::kPrivileged:
+      return program.path +
+             " runs with the rights of another user (setuid, setgid or capabilities): it is left "
+             "alone, unguarded";
+    case ProgramKind::kDynamic:
+    case ProgramKind::kUnknown:
+      return "";
+  }
+  return "";
+}
+
+std::string guard_words(const GuardReport& report, std::size_t files, const ProfileRun& run,
+                        const ProfileSummary& summary) {
+  std::string text = fmt::format("guard: {} after {:.1f} s, budget {}\n", run.ended, run.seconds,
+                                 format_size(report.budget));
+  if (files == 0) {
+    text += line("mapped files", "none that are governed (see --min, --files)");
+  } else {
+    text += line("mapped files", fmt::format("{} governed, {} of them in memory at the peak", files,
+                                             format_size(report.peak_cached)));
+    text += line("released", format_size(report.bytes_released));
+  }
+  text += line("read from disk", format_size(summary.disk_read));
+  text +=
+      line("peak RSS", fmt::format("{} (anon {}, file {})", format_size(summary.peak_rss),
+                                   format_size(summary.peak_anon), format_size(summary.peak_file)));
+  if (files != 0) {
+    text += line("access", switches(report));
+    text += line("cost", fmt::format("{:.1f} % of a core",
+                                     100 * report.cpu_seconds / std::max(run.seconds, 0.001)));
+  }
+  for (const std::string& failure : report.failures) text += wrapped("note: " + failure, 0);
+  return text;
+}
+
+void add_guard_facts(ProfileRun& run, const GuardReport& report) {
+  run.facts.emplace_back("guard: most of mapped files in memory", format_size(report.peak_cached));
+  run.facts.emplace_back("guard: released", format_size(report.bytes_released));
+  run.facts.emplace_back("guard: access", switches(report));
+  for (const std::string& failure : report.failures) run.notes.push_back("guard: " + failure);
+}
+
+}  // namespace evenkeel::cli

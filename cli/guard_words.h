@@ -1,0 +1,22 @@
+// What `evenkeel guard` says.
+#pragma once
+
+#include <string>
+
+#include "cli/program_kind.h"
+#include "evenkeel/guard.h"
+#include "evenkeel/profile.h"
+
+namespace evenkeel::cli {
+
+// Why nothing can be preloaded into it, and what to do; empty: it can.
+std::string why_unguarded(const Program& program);
+
+// Peak, released, read, switched, and what did not work: a few lines.
+std::string guard_words(const GuardReport& report, std::size_t files, const ProfileRun& run,
+                        const ProfileSummary& summary);
+
+// The same as facts of a profile.
+void add_guard_facts(ProfileRun& run, const GuardReport& report);
+
+}  // namespace evenkeel::cli
