@@ -14,8 +14,10 @@
 #include "base/fd.h"
 #include "base/text_file.h"
 #include "cli/doctor_checks.h"
+#include "cli/preload_library.h"
 #include "evenkeel/budget.h"
 #include "evenkeel/bytes.h"
+#include "evenkeel/error.h"
 
 namespace evenkeel::cli {
 namespace {
@@ -132,18 +134,29 @@ Check other_processes() {
                     : Health::kLimited,
           fmt::format("{}, CAP_SYS_NICE: {}", works ? "works" : "does not work",
                       allowed ? "yes" : "no"),
-          works && allowed ? "pages of another process could be given back from outside"
-                           : "only a process itself can give its pages back",
+          works && allowed ? "evenkeel guard --pid can act on running processes"
+                           : "evenkeel guard --pid cannot be had; evenkeel guard -- COMMAND can",
           !works    ? "a kernel from 5.10 on, and a seccomp profile that allows it"
           : allowed ? ""
                     : "run as root, or setcap cap_sys_nice+ep on the tool; not needed for reading"};
 }
 
+Check guard_library() {
+  try {
+    return {"guard", Health::kOk, find_preload_library(),
+            "evenkeel guard -- COMMAND keeps the mapped files of any program under a line", ""};
+  } catch (const Error& error) {
+    return {"guard", Health::kMissing, error.what(),
+            "evenkeel guard -- COMMAND runs commands unguarded",
+            "install evenkeel whole, with libevenkeel_guard.so"};
+  }
+}
+
 }  // namespace
 
 std::vector<Check> check_system() {
-  return {kernel(), io_uring(), locked_memory(),  open_files(),
-          memory(), cgroups(),  other_processes()};
+  return {kernel(), io_uring(), locked_memory(),   open_files(),
+          memory(), cgroups(),  other_processes(), guard_library()};
 }
 
 }  // namespace evenkeel::cli

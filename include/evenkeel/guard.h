@@ -31,7 +31,8 @@ struct GuardOptions {
 struct GuardMapping {
   void* address = nullptr;  // as mmap gave it
   std::size_t length = 0;   // bytes
-  int fd = -1;              // the mapped file, open in any mode; duplicated
+  int fd = -1;  // the mapped file, open in any mode; duplicated. Closing the duplicate drops this
+                // process's POSIX record locks on the file, as closing any descriptor of it does
   std::uint64_t file_offset = 0;
   // A promise that remove() comes before the range is unmapped, moved or mapped over. It allows
   // MADV_DONTNEED on shared mappings, which would empty whatever else had taken the place. Without
@@ -62,7 +63,7 @@ struct GuardReport {
 // each part of a mapping.
 //
 // What it holds: MAP_SHARED, and MAP_PRIVATE, writable or not, whose changed pages stay (they are
-// anonymous memory, not the file's, and not counted). A file that is mapped twice is counted twice.
+// anonymous memory, not the file's, and not counted). A file that is mapped twice counts once.
 //
 // The line is kept by releasing after the fact, so memory may pass it for a moment: by at most the
 // larger of 32 MiB and 10 %, while a program fetches 1 GB/s. Mappings that fit the budget together

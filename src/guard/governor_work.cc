@@ -248,6 +248,7 @@ void Governor::switch_access(Watched& one, const Signs& signs) {
 void Governor::forget_lost() {
   for (const auto& file : watched_) {
     file->forget_lost([this](const Held& lost) {
+      if (options_.remember) return;  // others unmap as they like
       note_failure(lost.name() + " is gone or changed, without remove(): no longer governed");
     });
   }
