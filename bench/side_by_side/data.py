@@ -55,6 +55,19 @@ def make_rows(path, count):
     return make(path, count * COLUMNS * 4, header)
 
 
+def make_blocks(path, count, size=2048):
+    """Tokens in `count` blocks of `size` bytes that begin with their number, in 64 bits; one token
+    more at the end. So a block says which it is, whatever order it comes in."""
+    block = bytearray(os.urandom(16 * MIB))
+
+    def numbered(at):
+        for place in range(0, len(block), size):
+            block[place : place + 8] = ((at + place) // size).to_bytes(8, "little")
+        return block
+
+    return make(path, count * size + 2, block=numbered)
+
+
 def make_sparse(path, size):
     """A file that is `size` bytes long and takes no room: all of it reads as zero."""
     with open(path, "ab") as out:
