@@ -134,6 +134,8 @@ class Bench:
             batch=scenario.batch,
             block=scenario.block,
             workers=scenario.workers,
+            numbered=scenario.data == "blocks",
+            budget="8MiB" if self.told.small else "64MiB",  # the data never fits
         )
         if scenario.middle:
             work.first_batch = work.blocks // 2 // work.batch

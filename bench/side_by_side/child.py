@@ -42,7 +42,7 @@ class Checks:
         self.seconds = self.cpu = 0.0
 
     def look(self, number, batch):
-        own_order = self.work.kind in ("epoch", "workers")
+        own_order = self.work.numbered and self.work.kind in ("epoch", "workers")
         if number >= CHECKED and not own_order:
             return
         began, cpu = time.perf_counter(), time.process_time()
@@ -98,7 +98,7 @@ def run(module, work):
             first, first_items = now, items
         checks.look(batches, batch)
         batches += 1
-        if now >= work.seconds:
+        if now - first >= work.seconds:
             break
     seconds = time.perf_counter() - began - checks.seconds
     # From the first batch on: opening has a figure of its own.
@@ -121,8 +121,11 @@ def main():
         module.convert(work)
         said("done")
         return
-    if hasattr(module, "ready"):
-        module.ready(work)
+    if work.kind == "workers":
+        importlib.import_module("side_by_side.contestants._torch_workers")
+    if work.kind == "train":
+        importlib.import_module("side_by_side.contestants._training").ready(work)
+    importlib.import_module("numpy.random")
     said("ready")
     sys.stdin.readline()
     if hasattr(module, "limit"):

@@ -20,6 +20,7 @@ class Work:
     first_batch: int = 0  # where in the epoch to begin
     budget: str = "64MiB"  # Evenkeel's
     workers: int = 0
+    numbered: bool = False  # the blocks of the file begin with their numbers
     seed: int = 7
 
     def __post_init__(self):

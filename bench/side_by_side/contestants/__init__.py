@@ -7,7 +7,8 @@ crops(work), rows(work), scan(work), epoch(work), workers(work), train(work)
 CANNOT       for what it cannot do: the work, and why
 CONVERTS     the data ("tokens", "rows", "blocks") of which it needs a copy of its own, made by
 convert(work)     into work.converted, outside the clock
-ready(work)  what else is to be done before the clock, such as imports
+
+What is imported at its head is imported before the clock.
 
 A name that begins with _ is no contestant, but shared by some.
 """

@@ -51,6 +51,15 @@ def _batches(work, workers):
         seed=work.seed,
     )
     loader = litdata.StreamingDataLoader(dataset, batch_size=work.batch, num_workers=workers)
+    if work.first_batch:
+        taken = work.first_batch * work.batch
+        state = {
+            "dataset": dataset.state_dict(taken, workers, work.batch),
+            "current_epoch": dataset.current_epoch,
+            "num_samples_yielded": taken,
+            "latest_worker_idx": 0,
+        }
+        loader.load_state_dict(state)
     for tokens in loader:
         tokens = tokens.long()
         yield tokens[:, :-1], tokens[:, 1:]

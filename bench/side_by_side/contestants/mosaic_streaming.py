@@ -1,7 +1,18 @@
 """MosaicML streaming: MDS shards, in its own shuffled order."""
 
+import contextlib
+
 import numpy as np
-from streaming import MDSWriter, StreamingDataLoader, StreamingDataset
+import torch
+
+# It imports torchvision for its image datasets, and with a torch for the CPU the torchvision of PyPI
+# fails at import because these operators are not there. Nothing here calls them.
+with contextlib.suppress(RuntimeError):
+    _library = torch.library.Library("torchvision", "DEF")
+    for _name in ("nms", "qnms"):
+        _library.define(f"{_name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+
+from streaming import MDSWriter, StreamingDataLoader, StreamingDataset  # noqa: E402
 
 TITLE = "MosaicML streaming"
 PACKAGES = ("mosaicml-streaming", "torch")

@@ -7,9 +7,15 @@ from . import zarr_array
 
 TITLE = "TensorStore"
 PACKAGES = ("tensorstore", "numpy")
-CONVERTS = zarr_array.CONVERTS
-CONVERTED = zarr_array.CONVERTED
-CANNOT = zarr_array.CANNOT
+CONVERTS = ("rows",)
+CONVERTED = "zarr"  # shared with Zarr
+CANNOT = {
+    "crops": "measured for rows: 10 GiB of tokens would be converted",
+    "epoch": "measured for rows",
+    "workers": "measured for rows",
+    "train": "measured for rows",
+    "scan": "measured for rows: 10 GiB would be converted",
+}
 convert = zarr_array.convert
 
 
