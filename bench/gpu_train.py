@@ -1,0 +1,348 @@
+#!/usr/bin/env python3
+"""What loading costs a training run: GPT-2 124M from 12 GiB of tokens that are not cached.
+
+The same loop three ways, in turn: with one fixed batch on the device, with a memmap made anew for
+each batch (nanoGPT's get_batch), and with Evenkeel's loader. As in nanoGPT, the next batch is got
+while the device is busy with the forward pass of this one.
+
+    python bench/gpu_train.py --json gpu.json        on a GPU
+    python bench/gpu_train.py --device cpu --small   whether it works, anywhere
+"""
+
+import argparse
+import contextlib
+import json
+import math
+import os
+import pathlib
+import platform
+import statistics
+import sys
+import time
+
+import evenkeel
+import numpy as np
+import torch
+from side_by_side import data
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "examples/python"))
+from gpt2 import GPT2, Sizes  # noqa: E402
+
+SEED = 1337
+BUDGET = "64MiB"
+
+
+# --- the three ways: each a context that gives get_batch()
+
+
+@contextlib.contextmanager
+def no_loader(path, told):
+    made = torch.Generator().manual_seed(SEED)
+    x, y = (
+        torch.randint(told.sizes.vocabulary, (told.batch, told.block), generator=made)
+        for _ in range(2)
+    )
+    x, y = x.to(told.device), y.to(told.device)
+    yield lambda: (x, y)
+
+
+@contextlib.contextmanager
+def memmap_anew(path, told):
+    draws = torch.Generator().manual_seed(SEED)
+    length = told.block
+
+    def get_batch():
+        tokens = np.memmap(path, dtype=np.uint16, mode="r")
+        ix = torch.randint(len(tokens) - length, (told.batch,), generator=draws)
+        x = torch.stack([torch.from_numpy(tokens[i : i + length].astype(np.int64)) for i in ix])
+        y = torch.stack(
+            [torch.from_numpy(tokens[i + 1 : i + 1 + length].astype(np.int64)) for i in ix]
+        )
+        if told.device == "cpu":
+            return x, y
+        return (
+            x.pin_memory().to(told.device, non_blocking=True),
+            y.pin_memory().to(told.device, non_blocking=True),
+        )
+
+    yield get_batch
+
+
+@contextlib.contextmanager
+def by_evenkeel(path, told):
+    tokens = evenkeel.tokens(path, budget=BUDGET)
+    with evenkeel.TokenLoader(
+        tokens, told.batch, told.block, seed=SEED, device=told.device
+    ) as loader:
+        yield loader.__next__
+
+
+WAYS = {"none": no_loader, "memmap": memmap_anew, "evenkeel": by_evenkeel}
+
+
+# --- the training
+
+
+class Trainer:
+    def __init__(self, told):
+        torch.manual_seed(SEED)
+        torch.set_float32_matmul_precision("high")
+        self.told, self.kind = told, torch.device(told.device).type
+        self.on_gpu = self.kind == "cuda"
+        self.model = GPT2(told.sizes).to(told.device)
+        self.optimizer = torch.optim.AdamW(
+            self.model.parameters(), lr=6e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=self.on_gpu
+        )
+        self.run = torch.compile(self.model) if told.compile else self.model
+
+    def step(self, x, y, get_batch):
+        """One step on (x, y); returns the loss, the next batch and the seconds it took to get."""
+        with torch.autocast(self.kind, torch.bfloat16):
+            loss = self.run(x, y)
+        asked = time.perf_counter()
+        following = get_batch()
+        waited = time.perf_counter() - asked
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return loss.detach(), following, waited
+
+    def now(self):
+        """A moment on the device: when it gets there, not when the program does."""
+        if not self.on_gpu:
+            return time.perf_counter()
+        moment = torch.cuda.Event(enable_timing=True)
+        moment.record()
+        return moment
+
+    def between(self, one, other):
+        return one.elapsed_time(other) / 1e3 if self.on_gpu else other - one
+
+    def settle(self):
+        if self.on_gpu:
+            torch.cuda.synchronize()
+
+    def train(self, get_batch, steps):
+        """So many steps, after one batch got beforehand."""
+        began = time.perf_counter()
+        x, y = get_batch()
+        first = time.perf_counter() - began
+        waits, moments, losses = [], [self.now()], []
+        began = time.perf_counter()
+        for _ in range(steps):
+            loss, (x, y), waited = self.step(x, y, get_batch)
+            waits.append(waited)
+            losses.append(loss)
+            moments.append(self.now())
+        self.settle()
+        seconds = time.perf_counter() - began
+        return {
+            "seconds": seconds,
+            "tokens_per_s": steps * self.told.batch * self.told.block / seconds,
+            "first_batch_s": first,
+            "step_s": [self.between(*pair) for pair in zip(moments[:-1], moments[1:], strict=True)],
+            "get_batch_s": waits,
+            "losses": [losses[0].item(), losses[-1].item()],
+        }
+
+
+def disk_bytes():
+    """Read from the disk by this process and its threads."""
+    with open("/proc/self/io") as io:
+        return dict(line.split(": ") for line in io.read().splitlines())["read_bytes"]
+
+
+def measured(way, trainer, path, told):
+    """One round of one way, from a file that is not cached."""
+    stayed = data.make_cold(path)
+    if stayed:
+        data.say(f"gpu_train: {stayed} bytes of the file could not be dropped from the cache")
+    with no_loader(path, told) as fixed:
+        trainer.train(fixed, told.warmup)
+    cached, read = data.cached_bytes(path), int(disk_bytes())
+    with WAYS[way](path, told) as get_batch:
+        result = trainer.train(get_batch, told.steps)
+        grown = None if cached is None else data.cached_bytes(path) - cached
+    result["cache_growth_bytes"] = grown
+    result["wanted_bytes"] = (told.steps + 1) * told.batch * (told.block + 1) * 2
+    result["disk_bytes"] = int(disk_bytes()) - read
+    if not all(map(math.isfinite, result["losses"])):
+        sys.exit(f"gpu_train: the loss of {way} became {result['losses']}")
+    return result
+
+
+def check(path, told):
+    """Evenkeel's first batch is what a memmap has at the places that the loader names."""
+    tokens = np.memmap(path, dtype=np.uint16, mode="r")
+    opened = evenkeel.tokens(path, budget=BUDGET)
+    with evenkeel.TokenLoader(
+        opened, told.batch, told.block, seed=SEED, device=told.device
+    ) as loader:
+        starts = [row["start"] for row in loader.explain(0)]
+        x, y = (one.cpu().numpy() for one in next(loader))
+    for shift, given in enumerate((x, y)):
+        cut = [tokens[i + shift : i + shift + told.block] for i in starts]
+        if not np.array_equal(given, np.stack(cut)):
+            sys.exit("gpu_train: Evenkeel's batch is not what the file holds")
+
+
+def make_tokens(path, size, vocabulary):
+    """Tokens of the model's vocabulary, no two blocks alike."""
+    random = np.random.default_rng(SEED)
+
+    def block(at):
+        return random.integers(0, vocabulary, 8 * data.MIB, dtype=np.uint16).tobytes()
+
+    return data.make(path, size, block=block)
+
+
+# --- the table
+
+
+def quantile(values, share):
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, math.ceil(share * len(ordered)) - 1)]
+
+
+def summary(rounds):
+    """Of all rounds of one way."""
+    steps = [one for r in rounds for one in r["step_s"]]
+    waits = [one for r in rounds for one in r["get_batch_s"]]
+    growths = [r["cache_growth_bytes"] for r in rounds]
+    return {
+        "step_median_ms": statistics.median(steps) * 1e3,
+        "step_mean_ms": statistics.mean(steps) * 1e3,
+        "step_p99_ms": quantile(steps, 0.99) * 1e3,
+        "get_batch_median_ms": statistics.median(waits) * 1e3,
+        "get_batch_p99_ms": quantile(waits, 0.99) * 1e3,
+        "tokens_per_s": statistics.median(r["tokens_per_s"] for r in rounds),
+        "tokens_per_s_of_rounds": [r["tokens_per_s"] for r in rounds],
+        "first_batch_ms": statistics.median(r["first_batch_s"] for r in rounds) * 1e3,
+        "cache_growth_bytes": None if None in growths else max(growths),
+        "disk_bytes_per_byte_wanted": statistics.median(
+            r["disk_bytes"] / r["wanted_bytes"] for r in rounds
+        ),
+        "losses": [r["losses"] for r in rounds],
+    }
+
+
+def print_table(ways):
+    line = "{:<10}{:>10}{:>10}{:>11}{:>10}{:>12}{:>9}{:>12}{:>7}"
+    print(line.format("", "step", "step", "get_batch", "get_batch", "", "of no", "page", "read/"))
+    print(
+        line.format(
+            "loader", "median", "p99", "median", "p99", "tokens/s", "loader", "cache", "wanted"
+        )
+    )
+    for name, figures in ways.items():
+        growth = figures["cache_growth_bytes"]
+        base = ways["none"]["tokens_per_s"] if "none" in ways else None
+        print(
+            line.format(
+                name,
+                f"{figures['step_median_ms']:.2f} ms",
+                f"{figures['step_p99_ms']:.2f} ms",
+                f"{figures['get_batch_median_ms']:.3f} ms",
+                f"{figures['get_batch_p99_ms']:.2f} ms",
+                f"{figures['tokens_per_s']:,.0f}",
+                f"{figures['tokens_per_s'] / base:.1%}" if base else "",
+                "unknown" if growth is None else f"+{growth / data.MIB:,.1f} MiB",
+                f"{figures['disk_bytes_per_byte_wanted']:.1f}",
+            )
+        )
+
+
+def machine(told, path):
+    return {
+        "device": torch.cuda.get_device_name() if told.device != "cpu" else platform.machine(),
+        "cores": len(os.sched_getaffinity(0)),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "evenkeel": evenkeel.__version__,
+        "engine": evenkeel.tokens(path, budget=BUDGET).engine,
+        "read_ahead_kib": data.readahead_kib(path),
+    }
+
+
+def options():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--way", action="append", choices=WAYS, help="repeatable; default: all")
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--block", type=int, default=1024)
+    parser.add_argument("--steps", type=int, default=200, help="of a round")
+    parser.add_argument("--rounds", type=int, default=3, help="each way once in each")
+    parser.add_argument("--warmup", type=int, default=10, help="steps before a round, not counted")
+    parser.add_argument("--size", type=float, default=12, metavar="GIB", help="of the token file")
+    parser.add_argument(
+        "--dir", type=pathlib.Path, default=ROOT / ".cache/bench", help="a disk, not tmpfs"
+    )
+    parser.add_argument("--json", type=pathlib.Path, help="write all figures there, too")
+    parser.add_argument("--keep", action="store_true", help="leave the token file for the next run")
+    parser.add_argument("--no-compile", dest="compile", action="store_false")
+    parser.add_argument(
+        "--small", action="store_true", help="a small model, little data, few steps"
+    )
+    told = parser.parse_args()
+    told.sizes = Sizes(length=told.block)
+    if told.small:
+        told.sizes = Sizes(vocabulary=256, length=64, width=32, heads=2, layers=2)
+        told.batch, told.block, told.steps, told.rounds, told.warmup = 8, 64, 10, 2, 2
+        told.size, told.compile = 0.125, False
+    return told
+
+
+def main():
+    told = options()
+    if told.small:
+        torch.set_num_threads(1)
+    told.dir.mkdir(parents=True, exist_ok=True)
+    name = f"gpu-train-{told.sizes.vocabulary}-{told.size:g}GiB.bin"
+    path = make_tokens(told.dir / name, int(told.size * data.GIB), told.sizes.vocabulary)
+    names = told.way or list(WAYS)
+    try:
+        trainer = Trainer(told)
+        weights = sum(weight.numel() for weight in trainer.model.parameters())
+        data.say(f"{weights / 1e6:.1f} million weights, batches of {told.batch} x {told.block}")
+        began = time.perf_counter()
+        with no_loader(path, told) as fixed:
+            trainer.train(fixed, told.warmup)
+        data.say(f"compiled and warm after {time.perf_counter() - began:.1f} s")
+        rounds = {name: [] for name in names}
+        for number in range(told.rounds):
+            for name in names:
+                result = measured(name, trainer, path, told)
+                rounds[name].append(result)
+                data.say(f"round {number + 1}, {name}: {result['tokens_per_s']:,.0f} tokens/s")
+        check(path, told)
+        described = machine(told, path)
+    finally:
+        if not told.keep:
+            path.unlink()
+    ways = {name: summary(rounds[name]) for name in names}
+    print(", ".join(f"{key} {value}" for key, value in described.items()))
+    print_table(ways)
+    if told.json:
+        report = {
+            "machine": described,
+            "weights": weights,
+            "batch": told.batch,
+            "block": told.block,
+            "steps": told.steps,
+            "rounds": told.rounds,
+            "file_bytes": int(told.size * data.GIB),
+            "ways": ways,
+            "all_rounds": rounds,
+        }
+        told.json.write_text(json.dumps(report, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

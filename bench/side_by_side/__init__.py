@@ -1,0 +1,1 @@
+"""Evenkeel beside its peers: the same work, the same data, memory by the kernel's numbers."""

@@ -1,0 +1,148 @@
+"""The process of one contestant: imports, says so, waits for the word, works until the time is up.
+
+usage: python -m side_by_side.child convert|run CONTESTANT WORK      (WORK: JSON of work.Work)
+
+On stdout: "ready" after the imports, then "done" and a JSON object, and after the answer on stdin a
+last line "checked". Measuring is done from outside, between the word and "done".
+"""
+
+import hashlib
+import importlib
+import json
+import sys
+import time
+
+from .work import Work
+
+CHECKED = 2  # batches whose bytes are digested
+
+
+def said(word, **more):
+    sys.__stdout__.write(json.dumps({"word": word, **more}) + "\n")
+    sys.__stdout__.flush()
+
+
+def as_arrays(batch):
+    import numpy as np
+
+    parts = batch if isinstance(batch, (tuple, list)) else (batch,)
+    return [np.ascontiguousarray(part) for part in parts]
+
+
+def count_of(batch, work):
+    first = batch[0] if isinstance(batch, (tuple, list)) else batch
+    return first.nbytes / (1 << 20) if work.kind == "scan" else len(first)
+
+
+class Checks:
+    """What is not on the clock: digests of the first batches, numbers of the blocks that came."""
+
+    def __init__(self, work):
+        self.work, self.digest, self.first, self.numbers = work, hashlib.sha256(), None, []
+        self.seconds = self.cpu = 0.0
+
+    def look(self, number, batch):
+        own_order = self.work.numbered and self.work.kind in ("epoch", "workers")
+        if number >= CHECKED and not own_order:
+            return
+        began, cpu = time.perf_counter(), time.process_time()
+        arrays = as_arrays(batch)
+        if number == 0:
+            self.first = [array.copy() for array in arrays]
+        if number < CHECKED:
+            for array in arrays:
+                self.digest.update(array.view("uint8").reshape(-1))
+        if own_order:
+            self.numbers.append(arrays[0][:, :4].astype("uint16").copy())
+        self.seconds += time.perf_counter() - began
+        self.cpu += time.process_time() - cpu
+
+    def problem(self):
+        """What is wrong with an order of one's own, in words; None if nothing is."""
+        import numpy as np
+
+        work = self.work
+        if self.numbers:
+            numbers = np.concatenate(self.numbers).view("uint64").reshape(-1)
+            if not work.claims:
+                work.claims = [int(number) * work.block for number in numbers[: work.batch]]
+            epoch = numbers[: work.blocks - work.first_batch * work.batch]
+            if np.any(numbers >= work.blocks):
+                return "a block that does not exist"
+            if len(np.unique(epoch)) != len(epoch):
+                return "a block twice within an epoch"
+        if work.claims is None or self.first is None:
+            return None
+        with open(work.path, "rb") as file:
+            for shift, array in enumerate(self.first):
+                for row, start in zip(array, work.claims, strict=True):
+                    size = row.nbytes if work.kind == "rows" else 2 * len(row)
+                    at = int(start) * size if work.kind == "rows" else 2 * (int(start) + shift)
+                    file.seek(at)
+                    found = file.read(size)
+                    same = row.tobytes() if work.kind == "rows" else row.astype("uint16").tobytes()
+                    if found != same:
+                        return f"row at {start} is not what the file holds"
+        return None
+
+
+def run(module, work):
+    """The results of the work, until the time is up."""
+    checks, items, first_items, batches = Checks(work), 0, 0, 0
+    began = time.perf_counter()
+    first = None
+    for batch in getattr(module, work.kind)(work):
+        now = time.perf_counter() - began - checks.seconds
+        items += count_of(batch, work)
+        if first is None:
+            first, first_items = now, items
+        checks.look(batches, batch)
+        batches += 1
+        if now - first >= work.seconds:
+            break
+    seconds = time.perf_counter() - began - checks.seconds
+    # From the first batch on: opening has a figure of its own.
+    after, rest = items - first_items, seconds - first
+    return checks, {
+        "items": items,
+        "batches": batches,
+        "seconds": seconds,
+        "per_s": after / rest if after else items / seconds,
+        "first_batch_s": first,
+        "checking_cpu_s": checks.cpu,
+    }
+
+
+def main():
+    mode, name, work = sys.argv[1], sys.argv[2], Work.parse(sys.argv[3])
+    sys.stdout = sys.stderr  # what peers print is not ours
+    module = importlib.import_module(f"side_by_side.contestants.{name}")
+    if mode == "convert":
+        module.convert(work)
+        said("done")
+        return
+    if work.kind == "workers":
+        importlib.import_module("side_by_side.contestants._torch_workers")
+    if work.kind == "train":
+        importlib.import_module("side_by_side.contestants._training").ready(work)
+    importlib.import_module("numpy.random")
+    said("ready")
+    sys.stdin.readline()
+    if hasattr(module, "limit"):
+        said("done", **module.limit(work))
+        sys.stdin.readline()
+        said("checked", digest=None, problem=None)
+        return
+    checks, result = run(module, work)
+    said("done", **result)
+    sys.stdin.readline()
+    own = work.claims is not None or checks.numbers
+    said(
+        "checked",
+        digest=None if own or work.kind == "train" else checks.digest.hexdigest(),
+        problem=None if work.kind == "train" else checks.problem(),
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+"""Batches cut from what can be sliced like an ndarray."""
+
+import numpy as np
+
+MIB = 1 << 20
+
+
+def xy(tokens, starts, length):
+    """As nanoGPT's get_batch, in NumPy."""
+    x = np.stack([tokens[i : i + length].astype(np.int64) for i in starts])
+    y = np.stack([tokens[i + 1 : i + 1 + length].astype(np.int64) for i in starts])
+    return x, y
+
+
+def xy_torch(tokens, starts, length):
+    import torch
+
+    x = torch.stack([tokens[i : i + length].to(torch.int64) for i in starts])
+    y = torch.stack([tokens[i + 1 : i + 1 + length].to(torch.int64) for i in starts])
+    return x, y
+
+
+def starts_of(work):
+    """Where the blocks of a shuffled epoch begin, by an array of all."""
+    for blocks in work.shuffled_blocks():
+        yield blocks * work.block
+
+
+def chunks(size, step):
+    """Bounds of the steps of a scan, over and over."""
+    while True:
+        for at in range(0, size, step):
+            yield at, min(size, at + step)

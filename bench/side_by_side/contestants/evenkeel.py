@@ -1,0 +1,38 @@
+"""Evenkeel for indices of one's own: Tokens.xy and Array.take. In a scan: chunks."""
+
+import evenkeel as ek
+
+from . import _cut
+
+TITLE = "Evenkeel, own indices"
+PACKAGES = ("evenkeel", "numpy")
+COLUMNS = 162
+CANNOT = {"workers": "see Evenkeel, loader: the order is the loader's"}
+
+
+def crops(work, starts=None):
+    tokens = ek.tokens(work.path, budget=work.budget)
+    for some in starts or work.starts():
+        yield tokens.xy(some, work.block)
+
+
+def rows(work):
+    array = ek.open(work.path, dtype="float32", shape=(work.rows, COLUMNS), budget=work.budget)
+    for some in work.indices():
+        yield array.take(some)
+
+
+def scan(work):
+    array = ek.open(work.path, dtype="uint8", budget=work.budget)
+    while True:
+        yield from array.chunks(work.chunk)
+
+
+def epoch(work):
+    return crops(work, _cut.starts_of(work))
+
+
+def train(work):
+    from . import _training
+
+    return _training.steps(crops(work), work)

@@ -1,0 +1,65 @@
+"""fio: what the disk gives to a program that does nothing but read, by O_DIRECT and io_uring."""
+
+import json
+import subprocess
+
+TITLE = "fio, the disk's limit"
+PACKAGES = ()
+COLUMNS = 162
+CANNOT = {"workers": "the limit of reading, not of memory", "train": "trains nothing"}
+SECTOR = 512
+
+
+def _random(mean):
+    """Requests at any sector, of this mean size in bytes."""
+    small = int(mean // SECTOR) * SECTOR
+    percent = round((mean - small) / SECTOR * 100)
+    return [
+        "--rw=randread",
+        "--iodepth=128",
+        "--fixedbufs",
+        "--registerfiles",
+        "--norandommap",
+        f"--blockalign={SECTOR}",
+        f"--bssplit={small}/{100 - percent}:{small + SECTOR}/{percent}",
+    ]
+
+
+def limit(work):
+    # A crop or row of n bytes at any place touches n + 512 bytes of sectors, less the grain of
+    # its places (2 bytes and 8), on the average.
+    jobs = {
+        "crops": lambda: _random(2 * (work.block + 1) + SECTOR - 2),
+        "epoch": lambda: _random(2 * (work.block + 1) + SECTOR - 2),
+        "rows": lambda: _random(4 * COLUMNS + SECTOR - 8),
+        "scan": lambda: ["--rw=read", "--bs=1M", "--iodepth=8"],
+    }
+    command = [
+        "fio",
+        "--name=limit",
+        f"--filename={work.path}",
+        "--readonly",
+        "--direct=1",
+        "--ioengine=io_uring",
+        "--time_based",
+        f"--runtime={max(1, round(work.seconds))}",
+        "--output-format=json",
+        *jobs[work.kind](),
+    ]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    read = json.loads(done[done.index("{") :])["jobs"][0]["read"]
+    items = read["io_bytes"] / (1 << 20) if work.kind == "scan" else read["total_ios"]
+    seconds = read["runtime"] / 1e3
+    return {
+        "items": items,
+        "seconds": seconds,
+        "per_s": items / seconds,
+        "first_batch_s": None,
+    }
+
+
+def crops(work):
+    """As all works of this contestant: done by limit."""
+
+
+rows = scan = epoch = crops

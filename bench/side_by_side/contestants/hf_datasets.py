@@ -1,0 +1,72 @@
+"""Hugging Face datasets: an Arrow file, mapped."""
+
+import datasets
+import numpy as np
+import pyarrow as pa
+
+TITLE = "Hugging Face datasets"
+PACKAGES = ("datasets", "pyarrow", "numpy")
+CONVERTS = ("rows", "blocks")
+COLUMNS = 162
+CANNOT = {
+    "crops": "holds rows of a table, cuts no crops across them; see epoch-shuffled",
+    "scan": "holds rows of a table; see epoch-shuffled",
+    "train": "cuts no crops; see epoch-shuffled",
+}
+
+
+def _write(path, batches, width, kind):
+    """Record batches of 1,024 rows, each row a list of fixed length."""
+    schema = pa.schema([("row", pa.list_(kind, width))])
+    with pa.OSFile(path, "wb") as file, pa.ipc.new_stream(file, schema) as out:
+        for batch in batches:
+            flat = pa.array(np.ascontiguousarray(batch).reshape(-1), kind)
+            lists = pa.FixedSizeListArray.from_arrays(flat, width)
+            out.write_batch(pa.record_batch([lists], schema=schema))
+
+
+def convert(work):
+    path = f"{work.converted}/data.arrow"
+    if work.kind == "rows":
+        rows = np.memmap(work.path, np.float32, "r", shape=(work.rows, COLUMNS))
+        some = (rows[at : at + 1024] for at in range(0, len(rows), 1024))
+        _write(path, some, COLUMNS, pa.float32())
+    else:
+        from ._samples import samples
+
+        _write(path, samples(work, 1024), work.block + 1, pa.uint16())
+
+
+def _opened(work):
+    return datasets.Dataset.from_file(f"{work.converted}/data.arrow")
+
+
+def rows(work):
+    stored = _opened(work).with_format("numpy")
+    for some in work.indices():
+        yield np.asarray(stored[some]["row"])
+
+
+def epoch(work):
+    shuffled = _opened(work).shuffle(seed=work.seed).with_format("numpy")
+    at = work.first_batch * work.batch
+    while at + work.batch <= len(shuffled):
+        tokens = np.asarray(shuffled[at : at + work.batch]["row"]).astype(np.int64)
+        yield tokens[:, :-1], tokens[:, 1:]
+        at += work.batch
+
+
+def _cut(some):
+    import torch
+
+    tokens = torch.stack([one["row"] for one in some]).to(torch.int64)
+    return tokens[:, :-1], tokens[:, 1:]
+
+
+def workers(work):
+    from torch.utils.data import DataLoader
+
+    stored = _opened(work).with_format("torch")
+    yield from DataLoader(
+        stored, batch_size=work.batch, shuffle=True, num_workers=work.workers, collate_fn=_cut
+    )

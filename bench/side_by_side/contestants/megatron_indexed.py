@@ -1,0 +1,56 @@
+"""Megatron's IndexedDataset (megatron-core): a mapped .bin, and an .idx of its documents."""
+
+import os
+
+import numpy as np
+from megatron.core.datasets import indexed_dataset
+
+from . import _cut
+
+TITLE = "Megatron IndexedDataset"
+PACKAGES = ("megatron-core", "torch")
+CONVERTS = ("tokens", "blocks")
+DOCUMENT = 1 << 20  # tokens
+CANNOT = {
+    "rows": "holds tokens",
+    "scan": "holds documents of tokens; see crops",
+    "workers": "maps as np.memmap, kept, does; see epoch-shuffled",
+}
+
+
+def convert(work):
+    """Its .bin is just the tokens: the file as it is, by another name."""
+    os.link(work.path, f"{work.converted}/data.bin")
+    lengths = [DOCUMENT] * (work.tokens // DOCUMENT)
+    if work.tokens % DOCUMENT:
+        lengths.append(work.tokens % DOCUMENT)
+    with indexed_dataset._IndexWriter(f"{work.converted}/data.idx", np.uint16) as writer:
+        writer.write(lengths, None, list(range(len(lengths) + 1)))
+
+
+def _crop(stored, start, length):
+    """As its GPTDataset: from one document into the next."""
+    parts = []
+    while length:
+        document, offset = divmod(start, DOCUMENT)
+        taken = min(length, DOCUMENT - offset)
+        parts.append(stored.get(document, offset=offset, length=taken))
+        start, length = start + taken, length - taken
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def crops(work, starts=None):
+    stored = indexed_dataset.IndexedDataset(f"{work.converted}/data", mmap=True)
+    for some in starts or work.starts():
+        tokens = np.stack([_crop(stored, int(i), work.block + 1) for i in some]).astype(np.int64)
+        yield tokens[:, :-1], tokens[:, 1:]
+
+
+def epoch(work):
+    return crops(work, _cut.starts_of(work))
+
+
+def train(work):
+    from . import _training
+
+    return _training.steps(crops(work), work)

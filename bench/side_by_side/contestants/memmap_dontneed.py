@@ -1,0 +1,16 @@
+"""np.memmap, kept, with MADV_DONTNEED after each batch."""
+
+import mmap
+
+from . import _memmap
+
+TITLE = "np.memmap, MADV_DONTNEED"
+PACKAGES = ("numpy",)
+CANNOT = {"workers": "as np.memmap, kept: there is no place after a batch in a worker"}
+
+
+def _release(array):
+    _memmap.mapping(array).madvise(mmap.MADV_DONTNEED)
+
+
+crops, rows, scan, epoch, train = _memmap.ways(_memmap.kept, _release)

@@ -1,0 +1,59 @@
+"""MosaicML streaming: MDS shards, in its own shuffled order."""
+
+import contextlib
+
+import numpy as np
+import torch
+
+# It imports torchvision for its image datasets, and with a torch for the CPU the torchvision of PyPI
+# fails at import because these operators are not there. Nothing here calls them.
+with contextlib.suppress(RuntimeError):
+    _library = torch.library.Library("torchvision", "DEF")
+    for _name in ("nms", "qnms"):
+        _library.define(f"{_name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+
+from streaming import MDSWriter, StreamingDataLoader, StreamingDataset  # noqa: E402
+
+TITLE = "MosaicML streaming"
+PACKAGES = ("mosaicml-streaming", "torch")
+CONVERTS = ("blocks",)
+CANNOT = {
+    "crops": "has samples in an order of its own; see epoch-shuffled",
+    "rows": "has samples in an order of its own; see epoch-shuffled",
+    "scan": "has samples in an order of its own; see epoch-shuffled",
+    "train": "has samples in an order of its own; see epoch-shuffled",
+}
+
+
+def convert(work):
+    from ._samples import samples
+
+    columns = {"tokens": f"ndarray:uint16:{work.block + 1}"}
+    with MDSWriter(out=work.converted, columns=columns, size_limit=1 << 26) as out:
+        for some in samples(work, 8192):
+            for one in some:
+                out.write({"tokens": np.ascontiguousarray(one)})
+
+
+def _batches(work, workers):
+    import streaming.base.util
+
+    streaming.base.util.clean_stale_shared_memory()
+    dataset = StreamingDataset(
+        local=work.converted, shuffle=True, shuffle_seed=work.seed, batch_size=work.batch
+    )
+    loader = StreamingDataLoader(dataset, batch_size=work.batch, num_workers=workers)
+    if work.first_batch:
+        state = dataset.state_dict(work.first_batch * work.batch, from_beginning=True)
+        loader.load_state_dict(state)
+    for batch in loader:
+        tokens = batch["tokens"].long()
+        yield tokens[:, :-1], tokens[:, 1:]
+
+
+def epoch(work):
+    return _batches(work, 0)
+
+
+def workers(work):
+    return _batches(work, work.workers)

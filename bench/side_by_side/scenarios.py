@@ -1,0 +1,140 @@
+"""The scenarios: which work, on which data, from which state of the cache."""
+
+import dataclasses
+
+from . import data
+
+MB = 10**6
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """A file, and how it is made: make(path, count)."""
+
+    name: str
+    count: int
+    small: int
+    make: callable
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Scenario:
+    name: str
+    title: str
+    work: str  # what contestants are asked to do
+    data: str
+    unit: str
+    warm: bool = False
+    limit: int | None = None  # bytes of a memory cgroup
+    batch: int = 64
+    block: int = 1024
+    middle: bool = False  # begin in the middle of the epoch
+    first_only: bool = False  # the first batch is all that counts
+    workers: int = 0
+    needs_disk: bool = True  # fio says what it could be
+
+
+DATA = {
+    one.name: one
+    for one in (
+        Data(
+            "tokens",
+            10 * data.GIB,
+            64 * data.MIB,
+            lambda path, count: data.make(path, count),
+            "{size} of uint16 tokens",
+        ),
+        Data(
+            "rows",
+            3_000_000,
+            100_000,
+            lambda path, count: data.make(path, count * data.COLUMNS * 4),
+            "{count:,} rows of 162 float32, {size}",
+        ),
+        Data(
+            "blocks",
+            524_288,
+            8192,
+            data.make_blocks,
+            "{count:,} blocks of 1,024 uint16 tokens, {size}",
+        ),
+        Data(
+            "huge",
+            488_000_000,
+            488_000,
+            lambda path, count: data.make_sparse(path, count * 2048 + 2),
+            "{count:,} blocks of 1,024 uint16 tokens, {size}, sparse",
+        ),
+    )
+}
+
+# In the order of their data, so that only one set of files is there at a time.
+SCENARIOS = {
+    one.name: one
+    for one in (
+        Scenario("crops-cold", "Random crops, not cached", "crops", "tokens", "crops"),
+        Scenario(
+            "crops-limited",
+            "Random crops, not cached, inside a memory cgroup of 400 MB",
+            "crops",
+            "tokens",
+            "crops",
+            limit=400 * MB,
+        ),
+        Scenario("scan-cold", "All of it in order, not cached", "scan", "tokens", "MiB"),
+        Scenario(
+            "train",
+            "A small GPT trained on the CPU, not cached",
+            "train",
+            "tokens",
+            "sequences",
+            batch=16,
+            block=64,
+            needs_disk=False,
+        ),
+        Scenario("crops-warm", "Random crops, all cached", "crops", "tokens", "crops", warm=True),
+        Scenario("scan-warm", "All of it in order, all cached", "scan", "tokens", "MiB", warm=True),
+        Scenario("rows-cold", "Shuffled rows, not cached", "rows", "rows", "rows", batch=256),
+        Scenario(
+            "rows-limited",
+            "Shuffled rows, not cached, inside a memory cgroup of 400 MB",
+            "rows",
+            "rows",
+            "rows",
+            limit=400 * MB,
+            batch=256,
+        ),
+        Scenario(
+            "epoch-shuffled", "A shuffled epoch of blocks, not cached", "epoch", "blocks", "blocks"
+        ),
+        Scenario(
+            "resume",
+            "To the middle of a shuffled epoch",
+            "epoch",
+            "blocks",
+            "blocks",
+            middle=True,
+            first_only=True,
+        ),
+        Scenario(
+            "workers",
+            "A shuffled epoch by 4 worker processes, not cached",
+            "workers",
+            "blocks",
+            "blocks",
+            workers=4,
+            needs_disk=False,
+        ),
+        Scenario(
+            "open-huge",
+            "To the first batch of a shuffled epoch of 1 TB",
+            "epoch",
+            "huge",
+            "blocks",
+            first_only=True,
+            limit=8000 * MB,
+            needs_disk=False,
+        ),
+    )
+}
