@@ -235,7 +235,7 @@ def cost(table, told, small_readahead):
     rate = figures["rate"] * 8 * MIB / 1e9
     share = figures["guard_cpu"]
     table.add(
-        "cost of the guard (the tool with its profiler, the thread in the program) at 1 GB/s of touching",
+        "cost at 1 GB/s of touching: the tool, and its thread in the program",
         f"{share:.1%} of a core (at {rate:.2f} GB/s)",
         "< 5 %",
         share < 0.05,
