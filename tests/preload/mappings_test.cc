@@ -167,8 +167,8 @@ TEST_F(PreloadMappings, MovingAPartOverAnother) {
 }
 
 TEST_F(PreloadMappings, AMoveThatFailsChangesNothing) {
-  const std::uint64_t at = program.map(path, kLength);
-  program.map("-", kMib, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, 0, at + kLength);
+  const std::uint64_t place = program.map("-", 2 * kLength, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS);
+  const std::uint64_t at = program.map(path, kLength, PROT_READ, MAP_SHARED | MAP_FIXED, 0, place);
   std::ostringstream line;  // no room to grow, and no leave to move
   line << std::hex << "remap " << at << " " << kLength << " " << 2 * kLength << " 0 0";
   EXPECT_EQ(program.ask_text(line.str()), "!12");

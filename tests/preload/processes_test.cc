@@ -118,7 +118,21 @@ TEST_F(PreloadProcesses, AMainThreadThatLeaves) {
   EXPECT_EQ(program.ask_text("say hello"), "hello");
   EXPECT_EQ(let_go(of(program).at(0)).error, 0) << "the others still are there";
   EXPECT_EQ(program.ask("check", at, kLength, 0), 0u);
+  program.map(path, kLength, PROT_READ, MAP_PRIVATE);
+  ASSERT_THAT(of(program), SizeIs(2));
+  for (const BoardMapping& mapping : of(program)) EXPECT_EQ(let_go(mapping).error, 0);
   EXPECT_EQ(program.wait(), 0) << "with the last of the program's threads the process ends";
+}
+
+// As above, but the first mapping comes when the main thread is gone.
+TEST_F(PreloadProcesses, AMainThreadThatHasLeft) {
+  program.tell("leave");
+  EXPECT_EQ(program.ask_text("say hello"), "hello");
+  const std::uint64_t at = program.map(path, kLength);
+  ASSERT_THAT(of(program), SizeIs(1));
+  EXPECT_EQ(let_go(of(program)[0]).error, 0);
+  EXPECT_EQ(program.ask("check", at, kLength, 0), 0u);
+  EXPECT_EQ(program.wait(), 0);
 }
 
 TEST_F(PreloadProcesses, TheThreadIsQuietAndNamed) {
