@@ -49,13 +49,13 @@ bool ends(const char* text, std::uint64_t length, const char* with, std::uint64_
 
 // The length, or 0 when it is no file that others can find under this name.
 std::uint64_t name_of(int fd, char* path, std::uint64_t size) {
-  char link[40] = "/proc/self/fd/";
+  char link[40] = "/proc/thread-self/fd/";  // "self", the main thread, may have left
   char digits[12];
   int count = 0;
   for (int rest = fd; rest > 0 || count == 0; rest /= 10) {
     digits[count++] = static_cast<char>('0' + rest % 10);
   }
-  char* at = link + sizeof "/proc/self/fd/" - 1;
+  char* at = link + sizeof "/proc/thread-self/fd/" - 1;
   while (count > 0) *at++ = digits[--count];
   *at = 0;
   const long got = raw_readlink(link, path, size - 1);

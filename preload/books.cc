@@ -7,7 +7,9 @@
 namespace evenkeel::preload {
 namespace {
 
-constexpr char kPath[] = "/proc/self/maps";
+// Not "self", which is the main thread: when that has left by pthread_exit, it has no memory any
+// more.
+constexpr char kPath[] = "/proc/thread-self/maps";
 
 // Older headers lack it.
 struct Query {

@@ -1,4 +1,4 @@
-// The kernel's books on the memory of this process: /proc/self/maps, asked by PROCMAP_QUERY (Linux
+// The kernel's books on the memory of this process: its /proc maps, asked by PROCMAP_QUERY (Linux
 // 6.11) or read as text. Nothing is allocated. For one thread.
 #pragma once
 

@@ -1,8 +1,9 @@
 // The functions that stand before the C library's, for every program under `evenkeel guard`. They
 // do what the program asked for, and note what it means for the mappings that are told of.
-#include <stdarg.h>
 #include <sys/mman.h>
 #include <sys/shm.h>
+
+#include <cstdarg>
 
 #include "preload/agent.h"
 #include "preload/real_calls.h"

@@ -2,17 +2,17 @@
 // stays what it was. None of them passes through a hook.
 #pragma once
 
-#include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
-#include <signal.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
+#include <ctime>
 
 namespace evenkeel::preload {
 

@@ -9,7 +9,8 @@
 extern "C" {
 [[gnu::weak]] void* dlsym(void*, const char*) noexcept;
 [[gnu::weak]] char* dlerror() noexcept;
-[[gnu::weak]] pid_t __fork() noexcept;  // glibc's other name of fork
+// glibc's other name of fork.
+[[gnu::weak]] pid_t __fork() noexcept;  // NOLINT(bugprone-reserved-identifier)
 }
 
 namespace evenkeel::preload::real {

@@ -1,10 +1,12 @@
 # The unit tests: one program, found by ctest test by test.
 file(GLOB cross_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cc)
-set(unit_tests ${EVENKEEL_UNIT_TEST_SOURCES} ${EVENKEEL_COMMAND_TESTS} ${cross_tests})
+# Of the library that the guard preloads, what does without being preloaded.
+file(GLOB preload_tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/preload/*_test.cc)
+set(unit_tests ${EVENKEEL_UNIT_TEST_SOURCES} ${EVENKEEL_COMMAND_TESTS} ${preload_tests} ${cross_tests})
 # What differs from the other builds: threads, or the queue that stands in for io_uring.
 if(EVENKEEL_SANITIZE STREQUAL "thread")
   list(FILTER unit_tests INCLUDE REGEX
-    "/(budget|per_process|queue|direct|cache_first|mover|array|chunks|loader|threads|guard|watched)_test.cc$")
+    "/(budget|per_process|queue|direct|cache_first|mover|array|chunks|loader|threads|guard|watched|board|table)_test.cc$")
 elseif(NOT EVENKEEL_URING)
   list(FILTER unit_tests INCLUDE REGEX "/(queue|direct|engines|loader|engines_differential)_test.cc$")
 endif()
@@ -13,7 +15,8 @@ endif()
 # instrumented like the rest, for it does not see what others synchronise.
 set(CMAKE_CXX_FLAGS_RELEASE "")
 set(CMAKE_CXX_FLAGS_DEBUG "")
-add_executable(evenkeel_tests ${unit_tests})
+add_executable(evenkeel_tests ${unit_tests}
+  ${PROJECT_SOURCE_DIR}/preload/table.cc ${PROJECT_SOURCE_DIR}/preload/books.cc)
 target_include_directories(evenkeel_tests PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR})
 target_link_libraries(evenkeel_tests PRIVATE
   evenkeel rapidcheck GTest::gtest GTest::gmock GTest::gtest_main)

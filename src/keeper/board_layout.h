@@ -33,7 +33,7 @@ struct File {
   Word random;  // by the tool: new mappings of it are to be advised MADV_RANDOM
   std::uint64_t device, inode, born;  // as stat has them; born: statx's birth time in ns, 0 where
                                       // it is not told
-  std::uint64_t path, path_length;    // in Board::paths, as the program's /proc/self/fd names it
+  std::uint64_t path, path_length;    // in Board::paths, as the program's /proc names it
 };
 
 enum MappingFlags : std::uint32_t {
