@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "profile/utf8.h"
+#include "base/utf8.h"
 
 namespace evenkeel {
 

@@ -2,7 +2,7 @@
 
 #include "profile/markup.h"
 #include "profile/plot_path.h"
-#include "profile/utf8.h"
+#include "base/utf8.h"
 
 namespace evenkeel {
 namespace {
