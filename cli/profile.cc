@@ -6,6 +6,7 @@
 #include <csignal>
 #include <filesystem>
 
+#include "base/visible.h"
 #include "cli/child_command.h"
 #include "cli/commands.h"
 #include "cli/options.h"
@@ -68,7 +69,7 @@ Written write_all(const ProfileOptions& options, const ProfileReport& report) {
     if (path.empty()) return;
     try {
       write_report(path, text(report));
-      written.words += fmt::format("{}: {}\n", what, path);
+      written.words += fmt::format("{}: {}\n", what, visible(path));
     } catch (const Error& error) {
       written.words += fmt::format("evenkeel: {}\n", error.what());
       written.all = false;
@@ -99,9 +100,9 @@ int conclude(const ProfileOptions& options, ProfileRun run, int exit_code) {
   const ProfileReport report = report_of(options, std::move(run), summary);
   // Before anything is said: stderr may be a pipe that nobody reads any more.
   const Written written = write_all(options, report);
-  fmt::print(stderr, "\n{}{}\n{}", words, report.subtitle, written.words);
+  say(stderr, fmt::format("\n{}{}\n{}", words, report.subtitle, written.words));
   const std::string complaint = failed_check(options, report.runs.front(), summary);
-  if (!complaint.empty()) fmt::print(stderr, "evenkeel: {}\n", complaint);
+  if (!complaint.empty()) say(stderr, fmt::format("evenkeel: {}\n", complaint));
   if (exit_code != 0) return exit_code;
   if (!complaint.empty()) return kCheckFailed;
   if (!written.all) return 1;
@@ -170,7 +171,7 @@ int profile_command(const ProfileOptions& options) {
     Recorded recorded = record_command(options);
     return conclude(options, std::move(recorded.run), recorded.exit_code);
   } catch (const CannotStart& cannot) {
-    fmt::print(stderr, "evenkeel: {}\n", cannot.message);
+    say(stderr, fmt::format("evenkeel: {}\n", cannot.message));
     return cannot.exit_code;
   }
 }

@@ -42,10 +42,11 @@ double any_weight(Input& input) {
 
 void check_mixture(Input& input) {
   std::vector<double> weights;
-  for (std::uint64_t count = input.upto(5); count > 0; --count)
-    weights.push_back(any_weight(input));
-  // Many alike, as with a folder a set.
-  if (!weights.empty()) weights.resize(weights.size() + input.upto(5000), weights.back());
+  for (std::uint64_t count = input.upto(5); count > 0; --count) {
+    // Now and then many alike, as with a folder a set.
+    const std::uint64_t alike = input.upto(31) == 31 ? input.upto(3000) : 1;
+    weights.resize(weights.size() + alike, any_weight(input));
+  }
   const std::uint64_t far = input.upto(3000);
   refused([&] {
     Mixture walked(weights), sought(weights);

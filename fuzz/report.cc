@@ -48,6 +48,18 @@ std::size_t count(std::string_view text, std::string_view what) {
   return found;
 }
 
+// Places and lengths are numbers: what is inside a tag is the picture's own.
+void check_numbers(std::string_view picture) {
+  while (true) {
+    const std::size_t begin = picture.find('<');
+    if (begin == picture.npos) return;
+    picture.remove_prefix(begin);
+    const std::string_view tag = picture.substr(0, picture.find('>'));
+    MUST(tag.find("nan") == tag.npos && tag.find("inf") == tag.npos);
+    picture.remove_prefix(tag.size());
+  }
+}
+
 FUZZ_TARGET(report) {
   ProfileReport report;
   report.title = word(input);
@@ -63,7 +75,8 @@ FUZZ_TARGET(report) {
     MUST(count(page, tag) == count(kPage, tag));
   }
   const std::string picture = to_svg(report);
-  MUST(count(picture, "<script") == 0 && count(picture, "nan") == count(picture, "name"));
+  MUST(count(picture, "<script") == 0);
+  check_numbers(picture);
   const std::string json = to_json(report);
   for (const char c : json) MUST(static_cast<unsigned char>(c) >= ' ' || c == '\n');
   for (const ProfileRun& run : report.runs) {
