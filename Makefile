@@ -43,4 +43,4 @@ install: build ## headers, library, tool and packages, to PREFIX (/usr/local), u
 	DESTDIR="$(DESTDIR)" cmake --install build --prefix "$(PREFIX)"
 
 clean: ## remove what was built (.venv stays)
-	rm -rf build build-dev build-tsan build-nouring build-clang build-fuzz build-python
+	rm -rf build build-dev build-tsan build-nouring build-clang build-fuzz build-cp*
