@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test build bench lint format install clean
+.PHONY: help demo test build bench fuzz lint format install clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -27,6 +27,10 @@ bench: build ## Evenkeel's engines, the loader and the Python package, against e
 	@scripts/install_package
 	.venv/bin/python bench/python.py
 
+fuzz: ## a minute of each fuzz target
+	@scripts/setup build fuzz
+	@scripts/fuzz 60
+
 lint: ## format, clang-tidy, layers, scripts
 	@scripts/setup build test lint python
 	@scripts/lint
@@ -39,4 +43,4 @@ install: build ## headers, library, tool and packages, to PREFIX (/usr/local), u
 	DESTDIR="$(DESTDIR)" cmake --install build --prefix "$(PREFIX)"
 
 clean: ## remove what was built (.venv stays)
-	rm -rf build build-dev build-tsan build-nouring build-clang build-python
+	rm -rf build build-dev build-tsan build-nouring build-clang build-fuzz build-cp*

@@ -59,8 +59,8 @@ void print_batch(const TokenLoader& loader, const Batch& batch) {
   const auto origins = loader.explain(batch.step);
   const auto x = batch.x.as<std::int64_t>(), y = batch.y.as<std::int64_t>();
   for (std::size_t row = 0; row < x.size(); ++row) {
-    fmt::print("step {} row {} start {}\n  x {}\n  y {}\n", batch.step, row, origins[row].start,
-               shown(x[row]), shown(y[row]));
+    say(stdout, fmt::format("step {} row {} start {}\n  x {}\n  y {}\n", batch.step, row,
+                            origins[row].start, shown(x[row]), shown(y[row])));
   }
 }
 
@@ -138,22 +138,23 @@ int run(const Batches& batches) {
     return 0;
   }
   if (!batches.print) {
-    fmt::print(
-        "{}",
-        facts({{"tokens", fmt::format("{} {}, {}", with_commas(tokens.size()),
-                                      tokens.dtype().name(), tokens.format())},
-               {"batches",
-                fmt::format("{} of {} × {}, {}, {} in memory at once", with_commas(batches.steps),
-                            options.batch_size, options.block_size, crop_order_name(options.order),
-                            loader.buffers())},
-               {"speed", fmt::format("{} crops/s, {} tokens/s", describe_rate(crops),
-                                     describe_rate(crops * double(options.block_size)))},
-               {"waiting", fmt::format("median {:.1f} µs, p99 {:.1f} µs, most {:.1f} µs a batch",
-                                       measured.wait(0.5), measured.wait(0.99), measured.wait(1))},
-               {"budget",
-                fmt::format("{}, of which {} were reserved", format_size(tokens.budget().limit()),
-                            format_size(tokens.budget().peak()))},
-               {"engine", fmt::format("{}: {}", engine.how, engine.why)}}));
+    say(stdout,
+        fmt::format(
+            "{}", facts({{"tokens", fmt::format("{} {}, {}", with_commas(tokens.size()),
+                                                tokens.dtype().name(), tokens.format())},
+                         {"batches", fmt::format("{} of {} × {}, {}, {} in memory at once",
+                                                 with_commas(batches.steps), options.batch_size,
+                                                 options.block_size, crop_order_name(options.order),
+                                                 loader.buffers())},
+                         {"speed", fmt::format("{} crops/s, {} tokens/s", describe_rate(crops),
+                                               describe_rate(crops * double(options.block_size)))},
+                         {"waiting",
+                          fmt::format("median {:.1f} µs, p99 {:.1f} µs, most {:.1f} µs a batch",
+                                      measured.wait(0.5), measured.wait(0.99), measured.wait(1))},
+                         {"budget", fmt::format("{}, of which {} were reserved",
+                                                format_size(tokens.budget().limit()),
+                                                format_size(tokens.budget().peak()))},
+                         {"engine", fmt::format("{}: {}", engine.how, engine.why)}})));
   }
   next_command(fmt::format("evenkeel explain{} --step {}", batches.words.words(), batches.from),
                "which tokens a batch is cut from");

@@ -17,6 +17,7 @@
 #include <cstring>
 #include <sstream>
 
+#include "base/visible.h"
 #include "evenkeel/error.h"
 
 namespace evenkeel::cli {
@@ -138,7 +139,7 @@ void ChildCommand::go() {
   const bool missing = code == ENOENT || (code == EACCES && !is_there(name_));
   throw CannotStart{
       missing ? 127 : 126,
-      fmt::format("cannot run \"{}\": {}{}", name_, std::strerror(missing ? ENOENT : code),
+      fmt::format("cannot run \"{}\": {}{}", visible(name_), std::strerror(missing ? ENOENT : code),
                   missing ? "\nhint: is it spelt right, and on PATH?" : "")};
 }
 

@@ -50,12 +50,12 @@ int run(Compare& compare) {
   if (compare.json) {
     print_json(to_report(outcome));
   } else {
-    fmt::print("{}\n{}", to_table(outcome), to_words(outcome));
+    say(stdout, fmt::format("{}\n{}", to_table(outcome), to_words(outcome)));
   }
   std::fflush(stdout);
   write_pictures(compare.pictures, to_picture(outcome));
   if (!outcome.good()) {
-    fmt::print(stderr, "evenkeel: {}\n", complaint(outcome));
+    say(stderr, fmt::format("evenkeel: {}\n", complaint(outcome)));
     return 1;
   }
   if (!compare.json) {

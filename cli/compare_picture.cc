@@ -5,8 +5,10 @@
 #include <CLI/CLI.hpp>
 #include <filesystem>
 
+#include "base/visible.h"
 #include "cli/compare_report.h"
 #include "cli/describe.h"
+#include "cli/terminal.h"
 #include "evenkeel/bytes.h"
 #include "profile/machine.h"
 
@@ -92,11 +94,11 @@ void require_writable(const PictureOptions& options) {
 void write_pictures(const PictureOptions& options, const ProfileReport& picture) {
   if (!options.html.empty()) {
     write_report(options.html, to_html(picture));
-    fmt::print(stderr, "picture: {}\n", options.html);
+    say(stderr, fmt::format("picture: {}\n", visible(options.html)));
   }
   if (!options.svg.empty()) {
     write_report(options.svg, to_svg(picture));
-    fmt::print(stderr, "picture: {}\n", options.svg);
+    say(stderr, fmt::format("picture: {}\n", visible(options.svg)));
   }
 }
 

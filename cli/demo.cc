@@ -108,8 +108,9 @@ CompareSpec spec_of(const Demo& demo, const std::string& path, Pattern pattern) 
 
 void introduce(const Demo& demo, const std::string& folder) {
   const std::uint64_t bytes = demo.rows() * kRowBytes;
-  fmt::print(stderr, "{} of float32 rows in {}, read under a budget of {}, {:.0f} s in all\n\n",
-             format_size(bytes), folder, format_size(demo.budget), 12 * demo.seconds + 5);
+  say(stderr,
+      fmt::format("{} of float32 rows in {}, read under a budget of {}, {:.0f} s in all\n\n",
+                  format_size(bytes), folder, format_size(demo.budget), 12 * demo.seconds + 5));
   if (lies_in_memory(folder)) {
     note(folder + " lies in memory, not on a disk: cold reads cannot be shown (try --dir)");
   }
@@ -143,7 +144,7 @@ int run(Demo& demo) {
         run_compare(spec_of(demo, file.path(), pattern), engines, CacheState::kCold));
     complaints += complaint(outcomes.back());
     runs.push_back(to_report(outcomes.back()));
-    if (!demo.json) fmt::print("{}\n", to_table(outcomes.back()));
+    if (!demo.json) say(stdout, fmt::format("{}\n", to_table(outcomes.back())));
     std::fflush(stdout);
   }
   if (demo.json) {
@@ -153,13 +154,13 @@ int run(Demo& demo) {
                                            {"runs", std::move(runs)}};
     print_json(report);
   } else {
-    fmt::print("{}", wrapped(about_fitting(outcomes.front()) + verdict(outcomes.front()), 0));
+    say(stdout, wrapped(about_fitting(outcomes.front()) + verdict(outcomes.front()), 0));
     std::fflush(stdout);
   }
   write_pictures(pictures, demo_picture(outcomes.back()));
   if (!complaints.empty()) {
     std::fflush(stdout);
-    fmt::print(stderr, "evenkeel: {}\n", complaints);
+    say(stderr, fmt::format("evenkeel: {}\n", complaints));
     return 1;
   }
   if (demo.json) return 0;

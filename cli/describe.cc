@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "base/visible.h"
 #include "evenkeel/bytes.h"
 
 namespace evenkeel::cli {
@@ -34,8 +35,9 @@ std::string size_or_unknown(std::optional<std::uint64_t> bytes) {
 }
 
 std::string describe_files(const std::vector<std::string>& paths) {
-  if (paths.size() == 1) return paths.front();
-  return fmt::format("{} and {} more", paths.front(), with_commas(paths.size() - 1));
+  const std::string first = visible(paths.front());
+  if (paths.size() == 1) return first;
+  return fmt::format("{} and {} more", first, with_commas(paths.size() - 1));
 }
 
 }  // namespace evenkeel::cli

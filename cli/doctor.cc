@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "base/visible.h"
 #include "cli/commands.h"
 #include "cli/doctor_checks.h"
 #include "cli/json_out.h"
@@ -34,9 +35,9 @@ std::string default_path() {
 
 void show(const std::vector<Check>& checks) {
   for (const Check& check : checks) {
-    fmt::print("{:<8} {}: {}\n", health_name(check.health), check.name, check.found);
-    fmt::print("{}", wrapped(check.effect, 9));
-    if (!check.change.empty()) fmt::print("{}", wrapped("to change: " + check.change, 9));
+    say(stdout, fmt::format("{:<8} {}: {}\n", health_name(check.health), check.name, check.found));
+    say(stdout, wrapped(check.effect, 9));
+    if (!check.change.empty()) say(stdout, wrapped("to change: " + check.change, 9));
   }
 }
 
@@ -62,9 +63,9 @@ int run(const Doctor& doctor) {
     print_json(report);
     return 0;
   }
-  fmt::print("This machine\n\n");
+  say(stdout, "This machine\n\n");
   show(system);
-  fmt::print("\nThe disk under {}\n\n", path);
+  say(stdout, fmt::format("\nThe disk under {}\n\n", visible(path)));
   show(disk);
   next_command("evenkeel demo", "see what that means for memory and speed, in a minute");
   return 0;

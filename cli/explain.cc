@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "base/visible.h"
 #include "cli/commands.h"
 #include "cli/json_out.h"
 #include "cli/loader_options.h"
@@ -52,12 +53,12 @@ int run(const Explain& explain) {
   }
   Table table({"file", "byte", "first token", "epoch", "sample"});
   for (const CropOrigin& origin : origins) {
-    table.add({origin.path, with_commas(origin.offset), with_commas(origin.start),
+    table.add({visible(origin.path), with_commas(origin.offset), with_commas(origin.start),
                with_commas(origin.epoch), with_commas(origin.sample)});
   }
-  fmt::print("step {}, order {}, seed {}, rank {} of {}: {} rows of {} tokens\n\n{}", explain.step,
-             crop_order_name(options.order), options.seed, options.rank, options.world,
-             origins.size(), options.block_size, table.text());
+  say(stdout, fmt::format("step {}, order {}, seed {}, rank {} of {}: {} rows of {} tokens\n\n{}",
+                          explain.step, crop_order_name(options.order), options.seed, options.rank,
+                          options.world, origins.size(), options.block_size, table.text()));
   next_command(fmt::format("evenkeel batches{} --from {} --steps 1 --print", explain.words.words(),
                            explain.step),
                "the tokens themselves");

@@ -60,7 +60,7 @@ int conclude(const GuardCommandOptions& options, ProfileRun run, int exit_code, 
   if (!options.outputs.paths().empty()) {
     written = write_all(options.outputs, report_of(std::move(run), summary, options.guard.budget));
   }
-  fmt::print(stderr, "\n{}{}", words, written.words);
+  say(stderr, fmt::format("\n{}{}", words, written.words));
   if (exit_code != 0) return exit_code;
   return written.all ? 0 : 1;
 }
@@ -98,7 +98,7 @@ std::unique_ptr<Preloaded> prepare(const GuardCommandOptions& options) {
       why = std::string(error.what()) + "\nevenkeel guard: the command runs unguarded";
     }
   }
-  fmt::print(stderr, "evenkeel guard: {}\n", why);
+  say(stderr, fmt::format("evenkeel guard: {}\n", why));
   return nullptr;
 }
 
@@ -111,7 +111,7 @@ int guard_command(const GuardCommandOptions& options) {
     return conclude(options, std::move(recorded.run), recorded.exit_code,
                     preloaded ? &preloaded->keeper : nullptr);
   } catch (const CannotStart& cannot) {
-    fmt::print(stderr, "evenkeel: {}\n", cannot.message);
+    say(stderr, fmt::format("evenkeel: {}\n", cannot.message));
     return cannot.exit_code;
   }
 }

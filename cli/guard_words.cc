@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/visible.h"
 #include "cli/describe.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
@@ -34,13 +35,13 @@ std::string line(const char* what, const std::string& value) {
 std::string why_unguarded(const Program& program) {
   switch (program.kind) {
     case ProgramKind::kStatic:
-      return program.path +
+      return visible(program.path) +
              " is statically linked: no library can be loaded into it, so it runs unguarded. Guard "
              "it from outside instead: evenkeel guard --pid N (needs CAP_SYS_NICE)";
     case ProgramKind::kForeign:
-      return program.path + " is made for another kind of processor: it runs unguarded";
+      return visible(program.path) + " is made for another kind of processor: it runs unguarded";
     case ProgramKind::kPrivileged:
-      return program.path +
+      return visible(program.path) +
              " runs with the rights of another user (setuid, setgid or capabilities): it is left "
              "alone, unguarded";
     case ProgramKind::kDynamic:
@@ -70,7 +71,8 @@ std::string guard_words(const GuardReport& report, std::size_t files, const Prof
     text += line("cost", fmt::format("{:.1f} % of a core",
                                      100 * report.cpu_seconds / std::max(run.seconds, 0.001)));
   }
-  for (const std::string& failure : report.failures) text += wrapped("note: " + failure, 0);
+  for (const std::string& failure : report.failures)
+    text += wrapped("note: " + visible(failure), 0);
   return text;
 }
 

@@ -87,18 +87,18 @@ void show_array(const Info& info, const Array& array) {
     print_json(json);
     return;
   }
-  fmt::print("{}", facts({{"file", describe_files(array.paths())},
-                          {"format", array.format()},
-                          {"dtype", array.dtype().name()},
-                          {"shape", describe_shape(array.shape())},
-                          {"rows", fmt::format("{} of {}", with_commas(array.rows()),
-                                               size_text(array.row_bytes()))},
-                          {"data", size_text(array.bytes())},
-                          {"files", fmt::format("{} with {}", with_commas(array.paths().size()),
-                                                size_text(disk.bytes))},
-                          {"cached", cached_text(disk)},
-                          {"budget", array.budget().describe()},
-                          {"engine", fmt::format("{}: {}", engine.how, engine.why)}}));
+  say(stdout, facts({{"file", describe_files(array.paths())},
+                     {"format", array.format()},
+                     {"dtype", array.dtype().name()},
+                     {"shape", describe_shape(array.shape())},
+                     {"rows", fmt::format("{} of {}", with_commas(array.rows()),
+                                          size_text(array.row_bytes()))},
+                     {"data", size_text(array.bytes())},
+                     {"files", fmt::format("{} with {}", with_commas(array.paths().size()),
+                                           size_text(disk.bytes))},
+                     {"cached", cached_text(disk)},
+                     {"budget", array.budget().describe()},
+                     {"engine", fmt::format("{}: {}", engine.how, engine.why)}}));
   next_command("evenkeel compare " + shell_word(info.files.front()) + info.raw.words() +
                    " --pattern rows --cold",
                "every engine on this file, side by side");
@@ -139,12 +139,12 @@ void show_unknown(const Info& info, const std::vector<std::string>& paths, const
     print_json(json);
     return;
   }
-  fmt::print("{}", facts({{"file", describe_files(paths)},
-                          {"format", "unknown: " + error.hint_text()},
-                          {"size", size_text(disk.bytes)},
-                          {"begins", begins},
-                          {"could be", guesses(disk.bytes)},
-                          {"cached", cached_text(disk)}}));
+  say(stdout, facts({{"file", describe_files(paths)},
+                     {"format", "unknown: " + error.hint_text()},
+                     {"size", size_text(disk.bytes)},
+                     {"begins", begins},
+                     {"could be", guesses(disk.bytes)},
+                     {"cached", cached_text(disk)}}));
   next_command("evenkeel info " + shell_word(paths.front()) + " --dtype uint16",
                "the same file, told what its numbers are (and --shape, --offset)");
 }

@@ -4,8 +4,10 @@
 #include <CLI/CLI.hpp>
 #include <new>
 
+#include "base/visible.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
+#include "cli/terminal.h"
 #include "evenkeel/error.h"
 
 namespace {
@@ -23,15 +25,15 @@ Examples:
 Sizes: 64MiB, 1.5GB, 8M. KiB MiB GiB (and K M G) are powers of two, KB MB GB powers of ten.)";
 
 int complain(const std::string& what) {
-  fmt::print(stderr, "evenkeel: {}\n", what);
+  evenkeel::cli::say(stderr, fmt::format("evenkeel: {}\n", what));
   return 1;
 }
 
 int wrongly_called(const CLI::App& app, const std::string& what) {
   const auto chosen = app.get_subcommands();
-  fmt::print(stderr, "evenkeel: {}\n", what);
-  fmt::print(stderr, "usage: evenkeel {}--help lists what can be given\n",
-             chosen.empty() ? "" : chosen.front()->get_name() + " ");
+  evenkeel::cli::say(stderr, fmt::format("evenkeel: {}\n", what));
+  evenkeel::cli::say(stderr, fmt::format("usage: evenkeel {}--help lists what can be given\n",
+                                         chosen.empty() ? "" : chosen.front()->get_name() + " "));
   return 2;
 }
 
@@ -64,11 +66,12 @@ int main(int argc, char** argv) {
   evenkeel::cli::add_compare_worker(app, exit_code);
 
   if (argc <= 1) {
-    fmt::print(stderr, "{}", app.help());
+    evenkeel::cli::say(stderr, app.help());
     return 2;
   }
   if (argv[1][0] != '-' && !knows(app, argv[1])) {
-    return wrongly_called(app, fmt::format("there is no command \"{}\"", argv[1]));
+    return wrongly_called(app,
+                          fmt::format("there is no command \"{}\"", evenkeel::visible(argv[1])));
   }
   try {
     app.parse(argc, argv);

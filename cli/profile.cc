@@ -50,9 +50,9 @@ int conclude(const ProfileOptions& options, ProfileRun run, int exit_code) {
   const ProfileReport report = report_of(std::move(run), summary, options.budget);
   // Before anything is said: stderr may be a pipe that nobody reads any more.
   const Written written = write_all(options.outputs, report);
-  fmt::print(stderr, "\n{}{}\n{}", words, report.subtitle, written.words);
+  say(stderr, fmt::format("\n{}{}\n{}", words, report.subtitle, written.words));
   const std::string complaint = failed_check(options, report.runs.front(), summary);
-  if (!complaint.empty()) fmt::print(stderr, "evenkeel: {}\n", complaint);
+  if (!complaint.empty()) say(stderr, fmt::format("evenkeel: {}\n", complaint));
   if (exit_code != 0) return exit_code;
   if (!complaint.empty()) return kCheckFailed;
   if (!written.all) return 1;
@@ -69,7 +69,7 @@ int profile_command(const ProfileOptions& options) {
     Recorded recorded = record_command(options.command, {}, recording(options));
     return conclude(options, std::move(recorded.run), recorded.exit_code);
   } catch (const CannotStart& cannot) {
-    fmt::print(stderr, "evenkeel: {}\n", cannot.message);
+    say(stderr, fmt::format("evenkeel: {}\n", cannot.message));
     return cannot.exit_code;
   }
 }

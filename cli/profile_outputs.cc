@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include "base/visible.h"
 #include "cli/profile_words.h"
 #include "evenkeel/error.h"
 #include "profile/machine.h"
@@ -33,7 +34,7 @@ Written write_all(const ProfileOutputs& outputs, const ProfileReport& report) {
     if (path.empty()) return;
     try {
       write_report(path, text(report));
-      written.words += fmt::format("{}: {}\n", what, path);
+      written.words += fmt::format("{}: {}\n", what, visible(path));
     } catch (const Error& error) {
       written.words += fmt::format("evenkeel: {}\n", error.what());
       written.all = false;

@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <set>
 
+#include "base/visible.h"
+
 namespace evenkeel::cli {
 namespace {
 
@@ -37,7 +39,7 @@ bool Progress::due() const {
 
 void Progress::show(const std::string& text) {
   if (!due()) return;
-  fmt::print(stderr, "\r\033[K{}", first_columns(text, terminal_columns() - 1));
+  fmt::print(stderr, "\r\033[K{}", first_columns(visible(text), terminal_columns() - 1));
   std::fflush(stderr);
   shown_ = true;
   last_ = std::chrono::steady_clock::now();
@@ -57,17 +59,42 @@ std::string bar(double share, int width) {
   return text;
 }
 
+void say(std::FILE* where, const std::string& text) {
+  fmt::print(where, "{}", visible(text, "\n\t"));
+}
+
 void note(const std::string& text) {
   static std::set<std::string> said;
-  if (said.insert(text).second) fmt::print(stderr, "note: {}\n", text);
+  if (said.insert(text).second) say(stderr, fmt::format("note: {}\n", text));
 }
 
 void next_command(const std::string& command, const std::string& why) {
   std::fflush(stdout);
-  fmt::print(stderr, "\nnext: {}\n      {}\n", command, why);
+  say(stderr, fmt::format("\nnext: {}\n      {}\n", command, why));
 }
 
+namespace {
+
+// $'...', with every byte that is not plain ASCII in octal: seen as it is, and typed as it was.
+std::string shell_escapes(const std::string& word) {
+  std::string quoted = "$'";
+  for (const char c : word) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '\'' || c == '\\') {
+      quoted += {'\\', c};
+    } else if (byte >= 0x20 && byte < 0x7F) {
+      quoted += c;
+    } else {
+      quoted += fmt::format("\\{:03o}", byte);
+    }
+  }
+  return quoted + "'";
+}
+
+}  // namespace
+
 std::string shell_word(const std::string& word) {
+  if (visible(word) != word) return shell_escapes(word);
   const auto plain = [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
            std::string_view("_-./,:=+@%").find(c) != std::string_view::npos;

@@ -1,7 +1,8 @@
-// What goes to stderr: progress, notes, the next command to type.
+// What goes to the terminal: text, progress, notes, the next command to type.
 #pragma once
 
 #include <chrono>
+#include <cstdio>
 #include <string>
 
 namespace evenkeel::cli {
@@ -29,10 +30,14 @@ std::string bar(double share, int width = 20);
 // The first `columns` characters of UTF-8 text: a line that wraps cannot be rewritten.
 std::string first_columns(const std::string& text, std::size_t columns);
 
+// All words of the tool go out through here: names of files and words of commands are bytes from
+// anywhere, and what a terminal would obey is shown instead (base/visible.h).
+void say(std::FILE* where, const std::string& text);
+
 void note(const std::string& text);  // the same one is said once
 void next_command(const std::string& command, const std::string& why);
 
-// A path or word as a shell takes it.
+// A path or word as a shell takes it; what cannot be seen, as bash, zsh and ksh take it.
 std::string shell_word(const std::string& word);
 
 }  // namespace evenkeel::cli

@@ -20,7 +20,8 @@ enum class ErrorKind {
 // What went wrong, where, the numbers, and what to do. Built in place:
 //   throw Error(ErrorKind::kFormat, "open", "header says 12 bytes, the file has 10")
 //       .in(path).at(8).hint("the download may be incomplete");
-// what() reads "open PATH: header says 12 bytes, the file has 10 (at byte 8)\nhint: ...".
+// what() reads "open PATH: header says 12 bytes, the file has 10 (at byte 8)\nhint: ...". What a
+// terminal would obey, and what is not UTF-8, stands in it as \xNN; path() is as it was given.
 class Error : public std::exception {
  public:
   Error(ErrorKind kind, std::string operation, std::string problem);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable
 from typing import Any, Union
 
@@ -67,17 +68,30 @@ def stored_dtype(paths: list[bytes]) -> np.dtype[Any] | None:
         other = _npy_dtype(path)
         if other != first:
             raise ValueError(
-                f"open {os.fsdecode(path)}: has {other}, but {os.fsdecode(paths[0])} has {first}\n"
+                f"open {_shown(path)}: has {other}, but {_shown(paths[0])} has {first}\n"
                 "hint: files of one array must agree in all but their number of rows"
             )
     return first
+
+
+def _shown(path: bytes) -> str:
+    """A name as it may stand in a message: a terminal obeys some characters."""
+    name = os.fsdecode(path)
+    return name if name.isprintable() else ascii(name)[1:-1]
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def _npy_dtype(path: bytes) -> np.dtype[Any] | None:
     from numpy.lib import format as npy
 
     try:
-        with open(path, "rb", buffering=4096) as file:
+        # Without waiting for a writer: what is no regular file is the reader's to refuse.
+        with open(path, "rb", buffering=4096, opener=_open_at_once) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return None
             version = npy.read_magic(file)
             if version == (1, 0):
                 return npy.read_array_header_1_0(file)[2]

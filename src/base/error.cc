@@ -3,6 +3,8 @@
 #include <system_error>
 #include <utility>
 
+#include "base/visible.h"
+
 namespace evenkeel {
 
 Error::Error(ErrorKind kind, std::string operation, std::string problem)
@@ -38,10 +40,11 @@ Error&& Error::hint(std::string what_to_do) && {
 
 void Error::compose() {
   message_ = operation_;
-  if (!path_.empty()) message_ += " " + path_;
-  message_ += ": " + problem_;
+  // A path is bytes of anyone's: in a message it is one word on one line, whatever is in it.
+  if (!path_.empty()) message_ += " " + visible(path_);
+  message_ += ": " + visible(problem_, "\n");
   if (offset_) message_ += " (at byte " + std::to_string(*offset_) + ")";
-  if (!hint_.empty()) message_ += "\nhint: " + hint_;
+  if (!hint_.empty()) message_ += "\nhint: " + visible(hint_, "\n");
 }
 
 }  // namespace evenkeel

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/modified.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
 
@@ -49,8 +50,7 @@ void require_unchanged(int fd, const Segment& segment) {
         .at(std::min(size, then.size))
         .hint("open the array again once nobody writes to it");
   }
-  const std::int64_t mtime = now.st_mtim.tv_sec * 1'000'000'000 + now.st_mtim.tv_nsec;
-  if (mtime != then.mtime_ns) {
+  if (modified_ns(now) != then.mtime_ns) {
     throw Error(ErrorKind::kFormat, "read", "the file was written to while open")
         .in(segment.path)
         .hint("open the array again once nobody writes to it");

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "base/visible.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
 #include "format/index_numbers.h"
@@ -56,7 +57,7 @@ TokenPart read_datatrove(const std::string& path, const std::string& index_path,
     require_told(source, options.dtype, dtype);
     return {token_part("datatrove", source, dtype, 0, tokens), {}, documents};
   }
-  throw bad(source, "the file has " + with_commas(bytes) + " bytes, but " + index.path +
+  throw bad(source, "the file has " + with_commas(bytes) + " bytes, but " + visible(index.path) +
                         " ends at token " + with_commas(tokens) +
                         ", which is neither of uint16 nor of uint32")
       .hint("the copy may be incomplete, or the index belongs to another file");

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/visible.h"
 #include "evenkeel/error.h"
 #include "format/npy.h"
 #include "format/raw.h"
@@ -83,7 +84,7 @@ void require_agreement(const Part& first, const Part& part) {
   const auto [wanted, found] = difference(first, part);
   if (wanted.empty() && found.empty()) return;
   throw Error(ErrorKind::kFormat, "open",
-              "has " + found + ", but " + first.segment.path + " has " + wanted)
+              "has " + found + ", but " + visible(first.segment.path) + " has " + wanted)
       .in(part.segment.path)
       .hint("files of one array must agree in all but their number of rows");
 }

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "base/visible.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
 #include "format/index_numbers.h"
@@ -133,7 +134,7 @@ void check_sequences(const Source& index, const Header& header, const Source& bi
     end += bytes;
   }
   if (end == bin_bytes) return;
-  throw bad(bin, "the sequences of " + index.path + " end at byte " + with_commas(end) +
+  throw bad(bin, "the sequences of " + visible(index.path) + " end at byte " + with_commas(end) +
                      ", the file has " + with_commas(bin_bytes))
       .at(end)
       .hint("the .idx may be older than the .bin or belong to another one");

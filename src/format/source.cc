@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "base/modified.h"
 #include "evenkeel/error.h"
 
 namespace evenkeel {
@@ -13,7 +14,7 @@ FileIdentity identify(int fd, const std::string& path) {
   struct stat status;
   if (sys::fstat(fd, &status) != 0) throw Error::system("stat", errno).in(path);
   return {status.st_dev, status.st_ino, static_cast<std::uint64_t>(status.st_size),
-          status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec};
+          modified_ns(status)};
 }
 
 std::string Source::read(std::uint64_t offset, std::size_t length) const {

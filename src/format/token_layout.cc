@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/visible.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
 #include "format/datatrove.h"
@@ -95,8 +96,8 @@ void require_agreement(const TokenPart& first, const TokenPart& other) {
     return;
   }
   throw Error(ErrorKind::kFormat, "open",
-              "has " + found + " (" + in_words(other) + "), but " + a.segment.path + " has " +
-                  wanted + " (" + in_words(first) + ")")
+              "has " + found + " (" + in_words(other) + "), but " + visible(a.segment.path) +
+                  " has " + wanted + " (" + in_words(first) + ")")
       .in(b.segment.path)
       .hint(
           "files of one stream must agree in dtype and byte order; a file without a header is "

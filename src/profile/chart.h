@@ -1,6 +1,8 @@
 // The charts of the picture: memory, and what is drawn over and beneath it.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -17,8 +19,15 @@ struct Frame {
   double seconds = 1, most = 1;  // at the right and upper edges
   double column = 1;             // pixels in which two points are enough
 
-  double x(double at_seconds) const { return at_seconds / seconds * width; }
-  double y(double value) const { return height - value / most * height; }
+  double x(double at_seconds) const { return drawable(at_seconds / seconds * width); }
+  double y(double value) const { return drawable(height - value / most * height); }
+
+ private:
+  // Times and sizes may be anything, also no number at all; places may not.
+  static double drawable(double place) {
+    constexpr double kFarOut = 1e5;
+    return std::isnan(place) ? 0 : std::clamp(place, -kFarOut, kFarOut);
+  }
 };
 
 // Which kinds the picture has to explain.

@@ -33,5 +33,17 @@ TEST(Csv, HasALineForEachSampleAndNothingWhereUnknown) {
                              "100,0,0,0,,,0,0,0,0,0,0,0\n");
 }
 
+// A spreadsheet runs what begins with = + - @: none of it gets that far.
+TEST(Csv, HoldsNoTextOfTheRun) {
+  ProfileRun run;
+  run.name = run.ended = "=cmd|' /C calc'!A0" + kHostile;
+  run.command = run.notes = {run.name};
+  run.facts = {{run.name, run.name}};
+  run.files = {{run.name, 1, std::nullopt}};
+  run.marks = {{0, run.name}};
+  run.samples = {{.seconds = 1}};
+  EXPECT_EQ(to_csv(run), kHeader + "1,0,0,0,,,0,0,0,0,0,0,0\n");
+}
+
 }  // namespace
 }  // namespace evenkeel

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "profile/utf8.h"
+#include "base/utf8.h"
 
 namespace evenkeel {
 
@@ -15,7 +15,7 @@ std::string json_quoted(std::string_view value) {
     if (c == U'"' || c == U'\\') {
       out += '\\';
       append_char(out, c);
-    } else if (c < 0x20 || c == 0x7F) {
+    } else if (c < 0x20 || (c >= 0x7F && c <= 0x9F)) {  // JSON may be shown on a terminal
       char escape[8];
       std::snprintf(escape, sizeof escape, "\\u%04x", static_cast<unsigned>(c));
       out += escape;

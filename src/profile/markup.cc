@@ -1,6 +1,6 @@
 #include "profile/markup.h"
 
-#include "profile/utf8.h"
+#include "base/utf8.h"
 
 namespace evenkeel {
 namespace {

@@ -1,8 +1,8 @@
 #include "profile/svg_text.h"
 
+#include "base/utf8.h"
 #include "profile/markup.h"
 #include "profile/plot_path.h"
-#include "profile/utf8.h"
 
 namespace evenkeel {
 namespace {

@@ -25,16 +25,34 @@ std::vector<std::uint64_t> exact_shares(const std::vector<double>& parts, std::u
   return shares;
 }
 
-// Largest remainders, and at least one for every set that has a weight at all.
+// Makes shares of `sum` in all into shares of kFine: what is above one shrinks alike.
+void shrink(std::vector<std::uint64_t>& shares, std::uint64_t sum) {
+  const auto sets = static_cast<std::uint64_t>(
+      std::ranges::count_if(shares, [](std::uint64_t share) { return share > 0; }));
+  if (sets > kFine) {
+    throw Error(
+        ErrorKind::kInvalid, "mixture",
+        std::to_string(sets) + " sets have a weight; " + std::to_string(kFine) + " is the most")
+        .hint("open files of one kind as one set");
+  }
+  // Both factors are below 2^41: the sum is kFine and one a set at most.
+  for (std::uint64_t& share : shares) {
+    if (share > 1) share = 1 + (share - 1) * (kFine - sets) / (sum - sets);
+  }
+}
+
+// Rounded down, and at least one for every set that has a weight at all; the largest evens it out.
 std::vector<std::uint64_t> rounded_shares(const std::vector<double>& parts) {
   std::vector<std::uint64_t> shares;
   for (const double part : parts) {
     const auto share = static_cast<std::uint64_t>(part * static_cast<double>(kFine));
     shares.push_back(part > 0 ? std::max<std::uint64_t>(share, 1) : 0);
   }
+  const auto sum = [&] { return std::accumulate(shares.begin(), shares.end(), std::uint64_t{0}); };
   const auto largest = std::ranges::max_element(shares);
-  const std::uint64_t sum = std::accumulate(shares.begin(), shares.end(), std::uint64_t{0});
-  *largest = *largest + kFine - sum;
+  // Thousands of sets with next to no weight may be more than the largest can make up for.
+  if (sum() >= *largest + kFine) shrink(shares, sum());
+  *largest = *largest + kFine - sum();
   return shares;
 }
 

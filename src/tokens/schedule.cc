@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/visible.h"
 #include "evenkeel/error.h"
 #include "tokens/impl.h"
 
@@ -33,8 +34,8 @@ Layout joined_layout(const std::vector<WeightedTokens>& sets) {
     const Layout& layout = one.tokens.impl()->layout();
     if (layout.dtype != all.dtype || layout.swapped != all.swapped) {
       throw Error(ErrorKind::kInvalid, "mixture",
-                  layout.paths.front() + " stores " + layout.dtype.name() + ", " +
-                      sets.front().tokens.paths().front() + " stores " + all.dtype.name())
+                  visible(layout.paths.front()) + " stores " + layout.dtype.name() + ", " +
+                      visible(sets.front().tokens.paths().front()) + " stores " + all.dtype.name())
           .hint("the sets of a mixture must store tokens alike");
     }
     for (Segment segment : layout.segments) {

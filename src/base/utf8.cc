@@ -1,4 +1,4 @@
-#include "profile/utf8.h"
+#include "base/utf8.h"
 
 namespace evenkeel {
 namespace {

@@ -1,0 +1,86 @@
+// Which crop comes when: crops stay inside, epochs cover, mixtures keep their shares, seeking is
+// the same as walking.
+#include <cmath>
+#include <set>
+
+#include "fuzz/target.h"
+#include "tokens/crop_order.h"
+#include "tokens/mixture.h"
+
+namespace evenkeel::fuzz {
+namespace {
+
+void check_crops(Input& input) {
+  const std::uint64_t tokens = input.any_size() >> 1, block = input.any_size();
+  const auto order = static_cast<CropOrder>(input.upto(2));
+  const std::uint64_t seed = input.any_size(), position = input.any_size() >> 1;
+  refused([&] {
+    CropSequence crops(tokens, block, order, seed), other(tokens, block, order, seed);
+    std::set<std::uint64_t> starts;
+    const std::uint64_t epoch = crops.epoch_samples();
+    for (std::uint64_t i = 0; i < 20 && i < UINT64_MAX / 2 - position; ++i) {
+      const Crop crop = crops.at(position + i);
+      MUST(crop.start < tokens - block);  // the crop and the token behind it
+      MUST(epoch == 0 ? crop.epoch == 0 : crop.epoch == (position + i) / epoch);
+      // Within an epoch no crop comes twice.
+      if (epoch > 0 && (position + i) % epoch == 0) starts.clear();
+      if (epoch > 0) MUST(starts.insert(crop.start).second);
+    }
+    // Asked in another order, it answers the same.
+    const std::uint64_t later = position + 19;
+    MUST(other.at(later).start == crops.at(later).start);
+    MUST(other.at(position).start == crops.at(position).start);
+  });
+}
+
+double any_weight(Input& input) {
+  const std::uint64_t kind = input.upto(9);
+  if (kind == 0) return 0;
+  const auto whole = static_cast<double>(input.number<std::uint8_t>());
+  return kind < 6 ? whole : std::ldexp(whole, static_cast<int>(input.upto(120)) - 60);
+}
+
+void check_mixture(Input& input) {
+  std::vector<double> weights;
+  for (std::uint64_t count = input.upto(5); count > 0; --count) {
+    // Now and then many alike, as with a folder a set.
+    const std::uint64_t alike = input.upto(31) == 31 ? input.upto(3000) : 1;
+    weights.resize(weights.size() + alike, any_weight(input));
+  }
+  const std::uint64_t far = input.upto(3000);
+  refused([&] {
+    Mixture walked(weights), sought(weights);
+    std::uint64_t sum = 0;
+    for (const std::uint64_t share : walked.shares()) {
+      MUST(share <= walked.period());
+      sum += share;
+    }
+    MUST(sum == walked.period());
+    const std::uint64_t steps = weights.size() > 50 ? far % 20 : far;
+    std::vector<std::uint64_t> taken(weights.size());
+    for (std::uint64_t step = 0; step < steps; ++step) {
+      const Mixture::Turn turn = walked.next();
+      MUST(turn.set < weights.size() && weights[turn.set] > 0);
+      MUST(turn.index == taken[turn.set]++);
+    }
+    for (std::size_t set = 0; set < weights.size(); ++set) {
+      const double due = static_cast<double>(walked.shares()[set]) * static_cast<double>(steps) /
+                         static_cast<double>(walked.period());
+      MUST(std::abs(static_cast<double>(taken[set]) - due) < 1.001);
+    }
+    sought.seek(steps);
+    const Mixture::Turn here = walked.next(), there = sought.next();
+    MUST(here.set == there.set && here.index == there.index);
+  });
+}
+
+FUZZ_TARGET(crops) {
+  if (input.flag()) {
+    check_crops(input);
+  } else {
+    check_mixture(input);
+  }
+}
+
+}  // namespace
+}  // namespace evenkeel::fuzz

@@ -1,0 +1,51 @@
+// Orders: a permutation and its inverse, indexing and filling, ranks that share an epoch.
+#include "evenkeel/order.h"
+
+#include <vector>
+
+#include "fuzz/target.h"
+
+namespace evenkeel::fuzz {
+namespace {
+
+void check_permutation(std::uint64_t n, std::uint64_t seed, std::uint64_t epoch, std::uint64_t at) {
+  const Permutation permutation(n, seed, epoch);
+  const std::uint64_t value = permutation(at);
+  MUST(value < n && permutation.inverse(value) == at);
+  MUST(permutation(permutation.inverse(at)) == at);
+  MUST(refused([&] { (void)permutation(n); }) && refused([&] { (void)permutation.inverse(n); }));
+  MUST(uniform_draw(seed, epoch, at >> 1, n) < n);
+}
+
+void check_sequence(const Order& order, std::uint64_t rows, std::uint64_t first,
+                    std::size_t count) {
+  const Sequence sequence(order, rows);
+  std::vector<std::uint64_t> filled(count);
+  const bool inside = first <= sequence.size() && count <= sequence.size() - first;
+  const bool drawn = order.kind == OrderKind::kRandom && rows >> 63 != 0;  // beyond the last draw
+  const bool was_refused = refused([&] { sequence.fill(first, filled); });
+  MUST(was_refused == !inside || drawn);
+  if (was_refused) return;
+  for (std::size_t i = 0; i < count; ++i) {
+    MUST(filled[i] < rows);
+    MUST(sequence[first + i] == filled[i]);
+    // The same row as without ranks, at the position that this rank has.
+    const Sequence all(order.for_rank(0, 1), rows);
+    MUST(all[(first + i) * order.world + order.rank] == filled[i]);
+  }
+}
+
+FUZZ_TARGET(order) {
+  const std::uint64_t n = input.any_size(), seed = input.any_size(), epoch = input.any_size();
+  const std::uint64_t at = input.any_size();
+  MUST(refused([&] { Permutation(0, seed, epoch); }));
+  if (n > 0) check_permutation(n, seed, epoch, at % n);
+  Order order{static_cast<OrderKind>(input.upto(2)), seed, epoch, input.any_size(),
+              input.any_size()};
+  const std::uint64_t first = input.any_size();
+  refused([&] { check_sequence(order, n, first, input.upto(20)); });
+  MUST(!order.describe().empty());
+}
+
+}  // namespace
+}  // namespace evenkeel::fuzz

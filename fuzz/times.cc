@@ -1,0 +1,26 @@
+// What `evenkeel profile` is asked for in words: intervals, slopes, seconds, process numbers.
+#include "cli/profile_options.h"
+#include "fuzz/target.h"
+
+namespace evenkeel::fuzz {
+namespace {
+
+FUZZ_TARGET(times) {
+  const std::string text(input.rest());
+  refused([&] {
+    const auto interval = cli::parse_interval(text);
+    MUST(interval >= std::chrono::microseconds(100) && interval <= std::chrono::hours(1));
+  });
+  refused([&] {
+    const double slope = cli::parse_slope(text);
+    MUST(slope >= 0 && slope < 1e21);
+  });
+  refused([&] {
+    const double seconds = cli::parse_seconds(text);
+    MUST(seconds > 0 && seconds <= 1e8);
+  });
+  refused([&] { MUST(cli::parse_pid(text) > 0); });
+}
+
+}  // namespace
+}  // namespace evenkeel::fuzz

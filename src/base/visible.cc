@@ -1,0 +1,45 @@
+#include "base/visible.h"
+
+#include <cstdio>
+
+#include "base/utf8.h"
+
+namespace evenkeel {
+namespace {
+
+bool is_control(char32_t c) { return c < 0x20 || (c >= 0x7F && c <= 0x9F); }
+
+// Of these, what is written before is read behind: a name could look like another one.
+bool turns_the_line(char32_t c) {
+  return c == 0x200E || c == 0x200F || (c >= 0x2028 && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069);
+}
+
+void append_escape(std::string& out, char32_t c) {
+  char escape[12];
+  std::snprintf(escape, sizeof escape, c < 0x100 ? "\\x%02x" : "\\u%04x", static_cast<unsigned>(c));
+  out += escape;
+}
+
+}  // namespace
+
+std::string visible(std::string_view text, std::string_view kept) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const std::string_view before = text;
+    const char32_t c = take_char(text);
+    const std::string_view bytes = before.substr(0, before.size() - text.size());
+    // A character that really is U+FFFD takes three bytes; one that stands for a wrong byte, one.
+    if (c == kReplacement && bytes.size() == 1) {
+      append_escape(out, static_cast<unsigned char>(bytes[0]));
+    } else if (turns_the_line(c) ||
+               (is_control(c) && kept.find(static_cast<char>(c)) == kept.npos)) {
+      append_escape(out, c);
+    } else {
+      out += bytes;
+    }
+  }
+  return out;
+}
+
+}  // namespace evenkeel
