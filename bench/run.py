@@ -65,7 +65,7 @@ class Contestant:
             return "-"
         if self.name == "fio" and (scenario.warm or scenario.first_only):
             return "-"
-        if scenario.data == "huge" and "blocks" in self.converts:
+        if scenario.data == "huge" and "blocks" in self.converts and "huge" not in self.converts:
             return "would need a converted copy of 1 TB"
         return None
 

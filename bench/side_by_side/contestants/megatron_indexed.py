@@ -9,7 +9,7 @@ from . import _cut
 
 TITLE = "Megatron IndexedDataset"
 PACKAGES = ("megatron-core", "torch")
-CONVERTS = ("tokens", "blocks")
+CONVERTS = ("tokens", "blocks", "huge")
 DOCUMENT = 1 << 20  # tokens
 CANNOT = {
     "rows": "holds tokens",

@@ -10,7 +10,7 @@ from . import _cut
 
 TITLE = "mmap_ninja"
 PACKAGES = ("mmap-ninja", "numpy")
-CONVERTS = ("tokens", "rows", "blocks")
+CONVERTS = ("tokens", "rows", "blocks", "huge")
 COLUMNS = 162
 CANNOT = {"workers": "as np.memmap, kept: opening gives one"}
 

@@ -5,8 +5,8 @@ import contextlib
 import numpy as np
 import torch
 
-# It imports torchvision for its image datasets, and with a torch for the CPU the torchvision of PyPI
-# fails at import because these operators are not there. Nothing here calls them.
+# It imports torchvision for its image datasets, and beside a torch for the CPU that of PyPI fails
+# at import because these operators are not there. Nothing here calls them.
 with contextlib.suppress(RuntimeError):
     _library = torch.library.Library("torchvision", "DEF")
     for _name in ("nms", "qnms"):
