@@ -8,7 +8,7 @@
 
 #include "array/impl.h"
 #include "array/pieces.h"
-#include "base/signals.h"
+#include "base/thread.h"
 
 namespace evenkeel {
 
@@ -89,11 +89,10 @@ void ReadAhead::seek(std::uint64_t number) {
 }
 
 bool ReadAhead::start() {
-  const SignalsBlocked blocked;
   threaded_ = true;  // before the threads are there to see it
   try {
-    if (options_.finish_on_own_thread) finisher_ = std::thread([this] { finish(); });
-    reader_ = std::thread([this] { read(); });
+    if (options_.finish_on_own_thread) finisher_ = start_thread([this] { finish(); });
+    reader_ = start_thread([this] { read(); });
     return true;
   } catch (const std::system_error&) {
     stop();

@@ -15,6 +15,9 @@
 #include "engine/queue.h"
 
 namespace evenkeel {
+
+std::atomic<QueueWrapper> queue_wrapper = nullptr;
+
 namespace {
 
 constexpr std::uint32_t kDepth = 128;
@@ -38,6 +41,7 @@ struct Lane {
     if (choice == QueueChoice::kBest) queue = make_uring_queue(kDepth, memory, registered, why);
     if (choice == QueueChoice::kThreads) why = "io_uring was not asked for";
     if (!queue) queue = make_thread_queue(kThreads);
+    if (const QueueWrapper wrap = queue_wrapper) queue = wrap(std::move(queue));
   }
   std::string describe() const {
     std::string how = "O_DIRECT, " + queue->describe();

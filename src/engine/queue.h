@@ -1,6 +1,7 @@
 // Many reads in flight at once: by io_uring, or by threads where that is not allowed.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -43,5 +44,10 @@ class ReadQueue {
 std::unique_ptr<ReadQueue> make_uring_queue(std::uint32_t depth, std::span<std::byte> arena,
                                             std::size_t files, std::string& why_not);
 std::unique_ptr<ReadQueue> make_thread_queue(std::uint32_t threads);
+
+// For tests: what the direct engine's queues are put into when they are made, so that completions
+// can come late, in another order, in part or not well. Empty otherwise.
+using QueueWrapper = std::unique_ptr<ReadQueue> (*)(std::unique_ptr<ReadQueue>);
+extern std::atomic<QueueWrapper> queue_wrapper;
 
 }  // namespace evenkeel

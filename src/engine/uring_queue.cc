@@ -20,10 +20,18 @@ std::unique_ptr<ReadQueue> make_uring_queue(std::uint32_t, std::span<std::byte>,
 #include <system_error>
 #include <vector>
 
+#include "base/fault_hook.h"
 #include "evenkeel/error.h"
 
 namespace evenkeel {
 namespace {
+
+// As liburing answers: -errno when a test says so, else what the call says.
+template <class RealCall>
+int unless_injected(sys::Call call, RealCall real) {
+  if (const int code = sys::injected_error(call)) return -code;
+  return real();
+}
 
 class UringQueue final : public ReadQueue {
  public:
@@ -37,11 +45,14 @@ class UringQueue final : public ReadQueue {
     io_uring_ring_dontfork(&ring_);
     if (!arena.empty()) {
       const iovec all{arena.data(), arena.size()};
-      if (io_uring_register_buffers(&ring_, &all, 1) == 0) arena_ = arena;
+      if (registered([&] { return io_uring_register_buffers(&ring_, &all, 1); }) == 0) {
+        arena_ = arena;
+      }
     }
     if (files > 0) {
       const std::vector<int> none(files, -1);
-      if (io_uring_register_files(&ring_, none.data(), static_cast<unsigned>(files)) == 0) {
+      const auto count = static_cast<unsigned>(files);
+      if (registered([&] { return io_uring_register_files(&ring_, none.data(), count); }) == 0) {
         registered_.assign(files, -1);
       }
     }
@@ -65,7 +76,9 @@ class UringQueue final : public ReadQueue {
   std::size_t wait(std::size_t enough, std::span<Completion> out) override {
     int code;
     do {
-      code = io_uring_submit_and_wait(&ring_, static_cast<unsigned>(enough));
+      code = unless_injected(sys::Call::kRingEnter, [&] {
+        return io_uring_submit_and_wait(&ring_, static_cast<unsigned>(enough));
+      });
     } while (code == -EINTR || code == -EAGAIN || code == -EBUSY);
     if (code < 0) throw Error::system("io_uring_enter", -code);
     std::size_t count = 0;
@@ -90,9 +103,15 @@ class UringQueue final : public ReadQueue {
   }
 
  private:
+  template <class RealCall>
+  static int registered(RealCall real) {
+    return unless_injected(sys::Call::kRingRegister, real);
+  }
+
   bool register_file(std::uint32_t file, int fd) {
     if (registered_[file] == fd) return true;
-    const bool done = io_uring_register_files_update(&ring_, file, &fd, 1) == 1;
+    const bool done =
+        registered([&] { return io_uring_register_files_update(&ring_, file, &fd, 1); }) == 1;
     registered_[file] = done ? fd : -1;  // a failed update leaves the place empty
     return done;
   }
@@ -109,8 +128,12 @@ std::unique_ptr<ReadQueue> make_uring_queue(std::uint32_t depth, std::span<std::
                                             std::size_t files, std::string& why_not) {
   io_uring ring{};
   // Cooperative completion saves an interrupt a read; kernels before 5.19 do not know it.
-  int code = io_uring_queue_init(depth, &ring, IORING_SETUP_COOP_TASKRUN);
-  if (code == -EINVAL) code = io_uring_queue_init(depth, &ring, 0);
+  const auto set_up = [&](unsigned flags) {
+    return unless_injected(sys::Call::kRingSetup,
+                           [&] { return io_uring_queue_init(depth, &ring, flags); });
+  };
+  int code = set_up(IORING_SETUP_COOP_TASKRUN);
+  if (code == -EINVAL) code = set_up(0);
   if (code < 0) {
     // Newer kernels count the ring itself as locked memory.
     why_not = code == -ENOMEM

@@ -1,9 +1,9 @@
 #include <glob.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
 
+#include "base/sys.h"
 #include "evenkeel/error.h"
 #include "format/layout.h"
 
@@ -23,7 +23,7 @@ std::vector<std::string> expand_paths(const std::string& path_or_glob) {
     throw Error(ErrorKind::kInvalid, "open", "a path cannot hold a zero byte")
         .in(path_or_glob.c_str());
   }
-  if (::lstat(path_or_glob.c_str(), &status) == 0) return {path_or_glob};
+  if (sys::lstat(path_or_glob.c_str(), &status) == 0) return {path_or_glob};
   const int code = errno;
   if (path_or_glob.find_first_of("*?[") == path_or_glob.npos) {
     throw Error::system("open", code)

@@ -1,12 +1,11 @@
 #include "format/token_paths.h"
 
-#include <sys/stat.h>
-
 #include <optional>
 #include <string_view>
 #include <unordered_set>
 #include <utility>
 
+#include "base/sys.h"
 #include "format/token_layout.h"
 
 namespace evenkeel {
@@ -22,7 +21,7 @@ constexpr Companion kCompanions[] = {
 // A link that leads nowhere is there too: it is better refused than overlooked.
 bool is_there(const std::string& path) {
   struct stat status;
-  return path.find('\0') == path.npos && ::lstat(path.c_str(), &status) == 0;
+  return path.find('\0') == path.npos && sys::lstat(path.c_str(), &status) == 0;
 }
 
 std::string with_suffix(std::string_view path, std::string_view old, std::string_view suffix) {

@@ -150,8 +150,7 @@ int Watched::advise(Segments::Range part, int advice) const {
 void Watched::start_writing(std::size_t part) {
   if (segments_[part].dirty == 0) return;
   const Segments::Range range = segments_.range(part);
-  ::sync_file_range(fd_.get(), static_cast<off_t>(file_offset_ + range.begin),
-                    static_cast<off_t>(range.length), SYNC_FILE_RANGE_WRITE);
+  sys::sync_file_range(fd_.get(), file_offset_ + range.begin, range.length, SYNC_FILE_RANGE_WRITE);
 }
 
 // MADV_DONTNEED is for shared mappings of which nobody else takes the place: there it cannot lose
@@ -171,8 +170,8 @@ bool Watched::let_go(Segments::Range part) {
 bool Watched::release(std::size_t part, std::uint64_t now) {
   const Segments::Range range = segments_.range(part);
   if (segments_[part].dirty != 0) {  // neither advice drops what is not written
-    ::sync_file_range(
-        fd_.get(), static_cast<off_t>(file_offset_ + range.begin), static_cast<off_t>(range.length),
+    sys::sync_file_range(
+        fd_.get(), file_offset_ + range.begin, range.length,
         SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
   }
   const bool done = let_go(range);
@@ -184,8 +183,8 @@ bool Watched::release(std::size_t part, std::uint64_t now) {
 
 bool Watched::release_all() {
   if (!keep_cache_) {
-    ::sync_file_range(
-        fd_.get(), static_cast<off_t>(file_offset_), static_cast<off_t>(length()),
+    sys::sync_file_range(
+        fd_.get(), file_offset_, length(),
         SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
   }
   return let_go({0, length()});
