@@ -1,5 +1,6 @@
 # The unit tests: one program, found by ctest test by test.
-file(GLOB cross_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cc)
+file(GLOB cross_tests CONFIGURE_DEPENDS
+  ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cc ${CMAKE_CURRENT_SOURCE_DIR}/issues/*_test.cc)
 set(unit_tests ${EVENKEEL_UNIT_TEST_SOURCES} ${EVENKEEL_COMMAND_TESTS} ${cross_tests})
 # What differs from the other builds: threads, or the queue that stands in for io_uring.
 if(EVENKEEL_SANITIZE STREQUAL "thread")
