@@ -46,7 +46,7 @@ bool Residency::surely_cached(int fd, std::uint64_t offset, std::uint64_t length
 
 void Residency::age() {
   const std::int64_t now = sys::monotonic_ns();
-  if (now - made_at_ns_ < kGoodForNs) return;
+  if (now >= made_at_ns_ && now - made_at_ns_ < kGoodForNs) return;
   made_at_ns_ = now;
   std::ranges::fill(states_, State::kUnknown);
 }
