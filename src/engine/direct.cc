@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -244,12 +245,12 @@ class DirectEngine final : public Engine {
 
 // Some filesystems accept the flag and refuse the reads: one block tells.
 bool takes_direct_reads(const Segment& segment, std::uint64_t alignment) {
+  const Fd fd = open_readable(segment.path, O_DIRECT);
   void* block = nullptr;
   if (::posix_memalign(&block, alignment, alignment) != 0) return true;
-  const Fd fd = open_readable(segment.path, O_DIRECT);
+  const std::unique_ptr<void, decltype(&std::free)> owner(block, &std::free);
   const bool refused =
       sys::pread(fd.get(), block, alignment, 0) < 0 && (errno == EINVAL || errno == EOPNOTSUPP);
-  std::free(block);
   return !refused;
 }
 
