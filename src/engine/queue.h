@@ -35,6 +35,9 @@ class ReadQueue {
   // more where they are there, fewer (none even) where a signal came. Throws Error (kSystem) when
   // the queue itself breaks.
   virtual std::size_t wait(std::size_t enough, std::span<Completion> out) = 0;
+  // After that: waits until no read writes into its buffer any more. The queue is of no further
+  // use.
+  virtual void abandon() noexcept {}
   virtual std::uint32_t depth() const = 0;
   virtual std::string describe() const = 0;  // "io_uring, 128 in flight, registered buffers"
 };

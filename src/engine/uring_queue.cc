@@ -17,10 +17,13 @@ std::unique_ptr<ReadQueue> make_uring_queue(std::uint32_t, std::span<std::byte>,
 #include <liburing.h>
 
 #include <cerrno>
+#include <chrono>
 #include <system_error>
+#include <thread>
 #include <vector>
 
 #include "base/fault_hook.h"
+#include "base/patience.h"
 #include "evenkeel/error.h"
 
 namespace evenkeel {
@@ -71,25 +74,31 @@ class UringQueue final : public ReadQueue {
     }
     if (fixed_file) entry->flags |= IOSQE_FIXED_FILE;
     entry->user_data = op.id;
+    ++outstanding_;
   }
 
   std::size_t wait(std::size_t enough, std::span<Completion> out) override {
     int code;
+    Patience patience;  // the kernel may have no memory for a request, for a while
     do {
       code = unless_injected(sys::Call::kRingEnter, [&] {
         return io_uring_submit_and_wait(&ring_, static_cast<unsigned>(enough));
       });
-    } while (code == -EINTR || code == -EAGAIN || code == -EBUSY);
-    if (code < 0) throw Error::system("io_uring_enter", -code);
-    std::size_t count = 0;
-    unsigned head;
-    io_uring_cqe* entry;
-    io_uring_for_each_cqe(&ring_, head, entry) {
-      if (count == out.size()) break;
-      out[count++] = {static_cast<std::uint32_t>(entry->user_data), entry->res};
+    } while (code < 0 && io_uring_cq_ready(&ring_) == 0 && patience.try_again(-code));
+    // What has arrived is handed on first; the trouble, if it lasts, comes with the next call.
+    if (code < 0 && io_uring_cq_ready(&ring_) == 0) throw Error::system("io_uring_enter", -code);
+    return take(out);
+  }
+
+  void abandon() noexcept override {
+    // Completions come into memory that the kernel shares with us: no call is needed to see them,
+    // only to give it the occasion. What it has not taken up yet it never will.
+    for (std::size_t left = outstanding_ - io_uring_sq_ready(&ring_); left > 0;) {
+      Completion done[16];
+      const std::size_t count = take(done);
+      left -= count;
+      if (count == 0) std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
-    io_uring_cq_advance(&ring_, static_cast<unsigned>(count));
-    return count;
   }
 
   std::uint32_t depth() const override { return depth_; }
@@ -103,6 +112,19 @@ class UringQueue final : public ReadQueue {
   }
 
  private:
+  std::size_t take(std::span<Completion> out) noexcept {
+    std::size_t count = 0;
+    unsigned head;
+    io_uring_cqe* entry;
+    io_uring_for_each_cqe(&ring_, head, entry) {
+      if (count == out.size()) break;
+      out[count++] = {static_cast<std::uint32_t>(entry->user_data), entry->res};
+    }
+    io_uring_cq_advance(&ring_, static_cast<unsigned>(count));
+    outstanding_ -= count;
+    return count;
+  }
+
   template <class RealCall>
   static int registered(RealCall real) {
     return unless_injected(sys::Call::kRingRegister, real);
@@ -118,6 +140,7 @@ class UringQueue final : public ReadQueue {
 
   io_uring ring_;
   const std::uint32_t depth_;
+  std::size_t outstanding_ = 0;  // pushed, and not taken back
   std::span<std::byte> arena_;   // empty: not registered
   std::vector<int> registered_;  // descriptor behind each registered file
 };
