@@ -4,10 +4,10 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test build bench fuzz lint format install clean
+.PHONY: help demo test test-long build bench fuzz lint format install clean
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 
 demo: build ## the whole story on this machine, in about a minute
 	build/evenkeel demo
@@ -15,6 +15,12 @@ demo: build ## the whole story on this machine, in about a minute
 test: ## build every preset, run every test
 	@scripts/setup build test python
 	@scripts/test
+
+test-long: build ## ten million batches and a hundred epochs of workers, under the profiler; 40 minutes at most
+	@scripts/setup build test python
+	@scripts/build release long_run
+	@scripts/install_package
+	@scripts/test_long
 
 build: ## the tool, at build/evenkeel
 	@scripts/setup build

@@ -1,13 +1,17 @@
 // Files that change under an open array: an error that names the file, or the data of before; never
 // other data, never a signal.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <filesystem>
 #include <thread>
 
 #include "tests/counting_file.h"
+#include "tests/forked.h"
 
 namespace evenkeel {
 namespace {
@@ -145,7 +149,74 @@ TEST_P(ChangedFile, AnArrayOpenedAgainReadsTheNewData) {
   EXPECT_EQ(gathered(array, first), counting(5, kColumns));
 }
 
+// Who has a file open may go on; who opens it later is refused, with the file's name.
+TEST_P(ChangedFile, PermissionTakenIsTheOldDataOrAnErrorThatNamesIt) {
+  path_ = counting_file(folder_, "numbers", kRows * kColumns);
+  std::filesystem::permissions(folder_.root(), std::filesystem::perms(0777));
+  if (::getuid() == 0) {
+    ASSERT_EQ(::chown(path_.c_str(), 65534, 65534), 0);
+  }
+  for (const bool read_before : {false, true}) {
+    const std::string said = in_child([&] {
+      if (::getuid() == 0 && !become_nobody()) return std::string("still root");
+      ::chmod(path_.c_str(), 0600);
+      const Array array = Array::open(path_, counted(kColumns, 2_MiB, GetParam()));
+      if (read_before) read(array);
+      ::chmod(path_.c_str(), 0000);
+      for (const Error& error : {error_of([&] { read(array); }), error_of([&] { scan(array); })}) {
+        if (error.operation() == "test") continue;  // none was due
+        if (error.code() != EACCES || error.path() != path_) return std::string(error.what());
+      }
+      return std::string("well");
+    });
+    EXPECT_EQ(said, "well");
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Engines, ChangedFile, testing::ValuesIn(kAllEngines),
+                         [](const auto& tested) { return std::string(engine_name(tested.param)); });
+
+// Truncated and grown again, all the time, while it is read: errors or what was there (zeros, where
+// it has been cut and grown), no signal. `map`, `remap` and `advise` are not here: they touch pages
+// of the file itself, and nothing can be between the last look and the touch (docs/reliability.md).
+class TruncatedMeanwhile : public testing::TestWithParam<EngineKind> {};
+
+TEST_P(TruncatedMeanwhile, NoSignalReachesTheReader) {
+  const TempFolder folder;
+  const std::string path = counting_file(folder, "numbers", kRows * kColumns);
+  const std::string said = in_child([&] {
+    std::atomic<bool> over = false;
+    std::thread other([&] {
+      while (!over) {
+        if (::truncate(path.c_str(), 4096) != 0) return;
+        if (::truncate(path.c_str(), kRows * kRowBytes) != 0) return;
+      }
+    });
+    std::uint64_t errors = 0;
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(300);
+    while (std::chrono::steady_clock::now() < end) {
+      try {
+        const Array array = Array::open(path, counted(kColumns, 2_MiB, GetParam()));
+        std::vector<std::uint64_t> rows;
+        for (std::uint64_t row = 3; row < kRows / 2; row += 997) rows.push_back(row);
+        for (int i = 0; i < 5; ++i) gathered(array, rows);
+        for (const Chunk& chunk : array.chunks(1000)) {
+          if (chunk.position() > 10'000) break;
+        }
+      } catch (const Error& error) {
+        if (error.path() != path) return std::string(error.what());
+        ++errors;
+      }
+    }
+    over = true;
+    other.join();
+    return errors > 0 ? std::string("errors") : "none noticed";
+  });
+  EXPECT_EQ(said, "errors");
+}
+
+INSTANTIATE_TEST_SUITE_P(Engines, TruncatedMeanwhile,
+                         testing::Values(EngineKind::kRead, EngineKind::kDirect, EngineKind::kAuto),
                          [](const auto& tested) { return std::string(engine_name(tested.param)); });
 
 }  // namespace

@@ -1,6 +1,7 @@
 // For tests: a piece of work in a child process, and what it had to say.
 #pragma once
 
+#include <fcntl.h>
 #include <pwd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,7 +16,7 @@ namespace evenkeel {
 // What `work` returned; "threw: ..." or "died: ..." when it did not come so far.
 inline std::string in_child(const std::function<std::string()>& work) {
   int ends[2];
-  if (::pipe(ends) != 0) throw std::runtime_error("pipe");
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("pipe");
   const pid_t child = ::fork();
   if (child < 0) throw std::runtime_error("fork");
   if (child == 0) {

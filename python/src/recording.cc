@@ -9,7 +9,7 @@
 #include <thread>
 #include <utility>
 
-#include "base/signals.h"
+#include "base/thread.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
 #include "meter/marks.h"
@@ -46,10 +46,7 @@ class Recording::Thread {
 
 Recording::Thread::Thread(std::chrono::nanoseconds interval, std::vector<std::string> files)
     : interval_(interval) {
-  {
-    const SignalsBlocked blocked;
-    thread_ = std::thread([this, files = std::move(files)] { record(files); });
-  }
+  thread_ = start_thread([this, files = std::move(files)] { record(files); });
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return begun_ || failure_; });
   if (!failure_) return;

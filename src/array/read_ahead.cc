@@ -8,7 +8,7 @@
 
 #include "array/impl.h"
 #include "array/pieces.h"
-#include "base/signals.h"
+#include "base/thread.h"
 
 namespace evenkeel {
 
@@ -61,7 +61,7 @@ ReadAhead::~ReadAhead() {
 bool ReadAhead::owned_here() const { return owner_ == ::getpid(); }
 
 std::size_t ReadAhead::take(std::uint64_t number) {
-  if (slots_.size() == 1 || (!reader_.joinable() && !start())) {
+  if (slots_.size() == 1 || (!reader_.joinable() && !start(number))) {
     make_now(number);
     return number % slots_.size();
   }
@@ -88,16 +88,21 @@ void ReadAhead::seek(std::uint64_t number) {
   next_to_read_ = number;
 }
 
-bool ReadAhead::start() {
-  const SignalsBlocked blocked;
+bool ReadAhead::start(std::uint64_t number) {
   threaded_ = true;  // before the threads are there to see it
   try {
-    if (options_.finish_on_own_thread) finisher_ = std::thread([this] { finish(); });
-    reader_ = std::thread([this] { read(); });
+    if (options_.finish_on_own_thread) finisher_ = start_thread([this] { finish(); });
+    reader_ = start_thread([this] { read(); });
     return true;
   } catch (const std::system_error&) {
     stop();
     threaded_ = false;
+    // The finishing thread may have been there for a moment, and have read something.
+    for (Slot& slot : slots_) {
+      if (slot.number >= number) slot.state = State::kFree;
+    }
+    failure_ = nullptr;
+    next_to_read_ = number;
     return false;
   }
 }
@@ -205,6 +210,11 @@ void ReadAhead::make_now(std::uint64_t number) {
     throw;
   }
   maker_.finish(number % slots_.size(), number);
+  // The caller's until it is given back, also if threads can be had by then.
+  Slot& slot = slot_of(number);
+  slot.state = State::kReady;
+  slot.number = number;
+  next_to_read_ = number + 1;
 }
 
 Job* ReadAhead::next_job(const Lane& lane) {

@@ -86,7 +86,7 @@ class ReadAhead final {
     std::uint64_t allowed_ = 0;
   };
 
-  bool start();
+  bool start(std::uint64_t number);
   void stop();
   void read();
   void finish();

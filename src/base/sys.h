@@ -1,7 +1,9 @@
-// The seam between Evenkeel and the kernel: every system call that reads data goes through here, so
-// that tests can make each of them fail. Thin: same arguments, same errno.
+// The seam between Evenkeel and the kernel: every system call that reads data or sets up the
+// reading goes through here, so that tests can make each of them fail (fault_hook.h). Thin: same
+// arguments, same errno.
 #pragma once
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/types.h>
@@ -15,15 +17,23 @@ namespace evenkeel::sys {
 int open(const char* path, int flags);
 int close(int fd);
 int fstat(int fd, struct stat* out);
+int lstat(const char* path, struct stat* out);
+DIR* opendir(const char* path);
+dirent* readdir(DIR* folder);  // at the end nullptr and errno 0
 ssize_t pread(int fd, void* buffer, std::size_t length, std::uint64_t offset);
 // preadv2 with one buffer; flags as RWF_*.
 ssize_t pread_flags(int fd, void* buffer, std::size_t length, std::uint64_t offset, int flags);
+// read(2), for the kernel's small files.
+ssize_t read_text(int fd, void* buffer, std::size_t length);
 void* mmap(void* address, std::size_t length, int protection, int flags, int fd,
            std::uint64_t offset);
 int munmap(void* address, std::size_t length);
 int madvise(void* address, std::size_t length, int advice);
+// Copies out of a mapping of this process (process_vm_readv): EFAULT where touching it is SIGBUS.
+ssize_t copy_mapped(void* to, const void* from, std::size_t length);
 // posix_fadvise, but failing like the others: -1 and errno.
 int fadvise(int fd, std::uint64_t offset, std::uint64_t length, int advice);
+int sync_file_range(int fd, std::uint64_t offset, std::uint64_t length, unsigned flags);
 
 struct CacheStat {  // in pages, the kernel's struct cachestat
   std::uint64_t cached, dirty, writeback, evicted, recently_evicted;
@@ -39,5 +49,6 @@ struct DirectAlignment {
 DirectAlignment direct_alignment(int fd);
 
 std::uint64_t page_size();
+std::int64_t monotonic_ns();
 
 }  // namespace evenkeel::sys

@@ -1,8 +1,5 @@
 #include "base/text_file.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <cerrno>
 
 #include "base/fd.h"
@@ -10,12 +7,12 @@
 namespace evenkeel {
 
 std::optional<std::string> read_text_file(const std::string& path) {
-  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const Fd fd(sys::open(path.c_str(), O_RDONLY));
   if (!fd) return std::nullopt;
   std::string text;
   char piece[4096];
   for (;;) {
-    const ssize_t got = ::read(fd.get(), piece, sizeof piece);
+    const ssize_t got = sys::read_text(fd.get(), piece, sizeof piece);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return std::nullopt;
     if (got == 0) return text;

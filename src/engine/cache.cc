@@ -1,7 +1,6 @@
 #include "engine/cache.h"
 
 #include <algorithm>
-#include <chrono>
 
 namespace evenkeel {
 namespace {
@@ -9,12 +8,6 @@ namespace {
 constexpr std::uint64_t kSmallestRegion = 2 << 20;
 constexpr std::uint64_t kMostRegions = 1 << 16;
 constexpr std::int64_t kGoodForNs = 1'000'000'000;
-
-std::int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 }  // namespace
 
@@ -52,8 +45,8 @@ bool Residency::surely_cached(int fd, std::uint64_t offset, std::uint64_t length
 }
 
 void Residency::age() {
-  const std::int64_t now = now_ns();
-  if (now - made_at_ns_ < kGoodForNs) return;
+  const std::int64_t now = sys::monotonic_ns();
+  if (now >= made_at_ns_ && now - made_at_ns_ < kGoodForNs) return;
   made_at_ns_ = now;
   std::ranges::fill(states_, State::kUnknown);
 }

@@ -1,8 +1,5 @@
 // What is cached is taken from the page cache without adding to it; the rest goes to another
 // engine.
-#include <sys/uio.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -224,16 +221,14 @@ class CacheFirstEngine final : public Engine {
     }
 
     // Through a mapping of just these pages, made for this call: a fault under MADV_RANDOM never
-    // reads ahead, and process_vm_readv answers EFAULT where touching a truncated file would be
+    // reads ahead, and copy_mapped answers EFAULT where touching a truncated file would be
     // SIGBUS. Where it is forbidden, the other engine reads.
     static bool peek(int fd, const Target& target, const std::string& path) {
       const std::uint64_t begin = round_down(target.offset, sys::page_size());
       const std::uint64_t skipped = target.offset - begin;
       const Mapping mapping(fd, begin, skipped + target.length, path);
       mapping.advise(0, mapping.length(), MADV_RANDOM);
-      const iovec local{target.out, target.length};
-      const iovec remote{mapping.data() + skipped, target.length};
-      return ::process_vm_readv(::getpid(), &local, 1, &remote, 1, 0) ==
+      return sys::copy_mapped(target.out, mapping.data() + skipped, target.length) ==
              static_cast<ssize_t>(target.length);
     }
 

@@ -1,13 +1,18 @@
 // O_DIRECT with many requests in flight: the disk's speed, and no page of the page cache.
+#include <unistd.h>
+
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <vector>
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "base/patience.h"
 #include "base/per_process.h"
 #include "engine/arena.h"
 #include "engine/engines.h"
@@ -15,6 +20,9 @@
 #include "engine/queue.h"
 
 namespace evenkeel {
+
+std::atomic<QueueWrapper> queue_wrapper = nullptr;
+
 namespace {
 
 constexpr std::uint32_t kDepth = 128;
@@ -38,18 +46,18 @@ struct Lane {
     if (choice == QueueChoice::kBest) queue = make_uring_queue(kDepth, memory, registered, why);
     if (choice == QueueChoice::kThreads) why = "io_uring was not asked for";
     if (!queue) queue = make_thread_queue(kThreads);
+    if (const QueueWrapper wrap = queue_wrapper) queue = wrap(std::move(queue));
   }
   std::string describe() const {
     std::string how = "O_DIRECT, " + queue->describe();
     if (!why.empty()) how += " (" + why + ")";
     return how;
   }
-  // The queue broke with reads in flight: leave them to the kernel, which holds on to their pages,
-  // and go on with threads.
+  // The queue broke with reads in flight: they end first, for the next reads go to the same memory.
   void start_over(std::uint64_t arena_bytes) {
+    queue->abandon();
     queue = make_thread_queue(kThreads);
     arena = RingArena(arena_bytes);
-    why = "io_uring broke down";
   }
   std::mutex mutex;
   FileSet files;
@@ -78,7 +86,11 @@ class DirectEngine final : public Engine {
 
   void require_unchanged(std::uint32_t file) override { lane_.get().files.verify(file); }
   EngineLimits limits() const override { return limits_; }
-  EngineReport report() const override { return report_; }
+  EngineReport report() const override {
+    EngineReport report = report_;
+    if (broke_down_in_ == ::getpid()) report.how = "O_DIRECT, threads (io_uring broke down)";
+    return report;
+  }
 
  private:
   // One call of run: what is in flight, and where.
@@ -106,6 +118,7 @@ class DirectEngine final : public Engine {
       std::uint64_t wanted = 0;  // bytes up to the end of the file
       std::uint64_t done = 0;
       std::optional<std::uint64_t> ticket;  // of the arena, unless read in place
+      Patience patience;
     };
 
     void fill() {
@@ -123,7 +136,7 @@ class DirectEngine final : public Engine {
     bool start(const Extent& extent) {
       // A read in flight pins its file: with many files, wait for some to come back.
       if (in_flight_ > 0 && !lane_.files.has_room_for(extent.file)) return false;
-      Read read{extent, extent.into, 0, 0, std::nullopt};
+      Read read{extent, extent.into, 0, 0, std::nullopt, {}};
       if (!read.buffer) {
         const auto piece = lane_.arena.take(extent.length);
         if (!piece) return false;
@@ -170,7 +183,7 @@ class DirectEngine final : public Engine {
       Read& read = reads_[completion.id];
       const std::uint64_t at = read.extent.offset + read.done;
       if (completion.result > 0) read.done += static_cast<std::uint64_t>(completion.result);
-      if (read.done < read.wanted && may_go_on(completion)) {
+      if (read.done < read.wanted && may_go_on(read, completion)) {
         // O_DIRECT goes on from whole blocks only.
         read.done = round_down(read.done, engine_.limits_.alignment);
         push(completion.id, read, lane_.files.pin(read.extent.file));
@@ -188,9 +201,10 @@ class DirectEngine final : public Engine {
       feed_.arrived(finished.extent, finished.buffer);
     }
 
-    bool may_go_on(const Completion& completion) const {
+    bool may_go_on(Read& read, const Completion& completion) const {
       if (failed_) return false;
-      if (completion.result == -EINTR || completion.result == -EAGAIN) return true;
+      if (completion.result < 0) return read.patience.try_again(-completion.result);
+      read.patience.moved();
       return completion.result >= static_cast<std::int32_t>(engine_.limits_.alignment);
     }
 
@@ -215,6 +229,12 @@ class DirectEngine final : public Engine {
         while (in_flight_ > 0) take_completions();
       } catch (...) {
         lane_.start_over(engine_.memory_.size());
+        engine_.broke_down_in_ = ::getpid();
+        for (std::uint32_t id = 0; id < reads_.size(); ++id) {
+          if (std::ranges::find(free_, id) == free_.end()) {
+            lane_.files.unpin(reads_[id].extent.file);
+          }
+        }
       }
     }
 
@@ -236,16 +256,17 @@ class DirectEngine final : public Engine {
   const EngineLimits limits_;
   PerProcess<Lane> lane_;
   const EngineReport report_;
+  std::atomic<pid_t> broke_down_in_ = 0;  // the process whose ring did; a child has its own
 };
 
 // Some filesystems accept the flag and refuse the reads: one block tells.
 bool takes_direct_reads(const Segment& segment, std::uint64_t alignment) {
+  const Fd fd = open_readable(segment.path, O_DIRECT);
   void* block = nullptr;
   if (::posix_memalign(&block, alignment, alignment) != 0) return true;
-  const Fd fd = open_readable(segment.path, O_DIRECT);
+  const std::unique_ptr<void, decltype(&std::free)> owner(block, &std::free);
   const bool refused =
       sys::pread(fd.get(), block, alignment, 0) < 0 && (errno == EINVAL || errno == EOPNOTSUPP);
-  std::free(block);
   return !refused;
 }
 

@@ -1,6 +1,7 @@
 // Many reads in flight at once: by io_uring, or by threads where that is not allowed.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -34,6 +35,9 @@ class ReadQueue {
   // more where they are there, fewer (none even) where a signal came. Throws Error (kSystem) when
   // the queue itself breaks.
   virtual std::size_t wait(std::size_t enough, std::span<Completion> out) = 0;
+  // After that: waits until no read writes into its buffer any more. The queue is of no further
+  // use.
+  virtual void abandon() noexcept {}
   virtual std::uint32_t depth() const = 0;
   virtual std::string describe() const = 0;  // "io_uring, 128 in flight, registered buffers"
 };
@@ -43,5 +47,10 @@ class ReadQueue {
 std::unique_ptr<ReadQueue> make_uring_queue(std::uint32_t depth, std::span<std::byte> arena,
                                             std::size_t files, std::string& why_not);
 std::unique_ptr<ReadQueue> make_thread_queue(std::uint32_t threads);
+
+// For tests: what the direct engine's queues are put into when they are made, so that completions
+// can come late, in another order, in part or not well. Empty otherwise.
+using QueueWrapper = std::unique_ptr<ReadQueue> (*)(std::unique_ptr<ReadQueue>);
+extern std::atomic<QueueWrapper> queue_wrapper;
 
 }  // namespace evenkeel

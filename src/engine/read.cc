@@ -6,6 +6,7 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "base/patience.h"
 #include "base/per_process.h"
 #include "engine/cache.h"
 #include "engine/engines.h"
@@ -62,6 +63,7 @@ class ReadEngine final : public Engine {
     const std::uint64_t wanted = std::min(extent.length, files.size(extent.file) - extent.offset);
     const bool was_cached = !dont_cache_ && is_cached(pin.fd(), extent.offset, wanted);
     std::uint64_t done = 0;
+    Patience patience;
     while (done < wanted) {
       const ssize_t got = sys::pread_flags(pin.fd(), data + done, wanted - done,
                                            extent.offset + done, dont_cache_ ? kDontCache : 0);
@@ -69,12 +71,14 @@ class ReadEngine final : public Engine {
         dont_cache_ = false;
         return fetch(files, extent, data);
       }
-      if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
       if (got < 0) {
-        throw Error::system("read", errno).in(files.path(extent.file)).at(extent.offset + done);
+        const int code = errno;
+        if (patience.try_again(code)) continue;
+        throw Error::system("read", code).in(files.path(extent.file)).at(extent.offset + done);
       }
       if (got == 0) throw_truncated(layout_.segments[extent.file], extent.offset + done);
       done += static_cast<std::uint64_t>(got);
+      patience.moved();
     }
     if (!dont_cache_ && !was_cached) {
       sys::fadvise(pin.fd(), extent.offset, extent.length, POSIX_FADV_DONTNEED);

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/fault_hook.h"
 #include "base/signals.h"
 #include "base/sys.h"
 #include "engine/queue.h"
@@ -24,7 +25,10 @@ class ThreadQueue final : public ReadQueue {
     pthread_attr_setstacksize(&attributes, 128 * 1024);  // small: they count against the budget
     for (std::uint32_t i = 0; i < threads; ++i) {
       pthread_t thread;
-      if (pthread_create(&thread, &attributes, &ThreadQueue::work, this) != 0) break;
+      if (sys::injected_error(sys::Call::kThreadStart) != 0 ||
+          pthread_create(&thread, &attributes, &ThreadQueue::work, this) != 0) {
+        break;
+      }
       threads_.push_back(thread);
     }
     pthread_attr_destroy(&attributes);

@@ -17,13 +17,24 @@ std::unique_ptr<ReadQueue> make_uring_queue(std::uint32_t, std::span<std::byte>,
 #include <liburing.h>
 
 #include <cerrno>
+#include <chrono>
 #include <system_error>
+#include <thread>
 #include <vector>
 
+#include "base/fault_hook.h"
+#include "base/patience.h"
 #include "evenkeel/error.h"
 
 namespace evenkeel {
 namespace {
+
+// As liburing answers: -errno when a test says so, else what the call says.
+template <class RealCall>
+int unless_injected(sys::Call call, RealCall real) {
+  if (const int code = sys::injected_error(call)) return -code;
+  return real();
+}
 
 class UringQueue final : public ReadQueue {
  public:
@@ -37,11 +48,14 @@ class UringQueue final : public ReadQueue {
     io_uring_ring_dontfork(&ring_);
     if (!arena.empty()) {
       const iovec all{arena.data(), arena.size()};
-      if (io_uring_register_buffers(&ring_, &all, 1) == 0) arena_ = arena;
+      if (registered([&] { return io_uring_register_buffers(&ring_, &all, 1); }) == 0) {
+        arena_ = arena;
+      }
     }
     if (files > 0) {
       const std::vector<int> none(files, -1);
-      if (io_uring_register_files(&ring_, none.data(), static_cast<unsigned>(files)) == 0) {
+      const auto count = static_cast<unsigned>(files);
+      if (registered([&] { return io_uring_register_files(&ring_, none.data(), count); }) == 0) {
         registered_.assign(files, -1);
       }
     }
@@ -60,23 +74,31 @@ class UringQueue final : public ReadQueue {
     }
     if (fixed_file) entry->flags |= IOSQE_FIXED_FILE;
     entry->user_data = op.id;
+    ++outstanding_;
   }
 
   std::size_t wait(std::size_t enough, std::span<Completion> out) override {
     int code;
+    Patience patience;  // the kernel may have no memory for a request, for a while
     do {
-      code = io_uring_submit_and_wait(&ring_, static_cast<unsigned>(enough));
-    } while (code == -EINTR || code == -EAGAIN || code == -EBUSY);
-    if (code < 0) throw Error::system("io_uring_enter", -code);
-    std::size_t count = 0;
-    unsigned head;
-    io_uring_cqe* entry;
-    io_uring_for_each_cqe(&ring_, head, entry) {
-      if (count == out.size()) break;
-      out[count++] = {static_cast<std::uint32_t>(entry->user_data), entry->res};
+      code = unless_injected(sys::Call::kRingEnter, [&] {
+        return io_uring_submit_and_wait(&ring_, static_cast<unsigned>(enough));
+      });
+    } while (code < 0 && io_uring_cq_ready(&ring_) == 0 && patience.try_again(-code));
+    // What has arrived is handed on first; the trouble, if it lasts, comes with the next call.
+    if (code < 0 && io_uring_cq_ready(&ring_) == 0) throw Error::system("io_uring_enter", -code);
+    return take(out);
+  }
+
+  void abandon() noexcept override {
+    // Completions come into memory that the kernel shares with us: no call is needed to see them,
+    // only to give it the occasion. What it has not taken up yet it never will.
+    for (std::size_t left = outstanding_ - io_uring_sq_ready(&ring_); left > 0;) {
+      Completion done[16];
+      const std::size_t count = take(done);
+      left -= count;
+      if (count == 0) std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
-    io_uring_cq_advance(&ring_, static_cast<unsigned>(count));
-    return count;
   }
 
   std::uint32_t depth() const override { return depth_; }
@@ -90,15 +112,35 @@ class UringQueue final : public ReadQueue {
   }
 
  private:
+  std::size_t take(std::span<Completion> out) noexcept {
+    std::size_t count = 0;
+    unsigned head;
+    io_uring_cqe* entry;
+    io_uring_for_each_cqe(&ring_, head, entry) {
+      if (count == out.size()) break;
+      out[count++] = {static_cast<std::uint32_t>(entry->user_data), entry->res};
+    }
+    io_uring_cq_advance(&ring_, static_cast<unsigned>(count));
+    outstanding_ -= count;
+    return count;
+  }
+
+  template <class RealCall>
+  static int registered(RealCall real) {
+    return unless_injected(sys::Call::kRingRegister, real);
+  }
+
   bool register_file(std::uint32_t file, int fd) {
     if (registered_[file] == fd) return true;
-    const bool done = io_uring_register_files_update(&ring_, file, &fd, 1) == 1;
+    const bool done =
+        registered([&] { return io_uring_register_files_update(&ring_, file, &fd, 1); }) == 1;
     registered_[file] = done ? fd : -1;  // a failed update leaves the place empty
     return done;
   }
 
   io_uring ring_;
   const std::uint32_t depth_;
+  std::size_t outstanding_ = 0;  // pushed, and not taken back
   std::span<std::byte> arena_;   // empty: not registered
   std::vector<int> registered_;  // descriptor behind each registered file
 };
@@ -109,8 +151,12 @@ std::unique_ptr<ReadQueue> make_uring_queue(std::uint32_t depth, std::span<std::
                                             std::size_t files, std::string& why_not) {
   io_uring ring{};
   // Cooperative completion saves an interrupt a read; kernels before 5.19 do not know it.
-  int code = io_uring_queue_init(depth, &ring, IORING_SETUP_COOP_TASKRUN);
-  if (code == -EINVAL) code = io_uring_queue_init(depth, &ring, 0);
+  const auto set_up = [&](unsigned flags) {
+    return unless_injected(sys::Call::kRingSetup,
+                           [&] { return io_uring_queue_init(depth, &ring, flags); });
+  };
+  int code = set_up(IORING_SETUP_COOP_TASKRUN);
+  if (code == -EINVAL) code = set_up(0);
   if (code < 0) {
     // Newer kernels count the ring itself as locked memory.
     why_not = code == -ENOMEM

@@ -1,19 +1,64 @@
 #include <glob.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
 
+#include "base/sys.h"
 #include "evenkeel/error.h"
 #include "format/layout.h"
 
 namespace evenkeel {
 namespace {
 
-struct Matches {
-  glob_t found = {};
-  ~Matches() { ::globfree(&found); }
+// glob(3) with an eye on what it overlooks: it takes a folder that cannot be read, or not to its
+// end, for one that ends there, and shards would be missing without a word. Folders closed to this
+// user are passed over, as shells do.
+class Matches {
+ public:
+  explicit Matches(const std::string& pattern) {
+    found_.gl_opendir = [](const char* path) -> void* {
+      DIR* folder = sys::opendir(path);
+      if (!folder) note(errno);
+      return folder;
+    };
+    found_.gl_readdir = [](void* folder) -> dirent* {
+      dirent* entry = sys::readdir(static_cast<DIR*>(folder));
+      if (!entry) note(errno);
+      return entry;
+    };
+    found_.gl_closedir = [](void* folder) { ::closedir(static_cast<DIR*>(folder)); };
+    found_.gl_stat = [](const char* path, struct stat* out) { return ::stat(path, out); };
+    found_.gl_lstat = [](const char* path, struct stat* out) {
+      const int result = sys::lstat(path, out);
+      if (result != 0) note(errno);
+      return result;
+    };
+    failure_ = 0;
+    // It sorts as the locale does; shards must come in the same order everywhere.
+    const int result = ::glob(pattern.c_str(), GLOB_NOSORT | GLOB_ALTDIRFUNC, nullptr, &found_);
+    if (result == GLOB_NOSPACE) failure_ = ENOMEM;
+  }
+  ~Matches() { ::globfree(&found_); }
+  Matches(const Matches&) = delete;
+  Matches& operator=(const Matches&) = delete;
+
+  int failure() const { return failure_; }  // an errno, or 0
+  std::vector<std::string> sorted() const {
+    std::vector<std::string> paths(found_.gl_pathv, found_.gl_pathv + found_.gl_pathc);
+    std::sort(paths.begin(), paths.end());
+    return paths;
+  }
+
+ private:
+  static void note(int code) {
+    const bool not_there = code == ENOENT || code == ENOTDIR || code == ENAMETOOLONG;
+    if (code != 0 && code != EACCES && !not_there) failure_ = code;
+  }
+  static thread_local int failure_;
+  glob_t found_ = {};
 };
+
+thread_local int Matches::failure_ = 0;
 
 }  // namespace
 
@@ -23,25 +68,24 @@ std::vector<std::string> expand_paths(const std::string& path_or_glob) {
     throw Error(ErrorKind::kInvalid, "open", "a path cannot hold a zero byte")
         .in(path_or_glob.c_str());
   }
-  if (::lstat(path_or_glob.c_str(), &status) == 0) return {path_or_glob};
+  if (sys::lstat(path_or_glob.c_str(), &status) == 0) return {path_or_glob};
   const int code = errno;
   if (path_or_glob.find_first_of("*?[") == path_or_glob.npos) {
     throw Error::system("open", code)
         .in(path_or_glob)
         .hint("check the spelling and the working directory");
   }
-  Matches matches;
-  // glob(3) sorts as the locale does; shards must come in the same order everywhere.
-  const int result = ::glob(path_or_glob.c_str(), GLOB_NOSORT, nullptr, &matches.found);
-  if (result == GLOB_NOSPACE) throw Error::system("open", ENOMEM).in(path_or_glob);
-  if (result != 0 || matches.found.gl_pathc == 0) {
+  const Matches matches(path_or_glob);
+  if (matches.failure() != 0) {
+    throw Error::system("open", matches.failure(), "not all files that match can be told")
+        .in(path_or_glob);
+  }
+  std::vector<std::string> paths = matches.sorted();
+  if (paths.empty()) {
     throw Error::system("open", ENOENT, "no file matches the pattern")
         .in(path_or_glob)
         .hint("check the spelling and the working directory; * does not cross folders");
   }
-  std::vector<std::string> paths(matches.found.gl_pathv,
-                                 matches.found.gl_pathv + matches.found.gl_pathc);
-  std::sort(paths.begin(), paths.end());
   return paths;
 }
 

@@ -20,7 +20,14 @@ FileIdentity identify(int fd, const std::string& path) {
 std::string Source::read(std::uint64_t offset, std::size_t length) const {
   const std::uint64_t rest = offset < identity.size ? identity.size - offset : 0;
   std::string bytes(std::min<std::uint64_t>(length, rest), '\0');  // asking for more reads twice
-  bytes.resize(read_upto(fd.get(), offset, std::as_writable_bytes(std::span(bytes)), path));
+  const std::size_t got =
+      read_upto(fd.get(), offset, std::as_writable_bytes(std::span(bytes)), path);
+  if (got < bytes.size()) {
+    throw Error(ErrorKind::kFormat, "open", "the file became shorter while it was opened")
+        .in(path)
+        .at(offset + got)
+        .hint("wait until it is written, then open it again");
+  }
   return bytes;
 }
 

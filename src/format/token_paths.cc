@@ -1,12 +1,13 @@
 #include "format/token_paths.h"
 
-#include <sys/stat.h>
-
+#include <cerrno>
 #include <optional>
 #include <string_view>
 #include <unordered_set>
 #include <utility>
 
+#include "base/sys.h"
+#include "evenkeel/error.h"
 #include "format/token_layout.h"
 
 namespace evenkeel {
@@ -19,10 +20,15 @@ struct Companion {
 constexpr Companion kCompanions[] = {
     {".idx", ".bin"}, {".ds.index", ".ds"}, {".ds.metadata", ".ds"}, {".ds.loss", ".ds"}};
 
-// A link that leads nowhere is there too: it is better refused than overlooked.
+// A link that leads nowhere is there too: it is better refused than overlooked. So is a file that
+// the system cannot tell about: tokens whose index is overlooked are other tokens.
 bool is_there(const std::string& path) {
   struct stat status;
-  return path.find('\0') == path.npos && ::lstat(path.c_str(), &status) == 0;
+  if (path.find('\0') != path.npos) return false;
+  if (sys::lstat(path.c_str(), &status) == 0) return true;
+  const int code = errno;
+  if (code == ENOENT || code == ENOTDIR || code == ENAMETOOLONG || code == EACCES) return false;
+  throw Error::system("open", code, "whether there is such a file cannot be told").in(path);
 }
 
 std::string with_suffix(std::string_view path, std::string_view old, std::string_view suffix) {

@@ -12,7 +12,7 @@
 #include <system_error>
 #include <utility>
 
-#include "base/signals.h"
+#include "base/thread.h"
 #include "evenkeel/error.h"
 
 namespace evenkeel {
@@ -168,8 +168,7 @@ void Governor::start() {
   looked_at_ = {};
   active_at_ = sampled_at_ = Clock::now();
   try {
-    const SignalsBlocked blocked;
-    thread_ = std::thread([this] { run(); });
+    thread_ = start_thread([this] { run(); });
   } catch (const std::system_error& error) {
     Turn turn(*this);
     watched_.clear();

@@ -141,8 +141,7 @@ void Watched::look(std::uint64_t now) {
 }
 
 void Watched::write_back(Segments::Range part, unsigned flags) const {
-  ::sync_file_range(fd_.get(), static_cast<off_t>(begin_ + part.begin),
-                    static_cast<off_t>(part.length), flags);
+  sys::sync_file_range(fd_.get(), begin_ + part.begin, part.length, flags);
 }
 
 void Watched::start_writing(std::size_t part) {

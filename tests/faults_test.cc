@@ -1,0 +1,117 @@
+// Every fault at every call of a small piece of work: right data or a clear error, nothing left
+// behind, and the array goes on.
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "base/fd.h"
+#include "tests/counting_file.h"
+#include "tests/fault_sweep.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::uint64_t kColumns = 8;
+
+struct Way {
+  const char* name;
+  EngineKind engine;
+  bool rings = true;
+  std::uint64_t budget = 1_MiB;
+  std::uint64_t rows = 2'000;  // of each of two files; each of 32 bytes
+};
+
+class Faults : public testing::TestWithParam<Way> {
+ protected:
+  Faults() : folder_(disk_folder().value_or(std::filesystem::temp_directory_path())) {
+    for (const std::uint64_t file : {0, 1}) {
+      const Numbers numbers = counting(file * rows_ * kColumns, rows_ * kColumns);
+      paths_.push_back(folder_.write_through(
+          "part" + std::to_string(file),
+          {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof numbers[0]}));
+    }
+  }
+
+  // The first file is cached, the second is not.
+  void half_cold() const {
+    for (const std::string& path : paths_) {
+      const Fd fd = open_readable(path);
+      if (path == paths_[1]) {
+        ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED);
+      } else {
+        ::readahead(fd.get(), 0, rows_ * kColumns * 4);
+      }
+    }
+  }
+
+  void gather(const Array& array) const {
+    const std::vector<std::uint64_t> rows{7, rows_ / 3, rows_ - 1, rows_, 2 * rows_ - 1};
+    ASSERT_EQ(gathered(array, rows), rows_of_counting(rows, kColumns));
+  }
+  // Some chunks, in order from before the border of the files to behind it.
+  void scan(const Array& array, std::uint64_t rows_each, const Order& order) const {
+    Chunks chunks = array.chunks(rows_each, order);
+    chunks.seek(rows_ / rows_each - 1);
+    int left = 3;
+    for (const Chunk& chunk : chunks) {
+      ASSERT_TRUE(counts_on(chunk));
+      if (--left == 0) break;
+    }
+    ASSERT_EQ(left, 0);
+  }
+  // A range that has failed goes on after seek.
+  void scan_again(FaultCase& fault, const Array& array) const {
+    std::optional<Chunks> chunks;
+    if (!fault.attempt([&] { chunks.emplace(array.chunks(300)); })) return;
+    const auto take = [&] {
+      chunks->seek(rows_ / 300 - 1);
+      int left = 3;
+      for (const Chunk& chunk : *chunks) {
+        ASSERT_TRUE(counts_on(chunk));
+        if (--left == 0) break;
+      }
+    };
+    fault.attempt(take);
+    fault.insist(take);
+  }
+
+  const std::uint64_t rows_ = GetParam().rows;
+  const TempFolder folder_;
+  std::vector<std::string> paths_;
+};
+
+TEST_P(Faults, AtEveryCall) {
+  const Way way = GetParam();
+  FaultSweep sweep(way.name);
+  sweep.run(
+      [&](FaultCase& fault) {
+        const Budget budget(way.budget);
+        std::optional<Array> array;
+        fault.attempt(
+            [&] { array.emplace(Array::open(paths_, counted(kColumns, budget, way.engine))); });
+        if (array) {
+          fault.attempt([&] { gather(*array); });
+          fault.attempt([&] { scan(*array, 8, shuffled(3)); });
+          scan_again(fault, *array);
+          fault.insist([&] { gather(*array); });
+          fault.insist([&] { scan(*array, 300, sequential()); });
+          array->close();
+        }
+        EXPECT_EQ(budget.in_use(), 0u);
+      },
+      {.rings = way.rings, .whole_blocks = !way.rings, .before_each = [this] { half_cold(); }});
+}
+
+INSTANTIATE_TEST_SUITE_P(Engines, Faults,
+                         testing::Values(Way{"map", EngineKind::kMap},
+                                         Way{"remap", EngineKind::kRemap},
+                                         Way{"advise", EngineKind::kAdvise},
+                                         Way{"read", EngineKind::kRead},
+                                         Way{"direct", EngineKind::kDirect},
+                                         Way{"direct_threads", EngineKind::kDirect, false},
+                                         Way{"auto", EngineKind::kAuto, true, 1_MiB, 20'000},
+                                         Way{"auto_that_fits", EngineKind::kAuto, true, 8_MiB}),
+                         [](const auto& tested) { return std::string(tested.param.name); });
+
+}  // namespace
+}  // namespace evenkeel

@@ -1,0 +1,67 @@
+// A reading thread that could not be started for the first batch, and could for the second: the
+// loader then read from the beginning, into slots that nobody would give back, and hung.
+#include <gtest/gtest.h>
+
+#include "evenkeel/tokens.h"
+#include "format/token_test_files.h"
+#include "tests/counting_file.h"
+#include "tests/fault_script.h"
+#include "tests/watchdog.h"
+
+namespace evenkeel {
+namespace {
+
+void expect_right(const TokenLoader& loader, const Batch& batch) {
+  const auto origins = loader.explain(batch.step);
+  const auto x = batch.x.as<std::int64_t>();
+  for (std::size_t row = 0; row < x.size(); ++row) {
+    for (std::size_t j = 0; j < x.columns(); ++j) {
+      ASSERT_EQ(x[row][j], static_cast<std::int64_t>((origins[row].start + j) % 65536));
+    }
+  }
+}
+
+TEST(ThreadRefusedOnce, BatchesGoOnInOrder) {
+  const TempFolder folder;
+  const std::string path = folder.write("tokens.bin", counting<std::uint16_t>(0, 100'000));
+  Watchdog watchdog;
+  for (std::uint32_t keep : {0u, 2u}) {
+    for (std::uint64_t refused = 0; refused < 4; ++refused) {  // the finisher's, the reader's
+      watchdog.enter("keep " + std::to_string(keep) + ", thread " + std::to_string(refused));
+      const Tokens tokens = Tokens::open(path, {.budget = 4_MiB, .engine = EngineKind::kRead});
+      FaultScript script;
+      TokenLoader loader(tokens, {.batch_size = 3, .block_size = 16, .prefetch = 2, .keep = keep});
+      script.spoil(sys::Call::kThreadStart, refused, {.error = EAGAIN});
+      std::vector<Batch> held;
+      for (std::uint64_t step = 0; step < 40; ++step) {
+        const Batch* batch = loader.next();
+        ASSERT_NE(batch, nullptr);
+        EXPECT_EQ(batch->step, step);
+        held.push_back(*batch);
+        if (held.size() > 1 + keep) held.erase(held.begin());
+        for (const Batch& one : held) expect_right(loader, one);
+      }
+      loader.seek(7);
+      expect_right(loader, *loader.next());
+    }
+  }
+}
+
+TEST(ThreadRefusedOnce, ChunksGoOnInOrder) {
+  const TempFolder folder;
+  const std::string path = counting_file(folder, "numbers", 80'000);
+  Watchdog watchdog;
+  const Array array = Array::open(path, counted(8, 4_MiB, EngineKind::kRead));
+  FaultScript script;
+  script.spoil(sys::Call::kThreadStart, 0, {.error = EAGAIN});
+  std::uint64_t rows = 0;
+  for (const Chunk& chunk : array.chunks(100)) {
+    ASSERT_TRUE(counts_on(chunk));
+    rows += chunk.size();
+  }
+  EXPECT_EQ(rows, 10'000u);
+  EXPECT_TRUE(script.reached());
+}
+
+}  // namespace
+}  // namespace evenkeel
