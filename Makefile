@@ -26,12 +26,15 @@ build: ## the tool, at build/evenkeel
 	@scripts/setup build
 	@scripts/build release evenkeel_cli
 
-bench: build ## Evenkeel's engines, the loader and the Python package, against each other, np.memmap and the disk
-	@scripts/setup bench python
+bench: build ## Evenkeel beside its peers, its engines against each other, np.memmap and the disk
+	@scripts/setup bench python peers
 	@scripts/build release evenkeel_cli loader_bench
 	bench/run
 	@scripts/install_package
 	.venv/bin/python bench/python.py
+	.venv/bin/python bench/guard.py
+	@scripts/install_package .venv-peers
+	bench/run.py --json .cache/side-by-side.json
 
 fuzz: ## a minute of each fuzz target
 	@scripts/setup build fuzz
@@ -48,5 +51,5 @@ format: ## format the sources
 install: build ## headers, library, tool and packages, to PREFIX (/usr/local), under DESTDIR
 	DESTDIR="$(DESTDIR)" cmake --install build --prefix "$(PREFIX)"
 
-clean: ## remove what was built (.venv stays)
+clean: ## remove what was built (.venv and .venv-peers stay)
 	rm -rf build build-dev build-tsan build-nouring build-clang build-fuzz build-cp*

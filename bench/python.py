@@ -7,7 +7,6 @@ Run by an interpreter that has evenkeel installed: .venv/bin/python bench/python
 """
 
 import argparse
-import contextlib
 import hashlib
 import json
 import os
@@ -18,9 +17,12 @@ import sys
 import tempfile
 import time
 
-KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+from side_by_side import data
+from side_by_side.cgroup import memory_cgroup
+from side_by_side.data import GIB, KIB, MIB
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-BLOCK, BATCH, COLUMNS, CHECKED = 1024, 64, 162, 20
+BLOCK, BATCH, CHECKED = 1024, 64, 20
 
 
 # --- contestants: each gives (items, digest of the first CHECKED results) until the time is up
@@ -174,26 +176,11 @@ class Bench:
     def __init__(self, options):
         self.options, self.results = options, []
 
-    def file(self, name, size, header=b""):
-        path = self.options.dir / name
-        if not path.exists() or path.stat().st_size != len(header) + size:
-            print(f"making {path}, {size // MIB} MiB", file=sys.stderr)
-            noise = bytearray(os.urandom(16 * MIB))
-            with open(path, "wb") as out:
-                out.write(header)
-                for at in range(0, size, len(noise)):
-                    noise[:8] = at.to_bytes(8, "little")
-                    out.write(noise[: size - at])
-                os.fsync(out.fileno())
-        return path
+    def file(self, name, size):
+        return data.make(self.options.dir / name, size)
 
     def run(self, name, file, *, budget="64MiB", cold=True, chunk=0, inside=()):
-        with open(file, "rb") as data:
-            if cold:
-                os.posix_fadvise(data.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-            else:
-                while data.read(64 * MIB):
-                    pass
+        (data.make_cold if cold else data.make_warm)(file)
         command = [
             *inside,
             sys.executable,
@@ -264,23 +251,6 @@ class Bench:
         self.results.append({"what": what, "figure": figure, "wanted": wanted, "met": met})
 
 
-@contextlib.contextmanager
-def memory_cgroup(limit):
-    v1 = pathlib.Path("/sys/fs/cgroup/memory")
-    top, knob = (v1, "memory.limit_in_bytes") if v1.is_dir() else (v1.parent, "memory.max")
-    group = top / f"evenkeel-bench-{os.getpid()}"
-    group.mkdir()
-    (group / knob).write_text(str(limit))
-    try:
-        yield ["sh", "-c", f'echo $$ >{group}/cgroup.procs && exec "$@"', "sh"]
-    finally:
-        for _ in range(50):
-            with contextlib.suppress(OSError):
-                group.rmdir()
-                break
-            time.sleep(0.1)
-
-
 def batches_cold(bench):
     bench.ratio(
         "xy of 64 x 1,024 from 10 GiB, cold, against a memmap made anew",
@@ -304,10 +274,11 @@ def batches_cached(bench):
 
 def rows_in_cgroup(bench):
     count = 3_000_000
-    shape = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({count}, {COLUMNS}), }}"
-    header = b"\x93NUMPY\x01\x00\x76\x00" + shape.ljust(117).encode() + b"\n"
-    file = bench.file(f"rows-{count}.npy", count * COLUMNS * 4, header)
-    with memory_cgroup(400_000_000) as inside:
+    file = data.make_rows(bench.options.dir / f"rows-{count}.npy", count)
+    with memory_cgroup(400_000_000) as group:
+        if group is None:
+            bench.note("shuffled rows in a 400 MB cgroup", "skipped: no cgroup", "", None)
+            return
         bench.ratio(
             "shuffled rows in a 400 MB cgroup, take(), against np.memmap",
             "rows_evenkeel",
@@ -315,7 +286,7 @@ def rows_in_cgroup(bench):
             file,
             12,
             chunk=50,
-            inside=inside,
+            inside=group.inside,
         )
         bench.ratio(
             "shuffled rows in a 400 MB cgroup, chunks(), against np.memmap",
@@ -325,7 +296,7 @@ def rows_in_cgroup(bench):
             12,
             chunk=4096,
             their_chunk=50,
-            inside=inside,
+            inside=group.inside,
             equal=False,
         )
 
@@ -415,7 +386,7 @@ def main():
     for name in options.scenario or SCENARIOS:
         SCENARIOS[name](bench)
     for result in bench.results:
-        verdict = "met" if result["met"] else "MISSED"
+        verdict = {True: "met", False: "MISSED", None: "-"}[result["met"]]
         print(f"{result['what']:<75}  {result['figure']:<45}  {result['wanted']:<18}  {verdict}")
     if options.json:
         options.json.write_text(json.dumps(bench.results, indent=2) + "\n")

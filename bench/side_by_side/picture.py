@@ -5,7 +5,7 @@ from xml.sax.saxutils import escape
 SHOWN = ("crops-cold", "rows-limited", "crops-warm")
 MIB = 1 << 20
 MOST = 9  # lines a scenario
-WIDTH, LEFT, BAR, GAP = 960, 210, 270, 100
+WIDTH, LEFT, BAR, GAP = 1000, 246, 270, 100
 LINE, HEAD = 24, 62
 
 STYLE = """
