@@ -26,25 +26,39 @@ Signs ProcessSigns::One::read() const {
   return signs;
 }
 
+bool ProcessSigns::One::ended() const {
+  ProcText text;
+  const auto counts = parse_stat(read_again(stat.get(), text));
+  return !counts || counts->zombie();
+}
+
 void ProcessSigns::follow(const std::set<pid_t>& processes) {
   std::lock_guard lock(mutex_);
-  std::erase_if(processes_, [&](const auto& one) { return !processes.contains(one.first); });
-  for (const pid_t pid : processes) {
-    if (!processes_.contains(pid)) processes_.try_emplace(pid, pid);
+  // Before others are added: one of them may have the number of an ended one.
+  for (auto place = processes_.begin(); place != processes_.end();) {
+    if (!place->second.ended()) {
+      ++place;
+      continue;
+    }
+    add_up(place->second);
+    place = processes_.erase(place);
   }
+  for (const pid_t pid : processes) processes_.try_emplace(pid, pid);
+}
+
+void ProcessSigns::add_up(One& one) {
+  const Signs now = one.read();
+  sum_.major_faults += growth(one.last.major_faults, now.major_faults);
+  sum_.faults += growth(one.last.faults, now.faults);
+  sum_.read_bytes += growth(one.last.read_bytes, now.read_bytes);
+  sum_.mapped += now.mapped;
+  one.last = now;
 }
 
 Signs ProcessSigns::read() {
   std::lock_guard lock(mutex_);
   sum_.mapped = 0;
-  for (auto& [pid, one] : processes_) {
-    const Signs now = one.read();
-    sum_.major_faults += growth(one.last.major_faults, now.major_faults);
-    sum_.faults += growth(one.last.faults, now.faults);
-    sum_.read_bytes += growth(one.last.read_bytes, now.read_bytes);
-    sum_.mapped += now.mapped;
-    one.last = now;
-  }
+  for (auto& [pid, one] : processes_) add_up(one);
   return sum_;
 }
 

@@ -15,7 +15,8 @@ namespace evenkeel {
 // What ended processes have done stays in the sums; what they had mapped does not. Thread-safe.
 class ProcessSigns : public SignSource {
  public:
-  // Those that are read from now on.
+  // These are read from now on. Those of before, too, until they end: a program that maps anew for
+  // each batch has at times no mapping, and goes on reading.
   void follow(const std::set<pid_t>& processes);
   Signs read() override;
 
@@ -23,9 +24,12 @@ class ProcessSigns : public SignSource {
   struct One {
     explicit One(pid_t pid);
     Signs read() const;
+    bool ended() const;
     Fd stat, io, statm;
     Signs last;
   };
+  void add_up(One& one);
+
   std::mutex mutex_;
   std::map<pid_t, One> processes_;
   Signs sum_;  // all but `mapped`

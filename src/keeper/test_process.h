@@ -1,0 +1,99 @@
+// For tests: another process with a file of numbers mapped, which does as it is told.
+#pragma once
+
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <stdexcept>
+#include <string>
+
+#include "guard/test_mapping.h"
+#include "guard/vma.h"
+#include "tests/forked.h"
+
+namespace evenkeel {
+
+class TestProcess {
+ public:
+  struct Options {
+    int protection = PROT_READ;
+    int flags = MAP_SHARED;
+    bool as_nobody = false;
+  };
+  explicit TestProcess(const NumberFile& file) : TestProcess(file, Options()) {}
+  TestProcess(const NumberFile& file, const Options& options) {
+    int to[2], from[2];
+    if (::pipe2(to, O_CLOEXEC) != 0 || ::pipe2(from, O_CLOEXEC) != 0) {
+      throw std::runtime_error("pipe");
+    }
+    pid_ = ::fork();
+    if (pid_ < 0) throw std::runtime_error("fork");
+    if (pid_ == 0) {
+      ::close(to[1]);  // else it would not see us end
+      serve(file, options, to[0], from[1]);
+    }
+    ::close(to[0]);
+    ::close(from[1]);
+    to_ = Fd(to[1]);
+    from_ = Fd(from[0]);
+    answer();
+  }
+  TestProcess(const TestProcess&) = delete;
+  ~TestProcess() { end(); }
+
+  pid_t pid() const { return pid_; }
+  std::uint64_t address() const { return address_; }
+  AddressRange range(const NumberFile& file) const { return {address_, address_ + file.bytes()}; }
+  // Reads all of it. How many words are wrong.
+  std::uint64_t touch() { return ask('t'); }
+  void unmap() { ask('u'); }
+  void map_again() { ask('m'); }
+  void end() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    pid_ = -1;
+  }
+
+ private:
+  // Nothing is allocated: the parent may have had threads.
+  [[noreturn]] static void serve(const NumberFile& file, const Options& options, int in, int out) {
+    if (options.as_nobody && !become_nobody()) ::_exit(1);
+    const auto map = [&] {
+      void* at = ::mmap(nullptr, file.bytes(), options.protection, options.flags, file.fd(), 0);
+      if (at == MAP_FAILED) ::_exit(1);
+      return static_cast<volatile std::uint64_t*>(at);
+    };
+    volatile std::uint64_t* words = map();
+    std::uint64_t answer[2] = {reinterpret_cast<std::uint64_t>(words), 0};
+    for (char order;;) {
+      if (::write(out, answer, sizeof answer) != sizeof answer || ::read(in, &order, 1) != 1) break;
+      answer[1] = 0;
+      if (order == 'm') words = map();
+      if (order == 'u') ::munmap(const_cast<std::uint64_t*>(words), file.bytes());
+      if (order == 't') {
+        for (std::uint64_t i = 0; i < file.words(); ++i) answer[1] += words[i] != i;
+      }
+      answer[0] = reinterpret_cast<std::uint64_t>(words);
+    }
+    ::_exit(0);
+  }
+  std::uint64_t answer() {
+    std::uint64_t said[2];
+    if (::read(from_.get(), said, sizeof said) != sizeof said) {
+      throw std::runtime_error("the process has ended");
+    }
+    address_ = said[0];
+    return said[1];
+  }
+  std::uint64_t ask(char order) {
+    if (::write(to_.get(), &order, 1) != 1) throw std::runtime_error("cannot tell");
+    return answer();
+  }
+
+  pid_t pid_ = -1;
+  std::uint64_t address_ = 0;
+  Fd to_, from_;
+};
+
+}  // namespace evenkeel
