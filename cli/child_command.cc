@@ -18,6 +18,7 @@
 #include <sstream>
 
 #include "base/visible.h"
+#include "cli/program_kind.h"
 #include "evenkeel/error.h"
 
 namespace evenkeel::cli {
@@ -68,6 +69,12 @@ bool is_there(const std::string& name) {
     if (::access(((folder.empty() ? "." : folder) + "/" + name).c_str(), F_OK) == 0) return true;
   }
   return false;
+}
+
+std::string hint(const std::string& name) {
+  const std::string part = missing_part(name);
+  if (part.empty()) return "\nhint: is it spelt right, and on PATH?";
+  return "\nhint: the file is there; what runs it, " + part + ", is not";
 }
 
 }  // namespace
@@ -137,10 +144,9 @@ void ChildCommand::go() {
   ::waitpid(pid_, nullptr, 0);
   pid_ = -1;
   const bool missing = code == ENOENT || (code == EACCES && !is_there(name_));
-  throw CannotStart{
-      missing ? 127 : 126,
-      fmt::format("cannot run \"{}\": {}{}", visible(name_), std::strerror(missing ? ENOENT : code),
-                  missing ? "\nhint: is it spelt right, and on PATH?" : "")};
+  throw CannotStart{missing ? 127 : 126, fmt::format("cannot run \"{}\": {}{}", visible(name_),
+                                                     std::strerror(missing ? ENOENT : code),
+                                                     missing ? hint(name_) : "")};
 }
 
 bool ChildCommand::reap(Ending& ending) {

@@ -6,6 +6,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <cstring>
@@ -64,7 +65,8 @@ std::vector<std::string> interpreter(std::string_view head) {
 
 constexpr unsigned char kOurClass = sizeof(void*) == 8 ? ELFCLASS64 : ELFCLASS32;
 
-ProgramKind kind_of_elf(int fd, std::string_view head) {
+// The part that names the loader, and what that makes of the program.
+ProgramKind kind_of_elf(int fd, std::string_view head, Elf64_Phdr& loader) {
   Elf64_Ehdr header;
   if (head.size() < sizeof header) return ProgramKind::kUnknown;
   std::memcpy(&header, head.data(), sizeof header);
@@ -75,20 +77,47 @@ ProgramKind kind_of_elf(int fd, std::string_view head) {
     return ProgramKind::kForeign;
   }
   for (unsigned i = 0; i < header.e_phnum; ++i) {
-    Elf64_Phdr part;
     const auto at = static_cast<off_t>(header.e_phoff + std::uint64_t{i} * header.e_phentsize);
-    if (::pread(fd, &part, sizeof part, at) != sizeof part) return ProgramKind::kUnknown;
-    if (part.p_type == PT_INTERP) return ProgramKind::kDynamic;
+    if (::pread(fd, &loader, sizeof loader, at) != sizeof loader) return ProgramKind::kUnknown;
+    if (loader.p_type == PT_INTERP) return ProgramKind::kDynamic;
   }
   return ProgramKind::kStatic;
 }
 
-Program look_at_path(const std::string& path, int depth) {
-  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+// A file, and what it begins with.
+struct Opened {
+  explicit Opened(const std::string& path)
+      : fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+    const ssize_t length = fd ? ::pread(fd.get(), buffer.data(), buffer.size(), 0) : 0;
+    head = {buffer.data(), length > 0 ? static_cast<std::size_t>(length) : 0};
+  }
+  Opened(const Opened&) = delete;
+  Fd fd;
   std::array<char, 4096> buffer;
-  const ssize_t length = fd ? ::pread(fd.get(), buffer.data(), buffer.size(), 0) : 0;
-  const std::string_view head(buffer.data(), length > 0 ? static_cast<std::size_t>(length) : 0);
-  if (head.starts_with("#!") && depth < 4) {
+  std::string_view head;
+};
+
+// Empty where there is none.
+std::string loader_of(const Opened& program) {
+  Elf64_Phdr part;
+  if (!program.head.starts_with(ELFMAG) ||
+      kind_of_elf(program.fd.get(), program.head, part) != ProgramKind::kDynamic) {
+    return {};
+  }
+  std::array<char, 4096> name{};
+  const std::size_t length = std::min<std::uint64_t>(part.p_filesz, name.size() - 1);
+  if (::pread(program.fd.get(), name.data(), length, static_cast<off_t>(part.p_offset)) < 0) {
+    return {};
+  }
+  return name.data();
+}
+
+constexpr int kMostScripts = 4;  // each the interpreter of the one before
+
+Program look_at_path(const std::string& path, int depth) {
+  const Opened program(path);
+  const std::string_view head = program.head;
+  if (head.starts_with("#!") && depth < kMostScripts) {
     const auto words = interpreter(head);
     if (words.empty()) return {ProgramKind::kUnknown, path};
     // env runs the first word that is neither an option nor a variable.
@@ -102,7 +131,8 @@ Program look_at_path(const std::string& path, int depth) {
   }
   if (!head.starts_with(ELFMAG)) return {ProgramKind::kUnknown, path};
   if (has_more_rights(path)) return {ProgramKind::kPrivileged, path};
-  return {kind_of_elf(fd.get(), head), path};
+  Elf64_Phdr loader;
+  return {kind_of_elf(program.fd.get(), head, loader), path};
 }
 
 }  // namespace
@@ -110,6 +140,24 @@ Program look_at_path(const std::string& path, int depth) {
 Program look_at_program(const std::string& command) {
   const std::string path = find_in_path(command);
   return path.empty() ? Program{} : look_at_path(path, 0);
+}
+
+std::string missing_part(const std::string& command) {
+  std::string path = find_in_path(command);
+  for (int depth = 0; depth <= kMostScripts; ++depth) {
+    const Opened program(path);
+    std::string needed = loader_of(program);
+    const bool script = program.head.starts_with("#!");
+    if (script) {
+      const auto words = interpreter(program.head);
+      if (!words.empty()) needed = words[0];
+    }
+    if (needed.empty()) return {};
+    if (::access(needed.c_str(), F_OK) != 0) return needed;
+    if (!script) return {};
+    path = needed;
+  }
+  return {};
 }
 
 }  // namespace evenkeel::cli

@@ -21,4 +21,8 @@ struct Program {
 // Looks where a shell would look. Scripts are followed to their interpreters.
 Program look_at_program(const std::string& command);
 
+// The loader or interpreter that it needs and that is not there; empty: none is missing. The kernel
+// says of such a program that it is not there itself.
+std::string missing_part(const std::string& command);
+
 }  // namespace evenkeel::cli
