@@ -62,7 +62,9 @@ std::array<Fd, 2> make_pipe() {
 // Whether the shell would find something under this name. execvp says EACCES for what is nowhere,
 // as soon as one folder of PATH may not be searched.
 bool is_there(const std::string& name) {
-  if (name.find('/') != std::string::npos) return ::access(name.c_str(), F_OK) == 0;
+  if (name.find('/') != std::string::npos) {
+    return ::access(name.c_str(), F_OK) == 0 || errno == EACCES;  // for all we may know
+  }
   const char* path = std::getenv("PATH");
   std::istringstream folders(path ? path : "/bin:/usr/bin");
   for (std::string folder; std::getline(folders, folder, ':');) {
