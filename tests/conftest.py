@@ -1,9 +1,11 @@
 """The tool, and who runs it. The tool's path comes from EVENKEEL_TOOL."""
 
+import contextlib
 import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -20,8 +22,12 @@ class User:
     def __init__(self, name, folder):
         self.folder = folder
         self.prefix = []
+        self.uid = os.geteuid()
         if name == "nobody":
             self.prefix = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+            self.uid = NOBODY
+        if name == "powerless":  # root without a single capability
+            self.prefix = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
 
     def command(self, *args):
         return [*self.prefix, TOOL, *map(str, args)]
@@ -44,8 +50,8 @@ class User:
         return json.loads(done.stdout)
 
     def own(self, path):
-        if self.prefix:
-            os.chown(path, NOBODY, NOBODY)
+        if self.uid != os.geteuid():
+            os.chown(path, self.uid, self.uid)
         return path
 
     def save(self, name, array):
@@ -57,17 +63,64 @@ class User:
         return self.own(self.folder / name)
 
 
-@pytest.fixture(scope="module", params=["self", "nobody"])
-def user(request):
-    if request.param == "nobody":
+@contextlib.contextmanager
+def user_with_folder(name):
+    if name == "nobody":
         if os.geteuid() != 0:
             pytest.skip("not root: cannot become another user")
         if not shutil.which("setpriv"):
             pytest.skip("no setpriv: cannot become another user")
     base = os.environ.get("TMPDIR") or "/var/tmp"  # a disk, if there is one
     folder = Path(tempfile.mkdtemp(prefix="evenkeel-cli-test-", dir=base))
-    user = User(request.param, folder)
+    user = User(name, folder)
     user.own(folder)
     os.chmod(folder, 0o755)
     yield user
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module", params=["self", "nobody"])
+def user(request):
+    with user_with_folder(request.param) as user:
+        yield user
+
+
+def can_run_python(name):
+    """Through a shell: setpriv itself still has the rights of root when it starts a program."""
+    command = ["sh", "-c", '"$0" -c 0', sys.executable]
+    return subprocess.run([*User(name, None).prefix, *command], capture_output=True).returncode == 0
+
+
+@pytest.fixture(scope="module")
+def anyone():
+    """For what takes long: once, and without privileges where that can be had. An interpreter may
+    lie where only root may look."""
+    name = "self"
+    if os.geteuid() == 0 and shutil.which("setpriv"):
+        name = "nobody" if can_run_python("nobody") else "powerless"
+    with user_with_folder(name) as user:
+        yield user
+
+
+@pytest.fixture(scope="session")
+def guard_program():
+    """guard_program.c, compiled: by words, dynamic or static."""
+    compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc")
+    if not compiler:
+        pytest.skip("no C compiler: the program cannot be made")
+    folder = Path(tempfile.mkdtemp(prefix="evenkeel-guard-program-", dir="/tmp"))
+    folder.chmod(0o755)
+    source = Path(__file__).with_name("guard_program.c")
+
+    def make(*options, name="program"):
+        path = folder / name
+        if not path.exists():
+            subprocess.run(
+                [compiler, "-std=gnu11", "-O1", "-pthread", source, "-o", path, *options],
+                check=True,
+            )
+            path.chmod(0o755)
+        return path
+
+    yield make
     shutil.rmtree(folder)

@@ -1,0 +1,139 @@
+"""evenkeel guard: the page cache of what a program maps stays under the line, seen from outside.
+
+All read slower than 1 GB/s, which is what the guard promises to keep up with.
+"""
+
+import os
+import sys
+
+import numpy as np
+import pytest
+from guard_help import (
+    MIB,
+    CachePeak,
+    drop_from_cache,
+    guard,
+    line_of,
+    require_cachestat,
+    write_numbers,
+)
+
+pytestmark = pytest.mark.alone
+
+FILE_MIB = 384
+BUDGET = 128 * MIB
+
+
+@pytest.fixture(scope="module")
+def program(guard_program):
+    return guard_program()
+
+
+@pytest.fixture(scope="module")
+def numbers(anyone):
+    path = write_numbers(anyone.folder / "numbers.bin", FILE_MIB)
+    require_cachestat(path)
+    yield anyone.own(path)
+    path.unlink()
+
+
+def guarded_peak(anyone, paths, *command, options=()):
+    for path in paths:
+        drop_from_cache(path)
+    with CachePeak(*paths) as peak:
+        done = guard(anyone, "128MiB", *options, "--", *command)
+    assert peak.looks > 50, "too short to have been seen"
+    assert peak.bytes <= line_of(BUDGET), f"{peak.bytes / MIB:.0f} MiB"
+    assert done.peak <= line_of(BUDGET)
+    if done.run["summary"]["most_processes"] == 1:  # else a page counts for each that maps it
+        resident = done.run["summary"]["peak_bytes"]["file"]
+        assert resident <= line_of(BUDGET) + 64 * MIB  # and libraries
+    return done, peak
+
+
+def test_a_scan_stays_under_the_line(anyone, program, numbers):
+    done, peak = guarded_peak(anyone, [numbers], program, "scan", numbers, 400)
+    assert done.stdout == "wrong 0\n"
+    assert peak.bytes > BUDGET / 2  # else nothing was tried
+    assert done.released >= FILE_MIB * MIB - line_of(BUDGET)
+
+
+def test_crops_stay_under_the_line(anyone, program, numbers):
+    done, _ = guarded_peak(anyone, [numbers], program, "crops", numbers, 3000, 400)
+    assert (done.stdout, done.governed) == ("wrong 0\n", 1)
+
+
+def test_crops_with_readahead_stay_under_the_line(anyone, program, numbers):
+    done, _ = guarded_peak(
+        *[anyone, [numbers], program, "crops", numbers, 200, 400], options=["--access", "leave"]
+    )
+    assert done.stdout == "wrong 0\n"
+
+
+def test_a_tree_of_processes_shares_one_budget(anyone, program):
+    paths = [
+        anyone.own(write_numbers(anyone.folder / name, 128)) for name in ("one.bin", "two.bin")
+    ]
+    require_cachestat(paths[0])
+    drop_from_cache(paths[0])
+    # Five processes: 500 MB/s in all.
+    done, _ = guarded_peak(anyone, paths, program, "tree", *paths, 4, 100)
+    assert (done.stdout, done.governed) == ("wrong 0\n", 2)
+    assert done.run["summary"]["most_processes"] == 5
+    assert done.released > 0
+    for path in paths:
+        path.unlink()
+
+
+# nanoGPT's train.py, get_batch: "recreate np.memmap every batch to avoid a memory leak".
+NANOGPT = """
+import sys, time
+import numpy as np
+
+def read_bytes():
+    with open("/proc/self/io") as file:
+        return int(file.read().split("read_bytes: ")[1].split()[0])
+
+random = np.random.default_rng(1)
+total, before = 0, read_bytes()
+for _ in range(int(sys.argv[2])):
+    data = np.memmap(sys.argv[1], dtype=np.uint16, mode="r")
+    for i in random.integers(len(data) - 1024, size=12):
+        total += int(data[i : i + 1024].astype(np.int64).sum())
+    now = read_bytes()
+    time.sleep((now - before) / 400e6)
+    before = now
+print(total)
+"""
+
+
+def test_a_memmap_made_anew_for_each_batch_stays_under_the_line(anyone, numbers):
+    batches = 250
+    done, _ = guarded_peak(anyone, [numbers], sys.executable, "-c", NANOGPT, numbers, batches)
+    assert done.governed >= 1
+    data = np.memmap(numbers, dtype=np.uint16, mode="r")
+    random = np.random.default_rng(1)
+    expected = 0
+    for _ in range(batches):
+        for i in random.integers(len(data) - 1024, size=12):
+            expected += int(data[i : i + 1024].astype(np.int64).sum())
+    assert int(done.stdout) == expected
+    del data
+
+
+def test_unguarded_the_same_scan_passes_the_line(anyone, program, numbers):
+    """What is measured here can go wrong."""
+    with open("/proc/meminfo") as file:
+        available = int(file.read().split("MemAvailable:")[1].split()[0]) * 1024
+    if available < 4 * FILE_MIB * MIB:
+        pytest.skip("too little memory: the kernel itself may keep the page cache small")
+    drop_from_cache(numbers)
+    with CachePeak(numbers) as peak:
+        guard(anyone, "1GiB", "--", program, "scan", numbers, 900)
+    assert peak.bytes > 2 * line_of(BUDGET)
+    drop_from_cache(numbers)
+    assert os.path.getsize(numbers) == FILE_MIB * MIB
+
+
+if __name__ == "__main__":
+    sys.exit(pytest.main([__file__]))

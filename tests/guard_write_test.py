@@ -1,0 +1,112 @@
+"""evenkeel guard on programs that write what they map: not a byte is lost, however hard it evicts.
+
+The budgets are the smallest there are. What a program has left behind is compared with what it
+leaves behind unguarded.
+"""
+
+import hashlib
+import sys
+
+import pytest
+from guard_help import MIB, guard, plain, write_numbers
+
+FILE_MIB = 32
+BUDGET = "4MiB"
+
+
+@pytest.fixture(scope="module")
+def program(guard_program):
+    return guard_program()
+
+
+def fresh(anyone, name="written.bin", mib=FILE_MIB):
+    path = anyone.folder / name
+    path.unlink(missing_ok=True)
+    return anyone.own(write_numbers(path, mib))
+
+
+def digest(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def both_ways(anyone, command, mib=FILE_MIB, budget=BUDGET, options=()):
+    """Runs `command(path)` on a fresh file unguarded and guarded. What was said, and the digest."""
+    path = fresh(anyone, mib=mib)
+    expected = plain(anyone, *command(path)), digest(path)
+    path = fresh(anyone, mib=mib)
+    done = guard(anyone, budget, *options, "--", *command(path))
+    assert (done.stdout, digest(path)) == expected
+    assert done.governed >= 1 and done.released > 2 * MIB, done.stderr
+    path.unlink()
+    return done.stdout, expected[1]
+
+
+# ---- a program in C
+
+
+@pytest.mark.parametrize("access", ["auto", "random"])
+def test_private_and_shared_mixed_by_threads(anyone, program, access):
+    said, _ = both_ways(
+        anyone, lambda path: [program, "mix", path, 3000, 4], options=["--access", access]
+    )
+    assert said.endswith("wrong 0\n")
+
+
+def test_a_program_that_maps_and_unmaps_while_the_governor_works(anyone, program):
+    said, _ = both_ways(anyone, lambda path: [program, "remap", path, 150, 4], mib=48)
+    assert said == "wrong 0\n"
+
+
+def test_a_child_for_each_round(anyone, program):
+    said, _ = both_ways(anyone, lambda path: [program, "forks", path, 200])
+    assert said == "wrong 0\n"
+
+
+def test_a_file_that_is_cut_under_it(anyone, program):
+    """SIGBUS is the program's own, as it is without the guard; the tool survives and reports."""
+    path = fresh(anyone)
+    done = guard(anyone, BUDGET, "--", program, "shorten", path, code=128 + 7)
+    assert done.stdout == "before the end: wrong 0\n"
+    assert "killed by signal 7 (SIGBUS)" in done.stderr
+    assert done.governed == 1 and done.released > 0
+    assert path.stat().st_size == FILE_MIB * MIB // 2
+    path.unlink()
+
+
+# ---- NumPy
+
+WRITES = """
+import sys, hashlib
+import numpy as np
+
+path, mode, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3])
+words = {words}
+data = np.memmap(path, dtype=np.uint64, mode=mode, shape=(words,))
+# What it must hold, kept beside it.
+truth = np.zeros(words, np.uint64) if mode == "w+" else np.arange(words, dtype=np.uint64)
+random = np.random.default_rng(1)
+for round in range(rounds):
+    at, length = int(random.integers(words - 5000)), int(random.integers(1, 5000))
+    value = np.uint64(random.integers(1 << 60))
+    data[at : at + length] += value
+    truth[at : at + length] += value
+    look = int(random.integers(words - 5000))
+    assert (data[look : look + 5000] == truth[look : look + 5000]).all(), round
+    if mode != "c" and round % 500 == 499:
+        data.flush()
+assert (data == truth).all()
+print(hashlib.sha256(data).hexdigest())
+"""
+
+
+@pytest.mark.parametrize("mode", ["r+", "w+", "c"])
+def test_a_written_memmap(anyone, mode):
+    source = WRITES.replace("{words}", str(FILE_MIB * MIB // 8))
+    untouched = digest(fresh(anyone))
+    said, left = both_ways(anyone, lambda path: [sys.executable, "-c", source, path, mode, 3000])
+    # A mapping of mode c leaves the file alone; the others leave in it what they said.
+    assert left == (untouched if mode == "c" else said.strip())
+
+
+if __name__ == "__main__":
+    sys.exit(pytest.main([__file__]))
