@@ -23,7 +23,8 @@ namespace evenkeel {
 class Governor {
  public:
   struct Options : GuardOptions {
-    // Goes on watching files of which no mapping is left, as long as some of it is cached.
+    // For mappings of other processes, which go without a word: that is no failure, and files of
+    // which no mapping is left are watched on as long as some of them is cached.
     bool remember = false;
   };
   // `signs` are those of all processes whose mappings it holds.
