@@ -76,7 +76,7 @@ class Bench:
         self.contestants = {name: Contestant(name) for name in NAMES}
         packages = sorted({p for c in self.contestants.values() for p in c.packages})
         self.versions = versions(self.python, packages)
-        self.results, self._ours, self._digests = {}, set(), {}
+        self.results, self._ours = {}, set()
 
     # --- the data
 
@@ -146,6 +146,8 @@ class Bench:
         data.say(f"{scenario.name}: {scenario.title}; {self.described(scenario)}")
         rows, running = {}, {}
         for name in self.told.peers:
+            if name in scenario.without and name not in (self.told.peer or ()):
+                continue
             contestant = self.contestants[name]
             row = rows[name] = {"title": contestant.title, "runs": [], "reason": None}
             row["reason"] = contestant.why_not(scenario) or self.missing(contestant)
@@ -158,7 +160,7 @@ class Bench:
                 except Failed as failure:
                     row["reason"] = f"its data could not be made: {failure}"
                     del running[name]
-        for number in range(self.told.repeats):
+        for number in range(min(self.told.repeats, scenario.most_repeats)):
             for name, work in list(running.items()):
                 try:
                     result = self.once(scenario, name, work)
@@ -183,7 +185,11 @@ class Bench:
         }
 
     def once(self, scenario, name, work):
-        how = {"cold": not scenario.warm, "pss": scenario.workers > 0}
+        how = {
+            "cold": not scenario.warm,
+            "pss": scenario.workers > 0,
+            "patience": scenario.patience,
+        }
         if scenario.limit is None or name == "fio":
             return measure(self.python, name, work, **how)
         with memory_cgroup(scenario.limit) as group:
@@ -245,7 +251,7 @@ def brief(scenario, result):
     return f"{speed}{told}memory +{grown:,.1f} MiB, read {result['read_per_wanted']:.1f} x"
 
 
-def print_table(name, result, ours):
+def print_table(name, result):
     print(f"\n{name}: {result['title']} ({result['data']})")
     unit = result["unit"]
     speed = "" if result["first_only"] else f"{unit}/s"
@@ -320,6 +326,7 @@ def options():
     parser.add_argument("--json", type=pathlib.Path, help="write all figures there, too")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0, help="of each repeat")
+    parser.add_argument("--quick", action="store_true", help="3 repeats of half a second")
     parser.add_argument("--readahead", type=int, metavar="KIB", help="set while it runs")
     parser.add_argument("--small", action="store_true", help="little data, once: does it work?")
     parser.add_argument("--keep", action="store_true", help="leave the files for the next run")
@@ -332,6 +339,8 @@ def options():
         parser.error("at least one repeat, of more than no time")
     told.peers = [name for name in NAMES if not told.peer or name in (*OURS, *told.peer)]
     told.peers.sort(key=lambda name: (name not in OURS, name))
+    if told.quick:
+        told.repeats, told.seconds = 3, 0.5
     if told.small:
         told.repeats, told.seconds = 1, 0.2
     return told
@@ -368,7 +377,7 @@ def main():
             if not told.keep:
                 bench.remove()
     for name, result in bench.results.items():
-        print_table(name, result, OURS)
+        print_table(name, result)
     if told.json:
         report = {
             "machine": described,

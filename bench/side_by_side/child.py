@@ -126,6 +126,7 @@ def main():
     if work.kind == "train":
         importlib.import_module("side_by_side.contestants._training").ready(work)
     importlib.import_module("numpy.random")
+    work.prepare()
     said("ready")
     sys.stdin.readline()
     if hasattr(module, "limit"):

@@ -26,6 +26,7 @@ class Work:
     def __post_init__(self):
         # Set by contestants with an order of their own: where the first batch is from.
         self.claims = None
+        self._order = None
 
     @classmethod
     def parse(cls, text):
@@ -55,15 +56,18 @@ class Work:
         while True:
             yield random.integers(0, last, self.batch)
 
-    def indices(self):
-        """Row numbers in shuffled order, a batch at a time, without end."""
+    def prepare(self):
+        """What is given to contestants, made before the clock: the order of the rows."""
         import numpy as np
 
-        random, count = np.random.default_rng(self.seed), self.rows
+        if self.kind == "rows":
+            self._order = np.random.default_rng(self.seed).permutation(self.rows)
+
+    def indices(self):
+        """Row numbers in shuffled order, a batch at a time, over and over."""
         while True:
-            order = random.permutation(count)
-            for at in range(0, count - self.batch + 1, self.batch):
-                yield order[at : at + self.batch]
+            for at in range(0, len(self._order) - self.batch + 1, self.batch):
+                yield self._order[at : at + self.batch]
 
     def shuffled_blocks(self):
         """Block numbers of a shuffled epoch as most programs make them: an array of all."""
