@@ -5,19 +5,20 @@
 #include <nlohmann/json.hpp>
 
 #include "base/utf8.h"
+#include "base/visible.h"
 
 namespace evenkeel::cli {
 
 namespace {
 
-// JSON lets U+007F to U+009F stand as they are, but some terminals obey them.
+// JSON lets some characters stand as they are that terminals obey.
 std::string without_controls(const std::string& json) {
   std::string out;
   out.reserve(json.size());
   for (std::string_view rest = json; !rest.empty();) {
     const std::string_view before = rest;
     const char32_t c = take_char(rest);
-    if (c >= 0x7F && c <= 0x9F) {
+    if (is_obeyed(c) && c != '\n') {
       out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
     } else {
       out += before.substr(0, before.size() - rest.size());

@@ -12,6 +12,7 @@ namespace evenkeel::fuzz {
 namespace {
 
 bool is_control(char32_t c) { return c < 0x20 || (c >= 0x7F && c <= 0x9F); }
+bool is_bad(char32_t c) { return is_control(c) || c == 0x2028 || c == 0x202E || c == 0x2066; }
 
 // All of it is UTF-8, and no character is one that `bad` names.
 template <class Bad>
@@ -35,7 +36,7 @@ void check_markup(std::string_view text) {
 // A JSON string, read back by the simplest reader there is.
 void check_json(std::string_view text) {
   const std::string quoted = json_quoted(text);
-  check_text(quoted, is_control);
+  check_text(quoted, is_bad);
   const std::string_view inner = std::string_view(quoted).substr(1, quoted.size() - 2);
   for (std::size_t i = 0; i < inner.size(); ++i) {
     MUST(inner[i] != '"');
@@ -49,11 +50,11 @@ void check_json(std::string_view text) {
 
 void check_visible(std::string_view text) {
   const std::string shown = visible(text);
-  check_text(shown, is_control);
+  check_text(shown, is_bad);
   MUST(visible(shown) == shown);
   check_text(visible(text, "\n\t"),
              [](char32_t c) { return is_control(c) && c != '\n' && c != '\t'; });
-  check_text(cli::shell_word(std::string(text)), is_control);
+  check_text(cli::shell_word(std::string(text)), is_bad);
 }
 
 FUZZ_TARGET(text) {

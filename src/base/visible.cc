@@ -7,13 +7,6 @@
 namespace evenkeel {
 namespace {
 
-bool is_control(char32_t c) { return c < 0x20 || (c >= 0x7F && c <= 0x9F); }
-
-// Of these, what is written before is read behind: a name could look like another one.
-bool turns_the_line(char32_t c) {
-  return c == 0x200E || c == 0x200F || (c >= 0x2028 && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069);
-}
-
 void append_escape(std::string& out, char32_t c) {
   char escape[12];
   std::snprintf(escape, sizeof escape, c < 0x100 ? "\\x%02x" : "\\u%04x", static_cast<unsigned>(c));
@@ -21,6 +14,12 @@ void append_escape(std::string& out, char32_t c) {
 }
 
 }  // namespace
+
+bool is_obeyed(char32_t c) {
+  const bool control = c < 0x20 || (c >= 0x7F && c <= 0x9F);
+  return control || c == 0x200E || c == 0x200F || (c >= 0x2028 && c <= 0x202E) ||
+         (c >= 0x2066 && c <= 0x2069);
+}
 
 std::string visible(std::string_view text, std::string_view kept) {
   std::string out;
@@ -32,8 +31,7 @@ std::string visible(std::string_view text, std::string_view kept) {
     // A character that really is U+FFFD takes three bytes; one that stands for a wrong byte, one.
     if (c == kReplacement && bytes.size() == 1) {
       append_escape(out, static_cast<unsigned char>(bytes[0]));
-    } else if (turns_the_line(c) ||
-               (is_control(c) && kept.find(static_cast<char>(c)) == kept.npos)) {
+    } else if (is_obeyed(c) && (c > 0x7F || kept.find(static_cast<char>(c)) == kept.npos)) {
       append_escape(out, c);
     } else {
       out += bytes;

@@ -1,5 +1,6 @@
 #include "profile/axis.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -35,11 +36,16 @@ std::string short_number(double value) {
   return {digits, end.ptr};
 }
 
+// A sum of sizes may be 2^64 and more.
+std::uint64_t whole(double value) {
+  return value < 0x1p64 ? static_cast<std::uint64_t>(value) : UINT64_MAX;
+}
+
 // "1:05" of 65 and 60.
 std::string pair_of(double value, int unit) {
-  const auto whole = static_cast<long long>(std::llround(value));
+  const auto rounded = std::llround(std::min(value, 1e15));
   char text[32];
-  std::snprintf(text, sizeof text, "%lld:%02lld", whole / unit, whole % unit);
+  std::snprintf(text, sizeof text, "%lld:%02lld", rounded / unit, rounded % unit);
   return text;
 }
 
@@ -58,15 +64,14 @@ double time_step(double least) {
 std::vector<Tick> size_ticks(double most, int wanted) {
   if (!(most >= 1)) return {{0, "0"}};
   const double step = std::max(1.0, std::exp2(std::round(std::log2(most / wanted))));
-  return ticks(most, step, [](double value) {
-    return value == 0 ? "0" : format_size(static_cast<std::uint64_t>(value));
-  });
+  return ticks(most, step,
+               [](double value) { return value == 0 ? "0" : format_size(whole(value)); });
 }
 
 std::vector<Tick> count_ticks(double most, int wanted) {
   if (!(most > 0)) return {{0, "0"}};
   return ticks(most, decimal_step(most / wanted), [](double value) {
-    return value < 1000 ? short_number(value) : with_commas(static_cast<std::uint64_t>(value));
+    return value < 1000 ? short_number(value) : with_commas(whole(value));
   });
 }
 

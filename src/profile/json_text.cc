@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "base/utf8.h"
+#include "base/visible.h"
 
 namespace evenkeel {
 
@@ -15,7 +16,7 @@ std::string json_quoted(std::string_view value) {
     if (c == U'"' || c == U'\\') {
       out += '\\';
       append_char(out, c);
-    } else if (c < 0x20 || (c >= 0x7F && c <= 0x9F)) {  // JSON may be shown on a terminal
+    } else if (is_obeyed(c)) {  // JSON may be shown on a terminal
       char escape[8];
       std::snprintf(escape, sizeof escape, "\\u%04x", static_cast<unsigned>(c));
       out += escape;

@@ -31,5 +31,14 @@ TEST(NoNumber, APictureOfAnyTimesIsDrawn) {
   }
 }
 
+TEST(NoNumber, SizesBeyond64BitsHaveLabels) {
+  ProfileReport report;
+  report.runs = {make_run(1, 2, [](ProfileSample& sample) {
+    sample.anon = sample.file = UINT64_MAX / 2;
+    sample.cache = sample.disk_read = UINT64_MAX - 1;
+  })};
+  EXPECT_THAT(to_svg(report), HasSubstr("16 EiB"));
+}
+
 }  // namespace
 }  // namespace evenkeel
