@@ -83,12 +83,22 @@ void Governor::add(std::unique_ptr<Held> mapping, Fd fd, const Prepare& prepare)
 
 bool Governor::add_known(std::unique_ptr<Held>& mapping, std::uint64_t device,
                          std::uint64_t inode) {
-  Turn turn(*this);
-  Watched* const file = find(device, inode);
-  if (file == nullptr) return false;
-  drop(mapping->key());
-  file->add(std::move(mapping));
+  {
+    Turn turn(*this);
+    Watched* const file = find(device, inode);
+    if (file == nullptr) return false;
+    drop(mapping->key());
+    add_to(*file, std::move(mapping));
+  }
+  wake_.notify_all();
   return true;
+}
+
+// While all fits, the governor sleeps.
+void Governor::add_to(Watched& file, std::unique_ptr<Held> mapping) {
+  const bool fitted = fits();
+  file.add(std::move(mapping));
+  if (fitted && !fits()) changed_ = true;
 }
 
 bool Governor::remove(std::uint64_t key) {
@@ -110,7 +120,7 @@ void Governor::hold(std::unique_ptr<Held> mapping, Fd fd, const Prepare& prepare
   Held& held = *mapping;
   Watched* file = find(status.st_dev, status.st_ino);
   if (file != nullptr) {
-    file->add(std::move(mapping));
+    add_to(*file, std::move(mapping));
   } else {
     watched_.push_back(std::make_unique<Watched>(std::move(fd), options_, std::move(mapping)));
     file = watched_.back().get();

@@ -53,6 +53,7 @@ class Governor {
   // All below under mutex_.
   void hold(std::unique_ptr<Held> mapping, Fd fd, const Prepare& prepare);
   Watched* find(std::uint64_t device, std::uint64_t inode) const;
+  void add_to(Watched& file, std::unique_ptr<Held> mapping);
   bool drop(std::uint64_t key);
   void forget_unmapped();
   Seconds tick_safely() noexcept;

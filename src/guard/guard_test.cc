@@ -37,6 +37,24 @@ TEST(Guard, WithoutMappingsItDoesNothing) {
   EXPECT_TRUE(report.failures.empty());
 }
 
+// While all fits, the governor sleeps: more of the same file must wake it.
+TEST(Guard, APartThatIsAddedToAFileThatFittedIsGoverned) {
+  const NumberFile file(32_MiB);
+  if (!file.can_be_dropped()) GTEST_SKIP() << "the page cache cannot be dropped or counted here";
+  const TestMapping map(file);
+  Guard guard({.budget = 8_MiB, .access = GuardAccess::kLeave});
+  GuardMapping first = map.guarded(true), rest = first;
+  first.length = 4_MiB;
+  rest.address = map.words() + 4_MiB / 8;
+  rest.length = 28_MiB;
+  rest.file_offset = 4_MiB;
+  guard.add(first);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // it has fallen asleep
+  guard.add(rest);
+  EXPECT_TRUE(until([&] { return guard.report().bytes_released >= 32_MiB; },
+                    [&] { EXPECT_EQ(wrong_in_scan(map, file.words()), 0u); }));
+}
+
 class GuardEitherWay : public testing::TestWithParam<bool> {};
 INSTANTIATE_TEST_SUITE_P(Promised, GuardEitherWay, testing::Bool());
 
