@@ -140,6 +140,11 @@ class memmap(np.memmap):  # noqa: N801, named as what it stands in for
         )
         try:
             descr = np.dtype(dtype)
+            if descr.hasobject:  # np.memmap would follow them as addresses
+                raise ValueError(
+                    f"memmap: {descr} holds Python objects, and what a file has in their place "
+                    "are addresses that anyone may have chosen"
+                )
             lengths, size = _extent(file, descr, mode, offset, shape)
             start = offset - offset % mmap.ALLOCATIONGRANULARITY
             if size == offset:  # nothing to map
