@@ -28,6 +28,9 @@ target_compile_options(evenkeel_test_flags INTERFACE -O0 -g0 ${EVENKEEL_WARNINGS
 add_executable(evenkeel_tests ${unit_tests}
   ${PROJECT_SOURCE_DIR}/preload/table.cc ${PROJECT_SOURCE_DIR}/preload/books.cc)
 target_link_libraries(evenkeel_tests PRIVATE evenkeel_test_flags)
+# A compiler cache makes __FILE__ relative, so the one that reads a page of docs/ is told where.
+set_source_files_properties(${PROJECT_SOURCE_DIR}/src/order/golden_test.cc PROPERTIES
+  COMPILE_DEFINITIONS EVENKEEL_ORDERS_PAGE="${PROJECT_SOURCE_DIR}/docs/orders.md")
 if(EVENKEEL_SANITIZE MATCHES "address")
   foreach(test IN LISTS unit_tests)
     file(STRINGS ${test} asks REGEX "\"tests/sanitizers.h\"")

@@ -1,7 +1,6 @@
 // docs/orders.md is the reference: its vectors are read from the page itself.
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -37,8 +36,7 @@ Vector parse(const std::string& line) {
 }
 
 std::vector<Vector> vectors(const std::string& kind) {
-  const auto root = std::filesystem::path(__FILE__).parent_path().parent_path().parent_path();
-  std::ifstream page(root / "docs" / "orders.md");
+  std::ifstream page(EVENKEEL_ORDERS_PAGE);
   EXPECT_TRUE(page) << "docs/orders.md cannot be read";
   std::vector<Vector> found;
   for (std::string line; std::getline(page, line);) {

@@ -20,7 +20,7 @@ TEST(TinyWeights, SharesOfThousandsOfSetsAddUp) {
   EXPECT_EQ(std::accumulate(shares.begin(), shares.end(), std::uint64_t{0}), mixture.period());
   for (std::size_t set = 0; set < 4000; ++set) {
     ASSERT_GE(shares[set], 1u) << set;
-    ASSERT_LE(shares[set], 1000u) << set;  // nothing wrapped: alike they have 524
+    ASSERT_LE(shares[set], 2000u) << set;  // nothing wrapped: they have 523, and one has the rest
   }
   EXPECT_EQ(shares.back(), 0u);
   // What is alike stays alike, but for the one that evens it out.
