@@ -232,6 +232,6 @@ def interpreter(root):
     """The one that has the peers, else the one for developing, else this one."""
     for venv in (".venv-peers", ".venv"):
         python = root / venv / "bin/python"
-        if python.exists():
+        if os.access(python, os.X_OK):
             return python
     return pathlib.Path(sys.executable)

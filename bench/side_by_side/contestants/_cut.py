@@ -20,6 +20,14 @@ def xy_torch(tokens, starts, length):
     return x, y
 
 
+def halves(samples):
+    """x and y of samples of one token more: arrays of their own, as a model takes them and as
+    Megatron and LitGPT make them."""
+    if isinstance(samples, np.ndarray):
+        return samples[:, :-1].astype(np.int64), samples[:, 1:].astype(np.int64)
+    return samples[:, :-1].contiguous().long(), samples[:, 1:].contiguous().long()
+
+
 def starts_of(work):
     """Where the blocks of a shuffled epoch begin, by an array of all."""
     for blocks in work.shuffled_blocks():

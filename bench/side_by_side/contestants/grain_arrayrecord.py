@@ -4,6 +4,8 @@ import grain
 import numpy as np
 from array_record.python import array_record_module
 
+from . import _cut
+
 TITLE = "Grain, ArrayRecord"
 PACKAGES = ("grain", "array-record")
 CONVERTS = ("rows", "blocks")
@@ -45,7 +47,7 @@ def rows(work):
 
 
 def _tokens(record):
-    return np.frombuffer(record, np.uint16).astype(np.int64)
+    return np.frombuffer(record, np.uint16)
 
 
 def _batches(work, workers):
@@ -61,7 +63,7 @@ def _batches(work, workers):
     if workers:
         dataset = dataset.mp_prefetch(grain.MultiprocessingOptions(num_workers=workers))
     for tokens in dataset:
-        yield tokens[:, :-1], tokens[:, 1:]
+        yield _cut.halves(tokens)
 
 
 def epoch(work):

@@ -4,6 +4,8 @@ import datasets
 import numpy as np
 import pyarrow as pa
 
+from . import _cut
+
 TITLE = "Hugging Face datasets"
 PACKAGES = ("datasets", "pyarrow", "numpy")
 CONVERTS = ("rows", "blocks")
@@ -51,16 +53,14 @@ def epoch(work):
     shuffled = _opened(work).shuffle(seed=work.seed).with_format("numpy")
     at = work.first_batch * work.batch
     while at + work.batch <= len(shuffled):
-        tokens = np.asarray(shuffled[at : at + work.batch]["row"]).astype(np.int64)
-        yield tokens[:, :-1], tokens[:, 1:]
+        yield _cut.halves(np.asarray(shuffled[at : at + work.batch]["row"]))
         at += work.batch
 
 
-def _cut(some):
+def _together(some):
     import torch
 
-    tokens = torch.stack([one["row"] for one in some]).to(torch.int64)
-    return tokens[:, :-1], tokens[:, 1:]
+    return _cut.halves(torch.stack([one["row"] for one in some]))
 
 
 def workers(work):
@@ -68,5 +68,5 @@ def workers(work):
 
     stored = _opened(work).with_format("torch")
     yield from DataLoader(
-        stored, batch_size=work.batch, shuffle=True, num_workers=work.workers, collate_fn=_cut
+        stored, batch_size=work.batch, shuffle=True, num_workers=work.workers, collate_fn=_together
     )

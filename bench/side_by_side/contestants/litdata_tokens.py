@@ -3,6 +3,8 @@
 import litdata
 import torch
 
+from . import _cut
+
 TITLE = "litData"
 PACKAGES = ("litdata", "torch")
 CONVERTS = ("blocks",)
@@ -61,8 +63,7 @@ def _batches(work, workers):
         }
         loader.load_state_dict(state)
     for tokens in loader:
-        tokens = tokens.long()
-        yield tokens[:, :-1], tokens[:, 1:]
+        yield _cut.halves(tokens)
 
 
 def epoch(work):

@@ -42,8 +42,7 @@ def _crop(stored, start, length):
 def crops(work, starts=None):
     stored = indexed_dataset.IndexedDataset(f"{work.converted}/data", mmap=True)
     for some in starts or work.starts():
-        tokens = np.stack([_crop(stored, int(i), work.block + 1) for i in some]).astype(np.int64)
-        yield tokens[:, :-1], tokens[:, 1:]
+        yield _cut.halves(np.stack([_crop(stored, int(i), work.block + 1) for i in some]))
 
 
 def epoch(work):

@@ -14,6 +14,8 @@ with contextlib.suppress(RuntimeError):
 
 from streaming import MDSWriter, StreamingDataLoader, StreamingDataset  # noqa: E402
 
+from . import _cut  # noqa: E402
+
 TITLE = "MosaicML streaming"
 PACKAGES = ("mosaicml-streaming", "torch")
 CONVERTS = ("blocks",)
@@ -47,8 +49,7 @@ def _batches(work, workers):
         state = dataset.state_dict(work.first_batch * work.batch, from_beginning=True)
         loader.load_state_dict(state)
     for batch in loader:
-        tokens = batch["tokens"].long()
-        yield tokens[:, :-1], tokens[:, 1:]
+        yield _cut.halves(batch["tokens"])
 
 
 def epoch(work):
