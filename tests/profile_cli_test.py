@@ -102,6 +102,7 @@ def drop_from_cache(path):
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
+@pytest.mark.alone
 def test_the_curve_is_the_truth_at_each_step(user, program, data):
     steps = {  # name: what is done, then anon, file, shmem (MiB above the start) and processes
         "start": ([], 0, 0, 0, 1),
@@ -135,6 +136,7 @@ def test_the_curve_is_the_truth_at_each_step(user, program, data):
     assert run["ended"] == "exit code 0"
 
 
+@pytest.mark.alone
 def test_the_page_cache_of_a_file_is_the_truth_at_each_step(user, program, data):
     drop_from_cache(data)
     run, _ = profile(
