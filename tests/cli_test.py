@@ -203,6 +203,7 @@ def check_report(report, pattern, engines):
     assert all(result["checksum_items"] > 0 for result in report["results"])
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("pattern", ["crops", "rows", "scan"])
 def test_compare_keeps_the_budget_and_agrees(user, features, pattern):
     report = user.json(
@@ -247,6 +248,7 @@ def test_engines_agree_on_odd_arrays(user, kind, pattern):
     check_report(user.json("compare", *odd_array(user, kind), *args), pattern, ENGINES)
 
 
+@pytest.mark.alone
 def test_compare_says_no_where_the_line_is_crossed(user, features):
     report = user.json(
         "compare", features, "--engines", "map", "--budget", "16MiB", "--seconds", "1", "--warm"
@@ -358,6 +360,7 @@ def memory_limits_left():
     ]
 
 
+@pytest.mark.alone
 def test_compare_inside_a_limit_cannot_take_more_than_it(user, features):
     limit = 40 * MIB
     args = ["--engines", "map,direct", "--budget", "16MiB", "--seconds", "0.5", "--cold", "--json"]
@@ -470,6 +473,7 @@ def demo_files(user):
     return list(user.folder.glob("evenkeel-demo-*.f32"))
 
 
+@pytest.mark.alone
 def test_demo_tells_the_story_and_cleans_up(user):
     report = user.json(
         "demo", "--size", "24MiB", "--budget", "4MiB", "--seconds", "0.1", "--dir", user.folder
@@ -502,6 +506,7 @@ def test_demo_refuses_what_the_disk_cannot_hold(user):
 TINY_DEMO = ["--size", "24MiB", "--budget", "4MiB", "--seconds", "0.1"]
 
 
+@pytest.mark.alone
 def test_demo_draws_what_it_prints(user):
     page = user.folder / "demo.html"
     args = [*TINY_DEMO, "--dir", user.folder, "--json", "-o", page, "--svg", "demo.svg"]

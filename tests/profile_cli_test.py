@@ -166,6 +166,7 @@ def test_what_was_cached_before_does_not_count(user, program, data):
     assert run["summary"]["peak_bytes"]["cache"] < 0.02 * FILE_MIB * MIB
 
 
+@pytest.mark.alone
 def test_figures_agree_with_memory_profiler(user, program, data):
     memory_profiler = pytest.importorskip("memory_profiler")
     words = ["anon", 96, "map", data, "touch", FILE_MIB, "shared", 32, "sleep", 400]
@@ -513,6 +514,7 @@ def test_over_the_budget_is_3_and_within_it_0(user, program):
     assert run["summary"]["seconds_over_budget"] > 0.05
 
 
+@pytest.mark.alone
 def test_a_rising_program_is_3_and_a_flat_one_0(user, program):
     rising = ["--", program, "grow", 1, 130]
     _, done = profile(user, "--fail-slope", "64MiB/min", *rising, code=3)

@@ -130,6 +130,7 @@ def test_chunks_beyond_it_are_refused_with_the_size_that_fits(features, shuffle)
     assert sum(len(rows) for rows in a.chunks(fits, shuffle=shuffle)) == 20_000
 
 
+@pytest.mark.alone
 def test_memory_stays_under_it_by_the_kernels_numbers(features, python):
     """RssAnon and the page cache of the file together: in chunks, in rows, in shuffled order."""
     said = python("""

@@ -203,6 +203,7 @@ MAKE = {
 }
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("make", MAKE)
 @pytest.mark.parametrize("how", ["random", "scan"])
 def test_stays_under_the_line(tmp_path, python, make, how):

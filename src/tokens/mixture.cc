@@ -35,9 +35,14 @@ void shrink(std::vector<std::uint64_t>& shares, std::uint64_t sum) {
         std::to_string(sets) + " sets have a weight; " + std::to_string(kFine) + " is the most")
         .hint("open files of one kind as one set");
   }
-  // Both factors are below 2^41: the sum is kFine and one a set at most.
+  // What is lost by rounding one is carried to the next, so that it comes out exactly. Both factors
+  // are below 2^21: there are kFine in all, and one more a set at most.
+  std::uint64_t carry = 0;
   for (std::uint64_t& share : shares) {
-    if (share > 1) share = 1 + (share - 1) * (kFine - sets) / (sum - sets);
+    if (share == 0) continue;
+    carry += (share - 1) * (kFine - sets);
+    share = 1 + carry / (sum - sets);
+    carry %= sum - sets;
   }
 }
 
