@@ -41,6 +41,7 @@ def numbers(anyone):
 
 
 def drop_all(folder):
+    """What a program has written, or another has read, is not in the page cache any more."""
     for path in folder.rglob("*"):
         if path.is_file() and not path.is_symlink() and path.stat().st_size >= MIB:
             drop_from_cache(path)
@@ -149,17 +150,43 @@ def test_pyarrow_memory_map(anyone, environment, arrow_files, kind):
     python(anyone, environment, ARROW_READ, kind)
 
 
-# ---- Hugging Face datasets
+# ---- torch, safetensors and Hugging Face datasets
 
-DATASETS_MAKE = """
-import numpy as np, datasets
-n = 4000
-random = np.random.default_rng(1)
-rows = random.integers(50257, size=(n, 1280)).astype(np.int64)
+# One program for all: importing these takes longer than what they are asked to do.
+TORCH_MAKE = """
+import datasets, numpy as np, torch
+from safetensors.torch import save_file
+n = {mib} * (1 << 20) // 8
+torch.save({"w": torch.arange(n)}, "t.pt")
+save_file({"a": torch.arange(n // 2), "b": torch.arange(n // 2, 0, -1)}, "t.safetensors")
+rows = np.random.default_rng(1).integers(50257, size=(n // 1280, 1280))
 features = datasets.Features({"ids": datasets.Sequence(datasets.Value("int64"))})
 datasets.Dataset.from_dict({"ids": list(rows)}, features=features).save_to_disk("saved")
 """
-DATASETS_READ = """
+TORCH = """
+import sys
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
+torch.set_num_threads(1)
+words = {mib} * (1 << 20) // 8
+
+def say(t):
+    print(t.sum().item(), t[::4097].sum().item(), t[1000:1003].tolist(), t[-3:].tolist())
+
+for shared in (False, True):
+    say(torch.from_file(sys.argv[1], shared=shared, size=words, dtype=torch.int64))
+storage = torch.UntypedStorage.from_file(sys.argv[1], False, words * 8)
+say(torch.tensor([], dtype=torch.int64).set_(storage))
+say(torch.load("t.pt", mmap=True, weights_only=True)["w"])
+with safe_open("t.safetensors", framework="pt") as file:
+    for key in file.keys():
+        say(file.get_tensor(key))
+        print(file.get_slice(key)[2000:2010].tolist())
+for tensor in load_file("t.safetensors").values():
+    say(tensor)
+"""
+DATASETS = """
 import datasets, torch
 torch.set_num_threads(1)
 data = datasets.load_from_disk("saved").with_format("torch")
@@ -170,55 +197,7 @@ total = 0
 for step, batch in enumerate(loader):
     total = (total * 31 + int(batch["ids"].sum())) % (1 << 61)
 print(step, total)
-print(data.cache_files and data[17]["ids"][:5].tolist(), int(data[:]["ids"].sum()))
-"""
-
-
-def test_datasets_through_a_loader_with_workers(anyone, environment):
-    need_modules("datasets", "torch")
-    plain(anyone, sys.executable, "-c", DATASETS_MAKE, env=environment)
-    python(anyone, environment, DATASETS_READ)
-    shutil.rmtree(anyone.folder / "saved")
-
-
-# ---- torch
-
-TORCH = """
-import sys
-import torch
-torch.set_num_threads(1)
-words = {mib} * (1 << 20) // 8
-def say(t):
-    print(t.sum().item(), t[::4097].sum().item(), t[-3:].tolist())
-for shared in (False, True):
-    say(torch.from_file(sys.argv[1], shared=shared, size=words, dtype=torch.int64))
-storage = torch.UntypedStorage.from_file(sys.argv[1], False, words * 8)
-say(torch.tensor([], dtype=torch.int64).set_(storage))
-loaded = torch.load("t.pt", mmap=True, weights_only=True)
-say(loaded["w"])
-"""
-TORCH_MAKE = """
-import torch
-torch.save({"w": torch.arange({mib} * (1 << 20) // 8)}, "t.pt")
-"""
-SAFETENSORS_MAKE = """
-import torch
-from safetensors.torch import save_file
-n = {mib} * (1 << 20) // 16
-save_file({"a": torch.arange(n), "b": torch.arange(n, 0, -1)}, "t.safetensors")
-"""
-SAFETENSORS = """
-import torch
-from safetensors import safe_open
-from safetensors.torch import load_file
-torch.set_num_threads(1)
-with safe_open("t.safetensors", framework="pt") as file:
-    for key in file.keys():
-        t = file.get_tensor(key)
-        print(key, t.sum().item(), t[::4097].sum().item())
-        print(file.get_slice(key)[1000:1010].tolist())
-for key, t in load_file("t.safetensors").items():
-    print(key, t.sum().item(), t[-3:].tolist())
+print(data[17]["ids"][:5].tolist(), int(data[:]["ids"].sum()))
 """
 
 
@@ -226,18 +205,22 @@ def with_size(source):
     return source.replace("{mib}", str(FILE_MIB))
 
 
-def test_torch_from_file_and_load(anyone, environment, numbers):
-    need_modules("torch")
+@pytest.fixture(scope="module")
+def torch_files(anyone, environment):
+    need_modules("torch", "safetensors", "datasets")
     plain(anyone, sys.executable, "-c", with_size(TORCH_MAKE), env=environment)
+    yield
+    for name in ("t.pt", "t.safetensors"):
+        (anyone.folder / name).unlink()
+    shutil.rmtree(anyone.folder / "saved")
+
+
+def test_torch_and_safetensors(anyone, environment, numbers, torch_files):
     python(anyone, environment, with_size(TORCH), numbers)
-    (anyone.folder / "t.pt").unlink()
 
 
-def test_safetensors(anyone, environment):
-    need_modules("torch", "safetensors")
-    plain(anyone, sys.executable, "-c", with_size(SAFETENSORS_MAKE), env=environment)
-    python(anyone, environment, SAFETENSORS)
-    (anyone.folder / "t.safetensors").unlink()
+def test_datasets_through_a_loader_with_workers(anyone, environment, torch_files):
+    python(anyone, environment, DATASETS)
 
 
 # ---- SQLite

@@ -33,12 +33,17 @@ def both_ways(anyone, command, mib=FILE_MIB, budget=BUDGET, options=()):
     """Runs `command(path)` on a fresh file unguarded and guarded. What was said, and the digest."""
     path = fresh(anyone, mib=mib)
     expected = plain(anyone, *command(path)), digest(path)
-    path = fresh(anyone, mib=mib)
-    done = guard(anyone, budget, *options, "--", *command(path))
-    assert (done.stdout, digest(path)) == expected
+    # Each run must be right. One in which hardly anything was released says little: it is seen now
+    # and then on a busy machine, and then another is made.
+    for _ in range(3):
+        path = fresh(anyone, mib=mib)
+        done = guard(anyone, budget, *options, "--", *command(path))
+        assert (done.stdout, digest(path)) == expected
+        assert "gone or changed" not in done.stderr  # a program may unmap as it pleases
+        path.unlink()
+        if done.released > 2 * MIB:
+            break
     assert done.governed >= 1 and done.released > 2 * MIB, done.stderr
-    assert "gone or changed" not in done.stderr  # a program may unmap as it pleases
-    path.unlink()
     return done.stdout, expected[1]
 
 
@@ -48,7 +53,7 @@ def both_ways(anyone, command, mib=FILE_MIB, budget=BUDGET, options=()):
 @pytest.mark.parametrize("access", ["auto", "random"])
 def test_private_and_shared_mixed_by_threads(anyone, program, access):
     said, _ = both_ways(
-        anyone, lambda path: [program, "mix", path, 3000, 4], options=["--access", access]
+        anyone, lambda path: [program, "mix", path, 6000, 4], options=["--access", access]
     )
     assert said.endswith("wrong 0\n")
 
@@ -87,12 +92,12 @@ data = np.memmap(path, dtype=np.uint64, mode=mode, shape=(words,))
 truth = np.zeros(words, np.uint64) if mode == "w+" else np.arange(words, dtype=np.uint64)
 random = np.random.default_rng(1)
 for round in range(rounds):
-    at, length = int(random.integers(words - 5000)), int(random.integers(1, 5000))
+    at, length = int(random.integers(words - 600)), int(random.integers(1, 600))
     value = np.uint64(random.integers(1 << 60))
     data[at : at + length] += value
     truth[at : at + length] += value
-    look = int(random.integers(words - 5000))
-    assert (data[look : look + 5000] == truth[look : look + 5000]).all(), round
+    look = int(random.integers(words - 600))
+    assert (data[look : look + 600] == truth[look : look + 600]).all(), round
     if mode != "c" and round % 500 == 499:
         data.flush()
 assert (data == truth).all()
@@ -104,7 +109,7 @@ print(hashlib.sha256(data).hexdigest())
 def test_a_written_memmap(anyone, mode):
     source = WRITES.replace("{words}", str(FILE_MIB * MIB // 8))
     untouched = digest(fresh(anyone))
-    said, left = both_ways(anyone, lambda path: [sys.executable, "-c", source, path, mode, 3000])
+    said, left = both_ways(anyone, lambda path: [sys.executable, "-c", source, path, mode, 2000])
     # A mapping of mode c leaves the file alone; the others leave in it what they said.
     assert left == (untouched if mode == "c" else said.strip())
 
