@@ -356,6 +356,20 @@ def print_list(bench):
         print(f"  {one.name:<20}{one.title:<32}{known}")
 
 
+def write(told, bench, described, took):
+    if not told.json:
+        return
+    report = {
+        "machine": described,
+        "versions": {name: one for name, one in bench.versions.items() if one},
+        "repeats": told.repeats,
+        "seconds": told.seconds,
+        "took_s": took,
+        "scenarios": bench.results,
+    }
+    told.json.write_text(json.dumps(report, indent=1) + "\n")
+
+
 def main():
     told = options()
     bench = Bench(told)
@@ -371,6 +385,8 @@ def main():
         try:
             for number, scenario in enumerate(wanted):
                 bench.run(scenario)
+                # After each: whoever stops it keeps what has been measured.
+                write(told, bench, described, time.monotonic() - began)
                 if not told.keep and scenario.data not in {s.data for s in wanted[number + 1 :]}:
                     bench.remove()
         finally:
@@ -378,16 +394,6 @@ def main():
                 bench.remove()
     for name, result in bench.results.items():
         print_table(name, result)
-    if told.json:
-        report = {
-            "machine": described,
-            "versions": {name: one for name, one in bench.versions.items() if one},
-            "repeats": told.repeats,
-            "seconds": told.seconds,
-            "took_s": time.monotonic() - began,
-            "scenarios": bench.results,
-        }
-        told.json.write_text(json.dumps(report, indent=1) + "\n")
     return 0
 
 
