@@ -1,9 +1,12 @@
 """The tool, and who runs it. The tool's path comes from EVENKEEL_TOOL."""
 
+import atexit
 import contextlib
+import functools
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -15,6 +18,22 @@ import pytest
 TOOL = os.environ.get("EVENKEEL_TOOL") or str(Path(__file__).parent.parent / "build" / "evenkeel")
 NOBODY = 65534
 
+# Whoever is started in the background ignores Ctrl-C, and hands that down: the tests send it.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@functools.cache
+def tool_for_all():
+    """The tool and the library beside it, where everybody may look: a checkout may be private."""
+    folder = Path(tempfile.mkdtemp(prefix="evenkeel-tool-", dir="/tmp"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder.chmod(0o755)
+    for path in (Path(TOOL), Path(TOOL).with_name("libevenkeel_guard.so")):
+        if path.exists():
+            shutil.copy2(path, folder)
+    return str(folder / Path(TOOL).name)
+
 
 class User:
     """Runs the tool in a folder of the user's own: as we are, or as nobody."""
@@ -22,15 +41,17 @@ class User:
     def __init__(self, name, folder):
         self.folder = folder
         self.prefix = []
+        self.tool = TOOL
         self.uid = os.geteuid()
         if name == "nobody":
+            self.tool = tool_for_all()
             self.prefix = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
             self.uid = NOBODY
         if name == "powerless":  # root without a single capability
             self.prefix = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
 
     def command(self, *args):
-        return [*self.prefix, TOOL, *map(str, args)]
+        return [*self.prefix, self.tool, *map(str, args)]
 
     def run(self, *args, code=0, **kwargs):
         done = subprocess.run(

@@ -1,11 +1,16 @@
 """Everything is written below a folder of the test's own, which is also where it runs."""
 
 import os
+import signal
 import subprocess
 import sys
 import textwrap
 
 import pytest
+
+# Whoever is started in the background ignores Ctrl-C, and hands that down: the tests send it.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
