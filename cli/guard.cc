@@ -45,7 +45,7 @@ Examples:
   evenkeel guard --budget 1GiB --pid 4242)";
 
 RecordingOptions recording(const GuardCommandOptions& options) {
-  return {.files = options.files, .budget = options.guard.budget, .live = options.live};
+  return {.files = options.files, .budget = options.guard.budget, .live = options.process.live};
 }
 
 int conclude(const GuardCommandOptions& options, ProfileRun run, int exit_code, Keeper* keeper) {
@@ -117,35 +117,29 @@ int guard_command(const GuardCommandOptions& options) {
 }
 
 int guard_process(const GuardCommandOptions& options) {
-  OutsideSource source(*options.pid, options.least_bytes);
+  OutsideSource source(*options.process.pid, options.least_bytes);
   GuardOptions guard = options.guard;
   guard.access = GuardAccess::kLeave;  // a process's readahead is its own to switch
   Keeper keeper({guard, options.files}, source);
-  return conclude(options, record_process(*options.pid, options.seconds, recording(options)), 0,
-                  &keeper);
+  return conclude(options,
+                  record_process(*options.process.pid, options.process.seconds, recording(options)),
+                  0, &keeper);
 }
 
 void refuse_nonsense(const GuardCommandOptions& options) {
-  constexpr std::uint64_t kLeastBudget = 4_MiB;
-  if (options.command.empty() == !options.pid) {
-    throw CLI::ValidationError("guard", options.pid ? "a command and --pid: one or the other"
-                                                    : "which command? -- CMD..., or --pid N");
-  }
-  if (options.guard.budget < kLeastBudget) {
+  refuse_command_and_process("guard", options.command, options.process);
+  if (options.guard.budget < GuardOptions::kLeastBudget) {
     throw CLI::ValidationError(
         "--budget", fmt::format("{} is too little: at least {}", format_size(options.guard.budget),
-                                format_size(kLeastBudget)));
+                                format_size(GuardOptions::kLeastBudget)));
   }
-  if (options.pid && options.guard.keep_cache) {
+  if (options.process.pid && options.guard.keep_cache) {
     throw CLI::ValidationError(
         "--keep-cache", "cannot be had with --pid: what can be done from outside drops both");
   }
-  if (options.pid && options.guard.access != GuardAccess::kAuto &&
+  if (options.process.pid && options.guard.access != GuardAccess::kAuto &&
       options.guard.access != GuardAccess::kLeave) {
     throw CLI::ValidationError("--access", "cannot be changed from outside, with --pid");
-  }
-  if (options.seconds > 0 && !options.pid) {
-    throw CLI::ValidationError("--seconds", "goes with --pid; a command runs until it ends");
   }
   // Before the command has run for hours.
   for (const std::string& path : options.outputs.paths()) require_writable(path);
@@ -162,7 +156,7 @@ GuardAccess parse_access(const std::string& text) {
 
 int run(const GuardCommandOptions& options) {
   refuse_nonsense(options);
-  return options.pid ? guard_process(options) : guard_command(options);
+  return options.process.pid ? guard_process(options) : guard_command(options);
 }
 
 }  // namespace
@@ -190,15 +184,7 @@ void add_guard(CLI::App& app, int& exit_code) {
       ->type_name("FILE");
   command->add_option("--json", options->outputs.json, "All samples and the summary")
       ->type_name("FILE");
-  add_parsed(
-      *command, "--pid", "N",
-      [options](const std::string& text) { options->pid = parse_pid(text); },
-      "Guard a running process instead, until it ends or Ctrl-C");
-  add_parsed(
-      *command, "--seconds", "S",
-      [options](const std::string& text) { options->seconds = parse_seconds(text); },
-      "With --pid: for so long");
-  command->add_flag("!--no-live", options->live, "No line at the foot of the terminal");
+  add_process_options(*command, options->process, "Guard");
   command->footer(kFooter);
   command->callback([options, &exit_code] { exit_code = run(*options); });
 }

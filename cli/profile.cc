@@ -34,7 +34,7 @@ Examples:
 void name_next(const ProfileOptions& options, const ProfileRun& run) {
   if (run.files.empty()) {
     std::string again = "evenkeel profile --files 'YOUR_DATA*' ";
-    again += options.pid ? fmt::format("--pid {}", *options.pid) : "--";
+    again += options.process.pid ? fmt::format("--pid {}", *options.process.pid) : "--";
     for (const std::string& word : options.command) again += " " + shell_word(word);
     next_command(again, "the same, with the page cache of your data from before the start");
     return;
@@ -61,7 +61,7 @@ int conclude(const ProfileOptions& options, ProfileRun run, int exit_code) {
 }
 
 RecordingOptions recording(const ProfileOptions& options) {
-  return {options.interval, options.files, options.budget, options.live};
+  return {options.interval, options.files, options.budget, options.process.live};
 }
 
 int profile_command(const ProfileOptions& options) {
@@ -75,15 +75,9 @@ int profile_command(const ProfileOptions& options) {
 }
 
 void refuse_nonsense(const ProfileOptions& options) {
-  if (options.command.empty() == !options.pid) {
-    throw CLI::ValidationError("profile", options.pid ? "a command and --pid: one or the other"
-                                                      : "which command? -- CMD..., or --pid N");
-  }
+  refuse_command_and_process("profile", options.command, options.process);
   if (options.fail_over_budget && !options.budget) {
     throw CLI::ValidationError("--fail-over-budget", "over which? give --budget SIZE");
-  }
-  if (options.seconds > 0 && !options.pid) {
-    throw CLI::ValidationError("--seconds", "goes with --pid; a command runs until it ends");
   }
   // Before the command has run for hours.
   for (const std::string& path : options.outputs.paths()) require_writable(path);
@@ -92,8 +86,10 @@ void refuse_nonsense(const ProfileOptions& options) {
 int run(ProfileOptions options) {
   if (options.outputs.paths().empty()) options.outputs.html = "evenkeel-profile.html";
   refuse_nonsense(options);
-  if (!options.pid) return profile_command(options);
-  return conclude(options, record_process(*options.pid, options.seconds, recording(options)), 0);
+  if (!options.process.pid) return profile_command(options);
+  return conclude(options,
+                  record_process(*options.process.pid, options.process.seconds, recording(options)),
+                  0);
 }
 
 }  // namespace
@@ -126,15 +122,7 @@ void add_profile(CLI::App& app, int& exit_code) {
       *command, "--fail-slope", "SIZE/min",
       [options](const std::string& text) { options->fail_slope = parse_slope(text); },
       "Exit with 3 when memory or RSS rises faster than this");
-  add_parsed(
-      *command, "--pid", "N",
-      [options](const std::string& text) { options->pid = parse_pid(text); },
-      "Watch a running process instead, until it ends or Ctrl-C");
-  add_parsed(
-      *command, "--seconds", "S",
-      [options](const std::string& text) { options->seconds = parse_seconds(text); },
-      "With --pid: for so long");
-  command->add_flag("!--no-live", options->live, "No line at the foot of the terminal");
+  add_process_options(*command, options->process, "Watch");
   command->footer(kFooter);
   command->callback([options, &exit_code] { exit_code = run(*options); });
 }

@@ -18,8 +18,10 @@ enum class GuardAccess {
 };
 
 struct GuardOptions {
+  static constexpr std::uint64_t kLeastBudget = std::uint64_t{4} << 20;
+
   // Bytes that all mappings of the guard may occupy together: their pages in the page cache, mapped
-  // or not; with keep_cache their resident pages. At least 4 MiB. Release begins at 90 %.
+  // or not; with keep_cache their resident pages. At least kLeastBudget. Release begins at 90 %.
   std::uint64_t budget = 0;
   // Takes pages out of the resident set only and leaves the page cache to the kernel: for killers
   // that look at RSS, and for files that other processes read as well.

@@ -15,13 +15,11 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::uint64_t kLeastBudget = 4_MiB;
-
 GuardOptions checked(const GuardOptions& options) {
-  if (options.budget < kLeastBudget) {
+  if (options.budget < GuardOptions::kLeastBudget) {
     throw Error(ErrorKind::kInvalid, "guard",
                 "a budget of " + format_size(options.budget) + " is too small")
-        .hint("give at least " + format_size(kLeastBudget));
+        .hint("give at least " + format_size(GuardOptions::kLeastBudget));
   }
   return options;
 }
