@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/profile_options.h"
+#include "cli/process_options.h"
 #include "cli/profile_outputs.h"
 #include "evenkeel/guard.h"
 

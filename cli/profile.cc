@@ -6,7 +6,10 @@
 
 #include "cli/child_command.h"
 #include "cli/commands.h"
+#include "cli/numbers.h"
 #include "cli/options.h"
+#include "cli/process_options.h"
+#include "cli/profile_options.h"
 #include "cli/profile_words.h"
 #include "cli/recording.h"
 #include "cli/terminal.h"

@@ -1,5 +1,5 @@
 // What `evenkeel profile` is asked for in words: intervals, slopes, seconds, process numbers.
-#include "cli/profile_options.h"
+#include "cli/numbers.h"
 #include "fuzz/target.h"
 
 namespace evenkeel::fuzz {
