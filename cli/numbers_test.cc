@@ -1,4 +1,4 @@
-#include "cli/profile_options.h"
+#include "cli/numbers.h"
 
 #include <gtest/gtest.h>
 
