@@ -145,9 +145,11 @@ class Chunks {
   void seek(std::uint64_t chunk);  // the next to come is number `chunk`; O(1)
   int buffers() const;             // chunks held in memory at once: 1 means no reading ahead
 
+  struct Impl;
+  Impl& impl() const { return *impl_; }
+
  private:
   friend class Array;
-  struct Impl;
   explicit Chunks(std::unique_ptr<Impl> impl);
   bool advance();
   std::unique_ptr<Impl> impl_;

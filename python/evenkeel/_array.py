@@ -223,8 +223,9 @@ class Array:
     ) -> Generator[Any, None, None]:
         """All rows, `n` at a time; the next ones are read while you use these.
 
-        Each array is your own, to keep or to change. The budget has room for the two that a loop
-        holds while it goes from one to the next. With `shuffle` every row comes once, in an order
+        Each array is your own, to keep or to change. The budget has room for the one that a loop
+        holds while the next is read, and for more that are read ahead if they fit: chunks of a
+        fifth of it do. With `shuffle` every row comes once, in an order
         that `seed` and `epoch` decide; rank r of `world` gets rows r, r + world, ... of the order.
         `with_index` gives pairs: row numbers, rows. `drop_last` leaves out a last chunk of fewer
         rows.
@@ -258,17 +259,13 @@ class Array:
     ) -> Generator[Any, None, None]:
         try:
             while (rows := source.next()) >= (n if drop_last else 1):
-                yield self._next_chunk(source, rows, rows == n, with_index)
+                yield self._next_chunk(source, rows, with_index)
         finally:
             source.close()
 
-    def _next_chunk(
-        self, source: _core.ChunkReader, rows: int, whole: bool, with_index: bool
-    ) -> Any:
-        memory = source.memory() if whole else np.empty(rows * self._row_bytes, np.uint8)
+    def _next_chunk(self, source: _core.ChunkReader, rows: int, with_index: bool) -> Any:
         index = np.empty(rows, np.int64) if with_index else None
-        source.read(memory, index)
-        block = memory.view(self._dtype).reshape((rows, *self._row_shape))
+        block = source.read(index).view(self._dtype).reshape((rows, *self._row_shape))
         return (index, block) if with_index else block
 
     def __iter__(self) -> Iterator[Any]:

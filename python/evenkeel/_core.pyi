@@ -113,10 +113,8 @@ class ChunkReader:
     def next(self) -> int:
         """Rows of the next chunk; 0 after the last."""
 
-    def memory(self) -> Annotated[NDArray[numpy.uint8], dict(shape=(None,))]:
-        """Room for a whole chunk, which comes back of itself."""
-
-    def read(self, out: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], numbers: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')] | None = None) -> None: ...
+    def read(self, numbers: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')] | None = None) -> Annotated[NDArray[numpy.uint8], dict(shape=(None,))]:
+        """The bytes of the next chunk, which are yours."""
 
     def close(self) -> None: ...
 

@@ -122,7 +122,7 @@ def test_data_that_was_mapped_gives_way_to_results(features):
 def test_chunks_beyond_it_are_refused_with_the_size_that_fits(features, shuffle):
     a = evenkeel.open("features.npy", budget="4MiB")
     before = a.budget.in_use
-    with pytest.raises(MemoryError, match="the loop holds two") as raised:
+    with pytest.raises(MemoryError, match="the loop holds one") as raised:
         a.chunks(10_000, shuffle=shuffle)
     assert a.budget.in_use == before
     fits = int(re.search(r"at most ([\d,]+) rows", str(raised.value))[1].replace(",", ""))

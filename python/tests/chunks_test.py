@@ -1,7 +1,9 @@
 """Rows in an order, so many at a time."""
 
 import gc
+import queue
 import sys
+import threading
 import types
 
 import numpy as np
@@ -96,15 +98,90 @@ def test_it_is_a_generator_and_can_be_left(stored):
     assert array.budget.in_use == before
 
 
-def test_nothing_is_kept_but_the_chunk_in_hand(stored):
-    array = stored[0]["read"]
-    loop = array.chunks(100)
-    held = []
-    for _ in range(5):
-        rows = next(loop)
+# Large chunks are read into the memory that is handed out, small ones are copied.
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    path = tmp_path_factory.mktemp("large") / "numbers"
+    np.arange(1_000_003).tofile(path)
+    return path
+
+
+@pytest.mark.parametrize("engine", ["auto", "direct", "read", "remap", "advise", "map"])
+@pytest.mark.parametrize("budget", ["4MiB", "64MiB"])
+@pytest.mark.parametrize("offset", [0, 8])
+def test_memory_goes_round_and_holds_the_right_rows(large, engine, budget, offset):
+    a = evenkeel.open(large, dtype="i8", budget=budget, engine=engine, offset=offset)
+    addresses, seen = [], 0
+    for rows in a.chunks(65_536):
         assert sys.getrefcount(rows) == 2
-        held.append(rows.ctypes.data)
-    assert len(set(held)) == 2  # the one in hand and the next, in turn
+        addresses.append(rows.ctypes.data)
+        assert (rows == np.arange(len(rows)) + seen + offset // 8).all()
+        rows[:] = -1  # one's own
+        seen += len(rows)
+    assert seen == len(a)
+    assert len(set(addresses)) <= 6 < len(addresses)  # with the last, a copy
+    assert a.budget.peak <= a.budget.limit
+
+
+@pytest.mark.parametrize("engine", ["auto", "direct", "map"])
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_chunks_that_are_kept_stay_as_they_are(large, engine, shuffle):
+    a = evenkeel.open(large, dtype="i8", budget="7MiB", engine=engine)
+    kept = list(a.chunks(100_000, shuffle, with_index=True))
+    assert len({rows.ctypes.data for _, rows in kept}) == len(kept) == 11
+    for index, rows in kept:
+        assert (rows == index).all()
+    used = a.budget.in_use
+    del kept, index, rows
+    assert a.budget.in_use == used  # nobody paid for them
+    every_other = [rows for rows in a.chunks(100_000)][::2]
+    assert [rows[0] for rows in every_other] == list(range(0, 1_000_003, 200_000))
+
+
+def test_what_is_kept_outlives_the_array_and_a_broken_off_loop(large):
+    with evenkeel.open(large, dtype="i8", budget="4MiB", engine="direct") as a:
+        loop = a.chunks(100_000)
+        kept = [next(loop), next(loop)[::-2], next(loop)]
+        loop.close()
+    del a, loop
+    assert kept[0][0] == 0 and kept[1][0] == 199_999 and kept[2][-1] == 299_999
+
+
+def test_arrays_may_be_let_go_by_another_thread(large):
+    """While the loop waits for the next one, and when it does not."""
+    a = evenkeel.open(large, dtype="i8", budget="4MiB", engine="direct")
+    for _ in range(20):
+        handed = queue.SimpleQueue()
+        sums = []
+
+        def consume(handed=handed, sums=sums):
+            while (rows := handed.get()) is not None:
+                sums.append(int(rows.sum()))
+
+        other = threading.Thread(target=consume)
+        other.start()
+        for rows in a.chunks(100_000):
+            handed.put(rows)
+            del rows
+        handed.put(None)
+        other.join()
+        assert sum(sums) == 1_000_002 * 1_000_003 // 2
+
+
+def test_a_short_last_chunk_holds_no_more_than_it_needs(large):
+    def anonymous():
+        with open("/proc/self/status") as status:
+            return int(status.read().split("RssAnon:")[1].split()[0]) << 10
+
+    a = evenkeel.open(large, dtype="i8", budget="32MiB", engine="direct")
+    next(a.chunks(1))
+    before = anonymous()
+    last = None
+    for rows in a.chunks(300_000):  # of 2.4 MB each, read into the same memory in turn
+        last = rows
+    del rows
+    assert len(last) == 100_003 and last[-1] == 1_000_002
+    assert anonymous() - before < last.nbytes + 700_000
 
 
 @pytest.mark.parametrize(

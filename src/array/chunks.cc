@@ -75,10 +75,20 @@ std::uint64_t Chunks::Impl::overhang() const {
   return in_order_ ? 2 * engine_->limits().alignment : 0;
 }
 
+std::uint64_t Chunks::Impl::slot_bytes() const {
+  return rows_per_chunk_ * array_->layout.row_bytes + overhang();
+}
+
+// Rows that follow one another are a few pieces, however many they are.
+std::uint64_t Chunks::Impl::plan_limit() const {
+  return in_order_ && !array_->layout.fortran ? 0 : array_->budget.limit();
+}
+
+std::uint64_t Chunks::Impl::plan_bytes() const { return Mover::memory(plan_limit(), listed()); }
+
 void Chunks::Impl::add_slot() {
   Slot slot;
-  slot.memory = PageBuffer(array_->budget, rows_per_chunk_ * array_->layout.row_bytes + overhang(),
-                           "a chunk's rows");
+  slot.memory = PageBuffer(array_->budget, slot_bytes(), "a chunk's rows");
   slot.list_share =
       array_->budget.reserve(listed() * sizeof(std::uint64_t), "a chunk's row numbers");
   slot.rows.resize(listed());
@@ -95,7 +105,7 @@ void Chunks::Impl::make_slots() {
   const Budget& budget = array_->budget;
   slots_.reserve(kMostSlots);
   try {
-    plan_share_ = budget.reserve(Mover::memory(budget.limit(), listed()), "plans of chunks");
+    plan_share_ = budget.reserve(plan_bytes(), "plans of chunks");
     add_slot();
   } catch (const Error& error) {
     plan_share_.release();
@@ -106,15 +116,17 @@ void Chunks::Impl::make_slots() {
     engine_ = array_->engine();
     return make_slots();
   }
-  // Reading ahead pays when there is something to wait for; an eighth stays free for other calls.
-  while (!mapped && slots_.size() < kMostSlots &&
-         budget.left() >= plan_and_slot_bytes() + budget.limit() / 8) {
-    try {
+  // Reading ahead pays when there is something to wait for. A part stays free for other calls:
+  // what makes reading ahead possible leaves less of it than what makes it smoother.
+  const auto kept_free = [&] { return budget.limit() / (slots_.size() == 1 ? 16 : 8); };
+  try {
+    while (!mapped && slots_.size() < kMostSlots &&
+           budget.left() >= plan_and_slot_bytes() + kept_free()) {
       add_slot();
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::kBudget) throw;
-      break;  // another user of the budget was quicker
     }
+    if (slots_.size() > 1) second_plan_share_ = budget.reserve(plan_bytes(), "plans of chunks");
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kBudget) throw;  // another user of the budget was quicker
   }
   start_reading();
 }
@@ -123,19 +135,21 @@ void Chunks::Impl::start_reading() {
   ahead_.emplace(array_->layout, *engine_, *this,
                  ReadAhead::Options{.slots = slots_.size(),
                                     .end = chunks_,
+                                    .second_reads = second_plan_share_.bytes() > 0,
                                     .merge_gap = array_->merge_gap,
-                                    .budget_limit = array_->budget.limit()});
+                                    .budget_limit = plan_limit()});
+  without_pages_.reserve(slots_.size());
 }
 
 std::uint64_t Chunks::Impl::plan_and_slot_bytes() const {
-  return Mover::memory(array_->budget.limit(), listed()) + kSlotOverhead +
-         rows_per_chunk_ * array_->layout.row_bytes + listed() * sizeof(std::uint64_t);
+  return plan_bytes() + kSlotOverhead + rows_per_chunk_ * array_->layout.row_bytes +
+         listed() * sizeof(std::uint64_t);
 }
 
 void Chunks::Impl::throw_too_large(const Error& error) const {
   if (error.kind() != ErrorKind::kBudget) throw error;
   const std::uint64_t row = array_->layout.row_bytes;
-  const std::uint64_t left = array_->budget.left(), limit = array_->budget.limit();
+  const std::uint64_t left = array_->budget.left(), limit = plan_limit();
   const std::uint64_t plans = Mover::memory(limit, 1) + kSlotOverhead;
   // A row that is listed has a number in the list and a pick in the plan.
   const std::uint64_t per_row =
@@ -185,10 +199,36 @@ void Chunks::Impl::show(const Slot& slot, Chunk& chunk) const {
   if (!in_order_) chunk.indices_ = slot.rows;
 }
 
-bool Chunks::Impl::advance(Chunk& chunk) {
+bool Chunks::Impl::wait_for(std::chrono::nanoseconds most) {
   require_owned();
+  let_go();
+  return in_place_ || next_chunk_ == chunks_ || ahead_->wait_for(next_chunk_, most);
+}
+
+Pages Chunks::Impl::take_pages() {
+  const std::uint64_t chunk = next_chunk_ - 1;
+  without_pages_.push_back(chunk);
+  holding_ = false;
+  return slots_[chunk % slots_.size()].memory.exchange({});
+}
+
+void Chunks::Impl::put_pages(Pages pages) {
+  const std::uint64_t chunk = without_pages_.front();
+  without_pages_.erase(without_pages_.begin());
+  slots_[chunk % slots_.size()].memory.exchange(std::move(pages));
+  ahead_->give_back(chunk);
+}
+
+// Of the chunk at hand, and of hope for pages that were given away.
+void Chunks::Impl::let_go() {
   if (holding_) ahead_->give_back(next_chunk_ - 1);
   holding_ = false;
+  while (wants_pages()) put_pages(Pages(slot_bytes(), "a chunk's rows"));
+}
+
+bool Chunks::Impl::advance(Chunk& chunk) {
+  require_owned();
+  let_go();
   if (next_chunk_ == chunks_) return false;
   const std::uint64_t number = next_chunk_;
   chunk = Chunk{};
@@ -224,8 +264,8 @@ void Chunks::Impl::seek(std::uint64_t chunk) {
     throw Error(ErrorKind::kIndex, "seek",
                 "chunk " + with_commas(chunk) + " of " + with_commas(chunks_));
   }
+  let_go();
   if (ahead_) ahead_->seek(chunk);
-  holding_ = false;
   next_chunk_ = chunk;
 }
 

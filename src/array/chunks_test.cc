@@ -4,7 +4,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <ranges>
+#include <set>
+#include <utility>
+#include <vector>
 
 #include "tests/counting_file.h"
 
@@ -212,6 +216,73 @@ TEST_P(EveryEngineChunks, AMovedRangeGoesOn) {
   second = array.chunks(2000);
   EXPECT_EQ(second.begin()->position(), 0u);
   EXPECT_EQ(second.begin()->size(), 2000u);
+}
+
+// The pages of the last chunk and of the one before it, as a loop holds them that lets go.
+TEST_P(EveryEngineChunks, PagesThatAreTakenAndPutBackGoRound) {
+  const Budget budget(8_MiB);
+  const Array array = open(400'003, budget, GetParam());
+  for (const Order& order : {sequential(), shuffled(3)}) {
+    Chunks chunks = array.chunks(20'000, order);
+    if (chunks.impl().in_place()) continue;
+    const std::uint64_t paid = budget.in_use();
+    Pages held;
+    std::set<const std::byte*> places;
+    Chunk chunk;
+    std::uint64_t rows = 0;
+    while (chunks.impl().advance(chunk)) {
+      ASSERT_TRUE(chunks.impl().in_pages());
+      Pages pages = chunks.impl().take_pages();
+      ASSERT_TRUE(chunks.impl().wants_pages());
+      places.insert(pages.data());
+      ASSERT_TRUE(counts_on(chunk)) << order.describe() << ", position " << chunk.position();
+      if (held) chunks.impl().put_pages(std::move(held));
+      held = std::move(pages);
+      rows += chunk.size();
+    }
+    EXPECT_TRUE(chunks.impl().at_end());
+    EXPECT_EQ(rows, array.rows());
+    EXPECT_LE(places.size(), static_cast<std::size_t>(chunks.buffers()) + 1);
+    EXPECT_EQ(budget.in_use(), paid);
+  }
+}
+
+TEST_P(EveryEngineChunks, PagesThatAreKeptAreReplacedAndStayAsTheyAre) {
+  const Array array = open(400'003, 8_MiB, GetParam());
+  Chunks chunks = array.chunks(20'000, shuffled(3));
+  std::vector<std::pair<Pages, Chunk>> kept;
+  Chunk chunk;
+  while (chunks.impl().advance(chunk)) {
+    kept.emplace_back(chunks.impl().take_pages(), chunk);
+    if (kept.size() == 7) chunks.seek(7);  // which is where it is
+  }
+  ASSERT_EQ(kept.size(), 21u);
+  const Sequence sequence(shuffled(3), array.rows());
+  for (const auto& [pages, one] : kept) {
+    for (std::size_t i = 0; i < one.size(); ++i) {
+      ASSERT_EQ(one.rows<std::uint32_t>()[i][0], sequence[one.position() + i] * kColumns);
+    }
+  }
+}
+
+TEST_P(EveryEngineChunks, WaitedForWithALimitTheyAreTheSame) {
+  for (const std::uint64_t rows_per_chunk : {1000, 60'000}) {  // several buffers, and one
+    const Array array = open(200'000, 4_MiB, GetParam());
+    for (const Order& order : {sequential(), shuffled(3)}) {
+      if (rows_per_chunk > 1000 && order == shuffled(3)) continue;  // does not fit
+      Chunks chunks = array.chunks(rows_per_chunk, order);
+      Chunk chunk;
+      std::uint64_t rows = 0;
+      for (;;) {
+        while (!chunks.impl().wait_for(std::chrono::milliseconds(1))) {
+        }
+        if (!chunks.impl().advance(chunk)) break;
+        ASSERT_TRUE(counts_on(chunk)) << order.describe();
+        rows += chunk.size();
+      }
+      EXPECT_EQ(rows, array.rows());
+    }
+  }
 }
 
 // What was handed out is right; the error comes before anything that is gone, and stays.

@@ -43,9 +43,7 @@ ReadAhead::ReadAhead(const Layout& layout, Engine& engine, BatchMaker& maker,
       owner_(::getpid()),
       first_(*this, options.budget_limit),
       slots_(options.slots) {
-  if (options.finish_on_own_thread && options.finisher_reads) {
-    second_.emplace(*this, options.budget_limit);
-  }
+  if (options.second_reads) second_.emplace(*this, options.budget_limit);
 }
 
 ReadAhead::~ReadAhead() {
@@ -54,23 +52,28 @@ ReadAhead::~ReadAhead() {
   } else {
     // After fork the threads are the parent's; there is nothing here to wait for.
     if (reader_.joinable()) reader_.detach();
-    if (finisher_.joinable()) finisher_.detach();
+    if (helper_.joinable()) helper_.detach();
   }
 }
 
 bool ReadAhead::owned_here() const { return owner_ == ::getpid(); }
 
 std::size_t ReadAhead::take(std::uint64_t number) {
-  if (slots_.size() == 1 || (!reader_.joinable() && !start(number))) {
+  if (!has_threads(number)) {
     make_now(number);
     return number % slots_.size();
   }
   std::unique_lock lock(mutex_);
-  // What was begun before a failure is still good.
-  batch_ready_.wait(lock,
-                    [&] { return has(number, State::kReady) || (failure_ && !coming(number)); });
+  batch_ready_.wait(lock, [&] { return can_be_taken(number); });
   if (!has(number, State::kReady)) std::rethrow_exception(failure_);
   return number % slots_.size();
+}
+
+bool ReadAhead::wait_for(std::uint64_t number, std::chrono::nanoseconds most) {
+  even_for_one_slot_ = true;
+  if (!has_threads(number)) return true;
+  std::unique_lock lock(mutex_);
+  return batch_ready_.wait_for(lock, most, [&] { return can_be_taken(number); });
 }
 
 void ReadAhead::give_back(std::uint64_t number) {
@@ -79,6 +82,8 @@ void ReadAhead::give_back(std::uint64_t number) {
     slot_of(number).state = State::kFree;
   }
   slot_free_.notify_one();
+  // Who finishes batches is told of each; who only reads is not.
+  if (second_ && !options_.finish_on_own_thread) help_wanted_.notify_one();
 }
 
 void ReadAhead::seek(std::uint64_t number) {
@@ -88,16 +93,21 @@ void ReadAhead::seek(std::uint64_t number) {
   next_to_read_ = number;
 }
 
+bool ReadAhead::has_threads(std::uint64_t number) {
+  if (slots_.size() == 1 && !even_for_one_slot_) return false;
+  return reader_.joinable() || start(number);
+}
+
 bool ReadAhead::start(std::uint64_t number) {
   threaded_ = true;  // before the threads are there to see it
   try {
-    if (options_.finish_on_own_thread) finisher_ = start_thread([this] { finish(); });
+    if (options_.finish_on_own_thread || second_) helper_ = start_thread([this] { help(); });
     reader_ = start_thread([this] { read(); });
     return true;
   } catch (const std::system_error&) {
     stop();
     threaded_ = false;
-    // The finishing thread may have been there for a moment, and have read something.
+    // The helping thread may have been there for a moment, and have read something.
     for (Slot& slot : slots_) {
       if (slot.number >= number) slot.state = State::kFree;
     }
@@ -116,7 +126,7 @@ void ReadAhead::stop() {
   if (second_) second_->cancel();
   wake_all();
   if (reader_.joinable()) reader_.join();
-  if (finisher_.joinable()) finisher_.join();
+  if (helper_.joinable()) helper_.join();
   first_.reset();
   if (second_) second_->reset();
   for (Slot& slot : slots_) slot.job = nullptr;
@@ -125,7 +135,7 @@ void ReadAhead::stop() {
 
 void ReadAhead::wake_all() {
   slot_free_.notify_all();
-  batch_read_.notify_all();
+  help_wanted_.notify_all();
   batch_ready_.notify_all();
 }
 
@@ -162,20 +172,20 @@ ReadAhead::Slot* ReadAhead::oldest_read() {
   return oldest;
 }
 
-void ReadAhead::finish() {
+void ReadAhead::help() {
   const auto none_reading = [&] {
     return std::ranges::find(slots_, State::kReading, &Slot::state) == slots_.end();
   };
   std::unique_lock lock(mutex_);
   for (;;) {
-    batch_read_.wait(lock, [&] {
-      return oldest_read() || finisher_can_read() || (reading_is_over() && none_reading()) ||
+    help_wanted_.wait(lock, [&] {
+      return oldest_read() || second_can_read() || (reading_is_over() && none_reading()) ||
              stopping_;
     });
     if (stopping_) return;
     if (Slot* slot = oldest_read()) {
       finish(*slot, lock);
-    } else if (finisher_can_read()) {
+    } else if (second_can_read()) {
       lock.unlock();
       run(*second_, 1);
       lock.lock();
@@ -263,7 +273,7 @@ void ReadAhead::job_done(Job& job) {
   if (options_.finish_on_own_thread) {
     slot->state = State::kRead;
     lock.unlock();
-    batch_read_.notify_one();
+    help_wanted_.notify_one();
     return;
   }
   lock.unlock();

@@ -10,26 +10,38 @@
 #include "evenkeel/error.h"
 
 namespace evenkeel {
-PageBuffer::PageBuffer(const Budget& budget, std::uint64_t bytes, std::string_view what)
-    : size_(round_up(bytes, sys::page_size())),
-      // A size that rounds up past 2^64 is asked for as it is, and so refused.
-      reservation_(budget.reserve(std::max(bytes, size_), what)) {
+
+Pages::Pages(std::uint64_t bytes, std::string_view what) {
   if (bytes == 0) return;
+  const std::uint64_t size = round_up(bytes, sys::page_size());
   void* pages =
-      sys::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      sys::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (pages == MAP_FAILED) {
     throw Error::system("allocate", errno,
-                        format_size(size_) + " of " + std::string(what) + " could not be had")
+                        format_size(size) + " of " + std::string(what) + " could not be had")
         .hint("the process may be at its address-space limit (ulimit -v)");
   }
   data_ = static_cast<std::byte*>(pages);
+  size_ = size;
 }
 
-void PageBuffer::reset() {
+void Pages::trim(const std::byte* end) {
+  const std::uint64_t kept = round_up(static_cast<std::uint64_t>(end - data_), sys::page_size());
+  if (kept == size_) return;
+  if (kept == 0) return reset();
+  sys::munmap(data_ + kept, size_ - kept);
+  size_ = kept;
+}
+
+void Pages::reset() {
   if (data_) sys::munmap(data_, size_);
   data_ = nullptr;
   size_ = 0;
-  reservation_.release();
 }
+
+PageBuffer::PageBuffer(const Budget& budget, std::uint64_t bytes, std::string_view what)
+    // A size that rounds up past 2^64 is asked for as it is, and so refused.
+    : share_(budget.reserve(std::max(bytes, round_up(bytes, sys::page_size())), what)),
+      pages_(bytes, what) {}
 
 }  // namespace evenkeel

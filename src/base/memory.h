@@ -3,45 +3,72 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <utility>
 
 #include "evenkeel/budget.h"
 
 namespace evenkeel {
 
-// Anonymous pages and the share of the budget that pays for them. Pages become resident when they
-// are touched; all of them are reserved from the start. Moves, does not copy.
-class PageBuffer {
+// Anonymous pages that nobody has paid for. They become resident when they are touched. Moves, does
+// not copy.
+class Pages {
  public:
-  PageBuffer() = default;
-  // Rounds up to whole pages; of 0 bytes it is empty. Large ones begin at a huge page's boundary
-  // and ask for huge pages: a hundred times fewer faults, and less for the kernel to pin. Throws
-  // Error (kBudget) when it does not fit, kSystem (ENOMEM) when the system has none.
-  PageBuffer(const Budget& budget, std::uint64_t bytes, std::string_view what);
-  PageBuffer(PageBuffer&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)),
-        size_(std::exchange(other.size_, 0)),
-        reservation_(std::move(other.reservation_)) {}
-  PageBuffer& operator=(PageBuffer&& other) noexcept {
-    if (this == &other) return *this;
-    reset();
-    data_ = std::exchange(other.data_, nullptr);
-    size_ = std::exchange(other.size_, 0);
-    reservation_ = std::move(other.reservation_);
+  Pages() = default;
+  // Rounds up to whole pages; of 0 bytes there are none. Throws Error (kSystem, ENOMEM).
+  Pages(std::uint64_t bytes, std::string_view what);
+  Pages(Pages&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  Pages& operator=(Pages&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    other.reset();
     return *this;
   }
-  ~PageBuffer() { reset(); }
+  ~Pages() { reset(); }
 
   std::byte* data() const { return data_; }
   std::uint64_t size() const { return size_; }
   explicit operator bool() const { return data_ != nullptr; }
+
+  // Gives back what lies beyond `end`, a place in them, in whole pages.
+  void trim(const std::byte* end);
 
  private:
   void reset();
 
   std::byte* data_ = nullptr;
   std::uint64_t size_ = 0;
-  Reservation reservation_;
+};
+
+// Pages and the share of the budget that pays for them, all of them from the start. Moves, does not
+// copy.
+class PageBuffer {
+ public:
+  PageBuffer() = default;
+  // Throws Error (kBudget) when it does not fit, kSystem (ENOMEM) when the system has none.
+  PageBuffer(const Budget& budget, std::uint64_t bytes, std::string_view what);
+  PageBuffer(PageBuffer&& other) noexcept = default;
+  PageBuffer& operator=(PageBuffer&& other) noexcept {
+    pages_ = std::move(other.pages_);  // the old ones go before their share does
+    share_ = std::move(other.share_);
+    return *this;
+  }
+  ~PageBuffer() = default;
+
+  std::byte* data() const { return pages_.data(); }
+  std::uint64_t size() const { return pages_.size(); }
+  explicit operator bool() const { return static_cast<bool>(pages_); }
+
+  // Others of the same size for those that are here; the share stays.
+  Pages exchange(Pages pages) {
+    std::swap(pages_, pages);
+    return pages;
+  }
+
+ private:
+  Reservation share_;
+  Pages pages_;
 };
 
 }  // namespace evenkeel

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -32,6 +33,40 @@ TEST(PageBufferTest, IsWholePagesOfZerosPaidFromTheBudget) {
     std::memset(buffer.data(), 1, buffer.size());
   }
   EXPECT_EQ(budget.in_use(), 0u);
+}
+
+TEST(PageBufferTest, ExchangesItsPagesAndKeepsItsShare) {
+  const Budget budget(1_MiB);
+  PageBuffer buffer(budget, kPage, "x");
+  std::byte* const before = buffer.data();
+  Pages others(kPage, "others");
+  std::byte* const other = others.data();
+  const Pages taken = buffer.exchange(std::move(others));
+  EXPECT_EQ(taken.data(), before);
+  EXPECT_EQ(buffer.data(), other);
+  EXPECT_EQ(budget.in_use(), kPage);
+  buffer.exchange({});
+  EXPECT_FALSE(buffer);
+  EXPECT_EQ(budget.in_use(), kPage);
+}
+
+TEST(PagesTest, TrimmedTheyEndWithThePageOfTheirEnd) {
+  const auto is_mapped = [](std::byte* page) {
+    unsigned char resident;
+    return ::mincore(page, 1, &resident) == 0;
+  };
+  Pages pages(5 * kPage, "x");
+  std::byte* const data = pages.data();
+  pages.trim(data + 4 * kPage + 1);
+  EXPECT_EQ(pages.size(), 5 * kPage);
+  pages.trim(data + kPage + 1);
+  EXPECT_EQ(pages.size(), 2 * kPage);
+  EXPECT_EQ(pages.data(), data);
+  EXPECT_TRUE(is_mapped(data + kPage));
+  EXPECT_FALSE(is_mapped(data + 2 * kPage));
+  pages.trim(data);
+  EXPECT_FALSE(pages);
+  EXPECT_FALSE(is_mapped(data));
 }
 
 TEST(PageBufferTest, EmptyHoldsNothing) {

@@ -32,7 +32,7 @@ bool Residency::surely_cached(int fd, std::uint64_t offset, std::uint64_t length
   const std::uint64_t first = offset / region_bytes_;
   State& state = states_[first];
   if (state == State::kNotFull) return false;
-  if (state == State::kUnknown) {
+  if (state == State::kUnknown && length < region_bytes_ / 4) {
     state = State::kSeen;
     return false;
   }

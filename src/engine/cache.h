@@ -26,7 +26,7 @@ class Residency {
   Residency(std::uint64_t file_size, std::uint64_t readahead);
 
   // Whether the range lies in regions that were wholly cached less than a second ago. Asks the
-  // kernel about a region when it comes up for the second time.
+  // kernel about a region when it comes up for the second time, or for a large part of it.
   bool surely_cached(int fd, std::uint64_t offset, std::uint64_t length);
   // Forgets what is a second old. Called now and then; surely_cached does not look at the clock.
   void age();

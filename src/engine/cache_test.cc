@@ -103,6 +103,14 @@ TEST_F(MemoryCache, ResidencyOfAWhollyCachedFileIsSureAtTheSecondAsking) {
   EXPECT_TRUE(asked_twice(residency, 0, kBytes));
 }
 
+TEST_F(MemoryCache, ResidencyOfALargePartIsAskedForAtOnce) {
+  bring_all_but(9_MiB);
+  Residency residency(kBytes, 2_MiB);
+  EXPECT_TRUE(residency.surely_cached(fd_.get(), 2_MiB, 1_MiB));
+  EXPECT_FALSE(residency.surely_cached(fd_.get(), 6_MiB, 1_MiB));  // the hole is in the window
+  EXPECT_FALSE(residency.surely_cached(fd_.get(), 8_MiB, 1_MiB));
+}
+
 TEST_F(MemoryCache, ResidencyIsNotSureWhenAHoleLiesInTheReadaheadWindow) {
   bring_all_but(9_MiB);
   const std::uint64_t readahead = 4_MiB;

@@ -33,7 +33,7 @@ struct TokenLoader::Impl final : BatchMaker {
         ReadAhead::Options{.slots = slots.size(),
                            .end = options.steps == 0 ? UINT64_MAX : turn_of(options.steps),
                            .finish_on_own_thread = slots.size() > 1,
-                           .finisher_reads = second_plan_share.bytes() > 0,
+                           .second_reads = slots.size() > 1 && second_plan_share.bytes() > 0,
                            .merge_gap = {},
                            .budget_limit = array->budget.limit()});
   }
