@@ -61,11 +61,12 @@ inline Numbers gathered(const Array& array, std::span<const std::uint64_t> rows)
 // Whether a chunk holds the rows that it says it holds.
 inline bool counts_on(const Chunk& chunk) {
   const auto rows = chunk.rows<std::uint32_t>();
+  const std::size_t columns = rows.columns();
+  const std::uint32_t* at = rows.data();  // tests are not optimised: no calls in the loop
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    for (std::size_t j = 0; j < rows.columns(); ++j) {
-      if (rows[i][j] != static_cast<std::uint32_t>(chunk.index(i) * rows.columns() + j)) {
-        return false;
-      }
+    const auto first = static_cast<std::uint32_t>(chunk.index(i) * columns);
+    for (std::uint32_t j = 0; j < columns; ++j, ++at) {
+      if (*at != first + j) return false;
     }
   }
   return true;

@@ -7,7 +7,7 @@ set(unit_tests ${EVENKEEL_UNIT_TEST_SOURCES} ${preload_tests} ${cross_tests})
 # What differs from the other builds: threads, or the queue that stands in for io_uring.
 if(EVENKEEL_SANITIZE STREQUAL "thread")
   list(FILTER unit_tests INCLUDE REGEX
-    "/(budget|per_process|queue|direct|cache_first|mover|array|chunks|loader|threads|guard|watched|board|table)_test.cc$")
+    "/(budget|per_process|queue|direct|cache_first|array|chunks|loader|threads|guard|watched|board|keeper|table)_test.cc$")
 elseif(NOT EVENKEEL_URING)
   list(FILTER unit_tests INCLUDE REGEX "/(queue|direct|engines|loader|engines_differential)_test.cc$")
 endif()
