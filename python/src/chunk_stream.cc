@@ -3,7 +3,9 @@
 #include <chrono>
 #include <cstring>
 #include <future>
+#include <system_error>
 
+#include "base/signals.h"
 #include "src/given_up.h"
 #include "src/without_gil.h"
 
@@ -57,17 +59,25 @@ void ChunkStream::advance() {
     while (!chunks.wait_for(50ms)) without.check_signals();
     chunks.advance(chunk_);
   } catch (nb::python_error&) {
-    // What is being read cannot be broken off at once; it can be left to a thread and forgotten.
-    GivenUp::here().add(
-        std::async(std::launch::async, [chunks = std::move(*chunks_)]() mutable {}));
     busy_ = false;
-    close();
+    give_up();
     throw;
   } catch (...) {
     busy_ = false;
     throw;
   }
   busy_ = false;
+}
+
+// What is being read cannot be broken off at once; ending it can be left to a thread.
+void ChunkStream::give_up() {
+  try {
+    const SignalsBlocked blocked;
+    GivenUp::here().add(
+        std::async(std::launch::async, [chunks = std::move(*chunks_)]() mutable {}));
+  } catch (const std::system_error&) {  // there are no threads to be had: it has ended here
+  }
+  close();
 }
 
 ChunkStream::Array ChunkStream::hand_out(Pages pages, std::span<const std::byte> bytes) {

@@ -36,6 +36,7 @@ class ChunkStream : public std::enable_shared_from_this<ChunkStream> {
  private:
   struct Lent;
   void advance();
+  void give_up();
   Array hand_out(Pages pages, std::span<const std::byte> bytes);
   Array copy_out(std::span<const std::byte> bytes);
   void give_back(Pages pages);
