@@ -26,7 +26,7 @@ def run(*command, cwd=None):
 def clean_environment():
     ours = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
     # Each build has a new folder; to a compiler cache they shall look alike, and like the release
-    # build, which CMake makes with c++ where pip would take the compiler that Python was built with.
+    # build: CMake takes c++, where pip would take the compiler that Python was built with.
     alike = {"CCACHE_BASEDIR": tempfile.gettempdir(), "CCACHE_NOHASHDIR": "1"}
     return {"CXX": "c++", **ours, **alike}
 
