@@ -230,7 +230,7 @@ TEST_F(MemoryBudget, TheWatchSeesWhatAPlainMappingDoes) {
 }
 
 TEST_F(MemoryBudget, EveryEngineAndEveryPatternStaysUnderTheLine) {
-  const auto path = real_file("data", 1_GiB);
+  const auto path = real_file("data", 512_MiB);
   for (const bool is_warm : {false, true}) {
     if (is_warm) warm("data");
     for (const EngineKind engine : kBounded) {
@@ -273,7 +273,7 @@ TEST_F(MemoryBudget, BatchesAfterTheFirstHundredTakeNoMemory) {
 }
 
 TEST_F(MemoryBudget, PeakMemoryDoesNotDependOnTheSizeOfTheFile) {
-  const std::string paths[] = {real_file("small", 64_MiB), real_file("large", 1_GiB),
+  const std::string paths[] = {real_file("small", 64_MiB), real_file("large", 512_MiB),
                                sparse_file("sparse")};
   for (const char* engine : {"direct", "auto", "read"}) {
     for (const char* pattern : {"crops", "scan", "rows"}) {
