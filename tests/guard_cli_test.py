@@ -106,7 +106,7 @@ def test_arguments_pass_as_they_are(user):
 
 def test_a_program_that_reads_a_file_gets_its_words(user, program, numbers):
     drop_from_cache(numbers)
-    done = guard(user, "8MiB", "--", program, "scan", numbers, 2000)
+    done = guard(user, "8MiB", "--", program, "scan", numbers, 400)
     assert done.stdout == "wrong 0\n"
     assert done.governed == 1
     assert done.released >= 8 * MIB  # how much of it before the end is a matter of speed
@@ -270,7 +270,7 @@ def test_a_preloaded_library_of_the_users_own_is_kept(user, program, numbers):
     assert (done.stdout, done.governed) == ("wrong 0\n", 0)  # taken out by the command itself
     drop_from_cache(numbers)
     environment = {**os.environ, "LD_PRELOAD": str(library)}
-    done = guard(user, "8MiB", "--", program, "scan", numbers, 2000, env=environment)
+    done = guard(user, "8MiB", "--", program, "scan", numbers, 400, env=environment)
     assert done.stdout == "wrong 0\n"
     assert "mine is here" in done.stderr
     assert done.governed == 1 and done.released > 0
@@ -291,7 +291,7 @@ def test_scripts_and_what_they_start_are_guarded(user, program, numbers):
 def test_files_choose_what_is_governed(user, program, numbers):
     for pattern, governed in (("*.bin", 1), ("*.dat", 0), (numbers, 1), ("numbers.*", 1)):
         drop_from_cache(numbers)
-        done = guard(user, "8MiB", "--files", pattern, "--", program, "scan", numbers, 2000)
+        done = guard(user, "8MiB", "--files", pattern, "--", program, "scan", numbers, 400)
         assert (done.stdout, done.governed) == ("wrong 0\n", governed), pattern
         assert (done.released > 0) == (governed > 0), pattern
 
@@ -301,7 +301,7 @@ def test_small_mappings_are_left_alone(user, program, numbers):
     assert (done.stdout, done.governed) == ("wrong 0\n", 0)
     done = guard(user, "8MiB", "--min", "256KiB", "--", program, "small", numbers, 40)
     assert (done.stdout, done.governed) == ("wrong 0\n", 1)
-    done = guard(user, "8MiB", "--min", "64MiB", "--", program, "scan", numbers, 2000)
+    done = guard(user, "8MiB", "--min", "64MiB", "--", program, "scan", numbers, 400)
     assert (done.stdout, done.governed) == ("wrong 0\n", 0)
 
 
@@ -329,7 +329,7 @@ def test_with_keep_cache_the_page_cache_stays(user, program, numbers):
 def test_the_report_has_the_facts(user, program, numbers):
     drop_from_cache(numbers)
     page = user.folder / "page.html"
-    done = guard(user, "8MiB", "--report", page, "--", program, "scan", numbers, 2000)
+    done = guard(user, "8MiB", "--report", page, "--", program, "scan", numbers, 400)
     text = page.read_text()
     assert f"report: {page}" in done.stderr
     for fact in ("guard: released", "guard: most of mapped files in memory", "guard: access"):
@@ -340,7 +340,7 @@ def test_the_report_has_the_facts(user, program, numbers):
 
 def test_the_summary_is_short_and_whole(user, program, numbers):
     drop_from_cache(numbers)
-    said = guard(user, "8MiB", "--", program, "scan", numbers, 2000).stderr
+    said = guard(user, "8MiB", "--", program, "scan", numbers, 400).stderr
     lines = said.strip().splitlines()
     assert lines[0].startswith("guard: exit code 0 after ") and lines[0].endswith("budget 8 MiB")
     for word in ("mapped files", "released", "read from disk", "peak RSS", "access", "cost"):
