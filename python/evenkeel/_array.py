@@ -224,8 +224,8 @@ class Array:
         """All rows, `n` at a time; the next ones are read while you use these.
 
         Each array is your own, to keep or to change. The budget has room for the one that a loop
-        holds while the next is read, and for more that are read ahead if they fit: chunks of a
-        fifth of it do. With `shuffle` every row comes once, in an order
+        holds while the next is read, and for more that are read ahead if they fit: in order,
+        chunks of a fifth of it do. With `shuffle` every row comes once, in an order
         that `seed` and `epoch` decide; rank r of `world` gets rows r, r + world, ... of the order.
         `with_index` gives pairs: row numbers, rows. `drop_last` leaves out a last chunk of fewer
         rows.
