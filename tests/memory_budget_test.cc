@@ -232,12 +232,11 @@ TEST_F(MemoryBudget, TheWatchSeesWhatAPlainMappingDoes) {
 TEST_F(MemoryBudget, EveryEngineAndEveryPatternStaysUnderTheLine) {
   const auto path = real_file("data", 512_MiB);
   for (const bool is_warm : {false, true}) {
-    if (is_warm) warm("data");
     for (const EngineKind engine : kBounded) {
       for (const char* pattern : {"crops", "rows", "scan"}) {
         for (const std::uint64_t budget : {64_MiB, 16_MiB}) {
           SCOPED_TRACE(is_warm ? "warm" : "cold");
-          if (!is_warm) drop("data");
+          is_warm ? warm("data") : drop("data");
           const Wish wish{std::string(engine_name(engine)), pattern, path, budget};
           const MemoryGrowth growth = watch(wish);
           expect_within(wish, growth);

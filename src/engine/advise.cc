@@ -71,8 +71,8 @@ class AdviseEngine final : public Engine {
   struct Wanted {
     Extent extent;
     std::uint64_t length;
-    bool was_cached;  // wholly, by others: stays so
-    bool apart;       // touched through a mapping of its own
+    Uncached uncached;  // what else was cached stays so
+    bool apart;         // touched through a mapping of its own
   };
 
   static std::uint64_t window(const Budget& budget) {
@@ -113,9 +113,9 @@ class AdviseEngine final : public Engine {
         const Pin pin(lane.files, extent.file);
         const std::uint64_t length =
             std::min(extent.length, lane.files.size(extent.file) - extent.offset);
-        wanted.push_back({extent, length, is_cached(pin.fd(), extent.offset, length),
+        wanted.push_back({extent, length, Uncached(pin.fd(), extent.offset, length),
                           !surely_cold(pin.fd(), extent)});
-        if (!wanted.back().was_cached) {
+        if (!wanted.back().uncached.empty()) {
           mapping(lane, extent.file, pin.fd()).advise(extent.offset, length, MADV_WILLNEED);
         }
       }
@@ -146,7 +146,7 @@ class AdviseEngine final : public Engine {
   }
 
   void let_go(Lane& lane, const Wanted& one) {
-    if (one.was_cached) return;
+    if (one.uncached.empty()) return;
     const Extent& extent = one.extent;
     // POSIX_FADV_DONTNEED skips pages that are still mapped, so the mapping lets go first.
     if (const Mapping& map = lane.mappings[extent.file]) {
@@ -154,7 +154,7 @@ class AdviseEngine final : public Engine {
       map.advise(begin, extent.offset + extent.length + kFaultAround - begin, MADV_DONTNEED);
     }
     const Pin pin(lane.files, extent.file);
-    sys::fadvise(pin.fd(), extent.offset, extent.length, POSIX_FADV_DONTNEED);
+    one.uncached.drop(pin.fd());
   }
 
   const Layout& layout_;

@@ -11,6 +11,36 @@ constexpr std::int64_t kGoodForNs = 1'000'000'000;
 
 }  // namespace
 
+Uncached::Uncached(int fd, std::uint64_t offset, std::uint64_t length) {
+  const std::uint64_t page = sys::page_size();
+  look(fd, {offset / page, (offset + length + page - 1) / page});
+}
+
+// Halves what is partly cached, down to single pages: a call or two where all or nothing is.
+void Uncached::look(int fd, Part part) {
+  const std::uint64_t page = sys::page_size(), pages = part.end - part.begin;
+  if (pages == 0) return;
+  sys::CacheStat stat{};
+  const bool told = sys::cachestat(fd, part.begin * page, pages * page, &stat) == 0;
+  if (told && stat.cached >= pages) return;
+  if (told && stat.cached > 0 && pages > 1) {
+    const std::uint64_t middle = part.begin + pages / 2;
+    look(fd, {part.begin, middle});
+    look(fd, {middle, part.end});
+  } else if (!parts_.empty() && parts_.back().end == part.begin) {
+    parts_.back().end = part.end;
+  } else {
+    parts_.push_back(part);
+  }
+}
+
+void Uncached::drop(int fd) const {
+  const std::uint64_t page = sys::page_size();
+  for (const auto& [begin, end] : parts_) {
+    sys::fadvise(fd, begin * page, (end - begin) * page, POSIX_FADV_DONTNEED);
+  }
+}
+
 Residency::Residency(std::uint64_t file_size, std::uint64_t readahead)
     : file_size_(file_size), region_bytes_(kSmallestRegion) {
   while (file_size / region_bytes_ >= kMostRegions) region_bytes_ *= 2;

@@ -17,6 +17,24 @@ inline bool is_cached(int fd, std::uint64_t offset, std::uint64_t length) {
   return sys::cachestat(fd, offset, length, &stat) == 0 && stat.cached >= pages;
 }
 
+// The parts of a range that reading it will bring in, so that just these are given back afterwards
+// and what others have in the cache stays there. All of the range when the kernel will not say.
+class Uncached {
+ public:
+  Uncached(int fd, std::uint64_t offset, std::uint64_t length);
+  bool empty() const { return parts_.empty(); }
+  // Drops them from the cache. Pages that are still mapped stay.
+  void drop(int fd) const;
+
+ private:
+  struct Part {
+    std::uint64_t begin, end;  // in pages
+  };
+  void look(int fd, Part part);
+
+  std::vector<Part> parts_;
+};
+
 // Remembers for a moment which regions of a file were found wholly cached, so that data which is
 // all in memory is not asked about crop by crop. One thread at a time.
 class Residency {

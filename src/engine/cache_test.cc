@@ -93,6 +93,38 @@ TEST_F(MemoryCache, AskingBringsNothingIn) {
 
 TEST_F(MemoryCache, IsCachedIsFalseWhereTheKernelWillNotSay) { EXPECT_FALSE(is_cached(-1, 0, 1)); }
 
+TEST_F(MemoryCache, UncachedDropsWhatWasNotThereAndNothingElse) {
+  const std::uint64_t page = sys::page_size();
+  bring(3 * page, 2 * page);
+  bring(1_MiB, kStep);
+  const Uncached uncached(fd_.get(), page + 5, 2_MiB);
+  EXPECT_FALSE(uncached.empty());
+  bring(0, 4_MiB);
+  uncached.drop(fd_.get());
+  EXPECT_TRUE(is_cached(fd_.get(), 0, page));  // before the range
+  EXPECT_FALSE(is_cached(fd_.get(), page, 1));
+  EXPECT_FALSE(is_cached(fd_.get(), 2 * page, 1));
+  EXPECT_TRUE(is_cached(fd_.get(), 3 * page, 2 * page));
+  EXPECT_FALSE(is_cached(fd_.get(), 5 * page, 1));
+  EXPECT_TRUE(is_cached(fd_.get(), 1_MiB, kStep));
+  EXPECT_FALSE(is_cached(fd_.get(), 1_MiB + kStep, 1));
+  EXPECT_TRUE(is_cached(fd_.get(), 2_MiB + kStep, 2_MiB - kStep));  // behind it
+}
+
+TEST_F(MemoryCache, UncachedIsEmptyWhereAllIsCachedAndAllWhereNothingIs) {
+  EXPECT_TRUE(Uncached(fd_.get(), 1_MiB, 0).empty());
+  const Uncached all(fd_.get(), 0, kBytes);
+  bring(0, kBytes);
+  EXPECT_TRUE(Uncached(fd_.get(), 0, kBytes).empty());
+  EXPECT_TRUE(Uncached(fd_.get(), 100, 1).empty());
+  all.drop(fd_.get());
+  EXPECT_EQ(cached_pages(), 0u);
+}
+
+TEST_F(MemoryCache, UncachedIsAllOfItWhereTheKernelWillNotSay) {
+  EXPECT_FALSE(Uncached(-1, 0, 1).empty());
+}
+
 TEST_F(MemoryCache, ResidencyOfAWhollyCachedFileIsSureAtTheSecondAsking) {
   bring(0, kBytes);
   Residency residency(kBytes, 1_MiB);

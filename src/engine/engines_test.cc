@@ -307,6 +307,27 @@ TEST_P(MemoryEngines, LeaveTheCacheAsTheyFoundIt) {
   }
 }
 
+// One hole must not cost its neighbours their place: a file that others use would melt away.
+TEST_P(MemoryEngines, KeepWhatOthersHaveCachedAroundAHole) {
+  const TestFiles files({12'000'123});
+  const Fd fd = open_readable(files.path(0));
+  ASSERT_EQ(sys::fadvise(fd.get(), 0, 0, POSIX_FADV_RANDOM), 0);
+  ASSERT_EQ(sys::fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED), 0);
+  sys::CacheStat before{}, after{};
+  if (sys::cachestat(fd.get(), 0, 0, &before) != 0) GTEST_SKIP() << "the kernel has no cachestat";
+  std::vector<std::byte> step(64_KiB);
+  for (std::uint64_t at = 0; at < 12'000'123; at += step.size()) {
+    if (at % 3_MiB != 1_MiB) read_upto(fd.get(), at, step, files.path(0));
+  }
+  ASSERT_EQ(sys::cachestat(fd.get(), 0, 0, &before), 0);
+  const auto engine = make(files);
+  for (const std::uint64_t length : {4_KiB, 1_MiB}) {
+    EXPECT_EQ(run_all(*engine, files, length), "each once");
+    ASSERT_EQ(sys::cachestat(fd.get(), 0, 0, &after), 0);
+    EXPECT_EQ(after.cached, before.cached) << length;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Bounded, MemoryEngines,
                          testing::ValuesIn(kEngines + 1, std::end(kEngines)),
                          [](const auto& instance) { return instance.param.name; });

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cerrno>
 #include <mutex>
+#include <optional>
 
 #include "base/checked.h"
 #include "base/memory.h"
@@ -61,7 +62,8 @@ class ReadEngine final : public Engine {
   void fetch(FileSet& files, const Extent& extent, std::byte* data) {
     const Pin pin(files, extent.file);
     const std::uint64_t wanted = std::min(extent.length, files.size(extent.file) - extent.offset);
-    const bool was_cached = !dont_cache_ && is_cached(pin.fd(), extent.offset, wanted);
+    std::optional<Uncached> brought_in;
+    if (!dont_cache_) brought_in.emplace(pin.fd(), extent.offset, wanted);
     std::uint64_t done = 0;
     Patience patience;
     while (done < wanted) {
@@ -80,9 +82,7 @@ class ReadEngine final : public Engine {
       done += static_cast<std::uint64_t>(got);
       patience.moved();
     }
-    if (!dont_cache_ && !was_cached) {
-      sys::fadvise(pin.fd(), extent.offset, extent.length, POSIX_FADV_DONTNEED);
-    }
+    if (brought_in) brought_in->drop(pin.fd());
   }
 
   const Layout& layout_;

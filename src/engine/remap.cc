@@ -50,16 +50,16 @@ class RemapEngine final : public Engine {
   void bring(FileSet& files, const Extent& extent, Feed& feed) {
     const Pin pin(files, extent.file);
     const std::uint64_t length = std::min(extent.length, files.size(extent.file) - extent.offset);
-    const bool was_cached = is_cached(pin.fd(), extent.offset, length);
+    const Uncached uncached(pin.fd(), extent.offset, length);
     {
       const Mapping mapping(pin.fd(), extent.offset, length, files.path(extent.file));
       // WILLNEED reads just this range; RANDOM keeps faults from reading around themselves.
       mapping.advise(0, length, MADV_RANDOM);
-      if (!was_cached) mapping.advise(0, length, MADV_WILLNEED);
+      if (!uncached.empty()) mapping.advise(0, length, MADV_WILLNEED);
       populate(mapping, 0, length, layout_.segments[extent.file], extent.offset);
       feed.arrived(extent, mapping.data());
     }
-    if (!was_cached) sys::fadvise(pin.fd(), extent.offset, extent.length, POSIX_FADV_DONTNEED);
+    uncached.drop(pin.fd());
   }
 
   const Layout& layout_;
