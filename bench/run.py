@@ -65,8 +65,9 @@ class Contestant:
             return "-"
         if self.name == "fio" and (scenario.warm or scenario.first_only):
             return "-"
-        if scenario.data == "huge" and "blocks" in self.converts and "huge" not in self.converts:
-            return "would need a converted copy of 1 TB"
+        smaller = DATA[scenario.data].copied
+        if smaller in self.converts and scenario.data not in self.converts:
+            return "its format takes a copy of all of it; measured where the file is smaller"
         return None
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from report_page_help import Viewer
 
 TOOL = os.environ.get("EVENKEEL_TOOL") or str(Path(__file__).parent.parent / "build" / "evenkeel")
 NOBODY = 65534
@@ -145,3 +146,31 @@ def guard_program():
 
     yield make
     shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """To look at report pages with."""
+    driving = pytest.importorskip(
+        "playwright.sync_api", reason="no playwright: no browser to drive"
+    )
+    names = ["chromium", "chromium-browser", "google-chrome"]
+    program = next(filter(None, map(shutil.which, names)), None)
+    if program is None:
+        pytest.skip("no chromium: no browser to draw the page")
+    with driving.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=program)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def viewer(browser):
+    """Whatever a test is about, its pages must be silent and must load nothing."""
+    with tempfile.TemporaryDirectory(prefix="evenkeel-page-test-") as folder:
+        viewer = Viewer(browser, Path(folder))
+        yield viewer
+        for page in viewer.pages:
+            page.close()
+        assert viewer.complaints == []
+        assert viewer.asked_elsewhere() == []

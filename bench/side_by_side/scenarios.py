@@ -16,6 +16,7 @@ class Data:
     small: int
     make: callable
     text: str
+    copied: str = ""  # too large to convert: who needs a copy has one of this data, if of any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +56,14 @@ DATA = {
             "{count:,} rows of 162 float32, {size}",
         ),
         Data(
+            "matrix",
+            16_000_000,
+            100_000,
+            lambda path, count: data.make(path, count * data.COLUMNS * 4),
+            "{count:,} rows of 162 float32, {size}",
+            copied="rows",
+        ),
+        Data(
             "blocks",
             524_288,
             8192,
@@ -67,6 +76,7 @@ DATA = {
             488_000,
             lambda path, count: data.make_sparse(path, count * 2048 + 2),
             "{count:,} blocks of 1,024 uint16 tokens, {size}, sparse",
+            copied="blocks",
         ),
     )
 }
@@ -120,7 +130,15 @@ SCENARIOS = {
             warm=True,
             without=TWINS,
         ),
-        Scenario("rows-cold", "Shuffled rows, not cached", "rows", "rows", "rows", batch=256),
+        Scenario("rows-cold", "Shuffled rows, not cached", "rows", "matrix", "rows", batch=256),
+        Scenario(
+            "rows-fit",
+            "Shuffled rows of a file that memory holds, not cached at first",
+            "rows",
+            "rows",
+            "rows",
+            batch=256,
+        ),
         Scenario(
             "rows-limited",
             "Shuffled rows, not cached, inside a memory cgroup of 400 MB",
@@ -131,7 +149,19 @@ SCENARIOS = {
             batch=256,
         ),
         Scenario(
-            "epoch-shuffled", "A shuffled epoch of blocks, not cached", "epoch", "blocks", "blocks"
+            "epoch-shuffled",
+            "A shuffled epoch of blocks that memory holds, not cached at first",
+            "epoch",
+            "blocks",
+            "blocks",
+        ),
+        Scenario(
+            "epoch-limited",
+            "A shuffled epoch of blocks, not cached, inside a memory cgroup of 500 MB",
+            "epoch",
+            "blocks",
+            "blocks",
+            limit=500 * MB,
         ),
         Scenario(
             "resume",
