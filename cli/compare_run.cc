@@ -69,7 +69,7 @@ std::string describe_array(const CompareSpec& spec) {
   ArrayOptions options;
   spec.raw.apply(options);
   options.budget = spec.budget;
-  const Array array = Array::open(spec.paths, std::move(options));
+  const Array array = Array::open(spec.paths, options);
   refuse_too_small(spec, array);
   return describe(array);
 }

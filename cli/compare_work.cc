@@ -144,7 +144,7 @@ void do_work(const CompareSpec& spec, EngineKind engine,
   options.merge_gap = spec.merge_gap;
 
   const auto disk_before = disk_bytes_read();
-  const Array array = Array::open(spec.paths, std::move(options));
+  const Array array = Array::open(spec.paths, options);
   refuse_too_small(spec, array);
   const WorkSizes sizes = work_sizes(spec, array.rows(), array.row_bytes());
   const std::uint64_t item_bytes =

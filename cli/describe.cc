@@ -35,7 +35,7 @@ std::string size_or_unknown(std::optional<std::uint64_t> bytes) {
 }
 
 std::string describe_files(const std::vector<std::string>& paths) {
-  const std::string first = visible(paths.front());
+  std::string first = visible(paths.front());
   if (paths.size() == 1) return first;
   return fmt::format("{} and {} more", first, with_commas(paths.size() - 1));
 }

@@ -162,7 +162,7 @@ int run(const Info& info) {
   if (info.budget) options.budget = *info.budget;
   std::optional<Array> array;
   try {
-    array = Array::open(paths, std::move(options));
+    array = Array::open(paths, options);
   } catch (const Error& error) {
     if (!is_unknown(info, error)) throw;
     show_unknown(info, paths, error);

@@ -18,7 +18,7 @@ Tokens LoaderWords::open() const {
   }
   TokensOptions options{.budget = budget, .engine = engine};
   if (!dtype.empty()) options.dtype = DType::parse(dtype);
-  return Tokens::open(paths, std::move(options));
+  return Tokens::open(paths, options);
 }
 
 std::string LoaderWords::words() const {

@@ -27,7 +27,7 @@ std::string find_preload_library() {
               folder / "../" EVENKEEL_LIBRARY_FOLDER "/evenkeel" / kName};
   }
   for (const fs::path& place : places) {
-    const std::string path = place.lexically_normal().string();
+    std::string path = place.lexically_normal().string();
     if (::access(path.c_str(), R_OK) != 0) continue;
     // The loader takes both for the end of a name.
     if (path.find_first_of(" :") == std::string::npos) return path;

@@ -30,9 +30,10 @@ std::string find_in_path(const std::string& command) {
   std::string_view rest = variable != nullptr ? variable : "/bin:/usr/bin";
   for (;;) {
     const std::size_t end = rest.find(':');
-    std::string folder(rest.substr(0, end));
-    if (folder.empty()) folder = ".";
-    if (std::string path = folder + "/" + command; is_program(path)) return path;
+    std::string path(rest.substr(0, end));
+    if (path.empty()) path = ".";
+    path.append("/").append(command);
+    if (is_program(path)) return path;
     if (end == std::string_view::npos) return {};
     rest.remove_prefix(end + 1);
   }

@@ -119,6 +119,7 @@ class Chunks {
     using value_type = Chunk;
     using difference_type = std::ptrdiff_t;
     Iterator() = default;
+    // NOLINTNEXTLINE(clang-analyzer-core.uninitialized.UndefReturn): not of an ended iterator
     const Chunk& operator*() const { return chunks_->current_; }
     const Chunk* operator->() const { return &chunks_->current_; }
     Iterator& operator++() {
@@ -168,8 +169,8 @@ class Chunks {
 class Array {
  public:
   // A path, or a pattern with * ? [] whose matches are taken in sorted order.
-  static Array open(const std::string& path_or_glob, ArrayOptions options = {});
-  static Array open(const std::vector<std::string>& paths, ArrayOptions options = {});
+  static Array open(const std::string& path_or_glob, const ArrayOptions& options = {});
+  static Array open(const std::vector<std::string>& paths, const ArrayOptions& options = {});
 
   Array(Array&&) noexcept;
   Array& operator=(Array&&) noexcept;

@@ -28,8 +28,8 @@ struct TokensOptions {
 class Tokens {
  public:
   // A path, or a pattern with * ? [] whose matches are taken in sorted order.
-  static Tokens open(const std::string& path_or_glob, TokensOptions options = {});
-  static Tokens open(const std::vector<std::string>& paths, TokensOptions options = {});
+  static Tokens open(const std::string& path_or_glob, const TokensOptions& options = {});
+  static Tokens open(const std::vector<std::string>& paths, const TokensOptions& options = {});
 
   std::uint64_t size() const;  // tokens
   DType dtype() const;         // as stored

@@ -28,7 +28,7 @@ std::unique_ptr<Tokens> open(const std::vector<nb::bytes>& paths, const Budget& 
   if (dtype) options.dtype = DType::parse(*dtype);
   const std::vector<std::string> names = paths_of(paths);
   WithoutGil without;
-  return std::make_unique<Tokens>(Tokens::open(names, std::move(options)));
+  return std::make_unique<Tokens>(Tokens::open(names, options));
 }
 
 void require_size(const Bytes& out, std::uint64_t bytes) {

@@ -32,11 +32,11 @@ Array::Array(Array&&) noexcept = default;
 Array& Array::operator=(Array&&) noexcept = default;
 Array::~Array() = default;
 
-Array Array::open(const std::string& path_or_glob, ArrayOptions options) {
-  return open(expand_paths(path_or_glob), std::move(options));
+Array Array::open(const std::string& path_or_glob, const ArrayOptions& options) {
+  return open(expand_paths(path_or_glob), options);
 }
 
-Array Array::open(const std::vector<std::string>& paths, ArrayOptions options) {
+Array Array::open(const std::vector<std::string>& paths, const ArrayOptions& options) {
   if (paths.empty()) throw Error(ErrorKind::kInvalid, "open", "no file was named");
   return Array(std::make_shared<Impl>(layout_for(paths, options), options));
 }

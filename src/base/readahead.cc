@@ -8,12 +8,11 @@ namespace evenkeel {
 
 std::optional<std::uint64_t> readahead_of_device(dev_t device, const std::string& sys) {
   const std::string number = std::to_string(major(device)) + ":" + std::to_string(minor(device));
-  const std::string block = sys + "/dev/block/" + number;
+  const std::string block = sys + "/dev/block/" + number, bdi = sys + "/class/bdi/" + number;
   // A partition has no queue: it lies in the folder of its disk, which has one. File systems
   // without a block device (NFS) are found by their own number.
-  for (const std::string& place :
-       {block + "/queue", block + "/../queue", sys + "/class/bdi/" + number}) {
-    const auto text = read_text_file(place + "/read_ahead_kb");
+  for (const std::string& folder : {block + "/queue", block + "/../queue", bdi}) {
+    const auto text = read_text_file(folder + "/read_ahead_kb");
     if (!text) continue;
     if (const auto kib = leading_number(*text)) return *kib * 1024;
   }

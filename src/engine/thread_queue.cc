@@ -22,7 +22,7 @@ class ThreadQueue final : public ReadQueue {
     const SignalsBlocked blocked;
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, 128 * 1024);  // small: they count against the budget
+    pthread_attr_setstacksize(&attributes, 128 << 10);  // small: they count against the budget
     for (std::uint32_t i = 0; i < threads; ++i) {
       pthread_t thread;
       if (sys::injected_error(sys::Call::kThreadStart) != 0 ||

@@ -86,7 +86,7 @@ void OwnMapping::refuse_what_cannot_work(int fd, bool keep_cache) const {
 }
 
 int OwnMapping::advise(AddressRange range, int advice) {
-  void* const at = reinterpret_cast<void*>(range.begin);
+  void* const at = reinterpret_cast<void*>(range.begin);  // NOLINT(performance-no-int-to-ptr)
   return sys::madvise(at, range.end - range.begin, advice) == 0 ? 0 : errno;
 }
 

@@ -22,7 +22,8 @@ namespace {
 constexpr std::chrono::milliseconds kBetweenLooks{50};
 
 int page_out(int pidfd, AddressRange range) {
-  iovec vector{reinterpret_cast<void*>(range.begin), range.end - range.begin};
+  void* const at = reinterpret_cast<void*>(range.begin);  // NOLINT(performance-no-int-to-ptr)
+  iovec vector{at, range.end - range.begin};
   const long done = ::syscall(SYS_process_madvise, pidfd, &vector, 1, kPageOut, 0);
   return done >= 0 ? 0 : errno;
 }

@@ -37,12 +37,13 @@ void shrink(std::vector<std::uint64_t>& shares, std::uint64_t sum) {
   }
   // What is lost by rounding one is carried to the next, so that it comes out exactly. Both factors
   // are below 2^21: there are kFine in all, and one more a set at most.
+  const std::uint64_t spare = sum - sets;  // not 0: `sum` is more than kFine, or why shrink
   std::uint64_t carry = 0;
   for (std::uint64_t& share : shares) {
     if (share == 0) continue;
     carry += (share - 1) * (kFine - sets);
-    share = 1 + carry / (sum - sets);
-    carry %= sum - sets;
+    share = 1 + carry / spare;  // NOLINT(clang-analyzer-core.DivideZero)
+    carry %= spare;
   }
 }
 
@@ -80,6 +81,7 @@ Mixture::Mixture(const std::vector<double>& weights) {
         .hint("at least one set needs a weight above 0");
   }
   std::vector<double> parts;
+  parts.reserve(weights.size());
   for (const double weight : weights) parts.push_back(weight / sum);
   for (period_ = 1; period_ <= kLargestExact; ++period_) {
     shares_ = exact_shares(parts, period_);

@@ -16,6 +16,7 @@ std::uint64_t seed_of_set(std::uint64_t seed, std::size_t set) {
 
 std::vector<double> weights_of(const std::vector<WeightedTokens>& sets) {
   std::vector<double> weights;
+  weights.reserve(sets.size());
   for (const WeightedTokens& set : sets) weights.push_back(set.weight);
   return weights;
 }

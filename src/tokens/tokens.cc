@@ -66,11 +66,11 @@ Tokens::Impl::Impl(TokenLayout layout, const TokensOptions& options)
       memory(options.budget, staging_size(options.budget), "tokens on their way"),
       staging([] { return std::make_unique<Staging>(); }) {}
 
-Tokens Tokens::open(const std::string& path_or_glob, TokensOptions options) {
-  return open(expand_token_paths(path_or_glob), std::move(options));
+Tokens Tokens::open(const std::string& path_or_glob, const TokensOptions& options) {
+  return open(expand_token_paths(path_or_glob), options);
 }
 
-Tokens Tokens::open(const std::vector<std::string>& paths, TokensOptions options) {
+Tokens Tokens::open(const std::vector<std::string>& paths, const TokensOptions& options) {
   if (paths.empty()) throw Error(ErrorKind::kInvalid, "open", "no file was named");
   return Tokens(std::make_shared<Impl>(read_token_layout(paths, {options.dtype}), options));
 }

@@ -15,7 +15,7 @@ inline __attribute__((always_inline)) bool convert(const std::byte* tokens, std:
   for (std::uint64_t i = 0; i < count; ++i) {
     From token;
     std::memcpy(&token, tokens + i * sizeof(From), sizeof token);
-    const To wide = static_cast<To>(token);
+    const To wide = static_cast<To>(token);  // NOLINT(bugprone-signed-char-misuse): keeps its sign
     if constexpr (!kAlwaysFits)
       fits &= static_cast<From>(wide) == token && (wide < 0) == (token < 0);
     std::memcpy(out + i * sizeof(To), &wide, sizeof wide);
