@@ -10,6 +10,12 @@
 #include "evenkeel/error.h"
 
 namespace evenkeel {
+namespace {
+
+// Of most machines. Where it is more, or there are none, the advice does nothing.
+constexpr std::uint64_t kHugePage = 2 << 20;
+
+}  // namespace
 
 Pages::Pages(std::uint64_t bytes, std::string_view what) {
   if (bytes == 0) return;
@@ -21,6 +27,9 @@ Pages::Pages(std::uint64_t bytes, std::string_view what) {
                         format_size(size) + " of " + std::string(what) + " could not be had")
         .hint("the process may be at its address-space limit (ulimit -v)");
   }
+  // The disk is handed pieces of memory, not pages: a read of 1 MiB is one piece instead of 256,
+  // which alone are more than some disks take in one request. Refused, it is just slower.
+  if (size >= kHugePage) sys::madvise(pages, size, MADV_HUGEPAGE);
   data_ = static_cast<std::byte*>(pages);
   size_ = size;
 }

@@ -10,8 +10,8 @@
 
 namespace evenkeel {
 
-// Anonymous pages that nobody has paid for. They become resident when they are touched. Moves, does
-// not copy.
+// Anonymous pages that nobody has paid for. They become resident when they are touched, 2 MiB at a
+// time where there are as many and the system has huge pages to give. Moves, does not copy.
 class Pages {
  public:
   Pages() = default;

@@ -8,6 +8,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
 #include <utility>
 
 #include "base/sys.h"
@@ -48,6 +52,40 @@ TEST(PageBufferTest, ExchangesItsPagesAndKeepsItsShare) {
   buffer.exchange({});
   EXPECT_FALSE(buffer);
   EXPECT_EQ(budget.in_use(), kPage);
+}
+
+// Whether huge pages were asked for there, by the kernel's own books.
+bool asks_for_huge_pages(const std::byte* at) {
+  const auto address = reinterpret_cast<std::uintptr_t>(at);
+  std::ifstream books("/proc/self/smaps");
+  bool here = false;
+  for (std::string line; std::getline(books, line);) {
+    std::uintptr_t begin, end;
+    char dash;
+    if (std::istringstream range(line); range >> std::hex >> begin >> dash >> end && dash == '-') {
+      here = begin <= address && address < end;
+    }
+    if (here && line.starts_with("VmFlags:")) return line.find(" hg") != std::string::npos;
+  }
+  return false;
+}
+
+TEST(PagesTest, LargeOnesAskForHugePages) {
+  if (!std::filesystem::exists("/sys/kernel/mm/transparent_hugepage")) {
+    GTEST_SKIP() << "the kernel has no huge pages";
+  }
+  const Pages large(8_MiB, "x"), small(1_MiB, "x");
+  EXPECT_TRUE(asks_for_huge_pages(large.data()));
+  EXPECT_FALSE(asks_for_huge_pages(small.data()));
+}
+
+TEST(PagesTest, TrimmedWithinAHugePageTheyKeepWhatIsInThem) {
+  Pages pages(8_MiB, "x");
+  std::memset(pages.data(), 7, pages.size());
+  pages.trim(pages.data() + 3_MiB + 1);
+  EXPECT_EQ(pages.size(), 3_MiB + kPage);
+  EXPECT_TRUE(std::all_of(pages.data(), pages.data() + pages.size(),
+                          [](std::byte b) { return b == std::byte{7}; }));
 }
 
 TEST(PagesTest, TrimmedTheyEndWithThePageOfTheirEnd) {
