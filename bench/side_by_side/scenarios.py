@@ -38,6 +38,13 @@ class Scenario:
     patience: float = 60  # seconds over the measured ones until a contestant is given up
 
 
+ROWS = "{count:,} rows of 162 float32, {size}"
+
+
+def make_rows(path, count):
+    data.make(path, count * data.COLUMNS * 4)
+
+
 DATA = {
     one.name: one
     for one in (
@@ -48,21 +55,8 @@ DATA = {
             lambda path, count: data.make(path, count),
             "{size} of uint16 tokens",
         ),
-        Data(
-            "rows",
-            3_000_000,
-            100_000,
-            lambda path, count: data.make(path, count * data.COLUMNS * 4),
-            "{count:,} rows of 162 float32, {size}",
-        ),
-        Data(
-            "matrix",
-            16_000_000,
-            100_000,
-            lambda path, count: data.make(path, count * data.COLUMNS * 4),
-            "{count:,} rows of 162 float32, {size}",
-            copied="rows",
-        ),
+        Data("rows", 3_000_000, 100_000, make_rows, ROWS),
+        Data("matrix", 16_000_000, 100_000, make_rows, ROWS, copied="rows"),
         Data(
             "blocks",
             524_288,

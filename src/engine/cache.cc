@@ -16,7 +16,7 @@ Uncached::Uncached(int fd, std::uint64_t offset, std::uint64_t length) {
   look(fd, {offset / page, (offset + length + page - 1) / page});
 }
 
-// Halves what is partly cached, down to single pages: a call or two where all or nothing is.
+// Halves what is partly cached, down to single pages; one call where all of it is, or nothing.
 void Uncached::look(int fd, Part part) {
   const std::uint64_t page = sys::page_size(), pages = part.end - part.begin;
   if (pages == 0) return;

@@ -37,7 +37,7 @@ void shrink(std::vector<std::uint64_t>& shares, std::uint64_t sum) {
   }
   // What is lost by rounding one is carried to the next, so that it comes out exactly. Both factors
   // are below 2^21: there are kFine in all, and one more a set at most.
-  const std::uint64_t spare = sum - sets;  // not 0: `sum` is more than kFine, or why shrink
+  const std::uint64_t spare = sum - sets;  // above 0: `sum` is more than kFine, `sets` is not
   std::uint64_t carry = 0;
   for (std::uint64_t& share : shares) {
     if (share == 0) continue;
