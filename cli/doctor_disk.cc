@@ -127,7 +127,7 @@ EngineReport direct_report(const std::string& path) {
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kFormat) throw;
   }
-  options.dtype = DType{Kind::kUint, 1};  // no known format: its bytes will do
+  options.dtype = DType{DTypeKind::kUint, 1};  // no known format: its bytes will do
   return Array::open({path}, options).engine();
 }
 

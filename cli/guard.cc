@@ -18,10 +18,10 @@
 #include "cli/terminal.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
-#include "keeper/board.h"
-#include "keeper/board_source.h"
-#include "keeper/keeper.h"
-#include "keeper/outside.h"
+#include "process_guard/proc_source.h"
+#include "process_guard/process_guard.h"
+#include "process_guard/shared_table.h"
+#include "process_guard/table_source.h"
 
 namespace evenkeel::cli {
 namespace {
@@ -48,7 +48,8 @@ RecordingOptions recording(const GuardCommandOptions& options) {
   return {.files = options.files, .budget = options.guard.budget, .live = options.process.live};
 }
 
-int conclude(const GuardCommandOptions& options, ProfileRun run, int exit_code, Keeper* keeper) {
+int conclude(const GuardCommandOptions& options, ProfileRun run, int exit_code,
+             ProcessGuard* keeper) {
   const ProfileSummary summary = summarize(run, options.guard.budget);
   std::string words;
   if (keeper != nullptr) {
@@ -76,9 +77,9 @@ struct Preloaded {
     return {preload_variable(library), board.variable()};
   }
   const std::string library;
-  BoardKeeper board;
-  BoardSource source;
-  Keeper keeper;
+  SharedTableOwner board;
+  TableSource source;
+  ProcessGuard keeper;
 
  private:
   static int first_advice(const GuardCommandOptions& options) {
@@ -117,10 +118,10 @@ int guard_command(const GuardCommandOptions& options) {
 }
 
 int guard_process(const GuardCommandOptions& options) {
-  OutsideSource source(*options.process.pid, options.least_bytes);
+  ProcSource source(*options.process.pid, options.least_bytes);
   GuardOptions guard = options.guard;
   guard.access = GuardAccess::kLeave;  // a process's readahead is its own to switch
-  Keeper keeper({guard, options.files}, source);
+  ProcessGuard keeper({guard, options.files}, source);
   return conclude(options,
                   record_process(*options.process.pid, options.process.seconds, recording(options)),
                   0, &keeper);

@@ -10,7 +10,7 @@ namespace {
 FUZZ_TARGET(datatrove) {
   static const MemoryFile index, bin;
   TokenFormatOptions options;
-  if (input.flag()) options.dtype = DType{Kind::kUint, 2};
+  if (input.flag()) options.dtype = DType{DTypeKind::kUint, 2};
   const std::uint64_t bytes = input.any_size() % kLongestFile;
   bin.resize(bytes);
   index.hold(input.rest());

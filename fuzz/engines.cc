@@ -52,7 +52,7 @@ Data make_data(Input& input) {
   data.options.budget = 1_MiB + input.upto(3) * 512_KiB;
   if (input.flag()) data.options.merge_gap = input.upto(5000);
   if (raw) {
-    data.options.dtype = DType{Kind::kRecord, kItem[type]};
+    data.options.dtype = DType{DTypeKind::kRecord, kItem[type]};
     data.options.shape = {-1, static_cast<std::int64_t>(columns)};
     data.options.offset = input.upto(600);
   }

@@ -10,7 +10,7 @@ namespace {
 FUZZ_TARGET(layout) {
   static const MemoryFile files[3];
   FormatOptions options;
-  if (input.flag()) options.dtype = DType{Kind::kUint, 1u << input.upto(3)};
+  if (input.flag()) options.dtype = DType{DTypeKind::kUint, 1u << input.upto(3)};
   if (input.flag()) options.shape = {-1, static_cast<std::int64_t>(input.upto(9))};
   options.offset = input.upto(255);
   std::vector<std::string> paths;

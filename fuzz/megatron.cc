@@ -10,7 +10,7 @@ namespace {
 FUZZ_TARGET(megatron) {
   static const MemoryFile index, bin;
   TokenFormatOptions options;
-  if (input.flag()) options.dtype = DType{Kind::kInt, 4};
+  if (input.flag()) options.dtype = DType{DTypeKind::kInt, 4};
   const std::uint64_t bytes = input.any_size() % kLongestFile;
   bin.resize(bytes);
   index.hold(input.rest());

@@ -39,9 +39,9 @@ FUZZ_TARGET(npy) {
   MUST(layout.shape == header->shape);
   // A dtype of the same size renames the elements; one of another size is refused.
   const std::uint32_t size = layout.dtype.size;
-  MUST(read_layout({path}, {.dtype = DType{Kind::kRecord, size}}).dtype.size == size);
+  MUST(read_layout({path}, {.dtype = DType{DTypeKind::kRecord, size}}).dtype.size == size);
   if (size < UINT32_MAX) {
-    MUST(refused([&] { read_layout({path}, {.dtype = DType{Kind::kRecord, size + 1}}); }));
+    MUST(refused([&] { read_layout({path}, {.dtype = DType{DTypeKind::kRecord, size + 1}}); }));
   }
 }
 

@@ -8,10 +8,10 @@ namespace evenkeel::fuzz {
 namespace {
 
 DType any_dtype(Input& input) {
-  const auto kind = static_cast<Kind>(input.upto(static_cast<unsigned>(Kind::kRecord)));
+  const auto kind = static_cast<DTypeKind>(input.upto(static_cast<unsigned>(DTypeKind::kRecord)));
   const std::uint64_t size = input.any_size();
-  if (kind == Kind::kRecord) return {kind, static_cast<std::uint32_t>(size | 1)};
-  if (kind == Kind::kComplex) return {kind, 8u << (size & 1)};
+  if (kind == DTypeKind::kRecord) return {kind, static_cast<std::uint32_t>(size | 1)};
+  if (kind == DTypeKind::kComplex) return {kind, 8u << (size & 1)};
   return {kind, 1u << (size & 3)};
 }
 

@@ -12,7 +12,8 @@ FUZZ_TARGET(tokens) {
   static const MemoryFile files[2];
   TokenFormatOptions options;
   const std::uint64_t told = input.upto(15);
-  if (told >= 8) options.dtype = DType{told & 4 ? Kind::kInt : Kind::kUint, kSizes[told & 3]};
+  if (told >= 8)
+    options.dtype = DType{told & 4 ? DTypeKind::kInt : DTypeKind::kUint, kSizes[told & 3]};
   const std::uint64_t beyond = input.any_size() % (kLongestFile / 2);
   const bool two = input.flag();
   const std::string_view half = two ? input.text(2000) : "";
@@ -25,8 +26,8 @@ FUZZ_TARGET(tokens) {
     MUST(tokens.layout.rows > 0);
     MUST(tokens.layout.shape.size() == 1);
     MUST(!tokens.detail.empty());
-    const Kind kind = tokens.layout.dtype.kind;
-    MUST(kind == Kind::kInt || kind == Kind::kUint);
+    const DTypeKind kind = tokens.layout.dtype.kind;
+    MUST(kind == DTypeKind::kInt || kind == DTypeKind::kUint);
     if (options.dtype) MUST(tokens.layout.dtype == *options.dtype);
   });
 }

@@ -3,9 +3,9 @@
 #include <sys/auxv.h>
 #include <sys/mman.h>
 
+#include "preload/command_thread.h"
 #include "preload/raw_calls.h"
 #include "preload/say.h"
-#include "preload/thread.h"
 
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18
@@ -22,7 +22,7 @@ namespace {
 // Values of the word in the page that fork empties.
 enum : std::uint32_t { kForked = 0, kRenewing = 1, kOwn = 2 };
 
-board::Word* page_emptied_by_fork() {
+shared_table::Word* page_emptied_by_fork() {
   const long at = raw(SYS_mmap, nullptr, page_size(), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0L);
   if (at < 0 && at > -4096) return nullptr;
@@ -30,7 +30,7 @@ board::Word* page_emptied_by_fork() {
     raw(SYS_munmap, at, page_size());
     return nullptr;
   }
-  auto* word = reinterpret_cast<board::Word*>(at);  // NOLINT(performance-no-int-to-ptr)
+  auto* word = reinterpret_cast<shared_table::Word*>(at);  // NOLINT(performance-no-int-to-ptr)
   word->store(kOwn);
   return word;
 }
@@ -77,7 +77,7 @@ std::uint64_t page_size() {
 }
 
 void Agent::changed() {
-  if (board::Board* board = board_.load(std::memory_order_acquire)) ring(*board);
+  if (shared_table::SharedTable* board = board_.load(std::memory_order_acquire)) ring(*board);
 }
 
 bool Agent::touches(Range range) {
@@ -89,7 +89,7 @@ bool Agent::touches(Range range) {
 // noticed at its first call of a hook. It may be inside an allocator, so no thread is started here:
 // that, and telling of what it has, waits for its first mapping of a file.
 void Agent::notice_fork() {
-  board::Word* own = own_.load(std::memory_order_acquire);
+  shared_table::Word* own = own_.load(std::memory_order_acquire);
   if (!own || own->load(std::memory_order_acquire) == kOwn) return;
   const BlockedSignals blocked(kAllSignals);
   std::uint32_t seen = kForked;
@@ -196,7 +196,7 @@ bool Agent::attached() {
   const Locked locked(lock_);
   if (phase_.load() != kFresh) return phase_.load() == kAttached;
   remember_environment();
-  board::Board* board = open_board();
+  shared_table::SharedTable* board = open_board();
   board_.store(board, std::memory_order_release);
   if (board) own_.store(page_emptied_by_fork(), std::memory_order_release);
   phase_.store(board ? kAttached : kInert, std::memory_order_release);
@@ -235,7 +235,7 @@ void Agent::tell(const NewMapping& mapping, const FileFacts& facts) {
     const std::uint64_t length = name_of(mapping.fd, path_, sizeof path_);
     if (length == 0 || !has_process()) return;
     const std::uint32_t file = file_slot(board(), facts, path_, length);
-    if (file == board::kFiles) return;
+    if (file == shared_table::kFiles) return;
     if (board().files[file].random.load() != 0) advice = MADV_RANDOM;
     const int type = mapping.flags & 0xf;
     Entry entry;
@@ -244,8 +244,8 @@ void Agent::tell(const NewMapping& mapping, const FileFacts& facts) {
     entry.offset = mapping.offset;
     entry.inode = facts.inode;
     entry.file = file;
-    if (type != MAP_PRIVATE) entry.flags |= board::kShared;
-    if ((mapping.protection & PROT_WRITE) != 0) entry.flags |= board::kWritable;
+    if (type != MAP_PRIVATE) entry.flags |= shared_table::kShared;
+    if ((mapping.protection & PROT_WRITE) != 0) entry.flags |= shared_table::kWritable;
     table_.insert(entry);
     if (advice != 0) {
       raw(SYS_madvise, mapping.range.begin, mapping.range.end - mapping.range.begin, advice);
@@ -268,7 +268,7 @@ void Agent::start_thread() {
   phase_.store(kInert);
   table_.clear();
   table_.publish_on(nullptr, nullptr);
-  process_->state.store(board::kEmpty);
+  process_->state.store(shared_table::kEmpty);
   changed();
 }
 

@@ -2,9 +2,9 @@
 // needs no construction and no destruction, for hooks are called before and after everything.
 #pragma once
 
-#include "preload/board_link.h"
 #include "preload/lock.h"
-#include "preload/table.h"
+#include "preload/mapping_table.h"
+#include "preload/table_link.h"
 
 namespace evenkeel::preload {
 
@@ -37,8 +37,8 @@ class Agent {
   // For the thread that takes orders.
   Lock& lock() { return lock_; }
   Table& table() { return table_; }
-  board::Board& board() { return *board_.load(std::memory_order_acquire); }
-  board::Process& process() { return *process_; }
+  shared_table::SharedTable& board() { return *board_.load(std::memory_order_acquire); }
+  shared_table::Process& process() { return *process_; }
 
  private:
   enum Phase : std::uint32_t { kFresh, kAttached, kInert };
@@ -58,12 +58,12 @@ class Agent {
   Table table_;
   std::atomic<std::uint32_t> phase_{kFresh};
   std::atomic<std::uint32_t> thread_{kNoThread};
-  std::atomic<board::Board*> board_{nullptr};
-  board::Process* process_ = nullptr;
+  std::atomic<shared_table::SharedTable*> board_{nullptr};
+  shared_table::Process* process_ = nullptr;
   // A word in a page that the kernel empties in the child of a fork, however it was made, but not
   // in that of vfork, which shares all this memory. Null before the first mapping that is told of,
   // and where the kernel cannot (before Linux 4.14): then fork() alone is noticed.
-  std::atomic<board::Word*> own_{nullptr};
+  std::atomic<shared_table::Word*> own_{nullptr};
   char path_[4096] = {};  // under the lock: threads of programs may have small stacks
 };
 

@@ -16,7 +16,7 @@ using evenkeel::preload::agent;
 using evenkeel::preload::KeepErrno;
 using evenkeel::preload::page_size;
 using evenkeel::preload::Range;
-namespace board = evenkeel::board;
+namespace shared_table = evenkeel::shared_table;
 namespace real = evenkeel::preload::real;
 
 namespace {
@@ -66,7 +66,7 @@ int protect(void* at, std::size_t length, int protection, const Call& call) {
   const Range range = pages(at, length);
   if ((protection & PROT_WRITE) != 0) {
     const KeepErrno keep;
-    agent.note(range, board::kWritable);
+    agent.note(range, shared_table::kWritable);
   }
   if ((protection & PROT_EXEC) == 0) return call();
   Withdrawn before(range);
@@ -78,7 +78,7 @@ int protect(void* at, std::size_t length, int protection, const Call& call) {
 void note_advice(void* at, std::size_t length, int advice) {
   const bool how = advice == MADV_NORMAL || advice == MADV_RANDOM || advice == MADV_SEQUENTIAL;
   const KeepErrno keep;
-  if (how) agent.note(pages(at, length), board::kAdvised);
+  if (how) agent.note(pages(at, length), shared_table::kAdvised);
 }
 
 [[gnu::constructor]] void begin() {

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <random>
 
-#include "array/mover.h"
+#include "array/row_feed.h"
 #include "engine/engines.h"
 #include "evenkeel/array.h"
 #include "tests/temp_folder.h"
@@ -113,7 +113,7 @@ TEST_P(Differential, RawFilesOfAnySize) {
     const std::uint64_t rows = 1 + below(300);
     const auto path = raw_file("raw", offset + rows * item * columns);
     check({path}, {.budget = 2_MiB,
-                   .dtype = DType{Kind::kRecord, item},
+                   .dtype = DType{DTypeKind::kRecord, item},
                    .shape = {-1, columns},
                    .offset = offset});
   }
@@ -143,32 +143,33 @@ TEST_P(Differential, SeveralFilesAsOne) {
 
 TEST_P(Differential, RowsLongerThanARequest) {
   const auto path = raw_file("long", 3 * 700'001);
-  check({path}, {.budget = 4_MiB, .dtype = DType{Kind::kRecord, 700'001}});
+  check({path}, {.budget = 4_MiB, .dtype = DType{DTypeKind::kRecord, 700'001}});
 }
 
 TEST_P(Differential, DataFarLargerThanTheBudget) {
   const auto path = raw_file("large", 9'000'000 + 17);
   check({path},
-        {.budget = 2_MiB, .dtype = DType{Kind::kRecord, 3000}, .shape = {3000}, .offset = 17});
+        {.budget = 2_MiB, .dtype = DType{DTypeKind::kRecord, 3000}, .shape = {3000}, .offset = 17});
 }
 
 TEST_P(Differential, MergingOnOrOffMakesNoDifference) {
   const auto path = raw_file("merge", 400'000);
   for (const std::uint64_t gap : {0, 100, 1 << 20}) {
-    check({path}, {.budget = 2_MiB, .dtype = DType{Kind::kRecord, 100}, .merge_gap = gap});
+    check({path}, {.budget = 2_MiB, .dtype = DType{DTypeKind::kRecord, 100}, .merge_gap = gap});
   }
 }
 
 TEST_P(Differential, MorePiecesThanPlansHoldAtOnce) {
   const auto path = raw_file("pieces", 1'200'000);
-  const Array array = Array::open(
-      path,
-      {.budget = 1_MiB, .engine = GetParam(), .dtype = DType{Kind::kRecord, 12}, .merge_gap = 0});
+  const Array array = Array::open(path, {.budget = 1_MiB,
+                                         .engine = GetParam(),
+                                         .dtype = DType{DTypeKind::kRecord, 12},
+                                         .merge_gap = 0});
   std::vector<std::uint64_t> rows(5000);
   for (auto& row : rows) row = below(array.rows());
   std::vector<std::byte> out(rows.size() * 12);
   array.gather(rows, out);
-  const Layout layout = read_layout({path}, {.dtype = DType{Kind::kRecord, 12}});
+  const Layout layout = read_layout({path}, {.dtype = DType{DTypeKind::kRecord, 12}});
   EXPECT_EQ(out, twin_rows(layout, rows));
 }
 

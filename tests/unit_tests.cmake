@@ -7,7 +7,7 @@ set(unit_tests ${EVENKEEL_UNIT_TEST_SOURCES} ${preload_tests} ${cross_tests})
 # What differs from the other builds: threads, or the queue that stands in for io_uring.
 if(EVENKEEL_SANITIZE STREQUAL "thread")
   list(FILTER unit_tests INCLUDE REGEX
-    "/(budget|per_process|queue|direct|cache_first|array|chunks|loader|threads|guard|watched|board|keeper|table)_test.cc$")
+    "/(budget|per_process|queue|direct|cache_first|array|chunks|loader|threads|guard|guarded_file|shared_table|process_guard|mapping_table)_test.cc$")
 elseif(NOT EVENKEEL_URING)
   list(FILTER unit_tests INCLUDE REGEX "/(queue|direct|engines|loader|engines_differential)_test.cc$")
 endif()
@@ -26,7 +26,7 @@ target_compile_options(evenkeel_test_flags INTERFACE -O0 -g0 ${EVENKEEL_WARNINGS
   $<$<BOOL:${EVENKEEL_TESTS_WERROR}>:-Werror>)
 
 add_executable(evenkeel_tests ${unit_tests}
-  ${PROJECT_SOURCE_DIR}/preload/table.cc ${PROJECT_SOURCE_DIR}/preload/books.cc)
+  ${PROJECT_SOURCE_DIR}/preload/mapping_table.cc ${PROJECT_SOURCE_DIR}/preload/proc_maps.cc)
 target_link_libraries(evenkeel_tests PRIVATE evenkeel_test_flags)
 # A compiler cache makes __FILE__ relative, so the one that reads a page of docs/ is told where.
 set_source_files_properties(${PROJECT_SOURCE_DIR}/src/order/golden_test.cc PROPERTIES

@@ -56,11 +56,12 @@ TEST_F(UntrustedSizes, RawShapesAndOffsets) {
                                                  {1, -1},
                                                  {std::int64_t{1} << 61, 8},
                                                  {17}}) {
-    expect_refused(refusal(bytes, {.dtype = DType{Kind::kUint, 8}, .shape = shape}),
+    expect_refused(refusal(bytes, {.dtype = DType{DTypeKind::kUint, 8}, .shape = shape}),
                    std::to_string(shape[0]));
   }
   for (const std::uint64_t offset : {std::uint64_t{17}, UINT64_MAX, UINT64_MAX - 7}) {
-    expect_refused(refusal(bytes, {.dtype = DType{Kind::kUint, 1}, .offset = offset}), "offset");
+    expect_refused(refusal(bytes, {.dtype = DType{DTypeKind::kUint, 1}, .offset = offset}),
+                   "offset");
   }
 }
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <optional>
 
-#include "array/mover.h"
+#include "array/row_feed.h"
 #include "evenkeel/error.h"
 #include "src/bind.h"
 #include "src/chunk_stream.h"
@@ -61,7 +61,7 @@ class ChunkReader {
   const std::uint64_t row = array.row_bytes(), left = array.budget().left();
   // One chunk that the loop holds and one that is read; numbers and plans of rows that do not
   // follow one another.
-  const std::uint64_t plans = Mover::memory(array.budget().limit(), 1) + 64_KiB;
+  const std::uint64_t plans = RowFeed::memory(array.budget().limit(), 1) + 64_KiB;
   const std::uint64_t fitting = left > plans ? (left - plans) / (2 * row + 32) : 0;
   throw Error(ErrorKind::kBudget, "chunks",
               "chunks of " + with_commas(chunk_rows) + " rows of " + with_commas(row) +

@@ -60,7 +60,7 @@ nb::dict report_of(const Guard& guard) {
 }  // namespace
 
 void bind_guard(nb::module_& module) {
-  nb::class_<Guard>(module, "Governor",
+  nb::class_<Guard>(module, "Evictor",
                     "Keeps mappings under a line; evenkeel.Guard is made of it.")
       .def(
           "__init__",

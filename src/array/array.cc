@@ -87,7 +87,7 @@ void Array::close() { impl_.reset(); }
 
 void Array::require(DType wanted) const {
   const DType held = dtype();
-  if (wanted == held || (held.kind == Kind::kRecord && wanted.size == held.size)) return;
+  if (wanted == held || (held.kind == DTypeKind::kRecord && wanted.size == held.size)) return;
   throw Error(ErrorKind::kInvalid, "array",
               "holds " + held.name() + ", asked for as " + wanted.name())
       .in(paths().front());

@@ -207,8 +207,8 @@ TEST_F(ArrayTest, RecordsAreReadAsAnyTypeOfTheirSize) {
   struct Pair {
     std::uint32_t a, b;
   };
-  const Array array = Array::open(numbers("pairs", 20),
-                                  {.budget = 2_MiB, .dtype = DType{Kind::kRecord, sizeof(Pair)}});
+  const Array array = Array::open(
+      numbers("pairs", 20), {.budget = 2_MiB, .dtype = DType{DTypeKind::kRecord, sizeof(Pair)}});
   std::vector<Pair> out(10);
   array.read(0, 10, std::span(out));
   EXPECT_EQ(out[9].a, 18u);

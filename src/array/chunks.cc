@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "array/pieces.h"
+#include "array/row_extents.h"
 #include "evenkeel/error.h"
 
 namespace evenkeel {
@@ -19,7 +19,7 @@ constexpr std::uint64_t kSlotOverhead = 16_KiB;
 
 void Chunk::require(DType wanted, std::size_t alignment) const {
   const bool same =
-      wanted == dtype_ || (dtype_.kind == Kind::kRecord && wanted.size == dtype_.size);
+      wanted == dtype_ || (dtype_.kind == DTypeKind::kRecord && wanted.size == dtype_.size);
   if (!same) {
     throw Error(ErrorKind::kInvalid, "chunk",
                 "holds " + dtype_.name() + ", asked for as " + wanted.name());
@@ -84,7 +84,7 @@ std::uint64_t Chunks::Impl::plan_limit() const {
   return in_order_ && !array_->layout.fortran ? 0 : array_->budget.limit();
 }
 
-std::uint64_t Chunks::Impl::plan_bytes() const { return Mover::memory(plan_limit(), listed()); }
+std::uint64_t Chunks::Impl::plan_bytes() const { return RowFeed::memory(plan_limit(), listed()); }
 
 void Chunks::Impl::add_slot() {
   Slot slot;
@@ -150,11 +150,12 @@ void Chunks::Impl::throw_too_large(const Error& error) const {
   if (error.kind() != ErrorKind::kBudget) throw error;
   const std::uint64_t row = array_->layout.row_bytes;
   const std::uint64_t left = array_->budget.left(), limit = plan_limit();
-  const std::uint64_t plans = Mover::memory(limit, 1) + kSlotOverhead;
+  const std::uint64_t plans = RowFeed::memory(limit, 1) + kSlotOverhead;
   // A row that is listed has a number in the list and a pick in the plan.
   const std::uint64_t per_row =
-      row +
-      (in_order_ ? 0 : sizeof(std::uint64_t) + Mover::memory(limit, 2) - Mover::memory(limit, 1));
+      row + (in_order_
+                 ? 0
+                 : sizeof(std::uint64_t) + RowFeed::memory(limit, 2) - RowFeed::memory(limit, 1));
   const std::uint64_t fitting = left > plans ? (left - plans) / per_row : 0;
   throw Error(ErrorKind::kBudget, "chunks",
               "a chunk of " + with_commas(rows_per_chunk_) + " rows of " + with_commas(row) +

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "array/pieces.h"
+#include "array/row_extents.h"
 #include "base/fd.h"
 #include "engine/cache.h"
 #include "engine/files.h"
@@ -27,7 +27,7 @@ Reservation reserve_bookkeeping(const Budget& budget, std::uint64_t most_starts)
                     with_commas(kSmallestBudget) + " bytes (1 MiB)")
         .hint("bookkeeping, plans and read buffers take about half of that; give 1MiB or more");
   }
-  return budget.reserve(kBookkeeping + Mover::memory(budget.limit(), most_starts),
+  return budget.reserve(kBookkeeping + RowFeed::memory(budget.limit(), most_starts),
                         "plans and bookkeeping");
 }
 
@@ -43,8 +43,8 @@ struct Array::Impl::Gatherer final : JobSource {
     const std::shared_ptr<Engine> engine = impl.engine();
     if (!mover || engine != planned_for) {
       planned_for = engine;
-      mover =
-          std::make_unique<Mover>(impl.layout, *engine, *this, impl.merge_gap, impl.budget.limit());
+      mover = std::make_unique<RowFeed>(impl.layout, *engine, *this, impl.merge_gap,
+                                        impl.budget.limit());
     }
     rest = starts;
     next_out = out;
@@ -75,7 +75,7 @@ struct Array::Impl::Gatherer final : JobSource {
   const Impl& impl;
   std::mutex mutex;
   std::shared_ptr<Engine> planned_for;
-  std::unique_ptr<Mover> mover;
+  std::unique_ptr<RowFeed> mover;
   Job job;
   bool busy = false;
   std::span<const std::uint64_t> rest;

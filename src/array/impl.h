@@ -5,7 +5,7 @@
 #include <mutex>
 #include <vector>
 
-#include "array/mover.h"
+#include "array/row_feed.h"
 #include "base/per_process.h"
 #include "engine/engine.h"
 #include "evenkeel/array.h"

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "array/impl.h"
-#include "array/pieces.h"
+#include "array/row_extents.h"
 #include "base/thread.h"
 
 namespace evenkeel {

@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "array/mover.h"
+#include "array/row_feed.h"
 
 namespace evenkeel {
 
@@ -44,7 +44,7 @@ class ReadAhead final {
     bool finish_on_own_thread = false;
     bool second_reads = false;  // if it may: this takes the memory of a second mover
     std::optional<std::uint64_t> merge_gap = {};
-    std::uint64_t budget_limit = 0;  // sizes the plans; see Mover::memory
+    std::uint64_t budget_limit = 0;  // sizes the plans; see RowFeed::memory
   };
   // `layout`, `engine` and `maker` must outlive it.
   ReadAhead(const Layout& layout, Engine& engine, BatchMaker& maker, const Options& options);
@@ -86,7 +86,7 @@ class ReadAhead final {
     Job* next_job() override;
     void job_done(Job& job) override { owner_.job_done(job); }
     ReadAhead& owner_;
-    Mover mover_;
+    RowFeed mover_;
     std::uint64_t allowed_ = 0;
   };
 

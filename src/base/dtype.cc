@@ -13,21 +13,21 @@ struct Named {
 };
 
 constexpr Named kNamed[] = {
-    {"bool", "b1", {Kind::kBool, 1}},
-    {"int8", "i1", {Kind::kInt, 1}},
-    {"int16", "i2", {Kind::kInt, 2}},
-    {"int32", "i4", {Kind::kInt, 4}},
-    {"int64", "i8", {Kind::kInt, 8}},
-    {"uint8", "u1", {Kind::kUint, 1}},
-    {"uint16", "u2", {Kind::kUint, 2}},
-    {"uint32", "u4", {Kind::kUint, 4}},
-    {"uint64", "u8", {Kind::kUint, 8}},
-    {"float16", "f2", {Kind::kFloat, 2}},
-    {"float32", "f4", {Kind::kFloat, 4}},
-    {"float64", "f8", {Kind::kFloat, 8}},
-    {"bfloat16", "bfloat16", {Kind::kBfloat, 2}},
-    {"complex64", "c8", {Kind::kComplex, 8}},
-    {"complex128", "c16", {Kind::kComplex, 16}},
+    {"bool", "b1", {DTypeKind::kBool, 1}},
+    {"int8", "i1", {DTypeKind::kInt, 1}},
+    {"int16", "i2", {DTypeKind::kInt, 2}},
+    {"int32", "i4", {DTypeKind::kInt, 4}},
+    {"int64", "i8", {DTypeKind::kInt, 8}},
+    {"uint8", "u1", {DTypeKind::kUint, 1}},
+    {"uint16", "u2", {DTypeKind::kUint, 2}},
+    {"uint32", "u4", {DTypeKind::kUint, 4}},
+    {"uint64", "u8", {DTypeKind::kUint, 8}},
+    {"float16", "f2", {DTypeKind::kFloat, 2}},
+    {"float32", "f4", {DTypeKind::kFloat, 4}},
+    {"float64", "f8", {DTypeKind::kFloat, 8}},
+    {"bfloat16", "bfloat16", {DTypeKind::kBfloat, 2}},
+    {"complex64", "c8", {DTypeKind::kComplex, 8}},
+    {"complex128", "c16", {DTypeKind::kComplex, 16}},
 };
 
 // The n of "V<n>" or "record[<n>]"; 0 when it is neither.
@@ -51,21 +51,21 @@ std::string known_names() {
   return names + "V<bytes>";
 }
 
-std::string_view kind_word(Kind kind) {
+std::string_view kind_word(DTypeKind kind) {
   switch (kind) {
-    case Kind::kBool:
+    case DTypeKind::kBool:
       return "bool";
-    case Kind::kInt:
+    case DTypeKind::kInt:
       return "int";
-    case Kind::kUint:
+    case DTypeKind::kUint:
       return "uint";
-    case Kind::kFloat:
+    case DTypeKind::kFloat:
       return "float";
-    case Kind::kBfloat:
+    case DTypeKind::kBfloat:
       return "bfloat";
-    case Kind::kComplex:
+    case DTypeKind::kComplex:
       return "complex";
-    case Kind::kRecord:
+    case DTypeKind::kRecord:
       return "record";
   }
   return "unknown";
@@ -84,15 +84,15 @@ DType DType::parse(std::string_view name) {
   for (const Named& known : kNamed) {
     if (code == known.code || name == known.name) return known.dtype;
   }
-  if (const std::uint32_t size = record_size(code)) return {Kind::kRecord, size};
+  if (const std::uint32_t size = record_size(code)) return {DTypeKind::kRecord, size};
   throw Error(ErrorKind::kInvalid, "dtype", quoted + " is not known")
       .hint("known: " + known_names() + "; short forms such as f4 or <u2 work too");
 }
 
 std::string DType::name() const {
   std::string word(kind_word(kind));
-  if (kind == Kind::kRecord) return word + "[" + std::to_string(size) + "]";
-  if (kind == Kind::kBool && size == 1) return word;
+  if (kind == DTypeKind::kRecord) return word + "[" + std::to_string(size) + "]";
+  if (kind == DTypeKind::kBool && size == 1) return word;
   return word + std::to_string(std::uint64_t{size} * 8);
 }
 

@@ -22,15 +22,15 @@ std::string refusal(std::string_view name) {
 }
 
 TEST(DTypeTest, LongAndShortNamesMeanTheSame) {
-  const DType f4{Kind::kFloat, 4};
+  const DType f4{DTypeKind::kFloat, 4};
   for (const char* name : {"float32", "f4", "<f4", "=f4", "|f4"}) {
     EXPECT_EQ(DType::parse(name), f4) << name;
   }
-  EXPECT_EQ(DType::parse("|u1"), (DType{Kind::kUint, 1}));
+  EXPECT_EQ(DType::parse("|u1"), (DType{DTypeKind::kUint, 1}));
   EXPECT_EQ(DType::parse("bool"), DType::parse("|b1"));
-  EXPECT_EQ(DType::parse("f2"), (DType{Kind::kFloat, 2}));
+  EXPECT_EQ(DType::parse("f2"), (DType{DTypeKind::kFloat, 2}));
   EXPECT_EQ(DType::parse("complex128"), DType::parse("<c16"));
-  EXPECT_EQ(DType::parse("bfloat16"), (DType{Kind::kBfloat, 2}));
+  EXPECT_EQ(DType::parse("bfloat16"), (DType{DTypeKind::kBfloat, 2}));
 }
 
 TEST(DTypeTest, EveryNameParsesBackToItself) {
@@ -42,8 +42,8 @@ TEST(DTypeTest, EveryNameParsesBackToItself) {
 }
 
 TEST(DTypeTest, RecordsCarryTheirSize) {
-  EXPECT_EQ(DType::parse("V12"), (DType{Kind::kRecord, 12}));
-  EXPECT_EQ(DType::parse("|V2"), (DType{Kind::kRecord, 2}));
+  EXPECT_EQ(DType::parse("V12"), (DType{DTypeKind::kRecord, 12}));
+  EXPECT_EQ(DType::parse("|V2"), (DType{DTypeKind::kRecord, 2}));
   EXPECT_EQ(DType::parse("V4294967295").size, 4294967295u);
 }
 

@@ -2,7 +2,7 @@
 
 #include <cerrno>
 
-#include "base/patience.h"
+#include "base/retry_policy.h"
 #include "evenkeel/error.h"
 
 namespace evenkeel {
@@ -40,7 +40,7 @@ Fd open_readable(const std::string& path, int extra_flags) {
 std::size_t read_upto(int fd, std::uint64_t offset, std::span<std::byte> out,
                       const std::string& path) {
   std::size_t done = 0;
-  Patience patience;
+  RetryPolicy patience;
   while (done < out.size()) {
     const ssize_t got = sys::pread(fd, out.data() + done, out.size() - done, offset + done);
     if (got == 0) break;

@@ -12,8 +12,8 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
-#include "base/patience.h"
 #include "base/per_process.h"
+#include "base/retry_policy.h"
 #include "engine/arena.h"
 #include "engine/engines.h"
 #include "engine/files.h"
@@ -118,7 +118,7 @@ class DirectEngine final : public Engine {
       std::uint64_t wanted = 0;  // bytes up to the end of the file
       std::uint64_t done = 0;
       std::optional<std::uint64_t> ticket;  // of the arena, unless read in place
-      Patience patience;
+      RetryPolicy patience;
     };
 
     void fill() {

@@ -7,8 +7,8 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
-#include "base/patience.h"
 #include "base/per_process.h"
+#include "base/retry_policy.h"
 #include "engine/cache.h"
 #include "engine/engines.h"
 #include "engine/files.h"
@@ -65,7 +65,7 @@ class ReadEngine final : public Engine {
     std::optional<Uncached> brought_in;
     if (!dont_cache_) brought_in.emplace(pin.fd(), extent.offset, wanted);
     std::uint64_t done = 0;
-    Patience patience;
+    RetryPolicy patience;
     while (done < wanted) {
       const ssize_t got = sys::pread_flags(pin.fd(), data + done, wanted - done,
                                            extent.offset + done, dont_cache_ ? kDontCache : 0);

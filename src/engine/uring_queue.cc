@@ -23,7 +23,7 @@ std::unique_ptr<ReadQueue> make_uring_queue(std::uint32_t, std::span<std::byte>,
 #include <vector>
 
 #include "base/fault_hook.h"
-#include "base/patience.h"
+#include "base/retry_policy.h"
 #include "evenkeel/error.h"
 
 namespace evenkeel {
@@ -79,7 +79,7 @@ class UringQueue final : public ReadQueue {
 
   std::size_t wait(std::size_t enough, std::span<Completion> out) override {
     int code;
-    Patience patience;  // the kernel may have no memory for a request, for a while
+    RetryPolicy patience;  // the kernel may have no memory for a request, for a while
     do {
       code = unless_injected(sys::Call::kRingEnter, [&] {
         return io_uring_submit_and_wait(&ring_, static_cast<unsigned>(enough));

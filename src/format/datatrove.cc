@@ -11,7 +11,7 @@
 namespace evenkeel {
 namespace {
 
-constexpr DType kU16{Kind::kUint, 2}, kU32{Kind::kUint, 4};
+constexpr DType kU16{DTypeKind::kUint, 2}, kU32{DTypeKind::kUint, 4};
 
 Error bad(const Source& source, std::string problem) {
   return Error(ErrorKind::kFormat, "open", std::move(problem)).in(source.path);

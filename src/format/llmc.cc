@@ -17,8 +17,8 @@ struct Shard {
   DType dtype;
   std::string_view model;
 };
-constexpr Shard kShards[] = {{20240520, 1, {Kind::kUint, 2}, "GPT-2"},
-                             {20240801, 7, {Kind::kUint, 4}, "Llama-3"}};
+constexpr Shard kShards[] = {{20240520, 1, {DTypeKind::kUint, 2}, "GPT-2"},
+                             {20240801, 7, {DTypeKind::kUint, 4}, "Llama-3"}};
 
 struct Other {
   std::int32_t magic;

@@ -31,17 +31,17 @@ Error bad(const Source& source, std::string problem) {
 DType read_dtype(const Source& index, std::uint8_t code) {
   switch (code) {
     case 1:
-      return {Kind::kUint, 1};
+      return {DTypeKind::kUint, 1};
     case 2:
-      return {Kind::kInt, 1};
+      return {DTypeKind::kInt, 1};
     case 3:
-      return {Kind::kInt, 2};
+      return {DTypeKind::kInt, 2};
     case 4:
-      return {Kind::kInt, 4};
+      return {DTypeKind::kInt, 4};
     case 5:
-      return {Kind::kInt, 8};
+      return {DTypeKind::kInt, 8};
     case 8:
-      return {Kind::kUint, 2};
+      return {DTypeKind::kUint, 2};
     case 6:
     case 7:
       throw bad(index, "dtype code " + std::to_string(code) + " says floats, which are not tokens")

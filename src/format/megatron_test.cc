@@ -55,9 +55,9 @@ TEST_F(MegatronTest, GlobCountsEachPairOnce) {
 }
 
 TEST_F(MegatronTest, EveryTokenDtypeIsRead) {
-  const std::pair<int, DType> known[] = {{1, {Kind::kUint, 1}}, {2, {Kind::kInt, 1}},
-                                         {3, {Kind::kInt, 2}},  {4, {Kind::kInt, 4}},
-                                         {5, {Kind::kInt, 8}},  {8, {Kind::kUint, 2}}};
+  const std::pair<int, DType> known[] = {{1, {DTypeKind::kUint, 1}}, {2, {DTypeKind::kInt, 1}},
+                                         {3, {DTypeKind::kInt, 2}},  {4, {DTypeKind::kInt, 4}},
+                                         {5, {DTypeKind::kInt, 8}},  {8, {DTypeKind::kUint, 2}}};
   for (const auto& [code, dtype] : known) {
     const auto idx = pair(MegatronIndex::of({3, 2}, code, dtype.size),
                           std::string(std::size_t{5} * dtype.size, 'x'));

@@ -61,21 +61,21 @@ Element scalar(const Literal& descr) {
   const auto size = static_cast<std::uint32_t>(bytes);
   const bool native_big = std::endian::native == std::endian::big;
   const bool big = code.order == '>' || (code.order != '<' && native_big);
-  const auto number = [&](Kind kind, bool known) {
-    return Element{{known ? kind : Kind::kRecord, size}, big, known};
+  const auto number = [&](DTypeKind kind, bool known) {
+    return Element{{known ? kind : DTypeKind::kRecord, size}, big, known};
   };
   const bool whole = size == 1 || size == 2 || size == 4 || size == 8;
   switch (code.letter) {
     case 'b':
-      return number(Kind::kBool, size == 1);
+      return number(DTypeKind::kBool, size == 1);
     case 'i':
-      return number(Kind::kInt, whole);
+      return number(DTypeKind::kInt, whole);
     case 'u':
-      return number(Kind::kUint, whole);
+      return number(DTypeKind::kUint, whole);
     case 'f':
-      return number(Kind::kFloat, whole && size > 1);
+      return number(DTypeKind::kFloat, whole && size > 1);
     case 'c':
-      return number(Kind::kComplex, size == 8 || size == 16);
+      return number(DTypeKind::kComplex, size == 8 || size == 16);
     case 'M':
     case 'm':
       if (size != 8) break;
@@ -84,7 +84,7 @@ Element scalar(const Literal& descr) {
     case 'a':
     case 'U':
     case 'V':
-      return {{Kind::kRecord, size}, big, true};
+      return {{DTypeKind::kRecord, size}, big, true};
     default:
       break;
   }
@@ -140,7 +140,7 @@ Element read_descr(const Literal& descr) {
   if (descr.type == Literal::Type::kString) return scalar(descr);
   const std::uint64_t size = size_of(descr);
   if (size == 0) refuse(descr, "an element holds no bytes");
-  return {{Kind::kRecord, static_cast<std::uint32_t>(size)}};
+  return {{DTypeKind::kRecord, static_cast<std::uint32_t>(size)}};
 }
 
 }  // namespace evenkeel

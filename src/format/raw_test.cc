@@ -11,7 +11,7 @@ namespace {
 using ::testing::HasSubstr;
 using Shape = std::vector<std::uint64_t>;
 
-constexpr DType kF4{Kind::kFloat, 4};
+constexpr DType kF4{DTypeKind::kFloat, 4};
 
 class RawTest : public FileTest {
  protected:
@@ -86,8 +86,8 @@ TEST_F(RawTest, ShapesThatMakeNoSenseAreRefused) {
 
 TEST_F(RawTest, BigEndianNumbersAreSwappedBytesAndRecordsAreNot) {
   EXPECT_TRUE(open(8, {.dtype = kF4, .big_endian = true}).swapped);
-  EXPECT_FALSE(open(8, {.dtype = DType{Kind::kUint, 1}, .big_endian = true}).swapped);
-  EXPECT_FALSE(open(8, {.dtype = DType{Kind::kRecord, 4}, .big_endian = true}).swapped);
+  EXPECT_FALSE(open(8, {.dtype = DType{DTypeKind::kUint, 1}, .big_endian = true}).swapped);
+  EXPECT_FALSE(open(8, {.dtype = DType{DTypeKind::kRecord, 4}, .big_endian = true}).swapped);
 }
 
 TEST_F(RawTest, OffsetAppliesToEachOfSeveralFiles) {

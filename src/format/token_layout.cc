@@ -33,7 +33,7 @@ TokenPart read_npy_tokens(const Source& source, std::string_view head,
 }
 
 TokenPart read_raw_tokens(const Source& source, const TokenFormatOptions& options) {
-  const DType dtype = options.dtype.value_or(DType{Kind::kUint, 2});
+  const DType dtype = options.dtype.value_or(DType{DTypeKind::kUint, 2});
   const std::uint64_t bytes = source.identity.size, odd = bytes % dtype.size;
   const std::string assumed = options.dtype ? "" : dtype.name() + " assumed";
   if (odd != 0) {

@@ -58,7 +58,7 @@ TEST_F(TokenLayoutTest, TrueNpyIsReadBehindItsHeader) {
   const auto big = npy("b.npy", "'>u2'", "(4,)", "abcdefgh");
   EXPECT_TRUE(open({big}).layout.swapped);
   EXPECT_EQ(npy("c.bin", "'<i8'", "(1,)", "abcdefgh"), path("c.bin"));
-  EXPECT_EQ(open({path("c.bin")}).layout.dtype, (DType{Kind::kInt, 8}));
+  EXPECT_EQ(open({path("c.bin")}).layout.dtype, (DType{DTypeKind::kInt, 8}));
 }
 
 TEST_F(TokenLayoutTest, NpyMustBeIntegersAlongOneAxis) {

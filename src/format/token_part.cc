@@ -15,7 +15,9 @@ Part token_part(std::string_view format, const Source& source, DType dtype, std:
           {source.path, source.identity, offset, 0, tokens}};
 }
 
-bool is_token_dtype(DType dtype) { return dtype.kind == Kind::kInt || dtype.kind == Kind::kUint; }
+bool is_token_dtype(DType dtype) {
+  return dtype.kind == DTypeKind::kInt || dtype.kind == DTypeKind::kUint;
+}
 
 void require_told(const Source& source, std::optional<DType> told, DType stored) {
   if (!told || *told == stored) return;

@@ -14,7 +14,7 @@
 
 namespace evenkeel {
 
-constexpr DType kU16{Kind::kUint, 2}, kU32{Kind::kUint, 4}, kI32{Kind::kInt, 4};
+constexpr DType kU16{DTypeKind::kUint, 2}, kU32{DTypeKind::kUint, 4}, kI32{DTypeKind::kInt, 4};
 
 // Numbers as they lie in a file: little-endian.
 template <class T>

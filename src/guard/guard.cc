@@ -9,7 +9,7 @@
 #include "base/per_process.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
-#include "guard/governor.h"
+#include "guard/evictor.h"
 #include "guard/own_mapping.h"
 
 namespace evenkeel {
@@ -26,10 +26,11 @@ GuardOptions checked(const GuardOptions& options) {
 
 // What a guard has in one process.
 struct Own {
-  explicit Own(const GuardOptions& options) : governor({options}, std::make_unique<SignReader>()) {}
+  explicit Own(const GuardOptions& options)
+      : governor({options}, std::make_unique<OwnActivity>()) {}
   const Maps maps;
   PageMap pages;
-  Governor governor;  // uses the two: after them
+  Evictor governor;  // uses the two: after them
 };
 
 }  // namespace

@@ -10,8 +10,8 @@
 #include "base/sys.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
+#include "guard/guarded_file.h"
 #include "guard/page_out.h"
-#include "guard/watched.h"
 
 namespace evenkeel {
 namespace {
@@ -32,7 +32,7 @@ AddressRange range_of(const GuardMapping& mapping) {
 
 }  // namespace
 
-std::string Held::name() const {
+std::string GuardedMapping::name() const {
   char text[64];
   std::snprintf(text, sizeof text, "mapping at 0x%llx, ",
                 static_cast<unsigned long long>(range_.begin));
@@ -41,8 +41,8 @@ std::string Held::name() const {
 
 OwnMapping::OwnMapping(const GuardMapping& mapping, const GuardOptions& options, const Maps& maps,
                        PageMap& pages)
-    : Held(reinterpret_cast<std::uint64_t>(mapping.address), range_of(mapping),
-           mapping.file_offset),
+    : GuardedMapping(reinterpret_cast<std::uint64_t>(mapping.address), range_of(mapping),
+                     mapping.file_offset),
       maps_(maps),
       pages_(pages),
       promised_(mapping.removed_before_unmap) {

@@ -2,12 +2,12 @@
 #pragma once
 
 #include "evenkeel/guard.h"
-#include "guard/held.h"
+#include "guard/guarded_mapping.h"
 
 namespace evenkeel {
 
 // One thread at a time.
-class OwnMapping : public Held {
+class OwnMapping : public GuardedMapping {
  public:
   // Throws Error as Guard::add. `maps` and `pages` must outlive it.
   OwnMapping(const GuardMapping& mapping, const GuardOptions& options, const Maps& maps,

@@ -21,7 +21,7 @@
 #include "base/fd.h"
 #include "evenkeel/guard.h"
 #include "evenkeel/meter.h"
-#include "guard/signs.h"
+#include "guard/activity.h"
 #include "meter/file_cache.h"
 #include "meter/process.h"
 
@@ -126,7 +126,7 @@ inline std::uint64_t wrong_in_paced_scan(const TestMapping& map, std::uint64_t w
 
 // Likewise, of all that is read from the disk meanwhile.
 inline std::uint64_t wrong_in_paced_crops(const TestMapping& map, std::uint64_t words, int crops) {
-  SignReader signs;
+  OwnActivity signs;
   std::uint64_t before = signs.read().read_bytes, wrong = 0;
   for (int crop = 0; crop < crops; ++crop) {
     wrong += wrong_in_crops(map, words, 1, static_cast<std::uint64_t>(crop));

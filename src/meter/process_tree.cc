@@ -8,15 +8,15 @@
 #include "evenkeel/error.h"
 #include "evenkeel/meter.h"
 #include "meter/children.h"
-#include "meter/followed.h"
 #include "meter/proc.h"
+#include "meter/tracked_process.h"
 
 namespace evenkeel {
 
 class ProcessTree::Impl {
  public:
   explicit Impl(pid_t root) {
-    auto process = FollowedProcess::open(root, 0);
+    auto process = TrackedProcess::open(root, 0);
     if (!process || !process->living()) {
       throw Error::system("measure process", process ? ESRCH : errno,
                           "process " + std::to_string(root))
@@ -30,13 +30,13 @@ class ProcessTree::Impl {
   std::optional<TreeMemory> sample() {
     if (timer_.due(LookTimer::Clock::now())) look();
     // Parents first: a child that is there when it is read was not in what its parent inherited.
-    for (FollowedProcess& process : followed_) process.read();
+    for (TrackedProcess& process : followed_) process.read();
     settle_ended();
     done_.raise_to(done_by_all().above(before_));
 
     TreeMemory tree;
     tree.memory = memory_of_all();
-    for (const FollowedProcess& process : followed_) tree.processes += process.living();
+    for (const TrackedProcess& process : followed_) tree.processes += process.living();
     if (tree.processes == 0) return std::nullopt;
     tree.counters = counters();
     tree.unmeasured = unmeasured_;
@@ -45,7 +45,7 @@ class ProcessTree::Impl {
 
   ProcessMemory sample_resident() {
     if (timer_.due(LookTimer::Clock::now())) look();
-    for (FollowedProcess& process : followed_) process.read_resident();
+    for (TrackedProcess& process : followed_) process.read_resident();
     return memory_of_all();
   }
 
@@ -58,7 +58,7 @@ class ProcessTree::Impl {
 
   std::vector<pid_t> processes() const {
     std::vector<pid_t> living;
-    for (const FollowedProcess& process : followed_) {
+    for (const TrackedProcess& process : followed_) {
       if (process.living()) living.push_back(process.pid());
     }
     return living;
@@ -66,7 +66,7 @@ class ProcessTree::Impl {
 
   std::optional<std::uint64_t> pss() const {
     std::uint64_t sum = 0;
-    for (const FollowedProcess& process : followed_) {
+    for (const TrackedProcess& process : followed_) {
       if (!process.living() || process.borrows_memory()) continue;
       errno = 0;
       const auto pss = process_pss(process.pid());
@@ -87,7 +87,7 @@ class ProcessTree::Impl {
 
   ProcessMemory memory_of_all() const {
     ProcessMemory sum;
-    for (const FollowedProcess& process : followed_) {
+    for (const TrackedProcess& process : followed_) {
       if (process.living()) add(process.memory(), sum);
     }
     return sum;
@@ -101,7 +101,7 @@ class ProcessTree::Impl {
   void look() {
     const auto began = LookTimer::Clock::now();
     std::unordered_set<pid_t> known;
-    for (const FollowedProcess& process : followed_) {
+    for (const TrackedProcess& process : followed_) {
       if (!process.gone()) known.insert(process.pid());
     }
     children_.refresh();
@@ -117,7 +117,7 @@ class ProcessTree::Impl {
   }
 
   void follow(pid_t pid, pid_t parent) {
-    if (auto process = FollowedProcess::open(pid, parent)) {
+    if (auto process = TrackedProcess::open(pid, parent)) {
       followed_.push_back(std::move(*process));
     } else if (errno != ESRCH) {
       ++unmeasured_;
@@ -126,7 +126,7 @@ class ProcessTree::Impl {
 
   Tally done_by_all() {
     Tally sum = ended_;
-    for (const FollowedProcess& process : followed_) {
+    for (const TrackedProcess& process : followed_) {
       sum.add(process.tally());
       tells_disk_ |= process.tells_disk();
     }
@@ -137,28 +137,28 @@ class ProcessTree::Impl {
   // not count for itself. The parent was read first, so it may show that only in the next sample.
   // Where no parent does (it ignores its children, or is not in the tree), the last seen counts.
   void settle_ended() {
-    std::unordered_set<const FollowedProcess*> settled;
-    for (FollowedProcess& process : followed_) {
+    std::unordered_set<const TrackedProcess*> settled;
+    for (TrackedProcess& process : followed_) {
       if (!process.gone()) continue;
-      FollowedProcess* heir = heir_of(process);
+      TrackedProcess* heir = heir_of(process);
       const bool inherited = heir != nullptr && heir->inherited(process.tally());
       if (!inherited && process.was_gone()) ended_.add(process.tally());
       if (inherited || process.was_gone()) settled.insert(&process);
     }
     if (settled.empty()) return;
-    std::vector<FollowedProcess> rest;
-    for (FollowedProcess& process : followed_) {
+    std::vector<TrackedProcess> rest;
+    for (TrackedProcess& process : followed_) {
       if (!settled.contains(&process)) rest.push_back(std::move(process));
     }
     followed_ = std::move(rest);
   }
 
   // The nearest ancestor that is not gone. Null: none in the tree.
-  FollowedProcess* heir_of(const FollowedProcess& process) {
+  TrackedProcess* heir_of(const TrackedProcess& process) {
     pid_t parent = process.parent();
     for (std::size_t steps = 0; steps < followed_.size(); ++steps) {
-      FollowedProcess* found = nullptr;
-      for (FollowedProcess& other : followed_) {
+      TrackedProcess* found = nullptr;
+      for (TrackedProcess& other : followed_) {
         if (other.pid() == parent && (!found || found->gone())) found = &other;
       }
       if (!found || !found->gone()) return found;
@@ -169,10 +169,10 @@ class ProcessTree::Impl {
 
   Children children_;
   LookTimer timer_;
-  std::vector<FollowedProcess> followed_;  // parents before children
-  Tally before_;                           // when the tree was made
-  Tally ended_;                            // by those that nobody inherited
-  Tally done_;                             // since the tree was made
+  std::vector<TrackedProcess> followed_;  // parents before children
+  Tally before_;                          // when the tree was made
+  Tally ended_;                           // by those that nobody inherited
+  Tally done_;                            // since the tree was made
   bool tells_disk_ = false;
   std::uint32_t unmeasured_ = 0;
 };

@@ -22,10 +22,10 @@ using std::chrono::milliseconds;
 constexpr std::uint64_t kLeastFile = 1 << 20;
 // Between two looks at counters and marks: rates need no more, and marks bring their times.
 constexpr milliseconds kCounting{50};
-constexpr Ration::Terms kFinding{
+constexpr CostLimiter::Terms kFinding{
     .share = 0.0005, .advance = milliseconds(5), .least_between = milliseconds(50)};
-constexpr Ration::Terms kCaching{.share = 0.001, .advance = milliseconds(5)};
-constexpr Ration::Terms kSharing{
+constexpr CostLimiter::Terms kCaching{.share = 0.001, .advance = milliseconds(5)};
+constexpr CostLimiter::Terms kSharing{
     .share = 0.0005, .advance = milliseconds(2), .least_between = milliseconds(100)};
 
 // Locales, fonts, certificates: mapped by most programs and nobody's data.
@@ -77,7 +77,7 @@ void Recorder::start() {
 }
 
 template <class Look>
-void Recorder::look(Ration& ration, bool always, Look work) {
+void Recorder::look(CostLimiter& ration, bool always, Look work) {
   const auto begin = Clock::now();
   if (!ration.due(begin) && !always) return;
   // Time on the processor: on a busy machine, waiting for it is no reason to look less often.

@@ -12,7 +12,7 @@
 #include "evenkeel/profile.h"
 #include "meter/marks.h"
 #include "meter/watch.h"
-#include "profile/ration.h"
+#include "profile/cost_limiter.h"
 
 namespace evenkeel {
 
@@ -49,7 +49,7 @@ class Recorder {
   using Clock = std::chrono::steady_clock;
 
   template <class Look>
-  void look(Ration& ration, bool always, Look work);
+  void look(CostLimiter& ration, bool always, Look work);
   bool sample(bool always);
   void sample_tree();
   void take(const ProcessMemory& memory);
@@ -67,7 +67,7 @@ class Recorder {
   bool living_ = true;
   std::chrono::system_clock::time_point started_at_;
   double cpu_before_ = 0;
-  Ration finding_, caching_, sharing_;
+  CostLimiter finding_, caching_, sharing_;
   ProfileSample latest_;
   ProfileSeries series_;
   std::vector<ProfileMark> marks_;

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <deque>
 
-#include "array/pieces.h"
 #include "array/read_ahead.h"
+#include "array/row_extents.h"
 #include "base/checked.h"
 #include "tokens/impl.h"
 #include "tokens/schedule.h"
@@ -120,7 +120,7 @@ struct TokenLoader::Impl final : BatchMaker {
     slots.reserve(most);
     try {
       plan_share =
-          budget.reserve(Mover::memory(budget.limit(), options.batch_size), "plans of batches");
+          budget.reserve(RowFeed::memory(budget.limit(), options.batch_size), "plans of batches");
       while (slots.size() < least) add_slot();
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kBudget) throw;
@@ -137,7 +137,7 @@ struct TokenLoader::Impl final : BatchMaker {
     try {
       while (slots.size() < most) add_slot();
       second_plan_share =
-          budget.reserve(Mover::memory(budget.limit(), options.batch_size), "plans of batches");
+          budget.reserve(RowFeed::memory(budget.limit(), options.batch_size), "plans of batches");
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kBudget) throw;
     }

@@ -62,7 +62,7 @@ bool from(const std::byte* tokens, std::uint64_t count, DType out, std::byte* x,
 }  // namespace
 
 bool can_widen(DType stored, DType out) {
-  if (stored.kind != Kind::kInt && stored.kind != Kind::kUint) return false;
+  if (stored.kind != DTypeKind::kInt && stored.kind != DTypeKind::kUint) return false;
   return stored == out || out == DType::of<std::int64_t>() || out == DType::of<std::int32_t>();
 }
 
@@ -74,7 +74,7 @@ bool widen_xy(DType stored, const std::byte* tokens, std::uint64_t count, DType 
     std::memcpy(y, tokens + stored.size, count * stored.size);
     return true;
   }
-  const bool is_signed = stored.kind == Kind::kInt;
+  const bool is_signed = stored.kind == DTypeKind::kInt;
   switch (stored.size) {
     case 1:
       return is_signed ? from<std::int8_t>(tokens, count, out, x, y)

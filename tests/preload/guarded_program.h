@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "base/fd.h"
-#include "keeper/board.h"
+#include "process_guard/shared_table.h"
 
 namespace evenkeel {
 

@@ -11,11 +11,11 @@ using ::testing::SizeIs;
 
 class PreloadMappings : public PreloadTest {
  protected:
-  std::vector<BoardMapping> told() { return of(program); }
+  std::vector<TableEntry> told() { return of(program); }
   // Addresses relative to `at`, in pieces of 1 MiB, with the offset: "0-2@0 3-8@3".
   std::string ranges(std::uint64_t at) {
     std::string text;
-    for (const BoardMapping& mapping : told()) {
+    for (const TableEntry& mapping : told()) {
       const auto place = [&](std::uint64_t address) {
         return std::to_string((static_cast<std::int64_t>(address) - static_cast<std::int64_t>(at)) /
                               static_cast<std::int64_t>(kMib));
@@ -46,7 +46,7 @@ TEST_F(PreloadMappings, AFileIsToldOf) {
   EXPECT_TRUE(found[0].shared);
   EXPECT_FALSE(found[0].writable);
   EXPECT_FALSE(found[0].advised);
-  const BoardFile file = keeper.file(found[0].file);
+  const TableFile file = keeper.file(found[0].file);
   struct stat status;
   ASSERT_EQ(::stat(path.c_str(), &status), 0);
   EXPECT_EQ(file.path, path);
@@ -60,7 +60,7 @@ TEST_F(PreloadMappings, SharedAndWritableAreTold) {
   program.map(path, kLength, PROT_READ | PROT_WRITE, MAP_PRIVATE);
   program.map(path, kLength, PROT_READ, MAP_SHARED_VALIDATE);
   std::vector<std::string> kinds;
-  for (const BoardMapping& mapping : told()) {
+  for (const TableEntry& mapping : told()) {
     kinds.push_back(std::string(mapping.shared ? "s" : "p") + (mapping.writable ? "w" : "r"));
     EXPECT_EQ(mapping.file, told()[0].file) << "one file, one slot";
   }
@@ -124,7 +124,7 @@ TEST_F(PreloadMappings, MappingOverItReplacesIt) {
   program.map(path, 2 * kMib, PROT_READ, MAP_SHARED | MAP_FIXED, 4 * kMib, at + 5 * kMib);
   EXPECT_EQ(ranges(at), "0-1@0 2-5@2 5-7@4 7-8@7");
   program.ask("fill", at + kMib, kMib, 99);
-  for (const BoardMapping& mapping : told()) EXPECT_EQ(let_go(mapping).error, 0);
+  for (const TableEntry& mapping : told()) EXPECT_EQ(let_go(mapping).error, 0);
   EXPECT_EQ(wrong(at + kMib, kMib, 99), 0u);
   EXPECT_EQ(wrong(at + 5 * kMib, 2 * kMib, 4 * kMib / 8), 0u);
 }
@@ -157,13 +157,13 @@ TEST_F(PreloadMappings, MovingAPartOverAnother) {
   const std::uint64_t at = program.map(path, kLength), other = program.map(path, kLength);
   program.ask("remap", at + 2 * kMib, kMib, kMib, MREMAP_MAYMOVE | MREMAP_FIXED, other + 4 * kMib);
   std::string text;
-  for (const BoardMapping& mapping : told()) {
+  for (const TableEntry& mapping : told()) {
     const std::uint64_t base = mapping.begin >= at && mapping.begin < at + kLength ? at : other;
     text += (base == at ? "a" : "b") + std::to_string((mapping.begin - base) / kMib) + "@" +
             std::to_string(mapping.offset / kMib) + " ";
   }
   EXPECT_EQ(text, at < other ? "a0@0 a3@3 b0@0 b4@2 b5@5 " : "b0@0 b4@2 b5@5 a0@0 a3@3 ");
-  for (const BoardMapping& mapping : told()) EXPECT_EQ(let_go(mapping).error, 0);
+  for (const TableEntry& mapping : told()) EXPECT_EQ(let_go(mapping).error, 0);
 }
 
 TEST_F(PreloadMappings, AMoveThatFailsChangesNothing) {
@@ -181,18 +181,18 @@ TEST_F(PreloadMappings, DoublingAndLeavingTheOld) {
   const std::uint64_t twin = program.ask("remap", at + kMib, 0, kMib, MREMAP_MAYMOVE, 0);
   const auto found = told();
   ASSERT_THAT(found, SizeIs(2));
-  const BoardMapping& second = found[found[0].begin == twin ? 0 : 1];
+  const TableEntry& second = found[found[0].begin == twin ? 0 : 1];
   EXPECT_EQ(second.begin, twin);
   EXPECT_EQ(second.end, twin + kMib);
   EXPECT_EQ(second.offset, kMib);
-  for (const BoardMapping& mapping : found) EXPECT_EQ(let_go(mapping).error, 0);
+  for (const TableEntry& mapping : found) EXPECT_EQ(let_go(mapping).error, 0);
 
   std::ostringstream line;  // MREMAP_DONTUNMAP
   line << std::hex << "remap " << at << " " << kLength << " " << kLength << " 5 0";
   const std::string answer = program.ask_text(line.str());
   if (answer[0] == '!') GTEST_SKIP() << "this kernel does not keep the old place of a file mapping";
   EXPECT_THAT(told(), SizeIs(3));
-  for (const BoardMapping& mapping : told()) EXPECT_EQ(let_go(mapping).error, 0);
+  for (const TableEntry& mapping : told()) EXPECT_EQ(let_go(mapping).error, 0);
 }
 
 TEST_F(PreloadMappings, ProtectionIsFollowed) {
@@ -207,7 +207,7 @@ TEST_F(PreloadMappings, ProtectionIsFollowed) {
 
   const std::uint64_t other = program.map(path, kLength, PROT_READ, MAP_PRIVATE);
   program.ask("pkey", other, kMib, PROT_READ | PROT_WRITE);
-  for (const BoardMapping& mapping : told()) EXPECT_TRUE(mapping.writable);
+  for (const TableEntry& mapping : told()) EXPECT_TRUE(mapping.writable);
 }
 
 TEST_F(PreloadMappings, AdviceIsNoticed) {
@@ -216,7 +216,7 @@ TEST_F(PreloadMappings, AdviceIsNoticed) {
   program.ask("advise", first, kLength, MADV_RANDOM);
   program.ask("posix_advise", second, kLength, POSIX_MADV_SEQUENTIAL);
   program.ask("advise", third, kLength, MADV_WILLNEED);
-  for (const BoardMapping& mapping : told()) {
+  for (const TableEntry& mapping : told()) {
     EXPECT_EQ(mapping.advised, mapping.begin != third) << (mapping.begin == first);
   }
 }
@@ -228,7 +228,7 @@ TEST_F(PreloadMappings, OtherWaysToReplaceItAreNoticed) {
   program.ask("fill", at + kMib, kMib, 5);
   program.ask("reorder", at + 4 * kMib, kMib, 0);
   EXPECT_EQ(ranges(at), "0-1@0 2-4@2 5-8@5");
-  for (const BoardMapping& mapping : told()) EXPECT_EQ(let_go(mapping).error, 0);
+  for (const TableEntry& mapping : told()) EXPECT_EQ(let_go(mapping).error, 0);
   EXPECT_EQ(wrong(at + kMib, kMib, 5), 0u);
 }
 
@@ -271,13 +271,13 @@ TEST_F(PreloadMappings, PrivateChangesSurvive) {
   program.ask("protect", later, kLength, PROT_READ | PROT_WRITE);
   program.ask("fill", later, kLength, 78);
   program.ask("protect", later, kLength, PROT_READ);
-  for (const BoardMapping& mapping : told()) EXPECT_FALSE(let_go(mapping).dropped);
+  for (const TableEntry& mapping : told()) EXPECT_FALSE(let_go(mapping).dropped);
   EXPECT_EQ(wrong(later, kLength, 78), 0u);
 }
 
 TEST_F(PreloadMappings, MemoryThatIsAnothersByNowIsNotTouched) {
   const std::uint64_t at = program.map(path, kLength);
-  const BoardMapping before = told().at(0);
+  const TableEntry before = told().at(0);
   program.ask("raw_unmap", at, kLength);  // past the hooks
   program.ask("raw_anon", at, kLength);
   program.ask("fill", at, kLength, 42);
@@ -294,7 +294,7 @@ TEST_F(PreloadMappings, AnotherPartOfTheFileIsNotTheSame) {
 
 TEST_F(PreloadMappings, OldOrdersAreStale) {
   const std::uint64_t at = program.map(path, kLength);
-  const BoardMapping before = told().at(0);
+  const TableEntry before = told().at(0);
   program.ask("unmap", at, kLength);
   EXPECT_EQ(let_go(before).error, ESTALE);
   program.map(path, kLength, PROT_READ, MAP_SHARED | MAP_FIXED, 0, at);  // the same again
@@ -304,7 +304,7 @@ TEST_F(PreloadMappings, OldOrdersAreStale) {
 
 TEST_F(PreloadMappings, OrdersBeyondTheMappingAreRefused) {
   const std::uint64_t at = program.map(path, kLength);
-  const BoardMapping mapping = told().at(0);
+  const TableEntry mapping = told().at(0);
   const auto order = [&](std::uint64_t begin, std::uint64_t end) {
     return keeper.let_go(mapping, begin, end, std::chrono::seconds(20)).error;
   };
@@ -330,7 +330,7 @@ TEST_F(PreloadMappings, AdviceIsGiven) {
     return std::string();
   };
   const std::uint64_t at = program.map(path, kLength);
-  const BoardMapping mapping = told().at(0);
+  const TableEntry mapping = told().at(0);
   const auto advise = [&](int advice) {
     return keeper.advise(mapping, at, at + kLength, advice, std::chrono::seconds(20)).error;
   };
@@ -344,7 +344,7 @@ TEST_F(PreloadMappings, AdviceIsGiven) {
   const std::uint64_t later = program.map(path, kLength, PROT_READ, MAP_PRIVATE);
   EXPECT_THAT(flags(later), ::testing::HasSubstr(" rr "));
 
-  BoardKeeper sequential({.least_bytes = kMib, .first_advice = MADV_SEQUENTIAL});
+  SharedTableOwner sequential({.least_bytes = kMib, .first_advice = MADV_SEQUENTIAL});
   GuardedProgram other(sequential.variable());
   const std::uint64_t there = other.map(path, kLength);
   std::ifstream in("/proc/" + std::to_string(other.pid()) + "/smaps");
@@ -358,12 +358,12 @@ TEST_F(PreloadMappings, AdviceIsGiven) {
 TEST_F(PreloadMappings, MoreThanThereIsRoomFor) {
   const std::uint64_t at = program.map(path, kMib);
   program.ask("unmap", at, kMib);
-  for (std::uint32_t i = 0; i < board::kMappings + 5; ++i) program.map(path, kMib);
-  EXPECT_THAT(told(), SizeIs(board::kMappings));
+  for (std::uint32_t i = 0; i < shared_table::kMappings + 5; ++i) program.map(path, kMib);
+  EXPECT_THAT(told(), SizeIs(shared_table::kMappings));
   EXPECT_EQ(keeper.lost(), 5u);
   program.ask("unmap", told()[0].begin, kMib);
   program.map(path, kMib);
-  EXPECT_THAT(told(), SizeIs(board::kMappings));
+  EXPECT_THAT(told(), SizeIs(shared_table::kMappings));
 }
 
 TEST_F(PreloadMappings, StormOfThreadsUnderARainOfOrders) {
@@ -375,7 +375,7 @@ TEST_F(PreloadMappings, StormOfThreadsUnderARainOfOrders) {
   std::uint64_t carried_out = 0;
   std::thread rain([&] {
     while (!over) {
-      for (const BoardMapping& mapping : of(program)) {
+      for (const TableEntry& mapping : of(program)) {
         carried_out +=
             keeper.let_go(mapping, mapping.begin, mapping.end, std::chrono::seconds(20)).error == 0;
       }

@@ -38,24 +38,24 @@ class PreloadTest : public ::testing::Test {
     return happened();
   }
   // All of one process, by address.
-  std::vector<BoardMapping> of(std::uint64_t pid) {
-    std::vector<BoardMapping> found;
-    for (const BoardMapping& mapping : keeper.mappings()) {
+  std::vector<TableEntry> of(std::uint64_t pid) {
+    std::vector<TableEntry> found;
+    for (const TableEntry& mapping : keeper.mappings()) {
       if (static_cast<std::uint64_t>(mapping.pid) == pid) found.push_back(mapping);
     }
     std::sort(found.begin(), found.end(),
               [](const auto& a, const auto& b) { return a.begin < b.begin; });
     return found;
   }
-  std::vector<BoardMapping> of(const GuardedProgram& program) {
+  std::vector<TableEntry> of(const GuardedProgram& program) {
     return of(static_cast<std::uint64_t>(program.pid()));
   }
-  BoardKeeper::Answer let_go(const BoardMapping& mapping) {
+  SharedTableOwner::Answer let_go(const TableEntry& mapping) {
     return keeper.let_go(mapping, mapping.begin, mapping.end, std::chrono::seconds(20));
   }
 
   TempFolder folder;
-  BoardKeeper keeper{{.least_bytes = kMib}};
+  SharedTableOwner keeper{{.least_bytes = kMib}};
 };
 
 }  // namespace evenkeel

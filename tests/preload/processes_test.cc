@@ -78,7 +78,7 @@ TEST_F(PreloadProcesses, ChildrenThatBecomeOtherPrograms) {
 
 TEST_F(PreloadProcesses, BecomingAnotherProgram) {
   program.map(path, kLength);
-  const BoardMapping before = of(program).at(0);
+  const TableEntry before = of(program).at(0);
   ASSERT_EQ(let_go(before).error, 0);
   program.tell("exec");
   EXPECT_EQ(program.ask_text("say hello"), "hello");
@@ -102,7 +102,7 @@ TEST_F(PreloadProcesses, ExecTakesTheOldSlotOver) {
 }
 
 TEST_F(PreloadProcesses, EndedOnesLeaveTheirSlots) {
-  for (int i = 0; i < static_cast<int>(board::kProcesses) + 20; ++i) {
+  for (int i = 0; i < static_cast<int>(shared_table::kProcesses) + 20; ++i) {
     program.ask("fork");
     program.map(path, kLength);
     EXPECT_THAT(of(program.ask("pid")), SizeIs(1)) << i;
@@ -120,7 +120,7 @@ TEST_F(PreloadProcesses, AMainThreadThatLeaves) {
   EXPECT_EQ(program.ask("check", at, kLength, 0), 0u);
   program.map(path, kLength, PROT_READ, MAP_PRIVATE);
   ASSERT_THAT(of(program), SizeIs(2));
-  for (const BoardMapping& mapping : of(program)) EXPECT_EQ(let_go(mapping).error, 0);
+  for (const TableEntry& mapping : of(program)) EXPECT_EQ(let_go(mapping).error, 0);
   EXPECT_EQ(program.wait(), 0) << "with the last of the program's threads the process ends";
 }
 
@@ -168,7 +168,7 @@ TEST_F(PreloadProcesses, ClosingEverything) {
   program.ask("close_all");
   EXPECT_EQ(let_go(of(program).at(0)).error, 0);
   program.map(path, kLength, PROT_READ, MAP_PRIVATE);
-  for (const BoardMapping& mapping : of(program)) EXPECT_EQ(let_go(mapping).error, 0);
+  for (const TableEntry& mapping : of(program)) EXPECT_EQ(let_go(mapping).error, 0);
 }
 
 TEST_F(PreloadProcesses, RecordLocksSurvive) {
@@ -208,7 +208,7 @@ TEST_F(PreloadProcesses, SignalHandlersMapAndUnmap) {
   std::atomic<bool> over{false};
   std::thread rain([&] {
     while (!over) {
-      for (const BoardMapping& mapping : of(program)) let_go(mapping);
+      for (const TableEntry& mapping : of(program)) let_go(mapping);
     }
   });
   EXPECT_EQ(program.answer(), "0");
@@ -217,7 +217,7 @@ TEST_F(PreloadProcesses, SignalHandlersMapAndUnmap) {
 }
 
 TEST_F(PreloadProcesses, TheToolMayEnd) {
-  auto mortal = std::make_unique<BoardKeeper>(BoardKeeper::Options{.least_bytes = kMib});
+  auto mortal = std::make_unique<SharedTableOwner>(SharedTableOwner::Options{.least_bytes = kMib});
   GuardedProgram other(mortal->variable());
   const std::uint64_t at = other.map(path, kLength);
   mortal.reset();

@@ -84,20 +84,21 @@ TEST_F(PreloadSurroundings, WhatIsNoBoardIsLeftAlone) {
   EXPECT_EQ(complaint("EVENKEEL_GUARD=" + path), line("the board cannot be reached (error 22)"));
   EXPECT_EQ(complaint(other_board("something", std::string(1000, 'x'))),
             line("what the environment names is no board"));
-  EXPECT_EQ(complaint(other_board(board::kName, std::string(1000, 'x'))),
+  EXPECT_EQ(complaint(other_board(shared_table::kName, std::string(1000, 'x'))),
             line("what the environment names is no board"));
-  EXPECT_EQ(complaint(other_board(board::kName, "x")),
+  EXPECT_EQ(complaint(other_board(shared_table::kName, "x")),
             line("what the environment names is no board"));
 }
 
 TEST_F(PreloadSurroundings, ABoardOfAnotherVersionIsLeftAlone) {
   std::string head(64, 0);
-  const std::uint32_t magic = board::kMagic, version = board::kVersion + 1;
-  const std::uint64_t size = sizeof(board::Board);
+  const std::uint32_t magic = shared_table::kMagic, version = shared_table::kVersion + 1;
+  const std::uint64_t size = sizeof(shared_table::SharedTable);
   std::memcpy(head.data(), &magic, 4);
   std::memcpy(head.data() + 4, &version, 4);
   std::memcpy(head.data() + 8, &size, 8);
-  EXPECT_EQ(complaint(other_board(board::kName, head)), line("the tool is of another version"));
+  EXPECT_EQ(complaint(other_board(shared_table::kName, head)),
+            line("the tool is of another version"));
 }
 
 TEST_F(PreloadSurroundings, NoRoomForAThread) {
@@ -119,7 +120,7 @@ TEST_F(PreloadSurroundings, AnotherUser) {
   const std::string said = in_child([&]() -> std::string {
     // A process that has changed its user may not be looked into, unless it says so.
     if (!become_nobody() || ::prctl(PR_SET_DUMPABLE, 1) != 0) return "still root";
-    BoardKeeper own({.least_bytes = kMib});
+    SharedTableOwner own({.least_bytes = kMib});
     GuardedProgram program(own.variable(), options);
     const std::uint64_t at = program.map(path, kLength);
     if (program.ask("check", at, kLength, 0) != 0) return "wrong numbers";

@@ -1,0 +1,178 @@
+#include "preload/command_thread.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+
+#include "preload/agent.h"
+#include "preload/proc_maps.h"
+
+#ifndef MADV_PAGEOUT
+#define MADV_PAGEOUT 21
+#endif
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
+
+// Weak: a program of an old glibc may have no libpthread.
+extern "C" {
+[[gnu::weak]] int pthread_create(pthread_t*, const pthread_attr_t*, void* (*)(void*),
+                                 void*) noexcept;
+[[gnu::weak]] int pthread_detach(pthread_t) noexcept;
+[[gnu::weak]] int pthread_attr_init(pthread_attr_t*) noexcept;
+[[gnu::weak]] int pthread_attr_destroy(pthread_attr_t*) noexcept;
+[[gnu::weak]] int pthread_attr_setstacksize(pthread_attr_t*, std::size_t) noexcept;
+}
+
+namespace evenkeel::preload {
+namespace {
+
+constexpr std::size_t kStackBytes = std::size_t{256} << 10;
+// The lock is held for one piece: munmap of the program waits no longer than that takes.
+constexpr std::uint64_t kPieceBytes = std::uint64_t{4} << 20;
+constexpr unsigned kUnshare = 2;  // CLOSE_RANGE_UNSHARE
+
+// An empty table of descriptors, of this thread alone: what it opens nobody else can close, and
+// nothing of the program's is held open by it or closed. Linux 5.9; false where that is refused.
+bool take_own_descriptors() { return raw(SYS_close_range, 0U, ~0U, kUnshare) == 0; }
+
+// The order as it was when it was posted; the tool's memory may change.
+struct Wanted {
+  std::uint32_t kind, advice, mapping, generation;
+  Range range;
+};
+
+struct Outcome {
+  int error = 0;
+  bool dropped = false;
+};
+
+// Under the lock, for a part of what is wanted.
+Outcome carry_out_piece(const Wanted& wanted, Range piece, ProcMaps& books) {
+  Entry entry;
+  Table& table = agent.table();
+  if (!table.find(wanted.mapping, wanted.generation, entry) || wanted.range.begin < entry.begin ||
+      wanted.range.end > entry.end) {
+    return {ESTALE};
+  }
+  // Between this look and madvise a raw munmap and mmap could still come, but none through a hook.
+  const ProcMaps::Finding found = books.look(piece, entry);
+  if (!found.told) return {ENODATA};
+  if (!found.same) {
+    table.remove_slot(wanted.mapping);
+    ring(agent.board());
+    return {ESTALE};
+  }
+  if (entry.device == 0) table.set_device(wanted.mapping, found.device);
+  const bool shared = (entry.flags & shared_table::kShared) != 0;
+  if (found.writable && (entry.flags & shared_table::kWritable) == 0) {
+    table.add_flags_to_slot(wanted.mapping, shared_table::kWritable);
+    entry.flags |= shared_table::kWritable;
+  }
+  // Changes in a private mapping are nowhere else.
+  const bool loses_nothing = shared || (entry.flags & shared_table::kWritable) == 0;
+  int advice = static_cast<int>(wanted.advice);
+  if (wanted.kind == shared_table::kLetGo) advice = loses_nothing ? MADV_DONTNEED : MADV_PAGEOUT;
+  const long result = raw(SYS_madvise, piece.begin, piece.end - piece.begin, advice);
+  return {static_cast<int>(-result), result == 0 && advice == MADV_DONTNEED};
+}
+
+Outcome carry_out(const Wanted& wanted, ProcMaps& books) {
+  if (wanted.range.begin >= wanted.range.end || wanted.range.begin % page_size() != 0 ||
+      wanted.range.end % page_size() != 0) {
+    return {EINVAL};
+  }
+  if (wanted.kind == shared_table::kAdvise) {
+    const bool known = wanted.advice == MADV_NORMAL || wanted.advice == MADV_RANDOM ||
+                       wanted.advice == MADV_SEQUENTIAL;
+    if (!known) return {EINVAL};
+    const Locked locked(agent.lock());
+    return carry_out_piece(wanted, wanted.range, books);
+  }
+  if (wanted.kind != shared_table::kLetGo) return {EINVAL};
+  Outcome outcome;
+  for (std::uint64_t at = wanted.range.begin; at < wanted.range.end && outcome.error == 0;) {
+    const std::uint64_t left = wanted.range.end - at;
+    const Range piece{at, at + (left < kPieceBytes ? left : kPieceBytes)};
+    const Locked locked(agent.lock());
+    const Outcome now = carry_out_piece(wanted, piece, books);
+    outcome.error = now.error;
+    outcome.dropped |= now.dropped;
+    at = piece.end;
+  }
+  return outcome;
+}
+
+// Whether the program's own threads have all ended, the main one by pthread_exit: it waits as a
+// zombie for the last one, which is this. "123 (name) Z 1 ...", the 18th word after Z is their
+// number.
+bool is_last() {
+  const long fd = raw_open("/proc/self/stat", O_RDONLY);
+  if (fd < 0) return false;
+  char text[512];
+  const long got = raw_read(fd, text, sizeof text);
+  raw_close(fd);
+  long at = got - 1;
+  while (at >= 0 && text[at] != ')') --at;
+  if (at < 0 || at + 2 >= got || text[at + 2] != 'Z') return false;
+  at += 2;
+  for (int words = 0; words < 17; ++words) {
+    while (at < got && text[at] != ' ') ++at;
+    ++at;
+  }
+  return at + 1 < got && text[at] == '2' && text[at + 1] == ' ';
+}
+
+void take_orders(bool own_descriptors) {
+  ProcMaps books(own_descriptors);
+  shared_table::Process& process = agent.process();
+  shared_table::Order& order = process.order;
+  std::uint32_t seen = order.done.load();
+  process.thread.store(own_thread_number());
+  ring(agent.board());
+  for (;;) {
+    const std::uint32_t posted = order.posted.load(std::memory_order_acquire);
+    if (posted == seen) {
+      const timespec second{1, 0};
+      if (!futex_wait(order.posted, seen, Among::kProcesses, &second) && is_last()) break;
+      continue;
+    }
+    const Outcome outcome = carry_out(
+        {order.kind, order.advice, order.mapping, order.generation, {order.begin, order.end}},
+        books);
+    order.result = outcome.error;
+    order.dropped = outcome.dropped ? 1 : 0;
+    seen = posted;
+    order.done.store(posted, std::memory_order_release);
+    futex_wake(order.done, 1 << 30, Among::kProcesses);
+  }
+  process.thread.store(0);
+}
+
+void* run(void*) {
+  raw(SYS_prctl, PR_SET_NAME, "evenkeel-guard", 0L, 0L, 0L);
+  take_orders(take_own_descriptors());
+  return nullptr;
+}
+
+}  // namespace
+
+int start_order_thread() {
+  if (&::pthread_create == nullptr || &::pthread_detach == nullptr) return ENOSYS;
+  const BlockedSignals blocked(kProgramSignals);  // the thread begins with them blocked
+  pthread_t thread;
+  int error = ENOMEM;
+  pthread_attr_t small;
+  if (&::pthread_attr_init != nullptr && &::pthread_attr_destroy != nullptr &&
+      &::pthread_attr_setstacksize != nullptr && ::pthread_attr_init(&small) == 0) {
+    error = ::pthread_attr_setstacksize(&small, kStackBytes);
+    if (error == 0) error = ::pthread_create(&thread, &small, run, nullptr);
+    ::pthread_attr_destroy(&small);
+  }
+  // Programs with much memory of their own in each thread need more than that.
+  if (error != 0) error = ::pthread_create(&thread, nullptr, run, nullptr);
+  if (error == 0) ::pthread_detach(thread);
+  return error;
+}
+
+}  // namespace evenkeel::preload

@@ -1,0 +1,40 @@
+// The kernel's books on the memory of this process: its /proc maps, asked by PROCMAP_QUERY (Linux
+// 6.11) or read as text. Nothing is allocated. For one thread.
+#pragma once
+
+#include "preload/mapping_table.h"
+
+namespace evenkeel::preload {
+
+class ProcMaps {
+ public:
+  // With descriptors of its own a thread may keep the books open; where it shares the program's
+  // table of descriptors they are opened for the moment only: programs close what they did not
+  // open.
+  explicit ProcMaps(bool keep_open);
+  ~ProcMaps();
+  ProcMaps(const ProcMaps&) = delete;
+  ProcMaps& operator=(const ProcMaps&) = delete;
+
+  struct Finding {
+    bool told = false;      // whether the kernel said anything
+    bool same = false;      // the range is this file at this offset, shared or private, without gap
+    bool writable = false;  // some of it is now
+    std::uint64_t device = 0;
+  };
+  // Whether the range, which lies in the entry, still is what the entry says. The device must be
+  // the entry's, where that has been seen; what stat says of it is another number on some file
+  // systems.
+  Finding look(Range range, const Entry& entry);
+
+  // For tests: as on a kernel before 6.11.
+  void use_text() { query_works_ = false; }
+
+ private:
+  long fd_ = -1;
+  bool keep_open_;
+  bool query_works_ = true;
+  char buffer_[4096];
+};
+
+}  // namespace evenkeel::preload

@@ -1,0 +1,122 @@
+#include "array/row_feed.h"
+
+#include <algorithm>
+
+#include "array/row_extents.h"
+
+namespace evenkeel {
+
+std::size_t RowFeed::window(std::uint64_t budget_limit) {
+  return std::clamp<std::uint64_t>(budget_limit / 16 / Plan::memory(kPlans), 64, 4096);
+}
+
+std::uint64_t RowFeed::memory(std::uint64_t budget_limit, std::uint64_t starts) {
+  return Plan::memory(window(budget_limit)) * kPlans + starts * sizeof(Pick);
+}
+
+RowFeed::RowFeed(const Layout& layout, const Engine& engine, JobSource& source,
+                 std::optional<std::uint64_t> merge_gap, std::uint64_t budget_limit)
+    : layout_(layout),
+      engine_(engine),
+      source_(source),
+      merge_gap_(merge_gap),
+      window_(window(budget_limit)) {
+  for (LivePlan& live : plans_) live.plan.reserve(window_);
+}
+
+void RowFeed::reset() {
+  for (LivePlan& live : plans_) live.job = nullptr;
+  active_ = nullptr;
+  job_ = nullptr;
+  cancelled_ = false;
+}
+
+bool RowFeed::begin_next_job() {
+  job_ = source_.next_job();
+  if (!job_) return false;
+  job_->open_plans = 0;
+  job_->planned = false;
+  picks_.reserve(job_->starts.size());  // no more than that: it was reserved so
+  picks_.resize(job_->starts.size());
+  for (std::size_t i = 0; i < picks_.size(); ++i) picks_[i] = {job_->starts[i], i};
+  if (!std::ranges::is_sorted(picks_, {}, &Pick::start)) {
+    std::ranges::sort(picks_, {}, &Pick::start);
+  }
+  column_ = pick_ = row_ = 0;
+  return true;
+}
+
+// One window of pieces of the current job. Columns outside, rows inside: pieces come in the order
+// in which they are stored, whichever order that is.
+bool RowFeed::fill(LivePlan& live) {
+  live.plan.clear(scatter_of(layout_));
+  const std::uint64_t columns = job_->count == 0 ? 0 : columns_of(layout_);
+  const std::uint64_t pick_bytes = job_->count * layout_.row_bytes;
+  while (column_ < columns && pick_ < picks_.size() && live.plan.size() < window_) {
+    const Pick& pick = picks_[pick_];
+    std::byte* row_out = job_->out + pick.position * pick_bytes + row_ * layout_.row_bytes;
+    std::uint64_t taken;
+    live.plan.add(
+        piece_of(layout_, column_, pick.start + row_, job_->count - row_, row_out, taken));
+    row_ += taken;
+    if (row_ == job_->count) {
+      row_ = 0;
+      if (++pick_ == picks_.size()) {
+        pick_ = 0;
+        ++column_;
+      }
+    }
+  }
+  job_->planned = picks_.empty() || column_ == columns;
+  EngineLimits limits = engine_.limits();
+  if (merge_gap_) limits.merge_gap = *merge_gap_;
+  const bool one_piece = job_->planned && live.plan.size() == 1 && job_->open_plans == 0;
+  live.plan.build(limits, job_->roomy && one_piece);
+  live.job = job_;
+  live.outstanding = 0;
+  live.handed_out = false;
+  ++job_->open_plans;
+  return job_->planned;
+}
+
+void RowFeed::retire_if_done(LivePlan& live) {
+  if (!live.handed_out || live.outstanding > 0) return;
+  Job& job = *live.job;
+  live.job = nullptr;
+  if (--job.open_plans > 0 || !job.planned) return;
+  if (layout_.swapped) {
+    swap_bytes(job.out, job.starts.size() * job.count * layout_.row_bytes,
+               layout_.dtype.swap_unit());
+  }
+  source_.job_done(job);
+}
+
+bool RowFeed::next(Extent& extent) {
+  while (!cancelled_) {
+    if (active_) {
+      const auto number = static_cast<std::uint64_t>(active_ - plans_.data());
+      if (active_->plan.next(extent, number << 32)) {
+        ++active_->outstanding;
+        return true;
+      }
+      active_->handed_out = true;
+      retire_if_done(*active_);
+      active_ = nullptr;
+    }
+    const auto free = std::ranges::find(plans_, nullptr, &LivePlan::job);
+    if (free == plans_.end()) return false;
+    if (!job_ && !begin_next_job()) return false;
+    if (fill(*free)) job_ = nullptr;
+    active_ = &*free;
+  }
+  return false;
+}
+
+void RowFeed::arrived(const Extent& extent, const std::byte* data) {
+  LivePlan& live = plans_[extent.tag >> 32];
+  live.plan.deliver(extent, extent.tag & 0xffffffff, data);
+  --live.outstanding;
+  retire_if_done(live);
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,96 @@
+// Rows wanted become plans, plans become requests, and what arrives is laid in place.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "engine/engine.h"
+#include "engine/plan.h"
+#include "format/layout.h"
+
+namespace evenkeel {
+
+// `count` rows from each start, laid one after the other from `out` on.
+struct Job {
+  std::span<const std::uint64_t> starts;
+  std::uint64_t count = 1;
+  std::byte* out = nullptr;
+  // There is room for the alignment's overhang around `out`, and `out` is as far from alignment as
+  // the first row's offset: a job that is one piece of one file may be read in place.
+  bool roomy = false;
+
+ private:
+  friend class RowFeed;
+  std::size_t open_plans = 0;
+  bool planned = false;
+};
+
+// Where jobs come from, and who is told when one is done. Called from Engine::run.
+class JobSource {
+ public:
+  virtual Job* next_job() = 0;  // nullptr: none now
+  virtual void job_done(Job& job) = 0;
+
+ protected:
+  ~JobSource() = default;
+};
+
+// The feed that serves jobs, several at a time so that the queue never runs dry between them. It
+// plans a bounded number of pieces ahead, however large the job. One thread at a time.
+class RowFeed final : public Feed {
+ public:
+  // `layout`, `engine` and `source` must outlive it. `merge_gap` overrides the engine's.
+  RowFeed(const Layout& layout, const Engine& engine, JobSource& source,
+          std::optional<std::uint64_t> merge_gap, std::uint64_t budget_limit);
+
+  // What it allocates at most, for jobs of up to so many starts.
+  static std::uint64_t memory(std::uint64_t budget_limit, std::uint64_t starts);
+
+  bool next(Extent& extent) override;
+  void arrived(const Extent& extent, const std::byte* data) override;
+  std::optional<Target> target(const Extent& extent) const override {
+    return plans_[extent.tag >> 32].plan.target(extent, extent.tag & 0xffffffff);
+  }
+  // No more requests from now on; from any thread. The run then ends soon.
+  void cancel() { cancelled_ = true; }
+  // Forgets all jobs, after a run that threw or was cancelled.
+  void reset();
+
+ private:
+  struct Pick {
+    std::uint64_t start, position;
+  };
+  struct LivePlan {
+    Plan plan;
+    Job* job = nullptr;  // nullptr: free
+    std::size_t outstanding = 0;
+    bool handed_out = false;
+  };
+  static constexpr std::size_t kPlans = 3;
+  static std::size_t window(std::uint64_t budget_limit);
+
+  bool begin_next_job();
+  bool fill(LivePlan& live);
+  void retire_if_done(LivePlan& live);
+
+  const Layout& layout_;
+  const Engine& engine_;
+  JobSource& source_;
+  const std::optional<std::uint64_t> merge_gap_;
+  const std::size_t window_;
+  std::array<LivePlan, kPlans> plans_;
+  LivePlan* active_ = nullptr;
+  std::atomic<bool> cancelled_ = false;
+
+  // The job being planned, and how far it has come.
+  Job* job_ = nullptr;
+  std::vector<Pick> picks_;
+  std::uint64_t column_ = 0, pick_ = 0, row_ = 0;
+};
+
+}  // namespace evenkeel

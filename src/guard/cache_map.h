@@ -1,0 +1,64 @@
+// The parts of a mapping, how much of each is cached, and since when.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace evenkeel {
+
+// Parts are cut at multiples of their size in the file, where large folios begin, too. They are
+// small against the budget, so that the oldest can go and the rest can stay.
+class CacheMap {
+ public:
+  struct Part {
+    std::uint64_t cached = 0;  // bytes
+    std::uint64_t dirty = 0;   // of these, not yet written
+    std::uint64_t grown = 0;   // bytes more than at the look before
+    std::uint64_t since = 0;   // the look that first found it filled
+  };
+  struct Found {
+    std::uint64_t cached = 0, dirty = 0;  // bytes
+  };
+  struct Range {
+    std::uint64_t begin = 0, length = 0;  // from the file offset on
+  };
+
+  CacheMap(std::uint64_t file_offset, std::uint64_t length, std::uint64_t budget);
+  // Goes on where another, of the same file and budget, left off.
+  void take_over(const CacheMap& other);
+
+  std::size_t size() const { return parts_.size(); }
+  const Part& operator[](std::size_t part) const { return parts_[part]; }
+  Range range(std::size_t part) const;
+  std::uint64_t part_bytes() const { return part_bytes_; }
+  std::uint64_t cached() const { return cached_; }  // of all
+
+  // Asks about all parts: `ask(Range)` is what was Found. Where most of a group of parts was empty
+  // it is asked about as a whole first.
+  template <class Ask>
+  void look(std::uint64_t now, const Ask& ask) {
+    for (std::size_t begin = 0; begin < parts_.size(); begin += kGroup) {
+      const std::size_t end = begin + kGroup < parts_.size() ? begin + kGroup : parts_.size();
+      const bool empty = sparse(begin, end) && ask(range(begin, end)).cached == 0;
+      for (std::size_t part = begin; part < end; ++part) {
+        found(part, empty ? Found{} : ask(range(part)), now);
+      }
+    }
+  }
+  void found(std::size_t part, const Found& what, std::uint64_t now);
+  // After an attempt to release it: what is left counts as new, so that others go first.
+  void released(std::size_t part, const Found& left, std::uint64_t now);
+
+ private:
+  static constexpr std::size_t kGroup = 64;
+  bool sparse(std::size_t begin, std::size_t end) const;
+  Range range(std::size_t first, std::size_t end) const;
+
+  std::uint64_t length_, part_bytes_, first_bytes_;
+  std::uint64_t first_;  // which part of the file it begins in
+  std::uint64_t cached_ = 0;
+  std::vector<Part> parts_;
+};
+
+}  // namespace evenkeel

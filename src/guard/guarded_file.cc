@@ -1,0 +1,215 @@
+#include "guard/guarded_file.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "base/checked.h"
+#include "base/sys.h"
+#include "evenkeel/bytes.h"
+#include "evenkeel/error.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::uint64_t kPagesToSample = 1 << 15;  // takes about half a millisecond
+constexpr unsigned kWriteAndWait =
+    SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+
+// What of a range in the file a mapping shows, as addresses; empty where that is nothing.
+std::optional<AddressRange> shown_by(const GuardedMapping& mapping, std::uint64_t begin,
+                                     std::uint64_t end) {
+  const std::uint64_t first = std::max(begin, mapping.file_offset());
+  const std::uint64_t last = std::min(end, mapping.file_offset() + mapping.length());
+  if (first >= last) return std::nullopt;
+  const std::uint64_t to_address = mapping.range().begin - mapping.file_offset();
+  return AddressRange{first + to_address, last + to_address};
+}
+
+}  // namespace
+
+bool lies_in_memory(int fd) {
+  struct statfs status;
+  return ::fstatfs(fd, &status) == 0 &&
+         (status.f_type == TMPFS_MAGIC || status.f_type == HUGETLBFS_MAGIC ||
+          status.f_type == RAMFS_MAGIC);
+}
+
+bool owns_or_may_write(int fd) {
+  struct stat status;
+  if (sys::fstat(fd, &status) == 0 && status.st_uid == ::geteuid()) return true;
+  const std::string self = "/proc/self/fd/" + std::to_string(fd);
+  return ::faccessat(AT_FDCWD, self.c_str(), W_OK, AT_EACCESS) == 0;
+}
+
+GuardedFile::GuardedFile(Fd fd, const GuardOptions& options, std::unique_ptr<GuardedMapping> first)
+    : fd_(std::move(fd)),
+      options_(options),
+      name_(first->name()),
+      begin_(first->file_offset()),
+      length_(first->length()),
+      segments_(begin_, length_, options.budget) {
+  struct stat status;
+  if (sys::fstat(fd_.get(), &status) != 0) throw Error::system("guard", errno, name());
+  device_ = status.st_dev;
+  inode_ = status.st_ino;
+  sys::CacheStat stat{};
+  if (lies_in_memory(fd_.get())) {
+    how_ = How::kInert;
+    limitation_ = name() + " lies in memory (tmpfs or hugetlbfs): its pages cannot be released";
+  } else if (options.keep_cache) {
+    how_ = How::kUncounted;
+  } else if (sys::cachestat(fd_.get(), begin_, 1, &stat) != 0) {
+    how_ = How::kUncounted;
+    limitation_ =
+        name() + ": its page cache cannot be counted (" +
+        (owns_or_may_write(fd_.get()) ? "cachestat needs Linux 6.5"
+                                      : "this user neither owns the file nor may write it") +
+        "); bytes read by the process are counted instead, and all pages released "
+        "together";
+  }
+  add(std::move(first));
+}
+
+std::string GuardedFile::name() const { return name_; }
+
+void GuardedFile::add(std::unique_ptr<GuardedMapping> mapping) {
+  cover(mapping->file_offset(), mapping->file_offset() + mapping->length());
+  if (how_ != How::kInert) advise_first(*mapping);
+  mappings_.push_back(std::move(mapping));
+}
+
+// What has been mapped stays watched, so that ages of parts are kept.
+void GuardedFile::cover(std::uint64_t begin, std::uint64_t end) {
+  const std::uint64_t first = std::min(begin, begin_), last = std::max(end, begin_ + length_);
+  if (first == begin_ && last == begin_ + length_) return;
+  CacheMap wider(first, last - first, options_.budget);
+  wider.take_over(segments_);
+  segments_ = std::move(wider);
+  begin_ = first;
+  length_ = last - first;
+}
+
+void GuardedFile::advise_first(GuardedMapping& mapping) const {
+  if (options_.access == GuardAccess::kRandom || random_) advise_all_of(mapping, MADV_RANDOM);
+  if (options_.access == GuardAccess::kSequential) advise_all_of(mapping, MADV_SEQUENTIAL);
+}
+
+void GuardedFile::advise_all_of(GuardedMapping& mapping, int advice) {
+  mapping.advise(mapping.range(), advice);
+}
+
+GuardedMapping* GuardedFile::find(std::uint64_t key) const {
+  const auto place = std::ranges::find(mappings_, key, [](const auto& one) { return one->key(); });
+  return place == mappings_.end() ? nullptr : place->get();
+}
+
+bool GuardedFile::remove(std::uint64_t key) {
+  GuardedMapping* const mapping = find(key);
+  if (mapping == nullptr) return false;
+  const bool advised = random_ || returns_ != 0 || options_.access == GuardAccess::kRandom ||
+                       options_.access == GuardAccess::kSequential;
+  if (advised && mapping->still_there()) advise_all_of(*mapping, MADV_NORMAL);
+  std::erase_if(mappings_, [&](const auto& one) { return one.get() == mapping; });
+  return true;
+}
+
+void GuardedFile::forget_lost(const std::function<void(const GuardedMapping&)>& lost) {
+  std::erase_if(mappings_, [&](const auto& one) {
+    if (one->still_there()) return false;
+    lost(*one);
+    return true;
+  });
+}
+
+bool GuardedFile::deleted() const {
+  struct stat status;
+  return sys::fstat(fd_.get(), &status) == 0 && status.st_nlink == 0;
+}
+
+CacheMap::Found GuardedFile::cached_in(CacheMap::Range part) const {
+  sys::CacheStat stat{};
+  if (sys::cachestat(fd_.get(), begin_ + part.begin, part.length, &stat) != 0) return {};
+  return {stat.cached * sys::page_size(), (stat.dirty + stat.writeback) * sys::page_size()};
+}
+
+void GuardedFile::look(std::uint64_t now) {
+  segments_.look(now, [this](CacheMap::Range part) { return cached_in(part); });
+}
+
+void GuardedFile::write_back(CacheMap::Range part, unsigned flags) const {
+  sys::sync_file_range(fd_.get(), begin_ + part.begin, part.length, flags);
+}
+
+void GuardedFile::start_writing(std::size_t part) {
+  if (segments_[part].dirty != 0) write_back(segments_.range(part), SYNC_FILE_RANGE_WRITE);
+}
+
+int GuardedFile::let_go(CacheMap::Range part) {
+  const std::uint64_t begin = begin_ + part.begin;
+  int error = 0;
+  for (const auto& mapping : mappings_) {
+    const auto shown = shown_by(*mapping, begin, begin + part.length);
+    if (!shown) continue;
+    if (const int refused = mapping->let_go(*shown); refused != 0) error = refused;
+  }
+  if (!options_.keep_cache) sys::fadvise(fd_.get(), begin, part.length, POSIX_FADV_DONTNEED);
+  return error;
+}
+
+int GuardedFile::release(std::size_t part, std::uint64_t now) {
+  const CacheMap::Range range = segments_.range(part);
+  // Neither advice drops what is not written.
+  if (segments_[part].dirty != 0) write_back(range, kWriteAndWait);
+  const int error = let_go(range);
+  segments_.released(part, cached_in(range), now);
+  return error;
+}
+
+int GuardedFile::release_all() {
+  if (!options_.keep_cache) write_back({0, length_}, kWriteAndWait);
+  return let_go({0, length_});
+}
+
+std::optional<AccessSample> GuardedFile::sample() const {
+  std::vector<std::size_t> parts;
+  for (std::size_t part = 0; part < segments_.size(); ++part) {
+    if (!counted() || segments_[part].grown != 0) parts.push_back(part);
+  }
+  AccessSample sample;
+  if (parts.empty()) return sample;
+  const std::uint64_t page = sys::page_size();
+  std::uint64_t window = segments_.part_bytes();
+  if (counted()) {
+    window = std::min(window, std::max<std::uint64_t>(kPagesToSample / parts.size(), 256) * page);
+  }
+  const std::size_t step = std::max<std::size_t>(parts.size() * window / page / kPagesToSample, 1);
+  for (std::size_t i = 0; i < parts.size(); i += counted() ? step : 1) {
+    CacheMap::Range range = segments_.range(parts[i]);
+    range.length = std::min(range.length, window);
+    if (counted()) sample.cached += cached_in(range).cached / page;
+    const std::uint64_t begin = begin_ + range.begin;
+    for (const auto& mapping : mappings_) {
+      const auto shown = shown_by(*mapping, begin, begin + range.length);
+      if (shown && !mapping->count_resident(*shown, sample)) return std::nullopt;
+    }
+  }
+  return sample;
+}
+
+void GuardedFile::set_random(bool random) {
+  random_ = random;
+  if (!random) ++returns_;
+  for (const auto& mapping : mappings_) {
+    advise_all_of(*mapping, random ? MADV_RANDOM : MADV_NORMAL);
+  }
+  if (on_switch_) on_switch_(random);
+}
+
+}  // namespace evenkeel

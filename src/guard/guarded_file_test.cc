@@ -1,0 +1,217 @@
+#include "guard/guarded_file.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "evenkeel/bytes.h"
+#include "evenkeel/error.h"
+#include "guard/own_mapping.h"
+#include "guard/test_mapping.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::uint64_t kBytes = 16_MiB;
+const GuardOptions kOptions{.budget = 8_MiB};
+
+// Releases every part, without asking whether the mapping is still there.
+void release_blindly(GuardedFile& watched) {
+  for (std::size_t part = 0; part < watched.segments().size(); ++part) watched.release(part, 1);
+  watched.release_all();
+}
+
+class GuardedFileTest : public testing::Test {
+ protected:
+  std::unique_ptr<OwnMapping> hold(const GuardMapping& mapping,
+                                   const GuardOptions& options = kOptions) {
+    return std::make_unique<OwnMapping>(mapping, options, maps_, pages_);
+  }
+  GuardedFile watch(const GuardMapping& mapping) {
+    return GuardedFile(Fd(::dup(mapping.fd)), kOptions, hold(mapping));
+  }
+  const NumberFile file_{kBytes};
+  const Maps maps_;
+  PageMap pages_;
+};
+
+class GuardedFileEitherWay : public GuardedFileTest, public testing::WithParamInterface<bool> {};
+INSTANTIATE_TEST_SUITE_P(Promised, GuardedFileEitherWay, testing::Bool());
+
+// Where no promise was given, whatever is at the address by now keeps its contents, at any moment:
+// not because it is noticed in time, but because nothing that is used can lose anything. A broken
+// promise is noticed.
+TEST_P(GuardedFileEitherWay, AnonymousMemoryInItsPlaceSurvivesARelease) {
+  TestMapping map(file_);
+  GuardedFile watched = watch(map.guarded(GetParam()));
+  void* const address = map.words();
+  ASSERT_EQ(::mmap(address, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
+                   -1, 0),
+            address);
+  for (std::uint64_t word = 0; word < kBytes / 8; ++word) map[word] = ~word;
+  release_blindly(watched);
+  std::uint64_t wrong = 0;
+  for (std::uint64_t word = 0; word < kBytes / 8; ++word) wrong += map[word] != ~word;
+  EXPECT_EQ(wrong, 0u);
+}
+
+TEST_P(GuardedFileEitherWay, ChangedPrivatePagesInItsPlaceSurviveARelease) {
+  TestMapping map(file_);
+  GuardedFile watched = watch(map.guarded(GetParam()));
+  ASSERT_EQ(
+      ::mmap(map.words(), kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, file_.fd(), 0),
+      map.words());
+  for (std::uint64_t word = 0; word < kBytes / 8; word += 1000) map[word] = ~word;
+  release_blindly(watched);
+  std::uint64_t wrong = 0;
+  for (std::uint64_t word = 0; word < kBytes / 8; ++word) {
+    wrong += map[word] != (word % 1000 == 0 ? ~word : word);
+  }
+  EXPECT_EQ(wrong, 0u);
+}
+
+// A promise does not help a private mapping: MADV_DONTNEED would throw its changes away.
+TEST_F(GuardedFileTest, ChangesOfAPrivateMappingSurviveWhateverIsPromised) {
+  for (const bool promised : {false, true}) {
+    const TestMapping map(file_, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+    GuardedFile watched = watch(map.guarded(promised));
+    for (std::uint64_t word = 0; word < kBytes / 8; word += 1000) map[word] = ~word;
+    release_blindly(watched);
+    std::uint64_t wrong = 0;
+    for (std::uint64_t word = 0; word < kBytes / 8; ++word) {
+      wrong += map[word] != (word % 1000 == 0 ? ~word : word);
+    }
+    EXPECT_EQ(wrong, 0u) << promised;
+  }
+}
+
+TEST_F(GuardedFileTest, AReadOnlyPrivateMappingThatBecomesWritableKeepsItsChanges) {
+  const TestMapping map(file_, PROT_READ, MAP_PRIVATE);
+  GuardedFile watched = watch(map.guarded(true));
+  ASSERT_EQ(::mprotect(map.words(), kBytes, PROT_READ | PROT_WRITE), 0);
+  map[5] = 77;
+  release_blindly(watched);
+  EXPECT_EQ(map[5], 77u);
+}
+
+TEST_F(GuardedFileTest, WhatTookItsPlaceIsNoticed) {
+  TestMapping map(file_);
+  const auto held = hold(map.guarded(true));
+  EXPECT_TRUE(held->still_there());
+  const NumberFile other(kBytes);
+  const auto put = [&](int flags, int fd, off_t offset) {
+    return ::mmap(map.words(), 4096, PROT_READ, flags | MAP_FIXED, fd, offset) == map.words();
+  };
+  ASSERT_TRUE(put(MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  EXPECT_FALSE(held->still_there());
+  ASSERT_TRUE(put(MAP_SHARED, file_.fd(), 4096));
+  EXPECT_FALSE(held->still_there());
+  ASSERT_TRUE(put(MAP_SHARED, other.fd(), 0));
+  EXPECT_FALSE(held->still_there());
+  ASSERT_TRUE(put(MAP_PRIVATE, file_.fd(), 0));
+  EXPECT_FALSE(held->still_there());
+  ASSERT_TRUE(put(MAP_SHARED, file_.fd(), 0));
+  EXPECT_TRUE(held->still_there());
+  map.unmap();
+  EXPECT_FALSE(held->still_there());
+}
+
+TEST_F(GuardedFileTest, AMappingInPiecesIsStillThere) {
+  const TestMapping map(file_, PROT_READ | PROT_WRITE);
+  const auto held = hold(map.guarded(true));
+  ASSERT_EQ(::mprotect(map.words() + 1024, 8192, PROT_READ), 0);
+  ASSERT_EQ(::madvise(map.words() + 65536, 65536, MADV_RANDOM), 0);
+  EXPECT_TRUE(held->still_there());
+}
+
+TEST_F(GuardedFileTest, PartOfAMappingAtAnOffsetIsUnderstood) {
+  const TestMapping map(file_);
+  GuardMapping part = map.guarded(true);
+  part.address = map.words() + 1024;
+  part.file_offset = 8192;
+  part.length = 3_MiB - 100;
+  const auto held = hold(part);
+  EXPECT_TRUE(held->still_there());
+  EXPECT_EQ(held->length(), 3_MiB);
+}
+
+TEST_F(GuardedFileTest, WhatIsNoMappingOfTheFileIsRefused) {
+  const TestMapping map(file_);
+  const NumberFile other(4096);
+  const auto refuses = [&](const std::function<void(GuardMapping&)>& change) {
+    GuardMapping wrong = map.guarded(true);
+    change(wrong);
+    EXPECT_THROW(hold(wrong), Error);
+  };
+  refuses([](GuardMapping& m) { m.address = nullptr; });
+  refuses([](GuardMapping& m) { m.address = static_cast<char*>(m.address) + 1; });
+  refuses([](GuardMapping& m) { m.length = 0; });
+  refuses([](GuardMapping& m) { m.length = ~std::size_t{0}; });
+  refuses([](GuardMapping& m) { m.length += 1_GiB; });
+  refuses([](GuardMapping& m) { m.file_offset = 4096; });
+  refuses([](GuardMapping& m) { m.file_offset = 1; });
+  refuses([](GuardMapping& m) { m.fd = -1; });
+  refuses([&](GuardMapping& m) { m.fd = other.fd(); });
+  const Fd pipe(::open("/dev/zero", O_RDONLY | O_CLOEXEC));
+  refuses([&](GuardMapping& m) { m.fd = pipe.get(); });
+  void* anonymous =
+      ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  refuses([&](GuardMapping& m) {
+    m.address = anonymous;
+    m.length = 4096;
+  });
+  ::munmap(anonymous, 4096);
+}
+
+TEST_F(GuardedFileTest, PartsOfAFileThatAreMappedByAndByAreOneFile) {
+  const TestMapping map(file_);
+  GuardMapping end = map.guarded(true), begin = end;
+  end.address = map.words() + 8_MiB / 8;
+  end.file_offset = 8_MiB;
+  end.length = 8_MiB;
+  begin.length = 1_MiB;
+  GuardedFile watched = watch(end);
+  EXPECT_EQ(watched.length(), 8_MiB);
+  EXPECT_EQ(wrong_in_scan(map, kBytes / 8), 0u);
+  watched.look(1);
+  EXPECT_EQ(watched.segments().cached(), 8_MiB);
+  watched.add(hold(begin));
+  EXPECT_EQ(watched.length(), kBytes);
+  EXPECT_EQ(watched.segments().cached(), 8_MiB);  // as it was, until the next look
+  watched.look(2);
+  EXPECT_EQ(watched.segments().cached(), kBytes);
+  EXPECT_EQ(watched.segments()[watched.segments().size() - 1].since, 1u);
+  EXPECT_EQ(watched.segments()[0].since, 2u);
+}
+
+// Counted once, and gone only when both have let go.
+TEST_F(GuardedFileTest, AFileThatIsMappedTwiceCountsOnce) {
+  const TestMapping map(file_), other(file_);
+  GuardedFile watched = watch(map.guarded(true));
+  watched.add(hold(other.guarded(true)));
+  EXPECT_EQ(wrong_in_scan(map, kBytes / 8), 0u);
+  EXPECT_EQ(wrong_in_scan(other, kBytes / 8), 0u);
+  watched.look(1);
+  EXPECT_EQ(watched.segments().cached(), kBytes);
+  release_blindly(watched);
+  EXPECT_EQ(watched.segments().cached(), 0u);
+}
+
+TEST_F(GuardedFileTest, ADeletedFileIsKnownToBe) {
+  const TestMapping map(file_);
+  const GuardedFile watched = watch(map.guarded(true));
+  EXPECT_FALSE(watched.deleted());
+  ::unlink(file_.path().c_str());
+  EXPECT_TRUE(watched.deleted());
+}
+
+TEST_F(GuardedFileTest, KeepingTheCacheNeedsThePromiseAndASharedMapping) {
+  const GuardOptions keep{.budget = 8_MiB, .keep_cache = true};
+  const TestMapping shared(file_), priv(file_, PROT_READ, MAP_PRIVATE);
+  EXPECT_NO_THROW(hold(shared.guarded(true), keep));
+  EXPECT_THROW(hold(shared.guarded(false), keep), Error);
+  EXPECT_THROW(hold(priv.guarded(true), keep), Error);
+}
+
+}  // namespace
+}  // namespace evenkeel

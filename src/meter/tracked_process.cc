@@ -1,0 +1,151 @@
+#include "meter/tracked_process.h"
+
+#include <linux/kcmp.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string>
+#include <string_view>
+
+#include "base/sys.h"
+#include "base/text_file.h"
+#include "meter/proc.h"
+#include "meter/process.h"
+
+namespace evenkeel {
+namespace {
+
+std::uint64_t above_zero(std::uint64_t value, std::uint64_t less) {
+  return value - std::min(value, less);
+}
+
+}  // namespace
+
+void Tally::add(const Tally& other) {
+  major_faults += other.major_faults;
+  minor_faults += other.minor_faults;
+  ticks += other.ticks;
+  disk_read += other.disk_read;
+}
+
+void Tally::raise_to(const Tally& other) {
+  major_faults = std::max(major_faults, other.major_faults);
+  minor_faults = std::max(minor_faults, other.minor_faults);
+  ticks = std::max(ticks, other.ticks);
+  disk_read = std::max(disk_read, other.disk_read);
+}
+
+Tally Tally::above(const Tally& before) const {
+  return {above_zero(major_faults, before.major_faults),
+          above_zero(minor_faults, before.minor_faults), above_zero(ticks, before.ticks),
+          above_zero(disk_read, before.disk_read)};
+}
+
+TrackedProcess::TrackedProcess(pid_t pid, pid_t parent)
+    : pid_(pid),
+      lender_(parent),
+      stat_file_(open_proc(pid, "stat")),
+      status_file_(open_proc(pid, "status")) {}
+
+std::optional<TrackedProcess> TrackedProcess::open(pid_t pid, pid_t parent) {
+  TrackedProcess process(pid, parent);
+  if (!process.stat_file_ || !process.status_file_) {
+    if (errno == ENOENT) errno = ESRCH;
+    return std::nullopt;
+  }
+  process.io_file_ = Fd(open_proc(pid, "io"));
+  if (!process.io_file_ && (errno == EMFILE || errno == ENFILE)) return std::nullopt;
+  process.read();
+  process.inheritance_ = 0;  // from children that ended before anyone looked
+  // A number that was given to another process between finding and opening.
+  const bool stranger = parent != 0 && process.parent() != parent;
+  if (process.gone_ || stranger) {
+    errno = ESRCH;
+    return std::nullopt;
+  }
+  return process;
+}
+
+void TrackedProcess::read() {
+  was_gone_ = gone_;
+  if (gone_) return;
+  ProcText text;
+  const auto stat = parse_stat(read_again(stat_file_.get(), text));
+  if (!stat) {
+    gone_ = true;
+    memory_ = {};
+    return;
+  }
+  inheritance_ = above_zero(stat->child_minor_faults, stat_.child_minor_faults);
+  stat_ = *stat;
+  if (io_file_) {
+    if (const auto read = parse_io(read_again(io_file_.get(), text))) disk_read_ = *read;
+  }
+  read_memory();
+}
+
+void TrackedProcess::read_memory() {
+  memory_ = {};
+  if (!living()) return;
+  ask_about_loan();
+  if (borrows_memory()) return;
+  ProcText text;
+  auto memory = parse_status(read_again(status_file_.get(), text));
+  if (!memory && stat_.threads > 1) memory = memory_of_other_thread();
+  memory_ = memory.value_or(ProcessMemory{});
+  memory_.peak_rss = 0;
+}
+
+void TrackedProcess::read_resident() {
+  if (!living() || borrows_memory()) return read_memory();
+  if (!statm_file_) statm_file_ = Fd(open_proc(pid_, "statm"));
+  ProcText text;
+  std::uint64_t pages[3] = {};  // addresses, resident, of that file and shmem
+  std::string_view rest = read_again(statm_file_.get(), text);
+  for (std::uint64_t& count : pages) {
+    count = leading_number(rest).value_or(0);
+    rest.remove_prefix(std::min(rest.find(' ', 1), rest.size()));
+  }
+  if (pages[1] == 0) return read_memory();  // ended, or its first thread has
+  const std::uint64_t shared = std::min(pages[2], pages[1]) * sys::page_size();
+  memory_.anon = pages[1] * sys::page_size() - shared;
+  memory_.shmem = std::min(memory_.shmem, shared);
+  memory_.file = shared - memory_.shmem;
+}
+
+// Between vfork and exec a child runs on its parent's memory, which must not count twice. Memory
+// that is the child's own stays so. Where the kernel does not compare, it counts.
+void TrackedProcess::ask_about_loan() {
+  if (lender_ == 0) return;
+  if (::syscall(SYS_kcmp, pid_, lender_, KCMP_VM, 0, 0) != 0) lender_ = 0;
+}
+
+// The memory belongs to all threads, but the kernel tells nothing of it once the first has ended.
+std::optional<ProcessMemory> TrackedProcess::memory_of_other_thread() {
+  ProcText text;
+  for (const pid_t thread : numbered_entries(proc_path(pid_, "task"))) {
+    Fd status(open_proc(pid_, "task/" + std::to_string(thread) + "/status"));
+    if (!status) continue;
+    const auto memory = parse_status(read_again(status.get(), text));
+    if (!memory) continue;
+    status_file_ = std::move(status);
+    return memory;
+  }
+  return std::nullopt;
+}
+
+Tally TrackedProcess::tally() const {
+  return {stat_.major_faults + stat_.child_major_faults,
+          stat_.minor_faults + stat_.child_minor_faults, stat_.ticks + stat_.child_ticks,
+          disk_read_.value_or(0)};
+}
+
+bool TrackedProcess::inherited(const Tally& child) {
+  if (gone_ || inheritance_ < child.minor_faults) return false;
+  inheritance_ -= child.minor_faults;
+  return true;
+}
+
+}  // namespace evenkeel

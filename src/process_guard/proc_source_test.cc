@@ -1,0 +1,166 @@
+#include "process_guard/proc_source.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "evenkeel/bytes.h"
+#include "evenkeel/error.h"
+#include "process_guard/process_guard.h"
+#include "process_guard/test_process.h"
+
+namespace evenkeel {
+namespace {
+
+using std::chrono::seconds;
+using testing::HasSubstr;
+
+constexpr std::uint64_t kBytes = 16_MiB;
+
+// Whether this user may act on other processes (as root, mostly).
+bool may_act() {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::pause();
+    ::_exit(0);
+  }
+  bool may = true;
+  try {
+    ProcSource source(child, 1_MiB);
+  } catch (const Error&) {
+    may = false;
+  }
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  return may;
+}
+
+class ProcObserver : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!may_act()) GTEST_SKIP() << "no CAP_SYS_NICE, or a kernel without process_madvise";
+  }
+  const NumberFile file_{kBytes};
+  TestProcess process_{file_};
+};
+
+TEST_F(ProcObserver, SeesTheMappingAsItIs) {
+  ProcSource source(process_.pid(), 1_MiB);
+  const auto seen = source.look();
+  ASSERT_EQ(seen.size(), 1u);  // neither this program, nor libraries
+  struct stat status;
+  ASSERT_EQ(::fstat(file_.fd(), &status), 0);
+  EXPECT_EQ(seen[0].pid, process_.pid());
+  EXPECT_EQ(seen[0].range, process_.range(file_));
+  EXPECT_EQ(seen[0].offset, 0u);
+  EXPECT_EQ(seen[0].device, status.st_dev);
+  EXPECT_EQ(seen[0].inode, status.st_ino);
+  EXPECT_EQ(source.path(seen[0]), file_.path());
+}
+
+TEST_F(ProcObserver, SeesItGoAndComeBack) {
+  ProcSource source(process_.pid(), 1_MiB);
+  ASSERT_EQ(source.look().size(), 1u);
+  process_.unmap();
+  EXPECT_EQ(source.look().size(), 0u);
+  process_.map_again();
+  EXPECT_EQ(source.look().size(), 1u);
+  process_.end();
+  EXPECT_EQ(source.look().size(), 0u);
+}
+
+TEST_F(ProcObserver, LeavesSmallOnesAlone) {
+  ProcSource source(process_.pid(), kBytes + 1);
+  EXPECT_EQ(source.look().size(), 0u);
+}
+
+TEST_F(ProcObserver, LeavesProgramsAndLibrariesAlone) {
+  ProcSource source(process_.pid(), 4096);
+  for (const Seen& one : source.look()) {
+    const std::string path = source.path(one);
+    EXPECT_TRUE(path.find(".so") == std::string::npos) << path;
+    EXPECT_TRUE(path.find("evenkeel_tests") == std::string::npos) << path;
+  }
+}
+
+TEST_F(ProcObserver, LeavesAFileThatIsMappedAsAProgramAlone) {
+  TestProcess program(file_, {.protection = PROT_READ | PROT_EXEC});
+  ProcSource source(program.pid(), 1_MiB);
+  EXPECT_EQ(source.look().size(), 0u);
+}
+
+TEST_F(ProcObserver, LetsGoOfWhatIsResident) {
+  ProcSource source(process_.pid(), 1_MiB);
+  const auto seen = source.look();
+  ASSERT_EQ(seen.size(), 1u);
+  const auto held = source.hold(seen[0]);
+  EXPECT_THAT(held->name(), HasSubstr("mapped by process " + std::to_string(process_.pid())));
+  EXPECT_EQ(process_.touch(), 0u);
+  AccessSample before, after;
+  ASSERT_TRUE(held->count_resident(seen[0].range, before));
+  EXPECT_EQ(before.resident, kBytes / sys::page_size());
+  EXPECT_EQ(held->let_go(seen[0].range), 0);
+  ASSERT_TRUE(held->count_resident(seen[0].range, after));
+  if (file_.can_be_dropped()) {
+    EXPECT_LT(after.resident, before.resident / 10);
+  }
+  EXPECT_EQ(process_.touch(), 0u);
+}
+
+// What has taken the place of the mapping, or of the process, is no failure.
+TEST_F(ProcObserver, LettingGoOfWhatIsGoneIsNoFailure) {
+  ProcSource source(process_.pid(), 1_MiB);
+  const auto seen = source.look();
+  ASSERT_EQ(seen.size(), 1u);
+  const auto held = source.hold(seen[0]);
+  process_.unmap();
+  EXPECT_EQ(held->let_go(seen[0].range), 0);
+  process_.end();
+  EXPECT_EQ(held->let_go(seen[0].range), 0);
+}
+
+TEST_F(ProcObserver, AProcessIsKeptUnderTheLine) {
+  if (!file_.can_be_dropped()) GTEST_SKIP() << "the page cache cannot be dropped or counted here";
+  ProcSource source(process_.pid(), 1_MiB);
+  ProcessGuard keeper({.guard = {.budget = 4_MiB, .access = GuardAccess::kLeave}, .files = {}},
+                      source);
+  EXPECT_TRUE(until([&] { return keeper.report().bytes_released > 2 * kBytes; },
+                    [&] { EXPECT_EQ(process_.touch(), 0u); }));
+  EXPECT_EQ(keeper.files(), 1u);
+  EXPECT_THAT(keeper.report().failures, testing::IsEmpty());
+}
+
+TEST_F(ProcObserver, WaitingCanBeCutShort) {
+  ProcSource source(process_.pid(), 1_MiB);
+  source.interrupt();
+  source.wait(std::chrono::hours(1));  // else this test takes as long
+}
+
+TEST(OutsideRights, NobodyIsToldWhatIsMissing) {
+  const NumberFile file(4_MiB);
+  TestProcess process(file, {.as_nobody = ::getuid() == 0});
+  const std::string said = in_child([&]() -> std::string {
+    if (::getuid() == 0 && !become_nobody()) return "still root";
+    ProcSource source(process.pid(), 1_MiB);
+    return "no error";
+  });
+  EXPECT_THAT(said, HasSubstr("CAP_SYS_NICE"));
+  EXPECT_THAT(said, HasSubstr("process " + std::to_string(process.pid())));
+  EXPECT_THAT(said, HasSubstr("evenkeel guard -- COMMAND"));
+  EXPECT_EQ(process.touch(), 0u);
+}
+
+TEST(OutsideRights, AProcessThatIsNotThereIsSaidSo) {
+  const NumberFile file(4_MiB);
+  TestProcess process(file);
+  const pid_t pid = process.pid();
+  process.end();
+  try {
+    ProcSource source(pid, 1_MiB);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("No such process"));
+  }
+}
+
+}  // namespace
+}  // namespace evenkeel

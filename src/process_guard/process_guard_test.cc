@@ -1,0 +1,302 @@
+#include "process_guard/process_guard.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "base/fd.h"
+#include "evenkeel/bytes.h"
+#include "evenkeel/error.h"
+#include "guard/test_mapping.h"
+
+namespace evenkeel {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr std::uint64_t kBytes = 16_MiB;
+
+TEST(Matches, WithoutPatternsEverything) { EXPECT_TRUE(matches({}, "/data/a.bin")); }
+
+TEST(Matches, WithoutASlashByTheLastName) {
+  EXPECT_TRUE(matches({"*.bin"}, "/data/a.bin"));
+  EXPECT_TRUE(matches({"a.bin"}, "/data/a.bin"));
+  EXPECT_TRUE(matches({"?.[bc]in"}, "/data/a.bin"));
+  EXPECT_FALSE(matches({"*.bin"}, "/data.bin/a.dat"));
+  EXPECT_FALSE(matches({"data"}, "/data/a.bin"));
+}
+
+TEST(Matches, WithASlashByTheWhole) {
+  EXPECT_TRUE(matches({"/data/*.bin"}, "/data/a.bin"));
+  EXPECT_TRUE(matches({"/data/a.bin"}, "/data/a.bin"));
+  EXPECT_TRUE(matches({"/data/../data/./a.bin"}, "/data/a.bin"));
+  EXPECT_FALSE(matches({"/data/*.bin"}, "/other/a.bin"));
+  EXPECT_FALSE(matches({"/data/a"}, "/data/a.bin"));
+}
+
+TEST(Matches, SeenFromTheFolderWeAreIn) {
+  const std::string here = std::filesystem::current_path().string();
+  EXPECT_TRUE(matches({"./a.bin"}, here + "/a.bin"));
+  EXPECT_TRUE(matches({"sub/*.bin"}, here + "/sub/a.bin"));
+  EXPECT_FALSE(matches({"./a.bin"}, "/elsewhere/a.bin"));
+}
+
+TEST(Matches, OneOfSeveralIsEnough) {
+  EXPECT_TRUE(matches({"*.npy", "*.bin"}, "/data/a.bin"));
+  EXPECT_FALSE(matches({"*.npy", "*.dat"}, "/data/a.bin"));
+}
+
+// Mappings of this process, as if they were another's.
+class FakeMapping : public GuardedMapping {
+ public:
+  FakeMapping(const Seen& seen, std::atomic<int>& living, const std::atomic<bool>& lost)
+      : GuardedMapping(seen.key, seen.range, seen.offset), living_(living), lost_(lost) {
+    ++living_;
+  }
+  ~FakeMapping() override { --living_; }
+  std::string name() const override { return "a fake"; }
+  bool still_there() const override { return !lost_; }
+  int let_go(AddressRange range) override {
+    void* at = reinterpret_cast<void*>(range.begin);
+    return ::madvise(at, range.end - range.begin, MADV_DONTNEED) == 0 ? 0 : errno;
+  }
+  int advise(AddressRange, int) override { return 0; }
+  bool count_resident(AddressRange, AccessSample&) const override { return false; }
+
+ private:
+  std::atomic<int>& living_;
+  const std::atomic<bool>& lost_;
+};
+
+class FakeSource : public MappingSource {
+ public:
+  void wait(std::chrono::nanoseconds most) override {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::min<std::chrono::nanoseconds>(most, std::chrono::milliseconds(5)),
+                      [this] { return stop_; });
+  }
+  void interrupt() override {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+    changed_.notify_all();
+  }
+  std::vector<Seen> look() override {
+    std::lock_guard lock(mutex_);
+    ++looks;
+    if (!failing.empty()) throw Error(ErrorKind::kInvalid, "look", failing);
+    return seen_;
+  }
+  std::string path(const Seen& mapping) const override {
+    std::lock_guard lock(mutex_);
+    return paths_.at(mapping.file);
+  }
+  std::unique_ptr<GuardedMapping> hold(const Seen& mapping) override {
+    ++held;
+    return std::make_unique<FakeMapping>(mapping, living, lost);
+  }
+  std::vector<std::string> notes() const override { return {"a note of the source"}; }
+
+  void set(const std::vector<Seen>& seen) {
+    std::lock_guard lock(mutex_);
+    seen_ = seen;
+    looks = 0;
+  }
+  void name(std::uint64_t file, const std::string& path) {
+    std::lock_guard lock(mutex_);
+    paths_[file] = path;
+  }
+  // Until the keeper has done what follows from the present state.
+  void settle() {
+    const int before = looks;
+    ASSERT_TRUE(until([&] { return looks >= before + 2; },
+                      [] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }));
+  }
+  void fail(const std::string& why) {
+    std::lock_guard lock(mutex_);
+    failing = why;
+  }
+
+  std::atomic<int> looks = 0, held = 0, living = 0;
+  std::atomic<bool> lost = false;  // what is held is there no more
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stop_ = false;
+  std::vector<Seen> seen_;
+  std::map<std::uint64_t, std::string> paths_;
+  std::string failing;
+};
+
+class ProcessGuardTest : public testing::Test {
+ protected:
+  ProcessGuardTest() { source_.name(1, file_.path()); }
+  Seen seen(const TestMapping& map, std::uint64_t key = 1, std::uint64_t generation = 1) const {
+    struct stat status;
+    ::fstat(file_.fd(), &status);
+    const auto begin = reinterpret_cast<std::uint64_t>(map.words());
+    return {.key = key,
+            .generation = generation,
+            .pid = ::getpid(),
+            .range = {begin, begin + kBytes},
+            .offset = 0,
+            .device = status.st_dev,
+            .inode = status.st_ino,
+            .file = 1};
+  }
+  static ProcessGuardOptions options(std::vector<std::string> files = {}) {
+    return {.guard = {.budget = 4_MiB, .access = GuardAccess::kLeave}, .files = std::move(files)};
+  }
+  std::vector<std::string> failures(ProcessGuard& keeper) const {
+    auto all = keeper.report().failures;
+    std::erase(all, "a note of the source");
+    return all;
+  }
+  const NumberFile file_{kBytes};
+  const TestMapping map_{file_};
+  FakeSource source_;
+};
+
+TEST_F(ProcessGuardTest, BeginsEmpty) {
+  ProcessGuard keeper(options(), source_);
+  source_.settle();
+  EXPECT_EQ(keeper.files(), 0u);
+  EXPECT_EQ(keeper.report().mappings, 0u);
+  EXPECT_EQ(keeper.report().budget, 4_MiB);
+}
+
+TEST_F(ProcessGuardTest, ReleasesWhatIsRead) {
+  if (!file_.can_be_dropped()) GTEST_SKIP() << "the page cache cannot be dropped or counted here";
+  source_.set({seen(map_)});
+  ProcessGuard keeper(options(), source_);
+  source_.settle();
+  EXPECT_TRUE(until([&] { return keeper.report().bytes_released >= kBytes; },
+                    [&] { EXPECT_EQ(wrong_in_scan(map_, file_.words()), 0u); }));
+  EXPECT_EQ(keeper.files(), 1u);
+  EXPECT_EQ(keeper.report().mappings, 1u);
+  EXPECT_THAT(failures(keeper), IsEmpty());
+}
+
+TEST_F(ProcessGuardTest, MappingsComeAndGo) {
+  const TestMapping other(file_);
+  ProcessGuard keeper(options(), source_);
+  source_.set({seen(map_, 1)});
+  source_.settle();
+  EXPECT_EQ(keeper.report().mappings, 1u);
+  source_.set({seen(map_, 1), seen(other, 2)});
+  source_.settle();
+  EXPECT_EQ(keeper.report().mappings, 2u);
+  EXPECT_EQ(keeper.files(), 1u);  // the same file
+  source_.set({seen(other, 2)});
+  source_.settle();
+  EXPECT_EQ(keeper.report().mappings, 1u);
+  source_.set({});
+  source_.settle();
+  EXPECT_EQ(keeper.report().mappings, 0u);
+  EXPECT_EQ(source_.living, 0);
+  EXPECT_EQ(source_.held, 2);  // each was taken once
+  EXPECT_THAT(failures(keeper), IsEmpty());
+}
+
+TEST_F(ProcessGuardTest, AnotherGenerationIsAnotherMapping) {
+  const TestMapping other(file_);
+  source_.set({seen(map_, 1, 1)});
+  ProcessGuard keeper(options(), source_);
+  source_.settle();
+  source_.set({seen(other, 1, 2)});
+  source_.settle();
+  EXPECT_EQ(source_.held, 2);
+  EXPECT_EQ(source_.living, 1);
+  EXPECT_EQ(keeper.report().mappings, 1u);
+}
+
+// Other than in one's own process, where remove() was forgotten.
+TEST_F(ProcessGuardTest, AMappingThatTheProgramUnmappedIsNoFailure) {
+  if (!file_.can_be_dropped()) GTEST_SKIP() << "the page cache cannot be dropped or counted here";
+  std::optional<TestMapping> map(file_);
+  source_.set({seen(*map)});
+  ProcessGuard keeper(options(), source_);
+  source_.settle();
+  ASSERT_EQ(source_.living, 1);
+  source_.lost = true;
+  map.reset();
+  // What is read past mappings wakes it as well, and nothing holds on to those pages.
+  std::vector<std::byte> all(kBytes);
+  EXPECT_TRUE(until([&] { return source_.living == 0; },
+                    [&] { ASSERT_EQ(read_upto(file_.fd(), 0, all, file_.path()), kBytes); }));
+  EXPECT_THAT(failures(keeper), IsEmpty());
+}
+
+TEST_F(ProcessGuardTest, NothingIsHeldAfterItsEnd) {
+  source_.set({seen(map_)});
+  {
+    ProcessGuard keeper(options(), source_);
+    source_.settle();
+    EXPECT_EQ(source_.living, 1);
+  }
+  EXPECT_EQ(source_.living, 0);
+}
+
+TEST_F(ProcessGuardTest, PatternsChoose) {
+  source_.set({seen(map_)});
+  ProcessGuard none(options({"*.never"}), source_);
+  source_.settle();
+  EXPECT_EQ(none.files(), 0u);
+  EXPECT_EQ(source_.held, 0);
+}
+
+TEST_F(ProcessGuardTest, PatternsChooseByTheWholePath) {
+  source_.set({seen(map_)});
+  ProcessGuard keeper(options({"*.never", file_.path()}), source_);
+  source_.settle();
+  EXPECT_EQ(keeper.files(), 1u);
+}
+
+TEST_F(ProcessGuardTest, AFileThatCannotBeOpenedIsNotedOnce) {
+  const TestMapping other(file_);
+  source_.name(1, "/no/such/file");
+  source_.set({seen(map_, 1), seen(other, 2)});
+  ProcessGuard keeper(options(), source_);
+  source_.settle();
+  EXPECT_EQ(keeper.files(), 0u);
+  EXPECT_EQ(keeper.report().mappings, 0u);
+  EXPECT_THAT(failures(keeper),
+              ElementsAre(HasSubstr("/no/such/file cannot be opened by the guard")));
+}
+
+// Its name may be another file's by now.
+TEST_F(ProcessGuardTest, AnotherFileUnderThatNameIsNotTaken) {
+  const NumberFile other(1_MiB);
+  source_.name(1, other.path());
+  source_.set({seen(map_)});
+  ProcessGuard keeper(options(), source_);
+  source_.settle();
+  EXPECT_EQ(keeper.files(), 0u);
+  EXPECT_THAT(failures(keeper), ElementsAre(HasSubstr(other.path())));
+}
+
+TEST_F(ProcessGuardTest, ASourceThatFailsIsNotedAndAskedAgain) {
+  source_.set({seen(map_)});
+  source_.fail("no books today");
+  ProcessGuard keeper(options(), source_);
+  source_.settle();
+  EXPECT_EQ(keeper.files(), 0u);
+  EXPECT_THAT(failures(keeper), ElementsAre(HasSubstr("no books today")));
+  source_.fail("");
+  source_.settle();
+  EXPECT_EQ(keeper.files(), 1u);
+}
+
+TEST_F(ProcessGuardTest, ReportsWhatTheSourceNotes) {
+  ProcessGuard keeper(options(), source_);
+  EXPECT_THAT(keeper.report().failures, ElementsAre("a note of the source"));
+}
+
+}  // namespace
+}  // namespace evenkeel
