@@ -67,7 +67,7 @@ class Contestant:
             return "-"
         smaller = DATA[scenario.data].copied
         if smaller in self.converts and scenario.data not in self.converts:
-            return "its format takes a copy of all of it; measured where the file is smaller"
+            return "needs a full copy in another format; measured only with smaller files"
         return None
 
 

@@ -94,7 +94,7 @@ SCENARIOS = {
             without=("mmap_ninja_numpy", "tensordict_mapped", "megatron_indexed"),
         ),
         Scenario(
-            "scan-cold", "All of it in order, not cached", "scan", "tokens", "MiB", without=TWINS
+            "scan-cold", "Sequential scan, not cached", "scan", "tokens", "MiB", without=TWINS
         ),
         Scenario(
             "train",
@@ -117,7 +117,7 @@ SCENARIOS = {
         ),
         Scenario(
             "scan-warm",
-            "All of it in order, all cached",
+            "Sequential scan, all cached",
             "scan",
             "tokens",
             "MiB",
@@ -127,7 +127,7 @@ SCENARIOS = {
         Scenario("rows-cold", "Shuffled rows, not cached", "rows", "matrix", "rows", batch=256),
         Scenario(
             "rows-fit",
-            "Shuffled rows of a file that memory holds, not cached at first",
+            "Shuffled rows of a file that fits in memory, not cached at first",
             "rows",
             "rows",
             "rows",
@@ -144,7 +144,7 @@ SCENARIOS = {
         ),
         Scenario(
             "epoch-shuffled",
-            "A shuffled epoch of blocks that memory holds, not cached at first",
+            "A shuffled epoch of blocks that fit in memory, not cached at first",
             "epoch",
             "blocks",
             "blocks",
@@ -159,7 +159,7 @@ SCENARIOS = {
         ),
         Scenario(
             "resume",
-            "To the middle of a shuffled epoch",
+            "Time to resume in the middle of a shuffled epoch",
             "epoch",
             "blocks",
             "blocks",
@@ -169,7 +169,7 @@ SCENARIOS = {
         ),
         Scenario(
             "workers",
-            "A shuffled epoch by 4 worker processes, not cached",
+            "A shuffled epoch with 4 worker processes, not cached",
             "workers",
             "blocks",
             "blocks",
@@ -177,7 +177,7 @@ SCENARIOS = {
         ),
         Scenario(
             "open-huge",
-            "To the first batch of a shuffled epoch of 1 TB",
+            "Time to the first batch of a shuffled epoch of 1 TB",
             "epoch",
             "huge",
             "blocks",

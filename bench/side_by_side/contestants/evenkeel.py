@@ -7,7 +7,7 @@ from . import _cut
 TITLE = "Evenkeel, own indices"
 PACKAGES = ("evenkeel", "numpy")
 COLUMNS = 162
-CANNOT = {"workers": "see Evenkeel, loader: the order is the loader's"}
+CANNOT = {"workers": "see Evenkeel, loader, which defines the order"}
 
 
 def crops(work, starts=None):

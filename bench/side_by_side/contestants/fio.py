@@ -6,7 +6,7 @@ import subprocess
 TITLE = "fio, the disk's limit"
 PACKAGES = ()
 COLUMNS = 162
-CANNOT = {"workers": "the limit of reading, not of memory", "train": "trains nothing"}
+CANNOT = {"workers": "a limit for reading, not for worker processes", "train": "does not train"}
 SECTOR = 512
 
 

@@ -11,9 +11,9 @@ PACKAGES = ("grain", "array-record")
 CONVERTS = ("rows", "blocks")
 COLUMNS = 162
 CANNOT = {
-    "crops": "holds records, cuts no crops across them; see epoch-shuffled",
-    "scan": "holds records; see epoch-shuffled",
-    "train": "cuts no crops; see epoch-shuffled",
+    "crops": "no crops across records; see epoch-shuffled",
+    "scan": "stores records; see epoch-shuffled",
+    "train": "no crops; see epoch-shuffled",
 }
 
 

@@ -12,9 +12,9 @@ PACKAGES = ("megatron-core", "torch")
 CONVERTS = ("tokens", "blocks", "huge")
 DOCUMENT = 1 << 20  # tokens
 CANNOT = {
-    "rows": "holds tokens",
-    "scan": "holds documents of tokens; see crops",
-    "workers": "maps as np.memmap, kept, does; see epoch-shuffled",
+    "rows": "stores only tokens",
+    "scan": "stores documents of tokens; see crops",
+    "workers": "maps the file like np.memmap, kept; see epoch-shuffled",
 }
 
 

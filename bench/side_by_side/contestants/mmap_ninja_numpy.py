@@ -12,7 +12,7 @@ TITLE = "mmap_ninja"
 PACKAGES = ("mmap-ninja", "numpy")
 CONVERTS = ("tokens", "rows", "blocks", "huge")
 COLUMNS = 162
-CANNOT = {"workers": "as np.memmap, kept: opening gives one"}
+CANNOT = {"workers": "like np.memmap, kept: it opens one"}
 
 
 def convert(work):

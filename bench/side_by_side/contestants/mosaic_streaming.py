@@ -20,10 +20,10 @@ TITLE = "MosaicML streaming"
 PACKAGES = ("mosaicml-streaming", "torch")
 CONVERTS = ("blocks",)
 CANNOT = {
-    "crops": "has samples in an order of its own; see epoch-shuffled",
-    "rows": "has samples in an order of its own; see epoch-shuffled",
-    "scan": "has samples in an order of its own; see epoch-shuffled",
-    "train": "has samples in an order of its own; see epoch-shuffled",
+    "crops": "samples come only in the library's own order; see epoch-shuffled",
+    "rows": "samples come only in the library's own order; see epoch-shuffled",
+    "scan": "samples come only in the library's own order; see epoch-shuffled",
+    "train": "samples come only in the library's own order; see epoch-shuffled",
 }
 
 
