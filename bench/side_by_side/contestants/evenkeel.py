@@ -1,4 +1,4 @@
-"""Evenkeel for indices of one's own: Tokens.xy and Array.take. In a scan: chunks."""
+"""Evenkeel with indices that the caller chooses: Tokens.xy and Array.take; chunks for a scan."""
 
 import evenkeel as ek
 

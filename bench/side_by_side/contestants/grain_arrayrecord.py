@@ -18,7 +18,7 @@ CANNOT = {
 
 
 def convert(work):
-    # One record a group: what its documentation says for reading at random.
+    # One record per group, as its documentation recommends for random access.
     writer = array_record_module.ArrayRecordWriter(
         f"{work.converted}/data.array_record", "group_size:1,uncompressed"
     )

@@ -25,7 +25,7 @@ def convert(work):
 
 
 def rows(work):
-    """It takes rows in increasing order only: sorted, and laid back."""
+    """h5py takes row numbers only in increasing order, so they are sorted and the rows put back."""
     with h5py.File(f"{work.converted}/rows.h5", "r") as file:
         stored = file["rows"]
         for some in work.indices():

@@ -1,4 +1,4 @@
-"""Hugging Face datasets: an Arrow file, mapped."""
+"""Hugging Face datasets: a mapped Arrow file."""
 
 import datasets
 import numpy as np

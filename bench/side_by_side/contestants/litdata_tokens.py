@@ -14,7 +14,7 @@ CANNOT = {
     "scan": "samples come only in the library's own order; see epoch-shuffled",
     "train": "samples come only in the library's own order; see epoch-shuffled",
 }
-CHUNK = 32768  # samples: 64 MiB of tokens, as its documentation advises
+CHUNK = 32768  # samples: 64 MiB of tokens, as its documentation recommends
 
 
 class _Cut:

@@ -19,7 +19,7 @@ CANNOT = {
 
 
 def convert(work):
-    """Its .bin is just the tokens: the file as it is, by another name."""
+    """Its .bin holds only the tokens, so a hard link to the file is enough."""
     os.link(work.path, f"{work.converted}/data.bin")
     lengths = [DOCUMENT] * (work.tokens // DOCUMENT)
     if work.tokens % DOCUMENT:
@@ -29,7 +29,7 @@ def convert(work):
 
 
 def _crop(stored, start, length):
-    """As its GPTDataset: from one document into the next."""
+    """Like its GPTDataset: a crop may continue in the next document."""
     parts = []
     while length:
         document, offset = divmod(start, DOCUMENT)

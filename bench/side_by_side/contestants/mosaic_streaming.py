@@ -5,8 +5,8 @@ import contextlib
 import numpy as np
 import torch
 
-# It imports torchvision for its image datasets, and beside a torch for the CPU that of PyPI fails
-# at import because these operators are not there. Nothing here calls them.
+# streaming imports torchvision for its image datasets. With a CPU build of torch, torchvision from
+# PyPI fails at import because these operators do not exist. Nothing here calls them.
 with contextlib.suppress(RuntimeError):
     _library = torch.library.Library("torchvision", "DEF")
     for _name in ("nms", "qnms"):

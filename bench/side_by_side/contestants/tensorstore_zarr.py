@@ -1,4 +1,4 @@
-"""TensorStore, over the same Zarr store; without its chunk cache, which is its default."""
+"""TensorStore over the same store as Zarr, without a chunk cache, which is its default."""
 
 import numpy as np
 import tensorstore as ts
