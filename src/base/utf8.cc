@@ -4,8 +4,7 @@ namespace evenkeel {
 namespace {
 
 bool is_valid(char32_t c, std::size_t length) {
-  static constexpr char32_t kLeast[] = {0, 0, 0x80, 0x800,
-                                        0x10000};  // smaller values would be overlong
+  static constexpr char32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};  // below: overlong
   const bool surrogate = c >= 0xD800 && c <= 0xDFFF;
   return c >= kLeast[length] && c <= 0x10FFFF && !surrogate;
 }

@@ -106,8 +106,8 @@ Layout read_layout(const std::vector<std::string>& paths, const FormatOptions& o
   for (std::size_t i = 1; i < paths.size(); ++i) {
     Part part = read_part(paths[i], options, alone);
     require_agreement(first, part);
-    if (first.storage == Storage::kEither)
-      first = part;  // the first part that fixes an order decides
+    // The first part that fixes a storage order decides it.
+    if (first.storage == Storage::kEither) first = part;
     append(layout, std::move(part));
   }
   layout.fortran = first.storage == Storage::kFortran;

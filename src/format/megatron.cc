@@ -129,7 +129,7 @@ void check_sequences(const Source& index, const Header& header, const Source& bi
     }
     if (begin != end) {
       throw megatron_error(index, sequence_text(i, pointer, length) +
-                                      " does not begin where the previous one " + "ends, at byte " +
+                                      " does not begin where the previous one ends, at byte " +
                                       std::to_string(end) + ": the tokens are not one stream")
           .at(header.pointer_at(i))
           .hint("write the pair again, with sequences in order and without gaps");
