@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kCheckFailed = 3;
 
-constexpr char kFooter[] = R"(
+constexpr char kProfileFooter[] = R"(
 The command runs as it would without this: its input, output, signals and exit code are its own.
 All processes it starts are measured with it. memory is the larger of RSS and of anon + shmem + page
 cache added: what the program occupies, no page counted twice. Slopes are those of the second half of
@@ -83,7 +83,7 @@ void refuse_nonsense(const ProfileOptions& options) {
     throw CLI::ValidationError("--fail-over-budget", "over which? give --budget SIZE");
   }
   // Before the command has run for hours.
-  for (const std::string& path : options.outputs.paths()) require_writable(path);
+  for (const std::string& path : options.outputs.paths()) evenkeel::require_writable(path);
 }
 
 int run(ProfileOptions options) {
@@ -126,7 +126,7 @@ void add_profile(CLI::App& app, int& exit_code) {
       [options](const std::string& text) { options->fail_slope = parse_slope(text); },
       "Exit with 3 when memory or RSS rises faster than this");
   add_process_options(*command, options->process, "Watch");
-  command->footer(kFooter);
+  command->footer(kProfileFooter);
   command->callback([options, &exit_code] { exit_code = run(*options); });
 }
 
