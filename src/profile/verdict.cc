@@ -121,6 +121,18 @@ std::vector<MemoryLimit> limits_of(const ProfileSummary& summary) {
   };
 }
 
+std::string memory_verdict(const ProfileSummary& summary, std::optional<std::uint64_t> budget) {
+  const std::string reached = "reached " + format_size(summary.peak_memory) +
+                              (summary.slope_memory ? ": " + summary.trend : "") + ".";
+  if (!budget) return "Memory " + reached;
+  const std::string limit = format_size(*budget);
+  if (summary.peak_memory <= *budget) {
+    return "Memory stayed within the budget of " + limit + ". It " + reached;
+  }
+  return "Memory exceeded the budget of " + limit + " for " +
+         seconds_words(summary.seconds_over_budget) + ". It " + reached;
+}
+
 std::string reclaimable_words(const ProfileSummary& summary) {
   const std::uint64_t rest = summary.peak_memory - summary.file_at_peak;
   return format_size(summary.file_at_peak) +
