@@ -14,7 +14,7 @@ namespace evenkeel::cli {
 namespace {
 
 template <class T>
-nlohmann::ordered_json maybe(const std::optional<T>& value) {
+nlohmann::ordered_json ordered_or_null(const std::optional<T>& value) {
   return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
 }
 
@@ -36,12 +36,12 @@ nlohmann::ordered_json engine_report(const CompareOutcome& outcome, const Engine
           {"items_per_s", engine.per_second()},
           {"wanted_bytes", work.wanted_bytes},
           {"passes", outcome.passes(engine)},
-          {"disk_bytes", maybe(work.disk_bytes)},
+          {"disk_bytes", ordered_or_null(work.disk_bytes)},
           {"rss_growth_peak_bytes", growth.rss},
           {"anon_growth_peak_bytes", growth.anon},
-          {"cache_growth_peak_bytes", maybe(growth.cache)},
-          {"memory_growth_peak_bytes", maybe(growth.memory)},
-          {"within_budget", maybe(growth.within(outcome.spec.budget))},
+          {"cache_growth_peak_bytes", ordered_or_null(growth.cache)},
+          {"memory_growth_peak_bytes", ordered_or_null(growth.memory)},
+          {"within_budget", ordered_or_null(growth.within(outcome.spec.budget))},
           {"checksum", hex(checksum_of(outcome, engine))},
           {"checksum_items", outcome.checksum_items},
           {"chosen", engine_name(work.engine.chosen)},

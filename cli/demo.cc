@@ -40,7 +40,7 @@ struct Demo {
   }
 };
 
-constexpr char kFooter[] = R"(
+constexpr char kDemoFooter[] = R"(
 Makes a file many times the budget, feeds random crops and shuffled rows of it through every engine,
 cold, each in a process of its own, and shows what memory did, in a table and in a picture. The file is
 removed at the end.
@@ -196,7 +196,7 @@ void add_demo(CLI::App& app, int& exit_code) {
   command->add_flag("--json", demo->json, "Print the figures as JSON");
   add_picture_options(*command, demo->pictures,
                       "The page with the picture; default evenkeel-demo.html, none with --json");
-  command->footer(kFooter);
+  command->footer(kDemoFooter);
   command->callback([demo, &exit_code] { exit_code = run(*demo); });
 }
 

@@ -27,7 +27,7 @@ struct Info {
   bool json = false;
 };
 
-constexpr char kFooter[] = R"(
+constexpr char kInfoFooter[] = R"(
 Examples:
   evenkeel info features.npy
   evenkeel info 'shard-*.npy' --budget 1GiB
@@ -267,7 +267,7 @@ void add_info(CLI::App& app, int& exit_code) {
       "Show what this engine would do here; default auto");
   command->add_flag("--json", info->json, "Print the facts as JSON");
   add_raw_options(*command, info->raw);
-  command->footer(kFooter);
+  command->footer(kInfoFooter);
   command->callback([info, &exit_code] { exit_code = run(*info); });
 }
 

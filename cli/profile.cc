@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kCheckFailed = 3;
 
-constexpr char kFooter[] = R"(
+constexpr char kProfileFooter[] = R"(
 The command runs as it would without this: its input, output, signals and exit code are its own.
 All processes it starts are measured with it. memory is anon + shmem + the larger of mapped files and
 page cache added: what the program occupies, no page counted twice, also where processes share pages.
@@ -150,7 +150,7 @@ void add_profile(CLI::App& app, int& exit_code) {
       [options](const std::string& text) { options->fail_slope = parse_slope(text); },
       "Exit with 3 when memory or RSS rises faster than this");
   add_process_options(*command, options->process, "Watch");
-  command->footer(kFooter);
+  command->footer(kProfileFooter);
   command->callback([options, &exit_code] { exit_code = run(*options); });
 }
 

@@ -57,9 +57,9 @@ Written write_all(const ProfileOutputs& outputs, const ProfileReport& report) {
       written.all = false;
     }
   };
-  write("report", outputs.html, to_html);
-  write("JSON", outputs.json, to_json);
-  write("SVG", outputs.svg, to_svg);
+  write("report", outputs.html, evenkeel::to_html);
+  write("JSON", outputs.json, evenkeel::to_json);
+  write("SVG", outputs.svg, evenkeel::to_svg);
   return written;
 }
 

@@ -1,4 +1,4 @@
-// evenkeel: results to stdout, everything else to stderr; 0 done, 1 failed, 2 wrongly called.
+// The tool: results to stdout, everything else to stderr; 0 done, 1 failed, 2 wrongly called.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
@@ -11,10 +11,11 @@
 #include "cli/options.h"
 #include "cli/terminal.h"
 #include "evenkeel/error.h"
+#include "evenkeel/version.h"
 
 namespace {
 
-constexpr char kFooter[] = R"(
+constexpr char kToolFooter[] = R"(
 Examples:
   evenkeel demo                                    every engine on this machine, in a minute
   evenkeel info features.npy                       what is in a file, how much of it is cached
@@ -73,12 +74,12 @@ std::vector<std::string> words_to_parse(const CLI::App* command, int argc, char*
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int evenkeel::cli::run_tool(int argc, char** argv) {
   CLI::App app("Reads data far larger than memory within a budget that you set.", "evenkeel");
   app.set_version_flag("--version", "evenkeel " EVENKEEL_VERSION);
   app.require_subcommand(1);
   app.get_formatter()->column_width(34);
-  app.footer(kFooter);
+  app.footer(kToolFooter);
 
   int exit_code = 0;
   evenkeel::cli::add_demo(app, exit_code);
