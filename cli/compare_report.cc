@@ -35,6 +35,7 @@ nlohmann::ordered_json engine_report(const CompareOutcome& outcome, const Engine
           {"seconds", work.seconds},
           {"items_per_s", engine.per_second()},
           {"wanted_bytes", work.wanted_bytes},
+          {"passes", outcome.passes(engine)},
           {"disk_bytes", ordered_or_null(work.disk_bytes)},
           {"rss_growth_peak_bytes", growth.rss},
           {"anon_growth_peak_bytes", growth.anon},
@@ -117,6 +118,9 @@ nlohmann::ordered_json to_report(const CompareOutcome& outcome) {
   return {{"file", spec.paths.front()},
           {"files", spec.paths},
           {"array", outcome.array},
+          {"data_bytes", outcome.data_bytes},
+          {"free_memory_bytes", outcome.memory_bytes},
+          {"fits_free_memory", outcome.fits_memory()},
           {"pattern", pattern_name(spec.pattern)},
           {"budget_bytes", spec.budget},
           {"readahead_kb", outcome.readahead ? nlohmann::ordered_json(*outcome.readahead / 1024)

@@ -142,8 +142,7 @@ void refuse_nonsense(const GuardCommandOptions& options) {
       options.guard.access != GuardAccess::kLeave) {
     throw CLI::ValidationError("--access", "cannot be changed from outside, with --pid");
   }
-  // Before the command has run for hours.
-  for (const std::string& path : options.outputs.paths()) evenkeel::require_writable(path);
+  options.outputs.require_writable();
 }
 
 GuardAccess parse_access(const std::string& text) {
