@@ -174,6 +174,7 @@ bool ProcessGuard::add(const ObservedMapping& mapping) {
   Fd fd = open_mapped(mapping, path);
   if (!fd) {
     const int error = errno;
+    if (!guarded->still_there()) return true;  // unmapped in the meantime
     note(std::strerror(error), path + " cannot be opened by the guard (" + open_error(error) +
                                    "): its mappings are not guarded");
     if (!too_many_open(error)) return true;
