@@ -6,6 +6,7 @@
 #include "cli/profile_words.h"
 #include "evenkeel/error.h"
 #include "profile/machine.h"
+#include "profile/verdict.h"
 
 namespace evenkeel::cli {
 
@@ -21,7 +22,7 @@ ProfileReport report_of(ProfileRun run, const ProfileSummary& summary,
                         std::optional<std::uint64_t> budget) {
   ProfileReport report;
   report.title = run.name;
-  report.subtitle = verdict(summary, budget);
+  report.subtitle = verdict(summary, budget) + " " + reclaimable_words(summary);
   report.budget = budget;
   describe_machine(report, run.files.empty() ? "." : run.files.front().path);
   report.runs.push_back(std::move(run));

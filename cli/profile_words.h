@@ -22,7 +22,7 @@ std::string verdict(const ProfileSummary& summary, std::optional<std::uint64_t> 
 std::string failed_check(const ProfileOptions& options, const ProfileRun& run,
                          const ProfileSummary& summary);
 
-// "flat", "+12.5 MiB/min", "too short to tell".
-std::string slope_words(std::optional<double> bytes_per_minute);
+// Which limits would end the program, and at what: a table with a title.
+std::string limits_words(const ProfileSummary& summary);
 
 }  // namespace evenkeel::cli

@@ -1,4 +1,4 @@
-// What the kernel knows about memory: of a process, of a file, of a cgroup.
+// What the kernel knows about memory: of a process, of a tree of processes, of a file.
 #pragma once
 
 #include <sys/types.h>
@@ -84,31 +84,19 @@ class ProcessTree {
   ProcessCounters counters() const;
   // Living ones as of the last sample, parents before their children.
   std::vector<pid_t> processes() const;
-  // Sum of process_pss, with its cost. Empty where one of them is not permitted.
-  std::optional<std::uint64_t> pss() const;
+  // The sum of process_pss. Walks all pages: it costs what process_pss does, for each process.
+  // Empty where one of them is not permitted.
+  std::optional<std::uint64_t> pss();
+  // Memory as of the last sample, with pages that several processes map counted once: after fork,
+  // or when several map one file. Exact at the last pss(); between two, a forked child counts from
+  // what it adds, and pages that several may have mapped since count once. Before the first, and
+  // where the kernel does not tell PSS by kind (before 5.4), the sums of sample().
+  ProcessMemory distinct() const;
 
  private:
   class Impl;
   std::unique_ptr<Impl> impl_;
 };
-
-// The memory cgroup that a process is in, with the cgroups below it. All in bytes.
-struct CgroupUsage {
-  int version = 0;                  // 1 or 2
-  std::string path;                 // as the kernel names it: "/user.slice/app"
-  std::uint64_t usage = 0;          // page cache included
-  std::uint64_t anon = 0;           // v1: total_rss
-  std::uint64_t file = 0;           // page cache, tmpfs included; v1: total_cache
-  std::uint64_t active_file = 0;    // of the page cache, used again
-  std::uint64_t inactive_file = 0;  // what the kernel gives up first
-  // The least limit of this cgroup and those above it, as far as they can be seen. v2: the smaller
-  // of memory.max and memory.high. Empty: none.
-  std::optional<std::uint64_t> limit;
-};
-
-// Of `pid`, or of this process for 0. Empty where no memory cgroup can be seen, and for a process
-// that is gone. Takes about 0.2 ms.
-std::optional<CgroupUsage> cgroup_usage(pid_t pid = 0);
 
 struct FileInUse {
   std::string path;

@@ -17,11 +17,15 @@ struct ProfileSample {
   static constexpr std::uint64_t kUnknown = std::numeric_limits<std::uint64_t>::max();
 
   double seconds = 0;      // since the start
-  std::uint64_t anon = 0;  // RssAnon, RssFile, RssShmem: sums over the tree
-  std::uint64_t file = 0;
+  std::uint64_t anon = 0;  // RssAnon, RssFile, RssShmem of the tree: pages that several processes
+  std::uint64_t file = 0;  // map count once
   std::uint64_t shmem = 0;
+  std::uint64_t duplicate = 0;     // what the sum of all RSS counts more than once
   std::uint64_t cache = kUnknown;  // page cache of the watched files, above what was there before
   std::uint64_t pss = kUnknown;    // shared pages divided among those who share them
+  // Whether the kernel was asked in this sample. Between two answers, values are estimated: they
+  // follow the mapped pages, and never leave the range of the two.
+  bool cache_measured = false, pss_measured = false;
   std::uint64_t page_tables = 0;
   std::uint64_t swap = 0;
   std::uint64_t disk_read = 0;     // counter, bytes that came from storage
@@ -30,10 +34,9 @@ struct ProfileSample {
   double cpu_seconds = 0;          // counter, user and system
   std::uint32_t processes = 0;
 
-  std::uint64_t rss() const { return anon + file + shmem; }
-  // What the program occupies, no page counted twice: the larger of its RSS and of its own memory
-  // with the page cache it filled. A mapped page is in both RssFile and the cache; which of the two
-  // is larger says where the pages are.
+  std::uint64_t rss() const { return anon + file + shmem + duplicate; }  // summed over processes
+  // What the program occupies, no page counted twice: anon + shmem + the larger of the mapped file
+  // pages and the page cache it filled. A mapped page is in both, and is one page.
   std::uint64_t memory() const;
 };
 
@@ -80,12 +83,16 @@ struct ProfileReport {
 // The largest value of each kind, and how it rises.
 struct ProfileSummary {
   std::uint64_t peak_anon = 0, peak_file = 0, peak_shmem = 0, peak_rss = 0, peak_memory = 0;
+  // anon + shmem + page tables: what the kernel cannot take back, but for swapping it out.
+  std::uint64_t peak_unreclaimable = 0;
+  std::uint64_t file_at_peak = 0;  // of peak_memory, pages of files: the kernel can take them back
   std::uint64_t peak_page_tables = 0, peak_swap = 0;
   std::optional<std::uint64_t> peak_cache, peak_pss;
   // Bytes a minute, over the second half of the run: the median of the slopes between samples
   // (Theil-Sen), so that a sawtooth is flat and one spike does not matter. Empty for runs too short
   // to tell (under 1 s, or fewer than 16 samples).
   std::optional<double> slope_rss, slope_anon, slope_memory;
+  std::string trend;  // of memory: "climbed 1.9 GiB in the first 2 s, then flat"
   double seconds_over_budget = 0;
   std::uint64_t disk_read = 0, major_faults = 0, minor_faults = 0;
   double cpu_seconds = 0;

@@ -88,12 +88,4 @@ ProcessCounters process_counters(pid_t pid) {
           disk_bytes_read(pid)};
 }
 
-std::optional<std::uint64_t> process_pss(pid_t pid) {
-  const auto rollup = read_text_file(proc_path(pid, "smaps_rollup"));
-  if (!rollup) return std::nullopt;
-  const auto kib = number_after(*rollup, "Pss:");
-  if (!kib) return std::nullopt;
-  return *kib * 1024;
-}
-
 }  // namespace evenkeel
