@@ -53,10 +53,10 @@ def after(path, shape, permutation, budget, work):
         work.do(index, a[index, :])
 
 
-def by_chunks(path, shape, permutation, budget, work):
-    """Without an array for the permutation, which takes 8 bytes per row: a seed is enough."""
+def by_batches(path, shape, permutation, budget, work):
+    """Without a permutation of one's own, which takes 8 bytes a row: the seed is enough."""
     a = evenkeel.open(path, dtype="float32", shape=shape, budget=budget)
-    for index, rows in a.chunks(AT_ONCE, shuffle=True, seed=1, with_index=True):
+    for index, rows in a.batches(AT_ONCE, shuffle=True, seed=1, with_index=True):
         work.do(index, rows)
 
 
@@ -110,7 +110,7 @@ def main():
         "nothing, for comparison": nothing,
         "before: np.memmap": before,
         "after: evenkeel.open": after,
-        "after: chunks(shuffle=True)": by_chunks,
+        "after: batches(shuffle=True)": by_batches,
     }
     if told.memmap:
         ways["after: evenkeel.memmap"] = by_memmap

@@ -117,7 +117,7 @@ def test_the_matrix_is_the_same_and_memory_is_not(temporary, folder):
     alone = memory.pop("nothing, for comparison")
     before = memory.pop("before: np.memmap")
     assert before - alone > 0.8 * rows * 162 * 4
-    assert sorted(memory) == ["after: chunks(shuffle=True)", "after: evenkeel.open"]
+    assert sorted(memory) == ["after: batches(shuffle=True)", "after: evenkeel.open"]
     for peak in memory.values():
         assert peak - alone < 16 * MIB
     assert Path("mem.html").read_text().count("data:image/svg+xml") == 3

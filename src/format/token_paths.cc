@@ -45,7 +45,16 @@ std::optional<std::string> tokens_of(const std::string& path) {
   return std::nullopt;
 }
 
-bool is_prefix(const std::string& path) { return !is_there(path) && is_there(path + ".idx"); }
+bool is_folder(const std::string& path) {
+  struct stat status;
+  return sys::lstat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+// "corpus" for corpus.bin and corpus.idx, as Megatron's users name them. A folder of that name does
+// not matter: a folder holds no tokens.
+bool is_prefix(const std::string& path) {
+  return (!is_there(path) || is_folder(path)) && is_there(path + ".idx");
+}
 
 TokenFile with_index(std::string path) {
   if (path.ends_with(".bin")) {
