@@ -1,4 +1,4 @@
-// What the kernel knows about memory: of a process, of a tree of processes, of a file.
+// What the kernel reports about the memory of a process, a tree of processes or a file.
 #pragma once
 
 #include <sys/types.h>
