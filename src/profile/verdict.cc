@@ -23,7 +23,7 @@ std::string bytes_words(double bytes) {
   return format_size(static_cast<std::uint64_t>(std::llround(std::abs(bytes))));
 }
 
-std::string seconds_words(double seconds) {
+std::string duration_text(double seconds) {
   char text[32];
   if (seconds >= 120) {
     std::snprintf(text, sizeof text, "%.0f min", seconds / 60);
@@ -96,7 +96,7 @@ std::string trend_of(const std::vector<ProfileSample>& samples) {
   const std::string after = slope_of(SampleSpan(samples).subspan(end), level);
   if (end == 0) return after;
   return "climbed " + bytes_words(level - start) + " in the first " +
-         seconds_words(samples[end].seconds - first) + ", then " + after;
+         duration_text(samples[end].seconds - first) + ", then " + after;
 }
 
 std::vector<MemoryLimit> limits_of(const ProfileSummary& summary) {
@@ -128,7 +128,7 @@ std::string memory_verdict(const ProfileSummary& summary, std::optional<std::uin
     return "Memory stayed within the budget of " + limit + ". It " + reached;
   }
   return "Memory exceeded the budget of " + limit + " for " +
-         seconds_words(summary.seconds_over_budget) + ". It " + reached;
+         duration_text(summary.seconds_over_budget) + ". It " + reached;
 }
 
 std::string reclaimable_words(const ProfileSummary& summary) {
