@@ -71,7 +71,7 @@ std::string to_words(const ProfileRun& run, const ProfileSummary& summary) {
 
 std::string limits_words(const ProfileSummary& summary) {
   std::string text = "Who would end this job:\n";
-  for (const MemoryLimit& limit : limits_of(summary)) {
+  for (const evenkeel::MemoryLimit& limit : limits_of(summary)) {
     text += wrapped(fmt::format("{} ({})", limit.name, limit.examples), 2);
     text += wrapped(limit.effect, 4);
   }
