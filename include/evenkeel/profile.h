@@ -9,6 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "evenkeel/compiler.h"
+
+#pragma GCC visibility push(default)
+
 namespace evenkeel {
 
 // One sample of a process tree. Sizes in bytes. Counters start with the recording and cover all
@@ -130,3 +134,5 @@ class ProfileSeries {
 };
 
 }  // namespace evenkeel
+
+#pragma GCC visibility pop

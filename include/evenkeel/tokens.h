@@ -11,6 +11,9 @@
 #include <vector>
 
 #include "evenkeel/array.h"
+#include "evenkeel/compiler.h"
+
+#pragma GCC visibility push(default)
 
 namespace evenkeel {
 
@@ -226,3 +229,5 @@ class TokenLoader {
 };
 
 }  // namespace evenkeel
+
+#pragma GCC visibility pop

@@ -1,3 +1,4 @@
+// labels: threads reads
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
