@@ -1,5 +1,5 @@
 // What `evenkeel profile` is asked for in words: intervals, slopes, seconds, process numbers.
-#include "cli/numbers.h"
+#include "cli/options.h"
 #include "fuzz/target.h"
 
 namespace evenkeel::fuzz {

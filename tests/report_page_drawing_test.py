@@ -26,6 +26,7 @@ from report_page_help import (
     samples,
     shown_values,
     six_engines,
+    summary,
     table_row,
     upper_edge,
 )
@@ -149,7 +150,7 @@ def test_within_the_line_nothing_is_shaded_and_words_say_so(viewer):
     y = float(page.locator('line[data-series="budget"]').get_attribute("y1"))
     assert y == pytest.approx(pixels(page, "y", [4 << 30])[0])
     verdict = table_row(page, "Budget 4 GiB").inner_text()
-    assert verdict == "within the line (page cache unknown)"
+    assert verdict == "within the budget (page cache unknown)"
 
 
 @pytest.mark.parametrize("count", [7, 1000])
@@ -294,3 +295,32 @@ def test_drawings_follow_the_width_of_the_window(viewer):
     assert narrower < 700
     s = report["runs"][0]["samples"]
     check_line(page, upper_edge(page, "anon"), s["seconds"], s["anon"])
+
+
+def test_dots_where_the_page_cache_was_asked_for(viewer):
+    asked = [0, 400, 800, 1199]
+    s = climbing(cache_measured=lambda t: int(round(t * 1199) in asked))
+    page = viewer.open(report_of(run_of(s)))
+    dots = page.locator('[data-series="cache"] circle')
+    places = "all => all.map((dot) => ['cx', 'cy'].map((name) => +dot.getAttribute(name)))"
+    at = dots.evaluate_all(places)
+    wanted = zip(
+        pixels(page, "x", [s["seconds"][i] for i in asked]),
+        pixels(page, "y", [s["cache"][i] for i in asked]),
+        strict=True,
+    )
+    for dot, place in zip(at, wanted, strict=True):
+        assert dot == pytest.approx(place, abs=0.1)
+
+
+def test_no_dots_where_it_was_asked_for_all_the_time(viewer):
+    page = viewer.open(report_of(run_of(climbing(cache_measured=1))))
+    assert page.locator("circle").count() == 0
+
+
+def test_limits_say_who_would_end_the_job(viewer):
+    s = climbing()
+    page = viewer.open(report_of(run_of(s)))
+    text = page.locator("section", has_text="Who would end this job").inner_text()
+    for limit in summary(s, None)["limits"]:
+        assert limit["name"] in text and limit["effect"] in text

@@ -54,7 +54,7 @@ def test_head_says_what_ran_and_where(viewer):
     report["runs"][0]["facts"] = {"largest process": "88.3 MiB"}
     page = viewer.open(report)
     head = page.locator("header").text_content()
-    words = ["Memory of python train.py", "Memory went over the line.", "exit code 0, after 12 s"]
+    words = ["Memory of python train.py", "Memory exceeded the budget.", "exit code 0, after 12 s"]
     words += ["python train.py --note 'it'\\''s a long one'", "2026-11-15 11:20:00 UTC"]
     words += [
         "Linux 6.18.0",

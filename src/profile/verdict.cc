@@ -23,7 +23,7 @@ std::string bytes_words(double bytes) {
   return format_size(static_cast<std::uint64_t>(std::llround(std::abs(bytes))));
 }
 
-std::string seconds_words(double seconds) {
+std::string time_words(double seconds) {
   char text[32];
   if (seconds >= 120) {
     std::snprintf(text, sizeof text, "%.0f min", seconds / 60);
@@ -96,10 +96,11 @@ std::string trend_of(const std::vector<ProfileSample>& samples) {
   const std::string after = slope_of(SampleSpan(samples).subspan(end), level);
   if (end == 0) return after;
   return "climbed " + bytes_words(level - start) + " in the first " +
-         seconds_words(samples[end].seconds - first) + ", then " + after;
+         time_words(samples[end].seconds - first) + ", then " + after;
 }
 
-std::vector<MemoryLimit> limits_of(const ProfileSummary& summary) {
+std::vector<LimitVerdict> limits_of(const ProfileSummary& summary) {
+  if (summary.peak_memory == 0) return {};
   const std::string rss = format_size(summary.peak_rss);
   const std::string memory = format_size(summary.peak_memory);
   const std::string kept = format_size(summary.peak_unreclaimable);
@@ -128,10 +129,11 @@ std::string memory_verdict(const ProfileSummary& summary, std::optional<std::uin
     return "Memory stayed within the budget of " + limit + ". It " + reached;
   }
   return "Memory exceeded the budget of " + limit + " for " +
-         seconds_words(summary.seconds_over_budget) + ". It " + reached;
+         time_words(summary.seconds_over_budget) + ". It " + reached;
 }
 
 std::string reclaimable_words(const ProfileSummary& summary) {
+  if (summary.peak_memory == 0) return "It ended before it was measured.";
   const std::uint64_t rest = summary.peak_memory - summary.file_at_peak;
   return format_size(summary.file_at_peak) +
          " of it are file pages, which the kernel can take back; " + format_size(rest) +

@@ -84,7 +84,7 @@ TEST(MemoryVerdict, NamesThePeakAndTheBudget) {
             "the first 2 s, then flat.");
 }
 
-TEST(MemoryLimits, EachCountsItsOwnKindOfMemory) {
+TEST(LimitVerdict, EachCountsItsOwnKindOfMemory) {
   ProfileSummary summary;
   summary.peak_rss = 3_GiB;
   summary.peak_memory = 2_GiB;

@@ -767,7 +767,7 @@ function chart_section() {
 
 // Which limits would end the program, and at what.
 function limits_section() {
-  if (several || report.growth || runs[0].count === 0) return null;
+  if (several || report.growth || runs[0].summary.limits.length === 0) return null;
   const row = ({name, examples, bytes, effect}) => el("tr", {},
     el("th", {scope: "row"}, el("b", {}, name), el("div", {class: "quiet"}, examples)),
     el("td", {title: exact(bytes)}, size(bytes)), el("td", {class: "text"}, effect));
