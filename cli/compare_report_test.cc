@@ -114,7 +114,7 @@ TEST(CompareReport, WordsNameWhoCrossedTheLine) {
   EngineOutcome map = engine(EngineKind::kMap, {1});
   map.growth.rss = 100_MiB;
   const std::string words = to_words(outcome_of({map, engine(EngineKind::kRead, {1})}));
-  EXPECT_NE(words.find("Over the line of 16 MiB: map (100 MiB)"), std::string::npos);
+  EXPECT_NE(words.find("Over the budget of 16 MiB: map (100 MiB)"), std::string::npos);
   EXPECT_NE(words.find("read is the fastest"), std::string::npos);
 }
 

@@ -13,7 +13,7 @@ PAGE = Path(__file__).parent.parent / "src" / "profile" / "page"
 COLUMNS = ["seconds", "anon", "file", "shmem", "cache", "pss", "page_tables", "swap", "duplicate"]
 COLUMNS += ["disk_read", "major_faults", "minor_faults", "cache_measured", "pss_measured"]
 COLUMNS += ["cpu_seconds", "processes"]
-STACK = ["anon", "file", "shmem"]
+STACK = ["file", "anon", "shmem"]
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)></script>\"'&{{data}}"
 
 

@@ -281,5 +281,5 @@ def test_the_tool_writes_this_page_with_the_json_in_it(viewer, user):
     assert json.loads(page.locator("#data").text_content()) == report
     s = report["runs"][0]["samples"]
     assert len(s["seconds"]) >= 2
-    check_line(page, upper_edge(page, "anon"), s["seconds"], s["anon"])
+    check_line(page, upper_edge(page, "file"), s["seconds"], s["file"])
     assert page.title() == report["title"]

@@ -205,13 +205,13 @@ void draw_stack(SvgText& svg, const Frame& frame, const ProfileRun& run) {
       points_of(frame, run, [](const ProfileSample& s) { return s.anon + s.file + s.shmem; });
   const auto kept = extremes(total, frame.column);
   if (any(&ProfileSample::shmem)) svg.path("shmem", stack_area(frame, total, kept));
-  if (any(&ProfileSample::file)) {
-    const auto top = points_of(frame, run, [](const ProfileSample& s) { return s.anon + s.file; });
-    svg.path("file", stack_area(frame, top, kept));
-  }
   if (any(&ProfileSample::anon)) {
-    const auto top = points_of(frame, run, [](const ProfileSample& s) { return s.anon; });
+    const auto top = points_of(frame, run, [](const ProfileSample& s) { return s.anon + s.file; });
     svg.path("anon", stack_area(frame, top, kept));
+  }
+  if (any(&ProfileSample::file)) {  // at the floor, where the line of the page cache compares
+    const auto top = points_of(frame, run, [](const ProfileSample& s) { return s.file; });
+    svg.path("file", stack_area(frame, top, kept));
   }
 }
 

@@ -75,7 +75,7 @@ KindsDrawn kinds_of(const ProfileReport& report);
 void draw_grid(SvgText& svg, const Frame& frame, const std::vector<Tick>& ticks, bool labels);
 void draw_times(SvgText& svg, const Frame& frame, int wanted);
 void draw_memory(SvgText& svg, const Frame& frame, const ProfileRun& run);
-// Over the memory: what is above the line, and the line.
+// Over the memory: what is above the budget, and the line of the budget.
 void draw_budget(SvgText& svg, const Frame& frame, const ProfileRun& run, std::uint64_t budget);
 // How fast a counter rises, a second.
 using Counter = std::uint64_t ProfileSample::*;

@@ -321,8 +321,8 @@ struct LegendEntry {
 std::vector<LegendEntry> legend_of(const ProfileReport& report) {
   const KindsDrawn kinds = kinds_of(report);
   std::vector<LegendEntry> entries;
-  if (kinds.anon) entries.push_back({"anonymous", "anon", false});
   if (kinds.file) entries.push_back({"mapped files", "file", false});
+  if (kinds.anon) entries.push_back({"anonymous", "anon", false});
   if (kinds.shmem) entries.push_back({"shared memory", "shmem", false});
   if (kinds.cache) entries.push_back({"page cache of the files", "cache", true});
   if (report.budget) {

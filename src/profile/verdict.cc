@@ -16,7 +16,7 @@ using SampleSpan = std::span<const ProfileSample>;
 constexpr double kMiB = 1 << 20;
 constexpr double kFlatPerMinute = 0.1 * kMiB;  // less than this is noise
 constexpr double kClimbed = 0.95;              // of the way from the start to the usual level
-constexpr double kClimbEnds = 0.75;            // of the run: a climb that goes on longer is a slope
+constexpr double kClimbEnds = 0.9;            // of the run: a climb that goes on longer is a slope
 constexpr double kWorthTelling = 0.25;         // of the usual level
 
 std::string bytes_words(double bytes) {
@@ -55,9 +55,14 @@ std::optional<double> slope_a_minute(SampleSpan samples) {
   return slope ? std::optional(*slope * 60) : std::nullopt;
 }
 
-std::string slope_of(SampleSpan samples, double peak) {
-  return slope_words(slope_a_minute(samples), samples.back().seconds - samples.front().seconds,
-                     static_cast<std::uint64_t>(peak));
+// What was observed for less than a minute is told as it was, not as what a minute would be.
+std::string change_words(SampleSpan samples, double peak) {
+  const double seconds = samples.back().seconds - samples.front().seconds;
+  const auto slope = slope_a_minute(samples);
+  std::string words = slope_words(slope, seconds, static_cast<std::uint64_t>(peak));
+  if (!slope || words == "flat" || seconds >= 60) return words;
+  return (*slope > 0 ? "rose by " : "fell by ") + bytes_words(*slope * seconds / 60) + " in " +
+         time_words(seconds);
 }
 
 }  // namespace
@@ -93,7 +98,7 @@ std::string trend_of(const std::vector<ProfileSample>& samples) {
   const double start = static_cast<double>(samples.front().memory());
   const double level = usual_level(samples);
   const std::size_t end = climb_end(samples);
-  const std::string after = slope_of(SampleSpan(samples).subspan(end), level);
+  const std::string after = change_words(SampleSpan(samples).subspan(end), level);
   if (end == 0) return after;
   return "climbed " + bytes_words(level - start) + " in the first " +
          time_words(samples[end].seconds - first) + ", then " + after;

@@ -40,6 +40,11 @@ TEST(Trend, ARiseThatNeverEndsIsASlope) {
   EXPECT_EQ(trend(60, 600, [](double t) { return (100 + t) * kMiB; }), "+60 MiB/min");
 }
 
+TEST(Trend, AShortRiseIsToldAsItWas) {
+  EXPECT_EQ(trend(10, 600, [](double t) { return (100 + t) * kMiB; }), "rose by 10 MiB in 10 s");
+  EXPECT_EQ(trend(10, 600, [](double t) { return (100 - t) * kMiB; }), "fell by 10 MiB in 10 s");
+}
+
 TEST(Trend, WhatStaysIsFlat) {
   EXPECT_EQ(trend(60, 600, [](double) { return 100 * kMiB; }), "flat");
 }
