@@ -1,5 +1,5 @@
-// Parsing of the arguments of `evenkeel profile`: intervals, slopes, seconds, process IDs.
-#include "cli/numbers.h"
+// What `evenkeel profile` is asked for in words: intervals, slopes, seconds, process numbers.
+#include "cli/options.h"
 #include "fuzz/target.h"
 
 namespace evenkeel::fuzz {
