@@ -15,10 +15,10 @@
 namespace evenkeel {
 namespace {
 
-constexpr Seconds kForCallers{0.0002};    // a pause in which a waiting caller can begin
-constexpr Seconds kUntilChange{3600};     // add() and remove() end the wait
-constexpr Seconds kCheckForDeleted{1};    // an open descriptor keeps a deleted file on the disk
-constexpr Seconds kSlice{0.005};          // of releasing, before callers and other evictors run
+constexpr Seconds kForCallers{0.0002};  // a pause in which a waiting caller can begin
+constexpr Seconds kUntilChange{3600};   // add() and remove() end the wait
+constexpr Seconds kCheckForDeleted{1};  // an open descriptor keeps a deleted file on the disk
+constexpr Seconds kSlice{0.005};        // of releasing, before callers and other evictors run
 constexpr Seconds kLeastWriteWait{0.001};
 constexpr Seconds kJudging{0.001};
 constexpr Seconds kJudgedOver{1}, kStaysActive{1};
@@ -271,6 +271,7 @@ Seconds Evictor::step() {
   last_ = activity;
   if (now - sampled_at_ > kJudgedOver && too_few_faults(activity)) {  // too old to judge by
     at_sample_ = activity;
+    fetched_at_sample_ = report_.bytes_fetched;
     sampled_at_ = now;
   }
   const std::uint64_t uncounted = uncounted_bytes(activity);
@@ -287,8 +288,8 @@ Seconds Evictor::step() {
     if (releasing_) return release();
   }
   Seconds wait = time_to_sleep(thresholds_, estimate, active);
-  const bool judging = options_.access == GuardAccess::kAuto &&
-                       activity.major_faults != at_sample_.major_faults;
+  const bool judging =
+      options_.access == GuardAccess::kAuto && activity.major_faults != at_sample_.major_faults;
   if (judging) wait = std::min(wait, std::max(kJudging, kUrgent * look_cost_));
   return std::max(wait, kUrgent * activity_cost_);
 }
@@ -303,6 +304,7 @@ bool Evictor::look_is_due(const Activity& activity, std::uint64_t estimate, bool
   const Seconds since = now - looked_at_;
   const bool affordable = since >= kRelaxed * look_cost_;
   const std::uint64_t claimed = claimed_growth(activity);
+  if (releasing_ && since < kUrgent * look_cost_) return false;  // the oldest parts are known
   if (estimate >= thresholds_.trigger) {
     const auto trusted = static_cast<std::uint64_t>(trust_ * static_cast<double>(claimed));
     if (since >= kUrgent * look_cost_ || report_.cached + trusted >= thresholds_.trigger) {
@@ -361,16 +363,6 @@ std::vector<Evictor::Candidate> Evictor::oldest_first() const {
   return found;
 }
 
-// Starts writing the parts that are to be released, so that the disk works while others go.
-void Evictor::start_writing(const std::vector<Candidate>& oldest) const {
-  std::uint64_t to_release = growth(thresholds_.target, report_.cached);
-  for (const Candidate& one : oldest) {
-    one.file->start_writing(one.part);
-    if (one.cache().cached >= to_release) return;
-    to_release -= one.cache().cached;
-  }
-}
-
 void Evictor::release_part(const Candidate& one) {
   const std::uint64_t before = one.cache().cached;
   if (const int error = one.file->release(one.part, report_.looks); error != 0) {
@@ -381,50 +373,59 @@ void Evictor::release_part(const Candidate& one) {
   report_.bytes_released += growth(left, before);
 }
 
-// Releases the oldest parts until the target is reached. Dirty pages can only go when they are
-// written. They are not waited for: clean pages of younger parts go instead while the trigger is
-// exceeded, and the parts that are being written are tried again.
+// Releases the oldest parts until the target is reached. Dirty pages must be written first, and
+// starting that may wait for the disk. So clean parts go first, also younger ones while the trigger
+// is exceeded. Parts that are being written are tried again in the next step.
 Seconds Evictor::release() {
   forget_lost();
   const Clock::time_point begin = Clock::now();
+  const auto in_time = [begin] { return Clock::now() - begin < kSlice; };
   const std::vector<Candidate> oldest = oldest_first();
-  start_writing(oldest);
-  std::uint64_t writing = 0;  // bytes of dirty pages in the parts that were tried
-  const auto done = [&]() NO_THREAD_SAFETY_ANALYSIS {
-    if (report_.cached <= thresholds_.target) return true;
-    return report_.cached <= thresholds_.trigger && report_.cached - writing <= thresholds_.target;
-  };
+  std::vector<Candidate> dirty;
+  std::uint64_t due = growth(thresholds_.target, report_.cached);  // bytes
   std::size_t tried = 0;
-  while (tried < oldest.size() && !done() && Clock::now() - begin < kSlice) {
-    const Candidate& one = oldest[tried++];
-    release_part(one);
-    writing += std::min(one.cache().dirty, one.cache().cached);
+  for (; tried < oldest.size() && in_time(); ++tried) {
+    if (report_.cached <= (due != 0 ? thresholds_.target : thresholds_.trigger)) break;
+    const Candidate& one = oldest[tried];
+    if (one.cache().dirty == 0) {
+      due -= std::min(due, one.cache().cached);
+      release_part(one);
+    } else if (due != 0) {
+      due -= std::min(due, one.cache().cached);
+      dirty.push_back(one);
+    }
+  }
+  std::uint64_t writing = 0;  // bytes
+  for (std::size_t i = 0; i < dirty.size() && (i == 0 || in_time()); ++i) {
+    release_part(dirty[i]);
+    writing += dirty[i].cache().dirty;
   }
   // Pages that the program mapped meanwhile are not known. Those it read still count as growth.
   at_look_.mapped = std::min(at_look_.mapped, activity_->read().mapped);
+
+  releasing_ = report_.cached > thresholds_.target;
   const bool over = report_.cached > thresholds_.trigger;
   if (!over) {
     stuck_for_ = Seconds(0);
     writing_since_ = {};
   }
-  releasing_ = !done();
-  if (tried < oldest.size()) {
-    return releasing_ ? Seconds(0) : time_to_sleep(thresholds_, report_.cached, true);
-  }
-  if (over && writing != 0) return wait_for_disk(writing, Clock::now() - begin);
+  if (!releasing_) return time_to_sleep(thresholds_, report_.cached, true);
+  if (!in_time()) return Seconds(0);
+  if (writing != 0) return wait_for_disk(writing, Clock::now() - begin);
   if (over) note_stuck();
   releasing_ = false;
   return time_to_sleep(thresholds_, report_.cached, true);
 }
 
-// All that is left is being written. The wait grows with the cost of trying again.
+// All that is left to release is being written. The wait grows with the cost of trying again.
 Seconds Evictor::wait_for_disk(std::uint64_t writing, Seconds took) {
   constexpr Seconds kWorthTelling{0.5};
   const Clock::time_point now = Clock::now();
   if (writing_since_ == Clock::time_point{}) writing_since_ = now;
   if (now - writing_since_ > kWorthTelling && writing > thresholds_.slack) {
-    note_failure("changed pages exceed the budget until they are written: the disk is slower than "
-                 "the program");
+    note_failure(
+        "changed pages exceed the budget until they are written: the disk is slower than the "
+        "program");
   }
   return std::max(kLeastWriteWait, 4 * took);
 }
@@ -464,8 +465,8 @@ void Evictor::note_failure(const std::string& what) {
 std::vector<std::string> Evictor::failures() const {
   std::vector<std::string> all = report_.failures;
   if (peak_settled_ > thresholds_.budget + thresholds_.slack) {
-    all.push_back("the budget of " + format_size(thresholds_.budget) + " was exceeded: " +
-                  format_size(peak_settled_) +
+    all.push_back("the budget of " + format_size(thresholds_.budget) +
+                  " was exceeded: " + format_size(peak_settled_) +
                   " were in memory at the peak; pages came faster than they could be released");
   }
   return all;
@@ -492,6 +493,7 @@ void Evictor::judge_access(const Activity& activity) {
     if (file->counted() || file->uncounted()) judge_file(*file, activity);
   }
   at_sample_ = activity;
+  fetched_at_sample_ = report_.bytes_fetched;
   sampled_at_ = Clock::now();
   sample_cost_ = thread_cpu_time() - cpu_before;
 }
@@ -517,6 +519,8 @@ void Evictor::judge_file(GuardedFile& file, const Activity& activity) {
   std::optional<AccessSample> sample;
   if (file.counted() || file.random()) sample = file.sample();
   if (!sample) sample = file.random() ? AccessSample{} : sample_of_process(activity);
+  const std::uint64_t read = growth(at_sample_.read_bytes, activity.read_bytes);
+  sample->from_disk = !file.counted() || read >= (report_.bytes_fetched - fetched_at_sample_) / 4;
   const bool random = reads_at_random(file.random(), *sample, file.returns());
   if (random == file.random()) return;
   file.set_random(random);

@@ -83,7 +83,6 @@ class Evictor : private BackgroundTask {
 
   // Releasing.
   std::vector<Candidate> oldest_first() const REQUIRES(mutex_);
-  void start_writing(const std::vector<Candidate>& oldest) const REQUIRES(mutex_);
   void release_part(const Candidate& one) REQUIRES(mutex_);
   Seconds release() REQUIRES(mutex_);
   Seconds wait_for_disk(std::uint64_t writing, Seconds took) REQUIRES(mutex_);
@@ -103,7 +102,7 @@ class Evictor : private BackgroundTask {
   const Thresholds thresholds_;
   EvictorThread& thread_;
 
-  Mutex lifecycle_;  // one add or remove at a time; taken before mutex_
+  Mutex lifecycle_;                              // one add or remove at a time; taken before mutex_
   bool running_ GUARDED_BY(lifecycle_) = false;  // on thread_
 
   Mutex mutex_;
@@ -123,14 +122,15 @@ class Evictor : private BackgroundTask {
   Activity at_look_ GUARDED_BY(mutex_);     // at the last look, or after the last release
   Activity at_sample_ GUARDED_BY(mutex_);   // when access was last judged
   Activity at_release_ GUARDED_BY(mutex_);  // when uncounted files were last released
-  std::uint64_t resident_at_add_ GUARDED_BY(mutex_) = 0;  // of uncounted files, not yet released
+  std::uint64_t fetched_at_sample_ GUARDED_BY(mutex_) = 0;  // bytes_fetched at that time
+  std::uint64_t resident_at_add_ GUARDED_BY(mutex_) = 0;    // of uncounted files, not yet released
   // The share of the claimed growth that is growth of the guarded files, by the last looks.
   double trust_ GUARDED_BY(mutex_) = 1;
   bool releasing_ GUARDED_BY(mutex_) = false;  // on the way from trigger to target
   // Whether the budget was met since a mapping was added. What was cached before does not count as
   // the budget being exceeded.
   bool settled_ GUARDED_BY(mutex_) = false;
-  std::uint64_t peak_settled_ GUARDED_BY(mutex_) = 0;  // the highest `cached` since
+  std::uint64_t peak_settled_ GUARDED_BY(mutex_) = 0;       // the highest `cached` since
   std::uint64_t forgotten_fetched_ GUARDED_BY(mutex_) = 0;  // bytes_fetched of files that are gone
   Clock::time_point active_at_ GUARDED_BY(mutex_){}, looked_at_ GUARDED_BY(mutex_){},
       sampled_at_ GUARDED_BY(mutex_){}, forgot_at_ GUARDED_BY(mutex_){},

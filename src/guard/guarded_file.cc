@@ -73,7 +73,7 @@ GuardedFile::GuardedFile(Fd fd, const GuardOptions& options, std::unique_ptr<Gua
     limitation_ =
         name() + ": its page cache cannot be counted (" +
         (owns_or_may_write(this->fd()) ? "cachestat needs Linux 6.5"
-                                      : "this user neither owns the file nor may write it") +
+                                       : "this user neither owns the file nor may write it") +
         "); bytes read by the process are counted instead, and all pages released "
         "together";
   }
@@ -163,10 +163,6 @@ void GuardedFile::write_back(CacheMap::Range part, unsigned flags) const {
   sys::sync_file_range(fd(), begin_ + part.begin, part.length, flags);
 }
 
-void GuardedFile::start_writing(std::size_t part) {
-  if (cache_map_[part].dirty != 0) write_back(cache_map_.range(part), SYNC_FILE_RANGE_WRITE);
-}
-
 int GuardedFile::let_go(CacheMap::Range part) {
   const std::uint64_t begin = begin_ + part.begin;
   int error = 0;
@@ -181,7 +177,6 @@ int GuardedFile::let_go(CacheMap::Range part) {
 
 int GuardedFile::release(std::size_t part, std::uint64_t now) {
   const CacheMap::Range range = cache_map_.range(part);
-  if (cache_map_[part].dirty != 0) write_back(range, SYNC_FILE_RANGE_WRITE);
   const int error = let_go(range);
   cache_map_.released(part, cached_in(range), now);
   return error;

@@ -24,8 +24,8 @@ bool owns_or_may_write(int fd);
 // Has the mappings of the file. One thread at a time.
 class GuardedFile {
  public:
-  // Throws Error (kSystem) when fstat fails. `first` is advised as the options say. `fd` may be empty
-  // when `first` has a descriptor.
+  // Throws Error (kSystem) when fstat fails. `first` is advised as the options say. `fd` may be
+  // empty when `first` has a descriptor.
   GuardedFile(Fd fd, const GuardOptions& options, std::unique_ptr<GuardedMapping> first);
 
   bool is(std::uint64_t device, std::uint64_t inode) const {
@@ -55,9 +55,8 @@ class GuardedFile {
 
   void look(std::uint64_t now);
   const CacheMap& cache_map() const { return cache_map_; }
-  void start_writing(std::size_t part);
-  // Returns 0 or the errno of the kernel. Pages that stay are counted in cache_map(): dirty pages do
-  // until they are written, which starts but is not waited for.
+  // Returns 0 or the errno of the kernel. Pages that stay are counted in cache_map(). Dirty pages
+  // stay until they are written, which is started but not waited for.
   int release(std::size_t part, std::uint64_t now);
   // Waits for the disk where pages are dirty.
   int release_all();
