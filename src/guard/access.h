@@ -8,7 +8,7 @@
 
 #include "base/fd.h"
 #include "base/mutex.h"
-#include "guard/vma.h"
+#include "meter/proc_maps.h"
 
 namespace evenkeel {
 

@@ -163,28 +163,49 @@ void GuardedFile::write_back(CacheMap::Range part, unsigned flags) const {
   sys::sync_file_range(fd(), begin_ + part.begin, part.length, flags);
 }
 
-int GuardedFile::let_go(CacheMap::Range part) {
+// All mappings, which may be of many processes, are told before any is waited for.
+int GuardedFile::start_let_go(CacheMap::Range part) {
   const std::uint64_t begin = begin_ + part.begin;
   int error = 0;
   for (const auto& mapping : mappings_) {
     const auto shown = shown_by(*mapping, begin, begin + part.length);
     if (!shown) continue;
-    if (const int refused = mapping->let_go(*shown); refused != 0) error = refused;
+    if (const int refused = mapping->start_let_go(*shown); refused != 0) error = refused;
+  }
+  return error;
+}
+
+int GuardedFile::finish_let_go(CacheMap::Range part) {
+  const std::uint64_t begin = begin_ + part.begin;
+  int error = 0;
+  for (const auto& mapping : mappings_) {
+    if (!shown_by(*mapping, begin, begin + part.length)) continue;
+    if (const int refused = mapping->finish_let_go(); refused != 0) error = refused;
   }
   if (!options_.keep_cache) sys::fadvise(fd(), begin, part.length, POSIX_FADV_DONTNEED);
   return error;
 }
 
-int GuardedFile::release(std::size_t part, std::uint64_t now) {
+int GuardedFile::start_release(std::size_t part) { return start_let_go(cache_map_.range(part)); }
+
+int GuardedFile::finish_release(std::size_t part, std::uint64_t now) {
   const CacheMap::Range range = cache_map_.range(part);
-  const int error = let_go(range);
+  const int error = finish_let_go(range);
   cache_map_.released(part, cached_in(range), now);
   return error;
 }
 
+int GuardedFile::release(std::size_t part, std::uint64_t now) {
+  const int refused = start_release(part);
+  const int error = finish_release(part, now);
+  return refused != 0 ? refused : error;
+}
+
 int GuardedFile::release_all() {
   if (!options_.keep_cache) write_back({0, length_}, kWriteAndWait);
-  return let_go({0, length_});
+  const int refused = start_let_go({0, length_});
+  const int error = finish_let_go({0, length_});
+  return refused != 0 ? refused : error;
 }
 
 std::optional<AccessSample> GuardedFile::sample() const {

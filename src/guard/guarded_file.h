@@ -58,6 +58,9 @@ class GuardedFile {
   // Returns 0 or the errno of the kernel. Pages that stay are counted in cache_map(). Dirty pages
   // stay until they are written, which is started but not waited for.
   int release(std::size_t part, std::uint64_t now);
+  // The same for many parts and files at once: first one start, then one finish for each part.
+  int start_release(std::size_t part);
+  int finish_release(std::size_t part, std::uint64_t now);
   // Waits for the disk where pages are dirty.
   int release_all();
 
@@ -73,7 +76,8 @@ class GuardedFile {
   enum class How { kCounted, kUncounted, kInert };
   int fd() const;
   void cover(std::uint64_t begin, std::uint64_t end);
-  int let_go(CacheMap::Range part);
+  int start_let_go(CacheMap::Range part);
+  int finish_let_go(CacheMap::Range part);
   CacheMap::Found cached_in(CacheMap::Range part) const;
   void write_back(CacheMap::Range part, unsigned flags) const;
   void advise_first(GuardedMapping& mapping) const;
