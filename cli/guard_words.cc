@@ -76,7 +76,19 @@ std::string guard_words(const GuardReport& report, std::size_t files, const Prof
   return text;
 }
 
+std::string guard_verdict(const GuardReport& report, const ProfileSummary& summary) {
+  const std::string budget = format_size(report.budget), peak = format_size(report.peak_cached);
+  const std::string covered =
+      report.peak_cached <= report.budget
+          ? fmt::format("The guarded files stayed within the budget of {}. They reached {}.",
+                        budget, peak)
+          : fmt::format("The guarded files reached {}, with a budget of {}.", peak, budget);
+  return fmt::format("{} The whole program reached {}, which the budget does not cover.", covered,
+                     format_size(summary.peak_memory));
+}
+
 void add_guard_facts(ProfileRun& run, const GuardReport& report) {
+  run.guarded_peak = report.peak_cached;
   run.facts.emplace_back("guard: most of mapped files in memory", format_size(report.peak_cached));
   run.facts.emplace_back("guard: released", format_size(report.bytes_released));
   run.facts.emplace_back("guard: access", switches(report));

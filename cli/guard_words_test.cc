@@ -102,6 +102,24 @@ TEST_F(GuardWords, AreFactsOfAProfile) {
   EXPECT_THAT(run_.notes, testing::ElementsAre("guard: pages stay"));
 }
 
+// The budget covers the guarded files. What else the program uses is no overrun.
+TEST_F(GuardWords, TheVerdictIsAboutTheGuardedFiles) {
+  ProfileSummary summary;
+  summary.peak_memory = 3_GiB;
+  EXPECT_EQ(guard_verdict(report_, summary),
+            "The guarded files stayed within the budget of 256 MiB. They reached 230 MiB. The whole "
+            "program reached 3 GiB, which the budget does not cover.");
+  report_.peak_cached = 300_MiB;
+  EXPECT_THAT(guard_verdict(report_, summary),
+              HasSubstr("The guarded files reached 300 MiB, with a budget of 256 MiB."));
+
+  run_.samples = {{.seconds = 0}, {.seconds = 1, .anon = 3_GiB}};
+  EXPECT_EQ(summarize(run_, 256_MiB).seconds_over_budget, 1);
+  add_guard_facts(run_, report_);
+  EXPECT_EQ(run_.guarded_peak, 300_MiB);
+  EXPECT_EQ(summarize(run_, 256_MiB).seconds_over_budget, 0);
+}
+
 TEST_F(GuardWords, WithoutFailuresThereAreNoNotes) {
   add_guard_facts(run_, report_);
   EXPECT_THAT(run_.notes, IsEmpty());

@@ -139,6 +139,11 @@ std::vector<std::string> TableSource::notes() const {
                     " cannot be guarded: the guard has room for " +
                     with_commas(shared_table::kMappings) + " of a process");
   }
+  if (lost.sandboxed != 0) {
+    notes.push_back(counted(lost.sandboxed, "process has", "processes have") +
+                    " a seccomp filter, which might end the process for what the guard does: not "
+                    "guarded");
+  }
   return notes;
 }
 
