@@ -55,6 +55,7 @@ bool reads_at_random(bool random_now, const AccessSample& sample, unsigned retur
 PageMap::PageMap(pid_t pid) : pagemap_(open_proc(pid, "pagemap")), entries_(8192) {}
 
 bool PageMap::count(AddressRange range, AccessSample& sample) {
+  MutexLock lock(mutex_);
   RunCounter runs(sample);
   const std::uint64_t page = sys::page_size();
   for (std::uint64_t at = range.begin / page; at < range.end / page;) {

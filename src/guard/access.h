@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/fd.h"
+#include "base/mutex.h"
 #include "guard/vma.h"
 
 namespace evenkeel {
@@ -41,16 +42,17 @@ class RunCounter {
 // how often it came back already; each time it takes more to turn it off again.
 bool reads_at_random(bool random_now, const AccessSample& sample, unsigned returns);
 
-// Present bits of a process. One thread at a time; of no use after fork.
+// The present bits in /proc/PID/pagemap. Thread-safe. Not for use in a child of fork.
 class PageMap {
  public:
   explicit PageMap(pid_t pid = 0);  // 0 is this one
   // Adds to the sample what is resident in the range; false when the kernel will not say.
-  bool count(AddressRange range, AccessSample& sample);
+  bool count(AddressRange range, AccessSample& sample) EXCLUDES(mutex_);
 
  private:
-  Fd pagemap_;
-  std::vector<std::uint64_t> entries_;
+  const Fd pagemap_;
+  Mutex mutex_;
+  std::vector<std::uint64_t> entries_ GUARDED_BY(mutex_);
 };
 
 }  // namespace evenkeel

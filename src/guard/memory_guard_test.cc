@@ -220,7 +220,7 @@ TEST_P(MemoryGuardOfAStranger, TheFileIsGovernedByWhatTheProcessReads) {
     if (report.bytes_released < 128_MiB) all += "released too little\n";
     if (process_memory().file > before + 64_MiB + kSlack) all += "resident\n";
     if (report.switches_to_random == 0) all += "not switched to random\n";
-    if (!all.empty()) all += "of " + std::to_string(report.ticks) + " ticks\n";
+    if (!all.empty()) all += "after " + std::to_string(report.looks) + " looks\n";
     for (const std::string& failure : report.failures) all += failure + "\n";
     return all;
   });
