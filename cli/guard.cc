@@ -47,7 +47,11 @@ Examples:
   evenkeel guard --budget 1GiB --pid 4242)";
 
 RecordingOptions recording(const GuardCommandOptions& options) {
-  return {.files = options.files, .budget = options.guard.budget, .live = options.process.live};
+  // A file that the tool held open would keep its file system from being unmounted.
+  return {.files = options.files,
+          .budget = options.guard.budget,
+          .live = options.process.live,
+          .keep_files_open = false};
 }
 
 int conclude(const GuardCommandOptions& options, ProfileRun run, int exit_code,
@@ -57,7 +61,7 @@ int conclude(const GuardCommandOptions& options, ProfileRun run, int exit_code,
   if (guard != nullptr) {
     const GuardReport report = guard->report();
     words = guard_words(report, guard->files(), run, summary);
-    add_guard_facts(run, report);
+    add_guard_facts(run, report, guard->files());
     verdict = guard_verdict(report, summary);
   }
   Written written;

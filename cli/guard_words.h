@@ -20,6 +20,6 @@ std::string guard_words(const GuardReport& report, std::size_t files, const Prof
 std::string guard_verdict(const GuardReport& report, const ProfileSummary& summary);
 
 // The same as facts of a profile.
-void add_guard_facts(ProfileRun& run, const GuardReport& report);
+void add_guard_facts(ProfileRun& run, const GuardReport& report, std::size_t files);
 
 }  // namespace evenkeel::cli

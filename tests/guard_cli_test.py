@@ -117,7 +117,7 @@ def test_a_program_that_maps_nothing_is_told_so(user, program):
     done = guard(user, "8MiB", "--", program, "say", "hello")
     assert done.stdout == "hello\n"
     assert done.governed == 0
-    assert "none that are governed (see --min, --files)" in done.stderr
+    assert "none that are guarded (see --min, --files)" in done.stderr
 
 
 # ---- help, and what is refused
@@ -382,7 +382,7 @@ def test_a_running_process_is_guarded_from_outside(user, numbers, running):
     )
     assert done.returncode == 0, done.stderr
     assert "guard: still running after 1." in done.stderr
-    assert "1 governed" in done.stderr and "left as it was" in done.stderr
+    assert "1 guarded" in done.stderr and "left as it was" in done.stderr
     released = [line for line in done.stderr.splitlines() if line.startswith("  released ")]
     assert released and not released[0].endswith(" 0 B"), done.stderr
     assert "guard: released" in report.read_text()

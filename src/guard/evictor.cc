@@ -94,7 +94,7 @@ bool Evictor::add_known(std::unique_ptr<GuardedMapping>& mapping, std::uint64_t 
   {
     CallerLock lock(*this);
     GuardedFile* const file = find(device, inode);
-    if (file == nullptr) return false;
+    if (file == nullptr || !file->reopen()) return false;
     erase(mapping->key());
     add_to(*file, std::move(mapping));
     if (!changed_) return true;
@@ -127,7 +127,11 @@ GuardReport Evictor::report() {
 
 void Evictor::insert(std::unique_ptr<GuardedMapping> mapping, Fd fd, const Prepare& prepare) {
   struct stat status;
-  if (sys::fstat(fd ? fd.get() : mapping->descriptor(), &status) != 0) {
+  const int descriptor = fd ? fd.get() : mapping->descriptor();
+  if (const auto id = mapping->file_id(); id && descriptor < 0) {
+    status.st_dev = id->device;
+    status.st_ino = id->inode;
+  } else if (sys::fstat(descriptor, &status) != 0) {
     throw Error::system("guard", errno, mapping->name());
   }
   // A known key: that mapping was unmapped without remove().
@@ -372,10 +376,17 @@ void Evictor::start_writing(const std::vector<Candidate>& oldest) const {
 }
 
 void Evictor::release_part(const Candidate& one) {
+  start_part(one);
+  finish_part(one);
+}
+
+void Evictor::start_part(const Candidate& one) {
+  note_not_released(*one.file, one.file->start_release(one.part));
+}
+
+void Evictor::finish_part(const Candidate& one) {
   const std::uint64_t before = one.cache().cached;
-  if (const int error = one.file->release(one.part, report_.looks); error != 0) {
-    note_failure(one.file->name() + ": pages are not released: " + std::strerror(error));
-  }
+  note_not_released(*one.file, one.file->finish_release(one.part, report_.looks));
   const std::uint64_t left = one.cache().cached;
   report_.cached = report_.cached - before + left;
   report_.bytes_released += growth(left, before);
@@ -396,9 +407,20 @@ Seconds Evictor::release() {
   };
   std::size_t tried = 0;
   while (tried < oldest.size() && !done() && Clock::now() - begin < kSlice) {
-    const Candidate& one = oldest[tried++];
-    release_part(one);
-    writing += std::min(one.cache().dirty, one.cache().cached);
+    // Many parts at once, so that processes release them at the same time.
+    constexpr std::size_t kAtOnce = 16;
+    const std::size_t first = tried;
+    std::uint64_t going = 0;
+    while (tried < oldest.size() && tried - first < kAtOnce &&
+           growth(going, report_.cached) > thresholds_.target) {
+      const Candidate& one = oldest[tried++];
+      going += one.cache().cached;
+      start_part(one);
+    }
+    for (std::size_t i = first; i < tried; ++i) {
+      finish_part(oldest[i]);
+      writing += std::min(oldest[i].cache().dirty, oldest[i].cache().cached);
+    }
   }
   // Pages that the program mapped meanwhile are not known. Those it read still count as growth.
   at_look_.mapped = std::min(at_look_.mapped, activity_->read().mapped);
@@ -444,15 +466,16 @@ Seconds Evictor::release_uncounted(const Activity& activity) {
   forget_lost();
   report_.bytes_released += uncounted_bytes(activity);
   for (const auto& [id, file] : files_) {
-    const int error = file->uncounted() ? file->release_all() : 0;
-    if (error != 0) {
-      note_failure(file->name() + ": pages are not released: " + std::strerror(error));
-    }
+    if (file->uncounted()) note_not_released(*file, file->release_all());
   }
   resident_at_add_ = 0;
   releasing_ = false;
   at_release_ = at_sample_ = activity_->read();
   return time_to_sleep(thresholds_, 0, true);
+}
+
+void Evictor::note_not_released(const GuardedFile& file, int error) {
+  if (error != 0) note_failure(file.name() + ": pages are not released: " + std::strerror(error));
 }
 
 void Evictor::note_failure(const std::string& what) {

@@ -85,10 +85,13 @@ class Evictor : private BackgroundTask {
   std::vector<Candidate> oldest_first() const REQUIRES(mutex_);
   void start_writing(const std::vector<Candidate>& oldest) const REQUIRES(mutex_);
   void release_part(const Candidate& one) REQUIRES(mutex_);
+  void start_part(const Candidate& one) REQUIRES(mutex_);
+  void finish_part(const Candidate& one) REQUIRES(mutex_);
   Seconds release() REQUIRES(mutex_);
   Seconds wait_for_disk(std::uint64_t writing, Seconds took) REQUIRES(mutex_);
   Seconds release_uncounted(const Activity& activity) REQUIRES(mutex_);
   void note_stuck() REQUIRES(mutex_);
+  void note_not_released(const GuardedFile& file, int error) REQUIRES(mutex_);
   void note_failure(const std::string& what) REQUIRES(mutex_);
   std::vector<std::string> failures() const REQUIRES(mutex_);
 

@@ -57,6 +57,16 @@ GuardedFile::GuardedFile(Fd fd, const GuardOptions& options, std::unique_ptr<Gua
       length_(first->length()),
       cache_map_(begin_, length_, options.budget) {
   mappings_.push_back(std::move(first));
+  if (const auto id = mappings_.front()->file_id(); id && this->fd() < 0) {
+    device_ = id->device;
+    inode_ = id->inode;
+    how_ = How::kUncounted;
+    limitation_ = name() +
+                  " was deleted and cannot be opened: bytes read by the process are counted "
+                  "instead, and all pages released together";
+    advise_first(*mappings_.front());
+    return;
+  }
   struct stat status;
   if (sys::fstat(this->fd(), &status) != 0) throw Error::system("guard", errno, name());
   device_ = status.st_dev;
@@ -90,6 +100,27 @@ int GuardedFile::fd() const {
 void GuardedFile::adopt(Fd fd) {
   if (!fd_) fd_ = std::move(fd);
 }
+
+bool GuardedFile::reopen() {
+  if (fd() < 0 && reopen_) fd_ = reopen_();
+  return fd() >= 0;
+}
+
+void GuardedFile::close_unmapped() {
+  if (mappings_.empty() && reopen_) fd_.reset();
+}
+
+// Opens a file without mappings for a scope.
+class GuardedFile::Reopened {
+ public:
+  explicit Reopened(GuardedFile& file) : file_(file) { file_.reopen(); }
+  ~Reopened() { file_.close_unmapped(); }
+  Reopened(const Reopened&) = delete;
+  Reopened& operator=(const Reopened&) = delete;
+
+ private:
+  GuardedFile& file_;
+};
 
 std::uint64_t GuardedFile::readahead() const {
   return random_ || options_.access == GuardAccess::kRandom ? 0 : readahead_;
@@ -133,6 +164,7 @@ bool GuardedFile::remove(std::uint64_t key) {
                        options_.access == GuardAccess::kSequential;
   if (advised && mapping->still_there()) advise_all_of(*mapping, MADV_NORMAL);
   std::erase_if(mappings_, [&](const auto& one) { return one.get() == mapping; });
+  close_unmapped();
   return true;
 }
 
@@ -142,6 +174,7 @@ void GuardedFile::forget_lost(const std::function<void(const GuardedMapping&)>& 
     lost(*one);
     return true;
   });
+  close_unmapped();
 }
 
 bool GuardedFile::deleted() const {
@@ -156,6 +189,7 @@ CacheMap::Found GuardedFile::cached_in(CacheMap::Range part) const {
 }
 
 void GuardedFile::look(std::uint64_t now) {
+  const Reopened reopened(*this);
   cache_map_.look(now, [this](CacheMap::Range part) { return cached_in(part); });
 }
 
@@ -167,29 +201,56 @@ void GuardedFile::start_writing(std::size_t part) {
   if (cache_map_[part].dirty != 0) write_back(cache_map_.range(part), SYNC_FILE_RANGE_WRITE);
 }
 
-int GuardedFile::let_go(CacheMap::Range part) {
+// All mappings, which may be of many processes, are told before any is waited for.
+int GuardedFile::start_let_go(CacheMap::Range part) {
   const std::uint64_t begin = begin_ + part.begin;
   int error = 0;
   for (const auto& mapping : mappings_) {
     const auto shown = shown_by(*mapping, begin, begin + part.length);
     if (!shown) continue;
-    if (const int refused = mapping->let_go(*shown); refused != 0) error = refused;
+    if (const int refused = mapping->start_let_go(*shown); refused != 0) error = refused;
+  }
+  return error;
+}
+
+int GuardedFile::finish_let_go(CacheMap::Range part) {
+  const std::uint64_t begin = begin_ + part.begin;
+  int error = 0;
+  for (const auto& mapping : mappings_) {
+    if (!shown_by(*mapping, begin, begin + part.length)) continue;
+    if (const int refused = mapping->finish_let_go(); refused != 0) error = refused;
   }
   if (!options_.keep_cache) sys::fadvise(fd(), begin, part.length, POSIX_FADV_DONTNEED);
   return error;
 }
 
-int GuardedFile::release(std::size_t part, std::uint64_t now) {
+int GuardedFile::start_release(std::size_t part) {
+  const Reopened reopened(*this);
   const CacheMap::Range range = cache_map_.range(part);
   if (cache_map_[part].dirty != 0) write_back(range, SYNC_FILE_RANGE_WRITE);
-  const int error = let_go(range);
+  return start_let_go(range);
+}
+
+int GuardedFile::finish_release(std::size_t part, std::uint64_t now) {
+  const Reopened reopened(*this);
+  const CacheMap::Range range = cache_map_.range(part);
+  const int error = finish_let_go(range);
   cache_map_.released(part, cached_in(range), now);
   return error;
 }
 
+int GuardedFile::release(std::size_t part, std::uint64_t now) {
+  const int refused = start_release(part);
+  const int error = finish_release(part, now);
+  return refused != 0 ? refused : error;
+}
+
 int GuardedFile::release_all() {
+  const Reopened reopened(*this);
   if (!options_.keep_cache) write_back({0, length_}, kWriteAndWait);
-  return let_go({0, length_});
+  const int refused = start_let_go({0, length_});
+  const int error = finish_let_go({0, length_});
+  return refused != 0 ? refused : error;
 }
 
 std::optional<AccessSample> GuardedFile::sample() const {

@@ -33,6 +33,11 @@ class GuardedFile {
   }
   // Takes a descriptor of the file where it has none of its own.
   void adopt(Fd fd);
+  // How to open the file again. The descriptor is then closed while the file has no mappings, so
+  // that its file system can be unmounted, and opened only to count and release pages.
+  void reopen_by(std::function<Fd()> open) { reopen_ = std::move(open); }
+  // Opens it, if it is closed. False when that fails.
+  bool reopen();
   void add(std::unique_ptr<GuardedMapping> mapping);
   GuardedMapping* find(std::uint64_t key) const;
   // Takes back the advice where the mapping still exists. False when the key is not known.
@@ -59,6 +64,9 @@ class GuardedFile {
   // Returns 0 or the errno of the kernel. Pages that stay are counted in cache_map(): dirty pages do
   // until they are written, which starts but is not waited for.
   int release(std::size_t part, std::uint64_t now);
+  // The same for many parts and files at once: first one start, then one finish for each part.
+  int start_release(std::size_t part);
+  int finish_release(std::size_t part, std::uint64_t now);
   // Waits for the disk where pages are dirty.
   int release_all();
 
@@ -72,9 +80,12 @@ class GuardedFile {
 
  private:
   enum class How { kCounted, kUncounted, kInert };
+  class Reopened;
   int fd() const;
+  void close_unmapped();
   void cover(std::uint64_t begin, std::uint64_t end);
-  int let_go(CacheMap::Range part);
+  int start_let_go(CacheMap::Range part);
+  int finish_let_go(CacheMap::Range part);
   CacheMap::Found cached_in(CacheMap::Range part) const;
   void write_back(CacheMap::Range part, unsigned flags) const;
   void advise_first(GuardedMapping& mapping) const;
@@ -92,6 +103,7 @@ class GuardedFile {
   bool random_ = false;
   unsigned returns_ = 0;
   std::function<void(bool)> on_switch_;
+  std::function<Fd()> reopen_;
 };
 
 }  // namespace evenkeel
