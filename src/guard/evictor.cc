@@ -95,7 +95,7 @@ bool Evictor::add_known(std::unique_ptr<GuardedMapping>& mapping, std::uint64_t 
   {
     CallerLock lock(*this);
     GuardedFile* const file = find(device, inode);
-    if (file == nullptr) return false;
+    if (file == nullptr || !file->reopen()) return false;
     erase(mapping->key());
     add_to(*file, std::move(mapping));
     if (!changed_) return true;
@@ -128,7 +128,11 @@ GuardReport Evictor::report() {
 
 void Evictor::insert(std::unique_ptr<GuardedMapping> mapping, Fd fd, const Prepare& prepare) {
   struct stat status;
-  if (sys::fstat(fd ? fd.get() : mapping->descriptor(), &status) != 0) {
+  const int descriptor = fd ? fd.get() : mapping->descriptor();
+  if (const auto id = mapping->file_id(); id && descriptor < 0) {
+    status.st_dev = id->device;
+    status.st_ino = id->inode;
+  } else if (sys::fstat(descriptor, &status) != 0) {
     throw Error::system("guard", errno, mapping->name());
   }
   // A known key: that mapping was unmapped without remove().

@@ -57,6 +57,16 @@ GuardedFile::GuardedFile(Fd fd, const GuardOptions& options, std::unique_ptr<Gua
       length_(first->length()),
       cache_map_(begin_, length_, options.budget) {
   mappings_.push_back(std::move(first));
+  if (const auto id = mappings_.front()->file_id(); id && this->fd() < 0) {
+    device_ = id->device;
+    inode_ = id->inode;
+    how_ = How::kUncounted;
+    limitation_ = name() +
+                  " was deleted and cannot be opened: bytes read by the process are counted "
+                  "instead, and all pages released together";
+    advise_first(*mappings_.front());
+    return;
+  }
   struct stat status;
   if (sys::fstat(this->fd(), &status) != 0) throw Error::system("guard", errno, name());
   device_ = status.st_dev;
@@ -90,6 +100,27 @@ int GuardedFile::fd() const {
 void GuardedFile::adopt(Fd fd) {
   if (!fd_) fd_ = std::move(fd);
 }
+
+bool GuardedFile::reopen() {
+  if (fd() < 0 && reopen_) fd_ = reopen_();
+  return fd() >= 0;
+}
+
+void GuardedFile::close_unmapped() {
+  if (mappings_.empty() && reopen_) fd_.reset();
+}
+
+// Opens a file without mappings for a scope.
+class GuardedFile::Reopened {
+ public:
+  explicit Reopened(GuardedFile& file) : file_(file) { file_.reopen(); }
+  ~Reopened() { file_.close_unmapped(); }
+  Reopened(const Reopened&) = delete;
+  Reopened& operator=(const Reopened&) = delete;
+
+ private:
+  GuardedFile& file_;
+};
 
 std::uint64_t GuardedFile::readahead() const {
   return random_ || options_.access == GuardAccess::kRandom ? 0 : readahead_;
@@ -133,6 +164,7 @@ bool GuardedFile::remove(std::uint64_t key) {
                        options_.access == GuardAccess::kSequential;
   if (advised && mapping->still_there()) advise_all_of(*mapping, MADV_NORMAL);
   std::erase_if(mappings_, [&](const auto& one) { return one.get() == mapping; });
+  close_unmapped();
   return true;
 }
 
@@ -142,6 +174,7 @@ void GuardedFile::forget_lost(const std::function<void(const GuardedMapping&)>& 
     lost(*one);
     return true;
   });
+  close_unmapped();
 }
 
 bool GuardedFile::deleted() const {
@@ -156,6 +189,7 @@ CacheMap::Found GuardedFile::cached_in(CacheMap::Range part) const {
 }
 
 void GuardedFile::look(std::uint64_t now) {
+  const Reopened reopened(*this);
   cache_map_.look(now, [this](CacheMap::Range part) { return cached_in(part); });
 }
 
@@ -189,6 +223,7 @@ int GuardedFile::finish_let_go(CacheMap::Range part) {
 int GuardedFile::start_release(std::size_t part) { return start_let_go(cache_map_.range(part)); }
 
 int GuardedFile::finish_release(std::size_t part, std::uint64_t now) {
+  const Reopened reopened(*this);
   const CacheMap::Range range = cache_map_.range(part);
   const int error = finish_let_go(range);
   cache_map_.released(part, cached_in(range), now);
@@ -202,6 +237,7 @@ int GuardedFile::release(std::size_t part, std::uint64_t now) {
 }
 
 int GuardedFile::release_all() {
+  const Reopened reopened(*this);
   if (!options_.keep_cache) write_back({0, length_}, kWriteAndWait);
   const int refused = start_let_go({0, length_});
   const int error = finish_let_go({0, length_});

@@ -33,6 +33,11 @@ class GuardedFile {
   }
   // Takes a descriptor of the file where it has none of its own.
   void adopt(Fd fd);
+  // How to open the file again. The descriptor is then closed while the file has no mappings, so
+  // that its file system can be unmounted, and opened only to count and release pages.
+  void reopen_by(std::function<Fd()> open) { reopen_ = std::move(open); }
+  // Opens it, if it is closed. False when that fails.
+  bool reopen();
   void add(std::unique_ptr<GuardedMapping> mapping);
   GuardedMapping* find(std::uint64_t key) const;
   // Takes back the advice where the mapping still exists. False when the key is not known.
@@ -74,7 +79,9 @@ class GuardedFile {
 
  private:
   enum class How { kCounted, kUncounted, kInert };
+  class Reopened;
   int fd() const;
+  void close_unmapped();
   void cover(std::uint64_t begin, std::uint64_t end);
   int start_let_go(CacheMap::Range part);
   int finish_let_go(CacheMap::Range part);
@@ -95,6 +102,7 @@ class GuardedFile {
   bool random_ = false;
   unsigned returns_ = 0;
   std::function<void(bool)> on_switch_;
+  std::function<Fd()> reopen_;
 };
 
 }  // namespace evenkeel

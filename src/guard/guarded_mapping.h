@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "guard/access.h"
@@ -24,6 +25,12 @@ class GuardedMapping {
   virtual std::string name() const;  // for messages
   // A descriptor of the file that stays open as long as the mapping is guarded, or -1.
   virtual int descriptor() const { return -1; }
+  // Which file it is, where nobody has a descriptor to ask. Such a mapping writes and drops pages
+  // of the file itself when it lets go of them.
+  struct FileId {
+    std::uint64_t device, inode;
+  };
+  virtual std::optional<FileId> file_id() const { return std::nullopt; }
 
   // Whether the range still is this mapping. Ask before the calls below, so that another mapping in
   // its place is left alone. Without asking no contents are lost either.

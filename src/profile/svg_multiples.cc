@@ -38,7 +38,8 @@ void draw_card_head(SvgText& svg, const ProfileRun& run, std::optional<std::uint
   const std::string peak_words = "peak " + format_size(peak);
   const double room = width - text_width(peak_words, 12 * kBold) - 12;
   svg.words("name", 0, 14, fit(run.name, 14 * kBold, room));
-  svg.words(budget && peak > *budget ? "alarm right" : "right", width, 14, peak_words);
+  const bool over = budget && run.guarded_peak.value_or(peak) > *budget;
+  svg.words(over ? "alarm right" : "right", width, 14, peak_words);
   double y = 16;
   for (const std::string& line : fact_lines(run, width)) svg.words("", 0, y += 16, line);
 }

@@ -32,7 +32,8 @@ void draw_budget_words(SvgText& svg, const Frame& frame, const ProfileReport& re
   const double line = scale.budget_in_sight ? frame.y(static_cast<double>(*report.budget)) : 18;
   const std::string where = scale.budget_in_sight ? "" : ", above this chart";
   svg.words(left ? "alarm halo" : "alarm halo right", left ? 4 : kWidth - 4, line - 6,
-            "budget " + format_size(*report.budget) + where);
+            "budget " + format_size(*report.budget) +
+                (report.runs[0].guarded_peak ? " for guarded files" : "") + where);
 }
 
 double draw_main(SvgText& svg, const ProfileReport& report, const SvgScale& scale, double top) {
