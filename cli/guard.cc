@@ -8,6 +8,7 @@
 
 #include "cli/child_command.h"
 #include "cli/commands.h"
+#include "cli/descriptor_limit.h"
 #include "cli/guard_options.h"
 #include "cli/guard_words.h"
 #include "cli/options.h"
@@ -16,6 +17,7 @@
 #include "cli/program_kind.h"
 #include "cli/recording.h"
 #include "cli/terminal.h"
+#include "base/visible.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
 #include "process_guard/proc_source.h"
@@ -26,7 +28,7 @@
 namespace evenkeel::cli {
 namespace {
 
-constexpr char kFooter[] = R"(
+constexpr char kGuardFooter[] = R"(
 The command runs as it would without this; its input, output, signals and exit code are its own. What
 it maps of files of 1 MiB or more (--min), shared or private, is kept under the budget together with
 the page cache behind it: for the command and all processes it starts, one budget. Memory may pass
@@ -49,12 +51,12 @@ RecordingOptions recording(const GuardCommandOptions& options) {
 }
 
 int conclude(const GuardCommandOptions& options, ProfileRun run, int exit_code,
-             ProcessGuard* keeper) {
+             ProcessGuard* guard) {
   const ProfileSummary summary = summarize(run, options.guard.budget);
   std::string words;
-  if (keeper != nullptr) {
-    const GuardReport report = keeper->report();
-    words = guard_words(report, keeper->files(), run, summary);
+  if (guard != nullptr) {
+    const GuardReport report = guard->report();
+    words = guard_words(report, guard->files(), run, summary);
     add_guard_facts(run, report);
   }
   Written written;
@@ -66,30 +68,35 @@ int conclude(const GuardCommandOptions& options, ProfileRun run, int exit_code,
   return written.all ? 0 : 1;
 }
 
-// What it takes to guard a command; empty where that is not possible, and a line has said why.
+void say_note(const std::string& note) {
+  say(stderr, fmt::format("evenkeel guard: {}\n", visible(note)));
+}
+
+// What it takes to guard a command.
 struct Preloaded {
   explicit Preloaded(const GuardCommandOptions& options)
       : library(find_preload_library()),
-        board({.least_bytes = options.least_bytes, .first_advice = first_advice(options)}),
-        source(board),
-        keeper({options.guard, options.files}, source) {}
+        table({.least_bytes = options.least_bytes, .first_advice = first_advice(options)}),
+        source(table),
+        guard({options.guard, options.files, say_note}, source) {}
   std::vector<std::string> environment() const {
-    return {preload_variable(library), board.variable()};
+    return {preload_variable(library), table.variable()};
   }
   const std::string library;
-  SharedTableOwner board;
+  SharedTableOwner table;
   TableSource source;
-  ProcessGuard keeper;
+  ProcessGuard guard;
 
  private:
   static int first_advice(const GuardCommandOptions& options) {
-    // With --files, which mappings are governed is known only once their names are seen.
+    // With --files, which mappings are guarded is known only once their paths are seen.
     if (!options.files.empty()) return 0;
     if (options.guard.access == GuardAccess::kRandom) return MADV_RANDOM;
     return options.guard.access == GuardAccess::kSequential ? MADV_SEQUENTIAL : 0;
   }
 };
 
+// Empty where the command cannot be guarded; then a line has said why.
 std::unique_ptr<Preloaded> prepare(const GuardCommandOptions& options) {
   std::string why = why_unguarded(look_at_program(options.command.front()));
   if (why.empty()) {
@@ -110,7 +117,7 @@ int guard_command(const GuardCommandOptions& options) {
         options.command, preloaded ? preloaded->environment() : std::vector<std::string>{},
         recording(options));
     return conclude(options, std::move(recorded.run), recorded.exit_code,
-                    preloaded ? &preloaded->keeper : nullptr);
+                    preloaded ? &preloaded->guard : nullptr);
   } catch (const CannotStart& cannot) {
     say(stderr, fmt::format("evenkeel: {}\n", cannot.message));
     return cannot.exit_code;
@@ -121,10 +128,10 @@ int guard_process(const GuardCommandOptions& options) {
   ProcSource source(*options.process.pid, options.least_bytes);
   GuardOptions guard = options.guard;
   guard.access = GuardAccess::kLeave;  // a process's readahead is its own to switch
-  ProcessGuard keeper({guard, options.files}, source);
+  ProcessGuard process_guard({guard, options.files, say_note}, source);
   return conclude(options,
                   record_process(*options.process.pid, options.process.seconds, recording(options)),
-                  0, &keeper);
+                  0, &process_guard);
 }
 
 void refuse_nonsense(const GuardCommandOptions& options) {
@@ -142,8 +149,7 @@ void refuse_nonsense(const GuardCommandOptions& options) {
       options.guard.access != GuardAccess::kLeave) {
     throw CLI::ValidationError("--access", "cannot be changed from outside, with --pid");
   }
-  // Before the command has run for hours.
-  for (const std::string& path : options.outputs.paths()) require_writable(path);
+  options.outputs.require_writable();
 }
 
 GuardAccess parse_access(const std::string& text) {
@@ -157,6 +163,7 @@ GuardAccess parse_access(const std::string& text) {
 
 int run(const GuardCommandOptions& options) {
   refuse_nonsense(options);
+  raise_descriptor_limit();
   return options.process.pid ? guard_process(options) : guard_command(options);
 }
 
@@ -186,7 +193,7 @@ void add_guard(CLI::App& app, int& exit_code) {
   command->add_option("--json", options->outputs.json, "All samples and the summary")
       ->type_name("FILE");
   add_process_options(*command, options->process, "Guard");
-  command->footer(kFooter);
+  command->footer(kGuardFooter);
   command->callback([options, &exit_code] { exit_code = run(*options); });
 }
 

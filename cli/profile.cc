@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <bit>
 
 #include "cli/child_command.h"
 #include "cli/commands.h"
@@ -12,6 +13,7 @@
 #include "cli/profile_options.h"
 #include "cli/profile_words.h"
 #include "cli/recording.h"
+#include "cli/table.h"
 #include "cli/terminal.h"
 
 namespace evenkeel::cli {
@@ -19,11 +21,11 @@ namespace {
 
 constexpr int kCheckFailed = 3;
 
-constexpr char kFooter[] = R"(
+constexpr char kProfileFooter[] = R"(
 The command runs as it would without this: its input, output, signals and exit code are its own.
-All processes it starts are measured with it. memory is the larger of RSS and of anon + shmem + page
-cache added: what the program occupies, no page counted twice. Slopes are those of the second half of
-the run.
+All processes it starts are measured with it. memory is anon + shmem + the larger of mapped files and
+page cache added: what the program occupies, no page counted twice, also where processes share pages.
+Slopes are those of the second half of the run. Options end at the command: -- before it is optional.
 
 Exit code: the command's own (128 + N when signal N killed it, 127 when it is not there); 3 when the
 command succeeded and --fail-over-budget or --fail-slope says no.
@@ -34,17 +36,39 @@ Examples:
   evenkeel profile --fail-slope 1MiB/min --files 'data/*.bin' -- python train.py
   evenkeel profile --pid 4242 --seconds 30)";
 
-void name_next(const ProfileOptions& options, const ProfileRun& run) {
-  if (run.files.empty()) {
-    std::string again = "evenkeel profile --files 'YOUR_DATA*' ";
-    again += options.process.pid ? fmt::format("--pid {}", *options.process.pid) : "--";
-    for (const std::string& word : options.command) again += " " + shell_word(word);
-    next_command(again, "the same, with the page cache of your data from before the start");
-    return;
+// A budget for the mapped files that keeps the rest of the program: a quarter of what they took,
+// as a power of two, or what --budget leaves.
+std::uint64_t suggested_budget(const ProfileOptions& options, const ProfileSummary& summary) {
+  constexpr std::uint64_t kLeast = 64 << 20;
+  if (options.budget && *options.budget > summary.peak_unreclaimable + kLeast) {
+    return *options.budget - summary.peak_unreclaimable;
   }
-  const auto largest = std::ranges::max_element(run.files, {}, &ProfileFile::size);
-  next_command("evenkeel info " + shell_word(largest->path),
-               "what is in the largest file it read, and how much of it is cached now");
+  return std::max(kLeast, std::bit_floor(summary.peak_file / 4));
+}
+
+std::string of_the_program(const ProfileOptions& options) {
+  if (options.process.pid) return fmt::format("--pid {}", *options.process.pid);
+  std::string words = "--";
+  for (const std::string& word : options.command) words += " " + shell_word(word);
+  return words;
+}
+
+void name_next(const ProfileOptions& options, const ProfileSummary& summary,
+               const ProfileRun& run) {
+  constexpr std::uint64_t kWorthGuarding = 64 << 20;
+  if (summary.peak_file >= kWorthGuarding && 4 * summary.peak_file >= summary.peak_memory) {
+    const std::uint64_t mib = std::max<std::uint64_t>(suggested_budget(options, summary) >> 20, 1);
+    next_command(fmt::format("evenkeel guard --budget {}MiB {}", mib, of_the_program(options)),
+                 "the same program, with its mapped files kept within that budget");
+  } else if (run.files.empty()) {
+    next_command("evenkeel profile --files 'YOUR_DATA*' " + of_the_program(options),
+                 "the same, with the page cache of your data from before the start");
+  } else {
+    const std::uint64_t mib = ((summary.peak_memory + summary.peak_memory / 8) >> 20) + 1;
+    next_command(fmt::format("evenkeel profile --budget {}MiB --fail-over-budget {}", mib,
+                             of_the_program(options)),
+                 "a check for CI: exit code 3 when memory exceeds what it took now by an eighth");
+  }
 }
 
 int conclude(const ProfileOptions& options, ProfileRun run, int exit_code) {
@@ -53,13 +77,14 @@ int conclude(const ProfileOptions& options, ProfileRun run, int exit_code) {
   const ProfileReport report = report_of(std::move(run), summary, options.budget);
   // Before anything is said: stderr may be a pipe that nobody reads any more.
   const Written written = write_all(options.outputs, report);
-  say(stderr, fmt::format("\n{}{}\n{}", words, report.subtitle, written.words));
+  const std::string verdict = wrapped(report.subtitle, 0) + "\n" + limits_words(summary);
+  say(stderr, fmt::format("\n{}\n{}\n{}", words, verdict, written.words));
   const std::string complaint = failed_check(options, report.runs.front(), summary);
   if (!complaint.empty()) say(stderr, fmt::format("evenkeel: {}\n", complaint));
   if (exit_code != 0) return exit_code;
   if (!complaint.empty()) return kCheckFailed;
   if (!written.all) return 1;
-  name_next(options, report.runs.front());
+  name_next(options, summary, report.runs.front());
   return 0;
 }
 
@@ -82,8 +107,7 @@ void refuse_nonsense(const ProfileOptions& options) {
   if (options.fail_over_budget && !options.budget) {
     throw CLI::ValidationError("--fail-over-budget", "over which? give --budget SIZE");
   }
-  // Before the command has run for hours.
-  for (const std::string& path : options.outputs.paths()) require_writable(path);
+  options.outputs.require_writable();
 }
 
 int run(ProfileOptions options) {
@@ -106,7 +130,7 @@ void add_profile(CLI::App& app, int& exit_code) {
       ->add_option("-o,--output", options->outputs.html,
                    "The page; default evenkeel-profile.html, none where --json or --svg is given")
       ->type_name("FILE");
-  command->add_option("--json", options->outputs.json, "All samples and the summary")
+  command->add_option("--json", options->outputs.json, "All samples and the summary; - is stdout")
       ->type_name("FILE");
   command->add_option("--svg", options->outputs.svg, "A picture for papers and READMEs")
       ->type_name("FILE");
@@ -118,7 +142,7 @@ void add_profile(CLI::App& app, int& exit_code) {
                "Files whose page cache is watched; default those it maps or opens");
   add_size(
       *command, "--budget", [options](std::uint64_t bytes) { options->budget = bytes; },
-      "The line that memory should stay under");
+      "The memory that the program should stay within");
   command->add_flag("--fail-over-budget", options->fail_over_budget,
                     "Exit with 3 when memory was over the budget");
   add_parsed(
@@ -126,7 +150,7 @@ void add_profile(CLI::App& app, int& exit_code) {
       [options](const std::string& text) { options->fail_slope = parse_slope(text); },
       "Exit with 3 when memory or RSS rises faster than this");
   add_process_options(*command, options->process, "Watch");
-  command->footer(kFooter);
+  command->footer(kProfileFooter);
   command->callback([options, &exit_code] { exit_code = run(*options); });
 }
 

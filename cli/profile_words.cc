@@ -9,11 +9,10 @@
 #include "cli/table.h"
 #include "cli/terminal.h"
 #include "evenkeel/bytes.h"
+#include "profile/verdict.h"
 
 namespace evenkeel::cli {
 namespace {
-
-constexpr double kFlat = 0.1 * (1 << 20);  // bytes a minute, less than this is noise
 
 std::string clock(double seconds) {
   const auto whole = static_cast<std::uint64_t>(seconds);
@@ -31,12 +30,6 @@ std::string counted(std::uint64_t count, const std::string& what, const std::str
 
 }  // namespace
 
-std::string slope_words(std::optional<double> bytes_per_minute) {
-  if (!bytes_per_minute) return "too short to tell";
-  if (std::abs(*bytes_per_minute) < kFlat) return "flat";
-  return (*bytes_per_minute > 0 ? "+" : "-") + size_of_slope(*bytes_per_minute) + "/min";
-}
-
 std::string live_line(const ProfileSample& sample, std::optional<std::uint64_t> budget) {
   std::string line = fmt::format(
       " {}  RSS {} (anon {}, file {}, shmem {})  page cache {}", clock(sample.seconds),
@@ -53,11 +46,15 @@ std::string live_line(const ProfileSample& sample, std::optional<std::uint64_t> 
 }
 
 std::string to_words(const ProfileRun& run, const ProfileSummary& summary) {
+  const auto slope = [&](std::optional<double> bytes_per_minute, std::uint64_t peak) {
+    return slope_words(bytes_per_minute, run.seconds / 2, peak);
+  };
   Table table({"", "peak", "slope"});
-  table.add({"memory", format_size(summary.peak_memory), slope_words(summary.slope_memory)});
-  table.add({"RSS", format_size(summary.peak_rss), slope_words(summary.slope_rss)});
-  table.add(
-      {"  anon (heap, stacks)", format_size(summary.peak_anon), slope_words(summary.slope_anon)});
+  table.add({"memory", format_size(summary.peak_memory),
+             slope(summary.slope_memory, summary.peak_memory)});
+  table.add({"RSS", format_size(summary.peak_rss), slope(summary.slope_rss, summary.peak_rss)});
+  table.add({"  anon (heap, stacks)", format_size(summary.peak_anon),
+             slope(summary.slope_anon, summary.peak_anon)});
   table.add({"  file (mapped pages)", format_size(summary.peak_file), ""});
   table.add({"  shmem (shared)", format_size(summary.peak_shmem), ""});
   table.add({"PSS", size_or_unknown(summary.peak_pss), ""});
@@ -72,18 +69,13 @@ std::string to_words(const ProfileRun& run, const ProfileSummary& summary) {
   return text;
 }
 
-std::string verdict(const ProfileSummary& summary, std::optional<std::uint64_t> budget) {
-  const std::string rises = summary.slope_memory ? ", " + slope_words(summary.slope_memory) : "";
-  if (!budget) {
-    return fmt::format("Memory reached {}{}.", format_size(summary.peak_memory), rises);
+std::string limits_words(const ProfileSummary& summary) {
+  std::string text = "Who would end this job:\n";
+  for (const MemoryLimit& limit : limits_of(summary)) {
+    text += wrapped(fmt::format("{} ({})", limit.name, limit.examples), 2);
+    text += wrapped(limit.effect, 4);
   }
-  if (summary.peak_memory <= *budget) {
-    return fmt::format("Memory stayed within the budget of {}: {} at its peak{}.",
-                       format_size(*budget), format_size(summary.peak_memory), rises);
-  }
-  return fmt::format(
-      "Memory went over the budget of {}: {} at its peak, {:.1f} s above the line{}.",
-      format_size(*budget), format_size(summary.peak_memory), summary.seconds_over_budget, rises);
+  return text;
 }
 
 std::string failed_check(const ProfileOptions& options, const ProfileRun& run,

@@ -15,14 +15,11 @@ std::string live_line(const ProfileSample& sample, std::optional<std::uint64_t> 
 // Peaks and slopes, a few lines.
 std::string to_words(const ProfileRun& run, const ProfileSummary& summary);
 
-// "Memory stayed within the budget of 64 MiB: 12 MiB at its peak, flat." One sentence.
-std::string verdict(const ProfileSummary& summary, std::optional<std::uint64_t> budget);
-
 // Why the exit code should say no; empty: it should not.
 std::string failed_check(const ProfileOptions& options, const ProfileRun& run,
                          const ProfileSummary& summary);
 
-// "flat", "+12.5 MiB/min", "too short to tell".
-std::string slope_words(std::optional<double> bytes_per_minute);
+// Which limits would end the program, and at what: a table with a title.
+std::string limits_words(const ProfileSummary& summary);
 
 }  // namespace evenkeel::cli

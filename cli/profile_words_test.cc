@@ -32,29 +32,6 @@ ProfileRun run_of(double seconds, std::size_t samples) {
   return run;
 }
 
-TEST(SlopeWords, SayWhetherAndHowFast) {
-  EXPECT_EQ(slope_words(std::nullopt), "too short to tell");
-  EXPECT_EQ(slope_words(0), "flat");
-  EXPECT_EQ(slope_words(1000), "flat");
-  EXPECT_EQ(slope_words(-1000), "flat");
-  EXPECT_EQ(slope_words(12.5 * (1 << 20)), "+12.5 MiB/min");
-  EXPECT_EQ(slope_words(-12.5 * (1 << 20)), "-12.5 MiB/min");
-}
-
-TEST(Verdict, NamesThePeakAndTheLine) {
-  EXPECT_EQ(verdict(held(12_MiB), std::nullopt), "Memory reached 12 MiB.");
-  EXPECT_EQ(verdict(held(12_MiB), 64_MiB),
-            "Memory stayed within the budget of 64 MiB: 12 MiB at its peak.");
-  EXPECT_EQ(verdict(held(64_MiB), 64_MiB),
-            "Memory stayed within the budget of 64 MiB: 64 MiB at its peak.");
-  ProfileSummary over = held(65_MiB);
-  over.seconds_over_budget = 2.25;
-  over.slope_memory = 1 << 20;
-  EXPECT_EQ(verdict(over, 64_MiB),
-            "Memory went over the budget of 64 MiB: 65 MiB at its peak, 2.2 s above the line, "
-            "+1 MiB/min.");
-}
-
 TEST(FailedCheck, AsksNothingThatWasNotAskedFor) {
   ProfileOptions options;
   options.budget = 1;

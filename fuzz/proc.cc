@@ -1,4 +1,4 @@
-// Texts of the kernel's: a process may choose its name, and a container what lies under /proc.
+// Text files of the kernel: a process chooses its name, and a container what is mounted at /proc.
 #include "base/cgroup.h"
 #include "base/text_file.h"
 #include "fuzz/target.h"

@@ -109,7 +109,7 @@ def test_the_gpt_finds_text_everywhere(folder, gpt):
 def test_the_matrix_is_the_same_and_memory_is_not(temporary, folder):
     rows = 60_000  # 37 MiB
     said = run("permuted_matrix.py", "--rows", rows, "--budget", "16MiB", "--report", "mem.html")
-    assert said.endswith("all of them saw the same rows\n")
+    assert said.endswith("all loops read the same rows\n")
     memory = {
         name.strip(): float(first) * MIB
         for name, first in re.findall(r"^([^\d\n]+?) {2,}([\d.]+) .*$", said, re.MULTILINE)
@@ -125,7 +125,7 @@ def test_the_matrix_is_the_same_and_memory_is_not(temporary, folder):
 
 def test_the_matrix_by_the_governed_memmap(temporary):
     said = run("permuted_matrix.py", "--rows", 5000, "--memmap")
-    assert "after: evenkeel.memmap" in said and said.endswith("all of them saw the same rows\n")
+    assert "after: evenkeel.memmap" in said and said.endswith("all loops read the same rows\n")
 
 
 # --- the notebook

@@ -28,7 +28,7 @@ TokenPart read_npy_tokens(const Source& source, std::string_view head,
         .in(source.path)
         .hint("save them anew, flat (numpy's reshape(-1)) and as integers");
   }
-  require_told(source, options.dtype, dtype);
+  require_dtype(source, options.dtype, dtype);
   return {npy_part(source, header, {})};
 }
 

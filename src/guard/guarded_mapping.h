@@ -28,6 +28,10 @@ class GuardedMapping {
   virtual bool still_there() const = 0;
   // Pages of the range leave the resident set, in a way that cannot lose anything. 0 or an errno.
   virtual int let_go(AddressRange range) = 0;
+  // The same for many ranges and mappings at once: first one start for each range, then one finish
+  // for each mapping. Other processes then work at the same time.
+  virtual int start_let_go(AddressRange range) { return let_go(range); }
+  virtual int finish_let_go() { return 0; }
   virtual int advise(AddressRange range, int advice) = 0;
   // Adds to the sample what of the range is resident; false when the kernel will not say.
   virtual bool count_resident(AddressRange range, AccessSample& sample) const = 0;

@@ -1,4 +1,4 @@
-// Behind process_counters and process_pss of meter.h.
+// Behind process_counters of meter.h.
 #pragma once
 
 #include <sys/types.h>

@@ -37,6 +37,35 @@ std::optional<ProcessMemory> parse_status(std::string_view status) {
   return memory;
 }
 
+std::optional<ProcessPss> parse_smaps_rollup(std::string_view rollup) {
+  static constexpr std::array<std::string_view, kResidentKinds.size()> kNames = {
+      "Pss_Anon:", "Pss_File:", "Pss_Shmem:"};
+  const auto total = number_after(rollup, "Pss:");
+  if (!total) return std::nullopt;
+  ProcessPss pss;
+  pss.total = *total * 1024;
+  pss.kinds_told = true;
+  for (std::size_t kind = 0; kind < kNames.size(); ++kind) {
+    const auto kib = number_after(rollup, kNames[kind]);
+    pss.kinds_told &= kib.has_value();
+    pss.kinds[kind] = kib.value_or(0) * 1024;
+  }
+  return pss;
+}
+
+std::optional<ProcessPss> read_pss(pid_t pid) {
+  const auto rollup = read_text_file(proc_path(pid, "smaps_rollup"));
+  if (!rollup) return std::nullopt;
+  errno = 0;
+  return parse_smaps_rollup(*rollup);
+}
+
+std::optional<std::uint64_t> process_pss(pid_t pid) {
+  const auto pss = read_pss(pid);
+  if (!pss) return std::nullopt;
+  return pss->total;
+}
+
 std::optional<std::uint64_t> parse_io(std::string_view io) {
   return number_after(io, "read_bytes:");
 }

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -14,6 +15,21 @@ namespace evenkeel {
 
 // From the text of /proc/PID/status. Empty when no resident set is told: a zombie, a kernel thread.
 std::optional<ProcessMemory> parse_status(std::string_view status);
+
+// What the resident set consists of.
+inline constexpr std::array kResidentKinds = {&ProcessMemory::anon, &ProcessMemory::file,
+                                              &ProcessMemory::shmem};
+
+// Proportional set size, in bytes.
+struct ProcessPss {
+  std::uint64_t total = 0;
+  std::array<std::uint64_t, kResidentKinds.size()> kinds{};  // of kResidentKinds
+  bool kinds_told = false;                                   // Linux 5.4 or later
+};
+// From the text of /proc/PID/smaps_rollup. Empty when it tells no PSS.
+std::optional<ProcessPss> parse_smaps_rollup(std::string_view rollup);
+// Of a process; empty, with errno, when it has ended or it is not permitted.
+std::optional<ProcessPss> read_pss(pid_t pid);
 
 // From the text of /proc/PID/io.
 std::optional<std::uint64_t> parse_io(std::string_view io);

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <unordered_set>
 
@@ -22,7 +23,7 @@ class ProcessTree::Impl {
                           "process " + std::to_string(root))
           .in(proc_path(root, "stat"));
     }
-    followed_.push_back(std::move(*process));
+    tracked_.push_back(std::move(*process));
     if (timer_.due(LookTimer::Clock::now())) look();
     before_ = done_by_all();
   }
@@ -30,13 +31,13 @@ class ProcessTree::Impl {
   std::optional<TreeMemory> sample() {
     if (timer_.due(LookTimer::Clock::now())) look();
     // Parents first: a child that is there when it is read was not in what its parent inherited.
-    for (TrackedProcess& process : followed_) process.read();
+    for (TrackedProcess& process : tracked_) process.read();
     settle_ended();
     done_.raise_to(done_by_all().above(before_));
 
     TreeMemory tree;
     tree.memory = memory_of_all();
-    for (const TrackedProcess& process : followed_) tree.processes += process.living();
+    for (const TrackedProcess& process : tracked_) tree.processes += process.living();
     if (tree.processes == 0) return std::nullopt;
     tree.counters = counters();
     tree.unmeasured = unmeasured_;
@@ -45,7 +46,7 @@ class ProcessTree::Impl {
 
   ProcessMemory sample_resident() {
     if (timer_.due(LookTimer::Clock::now())) look();
-    for (TrackedProcess& process : followed_) process.read_resident();
+    for (TrackedProcess& process : tracked_) process.read_resident();
     return memory_of_all();
   }
 
@@ -58,20 +59,58 @@ class ProcessTree::Impl {
 
   std::vector<pid_t> processes() const {
     std::vector<pid_t> living;
-    for (const TrackedProcess& process : followed_) {
+    for (const TrackedProcess& process : tracked_) {
       if (process.living()) living.push_back(process.pid());
     }
     return living;
   }
 
-  std::optional<std::uint64_t> pss() const {
+  ProcessMemory distinct() const {
+    ProcessMemory memory = memory_of_all();
+    if (!sharing_known_) return memory;
+    std::vector<ResidentPages> pages;
+    for (std::size_t kind = 0; kind < kResidentKinds.size(); ++kind) {
+      pages.clear();
+      for (const TrackedProcess& process : tracked_) {
+        if (process.living()) pages.push_back(process.pages(kind));
+      }
+      const bool anon = kResidentKinds[kind] == &ProcessMemory::anon;
+      memory.*kResidentKinds[kind] =
+          distinct_bytes(pages, shared_once_[kind], anon ? Growth::kOwn : Growth::kMayBeShared);
+    }
+    return memory;
+  }
+
+  std::optional<std::uint64_t> pss() {
+    std::vector<std::pair<TrackedProcess*, ProcessPss>> walked;
     std::uint64_t sum = 0;
-    for (const TrackedProcess& process : followed_) {
+    bool kinds_told = true;
+    for (TrackedProcess& process : tracked_) {
       if (!process.living() || process.borrows_memory()) continue;
       errno = 0;
-      const auto pss = process_pss(process.pid());
+      const auto pss = read_pss(process.pid());
       if (!pss && (errno == EACCES || errno == EPERM)) return std::nullopt;
-      sum += pss.value_or(0);  // it may have ended by now
+      if (!pss) continue;  // it may have ended by now
+      sum += pss->total;
+      kinds_told &= pss->kinds_told;
+      walked.emplace_back(&process, *pss);
+    }
+    if (!kinds_told) return sum;
+    sharing_known_ = true;
+    shared_once_ = {};
+    // One process alone: all is its own, whatever it shares with others outside the tree.
+    const std::size_t processes = std::max<std::size_t>(walked.size(), 2);
+    for (auto& [process, pss] : walked) {
+      if (walked.size() == 1) {
+        for (std::size_t k = 0; k < pss.kinds.size(); ++k) {
+          pss.kinds[k] = process->pages(k).resident();
+        }
+      }
+      process->set_pss(pss, processes);
+      for (std::size_t kind = 0; kind < kResidentKinds.size(); ++kind) {
+        const std::uint64_t own = process->pages(kind).own();
+        shared_once_[kind] += pss.kinds[kind] - std::min(pss.kinds[kind], own);
+      }
     }
     return sum;
   }
@@ -87,7 +126,7 @@ class ProcessTree::Impl {
 
   ProcessMemory memory_of_all() const {
     ProcessMemory sum;
-    for (const TrackedProcess& process : followed_) {
+    for (const TrackedProcess& process : tracked_) {
       if (process.living()) add(process.memory(), sum);
     }
     return sum;
@@ -101,14 +140,14 @@ class ProcessTree::Impl {
   void look() {
     const auto began = LookTimer::Clock::now();
     std::unordered_set<pid_t> known;
-    for (const TrackedProcess& process : followed_) {
+    for (const TrackedProcess& process : tracked_) {
       if (!process.gone()) known.insert(process.pid());
     }
     children_.refresh();
     unmeasured_ = can_look() ? 0 : 1;
-    for (std::size_t i = 0; i < followed_.size(); ++i) {  // children's children come behind them
-      const pid_t parent = followed_[i].pid();
-      if (!followed_[i].living()) continue;
+    for (std::size_t i = 0; i < tracked_.size(); ++i) {  // children's children come behind them
+      const pid_t parent = tracked_[i].pid();
+      if (!tracked_[i].living()) continue;
       for (const pid_t child : children_.of(parent)) {
         if (known.insert(child).second) follow(child, parent);
       }
@@ -118,7 +157,7 @@ class ProcessTree::Impl {
 
   void follow(pid_t pid, pid_t parent) {
     if (auto process = TrackedProcess::open(pid, parent)) {
-      followed_.push_back(std::move(*process));
+      tracked_.push_back(std::move(*process));
     } else if (errno != ESRCH) {
       ++unmeasured_;
     }
@@ -126,7 +165,7 @@ class ProcessTree::Impl {
 
   Tally done_by_all() {
     Tally sum = ended_;
-    for (const TrackedProcess& process : followed_) {
+    for (const TrackedProcess& process : tracked_) {
       sum.add(process.tally());
       tells_disk_ |= process.tells_disk();
     }
@@ -138,7 +177,7 @@ class ProcessTree::Impl {
   // Where no parent does (it ignores its children, or is not in the tree), the last seen counts.
   void settle_ended() {
     std::unordered_set<const TrackedProcess*> settled;
-    for (TrackedProcess& process : followed_) {
+    for (TrackedProcess& process : tracked_) {
       if (!process.gone()) continue;
       TrackedProcess* heir = heir_of(process);
       const bool inherited = heir != nullptr && heir->inherited(process.tally());
@@ -147,18 +186,18 @@ class ProcessTree::Impl {
     }
     if (settled.empty()) return;
     std::vector<TrackedProcess> rest;
-    for (TrackedProcess& process : followed_) {
+    for (TrackedProcess& process : tracked_) {
       if (!settled.contains(&process)) rest.push_back(std::move(process));
     }
-    followed_ = std::move(rest);
+    tracked_ = std::move(rest);
   }
 
   // The nearest ancestor that is not gone. Null: none in the tree.
   TrackedProcess* heir_of(const TrackedProcess& process) {
     pid_t parent = process.parent();
-    for (std::size_t steps = 0; steps < followed_.size(); ++steps) {
+    for (std::size_t steps = 0; steps < tracked_.size(); ++steps) {
       TrackedProcess* found = nullptr;
-      for (TrackedProcess& other : followed_) {
+      for (TrackedProcess& other : tracked_) {
         if (other.pid() == parent && (!found || found->gone())) found = &other;
       }
       if (!found || !found->gone()) return found;
@@ -169,12 +208,15 @@ class ProcessTree::Impl {
 
   Children children_;
   LookTimer timer_;
-  std::vector<TrackedProcess> followed_;  // parents before children
-  Tally before_;                          // when the tree was made
-  Tally ended_;                           // by those that nobody inherited
-  Tally done_;                            // since the tree was made
+  std::vector<TrackedProcess> tracked_;  // parents before children
+  Tally before_;                         // when the tree was made
+  Tally ended_;                          // by those that nobody inherited
+  Tally done_;                           // since the tree was made
   bool tells_disk_ = false;
   std::uint32_t unmeasured_ = 0;
+  bool sharing_known_ = false;  // a walk over the pages was permitted
+  // What the pages that several processes share occupied at the last walk, by kind.
+  std::array<std::uint64_t, kResidentKinds.size()> shared_once_{};
 };
 
 ProcessTree::ProcessTree(pid_t root) : impl_(new Impl(root == 0 ? ::getpid() : root)) {}
@@ -187,6 +229,7 @@ ProcessMemory ProcessTree::sample_resident() { return impl_->sample_resident(); 
 ProcessCounters ProcessTree::counters() const { return impl_->counters(); }
 std::vector<pid_t> ProcessTree::processes() const { return impl_->processes(); }
 
-std::optional<std::uint64_t> ProcessTree::pss() const { return impl_->pss(); }
+ProcessMemory ProcessTree::distinct() const { return impl_->distinct(); }
+std::optional<std::uint64_t> ProcessTree::pss() { return impl_->pss(); }
 
 }  // namespace evenkeel

@@ -531,5 +531,68 @@ TEST(MemoryProcessTree, ProcessWhoseFirstThreadEndedIsMeasured) {
   EXPECT_GE(now->memory.anon, 64_MiB);
 }
 
+// Eight children of a parent with 64 MiB: each has all its pages, and they are there once.
+TEST(MemoryProcessTree, PagesThatForkedChildrenShareCountOnce) {
+  const TestChild child([](const Steps& steps) {
+    touched_pages(64_MiB);
+    steps.done();
+    for (int i = 0; i < 8; ++i) fork_and([] {}, steps);
+    steps.until_over();
+  });
+  child.wait();
+  ProcessTree tree(child.pid());
+  const auto alone = tree.sample();
+  ASSERT_TRUE(tree.pss());
+  child.go_on();
+  for (int i = 0; i < 8; ++i) child.wait();
+  const auto all = sample_with(tree, 9);
+  ASSERT_TRUE(all);
+  EXPECT_GT(all->memory.anon, 9 * 64_MiB);
+  expect_near(tree.distinct().anon, alone->memory.anon);  // children that no walk has seen
+  ASSERT_TRUE(tree.pss());
+  EXPECT_NEAR(double(tree.distinct().anon), double(alone->memory.anon), double(8_MiB));
+  tree.sample_resident();
+  EXPECT_NEAR(double(tree.distinct().anon), double(alone->memory.anon), double(8_MiB));
+}
+
+TEST(MemoryProcessTree, WhatAForkedChildWritesIsItsOwn) {
+  const TestChild child([](const Steps& steps) {
+    auto* pages = static_cast<char*>(touched_pages(64_MiB));
+    fork_and(
+        [&] {
+          for (std::size_t at = 0; at < 64_MiB; at += 4096) pages[at] = 2;
+        },
+        steps);
+    steps.until_over();
+  });
+  child.wait();
+  ProcessTree tree(child.pid());
+  sample_with(tree, 2);
+  ASSERT_TRUE(tree.pss());
+  EXPECT_GT(tree.distinct().anon, 128_MiB - 1_MiB);
+}
+
+TEST(MemoryProcessTree, AFileThatSeveralMapCountsOnce) {
+  const TempFile file(32_MiB);
+  const TestChild child([&](const Steps& steps) {
+    const auto touch = [&] {
+      const int fd = ::open(file.path().c_str(), O_RDONLY | O_CLOEXEC);
+      const auto* map =
+          static_cast<const volatile char*>(::mmap(nullptr, 32_MiB, PROT_READ, MAP_SHARED, fd, 0));
+      for (std::size_t at = 0; at < 32_MiB; at += 4096) static_cast<void>(map[at]);
+    };
+    for (int i = 0; i < 3; ++i) fork_and(touch, steps);
+    steps.until_over();
+  });
+  for (int i = 0; i < 3; ++i) child.wait();
+  ProcessTree tree(child.pid());
+  const auto sum = sample_with(tree, 4);
+  ASSERT_TRUE(sum);
+  EXPECT_GE(sum->memory.file, 96_MiB);
+  ASSERT_TRUE(tree.pss());
+  EXPECT_GE(tree.distinct().file, 32_MiB);
+  EXPECT_LT(tree.distinct().file, 64_MiB);
+}
+
 }  // namespace
 }  // namespace evenkeel

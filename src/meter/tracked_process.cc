@@ -12,7 +12,6 @@
 #include "base/sys.h"
 #include "base/text_file.h"
 #include "meter/proc.h"
-#include "meter/process.h"
 
 namespace evenkeel {
 namespace {
@@ -58,6 +57,9 @@ std::optional<TrackedProcess> TrackedProcess::open(pid_t pid, pid_t parent) {
   process.io_file_ = Fd(open_proc(pid, "io"));
   if (!process.io_file_ && (errno == EMFILE || errno == ENFILE)) return std::nullopt;
   process.read();
+  for (std::size_t kind = 0; kind < kResidentKinds.size(); ++kind) {
+    process.pages_[kind] = ResidentPages(process.memory_.*kResidentKinds[kind]);
+  }
   process.inheritance_ = 0;  // from children that ended before anyone looked
   // A number that was given to another process between finding and opening.
   const bool stranger = parent != 0 && process.parent() != parent;
@@ -76,6 +78,7 @@ void TrackedProcess::read() {
   if (!stat) {
     gone_ = true;
     memory_ = {};
+    update_pages();
     return;
   }
   inheritance_ = above_zero(stat->child_minor_faults, stat_.child_minor_faults);
@@ -88,14 +91,27 @@ void TrackedProcess::read() {
 
 void TrackedProcess::read_memory() {
   memory_ = {};
-  if (!living()) return;
-  ask_about_loan();
-  if (borrows_memory()) return;
-  ProcText text;
-  auto memory = parse_status(read_again(status_file_.get(), text));
-  if (!memory && stat_.threads > 1) memory = memory_of_other_thread();
-  memory_ = memory.value_or(ProcessMemory{});
-  memory_.peak_rss = 0;
+  if (living()) ask_about_loan();
+  if (living() && !borrows_memory()) {
+    ProcText text;
+    auto memory = parse_status(read_again(status_file_.get(), text));
+    if (!memory && stat_.threads > 1) memory = memory_of_other_thread();
+    memory_ = memory.value_or(ProcessMemory{});
+    memory_.peak_rss = 0;
+  }
+  update_pages();
+}
+
+void TrackedProcess::update_pages() {
+  for (std::size_t kind = 0; kind < kResidentKinds.size(); ++kind) {
+    pages_[kind].set_resident(memory_.*kResidentKinds[kind]);
+  }
+}
+
+void TrackedProcess::set_pss(const ProcessPss& pss, std::size_t processes) {
+  for (std::size_t kind = 0; kind < kResidentKinds.size(); ++kind) {
+    pages_[kind].set_pss(pss.kinds[kind], processes);
+  }
 }
 
 void TrackedProcess::read_resident() {
@@ -113,6 +129,7 @@ void TrackedProcess::read_resident() {
   memory_.anon = pages[1] * sys::page_size() - shared;
   memory_.shmem = std::min(memory_.shmem, shared);
   memory_.file = shared - memory_.shmem;
+  update_pages();
 }
 
 // Between vfork and exec a child runs on its parent's memory, which must not count twice. Memory

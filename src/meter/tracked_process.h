@@ -3,12 +3,15 @@
 
 #include <sys/types.h>
 
+#include <array>
 #include <cstdint>
 #include <optional>
 
 #include "base/fd.h"
 #include "evenkeel/meter.h"
 #include "meter/counters.h"
+#include "meter/process.h"
+#include "meter/shared_pages.h"
 
 namespace evenkeel {
 
@@ -39,6 +42,9 @@ class TrackedProcess {
   bool living() const { return !gone_ && !stat_.zombie(); }
   bool borrows_memory() const { return lender_ != 0; }     // of its parent, before exec
   const ProcessMemory& memory() const { return memory_; }  // zeros for a zombie
+  const ResidentPages& pages(std::size_t kind) const { return pages_[kind]; }  // of kResidentKinds
+  // A walk found this, with so many processes in the tree.
+  void set_pss(const ProcessPss& pss, std::size_t processes);
   bool tells_disk() const { return disk_read_.has_value(); }
   Tally tally() const;  // after the end, the last seen
 
@@ -49,6 +55,7 @@ class TrackedProcess {
  private:
   TrackedProcess(pid_t pid, pid_t parent);
   void read_memory();
+  void update_pages();
   void ask_about_loan();
   std::optional<ProcessMemory> memory_of_other_thread();
 
@@ -57,6 +64,7 @@ class TrackedProcess {
   Fd stat_file_, status_file_, io_file_, statm_file_;
   ProcessStat stat_;
   ProcessMemory memory_;
+  std::array<ResidentPages, kResidentKinds.size()> pages_;
   std::optional<std::uint64_t> disk_read_;
   std::uint64_t inheritance_ = 0;
   bool gone_ = false, was_gone_ = false;

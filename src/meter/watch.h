@@ -19,12 +19,13 @@ class FileWatch {
   struct File {
     std::string path;
     std::uint64_t size = 0;                      // bytes, when it was added
-    std::optional<std::uint64_t> cached_before;  // bytes cached then; empty: the kernel won't tell
+    std::optional<std::uint64_t> cached_before;  // bytes; empty: the kernel does not tell
   };
 
-  // Whether it is new to the watch: a file counts once, under whatever names. Throws Error
-  // (kSystem) when it cannot be opened.
-  bool add(const std::string& path);
+  // Counts what is cached of it above what is cached now. Of that, `just_read` bytes may have been
+  // read since the recording began; they count. Returns how many of these are in the cache. A file
+  // counts once, under whatever names. Throws Error (kSystem) when it cannot be opened.
+  std::uint64_t add(const std::string& path, std::uint64_t just_read = 0);
 
   // Bytes in the page cache above what was there before, each file for itself. Files that the
   // kernel does not tell about are left out; empty when it tells about none of them. Takes about 2

@@ -20,8 +20,8 @@ TEST(MemoryFileWatch, CountsWhatCameAfterItBegan) {
   if (!can_be_dropped(cold)) GTEST_SKIP() << "the cache of this file system cannot be dropped";
   warm.read_through();
   FileWatch watch;
-  EXPECT_TRUE(watch.add(cold.path()));
-  EXPECT_TRUE(watch.add(warm.path()));
+  watch.add(cold.path());
+  watch.add(warm.path());
   ASSERT_EQ(watch.files().size(), 2u);
   EXPECT_EQ(watch.files()[0].path, cold.path());
   EXPECT_EQ(watch.files()[0].size, kBytes);
@@ -49,9 +49,9 @@ TEST(FileWatch, FileCountsOnceUnderAllItsNames) {
   const std::string other = file.path() + "-link";
   ASSERT_EQ(::link(file.path().c_str(), other.c_str()), 0);
   FileWatch watch;
-  EXPECT_TRUE(watch.add(file.path()));
-  EXPECT_FALSE(watch.add(file.path()));
-  EXPECT_FALSE(watch.add(other));
+  watch.add(file.path());
+  watch.add(file.path());
+  watch.add(other);
   EXPECT_EQ(watch.files().size(), 1u);
   ::unlink(other.c_str());
 }
@@ -75,6 +75,17 @@ TEST(FileWatch, StrangersAreToldNothing) {
     return watch.cached_above_before() ? "told" : "nothing";
   });
   EXPECT_EQ(said, "nothing");
+}
+
+TEST(FileWatch, WhatWasJustReadCountsAsFarAsItIsCached) {
+  const TempFile file(4_MiB);
+  file.read_through();
+  if (!file_cache(file.path())) GTEST_SKIP() << "the kernel does not tell";
+  FileWatch some, more;
+  EXPECT_EQ(some.add(file.path(), 1_MiB), 1_MiB);
+  EXPECT_EQ(some.cached_above_before(), 1_MiB);
+  EXPECT_EQ(more.add(file.path(), 1_GiB), 4_MiB);
+  EXPECT_EQ(more.files().front().cached_before, 0u);
 }
 
 }  // namespace

@@ -35,7 +35,8 @@ void draw_stack(SvgText& svg, const Frame& frame, const ProfileRun& run) {
   const auto any = [&](Counter kind) {
     return std::ranges::any_of(run.samples, [&](const ProfileSample& s) { return s.*kind > 0; });
   };
-  const auto total = points_of(frame, run, [](const ProfileSample& s) { return s.rss(); });
+  const auto total =
+      points_of(frame, run, [](const ProfileSample& s) { return s.anon + s.file + s.shmem; });
   const auto kept = extremes(total, frame.column);
   if (any(&ProfileSample::shmem)) svg.path("shmem", stack_area(frame, total, kept));
   if (any(&ProfileSample::file)) {

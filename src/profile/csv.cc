@@ -25,11 +25,13 @@ std::string to_csv(const ProfileRun& run) {
   std::string text = "seconds";
   for (const SampleField& field : kSampleSizes) text.append(",").append(field.name);
   for (const SampleField& field : kSampleCounters) text.append(",").append(field.name);
+  for (const SampleFlag& flag : kSampleFlags) text.append(",").append(flag.name);
   text += ",cpu_seconds,processes\n";
   for (const ProfileSample& sample : run.samples) {
     add_seconds(text, sample.seconds);
     for (const SampleField& field : kSampleSizes) add_field(text, sample.*field.value);
     for (const SampleField& field : kSampleCounters) add_field(text, sample.*field.value);
+    for (const SampleFlag& flag : kSampleFlags) add_field(text, sample.*flag.value);
     text += ',';
     add_seconds(text, sample.cpu_seconds);
     add_field(text, sample.processes);

@@ -7,8 +7,8 @@ namespace evenkeel {
 namespace {
 
 const std::string kHeader =
-    "seconds,anon,file,shmem,cache,pss,page_tables,swap,disk_read,major_faults,minor_faults,"
-    "cpu_seconds,processes\n";
+    "seconds,anon,file,shmem,cache,pss,page_tables,swap,duplicate,disk_read,major_faults,"
+    "minor_faults,cache_measured,pss_measured,cpu_seconds,processes\n";
 
 TEST(Csv, OfNoSamplesIsTheHeader) { EXPECT_EQ(to_csv(ProfileRun{}), kHeader); }
 
@@ -18,8 +18,10 @@ TEST(Csv, HasALineForEachSampleAndNothingWhereUnknown) {
                   .anon = 1,
                   .file = 2,
                   .shmem = 3,
+                  .duplicate = 8,
                   .cache = 4,
                   .pss = 5,
+                  .cache_measured = true,
                   .page_tables = 6,
                   .swap = 7,
                   .disk_read = 18446744073709551614u,
@@ -29,8 +31,8 @@ TEST(Csv, HasALineForEachSampleAndNothingWhereUnknown) {
                   .processes = 12},
                  {.seconds = 100}};
   EXPECT_EQ(to_csv(run), kHeader +
-                             "0.25,1,2,3,4,5,6,7,18446744073709551614,9,10,0.333333,12\n"
-                             "100,0,0,0,,,0,0,0,0,0,0,0\n");
+                             "0.25,1,2,3,4,5,6,7,8,18446744073709551614,9,10,1,0,0.333333,12\n"
+                             "100,0,0,0,,,0,0,0,0,0,0,0,0,0,0\n");
 }
 
 // A spreadsheet runs what begins with = + - @: none of it gets that far.
@@ -42,7 +44,7 @@ TEST(Csv, HoldsNoTextOfTheRun) {
   run.files = {{run.name, 1, std::nullopt}};
   run.marks = {{0, run.name}};
   run.samples = {{.seconds = 1}};
-  EXPECT_EQ(to_csv(run), kHeader + "1,0,0,0,,,0,0,0,0,0,0,0\n");
+  EXPECT_EQ(to_csv(run), kHeader + "1,0,0,0,,,0,0,0,0,0,0,0,0,0,0\n");
 }
 
 }  // namespace

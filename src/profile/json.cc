@@ -4,6 +4,7 @@
 #include "evenkeel/version.h"
 #include "profile/json_text.h"
 #include "profile/sample_fields.h"
+#include "profile/verdict.h"
 
 namespace evenkeel {
 namespace {
@@ -55,11 +56,25 @@ void put_peaks(JsonText& json, const ProfileSummary& summary) {
   put_whole(json, "shmem", summary.peak_shmem);
   put_whole(json, "rss", summary.peak_rss);
   put_whole(json, "memory", summary.peak_memory);
+  put_whole(json, "unreclaimable", summary.peak_unreclaimable);
   put_whole(json, "page_tables", summary.peak_page_tables);
   put_whole(json, "swap", summary.peak_swap);
   put_whole(json, "cache", summary.peak_cache);
   put_whole(json, "pss", summary.peak_pss);
   json.close('}');
+}
+
+void put_limits(JsonText& json, const ProfileSummary& summary) {
+  json.key("limits").open('[');
+  for (const MemoryLimit& limit : limits_of(summary)) {
+    json.open('{');
+    put(json, "name", limit.name);
+    put(json, "examples", limit.examples);
+    put_whole(json, "bytes", limit.bytes);
+    put(json, "effect", limit.effect);
+    json.close('}');
+  }
+  json.close(']');
 }
 
 void put_summary(JsonText& json, const ProfileSummary& summary) {
@@ -70,6 +85,9 @@ void put_summary(JsonText& json, const ProfileSummary& summary) {
   put_real(json, "anon", summary.slope_anon);
   put_real(json, "memory", summary.slope_memory);
   json.close('}');
+  put(json, "trend", summary.trend);
+  put_whole(json, "file_at_peak_bytes", summary.file_at_peak);
+  put_limits(json, summary);
   put_seconds(json, "seconds_over_budget", summary.seconds_over_budget);
   put_whole(json, "disk_read_bytes", summary.disk_read);
   put_whole(json, "major_faults", summary.major_faults);
@@ -99,6 +117,9 @@ void put_samples(JsonText& json, const ProfileRun& run) {
   put_column(json, "seconds", run, [&](const ProfileSample& s) { seconds(json, s.seconds); });
   for (const SampleField& field : kSampleSizes) put_column(json, field, run);
   for (const SampleField& field : kSampleCounters) put_column(json, field, run);
+  for (const SampleFlag& flag : kSampleFlags) {
+    put_column(json, flag.name, run, [&](const ProfileSample& s) { json.whole(s.*flag.value); });
+  }
   put_column(json, "cpu_seconds", run,
              [&](const ProfileSample& s) { seconds(json, s.cpu_seconds); });
   put_column(json, "processes", run, [&](const ProfileSample& s) { json.whole(s.processes); });

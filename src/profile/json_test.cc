@@ -162,7 +162,7 @@ TEST(Json, OfARunReadsBackFieldByField) {
 TEST(Json, OfSamplesHasAColumnForEachNumber) {
   const ProfileRun run = full_report().runs[0];
   const json read = json::parse(to_json(full_report()))["runs"][0]["samples"];
-  EXPECT_EQ(read.size(), 13u);
+  EXPECT_EQ(read.size(), 16u);
   for (const SampleField& field : kSampleSizes) {
     EXPECT_EQ(read[std::string(field.name)], column(run, field.value)) << field.name;
   }
@@ -178,12 +178,16 @@ TEST(Json, OfTheSummaryIsWhatSummarizeSays) {
   const ProfileReport report = full_report();
   const ProfileSummary summary = summarize(report.runs[0], report.budget);
   const json read = json::parse(to_json(report))["runs"][0]["summary"];
-  EXPECT_EQ(read.size(), 8u);
+  EXPECT_EQ(read.size(), 11u);
+  EXPECT_EQ(read["trend"], summary.trend);
+  EXPECT_EQ(read["file_at_peak_bytes"], summary.file_at_peak);
+  EXPECT_EQ(read["limits"][0]["bytes"], summary.peak_rss);
   EXPECT_EQ(read["peak_bytes"], json({{"anon", summary.peak_anon},
                                       {"file", summary.peak_file},
                                       {"shmem", summary.peak_shmem},
                                       {"rss", summary.peak_rss},
                                       {"memory", summary.peak_memory},
+                                      {"unreclaimable", summary.peak_unreclaimable},
                                       {"page_tables", summary.peak_page_tables},
                                       {"swap", summary.peak_swap},
                                       {"cache", maybe(summary.peak_cache)},

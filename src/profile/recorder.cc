@@ -12,6 +12,7 @@
 
 #include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
+#include "profile/estimate.h"
 #include "profile/machine.h"
 
 namespace evenkeel {
@@ -24,9 +25,12 @@ constexpr std::uint64_t kLeastFile = 1 << 20;
 constexpr milliseconds kCounting{50};
 constexpr CostLimiter::Terms kFinding{
     .share = 0.0005, .advance = milliseconds(5), .least_between = milliseconds(50)};
-constexpr CostLimiter::Terms kCaching{.share = 0.001, .advance = milliseconds(5)};
-constexpr CostLimiter::Terms kSharing{
+constexpr CostLimiter::Terms kCaching{.share = 0.0025, .advance = milliseconds(20)};
+// Of one process the PSS is for information. Of several it says which pages they share.
+constexpr CostLimiter::Terms kPssAlone{
     .share = 0.0005, .advance = milliseconds(2), .least_between = milliseconds(100)};
+constexpr CostLimiter::Terms kPssOfTree{
+    .share = 0.005, .advance = milliseconds(40), .least_between = milliseconds(100)};
 
 // Locales, fonts, certificates: mapped by most programs and nobody's data.
 bool is_of_the_system(std::string_view path) {
@@ -65,7 +69,8 @@ Recorder::Recorder(pid_t root, Options options)
       tree_(root),
       finding_(kFinding, Clock::now()),
       caching_(kCaching, Clock::now()),
-      sharing_(kSharing, Clock::now()) {
+      pss_alone_(kPssAlone, Clock::now()),
+      pss_of_tree_(kPssOfTree, Clock::now()) {
   find_files();
   start();
 }
@@ -77,20 +82,23 @@ void Recorder::start() {
 }
 
 template <class Look>
-void Recorder::look(CostLimiter& ration, bool always, Look work) {
+void Recorder::look(CostLimiter& limiter, bool always, Look work) {
   const auto begin = Clock::now();
-  if (!ration.due(begin) && !always) return;
+  if (!limiter.due(begin) && !always) return;
   // Time on the processor: on a busy machine, waiting for it is no reason to look less often.
   const double cpu_before = thread_cpu_seconds();
   work();
   const std::chrono::duration<double> cost(thread_cpu_seconds() - cpu_before);
-  ration.took(begin, std::chrono::duration_cast<Clock::duration>(cost));
+  limiter.took(begin, std::chrono::duration_cast<Clock::duration>(cost));
 }
 
 void Recorder::watch(const std::string& path) {
   if (unwatched_.contains(path)) return;
+  // A file is found some time after the program has begun to read it: what storage delivered since
+  // the start, and is of no other file, is taken for its pages.
+  const std::uint64_t just_read = latest_.disk_read - std::min(latest_.disk_read, read_of_files_);
   try {
-    watch_.add(path);
+    read_of_files_ += watch_.add(path, just_read);
   } catch (const Error& error) {
     unwatched_[path] = error.what();
   }
@@ -112,10 +120,13 @@ void Recorder::find_files() {
 void Recorder::read_cache(bool always) {
   if (watch_.files().empty()) {
     latest_.cache = files_hidden_ ? ProfileSample::kUnknown : 0;
+    latest_.cache_measured = true;
     return;
   }
-  look(caching_, always,
-       [&] { latest_.cache = watch_.cached_above_before().value_or(ProfileSample::kUnknown); });
+  look(caching_, always, [&] {
+    latest_.cache = watch_.cached_above_before().value_or(ProfileSample::kUnknown);
+    latest_.cache_measured = true;
+  });
 }
 
 void Recorder::read_marks() {
@@ -132,28 +143,42 @@ bool Recorder::sample_all() { return sample(true); }
 bool Recorder::sample(bool always) {
   const auto now = Clock::now();
   latest_.seconds = seconds_of(now - started_);
+  latest_.cache_measured = latest_.pss_measured = false;
   if (always || now >= counting_due_) {
     counting_due_ = now + kCounting;
     sample_tree();
     read_marks();
   } else {
-    take(tree_.sample_resident());
+    resident_ = tree_.sample_resident();
   }
   if (living_) {
     look(finding_, always, [&] { find_files(); });
-    look(sharing_, always, [&] { latest_.pss = tree_.pss().value_or(ProfileSample::kUnknown); });
+    read_sharing(always);
+    take_memory();
   }
   read_cache(always);
   series_.add(latest_);
   return living_;
 }
 
-void Recorder::take(const ProcessMemory& memory) {
-  latest_.anon = memory.anon;
-  latest_.file = memory.file;
-  latest_.shmem = memory.shmem;
-  latest_.page_tables = memory.page_tables;
-  latest_.swap = memory.swap;
+void Recorder::read_sharing(bool always) {
+  const bool several = tree_.processes().size() > 1;
+  look(several ? pss_of_tree_ : pss_alone_, always, [&] {
+    const auto pss = tree_.pss();
+    latest_.pss = pss.value_or(ProfileSample::kUnknown);
+    latest_.pss_measured = true;
+    sharing_hidden_ |= several && !pss;
+  });
+}
+
+void Recorder::take_memory() {
+  const ProcessMemory distinct = tree_.distinct();
+  latest_.anon = distinct.anon;
+  latest_.file = distinct.file;
+  latest_.shmem = distinct.shmem;
+  latest_.duplicate = resident_.rss() - std::min(resident_.rss(), distinct.rss());
+  latest_.page_tables = resident_.page_tables;
+  latest_.swap = resident_.swap;
 }
 
 // Of a tree that has ended, what was seen last stands; its counters are final then.
@@ -161,7 +186,7 @@ void Recorder::sample_tree() {
   const auto tree = tree_.sample();
   living_ = tree.has_value();
   if (tree) {
-    take(tree->memory);
+    resident_ = tree->memory;
     latest_.processes = tree->processes;
     unmeasured_ = std::max(unmeasured_, tree->unmeasured);
   }
@@ -202,6 +227,11 @@ void Recorder::add_notes(ProfileRun& run) const {
         "Bytes read from disk are not known: the kernel tells them of your own "
         "processes only.");
   }
+  if (sharing_hidden_) {
+    run.notes.push_back(
+        "Pages that several processes share count for each of them: the kernel tells what is "
+        "shared of your own processes only.");
+  }
   if (unmeasured_ > 0) {
     run.notes.push_back("At least " + std::to_string(unmeasured_) +
                         " processes were not measured: too few file descriptors.");
@@ -225,6 +255,7 @@ ProfileRun Recorder::finish() {
   }
   run.marks = std::move(marks_);
   run.samples = series_.take();
+  estimate_between(run.samples);
   add_notes(run);
   return run;
 }

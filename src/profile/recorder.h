@@ -16,9 +16,9 @@
 
 namespace evenkeel {
 
-// Memory is looked at in every sample, counters and marks 20 times a second; what takes long, the
-// page cache of large files and the PSS, as often as fits 0.2 % of a core together, and the last
-// answer stands until the next. One thread at a time.
+// Memory is read in every sample, counters and marks 20 times a second. What takes long, the page
+// cache of large files and the PSS, is read as often as fits 0.8 % of a core together (0.35 % for
+// one process alone), and estimated in between. One thread at a time.
 class Recorder {
  public:
   struct Options {
@@ -36,7 +36,7 @@ class Recorder {
   void start();
   // False once the tree has ended.
   bool sample();
-  // The same, with all the looks that are otherwise rationed: for the last sample.
+  // The same, with everything that is otherwise read less often: for the last sample.
   bool sample_all();
 
   const ProfileSample& latest() const { return latest_; }
@@ -49,10 +49,11 @@ class Recorder {
   using Clock = std::chrono::steady_clock;
 
   template <class Look>
-  void look(CostLimiter& ration, bool always, Look work);
+  void look(CostLimiter& limiter, bool always, Look work);
   bool sample(bool always);
   void sample_tree();
-  void take(const ProcessMemory& memory);
+  void read_sharing(bool always);
+  void take_memory();
   void find_files();
   void watch(const std::string& path);
   void read_cache(bool always);
@@ -62,17 +63,19 @@ class Recorder {
   const Options options_;
   ProcessTree tree_;
   FileWatch watch_;
+  std::uint64_t read_of_files_ = 0;  // bytes read before a file was found, that it has cached
   std::map<std::string, std::string> unwatched_;  // path and why not
   Clock::time_point started_, counting_due_;
   bool living_ = true;
   std::chrono::system_clock::time_point started_at_;
   double cpu_before_ = 0;
-  CostLimiter finding_, caching_, sharing_;
-  ProfileSample latest_;
+  CostLimiter finding_, caching_, pss_alone_, pss_of_tree_;
+  ProcessMemory resident_;  // sums over the tree, as of the last sample
+  ProfileSample latest_;    // cache and pss: as last measured
   ProfileSeries series_;
   std::vector<ProfileMark> marks_;
   std::uint32_t unmeasured_ = 0;
-  bool disk_unknown_ = false, files_hidden_ = false;
+  bool disk_unknown_ = false, files_hidden_ = false, sharing_hidden_ = false;
 };
 
 }  // namespace evenkeel

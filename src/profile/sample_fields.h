@@ -17,7 +17,15 @@ inline constexpr SampleField kSampleSizes[] = {
     {"anon", &ProfileSample::anon},   {"file", &ProfileSample::file},
     {"shmem", &ProfileSample::shmem}, {"cache", &ProfileSample::cache},
     {"pss", &ProfileSample::pss},     {"page_tables", &ProfileSample::page_tables},
-    {"swap", &ProfileSample::swap},
+    {"swap", &ProfileSample::swap},   {"duplicate", &ProfileSample::duplicate},
+};
+struct SampleFlag {
+  std::string_view name;
+  bool ProfileSample::*value;
+};
+inline constexpr SampleFlag kSampleFlags[] = {
+    {"cache_measured", &ProfileSample::cache_measured},
+    {"pss_measured", &ProfileSample::pss_measured},
 };
 inline constexpr SampleField kSampleCounters[] = {
     {"disk_read", &ProfileSample::disk_read},

@@ -20,6 +20,9 @@ void merge(ProfileSample& sample, const ProfileSample& later) {
   for (const SampleField& counter : kSampleCounters) {
     sample.*counter.value = later.*counter.value;
   }
+  for (const SampleFlag& flag : kSampleFlags) {
+    sample.*flag.value = sample.*flag.value || later.*flag.value;
+  }
   sample.seconds = later.seconds;
   sample.cpu_seconds = later.cpu_seconds;
   sample.processes = std::max(sample.processes, later.processes);

@@ -3,14 +3,12 @@
 
 #include "evenkeel/profile.h"
 #include "profile/slope.h"
+#include "profile/verdict.h"
 
 namespace evenkeel {
 namespace {
 
 using Samples = std::vector<ProfileSample>;
-
-constexpr std::size_t kFewestSamples = 16;
-constexpr double kShortestSeconds = 1;
 
 void raise(std::uint64_t& peak, std::uint64_t value) { peak = std::max(peak, value); }
 
@@ -23,7 +21,11 @@ void raise_peaks(ProfileSummary& summary, const ProfileSample& sample) {
   raise(summary.peak_file, sample.file);
   raise(summary.peak_shmem, sample.shmem);
   raise(summary.peak_rss, sample.rss());
-  raise(summary.peak_memory, sample.memory());
+  if (sample.memory() > summary.peak_memory) {
+    summary.peak_memory = sample.memory();
+    summary.file_at_peak = sample.memory() - sample.anon - sample.shmem;
+  }
+  raise(summary.peak_unreclaimable, sample.anon + sample.shmem + sample.page_tables);
   raise(summary.peak_page_tables, sample.page_tables);
   raise(summary.peak_swap, sample.swap);
   raise(summary.peak_cache, sample.cache);
@@ -31,16 +33,18 @@ void raise_peaks(ProfileSummary& summary, const ProfileSample& sample) {
   summary.most_processes = std::max(summary.most_processes, sample.processes);
 }
 
-// The second half by time, as far as it can tell a slope.
+// The second half by time, as far as it can tell a slope; less where the program still climbs to
+// its usual level then.
 std::span<const ProfileSample> second_half(const Samples& samples) {
-  if (samples.size() < kFewestSamples) return {};
+  if (samples.size() < kFewestSamplesForSlope) return {};
   const double first = samples.front().seconds, last = samples.back().seconds;
-  if (last - first < kShortestSeconds) return {};
+  if (last - first < kShortestSecondsForSlope) return {};
   const auto half = std::find_if(samples.begin(), samples.end(), [&](const ProfileSample& sample) {
     return sample.seconds >= first + (last - first) / 2;
   });
-  const std::span<const ProfileSample> rest(half, samples.end());
-  return rest.size() < kFewestSamples / 2 ? std::span<const ProfileSample>{} : rest;
+  const auto climbed = samples.begin() + static_cast<std::ptrdiff_t>(climb_end(samples));
+  const std::span<const ProfileSample> rest(std::max(half, climbed), samples.end());
+  return rest.size() < kFewestSamplesForSlope / 2 ? std::span<const ProfileSample>{} : rest;
 }
 
 template <typename Value>
@@ -75,6 +79,7 @@ ProfileSummary summarize(const ProfileRun& run, std::optional<std::uint64_t> bud
   summary.slope_rss = slope_a_minute(half, [](const ProfileSample& s) { return s.rss(); });
   summary.slope_anon = slope_a_minute(half, [](const ProfileSample& s) { return s.anon; });
   summary.slope_memory = slope_a_minute(half, [](const ProfileSample& s) { return s.memory(); });
+  summary.trend = trend_of(run.samples);
   if (budget) summary.seconds_over_budget = seconds_over(run.samples, *budget);
 
   const ProfileSample& last = run.samples.back();

@@ -23,8 +23,8 @@ const shown = new Set(kSeries.filter((series) => series.on).map((series) => seri
 // A run with what follows from its samples. Unknown cache counts 0, as in ProfileSample::memory.
 function derive(run) {
   const s = run.samples;
-  const rss = s.anon.map((anon, i) => anon + s.file[i] + s.shmem[i]);
-  const memory = rss.map((r, i) => Math.max(r, s.anon[i] + s.shmem[i] + (s.cache[i] ?? 0)));
+  const memory = s.anon.map((anon, i) => anon + s.shmem[i] + Math.max(s.file[i], s.cache[i] ?? 0));
+  const rss = s.anon.map((anon, i) => anon + s.file[i] + s.shmem[i] + s.duplicate[i]);
   return {
     ...run,
     count: s.seconds.length,
@@ -90,10 +90,13 @@ function instant(seconds) {
 }
 
 const kMiB = 1048576;
-function slope(bytes_per_minute) {
+// Observed for `seconds`: what comes to next to nothing in less than a minute is flat.
+function slope(bytes_per_minute, seconds, peak) {
   if (bytes_per_minute === null) return "too short to tell";
   const mib = bytes_per_minute / kMiB;
-  if (Math.abs(mib) < 0.1) return "flat";
+  const change = Math.abs(bytes_per_minute) * seconds / 60;
+  const too_small = seconds < 60 && change < Math.max(kMiB, 0.002 * peak);
+  if (Math.abs(mib) < 0.1 || too_small) return "flat";
   return `${mib > 0 ? "+" : "−"}${count(Number(Math.abs(mib).toPrecision(3)))} MiB/min`;
 }
 
@@ -101,7 +104,7 @@ function verdict(run) {
   if (budget === null) return {text: "no budget given"};
   const over = run.summary.peak_bytes.memory - budget;
   const unknown = run.summary.peak_bytes.cache === null ? " (page cache unknown)" : "";
-  if (over <= 0) return {text: `within the line${unknown}`};
+  if (over <= 0) return {text: `within the budget${unknown}`};
   const time = run.summary.seconds_over_budget;
   const how_long = time > 0 ? `for ${duration(time)}` : "in one sample";
   return {text: `over by ${size(over)} ${how_long}`, title: exact(over), over: true};
@@ -375,10 +378,22 @@ class Chart {
     const line = (key) => {
       const d = polylines(this.xs, this.run.values[key], this.y, this.box).map(path_of).join("");
       if (d === "") return [];
-      if (key !== "cache" || several) return [this.series(key, "line thin", d)];
-      return [svg("path", {class: "halo", d}), this.series(key, "line", d)];
+      if (key !== "cache" || several) return [this.series(key, "line thin", d), this.dots(key)];
+      return [svg("path", {class: "halo", d}), this.series(key, "line", d), this.dots(key)];
     };
     return group(lines_shown().flatMap(line));
+  }
+
+  // Where the kernel was asked, unless that was nearly always. Between the dots values are
+  // estimated.
+  dots(key) {
+    const {values, count} = this.run, measured = values[`${key}_measured`];
+    if (!measured || several) return null;
+    const asked = measured.flatMap((yes, i) => yes && values[key][i] !== null ? [i] : []);
+    if (asked.length * 4 > count) return null;
+    const dot = (i) => svg("circle", {cx: this.xs[i].toFixed(1),
+      cy: this.y(values[key][i]).toFixed(1), r: 3});
+    return svg("g", {"class": "dots", "data-series": key}, asked.map(dot));
   }
 
   hatch() {
@@ -604,7 +619,7 @@ function readout_rows(run) {
     of("anonymous", "anon", size, true),
     of("mapped files", "file", size, true),
     of("shared", "shmem", size, true),
-    of("RSS, their sum", "rss", size, true),
+    of("RSS of all processes", "rss", size, true),
     of("page cache", "cache", size, true),
     of("memory", "memory", size, true),
     of("PSS", "pss", size),
@@ -726,7 +741,8 @@ function figures(run) {
   const bytes = (name, n) => figure(name, el("span", {title: exact(n)}, size(n)));
   return el("dl", {class: "figures"},
     bytes("Peak memory", peak.memory), bytes("Peak RSS", peak.rss),
-    bytes("Page cache added", peak.cache), bytes("Read from disk", read),
+    bytes("Not reclaimable", peak.unreclaimable), bytes("Page cache added", peak.cache),
+    bytes("Read from disk", read),
     budget === null ? null : figure(`Budget ${size(budget)}`, word(verdict(run))));
 }
 
@@ -749,12 +765,27 @@ function chart_section() {
     small_print(report.growth ? growth : null, hint, label_rows() > 0 ? marks : null));
 }
 
+// Which limits would end the program, and at what.
+function limits_section() {
+  if (several || report.growth || runs[0].count === 0) return null;
+  const row = ({name, examples, bytes, effect}) => el("tr", {},
+    el("th", {scope: "row"}, el("b", {}, name), el("div", {class: "quiet"}, examples)),
+    el("td", {title: exact(bytes)}, size(bytes)), el("td", {class: "text"}, effect));
+  const heads = [column_head("Limit"), column_head("Counts at the peak"),
+    column_head("What it would do", "text")];
+  return section("Who would end this job",
+    table("Who would end this job", heads, el("tbody", {}, runs[0].summary.limits.map(row))));
+}
+
 // What the table says of each run, in groups of rows.
 function table_groups() {
   const bytes = (n) => ({text: size(n), title: exact(n)});
   const peak = (name, key) => [name, (run) => bytes(run.summary.peak_bytes[key])];
-  const rise = (name, key) => [name, ({summary: {slope_bytes_per_minute: {[key]: n}}}) =>
-    ({text: slope(n), title: n === null ? "" : `${exact(Math.round(n))} a minute`})];
+  const rise = (name, key) => [name, ({seconds, summary}) => {
+    const n = summary.slope_bytes_per_minute[key], title = n === null ? "" :
+      `${exact(Math.round(n))} a minute`;
+    return {text: slope(n, seconds / 2, summary.peak_bytes[key]), title};
+  }];
   const plain = (name, of) => [name, (run) => ({text: of(run)})];
   const over = ({summary: {seconds_over_budget: n}}) => n > 0 ? duration(n) : "none";
   const against_budget = [[`Budget ${size(budget)}`, verdict], plain("Time over budget", over)];
@@ -765,7 +796,7 @@ function table_groups() {
       peak("Peak shared memory", "shmem"), peak("Peak PSS", "pss"),
       peak("Page cache added", "cache"), peak("Peak page tables", "page_tables"),
       peak("Peak in swap", "swap")],
-    [rise("Slope of memory", "memory"), rise("Slope of RSS", "rss"),
+    [plain("Memory", ({summary}) => summary.trend), rise("Slope of memory", "memory"), rise("Slope of RSS", "rss"),
       rise("Slope of anonymous", "anon")],
     [["Read from disk", (run) => bytes(run.summary.disk_read_bytes)],
       plain("Major faults", (run) => count(run.summary.major_faults)),
@@ -790,7 +821,8 @@ function numbers_section() {
   return section("Peaks and slopes",
     table("Peaks and slopes", heads.map((name) => column_head(name)),
       table_groups().filter((rows) => rows.length).map((rows) => el("tbody", {}, rows.map(row)))),
-    small_print("Slopes are medians over the second half; under 0.1 MiB a minute is flat."));
+    small_print("Slopes are medians over the second half of the run. Under 0.1 MiB a minute " +
+      "is flat, and so is what comes to less than 1 MiB in less than a minute."));
 }
 
 // What is the same for all runs is said once, without a name.
@@ -856,7 +888,8 @@ function build() {
   const head = el("header", {}, el("h1", {}, report.title),
     report.subtitle ? el("p", {class: "verdict"}, report.subtitle) : null, theme_button(), about());
   const body = runs.length === 0 ? [el("p", {}, "This report has no runs.")] : [
-    several ? null : figures(runs[0]), chart_section(), ...runs.map(marks_fold), numbers_section(),
+    several ? null : figures(runs[0]), chart_section(), ...runs.map(marks_fold), limits_section(),
+    numbers_section(),
     files_section(), notes_section()];
   const foot = `Made by evenkeel ${report.evenkeel}. This page is one file and loads nothing.`;
   put(document.getElementById("page"), {}, [head, ...body, document.getElementById("words"),

@@ -1,0 +1,96 @@
+#include "meter/shared_pages.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "evenkeel/bytes.h"
+
+namespace evenkeel {
+namespace {
+
+// A parent of 300 MiB with eight children that were forked from it: each has all its pages.
+std::vector<ResidentPages> forked_family() {
+  std::vector<ResidentPages> family(9, ResidentPages(300_MiB));
+  for (ResidentPages& pages : family) pages.set_pss(300_MiB / 9, 9);
+  return family;
+}
+
+std::uint64_t distinct(const std::vector<ResidentPages>& family, std::uint64_t shared_once,
+                       Growth growth = Growth::kOwn) {
+  return distinct_bytes(family, shared_once, growth);
+}
+
+TEST(SharedPages, AProcessAloneHasWhatIsResident) {
+  EXPECT_EQ(distinct({ResidentPages(5_MiB)}, 0), 5_MiB);
+}
+
+TEST(SharedPages, ForkedChildrenAddNothing) {
+  EXPECT_NEAR(double(distinct(forked_family(), 300_MiB)), double(300_MiB), 100);
+}
+
+TEST(SharedPages, AChildThatNoWalkHasSeenCountsItsGrowthAlone) {
+  ResidentPages parent(300_MiB);
+  parent.set_pss(300_MiB, 2);  // shared with nobody when the walk came
+  ResidentPages child(300_MiB);
+  EXPECT_EQ(distinct({parent, child}, 0), 300_MiB);
+  child.set_resident(320_MiB);
+  EXPECT_EQ(distinct({parent, child}, 0), 320_MiB);
+}
+
+TEST(SharedPages, AnonymousGrowthCountsForEach) {
+  auto family = forked_family();
+  family[1].set_resident(310_MiB);
+  family[2].set_resident(320_MiB);
+  EXPECT_NEAR(double(distinct(family, 300_MiB)), double(330_MiB), 100);
+}
+
+TEST(SharedPages, GrowthByFilePagesMayBeTheSamePages) {
+  auto family = forked_family();
+  family[1].set_resident(310_MiB);
+  family[2].set_resident(320_MiB);
+  EXPECT_NEAR(double(distinct(family, 300_MiB, Growth::kMayBeShared)), double(320_MiB), 100);
+}
+
+TEST(SharedPages, TheLastOneHasAllThatWasShared) {
+  auto family = forked_family();
+  while (family.size() > 1) {
+    family.pop_back();
+    EXPECT_NEAR(double(distinct(family, 300_MiB)), double(300_MiB), 100);
+  }
+}
+
+TEST(SharedPages, AProcessThatEndsTakesItsOwnPagesAlong) {
+  ResidentPages parent(300_MiB), child(2300_MiB);
+  parent.set_pss(150_MiB, 2);
+  child.set_pss(2150_MiB, 2);
+  EXPECT_EQ(distinct({parent, child}, 300_MiB), 2300_MiB);
+  EXPECT_EQ(distinct({parent}, 300_MiB), 300_MiB);
+}
+
+TEST(SharedPages, AProgramStartedByAForkedChildCountsFromNothing) {
+  ResidentPages parent(300_MiB);
+  parent.set_pss(300_MiB, 2);
+  ResidentPages child(300_MiB);
+  child.set_resident(1_MiB);  // exec
+  child.set_resident(100_MiB);
+  EXPECT_EQ(distinct({parent, child}, 0), 399_MiB);
+}
+
+TEST(SharedPages, MemoryThatIsGivenBackIsNoLongerOwn) {
+  ResidentPages parent(300_MiB), child(1300_MiB);
+  parent.set_pss(150_MiB, 2);
+  child.set_pss(1150_MiB, 2);
+  child.set_resident(300_MiB);
+  EXPECT_EQ(distinct({parent, child}, 300_MiB), 300_MiB);
+}
+
+TEST(SharedPages, APssAboveTheResidentSetIsAllOwn) {
+  ResidentPages pages(10_MiB);  // it grew between the two readings
+  pages.set_pss(12_MiB, 2);
+  EXPECT_EQ(pages.own(), 10_MiB);
+  EXPECT_EQ(pages.shared(), 0u);
+}
+
+}  // namespace
+}  // namespace evenkeel
