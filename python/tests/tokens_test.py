@@ -297,6 +297,15 @@ def test_a_state_of_other_data_is_refused(tmp_path, train):
         loader.load_state_dict({"model": 1})
 
 
+def test_a_loader_in_one_short_line(train):
+    with evenkeel.TokenLoader(train, 12, 1024, order="covering", seed=3) as loader:
+        loader.seek(10**9)
+        assert repr(loader) == (
+            "<evenkeel.TokenLoader: 12 x 1024 int64, covering, rank 0 of 1, step 1000000000>"
+        )
+    assert repr(loader) == "<evenkeel.TokenLoader: closed>"
+
+
 def test_seeks_at_once(train):
     loader = evenkeel.TokenLoader(train, 4, 64, seed=4)
     wanted = batches(loader, 5)
