@@ -218,11 +218,10 @@ class TokenLoader:
 
     def __repr__(self) -> str:
         if self._closed:
-            return "<evenkeel.TokenLoader, closed>"
+            return "<evenkeel.TokenLoader: closed>"
         return (
-            f"<evenkeel.TokenLoader {self._batch_size} x {self._block_size} {self._dtype}, "
-            f"{self._order}, rank {self._rank} of {self._world}, step {self.step}, "
-            f"{self._reader.buffers} batches in memory>"
+            f"<evenkeel.TokenLoader: {self._batch_size} x {self._block_size} {self._dtype}, "
+            f"{self._order}, rank {self._rank} of {self._world}, step {self.step}>"
         )
 
 
