@@ -16,8 +16,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
+#include <string_view>
 
 #include "base/visible.h"
+#include "cli/descriptor_limit.h"
 #include "cli/program_kind.h"
 #include "evenkeel/error.h"
 
@@ -79,6 +81,81 @@ std::string hint(const std::string& name) {
   return "\nhint: the file is there; what runs it, " + part + ", is not";
 }
 
+// What exec needs, made before fork: memory must not be allocated after it.
+class Executable {
+ public:
+  Executable(const std::vector<std::string>& words, const std::vector<std::string>& environment)
+      : paths_(places_of(words.front())) {
+    for (const std::string& word : words) arguments_.push_back(const_cast<char*>(word.c_str()));
+    arguments_.push_back(nullptr);
+    script_.push_back(const_cast<char*>("/bin/sh"));
+    script_.push_back(nullptr);  // the path
+    script_.insert(script_.end(), arguments_.begin() + 1, arguments_.end());
+    for (char** pair = environ; *pair != nullptr; ++pair) {
+      if (!is_among(*pair, environment)) environment_.push_back(*pair);
+    }
+    for (const std::string& pair : environment) {
+      environment_.push_back(const_cast<char*>(pair.c_str()));
+    }
+    environment_.push_back(nullptr);
+  }
+
+  // Returns when it fails, with errno. As execvp: a file that is no program is run by the shell, and
+  // a place that may not be searched is told only if there is none better.
+  void run() const {
+    int refused = 0;
+    for (const std::string& path : paths_) {
+      ::execve(path.c_str(), arguments_.data(), environment_.data());
+      if (errno == ENOEXEC) {
+        script_[1] = const_cast<char*>(path.c_str());
+        ::execve("/bin/sh", script_.data(), environment_.data());
+        return;
+      }
+      if (errno == EACCES) refused = EACCES;
+      if (errno != ENOENT && errno != ENOTDIR && errno != EACCES) return;
+    }
+    errno = refused != 0 ? refused : ENOENT;
+  }
+
+ private:
+  static std::vector<std::string> places_of(const std::string& name) {
+    if (name.find('/') != std::string::npos || name.empty()) return {name};
+    const char* path = std::getenv("PATH");
+    std::string_view rest = path ? path : "/bin:/usr/bin";
+    std::vector<std::string> places;
+    for (;;) {
+      const std::size_t end = rest.find(':');
+      const std::string folder(rest.substr(0, end));
+      places.push_back(folder.empty() ? name : folder + "/" + name);
+      if (end == std::string_view::npos) return places;
+      rest.remove_prefix(end + 1);
+    }
+  }
+  static bool is_among(const char* pair, const std::vector<std::string>& environment) {
+    return std::ranges::any_of(environment, [&](const std::string& other) {
+      return ::strncmp(pair, other.c_str(), other.find('=') + 1) == 0;
+    });
+  }
+
+  const std::vector<std::string> paths_;
+  std::vector<char*> arguments_, environment_;
+  mutable std::vector<char*> script_;
+};
+
+// In the child of a fork, which may have happened while other threads held locks: async-signal-safe
+// functions only.
+[[noreturn]] void become(const Executable& program, int go, int failed) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // until it is let go
+  char byte;
+  if (::read(go, &byte, 1) != 1) ::_exit(127);
+  ::prctl(PR_SET_PDEATHSIG, 0);
+  restore_descriptor_limit();
+  program.run();
+  const int code = errno;
+  static_cast<void>(!::write(failed, &code, sizeof code));
+  ::_exit(127);
+}
+
 }  // namespace
 
 std::string Ending::words() const {
@@ -93,11 +170,12 @@ ChildCommand::ChildCommand(const std::vector<std::string>& words,
     : name_(words.front()) {
   auto [go_read, go_write] = make_pipe();
   auto [failed_read, failed_write] = make_pipe();
+  const Executable program(words, environment);
   pid_ = ::fork();
   if (pid_ < 0) throw Error::system("start", errno, name_);
   if (pid_ == 0) {
-    go_write.reset();  // so that it ends with us
-    become(words, environment, go_read.get(), failed_write.get());
+    ::close(go_write.get());  // so that it ends with us
+    become(program, go_read.get(), failed_write.get());
   }
   go_ = std::move(go_write);
   failed_ = std::move(failed_read);
@@ -107,27 +185,6 @@ ChildCommand::~ChildCommand() {
   if (pid_ < 0) return;
   ::kill(pid_, SIGKILL);
   ::waitpid(pid_, nullptr, 0);
-}
-
-// Only what is allowed after a fork: this process has one thread.
-void ChildCommand::become(const std::vector<std::string>& words,
-                          const std::vector<std::string>& environment, int go, int failed) {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // until it is let go
-  char byte;
-  if (::read(go, &byte, 1) != 1) ::_exit(127);
-  ::prctl(PR_SET_PDEATHSIG, 0);
-  for (const std::string& pair : environment) {
-    const std::size_t equals = pair.find('=');
-    ::setenv(pair.substr(0, equals).c_str(), pair.c_str() + equals + 1, 1);
-  }
-  std::vector<char*> arguments;
-  arguments.reserve(words.size() + 1);
-  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
-  ::execvp(arguments[0], arguments.data());
-  const int code = errno;
-  static_cast<void>(!::write(failed, &code, sizeof code));
-  ::_exit(127);
 }
 
 void ChildCommand::go() {

@@ -8,6 +8,7 @@
 
 #include "cli/child_command.h"
 #include "cli/commands.h"
+#include "cli/descriptor_limit.h"
 #include "cli/guard_options.h"
 #include "cli/guard_words.h"
 #include "cli/options.h"
@@ -15,6 +16,7 @@
 #include "cli/program_kind.h"
 #include "cli/recording.h"
 #include "cli/terminal.h"
+#include "base/visible.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
 #include "process_guard/proc_source.h"
@@ -44,51 +46,65 @@ Examples:
   evenkeel guard --budget 1GiB --pid 4242)";
 
 RecordingOptions recording(const GuardCommandOptions& options) {
-  return {.files = options.files, .budget = options.guard.budget, .live = options.process.live};
+  // A file that the tool held open would keep its file system from being unmounted.
+  return {.files = options.files,
+          .budget = options.guard.budget,
+          .live = options.process.live,
+          .keep_files_open = false};
 }
 
 int conclude(const GuardCommandOptions& options, ProfileRun run, int exit_code,
-             ProcessGuard* keeper) {
+             ProcessGuard* guard) {
   const ProfileSummary summary = summarize(run, options.guard.budget);
-  std::string words;
-  if (keeper != nullptr) {
-    const GuardReport report = keeper->report();
-    words = guard_words(report, keeper->files(), run, summary);
-    add_guard_facts(run, report);
+  std::string words, verdict;
+  if (guard != nullptr) {
+    const GuardReport report = guard->report();
+    words = guard_words(report, guard->files(), run, summary);
+    add_guard_facts(run, report, guard->files());
+    verdict = guard_verdict(report, summary);
   }
   Written written;
   if (!options.outputs.paths().empty()) {
-    written = write_all(options.outputs, report_of(std::move(run), summary, options.guard.budget));
+    ProfileReport report = report_of(std::move(run), summary, options.guard.budget);
+    if (!verdict.empty()) report.subtitle = verdict;
+    written = write_all(options.outputs, report);
   }
   say(stderr, fmt::format("\n{}{}", words, written.words));
   if (exit_code != 0) return exit_code;
   return written.all ? 0 : 1;
 }
 
-// What it takes to guard a command; empty where that is not possible, and a line has said why.
+void say_note(const std::string& note) {
+  say(stderr, fmt::format("evenkeel guard: {}\n", visible(note)));
+}
+
+// What it takes to guard a command.
 struct Preloaded {
   explicit Preloaded(const GuardCommandOptions& options)
       : library(find_preload_library()),
-        board({.least_bytes = options.least_bytes, .first_advice = first_advice(options)}),
-        source(board),
-        keeper({options.guard, options.files}, source) {}
+        table({.least_bytes = options.least_bytes, .first_advice = first_advice(options)}),
+        source(table),
+        guard({options.guard, options.files, say_note}, source) {}
   std::vector<std::string> environment() const {
-    return {preload_variable(library), board.variable()};
+    std::vector<std::string> variables = preload_variables(library);
+    variables.push_back(table.variable());
+    return variables;
   }
   const std::string library;
-  SharedTableOwner board;
+  SharedTableOwner table;
   TableSource source;
-  ProcessGuard keeper;
+  ProcessGuard guard;
 
  private:
   static int first_advice(const GuardCommandOptions& options) {
-    // With --files, which mappings are governed is known only once their names are seen.
+    // With --files, which mappings are guarded is known only once their paths are seen.
     if (!options.files.empty()) return 0;
     if (options.guard.access == GuardAccess::kRandom) return MADV_RANDOM;
     return options.guard.access == GuardAccess::kSequential ? MADV_SEQUENTIAL : 0;
   }
 };
 
+// Empty where the command cannot be guarded; then a line has said why.
 std::unique_ptr<Preloaded> prepare(const GuardCommandOptions& options) {
   std::string why = why_unguarded(look_at_program(options.command.front()));
   if (why.empty()) {
@@ -109,7 +125,7 @@ int guard_command(const GuardCommandOptions& options) {
         options.command, preloaded ? preloaded->environment() : std::vector<std::string>{},
         recording(options));
     return conclude(options, std::move(recorded.run), recorded.exit_code,
-                    preloaded ? &preloaded->keeper : nullptr);
+                    preloaded ? &preloaded->guard : nullptr);
   } catch (const CannotStart& cannot) {
     say(stderr, fmt::format("evenkeel: {}\n", cannot.message));
     return cannot.exit_code;
@@ -120,10 +136,10 @@ int guard_process(const GuardCommandOptions& options) {
   ProcSource source(*options.process.pid, options.least_bytes);
   GuardOptions guard = options.guard;
   guard.access = GuardAccess::kLeave;  // a process's readahead is its own to switch
-  ProcessGuard keeper({guard, options.files}, source);
+  ProcessGuard process_guard({guard, options.files, say_note}, source);
   return conclude(options,
                   record_process(*options.process.pid, options.process.seconds, recording(options)),
-                  0, &keeper);
+                  0, &process_guard);
 }
 
 void refuse_nonsense(const GuardCommandOptions& options) {
@@ -155,6 +171,7 @@ GuardAccess parse_access(const std::string& text) {
 
 int run(const GuardCommandOptions& options) {
   refuse_nonsense(options);
+  raise_descriptor_limit();
   return options.process.pid ? guard_process(options) : guard_command(options);
 }
 

@@ -1,5 +1,5 @@
-// Training batches of one rank: the tokens that explain() names, as the twin reads them; after a
-// seek and after a state was loaded, the same.
+// Training batches of one rank are the tokens that explain() names, as the pread reference reads
+// them, also after a seek and after loading a state.
 #include "evenkeel/tokens.h"
 #include "format/token_layout.h"
 #include "fuzz/memory_file.h"
@@ -17,8 +17,8 @@ std::int64_t token(const std::vector<std::byte>& stored, std::uint64_t i) {
 
 void check_batch(const TokenLoader& loader, const Batch& batch,
                  const std::vector<std::byte>& stored) {
-  const auto origins = loader.explain(batch.step);
-  const auto x = batch.x.as<std::int64_t>(), y = batch.y.as<std::int64_t>();
+  const auto origins = loader.explain(batch.step());
+  const auto x = batch.x<std::int64_t>(), y = batch.y<std::int64_t>();
   MUST(origins.size() == x.size());
   for (std::size_t row = 0; row < x.size(); ++row) {
     for (std::size_t i = 0; i < x.columns(); ++i) {
@@ -51,7 +51,7 @@ FUZZ_TARGET(batches) {
   const EngineKind engine = kEngines[input.upto(3)];
   const LoaderOptions options = any_options(input);
   const std::uint64_t to = input.any_size() >> 8;
-  // A told dtype: by chance the bytes may begin as something else does.
+  // dtype is given because random bytes may begin with the magic of another format.
   const std::string& path = file.hold(bytes);
   const Layout layout = read_layout({path}, {.dtype = DType::of<std::uint16_t>(), .offset = 0});
   std::vector<std::uint64_t> every(layout.rows);
@@ -67,10 +67,10 @@ FUZZ_TARGET(batches) {
     const LoaderState state = LoaderState::parse(loader.state().text());
     const Batch& there = *loader.next();
     check_batch(loader, there, stored);
-    const std::vector<std::byte> x(there.x.bytes.begin(), there.x.bytes.end());
+    const std::vector<std::byte> x(there.x_bytes().begin(), there.x_bytes().end());
     TokenLoader other(tokens, options);
     other.load(state);
-    MUST(std::ranges::equal(other.next()->x.bytes, x));
+    MUST(std::ranges::equal(other.next()->x_bytes(), x));
   });
 }
 

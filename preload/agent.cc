@@ -47,7 +47,8 @@ bool ends(const char* text, std::uint64_t length, const char* with, std::uint64_
          __builtin_memcmp(text + length - with_length, with, with_length) == 0;
 }
 
-// The length, or 0 when it is no file that others can find under this name.
+// The length of the file's path, or 0 when it is none that is guarded. Files that were deleted have
+// the path they had.
 std::uint64_t name_of(int fd, char* path, std::uint64_t size) {
   char link[40] = "/proc/thread-self/fd/";  // "self", the main thread, may have left
   char digits[12];
@@ -65,8 +66,8 @@ std::uint64_t name_of(int fd, char* path, std::uint64_t size) {
   for (const char* other : {"/dev/", "/proc/", "/sys/", "/memfd:"}) {
     if (begins(path, other)) return 0;
   }
-  if (path[0] != '/' || ends(path, got, kDeleted, sizeof kDeleted - 1)) return 0;
-  return got;
+  if (path[0] != '/') return 0;
+  return ends(path, got, kDeleted, sizeof kDeleted - 1) ? got - (sizeof kDeleted - 1) : got;
 }
 
 }  // namespace
@@ -77,7 +78,9 @@ std::uint64_t page_size() {
 }
 
 void Agent::changed() {
-  if (shared_table::SharedTable* board = board_.load(std::memory_order_acquire)) ring(*board);
+  if (shared_table::SharedTable* table = shared_.load(std::memory_order_acquire)) {
+    notify_tool(*table);
+  }
 }
 
 bool Agent::touches(Range range) {
@@ -87,7 +90,7 @@ bool Agent::touches(Range range) {
 
 // A child that did not come by fork() (but by _Fork, clone, or from inside the C library) is
 // noticed at its first call of a hook. It may be inside an allocator, so no thread is started here:
-// that, and telling of what it has, waits for its first mapping of a file.
+// that, and registering what it has, waits for its first mapping of a file.
 void Agent::notice_fork() {
   shared_table::Word* own = own_.load(std::memory_order_acquire);
   if (!own || own->load(std::memory_order_acquire) == kOwn) return;
@@ -104,7 +107,9 @@ void Agent::notice_fork() {
 void Agent::renew() {
   lock_.renew();
   table_.after_fork();
-  process_ = nullptr;
+  forget_registration(registration_);
+  registration_ = {};
+  refused_ = false;
   thread_.store(kNoThread);
 }
 
@@ -118,7 +123,7 @@ void Agent::forked() {
   if (phase_.load() != kAttached) return;
   {
     const Locked locked(lock_);
-    if (table_.empty() || !has_process()) return;
+    if (table_.empty() || !has_registration()) return;
   }
   changed();
   start_thread();
@@ -196,14 +201,21 @@ bool Agent::attached() {
   const Locked locked(lock_);
   if (phase_.load() != kFresh) return phase_.load() == kAttached;
   remember_environment();
-  shared_table::SharedTable* board = open_board();
-  board_.store(board, std::memory_order_release);
-  if (board) own_.store(page_emptied_by_fork(), std::memory_order_release);
-  phase_.store(board ? kAttached : kInert, std::memory_order_release);
-  return board != nullptr;
+  shared_table::SharedTable* table = open_shared_table();
+  // A filter that was installed before exec.
+  if (table && seccomp_filters() > table->seccomp_filters) {
+    shared_.store(table, std::memory_order_release);
+    sandboxed_.store(true);
+    phase_.store(kInert, std::memory_order_release);
+    return false;
+  }
+  shared_.store(table, std::memory_order_release);
+  if (table) own_.store(page_emptied_by_fork(), std::memory_order_release);
+  phase_.store(table ? kAttached : kInert, std::memory_order_release);
+  return table != nullptr;
 }
 
-bool Agent::may_be_told(const NewMapping& mapping) {
+bool Agent::may_be_registered(const NewMapping& mapping) {
   constexpr int kNever = MAP_ANONYMOUS | MAP_HUGETLB | MAP_LOCKED | MAP_GROWSDOWN | MAP_STACK;
   return mapping.fd >= 0 && (mapping.flags & kNever) == 0 &&
          (mapping.protection & PROT_EXEC) == 0 && phase_.load(std::memory_order_relaxed) != kInert;
@@ -212,41 +224,70 @@ bool Agent::may_be_told(const NewMapping& mapping) {
 void Agent::mapped(const NewMapping& mapping) {
   const KeepErrno keep;
   forget(mapping.range);
-  if (!may_be_told(mapping)) return;
+  const bool file = mapping.fd >= 0 && (mapping.protection & PROT_EXEC) == 0;
+  if (file && sandboxed_.load(std::memory_order_acquire) &&
+      mapping.range.end - mapping.range.begin >= shared().least_bytes) {
+    count_sandboxed();
+  }
+  if (!may_be_registered(mapping)) return;
   FileFacts facts;
-  if (!file_facts(mapping.fd, facts) || !facts.regular || !attached()) return;
-  if (mapping.range.end - mapping.range.begin < board().least_bytes) return;
-  tell(mapping, facts);
+  if (!file_facts(mapping.fd, facts) || !facts.regular) return;
+  if (!attached()) {
+    if (sandboxed_.load() && mapping.range.end - mapping.range.begin >= shared().least_bytes) {
+      count_sandboxed();
+    }
+    return;
+  }
+  if (mapping.range.end - mapping.range.begin < shared().least_bytes) return;
+  register_mapping(mapping, facts);
 }
 
-// Under the lock. A slot on the board, with all that is in the table.
-bool Agent::has_process() {
-  if (process_) return true;
-  process_ = claim_process(board());
-  if (process_) table_.publish_on(process_, &board().lost);
-  return process_ != nullptr;
+// Under the lock. An entry in the shared table, with all mappings that are known.
+bool Agent::has_registration() {
+  if (registration_.process) return true;
+  if (refused_) return false;
+  registration_ = register_process(shared());
+  refused_ = registration_.process == nullptr;
+  if (refused_) return false;
+  table_.publish_on({registration_.process, registration_.mappings, &shared().lost_mappings});
+  return true;
 }
 
-void Agent::tell(const NewMapping& mapping, const FileFacts& facts) {
+// Under the lock. False when there was no room for it.
+bool Agent::publish(const NewMapping& mapping, const FileFacts& facts, std::uint32_t& advice) {
+  const std::uint64_t length = name_of(mapping.fd, path_, sizeof path_);
+  if (length == 0 || !has_registration()) return false;
+  Entry entry;
+  entry.begin = mapping.range.begin;
+  entry.end = mapping.range.end;
+  entry.offset = mapping.offset;
+  entry.inode = facts.inode;
+  entry.descriptor = static_cast<std::uint32_t>(mapping.fd);
+  const int type = mapping.flags & 0xf;
+  if (type != MAP_PRIVATE) entry.flags |= shared_table::kShared;
+  if ((mapping.protection & PROT_WRITE) != 0) entry.flags |= shared_table::kWritable;
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    const FileEntry file = register_file(shared(), facts, path_, length);
+    if (!file.valid()) return false;
+    entry.file = file.index;
+    entry.file_generation = file.generation;
+    table_.insert(entry);
+    if (is_current(shared(), file)) {
+      if (shared().files[file.index].random.load() != 0) advice = MADV_RANDOM;
+      return true;
+    }
+    table_.remove(mapping.range);
+  }
+  shared().lost_mappings.fetch_add(1);
+  return false;
+}
+
+void Agent::register_mapping(const NewMapping& mapping, const FileFacts& facts) {
   if (has_huge_pages(mapping.fd)) return;
-  std::uint32_t advice = board().first_advice;
+  std::uint32_t advice = shared().first_advice;
   {
     const Locked locked(lock_);
-    const std::uint64_t length = name_of(mapping.fd, path_, sizeof path_);
-    if (length == 0 || !has_process()) return;
-    const std::uint32_t file = file_slot(board(), facts, path_, length);
-    if (file == shared_table::kFiles) return;
-    if (board().files[file].random.load() != 0) advice = MADV_RANDOM;
-    const int type = mapping.flags & 0xf;
-    Entry entry;
-    entry.begin = mapping.range.begin;
-    entry.end = mapping.range.end;
-    entry.offset = mapping.offset;
-    entry.inode = facts.inode;
-    entry.file = file;
-    if (type != MAP_PRIVATE) entry.flags |= shared_table::kShared;
-    if ((mapping.protection & PROT_WRITE) != 0) entry.flags |= shared_table::kWritable;
-    table_.insert(entry);
+    if (!publish(mapping, facts, advice)) return;
     if (advice != 0) {
       raw(SYS_madvise, mapping.range.begin, mapping.range.end - mapping.range.begin, advice);
     }
@@ -255,10 +296,66 @@ void Agent::tell(const NewMapping& mapping, const FileFacts& facts) {
   start_thread();
 }
 
+// Without a system call: the tool looks ten times a second.
+void Agent::count_sandboxed() {
+  if (!sandbox_counted_.exchange(true)) shared().sandboxed_processes.fetch_add(1);
+}
+
+// Waits until the thread is gone, so that a filter for all threads does not meet it.
+void Agent::stop_thread() {
+  if (thread_.load() != kRunning) return;
+  shared_table::Process& process = *registration_.process;
+  const std::uint32_t thread = process.thread.load();
+  leaving_.store(true, std::memory_order_release);
+  const long pid = raw(SYS_getpid);
+  for (int i = 0; i < 1000 && thread != 0; ++i) {
+    futex_wake(process.command.posted, 1 << 30, Among::kProcesses);
+    if (raw(SYS_tgkill, pid, static_cast<long>(thread), 0) != 0) break;
+    const timespec pause{0, 100'000};
+    raw(SYS_nanosleep, &pause, nullptr);
+  }
+  thread_.store(kNoThread);
+}
+
+void Agent::leave() {
+  const KeepErrno keep;
+  if (!attached()) return;
+  notice_fork();
+  stop_thread();
+  const Locked locked(lock_);
+  if (!table_.empty()) count_sandboxed();
+  phase_.store(kInert);
+  sandboxed_.store(true);
+  own_.store(nullptr);
+  table_.clear();
+  table_.publish_on({});
+  if (registration_.process) {
+    registration_.process->state.store(shared_table::kEmpty);
+    forget_registration(registration_);
+    registration_ = {};
+  }
+  changed();
+}
+
+bool Agent::ask_tool_to_close_files() {
+  const KeepErrno keep;
+  if (!attached()) return false;
+  constexpr int kRounds = 50;
+  const std::uint32_t request = shared().unmount_requests.fetch_add(1) + 1;
+  changed();
+  for (int i = 0; i < kRounds; ++i) {
+    const std::uint32_t answered = shared().unmount_answers.load(std::memory_order_acquire);
+    if (static_cast<std::int32_t>(answered - request) >= 0) return true;
+    const timespec wait{0, 10'000'000};
+    futex_wait(shared().unmount_answers, answered, Among::kProcesses, &wait);
+  }
+  return false;
+}
+
 void Agent::start_thread() {
   std::uint32_t seen = kNoThread;
   if (!thread_.compare_exchange_strong(seen, kStarting)) return;
-  const int error = start_order_thread();
+  const int error = start_command_thread();
   if (error == 0) {
     thread_.store(kRunning);
     return;
@@ -267,8 +364,8 @@ void Agent::start_thread() {
   const Locked locked(lock_);
   phase_.store(kInert);
   table_.clear();
-  table_.publish_on(nullptr, nullptr);
-  process_->state.store(shared_table::kEmpty);
+  table_.publish_on({});
+  registration_.process->state.store(shared_table::kEmpty);
   changed();
 }
 

@@ -1,5 +1,5 @@
-// What the library knows in this process, and what the hooks ask of it. There is one, `agent`; it
-// needs no construction and no destruction, for hooks are called before and after everything.
+// The state of the library in this process, and what the hooks call. There is one, `agent`. It needs
+// no construction and no destruction: hooks are called before and after everything else.
 #pragma once
 
 #include "preload/lock.h"
@@ -17,37 +17,53 @@ struct NewMapping {
 
 class Agent {
  public:
-  // After mmap: what lay there before is gone, and what is there now may be worth telling of.
+  // After mmap: what was registered there is gone, and the new mapping may be registered.
   void mapped(const NewMapping& mapping);
-  // The range is, or may soon be, another's.
+  // Something else is mapped in the range, or may soon be.
   void forget(Range range);
-  // The flags are the board's. Where nothing of the range is in the table no lock is taken.
+  // The flags are shared_table::MappingFlags. Where nothing of the range is registered, no lock is
+  // taken.
   void note(Range range, std::uint32_t flags);
 
-  // The range may change hands in the call that follows: it leaves the table. 0: it was not there.
+  // Before a call that may unmap the range: its mappings leave the table. 0: there were none.
   std::uint32_t take(Range range);
   void settle(std::uint32_t taken, bool gone);
   void moved(std::uint32_t taken, Range from, Range to, bool stays);
-  // mremap of no bytes: the same file, from the same offset, once more.
+  // mremap of length 0: the same part of the file is mapped a second time.
   void doubled(std::uint64_t from, Range to);
 
-  // In the child of fork(): a slot of its own, the parent's mappings in it, and a thread.
+  // In the child of fork(): registers it with the mappings it has from its parent, and starts its
+  // thread.
+
   void forked();
 
-  // For the thread that takes orders.
+  // Has the tool close descriptors of files that nobody maps any more, and waits for that. False
+  // when the tool does not answer.
+  bool ask_tool_to_close_files();
+
+  // Ends the guarding of this process for good, before the program installs a seccomp filter that
+  // may kill it for any call of this library. From then on the library makes no system call of its
+  // own. Programs that map large files later are counted in the table, for the tool to tell.
+  void leave();
+
+  // For the thread that carries out commands.
+  bool stopping() const { return leaving_.load(std::memory_order_acquire); }
   Lock& lock() { return lock_; }
-  Table& table() { return table_; }
-  shared_table::SharedTable& board() { return *board_.load(std::memory_order_acquire); }
-  shared_table::Process& process() { return *process_; }
+  MappingTable& table() { return table_; }
+  shared_table::SharedTable& shared() { return *shared_.load(std::memory_order_acquire); }
+  shared_table::Process& process() { return *registration_.process; }
 
  private:
   enum Phase : std::uint32_t { kFresh, kAttached, kInert };
   enum ThreadState : std::uint32_t { kNoThread, kStarting, kRunning };
+  void stop_thread();
+  void count_sandboxed();
 
-  bool may_be_told(const NewMapping& mapping);
-  void tell(const NewMapping& mapping, const FileFacts& facts);
+  bool may_be_registered(const NewMapping& mapping);
+  void register_mapping(const NewMapping& mapping, const FileFacts& facts);
+  bool publish(const NewMapping& mapping, const FileFacts& facts, std::uint32_t& advice);
   bool attached();
-  bool has_process();
+  bool has_registration();
   void start_thread();
   void notice_fork();
   void renew();
@@ -55,14 +71,16 @@ class Agent {
   void changed();
 
   Lock lock_;
-  Table table_;
+  MappingTable table_;
   std::atomic<std::uint32_t> phase_{kFresh};
   std::atomic<std::uint32_t> thread_{kNoThread};
-  std::atomic<shared_table::SharedTable*> board_{nullptr};
-  shared_table::Process* process_ = nullptr;
+  std::atomic<shared_table::SharedTable*> shared_{nullptr};
+  Registration registration_;
+  bool refused_ = false;  // there was no room for this process
+  std::atomic<bool> leaving_{false}, sandboxed_{false}, sandbox_counted_{false};
   // A word in a page that the kernel empties in the child of a fork, however it was made, but not
-  // in that of vfork, which shares all this memory. Null before the first mapping that is told of,
-  // and where the kernel cannot (before Linux 4.14): then fork() alone is noticed.
+  // in that of vfork, which shares all this memory. Null before the first registered mapping, and
+  // where the kernel cannot (before Linux 4.14): then fork() alone is noticed.
   std::atomic<shared_table::Word*> own_{nullptr};
   char path_[4096] = {};  // under the lock: threads of programs may have small stacks
 };

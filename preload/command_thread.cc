@@ -36,7 +36,24 @@ constexpr unsigned kUnshare = 2;  // CLOSE_RANGE_UNSHARE
 // nothing of the program's is held open by it or closed. Linux 5.9; false where that is refused.
 bool take_own_descriptors() { return raw(SYS_close_range, 0U, ~0U, kUnshare) == 0; }
 
-// The order as it was when it was posted; the tool's memory may change.
+// Asks for short time slices: the scheduler then runs the thread soon after it wakes, even where the
+// program keeps every core busy (Linux 6.12; older kernels refuse or take no notice).
+void ask_for_short_slices() {
+  struct {  // sched_attr; libc has no name for it
+    std::uint32_t size, policy;
+    std::uint64_t flags;
+    std::int32_t nice;
+    std::uint32_t priority;
+    std::uint64_t runtime, deadline, period;
+  } attributes{};
+  if (raw(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) != 0) return;
+  if (attributes.policy != 0) return;  // not SCHED_OTHER: the program chose another policy
+  attributes.size = sizeof attributes;
+  attributes.runtime = 100'000;  // nanoseconds, the least there is
+  raw(SYS_sched_setattr, 0, &attributes, 0);
+}
+
+// A range of a command as it was when the command was posted; the tool's memory may change.
 struct Wanted {
   std::uint32_t kind, advice, mapping, generation;
   Range range;
@@ -47,20 +64,20 @@ struct Outcome {
   bool dropped = false;
 };
 
-// Under the lock, for a part of what is wanted.
-Outcome carry_out_piece(const Wanted& wanted, Range piece, ProcMaps& books) {
+// Under the lock, for a part of the range.
+Outcome carry_out_piece(const Wanted& wanted, Range piece, ProcMaps& maps) {
   Entry entry;
-  Table& table = agent.table();
+  MappingTable& table = agent.table();
   if (!table.find(wanted.mapping, wanted.generation, entry) || wanted.range.begin < entry.begin ||
       wanted.range.end > entry.end) {
     return {ESTALE};
   }
   // Between this look and madvise a raw munmap and mmap could still come, but none through a hook.
-  const ProcMaps::Finding found = books.look(piece, entry);
-  if (!found.told) return {ENODATA};
+  const ProcMaps::Finding found = maps.look(piece, entry);
+  if (!found.readable) return {ENODATA};
   if (!found.same) {
     table.remove_slot(wanted.mapping);
-    ring(agent.board());
+    notify_tool(agent.shared());
     return {ESTALE};
   }
   if (entry.device == 0) table.set_device(wanted.mapping, found.device);
@@ -69,15 +86,18 @@ Outcome carry_out_piece(const Wanted& wanted, Range piece, ProcMaps& books) {
     table.add_flags_to_slot(wanted.mapping, shared_table::kWritable);
     entry.flags |= shared_table::kWritable;
   }
-  // Changes in a private mapping are nowhere else.
-  const bool loses_nothing = shared || (entry.flags & shared_table::kWritable) == 0;
+  const bool writable = (entry.flags & shared_table::kWritable) != 0;
   int advice = static_cast<int>(wanted.advice);
-  if (wanted.kind == shared_table::kLetGo) advice = loses_nothing ? MADV_DONTNEED : MADV_PAGEOUT;
+  // Changes in a private mapping are nowhere else.
+  if (wanted.kind == shared_table::kRelease) {
+    advice = shared || !writable ? MADV_DONTNEED : MADV_PAGEOUT;
+  }
+  if (wanted.kind == shared_table::kPageOut) advice = MADV_PAGEOUT;
   const long result = raw(SYS_madvise, piece.begin, piece.end - piece.begin, advice);
   return {static_cast<int>(-result), result == 0 && advice == MADV_DONTNEED};
 }
 
-Outcome carry_out(const Wanted& wanted, ProcMaps& books) {
+Outcome carry_out(const Wanted& wanted, ProcMaps& maps) {
   if (wanted.range.begin >= wanted.range.end || wanted.range.begin % page_size() != 0 ||
       wanted.range.end % page_size() != 0) {
     return {EINVAL};
@@ -87,15 +107,19 @@ Outcome carry_out(const Wanted& wanted, ProcMaps& books) {
                        wanted.advice == MADV_SEQUENTIAL;
     if (!known) return {EINVAL};
     const Locked locked(agent.lock());
-    return carry_out_piece(wanted, wanted.range, books);
+    return carry_out_piece(wanted, wanted.range, maps);
   }
-  if (wanted.kind != shared_table::kLetGo) return {EINVAL};
+  const bool page_out = wanted.kind == shared_table::kPageOut;
+  if (wanted.kind != shared_table::kRelease && !page_out) return {EINVAL};
   Outcome outcome;
   for (std::uint64_t at = wanted.range.begin; at < wanted.range.end && outcome.error == 0;) {
     const std::uint64_t left = wanted.range.end - at;
     const Range piece{at, at + (left < kPieceBytes ? left : kPieceBytes)};
+    // Writing waits for the disk, so it is done without the lock. It changes nothing that the
+    // program can see, whatever is mapped there; where nothing is, it fails.
+    if (page_out) raw(SYS_msync, piece.begin, piece.end - piece.begin, MS_SYNC);
     const Locked locked(agent.lock());
-    const Outcome now = carry_out_piece(wanted, piece, books);
+    const Outcome now = carry_out_piece(wanted, piece, maps);
     outcome.error = now.error;
     outcome.dropped |= now.dropped;
     at = piece.end;
@@ -123,41 +147,52 @@ bool is_last() {
   return at + 1 < got && text[at] == '2' && text[at + 1] == ' ';
 }
 
-void take_orders(bool own_descriptors) {
-  ProcMaps books(own_descriptors);
+void carry_out_all(shared_table::Command& command, ProcMaps& maps) {
+  const std::uint32_t kind = command.kind, advice = command.advice;
+  std::uint32_t count = command.count;
+  if (count > shared_table::kCommandRanges) count = shared_table::kCommandRanges;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    shared_table::CommandRange& range = command.ranges[i];
+    const Outcome outcome = carry_out(
+        {kind, advice, range.mapping, range.generation, {range.begin, range.end}}, maps);
+    range.result = outcome.error;
+    range.dropped = outcome.dropped ? 1 : 0;
+  }
+}
+
+void serve(bool own_descriptors) {
+  ProcMaps maps(own_descriptors);
   shared_table::Process& process = agent.process();
-  shared_table::Order& order = process.order;
-  std::uint32_t seen = order.done.load();
+  shared_table::Command& command = process.command;
+  std::uint32_t seen = command.done.load();
   process.thread.store(own_thread_number());
-  ring(agent.board());
+  notify_tool(agent.shared());
   for (;;) {
-    const std::uint32_t posted = order.posted.load(std::memory_order_acquire);
+    if (agent.stopping()) break;
+    const std::uint32_t posted = command.posted.load(std::memory_order_acquire);
     if (posted == seen) {
       const timespec second{1, 0};
-      if (!futex_wait(order.posted, seen, Among::kProcesses, &second) && is_last()) break;
+      if (!futex_wait(command.posted, seen, Among::kProcesses, &second) && is_last()) break;
       continue;
     }
-    const Outcome outcome = carry_out(
-        {order.kind, order.advice, order.mapping, order.generation, {order.begin, order.end}},
-        books);
-    order.result = outcome.error;
-    order.dropped = outcome.dropped ? 1 : 0;
+    carry_out_all(command, maps);
     seen = posted;
-    order.done.store(posted, std::memory_order_release);
-    futex_wake(order.done, 1 << 30, Among::kProcesses);
+    command.done.store(posted, std::memory_order_release);
+    futex_wake(command.done, 1 << 30, Among::kProcesses);
   }
   process.thread.store(0);
 }
 
 void* run(void*) {
   raw(SYS_prctl, PR_SET_NAME, "evenkeel-guard", 0L, 0L, 0L);
-  take_orders(take_own_descriptors());
+  ask_for_short_slices();
+  serve(take_own_descriptors());
   return nullptr;
 }
 
 }  // namespace
 
-int start_order_thread() {
+int start_command_thread() {
   if (&::pthread_create == nullptr || &::pthread_detach == nullptr) return ENOSYS;
   const BlockedSignals blocked(kProgramSignals);  // the thread begins with them blocked
   pthread_t thread;

@@ -1,10 +1,9 @@
-// The one thread of a guarded process: it carries out what the tool orders.
+// The library's one thread in a guarded process: it carries out the tool's commands.
 #pragma once
 
 namespace evenkeel::preload {
 
-// 0, or why it cannot be started (an errno). For the agent, which sees to it that there is one
-// only.
-int start_order_thread();
+// 0, or why it cannot be started (an errno). The agent starts one only.
+int start_command_thread();
 
 }  // namespace evenkeel::preload

@@ -1,6 +1,8 @@
-// The functions that stand before the C library's, for every program under `evenkeel guard`. They
-// do what the program asked for, and note what it means for the mappings that are told of.
+// The functions that replace the C library's, for every program under `evenkeel guard`. They do what
+// the program asked for, and keep the registered mappings up to date.
+#include <sys/mount.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/shm.h>
 
 #include <cstdarg>
@@ -30,7 +32,7 @@ Range pages(const void* at, std::size_t length) {
   return {begin, end < begin ? ~std::uint64_t{0} : end & ~mask};
 }
 
-// A range that leaves the table before a call, and is settled after it by how the call went.
+// A range whose mappings leave the table before a call; after it, they come back if it failed.
 class Withdrawn {
  public:
   explicit Withdrawn(Range range) {
@@ -59,8 +61,8 @@ void* map(void* at, std::size_t length, int protection, int flags, int fd, off_t
   return result;
 }
 
-// What the range becomes: executable is not told of, and writable changes what may be done to it
-// before the first byte is written.
+// Executable memory is not registered. Writable memory is noted before the first byte can be
+// written: it changes how its pages may be released.
 template <class Call>
 int protect(void* at, std::size_t length, int protection, const Call& call) {
   const Range range = pages(at, length);
@@ -79,6 +81,19 @@ void note_advice(void* at, std::size_t length, int advice) {
   const bool how = advice == MADV_NORMAL || advice == MADV_RANDOM || advice == MADV_SEQUENTIAL;
   const KeepErrno keep;
   if (how) agent.note(pages(at, length), shared_table::kAdvised);
+}
+
+// The tool has descriptors of the files that it guards, and notices a moment late that nobody maps
+// them any more. They must not keep a file system from being unmounted.
+template <class Call>
+int unmount(const Call& call) {
+  int result = call();
+  // Several times: for moments the tool opens files to count their pages.
+  for (int i = 0; i < 5 && result != 0 && errno == EBUSY; ++i) {
+    if (!agent.ask_tool_to_close_files()) break;
+    result = call();
+  }
+  return result;
 }
 
 [[gnu::constructor]] void begin() {
@@ -172,6 +187,26 @@ HOOK void* shmat(int id, const void* at, int flags) noexcept {
   void* result = real::shmat(id, at, flags);
   before.settle(number(result) != ~std::uint64_t{0});
   return result;
+}
+
+HOOK int umount(const char* target) noexcept {
+  return unmount([&] { return real::umount(target); });
+}
+
+HOOK int umount2(const char* target, int flags) noexcept {
+  return unmount([&] { return real::umount2(target, flags); });
+}
+
+// Filters are installed by PR_SET_SECCOMP, or by a system call of their own after
+// PR_SET_NO_NEW_PRIVS, which a process without privileges needs first.
+HOOK int prctl(int option, ...) noexcept {
+  unsigned long values[4];
+  va_list rest;
+  va_start(rest, option);
+  for (unsigned long& value : values) value = va_arg(rest, unsigned long);
+  va_end(rest);
+  if (option == PR_SET_SECCOMP || option == PR_SET_NO_NEW_PRIVS) agent.leave();
+  return real::prctl(option, values[0], values[1], values[2], values[3]);
 }
 
 HOOK pid_t fork() noexcept {

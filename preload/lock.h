@@ -29,7 +29,7 @@ class Lock {
   std::atomic<std::uint32_t> word_{kFree};
 };
 
-// GuardedMapping for a scope, with signals blocked: their handlers may map and unmap, too.
+// Holds the lock for a scope, with signals blocked: their handlers may map and unmap, too.
 class Locked {
  public:
   explicit Locked(Lock& lock) : blocked_(kAllSignals), lock_(lock) { lock_.acquire(); }

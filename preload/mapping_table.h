@@ -1,6 +1,5 @@
-// The file mappings of this process that are told of. The truth is kept here, in the process's own
-// memory, where no other program can write and where fork copies it; the board has a copy for the
-// tool to read.
+// The registered file mappings of this process. The process keeps them in its own memory, where no
+// other program can write and where fork copies them; the shared table has a copy for the tool.
 #pragma once
 
 #include "process_guard/shared_table_layout.h"
@@ -15,20 +14,27 @@ struct Entry {
   std::uint64_t begin = 0, end = 0;  // end 0: free
   std::uint64_t offset = 0;          // of `begin` in the file
   std::uint64_t inode = 0;
-  std::uint64_t device = 0;  // as the kernel's books number it, see books.h; 0: not seen yet
-  std::uint32_t file = 0;    // slot on the board
-  std::uint32_t flags = 0;   // shared_table::MappingFlags
+  std::uint64_t device = 0;  // as /proc/PID/maps numbers it, see proc_maps.h; 0: not seen yet
+  std::uint32_t file = 0, file_generation = 0;  // entry in the shared table
+  std::uint32_t flags = 0;                      // shared_table::MappingFlags
+  std::uint32_t descriptor = 0;                 // through which the program mapped it
 };
 
 // Only `touches` may be called without the lock that goes with the table.
-class Table {
+class MappingTable {
  public:
   // Whether an entry may lie in the range. While others change the table it may say yes where there
   // is none, but never no where there is one.
   bool touches(Range range) const;
 
-  // Where to write what is there; null: nowhere. Written anew at once.
-  void publish_on(shared_table::Process* process, shared_table::Word* lost);
+  // Where the copy for the tool goes: the process's entry and its array. Everything is written there
+  // at once. Without a process there is no copy.
+  struct Copy {
+    shared_table::Process* process = nullptr;
+    shared_table::Mapping* mappings = nullptr;
+    shared_table::Word* lost = nullptr;  // counts mappings for which there was no room
+  };
+  void publish_on(const Copy& copy);
 
   // What was there before goes: the kernel gives an address once only.
   void insert(const Entry& entry);
@@ -39,8 +45,8 @@ class Table {
   void add_flags_to_slot(std::uint32_t slot, std::uint32_t flags);
   void set_device(std::uint32_t slot, std::uint64_t device);
 
-  // Before a call that may unmap the range: no order reaches it any more. One of the three after
-  // it, with the number that this returned. 0: there was nothing.
+  // Before a call that may unmap the range: no command reaches it any more. Call one of the three
+  // below after it, with the number that this returned. 0: there was nothing.
   std::uint32_t take(Range range);
   void give_back(std::uint32_t taken);
   void drop(std::uint32_t taken);
@@ -48,9 +54,9 @@ class Table {
   // as `to` is. With `stays`, the old place remains mapped, too.
   void move(std::uint32_t taken, Range from, Range to, bool stays);
 
-  // The entry that an order means; false when it is not there, or not as it was.
+  // The entry that a command means; false when it is not there, or not as it was.
   bool find(std::uint32_t slot, std::uint32_t generation, Entry& out) const;
-  // The one that holds the address.
+  // The one that contains the address.
   bool at(std::uint64_t address, Entry& out) const;
   bool empty() const { return used_.load(std::memory_order_relaxed) == 0; }
 
@@ -66,9 +72,18 @@ class Table {
     std::uint32_t taken = 0;
   };
   class Change;
+  // From the lowest to the highest address of so many slots, so that a search can pass them by.
+  // A program with thousands of mappings calls munmap as often as any other.
+  static constexpr std::uint32_t kGroup = 64;
+  struct Bounds {
+    shared_table::Number begin{0}, end{0};  // end 0: all are free
+  };
 
   bool filled(std::uint32_t i) const { return slots_[i].entry.end != 0; }
   void put(std::uint32_t i, const Entry& entry);
+  void update_bounds(std::uint32_t group);
+  template <class Call>
+  void for_overlapping(Range range, const Call& call) const;
   bool add(const Entry& entry, std::uint32_t taken);
   void split_at(std::uint64_t address);
   void empty_slot(std::uint32_t i);
@@ -77,11 +92,12 @@ class Table {
   std::uint32_t used() const { return used_.load(std::memory_order_relaxed); }
 
   Slot slots_[shared_table::kMappings];
+  Bounds bounds_[shared_table::kMappings / kGroup];
+  std::uint32_t first_free_ = 0;   // slots before it are filled
   shared_table::Word used_{0};     // slots from here on are free
   shared_table::Word version_{0};  // odd while the table is being changed
   std::uint32_t last_taken_ = 0;
-  shared_table::Process* process_ = nullptr;
-  shared_table::Word* lost_ = nullptr;
+  Copy copy_;
 };
 
 }  // namespace evenkeel::preload

@@ -15,7 +15,7 @@ namespace {
 
 class PreloadTable : public ::testing::Test {
  protected:
-  PreloadTable() { table->publish_on(process.get(), &lost); }
+  PreloadTable() { table->publish_on({process.get(), mappings.data(), &lost}); }
 
   static Entry entry(std::uint64_t begin, std::uint64_t end, std::uint64_t offset = 0) {
     Entry made;
@@ -29,8 +29,8 @@ class PreloadTable : public ::testing::Test {
   std::string published() const {
     std::vector<const shared_table::Mapping*> found;
     for (std::uint32_t i = 0; i < process->mappings_used; ++i) {
-      if (process->mappings[i].state == shared_table::kFilled)
-        found.push_back(&process->mappings[i]);
+      if (mappings[i].state == shared_table::kFilled)
+        found.push_back(&mappings[i]);
     }
     std::sort(found.begin(), found.end(),
               [](const auto* a, const auto* b) { return a->begin < b->begin; });
@@ -43,8 +43,10 @@ class PreloadTable : public ::testing::Test {
   }
 
   std::unique_ptr<shared_table::Process> process = std::make_unique<shared_table::Process>();
+  std::vector<shared_table::Mapping> mappings =
+      std::vector<shared_table::Mapping>(shared_table::kMappings);
   shared_table::Word lost{0};
-  std::unique_ptr<Table> table = std::make_unique<Table>();
+  std::unique_ptr<MappingTable> table = std::make_unique<MappingTable>();
 };
 
 TEST_F(PreloadTable, TouchesWhatIsThere) {
@@ -79,7 +81,7 @@ TEST_F(PreloadTable, ANewOneReplacesOldOnes) {
 
 TEST_F(PreloadTable, WhatIsTakenCannotBeFound) {
   table->insert(entry(100, 200));
-  const std::uint32_t generation = process->mappings[0].generation;
+  const std::uint32_t generation = mappings[0].generation;
   Entry found;
   EXPECT_TRUE(table->find(0, generation, found));
   const std::uint32_t taken = table->take({0, 300});
@@ -126,9 +128,9 @@ TEST_F(PreloadTable, AFullTableLosesAndSaysSo) {
   for (std::uint64_t i = 0; i < shared_table::kMappings; ++i)
     table->insert(entry(i * 10 + 1, i * 10 + 9));
   EXPECT_EQ(lost, 0u);
-  table->insert(entry(1'000'000, 1'000'001));
+  table->insert(entry(1'000'000'000, 1'000'000'001));
   EXPECT_EQ(lost, 1u);
-  EXPECT_FALSE(table->touches({1'000'000, 1'000'001}));
+  EXPECT_FALSE(table->touches({1'000'000'000, 1'000'000'001}));
   table->remove({4, 5});  // no room for the upper part
   EXPECT_EQ(lost, 2u);
   EXPECT_TRUE(table->touches({1, 2}));
@@ -141,26 +143,27 @@ TEST_F(PreloadTable, AChildHasWhatNobodyHadTaken) {
   table->take({100, 200});
   table->after_fork();
   auto own = std::make_unique<shared_table::Process>();
-  table->publish_on(own.get(), &lost);
+  std::vector<shared_table::Mapping> own_mappings(shared_table::kMappings);
+  table->publish_on({own.get(), own_mappings.data(), &lost});
   EXPECT_FALSE(table->touches({100, 200}));
   EXPECT_TRUE(table->touches({300, 400}));
   EXPECT_EQ(own->mappings_used, 2u);
-  EXPECT_EQ(own->mappings[0].state, shared_table::kEmpty);
-  EXPECT_EQ(own->mappings[1].begin, 300u);
+  EXPECT_EQ(own_mappings[0].state, shared_table::kEmpty);
+  EXPECT_EQ(own_mappings[1].begin, 300u);
 }
 
-TEST_F(PreloadTable, FlagsReachTheBoardWithoutANewGeneration) {
+TEST_F(PreloadTable, FlagsReachTheToolWithoutANewGeneration) {
   table->insert(entry(100, 200));
-  const std::uint32_t generation = process->mappings[0].generation;
+  const std::uint32_t generation = mappings[0].generation;
   table->add_flags({150, 160}, shared_table::kWritable);
-  EXPECT_EQ(process->mappings[0].flags, shared_table::kWritable);
-  EXPECT_EQ(process->mappings[0].generation, generation);
+  EXPECT_EQ(mappings[0].flags, shared_table::kWritable);
+  EXPECT_EQ(mappings[0].generation, generation);
   table->add_flags({200, 300}, shared_table::kAdvised);
-  EXPECT_EQ(process->mappings[0].flags, shared_table::kWritable);
+  EXPECT_EQ(mappings[0].flags, shared_table::kWritable);
 }
 
 // Each thread has a place of its own; what it has put there it must find, whatever others do. One
-// more does as the tool does, another as the thread that takes orders.
+// more reads as the tool does, another as the thread that carries out commands.
 TEST_F(PreloadTable, ThreadsFindTheirOwn) {
   Lock lock;
   std::atomic<bool> over{false};
@@ -189,7 +192,7 @@ TEST_F(PreloadTable, ThreadsFindTheirOwn) {
   const auto read_as_the_tool = [&] {
     while (!over) {
       for (std::uint32_t i = 0; i < process->mappings_used; ++i) {
-        const shared_table::Mapping& from = process->mappings[i];
+        const shared_table::Mapping& from = mappings[i];
         if (from.state.load(std::memory_order_acquire) != shared_table::kFilled) continue;
         const std::uint32_t generation = from.generation.load(std::memory_order_acquire);
         const std::uint64_t begin = from.begin.load(std::memory_order_acquire);
@@ -200,25 +203,25 @@ TEST_F(PreloadTable, ThreadsFindTheirOwn) {
       }
     }
   };
-  const auto take_orders = [&] {
+  const auto carry_out_commands = [&] {
     while (!over) {
       const Locked locked(lock);
       Entry found;
       for (std::uint32_t i = 0; i < 8; ++i) {
-        if (table->find(i, process->mappings[i].generation, found) && found.begin != found.offset) {
+        if (table->find(i, mappings[i].generation, found) && found.begin != found.offset) {
           ++torn;
         }
       }
     }
   };
-  std::thread tool(read_as_the_tool), orders(take_orders);
+  std::thread tool(read_as_the_tool), commands(carry_out_commands);
   {
     std::vector<std::jthread> threads;
     for (std::uint64_t i = 1; i <= 4; ++i) threads.emplace_back(map_and_unmap, i * 1000);
   }
   over = true;
   tool.join();
-  orders.join();
+  commands.join();
   EXPECT_EQ(missed, 0);
   EXPECT_EQ(torn, 0);
   EXPECT_TRUE(table->empty());

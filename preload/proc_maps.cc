@@ -48,7 +48,7 @@ class Comparison {
   }
   ProcMaps::Finding finding() const {
     ProcMaps::Finding finding = finding_;
-    finding.told = true;
+    finding.readable = true;
     finding.same = !other_ && at_ >= range_.end;
     return finding;
   }

@@ -1,5 +1,5 @@
-// The kernel's books on the memory of this process: its /proc maps, asked by PROCMAP_QUERY (Linux
-// 6.11) or read as text. Nothing is allocated. For one thread.
+// What is mapped in this process, by /proc/PID/maps: asked by PROCMAP_QUERY (Linux 6.11) or read as
+// text. Nothing is allocated. For one thread.
 #pragma once
 
 #include "preload/mapping_table.h"
@@ -8,16 +8,15 @@ namespace evenkeel::preload {
 
 class ProcMaps {
  public:
-  // With descriptors of its own a thread may keep the books open; where it shares the program's
-  // table of descriptors they are opened for the moment only: programs close what they did not
-  // open.
+  // A thread with descriptors of its own may keep the file open. Where it shares the program's
+  // descriptors the file is opened for each look: programs close what they did not open.
   explicit ProcMaps(bool keep_open);
   ~ProcMaps();
   ProcMaps(const ProcMaps&) = delete;
   ProcMaps& operator=(const ProcMaps&) = delete;
 
   struct Finding {
-    bool told = false;      // whether the kernel said anything
+    bool readable = false;  // whether the kernel answered
     bool same = false;      // the range is this file at this offset, shared or private, without gap
     bool writable = false;  // some of it is now
     std::uint64_t device = 0;

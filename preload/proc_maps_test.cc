@@ -14,11 +14,11 @@ namespace {
 
 constexpr std::uint64_t kPage = 4096, kLength = 16 * kPage;
 
-// By the kernel's query and by text, with the books kept open and not.
+// By the kernel's query and by text, with the file kept open and not.
 class PreloadProcMaps : public ::testing::TestWithParam<std::pair<bool, bool>> {
  protected:
-  PreloadProcMaps() : books(GetParam().first), file(::open(path.c_str(), O_RDWR | O_CLOEXEC)) {
-    if (GetParam().second) books.use_text();
+  PreloadProcMaps() : maps(GetParam().first), file(::open(path.c_str(), O_RDWR | O_CLOEXEC)) {
+    if (GetParam().second) maps.use_text();
     struct stat status;
     ::fstat(file.get(), &status);
     inode = status.st_ino;
@@ -33,11 +33,11 @@ class PreloadProcMaps : public ::testing::TestWithParam<std::pair<bool, bool>> {
     entry.flags = flags == MAP_SHARED ? shared_table::kShared : 0U;
   }
   std::uint64_t begin() const { return reinterpret_cast<std::uint64_t>(at); }
-  ProcMaps::Finding look() { return books.look({entry.begin, entry.end}, entry); }
+  ProcMaps::Finding look() { return maps.look({entry.begin, entry.end}, entry); }
 
   TempFolder folder;
   const std::string path = folder.write("file", std::string(64 * kPage, 'x'));
-  ProcMaps books;
+  ProcMaps maps;
   Fd file;
   void* at = MAP_FAILED;
   std::uint64_t inode = 0;
@@ -47,13 +47,13 @@ class PreloadProcMaps : public ::testing::TestWithParam<std::pair<bool, bool>> {
 TEST_P(PreloadProcMaps, TheSame) {
   map(PROT_READ, MAP_SHARED, 3 * kPage);
   const ProcMaps::Finding found = look();
-  EXPECT_TRUE(found.told);
+  EXPECT_TRUE(found.readable);
   EXPECT_TRUE(found.same);
   EXPECT_FALSE(found.writable);
   EXPECT_NE(found.device, 0u);
   entry.device = found.device;
   EXPECT_TRUE(look().same) << "again";
-  EXPECT_TRUE(books.look({begin() + kPage, begin() + 2 * kPage}, entry).same) << "a part";
+  EXPECT_TRUE(maps.look({begin() + kPage, begin() + 2 * kPage}, entry).same) << "a part";
   entry.device = found.device + 1;
   EXPECT_FALSE(look().same);
 }
@@ -73,17 +73,17 @@ TEST_P(PreloadProcMaps, NotTheSame) {
   entry = right;
   ASSERT_TRUE(look().same);
   ::munmap(static_cast<char*>(at) + 4 * kPage, kPage);
-  EXPECT_TRUE(look().told);
+  EXPECT_TRUE(look().readable);
   EXPECT_FALSE(look().same) << "a hole";
-  EXPECT_TRUE(books.look({begin(), begin() + 4 * kPage}, entry).same) << "before it";
-  EXPECT_TRUE(books.look({begin() + 5 * kPage, entry.end}, entry).same) << "behind it";
+  EXPECT_TRUE(maps.look({begin(), begin() + 4 * kPage}, entry).same) << "before it";
+  EXPECT_TRUE(maps.look({begin() + 5 * kPage, entry.end}, entry).same) << "behind it";
 }
 
 TEST_P(PreloadProcMaps, AnonymousMemoryIsNoFile) {
   at = ::mmap(nullptr, kLength, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   entry.begin = begin();
   entry.end = begin() + kLength;
-  EXPECT_TRUE(look().told);
+  EXPECT_TRUE(look().readable);
   EXPECT_FALSE(look().same);
 }
 
@@ -93,7 +93,7 @@ TEST_P(PreloadProcMaps, SeveralPiecesOfOne) {
   const ProcMaps::Finding found = look();
   EXPECT_TRUE(found.same);
   EXPECT_TRUE(found.writable);
-  EXPECT_FALSE(books.look({begin(), begin() + 4 * kPage}, entry).writable);
+  EXPECT_FALSE(maps.look({begin(), begin() + 4 * kPage}, entry).writable);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, PreloadProcMaps,

@@ -43,6 +43,9 @@ constinit Real<int(void*, std::size_t, int)> next_mprotect, next_madvise, next_p
 constinit Real<int(void*, std::size_t, int, int)> next_pkey_mprotect;
 constinit Real<int(void*, std::size_t, int, std::size_t, int)> next_remap_file_pages;
 constinit Real<void*(int, const void*, int)> next_shmat;
+constinit Real<int(const char*)> next_umount;
+constinit Real<int(const char*, int)> next_umount2;
+constinit Real<int(int, ...)> next_prctl;
 constinit Real<pid_t()> next_fork;
 
 void* address(long result) {
@@ -65,6 +68,9 @@ void find_all() {
     next_pkey_mprotect.find("pkey_mprotect");
     next_remap_file_pages.find("remap_file_pages");
     next_shmat.find("shmat");
+    next_umount.find("umount");
+    next_umount2.find("umount2");
+    next_prctl.find("prctl");
     next_fork.find("fork");
     // A name that is not there is no news to the program.
     if (&::dlerror != nullptr) static_cast<void>(::dlerror());
@@ -116,6 +122,21 @@ int remap_file_pages(void* at, std::size_t length, int protection, std::size_t p
 void* shmat(int id, const void* at, int flags) {
   if (auto* next = next_shmat.get()) return next(id, at, flags);
   return address(::syscall(SYS_shmat, id, at, flags));
+}
+
+int umount(const char* target) {
+  if (auto* next = next_umount.get()) return next(target);
+  return static_cast<int>(::syscall(SYS_umount2, target, 0));
+}
+
+int umount2(const char* target, int flags) {
+  if (auto* next = next_umount2.get()) return next(target, flags);
+  return static_cast<int>(::syscall(SYS_umount2, target, flags));
+}
+
+int prctl(int option, unsigned long a, unsigned long b, unsigned long c, unsigned long d) {
+  if (auto* next = next_prctl.get()) return next(option, a, b, c, d);
+  return static_cast<int>(::syscall(SYS_prctl, option, a, b, c, d));
 }
 
 pid_t fork() {

@@ -21,6 +21,9 @@ int madvise(void* at, std::size_t length, int advice);
 int posix_madvise(void* at, std::size_t length, int advice);  // an errno
 int remap_file_pages(void* at, std::size_t length, int protection, std::size_t page, int flags);
 void* shmat(int id, const void* at, int flags);
+int umount(const char* target);
+int umount2(const char* target, int flags);
+int prctl(int option, unsigned long a, unsigned long b, unsigned long c, unsigned long d);
 pid_t fork();
 
 }  // namespace evenkeel::preload::real

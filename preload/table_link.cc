@@ -18,7 +18,7 @@ extern "C" {
 namespace evenkeel::preload {
 namespace {
 
-constinit char board_path[64];  // empty: none
+constinit char table_path[64];  // empty: none
 
 bool is_secure() { return &::getauxval != nullptr && ::getauxval(AT_SECURE) != 0; }
 
@@ -29,39 +29,69 @@ bool begins(const char* text, std::uint64_t length, const char* with) {
   return true;
 }
 
-// The board is opened and closed. A name that leads elsewhere might be a file that the program has
-// locks on, which closing would drop: so the name is looked at first.
-bool leads_to_a_board(long& error) {
+// The table is opened and closed. The path might lead to a file that the program has locks on,
+// which closing would drop: so the link is read first.
+bool leads_to_a_table(long& error) {
   char target[64];
-  const long length = raw_readlink(board_path, target, sizeof target);
+  const long length = raw_readlink(table_path, target, sizeof target);
   error = length < 0 ? -length : 0;
   constexpr char kPrefix[] = "/memfd:";
   return length > 0 && begins(target, length, kPrefix) &&
          begins(target + sizeof kPrefix - 1, length - (sizeof kPrefix - 1), shared_table::kName);
 }
 
-shared_table::SharedTable* map_board(long fd, const char*& problem, long& error) {
+// A descriptor, or -1 and what is wrong.
+long open_table(const char*& problem, long& error) {
+  if (!leads_to_a_table(error)) {
+    problem = error != 0 ? "the tool's shared memory cannot be reached"
+                         : "EVENKEEL_GUARD does not name the tool's shared memory";
+    return -1;
+  }
+  const long fd = raw_open(table_path, O_RDWR | O_NONBLOCK | O_NOCTTY);
+  if (fd >= 0) return fd;
+  problem = "the tool's shared memory cannot be opened";
+  error = -fd;
+  return -1;
+}
+
+void* map_shared(long fd, std::uint64_t offset, std::uint64_t length, long& error) {
+  const long at = raw(SYS_mmap, nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+                      static_cast<long>(offset));
+  if (at < 0 && at > -4096) {
+    error = -at;
+    return nullptr;
+  }
+  return reinterpret_cast<void*>(at);  // NOLINT(performance-no-int-to-ptr)
+}
+
+shared_table::SharedTable* map_table(long fd, const char*& problem, long& error) {
   struct {
     std::uint32_t magic, version;
     std::uint64_t size;
   } head{};
   const long got = raw(SYS_pread64, fd, &head, sizeof head, 0L);
   if (got != sizeof head || head.magic != shared_table::kMagic) {
-    problem = "what the environment names is no board";
+    problem = "EVENKEEL_GUARD does not name the tool's shared memory";
     return nullptr;
   }
-  if (head.version != shared_table::kVersion || head.size != sizeof(shared_table::SharedTable)) {
+  if (head.version != shared_table::kVersion || head.size != shared_table::kTableBytes) {
     problem = "the tool is of another version";
     return nullptr;
   }
-  const long at = raw(SYS_mmap, nullptr, sizeof(shared_table::SharedTable), PROT_READ | PROT_WRITE,
-                      MAP_SHARED, fd, 0L);
-  if (at < 0 && at > -4096) {
-    problem = "the board cannot be mapped";
-    error = -at;
-    return nullptr;
-  }
-  return reinterpret_cast<shared_table::SharedTable*>(at);  // NOLINT(performance-no-int-to-ptr)
+  void* at = map_shared(fd, 0, sizeof(shared_table::SharedTable), error);
+  if (!at) problem = "the tool's shared memory cannot be mapped";
+  return static_cast<shared_table::SharedTable*>(at);
+}
+
+shared_table::Mapping* map_mappings(std::uint32_t process) {
+  const char* problem = nullptr;
+  long error = 0;
+  const long fd = open_table(problem, error);
+  if (fd < 0) return nullptr;
+  void* at = map_shared(fd, shared_table::mappings_offset(process),
+                        sizeof(shared_table::MappingArray), error);
+  raw_close(fd);
+  return static_cast<shared_table::Mapping*>(at);
 }
 
 // The leading number of "123" or the last of "123/task/124".
@@ -82,38 +112,72 @@ void raise_to(shared_table::Word& word, std::uint32_t least) {
   }
 }
 
-shared_table::Process* take_over(shared_table::Process& process, std::uint32_t from,
-                                 std::uint32_t number) {
-  if (!process.state.compare_exchange_strong(from, shared_table::kFilling)) return nullptr;
+// The entry belongs to this process, which alone may fill it; `from` is the state it had.
+bool take_over(shared_table::Process& process, std::uint32_t from) {
+  return process.state.compare_exchange_strong(from, shared_table::kFilling);
+}
+
+void fill_process(const Registration& own, std::uint32_t number) {
+  shared_table::Process& process = *own.process;
   process.pid.store(number);
   process.thread.store(0);
   const std::uint32_t used = process.mappings_used.load();
   for (std::uint32_t i = 0; i < used && i < shared_table::kMappings; ++i) {
-    process.mappings[i].state.store(shared_table::kEmpty);
+    own.mappings[i].state.store(shared_table::kEmpty);
   }
   process.mappings_used.store(0);
-  // An order to who was here before is answered.
-  const std::uint32_t posted = process.order.posted.load();
-  if (process.order.done.load() != posted) {
-    process.order.result = ESTALE;
-    process.order.dropped = 0;
-    process.order.done.store(posted);
-    futex_wake(process.order.done, 1, Among::kProcesses);
+  // A command to the process that was here before is answered.
+  shared_table::Command& command = process.command;
+  const std::uint32_t posted = command.posted.load();
+  if (command.done.load() != posted) {
+    for (shared_table::CommandRange& range : command.ranges) {
+      range.result = ESTALE;
+      range.dropped = 0;
+    }
+    command.done.store(posted);
+    futex_wake(command.done, 1, Among::kProcesses);
   }
   process.changes.fetch_add(1);
   process.state.store(shared_table::kFilled);
-  return &process;
+}
+
+// Takes an entry that no other process has; kProcesses when there is none.
+std::uint32_t claim_entry(shared_table::SharedTable& table, std::uint32_t number) {
+  std::uint32_t used = table.processes_used.load();
+  if (used > shared_table::kProcesses) used = shared_table::kProcesses;
+  for (std::uint32_t i = 0; i < used; ++i) {
+    shared_table::Process& process = table.processes[i];
+    if (process.state.load() == shared_table::kFilled && process.pid.load() == number &&
+        take_over(process, shared_table::kFilled)) {
+      return i;
+    }
+  }
+  for (std::uint32_t i = 0; i < shared_table::kProcesses; ++i) {
+    raise_to(table.processes_used, i + 1);
+    if (table.processes[i].state.load() == shared_table::kEmpty &&
+        take_over(table.processes[i], shared_table::kEmpty)) {
+      return i;
+    }
+  }
+  return shared_table::kProcesses;
 }
 
 // False when there is no room.
-bool put_path(shared_table::SharedTable& board, const char* path, std::uint64_t length,
-              std::uint64_t& at) {
-  std::uint64_t used = board.paths_used.load();
-  do {
-    if (used > shared_table::kPathBytes || length > shared_table::kPathBytes - used) return false;
-  } while (!board.paths_used.compare_exchange_weak(used, used + length));
-  __builtin_memcpy(board.paths + used, path, length);
-  at = used;
+bool put_path(shared_table::SharedTable& table, shared_table::File& file, const char* path,
+              std::uint64_t length) {
+  char* to = file.path;
+  if (length > shared_table::kShortPath) {
+    std::uint64_t used = table.long_paths_used.load();
+    do {
+      if (used > shared_table::kLongPathBytes || length > shared_table::kLongPathBytes - used) {
+        return false;
+      }
+    } while (!table.long_paths_used.compare_exchange_weak(used, used + length));
+    file.long_path = used;
+    to = table.long_paths + used;
+  }
+  __builtin_memcpy(to, path, length);
+  file.path_length = static_cast<std::uint32_t>(length);
   return true;
 }
 
@@ -126,14 +190,39 @@ std::uint32_t hash(const FileFacts& facts) {
   return static_cast<std::uint32_t>((mixed * 0x9e3779b97f4a7c15) >> 32) % shared_table::kFiles;
 }
 
-// Waits a little for who is filling the slot. Whoever died over it leaves it so.
-std::uint32_t settled_state(shared_table::File& file) {
+// Waits a little for whoever is filling or retiring the entry. A process or a tool that was killed
+// meanwhile leaves it in that state for good.
+std::uint32_t settled_state(const shared_table::File& file) {
   std::uint32_t state = file.state.load(std::memory_order_acquire);
-  for (int i = 0; state == shared_table::kFilling && i < 100; ++i) {
-    raw(SYS_sched_yield);
+  for (int i = 0; (state == shared_table::kFilling || state == shared_table::kRetiring) && i < 200;
+       ++i) {
+    const timespec pause{0, i < 100 ? 0 : 100'000};
+    raw(SYS_nanosleep, &pause, nullptr);
     state = file.state.load(std::memory_order_acquire);
   }
   return state;
+}
+
+bool is_file(const shared_table::File& file, const FileFacts& facts) {
+  return file.inode == facts.inode && file.device == facts.device && file.born == facts.born;
+}
+
+// Fills an entry in that state; false when others were faster, or there is no room for the path.
+bool fill_file(shared_table::SharedTable& table, shared_table::File& file, std::uint32_t state,
+               const FileFacts& facts, const char* path, std::uint64_t path_length) {
+  const std::uint32_t before = state;
+  if (!file.state.compare_exchange_strong(state, shared_table::kFilling)) return false;
+  if (!put_path(table, file, path, path_length)) {
+    file.state.store(before);
+    return false;
+  }
+  file.device = facts.device;
+  file.inode = facts.inode;
+  file.born = facts.born;
+  file.random.store(0);
+  table.files_used.fetch_add(1);
+  file.state.store(shared_table::kFilled, std::memory_order_release);
+  return true;
 }
 
 // major and minor as stat joins them.
@@ -144,96 +233,121 @@ std::uint64_t joined(std::uint64_t high, std::uint64_t low) {
 }  // namespace
 
 void remember_environment() {
-  if (board_path[0] != 0 || is_secure() || &::getenv == nullptr) return;
+  if (table_path[0] != 0 || is_secure() || &::getenv == nullptr) return;
   const char* value = ::getenv(shared_table::kVariable);
   if (!value) return;
   for (std::size_t i = 0; value[i] != 0; ++i) {
-    if (i + 1 == sizeof board_path) {
-      board_path[0] = '?';  // no name that the tool gives
-      board_path[1] = 0;
+    if (i + 1 == sizeof table_path) {
+      table_path[0] = '?';  // too long for a path that the tool gives
+      table_path[1] = 0;
       return;
     }
-    board_path[i] = value[i];
+    table_path[i] = value[i];
   }
 }
 
-shared_table::SharedTable* open_board() {
-  if (board_path[0] == 0) return nullptr;
-  long error = 0;
-  if (!leads_to_a_board(error)) {
-    say_unguarded(
-        error != 0 ? "the board cannot be reached" : "what the environment names is no board",
-        error);
-    return nullptr;
-  }
-  const long fd = raw_open(board_path, O_RDWR | O_NONBLOCK | O_NOCTTY);
-  if (fd < 0) {
-    say_unguarded("the board cannot be opened", -fd);
-    return nullptr;
-  }
+shared_table::SharedTable* open_shared_table() {
+  if (table_path[0] == 0) return nullptr;
   const char* problem = nullptr;
-  shared_table::SharedTable* board = map_board(fd, problem, error);
+  long error = 0;
+  const long fd = open_table(problem, error);
+  shared_table::SharedTable* table = nullptr;
+  if (fd >= 0) {
+    table = map_table(fd, problem, error);
+    raw_close(fd);
+  }
+  if (!table) say_unguarded(problem, error);
+  return table;
+}
+
+// "Seccomp_filters:\t2" in the text of the status file.
+std::uint32_t seccomp_filters() {
+  const long fd = raw_open("/proc/thread-self/status", O_RDONLY);
+  if (fd < 0) return 0;
+  char text[4096];
+  const long got = raw_read(fd, text, sizeof text);
   raw_close(fd);
-  if (!board) say_unguarded(problem, error);
-  return board;
+  constexpr char kName[] = "\nSeccomp_filters:\t";
+  constexpr long kLength = sizeof kName - 1;
+  for (long i = 0; i + kLength < got; ++i) {
+    if (!begins(text + i, static_cast<std::uint64_t>(got - i), kName)) continue;
+    std::uint32_t number = 0;
+    for (long at = i + kLength; at < got && text[at] >= '0' && text[at] <= '9'; ++at) {
+      number = number * 10 + static_cast<std::uint32_t>(text[at] - '0');
+    }
+    return number;
+  }
+  return 0;
 }
 
 std::uint32_t own_process_number() { return number_of_link("/proc/self"); }
 std::uint32_t own_thread_number() { return number_of_link("/proc/thread-self"); }
 
-shared_table::Process* claim_process(shared_table::SharedTable& board) {
+Registration register_process(shared_table::SharedTable& table) {
   const std::uint32_t number = own_process_number();
-  if (number == 0) return nullptr;
-  std::uint32_t used = board.processes_used.load();
-  if (used > shared_table::kProcesses) used = shared_table::kProcesses;
-  for (std::uint32_t i = 0; i < used; ++i) {
-    shared_table::Process& process = board.processes[i];
-    if (process.state.load() != shared_table::kFilled || process.pid.load() != number) continue;
-    if (shared_table::Process* mine = take_over(process, shared_table::kFilled, number))
-      return mine;
+  const std::uint32_t index = number != 0 ? claim_entry(table, number) : shared_table::kProcesses;
+  if (index == shared_table::kProcesses) {
+    table.lost_processes.fetch_add(1);
+    notify_tool(table);
+    return {};
   }
-  for (std::uint32_t i = 0; i < shared_table::kProcesses; ++i) {
-    raise_to(board.processes_used, i + 1);
-    if (board.processes[i].state.load() != shared_table::kEmpty) continue;
-    shared_table::Process* mine = take_over(board.processes[i], shared_table::kEmpty, number);
-    if (mine) return mine;
+  const Registration own{&table.processes[index], map_mappings(index)};
+  if (!own.mappings) {
+    own.process->state.store(shared_table::kEmpty);
+    table.lost_processes.fetch_add(1);
+    notify_tool(table);
+    return {};
   }
-  board.lost.fetch_add(1);
-  return nullptr;
+  fill_process(own, number);
+  return own;
 }
 
-std::uint32_t file_slot(shared_table::SharedTable& board, const FileFacts& facts, const char* path,
+void forget_registration(const Registration& registration) {
+  if (registration.mappings) {
+    raw(SYS_munmap, registration.mappings, sizeof(shared_table::MappingArray));
+  }
+}
+
+FileEntry register_file(shared_table::SharedTable& table, const FileFacts& facts, const char* path,
                         std::uint64_t path_length) {
   const std::uint32_t first = hash(facts);
-  for (std::uint32_t i = 0; i < shared_table::kFiles; ++i) {
-    const std::uint32_t slot = (first + i) % shared_table::kFiles;
-    shared_table::File& file = board.files[slot];
-    std::uint32_t state = shared_table::kEmpty;
-    if (file.state.compare_exchange_strong(state, shared_table::kFilling)) {
-      if (!put_path(board, path, path_length, file.path)) {
-        file.state.store(shared_table::kEmpty);
-        break;
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    std::uint32_t vacant = shared_table::kFiles, vacant_state = shared_table::kEmpty;
+    for (std::uint32_t i = 0; i < shared_table::kFileProbes; ++i) {
+      const std::uint32_t index = (first + i) % shared_table::kFiles;
+      const shared_table::File& file = table.files[index];
+      const std::uint32_t state = settled_state(file);
+      if (state == shared_table::kFilled && is_file(file, facts)) {
+        return {index, file.generation.load()};
       }
-      file.path_length = path_length;
-      file.device = facts.device;
-      file.inode = facts.inode;
-      file.born = facts.born;
-      file.random.store(0);
-      file.state.store(shared_table::kFilled, std::memory_order_release);
-      return slot;
+      const bool unused = state == shared_table::kEmpty || state == shared_table::kFree;
+      if (unused && vacant == shared_table::kFiles) {
+        vacant = index;
+        vacant_state = state;
+      }
+      if (state == shared_table::kEmpty) break;  // the file would be here
     }
-    if (settled_state(file) == shared_table::kFilled && file.inode == facts.inode &&
-        file.device == facts.device && file.born == facts.born) {
-      return slot;
+    if (vacant == shared_table::kFiles) break;
+    shared_table::File& file = table.files[vacant];
+    if (fill_file(table, file, vacant_state, facts, path, path_length)) {
+      return {vacant, file.generation.load()};
     }
   }
-  board.lost.fetch_add(1);
-  return shared_table::kFiles;
+  table.lost_files.fetch_add(1);
+  notify_tool(table);
+  return {};
 }
 
-void ring(shared_table::SharedTable& board) {
-  board.bell.fetch_add(1);
-  if (board.waiting.load() != 0) futex_wake(board.bell, 1 << 30, Among::kProcesses);
+bool is_current(shared_table::SharedTable& table, const FileEntry& entry) {
+  // Either the tool sees the mapping that was just published, or this sees that it is retiring.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  const shared_table::File& file = table.files[entry.index];
+  return settled_state(file) == shared_table::kFilled && file.generation.load() == entry.generation;
+}
+
+void notify_tool(shared_table::SharedTable& table) {
+  table.changes.fetch_add(1);
+  if (table.waiters.load() != 0) futex_wake(table.changes, 1 << 30, Among::kProcesses);
 }
 
 bool file_facts(int fd, FileFacts& out) {

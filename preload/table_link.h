@@ -1,4 +1,4 @@
-// This process on the board: where the board is, its slot there, and the slots of files.
+// How this process reaches the shared table: opens it, claims an entry for itself, registers files.
 #pragma once
 
 #include "process_guard/shared_table_layout.h"
@@ -14,27 +14,47 @@ struct FileFacts {
 // By statx, or fstat where there is none. False when the kernel refuses.
 bool file_facts(int fd, FileFacts& out);
 
-// Whether it is of huge pages, or nothing that a name leads to: those are not told of.
+// Whether the file lies on hugetlbfs: such files are not registered.
 bool has_huge_pages(int fd);
 
-// What the environment says, remembered before the program changes it. Not in secure mode (setuid
-// and the like), where the environment is a stranger's.
+// Keeps what the environment says, before the program changes it. Not in secure mode (setuid and
+// the like), where the environment is a stranger's.
 void remember_environment();
 
-// Null when there is none, or it is not of this version: then a line has been said, unless the
-// environment has nothing of a board.
-shared_table::SharedTable* open_board();
+// Null when there is none, or it is not of this version. Then a line has been printed, unless the
+// environment names no table.
+shared_table::SharedTable* open_shared_table();
 
-// A slot of its own for this process, empty; null when there is none free. An old one under the
-// same number is from before exec, or of a process that has ended.
-shared_table::Process* claim_process(shared_table::SharedTable& board);
+// This process in the table: an entry, and the array of its mappings.
+struct Registration {
+  shared_table::Process* process = nullptr;
+  shared_table::Mapping* mappings = nullptr;
+};
+// An entry of its own for this process, without mappings. An old one under the same number is from
+// before exec, or of a process that has ended. Empty when there is no room, or the array cannot be
+// mapped; then the process is counted as lost.
+Registration register_process(shared_table::SharedTable& table);
+// Unmaps the array, in the child of a fork: it is the parent's.
+void forget_registration(const Registration& registration);
 
-// The slot of the file; its path is put there when it is new. kFiles when there is no room.
-std::uint32_t file_slot(shared_table::SharedTable& board, const FileFacts& facts, const char* path,
+// An entry for a file. `generation` tells whether it still is this file's.
+struct FileEntry {
+  std::uint32_t index = shared_table::kFiles;  // kFiles: there was no room
+  std::uint32_t generation = 0;
+  bool valid() const { return index != shared_table::kFiles; }
+};
+// The entry of the file; it is filled when the file is new.
+FileEntry register_file(shared_table::SharedTable& table, const FileFacts& facts, const char* path,
                         std::uint64_t path_length);
+// After a mapping that refers to the entry was published. False: the tool has given the entry to
+// others in the meantime.
+bool is_current(shared_table::SharedTable& table, const FileEntry& entry);
 
-// Tells the tool that something has changed.
-void ring(shared_table::SharedTable& board);
+// Wakes the tool: something has changed.
+void notify_tool(shared_table::SharedTable& table);
+
+// Filters of this thread, by /proc; 0 where the kernel does not say (before Linux 5.9).
+std::uint32_t seccomp_filters();
 
 // As the /proc of this process numbers it; 0 when it does not say.
 std::uint32_t own_process_number();

@@ -11,6 +11,11 @@
 //   shorten FILE                cuts it to the half, reads on in that, then touches what is gone
 //   hold FILE                   reads it over and over until its input ends
 //   small FILE COUNT            maps so many parts of 512 KiB of it and reads them
+//   shards FOLDER COUNT         maps its files 0, 1, ..., closes them, and reads them all, twice
+//   passing FOLDER COUNT FILE   creates, maps, unmaps and removes so many files; then scans FILE
+//   crowd FILE COUNT            so many children at once, each with a mapping of its own
+//   unlinked FILE HOW           removes it, maps it and reads it through, twice; HOW is "open" or
+//                               "closed": its descriptor meanwhile
 //   sleep MS    say TEXT    exit CODE    die SIGNAL
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -325,6 +330,88 @@ static uint64_t wrong_in_small(struct file file, long count) {
   return wrong;
 }
 
+static uint64_t wrong_in_shards(const char* folder, long count) {
+  static volatile uint64_t* shards[1 << 16];
+  char path[4096];
+  struct file file = {-1, 0};
+  for (long i = 0; i < count; ++i) {
+    snprintf(path, sizeof path, "%s/%ld", folder, i);
+    file = open_file(path, O_RDONLY);
+    shards[i] = map_words(file, PROT_READ, MAP_SHARED);
+    close(file.fd);
+  }
+  uint64_t wrong = 0;
+  for (int pass = 0; pass < 2; ++pass) {
+    for (long i = 0; i < count; ++i) wrong += wrong_in_scan(shards[i], file.bytes, 400);
+  }
+  return wrong;
+}
+
+static uint64_t wrong_after_passing(const char* folder, long count, const char* last) {
+  char path[4096];
+  for (long i = 0; i < count; ++i) {
+    snprintf(path, sizeof path, "%s/passing%ld", folder, i);
+    const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    require(fd >= 0 && ftruncate(fd, 64 << 10) == 0, path);
+    void* at = mmap(NULL, 64 << 10, PROT_READ, MAP_SHARED, fd, 0);
+    require(at != MAP_FAILED && munmap(at, 64 << 10) == 0, "mmap");
+    require(unlink(path) == 0 && close(fd) == 0, "unlink");
+  }
+  const struct file file = open_file(last, O_RDONLY);
+  return wrong_in_scan(map_words(file, PROT_READ, MAP_SHARED), file.bytes, 400);
+}
+
+static uint64_t wrong_in_crowd(struct file file, long count) {
+  int ready[2], go[2];
+  require(pipe(ready) == 0 && pipe(go) == 0, "pipe");
+  for (long i = 0; i < count; ++i) {
+    const pid_t child = fork();
+    require(child >= 0, "fork");
+    if (child != 0) continue;
+    close(go[1]);
+    volatile uint64_t* words = map_words(file, PROT_READ, MAP_SHARED);
+    char byte = 0;
+    require(write(ready[1], &byte, 1) == 1, "write");
+    // Until all are there.
+    while (read(go[0], &byte, 1) > 0) {
+    }
+    const uint64_t word = (uint64_t)i * kWords % (file.bytes / 8);
+    _exit(words[word] != word);
+  }
+  char byte;
+  for (long i = 0; i < count; ++i) require(read(ready[0], &byte, 1) == 1, "read");
+  close(go[1]);
+  uint64_t wrong = 0;
+  for (long i = 0; i < count; ++i) {
+    int status = 0;
+    require(wait(&status) > 0, "wait");
+    wrong += status != 0;
+  }
+  return wrong;
+}
+
+// Says how much of it is cached at the end, too: nobody else can find it.
+static uint64_t wrong_when_unlinked(const char* path, struct file file, int keep_open) {
+  require(unlink(path) == 0, "unlink");
+  volatile uint64_t* words = map_words(file, PROT_READ | PROT_WRITE, MAP_SHARED);
+  if (!keep_open) close(file.fd);
+  uint64_t wrong = 0, cached = 0, most = 0;
+  const uint64_t pages = file.bytes / kPage;
+  unsigned char* in_core = malloc(pages);
+  for (uint64_t at = 0; at < 2 * file.bytes; at += kMib) {
+    const uint64_t part = at % file.bytes;
+    for (uint64_t word = part / 8; word < (part + kMib) / 8; ++word) wrong += words[word] != word;
+    words[part / 8] = part / 8;  // dirty
+    sleep_ns(kMib * 1000u / 300);
+    require(mincore((void*)words, file.bytes, in_core) == 0, "mincore");
+    cached = 0;
+    for (uint64_t page = 0; page < pages; ++page) cached += in_core[page] & 1;
+    if (cached > most) most = cached;
+  }
+  printf("most %llu\n", (unsigned long long)most * kPage);
+  return wrong;
+}
+
 static int say_wrong(uint64_t wrong) {
   printf("wrong %llu\n", (unsigned long long)wrong);
   return wrong != 0;
@@ -340,7 +427,9 @@ int main(int count, char** words) {
   if (IS("say")) return puts(path) < 0;
   if (IS("exit")) return atoi(path);
   if (IS("die")) return raise(atoi(path)), pause();
-  const int writes = IS("mix") || IS("forks") || IS("shorten");
+  if (IS("shards")) return say_wrong(wrong_in_shards(path, first));
+  if (IS("passing") && count > 4) return say_wrong(wrong_after_passing(path, first, words[4]));
+  const int writes = IS("unlinked") || IS("mix") || IS("forks") || IS("shorten");
   const struct file file = open_file(path, writes ? O_RDWR : O_RDONLY);
   if (IS("scan")) {
     volatile uint64_t* at = map_words(file, PROT_READ, MAP_SHARED);
@@ -356,6 +445,10 @@ int main(int count, char** words) {
   if (IS("forks")) return say_wrong(wrong_in_forks(file, (uint64_t)first));
   if (IS("shorten")) return say_wrong(wrong_when_shortened(file));
   if (IS("hold")) return say_wrong(wrong_while_held(file));
+  if (IS("crowd")) return say_wrong(wrong_in_crowd(file, first));
+  if (IS("unlinked") && count > 3) {
+    return say_wrong(wrong_when_unlinked(path, file, strcmp(words[3], "open") == 0));
+  }
   if (IS("small")) return say_wrong(wrong_in_small(file, first));
   fprintf(stderr, "what is \"%s\"?\n", what);
   return 98;

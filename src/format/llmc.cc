@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::uint64_t kShardHeader = 1024;
 
+// Token shards.
 struct Shard {
   std::int32_t magic, version;
   DType dtype;
@@ -20,6 +21,7 @@ struct Shard {
 constexpr Shard kShards[] = {{20240520, 1, {DTypeKind::kUint, 2}, "GPT-2"},
                              {20240801, 7, {DTypeKind::kUint, 4}, "Llama-3"}};
 
+// Files of llm.c that are not token shards.
 struct Other {
   std::int32_t magic;
   std::string_view what;
@@ -86,19 +88,22 @@ TokenPart read_llmc(const Source& source, std::string_view head,
   const auto version = load_number<std::int32_t>(head.data() + 4);
   if (version != shard.version) {
     throw llmc_error(source, "version " + std::to_string(version) + " of llm.c's " +
-                                 std::string(shard.model) + " token shards is not known")
+                                 std::string(shard.model) + " token shards is not supported")
         .at(4)
-        .hint("version " + std::to_string(shard.version) + " is read; write the shard anew");
+        .hint("supported: version " + std::to_string(shard.version) + "; write the shard again");
   }
   const auto tokens = load_number<std::int32_t>(head.data() + 8);
   if (tokens < 0) {
-    throw llmc_error(source, "the header says " + std::to_string(tokens) + " tokens")
+    throw llmc_error(source,
+                     "negative token count: the header says " + std::to_string(tokens) + " tokens")
         .at(8)
-        .hint("a shard holds 2^31-1 tokens at most; the writer may have run over");
+        .hint(
+            "a shard holds at most 2^31-1 tokens; the count may have overflowed when it was "
+            "written");
   }
   const auto count = static_cast<std::uint64_t>(tokens);
   require_size(source, shard.dtype, count);
-  require_told(source, options.dtype, shard.dtype);
+  require_dtype(source, options.dtype, shard.dtype);
   return {token_part("llm.c", source, shard.dtype, kShardHeader, count), std::string(shard.model)};
 }
 

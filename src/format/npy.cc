@@ -55,21 +55,25 @@ std::vector<std::uint64_t> read_shape(const Literal& shape) {
   return lengths;
 }
 
-NpyHeader interpret(std::string_view text) {
-  const Literal dict = parse_literal(text);
+struct Entries {
+  Literal descr, fortran, shape;
+};
+
+Entries read_entries(std::string_view text) {
+  Literal dict = parse_literal(text);
   if (dict.type != Literal::Type::kDict) throw LiteralError{"expected a dict", dict.at};
-  const Literal *descr = nullptr, *fortran = nullptr, *shape = nullptr;
+  Literal *descr = nullptr, *fortran = nullptr, *shape = nullptr;
   for (std::size_t i = 0; i < dict.items.size(); i += 2) {
     const Literal& key = dict.items[i];
     const std::string_view name = key.type == Literal::Type::kString ? key.text : "";
-    const Literal** slot = name == "descr"           ? &descr
-                           : name == "fortran_order" ? &fortran
-                           : name == "shape"         ? &shape
-                                                     : nullptr;
-    if (!slot || *slot) {
+    Literal** entry = name == "descr"           ? &descr
+                      : name == "fortran_order" ? &fortran
+                      : name == "shape"         ? &shape
+                                                : nullptr;
+    if (!entry || *entry) {
       throw LiteralError{"the keys must be descr, fortran_order and shape, each once", key.at};
     }
-    *slot = &dict.items[i + 1];
+    *entry = &dict.items[i + 1];
   }
   if (!descr || !fortran || !shape) {
     const char* missing = !descr ? "descr" : !fortran ? "fortran_order" : "shape";
@@ -78,7 +82,16 @@ NpyHeader interpret(std::string_view text) {
   if (fortran->type != Literal::Type::kBool) {
     throw LiteralError{"fortran_order must be True or False", fortran->at};
   }
-  return {read_descr(*descr), fortran->truth, read_shape(*shape)};
+  return {std::move(*descr), std::move(*fortran), std::move(*shape)};
+}
+
+NpyHeader interpret(std::string_view text) {
+  const Entries entries = read_entries(text);
+  return {.element = read_descr(entries.descr),
+          .fortran = entries.fortran.truth,
+          .shape = read_shape(entries.shape),
+          .data_offset = 0,
+          .text = std::string(text)};
 }
 
 void require_size(const Source& source, const NpyHeader& header, const Measure& size) {
@@ -123,11 +136,14 @@ NpyHeader read_npy_header(const Source& source, std::string_view head) {
   try {
     NpyHeader header = interpret(head.substr(place.begin, place.length));
     header.data_offset = end;
+    header.utf8 = head[6] == 3;
     return header;
   } catch (const LiteralError& error) {
     throw npy_error(source, "bad NPY header: " + error.problem).at(place.begin + error.at);
   }
 }
+
+Literal npy_descr(const NpyHeader& header) { return read_entries(header.text).descr; }
 
 Part npy_part(const Source& source, const NpyHeader& header, const FormatOptions& options) {
   const Element& element = header.element;

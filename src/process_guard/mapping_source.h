@@ -1,4 +1,4 @@
-// Where a keeper learns what other processes map.
+// Where a ProcessGuard learns what other processes map.
 #pragma once
 
 #include <sys/types.h>
@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,29 +15,36 @@
 namespace evenkeel {
 
 // A file mapping of another process.
-struct Seen {
-  std::uint64_t key = 0;         // the same for as long as it is there
-  std::uint64_t generation = 0;  // another one: the mapping under that key is another
+struct ObservedMapping {
+  std::uint64_t key = 0;         // the same as long as the mapping exists
+  std::uint64_t generation = 0;  // changes when another mapping has the key
   pid_t pid = 0;
   AddressRange range;
   std::uint64_t offset = 0;  // in the file
   std::uint64_t device = 0, inode = 0;
-  std::uint64_t file = 0;  // the source's own number for it
+  std::uint64_t file = 0;                   // the source's own number for the file
+  std::optional<std::uint32_t> descriptor;  // the process's, when it mapped the file
 };
 
 class MappingSource {
  public:
   virtual ~MappingSource() = default;
 
-  // Until something may have changed, at most so long; from another thread it can be cut short.
+  // Returns when something may have changed, at the latest after that time. `interrupt`, from
+  // another thread, makes it return at once.
   virtual void wait(std::chrono::nanoseconds most) = 0;
   virtual void interrupt() = 0;
-  virtual std::vector<Seen> look() = 0;
-  virtual std::string path(const Seen& mapping) const = 0;  // as its process names it
-  virtual std::unique_ptr<GuardedMapping> hold(const Seen& mapping) = 0;
-  // The file is read here and there: mappings that are still to come are to be advised so.
-  virtual void set_random(const Seen& /*mapping*/, bool /*random*/) {}
-  // What does not work as wished, a line each.
+  virtual std::vector<ObservedMapping> observe() = 0;
+  // What the last observe() returned has been acted upon: files that nobody maps are closed.
+  virtual void acted_upon() {}
+  virtual std::string path(const ObservedMapping& mapping) const = 0;  // as its process names it
+  // For the evictor. Without a descriptor of the file the tool cannot write its pages or drop them
+  // from the page cache; then the mapping's process must do both.
+  virtual std::unique_ptr<GuardedMapping> make_guarded(const ObservedMapping& mapping,
+                                                       bool has_descriptor) = 0;
+  // The file is read at random: mappings that are still to come are to be advised so.
+  virtual void set_random(const ObservedMapping& /*mapping*/, bool /*random*/) {}
+  // What cannot be guarded, and why; one sentence each.
   virtual std::vector<std::string> notes() const { return {}; }
 };
 

@@ -13,8 +13,8 @@
 #include "base/text_file.h"
 #include "evenkeel/error.h"
 #include "guard/page_out.h"
-#include "meter/maps.h"
 #include "meter/proc.h"
+#include "meter/proc_maps.h"
 
 namespace evenkeel {
 namespace {
@@ -30,13 +30,14 @@ int page_out(int pidfd, AddressRange range) {
 
 class ProcMapping : public GuardedMapping {
  public:
-  ProcMapping(const Seen& seen, std::shared_ptr<ProcSource::Process> process, std::string name)
-      : GuardedMapping(seen.key, seen.range, seen.offset),
+  ProcMapping(const ObservedMapping& observed, std::shared_ptr<ProcSource::Process> process,
+              std::string name)
+      : GuardedMapping(observed.key, observed.range, observed.offset),
         process_(std::move(process)),
         name_(std::move(name)) {}
 
   std::string name() const override { return name_; }
-  // Looked up every so often by the source; what is paged out in the wrong place loses nothing.
+  // The source checks that every 50 ms. Paging out other memory meanwhile loses nothing.
   bool still_there() const override { return true; }
   int let_go(AddressRange range) override {
     const int error = page_out(process_->pidfd.get(), range);
@@ -53,11 +54,11 @@ class ProcMapping : public GuardedMapping {
 };
 
 // The device in maps is not always the one that stat says.
-bool find_file(const MappedFile& mapped, pid_t pid, std::string& path, struct stat& status) {
+bool find_file(const MapsLine& mapped, pid_t pid, std::string& path, struct stat& status) {
   for (const std::string& name : {std::string(mapped.path), unescape_newlines(mapped.path)}) {
     for (const std::string& place : {name, proc_path(pid, "root") + name}) {
       if (::stat(place.c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
-          status.st_ino == mapped.inode) {
+          status.st_ino == mapped.vma.inode) {
         path = name;
         return true;
       }
@@ -68,7 +69,8 @@ bool find_file(const MappedFile& mapped, pid_t pid, std::string& path, struct st
 
 std::string what_helps(int code) {
   if (code == EPERM || code == EACCES) {
-    return "acting on another process needs CAP_SYS_NICE, and leave to look into it: run as root, "
+    return "acting on another process needs CAP_SYS_NICE and the right to read its /proc: run as "
+           "root, "
            "or `setcap cap_sys_nice,cap_sys_ptrace+ep` the tool; or start the program by `evenkeel "
            "guard -- COMMAND`, which needs no privileges";
   }
@@ -99,49 +101,51 @@ ProcSource::ProcSource(pid_t pid, std::uint64_t least_bytes)
 }
 
 void ProcSource::wait(std::chrono::nanoseconds most) {
-  std::unique_lock lock(mutex_);
-  interrupted_.wait_for(lock, std::min<std::chrono::nanoseconds>(most, kBetweenLooks),
-                        [this] { return stop_; });
+  const auto until =
+      std::chrono::steady_clock::now() + std::min<std::chrono::nanoseconds>(most, kBetweenLooks);
+  MutexLock lock(mutex_);
+  while (!stop_ && interrupted_.wait_until(mutex_, until)) {
+  }
 }
 
 void ProcSource::interrupt() {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     stop_ = true;
   }
   interrupted_.notify_all();
 }
 
-std::vector<Seen> ProcSource::look() {
+std::vector<ObservedMapping> ProcSource::observe() {
   tree_.sample();
-  std::vector<Seen> seen;
+  std::vector<ObservedMapping> observed;
   paths_.clear();
   std::set<pid_t> living;
   for (const pid_t pid : tree_.processes()) {
     living.insert(pid);
-    look_into(pid, seen);
+    observe_process(pid, observed);
   }
   std::erase_if(processes_, [&](const auto& one) { return !living.contains(one.first); });
-  return seen;
+  return observed;
 }
 
 // A file of which any part may be executed is a program or a library.
-void ProcSource::look_into(pid_t pid, std::vector<Seen>& seen) {
+void ProcSource::observe_process(pid_t pid, std::vector<ObservedMapping>& out) {
   const auto text = read_text_file(proc_path(pid, "maps"));
   if (!text) return;
   std::set<std::uint64_t> programs;
   std::string_view rest = *text;
   for (std::string_view line; take_line(rest, line);) {
     const auto mapped = parse_maps_line(line);
-    if (mapped && mapped->program) programs.insert(mapped->inode);
+    if (mapped && mapped->vma.executable) programs.insert(mapped->vma.inode);
   }
   rest = *text;
   for (std::string_view line; take_line(rest, line);) {
-    const auto vma = parse_vma(line);
     const auto mapped = parse_maps_line(line);
-    if (!vma || !mapped || vma->range.end - vma->range.begin < least_bytes_ ||
-        programs.contains(vma->inode) || mapped->path.starts_with("/dev/") ||
-        mapped->path.starts_with("/memfd:")) {
+    if (!mapped || !mapped->has_file()) continue;
+    const Vma* const vma = &mapped->vma;
+    if (vma->range.end - vma->range.begin < least_bytes_ || programs.contains(vma->inode) ||
+        mapped->path.starts_with("/dev/") || mapped->path.starts_with("/memfd:")) {
       continue;
     }
     std::string path;
@@ -150,21 +154,25 @@ void ProcSource::look_into(pid_t pid, std::vector<Seen>& seen) {
     auto& process = processes_[pid];
     if (!process) process = std::make_shared<Process>(pid);
     const std::uint64_t key = static_cast<std::uint64_t>(pid) << 40 | vma->range.begin >> 12;
-    seen.push_back({.key = key,
-                    .generation = vma->range.end * 31 + vma->offset * 17 + vma->inode,
-                    .pid = pid,
-                    .range = vma->range,
-                    .offset = vma->offset,
-                    .device = status.st_dev,
-                    .inode = status.st_ino,
-                    .file = key});
+    out.push_back({.key = key,
+                   .generation = vma->range.end * 31 + vma->offset * 17 + vma->inode,
+                   .pid = pid,
+                   .range = vma->range,
+                   .offset = vma->offset,
+                   .device = status.st_dev,
+                   .inode = status.st_ino,
+                   .file = key,
+                   .descriptor = {}});
     paths_[key] = std::move(path);
   }
 }
 
-std::string ProcSource::path(const Seen& mapping) const { return paths_.at(mapping.key); }
+std::string ProcSource::path(const ObservedMapping& mapping) const {
+  return paths_.at(mapping.key);
+}
 
-std::unique_ptr<GuardedMapping> ProcSource::hold(const Seen& mapping) {
+std::unique_ptr<GuardedMapping> ProcSource::make_guarded(const ObservedMapping& mapping,
+                                                         bool /*has_descriptor*/) {
   return std::make_unique<ProcMapping>(
       mapping, processes_.at(mapping.pid),
       path(mapping) + ", mapped by process " + std::to_string(mapping.pid));

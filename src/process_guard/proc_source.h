@@ -1,32 +1,32 @@
-// Mappings of processes that run already, acted upon from outside.
+// Mappings of processes that run already, released from outside.
 #pragma once
 
-#include <condition_variable>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "base/fd.h"
+#include "base/mutex.h"
 #include "evenkeel/meter.h"
 #include "guard/access.h"
 #include "process_guard/mapping_source.h"
 
 namespace evenkeel {
 
-// A process and its descendants. Their pages are let go by process_madvise(MADV_PAGEOUT), which
-// loses nothing wherever it strikes. Readahead cannot be switched from outside.
+// A process and its descendants. Their pages are released by process_madvise(MADV_PAGEOUT), which
+// loses nothing whatever is mapped there. Readahead cannot be switched from outside.
 class ProcSource : public MappingSource {
  public:
-  // Throws Error (kSystem): no such process, or not permitted (CAP_SYS_NICE, and to look into it),
-  // or the kernel cannot (Linux 5.10).
+  // Throws Error (kSystem) when there is no such process, when it is not permitted (CAP_SYS_NICE, and
+  // the right to read its /proc), or when the kernel cannot (before Linux 5.10).
   ProcSource(pid_t pid, std::uint64_t least_bytes);
 
   void wait(std::chrono::nanoseconds most) override;
   void interrupt() override;
-  std::vector<Seen> look() override;
-  std::string path(const Seen& mapping) const override;
-  std::unique_ptr<GuardedMapping> hold(const Seen& mapping) override;
+  std::vector<ObservedMapping> observe() override;
+  std::string path(const ObservedMapping& mapping) const override;
+  std::unique_ptr<GuardedMapping> make_guarded(const ObservedMapping& mapping,
+                                               bool has_descriptor) override;
 
   struct Process {
     explicit Process(pid_t pid);
@@ -35,15 +35,15 @@ class ProcSource : public MappingSource {
   };
 
  private:
-  void look_into(pid_t pid, std::vector<Seen>& seen);
+  void observe_process(pid_t pid, std::vector<ObservedMapping>& out);
 
   const std::uint64_t least_bytes_;
   ProcessTree tree_;
   std::map<pid_t, std::shared_ptr<Process>> processes_;
-  std::map<std::uint64_t, std::string> paths_;  // by key, as of the last look
-  std::mutex mutex_;
-  std::condition_variable interrupted_;
-  bool stop_ = false;
+  std::map<std::uint64_t, std::string> paths_;  // by key, as of the last observe()
+  Mutex mutex_;
+  CondVar interrupted_;
+  bool stop_ GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace evenkeel

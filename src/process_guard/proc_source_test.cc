@@ -45,7 +45,7 @@ class ProcObserver : public testing::Test {
 
 TEST_F(ProcObserver, SeesTheMappingAsItIs) {
   ProcSource source(process_.pid(), 1_MiB);
-  const auto seen = source.look();
+  const auto seen = source.observe();
   ASSERT_EQ(seen.size(), 1u);  // neither this program, nor libraries
   struct stat status;
   ASSERT_EQ(::fstat(file_.fd(), &status), 0);
@@ -59,23 +59,23 @@ TEST_F(ProcObserver, SeesTheMappingAsItIs) {
 
 TEST_F(ProcObserver, SeesItGoAndComeBack) {
   ProcSource source(process_.pid(), 1_MiB);
-  ASSERT_EQ(source.look().size(), 1u);
+  ASSERT_EQ(source.observe().size(), 1u);
   process_.unmap();
-  EXPECT_EQ(source.look().size(), 0u);
+  EXPECT_EQ(source.observe().size(), 0u);
   process_.map_again();
-  EXPECT_EQ(source.look().size(), 1u);
+  EXPECT_EQ(source.observe().size(), 1u);
   process_.end();
-  EXPECT_EQ(source.look().size(), 0u);
+  EXPECT_EQ(source.observe().size(), 0u);
 }
 
 TEST_F(ProcObserver, LeavesSmallOnesAlone) {
   ProcSource source(process_.pid(), kBytes + 1);
-  EXPECT_EQ(source.look().size(), 0u);
+  EXPECT_EQ(source.observe().size(), 0u);
 }
 
 TEST_F(ProcObserver, LeavesProgramsAndLibrariesAlone) {
   ProcSource source(process_.pid(), 4096);
-  for (const Seen& one : source.look()) {
+  for (const ObservedMapping& one : source.observe()) {
     const std::string path = source.path(one);
     EXPECT_TRUE(path.find(".so") == std::string::npos) << path;
     EXPECT_TRUE(path.find("evenkeel_tests") == std::string::npos) << path;
@@ -85,14 +85,14 @@ TEST_F(ProcObserver, LeavesProgramsAndLibrariesAlone) {
 TEST_F(ProcObserver, LeavesAFileThatIsMappedAsAProgramAlone) {
   TestProcess program(file_, {.protection = PROT_READ | PROT_EXEC});
   ProcSource source(program.pid(), 1_MiB);
-  EXPECT_EQ(source.look().size(), 0u);
+  EXPECT_EQ(source.observe().size(), 0u);
 }
 
 TEST_F(ProcObserver, LetsGoOfWhatIsResident) {
   ProcSource source(process_.pid(), 1_MiB);
-  const auto seen = source.look();
+  const auto seen = source.observe();
   ASSERT_EQ(seen.size(), 1u);
-  const auto held = source.hold(seen[0]);
+  const auto held = source.make_guarded(seen[0], true);
   EXPECT_THAT(held->name(), HasSubstr("mapped by process " + std::to_string(process_.pid())));
   EXPECT_EQ(process_.touch(), 0u);
   AccessSample before, after;
@@ -109,9 +109,9 @@ TEST_F(ProcObserver, LetsGoOfWhatIsResident) {
 // What has taken the place of the mapping, or of the process, is no failure.
 TEST_F(ProcObserver, LettingGoOfWhatIsGoneIsNoFailure) {
   ProcSource source(process_.pid(), 1_MiB);
-  const auto seen = source.look();
+  const auto seen = source.observe();
   ASSERT_EQ(seen.size(), 1u);
-  const auto held = source.hold(seen[0]);
+  const auto held = source.make_guarded(seen[0], true);
   process_.unmap();
   EXPECT_EQ(held->let_go(seen[0].range), 0);
   process_.end();

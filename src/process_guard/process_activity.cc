@@ -1,5 +1,8 @@
 #include "process_guard/process_activity.h"
 
+#include <cerrno>
+#include <utility>
+
 #include "base/sys.h"
 #include "base/text_file.h"
 #include "meter/counters.h"
@@ -11,19 +14,20 @@ ProcessActivity::One::One(pid_t pid)
     : stat(open_proc(pid, "stat")),
       io(open_proc(pid, "io")),
       statm(open_proc(pid, "statm")),
+      no_descriptors((!stat || !io || !statm) && (errno == EMFILE || errno == ENFILE)),
       last(read()) {}
 
 Activity ProcessActivity::One::read() const {
   ProcText text;
-  Activity signs;
+  Activity activity;
   if (const auto counts = parse_stat(read_again(stat.get(), text))) {
-    signs.major_faults = counts->major_faults;
-    signs.faults = counts->major_faults + counts->minor_faults;
+    activity.major_faults = counts->major_faults;
+    activity.faults = counts->major_faults + counts->minor_faults;
   }
-  signs.read_bytes = number_after(read_again(io.get(), text), "read_bytes:").value_or(0);
+  activity.read_bytes = number_after(read_again(io.get(), text), "read_bytes:").value_or(0);
   const auto shared = parse_statm_shared(read_again(statm.get(), text));
-  signs.mapped = shared.value_or(0) * sys::page_size();
-  return signs;
+  activity.mapped = shared.value_or(0) * sys::page_size();
+  return activity;
 }
 
 bool ProcessActivity::One::ended() const {
@@ -32,9 +36,9 @@ bool ProcessActivity::One::ended() const {
   return !counts || counts->zombie();
 }
 
-void ProcessActivity::follow(const std::set<pid_t>& processes) {
-  std::lock_guard lock(mutex_);
-  // Before others are added: one of them may have the number of an ended one.
+std::size_t ProcessActivity::follow(const std::set<pid_t>& processes) {
+  MutexLock lock(mutex_);
+  // Ended ones first: a new process may have the number of one of them.
   for (auto place = processes_.begin(); place != processes_.end();) {
     if (!place->second.ended()) {
       ++place;
@@ -43,7 +47,17 @@ void ProcessActivity::follow(const std::set<pid_t>& processes) {
     add_up(place->second);
     place = processes_.erase(place);
   }
-  for (const pid_t pid : processes) processes_.try_emplace(pid, pid);
+  std::size_t unread = 0;
+  for (const pid_t pid : processes) {
+    if (processes_.contains(pid)) continue;
+    One one(pid);
+    if (one.no_descriptors) {
+      ++unread;  // tried again next time
+    } else {
+      processes_.emplace(pid, std::move(one));
+    }
+  }
+  return unread;
 }
 
 void ProcessActivity::add_up(One& one) {
@@ -56,7 +70,7 @@ void ProcessActivity::add_up(One& one) {
 }
 
 Activity ProcessActivity::read() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   sum_.mapped = 0;
   for (auto& [pid, one] : processes_) add_up(one);
   return sum_;

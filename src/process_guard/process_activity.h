@@ -3,11 +3,12 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
 #include <map>
-#include <mutex>
 #include <set>
 
 #include "base/fd.h"
+#include "base/mutex.h"
 #include "guard/activity.h"
 
 namespace evenkeel {
@@ -15,10 +16,11 @@ namespace evenkeel {
 // What ended processes have done stays in the sums; what they had mapped does not. Thread-safe.
 class ProcessActivity : public ActivitySource {
  public:
-  // These are read from now on. Those of before, too, until they end: a program that maps anew for
-  // each batch has at times no mapping, and goes on reading.
-  void follow(const std::set<pid_t>& processes);
-  Activity read() override;
+  // Adds these processes to those that are read. A process stays until it ends: a program that
+  // creates its mapping again for every batch has none at times, and goes on reading. Returns how
+  // many cannot be read for lack of descriptors.
+  std::size_t follow(const std::set<pid_t>& processes) EXCLUDES(mutex_);
+  Activity read() override EXCLUDES(mutex_);
 
  private:
   struct One {
@@ -26,13 +28,14 @@ class ProcessActivity : public ActivitySource {
     Activity read() const;
     bool ended() const;
     Fd stat, io, statm;
+    bool no_descriptors;  // some of them could not be opened for lack of descriptors
     Activity last;
   };
-  void add_up(One& one);
+  void add_up(One& one) REQUIRES(mutex_);
 
-  std::mutex mutex_;
-  std::map<pid_t, One> processes_;
-  Activity sum_;  // all but `mapped`
+  Mutex mutex_;
+  std::map<pid_t, One> processes_ GUARDED_BY(mutex_);
+  Activity sum_ GUARDED_BY(mutex_);  // all but `mapped`
 };
 
 }  // namespace evenkeel

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fnmatch.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -13,30 +14,58 @@
 
 #include "base/fd.h"
 #include "base/signals.h"
+#include "base/sys.h"
+#include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
 #include "meter/proc.h"
 
 namespace evenkeel {
 namespace {
 
-constexpr std::chrono::milliseconds kAtLeast{2}, kAtMost{100};  // between two looks
+// Between two looks at the source. Looking takes at most a fifth of the time.
+constexpr std::chrono::milliseconds kAtLeast{2}, kAtMost{100};
+constexpr int kShare = 4;
+constexpr std::chrono::seconds kBetweenRetries{1};
 
-// The file that a process has mapped, under the name it has there; -1 and errno when that leads
-// elsewhere by now.
-Fd open_mapped(const Seen& mapping, const std::string& path) {
+Fd open_same(const ObservedMapping& mapping, const std::string& path) {
+  // If it is a pipe by now, opening does not wait for a writer.
+  Fd fd(sys::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!fd) return fd;
+  struct stat status;
+  if (sys::fstat(fd.get(), &status) == 0 && status.st_dev == mapping.device &&
+      status.st_ino == mapping.inode) {
+    return fd;
+  }
+  errno = ENOENT;
+  return {};
+}
+
+// The file that a process has mapped: by its path, as the process sees it, too; then, for files
+// that were deleted, through the process's own descriptor. Empty and errno when all of it fails.
+Fd open_mapped(const ObservedMapping& mapping, const std::string& path) {
+  std::vector<std::string> places{path, proc_path(mapping.pid, "root") + path};
+  if (mapping.descriptor) {
+    places.push_back(proc_path(mapping.pid, "fd/") + std::to_string(*mapping.descriptor));
+  }
   int error = ENOENT;
-  for (const std::string& name : {path, proc_path(mapping.pid, "root") + path}) {
-    // Should it be a pipe by now, opening does not wait for who writes.
-    Fd fd(sys::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-    if (!fd && errno != ENOENT) error = errno;
-    struct stat status;
-    if (fd && sys::fstat(fd.get(), &status) == 0 && status.st_dev == mapping.device &&
-        status.st_ino == mapping.inode) {
-      return fd;
-    }
+  for (const std::string& place : places) {
+    if (Fd fd = open_same(mapping, place)) return fd;
+    if (errno != ENOENT) error = errno;
   }
   errno = error;
   return {};
+}
+
+bool too_many_open(int error) { return error == EMFILE || error == ENFILE; }
+
+// "Too many open files; 1,024 are allowed".
+std::string open_error(int error) {
+  std::string text = std::strerror(error);
+  rlimit limit{};
+  if (error == EMFILE && ::getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+    text += "; " + with_commas(limit.rlim_cur) + " are allowed, see ulimit -Hn";
+  }
+  return text;
 }
 
 }  // namespace
@@ -59,11 +88,11 @@ ProcessGuard::ProcessGuard(const ProcessGuardOptions& options, MappingSource& so
     : ProcessGuard(options, source, std::make_unique<ProcessActivity>()) {}
 
 ProcessGuard::ProcessGuard(const ProcessGuardOptions& options, MappingSource& source,
-                           std::unique_ptr<ProcessActivity> signs)
+                           std::unique_ptr<ProcessActivity> activity)
     : options_(options),
       source_(source),
-      signs_(signs.get()),
-      governor_({options.guard, true}, std::move(signs)) {
+      activity_(activity.get()),
+      evictor_({options.guard, true}, std::move(activity)) {
   const SignalsBlocked blocked;
   thread_ = std::thread([this] { run(); });
 }
@@ -75,8 +104,8 @@ ProcessGuard::~ProcessGuard() {
 }
 
 GuardReport ProcessGuard::report() {
-  GuardReport report = governor_.report();
-  std::lock_guard lock(notes_mutex_);
+  GuardReport report = evictor_.report();
+  MutexLock lock(mutex_);
   report.failures.insert(report.failures.end(), notes_.begin(), notes_.end());
   const auto more = source_.notes();
   report.failures.insert(report.failures.end(), more.begin(), more.end());
@@ -85,66 +114,95 @@ GuardReport ProcessGuard::report() {
 
 void ProcessGuard::run() noexcept {
   while (!stopping_) {
+    const Clock::time_point begin = Clock::now();
     try {
       sync();
     } catch (const std::exception& error) {
-      note(error.what());
+      note(error.what(), error.what());
     }
-    if (!stopping_) std::this_thread::sleep_for(kAtLeast);  // changes that come in a row are one
+    // Changes that come in a row are one.
+    const auto pause = std::max<Clock::duration>(kAtLeast, kShare * (Clock::now() - begin));
+    if (!stopping_) std::this_thread::sleep_for(std::min<Clock::duration>(pause, kAtMost));
     if (!stopping_) source_.wait(kAtMost);
   }
 }
 
 void ProcessGuard::sync() {
-  const std::vector<Seen> seen = source_.look();
+  const std::vector<ObservedMapping> observed = source_.observe();
   std::map<std::uint64_t, std::uint64_t> there;
   std::set<pid_t> processes;
-  for (const Seen& mapping : seen) {
+  for (const ObservedMapping& mapping : observed) {
     there[mapping.key] = mapping.generation;
     processes.insert(mapping.pid);
   }
   std::erase_if(known_, [&](const auto& one) {
     const auto place = there.find(one.first);
     if (place != there.end() && place->second == one.second) return false;
-    governor_.remove(one.first);
+    evictor_.remove(one.first);
     return true;
   });
-  signs_->follow(processes);
-  for (const Seen& mapping : seen) {
+  if (const std::size_t unread = activity_->follow(processes); unread != 0) {
+    note("activity", "the activity of " + with_commas(unread) +
+                         " processes cannot be read (" + open_error(EMFILE) +
+                         "): the budget may be passed");
+  }
+  for (const ObservedMapping& mapping : observed) {
     if (known_.contains(mapping.key) || !wanted(mapping)) continue;
-    known_[mapping.key] = mapping.generation;
-    take(mapping);
+    if (add(mapping)) known_[mapping.key] = mapping.generation;
+  }
+  source_.acted_upon();
+  for (const std::string& what : source_.notes()) {
+    // The numbers in it grow.
+    if (announced_.insert(what.substr(what.find(' '))).second && options_.on_note) {
+      options_.on_note(what);
+    }
   }
 }
 
-bool ProcessGuard::wanted(const Seen& mapping) {
+bool ProcessGuard::wanted(const ObservedMapping& mapping) {
   if (options_.files.empty()) return true;
   const auto [place, fresh] = wanted_.try_emplace(source_.path(mapping), false);
   if (fresh) place->second = matches(options_.files, place->first);
   return place->second;
 }
 
-void ProcessGuard::take(const Seen& mapping) {
-  std::unique_ptr<GuardedMapping> held = source_.hold(mapping);
-  if (governor_.add_known(held, mapping.device, mapping.inode)) return;
+bool ProcessGuard::add(const ObservedMapping& mapping) {
+  std::unique_ptr<GuardedMapping> guarded = source_.make_guarded(mapping, true);
+  if (evictor_.add_known(guarded, mapping.device, mapping.inode)) return true;
+  if (Clock::now() < retry_at_) return false;
   const std::string path = source_.path(mapping);
-  Fd fd = open_mapped(mapping, path);
-  if (!fd) {
-    note(path + " cannot be opened by the guard (" + std::strerror(errno) +
-         "): its mappings are not governed");
-    return;
-  }
-  governor_.add(std::move(held), std::move(fd), [&](GuardedFile& file) {
+  const auto prepare = [&](GuardedFile& file) {
     file.set_name(path);
     file.on_switch([this, mapping](bool random) { source_.set_random(mapping, random); });
+    file.reopen_by([mapping, path] { return open_mapped(mapping, path); });
     ++files_;
-  });
+  };
+  Fd fd = open_mapped(mapping, path);
+  if (!fd) {
+    const int error = errno;
+    if (!guarded->still_there()) return true;  // unmapped in the meantime
+    if (error == ENOENT && mapping.descriptor) {
+      evictor_.add(source_.make_guarded(mapping, false), {}, prepare);
+      return true;
+    }
+    note(std::strerror(error), path + " cannot be opened by the guard (" + open_error(error) +
+                                   "): its mappings are not guarded");
+    if (!too_many_open(error)) return true;
+    retry_at_ = Clock::now() + kBetweenRetries;
+    return false;
+  }
+  evictor_.add(std::move(guarded), std::move(fd), prepare);
+  return true;
 }
 
-void ProcessGuard::note(const std::string& what) {
+void ProcessGuard::note(const std::string& kind, const std::string& what) {
   constexpr std::size_t kMost = 64;
-  std::lock_guard lock(notes_mutex_);
-  if (notes_.size() < kMost && std::ranges::count(notes_, what) == 0) notes_.push_back(what);
+  {
+    MutexLock lock(mutex_);
+    if (std::ranges::count(notes_, what) != 0) return;
+    if (notes_.size() < kMost) notes_.push_back(what);
+  }
+  if (announced_.insert(kind).second && options_.on_note) options_.on_note(what);
 }
 
 }  // namespace evenkeel

@@ -1,14 +1,17 @@
-// Keeps the mapped files of other processes under a line.
+// Keeps the mapped files of other processes within a budget.
 #pragma once
 
 #include <atomic>
+#include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "evenkeel/guard.h"
 #include "guard/evictor.h"
 #include "process_guard/mapping_source.h"
@@ -18,11 +21,14 @@ namespace evenkeel {
 
 struct ProcessGuardOptions {
   GuardOptions guard;
-  std::vector<std::string> files;  // patterns; those that match none are left alone. Empty: all
+  std::vector<std::string> files;  // patterns; files that match none are left alone. Empty: all
+  // Called from the guard's thread when something cannot be guarded, as soon as that is known: for
+  // the first note of each kind. All notes are in the report's failures.
+  std::function<void(const std::string& note)> on_note = {};
 };
 
-// Whether a path matches one of the patterns: with a slash as a whole, seen from the folder we are
-// in, without one by its last name.
+// Whether a path matches one of the patterns. One with a slash is compared with the whole path,
+// relative to the current folder; one without is compared with the file's name.
 bool matches(const std::vector<std::string>& patterns, const std::string& path);
 
 // One budget for all processes of the source. Thread-safe.
@@ -35,29 +41,36 @@ class ProcessGuard {
   ProcessGuard& operator=(const ProcessGuard&) = delete;
 
   GuardReport report();
-  std::size_t files() const { return files_; }  // governed so far
+  std::size_t files() const { return files_; }  // guarded so far
 
  private:
+  using Clock = std::chrono::steady_clock;
   void run() noexcept;
   void sync();
-  void take(const Seen& mapping);
-  bool wanted(const Seen& mapping);
-  void note(const std::string& what);
+  // False when it should be tried again later.
+  bool add(const ObservedMapping& mapping);
+  bool wanted(const ObservedMapping& mapping);
+  // `kind` is what the notes that are printed once have in common.
+  void note(const std::string& kind, const std::string& what);
 
   const ProcessGuardOptions options_;
   MappingSource& source_;
-  ProcessActivity* const signs_;  // the governor's
-  Evictor governor_;
+  ProcessActivity* const activity_;  // the evictor owns it
+  Evictor evictor_;
+  // Of the thread alone.
   std::map<std::uint64_t, std::uint64_t> known_;  // generations by key
   std::map<std::string, bool> wanted_;            // by path
+  Clock::time_point retry_at_{};                  // when files are opened again that could not be
+  std::set<std::string> announced_;               // kinds of notes
+
   std::atomic<std::size_t> files_ = 0;
   std::atomic<bool> stopping_ = false;
-  std::mutex notes_mutex_;
-  std::vector<std::string> notes_;
+  Mutex mutex_;
+  std::vector<std::string> notes_ GUARDED_BY(mutex_);
   std::thread thread_;
 
   ProcessGuard(const ProcessGuardOptions& options, MappingSource& source,
-               std::unique_ptr<ProcessActivity> signs);
+               std::unique_ptr<ProcessActivity> activity);
 };
 
 }  // namespace evenkeel

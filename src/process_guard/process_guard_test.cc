@@ -55,7 +55,7 @@ TEST(Matches, OneOfSeveralIsEnough) {
 // Mappings of this process, as if they were another's.
 class FakeMapping : public GuardedMapping {
  public:
-  FakeMapping(const Seen& seen, std::atomic<int>& living, const std::atomic<bool>& lost)
+  FakeMapping(const ObservedMapping& seen, std::atomic<int>& living, const std::atomic<bool>& lost)
       : GuardedMapping(seen.key, seen.range, seen.offset), living_(living), lost_(lost) {
     ++living_;
   }
@@ -86,23 +86,23 @@ class FakeSource : public MappingSource {
     stop_ = true;
     changed_.notify_all();
   }
-  std::vector<Seen> look() override {
+  std::vector<ObservedMapping> observe() override {
     std::lock_guard lock(mutex_);
     ++looks;
     if (!failing.empty()) throw Error(ErrorKind::kInvalid, "look", failing);
     return seen_;
   }
-  std::string path(const Seen& mapping) const override {
+  std::string path(const ObservedMapping& mapping) const override {
     std::lock_guard lock(mutex_);
     return paths_.at(mapping.file);
   }
-  std::unique_ptr<GuardedMapping> hold(const Seen& mapping) override {
+  std::unique_ptr<GuardedMapping> make_guarded(const ObservedMapping& mapping, bool) override {
     ++held;
     return std::make_unique<FakeMapping>(mapping, living, lost);
   }
   std::vector<std::string> notes() const override { return {"a note of the source"}; }
 
-  void set(const std::vector<Seen>& seen) {
+  void set(const std::vector<ObservedMapping>& seen) {
     std::lock_guard lock(mutex_);
     seen_ = seen;
     looks = 0;
@@ -129,7 +129,7 @@ class FakeSource : public MappingSource {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool stop_ = false;
-  std::vector<Seen> seen_;
+  std::vector<ObservedMapping> seen_;
   std::map<std::uint64_t, std::string> paths_;
   std::string failing;
 };
@@ -137,7 +137,7 @@ class FakeSource : public MappingSource {
 class ProcessGuardTest : public testing::Test {
  protected:
   ProcessGuardTest() { source_.name(1, file_.path()); }
-  Seen seen(const TestMapping& map, std::uint64_t key = 1, std::uint64_t generation = 1) const {
+  ObservedMapping seen(const TestMapping& map, std::uint64_t key = 1, std::uint64_t generation = 1) const {
     struct stat status;
     ::fstat(file_.fd(), &status);
     const auto begin = reinterpret_cast<std::uint64_t>(map.words());
@@ -148,7 +148,8 @@ class ProcessGuardTest : public testing::Test {
             .offset = 0,
             .device = status.st_dev,
             .inode = status.st_ino,
-            .file = 1};
+            .file = 1,
+            .descriptor = {}};
   }
   static ProcessGuardOptions options(std::vector<std::string> files = {}) {
     return {.guard = {.budget = 4_MiB, .access = GuardAccess::kLeave}, .files = std::move(files)};

@@ -3,30 +3,38 @@
 
 #include <sys/types.h>
 
-#include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <mutex>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "base/fd.h"
+#include "base/mutex.h"
 #include "process_guard/shared_table_layout.h"
 
 namespace evenkeel {
 
 // A file mapping of a guarded program.
 struct TableEntry {
-  std::uint32_t process = 0, mapping = 0, generation = 0;  // slots
-  std::uint32_t file = 0;
+  std::uint32_t process = 0, mapping = 0, generation = 0;  // which entry of the table
+  std::uint32_t file = 0, file_generation = 0;
   pid_t pid = 0;
+  std::uint32_t descriptor = 0;  // the program's, when it mapped the file
   std::uint64_t begin = 0, end = 0, offset = 0;
   bool shared = false, writable = false, advised = false;
 };
 
 struct TableFile {
-  std::uint64_t device = 0, inode = 0, born = 0;  // as stat has them; born 0: not told
-  std::string path;  // as the program saw it; may be gone, or another's by now
+  std::uint64_t device = 0, inode = 0, born = 0;  // as stat has them; born 0: unknown
+  std::string path;  // as the program saw it; may be gone, or another file's by now
+};
+
+// How many could not be registered: because the table was full, but for the last.
+struct LostCounts {
+  std::uint32_t files = 0, processes = 0, mappings = 0;
+  std::uint32_t sandboxed = 0;  // processes with a seccomp filter of their own: these are left alone
 };
 
 // Thread-safe, but for the constructor. What programs write is checked: no number of theirs leads
@@ -36,6 +44,8 @@ class SharedTableOwner {
   struct Options {
     std::uint64_t least_bytes = 1 << 20;
     int first_advice = 0;
+    // Entries of files stay when nobody maps the file, up to so many; see retire_files().
+    std::uint32_t keep_files = shared_table::kFiles / 4;
   };
   // Throws Error (kSystem) when there is no memory for it.
   explicit SharedTableOwner(const Options& options);
@@ -46,43 +56,82 @@ class SharedTableOwner {
   // "EVENKEEL_GUARD=/proc/123/fd/5", for the environment of the command.
   std::string variable() const;
 
-  // True when something has changed since `seen`, which is brought up to date; waits for that as
-  // long as told. `interrupt` makes a waiting call, or else the next one, return at once with true.
+  // True when something has changed since `seen`, which is brought up to date; waits for that until
+  // the timeout. `interrupt` makes a waiting call, or else the next one, return true at once.
   bool wait(std::uint32_t& seen, std::chrono::nanoseconds timeout);
   void interrupt();
 
-  // All that is there now. Processes that have ended, or become another program, are taken off.
+  // All mappings that are registered now. Entries of processes that have ended, or that have become
+  // another program, are freed.
   std::vector<TableEntry> mappings();
-  // Whether it is the same mapping still.
+  // Whether the entry still is this mapping.
   bool holds(const TableEntry& mapping) const;
-  TableFile file(std::uint32_t slot) const;
-  void set_random(std::uint32_t file, bool random);
-  // The slot of an ended process is free again.
+  TableFile file(std::uint32_t index) const;
+  // Does nothing if the entry is another file's by now.
+  void set_random(std::uint32_t file, std::uint32_t generation, bool random);
+  // Frees the entry of an ended process.
   void forget_process(std::uint32_t process, pid_t pid);
-  std::uint32_t lost() const;
+  // Frees the entries of files that nobody maps, once there are more than Options::keep_files.
+  void retire_files();
+  std::uint32_t files_used() const { return table_->files_used.load(); }
+  LostCounts lost() const;
+
+  // A program wants to unmount a file system. The answer: the tool has closed what it could.
+  std::uint32_t unmount_requests() const;
+  void answer_unmount_requests(std::uint32_t request);
 
   struct Answer {
     int error = 0;  // 0, an errno of madvise, ESTALE (no such mapping any more), ENODATA (the
-                    // kernel does not tell what is mapped there), EBUSY or ETIMEDOUT
+                    // kernel does not say what is mapped there), EBUSY or ETIMEDOUT
     bool dropped = false;  // MADV_DONTNEED was used
   };
-  // Has a part of a mapping let go, or advised, by its own process, and waits for that: as long as
-  // told. An order that is not answered stays posted; until it is, others to that process are
-  // answered EBUSY. A process that ends meanwhile is answered for by ESTALE.
-  Answer let_go(const TableEntry& mapping, std::uint64_t begin, std::uint64_t end,
-                std::chrono::nanoseconds timeout);
+  // Has the mapping's own process release pages, and waits for that until the timeout. A command
+  // that is not answered stays posted; until it is, other commands to that process give EBUSY. If
+  // the process ends meanwhile, the answer is ESTALE.
+  Answer release(const TableEntry& mapping, std::uint64_t begin, std::uint64_t end,
+                 std::chrono::nanoseconds timeout);
   Answer advise(const TableEntry& mapping, std::uint64_t begin, std::uint64_t end, int advice,
                 std::chrono::nanoseconds timeout);
 
+  // The same for many ranges and processes at once: one start for each range, then one finish for
+  // each mapping. The first finish posts the commands to all processes. A start returns 0 or an
+  // error as above; ENOBUFS: finish first, the command is full.
+  int start_command(const TableEntry& mapping, std::uint64_t begin, std::uint64_t end,
+                    shared_table::CommandKind kind, int advice = 0) EXCLUDES(mutex_);
+  Answer finish_command(const TableEntry& mapping, std::chrono::nanoseconds timeout)
+      EXCLUDES(mutex_);
+
  private:
+  struct Cached {  // mappings of a process, as of its `changes`
+    std::uint32_t pid = 0, changes = 0;
+    std::vector<TableEntry> mappings;
+  };
+  struct Pending {  // a command that is being put together, or has been posted
+    shared_table::CommandKind kind{};
+    int advice = 0;
+    std::vector<shared_table::CommandRange> ranges;
+    bool posted = false;
+    std::uint32_t number = 0;
+  };
+
   static bool is_alive(const shared_table::Process& process);
-  bool has_file(std::uint32_t slot) const;
-  void read_mapping(std::uint32_t process, std::uint32_t slot, std::vector<TableEntry>& out) const;
-  Answer order(const TableEntry& mapping, std::uint64_t begin, std::uint64_t end,
-               shared_table::OrderKind kind, int advice, std::chrono::nanoseconds timeout);
+  bool has_file(std::uint32_t index, std::uint32_t generation) const;
+  shared_table::Mapping* array(std::uint32_t process) const;  // null: cannot be mapped
+  void read_mapping(std::uint32_t process, std::uint32_t index, std::vector<TableEntry>& out) const;
+  std::vector<TableEntry> read_mappings(std::uint32_t process) const;
+  std::vector<bool> referenced_files() const;
+  void post_all() REQUIRES(mutex_);
+  Answer wait_for_answer(std::uint32_t process, std::uint32_t number,
+                         std::chrono::nanoseconds timeout) const;
+
+  const Options options_;
   Fd fd_;
-  shared_table::SharedTable* board_ = nullptr;
-  std::array<std::mutex, shared_table::kProcesses> ordering_;  // one order at a time for each
+  shared_table::SharedTable* table_ = nullptr;
+  mutable std::vector<std::atomic<shared_table::Mapping*>> arrays_;  // by process; null: not yet
+  Mutex mutex_;
+  std::map<std::uint32_t, Cached> cached_ GUARDED_BY(mutex_);    // by process
+  std::map<std::uint32_t, Pending> pending_ GUARDED_BY(mutex_);  // by process
+  std::uint32_t retire_at_ GUARDED_BY(mutex_) = 0;               // number of used file entries
 };
 
 }  // namespace evenkeel

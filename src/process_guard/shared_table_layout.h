@@ -1,6 +1,10 @@
-// The memory that `evenkeel guard` and the library it preloads share: the programs write what they
-// map, the tool writes what is to be let go. Plain numbers, no pointers, nothing of a C++ runtime:
-// this header is for both.
+// The memory that `evenkeel guard` and the library it preloads share. Programs write what they map;
+// the tool writes which pages to release. Both sides include this header, so it has plain numbers,
+// no pointers and nothing that needs a C++ runtime.
+//
+// The memory is a sparse memfd: an entry takes memory once it is used. The SharedTable comes first.
+// Behind it, at kMappingsOffset, lies one MappingArray for each process entry. A program maps the
+// SharedTable and its own array; the tool maps the arrays of the processes that there are.
 #pragma once
 
 #include <atomic>
@@ -11,30 +15,41 @@ namespace evenkeel::shared_table {
 
 // Where the memory can be opened ("/proc/123/fd/5"), for the tool's children.
 inline constexpr char kVariable[] = "EVENKEEL_GUARD";
-// What that is called: the library opens nothing else.
+// The name of the memfd. The library opens nothing else.
 inline constexpr char kName[] = "evenkeel-guard";
 
-inline constexpr std::uint32_t kMagic = 0x6b6e6c65, kVersion = 1;
-inline constexpr std::uint32_t kFiles = 1 << 14;  // slots of a hash table; never emptied
-inline constexpr std::uint32_t kProcesses = 256;
-inline constexpr std::uint32_t kMappings = 2048;  // of one process
-inline constexpr std::size_t kPathBytes = std::size_t{16} << 20;
+inline constexpr std::uint32_t kMagic = 0x6b6e6c65, kVersion = 2;
+inline constexpr std::uint32_t kFiles = 1 << 17;   // entries of a hash table
+inline constexpr std::uint32_t kFileProbes = 256;  // entries where a file may be, from its hash on
+inline constexpr std::uint32_t kProcesses = 4096;
+inline constexpr std::uint32_t kMappings = 1 << 16;  // of one process; vm.max_map_count is 65,530
+inline constexpr std::size_t kShortPath = 208;
+inline constexpr std::size_t kLongPathBytes = std::size_t{16} << 20;
+inline constexpr std::uint32_t kCommandRanges = 32;
 
 using Word = std::atomic<std::uint32_t>;
 using Number = std::atomic<std::uint64_t>;
 static_assert(Word::is_always_lock_free && sizeof(Word) == 4);
 static_assert(Number::is_always_lock_free && sizeof(Number) == 8);
 
-// A slot is empty, being filled (by who changed it from empty), or filled and then complete.
-enum State : std::uint32_t { kEmpty = 0, kFilling = 1, kFilled = 2 };
+enum State : std::uint32_t {
+  kEmpty = 0,     // never used
+  kFilling = 1,   // belongs to whoever changed it to this
+  kFilled = 2,    // complete
+  kRetiring = 3,  // files only: the tool is finding out whether a mapping refers to it
+  kFree = 4,      // files only: was used, may be filled again
+};
 
 struct File {
   Word state;
-  Word random;  // by the tool: new mappings of it are to be advised MADV_RANDOM
-  std::uint64_t device, inode, born;  // as stat has them; born: statx's birth time in ns, 0 where
-                                      // it is not told
-  std::uint64_t path, path_length;    // in SharedTable::paths, as the program's /proc names it
+  Word generation;  // grows when the entry becomes free
+  Word random;      // set by the tool: new mappings of the file are to be advised MADV_RANDOM
+  std::uint32_t path_length;
+  std::uint64_t device, inode, born;  // as stat has them; born: statx's birth time in ns, or 0
+  std::uint64_t long_path;            // where in SharedTable::long_paths, if longer than kShortPath
+  char path[kShortPath];              // as the program's /proc names it
 };
+static_assert(sizeof(File) == 256);
 
 enum MappingFlags : std::uint32_t {
   kShared = 1,
@@ -42,57 +57,82 @@ enum MappingFlags : std::uint32_t {
   kAdvised = 4,   // the program itself has advised how it will read it: normal, random, sequential
 };
 
-// Who reads it looks at `generation` before and after: the same, and filled both times, means that
-// the numbers belong together. Flags may come without a new generation.
+// A reader loads `generation` before and after the other members. If it is the same, and the state
+// is kFilled both times, they belong together. Flags may change without a new generation.
 struct Mapping {
   Word state;
-  Word generation;  // grows each time the slot is filled, and whenever the range changes
-  Word file;
+  Word generation;  // grows each time the entry is filled, and whenever the range changes
+  Word file, file_generation;
   Word flags;
+  Word descriptor;  // the program's, when it mapped the file; may be closed or another's by now
   Number begin, end, offset;  // addresses; offset of `begin` in the file
 };
+static_assert(sizeof(Mapping) == 48);
 
-enum OrderKind : std::uint32_t {
-  kLetGo = 1,   // pages leave the resident set: MADV_DONTNEED where it can lose nothing, else
-                // MADV_PAGEOUT
-  kAdvise = 2,  // madvise with Order::advice: MADV_NORMAL, MADV_RANDOM or MADV_SEQUENTIAL
+struct MappingArray {
+  Mapping mappings[kMappings];
+};
+static_assert(sizeof(MappingArray) % (64 << 10) == 0, "arrays begin at a page of any size");
+
+enum CommandKind : std::uint32_t {
+  kRelease = 1,  // pages leave the resident set: MADV_DONTNEED where it can lose nothing, else
+                 // MADV_PAGEOUT
+  kAdvise = 2,   // madvise with Command::advice: MADV_NORMAL, MADV_RANDOM or MADV_SEQUENTIAL
+  kPageOut = 3,  // dirty pages are written by msync, then MADV_PAGEOUT: for files that the tool
+                 // cannot open
 };
 
-// One at a time for each process. The tool fills it, sets `posted` to the next number and wakes it;
-// the program's thread carries it out, fills `result`, sets `done` to that number and wakes it.
-struct Order {
-  Word posted, done;
-  std::uint32_t kind, advice;
-  std::uint32_t mapping, generation;  // which; ESTALE when the slot is another's by now
+struct CommandRange {
+  std::uint32_t mapping, generation;  // ESTALE when another mapping has the entry by now
   std::uint64_t begin, end;           // addresses within it
   std::int32_t result;                // 0 or an errno
-  std::uint32_t dropped;              // kLetGo: whether MADV_DONTNEED was used
+  std::uint32_t dropped;              // whether MADV_DONTNEED was used
 };
 
-// Numbers of processes and threads are those of the /proc through which the board was opened.
+// One at a time for each process. The tool fills it, sets `posted` to the next number and wakes the
+// waiter; the program's thread carries it out, fills the results, sets `done` to that number and
+// wakes the waiter.
+struct Command {
+  Word posted, done;
+  std::uint32_t kind, advice, count;
+  CommandRange ranges[kCommandRanges];
+};
+
+// Numbers of processes and threads are those of the /proc through which the table was opened.
 struct Process {
   Word state;
   Word pid;
-  Word changes;        // grows with each change of `mappings`
-  Word thread;         // the number of the thread that takes orders; 0: none
-  Word mappings_used;  // slots from here on are empty
-  Order order;
-  Mapping mappings[kMappings];
+  Word changes;        // grows with each change of its mappings
+  Word thread;         // the number of the thread that carries out commands; 0: none
+  Word mappings_used;  // entries from here on are empty
+  Command command;
 };
 
 struct SharedTable {
   std::uint32_t magic, version;
-  std::uint64_t size;          // of this struct
-  std::uint64_t least_bytes;   // of a mapping that is told of
-  std::uint32_t first_advice;  // madvise given to each new mapping; 0 is none
-  Word bell;                   // grows and is woken when anything below has changed
-  Word waiting;                // who waits for the bell: where nobody does, nobody need be woken
-  Word lost;                   // files, processes and mappings for which there was no room
-  Word processes_used;         // slots from here on were never used
-  Number paths_used;
-  File files[kFiles];
+  std::uint64_t size;                                // of all the memory
+  std::uint64_t least_bytes;                         // of a mapping that is registered
+  std::uint32_t first_advice;                        // madvise given to each new mapping; 0 is none
+  std::uint32_t seccomp_filters;                     // of the tool, which its children inherit
+  Word changes;                                      // grows and is woken after any change below
+  Word waiters;                                      // threads that wait for that
+  Word lost_files, lost_processes, lost_mappings;    // those for which there was no room
+  Word sandboxed_processes;                          // not guarded, see Agent::leave
+  Word unmount_requests, unmount_answers;            // see preload/hooks.cc, umount2
+  Word files_used;                                   // filled entries, about
+  Word processes_used;                               // entries from here on were never used
+  Number long_paths_used;
   Process processes[kProcesses];
-  char paths[kPathBytes];
+  File files[kFiles];
+  char long_paths[kLongPathBytes];
 };
+
+inline constexpr std::uint64_t kMappingsOffset =
+    (sizeof(SharedTable) + (64 << 10) - 1) / (64 << 10) * (64 << 10);
+inline constexpr std::uint64_t kTableBytes =
+    kMappingsOffset + std::uint64_t{kProcesses} * sizeof(MappingArray);
+inline constexpr std::uint64_t mappings_offset(std::uint32_t process) {
+  return kMappingsOffset + std::uint64_t{process} * sizeof(MappingArray);
+}
 
 }  // namespace evenkeel::shared_table

@@ -1,8 +1,9 @@
-// Mappings that guarded programs themselves tell of, on the board.
+// Mappings that guarded programs have registered in the shared table.
 #pragma once
 
 #include <map>
 #include <memory>
+#include <utility>
 
 #include "guard/access.h"
 #include "process_guard/mapping_source.h"
@@ -12,24 +13,28 @@ namespace evenkeel {
 
 class TableSource : public MappingSource {
  public:
-  explicit TableSource(SharedTableOwner& board) : board_(board) {}
+  explicit TableSource(SharedTableOwner& table) : table_(table) {}
 
-  void wait(std::chrono::nanoseconds most) override { board_.wait(seen_, most); }
-  void interrupt() override { board_.interrupt(); }
-  std::vector<Seen> look() override;
-  std::string path(const Seen& mapping) const override;
-  std::unique_ptr<GuardedMapping> hold(const Seen& mapping) override;
-  void set_random(const Seen& mapping, bool random) override;
+  void wait(std::chrono::nanoseconds most) override { table_.wait(changes_, most); }
+  void interrupt() override { table_.interrupt(); }
+  std::vector<ObservedMapping> observe() override;
+  void acted_upon() override { table_.answer_unmount_requests(unmount_requests_); }
+  std::string path(const ObservedMapping& mapping) const override;
+  std::unique_ptr<GuardedMapping> make_guarded(const ObservedMapping& mapping,
+                                               bool has_descriptor) override;
+  void set_random(const ObservedMapping& mapping, bool random) override;
   std::vector<std::string> notes() const override;
 
  private:
-  const TableFile& file(std::uint32_t slot);
+  // An entry of the table and its generation.
+  using FileKey = std::pair<std::uint32_t, std::uint32_t>;
+  const TableFile& file(FileKey key);
 
-  SharedTableOwner& board_;
-  std::uint32_t seen_ = 0;
-  std::map<std::uint64_t, TableEntry> mappings_;         // by key, as of the last look
-  std::map<std::uint32_t, TableFile> files_;             // never change
-  std::map<pid_t, std::shared_ptr<PageMap>> processes_;  // as of the last look
+  SharedTableOwner& table_;
+  std::uint32_t changes_ = 0, unmount_requests_ = 0;
+  std::map<std::uint64_t, TableEntry> mappings_;         // by key, as of the last observe()
+  std::map<FileKey, TableFile> files_;                   // the same
+  std::map<pid_t, std::shared_ptr<PageMap>> processes_;  // the same
 };
 
 }  // namespace evenkeel

@@ -262,7 +262,7 @@ KindsDrawn kinds_of(const ProfileReport& report) {
       kinds.file |= sample.file > 0;
       kinds.shmem |= sample.shmem > 0;
       kinds.cache |= sample.cache != kUnknown;
-      kinds.over |= report.budget && sample.memory() > *report.budget;
+      kinds.over |= report.budget && !run.guarded_peak && sample.memory() > *report.budget;
     }
   }
   return kinds;
@@ -293,7 +293,7 @@ void draw_budget(SvgText& svg, const Frame& frame, const ProfileRun& run, std::u
   const double line = frame.y(static_cast<double>(budget));
   if (line < 0) return;
   const auto over = [&](const ProfileSample& s) { return s.memory() > budget; };
-  if (std::ranges::any_of(run.samples, over)) {
+  if (!run.guarded_peak && std::ranges::any_of(run.samples, over)) {
     const auto memory = points_of(frame, run, [](const ProfileSample& s) { return s.memory(); });
     // An inner picture that ends at the line cuts off what is beneath it.
     svg.open("svg width=\"" + tenths(frame.width + 2) + "\" height=\"" + tenths(line) + "\"");

@@ -164,6 +164,7 @@ void put_run(JsonText& json, const ProfileRun& run, const MaybeBytes& budget) {
   json.key("facts").open('{');
   for (const auto& [name, value] : run.facts) put(json, name, value);
   json.close('}');
+  put_whole(json, "guarded_peak_bytes", run.guarded_peak);
   put_files_and_marks(json, run);
   put_summary(json, summarize(run, budget));
   put_samples(json, run);

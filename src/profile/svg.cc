@@ -131,7 +131,8 @@ void draw_budget_words(SvgText& svg, const Frame& frame, const ProfileReport& re
   const double line = scale.budget_in_sight ? frame.y(static_cast<double>(*report.budget)) : 18;
   const std::string where = scale.budget_in_sight ? "" : ", above this chart";
   svg.words(left ? "alarm halo" : "alarm halo right", left ? 4 : kWidth - 4, line - 6,
-            "budget " + format_size(*report.budget) + where);
+            "budget " + format_size(*report.budget) +
+                (report.runs[0].guarded_peak ? " for guarded files" : "") + where);
 }
 
 double draw_main(SvgText& svg, const ProfileReport& report, const SvgScale& scale, double top) {
@@ -218,7 +219,8 @@ void draw_card_head(SvgText& svg, const ProfileRun& run, std::optional<std::uint
   const std::string peak_words = "peak " + format_size(peak);
   const double room = width - text_width(peak_words, 12 * kBold) - 12;
   svg.words("name", 0, 14, fit(run.name, 14 * kBold, room));
-  svg.words(budget && peak > *budget ? "alarm right" : "right", width, 14, peak_words);
+  const bool over = budget && run.guarded_peak.value_or(peak) > *budget;
+  svg.words(over ? "alarm right" : "right", width, 14, peak_words);
   double y = 16;
   for (const std::string& line : fact_lines(run, width)) svg.words("", 0, y += 16, line);
 }

@@ -1,4 +1,4 @@
-// For tests of the preloaded library: a folder, a board, and a program that is guarded.
+// For tests of the preloaded library: a folder, a shared table, and a program that is guarded.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -40,7 +40,7 @@ class PreloadTest : public ::testing::Test {
   // All of one process, by address.
   std::vector<TableEntry> of(std::uint64_t pid) {
     std::vector<TableEntry> found;
-    for (const TableEntry& mapping : keeper.mappings()) {
+    for (const TableEntry& mapping : owner.mappings()) {
       if (static_cast<std::uint64_t>(mapping.pid) == pid) found.push_back(mapping);
     }
     std::sort(found.begin(), found.end(),
@@ -51,11 +51,11 @@ class PreloadTest : public ::testing::Test {
     return of(static_cast<std::uint64_t>(program.pid()));
   }
   SharedTableOwner::Answer let_go(const TableEntry& mapping) {
-    return keeper.let_go(mapping, mapping.begin, mapping.end, std::chrono::seconds(20));
+    return owner.release(mapping, mapping.begin, mapping.end, std::chrono::seconds(20));
   }
 
   TempFolder folder;
-  SharedTableOwner keeper{{.least_bytes = kMib}};
+  SharedTableOwner owner{{.least_bytes = kMib}};
 };
 
 }  // namespace evenkeel

@@ -1,4 +1,4 @@
-// The preloaded library where things are not as usual: no board, a wrong one, another libc, another
+// The preloaded library where things are not as usual: no table, a wrong one, another libc, another
 // allocator, another user, a program that must not be meddled with.
 #include <elf.h>
 #include <sys/prctl.h>
@@ -34,7 +34,7 @@ class PreloadSurroundings : public PreloadTest {
     return text_of(options.errors);
   }
   void works_with(const GuardedProgram::Options& options) {
-    GuardedProgram program(keeper.variable(), options);
+    GuardedProgram program(owner.variable(), options);
     const std::uint64_t at = program.map(path, kLength);
     ASSERT_THAT(of(program), SizeIs(1));
     EXPECT_EQ(program.ask("check", at, kLength, 0), 0u);
@@ -56,7 +56,7 @@ class PreloadSurroundings : public PreloadTest {
     EXPECT_EQ(program.wait(), 0);
   }
   // Where "/proc/PID/fd/N" leads to a file of this name and content.
-  std::string other_board(const char* name, const std::string& content) {
+  std::string other_table(const char* name, const std::string& content) {
     other_ = Fd(::memfd_create(name, MFD_CLOEXEC));
     EXPECT_EQ(::write(other_.get(), content.data(), content.size()),
               static_cast<ssize_t>(content.size()));
@@ -75,37 +75,37 @@ TEST_F(PreloadSurroundings, NoBoardIsNoMatter) { EXPECT_EQ(complaint(""), ""); }
 
 TEST_F(PreloadSurroundings, AMissingBoardIsSaidOnce) {
   EXPECT_EQ(complaint("EVENKEEL_GUARD=/proc/0/fd/3"),
-            line("the board cannot be reached (error 2)"));
+            line("the tool's shared memory cannot be reached (error 2)"));
   EXPECT_EQ(complaint("EVENKEEL_GUARD=" + std::string(300, 'x')),
-            line("the board cannot be reached (error 2)"));
+            line("the tool's shared memory cannot be reached (error 2)"));
 }
 
 TEST_F(PreloadSurroundings, WhatIsNoBoardIsLeftAlone) {
-  EXPECT_EQ(complaint("EVENKEEL_GUARD=" + path), line("the board cannot be reached (error 22)"));
-  EXPECT_EQ(complaint(other_board("something", std::string(1000, 'x'))),
-            line("what the environment names is no board"));
-  EXPECT_EQ(complaint(other_board(shared_table::kName, std::string(1000, 'x'))),
-            line("what the environment names is no board"));
-  EXPECT_EQ(complaint(other_board(shared_table::kName, "x")),
-            line("what the environment names is no board"));
+  EXPECT_EQ(complaint("EVENKEEL_GUARD=" + path), line("the tool's shared memory cannot be reached (error 22)"));
+  EXPECT_EQ(complaint(other_table("something", std::string(1000, 'x'))),
+            line("EVENKEEL_GUARD does not name the tool's shared memory"));
+  EXPECT_EQ(complaint(other_table(shared_table::kName, std::string(1000, 'x'))),
+            line("EVENKEEL_GUARD does not name the tool's shared memory"));
+  EXPECT_EQ(complaint(other_table(shared_table::kName, "x")),
+            line("EVENKEEL_GUARD does not name the tool's shared memory"));
 }
 
-TEST_F(PreloadSurroundings, ABoardOfAnotherVersionIsLeftAlone) {
+TEST_F(PreloadSurroundings, ATableOfAnotherVersionIsLeftAlone) {
   std::string head(64, 0);
   const std::uint32_t magic = shared_table::kMagic, version = shared_table::kVersion + 1;
   const std::uint64_t size = sizeof(shared_table::SharedTable);
   std::memcpy(head.data(), &magic, 4);
   std::memcpy(head.data() + 4, &version, 4);
   std::memcpy(head.data() + 8, &size, 8);
-  EXPECT_EQ(complaint(other_board(shared_table::kName, head)),
+  EXPECT_EQ(complaint(other_table(shared_table::kName, head)),
             line("the tool is of another version"));
 }
 
 TEST_F(PreloadSurroundings, NoRoomForAThread) {
   GuardedProgram::Options options;
   options.preload = EVENKEEL_NO_THREADS_LIBRARY ":" EVENKEEL_PRELOAD_LIBRARY;
-  EXPECT_EQ(complaint(keeper.variable(), options), line("no thread can be started (error 11)"));
-  EXPECT_THAT(keeper.mappings(), IsEmpty());
+  EXPECT_EQ(complaint(owner.variable(), options), line("no thread can be started (error 11)"));
+  EXPECT_THAT(owner.mappings(), IsEmpty());
 }
 
 TEST_F(PreloadSurroundings, AnotherUser) {
@@ -126,7 +126,7 @@ TEST_F(PreloadSurroundings, AnotherUser) {
     if (program.ask("check", at, kLength, 0) != 0) return "wrong numbers";
     const auto found = own.mappings();
     if (found.size() != 1) return "not told of";
-    const int error = own.let_go(found[0], at, at + kLength, std::chrono::seconds(20)).error;
+    const int error = own.release(found[0], at, at + kLength, std::chrono::seconds(20)).error;
     if (error != 0) return "error " + std::to_string(error);
     return program.ask("resident", at, kLength) == 0 ? "let go" : "still there";
   });
@@ -164,8 +164,8 @@ TEST_F(PreloadSurroundings, ASetuidProgramIsLeftAlone) {
   ::chmod(path.c_str(), 0644);
   GuardedProgram::Options options;
   options.program = copy;
-  EXPECT_EQ(complaint(keeper.variable(), options), "");
-  EXPECT_THAT(keeper.mappings(), IsEmpty());
+  EXPECT_EQ(complaint(owner.variable(), options), "");
+  EXPECT_THAT(owner.mappings(), IsEmpty());
 }
 
 struct Symbols {
@@ -212,7 +212,8 @@ TEST_F(PreloadSurroundings, TheLibraryBringsNothingAlong) {
   EXPECT_THAT(
       symbols.defined,
       UnorderedElementsAre("mmap", "mmap64", "mremap", "munmap", "mprotect", "pkey_mprotect",
-                           "madvise", "posix_madvise", "remap_file_pages", "shmat", "fork"));
+                           "madvise", "posix_madvise", "remap_file_pages", "shmat", "umount",
+                           "umount2", "prctl", "fork"));
   EXPECT_THAT(symbols.needed,
               IsSubsetOf({"dlsym", "dlerror", "__fork", "getenv", "getauxval", "pthread_create",
                           "pthread_detach", "pthread_attr_init", "pthread_attr_destroy",

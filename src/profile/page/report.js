@@ -101,8 +101,16 @@ function slope(bytes_per_minute, seconds, peak) {
   return `${mib > 0 ? "+" : "−"}${count(Number(Math.abs(mib).toPrecision(3)))} MiB/min`;
 }
 
+// The budget of `evenkeel guard` covers the guarded files; the rest of the program is context.
+function guarded_verdict(run) {
+  const over = run.guarded_peak_bytes - budget, peak = size(run.guarded_peak_bytes);
+  if (over <= 0) return {text: `guarded files within the budget, ${peak} at the peak`};
+  return {text: `guarded files over by ${size(over)} at the peak`, title: exact(over), over: true};
+}
+
 function verdict(run) {
   if (budget === null) return {text: "no budget given"};
+  if (run.guarded_peak_bytes !== null) return guarded_verdict(run);
   const over = run.summary.peak_bytes.memory - budget;
   const unknown = run.summary.peak_bytes.cache === null ? " (page cache unknown)" : "";
   if (over <= 0) return {text: `within the budget${unknown}`};
@@ -406,7 +414,7 @@ class Chart {
 
   // Hatched, so that it is told by more than its colour.
   over() {
-    if (!budget_shown()) return null;
+    if (!budget_shown() || this.run.guarded_peak_bytes !== null) return null;
     const memory = polylines(this.xs, this.run.values.memory, this.y, this.box)[0];
     const parts = parts_above(memory, this.y(budget));
     if (parts.length === 0) return null;
@@ -431,7 +439,8 @@ class Chart {
     const above = y - top > 16 ? y - 6 : y + 14, at_left = this.lower_at_left();
     return group(
       rule("budget", left, y, right, y, {"data-series": "budget", "data-run": this.index}),
-      label(`budget ${size(budget)}`, at_left ? left + 6 : right - 2, above,
+      label(`budget ${size(budget)}${this.run.guarded_peak_bytes === null ? "" :
+        " for guarded files"}`, at_left ? left + 6 : right - 2, above,
         {"class": "on-chart budget-label", "text-anchor": at_left ? "start" : "end"}));
   }
 
@@ -789,7 +798,9 @@ function table_groups() {
   }];
   const plain = (name, of) => [name, (run) => ({text: of(run)})];
   const over = ({summary: {seconds_over_budget: n}}) => n > 0 ? duration(n) : "none";
-  const against_budget = [[`Budget ${size(budget)}`, verdict], plain("Time over budget", over)];
+  const guarded = runs.some((run) => run.guarded_peak_bytes !== null);
+  const against_budget = [[`Budget ${size(budget)}`, verdict],
+    ...guarded ? [] : [plain("Time over budget", over)]];
   return [
     budget === null ? [] : against_budget,
     [peak("Peak memory, each page once", "memory"), peak("Peak RSS", "rss"),
