@@ -8,6 +8,9 @@
 #include <string_view>
 
 #include "evenkeel/bytes.h"
+#include "evenkeel/compiler.h"
+
+#pragma GCC visibility push(default)
 
 namespace evenkeel {
 
@@ -70,3 +73,5 @@ struct AvailableMemory {
 AvailableMemory available_memory();
 
 }  // namespace evenkeel
+
+#pragma GCC visibility pop

@@ -1,3 +1,4 @@
+// labels: reads
 // What every engine must do, one by one.
 #include "engine/engines.h"
 
