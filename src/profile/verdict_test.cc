@@ -44,6 +44,17 @@ TEST(Trend, ARiseThatNeverEndsIsASlope) {
   EXPECT_EQ(trend(60, 600, [](double t) { return (100 + t) * kMebibyte; }), "+60 MiB/min");
 }
 
+TEST(Trend, ARiseFromNothingThatNeverEndsIsNoClimb) {
+  const auto rise = [](double t) { return t * 100 * kMiB; };
+  EXPECT_EQ(climb_end(make_run(1.3, 130,
+                               [&](ProfileSample& sample) {
+                                 sample.anon = static_cast<std::uint64_t>(rise(sample.seconds));
+                               })
+                          .samples),
+            0u);
+  EXPECT_EQ(trend(10, 600, rise), "rose by 1000 MiB in 10 s");
+}
+
 TEST(Trend, AShortRiseIsToldAsItWas) {
   EXPECT_EQ(trend(10, 600, [](double t) { return (100 + t) * kMiB; }), "rose by 10 MiB in 10 s");
   EXPECT_EQ(trend(10, 600, [](double t) { return (100 - t) * kMiB; }), "fell by 10 MiB in 10 s");
