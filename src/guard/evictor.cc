@@ -15,10 +15,10 @@
 namespace evenkeel {
 namespace {
 
-constexpr Seconds kForCallers{0.0002};    // a pause in which a waiting caller can begin
-constexpr Seconds kUntilChange{3600};     // add() and remove() end the wait
-constexpr Seconds kCheckForDeleted{1};    // an open descriptor keeps a deleted file on the disk
-constexpr Seconds kSlice{0.005};          // of releasing, before callers and other evictors run
+constexpr Seconds kForCallers{0.0002};  // a pause in which a waiting caller can begin
+constexpr Seconds kUntilChange{3600};   // add() and remove() end the wait
+constexpr Seconds kCheckForDeleted{1};  // an open descriptor keeps a deleted file on the disk
+constexpr Seconds kSlice{0.005};        // of releasing, before callers and other evictors run
 constexpr Seconds kLeastWriteWait{0.001};
 constexpr Seconds kJudging{0.001};
 constexpr Seconds kJudgedOver{1}, kStaysActive{1};
@@ -267,6 +267,7 @@ Seconds Evictor::step() {
   const Clock::time_point now = Clock::now();
   if (options_.remember && (changed_ || now - forgot_at_ >= kCheckForDeleted)) forget_unmapped();
   if (fits()) return options_.remember ? kCheckForDeleted : kUntilChange;
+  if (file_of_mapping_.size() != limited_for_) limit_readahead();
   const Seconds cpu_before = thread_cpu_time();
   const Activity activity = activity_->read();
   activity_cost_ = thread_cpu_time() - cpu_before;
@@ -291,8 +292,8 @@ Seconds Evictor::step() {
     if (releasing_) return release();
   }
   Seconds wait = time_to_sleep(thresholds_, estimate, active);
-  const bool judging = options_.access == GuardAccess::kAuto &&
-                       activity.major_faults != at_sample_.major_faults;
+  const bool judging =
+      options_.access == GuardAccess::kAuto && activity.major_faults != at_sample_.major_faults;
   if (judging) wait = std::min(wait, std::max(kJudging, kUrgent * look_cost_));
   return std::max(wait, kUrgent * activity_cost_);
 }
@@ -445,8 +446,9 @@ Seconds Evictor::wait_for_disk(std::uint64_t writing, Seconds took) {
   const Clock::time_point now = Clock::now();
   if (writing_since_ == Clock::time_point{}) writing_since_ = now;
   if (now - writing_since_ > kWorthTelling && writing > thresholds_.slack) {
-    note_failure("changed pages exceed the budget until they are written: the disk is slower than "
-                 "the program");
+    note_failure(
+        "changed pages exceed the budget until they are written: the disk is slower than "
+        "the program");
   }
   return std::max(kLeastWriteWait, 4 * took);
 }
@@ -487,8 +489,8 @@ void Evictor::note_failure(const std::string& what) {
 std::vector<std::string> Evictor::failures() const {
   std::vector<std::string> all = report_.failures;
   if (peak_settled_ > thresholds_.budget + thresholds_.slack) {
-    all.push_back("the budget of " + format_size(thresholds_.budget) + " was exceeded: " +
-                  format_size(peak_settled_) +
+    all.push_back("the budget of " + format_size(thresholds_.budget) +
+                  " was exceeded: " + format_size(peak_settled_) +
                   " were in memory at the peak; pages came faster than they could be released");
   }
   return all;
@@ -503,6 +505,17 @@ bool Evictor::too_few_faults(const Activity& activity) const {
 double Evictor::judging_interval() const {
   const auto random = [](const auto& one) { return one.second->random(); };
   return std::ranges::all_of(files_, random) ? kRelaxed : kUrgent;
+}
+
+// Each mapping that is read through has up to two readahead windows in memory. Where these alone
+// would take half of the budget, windows become small, and stay so.
+void Evictor::limit_readahead() {
+  limited_for_ = file_of_mapping_.size();
+  if (!options_.remember || options_.access != GuardAccess::kAuto) return;
+  if (2 * readahead_ * file_of_mapping_.size() <= thresholds_.budget / 2) return;
+  for (const auto& [id, file] : files_) {
+    if (file->counted()) file->limit_readahead();
+  }
 }
 
 void Evictor::judge_access(const Activity& activity) {

@@ -99,6 +99,7 @@ class Evictor : private BackgroundTask {
   bool too_few_faults(const Activity& activity) const REQUIRES(mutex_);
   double judging_interval() const REQUIRES(mutex_);
   void judge_access(const Activity& activity) REQUIRES(mutex_);
+  void limit_readahead() REQUIRES(mutex_);
   AccessSample sample_of_process(const Activity& activity) const REQUIRES(mutex_);
   void judge_file(GuardedFile& file, const Activity& activity) REQUIRES(mutex_);
 
@@ -106,7 +107,7 @@ class Evictor : private BackgroundTask {
   const Thresholds thresholds_;
   EvictorThread& thread_;
 
-  Mutex lifecycle_;  // one add or remove at a time; taken before mutex_
+  Mutex lifecycle_;                              // one add or remove at a time; taken before mutex_
   bool running_ GUARDED_BY(lifecycle_) = false;  // on thread_
 
   Mutex mutex_;
@@ -129,11 +130,12 @@ class Evictor : private BackgroundTask {
   std::uint64_t resident_at_add_ GUARDED_BY(mutex_) = 0;  // of uncounted files, not yet released
   // The share of the claimed growth that is growth of the guarded files, by the last looks.
   double trust_ GUARDED_BY(mutex_) = 1;
-  bool releasing_ GUARDED_BY(mutex_) = false;  // on the way from trigger to target
+  std::size_t limited_for_ GUARDED_BY(mutex_) = 0;  // mappings when limit_readahead() last ran
+  bool releasing_ GUARDED_BY(mutex_) = false;       // on the way from trigger to target
   // Whether the budget was met since a mapping was added. What was cached before does not count as
   // the budget being exceeded.
   bool settled_ GUARDED_BY(mutex_) = false;
-  std::uint64_t peak_settled_ GUARDED_BY(mutex_) = 0;  // the highest `cached` since
+  std::uint64_t peak_settled_ GUARDED_BY(mutex_) = 0;       // the highest `cached` since
   std::uint64_t forgotten_fetched_ GUARDED_BY(mutex_) = 0;  // bytes_fetched of files that are gone
   Clock::time_point active_at_ GUARDED_BY(mutex_){}, looked_at_ GUARDED_BY(mutex_){},
       sampled_at_ GUARDED_BY(mutex_){}, forgot_at_ GUARDED_BY(mutex_){},

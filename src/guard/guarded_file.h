@@ -24,8 +24,8 @@ bool owns_or_may_write(int fd);
 // Has the mappings of the file. One thread at a time.
 class GuardedFile {
  public:
-  // Throws Error (kSystem) when fstat fails. `first` is advised as the options say. `fd` may be empty
-  // when `first` has a descriptor.
+  // Throws Error (kSystem) when fstat fails. `first` is advised as the options say. `fd` may be
+  // empty when `first` has a descriptor.
   GuardedFile(Fd fd, const GuardOptions& options, std::unique_ptr<GuardedMapping> first);
 
   bool is(std::uint64_t device, std::uint64_t inode) const {
@@ -61,8 +61,8 @@ class GuardedFile {
   void look(std::uint64_t now);
   const CacheMap& cache_map() const { return cache_map_; }
   void start_writing(std::size_t part);
-  // Returns 0 or the errno of the kernel. Pages that stay are counted in cache_map(): dirty pages do
-  // until they are written, which starts but is not waited for.
+  // Returns 0 or the errno of the kernel. Pages that stay are counted in cache_map(): dirty pages
+  // do until they are written, which starts but is not waited for.
   int release(std::size_t part, std::uint64_t now);
   // The same for many parts and files at once: first one start, then one finish for each part.
   int start_release(std::size_t part);
@@ -75,6 +75,9 @@ class GuardedFile {
   bool random() const { return random_; }
   unsigned returns() const { return returns_; }
   void set_random(bool random);
+  // Faults fetch less from now on, where readahead is on: for many processes, whose readahead would
+  // fill the budget alone.
+  void limit_readahead();
   // Called at each switch, so that later mappings can be advised in the same way.
   void on_switch(std::function<void(bool random)> call) { on_switch_ = std::move(call); }
 
@@ -88,7 +91,8 @@ class GuardedFile {
   int finish_let_go(CacheMap::Range part);
   CacheMap::Found cached_in(CacheMap::Range part) const;
   void write_back(CacheMap::Range part, unsigned flags) const;
-  void advise_first(GuardedMapping& mapping) const;
+  void advise_first(GuardedMapping& mapping);
+  void advise_readahead(GuardedMapping& mapping);
   static void advise_all_of(GuardedMapping& mapping, int advice);
 
   Fd fd_;  // may be empty: then a mapping has one
@@ -100,7 +104,7 @@ class GuardedFile {
   std::uint64_t begin_, length_;  // in the file
   CacheMap cache_map_;            // from begin_ on
   std::vector<std::unique_ptr<GuardedMapping>> mappings_;
-  bool random_ = false;
+  bool random_ = false, limited_ = false;
   unsigned returns_ = 0;
   std::function<void(bool)> on_switch_;
   std::function<Fd()> reopen_;
