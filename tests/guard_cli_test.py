@@ -1,7 +1,7 @@
 """evenkeel guard as a user meets it: what it says and refuses, and that the command is its own.
 
-The program is guard_program.c, which checks what it reads. Whether memory stays within the budget is
-guard_memory_test.py's, foreign programs are guard_foreign_test.py's.
+The program is guard_program.c, which checks what it reads. guard_memory_test.py checks that memory stays
+within the budget; guard_foreign_test.py has foreign programs.
 """
 
 import os
@@ -289,11 +289,11 @@ def test_scripts_and_what_they_start_are_guarded(user, program, numbers):
 
 
 def test_files_choose_what_is_guarded(user, program, numbers):
-    for pattern, governed in (("*.bin", 1), ("*.dat", 0), (numbers, 1), ("numbers.*", 1)):
+    for pattern, guarded in (("*.bin", 1), ("*.dat", 0), (numbers, 1), ("numbers.*", 1)):
         drop_from_cache(numbers)
         done = guard(user, "8MiB", "--files", pattern, "--", program, "scan", numbers, 400)
-        assert (done.stdout, done.guarded) == ("wrong 0\n", governed), pattern
-        assert (done.released > 0) == (governed > 0), pattern
+        assert (done.stdout, done.guarded) == ("wrong 0\n", guarded), pattern
+        assert (done.released > 0) == (guarded > 0), pattern
 
 
 def test_small_mappings_are_left_alone(user, program, numbers):
