@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What loading costs a training run: GPT-2 124M from 12 GiB of tokens that are not cached.
+"""Measures what loading costs a training run: GPT-2 124M from 12 GiB of tokens that are not cached.
 
-The same loop three ways, in turn: with one fixed batch on the device, with a memmap made anew for
-each batch (nanoGPT's get_batch), and with Evenkeel's loader. As in nanoGPT, the next batch is got
-while the device is busy with the forward pass of this one.
+The same loop runs in three ways, which take turns: with one fixed batch on the device, with a
+memmap recreated for every batch (nanoGPT's get_batch), and with Evenkeel's loader. As in nanoGPT,
+the next batch is loaded while the device runs the forward pass of the current one.
 
     python bench/gpu_train.py --json gpu.json        on a GPU
-    python bench/gpu_train.py --device cpu --small   whether it works, anywhere
+    python bench/gpu_train.py --device cpu --small   on any machine, to see that it works
 """
 
 import argparse
@@ -33,7 +33,7 @@ SEED = 1337
 BUDGET = "64MiB"
 
 
-# --- the three ways: each a context that gives get_batch()
+# --- the three ways: each is a context that provides get_batch()
 
 
 @contextlib.contextmanager
@@ -97,7 +97,7 @@ class Trainer:
         self.run = torch.compile(self.model) if told.compile else self.model
 
     def step(self, x, y, get_batch):
-        """One step on (x, y); returns the loss, the next batch and the seconds it took to get."""
+        """One step on (x, y). Returns the loss, the next batch, and the seconds get_batch took."""
         with torch.autocast(self.kind, torch.bfloat16):
             loss = self.run(x, y)
         asked = time.perf_counter()
@@ -110,7 +110,7 @@ class Trainer:
         return loss.detach(), following, waited
 
     def now(self):
-        """A moment on the device: when it gets there, not when the program does."""
+        """A time stamp on the device: when the device gets there, not when the program does."""
         if not self.on_gpu:
             return time.perf_counter()
         moment = torch.cuda.Event(enable_timing=True)
@@ -125,7 +125,7 @@ class Trainer:
             torch.cuda.synchronize()
 
     def train(self, get_batch, steps):
-        """So many steps, after one batch got beforehand."""
+        """Trains for `steps` steps, after loading a first batch."""
         began = time.perf_counter()
         x, y = get_batch()
         first = time.perf_counter() - began
@@ -149,13 +149,13 @@ class Trainer:
 
 
 def disk_bytes():
-    """Read from the disk by this process and its threads."""
+    """Bytes read from the disk by this process."""
     with open("/proc/self/io") as io:
         return dict(line.split(": ") for line in io.read().splitlines())["read_bytes"]
 
 
 def measured(way, trainer, path, told):
-    """One round of one way, from a file that is not cached."""
+    """Runs one round of one way, from a file that is not cached."""
     stayed = data.make_cold(path)
     if stayed:
         data.say(f"gpu_train: {stayed} bytes of the file could not be dropped from the cache")
@@ -174,7 +174,7 @@ def measured(way, trainer, path, told):
 
 
 def check(path, told):
-    """Evenkeel's first batch is what a memmap has at the places that the loader names."""
+    """Checks Evenkeel's first batch against a memmap, at the places that the loader reports."""
     tokens = np.memmap(path, dtype=np.uint16, mode="r")
     opened = evenkeel.tokens(path, budget=BUDGET)
     with evenkeel.TokenLoader(
@@ -185,11 +185,11 @@ def check(path, told):
     for shift, given in enumerate((x, y)):
         cut = [tokens[i + shift : i + shift + told.block] for i in starts]
         if not np.array_equal(given, np.stack(cut)):
-            sys.exit("gpu_train: Evenkeel's batch is not what the file holds")
+            sys.exit("gpu_train: Evenkeel's batch differs from the file")
 
 
 def make_tokens(path, size, vocabulary):
-    """Tokens of the model's vocabulary, no two blocks alike."""
+    """A file of random tokens of the model's vocabulary, no two blocks alike."""
     random = np.random.default_rng(SEED)
 
     def block(at):
@@ -207,7 +207,7 @@ def quantile(values, share):
 
 
 def summary(rounds):
-    """Of all rounds of one way."""
+    """The figures of all rounds of one way."""
     steps = [one for r in rounds for one in r["step_s"]]
     waits = [one for r in rounds for one in r["get_batch_s"]]
     growths = [r["cache_growth_bytes"] for r in rounds]
@@ -276,15 +276,17 @@ def options():
     parser.add_argument("--way", action="append", choices=WAYS, help="repeatable; default: all")
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--block", type=int, default=1024)
-    parser.add_argument("--steps", type=int, default=200, help="of a round")
-    parser.add_argument("--rounds", type=int, default=3, help="each way once in each")
-    parser.add_argument("--warmup", type=int, default=10, help="steps before a round, not counted")
-    parser.add_argument("--size", type=float, default=12, metavar="GIB", help="of the token file")
+    parser.add_argument("--steps", type=int, default=200, help="steps per round")
+    parser.add_argument("--rounds", type=int, default=3, help="each way runs once per round")
+    parser.add_argument("--warmup", type=int, default=10, help="uncounted steps before a round")
+    parser.add_argument(
+        "--size", type=float, default=12, metavar="GIB", help="size of the token file"
+    )
     parser.add_argument(
         "--dir", type=pathlib.Path, default=ROOT / ".cache/bench", help="a disk, not tmpfs"
     )
-    parser.add_argument("--json", type=pathlib.Path, help="write all figures there, too")
-    parser.add_argument("--keep", action="store_true", help="leave the token file for the next run")
+    parser.add_argument("--json", type=pathlib.Path, help="also write all figures to this file")
+    parser.add_argument("--keep", action="store_true", help="keep the token file for the next run")
     parser.add_argument("--no-compile", dest="compile", action="store_false")
     parser.add_argument(
         "--small", action="store_true", help="a small model, little data, few steps"

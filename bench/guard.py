@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""What `evenkeel guard` must reach: unmodified programs over np.memmap, guarded and not, in turn.
+"""Checks the performance goals of `evenkeel guard` with programs that use np.memmap.
 
-The program is the same both ways and knows nothing of the guard; its results must be equal. Memory
-is the kernel's figure, taken from outside: the growth of RSS, and the page cache of the file.
+Guarded and unguarded runs take turns. The program is the same in both and does not know about the
+guard; its results must be equal. Memory is the kernel's figure, read from outside: the growth of
+RSS, and the page cache of the file.
 
-Run by an interpreter that has NumPy: .venv/bin/python bench/guard.py
+Run it with an interpreter that has NumPy: .venv/bin/python bench/guard.py
 """
 
 import argparse
@@ -24,9 +25,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 TOOL = ROOT / "build/evenkeel"
 BUDGET = 256 * MIB
 LINE = BUDGET + max(32 * MIB, BUDGET // 10)
-LIMIT = 400_000_000  # bytes of the cgroup
+LIMIT = 400_000_000  # of the cgroup, in bytes
 
-# The program. It says its rate and a digest of all it has read.
+# The program. It prints its rate and a digest of everything it has read.
 PROGRAM = """
 import sys, time, zlib
 import numpy as np
@@ -57,7 +58,7 @@ print(count / (time.perf_counter() - began), digest, flush=True)
 
 
 def field(pid, name):
-    """Bytes, from /proc/PID/status; 0 for a process that has ended."""
+    """A field of /proc/PID/status in bytes; 0 for a process that has ended."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/status") as status:
         for line in status:
             if line.startswith(name + ":"):
@@ -73,7 +74,7 @@ def cpu_of(stat):
 
 
 def guard_cpu(tool, program):
-    """Of the tool, and of the thread that it has in the program."""
+    """CPU seconds of the tool and of its thread in the program."""
     seconds = cpu_of(f"/proc/{tool}/stat")
     with contextlib.suppress(OSError):
         for thread in pathlib.Path(f"/proc/{program}/task").iterdir():
@@ -83,13 +84,13 @@ def guard_cpu(tool, program):
 
 
 def program_of(process):
-    """The program itself: the tool's child where it is guarded."""
+    """The process ID of the program itself: if it is guarded, the tool's child."""
     children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     return int(children[0]) if children else process.pid
 
 
 def run(path, how, count, budget=None, limit=None, pace=0.0):
-    """One run; figures as a dict."""
+    """Runs the program once; returns the figures as a dict. None if a cgroup cannot be created."""
     command = [sys.executable, "-c", PROGRAM, how, str(path), str(count), str(pace)]
     if budget:
         command = [str(TOOL), "guard", "--no-live", "--budget", str(budget), "--", *command]
@@ -119,7 +120,7 @@ def run(path, how, count, budget=None, limit=None, pace=0.0):
                 break
             guard_now = max(guard_now, guard_cpu(process.pid, pid))
             seconds = time.perf_counter() - began
-            # Counting a large page cache takes milliseconds: a tenth of a core at most.
+            # Counting a large page cache takes milliseconds. Use a tenth of a core at most.
             time.sleep(max(0.005, 9 * (time.perf_counter() - looked)))
         out, said = process.communicate()
         if process.returncode != 0:
@@ -148,7 +149,7 @@ class Table:
 
 
 def both(path, repeats, cold, **told):
-    """Plain and guarded in turn; pairs of figures."""
+    """Unguarded and guarded runs in turn; returns pairs of figures."""
     pairs = []
     for _ in range(repeats):
         pair = []
@@ -162,7 +163,7 @@ def both(path, repeats, cold, **told):
                 return None
             pair.append(figures)
         if pair[0]["digest"] != pair[1]["digest"]:
-            sys.exit(f"bench: {told['how']}: the guarded program read something else")
+            sys.exit(f"bench: {told['how']}: the guarded program read different data")
         pairs.append(pair)
     return pairs
 
@@ -255,7 +256,7 @@ SCENARIOS = {
 
 @contextlib.contextmanager
 def readahead(path, kib):
-    """Set for the device of `path` while it lasts; None leaves it."""
+    """Sets the readahead of the device of `path` while the context is active. None leaves it."""
     file = data.readahead_file(path)
     before = data.readahead_kib(path)
     if kib:
@@ -275,10 +276,12 @@ def options():
     parser.add_argument("--dir", type=pathlib.Path, default=ROOT / ".cache/bench")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--crops", type=int, default=3000)
-    parser.add_argument("--readahead", type=int, metavar="KIB", help="set it while measuring")
+    parser.add_argument(
+        "--readahead", type=int, metavar="KIB", help="set the readahead during the run"
+    )
     parser.add_argument("--json", type=pathlib.Path)
-    parser.add_argument("--keep", action="store_true", help="leave the files for the next run")
-    parser.add_argument("--small", action="store_true", help="little data: whether it works")
+    parser.add_argument("--keep", action="store_true", help="keep the files for the next run")
+    parser.add_argument("--small", action="store_true", help="little data, to see that it works")
     told = parser.parse_args()
     told.size = GIB if told.small else 10 * GIB
     told.rows = 300_000 if told.small else 3_000_000

@@ -1,13 +1,14 @@
-// A mapping with and without a Guard: the same reads, the same checksums. Prints JSON.
+// Compares a mapping with and without a Guard: same reads, same checksums. Prints JSON.
 //
 //   guard_bench FILE BUDGET [CROPS [REPEATS]]
 //
-// With GUARD_BENCH_PAGEOUT in the environment the guard is not promised that mappings are removed
-// before they are unmapped, and so does not use MADV_DONTNEED.
-// Random crops of 2 KiB and a scan, cold, under the budget; random crops of the cached file under a
-// budget that it fits. Plain and guarded runs take turns; medians are printed. A plain run that
-// goes on long enough has the whole file in memory, which the guard is there to prevent: few crops
-// tell of data that never fits.
+// Scenarios: random crops of 2 KiB and a scan of a file that is not cached, with the given budget;
+// the same of the cached file, with a budget that it fits. Plain and guarded runs take turns;
+// medians are printed. A plain run that goes on long enough has the whole file in memory, which the
+// guard prevents. So the number of crops is small, as if the data never fitted.
+//
+// With GUARD_BENCH_PAGEOUT in the environment, the guard is not told that mappings are removed
+// before they are unmapped. It then does not use MADV_DONTNEED.
 #include <sys/mman.h>
 #include <sys/resource.h>
 
@@ -78,7 +79,7 @@ std::uint64_t scan(const Mapped& map) {
   return sum;
 }
 
-// The most that the file had in the page cache and the process had mapped, seen from outside.
+// Peaks of the file's page cache and of the process's mapped file pages, sampled by a thread.
 class Peak {
  public:
   explicit Peak(int fd) : thread_([this, fd] { watch(fd); }) {}

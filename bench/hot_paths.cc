@@ -1,9 +1,9 @@
-// Hot paths by themselves, for counting their instructions: times are noisy, these are not.
-// tests/instructions_test.py runs it under callgrind, which counts within the functions named
+// Runs single hot paths, to count their instructions: times are noisy, instruction counts are not.
+// tests/instructions_test.py runs this under callgrind, which counts inside the functions named
 // hot_*.
 //
-//   hot_paths NAME FILE    does the work of one path once; FILE holds at least 2 MiB of tokens
-//   hot_paths built        what the figures depend on: compiler, and how tokens are widened
+//   hot_paths NAME FILE    runs one path once; FILE holds at least 2 MiB of tokens
+//   hot_paths built        prints what the counts depend on: compiler, and how tokens are widened
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
@@ -25,7 +25,7 @@ constexpr std::uint64_t kRows = 10'000, kRowBytes = 648, kBatch = 64, kBlock = 1
 // Not inlined and with plain names, so that callgrind finds them.
 extern "C" {
 
-// Requests for rows in shuffled order, as one gather plans them for direct reading.
+// Plans requests for rows in shuffled order, as a gather does for the direct engine.
 __attribute__((noinline)) std::uint64_t hot_planning(ek::Plan& plan, std::byte* out,
                                                      const std::vector<std::uint64_t>& rows) {
   plan.clear({});
@@ -90,7 +90,7 @@ void widening() {
   if (!hot_widening(tokens, x, y) || y.back() != 3) std::abort();
 }
 
-// From a mapping: there what is cached is used in place.
+// From a mapping, where cached tokens are used in place.
 void batches(const char* file) {
   const ek::Tokens tokens = ek::Tokens::open(file, {.budget = ek::Budget(std::uint64_t{64} << 20)});
   if (tokens.engine().chosen != ek::EngineKind::kMap) {

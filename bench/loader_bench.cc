@@ -1,7 +1,9 @@
-// What `evenkeel batches` does not measure of the token loader. Prints JSON; used by bench/run.
+// Measures what `evenkeel batches` does not measure about the token loader. Prints JSON for
+// bench/run.
 //
-//   loader_bench ram FILE SECONDS    the loader over a cached file, and the same loop over the same
-//                                    tokens mapped and resident; their checksums must be equal
+//   loader_bench ram FILE SECONDS    the loader on a cached file, and the same loop on the same
+//   tokens
+//                                    mapped and resident; their checksums must be equal
 //   loader_bench seek FILE           time to open, and to seek to the middle of an epoch
 //   loader_bench many FILE BATCHES   growth of memory after the first hundred batches
 #include <sys/mman.h>
@@ -76,7 +78,7 @@ int ram(const std::string& path, double seconds) {
   for (int repeat = 0; repeat < 5; ++repeat) {
     const Speed loader = by_loader(tokens, steps), memory = by_memory(all, tokens.size(), steps);
     if (loader.checksum != memory.checksum) {
-      std::fprintf(stderr, "loader_bench: the loader's batches are not the file's\n");
+      std::fprintf(stderr, "loader_bench: the loader's batches differ from the file\n");
       return 1;
     }
     ratios.push_back(loader.crops_per_s / memory.crops_per_s);

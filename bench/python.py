@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What the Python package must reach: the same work by np.memmap and by evenkeel, in turn.
+"""Checks the performance goals of the Python package: the same work with np.memmap and evenkeel.
 
-Each in a process of its own; results must be equal, and memory is the kernel's figure.
+They take turns, each in its own process. Results must be equal; memory is the kernel's figure.
 
-Run by an interpreter that has evenkeel installed: .venv/bin/python bench/python.py
+Run it with an interpreter that has evenkeel installed: .venv/bin/python bench/python.py
 """
 
 import argparse
@@ -25,15 +25,16 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 BLOCK, BATCH, CHECKED = 1024, 64, 20
 
 
-# --- contestants: each gives (items, digest of the first CHECKED results) until the time is up
+# --- contestants: generators of (number of items, array)
 
 
 def timed(results, seconds):
-    """Goes through results (items, array) for so long; digests the first of them."""
+    """Consumes results (items, array) for `seconds`. Returns items per second, and a digest of the
+    first CHECKED arrays."""
     digest, items, number, checking = hashlib.sha256(), 0, 0, 0.0
     began = time.perf_counter()
     for count, array in results:
-        if number < CHECKED:  # not on the clock
+        if number < CHECKED:  # not timed
             paused = time.perf_counter()
             digest.update(memoryview(array).cast("B"))
             checking += time.perf_counter() - paused
@@ -139,7 +140,7 @@ def scan_evenkeel(file, options):
 
 
 def contestant(options):
-    """In a process of its own: the speed, and how memory grew from before the file was opened."""
+    """Runs in its own process. Prints the speed, and the growth of memory since before opening."""
     import evenkeel
     import numpy as np
 
@@ -219,14 +220,14 @@ class Bench:
         their_chunk=None,
         **how,
     ):
-        """Medians of several, taken in turn."""
+        """Compares medians of several runs, taken in turn."""
         pairs = []
         other = {**how, "chunk": their_chunk or how.get("chunk", 0)}
         budget = how.get("budget", "64MiB")
         for _ in range(self.options.repeats):
             pairs.append((self.run(ours, file, **how), self.run(theirs, file, **other)))
         if equal and any(a["digest"] != b["digest"] for a, b in pairs):
-            sys.exit(f"bench: {ours} and {theirs} gave different data")
+            sys.exit(f"bench: {ours} and {theirs} returned different data")
         ratios = [a["speed"] / b["speed"] for a, b in pairs]
         middle = statistics.median(ratios)
         self.note(
@@ -238,12 +239,12 @@ class Bench:
         )
         if bounded:
             most = max(max(a["memory"], a["rss"]) for a, _ in pairs)
-            line = int(budget.removesuffix("MiB")) * MIB + slack
+            allowed = int(budget.removesuffix("MiB")) * MIB + slack
             self.note(
                 f"{what}: memory and RSS growth",
                 f"{most // KIB:,} KiB",
-                f"<= {line // KIB:,} KiB",
-                most <= line,
+                f"<= {allowed // KIB:,} KiB",
+                most <= allowed,
             )
 
     def note(self, what, figure, wanted, met):
@@ -253,7 +254,7 @@ class Bench:
 
 def batches_cold(bench):
     bench.ratio(
-        "xy of 64 x 1,024 from 10 GiB, cold, against a memmap made anew",
+        "xy of 64 x 1,024 from 10 GiB, cold, against a recreated memmap",
         "xy_evenkeel",
         "xy_memmap_anew",
         bench.file("tokens.bin", bench.options.size),
@@ -263,7 +264,7 @@ def batches_cold(bench):
 
 def batches_cached(bench):
     bench.ratio(
-        "xy, all cached, against a memmap made anew",
+        "xy, all cached, against a recreated memmap",
         "xy_evenkeel",
         "xy_memmap_anew",
         bench.file("tokens-4GiB.bin", min(4 * GIB, bench.options.size)),
@@ -346,7 +347,7 @@ def import_time(bench):
         return min(times) * 1e3
 
     over = best("import numpy, evenkeel; evenkeel.open, evenkeel.tokens") - best("import numpy")
-    bench.note("import, over NumPy's own", f"{over:.1f} ms", "< 30 ms", over < 30)
+    bench.note("import time, in addition to NumPy's", f"{over:.1f} ms", "< 30 ms", over < 30)
 
 
 SCENARIOS = {
@@ -380,7 +381,7 @@ def main():
         return 0
     unknown = set(options.scenario) - set(SCENARIOS)
     if unknown:
-        parser.error(f"no scenario {', '.join(unknown)}; there are {', '.join(SCENARIOS)}")
+        parser.error(f"unknown scenario {', '.join(unknown)}; known: {', '.join(SCENARIOS)}")
     options.dir.mkdir(parents=True, exist_ok=True)
     bench = Bench(options)
     for name in options.scenario or SCENARIOS:

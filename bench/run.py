@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Evenkeel beside its peers: the same work on the same data, in turn, each in its own process.
+"""Compares Evenkeel with its peers: the same work on the same data, each in its own process.
 
     scripts/setup peers && scripts/install_package .venv-peers      the peers, once
     bench/run.py --list                                             scenarios and contestants
-    bench/run.py --json results.json                                all of it, then: bench/report
-    bench/run.py --scenario crops-cold --peer memmap_anew           one line, beside Evenkeel's
+    bench/run.py --json results.json                                everything; then: bench/report
+    bench/run.py --scenario crops-cold --peer memmap_anew           one peer and Evenkeel
 
-Results are checked to be equal. Memory, CPU and disk bytes are the kernel's figures, read from
-outside. Files are made in --dir and removed when they are no longer needed.
+Contestants take turns. Results are checked to be equal. Memory, CPU and disk bytes are the kernel's
+figures, read from outside. Files are created in --dir and removed when they are no longer needed.
 """
 
 import argparse
@@ -34,8 +34,8 @@ OURS = ("evenkeel", "evenkeel_loader")
 
 
 class Contestant:
-    """What a contestant's file says of itself, read without importing it: its packages need not be
-    here."""
+    """The constants of a contestant's file, read without importing it, because its packages may not
+    be installed."""
 
     def __init__(self, name):
         self.name = name
@@ -58,7 +58,7 @@ class Contestant:
                     setattr(self, name.lower(), value)
 
     def why_not(self, scenario):
-        """None where it can do the work."""
+        """Why it cannot do this work; None if it can. "-" means: leave it out silently."""
         if scenario.work in self.cannot:
             return self.cannot[scenario.work]
         if scenario.work not in self.works:
@@ -67,7 +67,7 @@ class Contestant:
             return "-"
         smaller = DATA[scenario.data].copied
         if smaller in self.converts and scenario.data not in self.converts:
-            return "its format takes a copy of all of it; measured where the file is smaller"
+            return "needs a full copy in another format; measured only with smaller files"
         return None
 
 
@@ -98,7 +98,7 @@ class Bench:
         return one.text.format(count=count, size=text)
 
     def folder(self, contestant, scenario, work):
-        """Where the contestant's own copy is, made if it needs one."""
+        """The folder of the contestant's converted copy, created if needed; "" if it needs none."""
         if scenario.data not in contestant.converts:
             return ""
         folder = self.told.dir / f"{pathlib.Path(work.path).stem}-{contestant.converted}"
@@ -116,7 +116,7 @@ class Bench:
         return str(folder)
 
     def remove(self):
-        """What this run made."""
+        """Removes the files that this run created."""
         for path in self._ours:
             if path.is_dir():
                 shutil.rmtree(path)
@@ -143,7 +143,7 @@ class Bench:
         return work
 
     def run(self, scenario):
-        """Every contestant in each repeat, so that what changes on the machine meets all alike."""
+        """Runs every contestant in each repeat, so that changes on the machine affect all alike."""
         data.say(f"{scenario.name}: {scenario.title}; {self.described(scenario)}")
         rows, running = {}, {}
         for name in self.told.peers:
@@ -159,7 +159,7 @@ class Bench:
                 try:
                     work.converted = self.folder(contestant, scenario, self.work(scenario))
                 except Failed as failure:
-                    row["reason"] = f"its data could not be made: {failure}"
+                    row["reason"] = f"its data could not be converted: {failure}"
                     del running[name]
         for number in range(min(self.told.repeats, scenario.most_repeats)):
             for name, work in list(running.items()):
@@ -195,7 +195,7 @@ class Bench:
             return measure(self.python, name, work, **how)
         with memory_cgroup(scenario.limit) as group:
             if group is None:
-                raise Failed("no memory cgroup can be made here")
+                raise Failed("cannot create a memory cgroup")
             return measure(self.python, name, work, group=group, **how)
 
     def missing(self, contestant):
@@ -205,12 +205,12 @@ class Bench:
         return f"not installed: {', '.join(absent)}" if absent else None
 
     def compare(self, scenario, rows):
-        """Wrong data ends the run: a wrong answer cannot be fast."""
+        """Ends the run if a contestant returned wrong data."""
         digests = {}
         for name, row in rows.items():
             for result in row["runs"]:
                 if result["problem"]:
-                    sys.exit(f"bench: {scenario.name}: {name} gave {result['problem']}")
+                    sys.exit(f"bench: {scenario.name}: {name} returned {result['problem']}")
                 if result["digest"]:
                     digests.setdefault(result["digest"], set()).add(name)
         if len(digests) > 1:
@@ -218,7 +218,7 @@ class Bench:
 
 
 def summary(runs):
-    """Medians, and the spread of the speed."""
+    """Medians of all runs, and the range of speeds."""
     if not runs:
         return {"figures": None}
 
@@ -236,7 +236,7 @@ def summary(runs):
                 key: middle(lambda run, key=key: run[key])
                 for key in ("first_batch_s", "read_per_wanted", "cpu_s_per_item", "cgroup_peak")
             },
-            # Memory is a matter of the worst moment.
+            # For memory, the worst run counts.
             "growth": {
                 kind: max(run["growth"][kind] for run in runs) for kind in runs[0]["growth"]
             },
@@ -281,7 +281,7 @@ def print_table(name, result):
 
 @contextlib.contextmanager
 def readahead(path, kib):
-    """Sets the device's readahead for as long as it lasts, where that is allowed."""
+    """Sets the readahead of the device while the context is active. None leaves it unchanged."""
     if kib is None:
         yield
         return
@@ -321,23 +321,33 @@ def options():
     )
     parser.add_argument("--scenario", action="append", choices=SCENARIOS, metavar="NAME")
     parser.add_argument(
-        "--peer", action="append", choices=NAMES, metavar="NAME", help="beside Evenkeel's own"
+        "--peer",
+        action="append",
+        choices=NAMES,
+        metavar="NAME",
+        help="run only these and Evenkeel; repeatable",
     )
-    parser.add_argument("--list", action="store_true", help="say what there is, and end")
-    parser.add_argument("--json", type=pathlib.Path, help="write all figures there, too")
+    parser.add_argument(
+        "--list", action="store_true", help="list scenarios and contestants, and exit"
+    )
+    parser.add_argument("--json", type=pathlib.Path, help="also write all figures to this file")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=1.0, help="of each repeat")
+    parser.add_argument("--seconds", type=float, default=1.0, help="duration of each repeat")
     parser.add_argument("--quick", action="store_true", help="3 repeats of half a second")
-    parser.add_argument("--readahead", type=int, metavar="KIB", help="set while it runs")
-    parser.add_argument("--small", action="store_true", help="little data, once: does it work?")
-    parser.add_argument("--keep", action="store_true", help="leave the files for the next run")
+    parser.add_argument(
+        "--readahead", type=int, metavar="KIB", help="set the readahead during the run"
+    )
+    parser.add_argument(
+        "--small", action="store_true", help="little data and one repeat, to see that it works"
+    )
+    parser.add_argument("--keep", action="store_true", help="keep the files for the next run")
     parser.add_argument(
         "--dir", type=pathlib.Path, default=ROOT / ".cache/side-by-side", help="a disk, not tmpfs"
     )
     parser.add_argument("--python", type=pathlib.Path, help="the interpreter that has the peers")
     told = parser.parse_args()
     if told.repeats < 1 or told.seconds <= 0:
-        parser.error("at least one repeat, of more than no time")
+        parser.error("--repeats must be at least 1 and --seconds more than 0")
     told.peers = [name for name in NAMES if not told.peer or name in (*OURS, *told.peer)]
     told.peers.sort(key=lambda name: (name not in OURS, name))
     if told.quick:
@@ -386,7 +396,7 @@ def main():
         try:
             for number, scenario in enumerate(wanted):
                 bench.run(scenario)
-                # After each: whoever stops it keeps what has been measured.
+                # After each scenario, so that an interrupted run keeps its results.
                 write(told, bench, described, time.monotonic() - began)
                 if not told.keep and scenario.data not in {s.data for s in wanted[number + 1 :]}:
                     bench.remove()

@@ -30,7 +30,7 @@ struct Batches {
   bool cold = false, json = false, print = false;
 };
 
-constexpr char kFooter[] = R"(
+constexpr char kBatchesFooter[] = R"(
 Examples:
   evenkeel batches train.bin --batch-size 12 --block-size 1024 --steps 1000 --cold
   evenkeel batches 'fineweb_train_*.bin' --order shuffled --rank 3 --world 8 --print --steps 2
@@ -176,7 +176,7 @@ void add_batches(CLI::App& app, int& exit_code) {
   command->add_flag("--cold", batches->cold, "Drop the files from the page cache first");
   command->add_flag("--print", batches->print, "Print the rows, their first tokens and their last");
   command->add_flag("--json", batches->json, "Print the figures as JSON")->excludes("--print");
-  command->footer(kFooter);
+  command->footer(kBatchesFooter);
   command->callback([batches, &exit_code] { exit_code = run(*batches); });
 }
 

@@ -20,4 +20,7 @@ void add_explain(CLI::App& app, int& exit_code);
 void add_profile(CLI::App& app, int& exit_code);
 void add_guard(CLI::App& app, int& exit_code);
 
+// The whole tool: reads the command line, runs the command, returns its exit code.
+int run_tool(int argc, char** argv);
+
 }  // namespace evenkeel::cli

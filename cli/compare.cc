@@ -22,7 +22,7 @@ struct Compare {
   PictureOptions pictures;
 };
 
-constexpr char kFooter[] = R"(
+constexpr char kCompareFooter[] = R"(
 Each engine works in a process of its own, on the same items in the same order; their checksums must
 agree. Growth is measured from outside, above what the process held before it opened the file:
 memory = RssAnon + the page cache of the files, RSS = all that is resident.
@@ -108,7 +108,7 @@ void add_compare(CLI::App& app, int& exit_code) {
   add_picture_options(*command, compare->pictures,
                       "A page with the memory of every engine over time");
   add_raw_options(*command, compare->spec.raw);
-  command->footer(kFooter);
+  command->footer(kCompareFooter);
   command->callback([compare, &exit_code] { exit_code = run(*compare); });
 }
 

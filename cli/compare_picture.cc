@@ -8,6 +8,7 @@
 #include "base/visible.h"
 #include "cli/compare_report.h"
 #include "cli/describe.h"
+#include "cli/profile_outputs.h"
 #include "cli/terminal.h"
 #include "evenkeel/bytes.h"
 #include "profile/machine.h"
@@ -87,19 +88,17 @@ void add_picture_options(CLI::App& command, PictureOptions& options, const std::
 
 void require_writable(const PictureOptions& options) {
   for (const std::string& path : {options.html, options.svg}) {
-    if (!path.empty()) evenkeel::require_writable(path);
+    if (!path.empty()) require_writable_output(path);
   }
 }
 
 void write_pictures(const PictureOptions& options, const ProfileReport& picture) {
-  if (!options.html.empty()) {
-    write_report(options.html, to_html(picture));
-    say(stderr, fmt::format("picture: {}\n", visible(options.html)));
-  }
-  if (!options.svg.empty()) {
-    write_report(options.svg, to_svg(picture));
-    say(stderr, fmt::format("picture: {}\n", visible(options.svg)));
-  }
+  const auto write = [](const std::string& path, const std::string& text) {
+    write_output(path, text);
+    if (path != "-") say(stderr, fmt::format("picture: {}\n", visible(path)));
+  };
+  if (!options.html.empty()) write(options.html, to_html(picture));
+  if (!options.svg.empty()) write(options.svg, to_svg(picture));
 }
 
 }  // namespace evenkeel::cli

@@ -14,7 +14,7 @@ namespace evenkeel::cli {
 namespace {
 
 template <class T>
-nlohmann::ordered_json maybe(const std::optional<T>& value) {
+nlohmann::ordered_json ordered_or_null(const std::optional<T>& value) {
   return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
 }
 
@@ -35,12 +35,13 @@ nlohmann::ordered_json engine_report(const CompareOutcome& outcome, const Engine
           {"seconds", work.seconds},
           {"items_per_s", engine.per_second()},
           {"wanted_bytes", work.wanted_bytes},
-          {"disk_bytes", maybe(work.disk_bytes)},
+          {"passes", outcome.passes(engine)},
+          {"disk_bytes", ordered_or_null(work.disk_bytes)},
           {"rss_growth_peak_bytes", growth.rss},
           {"anon_growth_peak_bytes", growth.anon},
-          {"cache_growth_peak_bytes", maybe(growth.cache)},
-          {"memory_growth_peak_bytes", maybe(growth.memory)},
-          {"within_budget", maybe(growth.within(outcome.spec.budget))},
+          {"cache_growth_peak_bytes", ordered_or_null(growth.cache)},
+          {"memory_growth_peak_bytes", ordered_or_null(growth.memory)},
+          {"within_budget", ordered_or_null(growth.within(outcome.spec.budget))},
           {"checksum", hex(checksum_of(outcome, engine))},
           {"checksum_items", outcome.checksum_items},
           {"chosen", engine_name(work.engine.chosen)},
@@ -117,6 +118,9 @@ nlohmann::ordered_json to_report(const CompareOutcome& outcome) {
   return {{"file", spec.paths.front()},
           {"files", spec.paths},
           {"array", outcome.array},
+          {"data_bytes", outcome.data_bytes},
+          {"free_memory_bytes", outcome.memory_bytes},
+          {"fits_free_memory", outcome.fits_memory()},
           {"pattern", pattern_name(spec.pattern)},
           {"budget_bytes", spec.budget},
           {"readahead_kb", outcome.readahead ? nlohmann::ordered_json(*outcome.readahead / 1024)

@@ -13,6 +13,7 @@
 #include "cli/memory_limit.h"
 #include "cli/terminal.h"
 #include "cli/worker_process.h"
+#include "evenkeel/budget.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
 #include "profile/machine.h"
@@ -65,13 +66,19 @@ void run_engine(const CompareSpec& spec, const CacheWatch& files, const std::str
 }
 
 // Opens it once here, so that a bad file is one error and not one for each engine.
-std::string describe_array(const CompareSpec& spec) {
+void describe_array(CompareOutcome& outcome) {
+  const CompareSpec& spec = outcome.spec;
   ArrayOptions options;
   spec.raw.apply(options);
   options.budget = spec.budget;
   const Array array = Array::open(spec.paths, options);
   refuse_too_small(spec, array);
-  return describe(array);
+  outcome.array = describe(array);
+  outcome.data_bytes = array.bytes();
+  outcome.memory_bytes = available_memory().bytes;
+  if (spec.memory_limit > 0) {
+    outcome.memory_bytes = std::min(outcome.memory_bytes, spec.memory_limit);
+  }
 }
 
 }  // namespace
@@ -81,6 +88,10 @@ const EngineOutcome* CompareOutcome::find(EngineKind kind) const {
     if (engine.engine == kind && engine.error.empty()) return &engine;
   }
   return nullptr;
+}
+
+double CompareOutcome::passes(const EngineOutcome& engine) const {
+  return data_bytes == 0 ? 0 : double(engine.work.wanted_bytes) / double(data_bytes);
 }
 
 bool CompareOutcome::good() const {
@@ -117,7 +128,7 @@ CompareOutcome run_compare(const CompareSpec& spec, const std::vector<EngineKind
   CompareOutcome outcome;
   outcome.spec = spec;
   outcome.cache = cache;
-  outcome.array = describe_array(spec);
+  describe_array(outcome);
   if (spec.memory_limit > 0) const MemoryLimit possible(spec.memory_limit);  // the same for a limit
   outcome.readahead = readahead_bytes(spec.paths.front());
   const CacheWatch files(spec.paths);

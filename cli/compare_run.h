@@ -27,7 +27,9 @@ struct EngineOutcome {
 struct CompareOutcome {
   CompareSpec spec;
   CacheState cache = CacheState::kAsIs;
-  std::string array;  // "3,000,000 × 162 float32, 1.81 GiB"
+  std::string array;               // "3,000,000 × 162 float32, 1.81 GiB"
+  std::uint64_t data_bytes = 0;    // of the array
+  std::uint64_t memory_bytes = 0;  // that the page cache can use: free memory, or the limit
   std::optional<std::uint64_t> readahead;
   std::vector<EngineOutcome> engines;
 
@@ -35,6 +37,9 @@ struct CompareOutcome {
   std::uint64_t checksum = 0, checksum_items = 0;
   std::vector<EngineKind> differing;  // from what most engines read
 
+  // How often an engine went through as many bytes as the data has.
+  double passes(const EngineOutcome& engine) const;
+  bool fits_memory() const { return data_bytes <= memory_bytes; }
   const EngineOutcome* find(EngineKind kind) const;  // if it ran and worked
   bool good() const;                                 // all worked, and none differs
 };

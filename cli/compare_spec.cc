@@ -10,7 +10,7 @@ namespace evenkeel::cli {
 namespace {
 
 template <class T>
-nlohmann::json maybe(const std::optional<T>& value) {
+nlohmann::json value_or_null(const std::optional<T>& value) {
   return value ? nlohmann::json(*value) : nlohmann::json();
 }
 
@@ -75,7 +75,7 @@ void to_json(nlohmann::json& json, const CompareSpec& spec) {
           {"budget", spec.budget},
           {"seconds", spec.seconds},
           {"chunk", spec.chunk},
-          {"merge_gap", maybe(spec.merge_gap)},
+          {"merge_gap", value_or_null(spec.merge_gap)},
           {"seed", spec.seed}};
 }
 
@@ -105,7 +105,7 @@ void to_json(nlohmann::json& json, const WorkerResult& result) {
           {"why", result.engine.why},
           {"items", result.items},
           {"wanted_bytes", result.wanted_bytes},
-          {"disk_bytes", maybe(result.disk_bytes)},
+          {"disk_bytes", value_or_null(result.disk_bytes)},
           {"chunk", result.chunk},
           {"slice_items", result.slice_items},
           {"seconds", result.seconds},

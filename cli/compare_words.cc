@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "cli/compare_report.h"
 #include "cli/describe.h"
@@ -44,6 +45,50 @@ std::string about_speed(const CompareOutcome& outcome) {
   return text + fmt::format("; memory grew by {} at most.", format_size(*best->growth.memory));
 }
 
+// Which of two cases the figures stand for: a first pass over the data, or passes that follow.
+std::string about_passes(const CompareOutcome& outcome) {
+  std::string short_of;  // engines that did not come through once
+  double most_passes = 0;
+  for (const EngineOutcome& engine : outcome.engines) {
+    if (!engine.error.empty()) continue;
+    const double passes = outcome.passes(engine);
+    most_passes = std::max(most_passes, passes);
+    if (passes >= 1) continue;
+    short_of += fmt::format("{}{} {:.0f} %", short_of.empty() ? "" : ", ",
+                            engine_name(engine.engine), 100 * passes);
+  }
+  const std::string data = format_size(outcome.data_bytes);
+  const std::string memory =
+      fmt::format("{} of {}", outcome.spec.memory_limit > 0 ? "the limit" : "free memory",
+                  format_size(outcome.memory_bytes));
+  std::string text;
+  if (!short_of.empty()) {
+    text = fmt::format(
+        "In {:g} s not every engine read as much as the data has ({} of {}): these figures are of "
+        "a first pass. ",
+        outcome.spec.seconds, short_of, data);
+  }
+  if (!outcome.fits_memory()) {
+    return text + fmt::format(
+                      "The data ({}) does not fit {}, so later passes read the disk again: "
+                      "the figures hold for long runs, too.",
+                      data, memory);
+  }
+  if (!short_of.empty()) {
+    const double seconds = 2 * outcome.spec.seconds / std::max(most_passes, 1e-3);
+    return text + fmt::format(
+                      "They are your case if you read the data once. It fits {}, so after "
+                      "one pass map reads memory only: if you read it many times, see "
+                      "--seconds {:.0f}.",
+                      memory, std::clamp(std::ceil(seconds), 1.0, 86400.0));
+  }
+  return fmt::format(
+      "The data ({}) fits {}, so after one pass map reads memory only. These figures are your case "
+      "if you read the data many times and nothing else needs that memory; if it is smaller where "
+      "the job runs, see --limit SIZE, and for a first pass --cold with fewer --seconds.",
+      data, memory);
+}
+
 std::string about_memory(const CompareOutcome& outcome) {
   std::string over;
   for (const EngineOutcome& engine : outcome.engines) {
@@ -53,9 +98,8 @@ std::string about_memory(const CompareOutcome& outcome) {
   }
   if (over.empty()) return "";
   return fmt::format(
-      "Over the line of {}: {}. Nothing leaked: these are pages of the file that the kernel may "
-      "take "
-      "back, but RSS-based job killers and cgroup accounting count them.",
+      "Over the budget of {}: {}. Nothing leaked: these are pages of the file that the kernel may "
+      "take back, but RSS limits and cgroup accounting count them.",
       format_size(outcome.spec.budget), over);
 }
 
@@ -66,8 +110,7 @@ std::string about_reading(const CompareOutcome& outcome) {
   if (disk < 4 * map->work.wanted_bytes) return "";
   return fmt::format(
       "map read {} from the disk for {} wanted: the kernel fetches up to {} around each page that "
-      "is "
-      "touched.",
+      "is touched.",
       format_size(disk), format_size(map->work.wanted_bytes), format_size(*outcome.readahead));
 }
 
@@ -92,8 +135,9 @@ std::string verdict(const CompareOutcome& outcome) {
 
 std::string to_words(const CompareOutcome& outcome) {
   std::string text;
-  for (const std::string& sentence : {about_speed(outcome), about_memory(outcome),
-                                      about_reading(outcome), about_unknown(outcome)}) {
+  for (const std::string& sentence :
+       {about_speed(outcome), about_passes(outcome), about_memory(outcome), about_reading(outcome),
+        about_unknown(outcome)}) {
     if (!sentence.empty()) text += wrapped(sentence, 0);
   }
   for (const EngineKind kind : {EngineKind::kDirect, EngineKind::kAuto}) {

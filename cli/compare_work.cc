@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::uint64_t kCropsInBatch = 1024, kCropsInSlice = 64;
 constexpr std::uint64_t kRowsInChunk = 50'000, kRowsInSlice = 500;
-constexpr std::uint64_t kMost = std::uint64_t{1} << 62;  // more than any budget
+constexpr std::uint64_t kUnlimited = std::uint64_t{1} << 62;  // more than any budget
 constexpr std::uint64_t kScanBytes = 4_MiB, kScanSliceBytes = 1_MiB;
 
 // Counts what was done and says when to stop.
@@ -54,7 +54,8 @@ class Tally {
 
 void crops(const Array& array, std::uint64_t seed, std::uint64_t batch, Tally& tally) {
   const std::uint64_t places = array.rows() - kCropElements + 1;
-  const std::uint64_t bytes = checked_mul(batch, kCropElements * array.row_bytes()).value_or(kMost);
+  const std::uint64_t bytes =
+      checked_mul(batch, kCropElements * array.row_bytes()).value_or(kUnlimited);
   const PageBuffer buffer(array.budget(), bytes, "crops of one batch");
   const std::span<std::byte> out(buffer.data(), bytes);
   std::vector<std::uint64_t> starts(batch);

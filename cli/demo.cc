@@ -1,4 +1,4 @@
-// evenkeel demo: the whole story on this machine, in about a minute.
+// evenkeel demo: every engine on a file of its own making, in about a minute.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
@@ -40,7 +40,7 @@ struct Demo {
   }
 };
 
-constexpr char kFooter[] = R"(
+constexpr char kDemoFooter[] = R"(
 Makes a file many times the budget, feeds random crops and shuffled rows of it through every engine,
 cold, each in a process of its own, and shows what memory did, in a table and in a picture. The file is
 removed at the end.
@@ -81,10 +81,9 @@ void set_limit(Demo& demo) {
 std::string about_fitting(const CompareOutcome& outcome) {
   const EngineOutcome* map = outcome.find(EngineKind::kMap);
   if (!map || !read_once(*map)) return "";
-  return "This file fits the machine, so map reads it once and is fast from then on; data that "
-         "does "
-         "not fit, or a job with a memory limit, has no such way out (as root, this demo shows "
-         "it). ";
+  return "This file fits the memory of this machine, so map reads it once and is fast from then "
+         "on. With data that does not fit, or in a job with a memory limit, map reads the disk "
+         "again and again (run as root, this demo shows it). ";
 }
 
 void refuse_nonsense(const Demo& demo) {
@@ -177,7 +176,7 @@ int run(Demo& demo) {
 }  // namespace
 
 void add_demo(CLI::App& app, int& exit_code) {
-  CLI::App* command = app.add_subcommand("demo", "The whole story on this machine, in a minute");
+  CLI::App* command = app.add_subcommand("demo", "Every engine on this machine, in a minute");
   auto demo = std::make_shared<Demo>();
   add_size(
       *command, "--budget", [demo](std::uint64_t bytes) { demo->budget = bytes; },
@@ -197,7 +196,7 @@ void add_demo(CLI::App& app, int& exit_code) {
   command->add_flag("--json", demo->json, "Print the figures as JSON");
   add_picture_options(*command, demo->pictures,
                       "The page with the picture; default evenkeel-demo.html, none with --json");
-  command->footer(kFooter);
+  command->footer(kDemoFooter);
   command->callback([demo, &exit_code] { exit_code = run(*demo); });
 }
 

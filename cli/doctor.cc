@@ -21,7 +21,7 @@ struct Doctor {
   bool json = false;
 };
 
-constexpr char kFooter[] = R"(
+constexpr char kDoctorFooter[] = R"(
 Each line: ok, limited or missing; what Evenkeel does because of it; how to change it.
 
 Examples:
@@ -80,7 +80,7 @@ void add_doctor(CLI::App& app, int& exit_code) {
   command->add_option("PATH", doctor->path, "A file or folder on the disk to look at")
       ->type_name("");
   command->add_flag("--json", doctor->json, "Print the facts as JSON");
-  command->footer(kFooter);
+  command->footer(kDoctorFooter);
   command->callback([doctor, &exit_code] { exit_code = run(*doctor); });
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 namespace evenkeel::cli {
@@ -18,6 +19,9 @@ struct Check {
   std::string effect;  // what Evenkeel does because of it
   std::string change;  // how to change it; empty when there is no need
 };
+
+// What the system calls an errno.
+inline std::string error_text(int code) { return std::generic_category().message(code); }
 
 // The machine: kernel, io_uring, limits, memory, cgroups.
 std::vector<Check> check_system();

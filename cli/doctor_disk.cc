@@ -54,15 +54,13 @@ class Probe {
   bool made_ = false;
 };
 
-std::string words_of(int code) { return std::generic_category().message(code); }
-
 Check direct_io(const Probe& probe) {
   const Fd fd(::open(probe.path().c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC));
   const int error = fd ? 0 : errno;
   alignas(4096) static std::byte page[4096];
   const bool works = fd && ::pread(fd.get(), page, sizeof page, 0) >= 0;
   if (!works) {
-    return {"O_DIRECT", Health::kMissing, words_of(error ? error : errno),
+    return {"O_DIRECT", Health::kMissing, error_text(error ? error : errno),
             "direct and auto read through the page cache instead and drop it behind",
             "a disk with ext4, xfs or btrfs; tmpfs and some network file systems have no O_DIRECT"};
   }
@@ -95,7 +93,7 @@ Check uncached_reads(const Probe& probe) {
   if (sys::pread_flags(probe.fd(), &byte, 1, 0, kDontCache) >= 0) {
     return {"RWF_DONTCACHE", Health::kOk, "works", "read leaves nothing in the page cache", ""};
   }
-  return {"RWF_DONTCACHE", Health::kLimited, words_of(errno),
+  return {"RWF_DONTCACHE", Health::kLimited, error_text(errno),
           "read drops what it read from the page cache itself (POSIX_FADV_DONTNEED)",
           "Linux 6.14 or newer with ext4, xfs or btrfs; no need if direct works"};
 }

@@ -31,8 +31,6 @@ bool has_capability(int bit) {
   return (std::strtoull(status.c_str() + at + 9, nullptr, 16) >> bit & 1) != 0;
 }
 
-std::string words_of(int code) { return std::generic_category().message(code); }
-
 Check kernel() {
   utsname name;
   ::uname(&name);
@@ -65,7 +63,7 @@ Check io_uring() {
     return {"io_uring", Health::kOk, "works" + setting,
             "direct keeps many reads in flight from one thread", ""};
   }
-  return {"io_uring", Health::kMissing, words_of(error) + setting,
+  return {"io_uring", Health::kMissing, error_text(error) + setting,
           "direct uses a pool of threads instead: the same bytes, somewhat slower",
           "sysctl kernel.io_uring_disabled=0; in a container, a seccomp profile that allows "
           "io_uring_setup, io_uring_enter and io_uring_register"};

@@ -21,7 +21,7 @@ struct Explain {
   bool json = false;
 };
 
-constexpr char kFooter[] = R"(
+constexpr char kExplainFooter[] = R"(
 Examples:
   evenkeel explain train.bin --step 0
   evenkeel explain 'fineweb_train_*.bin' --order shuffled --seed 1337 --step 120000 --rank 3 --world 8)";
@@ -74,7 +74,7 @@ void add_explain(CLI::App& app, int& exit_code) {
   add_loader_options(*command, explain->words);
   add_count(*command, "--step", explain->step, 0, "The step; default 0");
   command->add_flag("--json", explain->json, "Print it as JSON");
-  command->footer(kFooter);
+  command->footer(kExplainFooter);
   command->callback([explain, &exit_code] { exit_code = run(*explain); });
 }
 

@@ -28,7 +28,7 @@
 namespace evenkeel::cli {
 namespace {
 
-constexpr char kFooter[] = R"(
+constexpr char kGuardFooter[] = R"(
 The command runs as it would without this; its input, output, signals and exit code are its own. What
 it maps of files of 1 MiB or more (--min), shared or private, is kept under the budget together with
 the page cache behind it: for the command and all processes it starts, one budget. Memory may pass
@@ -158,8 +158,7 @@ void refuse_nonsense(const GuardCommandOptions& options) {
       options.guard.access != GuardAccess::kLeave) {
     throw CLI::ValidationError("--access", "cannot be changed from outside, with --pid");
   }
-  // Before the command has run for hours.
-  for (const std::string& path : options.outputs.paths()) require_writable(path);
+  options.outputs.require_writable();
 }
 
 GuardAccess parse_access(const std::string& text) {
@@ -203,7 +202,7 @@ void add_guard(CLI::App& app, int& exit_code) {
   command->add_option("--json", options->outputs.json, "All samples and the summary")
       ->type_name("FILE");
   add_process_options(*command, options->process, "Guard");
-  command->footer(kFooter);
+  command->footer(kGuardFooter);
   command->callback([options, &exit_code] { exit_code = run(*options); });
 }
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/fd.h"
+#include "base/visible.h"
 #include "cli/commands.h"
 #include "cli/describe.h"
 #include "cli/json_out.h"
@@ -26,7 +27,7 @@ struct Info {
   bool json = false;
 };
 
-constexpr char kFooter[] = R"(
+constexpr char kInfoFooter[] = R"(
 Examples:
   evenkeel info features.npy
   evenkeel info 'shard-*.npy' --budget 1GiB
@@ -154,12 +155,90 @@ bool is_unknown(const Info& info, const Error& error) {
          std::string(error.what()).find("not a known format") != std::string::npos;
 }
 
-int run(const Info& info) {
-  const std::vector<std::string> paths = expand_all(info.files);
+ArrayOptions array_options(const Info& info) {
   ArrayOptions options;
   info.raw.apply(options);
   options.engine = info.engine;
   if (info.budget) options.budget = *info.budget;
+  return options;
+}
+
+// What one of several files is, alone.
+struct FileFacts {
+  std::string path;
+  std::optional<Array> array;  // empty: `error` says why
+  std::string error;
+  OnDisk disk;
+};
+
+FileFacts facts_of(const Info& info, const std::string& path) {
+  FileFacts file{path, std::nullopt, "", look_at_disk({path})};
+  try {
+    file.array = Array::open({path}, array_options(info));
+  } catch (const Error& error) {
+    if (!is_unknown(info, error)) throw;
+    file.error = "unknown format";
+  }
+  return file;
+}
+
+Json file_json(const FileFacts& file) {
+  Json json = {{"file", file.path},
+               {"file_bytes", file.disk.bytes},
+               {"cached_bytes", file.disk.cached ? Json(*file.disk.cached) : Json()},
+               {"format", file.array ? Json(file.array->format()) : Json()}};
+  if (file.array) {
+    json.update({{"dtype", file.array->dtype().name()},
+                 {"shape", file.array->shape()},
+                 {"bytes", file.array->bytes()}});
+  }
+  return json;
+}
+
+// Several files that were named one by one: a row for each, and what they are together.
+int list_files(const Info& info, const std::vector<std::string>& paths) {
+  constexpr std::size_t kMostRows = 40;
+  std::string together;
+  try {
+    together = describe(Array::open(paths, array_options(info)));
+  } catch (const Error&) {
+    together.clear();  // different shapes or types: each is an array of its own
+  }
+  Json each = Json::array();
+  Table table({"file", "format", "dtype", "shape", "size", "cached"});
+  for (const std::string& path : paths) {
+    const FileFacts file = facts_of(info, path);
+    if (info.json) {
+      each.push_back(file_json(file));
+      continue;
+    }
+    if (each.size() == kMostRows) break;
+    each.push_back(nullptr);
+    table.add({visible(path), file.array ? file.array->format() : file.error,
+               file.array ? file.array->dtype().name() : "",
+               file.array ? describe_shape(file.array->shape()) : "", format_size(file.disk.bytes),
+               size_or_unknown(file.disk.cached)});
+  }
+  if (info.json) {
+    print_json({{"files", each}, {"together", together.empty() ? Json() : Json(together)}});
+    return 0;
+  }
+  std::string text = table.text();
+  if (paths.size() > kMostRows) {
+    text += fmt::format("and {} more\n", with_commas(paths.size() - kMostRows));
+  }
+  text += together.empty() ? "\nThese files are not one array: their types or row shapes differ.\n"
+                           : fmt::format("\nRead as one array: {}\n", together);
+  say(stdout, text);
+  next_command("evenkeel info " + shell_word(paths.front()) + info.raw.words(),
+               "one of them, with what would be done to read it");
+  return 0;
+}
+
+int run(const Info& info) {
+  const std::vector<std::string> paths = expand_all(info.files);
+  if (info.files.size() > 1) return list_files(info, paths);
+  const ArrayOptions options = array_options(info);
   std::optional<Array> array;
   try {
     array = Array::open(paths, options);
@@ -188,7 +267,7 @@ void add_info(CLI::App& app, int& exit_code) {
       "Show what this engine would do here; default auto");
   command->add_flag("--json", info->json, "Print the facts as JSON");
   add_raw_options(*command, info->raw);
-  command->footer(kFooter);
+  command->footer(kInfoFooter);
   command->callback([info, &exit_code] { exit_code = run(*info); });
 }
 

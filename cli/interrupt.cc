@@ -9,7 +9,7 @@ namespace {
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
 volatile std::sig_atomic_t caught = 0;
 int guards = 0;
-struct sigaction before[3];
+struct sigaction handlers_before[3];
 
 void remember(int signal) { caught = signal; }
 
@@ -21,15 +21,15 @@ InterruptGuard::InterruptGuard() {
   struct sigaction action = {};
   action.sa_handler = remember;
   for (std::size_t i = 0; i < 3; ++i) {
-    ::sigaction(kSignals[i], nullptr, &before[i]);
+    ::sigaction(kSignals[i], nullptr, &handlers_before[i]);
     // What the caller ignores (nohup) stays ignored.
-    if (before[i].sa_handler != SIG_IGN) ::sigaction(kSignals[i], &action, nullptr);
+    if (handlers_before[i].sa_handler != SIG_IGN) ::sigaction(kSignals[i], &action, nullptr);
   }
 }
 
 InterruptGuard::~InterruptGuard() {
   if (--guards > 0) return;
-  for (std::size_t i = 0; i < 3; ++i) ::sigaction(kSignals[i], &before[i], nullptr);
+  for (std::size_t i = 0; i < 3; ++i) ::sigaction(kSignals[i], &handlers_before[i], nullptr);
 }
 
 void check_interrupt() {

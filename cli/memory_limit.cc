@@ -2,11 +2,13 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
+#include <ctime>
 
-#include "base/fd.h"
 #include "evenkeel/error.h"
 
 namespace evenkeel::cli {
@@ -28,14 +30,47 @@ MemoryLimit::MemoryLimit(std::uint64_t bytes) {
   folder_ = (is_v1 ? v1 : v2) / ("evenkeel-" + std::to_string(::getpid()));
   if (::mkdir(folder_.c_str(), 0755) != 0) throw refusal(folder_, errno);
   try {
+    start_remover();
     put(is_v1 ? "memory.limit_in_bytes" : "memory.max", std::to_string(bytes));
   } catch (const Error&) {
-    ::rmdir(folder_.c_str());
+    remove();
     throw;
   }
 }
 
-MemoryLimit::~MemoryLimit() { ::rmdir(folder_.c_str()); }
+MemoryLimit::~MemoryLimit() { remove(); }
+
+void MemoryLimit::remove() {
+  ::rmdir(folder_.c_str());
+  alive_ = Fd();
+  if (remover_ > 0) ::waitpid(remover_, nullptr, 0);
+}
+
+// A cgroup can be removed once its processes have ended; a worker ends with its parent, soon after.
+// Between fork and _exit there are system calls only.
+void MemoryLimit::start_remover() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return;
+  const std::string folder = folder_.string();
+  sigset_t all, before;
+  ::sigfillset(&all);
+  ::sigprocmask(SIG_SETMASK, &all, &before);  // Ctrl-C goes to the whole group
+  remover_ = ::fork();
+  if (remover_ == 0) {
+    ::close(ends[1]);
+    char byte;
+    while (::read(ends[0], &byte, 1) > 0) {
+    }
+    for (int tries = 0; tries < 500 && ::rmdir(folder.c_str()) != 0 && errno == EBUSY; ++tries) {
+      constexpr timespec kWait{0, 10'000'000};
+      ::nanosleep(&kWait, nullptr);
+    }
+    ::_exit(0);
+  }
+  ::sigprocmask(SIG_SETMASK, &before, nullptr);
+  ::close(ends[0]);
+  alive_ = Fd(ends[1]);
+}
 
 void MemoryLimit::add(pid_t process) const { put("cgroup.procs", std::to_string(process)); }
 

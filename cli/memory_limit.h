@@ -7,9 +7,12 @@
 #include <filesystem>
 #include <string>
 
+#include "base/fd.h"
+
 namespace evenkeel::cli {
 
-// Version 1 or 2, whichever holds the memory controller here. Gone when this goes.
+// Version 1 or 2, whichever holds the memory controller here. It is removed when this object is
+// destroyed, and when the process is killed: a small child waits for that.
 class MemoryLimit {
  public:
   explicit MemoryLimit(std::uint64_t bytes);  // throws Error (kSystem): it takes root
@@ -21,8 +24,12 @@ class MemoryLimit {
 
  private:
   void put(const char* file, const std::string& text) const;
+  void start_remover();
+  void remove();
 
   std::filesystem::path folder_;
+  Fd alive_;  // its other end is the remover's: it reads the end of file when we are gone
+  pid_t remover_ = -1;
 };
 
 }  // namespace evenkeel::cli

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "meter/file_cache.h"
+#include "profile/estimate.h"
 
 namespace evenkeel::cli {
 namespace {
@@ -72,7 +73,14 @@ void MemoryWatch::sample_cache() {
   cache_now_ = files_.cached().value_or(cache_now_);
   const auto end = std::chrono::steady_clock::now();
   cache_due_ = end + 20 * (end - begin);
+  latest_.cache_measured = true;
   growth_.cache = std::max(*growth_.cache, above(cache_now_, cache_baseline_));
+}
+
+std::vector<ProfileSample> MemoryWatch::take_samples() {
+  std::vector<ProfileSample> samples = series_.take();
+  estimate_between(samples);
+  return samples;
 }
 
 void MemoryWatch::sample_counters() {
@@ -100,6 +108,7 @@ void MemoryWatch::sample_process() {
   if (growth_.cache) latest_.cache = above(cache_now_, cache_baseline_);
   latest_.processes = 1;
   series_.add(latest_);
+  latest_.cache_measured = false;
   const std::uint64_t most_rss = peak_reset_ ? std::max(now->rss(), now->peak_rss) : now->rss();
   const std::uint64_t anon = above(now->anon, baseline_.anon);
   growth_.rss = std::max(growth_.rss, above(most_rss, baseline_.rss()));

@@ -48,7 +48,7 @@ class MemoryWatch {
   void sample_all();  // the cache too, whenever it was last asked
   const Growth& growth() const { return growth_; }
   // Growth over time; the watch is done then.
-  std::vector<ProfileSample> take_samples() { return series_.take(); }
+  std::vector<ProfileSample> take_samples();
 
  private:
   void sample_cache();

@@ -2,10 +2,11 @@
 
 #include <fmt/core.h>
 
-#include <charconv>
+#include <algorithm>
 #include <cstdint>
 #include <map>
 
+#include "base/number.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
 
@@ -13,15 +14,14 @@ namespace evenkeel::cli {
 
 std::chrono::nanoseconds parse_interval(const std::string& text) {
   static const std::map<std::string, double> kUnits = {{"us", 1e3}, {"ms", 1e6}, {"s", 1e9}};
-  double number = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
-  const auto unit = kUnits.find(std::string(stop, end));
-  if (error != std::errc{} || unit == kUnits.end()) {
+  const std::size_t digits = std::min(text.find_first_not_of("0123456789.eE+-"), text.size());
+  const auto number = parse_number<double>(std::string_view(text).substr(0, digits));
+  const auto unit = kUnits.find(text.substr(digits));
+  if (!number || unit == kUnits.end()) {
     throw Error(ErrorKind::kInvalid, "interval", fmt::format("\"{}\" is no time", text))
         .hint("write it like 10ms, 0.5s or 500us");
   }
-  const double nanoseconds = number * unit->second;
+  const double nanoseconds = *number * unit->second;
   if (!(nanoseconds >= 1e5 && nanoseconds <= 3.6e12)) {
     throw Error(ErrorKind::kInvalid, "interval",
                 fmt::format("{} is not between 100us and 3600s", text));
@@ -30,19 +30,15 @@ std::chrono::nanoseconds parse_interval(const std::string& text) {
 }
 
 double parse_seconds(const std::string& text) {
-  double seconds = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, seconds);
-  if (error == std::errc{} && stop == end && seconds > 0 && seconds <= 1e8) return seconds;
+  const auto seconds = parse_number<double>(text);
+  if (seconds && *seconds > 0 && *seconds <= 1e8) return *seconds;
   throw Error(ErrorKind::kInvalid, "seconds",
               fmt::format("\"{}\" is not more than 0 and at most 100,000,000", text));
 }
 
 pid_t parse_pid(const std::string& text) {
-  pid_t pid = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, pid);
-  if (error == std::errc{} && stop == end && pid > 0) return pid;
+  const auto pid = parse_number<pid_t>(text);
+  if (pid && *pid > 0) return *pid;
   throw Error(ErrorKind::kInvalid, "process", fmt::format("\"{}\" is no process number", text))
       .hint("`pgrep -f NAME` finds it");
 }

@@ -5,8 +5,8 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 
+#include "base/number.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
 #include "format/layout.h"
@@ -54,9 +54,10 @@ CLI::Option* add_size(CLI::App& app, const std::string& name,
 CLI::Option* add_count(CLI::App& app, const std::string& name, std::uint64_t& value,
                        std::uint64_t least, const std::string& help) {
   const auto parse = [&value, least](const std::string& text) {
-    const char* end = text.data() + text.size();
-    const auto [stop, error] = std::from_chars(text.data(), end, value);
-    if (error == std::errc{} && stop == end && value >= least) return;
+    if (const auto number = parse_number<std::uint64_t>(text); number && *number >= least) {
+      value = *number;
+      return;
+    }
     throw Error(ErrorKind::kInvalid, "number",
                 fmt::format("\"{}\" is no whole number from {} on", text, least));
   };
@@ -65,9 +66,11 @@ CLI::Option* add_count(CLI::App& app, const std::string& name, std::uint64_t& va
 
 void add_seconds(CLI::App& app, double& seconds) {
   const auto parse = [&seconds](const std::string& text) {
-    const char* end = text.data() + text.size();
-    const auto [stop, error] = std::from_chars(text.data(), end, seconds);
-    if (error == std::errc{} && stop == end && seconds >= 0 && seconds <= 86400) return;
+    if (const auto number = parse_number<double>(text);
+        number && *number >= 0 && *number <= 86400) {
+      seconds = *number;
+      return;
+    }
     throw Error(ErrorKind::kInvalid, "seconds", fmt::format("\"{}\" is not from 0 to 86400", text));
   };
   add_parsed(app, "--seconds", "S", parse,
@@ -78,11 +81,28 @@ void add_seconds(CLI::App& app, double& seconds) {
 // that asks for more words than there ever are, and gets fewer.
 void add_command_words(CLI::App& app, std::vector<std::string>& command) {
   constexpr int kMost = CLI::detail::expected_max_vector_size;
-  app.add_option("CMD", command, "The command, after --")
+  app.add_option("CMD", command, "The command and its words; options come before it")
       ->type_name("")
       ->expected(kMost, kMost)
       ->take_all()
       ->allow_extra_args(false);
+}
+
+std::vector<std::string> separate_command(const CLI::App& app, std::vector<std::string> words) {
+  if (!app.get_option_no_throw("CMD")) return words;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (word == "--") break;
+    if (word.size() < 2 || word[0] != '-') {
+      words.insert(words.begin() + static_cast<std::ptrdiff_t>(i), "--");
+      break;
+    }
+    const std::string name = word[1] == '-' ? word.substr(0, word.find('=')) : word.substr(0, 2);
+    const CLI::Option* option = app.get_option_no_throw(name);
+    if (!option) break;  // CLI11 says that there is none
+    if (name.size() == word.size() && option->get_expected_min() > 0) ++i;  // its value
+  }
+  return words;
 }
 
 void add_patterns(CLI::App& app, std::vector<std::string>& patterns, const std::string& help) {
@@ -158,14 +178,12 @@ std::vector<EngineKind> parse_engines(const std::string& list) {
 std::vector<std::int64_t> parse_shape(const std::string& text) {
   std::vector<std::int64_t> shape;
   each_item(text, [&](const std::string& item) {
-    std::int64_t length = 0;
-    const char* end = item.data() + item.size();
-    const auto [stop, error] = std::from_chars(item.data(), end, length);
-    if (error != std::errc{} || stop != end) {
+    const auto length = parse_number<std::int64_t>(item);
+    if (!length) {
       throw Error(ErrorKind::kInvalid, "shape", fmt::format("\"{}\" is no whole number", item))
           .hint("write the lengths of the axes with commas between, such as 3000000,162");
     }
-    shape.push_back(length);
+    shape.push_back(*length);
   });
   return shape;
 }

@@ -30,8 +30,11 @@ CLI::Option* add_count(CLI::App& app, const std::string& name, std::uint64_t& va
 // --seconds, of which 0 means: as little as possible.
 void add_seconds(CLI::App& app, double& seconds);
 
-// CMD...: the words of a command, after --.
+// CMD...: the words of a command.
 void add_command_words(CLI::App& app, std::vector<std::string>& command);
+// The words after the name of a command of ours, with "--" before the first that is no option of
+// it, nor the value of one. Commands without CMD... keep their words.
+std::vector<std::string> separate_command(const CLI::App& app, std::vector<std::string> words);
 // --files GLOB, any number of times.
 void add_patterns(CLI::App& app, std::vector<std::string>& patterns, const std::string& help);
 

@@ -21,11 +21,11 @@ namespace {
 
 constexpr int kCheckFailed = 3;
 
-constexpr char kFooter[] = R"(
+constexpr char kProfileFooter[] = R"(
 The command runs as it would without this: its input, output, signals and exit code are its own.
-All processes it starts are measured with it. memory is the larger of RSS and of anon + shmem + page
-cache added: what the program occupies, no page counted twice. Slopes are those of the second half of
-the run.
+All processes it starts are measured with it. memory is anon + shmem + the larger of mapped files and
+page cache added: what the program occupies, no page counted twice, also where processes share pages.
+Slopes are those of the second half of the run. Options end at the command: -- before it is optional.
 
 Exit code: the command's own (128 + N when signal N killed it, 127 when it is not there); 3 when the
 command succeeded and --fail-over-budget or --fail-slope says no.
@@ -107,8 +107,7 @@ void refuse_nonsense(const ProfileOptions& options) {
   if (options.fail_over_budget && !options.budget) {
     throw CLI::ValidationError("--fail-over-budget", "over which? give --budget SIZE");
   }
-  // Before the command has run for hours.
-  for (const std::string& path : options.outputs.paths()) require_writable(path);
+  options.outputs.require_writable();
 }
 
 int run(ProfileOptions options) {
@@ -131,7 +130,7 @@ void add_profile(CLI::App& app, int& exit_code) {
       ->add_option("-o,--output", options->outputs.html,
                    "The page; default evenkeel-profile.html, none where --json or --svg is given")
       ->type_name("FILE");
-  command->add_option("--json", options->outputs.json, "All samples and the summary")
+  command->add_option("--json", options->outputs.json, "All samples and the summary; - is stdout")
       ->type_name("FILE");
   command->add_option("--svg", options->outputs.svg, "A picture for papers and READMEs")
       ->type_name("FILE");
@@ -151,7 +150,7 @@ void add_profile(CLI::App& app, int& exit_code) {
       [options](const std::string& text) { options->fail_slope = parse_slope(text); },
       "Exit with 3 when memory or RSS rises faster than this");
   add_process_options(*command, options->process, "Watch");
-  command->footer(kFooter);
+  command->footer(kProfileFooter);
   command->callback([options, &exit_code] { exit_code = run(*options); });
 }
 

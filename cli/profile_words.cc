@@ -69,20 +69,6 @@ std::string to_words(const ProfileRun& run, const ProfileSummary& summary) {
   return text;
 }
 
-std::string verdict(const ProfileSummary& summary, std::optional<std::uint64_t> budget) {
-  const std::string rises = summary.slope_memory ? ": " + summary.trend : "";
-  if (!budget) {
-    return fmt::format("Memory reached {}{}.", format_size(summary.peak_memory), rises);
-  }
-  if (summary.peak_memory <= *budget) {
-    return fmt::format("Memory stayed within the budget of {}. It reached {}{}.",
-                       format_size(*budget), format_size(summary.peak_memory), rises);
-  }
-  return fmt::format("Memory exceeded the budget of {} for {:.1f} s. It reached {}{}.",
-                     format_size(*budget), summary.seconds_over_budget,
-                     format_size(summary.peak_memory), rises);
-}
-
 std::string limits_words(const ProfileSummary& summary) {
   std::string text = "Who would end this job:\n";
   for (const MemoryLimit& limit : limits_of(summary)) {

@@ -15,9 +15,6 @@ std::string live_line(const ProfileSample& sample, std::optional<std::uint64_t> 
 // Peaks and slopes, a few lines.
 std::string to_words(const ProfileRun& run, const ProfileSummary& summary);
 
-// "Memory stayed within the budget of 64 MiB: 12 MiB at its peak, flat." One sentence.
-std::string verdict(const ProfileSummary& summary, std::optional<std::uint64_t> budget);
-
 // Why the exit code should say no; empty: it should not.
 std::string failed_check(const ProfileOptions& options, const ProfileRun& run,
                          const ProfileSummary& summary);

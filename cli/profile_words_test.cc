@@ -32,21 +32,6 @@ ProfileRun run_of(double seconds, std::size_t samples) {
   return run;
 }
 
-TEST(Verdict, NamesThePeakAndTheBudget) {
-  EXPECT_EQ(verdict(held(12_MiB), std::nullopt), "Memory reached 12 MiB.");
-  EXPECT_EQ(verdict(held(12_MiB), 64_MiB),
-            "Memory stayed within the budget of 64 MiB. It reached 12 MiB.");
-  EXPECT_EQ(verdict(held(64_MiB), 64_MiB),
-            "Memory stayed within the budget of 64 MiB. It reached 64 MiB.");
-  ProfileSummary over = held(65_MiB);
-  over.seconds_over_budget = 2.25;
-  over.slope_memory = 0;
-  over.trend = "climbed 60 MiB in the first 2 s, then flat";
-  EXPECT_EQ(verdict(over, 64_MiB),
-            "Memory exceeded the budget of 64 MiB for 2.2 s. It reached 65 MiB: climbed 60 MiB in "
-            "the first 2 s, then flat.");
-}
-
 TEST(FailedCheck, AsksNothingThatWasNotAskedFor) {
   ProfileOptions options;
   options.budget = 1;

@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <set>
 
+#include "base/text_file.h"
 #include "base/visible.h"
 
 namespace evenkeel::cli {
@@ -59,8 +61,50 @@ std::string bar(double share, int width) {
   return text;
 }
 
+namespace {
+
+// https://no-color.org: any text in it means no.
+bool has_colours(std::FILE* where) {
+  const char* no_colour = std::getenv("NO_COLOR");
+  const char* kind = std::getenv("TERM");
+  if ((no_colour && *no_colour != '\0') || !kind || std::string_view(kind) == "dumb") return false;
+  return ::isatty(::fileno(where)) == 1;
+}
+
+struct Colour {
+  std::string_view begins, code;
+};
+constexpr Colour kColours[] = {
+    {"evenkeel:", "31;1"},
+    {"note:", "33"},
+    {"hint:", "36"},
+    {"next:", "32;1"},
+    {"Memory exceeded", "31;1"},
+    {"Over the budget", "31;1"},
+    {"Who would end this job:", "1"},
+};
+
+std::string coloured(std::string_view text) {
+  std::string out;
+  std::string_view line;
+  while (take_line(text, line)) {
+    const auto colour = std::ranges::find_if(
+        kColours, [&](const Colour& one) { return line.starts_with(one.begins); });
+    if (colour != std::end(kColours)) {
+      out += fmt::format("\033[{}m{}\033[0m", colour->code, colour->begins);
+      line.remove_prefix(colour->begins.size());
+    }
+    out += line;
+    if (line.data() + line.size() != text.data() + text.size()) out += '\n';
+  }
+  return out;
+}
+
+}  // namespace
+
 void say(std::FILE* where, const std::string& text) {
-  fmt::print(where, "{}", visible(text, "\n\t"));
+  const std::string shown = visible(text, "\n\t");
+  fmt::print(where, "{}", has_colours(where) ? coloured(shown) : shown);
 }
 
 void note(const std::string& text) {

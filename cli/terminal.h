@@ -31,7 +31,8 @@ std::string bar(double share, int width = 20);
 std::string first_columns(const std::string& text, std::size_t columns);
 
 // All words of the tool go out through here: names of files and words of commands are bytes from
-// anywhere, and what a terminal would obey is shown instead (base/visible.h).
+// anywhere, and what a terminal would obey is shown instead (base/visible.h). On a terminal, the
+// words that begin a line have a colour ("note:"), unless NO_COLOR is set.
 void say(std::FILE* where, const std::string& text);
 
 void note(const std::string& text);  // the same one is said once

@@ -9,5 +9,5 @@ foreach(kind html css js)
     DEPENDS ${page} ${PROJECT_SOURCE_DIR}/cmake/embed.cmake
     COMMENT "Embedding report.${kind}"
     VERBATIM)
-  target_sources(evenkeel PRIVATE ${embedded})
+  target_sources(evenkeel_part_watch PRIVATE ${embedded})
 endforeach()

@@ -1,9 +1,9 @@
-// A language model in seventy lines, trained from a token file under a budget of one megabyte.
+// A language model in seventy lines, trained from a token file within a budget of 1 MiB.
 //
 //   bigram [FILE...]     text files to learn from; default: the licenses that Debian ships
 //
-// It learns which byte follows which: one table of logits, softmax, plain gradient descent. What it
-// shows is the loop around it: open, load, step, and a state to resume from.
+// It learns which byte follows which: one table of logits, softmax, plain gradient descent. The
+// point is the loop around it: open, load, step, and a state to resume from.
 #include <evenkeel/tokens.h>
 
 #include <cmath>
@@ -19,7 +19,7 @@ using namespace ek::literals;
 
 constexpr std::size_t kBytes = 256;  // the vocabulary
 
-// Every byte a token of 16 bits, as nanoGPT's files have them.
+// Writes every byte as a token of 16 bits, like nanoGPT's files.
 static void write_tokens(const fs::path& out, const std::vector<fs::path>& texts) {
   std::ofstream tokens(out, std::ios::binary);
   for (const fs::path& text : texts) {
@@ -31,7 +31,7 @@ static void write_tokens(const fs::path& out, const std::vector<fs::path>& texts
   }
 }
 
-// One step of gradient descent on all pairs (x, y) of a batch; returns the mean loss before it.
+// One step of gradient descent on all pairs (x, y) of a batch. Returns the mean loss before it.
 static double train(std::vector<float>& logits, const ek::Batch& batch, float rate) {
   const auto x = batch.x.as<std::int64_t>().flat(), y = batch.y.as<std::int64_t>().flat();
   std::vector<float> gradient(logits.size()), chance(kBytes);
@@ -58,7 +58,7 @@ int main(int argc, char** argv) try {
     }
   }
   std::string folder = (fs::temp_directory_path() / "bigram-XXXXXX").string();
-  if (!::mkdtemp(folder.data())) throw std::runtime_error("no temporary folder");
+  if (!::mkdtemp(folder.data())) throw std::runtime_error("cannot create a temporary folder");
   const fs::path file = fs::path(folder) / "train.bin";
   write_tokens(file, texts);
 
@@ -76,7 +76,7 @@ int main(int argc, char** argv) try {
     if (batch.step % 100 == 0 || batch.step == 599)
       std::printf("step %4llu  loss %.3f\n", static_cast<unsigned long long>(batch.step), last);
   }
-  std::printf("%llu tokens, budget %s, of which %s were used at most\nto resume: %s\n",
+  std::printf("%llu tokens, budget %s, peak use %s\nto resume: %s\n",
               static_cast<unsigned long long>(tokens.size()), ek::format_size(1_MiB).c_str(),
               ek::format_size(tokens.budget().peak()).c_str(), loader.state().text().c_str());
   fs::remove_all(folder);

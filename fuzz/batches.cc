@@ -1,5 +1,5 @@
-// Training batches of one rank: the tokens that explain() names, as the twin reads them; after a
-// seek and after a state was loaded, the same.
+// Training batches of one rank are the tokens that explain() names, as the pread reference reads
+// them, also after a seek and after loading a state.
 #include "evenkeel/tokens.h"
 #include "format/token_layout.h"
 #include "fuzz/memory_file.h"
@@ -51,7 +51,7 @@ FUZZ_TARGET(batches) {
   const EngineKind engine = kEngines[input.upto(3)];
   const LoaderOptions options = any_options(input);
   const std::uint64_t to = input.any_size() >> 8;
-  // A told dtype: by chance the bytes may begin as something else does.
+  // dtype is given because random bytes may begin with the magic of another format.
   const std::string& path = file.hold(bytes);
   const Layout layout = read_layout({path}, {.dtype = DType::of<std::uint16_t>(), .offset = 0});
   std::vector<std::uint64_t> every(layout.rows);

@@ -1,5 +1,5 @@
-// Which crop comes when: crops stay inside, epochs cover, mixtures keep their shares, seeking is
-// the same as walking.
+// Crop orders: crops stay inside the data, no crop comes twice in an epoch, mixtures keep their
+// shares, and seeking equals stepping.
 #include <cmath>
 #include <set>
 
@@ -20,13 +20,13 @@ void check_crops(Input& input) {
     const std::uint64_t epoch = crops.epoch_samples();
     for (std::uint64_t i = 0; i < 20 && i < UINT64_MAX / 2 - position; ++i) {
       const Crop crop = crops.at(position + i);
-      MUST(crop.start < tokens - block);  // the crop and the token behind it
+      MUST(crop.start < tokens - block);  // the crop and the token after it are inside
       MUST(epoch == 0 ? crop.epoch == 0 : crop.epoch == (position + i) / epoch);
       // Within an epoch no crop comes twice.
       if (epoch > 0 && (position + i) % epoch == 0) starts.clear();
       if (epoch > 0) MUST(starts.insert(crop.start).second);
     }
-    // Asked in another order, it answers the same.
+    // Queried in another order, it gives the same answers.
     const std::uint64_t later = position + 19;
     MUST(other.at(later).start == crops.at(later).start);
     MUST(other.at(position).start == crops.at(position).start);
@@ -43,7 +43,7 @@ double any_weight(Input& input) {
 void check_mixture(Input& input) {
   std::vector<double> weights;
   for (std::uint64_t count = input.upto(5); count > 0; --count) {
-    // Now and then many alike, as with a folder a set.
+    // Sometimes many equal weights, as if every folder were a set.
     const std::uint64_t alike = input.upto(31) == 31 ? input.upto(3000) : 1;
     weights.resize(weights.size() + alike, any_weight(input));
   }

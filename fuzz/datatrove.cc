@@ -1,4 +1,4 @@
-// datatrove's index of document ends, beside tokens of any length.
+// datatrove's index of document ends, with a token file of any length.
 #include "format/datatrove.h"
 
 #include "fuzz/memory_file.h"

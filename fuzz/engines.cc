@@ -1,4 +1,4 @@
-// The same file and the same requests to every engine and to the plain pread twin.
+// Gives the same file and requests to every engine and to the plain pread reference.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -15,13 +15,13 @@ namespace {
 constexpr EngineKind kEngines[] = {EngineKind::kMap,  EngineKind::kRemap,  EngineKind::kAdvise,
                                    EngineKind::kRead, EngineKind::kDirect, EngineKind::kAuto};
 
-// On a disk where there is one: O_DIRECT is another matter on a tmpfs.
+// On a disk if there is one, because O_DIRECT works differently on tmpfs.
 const TempFolder& folder() {
   static const TempFolder made{disk_folder().value_or(std::filesystem::temp_directory_path())};
   return made;
 }
 
-// The input's own bytes, again and again; no two pages alike.
+// Random bytes, no two pages alike. The beginning is combined with the input's bytes.
 std::string bytes_for(std::string_view seed, std::uint64_t count) {
   std::string bytes = random_bytes(count, seed.size() + 1);
   for (std::size_t i = 0; i < std::min(bytes.size(), seed.size()); ++i) bytes[i] ^= seed[i];
@@ -61,7 +61,7 @@ Data make_data(Input& input) {
     std::string bytes =
         raw ? std::string(data.options.offset, 'o') : npy(kDescr[type], fortran, rows, columns);
     bytes += bytes_for(input.rest(), rows * columns * item);
-    if (bytes.empty()) bytes = std::string(item * columns, '1');  // an empty file is refused
+    if (bytes.empty()) bytes = std::string(item * columns, '1');  // an empty file is an error
     data.paths.push_back(folder().write("part" + std::to_string(file), bytes));
   }
   return data;
@@ -127,7 +127,7 @@ FUZZ_TARGET(engines) {
     }
     std::vector<std::byte> all(layout.bytes());
     array.read(0, layout.rows, all);
-    if (whole.empty()) whole = all;  // crops of it were held against the twin
+    if (whole.empty()) whole = all;  // its crops were compared with the reference
     MUST(all == whole);
     check_chunks(array, per_chunk, order, whole);
   }

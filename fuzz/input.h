@@ -1,5 +1,5 @@
-// The bytes of one execution, taken apart from the front. What is asked for beyond the end is
-// zeros, so that every input means something.
+// The bytes of one execution, consumed from the front. Reads beyond the end return zeros, so that
+// every input is valid.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ class Input {
     rest_.remove_prefix(taken);
     return value;
   }
-  // From 0 to most, both included.
+  // From 0 to `most`, both included.
   std::uint64_t upto(std::uint64_t most) {
     if (most == UINT64_MAX) return number<std::uint64_t>();
     if (most < 256) return number<std::uint8_t>() % (most + 1);
@@ -32,14 +32,14 @@ class Input {
     return number<std::uint64_t>() % (most + 1);
   }
   bool flag() { return (number<std::uint8_t>() & 1) != 0; }
-  // A number of any magnitude, small ones and powers of two as likely as large ones.
+  // A number of any magnitude: small numbers are as likely as large ones.
   std::uint64_t any_size() {
     const unsigned bits = number<std::uint8_t>() % 65;
     const std::uint64_t value = number<std::uint64_t>();
     return bits == 0 ? 0 : value >> (64 - bits);
   }
   std::string_view text(std::size_t most) {
-    const std::size_t length = upto(most);  // takes bytes off, too
+    const std::size_t length = upto(most);  // consumes bytes, too
     const std::string_view taken = rest_.substr(0, length);
     rest_.remove_prefix(taken.size());
     return taken;

@@ -1,4 +1,4 @@
-// Several files as one array: they agree, or are refused.
+// Several files as one array: they agree, or opening fails.
 #include "format/layout.h"
 
 #include "fuzz/layout_promises.h"
@@ -14,7 +14,7 @@ FUZZ_TARGET(layout) {
   if (input.flag()) options.shape = {-1, static_cast<std::int64_t>(input.upto(9))};
   options.offset = input.upto(255);
   std::vector<std::string> paths;
-  std::uint64_t alone = 0;  // rows of the files, each by itself
+  std::uint64_t alone = 0;  // rows of the files, each opened alone
   for (const MemoryFile& file : files) {
     paths.push_back(file.hold(input.text(400)));
     refused([&] { alone += read_layout({paths.back()}, options).rows; });

@@ -1,4 +1,4 @@
-// What layout.h promises to everyone behind it, held against a layout.
+// Checks a layout against the invariants of layout.h.
 #pragma once
 
 #include <optional>

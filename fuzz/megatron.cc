@@ -1,4 +1,4 @@
-// Megatron's index, beside a .bin of any length.
+// Megatron's index, with a .bin of any length.
 #include "format/megatron.h"
 
 #include "fuzz/memory_file.h"

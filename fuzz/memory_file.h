@@ -1,4 +1,4 @@
-// A file without a disk behind it, for readers that open files by their path.
+// A file in memory, for readers that open files by path.
 #pragma once
 
 #include <sys/mman.h>
@@ -23,14 +23,14 @@ class MemoryFile {
 
   const std::string& path() const { return path_; }
 
-  // These bytes and no others.
+  // Replaces the content.
   const std::string& hold(std::string_view bytes) const {
     resize(0);
     const auto wrote = ::pwrite(fd_, bytes.data(), bytes.size(), 0);
     if (wrote != static_cast<ssize_t>(bytes.size())) std::abort();
     return path_;
   }
-  // A hole at the end costs nothing: files may be as long as their headers claim.
+  // A hole at the end uses no memory, so files may be as long as their headers claim.
   void resize(std::uint64_t bytes) const {
     if (::ftruncate(fd_, static_cast<off_t>(bytes)) != 0) std::abort();
   }

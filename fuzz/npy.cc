@@ -1,5 +1,5 @@
-// NPY: the header is the input. Where it makes sense, the file becomes as long as it claims, and
-// must then be read.
+// NPY: the header is the input. If it is valid, the file is made as long as it claims, and reading
+// it must then succeed.
 #include "format/npy.h"
 
 #include "fuzz/layout_promises.h"
@@ -8,7 +8,7 @@
 namespace evenkeel::fuzz {
 namespace {
 
-// As long as the header says; empty when there is no such file.
+// The file length that the header claims; empty if no such file can exist or be read.
 std::optional<std::uint64_t> claimed_bytes(const NpyHeader& header) {
   const auto size = measure(header.shape, header.element.dtype.size);
   if (!size || size->bytes > kLongestFile || !header.element.supported) return std::nullopt;
@@ -37,7 +37,7 @@ FUZZ_TARGET(npy) {
   const Layout layout = read_layout({path}, {});
   check_layout(layout);
   MUST(layout.shape == header->shape);
-  // A dtype of the same size renames the elements; one of another size is refused.
+  // A dtype of the same size replaces the header's; a dtype of another size is an error.
   const std::uint32_t size = layout.dtype.size;
   MUST(read_layout({path}, {.dtype = DType{DTypeKind::kRecord, size}}).dtype.size == size);
   if (size < UINT32_MAX) {

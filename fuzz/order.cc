@@ -1,4 +1,4 @@
-// Orders: a permutation and its inverse, indexing and filling, ranks that share an epoch.
+// Orders: a permutation and its inverse, indexing against filling, ranks that share an epoch.
 #include "evenkeel/order.h"
 
 #include <vector>
@@ -29,7 +29,7 @@ void check_sequence(const Order& order, std::uint64_t rows, std::uint64_t first,
   for (std::size_t i = 0; i < count; ++i) {
     MUST(filled[i] < rows);
     MUST(sequence[first + i] == filled[i]);
-    // The same row as without ranks, at the position that this rank has.
+    // The same row as in the global order, at this rank's position.
     const Sequence all(order.for_rank(0, 1), rows);
     MUST(all[(first + i) * order.world + order.rank] == filled[i]);
   }

@@ -1,5 +1,5 @@
-// Token files and their companions: whichever lie there, whichever are named, the pair stays in the
-// folder of what was named.
+// Token files and their companions: whichever files exist and whichever are named, a pair stays in
+// the folder of a named path.
 #include <filesystem>
 
 #include "format/token_paths.h"

@@ -1,5 +1,5 @@
-// The plan: requests cover what is wanted, sorted, merged within the gap, aligned, not too long;
-// and bytes reach their places, whichever way they come.
+// The plan: requests cover the wanted bytes once, sorted, merged within the gap, aligned, not too
+// long. Bytes reach their places in whichever way they are delivered.
 #include "engine/plan.h"
 
 #include <array>
@@ -11,7 +11,7 @@ namespace evenkeel::fuzz {
 namespace {
 
 constexpr std::uint64_t kFileBytes = 6000;
-constexpr std::uint64_t kRoom = 512;  // of one wish; its overhangs are in it
+constexpr std::uint64_t kRoom = 512;  // for one wanted piece and the alignment around it
 constexpr std::size_t kMostWishes = 12;
 
 std::byte content(std::uint32_t file, std::uint64_t offset) {
@@ -51,9 +51,9 @@ void check_extents(const std::vector<Extent>& extents, const Wishes& wishes,
     MUST(extent.offset % limits.alignment == 0 && extent.length % limits.alignment == 0);
     if (last && last->file == extent.file) {
       const std::uint64_t end = last->offset + last->length;
-      MUST(extent.offset >= end);  // sorted, and nothing twice
+      MUST(extent.offset >= end);  // sorted, and nothing is read twice
       const bool apart = extent.offset - end > (roomy ? 0 : limits.merge_gap);
-      MUST(apart == (extent.tag != last->tag));  // what is near is one run
+      MUST(apart == (extent.tag != last->tag));  // extents within the gap are one run
     } else if (last) {
       MUST(extent.file > last->file);
     }

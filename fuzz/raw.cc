@@ -1,4 +1,4 @@
-// Raw binary: what a caller tells, against files of any length.
+// Raw binary: any dtype, shape and offset, with files of any length.
 #include "format/raw.h"
 
 #include "fuzz/layout_promises.h"

@@ -1,4 +1,4 @@
-// Runs files through targets, without libFuzzer: in builds by any compiler, the corpora are tests.
+// Runs files through targets without libFuzzer, so that the corpora are tests with any compiler.
 // usage: fuzz_replay TARGET FILE-OR-FOLDER...
 #include <cstdio>
 #include <filesystem>
@@ -27,7 +27,7 @@ std::vector<std::string> files_of(const std::filesystem::path& path) {
   return files;
 }
 
-// In memory of just that size: a byte beyond it is seen by the sanitizers.
+// The buffer has exactly the file's size, so that sanitizers see any access beyond it.
 std::vector<std::uint8_t> bytes_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) throw std::runtime_error("cannot read " + path);
@@ -37,7 +37,7 @@ std::vector<std::uint8_t> bytes_of(const std::string& path) {
 int replay(const std::string& name, const std::vector<std::string>& paths) {
   const auto target = targets().find(name);
   if (target == targets().end()) {
-    std::fprintf(stderr, "fuzz_replay: there is no target %s\n", name.c_str());
+    std::fprintf(stderr, "fuzz_replay: unknown target %s\n", name.c_str());
     return 2;
   }
   std::size_t count = 0;
@@ -45,13 +45,13 @@ int replay(const std::string& name, const std::vector<std::string>& paths) {
     for (const std::string& file : files_of(path)) {
       std::vector<std::uint8_t> bytes = bytes_of(file);
       bytes.shrink_to_fit();
-      std::fprintf(stderr, "%s\n", file.c_str());  // the last line names what broke it
+      std::fprintf(stderr, "%s\n", file.c_str());  // the last line names the input that failed
       target->second({bytes.data(), bytes.size()});
       ++count;
     }
   }
   std::printf("%s: %zu files\n", name.c_str(), count);
-  return count > 0 ? 0 : 1;  // a corpus that was not found is no test
+  return count > 0 ? 0 : 1;  // a missing corpus is a failure
 }
 
 }  // namespace

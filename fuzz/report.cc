@@ -1,4 +1,4 @@
-// Pages, pictures and tables of a run whose every text and number comes from anywhere.
+// Pages, pictures and tables of a run in which every text and number is arbitrary.
 #include <cstring>
 
 #include "evenkeel/profile.h"
@@ -48,7 +48,7 @@ std::size_t count(std::string_view text, std::string_view what) {
   return found;
 }
 
-// Places and lengths are numbers: what is inside a tag is the picture's own.
+// Coordinates and lengths inside tags are finite numbers.
 void check_numbers(std::string_view picture) {
   while (true) {
     const std::size_t begin = picture.find('<');

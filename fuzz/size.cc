@@ -1,4 +1,4 @@
-// Sizes, budgets and names, as people write them.
+// Parsing of sizes, budgets and names.
 #include "evenkeel/array.h"
 #include "evenkeel/budget.h"
 #include "evenkeel/dtype.h"
@@ -8,10 +8,10 @@
 namespace evenkeel::fuzz {
 namespace {
 
-// What is shown of a size is read back as nearly the same.
+// A printed size parses back to nearly the same value.
 void check_shown(std::uint64_t bytes) {
   const std::string shown = format_size(bytes);
-  if (shown.ends_with("PiB") || shown.ends_with("EiB")) return;  // shown, but not taken
+  if (shown.ends_with("PiB") || shown.ends_with("EiB")) return;  // printed, but not parsed
   const std::uint64_t back = parse_size(shown);
   const std::uint64_t off = back > bytes ? back - bytes : bytes - back;
   MUST(off <= bytes / 100);

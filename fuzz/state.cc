@@ -1,4 +1,4 @@
-// A loader's state: text that comes back from a checkpoint.
+// Parsing of a loader's state, which comes from a checkpoint.
 #include "evenkeel/tokens.h"
 #include "fuzz/target.h"
 

@@ -1,9 +1,9 @@
-// A fuzz target: bytes from anywhere go in, and what must not happen ends the process.
+// A fuzz target takes arbitrary bytes and ends the process if an invariant does not hold.
 //
 //   FUZZ_TARGET(npy) { read(input.rest()); }
 //
-// One file a target, named as it. Under libFuzzer (preset fuzz) each is a program of its own;
-// elsewhere all are in one program that replays files, see replay.cc.
+// Each target is a file of the same name. Under libFuzzer (preset fuzz) each is its own program;
+// otherwise all are in one program that replays files, see replay.cc.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ bool add_target(const char* name, Target target);  // in replay.cc
   std::abort();
 }
 
-// Whether the call was refused. Error is the one way to refuse: anything else ends the process.
+// Whether the call threw Error. Any other exception ends the process.
 template <class Call>
 bool refused(const Call& call) {
   try {

@@ -1,4 +1,4 @@
-// Text from anywhere, on its way to terminals, pages, pictures and JSON.
+// Arbitrary text for terminals, pages, pictures and JSON.
 #include "base/utf8.h"
 #include "base/visible.h"
 #include "cli/terminal.h"
@@ -14,7 +14,7 @@ namespace {
 bool is_control(char32_t c) { return c < 0x20 || (c >= 0x7F && c <= 0x9F); }
 bool is_bad(char32_t c) { return is_control(c) || c == 0x2028 || c == 0x202E || c == 0x2066; }
 
-// All of it is UTF-8, and no character is one that `bad` names.
+// The text is UTF-8, and `bad` holds for none of its characters.
 template <class Bad>
 void check_text(std::string_view text, const Bad& bad) {
   while (!text.empty()) {
@@ -33,7 +33,7 @@ void check_markup(std::string_view text) {
   });
 }
 
-// A JSON string, read back by the simplest reader there is.
+// Parses a JSON string with a minimal parser.
 void check_json(std::string_view text) {
   const std::string quoted = json_quoted(text);
   check_text(quoted, is_bad);

@@ -1,4 +1,4 @@
-// What `evenkeel profile` is asked for in words: intervals, slopes, seconds, process numbers.
+// Parsing of the arguments of `evenkeel profile`: intervals, slopes, seconds, process IDs.
 #include "cli/numbers.h"
 #include "fuzz/target.h"
 

@@ -1,4 +1,4 @@
-// Token files told apart by their magic: llm.c shards, NPY, bare tokens.
+// Token files recognized by their magic: llm.c shards, NPY, bare tokens.
 #include "format/token_layout.h"
 #include "fuzz/layout_promises.h"
 #include "fuzz/memory_file.h"

@@ -1,1 +1,1 @@
-"""Evenkeel beside its peers: the same work, the same data, memory by the kernel's numbers."""
+"""Compares Evenkeel with its peers: same work, same data, memory as the kernel reports it."""

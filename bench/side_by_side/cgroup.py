@@ -14,19 +14,19 @@ _numbers = itertools.count()
 
 
 class Group:
-    """A memory cgroup that was made for one measurement."""
+    """A memory cgroup created for one measurement."""
 
     def __init__(self, path, v1):
         self.path, self._v1 = path, v1
 
     @property
     def inside(self):
-        """What to put before a command, so that it runs in the group."""
+        """A command prefix that runs a command in the group."""
         return ["sh", "-c", f'echo $$ >"{self.path}/cgroup.procs" && exec "$@"', "sh"]
 
     @property
     def peak(self):
-        """The most that was charged to it, page cache included."""
+        """The peak of memory charged to the group, page cache included."""
         name = "memory.max_usage_in_bytes" if self._v1 else "memory.peak"
         with contextlib.suppress(OSError):
             return int((self.path / name).read_text())
@@ -34,7 +34,7 @@ class Group:
 
     @property
     def kills(self):
-        """Processes killed because nothing more could be taken back."""
+        """How many processes the OOM killer has killed in the group."""
         name = "memory.oom_control" if self._v1 else "memory.events"
         with contextlib.suppress(OSError):
             for line in (self.path / name).read_text().splitlines():
@@ -45,8 +45,8 @@ class Group:
 
 @contextlib.contextmanager
 def memory_cgroup(limit):
-    """A new group with this limit in bytes; None, and the reason on stderr, where none can be
-    made."""
+    """A new group with this limit in bytes. None if it cannot be created; the reason is printed on
+    stderr."""
     v1 = V1.is_dir()
     top, knob = (V1, "memory.limit_in_bytes") if v1 else (V2, "memory.max")
     path = top / f"evenkeel-bench-{os.getpid()}-{next(_numbers)}"

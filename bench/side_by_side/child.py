@@ -1,9 +1,10 @@
-"""The process of one contestant: imports, says so, waits for the word, works until the time is up.
+"""The process of one contestant. It imports, waits for the start, and works until time is up.
 
 usage: python -m side_by_side.child convert|run CONTESTANT WORK      (WORK: JSON of work.Work)
 
-On stdout: "ready" after the imports, then "done" and a JSON object, and after the answer on stdin a
-last line "checked". Measuring is done from outside, between the word and "done".
+It prints JSON lines: "ready" after the imports and then, after a line on stdin, "done" with the
+results. After another line on stdin it prints "checked". The parent measures from outside, between
+the first line on stdin and "done".
 """
 
 import hashlib
@@ -14,7 +15,7 @@ import time
 
 from .work import Work
 
-CHECKED = 2  # batches whose bytes are digested
+CHECKED = 2  # batches whose bytes are hashed
 
 
 def said(word, **more):
@@ -35,7 +36,7 @@ def count_of(batch, work):
 
 
 class Checks:
-    """What is not on the clock: digests of the first batches, numbers of the blocks that came."""
+    """Checks that are not timed: hashes of the first batches, numbers of the blocks received."""
 
     def __init__(self, work):
         self.work, self.digest, self.first, self.numbers = work, hashlib.sha256(), None, []
@@ -47,7 +48,7 @@ class Checks:
             return
         began, cpu = time.perf_counter(), time.process_time()
         arrays = as_arrays(batch)
-        if number == 0 and self.work.kind != "scan":  # whose digest says it all
+        if number == 0 and self.work.kind != "scan":  # the digest is enough for a scan
             self.first = [array.copy() for array in arrays]
         if number < CHECKED:
             for array in arrays:
@@ -58,7 +59,7 @@ class Checks:
         self.cpu += time.process_time() - cpu
 
     def problem(self):
-        """What is wrong with an order of one's own, in words; None if nothing is."""
+        """What is wrong with the data of a contestant with its own order; None if nothing is."""
         import numpy as np
 
         work = self.work
@@ -82,12 +83,12 @@ class Checks:
                     found = file.read(size)
                     same = row.tobytes() if work.kind == "rows" else row.astype("uint16").tobytes()
                     if found != same:
-                        return f"row at {start} is not what the file holds"
+                        return f"a row at {start} that differs from the file"
         return None
 
 
 def run(module, work):
-    """The results of the work, until the time is up."""
+    """Does the work until time is up; returns the checks and the results."""
     checks, items, first_items, batches = Checks(work), 0, 0, 0
     began = time.perf_counter()
     first = None
@@ -101,7 +102,7 @@ def run(module, work):
         if now - first >= work.seconds:
             break
     seconds = time.perf_counter() - began - checks.seconds
-    # From the first batch on: opening has a figure of its own.
+    # Speed counts from the first batch on; opening has its own figure.
     after, rest = items - first_items, seconds - first
     return checks, {
         "items": items,
@@ -115,7 +116,7 @@ def run(module, work):
 
 def main():
     mode, name, work = sys.argv[1], sys.argv[2], Work.parse(sys.argv[3])
-    sys.stdout = sys.stderr  # what peers print is not ours
+    sys.stdout = sys.stderr  # stdout carries the protocol, so what peers print goes to stderr
     module = importlib.import_module(f"side_by_side.contestants.{name}")
     if mode == "convert":
         module.convert(work)

@@ -1,4 +1,4 @@
-"""The files that are read, and whether the page cache holds them."""
+"""Creates the files that are read, and controls what the page cache holds of them."""
 
 import ctypes
 import os
@@ -7,7 +7,7 @@ import shutil
 import sys
 
 KIB, MIB, GIB, TIB = 1 << 10, 1 << 20, 1 << 30, 1 << 40
-COLUMNS = 162  # of the rows
+COLUMNS = 162  # of a row
 
 
 def say(text):
@@ -15,17 +15,17 @@ def say(text):
 
 
 def make(path, size, header=b"", block=None):
-    """A file of `size` bytes behind the header, made if it is not there yet. `block(at)` gives the
-    bytes from `at` on, 16 MiB at a time; without it they are noise, no two blocks alike."""
+    """A file of `size` bytes after the header, created if it does not exist. `block(at)` returns
+    the bytes from `at` on, 16 MiB at a time. Without it they are noise, no two blocks alike."""
     path = pathlib.Path(path)
     if path.exists() and path.stat().st_size == len(header) + size:
         return path
     free = shutil.disk_usage(path.parent).free
     if free < size + GIB:
         sys.exit(
-            f"bench: {path.name} takes {size // MIB} MiB, {path.parent} has {free // MIB} MiB free"
+            f"bench: {path.name} needs {size // MIB} MiB, {path.parent} has {free // MIB} MiB free"
         )
-    say(f"making {path.name}, {size // MIB} MiB")
+    say(f"creating {path.name}, {size // MIB} MiB")
     block = block or noise()
     unfinished = path.with_name(path.name + ".part")
     with open(unfinished, "wb") as out:
@@ -49,15 +49,15 @@ def noise():
 
 
 def make_rows(path, count):
-    """An NPY file of `count` rows of 162 float32. The bytes are noise: some are NaN."""
+    """An NPY file of `count` rows of 162 float32. The bytes are noise, so some values are NaN."""
     shape = f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({count}, {COLUMNS}), }}"
     header = b"\x93NUMPY\x01\x00\x76\x00" + shape.ljust(117).encode() + b"\n"
     return make(path, count * COLUMNS * 4, header)
 
 
 def make_blocks(path, count, size=2048):
-    """Tokens in `count` blocks of `size` bytes that begin with their number, in 64 bits; one token
-    more at the end. So a block says which it is, whatever order it comes in."""
+    """Tokens in `count` blocks of `size` bytes, with one more token at the end. Each block begins
+    with its number in 64 bits, so that it can be recognized in any order."""
     block = bytearray(os.urandom(16 * MIB))
 
     def numbered(at):
@@ -69,7 +69,7 @@ def make_blocks(path, count, size=2048):
 
 
 def make_sparse(path, size):
-    """A file that is `size` bytes long and takes no room: all of it reads as zero."""
+    """A sparse file of `size` bytes: it takes no disk space and reads as zeros."""
     with open(path, "ab") as out:
         out.truncate(size)
     return pathlib.Path(path)
@@ -85,8 +85,8 @@ def files_in(path):
 
 
 def make_cold(path):
-    """Out of the page cache; returns how many bytes stayed in spite of that (None: not known).
-    What was written and is not on the disk yet would stay, so it is brought there first."""
+    """Drops a file from the page cache. Returns how many bytes are still cached (None: unknown).
+    Dirty pages cannot be dropped, so they are written to the disk first."""
     for file in files_in(path):
         descriptor = os.open(file, os.O_RDONLY)
         try:
@@ -98,7 +98,7 @@ def make_cold(path):
 
 
 def make_warm(path):
-    """All of it into the page cache."""
+    """Reads the whole file into the page cache."""
     for file in files_in(path):
         with open(file, "rb", buffering=0) as data:
             buffer = bytearray(16 * MIB)
@@ -122,8 +122,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def cached_bytes(path):
-    """Bytes of the file, or of a folder's files, in the page cache, by cachestat(2); None where
-    the kernel does not tell: before Linux 6.5, or of a file that is neither yours nor writable."""
+    """Bytes of a file, or of all files in a folder, in the page cache, from cachestat(2). None if
+    the kernel does not say: before Linux 6.5, or if the file is neither yours nor writable."""
     pages = 0
     for file in files_in(path):
         descriptor = os.open(file, os.O_RDONLY)
@@ -147,7 +147,7 @@ def cached_bytes(path):
 
 
 def readahead_file(path):
-    """Where the kernel keeps the readahead of the device that `path` lies on."""
+    """The sysfs file with the readahead of the device that holds `path`."""
     device = os.stat(path).st_dev
     return pathlib.Path(f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}/read_ahead_kb")
 

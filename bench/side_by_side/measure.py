@@ -1,4 +1,4 @@
-"""One contestant, measured from outside by the kernel's numbers."""
+"""Runs one contestant and measures it from outside with the kernel's figures."""
 
 import contextlib
 import json
@@ -17,11 +17,11 @@ TICK = os.sysconf("SC_CLK_TCK")
 
 
 class Failed(Exception):
-    """Why there is no figure, in words for the table."""
+    """There is no figure; the message is the reason shown in the table."""
 
 
 class Child:
-    """A contestant's process, and those it starts."""
+    """A contestant's process and its children."""
 
     def __init__(self, python, mode, name, work, inside=()):
         environment = {
@@ -44,7 +44,7 @@ class Child:
         self._out, self.errors = b"", b""
 
     def word(self, timeout):
-        """What it says next, or None when nothing came in this time."""
+        """The next message of the process, or None if none came within `timeout`."""
         if b"\n" not in self._out:
             streams = [self.process.stdout, self.process.stderr]
             ready, _, _ = select.select(streams, [], [], timeout)
@@ -69,7 +69,7 @@ class Child:
             if heard is not None:
                 assert heard["word"] == word, heard
                 return heard
-        raise Failed(f"nothing within {timeout:.0f} s")
+        raise Failed(f"no answer within {timeout:.0f} s")
 
     def answer(self):
         self.process.stdin.write(b"\n")
@@ -91,7 +91,7 @@ class Child:
 
 
 def tree(pid):
-    """A process and all below it."""
+    """A process and all its descendants."""
     found = [pid]
     for one in found:
         with contextlib.suppress(OSError):
@@ -102,7 +102,7 @@ def tree(pid):
 
 
 def numbers(path, names):
-    """Bytes of the lines `name: N kB`."""
+    """The values of lines such as `name: N kB`, in bytes."""
     got = dict.fromkeys(names, 0)
     with contextlib.suppress(OSError), open(path) as lines:
         for line in lines:
@@ -113,8 +113,8 @@ def numbers(path, names):
 
 
 def memory_of(pid, pss):
-    """Anonymous, mapped-file and shared memory of the tree. With pss, pages that several map are
-    divided among them; it is exact, and takes longer to read."""
+    """Anonymous, mapped-file and shared memory of the tree. With pss, pages that several processes
+    map are divided among them. That is exact, but takes longer to read."""
     total = [0, 0, 0]
     for one in tree(pid):
         if pss:
@@ -128,19 +128,19 @@ def memory_of(pid, pss):
 
 
 def spent(pid):
-    """CPU seconds and bytes read from the disk by the tree, so far."""
+    """CPU seconds and bytes read from the disk by the tree so far."""
     cpu = read = 0
     for one in tree(pid):
         with contextlib.suppress(OSError):
             fields = pathlib.Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
-            # its own, and those of children that have ended
+            # its own time, and that of children that have ended
             cpu += sum(int(field) for field in fields[11:15]) / TICK
             read += numbers(f"/proc/{one}/io", ["read_bytes"])["read_bytes"]
     return cpu, read
 
 
 class Watch:
-    """Peaks of memory since the beginning."""
+    """Peaks of memory growth since this object was created."""
 
     def __init__(self, pid, path, pss):
         self._pid, self._path, self._pss = pid, path, pss
@@ -153,7 +153,7 @@ class Watch:
         return now
 
     def look(self):
-        """Takes a sample; returns how long that took."""
+        """Takes a sample; returns how many seconds that took."""
         began = time.perf_counter()
         now = self._sample()
         grown = {kind: now[kind] - self._base[kind] for kind in now}
@@ -164,7 +164,7 @@ class Watch:
 
 
 def measure(python, name, work, *, cold, pss=False, group=None, patience=60):
-    """Runs a contestant once. Raises Failed, with the reason, where it gives no result."""
+    """Runs a contestant once. Raises Failed with the reason if it gives no result."""
     path = work.converted or work.path
     child = Child(python, "run", name, work, group.inside if group else ())
     try:
@@ -180,10 +180,10 @@ def measure(python, name, work, *, cold, pss=False, group=None, patience=60):
         child.answer()
         until, done, took = time.monotonic() + work.seconds + patience, None, 0.0
         while done is None:
-            done = child.word(max(0.005, 20 * took))  # watching takes little of a core
+            done = child.word(max(0.005, 20 * took))  # so that watching uses little of a core
             took = watch.look()
             if time.monotonic() > until:
-                raise Failed(f"no end within {work.seconds + patience:.0f} s")
+                raise Failed(f"not finished within {work.seconds + patience:.0f} s")
         cpu_after, read_after = spent(child.process.pid)
         child.answer()
         checked = child.wait_for("checked", patience)
@@ -214,7 +214,7 @@ def convert(python, name, work):
 
 
 def versions(python, names):
-    """Of installed distributions; None for what is not there."""
+    """Versions of installed distributions; None for those that are not installed."""
     program = (
         "import importlib.metadata as m, json, sys\n"
         "def v(n):\n"
@@ -229,7 +229,7 @@ def versions(python, names):
 
 
 def interpreter(root):
-    """The one that has the peers, else the one for developing, else this one."""
+    """The interpreter that has the peers, else that of .venv, else this one."""
     for venv in (".venv-peers", ".venv"):
         python = root / venv / "bin/python"
         if os.access(python, os.X_OK):

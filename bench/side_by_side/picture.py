@@ -1,10 +1,10 @@
-"""The picture: bars of speed beside bars of memory."""
+"""Draws docs/benchmarks.svg: bars of speed next to bars of memory."""
 
 from xml.sax.saxutils import escape
 
 SHOWN = ("crops-cold", "rows-limited", "crops-warm")
 MIB = 1 << 20
-MOST = 9  # lines a scenario
+MOST = 9  # bars per scenario
 WIDTH, LEFT, BAR, GAP = 1000, 246, 270, 100
 LINE, HEAD = 24, 62
 
@@ -43,7 +43,7 @@ def _size(number):
 
 
 def _lines(result):
-    """Evenkeel's, then the fastest others; the limit is no contestant."""
+    """Evenkeel's rows, then the fastest others. Limits are left out."""
     rows = [
         (name.startswith("evenkeel"), row["title"], row["figures"])
         for name, row in result["rows"].items()
@@ -73,8 +73,8 @@ def draw(scenarios):
         parts.append(f'<text class="name" x="20" y="{y + 22}">{escape(result["title"])}</text>')
         about = f"{result['data']}"
         parts.append(f'<text class="right" x="{WIDTH - 20}" y="{y + 22}">{escape(about)}</text>')
-        parts.append(f'<text x="{LEFT}" y="{y + 46}">{result["unit"]} a second</text>')
-        parts.append(f'<text x="{second}" y="{y + 46}">memory taken, page cache included</text>')
+        parts.append(f'<text x="{LEFT}" y="{y + 46}">{result["unit"]} per second</text>')
+        parts.append(f'<text x="{second}" y="{y + 46}">memory growth, page cache included</text>')
         y += HEAD - 8
         fastest = max(row[2]["per_s"] for row in rows)
         heaviest = max(max(row[2]["growth"]["memory"] for row in rows), 1)
@@ -92,10 +92,10 @@ def draw(scenarios):
             parts.append(_bar(LEFT, y + 4, speed / fastest, "speed", mine, _figure(speed)))
             share = max(0, memory) / heaviest
             parts.append(_bar(second, y + 4, share, "memory", mine, _size(memory)))
-            said.append(f"{name}, {title}: {_figure(speed)} a second, {_size(memory)}.")
+            said.append(f"{name}, {title}: {_figure(speed)} per second, {_size(memory)}.")
             y += LINE
         y += 18
-    title = "Evenkeel beside its peers: speed, and the memory it takes"
+    title = "Evenkeel and other methods: speed and memory growth"
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{y + 6}" '
         f'viewBox="0 0 {WIDTH} {y + 6}" role="img">\n<title>{title}</title>\n'

@@ -1,4 +1,4 @@
-"""The scenarios: which work, on which data, from which state of the cache."""
+"""The scenarios: which work on which data, cached or not."""
 
 import dataclasses
 
@@ -9,33 +9,33 @@ MB = 10**6
 
 @dataclasses.dataclass(frozen=True)
 class Data:
-    """A file, and how it is made: make(path, count)."""
+    """A file, and the function that creates it: make(path, count)."""
 
     name: str
     count: int
     small: int
     make: callable
     text: str
-    copied: str = ""  # too large to convert: who needs a copy has one of this data, if of any
+    copied: str = ""  # too large to convert; contestants that convert use this smaller data
 
 
 @dataclasses.dataclass(frozen=True)
 class Scenario:
     name: str
     title: str
-    work: str  # what contestants are asked to do
+    work: str  # the function of the contestant that is called
     data: str
     unit: str
     warm: bool = False
-    limit: int | None = None  # bytes of a memory cgroup
+    limit: int | None = None  # of a memory cgroup, in bytes
     batch: int = 64
     block: int = 1024
     middle: bool = False  # begin in the middle of the epoch
-    first_only: bool = False  # the first batch is all that counts
+    first_only: bool = False  # only the time to the first batch counts
     workers: int = 0
-    without: tuple = ()  # contestants left out: others stand for them
+    without: tuple = ()  # contestants left out because others stand for them
     most_repeats: int = 99
-    patience: float = 60  # seconds over the measured ones until a contestant is given up
+    patience: float = 60  # seconds beyond the measured ones until a contestant is stopped
 
 
 ROWS = "{count:,} rows of 162 float32, {size}"
@@ -75,11 +75,11 @@ DATA = {
     )
 }
 
-# The same mapping by another name, or the same reading with other advice: each is in one scenario
-# of its kind at least.
+# Contestants that map or read the file like another one. Each is in at least one scenario of its
+# kind.
 TWINS = ("mmap_ninja_numpy", "tensordict_mapped", "memmap_dontneed")
 
-# In the order of their data, so that only one set of files is there at a time.
+# Ordered by data, so that only one set of files exists at a time.
 SCENARIOS = {
     one.name: one
     for one in (
@@ -94,7 +94,7 @@ SCENARIOS = {
             without=("mmap_ninja_numpy", "tensordict_mapped", "megatron_indexed"),
         ),
         Scenario(
-            "scan-cold", "All of it in order, not cached", "scan", "tokens", "MiB", without=TWINS
+            "scan-cold", "Sequential scan, not cached", "scan", "tokens", "MiB", without=TWINS
         ),
         Scenario(
             "train",
@@ -117,7 +117,7 @@ SCENARIOS = {
         ),
         Scenario(
             "scan-warm",
-            "All of it in order, all cached",
+            "Sequential scan, all cached",
             "scan",
             "tokens",
             "MiB",
@@ -127,7 +127,7 @@ SCENARIOS = {
         Scenario("rows-cold", "Shuffled rows, not cached", "rows", "matrix", "rows", batch=256),
         Scenario(
             "rows-fit",
-            "Shuffled rows of a file that memory holds, not cached at first",
+            "Shuffled rows of a file that fits in memory, not cached at first",
             "rows",
             "rows",
             "rows",
@@ -144,7 +144,7 @@ SCENARIOS = {
         ),
         Scenario(
             "epoch-shuffled",
-            "A shuffled epoch of blocks that memory holds, not cached at first",
+            "A shuffled epoch of blocks that fit in memory, not cached at first",
             "epoch",
             "blocks",
             "blocks",
@@ -159,7 +159,7 @@ SCENARIOS = {
         ),
         Scenario(
             "resume",
-            "To the middle of a shuffled epoch",
+            "Time to resume in the middle of a shuffled epoch",
             "epoch",
             "blocks",
             "blocks",
@@ -169,7 +169,7 @@ SCENARIOS = {
         ),
         Scenario(
             "workers",
-            "A shuffled epoch by 4 worker processes, not cached",
+            "A shuffled epoch with 4 worker processes, not cached",
             "workers",
             "blocks",
             "blocks",
@@ -177,7 +177,7 @@ SCENARIOS = {
         ),
         Scenario(
             "open-huge",
-            "To the first batch of a shuffled epoch of 1 TB",
+            "Time to the first batch of a shuffled epoch of 1 TB",
             "epoch",
             "huge",
             "blocks",

@@ -1,30 +1,30 @@
-"""What a contestant is asked to do, as the process that does it sees it."""
+"""The work that a contestant's process is asked to do."""
 
 import dataclasses
 import json
 import os
 
-COLUMNS = 162  # of the rows
+COLUMNS = 162  # of a row
 MIB = 1 << 20
 
 
 @dataclasses.dataclass
 class Work:
     kind: str  # the function of the contestant: crops, rows, scan, epoch, workers, train
-    path: str  # the file as it is
-    converted: str  # the folder with what the contestant made of it, or ""
-    seconds: float  # for how long
-    batch: int  # crops, blocks or rows of a batch
-    block: int = 1024  # tokens of a crop or block
-    chunk: int = 16 * MIB  # bytes of a scan's step
-    first_batch: int = 0  # where in the epoch to begin
+    path: str  # the original file
+    converted: str  # the folder with the contestant's converted copy, or ""
+    seconds: float  # duration after the first batch
+    batch: int  # crops, blocks or rows per batch
+    block: int = 1024  # tokens per crop or block
+    chunk: int = 16 * MIB  # bytes per step of a scan
+    first_batch: int = 0  # the batch of the epoch to begin with
     budget: str = "64MiB"  # Evenkeel's
     workers: int = 0
-    numbered: bool = False  # the blocks of the file begin with their numbers
+    numbered: bool = False  # each block of the file begins with its number
     seed: int = 7
 
     def __post_init__(self):
-        # Set by contestants with an order of their own: where the first batch is from.
+        # Contestants with their own order set this to where the rows of the first batch begin.
         self.claims = None
         self._order = None
 
@@ -45,11 +45,11 @@ class Work:
 
     @property
     def blocks(self):
-        """Of an epoch: each has `block` tokens, and one more for y."""
+        """Blocks of an epoch: each has `block` tokens, and one more for y."""
         return (self.tokens - 1) // self.block
 
     def starts(self):
-        """Where crops begin, a batch at a time, without end: the same for every contestant."""
+        """Starts of crops, one batch at a time, without end; the same for every contestant."""
         import numpy as np
 
         random, last = np.random.default_rng(self.seed), self.tokens - self.block - 1
@@ -57,20 +57,20 @@ class Work:
             yield random.integers(0, last, self.batch)
 
     def prepare(self):
-        """What is given to contestants, made before the clock: the order of the rows."""
+        """Draws the order of the rows before the measurement starts."""
         import numpy as np
 
         if self.kind == "rows":
             self._order = np.random.default_rng(self.seed).permutation(self.rows)
 
     def indices(self):
-        """Row numbers in shuffled order, a batch at a time, over and over."""
+        """Row numbers in shuffled order, one batch at a time, without end."""
         while True:
             for at in range(0, len(self._order) - self.batch + 1, self.batch):
                 yield self._order[at : at + self.batch]
 
     def shuffled_blocks(self):
-        """Block numbers of a shuffled epoch as most programs make them: an array of all."""
+        """Block numbers of a shuffled epoch, from an array of all of them, as in most programs."""
         import numpy as np
 
         random = np.random.default_rng(self.seed)
@@ -83,7 +83,7 @@ class Work:
             at = 0
 
     def wanted_bytes(self):
-        """Of one item."""
+        """Bytes of one item."""
         if self.kind == "scan":
             return MIB
         return 4 * COLUMNS if self.kind == "rows" else 2 * (self.block + 1)

@@ -1,7 +1,7 @@
-"""GPT-2, as small as it can be written in PyTorch: 124 million weights with the sizes given here.
+"""A minimal GPT-2 in PyTorch: 124 million weights with the default sizes.
 
-No dropout and no biases in the norms, as is usual for training from nothing today; the token
-embedding is also the head. bench/gpu_train.py trains it.
+There is no dropout and no bias in the norms, as is usual today for training from scratch. The token
+embedding is also the head. bench/gpu_train.py trains this model.
 """
 
 import math
@@ -22,7 +22,7 @@ class Sizes:
 
 
 class Block(nn.Module):
-    """Attention to what came before, then two layers for each place by itself."""
+    """Causal self-attention, then a two-layer MLP at each position."""
 
     def __init__(self, sizes):
         super().__init__()
@@ -57,7 +57,7 @@ class GPT2(nn.Module):
         self.head.weight = self.token.weight
         for name, weight in self.named_parameters():
             if weight.dim() == 2:
-                # What is added to the stream of all layers is kept small at first.
+                # Layers that add to the residual stream begin with smaller weights.
                 added = name.endswith(("together.weight", "narrower.weight"))
                 nn.init.normal_(weight, std=0.02 / (math.sqrt(2 * sizes.layers) if added else 1))
 

@@ -1,17 +1,17 @@
 """Every row of a large matrix once, in permuted order: Stack Overflow question 45132940.
 
-    python permuted_matrix.py                      124 MiB, 16 MiB of budget
-    python permuted_matrix.py --rows 3000000       as asked there: 1.8 GiB
-    python permuted_matrix.py --report mem.html    the pictures beside one another
-    python permuted_matrix.py --memmap             also by evenkeel.memmap, one word from np.memmap
+    python permuted_matrix.py                      124 MiB, with a budget of 16 MiB
+    python permuted_matrix.py --rows 3000000       the size in the question: 1.8 GiB
+    python permuted_matrix.py --report mem.html    the pictures side by side
+    python permuted_matrix.py --memmap             also evenkeel.memmap, one word from np.memmap
 
-There, memory climbs as the loop goes on. Nothing leaks: the mapping keeps every page that was
-touched, and the kernel reads ahead around each, rows that nobody has asked for yet.
+In the question, memory climbs during the loop. Nothing leaks: the mapping keeps every page that was
+touched, and around each page the kernel reads ahead rows that nobody has asked for yet.
 
-Where the whole file fits into memory that nobody else wants, the loop before is the faster one:
-what is read ahead is used in the end. What the loops after have is the line. evenkeel.memmap waits
-for one page fault after the other, evenkeel.open has many reads in flight: for rows in random
-order, take the latter.
+If the whole file fits into memory that nothing else needs, the loop "before" is faster: everything
+that was read ahead is used in the end. The loops "after" stay within a budget. evenkeel.memmap
+waits for one page fault after another, while evenkeel.open has many reads in flight. For rows in
+random order, use evenkeel.open.
 """
 
 import argparse
@@ -28,8 +28,8 @@ AT_ONCE = 4096  # rows
 
 
 class Work:
-    """What is done with the rows. Its total is the same for every order, and another one if a
-    single row were wrong, missing, or taken for another."""
+    """Work on the rows. The total is the same for every order, but differs if a single row is
+    wrong, missing, or at the wrong index."""
 
     def __init__(self):
         self.total = 0
@@ -53,10 +53,10 @@ def after(path, shape, permutation, budget, work):
         work.do(index, a[index, :])
 
 
-def by_chunks(path, shape, permutation, budget, work):
+def by_batches(path, shape, permutation, budget, work):
     """Without a permutation of one's own, which takes 8 bytes a row: the seed is enough."""
     a = evenkeel.open(path, dtype="float32", shape=shape, budget=budget)
-    for index, rows in a.chunks(AT_ONCE, shuffle=True, seed=1, with_index=True):
+    for index, rows in a.batches(AT_ONCE, shuffle=True, seed=1, with_index=True):
         work.do(index, rows)
 
 
@@ -68,7 +68,7 @@ def by_memmap(path, shape, permutation, budget, work):
 
 
 def nothing(path, shape, permutation, budget, work):
-    """What Python and NumPy take by themselves."""
+    """The baseline: the memory of Python and NumPy themselves."""
 
 
 def write_matrix(path, rows):
@@ -77,11 +77,11 @@ def write_matrix(path, rows):
         for start in range(0, rows, AT_ONCE):
             count = min(AT_ONCE, rows - start)
             file.write(random.random((count, COLUMNS), dtype=np.float32).tobytes())
-        os.fsync(file.fileno())  # the page cache gives back only what is on the disk
+        os.fsync(file.fileno())  # only pages that are on the disk can be dropped
 
 
 def measured(way, path, shape, permutation, budget):
-    """Runs it with nothing of the file in the page cache."""
+    """Runs one way, with nothing of the file in the page cache."""
     with open(path, "rb") as file:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     work = Work()
@@ -100,17 +100,17 @@ def main():
     options = argparse.ArgumentParser(description="Permuted rows of a matrix, before and after.")
     options.add_argument("--rows", type=int, default=200_000)
     options.add_argument("--budget", default="16MiB")
-    options.add_argument("--memmap", action="store_true", help="also by evenkeel.memmap")
+    options.add_argument("--memmap", action="store_true", help="also use evenkeel.memmap")
     options.add_argument("--report", type=Path, metavar="FILE.html", help="pictures side by side")
-    options.add_argument("--folder", help="where the matrix is made; default: for temporary files")
+    options.add_argument("--folder", help="where to create the matrix; default: a temporary folder")
     told = options.parse_args()
     if told.rows < 1:
-        options.error(f"a matrix of {told.rows} rows is none")
+        options.error(f"--rows must be at least 1, not {told.rows}")
     ways = {
         "nothing, for comparison": nothing,
         "before: np.memmap": before,
         "after: evenkeel.open": after,
-        "after: chunks(shuffle=True)": by_chunks,
+        "after: batches(shuffle=True)": by_batches,
     }
     if told.memmap:
         ways["after: evenkeel.memmap"] = by_memmap
@@ -134,7 +134,7 @@ def main():
         told.report.write_text(f'<!doctype html><meta charset="utf-8">{grid}')
     del totals["nothing, for comparison"]
     equal = len(set(totals.values())) == 1
-    print("all of them saw the same rows" if equal else f"the rows differ: {totals}")
+    print("all loops read the same rows" if equal else f"the rows differ: {totals}")
     return 0 if equal else 1
 
 

@@ -1,17 +1,17 @@
-"""A small GPT at character level, trained from a token file that need not fit in memory.
+"""Trains a small character-level GPT from a token file that need not fit in memory.
 
     python train_gpt.py [TEXT...]         texts to learn from; default: the licenses of Debian
-    python train_gpt.py --loader memmap   as nanoGPT: from a memmap made anew for each batch
-    python train_gpt.py --loader xy       the same batches, read under the budget
+    python train_gpt.py --loader memmap   like nanoGPT: from a memmap recreated for every batch
+    python train_gpt.py --loader xy       the same batches, read within the budget
 
-What changes in the training loop is get_batch, three lines of it:
+Only get_batch changes in the training loop, three lines of it:
 
     -    data = np.memmap(path, dtype=np.uint16, mode="r")
     -    x = torch.stack([torch.from_numpy(data[i : i + T].astype(np.int64)) for i in ix])
     -    y = torch.stack([torch.from_numpy(data[i + 1 : i + 1 + T].astype(np.int64)) for i in ix])
     +    x, y = train.xy(ix, T)              # train = evenkeel.tokens(path, budget="16MiB"), once
 
-To see its memory by phases:  evenkeel profile -- python train_gpt.py
+To see its memory in each phase:  evenkeel profile -- python train_gpt.py
 """
 
 import argparse
@@ -32,7 +32,8 @@ BATCH, T, WIDTH, HEADS, LAYERS = 12, 64, 64, 4, 2
 
 
 def write_tokens(path, texts):
-    """Every character a token of 16 bits, as in nanoGPT's files; returns how many differ."""
+    """Writes every character as a token of 16 bits, like nanoGPT's files. Returns the number of
+    different characters."""
     text = "".join(file.read_text(errors="replace") for file in texts)
     characters = {one: number for number, one in enumerate(sorted(set(text)))}
     np.array([characters[one] for one in text], dtype=np.uint16).tofile(path)
@@ -45,7 +46,7 @@ def texts_found():
 
 
 class Block(nn.Module):
-    """Attention to what came before, then two layers for each place by itself."""
+    """Causal self-attention, then a two-layer MLP at each position."""
 
     def __init__(self):
         super().__init__()
@@ -79,8 +80,8 @@ class GPT(nn.Module):
 
 
 def by_memmap(path, draws):
-    """Before: the memmap is made anew so that its pages leave the resident set. The page cache
-    keeps them, and what the kernel read around them."""
+    """Before: the memmap is recreated so that its pages leave the resident set. The page cache
+    keeps them, and everything that the kernel read around them."""
     while True:
         data = np.memmap(path, dtype=np.uint16, mode="r")
         ix = torch.randint(len(data) - T, (BATCH,), generator=draws)
@@ -98,14 +99,14 @@ def by_xy(path, draws):
 
 
 def by_loader(path, draws):
-    """Or leave the draws to a loader, which reads ahead, and can be resumed and explained."""
+    """Or let a loader draw. It reads ahead, can resume, and explains where each row came from."""
     train = evenkeel.tokens(path, budget="16MiB")
     with evenkeel.TokenLoader(train, BATCH, T, seed=draws.initial_seed(), device="cpu") as loader:
         yield from loader
 
 
 def train(batches, characters, steps):
-    """Mean losses of the first and of the last tenth of the steps."""
+    """Trains a model; returns the mean losses of the first and of the last tenth of the steps."""
     torch.manual_seed(1337)
     model = GPT(characters)
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
@@ -131,13 +132,13 @@ def main():
     options.add_argument("--steps", type=int, default=200)
     told = options.parse_args()
     if told.steps < 1:
-        options.error(f"{told.steps} steps train nothing")
-    torch.set_num_threads(1)  # a model as small as this gains nothing by more
+        options.error(f"--steps must be at least 1, not {told.steps}")
+    torch.set_num_threads(1)  # such a small model gains nothing from more
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "train.bin"
         evenkeel.mark("tokens")
         characters = write_tokens(path, told.texts or texts_found())
-        print(f"{path.stat().st_size // 2:,} characters, {characters} different ones")
+        print(f"{path.stat().st_size // 2:,} characters, {characters} of them different")
         evenkeel.mark("training")
         batches = ways[told.loader](path, torch.Generator().manual_seed(1337))
         first, last = train(batches, characters, told.steps)

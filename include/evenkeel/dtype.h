@@ -1,4 +1,4 @@
-// What one element of an array is.
+// The type of one element of an array.
 #pragma once
 
 #include <complex>
@@ -12,17 +12,17 @@ namespace evenkeel {
 enum class DTypeKind : std::uint8_t { kBool, kInt, kUint, kFloat, kBfloat, kComplex, kRecord };
 
 // A kind and a size: bool, int8..int64, uint8..uint64, float16/32/64, bfloat16, complex64/128, or a
-// record: a fixed number of opaque bytes. Values in memory are always in the machine's byte order.
+// record: a fixed number of opaque bytes. Values in memory always have the machine's byte order.
 struct DType {
   DTypeKind kind = DTypeKind::kUint;
   std::uint32_t size = 1;  // bytes of one element, never 0
 
   // "float32", "f4", "<f4", "|u1", "bool", "bfloat16", "complex64", "V12" (a record of 12 bytes).
-  // A leading '>' is refused here: byte order belongs to a file, not to a value. Throws kInvalid.
+  // A leading '>' is rejected: byte order is a property of a file, not of a value. Throws kInvalid.
   static DType parse(std::string_view name);
   std::string name() const;  // "float32", "record[12]", ...
 
-  // The size of the piece that a change of byte order reverses: half a complex, 1 for records.
+  // The size of the unit that a change of byte order reverses: half of a complex, 1 for records.
   std::uint32_t swap_unit() const {
     return kind == DTypeKind::kRecord ? 1 : kind == DTypeKind::kComplex ? size / 2 : size;
   }

@@ -1,4 +1,4 @@
-// The one way in which Evenkeel fails.
+// The one exception class that Evenkeel throws.
 #pragma once
 
 #include <cstdint>
@@ -9,23 +9,23 @@
 namespace evenkeel {
 
 enum class ErrorKind {
-  kInvalid,  // an argument makes no sense (Python: ValueError)
+  kInvalid,  // an argument is not valid (Python: ValueError)
   kFormat,   // a file is not what it claims to be (ValueError)
-  kIndex,    // a row outside the array (IndexError)
-  kBudget,   // it cannot fit the stated budget (MemoryError)
-  kSystem,   // the system refused; code() is the errno (OSError and its kin)
+  kIndex,    // a row is outside the array (IndexError)
+  kBudget,   // the request cannot fit the budget (MemoryError)
+  kSystem,   // a system call failed; code() is the errno (OSError and its subclasses)
   kClosed,   // used after close, or in a process that does not own it (ValueError)
 };
 
-// What went wrong, where, the numbers, and what to do. Built in place:
+// What went wrong, where, with which numbers, and what to do. Built in place:
 //   throw Error(ErrorKind::kFormat, "open", "header says 12 bytes, the file has 10")
 //       .in(path).at(8).hint("the download may be incomplete");
-// what() reads "open PATH: header says 12 bytes, the file has 10 (at byte 8)\nhint: ...". What a
-// terminal would obey, and what is not UTF-8, stands in it as \xNN; path() is as it was given.
+// what() reads "open PATH: header says 12 bytes, the file has 10 (at byte 8)\nhint: ...".
+// Control characters and bytes that are not UTF-8 appear in it as \xNN; path() is unchanged.
 class Error : public std::exception {
  public:
   Error(ErrorKind kind, std::string operation, std::string problem);
-  // kSystem, from errno: the problem ends with the system's words for it.
+  // kSystem, from errno: the problem ends with the system's text for it.
   static Error system(std::string operation, int code, std::string problem = "");
 
   Error&& in(std::string path) &&;

@@ -1,17 +1,18 @@
-// Words from a program to a profiler that watches it.
+// Names moments of a program for the profiler that watches it.
 #pragma once
 
 #include <string_view>
 
 namespace evenkeel {
 
-// Names this moment ("epoch 2", "validation") for a profiler that watches; does nothing, and costs
-// next to nothing, when none does. Text beyond 200 bytes is cut off, control characters become
-// blanks. Never throws, never waits; safe from several threads, and in a child of fork.
+// Names this moment ("epoch 2", "validation") for the profiler that watches this program. If none
+// does, it does nothing and costs next to nothing. Text beyond 200 bytes is cut off; control
+// characters become blanks. Never throws, never blocks. Safe from several threads, and in a child
+// of fork.
 //
-// A profiler that watches says so in the environment: EVENKEEL_MARKS is the path of a regular file,
-// to which each mark adds one line, "<CLOCK_MONOTONIC nanoseconds> <pid> <text>". It is asked for
-// once in each process. Besides budgets, the library reads the environment here alone.
+// The profiler sets EVENKEEL_MARKS in the environment to the path of a regular file. Each mark
+// appends one line to it, "<CLOCK_MONOTONIC nanoseconds> <pid> <text>". The variable is read once
+// per process. Apart from budgets, this is the only place where the library reads the environment.
 void mark(std::string_view text) noexcept;
 
 }  // namespace evenkeel

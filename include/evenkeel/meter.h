@@ -1,4 +1,4 @@
-// What the kernel knows about memory: of a process, of a tree of processes, of a file.
+// What the kernel reports about the memory of a process, a tree of processes or a file.
 #pragma once
 
 #include <sys/types.h>
@@ -22,65 +22,66 @@ struct ProcessMemory {
   std::uint64_t rss() const { return anon + file + shmem; }
 };
 
-// Of `pid`, or of this process for 0. Throws Error (kSystem) when there is no such process.
+// Of `pid`, or of this process for 0. Throws Error (kSystem) if there is no such process.
 ProcessMemory process_memory(pid_t pid = 0);
 
-// Bytes that the storage delivered to this process so far (/proc/PID/io read_bytes), O_DIRECT
-// included; empty where the kernel does not tell.
+// Bytes that a process has read from storage so far (/proc/PID/io read_bytes), O_DIRECT included.
+// Empty if the kernel does not report it.
 std::optional<std::uint64_t> disk_bytes_read(pid_t pid = 0);
 
-// What a process has done so far, from /proc/PID/stat and /proc/PID/io.
+// Activity of a process so far, from /proc/PID/stat and /proc/PID/io.
 struct ProcessCounters {
   std::uint64_t major_faults = 0;  // page faults that waited for storage
   std::uint64_t minor_faults = 0;  // those that did not
   double cpu_seconds = 0;          // user and system, in steps of the kernel's tick (mostly 10 ms)
-  // Bytes that storage delivered. The kernel adds those of children that the process has waited
-  // for. Empty where it does not tell: for processes of other users.
+  // Bytes read from storage. The kernel includes those of children that the process has waited for.
+  // Empty for processes of other users, where the kernel does not report it.
   std::optional<std::uint64_t> disk_read;
 };
 
-// Of `pid`, or of this process for 0. Throws Error (kSystem, ESRCH) when there is no such process.
+// Of `pid`, or of this process for 0. Throws Error (kSystem, ESRCH) if there is no such process.
 ProcessCounters process_counters(pid_t pid = 0);
 
 // Proportional set size in bytes: each page divided by the number of processes that map it, so that
-// it adds up. The kernel walks all pages for it: 10 to 15 ms for each GiB. Empty where it is not
-// permitted, and for a process that has ended.
+// sums over processes are exact. The kernel walks all pages for it: 10 to 15 ms per GiB. Empty if
+// it is not permitted, and for a process that has ended.
 std::optional<std::uint64_t> process_pss(pid_t pid = 0);
 
-// What a process and its descendants hold and have done.
+// Memory and activity of a process and its descendants.
 struct TreeMemory {
-  ProcessMemory memory;      // sums; pages that several map count for each. peak_rss is 0: peaks of
-                             // different moments have no sum
-  ProcessCounters counters;  // since the tree was made; see ProcessTree
+  ProcessMemory memory;      // sums; a page counts once for each process that maps it. peak_rss is
+                             // 0: peaks of different moments cannot be added
+  ProcessCounters counters;  // since the tree was created; see ProcessTree
   std::uint32_t processes = 0;   // living ones
-  std::uint32_t unmeasured = 0;  // at least as many could not be opened: too few descriptors
+  std::uint32_t unmeasured = 0;  // at least this many could not be opened: too few descriptors
 };
 
-// Follows a process and all its descendants; those whose parent has ended, too, once they were
-// seen. A descendant that comes and goes between two samples, or loses its parent before it is
-// seen, is missed; what it did is in the counters if a parent in the tree waited for it.
+// Follows a process and all its descendants. A descendant that was seen once is followed even after
+// its parent has ended. A descendant that starts and ends between two samples, or whose parent ends
+// before it is seen, is missed. Its activity is in the counters if a parent in the tree waited for
+// it.
 //
-// Counters count from the making of the tree, over all processes, ended ones included: these with
-// what their parent inherited, or with the last that was seen. They never decrease.
+// Counters start when the tree is created and cover all processes, ended ones included. An ended
+// process contributes what its parent inherited, or else its last sample. Counters never decrease.
 //
-// Holds four descriptors a process. A sample of one process takes about 15 us; new children are
-// looked for when the system has made a new process or thread, and at most 0.3 % of the time.
-// Not for several threads at once.
+// Holds four descriptors per process. A sample of one process takes about 15 us. New children are
+// looked for when the system has created a new process or thread, at most 0.3 % of the time.
+// Not thread-safe.
 class ProcessTree {
  public:
-  // 0 is this process. Throws Error (kSystem, ESRCH) when there is no such process.
+  // 0 is this process. Throws Error (kSystem, ESRCH) if there is no such process.
   explicit ProcessTree(pid_t root);
   ProcessTree(ProcessTree&&) noexcept;
   ProcessTree& operator=(ProcessTree&&) noexcept;
   ~ProcessTree();
 
-  // Empty once the root and all descendants that were seen have ended. A zombie has.
+  // Empty once the root and all descendants that were seen have ended. A zombie has ended.
   std::optional<TreeMemory> sample();
-  // Resident memory alone, for the looks in between: cheaper than sample(). Counters, page
-  // tables and swap stay as they are; so does RssShmem, what has changed of it counting as RssFile;
-  // that a process has ended is noticed by the next sample(), only its memory counts no more.
+  // Only resident memory, for use between two calls of sample(): it is cheaper. Counters, page
+  // tables and swap keep their last values. So does RssShmem; changes of it count as RssFile. A
+  // process that has ended no longer counts, but only the next sample() removes it.
   ProcessMemory sample_resident();
-  // As of the last sample: after an empty one, the final counts.
+  // As of the last sample; after an empty one, the final counts.
   ProcessCounters counters() const;
   // Living ones as of the last sample, parents before their children.
   std::vector<pid_t> processes() const;
@@ -105,27 +106,27 @@ struct FileInUse {
 };
 
 // The data files of a process: regular files of at least `least_size` bytes that it has open for
-// reading, or maps, nowhere with execute permission (so no programs and libraries). Each once;
-// without those that have lost their name, memfds, and what lies in /dev, /proc and /sys. Empty
-// where it is not permitted, and for a process that has ended.
+// reading or maps. Each is listed once. Left out are files mapped with execute permission (programs
+// and libraries), deleted files, memfds, and files in /dev, /proc and /sys. Empty if it is not
+// permitted, and for a process that has ended.
 std::vector<FileInUse> files_in_use(pid_t pid, std::uint64_t least_size);
 
 struct FileCache {
   std::uint64_t cached = 0;   // bytes of the file in the page cache
-  std::uint64_t dirty = 0;    // of these, not yet written
-  std::uint64_t evicted = 0;  // bytes that were in the cache and were pushed out
-  std::string source;         // "cachestat" or "mincore" (which knows `cached` alone)
+  std::uint64_t dirty = 0;    // cached bytes not yet written back
+  std::uint64_t evicted = 0;  // bytes that were in the cache and have been evicted
+  std::string source;         // "cachestat" or "mincore" (which reports only `cached`)
 };
 
-// Empty when the kernel will not tell: cachestat needs Linux 6.5 and a file the caller owns or may
-// write; mincore needs the same ownership. Throws Error (kSystem) when the file cannot be opened.
+// Empty if the kernel does not report it: cachestat needs Linux 6.5 and a file the caller owns or
+// may write; mincore needs the same ownership. Throws Error (kSystem) if the file cannot be opened.
 std::optional<FileCache> file_cache(const std::string& path);
 
 // Drops the clean pages of a file from the page cache: fsync, then POSIX_FADV_DONTNEED. Returns the
-// bytes still cached (pages that someone has mapped stay), or empty when the kernel will not tell.
+// bytes still cached (mapped pages stay), or empty if the kernel does not report it.
 std::optional<std::uint64_t> drop_file_cache(const std::string& path);
 
-// Readahead of the device a file lies on, in bytes; empty where sysfs does not tell.
+// Readahead of the device that holds a file, in bytes; empty if sysfs does not report it.
 std::optional<std::uint64_t> readahead_bytes(const std::string& path);
 
 }  // namespace evenkeel

@@ -1,4 +1,5 @@
-// Which rows come when: a pure function of (seed, epoch, position, rank, world), in O(1) memory.
+// Orders: which row comes at which position. An order is a pure function of (seed, epoch, position,
+// rank, world size) and needs O(1) memory. docs/orders.md specifies it.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +10,8 @@ namespace evenkeel {
 
 enum class OrderKind : std::uint8_t { kSequential, kShuffled, kRandom };
 
-// A plain value. The global order depends on kind, seed and epoch alone; rank and world cut it in
-// the last step: rank r of w takes global positions r, r+w, r+2w, ...
+// A plain value. The global order depends only on kind, seed and epoch. Rank and world are applied
+// last: rank r of w takes global positions r, r+w, r+2w, ...
 struct Order {
   OrderKind kind = OrderKind::kSequential;
   std::uint64_t seed = 0;
@@ -25,7 +26,7 @@ struct Order {
 };
 
 inline Order sequential() { return {}; }
-// Every row once an epoch, in an order that looks random; exact, without an index array.
+// Every row once per epoch, in an order that looks random; exact, without an index array.
 inline Order shuffled(std::uint64_t seed, std::uint64_t epoch = 0) {
   return {OrderKind::kShuffled, seed, epoch, 0, 1};
 }
@@ -34,12 +35,13 @@ inline Order random(std::uint64_t seed, std::uint64_t epoch = 0) {
   return {OrderKind::kRandom, seed, epoch, 0, 1};
 }
 
-// A keyed bijection of 0..n-1: a Feistel network on bit_width(n-1) bits, 8 at least, with cycle
-// walking. O(1) memory; frozen for ever by the golden vectors in docs/orders.md. Immutable, so
-// thread-safe.
+// A keyed bijection of 0..n-1: a Feistel network on bit_width(n-1) bits (at least 8) with cycle
+// walking. It needs O(1) memory. The golden vectors in docs/orders.md freeze it forever. Immutable,
+// so thread-safe.
 class Permutation {
  public:
-  // Throws Error (kInvalid) when n is 0; the calls throw kIndex for an argument outside 0..n-1.
+  // Throws Error (kInvalid) if n is 0. operator() and inverse() throw kIndex for an argument
+  // outside 0..n-1.
   Permutation(std::uint64_t n, std::uint64_t seed, std::uint64_t epoch);
   std::uint64_t operator()(std::uint64_t position) const;
   std::uint64_t inverse(std::uint64_t value) const;
@@ -63,20 +65,21 @@ class Permutation {
   RoundKey keys_[kMaxRounds];
 };
 
-// Draw number `counter` of a stream: uniform on 0..n-1 from 128 bits of Philox4x32-10. Throws Error
-// (kInvalid) when n is 0 or counter is 2^63 or more: counters from there on belong to round keys.
+// Draw number `counter` of a stream: uniform on 0..n-1, from 128 bits of Philox4x32-10. Throws
+// Error (kInvalid) if n is 0 or counter is 2^63 or more: those counters are reserved for round
+// keys.
 std::uint64_t uniform_draw(std::uint64_t seed, std::uint64_t epoch, std::uint64_t counter,
                            std::uint64_t n);
 
-// An Order bound to a number of rows. Immutable, so thread-safe; seeking is indexing.
+// An Order applied to a number of rows. Immutable, so thread-safe. Indexing any position is O(1).
 class Sequence {
  public:
-  // Throws Error (kInvalid) when world is 0 or rank >= world.
+  // Throws Error (kInvalid) if world is 0 or rank >= world.
   Sequence(const Order& order, std::uint64_t rows);
-  std::uint64_t size() const { return size_; }  // positions that this rank has
+  std::uint64_t size() const { return size_; }  // number of positions of this rank
   std::uint64_t rows() const { return rows_; }
   const Order& order() const { return order_; }
-  // The row at a position, and the rows at first, first+1, ...: Error (kIndex) beyond size().
+  // The row at a position, or the rows at first, first+1, ... Throws Error (kIndex) beyond size().
   std::uint64_t operator[](std::uint64_t position) const;
   void fill(std::uint64_t first, std::span<std::uint64_t> rows) const;
 

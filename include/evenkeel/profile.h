@@ -1,4 +1,4 @@
-// Memory over time: what was seen of a program, and the pages and pictures made of it.
+// Memory over time: recorded samples of a program, and reports and pictures made from them.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@
 
 namespace evenkeel {
 
-// What one look at a process tree saw. Sizes in bytes. Counters count from the start of the
-// recording, over all processes that were ever seen, ended ones included.
+// One sample of a process tree. Sizes in bytes. Counters start with the recording and cover all
+// processes that were ever seen, ended ones included.
 struct ProfileSample {
   static constexpr std::uint64_t kUnknown = std::numeric_limits<std::uint64_t>::max();
 
@@ -28,7 +28,7 @@ struct ProfileSample {
   bool cache_measured = false, pss_measured = false;
   std::uint64_t page_tables = 0;
   std::uint64_t swap = 0;
-  std::uint64_t disk_read = 0;     // counter, bytes that came from storage
+  std::uint64_t disk_read = 0;     // counter, bytes read from storage
   std::uint64_t major_faults = 0;  // counter
   std::uint64_t minor_faults = 0;  // counter
   double cpu_seconds = 0;          // counter, user and system
@@ -48,19 +48,19 @@ struct ProfileMark {
 struct ProfileFile {
   std::string path;
   std::uint64_t size = 0;
-  std::optional<std::uint64_t> cached_before;  // empty: the kernel does not tell
+  std::optional<std::uint64_t> cached_before;  // empty: the kernel does not report it
 };
 
-// One program, recorded.
+// The recording of one program.
 struct ProfileRun {
   std::string name;                  // a short title: "python train.py", "direct"
-  std::vector<std::string> command;  // its words, if it was a command
+  std::vector<std::string> command;  // program and arguments, if it was a command
   std::string started;               // "2026-11-15T11:20:00Z"
   double seconds = 0;
-  double interval_seconds = 0;     // between two samples, as asked for
+  double interval_seconds = 0;     // between two samples, as requested
   std::string ended;               // "exit code 0", "killed by signal 9 (SIGKILL)", "still running"
   double own_cpu_seconds = 0;      // what the recording itself cost
-  std::vector<std::string> notes;  // what a reader must know: "page cache unknown: ..."
+  std::vector<std::string> notes;  // shown to the reader: "page cache unknown: ..."
   // Shown with the run: {"rows/s", "295,210"}.
   std::vector<std::pair<std::string, std::string>> facts;
   // For a run under `evenkeel guard`: the most that the guarded files had in memory. The budget covers
@@ -68,22 +68,22 @@ struct ProfileRun {
   std::optional<std::uint64_t> guarded_peak;
   std::vector<ProfileFile> files;
   std::vector<ProfileMark> marks;
-  std::vector<ProfileSample> samples;  // by time; at most ProfileSeries::kMost
+  std::vector<ProfileSample> samples;  // ordered by time; at most ProfileSeries::kMost
 };
 
-// A page or a picture: one run, or several side by side on equal axes.
+// The content of a page or a picture: one run, or several side by side on equal axes.
 struct ProfileReport {
   std::string title;
-  std::string subtitle;                 // one sentence, for several runs the verdict
+  std::string subtitle;                 // one sentence; for several runs, the conclusion
   bool growth = false;                  // samples are growth above a baseline, not totals
-  std::optional<std::uint64_t> budget;  // drawn as a line, overshoot shaded
+  std::optional<std::uint64_t> budget;  // drawn as a line; memory above it is shaded
   std::string kernel;                   // "Linux 6.18.0"
   std::uint64_t cpus = 0, memory = 0;   // of the machine, bytes
   std::optional<std::uint64_t> readahead;
   std::vector<ProfileRun> runs;
 };
 
-// The largest value of each kind, and how it rises.
+// Peaks and slopes of a run.
 struct ProfileSummary {
   std::uint64_t peak_anon = 0, peak_file = 0, peak_shmem = 0, peak_rss = 0, peak_memory = 0;
   // anon + shmem + page tables: what the kernel cannot take back, but for swapping it out.
@@ -91,9 +91,9 @@ struct ProfileSummary {
   std::uint64_t file_at_peak = 0;  // of peak_memory, pages of files: the kernel can take them back
   std::uint64_t peak_page_tables = 0, peak_swap = 0;
   std::optional<std::uint64_t> peak_cache, peak_pss;
-  // Bytes a minute, over the second half of the run: the median of the slopes between samples
-  // (Theil-Sen), so that a sawtooth is flat and one spike does not matter. Empty for runs too short
-  // to tell (under 1 s, or fewer than 16 samples).
+  // Bytes per minute, over the second half of the run: the median of the slopes between samples
+  // (Theil-Sen), so that a sawtooth is flat and one spike does not matter. Empty for runs that are
+  // too short (under 1 s, or fewer than 16 samples).
   std::optional<double> slope_rss, slope_anon, slope_memory;
   std::string trend;  // of memory: "climbed 1.9 GiB in the first 2 s, then flat"
   double seconds_over_budget = 0;  // 0 for guarded runs
@@ -103,21 +103,22 @@ struct ProfileSummary {
 };
 ProfileSummary summarize(const ProfileRun& run, std::optional<std::uint64_t> budget);
 
-std::string to_json(const ProfileReport& report);  // FORMAT: docs/profile.md
-std::string to_html(const ProfileReport& report);  // one file, nothing from the network
+std::string to_json(const ProfileReport& report);  // the format is in docs/profile.md
+std::string to_html(const ProfileReport& report);  // one file that loads nothing from the network
 std::string to_svg(const ProfileReport& report);   // for papers and READMEs
 std::string to_csv(const ProfileRun& run);
 
-// Writes a file whole or not at all (beside it, then renamed). Straight into it where that cannot
-// be: pipes, devices, /dev/stdout, a writable file in a folder that is not. Throws Error (kSystem).
+// Writes a file completely or not at all: to a temporary file beside it, which is then renamed.
+// Where that is not possible, it writes directly: pipes, devices, /dev/stdout, a writable file in a
+// folder that is not writable. Throws Error (kSystem).
 void write_report(const std::string& path, const std::string& text);
-// Throws what write_report would, as far as that can be told beforehand; writes nothing.
+// Throws what write_report would throw, as far as that is known beforehand. Writes nothing.
 void require_writable(const std::string& path);
 
-// Samples of a run however long, in bounded memory: when there are kMost, neighbours become one. Of
-// two, sizes keep the larger, counters and time the later, so no peak is lost. Sums of sizes may
-// come out larger than they ever were, where one kind gave way to another in between; never
-// smaller.
+// Samples of a run of any length, in bounded memory: when there are kMost, neighbours are merged. A
+// merged sample has the larger size of each kind and the later counters and time, so no peak is
+// lost. Sums of sizes may be larger than they ever were, if one kind shrank while another grew;
+// they are never smaller.
 class ProfileSeries {
  public:
   static constexpr std::size_t kMost = 8192;
@@ -127,8 +128,8 @@ class ProfileSeries {
 
  private:
   std::vector<ProfileSample> samples_;
-  std::size_t together_ = 1;  // samples that make one
-  std::size_t in_last_ = 0;   // of these, how many the last has
+  std::size_t together_ = 1;  // how many added samples one stored sample stands for
+  std::size_t in_last_ = 0;   // how many of them the last stored sample has so far
 };
 
 }  // namespace evenkeel

@@ -20,6 +20,10 @@ struct TokensOptions {
   EngineKind engine = EngineKind::kAuto;
   // What a file without a header holds (default uint16). Files with a header say it themselves.
   std::optional<DType> dtype = {};
+  // Tokens start .. stop-1 of the stream alone. Negative numbers count from its end; without `stop`
+  // it goes to the end.
+  std::int64_t start = 0;
+  std::optional<std::int64_t> stop = {};
 };
 
 // One stream of tokens in one file or in several shards: nanoGPT, llm.c, Megatron, datatrove, NPY
@@ -31,12 +35,23 @@ class Tokens {
   static Tokens open(const std::string& path_or_glob, const TokensOptions& options = {});
   static Tokens open(const std::vector<std::string>& paths, const TokensOptions& options = {});
 
-  std::uint64_t size() const;  // tokens
-  DType dtype() const;         // as stored
-  std::string format() const;  // "llm.c (GPT-2, 3 shards)"
+  std::uint64_t size() const;         // tokens
+  std::uint64_t first_token() const;  // in the files; above 0 for a slice
+  DType dtype() const;                // as stored
+  std::string format() const;         // "llm.c (GPT-2, 3 shards)"
   const std::vector<std::string>& paths() const;
   const Budget& budget() const;
   EngineReport engine() const;
+
+  // Tokens start .. stop-1 of this stream as a stream of their own, for instance a part of a file
+  // for validation. Shares the budget; has a fingerprint of its own. Negative numbers count from
+  // the end.
+  Tokens slice(std::int64_t start, std::optional<std::int64_t> stop = {}) const;
+
+  // `count` tokens from each start, as they are stored: crop i of `out` holds tokens starts[i] ..
+  // starts[i]+count-1. Throws kIndex when a crop leaves the stream.
+  void crops(std::span<const std::uint64_t> starts, std::uint64_t count,
+             std::span<std::byte> out) const;
 
   // Row i of x is tokens starts[i] .. starts[i]+block_size-1, row i of y the same one token on:
   // just what slicing a memmap gives, widened to T (std::int64_t, std::int32_t, or as stored). x

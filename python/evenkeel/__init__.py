@@ -1,10 +1,10 @@
-"""Reads data far larger than memory, and keeps memory under a line that you draw.
+"""Reads data far larger than memory, and keeps memory within a budget you set.
 
 >>> import evenkeel, numpy
 >>> numpy.save("features.npy", numpy.arange(12, dtype="float32").reshape(4, 3))
 >>> with evenkeel.open("features.npy", budget="64MiB") as a:
 ...     print(a.shape, a[1], a[[3, 0], 2])
-...     for rows in a.chunks(3):
+...     for rows in a.batches(3):
 ...         print(rows.sum())
 (4, 3) [3. 4. 5.] [11.  2.]
 36.0
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from evenkeel._array import Array as Array
     from evenkeel._array import info as info
     from evenkeel._array import open as open
+    from evenkeel._batches import Batches as Batches
     from evenkeel._core import Budget as Budget
     from evenkeel._loader import TokenLoader as TokenLoader
     from evenkeel._memmap import Guard as Guard
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 # the tool needs none of it.
 _HOME = {
     "Array": "_array",
+    "Batches": "_batches",
     "Budget": "_core",
     "__version__": "_version",
     "Guard": "_memmap",

@@ -5,23 +5,34 @@ from __future__ import annotations
 import math
 import operator
 import os
-from collections.abc import Generator, Iterator, Sequence
+import warnings
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any, Union
 
 import numpy as np
 
 from evenkeel import _core
+from evenkeel._batches import Batches, whole_number
 from evenkeel._core import Budget
-from evenkeel._files import Paths, dtype_of, expand, name_for_reader, stored_dtype
+from evenkeel._files import (
+    Paths,
+    dtype_of,
+    expand,
+    name_for_reader,
+    printable,
+    short_repr,
+    stored_dtype,
+)
 from evenkeel._index import Wanted, resolve, row_numbers, shape_alone
 
 AnyBudget = Union[int, str, Budget, None]
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
 # Results this small are part of the reader's own bookkeeping.
-_SMALL = 65536
+SMALL = 65536
 _ROWS_AT_A_TIME = 1 << 18  # bytes, for going through rows one by one
+_DASK_BLOCK = 1 << 20  # bytes; dask reads a multiple of it
 
 
 def open(
@@ -80,6 +91,7 @@ class Array:
     ) -> None:
         told = dtype_of(dtype) if dtype is not None else stored_dtype(paths)
         lengths = [] if shape is None else _lengths(shape)
+        without_axes = shape is not None and not lengths
         self._recipe = (
             [os.path.abspath(path) for path in paths],
             budget,
@@ -93,10 +105,10 @@ class Array:
             Budget(budget),
             engine,
             None if told is None else name_for_reader(told),
-            lengths,
-            _whole("offset", offset),
+            [1] if without_axes else lengths,  # to the reader [] means: as long as the file
+            whole_number("offset", offset),
         )
-        self._shape = self._reader.shape
+        self._shape = () if without_axes else self._reader.shape
         self._dtype = np.dtype(self._reader.dtype) if told is None else told
         self._shape_alone = shape_alone(self._shape)
         self._row_shape = self._shape[1:]
@@ -187,7 +199,7 @@ class Array:
         del room
         return result
 
-    def take(self, indices: Any, out: NDArray | None = None) -> NDArray:
+    def take(self, indices: Any, out: NDArray | None = None) -> Any:
         """Rows by number, in any order, also repeatedly: as np.take(a, indices, axis=0).
 
         `out` is memory of your own, which does not count against the budget: C-contiguous, of this
@@ -208,9 +220,9 @@ class Array:
         room = self._room(rows.size * self._row_bytes, shape)
         block = self._block(rows.reshape(-1))
         del room
-        return block.reshape(shape)
+        return block.reshape(shape) if shape else block.reshape(-1)[0]
 
-    def chunks(
+    def batches(
         self,
         n: int,
         shuffle: bool = False,
@@ -220,53 +232,42 @@ class Array:
         world: int = 1,
         with_index: bool = False,
         drop_last: bool = False,
-    ) -> Generator[Any, None, None]:
+        start: int = 0,
+    ) -> Batches:
         """All rows, `n` at a time; the next ones are read while you use these.
 
         Each array is your own, to keep or to change. The budget has room for the one that a loop
         holds while the next is read, and for more that are read ahead if they fit: in order,
-        chunks of a fifth of it do. With `shuffle` every row comes once, in an order
-        that `seed` and `epoch` decide; rank r of `world` gets rows r, r + world, ... of the order.
-        `with_index` gives pairs: row numbers, rows. `drop_last` leaves out a last chunk of fewer
-        rows.
+        batches of a fifth of it do. With `shuffle` (True or False) every row comes once an epoch,
+        in an order that `seed` and the epoch decide; rank r of `world` gets rows r, r + world, ...
+        of the order. `with_index` gives pairs: row numbers, rows. `drop_last` leaves out a last
+        batch of fewer rows. `start` is the number of the first batch.
+
+        The result can be iterated over again: each loop goes through the next epoch, beginning with
+        `epoch`. It has `len`, `seek`, `state_dict` and `load_state_dict`; see Batches.
 
         >>> import evenkeel, numpy
         >>> numpy.save("ten.npy", numpy.arange(10) * 10)
         >>> a = evenkeel.open("ten.npy")
-        >>> [rows.tolist() for rows in a.chunks(4)]
+        >>> [rows.tolist() for rows in a.batches(4)]
         [[0, 10, 20, 30], [40, 50, 60, 70], [80, 90]]
-        >>> for index, rows in a.chunks(4, shuffle=True, seed=0, with_index=True, drop_last=True):
+        >>> for index, rows in a.batches(4, shuffle=True, seed=0, with_index=True, drop_last=True):
         ...     print(index, rows)
         [4 9 0 6] [40 90  0 60]
         [5 7 3 8] [50 70 30 80]
         """
         if not self._shape:
-            raise TypeError("chunks() of unsized object")
-        rows = _whole("n", n)
-        source = _core.chunks(
-            self._reader,
-            rows,
-            bool(shuffle),
-            _whole("seed", seed),
-            _whole("epoch", epoch),
-            _whole("rank", rank),
-            _whole("world", world),
-        )
-        return self._chunks(source, rows, with_index, drop_last)
+            raise TypeError("batches() of unsized object")
+        return Batches(self, n, shuffle, seed, epoch, rank, world, with_index, drop_last, start)
 
-    def _chunks(
-        self, source: _core.ChunkReader, n: int, with_index: bool, drop_last: bool
-    ) -> Generator[Any, None, None]:
-        try:
-            while (rows := source.next()) >= (n if drop_last else 1):
-                yield self._next_chunk(source, rows, with_index)
-        finally:
-            source.close()
+    @property
+    def chunks(self) -> BlockShape:
+        """The shape of a block that is read well: whole rows. h5py and zarr have this attribute,
+        too, and dask.array.from_array reads blocks of a multiple of it.
 
-    def _next_chunk(self, source: _core.ChunkReader, rows: int, with_index: bool) -> Any:
-        index = np.empty(rows, np.int64) if with_index else None
-        block = source.read(index).view(self._dtype).reshape((rows, *self._row_shape))
-        return (index, block) if with_index else block
+        Calling it, `a.chunks(n)`, is the old name of `a.batches(n)` and will go."""
+        rows = max(1, min(self._rows, _DASK_BLOCK // max(1, self._row_bytes)))
+        return BlockShape(self, (rows, *self._row_shape) if self._shape else ())
 
     def __iter__(self) -> Iterator[Any]:
         if not self._shape:
@@ -274,7 +275,7 @@ class Array:
         return self._each_row()
 
     def _each_row(self) -> Iterator[Any]:
-        for rows in self.chunks(max(1, _ROWS_AT_A_TIME // self._row_bytes)):
+        for rows in self.batches(max(1, _ROWS_AT_A_TIME // self._row_bytes)):
             for row in rows:
                 yield row.copy()
 
@@ -283,6 +284,14 @@ class Array:
             raise ValueError("Unable to avoid copy while creating an array as requested.")
         whole: NDArray = np.asarray(self[...])
         return whole if dtype is None else whole.astype(dtype, copy=False)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """All of it, for torch.as_tensor and torch.tensor. Without this method torch goes through
+        the rows one by one, into memory that no budget limits."""
+        return np.asarray(self).__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0  # memory of the CPU
 
     def close(self) -> None:
         """Gives everything back. Later use is a ValueError; closing twice is fine."""
@@ -305,19 +314,25 @@ class Array:
         return Array, self._recipe
 
     def __repr__(self) -> str:
-        first = os.path.basename(os.fsdecode(self._recipe[0][0]))
-        more = len(self._recipe[0]) - 1
-        name = f"<evenkeel.Array {first}" + (f" and {more} more" if more else "")
         if self._reader.closed:
-            return f"{name}: closed>"
+            return short_repr("Array", self._recipe[0], "closed")
+        text = f"{self._shape} {self._dtype}, budget {_core.format_size(self.budget.limit)}"
+        return short_repr("Array", self._recipe[0], text)
+
+    def describe(self) -> str:
+        """What it is, what it uses of its budget, and which engine reads it, in several lines."""
         size, budget = _core.format_size, self.budget
-        return (
-            f"{name}: shape {self._shape}, {self._dtype}, {size(self.nbytes)};"
-            f" budget {size(budget.limit)}, {size(budget.in_use)} in use; engine {self.engine}>"
+        return "\n".join(
+            [
+                f"array: shape {self._shape}, {self._dtype}, {size(self.nbytes)}, {self.format}",
+                *(f"file: {printable(path)}" for path in self._recipe[0]),
+                f"budget: {budget.describe()}, {size(budget.in_use)} in use",
+                f"engine: {self.engine}",
+            ]
         )
 
     def _room(self, nbytes: int, shape: tuple[int, ...]) -> _core.Reservation | None:
-        if nbytes <= _SMALL:
+        if nbytes <= SMALL:
             return None
         try:
             return self._reader.room_for(nbytes, "results")
@@ -325,10 +340,10 @@ class Array:
             pass
         budget = self.budget
         raise MemoryError(
-            f"read {self.paths[0]}: a result of shape {shape} and the rows needed for it take"
-            f" {nbytes:,} bytes; {budget.left:,} bytes are left of a budget of"
+            f"read {printable(self.paths[0])}: a result of shape {shape} and the rows needed for"
+            f" it take {nbytes:,} bytes; {budget.left:,} bytes are left of a budget of"
             f" {budget.describe()}\n"
-            "hint: go through it with chunks(), read it into memory of your own with"
+            "hint: go through it with batches(), read it into memory of your own with"
             " take(indices, out=...), or raise the budget"
         )
 
@@ -355,9 +370,36 @@ class Array:
             raise ValueError("take: out must be C-contiguous and writeable")
 
 
-def info(path: Paths) -> dict[str, Any]:
+class BlockShape(tuple[int, ...]):
+    """A tuple for dask; calling it is what Array.chunks was."""
+
+    _array: Array
+
+    def __new__(cls, array: Array, shape: tuple[int, ...]) -> BlockShape:
+        made = super().__new__(cls, shape)
+        made._array = array
+        return made
+
+    def __call__(self, *args: Any, **options: Any) -> Batches:
+        warnings.warn(
+            "Array.chunks(...) is now Array.batches(...)", DeprecationWarning, stacklevel=2
+        )
+        return self._array.batches(*args, **options)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return tuple, (tuple(self),)
+
+
+def info(
+    path: Paths,
+    *,
+    dtype: Any = None,
+    shape: int | Sequence[int] | None = None,
+    offset: int = 0,
+) -> dict[str, Any]:
     """What is in a file, or in several: format, dtype, shape, bytes, and how many of its bytes the
-    page cache holds now (None where the kernel does not tell).
+    page cache holds now (None where the kernel does not tell). For raw files give `dtype`, `shape`
+    and `offset` as for `open`.
 
     >>> import evenkeel, numpy
     >>> numpy.save("zeros.npy", numpy.zeros((3, 2)))
@@ -366,7 +408,7 @@ def info(path: Paths) -> dict[str, Any]:
     ('npy', dtype('float64'), (3, 2), 48)
     """
     files = expand(path)
-    with Array(files, None, "read", None, None, 0) as array:
+    with Array(files, None, "read", dtype, shape, offset) as array:
         cached = [_core.cached_bytes(file) for file in files]
         known = [number for number in cached if number is not None]
         return {
@@ -384,12 +426,6 @@ def _bytes_of(array: NDArray) -> np.ndarray[Any, np.dtype[np.uint8]]:
 
 
 def _lengths(shape: int | Sequence[int]) -> list[int]:
-    lengths = list(shape) if isinstance(shape, (tuple, list)) else [shape]
-    return [operator.index(length) for length in lengths]  # type: ignore[arg-type]
-
-
-def _whole(name: str, number: Any) -> int:
-    value = operator.index(number)
-    if not 0 <= value < 1 << 64:
-        raise ValueError(f"{name} must be a whole number of 0 or more, below 2**64; it is {value}")
-    return value
+    if not isinstance(shape, Sequence) and hasattr(shape, "__index__") and not np.ndim(shape):
+        return [operator.index(shape)]
+    return [operator.index(length) for length in shape]  # type: ignore[union-attr]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Union
 
 import numpy as np
+from numpy.lib import format as npy
 
 from evenkeel import _core
 
@@ -15,11 +15,11 @@ PathLike = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 Paths = Union[PathLike, Iterable[PathLike]]
 
 
-def expand(paths: Paths) -> list[bytes]:
-    """A path or pattern, or several of them, as the files they name."""
+def expand(paths: Paths, one: Callable[[bytes], list[bytes]] = _core.expand_paths) -> list[bytes]:
+    """A path or pattern, or several of them, as the files they name. `one` expands one of them."""
     if isinstance(paths, (str, bytes, os.PathLike)):
-        return _core.expand_paths(os.fsencode(paths))
-    found = [file for path in paths for file in _core.expand_paths(os.fsencode(path))]
+        return one(os.fsencode(paths))
+    found = [file for path in paths for file in one(os.fsencode(path))]
     if not found:
         raise ValueError("open: no file was named")
     return found
@@ -59,42 +59,69 @@ def name_for_reader(dtype: np.dtype[Any]) -> str:
 
 
 def stored_dtype(paths: list[bytes]) -> np.dtype[Any] | None:
-    """What NPY headers say where the reader's own words are too few: fields, dates, text, numbers
+    """What NPY headers say where the C++ library has no name for it: fields, dates, text, numbers
     in the other byte order. None for all else: the reader says what it finds, or what is wrong."""
     first = _npy_dtype(paths[0])
-    if first is None or first.hasobject or first.itemsize == 0 or is_plain(first):
+    if first is None or is_plain(first):
         return None
     for path in paths[1:]:
         other = _npy_dtype(path)
         if other != first:
             raise ValueError(
-                f"open {_shown(path)}: has {other}, but {_shown(paths[0])} has {first}\n"
+                f"open {printable(path)}: has {other}, but {printable(paths[0])} has {first}\n"
                 "hint: files of one array must agree in all but their number of rows"
             )
     return first
 
 
-def _shown(path: bytes) -> str:
-    """A name as it may stand in a message: a terminal obeys some characters."""
+def printable(path: str | bytes) -> str:
+    """A name that is safe to print: a terminal acts on control characters."""
     name = os.fsdecode(path)
     return name if name.isprintable() else ascii(name)[1:-1]
 
 
-def _open_at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+def short_repr(kind: str, paths: list[bytes], text: str) -> str:
+    """One line of fewer than 100 characters."""
+    more = f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
+    name = printable(os.path.basename(paths[0]))
+    room = max(16, 99 - len(f"<evenkeel.{kind} {more}: {text}>"))
+    if len(name) > room:
+        name = "..." + name[3 - room :]
+    line = f"<evenkeel.{kind} {name}{more}: {text}>"
+    return line if len(line) < 100 else line[:95] + "...>"
 
 
 def _npy_dtype(path: bytes) -> np.dtype[Any] | None:
-    from numpy.lib import format as npy
-
-    try:
-        # Without waiting for a writer: what is no regular file is the reader's to refuse.
-        with open(path, "rb", buffering=4096, opener=_open_at_once) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                return None
-            version = npy.read_magic(file)
-            if version == (1, 0):
-                return npy.read_array_header_1_0(file)[2]
-            return npy.read_array_header_2_0(file)[2]
-    except (OSError, ValueError):
+    """None for a file that is not NPY. The header is read by the C++ library, which evaluates
+    nothing; NumPy only sees an element type that is well-formed."""
+    found = _core.npy_descr(path)
+    if found is None:
         return None
+    descr, encoding, size = found
+    try:
+        dtype: np.dtype[Any] = npy.descr_to_dtype(_decoded(descr, encoding))
+    except Exception as error:  # NumPy raises many kinds, and none of them names the file
+        raise _unknown_type(path, size, f"NumPy says {error}") from None
+    if dtype.itemsize != size:
+        raise _unknown_type(path, size, f"NumPy makes {dtype.itemsize} bytes of it")
+    return dtype
+
+
+def _unknown_type(path: bytes, size: int, reason: str) -> ValueError:
+    shown = reason if reason.isprintable() else ascii(reason)[1:-1]
+    return ValueError(
+        f"open {printable(path)}: bad NPY header: the element type of {size} bytes has no dtype:"
+        f" {shown}\nhint: read the elements as opaque bytes: dtype='V{size}'"
+    )
+
+
+def _decoded(descr: Any, encoding: str) -> Any:
+    """With text instead of bytes, and its escapes resolved."""
+    if isinstance(descr, (tuple, list)):
+        return type(descr)(_decoded(item, encoding) for item in descr)
+    if not isinstance(descr, bytes):
+        return descr
+    text = descr.decode(encoding)
+    if "\\" not in text:
+        return text
+    return text.encode("latin-1", "backslashreplace").decode("unicode_escape")

@@ -124,4 +124,4 @@ def row_numbers(indices: Any, length: int) -> NDArray:
     if array.dtype.kind == "i":
         array = array.astype(np.int64, copy=False)
         array = np.where(array < 0, array + length, array)
-    return np.ascontiguousarray(array, np.uint64)
+    return np.asarray(array, np.uint64, order="C")  # ascontiguousarray would add an axis to none

@@ -53,8 +53,8 @@ class Guard:
     def __repr__(self) -> str:
         report = self.report()
         return (
-            f"<evenkeel.Guard {_core.format_size(report['budget'])}, {report['mappings']} mappings, "
-            f"{_core.format_size(report['cached'])} of them cached>"
+            f"<evenkeel.Guard {_core.format_size(report['budget'])}, "
+            f"{report['mappings']} mappings, {_core.format_size(report['cached'])} cached>"
         )
 
 
@@ -127,10 +127,12 @@ def _map(file: int, length: int, offset: int, mode: str) -> _GuardedMmap:
         raise ValueError("mmap length is greater than file size")
     protection = mmap.PROT_READ if mode == "r" else mmap.PROT_READ | mmap.PROT_WRITE
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _core.MAP_NORESERVE
+    mapping = None
     try:
         mapping = _GuardedMmap(-1, length, flags=flags, prot=protection)
         _core.map_over(_address_of(mapping), length, file, offset, protection, mode != "c")
     except OSError:  # limits on memory (overcommit_memory=2) or on address space
+        del mapping
         access = _ACCESS.get(mode, mmap.ACCESS_WRITE)
         mapping = _GuardedMmap(file, length, access=access, offset=offset)
     return mapping
@@ -140,7 +142,13 @@ def _open(filename: Any, mode: str) -> Any:
     """The file, opened without waiting for the other end of a pipe."""
 
     def opener(path: str, flags: int) -> int:
-        return os.open(path, flags | os.O_NONBLOCK, 0o666)
+        file = os.open(path, flags | os.O_NONBLOCK, 0o666)
+        try:
+            _check_regular(file, filename)
+        except ValueError:
+            os.close(file)
+            raise
+        return file
 
     return open(os.fspath(filename), ("r" if mode == "c" else mode) + "b", opener=opener)  # noqa: SIM115
 
@@ -189,7 +197,7 @@ class memmap(np.memmap):  # noqa: N801, named as what it stands in for
         has_file = hasattr(filename, "read")
         file = filename if has_file else _open(filename, mode)
         try:
-            _check_regular(file, filename)
+            _check_regular(file.fileno(), filename)
             descr = np.dtype(dtype)
             if descr.hasobject:  # np.memmap would follow them as addresses
                 raise ValueError(
@@ -259,8 +267,8 @@ def _again(
     return memmap(filename, dtype, mode, offset, shape, order, budget=budget)
 
 
-def _check_regular(file: Any, filename: Any) -> None:
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+def _check_regular(file: int, filename: Any) -> None:
+    if not stat.S_ISREG(os.fstat(file).st_mode):
         raise ValueError(f"memmap: {filename!r} is not a regular file, so it cannot be mapped")
 
 
@@ -288,6 +296,8 @@ def _extent(
         lengths = tuple(operator.index(length) for length in shape)
     end = offset + int(np.prod(lengths, dtype=object)) * dtype.itemsize
     if mode in ("w+", "r+"):
+        if end == size == 0:  # an error, or a file of one byte: NumPy's versions differ
+            np.memmap(file, np.uint8, mode, shape=0)
         end = max(end, 1)
         if size < end:
             file.seek(end - 1)

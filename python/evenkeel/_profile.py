@@ -37,7 +37,7 @@ def mark(text: str) -> None:
 class profile:
     """Records the memory of this process and its children: around a block, or as a decorator.
 
-    `budget` is a line to hold it against; `interval` is the time between two samples, in seconds;
+    `budget` is the memory it should stay within; `interval` is the time between two samples, in seconds;
     `files` are patterns of files whose page cache is watched, by default the data files in use. The
     recording thread needs no interpreter. A decorated function has the profile of its last call as
     `.profile`.
@@ -67,13 +67,15 @@ class profile:
         self._name = _name_of_program()
         self._recording: _core.Recording | None = None
         self._report: _core.Report | None = None
+        self._owner = 0  # the process that records
 
     def __enter__(self) -> profile:
         if self._recording is not None:
-            raise ValueError("profile: it is recording already\nhint: make another")
+            raise ValueError("profile: it is recording already\nhint: create another one")
         self._report = None
         files = [os.fspath(file) for file in self._files]
         self._recording = _core.begin_recording(self._interval, files)
+        self._owner = os.getpid()
         _recording.append(self._recording)
         return self
 
@@ -86,7 +88,10 @@ class profile:
         recording, self._recording = self._recording, None
         if recording is None:
             raise ValueError("profile: it is not recording")
-        _recording.remove(recording)
+        if recording in _recording:
+            _recording.remove(recording)
+        if self._owner != os.getpid():
+            return  # a forked child leaves the block: its parent has the recording
         ended = "done" if kind is None else f"raised {kind.__name__}"
         self._report = _core.end_recording(recording, self._name, ended, self._budget)
 
@@ -168,6 +173,11 @@ class profile:
         )
 
     def _done(self) -> _core.Report:
+        if self._report is None and self._owner not in (0, os.getpid()):
+            raise ValueError(
+                "profile: nothing was recorded here\n"
+                "hint: a recording belongs to the process that began it, not to its children"
+            )
         if self._report is None:
             state = "is still recording" if self._recording is not None else "has not recorded yet"
             raise ValueError(f"profile: it {state}\nhint: ask when the block has ended")

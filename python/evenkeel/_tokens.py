@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
+import math
+import operator
 import os
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from evenkeel import _core
-from evenkeel._array import AnyBudget
+from evenkeel._array import SMALL, AnyBudget
 from evenkeel._core import Budget
-from evenkeel._files import Paths, expand
+from evenkeel._files import Paths, expand, printable, short_repr
+from evenkeel._index import resolve, shape_alone
+
+_size = _core.format_size
 
 
 def tokens(
-    paths: Paths, *, budget: AnyBudget = None, engine: str = "auto", dtype: Any = None
+    paths: Paths,
+    *,
+    budget: AnyBudget = None,
+    engine: str = "auto",
+    dtype: Any = None,
+    start: int = 0,
+    stop: int | None = None,
 ) -> Tokens:
     """Opens token files as one stream: nanoGPT, llm.c, Megatron, datatrove, NPY or headerless.
 
-    `paths` is a path, a pattern with * ? [], or several of them; what a file is, its first bytes
-    decide. `dtype` says what a file without a header holds (default uint16). `budget` is what the
-    tokens and all loaders made from them may occupy in memory.
+    `paths` is a path, a pattern with * ? [], Megatron's prefix (without .bin and .idx), or several
+    of them. The first bytes of a file decide what it is. `dtype` says what a file without a header
+    holds (default uint16). `budget` is what the tokens and all loaders made from them may occupy in
+    memory. `start` and `stop` choose a part of the stream; negative numbers count from its end.
 
     >>> import evenkeel, numpy
     >>> numpy.arange(1000, dtype="uint16").tofile("train.bin")
@@ -34,8 +47,17 @@ def tokens(
            [500, 501, 502]])
     >>> y[0]
     array([11, 12, 13])
+    >>> train[10:13], train[-1]
+    (array([10, 11, 12], dtype=uint16), 999)
     """
-    return Tokens(expand(paths), budget, engine, None if dtype is None else np.dtype(dtype).name)
+    return Tokens(
+        expand(paths, _core.expand_token_paths),
+        budget,
+        engine,
+        None if dtype is None else np.dtype(dtype).name,
+        operator.index(start),
+        None if stop is None else operator.index(stop),
+    )
 
 
 def is_tensor(value: Any) -> bool:
@@ -60,15 +82,33 @@ def flat_bytes(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 class Tokens:
     """One stream of tokens in one file or in several. Made by `evenkeel.tokens`.
 
-    Several threads may use it, and a child of fork may go on using it. Pickling sends paths and
-    options, not data.
+    Indexing gives ndarrays of the stored dtype, as NumPy would; `xy` gives training crops; `slice`
+    and `split` give streams. Several threads may use it, and a child of fork may go on using it.
+    Pickling sends paths and options, not data.
     """
 
     def __init__(
-        self, paths: list[bytes], budget: AnyBudget, engine: str, dtype: str | None
+        self,
+        paths: list[bytes],
+        budget: AnyBudget,
+        engine: str,
+        dtype: str | None,
+        start: int = 0,
+        stop: int | None = None,
     ) -> None:
-        self._recipe = ([os.path.abspath(path) for path in paths], budget, engine, dtype)
-        self._stream = _core.open_tokens(paths, Budget(budget), engine, dtype)
+        self._recipe: tuple[Any, ...] = (
+            [os.path.abspath(path) for path in paths],
+            budget,
+            engine,
+            dtype,
+            start,
+            stop,
+        )
+        self._set(_core.open_tokens(paths, Budget(budget), engine, dtype, start, stop))
+
+    def _set(self, stream: _core.TokenStream) -> None:
+        self._stream = stream
+        self._shape_alone = shape_alone((len(stream),))
 
     def __reduce__(self) -> Any:
         return Tokens, self._recipe
@@ -77,18 +117,99 @@ class Tokens:
         return len(self._stream)
 
     def __repr__(self) -> str:
-        name, _, why = self._stream.engine
-        return (
-            f"<evenkeel.Tokens {len(self):,} of {self.dtype}, {self.format}; budget "
-            f"{_core.format_size(self.budget.limit)}, {_core.format_size(self.budget.in_use)} in "
-            f"use; engine {name}: {why}>"
+        return short_repr(
+            "Tokens",
+            self._recipe[0],
+            f"{len(self):,} {self.dtype}, {self.format}, budget {_size(self.budget.limit)}",
         )
 
-    def __array__(self, *_: Any, **__: Any) -> Any:
-        raise TypeError(
-            "tokens: a stream is not one array; take crops by xy, or open the file as an array by "
-            "evenkeel.open"
+    def describe(self) -> str:
+        """What it is, what it uses of its budget, and which engine reads it, in several lines."""
+        budget = self.budget
+        return "\n".join(
+            [
+                f"tokens: {len(self):,} of {self.dtype}, {self.format}",
+                *(f"file: {printable(path)}" for path in self._recipe[0]),
+                f"budget: {budget.describe()}, {_size(budget.in_use)} in use",
+                f"engine: {self.engine}",
+                f"fingerprint: {self.fingerprint}",
+            ]
         )
+
+    def __getitem__(self, index: Any) -> Any:
+        """Tokens as they are stored: a number, a slice, index arrays or masks, as NumPy indexes."""
+        wanted = resolve(index, self._shape_alone)
+        rows, dtype = wanted.rows, self.dtype
+        nbytes = (len(rows) + (0 if wanted.direct else math.prod(wanted.shape))) * dtype.itemsize
+        room = self._room(nbytes, wanted.shape) if nbytes > SMALL else None
+        block = np.empty(len(rows), dtype)
+        if isinstance(rows, range) and rows.step == 1:
+            starts, count = np.array([rows.start], np.uint64), len(rows)
+        else:
+            starts, count = np.asarray(rows, np.uint64), 1
+        self._stream.crops(starts, count, flat_bytes(block))
+        del room
+        if wanted.direct:
+            return block.reshape(wanted.shape) if wanted.shape else block[0]
+        return block[wanted.index]
+
+    def _room(self, nbytes: int, shape: tuple[int, ...]) -> _core.Reservation:
+        try:
+            return self.budget.reserve(nbytes, "tokens")
+        except MemoryError:
+            pass
+        budget = self.budget
+        raise MemoryError(
+            f"read {printable(self.paths[0])}: a result of shape {shape} takes {nbytes:,} bytes;"
+            f" {budget.left:,} bytes are left of a budget of {budget.describe()}\n"
+            "hint: take smaller slices, or raise the budget"
+        )
+
+    def __iter__(self) -> Iterator[Any]:
+        step = SMALL // self.dtype.itemsize
+        for first in range(0, len(self), step):
+            yield from self[first : first + step]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        if copy is False:
+            raise ValueError("Unable to avoid copy while creating an array as requested.")
+        whole: np.ndarray[Any, Any] = self[...]
+        return whole if dtype is None else whole.astype(dtype, copy=False)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """All tokens, for torch.as_tensor and torch.tensor."""
+        return np.asarray(self).__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0  # memory of the CPU
+
+    def slice(self, start: int = 0, stop: int | None = None) -> Tokens:
+        """Tokens start .. stop-1 as a stream of its own, which shares this one's budget. Negative
+        numbers count from the end."""
+        paths, _, engine, dtype, _, _ = self._recipe
+        part = self._stream.slice(start, stop)
+        made = Tokens.__new__(Tokens)
+        first = part.first_token
+        made._recipe = (paths, self.budget, engine, dtype, first, first + len(part))
+        made._set(part)
+        return made
+
+    def split(self, fraction: float) -> tuple[Tokens, Tokens]:
+        """Two streams: the first `fraction` of the tokens, and the rest, for training and
+        validation. Both share this one's budget.
+
+        >>> import evenkeel, numpy
+        >>> numpy.arange(1000, dtype="uint16").tofile("train.bin")
+        >>> train, validation = evenkeel.tokens("train.bin", budget="16MiB").split(0.9)
+        >>> len(train), len(validation), validation[0]
+        (900, 100, 900)
+        """
+        if not 0 < fraction < 1:
+            raise ValueError(f"split: the fraction must be between 0 and 1; got {fraction}")
+        cut = int(len(self) * fraction)
+        if cut == 0:
+            raise ValueError(f"split: {fraction} of {len(self):,} tokens are none")
+        return self.slice(0, cut), self.slice(cut)
 
     @property
     def dtype(self) -> np.dtype[Any]:

@@ -9,6 +9,7 @@ void bind_errors();
 void bind_budget(nanobind::module_& module);
 void bind_array(nanobind::module_& module);
 void bind_chunks(nanobind::module_& module);
+void bind_npy(nanobind::module_& module);
 void bind_profile(nanobind::module_& module);
 void bind_tokens(nanobind::module_& module);
 void bind_guard(nanobind::module_& module);

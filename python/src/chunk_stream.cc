@@ -69,6 +69,18 @@ void ChunkStream::advance() {
   busy_ = false;
 }
 
+void ChunkStream::seek(std::uint64_t chunk) {
+  busy_ = true;
+  try {
+    const WithoutGil without;
+    chunks_->seek(chunk);
+  } catch (...) {
+    busy_ = false;
+    throw;
+  }
+  busy_ = false;
+}
+
 // What is being read cannot be broken off at once; ending it can be left to a thread.
 void ChunkStream::give_up() {
   try {

@@ -29,6 +29,8 @@ class ChunkStream : public std::enable_shared_from_this<ChunkStream> {
   // The next chunk, which there must be, and its rows' numbers if there is room for them. Throws
   // what signal handlers raise meanwhile, and is closed then.
   Array next(std::span<std::int64_t> numbers);
+  // The next chunk is number `chunk`.
+  void seek(std::uint64_t chunk);
   // Arrays that are still there keep their pages.
   void close();
   bool closed() const { return !chunks_; }

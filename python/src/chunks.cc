@@ -24,7 +24,7 @@ using RowNumbersOut = nb::ndarray<std::int64_t, nb::ndim<1>, nb::c_contig, nb::d
 class ChunkReader {
  public:
   ChunkReader(std::shared_ptr<ChunkStream> stream, std::uint64_t rows, std::uint64_t chunk_rows)
-      : stream_(std::move(stream)), left_(rows), chunk_rows_(chunk_rows) {}
+      : stream_(std::move(stream)), rows_(rows), left_(rows), chunk_rows_(chunk_rows) {}
   ~ChunkReader() { stream_->close(); }
   ChunkReader(const ChunkReader&) = delete;
   ChunkReader& operator=(const ChunkReader&) = delete;
@@ -34,7 +34,7 @@ class ChunkReader {
 
   // The next chunk, and its rows' numbers if there is room for them.
   ChunkStream::Array read(const std::optional<RowNumbersOut>& numbers) {
-    if (stream_->closed()) throw Error(ErrorKind::kClosed, "chunks", "used after close");
+    const InUse in_use(*this);
     const std::uint64_t count = next();
     if (numbers && numbers->size() != count) {
       throw Error(ErrorKind::kInvalid, "chunks", "`numbers` is not of the size of the chunk");
@@ -46,15 +46,48 @@ class ChunkReader {
     return rows;
   }
 
+  // The next chunk is number `chunk`. Chunks are counted from 0; the number after the last is the
+  // end.
+  void seek(std::uint64_t chunk) {
+    const InUse in_use(*this);
+    stream_->seek(chunk);
+    left_ = rows_ - std::min(rows_, chunk * chunk_rows_);  // no overflow: the stream has checked it
+    if (left_ == 0) stream_->close();
+  }
+
   void close() {
+    if (closed()) return;
+    const InUse in_use(*this);
     stream_->close();
     left_ = 0;
   }
+  bool closed() const { return stream_->closed(); }
 
  private:
+  // One call at a time. Python code serializes threads; a signal handler that calls in again gets
+  // an error.
+  class InUse {
+   public:
+    explicit InUse(ChunkReader& reader) : reader_(reader) {
+      if (reader.in_use_) {
+        throw Error(ErrorKind::kInvalid, "batches", "called again before the last call returned");
+      }
+      if (reader.closed()) throw Error(ErrorKind::kClosed, "batches", "used after close");
+      reader.in_use_ = true;
+    }
+    ~InUse() { reader_.in_use_ = false; }
+    InUse(const InUse&) = delete;
+    InUse& operator=(const InUse&) = delete;
+
+   private:
+    ChunkReader& reader_;
+  };
+
   const std::shared_ptr<ChunkStream> stream_;
-  std::uint64_t left_;  // rows
+  const std::uint64_t rows_;  // in all
+  std::uint64_t left_;        // rows still to come
   const std::uint64_t chunk_rows_;
+  bool in_use_ = false;
 };
 
 [[noreturn]] void refuse(const Array& array, std::uint64_t chunk_rows) {
@@ -111,7 +144,9 @@ void bind_chunks(nb::module_& module) {
       .def("next", &ChunkReader::next, "Rows of the next chunk; 0 after the last.")
       .def("read", &ChunkReader::read, "numbers"_a = nb::none(),
            "The bytes of the next chunk, which are yours.")
-      .def("close", &ChunkReader::close);
+      .def("seek", &ChunkReader::seek, "chunk"_a, "The next chunk is this one.")
+      .def("close", &ChunkReader::close)
+      .def_prop_ro("closed", &ChunkReader::closed);
   module.def("chunks", &make, "reader"_a, "rows"_a, "shuffle"_a, "seed"_a, "epoch"_a, "rank"_a,
              "world"_a);
   nb::module_::import_("atexit").attr("register")(nb::cpp_function([] {

@@ -11,6 +11,7 @@ NB_MODULE(_core, module) {
   evenkeel::python::bind_budget(module);
   evenkeel::python::bind_array(module);
   evenkeel::python::bind_chunks(module);
+  evenkeel::python::bind_npy(module);
   evenkeel::python::bind_profile(module);
   evenkeel::python::bind_tokens(module);
   evenkeel::python::bind_guard(module);

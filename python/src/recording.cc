@@ -15,6 +15,7 @@
 #include "meter/marks.h"
 #include "profile/machine.h"
 #include "profile/recorder.h"
+#include "profile/verdict.h"
 
 namespace evenkeel::python {
 
@@ -137,17 +138,10 @@ ProfileRun Recording::stop() {
 
 ProfileReport report_of(ProfileRun run, std::optional<std::uint64_t> budget) {
   const ProfileSummary summary = summarize(run, budget);
-  const std::string peak = format_size(summary.peak_memory);
   ProfileReport report;
   report.title = run.name;
   report.budget = budget;
-  if (!budget) {
-    report.subtitle = "Memory reached " + peak + ".";
-  } else {
-    const bool within = summary.peak_memory <= *budget;
-    report.subtitle = std::string("Memory ") + (within ? "stayed within" : "went over") +
-                      " the budget of " + format_size(*budget) + ": " + peak + " at its peak.";
-  }
+  report.subtitle = memory_verdict(summary, budget);
   describe_machine(report, run.files.empty() ? "." : run.files.front().path);
   report.runs.push_back(std::move(run));
   return report;

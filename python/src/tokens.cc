@@ -9,6 +9,7 @@
 
 #include <cstring>
 
+#include "format/token_layout.h"
 #include "src/bind.h"
 #include "src/paths.h"
 #include "src/reader.h"
@@ -20,12 +21,16 @@ namespace {
 namespace nb = nanobind;
 using nb::literals::operator""_a;
 
-constexpr std::uint64_t kFirstCrops = 4096;  // of a long call; see in_pieces
+constexpr std::uint64_t kFirstCrops = 4096;    // of a long call; see in_pieces
+constexpr std::uint64_t kFirstTokens = 1'000'000;  // of one long crop
 
 std::unique_ptr<Tokens> open(const std::vector<nb::bytes>& paths, const Budget& budget,
-                             const std::string& engine, const std::optional<std::string>& dtype) {
+                             const std::string& engine, const std::optional<std::string>& dtype,
+                             std::int64_t start, std::optional<std::int64_t> stop) {
   TokensOptions options{.budget = budget, .engine = parse_engine(engine)};
   if (dtype) options.dtype = DType::parse(*dtype);
+  options.start = start;
+  options.stop = stop;
   const std::vector<std::string> names = paths_of(paths);
   WithoutGil without;
   return std::make_unique<Tokens>(Tokens::open(names, options));
@@ -50,6 +55,33 @@ void xy(const Tokens& tokens, const RowNumbers& starts, std::uint64_t block_size
     tokens.xy(numbers.subspan(done, now), block_size, type,
               span_of(x).subspan(done * row, now * row), span_of(y).subspan(done * row, now * row));
   });
+}
+
+void crops(const Tokens& tokens, const RowNumbers& starts, std::uint64_t count, const Bytes& out) {
+  const std::span numbers(starts.data(), starts.size());
+  const std::uint64_t size = tokens.dtype().size;
+  const std::span<std::byte> bytes = span_of(out);
+  if (bytes.size() != numbers.size() * count * size) {
+    throw Error(ErrorKind::kInvalid, "tokens", "`out` is not of the size of the tokens");
+  }
+  const WithoutGil without;
+  if (numbers.size() == 1) {
+    in_pieces(without, count, kFirstTokens, [&](std::uint64_t done, std::uint64_t now) {
+      const std::uint64_t start = numbers[0] + done;
+      tokens.crops(std::span(&start, 1), now, bytes.subspan(done * size, now * size));
+    });
+    return;
+  }
+  in_pieces(without, numbers.size(), kFirstCrops, [&](std::uint64_t done, std::uint64_t now) {
+    tokens.crops(numbers.subspan(done, now), count,
+                 bytes.subspan(done * count * size, now * count * size));
+  });
+}
+
+std::unique_ptr<Tokens> slice(const Tokens& tokens, std::int64_t start,
+                              std::optional<std::int64_t> stop) {
+  const WithoutGil without;
+  return std::make_unique<Tokens>(tokens.slice(start, stop));
 }
 
 nb::tuple engine_of(const Tokens& tokens) {
@@ -183,8 +215,19 @@ void bind_tokens(nb::module_& module) {
       .def_prop_ro("budget", &Tokens::budget)
       .def_prop_ro("engine", &engine_of, nb::sig("def engine(self) -> tuple[str, str, str]"))
       .def_prop_ro("fingerprint", &Tokens::fingerprint)
-      .def("xy", &xy, "starts"_a, "block_size"_a, "dtype"_a, "x"_a, "y"_a);
-  module.def("open_tokens", &open, "paths"_a, "budget"_a, "engine"_a, "dtype"_a.none());
+      .def_prop_ro("first_token", &Tokens::first_token)
+      .def("xy", &xy, "starts"_a, "block_size"_a, "dtype"_a, "x"_a, "y"_a)
+      .def("crops", &crops, "starts"_a, "count"_a, "out"_a,
+           "`count` tokens from each start, as they are stored.")
+      .def("slice", &slice, "start"_a, "stop"_a.none());
+  module.def("open_tokens", &open, "paths"_a, "budget"_a, "engine"_a, "dtype"_a.none(), "start"_a,
+             "stop"_a.none());
+  module.def(
+      "expand_token_paths",
+      [](const nb::bytes& path_or_glob) {
+        return bytes_of(expand_token_paths(path_of(path_or_glob)));
+      },
+      "path_or_glob"_a, "The token files that a pattern or a Megatron prefix names, sorted.");
 
   nb::class_<BatchReader>(module, "BatchReader", "Batch after batch, read ahead.")
       .def(nb::init<const std::vector<std::pair<Tokens, double>>&, std::uint64_t, std::uint64_t,

@@ -90,7 +90,7 @@ def test_results_beyond_it_are_refused(features):
         lambda: np.asarray(a),
         lambda: a.take(np.zeros(20_000, int)),
     ):
-        with pytest.raises(MemoryError, match=r"bytes are left of a budget of 4 MiB.*\n.*chunks"):
+        with pytest.raises(MemoryError, match=r"bytes are left of a budget of 4 MiB.*\n.*batches"):
             use()
         assert a.budget.in_use == before
     out = np.empty_like(features)
@@ -114,25 +114,25 @@ def test_data_that_was_mapped_gives_way_to_results(features):
     assert not a.engine.startswith("map")
     assert a.budget.peak <= a.budget.limit
     b = evenkeel.open("features.npy", budget="12MiB")
-    assert sum(len(rows) for rows in b.chunks(6000)) == 20_000
+    assert sum(len(rows) for rows in b.batches(6000)) == 20_000
     assert b.budget.peak <= b.budget.limit
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
-def test_chunks_beyond_it_are_refused_with_the_size_that_fits(features, shuffle):
+def test_batches_beyond_it_are_refused_with_the_size_that_fits(features, shuffle):
     a = evenkeel.open("features.npy", budget="4MiB")
     before = a.budget.in_use
     with pytest.raises(MemoryError, match="the loop holds one") as raised:
-        a.chunks(10_000, shuffle=shuffle)
+        a.batches(10_000, shuffle=shuffle)
     assert a.budget.in_use == before
     fits = int(re.search(r"at most ([\d,]+) rows", str(raised.value))[1].replace(",", ""))
     assert fits > 1000
-    assert sum(len(rows) for rows in a.chunks(fits, shuffle=shuffle)) == 20_000
+    assert sum(len(rows) for rows in a.batches(fits, shuffle=shuffle)) == 20_000
 
 
 @pytest.mark.alone
 def test_memory_stays_under_it_by_the_kernels_numbers(features, python):
-    """RssAnon and the page cache of the file together: in chunks, in rows, in shuffled order."""
+    """RssAnon and the page cache of the file together: in batches, in rows, in shuffled order."""
     said = python("""
         import numpy as np, evenkeel, evenkeel._core, os
 
@@ -149,10 +149,10 @@ def test_memory_stays_under_it_by_the_kernels_numbers(features, python):
         drop()
         cached = evenkeel._core.cached_bytes
         a = evenkeel.open("big", dtype="f8", shape=(-1, 64), budget="16MiB")
-        a[[0, -1]], sum(map(len, a.chunks(100)))  # what the first call of anything takes
+        a[[0, -1]], sum(map(len, a.batches(100)))  # what the first call of anything takes
         before, cached_before, most, total = anon(), cached(b"big") or 0, 0, 0.0
         for shuffle in (False, True):
-            for rows in a.chunks(6000, shuffle):
+            for rows in a.batches(6000, shuffle):
                 total += rows.sum()
                 most = max(most, anon() - before + (cached(b"big") or 0) - cached_before)
         rows = None

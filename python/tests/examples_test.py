@@ -109,7 +109,7 @@ def test_the_gpt_finds_text_everywhere(folder, gpt):
 def test_the_matrix_is_the_same_and_memory_is_not(temporary, folder):
     rows = 60_000  # 37 MiB
     said = run("permuted_matrix.py", "--rows", rows, "--budget", "16MiB", "--report", "mem.html")
-    assert said.endswith("all of them saw the same rows\n")
+    assert said.endswith("all loops read the same rows\n")
     memory = {
         name.strip(): float(first) * MIB
         for name, first in re.findall(r"^([^\d\n]+?) {2,}([\d.]+) .*$", said, re.MULTILINE)
@@ -117,7 +117,7 @@ def test_the_matrix_is_the_same_and_memory_is_not(temporary, folder):
     alone = memory.pop("nothing, for comparison")
     before = memory.pop("before: np.memmap")
     assert before - alone > 0.8 * rows * 162 * 4
-    assert sorted(memory) == ["after: chunks(shuffle=True)", "after: evenkeel.open"]
+    assert sorted(memory) == ["after: batches(shuffle=True)", "after: evenkeel.open"]
     for peak in memory.values():
         assert peak - alone < 16 * MIB
     assert Path("mem.html").read_text().count("data:image/svg+xml") == 3
@@ -125,7 +125,7 @@ def test_the_matrix_is_the_same_and_memory_is_not(temporary, folder):
 
 def test_the_matrix_by_the_governed_memmap(temporary):
     said = run("permuted_matrix.py", "--rows", 5000, "--memmap")
-    assert "after: evenkeel.memmap" in said and said.endswith("all of them saw the same rows\n")
+    assert "after: evenkeel.memmap" in said and said.endswith("all loops read the same rows\n")
 
 
 # --- the notebook

@@ -187,7 +187,7 @@ def test_without_axes(folder):
     a = evenkeel.open("a.npy")
     same(a[()], np.float32(2.5))
     same(a[...], np.array(2.5, "f4"))
-    for call in (lambda: len(a), lambda: iter(a), lambda: a.chunks(1)):
+    for call in (lambda: len(a), lambda: iter(a), lambda: a.batches(1)):
         with pytest.raises(TypeError):
             call()
 
@@ -213,6 +213,19 @@ def test_take_into_memory_of_the_callers(folder):
     with pytest.raises(IndexError, match="integer"):
         a.take([0.5])
     assert a.take([]).shape == (0, 3)
+
+
+@pytest.mark.parametrize("shape", [(20,), (20, 3), (20, 2, 2)])
+@pytest.mark.parametrize("indices", [2, -1, np.int64(3), np.array(4), [2], [[1], [2]], []])
+def test_take_has_the_shape_of_numpys(folder, shape, indices):
+    data = filled(shape, ">i4")
+    np.save("a.npy", data)
+    a = evenkeel.open("a.npy")
+    same(a.take(indices), data.take(np.asarray(indices, int), axis=0))
+    wanted = np.asarray(data.take(np.asarray(indices, int), axis=0))
+    out = np.empty(wanted.shape, data.dtype)
+    assert a.take(indices, out=out) is out
+    np.testing.assert_array_equal(out, wanted)
 
 
 def test_conversion_to_an_array(folder):

@@ -156,11 +156,11 @@ def test_engine_names_are_listed(folder):
 def test_use_after_close(folder):
     saved("a.npy", np.arange(10))
     a = evenkeel.open("a.npy")
-    loop = a.chunks(3)
+    loop = a.batches(3)
     with a:
         pass
     a.close()
-    for use in (lambda: a[0], lambda: a.take([1]), lambda: a.chunks(1), lambda: a.budget):
+    for use in (lambda: a[0], lambda: a.take([1]), lambda: a.batches(1), lambda: a.budget):
         with pytest.raises(ValueError, match="used after close"):
             use()
     assert "closed" in repr(a)
@@ -171,8 +171,37 @@ def test_use_after_close(folder):
 def test_what_is_said_of_it(folder):
     saved("a.npy", np.zeros((1000, 100), "f4"))
     a = evenkeel.open("a.npy", budget="2MiB", engine="read")
-    for part in ("a.npy", "(1000, 100)", "float32", "391 KiB", "budget 2 MiB", "in use", "read"):
-        assert part in repr(a), part
+    assert repr(a) == "<evenkeel.Array a.npy: (1000, 100) float32, budget 2 MiB>"
+    for part in ("a.npy", "(1000, 100)", "float32", "391 KiB", "2 MiB", "in use", "read (", "npy"):
+        assert part in a.describe(), part
+    a.close()
+    assert repr(a) == "<evenkeel.Array a.npy: closed>"
+
+
+def test_a_repr_is_one_short_line(folder):
+    name = "a\x1b[2J\n\x9b" + "long" * 50 + ".npy"
+    for data in (np.zeros((2, 1, 1, 1, 1, 1)), np.zeros(3, ",".join(["f4"] * 40))):
+        np.save(name, data)
+        for paths in (name, [name] * 3):
+            a = evenkeel.open(paths)
+            assert len(repr(a)) < 100 and repr(a).isprintable() and repr(a).startswith("<evenkeel.")
+            assert "\x1b" not in a.describe() and "\x9b" not in a.describe()
+    assert ".npy" in repr(evenkeel.open("a*.npy"))
+
+
+def test_raw_files_without_axes(folder):
+    np.arange(3, dtype="i4").tofile("raw")
+    a = evenkeel.open("raw", dtype="i4", shape=())
+    assert a.shape == () and a.ndim == 0 and a.size == 1 and a[()] == 0 and type(a[()]) is np.int32
+    assert np.asarray(a).shape == ()
+    for shape in (2, (2,), [2], np.array([2]), np.int64(2), range(2, 3)):
+        assert evenkeel.open("raw", dtype="i4", shape=shape).shape == (2,)
+    for wrong in (1.5, "2", (1.5,)):
+        with pytest.raises(TypeError):
+            evenkeel.open("raw", dtype="i4", shape=wrong)
+    saved("a.npy", np.zeros(1, "i4"))
+    with pytest.raises(ValueError, match="header"):
+        evenkeel.open("a.npy", dtype="i4", shape=())
 
 
 def test_info(folder):
@@ -180,3 +209,11 @@ def test_info(folder):
     what = evenkeel.info("a.npy")
     assert what["shape"] == (1000, 100) and what["bytes"] == 400_000
     assert what["cached"] is None or 0 <= what["cached"] <= 409_600
+
+
+def test_info_of_raw_files(folder):
+    np.arange(24, dtype=">f4").tofile("raw")
+    with pytest.raises(ValueError, match="dtype"):
+        evenkeel.info("raw")
+    what = evenkeel.info("raw", dtype=">f4", shape=(-1, 4), offset=16)
+    assert (what["format"], what["dtype"], what["shape"]) == ("raw", np.dtype(">f4"), (5, 4))

@@ -65,7 +65,7 @@ def test_after_fork_parent_and_child_go_on(features, python, engine):
         """
         import os, sys, numpy as np, evenkeel
         a = evenkeel.open("features.npy", budget="2MiB", engine=sys.argv[1])
-        loop = a.chunks(500)
+        loop = a.batches(500)
         next(loop)
         child = os.fork()
         assert a[7999, 99] == 799_999
@@ -75,7 +75,7 @@ def test_after_fork_parent_and_child_go_on(features, python, engine):
             except ValueError as error:
                 print("before a fork" in str(error), flush=True)
             del loop
-            print(sum(map(len, a.chunks(500))), flush=True)
+            print(sum(map(len, a.batches(500))), flush=True)
             sys.exit()
         assert os.waitpid(child, 0)[1] == 0
         print(sum(map(len, loop)))
@@ -96,7 +96,7 @@ def test_threads_share_one_array(features, engine):
         for _ in range(30):
             rows = random.integers(0, 8000, 50)
             assert (a[rows] == features[rows]).all()
-        index, rows = next(a.chunks(200, shuffle=True, seed=seed, with_index=True))
+        index, rows = next(a.batches(200, shuffle=True, seed=seed, with_index=True))
         assert (rows == features[index]).all()
         return True
 
@@ -175,7 +175,7 @@ try:
     {use}
 except KeyboardInterrupt:
     print("after", reads.value, flush=True)
-print(a[5, 5], sum(map(len, a.chunks(8, rank=0, world=10_000))))  # it goes on being useful
+print(a[5, 5], sum(map(len, a.batches(8, rank=0, world=10_000))))  # it goes on being useful
 """
 
 
@@ -185,7 +185,7 @@ print(a[5, 5], sum(map(len, a.chunks(8, rank=0, world=10_000))))  # it goes on b
         "a[far_apart]",
         "a[far_apart, 7]",
         "a.take(far_apart, out=np.empty((300, 65536), 'u1'))",
-        "list(a.chunks(300, shuffle=True, seed=1))",
+        "list(a.batches(300, shuffle=True, seed=1))",
         "[a[n] for n in far_apart]",
     ],
 )
@@ -211,17 +211,17 @@ def test_an_interrupt_ends_a_long_read(folder, slow_disk, use):
     "left_alive",
     [
         "a = evenkeel.open('features.npy', budget='2MiB', engine='direct'); a[1]",
-        "a = evenkeel.open('features.npy', budget='2MiB'); loop = a.chunks(100); next(loop)",
-        "loop = evenkeel.open('features.npy', budget='2MiB').chunks(100); next(loop)\n"
+        "a = evenkeel.open('features.npy', budget='2MiB'); loop = a.batches(100); next(loop)",
+        "loop = evenkeel.open('features.npy', budget='2MiB').batches(100); next(loop)\n"
         "import builtins; builtins.kept = loop",
         "p = evenkeel.profile(); p.__enter__()",
         "import threading\n"
         "a = evenkeel.open('features.npy', budget='2MiB')\n"
         "def forever():\n"
         "    while True:\n"
-        "        for rows in a.chunks(10): a[7]\n"
+        "        for rows in a.batches(10): a[7]\n"
         "threading.Thread(target=forever, daemon=True).start()",
-        "a = evenkeel.open('features.npy'); a.self = a; a.loop = a.chunks(10); next(a.loop)",
+        "a = evenkeel.open('features.npy'); a.self = a; a.loop = a.batches(10); next(a.loop)",
     ],
 )
 def test_the_interpreter_ends_cleanly_with_readers_alive(features, python, left_alive):
@@ -257,7 +257,7 @@ def test_an_unprivileged_user(features, folder, python, engine):
             os.setuid(65534)
         a = evenkeel.open("features.npy", budget="2MiB", engine=sys.argv[1])
         with evenkeel.profile(budget="8GiB") as p:
-            print(sum(map(len, a.chunks(300, shuffle=True))), a[[7, 7999], 0].tolist())
+            print(sum(map(len, a.batches(300, shuffle=True))), a[[7, 7999], 0].tolist())
         print(p.peaks["rss"] > 0)
         """
     os.chmod(folder, 0o755)

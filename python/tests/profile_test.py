@@ -54,12 +54,12 @@ def test_a_block_that_does_not_let_go_of_the_interpreter_is_seen(folder):
     assert len(run["samples"]["seconds"]) > 20
 
 
-def test_the_budget_is_a_line(folder):
+def test_the_verdict_names_the_budget(folder):
     with evenkeel.profile(budget="1MiB") as over:
         time.sleep(0.02)
     with evenkeel.profile(budget=evenkeel.Budget("1TiB")) as within:
         pass
-    assert "went over the budget of 1 MiB" in repr(over)
+    assert "exceeded the budget of 1 MiB" in repr(over)
     assert over.counters["seconds_over_budget"] > 0
     assert "stayed within the budget of 1 TiB" in repr(within)
 
@@ -185,8 +185,9 @@ def test_a_child_of_fork_has_none(folder, python):
         with p:
             if os.fork() == 0:
                 evenkeel.mark("lost")
+                p.__exit__(None, None, None)
                 try:
-                    p.__exit__(None, None, None)
+                    p.peaks
                 except ValueError as error:
                     print("began it" in str(error), flush=True)
                 os._exit(0)
@@ -195,3 +196,15 @@ def test_a_child_of_fork_has_none(folder, python):
         print([text for _, text in p.marks])
         """)
     assert said == "True\n['kept']\n"
+
+
+def test_a_child_of_fork_leaves_the_block_with_its_own_exit_code(folder, python):
+    said = python("""
+        import os, sys, evenkeel
+        with evenkeel.profile():
+            child = os.fork()
+            if child == 0:
+                sys.exit(7)
+            print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        """)
+    assert said == "7\n"

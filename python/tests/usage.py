@@ -1,6 +1,5 @@
 """The package as its users type it; read by mypy, not run."""
 
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any, Optional
 
@@ -18,8 +17,9 @@ shape: tuple[int, ...] = a.shape
 kind: np.dtype[Any] = a.dtype
 rows: int = len(a)
 block = a[3:7, ..., None]
-taken: np.ndarray[Any, np.dtype[Any]] = a.take([1, 2], out=np.empty((2, 4)))
-loop: Generator[Any, None, None] = a.chunks(4096, shuffle=True, seed=1, with_index=True)
+taken = a.take([1, 2], out=np.empty((2, 4)))
+loop: evenkeel.Batches = a.batches(4096, shuffle=True, seed=1, with_index=True)
+state: dict[str, Any] = loop.state_dict()
 whole = np.asarray(a)
 engine: str = a.engine
 with evenkeel.open("x.npy") as b:

@@ -101,7 +101,7 @@ import sys, numpy as np, evenkeel
 np.save("a.npy", np.arange(3000.0).reshape(-1, 3))
 a = evenkeel.open("a.npy", budget="2MiB")
 assert (a[[5, 999], 1] == [16, 2998]).all()
-assert sum(map(len, a.chunks(7, shuffle=True))) == 1000
+assert sum(map(len, a.batches(7, shuffle=True))) == 1000
 with evenkeel.profile() as p:
     evenkeel.mark("x")
 p.report("p.html")

@@ -16,7 +16,7 @@ AvailableMemory machine_memory(const std::string& root) {
   const long pages = ::sysconf(_SC_AVPHYS_PAGES);
   const long size = ::sysconf(_SC_PAGESIZE);
   return {static_cast<std::uint64_t>(pages > 0 ? pages : 0) * static_cast<std::uint64_t>(size),
-          "free physical memory, as /proc/meminfo cannot be read"};
+          "free physical memory, because /proc/meminfo cannot be read"};
 }
 
 }  // namespace

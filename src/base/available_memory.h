@@ -1,4 +1,4 @@
-// available_memory() of budget.h, with the machine as a parameter.
+// available_memory() of budget.h, with a parameter for tests.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace evenkeel {
 
-// Everything is looked for below `root`: /proc/meminfo, /proc/self/cgroup, the cgroup mounts.
+// All files are looked up below `root`: /proc/meminfo, /proc/self/cgroup, the cgroup mounts.
 AvailableMemory available_memory_below(const std::string& root);
 
 }  // namespace evenkeel

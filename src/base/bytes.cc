@@ -56,7 +56,7 @@ std::uint64_t parse_size(std::string_view text) {
   const auto scale = unit_bytes(unit);
   if (!scale) throw not_a_size(text, "has the unknown unit \"" + std::string(unit) + "\"");
 
-  // Whole numbers exactly; fractions ("1.5GiB") as the nearest byte.
+  // Whole numbers are exact; fractions ("1.5GiB") are rounded to the nearest byte.
   std::uint64_t whole = 0;
   const char* end = number.data() + number.size();
   auto [stop, failure] = std::from_chars(number.data(), end, whole);

@@ -9,7 +9,8 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 62;  // v1 writes 2^63 less a page
+// v1 reports 2^63 less a page for "no limit".
+constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 62;
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
@@ -25,7 +26,7 @@ bool contains(const std::vector<std::string_view>& parts, std::string_view wante
   return std::find(parts.begin(), parts.end(), wanted) != parts.end();
 }
 
-// mountinfo writes blanks and backslashes in names as \040 and the like.
+// mountinfo escapes blanks and backslashes in names in octal, for example as \040.
 std::string unescape(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -41,8 +42,9 @@ std::string unescape(std::string_view text) {
   return out;
 }
 
-// The part of `path` below the mount, "" for the mount itself. A container may see a mount of its
-// own cgroup and a path that it knows nothing of: then the mount is the best that can be seen.
+// The part of `path` below the mount, "" for the mount itself. In a container, the mount may show
+// only the container's own cgroup while `path` is a path outside it. Then the mount is the best
+// answer.
 std::string below_mount(const std::string& path, const CgroupMount& mount) {
   if (path.starts_with("/..")) return "";
   const std::string base = mount.root == "/" ? "" : mount.root;
@@ -60,7 +62,7 @@ bool is_directory(const std::string& path) {
 std::uint64_t number_in(const std::string& path, std::uint64_t otherwise) {
   const auto text = read_text_file(path);
   if (!text) return otherwise;
-  return leading_number(*text).value_or(otherwise);  // "max" is no number
+  return leading_number(*text).value_or(otherwise);  // "max" is not a number
 }
 
 CgroupMemory read_level(const CgroupFolder& folder) {
@@ -86,6 +88,7 @@ CgroupMemory read_level(const CgroupFolder& folder) {
   return level;
 }
 
+// Appends the cgroup at `path` and its ancestors up to the mount.
 void climb(const CgroupMount& mount, const std::string& path, const std::string& root,
            std::vector<CgroupFolder>& out) {
   const std::string point = root + mount.point;

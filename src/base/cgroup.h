@@ -1,4 +1,4 @@
-// Memory cgroups, v1 and v2: which limits stand around a process.
+// Memory cgroups, v1 and v2: which limits apply to a process.
 #pragma once
 
 #include <sys/types.h>
@@ -17,38 +17,39 @@ struct CgroupMemory {
   std::string path;                 // as the kernel names it: "/user.slice/app"
   std::uint64_t limit = 0;          // v2: the smaller of memory.max and memory.high
   std::uint64_t usage = 0;          // page cache included
-  std::uint64_t inactive_file = 0;  // of the usage, what the kernel gives up first
+  std::uint64_t inactive_file = 0;  // the part of usage that the kernel reclaims first
 
-  // What can still be taken before the limit bites.
+  // How much more can be used before the limit is reached. inactive_file counts as free.
   std::uint64_t headroom() const;
 };
 
-// A cgroup and where its files lie.
+// A cgroup and the folder of its files.
 struct CgroupFolder {
   int version = 0;
   std::string path;       // as the kernel names it
   std::string directory;  // where it is mounted
-  bool top = false;       // nothing above can be seen, though a limit there still holds
+  bool top = false;       // its ancestors are not visible, although their limits still apply
 };
 
-// The cgroups around a process (0: this one) that may have a memory controller: its own first, then
-// its ancestors as far as they are mounted; one such row for each version. All files are looked for
-// below `root`, so that tests can bring a tree of their own.
+// The cgroups of a process (0: this one) that may have a memory controller: for each version, its
+// own cgroup first, then its ancestors as far as they are mounted. All files are looked up below
+// `root`, so that tests can use a tree of their own.
 std::vector<CgroupFolder> memory_cgroup_folders(const std::string& root = "", pid_t pid = 0);
 
-// Those of them that have a limit.
+// The cgroups of memory_cgroup_folders() that have a limit.
 std::vector<CgroupMemory> memory_cgroups(const std::string& root = "", pid_t pid = 0);
 
-// The one around this process with the least headroom; empty where nothing is limited.
+// The cgroup of this process with the least headroom; empty if there is no limit.
 std::optional<CgroupMemory> tightest_memory_cgroup(const std::string& root = "");
 
-// Where a process is, from /proc/PID/cgroup. Empty for a hierarchy that is not there.
+// The cgroup paths of a process, from /proc/PID/cgroup. Empty for a version that is not in use.
 struct CgroupPaths {
   std::string v1, v2;
 };
 CgroupPaths parse_cgroup_paths(std::string_view proc_cgroup);
 
-// A mount that can show memory cgroups, from /proc/self/mountinfo: `point` shows the cgroup `root`.
+// A mount of a cgroup hierarchy, from /proc/self/mountinfo: the cgroup `root` is mounted at
+// `point`.
 struct CgroupMount {
   int version = 0;
   std::string root, point;

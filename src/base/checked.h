@@ -1,4 +1,4 @@
-// Sums and products of numbers that a file told us.
+// Sums and products of untrusted numbers; empty on overflow.
 #pragma once
 
 #include <cstdint>

@@ -30,7 +30,7 @@ constexpr Named kNamed[] = {
     {"complex128", "c16", {DTypeKind::kComplex, 16}},
 };
 
-// The n of "V<n>" or "record[<n>]"; 0 when it is neither.
+// The n of "V<n>" or "record[<n>]"; 0 if it is neither.
 std::uint32_t record_size(std::string_view text) {
   if (text.starts_with("record[") && text.ends_with(']')) {
     text = text.substr(7, text.size() - 8);
@@ -76,8 +76,8 @@ std::string_view kind_word(DTypeKind kind) {
 DType DType::parse(std::string_view name) {
   const std::string quoted = "'" + std::string(name) + "'";
   if (name.starts_with('>')) {
-    throw Error(ErrorKind::kInvalid, "dtype", quoted + " names a byte order")
-        .hint("byte order belongs to the file: leave '>' out and set big_endian");
+    throw Error(ErrorKind::kInvalid, "dtype", quoted + " has a byte order")
+        .hint("byte order is a property of the file: leave '>' out and set big_endian");
   }
   const bool marked = !name.empty() && std::string_view("<|=").find(name[0]) != name.npos;
   const std::string_view code = marked ? name.substr(1) : name;
@@ -85,7 +85,7 @@ DType DType::parse(std::string_view name) {
     if (code == known.code || name == known.name) return known.dtype;
   }
   if (const std::uint32_t size = record_size(code)) return {DTypeKind::kRecord, size};
-  throw Error(ErrorKind::kInvalid, "dtype", quoted + " is not known")
+  throw Error(ErrorKind::kInvalid, "dtype", quoted + " is not a known dtype")
       .hint("known: " + known_names() + "; short forms such as f4 or <u2 work too");
 }
 

@@ -40,7 +40,7 @@ Error&& Error::hint(std::string what_to_do) && {
 
 void Error::compose() {
   message_ = operation_;
-  // A path is bytes of anyone's: in a message it is one word on one line, whatever is in it.
+  // A path may contain any bytes. Escaped, it stays on one line and cannot control a terminal.
   if (!path_.empty()) message_ += " " + visible(path_);
   message_ += ": " + visible(problem_, "\n");
   if (offset_) message_ += " (at byte " + std::to_string(*offset_) + ")";

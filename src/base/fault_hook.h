@@ -1,4 +1,4 @@
-// For tests: makes calls to the kernel fail, fall short, or answer what they would not.
+// Fault injection for tests: makes system calls fail, read short, or return other values.
 #pragma once
 
 #include <atomic>
@@ -9,7 +9,7 @@ namespace evenkeel::sys {
 
 enum class Call {
   kOpen,
-  kClose,  // fails after it has closed, as Linux does
+  kClose,  // fails after closing, as on Linux
   kFstat,
   kLstat,
   kReadFolder,  // opendir and readdir
@@ -17,7 +17,7 @@ enum class Call {
   kPreadFlags,
   kReadText,  // of /proc and /sys
   kMmap,
-  kMunmap,  // fails after it has unmapped
+  kMunmap,  // fails after unmapping
   kMadvise,
   kFadvise,
   kCachestat,
@@ -26,29 +26,29 @@ enum class Call {
   kSyncRange,
   kRingSetup,
   kRingRegister,
-  kRingEnter,  // hands reads to the ring, and waits
+  kRingEnter,  // submits reads to the ring, and waits
   kThreadStart,
   kClock,
   kCount,
 };
 
 struct Fault {
-  int error = 0;                   // the call fails with this errno; 0: it is made
-  std::size_t at_most = SIZE_MAX;  // reads: so many bytes and no more
-  std::int64_t clock_jump_ns = 0;  // clocks: added to what they say
+  int error = 0;                   // the call fails with this errno; 0: it is executed
+  std::size_t at_most = SIZE_MAX;  // reads return at most this many bytes
+  std::int64_t clock_jump_ns = 0;  // added to what a clock returns
 };
 
 class FaultHook {
  public:
-  // Asked before each call, by any thread.
+  // Called before each system call, from any thread.
   virtual Fault on(Call call) = 0;
 
  protected:
   ~FaultHook() = default;
 };
 
-// Empty but in tests. It stays in what users get, so that what is tested is what they get: a load
-// and a branch beside each system call.
+// Null except in tests. Release builds keep the hook, so that users run exactly the code that is
+// tested. It costs a load and a branch per system call.
 extern std::atomic<FaultHook*> fault_hook;
 
 inline Fault fault_of(Call call) {
@@ -58,7 +58,7 @@ inline Fault fault_of(Call call) {
   return hook->on(call);
 }
 
-// For calls that others make on our behalf: the errno with which this one is to fail, or 0.
+// For system calls that other libraries make for us: the errno this one should fail with, or 0.
 inline int injected_error(Call call) { return fault_of(call).error; }
 
 }  // namespace evenkeel::sys

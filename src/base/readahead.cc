@@ -9,8 +9,8 @@ namespace evenkeel {
 std::optional<std::uint64_t> readahead_of_device(dev_t device, const std::string& sys) {
   const std::string number = std::to_string(major(device)) + ":" + std::to_string(minor(device));
   const std::string block = sys + "/dev/block/" + number, bdi = sys + "/class/bdi/" + number;
-  // A partition has no queue: it lies in the folder of its disk, which has one. File systems
-  // without a block device (NFS) are found by their own number.
+  // A partition has no queue folder; its parent folder, the disk, has one. File systems without a
+  // block device (NFS) are found by their own number under /sys/class/bdi.
   for (const std::string& folder : {block + "/queue", block + "/../queue", bdi}) {
     const auto text = read_text_file(folder + "/read_ahead_kb");
     if (!text) continue;

@@ -1,4 +1,4 @@
-// How far the kernel reads ahead on the device that a file lies on.
+// How far the kernel reads ahead on a device.
 #pragma once
 
 #include <sys/types.h>
@@ -9,10 +9,10 @@
 
 namespace evenkeel {
 
-// In bytes; empty where sysfs, mounted at `sys`, does not tell.
+// In bytes; empty if sysfs, mounted at `sys`, does not say.
 std::optional<std::uint64_t> readahead_of_device(dev_t device, const std::string& sys = "/sys");
 
-// Of the device that a file lies on, with a cautious guess where it does not say.
+// The same for this system; if sysfs does not say, a large value, to be safe.
 std::uint64_t readahead_window(dev_t device);
 
 }  // namespace evenkeel

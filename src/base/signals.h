@@ -1,4 +1,4 @@
-// Signals are for the program's own threads, not for the library's.
+// Keeps signals away from the library's threads: they are for the program's own.
 #pragma once
 
 #include <pthread.h>
@@ -7,7 +7,7 @@
 
 namespace evenkeel {
 
-// Threads started while one lives begin with all signals blocked.
+// Threads that are started while an object of this class exists begin with all signals blocked.
 class SignalsBlocked {
  public:
   SignalsBlocked() {

@@ -17,8 +17,8 @@ std::atomic<FaultHook*> fault_hook = nullptr;
 
 namespace {
 
-// As the hook says: `refused` and errno, or the call itself, its bytes perhaps cut. It is made in
-// full before it is cut: O_DIRECT would refuse the shorter length.
+// Does what the hook says: returns `refused` with errno set, or makes the call. A short read is
+// made at full length and then reported as shorter, because O_DIRECT rejects unaligned lengths.
 template <class Result, class Real, class... Values>
 [[gnu::cold, gnu::noinline]] Result as_hooked(Call call, Result refused, Real real,
                                               Values... values) {
@@ -35,8 +35,8 @@ template <class Result, class Real, class... Values>
   return result;
 }
 
-// Without a hook a load and a branch. Arguments by value and `real` without captures, so that
-// nothing is laid down in memory for the other way.
+// Without a hook, this costs a load and a branch. Arguments are passed by value and `real` has no
+// captures, so that the fast path stores nothing to memory for the slow one.
 template <class Result, class Real, class... Values>
 Result call_unless(Call call, Result refused, Real real, Values... values) {
   if (!fault_hook.load(std::memory_order_relaxed)) [[likely]]
@@ -46,7 +46,8 @@ Result call_unless(Call call, Result refused, Real real, Values... values) {
 
 constexpr ssize_t kNoBytes = -1;
 
-// What cannot be put off: done first, and only then said to have failed.
+// For close and munmap: the real call is made first, then the injected fault is reported. Otherwise
+// a test that makes close() fail would leak the descriptor.
 int done_but(int result, Call call) {
   return call_unless(
       call, -1, [](int same) { return same; }, result);
@@ -90,7 +91,7 @@ ssize_t read_text(int fd, void* buffer, std::size_t length) {
     errno = fault.error;
     return -1;
   }
-  return ::read(fd, buffer, std::min(length, fault.at_most));  // the rest comes with the next call
+  return ::read(fd, buffer, std::min(length, fault.at_most));  // the next call reads the rest
 }
 
 void* mmap(void* address, std::size_t length, int protection, int flags, int fd,
@@ -147,7 +148,7 @@ DirectAlignment direct_alignment(int fd) {
   constexpr unsigned kWanted = 0x2000;  // Linux 6.1; older headers lack the name
 #endif
   if (injected_error(Call::kDirectAlignment) != 0) return {};
-  // Laid out by hand: struct statx of an older libc lacks the two fields (at bytes 152 and 156).
+  // A raw buffer: struct statx of an older libc lacks the two fields (at bytes 152 and 156).
   alignas(8) unsigned char answer[256] = {};
   if (::syscall(SYS_statx, fd, "", AT_EMPTY_PATH, kWanted, answer) != 0) return {};
   const auto word = [&](int at) { return *reinterpret_cast<const std::uint32_t*>(answer + at); };

@@ -1,5 +1,5 @@
-// The seam between Evenkeel and the kernel: every system call that reads data or sets up the
-// reading goes through here, so that tests can make each of them fail (fault_hook.h). Thin: same
+// The interface to the kernel. Every system call that reads data or prepares reading goes through
+// here, so that tests can make each of them fail (fault_hook.h). These are thin wrappers: same
 // arguments, same errno.
 #pragma once
 
@@ -19,30 +19,31 @@ int close(int fd);
 int fstat(int fd, struct stat* out);
 int lstat(const char* path, struct stat* out);
 DIR* opendir(const char* path);
-dirent* readdir(DIR* folder);  // at the end nullptr and errno 0
+dirent* readdir(DIR* folder);  // at the end: nullptr and errno 0
 ssize_t pread(int fd, void* buffer, std::size_t length, std::uint64_t offset);
 // preadv2 with one buffer; flags as RWF_*.
 ssize_t pread_flags(int fd, void* buffer, std::size_t length, std::uint64_t offset, int flags);
-// read(2), for the kernel's small files.
+// read(2), for small files in /proc and /sys.
 ssize_t read_text(int fd, void* buffer, std::size_t length);
 void* mmap(void* address, std::size_t length, int protection, int flags, int fd,
            std::uint64_t offset);
 int munmap(void* address, std::size_t length);
 int madvise(void* address, std::size_t length, int advice);
-// Copies out of a mapping of this process (process_vm_readv): EFAULT where touching it is SIGBUS.
+// Copies from a mapping of this process (process_vm_readv). Where touching the mapping would raise
+// SIGBUS, it fails with EFAULT.
 ssize_t copy_mapped(void* to, const void* from, std::size_t length);
-// posix_fadvise, but failing like the others: -1 and errno.
+// posix_fadvise, but it fails like the others: -1 and errno.
 int fadvise(int fd, std::uint64_t offset, std::uint64_t length, int advice);
 int sync_file_range(int fd, std::uint64_t offset, std::uint64_t length, unsigned flags);
 
-struct CacheStat {  // in pages, the kernel's struct cachestat
+struct CacheStat {  // in pages; the layout of the kernel's struct cachestat
   std::uint64_t cached, dirty, writeback, evicted, recently_evicted;
 };
-// cachestat(2), since Linux 6.5: length 0 means to the end of the file.
+// cachestat(2), since Linux 6.5. Length 0 means to the end of the file.
 int cachestat(int fd, std::uint64_t offset, std::uint64_t length, CacheStat* out);
 
-// What O_DIRECT on this file asks for, from statx(STATX_DIOALIGN); zeros where the kernel does not
-// say.
+// The alignment that O_DIRECT requires for this file, from statx(STATX_DIOALIGN); zeros if the
+// kernel does not say.
 struct DirectAlignment {
   std::uint32_t memory = 0, offset = 0;
 };

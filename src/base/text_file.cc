@@ -25,7 +25,7 @@ std::optional<std::uint64_t> number_after(std::string_view text, std::string_vie
   while (take_line(text, line)) {
     if (!line.starts_with(key)) continue;
     const std::string_view rest = line.substr(key.size());
-    // "file" is not "file_mapped": the key ends where a blank begins.
+    // A blank must follow the key, so that "file" does not match "file_mapped".
     if (!rest.empty() && (rest[0] == ' ' || rest[0] == '\t')) return leading_number(rest);
   }
   return std::nullopt;

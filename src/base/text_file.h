@@ -1,4 +1,4 @@
-// Small files that the kernel writes: /proc, /sys, cgroups.
+// Reads and parses small text files of the kernel: /proc, /sys, cgroups.
 #pragma once
 
 #include <algorithm>
@@ -11,10 +11,10 @@
 
 namespace evenkeel {
 
-// The whole file, or empty with errno set.
+// The whole file, or empty and errno set.
 std::optional<std::string> read_text_file(const std::string& path);
 
-// Takes the next line off the front of `text`; false when nothing is left.
+// Removes the next line from the front of `text`; false if nothing is left.
 inline bool take_line(std::string_view& text, std::string_view& line) {
   if (text.empty()) return false;
   const std::size_t end = text.find('\n');
@@ -23,7 +23,7 @@ inline bool take_line(std::string_view& text, std::string_view& line) {
   return true;
 }
 
-// The number that `text` begins with, after blanks; empty when there is none or it is too large.
+// The number that `text` begins with, after blanks; empty if there is none or it is too large.
 inline std::optional<std::uint64_t> leading_number(std::string_view text) {
   text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
   std::uint64_t number = 0;

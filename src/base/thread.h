@@ -1,4 +1,4 @@
-// Threads of the library's own.
+// Starts the library's own threads.
 #pragma once
 
 #include <system_error>
@@ -10,8 +10,8 @@
 
 namespace evenkeel {
 
-// With all signals blocked, which are for the program's threads. Throws std::system_error when none
-// can be had.
+// The thread has all signals blocked, because signals are for the program's threads. Throws
+// std::system_error if no thread can be started.
 template <class Work>
 std::thread start_thread(Work work) {
   if (const int code = sys::injected_error(sys::Call::kThreadStart)) {

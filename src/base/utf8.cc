@@ -4,12 +4,12 @@ namespace evenkeel {
 namespace {
 
 bool is_valid(char32_t c, std::size_t length) {
-  static constexpr char32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};  // less is overlong
+  static constexpr char32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};  // below: overlong
   const bool surrogate = c >= 0xD800 && c <= 0xDFFF;
   return c >= kLeast[length] && c <= 0x10FFFF && !surrogate;
 }
 
-// 0 when no character begins so.
+// 0 if no character begins with this byte.
 std::size_t length_from(unsigned char lead) {
   if (lead < 0x80) return 1;
   if (lead >> 5 == 0b110) return 2;

@@ -1,4 +1,4 @@
-// Characters of text that may come from anywhere: command lines and file names are bytes.
+// UTF-8 decoding of untrusted text: command lines and file names may contain any bytes.
 #pragma once
 
 #include <string>
@@ -6,10 +6,10 @@
 
 namespace evenkeel {
 
-inline constexpr char32_t kReplacement = 0xFFFD;  // stands for what is not UTF-8
+inline constexpr char32_t kReplacement = 0xFFFD;  // stands for a byte that is not UTF-8
 
-// Takes the next character off the front of `text`, which is not empty. A byte that begins no valid
-// character is taken alone, as kReplacement.
+// Removes the next character from the front of `text`, which must not be empty. A byte that does
+// not begin a valid character is removed alone and returned as kReplacement.
 char32_t take_char(std::string_view& text);
 
 void append_char(std::string& out, char32_t c);

@@ -13,16 +13,16 @@ namespace {
 
 constexpr DType kU16{DTypeKind::kUint, 2}, kU32{DTypeKind::kUint, 4};
 
-Error bad(const Source& source, std::string problem) {
+Error datatrove_error(const Source& source, std::string problem) {
   return Error(ErrorKind::kFormat, "open", std::move(problem)).in(source.path);
 }
 
-// Where the last document ends, in tokens.
+// Where the last document ends, in tokens. Checks that documents end in order.
 std::uint64_t last_end(const Source& index) {
   const std::uint64_t bytes = index.identity.size;
   if (bytes % 8 != 0) {
-    throw bad(index, with_commas(bytes) + " bytes are not whole numbers of 8: " +
-                         with_commas(bytes % 8) + " left over")
+    throw datatrove_error(index, with_commas(bytes) + " bytes is not a multiple of 8: " +
+                                     with_commas(bytes % 8) + " left over")
         .at(round_down(bytes, 8))
         .hint("the download or copy may be incomplete");
   }
@@ -31,10 +31,11 @@ std::uint64_t last_end(const Source& index) {
   for (std::uint64_t i = 0; i < bytes / 8; ++i) {
     const std::uint64_t end = ends.next();
     if (end < last) {
-      throw bad(index, "document " + with_commas(i) + " ends at token " + with_commas(end) +
-                           ", before the one in front of it, at " + with_commas(last))
+      throw datatrove_error(index,
+                            "document " + with_commas(i) + " ends at token " + with_commas(end) +
+                                ", before the previous one, which ends at " + with_commas(last))
           .at(8 * i)
-          .hint("the index is damaged; write it anew");
+          .hint("the index is damaged; write it again");
     }
     last = end;
   }
@@ -54,12 +55,12 @@ TokenPart read_datatrove(const std::string& path, const std::string& index_path,
   }
   for (const DType dtype : {kU16, kU32}) {
     if (checked_mul(tokens, dtype.size) != bytes) continue;
-    require_told(source, options.dtype, dtype);
+    require_dtype(source, options.dtype, dtype);
     return {token_part("datatrove", source, dtype, 0, tokens), {}, documents};
   }
-  throw bad(source, "the file has " + with_commas(bytes) + " bytes, but " + visible(index.path) +
-                        " ends at token " + with_commas(tokens) +
-                        ", which is neither of uint16 nor of uint32")
+  throw datatrove_error(source, "the file has " + with_commas(bytes) + " bytes, but " +
+                                    visible(index.path) + " ends at token " + with_commas(tokens) +
+                                    ", which fits neither uint16 nor uint32")
       .hint("the copy may be incomplete, or the index belongs to another file");
 }
 

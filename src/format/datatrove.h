@@ -1,5 +1,5 @@
-// datatrove's .ds: bare tokens, with an index beside them of where documents end. See
-// docs/formats.md.
+// Token files of datatrove: a .ds file with bare tokens, and beside it an index of where documents
+// end. See docs/formats.md.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace evenkeel {
 
-// Reads the whole index, through a small window; it decides between uint16 and uint32. Throws Error
-// (kFormat, kInvalid, kSystem).
+// Reads the whole index through a small window. The index tells whether tokens are uint16 or
+// uint32. Throws Error (kFormat, kInvalid, kSystem).
 TokenPart read_datatrove(const std::string& path, const std::string& index_path,
                          const TokenFormatOptions& options);
 

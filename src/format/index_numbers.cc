@@ -7,15 +7,15 @@
 namespace evenkeel {
 
 void IndexWindows::refill(std::size_t size) {
-  constexpr std::size_t kWindow = 64_KiB;  // holds whole numbers of 4 and of 8 bytes
-  next_ -= window_.size() - at_;           // a number that the window cut
+  constexpr std::size_t kWindow = 64_KiB;  // a multiple of 4 and 8, the sizes of the numbers
+  next_ -= window_.size() - at_;           // begin with a number that the last window cut
   window_ = source_.read(next_, kWindow);
   at_ = 0;
   if (window_.size() < size) {
     throw Error(ErrorKind::kFormat, "open", "the index became shorter while it was read")
         .in(source_.path)
         .at(next_ + window_.size())
-        .hint("wait until it is written, then open it again");
+        .hint("wait until it is complete, then open it again");
   }
   // Whole pages only go; the page that the next window shares stays for it.
   const std::uint64_t begin = round_down(next_, sys::page_size());

@@ -1,4 +1,4 @@
-// The numbers of an index, one after the other.
+// Reads the numbers of an index one after another.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace evenkeel {
 
-// A piece of a file in windows of 64 KiB: an index may be larger than the budget. What was read is
-// dropped from the page cache behind it.
+// Reads a file from `offset` on, in windows of 64 KiB, because an index may be larger than the
+// budget. Windows that were read are dropped from the page cache.
 class IndexWindows {
  public:
   IndexWindows(const Source& source, std::uint64_t offset) : source_(source), next_(offset) {}
 
  protected:
-  // The next `size` bytes. Throws Error (kFormat) when the file ends before.
+  // The next `size` bytes. Throws Error (kFormat) if the file ends before.
   const char* take(std::size_t size) {
     if (at_ + size > window_.size()) refill(size);
     at_ += size;
@@ -29,7 +29,7 @@ class IndexWindows {
   const Source& source_;
   std::uint64_t next_;  // where the next window begins
   std::string window_;
-  std::size_t at_ = 0;
+  std::size_t at_ = 0;  // the next byte to take from the window
 };
 
 template <class T>

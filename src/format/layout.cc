@@ -13,13 +13,13 @@
 namespace evenkeel {
 namespace {
 
-Error told_besides_header(const Source& source, const NpyHeader& header,
-                          const FormatOptions& options) {
-  std::string told = options.dtype->name();
-  if (!options.shape.empty()) told += " of shape " + shape_text(options.shape);
+Error conflicts_with_header(const Source& source, const NpyHeader& header,
+                            const FormatOptions& options) {
+  std::string given = options.dtype->name();
+  if (!options.shape.empty()) given += " of shape " + shape_text(options.shape);
   return Error(ErrorKind::kInvalid, "open",
                "the NPY header says " + header.element.dtype.name() + " of shape " +
-                   shape_text(header.shape) + ", told is " + told)
+                   shape_text(header.shape) + ", but " + given + " was given")
       .in(source.path)
       .hint("leave dtype and shape out; to read raw bytes past the header, give offset=" +
             std::to_string(header.data_offset));
@@ -29,13 +29,13 @@ Part read_npy(const Source& source, std::string_view head, const FormatOptions& 
   const bool placed = options.offset != 0 || !options.shape.empty();
   if (!options.dtype && (placed || options.big_endian)) {
     throw Error(ErrorKind::kInvalid, "open",
-                "shape, offset and byte order are told, but the NPY header says them itself")
+                "shape, offset or byte order was given, but the NPY header defines them")
         .in(source.path)
         .hint("leave them out, or give dtype and offset to read raw bytes past the header");
   }
   const NpyHeader header = read_npy_header(source, head);
   if (options.dtype && (placed || options.dtype->size != header.element.dtype.size)) {
-    throw told_besides_header(source, header, options);
+    throw conflicts_with_header(source, header, options);
   }
   return npy_part(source, header, options);
 }
@@ -58,7 +58,8 @@ std::string row_text(const Part& part) {
          shape_text(std::vector<std::uint64_t>(part.shape.begin() + 1, part.shape.end()));
 }
 
-// What keeps `part` from following `first`, as (first's, part's); empty when nothing does.
+// Why `part` cannot be joined to `first`: a property of first and the same of part. Empty if it
+// can.
 std::pair<std::string, std::string> difference(const Part& first, const Part& part) {
   if (first.format != part.format) return {std::string(first.format), std::string(part.format)};
   if (first.dtype != part.dtype) return {first.dtype.name(), part.dtype.name()};
@@ -77,7 +78,7 @@ std::pair<std::string, std::string> difference(const Part& first, const Part& pa
 void require_agreement(const Part& first, const Part& part) {
   for (const Part* one : {&first, &part}) {
     if (!one->shape.empty()) continue;
-    throw Error(ErrorKind::kFormat, "open", "an array of shape () has no axis to go on along")
+    throw Error(ErrorKind::kFormat, "open", "an array of shape () has no axis to join along")
         .in(one->segment.path)
         .hint("open it by itself");
   }
@@ -86,13 +87,13 @@ void require_agreement(const Part& first, const Part& part) {
   throw Error(ErrorKind::kFormat, "open",
               "has " + found + ", but " + visible(first.segment.path) + " has " + wanted)
       .in(part.segment.path)
-      .hint("files of one array must agree in all but their number of rows");
+      .hint("files of one array must agree in everything but their number of rows");
 }
 
 }  // namespace
 
 Layout read_layout(const std::vector<std::string>& paths, const FormatOptions& options) {
-  if (paths.empty()) throw Error(ErrorKind::kInvalid, "open", "no files are given");
+  if (paths.empty()) throw Error(ErrorKind::kInvalid, "open", "no files were given");
   const bool alone = paths.size() == 1;
   Part first = read_part(paths[0], options, alone);
   Layout layout;
@@ -105,7 +106,8 @@ Layout read_layout(const std::vector<std::string>& paths, const FormatOptions& o
   for (std::size_t i = 1; i < paths.size(); ++i) {
     Part part = read_part(paths[i], options, alone);
     require_agreement(first, part);
-    if (first.storage == Storage::kEither) first = part;  // the first that is particular decides
+    // The first part that fixes a storage order decides it.
+    if (first.storage == Storage::kEither) first = part;
     append(layout, std::move(part));
   }
   layout.fortran = first.storage == Storage::kFortran;

@@ -32,24 +32,25 @@ struct Segment {
 struct Layout {
   std::string format;  // "npy", "raw"; for tokens see token_layout.h
   DType dtype;
-  bool swapped = false;  // stored in the other byte order than this machine's
+  bool swapped = false;  // stored in the opposite byte order of this machine
   bool fortran = false;  // first axis runs fastest, within each segment
   std::vector<std::uint64_t> shape;
   std::uint64_t rows = 0;       // shape[0], or 1 when there are no axes
   std::uint64_t row_bytes = 0;  // bytes of one row: element size times the other axes
   std::vector<Segment> segments;
-  std::vector<std::string> paths;  // all files, those without rows too
+  std::vector<std::string> paths;  // all files, also those without rows
 
   std::uint64_t bytes() const { return rows * row_bytes; }
-  // The same elements as one axis, in the order in which they are stored.
+  // The same elements as an array of one axis, in storage order.
   Layout flattened() const;
 };
 
-// What the caller told about the files; see ArrayOptions. A told dtype says raw binary, unless the
-// file has an NPY header. Then a dtype alone, of the size of the header's elements, renames those
-// and the header says the rest: that is how bfloat16, which NPY stores as 'V2', gets its name back;
-// big_endian then says how such elements are stored. Another size, or a shape, is refused, because
-// the header's bytes are not data; an offset says raw binary all the same.
+// What the caller said about the files; see ArrayOptions. If dtype is given, the file is raw
+// binary, unless it has an NPY header:
+// - dtype alone, of the size of the header's elements, replaces the header's dtype. This is how
+//   bfloat16, which NPY stores as 'V2', is read. big_endian then says how the elements are stored.
+// - dtype of another size, or with a shape, is an error, because the header's bytes are not data.
+// - dtype with an offset reads the file as raw binary after all.
 struct FormatOptions {
   std::optional<DType> dtype = {};
   std::vector<std::int64_t> shape = {};
@@ -57,12 +58,11 @@ struct FormatOptions {
   bool big_endian = false;
 };
 
-// Reads headers, nothing else. Throws Error (kFormat, kInvalid, kSystem) that says what, where, the
-// numbers and what to do.
+// Reads only headers. Throws Error (kFormat, kInvalid, kSystem).
 Layout read_layout(const std::vector<std::string>& paths, const FormatOptions& options);
 
-// The files that a path or a pattern with * ? [] names, sorted. A path that exists is taken as it
-// is, whatever characters are in it. Throws Error (kSystem, ENOENT) when nothing matches.
+// The files that match a path or a pattern with * ? [], sorted. A path that exists is never taken
+// as a pattern. Throws Error (kSystem, ENOENT) if nothing matches.
 std::vector<std::string> expand_paths(const std::string& path_or_glob);
 
 }  // namespace evenkeel

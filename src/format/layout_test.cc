@@ -135,7 +135,7 @@ TEST_F(LayoutTest, NpyHeaderIsNeverReadAsData) {
     const auto error = refusal_of({a}, options);
     EXPECT_EQ(error.kind(), ErrorKind::kInvalid);
     EXPECT_THAT(error.what(), AllOf(HasSubstr("says float32 of shape (8,)"),
-                                    HasSubstr("told is " + options.dtype->name())));
+                                    HasSubstr("but " + options.dtype->name())));
     EXPECT_THAT(error.hint_text(), HasSubstr("offset=" + std::to_string(bytes.size() - 32)));
   }
   EXPECT_THAT(refusal_of({a}, told[4]).what(), HasSubstr("uint8 of shape (4, 8)"));

@@ -10,8 +10,9 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::uint64_t kHeader = 1024;
+constexpr std::uint64_t kShardHeader = 1024;
 
+// Token shards.
 struct Shard {
   std::int32_t magic, version;
   DType dtype;
@@ -20,6 +21,7 @@ struct Shard {
 constexpr Shard kShards[] = {{20240520, 1, {DTypeKind::kUint, 2}, "GPT-2"},
                              {20240801, 7, {DTypeKind::kUint, 4}, "Llama-3"}};
 
+// Files of llm.c that are not token shards.
 struct Other {
   std::int32_t magic;
   std::string_view what;
@@ -42,20 +44,20 @@ const Other* find_other(std::int32_t magic) {
   return find(std::begin(kOthers), std::end(kOthers), magic);
 }
 
-Error bad(const Source& source, std::string problem) {
+Error llmc_error(const Source& source, std::string problem) {
   return Error(ErrorKind::kFormat, "open", std::move(problem)).in(source.path);
 }
 
 void require_size(const Source& source, DType dtype, std::uint64_t tokens) {
   const std::uint64_t bytes = tokens * dtype.size, actual = source.identity.size;
-  if (kHeader + bytes == actual) return;
+  if (kShardHeader + bytes == actual) return;
   const std::string sum = "the header says " + with_commas(tokens) + " tokens of " + dtype.name() +
-                          ": " + with_commas(kHeader) + " + " + with_commas(bytes) + " = " +
-                          with_commas(kHeader + bytes) + " bytes, the file has " +
+                          ": " + with_commas(kShardHeader) + " + " + with_commas(bytes) + " = " +
+                          with_commas(kShardHeader + bytes) + " bytes, the file has " +
                           with_commas(actual);
-  const bool cut = actual < kHeader + bytes;
-  throw bad(source, (cut ? "truncated: " : "too long: ") + sum)
-      .at(std::min(actual, kHeader + bytes))
+  const bool cut = actual < kShardHeader + bytes;
+  throw llmc_error(source, (cut ? "truncated: " : "too long: ") + sum)
+      .at(std::min(actual, kShardHeader + bytes))
       .hint(cut ? "the download or copy may be incomplete" : "the token count may be damaged");
 }
 
@@ -71,35 +73,38 @@ TokenPart read_llmc(const Source& source, std::string_view head,
                     const TokenFormatOptions& options) {
   const auto magic = load_number<std::int32_t>(head.data());
   if (const Other* other = find_other(magic)) {
-    throw bad(source, "this is not a token shard but " + std::string(other->what) +
-                          " of llm.c (magic " + std::to_string(magic) + ")")
+    throw llmc_error(source, "this is not a token shard but " + std::string(other->what) +
+                                 " of llm.c (magic " + std::to_string(magic) + ")")
         .at(0)
         .hint("token shards are the .bin files that llm.c's dev/data scripts write");
   }
   const Shard& shard = *find_shard(magic);
-  if (source.identity.size < kHeader || head.size() < kHeader) {
-    throw bad(source, "truncated: the header alone is " + with_commas(kHeader) +
-                          " bytes, the file has " + with_commas(source.identity.size))
+  if (source.identity.size < kShardHeader || head.size() < kShardHeader) {
+    throw llmc_error(source, "truncated: the header alone is " + with_commas(kShardHeader) +
+                                 " bytes, the file has " + with_commas(source.identity.size))
         .at(source.identity.size)
         .hint("the download or copy may be incomplete");
   }
   const auto version = load_number<std::int32_t>(head.data() + 4);
   if (version != shard.version) {
-    throw bad(source, "version " + std::to_string(version) + " of llm.c's " +
-                          std::string(shard.model) + " token shards is not known")
+    throw llmc_error(source, "version " + std::to_string(version) + " of llm.c's " +
+                                 std::string(shard.model) + " token shards is not supported")
         .at(4)
-        .hint("version " + std::to_string(shard.version) + " is read; write the shard anew");
+        .hint("supported: version " + std::to_string(shard.version) + "; write the shard again");
   }
   const auto tokens = load_number<std::int32_t>(head.data() + 8);
   if (tokens < 0) {
-    throw bad(source, "the header says " + std::to_string(tokens) + " tokens")
+    throw llmc_error(source,
+                     "negative token count: the header says " + std::to_string(tokens) + " tokens")
         .at(8)
-        .hint("a shard holds 2^31-1 tokens at most; the writer may have run over");
+        .hint(
+            "a shard holds at most 2^31-1 tokens; the count may have overflowed when it was "
+            "written");
   }
   const auto count = static_cast<std::uint64_t>(tokens);
   require_size(source, shard.dtype, count);
-  require_told(source, options.dtype, shard.dtype);
-  return {token_part("llm.c", source, shard.dtype, kHeader, count), std::string(shard.model)};
+  require_dtype(source, options.dtype, shard.dtype);
+  return {token_part("llm.c", source, shard.dtype, kShardHeader, count), std::string(shard.model)};
 }
 
 }  // namespace evenkeel

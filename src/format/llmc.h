@@ -9,7 +9,7 @@
 
 namespace evenkeel {
 
-// Whether a file that begins so claims to be one of llm.c's, tokens or not.
+// Whether a file that begins with these bytes is one of llm.c's: a token shard or another kind.
 bool is_llmc(std::string_view head);
 
 // `head` is the beginning of the file. Throws Error (kFormat, kInvalid).

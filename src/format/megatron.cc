@@ -11,20 +11,20 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::string_view kMagic("MMIDIDX\0\0", 9);
-constexpr std::uint64_t kHeader = 34;
+constexpr std::string_view kIndexMagic("MMIDIDX\0\0", 9);
+constexpr std::uint64_t kIndexHeader = 34;
 
 struct Header {
   DType dtype;
   std::uint64_t sequences = 0, documents_plus_one = 0;
 
-  // All counts are held against the file's size first, so that these do not overflow.
-  std::uint64_t length_at(std::uint64_t i) const { return kHeader + 4 * i; }
-  std::uint64_t pointer_at(std::uint64_t i) const { return kHeader + 4 * sequences + 8 * i; }
-  std::uint64_t document_at(std::uint64_t i) const { return kHeader + 12 * sequences + 8 * i; }
+  // These do not overflow: require_size has compared the counts with the file's size.
+  std::uint64_t length_at(std::uint64_t i) const { return kIndexHeader + 4 * i; }
+  std::uint64_t pointer_at(std::uint64_t i) const { return kIndexHeader + 4 * sequences + 8 * i; }
+  std::uint64_t document_at(std::uint64_t i) const { return kIndexHeader + 12 * sequences + 8 * i; }
 };
 
-Error bad(const Source& source, std::string problem) {
+Error megatron_error(const Source& source, std::string problem) {
   return Error(ErrorKind::kFormat, "open", std::move(problem)).in(source.path);
 }
 
@@ -44,38 +44,40 @@ DType read_dtype(const Source& index, std::uint8_t code) {
       return {DTypeKind::kUint, 2};
     case 6:
     case 7:
-      throw bad(index, "dtype code " + std::to_string(code) + " says floats, which are not tokens")
+      throw megatron_error(
+          index, "dtype code " + std::to_string(code) + " means floats, which cannot be tokens")
           .at(17)
           .hint("open the .bin as an array of that dtype");
     default:
-      throw bad(index, "dtype code " + std::to_string(code) + " is not known")
+      throw megatron_error(index, "dtype code " + std::to_string(code) + " is not supported")
           .at(17)
-          .hint(std::string(code == 9 || code == 10 ? "some forks may mean uint32 by 9 and uint64 "
-                                                      "by 10, others not; "
+          .hint(std::string(code == 9 || code == 10 ? "some forks may use 9 for uint32 and 10 for "
+                                                      "uint64, others do not; "
                                                     : "") +
-                "known: 1 to 5 and 8; if you know what the .bin holds, move the .idx away and "
-                "say dtype");
+                "supported: 1 to 5 and 8; if you know what the .bin holds, move the .idx away and "
+                "give dtype");
   }
 }
 
 Header read_header(const Source& index) {
-  const std::string bytes = index.read(0, kHeader);
+  const std::string bytes = index.read(0, kIndexHeader);
   if (!is_megatron_index(bytes)) {
-    throw bad(index, "this is not a Megatron index: it does not begin with MMIDIDX")
+    throw megatron_error(index, "this is not a Megatron index: it does not begin with MMIDIDX")
         .at(0)
-        .hint("if the .bin beside it holds bare tokens, move this file away and say dtype");
+        .hint("if the .bin beside it holds bare tokens, move this file away and give dtype");
   }
-  if (bytes.size() < kHeader) {
-    throw bad(index, "truncated: the header alone is 34 bytes, the file has " +
-                         with_commas(index.identity.size))
+  if (bytes.size() < kIndexHeader) {
+    throw megatron_error(index, "truncated: the header alone is 34 bytes, the file has " +
+                                    with_commas(index.identity.size))
         .at(bytes.size())
         .hint("the download or copy may be incomplete");
   }
   const auto version = load_number<std::uint64_t>(bytes.data() + 9);
   if (version != 1) {
-    throw bad(index, "version " + with_commas(version) + " of Megatron's index is not known")
+    throw megatron_error(
+        index, "version " + with_commas(version) + " of Megatron's index is not supported")
         .at(9)
-        .hint("version 1 is read");
+        .hint("supported: version 1");
   }
   return {read_dtype(index, load_number<std::uint8_t>(bytes.data() + 17)),
           load_number<std::uint64_t>(bytes.data() + 18),
@@ -86,15 +88,15 @@ void require_size(const Source& index, const Header& header) {
   const std::uint64_t n = header.sequences, d = header.documents_plus_one;
   const std::string counts =
       with_commas(n) + " sequences and " + with_commas(d) + " document bounds";
-  if (d == 0) throw bad(index, counts + ": there is one bound at least").at(26);
+  if (d == 0) throw megatron_error(index, counts + ": there must be at least one bound").at(26);
   const auto sequences = checked_mul(n, 12), documents = checked_mul(d, 8);
   const auto arrays = sequences && documents ? checked_add(*sequences, *documents) : std::nullopt;
-  const auto bytes = arrays ? checked_add(*arrays, kHeader) : std::nullopt;
+  const auto bytes = arrays ? checked_add(*arrays, kIndexHeader) : std::nullopt;
   const std::uint64_t actual = index.identity.size;
-  // Multimodal files have a byte for each sequence at the end, and no flag that says so.
+  // Multimodal files have one more byte per sequence at the end, and no flag that says so.
   if (bytes && (actual == *bytes || (actual > *bytes && actual - *bytes == n))) return;
-  throw bad(index, counts + " make " + (bytes ? with_commas(*bytes) : "over 2^64") +
-                       " bytes, the file has " + with_commas(actual))
+  throw megatron_error(index, counts + " need " + (bytes ? with_commas(*bytes) : "more than 2^64") +
+                                  " bytes, the file has " + with_commas(actual))
       .at(18)
       .hint("the copy may be incomplete, or the counts are damaged");
 }
@@ -108,34 +110,35 @@ void check_sequences(const Source& index, const Header& header, const Source& bi
   const std::uint64_t bin_bytes = bin.identity.size;
   IndexNumbers<std::int32_t> lengths(index, header.length_at(0));
   IndexNumbers<std::int64_t> pointers(index, header.pointer_at(0));
-  std::uint64_t end = 0;  // of the sequences so far
+  std::uint64_t end = 0;  // in the .bin, of the sequences so far
   for (std::uint64_t i = 0; i < header.sequences; ++i) {
     const std::int32_t length = lengths.next();
     const std::int64_t pointer = pointers.next();
     if (length < 0) {
-      throw bad(index, sequence_text(i, pointer, length) + " has a negative length")
+      throw megatron_error(index, sequence_text(i, pointer, length) + " has a negative length")
           .at(header.length_at(i));
     }
     const std::uint64_t begin = static_cast<std::uint64_t>(pointer);
     const std::uint64_t bytes = static_cast<std::uint64_t>(length) * header.dtype.size;
     if (pointer < 0 || begin > bin_bytes || bytes > bin_bytes - begin) {
-      throw bad(index, sequence_text(i, pointer, length) + " lies outside it: it has " +
-                           with_commas(bin_bytes) + " bytes")
+      throw megatron_error(index, sequence_text(i, pointer, length) +
+                                      " lies outside it: the .bin has " + with_commas(bin_bytes) +
+                                      " bytes")
           .at(header.pointer_at(i))
           .hint("the .bin may be incomplete or belong to another .idx");
     }
     if (begin != end) {
-      throw bad(index, sequence_text(i, pointer, length) + " does not begin where the one before " +
-                           "ends, at byte " + std::to_string(end) +
-                           ": the tokens are not one stream")
+      throw megatron_error(index, sequence_text(i, pointer, length) +
+                                      " does not begin where the previous one ends, at byte " +
+                                      std::to_string(end) + ": the tokens are not one stream")
           .at(header.pointer_at(i))
-          .hint("write the pair anew, sequences in order and without gaps");
+          .hint("write the pair again, with sequences in order and without gaps");
     }
     end += bytes;
   }
   if (end == bin_bytes) return;
-  throw bad(bin, "the sequences of " + visible(index.path) + " end at byte " + with_commas(end) +
-                     ", the file has " + with_commas(bin_bytes))
+  throw megatron_error(bin, "the sequences of " + visible(index.path) + " end at byte " +
+                                with_commas(end) + ", the file has " + with_commas(bin_bytes))
       .at(end)
       .hint("the .idx may be older than the .bin or belong to another one");
 }
@@ -146,16 +149,17 @@ void check_documents(const Source& index, const Header& header) {
   std::int64_t last = 0;
   for (std::uint64_t i = 0; i < header.documents_plus_one; ++i) {
     const std::int64_t bound = bounds.next();
-    const bool ends = i + 1 == header.documents_plus_one;
-    const char* wrong = i == 0 && bound != 0         ? "the first must be 0"
-                        : bound < last               ? "it is below the one before"
-                        : ends && bound != sequences ? "the last must be the number of sequences"
-                                                     : nullptr;
+    const bool is_last = i + 1 == header.documents_plus_one;
+    const char* wrong = i == 0 && bound != 0            ? "the first must be 0"
+                        : bound < last                  ? "it is lower than the previous one"
+                        : is_last && bound != sequences ? "the last must be the number of sequences"
+                                                        : nullptr;
     if (wrong) {
-      throw bad(index, "document bound " + with_commas(i) + " is " + std::to_string(bound) +
-                           " of " + with_commas(header.sequences) + " sequences: " + wrong)
+      throw megatron_error(index, "document bound " + with_commas(i) + " is " +
+                                      std::to_string(bound) + " of " +
+                                      with_commas(header.sequences) + " sequences: " + wrong)
           .at(header.document_at(i))
-          .hint("the index is damaged; write it anew");
+          .hint("the index is damaged; write it again");
     }
     last = bound;
   }
@@ -163,14 +167,14 @@ void check_documents(const Source& index, const Header& header) {
 
 }  // namespace
 
-bool is_megatron_index(std::string_view head) { return head.starts_with(kMagic); }
+bool is_megatron_index(std::string_view head) { return head.starts_with(kIndexMagic); }
 
 TokenPart read_megatron(const Source& index, const std::string& bin_path,
                         const TokenFormatOptions& options) {
   const Header header = read_header(index);
   require_size(index, header);
   const Source bin = open_even_empty(bin_path);
-  require_told(index, options.dtype, header.dtype);
+  require_dtype(index, options.dtype, header.dtype);
   check_sequences(index, header, bin);
   check_documents(index, header);
   return {token_part("megatron", bin, header.dtype, 0, bin.identity.size / header.dtype.size),

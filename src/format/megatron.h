@@ -1,5 +1,5 @@
-// Megatron's pair: an .idx that says where sequences lie in a .bin of bare tokens. See
-// docs/formats.md.
+// Token files of Megatron: a .bin with bare tokens, and an .idx that says where its sequences lie.
+// See docs/formats.md.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@
 
 namespace evenkeel {
 
-// Whether a file that begins so claims to be an .idx.
+// Whether a file that begins with these bytes is an .idx.
 bool is_megatron_index(std::string_view head);
 
-// Reads the whole index, through a small window, and holds it against the .bin: the sequences must
-// lie one after the other and fill it. Throws Error (kFormat, kInvalid, kSystem).
+// Reads the whole index through a small window and checks it against the .bin: the sequences must
+// be contiguous and fill the file. Throws Error (kFormat, kInvalid, kSystem).
 TokenPart read_megatron(const Source& index, const std::string& bin_path,
                         const TokenFormatOptions& options);
 

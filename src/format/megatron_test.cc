@@ -140,7 +140,7 @@ TEST_F(MegatronTest, CountsThatLieAreRefused) {
     EXPECT_EQ(why_not(index).kind(), ErrorKind::kFormat) << n;
   }
   good_.sequences = kMax / 12 + 1;
-  EXPECT_THAT(why_not(good_).what(), HasSubstr("over 2^64"));
+  EXPECT_THAT(why_not(good_).what(), HasSubstr("more than 2^64"));
 }
 
 TEST_F(MegatronTest, NegativeLengthIsRefused) {

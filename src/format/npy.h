@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -15,6 +16,8 @@ struct NpyHeader {
   bool fortran = false;
   std::vector<std::uint64_t> shape;
   std::uint64_t data_offset = 0;
+  std::string text;   // the literal as it stands in the file
+  bool utf8 = false;  // encoding of the text: UTF-8 in version 3.0, Latin-1 before
 };
 
 // Whether a file that begins so claims to be NPY.
@@ -22,6 +25,10 @@ bool is_npy(std::string_view head);
 
 // `head` is the beginning of the file. Throws Error (kFormat) with the place in the header.
 NpyHeader read_npy_header(const Source& source, std::string_view head);
+
+// The value of `descr`, for callers that know more element types than DType does. Its strings point
+// into header.text.
+Literal npy_descr(const NpyHeader& header);
 
 // Holds the header against the file's size. A told dtype, which must have the size of the header's,
 // takes its place, and big_endian says how such elements are stored.

@@ -47,7 +47,7 @@ void append(Layout& layout, Part part) {
   const auto rows = checked_add(layout.rows, part.segment.rows);
   const auto bytes = rows ? checked_mul(*rows, part.row_bytes) : std::nullopt;
   if (!bytes) {
-    throw Error(ErrorKind::kFormat, "open", "all files together are over 2^64-1 bytes")
+    throw Error(ErrorKind::kFormat, "open", "all files together are more than 2^64-1 bytes")
         .in(part.segment.path);
   }
   part.segment.first_row = std::exchange(layout.rows, *rows);

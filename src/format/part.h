@@ -1,4 +1,4 @@
-// What one file of an array says; read_layout puts parts together.
+// What one file of an array contains. read_layout joins the parts of several files.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,8 @@
 
 namespace evenkeel {
 
-// An array that is the same in both orders (one row, one column, nothing) fits beside either.
+// kEither: the array is the same in both orders (one row, one column, empty), so it can be joined
+// to arrays of either order.
 enum class Storage : std::uint8_t { kEither, kC, kFortran };
 
 struct Part {
@@ -22,29 +23,28 @@ struct Part {
   Storage storage = Storage::kC;
   std::vector<std::uint64_t> shape;
   std::uint64_t row_bytes = 0;
-  Segment segment;  // first_row is set when parts are put together
+  Segment segment;  // first_row is set by append()
 };
 
 struct Measure {
   std::uint64_t rows = 0, row_bytes = 0, bytes = 0;
 };
-// Empty when a product passes 2^63-1, the largest file offset.
+// Empty if a product exceeds 2^63-1, the largest file offset.
 std::optional<Measure> measure(const std::vector<std::uint64_t>& shape, std::uint32_t item_size);
 
-// The storage order that a header's fortran_order amounts to for this shape.
+// The storage order of an array of this shape whose header says `fortran`.
 Storage storage_of(const std::vector<std::uint64_t>& shape, bool fortran);
 
-// Whether numbers stored in this order must be turned round on this machine.
+// Whether numbers stored in this byte order must be swapped on this machine.
 bool needs_swap(DType dtype, bool big_endian);
 
-// "little-endian numbers" or "big-endian numbers", as they lie in the file.
+// "little-endian numbers" or "big-endian numbers", as they are stored in the file.
 const char* byte_order(bool swapped);
 
-// Adds the part's rows to the end of the layout. Throws Error (kFormat) when the bytes of all pass
-// 2^64-1.
+// Appends the part's rows to the layout. Throws Error (kFormat) if the total exceeds 2^64-1 bytes.
 void append(Layout& layout, Part part);
 
-// As Python writes it: "()", "(5,)", "(3, 4)".
+// In Python's notation: "()", "(5,)", "(3, 4)".
 template <class T>
 std::string shape_text(const std::vector<T>& shape) {
   std::string text = "(";
@@ -52,7 +52,8 @@ std::string shape_text(const std::vector<T>& shape) {
   return text + (shape.size() == 1 ? ",)" : ")");
 }
 
-// Bytes from a file, safe to print: what is not plain ASCII becomes \xNN; long text is cut.
+// Bytes from a file, safe to print: bytes that are not printable ASCII become \xNN; long text is
+// cut.
 std::string printable(std::string_view bytes);
 
 }  // namespace evenkeel

@@ -10,9 +10,9 @@
 namespace evenkeel {
 namespace {
 
-// glob(3) with an eye on what it overlooks: it takes a folder that cannot be read, or not to its
-// end, for one that ends there, and shards would be missing without a word. Folders closed to this
-// user are passed over, as shells do.
+// glob(3) that reports errors. glob itself treats a folder that cannot be read, or not to its end,
+// as if it ended there, so shards would be missing silently. Folders that this user may not read
+// are skipped, as shells do.
 class Matches {
  public:
   explicit Matches(const std::string& pattern) {
@@ -34,7 +34,7 @@ class Matches {
       return result;
     };
     failure_ = 0;
-    // It sorts as the locale does; shards must come in the same order everywhere.
+    // glob would sort by locale; shards must come in the same order everywhere (see sorted()).
     const int result = ::glob(pattern.c_str(), GLOB_NOSORT | GLOB_ALTDIRFUNC, nullptr, &found_);
     if (result == GLOB_NOSPACE) failure_ = ENOMEM;
   }
@@ -50,11 +50,12 @@ class Matches {
   }
 
  private:
+  // Remembers an errno, except those that mean "no such file" or "not permitted".
   static void note(int code) {
     const bool not_there = code == ENOENT || code == ENOTDIR || code == ENAMETOOLONG;
     if (code != 0 && code != EACCES && !not_there) failure_ = code;
   }
-  static thread_local int failure_;
+  static thread_local int failure_;  // static because glob's callbacks get no context
   glob_t found_ = {};
 };
 
@@ -65,7 +66,7 @@ thread_local int Matches::failure_ = 0;
 std::vector<std::string> expand_paths(const std::string& path_or_glob) {
   struct stat status;
   if (path_or_glob.find('\0') != path_or_glob.npos) {
-    throw Error(ErrorKind::kInvalid, "open", "a path cannot hold a zero byte")
+    throw Error(ErrorKind::kInvalid, "open", "a path cannot contain a zero byte")
         .in(path_or_glob.c_str());
   }
   if (sys::lstat(path_or_glob.c_str(), &status) == 0) return {path_or_glob};
@@ -77,7 +78,7 @@ std::vector<std::string> expand_paths(const std::string& path_or_glob) {
   }
   const Matches matches(path_or_glob);
   if (matches.failure() != 0) {
-    throw Error::system("open", matches.failure(), "not all files that match can be told")
+    throw Error::system("open", matches.failure(), "cannot list all files that match")
         .in(path_or_glob);
   }
   std::vector<std::string> paths = matches.sorted();

@@ -8,19 +8,20 @@
 namespace evenkeel {
 namespace {
 
-Error senseless(const Source& source, const FormatOptions& options, const std::string& problem) {
+Error invalid_shape(const Source& source, const FormatOptions& options,
+                    const std::string& problem) {
   return Error(ErrorKind::kInvalid, "open", "shape " + shape_text(options.shape) + problem)
       .in(source.path);
 }
 
-// The told shape with its first axis still open (0) where that is for the file to say.
-std::vector<std::uint64_t> told_shape(const Source& source, const FormatOptions& options) {
+// The requested shape. Its first axis is 0 if the size of the file is to decide it.
+std::vector<std::uint64_t> requested_shape(const Source& source, const FormatOptions& options) {
   std::vector<std::uint64_t> shape;
   for (std::size_t axis = 0; axis < options.shape.size(); ++axis) {
     const std::int64_t length = options.shape[axis];
     if (length < (axis == 0 ? -1 : 0)) {
-      throw senseless(source, options, " has a negative axis")
-          .hint("only the first axis may be -1: as many rows as the file holds");
+      throw invalid_shape(source, options, " has a negative axis")
+          .hint("only the first axis may be -1, which means as many rows as the file holds");
     }
     shape.push_back(length < 0 ? 0 : static_cast<std::uint64_t>(length));
   }
@@ -31,17 +32,17 @@ std::vector<std::uint64_t> told_shape(const Source& source, const FormatOptions&
 std::uint64_t rows_in_file(const Source& source, const FormatOptions& options,
                            std::uint64_t row_bytes) {
   const std::uint64_t bytes = source.identity.size - options.offset;
-  const std::uint64_t odd = bytes % row_bytes;
-  if (odd == 0) return bytes / row_bytes;
+  const std::uint64_t remainder = bytes % row_bytes;
+  if (remainder == 0) return bytes / row_bytes;
   const std::string row = options.shape.size() > 1 ? "rows" : "elements";
   throw Error(ErrorKind::kFormat, "open",
               with_commas(bytes) + " bytes from offset " + with_commas(options.offset) +
                   " are not whole " + row + ": " + with_commas(bytes / row_bytes) + " of " +
                   with_commas(row_bytes) + " bytes (" + options.dtype->name() + "), and " +
-                  with_commas(odd) + " bytes left over")
+                  with_commas(remainder) + " bytes left over")
       .in(source.path)
-      .at(source.identity.size - odd)
-      .hint("another dtype, shape or offset may be meant, or the file is cut off");
+      .at(source.identity.size - remainder)
+      .hint("check dtype, shape and offset; the file may also be truncated");
 }
 
 }  // namespace
@@ -57,24 +58,26 @@ Part read_raw(const Source& source, const FormatOptions& options, bool alone) {
   }
   const bool open_ended = options.shape.empty() || options.shape[0] == -1;
   if (!open_ended && !alone) {
-    throw senseless(source, options, " fixes the rows, but there are several files")
-        .hint("make the first axis -1: each file then gives as many rows as it holds");
+    throw invalid_shape(source, options, " fixes the number of rows, but there are several files")
+        .hint("use -1 as the first axis to read as many rows as each file holds");
   }
-  std::vector<std::uint64_t> shape = told_shape(source, options);
+  std::vector<std::uint64_t> shape = requested_shape(source, options);
   auto size = measure(shape, dtype.size);
-  if (size && size->row_bytes == 0) throw senseless(source, options, ": its rows hold no bytes");
+  if (size && size->row_bytes == 0)
+    throw invalid_shape(source, options, ": its rows have no bytes");
   if (size && open_ended) {
     shape[0] = rows_in_file(source, options, size->row_bytes);
     size = measure(shape, dtype.size);
   }
-  if (!size) throw senseless(source, options, " of " + dtype.name() + " is over 2^63-1 bytes");
+  if (!size)
+    throw invalid_shape(source, options, " of " + dtype.name() + " is more than 2^63-1 bytes");
   if (size->bytes > file_bytes - options.offset) {
-    throw senseless(source, options,
-                    " of " + dtype.name() + " needs " + with_commas(size->bytes) +
-                        " bytes from offset " + with_commas(options.offset) + ", the file has " +
-                        with_commas(file_bytes) + ": " +
-                        with_commas(size->bytes - (file_bytes - options.offset)) + " too few")
-        .hint("a first axis of -1 takes the rows that are there");
+    throw invalid_shape(source, options,
+                        " of " + dtype.name() + " needs " + with_commas(size->bytes) +
+                            " bytes from offset " + with_commas(options.offset) +
+                            ", the file has " + with_commas(file_bytes) + ": " +
+                            with_commas(size->bytes - (file_bytes - options.offset)) + " too few")
+        .hint("use -1 as the first axis to read as many rows as the file holds");
   }
   return {"raw",
           dtype,

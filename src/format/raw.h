@@ -1,13 +1,12 @@
-// Raw binary: no header, so the caller says what it holds. What np.memmap reads.
+// Raw binary files, as np.memmap reads them: without a header, so the caller gives dtype and shape.
 #pragma once
 
 #include "format/part.h"
 
 namespace evenkeel {
 
-// options.dtype is set. `alone` says that this is the only file: then the first axis may be a
-// number, and the file may be longer than that, as with np.memmap. Throws Error (kInvalid,
-// kFormat).
+// options.dtype must be set. `alone`: this is the only file. Then the first axis may be a number,
+// and the file may be longer than the shape, as with np.memmap. Throws Error (kInvalid, kFormat).
 Part read_raw(const Source& source, const FormatOptions& options, bool alone);
 
 }  // namespace evenkeel

@@ -28,7 +28,7 @@ TokenPart read_npy_tokens(const Source& source, std::string_view head,
         .in(source.path)
         .hint("save them anew, flat (numpy's reshape(-1)) and as integers");
   }
-  require_told(source, options.dtype, dtype);
+  require_dtype(source, options.dtype, dtype);
   return {npy_part(source, header, {})};
 }
 
@@ -178,6 +178,40 @@ TokenLayout read_token_layout(const std::vector<std::string>& paths,
   layout.row_bytes = layout.dtype.size;
   result.detail = census.detail();
   return result;
+}
+
+void keep_slice(TokenLayout& tokens, std::int64_t start, std::optional<std::int64_t> stop) {
+  if (start == 0 && !stop) return;
+  Layout& layout = tokens.layout;
+  const auto rows = static_cast<std::int64_t>(layout.rows);
+  const std::int64_t first = start < 0 ? start + rows : start;
+  const std::int64_t end = !stop ? rows : *stop < 0 ? *stop + rows : *stop;
+  if (first < 0 || first >= end || end > rows) {
+    throw Error(
+        ErrorKind::kInvalid, "open",
+        "tokens " + std::to_string(start) + " to " + (stop ? std::to_string(*stop) : "the end") +
+            " of a stream of " + with_commas(layout.rows) + " tokens are " +
+            (first >= 0 && first >= end && end >= 0 && end <= rows ? "none" : "not all in it"))
+        .in(layout.paths.front());
+  }
+  const auto kept_first = static_cast<std::uint64_t>(first);
+  const auto kept_end = static_cast<std::uint64_t>(end);
+  if (kept_first == 0 && kept_end == layout.rows) return;
+  std::vector<Segment> kept;
+  for (Segment& segment : layout.segments) {
+    const std::uint64_t from = std::max(segment.first_row, kept_first);
+    const std::uint64_t to = std::min(segment.first_row + segment.rows, kept_end);
+    if (from >= to) continue;
+    segment.data_offset += (from - segment.first_row) * layout.row_bytes;
+    segment.first_row = from - kept_first;
+    segment.rows = to - from;
+    kept.push_back(std::move(segment));
+  }
+  layout.segments = std::move(kept);
+  layout.rows = kept_end - kept_first;
+  layout.shape = {layout.rows};
+  tokens.documents.reset();
+  tokens.first_token += kept_first;
 }
 
 }  // namespace evenkeel

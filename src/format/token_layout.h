@@ -23,6 +23,7 @@ struct TokenLayout {
   Layout layout;
   std::string detail;                           // "llm.c (GPT-2, 3 shards)"
   std::optional<std::uint64_t> documents = {};  // where every file has an index that counts them
+  std::uint64_t first_token = 0;                // of the stream in the files; above 0 for a slice
 };
 
 // Reads headers and indexes. A path may name a Megatron pair by its .idx, its .bin or what both
@@ -31,6 +32,10 @@ struct TokenLayout {
 // (kFormat, kInvalid, kSystem) that says what, where, the numbers and what to do.
 TokenLayout read_token_layout(const std::vector<std::string>& paths,
                               const TokenFormatOptions& options);
+
+// Keeps tokens start .. stop-1 of the stream. Negative numbers count from its end, and without
+// `stop` it goes to the end. Throws Error (kInvalid) when that is empty or outside the stream.
+void keep_slice(TokenLayout& tokens, std::int64_t start, std::optional<std::int64_t> stop);
 
 // As expand_paths, but what a Megatron pair begins with stands for the pair.
 std::vector<std::string> expand_token_paths(const std::string& path_or_glob);

@@ -19,10 +19,10 @@ bool is_token_dtype(DType dtype) {
   return dtype.kind == DTypeKind::kInt || dtype.kind == DTypeKind::kUint;
 }
 
-void require_told(const Source& source, std::optional<DType> told, DType stored) {
-  if (!told || *told == stored) return;
+void require_dtype(const Source& source, std::optional<DType> given, DType stored) {
+  if (!given || *given == stored) return;
   throw Error(ErrorKind::kInvalid, "open",
-              "the file says " + stored.name() + ", told is " + told->name())
+              "the file says " + stored.name() + ", but dtype " + given->name() + " was given")
       .in(source.path)
       .hint("leave dtype out");
 }

@@ -1,4 +1,4 @@
-// What one token file says; read_token_layout puts parts together.
+// What one token file contains. read_token_layout joins the parts of several files.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@ namespace evenkeel {
 
 struct TokenPart {
   Part part;                                    // one axis
-  std::string note = {};                        // what its format leaves open: "GPT-2"
-  std::optional<std::uint64_t> documents = {};  // where an index counts them
-  bool any_dtype = false;                       // it holds no tokens and does not say of what type
+  std::string note = {};                        // what the format's name does not say: "GPT-2"
+  std::optional<std::uint64_t> documents = {};  // if an index counts them
+  bool any_dtype = false;                       // it holds no tokens, and no dtype is known for it
 };
 
 // Little-endian tokens from `offset` on.
@@ -23,10 +23,10 @@ Part token_part(std::string_view format, const Source& source, DType dtype, std:
 
 bool is_token_dtype(DType dtype);
 
-// Throws Error (kInvalid) when another dtype is told than the file says.
-void require_told(const Source& source, std::optional<DType> told, DType stored);
+// Throws Error (kInvalid) if the caller gave another dtype than the file's.
+void require_dtype(const Source& source, std::optional<DType> given, DType stored);
 
-// A little-endian number, wherever it lies.
+// A little-endian number at any alignment.
 template <class T>
 T load_number(const char* bytes) {
   std::uint64_t value = 0;

@@ -20,22 +20,22 @@ struct Companion {
 constexpr Companion kCompanions[] = {
     {".idx", ".bin"}, {".ds.index", ".ds"}, {".ds.metadata", ".ds"}, {".ds.loss", ".ds"}};
 
-// A link that leads nowhere is there too: it is better refused than overlooked. So is a file that
-// the system cannot tell about: tokens whose index is overlooked are other tokens.
+// A dangling link exists, too: opening it fails, which is better than overlooking it. If the system
+// cannot tell whether a file exists, this throws: tokens read without their index may be wrong.
 bool is_there(const std::string& path) {
   struct stat status;
   if (path.find('\0') != path.npos) return false;
   if (sys::lstat(path.c_str(), &status) == 0) return true;
   const int code = errno;
   if (code == ENOENT || code == ENOTDIR || code == ENAMETOOLONG || code == EACCES) return false;
-  throw Error::system("open", code, "whether there is such a file cannot be told").in(path);
+  throw Error::system("open", code, "cannot determine whether the file exists").in(path);
 }
 
 std::string with_suffix(std::string_view path, std::string_view old, std::string_view suffix) {
   return std::string(path.substr(0, path.size() - old.size())).append(suffix);
 }
 
-// The tokens that this file, if it is there, accompanies.
+// The token file that this file belongs to, if this is an existing companion file.
 std::optional<std::string> tokens_of(const std::string& path) {
   for (const Companion& known : kCompanions) {
     if (path.ends_with(known.suffix) && is_there(path)) {
@@ -45,7 +45,16 @@ std::optional<std::string> tokens_of(const std::string& path) {
   return std::nullopt;
 }
 
-bool is_prefix(const std::string& path) { return !is_there(path) && is_there(path + ".idx"); }
+bool is_folder(const std::string& path) {
+  struct stat status;
+  return sys::lstat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+// "corpus" for corpus.bin and corpus.idx, as Megatron's users name them. A folder of that name does
+// not matter: a folder holds no tokens.
+bool is_prefix(const std::string& path) {
+  return (!is_there(path) || is_folder(path)) && is_there(path + ".idx");
+}
 
 TokenFile with_index(std::string path) {
   if (path.ends_with(".bin")) {
@@ -62,7 +71,8 @@ TokenFile with_index(std::string path) {
 
 std::vector<TokenFile> pair_token_files(const std::vector<std::string>& paths) {
   const std::unordered_set<std::string> given(paths.begin(), paths.end());
-  std::unordered_set<std::string> named;  // by companions: two of them may name the same tokens
+  std::unordered_set<std::string>
+      named;  // token files that companions stood for; two may stand for one
   std::vector<TokenFile> files;
   for (const std::string& path : paths) {
     if (auto tokens = tokens_of(path)) {

@@ -1,4 +1,4 @@
-// Token files and the indexes that lie beside some of them.
+// Finds the index files that lie beside token files.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,9 @@ struct TokenFile {
   std::string index_path = {};  // "" when there is none
 };
 
-// Each path with its index. An index or another companion (.idx, .ds.index, .ds.metadata, .ds.loss)
-// is left out when its tokens are among the paths, and stands for them when they are not.
+// Each token file with its index. A companion file among the paths (.idx, .ds.index, .ds.metadata,
+// .ds.loss) is left out if its token file is among them, too; otherwise it stands for its token
+// file.
 std::vector<TokenFile> pair_token_files(const std::vector<std::string>& paths);
 
 }  // namespace evenkeel

@@ -46,7 +46,8 @@ Activity OwnActivity::read() {
   // The same number as in /proc/PID/io, which a process that changed its user may not read.
   activity.read_bytes = static_cast<std::uint64_t>(usage.ru_inblock) * kBlock;
   ProcText text;
-  activity.mapped = parse_statm_shared(read_again(own_statm(), text)).value_or(0) * sys::page_size();
+  activity.mapped =
+      parse_statm_shared(read_again(own_statm(), text)).value_or(0) * sys::page_size();
   return activity;
 }
 

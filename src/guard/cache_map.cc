@@ -66,7 +66,10 @@ void CacheMap::found(std::size_t part, const Found& what, std::uint64_t now) {
 
 void CacheMap::released(std::size_t part, const Found& left, std::uint64_t now) {
   found(part, left, now);
-  if (left.cached > left.dirty) parts_[part].since = now;
+  Part& one = parts_[part];
+  const bool wait = left.dirty != 0 && left.cached <= left.dirty && !one.writing;
+  one.writing = wait;
+  if (!wait) one.since = now;
 }
 
 }  // namespace evenkeel

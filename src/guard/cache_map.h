@@ -16,6 +16,7 @@ class CacheMap {
     std::uint64_t dirty = 0;   // of these, changed or being written
     std::uint64_t grown = 0;   // bytes more than at the look before
     std::uint64_t since = 0;   // the number of the look that found the first page of it
+    bool writing = false;      // released, and kept by the kernel until it is written
   };
   struct Found {
     std::uint64_t cached = 0, dirty = 0;  // bytes
@@ -51,8 +52,8 @@ class CacheMap {
     looked_ = true;
   }
   void found(std::size_t part, const Found& what, std::uint64_t now);
-  // After an attempt to release it. A part of which clean pages are left counts as new, so that
-  // others go first. One that waits for the disk keeps its age.
+  // After an attempt to release it. A part of which pages are left counts as new, so that others go
+  // first. But one that has to be written keeps its age for a second attempt.
   void released(std::size_t part, const Found& left, std::uint64_t now);
 
  private:

@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
-#include <optional>
+#include <span>
 #include <utility>
 
 #include "evenkeel/bytes.h"
@@ -21,7 +21,7 @@ constexpr Seconds kCheckForDeleted{1};  // an open descriptor keeps a deleted fi
 constexpr Seconds kSlice{0.005};        // of releasing, before callers and other evictors run
 constexpr Seconds kLeastWriteWait{0.001};
 constexpr Seconds kJudging{0.001};
-constexpr Seconds kJudgedOver{1}, kStaysActive{1};
+constexpr Seconds kStaysActive{1};
 // Work is repeated after so many times what it cost: a twentieth or a hundredth of a core.
 constexpr double kUrgent = 20, kRelaxed = 100;
 
@@ -71,9 +71,10 @@ void Evictor::add(std::unique_ptr<GuardedMapping> mapping, Fd fd, const Prepare&
     CallerLock lock(*this);
     insert(std::move(mapping), std::move(fd), prepare);
     if (!running_) {
-      last_ = at_look_ = at_sample_ = activity_->read();
+      last_ = at_look_ = activity_->read();
+      judge_.start(last_, report_.bytes_fetched);
       looked_at_ = {};
-      active_at_ = sampled_at_ = Clock::now();
+      active_at_ = Clock::now();
     }
   }
   if (running_) return thread_.wake(*this);
@@ -274,10 +275,7 @@ Seconds Evictor::step() {
   if (activity.faults != last_.faults || activity.read_bytes != last_.read_bytes) active_at_ = now;
   const bool active = now - active_at_ < kStaysActive;
   last_ = activity;
-  if (now - sampled_at_ > kJudgedOver && too_few_faults(activity)) {  // too old to judge by
-    at_sample_ = activity;
-    sampled_at_ = now;
-  }
+  judge_.forget_old(activity, report_.bytes_fetched);
   const std::uint64_t uncounted = uncounted_bytes(activity);
   std::uint64_t estimate = report_.cached + claimed_growth(activity) + uncounted;
   if (look_is_due(activity, estimate, active)) {
@@ -292,8 +290,7 @@ Seconds Evictor::step() {
     if (releasing_) return release();
   }
   Seconds wait = time_to_sleep(thresholds_, estimate, active);
-  const bool judging =
-      options_.access == GuardAccess::kAuto && activity.major_faults != at_sample_.major_faults;
+  const bool judging = options_.access == GuardAccess::kAuto && judge_.any_faults(activity);
   if (judging) wait = std::min(wait, std::max(kJudging, kUrgent * look_cost_));
   return std::max(wait, kUrgent * activity_cost_);
 }
@@ -308,6 +305,7 @@ bool Evictor::look_is_due(const Activity& activity, std::uint64_t estimate, bool
   const Seconds since = now - looked_at_;
   const bool affordable = since >= kRelaxed * look_cost_;
   const std::uint64_t claimed = claimed_growth(activity);
+  if (releasing_ && since < kUrgent * look_cost_) return false;  // the oldest parts are known
   if (estimate >= thresholds_.trigger) {
     const auto trusted = static_cast<std::uint64_t>(trust_ * static_cast<double>(claimed));
     if (since >= kUrgent * look_cost_ || report_.cached + trusted >= thresholds_.trigger) {
@@ -315,7 +313,7 @@ bool Evictor::look_is_due(const Activity& activity, std::uint64_t estimate, bool
     }
   }
   // With readahead on, each fault is expensive, so access is judged soon.
-  if (options_.access == GuardAccess::kAuto && !too_few_faults(activity) &&
+  if (options_.access == GuardAccess::kAuto && judge_.enough_faults(activity) &&
       since >= judging_interval() * look_cost_) {
     return true;
   }
@@ -366,89 +364,81 @@ std::vector<Evictor::Candidate> Evictor::oldest_first() const {
   return found;
 }
 
-// Starts writing the parts that are to be released, so that the disk works while others go.
-void Evictor::start_writing(const std::vector<Candidate>& oldest) const {
-  std::uint64_t to_release = growth(thresholds_.target, report_.cached);
-  for (const Candidate& one : oldest) {
-    one.file->start_writing(one.part);
-    if (one.cache().cached >= to_release) return;
-    to_release -= one.cache().cached;
+// All parts are started before any is waited for, so that processes release them at the same time.
+void Evictor::release_parts(std::span<const Candidate> parts) {
+  for (const Candidate& one : parts) {
+    note_not_released(*one.file, one.file->start_release(one.part));
+  }
+  for (const Candidate& one : parts) {
+    const std::uint64_t before = one.cache().cached;
+    note_not_released(*one.file, one.file->finish_release(one.part, report_.looks));
+    const std::uint64_t left = one.cache().cached;
+    report_.cached = report_.cached - before + left;
+    report_.bytes_released += growth(left, before);
   }
 }
 
-void Evictor::release_part(const Candidate& one) {
-  start_part(one);
-  finish_part(one);
-}
-
-void Evictor::start_part(const Candidate& one) {
-  note_not_released(*one.file, one.file->start_release(one.part));
-}
-
-void Evictor::finish_part(const Candidate& one) {
-  const std::uint64_t before = one.cache().cached;
-  note_not_released(*one.file, one.file->finish_release(one.part, report_.looks));
-  const std::uint64_t left = one.cache().cached;
-  report_.cached = report_.cached - before + left;
-  report_.bytes_released += growth(left, before);
-}
-
-// Releases the oldest parts until the target is reached. Dirty pages can only go when they are
-// written. They are not waited for: clean pages of younger parts go instead while the trigger is
-// exceeded, and the parts that are being written are tried again.
+// Releases the oldest parts until the target is reached. Dirty pages must be written first, and
+// starting that may wait for the disk. So clean parts go first, also younger ones while the trigger
+// is exceeded. Parts that are being written are tried again in the next step.
 Seconds Evictor::release() {
+  constexpr std::size_t kAtOnce = 16, kDirtyAtOnce = 4;  // parts
   forget_lost();
   const Clock::time_point begin = Clock::now();
+  const auto in_time = [begin] { return Clock::now() - begin < kSlice; };
   const std::vector<Candidate> oldest = oldest_first();
-  start_writing(oldest);
-  std::uint64_t writing = 0;  // bytes of dirty pages in the parts that were tried
-  const auto done = [&]() NO_THREAD_SAFETY_ANALYSIS {
-    if (report_.cached <= thresholds_.target) return true;
-    return report_.cached <= thresholds_.trigger && report_.cached - writing <= thresholds_.target;
-  };
-  std::size_t tried = 0;
-  while (tried < oldest.size() && !done() && Clock::now() - begin < kSlice) {
-    // Many parts at once, so that processes release them at the same time.
-    constexpr std::size_t kAtOnce = 16;
-    const std::size_t first = tried;
-    std::uint64_t going = 0;
-    while (tried < oldest.size() && tried - first < kAtOnce &&
-           growth(going, report_.cached) > thresholds_.target) {
-      const Candidate& one = oldest[tried++];
-      going += one.cache().cached;
-      start_part(one);
+  std::vector<Candidate> clean, dirty;
+  std::uint64_t due =
+      growth(thresholds_.target, report_.cached);  // bytes that the oldest must give
+  for (std::size_t next = 0; in_time();) {
+    std::uint64_t after = report_.cached;
+    clean.clear();
+    for (; next < oldest.size() && clean.size() < kAtOnce; ++next) {
+      if (after <= (due != 0 ? thresholds_.target : thresholds_.trigger)) break;
+      const Candidate& one = oldest[next];
+      if (one.cache().dirty == 0) {
+        clean.push_back(one);
+        after -= std::min(after, one.cache().cached);
+      } else if (due != 0) {
+        dirty.push_back(one);
+      }
+      due -= std::min(due, one.cache().cached);
     }
-    for (std::size_t i = first; i < tried; ++i) {
-      finish_part(oldest[i]);
-      writing += std::min(oldest[i].cache().dirty, oldest[i].cache().cached);
-    }
+    if (clean.empty()) break;
+    release_parts(clean);
+  }
+  std::uint64_t writing = 0;  // bytes
+  for (std::size_t i = 0; i < dirty.size() && (i == 0 || in_time()); i += kDirtyAtOnce) {
+    const auto some = std::span(dirty).subspan(i, std::min(kDirtyAtOnce, dirty.size() - i));
+    release_parts(some);
+    for (const Candidate& one : some) writing += one.cache().dirty;
   }
   // Pages that the program mapped meanwhile are not known. Those it read still count as growth.
   at_look_.mapped = std::min(at_look_.mapped, activity_->read().mapped);
+
+  releasing_ = report_.cached > thresholds_.target;
   const bool over = report_.cached > thresholds_.trigger;
   if (!over) {
     stuck_for_ = Seconds(0);
     writing_since_ = {};
   }
-  releasing_ = !done();
-  if (tried < oldest.size()) {
-    return releasing_ ? Seconds(0) : time_to_sleep(thresholds_, report_.cached, true);
-  }
-  if (over && writing != 0) return wait_for_disk(writing, Clock::now() - begin);
+  if (!releasing_) return time_to_sleep(thresholds_, report_.cached, true);
+  if (!in_time()) return Seconds(0);
+  if (writing != 0) return wait_for_disk(writing, Clock::now() - begin);
   if (over) note_stuck();
   releasing_ = false;
   return time_to_sleep(thresholds_, report_.cached, true);
 }
 
-// All that is left is being written. The wait grows with the cost of trying again.
+// All that is left to release is being written. The wait grows with the cost of trying again.
 Seconds Evictor::wait_for_disk(std::uint64_t writing, Seconds took) {
   constexpr Seconds kWorthTelling{0.5};
   const Clock::time_point now = Clock::now();
   if (writing_since_ == Clock::time_point{}) writing_since_ = now;
   if (now - writing_since_ > kWorthTelling && writing > thresholds_.slack) {
     note_failure(
-        "changed pages exceed the budget until they are written: the disk is slower than "
-        "the program");
+        "changed pages exceed the budget until they are written: the disk is slower than the "
+        "program");
   }
   return std::max(kLeastWriteWait, 4 * took);
 }
@@ -472,7 +462,8 @@ Seconds Evictor::release_uncounted(const Activity& activity) {
   }
   resident_at_add_ = 0;
   releasing_ = false;
-  at_release_ = at_sample_ = activity_->read();
+  at_release_ = activity_->read();
+  judge_.start(at_release_, report_.bytes_fetched);
   return time_to_sleep(thresholds_, 0, true);
 }
 
@@ -496,11 +487,6 @@ std::vector<std::string> Evictor::failures() const {
   return all;
 }
 
-bool Evictor::too_few_faults(const Activity& activity) const {
-  constexpr std::uint64_t kEnough = 3;
-  return activity.major_faults - at_sample_.major_faults < kEnough;
-}
-
 // In multiples of what judging costs.
 double Evictor::judging_interval() const {
   const auto random = [](const auto& one) { return one.second->random(); };
@@ -519,50 +505,28 @@ void Evictor::limit_readahead() {
 }
 
 void Evictor::judge_access(const Activity& activity) {
-  if (options_.access != GuardAccess::kAuto) return;
-  if (too_few_faults(activity)) return;
-  if (Clock::now() - sampled_at_ < judging_interval() * sample_cost_) return;
+  if (options_.access != GuardAccess::kAuto || !judge_.enough_faults(activity)) return;
+  if (judge_.since_start() < judging_interval() * judging_cost_) return;
   const Seconds cpu_before = thread_cpu_time();
   forget_lost();
   for (const auto& [id, file] : files_) {
-    if (file->counted() || file->uncounted()) judge_file(*file, activity);
+    if (!file->counted() && !file->uncounted()) continue;
+    if (judge_.judge(*file, activity, report_.bytes_fetched)) access_switched(*file);
   }
-  at_sample_ = activity;
-  sampled_at_ = Clock::now();
-  sample_cost_ = thread_cpu_time() - cpu_before;
+  judge_.start(activity, report_.bytes_fetched);
+  judging_cost_ = thread_cpu_time() - cpu_before;
 }
 
-// Where the kernel does not tell the page cache or the resident pages of the mapping: the bytes
-// that the process fetched and mapped, with a run for each major fault.
-AccessSample Evictor::sample_of_process(const Activity& activity) const {
-  constexpr std::uint64_t kFaultMaps = 32;  // pages: its neighbours, twice for rows on an edge
-  const std::uint64_t page = sys::page_size();
-  AccessSample sample;
-  sample.cached = growth(at_sample_.read_bytes, activity.read_bytes) / page;
-  sample.resident = growth(at_sample_.mapped, activity.mapped) / page;
-  sample.runs = activity.major_faults - at_sample_.major_faults;
-  if (sample.resident <= std::max(kFaultMaps * sample.runs, sample.cached / 8)) {
-    sample.short_runs = sample.runs;
-  } else {
-    sample.long_pages = sample.resident;
-  }
-  return sample;
-}
-
-void Evictor::judge_file(GuardedFile& file, const Activity& activity) {
-  std::optional<AccessSample> sample;
-  if (file.counted() || file.random()) sample = file.sample();
-  if (!sample) sample = file.random() ? AccessSample{} : sample_of_process(activity);
-  const bool random = reads_at_random(file.random(), *sample, file.returns());
-  if (random == file.random()) return;
-  file.set_random(random);
+void Evictor::access_switched(GuardedFile& file) {
   files_changed();
-  ++(random ? report_.switches_to_random : report_.switches_to_readahead);
-  if (!random || !file.counted()) return;
+  ++(file.random() ? report_.switches_to_random : report_.switches_to_readahead);
+  if (!file.random() || !file.counted()) return;
   // Most of what readahead fetched was not used. Pages that are fetched from now on are.
+  std::vector<Candidate> fetched;
   for (std::size_t part = 0; part < file.cache_map().size(); ++part) {
-    if (file.cache_map()[part].cached != 0) release_part({&file, part});
+    if (file.cache_map()[part].cached != 0) fetched.push_back({&file, part});
   }
+  release_parts(fetched);
 }
 
 }  // namespace evenkeel

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -13,7 +14,7 @@
 
 #include "base/mutex.h"
 #include "evenkeel/guard.h"
-#include "guard/access.h"
+#include "guard/access_judge.h"
 #include "guard/activity.h"
 #include "guard/evictor_thread.h"
 #include "guard/guarded_file.h"
@@ -83,10 +84,7 @@ class Evictor : private BackgroundTask {
 
   // Releasing.
   std::vector<Candidate> oldest_first() const REQUIRES(mutex_);
-  void start_writing(const std::vector<Candidate>& oldest) const REQUIRES(mutex_);
-  void release_part(const Candidate& one) REQUIRES(mutex_);
-  void start_part(const Candidate& one) REQUIRES(mutex_);
-  void finish_part(const Candidate& one) REQUIRES(mutex_);
+  void release_parts(std::span<const Candidate> parts) REQUIRES(mutex_);
   Seconds release() REQUIRES(mutex_);
   Seconds wait_for_disk(std::uint64_t writing, Seconds took) REQUIRES(mutex_);
   Seconds release_uncounted(const Activity& activity) REQUIRES(mutex_);
@@ -96,12 +94,10 @@ class Evictor : private BackgroundTask {
   std::vector<std::string> failures() const REQUIRES(mutex_);
 
   // Readahead.
-  bool too_few_faults(const Activity& activity) const REQUIRES(mutex_);
   double judging_interval() const REQUIRES(mutex_);
   void judge_access(const Activity& activity) REQUIRES(mutex_);
+  void access_switched(GuardedFile& file) REQUIRES(mutex_);
   void limit_readahead() REQUIRES(mutex_);
-  AccessSample sample_of_process(const Activity& activity) const REQUIRES(mutex_);
-  void judge_file(GuardedFile& file, const Activity& activity) REQUIRES(mutex_);
 
   const Options options_;
   const Thresholds thresholds_;
@@ -125,8 +121,8 @@ class Evictor : private BackgroundTask {
 
   Activity last_ GUARDED_BY(mutex_);        // at the last step
   Activity at_look_ GUARDED_BY(mutex_);     // at the last look, or after the last release
-  Activity at_sample_ GUARDED_BY(mutex_);   // when access was last judged
   Activity at_release_ GUARDED_BY(mutex_);  // when uncounted files were last released
+  AccessJudge judge_ GUARDED_BY(mutex_);
   std::uint64_t resident_at_add_ GUARDED_BY(mutex_) = 0;  // of uncounted files, not yet released
   // The share of the claimed growth that is growth of the guarded files, by the last looks.
   double trust_ GUARDED_BY(mutex_) = 1;
@@ -138,11 +134,11 @@ class Evictor : private BackgroundTask {
   std::uint64_t peak_settled_ GUARDED_BY(mutex_) = 0;       // the highest `cached` since
   std::uint64_t forgotten_fetched_ GUARDED_BY(mutex_) = 0;  // bytes_fetched of files that are gone
   Clock::time_point active_at_ GUARDED_BY(mutex_){}, looked_at_ GUARDED_BY(mutex_){},
-      sampled_at_ GUARDED_BY(mutex_){}, forgot_at_ GUARDED_BY(mutex_){},
-      stuck_until_ GUARDED_BY(mutex_){}, writing_since_ GUARDED_BY(mutex_){};
+      forgot_at_ GUARDED_BY(mutex_){}, stuck_until_ GUARDED_BY(mutex_){},
+      writing_since_ GUARDED_BY(mutex_){};
   // CPU time, not wall time: on a busy machine that would count other programs.
   Seconds activity_cost_ GUARDED_BY(mutex_){0}, look_cost_ GUARDED_BY(mutex_){0},
-      sample_cost_ GUARDED_BY(mutex_){0};
+      judging_cost_ GUARDED_BY(mutex_){0};
   Seconds stuck_for_ GUARDED_BY(mutex_){0};
 };
 

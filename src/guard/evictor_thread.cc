@@ -121,8 +121,8 @@ void EvictorThread::run_tasks() noexcept {
     lock.unlock();
     const Seconds wait = task->run();
     lock.lock();
-    const auto pause = run_again_ ? Clock::duration(0)
-                                  : std::chrono::duration_cast<Clock::duration>(wait);
+    const auto pause =
+        run_again_ ? Clock::duration(0) : std::chrono::duration_cast<Clock::duration>(wait);
     if (!removed_) schedule(*task, Clock::now() + pause);
     running_ = nullptr;
     finished_.notify_all();

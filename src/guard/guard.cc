@@ -32,8 +32,7 @@ struct OwnProcess {
 
 OwnProcess& own_process() {
   // Never destroyed: guards may outlive static objects.
-  static auto& process =
-      *new PerProcess<OwnProcess>([] { return std::make_unique<OwnProcess>(); });
+  static auto& process = *new PerProcess<OwnProcess>([] { return std::make_unique<OwnProcess>(); });
   return process.get();
 }
 
@@ -56,8 +55,7 @@ Guard::~Guard() = default;
 
 void Guard::add(const GuardMapping& mapping) {
   OwnProcess& process = own_process();
-  auto guarded =
-      std::make_unique<OwnMapping>(mapping, impl_->options, process.maps, process.pages);
+  auto guarded = std::make_unique<OwnMapping>(mapping, impl_->options, process.maps, process.pages);
   Fd fd;
   if (!mapping.closed_after_remove) {
     fd = Fd(::fcntl(mapping.fd, F_DUPFD_CLOEXEC, 3));

@@ -213,10 +213,6 @@ void GuardedFile::write_back(CacheMap::Range part, unsigned flags) const {
   sys::sync_file_range(fd(), begin_ + part.begin, part.length, flags);
 }
 
-void GuardedFile::start_writing(std::size_t part) {
-  if (cache_map_[part].dirty != 0) write_back(cache_map_.range(part), SYNC_FILE_RANGE_WRITE);
-}
-
 // All mappings, which may be of many processes, are told before any is waited for.
 int GuardedFile::start_let_go(CacheMap::Range part) {
   const std::uint64_t begin = begin_ + part.begin;
@@ -240,12 +236,7 @@ int GuardedFile::finish_let_go(CacheMap::Range part) {
   return error;
 }
 
-int GuardedFile::start_release(std::size_t part) {
-  const Reopened reopened(*this);
-  const CacheMap::Range range = cache_map_.range(part);
-  if (cache_map_[part].dirty != 0) write_back(range, SYNC_FILE_RANGE_WRITE);
-  return start_let_go(range);
-}
+int GuardedFile::start_release(std::size_t part) { return start_let_go(cache_map_.range(part)); }
 
 int GuardedFile::finish_release(std::size_t part, std::uint64_t now) {
   const Reopened reopened(*this);

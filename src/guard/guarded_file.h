@@ -60,9 +60,8 @@ class GuardedFile {
 
   void look(std::uint64_t now);
   const CacheMap& cache_map() const { return cache_map_; }
-  void start_writing(std::size_t part);
-  // Returns 0 or the errno of the kernel. Pages that stay are counted in cache_map(): dirty pages
-  // do until they are written, which starts but is not waited for.
+  // Returns 0 or the errno of the kernel. Pages that stay are counted in cache_map(). Dirty pages
+  // stay until they are written, which is started but not waited for.
   int release(std::size_t part, std::uint64_t now);
   // The same for many parts and files at once: first one start, then one finish for each part.
   int start_release(std::size_t part);

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "guard/access.h"
-#include "guard/vma.h"
+#include "meter/proc_maps.h"
 
 namespace evenkeel {
 

@@ -28,7 +28,7 @@ class OwnMapping : public GuardedMapping {
   PageMap& pages_;
   const bool promised_;  // GuardMapping::removed_before_unmap
   const int fd_;         // -1: not ours to use
-  Vma vma_;  // where the range begins
+  Vma vma_;              // where the range begins
 };
 
 }  // namespace evenkeel

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 
 #include "base/fd.h"
+#include "base/number.h"
 #include "base/text_file.h"
 #include "evenkeel/error.h"
 #include "evenkeel/meter.h"
@@ -28,10 +28,10 @@ class Words {
   }
   std::uint64_t number() {
     const std::string_view word = next();
-    std::uint64_t value = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-    failed_ |= error != std::errc{};
-    return value;
+    // tpgid and others that may be negative are skipped.
+    const auto value = parse_number<std::uint64_t>(word);
+    failed_ |= !value;
+    return value.value_or(0);
   }
   void skip(int words) {
     while (words-- > 0) next();

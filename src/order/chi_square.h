@@ -1,5 +1,5 @@
-// How far counts lie from uniform, for tests. The orders are pure functions of fixed seeds, so
-// these tests give the same answer on every run.
+// For tests: how far counts are from uniform. Orders are pure functions of fixed seeds, so these
+// tests give the same result on every run.
 #pragma once
 
 #include <cmath>
@@ -10,8 +10,8 @@
 
 namespace evenkeel {
 
-// Standard deviations from what uniform counts would give (Wilson and Hilferty): within 4.5 is
-// luck, far above is biased, far below is too even to be random.
+// The chi-square statistic of these counts, in standard deviations from what uniform counts would
+// give (Wilson and Hilferty). Far above 0: biased. Far below 0: too even to be random.
 inline double chi_square_z(const std::vector<std::uint64_t>& counts) {
   const auto total = std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
   const double expected = static_cast<double>(total) / static_cast<double>(counts.size());
@@ -25,6 +25,7 @@ inline double chi_square_z(const std::vector<std::uint64_t>& counts) {
   return (std::cbrt(chi / freedom) - (1 - spread)) / std::sqrt(spread);
 }
 
-inline constexpr double kLuck = 4.5;
+// Deviations up to this are expected by chance.
+inline constexpr double kMaxDeviation = 4.5;
 
 }  // namespace evenkeel

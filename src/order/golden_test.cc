@@ -1,4 +1,4 @@
-// docs/orders.md is the reference: its vectors are read from the page itself.
+// docs/orders.md is the reference: this test reads the vectors from that page.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -37,7 +37,7 @@ Vector parse(const std::string& line) {
 
 std::vector<Vector> vectors(const std::string& kind) {
   std::ifstream page(EVENKEEL_ORDERS_PAGE);
-  EXPECT_TRUE(page) << "docs/orders.md cannot be read";
+  EXPECT_TRUE(page) << "cannot read docs/orders.md";
   std::vector<Vector> found;
   for (std::string line; std::getline(page, line);) {
     if (line.starts_with(kind + " seed=") || line.starts_with(kind + " n=")) {

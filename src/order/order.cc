@@ -23,26 +23,25 @@ const char* name(OrderKind kind) {
 
 std::uint64_t positions_of_rank(const Order& order, std::uint64_t rows) {
   if (order.world == 0) {
-    throw Error(ErrorKind::kInvalid, "order", "a world of 0 ranks reads nothing")
+    throw Error(ErrorKind::kInvalid, "order", "world size is 0")
         .hint("world is the number of processes that share the rows: 1 or more");
   }
   if (order.rank >= order.world) {
     throw Error(ErrorKind::kInvalid, "order",
                 "rank " + std::to_string(order.rank) + " is outside a world of " +
                     std::to_string(order.world))
-        .hint("ranks count from 0, so the last one here is " + std::to_string(order.world - 1));
+        .hint("ranks count from 0; the last one is " + std::to_string(order.world - 1));
   }
   return order.rank < rows ? (rows - order.rank - 1) / order.world + 1 : 0;
 }
 
-[[noreturn]] void refuse_draw(std::uint64_t counter, std::uint64_t n) {
+[[noreturn]] void throw_invalid_draw(std::uint64_t counter, std::uint64_t n) {
   if (n == 0) {
-    throw Error(ErrorKind::kInvalid, "draw", "there is nothing to draw from 0 rows")
-        .hint("give at least 1 row");
+    throw Error(ErrorKind::kInvalid, "draw", "cannot draw from 0 rows").hint("give at least 1 row");
   }
   throw Error(ErrorKind::kInvalid, "draw",
-              "draw number " + std::to_string(counter) + " is beyond the last, 2^63-1")
-      .hint("begin a new epoch: each has 2^63 draws");
+              "draw number " + std::to_string(counter) + " is above the maximum, 2^63-1")
+      .hint("begin a new epoch; each has 2^63 draws");
 }
 
 }  // namespace
@@ -58,7 +57,7 @@ std::string Order::describe() const {
 
 std::uint64_t uniform_draw(std::uint64_t seed, std::uint64_t epoch, std::uint64_t counter,
                            std::uint64_t n) {
-  if (n == 0 || counter >> 63 != 0) refuse_draw(counter, n);
+  if (n == 0 || counter >> 63 != 0) throw_invalid_draw(counter, n);
   using Wide = unsigned __int128;
   const Block block = philox(seed, epoch, Stream::kDraws, counter);
   const Wide carry = Wide{block.low} * n >> 64;
@@ -81,7 +80,8 @@ void Sequence::fill(std::uint64_t first, std::span<std::uint64_t> rows) const {
   if (first > size_ || rows.size() > size_ - first) {
     throw Error(ErrorKind::kIndex, "order",
                 std::to_string(rows.size()) + " rows from position " + std::to_string(first) +
-                    " run past the end: this rank has " + std::to_string(size_));
+                    " run past the end: the number of positions of this rank is " +
+                    std::to_string(size_));
   }
   std::uint64_t position = first * order_.world + order_.rank;
   switch (order_.kind) {

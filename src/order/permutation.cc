@@ -10,15 +10,16 @@
 namespace evenkeel {
 namespace {
 
-// Narrow halves collide often, and a round is idle for two rows that agree in the half it reads.
-// With ideal rounds these numbers leave any two rows jointly within 2^-20 of uniform
-// (docs/orders.md).
-constexpr unsigned kMinWidth = 8;
-constexpr unsigned kWideWidth = 16;
+// A round does not separate two rows that agree in the half it reads, and in narrow halves many
+// rows agree. So narrow networks have more rounds (kMaxRounds). With ideal rounds, these numbers
+// keep the joint distribution of any two rows within 2^-20 of uniform (docs/orders.md).
+constexpr unsigned kMinWidth = 8;    // bits
+constexpr unsigned kWideWidth = 16;  // bits; networks of this width and more have kWideRounds
 constexpr unsigned kWideRounds = 8;
 
-// z = multiplier * x + addend is pairwise independent in its top 32 bits when both are random; what
-// follows breaks its linearity. The top bits are the good ones.
+// z = multiplier * x + addend is pairwise independent in its top 32 bits if multiplier and addend
+// are random. The other two operations make it nonlinear. Callers use the top bits, which are the
+// best mixed.
 std::uint64_t mix(std::uint64_t x, std::uint64_t multiplier, std::uint64_t addend) {
   std::uint64_t z = x * multiplier + addend;
   z ^= z >> 32;
@@ -31,7 +32,7 @@ std::uint64_t low_mask(unsigned bits) { return (std::uint64_t{1} << bits) - 1; }
 
 Permutation::Permutation(std::uint64_t n, std::uint64_t seed, std::uint64_t epoch) : n_(n) {
   if (n == 0) {
-    throw Error(ErrorKind::kInvalid, "permutation", "there is no permutation of 0 rows")
+    throw Error(ErrorKind::kInvalid, "permutation", "cannot permute 0 rows")
         .hint("give at least 1 row");
   }
   const unsigned width = std::max(kMinWidth, static_cast<unsigned>(std::bit_width(n - 1)));
@@ -62,7 +63,7 @@ std::uint64_t Permutation::unscramble(std::uint64_t x) const {
   return high << low_bits_ | low;
 }
 
-// Beyond n the walk below might never come back, so this is an error and not a precondition.
+// Cycle walking from an argument outside 0..n-1 might never end, so the argument is always checked.
 void Permutation::check(const char* what, std::uint64_t argument) const {
   if (argument < n_) return;
   throw Error(ErrorKind::kIndex, "permutation",
@@ -86,8 +87,9 @@ std::uint64_t Permutation::inverse(std::uint64_t value) const {
   return x;
 }
 
-// The end of a walk cannot be predicted, and a wrong guess costs as much as the walk. So a block
-// takes each step together, and those still outside are listed without a branch.
+// The CPU cannot predict how many steps a cycle walk takes, and a mispredicted branch costs as much
+// as the walk. So a whole block of values takes each step together, and the values that are still
+// outside 0..n-1 are listed without a branch.
 void Permutation::fill(std::uint64_t first, std::uint64_t step,
                        std::span<std::uint64_t> values) const {
   constexpr std::size_t kBlock = 256;

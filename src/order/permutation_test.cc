@@ -64,7 +64,8 @@ RC_GTEST_PROP(Permutation, InverseUndoesItForAnySizeAndKey,
 
 constexpr std::uint64_t kShuffles = 20000;
 
-// Shuffle number i of a test. Seeds and epochs that differ in few bits are what users choose.
+// Shuffle number i of a test. Its seeds and epochs differ in few bits, like those that users
+// choose.
 Permutation shuffle(std::uint64_t n, std::uint64_t i) { return {n, i / 100, i % 100}; }
 
 TEST(Permutation, MakesEveryArrangementOfFewRowsEquallyLikely) {
@@ -82,7 +83,7 @@ TEST(Permutation, MakesEveryArrangementOfFewRowsEquallyLikely) {
       const auto at = std::lower_bound(arrangements.begin(), arrangements.end(), rows);
       ++counts[at - arrangements.begin()];
     }
-    EXPECT_LT(std::abs(chi_square_z(counts)), kLuck) << "n " << n;
+    EXPECT_LT(std::abs(chi_square_z(counts)), kMaxDeviation) << "n " << n;
   }
 }
 
@@ -93,7 +94,7 @@ TEST_P(FewRows, EachComesAtEachPositionEquallyOften) {
   for (const std::uint64_t position : {std::uint64_t{0}, n / 2, n - 1}) {
     std::vector<std::uint64_t> counts(n);
     for (std::uint64_t i = 0; i < kShuffles; ++i) ++counts[shuffle(n, i)(position)];
-    EXPECT_LT(std::abs(chi_square_z(counts)), kLuck) << "position " << position;
+    EXPECT_LT(std::abs(chi_square_z(counts)), kMaxDeviation) << "position " << position;
   }
 }
 
@@ -106,13 +107,14 @@ TEST_P(FewRows, EachPairIsEquallyOftenNeighbours) {
     const std::uint64_t first = permutation(position), second = permutation(position + 1);
     ++counts[first * (n - 1) + second - (second > first)];
   }
-  EXPECT_LT(std::abs(chi_square_z(counts)), kLuck);
+  EXPECT_LT(std::abs(chi_square_z(counts)), kMaxDeviation);
 }
 
 INSTANTIATE_TEST_SUITE_P(Permutation, FewRows,
                          testing::Values(2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64));
 
-// 256 rows fill the narrowest network, so no walk adds to its mixing: the hardest case.
+// 256 rows fill the narrowest network, so cycle walking adds nothing to its mixing: the hardest
+// case.
 TEST(Permutation, DifferencesAreUniformInTheNarrowestNetwork) {
   for (const std::uint64_t distance : {1, 16}) {  // in the low half only, in the high half only
     std::vector<std::uint64_t> counts(255);
@@ -120,11 +122,11 @@ TEST(Permutation, DifferencesAreUniformInTheNarrowestNetwork) {
       const Permutation permutation = shuffle(256, i);
       ++counts[(permutation(0) ^ permutation(distance)) - 1];
     }
-    EXPECT_LT(std::abs(chi_square_z(counts)), kLuck) << "distance " << distance;
+    EXPECT_LT(std::abs(chi_square_z(counts)), kMaxDeviation) << "distance " << distance;
   }
 }
 
-// Two functions of a position, each cut into 32 equal bins, counted together.
+// Chi-square of the joint distribution of two functions of a position, each in 32 equal bins.
 template <typename First, typename Second>
 double joint_z(std::uint64_t n, First first, Second second) {
   constexpr std::uint64_t kBins = 32, kSamples = 200000;
@@ -143,14 +145,14 @@ TEST_P(ManyRows, NeighboursInOneShuffleAreUnrelated) {
     const auto there = [&](std::uint64_t i) {
       return permutation(i + (i / distance) * distance + distance);
     };
-    EXPECT_LT(std::abs(joint_z(GetParam(), here, there)), kLuck) << "distance " << distance;
+    EXPECT_LT(std::abs(joint_z(GetParam(), here, there)), kMaxDeviation) << "distance " << distance;
   }
 }
 
 TEST_P(ManyRows, NeighbouringEpochsAndSeedsAreUnrelated) {
   const Permutation permutation(GetParam(), 5, 0), epoch(GetParam(), 5, 1), seed(GetParam(), 6, 0);
-  EXPECT_LT(std::abs(joint_z(GetParam(), permutation, epoch)), kLuck);
-  EXPECT_LT(std::abs(joint_z(GetParam(), permutation, seed)), kLuck);
+  EXPECT_LT(std::abs(joint_z(GetParam(), permutation, epoch)), kMaxDeviation);
+  EXPECT_LT(std::abs(joint_z(GetParam(), permutation, seed)), kMaxDeviation);
 }
 
 INSTANTIATE_TEST_SUITE_P(Permutation, ManyRows,

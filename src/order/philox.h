@@ -1,4 +1,4 @@
-// Philox4x32-10 as the orders use it: 128 bits that depend on (seed, epoch, stream, index) alone.
+// Philox4x32-10 as the orders use it: 128 bits that depend only on (seed, epoch, stream, index).
 #pragma once
 
 #include <Random123/philox.h>
@@ -7,9 +7,9 @@
 
 namespace evenkeel {
 
-// Seed and epoch fill the key and half of the counter; the other half is stream + index. Draws own
-// 0..2^63-1 and everything else lives above, 2^32 counters a stream, so no two streams share a
-// block.
+// The seed is the key. The epoch is one half of the counter; the other half is stream + index.
+// Draws use 0..2^63-1; other streams begin above, with 2^32 counters each, so no two streams share
+// a block.
 enum class Stream : std::uint64_t {
   kDraws = 0,
   kRoundKeys = std::uint64_t{1} << 63,

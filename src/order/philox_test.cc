@@ -12,7 +12,7 @@ constexpr std::uint64_t pair(std::uint64_t first, std::uint64_t second) {
   return first | second << 32;
 }
 
-// The known answers that Random123 publishes (kat_vectors, philox4x32 10).
+// Known answers published by Random123 (kat_vectors, philox4x32 10).
 TEST(Philox, GivesTheKnownAnswersOfRandom123) {
   EXPECT_EQ(philox(0, 0, Stream::kDraws, 0),
             (Block{pair(0x6627e8d5, 0xe169c58d), pair(0xbc57ac4c, 0x9b00dbd8)}));

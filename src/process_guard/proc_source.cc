@@ -13,8 +13,8 @@
 #include "base/text_file.h"
 #include "evenkeel/error.h"
 #include "guard/page_out.h"
-#include "meter/maps.h"
 #include "meter/proc.h"
+#include "meter/proc_maps.h"
 
 namespace evenkeel {
 namespace {
@@ -54,11 +54,11 @@ class ProcMapping : public GuardedMapping {
 };
 
 // The device in maps is not always the one that stat says.
-bool find_file(const MappedFile& mapped, pid_t pid, std::string& path, struct stat& status) {
+bool find_file(const MapsLine& mapped, pid_t pid, std::string& path, struct stat& status) {
   for (const std::string& name : {std::string(mapped.path), unescape_newlines(mapped.path)}) {
     for (const std::string& place : {name, proc_path(pid, "root") + name}) {
       if (::stat(place.c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
-          status.st_ino == mapped.inode) {
+          status.st_ino == mapped.vma.inode) {
         path = name;
         return true;
       }
@@ -137,15 +137,15 @@ void ProcSource::observe_process(pid_t pid, std::vector<ObservedMapping>& out) {
   std::string_view rest = *text;
   for (std::string_view line; take_line(rest, line);) {
     const auto mapped = parse_maps_line(line);
-    if (mapped && mapped->program) programs.insert(mapped->inode);
+    if (mapped && mapped->vma.executable) programs.insert(mapped->vma.inode);
   }
   rest = *text;
   for (std::string_view line; take_line(rest, line);) {
-    const auto vma = parse_vma(line);
     const auto mapped = parse_maps_line(line);
-    if (!vma || !mapped || vma->range.end - vma->range.begin < least_bytes_ ||
-        programs.contains(vma->inode) || mapped->path.starts_with("/dev/") ||
-        mapped->path.starts_with("/memfd:")) {
+    if (!mapped || !mapped->has_file()) continue;
+    const Vma* const vma = &mapped->vma;
+    if (vma->range.end - vma->range.begin < least_bytes_ || programs.contains(vma->inode) ||
+        mapped->path.starts_with("/dev/") || mapped->path.starts_with("/memfd:")) {
       continue;
     }
     std::string path;

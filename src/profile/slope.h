@@ -1,10 +1,15 @@
 // How steeply a series rises, told robustly.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <vector>
 
 namespace evenkeel {
+
+// Shorter runs do not tell a slope.
+inline constexpr std::size_t kFewestSamplesForSlope = 16;
+inline constexpr double kShortestSecondsForSlope = 1;
 
 struct TimedValue {
   double seconds, value;

@@ -10,9 +10,6 @@ namespace {
 
 using Samples = std::vector<ProfileSample>;
 
-constexpr std::size_t kFewestSamples = 16;
-constexpr double kShortestSeconds = 1;
-
 void raise(std::uint64_t& peak, std::uint64_t value) { peak = std::max(peak, value); }
 
 void raise(std::optional<std::uint64_t>& peak, std::uint64_t value) {
@@ -39,15 +36,15 @@ void raise_peaks(ProfileSummary& summary, const ProfileSample& sample) {
 // The second half by time, as far as it can tell a slope; less where the program still climbs to
 // its usual level then.
 std::span<const ProfileSample> second_half(const Samples& samples) {
-  if (samples.size() < kFewestSamples) return {};
+  if (samples.size() < kFewestSamplesForSlope) return {};
   const double first = samples.front().seconds, last = samples.back().seconds;
-  if (last - first < kShortestSeconds) return {};
+  if (last - first < kShortestSecondsForSlope) return {};
   const auto half = std::find_if(samples.begin(), samples.end(), [&](const ProfileSample& sample) {
     return sample.seconds >= first + (last - first) / 2;
   });
   const auto climbed = samples.begin() + static_cast<std::ptrdiff_t>(climb_end(samples));
   const std::span<const ProfileSample> rest(std::max(half, climbed), samples.end());
-  return rest.size() < kFewestSamples / 2 ? std::span<const ProfileSample>{} : rest;
+  return rest.size() < kFewestSamplesForSlope / 2 ? std::span<const ProfileSample>{} : rest;
 }
 
 template <typename Value>

@@ -7,7 +7,7 @@
 namespace evenkeel {
 namespace {
 
-constexpr double kLeft = kMargin + 54;  // room for the labels of the axis, once a row
+constexpr double kGridLeft = kMargin + 54;  // room for the labels of the axis, once a row
 constexpr double kGap = 22, kPlotHeight = 140, kFoot = 22, kBetweenRows = 26;
 constexpr double kBold = 1.12;  // how much wider bold words are
 
@@ -72,7 +72,7 @@ double draw_multiples(SvgText& svg, const ProfileReport& report, const SvgScale&
                       double top) {
   const std::size_t columns = columns_for(report.runs.size());
   const double width =
-      (kPictureWidth - kMargin - kLeft + kGap) / static_cast<double>(columns) - kGap;
+      (kPictureWidth - kMargin - kGridLeft + kGap) / static_cast<double>(columns) - kGap;
   const double head = head_height(report, width);
   double y = top + 22;
   if (report.runs.empty()) {
@@ -82,7 +82,7 @@ double draw_multiples(SvgText& svg, const ProfileReport& report, const SvgScale&
   for (std::size_t i = 0; i < report.runs.size(); ++i) {
     const std::size_t column = i % columns;
     if (i > 0 && column == 0) y += head + kPlotHeight + kFoot + kBetweenRows;
-    const double x = kLeft + static_cast<double>(column) * (width + kGap);
+    const double x = kGridLeft + static_cast<double>(column) * (width + kGap);
     svg.place(x, y);
     draw_card_head(svg, report.runs[i], report.budget, width);
     svg.close("g");

@@ -11,17 +11,15 @@
 namespace evenkeel {
 namespace {
 
-using Samples = std::span<const ProfileSample>;
+using SampleSpan = std::span<const ProfileSample>;
 
 constexpr double kMiB = 1 << 20;
 constexpr double kFlatPerMinute = 0.1 * kMiB;  // less than this is noise
 constexpr double kClimbed = 0.95;              // of the way from the start to the usual level
 constexpr double kClimbEnds = 0.75;            // of the run: a climb that goes on longer is a slope
 constexpr double kWorthTelling = 0.25;         // of the usual level
-constexpr double kShortestSeconds = 1;
-constexpr std::size_t kFewestSamples = 16;
 
-std::string size_of(double bytes) {
+std::string bytes_words(double bytes) {
   return format_size(static_cast<std::uint64_t>(std::llround(std::abs(bytes))));
 }
 
@@ -36,7 +34,7 @@ std::string seconds_words(double seconds) {
 }
 
 // The level that memory is at for most of the time after it has climbed: a spike does not count.
-double usual_level(Samples samples) {
+double usual_level(SampleSpan samples) {
   std::vector<double> values;
   values.reserve(samples.size());
   for (const ProfileSample& sample : samples) {
@@ -47,7 +45,7 @@ double usual_level(Samples samples) {
   return *at;
 }
 
-std::optional<double> slope_a_minute(Samples samples) {
+std::optional<double> slope_a_minute(SampleSpan samples) {
   std::vector<TimedValue> points;
   points.reserve(samples.size());
   for (const ProfileSample& sample : samples) {
@@ -57,7 +55,7 @@ std::optional<double> slope_a_minute(Samples samples) {
   return slope ? std::optional(*slope * 60) : std::nullopt;
 }
 
-std::string slope_of(Samples samples, double peak) {
+std::string slope_of(SampleSpan samples, double peak) {
   return slope_words(slope_a_minute(samples), samples.back().seconds - samples.front().seconds,
                      static_cast<std::uint64_t>(peak));
 }
@@ -70,7 +68,7 @@ std::string slope_words(std::optional<double> bytes_per_minute, double seconds,
   const double change = std::abs(*bytes_per_minute) * seconds / 60;
   const bool too_small = seconds < 60 && change < std::max(kMiB, 0.002 * double(peak));
   if (std::abs(*bytes_per_minute) < kFlatPerMinute || too_small) return "flat";
-  return (*bytes_per_minute > 0 ? "+" : "-") + size_of(*bytes_per_minute) + "/min";
+  return (*bytes_per_minute > 0 ? "+" : "-") + bytes_words(*bytes_per_minute) + "/min";
 }
 
 std::size_t climb_end(const std::vector<ProfileSample>& samples) {
@@ -83,21 +81,21 @@ std::size_t climb_end(const std::vector<ProfileSample>& samples) {
     return static_cast<double>(sample.memory()) >= goal;
   });
   const double first = samples.front().seconds, last = samples.back().seconds;
-  if (samples.end() - end < static_cast<std::ptrdiff_t>(kFewestSamples / 2)) return 0;
+  if (samples.end() - end < static_cast<std::ptrdiff_t>(kFewestSamplesForSlope / 2)) return 0;
   if (end->seconds - first > kClimbEnds * (last - first)) return 0;
   return static_cast<std::size_t>(end - samples.begin());
 }
 
 std::string trend_of(const std::vector<ProfileSample>& samples) {
-  if (samples.size() < kFewestSamples) return "too short to tell";
+  if (samples.size() < kFewestSamplesForSlope) return "too short to tell";
   const double first = samples.front().seconds;
-  if (samples.back().seconds - first < kShortestSeconds) return "too short to tell";
+  if (samples.back().seconds - first < kShortestSecondsForSlope) return "too short to tell";
   const double start = static_cast<double>(samples.front().memory());
   const double level = usual_level(samples);
   const std::size_t end = climb_end(samples);
-  const std::string after = slope_of(Samples(samples).subspan(end), level);
+  const std::string after = slope_of(SampleSpan(samples).subspan(end), level);
   if (end == 0) return after;
-  return "climbed " + size_of(level - start) + " in the first " +
+  return "climbed " + bytes_words(level - start) + " in the first " +
          seconds_words(samples[end].seconds - first) + ", then " + after;
 }
 
@@ -119,6 +117,18 @@ std::vector<MemoryLimit> limits_of(const ProfileSummary& summary) {
        "may evict the job on a node with less than " + memory +
            " to spare: file pages in recent use count"},
   };
+}
+
+std::string memory_verdict(const ProfileSummary& summary, std::optional<std::uint64_t> budget) {
+  const std::string reached = "reached " + format_size(summary.peak_memory) +
+                              (summary.slope_memory ? ": " + summary.trend : "") + ".";
+  if (!budget) return "Memory " + reached;
+  const std::string limit = format_size(*budget);
+  if (summary.peak_memory <= *budget) {
+    return "Memory stayed within the budget of " + limit + ". It " + reached;
+  }
+  return "Memory exceeded the budget of " + limit + " for " +
+         seconds_words(summary.seconds_over_budget) + ". It " + reached;
 }
 
 std::string reclaimable_words(const ProfileSummary& summary) {

@@ -30,6 +30,9 @@ struct MemoryLimit {
 };
 std::vector<MemoryLimit> limits_of(const ProfileSummary& summary);
 
+// "Memory stayed within the budget of 64 MiB. It reached 12 MiB: flat."
+std::string memory_verdict(const ProfileSummary& summary, std::optional<std::uint64_t> budget);
+
 // "1.9 GiB of it are file pages, which the kernel can take back; 210 MiB are not."
 std::string reclaimable_words(const ProfileSummary& summary);
 

@@ -63,6 +63,27 @@ TEST(SlopeWords, AFewKiBInASecondAreNoMiBAMinute) {
   EXPECT_EQ(slope_words(4.28 * kMiB, 60, 1_GiB), "+4.28 MiB/min");
 }
 
+ProfileSummary held(std::uint64_t memory) {
+  ProfileSummary summary;
+  summary.peak_memory = memory;
+  return summary;
+}
+
+TEST(MemoryVerdict, NamesThePeakAndTheBudget) {
+  EXPECT_EQ(memory_verdict(held(12_MiB), std::nullopt), "Memory reached 12 MiB.");
+  EXPECT_EQ(memory_verdict(held(12_MiB), 64_MiB),
+            "Memory stayed within the budget of 64 MiB. It reached 12 MiB.");
+  EXPECT_EQ(memory_verdict(held(64_MiB), 64_MiB),
+            "Memory stayed within the budget of 64 MiB. It reached 64 MiB.");
+  ProfileSummary over = held(65_MiB);
+  over.seconds_over_budget = 2.25;
+  over.slope_memory = 0;
+  over.trend = "climbed 60 MiB in the first 2 s, then flat";
+  EXPECT_EQ(memory_verdict(over, 64_MiB),
+            "Memory exceeded the budget of 64 MiB for 2.2 s. It reached 65 MiB: climbed 60 MiB in "
+            "the first 2 s, then flat.");
+}
+
 TEST(MemoryLimits, EachCountsItsOwnKindOfMemory) {
   ProfileSummary summary;
   summary.peak_rss = 3_GiB;

@@ -17,7 +17,7 @@ TEST(CropOrder, RandomStartsAreUniformOverAllThatFit) {
   CropSequence crops(100, 4, CropOrder::kRandom, 11);
   std::vector<std::uint64_t> counts(96);
   for (std::uint64_t i = 0; i < 96'000; ++i) ++counts.at(crops.at(i).start);
-  EXPECT_LT(std::abs(chi_square_z(counts)), kLuck);
+  EXPECT_LT(std::abs(chi_square_z(counts)), kMaxDeviation);
 }
 
 RC_GTEST_PROP(CropOrder, ShuffledGivesEveryAlignedBlockOnceAnEpoch, ()) {

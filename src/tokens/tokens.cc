@@ -23,12 +23,15 @@ std::uint64_t hash_names_and_sizes(const Layout& layout) {
   return hash;
 }
 
-std::string fingerprint_of(const Layout& layout) {
+// A slice also says where it begins: slices of one length must not have the same fingerprint.
+std::string fingerprint_of(const TokenLayout& tokens) {
+  const Layout& layout = tokens.layout;
   std::uint64_t bytes = 0;
   for (const Segment& segment : layout.segments) bytes += segment.identity.size;
   return "tokens=" + std::to_string(layout.rows) + " dtype=" + layout.dtype.name() +
          " files=" + std::to_string(layout.segments.size()) + " bytes=" + std::to_string(bytes) +
-         " names=" + std::to_string(hash_names_and_sizes(layout));
+         " names=" + std::to_string(hash_names_and_sizes(layout)) +
+         (tokens.first_token > 0 ? " first=" + std::to_string(tokens.first_token) : "");
 }
 
 std::uint64_t staging_size(const Budget& budget) {
@@ -58,8 +61,9 @@ Error token_too_large(const Layout& layout, DType out) {
 
 Tokens::Impl::Impl(TokenLayout layout, const TokensOptions& options)
     : format(layout.detail),
+      first_token(layout.first_token),
       engine(options.engine),
-      fingerprint(fingerprint_of(layout.layout)),
+      fingerprint(fingerprint_of(layout)),
       array(std::make_shared<Array::Impl>(
           std::move(layout.layout),
           ArrayOptions{.budget = options.budget, .engine = options.engine})),
@@ -72,16 +76,40 @@ Tokens Tokens::open(const std::string& path_or_glob, const TokensOptions& option
 
 Tokens Tokens::open(const std::vector<std::string>& paths, const TokensOptions& options) {
   if (paths.empty()) throw Error(ErrorKind::kInvalid, "open", "no file was named");
-  return Tokens(std::make_shared<Impl>(read_token_layout(paths, {options.dtype}), options));
+  TokenLayout tokens = read_token_layout(paths, {options.dtype});
+  keep_slice(tokens, options.start, options.stop);
+  return Tokens(std::make_shared<Impl>(std::move(tokens), options));
+}
+
+Tokens Tokens::slice(std::int64_t start, std::optional<std::int64_t> stop) const {
+  TokenLayout tokens{
+      .layout = impl_->layout(), .detail = impl_->format, .first_token = impl_->first_token};
+  keep_slice(tokens, start, stop);
+  return Tokens(std::make_shared<Impl>(std::move(tokens),
+                                       TokensOptions{.budget = budget(), .engine = impl_->engine}));
 }
 
 std::uint64_t Tokens::size() const { return impl_->layout().rows; }
+std::uint64_t Tokens::first_token() const { return impl_->first_token; }
 DType Tokens::dtype() const { return impl_->layout().dtype; }
 std::string Tokens::format() const { return impl_->format; }
 const std::vector<std::string>& Tokens::paths() const { return impl_->layout().paths; }
 const Budget& Tokens::budget() const { return impl_->array->budget; }
 EngineReport Tokens::engine() const { return impl_->array->engine()->report(); }
 const std::string& Tokens::fingerprint() const { return impl_->fingerprint; }
+
+void Tokens::crops(std::span<const std::uint64_t> starts, std::uint64_t count,
+                   std::span<std::byte> out) const {
+  for (const std::uint64_t start : starts) impl_->array->check_rows("tokens", start, count);
+  const auto tokens = checked_mul(starts.size(), count);
+  const auto needed = tokens ? checked_mul(*tokens, dtype().size) : std::nullopt;
+  if (!needed || out.size() < *needed) {
+    throw Error(ErrorKind::kInvalid, "tokens",
+                with_commas(starts.size()) + " crops of " + with_commas(count) +
+                    " tokens do not fit: `out` has " + with_commas(out.size()) + " bytes");
+  }
+  impl_->array->crops(starts, count, out.data());
+}
 
 void Tokens::xy(std::span<const std::uint64_t> starts, std::uint64_t block_size, DType type,
                 std::span<std::byte> x, std::span<std::byte> y) const {

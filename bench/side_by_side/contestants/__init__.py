@@ -1,16 +1,16 @@
-"""One file a contestant. Each has
+"""One file per contestant. Each defines
 
-TITLE        what tables call it
+TITLE        its name in tables
 PACKAGES     the distributions whose versions are printed
 crops(work), rows(work), scan(work), epoch(work), workers(work), train(work)
-             generators of batches, those that it can do; work.py says what is asked
-CANNOT       for what it cannot do: the work, and why
-CONVERTS     the data ("tokens", "rows", "blocks") of which it needs a copy of its own, made by
-convert(work)     into work.converted, outside the clock
+             generators of batches, for the kinds of work it can do; see work.py
+CANNOT       the kinds of work it cannot do, and why
+CONVERTS     the data ("tokens", "rows", "blocks") that it needs in its own format
+convert(work)     writes that copy into work.converted; not timed
 
-What is imported at its head is imported before the clock.
+Imports at the top of the file are not timed.
 
-A name that begins with _ is no contestant, but shared by some.
+Files whose names begin with _ are shared code, not contestants.
 """
 
 import pathlib

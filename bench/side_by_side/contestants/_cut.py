@@ -1,4 +1,4 @@
-"""Batches cut from what can be sliced like an ndarray."""
+"""Cuts batches from anything that can be sliced like an ndarray."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ MIB = 1 << 20
 
 
 def xy(tokens, starts, length):
-    """As nanoGPT's get_batch, in NumPy."""
+    """Like nanoGPT's get_batch, in NumPy."""
     x = np.stack([tokens[i : i + length].astype(np.int64) for i in starts])
     y = np.stack([tokens[i + 1 : i + 1 + length].astype(np.int64) for i in starts])
     return x, y
@@ -21,21 +21,21 @@ def xy_torch(tokens, starts, length):
 
 
 def halves(samples):
-    """x and y of samples of one token more: arrays of their own, as a model takes them and as
-    Megatron and LitGPT make them."""
+    """x and y from samples that have one more token. Both are copied, as a model needs them and as
+    Megatron and LitGPT do."""
     if isinstance(samples, np.ndarray):
         return samples[:, :-1].astype(np.int64), samples[:, 1:].astype(np.int64)
     return samples[:, :-1].contiguous().long(), samples[:, 1:].contiguous().long()
 
 
 def starts_of(work):
-    """Where the blocks of a shuffled epoch begin, by an array of all."""
+    """Starts of the blocks of a shuffled epoch, from an array of all of them."""
     for blocks in work.shuffled_blocks():
         yield blocks * work.block
 
 
 def chunks(size, step):
-    """Bounds of the steps of a scan, over and over."""
+    """Bounds of the steps of a scan, without end."""
     while True:
         for at in range(0, size, step):
             yield at, min(size, at + step)

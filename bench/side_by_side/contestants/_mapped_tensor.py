@@ -1,4 +1,4 @@
-"""Batches cut from a torch tensor over a file: `opened(path, dtype, shape)`."""
+"""Cuts batches from a torch tensor over a file, which `opened(path, dtype, shape)` returns."""
 
 import torch
 

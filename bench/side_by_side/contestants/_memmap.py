@@ -1,5 +1,5 @@
-"""What the four ways to use np.memmap have in common: `opened(path, dtype, shape, state)` gives the
-array for the next batch."""
+"""Shared by the four ways to use np.memmap. `opened(path, dtype, shape, state)` returns the array
+for the next batch."""
 
 import numpy as np
 
@@ -55,5 +55,5 @@ def anew(path, dtype, shape, state):
 
 
 def mapping(array):
-    """The mmap object below an array."""
+    """The mmap object behind an array."""
     return array._mmap

@@ -1,4 +1,4 @@
-"""The blocks of a token file with the one token more that y needs: what peers convert."""
+"""The blocks of a token file, each with the one more token that y needs, for peers that convert."""
 
 import numpy as np
 

@@ -1,11 +1,11 @@
-"""A map-style dataset of blocks, read by a DataLoader with workers: what most programs do."""
+"""A map-style dataset of blocks, read by a DataLoader with workers, as most programs do."""
 
 import torch
 from torch.utils.data import DataLoader, Dataset
 
 
 class Blocks(Dataset):
-    """`crop(path, start, length)` gives so many tokens as an int64 tensor."""
+    """`crop(path, start, length)` returns `length` tokens as an int64 tensor."""
 
     def __init__(self, work, crop):
         self._path, self._count, self._length = work.path, work.blocks, work.block

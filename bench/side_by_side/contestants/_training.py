@@ -12,7 +12,7 @@ VOCABULARY = 1024
 
 
 class Training:
-    """Model and optimizer, warm: what torch does at the first step is not on the clock."""
+    """Model and optimizer, warmed up, so that torch's work in the first steps is not timed."""
 
     def __init__(self, work):
         torch.manual_seed(work.seed)
@@ -38,7 +38,7 @@ def ready(work):
 
 
 def steps(batches, work):
-    """x of each batch that was trained on. Tokens are noise: only the time counts."""
+    """Yields x of each batch after training on it. Tokens are noise; only the time matters."""
     for batch in batches:
         x, y = (torch.as_tensor(part) % VOCABULARY for part in batch)
         _made["training"].step(x, y)

@@ -1,4 +1,4 @@
-"""Evenkeel for indices of one's own: Tokens.xy and Array.take. In a scan: chunks."""
+"""Evenkeel with indices that the caller chooses: Tokens.xy and Array.take; chunks for a scan."""
 
 import evenkeel as ek
 
@@ -7,7 +7,7 @@ from . import _cut
 TITLE = "Evenkeel, own indices"
 PACKAGES = ("evenkeel", "numpy")
 COLUMNS = 162
-CANNOT = {"workers": "see Evenkeel, loader: the order is the loader's"}
+CANNOT = {"workers": "see Evenkeel, loader, which defines the order"}
 
 
 def crops(work, starts=None):

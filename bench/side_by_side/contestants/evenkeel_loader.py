@@ -1,4 +1,4 @@
-"""Evenkeel's loaders, which draw by themselves and read ahead: TokenLoader and chunks."""
+"""Evenkeel's loaders, which choose the order and read ahead: TokenLoader and chunks."""
 
 import evenkeel as ek
 
@@ -43,7 +43,7 @@ def train(work):
 def workers(work):
     from torch.utils.data import DataLoader
 
-    tokens = ek.tokens(work.path, budget="16MiB")  # of each worker
+    tokens = ek.tokens(work.path, budget="16MiB")  # for each worker
     batches = ek.TokenIterableDataset(
         tokens, work.batch, work.block, order="shuffled", seed=work.seed
     )

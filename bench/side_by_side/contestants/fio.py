@@ -1,4 +1,4 @@
-"""fio: what the disk gives to a program that does nothing but read, by O_DIRECT and io_uring."""
+"""fio: the speed of the disk for a program that only reads, with O_DIRECT and io_uring."""
 
 import json
 import subprocess
@@ -6,12 +6,12 @@ import subprocess
 TITLE = "fio, the disk's limit"
 PACKAGES = ()
 COLUMNS = 162
-CANNOT = {"workers": "the limit of reading, not of memory", "train": "trains nothing"}
+CANNOT = {"workers": "a limit for reading, not for worker processes", "train": "does not train"}
 SECTOR = 512
 
 
 def _random(mean):
-    """Requests at any sector, of this mean size in bytes."""
+    """Options for requests at random sectors, of this mean size in bytes."""
     small = int(mean // SECTOR) * SECTOR
     percent = round((mean - small) / SECTOR * 100)
     return [
@@ -26,8 +26,8 @@ def _random(mean):
 
 
 def limit(work):
-    # A crop or row of n bytes at any place touches n + 512 bytes of sectors, less the grain of
-    # its places (2 bytes and 8), on the average.
+    # On average, a crop or row of n bytes at a random place touches n + 512 bytes of sectors, less
+    # the alignment of the places (2 bytes for crops, 8 for rows).
     jobs = {
         "crops": lambda: _random(2 * (work.block + 1) + SECTOR - 2),
         "epoch": lambda: _random(2 * (work.block + 1) + SECTOR - 2),
@@ -59,7 +59,7 @@ def limit(work):
 
 
 def crops(work):
-    """As all works of this contestant: done by limit."""
+    """All work of this contestant is done by limit()."""
 
 
 rows = scan = epoch = crops

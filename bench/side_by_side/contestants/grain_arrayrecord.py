@@ -11,14 +11,14 @@ PACKAGES = ("grain", "array-record")
 CONVERTS = ("rows", "blocks")
 COLUMNS = 162
 CANNOT = {
-    "crops": "holds records, cuts no crops across them; see epoch-shuffled",
-    "scan": "holds records; see epoch-shuffled",
-    "train": "cuts no crops; see epoch-shuffled",
+    "crops": "no crops across records; see epoch-shuffled",
+    "scan": "stores records; see epoch-shuffled",
+    "train": "no crops; see epoch-shuffled",
 }
 
 
 def convert(work):
-    # One record a group: what its documentation says for reading at random.
+    # One record per group, as its documentation recommends for random access.
     writer = array_record_module.ArrayRecordWriter(
         f"{work.converted}/data.array_record", "group_size:1,uncompressed"
     )

@@ -7,11 +7,11 @@ TITLE = "h5py"
 PACKAGES = ("h5py", "numpy")
 CONVERTS = ("rows",)
 CANNOT = {
-    "crops": "measured for rows: 10 GiB of tokens would be converted",
-    "epoch": "measured for rows",
-    "workers": "measured for rows",
-    "train": "measured for rows",
-    "scan": "measured for rows: 10 GiB would be converted",
+    "crops": "measured only with rows, because 10 GiB of tokens would have to be converted",
+    "epoch": "measured only with rows",
+    "workers": "measured only with rows",
+    "train": "measured only with rows",
+    "scan": "measured only with rows, because 10 GiB would have to be converted",
 }
 COLUMNS = 162
 
@@ -25,7 +25,7 @@ def convert(work):
 
 
 def rows(work):
-    """It takes rows in increasing order only: sorted, and laid back."""
+    """h5py takes row numbers only in increasing order, so they are sorted and the rows put back."""
     with h5py.File(f"{work.converted}/rows.h5", "r") as file:
         stored = file["rows"]
         for some in work.indices():

@@ -1,4 +1,4 @@
-"""Hugging Face datasets: an Arrow file, mapped."""
+"""Hugging Face datasets: a mapped Arrow file."""
 
 import datasets
 import numpy as np
@@ -11,9 +11,9 @@ PACKAGES = ("datasets", "pyarrow", "numpy")
 CONVERTS = ("rows", "blocks")
 COLUMNS = 162
 CANNOT = {
-    "crops": "holds rows of a table, cuts no crops across them; see epoch-shuffled",
-    "scan": "holds rows of a table; see epoch-shuffled",
-    "train": "cuts no crops; see epoch-shuffled",
+    "crops": "no crops across table rows; see epoch-shuffled",
+    "scan": "stores table rows; see epoch-shuffled",
+    "train": "no crops; see epoch-shuffled",
 }
 
 

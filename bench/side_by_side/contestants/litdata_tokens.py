@@ -9,12 +9,12 @@ TITLE = "litData"
 PACKAGES = ("litdata", "torch")
 CONVERTS = ("blocks",)
 CANNOT = {
-    "crops": "has samples in an order of its own; see epoch-shuffled",
-    "rows": "has samples in an order of its own; see epoch-shuffled",
-    "scan": "has samples in an order of its own; see epoch-shuffled",
-    "train": "has samples in an order of its own; see epoch-shuffled",
+    "crops": "samples come only in the library's own order; see epoch-shuffled",
+    "rows": "samples come only in the library's own order; see epoch-shuffled",
+    "scan": "samples come only in the library's own order; see epoch-shuffled",
+    "train": "samples come only in the library's own order; see epoch-shuffled",
 }
-CHUNK = 32768  # samples: 64 MiB of tokens, as its documentation advises
+CHUNK = 32768  # samples: 64 MiB of tokens, as its documentation recommends
 
 
 class _Cut:

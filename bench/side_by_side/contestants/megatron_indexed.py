@@ -12,14 +12,14 @@ PACKAGES = ("megatron-core", "torch")
 CONVERTS = ("tokens", "blocks", "huge")
 DOCUMENT = 1 << 20  # tokens
 CANNOT = {
-    "rows": "holds tokens",
-    "scan": "holds documents of tokens; see crops",
-    "workers": "maps as np.memmap, kept, does; see epoch-shuffled",
+    "rows": "stores only tokens",
+    "scan": "stores documents of tokens; see crops",
+    "workers": "maps the file like np.memmap, kept; see epoch-shuffled",
 }
 
 
 def convert(work):
-    """Its .bin is just the tokens: the file as it is, by another name."""
+    """Its .bin holds only the tokens, so a hard link to the file is enough."""
     os.link(work.path, f"{work.converted}/data.bin")
     lengths = [DOCUMENT] * (work.tokens // DOCUMENT)
     if work.tokens % DOCUMENT:
@@ -29,7 +29,7 @@ def convert(work):
 
 
 def _crop(stored, start, length):
-    """As its GPTDataset: from one document into the next."""
+    """Like its GPTDataset: a crop may continue in the next document."""
     parts = []
     while length:
         document, offset = divmod(start, DOCUMENT)

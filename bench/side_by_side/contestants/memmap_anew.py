@@ -1,8 +1,8 @@
-"""np.memmap, made anew for each batch, as nanoGPT does."""
+"""np.memmap, recreated for every batch, as nanoGPT does."""
 
 from . import _memmap
 
-TITLE = "np.memmap, made anew"
+TITLE = "np.memmap, recreated"
 PACKAGES = ("numpy", "torch")
 crops, rows, scan, epoch, train = _memmap.ways(_memmap.anew)
 

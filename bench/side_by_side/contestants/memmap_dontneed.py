@@ -6,7 +6,7 @@ from . import _memmap
 
 TITLE = "np.memmap, MADV_DONTNEED"
 PACKAGES = ("numpy",)
-CANNOT = {"workers": "as np.memmap, kept: there is no place after a batch in a worker"}
+CANNOT = {"workers": "like np.memmap, kept: a worker has no point after a batch to call madvise"}
 
 
 def _release(array):

@@ -1,4 +1,4 @@
-"""np.memmap, made once and kept."""
+"""np.memmap, created once and kept."""
 
 from . import _memmap
 

@@ -6,7 +6,7 @@ from . import _memmap
 
 TITLE = "np.memmap, MADV_RANDOM"
 PACKAGES = ("numpy",)
-CANNOT = {"scan": "without readahead a scan has no use for it"}
+CANNOT = {"scan": "a sequential scan needs readahead"}
 
 
 def _opened(path, dtype, shape, state):

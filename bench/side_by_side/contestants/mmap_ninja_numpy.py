@@ -1,4 +1,4 @@
-"""mmap_ninja: a folder with the data and what np.memmap needs to know about it."""
+"""mmap_ninja: a folder with the data, and the arguments that np.memmap needs for it."""
 
 import os
 import pathlib
@@ -12,11 +12,11 @@ TITLE = "mmap_ninja"
 PACKAGES = ("mmap-ninja", "numpy")
 CONVERTS = ("tokens", "rows", "blocks", "huge")
 COLUMNS = 162
-CANNOT = {"workers": "as np.memmap, kept: opening gives one"}
+CANNOT = {"workers": "like np.memmap, kept: it opens one"}
 
 
 def convert(work):
-    """Its data file is just the numbers: the file as it is, by another name."""
+    """Its data file holds only the numbers, so a hard link to the file is enough."""
     folder = pathlib.Path(work.converted)
     shape, dtype = ((work.rows, COLUMNS), np.float32)
     if work.kind != "rows":

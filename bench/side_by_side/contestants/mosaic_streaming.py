@@ -5,8 +5,8 @@ import contextlib
 import numpy as np
 import torch
 
-# It imports torchvision for its image datasets, and beside a torch for the CPU that of PyPI fails
-# at import because these operators are not there. Nothing here calls them.
+# streaming imports torchvision for its image datasets. With a CPU build of torch, torchvision from
+# PyPI fails at import because these operators do not exist. Nothing here calls them.
 with contextlib.suppress(RuntimeError):
     _library = torch.library.Library("torchvision", "DEF")
     for _name in ("nms", "qnms"):
@@ -20,10 +20,10 @@ TITLE = "MosaicML streaming"
 PACKAGES = ("mosaicml-streaming", "torch")
 CONVERTS = ("blocks",)
 CANNOT = {
-    "crops": "has samples in an order of its own; see epoch-shuffled",
-    "rows": "has samples in an order of its own; see epoch-shuffled",
-    "scan": "has samples in an order of its own; see epoch-shuffled",
-    "train": "has samples in an order of its own; see epoch-shuffled",
+    "crops": "samples come only in the library's own order; see epoch-shuffled",
+    "rows": "samples come only in the library's own order; see epoch-shuffled",
+    "scan": "samples come only in the library's own order; see epoch-shuffled",
+    "train": "samples come only in the library's own order; see epoch-shuffled",
 }
 
 

@@ -1,4 +1,4 @@
-"""One batch, over and over: what training costs without any loading."""
+"""The same batch in every step: the cost of training without any loading."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""tensordict's MemoryMappedTensor, over the file as it is."""
+"""tensordict's MemoryMappedTensor, over the original file."""
 
 import torch
 from tensordict import MemoryMappedTensor

@@ -1,4 +1,4 @@
-"""TensorStore, over the same Zarr store; without its chunk cache, which is its default."""
+"""TensorStore over the same store as Zarr, without a chunk cache, which is its default."""
 
 import numpy as np
 import tensorstore as ts
@@ -10,11 +10,11 @@ PACKAGES = ("tensorstore", "numpy")
 CONVERTS = ("rows",)
 CONVERTED = "zarr"  # shared with Zarr
 CANNOT = {
-    "crops": "measured for rows: 10 GiB of tokens would be converted",
-    "epoch": "measured for rows",
-    "workers": "measured for rows",
-    "train": "measured for rows",
-    "scan": "measured for rows: 10 GiB would be converted",
+    "crops": "measured only with rows, because 10 GiB of tokens would have to be converted",
+    "epoch": "measured only with rows",
+    "workers": "measured only with rows",
+    "train": "measured only with rows",
+    "scan": "measured only with rows, because 10 GiB would have to be converted",
 }
 convert = zarr_array.convert
 

@@ -9,11 +9,11 @@ CONVERTS = ("rows",)
 CONVERTED = "zarr"  # shared with TensorStore
 COLUMNS = 162
 CANNOT = {
-    "crops": "measured for rows: 10 GiB of tokens would be converted",
-    "epoch": "measured for rows",
-    "workers": "measured for rows",
-    "train": "measured for rows",
-    "scan": "measured for rows: 10 GiB would be converted",
+    "crops": "measured only with rows, because 10 GiB of tokens would have to be converted",
+    "epoch": "measured only with rows",
+    "workers": "measured only with rows",
+    "train": "measured only with rows",
+    "scan": "measured only with rows, because 10 GiB would have to be converted",
 }
 
 

@@ -1,4 +1,4 @@
-#include "guard/vma.h"
+#include "meter/proc_maps.h"
 
 #include <fcntl.h>
 #include <sys/ioctl.h>
@@ -37,7 +37,7 @@ bool take_hex(std::string_view& text, std::uint64_t& out, char behind) {
 }  // namespace
 
 // 7f0000000000-7f0000200000 r--s 00000000 fe:00 1234                       /data/train.bin
-std::optional<Vma> parse_vma(std::string_view line) {
+std::optional<MapsLine> parse_maps_line(std::string_view line) {
   Vma vma;
   if (!take_hex(line, vma.range.begin, '-') || !take_hex(line, vma.range.end, ' ')) return {};
   if (line.size() < 5 || line[4] != ' ') return {};
@@ -53,7 +53,17 @@ std::optional<Vma> parse_vma(std::string_view line) {
   if (!inode) return {};
   vma.device = device_number(high, low);
   vma.inode = *inode;
-  return vma;
+  line.remove_prefix(std::min(line.find(' '), line.size()));
+  line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
+  return MapsLine{vma, line};
+}
+
+std::string unescape_newlines(std::string_view path) {
+  std::string out(path);
+  for (std::size_t at = 0; (at = out.find("\\012", at)) != std::string::npos; ++at) {
+    out.replace(at, 4, "\n");
+  }
+  return out;
 }
 
 Maps::Maps(pid_t pid) : pid_(pid), maps_(open_proc(pid, "maps")) {}
@@ -92,8 +102,10 @@ std::vector<Vma> Maps::by_text(AddressRange range) const {
   const auto text = read_text_file(proc_path(pid_, "maps"));
   std::string_view rest = text ? std::string_view(*text) : std::string_view();
   for (std::string_view line; take_line(rest, line);) {
-    const auto vma = parse_vma(line);
-    if (vma && vma->range.begin < range.end && vma->range.end > range.begin) found.push_back(*vma);
+    const auto parsed = parse_maps_line(line);
+    if (!parsed) continue;
+    const Vma& vma = parsed->vma;
+    if (vma.range.begin < range.end && vma.range.end > range.begin) found.push_back(vma);
   }
   return found;
 }

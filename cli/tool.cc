@@ -1,24 +1,27 @@
-// evenkeel: results to stdout, everything else to stderr; 0 done, 1 failed, 2 wrongly called.
+// The tool: results to stdout, everything else to stderr; 0 done, 1 failed, 2 wrongly called.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <new>
 
 #include "base/visible.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
+#include "cli/options.h"
 #include "cli/terminal.h"
 #include "evenkeel/error.h"
+#include "evenkeel/version.h"
 
 namespace {
 
-constexpr char kFooter[] = R"(
+constexpr char kToolFooter[] = R"(
 Examples:
-  evenkeel demo                                    the whole story on this machine, in a minute
+  evenkeel demo                                    every engine on this machine, in a minute
   evenkeel info features.npy                       what is in a file, how much of it is cached
   evenkeel compare features.npy --pattern rows     every engine on your own file
   evenkeel profile -- python train.py              memory of any command over time
-  evenkeel guard --budget 1GiB -- python train.py  keep its mapped files under a line
+  evenkeel guard --budget 1GiB -- python train.py  keep its mapped files within a budget
   evenkeel batches train.bin --cold                training batches, and how fast they come
   evenkeel doctor /data                            what this machine allows
 
@@ -37,22 +40,46 @@ int wrongly_called(const CLI::App& app, const std::string& what) {
   return 2;
 }
 
-bool knows(const CLI::App& app, const std::string& command) {
+const CLI::App* find_command(const CLI::App& app, const std::string& name) {
   for (const CLI::App* known : app.get_subcommands([](const CLI::App*) { return true; })) {
-    if (known->get_name() == command) return true;
+    if (known->get_name() == name) return known;
   }
-  return false;
+  return nullptr;
+}
+
+// Where --json is a flag, JSON goes to stdout in any case: `--json -` says so, too.
+void take_dash_after_json(const CLI::App& command, std::vector<std::string>& words) {
+  const CLI::Option* json = command.get_option_no_throw("--json");
+  if (!json || json->get_expected_min() > 0) return;
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    if (words[i - 1] != "--json" || words[i] != "-") continue;
+    words.erase(words.begin() + static_cast<std::ptrdiff_t>(i));
+    return;
+  }
+}
+
+// The words of the command line as CLI11 takes them: the last one first.
+std::vector<std::string> words_to_parse(const CLI::App* command, int argc, char** argv) {
+  std::vector<std::string> words(argv + 1, argv + argc);
+  if (command) {
+    std::vector<std::string> rest(words.begin() + 1, words.end());
+    rest = evenkeel::cli::separate_command(*command, std::move(rest));
+    take_dash_after_json(*command, rest);
+    words.resize(1);
+    words.insert(words.end(), rest.begin(), rest.end());
+  }
+  std::reverse(words.begin(), words.end());
+  return words;
 }
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  CLI::App app("Reads data far larger than memory, and keeps memory under a line that you draw.",
-               "evenkeel");
+int evenkeel::cli::run_tool(int argc, char** argv) {
+  CLI::App app("Reads data far larger than memory within a budget that you set.", "evenkeel");
   app.set_version_flag("--version", "evenkeel " EVENKEEL_VERSION);
   app.require_subcommand(1);
   app.get_formatter()->column_width(34);
-  app.footer(kFooter);
+  app.footer(kToolFooter);
 
   int exit_code = 0;
   evenkeel::cli::add_demo(app, exit_code);
@@ -69,12 +96,13 @@ int main(int argc, char** argv) {
     evenkeel::cli::say(stderr, app.help());
     return 2;
   }
-  if (argv[1][0] != '-' && !knows(app, argv[1])) {
+  const CLI::App* command = find_command(app, argv[1]);
+  if (argv[1][0] != '-' && !command) {
     return wrongly_called(app,
                           fmt::format("there is no command \"{}\"", evenkeel::visible(argv[1])));
   }
   try {
-    app.parse(argc, argv);
+    app.parse(words_to_parse(command, argc, argv));
     return exit_code;
   } catch (const CLI::Success& asked) {  // --help, --version
     return app.exit(asked);

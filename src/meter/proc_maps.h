@@ -1,10 +1,11 @@
-// What is mapped where in a process, as the kernel tells it.
+// The mappings of a process, from /proc/PID/maps.
 #pragma once
 
 #include <sys/types.h>
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -25,14 +26,25 @@ struct Vma {
   bool operator==(const Vma&) const = default;
 };
 
-// From a line of /proc/PID/maps; empty when it is none.
-std::optional<Vma> parse_vma(std::string_view line);
+struct MapsLine {
+  Vma vma;
+  std::string_view
+      path;  // as in the line: a newline is \012, and so is a real "\012"; may be empty
+  // False for anonymous memory, [heap] and the like.
+  bool has_file() const { return vma.inode != 0 && path.starts_with('/'); }
+};
 
-// Mappings of a process, looked at again and again. Thread-safe; of no use after fork.
+// A line of /proc/PID/maps; empty when it is malformed.
+std::optional<MapsLine> parse_maps_line(std::string_view line);
+
+// A newline for each \012.
+std::string unescape_newlines(std::string_view path);
+
+// Looks up mappings of a process. Thread-safe. Not for use in a child of fork.
 class Maps {
  public:
   explicit Maps(pid_t pid = 0);  // 0 is this one
-  // Those that lie in the range, by address. Empty when there are none, or the kernel will not say.
+  // Mappings in the range, by address. Empty when there are none, or the kernel does not tell.
   std::vector<Vma> in(AddressRange range) const;
 
  private:

@@ -1,0 +1,40 @@
+# A room is a folder of src/: what lies in it is built. Unit tests sit beside their sources.
+# The files of a room are compiled together (EVENKEEL_UNITY), so names in their anonymous namespaces
+# must differ from each other.
+
+# The sources of a folder, without tests.
+function(evenkeel_sources out folder)
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cc)
+  list(FILTER sources EXCLUDE REGEX "_test\\.cc$")
+  set(${out} ${sources} PARENT_SCOPE)
+endfunction()
+
+# evenkeel_unity(TARGET GROUP source...): compiles these sources of a target in one go.
+function(evenkeel_unity target group)
+  if(EVENKEEL_UNITY)
+    set_source_files_properties(${ARGN} PROPERTIES UNITY_GROUP ${group})
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  endif()
+endfunction()
+
+# evenkeel_part(NAME ROOMS room...): objects of the library, as the target evenkeel_part_NAME.
+function(evenkeel_part name)
+  cmake_parse_arguments(arg "" "" "ROOMS" ${ARGN})
+  set(target evenkeel_part_${name})
+  add_library(${target} OBJECT)
+  foreach(room IN LISTS arg_ROOMS)
+    evenkeel_sources(sources src/${room})
+    target_sources(${target} PRIVATE ${sources})
+    evenkeel_unity(${target} ${room} ${sources})
+  endforeach()
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_include_directories(${target} PRIVATE
+    ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include ${PROJECT_BINARY_DIR}/include)
+  target_link_libraries(${target} PRIVATE Threads::Threads evenkeel_flags)
+  if(TARGET evenkeel_sanitized)
+    target_link_libraries(${target} PRIVATE evenkeel_sanitized)
+  endif()
+  set(EVENKEEL_PARTS ${EVENKEEL_PARTS} $<TARGET_OBJECTS:${target}> PARENT_SCOPE)
+endfunction()
+
+file(GLOB EVENKEEL_UNIT_TEST_SOURCES CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*/*_test.cc)

@@ -1,0 +1,249 @@
+"""The rows of an array in an order, some at a time."""
+
+from __future__ import annotations
+
+import operator
+import threading
+import zlib
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from evenkeel import _core
+
+if TYPE_CHECKING:
+    from evenkeel._array import Array
+
+
+def whole_number(name: str, number: Any) -> int:
+    value = operator.index(number)
+    if not 0 <= value < 1 << 64:
+        raise ValueError(f"{name} must be a whole number of 0 or more, below 2**64; it is {value}")
+    return value
+
+
+class Batches:
+    """The rows of an array, `n` at a time; the next ones are read while you use these.
+
+    Made by `Array.batches`. It is an iterator that knows where it stands: `for` goes on with the
+    batch at `position`. After the last batch of an epoch a loop ends, and the next loop over the
+    same object goes through the next epoch. `len` is the number of batches of an epoch.
+
+    The object holds buffers of the budget from its creation to the end of the epoch, or until
+    `close`. Threads that share it each get other batches. It works in the process that made it.
+
+    >>> import evenkeel, numpy
+    >>> numpy.save("ten.npy", numpy.arange(10))
+    >>> batches = evenkeel.open("ten.npy").batches(5, shuffle=True, seed=0)
+    >>> [rows.tolist() for rows in batches]
+    [[4, 9, 0, 6, 5], [7, 3, 8, 1, 2]]
+    >>> [rows.tolist() for rows in batches]  # another order: the next epoch
+    [[8, 1, 5, 9, 6], [2, 7, 0, 4, 3]]
+    >>> batches.epoch, batches.position, len(batches)
+    (1, 2, 2)
+    """
+
+    def __init__(
+        self,
+        array: Array,
+        n: int,
+        shuffle: bool,
+        seed: int,
+        epoch: int,
+        rank: int,
+        world: int,
+        with_index: bool,
+        drop_last: bool,
+        start: int,
+    ) -> None:
+        if not isinstance(shuffle, (bool, np.bool_)):
+            raise ValueError(
+                f"batches: shuffle must be True or False; got {shuffle!r}\n"
+                "hint: give the number that decides the order as seed"
+            )
+        self._array, self._n = array, whole_number("n", n)
+        self._shuffle, self._seed = bool(shuffle), whole_number("seed", seed)
+        self._epoch, self._position = whole_number("epoch", epoch), whole_number("start", start)
+        self._rank, self._world = whole_number("rank", rank), whole_number("world", world)
+        self._with_index, self._drop_last = with_index, drop_last
+        self._lock = threading.RLock()  # a second thread waits and gets the next batch
+        self._closed = False
+        self._source: _core.ChunkReader | None = None
+        first = self._open()  # refuses what makes no sense before anything is divided by it
+        rows = max(0, -(-(len(array) - self._rank) // self._world))
+        self._length = rows // self._n if drop_last else -(-rows // self._n)
+        if self._position > self._length:
+            raise IndexError(f"batches: start is {self._position}, of {self._length} batches")
+        if self._position == self._length:
+            first.close()
+            return
+        if self._position > 0:
+            first.seek(self._position)
+        self._source = first
+
+    def _open(self) -> _core.ChunkReader:
+        return _core.chunks(
+            self._array._reader,
+            self._n,
+            self._shuffle,
+            self._seed,
+            self._epoch,
+            self._rank,
+            self._world,
+        )
+
+    def __len__(self) -> int:
+        return self._length
+
+    @property
+    def epoch(self) -> int:
+        """Of the batches that come next, or of those that have just ended."""
+        return self._epoch
+
+    @property
+    def position(self) -> int:
+        """Number of the batch that comes next in this epoch; `len` after the last."""
+        return self._position
+
+    def __iter__(self) -> Iterator[Any]:
+        with self._lock:
+            self._require_open()
+            if self._position == self._length:
+                self._move(self._epoch + 1, 0)
+        return self
+
+    def __next__(self) -> Any:
+        with self._lock:
+            self._require_open()
+            if self._position == self._length:
+                raise StopIteration
+            source = self._at_position()
+            rows = source.next()
+            index = np.empty(rows, np.int64) if self._with_index else None
+            try:
+                read = source.read(index)
+            except BaseException:
+                if source.closed:  # by a signal: this batch is read again when it is asked for
+                    self._source = None
+                raise
+            self._position += 1
+            if self._position == self._length:
+                self._let_go()
+        block = read.view(self._array.dtype).reshape((rows, *self._array.shape[1:]))
+        return (index, block) if self._with_index else block
+
+    def seek(self, position: int) -> None:
+        """The next batch is number `position` of this epoch, without reading those before it."""
+        number = operator.index(position)
+        if not 0 <= number <= self._length:
+            raise IndexError(f"seek: there is no batch {number} of {self._length}")
+        with self._lock:
+            self._require_open()
+            self._move(self._epoch, number)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Begins epoch `epoch`; within that epoch already, stays where it is.
+
+        Loops that count epochs themselves may call it before each, as they do with torch's
+        DistributedSampler."""
+        number = whole_number("epoch", epoch)
+        with self._lock:
+            self._require_open()
+            if number != self._epoch:
+                self._move(number, 0)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where it stands, and in which order of which data: small, plain, fit for JSON."""
+        ended = self._position == self._length
+        taken = len(self._array) if ended else self._position * self._n * self._world
+        return {
+            "evenkeel": 1,
+            "data": self._data(),
+            "shuffle": self._shuffle,
+            "seed": self._seed,
+            "epoch": self._epoch,
+            "rows": taken,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on where `state` was taken, also with another `n` or `world` if they divide the rows
+        that were taken. ValueError when it belongs to other data or to another order."""
+        if not isinstance(state, Mapping) or not {"data", "rows", "epoch"} <= state.keys():
+            raise ValueError("load: this is no state of Array.batches")
+        for name, mine in (
+            ("data", self._data()),
+            ("shuffle", self._shuffle),
+            ("seed", self._seed),
+        ):
+            if state.get(name) != mine:
+                raise ValueError(
+                    f"load: the state has {name} {state.get(name)!r}, these batches {mine!r}"
+                )
+        epoch, taken = whole_number("epoch", state["epoch"]), whole_number("rows", state["rows"])
+        position = self._length
+        if taken < len(self._array):
+            position, rest = divmod(taken, self._n * self._world)
+            if rest or position > self._length:
+                raise ValueError(
+                    f"load: the state has {taken:,} rows of the epoch, which is not divisible by"
+                    f" n × world = {self._n * self._world:,}"
+                )
+        with self._lock:
+            self._require_open()
+            self._move(epoch, position)
+
+    def close(self) -> None:
+        """Ends the reading ahead and gives the buffers back. Arrays that were handed out stay."""
+        with self._lock:
+            self._closed = True
+            self._let_go()
+
+    def __enter__(self) -> Batches:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> Any:
+        raise TypeError("batches stay in their process: send the array and state_dict() instead")
+
+    def __repr__(self) -> str:
+        where = "closed" if self._closed else f"at {self._position:,} of {self._length:,}"
+        return f"<evenkeel.Batches of {self._n:,} rows, epoch {self._epoch}, {where}>"
+
+    def _at_position(self) -> _core.ChunkReader:
+        if self._source is None:
+            source = self._open()
+            if self._position > 0:
+                source.seek(self._position)
+            self._source = source
+        return self._source
+
+    def _move(self, epoch: int, position: int) -> None:
+        """A new epoch is opened when its first batch is asked for."""
+        if epoch == self._epoch and position < self._length and self._source is not None:
+            self._source.seek(position)
+        else:
+            self._let_go()
+        self._epoch, self._position = epoch, position
+
+    def _let_go(self) -> None:
+        if self._source is not None:
+            self._source.close()
+        self._source = None
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise ValueError("batches: used after close\nhint: call batches() again")
+
+    def _data(self) -> str:
+        """Which data this is: the same text wherever the files lie."""
+        names = zlib.crc32(b"\0".join(path.rpartition(b"/")[2] for path in self._array._recipe[0]))
+        return f"shape={self._array.shape} dtype={self._array.dtype.str} names={names}"
