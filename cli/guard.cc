@@ -14,7 +14,6 @@
 #include "cli/guard_words.h"
 #include "cli/options.h"
 #include "cli/preload_library.h"
-#include "cli/process_options.h"
 #include "cli/program_kind.h"
 #include "cli/recording.h"
 #include "cli/terminal.h"

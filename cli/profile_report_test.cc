@@ -1,4 +1,4 @@
-#include "cli/profile_words.h"
+#include "cli/profile_report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -105,4 +105,5 @@ TEST(Words, SayWhatIsUnknownAndEveryNote) {
 }
 
 }  // namespace
+
 }  // namespace evenkeel::cli

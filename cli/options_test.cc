@@ -1,4 +1,4 @@
-#include "cli/numbers.h"
+#include "cli/options.h"
 
 #include <gtest/gtest.h>
 
@@ -76,4 +76,5 @@ TEST(ParseSeconds, TakesMoreThanNothing) {
 }
 
 }  // namespace
+
 }  // namespace evenkeel::cli
