@@ -239,8 +239,8 @@ TEST_F(Limits, ACgroupOfThirtyTwoMebibytesAndABudgetOfSixteen) {
               TokenLoader loader(tokens, {.batch_size = 12, .block_size = 1024});
               for (int i = 0; i < 500; ++i) {
                 const Batch& batch = *loader.next();
-                const auto x = batch.x.as<std::int64_t>();
-                const auto origins = loader.explain(batch.step);
+                const auto x = batch.x<std::int64_t>();
+                const auto origins = loader.explain(batch.step());
                 for (std::size_t row = 0; row < x.size(); ++row) {
                   if (x[row][1000] != static_cast<std::int64_t>(origins[row].start + 1000)) {
                     return std::string("wrong tokens");

@@ -147,10 +147,10 @@ class Chunks {
   int buffers() const;             // chunks held in memory at once: 1 means no reading ahead
 
   struct Impl;
-  Impl& impl() const { return *impl_; }
 
  private:
   friend class Array;
+  friend struct Internals;  // src/array/internal.h
   explicit Chunks(std::unique_ptr<Impl> impl);
   bool advance();
   std::unique_ptr<Impl> impl_;
@@ -215,6 +215,7 @@ class Array {
   struct Impl;
 
  private:
+  friend struct Internals;  // src/array/internal.h
   explicit Array(std::shared_ptr<Impl> impl);
   Impl& impl() const;
   void require(DType wanted) const;

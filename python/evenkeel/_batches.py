@@ -127,8 +127,7 @@ class Batches:
             try:
                 read = source.read(index)
             except BaseException:
-                if source.closed:  # by a signal: this batch is read again when it is asked for
-                    self._source = None
+                self._source = None  # this batch is read again when it is asked for
                 raise
             self._position += 1
             if self._position == self._length:

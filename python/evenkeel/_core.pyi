@@ -116,21 +116,9 @@ class ChunkReader:
     def read(self, numbers: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')] | None = None) -> Annotated[NDArray[numpy.uint8], dict(shape=(None,))]:
         """The bytes of the next chunk, which are yours."""
 
-    def seek(self, chunk: int) -> None:
-        """The next chunk is this one."""
-
     def close(self) -> None: ...
 
-    @property
-    def closed(self) -> bool: ...
-
 def chunks(reader: Reader, rows: int, shuffle: bool, seed: int, epoch: int, rank: int, world: int) -> ChunkReader: ...
-
-def npy_descr(path: bytes) -> tuple[object, str, int] | None:
-    """
-    The element type that an NPY header names, with strings as bytes; their encoding; and
-    the size of an element. None for a file that is not NPY.
-    """
 
 class Recording:
     """This process, recorded until `end`."""
@@ -206,43 +194,143 @@ class TokenStream:
     @property
     def fingerprint(self) -> str: ...
 
-    @property
-    def first_token(self) -> int: ...
-
     def xy(self, starts: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], block_size: int, dtype: str, x: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], y: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]) -> None: ...
 
-    def crops(self, starts: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], count: int, out: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]) -> None:
-        """`count` tokens from each start, as they are stored."""
+def open_tokens(paths: Sequence[bytes], budget: Budget, engine: str, dtype: str | None) -> TokenStream: ...
 
-    def slice(self, start: int, stop: int | None) -> TokenStream: ...
+class LoaderOptions:
+    """The options of a TokenLoader."""
 
-def open_tokens(paths: Sequence[bytes], budget: Budget, engine: str, dtype: str | None, start: int, stop: int | None) -> TokenStream: ...
+    def __init__(self) -> None: ...
 
-def expand_token_paths(path_or_glob: bytes) -> list[bytes]:
-    """The token files that a pattern or a Megatron prefix names, sorted."""
+    @property
+    def batch_size(self) -> int: ...
+
+    @batch_size.setter
+    def batch_size(self, arg: int, /) -> None: ...
+
+    @property
+    def block_size(self) -> int: ...
+
+    @block_size.setter
+    def block_size(self, arg: int, /) -> None: ...
+
+    @property
+    def order(self) -> str: ...
+
+    @order.setter
+    def order(self, arg: str, /) -> None: ...
+
+    @property
+    def seed(self) -> int: ...
+
+    @seed.setter
+    def seed(self, arg: int, /) -> None: ...
+
+    @property
+    def rank(self) -> int: ...
+
+    @rank.setter
+    def rank(self, arg: int, /) -> None: ...
+
+    @property
+    def world(self) -> int: ...
+
+    @world.setter
+    def world(self, arg: int, /) -> None: ...
+
+    @property
+    def prefetch(self) -> int: ...
+
+    @prefetch.setter
+    def prefetch(self, arg: int, /) -> None: ...
+
+    @property
+    def dtype(self) -> str: ...
+
+    @dtype.setter
+    def dtype(self, arg: str, /) -> None: ...
+
+    @property
+    def steps(self) -> int:
+        """0: no limit."""
+
+    @steps.setter
+    def steps(self, arg: int, /) -> None: ...
+
+    @property
+    def epochs(self) -> int:
+        """0: no limit."""
+
+    @epochs.setter
+    def epochs(self, arg: int, /) -> None: ...
+
+    @property
+    def stride(self) -> int: ...
+
+    @stride.setter
+    def stride(self, arg: int, /) -> None: ...
+
+    @property
+    def phase(self) -> int: ...
+
+    @phase.setter
+    def phase(self, arg: int, /) -> None: ...
+
+    @property
+    def keep(self) -> int:
+        """
+        Batches in the given memory that are still in use when the next one is taken.
+        """
+
+    @keep.setter
+    def keep(self, arg: int, /) -> None: ...
 
 class BatchReader:
     """Batch after batch, read ahead."""
 
-    def __init__(self, mixture: Sequence[tuple[TokenStream, float]], batch_size: int, block_size: int, order: str, seed: int, rank: int, world: int, prefetch: int, dtype: str, keep: int, steps: int, stride: int, phase: int, memory: Sequence[tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]]]) -> None: ...
+    def __init__(self, mixture: Sequence[tuple[TokenStream, float]], options: LoaderOptions, memory: Sequence[tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]]]) -> None: ...
 
-    def next(self) -> int:
-        """Its number among the given memory; -1 after the last."""
+    def take(self) -> tuple[object, object] | None:
+        """The next batch (x, y), whose memory is yours; None after the last."""
 
-    def copy(self, x: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], y: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]) -> None: ...
+    def put_back(self, batch: object) -> None:
+        """For `take` to give again."""
 
-    def seek(self, step: int) -> None: ...
+    def __next__(self) -> object: ...
+
+    @property
+    def convert(self, /) -> object:
+        """Called with each ndarray; gives what the user gets. None: the ndarray."""
+
+    @convert.setter
+    def convert(self, value: object, /) -> None: ...
+
+    @property
+    def deliver(self, /) -> object:
+        """Called with this reader instead of `take` by `next`. None: `take`."""
+
+    @deliver.setter
+    def deliver(self, value: object, /) -> None: ...
+
+    def begin_loop(self) -> None: ...
+
+    def seek_step(self, step: int) -> None: ...
 
     def load(self, state: str) -> None: ...
 
-    def close(self) -> None: ...
+    def close_reader(self) -> None: ...
 
-    def explain(self, step: int) -> list[dict[str, object]]: ...
+    def explained(self, step: int) -> list[dict[str, object]]: ...
 
     def state_at(self, step: int) -> str: ...
 
     @property
-    def step(self) -> int: ...
+    def next_step(self) -> int: ...
+
+    @property
+    def size(self) -> int:
+        """Batches of one loop; 0: it does not end."""
 
     @property
     def buffers(self) -> int: ...
@@ -251,12 +339,16 @@ class BatchReader:
     def epoch_samples(self) -> int: ...
 
 class Evictor:
-    """Keeps mappings under a line; evenkeel.Guard is made of it."""
+    """Keeps mappings within a budget. The implementation of evenkeel.Guard."""
 
     def __init__(self, budget: int, keep_cache: bool, access: str) -> None: ...
 
-    def add(self, address: int, length: int, fd: int, offset: int, removed_before_unmap: bool) -> None: ...
+    def add(self, address: int, length: int, fd: int, offset: int, promised: bool) -> None: ...
 
     def remove(self, address: int) -> bool: ...
 
     def report(self) -> dict[str, object]: ...
+
+def map_over(address: int, length: int, fd: int, offset: int, protection: int, shared: bool) -> None: ...
+
+MAP_NORESERVE: int = 16384

@@ -1,22 +1,25 @@
 #include "src/reader.h"
 
+#include "array/internal.h"
+#include "array/resident.h"
 #include "evenkeel/error.h"
-#include "src/without_gil.h"
+#include "src/interruptible.h"
 
 namespace evenkeel::python {
 namespace {
 
 namespace nb = nanobind;
 
-// The first pieces of a long read; see in_pieces.
-constexpr std::uint64_t kFirstBytes = 4_MiB, kFirstRows = 64;
+// More than this is handed to another thread, which costs less than copying it.
+constexpr std::uint64_t kSmallRead = 64 << 10;
 
 }  // namespace
 
 Reader::Reader(std::vector<std::string> paths, ArrayOptions options)
     : paths_(std::move(paths)), options_(std::move(options)) {
-  const WithoutGil without;
-  array_ = std::make_shared<Array>(Array::open(paths_, options_));
+  array_ = interruptible([paths = paths_, options = options_] {
+    return std::make_shared<Array>(Array::open(paths, options));
+  });
 }
 
 std::shared_ptr<Array> Reader::array() const {
@@ -53,29 +56,27 @@ Reservation Reader::room_instead_of_mapping(std::uint64_t bytes, const std::stri
 
 void Reader::read(std::uint64_t first, std::uint64_t count, const Bytes& out) const {
   const auto array = this->array();
-  const WithoutGil without;
-  const std::uint64_t row_bytes = array->row_bytes();
   const auto bytes = span_of(out);
-  if (bytes.size() != count * row_bytes) {
+  if (bytes.size() != count * array->row_bytes()) {
     throw Error(ErrorKind::kInvalid, "read", "`out` is not of the size of the rows");
   }
-  in_pieces(without, count, kFirstBytes / row_bytes, [&](std::uint64_t done, std::uint64_t now) {
-    array->read(first + done, now, bytes.subspan(done * row_bytes, now * row_bytes));
-  });
+  if (bytes.size() <= kSmallRead && rows_are_resident(Internals::of(*array), first, count)) {
+    const WithoutGil without;
+    return array->read(first, count, bytes);
+  }
+  interruptible(
+      [array, first, count, bytes, out_held = held(out)] { array->read(first, count, bytes); });
 }
 
 void Reader::gather(const RowNumbers& rows, const Bytes& out) const {
   const auto array = this->array();
-  const WithoutGil without;
-  const std::uint64_t row_bytes = array->row_bytes();
   const std::span numbers(rows.data(), rows.size());
   const auto bytes = span_of(out);
-  if (bytes.size() != numbers.size() * row_bytes) {
+  if (bytes.size() != numbers.size() * array->row_bytes()) {
     throw Error(ErrorKind::kInvalid, "gather", "`out` is not of the size of the rows");
   }
-  const std::uint64_t first_piece = std::min(kFirstRows, kFirstBytes / row_bytes);
-  in_pieces(without, numbers.size(), first_piece, [&](std::uint64_t done, std::uint64_t now) {
-    array->gather(numbers.subspan(done, now), bytes.subspan(done * row_bytes, now * row_bytes));
+  interruptible([array, numbers, bytes, rows_held = held(rows), out_held = held(out)] {
+    array->gather(numbers, bytes);
   });
 }
 

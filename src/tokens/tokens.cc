@@ -129,7 +129,7 @@ void Tokens::xy(std::span<const std::uint64_t> starts, std::uint64_t block_size,
                     with_commas(y.size()));
   }
 
-  const std::lock_guard lock(impl_->staging.get().mutex);
+  const MutexLock lock(impl_->staging.get().mutex);
   // As many crops at a time as staging holds; a longer one in parts.
   const std::uint64_t held = impl_->memory.size() / layout.dtype.size;
   const std::uint64_t part = std::min(block_size, held - 1);
@@ -154,10 +154,10 @@ void Tokens::xy(std::span<const std::uint64_t> starts, std::uint64_t block_size,
   }
 }
 
-void TokenRows::require(DType wanted) const {
-  if (wanted == dtype) return;
+void Batch::require(DType wanted) const {
+  if (wanted == dtype_) return;
   throw Error(ErrorKind::kInvalid, "batch",
-              "holds " + dtype.name() + ", asked for as " + wanted.name());
+              "holds " + dtype_.name() + ", asked for as " + wanted.name());
 }
 
 }  // namespace evenkeel
