@@ -9,9 +9,9 @@
 #include "evenkeel/meter.h"
 #include "format/layout.h"
 #include "src/bind.h"
+#include "src/interruptible.h"
 #include "src/paths.h"
 #include "src/reader.h"
-#include "src/without_gil.h"
 
 namespace evenkeel::python {
 namespace {
@@ -30,9 +30,7 @@ std::unique_ptr<Reader> open(const std::vector<nb::bytes>& paths, const Budget& 
 }
 
 std::optional<std::uint64_t> cached_bytes(const nb::bytes& path) {
-  const std::string name = path_of(path);
-  const WithoutGil without;
-  const auto cache = file_cache(name);
+  const auto cache = interruptible([name = path_of(path)] { return file_cache(name); });
   return cache ? std::optional(cache->cached) : std::nullopt;
 }
 
@@ -68,7 +66,10 @@ void bind_array(nb::module_& module) {
              "offset"_a);
   module.def(
       "expand_paths",
-      [](const nb::bytes& path_or_glob) { return bytes_of(expand_paths(path_of(path_or_glob))); },
+      [](const nb::bytes& path_or_glob) {
+        return bytes_of(
+            interruptible([pattern = path_of(path_or_glob)] { return expand_paths(pattern); }));
+      },
       "path_or_glob"_a, "The files that a pattern names, sorted.");
   module.def("cached_bytes", &cached_bytes, "path"_a,
              "Bytes of a file in the page cache; None where the kernel does not tell.");

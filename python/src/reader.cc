@@ -1,5 +1,8 @@
 #include "src/reader.h"
 
+#include <tuple>
+#include <utility>
+
 #include "array/internal.h"
 #include "array/resident.h"
 #include "evenkeel/error.h"
@@ -17,8 +20,10 @@ constexpr std::uint64_t kSmallRead = 64 << 10;
 
 Reader::Reader(std::vector<std::string> paths, ArrayOptions options)
     : paths_(std::move(paths)), options_(std::move(options)) {
-  array_ = interruptible([paths = paths_, options = options_] {
-    return std::make_shared<Array>(Array::open(paths, options));
+  std::tie(array_, local_) = interruptible([paths = paths_, options = options_] {
+    auto array = std::make_shared<Array>(Array::open(paths, options));
+    const bool local = on_local_filesystems(Internals::of(*array));
+    return std::pair(std::move(array), local);
   });
 }
 
@@ -60,9 +65,10 @@ void Reader::read(std::uint64_t first, std::uint64_t count, const Bytes& out) co
   if (bytes.size() != count * array->row_bytes()) {
     throw Error(ErrorKind::kInvalid, "read", "`out` is not of the size of the rows");
   }
-  if (bytes.size() <= kSmallRead && rows_are_resident(Internals::of(*array), first, count)) {
-    const WithoutGil without;
-    return array->read(first, count, bytes);
+  // A few pages are copied faster than the GIL changes hands.
+  if (local_ && bytes.size() <= kSmallRead &&
+      read_if_resident(Internals::of(*array), first, count, bytes)) {
+    return;
   }
   interruptible(
       [array, first, count, bytes, out_held = held(out)] { array->read(first, count, bytes); });

@@ -44,6 +44,7 @@ class Reader {
   const std::vector<std::string> paths_;
   const ArrayOptions options_;
   std::shared_ptr<Array> array_;
+  bool local_ = false;  // all files lie on local filesystems
 };
 
 }  // namespace evenkeel::python
