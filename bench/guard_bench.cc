@@ -178,13 +178,12 @@ void measure(const std::string& path, const Scenario& scenario, int repeats, con
       "   \"plain_s\": %.4f, \"guarded_s\": %.4f, \"budget_mib\": %.0f, \"peak_cached_mib\": %.1f, "
       "\"peak_mapped_mib\": %.1f,\n"
       "   \"governor_cpu_share\": %.4f, \"released_mib\": %.0f, \"to_random\": %llu, "
-      "\"to_readahead\": %llu, \"ticks\": %llu, \"looks\": %llu}%s\n",
+      "\"to_readahead\": %llu, \"looks\": %llu}%s\n",
       scenario.name, median(ratios), *std::ranges::min_element(ratios),
       *std::ranges::max_element(ratios), median(plain_s), median(guarded_s), mib(scenario.budget),
       mib(worst.cached), mib(worst.mapped), median(cpu), mib(worst.guard.bytes_released),
       static_cast<unsigned long long>(worst.guard.switches_to_random),
       static_cast<unsigned long long>(worst.guard.switches_to_readahead),
-      static_cast<unsigned long long>(worst.guard.ticks),
       static_cast<unsigned long long>(worst.guard.looks), end);
   std::fflush(stdout);
 }

@@ -13,7 +13,6 @@
 #include "cli/guard_words.h"
 #include "cli/options.h"
 #include "cli/preload_library.h"
-#include "cli/process_options.h"
 #include "cli/program_kind.h"
 #include "cli/recording.h"
 #include "cli/terminal.h"
@@ -47,21 +46,28 @@ Examples:
   evenkeel guard --budget 1GiB --pid 4242)";
 
 RecordingOptions recording(const GuardCommandOptions& options) {
-  return {.files = options.files, .budget = options.guard.budget, .live = options.process.live};
+  // A file that the tool held open would keep its file system from being unmounted.
+  return {.files = options.files,
+          .budget = options.guard.budget,
+          .live = options.process.live,
+          .keep_files_open = false};
 }
 
 int conclude(const GuardCommandOptions& options, ProfileRun run, int exit_code,
              ProcessGuard* guard) {
   const ProfileSummary summary = summarize(run, options.guard.budget);
-  std::string words;
+  std::string words, verdict;
   if (guard != nullptr) {
     const GuardReport report = guard->report();
     words = guard_words(report, guard->files(), run, summary);
-    add_guard_facts(run, report);
+    add_guard_facts(run, report, guard->files());
+    verdict = guard_verdict(report, summary);
   }
   Written written;
   if (!options.outputs.paths().empty()) {
-    written = write_all(options.outputs, report_of(std::move(run), summary, options.guard.budget));
+    ProfileReport report = report_of(std::move(run), summary, options.guard.budget);
+    if (!verdict.empty()) report.subtitle = verdict;
+    written = write_all(options.outputs, report);
   }
   say(stderr, fmt::format("\n{}{}", words, written.words));
   if (exit_code != 0) return exit_code;
@@ -80,7 +86,9 @@ struct Preloaded {
         source(table),
         guard({options.guard, options.files, say_note}, source) {}
   std::vector<std::string> environment() const {
-    return {preload_variable(library), table.variable()};
+    std::vector<std::string> variables = preload_variables(library);
+    variables.push_back(table.variable());
+    return variables;
   }
   const std::string library;
   SharedTableOwner table;

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/process_options.h"
-#include "cli/profile_outputs.h"
+#include "cli/options.h"
+#include "cli/profile_report.h"
 #include "evenkeel/guard.h"
 
 namespace evenkeel::cli {

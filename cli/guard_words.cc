@@ -26,6 +26,18 @@ std::string switches(const GuardReport& report) {
   return words;
 }
 
+// Files that are read many times over want a larger budget. Empty where they are not.
+std::string reread(const GuardReport& report, std::size_t files) {
+  constexpr double kManyTimes = 2;
+  if (report.file_bytes == 0) return "";
+  const double times =
+      static_cast<double>(report.bytes_fetched) / static_cast<double>(report.file_bytes);
+  if (times < kManyTimes) return "";
+  const bool one = files == 1;
+  return fmt::format("read {:.1f} × the file{}; a budget of {} would hold {}", times,
+                     one ? "" : "s", format_size(report.file_bytes), one ? "it" : "them");
+}
+
 std::string line(const char* what, const std::string& value) {
   return fmt::format("  {:<24}{}\n", what, value);
 }
@@ -56,11 +68,12 @@ std::string guard_words(const GuardReport& report, std::size_t files, const Prof
   std::string text = fmt::format("guard: {} after {:.1f} s, budget {}\n", run.ended, run.seconds,
                                  format_size(report.budget));
   if (files == 0) {
-    text += line("mapped files", "none that are governed (see --min, --files)");
+    text += line("mapped files", "none that are guarded (see --min, --files)");
   } else {
-    text += line("mapped files", fmt::format("{} governed, {} of them in memory at the peak", files,
+    text += line("mapped files", fmt::format("{} guarded, {} of them in memory at the peak", files,
                                              format_size(report.peak_cached)));
     text += line("released", format_size(report.bytes_released));
+    if (const std::string words = reread(report, files); !words.empty()) text += line("", words);
   }
   text += line("read from disk", format_size(summary.disk_read));
   text +=
@@ -76,9 +89,24 @@ std::string guard_words(const GuardReport& report, std::size_t files, const Prof
   return text;
 }
 
-void add_guard_facts(ProfileRun& run, const GuardReport& report) {
+std::string guard_verdict(const GuardReport& report, const ProfileSummary& summary) {
+  const std::string budget = format_size(report.budget), peak = format_size(report.peak_cached);
+  const std::string covered =
+      report.peak_cached <= report.budget
+          ? fmt::format("The guarded files stayed within the budget of {}. They reached {}.",
+                        budget, peak)
+          : fmt::format("The guarded files reached {}, with a budget of {}.", peak, budget);
+  return fmt::format("{} The whole program reached {}, which the budget does not cover.", covered,
+                     format_size(summary.peak_memory));
+}
+
+void add_guard_facts(ProfileRun& run, const GuardReport& report, std::size_t files) {
+  run.guarded_peak = report.peak_cached;
   run.facts.emplace_back("guard: most of mapped files in memory", format_size(report.peak_cached));
   run.facts.emplace_back("guard: released", format_size(report.bytes_released));
+  if (const std::string words = reread(report, files); !words.empty()) {
+    run.facts.emplace_back("guard: read again", words);
+  }
   run.facts.emplace_back("guard: access", switches(report));
   for (const std::string& failure : report.failures) run.notes.push_back("guard: " + failure);
 }

@@ -9,14 +9,17 @@
 
 namespace evenkeel::cli {
 
-// Why nothing can be preloaded into it, and what to do; empty: it can.
+// Why no library can be preloaded into the program, and what to do instead; empty: it can.
 std::string why_unguarded(const Program& program);
 
 // Peak, released, read, switched, and what did not work: a few lines.
 std::string guard_words(const GuardReport& report, std::size_t files, const ProfileRun& run,
                         const ProfileSummary& summary);
 
+// One sentence about the budget, which covers the guarded files, and one about the rest.
+std::string guard_verdict(const GuardReport& report, const ProfileSummary& summary);
+
 // The same as facts of a profile.
-void add_guard_facts(ProfileRun& run, const GuardReport& report);
+void add_guard_facts(ProfileRun& run, const GuardReport& report, std::size_t files);
 
 }  // namespace evenkeel::cli

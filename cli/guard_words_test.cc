@@ -54,7 +54,7 @@ class GuardWords : public testing::Test {
 TEST_F(GuardWords, SayWhatHappened) {
   EXPECT_EQ(words(2),
             "guard: exit code 0 after 12.5 s, budget 256 MiB\n"
-            "  mapped files            2 governed, 230 MiB of them in memory at the peak\n"
+            "  mapped files            2 guarded, 230 MiB of them in memory at the peak\n"
             "  released                4 GiB\n"
             "  read from disk          4 GiB\n"
             "  peak RSS                300 MiB (anon 60 MiB, file 240 MiB)\n"
@@ -63,7 +63,7 @@ TEST_F(GuardWords, SayWhatHappened) {
 }
 
 TEST_F(GuardWords, SayWhereThereWasNothingToDo) {
-  EXPECT_THAT(words(0), HasSubstr("none that are governed (see --min, --files)"));
+  EXPECT_THAT(words(0), HasSubstr("none that are guarded (see --min, --files)"));
   EXPECT_THAT(words(0), Not(HasSubstr("released")));
   EXPECT_THAT(words(0), Not(HasSubstr("access")));
   EXPECT_THAT(words(0), HasSubstr("peak RSS"));
@@ -80,6 +80,15 @@ TEST_F(GuardWords, CountSwitches) {
   EXPECT_THAT(words(), HasSubstr("readahead off 1,234 times, on again 1,000 times\n"));
 }
 
+TEST_F(GuardWords, SayWhichBudgetWouldHoldFilesThatAreReadAgainAndAgain) {
+  report_.file_bytes = 2_GiB;
+  report_.bytes_fetched = 3_GiB;
+  EXPECT_THAT(words(1), Not(HasSubstr("would hold")));
+  report_.bytes_fetched = 14_GiB;
+  EXPECT_THAT(words(1), HasSubstr("read 7.0 × the file; a budget of 2 GiB would hold it\n"));
+  EXPECT_THAT(words(3), HasSubstr("read 7.0 × the files; a budget of 2 GiB would hold them\n"));
+}
+
 TEST_F(GuardWords, NoteWhatDidNotWork) {
   report_.failures = {"a file cannot be opened", "pages stay"};
   EXPECT_THAT(words(), HasSubstr("note: a file cannot be opened\n"));
@@ -94,7 +103,7 @@ TEST_F(GuardWords, ARunOfNoTimeCostsSomethingFinite) {
 TEST_F(GuardWords, AreFactsOfAProfile) {
   report_.switches_to_random = 1;
   report_.failures = {"pages stay"};
-  add_guard_facts(run_, report_);
+  add_guard_facts(run_, report_, 1);
   EXPECT_THAT(run_.facts,
               testing::ElementsAre(Pair("guard: most of mapped files in memory", "230 MiB"),
                                    Pair("guard: released", "4 GiB"),
@@ -102,8 +111,26 @@ TEST_F(GuardWords, AreFactsOfAProfile) {
   EXPECT_THAT(run_.notes, testing::ElementsAre("guard: pages stay"));
 }
 
+// The budget covers the guarded files. What else the program uses is no overrun.
+TEST_F(GuardWords, TheVerdictIsAboutTheGuardedFiles) {
+  ProfileSummary summary;
+  summary.peak_memory = 3_GiB;
+  EXPECT_EQ(guard_verdict(report_, summary),
+            "The guarded files stayed within the budget of 256 MiB. They reached 230 MiB. The whole "
+            "program reached 3 GiB, which the budget does not cover.");
+  report_.peak_cached = 300_MiB;
+  EXPECT_THAT(guard_verdict(report_, summary),
+              HasSubstr("The guarded files reached 300 MiB, with a budget of 256 MiB."));
+
+  run_.samples = {{.seconds = 0}, {.seconds = 1, .anon = 3_GiB}};
+  EXPECT_EQ(summarize(run_, 256_MiB).seconds_over_budget, 1);
+  add_guard_facts(run_, report_, 1);
+  EXPECT_EQ(run_.guarded_peak, 300_MiB);
+  EXPECT_EQ(summarize(run_, 256_MiB).seconds_over_budget, 0);
+}
+
 TEST_F(GuardWords, WithoutFailuresThereAreNoNotes) {
-  add_guard_facts(run_, report_);
+  add_guard_facts(run_, report_, 1);
   EXPECT_THAT(run_.notes, IsEmpty());
 }
 

@@ -18,8 +18,8 @@ constexpr char kOverride[] = "EVENKEEL_GUARD_LIBRARY";
 
 std::string find_preload_library() {
   std::vector<fs::path> places;
-  if (const char* told = std::getenv(kOverride); told != nullptr && *told != '\0') {
-    places = {fs::absolute(told)};
+  if (const char* given = std::getenv(kOverride); given != nullptr && *given != '\0') {
+    places = {fs::absolute(given)};
   } else {
     std::error_code none;
     const fs::path folder = fs::read_symlink("/proc/self/exe", none).parent_path();
@@ -29,7 +29,7 @@ std::string find_preload_library() {
   for (const fs::path& place : places) {
     std::string path = place.lexically_normal().string();
     if (::access(path.c_str(), R_OK) != 0) continue;
-    // The loader takes both for the end of a name.
+    // The loader takes both for the end of a path.
     if (path.find_first_of(" :") == std::string::npos) return path;
     throw Error(ErrorKind::kInvalid, "guard", path + " has a blank or a colon in its name")
         .hint("install evenkeel elsewhere, or name a copy in " + std::string(kOverride));
@@ -39,10 +39,14 @@ std::string find_preload_library() {
       .hint("install evenkeel whole, or name the library in " + std::string(kOverride));
 }
 
-std::string preload_variable(const std::string& library) {
-  const char* before = std::getenv("LD_PRELOAD");
-  return "LD_PRELOAD=" + library +
-         (before != nullptr && *before != '\0' ? ":" + std::string(before) : "");
+std::vector<std::string> preload_variables(const std::string& library) {
+  const auto joined = [](const char* name, const std::string& first) {
+    const char* before = std::getenv(name);
+    return std::string(name) + "=" + first +
+           (before != nullptr && *before != '\0' ? ":" + std::string(before) : "");
+  };
+  // Of two options with one name the later counts: the user's own.
+  return {joined("LD_PRELOAD", library), joined("ASAN_OPTIONS", "verify_asan_link_order=0")};
 }
 
 }  // namespace evenkeel::cli

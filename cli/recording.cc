@@ -7,8 +7,7 @@
 #include <filesystem>
 
 #include "cli/child_command.h"
-#include "cli/profile_words.h"
-#include "cli/status_row.h"
+#include "cli/profile_report.h"
 #include "cli/terminal.h"
 #include "evenkeel/bytes.h"
 #include "profile/recorder.h"
@@ -63,7 +62,10 @@ Recorded record_command(const std::vector<std::string>& command,
   added.push_back(std::string(kMarksVariable) + "=" + marks.path());
   ChildCommand child(command, added);
   Recorder recorder(child.pid(),
-                    {.interval = options.interval, .files = options.files, .marks = &marks});
+                    {.interval = options.interval,
+                     .files = options.files,
+                     .marks = &marks,
+                     .keep_files_open = options.keep_files_open});
   child.go();  // time has begun: nothing can be marked before
   Ending ending;
   {
@@ -84,7 +86,9 @@ Recorded record_command(const std::vector<std::string>& command,
 
 ProfileRun record_process(pid_t pid, double seconds, const RecordingOptions& options) {
   SignalWatch signals;
-  Recorder recorder(pid, {.interval = options.interval, .files = options.files});
+  Recorder recorder(pid, {.interval = options.interval,
+                          .files = options.files,
+                          .keep_files_open = options.keep_files_open});
   bool ended = false;
   {
     StatusRow row(options.live);

@@ -18,6 +18,7 @@ struct RecordingOptions {
   std::vector<std::string> files;       // patterns; empty: what it maps or opens
   std::optional<std::uint64_t> budget;  // for the live line
   bool live = true;
+  bool keep_files_open = true;  // see FileWatch
 };
 
 struct Recorded {

@@ -2,11 +2,10 @@
 #include "base/cgroup.h"
 #include "base/text_file.h"
 #include "fuzz/target.h"
-#include "guard/vma.h"
 #include "meter/children.h"
 #include "meter/counters.h"
-#include "meter/maps.h"
 #include "meter/marks.h"
+#include "meter/proc_maps.h"
 #include "meter/process.h"
 
 namespace evenkeel::fuzz {
@@ -15,12 +14,9 @@ namespace {
 void check_lines(std::string_view text) {
   for (std::string_view line; take_line(text, line);) {
     MUST(line.find('\n') == line.npos);
-    if (const auto file = parse_maps_line(line)) {
-      MUST(file->inode != 0 && file->path.starts_with('/'));
-      MUST(unescape_newlines(file->path).size() <= file->path.size());
-    }
-    if (const auto vma = parse_vma(line)) {
-      covers({*vma}, vma->range, *vma);
+    if (const auto mapped = parse_maps_line(line)) {
+      MUST(unescape_newlines(mapped->path).size() <= mapped->path.size());
+      covers({mapped->vma}, mapped->vma.range, mapped->vma);
     }
     if (const auto mark = parse_mark(line)) {
       MUST(mark->pid > 0 && mark->text.size() <= kMostMarkText);

@@ -202,6 +202,13 @@ bool Agent::attached() {
   if (phase_.load() != kFresh) return phase_.load() == kAttached;
   remember_environment();
   shared_table::SharedTable* table = open_shared_table();
+  // A filter that was installed before exec.
+  if (table && seccomp_filters() > table->seccomp_filters) {
+    shared_.store(table, std::memory_order_release);
+    sandboxed_.store(true);
+    phase_.store(kInert, std::memory_order_release);
+    return false;
+  }
   shared_.store(table, std::memory_order_release);
   if (table) own_.store(page_emptied_by_fork(), std::memory_order_release);
   phase_.store(table ? kAttached : kInert, std::memory_order_release);
@@ -217,9 +224,20 @@ bool Agent::may_be_registered(const NewMapping& mapping) {
 void Agent::mapped(const NewMapping& mapping) {
   const KeepErrno keep;
   forget(mapping.range);
+  const bool file = mapping.fd >= 0 && (mapping.protection & PROT_EXEC) == 0;
+  if (file && sandboxed_.load(std::memory_order_acquire) &&
+      mapping.range.end - mapping.range.begin >= shared().least_bytes) {
+    count_sandboxed();
+  }
   if (!may_be_registered(mapping)) return;
   FileFacts facts;
-  if (!file_facts(mapping.fd, facts) || !facts.regular || !attached()) return;
+  if (!file_facts(mapping.fd, facts) || !facts.regular) return;
+  if (!attached()) {
+    if (sandboxed_.load() && mapping.range.end - mapping.range.begin >= shared().least_bytes) {
+      count_sandboxed();
+    }
+    return;
+  }
   if (mapping.range.end - mapping.range.begin < shared().least_bytes) return;
   register_mapping(mapping, facts);
 }
@@ -276,6 +294,47 @@ void Agent::register_mapping(const NewMapping& mapping, const FileFacts& facts) 
   }
   changed();
   start_thread();
+}
+
+// Without a system call: the tool looks ten times a second.
+void Agent::count_sandboxed() {
+  if (!sandbox_counted_.exchange(true)) shared().sandboxed_processes.fetch_add(1);
+}
+
+// Waits until the thread is gone, so that a filter for all threads does not meet it.
+void Agent::stop_thread() {
+  if (thread_.load() != kRunning) return;
+  shared_table::Process& process = *registration_.process;
+  const std::uint32_t thread = process.thread.load();
+  leaving_.store(true, std::memory_order_release);
+  const long pid = raw(SYS_getpid);
+  for (int i = 0; i < 1000 && thread != 0; ++i) {
+    futex_wake(process.command.posted, 1 << 30, Among::kProcesses);
+    if (raw(SYS_tgkill, pid, static_cast<long>(thread), 0) != 0) break;
+    const timespec pause{0, 100'000};
+    raw(SYS_nanosleep, &pause, nullptr);
+  }
+  thread_.store(kNoThread);
+}
+
+void Agent::leave() {
+  const KeepErrno keep;
+  if (!attached()) return;
+  notice_fork();
+  stop_thread();
+  const Locked locked(lock_);
+  if (!table_.empty()) count_sandboxed();
+  phase_.store(kInert);
+  sandboxed_.store(true);
+  own_.store(nullptr);
+  table_.clear();
+  table_.publish_on({});
+  if (registration_.process) {
+    registration_.process->state.store(shared_table::kEmpty);
+    forget_registration(registration_);
+    registration_ = {};
+  }
+  changed();
 }
 
 bool Agent::ask_tool_to_close_files() {

@@ -41,7 +41,13 @@ class Agent {
   // when the tool does not answer.
   bool ask_tool_to_close_files();
 
+  // Ends the guarding of this process for good, before the program installs a seccomp filter that
+  // may kill it for any call of this library. From then on the library makes no system call of its
+  // own. Programs that map large files later are counted in the table, for the tool to tell.
+  void leave();
+
   // For the thread that carries out commands.
+  bool stopping() const { return leaving_.load(std::memory_order_acquire); }
   Lock& lock() { return lock_; }
   MappingTable& table() { return table_; }
   shared_table::SharedTable& shared() { return *shared_.load(std::memory_order_acquire); }
@@ -50,6 +56,8 @@ class Agent {
  private:
   enum Phase : std::uint32_t { kFresh, kAttached, kInert };
   enum ThreadState : std::uint32_t { kNoThread, kStarting, kRunning };
+  void stop_thread();
+  void count_sandboxed();
 
   bool may_be_registered(const NewMapping& mapping);
   void register_mapping(const NewMapping& mapping, const FileFacts& facts);
@@ -69,6 +77,7 @@ class Agent {
   std::atomic<shared_table::SharedTable*> shared_{nullptr};
   Registration registration_;
   bool refused_ = false;  // there was no room for this process
+  std::atomic<bool> leaving_{false}, sandboxed_{false}, sandbox_counted_{false};
   // A word in a page that the kernel empties in the child of a fork, however it was made, but not
   // in that of vfork, which shares all this memory. Null before the first registered mapping, and
   // where the kernel cannot (before Linux 4.14): then fork() alone is noticed.

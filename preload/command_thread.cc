@@ -168,6 +168,7 @@ void serve(bool own_descriptors) {
   process.thread.store(own_thread_number());
   notify_tool(agent.shared());
   for (;;) {
+    if (agent.stopping()) break;
     const std::uint32_t posted = command.posted.load(std::memory_order_acquire);
     if (posted == seen) {
       const timespec second{1, 0};

@@ -2,6 +2,7 @@
 // the program asked for, and keep the registered mappings up to date.
 #include <sys/mount.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/shm.h>
 
 #include <cstdarg>
@@ -194,6 +195,18 @@ HOOK int umount(const char* target) noexcept {
 
 HOOK int umount2(const char* target, int flags) noexcept {
   return unmount([&] { return real::umount2(target, flags); });
+}
+
+// Filters are installed by PR_SET_SECCOMP, or by a system call of their own after
+// PR_SET_NO_NEW_PRIVS, which a process without privileges needs first.
+HOOK int prctl(int option, ...) noexcept {
+  unsigned long values[4];
+  va_list rest;
+  va_start(rest, option);
+  for (unsigned long& value : values) value = va_arg(rest, unsigned long);
+  va_end(rest);
+  if (option == PR_SET_SECCOMP || option == PR_SET_NO_NEW_PRIVS) agent.leave();
+  return real::prctl(option, values[0], values[1], values[2], values[3]);
 }
 
 HOOK pid_t fork() noexcept {

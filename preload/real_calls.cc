@@ -45,6 +45,7 @@ constinit Real<int(void*, std::size_t, int, std::size_t, int)> next_remap_file_p
 constinit Real<void*(int, const void*, int)> next_shmat;
 constinit Real<int(const char*)> next_umount;
 constinit Real<int(const char*, int)> next_umount2;
+constinit Real<int(int, ...)> next_prctl;
 constinit Real<pid_t()> next_fork;
 
 void* address(long result) {
@@ -69,6 +70,7 @@ void find_all() {
     next_shmat.find("shmat");
     next_umount.find("umount");
     next_umount2.find("umount2");
+    next_prctl.find("prctl");
     next_fork.find("fork");
     // A name that is not there is no news to the program.
     if (&::dlerror != nullptr) static_cast<void>(::dlerror());
@@ -130,6 +132,11 @@ int umount(const char* target) {
 int umount2(const char* target, int flags) {
   if (auto* next = next_umount2.get()) return next(target, flags);
   return static_cast<int>(::syscall(SYS_umount2, target, flags));
+}
+
+int prctl(int option, unsigned long a, unsigned long b, unsigned long c, unsigned long d) {
+  if (auto* next = next_prctl.get()) return next(option, a, b, c, d);
+  return static_cast<int>(::syscall(SYS_prctl, option, a, b, c, d));
 }
 
 pid_t fork() {

@@ -23,6 +23,7 @@ int remap_file_pages(void* at, std::size_t length, int protection, std::size_t p
 void* shmat(int id, const void* at, int flags);
 int umount(const char* target);
 int umount2(const char* target, int flags);
+int prctl(int option, unsigned long a, unsigned long b, unsigned long c, unsigned long d);
 pid_t fork();
 
 }  // namespace evenkeel::preload::real

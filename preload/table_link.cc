@@ -260,6 +260,26 @@ shared_table::SharedTable* open_shared_table() {
   return table;
 }
 
+// "Seccomp_filters:\t2" in the text of the status file.
+std::uint32_t seccomp_filters() {
+  const long fd = raw_open("/proc/thread-self/status", O_RDONLY);
+  if (fd < 0) return 0;
+  char text[4096];
+  const long got = raw_read(fd, text, sizeof text);
+  raw_close(fd);
+  constexpr char kName[] = "\nSeccomp_filters:\t";
+  constexpr long kLength = sizeof kName - 1;
+  for (long i = 0; i + kLength < got; ++i) {
+    if (!begins(text + i, static_cast<std::uint64_t>(got - i), kName)) continue;
+    std::uint32_t number = 0;
+    for (long at = i + kLength; at < got && text[at] >= '0' && text[at] <= '9'; ++at) {
+      number = number * 10 + static_cast<std::uint32_t>(text[at] - '0');
+    }
+    return number;
+  }
+  return 0;
+}
+
 std::uint32_t own_process_number() { return number_of_link("/proc/self"); }
 std::uint32_t own_thread_number() { return number_of_link("/proc/thread-self"); }
 

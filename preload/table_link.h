@@ -53,6 +53,9 @@ bool is_current(shared_table::SharedTable& table, const FileEntry& entry);
 // Wakes the tool: something has changed.
 void notify_tool(shared_table::SharedTable& table);
 
+// Filters of this thread, by /proc; 0 where the kernel does not say (before Linux 5.9).
+std::uint32_t seccomp_filters();
+
 // As the /proc of this process numbers it; 0 when it does not say.
 std::uint32_t own_process_number();
 std::uint32_t own_thread_number();

@@ -117,7 +117,7 @@ def test_a_program_that_maps_nothing_is_told_so(user, program):
     done = guard(user, "8MiB", "--", program, "say", "hello")
     assert done.stdout == "hello\n"
     assert done.governed == 0
-    assert "none that are governed (see --min, --files)" in done.stderr
+    assert "none that are guarded (see --min, --files)" in done.stderr
 
 
 # ---- help, and what is refused
@@ -338,6 +338,21 @@ def test_the_report_has_the_facts(user, program, numbers):
     assert page.stat().st_uid == user.uid
 
 
+def test_the_report_compares_the_budget_with_what_it_covers(user, program, numbers):
+    """A program of 100 MiB with 8 MiB for its files is not over the budget."""
+    drop_from_cache(numbers)
+    page = user.folder / "page.html"
+    script = f"b = b'x' * {100 * MIB}; import os; os.execv('/bin/true', ['true'])"
+    command = f"{program} scan {numbers} 100 & {sys.executable} -c \"{script}\"; wait"
+    done = guard(user, "64MiB", "--report", page, "--", "sh", "-c", command)
+    assert done.run["summary"]["peak_bytes"]["memory"] > 100 * MIB
+    assert done.run["summary"]["seconds_over_budget"] == 0
+    assert done.run["guarded_peak_bytes"] <= 64 * MIB
+    text = page.read_text()
+    assert "The guarded files stayed within the budget of 64 MiB." in text
+    assert "went over" not in text
+
+
 def test_the_summary_is_short_and_whole(user, program, numbers):
     drop_from_cache(numbers)
     said = guard(user, "8MiB", "--", program, "scan", numbers, 400).stderr
@@ -367,7 +382,7 @@ def test_a_running_process_is_guarded_from_outside(user, numbers, running):
     )
     assert done.returncode == 0, done.stderr
     assert "guard: still running after 1." in done.stderr
-    assert "1 governed" in done.stderr and "left as it was" in done.stderr
+    assert "1 guarded" in done.stderr and "left as it was" in done.stderr
     released = [line for line in done.stderr.splitlines() if line.startswith("  released ")]
     assert released and not released[0].endswith(" 0 B"), done.stderr
     assert "guard: released" in report.read_text()

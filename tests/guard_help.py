@@ -65,7 +65,7 @@ class Guarded:
     @property
     def governed(self):
         """How many files."""
-        found = re.search(r"mapped files +(\d+) governed", self.stderr)
+        found = re.search(r"mapped files +(\d+) guarded", self.stderr)
         return int(found.group(1)) if found else 0
 
 

@@ -1,4 +1,4 @@
-// Keeps file mappings of this process under a line, while any code goes on using them.
+// Keeps file mappings of this process within a budget, while any code goes on using them.
 #pragma once
 
 #include <cstddef>
@@ -33,8 +33,7 @@ struct GuardOptions {
 struct GuardMapping {
   void* address = nullptr;  // as mmap gave it
   std::size_t length = 0;   // bytes
-  int fd = -1;  // the mapped file, open in any mode; duplicated. Closing the duplicate drops this
-                // process's POSIX record locks on the file, as closing any descriptor of it does
+  int fd = -1;              // the mapped file, open in any mode
   std::uint64_t file_offset = 0;
   // A promise that remove() comes before the range is unmapped, moved or mapped over. It allows
   // MADV_DONTNEED on shared mappings, which would empty whatever else had taken the place. Without
@@ -42,36 +41,46 @@ struct GuardMapping {
   // pages that other processes map too, files that the user neither owns nor may write, and a guard
   // with keep_cache.
   bool removed_before_unmap = false;
+  // A promise that `fd` stays open until remove() returns. It is then used as it is. Without it the
+  // guard duplicates `fd`; closing the duplicate drops the POSIX record locks of this process on
+  // the file, as closing any descriptor of it does.
+  bool closed_after_remove = false;
 };
 
 struct GuardReport {
   std::uint64_t budget = 0;
-  std::size_t mappings = 0;       // governed now
+  std::size_t mappings = 0;       // guarded now
   std::uint64_t cached = 0;       // bytes counted against the budget when last looked at
-  std::uint64_t peak_cached = 0;  // the most of it that was seen
+  std::uint64_t peak_cached = 0;  // the highest `cached` so far
   std::uint64_t bytes_released = 0;
+  // Bytes that came into the page cache while guarded, and the size of the guarded files: from the
+  // first to the last mapped byte, the highest sum so far. Where bytes_fetched is several times
+  // file_bytes, pages were read again and again; a budget of file_bytes would hold them all. Files
+  // whose page cache cannot be counted are not in bytes_fetched.
+  std::uint64_t bytes_fetched = 0;
+  std::uint64_t file_bytes = 0;
   std::uint64_t switches_to_random = 0;
   std::uint64_t switches_to_readahead = 0;
-  std::uint64_t ticks = 0;            // times the governor woke
-  std::uint64_t looks = 0;            // times it asked the page cache
-  double cpu_seconds = 0;             // of its thread
+  std::uint64_t looks = 0;            // times the evictor asked the page cache
+  double cpu_seconds = 0;             // of the evictor thread, for this guard
   std::vector<std::string> failures;  // what does not work, and why; each once
 };
 
-// A thread that watches the page cache of file mappings and releases their oldest parts when the
-// budget is nearly full. It never touches their pages, so a truncated file is no danger to it, and
-// dirty pages are written before they go. The thread starts with the first mapping and ends with
-// the last; it throws nothing and takes no signals. Costs no memory to speak of: a few bytes for
-// each part of a mapping.
+// Watches the page cache of file mappings and releases their oldest parts when the budget is nearly
+// full. It never touches the pages, so a truncated file is no danger to it, and dirty pages are
+// written before they go. All guards of a process share one thread, which starts with the first
+// mapping, ends with the last, and blocks all signals. A guard needs a few bytes of memory for each
+// part of a file, and one descriptor for each file, or none with closed_after_remove.
 //
-// What it holds: MAP_SHARED, and MAP_PRIVATE, writable or not, whose changed pages stay (they are
-// anonymous memory, not the file's, and not counted). A file that is mapped twice counts once.
+// Mappings may be MAP_SHARED or MAP_PRIVATE, writable or not. Changed pages of a private mapping
+// stay: they are anonymous memory, and not counted. A file that is mapped twice counts once.
 //
-// The line is kept by releasing after the fact, so memory may pass it for a moment: by at most the
-// larger of 32 MiB and 10 %, while a program fetches 1 GB/s. Mappings that fit the budget together
-// are left alone.
+// Pages are released after they came, so memory may exceed the budget for a moment: by at most the
+// larger of 32 MiB and 10 %, while a program brings in 1 GB/s and the disk keeps up with writing.
+// If it gets higher, `failures` has a line with the peak. Mappings that fit the budget together are
+// left alone.
 //
-// Thread-safe. After fork the child's guard has no mappings: it may add its own.
+// Thread-safe. After fork the guard of the child has no mappings. The child may add its own.
 class Guard {
  public:
   // Throws Error (kInvalid) for a budget that is too small.
@@ -81,11 +90,11 @@ class Guard {
   Guard& operator=(const Guard&) = delete;
 
   // Throws Error when the range is not wholly a mapping of that file (/proc/self/maps), and when
-  // nothing of it could be released. An address that is known already is governed anew.
+  // nothing of it could be released. A mapping at a known address replaces the one before.
   void add(const GuardMapping& mapping);
-  // Call before munmap. When it returns, the governor does not touch the range any more. The range
-  // is as it was: readahead is on again. False when there is no such mapping: never added, added by
-  // the parent of a fork, or found unmapped and forgotten.
+  // Call before munmap. After it returns, the guard does not touch the range any more, and its
+  // readahead is on again. False when there is no such mapping: never added, added by the parent of
+  // a fork, or found unmapped and forgotten.
   bool remove(const void* address);
   // Looks at the page cache, so it may take milliseconds for each GiB.
   GuardReport report() const;

@@ -199,10 +199,10 @@ class TokenLoader(_core.BatchReader):
 
     def __repr__(self) -> str:
         if self._closed:
-            return "<evenkeel.TokenLoader, closed>"
+            return "<evenkeel.TokenLoader: closed>"
         rows, columns = self._shape
         return (
-            f"<evenkeel.TokenLoader {rows} x {columns} {self._dtype}, {self._order}, "
+            f"<evenkeel.TokenLoader: {rows} x {columns} {self._dtype}, {self._order}, "
             f"rank {self._rank} of {self._world}, step {self.step}>"
         )
 

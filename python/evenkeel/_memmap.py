@@ -1,10 +1,13 @@
-"""np.memmap, kept under a line."""
+"""np.memmap within a memory budget."""
 
 from __future__ import annotations
 
 import mmap
+import operator
 import os
+import stat
 import weakref
+from pathlib import Path
 from typing import Any, Literal, Union
 
 import numpy as np
@@ -14,14 +17,16 @@ from evenkeel._core import Budget
 
 _ASKS_NO_SCALARS = int(np.__version__.split(".")[0]) < 2
 _MODES = {"readonly": "r", "readwrite": "r+", "write": "w+", "copyonwrite": "c"}
+_ACCESS = {"r": mmap.ACCESS_READ, "c": mmap.ACCESS_COPY}  # others: ACCESS_WRITE
 
 
 class Guard:
-    """Keeps file mappings under a line together: give one to several memmaps as their budget.
+    """Keeps file mappings within one budget: pass it to several memmaps as their budget.
 
-    A thread of its own watches their pages in the page cache and releases the oldest when the line
-    is near. `keep_cache` bounds the resident pages only. `access` is what is told the kernel about
-    how they are read: "auto" measures it; "random", "sequential", "leave".
+    A background thread watches their pages in the page cache and releases the oldest ones before
+    the budget is full. All guards of a process share that thread. `keep_cache` bounds the resident
+    pages only. `access` is the advice to the kernel on how they are read: "auto" measures it;
+    "random", "sequential", "leave".
     """
 
     def __init__(
@@ -31,18 +36,25 @@ class Guard:
         keep_cache: bool = False,
         access: str = "auto",
     ) -> None:
-        self._governor = _core.Governor(Budget(budget).limit, keep_cache, access)
+        self._evictor = _core.Evictor(Budget(budget).limit, keep_cache, access)
+        self._lost_in_fork: list[str] = []
 
     def report(self) -> dict[str, Any]:
-        """What it has seen and done: budget, cached, peak_cached, bytes_released, switches made,
-        cpu_seconds, and failures in words."""
-        return dict(self._governor.report())
+        """Counters: budget, mappings, cached, peak_cached, bytes_released, bytes_fetched,
+        file_bytes, switches of readahead, cpu_seconds; and failures, a sentence each.
+
+        Where bytes_fetched is several times file_bytes, pages were read again and again; a budget
+        of file_bytes would hold them all.
+        """
+        report = dict(self._evictor.report())
+        report["failures"] = [*report["failures"], *self._lost_in_fork]
+        return report
 
     def __repr__(self) -> str:
-        seen = self.report()
+        report = self.report()
         return (
-            f"<evenkeel.Guard {_core.format_size(seen['budget'])}, {seen['mappings']} mappings, "
-            f"{_core.format_size(seen['cached'])} of them cached>"
+            f"<evenkeel.Guard {_core.format_size(report['budget'])}, "
+            f"{report['mappings']} mappings, {_core.format_size(report['cached'])} cached>"
         )
 
 
@@ -53,52 +65,104 @@ def _guard(budget: AnyGuard) -> Guard:
     return budget if isinstance(budget, Guard) else Guard(budget)
 
 
-class _GovernedMmap(mmap.mmap):
-    """A mapping that its guard is told of before it goes."""
+class _GuardedMmap(mmap.mmap):
+    """A mapping that leaves its guard before it is unmapped. It has one descriptor of the file,
+    which the guard uses, too."""
 
     _guard: Guard
     _address: int
     _file: int
     _offset: int
 
-    def _govern(self, guard: Guard, file: int, offset: int) -> None:
-        self._guard, self._file, self._offset = guard, file, offset
-        self._address = np.frombuffer(self, np.uint8).ctypes.data
+    def _protect(self, guard: Guard, file: int, offset: int) -> None:
+        """Adds it to the guard, and owns the descriptor from then on."""
+        self._guard, self._offset = guard, offset
+        self._address = _address_of(self)
+        self._file = file
+        _guarded[id(self)] = weakref.ref(self)
         self._add()
-        _governed.add(self)
 
     def _add(self) -> None:
-        self._guard._governor.add(self._address, len(self), self._file, self._offset, True)
+        self._guard._evictor.add(self._address, len(self), self._file, self._offset, True)
 
-    def _let_go(self) -> None:
-        if hasattr(self, "_address"):
-            self._guard._governor.remove(self._address)
+    def _leave(self) -> None:
+        _guarded.pop(id(self), None)
+        if hasattr(self, "_file"):
+            self._guard._evictor.remove(self._address)
             os.close(self._file)
-            del self._address
+            del self._file
 
     def close(self) -> None:
-        if hasattr(self, "_address"):
-            self._guard._governor.remove(self._address)
+        if hasattr(self, "_file"):
+            self._guard._evictor.remove(self._address)
         try:
             super().close()
         except BufferError:  # arrays use it
             self._add()
             raise
-        self._let_go()
+        self._leave()
+
+    def size(self) -> int:
+        return os.fstat(self._file).st_size if hasattr(self, "_file") else super().size()
+
+    def resize(self, newsize: int) -> None:
+        raise TypeError("evenkeel.memmap cannot be resized: create a new one with another shape")
 
     def __del__(self) -> None:
-        self._let_go()
+        self._leave()
+
+
+def _address_of(mapping: mmap.mmap) -> int:
+    return int(np.frombuffer(mapping, np.uint8).ctypes.data)
+
+
+def _map(file: int, length: int, offset: int, mode: str) -> _GuardedMmap:
+    """A mapping of the file. mmap.mmap duplicates the descriptor it is given, so it is made without
+    a file, and the file is mapped in its place."""
+    size = os.fstat(file).st_size
+    length = length or size - offset  # as for mmap.mmap, 0 is the rest of the file
+    if length == 0:
+        raise ValueError("cannot mmap an empty file")
+    if offset + length > size:
+        raise ValueError("mmap length is greater than file size")
+    protection = mmap.PROT_READ if mode == "r" else mmap.PROT_READ | mmap.PROT_WRITE
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _core.MAP_NORESERVE
+    mapping = None
+    try:
+        mapping = _GuardedMmap(-1, length, flags=flags, prot=protection)
+        _core.map_over(_address_of(mapping), length, file, offset, protection, mode != "c")
+    except OSError:  # limits on memory (overcommit_memory=2) or on address space
+        del mapping
+        access = _ACCESS.get(mode, mmap.ACCESS_WRITE)
+        mapping = _GuardedMmap(file, length, access=access, offset=offset)
+    return mapping
+
+
+def _open(filename: Any, mode: str) -> Any:
+    """The file, opened without waiting for the other end of a pipe."""
+
+    def opener(path: str, flags: int) -> int:
+        file = os.open(path, flags | os.O_NONBLOCK, 0o666)
+        try:
+            _check_regular(file, filename)
+        except ValueError:
+            os.close(file)
+            raise
+        return file
+
+    return open(os.fspath(filename), ("r" if mode == "c" else mode) + "b", opener=opener)  # noqa: SIM115
 
 
 class memmap(np.memmap):  # noqa: N801, named as what it stands in for
-    """A np.memmap whose resident pages and page cache stay under a line.
+    """A np.memmap whose resident pages and page cache stay within a budget.
 
     Takes what np.memmap takes, and `budget`: bytes, "256MiB", or a Guard that several share;
     default an eighth of the memory available. It is a true np.memmap without copies: any NumPy code
-    works on it, and so do views. A governor releases the oldest pages when the line is near, and
-    stops readahead where reading is random. The line may be passed for a moment, by 32 MiB or 10 %,
-    whichever is more. Nothing that was written is ever lost: changed pages are written to the file
-    first, and with mode "c" they are kept.
+    works on it, and so do views. A background thread releases the oldest pages before the budget is
+    full, and turns off readahead where reading is random. Memory may exceed the budget for a
+    moment, by 32 MiB or 10 %, whichever is more; `guard.report()["failures"]` says when it was
+    more. Nothing that was written is lost: changed pages are written to the file first, and with
+    mode "c" they are kept.
 
     >>> import evenkeel, numpy
     >>> numpy.arange(12, dtype="float32").tofile("x.f32")
@@ -131,43 +195,37 @@ class memmap(np.memmap):  # noqa: N801, named as what it stands in for
             raise ValueError("shape must be given if mode == 'w+'")
         guard = _guard(budget)
         has_file = hasattr(filename, "read")
-        file = (
-            filename
-            if has_file
-            else open(  # noqa: SIM115
-                os.fspath(filename), ("r" if mode == "c" else mode) + "b"
-            )
-        )
+        file = filename if has_file else _open(filename, mode)
         try:
+            _check_regular(file.fileno(), filename)
             descr = np.dtype(dtype)
             if descr.hasobject:  # np.memmap would follow them as addresses
                 raise ValueError(
                     f"memmap: {descr} holds Python objects, and what a file has in their place "
                     "are addresses that anyone may have chosen"
                 )
-            lengths, size = _extent(file, descr, mode, offset, shape)
+            offset = operator.index(offset)
+            lengths, end = _extent(file, descr, mode, offset, shape)
             start = offset - offset % mmap.ALLOCATIONGRANULARITY
-            if size == offset:  # nothing to map
-                raise ValueError("cannot mmap an empty file")
-            access = {"c": mmap.ACCESS_COPY, "r": mmap.ACCESS_READ}.get(mode, mmap.ACCESS_WRITE)
-            mapping = _GovernedMmap(file.fileno(), size - start, access=access, offset=start)
+            if end == start and start > 0:  # an empty array: map the page before it
+                start -= mmap.ALLOCATIONGRANULARITY
+            mapping = _map(file.fileno(), end - start, start, mode)
             self = np.ndarray.__new__(
                 cls, lengths, dtype=descr, buffer=mapping, offset=offset - start, order=order
             )
             self._mmap, self.offset, self.mode = mapping, offset, mode
-            name = getattr(file, "name", None) if has_file else os.path.abspath(os.fspath(filename))
-            self.filename = name if isinstance(name, (str, os.PathLike)) else None  # type: ignore[assignment]
-            mapping._govern(guard, os.dup(file.fileno()), start)
+            self.filename = _name_of(filename, file)
+            mapping._protect(guard, os.dup(file.fileno()), start)
         finally:
             if not has_file:
                 file.close()
         return self
 
-    # np.memmap gives ndarrays and scalars for what is computed, but not to what derives from it.
+    # Results are ndarrays and scalars, as those of np.memmap; for subclasses they are not.
 
     def __array_wrap__(self, arr: Any, context: Any = None, return_scalar: bool = False) -> Any:
         wrapped = np.ndarray.__array_wrap__(self, arr, context)
-        if wrapped is self:
+        if wrapped is self or type(self) is not memmap:
             return wrapped
         if return_scalar or (_ASKS_NO_SCALARS and wrapped.shape == ()):
             return wrapped[()]
@@ -175,18 +233,18 @@ class memmap(np.memmap):  # noqa: N801, named as what it stands in for
 
     def __getitem__(self, index: Any) -> Any:
         found = super().__getitem__(index)
-        if isinstance(found, memmap) and found._mmap is None:
+        if type(found) is memmap and found._mmap is None:
             return found.view(np.ndarray)
         return found
 
     @property
     def guard(self) -> Guard | None:
-        """What keeps it under its line."""
+        """What keeps it within its budget."""
         return getattr(self._mmap, "_guard", None)
 
     def __reduce__(self) -> Any:
         """The recipe where that gives the same array again, else the data, as np.memmap does."""
-        whole = isinstance(self.base, _GovernedMmap) and self.filename is not None
+        whole = isinstance(self.base, _GuardedMmap) and self.filename is not None
         if not whole or self.mode == "c":
             return super().__reduce__()
         mode = "r" if self.mode == "r" else "r+"  # "w+" would empty the file
@@ -209,31 +267,49 @@ def _again(
     return memmap(filename, dtype, mode, offset, shape, order, budget=budget)
 
 
+def _check_regular(file: int, filename: Any) -> None:
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        raise ValueError(f"memmap: {filename!r} is not a regular file, so it cannot be mapped")
+
+
+def _name_of(filename: Any, file: Any) -> Any:
+    """As np.memmap has it: an absolute path, of the type that was given."""
+    if isinstance(filename, os.PathLike):
+        return Path(os.fspath(filename)).resolve()
+    name = getattr(file, "name", None)
+    return os.path.abspath(name) if isinstance(name, str) else None
+
+
 def _extent(
     file: Any, dtype: np.dtype[Any], mode: str, offset: int, shape: Any
 ) -> tuple[tuple[int, ...], int]:
-    """The shape of the array, and the size that the file has or is given."""
+    """The shape of the array, and the byte where it ends in the file, which grows to that size."""
     file.seek(0, 2)
     size = file.tell()
     if shape is None:
         if (size - offset) % dtype.itemsize:
             raise ValueError("Size of available data is not a multiple of the data-type size.")
         return ((size - offset) // dtype.itemsize,), size
-    lengths = tuple(shape) if isinstance(shape, (tuple, list)) else (int(shape),)
-    needed = offset + int(np.prod(lengths, dtype=object)) * dtype.itemsize
+    try:
+        lengths = (operator.index(shape),)
+    except TypeError:
+        lengths = tuple(operator.index(length) for length in shape)
+    end = offset + int(np.prod(lengths, dtype=object)) * dtype.itemsize
     if mode in ("w+", "r+"):
-        needed = max(needed, 1)
-        if size < needed:
-            file.seek(needed - 1)
+        if end == size == 0:  # an error, or a file of one byte: NumPy's versions differ
+            np.memmap(file, np.uint8, mode, shape=0)
+        end = max(end, 1)
+        if size < end:
+            file.seek(end - 1)
             file.write(b"\0")
             file.flush()
-    return lengths, needed
+    return lengths, end
 
 
 def govern(array: np.memmap[Any, Any], budget: AnyGuard = None) -> Guard:
-    """Keeps a np.memmap that is already there under a line, for as long as it lives.
+    """Keeps a np.memmap that exists already within a budget, for as long as it lives.
 
-    Pages are paged out by the kernel instead of dropped, which is safe whatever becomes of the
+    Pages are paged out by the kernel instead of dropped, which is safe whatever happens to the
     mapping; it needs a file that you own or may write.
 
     >>> import evenkeel, numpy
@@ -245,31 +321,37 @@ def govern(array: np.memmap[Any, Any], budget: AnyGuard = None) -> Guard:
     mapping = getattr(array, "_mmap", None)
     if not isinstance(mapping, mmap.mmap):
         raise TypeError(f"govern: takes a np.memmap, not {type(array).__name__}")
-    if isinstance(mapping, _GovernedMmap):
+    if isinstance(mapping, _GuardedMmap):
         raise ValueError("govern: this memmap has a guard already")
     if array.filename is None:
         raise ValueError("govern: the file of this memmap has no name to open it by")
     guard = _guard(budget)
     start = array.offset - array.offset % mmap.ALLOCATIONGRANULARITY
     with open(array.filename, "rb") as file:
-        address = np.frombuffer(mapping, np.uint8).ctypes.data
-        guard._governor.add(address, len(mapping), file.fileno(), start, False)
+        address = _address_of(mapping)
+        guard._evictor.add(address, len(mapping), file.fileno(), start, False)
     weakref.finalize(mapping, _forget, guard, address)
     return guard
 
 
 def _forget(guard: Guard, address: int) -> None:
-    guard._governor.remove(address)
+    guard._evictor.remove(address)
 
 
-# In a child of fork the governor begins anew.
-_governed: weakref.WeakSet[_GovernedMmap] = weakref.WeakSet()
+# By id. A plain dict, since a fork may come while another thread adds or removes.
+_guarded: dict[int, weakref.ref[_GuardedMmap]] = {}
 
 
-def _govern_in_child() -> None:
-    for mapping in list(_governed):
-        if hasattr(mapping, "_address"):
+def _guard_in_child() -> None:
+    """In a child of fork the guards have no mappings: adds those that are alive."""
+    for reference in list(_guarded.values()):
+        mapping = reference()
+        if mapping is None or mapping.closed:
+            continue
+        try:
             mapping._add()
+        except Exception as error:  # one bad mapping must not keep others from being guarded
+            mapping._guard._lost_in_fork.append(f"not guarded after fork: {error}")
 
 
-os.register_at_fork(after_in_child=_govern_in_child)
+os.register_at_fork(after_in_child=_guard_in_child)

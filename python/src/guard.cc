@@ -2,6 +2,9 @@
 
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
+#include <sys/mman.h>
+
+#include <cerrno>
 
 #include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
@@ -23,14 +26,34 @@ GuardAccess access_of(const std::string& name) {
               "there is no access \"" + name + "\": auto, random, sequential or leave");
 }
 
+// `promised`: the mapping is removed before it is unmapped and before `fd` is closed.
 void add(Guard& guard, std::uintptr_t address, std::size_t length, int fd, std::uint64_t offset,
-         bool removed_before_unmap) {
+         bool promised) {
   WithoutGil without;
   guard.add({.address = reinterpret_cast<void*>(address),
              .length = length,
              .fd = fd,
              .file_offset = offset,
-             .removed_before_unmap = removed_before_unmap});
+             .removed_before_unmap = promised,
+             .closed_after_remove = promised});
+}
+
+// Maps a file in the place of an anonymous mapping. mmap.mmap can own such a mapping without a
+// descriptor of its own.
+void map_over(std::uintptr_t address, std::size_t length, int fd, std::uint64_t offset,
+              int protection, bool shared) {
+  void* const place = reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr)
+  // MAP_FIXED would leave a hole when it fails, which another thread might fill and Python unmap.
+  void* const mapped = ::mmap(nullptr, length, protection, shared ? MAP_SHARED : MAP_PRIVATE, fd,
+                              static_cast<off_t>(offset));
+  if (mapped == MAP_FAILED) throw Error::system("memmap", errno, "the file cannot be mapped");
+  if (::mremap(mapped, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, place) == MAP_FAILED) {
+    const int error = errno;
+    ::munmap(mapped, length);
+    // Where the kernel has unmapped the place already, keep it for Python to unmap.
+    ::mmap(place, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    throw Error::system("memmap", error, "the mapping cannot be moved");
+  }
 }
 
 bool remove(Guard& guard, std::uintptr_t address) {
@@ -50,6 +73,8 @@ nb::dict report_of(const Guard& guard) {
   out["cached"] = report.cached;
   out["peak_cached"] = report.peak_cached;
   out["bytes_released"] = report.bytes_released;
+  out["bytes_fetched"] = report.bytes_fetched;
+  out["file_bytes"] = report.file_bytes;
   out["switches_to_random"] = report.switches_to_random;
   out["switches_to_readahead"] = report.switches_to_readahead;
   out["cpu_seconds"] = report.cpu_seconds;
@@ -61,7 +86,7 @@ nb::dict report_of(const Guard& guard) {
 
 void bind_guard(nb::module_& module) {
   nb::class_<Guard>(module, "Evictor",
-                    "Keeps mappings under a line; evenkeel.Guard is made of it.")
+                    "Keeps mappings within a budget. The implementation of evenkeel.Guard.")
       .def(
           "__init__",
           [](Guard* self, std::uint64_t budget, bool keep_cache, const std::string& access) {
@@ -69,9 +94,12 @@ void bind_guard(nb::module_& module) {
                 Guard({.budget = budget, .keep_cache = keep_cache, .access = access_of(access)});
           },
           "budget"_a, "keep_cache"_a, "access"_a)
-      .def("add", &add, "address"_a, "length"_a, "fd"_a, "offset"_a, "removed_before_unmap"_a)
+      .def("add", &add, "address"_a, "length"_a, "fd"_a, "offset"_a, "promised"_a)
       .def("remove", &remove, "address"_a)
       .def("report", &report_of, nb::sig("def report(self) -> dict[str, object]"));
+  module.def("map_over", &map_over, "address"_a, "length"_a, "fd"_a, "offset"_a, "protection"_a,
+             "shared"_a);
+  module.attr("MAP_NORESERVE") = static_cast<int>(MAP_NORESERVE);
 }
 
 }  // namespace evenkeel::python

@@ -265,3 +265,159 @@ def test_govern_takes_memmaps_alone(stored):
     assert guard.report()["mappings"] == 1
     del there
     assert guard.report()["mappings"] == 0
+
+
+@pytest.mark.parametrize("shape", [3.7, "5", (2, 2.5), ("5",), None])
+def test_a_shape_is_whole_numbers(stored, shape):
+    if shape is None:
+        shape = np.float64(4)
+    with pytest.raises(TypeError):
+        evenkeel.memmap(stored, np.int32, "r", shape=shape, budget="16MiB")
+    with pytest.raises(TypeError):
+        np.memmap(stored, np.int32, "r", shape=shape)
+
+
+@pytest.mark.parametrize("shape", [np.int64(7), [2, 3], np.array([2, 3]), range(2, 4), np.array(5)])
+def test_a_shape_is_any_sequence_of_integers(stored, shape):
+    ours = evenkeel.memmap(stored, np.int32, "r", shape=shape, budget="16MiB")
+    assert ours.shape == np.memmap(stored, np.int32, "r", shape=shape).shape
+
+
+@pytest.mark.parametrize("mode", ["r", "r+", "w+", "c"])
+def test_what_is_not_a_regular_file_is_refused_at_once(tmp_path, python, mode):
+    """In a process of its own, since opening a pipe may wait for ever."""
+    os.mkfifo(tmp_path / "pipe")
+    python(
+        """
+        import signal, sys, evenkeel
+        signal.alarm(60)
+        try:
+            evenkeel.memmap("pipe", "u1", sys.argv[1], shape=3, budget="16MiB")
+        except ValueError as error:
+            assert "not a regular file" in str(error), error
+        else:
+            raise AssertionError("accepted")
+        """,
+        mode,
+    )
+
+
+def test_a_mapping_knows_its_file_and_keeps_its_size(stored):
+    m = evenkeel.memmap(stored, np.int32, "r+", shape=10, budget="16MiB")
+    mapping = m._mmap
+    assert mapping.size() == stored.stat().st_size
+    del m
+    with pytest.raises(TypeError, match="create a new one"):
+        mapping.resize(8192)
+
+
+def test_more_than_the_file_has_is_refused(stored):
+    with pytest.raises(ValueError, match="greater than file size"):
+        evenkeel.memmap(stored, np.int32, "r", shape=3001, budget="16MiB")
+    with open(stored, "rb") as file, pytest.raises(PermissionError):
+        evenkeel.memmap(file, np.int32, "r+", budget="16MiB")
+
+
+MANY = """
+    import os, resource, sys, evenkeel
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
+    def count():
+        return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+    shared = evenkeel.Guard("16MiB") if sys.argv[1] == "shared" else None
+    for i in range(1000):
+        with open(f"{i}.bin", "wb") as file:
+            file.write(bytes([i % 256]) * 8192)
+    before = count()
+    maps = [
+        evenkeel.memmap(f"{i}.bin", "u1", "r", budget=shared or "4MiB") for i in range(1000)
+    ]
+    assert all(int(m[8191]) == i % 256 for i, m in enumerate(maps))
+    print(*(now - then for now, then in zip(count(), before)), flush=True)
+    child = os.fork()
+    if child == 0:  # guarded again by the same descriptors
+        guarded = sum(m.guard.report()["mappings"] == (1000 if shared else 1) for m in maps[::50])
+        os._exit(0 if guarded == 20 else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    del maps
+    print(*(now - then for now, then in zip(count(), before)))
+"""
+
+
+@pytest.mark.parametrize("guard", ["shared", "own"])
+def test_a_thousand_memmaps_under_the_usual_limit_of_descriptors(python, guard):
+    """One descriptor each, three for the process, and one thread."""
+    said = python(MANY, guard, OPENBLAS_NUM_THREADS="1")  # NumPy's threads are not counted
+    descriptors, threads, left, threads_left = map(int, said.split())
+    assert descriptors <= 1003 and threads == 1
+    assert left <= 3 and threads_left == 0
+
+
+def test_works_where_address_space_is_short(tmp_path, python):
+    """Mapping the file takes its size twice for a moment; where that is too much, once."""
+    (tmp_path / "x.bin").touch()
+    os.truncate(tmp_path / "x.bin", 512 * MIB)
+    python(
+        """
+        import resource, evenkeel, numpy
+        pages = int(open("/proc/self/statm").read().split()[0])
+        limit = pages * resource.getpagesize() + (900 << 20)
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        m = evenkeel.memmap("x.bin", "u1", "r+", budget="16MiB")
+        m[5] = 7
+        m.flush()
+        assert numpy.fromfile("x.bin", "u1", 6)[5] == 7
+        assert m.guard.report()["mappings"] == 1
+        """
+    )
+
+
+def test_fork_while_threads_create_and_drop_memmaps(stored, python):
+    """All that are alive in the parent are guarded in the child, and nothing is printed."""
+    python(
+        """
+        import os, sys, threading, numpy as np, evenkeel
+        kept_guard = evenkeel.Guard("16MiB")
+        kept = [evenkeel.memmap(sys.argv[1], "i4", "r", budget=kept_guard) for _ in range(5)]
+        stop = threading.Event()
+        def churn():
+            while not stop.is_set():
+                m = evenkeel.memmap(sys.argv[1], "i4", "r", budget="4MiB")
+                mapping = m._mmap
+                del m
+                mapping.close()
+        threads = [threading.Thread(target=churn) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        wrong = 0
+        for _ in range(100):
+            child = os.fork()
+            if child == 0:
+                report = kept_guard.report()
+                os._exit(0 if report["mappings"] == 5 and not report["failures"] else 1)
+            wrong += os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0
+        stop.set()
+        for thread in threads:
+            thread.join()
+        assert wrong == 0, wrong
+        """,
+        stored,
+    )
+
+
+def test_one_bad_mapping_does_not_keep_others_from_being_guarded_after_fork(stored, python):
+    python(
+        """
+        import os, sys, evenkeel
+        guard = evenkeel.Guard("16MiB")
+        maps = [evenkeel.memmap(sys.argv[1], "i4", "r", budget=guard) for _ in range(5)]
+        maps[1]._mmap._offset = 12345  # no such mapping
+        child = os.fork()
+        if child == 0:
+            report = guard.report()
+            told = [one for one in report["failures"] if "not guarded after fork" in one]
+            os._exit(0 if report["mappings"] == 4 and len(told) == 1 else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        """,
+        stored,
+    )

@@ -9,14 +9,14 @@ namespace {
 
 constexpr std::uint64_t kPresent = std::uint64_t{1} << 63;
 constexpr std::uint64_t kFaultAround = 16;  // pages of 4 KiB: fault_around_bytes is 64 KiB
-// A short run was touched somewhere; what else is in it, the fault brought. Few rows and crops are
+// A short run counts as two touched pages; the fault mapped the others. Few rows and crops are
 // larger than two pages and shorter than sixteen.
 constexpr std::uint64_t kTouchedInShortRun = 2;
 constexpr std::uint64_t kEnoughRuns = 3;
-// Pages that may be fetched for each page touched before reading each alone is cheaper. By the
-// bandwidth and the requests a second of common disks it is about ten.
+// Reading single pages is cheaper when readahead fetches more than so many for each touched one. By
+// the bandwidth and the requests a second of common disks it is about ten.
 constexpr std::uint64_t kWorthwhile = 8;
-// Pages fetched one by one, in runs of which readahead would have been cheaper.
+// Single pages that lie side by side in such runs would have been cheaper by readahead.
 constexpr std::uint64_t kLongRun = 32, kEnoughPages = 512;
 
 }  // namespace
@@ -45,9 +45,11 @@ void RunCounter::end_run() {
 
 bool reads_at_random(bool random_now, const AccessSample& sample, unsigned returns) {
   if (random_now) {
+    if (!sample.from_disk) return true;
     return sample.resident < kEnoughPages || sample.resident < kLongRun * sample.runs;
   }
   const std::uint64_t touched = sample.long_pages + kTouchedInShortRun * sample.short_runs;
+  if (!sample.from_disk) return sample.runs >= kEnoughRuns && sample.cached >= 2 * touched;
   return sample.short_runs >= kEnoughRuns << std::min(returns, 16u) &&
          2 * sample.short_runs >= sample.runs && sample.cached >= kWorthwhile * touched;
 }
@@ -55,6 +57,7 @@ bool reads_at_random(bool random_now, const AccessSample& sample, unsigned retur
 PageMap::PageMap(pid_t pid) : pagemap_(open_proc(pid, "pagemap")), entries_(8192) {}
 
 bool PageMap::count(AddressRange range, AccessSample& sample) {
+  MutexLock lock(mutex_);
   RunCounter runs(sample);
   const std::uint64_t page = sys::page_size();
   for (std::uint64_t at = range.begin / page; at < range.end / page;) {

@@ -72,6 +72,15 @@ TEST(Access, PagesSideBySideBringReadaheadBack) {
   EXPECT_TRUE(reads_at_random(true, {100, 100, 1, 0, 100}, 0));  // too little to say
 }
 
+TEST(Access, ReadaheadOverHolesIsOffWhenHalfOfItIsNotUsed) {
+  AccessSample blocks{10 * 2048, 10 * 256, 10, 0, 2560};
+  EXPECT_FALSE(reads_at_random(false, blocks, 0));
+  blocks.from_disk = false;
+  EXPECT_TRUE(reads_at_random(false, blocks, 0));
+  EXPECT_TRUE(reads_at_random(true, blocks, 0));  // runs would bring it back
+  EXPECT_FALSE(reads_at_random(false, {3000, 2000, 3, 0, 2000, false}, 0));
+}
+
 TEST(Access, GoingBackAndForthTakesMoreEachTime) {
   const AccessSample random{64 * 2048, 64 * 16, 64, 64, 0};
   EXPECT_TRUE(reads_at_random(false, random, 4));

@@ -2,10 +2,30 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
+#include <memory>
+
+#include "base/per_process.h"
 #include "base/text_file.h"
 #include "meter/proc.h"
 
 namespace evenkeel {
+namespace {
+
+int own_statm() {
+  // Never destroyed: guards may outlive static objects.
+  static auto& statm =
+      *new PerProcess<Fd>([] { return std::make_unique<Fd>(open_proc(0, "statm")); });
+  return statm.get().get();
+}
+
+}  // namespace
+
+std::uint64_t most_growth(const Activity& before, const Activity& after, std::uint64_t readahead) {
+  const std::uint64_t faulted = growth(before.faults, after.faults) * sys::page_size() +
+                                growth(before.major_faults, after.major_faults) * readahead;
+  return std::max(growth(before, after), faulted);
+}
 
 std::optional<std::uint64_t> parse_statm_shared(std::string_view statm) {
   for (int skip = 0; skip < 2; ++skip) {
@@ -16,20 +36,19 @@ std::optional<std::uint64_t> parse_statm_shared(std::string_view statm) {
   return leading_number(statm);
 }
 
-OwnActivity::OwnActivity() : statm_(open_proc(0, "statm")) {}
-
 Activity OwnActivity::read() {
   constexpr std::uint64_t kBlock = 512;
-  Activity signs;
+  Activity activity;
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
-  signs.major_faults = static_cast<std::uint64_t>(usage.ru_majflt);
-  signs.faults = signs.major_faults + static_cast<std::uint64_t>(usage.ru_minflt);
-  // As in /proc/PID/io, but told to every process: that one is closed to those that changed user.
-  signs.read_bytes = static_cast<std::uint64_t>(usage.ru_inblock) * kBlock;
+  activity.major_faults = static_cast<std::uint64_t>(usage.ru_majflt);
+  activity.faults = activity.major_faults + static_cast<std::uint64_t>(usage.ru_minflt);
+  // The same number as in /proc/PID/io, which a process that changed its user may not read.
+  activity.read_bytes = static_cast<std::uint64_t>(usage.ru_inblock) * kBlock;
   ProcText text;
-  signs.mapped = parse_statm_shared(read_again(statm_.get(), text)).value_or(0) * sys::page_size();
-  return signs;
+  activity.mapped =
+      parse_statm_shared(read_again(own_statm(), text)).value_or(0) * sys::page_size();
+  return activity;
 }
 
 }  // namespace evenkeel

@@ -1,4 +1,4 @@
-// Activity that something happens, for a few microseconds: whether it is worth a closer look.
+// Cheap counters of a process's activity. They say whether asking the page cache is worthwhile.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,7 @@
 
 namespace evenkeel {
 
-// Counts of whole processes. What grew in the mappings since an earlier reading is at most what
-// was read from disk or, for holes and for pages that were cached already, what was newly mapped.
+// Sums over whole processes.
 struct Activity {
   std::uint64_t major_faults = 0;
   std::uint64_t faults = 0;      // major and minor
@@ -21,12 +20,19 @@ struct Activity {
 inline std::uint64_t growth(std::uint64_t before, std::uint64_t after) {
   return after > before ? after - before : 0;
 }
-// The most that page cache and resident pages can have grown by between two readings.
+
+// Bytes read from the disk, or newly mapped, between two readings.
 inline std::uint64_t growth(const Activity& before, const Activity& after) {
   const std::uint64_t read = growth(before.read_bytes, after.read_bytes);
   const std::uint64_t mapped = growth(before.mapped, after.mapped);
   return read > mapped ? read : mapped;
 }
+
+// The most that page cache and resident pages of files can have grown by between two readings.
+// Pages over holes of a file come without a read, and pages that a private mapping copies are not
+// mapped: they show as faults alone. A major fault brings in up to `readahead` bytes, any other
+// fault that is not counted as mapped a page.
+std::uint64_t most_growth(const Activity& before, const Activity& after, std::uint64_t readahead);
 
 // Third number of /proc/PID/statm, in pages.
 std::optional<std::uint64_t> parse_statm_shared(std::string_view statm);
@@ -38,14 +44,10 @@ class ActivitySource {
   virtual Activity read() = 0;
 };
 
-// Of this process. Of no use after fork.
+// Of this process. All instances share one descriptor of /proc/self/statm. Thread-safe.
 class OwnActivity : public ActivitySource {
  public:
-  OwnActivity();
   Activity read() override;
-
- private:
-  Fd statm_;
 };
 
 }  // namespace evenkeel

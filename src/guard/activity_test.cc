@@ -22,7 +22,14 @@ TEST(Activity, GrowthIsTheLargerOfReadAndMapped) {
   EXPECT_EQ(growth(Activity{0, 0, 10, 10}, Activity{0, 0, 10, 4}), 0u);
 }
 
-TEST(MemorySigns, AMappingThatIsReadShowsInAll) {
+TEST(Activity, HolesAndCopiedPagesGrowByFaultsAlone) {
+  const std::uint64_t page = sys::page_size();
+  EXPECT_EQ(most_growth(Activity{2, 5, 10, 10}, Activity{2, 5, 30, 15}, 1_MiB), 20u);
+  EXPECT_EQ(most_growth(Activity{2, 5, 0, 0}, Activity{2, 9, 0, 0}, 1_MiB), 4 * page);
+  EXPECT_EQ(most_growth(Activity{2, 5, 0, 0}, Activity{3, 6, 0, 0}, 1_MiB), page + 1_MiB);
+}
+
+TEST(MemoryActivity, AMappingThatIsReadShowsInAll) {
   const NumberFile file(64_MiB);
   if (!file.can_be_dropped()) GTEST_SKIP() << "this file system keeps its pages (tmpfs)";
   const TestMapping map(file);

@@ -27,9 +27,11 @@ CacheMap::CacheMap(std::uint64_t file_offset, std::uint64_t length, std::uint64_
       parts_(1 + (length - first_bytes_ + part_bytes_ - 1) / part_bytes_) {}
 
 void CacheMap::take_over(const CacheMap& other) {
+  fetched_ = other.fetched_;
+  looked_ = other.looked_;
   if (other.part_bytes_ != part_bytes_) return;  // so much longer that parts are larger now
   for (std::size_t part = 0; part < other.size(); ++part) {
-    const std::uint64_t place = other.first_ + part - first_;  // huge where it lies before
+    const std::uint64_t place = other.first_ + part - first_;  // wraps for parts before the first
     if (place >= size()) continue;
     cached_ = cached_ - parts_[place].cached + other[part].cached;
     parts_[place] = other[part];
@@ -56,6 +58,7 @@ void CacheMap::found(std::size_t part, const Found& what, std::uint64_t now) {
   Part& one = parts_[part];
   if (one.cached == 0) one.since = now;
   one.grown = what.cached > one.cached ? what.cached - one.cached : 0;
+  fetched_ += one.grown;
   cached_ = cached_ - one.cached + what.cached;
   one.cached = what.cached;
   one.dirty = what.dirty;
@@ -63,7 +66,10 @@ void CacheMap::found(std::size_t part, const Found& what, std::uint64_t now) {
 
 void CacheMap::released(std::size_t part, const Found& left, std::uint64_t now) {
   found(part, left, now);
-  parts_[part].since = now;
+  Part& one = parts_[part];
+  const bool wait = left.dirty != 0 && left.cached <= left.dirty && !one.writing;
+  one.writing = wait;
+  if (!wait) one.since = now;
 }
 
 }  // namespace evenkeel

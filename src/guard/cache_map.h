@@ -1,4 +1,4 @@
-// The parts of a mapping, how much of each is cached, and since when.
+// The parts of a file, how much of each is cached, and since when.
 #pragma once
 
 #include <cstddef>
@@ -13,9 +13,10 @@ class CacheMap {
  public:
   struct Part {
     std::uint64_t cached = 0;  // bytes
-    std::uint64_t dirty = 0;   // of these, not yet written
+    std::uint64_t dirty = 0;   // of these, changed or being written
     std::uint64_t grown = 0;   // bytes more than at the look before
-    std::uint64_t since = 0;   // the look that first found it filled
+    std::uint64_t since = 0;   // the number of the look that found the first page of it
+    bool writing = false;      // released, and kept by the kernel until it is written
   };
   struct Found {
     std::uint64_t cached = 0, dirty = 0;  // bytes
@@ -25,17 +26,19 @@ class CacheMap {
   };
 
   CacheMap(std::uint64_t file_offset, std::uint64_t length, std::uint64_t budget);
-  // Goes on where another, of the same file and budget, left off.
+  // Copies the state of another map of the same file and budget.
   void take_over(const CacheMap& other);
 
   std::size_t size() const { return parts_.size(); }
   const Part& operator[](std::size_t part) const { return parts_[part]; }
   Range range(std::size_t part) const;
   std::uint64_t part_bytes() const { return part_bytes_; }
-  std::uint64_t cached() const { return cached_; }  // of all
+  std::uint64_t cached() const { return cached_; }  // bytes, all parts
+  // Bytes that came into the page cache since the first look, by the growth between two looks.
+  std::uint64_t fetched() const { return fetched_; }
 
-  // Asks about all parts: `ask(Range)` is what was Found. Where most of a group of parts was empty
-  // it is asked about as a whole first.
+  // Asks about all parts: `ask(Range)` returns Found. A group of parts that were mostly empty at
+  // the last look is asked about as a whole first.
   template <class Ask>
   void look(std::uint64_t now, const Ask& ask) {
     for (std::size_t begin = 0; begin < parts_.size(); begin += kGroup) {
@@ -45,9 +48,12 @@ class CacheMap {
         found(part, empty ? Found{} : ask(range(part)), now);
       }
     }
+    if (!looked_) fetched_ = 0;  // the pages were there before
+    looked_ = true;
   }
   void found(std::size_t part, const Found& what, std::uint64_t now);
-  // After an attempt to release it: what is left counts as new, so that others go first.
+  // After an attempt to release it. A part of which pages are left counts as new, so that others go
+  // first. But one that has to be written keeps its age for a second attempt.
   void released(std::size_t part, const Found& left, std::uint64_t now);
 
  private:
@@ -56,8 +62,9 @@ class CacheMap {
   Range range(std::size_t first, std::size_t end) const;
 
   std::uint64_t length_, part_bytes_, first_bytes_;
-  std::uint64_t first_;  // which part of the file it begins in
-  std::uint64_t cached_ = 0;
+  std::uint64_t first_;  // the index, in the whole file, of the part it begins in
+  std::uint64_t cached_ = 0, fetched_ = 0;
+  bool looked_ = false;
   std::vector<Part> parts_;
 };
 

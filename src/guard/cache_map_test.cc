@@ -79,6 +79,34 @@ RC_GTEST_PROP(CacheMap, ALookFindsWhatIsThereHoweverItAsks, ()) {
   }
 }
 
+TEST(CacheMap, APartThatHasToBeWrittenKeepsItsAgeOnce) {
+  CacheMap parts(0, 16_MiB, 8_MiB);
+  parts.found(0, {2_MiB, 2_MiB}, 1);
+  parts.released(0, {1_MiB, 1_MiB}, 5);
+  EXPECT_EQ(parts[0].since, 1u);
+  parts.released(0, {1_MiB, 1_MiB}, 6);  // changed again, or the disk is slow: others first
+  EXPECT_EQ(parts[0].since, 6u);
+  parts.found(1, {2_MiB, 0}, 1);
+  parts.released(1, {2_MiB, 0}, 7);  // another process maps it
+  EXPECT_EQ(parts[1].since, 7u);
+}
+
+TEST(CacheMap, FetchedIsAllThatCameAfterTheFirstLook) {
+  CacheMap parts(0, 8_MiB, 8_MiB);  // 4 parts of 2 MiB
+  std::uint64_t there = 1_MiB;
+  const auto ask = [&](CacheMap::Range range) {
+    return CacheMap::Found{range.begin == 0 ? there : 0, 0};
+  };
+  parts.look(1, ask);
+  EXPECT_EQ(parts.fetched(), 0u);
+  there = 2_MiB;
+  parts.look(2, ask);
+  EXPECT_EQ(parts.fetched(), 1_MiB);
+  parts.released(0, {}, 2);
+  parts.look(3, ask);
+  EXPECT_EQ(parts.fetched(), 3_MiB);
+}
+
 TEST(CacheMap, EmptyGroupsAreAskedAboutOnce) {
   CacheMap parts(0, 1_GiB, 32_MiB);  // 256 parts of 4 MiB
   ASSERT_EQ(parts.size(), 256u);

@@ -1,111 +1,143 @@
-// The thread behind a Guard, and what it decides.
+// Keeps the page cache of mapped files within a budget: what to look at, what to release, and when.
 #pragma once
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <functional>
+#include <map>
 #include <memory>
-#include <mutex>
+#include <span>
 #include <string>
-#include <thread>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "evenkeel/guard.h"
-#include "guard/access.h"
+#include "guard/access_judge.h"
 #include "guard/activity.h"
+#include "guard/evictor_thread.h"
 #include "guard/guarded_file.h"
 #include "guard/thresholds.h"
 
 namespace evenkeel {
 
-// Thread-safe. Of no use in a child of fork: neither thread nor locks are right there.
-class Evictor {
+// Runs on the evictor thread of the process while it has files. Thread-safe. A child of fork must
+// not use the evictor of its parent: it has no thread, and a lock may be held for ever.
+class Evictor : private BackgroundTask {
  public:
   struct Options : GuardOptions {
-    // For mappings of other processes, which go without a word: that is no failure, and files of
-    // which no mapping is left are watched on as long as some of them is cached.
+    // For mappings of other processes, which are unmapped without notice. That is not a failure,
+    // and a file without mappings stays guarded as long as some of it is cached.
     bool remember = false;
   };
-  // `signs` are those of all processes whose mappings it holds.
-  Evictor(const Options& options, std::unique_ptr<ActivitySource> signs);
-  ~Evictor();
+  // `activity` is of all processes whose mappings are guarded.
+  Evictor(const Options& options, std::unique_ptr<ActivitySource> activity);
+  ~Evictor() override;
 
-  // A mapping that is known already is held anew. `fd` is of its file; closed when that is not
-  // needed. What is done to the file itself, `prepare` is the place for. Throws Error (kSystem).
+  // A mapping with a known key replaces the one before. `fd` is of its file; it may be empty when
+  // the mapping has a descriptor of its own. `prepare` is called with the file when it is new.
+  // Throws Error (kSystem).
   using Prepare = std::function<void(GuardedFile&)>;
   void add(std::unique_ptr<GuardedMapping> mapping, Fd fd, const Prepare& prepare = {});
-  // Of a file that is watched already; false when it is not, and then nothing has happened.
+  // Adds a mapping of a file that is guarded already. False, and no change, when it is not.
   bool add_known(std::unique_ptr<GuardedMapping>& mapping, std::uint64_t device,
                  std::uint64_t inode);
-  // When it returns, the governor does not touch the mapping any more.
+  // After it returns, the evictor does not use the mapping any more.
   bool remove(std::uint64_t key);
   GuardReport report();
 
  private:
   using Clock = std::chrono::steady_clock;
-  // A turn of someone who is not the governor: it has priority over a release that takes long.
-  class Turn;
-
-  void start();
-  void stop();
-  void run() noexcept;
-
-  // All below under mutex_.
-  void hold(std::unique_ptr<GuardedMapping> mapping, Fd fd, const Prepare& prepare);
-  GuardedFile* find(std::uint64_t device, std::uint64_t inode) const;
-  void add_to(GuardedFile& file, std::unique_ptr<GuardedMapping> mapping);
-  bool drop(std::uint64_t key);
-  void forget_unmapped();
-  Seconds tick_safely() noexcept;
-  Seconds tick();
-  bool fits() const;
-  std::uint64_t uncounted(const Activity& signs) const;
-  bool look_is_due(const Activity& signs, std::uint64_t estimate, bool active) const;
-  void look();
-  void count();
+  using FileId = std::pair<std::uint64_t, std::uint64_t>;  // device, inode
+  // Locks mutex_ for a caller. The evictor thread pauses between two steps while callers wait.
+  class CallerLock;
   struct Candidate {
     GuardedFile* file;
     std::size_t part;
-    const CacheMap::Part& filled() const { return file->segments()[part]; }
+    const CacheMap::Part& cache() const { return file->cache_map()[part]; }
   };
-  std::vector<Candidate> candidates() const;
-  void start_writing(const std::vector<Candidate>& oldest) const;
-  void release_part(const Candidate& one);
-  Seconds release();
-  Seconds release_uncounted(const Activity& signs);
-  void note_stuck();
-  bool too_few_faults(const Activity& signs) const;
-  double patience() const;
-  void consider_access(const Activity& signs);
-  AccessSample sample_signs(const Activity& signs) const;
-  void switch_access(GuardedFile& one, const Activity& signs);
-  void forget_lost();
-  void note_failure(const std::string& what);
+
+  Seconds run() noexcept override;
+
+  // Files and mappings.
+  void insert(std::unique_ptr<GuardedMapping> mapping, Fd fd, const Prepare& prepare)
+      REQUIRES(mutex_);
+  void add_to(GuardedFile& file, std::unique_ptr<GuardedMapping> mapping) REQUIRES(mutex_);
+  void count_resident_of_new(GuardedFile& file, const GuardedMapping& mapping) REQUIRES(mutex_);
+  GuardedFile* find(std::uint64_t device, std::uint64_t inode) const REQUIRES(mutex_);
+  bool erase(std::uint64_t key) REQUIRES(mutex_);
+  void forget_unmapped() REQUIRES(mutex_);
+  void forget_lost() REQUIRES(mutex_);
+  void include(const GuardedFile& file) REQUIRES(mutex_);
+  void files_changed() REQUIRES(mutex_);
+  bool fits() const REQUIRES(mutex_) { return file_bytes_ <= thresholds_.budget; }
+
+  // Looking.
+  Seconds step() REQUIRES(mutex_);
+  std::uint64_t claimed_growth(const Activity& activity) const REQUIRES(mutex_);
+  std::uint64_t uncounted_bytes(const Activity& activity) const REQUIRES(mutex_);
+  bool look_is_due(const Activity& activity, std::uint64_t estimate, bool active) const
+      REQUIRES(mutex_);
+  void look() REQUIRES(mutex_);
+  void sum_up() REQUIRES(mutex_);
+
+  // Releasing.
+  std::vector<Candidate> oldest_first() const REQUIRES(mutex_);
+  void release_parts(std::span<const Candidate> parts) REQUIRES(mutex_);
+  Seconds release() REQUIRES(mutex_);
+  Seconds wait_for_disk(std::uint64_t writing, Seconds took) REQUIRES(mutex_);
+  Seconds release_uncounted(const Activity& activity) REQUIRES(mutex_);
+  void note_stuck() REQUIRES(mutex_);
+  void note_not_released(const GuardedFile& file, int error) REQUIRES(mutex_);
+  void note_failure(const std::string& what) REQUIRES(mutex_);
+  std::vector<std::string> failures() const REQUIRES(mutex_);
+
+  // Readahead.
+  double judging_interval() const REQUIRES(mutex_);
+  void judge_access(const Activity& activity) REQUIRES(mutex_);
+  void access_switched(GuardedFile& file) REQUIRES(mutex_);
 
   const Options options_;
-  const Thresholds lines_;
-  std::mutex lifecycle_;  // one add or remove at a time; before mutex_
+  const Thresholds thresholds_;
+  EvictorThread& thread_;
 
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::atomic<int> waiting_ = 0;  // turns that wait
-  bool stopping_ = false, changed_ = false;
-  std::thread thread_;
+  Mutex lifecycle_;                              // one add or remove at a time; taken before mutex_
+  bool running_ GUARDED_BY(lifecycle_) = false;  // on thread_
 
-  const std::unique_ptr<ActivitySource> sign_source_;
-  std::vector<std::unique_ptr<GuardedFile>> watched_;
-  GuardReport report_;
+  Mutex mutex_;
+  std::atomic<int> waiting_ = 0;  // callers that wait for mutex_
+  const std::unique_ptr<ActivitySource> activity_ PT_GUARDED_BY(mutex_);
+  std::map<FileId, std::unique_ptr<GuardedFile>> files_ GUARDED_BY(mutex_);
+  std::unordered_map<std::uint64_t, GuardedFile*> file_of_mapping_ GUARDED_BY(mutex_);  // by key
+  bool changed_ GUARDED_BY(mutex_) = false;  // files or mappings, since the last step
+  GuardReport report_ GUARDED_BY(mutex_);
 
-  Activity last_;                      // at the last tick
-  Activity at_look_;                   // when the page cache was last asked, or released
-  Activity at_sample_;                 // when access was last judged
-  Activity at_release_;                // when uncounted mappings were last released
-  std::uint64_t resident_at_add_ = 0;  // of uncounted mappings, not yet released
-  double trust_ = 1;        // how much of the growth that signs claim is growth of the mappings
-  bool releasing_ = false;  // on the way from trigger to target
-  Clock::time_point active_at_{}, looked_at_{}, sampled_at_{}, stuck_until_{};
-  Seconds look_took_{0}, sample_took_{0}, stuck_for_{0};
+  // Sums over files_: include() adds a file, files_changed() sums up anew.
+  std::uint64_t file_bytes_ GUARDED_BY(mutex_) = 0;
+  bool any_counted_ GUARDED_BY(mutex_) = false, any_uncounted_ GUARDED_BY(mutex_) = false;
+  std::uint64_t readahead_ GUARDED_BY(mutex_) = 0;  // bytes, the largest of the counted files
+
+  Activity last_ GUARDED_BY(mutex_);        // at the last step
+  Activity at_look_ GUARDED_BY(mutex_);     // at the last look, or after the last release
+  Activity at_release_ GUARDED_BY(mutex_);  // when uncounted files were last released
+  AccessJudge judge_ GUARDED_BY(mutex_);
+  std::uint64_t resident_at_add_ GUARDED_BY(mutex_) = 0;  // of uncounted files, not yet released
+  // The share of the claimed growth that is growth of the guarded files, by the last looks.
+  double trust_ GUARDED_BY(mutex_) = 1;
+  bool releasing_ GUARDED_BY(mutex_) = false;  // on the way from trigger to target
+  // Whether the budget was met since a mapping was added. What was cached before does not count as
+  // the budget being exceeded.
+  bool settled_ GUARDED_BY(mutex_) = false;
+  std::uint64_t peak_settled_ GUARDED_BY(mutex_) = 0;       // the highest `cached` since
+  std::uint64_t forgotten_fetched_ GUARDED_BY(mutex_) = 0;  // bytes_fetched of files that are gone
+  Clock::time_point active_at_ GUARDED_BY(mutex_){}, looked_at_ GUARDED_BY(mutex_){},
+      forgot_at_ GUARDED_BY(mutex_){}, stuck_until_ GUARDED_BY(mutex_){},
+      writing_since_ GUARDED_BY(mutex_){};
+  // CPU time, not wall time: on a busy machine that would count other programs.
+  Seconds activity_cost_ GUARDED_BY(mutex_){0}, look_cost_ GUARDED_BY(mutex_){0},
+      judging_cost_ GUARDED_BY(mutex_){0};
+  Seconds stuck_for_ GUARDED_BY(mutex_){0};
 };
 
 }  // namespace evenkeel

@@ -24,43 +24,53 @@ GuardOptions checked(const GuardOptions& options) {
   return options;
 }
 
-// What a guard has in one process.
-struct Own {
-  explicit Own(const GuardOptions& options)
-      : governor({options}, std::make_unique<OwnActivity>()) {}
+// The process's view of its own memory, shared by all guards: two descriptors.
+struct OwnProcess {
   const Maps maps;
   PageMap pages;
-  Evictor governor;  // uses the two: after them
 };
+
+OwnProcess& own_process() {
+  // Never destroyed: guards may outlive static objects.
+  static auto& process = *new PerProcess<OwnProcess>([] { return std::make_unique<OwnProcess>(); });
+  return process.get();
+}
+
+std::unique_ptr<Evictor> make_evictor(const GuardOptions& options) {
+  return std::make_unique<Evictor>(Evictor::Options{options}, std::make_unique<OwnActivity>());
+}
 
 }  // namespace
 
 class Guard::Impl {
  public:
   explicit Impl(const GuardOptions& given)
-      : options(given), own([given] { return std::make_unique<Own>(given); }) {}
+      : options(given), evictor([given] { return make_evictor(given); }) {}
   const GuardOptions options;
-  PerProcess<Own> own;
+  PerProcess<Evictor> evictor;
 };
 
 Guard::Guard(const GuardOptions& options) : impl_(std::make_unique<Impl>(checked(options))) {}
 Guard::~Guard() = default;
 
 void Guard::add(const GuardMapping& mapping) {
-  Own& own = impl_->own.get();
-  auto held = std::make_unique<OwnMapping>(mapping, impl_->options, own.maps, own.pages);
-  Fd fd(::fcntl(mapping.fd, F_DUPFD_CLOEXEC, 3));
-  if (!fd) {
-    throw Error::system("guard", errno, "descriptor " + std::to_string(mapping.fd))
-        .hint("give an open descriptor of the mapped file");
+  OwnProcess& process = own_process();
+  auto guarded = std::make_unique<OwnMapping>(mapping, impl_->options, process.maps, process.pages);
+  Fd fd;
+  if (!mapping.closed_after_remove) {
+    fd = Fd(::fcntl(mapping.fd, F_DUPFD_CLOEXEC, 3));
+    if (!fd) {
+      throw Error::system("guard", errno, "descriptor " + std::to_string(mapping.fd))
+          .hint("give an open descriptor of the mapped file");
+    }
   }
-  own.governor.add(std::move(held), std::move(fd));
+  impl_->evictor.get().add(std::move(guarded), std::move(fd));
 }
 
 bool Guard::remove(const void* address) {
-  return impl_->own.get().governor.remove(reinterpret_cast<std::uint64_t>(address));
+  return impl_->evictor.get().remove(reinterpret_cast<std::uint64_t>(address));
 }
 
-GuardReport Guard::report() const { return impl_->own.get().governor.report(); }
+GuardReport Guard::report() const { return impl_->evictor.get().report(); }
 
 }  // namespace evenkeel

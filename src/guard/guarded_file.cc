@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "base/readahead.h"
 #include "base/sys.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
@@ -22,7 +23,7 @@ constexpr std::uint64_t kPagesToSample = 1 << 15;  // takes about half a millise
 constexpr unsigned kWriteAndWait =
     SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
 
-// What of a range in the file a mapping shows, as addresses; empty where that is nothing.
+// The addresses at which a mapping shows a range of the file; empty where it shows none of it.
 std::optional<AddressRange> shown_by(const GuardedMapping& mapping, std::uint64_t begin,
                                      std::uint64_t end) {
   const std::uint64_t first = std::max(begin, mapping.file_offset());
@@ -54,30 +55,76 @@ GuardedFile::GuardedFile(Fd fd, const GuardOptions& options, std::unique_ptr<Gua
       name_(first->name()),
       begin_(first->file_offset()),
       length_(first->length()),
-      segments_(begin_, length_, options.budget) {
+      cache_map_(begin_, length_, options.budget) {
+  mappings_.push_back(std::move(first));
+  if (const auto id = mappings_.front()->file_id(); id && this->fd() < 0) {
+    device_ = id->device;
+    inode_ = id->inode;
+    how_ = How::kUncounted;
+    limitation_ = name() +
+                  " was deleted and cannot be opened: bytes read by the process are counted "
+                  "instead, and all pages released together";
+    advise_first(*mappings_.front());
+    return;
+  }
   struct stat status;
-  if (sys::fstat(fd_.get(), &status) != 0) throw Error::system("guard", errno, name());
+  if (sys::fstat(this->fd(), &status) != 0) throw Error::system("guard", errno, name());
   device_ = status.st_dev;
   inode_ = status.st_ino;
+  readahead_ = readahead_window(status.st_dev);
   sys::CacheStat stat{};
-  if (lies_in_memory(fd_.get())) {
+  if (lies_in_memory(this->fd())) {
     how_ = How::kInert;
     limitation_ = name() + " lies in memory (tmpfs or hugetlbfs): its pages cannot be released";
   } else if (options.keep_cache) {
     how_ = How::kUncounted;
-  } else if (sys::cachestat(fd_.get(), begin_, 1, &stat) != 0) {
+  } else if (sys::cachestat(this->fd(), begin_, 1, &stat) != 0) {
     how_ = How::kUncounted;
     limitation_ =
         name() + ": its page cache cannot be counted (" +
-        (owns_or_may_write(fd_.get()) ? "cachestat needs Linux 6.5"
-                                      : "this user neither owns the file nor may write it") +
+        (owns_or_may_write(this->fd()) ? "cachestat needs Linux 6.5"
+                                       : "this user neither owns the file nor may write it") +
         "); bytes read by the process are counted instead, and all pages released "
         "together";
   }
-  add(std::move(first));
+  if (how_ != How::kInert) advise_first(*mappings_.front());
 }
 
-std::string GuardedFile::name() const { return name_; }
+int GuardedFile::fd() const {
+  if (fd_) return fd_.get();
+  const auto has_one = [](const auto& mapping) { return mapping->descriptor() >= 0; };
+  const auto place = std::ranges::find_if(mappings_, has_one);
+  return place == mappings_.end() ? -1 : (*place)->descriptor();
+}
+
+void GuardedFile::adopt(Fd fd) {
+  if (!fd_) fd_ = std::move(fd);
+}
+
+bool GuardedFile::reopen() {
+  if (fd() < 0 && reopen_) fd_ = reopen_();
+  return fd() >= 0;
+}
+
+void GuardedFile::close_unmapped() {
+  if (mappings_.empty() && reopen_) fd_.reset();
+}
+
+// Opens a file without mappings for a scope.
+class GuardedFile::Reopened {
+ public:
+  explicit Reopened(GuardedFile& file) : file_(file) { file_.reopen(); }
+  ~Reopened() { file_.close_unmapped(); }
+  Reopened(const Reopened&) = delete;
+  Reopened& operator=(const Reopened&) = delete;
+
+ private:
+  GuardedFile& file_;
+};
+
+std::uint64_t GuardedFile::readahead() const {
+  return random_ || options_.access == GuardAccess::kRandom ? 0 : readahead_;
+}
 
 void GuardedFile::add(std::unique_ptr<GuardedMapping> mapping) {
   cover(mapping->file_offset(), mapping->file_offset() + mapping->length());
@@ -85,13 +132,13 @@ void GuardedFile::add(std::unique_ptr<GuardedMapping> mapping) {
   mappings_.push_back(std::move(mapping));
 }
 
-// What has been mapped stays watched, so that ages of parts are kept.
+// The range only grows, so that the ages of parts are kept.
 void GuardedFile::cover(std::uint64_t begin, std::uint64_t end) {
   const std::uint64_t first = std::min(begin, begin_), last = std::max(end, begin_ + length_);
   if (first == begin_ && last == begin_ + length_) return;
   CacheMap wider(first, last - first, options_.budget);
-  wider.take_over(segments_);
-  segments_ = std::move(wider);
+  wider.take_over(cache_map_);
+  cache_map_ = std::move(wider);
   begin_ = first;
   length_ = last - first;
 }
@@ -117,6 +164,7 @@ bool GuardedFile::remove(std::uint64_t key) {
                        options_.access == GuardAccess::kSequential;
   if (advised && mapping->still_there()) advise_all_of(*mapping, MADV_NORMAL);
   std::erase_if(mappings_, [&](const auto& one) { return one.get() == mapping; });
+  close_unmapped();
   return true;
 }
 
@@ -126,72 +174,91 @@ void GuardedFile::forget_lost(const std::function<void(const GuardedMapping&)>& 
     lost(*one);
     return true;
   });
+  close_unmapped();
 }
 
 bool GuardedFile::deleted() const {
   struct stat status;
-  return sys::fstat(fd_.get(), &status) == 0 && status.st_nlink == 0;
+  return sys::fstat(fd(), &status) == 0 && status.st_nlink == 0;
 }
 
 CacheMap::Found GuardedFile::cached_in(CacheMap::Range part) const {
   sys::CacheStat stat{};
-  if (sys::cachestat(fd_.get(), begin_ + part.begin, part.length, &stat) != 0) return {};
+  if (sys::cachestat(fd(), begin_ + part.begin, part.length, &stat) != 0) return {};
   return {stat.cached * sys::page_size(), (stat.dirty + stat.writeback) * sys::page_size()};
 }
 
 void GuardedFile::look(std::uint64_t now) {
-  segments_.look(now, [this](CacheMap::Range part) { return cached_in(part); });
+  const Reopened reopened(*this);
+  cache_map_.look(now, [this](CacheMap::Range part) { return cached_in(part); });
 }
 
 void GuardedFile::write_back(CacheMap::Range part, unsigned flags) const {
-  sys::sync_file_range(fd_.get(), begin_ + part.begin, part.length, flags);
+  sys::sync_file_range(fd(), begin_ + part.begin, part.length, flags);
 }
 
-void GuardedFile::start_writing(std::size_t part) {
-  if (segments_[part].dirty != 0) write_back(segments_.range(part), SYNC_FILE_RANGE_WRITE);
-}
-
-int GuardedFile::let_go(CacheMap::Range part) {
+// All mappings, which may be of many processes, are told before any is waited for.
+int GuardedFile::start_let_go(CacheMap::Range part) {
   const std::uint64_t begin = begin_ + part.begin;
   int error = 0;
   for (const auto& mapping : mappings_) {
     const auto shown = shown_by(*mapping, begin, begin + part.length);
     if (!shown) continue;
-    if (const int refused = mapping->let_go(*shown); refused != 0) error = refused;
+    if (const int refused = mapping->start_let_go(*shown); refused != 0) error = refused;
   }
-  if (!options_.keep_cache) sys::fadvise(fd_.get(), begin, part.length, POSIX_FADV_DONTNEED);
+  return error;
+}
+
+int GuardedFile::finish_let_go(CacheMap::Range part) {
+  const std::uint64_t begin = begin_ + part.begin;
+  int error = 0;
+  for (const auto& mapping : mappings_) {
+    if (!shown_by(*mapping, begin, begin + part.length)) continue;
+    if (const int refused = mapping->finish_let_go(); refused != 0) error = refused;
+  }
+  if (!options_.keep_cache) sys::fadvise(fd(), begin, part.length, POSIX_FADV_DONTNEED);
+  return error;
+}
+
+int GuardedFile::start_release(std::size_t part) { return start_let_go(cache_map_.range(part)); }
+
+int GuardedFile::finish_release(std::size_t part, std::uint64_t now) {
+  const Reopened reopened(*this);
+  const CacheMap::Range range = cache_map_.range(part);
+  const int error = finish_let_go(range);
+  cache_map_.released(part, cached_in(range), now);
   return error;
 }
 
 int GuardedFile::release(std::size_t part, std::uint64_t now) {
-  const CacheMap::Range range = segments_.range(part);
-  // Neither advice drops what is not written.
-  if (segments_[part].dirty != 0) write_back(range, kWriteAndWait);
-  const int error = let_go(range);
-  segments_.released(part, cached_in(range), now);
-  return error;
+  const int refused = start_release(part);
+  const int error = finish_release(part, now);
+  return refused != 0 ? refused : error;
 }
 
 int GuardedFile::release_all() {
+  const Reopened reopened(*this);
   if (!options_.keep_cache) write_back({0, length_}, kWriteAndWait);
-  return let_go({0, length_});
+  const int refused = start_let_go({0, length_});
+  const int error = finish_let_go({0, length_});
+  return refused != 0 ? refused : error;
 }
 
 std::optional<AccessSample> GuardedFile::sample() const {
   std::vector<std::size_t> parts;
-  for (std::size_t part = 0; part < segments_.size(); ++part) {
-    if (!counted() || segments_[part].grown != 0) parts.push_back(part);
+  for (std::size_t part = 0; part < cache_map_.size(); ++part) {
+    if (!counted() || cache_map_[part].grown != 0) parts.push_back(part);
   }
   AccessSample sample;
   if (parts.empty()) return sample;
   const std::uint64_t page = sys::page_size();
-  std::uint64_t window = segments_.part_bytes();
+  std::uint64_t window = cache_map_.part_bytes();
   if (counted()) {
     window = std::min(window, std::max<std::uint64_t>(kPagesToSample / parts.size(), 256) * page);
   }
   const std::size_t step = std::max<std::size_t>(parts.size() * window / page / kPagesToSample, 1);
   for (std::size_t i = 0; i < parts.size(); i += counted() ? step : 1) {
-    CacheMap::Range range = segments_.range(parts[i]);
+    CacheMap::Range range = cache_map_.range(parts[i]);
     range.length = std::min(range.length, window);
     if (counted()) sample.cached += cached_in(range).cached / page;
     const std::uint64_t begin = begin_ + range.begin;

@@ -1,4 +1,4 @@
-// One governed file: what of it is cached, and how that is released.
+// A guarded file: how much of it is cached, and how that is released.
 #pragma once
 
 #include <cstdint>
@@ -16,43 +16,57 @@
 
 namespace evenkeel {
 
-// tmpfs and its like, of which nothing can be released.
+// tmpfs, ramfs and hugetlbfs: nothing of their files can be released.
 bool lies_in_memory(int fd);
-// What MADV_PAGEOUT and cachestat ask of a user.
+// MADV_PAGEOUT and cachestat are for such users only.
 bool owns_or_may_write(int fd);
 
-// With the mappings of it that are held, or were. One thread at a time.
+// Has the mappings of the file. One thread at a time.
 class GuardedFile {
  public:
-  // Throws Error (kSystem) when the file cannot be asked. `first` is advised as options say.
+  // Throws Error (kSystem) when fstat fails. `first` is advised as the options say. `fd` may be
+  // empty when `first` has a descriptor.
   GuardedFile(Fd fd, const GuardOptions& options, std::unique_ptr<GuardedMapping> first);
 
   bool is(std::uint64_t device, std::uint64_t inode) const {
     return device == device_ && inode == inode_;
   }
+  // Takes a descriptor of the file where it has none of its own.
+  void adopt(Fd fd);
+  // How to open the file again. The descriptor is then closed while the file has no mappings, so
+  // that its file system can be unmounted, and opened only to count and release pages.
+  void reopen_by(std::function<Fd()> open) { reopen_ = std::move(open); }
+  // Opens it, if it is closed. False when that fails.
+  bool reopen();
   void add(std::unique_ptr<GuardedMapping> mapping);
   GuardedMapping* find(std::uint64_t key) const;
-  // Its advice is put back where it is still there. False when it is not held.
+  // Takes back the advice where the mapping still exists. False when the key is not known.
   bool remove(std::uint64_t key);
   const std::vector<std::unique_ptr<GuardedMapping>>& mappings() const { return mappings_; }
-  // Forgets mappings that are not there any more; `lost` hears of each.
+  // Forgets mappings that do not exist any more, and calls `lost` for each.
   void forget_lost(const std::function<void(const GuardedMapping&)>& lost);
   bool deleted() const;  // has no name any more
 
   // All bytes that are or were mapped, from the first to the last.
   std::uint64_t length() const { return length_; }
-  // Whether its pages can be counted part by part. Otherwise signs of the whole process stand in.
+  // Whether its pages can be counted part by part. For uncounted files the activity counters of the
+  // process are used instead. Files in memory (tmpfs) are neither.
   bool counted() const { return how_ == How::kCounted; }
-  bool uncounted() const { return how_ == How::kUncounted; }  // neither for files in memory: tmpfs
+  bool uncounted() const { return how_ == How::kUncounted; }
   const std::string& limitation() const { return limitation_; }  // what does not work; may be empty
-  std::string name() const;                                      // for messages
+  const std::string& name() const { return name_; }              // for messages
+  std::uint64_t readahead() const;  // bytes that a major fault may fetch beyond its page
   void set_name(std::string name) { name_ = std::move(name); }
 
   void look(std::uint64_t now);
-  const CacheMap& segments() const { return segments_; }
-  void start_writing(std::size_t part);
-  // Returns 0, or what the kernel refused with. What could not go shows in segments().
+  const CacheMap& cache_map() const { return cache_map_; }
+  // Returns 0 or the errno of the kernel. Pages that stay are counted in cache_map(). Dirty pages
+  // stay until they are written, which is started but not waited for.
   int release(std::size_t part, std::uint64_t now);
+  // The same for many parts and files at once: first one start, then one finish for each part.
+  int start_release(std::size_t part);
+  int finish_release(std::size_t part, std::uint64_t now);
+  // Waits for the disk where pages are dirty.
   int release_all();
 
   // Empty where the kernel will not say.
@@ -60,29 +74,35 @@ class GuardedFile {
   bool random() const { return random_; }
   unsigned returns() const { return returns_; }
   void set_random(bool random);
-  // Is told of each switch; for mappings that are still to come.
+  // Called at each switch, so that later mappings can be advised in the same way.
   void on_switch(std::function<void(bool random)> call) { on_switch_ = std::move(call); }
 
  private:
   enum class How { kCounted, kUncounted, kInert };
+  class Reopened;
+  int fd() const;
+  void close_unmapped();
   void cover(std::uint64_t begin, std::uint64_t end);
-  int let_go(CacheMap::Range part);
+  int start_let_go(CacheMap::Range part);
+  int finish_let_go(CacheMap::Range part);
   CacheMap::Found cached_in(CacheMap::Range part) const;
   void write_back(CacheMap::Range part, unsigned flags) const;
   void advise_first(GuardedMapping& mapping) const;
   static void advise_all_of(GuardedMapping& mapping, int advice);
 
-  const Fd fd_;
+  Fd fd_;  // may be empty: then a mapping has one
   const GuardOptions options_;
   std::uint64_t device_ = 0, inode_ = 0;
+  std::uint64_t readahead_ = 0;  // bytes, of the device
   How how_ = How::kCounted;
   std::string limitation_, name_;
   std::uint64_t begin_, length_;  // in the file
-  CacheMap segments_;             // from begin_ on
+  CacheMap cache_map_;            // from begin_ on
   std::vector<std::unique_ptr<GuardedMapping>> mappings_;
   bool random_ = false;
   unsigned returns_ = 0;
   std::function<void(bool)> on_switch_;
+  std::function<Fd()> reopen_;
 };
 
 }  // namespace evenkeel

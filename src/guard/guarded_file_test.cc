@@ -17,7 +17,7 @@ const GuardOptions kOptions{.budget = 8_MiB};
 
 // Releases every part, without asking whether the mapping is still there.
 void release_blindly(GuardedFile& watched) {
-  for (std::size_t part = 0; part < watched.segments().size(); ++part) watched.release(part, 1);
+  for (std::size_t part = 0; part < watched.cache_map().size(); ++part) watched.release(part, 1);
   watched.release_all();
 }
 
@@ -174,14 +174,14 @@ TEST_F(GuardedFileTest, PartsOfAFileThatAreMappedByAndByAreOneFile) {
   EXPECT_EQ(watched.length(), 8_MiB);
   EXPECT_EQ(wrong_in_scan(map, kBytes / 8), 0u);
   watched.look(1);
-  EXPECT_EQ(watched.segments().cached(), 8_MiB);
+  EXPECT_EQ(watched.cache_map().cached(), 8_MiB);
   watched.add(hold(begin));
   EXPECT_EQ(watched.length(), kBytes);
-  EXPECT_EQ(watched.segments().cached(), 8_MiB);  // as it was, until the next look
+  EXPECT_EQ(watched.cache_map().cached(), 8_MiB);  // as it was, until the next look
   watched.look(2);
-  EXPECT_EQ(watched.segments().cached(), kBytes);
-  EXPECT_EQ(watched.segments()[watched.segments().size() - 1].since, 1u);
-  EXPECT_EQ(watched.segments()[0].since, 2u);
+  EXPECT_EQ(watched.cache_map().cached(), kBytes);
+  EXPECT_EQ(watched.cache_map()[watched.cache_map().size() - 1].since, 1u);
+  EXPECT_EQ(watched.cache_map()[0].since, 2u);
 }
 
 // Counted once, and gone only when both have let go.
@@ -192,9 +192,9 @@ TEST_F(GuardedFileTest, AFileThatIsMappedTwiceCountsOnce) {
   EXPECT_EQ(wrong_in_scan(map, kBytes / 8), 0u);
   EXPECT_EQ(wrong_in_scan(other, kBytes / 8), 0u);
   watched.look(1);
-  EXPECT_EQ(watched.segments().cached(), kBytes);
+  EXPECT_EQ(watched.cache_map().cached(), kBytes);
   release_blindly(watched);
-  EXPECT_EQ(watched.segments().cached(), 0u);
+  EXPECT_EQ(watched.cache_map().cached(), 0u);
 }
 
 TEST_F(GuardedFileTest, ADeletedFileIsKnownToBe) {

@@ -1,11 +1,12 @@
-// A mapping of a watched file, in this process or in another.
+// A mapping of a guarded file, in this process or in another.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "guard/access.h"
-#include "guard/vma.h"
+#include "meter/proc_maps.h"
 
 namespace evenkeel {
 
@@ -17,16 +18,24 @@ class GuardedMapping {
   GuardedMapping(const GuardedMapping&) = delete;
   GuardedMapping& operator=(const GuardedMapping&) = delete;
 
-  std::uint64_t key() const { return key_; }  // one of its kind among all that are held
+  std::uint64_t key() const { return key_; }  // no other guarded mapping has the same
   AddressRange range() const { return range_; }
   std::uint64_t length() const { return range_.end - range_.begin; }
   std::uint64_t file_offset() const { return file_offset_; }
   virtual std::string name() const;  // for messages
+  // A descriptor of the file that stays open as long as the mapping is guarded, or -1.
+  virtual int descriptor() const { return -1; }
+  // Which file it is, where nobody has a descriptor to ask. Such a mapping writes and drops pages
+  // of the file itself when it lets go of them.
+  struct FileId {
+    std::uint64_t device, inode;
+  };
+  virtual std::optional<FileId> file_id() const { return std::nullopt; }
 
-  // Whether the range still is this mapping. To be asked before the calls below, so that what has
-  // taken its place is left alone. Were it not asked, nothing would be lost.
+  // Whether the range still is this mapping. Ask before the calls below, so that another mapping in
+  // its place is left alone. Without asking no contents are lost either.
   virtual bool still_there() const = 0;
-  // Pages of the range leave the resident set, in a way that cannot lose anything. 0 or an errno.
+  // Takes pages of the range out of the resident set without losing contents. 0 or an errno.
   virtual int let_go(AddressRange range) = 0;
   // The same for many ranges and mappings at once: first one start for each range, then one finish
   // for each mapping. Other processes then work at the same time.

@@ -188,6 +188,62 @@ TEST_F(MemoryGuard, WrittenPagesStayUnderTheLineToo) {
                     }));
 }
 
+// Pages over holes come by readahead, without a read from the disk.
+struct Writing {
+  const char* name;
+  bool sparse, is_private, shuffled;
+};
+class MemoryGuardOfAWriter : public MemoryGuard, public testing::WithParamInterface<Writing> {};
+INSTANTIATE_TEST_SUITE_P(Writes, MemoryGuardOfAWriter,
+                         testing::Values(Writing{"HolesShuffled", true, false, true},
+                                         Writing{"HolesInOrder", true, false, false},
+                                         Writing{"DataInOrder", false, false, false},
+                                         Writing{"PrivateHolesShuffled", true, true, true},
+                                         Writing{"PrivateHolesInOrder", true, true, false}),
+                         [](const auto& one) { return std::string(one.param.name); });
+
+TEST_P(MemoryGuardOfAWriter, StaysWithinTheBudgetAndItsSlack) {
+  const Writing& how = GetParam();
+  const NumberFile file(192_MiB, how.sparse);
+  drop_file_cache(file.path());
+  const TestMapping map(file, PROT_READ | PROT_WRITE, how.is_private ? MAP_PRIVATE : MAP_SHARED);
+  Guard guard({.budget = 16_MiB});
+  guard.add(map.guarded(true));
+  PeakMemory peak({file.fd()});
+  write_paced(map, file.words(), how.shuffled);
+  peak.stop();
+  EXPECT_LE(peak.cached, 16_MiB + kSlack);
+  const GuardReport report = guard.report();
+  EXPECT_LE(report.peak_cached, 16_MiB + kSlack);
+  EXPECT_TRUE(report.failures.empty()) << report.failures.front();
+  std::uint64_t wrong = 0;
+  for (std::uint64_t word = 0; word < file.words(); word += 64) wrong += map[word] != ~word;
+  EXPECT_EQ(wrong, 0u);
+}
+
+// Memory that comes faster than it can go is not hidden.
+TEST_F(MemoryGuard, ABudgetThatWasExceededIsAFailure) {
+  const TestMapping map(*file_);
+  Guard guard({.budget = 4_MiB, .access = GuardAccess::kLeave});
+  guard.add(map.guarded(true));
+  EXPECT_TRUE(
+      until([&] { return guard.report().peak_cached > 4_MiB + kSlack; },
+            [&] { ASSERT_EQ(::madvise(map.words(), file_->bytes(), MADV_POPULATE_READ), 0); }));
+  const std::vector<std::string> failures = guard.report().failures;
+  ASSERT_FALSE(failures.empty());
+  EXPECT_NE(failures.back().find("the budget of 4 MiB was exceeded"), std::string::npos);
+}
+
+TEST_F(MemoryGuard, AFileThatIsReadAgainAndAgainIsFetchedSeveralTimes) {
+  const TestMapping map(*file_);
+  Guard guard({.budget = 32_MiB});
+  guard.add(map.guarded(true));
+  for (int round = 0; round < 3; ++round) EXPECT_EQ(wrong_in_paced_scan(map, words()), 0u);
+  const GuardReport report = guard.report();
+  EXPECT_EQ(report.file_bytes, 256_MiB);
+  EXPECT_GE(report.bytes_fetched, 2 * 256_MiB);
+}
+
 class MemoryGuardOfAStranger : public MemoryGuard, public testing::WithParamInterface<bool> {};
 INSTANTIATE_TEST_SUITE_P(MayReadItsOwnBooks, MemoryGuardOfAStranger, testing::Bool());
 
@@ -220,7 +276,7 @@ TEST_P(MemoryGuardOfAStranger, TheFileIsGovernedByWhatTheProcessReads) {
     if (report.bytes_released < 128_MiB) all += "released too little\n";
     if (process_memory().file > before + 64_MiB + kSlack) all += "resident\n";
     if (report.switches_to_random == 0) all += "not switched to random\n";
-    if (!all.empty()) all += "of " + std::to_string(report.ticks) + " ticks\n";
+    if (!all.empty()) all += "after " + std::to_string(report.looks) + " looks\n";
     for (const std::string& failure : report.failures) all += failure + "\n";
     return all;
   });

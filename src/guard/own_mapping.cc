@@ -45,7 +45,8 @@ OwnMapping::OwnMapping(const GuardMapping& mapping, const GuardOptions& options,
                      mapping.file_offset),
       maps_(maps),
       pages_(pages),
-      promised_(mapping.removed_before_unmap) {
+      promised_(mapping.removed_before_unmap),
+      fd_(mapping.closed_after_remove ? mapping.fd : -1) {
   struct stat status;
   if (sys::fstat(mapping.fd, &status) != 0) {
     throw Error::system("guard", errno, "descriptor " + std::to_string(mapping.fd))

@@ -13,6 +13,7 @@ class OwnMapping : public GuardedMapping {
   OwnMapping(const GuardMapping& mapping, const GuardOptions& options, const Maps& maps,
              PageMap& pages);
 
+  int descriptor() const override { return fd_; }
   bool still_there() const override { return covers(maps_.in(range()), range(), vma_); }
   int let_go(AddressRange range) override;
   int advise(AddressRange range, int advice) override;
@@ -25,8 +26,9 @@ class OwnMapping : public GuardedMapping {
 
   const Maps& maps_;
   PageMap& pages_;
-  const bool promised_;
-  Vma vma_;  // where the range begins
+  const bool promised_;  // GuardMapping::removed_before_unmap
+  const int fd_;         // -1: not ours to use
+  Vma vma_;              // where the range begins
 };
 
 }  // namespace evenkeel

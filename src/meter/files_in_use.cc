@@ -7,8 +7,8 @@
 
 #include "base/text_file.h"
 #include "evenkeel/meter.h"
-#include "meter/maps.h"
 #include "meter/proc.h"
+#include "meter/proc_maps.h"
 
 namespace evenkeel {
 namespace {
@@ -56,10 +56,10 @@ class Found {
 };
 
 // maps writes an inode, but not always the device that stat says; the path has to lead there.
-void add_mapped(const MappedFile& mapped, Found& found) {
-  for (const std::string& path : {std::string(mapped.path), unescape_newlines(mapped.path)}) {
+void add_mapped(std::uint64_t inode, std::string_view mapped, Found& found) {
+  for (const std::string& path : {std::string(mapped), unescape_newlines(mapped)}) {
     const auto named = regular_file(path);
-    if (named && named->st_ino == mapped.inode) return found.add(path, *named);
+    if (named && named->st_ino == inode) return found.add(path, *named);
   }
 }
 
@@ -68,11 +68,11 @@ void add_mapped_files(std::string_view maps, Found& found) {
   std::string_view line;
   while (take_line(maps, line)) {
     const auto mapped = parse_maps_line(line);
-    if (!mapped || is_kernel_folder(mapped->path)) continue;
-    programs[{mapped->inode, mapped->path}] |= mapped->program;
+    if (!mapped || !mapped->has_file() || is_kernel_folder(mapped->path)) continue;
+    programs[{mapped->vma.inode, mapped->path}] |= mapped->vma.executable;
   }
   for (const auto& [file, program] : programs) {
-    if (!program) add_mapped({program, file.first, file.second}, found);
+    if (!program) add_mapped(file.first, file.second, found);
   }
 }
 

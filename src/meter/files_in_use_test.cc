@@ -11,7 +11,6 @@
 #include "base/fd.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/meter.h"
-#include "meter/maps.h"
 #include "tests/forked.h"
 #include "tests/temp_folder.h"
 
@@ -20,35 +19,6 @@ namespace {
 
 using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
-
-TEST(Maps, LineWithAFileIsTakenApart) {
-  const auto mapped = parse_maps_line(
-      "7f0000000000-7f0000200000 r--s 00001000 fe:00 1234                       /data/my file.bin");
-  ASSERT_TRUE(mapped);
-  EXPECT_FALSE(mapped->program);
-  EXPECT_EQ(mapped->inode, 1234u);
-  EXPECT_EQ(mapped->path, "/data/my file.bin");
-  EXPECT_TRUE(parse_maps_line("1000-2000 r-xp 00000000 fe:00 5 /bin/true")->program);
-}
-
-TEST(Maps, PathsStayAsTheyAre) {
-  const auto path = [](std::string_view end) {
-    return std::string(parse_maps_line("1000-2000 r--p 0 fe:00 5 " + std::string(end))->path);
-  };
-  EXPECT_EQ(path("/a  b "), "/a  b ");
-  EXPECT_EQ(path("/a\\012b"), "/a\\012b");
-  EXPECT_EQ(path("/a (deleted)"), "/a (deleted)");
-  EXPECT_EQ(unescape_newlines("/a\\012b\\012\\01"), "/a\nb\n\\01");
-}
-
-TEST(Maps, LinesWithoutAFileAreNone) {
-  for (const char* line :
-       {"", "x", "1000-2000 rw-p 00000000 00:00 0 ", "1000-2000 rw-p 00000000 00:00 0",
-        "1000-2000 rw-p 00000000 00:00 0                  [heap]", "1000-2000 rw-p 0 0:0 5 [odd]",
-        "1000-2000 rw-p 00000000 fe:00 12", "1000-2000 r /x", "1000-2000 r--p 0 fe:00 many /x"}) {
-    EXPECT_FALSE(parse_maps_line(line)) << line;
-  }
-}
 
 // Files in a folder of its own, and which of them this process is found to use.
 class FilesInUse : public ::testing::Test {

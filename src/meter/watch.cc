@@ -1,5 +1,8 @@
 #include "meter/watch.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cerrno>
 
@@ -23,8 +26,17 @@ std::uint64_t FileWatch::add(const std::string& path, std::uint64_t just_read) {
     file.cached_before = cache->cached - counted;
   }
   files_.push_back(std::move(file));
-  open_.push_back({std::move(fd), status.st_dev, status.st_ino});
+  open_.push_back({keep_open_ ? std::move(fd) : Fd(), status.st_dev, status.st_ino});
   return counted;
+}
+
+// Empty when another file has its path by now, or none.
+Fd FileWatch::open_again(std::size_t file) const {
+  Fd fd(sys::open(files_[file].path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  struct stat status;
+  const bool same = fd && sys::fstat(fd.get(), &status) == 0 &&
+                    status.st_dev == open_[file].device && status.st_ino == open_[file].inode;
+  return same ? std::move(fd) : Fd();
 }
 
 std::optional<std::uint64_t> FileWatch::cached_above_before() const {
@@ -32,9 +44,10 @@ std::optional<std::uint64_t> FileWatch::cached_above_before() const {
   bool told = files_.empty();
   for (std::size_t i = 0; i < files_.size(); ++i) {
     if (!files_[i].cached_before) continue;
-    const auto cache = file_cache_of(open_[i].fd.get());
+    const Fd again = keep_open_ ? Fd() : open_again(i);
+    const auto cache = file_cache_of(keep_open_ ? open_[i].fd.get() : again.get());
+    told |= cache || (!keep_open_ && !again);
     if (!cache) continue;
-    told = true;
     bytes += cache->cached - std::min(cache->cached, *files_[i].cached_before);
   }
   if (!told) return std::nullopt;

@@ -12,10 +12,14 @@
 
 namespace evenkeel {
 
-// Keeps its files open: a file that is deleted gives its space back when the watch ends. One thread
-// at a time.
+// One thread at a time.
 class FileWatch {
  public:
+  // With `keep_open` files stay open: a file that is deleted counts on, and gives its space back when
+  // the watch ends. Without, each is opened to be counted, a deleted file does not count any more,
+  // and no file system is kept from being unmounted.
+  explicit FileWatch(bool keep_open = true) : keep_open_(keep_open) {}
+
   struct File {
     std::string path;
     std::uint64_t size = 0;                      // bytes, when it was added
@@ -36,10 +40,13 @@ class FileWatch {
 
  private:
   struct Open {
-    Fd fd;
+    Fd fd;  // empty without keep_open_
     dev_t device;
     ino_t inode;
   };
+  Fd open_again(std::size_t file) const;
+
+  const bool keep_open_;
   std::vector<File> files_;
   std::vector<Open> open_;  // one for each of files_
 };

@@ -13,8 +13,8 @@
 #include "base/text_file.h"
 #include "evenkeel/error.h"
 #include "guard/page_out.h"
-#include "meter/maps.h"
 #include "meter/proc.h"
+#include "meter/proc_maps.h"
 
 namespace evenkeel {
 namespace {
@@ -30,7 +30,8 @@ int page_out(int pidfd, AddressRange range) {
 
 class ProcMapping : public GuardedMapping {
  public:
-  ProcMapping(const ObservedMapping& observed, std::shared_ptr<ProcSource::Process> process, std::string name)
+  ProcMapping(const ObservedMapping& observed, std::shared_ptr<ProcSource::Process> process,
+              std::string name)
       : GuardedMapping(observed.key, observed.range, observed.offset),
         process_(std::move(process)),
         name_(std::move(name)) {}
@@ -53,11 +54,11 @@ class ProcMapping : public GuardedMapping {
 };
 
 // The device in maps is not always the one that stat says.
-bool find_file(const MappedFile& mapped, pid_t pid, std::string& path, struct stat& status) {
+bool find_file(const MapsLine& mapped, pid_t pid, std::string& path, struct stat& status) {
   for (const std::string& name : {std::string(mapped.path), unescape_newlines(mapped.path)}) {
     for (const std::string& place : {name, proc_path(pid, "root") + name}) {
       if (::stat(place.c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
-          status.st_ino == mapped.inode) {
+          status.st_ino == mapped.vma.inode) {
         path = name;
         return true;
       }
@@ -68,7 +69,8 @@ bool find_file(const MappedFile& mapped, pid_t pid, std::string& path, struct st
 
 std::string what_helps(int code) {
   if (code == EPERM || code == EACCES) {
-    return "acting on another process needs CAP_SYS_NICE and the right to read its /proc: run as root, "
+    return "acting on another process needs CAP_SYS_NICE and the right to read its /proc: run as "
+           "root, "
            "or `setcap cap_sys_nice,cap_sys_ptrace+ep` the tool; or start the program by `evenkeel "
            "guard -- COMMAND`, which needs no privileges";
   }
@@ -99,8 +101,8 @@ ProcSource::ProcSource(pid_t pid, std::uint64_t least_bytes)
 }
 
 void ProcSource::wait(std::chrono::nanoseconds most) {
-  const auto until = std::chrono::steady_clock::now() +
-                     std::min<std::chrono::nanoseconds>(most, kBetweenLooks);
+  const auto until =
+      std::chrono::steady_clock::now() + std::min<std::chrono::nanoseconds>(most, kBetweenLooks);
   MutexLock lock(mutex_);
   while (!stop_ && interrupted_.wait_until(mutex_, until)) {
   }
@@ -135,15 +137,15 @@ void ProcSource::observe_process(pid_t pid, std::vector<ObservedMapping>& out) {
   std::string_view rest = *text;
   for (std::string_view line; take_line(rest, line);) {
     const auto mapped = parse_maps_line(line);
-    if (mapped && mapped->program) programs.insert(mapped->inode);
+    if (mapped && mapped->vma.executable) programs.insert(mapped->vma.inode);
   }
   rest = *text;
   for (std::string_view line; take_line(rest, line);) {
-    const auto vma = parse_vma(line);
     const auto mapped = parse_maps_line(line);
-    if (!vma || !mapped || vma->range.end - vma->range.begin < least_bytes_ ||
-        programs.contains(vma->inode) || mapped->path.starts_with("/dev/") ||
-        mapped->path.starts_with("/memfd:")) {
+    if (!mapped || !mapped->has_file()) continue;
+    const Vma* const vma = &mapped->vma;
+    if (vma->range.end - vma->range.begin < least_bytes_ || programs.contains(vma->inode) ||
+        mapped->path.starts_with("/dev/") || mapped->path.starts_with("/memfd:")) {
       continue;
     }
     std::string path;
@@ -153,19 +155,21 @@ void ProcSource::observe_process(pid_t pid, std::vector<ObservedMapping>& out) {
     if (!process) process = std::make_shared<Process>(pid);
     const std::uint64_t key = static_cast<std::uint64_t>(pid) << 40 | vma->range.begin >> 12;
     out.push_back({.key = key,
-                    .generation = vma->range.end * 31 + vma->offset * 17 + vma->inode,
-                    .pid = pid,
-                    .range = vma->range,
-                    .offset = vma->offset,
-                    .device = status.st_dev,
-                    .inode = status.st_ino,
-                    .file = key,
-                    .descriptor = {}});
+                   .generation = vma->range.end * 31 + vma->offset * 17 + vma->inode,
+                   .pid = pid,
+                   .range = vma->range,
+                   .offset = vma->offset,
+                   .device = status.st_dev,
+                   .inode = status.st_ino,
+                   .file = key,
+                   .descriptor = {}});
     paths_[key] = std::move(path);
   }
 }
 
-std::string ProcSource::path(const ObservedMapping& mapping) const { return paths_.at(mapping.key); }
+std::string ProcSource::path(const ObservedMapping& mapping) const {
+  return paths_.at(mapping.key);
+}
 
 std::unique_ptr<GuardedMapping> ProcSource::make_guarded(const ObservedMapping& mapping,
                                                          bool /*has_descriptor*/) {

@@ -171,21 +171,27 @@ bool ProcessGuard::add(const ObservedMapping& mapping) {
   if (evictor_.add_known(guarded, mapping.device, mapping.inode)) return true;
   if (Clock::now() < retry_at_) return false;
   const std::string path = source_.path(mapping);
+  const auto prepare = [&](GuardedFile& file) {
+    file.set_name(path);
+    file.on_switch([this, mapping](bool random) { source_.set_random(mapping, random); });
+    file.reopen_by([mapping, path] { return open_mapped(mapping, path); });
+    ++files_;
+  };
   Fd fd = open_mapped(mapping, path);
   if (!fd) {
     const int error = errno;
     if (!guarded->still_there()) return true;  // unmapped in the meantime
+    if (error == ENOENT && mapping.descriptor) {
+      evictor_.add(source_.make_guarded(mapping, false), {}, prepare);
+      return true;
+    }
     note(std::strerror(error), path + " cannot be opened by the guard (" + open_error(error) +
                                    "): its mappings are not guarded");
     if (!too_many_open(error)) return true;
     retry_at_ = Clock::now() + kBetweenRetries;
     return false;
   }
-  evictor_.add(std::move(guarded), std::move(fd), [&](GuardedFile& file) {
-    file.set_name(path);
-    file.on_switch([this, mapping](bool random) { source_.set_random(mapping, random); });
-    ++files_;
-  });
+  evictor_.add(std::move(guarded), std::move(fd), prepare);
   return true;
 }
 

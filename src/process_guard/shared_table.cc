@@ -12,7 +12,9 @@
 #include <csignal>
 #include <utility>
 
+#include "base/text_file.h"
 #include "evenkeel/error.h"
+#include "meter/counters.h"
 
 namespace evenkeel {
 namespace {
@@ -61,6 +63,13 @@ class FileSizeLimit {
   rlimit before_{RLIM_INFINITY, RLIM_INFINITY};
 };
 
+// Of this thread; 0 where the kernel does not say (before Linux 5.9).
+std::uint32_t seccomp_filters() {
+  const auto text = read_text_file("/proc/thread-self/status");
+  if (!text) return 0;
+  return static_cast<std::uint32_t>(number_after(*text, "Seccomp_filters:").value_or(0));
+}
+
 void* map_table(int fd, std::uint64_t offset, std::uint64_t length) {
   return ::mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
                 static_cast<off_t>(offset));
@@ -86,6 +95,7 @@ SharedTableOwner::SharedTableOwner(const Options& options)
   table_->version = shared_table::kVersion;
   table_->size = shared_table::kTableBytes;
   table_->least_bytes = options.least_bytes;
+  table_->seccomp_filters = seccomp_filters();
   table_->first_advice = static_cast<std::uint32_t>(options.first_advice);
   table_->magic = shared_table::kMagic;
 }
@@ -285,7 +295,8 @@ void SharedTableOwner::retire_files() {
 }
 
 LostCounts SharedTableOwner::lost() const {
-  return {table_->lost_files.load(), table_->lost_processes.load(), table_->lost_mappings.load()};
+  return {table_->lost_files.load(), table_->lost_processes.load(), table_->lost_mappings.load(),
+          table_->sandboxed_processes.load()};
 }
 
 std::uint32_t SharedTableOwner::unmount_requests() const {

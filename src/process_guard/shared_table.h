@@ -31,9 +31,10 @@ struct TableFile {
   std::string path;  // as the program saw it; may be gone, or another file's by now
 };
 
-// How many could not be registered, because the table was full.
+// How many could not be registered: because the table was full, but for the last.
 struct LostCounts {
   std::uint32_t files = 0, processes = 0, mappings = 0;
+  std::uint32_t sandboxed = 0;  // processes with a seccomp filter of their own: these are left alone
 };
 
 // Thread-safe, but for the constructor. What programs write is checked: no number of theirs leads

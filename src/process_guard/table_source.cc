@@ -19,12 +19,16 @@ class TableMapping : public GuardedMapping {
                std::shared_ptr<PageMap> pages, std::string name, bool has_descriptor)
       : GuardedMapping(observed.key, observed.range, observed.offset),
         mapping_(mapping),
+        file_id_{observed.device, observed.inode},
         table_(table),
         pages_(std::move(pages)),
         name_(std::move(name)),
         kind_(has_descriptor ? shared_table::kRelease : shared_table::kPageOut) {}
 
   std::string name() const override { return name_; }
+  std::optional<FileId> file_id() const override {
+    return kind_ == shared_table::kPageOut ? std::optional(file_id_) : std::nullopt;
+  }
   bool still_there() const override { return table_.holds(mapping_); }
   int let_go(AddressRange range) override {
     const int error = start_let_go(range);
@@ -56,6 +60,7 @@ class TableMapping : public GuardedMapping {
     return none ? 0 : error;
   }
   const TableEntry mapping_;
+  const FileId file_id_;
   SharedTableOwner& table_;
   const std::shared_ptr<PageMap> pages_;
   const std::string name_;
@@ -138,6 +143,11 @@ std::vector<std::string> TableSource::notes() const {
     notes.push_back(counted(lost.mappings, "mapping", "mappings") +
                     " cannot be guarded: the guard has room for " +
                     with_commas(shared_table::kMappings) + " of a process");
+  }
+  if (lost.sandboxed != 0) {
+    notes.push_back(counted(lost.sandboxed, "process has", "processes have") +
+                    " a seccomp filter, which might end the process for what the guard does: not "
+                    "guarded");
   }
   return notes;
 }

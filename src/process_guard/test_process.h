@@ -8,7 +8,7 @@
 #include <string>
 
 #include "guard/test_mapping.h"
-#include "guard/vma.h"
+#include "meter/proc_maps.h"
 #include "tests/forked.h"
 
 namespace evenkeel {

@@ -66,7 +66,7 @@ void put_peaks(JsonText& json, const ProfileSummary& summary) {
 
 void put_limits(JsonText& json, const ProfileSummary& summary) {
   json.key("limits").open('[');
-  for (const MemoryLimit& limit : limits_of(summary)) {
+  for (const LimitVerdict& limit : limits_of(summary)) {
     json.open('{');
     put(json, "name", limit.name);
     put(json, "examples", limit.examples);
@@ -164,6 +164,7 @@ void put_run(JsonText& json, const ProfileRun& run, const MaybeBytes& budget) {
   json.key("facts").open('{');
   for (const auto& [name, value] : run.facts) put(json, name, value);
   json.close('}');
+  put_whole(json, "guarded_peak_bytes", run.guarded_peak);
   put_files_and_marks(json, run);
   put_summary(json, summarize(run, budget));
   put_samples(json, run);

@@ -67,6 +67,7 @@ double seconds_of(std::chrono::steady_clock::duration duration) {
 Recorder::Recorder(pid_t root, Options options)
     : options_(std::move(options)),
       tree_(root),
+      watch_(options_.keep_files_open),
       finding_(kFinding, Clock::now()),
       caching_(kCaching, Clock::now()),
       pss_alone_(kPssAlone, Clock::now()),

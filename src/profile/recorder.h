@@ -27,6 +27,7 @@ class Recorder {
     // more, outside the folders of the system.
     std::vector<std::string> files = {};
     MarkFile* marks = nullptr;  // must outlive the recorder
+    bool keep_files_open = true;  // see FileWatch
   };
   // Time begins. 0 is this process. Throws Error (kSystem, ESRCH) when there is no such process.
   Recorder(pid_t root, Options options);

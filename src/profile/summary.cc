@@ -80,7 +80,7 @@ ProfileSummary summarize(const ProfileRun& run, std::optional<std::uint64_t> bud
   summary.slope_anon = slope_a_minute(half, [](const ProfileSample& s) { return s.anon; });
   summary.slope_memory = slope_a_minute(half, [](const ProfileSample& s) { return s.memory(); });
   summary.trend = trend_of(run.samples);
-  if (budget) summary.seconds_over_budget = seconds_over(run.samples, *budget);
+  if (budget && !run.guarded_peak) summary.seconds_over_budget = seconds_over(run.samples, *budget);
 
   const ProfileSample& last = run.samples.back();
   summary.disk_read = last.disk_read;

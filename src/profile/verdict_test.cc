@@ -40,6 +40,11 @@ TEST(Trend, ARiseThatNeverEndsIsASlope) {
   EXPECT_EQ(trend(60, 600, [](double t) { return (100 + t) * kMiB; }), "+60 MiB/min");
 }
 
+TEST(Trend, AShortRiseIsToldAsItWas) {
+  EXPECT_EQ(trend(10, 600, [](double t) { return (100 + t) * kMiB; }), "rose by 10 MiB in 10 s");
+  EXPECT_EQ(trend(10, 600, [](double t) { return (100 - t) * kMiB; }), "fell by 10 MiB in 10 s");
+}
+
 TEST(Trend, WhatStaysIsFlat) {
   EXPECT_EQ(trend(60, 600, [](double) { return 100 * kMiB; }), "flat");
 }
@@ -84,7 +89,7 @@ TEST(MemoryVerdict, NamesThePeakAndTheBudget) {
             "the first 2 s, then flat.");
 }
 
-TEST(MemoryLimits, EachCountsItsOwnKindOfMemory) {
+TEST(LimitVerdict, EachCountsItsOwnKindOfMemory) {
   ProfileSummary summary;
   summary.peak_rss = 3_GiB;
   summary.peak_memory = 2_GiB;

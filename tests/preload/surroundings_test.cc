@@ -213,7 +213,7 @@ TEST_F(PreloadSurroundings, TheLibraryBringsNothingAlong) {
       symbols.defined,
       UnorderedElementsAre("mmap", "mmap64", "mremap", "munmap", "mprotect", "pkey_mprotect",
                            "madvise", "posix_madvise", "remap_file_pages", "shmat", "umount",
-                           "umount2", "fork"));
+                           "umount2", "prctl", "fork"));
   EXPECT_THAT(symbols.needed,
               IsSubsetOf({"dlsym", "dlerror", "__fork", "getenv", "getauxval", "pthread_create",
                           "pthread_detach", "pthread_attr_init", "pthread_attr_destroy",

@@ -8,10 +8,11 @@ const budget = report.budget_bytes;
 
 // ---- what is drawn
 
-const kStack = ["anon", "file", "shmem"];  // from the bottom up
+// From the bottom up: files first, so that the line of the page cache compares with them.
+const kStack = ["file", "anon", "shmem"];
 const kSeries = [
-  {key: "anon", name: "anonymous", swatch: "", on: true},
   {key: "file", name: "mapped files", swatch: "", on: true},
+  {key: "anon", name: "anonymous", swatch: "", on: true},
   {key: "shmem", name: "shared memory", swatch: "", on: true},
   {key: "cache", name: "page cache of the files", swatch: "line", on: true},
   {key: "pss", name: "PSS", swatch: "line", on: false},
@@ -100,8 +101,16 @@ function slope(bytes_per_minute, seconds, peak) {
   return `${mib > 0 ? "+" : "−"}${count(Number(Math.abs(mib).toPrecision(3)))} MiB/min`;
 }
 
+// The budget of `evenkeel guard` covers the guarded files; the rest of the program is context.
+function guarded_verdict(run) {
+  const over = run.guarded_peak_bytes - budget, peak = size(run.guarded_peak_bytes);
+  if (over <= 0) return {text: `guarded files within the budget, ${peak} at the peak`};
+  return {text: `guarded files over by ${size(over)} at the peak`, title: exact(over), over: true};
+}
+
 function verdict(run) {
   if (budget === null) return {text: "no budget given"};
+  if (run.guarded_peak_bytes !== null) return guarded_verdict(run);
   const over = run.summary.peak_bytes.memory - budget;
   const unknown = run.summary.peak_bytes.cache === null ? " (page cache unknown)" : "";
   if (over <= 0) return {text: `within the budget${unknown}`};
@@ -405,7 +414,7 @@ class Chart {
 
   // Hatched, so that it is told by more than its colour.
   over() {
-    if (!budget_shown()) return null;
+    if (!budget_shown() || this.run.guarded_peak_bytes !== null) return null;
     const memory = polylines(this.xs, this.run.values.memory, this.y, this.box)[0];
     const parts = parts_above(memory, this.y(budget));
     if (parts.length === 0) return null;
@@ -430,11 +439,12 @@ class Chart {
     const above = y - top > 16 ? y - 6 : y + 14, at_left = this.lower_at_left();
     return group(
       rule("budget", left, y, right, y, {"data-series": "budget", "data-run": this.index}),
-      label(`budget ${size(budget)}`, at_left ? left + 6 : right - 2, above,
+      label(`budget ${size(budget)}${this.run.guarded_peak_bytes === null ? "" :
+        " for guarded files"}`, at_left ? left + 6 : right - 2, above,
         {"class": "on-chart budget-label", "text-anchor": at_left ? "start" : "end"}));
   }
 
-  // Words stand at the left, unless memory is above the line there and lower at the right.
+  // Words stand at the left, unless memory is above the budget there and lower at the right.
   lower_at_left() {
     const {seconds, memory} = this.run.values, all = this.axes.seconds;
     const most = (from, to) =>
@@ -616,8 +626,8 @@ function readout_rows(run) {
   const rate = (name, key, words) =>
     ({name, key, words: (n) => per_second(n, words), always: true, at: run[key].at});
   return [
-    of("anonymous", "anon", size, true),
     of("mapped files", "file", size, true),
+    of("anonymous", "anon", size, true),
     of("shared", "shmem", size, true),
     of("RSS of all processes", "rss", size, true),
     of("page cache", "cache", size, true),
@@ -767,7 +777,7 @@ function chart_section() {
 
 // Which limits would end the program, and at what.
 function limits_section() {
-  if (several || report.growth || runs[0].count === 0) return null;
+  if (several || report.growth || runs[0].summary.limits.length === 0) return null;
   const row = ({name, examples, bytes, effect}) => el("tr", {},
     el("th", {scope: "row"}, el("b", {}, name), el("div", {class: "quiet"}, examples)),
     el("td", {title: exact(bytes)}, size(bytes)), el("td", {class: "text"}, effect));
@@ -788,7 +798,9 @@ function table_groups() {
   }];
   const plain = (name, of) => [name, (run) => ({text: of(run)})];
   const over = ({summary: {seconds_over_budget: n}}) => n > 0 ? duration(n) : "none";
-  const against_budget = [[`Budget ${size(budget)}`, verdict], plain("Time over budget", over)];
+  const guarded = runs.some((run) => run.guarded_peak_bytes !== null);
+  const against_budget = [[`Budget ${size(budget)}`, verdict],
+    ...guarded ? [] : [plain("Time over budget", over)]];
   return [
     budget === null ? [] : against_budget,
     [peak("Peak memory, each page once", "memory"), peak("Peak RSS", "rss"),
@@ -796,7 +808,7 @@ function table_groups() {
       peak("Peak shared memory", "shmem"), peak("Peak PSS", "pss"),
       peak("Page cache added", "cache"), peak("Peak page tables", "page_tables"),
       peak("Peak in swap", "swap")],
-    [plain("Memory", ({summary}) => summary.trend), rise("Slope of memory", "memory"), rise("Slope of RSS", "rss"),
+    [plain("Memory over time", ({summary}) => summary.trend), rise("Slope of memory", "memory"), rise("Slope of RSS", "rss"),
       rise("Slope of anonymous", "anon")],
     [["Read from disk", (run) => bytes(run.summary.disk_read_bytes)],
       plain("Major faults", (run) => count(run.summary.major_faults)),
