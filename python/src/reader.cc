@@ -1,5 +1,6 @@
 #include "src/reader.h"
 
+#include "array/internal.h"
 #include "evenkeel/error.h"
 #include "src/without_gil.h"
 
@@ -13,42 +14,53 @@ constexpr std::uint64_t kFirstBytes = 4_MiB, kFirstRows = 64;
 
 }  // namespace
 
-Reader::Reader(std::vector<std::string> paths, ArrayOptions options)
-    : paths_(std::move(paths)), options_(std::move(options)) {
+Reader::Reader(const std::vector<std::string>& paths, const ArrayOptions& options)
+    : first_path_(paths.front()) {
   const WithoutGil without;
-  array_ = std::make_shared<Array>(Array::open(paths_, options_));
+  array_ = std::make_shared<Array>(Array::open(paths, options));
 }
 
 std::shared_ptr<Array> Reader::array() const {
   if (array_) return array_;
   throw Error(ErrorKind::kClosed, "array", "used after close")
-      .in(paths_.front())
+      .in(first_path_)
       .hint("open it again");
 }
 
-bool Reader::mapped_by_choice() const {
-  const EngineReport report = array_->engine();
-  return report.asked == EngineKind::kAuto && report.chosen == EngineKind::kMap;
-}
-
 Reservation Reader::room_for(std::uint64_t bytes, const std::string& what) {
-  const Budget budget = array()->budget();
-  if (auto room = budget.try_reserve(bytes, what)) return std::move(*room);
-  if (mapped_by_choice() && bytes < budget.limit()) return room_instead_of_mapping(bytes, what);
-  return budget.reserve(bytes, what);
+  const auto array = this->array();
+  const WithoutGil without;
+  return Internals::of(*array).room_for(bytes, what);
 }
 
-// Room first, then the array anew: it finds that the data does not fit beside it, and reads.
-Reservation Reader::room_instead_of_mapping(std::uint64_t bytes, const std::string& what) {
-  array_.reset();
-  try {
-    Reservation room = options_.budget.reserve(bytes, what);
-    array_ = std::make_shared<Array>(Array::open(paths_, options_));
-    return room;
-  } catch (const Error&) {
-    array_ = std::make_shared<Array>(Array::open(paths_, options_));
-    throw;
+Reservation Reader::room_for_read(std::uint64_t bytes, const std::string& what) {
+  const auto array = this->array();
+  const WithoutGil without;
+  return Internals::of(*array).room_for_read(bytes, what, [&] { without.check_signals(); });
+}
+
+// The memory is a bytearray's, which any dtype can view: NumPy's own buffers do not export all of
+// them (datetime64).
+nb::object Reader::row(std::uint64_t index, nb::handle shape, nb::handle dtype) const {
+  const auto array = this->array();
+  const std::uint64_t bytes = array->row_bytes();
+  const nb::object memory =
+      nb::steal(PyByteArray_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(bytes)));
+  if (!memory.is_valid()) throw nb::python_error();
+  auto* const data = reinterpret_cast<std::byte*>(PyByteArray_AS_STRING(memory.ptr()));
+  {
+    const WithoutGil without;
+    array->read(index, 1, std::span(data, bytes));
   }
+  static PyObject* const ndarray =
+      nb::object(nb::module_::import_("numpy").attr("ndarray")).release().ptr();
+  PyObject* const arguments[] = {shape.ptr(), dtype.ptr(), memory.ptr()};
+  nb::object row = nb::steal(PyObject_Vectorcall(ndarray, arguments, 3, nullptr));
+  if (row.is_valid() && PyTuple_GET_SIZE(shape.ptr()) == 0) {
+    row = nb::steal(PyObject_GetItem(row.ptr(), shape.ptr()));  // array[()] is the scalar
+  }
+  if (!row.is_valid()) throw nb::python_error();
+  return row;
 }
 
 void Reader::read(std::uint64_t first, std::uint64_t count, const Bytes& out) const {

@@ -40,6 +40,9 @@ bool needs_swap(DType dtype, bool big_endian);
 // "little-endian numbers" or "big-endian numbers", as they lie in the file.
 const char* byte_order(bool swapped);
 
+// An array of at most this many files keeps their descriptors from open (Segment::kept).
+inline constexpr std::size_t kMostKeptFiles = 8;
+
 // Adds the part's rows to the end of the layout. Throws Error (kFormat) when the bytes of all pass
 // 2^64-1.
 void append(Layout& layout, Part part);

@@ -76,13 +76,9 @@ Part read_raw(const Source& source, const FormatOptions& options, bool alone) {
                         with_commas(size->bytes - (file_bytes - options.offset)) + " too few")
         .hint("a first axis of -1 takes the rows that are there");
   }
-  return {"raw",
-          dtype,
-          needs_swap(dtype, options.big_endian),
-          storage_of(shape, false),
-          shape,
-          size->row_bytes,
-          {source.path, source.identity, options.offset, 0, size->rows}};
+  return {
+      "raw", dtype,           needs_swap(dtype, options.big_endian),     storage_of(shape, false),
+      shape, size->row_bytes, source.segment(options.offset, size->rows)};
 }
 
 }  // namespace evenkeel
