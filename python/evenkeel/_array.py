@@ -115,7 +115,7 @@ class Array:
         self._row_shape = self._shape[1:]
         self._row_bytes = math.prod(self._row_shape) * self._dtype.itemsize
         self._rows = self._shape[0] if self._shape else 1
-        self._fast_rows = bool(self._shape) and 0 < self._row_bytes <= _SMALL
+        self._fast_rows = bool(self._shape) and 0 < self._row_bytes <= SMALL
 
     @property
     def shape(self) -> tuple[int, ...]:
