@@ -1,5 +1,6 @@
 // Files that change under an open array: an error that names the file, or the data of before; never
 // other data, never a signal.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -8,10 +9,14 @@
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
+#include <functional>
 #include <thread>
 
+#include "array/internal.h"
 #include "tests/counting_file.h"
 #include "tests/forked.h"
+#include "tests/watchdog.h"
 
 namespace evenkeel {
 namespace {
@@ -173,6 +178,131 @@ TEST_P(ChangedFile, PermissionTakenIsTheOldDataOrAnErrorThatNamesIt) {
       return std::string("well");
     });
     EXPECT_EQ(said, "well");
+  }
+}
+
+// Data that fits is mapped; a large result, or a chunk, makes the array read it instead. It must
+// still be the file that was opened, or an error.
+class LeftMapping : public testing::Test {
+ protected:
+  static constexpr std::uint64_t kBudget = 5_MiB;
+  LeftMapping() : path_(counting_file(folder_, "numbers", kRows * kColumns)) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // times move in ticks of a clock
+  }
+  Array open_mapped() const {
+    Array array = Array::open(path_, counted(kColumns, kBudget));
+    EXPECT_EQ(array.engine().chosen, EngineKind::kMap);
+    EXPECT_TRUE(is_old(array, 7));
+    return array;
+  }
+  static bool is_old(const Array& array, std::uint64_t row) {
+    const std::vector<std::uint64_t> rows{row, kRows - 1};
+    return gathered(array, rows) == rows_of_counting(rows, kColumns);
+  }
+  static void read_large(const Array& array) {
+    const Reservation room = Internals::of(array).room_for_read(kBudget * 2 / 3, "results");
+    ASSERT_NE(array.engine().chosen, EngineKind::kMap);
+    ASSERT_TRUE(is_old(array, 12'345));
+  }
+  static void scan_large(const Array& array) {
+    for (const Chunk& chunk : array.chunks(kRows / 2, shuffled(1))) ASSERT_TRUE(counts_on(chunk));
+    ASSERT_NE(array.engine().chosen, EngineKind::kMap);
+  }
+  void replace() const {
+    std::filesystem::rename(counting_file(folder_, "other", kRows * kColumns, 1), path_);
+  }
+  void replace_by_smaller() const {
+    std::filesystem::rename(counting_file(folder_, "other", kRows, 1), path_);
+  }
+  void rewrite_keeping_mtime() const {
+    struct stat before;
+    ASSERT_EQ(::stat(path_.c_str(), &before), 0);
+    const Numbers others = counting(1, kRows * kColumns);
+    std::fstream(path_, std::ios::binary | std::ios::in | std::ios::out)
+        .write(reinterpret_cast<const char*>(others.data()), kRows * kRowBytes);
+    const timespec times[2] = {before.st_atim, before.st_mtim};
+    ASSERT_EQ(::utimensat(AT_FDCWD, path_.c_str(), times, 0), 0);
+  }
+
+  TempFolder folder_;
+  const std::string path_;
+};
+
+TEST_F(LeftMapping, IsTheOldDataWhenTheFileIsReplacedOrDeleted) {
+  const std::function<void()> changes[] = {[&] { replace(); }, [&] { replace_by_smaller(); },
+                                           [&] { std::filesystem::remove(path_); }};
+  for (const auto& change : changes) {
+    for (const auto& read : {&LeftMapping::read_large, &LeftMapping::scan_large}) {
+      counting_file(folder_, "again", kRows * kColumns);
+      std::filesystem::rename(folder_.path("again"), path_);
+      const Array array = open_mapped();
+      change();
+      EXPECT_TRUE(is_old(array, 7));
+      read(array);
+      EXPECT_TRUE(is_old(array, 99));
+    }
+  }
+}
+
+TEST_F(LeftMapping, IsAnErrorWhenTheFileIsRewrittenEvenIfItsMtimeIsSetBack) {
+  const Array array = open_mapped();
+  rewrite_keeping_mtime();
+  for (int i = 0; i < 2; ++i) {
+    for (const Error& error :
+         {error_of([&] { is_old(array, 7); }), error_of([&] { read_large(array); }),
+          error_of([&] { scan_large(array); })}) {
+      EXPECT_EQ(error.kind(), ErrorKind::kFormat) << error.what();
+      EXPECT_EQ(error.path(), path_) << error.what();
+    }
+  }
+}
+
+// What never fits is refused, and the array goes on as it was.
+TEST_F(LeftMapping, IsNotLeftByACallThatFails) {
+  const Array array = open_mapped();
+  for (int i = 0; i < 3; ++i) {
+    const auto too_large = [&] { Internals::of(array).room_for_read(kBudget, "results"); };
+    EXPECT_EQ(error_of(too_large).kind(), ErrorKind::kBudget);
+    EXPECT_EQ(array.engine().chosen, EngineKind::kMap);
+    EXPECT_TRUE(is_old(array, 7));
+  }
+}
+
+TEST_F(LeftMapping, IsKeptBesideARangeThatUsesIt) {
+  const Array array = open_mapped();
+  Chunks chunks = array.chunks(1000);
+  auto at = chunks.begin();
+  for (int i = 0; i < 3; ++i) {
+    const auto too_large = [&] { Internals::of(array).room_for_read(4_MiB, "results"); };
+    EXPECT_EQ(error_of(too_large).kind(), ErrorKind::kBudget);
+    EXPECT_EQ(array.engine().chosen, EngineKind::kMap);
+    EXPECT_TRUE(is_old(array, 7));
+    EXPECT_TRUE(counts_on(*++at));
+  }
+}
+
+TEST_F(LeftMapping, ThreadsThatReadMeanwhileGetTheirRows) {
+  Watchdog watchdog;
+  watchdog.enter("threads that read while a mapping is left");
+  for (int round = 0; round < 5; ++round) {
+    const Array array = open_mapped();
+    std::atomic<int> wrong = 0;
+    std::vector<std::thread> threads;
+    for (int thread = 0; thread < 4; ++thread) {
+      threads.emplace_back([&, thread] {
+        for (std::uint64_t i = 0; i < 50; ++i) {
+          // Small results fit beside the mapping, large ones do not, and two large ones not
+          // together.
+          const bool large = thread % 2 == 1;
+          const Reservation room =
+              Internals::of(array).room_for_read(large ? kBudget * 2 / 3 : 100'000, "results");
+          wrong += is_old(array, i * 31) ? 0 : 1;
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(wrong, 0);
+    EXPECT_NE(array.engine().chosen, EngineKind::kMap);
   }
 }
 

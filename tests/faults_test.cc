@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "array/internal.h"
 #include "base/fd.h"
 #include "tests/counting_file.h"
 #include "tests/fault_sweep.h"
@@ -18,7 +19,8 @@ struct Way {
   EngineKind engine;
   bool rings = true;
   std::uint64_t budget = 1_MiB;
-  std::uint64_t rows = 2'000;  // of each of two files; each of 32 bytes
+  std::uint64_t rows = 2'000;   // of each of two files; each of 32 bytes
+  bool leaves_mapping = false;  // a large result makes it read what it had mapped
 };
 
 class Faults : public testing::TestWithParam<Way> {
@@ -75,6 +77,13 @@ class Faults : public testing::TestWithParam<Way> {
     fault.insist(take);
   }
 
+  // A result that does not fit beside the mapping.
+  static void leave_mapping(const Array& array) {
+    const std::uint64_t bytes = array.budget().limit() * 9 / 16;
+    ASSERT_EQ(Internals::of(array).room_for_read(bytes, "results").bytes(), bytes);
+    ASSERT_NE(array.engine().chosen, EngineKind::kMap);
+  }
+
   const std::uint64_t rows_ = GetParam().rows;
   const TempFolder folder_;
   std::vector<std::string> paths_;
@@ -94,6 +103,11 @@ TEST_P(Faults, AtEveryCall) {
           fault.attempt([&] { gather(*array); });
           fault.attempt([&] { scan(*array, 8, shuffled(3)); });
           scan_again(fault, *array);
+          if (way.leaves_mapping) {
+            fault.attempt([&] { leave_mapping(*array); });
+            fault.attempt([&] { gather(*array); });
+            fault.insist([&] { leave_mapping(*array); });
+          }
           fault.insist([&] { gather(*array); });
           fault.insist([&] { scan(*array, 300, sequential()); });
           array->close();
@@ -111,7 +125,9 @@ INSTANTIATE_TEST_SUITE_P(Engines, Faults,
                                          Way{"direct", EngineKind::kDirect},
                                          Way{"direct_threads", EngineKind::kDirect, false},
                                          Way{"auto", EngineKind::kAuto, true, 1_MiB, 20'000},
-                                         Way{"auto_that_fits", EngineKind::kAuto, true, 8_MiB}),
+                                         Way{"auto_that_fits", EngineKind::kAuto, true, 8_MiB},
+                                         Way{"auto_that_leaves_its_mapping", EngineKind::kAuto,
+                                             true, 8_MiB, 55'000, true}),
                          [](const auto& tested) { return std::string(tested.param.name); });
 
 }  // namespace

@@ -21,12 +21,7 @@ constexpr std::uint64_t kTableSpan = 2 << 20;
 class AdviseEngine final : public Engine {
  public:
   AdviseEngine(const Layout& layout, const Budget& budget)
-      : layout_(layout),
-        limits_{sys::page_size(), window(budget) / 2 - kFaultAround, kMergeGap},
-        most_tables_(std::max<std::uint64_t>(window(budget) / sys::page_size(), 64)),
-        share_(budget.reserve(window(budget) + most_tables_ * sys::page_size(),
-                              "mapped pages and their page tables")),
-        lane_([&layout] { return std::make_unique<Lane>(layout); }) {}
+      : AdviseEngine(layout, budget, buffer_size(budget, 256_KiB, 8_MiB)) {}
 
   void run(Feed& feed) override {
     Lane& lane = lane_.get();
@@ -81,9 +76,16 @@ class AdviseEngine final : public Engine {
     bool apart;         // touched through a mapping of its own
   };
 
-  static std::uint64_t window(const Budget& budget) {
-    return std::clamp<std::uint64_t>(round_down(budget.limit() / 16, 64 << 10), 256 << 10, 8 << 20);
+  AdviseEngine(const Layout& layout, const Budget& budget, std::uint64_t window)
+      : layout_(layout),
+        limits_{sys::page_size(), window / 2 - kFaultAround, kMergeGap},
+        most_tables_(std::max<std::uint64_t>(window / sys::page_size(), 64)),
+        share_(budget.reserve(window + most_tables_ * sys::page_size(),
+                              "mapped pages and their page tables")),
+        lane_([&layout] { return std::make_unique<Lane>(layout); }) {
+    share_.keep_in_children();
   }
+
   std::uint64_t share_bytes() const { return share_.bytes() - most_tables_ * sys::page_size(); }
   // Whether nothing that a fault in the request may map is cached yet. False also when the kernel
   // will not say.

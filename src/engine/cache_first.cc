@@ -31,7 +31,10 @@ constexpr std::uint64_t kEnoughToTell = 64;  // extents, whether most are cached
 struct Scratch {
   Scratch(const Budget& budget, std::uint64_t bytes)
       : copies(budget, bytes, "copy buffer"),
-        mapped(budget.reserve(copies.size() + 2 * sys::page_size(), "cached pages in passing")) {}
+        mapped(budget.reserve(copies.size() + 2 * sys::page_size(), "cached pages in passing")) {
+    copies.keep_in_children();
+    mapped.keep_in_children();
+  }
   PageBuffer copies;
   Reservation mapped;
 };

@@ -29,13 +29,9 @@ constexpr std::uint32_t kDepth = 128;
 constexpr std::uint32_t kThreads = 16;
 // More in flight does not make large reads faster (1 MiB x 4 reaches the disk's limit).
 constexpr std::uint64_t kMostBytesInFlight = 8 << 20;
+constexpr std::uint64_t kLeastBuffers = 128 << 10;
 constexpr std::uint64_t kMaxRequest = 1 << 20;
 constexpr std::size_t kMostRegisteredFiles = 128;
-
-std::uint64_t arena_size(const Budget& budget) {
-  return std::clamp<std::uint64_t>(round_down(budget.limit() / 16, 64 << 10), 128 << 10,
-                                   kMostBytesInFlight);
-}
 
 // What belongs to one process.
 struct Lane {
@@ -69,14 +65,16 @@ struct Lane {
 
 class DirectEngine final : public Engine {
  public:
-  DirectEngine(const Layout& layout, const Budget& budget, std::uint64_t alignment,
-               QueueChoice choice)
+  DirectEngine(const Layout& layout, const Budget& budget, std::uint64_t buffer_bytes,
+               std::uint64_t alignment, QueueChoice choice)
       : layout_(layout),
-        memory_(budget, arena_size(budget), "read buffers"),
+        memory_(budget, buffer_bytes, "read buffers"),
         limits_{alignment, round_down(std::min(kMaxRequest, memory_.size() / 4), alignment),
                 kMergeGap},
         lane_([this, choice] { return std::make_unique<Lane>(layout_, span(), choice); }),
-        report_{EngineKind::kDirect, EngineKind::kDirect, lane_.get().describe(), ""} {}
+        report_{EngineKind::kDirect, EngineKind::kDirect, lane_.get().describe(), ""} {
+    memory_.keep_in_children();
+  }
 
   void run(Feed& feed) override {
     Lane& lane = lane_.get();
@@ -269,7 +267,7 @@ class DirectEngine final : public Engine {
 
 // Some filesystems accept the flag and refuse the reads: one block tells.
 bool takes_direct_reads(const Segment& segment, std::uint64_t alignment) {
-  const Fd fd = open_readable(segment.path, O_DIRECT);
+  const Fd fd = open_again(segment, O_DIRECT);
   void* block = nullptr;
   if (::posix_memalign(&block, alignment, alignment) != 0) return true;
   const std::unique_ptr<void, decltype(&std::free)> owner(block, &std::free);
@@ -285,7 +283,7 @@ std::unique_ptr<Engine> make_direct_engine(const Layout& layout, const Budget& b
   std::uint64_t alignment = 512;
   for (const Segment& segment : layout.segments) {
     try {
-      const Fd fd = open_readable(segment.path, O_DIRECT);
+      const Fd fd = open_again(segment, O_DIRECT);
       const sys::DirectAlignment asked = sys::direct_alignment(fd.get());
       // A kernel that does not say gets whole pages, which every device takes.
       const std::uint64_t file_alignment =
@@ -302,12 +300,13 @@ std::unique_ptr<Engine> make_direct_engine(const Layout& layout, const Budget& b
               " opens files with O_DIRECT but does not read them so";
     return nullptr;
   }
-  if (alignment > arena_size(budget) / 4) {
+  const std::uint64_t buffer_bytes = buffer_size(budget, kLeastBuffers, kMostBytesInFlight);
+  if (alignment > buffer_bytes / 4) {
     why_not =
         "O_DIRECT asks for blocks of " + format_size(alignment) + " here, too large for the budget";
     return nullptr;
   }
-  return std::make_unique<DirectEngine>(layout, budget, alignment, queue);
+  return std::make_unique<DirectEngine>(layout, budget, buffer_bytes, alignment, queue);
 }
 
 }  // namespace evenkeel

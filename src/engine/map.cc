@@ -1,4 +1,4 @@
-// One mapping, kept: what np.memmap does. Keeps to no budget.
+// One mapping, kept: what np.memmap does.
 #include <vector>
 
 #include "base/mutex.h"
@@ -12,8 +12,13 @@ namespace {
 
 class MapEngine final : public Engine {
  public:
-  explicit MapEngine(const Layout& layout)
-      : layout_(layout), lane_([&layout] { return std::make_unique<Lane>(layout); }) {}
+  MapEngine(const Layout& layout, Reservation share)
+      : layout_(layout),
+        share_(std::move(share)),
+        share_bytes_(share_.bytes()),
+        lane_([&layout] { return std::make_unique<Lane>(layout); }) {
+    share_.keep_in_children();
+  }
 
   void run(Feed& feed) override {
     Extent extent;
@@ -33,6 +38,23 @@ class MapEngine final : public Engine {
     return mapping.data();
   }
 
+  bool maps_files() const override { return true; }
+  void release_memory() override {
+    Lane& lane = lane_.get();
+    std::lock_guard lock(lane.mutex);
+    for (const Mapping& mapping : lane.mappings) {
+      mapping.advise(0, mapping.length(), MADV_DONTNEED);
+    }
+    share_.release();
+  }
+  bool reclaim_memory(const Budget& budget) override {
+    auto share = budget.try_reserve(share_bytes_, "mapped data");
+    if (!share) return false;
+    share_ = std::move(*share);
+    share_.keep_in_children();
+    return true;
+  }
+
   EngineLimits limits() const override { return {1, std::uint64_t{1} << 40, 0}; }
   EngineReport report() const override {
     return {EngineKind::kMap, EngineKind::kMap, "one mapping, kept: memory grows with use", ""};
@@ -46,13 +68,15 @@ class MapEngine final : public Engine {
     std::vector<Mapping> mappings GUARDED_BY(mutex);
   };
   const Layout& layout_;
+  Reservation share_;  // of the budget that the pages keep to; none with kMap
+  const std::uint64_t share_bytes_;
   PerProcess<Lane> lane_;
 };
 
 }  // namespace
 
-std::unique_ptr<Engine> make_map_engine(const Layout& layout, const Budget&) {
-  return std::make_unique<MapEngine>(layout);
+std::unique_ptr<Engine> make_map_engine(const Layout& layout, Reservation share) {
+  return std::make_unique<MapEngine>(layout, std::move(share));
 }
 
 }  // namespace evenkeel

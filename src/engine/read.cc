@@ -22,10 +22,13 @@ class ReadEngine final : public Engine {
  public:
   ReadEngine(const Layout& layout, const Budget& budget)
       : layout_(layout),
-        buffer_(budget, window(budget), "read buffer"),
+        buffer_(budget, buffer_size(budget, 64_KiB, 1_MiB), "read buffer"),
         cache_share_(budget.reserve(buffer_.size(), "page cache in passing")),
         limits_{sys::page_size(), buffer_.size(), kMergeGap},
-        lane_([&layout] { return std::make_unique<Lane>(layout); }) {}
+        lane_([&layout] { return std::make_unique<Lane>(layout); }) {
+    buffer_.keep_in_children();
+    cache_share_.keep_in_children();
+  }
 
   void run(Feed& feed) override {
     Lane& lane = lane_.get();
@@ -59,10 +62,6 @@ class ReadEngine final : public Engine {
     Mutex mutex;
     FileSet files GUARDED_BY(mutex);
   };
-
-  static std::uint64_t window(const Budget& budget) {
-    return std::clamp<std::uint64_t>(round_down(budget.limit() / 16, 64 << 10), 64 << 10, 1 << 20);
-  }
 
   void fetch(FileSet& files, const Extent& extent, std::byte* data) {
     const Pin pin(files, extent.file);

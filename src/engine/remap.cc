@@ -16,9 +16,11 @@ class RemapEngine final : public Engine {
  public:
   RemapEngine(const Layout& layout, const Budget& budget)
       : layout_(layout),
-        limits_{sys::page_size(), window(budget), kMergeGap},
+        limits_{sys::page_size(), buffer_size(budget, 64_KiB, 4_MiB), kMergeGap},
         share_(budget.reserve(limits_.max_request, "mapped pages")),
-        lane_([&layout] { return std::make_unique<Lane>(layout); }) {}
+        lane_([&layout] { return std::make_unique<Lane>(layout); }) {
+    share_.keep_in_children();
+  }
 
   void run(Feed& feed) override {
     Lane& lane = lane_.get();
@@ -47,10 +49,6 @@ class RemapEngine final : public Engine {
     Mutex mutex;
     FileSet files GUARDED_BY(mutex);
   };
-
-  static std::uint64_t window(const Budget& budget) {
-    return std::clamp<std::uint64_t>(round_down(budget.limit() / 16, 64 << 10), 64 << 10, 4 << 20);
-  }
 
   void bring(FileSet& files, const Extent& extent, Feed& feed) {
     const Pin pin(files, extent.file);
