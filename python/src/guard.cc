@@ -60,7 +60,8 @@ nb::dict report_of(const Guard& guard) {
 }  // namespace
 
 void bind_guard(nb::module_& module) {
-  nb::class_<Guard>(module, "Evictor", "Keeps mappings under a line; evenkeel.Guard is made of it.")
+  nb::class_<Guard>(module, "Evictor",
+                    "Keeps mappings under a line; evenkeel.Guard is made of it.")
       .def(
           "__init__",
           [](Guard* self, std::uint64_t budget, bool keep_cache, const std::string& access) {
