@@ -45,7 +45,7 @@ Speed by_loader(const Tokens& tokens, std::uint64_t steps) {
   std::int64_t sum = 0;
   const double began = now();
   for (std::uint64_t i = 0; i < steps; ++i) {
-    sum = digest(loader.next()->y.as<std::int64_t>().data(), sum);
+    sum = digest(loader.next()->y<std::int64_t>().data(), sum);
   }
   return {static_cast<double>(steps * kBatch) / (now() - began), sum};
 }

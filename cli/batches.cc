@@ -56,10 +56,10 @@ std::string shown(std::span<const std::int64_t> row) {
 }
 
 void print_batch(const TokenLoader& loader, const Batch& batch) {
-  const auto origins = loader.explain(batch.step);
-  const auto x = batch.x.as<std::int64_t>(), y = batch.y.as<std::int64_t>();
+  const auto origins = loader.explain(batch.step());
+  const auto x = batch.x<std::int64_t>(), y = batch.y<std::int64_t>();
   for (std::size_t row = 0; row < x.size(); ++row) {
-    say(stdout, fmt::format("step {} row {} start {}\n  x {}\n  y {}\n", batch.step, row,
+    say(stdout, fmt::format("step {} row {} start {}\n  x {}\n  y {}\n", batch.step(), row,
                             origins[row].start, shown(x[row]), shown(y[row])));
   }
 }
@@ -79,7 +79,7 @@ Measured measure(const Batches& batches, TokenLoader& loader) {
     measured.waits_us.push_back(
         std::chrono::duration<double, std::micro>(Clock::now() - asked).count());
     // The last token of every row: a wrong crop shows, and the clock does not measure hashing.
-    const auto y = batch.y.as<std::int64_t>();
+    const auto y = batch.y<std::int64_t>();
     for (std::size_t row = 0; row < y.size(); ++row) {
       XXH3_64bits_update(hash, &y[row].back(), sizeof(std::int64_t));
     }

@@ -1,10 +1,16 @@
-// What `compare` says: JSON for programs, a table and a sentence for people.
+// What `compare` says: JSON for programs, a table and sentences for people, the memory of every
+// engine over time as a picture.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "cli/compare_run.h"
+#include "evenkeel/profile.h"
+
+namespace CLI {
+class App;
+}
 
 namespace evenkeel::cli {
 
@@ -20,5 +26,17 @@ bool read_once(const EngineOutcome& map);
 
 // What went wrong, for stderr; empty when nothing did.
 std::string complaint(const CompareOutcome& outcome);
+
+ProfileReport to_picture(const CompareOutcome& outcome);
+
+// Where pictures go. Empty: none of that kind.
+struct PictureOptions {
+  std::string html, svg;
+};
+void add_picture_options(CLI::App& command, PictureOptions& options, const std::string& html_help);
+// Throws Error before the work is done, when they could not be written.
+void require_writable(const PictureOptions& options);
+// Writes them and says on stderr where. Throws Error.
+void write_pictures(const PictureOptions& options, const ProfileReport& picture);
 
 }  // namespace evenkeel::cli

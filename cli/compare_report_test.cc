@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "evenkeel/bytes.h"
@@ -48,6 +49,35 @@ TEST(CompareReport, EqualWorkIsComparedWhereAllHavePassed) {
   EXPECT_EQ(report["results"][1]["items_per_s"], 1000.0);
 }
 
+std::string words_of(std::uint64_t data, std::uint64_t memory, std::uint64_t wanted) {
+  auto outcome = outcome_of({engine(EngineKind::kMap, {1}), engine(EngineKind::kRead, {1})});
+  outcome.spec.seconds = 1;
+  outcome.data_bytes = data;
+  outcome.memory_bytes = memory;
+  for (EngineOutcome& engine : outcome.engines) engine.work.wanted_bytes = wanted;
+  std::string words = to_words(outcome);
+  std::replace(words.begin(), words.end(), '\n', ' ');
+  return words;
+}
+
+TEST(CompareReport, ARunThatEndsBeforeOnePassIsAFirstPass) {
+  const std::string words = words_of(1_GiB, 8_GiB, 256_MiB);
+  EXPECT_NE(words.find("(map 25 %, read 25 % of 1 GiB)"), std::string::npos) << words;
+  EXPECT_NE(words.find("your case if you read the data once"), std::string::npos) << words;
+  EXPECT_NE(words.find("see --seconds 8."), std::string::npos) << words;
+}
+
+TEST(CompareReport, DataThatFitsFreeMemoryIsReadFromThere) {
+  const std::string words = words_of(1_GiB, 8_GiB, 5_GiB);
+  EXPECT_NE(words.find("The data (1 GiB) fits free memory of 8 GiB"), std::string::npos) << words;
+  EXPECT_NE(words.find("see --limit SIZE"), std::string::npos) << words;
+}
+
+TEST(CompareReport, DataThatDoesNotFitIsTheSameInLongRuns) {
+  const std::string words = words_of(64_GiB, 8_GiB, 256_MiB);
+  EXPECT_NE(words.find("does not fit free memory of 8 GiB"), std::string::npos) << words;
+}
+
 TEST(CompareReport, WrongDataIsNamedWithItsEngine) {
   const auto outcome =
       outcome_of({engine(EngineKind::kMap, {1, 2}), engine(EngineKind::kDirect, {1, 9}),
@@ -84,7 +114,7 @@ TEST(CompareReport, WordsNameWhoCrossedTheLine) {
   EngineOutcome map = engine(EngineKind::kMap, {1});
   map.growth.rss = 100_MiB;
   const std::string words = to_words(outcome_of({map, engine(EngineKind::kRead, {1})}));
-  EXPECT_NE(words.find("Over the line of 16 MiB: map (100 MiB)"), std::string::npos);
+  EXPECT_NE(words.find("Over the budget of 16 MiB: map (100 MiB)"), std::string::npos);
   EXPECT_NE(words.find("read is the fastest"), std::string::npos);
 }
 

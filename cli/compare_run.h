@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/compare_spec.h"
+#include "cli/compare_work.h"
 #include "cli/memory_watch.h"
 
 namespace evenkeel::cli {

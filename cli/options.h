@@ -1,8 +1,12 @@
 // Options that several commands share, and how their text becomes values.
 #pragma once
 
+#include <sys/types.h>
+
+#include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +16,10 @@ namespace CLI {
 class App;
 class Option;
 }  // namespace CLI
+
+namespace CLI {
+class App;
+}
 
 namespace evenkeel::cli {
 
@@ -57,5 +65,26 @@ void add_raw_options(CLI::App& app, RawOptions& raw);
 
 std::vector<EngineKind> parse_engines(const std::string& list);  // "map,direct"
 std::vector<std::int64_t> parse_shape(const std::string& text);  // "3000000,162"
+
+// "10ms", "0.5s", "250us". Throws Error (kInvalid).
+std::chrono::nanoseconds parse_interval(const std::string& text);
+// "30", "0.5": more than 0. Throws Error (kInvalid).
+double parse_seconds(const std::string& text);
+// A number that a process can have. Throws Error (kInvalid).
+pid_t parse_pid(const std::string& text);
+// "1MiB/min", "64KiB/s", "1GiB/h" as bytes a minute. Throws Error (kInvalid).
+double parse_slope(const std::string& text);
+
+// A process that runs already, instead of a command.
+struct ProcessOptions {
+  std::optional<pid_t> pid;
+  double seconds = 0;  // how long; 0: until it ends
+  bool live = true;    // a line at the foot of the terminal; for commands, too
+};
+// --pid, --seconds, --no-live. `what` is done to it: "Watch". `options` must outlive `app`.
+void add_process_options(CLI::App& app, ProcessOptions& options, const std::string& what);
+// One of the two is needed. Throws CLI::ValidationError.
+void refuse_command_and_process(const std::string& name, const std::vector<std::string>& command,
+                                const ProcessOptions& process);
 
 }  // namespace evenkeel::cli

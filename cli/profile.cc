@@ -7,11 +7,8 @@
 
 #include "cli/child_command.h"
 #include "cli/commands.h"
-#include "cli/numbers.h"
 #include "cli/options.h"
-#include "cli/process_options.h"
-#include "cli/profile_options.h"
-#include "cli/profile_words.h"
+#include "cli/profile_report.h"
 #include "cli/recording.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
@@ -39,11 +36,11 @@ Examples:
 // A budget for the mapped files that keeps the rest of the program: a quarter of what they took,
 // as a power of two, or what --budget leaves.
 std::uint64_t suggested_budget(const ProfileOptions& options, const ProfileSummary& summary) {
-  constexpr std::uint64_t kLeast = 64 << 20;
-  if (options.budget && *options.budget > summary.peak_unreclaimable + kLeast) {
+  constexpr std::uint64_t kLeastSuggested = 64 << 20;
+  if (options.budget && *options.budget > summary.peak_unreclaimable + kLeastSuggested) {
     return *options.budget - summary.peak_unreclaimable;
   }
-  return std::max(kLeast, std::bit_floor(summary.peak_file / 4));
+  return std::max(kLeastSuggested, std::bit_floor(summary.peak_file / 4));
 }
 
 std::string of_the_program(const ProfileOptions& options) {

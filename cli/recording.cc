@@ -7,8 +7,7 @@
 #include <filesystem>
 
 #include "cli/child_command.h"
-#include "cli/profile_words.h"
-#include "cli/status_row.h"
+#include "cli/profile_report.h"
 #include "cli/terminal.h"
 #include "evenkeel/bytes.h"
 #include "profile/recorder.h"

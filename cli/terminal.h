@@ -41,4 +41,22 @@ void next_command(const std::string& command, const std::string& why);
 // A path or word as a shell takes it; what cannot be seen, as bash, zsh and ksh take it.
 std::string shell_word(const std::string& word);
 
+// Nothing where stderr is no terminal. The row is given back when this goes.
+class StatusRow {
+ public:
+  explicit StatusRow(bool wanted);
+  ~StatusRow();
+  StatusRow(const StatusRow&) = delete;
+  StatusRow& operator=(const StatusRow&) = delete;
+  bool due() const;  // four times a second
+  void show(const std::string& text);
+
+ private:
+  void take_row();
+
+  bool terminal_;
+  int rows_ = 0, columns_ = 0;
+  std::chrono::steady_clock::time_point last_;
+};
+
 }  // namespace evenkeel::cli

@@ -33,7 +33,7 @@ static void write_tokens(const fs::path& out, const std::vector<fs::path>& texts
 
 // One step of gradient descent on all pairs (x, y) of a batch. Returns the mean loss before it.
 static double train(std::vector<float>& logits, const ek::Batch& batch, float rate) {
-  const auto x = batch.x.as<std::int64_t>().flat(), y = batch.y.as<std::int64_t>().flat();
+  const auto x = batch.x<std::int64_t>().flat(), y = batch.y<std::int64_t>().flat();
   std::vector<float> gradient(logits.size()), chance(kBytes);
   double loss = 0;
   for (std::size_t i = 0; i < x.size(); ++i) {
@@ -72,9 +72,9 @@ int main(int argc, char** argv) try {
   double first = 0, last = 0;
   for (const ek::Batch& batch : loader) {
     last = train(logits, batch, 50.0f);
-    if (batch.step == 0) first = last;
-    if (batch.step % 100 == 0 || batch.step == 599)
-      std::printf("step %4llu  loss %.3f\n", static_cast<unsigned long long>(batch.step), last);
+    if (batch.step() == 0) first = last;
+    if (batch.step() % 100 == 0 || batch.step() == 599)
+      std::printf("step %4llu  loss %.3f\n", static_cast<unsigned long long>(batch.step()), last);
   }
   std::printf("%llu tokens, budget %s, peak use %s\nto resume: %s\n",
               static_cast<unsigned long long>(tokens.size()), ek::format_size(1_MiB).c_str(),

@@ -17,8 +17,8 @@ std::int64_t token(const std::vector<std::byte>& stored, std::uint64_t i) {
 
 void check_batch(const TokenLoader& loader, const Batch& batch,
                  const std::vector<std::byte>& stored) {
-  const auto origins = loader.explain(batch.step);
-  const auto x = batch.x.as<std::int64_t>(), y = batch.y.as<std::int64_t>();
+  const auto origins = loader.explain(batch.step());
+  const auto x = batch.x<std::int64_t>(), y = batch.y<std::int64_t>();
   MUST(origins.size() == x.size());
   for (std::size_t row = 0; row < x.size(); ++row) {
     for (std::size_t i = 0; i < x.columns(); ++i) {
@@ -67,10 +67,10 @@ FUZZ_TARGET(batches) {
     const LoaderState state = LoaderState::parse(loader.state().text());
     const Batch& there = *loader.next();
     check_batch(loader, there, stored);
-    const std::vector<std::byte> x(there.x.bytes.begin(), there.x.bytes.end());
+    const std::vector<std::byte> x(there.x_bytes().begin(), there.x_bytes().end());
     TokenLoader other(tokens, options);
     other.load(state);
-    MUST(std::ranges::equal(other.next()->x.bytes, x));
+    MUST(std::ranges::equal(other.next()->x_bytes(), x));
   });
 }
 

@@ -3,9 +3,8 @@
 #include "base/visible.h"
 #include "cli/terminal.h"
 #include "fuzz/target.h"
-#include "profile/fill_page.h"
 #include "profile/json_text.h"
-#include "profile/markup.h"
+#include "profile/page.h"
 #include "profile/svg_text.h"
 
 namespace evenkeel::fuzz {

@@ -1,5 +1,5 @@
 // Parsing of the arguments of `evenkeel profile`: intervals, slopes, seconds, process IDs.
-#include "cli/numbers.h"
+#include "cli/options.h"
 #include "fuzz/target.h"
 
 namespace evenkeel::fuzz {

@@ -120,6 +120,27 @@ def test_info_of_several_files_is_one_array(user):
     assert len(facts["files"]) == 3
 
 
+def test_info_of_files_named_one_by_one_lists_them(user):
+    one = user.save("one.npy", np.zeros((10, 4), "float32"))
+    two = user.save("two.npy", np.zeros((6, 3), "int16"))
+    facts = user.json("info", one, two)
+    assert [file["file"] for file in facts["files"]] == [str(one), str(two)]
+    assert [file["shape"] for file in facts["files"]] == [[10, 4], [6, 3]]
+    assert facts["together"] is None
+    text = user.run("info", one, two).stdout
+    assert "float32" in text and "int16" in text and "not one array" in text
+    three = user.save("three.npy", np.zeros((5, 4), "float32"))
+    text = user.run("info", one, three).stdout
+    assert "10 × 4" in text and "5 × 4" in text and "Read as one array: 15 × 4 float32" in text
+
+
+def test_a_dash_after_json_is_standard_output(user, features):
+    facts = json.loads(user.run("info", features, "--json", "-").stdout)
+    assert facts["file"] == str(features)
+    facts = json.loads(user.run("info", "--json", "-", features).stdout)
+    assert facts["file"] == str(features)
+
+
 def test_info_says_what_is_cached_and_what_would_be_done(user, features):
     features.read_bytes()
     facts = user.json("info", features, "--budget", "16MiB")
@@ -495,6 +516,33 @@ def test_demo_keeps_its_file_when_asked(user):
     assert "Of the engines that keep to the budget" in done.stdout
     assert str(kept) in done.stderr
     kept.unlink()
+
+
+def memory_cgroups(pid):
+    folders = [Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")]
+    return [path for folder in folders if (path := folder / f"evenkeel-{pid}").exists()]
+
+
+def test_a_demo_that_is_killed_leaves_no_cgroup(user):
+    if user.prefix or os.geteuid() != 0:
+        pytest.skip("memory cgroups are made by root")
+    args = ["demo", "--size", "24MiB", "--budget", "4MiB", "--limit", "64MiB", "--seconds", "30"]
+    demo = subprocess.Popen(
+        user.command(*args, "--dir", user.folder, "-o", "killed.html"),
+        cwd=user.folder,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        wait_for(lambda: memory_cgroups(demo.pid) or demo.poll() is not None)
+        if demo.poll() is not None:
+            pytest.skip(f"no memory cgroup can be made here: {demo.stderr.read()}")
+    finally:
+        demo.kill()
+        demo.wait()
+        demo.stderr.close()
+    wait_for(lambda: not memory_cgroups(demo.pid))
+    for left in demo_files(user):
+        left.unlink()
 
 
 def test_demo_refuses_what_the_disk_cannot_hold(user):

@@ -11,15 +11,15 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::uint64_t kTokens = 300'000;  // of each of two shards
+constexpr std::uint64_t kFaultTokens = 300'000;  // of each of two shards
 
 class TokenFaults : public testing::Test {
  protected:
   TokenFaults() : folder_(disk_folder().value_or(std::filesystem::temp_directory_path())) {}
 
   std::vector<std::string> shards() const {
-    return {folder_.write_through("a.bin", counting<std::uint16_t>(0, kTokens)),
-            folder_.write_through("b.bin", counting<std::uint16_t>(kTokens, kTokens))};
+    return {folder_.write_through("a.bin", counting<std::uint16_t>(0, kFaultTokens)),
+            folder_.write_through("b.bin", counting<std::uint16_t>(kFaultTokens, kFaultTokens))};
   }
 
   // The next batches are those that the order says, token for token.
@@ -27,13 +27,13 @@ class TokenFaults : public testing::Test {
     for (int i = 0; i < batches; ++i) {
       const Batch* batch = loader.next();
       ASSERT_NE(batch, nullptr);
-      const auto origins = loader.explain(batch->step);
-      const auto x = batch->x.as<std::int64_t>(), y = batch->y.as<std::int64_t>();
+      const auto origins = loader.explain(batch->step());
+      const auto x = batch->x<std::int64_t>(), y = batch->y<std::int64_t>();
       for (std::size_t row = 0; row < origins.size(); ++row) {
         for (std::size_t j = 0; j < x.columns(); ++j) {
           const auto token = origins[row].start + j;
-          ASSERT_EQ(x[row][j], static_cast<std::int64_t>(token % 65536)) << batch->step;
-          ASSERT_EQ(y[row][j], static_cast<std::int64_t>((token + 1) % 65536)) << batch->step;
+          ASSERT_EQ(x[row][j], static_cast<std::int64_t>(token % 65536)) << batch->step();
+          ASSERT_EQ(y[row][j], static_cast<std::int64_t>((token + 1) % 65536)) << batch->step();
         }
       }
     }
@@ -54,7 +54,7 @@ class TokenFaults : public testing::Test {
                                                  .block_size = 48,
                                                  .order = CropOrder::kCovering,
                                                  .prefetch = 2,
-                                                 .keep = keep});
+                                                 .buffers = {.keep = keep}});
           });
           if (loader) {
             fault.attempt([&] { take(*loader, 8); });

@@ -81,7 +81,7 @@ class LongRun {
 
  private:
   static void check(const Batch& batch) {
-    const auto x = batch.x.as<std::int64_t>(), y = batch.y.as<std::int64_t>();
+    const auto x = batch.x<std::int64_t>(), y = batch.y<std::int64_t>();
     for (std::size_t row = 0; row < x.size(); ++row) {
       for (std::size_t j = 0; j < kRow; ++j) {
         require(x[row][j] == ((x[row][0] + static_cast<std::int64_t>(j)) & 0xffff), "wrong x");

@@ -106,7 +106,7 @@ std::uint64_t read_batches(const Wish& wish) {
   TokenLoader loader(tokens, {.batch_size = 64, .block_size = kTokens, .prefetch = 4});
   const Clock clock;
   std::uint64_t items = 0;
-  while (!clock.late()) items += loader.next()->x.rows;
+  while (!clock.late()) items += loader.next()->rows();
   return items;
 }
 

@@ -26,6 +26,7 @@ from report_page_help import (
     samples,
     shown_values,
     six_engines,
+    summary,
     table_row,
     upper_edge,
 )
@@ -83,32 +84,32 @@ def test_read_rate_has_the_area_of_what_was_read(viewer):
 
 def test_many_samples_are_reduced_and_no_spike_is_lost(viewer):
     s = climbing(8192, 600.0)
-    s["anon"][5001] = 900 * MIB
+    s["file"][5001] = 900 * MIB
     s["cache"][3003] = 1000 * MIB
     page = viewer.open(report_of(run_of(s)))
     panel = page.evaluate("evenkeelReport.panels(0)[0]")
     width = panel["right"] - panel["left"]
-    line, (cache,) = upper_edge(page, "anon"), path_points(page, "cache")
+    line, (cache,) = upper_edge(page, "file"), path_points(page, "cache")
     for drawn, i, peak in [(line, 5001, 900), (cache, 3003, 1000)]:
         assert len(drawn) <= 2 * width + 4
         x, y = min(drawn, key=lambda point: point[1])
         assert abs(x - pixels(page, "x", [s["seconds"][i]])[0]) <= 1
         assert abs(y - pixels(page, "y", [peak * MIB])[0]) <= 1
-    check_line(page, line, s["seconds"][::100], s["anon"][::100])
+    check_line(page, line, s["seconds"][::100], s["file"][::100])
 
 
 def test_toggling_a_series_restacks_and_rescales(viewer):
     report = over_budget()
     page = viewer.open(report)
     s = report["runs"][0]["samples"]
-    assert legend(page, "anon").get_attribute("aria-pressed") == "true"
-    legend(page, "anon").click()
-    assert legend(page, "anon").get_attribute("aria-pressed") == "false"
-    assert page.locator('path[data-series="anon"]').count() == 0
-    check_line(page, upper_edge(page, "file"), s["seconds"], s["file"])
+    assert legend(page, "file").get_attribute("aria-pressed") == "true"
+    legend(page, "file").click()
+    assert legend(page, "file").get_attribute("aria-pressed") == "false"
+    assert page.locator('path[data-series="file"]').count() == 0
+    check_line(page, upper_edge(page, "anon"), s["seconds"], s["anon"])
 
     top = page.evaluate("evenkeelReport.panels(0)[0].most")
-    for series in ["budget", "cache", "file"]:
+    for series in ["budget", "cache", "anon"]:
         legend(page, series).click()
     assert page.evaluate("evenkeelReport.panels(0)[0].most") < top / 10
     check_line(page, upper_edge(page, "shmem"), s["seconds"], s["shmem"])
@@ -117,7 +118,7 @@ def test_toggling_a_series_restacks_and_rescales(viewer):
         legend(page, series).click()
     assert page.evaluate("evenkeelReport.panels(0)[0].most") == top
     total = [s["anon"][i] + s["file"][i] for i in range(1200)]
-    check_line(page, upper_edge(page, "file"), s["seconds"], total)
+    check_line(page, upper_edge(page, "anon"), s["seconds"], total)
 
 
 def test_overshoot_is_shaded_from_where_memory_crosses_the_budget(viewer):
@@ -149,7 +150,7 @@ def test_within_the_line_nothing_is_shaded_and_words_say_so(viewer):
     y = float(page.locator('line[data-series="budget"]').get_attribute("y1"))
     assert y == pytest.approx(pixels(page, "y", [4 << 30])[0])
     verdict = table_row(page, "Budget 4 GiB").inner_text()
-    assert verdict == "within the line (page cache unknown)"
+    assert verdict == "within the budget (page cache unknown)"
 
 
 @pytest.mark.parametrize("count", [7, 1000])
@@ -259,7 +260,7 @@ def test_several_runs_have_equal_axes_and_one_crosshair_time(viewer):
         assert pixels(page, "x", [0, 5, 14], i) == pixels(page, "x", [0, 5, 14], 0)
         assert pixels(page, "y", [0, 512 * MIB], i) == pixels(page, "y", [0, 512 * MIB], 0)
         s = run["samples"]
-        check_line(page, upper_edge(page, "anon", i), s["seconds"], s["anon"], i)
+        check_line(page, upper_edge(page, "file", i), s["seconds"], s["file"], i)
         facts = page.locator(".card .facts").nth(i).inner_text()
         assert all(f"{value} {name}" in facts for name, value in run["facts"].items())
     assert page.locator('[data-series="over"]').count() == 1
@@ -293,4 +294,33 @@ def test_drawings_follow_the_width_of_the_window(viewer):
     }""")
     assert narrower < 700
     s = report["runs"][0]["samples"]
-    check_line(page, upper_edge(page, "anon"), s["seconds"], s["anon"])
+    check_line(page, upper_edge(page, "file"), s["seconds"], s["file"])
+
+
+def test_dots_where_the_page_cache_was_asked_for(viewer):
+    asked = [0, 400, 800, 1199]
+    s = climbing(cache_measured=lambda t: int(round(t * 1199) in asked))
+    page = viewer.open(report_of(run_of(s)))
+    dots = page.locator('[data-series="cache"] circle')
+    places = "all => all.map((dot) => ['cx', 'cy'].map((name) => +dot.getAttribute(name)))"
+    at = dots.evaluate_all(places)
+    wanted = zip(
+        pixels(page, "x", [s["seconds"][i] for i in asked]),
+        pixels(page, "y", [s["cache"][i] for i in asked]),
+        strict=True,
+    )
+    for dot, place in zip(at, wanted, strict=True):
+        assert dot == pytest.approx(place, abs=0.1)
+
+
+def test_no_dots_where_it_was_asked_for_all_the_time(viewer):
+    page = viewer.open(report_of(run_of(climbing(cache_measured=1))))
+    assert page.locator("circle").count() == 0
+
+
+def test_limits_say_who_would_end_the_job(viewer):
+    s = climbing()
+    page = viewer.open(report_of(run_of(s)))
+    text = page.locator("section", has_text="Who would end this job").inner_text()
+    for limit in summary(s, None)["limits"]:
+        assert limit["name"] in text and limit["effect"] in text

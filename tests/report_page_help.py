@@ -10,9 +10,10 @@ from pathlib import Path
 
 MIB = 1 << 20
 PAGE = Path(__file__).parent.parent / "src" / "profile" / "page"
-COLUMNS = ["seconds", "anon", "file", "shmem", "cache", "pss", "page_tables", "swap", "disk_read"]
-COLUMNS += ["major_faults", "minor_faults", "cpu_seconds", "processes"]
-STACK = ["anon", "file", "shmem"]
+COLUMNS = ["seconds", "anon", "file", "shmem", "cache", "pss", "page_tables", "swap", "duplicate"]
+COLUMNS += ["disk_read", "major_faults", "minor_faults", "cache_measured", "pss_measured"]
+COLUMNS += ["cpu_seconds", "processes"]
+STACK = ["file", "anon", "shmem"]
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)></script>\"'&{{data}}"
 
 
@@ -34,12 +35,12 @@ def samples(count, seconds, **columns):
 
 
 def rss(s, i):
-    return sum(s[name][i] for name in STACK)
+    return sum(s[name][i] for name in [*STACK, "duplicate"])
 
 
 def memory(s, i):
     """ProfileSample::memory, a second time."""
-    return max(rss(s, i), s["anon"][i] + s["shmem"][i] + (s["cache"][i] or 0))
+    return s["anon"][i] + s["shmem"][i] + max(s["file"][i], s["cache"][i] or 0)
 
 
 def summary(s, budget):
@@ -50,11 +51,16 @@ def summary(s, budget):
     peaks |= {name: max(known[name], default=None) for name in ["cache", "pss"]}
     peaks["rss"] = max((rss(s, i) for i in every), default=0)
     peaks["memory"] = max((memory(s, i) for i in every), default=0)
+    own = [s["anon"][i] + s["shmem"][i] + s["page_tables"][i] for i in every]
+    peaks["unreclaimable"] = max(own, default=0)
     over = [i for i in every if i and budget is not None and memory(s, i) > budget]
     last = {name: s[name][-1] if every else 0 for name in COLUMNS}
     return {
         "peak_bytes": peaks,
         "slope_bytes_per_minute": {"rss": 12.5 * MIB, "anon": 0.05 * MIB, "memory": None},
+        "trend": "climbed 500 MiB in the first 6.1 s, then flat",
+        "file_at_peak_bytes": peaks["file"],
+        "limits": limits(peaks) if every else [],
         "seconds_over_budget": sum(s["seconds"][i] - s["seconds"][i - 1] for i in over),
         "disk_read_bytes": last["disk_read"],
         "major_faults": last["major_faults"],
@@ -62,6 +68,20 @@ def summary(s, budget):
         "cpu_seconds": last["cpu_seconds"],
         "most_processes": max(known["processes"], default=0),
     }
+
+
+def limits(peaks):
+    """What the library says of limits; the page only shows it."""
+    kinds = {"RSS limit": "rss", "cgroup limit": "unreclaimable", "node eviction": "memory"}
+    return [
+        {
+            "name": name,
+            "examples": "where such limits are set",
+            "bytes": peaks[kind],
+            "effect": f"ends the job below {peaks[kind]} bytes",
+        }
+        for name, kind in kinds.items()
+    ]
 
 
 def run_of(s, budget=None, **changes):
@@ -88,7 +108,7 @@ def report_of(*runs, budget=None, **changes):
     return {
         "evenkeel": "0.1.0",
         "title": "Memory of python train.py",
-        "subtitle": "Memory went over the line.",
+        "subtitle": "Memory exceeded the budget.",
         "growth": False,
         "budget_bytes": budget,
         "machine": {**machine, "readahead_bytes": 8 * MIB},

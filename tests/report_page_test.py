@@ -54,7 +54,7 @@ def test_head_says_what_ran_and_where(viewer):
     report["runs"][0]["facts"] = {"largest process": "88.3 MiB"}
     page = viewer.open(report)
     head = page.locator("header").text_content()
-    words = ["Memory of python train.py", "Memory went over the line.", "exit code 0, after 12 s"]
+    words = ["Memory of python train.py", "Memory exceeded the budget.", "exit code 0, after 12 s"]
     words += ["python train.py --note 'it'\\''s a long one'", "2026-11-15 11:20:00 UTC"]
     words += [
         "Linux 6.18.0",
@@ -281,5 +281,5 @@ def test_the_tool_writes_this_page_with_the_json_in_it(viewer, user):
     assert json.loads(page.locator("#data").text_content()) == report
     s = report["runs"][0]["samples"]
     assert len(s["seconds"]) >= 2
-    check_line(page, upper_edge(page, "anon"), s["seconds"], s["anon"])
+    check_line(page, upper_edge(page, "file"), s["seconds"], s["file"])
     assert page.title() == report["title"]

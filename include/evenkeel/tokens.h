@@ -11,6 +11,9 @@
 #include <vector>
 
 #include "evenkeel/array.h"
+#include "evenkeel/compiler.h"
+
+#pragma GCC visibility push(default)
 
 namespace evenkeel {
 
@@ -69,9 +72,9 @@ class Tokens {
   const std::string& fingerprint() const;
 
   struct Impl;
-  const std::shared_ptr<Impl>& impl() const { return impl_; }
 
  private:
+  friend struct TokenInternals;  // src/tokens/impl.h
   explicit Tokens(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
   std::shared_ptr<Impl> impl_;
 };
@@ -84,8 +87,6 @@ enum class CropOrder : std::uint8_t {
 };
 CropOrder parse_crop_order(std::string_view name);  // "random", "shuffled", "covering"
 std::string_view crop_order_name(CropOrder order);
-
-enum class TokenType : std::uint8_t { kInt64, kInt32, kStored };
 
 // Memory of the caller's for one batch, pinned memory for instance.
 struct BatchMemory {
@@ -101,37 +102,60 @@ struct LoaderOptions {
   std::uint64_t rank = 0, world = 1;
   // Batches read ahead. Fewer where the budget does not hold them; 0 reads when asked.
   std::uint32_t prefetch = 4;
-  TokenType type = TokenType::kInt64;
-  // A batch stays valid until so many more have been taken. 0: until the next call of next().
-  std::uint32_t keep = 0;
-  // End after so many steps, and begin anew with each iteration: the same fixed batches each time
-  // they are asked for, as validation wants. 0: never end.
-  std::uint64_t steps = 0;
-  // Steps phase, phase + stride, phase + 2 * stride, ... alone: for workers that take turns at the
-  // steps of one rank, and together give all of them in order.
-  std::uint64_t stride = 1, phase = 0;
-  // If not empty, batches are laid here in turn instead of in memory of the library's; at least
-  // 1 + keep of them, each large enough. They count against nobody's budget.
-  std::vector<BatchMemory> memory = {};
+  // Of x and y: int64, int32, or what is stored. Nothing: as stored.
+  std::optional<DType> dtype = DType::of<std::int64_t>();
+  // The loader ends after `steps` batches, or after as many whole batches as `epochs` epochs hold.
+  // At most one of them; 0 and 0: it does not end. A new loop over the loader begins at step 0 with
+  // `steps` (the same batches each time, as validation wants), and goes on with `epochs`. Epochs
+  // take one set of tokens and an order that has them.
+  std::uint64_t steps = 0, epochs = 0;
+
+  // For several loaders that share the steps of one rank, as workers of a DataLoader do: this one
+  // takes steps phase, phase + stride, phase + 2 * stride, ...
+  struct Workers {
+    std::uint64_t stride = 1, phase = 0;
+  };
+  Workers workers = {};
+
+  // For copies to a device that are still under way when the next batch is asked for.
+  struct Buffers {
+    // A batch stays valid until so many more have been taken. 0: until the next call of next().
+    std::uint32_t keep = 0;
+    // If not empty, batches are laid here instead of in memory of the library's; at least 1 + keep
+    // of them, each large enough. They do not count against the budget.
+    std::vector<BatchMemory> memory = {};
+  };
+  Buffers buffers = {};
 };
 
-// Rows of tokens, row-major, in memory that belongs to someone else.
-struct TokenRows {
-  std::span<const std::byte> bytes;
-  DType dtype;
-  std::uint64_t rows = 0, columns = 0;
-  // Throws Error (kInvalid) when T is not the dtype.
+// Rows of tokens, row-major, in memory of the loader's.
+class Batch {
+ public:
+  std::uint64_t step() const { return step_; }
+  std::uint64_t rows() const { return rows_; }
+  std::uint64_t columns() const { return columns_; }
+  DType dtype() const { return dtype_; }
+  // Throw Error (kInvalid) when T is not the dtype.
   template <class T>
-  Rows<T> as() const {
+  Rows<T> x() const {
     require(DType::of<T>());
-    return {reinterpret_cast<const T*>(bytes.data()), rows, columns};
+    return {reinterpret_cast<const T*>(x_), rows_, columns_};
   }
-  void require(DType wanted) const;
-};
+  template <class T>
+  Rows<T> y() const {
+    require(DType::of<T>());
+    return {reinterpret_cast<const T*>(y_), rows_, columns_};
+  }
+  std::span<const std::byte> x_bytes() const { return {x_, rows_ * columns_ * dtype_.size}; }
+  std::span<const std::byte> y_bytes() const { return {y_, rows_ * columns_ * dtype_.size}; }
 
-struct Batch {
-  std::uint64_t step = 0;
-  TokenRows x, y;
+ private:
+  friend class TokenLoader;
+  void require(DType wanted) const;
+
+  std::uint64_t step_ = 0, rows_ = 0, columns_ = 0;
+  DType dtype_;
+  const std::byte *x_ = nullptr, *y_ = nullptr;
 };
 
 // Where a loader stands and which data that belongs to. Small; text() is one line.
@@ -168,7 +192,8 @@ struct WeightedTokens {
 // Training batches: every batch is a pure function of (data, seed, step, rank, world). With the
 // same world * batch_size, the batches of all ranks at a step are the same samples for every world.
 // Batches are read and widened ahead by threads of the library's own, inside the budget of the
-// (first) token set. One thread at a time; not to be used in a child of fork. Moves, does not copy.
+// (first) token set. One thread at a time, but for `close`, which may come from any; not to be used
+// in a child of fork. Moves, does not copy.
 class TokenLoader {
  public:
   class Iterator {
@@ -199,15 +224,18 @@ class TokenLoader {
   TokenLoader& operator=(TokenLoader&&) noexcept;
   ~TokenLoader();
 
-  // The next batch, or nullptr after the last of `steps`. Throws what reading it threw, with the
-  // path and the offset.
+  // The next batch, or nullptr after the last. Throws what reading it threw, with the path and the
+  // offset; Error (kClosed) after `close`, also if it was waiting already.
   const Batch* next();
   Iterator begin();
   std::default_sentinel_t end() const { return {}; }
 
   std::uint64_t step() const;  // of the batch that next() gives next
-  // To that step, or with a stride to the first of its own steps from there on. O(1).
+  // To that step, or with a stride to the first of its own steps from there on. O(1). Throws Error
+  // (kInvalid) for a step whose samples cannot be counted in 63 bits.
   void seek(std::uint64_t step);
+  // Batches of one loop over it; 0 when it does not end.
+  std::uint64_t size() const;
   // Samples of an epoch of all ranks together (of the first set); 0 with kRandom.
   std::uint64_t epoch_samples() const;
   int buffers() const;  // batches held in memory at once: 1 means no reading ahead
@@ -220,9 +248,15 @@ class TokenLoader {
   // Which tokens the batch of a step is cut from, row by row. Reads nothing.
   std::vector<CropOrigin> explain(std::uint64_t step) const;
 
- private:
+  // Ends the reading ahead and gives all memory back. Later calls throw Error (kClosed).
+  void close();
+
   struct Impl;
+
+ private:
   std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace evenkeel
+
+#pragma GCC visibility pop

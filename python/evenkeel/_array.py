@@ -25,6 +25,7 @@ from evenkeel._files import (
     stored_dtype,
 )
 from evenkeel._index import Wanted, resolve, row_numbers, shape_alone
+from evenkeel._reduce import reduce
 
 AnyBudget = Union[int, str, Budget, None]
 NDArray = np.ndarray[Any, np.dtype[Any]]
@@ -114,6 +115,7 @@ class Array:
         self._row_shape = self._shape[1:]
         self._row_bytes = math.prod(self._row_shape) * self._dtype.itemsize
         self._rows = self._shape[0] if self._shape else 1
+        self._fast_rows = bool(self._shape) and 0 < self._row_bytes <= SMALL
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -164,6 +166,11 @@ class Array:
         return self._rows
 
     def __getitem__(self, index: Any) -> Any:
+        # One row, by far the most frequent index, goes straight to the reader.
+        if type(index) is int and self._fast_rows:
+            row = index if index >= 0 else index + self._rows
+            if 0 <= row < self._rows:
+                return self._reader.row(row, self._row_shape, self._dtype)
         if isinstance(index, str) or (
             isinstance(index, list) and index and isinstance(index[0], str)
         ):
@@ -268,6 +275,77 @@ class Array:
         Calling it, `a.chunks(n)`, is the old name of `a.batches(n)` and will go."""
         rows = max(1, min(self._rows, _DASK_BLOCK // max(1, self._row_bytes)))
         return BlockShape(self, (rows, *self._row_shape) if self._shape else ())
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+        """Rows by number, read together. torch's DataLoader asks for its batches so."""
+        if not self._shape:
+            raise TypeError("rows of unsized object")
+        return list(self.take(indices))
+
+    def sum(
+        self,
+        axis: int | None = None,
+        dtype: None = None,
+        out: None = None,
+        *,
+        keepdims: bool = False,
+    ) -> Any:
+        """The sum of all elements, or of each column (axis 0), read block by block.
+
+        Integers are summed as NumPy does, floats in float64 with the rounding errors kept."""
+        return reduce(self, "sum", axis, dtype, out, keepdims)
+
+    def mean(
+        self,
+        axis: int | None = None,
+        dtype: None = None,
+        out: None = None,
+        *,
+        keepdims: bool = False,
+    ) -> Any:
+        """The mean of all elements, or of each column (axis 0), in float64, read block by block.
+
+        np.mean(a, axis=0) calls it, too.
+
+        >>> import evenkeel, numpy
+        >>> numpy.save("features.npy", numpy.arange(12, dtype="float32").reshape(4, 3))
+        >>> a = evenkeel.open("features.npy", budget="64MiB")
+        >>> a.mean(axis=0), a.std(axis=0, ddof=1).round(3), float(a.max())
+        (array([4.5, 5.5, 6.5]), array([3.873, 3.873, 3.873]), 11.0)
+        """
+        return reduce(self, "mean", axis, dtype, out, keepdims)
+
+    def var(
+        self,
+        axis: int | None = None,
+        dtype: None = None,
+        out: None = None,
+        ddof: float = 0,
+        *,
+        keepdims: bool = False,
+    ) -> Any:
+        """The variance of all elements, or of each column (axis 0), in float64."""
+        return reduce(self, "var", axis, dtype, out, keepdims, ddof)
+
+    def std(
+        self,
+        axis: int | None = None,
+        dtype: None = None,
+        out: None = None,
+        ddof: float = 0,
+        *,
+        keepdims: bool = False,
+    ) -> Any:
+        """The standard deviation of all elements, or of each column (axis 0), in float64."""
+        return reduce(self, "std", axis, dtype, out, keepdims, ddof)
+
+    def min(self, axis: int | None = None, out: None = None, *, keepdims: bool = False) -> Any:
+        """The least element, or that of each column (axis 0); NaN if there is one, as in NumPy."""
+        return reduce(self, "min", axis, None, out, keepdims)
+
+    def max(self, axis: int | None = None, out: None = None, *, keepdims: bool = False) -> Any:
+        """The greatest element, or that of each column (axis 0); NaN if there is one."""
+        return reduce(self, "max", axis, None, out, keepdims)
 
     def __iter__(self) -> Iterator[Any]:
         if not self._shape:

@@ -64,6 +64,7 @@ class Batches:
                 "hint: give the number that decides the order as seed"
             )
         self._array, self._n = array, whole_number("n", n)
+        self._dtype, self._row_shape = array.dtype, array.shape[1:]
         self._shuffle, self._seed = bool(shuffle), whole_number("seed", seed)
         self._epoch, self._position = whole_number("epoch", epoch), whole_number("start", start)
         self._rank, self._world = whole_number("rank", rank), whole_number("world", world)
@@ -116,22 +117,22 @@ class Batches:
 
     def __next__(self) -> Any:
         with self._lock:
-            self._require_open()
+            if self._closed:
+                self._require_open()
             if self._position == self._length:
                 raise StopIteration
-            source = self._at_position()
+            source = self._source or self._at_position()
             rows = source.next()
             index = np.empty(rows, np.int64) if self._with_index else None
             try:
                 read = source.read(index)
             except BaseException:
-                if source.closed:  # by a signal: this batch is read again when it is asked for
-                    self._source = None
+                self._source = None  # this batch is read again when it is asked for
                 raise
             self._position += 1
             if self._position == self._length:
                 self._let_go()
-        block = read.view(self._array.dtype).reshape((rows, *self._array.shape[1:]))
+        block = read.view(self._dtype).reshape((rows, *self._row_shape))
         return (index, block) if self._with_index else block
 
     def seek(self, position: int) -> None:

@@ -89,7 +89,12 @@ class Reader:
     def closed(self) -> bool: ...
 
     def room_for(self, bytes: int, what: str) -> Reservation:
-        """A share of the budget for results, or MemoryError."""
+        """
+        A share of the budget for the result of one read. Waits for other reads; MemoryError if it cannot fit.
+        """
+
+    def row(self, index: int, shape: tuple[int, ...], dtype: object) -> object:
+        """One row as an ndarray; a scalar if `shape` is ()."""
 
     def read(self, first: int, count: int, out: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]) -> None: ...
 
@@ -221,28 +226,139 @@ def open_tokens(paths: Sequence[bytes], budget: Budget, engine: str, dtype: str 
 def expand_token_paths(path_or_glob: bytes) -> list[bytes]:
     """The token files that a pattern or a Megatron prefix names, sorted."""
 
+class LoaderOptions:
+    """The options of a TokenLoader."""
+
+    def __init__(self) -> None: ...
+
+    @property
+    def batch_size(self) -> int: ...
+
+    @batch_size.setter
+    def batch_size(self, arg: int, /) -> None: ...
+
+    @property
+    def block_size(self) -> int: ...
+
+    @block_size.setter
+    def block_size(self, arg: int, /) -> None: ...
+
+    @property
+    def order(self) -> str: ...
+
+    @order.setter
+    def order(self, arg: str, /) -> None: ...
+
+    @property
+    def seed(self) -> int: ...
+
+    @seed.setter
+    def seed(self, arg: int, /) -> None: ...
+
+    @property
+    def rank(self) -> int: ...
+
+    @rank.setter
+    def rank(self, arg: int, /) -> None: ...
+
+    @property
+    def world(self) -> int: ...
+
+    @world.setter
+    def world(self, arg: int, /) -> None: ...
+
+    @property
+    def prefetch(self) -> int: ...
+
+    @prefetch.setter
+    def prefetch(self, arg: int, /) -> None: ...
+
+    @property
+    def dtype(self) -> str: ...
+
+    @dtype.setter
+    def dtype(self, arg: str, /) -> None: ...
+
+    @property
+    def steps(self) -> int:
+        """0: no limit."""
+
+    @steps.setter
+    def steps(self, arg: int, /) -> None: ...
+
+    @property
+    def epochs(self) -> int:
+        """0: no limit."""
+
+    @epochs.setter
+    def epochs(self, arg: int, /) -> None: ...
+
+    @property
+    def stride(self) -> int: ...
+
+    @stride.setter
+    def stride(self, arg: int, /) -> None: ...
+
+    @property
+    def phase(self) -> int: ...
+
+    @phase.setter
+    def phase(self, arg: int, /) -> None: ...
+
+    @property
+    def keep(self) -> int:
+        """
+        Batches in the given memory that are still in use when the next one is taken.
+        """
+
+    @keep.setter
+    def keep(self, arg: int, /) -> None: ...
+
 class BatchReader:
     """Batch after batch, read ahead."""
 
-    def __init__(self, mixture: Sequence[tuple[TokenStream, float]], batch_size: int, block_size: int, order: str, seed: int, rank: int, world: int, prefetch: int, dtype: str, keep: int, steps: int, stride: int, phase: int, memory: Sequence[tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]]]) -> None: ...
+    def __init__(self, mixture: Sequence[tuple[TokenStream, float]], options: LoaderOptions, memory: Sequence[tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]]]) -> None: ...
 
-    def next(self) -> int:
-        """Its number among the given memory; -1 after the last."""
+    def take(self) -> tuple[object, object] | None:
+        """The next batch (x, y), whose memory is yours; None after the last."""
 
-    def copy(self, x: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], y: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]) -> None: ...
+    def put_back(self, batch: object) -> None:
+        """For `take` to give again."""
 
-    def seek(self, step: int) -> None: ...
+    def __next__(self) -> object: ...
+
+    @property
+    def convert(self, /) -> object:
+        """Called with each ndarray; gives what the user gets. None: the ndarray."""
+
+    @convert.setter
+    def convert(self, value: object, /) -> None: ...
+
+    @property
+    def deliver(self, /) -> object:
+        """Called with this reader instead of `take` by `next`. None: `take`."""
+
+    @deliver.setter
+    def deliver(self, value: object, /) -> None: ...
+
+    def begin_loop(self) -> None: ...
+
+    def seek_step(self, step: int) -> None: ...
 
     def load(self, state: str) -> None: ...
 
-    def close(self) -> None: ...
+    def close_reader(self) -> None: ...
 
-    def explain(self, step: int) -> list[dict[str, object]]: ...
+    def explained(self, step: int) -> list[dict[str, object]]: ...
 
     def state_at(self, step: int) -> str: ...
 
     @property
-    def step(self) -> int: ...
+    def next_step(self) -> int: ...
+
+    @property
+    def size(self) -> int:
+        """Batches of one loop; 0: it does not end."""
 
     @property
     def buffers(self) -> int: ...

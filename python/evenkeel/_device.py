@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections import deque
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,11 +29,12 @@ class _Sent(NamedTuple):
     x: torch.Tensor
     y: torch.Tensor
     copied: torch.cuda.Event
+    pinned: tuple[Any, Any]  # the arrays that are copied; the loader uses their memory again later
 
 
 class Ring:
-    """Pinned buffers that the loader fills in turn. A buffer is given back, to be filled anew, only
-    when its copy is done; one batch is always on its way while the one before is used."""
+    """Pinned buffers that the loader fills. A buffer goes back to the loader when its copy is done;
+    one batch is always being copied while the one before is used. Several threads may use it."""
 
     keep = 2  # buffers whose copies may still be under way
 
@@ -40,50 +44,64 @@ class Ring:
         self._device = device
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         kind = torch.from_numpy(np.empty(0, dtype)).dtype
-        self._buffers = [
-            (
-                torch.empty(shape, dtype=kind, pin_memory=True),
-                torch.empty(shape, dtype=kind, pin_memory=True),
-            )
+        pairs = [
+            tuple(torch.empty(shape, dtype=kind, pin_memory=True) for _ in range(2))
             for _ in range(prefetch + 1 + self.keep)
         ]
-        self.memory = [(flat_bytes(x.numpy()), flat_bytes(y.numpy())) for x, y in self._buffers]
-        self._copied: list[torch.cuda.Event] = []  # of the last batches, oldest first
+        # A batch is found by its address: the tensor knows that it is pinned.
+        self._pinned = {tensor.data_ptr(): tensor for pair in pairs for tensor in pair}
+        self.memory = [(flat_bytes(x.numpy()), flat_bytes(y.numpy())) for x, y in pairs]
+        self._lock = threading.Lock()
+        self._copying: deque[_Sent] = deque()  # their buffers are in use; oldest first
         self._ready: _Sent | None = None
 
     def next(self, reader: _core.BatchReader) -> tuple[Any, Any] | None:
-        sent = self._ready or self._send(reader)
-        if sent is None:
-            return None
-        self._ready = self._send(reader)  # on its way while this one is used
-        current = torch.cuda.current_stream(self._device)
-        current.wait_event(sent.copied)
-        for tensor in (sent.x, sent.y):
-            tensor.record_stream(current)
-        return sent.x, sent.y
+        with self._lock:
+            sent = self._ready or self._send(reader)
+            if sent is None:
+                return None
+            self._ready = sent  # until the next one is under way, in case of an exception
+            self._ready = self._send(reader)
+            current = torch.cuda.current_stream(self._device)
+            current.wait_event(sent.copied)
+            for tensor in (sent.x, sent.y):
+                tensor.record_stream(current)
+            return sent.x, sent.y
 
     def step(self, reader: _core.BatchReader) -> int:
         """Of the batch that `next` gives next, which the reader may have left behind."""
-        return reader.step if self._ready is None else self._ready.step
+        ready = self._ready
+        return reader.next_step if ready is None else ready.step
 
     def _send(self, reader: _core.BatchReader) -> _Sent | None:
-        # The reader takes back what is older than `keep` batches.
-        while len(self._copied) > self.keep:
-            self._copied.pop(0).synchronize()
-        step = reader.step
-        number = reader.next()
-        if number < 0:
+        while len(self._copying) >= self.keep:
+            self._copying[0].copied.synchronize()
+            self._copying.popleft()
+        step = reader.next_step
+        batch = reader.take()
+        if batch is None:
             return None
-        with torch.cuda.stream(self._stream):
-            x, y = (one.to(self._device, non_blocking=True) for one in self._buffers[number])
-            copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
-            copied.record(self._stream)
-        self._copied.append(copied)
-        return _Sent(step, x, y, copied)
+        try:
+            with torch.cuda.stream(self._stream):
+                x, y = (
+                    self._pinned[array.ctypes.data].to(self._device, non_blocking=True)
+                    for array in batch
+                )
+                copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
+                copied.record(self._stream)
+        except BaseException:
+            reader.put_back(batch)
+            raise
+        sent = _Sent(step, x, y, copied, batch)
+        self._copying.append(sent)
+        return sent
 
-    def settle(self) -> None:
-        """All copies done, none ahead: before the reader is sought or closed."""
-        for copied in self._copied:
-            copied.synchronize()
-        self._copied.clear()
-        self._ready = None
+    def settle(self, then: Callable[[], None] | None = None) -> None:
+        """Waits for all copies and forgets the batch that is ready; then calls `then`."""
+        with self._lock:
+            for sent in self._copying:
+                sent.copied.synchronize()
+            self._copying.clear()
+            self._ready = None
+            if then is not None:
+                then()

@@ -37,10 +37,10 @@ def mark(text: str) -> None:
 class profile:
     """Records the memory of this process and its children: around a block, or as a decorator.
 
-    `budget` is the memory it should stay within; `interval` is the time between two samples, in seconds;
-    `files` are patterns of files whose page cache is watched, by default the data files in use. The
-    recording thread needs no interpreter. A decorated function has the profile of its last call as
-    `.profile`.
+    `budget` is the memory it should stay within; `interval` is the time between two samples, in
+    seconds; `files` are patterns of files whose page cache is watched, by default the data files in
+    use. The recording thread needs no interpreter. A decorated function has the profile of its last
+    call as `.profile`.
 
     >>> import evenkeel
     >>> with evenkeel.profile(budget="8GiB") as p:

@@ -47,7 +47,7 @@ def tokens(
            [500, 501, 502]])
     >>> y[0]
     array([11, 12, 13])
-    >>> train[10:13], train[-1]
+    >>> train[10:13], int(train[-1])
     (array([10, 11, 12], dtype=uint16), 999)
     """
     return Tokens(
@@ -138,6 +138,8 @@ class Tokens:
 
     def __getitem__(self, index: Any) -> Any:
         """Tokens as they are stored: a number, a slice, index arrays or masks, as NumPy indexes."""
+        if isinstance(index, str):
+            raise IndexError("tokens: a name is not an index; use integers, slices or index arrays")
         wanted = resolve(index, self._shape_alone)
         rows, dtype = wanted.rows, self.dtype
         nbytes = (len(rows) + (0 if wanted.direct else math.prod(wanted.shape))) * dtype.itemsize
@@ -201,7 +203,7 @@ class Tokens:
         >>> import evenkeel, numpy
         >>> numpy.arange(1000, dtype="uint16").tofile("train.bin")
         >>> train, validation = evenkeel.tokens("train.bin", budget="16MiB").split(0.9)
-        >>> len(train), len(validation), validation[0]
+        >>> len(train), len(validation), int(validation[0])
         (900, 100, 900)
         """
         if not 0 < fraction < 1:

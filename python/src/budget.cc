@@ -35,9 +35,16 @@ std::uint64_t processes_on_node() {
   for (const char* name :
        {"LOCAL_WORLD_SIZE", "SLURM_NTASKS_PER_NODE", "OMPI_COMM_WORLD_LOCAL_SIZE"}) {
     const char* text = std::getenv(name);
+    if (!text || *text == '\0') continue;
     std::uint64_t count = 0;
-    if (text) std::from_chars(text, text + std::strlen(text), count);
-    if (count > 0) return count;
+    const char* const end = text + std::strlen(text);
+    const auto [stop, failure] = std::from_chars(text, end, count);
+    const bool number = failure == std::errc() && (stop == end || *stop == '(');  // Slurm: "4(x2)"
+    if (number && count > 0) return count;
+    throw Error(ErrorKind::kInvalid, "budget",
+                std::string(name) + " in the environment must be a number of processes; got \"" +
+                    text + "\"")
+        .hint("unset it, or give the budget of one process instead of \".../node\"");
   }
   return 1;
 }
@@ -57,7 +64,9 @@ Budget budget_of(nb::handle size) {
   if (size.is_none()) return Budget();
   if (nb::isinstance<Budget>(size)) return nb::cast<Budget&>(size);
   if (nb::isinstance<nb::str>(size)) {
-    return Budget::parse(nb::cast<std::string>(size), processes_on_node());
+    const auto text = nb::cast<std::string>(size);
+    const bool of_node = text.find('/') != std::string::npos;
+    return Budget::parse(text, of_node ? processes_on_node() : 1);
   }
   if (PyIndex_Check(size.ptr()) && !PyBool_Check(size.ptr())) return of_number(size);
   throw nb::type_error("a budget is a number of bytes, a text such as \"64MiB\", or a Budget");

@@ -2,136 +2,128 @@
 
 #include <chrono>
 #include <cstring>
-#include <future>
-#include <system_error>
 
-#include "base/signals.h"
-#include "src/given_up.h"
-#include "src/without_gil.h"
+#include "array/internal.h"
+#include "evenkeel/error.h"
+#include "src/lent_array.h"
 
 namespace evenkeel::python {
 namespace {
 
 namespace nb = nanobind;
-using namespace std::chrono_literals;
+using Outcome = ReadAhead::Outcome;
 
-// Smaller chunks are copied out: pages would be more than they are.
-constexpr std::uint64_t kWorthPages = 256_KiB;
-// The first piece of a copy; see in_pieces.
-constexpr std::uint64_t kCopyPiece = 64_MiB;
+// Sets a flag for a scope.
+class Busy {
+ public:
+  explicit Busy(bool& flag) : flag_(flag) {
+    if (flag) {
+      throw Error(ErrorKind::kInvalid, "chunks", "another thread is reading the next chunk")
+          .hint("use one loop in each thread");
+    }
+    flag_ = true;
+  }
+  ~Busy() { flag_ = false; }
+  Busy(const Busy&) = delete;
+  Busy& operator=(const Busy&) = delete;
 
-ChunkStream::Array small_copy(std::span<const std::byte> bytes) {
-  auto copy = std::make_unique_for_overwrite<std::byte[]>(bytes.size());
-  std::memcpy(copy.get(), bytes.data(), bytes.size());
-  std::byte* const data = copy.release();
-  const nb::capsule owner(
-      data, [](void* pointer) noexcept { delete[] static_cast<std::byte*>(pointer); });
-  return {data, {bytes.size()}, owner};
-}
+ private:
+  bool& flag_;
+};
+
+Error no_more() { return Error(ErrorKind::kInvalid, "chunks", "there are no more"); }
 
 }  // namespace
 
-struct ChunkStream::Lent {
-  std::shared_ptr<ChunkStream> from;
-  Pages pages;
-};
-
-ChunkStream::Array ChunkStream::next(std::span<std::int64_t> numbers) {
-  advance();
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    numbers[i] = static_cast<std::int64_t>(chunk_.index(i));
-  }
-  const std::span<const std::byte> bytes = chunk_.bytes();
-  if (bytes.size() < kWorthPages) return small_copy(bytes);
-  Chunks::Impl& chunks = chunks_->impl();
-  if (!chunks.in_pages()) return copy_out(bytes);
-  Pages pages = chunks.take_pages();
-  if (spare_) chunks.put_pages(std::move(spare_));
-  if (chunks.at_end()) pages.trim(bytes.data() + bytes.size());
-  return hand_out(std::move(pages), bytes);
+void ChunkStream::note(const Chunk& chunk, Taken& taken, bool with_numbers) {
+  taken.bytes = chunk.bytes();
+  if (!with_numbers) return;
+  taken.numbers.resize(chunk.size());
+  for (std::size_t i = 0; i < chunk.size(); ++i) taken.numbers[i] = chunk.index(i);
 }
 
-void ChunkStream::advance() {
-  Chunks::Impl& chunks = chunks_->impl();
-  busy_ = true;
-  try {
-    const WithoutGil without;
-    while (!chunks.wait_for(50ms)) without.check_signals();
-    chunks.advance(chunk_);
-  } catch (nb::python_error&) {
-    busy_ = false;
-    give_up();
-    throw;
-  } catch (...) {
-    busy_ = false;
-    throw;
+Chunks::Impl& ChunkStream::Source::impl() const { return Internals::of(chunks); }
+bool ChunkStream::Source::close(std::optional<ReadAhead::Clock::time_point> deadline) {
+  return impl().close(deadline);
+}
+bool ChunkStream::Source::owned_here() const { return impl().owned_here(); }
+
+ChunkStream::ChunkStream(Chunks chunks, Reservation held)
+    : source_(std::make_shared<Source>(std::move(chunks), std::move(held))) {}
+
+ChunkStream::Array ChunkStream::next(std::span<std::int64_t> numbers) {
+  const std::shared_ptr<Source> source = source_.get();
+  if (!source) throw Error(ErrorKind::kClosed, "chunks", "used after close");
+  const Busy busy(busy_);
+  std::shared_ptr<Taken> taken = std::exchange(undelivered_, nullptr);
+  if (!taken) {
+    taken = source->impl().in_place() ? take_copy(source, !numbers.empty())
+                                      : take(source, !numbers.empty());
   }
-  busy_ = false;
+  // A signal that came meanwhile is handled here, where the chunk is not lost.
+  if (PyErr_CheckSignals() != 0) {
+    undelivered_ = std::move(taken);
+    throw nb::python_error();
+  }
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    numbers[i] = static_cast<std::int64_t>(taken->numbers[i]);
+  }
+  const std::span<const std::byte> bytes = taken->bytes;
+  auto* data = const_cast<std::byte*>(bytes.data());  // it lies in the loan
+  if (bytes.size() >= kWorthLending)
+    return {data, {bytes.size()}, owner_of(std::move(taken->loan))};
+  auto copy = std::make_unique_for_overwrite<std::byte[]>(bytes.size());
+  std::memcpy(copy.get(), data, bytes.size());
+  data = copy.get();
+  return {data, {bytes.size()}, owner_of(std::move(copy))};
 }
 
 void ChunkStream::seek(std::uint64_t chunk) {
-  busy_ = true;
+  const std::shared_ptr<Source> source = source_.get();
+  if (!source) throw Error(ErrorKind::kClosed, "chunks", "used after close");
+  const Busy busy(busy_);
+  interruptible([source, chunk] { source->chunks.seek(chunk); });
+  undelivered_ = nullptr;
+}
+
+std::shared_ptr<ChunkStream::Taken> ChunkStream::take(const std::shared_ptr<Source>& source,
+                                                      bool with_numbers) {
+  auto taken = std::make_shared<Taken>();
+  const auto use = [&](const Chunk& chunk) { note(chunk, *taken, with_numbers); };
+  const WithoutGil without;
+  for (;;) {
+    const auto deadline = ReadAhead::Clock::now() + kSignalInterval;
+    const Outcome outcome = source->impl().lend(use, taken->loan, deadline);
+    if (outcome == Outcome::kTaken) return taken;
+    if (outcome == Outcome::kEnd) throw no_more();
+    without.check_signals();
+  }
+}
+
+// Out of a mapped file. The copy waits for the disk where the file is not in memory. When it is
+// abandoned its chunk is lost, so the stream is closed.
+std::shared_ptr<ChunkStream::Taken> ChunkStream::take_copy(const std::shared_ptr<Source>& source,
+                                                           bool with_numbers) {
+  const auto copy = [source, with_numbers] {
+    auto taken = std::make_shared<Taken>();
+    Chunks::Impl& chunks = source->impl();
+    const Outcome outcome = chunks.lend(
+        [&](const Chunk& chunk) { note(chunk, *taken, with_numbers); }, taken->loan, {});
+    if (outcome == Outcome::kEnd) throw no_more();
+    if (taken->loan) return taken;
+    const std::span<const std::byte> bytes = taken->bytes;
+    taken->loan = chunks.take_spare();
+    std::memcpy(taken->loan.data(), bytes.data(), bytes.size());
+    if (chunks.at_end()) taken->loan.trim(taken->loan.data() + bytes.size());
+    taken->bytes = {taken->loan.data(), bytes.size()};
+    return taken;
+  };
   try {
-    const WithoutGil without;
-    chunks_->seek(chunk);
-  } catch (...) {
-    busy_ = false;
+    return interruptible(copy);
+  } catch (const nb::python_error&) {
+    source_.drop();
     throw;
   }
-  busy_ = false;
-}
-
-// What is being read cannot be broken off at once; ending it can be left to a thread.
-void ChunkStream::give_up() {
-  try {
-    const SignalsBlocked blocked;
-    GivenUp::here().add(
-        std::async(std::launch::async, [chunks = std::move(*chunks_)]() mutable {}));
-  } catch (const std::system_error&) {  // there are no threads to be had: it has ended here
-  }
-  close();
-}
-
-ChunkStream::Array ChunkStream::hand_out(Pages pages, std::span<const std::byte> bytes) {
-  auto lent = std::make_unique<Lent>(Lent{shared_from_this(), std::move(pages)});
-  const nb::capsule owner(lent.release(), [](void* pointer) noexcept {
-    const std::unique_ptr<Lent> back(static_cast<Lent*>(pointer));
-    back->from->give_back(std::move(back->pages));
-  });
-  return {const_cast<std::byte*>(bytes.data()), {bytes.size()}, owner};  // they lie in `pages`
-}
-
-// Out of a mapped file.
-ChunkStream::Array ChunkStream::copy_out(std::span<const std::byte> bytes) {
-  Pages to = std::move(spare_);
-  if (chunks_->impl().at_end() || !to) {
-    to = Pages();  // before there are others
-    to = Pages(bytes.size(), "a chunk's rows");
-  }
-  {
-    const WithoutGil without;
-    in_pieces(without, bytes.size(), kCopyPiece, [&](std::uint64_t done, std::uint64_t now) {
-      std::memcpy(to.data() + done, bytes.data() + done, now);
-    });
-  }
-  const std::span<const std::byte> copy(to.data(), bytes.size());
-  return hand_out(std::move(to), copy);
-}
-
-void ChunkStream::give_back(Pages pages) {
-  if (!chunks_ || !chunks_->impl().owned_here()) return;
-  Chunks::Impl& chunks = chunks_->impl();
-  if (!busy_ && chunks.wants_pages()) {
-    chunks.put_pages(std::move(pages));
-  } else if ((busy_ || chunks.in_place()) && !spare_) {
-    spare_ = std::move(pages);
-  }
-}
-
-void ChunkStream::close() {
-  chunks_.reset();
-  spare_ = Pages();
-  held_.release();
 }
 
 }  // namespace evenkeel::python

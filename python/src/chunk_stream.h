@@ -1,53 +1,60 @@
-// Chunks on their way to Python, and the memory in which they get there.
+// Chunks on their way to Python.
 #pragma once
 
 #include <nanobind/ndarray.h>
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "array/chunks.h"
 #include "evenkeel/array.h"
+#include "src/interruptible.h"
 
 namespace evenkeel::python {
 
-// A chunk is handed out in the pages into which it was read. They come back when the array and all
-// its views are gone, and later chunks are read into them: a loop that lets go of its arrays goes
-// round in the same few, and touches no new memory, which would take as long as reading it from a
-// fast disk. Whoever keeps arrays keeps their pages. The GIL guards it; it is released while a
-// chunk is waited for.
-class ChunkStream : public std::enable_shared_from_this<ChunkStream> {
+// Hands out each chunk in the pages into which it was read; see LendingPool. A loop that lets go of
+// its arrays uses the same few buffers again and again and touches no new memory, which would take
+// as long as reading it from a fast disk. The GIL guards it; it is released while a chunk is waited
+// for.
+class ChunkStream {
  public:
-  // `held` pays for what a loop holds beside the buffers of `chunks`.
-  ChunkStream(Chunks chunks, Reservation held)
-      : chunks_(std::move(chunks)), held_(std::move(held)) {}
+  // `held` pays for the chunk that a loop holds beside the buffers of `chunks`.
+  ChunkStream(Chunks chunks, Reservation held);
 
   using Array = nanobind::ndarray<nanobind::numpy, std::uint8_t, nanobind::ndim<1>>;
   // The next chunk, which there must be, and its rows' numbers if there is room for them. Throws
-  // what signal handlers raise meanwhile, and is closed then.
+  // what signal handlers raise meanwhile; the chunk then comes with the next call. One thread at a
+  // time: throws Error (kInvalid) for a second one. Throws Error (kClosed) after `close`.
   Array next(std::span<std::int64_t> numbers);
   // The next chunk is number `chunk`.
   void seek(std::uint64_t chunk);
-  // Arrays that are still there keep their pages.
-  void close();
-  bool closed() const { return !chunks_; }
+  // Arrays that are still there keep their pages. A thread that is in `next` throws.
+  void close() { source_.close(); }
+  bool closed() const { return !source_.get(); }
 
  private:
-  struct Lent;
-  void advance();
-  void give_up();
-  Array hand_out(Pages pages, std::span<const std::byte> bytes);
-  Array copy_out(std::span<const std::byte> bytes);
-  void give_back(Pages pages);
+  struct Source {
+    Chunks chunks;
+    Reservation held;
+    Chunks::Impl& impl() const;
+    bool close(std::optional<ReadAhead::Clock::time_point> deadline);
+    bool owned_here() const;
+  };
+  struct Taken {
+    Loan loan;
+    std::span<const std::byte> bytes;
+    std::vector<std::uint64_t> numbers;
+  };
+  static void note(const Chunk& chunk, Taken& taken, bool with_numbers);
+  std::shared_ptr<Taken> take(const std::shared_ptr<Source>& source, bool with_numbers);
+  std::shared_ptr<Taken> take_copy(const std::shared_ptr<Source>& source, bool with_numbers);
 
-  std::optional<Chunks> chunks_;
-  Reservation held_;
-  Chunk chunk_;
-  bool busy_ = false;  // `chunks_` is in use without the GIL
-  Pages spare_;        // came back when it could not be used
+  ReaderHandle<Source> source_;
+  bool busy_ = false;                   // a thread is in `next`
+  std::shared_ptr<Taken> undelivered_;  // taken by a call that a signal handler ended
 };
 
 }  // namespace evenkeel::python

@@ -5,13 +5,12 @@
 #include <memory>
 #include <optional>
 
-#include "array/row_feed.h"
+#include "array/internal.h"
 #include "evenkeel/error.h"
 #include "src/bind.h"
 #include "src/chunk_stream.h"
-#include "src/given_up.h"
+#include "src/interruptible.h"
 #include "src/reader.h"
-#include "src/without_gil.h"
 
 namespace evenkeel::python {
 namespace {
@@ -25,7 +24,7 @@ class ChunkReader {
  public:
   ChunkReader(std::shared_ptr<ChunkStream> stream, std::uint64_t rows, std::uint64_t chunk_rows)
       : stream_(std::move(stream)), rows_(rows), left_(rows), chunk_rows_(chunk_rows) {}
-  ~ChunkReader() { stream_->close(); }
+  ~ChunkReader() = default;
   ChunkReader(const ChunkReader&) = delete;
   ChunkReader& operator=(const ChunkReader&) = delete;
 
@@ -55,9 +54,8 @@ class ChunkReader {
     if (left_ == 0) stream_->close();
   }
 
+  // A thread that waits in `read` gets Error (kClosed).
   void close() {
-    if (closed()) return;
-    const InUse in_use(*this);
     stream_->close();
     left_ = 0;
   }
@@ -90,12 +88,11 @@ class ChunkReader {
   bool in_use_ = false;
 };
 
-[[noreturn]] void refuse(const Array& array, std::uint64_t chunk_rows) {
+[[noreturn]] void refuse(const Array& array, std::uint64_t chunk_rows, bool in_order) {
   const std::uint64_t row = array.row_bytes(), left = array.budget().left();
-  // One chunk that the loop holds and one that is read; numbers and plans of rows that do not
-  // follow one another.
-  const std::uint64_t plans = RowFeed::memory(array.budget().limit(), 1) + 64_KiB;
-  const std::uint64_t fitting = left > plans ? (left - plans) / (2 * row + 32) : 0;
+  // The loop holds one chunk; out of a mapped file it is a copy, and the next one, too.
+  const std::uint64_t copies = array.engine().chosen == EngineKind::kMap ? 2 : 1;
+  const std::uint64_t fitting = Internals::of(array).chunk_rows_that_fit(in_order, copies);
   throw Error(ErrorKind::kBudget, "chunks",
               "chunks of " + with_commas(chunk_rows) + " rows of " + with_commas(row) +
                   " bytes do not fit: the loop holds one while the next is read, and " +
@@ -120,7 +117,6 @@ std::unique_ptr<ChunkReader> make(Reader& reader, std::uint64_t rows, bool shuff
                                   std::uint64_t seed, std::uint64_t epoch, std::uint64_t rank,
                                   std::uint64_t world) {
   if (rows == 0) throw Error(ErrorKind::kInvalid, "chunks", "a chunk of 0 rows");
-  GivenUp::here().wait();
   const Order order =
       (shuffle ? shuffled(seed, epoch) : sequential().at_epoch(epoch)).for_rank(rank, world);
   const std::uint64_t all = Sequence(order, reader.array()->rows()).size();
@@ -128,13 +124,14 @@ std::unique_ptr<ChunkReader> make(Reader& reader, std::uint64_t rows, bool shuff
   rows = std::min(rows, std::max<std::uint64_t>(all, 1));
   try {
     Reservation held = room_for_loop(reader, rows * row_bytes);
-    auto stream =
-        std::make_shared<ChunkStream>(reader.array()->chunks(rows, order), std::move(held));
+    Chunks chunks =
+        interruptible([array = reader.array(), rows, order] { return array->chunks(rows, order); });
+    auto stream = std::make_shared<ChunkStream>(std::move(chunks), std::move(held));
     return std::make_unique<ChunkReader>(std::move(stream), all, rows);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kBudget) throw;
   }
-  refuse(*reader.array(), rows);
+  refuse(*reader.array(), rows, !shuffle && world == 1);
 }
 
 }  // namespace
@@ -149,10 +146,7 @@ void bind_chunks(nb::module_& module) {
       .def_prop_ro("closed", &ChunkReader::closed);
   module.def("chunks", &make, "reader"_a, "rows"_a, "shuffle"_a, "seed"_a, "epoch"_a, "rank"_a,
              "world"_a);
-  nb::module_::import_("atexit").attr("register")(nb::cpp_function([] {
-    GivenUp::here().wait();
-    WithoutGil::interpreter_ends();
-  }));
+  nb::module_::import_("atexit").attr("register")(nb::cpp_function(&interpreter_ends));
 }
 
 }  // namespace evenkeel::python

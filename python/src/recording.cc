@@ -3,12 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <exception>
-#include <mutex>
 #include <thread>
 #include <utility>
 
+#include "base/mutex.h"
 #include "base/thread.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
@@ -34,26 +33,28 @@ class Recording::Thread {
   void end();
 
   const std::chrono::nanoseconds interval_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool begun_ = false, ending_ = false;
-  std::exception_ptr failure_;
-  Clock::time_point started_;
-  std::vector<ProfileMark> marks_;
-  std::uint64_t marks_left_out_ = 0;
-  ProfileRun run_;
+  Mutex mutex_;
+  CondVar changed_;
+  bool begun_ GUARDED_BY(mutex_) = false;   // set by the thread once it records
+  bool ending_ GUARDED_BY(mutex_) = false;  // set by end(): the thread takes a last sample
+  std::exception_ptr failure_ GUARDED_BY(mutex_);
+  Clock::time_point started_ GUARDED_BY(mutex_);
+  std::vector<ProfileMark> marks_ GUARDED_BY(mutex_);
+  std::uint64_t marks_left_out_ GUARDED_BY(mutex_) = 0;
+  ProfileRun run_ GUARDED_BY(mutex_);
   std::thread thread_;
 };
 
 Recording::Thread::Thread(std::chrono::nanoseconds interval, std::vector<std::string> files)
     : interval_(interval) {
   thread_ = start_thread([this, files = std::move(files)] { record(files); });
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return begun_ || failure_; });
+  MutexLock lock(mutex_);
+  while (!begun_ && !failure_) changed_.wait(mutex_);
   if (!failure_) return;
+  const std::exception_ptr failure = failure_;
   lock.unlock();
   thread_.join();
-  std::rethrow_exception(failure_);
+  std::rethrow_exception(failure);
 }
 
 // The recorder counts the processor time of the thread that it lives on: all of it here.
@@ -61,7 +62,7 @@ void Recording::Thread::record(const std::vector<std::string>& files) {
   try {
     Recorder recorder(0, {.interval = interval_, .files = files});
     recorder.start();
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     started_ = Clock::now();
     begun_ = true;
     changed_.notify_all();
@@ -70,13 +71,16 @@ void Recording::Thread::record(const std::vector<std::string>& files) {
       recorder.sample();
       lock.lock();
       next = std::max(next + interval_, Clock::now());  // one that came late is not made up for
-      changed_.wait_until(lock, next, [&] { return ending_; });
+      while (!ending_ && changed_.wait_until(mutex_, next)) {
+      }
     }
     lock.unlock();
     recorder.sample_all();
-    run_ = recorder.finish();
+    ProfileRun run = recorder.finish();
+    lock.lock();
+    run_ = std::move(run);
   } catch (...) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     failure_ = std::current_exception();
     changed_.notify_all();
   }
@@ -84,7 +88,7 @@ void Recording::Thread::record(const std::vector<std::string>& files) {
 
 void Recording::Thread::mark(std::string_view text) {
   const MarkText clean = clean_mark_text(text);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (marks_.size() == MarkFile::kMost) {
     ++marks_left_out_;
     return;
@@ -95,7 +99,7 @@ void Recording::Thread::mark(std::string_view text) {
 
 void Recording::Thread::end() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ending_ = true;
   }
   changed_.notify_all();
@@ -104,6 +108,7 @@ void Recording::Thread::end() {
 
 ProfileRun Recording::Thread::stop() {
   end();
+  const MutexLock lock(mutex_);
   if (failure_) std::rethrow_exception(failure_);
   run_.marks = std::move(marks_);
   if (marks_left_out_ > 0) {

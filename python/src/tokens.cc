@@ -4,6 +4,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
@@ -11,18 +12,17 @@
 
 #include "format/token_layout.h"
 #include "src/bind.h"
+#include "src/interruptible.h"
+#include "src/lent_array.h"
 #include "src/paths.h"
 #include "src/reader.h"
-#include "src/without_gil.h"
+#include "tokens/loader.h"
 
 namespace evenkeel::python {
 namespace {
 
 namespace nb = nanobind;
 using nb::literals::operator""_a;
-
-constexpr std::uint64_t kFirstCrops = 4096;    // of a long call; see in_pieces
-constexpr std::uint64_t kFirstTokens = 1'000'000;  // of one long crop
 
 std::unique_ptr<Tokens> open(const std::vector<nb::bytes>& paths, const Budget& budget,
                              const std::string& engine, const std::optional<std::string>& dtype,
@@ -31,9 +31,9 @@ std::unique_ptr<Tokens> open(const std::vector<nb::bytes>& paths, const Budget& 
   if (dtype) options.dtype = DType::parse(*dtype);
   options.start = start;
   options.stop = stop;
-  const std::vector<std::string> names = paths_of(paths);
-  WithoutGil without;
-  return std::make_unique<Tokens>(Tokens::open(names, options));
+  return interruptible([names = paths_of(paths), options] {
+    return std::make_unique<Tokens>(Tokens::open(names, options));
+  });
 }
 
 void require_size(const Bytes& out, std::uint64_t bytes) {
@@ -50,11 +50,9 @@ void xy(const Tokens& tokens, const RowNumbers& starts, std::uint64_t block_size
   const std::uint64_t row = block_size * type.size;
   require_size(x, numbers.size() * row);
   require_size(y, numbers.size() * row);
-  WithoutGil without;
-  in_pieces(without, numbers.size(), kFirstCrops, [&](std::uint64_t done, std::uint64_t now) {
-    tokens.xy(numbers.subspan(done, now), block_size, type,
-              span_of(x).subspan(done * row, now * row), span_of(y).subspan(done * row, now * row));
-  });
+  interruptible([tokens, numbers, block_size, type, x_bytes = span_of(x), y_bytes = span_of(y),
+                 starts_held = held(starts), x_held = held(x),
+                 y_held = held(y)] { tokens.xy(numbers, block_size, type, x_bytes, y_bytes); });
 }
 
 void crops(const Tokens& tokens, const RowNumbers& starts, std::uint64_t count, const Bytes& out) {
@@ -64,24 +62,15 @@ void crops(const Tokens& tokens, const RowNumbers& starts, std::uint64_t count, 
   if (bytes.size() != numbers.size() * count * size) {
     throw Error(ErrorKind::kInvalid, "tokens", "`out` is not of the size of the tokens");
   }
-  const WithoutGil without;
-  if (numbers.size() == 1) {
-    in_pieces(without, count, kFirstTokens, [&](std::uint64_t done, std::uint64_t now) {
-      const std::uint64_t start = numbers[0] + done;
-      tokens.crops(std::span(&start, 1), now, bytes.subspan(done * size, now * size));
-    });
-    return;
-  }
-  in_pieces(without, numbers.size(), kFirstCrops, [&](std::uint64_t done, std::uint64_t now) {
-    tokens.crops(numbers.subspan(done, now), count,
-                 bytes.subspan(done * count * size, now * count * size));
+  interruptible([tokens, numbers, count, bytes, starts_held = held(starts), out_held = held(out)] {
+    tokens.crops(numbers, count, bytes);
   });
 }
 
 std::unique_ptr<Tokens> slice(const Tokens& tokens, std::int64_t start,
                               std::optional<std::int64_t> stop) {
-  const WithoutGil without;
-  return std::make_unique<Tokens>(tokens.slice(start, stop));
+  return interruptible(
+      [tokens, start, stop] { return std::make_unique<Tokens>(tokens.slice(start, stop)); });
 }
 
 nb::tuple engine_of(const Tokens& tokens) {
@@ -89,109 +78,147 @@ nb::tuple engine_of(const Tokens& tokens) {
   return nb::make_tuple(std::string(engine_name(report.chosen)), report.how, report.why);
 }
 
-TokenType type_of(const std::string& name) {
-  if (name == "int64") return TokenType::kInt64;
-  if (name == "int32") return TokenType::kInt32;
-  if (name == "stored") return TokenType::kStored;
+std::optional<DType> type_of(const std::string& name) {
+  if (name == "stored") return std::nullopt;
+  if (name == "int64" || name == "int32") return DType::parse(name);
   throw Error(ErrorKind::kInvalid, "loader",
-              "there is no dtype \"" + name + "\" for tokens: int64, int32 or stored");
+              "dtype must be int64, int32 or stored; got \"" + name + "\"");
 }
 
-// A loader whose batches are taken one by one. The GIL guards it; waiting is done without it.
+std::string name_of(const std::optional<DType>& type) { return type ? type->name() : "stored"; }
+
+nb::dlpack::dtype dlpack_type(DType type) {
+  const auto code =
+      type.kind == DTypeKind::kInt ? nb::dlpack::dtype_code::Int : nb::dlpack::dtype_code::UInt;
+  return {static_cast<std::uint8_t>(code), static_cast<std::uint8_t>(type.size * 8), 1};
+}
+
+// Batches one by one, each in arrays of the caller's own. Several threads may use it: each batch is
+// given out once. The GIL guards its members; waiting is done without it.
 class BatchReader {
  public:
+  using Loader = TokenLoader::Impl;
   using Memory = std::vector<std::pair<Bytes, Bytes>>;
 
-  BatchReader(const std::vector<std::pair<Tokens, double>>& mixture, std::uint64_t batch_size,
-              std::uint64_t block_size, const std::string& order, std::uint64_t seed,
-              std::uint64_t rank, std::uint64_t world, std::uint32_t prefetch,
-              const std::string& dtype, std::uint32_t keep, std::uint64_t steps,
-              std::uint64_t stride, std::uint64_t phase, Memory memory)
-      : samples_of_step_(batch_size * world), memory_(std::move(memory)) {
-    LoaderOptions options{.batch_size = batch_size,
-                          .block_size = block_size,
-                          .order = parse_crop_order(order),
-                          .seed = seed,
-                          .rank = rank,
-                          .world = world,
-                          .prefetch = prefetch,
-                          .type = type_of(dtype),
-                          .keep = keep,
-                          .steps = steps,
-                          .stride = stride,
-                          .phase = phase};
-    for (const auto& [x, y] : memory_) options.memory.push_back({span_of(x), span_of(y)});
-    std::vector<WeightedTokens> sets;
-    for (const auto& [tokens, weight] : mixture) sets.push_back({tokens, weight});
-    loader_ = std::make_unique<TokenLoader>(std::move(sets), std::move(options));
-  }
-  ~BatchReader() { close(); }
+  // Batches are laid in `memory` if there is any: pairs for x and y.
+  BatchReader(const std::vector<std::pair<Tokens, double>>& mixture, LoaderOptions options,
+              Memory memory)
+      : memory_(std::move(memory)), loader_(make(mixture, std::move(options), memory_)) {}
 
-  // Its number among the given memory, if there is such; -1 after the last batch.
-  std::int64_t next() {
-    TokenLoader& loader = open();
-    WithoutGil without;
-    batch_ = loader.next();
-    if (!batch_) return -1;
-    const auto* x = reinterpret_cast<const std::uint8_t*>(batch_->x.bytes.data());
-    for (std::size_t i = 0; i < memory_.size(); ++i) {
-      if (memory_[i].first.data() == x) return static_cast<std::int64_t>(i);
+  // The next batch as (x, y); None after the last. What a signal handler raises while a batch is
+  // waited for is thrown, and the batch comes with the next call.
+  nb::object take() {
+    const std::shared_ptr<Loader> loader = open();
+    if (undelivered_.is_valid()) return std::exchange(undelivered_, nb::object());
+    auto lent = std::make_unique<Loader::Lent>();
+    {
+      const WithoutGil without;
+      for (;;) {
+        const auto outcome = loader->lend(*lent, ReadAhead::Clock::now() + kSignalInterval);
+        if (outcome == ReadAhead::Outcome::kEnd) {
+          lent = nullptr;
+          break;
+        }
+        if (outcome == ReadAhead::Outcome::kTaken) break;
+        without.check_signals();
+      }
     }
-    return 0;
+    if (!lent) return nb::none();
+    nb::object batch = arrays_of(std::move(*lent));
+    // A signal that came meanwhile is handled here, where the batch is not lost.
+    if (PyErr_CheckSignals() != 0) {
+      undelivered_ = std::move(batch);
+      throw nb::python_error();
+    }
+    return batch;
   }
-  // The batch that `next` found, into memory of the caller's.
-  void copy(const Bytes& x, const Bytes& y) {
-    open();
-    if (!batch_) throw Error(ErrorKind::kInvalid, "loader", "no batch was taken");
-    require_size(x, batch_->x.bytes.size());
-    require_size(y, batch_->y.bytes.size());
-    WithoutGil without;
-    std::memcpy(x.data(), batch_->x.bytes.data(), x.size());
-    std::memcpy(y.data(), batch_->y.bytes.data(), y.size());
+  // For `take` to give again: a batch that could not be delivered.
+  void put_back(nb::object batch) { undelivered_ = std::move(batch); }
+
+  // As Python's iterators do. `deliver`, if it is set, makes what the user gets.
+  nb::object next(nb::handle self) {
+    nb::object batch = deliver_.is_none() ? take() : deliver_(self);
+    if (batch.is_none()) throw nb::stop_iteration();
+    return batch;
   }
-  TokenLoader& open() {
-    if (loader_) return *loader_;
-    throw Error(ErrorKind::kClosed, "loader", "used after close").hint("make it anew");
+
+  std::shared_ptr<Loader> open() const {
+    if (loader_.get()) return loader_.get();
+    throw Error(ErrorKind::kClosed, "loader", "used after close").hint("create a new loader");
   }
   void seek(std::uint64_t step) {
-    TokenLoader& loader = open();
-    batch_ = nullptr;
-    WithoutGil without;
-    loader.seek(step);
+    interruptible([loader = open(), step] { loader->seek(step); });
+    undelivered_ = nb::object();
   }
   void load(const std::string& state) {
-    TokenLoader& loader = open();
-    const LoaderState parsed = LoaderState::parse(state);
-    batch_ = nullptr;
-    WithoutGil without;
-    loader.load(parsed);
+    interruptible([loader = open(), parsed = LoaderState::parse(state)] { loader->load(parsed); });
+    undelivered_ = nb::object();
+  }
+  void begin_loop() {
+    if (undelivered_.is_valid()) return;
+    interruptible([loader = open()] { loader->begin_loop(false); });
+  }
+  std::uint64_t step() const {
+    const std::uint64_t next = open()->step();
+    return undelivered_.is_valid() ? undelivered_step_ : next;
   }
   void close() {
-    batch_ = nullptr;
-    if (!loader_) return;
-    const std::unique_ptr<TokenLoader> ending = std::move(loader_);
-    WithoutGil without;
-    TokenLoader gone(std::move(*ending));
+    undelivered_ = nb::object();
+    loader_.close();
   }
 
-  std::uint64_t samples_of_step() const { return samples_of_step_; }
+  nb::object convert = nb::none();   // from an ndarray to what the user gets
+  nb::object deliver_ = nb::none();  // takes this reader, returns a batch or None
 
  private:
-  const std::uint64_t samples_of_step_;
+  static std::shared_ptr<Loader> make(const std::vector<std::pair<Tokens, double>>& mixture,
+                                      LoaderOptions options, const Memory& memory) {
+    for (const auto& [x, y] : memory) options.buffers.memory.push_back({span_of(x), span_of(y)});
+    std::vector<WeightedTokens> sets;
+    for (const auto& [tokens, weight] : mixture) sets.push_back({tokens, weight});
+    const auto buffers = held(memory);  // as long as threads may write there
+    return interruptible([sets = std::move(sets), options = std::move(options), buffers] {
+      return std::shared_ptr<Loader>(new Loader(sets, options, true),
+                                     [buffers](Loader* loader) { delete loader; });
+    });
+  }
+
+  nb::object arrays_of(Loader::Lent lent) {
+    const Batch batch = lent.batch;
+    undelivered_step_ = batch.step();
+    const auto *x = batch.x_bytes().data(), *y = batch.y_bytes().data();
+    const std::uint64_t bytes = batch.x_bytes().size();
+    nb::capsule owner;
+    if (2 * bytes >= kWorthLending || !memory_.empty()) {
+      owner = owner_of(std::move(lent.loan));
+    } else {
+      auto copy = std::make_unique_for_overwrite<std::byte[]>(2 * bytes);
+      std::memcpy(copy.get(), x, bytes);
+      std::memcpy(copy.get() + bytes, y, bytes);
+      x = copy.get();
+      y = x + bytes;
+      owner = owner_of(std::move(copy));
+    }
+    return nb::make_tuple(array_of(x, batch, owner), array_of(y, batch, owner));
+  }
+
+  nb::object array_of(const std::byte* data, const Batch& batch, const nb::capsule& owner) const {
+    const nb::ndarray<nb::numpy> array(const_cast<std::byte*>(data),
+                                       {batch.rows(), batch.columns()}, owner, {},
+                                       dlpack_type(batch.dtype()));
+    nb::object result = nb::cast(array);
+    return convert.is_none() ? result : convert(result);
+  }
+
   const Memory memory_;
-  std::unique_ptr<TokenLoader> loader_;
-  const Batch* batch_ = nullptr;
+  ReaderHandle<Loader> loader_;
+  nb::object undelivered_;  // a batch that was taken when a signal handler raised
+  std::uint64_t undelivered_step_ = 0;
 };
 
-std::string state_at(BatchReader& reader, std::uint64_t step) {
-  LoaderState state = reader.open().state();
-  state.samples = step * reader.samples_of_step();
-  return state.text();
-}
-
-nb::list explained(BatchReader& reader, std::uint64_t step) {
+nb::list explained(const BatchReader& reader, std::uint64_t step) {
   nb::list rows;
-  for (const CropOrigin& origin : reader.open().explain(step)) {
+  for (const CropOrigin& origin : reader.open()->explain(step)) {
     nb::dict row;
     row["sample"] = origin.sample;
     row["set"] = origin.set;
@@ -202,6 +229,36 @@ nb::list explained(BatchReader& reader, std::uint64_t step) {
     rows.append(row);
   }
   return rows;
+}
+
+void bind_loader_options(nb::module_& module) {
+  using Options = LoaderOptions;
+  nb::class_<Options>(module, "LoaderOptions", "The options of a TokenLoader.")
+      .def(nb::init<>())
+      .def_rw("batch_size", &Options::batch_size)
+      .def_rw("block_size", &Options::block_size)
+      .def_prop_rw(
+          "order", [](const Options& options) { return crop_order_name(options.order); },
+          [](Options& options, const std::string& name) { options.order = parse_crop_order(name); })
+      .def_rw("seed", &Options::seed)
+      .def_rw("rank", &Options::rank)
+      .def_rw("world", &Options::world)
+      .def_rw("prefetch", &Options::prefetch)
+      .def_prop_rw(
+          "dtype", [](const Options& options) { return name_of(options.dtype); },
+          [](Options& options, const std::string& name) { options.dtype = type_of(name); })
+      .def_rw("steps", &Options::steps, "0: no limit.")
+      .def_rw("epochs", &Options::epochs, "0: no limit.")
+      .def_prop_rw(
+          "stride", [](const Options& options) { return options.workers.stride; },
+          [](Options& options, std::uint64_t stride) { options.workers.stride = stride; })
+      .def_prop_rw(
+          "phase", [](const Options& options) { return options.workers.phase; },
+          [](Options& options, std::uint64_t phase) { options.workers.phase = phase; })
+      .def_prop_rw(
+          "keep", [](const Options& options) { return options.buffers.keep; },
+          [](Options& options, std::uint32_t keep) { options.buffers.keep = keep; },
+          "Batches in the given memory that are still in use when the next one is taken.");
 }
 
 }  // namespace
@@ -225,29 +282,49 @@ void bind_tokens(nb::module_& module) {
   module.def(
       "expand_token_paths",
       [](const nb::bytes& path_or_glob) {
-        return bytes_of(expand_token_paths(path_of(path_or_glob)));
+        return bytes_of(interruptible(
+            [pattern = path_of(path_or_glob)] { return expand_token_paths(pattern); }));
       },
       "path_or_glob"_a, "The token files that a pattern or a Megatron prefix names, sorted.");
 
+  bind_loader_options(module);
   nb::class_<BatchReader>(module, "BatchReader", "Batch after batch, read ahead.")
-      .def(nb::init<const std::vector<std::pair<Tokens, double>>&, std::uint64_t, std::uint64_t,
-                    const std::string&, std::uint64_t, std::uint64_t, std::uint64_t, std::uint32_t,
-                    const std::string&, std::uint32_t, std::uint64_t, std::uint64_t, std::uint64_t,
+      .def(nb::init<const std::vector<std::pair<Tokens, double>>&, LoaderOptions,
                     BatchReader::Memory>(),
-           "mixture"_a, "batch_size"_a, "block_size"_a, "order"_a, "seed"_a, "rank"_a, "world"_a,
-           "prefetch"_a, "dtype"_a, "keep"_a, "steps"_a, "stride"_a, "phase"_a, "memory"_a)
-      .def("next", &BatchReader::next, "Its number among the given memory; -1 after the last.")
-      .def("copy", &BatchReader::copy, "x"_a, "y"_a)
-      .def("seek", &BatchReader::seek, "step"_a)
+           "mixture"_a, "options"_a, "memory"_a)
+      .def("take", &BatchReader::take, nb::sig("def take(self) -> tuple[object, object] | None"),
+           "The next batch (x, y), whose memory is yours; None after the last.")
+      .def("put_back", &BatchReader::put_back, "batch"_a, "For `take` to give again.")
+      .def(
+          "__next__", [](nb::handle self) { return nb::cast<BatchReader&>(self).next(self); },
+          nb::sig("def __next__(self) -> object"))
+      .def_rw("convert", &BatchReader::convert, nb::arg().none(),
+              nb::for_getter(nb::sig("def convert(self, /) -> object")),
+              nb::for_setter(nb::sig("def convert(self, value: object, /) -> None")),
+              "Called with each ndarray; gives what the user gets. None: the ndarray.")
+      .def_rw("deliver", &BatchReader::deliver_, nb::arg().none(),
+              nb::for_getter(nb::sig("def deliver(self, /) -> object")),
+              nb::for_setter(nb::sig("def deliver(self, value: object, /) -> None")),
+              "Called with this reader instead of `take` by `next`. None: `take`.")
+      .def("begin_loop", &BatchReader::begin_loop)
+      .def("seek_step", &BatchReader::seek, "step"_a)
       .def("load", &BatchReader::load, "state"_a)
-      .def("close", &BatchReader::close)
-      .def("explain", &explained, "step"_a,
-           nb::sig("def explain(self, step: int) -> list[dict[str, object]]"))
-      .def("state_at", &state_at, "step"_a)
-      .def_prop_ro("step", [](BatchReader& reader) { return reader.open().step(); })
-      .def_prop_ro("buffers", [](BatchReader& reader) { return reader.open().buffers(); })
+      .def("close_reader", &BatchReader::close)
+      .def("explained", &explained, "step"_a,
+           nb::sig("def explained(self, step: int) -> list[dict[str, object]]"))
+      .def(
+          "state_at",
+          [](const BatchReader& reader, std::uint64_t step) {
+            return reader.open()->state_at(step).text();
+          },
+          "step"_a)
+      .def_prop_ro("next_step", &BatchReader::step)
+      .def_prop_ro(
+          "size", [](const BatchReader& reader) { return reader.open()->size(); },
+          "Batches of one loop; 0: it does not end.")
+      .def_prop_ro("buffers", [](const BatchReader& reader) { return reader.open()->buffers(); })
       .def_prop_ro("epoch_samples",
-                   [](BatchReader& reader) { return reader.open().epoch_samples(); });
+                   [](const BatchReader& reader) { return reader.open()->epoch_samples(); });
 }
 
 }  // namespace evenkeel::python

@@ -10,9 +10,10 @@ namespace {
 std::atomic<bool> ending = false;
 std::atomic<int> taking = 0;  // threads that wait for the GIL here
 
-bool on_main_thread() { return ::gettid() == ::getpid(); }
-
 }  // namespace
+
+bool WithoutGil::on_main_thread() { return ::gettid() == ::getpid(); }
+bool WithoutGil::interpreter_is_ending() { return ending; }
 
 WithoutGil::~WithoutGil() {
   ++taking;

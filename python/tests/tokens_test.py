@@ -1,7 +1,11 @@
 """Token streams and loaders; NumPy slicing is the oracle."""
 
+import collections
+import itertools
 import os
 import pickle
+import re
+import threading
 
 import numpy as np
 import pytest
@@ -91,7 +95,12 @@ def test_a_stream_says_what_it_is(stored, train):
     assert len(train) == COUNT
     assert train.dtype == np.uint16
     assert train.paths == [str(stored)]
-    assert "direct" in repr(train) and "16 MiB" in repr(train)
+    assert repr(train).startswith(
+        "<evenkeel.Tokens train.bin: 300,000 uint16, raw (uint16 assumed)"
+    )
+    assert len(repr(train)) < 100
+    for part in ("direct", "16 MiB", "in use", "train.bin", train.fingerprint):
+        assert part in train.describe()
 
 
 def test_pickling_sends_the_recipe(train):
@@ -107,10 +116,103 @@ def test_a_missing_file_is_file_not_found(tmp_path):
         evenkeel.tokens(tmp_path / "none.bin")
 
 
-def test_a_stream_is_not_silently_an_object(train):
-    with pytest.raises(TypeError, match="xy"):
-        np.asarray(train)
+def test_a_stream_becomes_an_array_within_the_budget(stored, train):
+    data = np.fromfile(stored, np.uint16)
+    np.testing.assert_array_equal(np.asarray(train), data)
+    assert np.asarray(train, dtype="i8").dtype == np.int64
+    assert list(evenkeel.tokens(stored, stop=70_000))[65_530:] == data[65_530:70_000].tolist()
     assert train.xy([3], 2, dtype="stored")[0].dtype == np.uint16
+    small = evenkeel.tokens(stored, budget="1MiB", engine="direct")
+    with pytest.raises(MemoryError, match="train.bin.*budget of 1 MiB"):
+        np.asarray(small)
+    torch = pytest.importorskip("torch")
+    with pytest.raises(MemoryError, match="budget of 1 MiB"):
+        torch.as_tensor(small)
+    assert (torch.as_tensor(train).numpy() == data).all()
+
+
+@pytest.mark.parametrize("engine", ["auto", "read", "direct"])
+def test_indexing_is_numpys(stored, engine):
+    data = np.fromfile(stored, np.uint16)
+    train = evenkeel.tokens(stored, budget="16MiB", engine=engine)
+    rng = np.random.default_rng(0)
+    mask = rng.random(COUNT) < 0.01
+    for index in [
+        *(0, -1, np.int64(7), slice(None), slice(5, 9), slice(-5, None), slice(9, 5)),
+        *(slice(100, 90, -2), slice(None, None, 1000), [3, 1, 3], rng.integers(-9, 9, (4, 2))),
+        *(mask, [], ..., (..., 3), None, (None, slice(2, 4)), (), np.array(6)),
+    ]:
+        got, wanted = train[index], data[index]
+        assert type(got) is type(wanted) and got.dtype == wanted.dtype
+        np.testing.assert_array_equal(got, wanted)
+    for wrong in (COUNT, -COUNT - 1, [COUNT], (1, 2), 1.5, "x"):
+        with pytest.raises(IndexError):
+            train[wrong]
+
+
+def test_parts_of_a_stream(stored):
+    data = np.fromfile(stored, np.uint16)
+    part = evenkeel.tokens(stored, budget="16MiB", start=1000, stop=-1000)
+    assert len(part) == COUNT - 2000 and (part[:] == data[1000:-1000]).all()
+    again = pickle.loads(pickle.dumps(part.slice(10, 20)))
+    assert again[:].tolist() == data[1010:1020].tolist()
+    assert part.slice(-5)[:].tolist() == data[-1005:-1000].tolist()
+    assert part.slice(0, 9).budget.limit == part.budget.limit
+    x, y = part.xy([0], 4)
+    assert x.tolist() == [[1000, 1001, 1002, 1003]]
+    with pytest.raises(IndexError):
+        part.xy([COUNT - 2000 - 4], 4)
+    for wrong in ({"start": COUNT}, {"stop": COUNT + 1}, {"start": 5, "stop": 5}):
+        with pytest.raises(ValueError, match="300,000 tokens"):
+            evenkeel.tokens(stored, **wrong)
+
+
+def test_split_for_training_and_validation(stored):
+    train, validation = evenkeel.tokens(stored, budget="16MiB").split(0.9)
+    assert (len(train), len(validation)) == (270_000, 30_000)
+    assert validation[0] == 270_000 % 65536 and train.fingerprint != validation.fingerprint
+    state = None
+    for part, first, end in ((train, 0, 270_000), (validation, 270_000, 300_000)):
+        with evenkeel.TokenLoader(part, 4, 100, order="shuffled", seed=1) as loader:
+            if state is not None:
+                with pytest.raises(ValueError):
+                    loader.load_state_dict(state)
+            for step in range(20):
+                origins = loader.explain(step)
+                x, y = next(loader)
+                for row, origin in zip(x, origins):
+                    start = first + origin["start"]
+                    assert start + 100 < end and row[0] == start % 65536
+                    assert origin["offset"] == 2 * start
+            state = loader.state_dict()
+    half, rest = evenkeel.tokens(stored, budget="16MiB").split(0.5)
+    assert len(half) == len(rest) and half.fingerprint != rest.fingerprint
+    for wrong in (0, 1, -0.5, 1.5, float("nan"), 1e-9):
+        with pytest.raises(ValueError, match="split"):
+            train.split(wrong)
+
+
+def test_a_megatron_pair_by_its_prefix(tmp_path):
+    tokens = np.arange(12, dtype=np.uint16)
+    tokens.tofile(tmp_path / "corpus.bin")
+    lengths, documents = np.array([7, 5], np.int32), np.array([0, 1, 2], np.int64)
+    (tmp_path / "corpus.idx").write_bytes(
+        b"MMIDIDX\0\0"
+        + np.array([1], np.uint64).tobytes()
+        + b"\x08"
+        + np.array([2, 3], np.uint64).tobytes()
+        + lengths.tobytes()
+        + np.array([0, 14], np.int64).tobytes()
+        + documents.tobytes()
+    )
+    for folder_too in (False, True):
+        if folder_too:
+            (tmp_path / "corpus").mkdir()
+        for prefix in (tmp_path / "corpus", [tmp_path / "corpus"], str(tmp_path / "corpus")):
+            found = evenkeel.tokens(prefix)
+            assert found.format == "megatron" and found[:].tolist() == tokens.tolist()
+            assert found.paths == [str(tmp_path / "corpus.bin")]
+    assert len(pickle.loads(pickle.dumps(found))) == 12
 
 
 # --- loaders
@@ -153,7 +255,7 @@ def test_batches_are_what_explain_says(stored, train, order):
 
 def test_an_epoch_of_shuffled_ranks_shows_each_block_once(train):
     loaders = [
-        evenkeel.TokenLoader(train, 2, 512, order="shuffled", seed=1, rank=r, world=2)
+        evenkeel.TokenLoader(train, 2, 512, order="shuffled", seed=1, rank=r, world=2, epochs=1)
         for r in (0, 1)
     ]
     steps = len(loaders[0])
@@ -199,6 +301,15 @@ def test_a_state_of_other_data_is_refused(tmp_path, train):
         loader.load_state_dict({"model": 1})
 
 
+def test_a_loader_in_one_short_line(train):
+    with evenkeel.TokenLoader(train, 12, 1024, order="covering", seed=3) as loader:
+        loader.seek(10**9)
+        assert repr(loader) == (
+            "<evenkeel.TokenLoader: 12 x 1024 int64, covering, rank 0 of 1, step 1000000000>"
+        )
+    assert repr(loader) == "<evenkeel.TokenLoader: closed>"
+
+
 def test_seeks_at_once(train):
     loader = evenkeel.TokenLoader(train, 4, 64, seed=4)
     wanted = batches(loader, 5)
@@ -213,6 +324,183 @@ def test_steps_end_and_begin_anew(train):
     assert len(loader) == len(list(loader)) == len(list(loader)) == 3
     with pytest.raises(TypeError, match="steps"):
         len(evenkeel.TokenLoader(train, 4, 64))
+
+
+def test_epochs_end_and_the_next_loop_goes_on(train):
+    loader = evenkeel.TokenLoader(train, 7, 512, order="shuffled", epochs=2)
+    blocks = (COUNT - 1) // 512
+    assert len(loader) == 2 * blocks // 7
+    endless = evenkeel.TokenLoader(train, 7, 512, order="shuffled")
+    first, second = list(loader), list(loader)
+    assert len(first) == len(second) == len(loader)
+    assert same([*first, *second], batches(endless, 2 * len(loader)))
+    assert loader.step == 2 * len(loader)
+    with pytest.raises(StopIteration):
+        next(loader)
+    again = evenkeel.TokenLoader(train, 7, 512, order="shuffled", epochs=2)
+    again.load_state_dict({"state": endless.state_at(len(loader) + 5)})
+    assert same(list(again), second[5:])
+
+
+def test_a_loader_without_an_end_has_no_length(train):
+    for order in ("random", "shuffled"):
+        loader = evenkeel.TokenLoader(train, 4, 64, order=order)
+        with pytest.raises(TypeError, match="steps= or epochs="):
+            len(loader)
+        assert bool(loader) is True
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"epochs": 1}, 'order "random" has no epochs'),
+        ({"epochs": 1, "steps": 1, "order": "shuffled"}, "steps and epochs exclude each other"),
+        ({"epochs": 0, "order": "shuffled"}, "epochs must be 1 or more"),
+        ({"steps": 0}, "steps must be 1 or more"),
+        ({"epochs": 1, "order": "shuffled", "world": 4000, "rank": 0}, "less than one step"),
+        ({"rank": 2, "world": 2}, "rank must be 0 or 1 for world=2; got 2"),
+        ({"rank": 9, "world": 4}, "rank must be 0 to 3 for world=4; got 9"),
+        ({"dtype": "int16"}, "int16"),
+    ],
+    ids=str,
+)
+def test_messages_say_what_was_wrong(train, more, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        evenkeel.TokenLoader(train, 4, 64, **more)
+
+
+def test_a_checkpoint_of_another_batch_size_says_so(train):
+    loader = evenkeel.TokenLoader(train, 4, 64)
+    state = {"state": loader.state_at(5)}  # 20 samples
+    with pytest.raises(ValueError, match="has 20 samples, which is not divisible by .* = 3"):
+        evenkeel.TokenLoader(train, 3, 64).load_state_dict(state)
+
+
+@pytest.mark.parametrize("step", [2**64 - 1, 2**60, 2**64, -1])
+def test_a_step_out_of_range_is_refused(train, step):
+    loader = evenkeel.TokenLoader(train, 16, 64)
+    with pytest.raises(ValueError, match="step"):
+        loader.seek(step)
+    with pytest.raises(ValueError, match="step"):
+        loader.explain(step)
+    next(loader)
+    assert loader.step == 1
+
+
+def test_batches_lie_in_the_memory_they_were_read_into(train):
+    """And it is used again: a loop that lets go of its batches stays at the same few addresses."""
+    with evenkeel.TokenLoader(train, 16, 512, prefetch=2) as loader:
+        used = train.budget.in_use
+        addresses = set()
+        for _ in range(100):
+            x, y = next(loader)
+            addresses.add(x.ctypes.data)
+            assert x.base is not None and x.flags.writeable
+        assert len(addresses) <= 4
+        kept = [next(loader) for _ in range(20)]
+        assert len({x.ctypes.data for x, _ in kept}) == 20
+        assert train.budget.in_use == used
+        again = evenkeel.TokenLoader(train, 16, 512, prefetch=0)
+        again.seek(100)
+        assert same(kept, batches(again, 20))
+        again.close()
+    assert all(int(x[0, 0]) >= 0 for x, _ in kept)  # they outlive the loader
+
+
+# --- several threads
+
+
+@pytest.mark.parametrize("engine", ["auto", "direct", "read"])
+@pytest.mark.parametrize("prefetch", [0, 4])
+def test_several_threads_take_each_batch_once(stored, engine, prefetch):
+    train = evenkeel.tokens(stored, budget="16MiB", engine=engine)
+    loader = evenkeel.TokenLoader(train, 4, 64, seed=6, steps=400, prefetch=prefetch)
+    seen = [[] for _ in range(4)]
+
+    def work(mine):
+        for x, _ in loader:
+            mine.append(tuple(x[:, 0].tolist()))
+            if len(mine) > 400:
+                return  # two loops
+
+    threads = [threading.Thread(target=work, args=(mine,), daemon=True) for mine in seen]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    wanted = [tuple(r["start"] % 65536 for r in loader.explain(s)) for s in range(400)]
+    got = collections.Counter(itertools.chain(*seen))
+    # A thread that begins its loop after the end begins the next one.
+    assert set(got) == set(wanted) and len(got) == 400
+
+
+@pytest.mark.parametrize("engine", ["auto", "direct", "read"])
+def test_closing_while_another_thread_is_in_next(stored, engine):
+    train = evenkeel.tokens(stored, budget="16MiB", engine=engine)
+    for _ in range(15):
+        loader = evenkeel.TokenLoader(train, 16, 256)
+        begun, wrong = threading.Event(), []
+
+        def work(loader=loader, begun=begun, wrong=wrong):
+            try:
+                while True:
+                    next(loader)
+                    begun.set()
+            except ValueError as error:
+                if "used after close\nhint: create a new loader" not in str(error):
+                    wrong.append(error)
+            except BaseException as error:  # noqa: BLE001
+                wrong.append(error)
+
+        threads = [threading.Thread(target=work) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        begun.wait()
+        loader.close()
+        for thread in threads:
+            thread.join(60)
+            assert not thread.is_alive()
+        assert not wrong
+
+
+def test_seeking_while_another_thread_is_in_next(train):
+    loader = evenkeel.TokenLoader(train, 4, 64, seed=8)
+    starts = {tuple(r["start"] % 65536 for r in loader.explain(s)) for s in range(4000)}
+    stop, wrong = threading.Event(), []
+
+    def work():
+        while not stop.is_set():
+            x, _ = next(loader)
+            if tuple(x[:, 0].tolist()) not in starts:
+                wrong.append(x)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    for step in range(200):
+        loader.seek(step % 50)
+    stop.set()
+    thread.join(60)
+    assert not thread.is_alive() and not wrong
+    loader.close()
+
+
+def test_the_interpreter_ends_with_a_daemon_thread_in_next(stored, python):
+    python(
+        """
+        import sys, threading, evenkeel
+        train = evenkeel.tokens(sys.argv[1], budget="16MiB", engine="read")
+        loader = evenkeel.TokenLoader(train, 8, 256)
+        begun = threading.Event()
+        def forever():
+            while True:
+                next(loader)
+                begun.set()
+        for _ in range(3): threading.Thread(target=forever, daemon=True).start()
+        begun.wait()
+        """,
+        stored,
+    )
 
 
 def test_mixtures_keep_to_their_weights(tmp_path, train):
@@ -327,6 +615,14 @@ def test_torch_is_not_imported_for_those_who_do_not_use_it(stored, python):
 def test_one_node_shares_a_budget(stored, monkeypatch):
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
     assert evenkeel.tokens(stored, budget="64MiB/node").budget.limit == 16 << 20
+
+
+@pytest.mark.parametrize("name", ["LOCAL_WORLD_SIZE", "SLURM_NTASKS_PER_NODE"])
+def test_a_node_of_no_number_of_processes_is_refused(stored, monkeypatch, name):
+    monkeypatch.setenv(name, "abc")
+    with pytest.raises(ValueError, match=f"{name}.*abc"):
+        evenkeel.tokens(stored, budget="64MiB/node")
+    assert evenkeel.tokens(stored, budget="64MiB").budget.limit == 64 << 20
 
 
 def test_batches_keep_to_the_budget(tmp_path, python):

@@ -152,6 +152,21 @@ def test_torchdatas_stateful_loader_resumes_it(train, workers):
     assert same([*first, *again], whole)
 
 
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_workers_have_the_budget_to_themselves(stored, context):
+    """Also beside a loader of the parent that holds most of it."""
+    train = evenkeel.tokens(stored, budget="16MiB", engine="direct")
+    options = {"batch_size": 256, "block_size": 512, "seed": 3}
+    with evenkeel.TokenLoader(train, device="cpu", **options) as loader:
+        wanted = [next(loader)]
+        assert train.budget.in_use > 8 << 20
+        data = evenkeel.TokenIterableDataset(train, steps=4, **options)
+        workers = DataLoader(data, batch_size=None, num_workers=2, multiprocessing_context=context)
+        got = list(workers)
+        wanted += [next(loader) for _ in range(3)]
+    assert same(got, wanted)
+
+
 TOGETHER = """
     import sys
     import torch, torch.distributed as distributed

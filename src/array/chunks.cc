@@ -11,9 +11,9 @@ namespace evenkeel {
 namespace {
 
 // One in use, one being read, one that keeps the queue full in between.
-constexpr std::size_t kMostSlots = 3;
+constexpr std::size_t kMostBuffers = 3;
 // Around a chunk's rows: the overhang of two blocks of 4 KiB, and what rounding to pages adds.
-constexpr std::uint64_t kSlotOverhead = 16_KiB;
+constexpr std::uint64_t kBufferOverhead = 16_KiB;
 
 }  // namespace
 
@@ -60,7 +60,15 @@ Chunks::Impl::Impl(std::shared_ptr<Array::Impl> array, std::uint64_t rows_per_ch
       in_order_(order.kind == OrderKind::kSequential && order.world == 1),
       owner_(::getpid()) {
   if (rows_per_chunk == 0) throw Error(ErrorKind::kInvalid, "chunks", "a chunk of 0 rows");
-  make_slots();
+  make_buffers();
+}
+
+Chunks::Impl::~Impl() { close(); }
+
+bool Chunks::Impl::close(std::optional<ReadAhead::Clock::time_point> deadline) {
+  if (ahead_ && !ahead_->close(deadline)) return false;
+  if (pool_) pool_->close();
+  return true;
 }
 
 bool Chunks::Impl::owned_here() const { return owner_ == ::getpid(); }
@@ -75,7 +83,7 @@ std::uint64_t Chunks::Impl::overhang() const {
   return in_order_ ? 2 * engine_->limits().alignment : 0;
 }
 
-std::uint64_t Chunks::Impl::slot_bytes() const {
+std::uint64_t Chunks::Impl::buffer_bytes() const {
   return rows_per_chunk_ * array_->layout.row_bytes + overhang();
 }
 
@@ -86,45 +94,48 @@ std::uint64_t Chunks::Impl::plan_limit() const {
 
 std::uint64_t Chunks::Impl::plan_bytes() const { return RowFeed::memory(plan_limit(), listed()); }
 
-void Chunks::Impl::add_slot() {
-  Slot slot;
-  slot.memory = PageBuffer(array_->budget, slot_bytes(), "a chunk's rows");
-  slot.list_share =
+void Chunks::Impl::add_buffer() {
+  Buffer buffer;
+  PageBuffer memory(array_->budget, buffer_bytes(), "a chunk's rows");
+  buffer.list_share =
       array_->budget.reserve(listed() * sizeof(std::uint64_t), "a chunk's row numbers");
-  slot.rows.resize(listed());
-  slots_.push_back(std::move(slot));
+  buffer.rows.resize(listed());
+  buffers_.push_back(std::move(buffer));
+  pool_->add_slot(std::move(memory));
 }
 
-void Chunks::Impl::make_slots() {
+void Chunks::Impl::make_buffers() {
   if (chunks_ == 0) return;
-  const bool mapped = engine_->mapped(0) != nullptr;
+  // What comes back when no slot needs it is kept for copies out of a mapping.
+  pool_ = std::make_shared<LendingPool>(buffer_bytes(), "a chunk's rows", 1);
+  const bool mapped = engine_->maps_files();
   // Mapped rows that need no copy need no buffer either.
   in_place_ = mapped && in_order_ && !array_->layout.fortran && !array_->layout.swapped;
   if (in_place_) return;
 
   const Budget& budget = array_->budget;
-  slots_.reserve(kMostSlots);
+  buffers_.reserve(kMostBuffers);
   try {
     plan_share_ = budget.reserve(plan_bytes(), "plans of chunks");
-    add_slot();
+    add_buffer();
   } catch (const Error& error) {
     plan_share_.release();
     engine_.reset();
-    if (error.kind() != ErrorKind::kBudget || !array_->stop_mapping(plan_and_slot_bytes())) {
+    if (error.kind() != ErrorKind::kBudget || !array_->stop_mapping(plan_and_buffer_bytes())) {
       throw_too_large(error);
     }
     engine_ = array_->engine();
-    return make_slots();
+    return make_buffers();
   }
   // Reading ahead pays when there is something to wait for. A part stays free for other calls:
   // what makes reading ahead possible leaves less of it than what makes it smoother.
-  const auto kept_free = [&] { return budget.limit() / (slots_.size() == 1 ? 16 : 8); };
+  const auto kept_free = [&] { return budget.limit() / (buffers_.size() == 1 ? 16 : 8); };
   try {
-    while (!mapped && slots_.size() < kMostSlots &&
-           budget.left() >= plan_and_slot_bytes() + kept_free()) {
-      add_slot();
+    while (!mapped && buffers_.size() < kMostBuffers &&
+           budget.left() >= plan_and_buffer_bytes() + kept_free()) {
+      add_buffer();
     }
-    if (slots_.size() > 1) second_plan_share_ = budget.reserve(plan_bytes(), "plans of chunks");
+    if (buffers_.size() > 1) second_plan_share_ = budget.reserve(plan_bytes(), "plans of chunks");
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kBudget) throw;  // another user of the budget was quicker
   }
@@ -132,17 +143,20 @@ void Chunks::Impl::make_slots() {
 }
 
 void Chunks::Impl::start_reading() {
-  ahead_.emplace(array_->layout, *engine_, *this,
-                 ReadAhead::Options{.slots = slots_.size(),
-                                    .end = chunks_,
-                                    .second_reads = second_plan_share_.bytes() > 0,
-                                    .merge_gap = array_->merge_gap,
-                                    .budget_limit = plan_limit()});
-  without_pages_.reserve(slots_.size());
+  ahead_ =
+      std::make_shared<ReadAhead>(array_->layout, *engine_, *this,
+                                  ReadAhead::Options{.slots = buffers_.size(),
+                                                     .end = chunks_,
+                                                     .second_reads = second_plan_share_.bytes() > 0,
+                                                     .merge_gap = array_->merge_gap,
+                                                     .budget_limit = plan_limit(),
+                                                     .closed_hint = "call chunks() again",
+                                                     .what = "chunks"});
+  pool_->serve(ahead_);
 }
 
-std::uint64_t Chunks::Impl::plan_and_slot_bytes() const {
-  return plan_bytes() + kSlotOverhead + rows_per_chunk_ * array_->layout.row_bytes +
+std::uint64_t Chunks::Impl::plan_and_buffer_bytes() const {
+  return plan_bytes() + kBufferOverhead + rows_per_chunk_ * array_->layout.row_bytes +
          listed() * sizeof(std::uint64_t);
 }
 
@@ -150,7 +164,7 @@ void Chunks::Impl::throw_too_large(const Error& error) const {
   if (error.kind() != ErrorKind::kBudget) throw error;
   const std::uint64_t row = array_->layout.row_bytes;
   const std::uint64_t left = array_->budget.left(), limit = plan_limit();
-  const std::uint64_t plans = RowFeed::memory(limit, 1) + kSlotOverhead;
+  const std::uint64_t plans = RowFeed::memory(limit, 1) + kBufferOverhead;
   // A row that is listed has a number in the list and a pick in the plan.
   const std::uint64_t per_row =
       row + (in_order_
@@ -170,84 +184,45 @@ std::uint64_t Chunks::Impl::rows_in(std::uint64_t chunk) const {
   return std::min(rows_per_chunk_, sequence_.size() - chunk * rows_per_chunk_);
 }
 
-Job& Chunks::Impl::prepare(std::size_t number_of_slot, std::uint64_t chunk) {
-  Slot& slot = slots_[number_of_slot];
+Job& Chunks::Impl::prepare(std::size_t slot, std::uint64_t chunk) {
+  Buffer& buffer = buffers_[slot];
   const Layout& layout = array_->layout;
   const std::uint64_t rows = rows_in(chunk);
-  slot.job = Job{};
-  slot.job.out = slot.memory.data();
+  Job& job = buffer.job;
+  job = Job{};
+  job.out = pool_->buffer(slot);
   if (!in_order_) {
-    slot.rows.resize(rows);
-    sequence_.fill(chunk * rows_per_chunk_, slot.rows);
-    slot.job.starts = slot.rows;
-    return slot.job;
+    buffer.rows.resize(rows);
+    sequence_.fill(chunk * rows_per_chunk_, buffer.rows);
+    job.starts = buffer.rows;
+    return job;
   }
-  slot.rows[0] = chunk * rows_per_chunk_;
-  slot.job.starts = slot.rows;
-  slot.job.count = rows;
+  buffer.rows[0] = chunk * rows_per_chunk_;
+  job.starts = buffer.rows;
+  job.count = rows;
   std::uint64_t taken;
-  const Piece piece = piece_of(layout, 0, slot.rows[0], rows, nullptr, taken);
+  const Piece piece = piece_of(layout, 0, buffer.rows[0], rows, nullptr, taken);
   const std::uint64_t shift = piece.offset % engine_->limits().alignment;
   if (!layout.fortran && taken == rows && shift % layout.dtype.swap_unit() == 0) {
-    slot.job.out += shift;
-    slot.job.roomy = true;
+    job.out += shift;
+    job.roomy = true;
   }
-  return slot.job;
+  return job;
 }
 
-void Chunks::Impl::show(const Slot& slot, Chunk& chunk) const {
-  chunk.bytes_ = {slot.job.out, chunk.rows_ * chunk.row_bytes_};
-  if (!in_order_) chunk.indices_ = slot.rows;
-}
-
-bool Chunks::Impl::wait_for(std::chrono::nanoseconds most) {
-  require_owned();
-  let_go();
-  return in_place_ || next_chunk_ == chunks_ || ahead_->wait_for(next_chunk_, most);
-}
-
-Pages Chunks::Impl::take_pages() {
-  const std::uint64_t chunk = next_chunk_ - 1;
-  without_pages_.push_back(chunk);
-  holding_ = false;
-  return slots_[chunk % slots_.size()].memory.exchange({});
-}
-
-void Chunks::Impl::put_pages(Pages pages) {
-  const std::uint64_t chunk = without_pages_.front();
-  without_pages_.erase(without_pages_.begin());
-  slots_[chunk % slots_.size()].memory.exchange(std::move(pages));
-  ahead_->give_back(chunk);
-}
-
-// Of the chunk at hand, and of hope for pages that were given away.
-void Chunks::Impl::let_go() {
-  if (holding_) ahead_->give_back(next_chunk_ - 1);
-  holding_ = false;
-  while (wants_pages()) put_pages(Pages(slot_bytes(), "a chunk's rows"));
-}
-
-bool Chunks::Impl::advance(Chunk& chunk) {
-  require_owned();
-  let_go();
-  if (next_chunk_ == chunks_) return false;
-  const std::uint64_t number = next_chunk_;
-  chunk = Chunk{};
+Chunk Chunks::Impl::describe(std::uint64_t number) const {
+  Chunk chunk;
   chunk.dtype_ = array_->layout.dtype;
   chunk.rows_ = rows_in(number);
   chunk.row_bytes_ = array_->layout.row_bytes;
   chunk.position_ = number * rows_per_chunk_;
   chunk.first_row_ = chunk.position_;
-  if (!show_in_place(chunk)) {
-    if (!ahead_) {  // the one mapped chunk in many that crosses into another file
-      add_slot();
-      start_reading();
-    }
-    show(slots_[ahead_->take(number)], chunk);
-    holding_ = true;
-  }
-  ++next_chunk_;
-  return true;
+  return chunk;
+}
+
+void Chunks::Impl::show(const Buffer& buffer, Chunk& chunk) const {
+  chunk.bytes_ = {buffer.job.out, chunk.rows_ * chunk.row_bytes_};
+  if (!in_order_) chunk.indices_ = buffer.rows;
 }
 
 bool Chunks::Impl::show_in_place(Chunk& chunk) {
@@ -259,14 +234,78 @@ bool Chunks::Impl::show_in_place(Chunk& chunk) {
   return true;
 }
 
+// The one mapped chunk in many that crosses into another file is copied.
+void Chunks::Impl::prepare_to_copy(std::uint64_t number) {
+  if (!ahead_) {
+    add_buffer();
+    start_reading();
+  }
+  ahead_->seek(number, number + 1);
+}
+
+void Chunks::Impl::give_back() {
+  if (holding_) ahead_->give_back(next_chunk_ - 1);
+  holding_ = false;
+}
+
+bool Chunks::Impl::advance(Chunk& chunk) {
+  require_owned();
+  give_back();
+  if (next_chunk_ == chunks_) return false;
+  const std::uint64_t number = next_chunk_;
+  chunk = describe(number);
+  if (!show_in_place(chunk)) {
+    if (in_place_) prepare_to_copy(number);
+    ahead_->take([&](std::size_t slot, std::uint64_t) { show(buffers_[slot], chunk); });
+    holding_ = true;
+  }
+  ++next_chunk_;
+  return true;
+}
+
+ReadAhead::Outcome Chunks::Impl::lend(const Use& use, Loan& loan,
+                                      ReadAhead::Clock::time_point deadline) {
+  require_owned();
+  if (in_place_ || chunks_ == 0) return lend_in_place(use, loan);
+  pool_->replace_lent();
+  const auto taken = [&](std::size_t slot, std::uint64_t number) {
+    Chunk chunk = describe(number);
+    show(buffers_[slot], chunk);
+    use(chunk);
+    loan = pool_->lend(slot, number);
+    if (number + 1 == chunks_) loan.trim(chunk.bytes_.data() + chunk.bytes_.size());
+  };
+  return ahead_->take(taken, deadline);
+}
+
+// One thread at a time.
+ReadAhead::Outcome Chunks::Impl::lend_in_place(const Use& use, Loan& loan) {
+  if (next_chunk_ == chunks_) return ReadAhead::Outcome::kEnd;
+  const std::uint64_t number = next_chunk_;
+  Chunk chunk = describe(number);
+  if (show_in_place(chunk)) {
+    use(chunk);
+  } else {
+    prepare_to_copy(number);
+    pool_->replace_lent();
+    ahead_->take([&](std::size_t slot, std::uint64_t) {
+      show(buffers_[slot], chunk);
+      use(chunk);
+      loan = pool_->lend(slot, number);
+    });
+  }
+  ++next_chunk_;
+  return ReadAhead::Outcome::kTaken;
+}
+
 void Chunks::Impl::seek(std::uint64_t chunk) {
   require_owned();
   if (chunk > chunks_) {
     throw Error(ErrorKind::kIndex, "seek",
                 "chunk " + with_commas(chunk) + " of " + with_commas(chunks_));
   }
-  let_go();
-  if (ahead_) ahead_->seek(chunk);
+  holding_ = false;
+  if (ahead_) ahead_->seek(chunk, chunks_);
   next_chunk_ = chunk;
 }
 

@@ -3,12 +3,13 @@
 
 #include <sys/types.h>
 
-#include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "array/impl.h"
+#include "array/lending_pool.h"
 #include "array/read_ahead.h"
 #include "base/memory.h"
 
@@ -16,53 +17,57 @@ namespace evenkeel {
 
 struct Chunks::Impl final : BatchMaker {
   Impl(std::shared_ptr<Array::Impl> array, std::uint64_t rows_per_chunk, const Order& order);
+  ~Impl();
 
   std::uint64_t size() const { return chunks_; }
-  int buffers() const { return static_cast<int>(slots_.size()); }
+  int buffers() const { return static_cast<int>(buffers_.size()); }
   void seek(std::uint64_t chunk);
   bool advance(Chunk& chunk);
-  // Lets go of the chunk at hand, and waits until `advance` would not, at most so long. False: not
-  // yet.
-  bool wait_for(std::chrono::nanoseconds most);
 
-  // Chunks can be handed out without a copy: `take_pages` gives away the pages in which the chunk
-  // at hand lies, and its slot waits for others of the same size. A slot that still has none when
-  // the next chunk is asked for gets new ones, which nobody has paid for: whoever keeps a chunk has
-  // them on his own account. The chunk's row numbers are good until pages are put into its slot.
-  // For chunks that lie in pages, not in a mapped file.
-  bool in_pages() const { return holding_; }
+  // For the bindings. The next chunk in memory that the caller may keep: the pages in which it was
+  // read. The memory comes back to be read into again; see LendingPool. `use` is called with the
+  // chunk while its row numbers are valid, under a lock: it copies them and does nothing else. Does
+  // not go together with `advance`. From a mapped file the loan is empty: the chunk is valid as
+  // long as this object is, and copying it may wait for the disk.
+  using Use = std::function<void(const Chunk& chunk)>;
+  ReadAhead::Outcome lend(const Use& use, Loan& loan, ReadAhead::Clock::time_point deadline);
+  // Memory for a copy of a chunk.
+  Loan take_spare() { return pool_->take_spare(); }
   bool in_place() const { return in_place_; }
-  Pages take_pages();
-  bool wants_pages() const { return !without_pages_.empty(); }
-  void put_pages(Pages pages);
-  bool at_end() const { return next_chunk_ == chunks_; }
-  bool owned_here() const;  // by this process: not made before a fork
+  bool at_end() const { return next_chunk_ == chunks_; }  // of chunks in place
+  bool owned_here() const;                                // by this process: not made before a fork
+  // Ends reading, also for those who wait for a chunk. False: not by the deadline, so this object
+  // must not be destroyed.
+  bool close(std::optional<ReadAhead::Clock::time_point> deadline = {});
 
-  Job& prepare(std::size_t number_of_slot, std::uint64_t chunk) override;
+  Job& prepare(std::size_t slot, std::uint64_t chunk) override;
 
  private:
-  struct Slot {
-    PageBuffer memory;
+  // What a slot of ReadAhead has besides its rows, which are in the pool.
+  struct Buffer {
     Reservation list_share;
     std::vector<std::uint64_t> rows;  // of this chunk, in order; the first alone when they follow
     Job job;
   };
 
   void require_owned() const;
-  void let_go();
-  void make_slots();
-  void add_slot();
+  void give_back();
+  void prepare_to_copy(std::uint64_t number);
+  ReadAhead::Outcome lend_in_place(const Use& use, Loan& loan);
+  void make_buffers();
+  void add_buffer();
   void start_reading();
   std::uint64_t overhang() const;
   std::uint64_t listed() const { return in_order_ ? 1 : rows_per_chunk_; }
-  std::uint64_t slot_bytes() const;
+  std::uint64_t buffer_bytes() const;
   std::uint64_t plan_bytes() const;
   std::uint64_t plan_limit() const;
-  std::uint64_t plan_and_slot_bytes() const;
+  std::uint64_t plan_and_buffer_bytes() const;
   [[noreturn]] void throw_too_large(const Error& error) const;
 
   std::uint64_t rows_in(std::uint64_t chunk) const;
-  void show(const Slot& slot, Chunk& chunk) const;
+  Chunk describe(std::uint64_t number) const;
+  void show(const Buffer& buffer, Chunk& chunk) const;
   bool show_in_place(Chunk& chunk);
 
   std::shared_ptr<Array::Impl> array_;
@@ -72,13 +77,13 @@ struct Chunks::Impl final : BatchMaker {
   const bool in_order_;    // rows follow one another, so no list of them is needed
   bool in_place_ = false;  // chunks are shown where the file is mapped
   Reservation plan_share_, second_plan_share_;
-  std::vector<Slot> slots_;
+  std::vector<Buffer> buffers_;
+  std::shared_ptr<LendingPool> pool_;
 
-  std::uint64_t next_chunk_ = 0;              // the next that the user gets
-  bool holding_ = false;                      // the user has chunk next_chunk_ - 1 in a slot
-  std::vector<std::uint64_t> without_pages_;  // chunks whose slots gave theirs away
+  std::uint64_t next_chunk_ = 0;  // the next that the user gets
+  bool holding_ = false;          // the user of `advance` has chunk next_chunk_ - 1 in a slot
   const pid_t owner_;
-  std::optional<ReadAhead> ahead_;  // last: its threads use all of the above
+  std::shared_ptr<ReadAhead> ahead_;  // its threads use all of the above: ~Impl closes it
 };
 
 }  // namespace evenkeel

@@ -1,3 +1,4 @@
+// labels: threads
 #include "array/chunks.h"
 
 #include <gmock/gmock.h>
@@ -10,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "array/internal.h"
 #include "tests/counting_file.h"
 
 namespace evenkeel {
@@ -218,71 +220,101 @@ TEST_P(EveryEngineChunks, AMovedRangeGoesOn) {
   EXPECT_EQ(second.begin()->size(), 2000u);
 }
 
-// The pages of the last chunk and of the one before it, as a loop holds them that lets go.
-TEST_P(EveryEngineChunks, PagesThatAreTakenAndPutBackGoRound) {
+Chunks::Impl& impl_of(const Chunks& chunks) { return Internals::of(chunks); }
+
+// The next chunk, waited for with a limit, and the row numbers of its rows. False after the last.
+bool lend(Chunks& chunks, Loan& loan, Chunk& chunk, std::vector<std::uint64_t>& numbers) {
+  for (;;) {
+    const auto deadline = ReadAhead::Clock::now() + std::chrono::milliseconds(1);
+    const auto use = [&](const Chunk& read) {
+      chunk = read;
+      numbers.resize(read.size());
+      for (std::size_t i = 0; i < read.size(); ++i) numbers[i] = read.index(i);
+    };
+    const ReadAhead::Outcome outcome = impl_of(chunks).lend(use, loan, deadline);
+    if (outcome != ReadAhead::Outcome::kTimeout) return outcome == ReadAhead::Outcome::kTaken;
+  }
+}
+
+bool holds(const Chunk& chunk, const std::vector<std::uint64_t>& numbers) {
+  const auto rows = chunk.rows<std::uint32_t>();
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    if (rows[i][0] != numbers[i] * kColumns) return false;
+  }
+  return true;
+}
+
+// The memory of the last chunk and of the one before it, as a loop holds them that lets go.
+TEST_P(EveryEngineChunks, LentMemoryThatComesBackIsUsedAgain) {
   const Budget budget(8_MiB);
   const Array array = open(400'003, budget, GetParam());
   for (const Order& order : {sequential(), shuffled(3)}) {
     Chunks chunks = array.chunks(20'000, order);
-    if (chunks.impl().in_place()) continue;
+    if (impl_of(chunks).in_place()) continue;
     const std::uint64_t paid = budget.in_use();
-    Pages held;
+    Loan held, loan;
     std::set<const std::byte*> places;
     Chunk chunk;
+    std::vector<std::uint64_t> numbers;
     std::uint64_t rows = 0;
-    while (chunks.impl().advance(chunk)) {
-      ASSERT_TRUE(chunks.impl().in_pages());
-      Pages pages = chunks.impl().take_pages();
-      ASSERT_TRUE(chunks.impl().wants_pages());
-      places.insert(pages.data());
-      ASSERT_TRUE(counts_on(chunk)) << order.describe() << ", position " << chunk.position();
-      if (held) chunks.impl().put_pages(std::move(held));
-      held = std::move(pages);
+    while (lend(chunks, loan, chunk, numbers)) {
+      places.insert(loan.data());
+      ASSERT_TRUE(holds(chunk, numbers)) << order.describe() << ", position " << chunk.position();
       rows += chunk.size();
+      held = std::move(loan);
     }
-    EXPECT_TRUE(chunks.impl().at_end());
     EXPECT_EQ(rows, array.rows());
     EXPECT_LE(places.size(), static_cast<std::size_t>(chunks.buffers()) + 1);
     EXPECT_EQ(budget.in_use(), paid);
   }
 }
 
-TEST_P(EveryEngineChunks, PagesThatAreKeptAreReplacedAndStayAsTheyAre) {
+TEST_P(EveryEngineChunks, LentMemoryThatIsKeptIsReplacedAndStaysAsItIs) {
   const Array array = open(400'003, 8_MiB, GetParam());
   Chunks chunks = array.chunks(20'000, shuffled(3));
-  std::vector<std::pair<Pages, Chunk>> kept;
-  Chunk chunk;
-  while (chunks.impl().advance(chunk)) {
-    kept.emplace_back(chunks.impl().take_pages(), chunk);
-    if (kept.size() == 7) chunks.seek(7);  // which is where it is
+  struct Kept {
+    Loan loan;
+    Chunk chunk;
+    std::vector<std::uint64_t> numbers;
+  };
+  std::vector<Kept> kept(21);
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    ASSERT_TRUE(lend(chunks, kept[i].loan, kept[i].chunk, kept[i].numbers));
+    if (i == 6) chunks.seek(7);  // which is where it is
   }
-  ASSERT_EQ(kept.size(), 21u);
+  Kept none;
+  EXPECT_FALSE(lend(chunks, none.loan, none.chunk, none.numbers));
   const Sequence sequence(shuffled(3), array.rows());
-  for (const auto& [pages, one] : kept) {
-    for (std::size_t i = 0; i < one.size(); ++i) {
-      ASSERT_EQ(one.rows<std::uint32_t>()[i][0], sequence[one.position() + i] * kColumns);
+  for (const Kept& one : kept) {
+    for (std::size_t i = 0; i < one.numbers.size(); ++i) {
+      ASSERT_EQ(one.numbers[i], sequence[one.chunk.position() + i]);
     }
+    ASSERT_TRUE(holds(one.chunk, one.numbers));
   }
 }
 
-TEST_P(EveryEngineChunks, WaitedForWithALimitTheyAreTheSame) {
-  for (const std::uint64_t rows_per_chunk : {1000, 60'000}) {  // several buffers, and one
-    const Array array = open(200'000, 4_MiB, GetParam());
-    for (const Order& order : {sequential(), shuffled(3)}) {
-      if (rows_per_chunk > 1000 && order == shuffled(3)) continue;  // does not fit
-      Chunks chunks = array.chunks(rows_per_chunk, order);
-      Chunk chunk;
-      std::uint64_t rows = 0;
-      for (;;) {
-        while (!chunks.impl().wait_for(std::chrono::milliseconds(1))) {
-        }
-        if (!chunks.impl().advance(chunk)) break;
-        ASSERT_TRUE(counts_on(chunk)) << order.describe();
-        rows += chunk.size();
-      }
-      EXPECT_EQ(rows, array.rows());
-    }
+TEST_P(EveryEngineChunks, LentWithOneBufferTheyAreTheSame) {
+  const Array array = open(200'000, 4_MiB, GetParam());
+  Chunks chunks = array.chunks(60'000);
+  Loan loan;
+  Chunk chunk;
+  std::vector<std::uint64_t> numbers;
+  std::uint64_t rows = 0;
+  while (lend(chunks, loan, chunk, numbers)) {
+    ASSERT_TRUE(counts_on(chunk));
+    rows += chunk.size();
+    loan = {};
   }
+  EXPECT_EQ(rows, array.rows());
+}
+
+TEST_P(EveryEngineChunks, AClosedRangeThrows) {
+  const Array array = open(200'000, 4_MiB, GetParam());
+  Chunks chunks = array.chunks(1000, shuffled(1));
+  EXPECT_NE(chunks.begin()->size(), 0u);
+  EXPECT_TRUE(impl_of(chunks).close());
+  const Error error = error_of([&] { chunks.begin(); });
+  EXPECT_EQ(error.kind(), ErrorKind::kClosed);
 }
 
 // What was handed out is right; the error comes before anything that is gone, and stays.

@@ -9,26 +9,64 @@
 #include "array/impl.h"
 #include "array/row_extents.h"
 #include "base/thread.h"
+#include "evenkeel/error.h"
 
 namespace evenkeel {
 
-ReadAhead::Lane::Lane(ReadAhead& owner, std::uint64_t budget_limit)
-    : owner_(owner),
-      mover_(owner.layout_, owner.engine_, *this, owner.options_.merge_gap, budget_limit) {}
+FeedRunner::FeedRunner(const Layout& layout, Engine& engine, JobSource& source,
+                       std::optional<std::uint64_t> merge_gap, std::uint64_t budget_limit)
+    : layout_(layout),
+      engine_(engine),
+      source_(source),
+      feed_(layout, engine, source, merge_gap, budget_limit) {}
 
-void ReadAhead::Lane::run(std::uint64_t most_batches) {
-  allowed_ = most_batches;
-  if (!owner_.engine_.mapped(0)) {
-    owner_.engine_.run(mover_);
+void FeedRunner::run() {
+  if (!engine_.maps_files()) {
+    engine_.run(feed_);
     return;
   }
-  while (Job* job = next_job()) {
-    copy_mapped(owner_.engine_, owner_.layout_, job->starts, job->count, job->out);
-    job_done(*job);
+  while (Job* job = source_.next_job()) {
+    copy_mapped(engine_, layout_, job->starts, job->count, job->out);
+    source_.job_done(*job);
   }
 }
 
-Job* ReadAhead::Lane::next_job() {
+BatchReader::BatchReader(const Layout& layout, Engine& engine, BatchMaker& maker,
+                         std::optional<std::uint64_t> merge_gap, std::uint64_t budget_limit)
+    : maker_(maker), runner_(layout, engine, *this, merge_gap, budget_limit) {}
+
+bool BatchReader::read(std::size_t slot, std::uint64_t number) {
+  wanted_ = {slot, number};
+  done_ = false;
+  try {
+    runner_.run();
+  } catch (...) {
+    runner_.reset();
+    wanted_.reset();
+    throw;
+  }
+  wanted_.reset();
+  if (!done_) return false;
+  maker_.finish(slot, number);
+  return true;
+}
+
+Job* BatchReader::next_job() {
+  if (!wanted_) return nullptr;
+  const Wanted wanted = *std::exchange(wanted_, std::nullopt);
+  return &maker_.prepare(wanted.slot, wanted.number);
+}
+
+ReadAhead::Reader::Reader(ReadAhead& owner, std::uint64_t budget_limit)
+    : owner_(owner),
+      runner_(owner.layout_, owner.engine_, *this, owner.options_.merge_gap, budget_limit) {}
+
+void ReadAhead::Reader::run(std::uint64_t most_batches) {
+  allowed_ = most_batches;
+  runner_.run();
+}
+
+Job* ReadAhead::Reader::next_job() {
   if (allowed_ == 0) return nullptr;
   --allowed_;
   return owner_.next_job(*this);
@@ -42,107 +80,205 @@ ReadAhead::ReadAhead(const Layout& layout, Engine& engine, BatchMaker& maker,
       options_(options),
       owner_(::getpid()),
       first_(*this, options.budget_limit),
-      slots_(options.slots) {
+      on_demand_(layout, engine, maker, options.merge_gap, options.budget_limit),
+      slots_(options.slots),
+      end_(options.end) {
   if (options.second_reads) second_.emplace(*this, options.budget_limit);
 }
 
 ReadAhead::~ReadAhead() {
   if (owned_here()) {
-    stop();
-  } else {
-    // After fork the threads are the parent's; there is nothing here to wait for.
-    if (reader_.joinable()) reader_.detach();
-    if (helper_.joinable()) helper_.detach();
+    close();
+    return;
   }
+  // After fork the threads are the parent's; there is nothing here to wait for.
+  if (reader_thread_.joinable()) reader_thread_.detach();
+  if (helper_thread_.joinable()) helper_thread_.detach();
 }
 
 bool ReadAhead::owned_here() const { return owner_ == ::getpid(); }
 
-std::size_t ReadAhead::take(std::uint64_t number) {
-  if (!has_threads(number)) {
-    make_now(number);
-    return number % slots_.size();
-  }
-  std::unique_lock lock(mutex_);
-  batch_ready_.wait(lock, [&] { return can_be_taken(number); });
-  if (!has(number, State::kReady)) std::rethrow_exception(failure_);
-  return number % slots_.size();
+Error ReadAhead::closed_error() const {
+  return Error(ErrorKind::kClosed, options_.what, "used after close").hint(options_.closed_hint);
 }
 
-bool ReadAhead::wait_for(std::uint64_t number, std::chrono::nanoseconds most) {
-  even_for_one_slot_ = true;
-  if (!has_threads(number)) return true;
-  std::unique_lock lock(mutex_);
-  return batch_ready_.wait_for(lock, most, [&] { return can_be_taken(number); });
+bool ReadAhead::wait(std::optional<Clock::time_point> deadline) {
+  if (deadline) return changed_.wait_until(mutex_, *deadline);
+  changed_.wait(mutex_);
+  return true;
+}
+
+ReadAhead::Outcome ReadAhead::take(const Use& use, std::optional<Clock::time_point> deadline) {
+  MutexLock lock(mutex_);
+  for (bool in_time = true;; in_time = wait(deadline)) {
+    if (closed_) throw closed_error();
+    if (!changing_) {
+      const std::uint64_t number = next_to_take_;
+      if (number >= end_) return Outcome::kEnd;
+      if (!start_threads(deadline.has_value())) {
+        if (closed_ || changing_ || next_to_take_ != number) continue;
+        if (!has(number, State::kReading)) read_on_demand(number);
+      }
+      if (next_to_take_ == number && has(number, State::kReady)) {
+        slot_of(number).state = State::kTaken;
+        ++next_to_take_;
+        use(number % slots_.size(), number);
+        return Outcome::kTaken;
+      }
+      // What was begun before a failure is still good.
+      if (failure_ && !coming(number)) std::rethrow_exception(failure_);
+    }
+    if (!in_time) return Outcome::kTimeout;
+  }
+}
+
+void ReadAhead::read_on_demand(std::uint64_t number) {
+  Slot& slot = slot_of(number);
+  slot.state = State::kReading;
+  slot.number = number;
+  on_demand_now_ = true;
+  mutex_.unlock();
+  bool read = false;
+  std::exception_ptr failure;
+  try {
+    read = on_demand_.read(number % options_.slots, number);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  mutex_.lock();
+  on_demand_now_ = false;
+  slot.state = read ? State::kReady : State::kFree;
+  next_to_read_ = number + 1;
+  changed_.notify_all();
+  if (failure) std::rethrow_exception(failure);
 }
 
 void ReadAhead::give_back(std::uint64_t number) {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
+    if (!has(number, State::kTaken)) return;
     slot_of(number).state = State::kFree;
   }
   slot_free_.notify_one();
-  // Who finishes batches is told of each; who only reads is not.
+  // A helping thread that also finishes is notified of each batch to finish, and looks then.
   if (second_ && !options_.finish_on_own_thread) help_wanted_.notify_one();
 }
 
-void ReadAhead::seek(std::uint64_t number) {
-  stop();
+std::uint64_t ReadAhead::position() const {
+  MutexLock lock(mutex_);
+  return next_to_take_;
+}
+
+std::uint64_t ReadAhead::end() const {
+  MutexLock lock(mutex_);
+  return end_;
+}
+
+bool ReadAhead::wait_for_change(std::optional<Clock::time_point> deadline) {
+  while (changing_) {
+    if (!wait(deadline) && changing_) return false;
+  }
+  return true;
+}
+
+void ReadAhead::seek(std::uint64_t number, std::uint64_t end) {
+  MutexLock lock(mutex_);
+  wait_for_change({});
+  if (closed_) throw closed_error();
+  changing_ = true;
+  stop_threads({});
   for (Slot& slot : slots_) slot.state = State::kFree;
   failure_ = nullptr;
-  next_to_read_ = number;
+  next_to_read_ = next_to_take_ = number;
+  end_ = end;
+  changing_ = false;
+  changed_.notify_all();
 }
 
-bool ReadAhead::has_threads(std::uint64_t number) {
-  if (slots_.size() == 1 && !even_for_one_slot_) return false;
-  return reader_.joinable() || start(number);
+bool ReadAhead::close(std::optional<Clock::time_point> deadline) {
+  MutexLock lock(mutex_);
+  closed_ = true;
+  changed_.notify_all();
+  if (!wait_for_change(deadline)) return false;
+  changing_ = true;
+  const bool stopped = stop_threads(deadline);
+  changing_ = false;
+  changed_.notify_all();
+  return stopped;
 }
 
-bool ReadAhead::start(std::uint64_t number) {
-  threaded_ = true;  // before the threads are there to see it
+// A thread that ends says so, and a caller that waits for it may stop waiting.
+bool ReadAhead::start_threads(bool also_for_one_slot) {
+  if (reader_thread_.joinable()) return true;
+  if (on_demand_now_ || (slots_.size() == 1 && !also_for_one_slot)) return false;
+  const auto thread = [this](void (ReadAhead::*loop)()) {
+    ++threads_;
+    try {
+      return start_thread([this, loop] {
+        (this->*loop)();
+        MutexLock lock(mutex_);
+        --threads_;
+        changed_.notify_all();
+      });
+    } catch (...) {
+      --threads_;
+      throw;
+    }
+  };
   try {
-    if (options_.finish_on_own_thread || second_) helper_ = start_thread([this] { help(); });
-    reader_ = start_thread([this] { read(); });
+    if (options_.finish_on_own_thread || second_) helper_thread_ = thread(&ReadAhead::help_loop);
+    reader_thread_ = thread(&ReadAhead::read_loop);
     return true;
   } catch (const std::system_error&) {
-    stop();
-    threaded_ = false;
     // The helping thread may have been there for a moment, and have read something.
+    changing_ = true;
+    stop_threads({});
     for (Slot& slot : slots_) {
-      if (slot.number >= number) slot.state = State::kFree;
+      if (slot.state != State::kTaken) slot.state = State::kFree;
     }
     failure_ = nullptr;
-    next_to_read_ = number;
+    next_to_read_ = next_to_take_;
+    changing_ = false;
+    changed_.notify_all();
     return false;
   }
 }
 
-void ReadAhead::stop() {
-  {
-    std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
+bool ReadAhead::stop_threads(std::optional<Clock::time_point> deadline) {
+  stopping_ = true;
   first_.cancel();
   if (second_) second_->cancel();
+  on_demand_.cancel();
   wake_all();
-  if (reader_.joinable()) reader_.join();
-  if (helper_.joinable()) helper_.join();
+  while (threads_ > 0 || on_demand_now_) {
+    if (!wait(deadline)) return threads_ == 0 && !on_demand_now_;
+  }
+  // They have let go of the mutex for the last time, or are about to.
+  for (std::thread* thread : {&reader_thread_, &helper_thread_}) {
+    if (!thread->joinable()) continue;
+    std::thread ended = std::move(*thread);
+    mutex_.unlock();
+    ended.join();
+    mutex_.lock();
+  }
   first_.reset();
   if (second_) second_->reset();
+  on_demand_.reset();
   for (Slot& slot : slots_) slot.job = nullptr;
   stopping_ = false;
+  return true;
 }
 
 void ReadAhead::wake_all() {
   slot_free_.notify_all();
   help_wanted_.notify_all();
-  batch_ready_.notify_all();
+  changed_.notify_all();
 }
 
-void ReadAhead::read() {
-  std::unique_lock lock(mutex_);
+void ReadAhead::read_loop() {
+  MutexLock lock(mutex_);
   for (;;) {
-    slot_free_.wait(lock, [&] { return reading_is_over() || can_read(); });
+    while (!reading_is_over() && !can_read()) slot_free_.wait(mutex_);
     if (reading_is_over()) return;
     lock.unlock();
     run(first_, UINT64_MAX);
@@ -150,15 +286,15 @@ void ReadAhead::read() {
   }
 }
 
-// What a lane throws ends all reading, for everybody.
-void ReadAhead::run(Lane& lane, std::uint64_t most_batches) {
+// An exception of one thread ends all reading.
+void ReadAhead::run(Reader& reader, std::uint64_t most_batches) {
   try {
-    lane.run(most_batches);
+    reader.run(most_batches);
   } catch (...) {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     if (!failure_) failure_ = std::current_exception();
     for (Slot& slot : slots_) {
-      if (slot.state == State::kReading && slot.reader == &lane) slot.state = State::kFailed;
+      if (slot.state == State::kReading && slot.reader == &reader) slot.state = State::kFailed;
     }
     wake_all();
   }
@@ -172,19 +308,20 @@ ReadAhead::Slot* ReadAhead::oldest_read() {
   return oldest;
 }
 
-void ReadAhead::help() {
-  const auto none_reading = [&] {
-    return std::ranges::find(slots_, State::kReading, &Slot::state) == slots_.end();
-  };
-  std::unique_lock lock(mutex_);
+bool ReadAhead::none_reading() const {
+  return std::ranges::find(slots_, State::kReading, &Slot::state) == slots_.end();
+}
+
+void ReadAhead::help_loop() {
+  MutexLock lock(mutex_);
   for (;;) {
-    help_wanted_.wait(lock, [&] {
-      return oldest_read() || second_can_read() || (reading_is_over() && none_reading()) ||
-             stopping_;
-    });
+    while (!oldest_read() && !second_can_read() && !(reading_is_over() && none_reading()) &&
+           !stopping_) {
+      help_wanted_.wait(mutex_);
+    }
     if (stopping_) return;
     if (Slot* slot = oldest_read()) {
-      finish(*slot, lock);
+      finish(*slot);
     } else if (second_can_read()) {
       lock.unlock();
       run(*second_, 1);
@@ -195,58 +332,39 @@ void ReadAhead::help() {
   }
 }
 
-void ReadAhead::finish(Slot& slot, std::unique_lock<std::mutex>& lock) {
-  lock.unlock();
+void ReadAhead::finish(Slot& slot) {
+  const std::size_t place = static_cast<std::size_t>(&slot - slots_.data());
+  const std::uint64_t number = slot.number;
+  mutex_.unlock();
   std::exception_ptr failure;
   try {
-    maker_.finish(static_cast<std::size_t>(&slot - slots_.data()), slot.number);
+    maker_.finish(place, number);
   } catch (...) {
     failure = std::current_exception();
   }
-  lock.lock();
+  mutex_.lock();
   slot.state = failure ? State::kFailed : State::kReady;
   if (failure && !failure_) failure_ = failure;
-  batch_ready_.notify_one();
+  changed_.notify_all();
 }
 
-// No thread, so no lock is held against anyone: the caller reads.
-void ReadAhead::make_now(std::uint64_t number) {
-  wanted_now_ = number;
-  try {
-    first_.run(1);
-  } catch (...) {
-    first_.reset();
-    wanted_now_.reset();
-    throw;
-  }
-  maker_.finish(number % slots_.size(), number);
-  // The caller's until it is given back, also if threads can be had by then.
-  Slot& slot = slot_of(number);
-  slot.state = State::kReady;
-  slot.number = number;
-  next_to_read_ = number + 1;
-}
-
-Job* ReadAhead::next_job(const Lane& lane) {
+Job* ReadAhead::next_job(const Reader& reader) {
   std::uint64_t number;
-  if (!threaded_) {
-    if (!wanted_now_) return nullptr;
-    number = *std::exchange(wanted_now_, std::nullopt);
-  } else {
-    std::lock_guard lock(mutex_);
+  {
+    MutexLock lock(mutex_);
     if (!can_read()) return nullptr;
     number = next_to_read_++;
     Slot& slot = slot_of(number);
     slot.state = State::kReading;
     slot.number = number;
-    slot.reader = &lane;
+    slot.reader = &reader;
   }
   Job* job;
   {
-    std::lock_guard lock(preparing_);
-    job = &maker_.prepare(number % slots_.size(), number);
+    MutexLock lock(preparing_);
+    job = &maker_.prepare(number % options_.slots, number);
   }
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   slot_of(number).job = job;
   return job;
 }
@@ -265,23 +383,27 @@ void ReadAhead::require_unchanged(const Job& job) {
 }
 
 void ReadAhead::job_done(Job& job) {
-  if (!threaded_) return;
   require_unchanged(job);
-  std::unique_lock lock(mutex_);
-  const auto slot = std::ranges::find(slots_, &job, &Slot::job);
-  slot->job = nullptr;
+  std::size_t place;
+  std::uint64_t number;
+  {
+    MutexLock lock(mutex_);
+    const auto slot = std::ranges::find(slots_, &job, &Slot::job);
+    slot->job = nullptr;
+    place = static_cast<std::size_t>(slot - slots_.begin());
+    number = slot->number;
+    if (options_.finish_on_own_thread) slot->state = State::kRead;
+  }
   if (options_.finish_on_own_thread) {
-    slot->state = State::kRead;
-    lock.unlock();
     help_wanted_.notify_one();
     return;
   }
-  lock.unlock();
-  maker_.finish(static_cast<std::size_t>(slot - slots_.begin()), slot->number);
-  lock.lock();
-  slot->state = State::kReady;
-  lock.unlock();
-  batch_ready_.notify_one();
+  maker_.finish(place, number);
+  {
+    MutexLock lock(mutex_);
+    slots_[place].state = State::kReady;
+  }
+  changed_.notify_all();
 }
 
 }  // namespace evenkeel

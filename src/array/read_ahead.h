@@ -1,23 +1,23 @@
-// Batches read ahead of the one who uses them, on threads of the library's own.
+// Batches read ahead of their user, on threads of the library's own.
 #pragma once
 
 #include <sys/types.h>
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
 
 #include "array/row_feed.h"
+#include "base/mutex.h"
 
 namespace evenkeel {
 
-// Who knows what the batches are. Called from the library's threads.
+// Knows what the batches are. Called without locks of ReadAhead held.
 class BatchMaker {
  public:
   // Says what batch `number` is and which memory of `slot` it goes to. The job stays the maker's
@@ -30,93 +30,152 @@ class BatchMaker {
   ~BatchMaker() = default;
 };
 
+// A feed and the engine that it runs on. One thread at a time; `cancel` from any.
+class FeedRunner {
+ public:
+  FeedRunner(const Layout& layout, Engine& engine, JobSource& source,
+             std::optional<std::uint64_t> merge_gap, std::uint64_t budget_limit);
+  void run();  // until the source has no job, or `cancel`
+  void cancel() { feed_.cancel(); }
+  void reset() { feed_.reset(); }  // after a run that threw or was cancelled
+
+ private:
+  const Layout& layout_;
+  Engine& engine_;
+  JobSource& source_;
+  RowFeed feed_;
+};
+
+// Reads one batch when it is asked for, on the caller's thread. One thread at a time.
+class BatchReader final : JobSource {
+ public:
+  BatchReader(const Layout& layout, Engine& engine, BatchMaker& maker,
+              std::optional<std::uint64_t> merge_gap, std::uint64_t budget_limit);
+  // False when it was cancelled.
+  bool read(std::size_t slot, std::uint64_t number);
+  void cancel() { runner_.cancel(); }  // from any thread: `read` returns soon
+  void reset() { runner_.reset(); }
+
+ private:
+  Job* next_job() override;
+  void job_done(Job&) override { done_ = true; }
+
+  BatchMaker& maker_;
+  FeedRunner runner_;
+  struct Wanted {
+    std::size_t slot;
+    std::uint64_t number;
+  };
+  std::optional<Wanted> wanted_;
+  bool done_ = false;
+};
+
 // Batch `number` goes into slot number modulo slots. One thread reads. A second one may help it:
 // where finishing is work it finishes, so that the disk's queue is not kept waiting, and it reads a
-// batch itself when it has nothing to finish and the engine has a lane for it. With one slot,
-// unless it is waited for with a limit, or where no thread can be started, batches are made when
-// they are asked for, on the caller's thread. take, wait_for, give_back, seek and the destructor:
-// one thread at a time.
+// batch itself when it has nothing to finish and the engine serves two threads at once. With one
+// slot (unless it is waited for with a deadline), or where no thread can be started, a batch is
+// read when it is asked for, on the caller's thread. Batches are taken in order. All calls may come
+// from several threads; each batch is taken by one of them.
 class ReadAhead final {
  public:
+  using Clock = std::chrono::steady_clock;
   struct Options {
     std::size_t slots = 1;
     std::uint64_t end = UINT64_MAX;  // the number after the last batch
     bool finish_on_own_thread = false;
-    bool second_reads = false;  // if it may: this takes the memory of a second mover
+    bool second_reads = false;  // if it may: this takes the memory of a second feed
     std::optional<std::uint64_t> merge_gap = {};
     std::uint64_t budget_limit = 0;  // sizes the plans; see RowFeed::memory
+    std::string closed_hint = {};    // of the error that is thrown after `close`
+    const char* what = "read";       // names the user in that error
   };
-  // `layout`, `engine` and `maker` must outlive it.
+  // `layout`, `engine` and `maker` must live until `close` has returned.
   ReadAhead(const Layout& layout, Engine& engine, BatchMaker& maker, const Options& options);
   ~ReadAhead();
 
-  // Waits for a batch and returns its slot, which is the caller's until it is given back. Batches
-  // are taken in order. Throws what reading it threw, and throws it again until `seek`.
-  std::size_t take(std::uint64_t number);
-  // Waits until `take` would not, at most so long. False: not yet.
-  bool wait_for(std::uint64_t number, std::chrono::nanoseconds most);
-  void give_back(std::uint64_t number);
-  // The next batch to be taken is `number`; all that were taken are given back.
-  void seek(std::uint64_t number);
+  enum class Outcome { kTaken, kTimeout, kEnd };
+  // Waits for the next batch and takes it: `use(slot, number)` is called under this object's lock,
+  // and the slot is the caller's until it is given back. Throws what reading it threw, and throws
+  // it again until `seek`; throws Error (kClosed) after `close`, also if it was waiting already.
+  using Use = std::function<void(std::size_t slot, std::uint64_t number)>;
+  Outcome take(const Use& use, std::optional<Clock::time_point> deadline = {}) EXCLUDES(mutex_);
+  // Does nothing when the batch is not one that was taken, as after a seek.
+  void give_back(std::uint64_t number) EXCLUDES(mutex_);
+  // The next batch to be taken is `number`, the one after the last is `end`. All that were taken
+  // are given back.
+  void seek(std::uint64_t number, std::uint64_t end) EXCLUDES(mutex_);
+  std::uint64_t position() const EXCLUDES(mutex_);  // the batch that `take` gives next
+  std::uint64_t end() const EXCLUDES(mutex_);
+  // Ends reading; waiters throw. Waits for the threads, at most until the deadline if there is one.
+  // False: a thread is still waiting for the disk, so nothing that it uses may be destroyed.
+  bool close(std::optional<Clock::time_point> deadline = {}) EXCLUDES(mutex_);
 
-  std::size_t slots() const { return slots_.size(); }
   // Made in this process, not before a fork: only then may it be used.
   bool owned_here() const;
 
  private:
-  // kFailed: reading or finishing it threw, and failure_ is what.
-  enum class State { kFree, kReading, kRead, kReady, kFailed };
-  class Lane;
+  enum class State {
+    kFree,
+    kReading,
+    kRead,    // not finished yet
+    kReady,   // waits to be taken
+    kTaken,   // the caller's
+    kFailed,  // reading or finishing it threw, and failure_ is what
+  };
+  class Reader;
   struct Slot {
     State state = State::kFree;
     std::uint64_t number = 0;
-    const Lane* reader = nullptr;
+    const Reader* reader = nullptr;
     Job* job = nullptr;
   };
 
-  // A thread's own way through the engine.
-  class Lane final : JobSource {
+  // The jobs of one thread.
+  class Reader final : JobSource {
    public:
-    Lane(ReadAhead& owner, std::uint64_t budget_limit);
+    Reader(ReadAhead& owner, std::uint64_t budget_limit);
     void run(std::uint64_t most_batches);  // one after the other while slots are free
-    void cancel() { mover_.cancel(); }
-    void reset() { mover_.reset(); }
+    void cancel() { runner_.cancel(); }
+    void reset() { runner_.reset(); }
 
    private:
     Job* next_job() override;
     void job_done(Job& job) override { owner_.job_done(job); }
     ReadAhead& owner_;
-    RowFeed mover_;
+    FeedRunner runner_;
     std::uint64_t allowed_ = 0;
   };
 
-  bool has_threads(std::uint64_t number);
-  bool start(std::uint64_t number);
-  void stop();
-  void read();
-  void help();
-  void finish(Slot& slot, std::unique_lock<std::mutex>& lock);
-  void make_now(std::uint64_t number);
-  Job* next_job(const Lane& lane);
-  void job_done(Job& job);
+  bool start_threads(bool also_for_one_slot) REQUIRES(mutex_);
+  // Waits for a stop that is under way; false at the deadline.
+  bool wait_for_change(std::optional<Clock::time_point> deadline) REQUIRES(mutex_);
+  bool stop_threads(std::optional<Clock::time_point> deadline) REQUIRES(mutex_);
+  void read_on_demand(std::uint64_t number) REQUIRES(mutex_);
+  bool wait(std::optional<Clock::time_point> deadline) REQUIRES(mutex_);
+  void read_loop() EXCLUDES(mutex_);
+  void help_loop() EXCLUDES(mutex_);
+  void finish(Slot& slot) REQUIRES(mutex_);
+  Job* next_job(const Reader& reader) EXCLUDES(mutex_);
+  void job_done(Job& job) EXCLUDES(mutex_);
   void require_unchanged(const Job& job);
-  void run(Lane& lane, std::uint64_t most_batches);
+  void run(Reader& reader, std::uint64_t most_batches) EXCLUDES(mutex_);
   void wake_all();
+  Error closed_error() const;
 
-  // With the lock held:
-  bool reading_is_over() const { return stopping_ || failure_ || next_to_read_ >= options_.end; }
-  bool can_read() { return !reading_is_over() && slot_of(next_to_read_).state == State::kFree; }
-  bool second_can_read() { return second_ && engine_.lanes() > 1 && can_read(); }
-  bool coming(std::uint64_t number) {
+  bool reading_is_over() const REQUIRES(mutex_) {
+    return stopping_ || failure_ || next_to_read_ >= end_;
+  }
+  bool can_read() REQUIRES(mutex_) {
+    return !reading_is_over() && slot_of(next_to_read_).state == State::kFree;
+  }
+  bool second_can_read() REQUIRES(mutex_) { return second_ && engine_.lanes() > 1 && can_read(); }
+  bool coming(std::uint64_t number) REQUIRES(mutex_) {
     return has(number, State::kReading) || has(number, State::kRead);
   }
-  Slot* oldest_read();
-  Slot& slot_of(std::uint64_t number) { return slots_[number % slots_.size()]; }
-  bool can_be_taken(std::uint64_t number) {
-    // What was begun before a failure is still good.
-    return has(number, State::kReady) || (failure_ && !coming(number));
-  }
-  bool has(std::uint64_t number, State state) {
+  bool none_reading() const REQUIRES(mutex_);
+  Slot* oldest_read() REQUIRES(mutex_);
+  Slot& slot_of(std::uint64_t number) REQUIRES(mutex_) { return slots_[number % slots_.size()]; }
+  bool has(std::uint64_t number, State state) REQUIRES(mutex_) {
     return slot_of(number).state == state && slot_of(number).number == number;
   }
 
@@ -125,23 +184,27 @@ class ReadAhead final {
   BatchMaker& maker_;
   const Options options_;
   const pid_t owner_;
-  Lane first_;                  // the reading thread's
-  std::optional<Lane> second_;  // the helping thread's
-  std::mutex preparing_;
+  Reader first_;                  // the reading thread's
+  std::optional<Reader> second_;  // the helping thread's
+  BatchReader on_demand_;
+  Mutex preparing_;  // held during BatchMaker::prepare
 
-  std::mutex mutex_;  // guards all below
-  // One for each who waits, so that nobody is woken for another's sake.
-  std::condition_variable slot_free_;    // the reading thread
-  std::condition_variable help_wanted_;  // the helping thread
-  std::condition_variable batch_ready_;  // the user
-  std::vector<Slot> slots_;
-  std::uint64_t next_to_read_ = 0;
-  bool stopping_ = false;
-  std::exception_ptr failure_;
-  std::thread reader_, helper_;
-  bool threaded_ = false;                    // changes only while there are no threads
-  bool even_for_one_slot_ = false;           // threads, as someone waits with a limit
-  std::optional<std::uint64_t> wanted_now_;  // without threads: the one batch to be read
+  mutable Mutex mutex_;
+  // One for each that waits, so that no thread is woken without a reason.
+  CondVar slot_free_;    // the reading thread
+  CondVar help_wanted_;  // the helping thread
+  CondVar changed_;      // the users: a batch is ready, or a stop is over
+  std::vector<Slot> slots_ GUARDED_BY(mutex_);
+  std::uint64_t next_to_read_ GUARDED_BY(mutex_) = 0;
+  std::uint64_t next_to_take_ GUARDED_BY(mutex_) = 0;
+  std::uint64_t end_ GUARDED_BY(mutex_);
+  std::exception_ptr failure_ GUARDED_BY(mutex_);
+  bool closed_ GUARDED_BY(mutex_) = false;
+  bool stopping_ GUARDED_BY(mutex_) = false;       // the threads are to end
+  bool changing_ GUARDED_BY(mutex_) = false;       // one caller stops the threads; others wait
+  bool on_demand_now_ GUARDED_BY(mutex_) = false;  // a caller is reading a batch itself
+  int threads_ GUARDED_BY(mutex_) = 0;             // that have not ended yet
+  std::thread reader_thread_ GUARDED_BY(mutex_), helper_thread_ GUARDED_BY(mutex_);
 };
 
 }  // namespace evenkeel

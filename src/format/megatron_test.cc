@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <filesystem>
 #include <limits>
 
 #include "format/token_test_files.h"
@@ -37,6 +38,13 @@ TEST_F(MegatronTest, PairIsReadByAnyOfItsNames) {
     EXPECT_EQ(tokens.documents, 4u);
     EXPECT_EQ(tokens.layout.paths, std::vector<std::string>{path("a.bin")});
   }
+}
+
+TEST_F(MegatronTest, APrefixNamesThePairEvenBesideAFolderOfThatName) {
+  pair(good_, counting<std::uint16_t>(0, 12));
+  std::filesystem::create_directory(path("a"));
+  EXPECT_EQ(expand_token_paths(path("a")), std::vector<std::string>{path("a")});
+  expect_counting<std::uint16_t>(open({path("a")}), 12);
 }
 
 TEST_F(MegatronTest, GlobCountsEachPairOnce) {

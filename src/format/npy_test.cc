@@ -56,6 +56,24 @@ TEST_F(NpyTest, RecordsAreLeftAsStored) {
   EXPECT_TRUE(open(npy_file(npy_header("'>f8'", "(1,)"), 8)).swapped);
 }
 
+TEST_F(NpyTest, TheDescrIsHandedOutAsItStands) {
+  const auto header_of = [&](std::string_view bytes) {
+    const Source source = open_source(write("a.npy", bytes));
+    return read_npy_header(source, source.read(0, kHeadBytes));
+  };
+  const NpyHeader plain = header_of(npy_file(npy_header("'>f4'", "(1,)"), 4));
+  EXPECT_EQ(npy_descr(plain).text, ">f4");
+  EXPECT_FALSE(plain.utf8);
+  const NpyHeader fields =
+      header_of(npy_file(npy_header("[('a\\'', '<f4'), ('b', '<i2', (3,))]", "(1,)"), 10));
+  const Literal descr = npy_descr(fields);
+  ASSERT_EQ(descr.type, Literal::Type::kList);
+  ASSERT_EQ(descr.items.size(), 2u);
+  EXPECT_EQ(descr.items[0].items[0].text, "a\\'");
+  EXPECT_EQ(descr.items[1].items[2].items[0].number, 3u);
+  EXPECT_EQ(fields.element.dtype.size, 10u);
+}
+
 TEST_F(NpyTest, ShapeWithoutAxesIsOneRow) {
   const Layout layout = open(npy_file(npy_header("'<f8'", "()"), 8));
   EXPECT_TRUE(layout.shape.empty());

@@ -1,11 +1,177 @@
 #include "profile/chart.h"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <cmath>
+#include <cstdint>
+#include <cstdio>
 
-#include "profile/plot_path.h"
+#include "evenkeel/bytes.h"
 
 namespace evenkeel {
+namespace {
+
+template <typename Label>
+std::vector<Tick> ticks(double most, double step, Label label) {
+  std::vector<Tick> all;
+  // A little more than `most`, for a step that fits exactly but for rounding.
+  for (int i = 0; i * step <= most * (1 + 1e-9); ++i) all.push_back({i * step, label(i * step)});
+  return all;
+}
+
+// The least of 1, 2, 5 times a power of ten that is not below `least`.
+double decimal_step(double least) {
+  const double power = std::pow(10, std::floor(std::log10(least)));
+  for (const double factor : {1.0, 2.0, 5.0}) {
+    if (factor * power >= least * (1 - 1e-9)) return factor * power;
+  }
+  return 10 * power;
+}
+
+std::string short_number(double value) {
+  char digits[32];
+  const auto end =
+      std::to_chars(digits, digits + sizeof digits, value, std::chars_format::general, 6);
+  return {digits, end.ptr};
+}
+
+// A sum of sizes may be 2^64 and more.
+std::uint64_t whole(double value) {
+  return value < 0x1p64 ? static_cast<std::uint64_t>(value) : UINT64_MAX;
+}
+
+// "1:05" of 65 and 60.
+std::string pair_of(double value, int unit) {
+  const auto rounded = std::llround(std::min(value, 1e15));
+  char text[32];
+  std::snprintf(text, sizeof text, "%lld:%02lld", rounded / unit, rounded % unit);
+  return text;
+}
+
+double time_step(double least) {
+  if (least <= 10) return decimal_step(least);
+  static constexpr std::array kSteps = {15.0,   30.0,   60.0,   120.0,   300.0,   600.0,  900.0,
+                                        1800.0, 3600.0, 7200.0, 10800.0, 21600.0, 43200.0};
+  for (const double step : kSteps) {
+    if (step >= least) return step;
+  }
+  return 86400 * decimal_step(least / 86400);
+}
+
+}  // namespace
+
+std::vector<Tick> size_ticks(double most, int wanted) {
+  if (!(most >= 1)) return {{0, "0"}};
+  const double step = std::max(1.0, std::exp2(std::round(std::log2(most / wanted))));
+  return ticks(most, step,
+               [](double value) { return value == 0 ? "0" : format_size(whole(value)); });
+}
+
+std::vector<Tick> count_ticks(double most, int wanted) {
+  if (!(most > 0)) return {{0, "0"}};
+  return ticks(most, decimal_step(most / wanted), [](double value) {
+    return value < 1000 ? short_number(value) : with_commas(whole(value));
+  });
+}
+
+std::vector<Tick> time_ticks(double most, int wanted) {
+  if (!(most > 0)) return {{0, "0 s"}};
+  return ticks(most, time_step(most / wanted), [most](double value) {
+    if (most < 120) return short_number(value) + " s";
+    if (most < 7200) return pair_of(value, 60);
+    return pair_of(value / 60, 60) + " h";
+  });
+}
+
+namespace {
+
+struct Dot {  // in tenths of a pixel: what is drawn, so that steps add up to it
+  long x, y;
+  Dot operator-(Dot other) const { return {x - other.x, y - other.y}; }
+};
+
+Dot dot(Point point) { return {std::lround(point.x * 10), std::lround(point.y * 10)}; }
+
+bool lies_between(Dot a, Dot b, Dot c) {
+  const Dot first = b - a, second = c - b;
+  return first.x * second.y == first.y * second.x && first.x * second.x + first.y * second.y >= 0;
+}
+
+std::vector<Dot> corners(const std::vector<Point>& points) {
+  std::vector<Dot> dots;
+  for (const Point& point : points) {
+    const Dot next = dot(point);
+    while (dots.size() >= 2 && lies_between(dots[dots.size() - 2], dots.back(), next)) {
+      dots.pop_back();
+    }
+    dots.push_back(next);
+  }
+  return dots;
+}
+
+std::string in_tenths(long value) {
+  const long whole = std::labs(value) / 10, tenth = std::labs(value) % 10;
+  std::string text = value < 0 ? "-" : "";
+  if (whole != 0 || tenth == 0) text += std::to_string(whole);
+  if (tenth != 0) text += "." + std::to_string(tenth);
+  return text;
+}
+
+void append_number(std::string& path, long value) {
+  const std::string text = in_tenths(value);
+  const bool apart = text[0] == '-' || path.back() == 'l' || path.back() == 'M';
+  if (!apart) path += ' ';
+  path += text;
+}
+
+void append_dot(std::string& path, Dot step) {
+  append_number(path, step.x);
+  append_number(path, step.y);
+}
+
+}  // namespace
+
+std::vector<std::size_t> extremes(const std::vector<Point>& points, double width) {
+  std::vector<std::size_t> kept;
+  for (std::size_t begin = 0, end = 0; begin < points.size(); begin = end) {
+    const double column = std::floor(points[begin].x / width);
+    std::size_t low = begin, high = begin;
+    for (; end < points.size() && std::floor(points[end].x / width) == column; ++end) {
+      if (points[end].y < points[low].y) low = end;
+      if (points[end].y > points[high].y) high = end;
+    }
+    kept.push_back(std::min(low, high));
+    if (low != high) kept.push_back(std::max(low, high));
+  }
+  return kept;
+}
+
+std::vector<Point> thinned(const std::vector<Point>& points, double width) {
+  std::vector<Point> kept;
+  for (const std::size_t i : extremes(points, width)) kept.push_back(points[i]);
+  return kept;
+}
+
+std::string path_of(const std::vector<Point>& points) {
+  const std::vector<Dot> dots = corners(points);
+  if (dots.empty()) return "";
+  std::string path = "M";
+  append_dot(path, dots[0]);
+  if (dots.size() > 1) path += 'l';
+  for (std::size_t i = 1; i < dots.size(); ++i) append_dot(path, dots[i] - dots[i - 1]);
+  return path;
+}
+
+std::string area_of(std::vector<Point> points, double floor) {
+  if (points.empty()) return "";
+  points.insert(points.begin(), {points.front().x, floor});
+  points.push_back({points.back().x, floor});
+  return path_of(points) + "z";
+}
+
+std::string tenths(double value) { return in_tenths(std::lround(value * 10)); }
+
 namespace {
 
 constexpr auto kUnknown = ProfileSample::kUnknown;
@@ -39,13 +205,13 @@ void draw_stack(SvgText& svg, const Frame& frame, const ProfileRun& run) {
       points_of(frame, run, [](const ProfileSample& s) { return s.anon + s.file + s.shmem; });
   const auto kept = extremes(total, frame.column);
   if (any(&ProfileSample::shmem)) svg.path("shmem", stack_area(frame, total, kept));
-  if (any(&ProfileSample::file)) {
-    const auto top = points_of(frame, run, [](const ProfileSample& s) { return s.anon + s.file; });
-    svg.path("file", stack_area(frame, top, kept));
-  }
   if (any(&ProfileSample::anon)) {
-    const auto top = points_of(frame, run, [](const ProfileSample& s) { return s.anon; });
+    const auto top = points_of(frame, run, [](const ProfileSample& s) { return s.anon + s.file; });
     svg.path("anon", stack_area(frame, top, kept));
+  }
+  if (any(&ProfileSample::file)) {  // at the floor, where the line of the page cache compares
+    const auto top = points_of(frame, run, [](const ProfileSample& s) { return s.file; });
+    svg.path("file", stack_area(frame, top, kept));
   }
 }
 

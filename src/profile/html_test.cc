@@ -2,9 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "evenkeel/profile.h"
-#include "profile/fill_page.h"
-#include "profile/markup.h"
 #include "profile/page.h"
+#include "profile/svg_text.h"
 #include "profile/test_runs.h"
 
 namespace evenkeel {

@@ -66,7 +66,7 @@ void put_peaks(JsonText& json, const ProfileSummary& summary) {
 
 void put_limits(JsonText& json, const ProfileSummary& summary) {
   json.key("limits").open('[');
-  for (const MemoryLimit& limit : limits_of(summary)) {
+  for (const LimitVerdict& limit : limits_of(summary)) {
     json.open('{');
     put(json, "name", limit.name);
     put(json, "examples", limit.examples);

@@ -181,7 +181,7 @@ TEST(Json, OfTheSummaryIsWhatSummarizeSays) {
   EXPECT_EQ(read.size(), 11u);
   EXPECT_EQ(read["trend"], summary.trend);
   EXPECT_EQ(read["file_at_peak_bytes"], summary.file_at_peak);
-  EXPECT_EQ(read["limits"][0]["bytes"], summary.peak_rss);
+  EXPECT_EQ(read["limits"].at(0)["bytes"], summary.peak_rss);
   EXPECT_EQ(read["peak_bytes"], json({{"anon", summary.peak_anon},
                                       {"file", summary.peak_file},
                                       {"shmem", summary.peak_shmem},

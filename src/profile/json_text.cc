@@ -9,6 +9,26 @@
 
 namespace evenkeel {
 
+namespace {
+
+void append_json_escape(std::string& out, char32_t c) {
+  char escape[8];
+  std::snprintf(escape, sizeof escape, "\\u%04x", static_cast<unsigned>(c));
+  out += escape;
+}
+
+}  // namespace
+
+std::string json_without_controls(std::string_view json) {
+  std::string out;
+  out.reserve(json.size());
+  while (!json.empty()) {
+    const char32_t c = take_char(json);
+    is_obeyed(c) && c != '\n' ? append_json_escape(out, c) : append_char(out, c);
+  }
+  return out;
+}
+
 std::string json_quoted(std::string_view value) {
   std::string out = "\"";
   while (!value.empty()) {
@@ -17,9 +37,7 @@ std::string json_quoted(std::string_view value) {
       out += '\\';
       append_char(out, c);
     } else if (is_obeyed(c)) {  // JSON may be shown on a terminal
-      char escape[8];
-      std::snprintf(escape, sizeof escape, "\\u%04x", static_cast<unsigned>(c));
-      out += escape;
+      append_json_escape(out, c);
     } else {
       append_char(out, c);
     }

@@ -41,4 +41,7 @@ class JsonText {
 // Quotes included.
 std::string json_quoted(std::string_view value);
 
+// The same JSON, with characters that a terminal obeys (base/visible.h) as \uNNNN; line ends stay.
+std::string json_without_controls(std::string_view json);
+
 }  // namespace evenkeel

@@ -1,13 +1,279 @@
 #include "profile/svg.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
 #include <cstdio>
+#include <string_view>
 
 #include "evenkeel/bytes.h"
-#include "profile/plot_path.h"
-#include "profile/svg_style.h"
 
 namespace evenkeel {
+
+// How the picture looks. Plain rules, so that programs that know less CSS than browsers draw the
+// light picture. Colour-blind readers can tell the colours apart (Okabe and Ito).
+constexpr std::string_view kSvgStyle = R"(<style>
+text{font-family:system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif;font-size:12px;fill:#59636e}
+.title{font-size:18px;font-weight:600;fill:#1f2328}
+.lead{font-size:13px;fill:#1f2328}
+.name{font-size:14px;font-weight:600;fill:#1f2328}
+.tick{font-size:11px}
+.right{text-anchor:end}
+.middle{text-anchor:middle}
+.bold{font-weight:600;fill:#1f2328}
+.paper{fill:#fff}
+.grid{fill:none;stroke:#e4e7eb;stroke-width:1}
+.floor{fill:none;stroke:#8b949e;stroke-width:1}
+.anon{fill:#0072b2}
+.file{fill:#e69f00}
+.shmem{fill:#009e73}
+.cache{fill:none;stroke:#cc79a7;stroke-width:2;stroke-linejoin:round}
+.budget{fill:none;stroke:#d55e00;stroke-width:1.5;stroke-dasharray:6 4}
+.under{fill:none;stroke:#fff;stroke-width:4;stroke-opacity:.65}
+.over{fill:url(#evenkeel-over)}
+.hatch{fill:none;stroke:#d55e00;stroke-width:1}
+.tint{fill:#d55e00;fill-opacity:.16}
+.alarm{font-weight:600;fill:#b34700}
+.halo{stroke:#fff;stroke-width:4px;stroke-linejoin:round;paint-order:stroke}
+.mark{fill:none;stroke:#8b949e;stroke-width:1;stroke-dasharray:1 2}
+.rate{fill:#8b949e}
+@media (prefers-color-scheme:dark){
+text{fill:#9198a1}
+.title,.lead,.name,.bold{fill:#f0f3f6}
+.paper{fill:#0d1117}
+.grid{stroke:#242a33}
+.floor,.mark{stroke:#656d76}
+.anon{fill:#2b8fd0}
+.budget{stroke:#f27b2c}
+.tint{fill:#f27b2c;fill-opacity:.22}
+.under{stroke:#0d1117}
+.alarm{fill:#ff9a56}
+.halo{stroke:#0d1117}
+.rate{fill:#656d76}
+}
+</style>
+<defs><pattern id="evenkeel-over" width="7" height="7" patternUnits="userSpaceOnUse"><rect class="tint" width="7" height="7"/><path class="hatch" d="M-1 1l2-2M0 7l7-7M6 8l2-2"/></pattern></defs>
+)";
+
+namespace {
+
+constexpr double kSize = 11, kRowHeight = 14, kLongest = 160;
+constexpr double kLeastGap = 5;  // lines closer together are a grey area
+
+// Rows of words above a plot: a word goes where the row is still free.
+class Rows {
+ public:
+  // The row that is free from `left` on, or empty.
+  std::optional<std::size_t> take(double left, double right) {
+    for (std::size_t row = 0; row < free_from_.size(); ++row) {
+      if (left < free_from_[row]) continue;
+      free_from_[row] = right + 8;
+      return row;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  std::array<double, kMarkRows> free_from_ = {};
+};
+
+}  // namespace
+
+double mark_rows_height(const ProfileRun& run) {
+  return run.marks.empty() ? 0 : kMarkRows * kRowHeight;
+}
+
+void draw_marks(SvgText& svg, const Frame& frame, const ProfileRun& run, bool words) {
+  std::vector<ProfileMark> marks = run.marks;
+  std::ranges::stable_sort(marks, {}, &ProfileMark::seconds);
+  Rows rows;
+  double last = -kLeastGap;
+  for (const ProfileMark& mark : marks) {
+    const double x = frame.x(mark.seconds);
+    if (!(x >= 0 && x <= frame.width) || x - last < kLeastGap) continue;
+    last = x;
+    const std::string shown = fit(mark.text, kSize, kLongest);
+    const double width = text_width(shown, kSize);
+    const bool leftwards = x + 3 + width > frame.width;
+    const double left = leftwards ? x - 3 - width : x + 3;
+    const auto row = words ? rows.take(left, left + width) : std::nullopt;
+    const double top = row ? -kRowHeight * static_cast<double>(kMarkRows - *row) : 0;
+    svg.line("mark", x, top, x, frame.height);
+    if (row)
+      svg.words(leftwards ? "tick right" : "tick", leftwards ? x - 3 : x + 3, top + 10, shown);
+  }
+}
+
+namespace {
+
+constexpr double kLeft = kMargin + 62;  // room for the labels of the axis
+constexpr double kWidth = kPictureWidth - kMargin - kLeft;
+
+Frame frame_of(const SvgScale& scale, double height, double most) {
+  return {.width = kWidth, .height = height, .seconds = scale.seconds, .most = most};
+}
+
+// There is more room for words where less is drawn.
+bool more_at_the_end(const ProfileRun& run, double seconds) {
+  std::uint64_t begin = 0, end = 0;
+  for (const ProfileSample& sample : run.samples) {
+    std::uint64_t& most = sample.seconds < seconds / 2 ? begin : end;
+    most = std::max(most, sample.memory());
+  }
+  return end >= begin;
+}
+
+// Above the line; where that is out of sight, at the upper edge.
+void draw_budget_words(SvgText& svg, const Frame& frame, const ProfileReport& report,
+                       const SvgScale& scale) {
+  const bool left = more_at_the_end(report.runs[0], scale.seconds);
+  const double line = scale.budget_in_sight ? frame.y(static_cast<double>(*report.budget)) : 18;
+  const std::string where = scale.budget_in_sight ? "" : ", above this chart";
+  svg.words(left ? "alarm halo" : "alarm halo right", left ? 4 : kWidth - 4, line - 6,
+            "budget " + format_size(*report.budget) +
+                (report.runs[0].guarded_peak ? " for guarded files" : "") + where);
+}
+
+double draw_main(SvgText& svg, const ProfileReport& report, const SvgScale& scale, double top) {
+  const ProfileRun& run = report.runs[0];
+  const Frame frame = frame_of(scale, 230, scale.bytes);
+  top += 14 + mark_rows_height(run);
+  svg.place(kLeft, top);
+  draw_grid(svg, frame, size_ticks(scale.bytes, 5), true);
+  draw_memory(svg, frame, run);
+  if (report.budget && scale.budget_in_sight) draw_budget(svg, frame, run, *report.budget);
+  draw_marks(svg, frame, run, true);
+  if (run.samples.empty()) svg.words("middle", kWidth / 2, frame.height / 2, "no samples");
+  if (report.budget) draw_budget_words(svg, frame, report, scale);
+  svg.close("g");
+  return top + frame.height;
+}
+
+struct Strip {
+  std::string words;
+  Counter counter;
+  std::vector<Tick> (*ticks)(double, int);
+};
+
+double draw_strip(SvgText& svg, const ProfileRun& run, const SvgScale& scale, const Strip& strip,
+                  double top) {
+  Frame frame = frame_of(scale, 44, 1);
+  const double most = most_rate(frame, run, strip.counter);
+  if (most > 0) frame.most = most * 1.04;
+  if (most == 0) frame.height = 4;
+  top += 32;
+  svg.words("bold", kLeft, top - 8, strip.words + (most > 0 ? "" : ": none"));
+  svg.place(kLeft, top);
+  draw_grid(svg, frame, strip.ticks(most, 2), true);
+  draw_rate(svg, frame, run, strip.counter);
+  svg.close("g");
+  return top + frame.height;
+}
+
+}  // namespace
+
+double draw_single(SvgText& svg, const ProfileReport& report, const SvgScale& scale, double top) {
+  const ProfileRun& run = report.runs[0];
+  double y = draw_main(svg, report, scale, top + 10);
+  y = draw_strip(svg, run, scale,
+                 {"read from disk, a second", &ProfileSample::disk_read, size_ticks}, y);
+  y = draw_strip(svg, run, scale,
+                 {"major faults, a second", &ProfileSample::major_faults, count_ticks}, y);
+  svg.place(kLeft, y);
+  draw_times(svg, frame_of(scale, 0, 1), 8);
+  svg.close("g");
+  return y + 22;
+}
+
+namespace {
+
+constexpr double kGridLeft = kMargin + 54;  // room for the labels of the axis, once a row
+constexpr double kGap = 22, kPlotHeight = 140, kFoot = 22, kBetweenRows = 26;
+constexpr double kBold = 1.12;  // how much wider bold words are
+
+std::size_t columns_for(std::size_t runs) {
+  return runs == 4 ? 2 : std::clamp<std::size_t>(runs, 1, 3);
+}
+
+// Whole facts, as many as fit on two lines.
+std::vector<std::string> fact_lines(const ProfileRun& run, double width) {
+  std::vector<std::string> lines;
+  for (const auto& fact : run.facts) {
+    const std::string words = fact_words(fact);
+    const std::string longer = lines.empty() ? words : lines.back() + " · " + words;
+    if (!lines.empty() && text_width(longer, 12) <= width) {
+      lines.back() = longer;
+    } else if (lines.size() < 2) {
+      lines.push_back(fit(words, 12, width));
+    } else {
+      break;
+    }
+  }
+  return lines;
+}
+
+void draw_card_head(SvgText& svg, const ProfileRun& run, std::optional<std::uint64_t> budget,
+                    double width) {
+  const std::uint64_t peak = summarize(run, budget).peak_memory;
+  const std::string peak_words = "peak " + format_size(peak);
+  const double room = width - text_width(peak_words, 12 * kBold) - 12;
+  svg.words("name", 0, 14, fit(run.name, 14 * kBold, room));
+  const bool over = budget && run.guarded_peak.value_or(peak) > *budget;
+  svg.words(over ? "alarm right" : "right", width, 14, peak_words);
+  double y = 16;
+  for (const std::string& line : fact_lines(run, width)) svg.words("", 0, y += 16, line);
+}
+
+// Equal for all, so that the plots stand in line.
+double head_height(const ProfileReport& report, double width) {
+  std::size_t lines = 0;
+  for (const ProfileRun& run : report.runs) lines = std::max(lines, fact_lines(run, width).size());
+  return 32 + 16 * static_cast<double>(lines);
+}
+
+void draw_plot(SvgText& svg, const ProfileReport& report, const ProfileRun& run,
+               const SvgScale& scale, double width, bool labels) {
+  const Frame frame = {.width = width,
+                       .height = kPlotHeight,
+                       .seconds = scale.seconds,
+                       .most = scale.bytes,
+                       .column = 2};
+  draw_grid(svg, frame, size_ticks(scale.bytes, 4), labels);
+  draw_memory(svg, frame, run);
+  if (report.budget && scale.budget_in_sight) draw_budget(svg, frame, run, *report.budget);
+  draw_marks(svg, frame, run, false);
+  if (run.samples.empty()) svg.words("middle", width / 2, kPlotHeight / 2, "no samples");
+  draw_times(svg, frame, 5);
+}
+
+}  // namespace
+
+double draw_multiples(SvgText& svg, const ProfileReport& report, const SvgScale& scale,
+                      double top) {
+  const std::size_t columns = columns_for(report.runs.size());
+  const double width =
+      (kPictureWidth - kMargin - kGridLeft + kGap) / static_cast<double>(columns) - kGap;
+  const double head = head_height(report, width);
+  double y = top + 22;
+  if (report.runs.empty()) {
+    svg.words("", kMargin, y, "no runs");
+    return y;
+  }
+  for (std::size_t i = 0; i < report.runs.size(); ++i) {
+    const std::size_t column = i % columns;
+    if (i > 0 && column == 0) y += head + kPlotHeight + kFoot + kBetweenRows;
+    const double x = kGridLeft + static_cast<double>(column) * (width + kGap);
+    svg.place(x, y);
+    draw_card_head(svg, report.runs[i], report.budget, width);
+    svg.close("g");
+    svg.place(x, y + head);
+    draw_plot(svg, report, report.runs[i], scale, width, column == 0);
+    svg.close("g");
+  }
+  return y + head + kPlotHeight + kFoot;
+}
+
 namespace {
 
 constexpr double kRoom = kPictureWidth - 2 * kMargin;
@@ -57,8 +323,8 @@ struct LegendEntry {
 std::vector<LegendEntry> legend_of(const ProfileReport& report) {
   const KindsDrawn kinds = kinds_of(report);
   std::vector<LegendEntry> entries;
-  if (kinds.anon) entries.push_back({"anonymous", "anon", false});
   if (kinds.file) entries.push_back({"mapped files", "file", false});
+  if (kinds.anon) entries.push_back({"anonymous", "anon", false});
   if (kinds.shmem) entries.push_back({"shared memory", "shmem", false});
   if (kinds.cache) entries.push_back({"page cache of the files", "cache", true});
   if (report.budget) {

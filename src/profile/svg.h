@@ -24,4 +24,11 @@ double draw_multiples(SvgText& svg, const ProfileReport& report, const SvgScale&
 // "295,210 rows/s"
 std::string fact_words(const std::pair<std::string, std::string>& fact);
 
+inline constexpr std::size_t kMarkRows = 2;  // of words above the plot
+
+double mark_rows_height(const ProfileRun& run);
+
+// Lines, and above the plot the words for which there is room.
+void draw_marks(SvgText& svg, const Frame& frame, const ProfileRun& run, bool words);
+
 }  // namespace evenkeel

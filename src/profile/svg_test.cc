@@ -87,8 +87,8 @@ TEST(Svg, StacksTheKindsToScale) {
   const std::string svg = to_svg(report);
   const double pixels_a_mib = kMainHeight / (scale_of(report).bytes / 1_MiB);
   ASSERT_EQ(paths(svg, "anon").size(), 1u);
-  EXPECT_NEAR(top_of(paths(svg, "anon")[0]), kMainHeight - 40 * pixels_a_mib, 0.1);
-  EXPECT_NEAR(top_of(paths(svg, "file")[0]), kMainHeight - 100 * pixels_a_mib, 0.1);
+  EXPECT_NEAR(top_of(paths(svg, "anon")[0]), kMainHeight - 100 * pixels_a_mib, 0.1);
+  EXPECT_NEAR(top_of(paths(svg, "file")[0]), kMainHeight - 60 * pixels_a_mib, 0.1);
   EXPECT_EQ(paths(svg, "shmem").size(), 0u);  // there was none
 }
 

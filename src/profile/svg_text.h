@@ -1,4 +1,4 @@
-// Writes SVG, shape by shape. Looks are in classes (svg_style.h); words are escaped here.
+// Writes SVG, shape by shape. Looks are in classes; words are escaped here.
 #pragma once
 
 #include <string>
@@ -37,5 +37,9 @@ class SvgText {
 
   std::string text_;
 };
+
+// Safe as content and in quoted attributes. What may not stand in XML (controls, bytes that are not
+// UTF-8) becomes U+FFFD.
+std::string escape_markup(std::string_view text);
 
 }  // namespace evenkeel

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "profile/plot_path.h"
+#include "profile/chart.h"
 
 namespace evenkeel {
 

@@ -16,14 +16,15 @@ using SampleSpan = std::span<const ProfileSample>;
 constexpr double kMiB = 1 << 20;
 constexpr double kFlatPerMinute = 0.1 * kMiB;  // less than this is noise
 constexpr double kClimbed = 0.95;              // of the way from the start to the usual level
-constexpr double kClimbEnds = 0.75;            // of the run: a climb that goes on longer is a slope
+constexpr double kClimbEnds = 0.9;             // of the run: a climb that goes on longer is a slope
+constexpr double kStillClimbing = 0.25;        // of the speed of the climb
 constexpr double kWorthTelling = 0.25;         // of the usual level
 
 std::string bytes_words(double bytes) {
   return format_size(static_cast<std::uint64_t>(std::llround(std::abs(bytes))));
 }
 
-std::string seconds_words(double seconds) {
+std::string time_words(double seconds) {
   char text[32];
   if (seconds >= 120) {
     std::snprintf(text, sizeof text, "%.0f min", seconds / 60);
@@ -55,9 +56,14 @@ std::optional<double> slope_a_minute(SampleSpan samples) {
   return slope ? std::optional(*slope * 60) : std::nullopt;
 }
 
-std::string slope_of(SampleSpan samples, double peak) {
-  return slope_words(slope_a_minute(samples), samples.back().seconds - samples.front().seconds,
-                     static_cast<std::uint64_t>(peak));
+// What was observed for less than a minute is told as it was, not as what a minute would be.
+std::string change_words(SampleSpan samples, double peak) {
+  const double seconds = samples.back().seconds - samples.front().seconds;
+  const auto slope = slope_a_minute(samples);
+  std::string words = slope_words(slope, seconds, static_cast<std::uint64_t>(peak));
+  if (!slope || words == "flat" || seconds >= 60) return words;
+  return (*slope > 0 ? "rose by " : "fell by ") + bytes_words(*slope * seconds / 60) + " in " +
+         time_words(seconds);
 }
 
 }  // namespace
@@ -82,7 +88,11 @@ std::size_t climb_end(const std::vector<ProfileSample>& samples) {
   });
   const double first = samples.front().seconds, last = samples.back().seconds;
   if (samples.end() - end < static_cast<std::ptrdiff_t>(kFewestSamplesForSlope / 2)) return 0;
-  if (end->seconds - first > kClimbEnds * (last - first)) return 0;
+  if (end == samples.begin() || end->seconds - first > kClimbEnds * (last - first)) return 0;
+  // A rise that goes on as before has no end.
+  const double climbing = (level - start) / (end->seconds - first);
+  const auto after = slope_a_minute(SampleSpan(end, samples.end()));
+  if (!after || *after / 60 > kStillClimbing * climbing) return 0;
   return static_cast<std::size_t>(end - samples.begin());
 }
 
@@ -93,13 +103,14 @@ std::string trend_of(const std::vector<ProfileSample>& samples) {
   const double start = static_cast<double>(samples.front().memory());
   const double level = usual_level(samples);
   const std::size_t end = climb_end(samples);
-  const std::string after = slope_of(SampleSpan(samples).subspan(end), level);
+  const std::string after = change_words(SampleSpan(samples).subspan(end), level);
   if (end == 0) return after;
   return "climbed " + bytes_words(level - start) + " in the first " +
-         seconds_words(samples[end].seconds - first) + ", then " + after;
+         time_words(samples[end].seconds - first) + ", then " + after;
 }
 
-std::vector<MemoryLimit> limits_of(const ProfileSummary& summary) {
+std::vector<LimitVerdict> limits_of(const ProfileSummary& summary) {
+  if (summary.peak_memory == 0) return {};
   const std::string rss = format_size(summary.peak_rss);
   const std::string memory = format_size(summary.peak_memory);
   const std::string kept = format_size(summary.peak_unreclaimable);
@@ -128,10 +139,11 @@ std::string memory_verdict(const ProfileSummary& summary, std::optional<std::uin
     return "Memory stayed within the budget of " + limit + ". It " + reached;
   }
   return "Memory exceeded the budget of " + limit + " for " +
-         seconds_words(summary.seconds_over_budget) + ". It " + reached;
+         time_words(summary.seconds_over_budget) + ". It " + reached;
 }
 
 std::string reclaimable_words(const ProfileSummary& summary) {
+  if (summary.peak_memory == 0) return "It ended before it was measured.";
   const std::uint64_t rest = summary.peak_memory - summary.file_at_peak;
   return format_size(summary.file_at_peak) +
          " of it are file pages, which the kernel can take back; " + format_size(rest) +

@@ -22,13 +22,14 @@ std::string trend_of(const std::vector<ProfileSample>& samples);
 std::string slope_words(std::optional<double> bytes_per_minute, double seconds, std::uint64_t peak);
 
 // A kind of memory limit, and what it would do to the program.
-struct MemoryLimit {
+struct LimitVerdict {
   std::string name;      // "RSS limit"
   std::string examples;  // who sets such limits
   std::uint64_t bytes;   // a limit below this ends the program
   std::string effect;    // "ends the job below 2 GiB: ..."
 };
-std::vector<MemoryLimit> limits_of(const ProfileSummary& summary);
+// Empty for a program that ended before it was measured.
+std::vector<LimitVerdict> limits_of(const ProfileSummary& summary);
 
 // "Memory stayed within the budget of 64 MiB. It reached 12 MiB: flat."
 std::string memory_verdict(const ProfileSummary& summary, std::optional<std::uint64_t> budget);

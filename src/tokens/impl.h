@@ -1,12 +1,12 @@
-// What Tokens is made of; shared with the loaders that read from it.
+// The implementation of Tokens; loaders read from it.
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "array/impl.h"
 #include "base/memory.h"
+#include "base/mutex.h"
 #include "base/per_process.h"
 #include "evenkeel/tokens.h"
 #include "format/token_layout.h"
@@ -26,10 +26,15 @@ struct Tokens::Impl {
 
   // Tokens as they are stored, on their way to the caller of xy. One call at a time.
   struct Staging {
-    std::mutex mutex;
+    Mutex mutex;
   };
   PageBuffer memory;
   PerProcess<Staging> staging;
+};
+
+// For the library itself: its loaders read through the implementation.
+struct TokenInternals {
+  static Tokens::Impl& of(const Tokens& tokens) { return *tokens.impl_; }
 };
 
 // The error for a token that is too large for the type it was asked for as.

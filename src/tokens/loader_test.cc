@@ -1,10 +1,17 @@
+// labels: threads reads
+#include "tokens/loader.h"
+
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <mutex>
+#include <thread>
 
 #include "evenkeel/tokens.h"
 #include "tests/forked.h"
@@ -24,8 +31,8 @@ std::string counting(std::uint64_t first, std::uint64_t count) {
   return bytes;
 }
 
-std::vector<std::int64_t> values(const TokenRows& rows) {
-  const auto flat = rows.as<std::int64_t>().flat();
+std::vector<std::int64_t> values(const Rows<std::int64_t>& rows) {
+  const auto flat = rows.flat();
   return {flat.begin(), flat.end()};
 }
 
@@ -59,7 +66,7 @@ class Loader : public testing::Test {
   static void expect_as_explained(TokenLoader& loader) {
     const auto origins = loader.explain(loader.step());
     const Batch& batch = *loader.next();
-    const auto x = batch.x.as<std::int64_t>(), y = batch.y.as<std::int64_t>();
+    const auto x = batch.x<std::int64_t>(), y = batch.y<std::int64_t>();
     ASSERT_EQ(x.size(), origins.size());
     for (std::size_t i = 0; i < origins.size(); ++i) expect_crop(x[i], y[i], origins[i].start);
   }
@@ -144,7 +151,7 @@ TEST_F(Loader, ShuffledRanksTogetherShowEachBlockOnceAnEpoch) {
                                 .world = 4,
                                 .steps = 5});
     for (const Batch& batch : loader) {
-      for (const auto& origin : loader.explain(batch.step)) ++seen[origin.start];
+      for (const auto& origin : loader.explain(batch.step())) ++seen[origin.start];
     }
   }
   EXPECT_EQ(seen.size(), 40u);
@@ -184,7 +191,7 @@ TEST_F(Loader, ResumesWithAnotherWorldAndDepth) {
   const LoaderState state = LoaderState::parse(whole.state().text());
   std::map<std::int64_t, std::vector<std::int64_t>> expected;  // by first token
   for (int i = 0; i < 3; ++i) {
-    const auto rows = whole.next()->x.as<std::int64_t>();
+    const auto rows = whole.next()->x<std::int64_t>();
     for (std::size_t r = 0; r < rows.size(); ++r) {
       expected[rows[r][0]] = {rows[r].begin(), rows[r].end()};
     }
@@ -200,7 +207,7 @@ TEST_F(Loader, ResumesWithAnotherWorldAndDepth) {
     part.load(state);
     EXPECT_EQ(part.step(), 57u);
     for (int i = 0; i < 3; ++i) {
-      const auto rows = part.next()->x.as<std::int64_t>();
+      const auto rows = part.next()->x<std::int64_t>();
       for (std::size_t r = 0; r < rows.size(); ++r, ++found) {
         const auto at = expected.find(rows[r][0]);
         ASSERT_NE(at, expected.end());
@@ -215,12 +222,12 @@ TEST_F(Loader, SeekingBackAndForthGivesTheSameBatches) {
   const Tokens stream = tokens(20'000);
   TokenLoader loader(stream, {.batch_size = 4, .block_size = 16, .seed = 5});
   std::vector<std::vector<std::int64_t>> first;
-  for (int i = 0; i < 20; ++i) first.push_back(values(loader.next()->x));
+  for (int i = 0; i < 20; ++i) first.push_back(values(loader.next()->x<std::int64_t>()));
   for (const std::uint64_t step : {19, 0, 7, 8, 3}) {
     loader.seek(step);
     const Batch& batch = *loader.next();
-    EXPECT_EQ(batch.step, step);
-    EXPECT_EQ(values(batch.x), first[step]);
+    EXPECT_EQ(batch.step(), step);
+    EXPECT_EQ(values(batch.x<std::int64_t>()), first[step]);
   }
 }
 
@@ -272,13 +279,13 @@ TEST_F(Loader, StateTextIsReadBackAndNonsenseRefused) {
 TEST_F(Loader, ValidationGivesTheSameFixedBatchesEachTime) {
   TokenLoader loader(tokens(30'000), {.batch_size = 4, .block_size = 32, .seed = 2, .steps = 9});
   std::vector<std::vector<std::int64_t>> first, second;
-  for (const Batch& batch : loader) first.push_back(values(batch.y));
+  for (const Batch& batch : loader) first.push_back(values(batch.y<std::int64_t>()));
   for (const Batch& batch : loader) {
-    second.push_back(values(batch.y));
+    second.push_back(values(batch.y<std::int64_t>()));
     if (second.size() == 4) break;
   }
   second.clear();
-  for (const Batch& batch : loader) second.push_back(values(batch.y));
+  for (const Batch& batch : loader) second.push_back(values(batch.y<std::int64_t>()));
   EXPECT_EQ(first.size(), 9u);
   EXPECT_EQ(first, second);
 }
@@ -297,7 +304,7 @@ TEST_F(Loader, MixturesKeepToTheirSharesAndReadTheRightSet) {
   std::map<std::size_t, int> taken;
   for (int step = 0; step < 200; ++step) {
     const auto origins = loader.explain(loader.step());
-    const auto x = loader.next()->x.as<std::int64_t>();
+    const auto x = loader.next()->x<std::int64_t>();
     for (std::size_t i = 0; i < origins.size(); ++i) {
       ++taken[origins[i].set];
       ASSERT_EQ(x[i][0], static_cast<std::int64_t>(origins[i].start + origins[i].set * 20'000));
@@ -306,10 +313,10 @@ TEST_F(Loader, MixturesKeepToTheirSharesAndReadTheRightSet) {
   }
   // One rank's part; all ranks together are exact to within one.
   EXPECT_NEAR(taken[1], 250, 20);
-  const auto expected = values(loader.next()->x);
+  const auto expected = values(loader.next()->x<std::int64_t>());
   TokenLoader again({{a, 3}, {b, 1}}, options);
   again.seek(200);
-  EXPECT_EQ(values(again.next()->x), expected);
+  EXPECT_EQ(values(again.next()->x<std::int64_t>()), expected);
   TokenLoader other({{a, 2}, {b, 1}}, options);
   EXPECT_THROW(other.load(loader.state()), Error);
 }
@@ -318,41 +325,174 @@ TEST_F(Loader, CallersMemoryIsUsedAndKeptAsLongAsPromised) {
   const Tokens stream = tokens(20'000);
   constexpr std::size_t kBytes = 4 * 16 * 8;
   std::vector<std::vector<std::byte>> memory(5, std::vector<std::byte>(2 * kBytes));
-  LoaderOptions options{.batch_size = 4, .block_size = 16, .seed = 5, .keep = 2};
+  LoaderOptions options{.batch_size = 4, .block_size = 16, .seed = 5, .buffers = {.keep = 2}};
   for (auto& one : memory) {
-    options.memory.push_back({std::span(one).first(kBytes), std::span(one).last(kBytes)});
+    options.buffers.memory.push_back({std::span(one).first(kBytes), std::span(one).last(kBytes)});
   }
   TokenLoader loader(stream, options);
   TokenLoader plain(stream, {.batch_size = 4, .block_size = 16, .seed = 5});
-  std::vector<TokenRows> kept;
+  std::vector<Rows<std::int64_t>> kept;
   std::vector<std::vector<std::int64_t>> expected;
   for (int i = 0; i < 40; ++i) {
-    const TokenRows x = loader.next()->x;
-    EXPECT_TRUE(
-        std::ranges::any_of(memory, [&](const auto& one) { return one.data() == x.bytes.data(); }));
+    const Rows<std::int64_t> x = loader.next()->x<std::int64_t>();
+    EXPECT_TRUE(std::ranges::any_of(memory, [&](const auto& one) {
+      return one.data() == reinterpret_cast<const std::byte*>(x.data());
+    }));
     kept.push_back(x);
-    expected.push_back(values(plain.next()->x));
+    expected.push_back(values(plain.next()->x<std::int64_t>()));
     for (std::size_t back = 0; back <= 2 && back < kept.size(); ++back) {
       EXPECT_EQ(values(kept[kept.size() - 1 - back]), expected[kept.size() - 1 - back]);
     }
   }
-  options.memory.resize(2);
+  options.buffers.memory.resize(2);
   EXPECT_THROW(TokenLoader(stream, options), Error);
+}
+
+TEST_F(Loader, EpochsEndAndTheNextLoopGoesOn) {
+  const Tokens stream = tokens(16 * 10 + 1);  // 10 blocks
+  const LoaderOptions options{
+      .batch_size = 3, .block_size = 16, .order = CropOrder::kShuffled, .seed = 1, .epochs = 2};
+  TokenLoader loader(stream, options);
+  EXPECT_EQ(loader.size(), 6u);  // of 20 samples, 3 a step
+  for (std::uint64_t loop = 0; loop < 3; ++loop) {
+    std::uint64_t batches = 0;
+    for (const Batch& batch : loader) EXPECT_EQ(batch.step(), loop * 6 + batches++);
+    EXPECT_EQ(batches, 6u);
+    EXPECT_EQ(loader.next(), nullptr);
+  }
+  loader.seek(8);  // in the middle of the second loop
+  EXPECT_EQ(std::ranges::distance(loader.begin(), loader.end()), 4);
+
+  LoaderOptions wrong = options;
+  wrong.steps = 1;
+  EXPECT_THROW(TokenLoader(stream, wrong), Error);
+  wrong = options;
+  wrong.order = CropOrder::kRandom;
+  EXPECT_THROW(TokenLoader(stream, wrong), Error);
+  wrong = options;
+  wrong.batch_size = 21;
+  EXPECT_THROW(TokenLoader(stream, wrong), Error);
+}
+
+TEST_F(Loader, AStepThatCannotBeCountedIsRefused) {
+  const Tokens stream = tokens(20'000);
+  TokenLoader loader(stream, {.batch_size = 16, .block_size = 16});
+  loader.seek(5);
+  for (const std::uint64_t step : {UINT64_MAX, UINT64_MAX / 16, std::uint64_t{1} << 60}) {
+    EXPECT_THROW(loader.seek(step), Error);
+    EXPECT_THROW(loader.explain(step), Error);
+  }
+  EXPECT_EQ(loader.step(), 5u);  // a call that fails changes nothing
+  const std::uint64_t far = (std::uint64_t{1} << 59) - 3;
+  loader.seek(far);
+  EXPECT_EQ(loader.next()->step(), far);
+  EXPECT_EQ(loader.state().samples, (far + 1) * 16);
+}
+
+TEST_F(Loader, MessagesSayWhatWasWrongFirst) {
+  const Tokens stream = tokens(20'000);
+  const auto message = [&](auto&& call) {
+    try {
+      call();
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const std::string rank = message([&] { TokenLoader(stream, {.rank = 2, .world = 2}); });
+  EXPECT_NE(rank.find("rank must be 0 or 1 for world=2; got 2"), std::string::npos) << rank;
+  const std::string load = message([&] {
+    TokenLoader loader(stream, {.batch_size = 3, .block_size = 16});
+    LoaderState state = loader.state();
+    state.samples = 20;
+    loader.load(state);
+  });
+  EXPECT_NE(load.find("the checkpoint has 20 samples, which is not divisible by world x batch_size "
+                      "= 3"),
+            std::string::npos)
+      << load;
+}
+
+TEST_F(Loader, ClosedItThrows) {
+  const Budget budget(16_MiB);
+  const Tokens stream = Tokens::open(folder_.write("tokens.bin", counting(0, 20'000)),
+                                     {.budget = budget, .engine = EngineKind::kDirect});
+  const std::uint64_t before = budget.in_use();
+  {
+    TokenLoader loader(stream, {.batch_size = 4, .block_size = 16});
+    loader.next();
+    loader.close();
+    loader.close();
+    EXPECT_THROW(loader.next(), Error);
+    EXPECT_THROW(loader.seek(0), Error);
+  }
+  EXPECT_EQ(budget.in_use(), before);
+}
+
+// A thread that waits for a batch throws when another one closes the loader.
+TEST_F(Loader, ClosingWhileAnotherThreadTakesBatches) {
+  const Tokens stream = tokens(200'000, EngineKind::kRead);
+  for (int i = 0; i < 20; ++i) {
+    TokenLoader loader(stream, {.batch_size = 16, .block_size = 256});
+    std::atomic<int> taken = 0;
+    std::thread user([&] {
+      EXPECT_THROW(
+          for (;;) {
+            loader.next();
+            ++taken;
+          },
+          Error);
+    });
+    while (taken < 3) std::this_thread::yield();
+    loader.close();
+    user.join();
+  }
+}
+
+// Several threads take from one loader: each batch once.
+TEST_F(Loader, EachBatchIsLentOnce) {
+  const Tokens stream = tokens(200'000, EngineKind::kRead);
+  TokenLoader::Impl loader({{stream, 1}}, {.batch_size = 4, .block_size = 64, .steps = 600}, true);
+  std::mutex mutex;
+  std::vector<std::uint64_t> steps;
+  const auto take_all = [&] {
+    for (;;) {
+      TokenLoader::Impl::Lent lent;
+      const auto outcome =
+          loader.lend(lent, ReadAhead::Clock::now() + std::chrono::milliseconds(10));
+      if (outcome == ReadAhead::Outcome::kEnd) return;
+      if (outcome == ReadAhead::Outcome::kTimeout) continue;
+      const auto origins = loader.explain(lent.batch.step());
+      for (std::size_t i = 0; i < origins.size(); ++i) {
+        expect_crop(lent.batch.x<std::int64_t>()[i], lent.batch.y<std::int64_t>()[i],
+                    origins[i].start);
+      }
+      const std::lock_guard lock(mutex);
+      steps.push_back(lent.batch.step());
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) threads.emplace_back(take_all);
+  for (std::thread& thread : threads) thread.join();
+  std::ranges::sort(steps);
+  ASSERT_EQ(steps.size(), 600u);
+  for (std::uint64_t i = 0; i < steps.size(); ++i) ASSERT_EQ(steps[i], i);
 }
 
 TEST_F(Loader, OtherOutputTypes) {
   const Tokens stream = tokens(20'000);
   TokenLoader wide(stream, {.batch_size = 3, .block_size = 33});
-  TokenLoader narrow(stream, {.batch_size = 3, .block_size = 33, .type = TokenType::kInt32});
-  TokenLoader stored(stream, {.batch_size = 3, .block_size = 33, .type = TokenType::kStored});
+  TokenLoader narrow(stream,
+                     {.batch_size = 3, .block_size = 33, .dtype = DType::of<std::int32_t>()});
+  TokenLoader stored(stream, {.batch_size = 3, .block_size = 33, .dtype = std::nullopt});
   for (int i = 0; i < 5; ++i) {
-    const auto a = wide.next()->y.as<std::int64_t>();
-    const auto b = narrow.next()->y.as<std::int32_t>();
-    const auto c = stored.next()->y.as<std::uint16_t>();
+    const auto a = wide.next()->y<std::int64_t>();
+    const auto b = narrow.next()->y<std::int32_t>();
+    const auto c = stored.next()->y<std::uint16_t>();
     EXPECT_TRUE(std::ranges::equal(a.flat(), b.flat()));
     EXPECT_TRUE(std::ranges::equal(a.flat(), c.flat()));
   }
-  EXPECT_THROW(wide.next()->x.as<std::int32_t>(), Error);
+  EXPECT_THROW(wide.next()->x<std::int32_t>(), Error);
 }
 
 TEST_F(Loader, FewerBuffersWhereTheBudgetIsSmall) {
@@ -395,8 +535,8 @@ TEST_F(Loader, WorkersThatTakeTurnsTogetherGiveAllStepsInOrder) {
   std::vector<TokenLoader> workers;
   for (std::uint64_t phase = 0; phase < 2; ++phase) {
     LoaderOptions of_worker = options;
-    of_worker.stride = 2;
-    of_worker.phase = phase;
+    of_worker.workers.stride = 2;
+    of_worker.workers.phase = phase;
     workers.emplace_back(sets, of_worker);
   }
   for (const std::uint64_t from : {0, 3, 11}) {
@@ -405,13 +545,13 @@ TEST_F(Loader, WorkersThatTakeTurnsTogetherGiveAllStepsInOrder) {
     for (std::uint64_t step = from; step < 11; ++step) {
       const Batch *wanted = alone.next(), *given = workers[step % 2].next();
       ASSERT_NE(given, nullptr);
-      EXPECT_EQ(given->step, step);
-      EXPECT_EQ(values(given->x), values(wanted->x));
+      EXPECT_EQ(given->step(), step);
+      EXPECT_EQ(values(given->x<std::int64_t>()), values(wanted->x<std::int64_t>()));
     }
     for (TokenLoader& worker : workers) EXPECT_EQ(worker.next(), nullptr);
   }
   LoaderOptions wrong = options;
-  wrong.phase = 1;
+  wrong.workers.phase = 1;
   EXPECT_THROW(TokenLoader(sets, wrong), Error);
 }
 

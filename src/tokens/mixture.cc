@@ -94,7 +94,7 @@ Mixture::Mixture(const std::vector<double>& weights) {
   taken_.resize(shares_.size());
 }
 
-Mixture::Turn Mixture::next() {
+Mixture::Draw Mixture::next() {
   const std::uint64_t step = position_ % period_;
   if (step == 0) std::ranges::fill(taken_, 0);
   // All in units of 1 / (period * slack): a set is due once it lags by 1/slack, and the one whose
@@ -120,10 +120,10 @@ Mixture::Turn Mixture::next() {
       chosen_room = room;
     }
   }
-  const Turn turn{chosen, position_ / period_ * shares_[chosen] + taken_[chosen]};
+  const Draw draw{chosen, position_ / period_ * shares_[chosen] + taken_[chosen]};
   ++taken_[chosen];
   ++position_;
-  return turn;
+  return draw;
 }
 
 void Mixture::seek(std::uint64_t position) {

@@ -1,4 +1,5 @@
-// Whose turn it is: several sets in given shares, exact to within one sample at every prefix.
+// Which set the next sample comes from: several sets in given shares, exact to within one sample at
+// every prefix.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +17,11 @@ class Mixture {
   // Throws Error (kInvalid) for weights that are negative, not finite or all zero.
   explicit Mixture(const std::vector<double>& weights);
 
-  struct Turn {
+  struct Draw {
     std::size_t set = 0;
-    std::uint64_t index = 0;  // how many turns this set had before
+    std::uint64_t index = 0;  // how many samples this set had before
   };
-  Turn next();
+  Draw next();
   void seek(std::uint64_t position);
   std::uint64_t position() const { return position_; }
 

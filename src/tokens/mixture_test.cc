@@ -53,8 +53,8 @@ TEST(Mixture, EachSetIsCountedWithoutGaps) {
   Mixture mixture({5, 3, 0, 1});
   std::vector<std::uint64_t> next(4);
   for (int i = 0; i < 1000; ++i) {
-    const Mixture::Turn turn = mixture.next();
-    EXPECT_EQ(turn.index, next[turn.set]++);
+    const Mixture::Draw draw = mixture.next();
+    EXPECT_EQ(draw.index, next[draw.set]++);
   }
   EXPECT_EQ(next[2], 0u);
 }

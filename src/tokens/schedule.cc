@@ -21,18 +21,18 @@ std::vector<double> weights_of(const std::vector<WeightedTokens>& sets) {
   return weights;
 }
 
-// Keeps the turns of the ranks apart from the draws of the sets.
-constexpr std::uint64_t kTurnSeed = 0x7475726e5f6f665f;  // "turn_of_"
+// Keeps the places of the ranks apart from the draws of the sets.
+constexpr std::uint64_t kPlaceSeed = 0x7475726e5f6f665f;  // "turn_of_"
 
 }  // namespace
 
 Layout joined_layout(const std::vector<WeightedTokens>& sets) {
-  Layout all = sets.front().tokens.impl()->layout();
+  Layout all = TokenInternals::of(sets.front().tokens).layout();
   all.segments.clear();
   all.paths.clear();
   all.rows = 0;
   for (const WeightedTokens& one : sets) {
-    const Layout& layout = one.tokens.impl()->layout();
+    const Layout& layout = TokenInternals::of(one.tokens).layout();
     if (layout.dtype != all.dtype || layout.swapped != all.swapped) {
       throw Error(ErrorKind::kInvalid, "mixture",
                   visible(layout.paths.front()) + " stores " + layout.dtype.name() + ", " +
@@ -65,8 +65,8 @@ Schedule::Schedule(const std::vector<WeightedTokens>& sets, const LoaderOptions&
 // rank that always took the same part of a step would see too much of some and nothing of others.
 std::uint64_t Schedule::run_of_rank(std::uint64_t step) const {
   if (crops_.size() == 1) return options_.rank;
-  const std::uint64_t turn = uniform_draw(options_.seed ^ kTurnSeed, 0, step, options_.world);
-  return (options_.rank + turn) % options_.world;
+  const std::uint64_t shift = uniform_draw(options_.seed ^ kPlaceSeed, 0, step, options_.world);
+  return (options_.rank + shift) % options_.world;
 }
 
 }  // namespace evenkeel

@@ -23,7 +23,7 @@ class Schedule {
 
   struct Sample {
     std::uint64_t position = 0;  // in the global order
-    Mixture::Turn turn;          // which set, and its how many-th sample
+    Mixture::Draw draw;          // which set, and which of its samples
     Crop crop;
     std::uint64_t start = 0;  // in the joined stream
   };
@@ -37,9 +37,9 @@ class Schedule {
     if (!alone) mixture_.seek(first);
     for (std::uint64_t i = 0; i < options_.batch_size; ++i) {
       const std::uint64_t position = first + i;
-      const Mixture::Turn turn = alone ? Mixture::Turn{0, position} : mixture_.next();
-      const Crop crop = crops_[turn.set].at(turn.index);
-      use(Sample{position, turn, crop, bases_[turn.set] + crop.start});
+      const Mixture::Draw draw = alone ? Mixture::Draw{0, position} : mixture_.next();
+      const Crop crop = crops_[draw.set].at(draw.index);
+      use(Sample{position, draw, crop, bases_[draw.set] + crop.start});
     }
   }
 

@@ -68,7 +68,9 @@ Tokens::Impl::Impl(TokenLayout layout, const TokensOptions& options)
           std::move(layout.layout),
           ArrayOptions{.budget = options.budget, .engine = options.engine})),
       memory(options.budget, staging_size(options.budget), "tokens on their way"),
-      staging([] { return std::make_unique<Staging>(); }) {}
+      staging([] { return std::make_unique<Staging>(); }) {
+  memory.keep_in_children();
+}
 
 Tokens Tokens::open(const std::string& path_or_glob, const TokensOptions& options) {
   return open(expand_token_paths(path_or_glob), options);
@@ -129,7 +131,7 @@ void Tokens::xy(std::span<const std::uint64_t> starts, std::uint64_t block_size,
                     with_commas(y.size()));
   }
 
-  const std::lock_guard lock(impl_->staging.get().mutex);
+  const MutexLock lock(impl_->staging.get().mutex);
   // As many crops at a time as staging holds; a longer one in parts.
   const std::uint64_t held = impl_->memory.size() / layout.dtype.size;
   const std::uint64_t part = std::min(block_size, held - 1);
@@ -154,10 +156,10 @@ void Tokens::xy(std::span<const std::uint64_t> starts, std::uint64_t block_size,
   }
 }
 
-void TokenRows::require(DType wanted) const {
-  if (wanted == dtype) return;
+void Batch::require(DType wanted) const {
+  if (wanted == dtype_) return;
   throw Error(ErrorKind::kInvalid, "batch",
-              "holds " + dtype.name() + ", asked for as " + wanted.name());
+              "holds " + dtype_.name() + ", asked for as " + wanted.name());
 }
 
 }  // namespace evenkeel

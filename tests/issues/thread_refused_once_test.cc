@@ -12,8 +12,8 @@ namespace evenkeel {
 namespace {
 
 void expect_right(const TokenLoader& loader, const Batch& batch) {
-  const auto origins = loader.explain(batch.step);
-  const auto x = batch.x.as<std::int64_t>();
+  const auto origins = loader.explain(batch.step());
+  const auto x = batch.x<std::int64_t>();
   for (std::size_t row = 0; row < x.size(); ++row) {
     for (std::size_t j = 0; j < x.columns(); ++j) {
       ASSERT_EQ(x[row][j], static_cast<std::int64_t>((origins[row].start + j) % 65536));
@@ -30,13 +30,14 @@ TEST(ThreadRefusedOnce, BatchesGoOnInOrder) {
       watchdog.enter("keep " + std::to_string(keep) + ", thread " + std::to_string(refused));
       const Tokens tokens = Tokens::open(path, {.budget = 4_MiB, .engine = EngineKind::kRead});
       FaultScript script;
-      TokenLoader loader(tokens, {.batch_size = 3, .block_size = 16, .prefetch = 2, .keep = keep});
+      TokenLoader loader(
+          tokens, {.batch_size = 3, .block_size = 16, .prefetch = 2, .buffers = {.keep = keep}});
       script.spoil(sys::Call::kThreadStart, refused, {.error = EAGAIN});
       std::vector<Batch> held;
       for (std::uint64_t step = 0; step < 40; ++step) {
         const Batch* batch = loader.next();
         ASSERT_NE(batch, nullptr);
-        EXPECT_EQ(batch->step, step);
+        EXPECT_EQ(batch->step(), step);
         held.push_back(*batch);
         if (held.size() > 1 + keep) held.erase(held.begin());
         for (const Batch& one : held) expect_right(loader, one);

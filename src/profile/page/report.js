@@ -8,10 +8,11 @@ const budget = report.budget_bytes;
 
 // ---- what is drawn
 
-const kStack = ["anon", "file", "shmem"];  // from the bottom up
+// From the bottom up: files first, so that the line of the page cache compares with them.
+const kStack = ["file", "anon", "shmem"];
 const kSeries = [
-  {key: "anon", name: "anonymous", swatch: "", on: true},
   {key: "file", name: "mapped files", swatch: "", on: true},
+  {key: "anon", name: "anonymous", swatch: "", on: true},
   {key: "shmem", name: "shared memory", swatch: "", on: true},
   {key: "cache", name: "page cache of the files", swatch: "line", on: true},
   {key: "pss", name: "PSS", swatch: "line", on: false},
@@ -443,7 +444,7 @@ class Chart {
         {"class": "on-chart budget-label", "text-anchor": at_left ? "start" : "end"}));
   }
 
-  // Words stand at the left, unless memory is above the line there and lower at the right.
+  // Words stand at the left, unless memory is above the budget there and lower at the right.
   lower_at_left() {
     const {seconds, memory} = this.run.values, all = this.axes.seconds;
     const most = (from, to) =>
@@ -625,8 +626,8 @@ function readout_rows(run) {
   const rate = (name, key, words) =>
     ({name, key, words: (n) => per_second(n, words), always: true, at: run[key].at});
   return [
-    of("anonymous", "anon", size, true),
     of("mapped files", "file", size, true),
+    of("anonymous", "anon", size, true),
     of("shared", "shmem", size, true),
     of("RSS of all processes", "rss", size, true),
     of("page cache", "cache", size, true),
@@ -776,7 +777,7 @@ function chart_section() {
 
 // Which limits would end the program, and at what.
 function limits_section() {
-  if (several || report.growth || runs[0].count === 0) return null;
+  if (several || report.growth || runs[0].summary.limits.length === 0) return null;
   const row = ({name, examples, bytes, effect}) => el("tr", {},
     el("th", {scope: "row"}, el("b", {}, name), el("div", {class: "quiet"}, examples)),
     el("td", {title: exact(bytes)}, size(bytes)), el("td", {class: "text"}, effect));
@@ -807,7 +808,7 @@ function table_groups() {
       peak("Peak shared memory", "shmem"), peak("Peak PSS", "pss"),
       peak("Page cache added", "cache"), peak("Peak page tables", "page_tables"),
       peak("Peak in swap", "swap")],
-    [plain("Memory", ({summary}) => summary.trend), rise("Slope of memory", "memory"), rise("Slope of RSS", "rss"),
+    [plain("Memory over time", ({summary}) => summary.trend), rise("Slope of memory", "memory"), rise("Slope of RSS", "rss"),
       rise("Slope of anonymous", "anon")],
     [["Read from disk", (run) => bytes(run.summary.disk_read_bytes)],
       plain("Major faults", (run) => count(run.summary.major_faults)),

@@ -1,0 +1,28 @@
+// Memory of a LendingPool as NumPy arrays: it goes back to the pool when the last array is gone.
+#pragma once
+
+#include <nanobind/ndarray.h>
+
+#include <cstring>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "array/lending_pool.h"
+
+namespace evenkeel::python {
+
+// Less than this is copied into memory from malloc: whole pages would be a waste.
+constexpr std::uint64_t kWorthLending = 64 << 10;
+
+inline nanobind::capsule owner_of(Loan loan) {
+  return {new Loan(std::move(loan)),
+          [](void* pointer) noexcept { delete static_cast<Loan*>(pointer); }};
+}
+
+inline nanobind::capsule owner_of(std::unique_ptr<std::byte[]> bytes) {
+  return {bytes.release(),
+          [](void* pointer) noexcept { delete[] static_cast<std::byte*>(pointer); }};
+}
+
+}  // namespace evenkeel::python

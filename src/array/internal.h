@@ -1,0 +1,14 @@
+// What the bindings and tests use of an array besides its public interface.
+#pragma once
+
+#include "array/impl.h"
+#include "evenkeel/array.h"
+
+namespace evenkeel {
+
+struct Internals {
+  static Array::Impl& of(const Array& array) { return array.impl(); }
+  static Chunks::Impl& of(const Chunks& chunks) { return *chunks.impl_; }
+};
+
+}  // namespace evenkeel

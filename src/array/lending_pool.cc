@@ -1,0 +1,128 @@
+#include "array/lending_pool.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "array/read_ahead.h"
+
+namespace evenkeel {
+
+Loan::Loan(std::shared_ptr<LendingPool> pool, LentMemory memory)
+    : pool_(std::move(pool)), memory_(std::move(memory)) {}
+
+Loan& Loan::operator=(Loan&& other) noexcept {
+  if (this == &other) return *this;
+  give_back();
+  pool_ = std::move(other.pool_);
+  memory_ = std::exchange(other.memory_, {});
+  return *this;
+}
+
+void Loan::give_back() {
+  if (pool_) pool_->came_back(std::exchange(memory_, {}));
+  pool_.reset();
+}
+
+LendingPool::LendingPool(std::uint64_t bytes, std::string what, std::size_t spares)
+    : bytes_(bytes), what_(std::move(what)), most_spares_(spares) {}
+
+void LendingPool::serve(std::weak_ptr<ReadAhead> reader) {
+  MutexLock lock(mutex_);
+  reader_ = std::move(reader);
+}
+
+void LendingPool::add_slot(PageBuffer memory) {
+  MutexLock lock(mutex_);
+  Pages pages = memory.exchange({});
+  std::byte* const data = pages.data();
+  slots_.push_back({std::move(memory), {data, std::move(pages)}});
+}
+
+void LendingPool::add_slot(std::span<std::byte> memory) {
+  MutexLock lock(mutex_);
+  of_caller_ = true;
+  slots_.push_back({{}, {memory.data(), {}}});
+}
+
+std::byte* LendingPool::buffer(std::size_t slot) {
+  MutexLock lock(mutex_);
+  LentMemory& memory = slots_[slot].memory;
+  if (!memory) {
+    Pages pages(bytes_, what_);
+    memory = {pages.data(), std::move(pages)};
+    std::erase_if(empty_, [&](const Empty& one) { return one.slot == slot; });
+  }
+  return memory.data;
+}
+
+Loan LendingPool::lend(std::size_t slot, std::uint64_t number) {
+  MutexLock lock(mutex_);
+  empty_.push_back({slot, number});
+  return {shared_from_this(), std::exchange(slots_[slot].memory, {})};
+}
+
+bool LendingPool::replace_lent() {
+  std::vector<std::uint64_t> numbers;
+  std::shared_ptr<ReadAhead> reader;
+  {
+    MutexLock lock(mutex_);
+    if (empty_.empty()) return true;
+    if (of_caller_) return empty_.size() < slots_.size();
+    for (const Empty& one : empty_) numbers.push_back(one.number);
+    empty_.clear();
+    reader = reader_.lock();
+  }
+  if (reader) {
+    for (const std::uint64_t number : numbers) reader->give_back(number);
+  }
+  return true;
+}
+
+Loan LendingPool::take_spare() {
+  {
+    MutexLock lock(mutex_);
+    if (!spares_.empty()) {
+      LentMemory memory = std::move(spares_.back());
+      spares_.pop_back();
+      return {shared_from_this(), std::move(memory)};
+    }
+  }
+  Pages pages(bytes_, what_);
+  std::byte* const data = pages.data();
+  return {shared_from_this(), {data, std::move(pages)}};
+}
+
+void LendingPool::came_back(LentMemory memory) {
+  if (!memory) return;
+  std::shared_ptr<ReadAhead> reader;
+  std::uint64_t number = 0;
+  {
+    MutexLock lock(mutex_);
+    const bool whole = !memory.pages || memory.pages.size() >= bytes_;
+    if (closed_ || !whole) return;
+    if (!empty_.empty()) {
+      const Empty first = empty_.front();
+      empty_.erase(empty_.begin());
+      slots_[first.slot].memory = std::move(memory);
+      number = first.number;
+      reader = reader_.lock();
+    } else if (spares_.size() < most_spares_) {
+      spares_.push_back(std::move(memory));
+    }
+  }
+  if (reader) reader->give_back(number);
+}
+
+void LendingPool::close() {
+  std::vector<Slot> slots;
+  std::vector<LentMemory> spares;
+  {
+    MutexLock lock(mutex_);
+    closed_ = true;
+    slots.swap(slots_);
+    spares.swap(spares_);
+    empty_.clear();
+  }
+}
+
+}  // namespace evenkeel

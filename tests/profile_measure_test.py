@@ -1,0 +1,195 @@
+"""evenkeel profile measures the truth: what a program held, read and marked, at each step."""
+
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+
+import pytest
+from profile_help import (
+    FILE_MIB,
+    MIB,
+    build_program,
+    drop_from_cache,
+    no_marks_left,
+    page_data,
+    profile,
+    watched,
+    write_data,
+)
+
+
+@pytest.fixture(scope="module")
+def program(user):
+    return build_program(user)
+
+
+@pytest.fixture(scope="module")
+def data(user):
+    return write_data(user)
+
+
+@pytest.fixture(autouse=True)
+def marks_checked(user, monkeypatch):
+    with no_marks_left(user, monkeypatch):
+        yield
+
+
+def plateau(run, name, column):
+    """The middle value between the marks of a `hold`, without the moments around them."""
+    at = {mark["text"]: mark["seconds"] for mark in run["marks"]}
+    begin, end = at[f"{name} begin"], at[f"{name} end"]
+    wanted = [
+        value
+        for seconds, value in zip(run["samples"]["seconds"], run["samples"][column], strict=True)
+        if begin <= seconds < end - 0.01
+    ]
+    assert wanted, f"no sample during {name}"
+    return statistics.median(wanted)
+
+
+@pytest.mark.alone
+def test_the_curve_is_the_truth_at_each_step(user, program, data):
+    steps = {  # name: what is done, then anon, file, shmem (MiB above the start) and processes
+        "start": ([], 0, 0, 0, 1),
+        "anon": (["anon", 64], 64, 0, 0, 1),
+        "more": (["anon", 32], 96, 0, 0, 1),
+        "less": (["free"], 64, 0, 0, 1),
+        "half": (["map", data, "touch", FILE_MIB // 2], 64, FILE_MIB // 2, 0, 1),
+        "whole": (["touch", FILE_MIB], 64, FILE_MIB, 0, 1),
+        "shared": (["shared", 48], 64, FILE_MIB, 48, 1),
+        # A child of fork has its parent's private pages as well: each counts for both.
+        "child": (["child", 32], 64 + 32, FILE_MIB, 48, 2),  # what it shares counts once
+        "second": (["child", 32], 64 + 2 * 32, FILE_MIB, 48, 3),
+        "one left": (["end"], 64 + 32, FILE_MIB, 48, 2),
+        "alone": (["end"], 64, FILE_MIB, 48, 1),
+    }
+    data.read_bytes()  # how far the kernel maps around a fault is known for cached pages alone
+    words = []
+    for name, (work, *_) in steps.items():
+        words += [*work, "hold", name, 150]
+    run, _ = profile(user, "--files", data, "--", program, *words)
+    base = {kind: plateau(run, "start", kind) for kind in ("anon", "file", "shmem")}
+    assert sum(base.values()) < 8 * MIB
+    for name, (_, anon, file, shmem, processes) in steps.items():
+        for kind, mib in (("anon", anon), ("file", file), ("shmem", shmem)):
+            # 1 MiB: a process has stacks, libraries and a heap of its own.
+            own = (processes - 1) * MIB
+            seen = plateau(run, name, kind) - base[kind]
+            assert seen == pytest.approx(mib * MIB, rel=0.02, abs=own + 65536), (name, kind)
+        assert plateau(run, name, "processes") == processes, name
+    assert run["summary"]["most_processes"] == 3
+    assert run["ended"] == "exit code 0"
+
+
+@pytest.mark.alone
+def test_the_page_cache_of_a_file_is_the_truth_at_each_step(user, program, data):
+    drop_from_cache(data)
+    run, _ = profile(
+        *[user, "--files", data, "--", program, "hold", "start", 150],
+        *["read", data, FILE_MIB // 2, "hold", "half", 800, "read", data, FILE_MIB],
+        *["hold", "whole", 800],
+    )
+    (file,) = run["files"]
+    assert (file["path"], file["size_bytes"]) == (str(data), FILE_MIB * MIB)
+    if file["cached_before_bytes"] != 0:
+        pytest.skip("this filesystem keeps what is to be dropped")
+    assert plateau(run, "start", "cache") == 0
+    # The kernel reads ahead of who reads, at most this far.
+    ahead = json.loads((user.folder / "profile.json").read_text())["machine"]["readahead_bytes"]
+    half = plateau(run, "half", "cache")
+    assert 0.98 * FILE_MIB / 2 * MIB <= half <= 1.02 * FILE_MIB / 2 * MIB + (ahead or 16 * MIB)
+    assert plateau(run, "whole", "cache") == pytest.approx(FILE_MIB * MIB, rel=0.02)
+    assert plateau(run, "whole", "file") < 8 * MIB  # read, not mapped
+    assert run["summary"]["disk_read_bytes"] >= 0.98 * FILE_MIB * MIB
+
+
+def test_what_was_cached_before_does_not_count(user, program, data):
+    data.read_bytes()
+    run, _ = profile(user, "--files", data, "--", program, "read", data, FILE_MIB)
+    # The kernel may have taken a page back.
+    assert run["files"][0]["cached_before_bytes"] == pytest.approx(FILE_MIB * MIB, rel=0.02)
+    assert run["summary"]["peak_bytes"]["cache"] < 0.02 * FILE_MIB * MIB
+
+
+@pytest.mark.alone
+def test_figures_agree_with_memory_profiler(user, program, data):
+    memory_profiler = pytest.importorskip("memory_profiler")
+    words = ["anon", 96, "map", data, "touch", FILE_MIB, "shared", 32, "sleep", 400]
+    run, _ = profile(user, "--", program, *words)
+    other = subprocess.Popen([*user.prefix, program, *map(str, words)])
+    theirs = memory_profiler.memory_usage(other, interval=0.01, max_usage=True) * MIB
+    assert other.wait() == 0
+    assert run["summary"]["peak_bytes"]["rss"] == pytest.approx(theirs, rel=0.02)
+
+
+def test_a_process_between_two_samples_is_in_the_counters(user, program):
+    words = ["child", 64, "end", "sleep", 100]
+    run, _ = profile(user, "--interval", "20s", "--", program, *words)
+    assert len(run["samples"]["seconds"]) < 5
+    assert run["summary"]["minor_faults"] >= 64 * MIB / 4096
+
+
+def test_marks_have_the_times_at_which_they_were_made(user, program):
+    words = ["mark", "first", "sleep", 250, "mark", "<b>&</b> second", "sleep", 50]
+    before = time.monotonic()
+    run, _ = profile(user, "--", program, *words)
+    took = time.monotonic() - before
+    first, second = run["marks"]
+    assert (first["text"], second["text"]) == ("first", "<b>&</b> second")
+    assert 0.25 <= second["seconds"] - first["seconds"] <= run["seconds"]
+    assert 0 <= first["seconds"] and second["seconds"] + 0.05 <= run["seconds"] <= took
+
+
+def test_marks_beyond_a_thousand_are_left_out_and_it_is_said(user, program):
+    run, done = profile(user, "--", program, "marks", 1200)
+    assert [mark["text"] for mark in run["marks"]] == [str(i) for i in range(1, 1001)]
+    (note,) = (note for note in run["notes"] if "marks" in note)
+    assert "200 marks were left out" in note and "1,000" in note
+    assert "200 marks were left out" in done.stderr
+
+
+def test_files_that_are_mapped_or_open_are_found(user, program, data):
+    opened = user.write("opened.bin", bytes(2 * MIB))
+    small = user.write("small.bin", bytes(1000))
+    words = ["map", data, "open", opened, "open", small, "sleep", 300]
+    run, _ = profile(user, "--", program, *words)
+    assert watched(run) == {str(data), str(opened)}  # and no libraries
+
+
+def test_files_named_by_patterns_are_all_that_is_watched(user, program, data):
+    for name in ["a.part", "b.part"]:
+        user.write(name, bytes(MIB))
+    run, _ = profile(
+        *[user, "--files", "[ab].part", "--files", "[x]"],
+        *["--", program, "map", data, "sleep", 200],
+    )
+    assert watched(run) == {"a.part", "b.part"}
+    run, done = profile(user, "--files", "nothing-*", "--", program, "map", data, "sleep", 100)
+    assert watched(run) == set()
+    assert any("matched" in note for note in run["notes"])
+    assert "No file matched" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["<script>alert(1)</script>", "a\nb", " blank  s ", "\\012", 'q"'])
+def test_odd_names_stay_what_they_are(user, program, name):
+    folder = user.folder / "odd" / name
+    folder.mkdir(parents=True)
+    path = folder / f"{name.replace('/', '_')}.bin"
+    path.write_bytes(bytes(2 * MIB))
+    page, picture = user.folder / "odd.html", user.folder / "odd.svg"
+    try:
+        args = ["-o", page, "--svg", picture, "--", program, "mark", name.split("\n")[0]]
+        run, _ = profile(user, *args, "map", path, "sleep", 200)
+    finally:
+        shutil.rmtree(user.folder / "odd")
+    assert watched(run) == {str(path)}
+    assert run["command"][-3] == str(path)
+    assert page_data(page)["runs"][0] == run
+    assert "<script>alert" not in page.read_text() and "<script>alert" not in picture.read_text()
+
+
+if __name__ == "__main__":
+    sys.exit(pytest.main([__file__]))
