@@ -116,9 +116,21 @@ class ChunkReader:
     def read(self, numbers: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')] | None = None) -> Annotated[NDArray[numpy.uint8], dict(shape=(None,))]:
         """The bytes of the next chunk, which are yours."""
 
+    def seek(self, chunk: int) -> None:
+        """The next chunk is this one."""
+
     def close(self) -> None: ...
 
+    @property
+    def closed(self) -> bool: ...
+
 def chunks(reader: Reader, rows: int, shuffle: bool, seed: int, epoch: int, rank: int, world: int) -> ChunkReader: ...
+
+def npy_descr(path: bytes) -> tuple[object, str, int] | None:
+    """
+    The element type that an NPY header names, with strings as bytes; their encoding; and
+    the size of an element. None for a file that is not NPY.
+    """
 
 class Recording:
     """This process, recorded until `end`."""
@@ -194,9 +206,20 @@ class TokenStream:
     @property
     def fingerprint(self) -> str: ...
 
+    @property
+    def first_token(self) -> int: ...
+
     def xy(self, starts: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], block_size: int, dtype: str, x: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], y: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]) -> None: ...
 
-def open_tokens(paths: Sequence[bytes], budget: Budget, engine: str, dtype: str | None) -> TokenStream: ...
+    def crops(self, starts: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], count: int, out: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]) -> None:
+        """`count` tokens from each start, as they are stored."""
+
+    def slice(self, start: int, stop: int | None) -> TokenStream: ...
+
+def open_tokens(paths: Sequence[bytes], budget: Budget, engine: str, dtype: str | None, start: int, stop: int | None) -> TokenStream: ...
+
+def expand_token_paths(path_or_glob: bytes) -> list[bytes]:
+    """The token files that a pattern or a Megatron prefix names, sorted."""
 
 class LoaderOptions:
     """The options of a TokenLoader."""
