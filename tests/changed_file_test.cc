@@ -1,5 +1,6 @@
 // Files that change under an open array: an error that names the file, or the data of before; never
 // other data, never a signal.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -8,31 +9,36 @@
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
+#include <functional>
 #include <thread>
 
+#include "array/internal.h"
 #include "tests/counting_file.h"
 #include "tests/forked.h"
+#include "tests/watchdog.h"
 
 namespace evenkeel {
 namespace {
 
-constexpr std::uint64_t kColumns = 8, kRowBytes = 32, kRows = 100'000;
+constexpr std::uint64_t kChangedColumns = 8, kChangedRowBytes = 32, kChangedRows = 100'000;
 
 class ChangedFile : public testing::TestWithParam<EngineKind> {
  protected:
   Array open() {
-    path_ = counting_file(folder_, "numbers", kRows * kColumns);
-    // Modification times move in ticks of the kernel's clock.
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    return Array::open(path_, counted(kColumns, 2_MiB, GetParam()));
+    path_ = counting_file(folder_, "numbers", kChangedRows * kChangedColumns);
+    // Modification times move in ticks of the kernel's clock: a change within this tick must show.
+    std::filesystem::last_write_time(
+        path_, std::filesystem::file_time_type::clock::now() - std::chrono::seconds(10));
+    return Array::open(path_, counted(kChangedColumns, 2_MiB, GetParam()));
   }
   static std::vector<std::uint64_t> rows() {
     std::vector<std::uint64_t> picks;
-    for (std::uint64_t row = 3; row < kRows; row += 997) picks.push_back(row);
+    for (std::uint64_t row = 3; row < kChangedRows; row += 997) picks.push_back(row);
     return picks;
   }
   static void read(const Array& array) {
-    ASSERT_EQ(gathered(array, rows()), rows_of_counting(rows(), kColumns));
+    ASSERT_EQ(gathered(array, rows()), rows_of_counting(rows(), kChangedColumns));
   }
   static void scan(const Array& array) {
     for (const Chunk& chunk : array.chunks(1000)) ASSERT_TRUE(counts_on(chunk));
@@ -47,10 +53,10 @@ class ChangedFile : public testing::TestWithParam<EngineKind> {
     }
   }
   void rewrite(std::uint32_t first) const {
-    const Numbers others = counting(first, kRows * kColumns);
+    const Numbers others = counting(first, kChangedRows * kChangedColumns);
     std::fstream file(path_, std::ios::binary | std::ios::in | std::ios::out);
     file.write(reinterpret_cast<const char*>(others.data()),
-               static_cast<std::streamsize>(kRows * kRowBytes));
+               static_cast<std::streamsize>(kChangedRows * kChangedRowBytes));
   }
 
   TempFolder folder_;
@@ -61,7 +67,7 @@ TEST_P(ChangedFile, TruncatedIsAnError) {
   for (const bool read_before : {false, true}) {
     const Array array = open();
     if (read_before) read(array);
-    ASSERT_EQ(::truncate(path_.c_str(), kRows * kRowBytes / 2), 0);
+    ASSERT_EQ(::truncate(path_.c_str(), kChangedRows * kChangedRowBytes / 2), 0);
     expect_refused(array);
   }
 }
@@ -93,7 +99,8 @@ TEST_P(ChangedFile, RewrittenInPlaceIsAnError) {
 
 TEST_P(ChangedFile, ReplacedBeforeAnythingWasReadIsNeverTheNewData) {
   const Array array = open();
-  std::filesystem::rename(counting_file(folder_, "other", kRows * kColumns, 1), path_);
+  std::filesystem::rename(counting_file(folder_, "other", kChangedRows * kChangedColumns, 1),
+                          path_);
   for (int i = 0; i < 3; ++i) {
     for (const Error& error : {error_of([&] { read(array); }), error_of([&] { scan(array); })}) {
       EXPECT_TRUE(error.path() == path_ || error.operation() == "test") << error.what();
@@ -105,7 +112,8 @@ TEST_P(ChangedFile, ReplacedWhileReadingIsTheOldDataOrAnError) {
   const Array array = open();
   read(array);
   scan(array);
-  std::filesystem::rename(counting_file(folder_, "other", kRows * kColumns, 1), path_);
+  std::filesystem::rename(counting_file(folder_, "other", kChangedRows * kChangedColumns, 1),
+                          path_);
   for (int i = 0; i < 3; ++i) {
     for (const Error& error : {error_of([&] { read(array); }), error_of([&] { scan(array); })}) {
       EXPECT_TRUE(error.path() == path_ || error.operation() == "test") << error.what();
@@ -144,14 +152,14 @@ TEST_P(ChangedFile, AnArrayOpenedAgainReadsTheNewData) {
   read(array);
   rewrite(5);
   expect_refused(array);
-  array = Array::open(path_, counted(kColumns, 2_MiB, GetParam()));
+  array = Array::open(path_, counted(kChangedColumns, 2_MiB, GetParam()));
   const std::vector<std::uint64_t> first{0};
-  EXPECT_EQ(gathered(array, first), counting(5, kColumns));
+  EXPECT_EQ(gathered(array, first), counting(5, kChangedColumns));
 }
 
 // Who has a file open may go on; who opens it later is refused, with the file's name.
 TEST_P(ChangedFile, PermissionTakenIsTheOldDataOrAnErrorThatNamesIt) {
-  path_ = counting_file(folder_, "numbers", kRows * kColumns);
+  path_ = counting_file(folder_, "numbers", kChangedRows * kChangedColumns);
   std::filesystem::permissions(folder_.root(), std::filesystem::perms(0777));
   if (::getuid() == 0) {
     ASSERT_EQ(::chown(path_.c_str(), 65534, 65534), 0);
@@ -160,7 +168,7 @@ TEST_P(ChangedFile, PermissionTakenIsTheOldDataOrAnErrorThatNamesIt) {
     const std::string said = in_child([&] {
       if (::getuid() == 0 && !become_nobody()) return std::string("still root");
       ::chmod(path_.c_str(), 0600);
-      const Array array = Array::open(path_, counted(kColumns, 2_MiB, GetParam()));
+      const Array array = Array::open(path_, counted(kChangedColumns, 2_MiB, GetParam()));
       if (read_before) read(array);
       ::chmod(path_.c_str(), 0000);
       for (const Error& error : {error_of([&] { read(array); }), error_of([&] { scan(array); })}) {
@@ -170,6 +178,131 @@ TEST_P(ChangedFile, PermissionTakenIsTheOldDataOrAnErrorThatNamesIt) {
       return std::string("well");
     });
     EXPECT_EQ(said, "well");
+  }
+}
+
+// Data that fits is mapped; a large result, or a chunk, makes the array read it instead. It must
+// still be the file that was opened, or an error.
+class LeftMapping : public testing::Test {
+ protected:
+  static constexpr std::uint64_t kBudget = 5_MiB;
+  LeftMapping() : path_(counting_file(folder_, "numbers", kRows * kColumns)) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // times move in ticks of a clock
+  }
+  Array open_mapped() const {
+    Array array = Array::open(path_, counted(kColumns, kBudget));
+    EXPECT_EQ(array.engine().chosen, EngineKind::kMap);
+    EXPECT_TRUE(is_old(array, 7));
+    return array;
+  }
+  static bool is_old(const Array& array, std::uint64_t row) {
+    const std::vector<std::uint64_t> rows{row, kRows - 1};
+    return gathered(array, rows) == rows_of_counting(rows, kColumns);
+  }
+  static void read_large(const Array& array) {
+    const Reservation room = Internals::of(array).room_for_read(kBudget * 2 / 3, "results");
+    ASSERT_NE(array.engine().chosen, EngineKind::kMap);
+    ASSERT_TRUE(is_old(array, 12'345));
+  }
+  static void scan_large(const Array& array) {
+    for (const Chunk& chunk : array.chunks(kRows / 2, shuffled(1))) ASSERT_TRUE(counts_on(chunk));
+    ASSERT_NE(array.engine().chosen, EngineKind::kMap);
+  }
+  void replace() const {
+    std::filesystem::rename(counting_file(folder_, "other", kRows * kColumns, 1), path_);
+  }
+  void replace_by_smaller() const {
+    std::filesystem::rename(counting_file(folder_, "other", kRows, 1), path_);
+  }
+  void rewrite_keeping_mtime() const {
+    struct stat before;
+    ASSERT_EQ(::stat(path_.c_str(), &before), 0);
+    const Numbers others = counting(1, kRows * kColumns);
+    std::fstream(path_, std::ios::binary | std::ios::in | std::ios::out)
+        .write(reinterpret_cast<const char*>(others.data()), kRows * kRowBytes);
+    const timespec times[2] = {before.st_atim, before.st_mtim};
+    ASSERT_EQ(::utimensat(AT_FDCWD, path_.c_str(), times, 0), 0);
+  }
+
+  TempFolder folder_;
+  const std::string path_;
+};
+
+TEST_F(LeftMapping, IsTheOldDataWhenTheFileIsReplacedOrDeleted) {
+  const std::function<void()> changes[] = {[&] { replace(); }, [&] { replace_by_smaller(); },
+                                           [&] { std::filesystem::remove(path_); }};
+  for (const auto& change : changes) {
+    for (const auto& read : {&LeftMapping::read_large, &LeftMapping::scan_large}) {
+      counting_file(folder_, "again", kRows * kColumns);
+      std::filesystem::rename(folder_.path("again"), path_);
+      const Array array = open_mapped();
+      change();
+      EXPECT_TRUE(is_old(array, 7));
+      read(array);
+      EXPECT_TRUE(is_old(array, 99));
+    }
+  }
+}
+
+TEST_F(LeftMapping, IsAnErrorWhenTheFileIsRewrittenEvenIfItsMtimeIsSetBack) {
+  const Array array = open_mapped();
+  rewrite_keeping_mtime();
+  for (int i = 0; i < 2; ++i) {
+    for (const Error& error :
+         {error_of([&] { is_old(array, 7); }), error_of([&] { read_large(array); }),
+          error_of([&] { scan_large(array); })}) {
+      EXPECT_EQ(error.kind(), ErrorKind::kFormat) << error.what();
+      EXPECT_EQ(error.path(), path_) << error.what();
+    }
+  }
+}
+
+// What never fits is refused, and the array goes on as it was.
+TEST_F(LeftMapping, IsNotLeftByACallThatFails) {
+  const Array array = open_mapped();
+  for (int i = 0; i < 3; ++i) {
+    const auto too_large = [&] { Internals::of(array).room_for_read(kBudget, "results"); };
+    EXPECT_EQ(error_of(too_large).kind(), ErrorKind::kBudget);
+    EXPECT_EQ(array.engine().chosen, EngineKind::kMap);
+    EXPECT_TRUE(is_old(array, 7));
+  }
+}
+
+TEST_F(LeftMapping, IsKeptBesideARangeThatUsesIt) {
+  const Array array = open_mapped();
+  Chunks chunks = array.chunks(1000);
+  auto at = chunks.begin();
+  for (int i = 0; i < 3; ++i) {
+    const auto too_large = [&] { Internals::of(array).room_for_read(4_MiB, "results"); };
+    EXPECT_EQ(error_of(too_large).kind(), ErrorKind::kBudget);
+    EXPECT_EQ(array.engine().chosen, EngineKind::kMap);
+    EXPECT_TRUE(is_old(array, 7));
+    EXPECT_TRUE(counts_on(*++at));
+  }
+}
+
+TEST_F(LeftMapping, ThreadsThatReadMeanwhileGetTheirRows) {
+  Watchdog watchdog;
+  watchdog.enter("threads that read while a mapping is left");
+  for (int round = 0; round < 5; ++round) {
+    const Array array = open_mapped();
+    std::atomic<int> wrong = 0;
+    std::vector<std::thread> threads;
+    for (int thread = 0; thread < 4; ++thread) {
+      threads.emplace_back([&, thread] {
+        for (std::uint64_t i = 0; i < 50; ++i) {
+          // Small results fit beside the mapping, large ones do not, and two large ones not
+          // together.
+          const bool large = thread % 2 == 1;
+          const Reservation room =
+              Internals::of(array).room_for_read(large ? kBudget * 2 / 3 : 100'000, "results");
+          wrong += is_old(array, i * 31) ? 0 : 1;
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(wrong, 0);
+    EXPECT_NE(array.engine().chosen, EngineKind::kMap);
   }
 }
 
@@ -183,22 +316,22 @@ class TruncatedMeanwhile : public testing::TestWithParam<EngineKind> {};
 
 TEST_P(TruncatedMeanwhile, NoSignalReachesTheReader) {
   const TempFolder folder;
-  const std::string path = counting_file(folder, "numbers", kRows * kColumns);
+  const std::string path = counting_file(folder, "numbers", kChangedRows * kChangedColumns);
   const std::string said = in_child([&] {
     std::atomic<bool> over = false;
     std::thread other([&] {
       while (!over) {
         if (::truncate(path.c_str(), 4096) != 0) return;
-        if (::truncate(path.c_str(), kRows * kRowBytes) != 0) return;
+        if (::truncate(path.c_str(), kChangedRows * kChangedRowBytes) != 0) return;
       }
     });
     std::uint64_t errors = 0;
     const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(300);
     while (std::chrono::steady_clock::now() < end) {
       try {
-        const Array array = Array::open(path, counted(kColumns, 2_MiB, GetParam()));
+        const Array array = Array::open(path, counted(kChangedColumns, 2_MiB, GetParam()));
         std::vector<std::uint64_t> rows;
-        for (std::uint64_t row = 3; row < kRows / 2; row += 997) rows.push_back(row);
+        for (std::uint64_t row = 3; row < kChangedRows / 2; row += 997) rows.push_back(row);
         for (int i = 0; i < 5; ++i) gathered(array, rows);
         for (const Chunk& chunk : array.chunks(1000)) {
           if (chunk.position() > 10'000) break;

@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "array/internal.h"
 #include "base/fd.h"
 #include "tests/counting_file.h"
 #include "tests/fault_sweep.h"
@@ -11,21 +12,22 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::uint64_t kColumns = 8;
+constexpr std::uint64_t kFaultColumns = 8;
 
 struct Way {
   const char* name;
   EngineKind engine;
   bool rings = true;
   std::uint64_t budget = 1_MiB;
-  std::uint64_t rows = 2'000;  // of each of two files; each of 32 bytes
+  std::uint64_t rows = 2'000;   // of each of two files; each of 32 bytes
+  bool leaves_mapping = false;  // a large result makes it read what it had mapped
 };
 
 class Faults : public testing::TestWithParam<Way> {
  protected:
   Faults() : folder_(disk_folder().value_or(std::filesystem::temp_directory_path())) {
     for (const std::uint64_t file : {0, 1}) {
-      const Numbers numbers = counting(file * rows_ * kColumns, rows_ * kColumns);
+      const Numbers numbers = counting(file * rows_ * kFaultColumns, rows_ * kFaultColumns);
       paths_.push_back(folder_.write_through(
           "part" + std::to_string(file),
           {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof numbers[0]}));
@@ -39,14 +41,14 @@ class Faults : public testing::TestWithParam<Way> {
       if (path == paths_[1]) {
         ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED);
       } else {
-        ::readahead(fd.get(), 0, rows_ * kColumns * 4);
+        ::readahead(fd.get(), 0, rows_ * kFaultColumns * 4);
       }
     }
   }
 
   void gather(const Array& array) const {
     const std::vector<std::uint64_t> rows{7, rows_ / 3, rows_ - 1, rows_, 2 * rows_ - 1};
-    ASSERT_EQ(gathered(array, rows), rows_of_counting(rows, kColumns));
+    ASSERT_EQ(gathered(array, rows), rows_of_counting(rows, kFaultColumns));
   }
   // Some chunks, in order from before the border of the files to behind it.
   void scan(const Array& array, std::uint64_t rows_each, const Order& order) const {
@@ -75,6 +77,13 @@ class Faults : public testing::TestWithParam<Way> {
     fault.insist(take);
   }
 
+  // A result that does not fit beside the mapping.
+  static void leave_mapping(const Array& array) {
+    const std::uint64_t bytes = array.budget().limit() * 9 / 16;
+    ASSERT_EQ(Internals::of(array).room_for_read(bytes, "results").bytes(), bytes);
+    ASSERT_NE(array.engine().chosen, EngineKind::kMap);
+  }
+
   const std::uint64_t rows_ = GetParam().rows;
   const TempFolder folder_;
   std::vector<std::string> paths_;
@@ -87,12 +96,18 @@ TEST_P(Faults, AtEveryCall) {
       [&](FaultCase& fault) {
         const Budget budget(way.budget);
         std::optional<Array> array;
-        fault.attempt(
-            [&] { array.emplace(Array::open(paths_, counted(kColumns, budget, way.engine))); });
+        fault.attempt([&] {
+          array.emplace(Array::open(paths_, counted(kFaultColumns, budget, way.engine)));
+        });
         if (array) {
           fault.attempt([&] { gather(*array); });
           fault.attempt([&] { scan(*array, 8, shuffled(3)); });
           scan_again(fault, *array);
+          if (way.leaves_mapping) {
+            fault.attempt([&] { leave_mapping(*array); });
+            fault.attempt([&] { gather(*array); });
+            fault.insist([&] { leave_mapping(*array); });
+          }
           fault.insist([&] { gather(*array); });
           fault.insist([&] { scan(*array, 300, sequential()); });
           array->close();
@@ -110,7 +125,9 @@ INSTANTIATE_TEST_SUITE_P(Engines, Faults,
                                          Way{"direct", EngineKind::kDirect},
                                          Way{"direct_threads", EngineKind::kDirect, false},
                                          Way{"auto", EngineKind::kAuto, true, 1_MiB, 20'000},
-                                         Way{"auto_that_fits", EngineKind::kAuto, true, 8_MiB}),
+                                         Way{"auto_that_fits", EngineKind::kAuto, true, 8_MiB},
+                                         Way{"auto_that_leaves_its_mapping", EngineKind::kAuto,
+                                             true, 8_MiB, 55'000, true}),
                          [](const auto& tested) { return std::string(tested.param.name); });
 
 }  // namespace

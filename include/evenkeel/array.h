@@ -11,9 +11,12 @@
 #include <vector>
 
 #include "evenkeel/budget.h"
+#include "evenkeel/compiler.h"
 #include "evenkeel/dtype.h"
 #include "evenkeel/error.h"
 #include "evenkeel/order.h"
+
+#pragma GCC visibility push(default)
 
 namespace evenkeel {
 
@@ -162,10 +165,11 @@ class Chunks {
 // threads at once. After `fork` a child may go on using it: it reads through descriptors and a ring
 // of its own. The budget covers the library's buffers and whatever its reads leave in the page
 // cache; memory that the caller hands in (`out`) is the caller's. A file that is changed or
-// truncated while open is an error at the next read, not wrong data (as far as its size and time of
-// change show it). One that is deleted or replaced is read as it was while it is held open, and is
-// an error else. Pages that others brought into the cache stay there; kRemap and kAdvise drop those
-// of a request that was cached in part.
+// truncated while open is an error at the next read, not wrong data, as far as its size, mtime and
+// ctime show it. One that is deleted or replaced is read as it was: an array of up to 8 files keeps
+// them open. With more files it may be an error that names the file. A call that fails leaves the
+// array as it was. Pages that others brought into the cache stay there; kRemap and kAdvise drop
+// those of a request that was cached in part.
 class Array {
  public:
   // A path, or a pattern with * ? [] whose matches are taken in sorted order.
@@ -205,6 +209,11 @@ class Array {
     require(DType::of<T>());
     gather(indices, std::as_writable_bytes(out));
   }
+  template <class T>
+  void crops(std::span<const std::uint64_t> starts, std::uint64_t count, std::span<T> out) const {
+    require(DType::of<T>());
+    crops(starts, count, std::as_writable_bytes(out));
+  }
 
   // All rows in an order, `rows_per_chunk` at a time.
   Chunks chunks(std::uint64_t rows_per_chunk, Order order = sequential()) const;
@@ -223,3 +232,5 @@ class Array {
 };
 
 }  // namespace evenkeel
+
+#pragma GCC visibility pop

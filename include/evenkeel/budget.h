@@ -1,13 +1,17 @@
-// The line that memory stays under.
+// The limit that memory stays within.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "evenkeel/bytes.h"
+#include "evenkeel/compiler.h"
+
+#pragma GCC visibility push(default)
 
 namespace evenkeel {
 
@@ -20,6 +24,10 @@ class Reservation {
   ~Reservation();
   std::uint64_t bytes() const { return bytes_; }
   void release();  // give it back now
+  // By default a child of fork starts without the reservations of its parent: buffers of a loader
+  // are of no use there. Memory that a child goes on using, such as the buffers of an array, is
+  // counted there, too.
+  void keep_in_children();
 
  private:
   friend class Budget;
@@ -33,8 +41,9 @@ class Reservation {
 
 // A number of bytes that a dataset may occupy: buffers the library allocates, resident pages of
 // mappings it makes, page-cache pages its reads bring in. Bytes are reserved before they are used,
-// so the line is never crossed; what does not fit is refused with the arithmetic in the message.
-// Copies share one account: give the same Budget to several arrays and together they stay under it.
+// so the limit is never passed; what does not fit is refused with the arithmetic in the message.
+// Copies share one account: give the same Budget to several arrays and together they keep to it.
+// A child of fork has a budget of its own, of the same size; see Reservation::keep_in_children.
 // Thread-safe.
 class Budget {
  public:
@@ -58,6 +67,21 @@ class Budget {
   Reservation reserve(std::uint64_t bytes, std::string_view what) const;
   std::optional<Reservation> try_reserve(std::uint64_t bytes, std::string_view what) const;
 
+  // For the memory of one read, which is given back when the read is done. Where other reads hold
+  // what it needs, it waits for them, in the order of the calls. It never waits for anything else:
+  // when it would not fit even if all other reads were done, it throws Error (kBudget) at once. So
+  // that two reads cannot wait for each other, a read must ask for all its memory in one call, and
+  // hold none while it waits. `while_waiting` is called now and then (every 50 ms); what it throws
+  // ends the wait.
+  Reservation reserve_for_read(std::uint64_t bytes, std::string_view what,
+                               const std::function<void()>& while_waiting = {}) const;
+  // The same without waiting: empty when it does not fit now, or when other reads wait already.
+  std::optional<Reservation> try_reserve_for_read(std::uint64_t bytes, std::string_view what) const;
+  // Whether `bytes` would fit if no read were under way.
+  bool fits_beside_reads(std::uint64_t bytes) const;
+  // Throws the Error (kBudget) of `reserve` when they would not.
+  void require_fits_beside_reads(std::uint64_t bytes, std::string_view what) const;
+
  private:
   std::shared_ptr<Reservation::Account> account_;
 };
@@ -70,3 +94,5 @@ struct AvailableMemory {
 AvailableMemory available_memory();
 
 }  // namespace evenkeel
+
+#pragma GCC visibility pop

@@ -9,6 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "evenkeel/compiler.h"
+
+#pragma GCC visibility push(default)
+
 namespace evenkeel {
 
 // One sample of a process tree. Sizes in bytes. Counters start with the recording and cover all
@@ -133,3 +137,5 @@ class ProfileSeries {
 };
 
 }  // namespace evenkeel
+
+#pragma GCC visibility pop

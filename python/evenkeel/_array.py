@@ -115,6 +115,7 @@ class Array:
         self._row_shape = self._shape[1:]
         self._row_bytes = math.prod(self._row_shape) * self._dtype.itemsize
         self._rows = self._shape[0] if self._shape else 1
+        self._fast_rows = bool(self._shape) and 0 < self._row_bytes <= SMALL
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -165,6 +166,11 @@ class Array:
         return self._rows
 
     def __getitem__(self, index: Any) -> Any:
+        # One row, by far the most frequent index, goes straight to the reader.
+        if type(index) is int and self._fast_rows:
+            row = index if index >= 0 else index + self._rows
+            if 0 <= row < self._rows:
+                return self._reader.row(row, self._row_shape, self._dtype)
         if isinstance(index, str) or (
             isinstance(index, list) and index and isinstance(index[0], str)
         ):

@@ -89,7 +89,12 @@ class Reader:
     def closed(self) -> bool: ...
 
     def room_for(self, bytes: int, what: str) -> Reservation:
-        """A share of the budget for results, or MemoryError."""
+        """
+        A share of the budget for the result of one read. Waits for other reads; MemoryError if it cannot fit.
+        """
+
+    def row(self, index: int, shape: tuple[int, ...], dtype: object) -> object:
+        """One row as an ndarray; a scalar if `shape` is ()."""
 
     def read(self, first: int, count: int, out: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]) -> None: ...
 

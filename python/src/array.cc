@@ -9,9 +9,9 @@
 #include "evenkeel/meter.h"
 #include "format/layout.h"
 #include "src/bind.h"
+#include "src/interruptible.h"
 #include "src/paths.h"
 #include "src/reader.h"
-#include "src/without_gil.h"
 
 namespace evenkeel::python {
 namespace {
@@ -26,13 +26,11 @@ std::unique_ptr<Reader> open(const std::vector<nb::bytes>& paths, const Budget& 
   if (dtype) options.dtype = DType::parse(*dtype);
   options.shape = shape;
   options.offset = offset;
-  return std::make_unique<Reader>(paths_of(paths), std::move(options));
+  return std::make_unique<Reader>(paths_of(paths), options);
 }
 
 std::optional<std::uint64_t> cached_bytes(const nb::bytes& path) {
-  const std::string name = path_of(path);
-  const WithoutGil without;
-  const auto cache = file_cache(name);
+  const auto cache = interruptible([name = path_of(path)] { return file_cache(name); });
   return cache ? std::optional(cache->cached) : std::nullopt;
 }
 
@@ -59,8 +57,13 @@ void bind_array(nb::module_& module) {
       .def_prop_ro("engine", &engine_of, nb::sig("def engine(self) -> tuple[str, str, str]"),
                    "The engine at work, how it works, and why it was chosen.")
       .def_prop_ro("closed", &Reader::closed)
-      .def("room_for", &Reader::room_for, "bytes"_a, "what"_a,
-           "A share of the budget for results, or MemoryError.")
+      .def(
+          "room_for", &Reader::room_for_read, "bytes"_a, "what"_a,
+          "A share of the budget for the result of one read. Waits for other reads; MemoryError if "
+          "it cannot fit.")
+      .def("row", &Reader::row, "index"_a, "shape"_a, "dtype"_a,
+           "One row as an ndarray; a scalar if `shape` is ().",
+           nb::sig("def row(self, index: int, shape: tuple[int, ...], dtype: object) -> object"))
       .def("read", &Reader::read, "first"_a, "count"_a, "out"_a)
       .def("gather", &Reader::gather, "rows"_a, "out"_a)
       .def("close", &Reader::close);
@@ -68,7 +71,10 @@ void bind_array(nb::module_& module) {
              "offset"_a);
   module.def(
       "expand_paths",
-      [](const nb::bytes& path_or_glob) { return bytes_of(expand_paths(path_of(path_or_glob))); },
+      [](const nb::bytes& path_or_glob) {
+        return bytes_of(
+            interruptible([pattern = path_of(path_or_glob)] { return expand_paths(pattern); }));
+      },
       "path_or_glob"_a, "The files that a pattern names, sorted.");
   module.def("cached_bytes", &cached_bytes, "path"_a,
              "Bytes of a file in the page cache; None where the kernel does not tell.");

@@ -5,7 +5,7 @@
 #include <memory>
 #include <optional>
 
-#include "array/row_feed.h"
+#include "array/internal.h"
 #include "evenkeel/error.h"
 #include "src/bind.h"
 #include "src/chunk_stream.h"
@@ -88,12 +88,11 @@ class ChunkReader {
   bool in_use_ = false;
 };
 
-[[noreturn]] void refuse(const Array& array, std::uint64_t chunk_rows) {
+[[noreturn]] void refuse(const Array& array, std::uint64_t chunk_rows, bool in_order) {
   const std::uint64_t row = array.row_bytes(), left = array.budget().left();
-  // One chunk that the loop holds and one that is read; numbers and plans of rows that do not
-  // follow one another.
-  const std::uint64_t plans = RowFeed::memory(array.budget().limit(), 1) + 64_KiB;
-  const std::uint64_t fitting = left > plans ? (left - plans) / (2 * row + 32) : 0;
+  // The loop holds one chunk; out of a mapped file it is a copy, and the next one, too.
+  const std::uint64_t copies = array.engine().chosen == EngineKind::kMap ? 2 : 1;
+  const std::uint64_t fitting = Internals::of(array).chunk_rows_that_fit(in_order, copies);
   throw Error(ErrorKind::kBudget, "chunks",
               "chunks of " + with_commas(chunk_rows) + " rows of " + with_commas(row) +
                   " bytes do not fit: the loop holds one while the next is read, and " +
@@ -132,7 +131,7 @@ std::unique_ptr<ChunkReader> make(Reader& reader, std::uint64_t rows, bool shuff
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kBudget) throw;
   }
-  refuse(*reader.array(), rows);
+  refuse(*reader.array(), rows, !shuffle && world == 1);
 }
 
 }  // namespace

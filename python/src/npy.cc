@@ -2,8 +2,8 @@
 #include "format/npy.h"
 
 #include "src/bind.h"
+#include "src/interruptible.h"
 #include "src/paths.h"
-#include "src/without_gil.h"
 
 namespace evenkeel::python {
 namespace {
@@ -35,14 +35,12 @@ nb::object to_python(const Literal& literal) {
 
 // (descr, encoding, bytes of an element); None for a file that is not NPY.
 nb::object npy_descr(const nb::bytes& path) {
-  const std::string name = path_of(path);
-  std::optional<NpyHeader> header;
-  {
-    const WithoutGil without;
+  const auto header = interruptible([name = path_of(path)]() -> std::optional<NpyHeader> {
     const Source source = open_source(name);
     const std::string head = source.read(0, kHeadBytes);
-    if (is_npy(head)) header = read_npy_header(source, head);
-  }
+    if (!is_npy(head)) return std::nullopt;
+    return read_npy_header(source, head);
+  });
   if (!header) return nb::none();
   return nb::make_tuple(to_python(evenkeel::npy_descr(*header)), header->utf8 ? "utf-8" : "latin-1",
                         header->element.dtype.size);
@@ -51,10 +49,11 @@ nb::object npy_descr(const nb::bytes& path) {
 }  // namespace
 
 void bind_npy(nb::module_& module) {
-  module.def("npy_descr", &npy_descr, "path"_a,
-             nb::sig("def npy_descr(path: bytes) -> tuple[object, str, int] | None"),
-             "The element type that an NPY header names, with strings as bytes; their encoding; and\n"
-             "the size of an element. None for a file that is not NPY.");
+  module.def(
+      "npy_descr", &npy_descr, "path"_a,
+      nb::sig("def npy_descr(path: bytes) -> tuple[object, str, int] | None"),
+      "The element type that an NPY header names, with strings as bytes; their encoding; and\n"
+      "the size of an element. None for a file that is not NPY.");
 }
 
 }  // namespace evenkeel::python

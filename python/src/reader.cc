@@ -1,5 +1,8 @@
 #include "src/reader.h"
 
+#include <tuple>
+#include <utility>
+
 #include "array/internal.h"
 #include "array/resident.h"
 #include "evenkeel/error.h"
@@ -15,43 +18,66 @@ constexpr std::uint64_t kSmallRead = 64 << 10;
 
 }  // namespace
 
-Reader::Reader(std::vector<std::string> paths, ArrayOptions options)
-    : paths_(std::move(paths)), options_(std::move(options)) {
-  array_ = interruptible([paths = paths_, options = options_] {
-    return std::make_shared<Array>(Array::open(paths, options));
+Reader::Reader(const std::vector<std::string>& paths, const ArrayOptions& options)
+    : first_path_(paths.front()) {
+  std::tie(array_, local_) = interruptible([paths, options] {
+    auto array = std::make_shared<Array>(Array::open(paths, options));
+    const bool local = on_local_filesystems(Internals::of(*array));
+    return std::pair(std::move(array), local);
   });
 }
 
 std::shared_ptr<Array> Reader::array() const {
   if (array_) return array_;
   throw Error(ErrorKind::kClosed, "array", "used after close")
-      .in(paths_.front())
+      .in(first_path_)
       .hint("open it again");
 }
 
-bool Reader::mapped_by_choice() const {
-  const EngineReport report = array_->engine();
-  return report.asked == EngineKind::kAuto && report.chosen == EngineKind::kMap;
-}
-
 Reservation Reader::room_for(std::uint64_t bytes, const std::string& what) {
-  const Budget budget = array()->budget();
-  if (auto room = budget.try_reserve(bytes, what)) return std::move(*room);
-  if (mapped_by_choice() && bytes < budget.limit()) return room_instead_of_mapping(bytes, what);
-  return budget.reserve(bytes, what);
+  const auto array = this->array();
+  const WithoutGil without;
+  return Internals::of(*array).room_for(bytes, what);
 }
 
-// Room first, then the array anew: it finds that the data does not fit beside it, and reads.
-Reservation Reader::room_instead_of_mapping(std::uint64_t bytes, const std::string& what) {
-  array_.reset();
-  try {
-    Reservation room = options_.budget.reserve(bytes, what);
-    array_ = std::make_shared<Array>(Array::open(paths_, options_));
-    return room;
-  } catch (const Error&) {
-    array_ = std::make_shared<Array>(Array::open(paths_, options_));
-    throw;
+Reservation Reader::room_for_read(std::uint64_t bytes, const std::string& what) {
+  const auto array = this->array();
+  const WithoutGil without;
+  return Internals::of(*array).room_for_read(bytes, what, [&] { without.check_signals(); });
+}
+
+// `owner` keeps the memory of `out` for a read that a signal handler leaves behind.
+template <class Owner>
+void Reader::read_rows(const std::shared_ptr<Array>& array, std::uint64_t first,
+                       std::uint64_t count, std::span<std::byte> out, const Owner& owner) const {
+  // A few pages are copied faster than the GIL changes hands.
+  if (local_ && out.size() <= kSmallRead &&
+      read_if_resident(Internals::of(*array), first, count, out)) {
+    return;
   }
+  interruptible(
+      [array, first, count, out, out_held = held(owner)] { array->read(first, count, out); });
+}
+
+// The memory is a bytearray's, which any dtype can view: NumPy's own buffers do not export all of
+// them (datetime64).
+nb::object Reader::row(std::uint64_t index, nb::handle shape, nb::handle dtype) const {
+  const auto array = this->array();
+  const std::uint64_t bytes = array->row_bytes();
+  const nb::object memory =
+      nb::steal(PyByteArray_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(bytes)));
+  if (!memory.is_valid()) throw nb::python_error();
+  auto* const data = reinterpret_cast<std::byte*>(PyByteArray_AS_STRING(memory.ptr()));
+  read_rows(array, index, 1, std::span(data, bytes), memory);
+  static PyObject* const ndarray =
+      nb::object(nb::module_::import_("numpy").attr("ndarray")).release().ptr();
+  PyObject* const arguments[] = {shape.ptr(), dtype.ptr(), memory.ptr()};
+  nb::object row = nb::steal(PyObject_Vectorcall(ndarray, arguments, 3, nullptr));
+  if (row.is_valid() && PyTuple_GET_SIZE(shape.ptr()) == 0) {
+    row = nb::steal(PyObject_GetItem(row.ptr(), shape.ptr()));  // array[()] is the scalar
+  }
+  if (!row.is_valid()) throw nb::python_error();
+  return row;
 }
 
 void Reader::read(std::uint64_t first, std::uint64_t count, const Bytes& out) const {
@@ -60,12 +86,7 @@ void Reader::read(std::uint64_t first, std::uint64_t count, const Bytes& out) co
   if (bytes.size() != count * array->row_bytes()) {
     throw Error(ErrorKind::kInvalid, "read", "`out` is not of the size of the rows");
   }
-  if (bytes.size() <= kSmallRead && rows_are_resident(Internals::of(*array), first, count)) {
-    const WithoutGil without;
-    return array->read(first, count, bytes);
-  }
-  interruptible(
-      [array, first, count, bytes, out_held = held(out)] { array->read(first, count, bytes); });
+  read_rows(array, first, count, bytes, out);
 }
 
 void Reader::gather(const RowNumbers& rows, const Bytes& out) const {

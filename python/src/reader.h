@@ -20,30 +20,36 @@ inline std::span<std::byte> span_of(const Bytes& bytes) {
   return {reinterpret_cast<std::byte*>(bytes.data()), bytes.size()};
 }
 
-// An ek::Array that can change its mind about mapping, and outlives `close` for the calls that are
-// still in it. The GIL guards it, and is released while reading.
+// An array that lives on after `close` for the calls that are still in it. The GIL guards it, and
+// is released while reading.
 class Reader {
  public:
-  Reader(std::vector<std::string> paths, ArrayOptions options);
+  Reader(const std::vector<std::string>& paths, const ArrayOptions& options);
 
   std::shared_ptr<Array> array() const;  // throws Error (kClosed) after close
   void close() { array_.reset(); }
   bool closed() const { return !array_; }
 
-  // Memory for results, from the array's own budget. Data that was mapped because it fits gives
-  // way. Throws Error (kBudget).
+  // A share of the array's budget; see Array::Impl::room_for. Throws Error (kBudget).
   Reservation room_for(std::uint64_t bytes, const std::string& what);
+  // The same for one read; it waits for other reads, and looks for signals meanwhile.
+  Reservation room_for_read(std::uint64_t bytes, const std::string& what);
+
+  // One row as an ndarray of its own, or a scalar where `shape` is (). For rows that need no share
+  // of the budget.
+  nanobind::object row(std::uint64_t index, nanobind::handle shape, nanobind::handle dtype) const;
 
   void read(std::uint64_t first, std::uint64_t count, const Bytes& out) const;
   void gather(const RowNumbers& rows, const Bytes& out) const;
 
  private:
-  bool mapped_by_choice() const;
-  Reservation room_instead_of_mapping(std::uint64_t bytes, const std::string& what);
+  template <class Owner>
+  void read_rows(const std::shared_ptr<Array>& array, std::uint64_t first, std::uint64_t count,
+                 std::span<std::byte> out, const Owner& owner) const;
 
-  const std::vector<std::string> paths_;
-  const ArrayOptions options_;
+  const std::string first_path_;
   std::shared_ptr<Array> array_;
+  bool local_ = false;  // all files lie on local filesystems
 };
 
 }  // namespace evenkeel::python

@@ -282,7 +282,8 @@ void bind_tokens(nb::module_& module) {
   module.def(
       "expand_token_paths",
       [](const nb::bytes& path_or_glob) {
-        return bytes_of(expand_token_paths(path_of(path_or_glob)));
+        return bytes_of(interruptible(
+            [pattern = path_of(path_or_glob)] { return expand_token_paths(pattern); }));
       },
       "path_or_glob"_a, "The token files that a pattern or a Megatron prefix names, sorted.");
 

@@ -240,3 +240,39 @@ def test_conversion_to_an_array(folder):
             np.asarray(a, copy=False)
     with pytest.raises(TypeError):
         a[0] = 1
+
+
+ROW_DTYPES = ["?", "i1", ">i2", "<u4", "f2", ">f8", "c8", "S5", "<U3", "M8[s]", "m8[ns]", "V7"]
+ROW_DTYPES += [np.dtype([("a", "<i4"), ("b", ">f8", (2,))])]
+
+
+@pytest.mark.parametrize("dtype", ROW_DTYPES, ids=str)
+@pytest.mark.parametrize("shape", [(5,), (5, 3), (5, 2, 3)])
+@pytest.mark.parametrize("budget", ["1GiB", "1MiB"])
+def test_single_rows_are_numpys(folder, dtype, shape, budget):
+    dtype = np.dtype(dtype)
+    count = int(np.prod(shape))
+    stored = np.frombuffer(bytes(range(65, 91)) * count * dtype.itemsize, "u1")
+    stored = (
+        stored[: count * dtype.itemsize] % 2 if dtype == "?" else stored[: count * dtype.itemsize]
+    )
+    data = stored.tobytes()
+    expected = np.ndarray(shape, dtype, bytearray(data))
+    np.save("rows.npy", expected)
+    a = evenkeel.open("rows.npy", budget=budget)
+    for index in (0, 2, 4, -1, -5):
+        row = a[index]
+        wanted = expected[index]
+        assert type(row) is type(wanted) and row.dtype == wanted.dtype
+        assert row.shape == wanted.shape and row.tobytes() == wanted.tobytes()
+        if isinstance(row, np.ndarray):
+            row[...] = row  # one's own, to change
+    for index in (5, -6, 2**63, 2**70, -(2**70)):
+        with pytest.raises((IndexError, OverflowError)) as ours:
+            a[index]
+        with pytest.raises(ours.type):
+            expected[index]
+    assert a[True].shape == expected[True].shape  # no row number
+    a.close()
+    with pytest.raises(ValueError, match="close"):
+        a[0]

@@ -156,7 +156,7 @@ def test_torchdatas_stateful_loader_resumes_it(train, workers):
 def test_workers_have_the_budget_to_themselves(stored, context):
     """Also beside a loader of the parent that holds most of it."""
     train = evenkeel.tokens(stored, budget="16MiB", engine="direct")
-    options = {"batch_size": 64, "block_size": 512, "seed": 3}
+    options = {"batch_size": 256, "block_size": 512, "seed": 3}
     with evenkeel.TokenLoader(train, device="cpu", **options) as loader:
         wanted = [next(loader)]
         assert train.budget.in_use > 8 << 20

@@ -1,3 +1,4 @@
+// labels: threads
 #include "evenkeel/array.h"
 
 #include <gmock/gmock.h>

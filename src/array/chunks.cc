@@ -108,7 +108,7 @@ void Chunks::Impl::make_buffers() {
   if (chunks_ == 0) return;
   // What comes back when no slot needs it is kept for copies out of a mapping.
   pool_ = std::make_shared<LendingPool>(buffer_bytes(), "a chunk's rows", 1);
-  const bool mapped = engine_->mapped(0) != nullptr;
+  const bool mapped = engine_->maps_files();
   // Mapped rows that need no copy need no buffer either.
   in_place_ = mapped && in_order_ && !array_->layout.fortran && !array_->layout.swapped;
   if (in_place_) return;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 
 #include "array/row_extents.h"
 #include "base/fd.h"
@@ -13,22 +14,29 @@ namespace evenkeel {
 namespace {
 
 constexpr std::uint64_t kSmallestBudget = 1_MiB;
-// Descriptors, rings, the reading thread's stack and heap: small things not counted one by one.
+// What every array takes, whatever the limit, so that many can share a budget: plans of small
+// reads, descriptors, rings, the stack and heap of a reading thread, and results of up to 64 KiB.
 constexpr std::uint64_t kBookkeeping = 256_KiB;
+// Plans of a gather of so many starts are among it. A larger gather takes larger plans for as long
+// as it lasts, if there is room: they find more rows that can be read together.
+constexpr std::uint64_t kSmallGather = 1024;
+constexpr std::uint64_t kSmallPlanLimit = 1_MiB;  // see RowFeed::memory
 
-std::uint64_t starts_share(const Budget& budget) {
-  return std::clamp<std::uint64_t>(budget.limit() / 64 / 16, 1024, 1 << 20);
+std::uint64_t large_gather(const Budget& budget) {
+  return std::clamp<std::uint64_t>(budget.limit() / 64 / 16, kSmallGather, 1 << 20);
 }
 
-Reservation reserve_bookkeeping(const Budget& budget, std::uint64_t most_starts) {
+Reservation reserve_bookkeeping(const Budget& budget) {
   if (budget.limit() < kSmallestBudget) {
     throw Error(ErrorKind::kBudget, "open",
                 "a budget of " + with_commas(budget.limit()) + " bytes is below the smallest, " +
                     with_commas(kSmallestBudget) + " bytes (1 MiB)")
         .hint("bookkeeping, plans and read buffers take about half of that; give 1MiB or more");
   }
-  return budget.reserve(kBookkeeping + RowFeed::memory(budget.limit(), most_starts),
-                        "plans and bookkeeping");
+  Reservation share = budget.reserve(kBookkeeping + RowFeed::memory(kSmallPlanLimit, kSmallGather),
+                                     "plans and bookkeeping");
+  share.keep_in_children();
+  return share;
 }
 
 }  // namespace
@@ -37,22 +45,39 @@ Reservation reserve_bookkeeping(const Budget& budget, std::uint64_t most_starts)
 struct Array::Impl::Gatherer final : JobSource {
   explicit Gatherer(const Impl& array_impl) : impl(array_impl) {}
 
-  void gather(std::span<const std::uint64_t> starts, std::uint64_t count, std::byte* out) {
-    std::lock_guard lock(mutex);
-    // The engine may have changed since the last call; plans are cheap to keep apart.
+  void gather(std::span<const std::uint64_t> starts, std::uint64_t count, std::byte* out)
+      EXCLUDES(mutex) {
+    MutexLock lock(mutex);
+    // The engine may have changed since the last call.
     const std::shared_ptr<Engine> engine = impl.engine();
-    if (!mover || engine != planned_for) {
+    if (!small_feed || engine != planned_for) {
       planned_for = engine;
-      mover = std::make_unique<RowFeed>(impl.layout, *engine, *this, impl.merge_gap,
-                                        impl.budget.limit());
+      small_feed = make_feed(*engine, kSmallPlanLimit);
     }
     rest = starts;
     next_out = out;
     rows_each = count;
+    most_starts = kSmallGather;
+    if (starts.size() > kSmallGather) {
+      const std::uint64_t limit = impl.budget.limit(), most = large_gather(impl.budget);
+      const auto share = impl.budget.try_reserve_for_read(RowFeed::memory(limit, most), "plans");
+      if (share) {
+        most_starts = most;
+        return run(*engine, *make_feed(*engine, limit));
+      }
+    }
+    run(*engine, *small_feed);
+  }
+
+  std::unique_ptr<RowFeed> make_feed(const Engine& engine, std::uint64_t limit) {
+    return std::make_unique<RowFeed>(impl.layout, engine, *this, impl.merge_gap, limit);
+  }
+
+  void run(Engine& engine, RowFeed& feed) {
     try {
-      while (!rest.empty() || busy) engine->run(*mover);
+      while (!rest.empty() || busy) engine.run(feed);
     } catch (...) {
-      mover->reset();
+      feed.reset();
       busy = false;
       throw;
     }
@@ -60,7 +85,7 @@ struct Array::Impl::Gatherer final : JobSource {
 
   Job* next_job() override {
     if (busy || rest.empty()) return nullptr;
-    const std::size_t now = std::min<std::size_t>(rest.size(), impl.most_starts_);
+    const std::size_t now = std::min<std::size_t>(rest.size(), most_starts);
     job = Job{};
     job.starts = rest.first(now);
     job.count = rows_each;
@@ -73,12 +98,14 @@ struct Array::Impl::Gatherer final : JobSource {
   void job_done(Job&) override { busy = false; }
 
   const Impl& impl;
-  std::mutex mutex;
+  Mutex mutex;
+  // Of the call that holds the mutex. The engine calls back on the same thread.
   std::shared_ptr<Engine> planned_for;
-  std::unique_ptr<RowFeed> mover;
+  std::unique_ptr<RowFeed> small_feed;
   Job job;
   bool busy = false;
   std::span<const std::uint64_t> rest;
+  std::uint64_t most_starts = 0;
   std::byte* next_out = nullptr;
   std::uint64_t rows_each = 0;
 };
@@ -87,8 +114,7 @@ Array::Impl::Impl(Layout array_layout, const ArrayOptions& options)
     : layout(std::move(array_layout)),
       budget(options.budget),
       merge_gap(options.merge_gap),
-      bookkeeping(reserve_bookkeeping(budget, starts_share(budget))),
-      most_starts_(starts_share(budget)),
+      bookkeeping(reserve_bookkeeping(budget)),
       engine_(make_engine(options.engine, layout, budget, budget.limit() / 8)),
       gatherer_(std::make_unique<PerProcess<Gatherer>>(
           [this] { return std::make_unique<Gatherer>(*this); })) {
@@ -97,17 +123,43 @@ Array::Impl::Impl(Layout array_layout, const ArrayOptions& options)
 
 Array::Impl::~Impl() = default;
 
+// While it lives, the array copies out of its mapping, which then stays. Empty when the array has
+// none.
+class Array::Impl::MappedRead {
+ public:
+  explicit MappedRead(const Impl& impl) : use_(impl.engine_use_.get()) {
+    MutexLock lock(use_.mutex);
+    while (use_.leaving) use_.changed.wait(use_.mutex);
+    if (!impl.engine_ || !impl.engine_->maps_files()) return;
+    engine_ = impl.engine_.get();
+    ++use_.mapped_reads;
+  }
+  ~MappedRead() {
+    if (!engine_) return;
+    MutexLock lock(use_.mutex);
+    if (--use_.mapped_reads == 0 && use_.leaving) use_.changed.notify_all();
+  }
+  MappedRead(const MappedRead&) = delete;
+  MappedRead& operator=(const MappedRead&) = delete;
+  Engine* engine() const { return engine_; }
+
+ private:
+  EngineUse& use_;
+  Engine* engine_ = nullptr;
+};
+
 std::shared_ptr<Engine> Array::Impl::engine() const {
-  std::lock_guard lock(mutex_.get());
-  if (!engine_) engine_ = make_engine(EngineKind::kAuto, layout, budget, 0);  // see stop_mapping
+  EngineUse& use = engine_use_.get();
+  MutexLock lock(use.mutex);
+  while (use.leaving) use.changed.wait(use.mutex);
+  if (!engine_) engine_ = make_engine(EngineKind::kAuto, layout, budget, 0);
   return engine_;
 }
 
 void Array::Impl::note_files_to_drop() {
-  const EngineReport report = engine_->report();
-  if (report.asked != EngineKind::kAuto || report.chosen != EngineKind::kMap) return;
+  if (!maps_by_choice()) return;
   for (std::uint32_t file = 0; file < layout.segments.size(); ++file) {
-    const Fd fd = open_readable(layout.segments[file].path);
+    const Fd fd = open_again(layout.segments[file], 0);
     if (!is_cached(fd.get(), 0, layout.segments[file].identity.size)) {
       files_to_drop_.push_back(file);
     }
@@ -116,27 +168,86 @@ void Array::Impl::note_files_to_drop() {
 
 void Array::Impl::drop_files() const {
   for (const std::uint32_t file : files_to_drop_) {
-    const Fd fd(sys::open(layout.segments[file].path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (fd) sys::fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED);
+    try {
+      const Fd fd = open_again(layout.segments[file], 0);
+      require_unchanged(fd.get(), layout.segments[file]);
+      sys::fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED);
+    } catch (const Error&) {  // another file by now, and no business of this array
+    }
   }
 }
 
-bool Array::Impl::stop_mapping(std::uint64_t bytes) {
-  std::lock_guard lock(mutex_.get());
+bool Array::Impl::maps_by_choice() const {
   const EngineReport report = engine_ ? engine_->report() : EngineReport{};
-  if (report.asked != EngineKind::kAuto || report.chosen != EngineKind::kMap) return false;
-  // The mapping is given back before its successor is made: together they would not fit. Where a
-  // range of chunks still holds it, it stays.
-  const std::weak_ptr<Engine> before = engine_;
-  engine_.reset();
-  drop_files();
+  return report.asked == EngineKind::kAuto && report.chosen == EngineKind::kMap;
+}
+
+Reservation Array::Impl::room_for(std::uint64_t bytes, std::string_view what) {
+  if (auto room = budget.try_reserve(bytes, what)) return std::move(*room);
+  stop_mapping(bytes);
+  return budget.reserve(bytes, what);
+}
+
+Reservation Array::Impl::room_for_read(std::uint64_t bytes, std::string_view what,
+                                       const std::function<void()>& while_waiting) {
+  if (auto room = budget.try_reserve_for_read(bytes, what)) return std::move(*room);
+  if (!budget.fits_beside_reads(bytes)) stop_mapping(bytes);
+  return budget.reserve_for_read(bytes, what, while_waiting);
+}
+
+bool Array::Impl::stop_mapping(std::uint64_t bytes) {
+  EngineUse& use = engine_use_.get();
+  MutexLock lock(use.mutex);
+  while (use.leaving) use.changed.wait(use.mutex);
+  if (!maps_by_choice()) return false;
+  use.leaving = true;
+  while (use.mapped_reads > 0) use.changed.wait(use.mutex);
+  // The mapping's memory goes before its successor takes any: together they would not fit. Where a
+  // range of chunks still uses the mapping, both are there, if they fit.
+  const bool alone = engine_.use_count() == 1;
+  std::exception_ptr failure;
   try {
-    engine_ = make_engine(EngineKind::kAuto, layout, budget, bytes);
+    if (alone) {
+      engine_->release_memory();
+      drop_files();
+    }
+    std::shared_ptr<Engine> next = make_engine(EngineKind::kAuto, layout, budget, kNeverMap);
+    budget.require_fits_beside_reads(bytes, "results");
+    engine_ = std::move(next);
   } catch (...) {
-    engine_ = before.lock();
-    throw;
+    failure = std::current_exception();
+    // Another user of the budget may have taken the memory meanwhile.
+    if (alone && !engine_->reclaim_memory(budget)) engine_.reset();
   }
+  use.leaving = false;
+  use.changed.notify_all();
+  if (failure) std::rethrow_exception(failure);
   return true;
+}
+
+std::uint64_t Array::Impl::chunk_rows_that_fit(bool in_order, std::uint64_t copies) const {
+  const std::uint64_t page = sys::page_size(), row = layout.row_bytes;
+  // A chunk has its rows, the overhang of two blocks and what rounding to pages adds, and a plan.
+  // Rows that do not follow one another have a number each, and an entry in the plan.
+  const std::uint64_t plan_limit = in_order && !layout.fortran ? 0 : budget.limit();
+  const std::uint64_t plan = RowFeed::memory(plan_limit, 1);
+  const std::uint64_t fixed =
+      plan + 2 * std::max(engine()->limits().alignment, page) + 2 * page + sizeof(std::uint64_t);
+  const std::uint64_t listed =
+      in_order ? 0 : sizeof(std::uint64_t) + RowFeed::memory(plan_limit, 2) - plan;
+  const auto fitting = [&](std::uint64_t left, std::uint64_t of_row) {
+    return left > fixed ? (left - fixed) / of_row : 0;
+  };
+  const std::uint64_t left = budget.left();
+  const std::uint64_t rows = fitting(left, row * (1 + copies) + listed);
+  if (!maps_by_choice()) return rows;
+  // Without the mapping there is more room, but for the read buffers; what a caller holds was
+  // reserved beside the mapping and may be more.
+  std::uint64_t mapped = 0;
+  for (const Segment& segment : layout.segments) mapped += segment.identity.size;
+  const std::uint64_t freed = left + mapped, buffers = most_engine_memory(budget.limit());
+  return std::max(rows,
+                  freed > buffers ? fitting(freed - buffers, row * (1 + copies) + listed) : 0);
 }
 
 void Array::Impl::check_rows(const char* operation, std::uint64_t first,
@@ -153,8 +264,8 @@ void Array::Impl::check_rows(const char* operation, std::uint64_t first,
 void Array::Impl::crops(std::span<const std::uint64_t> starts, std::uint64_t count,
                         std::byte* out) {
   if (starts.empty() || count == 0) return;
-  if (const auto held = engine(); held->mapped(0)) {
-    copy_mapped(*held, layout, starts, count, out);
+  if (const MappedRead mapped(*this); mapped.engine()) {
+    copy_mapped(*mapped.engine(), layout, starts, count, out);
     return;
   }
   gatherer_->get().gather(starts, count, out);

@@ -1,11 +1,13 @@
-// What an Array is made of; shared with the chunks that are read from it.
+// What an Array is made of. Chunks, token loaders and the Python bindings use it, too.
 #pragma once
 
+#include <functional>
 #include <memory>
-#include <mutex>
+#include <string_view>
 #include <vector>
 
 #include "array/row_feed.h"
+#include "base/mutex.h"
 #include "base/per_process.h"
 #include "engine/engine.h"
 #include "evenkeel/array.h"
@@ -23,25 +25,49 @@ struct Array::Impl {
   Reservation bookkeeping;
 
   std::shared_ptr<Engine> engine() const;
-  // Data that was mapped because it fits leaves too little room for `bytes` of buffers: read it
-  // instead. False when it was not mapped by choice.
+
+  // A share of the budget beside the array's own. Data that is mapped because it fits the budget is
+  // read from then on if the share does not fit beside it. Throws Error (kBudget); the array then
+  // goes on as before.
+  Reservation room_for(std::uint64_t bytes, std::string_view what);
+  // The same for the result of one read, which waits for other reads; see
+  // Budget::reserve_for_read.
+  Reservation room_for_read(std::uint64_t bytes, std::string_view what,
+                            const std::function<void()>& while_waiting = {});
+  // Makes an array that maps its files by choice read them instead, if `bytes` can be reserved then
+  // (once no read is under way). False: it maps none, or was asked to. Throws Error (kBudget and
+  // others); the array then goes on as before.
   bool stop_mapping(std::uint64_t bytes);
+
+  // Rows of a chunk that surely fit the budget as it is now, beside `copies` more of the chunk that
+  // the caller holds; for hints. `in_order`: rows that follow one another.
+  std::uint64_t chunk_rows_that_fit(bool in_order, std::uint64_t copies) const;
 
   void crops(std::span<const std::uint64_t> starts, std::uint64_t count, std::byte* out);
   void check_rows(const char* operation, std::uint64_t first, std::uint64_t count) const;
 
  private:
   struct Gatherer;
+  class MappedRead;
 
+  // Guards engine_. A child of fork has its own: a thread of the parent's may hold the other.
+  struct EngineUse {
+    Mutex mutex;
+    CondVar changed;
+    int mapped_reads GUARDED_BY(mutex) = 0;  // calls that copy out of the mapping now
+    bool leaving GUARDED_BY(mutex) = false;  // the mapping is about to end: no new reads from it
+  };
+
+  bool maps_by_choice() const;
   void note_files_to_drop();
   void drop_files() const;
 
-  const std::uint64_t most_starts_;
-  // Guards engine_. A child of fork has its own: a thread of the parent's may hold the other.
-  mutable PerProcess<std::mutex> mutex_{[] { return std::make_unique<std::mutex>(); }};
-  mutable std::shared_ptr<Engine> engine_;  // empty after a change of engines that failed
-  // Files that were not wholly cached when they were mapped: what is cached of them by the time the
-  // mapping ends is this array's doing.
+  mutable PerProcess<EngineUse> engine_use_{[] { return std::make_unique<EngineUse>(); }};
+  // Empty after a change of engines that failed and could not be undone; then made again by the
+  // next call that needs it.
+  mutable std::shared_ptr<Engine> engine_;
+  // Files that were not wholly cached when they were mapped. What is cached of them when the
+  // mapping ends, this array brought in.
   std::vector<std::uint32_t> files_to_drop_;
   std::unique_ptr<PerProcess<Gatherer>> gatherer_;
 };

@@ -21,7 +21,7 @@ FeedRunner::FeedRunner(const Layout& layout, Engine& engine, JobSource& source,
       feed_(layout, engine, source, merge_gap, budget_limit) {}
 
 void FeedRunner::run() {
-  if (!engine_.mapped(0)) {
+  if (!engine_.maps_files()) {
     engine_.run(feed_);
     return;
   }

@@ -60,6 +60,9 @@ class PageBuffer {
   std::uint64_t size() const { return pages_.size(); }
   explicit operator bool() const { return static_cast<bool>(pages_); }
 
+  // See Reservation::keep_in_children.
+  void keep_in_children() { share_.keep_in_children(); }
+
   // Others of the same size for those that are here; the share stays.
   Pages exchange(Pages pages) {
     std::swap(pages_, pages);

@@ -1,13 +1,28 @@
 // State that must not cross a fork: rings, locks, threads, descriptors in use.
 #pragma once
 
-#include <unistd.h>
+#include <pthread.h>
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
 
 namespace evenkeel {
+
+// Differs between a process and its children of fork. getpid() would do, but is a system call, and
+// reads ask several times.
+class ForkGeneration {
+ public:
+  static std::uint64_t now() {
+    static const int registered = ::pthread_atfork(nullptr, nullptr, [] { ++forks_; });
+    static_cast<void>(registered);
+    return forks_.load(std::memory_order_relaxed);
+  }
+
+ private:
+  static inline std::atomic<std::uint64_t> forks_ = 0;
+};
 
 // Hands out the State of this process. A child of fork gets a new one; the parent's is left alone
 // there, not even destroyed, since another thread may have been in the middle of using it.
@@ -15,25 +30,26 @@ template <class State>
 class PerProcess {
  public:
   explicit PerProcess(std::function<std::unique_ptr<State>()> make)
-      : make_(std::move(make)), current_(new Owned{::getpid(), make_()}) {}
+      : make_(std::move(make)), current_(new Owned{ForkGeneration::now(), make_()}) {}
   ~PerProcess() {
     Owned* owned = current_.load();
-    if (owned->process == ::getpid()) delete owned;
+    if (owned->generation == ForkGeneration::now()) delete owned;
   }
   PerProcess(const PerProcess&) = delete;
   PerProcess& operator=(const PerProcess&) = delete;
 
   State& get() {
     Owned* owned = current_.load(std::memory_order_acquire);
-    if (owned->process == ::getpid()) return *owned->state;
-    auto fresh = std::unique_ptr<Owned>(new Owned{::getpid(), make_()});
+    const std::uint64_t now = ForkGeneration::now();
+    if (owned->generation == now) return *owned->state;
+    auto fresh = std::unique_ptr<Owned>(new Owned{now, make_()});
     if (current_.compare_exchange_strong(owned, fresh.get())) return *fresh.release()->state;
     return *owned->state;  // another thread of this child was first
   }
 
  private:
   struct Owned {
-    pid_t process;
+    std::uint64_t generation;
     std::unique_ptr<State> state;
   };
   const std::function<std::unique_ptr<State>()> make_;

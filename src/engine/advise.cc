@@ -1,9 +1,9 @@
 // One mapping, kept, and the kernel told what is needed and what is done with.
 #include <algorithm>
-#include <mutex>
 #include <vector>
 
 #include "base/checked.h"
+#include "base/mutex.h"
 #include "base/per_process.h"
 #include "engine/cache.h"
 #include "engine/engines.h"
@@ -21,16 +21,11 @@ constexpr std::uint64_t kTableSpan = 2 << 20;
 class AdviseEngine final : public Engine {
  public:
   AdviseEngine(const Layout& layout, const Budget& budget)
-      : layout_(layout),
-        limits_{sys::page_size(), window(budget) / 2 - kFaultAround, kMergeGap},
-        most_tables_(std::max<std::uint64_t>(window(budget) / sys::page_size(), 64)),
-        share_(budget.reserve(window(budget) + most_tables_ * sys::page_size(),
-                              "mapped pages and their page tables")),
-        lane_([&layout] { return std::make_unique<Lane>(layout); }) {}
+      : AdviseEngine(layout, budget, buffer_size(budget, 256_KiB, 8_MiB)) {}
 
   void run(Feed& feed) override {
     Lane& lane = lane_.get();
-    std::lock_guard lock(lane.mutex);
+    const MutexLock lock(lane.mutex);
     lane.files.forget_used();
     std::vector<Extent> batch;
     Extent extent;
@@ -51,7 +46,12 @@ class AdviseEngine final : public Engine {
     lane.files.verify_used();
   }
 
-  void require_unchanged(std::uint32_t file) override { lane_.get().files.verify(file); }
+  // Called by feeds, within `run`.
+  void require_unchanged(std::uint32_t file) override {
+    Lane& lane = lane_.get();
+    lane.mutex.assert_held();
+    lane.files.verify(file);
+  }
   EngineLimits limits() const override { return limits_; }
   EngineReport report() const override {
     return {EngineKind::kAdvise, EngineKind::kAdvise,
@@ -63,10 +63,11 @@ class AdviseEngine final : public Engine {
  private:
   struct Lane {
     explicit Lane(const Layout& layout) : files(layout, 0), mappings(layout.segments.size()) {}
-    std::mutex mutex;
-    FileSet files;
-    std::vector<Mapping> mappings;
-    std::uint64_t tables = 0;  // pages of page tables that the mappings may have by now
+    Mutex mutex;
+    FileSet files GUARDED_BY(mutex);
+    std::vector<Mapping> mappings GUARDED_BY(mutex);
+    // Pages of page tables that the mappings may have by now.
+    std::uint64_t tables GUARDED_BY(mutex) = 0;
   };
   struct Wanted {
     Extent extent;
@@ -75,9 +76,16 @@ class AdviseEngine final : public Engine {
     bool apart;         // touched through a mapping of its own
   };
 
-  static std::uint64_t window(const Budget& budget) {
-    return std::clamp<std::uint64_t>(round_down(budget.limit() / 16, 64 << 10), 256 << 10, 8 << 20);
+  AdviseEngine(const Layout& layout, const Budget& budget, std::uint64_t window)
+      : layout_(layout),
+        limits_{sys::page_size(), window / 2 - kFaultAround, kMergeGap},
+        most_tables_(std::max<std::uint64_t>(window / sys::page_size(), 64)),
+        share_(budget.reserve(window + most_tables_ * sys::page_size(),
+                              "mapped pages and their page tables")),
+        lane_([&layout] { return std::make_unique<Lane>(layout); }) {
+    share_.keep_in_children();
   }
+
   std::uint64_t share_bytes() const { return share_.bytes() - most_tables_ * sys::page_size(); }
   // Whether nothing that a fault in the request may map is cached yet. False also when the kernel
   // will not say.
@@ -91,7 +99,7 @@ class AdviseEngine final : public Engine {
   // What a request may map at most, neighbours included.
   static std::uint64_t touched(const Extent& extent) { return extent.length + 2 * kFaultAround; }
 
-  Mapping& mapping(Lane& lane, std::uint32_t file, int fd) {
+  Mapping& mapping(Lane& lane, std::uint32_t file, int fd) REQUIRES(lane.mutex) {
     if (lane.tables > most_tables_) {
       for (Mapping& old : lane.mappings) old.reset();
       lane.tables = 0;
@@ -105,7 +113,7 @@ class AdviseEngine final : public Engine {
     return mapping;
   }
 
-  void bring(Lane& lane, const std::vector<Extent>& batch, Feed& feed) {
+  void bring(Lane& lane, const std::vector<Extent>& batch, Feed& feed) REQUIRES(lane.mutex) {
     std::vector<Wanted> wanted;
     std::exception_ptr failure;
     try {
@@ -127,7 +135,7 @@ class AdviseEngine final : public Engine {
     if (failure) std::rethrow_exception(failure);
   }
 
-  void deliver(Lane& lane, const Wanted& one, Feed& feed) {
+  void deliver(Lane& lane, const Wanted& one, Feed& feed) REQUIRES(lane.mutex) {
     const Extent& extent = one.extent;
     const Pin pin(lane.files, extent.file);
     if (one.apart) {
@@ -145,7 +153,7 @@ class AdviseEngine final : public Engine {
     feed.arrived(extent, map.data() + extent.offset);
   }
 
-  void let_go(Lane& lane, const Wanted& one) {
+  void let_go(Lane& lane, const Wanted& one) REQUIRES(lane.mutex) {
     if (one.uncached.empty()) return;
     const Extent& extent = one.extent;
     // POSIX_FADV_DONTNEED skips pages that are still mapped, so the mapping lets go first.

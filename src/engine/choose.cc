@@ -21,14 +21,17 @@ constexpr std::array<std::pair<std::string_view, EngineKind>, 6> kNames = {{
 // An engine and what was decided on the way to it.
 class Chosen final : public Engine {
  public:
-  Chosen(std::unique_ptr<Engine> engine, EngineKind asked, std::string why, Reservation held = {})
-      : engine_(std::move(engine)), asked_(asked), why_(std::move(why)), held_(std::move(held)) {}
+  Chosen(std::unique_ptr<Engine> engine, EngineKind asked, std::string why)
+      : engine_(std::move(engine)), asked_(asked), why_(std::move(why)) {}
 
   void run(Feed& feed) override { engine_->run(feed); }
   void require_unchanged(std::uint32_t file) override { engine_->require_unchanged(file); }
   unsigned lanes() const override { return engine_->lanes(); }
   EngineLimits limits() const override { return engine_->limits(); }
+  bool maps_files() const override { return engine_->maps_files(); }
   const std::byte* mapped(std::uint32_t file) override { return engine_->mapped(file); }
+  void release_memory() override { engine_->release_memory(); }
+  bool reclaim_memory(const Budget& budget) override { return engine_->reclaim_memory(budget); }
   EngineReport report() const override {
     EngineReport report = engine_->report();
     report.asked = asked_;
@@ -40,7 +43,6 @@ class Chosen final : public Engine {
   const std::unique_ptr<Engine> engine_;
   const EngineKind asked_;
   const std::string why_;
-  Reservation held_;
 };
 
 std::unique_ptr<Engine> direct_or_read(EngineKind asked, const Layout& layout, const Budget& budget,
@@ -74,9 +76,9 @@ std::unique_ptr<Engine> make_auto_engine(const Layout& layout, const Budget& bud
       "data of " + format_size(bytes) + ", budget of " + format_size(budget.limit());
   if (left < budget.limit()) sizes += ", " + format_size(left) + " of it left";
   if (bytes <= left && working_room <= left - bytes) {
-    if (auto held = budget.try_reserve(bytes, "mapped data")) {
-      return std::make_unique<Chosen>(make_map_engine(layout, budget), EngineKind::kAuto,
-                                      "the data fits the budget (" + sizes + ")", std::move(*held));
+    if (auto share = budget.try_reserve(bytes, "mapped data")) {
+      return std::make_unique<Chosen>(make_map_engine(layout, std::move(*share)), EngineKind::kAuto,
+                                      "the data fits the budget (" + sizes + ")");
     }
   }
   return direct_or_read(EngineKind::kAuto, layout, budget,
@@ -84,6 +86,18 @@ std::unique_ptr<Engine> make_auto_engine(const Layout& layout, const Budget& bud
 }
 
 }  // namespace
+
+std::uint64_t buffer_size(const Budget& budget, std::uint64_t least, std::uint64_t most) {
+  const std::uint64_t limit = budget.limit(), left = budget.left();
+  const std::uint64_t above_half = left > limit / 2 ? left - limit / 2 : 0;
+  const std::uint64_t size = round_down(std::min(limit / 16, above_half / 6), 64_KiB);
+  return std::clamp(size, least, most);
+}
+
+std::uint64_t most_engine_memory(std::uint64_t limit) {
+  constexpr std::uint64_t kLeast = 256_KiB, kMost = 8_MiB;  // of all engines
+  return 2 * std::clamp(limit / 16, kLeast, kMost) + 1_MiB;
+}
 
 EngineKind parse_engine(std::string_view name) {
   std::string known;
@@ -106,7 +120,7 @@ std::unique_ptr<Engine> make_engine(EngineKind asked, const Layout& layout, cons
   const std::string why = "asked for";
   switch (asked) {
     case EngineKind::kMap:
-      return std::make_unique<Chosen>(make_map_engine(layout, budget), asked, why);
+      return std::make_unique<Chosen>(make_map_engine(layout), asked, why);
     case EngineKind::kRemap:
       return std::make_unique<Chosen>(make_remap_engine(layout, budget), asked, why);
     case EngineKind::kAdvise:

@@ -6,12 +6,12 @@
 #include <cerrno>
 #include <cstdlib>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <vector>
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "base/mutex.h"
 #include "base/per_process.h"
 #include "base/retry_policy.h"
 #include "engine/arena.h"
@@ -29,13 +29,9 @@ constexpr std::uint32_t kDepth = 128;
 constexpr std::uint32_t kThreads = 16;
 // More in flight does not make large reads faster (1 MiB x 4 reaches the disk's limit).
 constexpr std::uint64_t kMostBytesInFlight = 8 << 20;
+constexpr std::uint64_t kLeastBuffers = 128 << 10;
 constexpr std::uint64_t kMaxRequest = 1 << 20;
 constexpr std::size_t kMostRegisteredFiles = 128;
-
-std::uint64_t arena_size(const Budget& budget) {
-  return std::clamp<std::uint64_t>(round_down(budget.limit() / 16, 64 << 10), 128 << 10,
-                                   kMostBytesInFlight);
-}
 
 // What belongs to one process.
 struct Lane {
@@ -48,43 +44,51 @@ struct Lane {
     if (!queue) queue = make_thread_queue(kThreads);
     if (const QueueWrapper wrap = queue_wrapper) queue = wrap(std::move(queue));
   }
-  std::string describe() const {
+  std::string describe() {
+    const MutexLock lock(mutex);
     std::string how = "O_DIRECT, " + queue->describe();
     if (!why.empty()) how += " (" + why + ")";
     return how;
   }
   // The queue broke with reads in flight: they end first, for the next reads go to the same memory.
-  void start_over(std::uint64_t arena_bytes) {
+  void start_over(std::uint64_t arena_bytes) REQUIRES(mutex) {
     queue->abandon();
     queue = make_thread_queue(kThreads);
     arena = RingArena(arena_bytes);
   }
-  std::mutex mutex;
-  FileSet files;
-  RingArena arena;
-  std::string why;  // io_uring is not used
-  std::unique_ptr<ReadQueue> queue;
+  Mutex mutex;
+  FileSet files GUARDED_BY(mutex);
+  RingArena arena GUARDED_BY(mutex);
+  std::string why GUARDED_BY(mutex);  // io_uring is not used
+  std::unique_ptr<ReadQueue> queue GUARDED_BY(mutex);
 };
 
 class DirectEngine final : public Engine {
  public:
-  DirectEngine(const Layout& layout, const Budget& budget, std::uint64_t alignment,
-               QueueChoice choice)
+  DirectEngine(const Layout& layout, const Budget& budget, std::uint64_t buffer_bytes,
+               std::uint64_t alignment, QueueChoice choice)
       : layout_(layout),
-        memory_(budget, arena_size(budget), "read buffers"),
+        memory_(budget, buffer_bytes, "read buffers"),
         limits_{alignment, round_down(std::min(kMaxRequest, memory_.size() / 4), alignment),
                 kMergeGap},
         lane_([this, choice] { return std::make_unique<Lane>(layout_, span(), choice); }),
-        report_{EngineKind::kDirect, EngineKind::kDirect, lane_.get().describe(), ""} {}
+        report_{EngineKind::kDirect, EngineKind::kDirect, lane_.get().describe(), ""} {
+    memory_.keep_in_children();
+  }
 
   void run(Feed& feed) override {
     Lane& lane = lane_.get();
-    std::lock_guard lock(lane.mutex);
+    const MutexLock lock(lane.mutex);
     lane.files.forget_used();
     Run(*this, lane, feed).work();
   }
 
-  void require_unchanged(std::uint32_t file) override { lane_.get().files.verify(file); }
+  // Called by feeds, within `run`.
+  void require_unchanged(std::uint32_t file) override {
+    Lane& lane = lane_.get();
+    lane.mutex.assert_held();
+    lane.files.verify(file);
+  }
   EngineLimits limits() const override { return limits_; }
   EngineReport report() const override {
     EngineReport report = report_;
@@ -93,15 +97,16 @@ class DirectEngine final : public Engine {
   }
 
  private:
-  // One call of run: what is in flight, and where.
+  // One call of run, with the lane's mutex held: what is in flight, and where.
   class Run {
    public:
-    Run(DirectEngine& engine, Lane& lane, Feed& feed)
+    Run(DirectEngine& engine, Lane& lane, Feed& feed) REQUIRES(lane.mutex)
         : engine_(engine), lane_(lane), feed_(feed), reads_(lane.queue->depth()) {
       for (std::uint32_t id = lane.queue->depth(); id-- > 0;) free_.push_back(id);
     }
 
     void work() {
+      lane_.mutex.assert_held();
       try {
         while (fill(), in_flight_ > 0) take_completions();
         lane_.files.verify_used();
@@ -121,7 +126,7 @@ class DirectEngine final : public Engine {
       RetryPolicy patience;
     };
 
-    void fill() {
+    void fill() REQUIRES(lane_.mutex) {
       while (!free_.empty() && bytes_in_flight_ < kMostBytesInFlight) {
         if (!waiting_) {
           Extent extent;
@@ -133,7 +138,7 @@ class DirectEngine final : public Engine {
       }
     }
 
-    bool start(const Extent& extent) {
+    bool start(const Extent& extent) REQUIRES(lane_.mutex) {
       // A read in flight pins its file: with many files, wait for some to come back.
       if (in_flight_ > 0 && !lane_.files.has_room_for(extent.file)) return false;
       Read read{extent, extent.into, 0, 0, std::nullopt, {}};
@@ -158,13 +163,13 @@ class DirectEngine final : public Engine {
       return true;
     }
 
-    void push(std::uint32_t id, const Read& read, int fd) {
+    void push(std::uint32_t id, const Read& read, int fd) REQUIRES(lane_.mutex) {
       lane_.queue->push({fd, read.extent.file, id, read.buffer + read.done,
                          static_cast<std::uint32_t>(read.extent.length - read.done),
                          read.extent.offset + read.done});
     }
 
-    void take_completions() {
+    void take_completions() REQUIRES(lane_.mutex) {
       Completion completions[kDepth];
       const std::size_t enough = std::clamp<std::size_t>(in_flight_ / 4, 1, 16);
       const std::size_t count = lane_.queue->wait(enough, completions);
@@ -179,7 +184,7 @@ class DirectEngine final : public Engine {
       if (first_failure) std::rethrow_exception(first_failure);
     }
 
-    void complete(const Completion& completion) {
+    void complete(const Completion& completion) REQUIRES(lane_.mutex) {
       Read& read = reads_[completion.id];
       const std::uint64_t at = read.extent.offset + read.done;
       if (completion.result > 0) read.done += static_cast<std::uint64_t>(completion.result);
@@ -214,6 +219,7 @@ class DirectEngine final : public Engine {
       std::uint32_t id;
       const Read& read;
       ~Finish() {
+        run.lane_.mutex.assert_held();
         run.lane_.files.unpin(read.extent.file);
         if (read.ticket) run.lane_.arena.give_back(*read.ticket);
         run.free_.push_back(id);
@@ -223,7 +229,7 @@ class DirectEngine final : public Engine {
     };
 
     // The kernel may still be writing into our buffers: wait for the last read before leaving.
-    void drain() {
+    void drain() REQUIRES(lane_.mutex) {
       failed_ = true;
       try {
         while (in_flight_ > 0) take_completions();
@@ -261,7 +267,7 @@ class DirectEngine final : public Engine {
 
 // Some filesystems accept the flag and refuse the reads: one block tells.
 bool takes_direct_reads(const Segment& segment, std::uint64_t alignment) {
-  const Fd fd = open_readable(segment.path, O_DIRECT);
+  const Fd fd = open_again(segment, O_DIRECT);
   void* block = nullptr;
   if (::posix_memalign(&block, alignment, alignment) != 0) return true;
   const std::unique_ptr<void, decltype(&std::free)> owner(block, &std::free);
@@ -277,7 +283,7 @@ std::unique_ptr<Engine> make_direct_engine(const Layout& layout, const Budget& b
   std::uint64_t alignment = 512;
   for (const Segment& segment : layout.segments) {
     try {
-      const Fd fd = open_readable(segment.path, O_DIRECT);
+      const Fd fd = open_again(segment, O_DIRECT);
       const sys::DirectAlignment asked = sys::direct_alignment(fd.get());
       // A kernel that does not say gets whole pages, which every device takes.
       const std::uint64_t file_alignment =
@@ -294,12 +300,13 @@ std::unique_ptr<Engine> make_direct_engine(const Layout& layout, const Budget& b
               " opens files with O_DIRECT but does not read them so";
     return nullptr;
   }
-  if (alignment > arena_size(budget) / 4) {
+  const std::uint64_t buffer_bytes = buffer_size(budget, kLeastBuffers, kMostBytesInFlight);
+  if (alignment > buffer_bytes / 4) {
     why_not =
         "O_DIRECT asks for blocks of " + format_size(alignment) + " here, too large for the budget";
     return nullptr;
   }
-  return std::make_unique<DirectEngine>(layout, budget, alignment, queue);
+  return std::make_unique<DirectEngine>(layout, budget, buffer_bytes, alignment, queue);
 }
 
 }  // namespace evenkeel

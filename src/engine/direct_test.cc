@@ -1,3 +1,4 @@
+// labels: threads reads
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>

@@ -68,13 +68,25 @@ class Engine {
   // Throws Error (kFormat) when a file that this run reads is not what it was at open. For feeds
   // that hand something on before the run ends, from their calls within it.
   virtual void require_unchanged(std::uint32_t /*file*/) {}
-  // The whole file in memory, where the engine has it so: rows are then used in place.
+  // Whether the engine holds whole files mapped: rows are then used in place.
+  virtual bool maps_files() const { return false; }
+  // The whole file in memory, if maps_files. Throws Error (kFormat) when the file is not what it
+  // was at open.
   virtual const std::byte* mapped(std::uint32_t /*file*/) { return nullptr; }
+  // For data that is mapped because it fits the budget. `release_memory` drops its pages and gives
+  // back its share of the budget; nothing may be read until `reclaim_memory` has the share again.
+  // False: it no longer fits.
+  virtual void release_memory() {}
+  virtual bool reclaim_memory(const Budget& /*budget*/) { return true; }
 };
 
 // Chooses, builds and explains. `layout` must outlive the engine. With kAuto, data is mapped whole
-// when the budget holds it and `working_room` bytes besides.
+// when the budget holds it and `working_room` bytes besides; with kNeverMap it is not mapped.
+inline constexpr std::uint64_t kNeverMap = UINT64_MAX;
 std::unique_ptr<Engine> make_engine(EngineKind asked, const Layout& layout, const Budget& budget,
                                     std::uint64_t working_room);
+
+// The most memory that an engine which does not map takes under a budget of this limit.
+std::uint64_t most_engine_memory(std::uint64_t limit);
 
 }  // namespace evenkeel

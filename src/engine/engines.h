@@ -8,7 +8,8 @@
 
 namespace evenkeel {
 
-std::unique_ptr<Engine> make_map_engine(const Layout& layout, const Budget& budget);
+// `share` is for the pages of the mapped files, if they are to keep to a budget.
+std::unique_ptr<Engine> make_map_engine(const Layout& layout, Reservation share = {});
 std::unique_ptr<Engine> make_remap_engine(const Layout& layout, const Budget& budget);
 std::unique_ptr<Engine> make_advise_engine(const Layout& layout, const Budget& budget);
 std::unique_ptr<Engine> make_read_engine(const Layout& layout, const Budget& budget);
@@ -21,6 +22,12 @@ std::unique_ptr<Engine> make_direct_engine(const Layout& layout, const Budget& b
 // What is cached from the cache, the rest by `rest`.
 std::unique_ptr<Engine> make_cache_first_engine(const Layout& layout, const Budget& budget,
                                                 std::unique_ptr<Engine> rest);
+
+// The size of an engine's buffers. It grows with the limit: a sixteenth of it, as long as most of
+// the budget is free. Arrays that share a budget get less, one after the other: a sixth of what is
+// left above half of the limit. An engine takes at most two such sizes and some pages, so that
+// buffers never take the lower half of a budget, but for the `least` that each needs.
+std::uint64_t buffer_size(const Budget& budget, std::uint64_t least, std::uint64_t most);
 
 // A gap that costs as much to read as a second request: bandwidth divided by requests a second.
 // Measured on virtual NVMe: 5 GB/s and 150,000 requests/s make 33 KB; see docs/design.md.

@@ -1,3 +1,4 @@
+// labels: reads
 // What every engine must do, one by one.
 #include "engine/engines.h"
 
@@ -40,7 +41,7 @@ struct Made {
 };
 
 constexpr Made kEngines[] = {
-    {"Map", make_map_engine},
+    {"Map", [](const Layout& layout, const Budget&) { return make_map_engine(layout); }},
     {"Remap", make_remap_engine},
     {"Advise", make_advise_engine},
     {"Read", make_read_engine},

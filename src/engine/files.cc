@@ -6,9 +6,9 @@
 #include <cerrno>
 #include <utility>
 
-#include "base/modified.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
+#include "format/source.h"
 
 namespace evenkeel {
 namespace {
@@ -20,8 +20,26 @@ std::size_t descriptor_share() {
   return std::clamp<std::size_t>(limit.rlim_cur / 4, 8, 128);
 }
 
+bool is_same_file(const FileIdentity& a, const FileIdentity& b) {
+  return a.device == b.device && a.inode == b.inode;
+}
+
+// The file behind the descriptor that was kept from open. Else empty, and errno says why (0: the
+// descriptor is no longer that file's).
+Fd open_kept(const Segment& segment, int flags) {
+  errno = 0;
+  if (!segment.kept) return {};
+  Fd fd = segment.kept->open_again(flags | O_NOATIME);
+  if (!fd) fd = segment.kept->open_again(flags);
+  struct stat status;
+  if (!fd || sys::fstat(fd.get(), &status) != 0) return {};
+  if (is_same_file(FileIdentity(status), segment.identity)) return fd;
+  errno = 0;
+  return {};
+}
+
 // Reading should not even touch the access time; only a file's owner may ask for that.
-Fd open_quietly(const std::string& path, int flags) {
+Fd open_by_name(const std::string& path, int flags) {
   try {
     return open_readable(path, flags | O_NOATIME);
   } catch (const Error& error) {
@@ -30,28 +48,54 @@ Fd open_quietly(const std::string& path, int flags) {
   }
 }
 
+// Whether ctime moved for a reason other than a write: the file was linked, unlinked or renamed, or
+// its mode or owner changed.
+bool ctime_is_explained(const FileIdentity& now, const Segment& segment) {
+  const FileIdentity& then = segment.identity;
+  if (now.links != then.links || now.mode != then.mode || now.owner != then.owner ||
+      now.group != then.group) {
+    return true;
+  }
+  const Fd by_name(sys::open(segment.path.c_str(), O_PATH));
+  struct stat status;
+  return !by_name || sys::fstat(by_name.get(), &status) != 0 ||
+         !is_same_file(FileIdentity(status), then);
+}
+
 }  // namespace
 
+Fd open_again(const Segment& segment, int flags) {
+  if (Fd fd = open_kept(segment, flags)) return fd;
+  // The filesystem refuses the flags: the name would not help, and may be gone.
+  if (errno == EINVAL || errno == EOPNOTSUPP) throw Error::system("open", errno).in(segment.path);
+  return open_by_name(segment.path, flags);
+}
+
 void require_unchanged(int fd, const Segment& segment) {
-  struct stat now;
-  if (sys::fstat(fd, &now) != 0) throw Error::system("stat", errno).in(segment.path);
   const FileIdentity& then = segment.identity;
-  const auto size = static_cast<std::uint64_t>(now.st_size);
-  if (now.st_dev != then.device || now.st_ino != then.inode) {
+  const FileIdentity now = identify(fd, segment.path);
+  if (!is_same_file(now, then)) {
     throw Error(ErrorKind::kFormat, "read", "another file has taken this name since it was opened")
         .in(segment.path)
         .hint("open the array again");
   }
-  if (size != then.size) {
+  if (now.size != then.size) {
     throw Error(ErrorKind::kFormat, "read",
                 "the file changed while open: it had " + with_commas(then.size) +
-                    " bytes, now it has " + with_commas(size))
+                    " bytes, now it has " + with_commas(now.size))
         .in(segment.path)
-        .at(std::min(size, then.size))
+        .at(std::min(now.size, then.size))
         .hint("open the array again once nobody writes to it");
   }
-  if (modified_ns(now) != then.mtime_ns) {
+  if (now.mtime_ns != then.mtime_ns) {
     throw Error(ErrorKind::kFormat, "read", "the file was written to while open")
+        .in(segment.path)
+        .hint("open the array again once nobody writes to it");
+  }
+  if (now.ctime_ns != then.ctime_ns && !ctime_is_explained(now, segment)) {
+    throw Error(ErrorKind::kFormat, "read",
+                "the file may have been written to while open: its ctime changed, although its "
+                "size and mtime did not")
         .in(segment.path)
         .hint("open the array again once nobody writes to it");
   }
@@ -99,7 +143,7 @@ int FileSet::pin(std::uint32_t file) {
     Fd fd;
     while (!fd) {
       try {
-        fd = open_quietly(segment.path, flags_);
+        fd = open_again(segment, flags_);
       } catch (const Error& error) {
         if ((error.code() != EMFILE && error.code() != ENFILE) || !close_oldest()) throw;
       }

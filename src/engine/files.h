@@ -76,7 +76,12 @@ class Pin {
   const int fd_;
 };
 
-// Throws the Error for a file that no longer looks as it did at open.
+// Opens the file of a segment with other flags: the file that was opened first, also after its name
+// was deleted or given to another, if a descriptor was kept; else what the path names now. The
+// caller checks it with require_unchanged. Throws Error (kSystem).
+Fd open_again(const Segment& segment, int flags);
+// Throws Error (kFormat) when a file is not what it was at open: another file, another size, or
+// written to, as far as mtime and ctime tell.
 void require_unchanged(int fd, const Segment& segment);
 // A read ended early: the file has become shorter.
 [[noreturn]] void throw_truncated(const Segment& segment, std::uint64_t offset);

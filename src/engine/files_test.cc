@@ -7,11 +7,14 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 #include <vector>
 
 #include "evenkeel/error.h"
+#include "format/part.h"
 #include "tests/forked.h"
 #include "tests/sanitizers.h"
 #include "tests/temp_folder.h"
@@ -30,6 +33,11 @@ class FilesTest : public testing::Test {
     for (int i = 0; i < count; ++i) {
       paths.push_back(folder_.write("part" + std::to_string(i), letters(i)));
     }
+    Layout layout = kept_parts(paths);
+    for (Segment& segment : layout.segments) segment.kept.reset();  // found by name alone
+    return layout;
+  }
+  static Layout kept_parts(const std::vector<std::string>& paths) {
     return read_layout(paths, {.dtype = DType::of<std::uint8_t>()});
   }
   static std::string letters(int i) { return std::string(10, static_cast<char>('0' + i % 10)); }
@@ -165,14 +173,16 @@ TEST_F(FilesTest, RefusesAReplacedFileEveryTime) {
   }
 }
 
-TEST_F(FilesTest, TakesAFileThatHasComeBack) {
+// Its ctime has changed, and whether it was written to meanwhile cannot be told.
+TEST_F(FilesTest, AFileThatWasMovedAwayAndBackIsRefused) {
   const Layout layout = parts(1);
   FileSet files(layout, 0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // times move in ticks of a clock
   std::filesystem::rename(name(0), folder_.path("aside"));
   folder_.write("part0", "other");
-  EXPECT_EQ(refusal_of_pin(files, 0).kind(), ErrorKind::kFormat);
+  EXPECT_THAT(refusal_of_pin(files, 0).what(), HasSubstr("another file has taken this name"));
   std::filesystem::rename(folder_.path("aside"), name(0));
-  EXPECT_EQ(read(files, 0), letters(0));
+  EXPECT_THAT(refusal_of_pin(files, 0).what(), HasSubstr("ctime"));
 }
 
 TEST_F(FilesTest, ARefusedFileTakesNoDescriptor) {
@@ -240,14 +250,88 @@ TEST_F(FilesTest, VerifyKnowsOfFilesThatWereClosedInBetween) {
 }
 
 TEST_F(FilesTest, LeavesTheAccessTimeAlone) {
-  const Layout layout = parts(1);
+  folder_.write("part0", letters(0));
   const timespec times[2] = {{1'000'000'000, 0}, {0, UTIME_OMIT}};
   ASSERT_EQ(::utimensat(AT_FDCWD, name(0).c_str(), times, 0), 0);
+  const Layout layout = kept_parts({name(0)});
+  struct stat before, after;
+  ASSERT_EQ(::stat(name(0).c_str(), &before), 0);
   FileSet files(layout, 0);
   read(files, 0);
-  struct stat now;
-  ASSERT_EQ(::stat(name(0).c_str(), &now), 0);
-  EXPECT_EQ(now.st_atim.tv_sec, 1'000'000'000);
+  ASSERT_EQ(::stat(name(0).c_str(), &after), 0);
+  EXPECT_EQ(after.st_atim.tv_sec, before.st_atim.tv_sec);
+  EXPECT_EQ(after.st_atim.tv_nsec, before.st_atim.tv_nsec);
+}
+
+TEST_F(FilesTest, AKeptFileIsReadAfterItsNameIsGoneOrAnothers) {
+  for (const bool is_replaced : {false, true}) {
+    const Layout layout = kept_parts({folder_.write("part0", letters(0))});
+    ASSERT_TRUE(layout.segments[0].kept);
+    FileSet files(layout, 0);
+    is_replaced ? replace(0, letters(1)) : static_cast<void>(std::filesystem::remove(name(0)));
+    EXPECT_EQ(read(files, 0), letters(0));
+    EXPECT_NO_THROW(files.verify_used());
+  }
+}
+
+// A child that closes descriptors it does not know must not read whatever has their number now.
+TEST_F(FilesTest, AKeptDescriptorThatSomeoneClosedIsNotTrusted) {
+  const Layout layout = kept_parts({folder_.write("part0", letters(0))});
+  folder_.write("other", letters(5));
+  const std::string said = in_child([&] {
+    const Fd other(::open(folder_.path("other").c_str(), O_RDONLY));
+    int taken = 0;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code gone;
+      if (std::filesystem::read_symlink(entry.path(), gone) != name(0)) continue;
+      if (::dup2(other.get(), std::stoi(entry.path().filename())) >= 0) ++taken;
+    }
+    if (taken == 0) return std::string("no descriptor was kept");
+    FileSet files(layout, 0);
+    return read(files, 0);
+  });
+  EXPECT_EQ(said, letters(0));
+}
+
+TEST_F(FilesTest, ManyFilesAreNotKept) {
+  std::vector<std::string> paths(kMostKeptFiles, folder_.write("part0", letters(0)));
+  for (const Segment& segment : kept_parts(paths).segments) EXPECT_TRUE(segment.kept);
+  paths.push_back(paths.front());
+  for (const Segment& segment : kept_parts(paths).segments) EXPECT_FALSE(segment.kept);
+}
+
+TEST_F(FilesTest, ARewriteWhoseMtimeWasSetBackIsNoticed) {
+  for (const bool is_kept : {false, true}) {
+    Layout layout = kept_parts({folder_.write("part0", letters(0))});
+    if (!is_kept) layout.segments[0].kept.reset();
+    FileSet files(layout, 0);
+    EXPECT_EQ(read(files, 0), letters(0));
+    struct stat before;
+    ASSERT_EQ(::stat(name(0).c_str(), &before), 0);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // times move in ticks of a clock
+    std::fstream(name(0), std::ios::in | std::ios::out) << letters(1);
+    const timespec times[2] = {before.st_atim, before.st_mtim};
+    ASSERT_EQ(::utimensat(AT_FDCWD, name(0).c_str(), times, 0), 0);
+    const Error error = refusal_of_verify(files);
+    EXPECT_EQ(error.kind(), ErrorKind::kFormat) << error.what();
+    EXPECT_EQ(error.path(), name(0));
+    EXPECT_THAT(error.what(), HasSubstr("ctime"));
+  }
+}
+
+TEST_F(FilesTest, LinkingRenamingAndChmodAreNoWrites) {
+  const Layout layout = kept_parts({folder_.write("part0", letters(0))});
+  FileSet files(layout, 0);
+  EXPECT_EQ(read(files, 0), letters(0));
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // times move in ticks of a clock
+  ASSERT_EQ(::chmod(name(0).c_str(), 0600), 0);
+  EXPECT_NO_THROW(files.verify(0));
+  ASSERT_EQ(::chmod(name(0).c_str(), 0644), 0);
+  ASSERT_EQ(::link(name(0).c_str(), folder_.path("second").c_str()), 0);
+  EXPECT_NO_THROW(files.verify(0));
+  ASSERT_EQ(::unlink(folder_.path("second").c_str()), 0);
+  std::filesystem::rename(name(0), folder_.path("elsewhere"));
+  EXPECT_NO_THROW(files.verify(0));
 }
 
 TEST_F(FilesTest, ReadsTheFilesOfOthers) {

@@ -1,7 +1,7 @@
-// One mapping, kept: what np.memmap does. Keeps to no budget.
-#include <mutex>
+// One mapping, kept: what np.memmap does.
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/per_process.h"
 #include "engine/engines.h"
 #include "engine/files.h"
@@ -12,8 +12,13 @@ namespace {
 
 class MapEngine final : public Engine {
  public:
-  explicit MapEngine(const Layout& layout)
-      : layout_(layout), lane_([&layout] { return std::make_unique<Lane>(layout); }) {}
+  MapEngine(const Layout& layout, Reservation share)
+      : layout_(layout),
+        share_(std::move(share)),
+        share_bytes_(share_.bytes()),
+        lane_([&layout] { return std::make_unique<Lane>(layout); }) {
+    share_.keep_in_children();
+  }
 
   void run(Feed& feed) override {
     Extent extent;
@@ -23,7 +28,7 @@ class MapEngine final : public Engine {
   // Mappings outlive their descriptors, so only the files of one call need to be open.
   const std::byte* mapped(std::uint32_t file) override {
     Lane& lane = lane_.get();
-    std::lock_guard lock(lane.mutex);
+    const MutexLock lock(lane.mutex);
     const Segment& segment = layout_.segments[file];
     const Pin pin(lane.files, file);
     // Touching a mapping of a file that has been truncated is SIGBUS: look first.
@@ -31,6 +36,23 @@ class MapEngine final : public Engine {
     Mapping& mapping = lane.mappings[file];
     if (!mapping) mapping = Mapping(pin.fd(), 0, segment.identity.size, segment.path);
     return mapping.data();
+  }
+
+  bool maps_files() const override { return true; }
+  void release_memory() override {
+    Lane& lane = lane_.get();
+    std::lock_guard lock(lane.mutex);
+    for (const Mapping& mapping : lane.mappings) {
+      mapping.advise(0, mapping.length(), MADV_DONTNEED);
+    }
+    share_.release();
+  }
+  bool reclaim_memory(const Budget& budget) override {
+    auto share = budget.try_reserve(share_bytes_, "mapped data");
+    if (!share) return false;
+    share_ = std::move(*share);
+    share_.keep_in_children();
+    return true;
   }
 
   EngineLimits limits() const override { return {1, std::uint64_t{1} << 40, 0}; }
@@ -41,18 +63,20 @@ class MapEngine final : public Engine {
  private:
   struct Lane {
     explicit Lane(const Layout& layout) : files(layout, 0), mappings(layout.segments.size()) {}
-    std::mutex mutex;
-    FileSet files;
-    std::vector<Mapping> mappings;
+    Mutex mutex;
+    FileSet files GUARDED_BY(mutex);
+    std::vector<Mapping> mappings GUARDED_BY(mutex);
   };
   const Layout& layout_;
+  Reservation share_;  // of the budget that the pages keep to; none with kMap
+  const std::uint64_t share_bytes_;
   PerProcess<Lane> lane_;
 };
 
 }  // namespace
 
-std::unique_ptr<Engine> make_map_engine(const Layout& layout, const Budget&) {
-  return std::make_unique<MapEngine>(layout);
+std::unique_ptr<Engine> make_map_engine(const Layout& layout, Reservation share) {
+  return std::make_unique<MapEngine>(layout, std::move(share));
 }
 
 }  // namespace evenkeel

@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <mutex>
 #include <optional>
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "base/mutex.h"
 #include "base/per_process.h"
 #include "base/retry_policy.h"
 #include "engine/cache.h"
@@ -22,14 +22,17 @@ class ReadEngine final : public Engine {
  public:
   ReadEngine(const Layout& layout, const Budget& budget)
       : layout_(layout),
-        buffer_(budget, window(budget), "read buffer"),
+        buffer_(budget, buffer_size(budget, 64_KiB, 1_MiB), "read buffer"),
         cache_share_(budget.reserve(buffer_.size(), "page cache in passing")),
         limits_{sys::page_size(), buffer_.size(), kMergeGap},
-        lane_([&layout] { return std::make_unique<Lane>(layout); }) {}
+        lane_([&layout] { return std::make_unique<Lane>(layout); }) {
+    buffer_.keep_in_children();
+    cache_share_.keep_in_children();
+  }
 
   void run(Feed& feed) override {
     Lane& lane = lane_.get();
-    std::lock_guard lock(lane.mutex);
+    const MutexLock lock(lane.mutex);
     lane.files.forget_used();
     Extent extent;
     while (feed.next(extent)) {
@@ -40,7 +43,12 @@ class ReadEngine final : public Engine {
     lane.files.verify_used();
   }
 
-  void require_unchanged(std::uint32_t file) override { lane_.get().files.verify(file); }
+  // Called by feeds, within `run`.
+  void require_unchanged(std::uint32_t file) override {
+    Lane& lane = lane_.get();
+    lane.mutex.assert_held();
+    lane.files.verify(file);
+  }
   EngineLimits limits() const override { return limits_; }
   EngineReport report() const override {
     return {EngineKind::kRead, EngineKind::kRead,
@@ -51,13 +59,9 @@ class ReadEngine final : public Engine {
   struct Lane {
     // Without readahead a read brings in what it asks for, and nothing else.
     explicit Lane(const Layout& layout) : files(layout, 0, POSIX_FADV_RANDOM) {}
-    std::mutex mutex;
-    FileSet files;
+    Mutex mutex;
+    FileSet files GUARDED_BY(mutex);
   };
-
-  static std::uint64_t window(const Budget& budget) {
-    return std::clamp<std::uint64_t>(round_down(budget.limit() / 16, 64 << 10), 64 << 10, 1 << 20);
-  }
 
   void fetch(FileSet& files, const Extent& extent, std::byte* data) {
     const Pin pin(files, extent.file);

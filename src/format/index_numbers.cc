@@ -20,7 +20,7 @@ void IndexWindows::refill(std::size_t size) {
   // Whole pages only go; the page that the next window shares stays for it.
   const std::uint64_t begin = round_down(next_, sys::page_size());
   next_ += window_.size();
-  (void)sys::fadvise(source_.fd.get(), begin, next_ - begin, POSIX_FADV_DONTNEED);
+  (void)sys::fadvise(source_.fd->get(), begin, next_ - begin, POSIX_FADV_DONTNEED);
 }
 
 }  // namespace evenkeel

@@ -1,7 +1,10 @@
 // What is in the files: the answer that every format gives.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,12 +13,23 @@
 
 namespace evenkeel {
 
-// How a file looked when it was opened. A reader that finds it otherwise refuses to go on.
+// What fstat said of a file when it was opened. A reader that finds something else refuses to go
+// on.
 struct FileIdentity {
   std::uint64_t device = 0, inode = 0, size = 0;
   std::int64_t mtime_ns = 0;
+  // A rewrite whose mtime was set back shows in ctime alone. But ctime also moves when the file is
+  // linked, unlinked or renamed, or when its mode or owner changes, so these are kept, too.
+  std::int64_t ctime_ns = 0;
+  std::uint64_t links = 0;
+  std::uint32_t mode = 0, owner = 0, group = 0;
+
+  FileIdentity() = default;
+  explicit FileIdentity(const struct stat& status);
   friend bool operator==(const FileIdentity&, const FileIdentity&) = default;
 };
+
+class KeptFile;
 
 // One file's part of an array: rows first_row .. first_row+rows-1, whose bytes begin at
 // data_offset.
@@ -25,6 +39,10 @@ struct Segment {
   std::uint64_t data_offset = 0;
   std::uint64_t first_row = 0;
   std::uint64_t rows = 0;
+  // The file as it was opened, so that it can be opened again after its name was deleted or given
+  // to another file. Empty for arrays of many files (kMostKeptFiles), and
+  // where the process keeps very many (KeptFile).
+  std::shared_ptr<const KeptFile> kept = {};
 };
 
 // Invariants that a format guarantees and every reader relies on: row_bytes >= 1; sums and products

@@ -173,7 +173,7 @@ Part npy_part(const Source& source, const NpyHeader& header, const FormatOptions
           storage_of(header.shape, header.fortran),
           header.shape,
           size->row_bytes,
-          {source.path, source.identity, header.data_offset, 0, size->rows}};
+          source.segment(header.data_offset, size->rows)};
 }
 
 }  // namespace evenkeel

@@ -52,7 +52,13 @@ void append(Layout& layout, Part part) {
   }
   part.segment.first_row = std::exchange(layout.rows, *rows);
   layout.paths.push_back(part.segment.path);
-  if (part.segment.rows > 0) layout.segments.push_back(std::move(part.segment));
+  if (part.segment.rows == 0) return;
+  layout.segments.push_back(std::move(part.segment));
+  // Arrays of many files would use up the descriptors of the process.
+  if (layout.segments.size() == kMostKeptFiles + 1) {
+    for (Segment& segment : layout.segments) segment.kept.reset();
+  }
+  if (layout.segments.size() > kMostKeptFiles) layout.segments.back().kept.reset();
 }
 
 std::string printable(std::string_view bytes) {

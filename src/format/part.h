@@ -41,6 +41,9 @@ bool needs_swap(DType dtype, bool big_endian);
 // "little-endian numbers" or "big-endian numbers", as they are stored in the file.
 const char* byte_order(bool swapped);
 
+// An array of at most this many files keeps their descriptors from open (Segment::kept).
+inline constexpr std::size_t kMostKeptFiles = 8;
+
 // Appends the part's rows to the layout. Throws Error (kFormat) if the total exceeds 2^64-1 bytes.
 void append(Layout& layout, Part part);
 

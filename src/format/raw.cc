@@ -79,13 +79,9 @@ Part read_raw(const Source& source, const FormatOptions& options, bool alone) {
                             with_commas(size->bytes - (file_bytes - options.offset)) + " too few")
         .hint("use -1 as the first axis to read as many rows as the file holds");
   }
-  return {"raw",
-          dtype,
-          needs_swap(dtype, options.big_endian),
-          storage_of(shape, false),
-          shape,
-          size->row_bytes,
-          {source.path, source.identity, options.offset, 0, size->rows}};
+  return {
+      "raw", dtype,           needs_swap(dtype, options.big_endian),     storage_of(shape, false),
+      shape, size->row_bytes, source.segment(options.offset, size->rows)};
 }
 
 }  // namespace evenkeel

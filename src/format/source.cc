@@ -1,27 +1,73 @@
 #include "format/source.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <span>
 #include <utility>
 
-#include "base/modified.h"
 #include "evenkeel/error.h"
 
 namespace evenkeel {
+namespace {
+
+// Since 1970. Anyone may set a time, also one whose nanoseconds do not fit (beyond the year 2262):
+// it then wraps, and still tells whether it is the same.
+std::int64_t nanoseconds(const timespec& time) {
+  return static_cast<std::int64_t>(static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000 +
+                                   static_cast<std::uint64_t>(time.tv_nsec));
+}
+
+std::atomic<std::size_t> kept_files = 0;
+
+std::size_t most_kept_files() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 8;
+  return std::clamp<std::size_t>(limit.rlim_cur / 8, 8, 1024);
+}
+
+}  // namespace
+
+FileIdentity::FileIdentity(const struct stat& status)
+    : device(status.st_dev),
+      inode(status.st_ino),
+      size(static_cast<std::uint64_t>(status.st_size)),
+      mtime_ns(nanoseconds(status.st_mtim)),
+      ctime_ns(nanoseconds(status.st_ctim)),
+      links(status.st_nlink),
+      mode(status.st_mode),
+      owner(status.st_uid),
+      group(status.st_gid) {}
 
 FileIdentity identify(int fd, const std::string& path) {
   struct stat status;
   if (sys::fstat(fd, &status) != 0) throw Error::system("stat", errno).in(path);
-  return {status.st_dev, status.st_ino, static_cast<std::uint64_t>(status.st_size),
-          modified_ns(status)};
+  return FileIdentity(status);
+}
+
+KeptFile::KeptFile(std::shared_ptr<const Fd> fd) : fd_(std::move(fd)) {}
+KeptFile::~KeptFile() { --kept_files; }
+
+std::shared_ptr<const KeptFile> KeptFile::keep(std::shared_ptr<const Fd> fd) {
+  if (++kept_files > most_kept_files()) {
+    --kept_files;
+    return nullptr;
+  }
+  return std::shared_ptr<const KeptFile>(new KeptFile(std::move(fd)));
+}
+
+Fd KeptFile::open_again(int flags) const {
+  const std::string link = "/proc/self/fd/" + std::to_string(fd_->get());
+  return Fd(sys::open(link.c_str(), O_RDONLY | flags));
 }
 
 std::string Source::read(std::uint64_t offset, std::size_t length) const {
   const std::uint64_t rest = offset < identity.size ? identity.size - offset : 0;
   std::string bytes(std::min<std::uint64_t>(length, rest), '\0');  // asking for more reads twice
   const std::size_t got =
-      read_upto(fd.get(), offset, std::as_writable_bytes(std::span(bytes)), path);
+      read_upto(fd->get(), offset, std::as_writable_bytes(std::span(bytes)), path);
   if (got < bytes.size()) {
     throw Error(ErrorKind::kFormat, "open", "the file became shorter while it was opened")
         .in(path)
@@ -31,15 +77,19 @@ std::string Source::read(std::uint64_t offset, std::size_t length) const {
   return bytes;
 }
 
+Segment Source::segment(std::uint64_t data_offset, std::uint64_t rows) const {
+  return {path, identity, data_offset, 0, rows, KeptFile::keep(fd)};
+}
+
 Source open_even_empty(const std::string& path) {
   if (path.find('\0') != path.npos) {
     throw Error(ErrorKind::kInvalid, "open", "a path cannot hold a zero byte").in(path.c_str());
   }
-  Source source{path, open_readable(path), {}};
-  source.identity = identify(source.fd.get(), path);
+  Source source{path, std::make_shared<const Fd>(open_readable(path)), {}};
+  source.identity = identify(source.fd->get(), path);
   // A header is one page: without this the kernel reads ahead into data that nobody asked for.
   // Failing to say so costs nothing else.
-  (void)sys::fadvise(source.fd.get(), 0, 0, POSIX_FADV_RANDOM);
+  (void)sys::fadvise(source.fd->get(), 0, 0, POSIX_FADV_RANDOM);
   return source;
 }
 

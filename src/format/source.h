@@ -1,7 +1,8 @@
-// One file at the moment of opening: who it is and how it begins.
+// One file at the moment of opening: which file it is and how it begins.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "base/fd.h"
@@ -9,16 +10,38 @@
 
 namespace evenkeel {
 
-// What fstat says of the very descriptor that is read. Throws Error (kSystem).
+// What fstat says of the descriptor that is read. Throws Error (kSystem).
 FileIdentity identify(int fd, const std::string& path);
+
+// A descriptor that an array keeps from open to close. Nothing is read from it; it is there to open
+// the same file again (open_again). A process keeps at most an eighth of the descriptors that it
+// may have, and never more than 1,024.
+class KeptFile {
+ public:
+  // Empty when the process keeps as many as it may.
+  static std::shared_ptr<const KeptFile> keep(std::shared_ptr<const Fd> fd);
+  ~KeptFile();
+  KeptFile(const KeptFile&) = delete;
+  KeptFile& operator=(const KeptFile&) = delete;
+
+  // Opens the file behind the descriptor with other flags, whatever its name says now. Empty where
+  // that does not work: without /proc, or when someone closed the descriptor.
+  Fd open_again(int flags) const;
+
+ private:
+  explicit KeptFile(std::shared_ptr<const Fd> fd);
+  const std::shared_ptr<const Fd> fd_;
+};
 
 struct Source {
   std::string path;
-  Fd fd;
+  std::shared_ptr<const Fd> fd;
   FileIdentity identity;
 
   // Bytes offset .. offset+length-1, fewer where the file ends before.
   std::string read(std::uint64_t offset, std::size_t length) const;
+  // The file as one segment of an array. Its first row is set when segments are put together.
+  Segment segment(std::uint64_t data_offset, std::uint64_t rows) const;
 };
 
 constexpr std::size_t kHeadBytes = 4096;  // one page: nearly every header, in one read

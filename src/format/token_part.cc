@@ -6,13 +6,8 @@ namespace evenkeel {
 
 Part token_part(std::string_view format, const Source& source, DType dtype, std::uint64_t offset,
                 std::uint64_t tokens) {
-  return {format,
-          dtype,
-          needs_swap(dtype, false),
-          Storage::kEither,
-          {tokens},
-          dtype.size,
-          {source.path, source.identity, offset, 0, tokens}};
+  return {format,   dtype,      needs_swap(dtype, false),      Storage::kEither,
+          {tokens}, dtype.size, source.segment(offset, tokens)};
 }
 
 bool is_token_dtype(DType dtype) {

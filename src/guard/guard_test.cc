@@ -1,3 +1,4 @@
+// labels: threads
 // What must never go wrong, whatever the governor does meanwhile. Budgets are far too small for the
 // mappings, so that it is always at work.
 #include "evenkeel/guard.h"

@@ -1,3 +1,4 @@
+// labels: threads
 #include "guard/guarded_file.h"
 
 #include <gtest/gtest.h>

@@ -68,7 +68,9 @@ Tokens::Impl::Impl(TokenLayout layout, const TokensOptions& options)
           std::move(layout.layout),
           ArrayOptions{.budget = options.budget, .engine = options.engine})),
       memory(options.budget, staging_size(options.budget), "tokens on their way"),
-      staging([] { return std::make_unique<Staging>(); }) {}
+      staging([] { return std::make_unique<Staging>(); }) {
+  memory.keep_in_children();
+}
 
 Tokens Tokens::open(const std::string& path_or_glob, const TokensOptions& options) {
   return open(expand_token_paths(path_or_glob), options);
