@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/visible.h"
 #include "cli/child_command.h"
 #include "cli/commands.h"
 #include "cli/descriptor_limit.h"
@@ -16,7 +17,6 @@
 #include "cli/program_kind.h"
 #include "cli/recording.h"
 #include "cli/terminal.h"
-#include "base/visible.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
 #include "process_guard/proc_source.h"

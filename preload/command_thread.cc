@@ -36,8 +36,8 @@ constexpr unsigned kUnshare = 2;  // CLOSE_RANGE_UNSHARE
 // nothing of the program's is held open by it or closed. Linux 5.9; false where that is refused.
 bool take_own_descriptors() { return raw(SYS_close_range, 0U, ~0U, kUnshare) == 0; }
 
-// Asks for short time slices: the scheduler then runs the thread soon after it wakes, even where the
-// program keeps every core busy (Linux 6.12; older kernels refuse or take no notice).
+// Asks for short time slices: the scheduler then runs the thread soon after it wakes, even where
+// the program keeps every core busy (Linux 6.12; older kernels refuse or take no notice).
 void ask_for_short_slices() {
   struct {  // sched_attr; libc has no name for it
     std::uint32_t size, policy;
@@ -153,8 +153,8 @@ void carry_out_all(shared_table::Command& command, ProcMaps& maps) {
   if (count > shared_table::kCommandRanges) count = shared_table::kCommandRanges;
   for (std::uint32_t i = 0; i < count; ++i) {
     shared_table::CommandRange& range = command.ranges[i];
-    const Outcome outcome = carry_out(
-        {kind, advice, range.mapping, range.generation, {range.begin, range.end}}, maps);
+    const Outcome outcome =
+        carry_out({kind, advice, range.mapping, range.generation, {range.begin, range.end}}, maps);
     range.result = outcome.error;
     range.dropped = outcome.dropped ? 1 : 0;
   }

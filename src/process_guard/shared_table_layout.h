@@ -110,17 +110,17 @@ struct Process {
 
 struct SharedTable {
   std::uint32_t magic, version;
-  std::uint64_t size;                                // of all the memory
-  std::uint64_t least_bytes;                         // of a mapping that is registered
-  std::uint32_t first_advice;                        // madvise given to each new mapping; 0 is none
-  std::uint32_t seccomp_filters;                     // of the tool, which its children inherit
-  Word changes;                                      // grows and is woken after any change below
-  Word waiters;                                      // threads that wait for that
-  Word lost_files, lost_processes, lost_mappings;    // those for which there was no room
-  Word sandboxed_processes;                          // not guarded, see Agent::leave
-  Word unmount_requests, unmount_answers;            // see preload/hooks.cc, umount2
-  Word files_used;                                   // filled entries, about
-  Word processes_used;                               // entries from here on were never used
+  std::uint64_t size;                              // of all the memory
+  std::uint64_t least_bytes;                       // of a mapping that is registered
+  std::uint32_t first_advice;                      // madvise given to each new mapping; 0 is none
+  std::uint32_t seccomp_filters;                   // of the tool, which its children inherit
+  Word changes;                                    // grows and is woken after any change below
+  Word waiters;                                    // threads that wait for that
+  Word lost_files, lost_processes, lost_mappings;  // those for which there was no room
+  Word sandboxed_processes;                        // not guarded, see Agent::leave
+  Word unmount_requests, unmount_answers;          // see preload/hooks.cc, umount2
+  Word files_used;                                 // filled entries, about
+  Word processes_used;                             // entries from here on were never used
   Number long_paths_used;
   Process processes[kProcesses];
   File files[kFiles];
