@@ -1,7 +1,7 @@
 """The native half of evenkeel; use the package, not this."""
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy
 from numpy.typing import NDArray
@@ -319,13 +319,13 @@ class BatchReader:
 
     def __init__(self, mixture: Sequence[tuple[TokenStream, float]], options: LoaderOptions, memory: Sequence[tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]]]) -> None: ...
 
-    def take(self) -> tuple[object, object] | None:
+    def take(self) -> tuple[Any, Any] | None:
         """The next batch (x, y), whose memory is yours; None after the last."""
 
     def put_back(self, batch: object) -> None:
         """For `take` to give again."""
 
-    def __next__(self) -> object: ...
+    def __next__(self) -> tuple[Any, Any]: ...
 
     @property
     def convert(self, /) -> object:

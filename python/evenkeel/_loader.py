@@ -98,7 +98,7 @@ class TokenLoader(_core.BatchReader):
             from evenkeel._device import ring_for
 
             self._ring = ring_for(device, self._shape, self._dtype, prefetch)
-        memory = []
+        memory: list[tuple[Any, Any]] = []
         if self._ring is not None:
             options.keep = self._ring.keep
             memory = self._ring.memory

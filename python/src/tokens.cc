@@ -292,12 +292,13 @@ void bind_tokens(nb::module_& module) {
       .def(nb::init<const std::vector<std::pair<Tokens, double>>&, LoaderOptions,
                     BatchReader::Memory>(),
            "mixture"_a, "options"_a, "memory"_a)
-      .def("take", &BatchReader::take, nb::sig("def take(self) -> tuple[object, object] | None"),
+      .def("take", &BatchReader::take,
+           nb::sig("def take(self) -> tuple[typing.Any, typing.Any] | None"),
            "The next batch (x, y), whose memory is yours; None after the last.")
       .def("put_back", &BatchReader::put_back, "batch"_a, "For `take` to give again.")
       .def(
           "__next__", [](nb::handle self) { return nb::cast<BatchReader&>(self).next(self); },
-          nb::sig("def __next__(self) -> object"))
+          nb::sig("def __next__(self) -> tuple[typing.Any, typing.Any]"))
       .def_rw("convert", &BatchReader::convert, nb::arg().none(),
               nb::for_getter(nb::sig("def convert(self, /) -> object")),
               nb::for_setter(nb::sig("def convert(self, value: object, /) -> None")),

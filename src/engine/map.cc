@@ -41,7 +41,7 @@ class MapEngine final : public Engine {
   bool maps_files() const override { return true; }
   void release_memory() override {
     Lane& lane = lane_.get();
-    std::lock_guard lock(lane.mutex);
+    const MutexLock lock(lane.mutex);
     for (const Mapping& mapping : lane.mappings) {
       mapping.advise(0, mapping.length(), MADV_DONTNEED);
     }

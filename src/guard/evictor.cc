@@ -216,7 +216,7 @@ void Evictor::forget_lost() {
     file->forget_lost([this](const GuardedMapping& lost) NO_THREAD_SAFETY_ANALYSIS {
       file_of_mapping_.erase(lost.key());
       if (options_.remember) return;  // other processes unmap without notice
-      note_failure(lost.name() + " is gone or changed, without remove(): no longer governed");
+      note_failure(lost.name() + " is gone or changed, without remove(): no longer guarded");
     });
   }
   forget_unmapped();

@@ -87,7 +87,9 @@ std::size_t climb_end(const std::vector<ProfileSample>& samples) {
     return static_cast<double>(sample.memory()) >= goal;
   });
   const double first = samples.front().seconds, last = samples.back().seconds;
-  if (samples.end() - end < static_cast<std::ptrdiff_t>(kFewestSamplesForSlope / 2)) return 0;
+  // What follows has to tell a slope of its own: a short stop at the end is not the end of a rise.
+  if (samples.end() - end < static_cast<std::ptrdiff_t>(kFewestSamplesForSlope)) return 0;
+  if (last - end->seconds < kShortestSecondsForSlope) return 0;
   if (end == samples.begin() || end->seconds - first > kClimbEnds * (last - first)) return 0;
   // A rise that goes on as before has no end.
   const double climbing = (level - start) / (end->seconds - first);

@@ -45,7 +45,7 @@ TEST(Trend, ARiseThatNeverEndsIsASlope) {
 }
 
 TEST(Trend, ARiseFromNothingThatNeverEndsIsNoClimb) {
-  const auto rise = [](double t) { return t * 100 * kMiB; };
+  const auto rise = [](double t) { return t * 100 * kMebibyte; };
   EXPECT_EQ(climb_end(make_run(1.3, 130,
                                [&](ProfileSample& sample) {
                                  sample.anon = static_cast<std::uint64_t>(rise(sample.seconds));
@@ -55,9 +55,19 @@ TEST(Trend, ARiseFromNothingThatNeverEndsIsNoClimb) {
   EXPECT_EQ(trend(10, 600, rise), "rose by 1000 MiB in 10 s");
 }
 
+TEST(Trend, AShortStopAtTheEndIsNotTheEndOfARise) {
+  const ProfileRun run = make_run(1.5, 150, [](ProfileSample& sample) {
+    sample.anon = static_cast<std::uint64_t>(std::min(sample.seconds, 1.2) * 100 * kMebibyte);
+  });
+  EXPECT_EQ(climb_end(run.samples), 0u);
+  EXPECT_GT(summarize(run, {}).slope_anon.value(), 1000 * kMebibyte);
+}
+
 TEST(Trend, AShortRiseIsToldAsItWas) {
-  EXPECT_EQ(trend(10, 600, [](double t) { return (100 + t) * kMiB; }), "rose by 10 MiB in 10 s");
-  EXPECT_EQ(trend(10, 600, [](double t) { return (100 - t) * kMiB; }), "fell by 10 MiB in 10 s");
+  EXPECT_EQ(trend(10, 600, [](double t) { return (100 + t) * kMebibyte; }),
+            "rose by 10 MiB in 10 s");
+  EXPECT_EQ(trend(10, 600, [](double t) { return (100 - t) * kMebibyte; }),
+            "fell by 10 MiB in 10 s");
 }
 
 TEST(Trend, WhatStaysIsFlat) {
