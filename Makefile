@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long build bench fuzz lint format install clean
+.PHONY: help demo test test-long build bench fuzz lint format install uninstall clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -13,7 +13,7 @@ demo: build ## the whole story on this machine, in about a minute
 	build/evenkeel demo
 
 test: ## build every preset, run every test
-	@scripts/setup build test python
+	@scripts/setup build test lint python
 	@scripts/test
 
 test-long: build ## ten million batches and a hundred epochs of workers, under the profiler; 40 minutes at most
@@ -40,7 +40,7 @@ fuzz: ## a minute of each fuzz target
 	@scripts/setup build fuzz
 	@scripts/fuzz 60
 
-lint: ## format, clang-tidy, layers, scripts
+lint: ## format, layers, scripts, types, clang-tidy of all files
 	@scripts/setup build test lint python
 	@scripts/lint
 
@@ -50,6 +50,10 @@ format: ## format the sources
 
 install: build ## headers, library, tool and packages, to PREFIX (/usr/local), under DESTDIR
 	DESTDIR="$(DESTDIR)" cmake --install build --prefix "$(PREFIX)"
+	@cp build/install_manifest.txt build/installed.txt
+
+uninstall: ## remove what `make install` put there (under the same DESTDIR)
+	@DESTDIR="$(DESTDIR)" cmake -DMANIFEST="$(CURDIR)/build/installed.txt" -P cmake/uninstall.cmake
 
 clean: ## remove what was built (.venv and .venv-peers stay)
-	rm -rf build build-dev build-tsan build-nouring build-clang build-fuzz build-cp*
+	rm -rf build build-dev build-tsan build-nouring build-clang build-fuzz build-pyasan build-cp*

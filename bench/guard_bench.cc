@@ -177,7 +177,7 @@ void measure(const std::string& path, const Scenario& scenario, int repeats, con
       "  {\"scenario\": \"%s\", \"speed_ratio\": %.3f, \"lowest\": %.3f, \"highest\": %.3f,\n"
       "   \"plain_s\": %.4f, \"guarded_s\": %.4f, \"budget_mib\": %.0f, \"peak_cached_mib\": %.1f, "
       "\"peak_mapped_mib\": %.1f,\n"
-      "   \"governor_cpu_share\": %.4f, \"released_mib\": %.0f, \"to_random\": %llu, "
+      "   \"evictor_cpu_share\": %.4f, \"released_mib\": %.0f, \"to_random\": %llu, "
       "\"to_readahead\": %llu, \"looks\": %llu}%s\n",
       scenario.name, median(ratios), *std::ranges::min_element(ratios),
       *std::ranges::max_element(ratios), median(plain_s), median(guarded_s), mib(scenario.budget),

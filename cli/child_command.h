@@ -25,8 +25,8 @@ struct Ending {
 // sent to us alone are passed on to the command; those of the terminal reach it anyway.
 class ChildCommand {
  public:
-  // Forks; the child waits. `environment` is added to ours: "NAME=value". The process may have other
-  // threads, so the child calls nothing but async-signal-safe functions.
+  // Forks; the child waits. `environment` is added to ours: "NAME=value". The process may have
+  // other threads, so the child calls nothing but async-signal-safe functions.
   ChildCommand(const std::vector<std::string>& words, const std::vector<std::string>& environment);
   ~ChildCommand();  // a child that was never let go is killed
   ChildCommand(const ChildCommand&) = delete;

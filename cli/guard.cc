@@ -1,4 +1,4 @@
-// evenkeel guard: keep any command, or a running process, under a line.
+// evenkeel guard: keep the mapped files of a command, or of a running process, within a budget.
 #include <fmt/core.h>
 #include <sys/mman.h>
 
@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/visible.h"
 #include "cli/child_command.h"
 #include "cli/commands.h"
 #include "cli/descriptor_limit.h"
@@ -16,7 +17,6 @@
 #include "cli/program_kind.h"
 #include "cli/recording.h"
 #include "cli/terminal.h"
-#include "base/visible.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
 #include "process_guard/proc_source.h"
@@ -28,17 +28,18 @@ namespace evenkeel::cli {
 namespace {
 
 constexpr char kGuardFooter[] = R"(
-The command runs as it would without this; its input, output, signals and exit code are its own. What
-it maps of files of 1 MiB or more (--min), shared or private, is kept under the budget together with
-the page cache behind it: for the command and all processes it starts, one budget. Memory may pass
-the line for a moment, by the larger of 32 MiB and 10 %. Heap memory, programs and libraries,
-and what lies in tmpfs are not touched. No byte is ever lost: changed pages are written first.
+The command runs as it would without this; its input, output, signals and exit code are its own. The
+budget covers file mappings of 1 MiB or more (--min), shared or private, together with the page cache
+behind them, of the command and all processes it starts. Memory may exceed the budget for a moment,
+by the larger of 32 MiB and 10 %. Heap memory, programs, libraries and tmpfs are left alone. No byte
+is lost: changed pages are written first.
 
-Readahead is switched off for files that are read here and there, and on again for those that are
-read through (--access auto).
+Readahead is switched off for files that are read at random, and on again for those that are read in
+order (--access auto). Where the readahead of many processes would fill the budget, it becomes less.
 
 Needs no privileges; --pid needs CAP_SYS_NICE. Programs that no library can be loaded into (static,
-setuid) run unguarded, and a line says so.
+setuid) and programs that install a seccomp filter run unguarded. What is not guarded is printed when
+that is known.
 
 Examples:
   evenkeel guard --budget 1GiB -- python train.py
@@ -179,12 +180,12 @@ int run(const GuardCommandOptions& options) {
 
 void add_guard(CLI::App& app, int& exit_code) {
   CLI::App* command =
-      app.add_subcommand("guard", "Keep the mapped files of any command under a line");
+      app.add_subcommand("guard", "Keep the mapped files of any command within a budget");
   auto options = std::make_shared<GuardCommandOptions>();
   add_command_words(*command, options->command);
   add_size(
       *command, "--budget", [options](std::uint64_t bytes) { options->guard.budget = bytes; },
-      "The line: bytes of mapped files in memory, page cache included")
+      "Bytes of mapped files in memory, page cache included")
       ->required();
   add_parsed(
       *command, "--access", "HOW",
@@ -192,7 +193,7 @@ void add_guard(CLI::App& app, int& exit_code) {
       "auto (measured), random, sequential, or leave to the program; default auto");
   command->add_flag("--keep-cache", options->guard.keep_cache,
                     "Bound resident pages only; the page cache is left to the kernel");
-  add_patterns(*command, options->files, "Govern these alone; default all that are mapped");
+  add_patterns(*command, options->files, "Guard these alone; default all that are mapped");
   add_size(
       *command, "--min", [options](std::uint64_t bytes) { options->least_bytes = bytes; },
       "Leave smaller mappings alone; default 1MiB");

@@ -14,8 +14,8 @@ namespace evenkeel::cli {
 struct GuardCommandOptions {
   std::vector<std::string> command;
   GuardOptions guard;
-  std::vector<std::string> files;       // patterns of what is governed; empty: all
-  std::uint64_t least_bytes = 1 << 20;  // of a governed mapping
+  std::vector<std::string> files;       // patterns of the files to guard; empty: all
+  std::uint64_t least_bytes = 1 << 20;  // of a guarded mapping
   ProfileOutputs outputs;
   ProcessOptions process;
 };

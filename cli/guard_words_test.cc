@@ -115,9 +115,10 @@ TEST_F(GuardWords, AreFactsOfAProfile) {
 TEST_F(GuardWords, TheVerdictIsAboutTheGuardedFiles) {
   ProfileSummary summary;
   summary.peak_memory = 3_GiB;
-  EXPECT_EQ(guard_verdict(report_, summary),
-            "The guarded files stayed within the budget of 256 MiB. They reached 230 MiB. The whole "
-            "program reached 3 GiB, which the budget does not cover.");
+  EXPECT_EQ(
+      guard_verdict(report_, summary),
+      "The guarded files stayed within the budget of 256 MiB. They reached 230 MiB. The whole "
+      "program reached 3 GiB, which the budget does not cover.");
   report_.peak_cached = 300_MiB;
   EXPECT_THAT(guard_verdict(report_, summary),
               HasSubstr("The guarded files reached 300 MiB, with a budget of 256 MiB."));

@@ -10,9 +10,9 @@ namespace evenkeel::cli {
 // Error (kInvalid) when it is not there, or when its path cannot be in LD_PRELOAD.
 std::string find_preload_library();
 
-// "LD_PRELOAD=..." and "ASAN_OPTIONS=...", with what is there already kept. A program that was built
-// with AddressSanitizer refuses to run if another library is loaded first, unless its options say
-// that it may.
+// "LD_PRELOAD=..." and "ASAN_OPTIONS=...", with what is there already kept. A program that was
+// built with AddressSanitizer refuses to run if another library is loaded first, unless its options
+// say that it may.
 std::vector<std::string> preload_variables(const std::string& library);
 
 }  // namespace evenkeel::cli

@@ -61,11 +61,10 @@ Recorded record_command(const std::vector<std::string>& command,
   std::vector<std::string> added = environment;
   added.push_back(std::string(kMarksVariable) + "=" + marks.path());
   ChildCommand child(command, added);
-  Recorder recorder(child.pid(),
-                    {.interval = options.interval,
-                     .files = options.files,
-                     .marks = &marks,
-                     .keep_files_open = options.keep_files_open});
+  Recorder recorder(child.pid(), {.interval = options.interval,
+                                  .files = options.files,
+                                  .marks = &marks,
+                                  .keep_files_open = options.keep_files_open});
   child.go();  // time has begun: nothing can be marked before
   Ending ending;
   {

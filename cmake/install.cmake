@@ -10,10 +10,6 @@ install(EXPORT evenkeelTargets NAMESPACE evenkeel:: DESTINATION ${EVENKEEL_CMAKE
 
 get_target_property(EVENKEEL_LIBRARY_TYPE evenkeel TYPE)
 if(TARGET evenkeel_cli)
-  if(EVENKEEL_LIBRARY_TYPE STREQUAL "SHARED_LIBRARY")
-    file(RELATIVE_PATH to_libdir ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
-    set_target_properties(evenkeel_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${to_libdir}")
-  endif()
   install(TARGETS evenkeel_cli)
 endif()
 if(TARGET evenkeel_guard_preload)

@@ -17,6 +17,15 @@ function(evenkeel_unity target group)
   endif()
 endfunction()
 
+# evenkeel_unity_by_folder(TARGET source...): one go for each folder.
+function(evenkeel_unity_by_folder target)
+  foreach(source IN LISTS ARGN)
+    get_filename_component(folder ${source} DIRECTORY)
+    get_filename_component(group ${folder} NAME)
+    evenkeel_unity(${target} ${group} ${source})
+  endforeach()
+endfunction()
+
 # evenkeel_part(NAME ROOMS room...): objects of the library, as the target evenkeel_part_NAME.
 function(evenkeel_part name)
   cmake_parse_arguments(arg "" "" "ROOMS" ${ARGN})
@@ -27,6 +36,8 @@ function(evenkeel_part name)
     target_sources(${target} PRIVATE ${sources})
     evenkeel_unity(${target} ${room} ${sources})
   endforeach()
+  set_target_properties(${target} PROPERTIES
+    CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
   target_compile_features(${target} PUBLIC cxx_std_20)
   target_include_directories(${target} PRIVATE
     ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include ${PROJECT_BINARY_DIR}/include)

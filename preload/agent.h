@@ -1,5 +1,5 @@
-// The state of the library in this process, and what the hooks call. There is one, `agent`. It needs
-// no construction and no destruction: hooks are called before and after everything else.
+// The state of the library in this process, and what the hooks call. There is one, `agent`. It
+// needs no construction and no destruction: hooks are called before and after everything else.
 #pragma once
 
 #include "preload/lock.h"

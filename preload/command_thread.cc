@@ -36,8 +36,8 @@ constexpr unsigned kUnshare = 2;  // CLOSE_RANGE_UNSHARE
 // nothing of the program's is held open by it or closed. Linux 5.9; false where that is refused.
 bool take_own_descriptors() { return raw(SYS_close_range, 0U, ~0U, kUnshare) == 0; }
 
-// Asks for short time slices: the scheduler then runs the thread soon after it wakes, even where the
-// program keeps every core busy (Linux 6.12; older kernels refuse or take no notice).
+// Asks for short time slices: the scheduler then runs the thread soon after it wakes, even where
+// the program keeps every core busy (Linux 6.12; older kernels refuse or take no notice).
 void ask_for_short_slices() {
   struct {  // sched_attr; libc has no name for it
     std::uint32_t size, policy;
@@ -93,6 +93,13 @@ Outcome carry_out_piece(const Wanted& wanted, Range piece, ProcMaps& maps) {
     advice = shared || !writable ? MADV_DONTNEED : MADV_PAGEOUT;
   }
   if (wanted.kind == shared_table::kPageOut) advice = MADV_PAGEOUT;
+  // The kernel fetches one huge page for a fault in such a mapping, whatever its readahead is, and
+  // of small pages, too, where the file system has no large ones.
+  if (wanted.kind == shared_table::kLimitReadahead) {
+    const long refused = raw(SYS_madvise, piece.begin, piece.end - piece.begin, MADV_HUGEPAGE);
+    if (refused != 0) return {static_cast<int>(-refused)};
+    advice = MADV_RANDOM;
+  }
   const long result = raw(SYS_madvise, piece.begin, piece.end - piece.begin, advice);
   return {static_cast<int>(-result), result == 0 && advice == MADV_DONTNEED};
 }
@@ -102,9 +109,13 @@ Outcome carry_out(const Wanted& wanted, ProcMaps& maps) {
       wanted.range.end % page_size() != 0) {
     return {EINVAL};
   }
+  if (wanted.kind == shared_table::kLimitReadahead) {
+    const Locked locked(agent.lock());
+    return carry_out_piece(wanted, wanted.range, maps);
+  }
   if (wanted.kind == shared_table::kAdvise) {
     const bool known = wanted.advice == MADV_NORMAL || wanted.advice == MADV_RANDOM ||
-                       wanted.advice == MADV_SEQUENTIAL;
+                       wanted.advice == MADV_SEQUENTIAL || wanted.advice == MADV_NOHUGEPAGE;
     if (!known) return {EINVAL};
     const Locked locked(agent.lock());
     return carry_out_piece(wanted, wanted.range, maps);
@@ -153,8 +164,8 @@ void carry_out_all(shared_table::Command& command, ProcMaps& maps) {
   if (count > shared_table::kCommandRanges) count = shared_table::kCommandRanges;
   for (std::uint32_t i = 0; i < count; ++i) {
     shared_table::CommandRange& range = command.ranges[i];
-    const Outcome outcome = carry_out(
-        {kind, advice, range.mapping, range.generation, {range.begin, range.end}}, maps);
+    const Outcome outcome =
+        carry_out({kind, advice, range.mapping, range.generation, {range.begin, range.end}}, maps);
     range.result = outcome.error;
     range.dropped = outcome.dropped ? 1 : 0;
   }

@@ -1,7 +1,7 @@
-// The functions that replace the C library's, for every program under `evenkeel guard`. They do what
-// the program asked for, and keep the registered mappings up to date.
-#include <sys/mount.h>
+// The functions that replace the C library's, for every program under `evenkeel guard`. They do
+// what the program asked for, and keep the registered mappings up to date.
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/shm.h>
 

@@ -27,8 +27,8 @@ class MappingTable {
   // is none, but never no where there is one.
   bool touches(Range range) const;
 
-  // Where the copy for the tool goes: the process's entry and its array. Everything is written there
-  // at once. Without a process there is no copy.
+  // Where the copy for the tool goes: the process's entry and its array. Everything is written
+  // there at once. Without a process there is no copy.
   struct Copy {
     shared_table::Process* process = nullptr;
     shared_table::Mapping* mappings = nullptr;

@@ -1,3 +1,4 @@
+// labels: threads
 #include "preload/mapping_table.h"
 
 #include <gtest/gtest.h>
@@ -29,8 +30,7 @@ class PreloadTable : public ::testing::Test {
   std::string published() const {
     std::vector<const shared_table::Mapping*> found;
     for (std::uint32_t i = 0; i < process->mappings_used; ++i) {
-      if (mappings[i].state == shared_table::kFilled)
-        found.push_back(&mappings[i]);
+      if (mappings[i].state == shared_table::kFilled) found.push_back(&mappings[i]);
     }
     std::sort(found.begin(), found.end(),
               [](const auto* a, const auto* b) { return a->begin < b->begin; });

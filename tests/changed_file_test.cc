@@ -21,23 +21,24 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::uint64_t kColumns = 8, kRowBytes = 32, kRows = 100'000;
+constexpr std::uint64_t kChangedColumns = 8, kChangedRowBytes = 32, kChangedRows = 100'000;
 
 class ChangedFile : public testing::TestWithParam<EngineKind> {
  protected:
   Array open() {
-    path_ = counting_file(folder_, "numbers", kRows * kColumns);
-    // Modification times move in ticks of the kernel's clock.
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    return Array::open(path_, counted(kColumns, 2_MiB, GetParam()));
+    path_ = counting_file(folder_, "numbers", kChangedRows * kChangedColumns);
+    // Modification times move in ticks of the kernel's clock: a change within this tick must show.
+    std::filesystem::last_write_time(
+        path_, std::filesystem::file_time_type::clock::now() - std::chrono::seconds(10));
+    return Array::open(path_, counted(kChangedColumns, 2_MiB, GetParam()));
   }
   static std::vector<std::uint64_t> rows() {
     std::vector<std::uint64_t> picks;
-    for (std::uint64_t row = 3; row < kRows; row += 997) picks.push_back(row);
+    for (std::uint64_t row = 3; row < kChangedRows; row += 997) picks.push_back(row);
     return picks;
   }
   static void read(const Array& array) {
-    ASSERT_EQ(gathered(array, rows()), rows_of_counting(rows(), kColumns));
+    ASSERT_EQ(gathered(array, rows()), rows_of_counting(rows(), kChangedColumns));
   }
   static void scan(const Array& array) {
     for (const Chunk& chunk : array.chunks(1000)) ASSERT_TRUE(counts_on(chunk));
@@ -52,10 +53,10 @@ class ChangedFile : public testing::TestWithParam<EngineKind> {
     }
   }
   void rewrite(std::uint32_t first) const {
-    const Numbers others = counting(first, kRows * kColumns);
+    const Numbers others = counting(first, kChangedRows * kChangedColumns);
     std::fstream file(path_, std::ios::binary | std::ios::in | std::ios::out);
     file.write(reinterpret_cast<const char*>(others.data()),
-               static_cast<std::streamsize>(kRows * kRowBytes));
+               static_cast<std::streamsize>(kChangedRows * kChangedRowBytes));
   }
 
   TempFolder folder_;
@@ -66,7 +67,7 @@ TEST_P(ChangedFile, TruncatedIsAnError) {
   for (const bool read_before : {false, true}) {
     const Array array = open();
     if (read_before) read(array);
-    ASSERT_EQ(::truncate(path_.c_str(), kRows * kRowBytes / 2), 0);
+    ASSERT_EQ(::truncate(path_.c_str(), kChangedRows * kChangedRowBytes / 2), 0);
     expect_refused(array);
   }
 }
@@ -98,7 +99,8 @@ TEST_P(ChangedFile, RewrittenInPlaceIsAnError) {
 
 TEST_P(ChangedFile, ReplacedBeforeAnythingWasReadIsNeverTheNewData) {
   const Array array = open();
-  std::filesystem::rename(counting_file(folder_, "other", kRows * kColumns, 1), path_);
+  std::filesystem::rename(counting_file(folder_, "other", kChangedRows * kChangedColumns, 1),
+                          path_);
   for (int i = 0; i < 3; ++i) {
     for (const Error& error : {error_of([&] { read(array); }), error_of([&] { scan(array); })}) {
       EXPECT_TRUE(error.path() == path_ || error.operation() == "test") << error.what();
@@ -110,7 +112,8 @@ TEST_P(ChangedFile, ReplacedWhileReadingIsTheOldDataOrAnError) {
   const Array array = open();
   read(array);
   scan(array);
-  std::filesystem::rename(counting_file(folder_, "other", kRows * kColumns, 1), path_);
+  std::filesystem::rename(counting_file(folder_, "other", kChangedRows * kChangedColumns, 1),
+                          path_);
   for (int i = 0; i < 3; ++i) {
     for (const Error& error : {error_of([&] { read(array); }), error_of([&] { scan(array); })}) {
       EXPECT_TRUE(error.path() == path_ || error.operation() == "test") << error.what();
@@ -149,14 +152,14 @@ TEST_P(ChangedFile, AnArrayOpenedAgainReadsTheNewData) {
   read(array);
   rewrite(5);
   expect_refused(array);
-  array = Array::open(path_, counted(kColumns, 2_MiB, GetParam()));
+  array = Array::open(path_, counted(kChangedColumns, 2_MiB, GetParam()));
   const std::vector<std::uint64_t> first{0};
-  EXPECT_EQ(gathered(array, first), counting(5, kColumns));
+  EXPECT_EQ(gathered(array, first), counting(5, kChangedColumns));
 }
 
 // Who has a file open may go on; who opens it later is refused, with the file's name.
 TEST_P(ChangedFile, PermissionTakenIsTheOldDataOrAnErrorThatNamesIt) {
-  path_ = counting_file(folder_, "numbers", kRows * kColumns);
+  path_ = counting_file(folder_, "numbers", kChangedRows * kChangedColumns);
   std::filesystem::permissions(folder_.root(), std::filesystem::perms(0777));
   if (::getuid() == 0) {
     ASSERT_EQ(::chown(path_.c_str(), 65534, 65534), 0);
@@ -165,7 +168,7 @@ TEST_P(ChangedFile, PermissionTakenIsTheOldDataOrAnErrorThatNamesIt) {
     const std::string said = in_child([&] {
       if (::getuid() == 0 && !become_nobody()) return std::string("still root");
       ::chmod(path_.c_str(), 0600);
-      const Array array = Array::open(path_, counted(kColumns, 2_MiB, GetParam()));
+      const Array array = Array::open(path_, counted(kChangedColumns, 2_MiB, GetParam()));
       if (read_before) read(array);
       ::chmod(path_.c_str(), 0000);
       for (const Error& error : {error_of([&] { read(array); }), error_of([&] { scan(array); })}) {
@@ -313,22 +316,22 @@ class TruncatedMeanwhile : public testing::TestWithParam<EngineKind> {};
 
 TEST_P(TruncatedMeanwhile, NoSignalReachesTheReader) {
   const TempFolder folder;
-  const std::string path = counting_file(folder, "numbers", kRows * kColumns);
+  const std::string path = counting_file(folder, "numbers", kChangedRows * kChangedColumns);
   const std::string said = in_child([&] {
     std::atomic<bool> over = false;
     std::thread other([&] {
       while (!over) {
         if (::truncate(path.c_str(), 4096) != 0) return;
-        if (::truncate(path.c_str(), kRows * kRowBytes) != 0) return;
+        if (::truncate(path.c_str(), kChangedRows * kChangedRowBytes) != 0) return;
       }
     });
     std::uint64_t errors = 0;
     const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(300);
     while (std::chrono::steady_clock::now() < end) {
       try {
-        const Array array = Array::open(path, counted(kColumns, 2_MiB, GetParam()));
+        const Array array = Array::open(path, counted(kChangedColumns, 2_MiB, GetParam()));
         std::vector<std::uint64_t> rows;
-        for (std::uint64_t row = 3; row < kRows / 2; row += 997) rows.push_back(row);
+        for (std::uint64_t row = 3; row < kChangedRows / 2; row += 997) rows.push_back(row);
         for (int i = 0; i < 5; ++i) gathered(array, rows);
         for (const Chunk& chunk : array.chunks(1000)) {
           if (chunk.position() > 10'000) break;

@@ -525,7 +525,7 @@ def memory_cgroups(pid):
 
 def test_a_demo_that_is_killed_leaves_no_cgroup(user):
     if user.prefix or os.geteuid() != 0:
-        pytest.skip("memory cgroups are made by root")
+        pytest.skip("needs a user who may make memory cgroups")
     args = ["demo", "--size", "24MiB", "--budget", "4MiB", "--limit", "64MiB", "--seconds", "30"]
     demo = subprocess.Popen(
         user.command(*args, "--dir", user.folder, "-o", "killed.html"),
@@ -535,7 +535,7 @@ def test_a_demo_that_is_killed_leaves_no_cgroup(user):
     try:
         wait_for(lambda: memory_cgroups(demo.pid) or demo.poll() is not None)
         if demo.poll() is not None:
-            pytest.skip(f"no memory cgroup can be made here: {demo.stderr.read()}")
+            pytest.skip(f"no memory cgroups here: {demo.stderr.read()}")
     finally:
         demo.kill()
         demo.wait()

@@ -1,3 +1,4 @@
+// labels: reads
 // Every engine and the pread twin, on the same random files and requests.
 #include <gtest/gtest.h>
 

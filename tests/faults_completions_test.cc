@@ -11,7 +11,7 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::uint64_t kColumns = 8, kRows = 4'000;
+constexpr std::uint64_t kCompletionColumns = 8, kCompletionRows = 4'000;
 
 std::vector<CompletionFault> completion_faults() {
   return {{.name = "EIO", .error = EIO, .harmless = false},
@@ -33,7 +33,7 @@ std::vector<CompletionFault> completion_faults() {
 class FaultyCompletions : public testing::TestWithParam<bool> {
  protected:
   FaultyCompletions() : folder_(disk_folder().value_or(std::filesystem::temp_directory_path())) {
-    const Numbers numbers = counting(0, kRows * kColumns);
+    const Numbers numbers = counting(0, kCompletionRows * kCompletionColumns);
     path_ = folder_.write_through(
         "numbers", {reinterpret_cast<const char*>(numbers.data()), numbers.size() * 4});
     queue_wrapper = &FaultyQueue::wrap;
@@ -45,8 +45,8 @@ class FaultyCompletions : public testing::TestWithParam<bool> {
 
   static void gather(const Array& array) {
     std::vector<std::uint64_t> rows;
-    for (std::uint64_t row = 7; row < kRows; row += 601) rows.push_back(row);
-    ASSERT_EQ(gathered(array, rows), rows_of_counting(rows, kColumns));
+    for (std::uint64_t row = 7; row < kCompletionRows; row += 601) rows.push_back(row);
+    ASSERT_EQ(gathered(array, rows), rows_of_counting(rows, kCompletionColumns));
   }
   static void scan(const Array& array) {
     int left = 3;
@@ -60,7 +60,8 @@ class FaultyCompletions : public testing::TestWithParam<bool> {
     const Budget budget(1_MiB);
     {
       FaultCase one(script, fault.harmless);
-      const Array array = Array::open(path_, counted(kColumns, budget, EngineKind::kDirect));
+      const Array array =
+          Array::open(path_, counted(kCompletionColumns, budget, EngineKind::kDirect));
       one.attempt([&] { gather(array); });
       one.attempt([&] { scan(array); });
       CompletionScript::armed = false;
@@ -77,7 +78,7 @@ class FaultyCompletions : public testing::TestWithParam<bool> {
 TEST_P(FaultyCompletions, AtEveryCompletion) {
   FaultScript script;
   if (!GetParam()) script.forbid_rings();
-  if (Array::open(path_, counted(kColumns, 1_MiB, EngineKind::kDirect)).engine().chosen !=
+  if (Array::open(path_, counted(kCompletionColumns, 1_MiB, EngineKind::kDirect)).engine().chosen !=
       EngineKind::kDirect) {
     GTEST_SKIP() << "no folder on a disk that takes O_DIRECT";
   }

@@ -12,7 +12,7 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::uint64_t kColumns = 8;
+constexpr std::uint64_t kFaultColumns = 8;
 
 struct Way {
   const char* name;
@@ -27,7 +27,7 @@ class Faults : public testing::TestWithParam<Way> {
  protected:
   Faults() : folder_(disk_folder().value_or(std::filesystem::temp_directory_path())) {
     for (const std::uint64_t file : {0, 1}) {
-      const Numbers numbers = counting(file * rows_ * kColumns, rows_ * kColumns);
+      const Numbers numbers = counting(file * rows_ * kFaultColumns, rows_ * kFaultColumns);
       paths_.push_back(folder_.write_through(
           "part" + std::to_string(file),
           {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof numbers[0]}));
@@ -41,14 +41,14 @@ class Faults : public testing::TestWithParam<Way> {
       if (path == paths_[1]) {
         ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED);
       } else {
-        ::readahead(fd.get(), 0, rows_ * kColumns * 4);
+        ::readahead(fd.get(), 0, rows_ * kFaultColumns * 4);
       }
     }
   }
 
   void gather(const Array& array) const {
     const std::vector<std::uint64_t> rows{7, rows_ / 3, rows_ - 1, rows_, 2 * rows_ - 1};
-    ASSERT_EQ(gathered(array, rows), rows_of_counting(rows, kColumns));
+    ASSERT_EQ(gathered(array, rows), rows_of_counting(rows, kFaultColumns));
   }
   // Some chunks, in order from before the border of the files to behind it.
   void scan(const Array& array, std::uint64_t rows_each, const Order& order) const {
@@ -96,8 +96,9 @@ TEST_P(Faults, AtEveryCall) {
       [&](FaultCase& fault) {
         const Budget budget(way.budget);
         std::optional<Array> array;
-        fault.attempt(
-            [&] { array.emplace(Array::open(paths_, counted(kColumns, budget, way.engine))); });
+        fault.attempt([&] {
+          array.emplace(Array::open(paths_, counted(kFaultColumns, budget, way.engine)));
+        });
         if (array) {
           fault.attempt([&] { gather(*array); });
           fault.attempt([&] { scan(*array, 8, shuffled(3)); });

@@ -11,15 +11,15 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::uint64_t kTokens = 300'000;  // of each of two shards
+constexpr std::uint64_t kFaultTokens = 300'000;  // of each of two shards
 
 class TokenFaults : public testing::Test {
  protected:
   TokenFaults() : folder_(disk_folder().value_or(std::filesystem::temp_directory_path())) {}
 
   std::vector<std::string> shards() const {
-    return {folder_.write_through("a.bin", counting<std::uint16_t>(0, kTokens)),
-            folder_.write_through("b.bin", counting<std::uint16_t>(kTokens, kTokens))};
+    return {folder_.write_through("a.bin", counting<std::uint16_t>(0, kFaultTokens)),
+            folder_.write_through("b.bin", counting<std::uint16_t>(kFaultTokens, kFaultTokens))};
   }
 
   // The next batches are those that the order says, token for token.

@@ -14,7 +14,7 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::uint64_t kColumns = 8, kRows = 200'000;
+constexpr std::uint64_t kForkColumns = 8, kForkRows = 200'000;
 
 class ForkTest : public testing::Test {
  protected:
@@ -22,8 +22,8 @@ class ForkTest : public testing::Test {
     if (kUnderTsan) GTEST_SKIP() << "ThreadSanitizer ends children that start threads after fork";
   }
   Array open(EngineKind engine) const {
-    return Array::open(counting_file(folder_, "numbers", kRows * kColumns),
-                       counted(kColumns, 4_MiB, engine));
+    return Array::open(counting_file(folder_, "numbers", kForkRows * kForkColumns),
+                       counted(kForkColumns, 4_MiB, engine));
   }
 
   // "right", or what went wrong, of `work` in a child. A child that hangs is ended by SIGALRM.
@@ -50,8 +50,8 @@ class ForkTest : public testing::Test {
 
   static bool gather_is_right(const Array& array) {
     std::vector<std::uint64_t> rows;
-    for (std::uint64_t row = 1; row < kRows; row += kRows / 400) rows.push_back(row);
-    return gathered(array, rows) == rows_of_counting(rows, kColumns);
+    for (std::uint64_t row = 1; row < kForkRows; row += kForkRows / 400) rows.push_back(row);
+    return gathered(array, rows) == rows_of_counting(rows, kForkColumns);
   }
   static bool chunks_are_right(const Array& array, const Order& order) {
     std::uint64_t rows = 0;
@@ -59,7 +59,7 @@ class ForkTest : public testing::Test {
       if (!counts_on(chunk)) return false;
       rows += chunk.size();
     }
-    return rows == kRows;
+    return rows == kForkRows;
   }
 
   TempFolder folder_;
@@ -168,7 +168,7 @@ TEST_P(Fork, GenerationsDoNotDisturbEachOther) {
   const Array array = open(GetParam());
   EXPECT_EQ(in_a_child([&] {
               const Array own =
-                  Array::open(folder_.path("numbers"), counted(kColumns, 4_MiB, GetParam()));
+                  Array::open(folder_.path("numbers"), counted(kForkColumns, 4_MiB, GetParam()));
               return gather_is_right(array) &&
                      in_a_child([&] { return gather_is_right(array) && gather_is_right(own); }) ==
                          "right" &&

@@ -56,7 +56,7 @@ def same_both_ways(user, environment, command, input=None, again=lambda: None):
     drop_all(user.folder)
     done = guard(user, BUDGET, "--", *command, env=environment, input=input)
     assert done.stdout == expected
-    assert done.governed >= 1, done.stderr
+    assert done.guarded >= 1, done.stderr
     assert done.released > 8 * MIB, done.stderr
     return expected
 
@@ -299,7 +299,7 @@ def test_sqlite_with_mmap_and_two_writers(anyone, environment):
     drop_all(anyone.folder)
     done = guard(anyone, BUDGET, "--", *write, env=environment)
     assert done.stdout == "[0, 0]\n"
-    assert done.governed >= 1 and done.released > 8 * MIB, done.stderr
+    assert done.guarded >= 1 and done.released > 8 * MIB, done.stderr
     checked = same_both_ways(anyone, environment, ["sqlite3", path], input=SQLITE_CHECK)
     assert checked == expected
     made.unlink()

@@ -18,7 +18,7 @@ _UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _SYS_CACHESTAT = 451  # the same number on every machine
 
 
-def line_of(budget):
+def limit_of(budget):
     """What memory may reach for a moment."""
     return budget + max(32 * MIB, budget // 10)
 
@@ -63,7 +63,7 @@ class Guarded:
         return self._size("guard: most of mapped files in memory")
 
     @property
-    def governed(self):
+    def guarded(self):
         """How many files."""
         found = re.search(r"mapped files +(\d+) guarded", self.stderr)
         return int(found.group(1)) if found else 0
@@ -131,7 +131,7 @@ class CachePeak:
     def __init__(self, *paths):
         self.paths = paths
         self.bytes = 0
-        self.looks = 0
+        self.samples = []
         self._done = threading.Event()
 
     def __enter__(self):
@@ -142,8 +142,16 @@ class CachePeak:
 
     def _watch(self):
         while not self._done.wait(0.002):
-            self.bytes = max(self.bytes, sum(cached_bytes(file.fileno()) for file in self._files))
-            self.looks += 1
+            self.samples.append(sum(cached_bytes(file.fileno()) for file in self._files))
+            self.bytes = max(self.bytes, self.samples[-1])
+
+    @property
+    def looks(self):
+        return len(self.samples)
+
+    def share_above(self, limit):
+        """Of the samples."""
+        return sum(one > limit for one in self.samples) / max(len(self.samples), 1)
 
     def __exit__(self, *_):
         self._done.set()

@@ -1,4 +1,4 @@
-"""evenkeel guard with many files, mappings and processes: all are guarded, or a line says which not.
+"""evenkeel guard with many files, mappings and processes: all are guarded, or a line says what not.
 
 What cannot be guarded is said when that happens, not at the end.
 """
@@ -8,7 +8,7 @@ import shutil
 import sys
 
 import pytest
-from guard_help import MIB, drop_from_cache, guard, line_of, require_cachestat, write_numbers
+from guard_help import MIB, drop_from_cache, guard, limit_of, require_cachestat, write_numbers
 
 SHARD = 64 << 10
 BUDGET = 16 * MIB
@@ -61,10 +61,10 @@ def test_thousands_of_shards_stay_within_the_budget(anyone, program, shards):
         *[anyone, BUDGET, "--min", "64KiB", "--", program, "shards", folder, 3000],
         preexec_fn=limit_open_files(1024, 8192),
     )
-    assert (done.stdout, done.governed) == ("wrong 0\n", 3000)
+    assert (done.stdout, done.guarded) == ("wrong 0\n", 3000)
     assert early_lines(done) == []
-    assert done.peak <= line_of(BUDGET)
-    assert done.released >= 2 * 3000 * SHARD - line_of(BUDGET)
+    assert done.peak <= limit_of(BUDGET)
+    assert done.released >= 2 * 3000 * SHARD - limit_of(BUDGET)
 
 
 def test_files_that_are_gone_leave_room_for_others(anyone, program, numbers):
@@ -74,8 +74,8 @@ def test_files_that_are_gone_leave_room_for_others(anyone, program, numbers):
     )
     assert done.stdout == "wrong 0\n"
     assert early_lines(done) == []
-    assert done.governed >= 1
-    assert done.released >= 64 * MIB - line_of(BUDGET)
+    assert done.guarded >= 1
+    assert done.released >= 64 * MIB - limit_of(BUDGET)
 
 
 def test_hundreds_of_processes_are_guarded(anyone, program, numbers):
@@ -96,7 +96,7 @@ def test_files_beyond_the_hard_limit_are_named_at_once(anyone, program, shards):
     (line,) = early_lines(done)
     assert "cannot be opened by the guard" in line
     assert "Too many open files; 100 are allowed, see ulimit -Hn" in line
-    assert 1 <= done.governed < 100
+    assert 1 <= done.guarded < 100
 
 
 def test_the_command_keeps_its_own_limit(anyone):

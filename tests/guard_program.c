@@ -10,6 +10,7 @@
 //   forks FILE ROUNDS           a child each time, which reads here and there, and writes
 //   shorten FILE                cuts it to the half, reads on in that, then touches what is gone
 //   hold FILE                   reads it over and over until its input ends
+//   heap FILE MIB               scans it with so much memory of its own
 //   small FILE COUNT            maps so many parts of 512 KiB of it and reads them
 //   shards FOLDER COUNT         maps its files 0, 1, ..., closes them, and reads them all, twice
 //   passing FOLDER COUNT FILE   creates, maps, unmaps and removes so many files; then scans FILE
@@ -412,6 +413,13 @@ static uint64_t wrong_when_unlinked(const char* path, struct file file, int keep
   return wrong;
 }
 
+static uint64_t wrong_with_heap(struct file file, long mib) {
+  volatile char* own = malloc((size_t)mib * kMib);
+  require(own != NULL, "malloc");
+  for (long i = 0; i < mib * kMib; i += kPage) own[i] = 1;
+  return wrong_in_scan(map_words(file, PROT_READ, MAP_SHARED), file.bytes, 100) + (own[0] != 1);
+}
+
 static int say_wrong(uint64_t wrong) {
   printf("wrong %llu\n", (unsigned long long)wrong);
   return wrong != 0;
@@ -445,6 +453,7 @@ int main(int count, char** words) {
   if (IS("forks")) return say_wrong(wrong_in_forks(file, (uint64_t)first));
   if (IS("shorten")) return say_wrong(wrong_when_shortened(file));
   if (IS("hold")) return say_wrong(wrong_while_held(file));
+  if (IS("heap")) return say_wrong(wrong_with_heap(file, first));
   if (IS("crowd")) return say_wrong(wrong_in_crowd(file, first));
   if (IS("unlinked") && count > 3) {
     return say_wrong(wrong_when_unlinked(path, file, strcmp(words[3], "open") == 0));

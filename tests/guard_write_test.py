@@ -43,7 +43,7 @@ def both_ways(anyone, command, mib=FILE_MIB, budget=BUDGET, options=()):
         path.unlink()
         if done.released > 2 * MIB:
             break
-    assert done.governed >= 1 and done.released > 2 * MIB, done.stderr
+    assert done.guarded >= 1 and done.released > 2 * MIB, done.stderr
     return done.stdout, expected[1]
 
 
@@ -74,7 +74,7 @@ def test_a_file_that_is_cut_under_it(anyone, program):
     done = guard(anyone, BUDGET, "--", program, "shorten", path, code=128 + 7)
     assert done.stdout == "before the end: wrong 0\n"
     assert "killed by signal 7 (SIGBUS)" in done.stderr
-    assert done.governed == 1 and done.released > 0
+    assert done.guarded == 1 and done.released > 0
     assert path.stat().st_size == FILE_MIB * MIB // 2
     path.unlink()
 

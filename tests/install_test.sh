@@ -7,6 +7,10 @@ cmake=$1 build=$2 compiler=$3 version=$4
 here=$(cd "$(dirname "$0")" && pwd)
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
+die() {
+  echo "install_test: $1"
+  exit 1
+}
 cd "$scratch"
 prefix=$scratch/prefix
 
@@ -28,8 +32,19 @@ if command -v pkg-config >/dev/null; then
   ./by_pkg_config
 fi
 
+# Compilers of C++17 are told what is wrong, first of all.
+"$compiler" -std=c++17 -fsyntax-only -I"$prefix/include" "$here/consumer/main.cc" 2>errors.txt &&
+  die "C++17 was accepted"
+grep -m1 'error' errors.txt | grep -q 'Evenkeel needs C++20' ||
+  { head -n 5 errors.txt; die "the first error for C++17 does not name C++20"; }
+
 # What is installed may be moved: no file may name the place where it was built or first put.
 if grep -rIl --include='*.cmake' --include='*.pc' --include='*.h' -e "$build" -e "$prefix" "$prefix"; then
   echo "the files above name the build's own folders"
   exit 1
 fi
+
+# And it goes without a trace.
+"$cmake" -DMANIFEST="$build/install_manifest.txt" -P "$here/../cmake/uninstall.cmake"
+[ -z "$(find "$prefix" ! -type d)" ] || { find "$prefix" ! -type d; die "files are left"; }
+[ -z "$(find "$prefix" -name evenkeel)" ] || die "folders called evenkeel are left"

@@ -24,7 +24,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr std::uint64_t kColumns = 8, kRows = 100'000;  // 3.2 MB
+constexpr std::uint64_t kLimitColumns = 8, kLimitRows = 100'000;  // 3.2 MB
 
 bool set_limit(int which, rlim_t value) {
   const rlimit limit{value, value};
@@ -50,7 +50,7 @@ class Limits : public testing::Test {
  protected:
   Limits() : folder_(disk_folder().value_or(std::filesystem::temp_directory_path())) {}
   EveryEngine numbers() const {
-    return {.paths = {counting_file(folder_, "numbers", kRows * kColumns)}};
+    return {.paths = {counting_file(folder_, "numbers", kLimitRows * kLimitColumns)}};
   }
   const TempFolder folder_;
 };
@@ -59,8 +59,8 @@ TEST_F(Limits, TenThousandShardsAndTwoHundredAndFiftySixDescriptors) {
   constexpr std::uint64_t kShards = 10'000, kRowsEach = 4;
   EveryEngine all{.paths = {}, .budget = 128_MiB, .picks = 300, .rows_per_chunk = 100, .chunks = 5};
   for (std::uint64_t i = 0; i < kShards; ++i) {
-    all.paths.push_back(counting_file(folder_, "shard" + std::to_string(i), kRowsEach * kColumns,
-                                      i * kRowsEach * kColumns));
+    all.paths.push_back(counting_file(folder_, "shard" + std::to_string(i),
+                                      kRowsEach * kLimitColumns, i * kRowsEach * kLimitColumns));
   }
   for (const EngineKind engine : kAllEngines) {
     EXPECT_EQ(in_child([&] {
@@ -86,7 +86,7 @@ TEST_F(Limits, NoLockedMemory) {
 // say what is short.
 TEST_F(Limits, SmallAddressSpace) {
   if (kUnderAsan || kUnderTsan) GTEST_SKIP() << "a sanitizer takes terabytes of addresses";
-  const std::string path = counting_file(folder_, "numbers", kRows * kColumns);
+  const std::string path = counting_file(folder_, "numbers", kLimitRows * kLimitColumns);
   std::filesystem::resize_file(path, 1_GiB);  // sparse behind
   const EveryEngine some{.paths = {path}, .picks = 0, .chunks = 2};
   for (const EngineKind engine : kAllEngines) {
@@ -94,10 +94,10 @@ TEST_F(Limits, SmallAddressSpace) {
       const auto status = read_text_file("/proc/self/status").value_or("");
       const std::uint64_t now = number_after(status, "VmSize:").value_or(0) * 1024;
       if (!set_limit(RLIMIT_AS, now + 100_MiB)) return std::string("no limit");
-      const Array array = Array::open(path, counted(kColumns, 2_MiB, engine));
+      const Array array = Array::open(path, counted(kLimitColumns, 2_MiB, engine));
       const std::vector<std::uint64_t> rows{0, 5, 77'777};
-      return gathered(array, rows) == rows_of_counting(rows, kColumns) ? std::string("right")
-                                                                       : "wrong";
+      return gathered(array, rows) == rows_of_counting(rows, kLimitColumns) ? std::string("right")
+                                                                            : "wrong";
     });
     const bool maps_all = engine == EngineKind::kMap || engine == EngineKind::kAdvise;
     if (maps_all && said != "right") {
@@ -134,7 +134,8 @@ TEST_F(Limits, IoUringForbiddenBySeccomp) {
               "right");
     const std::string how = in_child([&] {
       if (!forbid_io_uring(code)) return std::string("no filter");
-      const Array array = Array::open(all.paths, counted(kColumns, 2_MiB, EngineKind::kDirect));
+      const Array array =
+          Array::open(all.paths, counted(kLimitColumns, 2_MiB, EngineKind::kDirect));
       return array.engine().how;
     });
     EXPECT_THAT(how, HasSubstr("threads (io_uring is not allowed here ("));
@@ -145,10 +146,10 @@ TEST_F(Limits, IoUringForbiddenBySeccomp) {
 TEST_F(Limits, IoUringForbiddenInTheMiddleOfThings) {
   const EveryEngine all = numbers();
   const std::string said = in_child([&] {
-    const Array array = Array::open(all.paths, counted(kColumns, 2_MiB, EngineKind::kDirect));
+    const Array array = Array::open(all.paths, counted(kLimitColumns, 2_MiB, EngineKind::kDirect));
     if (array.engine().how.find("io_uring,") == std::string::npos) return std::string("no ring");
     const std::vector<std::uint64_t> rows{1, 5, 77'777, 90'000};
-    const Numbers right = rows_of_counting(rows, kColumns);
+    const Numbers right = rows_of_counting(rows, kLimitColumns);
     if (gathered(array, rows) != right) return std::string("wrong before");
     if (!forbid_io_uring(EPERM)) return std::string("no filter");
     const Error error = error_of([&] { gathered(array, rows); });
@@ -186,9 +187,9 @@ TEST_F(Limits, SixtyFourProcessesAtOnce) {
 TEST_F(Limits, SixtyFourChildrenOfOneArray) {
   if (kUnderTsan) GTEST_SKIP() << "ThreadSanitizer ends children that start threads after fork";
   const EveryEngine all = numbers();
-  const Array array = Array::open(all.paths, counted(kColumns, 2_MiB));
+  const Array array = Array::open(all.paths, counted(kLimitColumns, 2_MiB));
   const std::vector<std::uint64_t> rows{1, 5, 77'777, 90'000};
-  const Numbers right = rows_of_counting(rows, kColumns);
+  const Numbers right = rows_of_counting(rows, kLimitColumns);
   ASSERT_EQ(gathered(array, rows), right);
   std::vector<pid_t> children;
   for (int i = 0; i < 64; ++i) {
@@ -208,8 +209,8 @@ TEST_F(Limits, SixtyFourChildrenOfOneArray) {
 // Sixteen MiB for the data, sixteen for the program.
 TEST_F(Limits, ACgroupOfThirtyTwoMebibytesAndABudgetOfSixteen) {
   if (kUnderAsan || kUnderTsan) GTEST_SKIP() << "a sanitizer's own memory would be counted";
-  const std::uint64_t rows = 64_MiB / 4 / kColumns;
-  const EveryEngine all{.paths = {counting_file(folder_, "numbers", rows * kColumns)},
+  const std::uint64_t rows = 64_MiB / 4 / kLimitColumns;
+  const EveryEngine all{.paths = {counting_file(folder_, "numbers", rows * kLimitColumns)},
                         .budget = 16_MiB,
                         .picks = 500,
                         .rows_per_chunk = 2'000,

@@ -17,8 +17,7 @@ inline constexpr bool kUnderTsan = false;
 #endif
 
 // Its allocator may be locked by another thread at fork.
-// Told by the build: the tests themselves are not instrumented then.
-#if defined(EVENKEEL_UNDER_ASAN)
+#if defined(__SANITIZE_ADDRESS__) || EVENKEEL_HAS_FEATURE(address_sanitizer)
 inline constexpr bool kUnderAsan = true;
 #else
 inline constexpr bool kUnderAsan = false;

@@ -126,3 +126,41 @@ echo '#!{shutil.which("bash")}' >.venv/bin/python
     for _ in range(2):
         assert machine.setup("python").returncode == 0
     assert machine.apt_calls() == ["python3 -m venv --clear .venv"]
+
+
+def build_with(folder, *commands):
+    """scripts/build on a machine that has these commands, and no others than a shell's."""
+    (folder / "scripts").mkdir()
+    (folder / "bin").mkdir()
+    shutil.copy(ROOT / "scripts/build", folder / "scripts/build")
+    for name in ("bash", "env", "dirname", "head", "cat"):
+        (folder / "bin" / name).symlink_to(shutil.which(name))
+    for name in commands:
+        (folder / "bin" / name).symlink_to(shutil.which("false"))
+    environment = {k: v for k, v in os.environ.items() if k not in ("CXX", "CC")}
+    return subprocess.run(
+        [folder / "scripts/build", "release"],
+        env={**environment, "PATH": str(folder / "bin")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_missing_compiler_is_one_sentence(tmp_path):
+    done = build_with(tmp_path, "cmake")
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert "no C++ compiler was found (tried c++ g++ clang++)" in done.stderr
+    assert "apt-get install g++" in done.stderr
+
+
+def test_a_missing_cmake_is_one_sentence(tmp_path):
+    done = build_with(tmp_path, "g++")
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert "cmake is missing" in done.stderr
+
+
+def test_any_compiler_will_do(tmp_path):
+    assert "no C++ compiler" not in build_with(tmp_path, "cmake", "clang++").stderr

@@ -1,3 +1,4 @@
+// labels: threads
 // One array, many threads at once; every answer must be the right one.
 #include <gtest/gtest.h>
 
@@ -17,13 +18,13 @@ extern "C" const char* __tsan_default_suppressions() {
 namespace evenkeel {
 namespace {
 
-constexpr std::uint64_t kColumns = 8, kRows = 400'000;  // 12 MiB
+constexpr std::uint64_t kThreadColumns = 8, kThreadRows = 400'000;  // 12 MiB
 
 class ThreadsTest : public testing::Test {
  protected:
   Array open(const Budget& budget, EngineKind engine) const {
-    return Array::open(counting_file(folder_, "numbers", kRows * kColumns),
-                       counted(kColumns, budget, engine));
+    return Array::open(counting_file(folder_, "numbers", kThreadRows * kThreadColumns),
+                       counted(kThreadColumns, budget, engine));
   }
 
   // So many threads do `work` so many times; it says whether the answer was right.
@@ -49,19 +50,19 @@ class ThreadsTest : public testing::Test {
 
   static bool gather_is_right(const Array& array, std::mt19937_64& random) {
     std::vector<std::uint64_t> rows(1 + random() % 300);
-    for (auto& row : rows) row = random() % kRows;
-    return gathered(array, rows) == rows_of_counting(rows, kColumns);
+    for (auto& row : rows) row = random() % kThreadRows;
+    return gathered(array, rows) == rows_of_counting(rows, kThreadColumns);
   }
   static bool crops_are_right(const Array& array, std::mt19937_64& random) {
     std::vector<std::uint64_t> starts(1 + random() % 30), rows;
     const std::uint64_t each = 1 + random() % 50;
     for (auto& start : starts) {
-      start = random() % (kRows - each);
+      start = random() % (kThreadRows - each);
       for (std::uint64_t i = 0; i < each; ++i) rows.push_back(start + i);
     }
-    Numbers out(rows.size() * kColumns);
+    Numbers out(rows.size() * kThreadColumns);
     array.crops(starts, each, std::as_writable_bytes(std::span(out)));
-    return out == rows_of_counting(rows, kColumns);
+    return out == rows_of_counting(rows, kThreadColumns);
   }
   static bool chunks_are_right(const Array& array, std::mt19937_64& random) {
     const std::uint64_t rows = 500 + random() % 1000;
@@ -98,7 +99,7 @@ TEST_P(Threads, OpenedAndClosedFromEightThreadsUnderOneBudget) {
   EXPECT_EQ(wrong_answers(8, 5,
                           [&](int, std::mt19937_64& random) {
                             Array array = Array::open(folder_.path("numbers"),
-                                                      counted(kColumns, budget, GetParam()));
+                                                      counted(kThreadColumns, budget, GetParam()));
                             const bool right = gather_is_right(array, random);
                             array.close();
                             return right;

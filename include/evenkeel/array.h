@@ -11,9 +11,12 @@
 #include <vector>
 
 #include "evenkeel/budget.h"
+#include "evenkeel/compiler.h"
 #include "evenkeel/dtype.h"
 #include "evenkeel/error.h"
 #include "evenkeel/order.h"
+
+#pragma GCC visibility push(default)
 
 namespace evenkeel {
 
@@ -229,3 +232,5 @@ class Array {
 };
 
 }  // namespace evenkeel
+
+#pragma GCC visibility pop

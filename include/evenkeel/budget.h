@@ -9,6 +9,9 @@
 #include <string_view>
 
 #include "evenkeel/bytes.h"
+#include "evenkeel/compiler.h"
+
+#pragma GCC visibility push(default)
 
 namespace evenkeel {
 
@@ -91,3 +94,5 @@ struct AvailableMemory {
 AvailableMemory available_memory();
 
 }  // namespace evenkeel
+
+#pragma GCC visibility pop

@@ -5,6 +5,10 @@
 #include <string>
 #include <string_view>
 
+#include "evenkeel/compiler.h"
+
+#pragma GCC visibility push(default)
+
 namespace evenkeel {
 
 // Parses "64MiB", "1.5 GB", "4096", "8M". KiB MiB GiB TiB are powers of two, KB MB GB TB powers of
@@ -28,3 +32,5 @@ constexpr std::uint64_t operator""_GiB(unsigned long long n) { return n << 30; }
 }  // namespace evenkeel
 
 namespace ek = evenkeel;
+
+#pragma GCC visibility pop

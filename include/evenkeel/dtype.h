@@ -7,6 +7,10 @@
 #include <string_view>
 #include <type_traits>
 
+#include "evenkeel/compiler.h"
+
+#pragma GCC visibility push(default)
+
 namespace evenkeel {
 
 enum class DTypeKind : std::uint8_t { kBool, kInt, kUint, kFloat, kBfloat, kComplex, kRecord };
@@ -44,3 +48,5 @@ struct DType {
 };
 
 }  // namespace evenkeel
+
+#pragma GCC visibility pop

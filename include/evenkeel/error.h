@@ -6,6 +6,10 @@
 #include <stdexcept>
 #include <string>
 
+#include "evenkeel/compiler.h"
+
+#pragma GCC visibility push(default)
+
 namespace evenkeel {
 
 enum class ErrorKind {
@@ -51,3 +55,5 @@ class Error : public std::exception {
 };
 
 }  // namespace evenkeel
+
+#pragma GCC visibility pop

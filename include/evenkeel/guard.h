@@ -7,6 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "evenkeel/compiler.h"
+
+#pragma GCC visibility push(default)
+
 namespace evenkeel {
 
 enum class GuardAccess {
@@ -105,3 +109,5 @@ class Guard {
 };
 
 }  // namespace evenkeel
+
+#pragma GCC visibility pop

@@ -3,6 +3,10 @@
 
 #include <string_view>
 
+#include "evenkeel/compiler.h"
+
+#pragma GCC visibility push(default)
+
 namespace evenkeel {
 
 // Names this moment ("epoch 2", "validation") for the profiler that watches this program. If none
@@ -16,3 +20,5 @@ namespace evenkeel {
 void mark(std::string_view text) noexcept;
 
 }  // namespace evenkeel
+
+#pragma GCC visibility pop

@@ -9,6 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "evenkeel/compiler.h"
+
+#pragma GCC visibility push(default)
+
 namespace evenkeel {
 
 // All in bytes, from /proc/PID/status.
@@ -130,3 +134,5 @@ std::optional<std::uint64_t> drop_file_cache(const std::string& path);
 std::optional<std::uint64_t> readahead_bytes(const std::string& path);
 
 }  // namespace evenkeel
+
+#pragma GCC visibility pop

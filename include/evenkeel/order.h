@@ -6,6 +6,10 @@
 #include <span>
 #include <string>
 
+#include "evenkeel/compiler.h"
+
+#pragma GCC visibility push(default)
+
 namespace evenkeel {
 
 enum class OrderKind : std::uint8_t { kSequential, kShuffled, kRandom };
@@ -90,3 +94,5 @@ class Sequence {
 };
 
 }  // namespace evenkeel
+
+#pragma GCC visibility pop

@@ -9,6 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "evenkeel/compiler.h"
+
+#pragma GCC visibility push(default)
+
 namespace evenkeel {
 
 // One sample of a process tree. Sizes in bytes. Counters start with the recording and cover all
@@ -63,8 +67,8 @@ struct ProfileRun {
   std::vector<std::string> notes;  // shown to the reader: "page cache unknown: ..."
   // Shown with the run: {"rows/s", "295,210"}.
   std::vector<std::pair<std::string, std::string>> facts;
-  // For a run under `evenkeel guard`: the most that the guarded files had in memory. The budget covers
-  // those files, not the whole program, and is compared with this.
+  // For a run under `evenkeel guard`: the most that the guarded files had in memory. The budget
+  // covers those files, not the whole program, and is compared with this.
   std::optional<std::uint64_t> guarded_peak;
   std::vector<ProfileFile> files;
   std::vector<ProfileMark> marks;
@@ -95,7 +99,7 @@ struct ProfileSummary {
   // (Theil-Sen), so that a sawtooth is flat and one spike does not matter. Empty for runs that are
   // too short (under 1 s, or fewer than 16 samples).
   std::optional<double> slope_rss, slope_anon, slope_memory;
-  std::string trend;  // of memory: "climbed 1.9 GiB in the first 2 s, then flat"
+  std::string trend;               // of memory: "climbed 1.9 GiB in the first 2 s, then flat"
   double seconds_over_budget = 0;  // 0 for guarded runs
   std::uint64_t disk_read = 0, major_faults = 0, minor_faults = 0;
   double cpu_seconds = 0;
@@ -133,3 +137,5 @@ class ProfileSeries {
 };
 
 }  // namespace evenkeel
+
+#pragma GCC visibility pop

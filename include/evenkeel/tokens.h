@@ -11,6 +11,9 @@
 #include <vector>
 
 #include "evenkeel/array.h"
+#include "evenkeel/compiler.h"
+
+#pragma GCC visibility push(default)
 
 namespace evenkeel {
 
@@ -255,3 +258,5 @@ class TokenLoader {
 };
 
 }  // namespace evenkeel
+
+#pragma GCC visibility pop

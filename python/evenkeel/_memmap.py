@@ -46,7 +46,7 @@ class Guard:
         Where bytes_fetched is several times file_bytes, pages were read again and again; a budget
         of file_bytes would hold them all.
         """
-        report = dict(self._evictor.report())
+        report: dict[str, Any] = dict(self._evictor.report())
         report["failures"] = [*report["failures"], *self._lost_in_fork]
         return report
 
@@ -290,6 +290,7 @@ def _extent(
         if (size - offset) % dtype.itemsize:
             raise ValueError("Size of available data is not a multiple of the data-type size.")
         return ((size - offset) // dtype.itemsize,), size
+    lengths: tuple[int, ...]
     try:
         lengths = (operator.index(shape),)
     except TypeError:
@@ -297,7 +298,7 @@ def _extent(
     end = offset + int(np.prod(lengths, dtype=object)) * dtype.itemsize
     if mode in ("w+", "r+"):
         if end == size == 0:  # an error, or a file of one byte: NumPy's versions differ
-            np.memmap(file, np.uint8, mode, shape=0)
+            np.memmap(file, np.uint8, "r+", shape=0)
         end = max(end, 1)
         if size < end:
             file.seek(end - 1)

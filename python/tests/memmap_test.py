@@ -137,7 +137,7 @@ def test_pickling_sends_the_recipe_where_it_can(stored):
     assert pickle.loads(pickle.dumps(m[5:9])).tolist() == [5, 6, 7, 8]
 
 
-def test_a_closed_mapping_is_governed_no_more(stored):
+def test_a_closed_mapping_is_guarded_no_more(stored):
     m = evenkeel.memmap(stored, np.int32, "r", budget="16MiB")
     guard, mapping = m.guard, m._mmap
     del m
@@ -206,8 +206,8 @@ MAKE = {
 @pytest.mark.alone
 @pytest.mark.parametrize("make", MAKE)
 @pytest.mark.parametrize("how", ["random", "scan"])
-def test_stays_under_the_line(tmp_path, python, make, how):
-    """The kernel's figures: 256 MiB of file, a line of 32 MiB and its slack of 32 MiB."""
+def test_stays_within_the_budget(tmp_path, python, make, how):
+    """The kernel's figures: 256 MiB of file, a budget of 32 MiB and its slack of 32 MiB."""
     path = large(tmp_path / "x.bin", 256)
     with open(path, "rb") as file:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
@@ -224,7 +224,7 @@ def test_what_fits_is_left_alone(tmp_path):
     assert m.guard.report()["bytes_released"] == 0
 
 
-def test_children_of_fork_are_governed_too(tmp_path, python):
+def test_children_of_fork_are_guarded_too(tmp_path, python):
     path = large(tmp_path / "x.bin", 64)
     python(
         """

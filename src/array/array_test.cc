@@ -1,3 +1,4 @@
+// labels: threads
 #include "evenkeel/array.h"
 
 #include <gmock/gmock.h>
@@ -249,7 +250,8 @@ TEST_F(ArrayTest, ArraysOfOneBudgetStayUnderItTogether) {
   const Array first = Array::open(path, counted(10, budget, EngineKind::kDirect));
   const std::uint64_t one = budget.in_use();
   const Array second = Array::open(path, counted(10, budget, EngineKind::kDirect));
-  EXPECT_EQ(budget.in_use(), 2 * one);
+  EXPECT_GT(budget.in_use(), one);
+  EXPECT_LE(budget.in_use(), 2 * one);  // the second takes smaller buffers
   const Rows64 rows = some_rows(200'000, 500);
   EXPECT_EQ(gathered(first, rows), gathered(second, rows));
   EXPECT_LE(budget.peak(), budget.limit());
@@ -345,6 +347,18 @@ TEST_F(ArrayTest, EngineNamesAreThereAndBack) {
   for (const EngineKind kind : kAllEngines) EXPECT_EQ(parse_engine(engine_name(kind)), kind);
   EXPECT_THAT(error_of([] { parse_engine("mmap"); }).what(),
               AllOf(HasSubstr("\"mmap\""), HasSubstr("auto, map, remap, advise, read, direct")));
+}
+
+TEST_F(ArrayTest, CropsComeInTheirTypeOrAreRefused) {
+  const Array array = open(1000, 10, 4_MiB);
+  Numbers out(2 * 3 * 10);
+  array.crops(Rows64{5, 90}, 3, std::span(out));
+  EXPECT_EQ(out, rows_of_counting(Rows64{5, 6, 7, 90, 91, 92}, 10));
+  std::vector<float> wrong(out.size());
+  EXPECT_EQ(error_of([&] {
+              array.crops(Rows64{5, 90}, 3, std::span(wrong));
+            }).kind(),
+            ErrorKind::kInvalid);
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+// labels: threads
 #include "array/chunks.h"
 
 #include <gmock/gmock.h>

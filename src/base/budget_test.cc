@@ -1,3 +1,4 @@
+// labels: threads
 #include "evenkeel/budget.h"
 
 #include <gmock/gmock.h>

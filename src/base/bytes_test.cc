@@ -19,7 +19,7 @@ using testing::HasSubstr;
 constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
 
 // The message, with a check of the kind; empty when the text was taken.
-std::string refusal(std::string_view text) {
+std::string size_refusal(std::string_view text) {
   try {
     parse_size(text);
   } catch (const Error& error) {
@@ -67,33 +67,33 @@ TEST(ParseSize, ReachesExactlyTo2To63Minus1) {
   for (const char* text : {"9223372036854775808", "18446744073709551615", "18446744073709551616",
                            "8388608T", "16777216TiB", "8388608.0T", "99999999999999999999.5",
                            "9223372036854775808.0", "999999999999999999999999999999999999999999"}) {
-    EXPECT_THAT(refusal(text), HasSubstr("2^63-1")) << text;
+    EXPECT_THAT(size_refusal(text), HasSubstr("2^63-1")) << text;
   }
 }
 
 TEST(ParseSize, RefusesHostileText) {
-  EXPECT_THAT(refusal(""), HasSubstr("is empty"));
-  EXPECT_THAT(refusal("  \t"), HasSubstr("is empty"));
-  EXPECT_THAT(refusal("-1"), HasSubstr("is negative"));
-  EXPECT_THAT(refusal("-0.5GiB"), HasSubstr("is negative"));
+  EXPECT_THAT(size_refusal(""), HasSubstr("is empty"));
+  EXPECT_THAT(size_refusal("  \t"), HasSubstr("is empty"));
+  EXPECT_THAT(size_refusal("-1"), HasSubstr("is negative"));
+  EXPECT_THAT(size_refusal("-0.5GiB"), HasSubstr("is negative"));
   for (const char* text : {"GiB", "+5", "inf", "nan", "MiB 5", "\xff\xfe", "e5", "(1)"}) {
-    EXPECT_THAT(refusal(text), HasSubstr("does not begin with a number")) << text;
+    EXPECT_THAT(size_refusal(text), HasSubstr("does not begin with a number")) << text;
   }
   for (const char* text : {".", "1.2.3", "1..5M", "..", "1.5.MiB"}) {
-    EXPECT_THAT(refusal(text), HasSubstr("is not a number")) << text;
+    EXPECT_THAT(size_refusal(text), HasSubstr("is not a number")) << text;
   }
   for (const char* text :
        {"1e9", "0x10", "1,000", "1 000", "5PiB", "5kibi", "5bytes", "5 M B", "5iB", "1_000"}) {
-    EXPECT_THAT(refusal(text), HasSubstr("unknown unit")) << text;
+    EXPECT_THAT(size_refusal(text), HasSubstr("unknown unit")) << text;
   }
-  EXPECT_NE(refusal(std::string_view("64\0MiB", 6)), "");
-  EXPECT_THAT(refusal(std::string(1 << 16, '9')), HasSubstr("2^63-1"));
+  EXPECT_NE(size_refusal(std::string_view("64\0MiB", 6)), "");
+  EXPECT_THAT(size_refusal(std::string(1 << 16, '9')), HasSubstr("2^63-1"));
 }
 
 TEST(ParseSize, SaysWhatItWasGivenAndWhichUnitsThereAre) {
-  EXPECT_THAT(refusal("5 parsecs"), HasSubstr("\"5 parsecs\""));
-  EXPECT_THAT(refusal("5 parsecs"), HasSubstr("KiB MiB GiB TiB"));
-  EXPECT_THAT(refusal("5 parsecs"), HasSubstr("KB MB GB TB"));
+  EXPECT_THAT(size_refusal("5 parsecs"), HasSubstr("\"5 parsecs\""));
+  EXPECT_THAT(size_refusal("5 parsecs"), HasSubstr("KiB MiB GiB TiB"));
+  EXPECT_THAT(size_refusal("5 parsecs"), HasSubstr("KB MB GB TB"));
 }
 
 RC_GTEST_PROP(ParseSize, AnswersOrRefusesWhateverTheText, (const std::string& text)) {

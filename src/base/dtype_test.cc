@@ -11,7 +11,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::string refusal(std::string_view name) {
+std::string dtype_refusal(std::string_view name) {
   try {
     DType::parse(name);
   } catch (const Error& error) {
@@ -48,8 +48,8 @@ TEST(DTypeTest, RecordsCarryTheirSize) {
 }
 
 TEST(DTypeTest, BigEndianIsRefusedWithTheOptionToSet) {
-  EXPECT_THAT(refusal(">f4"), HasSubstr("big_endian"));
-  EXPECT_THAT(refusal(">bfloat16"), HasSubstr("big_endian"));
+  EXPECT_THAT(dtype_refusal(">f4"), HasSubstr("big_endian"));
+  EXPECT_THAT(dtype_refusal(">bfloat16"), HasSubstr("big_endian"));
 }
 
 TEST(DTypeTest, UnknownNamesAreRefusedWithTheKnownOnes) {
@@ -57,7 +57,7 @@ TEST(DTypeTest, UnknownNamesAreRefusedWithTheKnownOnes) {
                            "f16",      "c32",       "float128", "F4",       "O",           "U5",
                            "V",        "V0",        "V-1",      "V 1",      "V4294967296", "V1x",
                            "record[]", "record[0]", "record[1", "<float32", "<<f4",        "f4 "}) {
-    EXPECT_THAT(refusal(name), HasSubstr("bfloat16")) << name;
+    EXPECT_THAT(dtype_refusal(name), HasSubstr("bfloat16")) << name;
   }
 }
 

@@ -23,6 +23,7 @@
 #define ACQUIRE(...) EVENKEEL_THREAD_ANNOTATION(acquire_capability(__VA_ARGS__))
 #define RELEASE(...) EVENKEEL_THREAD_ANNOTATION(release_capability(__VA_ARGS__))
 #define TRY_ACQUIRE(...) EVENKEEL_THREAD_ANNOTATION(try_acquire_capability(__VA_ARGS__))
+#define ASSERT_CAPABILITY(x) EVENKEEL_THREAD_ANNOTATION(assert_capability(x))
 #define NO_THREAD_SAFETY_ANALYSIS EVENKEEL_THREAD_ANNOTATION(no_thread_safety_analysis)
 
 namespace evenkeel {
@@ -36,6 +37,8 @@ class CAPABILITY("mutex") Mutex {
   void lock() ACQUIRE() { mutex_.lock(); }
   void unlock() RELEASE() { mutex_.unlock(); }
   bool try_lock() TRY_ACQUIRE(true) { return mutex_.try_lock(); }
+  // Tells the compiler what it cannot see: this thread holds the mutex, taken further up the stack.
+  void assert_held() const ASSERT_CAPABILITY(this) {}
 
  private:
   friend class CondVar;

@@ -1,3 +1,4 @@
+// labels: threads
 #include "base/per_process.h"
 
 #include <gtest/gtest.h>

@@ -1,9 +1,9 @@
 // One mapping, kept, and the kernel told what is needed and what is done with.
 #include <algorithm>
-#include <mutex>
 #include <vector>
 
 #include "base/checked.h"
+#include "base/mutex.h"
 #include "base/per_process.h"
 #include "engine/cache.h"
 #include "engine/engines.h"
@@ -25,7 +25,7 @@ class AdviseEngine final : public Engine {
 
   void run(Feed& feed) override {
     Lane& lane = lane_.get();
-    std::lock_guard lock(lane.mutex);
+    const MutexLock lock(lane.mutex);
     lane.files.forget_used();
     std::vector<Extent> batch;
     Extent extent;
@@ -46,7 +46,12 @@ class AdviseEngine final : public Engine {
     lane.files.verify_used();
   }
 
-  void require_unchanged(std::uint32_t file) override { lane_.get().files.verify(file); }
+  // Called by feeds, within `run`.
+  void require_unchanged(std::uint32_t file) override {
+    Lane& lane = lane_.get();
+    lane.mutex.assert_held();
+    lane.files.verify(file);
+  }
   EngineLimits limits() const override { return limits_; }
   EngineReport report() const override {
     return {EngineKind::kAdvise, EngineKind::kAdvise,
@@ -58,10 +63,11 @@ class AdviseEngine final : public Engine {
  private:
   struct Lane {
     explicit Lane(const Layout& layout) : files(layout, 0), mappings(layout.segments.size()) {}
-    std::mutex mutex;
-    FileSet files;
-    std::vector<Mapping> mappings;
-    std::uint64_t tables = 0;  // pages of page tables that the mappings may have by now
+    Mutex mutex;
+    FileSet files GUARDED_BY(mutex);
+    std::vector<Mapping> mappings GUARDED_BY(mutex);
+    // Pages of page tables that the mappings may have by now.
+    std::uint64_t tables GUARDED_BY(mutex) = 0;
   };
   struct Wanted {
     Extent extent;
@@ -93,7 +99,7 @@ class AdviseEngine final : public Engine {
   // What a request may map at most, neighbours included.
   static std::uint64_t touched(const Extent& extent) { return extent.length + 2 * kFaultAround; }
 
-  Mapping& mapping(Lane& lane, std::uint32_t file, int fd) {
+  Mapping& mapping(Lane& lane, std::uint32_t file, int fd) REQUIRES(lane.mutex) {
     if (lane.tables > most_tables_) {
       for (Mapping& old : lane.mappings) old.reset();
       lane.tables = 0;
@@ -107,7 +113,7 @@ class AdviseEngine final : public Engine {
     return mapping;
   }
 
-  void bring(Lane& lane, const std::vector<Extent>& batch, Feed& feed) {
+  void bring(Lane& lane, const std::vector<Extent>& batch, Feed& feed) REQUIRES(lane.mutex) {
     std::vector<Wanted> wanted;
     std::exception_ptr failure;
     try {
@@ -129,7 +135,7 @@ class AdviseEngine final : public Engine {
     if (failure) std::rethrow_exception(failure);
   }
 
-  void deliver(Lane& lane, const Wanted& one, Feed& feed) {
+  void deliver(Lane& lane, const Wanted& one, Feed& feed) REQUIRES(lane.mutex) {
     const Extent& extent = one.extent;
     const Pin pin(lane.files, extent.file);
     if (one.apart) {
@@ -147,7 +153,7 @@ class AdviseEngine final : public Engine {
     feed.arrived(extent, map.data() + extent.offset);
   }
 
-  void let_go(Lane& lane, const Wanted& one) {
+  void let_go(Lane& lane, const Wanted& one) REQUIRES(lane.mutex) {
     if (one.uncached.empty()) return;
     const Extent& extent = one.extent;
     // POSIX_FADV_DONTNEED skips pages that are still mapped, so the mapping lets go first.

@@ -4,7 +4,6 @@
 #include <array>
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -12,6 +11,7 @@
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "base/mutex.h"
 #include "base/per_process.h"
 #include "base/readahead.h"
 #include "engine/cache.h"
@@ -58,6 +58,7 @@ class CacheFirstEngine final : public Engine {
   void run(Feed& feed) override {
     const Turn turn(lanes_.get(), scratch_[1].has_value());
     Lane& lane = turn.lane;
+    lane.mutex.assert_held();
     lane.files.forget_used();
     Filter filter(*this, lane, feed);
     // The other engine has one queue; who finds all in the cache does not wait for it.
@@ -71,6 +72,7 @@ class CacheFirstEngine final : public Engine {
   void require_unchanged(std::uint32_t file) override {
     Lane* lane = lanes_.get().of_this_thread();
     if (!lane) return;
+    lane->mutex.assert_held();
     lane->files.verify(file);
     if (lane->in_rest) rest_->require_unchanged(file);
   }
@@ -96,14 +98,16 @@ class CacheFirstEngine final : public Engine {
         : scratch(lane_scratch),
           files(layout, 0, POSIX_FADV_RANDOM),
           residency(layout.segments.size()) {}
-    std::mutex mutex;
-    std::atomic<std::thread::id> runner;  // who is in `run` here
-    std::optional<Scratch>& scratch;
-    FileSet files;
-    std::vector<std::unique_ptr<Residency>> residency;  // made when a file is first read
-    std::uint32_t misses = 0;                           // in a row
-    std::uint64_t asked = 0, served = 0;                // since it was last told how much is cached
-    bool in_rest = false;                               // this run has come to the other engine
+    Mutex mutex;
+    std::atomic<std::thread::id> runner;  // the thread that is in `run` here
+    std::optional<Scratch>& scratch GUARDED_BY(mutex);
+    FileSet files GUARDED_BY(mutex);
+    // Made when a file is first read.
+    std::vector<std::unique_ptr<Residency>> residency GUARDED_BY(mutex);
+    std::uint32_t misses GUARDED_BY(mutex) = 0;  // in a row
+    // Since `mostly_cached_` was last set.
+    std::uint64_t asked GUARDED_BY(mutex) = 0, served GUARDED_BY(mutex) = 0;
+    bool in_rest GUARDED_BY(mutex) = false;  // this run has come to the other engine
   };
 
   struct Lanes {
@@ -120,19 +124,24 @@ class CacheFirstEngine final : public Engine {
 
   // Holds a lane for a run: the first that is free.
   struct Turn {
-    Turn(Lanes& lanes, bool two) : lane(choose(lanes, two)), lock(lane.mutex, std::adopt_lock) {
+    Turn(Lanes& lanes, bool two) : lane(choose(lanes, two)) {
+      lane.mutex.assert_held();
       lane.runner = std::this_thread::get_id();
       lane.in_rest = false;
     }
-    ~Turn() { lane.runner = std::thread::id(); }
-    static Lane& choose(Lanes& lanes, bool two) {
+    ~Turn() NO_THREAD_SAFETY_ANALYSIS {  // `choose` locked one of two
+      lane.runner = std::thread::id();
+      lane.mutex.unlock();
+    }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+    static Lane& choose(Lanes& lanes, bool two) NO_THREAD_SAFETY_ANALYSIS {
       if (lanes.first.mutex.try_lock()) return lanes.first;
       if (two && lanes.second.mutex.try_lock()) return lanes.second;
       lanes.first.mutex.lock();
       return lanes.first;
     }
     Lane& lane;
-    const std::lock_guard<std::mutex> lock;
   };
 
   // Stands between the feed and the other engine, and keeps what it can serve itself.
@@ -140,6 +149,7 @@ class CacheFirstEngine final : public Engine {
    public:
     Filter(CacheFirstEngine& engine, Lane& lane, Feed& inner)
         : engine_(engine), lane_(lane), inner_(inner) {
+      lane.mutex.assert_held();
       for (auto& residency : lane.residency) {
         if (residency) residency->age();
       }
@@ -154,6 +164,7 @@ class CacheFirstEngine final : public Engine {
     }
 
     bool next(Extent& extent) override {
+      lane_.mutex.assert_held();  // within `run`
       if (held_) {
         extent = *std::exchange(held_, std::nullopt);
         return true;
@@ -174,14 +185,14 @@ class CacheFirstEngine final : public Engine {
 
    private:
     // A run may last as long as the program: what it says of the cache is said on the way.
-    void count(bool served) {
+    void count(bool served) REQUIRES(lane_.mutex) {
       lane_.served += served;
       if (++lane_.asked < kEnoughToTell) return;
       engine_.mostly_cached_ = lane_.served * 10 >= lane_.asked * 9;
       lane_.asked = lane_.served = 0;
     }
 
-    Residency& residency(std::uint32_t file) {
+    Residency& residency(std::uint32_t file) REQUIRES(lane_.mutex) {
       auto& residency = lane_.residency[file];
       if (!residency) {
         residency = std::make_unique<Residency>(lane_.files.size(file),
@@ -190,7 +201,7 @@ class CacheFirstEngine final : public Engine {
       return *residency;
     }
 
-    bool serve(const Extent& extent) {
+    bool serve(const Extent& extent) REQUIRES(lane_.mutex) {
       if (lane_.misses >= kColdStreak && ++lane_.misses % kAskOneIn != 0) return false;
       const auto wanted = inner_.target(extent);
       Target target =

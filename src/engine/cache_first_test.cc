@@ -1,3 +1,4 @@
+// labels: threads
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

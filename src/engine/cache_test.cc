@@ -4,11 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <memory>
-#include <thread>
 #include <vector>
 
 #include "base/fd.h"
 #include "evenkeel/bytes.h"
+#include "tests/fault_script.h"
 #include "tests/temp_folder.h"
 
 namespace evenkeel {
@@ -185,7 +185,8 @@ TEST_F(MemoryCache, ResidencyRemembersUntilItAges) {
   ASSERT_TRUE(asked_twice(residency, 0, 100));
   drop(0, kBytes);
   EXPECT_TRUE(residency.surely_cached(fd_.get(), 0, 100));  // as told: it remembers for a moment
-  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  FaultScript later;
+  later.spoil(sys::Call::kClock, 0, {.clock_jump_ns = 1'100'000'000}, true);
   residency.age();
   EXPECT_FALSE(asked_twice(residency, 0, 100));
 }

@@ -6,12 +6,12 @@
 #include <cerrno>
 #include <cstdlib>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <vector>
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "base/mutex.h"
 #include "base/per_process.h"
 #include "base/retry_policy.h"
 #include "engine/arena.h"
@@ -44,22 +44,23 @@ struct Lane {
     if (!queue) queue = make_thread_queue(kThreads);
     if (const QueueWrapper wrap = queue_wrapper) queue = wrap(std::move(queue));
   }
-  std::string describe() const {
+  std::string describe() {
+    const MutexLock lock(mutex);
     std::string how = "O_DIRECT, " + queue->describe();
     if (!why.empty()) how += " (" + why + ")";
     return how;
   }
   // The queue broke with reads in flight: they end first, for the next reads go to the same memory.
-  void start_over(std::uint64_t arena_bytes) {
+  void start_over(std::uint64_t arena_bytes) REQUIRES(mutex) {
     queue->abandon();
     queue = make_thread_queue(kThreads);
     arena = RingArena(arena_bytes);
   }
-  std::mutex mutex;
-  FileSet files;
-  RingArena arena;
-  std::string why;  // io_uring is not used
-  std::unique_ptr<ReadQueue> queue;
+  Mutex mutex;
+  FileSet files GUARDED_BY(mutex);
+  RingArena arena GUARDED_BY(mutex);
+  std::string why GUARDED_BY(mutex);  // io_uring is not used
+  std::unique_ptr<ReadQueue> queue GUARDED_BY(mutex);
 };
 
 class DirectEngine final : public Engine {
@@ -77,12 +78,17 @@ class DirectEngine final : public Engine {
 
   void run(Feed& feed) override {
     Lane& lane = lane_.get();
-    std::lock_guard lock(lane.mutex);
+    const MutexLock lock(lane.mutex);
     lane.files.forget_used();
     Run(*this, lane, feed).work();
   }
 
-  void require_unchanged(std::uint32_t file) override { lane_.get().files.verify(file); }
+  // Called by feeds, within `run`.
+  void require_unchanged(std::uint32_t file) override {
+    Lane& lane = lane_.get();
+    lane.mutex.assert_held();
+    lane.files.verify(file);
+  }
   EngineLimits limits() const override { return limits_; }
   EngineReport report() const override {
     EngineReport report = report_;
@@ -91,15 +97,16 @@ class DirectEngine final : public Engine {
   }
 
  private:
-  // One call of run: what is in flight, and where.
+  // One call of run, with the lane's mutex held: what is in flight, and where.
   class Run {
    public:
-    Run(DirectEngine& engine, Lane& lane, Feed& feed)
+    Run(DirectEngine& engine, Lane& lane, Feed& feed) REQUIRES(lane.mutex)
         : engine_(engine), lane_(lane), feed_(feed), reads_(lane.queue->depth()) {
       for (std::uint32_t id = lane.queue->depth(); id-- > 0;) free_.push_back(id);
     }
 
     void work() {
+      lane_.mutex.assert_held();
       try {
         while (fill(), in_flight_ > 0) take_completions();
         lane_.files.verify_used();
@@ -119,7 +126,7 @@ class DirectEngine final : public Engine {
       RetryPolicy patience;
     };
 
-    void fill() {
+    void fill() REQUIRES(lane_.mutex) {
       while (!free_.empty() && bytes_in_flight_ < kMostBytesInFlight) {
         if (!waiting_) {
           Extent extent;
@@ -131,7 +138,7 @@ class DirectEngine final : public Engine {
       }
     }
 
-    bool start(const Extent& extent) {
+    bool start(const Extent& extent) REQUIRES(lane_.mutex) {
       // A read in flight pins its file: with many files, wait for some to come back.
       if (in_flight_ > 0 && !lane_.files.has_room_for(extent.file)) return false;
       Read read{extent, extent.into, 0, 0, std::nullopt, {}};
@@ -156,13 +163,13 @@ class DirectEngine final : public Engine {
       return true;
     }
 
-    void push(std::uint32_t id, const Read& read, int fd) {
+    void push(std::uint32_t id, const Read& read, int fd) REQUIRES(lane_.mutex) {
       lane_.queue->push({fd, read.extent.file, id, read.buffer + read.done,
                          static_cast<std::uint32_t>(read.extent.length - read.done),
                          read.extent.offset + read.done});
     }
 
-    void take_completions() {
+    void take_completions() REQUIRES(lane_.mutex) {
       Completion completions[kDepth];
       const std::size_t enough = std::clamp<std::size_t>(in_flight_ / 4, 1, 16);
       const std::size_t count = lane_.queue->wait(enough, completions);
@@ -177,7 +184,7 @@ class DirectEngine final : public Engine {
       if (first_failure) std::rethrow_exception(first_failure);
     }
 
-    void complete(const Completion& completion) {
+    void complete(const Completion& completion) REQUIRES(lane_.mutex) {
       Read& read = reads_[completion.id];
       const std::uint64_t at = read.extent.offset + read.done;
       if (completion.result > 0) read.done += static_cast<std::uint64_t>(completion.result);
@@ -212,6 +219,7 @@ class DirectEngine final : public Engine {
       std::uint32_t id;
       const Read& read;
       ~Finish() {
+        run.lane_.mutex.assert_held();
         run.lane_.files.unpin(read.extent.file);
         if (read.ticket) run.lane_.arena.give_back(*read.ticket);
         run.free_.push_back(id);
@@ -221,7 +229,7 @@ class DirectEngine final : public Engine {
     };
 
     // The kernel may still be writing into our buffers: wait for the last read before leaving.
-    void drain() {
+    void drain() REQUIRES(lane_.mutex) {
       failed_ = true;
       try {
         while (in_flight_ > 0) take_completions();

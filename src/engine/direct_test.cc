@@ -1,3 +1,4 @@
+// labels: threads reads
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -94,7 +95,8 @@ TEST_F(DirectTest, AlignmentIsNoSmallerThanASector) {
 }
 
 TEST_F(DirectTest, AFileThatIsGoneAtTheStartIsAnErrorNotAFallback) {
-  const TestFiles files({1000});
+  TestFiles files({1000});
+  files.keep_no_descriptors();
   std::filesystem::remove(files.path(0));
   std::string why_not;
   EXPECT_THROW(make_direct_engine(files.layout, Budget(16_MiB), why_not), Error);

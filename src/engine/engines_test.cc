@@ -1,3 +1,4 @@
+// labels: reads
 // What every engine must do, one by one.
 #include "engine/engines.h"
 
@@ -203,16 +204,29 @@ TEST_P(EnginesTest, AFileTruncatedBeforeTheFirstReadIsAnErrorThatNamesIt) {
   EXPECT_EQ(error.path(), files.path(0));
 }
 
-TEST_P(EnginesTest, AReplacedFileIsAnErrorAndStaysOne) {
-  const TestFiles files({100'000});
+TEST_P(EnginesTest, AReplacedOrDeletedFileIsReadAsItWas) {
+  for (const bool is_replaced : {true, false}) {
+    const TestFiles files({100'000});
+    const auto engine = make(files);
+    std::filesystem::remove(files.path(0));
+    if (is_replaced) files.folder.write("part0", std::string(100'000, 'x'));
+    EXPECT_EQ(run_all(*engine, files), "each once");
+    EXPECT_EQ(run_all(*make(files), files), "each once");
+  }
+}
+
+TEST_P(EnginesTest, AReplacedFileFoundByNameIsAnErrorAndStaysOne) {
+  TestFiles files({100'000});
+  files.keep_no_descriptors();
   const auto engine = make(files);
   std::filesystem::rename(files.folder.write("new", files.bytes[0]), files.path(0));
   EXPECT_EQ(failure(*engine, files).kind(), ErrorKind::kFormat);
   EXPECT_EQ(failure(*engine, files).kind(), ErrorKind::kFormat);
 }
 
-TEST_P(EnginesTest, AMissingFileIsAnErrorThatNamesIt) {
-  const TestFiles files({100'000});
+TEST_P(EnginesTest, AMissingFileFoundByNameIsAnErrorThatNamesIt) {
+  TestFiles files({100'000});
+  files.keep_no_descriptors();
   const auto engine = make(files);
   std::filesystem::remove(files.path(0));
   const Error error = failure(*engine, files);

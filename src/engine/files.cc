@@ -6,9 +6,9 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/kept_file.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
-#include "format/source.h"
 
 namespace evenkeel {
 namespace {
@@ -73,7 +73,9 @@ Fd open_again(const Segment& segment, int flags) {
 
 void require_unchanged(int fd, const Segment& segment) {
   const FileIdentity& then = segment.identity;
-  const FileIdentity now = identify(fd, segment.path);
+  struct stat status;
+  if (sys::fstat(fd, &status) != 0) throw Error::system("stat", errno).in(segment.path);
+  const FileIdentity now(status);
   if (!is_same_file(now, then)) {
     throw Error(ErrorKind::kFormat, "read", "another file has taken this name since it was opened")
         .in(segment.path)

@@ -1,7 +1,7 @@
 // One mapping, kept: what np.memmap does.
-#include <mutex>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/per_process.h"
 #include "engine/engines.h"
 #include "engine/files.h"
@@ -28,7 +28,7 @@ class MapEngine final : public Engine {
   // Mappings outlive their descriptors, so only the files of one call need to be open.
   const std::byte* mapped(std::uint32_t file) override {
     Lane& lane = lane_.get();
-    std::lock_guard lock(lane.mutex);
+    const MutexLock lock(lane.mutex);
     const Segment& segment = layout_.segments[file];
     const Pin pin(lane.files, file);
     // Touching a mapping of a file that has been truncated is SIGBUS: look first.
@@ -41,7 +41,7 @@ class MapEngine final : public Engine {
   bool maps_files() const override { return true; }
   void release_memory() override {
     Lane& lane = lane_.get();
-    std::lock_guard lock(lane.mutex);
+    const MutexLock lock(lane.mutex);
     for (const Mapping& mapping : lane.mappings) {
       mapping.advise(0, mapping.length(), MADV_DONTNEED);
     }
@@ -63,9 +63,9 @@ class MapEngine final : public Engine {
  private:
   struct Lane {
     explicit Lane(const Layout& layout) : files(layout, 0), mappings(layout.segments.size()) {}
-    std::mutex mutex;
-    FileSet files;
-    std::vector<Mapping> mappings;
+    Mutex mutex;
+    FileSet files GUARDED_BY(mutex);
+    std::vector<Mapping> mappings GUARDED_BY(mutex);
   };
   const Layout& layout_;
   Reservation share_;  // of the budget that the pages keep to; none with kMap

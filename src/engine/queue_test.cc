@@ -1,3 +1,4 @@
+// labels: threads reads
 #include "engine/queue.h"
 
 #include <fcntl.h>

@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <mutex>
 #include <optional>
 
 #include "base/checked.h"
 #include "base/memory.h"
+#include "base/mutex.h"
 #include "base/per_process.h"
 #include "base/retry_policy.h"
 #include "engine/cache.h"
@@ -32,7 +32,7 @@ class ReadEngine final : public Engine {
 
   void run(Feed& feed) override {
     Lane& lane = lane_.get();
-    std::lock_guard lock(lane.mutex);
+    const MutexLock lock(lane.mutex);
     lane.files.forget_used();
     Extent extent;
     while (feed.next(extent)) {
@@ -43,7 +43,12 @@ class ReadEngine final : public Engine {
     lane.files.verify_used();
   }
 
-  void require_unchanged(std::uint32_t file) override { lane_.get().files.verify(file); }
+  // Called by feeds, within `run`.
+  void require_unchanged(std::uint32_t file) override {
+    Lane& lane = lane_.get();
+    lane.mutex.assert_held();
+    lane.files.verify(file);
+  }
   EngineLimits limits() const override { return limits_; }
   EngineReport report() const override {
     return {EngineKind::kRead, EngineKind::kRead,
@@ -54,8 +59,8 @@ class ReadEngine final : public Engine {
   struct Lane {
     // Without readahead a read brings in what it asks for, and nothing else.
     explicit Lane(const Layout& layout) : files(layout, 0, POSIX_FADV_RANDOM) {}
-    std::mutex mutex;
-    FileSet files;
+    Mutex mutex;
+    FileSet files GUARDED_BY(mutex);
   };
 
   void fetch(FileSet& files, const Extent& extent, std::byte* data) {

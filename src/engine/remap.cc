@@ -1,8 +1,8 @@
 // A fresh mapping for each request, unmapped and dropped from the cache behind it.
 #include <algorithm>
-#include <mutex>
 
 #include "base/checked.h"
+#include "base/mutex.h"
 #include "base/per_process.h"
 #include "engine/cache.h"
 #include "engine/engines.h"
@@ -24,14 +24,19 @@ class RemapEngine final : public Engine {
 
   void run(Feed& feed) override {
     Lane& lane = lane_.get();
-    std::lock_guard lock(lane.mutex);
+    const MutexLock lock(lane.mutex);
     lane.files.forget_used();
     Extent extent;
     while (feed.next(extent)) bring(lane.files, extent, feed);
     lane.files.verify_used();
   }
 
-  void require_unchanged(std::uint32_t file) override { lane_.get().files.verify(file); }
+  // Called by feeds, within `run`.
+  void require_unchanged(std::uint32_t file) override {
+    Lane& lane = lane_.get();
+    lane.mutex.assert_held();
+    lane.files.verify(file);
+  }
   EngineLimits limits() const override { return limits_; }
   EngineReport report() const override {
     return {EngineKind::kRemap, EngineKind::kRemap,
@@ -41,8 +46,8 @@ class RemapEngine final : public Engine {
  private:
   struct Lane {
     explicit Lane(const Layout& layout) : files(layout, 0) {}
-    std::mutex mutex;
-    FileSet files;
+    Mutex mutex;
+    FileSet files GUARDED_BY(mutex);
   };
 
   void bring(FileSet& files, const Extent& extent, Feed& feed) {

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <condition_variable>
 #include <deque>
-#include <mutex>
 #include <vector>
 
 #include "base/fault_hook.h"
+#include "base/mutex.h"
 #include "base/signals.h"
 #include "base/sys.h"
 #include "engine/queue.h"
@@ -36,7 +35,7 @@ class ThreadQueue final : public ReadQueue {
 
   ~ThreadQueue() override {
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       stopping_ = true;
     }
     wake_workers_.notify_all();
@@ -49,12 +48,12 @@ class ThreadQueue final : public ReadQueue {
 
   std::size_t wait(std::size_t enough, std::span<Completion> out) override {
     if (threads_.empty()) return read_here(out);
-    std::unique_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     waiting_.insert(waiting_.end(), pushed_.begin(), pushed_.end());
     pushed_.clear();
     wake_workers_.notify_all();
     enough_ = std::min(enough, out.size());
-    wake_owner_.wait(lock, [&] { return done_.size() >= enough_; });
+    while (done_.size() < enough_) wake_owner_.wait(mutex_);
     const std::size_t count = std::min(done_.size(), out.size());
     std::copy_n(done_.begin(), count, out.begin());
     done_.erase(done_.begin(), done_.begin() + static_cast<std::ptrdiff_t>(count));
@@ -93,9 +92,9 @@ class ThreadQueue final : public ReadQueue {
   }
 
   void work() {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     while (true) {
-      wake_workers_.wait(lock, [&] { return stopping_ || !waiting_.empty(); });
+      while (!stopping_ && waiting_.empty()) wake_workers_.wait(mutex_);
       if (stopping_) return;
       const ReadOp op = waiting_.front();
       waiting_.pop_front();
@@ -109,12 +108,12 @@ class ThreadQueue final : public ReadQueue {
 
   std::vector<pthread_t> threads_;
   std::deque<ReadOp> pushed_;  // the owner's alone
-  std::mutex mutex_;
-  std::condition_variable wake_workers_, wake_owner_;
-  std::deque<ReadOp> waiting_;
-  std::vector<Completion> done_;
-  std::size_t enough_ = 1;
-  bool stopping_ = false;
+  Mutex mutex_;
+  CondVar wake_workers_, wake_owner_;
+  std::deque<ReadOp> waiting_ GUARDED_BY(mutex_);
+  std::vector<Completion> done_ GUARDED_BY(mutex_);
+  std::size_t enough_ GUARDED_BY(mutex_) = 1;
+  bool stopping_ GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace

@@ -35,7 +35,7 @@ Place locate(const Source& source, std::string_view head) {
     throw npy_error(source, "NPY version " + std::to_string(byte(6)) + "." +
                                 std::to_string(byte(7)) + " is not known")
         .at(6)
-        .hint("versions 1.0, 2.0 and 3.0 are read; save it anew with numpy.save");
+        .hint("versions 1.0, 2.0 and 3.0 are read; save it again with numpy.save");
   }
   const std::uint64_t low = byte(8) | byte(9) << 8;
   if (byte(6) == 1) return {10, low};

@@ -20,7 +20,7 @@ struct NpyHeader {
   bool utf8 = false;  // encoding of the text: UTF-8 in version 3.0, Latin-1 before
 };
 
-// Whether a file that begins so claims to be NPY.
+// Whether the beginning of a file has the NPY magic.
 bool is_npy(std::string_view head);
 
 // `head` is the beginning of the file. Throws Error (kFormat) with the place in the header.
@@ -30,8 +30,8 @@ NpyHeader read_npy_header(const Source& source, std::string_view head);
 // into header.text.
 Literal npy_descr(const NpyHeader& header);
 
-// Holds the header against the file's size. A told dtype, which must have the size of the header's,
-// takes its place, and big_endian says how such elements are stored.
+// Checks the header against the file's size. options.dtype replaces the header's element type and
+// must have its size; options.big_endian then says how such elements are stored.
 Part npy_part(const Source& source, const NpyHeader& header, const FormatOptions& options);
 
 }  // namespace evenkeel

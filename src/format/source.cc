@@ -1,9 +1,6 @@
 #include "format/source.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <span>
 #include <utility>
@@ -18,14 +15,6 @@ namespace {
 std::int64_t nanoseconds(const timespec& time) {
   return static_cast<std::int64_t>(static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000 +
                                    static_cast<std::uint64_t>(time.tv_nsec));
-}
-
-std::atomic<std::size_t> kept_files = 0;
-
-std::size_t most_kept_files() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 8;
-  return std::clamp<std::size_t>(limit.rlim_cur / 8, 8, 1024);
 }
 
 }  // namespace
@@ -45,22 +34,6 @@ FileIdentity identify(int fd, const std::string& path) {
   struct stat status;
   if (sys::fstat(fd, &status) != 0) throw Error::system("stat", errno).in(path);
   return FileIdentity(status);
-}
-
-KeptFile::KeptFile(std::shared_ptr<const Fd> fd) : fd_(std::move(fd)) {}
-KeptFile::~KeptFile() { --kept_files; }
-
-std::shared_ptr<const KeptFile> KeptFile::keep(std::shared_ptr<const Fd> fd) {
-  if (++kept_files > most_kept_files()) {
-    --kept_files;
-    return nullptr;
-  }
-  return std::shared_ptr<const KeptFile>(new KeptFile(std::move(fd)));
-}
-
-Fd KeptFile::open_again(int flags) const {
-  const std::string link = "/proc/self/fd/" + std::to_string(fd_->get());
-  return Fd(sys::open(link.c_str(), O_RDONLY | flags));
 }
 
 std::string Source::read(std::uint64_t offset, std::size_t length) const {

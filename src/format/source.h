@@ -6,32 +6,13 @@
 #include <string>
 
 #include "base/fd.h"
+#include "base/kept_file.h"
 #include "format/layout.h"
 
 namespace evenkeel {
 
 // What fstat says of the descriptor that is read. Throws Error (kSystem).
 FileIdentity identify(int fd, const std::string& path);
-
-// A descriptor that an array keeps from open to close. Nothing is read from it; it is there to open
-// the same file again (open_again). A process keeps at most an eighth of the descriptors that it
-// may have, and never more than 1,024.
-class KeptFile {
- public:
-  // Empty when the process keeps as many as it may.
-  static std::shared_ptr<const KeptFile> keep(std::shared_ptr<const Fd> fd);
-  ~KeptFile();
-  KeptFile(const KeptFile&) = delete;
-  KeptFile& operator=(const KeptFile&) = delete;
-
-  // Opens the file behind the descriptor with other flags, whatever its name says now. Empty where
-  // that does not work: without /proc, or when someone closed the descriptor.
-  Fd open_again(int flags) const;
-
- private:
-  explicit KeptFile(std::shared_ptr<const Fd> fd);
-  const std::shared_ptr<const Fd> fd_;
-};
 
 struct Source {
   std::string path;

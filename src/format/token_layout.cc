@@ -26,7 +26,7 @@ TokenPart read_npy_tokens(const Source& source, std::string_view head,
                 "the NPY header says " + dtype.name() + " of shape " + shape_text(header.shape) +
                     "; tokens are integers along one axis")
         .in(source.path)
-        .hint("save them anew, flat (numpy's reshape(-1)) and as integers");
+        .hint("save them again, flat (numpy's reshape(-1)) and as integers");
   }
   require_dtype(source, options.dtype, dtype);
   return {npy_part(source, header, {})};
@@ -58,11 +58,11 @@ TokenPart read_by_magic(const std::string& path, const TokenFormatOptions& optio
         .in(path)
         .hint("call it NAME.idx, beside the NAME.bin that holds its tokens");
   }
-  if (!options.dtype) refuse_stranger(source, head);
+  if (!options.dtype) refuse_foreign_format(source, head);
   return read_raw_tokens(source, options);
 }
 
-bool says_itself(const std::string& path) {
+bool has_own_header(const std::string& path) {
   const std::string head = open_even_empty(path).read(0, kHeadBytes);
   return is_npy(head) || is_llmc(head);
 }
@@ -73,8 +73,8 @@ TokenPart read_token_part(const TokenFile& file, const TokenFormatOptions& optio
   }
   if (file.kind == TokenFile::Index::kMegatron) {
     const Source index = open_even_empty(file.index_path);
-    // Anyone may call a file .idx; a .bin with a header of its own does not need one.
-    if (is_megatron_index(index.read(0, kHeadBytes)) || !says_itself(file.path)) {
+    // An .idx that is not Megatron's is ignored beside a .bin that has a header of its own.
+    if (is_megatron_index(index.read(0, kHeadBytes)) || !has_own_header(file.path)) {
       return read_megatron(index, file.path, options);
     }
   }
@@ -101,7 +101,7 @@ void require_agreement(const TokenPart& first, const TokenPart& other) {
       .in(b.segment.path)
       .hint(
           "files of one stream must agree in dtype and byte order; a file without a header is "
-          "uint16 unless dtype is told");
+          "uint16 unless dtype is given");
 }
 
 // Which formats there are, and how many files of each.
@@ -141,7 +141,8 @@ class Census {
 
 void require_integer(DType dtype) {
   if (is_token_dtype(dtype)) return;
-  throw Error(ErrorKind::kInvalid, "open", "tokens are integers, told is " + dtype.name())
+  throw Error(ErrorKind::kInvalid, "open",
+              "tokens are integers; dtype " + dtype.name() + " was given")
       .hint("int8 to int64, or uint8 to uint64; nearly always uint16 or uint32");
 }
 

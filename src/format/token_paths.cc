@@ -22,14 +22,22 @@ constexpr Companion kCompanions[] = {
 
 // A dangling link exists, too: opening it fails, which is better than overlooking it. If the system
 // cannot tell whether a file exists, this throws: tokens read without their index may be wrong.
-bool is_there(const std::string& path) {
+enum class Found : std::uint8_t { kNothing, kFolder, kFile };
+
+Found look_for(const std::string& path) {
   struct stat status;
-  if (path.find('\0') != path.npos) return false;
-  if (sys::lstat(path.c_str(), &status) == 0) return true;
+  if (path.find('\0') != path.npos) return Found::kNothing;
+  if (sys::lstat(path.c_str(), &status) == 0) {
+    return S_ISDIR(status.st_mode) ? Found::kFolder : Found::kFile;
+  }
   const int code = errno;
-  if (code == ENOENT || code == ENOTDIR || code == ENAMETOOLONG || code == EACCES) return false;
+  if (code == ENOENT || code == ENOTDIR || code == ENAMETOOLONG || code == EACCES) {
+    return Found::kNothing;
+  }
   throw Error::system("open", code, "cannot determine whether the file exists").in(path);
 }
+
+bool is_there(const std::string& path) { return look_for(path) != Found::kNothing; }
 
 std::string with_suffix(std::string_view path, std::string_view old, std::string_view suffix) {
   return std::string(path.substr(0, path.size() - old.size())).append(suffix);
@@ -45,15 +53,10 @@ std::optional<std::string> tokens_of(const std::string& path) {
   return std::nullopt;
 }
 
-bool is_folder(const std::string& path) {
-  struct stat status;
-  return sys::lstat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
-}
-
-// "corpus" for corpus.bin and corpus.idx, as Megatron's users name them. A folder of that name does
-// not matter: a folder holds no tokens.
+// "corpus" for corpus.bin and corpus.idx, as Megatron's users name them. A folder with that name
+// does not matter: a folder holds no tokens.
 bool is_prefix(const std::string& path) {
-  return (!is_there(path) || is_folder(path)) && is_there(path + ".idx");
+  return look_for(path) != Found::kFile && is_there(path + ".idx");
 }
 
 TokenFile with_index(std::string path) {

@@ -6,11 +6,11 @@
 namespace evenkeel {
 namespace {
 
-struct Stranger {
+struct ForeignFormat {
   std::string_view magic, name, advice;
 };
 
-constexpr Stranger kStrangers[] = {
+constexpr ForeignFormat kForeignFormats[] = {
     {"PK\x03\x04", "a ZIP archive, such as .npz", "unpack it and open the .npy files in it"},
     {"\x89HDF\r\n", "HDF5", "export the array with numpy.save"},
     {"\x1f\x8b\x08", "gzip data", "decompress it first"},
@@ -29,11 +29,11 @@ std::string hex(std::string_view bytes) {
   return text;
 }
 
-const Stranger* find_stranger(std::string_view head) {
+const ForeignFormat* find_foreign_format(std::string_view head) {
   const auto found =
-      std::find_if(std::begin(kStrangers), std::end(kStrangers),
-                   [&](const Stranger& known) { return head.starts_with(known.magic); });
-  return found == std::end(kStrangers) ? nullptr : found;
+      std::find_if(std::begin(kForeignFormats), std::end(kForeignFormats),
+                   [&](const ForeignFormat& known) { return head.starts_with(known.magic); });
+  return found == std::end(kForeignFormats) ? nullptr : found;
 }
 
 }  // namespace
@@ -42,9 +42,9 @@ Error unknown_format(const Source& source, std::string_view head) {
   std::string problem =
       "not a known format: the file begins with " + hex(head.substr(0, 8)) + "; known: NPY";
   std::string hint = "say what it holds: dtype (and shape, offset)";
-  if (const Stranger* stranger = find_stranger(head)) {
-    problem += "; this looks like " + std::string(stranger->name);
-    hint = std::string(stranger->advice) + "; or " + hint;
+  if (const ForeignFormat* foreign = find_foreign_format(head)) {
+    problem += "; this looks like " + std::string(foreign->name);
+    hint = std::string(foreign->advice) + "; or " + hint;
   } else if (source.path.ends_with(".npy")) {
     problem += "; despite its name it has no NPY header";
     hint += "; token files named .npy are often raw uint16 or uint32";
@@ -52,15 +52,15 @@ Error unknown_format(const Source& source, std::string_view head) {
   return Error(ErrorKind::kFormat, "open", problem).in(source.path).at(0).hint(hint);
 }
 
-void refuse_stranger(const Source& source, std::string_view head) {
-  const Stranger* stranger = find_stranger(head);
-  if (!stranger) return;
+void refuse_foreign_format(const Source& source, std::string_view head) {
+  const ForeignFormat* foreign = find_foreign_format(head);
+  if (!foreign) return;
   throw Error(ErrorKind::kFormat, "open",
-              "this looks like " + std::string(stranger->name) + ", not tokens: it begins with " +
+              "this looks like " + std::string(foreign->name) + ", not tokens: it begins with " +
                   hex(head.substr(0, 8)))
       .in(source.path)
       .at(0)
-      .hint(std::string(stranger->advice) + "; if these are tokens all the same, say dtype");
+      .hint(std::string(foreign->advice) + "; if these are tokens all the same, say dtype");
 }
 
 }  // namespace evenkeel

@@ -8,11 +8,11 @@
 
 namespace evenkeel {
 
-// Says what was found, what is known and what to do; names the formats that are easily mistaken.
+// The error for a file of no known format: how it begins, which formats are known, and what to do.
+// Names ZIP, HDF5 and other formats that users often try.
 Error unknown_format(const Source& source, std::string_view head);
 
-// Throws Error (kFormat) when a file that should hold bare tokens begins like something that is
-// easily mistaken for them.
-void refuse_stranger(const Source& source, std::string_view head);
+// Throws Error (kFormat) when a file that should hold bare tokens begins like one of those formats.
+void refuse_foreign_format(const Source& source, std::string_view head);
 
 }  // namespace evenkeel

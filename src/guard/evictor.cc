@@ -216,7 +216,7 @@ void Evictor::forget_lost() {
     file->forget_lost([this](const GuardedMapping& lost) NO_THREAD_SAFETY_ANALYSIS {
       file_of_mapping_.erase(lost.key());
       if (options_.remember) return;  // other processes unmap without notice
-      note_failure(lost.name() + " is gone or changed, without remove(): no longer governed");
+      note_failure(lost.name() + " is gone or changed, without remove(): no longer guarded");
     });
   }
   forget_unmapped();
@@ -268,6 +268,7 @@ Seconds Evictor::step() {
   const Clock::time_point now = Clock::now();
   if (options_.remember && (changed_ || now - forgot_at_ >= kCheckForDeleted)) forget_unmapped();
   if (fits()) return options_.remember ? kCheckForDeleted : kUntilChange;
+  if (file_of_mapping_.size() != limited_for_) limit_readahead();
   const Seconds cpu_before = thread_cpu_time();
   const Activity activity = activity_->read();
   activity_cost_ = thread_cpu_time() - cpu_before;
@@ -490,6 +491,17 @@ std::vector<std::string> Evictor::failures() const {
 double Evictor::judging_interval() const {
   const auto random = [](const auto& one) { return one.second->random(); };
   return std::ranges::all_of(files_, random) ? kRelaxed : kUrgent;
+}
+
+// Each mapping that is read through has up to two readahead windows in memory. Where these alone
+// would take half of the budget, windows become small, and stay so.
+void Evictor::limit_readahead() {
+  limited_for_ = file_of_mapping_.size();
+  if (!options_.remember || options_.access != GuardAccess::kAuto) return;
+  if (2 * readahead_ * file_of_mapping_.size() <= thresholds_.budget / 2) return;
+  for (const auto& [id, file] : files_) {
+    if (file->counted()) file->limit_readahead();
+  }
 }
 
 void Evictor::judge_access(const Activity& activity) {

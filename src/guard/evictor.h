@@ -97,6 +97,7 @@ class Evictor : private BackgroundTask {
   double judging_interval() const REQUIRES(mutex_);
   void judge_access(const Activity& activity) REQUIRES(mutex_);
   void access_switched(GuardedFile& file) REQUIRES(mutex_);
+  void limit_readahead() REQUIRES(mutex_);
 
   const Options options_;
   const Thresholds thresholds_;
@@ -125,7 +126,8 @@ class Evictor : private BackgroundTask {
   std::uint64_t resident_at_add_ GUARDED_BY(mutex_) = 0;  // of uncounted files, not yet released
   // The share of the claimed growth that is growth of the guarded files, by the last looks.
   double trust_ GUARDED_BY(mutex_) = 1;
-  bool releasing_ GUARDED_BY(mutex_) = false;  // on the way from trigger to target
+  std::size_t limited_for_ GUARDED_BY(mutex_) = 0;  // mappings when limit_readahead() last ran
+  bool releasing_ GUARDED_BY(mutex_) = false;       // on the way from trigger to target
   // Whether the budget was met since a mapping was added. What was cached before does not count as
   // the budget being exceeded.
   bool settled_ GUARDED_BY(mutex_) = false;

@@ -1,3 +1,4 @@
+// labels: threads
 #include "guard/evictor_thread.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// What must never go wrong, whatever the governor does meanwhile. Budgets are far too small for the
+// labels: threads
+// What must never go wrong, whatever the evictor does meanwhile. Budgets are far too small for the
 // mappings, so that it is always at work.
 #include "evenkeel/guard.h"
 
@@ -44,7 +45,7 @@ TEST(Guard, WithoutMappingsItDoesNothing) {
   EXPECT_TRUE(report.failures.empty());
 }
 
-// While all fits, the governor sleeps: more of the same file must wake it.
+// While all fits, the evictor sleeps: more of the same file must wake it.
 TEST(Guard, APartThatIsAddedToAFileThatFittedIsGoverned) {
   const NumberFile file(32_MiB);
   if (!file.can_be_dropped()) GTEST_SKIP() << "the page cache cannot be dropped or counted here";
@@ -151,7 +152,7 @@ TEST_P(GuardEitherWay, AMappingThatIsTakenAwayIsForgotten) {
                                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0));
   ASSERT_EQ(other, address);
   std::fill_n(other, file.words(), 42);
-  // The file fills the cache, and the governor wants to release.
+  // The file fills the cache, and the evictor wants to release.
   std::vector<std::byte> piece(1_MiB);
   EXPECT_TRUE(until([&] { return guard.report().mappings == 0; },
                     [&] {
@@ -276,7 +277,7 @@ TEST(Guard, AChildOfForkStartsAfreshAndTheParentGoesOn) {
   Guard guard(kSmall);
   guard.add(map.guarded(true));
   for (int round = 0; round < 8; ++round) {
-    EXPECT_EQ(wrong_in_crops(map, file.words(), 100), 0u);  // forked while the governor is at work
+    EXPECT_EQ(wrong_in_crops(map, file.words(), 100), 0u);  // forked while the evictor is at work
     const std::string said = in_child([&] {
       std::string words = guard.remove(map.words()) ? "had it; " : "fresh; ";
       words += std::to_string(guard.report().mappings) + " mappings; ";

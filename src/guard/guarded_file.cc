@@ -123,7 +123,8 @@ class GuardedFile::Reopened {
 };
 
 std::uint64_t GuardedFile::readahead() const {
-  return random_ || options_.access == GuardAccess::kRandom ? 0 : readahead_;
+  if (random_ || options_.access == GuardAccess::kRandom) return 0;
+  return limited_ ? std::min(readahead_, GuardedMapping::kLimitedReadahead) : readahead_;
 }
 
 void GuardedFile::add(std::unique_ptr<GuardedMapping> mapping) {
@@ -143,7 +144,21 @@ void GuardedFile::cover(std::uint64_t begin, std::uint64_t end) {
   length_ = last - first;
 }
 
-void GuardedFile::advise_first(GuardedMapping& mapping) const {
+void GuardedFile::limit_readahead() {
+  if (limited_ || readahead_ <= GuardedMapping::kLimitedReadahead) return;
+  limited_ = true;
+  if (random_) return;
+  for (const auto& mapping : mappings_) advise_readahead(*mapping);
+}
+
+// Readahead is on, in full or limited.
+void GuardedFile::advise_readahead(GuardedMapping& mapping) {
+  if (limited_ && mapping.limit_readahead(mapping.range()) != 0) limited_ = false;
+  if (!limited_) advise_all_of(mapping, MADV_NORMAL);
+}
+
+void GuardedFile::advise_first(GuardedMapping& mapping) {
+  if (limited_ && !random_) advise_readahead(mapping);
   if (options_.access == GuardAccess::kRandom || random_) advise_all_of(mapping, MADV_RANDOM);
   if (options_.access == GuardAccess::kSequential) advise_all_of(mapping, MADV_SEQUENTIAL);
 }
@@ -160,7 +175,8 @@ GuardedMapping* GuardedFile::find(std::uint64_t key) const {
 bool GuardedFile::remove(std::uint64_t key) {
   GuardedMapping* const mapping = find(key);
   if (mapping == nullptr) return false;
-  const bool advised = random_ || returns_ != 0 || options_.access == GuardAccess::kRandom ||
+  const bool advised = random_ || limited_ || returns_ != 0 ||
+                       options_.access == GuardAccess::kRandom ||
                        options_.access == GuardAccess::kSequential;
   if (advised && mapping->still_there()) advise_all_of(*mapping, MADV_NORMAL);
   std::erase_if(mappings_, [&](const auto& one) { return one.get() == mapping; });
@@ -274,7 +290,9 @@ void GuardedFile::set_random(bool random) {
   random_ = random;
   if (!random) ++returns_;
   for (const auto& mapping : mappings_) {
-    advise_all_of(*mapping, random ? MADV_RANDOM : MADV_NORMAL);
+    if (limited_ && random) advise_all_of(*mapping, MADV_NOHUGEPAGE);
+    if (random) advise_all_of(*mapping, MADV_RANDOM);
+    if (!random) advise_readahead(*mapping);
   }
   if (on_switch_) on_switch_(random);
 }

@@ -74,6 +74,9 @@ class GuardedFile {
   bool random() const { return random_; }
   unsigned returns() const { return returns_; }
   void set_random(bool random);
+  // Faults fetch less from now on, where readahead is on: for many processes, whose readahead would
+  // fill the budget alone.
+  void limit_readahead();
   // Called at each switch, so that later mappings can be advised in the same way.
   void on_switch(std::function<void(bool random)> call) { on_switch_ = std::move(call); }
 
@@ -87,7 +90,8 @@ class GuardedFile {
   int finish_let_go(CacheMap::Range part);
   CacheMap::Found cached_in(CacheMap::Range part) const;
   void write_back(CacheMap::Range part, unsigned flags) const;
-  void advise_first(GuardedMapping& mapping) const;
+  void advise_first(GuardedMapping& mapping);
+  void advise_readahead(GuardedMapping& mapping);
   static void advise_all_of(GuardedMapping& mapping, int advice);
 
   Fd fd_;  // may be empty: then a mapping has one
@@ -99,7 +103,7 @@ class GuardedFile {
   std::uint64_t begin_, length_;  // in the file
   CacheMap cache_map_;            // from begin_ on
   std::vector<std::unique_ptr<GuardedMapping>> mappings_;
-  bool random_ = false;
+  bool random_ = false, limited_ = false;
   unsigned returns_ = 0;
   std::function<void(bool)> on_switch_;
   std::function<Fd()> reopen_;

@@ -1,3 +1,4 @@
+// labels: threads
 #include "guard/guarded_file.h"
 
 #include <gtest/gtest.h>
@@ -16,9 +17,9 @@ constexpr std::uint64_t kBytes = 16_MiB;
 const GuardOptions kOptions{.budget = 8_MiB};
 
 // Releases every part, without asking whether the mapping is still there.
-void release_blindly(GuardedFile& watched) {
-  for (std::size_t part = 0; part < watched.cache_map().size(); ++part) watched.release(part, 1);
-  watched.release_all();
+void release_blindly(GuardedFile& guarded) {
+  for (std::size_t part = 0; part < guarded.cache_map().size(); ++part) guarded.release(part, 1);
+  guarded.release_all();
 }
 
 class GuardedFileTest : public testing::Test {
@@ -43,13 +44,13 @@ INSTANTIATE_TEST_SUITE_P(Promised, GuardedFileEitherWay, testing::Bool());
 // promise is noticed.
 TEST_P(GuardedFileEitherWay, AnonymousMemoryInItsPlaceSurvivesARelease) {
   TestMapping map(file_);
-  GuardedFile watched = watch(map.guarded(GetParam()));
+  GuardedFile guarded = watch(map.guarded(GetParam()));
   void* const address = map.words();
   ASSERT_EQ(::mmap(address, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
                    -1, 0),
             address);
   for (std::uint64_t word = 0; word < kBytes / 8; ++word) map[word] = ~word;
-  release_blindly(watched);
+  release_blindly(guarded);
   std::uint64_t wrong = 0;
   for (std::uint64_t word = 0; word < kBytes / 8; ++word) wrong += map[word] != ~word;
   EXPECT_EQ(wrong, 0u);
@@ -57,12 +58,12 @@ TEST_P(GuardedFileEitherWay, AnonymousMemoryInItsPlaceSurvivesARelease) {
 
 TEST_P(GuardedFileEitherWay, ChangedPrivatePagesInItsPlaceSurviveARelease) {
   TestMapping map(file_);
-  GuardedFile watched = watch(map.guarded(GetParam()));
+  GuardedFile guarded = watch(map.guarded(GetParam()));
   ASSERT_EQ(
       ::mmap(map.words(), kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, file_.fd(), 0),
       map.words());
   for (std::uint64_t word = 0; word < kBytes / 8; word += 1000) map[word] = ~word;
-  release_blindly(watched);
+  release_blindly(guarded);
   std::uint64_t wrong = 0;
   for (std::uint64_t word = 0; word < kBytes / 8; ++word) {
     wrong += map[word] != (word % 1000 == 0 ? ~word : word);
@@ -74,9 +75,9 @@ TEST_P(GuardedFileEitherWay, ChangedPrivatePagesInItsPlaceSurviveARelease) {
 TEST_F(GuardedFileTest, ChangesOfAPrivateMappingSurviveWhateverIsPromised) {
   for (const bool promised : {false, true}) {
     const TestMapping map(file_, PROT_READ | PROT_WRITE, MAP_PRIVATE);
-    GuardedFile watched = watch(map.guarded(promised));
+    GuardedFile guarded = watch(map.guarded(promised));
     for (std::uint64_t word = 0; word < kBytes / 8; word += 1000) map[word] = ~word;
-    release_blindly(watched);
+    release_blindly(guarded);
     std::uint64_t wrong = 0;
     for (std::uint64_t word = 0; word < kBytes / 8; ++word) {
       wrong += map[word] != (word % 1000 == 0 ? ~word : word);
@@ -87,10 +88,10 @@ TEST_F(GuardedFileTest, ChangesOfAPrivateMappingSurviveWhateverIsPromised) {
 
 TEST_F(GuardedFileTest, AReadOnlyPrivateMappingThatBecomesWritableKeepsItsChanges) {
   const TestMapping map(file_, PROT_READ, MAP_PRIVATE);
-  GuardedFile watched = watch(map.guarded(true));
+  GuardedFile guarded = watch(map.guarded(true));
   ASSERT_EQ(::mprotect(map.words(), kBytes, PROT_READ | PROT_WRITE), 0);
   map[5] = 77;
-  release_blindly(watched);
+  release_blindly(guarded);
   EXPECT_EQ(map[5], 77u);
 }
 
@@ -170,39 +171,39 @@ TEST_F(GuardedFileTest, PartsOfAFileThatAreMappedByAndByAreOneFile) {
   end.file_offset = 8_MiB;
   end.length = 8_MiB;
   begin.length = 1_MiB;
-  GuardedFile watched = watch(end);
-  EXPECT_EQ(watched.length(), 8_MiB);
+  GuardedFile guarded = watch(end);
+  EXPECT_EQ(guarded.length(), 8_MiB);
   EXPECT_EQ(wrong_in_scan(map, kBytes / 8), 0u);
-  watched.look(1);
-  EXPECT_EQ(watched.cache_map().cached(), 8_MiB);
-  watched.add(hold(begin));
-  EXPECT_EQ(watched.length(), kBytes);
-  EXPECT_EQ(watched.cache_map().cached(), 8_MiB);  // as it was, until the next look
-  watched.look(2);
-  EXPECT_EQ(watched.cache_map().cached(), kBytes);
-  EXPECT_EQ(watched.cache_map()[watched.cache_map().size() - 1].since, 1u);
-  EXPECT_EQ(watched.cache_map()[0].since, 2u);
+  guarded.look(1);
+  EXPECT_EQ(guarded.cache_map().cached(), 8_MiB);
+  guarded.add(hold(begin));
+  EXPECT_EQ(guarded.length(), kBytes);
+  EXPECT_EQ(guarded.cache_map().cached(), 8_MiB);  // as it was, until the next look
+  guarded.look(2);
+  EXPECT_EQ(guarded.cache_map().cached(), kBytes);
+  EXPECT_EQ(guarded.cache_map()[guarded.cache_map().size() - 1].since, 1u);
+  EXPECT_EQ(guarded.cache_map()[0].since, 2u);
 }
 
 // Counted once, and gone only when both have let go.
 TEST_F(GuardedFileTest, AFileThatIsMappedTwiceCountsOnce) {
   const TestMapping map(file_), other(file_);
-  GuardedFile watched = watch(map.guarded(true));
-  watched.add(hold(other.guarded(true)));
+  GuardedFile guarded = watch(map.guarded(true));
+  guarded.add(hold(other.guarded(true)));
   EXPECT_EQ(wrong_in_scan(map, kBytes / 8), 0u);
   EXPECT_EQ(wrong_in_scan(other, kBytes / 8), 0u);
-  watched.look(1);
-  EXPECT_EQ(watched.cache_map().cached(), kBytes);
-  release_blindly(watched);
-  EXPECT_EQ(watched.cache_map().cached(), 0u);
+  guarded.look(1);
+  EXPECT_EQ(guarded.cache_map().cached(), kBytes);
+  release_blindly(guarded);
+  EXPECT_EQ(guarded.cache_map().cached(), 0u);
 }
 
 TEST_F(GuardedFileTest, ADeletedFileIsKnownToBe) {
   const TestMapping map(file_);
-  const GuardedFile watched = watch(map.guarded(true));
-  EXPECT_FALSE(watched.deleted());
+  const GuardedFile guarded = watch(map.guarded(true));
+  EXPECT_FALSE(guarded.deleted());
   ::unlink(file_.path().c_str());
-  EXPECT_TRUE(watched.deleted());
+  EXPECT_TRUE(guarded.deleted());
 }
 
 TEST_F(GuardedFileTest, KeepingTheCacheNeedsThePromiseAndASharedMapping) {

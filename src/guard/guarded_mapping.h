@@ -1,6 +1,7 @@
 // A mapping of a guarded file, in this process or in another.
 #pragma once
 
+#include <cerrno>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -42,6 +43,10 @@ class GuardedMapping {
   virtual int start_let_go(AddressRange range) { return let_go(range); }
   virtual int finish_let_go() { return 0; }
   virtual int advise(AddressRange range, int advice) = 0;
+  // A fault in the range fetches kLimitedReadahead from now on. 0 or an errno. advise() with
+  // MADV_NOHUGEPAGE and then another advice ends it.
+  static constexpr std::uint64_t kLimitedReadahead = std::uint64_t{2} << 20;
+  virtual int limit_readahead(AddressRange /*range*/) { return ENOSYS; }
   // Adds to the sample what of the range is resident; false when the kernel will not say.
   virtual bool count_resident(AddressRange range, AccessSample& sample) const = 0;
 

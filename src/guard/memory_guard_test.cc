@@ -1,4 +1,4 @@
-// That the line is kept, by the kernel's own numbers.
+// That the budget is kept, by the kernel's own numbers.
 #include <gtest/gtest.h>
 #include <sys/prctl.h>
 
@@ -33,7 +33,7 @@ class MemoryGuard : public testing::Test {
 class MemoryGuardEitherWay : public MemoryGuard, public testing::WithParamInterface<bool> {};
 INSTANTIATE_TEST_SUITE_P(Promised, MemoryGuardEitherWay, testing::Bool());
 
-TEST_P(MemoryGuardEitherWay, CropsStayUnderTheLine) {
+TEST_P(MemoryGuardEitherWay, CropsStayWithinTheBudget) {
   const TestMapping map(*file_);
   Guard guard({.budget = 64_MiB});
   guard.add(map.guarded(GetParam()));
@@ -50,7 +50,7 @@ TEST_P(MemoryGuardEitherWay, CropsStayUnderTheLine) {
   EXPECT_TRUE(report.failures.empty()) << report.failures.front();
 }
 
-TEST_P(MemoryGuardEitherWay, PagesFetchedAloneStayUnderASmallLine) {
+TEST_P(MemoryGuardEitherWay, PagesFetchedAloneStayWithinASmallBudget) {
   const TestMapping map(*file_);
   Guard guard({.budget = 32_MiB, .access = GuardAccess::kRandom});
   guard.add(map.guarded(GetParam()));
@@ -62,7 +62,7 @@ TEST_P(MemoryGuardEitherWay, PagesFetchedAloneStayUnderASmallLine) {
   EXPECT_GT(guard.report().bytes_released, 64_MiB);
 }
 
-TEST_P(MemoryGuardEitherWay, AScanStaysUnderTheLine) {
+TEST_P(MemoryGuardEitherWay, AScanStaysWithinTheBudget) {
   const TestMapping map(*file_);
   Guard guard({.budget = 64_MiB});
   guard.add(map.guarded(GetParam()));
@@ -75,7 +75,7 @@ TEST_P(MemoryGuardEitherWay, AScanStaysUnderTheLine) {
   EXPECT_EQ(guard.report().switches_to_random, 0u);
 }
 
-TEST_P(MemoryGuardEitherWay, APrivateMappingStaysUnderTheLine) {
+TEST_P(MemoryGuardEitherWay, APrivateMappingStaysWithinTheBudget) {
   const TestMapping map(*file_, PROT_READ | PROT_WRITE, MAP_PRIVATE);
   Guard guard({.budget = 64_MiB});
   guard.add(map.guarded(GetParam()));
@@ -86,7 +86,7 @@ TEST_P(MemoryGuardEitherWay, APrivateMappingStaysUnderTheLine) {
   EXPECT_LE(peak.mapped, 64_MiB + kSlack);
 }
 
-TEST_F(MemoryGuard, SeveralMappingsShareTheLine) {
+TEST_F(MemoryGuard, SeveralMappingsShareTheBudget) {
   const NumberFile other(128_MiB);
   const TestMapping one(*file_), two(other);
   Guard guard({.budget = 48_MiB});
@@ -171,7 +171,7 @@ TEST_F(MemoryGuard, RandomFromTheStartFetchesWhatIsTouched) {
   EXPECT_LE(*disk_bytes_read() - start, 1000 * 4 * sys::page_size());
 }
 
-TEST_F(MemoryGuard, WrittenPagesStayUnderTheLineToo) {
+TEST_F(MemoryGuard, WrittenPagesStayWithinTheBudgetToo) {
   const NumberFile file(256_MiB);
   const TestMapping map(file, PROT_READ | PROT_WRITE);
   Guard guard({.budget = 64_MiB});
@@ -180,7 +180,7 @@ TEST_F(MemoryGuard, WrittenPagesStayUnderTheLineToo) {
   std::uint64_t wrong = 0;
   for (std::uint64_t word = 0; word < file.words(); ++word) wrong += map[word] != ~word;
   EXPECT_EQ(wrong, 0u);
-  // How high it got depends on how fast the disk writes; in the end it is below the line.
+  // How high it got depends on how fast the disk writes; in the end it is within the budget.
   EXPECT_TRUE(until([&] { return file.cached() <= 64_MiB; },
                     [&] {
                       EXPECT_EQ(map[0], ~std::uint64_t{0});
@@ -245,9 +245,9 @@ TEST_F(MemoryGuard, AFileThatIsReadAgainAndAgainIsFetchedSeveralTimes) {
 }
 
 class MemoryGuardOfAStranger : public MemoryGuard, public testing::WithParamInterface<bool> {};
-INSTANTIATE_TEST_SUITE_P(MayReadItsOwnBooks, MemoryGuardOfAStranger, testing::Bool());
+INSTANTIATE_TEST_SUITE_P(MayReadItsOwnPageTables, MemoryGuardOfAStranger, testing::Bool());
 
-// A file of another user, mode 0644: it cannot be counted, and is governed all the same; also by a
+// A file of another user, mode 0644: it cannot be counted, and is guarded all the same; also by a
 // process that may not look at its own page tables.
 TEST_P(MemoryGuardOfAStranger, TheFileIsGovernedByWhatTheProcessReads) {
   if (::geteuid() != 0) GTEST_SKIP() << "needs root to become someone else";

@@ -62,7 +62,7 @@ OwnMapping::OwnMapping(const GuardMapping& mapping, const GuardOptions& options,
     throw Error(ErrorKind::kInvalid, "guard",
                 name() + " is not a mapping of inode " + std::to_string(status.st_ino) +
                     " from byte " + std::to_string(file_offset()) + " on, by /proc/self/maps")
-        .hint("only mappings of regular files can be governed; give the descriptor they are of");
+        .hint("only mappings of regular files can be guarded; give the descriptor they are of");
   }
   if (!lies_in_memory(mapping.fd)) refuse_what_cannot_work(mapping.fd, options.keep_cache);
 }
@@ -73,12 +73,12 @@ void OwnMapping::refuse_what_cannot_work(int fd, bool keep_cache) const {
       vma_.shared ? "without the promise to remove it before unmapping" : "because it is private";
   if (keep_cache) {
     throw Error(ErrorKind::kInvalid, "guard",
-                name() + " cannot be governed with keep_cache " + because)
+                name() + " cannot be guarded with keep_cache " + because)
         .hint("what may be used on it, MADV_PAGEOUT, drops the page cache as well");
   }
   if (!owns_or_may_write(fd)) {
     throw Error(ErrorKind::kInvalid, "guard",
-                name() + " cannot be governed " + because +
+                name() + " cannot be guarded " + because +
                     ", since this user neither owns the file nor may write it")
         .hint(
             "what may be used on it, MADV_PAGEOUT, asks for that; map it shared and set "

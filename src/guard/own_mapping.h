@@ -1,4 +1,4 @@
-// A governed mapping of this process.
+// A guarded mapping of this process.
 #pragma once
 
 #include "evenkeel/guard.h"

@@ -145,11 +145,11 @@ inline void write_paced(const TestMapping& map, std::uint64_t words, bool shuffl
 
 // Likewise, of all that is read from the disk meanwhile.
 inline std::uint64_t wrong_in_paced_crops(const TestMapping& map, std::uint64_t words, int crops) {
-  OwnActivity signs;
-  std::uint64_t before = signs.read().read_bytes, wrong = 0;
+  OwnActivity activity;
+  std::uint64_t before = activity.read().read_bytes, wrong = 0;
   for (int crop = 0; crop < crops; ++crop) {
     wrong += wrong_in_crops(map, words, 1, static_cast<std::uint64_t>(crop));
-    const std::uint64_t now = signs.read().read_bytes;
+    const std::uint64_t now = activity.read().read_bytes;
     std::this_thread::sleep_for(std::chrono::nanoseconds(now - before));
     before = now;
   }

@@ -44,6 +44,8 @@ std::optional<ProcessPss> parse_smaps_rollup(std::string_view rollup) {
   if (!total) return std::nullopt;
   ProcessPss pss;
   pss.total = *total * 1024;
+  pss.resident = number_after(rollup, "Rss:").value_or(0) * 1024;
+  pss.resident_anon = number_after(rollup, "Anonymous:").value_or(0) * 1024;
   pss.kinds_told = true;
   for (std::size_t kind = 0; kind < kNames.size(); ++kind) {
     const auto kib = number_after(rollup, kNames[kind]);

@@ -25,6 +25,8 @@ struct ProcessPss {
   std::uint64_t total = 0;
   std::array<std::uint64_t, kResidentKinds.size()> kinds{};  // of kResidentKinds
   bool kinds_told = false;                                   // Linux 5.4 or later
+  // The resident set as the same walk found it: the process may grow between two readings.
+  std::uint64_t resident = 0, resident_anon = 0;
 };
 // From the text of /proc/PID/smaps_rollup. Empty when it tells no PSS.
 std::optional<ProcessPss> parse_smaps_rollup(std::string_view rollup);

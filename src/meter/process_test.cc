@@ -71,8 +71,10 @@ std::uint64_t growth(std::uint64_t before, std::uint64_t after) {
 }
 
 void expect_near(std::uint64_t measured, std::uint64_t wanted) {
+  // The kernel counts in batches for each thread, and may evict a page at any time. A wrong unit or
+  // pages counted twice are far outside.
   EXPECT_NEAR(static_cast<double>(measured), static_cast<double>(wanted),
-              0.02 * static_cast<double>(wanted));
+              0.125 * static_cast<double>(wanted));
 }
 
 TEST(MemoryMeter, AnonymousPagesAreCounted) {
@@ -95,6 +97,7 @@ TEST(MemoryMeter, MappedFilePagesAreCounted) {
   const ProcessMemory before = process_memory();
   void* map = ::mmap(nullptr, kBytes, PROT_READ, MAP_SHARED, fd.get(), 0);
   ASSERT_NE(map, MAP_FAILED);
+  ::mlock(map, kBytes);  // where that is allowed, nothing is evicted meanwhile
   unsigned sum = 0;
   for (std::uint64_t at = 0; at < kBytes; at += 4096) sum += static_cast<unsigned char*>(map)[at];
   const ProcessMemory after = process_memory();

@@ -98,18 +98,12 @@ class ProcessTree::Impl {
     if (!kinds_told) return sum;
     sharing_known_ = true;
     shared_once_ = {};
-    // One process alone: all is its own, whatever it shares with others outside the tree.
-    const std::size_t processes = std::max<std::size_t>(walked.size(), 2);
-    for (auto& [process, pss] : walked) {
-      if (walked.size() == 1) {
-        for (std::size_t k = 0; k < pss.kinds.size(); ++k) {
-          pss.kinds[k] = process->pages(k).resident();
-        }
-      }
-      process->set_pss(pss, processes);
+    for (const auto& [process, pss] : walked) {
+      process->set_walked(pss, walked.size());
       for (std::size_t kind = 0; kind < kResidentKinds.size(); ++kind) {
-        const std::uint64_t own = process->pages(kind).own();
-        shared_once_[kind] += pss.kinds[kind] - std::min(pss.kinds[kind], own);
+        const ResidentPages& pages = process->pages(kind);
+        if (pages.shared() == 0) continue;
+        shared_once_[kind] += pss.kinds[kind] - std::min(pss.kinds[kind], pages.own());
       }
     }
     return sum;

@@ -37,9 +37,10 @@ std::optional<TreeMemory> sample_with(ProcessTree& tree, std::uint32_t processes
   return now;
 }
 
-void expect_near(std::uint64_t measured, std::uint64_t wanted) {
+// As in process_test.cc: the kernel counts in batches, and may evict.
+void expect_about(std::uint64_t measured, std::uint64_t wanted) {
   EXPECT_NEAR(static_cast<double>(measured), static_cast<double>(wanted),
-              0.02 * static_cast<double>(wanted));
+              0.125 * static_cast<double>(wanted));
 }
 
 // A child of the child, which does `work` and then waits for the end of the test.
@@ -183,7 +184,7 @@ TEST(MemoryProcessTree, CountersBeginWithTheTree) {
   EXPECT_LT(tree.sample()->counters.minor_faults, 100u);
   ASSERT_TRUE(child.step());
   const auto counters = tree.sample()->counters;
-  expect_near(counters.minor_faults, kPages / 2);
+  expect_about(counters.minor_faults, kPages / 2);
   EXPECT_EQ(counters.disk_read.has_value(), disk_bytes_read().has_value());
 }
 
@@ -231,7 +232,7 @@ TEST(MemoryProcessTree, ChildThatNobodyWaitsForStillCounts) {
   ASSERT_TRUE(child.step());
   for (int i = 0; i < 4; ++i) EXPECT_GE(tree.sample()->counters.minor_faults, with.minor_faults);
   ASSERT_TRUE(child.step());
-  expect_near(tree.sample()->counters.minor_faults - with.minor_faults, kPages / 2);
+  expect_about(tree.sample()->counters.minor_faults - with.minor_faults, kPages / 2);
 }
 
 TEST(MemoryProcessTree, OneInheritanceDoesNotStandForTwoChildren) {
@@ -383,20 +384,20 @@ TEST(MemoryProcessTree, EachKindOfMemoryOfAChildIsCounted) {
   const ProcessMemory start = tree.sample()->memory;
   ASSERT_TRUE(child.step());
   const ProcessMemory anon = tree.sample()->memory;
-  expect_near(anon.anon - start.anon, 64_MiB);
+  expect_about(anon.anon - start.anon, 64_MiB);
   EXPECT_LT(anon.file - start.file, 1_MiB);
   EXPECT_GE(anon.page_tables - start.page_tables, 64_MiB / 512);
   EXPECT_LE(anon.page_tables - start.page_tables, 64_MiB / 512 + 16_KiB);
   ASSERT_TRUE(child.step());
   const ProcessMemory half = tree.sample()->memory;
-  expect_near(half.file - anon.file, 32_MiB);
+  expect_about(half.file - anon.file, 32_MiB);
   ASSERT_TRUE(child.step());
   const ProcessMemory whole = tree.sample()->memory;
-  expect_near(whole.file - anon.file, 64_MiB);
+  expect_about(whole.file - anon.file, 64_MiB);
   ASSERT_TRUE(child.step());
   const ProcessMemory shared = tree.sample()->memory;
-  expect_near(shared.shmem - whole.shmem, 32_MiB);
-  expect_near(shared.rss() - start.rss(), 160_MiB);
+  expect_about(shared.shmem - whole.shmem, 32_MiB);
+  expect_about(shared.rss() - start.rss(), 160_MiB);
 }
 
 TEST(MemoryProcessTree, TheQuickLookSeesWhatTheFullOneSees) {
@@ -417,17 +418,17 @@ TEST(MemoryProcessTree, TheQuickLookSeesWhatTheFullOneSees) {
   const ProcessMemory start = tree.sample()->memory;
   ASSERT_TRUE(child.step());
   const ProcessMemory quick = tree.sample_resident();
-  expect_near(quick.anon - start.anon, 64_MiB);
-  expect_near(quick.file - start.file, 64_MiB);
+  expect_about(quick.anon - start.anon, 64_MiB);
+  expect_about(quick.file - start.file, 64_MiB);
   ASSERT_TRUE(child.step());
   const ProcessMemory mixed = tree.sample_resident();
-  expect_near(mixed.file - start.file, 96_MiB);  // until a full look tells the two apart
-  expect_near(mixed.rss() - start.rss(), 160_MiB);
+  expect_about(mixed.file - start.file, 96_MiB);  // until a full look tells the two apart
+  expect_about(mixed.rss() - start.rss(), 160_MiB);
   const ProcessMemory full = tree.sample()->memory;
-  expect_near(full.shmem - start.shmem, 32_MiB);
+  expect_about(full.shmem - start.shmem, 32_MiB);
   const ProcessMemory again = tree.sample_resident();
   EXPECT_EQ(again.shmem, full.shmem);
-  expect_near(again.file - start.file, 64_MiB);
+  expect_about(again.file - start.file, 64_MiB);
 }
 
 TEST(ProcessTree, TheQuickLookCountsNoMemoryOfAZombie) {
@@ -463,7 +464,7 @@ TEST(MemoryProcessTree, GrandchildrenAreInTheSum) {
   ProcessTree tree(parent.pid());
   const auto now = sample_with(tree, 3);
   const std::uint64_t without = 3 * process_memory(parent.pid()).anon;
-  expect_near(now->memory.anon - without, 96_MiB);
+  expect_about(now->memory.anon - without, 96_MiB);
   EXPECT_EQ(now->memory.peak_rss, 0u);
 }
 
@@ -510,9 +511,9 @@ TEST(MemoryProcessTree, ChildOfVforkIsNotCountedTwice) {
   if (::syscall(SYS_kcmp, child.pid(), child.pid(), 1, 0, 0) != 0) {
     GTEST_SKIP() << "kcmp is not allowed here";
   }
-  expect_near(now->memory.anon, process_memory(child.pid()).anon);
+  expect_about(now->memory.anon, process_memory(child.pid()).anon);
   if (!process_pss(child.pid())) return;
-  expect_near(*tree.pss(), *process_pss(child.pid()));
+  expect_about(*tree.pss(), *process_pss(child.pid()));
 }
 
 TEST(MemoryProcessTree, ProcessWhoseFirstThreadEndedIsMeasured) {

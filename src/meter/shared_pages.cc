@@ -12,7 +12,8 @@ void ResidentPages::set_resident(std::uint64_t bytes) {
 
 // A page of k processes is 1/k in the PSS of each: resident - pss = shared * (1 - 1/k). k is at
 // most the number of processes, which gives the least that can be shared.
-void ResidentPages::set_pss(std::uint64_t pss, std::size_t processes) {
+void ResidentPages::set_walked(std::uint64_t resident, std::uint64_t pss, std::size_t processes) {
+  resident_ = resident;
   const std::uint64_t elsewhere = resident_ - std::min(pss, resident_);
   shared_ = std::min(resident_, elsewhere / (processes - 1) * processes);
   own_ = resident_ - shared_;

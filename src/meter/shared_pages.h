@@ -16,8 +16,8 @@ class ResidentPages {
 
   // Pages that go are first those that came since the walk, then own ones, then shared ones.
   void set_resident(std::uint64_t bytes);
-  // A walk found `pss` bytes, with `processes` (2 or more) in the tree.
-  void set_pss(std::uint64_t pss, std::size_t processes);
+  // A walk found so many bytes resident and of PSS, with `processes` (2 or more) in the tree.
+  void set_walked(std::uint64_t resident, std::uint64_t pss, std::size_t processes);
 
   std::uint64_t resident() const { return resident_; }
   std::uint64_t own() const { return own_; }

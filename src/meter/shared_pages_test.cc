@@ -12,7 +12,7 @@ namespace {
 // A parent of 300 MiB with eight children that were forked from it: each has all its pages.
 std::vector<ResidentPages> forked_family() {
   std::vector<ResidentPages> family(9, ResidentPages(300_MiB));
-  for (ResidentPages& pages : family) pages.set_pss(300_MiB / 9, 9);
+  for (ResidentPages& pages : family) pages.set_walked(300_MiB, 300_MiB / 9, 9);
   return family;
 }
 
@@ -31,7 +31,7 @@ TEST(SharedPages, ForkedChildrenAddNothing) {
 
 TEST(SharedPages, AChildThatNoWalkHasSeenCountsItsGrowthAlone) {
   ResidentPages parent(300_MiB);
-  parent.set_pss(300_MiB, 2);  // shared with nobody when the walk came
+  parent.set_walked(parent.resident(), 300_MiB, 2);  // shared with nobody when the walk came
   ResidentPages child(300_MiB);
   EXPECT_EQ(distinct({parent, child}, 0), 300_MiB);
   child.set_resident(320_MiB);
@@ -62,15 +62,15 @@ TEST(SharedPages, TheLastOneHasAllThatWasShared) {
 
 TEST(SharedPages, AProcessThatEndsTakesItsOwnPagesAlong) {
   ResidentPages parent(300_MiB), child(2300_MiB);
-  parent.set_pss(150_MiB, 2);
-  child.set_pss(2150_MiB, 2);
+  parent.set_walked(parent.resident(), 150_MiB, 2);
+  child.set_walked(child.resident(), 2150_MiB, 2);
   EXPECT_EQ(distinct({parent, child}, 300_MiB), 2300_MiB);
   EXPECT_EQ(distinct({parent}, 300_MiB), 300_MiB);
 }
 
 TEST(SharedPages, AProgramStartedByAForkedChildCountsFromNothing) {
   ResidentPages parent(300_MiB);
-  parent.set_pss(300_MiB, 2);
+  parent.set_walked(parent.resident(), 300_MiB, 2);
   ResidentPages child(300_MiB);
   child.set_resident(1_MiB);  // exec
   child.set_resident(100_MiB);
@@ -79,15 +79,15 @@ TEST(SharedPages, AProgramStartedByAForkedChildCountsFromNothing) {
 
 TEST(SharedPages, MemoryThatIsGivenBackIsNoLongerOwn) {
   ResidentPages parent(300_MiB), child(1300_MiB);
-  parent.set_pss(150_MiB, 2);
-  child.set_pss(1150_MiB, 2);
+  parent.set_walked(parent.resident(), 150_MiB, 2);
+  child.set_walked(child.resident(), 1150_MiB, 2);
   child.set_resident(300_MiB);
   EXPECT_EQ(distinct({parent, child}, 300_MiB), 300_MiB);
 }
 
 TEST(SharedPages, APssAboveTheResidentSetIsAllOwn) {
   ResidentPages pages(10_MiB);  // it grew between the two readings
-  pages.set_pss(12_MiB, 2);
+  pages.set_walked(pages.resident(), 12_MiB, 2);
   EXPECT_EQ(pages.own(), 10_MiB);
   EXPECT_EQ(pages.shared(), 0u);
 }

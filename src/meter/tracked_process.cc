@@ -108,9 +108,16 @@ void TrackedProcess::update_pages() {
   }
 }
 
-void TrackedProcess::set_pss(const ProcessPss& pss, std::size_t processes) {
+void TrackedProcess::set_walked(const ProcessPss& pss, std::size_t processes) {
+  // The walk does not tell file pages from shmem.
+  const std::uint64_t other = above_zero(pss.resident, pss.resident_anon);
+  const std::uint64_t shmem = std::min(memory_.shmem, other);
+  const std::array<std::uint64_t, kResidentKinds.size()> resident = {pss.resident_anon,
+                                                                     other - shmem, shmem};
   for (std::size_t kind = 0; kind < kResidentKinds.size(); ++kind) {
-    pages_[kind].set_pss(pss.kinds[kind], processes);
+    const bool alone = processes == 1;
+    pages_[kind].set_walked(resident[kind], alone ? resident[kind] : pss.kinds[kind],
+                            alone ? 2 : processes);
   }
 }
 

@@ -43,8 +43,9 @@ class TrackedProcess {
   bool borrows_memory() const { return lender_ != 0; }     // of its parent, before exec
   const ProcessMemory& memory() const { return memory_; }  // zeros for a zombie
   const ResidentPages& pages(std::size_t kind) const { return pages_[kind]; }  // of kResidentKinds
-  // A walk found this, with so many processes in the tree.
-  void set_pss(const ProcessPss& pss, std::size_t processes);
+  // A walk over the pages of all `processes` of the tree found this. One process alone shares
+  // nothing, whatever it shares with others outside the tree.
+  void set_walked(const ProcessPss& pss, std::size_t processes);
   bool tells_disk() const { return disk_read_.has_value(); }
   Tally tally() const;  // after the end, the last seen
 

@@ -15,9 +15,9 @@ namespace evenkeel {
 // One thread at a time.
 class FileWatch {
  public:
-  // With `keep_open` files stay open: a file that is deleted counts on, and gives its space back when
-  // the watch ends. Without, each is opened to be counted, a deleted file does not count any more,
-  // and no file system is kept from being unmounted.
+  // With `keep_open` files stay open: a file that is deleted counts on, and gives its space back
+  // when the watch ends. Without, each is opened to be counted, a deleted file does not count any
+  // more, and no file system is kept from being unmounted.
   explicit FileWatch(bool keep_open = true) : keep_open_(keep_open) {}
 
   struct File {

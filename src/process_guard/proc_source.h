@@ -17,8 +17,8 @@ namespace evenkeel {
 // loses nothing whatever is mapped there. Readahead cannot be switched from outside.
 class ProcSource : public MappingSource {
  public:
-  // Throws Error (kSystem) when there is no such process, when it is not permitted (CAP_SYS_NICE, and
-  // the right to read its /proc), or when the kernel cannot (before Linux 5.10).
+  // Throws Error (kSystem) when there is no such process, when it is not permitted (CAP_SYS_NICE,
+  // and the right to read its /proc), or when the kernel cannot (before Linux 5.10).
   ProcSource(pid_t pid, std::uint64_t least_bytes);
 
   void wait(std::chrono::nanoseconds most) override;

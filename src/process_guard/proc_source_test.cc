@@ -14,7 +14,7 @@ namespace {
 using std::chrono::seconds;
 using testing::HasSubstr;
 
-constexpr std::uint64_t kBytes = 16_MiB;
+constexpr std::uint64_t kMappedBytes = 16_MiB;
 
 // Whether this user may act on other processes (as root, mostly).
 bool may_act() {
@@ -39,7 +39,7 @@ class ProcObserver : public testing::Test {
   void SetUp() override {
     if (!may_act()) GTEST_SKIP() << "no CAP_SYS_NICE, or a kernel without process_madvise";
   }
-  const NumberFile file_{kBytes};
+  const NumberFile file_{kMappedBytes};
   TestProcess process_{file_};
 };
 
@@ -69,7 +69,7 @@ TEST_F(ProcObserver, SeesItGoAndComeBack) {
 }
 
 TEST_F(ProcObserver, LeavesSmallOnesAlone) {
-  ProcSource source(process_.pid(), kBytes + 1);
+  ProcSource source(process_.pid(), kMappedBytes + 1);
   EXPECT_EQ(source.observe().size(), 0u);
 }
 
@@ -97,7 +97,7 @@ TEST_F(ProcObserver, LetsGoOfWhatIsResident) {
   EXPECT_EQ(process_.touch(), 0u);
   AccessSample before, after;
   ASSERT_TRUE(held->count_resident(seen[0].range, before));
-  EXPECT_EQ(before.resident, kBytes / sys::page_size());
+  EXPECT_EQ(before.resident, kMappedBytes / sys::page_size());
   EXPECT_EQ(held->let_go(seen[0].range), 0);
   ASSERT_TRUE(held->count_resident(seen[0].range, after));
   if (file_.can_be_dropped()) {
@@ -123,7 +123,7 @@ TEST_F(ProcObserver, AProcessIsKeptUnderTheLine) {
   ProcSource source(process_.pid(), 1_MiB);
   ProcessGuard keeper({.guard = {.budget = 4_MiB, .access = GuardAccess::kLeave}, .files = {}},
                       source);
-  EXPECT_TRUE(until([&] { return keeper.report().bytes_released > 2 * kBytes; },
+  EXPECT_TRUE(until([&] { return keeper.report().bytes_released > 2 * kMappedBytes; },
                     [&] { EXPECT_EQ(process_.touch(), 0u); }));
   EXPECT_EQ(keeper.files(), 1u);
   EXPECT_THAT(keeper.report().failures, testing::IsEmpty());

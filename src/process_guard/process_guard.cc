@@ -142,9 +142,8 @@ void ProcessGuard::sync() {
     return true;
   });
   if (const std::size_t unread = activity_->follow(processes); unread != 0) {
-    note("activity", "the activity of " + with_commas(unread) +
-                         " processes cannot be read (" + open_error(EMFILE) +
-                         "): the budget may be passed");
+    note("activity", "the activity of " + with_commas(unread) + " processes cannot be read (" +
+                         open_error(EMFILE) + "): the budget may be passed");
   }
   for (const ObservedMapping& mapping : observed) {
     if (known_.contains(mapping.key) || !wanted(mapping)) continue;

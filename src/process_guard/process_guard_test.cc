@@ -1,3 +1,4 @@
+// labels: threads
 #include "process_guard/process_guard.h"
 
 #include <gmock/gmock.h>
@@ -137,7 +138,8 @@ class FakeSource : public MappingSource {
 class ProcessGuardTest : public testing::Test {
  protected:
   ProcessGuardTest() { source_.name(1, file_.path()); }
-  ObservedMapping seen(const TestMapping& map, std::uint64_t key = 1, std::uint64_t generation = 1) const {
+  ObservedMapping seen(const TestMapping& map, std::uint64_t key = 1,
+                       std::uint64_t generation = 1) const {
     struct stat status;
     ::fstat(file_.fd(), &status);
     const auto begin = reinterpret_cast<std::uint64_t>(map.words());

@@ -274,8 +274,8 @@ void SharedTableOwner::retire_files() {
   std::vector<std::uint32_t> retiring;
   for (std::uint32_t index = 0; index < shared_table::kFiles; ++index) {
     std::uint32_t filled = shared_table::kFilled;
-    if (!referenced[index] && table_->files[index].state.compare_exchange_strong(
-                                  filled, shared_table::kRetiring)) {
+    if (!referenced[index] &&
+        table_->files[index].state.compare_exchange_strong(filled, shared_table::kRetiring)) {
       retiring.push_back(index);
     }
   }

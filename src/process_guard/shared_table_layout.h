@@ -80,6 +80,7 @@ enum CommandKind : std::uint32_t {
   kAdvise = 2,   // madvise with Command::advice: MADV_NORMAL, MADV_RANDOM or MADV_SEQUENTIAL
   kPageOut = 3,  // dirty pages are written by msync, then MADV_PAGEOUT: for files that the tool
                  // cannot open
+  kLimitReadahead = 4,  // MADV_HUGEPAGE and MADV_RANDOM: a fault then fetches 2 MiB
 };
 
 struct CommandRange {
@@ -110,17 +111,17 @@ struct Process {
 
 struct SharedTable {
   std::uint32_t magic, version;
-  std::uint64_t size;                                // of all the memory
-  std::uint64_t least_bytes;                         // of a mapping that is registered
-  std::uint32_t first_advice;                        // madvise given to each new mapping; 0 is none
-  std::uint32_t seccomp_filters;                     // of the tool, which its children inherit
-  Word changes;                                      // grows and is woken after any change below
-  Word waiters;                                      // threads that wait for that
-  Word lost_files, lost_processes, lost_mappings;    // those for which there was no room
-  Word sandboxed_processes;                          // not guarded, see Agent::leave
-  Word unmount_requests, unmount_answers;            // see preload/hooks.cc, umount2
-  Word files_used;                                   // filled entries, about
-  Word processes_used;                               // entries from here on were never used
+  std::uint64_t size;                              // of all the memory
+  std::uint64_t least_bytes;                       // of a mapping that is registered
+  std::uint32_t first_advice;                      // madvise given to each new mapping; 0 is none
+  std::uint32_t seccomp_filters;                   // of the tool, which its children inherit
+  Word changes;                                    // grows and is woken after any change below
+  Word waiters;                                    // threads that wait for that
+  Word lost_files, lost_processes, lost_mappings;  // those for which there was no room
+  Word sandboxed_processes;                        // not guarded, see Agent::leave
+  Word unmount_requests, unmount_answers;          // see preload/hooks.cc, umount2
+  Word files_used;                                 // filled entries, about
+  Word processes_used;                             // entries from here on were never used
   Number long_paths_used;
   Process processes[kProcesses];
   File files[kFiles];

@@ -1,3 +1,4 @@
+// labels: threads
 #include "process_guard/shared_table.h"
 
 #include <gmock/gmock.h>

@@ -49,6 +49,12 @@ class TableMapping : public GuardedMapping {
     if (mapping_.advised) return 0;  // the program's own advice stays
     return failure(table_.advise(mapping_, range.begin, range.end, advice, kAnswerTimeout).error);
   }
+  int limit_readahead(AddressRange range) override {
+    if (mapping_.advised) return 0;
+    const int error =
+        table_.start_command(mapping_, range.begin, range.end, shared_table::kLimitReadahead);
+    return failure(error != 0 ? error : table_.finish_command(mapping_, kAnswerTimeout).error);
+  }
   bool count_resident(AddressRange range, AccessSample& sample) const override {
     return pages_->count(range, sample);
   }

@@ -15,7 +15,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-constexpr std::uint64_t kBytes = 8_MiB;
+constexpr std::uint64_t kFileBytes = 8_MiB;
 
 // The table as a program would write it: this process stands for one, by a second mapping of the
 // same memory. Nobody carries out its commands.
@@ -60,13 +60,13 @@ class TableSourceTest : public testing::Test {
     to.file = 5;
     to.flags = flags;
     to.begin = reinterpret_cast<std::uint64_t>(map.words());
-    to.end = to.begin + kBytes;
+    to.end = to.begin + kFileBytes;
     to.generation = generation;
     to.state = shared_table::kFilled;
     process().mappings_used = std::max(process().mappings_used.load(), slot + 1);
   }
 
-  const NumberFile file_{kBytes};
+  const NumberFile file_{kFileBytes};
   const TestMapping map_{file_};
   SharedTableOwner owner_{{.least_bytes = 1_MiB}};
   TableSource source_{owner_};
@@ -136,7 +136,7 @@ TEST_F(TableSourceTest, CountsWhatIsResident) {
   EXPECT_EQ(wrong_in_scan(map_, file_.words()), 0u);
   AccessSample sample;
   ASSERT_TRUE(held->count_resident(held->range(), sample));
-  EXPECT_EQ(sample.resident, kBytes / sys::page_size());
+  EXPECT_EQ(sample.resident, kFileBytes / sys::page_size());
 }
 
 TEST_F(TableSourceTest, AFileThatIsReadHereAndThereIsMarkedForMappingsToCome) {

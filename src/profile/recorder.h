@@ -26,7 +26,7 @@ class Recorder {
     // Patterns of files to watch. Empty: the data files that the program maps or opens, 1 MiB or
     // more, outside the folders of the system.
     std::vector<std::string> files = {};
-    MarkFile* marks = nullptr;  // must outlive the recorder
+    MarkFile* marks = nullptr;    // must outlive the recorder
     bool keep_files_open = true;  // see FileWatch
   };
   // Time begins. 0 is this process. Throws Error (kSystem, ESRCH) when there is no such process.

@@ -22,8 +22,6 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::UnorderedElementsAre;
 
-constexpr auto kUnknown = ProfileSample::kUnknown;
-
 void idle(const TestChild::Steps& steps) {
   steps.tell();
   steps.until_over();
@@ -230,8 +228,8 @@ TEST(Recorder, OfAStrangersProcessItSaysWhatIsNotKnown) {
     recorder.sample_all();
     const ProfileSample& sample = recorder.latest();
     std::string text = sample.rss() > 0 ? "rss known" : "no rss";
-    if (sample.pss == kUnknown) text += ", pss unknown";
-    if (sample.cache == kUnknown) text += ", cache unknown";
+    if (sample.pss == ProfileSample::kUnknown) text += ", pss unknown";
+    if (sample.cache == ProfileSample::kUnknown) text += ", cache unknown";
     for (const std::string& note : recorder.finish().notes) text += "\n" + note;
     return text;
   });

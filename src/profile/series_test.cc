@@ -9,7 +9,6 @@
 namespace evenkeel {
 namespace {
 
-constexpr auto kUnknown = ProfileSample::kUnknown;
 constexpr auto kMost = ProfileSeries::kMost;
 
 TEST(ProfileSample, MemoryCountsAMappedPageOnce) {
@@ -27,7 +26,7 @@ TEST(ProfileSample, MemoryIsTheRssWhereTheCacheIsUnknown) {
   ProfileSample sample;
   sample.anon = 10;
   sample.file = 100;
-  EXPECT_EQ(sample.cache, kUnknown);
+  EXPECT_EQ(sample.cache, ProfileSample::kUnknown);
   EXPECT_EQ(sample.memory(), sample.rss());
 }
 
@@ -104,7 +103,7 @@ TEST(ProfileSeries, WhatIsKnownBeatsWhatIsUnknown) {
     }
     ASSERT_EQ(series.samples().size(), kMost / 2 + 1);
     EXPECT_EQ(series.samples()[3].cache, 6 + known);
-    EXPECT_EQ(series.samples()[3].pss, kUnknown);
+    EXPECT_EQ(series.samples()[3].pss, ProfileSample::kUnknown);
   }
 }
 

@@ -11,8 +11,6 @@
 namespace evenkeel {
 namespace {
 
-constexpr auto kUnknown = ProfileSample::kUnknown;
-
 ProfileRun anon_run(double seconds, std::size_t count, const std::function<double(double)>& bytes) {
   return make_run(seconds, count, [&](ProfileSample& sample) {
     sample.anon = static_cast<std::uint64_t>(std::llround(bytes(sample.seconds)));
@@ -170,7 +168,7 @@ TEST(SecondsOverBudget, AreTheTimeBeforeSamplesThatAreOver) {
 TEST(SecondsOverBudget, CountPageCacheToo) {
   const ProfileRun run = make_run(10, 11, [](ProfileSample& sample) {
     sample.anon = 10;
-    sample.cache = sample.seconds > 5 ? 100 : kUnknown;
+    sample.cache = sample.seconds > 5 ? 100 : ProfileSample::kUnknown;
   });
   EXPECT_DOUBLE_EQ(summarize(run, 50).seconds_over_budget, 5);
 }

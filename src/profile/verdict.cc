@@ -16,7 +16,8 @@ using SampleSpan = std::span<const ProfileSample>;
 constexpr double kMiB = 1 << 20;
 constexpr double kFlatPerMinute = 0.1 * kMiB;  // less than this is noise
 constexpr double kClimbed = 0.95;              // of the way from the start to the usual level
-constexpr double kClimbEnds = 0.9;            // of the run: a climb that goes on longer is a slope
+constexpr double kClimbEnds = 0.9;             // of the run: a climb that goes on longer is a slope
+constexpr double kStillClimbing = 0.25;        // of the speed of the climb
 constexpr double kWorthTelling = 0.25;         // of the usual level
 
 std::string bytes_words(double bytes) {
@@ -86,8 +87,14 @@ std::size_t climb_end(const std::vector<ProfileSample>& samples) {
     return static_cast<double>(sample.memory()) >= goal;
   });
   const double first = samples.front().seconds, last = samples.back().seconds;
-  if (samples.end() - end < static_cast<std::ptrdiff_t>(kFewestSamplesForSlope / 2)) return 0;
-  if (end->seconds - first > kClimbEnds * (last - first)) return 0;
+  // What follows has to tell a slope of its own: a short stop at the end is not the end of a rise.
+  if (samples.end() - end < static_cast<std::ptrdiff_t>(kFewestSamplesForSlope)) return 0;
+  if (last - end->seconds < kShortestSecondsForSlope) return 0;
+  if (end == samples.begin() || end->seconds - first > kClimbEnds * (last - first)) return 0;
+  // A rise that goes on as before has no end.
+  const double climbing = (level - start) / (end->seconds - first);
+  const auto after = slope_a_minute(SampleSpan(end, samples.end()));
+  if (!after || *after / 60 > kStillClimbing * climbing) return 0;
   return static_cast<std::size_t>(end - samples.begin());
 }
 

@@ -19,34 +19,59 @@ std::string trend(double seconds, std::size_t count, const std::function<double(
                   }).samples);
 }
 
-constexpr double kMiB = 1 << 20;
+constexpr double kMebibyte = 1 << 20;
 
 TEST(Trend, AClimbThatEndsIsTold) {
-  const auto climb = [](double t) { return std::min(t / 2, 1.0) * 1945 * kMiB; };
+  const auto climb = [](double t) { return std::min(t / 2, 1.0) * 1945 * kMebibyte; };
   EXPECT_EQ(trend(4, 400, climb), "climbed 1.9 GiB in the first 1.9 s, then flat");
 }
 
 TEST(Trend, NoiseAfterAClimbIsFlatWhateverAMinuteOfItWouldBe) {
-  const auto climb = [](double t) { return t < 2 ? t * 950 * kMiB : (1900 + (t - 2) / 15) * kMiB; };
+  const auto climb = [](double t) {
+    return t < 2 ? t * 950 * kMebibyte : (1900 + (t - 2) / 15) * kMebibyte;
+  };
   EXPECT_EQ(trend(4, 400, climb), "climbed 1.86 GiB in the first 1.9 s, then flat");
 }
 
 TEST(Trend, ALeakAfterAClimbIsASlope) {
-  const auto leak = [](double t) { return t < 5 ? t * 100 * kMiB : (500 + (t - 5) / 6) * kMiB; };
+  const auto leak = [](double t) {
+    return t < 5 ? t * 100 * kMebibyte : (500 + (t - 5) / 6) * kMebibyte;
+  };
   EXPECT_EQ(trend(120, 1200, leak), "climbed 517 MiB in the first 5.0 s, then +10 MiB/min");
 }
 
 TEST(Trend, ARiseThatNeverEndsIsASlope) {
-  EXPECT_EQ(trend(60, 600, [](double t) { return (100 + t) * kMiB; }), "+60 MiB/min");
+  EXPECT_EQ(trend(60, 600, [](double t) { return (100 + t) * kMebibyte; }), "+60 MiB/min");
+}
+
+TEST(Trend, ARiseFromNothingThatNeverEndsIsNoClimb) {
+  const auto rise = [](double t) { return t * 100 * kMebibyte; };
+  EXPECT_EQ(climb_end(make_run(1.3, 130,
+                               [&](ProfileSample& sample) {
+                                 sample.anon = static_cast<std::uint64_t>(rise(sample.seconds));
+                               })
+                          .samples),
+            0u);
+  EXPECT_EQ(trend(10, 600, rise), "rose by 1000 MiB in 10 s");
+}
+
+TEST(Trend, AShortStopAtTheEndIsNotTheEndOfARise) {
+  const ProfileRun run = make_run(1.5, 150, [](ProfileSample& sample) {
+    sample.anon = static_cast<std::uint64_t>(std::min(sample.seconds, 1.2) * 100 * kMebibyte);
+  });
+  EXPECT_EQ(climb_end(run.samples), 0u);
+  EXPECT_GT(summarize(run, {}).slope_anon.value(), 1000 * kMebibyte);
 }
 
 TEST(Trend, AShortRiseIsToldAsItWas) {
-  EXPECT_EQ(trend(10, 600, [](double t) { return (100 + t) * kMiB; }), "rose by 10 MiB in 10 s");
-  EXPECT_EQ(trend(10, 600, [](double t) { return (100 - t) * kMiB; }), "fell by 10 MiB in 10 s");
+  EXPECT_EQ(trend(10, 600, [](double t) { return (100 + t) * kMebibyte; }),
+            "rose by 10 MiB in 10 s");
+  EXPECT_EQ(trend(10, 600, [](double t) { return (100 - t) * kMebibyte; }),
+            "fell by 10 MiB in 10 s");
 }
 
 TEST(Trend, WhatStaysIsFlat) {
-  EXPECT_EQ(trend(60, 600, [](double) { return 100 * kMiB; }), "flat");
+  EXPECT_EQ(trend(60, 600, [](double) { return 100 * kMebibyte; }), "flat");
 }
 
 TEST(Trend, AShortRunIsTooShort) {
@@ -59,13 +84,13 @@ TEST(SlopeWords, SayWhetherAndHowFast) {
   EXPECT_EQ(slope_words(std::nullopt, 100, 0), "too short to tell");
   EXPECT_EQ(slope_words(0, 100, 0), "flat");
   EXPECT_EQ(slope_words(-1000, 100, 0), "flat");
-  EXPECT_EQ(slope_words(12.5 * kMiB, 100, 0), "+12.5 MiB/min");
-  EXPECT_EQ(slope_words(-12.5 * kMiB, 100, 0), "-12.5 MiB/min");
+  EXPECT_EQ(slope_words(12.5 * kMebibyte, 100, 0), "+12.5 MiB/min");
+  EXPECT_EQ(slope_words(-12.5 * kMebibyte, 100, 0), "-12.5 MiB/min");
 }
 
 TEST(SlopeWords, AFewKiBInASecondAreNoMiBAMinute) {
-  EXPECT_EQ(slope_words(4.28 * kMiB, 2, 1_GiB), "flat");
-  EXPECT_EQ(slope_words(4.28 * kMiB, 60, 1_GiB), "+4.28 MiB/min");
+  EXPECT_EQ(slope_words(4.28 * kMebibyte, 2, 1_GiB), "flat");
+  EXPECT_EQ(slope_words(4.28 * kMebibyte, 60, 1_GiB), "+4.28 MiB/min");
 }
 
 ProfileSummary held(std::uint64_t memory) {

@@ -1,3 +1,4 @@
+// labels: threads reads
 #include "tokens/loader.h"
 
 #include <gtest/gtest.h>

@@ -14,7 +14,7 @@ namespace {
 using testing::Test;
 
 // Token i has the value i mod 65,536.
-std::string counting(std::uint64_t first, std::uint64_t count) {
+std::string counting_tokens(std::uint64_t first, std::uint64_t count) {
   std::string bytes(count * 2, '\0');
   for (std::uint64_t i = 0; i < count; ++i) {
     const auto token = static_cast<std::uint16_t>(first + i);
@@ -27,8 +27,9 @@ class TokenSlices : public Test {
  protected:
   // Tokens 0, 1, 2, ... in three files.
   TokenSlices() {
-    paths_ = {folder_.write("a.bin", counting(0, 5000)), folder_.write("b.bin", counting(5000, 1)),
-              folder_.write("c.bin", counting(5001, 4999))};
+    paths_ = {folder_.write("a.bin", counting_tokens(0, 5000)),
+              folder_.write("b.bin", counting_tokens(5000, 1)),
+              folder_.write("c.bin", counting_tokens(5001, 4999))};
   }
   Tokens open(TokensOptions options = {}) const {
     options.budget = 16_MiB;
@@ -119,7 +120,7 @@ TEST_F(TokenSlices, LoadersStayInsideTheirSlice) {
     const auto check = [&](const Tokens& tokens, std::uint64_t begin, std::uint64_t end) {
       TokenLoader loader(tokens, {.batch_size = 4, .block_size = 64, .order = order, .steps = 20});
       for (const Batch& batch : loader) {
-        for (const std::int64_t token : batch.y.as<std::int64_t>().flat()) {
+        for (const std::int64_t token : batch.y<std::int64_t>().flat()) {
           ASSERT_TRUE(token >= static_cast<std::int64_t>(begin) + 1 &&
                       token < static_cast<std::int64_t>(end));
         }

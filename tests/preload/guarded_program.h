@@ -1,5 +1,5 @@
-// For tests: a program that runs with the guard's library preloaded, which gets its instructions line by line
-// (program.c), and the table that it writes to.
+// For tests: a program that runs with the guard's library preloaded, which gets its instructions
+// line by line (program.c), and the table that it writes to.
 #pragma once
 
 #include <fcntl.h>

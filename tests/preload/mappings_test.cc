@@ -80,7 +80,8 @@ TEST_F(PreloadMappings, OthersAreNotRegistered) {
   program.map("/dev/zero", kLength, PROT_READ, MAP_PRIVATE);
   EXPECT_THAT(registered(), IsEmpty());
   program.map(path, kMib);
-  EXPECT_THAT(registered(), SizeIs(1)) << "the table is there, and this is the least that is registered";
+  EXPECT_THAT(registered(), SizeIs(1))
+      << "the table is there, and this is the least that is registered";
 }
 
 // Deleted before it was mapped: its pages take memory all the same.
@@ -253,7 +254,8 @@ TEST_F(PreloadMappings, LettingGoOfShared) {
   const std::uint64_t at = program.map(path, kLength);
   EXPECT_EQ(wrong(at, kLength), 0u);
   EXPECT_EQ(resident(at, kLength), kLength / 4096);
-  const auto half = owner.release(registered().at(0), at, at + kLength / 2, std::chrono::seconds(20));
+  const auto half =
+      owner.release(registered().at(0), at, at + kLength / 2, std::chrono::seconds(20));
   EXPECT_EQ(half.error, 0);
   EXPECT_TRUE(half.dropped);
   EXPECT_EQ(resident(at, kLength), kLength / 2 / 4096);
@@ -374,7 +376,8 @@ TEST_F(PreloadMappings, AdviceIsGiven) {
 
 TEST_F(PreloadMappings, ThousandsOfMappings) {
   constexpr std::size_t kMany = 5000;
-  for (std::size_t i = 0; i < kMany; ++i) program.map(path, kMib, PROT_READ, MAP_SHARED, 4096 * (i % 2));
+  for (std::size_t i = 0; i < kMany; ++i)
+    program.map(path, kMib, PROT_READ, MAP_SHARED, 4096 * (i % 2));
   EXPECT_THAT(registered(), SizeIs(kMany));
   program.ask("unmap", registered()[kMany / 2].begin, kMib);
   EXPECT_THAT(registered(), SizeIs(kMany - 1));

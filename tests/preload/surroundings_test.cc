@@ -81,7 +81,8 @@ TEST_F(PreloadSurroundings, AMissingBoardIsSaidOnce) {
 }
 
 TEST_F(PreloadSurroundings, WhatIsNoBoardIsLeftAlone) {
-  EXPECT_EQ(complaint("EVENKEEL_GUARD=" + path), line("the tool's shared memory cannot be reached (error 22)"));
+  EXPECT_EQ(complaint("EVENKEEL_GUARD=" + path),
+            line("the tool's shared memory cannot be reached (error 22)"));
   EXPECT_EQ(complaint(other_table("something", std::string(1000, 'x'))),
             line("EVENKEEL_GUARD does not name the tool's shared memory"));
   EXPECT_EQ(complaint(other_table(shared_table::kName, std::string(1000, 'x'))),
@@ -209,11 +210,10 @@ TEST_F(PreloadSurroundings, TheLibraryBringsNothingAlong) {
   const Symbols symbols = symbols_of(EVENKEEL_PRELOAD_LIBRARY);
   EXPECT_EQ(symbols.libraries, 0);
   EXPECT_EQ(symbols.versions, 0);
-  EXPECT_THAT(
-      symbols.defined,
-      UnorderedElementsAre("mmap", "mmap64", "mremap", "munmap", "mprotect", "pkey_mprotect",
-                           "madvise", "posix_madvise", "remap_file_pages", "shmat", "umount",
-                           "umount2", "prctl", "fork"));
+  EXPECT_THAT(symbols.defined,
+              UnorderedElementsAre("mmap", "mmap64", "mremap", "munmap", "mprotect",
+                                   "pkey_mprotect", "madvise", "posix_madvise", "remap_file_pages",
+                                   "shmat", "umount", "umount2", "prctl", "fork"));
   EXPECT_THAT(symbols.needed,
               IsSubsetOf({"dlsym", "dlerror", "__fork", "getenv", "getauxval", "pthread_create",
                           "pthread_detach", "pthread_attr_init", "pthread_attr_destroy",
