@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -58,7 +59,24 @@ def disk(tmp_path):
         yield disk
 
 
-def run(disk, program, answers=1):
+def has_left(pid):
+    """Whether a process has called exit: its memory is gone, and the kernel closes its files."""
+    try:
+        with open(f"/proc/{pid}/status") as status:
+            return "VmSize" not in status.read()
+    except FileNotFoundError:
+        return True
+
+
+def go_on_after_exit(disk, process):
+    """Closing a file of a FUSE mount waits for the server, in the kernel. When a program is there,
+    it has ended as far as it can."""
+    while process.returncode is None and not has_left(process.pid):
+        time.sleep(0.02)
+    disk.go_on()
+
+
+def run(disk, program):
     """What a program says after each stop of the disk; it must end while the disk is stopped."""
     process = subprocess.Popen(
         [sys.executable, "-c", BEGIN + textwrap.dedent(program), str(disk.mount)],
@@ -69,6 +87,7 @@ def run(disk, program, answers=1):
     )
     watchdog = threading.Timer(LIMIT, process.kill)
     watchdog.start()
+    threading.Thread(target=go_on_after_exit, args=(disk, process), daemon=True).start()
     said = []
     try:
         for line in process.stdout:

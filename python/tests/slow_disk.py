@@ -28,7 +28,20 @@ class SlowDisk:
             time.sleep(0.01)
 
     def stop(self):
+        """A request that the server has taken already could not be given up, not even by SIGKILL:
+        so all its threads have stopped when this returns."""
         self.server.send_signal(signal.SIGSTOP)
+        tasks = f"/proc/{self.server.pid}/task"
+        while any(not self._stopped(f"{tasks}/{task}/stat") for task in os.listdir(tasks)):
+            time.sleep(0.001)
+
+    @staticmethod
+    def _stopped(path):
+        try:
+            with open(path) as file:
+                return file.read().rpartition(")")[2].split()[0] in "TtZX"
+        except FileNotFoundError:
+            return True
 
     def go_on(self):
         self.server.send_signal(signal.SIGCONT)
