@@ -186,18 +186,18 @@ TEST_P(ChangedFile, PermissionTakenIsTheOldDataOrAnErrorThatNamesIt) {
 class LeftMapping : public testing::Test {
  protected:
   static constexpr std::uint64_t kBudget = 5_MiB;
-  LeftMapping() : path_(counting_file(folder_, "numbers", kRows * kColumns)) {
+  LeftMapping() : path_(counting_file(folder_, "numbers", kChangedRows * kChangedColumns)) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));  // times move in ticks of a clock
   }
   Array open_mapped() const {
-    Array array = Array::open(path_, counted(kColumns, kBudget));
+    Array array = Array::open(path_, counted(kChangedColumns, kBudget));
     EXPECT_EQ(array.engine().chosen, EngineKind::kMap);
     EXPECT_TRUE(is_old(array, 7));
     return array;
   }
   static bool is_old(const Array& array, std::uint64_t row) {
-    const std::vector<std::uint64_t> rows{row, kRows - 1};
-    return gathered(array, rows) == rows_of_counting(rows, kColumns);
+    const std::vector<std::uint64_t> rows{row, kChangedRows - 1};
+    return gathered(array, rows) == rows_of_counting(rows, kChangedColumns);
   }
   static void read_large(const Array& array) {
     const Reservation room = Internals::of(array).room_for_read(kBudget * 2 / 3, "results");
@@ -205,21 +205,23 @@ class LeftMapping : public testing::Test {
     ASSERT_TRUE(is_old(array, 12'345));
   }
   static void scan_large(const Array& array) {
-    for (const Chunk& chunk : array.chunks(kRows / 2, shuffled(1))) ASSERT_TRUE(counts_on(chunk));
+    for (const Chunk& chunk : array.chunks(kChangedRows / 2, shuffled(1)))
+      ASSERT_TRUE(counts_on(chunk));
     ASSERT_NE(array.engine().chosen, EngineKind::kMap);
   }
   void replace() const {
-    std::filesystem::rename(counting_file(folder_, "other", kRows * kColumns, 1), path_);
+    std::filesystem::rename(counting_file(folder_, "other", kChangedRows * kChangedColumns, 1),
+                            path_);
   }
   void replace_by_smaller() const {
-    std::filesystem::rename(counting_file(folder_, "other", kRows, 1), path_);
+    std::filesystem::rename(counting_file(folder_, "other", kChangedRows, 1), path_);
   }
   void rewrite_keeping_mtime() const {
     struct stat before;
     ASSERT_EQ(::stat(path_.c_str(), &before), 0);
-    const Numbers others = counting(1, kRows * kColumns);
+    const Numbers others = counting(1, kChangedRows * kChangedColumns);
     std::fstream(path_, std::ios::binary | std::ios::in | std::ios::out)
-        .write(reinterpret_cast<const char*>(others.data()), kRows * kRowBytes);
+        .write(reinterpret_cast<const char*>(others.data()), kChangedRows * kChangedRowBytes);
     const timespec times[2] = {before.st_atim, before.st_mtim};
     ASSERT_EQ(::utimensat(AT_FDCWD, path_.c_str(), times, 0), 0);
   }
@@ -233,7 +235,7 @@ TEST_F(LeftMapping, IsTheOldDataWhenTheFileIsReplacedOrDeleted) {
                                            [&] { std::filesystem::remove(path_); }};
   for (const auto& change : changes) {
     for (const auto& read : {&LeftMapping::read_large, &LeftMapping::scan_large}) {
-      counting_file(folder_, "again", kRows * kColumns);
+      counting_file(folder_, "again", kChangedRows * kChangedColumns);
       std::filesystem::rename(folder_.path("again"), path_);
       const Array array = open_mapped();
       change();
