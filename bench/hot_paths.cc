@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/plan.h"
+#include "array/plan.h"
 #include "evenkeel/order.h"
 #include "evenkeel/tokens.h"
 #include "tokens/widen.h"

@@ -1,11 +1,11 @@
 // Training batches of one rank are the tokens that explain() names, as the pread reference reads
 // them, also after a seek and after loading a state.
+#include "array/reference.h"
 #include "evenkeel/tokens.h"
 #include "format/token_layout.h"
 #include "fuzz/memory_file.h"
 #include "fuzz/target.h"
 #include "tests/temp_folder.h"
-#include "tests/twin.h"
 
 namespace evenkeel::fuzz {
 namespace {
@@ -56,7 +56,7 @@ FUZZ_TARGET(batches) {
   const Layout layout = read_layout({path}, {.dtype = DType::of<std::uint16_t>(), .offset = 0});
   std::vector<std::uint64_t> every(layout.rows);
   for (std::size_t i = 0; i < every.size(); ++i) every[i] = i;
-  const auto stored = twin_rows(layout, every);
+  const auto stored = reference_rows(layout, every);
   refused([&] {
     const Tokens tokens = Tokens::open(
         path, {.budget = 2_MiB, .engine = engine, .dtype = DType::of<std::uint16_t>()});

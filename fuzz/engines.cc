@@ -4,10 +4,10 @@
 
 #include <numeric>
 
+#include "array/reference.h"
 #include "evenkeel/array.h"
 #include "fuzz/target.h"
 #include "tests/temp_folder.h"
-#include "tests/twin.h"
 
 namespace evenkeel::fuzz {
 namespace {
@@ -85,12 +85,12 @@ std::vector<Request> make_requests(Input& input, std::uint64_t rows) {
   return requests;
 }
 
-std::vector<std::byte> twin_answer(const Layout& layout, const Request& request) {
+std::vector<std::byte> reference_answer(const Layout& layout, const Request& request) {
   std::vector<std::uint64_t> rows;
   for (const std::uint64_t start : request.starts) {
     for (std::uint64_t i = 0; i < request.each; ++i) rows.push_back(start + i);
   }
-  return twin_rows(layout, rows);
+  return reference_rows(layout, rows);
 }
 
 void check_chunks(const Array& array, std::uint64_t per_chunk, const Order& order,
@@ -123,7 +123,7 @@ FUZZ_TARGET(engines) {
     for (const Request& request : requests) {
       std::vector<std::byte> out(request.starts.size() * request.each * layout.row_bytes);
       array.crops(request.starts, request.each, out);
-      MUST(out == twin_answer(layout, request));
+      MUST(out == reference_answer(layout, request));
     }
     std::vector<std::byte> all(layout.bytes());
     array.read(0, layout.rows, all);

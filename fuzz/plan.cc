@@ -1,6 +1,6 @@
 // The plan: requests cover the wanted bytes once, sorted, merged within the gap, aligned, not too
 // long. Bytes reach their places in whichever way they are delivered.
-#include "engine/plan.h"
+#include "array/plan.h"
 
 #include <array>
 

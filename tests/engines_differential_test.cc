@@ -1,5 +1,5 @@
 // labels: reads
-// Every engine and the pread twin, on the same random files and requests.
+// Every engine and the pread reference, on the same random files and requests.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -8,11 +8,11 @@
 #include <numeric>
 #include <random>
 
+#include "array/reference.h"
 #include "array/row_feed.h"
 #include "engine/engines.h"
 #include "evenkeel/array.h"
 #include "tests/temp_folder.h"
-#include "tests/twin.h"
 
 namespace evenkeel {
 namespace {
@@ -51,7 +51,7 @@ class Differential : public testing::TestWithParam<EngineKind> {
     return path;
   }
 
-  // Random gathers, crops, reads and chunks, all against the twin.
+  // Random gathers, crops, reads and chunks, all against the reference.
   void check(const std::vector<std::string>& paths, ArrayOptions options) {
     options.engine = GetParam();
     const Array array = Array::open(paths, options);
@@ -63,7 +63,7 @@ class Differential : public testing::TestWithParam<EngineKind> {
     for (auto& row : rows) row = below(n);
     std::vector<std::byte> out(rows.size() * array.row_bytes());
     array.gather(rows, out);
-    EXPECT_EQ(out, twin_rows(layout, rows));
+    EXPECT_EQ(out, reference_rows(layout, rows));
 
     const std::uint64_t each = 1 + below(std::min<std::uint64_t>(n, 20));
     std::vector<std::uint64_t> starts(1 + below(30)), cropped;
@@ -73,11 +73,11 @@ class Differential : public testing::TestWithParam<EngineKind> {
     }
     out.resize(cropped.size() * array.row_bytes());
     array.crops(starts, each, out);
-    EXPECT_EQ(out, twin_rows(layout, cropped));
+    EXPECT_EQ(out, reference_rows(layout, cropped));
 
     std::vector<std::uint64_t> all(n);
     std::iota(all.begin(), all.end(), 0);
-    const auto whole = twin_rows(layout, all);
+    const auto whole = reference_rows(layout, all);
     out.assign(whole.size(), std::byte{0});
     array.read(0, n, out);
     EXPECT_EQ(out, whole);
@@ -171,7 +171,7 @@ TEST_P(Differential, MorePiecesThanPlansHoldAtOnce) {
   std::vector<std::byte> out(rows.size() * 12);
   array.gather(rows, out);
   const Layout layout = read_layout({path}, {.dtype = DType{DTypeKind::kRecord, 12}});
-  EXPECT_EQ(out, twin_rows(layout, rows));
+  EXPECT_EQ(out, reference_rows(layout, rows));
 }
 
 INSTANTIATE_TEST_SUITE_P(Engines, Differential, testing::ValuesIn(kEngines),

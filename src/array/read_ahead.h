@@ -168,7 +168,9 @@ class ReadAhead final {
   bool can_read() REQUIRES(mutex_) {
     return !reading_is_over() && slot_of(next_to_read_).state == State::kFree;
   }
-  bool second_can_read() REQUIRES(mutex_) { return second_ && engine_.lanes() > 1 && can_read(); }
+  bool second_can_read() REQUIRES(mutex_) {
+    return second_ && engine_.concurrency() > 1 && can_read();
+  }
   bool coming(std::uint64_t number) REQUIRES(mutex_) {
     return has(number, State::kReading) || has(number, State::kRead);
   }

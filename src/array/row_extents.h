@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "engine/plan.h"
+#include "array/plan.h"
 #include "format/layout.h"
 
 namespace evenkeel {

@@ -9,8 +9,8 @@
 #include <span>
 #include <vector>
 
+#include "array/plan.h"
 #include "engine/engine.h"
-#include "engine/plan.h"
 #include "format/layout.h"
 
 namespace evenkeel {

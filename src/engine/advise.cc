@@ -24,9 +24,9 @@ class AdviseEngine final : public Engine {
       : AdviseEngine(layout, budget, buffer_size(budget, 256_KiB, 8_MiB)) {}
 
   void run(Feed& feed) override {
-    Lane& lane = lane_.get();
-    const MutexLock lock(lane.mutex);
-    lane.files.forget_used();
+    ProcessState& state = state_.get();
+    const MutexLock lock(state.mutex);
+    state.files.forget_used();
     std::vector<Extent> batch;
     Extent extent;
     bool held_over = false;
@@ -41,16 +41,16 @@ class AdviseEngine final : public Engine {
         bytes += cost;
       }
       if (batch.empty()) break;  // only then: arrivals may have made room for more
-      bring(lane, batch, feed);
+      bring(state, batch, feed);
     }
-    lane.files.verify_used();
+    state.files.verify_used();
   }
 
   // Called by feeds, within `run`.
   void require_unchanged(std::uint32_t file) override {
-    Lane& lane = lane_.get();
-    lane.mutex.assert_held();
-    lane.files.verify(file);
+    ProcessState& state = state_.get();
+    state.mutex.assert_held();
+    state.files.verify(file);
   }
   EngineLimits limits() const override { return limits_; }
   EngineReport report() const override {
@@ -61,8 +61,9 @@ class AdviseEngine final : public Engine {
   }
 
  private:
-  struct Lane {
-    explicit Lane(const Layout& layout) : files(layout, 0), mappings(layout.segments.size()) {}
+  struct ProcessState {
+    explicit ProcessState(const Layout& layout)
+        : files(layout, 0), mappings(layout.segments.size()) {}
     Mutex mutex;
     FileSet files GUARDED_BY(mutex);
     std::vector<Mapping> mappings GUARDED_BY(mutex);
@@ -82,7 +83,7 @@ class AdviseEngine final : public Engine {
         most_tables_(std::max<std::uint64_t>(window / sys::page_size(), 64)),
         share_(budget.reserve(window + most_tables_ * sys::page_size(),
                               "mapped pages and their page tables")),
-        lane_([&layout] { return std::make_unique<Lane>(layout); }) {
+        state_([&layout] { return std::make_unique<ProcessState>(layout); }) {
     share_.keep_in_children();
   }
 
@@ -99,69 +100,70 @@ class AdviseEngine final : public Engine {
   // What a request may map at most, neighbours included.
   static std::uint64_t touched(const Extent& extent) { return extent.length + 2 * kFaultAround; }
 
-  Mapping& mapping(Lane& lane, std::uint32_t file, int fd) REQUIRES(lane.mutex) {
-    if (lane.tables > most_tables_) {
-      for (Mapping& old : lane.mappings) old.reset();
-      lane.tables = 0;
+  Mapping& mapping(ProcessState& state, std::uint32_t file, int fd) REQUIRES(state.mutex) {
+    if (state.tables > most_tables_) {
+      for (Mapping& old : state.mappings) old.reset();
+      state.tables = 0;
     }
-    Mapping& mapping = lane.mappings[file];
+    Mapping& mapping = state.mappings[file];
     if (!mapping) {
-      mapping = Mapping(fd, 0, lane.files.size(file), lane.files.path(file));
+      mapping = Mapping(fd, 0, state.files.size(file), state.files.path(file));
       mapping.advise(0, mapping.length(), MADV_RANDOM);
       mapping.advise(0, mapping.length(), MADV_DONTDUMP);
     }
     return mapping;
   }
 
-  void bring(Lane& lane, const std::vector<Extent>& batch, Feed& feed) REQUIRES(lane.mutex) {
+  void bring(ProcessState& state, const std::vector<Extent>& batch, Feed& feed)
+      REQUIRES(state.mutex) {
     std::vector<Wanted> wanted;
     std::exception_ptr failure;
     try {
       for (const Extent& extent : batch) {
-        const Pin pin(lane.files, extent.file);
+        const Pin pin(state.files, extent.file);
         const std::uint64_t length =
-            std::min(extent.length, lane.files.size(extent.file) - extent.offset);
+            std::min(extent.length, state.files.size(extent.file) - extent.offset);
         wanted.push_back({extent, length, Uncached(pin.fd(), extent.offset, length),
                           !surely_cold(pin.fd(), extent)});
         if (!wanted.back().uncached.empty()) {
-          mapping(lane, extent.file, pin.fd()).advise(extent.offset, length, MADV_WILLNEED);
+          mapping(state, extent.file, pin.fd()).advise(extent.offset, length, MADV_WILLNEED);
         }
       }
-      for (const Wanted& one : wanted) deliver(lane, one, feed);
+      for (const Wanted& one : wanted) deliver(state, one, feed);
     } catch (...) {
       failure = std::current_exception();
     }
-    for (const Wanted& one : wanted) let_go(lane, one);
+    for (const Wanted& one : wanted) let_go(state, one);
     if (failure) std::rethrow_exception(failure);
   }
 
-  void deliver(Lane& lane, const Wanted& one, Feed& feed) REQUIRES(lane.mutex) {
+  void deliver(ProcessState& state, const Wanted& one, Feed& feed) REQUIRES(state.mutex) {
     const Extent& extent = one.extent;
-    const Pin pin(lane.files, extent.file);
+    const Pin pin(state.files, extent.file);
     if (one.apart) {
       // Cached pages may lie in a large folio, which a fault maps whole: 2 MiB for one row. A
       // mapping of just these pages cannot grow so.
-      const Mapping part(pin.fd(), extent.offset, one.length, lane.files.path(extent.file));
+      const Mapping part(pin.fd(), extent.offset, one.length, state.files.path(extent.file));
       part.advise(0, one.length, MADV_RANDOM);
       populate(part, 0, one.length, layout_.segments[extent.file], extent.offset);
       feed.arrived(extent, part.data());
       return;
     }
-    Mapping& map = mapping(lane, extent.file, pin.fd());
-    lane.tables += one.length / kTableSpan + 2;
+    Mapping& map = mapping(state, extent.file, pin.fd());
+    state.tables += one.length / kTableSpan + 2;
     populate(map, extent.offset, one.length, layout_.segments[extent.file], extent.offset);
     feed.arrived(extent, map.data() + extent.offset);
   }
 
-  void let_go(Lane& lane, const Wanted& one) REQUIRES(lane.mutex) {
+  void let_go(ProcessState& state, const Wanted& one) REQUIRES(state.mutex) {
     if (one.uncached.empty()) return;
     const Extent& extent = one.extent;
     // POSIX_FADV_DONTNEED skips pages that are still mapped, so the mapping lets go first.
-    if (const Mapping& map = lane.mappings[extent.file]) {
+    if (const Mapping& map = state.mappings[extent.file]) {
       const std::uint64_t begin = extent.offset - std::min(extent.offset, kFaultAround);
       map.advise(begin, extent.offset + extent.length + kFaultAround - begin, MADV_DONTNEED);
     }
-    const Pin pin(lane.files, extent.file);
+    const Pin pin(state.files, extent.file);
     one.uncached.drop(pin.fd());
   }
 
@@ -169,7 +171,7 @@ class AdviseEngine final : public Engine {
   const EngineLimits limits_;
   const std::uint64_t most_tables_;
   Reservation share_;
-  PerProcess<Lane> lane_;
+  PerProcess<ProcessState> state_;
 };
 
 }  // namespace

@@ -27,7 +27,7 @@ constexpr std::uint32_t kColdStreak = 64;  // after so many misses in a row, ask
 constexpr std::uint32_t kAskOneIn = 8;
 constexpr std::uint64_t kEnoughToTell = 64;  // extents, whether most are cached
 
-// The most that a lane has in its hands at once.
+// Memory of one thread in `run`: where it copies to, and the cached pages it maps meanwhile.
 struct Scratch {
   Scratch(const Budget& budget, std::uint64_t bytes)
       : copies(budget, bytes, "copy buffer"),
@@ -44,7 +44,7 @@ class CacheFirstEngine final : public Engine {
   CacheFirstEngine(const Layout& layout, const Budget& budget, std::unique_ptr<Engine> rest)
       : rest_(std::move(rest)),
         rest_limits_(rest_->limits()),
-        lanes_([this, &layout] { return std::make_unique<Lanes>(layout, scratch_); }) {
+        states_([this, &layout] { return std::make_unique<ThreadStates>(layout, scratch_); }) {
     const std::uint64_t bytes = std::max(rest_limits_.max_request, sys::page_size());
     scratch_[0].emplace(budget, bytes);
     // Copying from the cache is work for a processor, not for the disk, and two do it faster.
@@ -56,25 +56,25 @@ class CacheFirstEngine final : public Engine {
   }
 
   void run(Feed& feed) override {
-    const Turn turn(lanes_.get(), scratch_[1].has_value());
-    Lane& lane = turn.lane;
-    lane.mutex.assert_held();
-    lane.files.forget_used();
-    Filter filter(*this, lane, feed);
+    const StateLock lock(states_.get(), scratch_[1].has_value());
+    ThreadState& state = lock.state;
+    state.mutex.assert_held();
+    state.files.forget_used();
+    Filter filter(*this, state, feed);
     // The other engine has one queue; who finds all in the cache does not wait for it.
     if (filter.find_uncached()) {
-      lane.in_rest = true;
+      state.in_rest = true;
       rest_->run(filter);
     }
-    lane.files.verify_used();
+    state.files.verify_used();
   }
 
   void require_unchanged(std::uint32_t file) override {
-    Lane* lane = lanes_.get().of_this_thread();
-    if (!lane) return;
-    lane->mutex.assert_held();
-    lane->files.verify(file);
-    if (lane->in_rest) rest_->require_unchanged(file);
+    ThreadState* state = states_.get().of_this_thread();
+    if (!state) return;
+    state->mutex.assert_held();
+    state->files.verify(file);
+    if (state->in_rest) rest_->require_unchanged(file);
   }
   EngineLimits limits() const override {
     EngineLimits limits = rest_limits_;
@@ -87,15 +87,15 @@ class CacheFirstEngine final : public Engine {
     report.how = "what is cached from the page cache, the rest by " + report.how;
     return report;
   }
-  unsigned lanes() const override { return mostly_cached_ && scratch_[1] ? 2 : 1; }
+  unsigned concurrency() const override { return mostly_cached_ && scratch_[1] ? 2 : 1; }
 
  private:
-  using ScratchOfLanes = std::array<std::optional<Scratch>, 2>;
+  using ThreadScratch = std::array<std::optional<Scratch>, 2>;
 
-  struct Lane {
+  struct ThreadState {
     // Without readahead of its own, a page that has just been evicted costs no more than itself.
-    Lane(const Layout& layout, std::optional<Scratch>& lane_scratch)
-        : scratch(lane_scratch),
+    ThreadState(const Layout& layout, std::optional<Scratch>& thread_scratch)
+        : scratch(thread_scratch),
           files(layout, 0, POSIX_FADV_RANDOM),
           residency(layout.segments.size()) {}
     Mutex mutex;
@@ -110,47 +110,47 @@ class CacheFirstEngine final : public Engine {
     bool in_rest GUARDED_BY(mutex) = false;  // this run has come to the other engine
   };
 
-  struct Lanes {
-    Lanes(const Layout& layout, ScratchOfLanes& scratch)
+  struct ThreadStates {
+    ThreadStates(const Layout& layout, ThreadScratch& scratch)
         : first(layout, scratch[0]), second(layout, scratch[1]) {}
-    Lane* of_this_thread() {
-      for (Lane* lane : {&first, &second}) {
-        if (lane->runner == std::this_thread::get_id()) return lane;
+    ThreadState* of_this_thread() {
+      for (ThreadState* state : {&first, &second}) {
+        if (state->runner == std::this_thread::get_id()) return state;
       }
       return nullptr;
     }
-    Lane first, second;
+    ThreadState first, second;
   };
 
-  // Holds a lane for a run: the first that is free.
-  struct Turn {
-    Turn(Lanes& lanes, bool two) : lane(choose(lanes, two)) {
-      lane.mutex.assert_held();
-      lane.runner = std::this_thread::get_id();
-      lane.in_rest = false;
+  // Locks a state for a run: the first that is free.
+  struct StateLock {
+    StateLock(ThreadStates& states, bool two) : state(choose(states, two)) {
+      state.mutex.assert_held();
+      state.runner = std::this_thread::get_id();
+      state.in_rest = false;
     }
-    ~Turn() NO_THREAD_SAFETY_ANALYSIS {  // `choose` locked one of two
-      lane.runner = std::thread::id();
-      lane.mutex.unlock();
+    ~StateLock() NO_THREAD_SAFETY_ANALYSIS {  // `choose` locked one of two
+      state.runner = std::thread::id();
+      state.mutex.unlock();
     }
-    Turn(const Turn&) = delete;
-    Turn& operator=(const Turn&) = delete;
-    static Lane& choose(Lanes& lanes, bool two) NO_THREAD_SAFETY_ANALYSIS {
-      if (lanes.first.mutex.try_lock()) return lanes.first;
-      if (two && lanes.second.mutex.try_lock()) return lanes.second;
-      lanes.first.mutex.lock();
-      return lanes.first;
+    StateLock(const StateLock&) = delete;
+    StateLock& operator=(const StateLock&) = delete;
+    static ThreadState& choose(ThreadStates& states, bool two) NO_THREAD_SAFETY_ANALYSIS {
+      if (states.first.mutex.try_lock()) return states.first;
+      if (two && states.second.mutex.try_lock()) return states.second;
+      states.first.mutex.lock();
+      return states.first;
     }
-    Lane& lane;
+    ThreadState& state;
   };
 
   // Stands between the feed and the other engine, and keeps what it can serve itself.
   class Filter final : public Feed {
    public:
-    Filter(CacheFirstEngine& engine, Lane& lane, Feed& inner)
-        : engine_(engine), lane_(lane), inner_(inner) {
-      lane.mutex.assert_held();
-      for (auto& residency : lane.residency) {
+    Filter(CacheFirstEngine& engine, ThreadState& state, Feed& inner)
+        : engine_(engine), state_(state), inner_(inner) {
+      state.mutex.assert_held();
+      for (auto& residency : state.residency) {
         if (residency) residency->age();
       }
     }
@@ -164,7 +164,7 @@ class CacheFirstEngine final : public Engine {
     }
 
     bool next(Extent& extent) override {
-      lane_.mutex.assert_held();  // within `run`
+      state_.mutex.assert_held();  // within `run`
       if (held_) {
         extent = *std::exchange(held_, std::nullopt);
         return true;
@@ -185,39 +185,39 @@ class CacheFirstEngine final : public Engine {
 
    private:
     // A run may last as long as the program: what it says of the cache is said on the way.
-    void count(bool served) REQUIRES(lane_.mutex) {
-      lane_.served += served;
-      if (++lane_.asked < kEnoughToTell) return;
-      engine_.mostly_cached_ = lane_.served * 10 >= lane_.asked * 9;
-      lane_.asked = lane_.served = 0;
+    void count(bool served) REQUIRES(state_.mutex) {
+      state_.served += served;
+      if (++state_.asked < kEnoughToTell) return;
+      engine_.mostly_cached_ = state_.served * 10 >= state_.asked * 9;
+      state_.asked = state_.served = 0;
     }
 
-    Residency& residency(std::uint32_t file) REQUIRES(lane_.mutex) {
-      auto& residency = lane_.residency[file];
+    Residency& residency(std::uint32_t file) REQUIRES(state_.mutex) {
+      auto& residency = state_.residency[file];
       if (!residency) {
-        residency = std::make_unique<Residency>(lane_.files.size(file),
-                                                readahead_window(lane_.files.device(file)));
+        residency = std::make_unique<Residency>(state_.files.size(file),
+                                                readahead_window(state_.files.device(file)));
       }
       return *residency;
     }
 
-    bool serve(const Extent& extent) REQUIRES(lane_.mutex) {
-      if (lane_.misses >= kColdStreak && ++lane_.misses % kAskOneIn != 0) return false;
+    bool serve(const Extent& extent) REQUIRES(state_.mutex) {
+      if (state_.misses >= kColdStreak && ++state_.misses % kAskOneIn != 0) return false;
       const auto wanted = inner_.target(extent);
       Target target =
-          wanted.value_or(Target{extent.offset, extent.length, lane_.scratch->copies.data()});
-      target.length = std::min(target.length, lane_.files.size(extent.file) - target.offset);
-      const Pin pin(lane_.files, extent.file);
+          wanted.value_or(Target{extent.offset, extent.length, state_.scratch->copies.data()});
+      target.length = std::min(target.length, state_.files.size(extent.file) - target.offset);
+      const Pin pin(state_.files, extent.file);
       const bool taken =
           residency(extent.file).surely_cached(pin.fd(), target.offset, target.length)
               ? read(pin.fd(), target)
               : is_cached(pin.fd(), target.offset, target.length) &&
-                    peek(pin.fd(), target, lane_.files.path(extent.file));
+                    peek(pin.fd(), target, state_.files.path(extent.file));
       if (!taken) {
-        ++lane_.misses;
+        ++state_.misses;
         return false;
       }
-      lane_.misses = 0;
+      state_.misses = 0;
       inner_.arrived(extent, wanted ? nullptr : target.out);
       return true;
     }
@@ -247,15 +247,15 @@ class CacheFirstEngine final : public Engine {
     }
 
     CacheFirstEngine& engine_;
-    Lane& lane_;
+    ThreadState& state_;
     Feed& inner_;
     std::optional<Extent> held_;
   };
 
   const std::unique_ptr<Engine> rest_;
   const EngineLimits rest_limits_;
-  ScratchOfLanes scratch_;
-  PerProcess<Lanes> lanes_;
+  ThreadScratch scratch_;
+  PerProcess<ThreadStates> states_;
   std::atomic<bool> mostly_cached_ = false;
 };
 

@@ -199,7 +199,7 @@ TEST_F(MemoryCacheFirst, MergesLessOnceEverythingCameFromTheCache) {
 }
 
 // These measure no memory, so sanitizers run them too.
-class CacheFirstLanes : public MemoryCacheFirst {};
+class CacheFirstThreads : public MemoryCacheFirst {};
 
 // Its first answer waits until all who are expected have come to theirs.
 class Rendezvous final : public Feed {
@@ -220,12 +220,12 @@ class Rendezvous final : public Feed {
   bool met_ = false;
 };
 
-TEST_F(CacheFirstLanes, TwoThreadsCopyFromTheCacheAtOnce) {
+TEST_F(CacheFirstThreads, TwoThreadsCopyFromTheCacheAtOnce) {
   fault_in(all_pages());
   const auto engine = over_direct();
-  EXPECT_EQ(engine->lanes(), 1u);  // nothing is known yet
+  EXPECT_EQ(engine->concurrency(), 1u);  // nothing is known yet
   ASSERT_EQ(run_all(*engine, *files_, 64_KiB), "each once");
-  EXPECT_EQ(engine->lanes(), 2u);
+  EXPECT_EQ(engine->concurrency(), 2u);
   std::barrier<> both(2);  // one after the other, they would wait here for ever
   std::vector<std::string> accounts(2);
   std::vector<std::thread> threads;
@@ -241,16 +241,16 @@ TEST_F(CacheFirstLanes, TwoThreadsCopyFromTheCacheAtOnce) {
   EXPECT_EQ(accounts, (std::vector<std::string>{"each once", "each once"}));
 }
 
-TEST_F(CacheFirstLanes, ThereIsOneWhereTheDataIsNotCached) {
+TEST_F(CacheFirstThreads, ThereIsOneWhereTheDataIsNotCached) {
   fault_in(all_pages());
   const auto engine = over_direct();
   ASSERT_EQ(run_all(*engine, *files_, 64_KiB), "each once");
   drop(0, 0);
   ASSERT_EQ(run_all(*engine, *files_, 64_KiB), "each once");
-  EXPECT_EQ(engine->lanes(), 1u);
+  EXPECT_EQ(engine->concurrency(), 1u);
 }
 
-TEST_F(CacheFirstLanes, ThereIsOneWhereTheBudgetHasNoRoomForTwo) {
+TEST_F(CacheFirstThreads, ThereIsOneWhereTheBudgetHasNoRoomForTwo) {
   fault_in(all_pages());
   std::string why_not;
   const Budget budget(16_MiB);
@@ -259,7 +259,7 @@ TEST_F(CacheFirstLanes, ThereIsOneWhereTheBudgetHasNoRoomForTwo) {
   const Reservation taken = budget.reserve(budget.left() - one, "something else");
   const auto engine = make_cache_first_engine(files_->layout, budget, std::move(direct));
   ASSERT_EQ(run_all(*engine, *files_, 64_KiB), "each once");
-  EXPECT_EQ(engine->lanes(), 1u);
+  EXPECT_EQ(engine->concurrency(), 1u);
 }
 
 TEST_F(MemoryCacheFirst, SaysWhoBringsTheRest) {

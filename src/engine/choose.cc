@@ -26,7 +26,7 @@ class Chosen final : public Engine {
 
   void run(Feed& feed) override { engine_->run(feed); }
   void require_unchanged(std::uint32_t file) override { engine_->require_unchanged(file); }
-  unsigned lanes() const override { return engine_->lanes(); }
+  unsigned concurrency() const override { return engine_->concurrency(); }
   EngineLimits limits() const override { return engine_->limits(); }
   bool maps_files() const override { return engine_->maps_files(); }
   const std::byte* mapped(std::uint32_t file) override { return engine_->mapped(file); }

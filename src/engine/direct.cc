@@ -34,8 +34,8 @@ constexpr std::uint64_t kMaxRequest = 1 << 20;
 constexpr std::size_t kMostRegisteredFiles = 128;
 
 // What belongs to one process.
-struct Lane {
-  Lane(const Layout& layout, std::span<std::byte> memory, QueueChoice choice)
+struct ProcessState {
+  ProcessState(const Layout& layout, std::span<std::byte> memory, QueueChoice choice)
       : files(layout, O_DIRECT), arena(memory.size()) {
     const std::size_t registered =
         layout.segments.size() <= kMostRegisteredFiles ? layout.segments.size() : 0;
@@ -71,23 +71,23 @@ class DirectEngine final : public Engine {
         memory_(budget, buffer_bytes, "read buffers"),
         limits_{alignment, round_down(std::min(kMaxRequest, memory_.size() / 4), alignment),
                 kMergeGap},
-        lane_([this, choice] { return std::make_unique<Lane>(layout_, span(), choice); }),
-        report_{EngineKind::kDirect, EngineKind::kDirect, lane_.get().describe(), ""} {
+        state_([this, choice] { return std::make_unique<ProcessState>(layout_, span(), choice); }),
+        report_{EngineKind::kDirect, EngineKind::kDirect, state_.get().describe(), ""} {
     memory_.keep_in_children();
   }
 
   void run(Feed& feed) override {
-    Lane& lane = lane_.get();
-    const MutexLock lock(lane.mutex);
-    lane.files.forget_used();
-    Run(*this, lane, feed).work();
+    ProcessState& state = state_.get();
+    const MutexLock lock(state.mutex);
+    state.files.forget_used();
+    Run(*this, state, feed).work();
   }
 
   // Called by feeds, within `run`.
   void require_unchanged(std::uint32_t file) override {
-    Lane& lane = lane_.get();
-    lane.mutex.assert_held();
-    lane.files.verify(file);
+    ProcessState& state = state_.get();
+    state.mutex.assert_held();
+    state.files.verify(file);
   }
   EngineLimits limits() const override { return limits_; }
   EngineReport report() const override {
@@ -97,19 +97,19 @@ class DirectEngine final : public Engine {
   }
 
  private:
-  // One call of run, with the lane's mutex held: what is in flight, and where.
+  // One call of run, with the state's mutex held: what is in flight, and where.
   class Run {
    public:
-    Run(DirectEngine& engine, Lane& lane, Feed& feed) REQUIRES(lane.mutex)
-        : engine_(engine), lane_(lane), feed_(feed), reads_(lane.queue->depth()) {
-      for (std::uint32_t id = lane.queue->depth(); id-- > 0;) free_.push_back(id);
+    Run(DirectEngine& engine, ProcessState& state, Feed& feed) REQUIRES(state.mutex)
+        : engine_(engine), state_(state), feed_(feed), reads_(state.queue->depth()) {
+      for (std::uint32_t id = state.queue->depth(); id-- > 0;) free_.push_back(id);
     }
 
     void work() {
-      lane_.mutex.assert_held();
+      state_.mutex.assert_held();
       try {
         while (fill(), in_flight_ > 0) take_completions();
-        lane_.files.verify_used();
+        state_.files.verify_used();
       } catch (...) {
         drain();
         throw;
@@ -126,7 +126,7 @@ class DirectEngine final : public Engine {
       RetryPolicy patience;
     };
 
-    void fill() REQUIRES(lane_.mutex) {
+    void fill() REQUIRES(state_.mutex) {
       while (!free_.empty() && bytes_in_flight_ < kMostBytesInFlight) {
         if (!waiting_) {
           Extent extent;
@@ -138,22 +138,22 @@ class DirectEngine final : public Engine {
       }
     }
 
-    bool start(const Extent& extent) REQUIRES(lane_.mutex) {
+    bool start(const Extent& extent) REQUIRES(state_.mutex) {
       // A read in flight pins its file: with many files, wait for some to come back.
-      if (in_flight_ > 0 && !lane_.files.has_room_for(extent.file)) return false;
+      if (in_flight_ > 0 && !state_.files.has_room_for(extent.file)) return false;
       Read read{extent, extent.into, 0, 0, std::nullopt, {}};
       if (!read.buffer) {
-        const auto piece = lane_.arena.take(extent.length);
+        const auto piece = state_.arena.take(extent.length);
         if (!piece) return false;
         read.buffer = engine_.memory_.data() + piece->begin;
         read.ticket = piece->ticket;
       }
-      read.wanted = std::min(extent.length, lane_.files.size(extent.file) - extent.offset);
+      read.wanted = std::min(extent.length, state_.files.size(extent.file) - extent.offset);
       const std::uint32_t id = free_.back();
       try {
-        push(id, read, lane_.files.pin(extent.file));
+        push(id, read, state_.files.pin(extent.file));
       } catch (...) {
-        if (read.ticket) lane_.arena.give_back(*read.ticket);
+        if (read.ticket) state_.arena.give_back(*read.ticket);
         throw;
       }
       free_.pop_back();
@@ -163,16 +163,16 @@ class DirectEngine final : public Engine {
       return true;
     }
 
-    void push(std::uint32_t id, const Read& read, int fd) REQUIRES(lane_.mutex) {
-      lane_.queue->push({fd, read.extent.file, id, read.buffer + read.done,
-                         static_cast<std::uint32_t>(read.extent.length - read.done),
-                         read.extent.offset + read.done});
+    void push(std::uint32_t id, const Read& read, int fd) REQUIRES(state_.mutex) {
+      state_.queue->push({fd, read.extent.file, id, read.buffer + read.done,
+                          static_cast<std::uint32_t>(read.extent.length - read.done),
+                          read.extent.offset + read.done});
     }
 
-    void take_completions() REQUIRES(lane_.mutex) {
+    void take_completions() REQUIRES(state_.mutex) {
       Completion completions[kDepth];
       const std::size_t enough = std::clamp<std::size_t>(in_flight_ / 4, 1, 16);
-      const std::size_t count = lane_.queue->wait(enough, completions);
+      const std::size_t count = state_.queue->wait(enough, completions);
       std::exception_ptr first_failure;
       for (std::size_t i = 0; i < count; ++i) {
         try {
@@ -184,15 +184,15 @@ class DirectEngine final : public Engine {
       if (first_failure) std::rethrow_exception(first_failure);
     }
 
-    void complete(const Completion& completion) REQUIRES(lane_.mutex) {
+    void complete(const Completion& completion) REQUIRES(state_.mutex) {
       Read& read = reads_[completion.id];
       const std::uint64_t at = read.extent.offset + read.done;
       if (completion.result > 0) read.done += static_cast<std::uint64_t>(completion.result);
       if (read.done < read.wanted && may_go_on(read, completion)) {
         // O_DIRECT goes on from whole blocks only.
         read.done = round_down(read.done, engine_.limits_.alignment);
-        push(completion.id, read, lane_.files.pin(read.extent.file));
-        lane_.files.unpin(read.extent.file);
+        push(completion.id, read, state_.files.pin(read.extent.file));
+        state_.files.unpin(read.extent.file);
         return;
       }
       const Read finished = read;
@@ -219,9 +219,9 @@ class DirectEngine final : public Engine {
       std::uint32_t id;
       const Read& read;
       ~Finish() {
-        run.lane_.mutex.assert_held();
-        run.lane_.files.unpin(read.extent.file);
-        if (read.ticket) run.lane_.arena.give_back(*read.ticket);
+        run.state_.mutex.assert_held();
+        run.state_.files.unpin(read.extent.file);
+        if (read.ticket) run.state_.arena.give_back(*read.ticket);
         run.free_.push_back(id);
         --run.in_flight_;
         run.bytes_in_flight_ -= read.extent.length;
@@ -229,23 +229,23 @@ class DirectEngine final : public Engine {
     };
 
     // The kernel may still be writing into our buffers: wait for the last read before leaving.
-    void drain() REQUIRES(lane_.mutex) {
+    void drain() REQUIRES(state_.mutex) {
       failed_ = true;
       try {
         while (in_flight_ > 0) take_completions();
       } catch (...) {
-        lane_.start_over(engine_.memory_.size());
+        state_.start_over(engine_.memory_.size());
         engine_.broke_down_in_ = ::getpid();
         for (std::uint32_t id = 0; id < reads_.size(); ++id) {
           if (std::ranges::find(free_, id) == free_.end()) {
-            lane_.files.unpin(reads_[id].extent.file);
+            state_.files.unpin(reads_[id].extent.file);
           }
         }
       }
     }
 
     DirectEngine& engine_;
-    Lane& lane_;
+    ProcessState& state_;
     Feed& feed_;
     std::vector<Read> reads_;
     std::vector<std::uint32_t> free_;
@@ -260,7 +260,7 @@ class DirectEngine final : public Engine {
   const Layout& layout_;
   PageBuffer memory_;
   const EngineLimits limits_;
-  PerProcess<Lane> lane_;
+  PerProcess<ProcessState> state_;
   const EngineReport report_;
   std::atomic<pid_t> broke_down_in_ = 0;  // the process whose ring did; a child has its own
 };

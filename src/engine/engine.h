@@ -53,8 +53,9 @@ struct EngineLimits {
   std::uint64_t merge_gap = 0;    // a gap up to this is cheaper to read than a second request
 };
 
-// Thread-safe: runs of more threads than there are lanes follow one another. Everything an engine
-// allocates, maps or brings into the page cache is reserved from the budget when it is made.
+// Thread-safe: while `concurrency` threads are in `run`, others wait. Everything an engine
+// allocates, maps or brings into the page cache is reserved from the budget when the engine is
+// made.
 class Engine {
  public:
   virtual ~Engine() = default;
@@ -64,7 +65,7 @@ class Engine {
   virtual EngineLimits limits() const = 0;
   virtual EngineReport report() const = 0;
   // How many threads may be in `run` at once to advantage, as things are now.
-  virtual unsigned lanes() const { return 1; }
+  virtual unsigned concurrency() const { return 1; }
   // Throws Error (kFormat) when a file that this run reads is not what it was at open. For feeds
   // that hand something on before the run ends, from their calls within it.
   virtual void require_unchanged(std::uint32_t /*file*/) {}

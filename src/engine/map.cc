@@ -16,7 +16,7 @@ class MapEngine final : public Engine {
       : layout_(layout),
         share_(std::move(share)),
         share_bytes_(share_.bytes()),
-        lane_([&layout] { return std::make_unique<Lane>(layout); }) {
+        state_([&layout] { return std::make_unique<ProcessState>(layout); }) {
     share_.keep_in_children();
   }
 
@@ -27,22 +27,22 @@ class MapEngine final : public Engine {
 
   // Mappings outlive their descriptors, so only the files of one call need to be open.
   const std::byte* mapped(std::uint32_t file) override {
-    Lane& lane = lane_.get();
-    const MutexLock lock(lane.mutex);
+    ProcessState& state = state_.get();
+    const MutexLock lock(state.mutex);
     const Segment& segment = layout_.segments[file];
-    const Pin pin(lane.files, file);
+    const Pin pin(state.files, file);
     // Touching a mapping of a file that has been truncated is SIGBUS: look first.
-    lane.files.verify(file);
-    Mapping& mapping = lane.mappings[file];
+    state.files.verify(file);
+    Mapping& mapping = state.mappings[file];
     if (!mapping) mapping = Mapping(pin.fd(), 0, segment.identity.size, segment.path);
     return mapping.data();
   }
 
   bool maps_files() const override { return true; }
   void release_memory() override {
-    Lane& lane = lane_.get();
-    const MutexLock lock(lane.mutex);
-    for (const Mapping& mapping : lane.mappings) {
+    ProcessState& state = state_.get();
+    const MutexLock lock(state.mutex);
+    for (const Mapping& mapping : state.mappings) {
       mapping.advise(0, mapping.length(), MADV_DONTNEED);
     }
     share_.release();
@@ -61,8 +61,9 @@ class MapEngine final : public Engine {
   }
 
  private:
-  struct Lane {
-    explicit Lane(const Layout& layout) : files(layout, 0), mappings(layout.segments.size()) {}
+  struct ProcessState {
+    explicit ProcessState(const Layout& layout)
+        : files(layout, 0), mappings(layout.segments.size()) {}
     Mutex mutex;
     FileSet files GUARDED_BY(mutex);
     std::vector<Mapping> mappings GUARDED_BY(mutex);
@@ -70,7 +71,7 @@ class MapEngine final : public Engine {
   const Layout& layout_;
   Reservation share_;  // of the budget that the pages keep to; none with kMap
   const std::uint64_t share_bytes_;
-  PerProcess<Lane> lane_;
+  PerProcess<ProcessState> state_;
 };
 
 }  // namespace

@@ -25,29 +25,29 @@ class ReadEngine final : public Engine {
         buffer_(budget, buffer_size(budget, 64_KiB, 1_MiB), "read buffer"),
         cache_share_(budget.reserve(buffer_.size(), "page cache in passing")),
         limits_{sys::page_size(), buffer_.size(), kMergeGap},
-        lane_([&layout] { return std::make_unique<Lane>(layout); }) {
+        state_([&layout] { return std::make_unique<ProcessState>(layout); }) {
     buffer_.keep_in_children();
     cache_share_.keep_in_children();
   }
 
   void run(Feed& feed) override {
-    Lane& lane = lane_.get();
-    const MutexLock lock(lane.mutex);
-    lane.files.forget_used();
+    ProcessState& state = state_.get();
+    const MutexLock lock(state.mutex);
+    state.files.forget_used();
     Extent extent;
     while (feed.next(extent)) {
       std::byte* data = extent.into ? extent.into : buffer_.data();
-      fetch(lane.files, extent, data);
+      fetch(state.files, extent, data);
       feed.arrived(extent, data);
     }
-    lane.files.verify_used();
+    state.files.verify_used();
   }
 
   // Called by feeds, within `run`.
   void require_unchanged(std::uint32_t file) override {
-    Lane& lane = lane_.get();
-    lane.mutex.assert_held();
-    lane.files.verify(file);
+    ProcessState& state = state_.get();
+    state.mutex.assert_held();
+    state.files.verify(file);
   }
   EngineLimits limits() const override { return limits_; }
   EngineReport report() const override {
@@ -56,9 +56,9 @@ class ReadEngine final : public Engine {
   }
 
  private:
-  struct Lane {
+  struct ProcessState {
     // Without readahead a read brings in what it asks for, and nothing else.
-    explicit Lane(const Layout& layout) : files(layout, 0, POSIX_FADV_RANDOM) {}
+    explicit ProcessState(const Layout& layout) : files(layout, 0, POSIX_FADV_RANDOM) {}
     Mutex mutex;
     FileSet files GUARDED_BY(mutex);
   };
@@ -93,7 +93,7 @@ class ReadEngine final : public Engine {
   PageBuffer buffer_;
   Reservation cache_share_;
   const EngineLimits limits_;
-  PerProcess<Lane> lane_;
+  PerProcess<ProcessState> state_;
   std::atomic<bool> dont_cache_ = true;  // until the kernel or the filesystem says no
 };
 

@@ -18,24 +18,24 @@ class RemapEngine final : public Engine {
       : layout_(layout),
         limits_{sys::page_size(), buffer_size(budget, 64_KiB, 4_MiB), kMergeGap},
         share_(budget.reserve(limits_.max_request, "mapped pages")),
-        lane_([&layout] { return std::make_unique<Lane>(layout); }) {
+        state_([&layout] { return std::make_unique<ProcessState>(layout); }) {
     share_.keep_in_children();
   }
 
   void run(Feed& feed) override {
-    Lane& lane = lane_.get();
-    const MutexLock lock(lane.mutex);
-    lane.files.forget_used();
+    ProcessState& state = state_.get();
+    const MutexLock lock(state.mutex);
+    state.files.forget_used();
     Extent extent;
-    while (feed.next(extent)) bring(lane.files, extent, feed);
-    lane.files.verify_used();
+    while (feed.next(extent)) bring(state.files, extent, feed);
+    state.files.verify_used();
   }
 
   // Called by feeds, within `run`.
   void require_unchanged(std::uint32_t file) override {
-    Lane& lane = lane_.get();
-    lane.mutex.assert_held();
-    lane.files.verify(file);
+    ProcessState& state = state_.get();
+    state.mutex.assert_held();
+    state.files.verify(file);
   }
   EngineLimits limits() const override { return limits_; }
   EngineReport report() const override {
@@ -44,8 +44,8 @@ class RemapEngine final : public Engine {
   }
 
  private:
-  struct Lane {
-    explicit Lane(const Layout& layout) : files(layout, 0) {}
+  struct ProcessState {
+    explicit ProcessState(const Layout& layout) : files(layout, 0) {}
     Mutex mutex;
     FileSet files GUARDED_BY(mutex);
   };
@@ -68,7 +68,7 @@ class RemapEngine final : public Engine {
   const Layout& layout_;
   const EngineLimits limits_;
   Reservation share_;
-  PerProcess<Lane> lane_;
+  PerProcess<ProcessState> state_;
 };
 
 }  // namespace

@@ -144,7 +144,7 @@ TEST(Json, OfTheReportReadsBackFieldByField) {
 TEST(Json, OfARunReadsBackFieldByField) {
   const ProfileReport report = full_report();
   const json read = json::parse(to_json(report))["runs"][0];
-  EXPECT_EQ(read.size(), 13u);
+  EXPECT_EQ(read.size(), 14u);
   EXPECT_EQ(read["name"], "run");
   EXPECT_EQ(read["command"], json({"python", "train.py", "\uFFFD"}));
   EXPECT_EQ(read["started"], "2026-11-15T11:20:00Z");
@@ -152,6 +152,7 @@ TEST(Json, OfARunReadsBackFieldByField) {
   EXPECT_EQ(read["interval_seconds"], 0.01);
   EXPECT_EQ(read["ended"], "exit code 0");
   EXPECT_EQ(read["own_cpu_seconds"], 0.05);
+  EXPECT_TRUE(read["guarded_peak_bytes"].is_null());
   EXPECT_EQ(read["notes"], json({"one", "two"}));
   EXPECT_EQ(read["facts"], json({{"rows/s", "295,210"}, {"a \"b\"", "c"}}));
   EXPECT_EQ(read["files"], json::parse(R"([{"path":"/a","size_bytes":123,"cached_before_bytes":45},

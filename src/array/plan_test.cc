@@ -1,4 +1,4 @@
-#include "engine/plan.h"
+#include "array/plan.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

@@ -1,5 +1,5 @@
-// The slow twin: what every engine must answer, by plain pread, one row at a time. Simple enough to
-// read aloud; the oracle of the differential tests.
+// Start reading here. This is what every engine must return, by plain pread, one element at a time.
+// The differential tests and the fuzz targets compare all engines with it.
 #pragma once
 
 #include <fcntl.h>
@@ -15,8 +15,8 @@
 namespace evenkeel {
 
 // Bytes of one element of the array, by its row and its place in a row-major row.
-inline void twin_element(const Layout& layout, std::uint64_t row, std::uint64_t place,
-                         std::byte* out) {
+inline void reference_element(const Layout& layout, std::uint64_t row, std::uint64_t place,
+                              std::byte* out) {
   const Segment* segment = &layout.segments[0];
   while (row >= segment->first_row + segment->rows) ++segment;
   const std::uint64_t item = layout.dtype.size, columns = layout.row_bytes / item;
@@ -35,21 +35,21 @@ inline void twin_element(const Layout& layout, std::uint64_t row, std::uint64_t 
   const auto offset = static_cast<off_t>(segment->data_offset + stored * item);
   const ssize_t got = ::pread(fd, out, item, offset);
   ::close(fd);
-  if (got != static_cast<ssize_t>(item)) throw std::runtime_error("twin: short read");
+  if (got != static_cast<ssize_t>(item)) throw std::runtime_error("reference: short read");
   const std::uint64_t unit = layout.dtype.swap_unit();
   for (std::uint64_t at = 0; layout.swapped && at < item; at += unit) {
     std::reverse(out + at, out + at + unit);
   }
 }
 
-inline std::vector<std::byte> twin_rows(const Layout& layout,
-                                        const std::vector<std::uint64_t>& rows) {
+inline std::vector<std::byte> reference_rows(const Layout& layout,
+                                             const std::vector<std::uint64_t>& rows) {
   std::vector<std::byte> out(rows.size() * layout.row_bytes);
   const std::uint64_t columns = layout.row_bytes / layout.dtype.size;
   std::byte* at = out.data();
   for (const std::uint64_t row : rows) {
     for (std::uint64_t place = 0; place < columns; ++place, at += layout.dtype.size) {
-      twin_element(layout, row, place, at);
+      reference_element(layout, row, place, at);
     }
   }
   return out;

@@ -1,4 +1,4 @@
-#include "engine/plan.h"
+#include "array/plan.h"
 
 #include <algorithm>
 #include <cstring>
