@@ -37,9 +37,9 @@ LoaderOptions any_options(Input& input) {
   options.world = input.upto(4);
   options.rank = input.upto(4);
   options.prefetch = static_cast<std::uint32_t>(input.upto(3));
-  options.keep = static_cast<std::uint32_t>(input.upto(2));
-  options.stride = input.upto(3);
-  options.phase = input.upto(2);
+  options.buffers.keep = static_cast<std::uint32_t>(input.upto(2));
+  options.workers.stride = input.upto(3);
+  options.workers.phase = input.upto(2);
   return options;
 }
 
@@ -63,7 +63,7 @@ FUZZ_TARGET(batches) {
     TokenLoader loader(tokens, options);
     for (int i = 0; i < 3; ++i) check_batch(loader, *loader.next(), stored);
     loader.seek(to);
-    MUST(loader.step() >= to && loader.step() - to < options.stride);
+    MUST(loader.step() >= to && loader.step() - to < options.workers.stride);
     const LoaderState state = LoaderState::parse(loader.state().text());
     const Batch& there = *loader.next();
     check_batch(loader, there, stored);

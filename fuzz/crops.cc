@@ -59,9 +59,9 @@ void check_mixture(Input& input) {
     const std::uint64_t steps = weights.size() > 50 ? far % 20 : far;
     std::vector<std::uint64_t> taken(weights.size());
     for (std::uint64_t step = 0; step < steps; ++step) {
-      const Mixture::Turn turn = walked.next();
-      MUST(turn.set < weights.size() && weights[turn.set] > 0);
-      MUST(turn.index == taken[turn.set]++);
+      const Mixture::Draw draw = walked.next();
+      MUST(draw.set < weights.size() && weights[draw.set] > 0);
+      MUST(draw.index == taken[draw.set]++);
     }
     for (std::size_t set = 0; set < weights.size(); ++set) {
       const double due = static_cast<double>(walked.shares()[set]) * static_cast<double>(steps) /
@@ -69,7 +69,7 @@ void check_mixture(Input& input) {
       MUST(std::abs(static_cast<double>(taken[set]) - due) < 1.001);
     }
     sought.seek(steps);
-    const Mixture::Turn here = walked.next(), there = sought.next();
+    const Mixture::Draw here = walked.next(), there = sought.next();
     MUST(here.set == there.set && here.index == there.index);
   });
 }

@@ -212,6 +212,7 @@ bool ReadAhead::start_threads(bool also_for_one_slot) {
   if (reader_thread_.joinable()) return true;
   if (on_demand_now_ || (slots_.size() == 1 && !also_for_one_slot)) return false;
   const auto thread = [this](void (ReadAhead::*loop)()) {
+    mutex_.assert_held();
     ++threads_;
     try {
       return start_thread([this, loop] {

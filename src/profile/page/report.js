@@ -110,7 +110,7 @@ function guarded_verdict(run) {
 
 function verdict(run) {
   if (budget === null) return {text: "no budget given"};
-  if (run.guarded_peak_bytes !== null) return guarded_verdict(run);
+  if (run.guarded_peak_bytes != null) return guarded_verdict(run);
   const over = run.summary.peak_bytes.memory - budget;
   const unknown = run.summary.peak_bytes.cache === null ? " (page cache unknown)" : "";
   if (over <= 0) return {text: `within the budget${unknown}`};
@@ -414,7 +414,7 @@ class Chart {
 
   // Hatched, so that it is told by more than its colour.
   over() {
-    if (!budget_shown() || this.run.guarded_peak_bytes !== null) return null;
+    if (!budget_shown() || this.run.guarded_peak_bytes != null) return null;
     const memory = polylines(this.xs, this.run.values.memory, this.y, this.box)[0];
     const parts = parts_above(memory, this.y(budget));
     if (parts.length === 0) return null;
@@ -439,7 +439,7 @@ class Chart {
     const above = y - top > 16 ? y - 6 : y + 14, at_left = this.lower_at_left();
     return group(
       rule("budget", left, y, right, y, {"data-series": "budget", "data-run": this.index}),
-      label(`budget ${size(budget)}${this.run.guarded_peak_bytes === null ? "" :
+      label(`budget ${size(budget)}${this.run.guarded_peak_bytes == null ? "" :
         " for guarded files"}`, at_left ? left + 6 : right - 2, above,
         {"class": "on-chart budget-label", "text-anchor": at_left ? "start" : "end"}));
   }
@@ -798,7 +798,7 @@ function table_groups() {
   }];
   const plain = (name, of) => [name, (run) => ({text: of(run)})];
   const over = ({summary: {seconds_over_budget: n}}) => n > 0 ? duration(n) : "none";
-  const guarded = runs.some((run) => run.guarded_peak_bytes !== null);
+  const guarded = runs.some((run) => run.guarded_peak_bytes != null);
   const against_budget = [[`Budget ${size(budget)}`, verdict],
     ...guarded ? [] : [plain("Time over budget", over)]];
   return [
