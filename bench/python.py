@@ -117,7 +117,7 @@ def rows_evenkeel_chunks(file, options):
 
     data = evenkeel.open(file, budget=options.budget)
     while True:
-        for chunk in data.chunks(options.chunk, shuffle=True, seed=7):
+        for chunk in data.batches(options.chunk, shuffle=True, seed=7):
             yield len(chunk), chunk
 
 
@@ -135,7 +135,7 @@ def scan_evenkeel(file, options):
 
     data = evenkeel.open(file, dtype="uint8", budget=options.budget)
     while True:
-        for chunk in data.chunks(16 * MIB):
+        for chunk in data.batches(16 * MIB):
             yield len(chunk) // MIB, chunk
 
 

@@ -55,7 +55,7 @@ def test_replaced_or_deleted_it_stays_the_old_data(mapped, new, first):
         _replace("a.npy", NEW_FILES[new])
     reads = [
         lambda: mapped[LARGE],
-        lambda: np.concatenate(list(mapped.chunks(1200, shuffle=True))),
+        lambda: np.concatenate(list(mapped.batches(1200, shuffle=True))),
     ]
     for read in reads if first == "slice" else reversed(reads):
         assert (mapped[0] == 1).all()
@@ -71,7 +71,7 @@ def test_rewritten_it_is_an_error_every_time(mapped, rewrite):
         for read in (
             lambda: mapped[0],
             lambda: mapped[LARGE],
-            lambda: list(mapped.chunks(1000)),
+            lambda: list(mapped.batches(1000)),
         ):
             with pytest.raises(ValueError, match=r"a\.npy"):
                 read()
@@ -79,7 +79,7 @@ def test_rewritten_it_is_an_error_every_time(mapped, rewrite):
 
 
 def test_a_slice_that_fails_leaves_the_array_as_it_was(mapped):
-    chunks = iter(mapped.chunks(500))
+    chunks = iter(mapped.batches(500))
     next(chunks)
     for _ in range(3):
         with pytest.raises(MemoryError):

@@ -25,7 +25,7 @@ def rows(work):
 def scan(work):
     array = ek.open(work.path, dtype="uint8", budget=work.budget)
     while True:
-        yield from array.chunks(work.chunk)
+        yield from array.batches(work.chunk)
 
 
 def epoch(work):

@@ -20,7 +20,7 @@ def rows(work):
     array = ek.open(work.path, dtype="float32", shape=(work.rows, COLUMNS), budget=work.budget)
     epoch = 0
     while True:
-        shuffled = array.chunks(
+        shuffled = array.batches(
             work.batch, shuffle=True, seed=work.seed, epoch=epoch, with_index=True
         )
         for index, some in shuffled:
