@@ -85,22 +85,25 @@ class _GuardedMmap(mmap.mmap):
     def _add(self) -> None:
         self._guard._evictor.add(self._address, len(self), self._file, self._offset, True)
 
-    def _leave(self) -> None:
-        _guarded.pop(id(self), None)
+    def _remove(self) -> None:
+        """Before the file is unmapped: later the address may belong to another memmap."""
         if hasattr(self, "_file"):
             self._guard._evictor.remove(self._address)
+
+    def _forget(self) -> None:
+        _guarded.pop(id(self), None)
+        if hasattr(self, "_file"):
             os.close(self._file)
             del self._file
 
     def close(self) -> None:
-        if hasattr(self, "_file"):
-            self._guard._evictor.remove(self._address)
+        self._remove()
         try:
             super().close()
         except BufferError:  # arrays use it
             self._add()
             raise
-        self._leave()
+        self._forget()
 
     def size(self) -> int:
         return os.fstat(self._file).st_size if hasattr(self, "_file") else super().size()
@@ -109,7 +112,8 @@ class _GuardedMmap(mmap.mmap):
         raise TypeError("evenkeel.memmap cannot be resized: create a new one with another shape")
 
     def __del__(self) -> None:
-        self._leave()
+        self._remove()
+        self._forget()
 
 
 def _address_of(mapping: mmap.mmap) -> int:

@@ -137,6 +137,32 @@ def test_pickling_sends_the_recipe_where_it_can(stored):
     assert pickle.loads(pickle.dumps(m[5:9])).tolist() == [5, 6, 7, 8]
 
 
+def test_closing_removes_the_mapping_once_and_before_it_is_unmapped(stored):
+    """Afterwards the address may belong to another memmap, which must stay guarded."""
+    guard = evenkeel.Guard("16MiB")
+    evictor, removed = guard._evictor, []
+
+    class Recorder:
+        def __getattr__(self, name):
+            return getattr(evictor, name)
+
+        def remove(self, address):
+            removed.append((address, address in mapped_addresses()))
+            return evictor.remove(address)
+
+    guard._evictor = Recorder()
+    m = evenkeel.memmap(stored, mode="r", budget=guard)
+    address, mapping = m.ctypes.data, m._mmap
+    del m
+    mapping.close()
+    assert removed == [(address, True)]
+
+
+def mapped_addresses():
+    with open("/proc/self/maps") as maps:
+        return {int(line.split("-")[0], 16) for line in maps}
+
+
 def test_a_closed_mapping_is_guarded_no_more(stored):
     m = evenkeel.memmap(stored, np.int32, "r", budget="16MiB")
     guard, mapping = m.guard, m._mmap

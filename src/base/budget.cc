@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "base/checked.h"
 #include "base/mutex.h"
@@ -80,14 +81,17 @@ struct Reservation::Account::Registry {
   }
 
   Mutex mutex;
-  CondVar* changed = new CondVar;  // memory was given back
+  // Signals that memory was given back. A child of fork has one of its own, the last: threads of
+  // its parent may be waiting on the others, which therefore cannot be destroyed.
+  std::vector<CondVar*> changed_of_processes{new CondVar};
+  CondVar& changed() { return *changed_of_processes.back(); }
   std::set<Account*> accounts;
 
  private:
   static void lock_all() NO_THREAD_SAFETY_ANALYSIS { get().mutex.lock(); }
   static void unlock_all() NO_THREAD_SAFETY_ANALYSIS { get().mutex.unlock(); }
   static void start_child() {
-    get().changed = new CondVar;  // threads of the parent may be waiting on the old one
+    get().changed_of_processes.push_back(new CondVar);
     for (Account* account : get().accounts) account->disinherit();
     unlock_all();
   }
@@ -114,7 +118,7 @@ void Reservation::Account::give_back(const Holder* holder) {
     if (holder->of_read) in_reads -= holder->bytes;
   }
   holders.remove_if([&](const Holder& one) { return &one == holder; });
-  if (!waiting.empty()) all.changed->notify_all();
+  if (!waiting.empty()) all.changed().notify_all();
 }
 
 // The message lists uses of the same name together: a loader has dozens of buffers.
@@ -256,7 +260,7 @@ Reservation Budget::reserve_for_read(std::uint64_t bytes, std::string_view what,
   const auto leave_queue = [&] {
     account_->waiting.erase(number);
     // The next in the queue may fit now.
-    if (!account_->waiting.empty()) all.changed->notify_all();
+    if (!account_->waiting.empty()) all.changed().notify_all();
   };
   for (;;) {
     if (!account_->fits_beside_reads(bytes)) {
@@ -270,7 +274,7 @@ Reservation Budget::reserve_for_read(std::uint64_t bytes, std::string_view what,
       }
     }
     const auto soon = std::chrono::steady_clock::now() + std::chrono::milliseconds(50);
-    const bool in_time = all.changed->wait_until(all.mutex, soon);
+    const bool in_time = all.changed().wait_until(all.mutex, soon);
     if (in_time || !while_waiting) continue;
     lock.unlock();
     try {
