@@ -144,7 +144,7 @@ def test_shards_are_one_stream(user):
         (["missing.bin"], 1, "No such file"),
         (["tokens.bin", "--block-size", "300000"], 1, "need at least"),
         (["tokens.bin", "--order", "sorted"], 2, "random, shuffled, covering"),
-        (["tokens.bin", "--rank", "2", "--world", "2"], 1, "rank must be 0 or 1 for world=2; got 2"),
+        (["tokens.bin", "--rank", "2", "--world", "2"], 1, "must be 0 or 1 for world=2; got 2"),
         (["tokens.bin", "--batch-size", "0"], 2, "whole number from 1"),
         (["tokens.bin", "--budget", "100KiB"], 1, "smallest"),
         (["odd.bin"], 1, "odd.bin"),
