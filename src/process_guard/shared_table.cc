@@ -394,12 +394,14 @@ SharedTableOwner::Answer SharedTableOwner::wait_for_answer(std::uint32_t process
   shared_table::Process& entry = table_->processes[process];
   shared_table::Command& command = entry.command;
   const auto until = after(timeout);
-  for (nanoseconds left = timeout;; left = left_until(until)) {
+  for (nanoseconds rest = timeout;; rest = left_until(until)) {
     const std::uint32_t done = command.done.load(std::memory_order_acquire);
     if (done == number) return {};
-    if (!is_alive(entry)) return {ESTALE, false};
-    if (left.count() <= 0) return {ETIMEDOUT, false};
-    futex_wait(command.done, done, std::min(left, kAliveCheck));
+    // Not filled: the program has taken its entry back, to install a seccomp filter.
+    const bool left = entry.state.load() != shared_table::kFilled;
+    if (left || !is_alive(entry)) return {ESTALE, false};
+    if (rest.count() <= 0) return {ETIMEDOUT, false};
+    futex_wait(command.done, done, std::min(rest, kAliveCheck));
   }
 }
 

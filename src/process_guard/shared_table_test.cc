@@ -257,6 +257,17 @@ TEST_F(SharedTableTest, AProcessThatEndsIsNotWaitedFor) {
   later.join();
 }
 
+TEST_F(SharedTableTest, AProcessThatTakesItsEntryBackIsNotWaitedFor) {
+  fill();
+  const TableEntry mapping = owner.mappings().at(0);
+  std::thread later([&] {
+    while (command().posted == 0) std::this_thread::yield();
+    process().state = shared_table::kEmpty;
+  });
+  EXPECT_EQ(release(mapping, std::chrono::hours(1)).error, ESTALE);
+  later.join();
+}
+
 TEST_F(SharedTableTest, WaitingForAChange) {
   std::uint32_t seen = 0;
   EXPECT_FALSE(owner.wait(seen, milliseconds(1)));
