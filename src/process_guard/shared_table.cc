@@ -350,19 +350,17 @@ int SharedTableOwner::start_command(const TableEntry& mapping, std::uint64_t beg
   return 0;
 }
 
-void SharedTableOwner::post_all() {
-  for (auto& [process, pending] : pending_) {
-    if (pending.posted) continue;
-    shared_table::Command& command = table_->processes[process].command;
-    command.kind = pending.kind;
-    command.advice = static_cast<std::uint32_t>(pending.advice);
-    command.count = static_cast<std::uint32_t>(pending.ranges.size());
-    std::ranges::copy(pending.ranges, command.ranges);
-    pending.number = command.posted.load() + 1;
-    pending.posted = true;
-    command.posted.store(pending.number, std::memory_order_release);
-    futex_wake(command.posted);
-  }
+void SharedTableOwner::post(std::uint32_t process, Pending& pending) {
+  if (pending.posted) return;
+  shared_table::Command& command = table_->processes[process].command;
+  command.kind = pending.kind;
+  command.advice = static_cast<std::uint32_t>(pending.advice);
+  command.count = static_cast<std::uint32_t>(pending.ranges.size());
+  std::ranges::copy(pending.ranges, command.ranges);
+  pending.number = command.posted.load() + 1;
+  pending.posted = true;
+  command.posted.store(pending.number, std::memory_order_release);
+  futex_wake(command.posted);
 }
 
 SharedTableOwner::Answer SharedTableOwner::finish_command(const TableEntry& mapping,
@@ -370,16 +368,34 @@ SharedTableOwner::Answer SharedTableOwner::finish_command(const TableEntry& mapp
   std::uint32_t number = 0;
   {
     MutexLock lock(mutex_);
-    post_all();
+    for (auto& [process, pending] : pending_) post(process, pending);
     const auto place = pending_.find(mapping.process);
     if (place == pending_.end()) return {};  // finished with another mapping of the process
     number = place->second.number;
   }
-  Answer answer = wait_for_answer(mapping.process, number, timeout);
+  return take_answer(mapping.process, number, timeout);
+}
+
+SharedTableOwner::Answer SharedTableOwner::finish_full_command(const TableEntry& mapping,
+                                                               nanoseconds timeout) {
+  std::uint32_t number = 0;
+  {
+    MutexLock lock(mutex_);
+    const auto place = pending_.find(mapping.process);
+    if (place == pending_.end()) return {};
+    post(mapping.process, place->second);
+    number = place->second.number;
+  }
+  return take_answer(mapping.process, number, timeout);
+}
+
+SharedTableOwner::Answer SharedTableOwner::take_answer(std::uint32_t process, std::uint32_t number,
+                                                       nanoseconds timeout) {
+  Answer answer = wait_for_answer(process, number, timeout);
   MutexLock lock(mutex_);
-  const auto place = pending_.find(mapping.process);
+  const auto place = pending_.find(process);
   if (place == pending_.end()) return answer;
-  const shared_table::Command& command = table_->processes[mapping.process].command;
+  const shared_table::Command& command = table_->processes[process].command;
   for (std::size_t i = 0; answer.error == 0 && i < place->second.ranges.size(); ++i) {
     answer.error = command.ranges[i].result;
     answer.dropped |= command.ranges[i].dropped != 0;

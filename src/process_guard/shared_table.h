@@ -96,10 +96,13 @@ class SharedTableOwner {
 
   // The same for many ranges and processes at once: one start for each range, then one finish for
   // each mapping. The first finish posts the commands to all processes. A start returns 0 or an
-  // error as above; ENOBUFS: finish first, the command is full.
+  // error as above; ENOBUFS: the command is full, finish it by finish_full_command() and start
+  // again. That one leaves the other processes' commands as they are: more ranges can be added.
   int start_command(const TableEntry& mapping, std::uint64_t begin, std::uint64_t end,
                     shared_table::CommandKind kind, int advice = 0) EXCLUDES(mutex_);
   Answer finish_command(const TableEntry& mapping, std::chrono::nanoseconds timeout)
+      EXCLUDES(mutex_);
+  Answer finish_full_command(const TableEntry& mapping, std::chrono::nanoseconds timeout)
       EXCLUDES(mutex_);
 
  private:
@@ -121,7 +124,9 @@ class SharedTableOwner {
   void read_mapping(std::uint32_t process, std::uint32_t index, std::vector<TableEntry>& out) const;
   std::vector<TableEntry> read_mappings(std::uint32_t process) const;
   std::vector<bool> referenced_files() const;
-  void post_all() REQUIRES(mutex_);
+  void post(std::uint32_t process, Pending& pending) REQUIRES(mutex_);
+  Answer take_answer(std::uint32_t process, std::uint32_t number, std::chrono::nanoseconds timeout)
+      EXCLUDES(mutex_);
   Answer wait_for_answer(std::uint32_t process, std::uint32_t number,
                          std::chrono::nanoseconds timeout) const;
 

@@ -35,12 +35,13 @@ class TableMapping : public GuardedMapping {
     return error != 0 ? error : finish_let_go();
   }
   int start_let_go(AddressRange range) override {
+    int before = 0;  // of the ranges for which the command had no more room
     int error = table_.start_command(mapping_, range.begin, range.end, kind_);
     if (error == ENOBUFS) {
-      finish_let_go();
+      before = failure(table_.finish_full_command(mapping_, kAnswerTimeout).error);
       error = table_.start_command(mapping_, range.begin, range.end, kind_);
     }
-    return failure(error);
+    return before != 0 ? before : failure(error);
   }
   int finish_let_go() override {
     return failure(table_.finish_command(mapping_, kAnswerTimeout).error);
