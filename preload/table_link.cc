@@ -121,6 +121,7 @@ void fill_process(const Registration& own, std::uint32_t number) {
   shared_table::Process& process = *own.process;
   process.pid.store(number);
   process.thread.store(0);
+  process.registrations.fetch_add(1);
   const std::uint32_t used = process.mappings_used.load();
   for (std::uint32_t i = 0; i < used && i < shared_table::kMappings; ++i) {
     own.mappings[i].state.store(shared_table::kEmpty);

@@ -138,6 +138,20 @@ bool SharedTableOwner::is_alive(const shared_table::Process& process) {
   return ::kill(pid, 0) == 0 || errno != ESRCH;  // it is just about to start one
 }
 
+// Whether the process has had no thread for too long.
+bool SharedTableOwner::is_overdue(std::uint32_t process) {
+  const shared_table::Process& entry = table_->processes[process];
+  if (entry.thread.load() != 0) {
+    starting_.erase(process);
+    return false;
+  }
+  const auto now = steady_clock::now();
+  const std::uint32_t registration = entry.registrations.load();
+  Starting& starting = starting_.try_emplace(process, Starting{registration, now}).first->second;
+  if (starting.registration != registration) starting = {registration, now};
+  return now - starting.since >= options_.thread_start;
+}
+
 shared_table::Mapping* SharedTableOwner::array(std::uint32_t process) const {
   std::atomic<shared_table::Mapping*>& array = arrays_[process];
   if (shared_table::Mapping* known = array.load(std::memory_order_acquire)) return known;
@@ -199,14 +213,17 @@ std::vector<TableEntry> SharedTableOwner::mappings() {
     shared_table::Process& process = table_->processes[p];
     if (process.state.load(std::memory_order_acquire) != shared_table::kFilled) {
       cached_.erase(p);
+      starting_.erase(p);
       continue;
     }
     const std::uint32_t pid = process.pid.load();
     if (!is_alive(process)) {
       cached_.erase(p);
+      starting_.erase(p);
       forget_process(p, static_cast<pid_t>(pid));
       continue;
     }
+    if (is_overdue(p)) continue;
     Cached& cached = cached_[p];
     const std::uint32_t changes = process.changes.load(std::memory_order_acquire);
     if (cached.pid != pid || cached.changes != changes || changes == 0) {

@@ -47,6 +47,8 @@ class SharedTableOwner {
     int first_advice = 0;
     // Entries of files stay when nobody maps the file, up to so many; see retire_files().
     std::uint32_t keep_files = shared_table::kFiles / 4;
+    // How long a registered process may be without its thread, see mappings().
+    std::chrono::nanoseconds thread_start = std::chrono::milliseconds(500);
   };
   // Throws Error (kSystem) when there is no memory for it.
   explicit SharedTableOwner(const Options& options);
@@ -63,7 +65,9 @@ class SharedTableOwner {
   void interrupt();
 
   // All mappings that are registered now. Entries of processes that have ended, or that have become
-  // another program, are freed.
+  // another program, are freed. A child of fork that becomes another program before its thread has
+  // begun leaves an entry that looks like one of a slow start: after Options::thread_start its
+  // mappings are left out, until there is a thread or the process ends.
   std::vector<TableEntry> mappings();
   // Whether the entry still is this mapping.
   bool holds(const TableEntry& mapping) const;
@@ -119,6 +123,7 @@ class SharedTableOwner {
   };
 
   static bool is_alive(const shared_table::Process& process);
+  bool is_overdue(std::uint32_t process) REQUIRES(mutex_);
   bool has_file(std::uint32_t index, std::uint32_t generation) const;
   shared_table::Mapping* array(std::uint32_t process) const;  // null: cannot be mapped
   void read_mapping(std::uint32_t process, std::uint32_t index, std::vector<TableEntry>& out) const;
@@ -137,7 +142,12 @@ class SharedTableOwner {
   Mutex mutex_;
   std::map<std::uint32_t, Cached> cached_ GUARDED_BY(mutex_);    // by process
   std::map<std::uint32_t, Pending> pending_ GUARDED_BY(mutex_);  // by process
-  std::uint32_t retire_at_ GUARDED_BY(mutex_) = 0;               // number of used file entries
+  struct Starting {
+    std::uint32_t registration = 0;
+    std::chrono::steady_clock::time_point since;
+  };
+  std::map<std::uint32_t, Starting> starting_ GUARDED_BY(mutex_);  // by process: without a thread
+  std::uint32_t retire_at_ GUARDED_BY(mutex_) = 0;                 // number of used file entries
 };
 
 }  // namespace evenkeel

@@ -18,7 +18,7 @@ inline constexpr char kVariable[] = "EVENKEEL_GUARD";
 // The name of the memfd. The library opens nothing else.
 inline constexpr char kName[] = "evenkeel-guard";
 
-inline constexpr std::uint32_t kMagic = 0x6b6e6c65, kVersion = 2;
+inline constexpr std::uint32_t kMagic = 0x6b6e6c65, kVersion = 3;
 inline constexpr std::uint32_t kFiles = 1 << 17;   // entries of a hash table
 inline constexpr std::uint32_t kFileProbes = 256;  // entries where a file may be, from its hash on
 inline constexpr std::uint32_t kProcesses = 4096;
@@ -106,6 +106,7 @@ struct Process {
   Word changes;        // grows with each change of its mappings
   Word thread;         // the number of the thread that carries out commands; 0: none
   Word mappings_used;  // entries from here on are empty
+  Word registrations;  // grows each time a process takes the entry
   Command command;
 };
 

@@ -182,6 +182,21 @@ TEST_F(SharedTableTest, EndedProcessesAreTakenOff) {
   EXPECT_THAT(owner.mappings(), IsEmpty());
 }
 
+// As a child of fork looks that has become another program before its thread began.
+TEST_F(SharedTableTest, AProcessWithoutItsThreadIsLeftOutAfterAWhile) {
+  fill();
+  process().thread = 0;
+  EXPECT_THAT(owner.mappings(), SizeIs(1)) << "the thread is about to begin";
+  while (!owner.mappings().empty()) std::this_thread::sleep_for(milliseconds(10));
+  EXPECT_EQ(process().state, shared_table::kFilled) << "it may be a slow start";
+  process().thread = static_cast<std::uint32_t>(::gettid());
+  EXPECT_THAT(owner.mappings(), SizeIs(1));
+  process().thread = 0;
+  process().pid = static_cast<std::uint32_t>(ended_process());
+  EXPECT_THAT(owner.mappings(), IsEmpty());
+  EXPECT_EQ(process().state, shared_table::kEmpty);
+}
+
 TEST_F(SharedTableTest, ForgettingSparesANewOwner) {
   fill();
   owner.forget_process(0, ::getpid() + 1);
