@@ -313,7 +313,7 @@ void SharedTableOwner::retire_files() {
 
 LostCounts SharedTableOwner::lost() const {
   return {table_->lost_files.load(), table_->lost_processes.load(), table_->lost_mappings.load(),
-          table_->sandboxed_processes.load()};
+          table_->lost_paths.load(), table_->sandboxed_processes.load()};
 }
 
 std::uint32_t SharedTableOwner::unmount_requests() const {

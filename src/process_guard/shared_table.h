@@ -34,8 +34,9 @@ struct TableFile {
 // How many could not be registered: because the table was full, but for the last.
 struct LostCounts {
   std::uint32_t files = 0, processes = 0, mappings = 0;
-  std::uint32_t sandboxed =
-      0;  // processes with a seccomp filter of their own: these are left alone
+  std::uint32_t paths = 0;  // files whose long path had no room
+  // Processes with a seccomp filter of their own: these are left alone.
+  std::uint32_t sandboxed = 0;
 };
 
 // Thread-safe, but for the constructor. What programs write is checked: no number of theirs leads

@@ -46,8 +46,10 @@ struct File {
   Word random;      // set by the tool: new mappings of the file are to be advised MADV_RANDOM
   std::uint32_t path_length;
   std::uint64_t device, inode, born;  // as stat has them; born: statx's birth time in ns, or 0
-  std::uint64_t long_path;            // where in SharedTable::long_paths, if longer than kShortPath
-  char path[kShortPath];              // as the program's /proc names it
+  // Where in SharedTable::long_paths the path is, if longer than kShortPath, and how much room
+  // there is. The room stays the entry's when it becomes free.
+  std::uint32_t long_path, long_path_bytes;
+  char path[kShortPath];  // as the program's /proc names it
 };
 static_assert(sizeof(File) == 256);
 
@@ -119,6 +121,7 @@ struct SharedTable {
   Word changes;                                    // grows and is woken after any change below
   Word waiters;                                    // threads that wait for that
   Word lost_files, lost_processes, lost_mappings;  // those for which there was no room
+  Word lost_paths;                                 // files for whose long path there was none
   Word sandboxed_processes;                        // not guarded, see Agent::leave
   Word unmount_requests, unmount_answers;          // see preload/hooks.cc, umount2
   Word files_used;                                 // filled entries, about

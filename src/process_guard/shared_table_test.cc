@@ -150,7 +150,7 @@ TEST_F(SharedTableTest, WhatMakesNoSenseIsNotRead) {
   table->files[7].path_length = shared_table::kShortPath + 1;
   table->files[7].long_path = shared_table::kLongPathBytes - 5;
   EXPECT_EQ(owner.file(7).path, "");
-  table->files[7].long_path = UINT64_MAX - 5;
+  table->files[7].long_path = UINT32_MAX - 5;
   EXPECT_EQ(owner.file(7).path, "");
   table->files[7].path_length = UINT32_MAX;
   table->files[7].long_path = 0;

@@ -146,6 +146,12 @@ std::vector<std::string> TableSource::notes() const {
                     " cannot be guarded: the guard has room for " +
                     with_commas(shared_table::kFiles) + " at a time");
   }
+  if (lost.paths != 0) {
+    notes.push_back(counted(lost.paths, "mapped file", "mapped files") +
+                    " cannot be guarded: the paths are longer than " +
+                    with_commas(shared_table::kShortPath) +
+                    " bytes, and the guard's room for long paths is used up");
+  }
   if (lost.mappings != 0) {
     notes.push_back(counted(lost.mappings, "mapping", "mappings") +
                     " cannot be guarded: the guard has room for " +
