@@ -100,8 +100,8 @@ class Executable {
     environment_.push_back(nullptr);
   }
 
-  // Returns when it fails, with errno. As execvp: a file that is no program is run by the shell,
-  // and a place that may not be searched is told only if there is none better.
+  // Returns when it fails, with errno. As execvp does: the shell runs a file that is not in a
+  // format the kernel executes. EACCES is the error only if no other path can be executed.
   void run() const {
     int refused = 0;
     for (const std::string& path : paths_) {

@@ -110,6 +110,9 @@ void Agent::renew() {
   forget_registration(registration_);
   registration_ = {};
   refused_ = false;
+  leaving_.store(false);
+  thread_id_.store(0);
+  thread_ended_.store(0);
   thread_.store(kNoThread);
 }
 
@@ -301,20 +304,47 @@ void Agent::count_sandboxed() {
   if (!sandbox_counted_.exchange(true)) shared().sandboxed_processes.fetch_add(1);
 }
 
-// Waits until the thread is gone, so that a filter for all threads does not meet it.
-void Agent::stop_thread() {
-  if (thread_.load() != kRunning) return;
-  shared_table::Process& process = *registration_.process;
-  const std::uint32_t thread = process.thread.load();
-  leaving_.store(true, std::memory_order_release);
+void Agent::thread_begins() { thread_id_.store(static_cast<std::uint32_t>(raw(SYS_gettid))); }
+
+void Agent::thread_ends() {
+  thread_ended_.store(1);
+  futex_wake(thread_ended_, 1 << 30, Among::kThreads);
+}
+
+// Waits a little for the thread. A thread that has ended for this library is still in the C
+// library, which makes system calls, too: those are waited for, but not for ever, as the number
+// may be another thread's by then.
+bool Agent::thread_has_ended() {
+  constexpr int kRounds = 100'000;  // of 0.1 ms
+  if (thread_ended_.load() == 0) {
+    futex_wake(served_.load()->command.posted, 1 << 30, Among::kProcesses);
+    const timespec wait{0, 1'000'000};
+    futex_wait(thread_ended_, 0, Among::kThreads, &wait);
+    return false;
+  }
   const long pid = raw(SYS_getpid);
-  for (int i = 0; i < 1000 && thread != 0; ++i) {
-    futex_wake(process.command.posted, 1 << 30, Among::kProcesses);
-    if (raw(SYS_tgkill, pid, static_cast<long>(thread), 0) != 0) break;
+  const long thread = static_cast<long>(thread_id_.load());
+  for (int i = 0; i < kRounds && raw(SYS_tgkill, pid, thread, 0) == 0; ++i) {
     const timespec pause{0, 100'000};
     raw(SYS_nanosleep, &pause, nullptr);
   }
-  thread_.store(kNoThread);
+  return true;
+}
+
+// Waits until the thread is gone, so that a filter for all threads does not meet it. It may not
+// even have begun, or be started by another thread of the program at this moment. It may also be
+// writing to the disk for a command: that ends when the disk has answered.
+void Agent::stop_thread() {
+  leaving_.store(true);
+  for (;;) {
+    std::uint32_t seen = kNoThread;
+    if (thread_.compare_exchange_strong(seen, kNoLonger) || seen == kNoLonger) return;
+    if (seen == kRunning && thread_has_ended()) {
+      thread_.store(kNoLonger);
+      return;
+    }
+    if (seen == kStarting) raw(SYS_sched_yield);
+  }
 }
 
 void Agent::leave() {
@@ -334,6 +364,7 @@ void Agent::leave() {
     forget_registration(registration_);
     registration_ = {};
   }
+  refused_ = true;  // other threads may be about to register a mapping
   changed();
 }
 
@@ -353,20 +384,28 @@ bool Agent::ask_tool_to_close_files() {
 }
 
 void Agent::start_thread() {
+  if (thread_.load(std::memory_order_acquire) != kNoThread) return;
+  // The thread begins with these signals blocked. And no handler that waits for the thread runs
+  // here while it is being started.
+  const BlockedSignals blocked(kProgramSignals);
   std::uint32_t seen = kNoThread;
   if (!thread_.compare_exchange_strong(seen, kStarting)) return;
-  const int error = start_command_thread();
+  served_.store(registration_.process);  // leave() waits while the state is kStarting
+  const int error = start_command_thread(*registration_.process);
   if (error == 0) {
     thread_.store(kRunning);
     return;
   }
   say_unguarded("no thread can be started", error);
-  const Locked locked(lock_);
-  phase_.store(kInert);
-  table_.clear();
-  table_.publish_on({});
-  registration_.process->state.store(shared_table::kEmpty);
+  {
+    const Locked locked(lock_);
+    phase_.store(kInert);
+    table_.clear();
+    table_.publish_on({});
+    registration_.process->state.store(shared_table::kEmpty);
+  }
   changed();
+  thread_.store(kNoLonger);
 }
 
 }  // namespace evenkeel::preload

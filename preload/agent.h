@@ -34,7 +34,6 @@ class Agent {
 
   // In the child of fork(): registers it with the mappings it has from its parent, and starts its
   // thread.
-
   void forked();
 
   // Has the tool close descriptors of files that nobody maps any more, and waits for that. False
@@ -46,17 +45,25 @@ class Agent {
   // own. Programs that map large files later are counted in the table, for the tool to tell.
   void leave();
 
-  // For the thread that carries out commands.
+  // For the thread that carries out commands. thread_begins() is the first thing it does, and
+  // thread_ends() the last: until then leave() waits.
+  void thread_begins();
+  void thread_ends();
   bool stopping() const { return leaving_.load(std::memory_order_acquire); }
   Lock& lock() { return lock_; }
   MappingTable& table() { return table_; }
   shared_table::SharedTable& shared() { return *shared_.load(std::memory_order_acquire); }
-  shared_table::Process& process() { return *registration_.process; }
 
  private:
   enum Phase : std::uint32_t { kFresh, kAttached, kInert };
-  enum ThreadState : std::uint32_t { kNoThread, kStarting, kRunning };
+  enum ThreadState : std::uint32_t {
+    kNoThread,
+    kStarting,
+    kRunning,   // pthread_create was successful; the thread itself may not have begun
+    kNoLonger,  // there is none, and none is started any more
+  };
   void stop_thread();
+  bool thread_has_ended();
   void count_sandboxed();
 
   bool may_be_registered(const NewMapping& mapping);
@@ -74,6 +81,9 @@ class Agent {
   MappingTable table_;
   std::atomic<std::uint32_t> phase_{kFresh};
   std::atomic<std::uint32_t> thread_{kNoThread};
+  // While thread_ is kRunning: the entry with its commands, its number, and whether it has ended.
+  std::atomic<shared_table::Process*> served_{nullptr};
+  std::atomic<std::uint32_t> thread_id_{0}, thread_ended_{0};
   std::atomic<shared_table::SharedTable*> shared_{nullptr};
   Registration registration_;
   bool refused_ = false;  // there was no room for this process

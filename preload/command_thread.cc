@@ -124,6 +124,7 @@ Outcome carry_out(const Wanted& wanted, ProcMaps& maps) {
   if (wanted.kind != shared_table::kRelease && !page_out) return {EINVAL};
   Outcome outcome;
   for (std::uint64_t at = wanted.range.begin; at < wanted.range.end && outcome.error == 0;) {
+    if (agent.stopping()) return {ESTALE};  // whoever stops the thread waits for this piece only
     const std::uint64_t left = wanted.range.end - at;
     const Range piece{at, at + (left < kPieceBytes ? left : kPieceBytes)};
     // Writing waits for the disk, so it is done without the lock. It changes nothing that the
@@ -171,9 +172,8 @@ void carry_out_all(shared_table::Command& command, ProcMaps& maps) {
   }
 }
 
-void serve(bool own_descriptors) {
+void serve(shared_table::Process& process, bool own_descriptors) {
   ProcMaps maps(own_descriptors);
-  shared_table::Process& process = agent.process();
   shared_table::Command& command = process.command;
   std::uint32_t seen = command.done.load();
   process.thread.store(own_thread_number());
@@ -194,29 +194,32 @@ void serve(bool own_descriptors) {
   process.thread.store(0);
 }
 
-void* run(void*) {
-  raw(SYS_prctl, PR_SET_NAME, "evenkeel-guard", 0L, 0L, 0L);
-  ask_for_short_slices();
-  serve(take_own_descriptors());
+void* run(void* process) {
+  agent.thread_begins();
+  if (!agent.stopping()) {
+    raw(SYS_prctl, PR_SET_NAME, "evenkeel-guard", 0L, 0L, 0L);
+    ask_for_short_slices();
+    serve(*static_cast<shared_table::Process*>(process), take_own_descriptors());
+  }
+  agent.thread_ends();
   return nullptr;
 }
 
 }  // namespace
 
-int start_command_thread() {
+int start_command_thread(shared_table::Process& process) {
   if (&::pthread_create == nullptr || &::pthread_detach == nullptr) return ENOSYS;
-  const BlockedSignals blocked(kProgramSignals);  // the thread begins with them blocked
   pthread_t thread;
   int error = ENOMEM;
   pthread_attr_t small;
   if (&::pthread_attr_init != nullptr && &::pthread_attr_destroy != nullptr &&
       &::pthread_attr_setstacksize != nullptr && ::pthread_attr_init(&small) == 0) {
     error = ::pthread_attr_setstacksize(&small, kStackBytes);
-    if (error == 0) error = ::pthread_create(&thread, &small, run, nullptr);
+    if (error == 0) error = ::pthread_create(&thread, &small, run, &process);
     ::pthread_attr_destroy(&small);
   }
   // Programs with much memory of their own in each thread need more than that.
-  if (error != 0) error = ::pthread_create(&thread, nullptr, run, nullptr);
+  if (error != 0) error = ::pthread_create(&thread, nullptr, run, &process);
   if (error == 0) ::pthread_detach(thread);
   return error;
 }

@@ -72,7 +72,8 @@ void find_all() {
     next_umount2.find("umount2");
     next_prctl.find("prctl");
     next_fork.find("fork");
-    // A name that is not there is no news to the program.
+    // dlsym fails for functions that this C library lacks. Clears that error, so that the program's
+    // next dlerror() does not return it.
     if (&::dlerror != nullptr) static_cast<void>(::dlerror());
   }
   search.store(kFound, std::memory_order_release);

@@ -121,6 +121,7 @@ void fill_process(const Registration& own, std::uint32_t number) {
   shared_table::Process& process = *own.process;
   process.pid.store(number);
   process.thread.store(0);
+  process.registrations.fetch_add(1);
   const std::uint32_t used = process.mappings_used.load();
   for (std::uint32_t i = 0; i < used && i < shared_table::kMappings; ++i) {
     own.mappings[i].state.store(shared_table::kEmpty);
@@ -162,19 +163,31 @@ std::uint32_t claim_entry(shared_table::SharedTable& table, std::uint32_t number
   return shared_table::kProcesses;
 }
 
+// Room for a long path: what the entry has from a file before, or else new. False when there is
+// none.
+bool find_room(shared_table::SharedTable& table, shared_table::File& file, std::uint64_t length) {
+  constexpr std::uint64_t kAll = shared_table::kLongPathBytes;
+  const std::uint64_t at = file.long_path, bytes = file.long_path_bytes;
+  if (length <= bytes && at <= kAll && bytes <= kAll - at) return true;
+  // More than needed, so that a path of a similar length fits later.
+  constexpr std::uint64_t kUnit = 256;
+  const std::uint64_t wanted = (length + kUnit - 1) / kUnit * kUnit;
+  std::uint64_t used = table.long_paths_used.load();
+  do {
+    if (used > kAll || wanted > kAll - used) return false;
+  } while (!table.long_paths_used.compare_exchange_weak(used, used + wanted));
+  file.long_path = static_cast<std::uint32_t>(used);
+  file.long_path_bytes = static_cast<std::uint32_t>(wanted);
+  return true;
+}
+
 // False when there is no room.
 bool put_path(shared_table::SharedTable& table, shared_table::File& file, const char* path,
               std::uint64_t length) {
   char* to = file.path;
   if (length > shared_table::kShortPath) {
-    std::uint64_t used = table.long_paths_used.load();
-    do {
-      if (used > shared_table::kLongPathBytes || length > shared_table::kLongPathBytes - used) {
-        return false;
-      }
-    } while (!table.long_paths_used.compare_exchange_weak(used, used + length));
-    file.long_path = used;
-    to = table.long_paths + used;
+    if (!find_room(table, file, length)) return false;
+    to = table.long_paths + file.long_path;
   }
   __builtin_memcpy(to, path, length);
   file.path_length = static_cast<std::uint32_t>(length);
@@ -190,31 +203,49 @@ std::uint32_t hash(const FileFacts& facts) {
   return static_cast<std::uint32_t>((mixed * 0x9e3779b97f4a7c15) >> 32) % shared_table::kFiles;
 }
 
+// How often one call waits, for all entries that it looks at: some 20 ms.
+class Waits {
+ public:
+  // False when there are none left.
+  bool wait() {
+    if (done_ == kMost) return false;
+    const timespec pause{0, done_ < kMost / 2 ? 0 : 100'000};
+    ++done_;
+    raw(SYS_nanosleep, &pause, nullptr);
+    return true;
+  }
+
+ private:
+  static constexpr int kMost = 200;
+  int done_ = 0;
+};
+
 // Waits a little for whoever is filling or retiring the entry. A process or a tool that was killed
 // meanwhile leaves it in that state for good.
-std::uint32_t settled_state(const shared_table::File& file) {
-  std::uint32_t state = file.state.load(std::memory_order_acquire);
-  for (int i = 0; (state == shared_table::kFilling || state == shared_table::kRetiring) && i < 200;
-       ++i) {
-    const timespec pause{0, i < 100 ? 0 : 100'000};
-    raw(SYS_nanosleep, &pause, nullptr);
-    state = file.state.load(std::memory_order_acquire);
+std::uint32_t settled_state(const shared_table::File& file, Waits& waits) {
+  for (;;) {
+    const std::uint32_t state = file.state.load(std::memory_order_acquire);
+    const bool settled = state != shared_table::kFilling && state != shared_table::kRetiring;
+    if (settled || !waits.wait()) return state;
   }
-  return state;
 }
 
 bool is_file(const shared_table::File& file, const FileFacts& facts) {
   return file.inode == facts.inode && file.device == facts.device && file.born == facts.born;
 }
 
-// Fills an entry in that state; false when others were faster, or there is no room for the path.
-bool fill_file(shared_table::SharedTable& table, shared_table::File& file, std::uint32_t state,
+enum class Fill { kDone, kOthersWereFaster, kNoRoomForPath };
+
+// Fills an entry in that state.
+Fill fill_file(shared_table::SharedTable& table, shared_table::File& file, std::uint32_t state,
                const FileFacts& facts, const char* path, std::uint64_t path_length) {
   const std::uint32_t before = state;
-  if (!file.state.compare_exchange_strong(state, shared_table::kFilling)) return false;
+  if (!file.state.compare_exchange_strong(state, shared_table::kFilling)) {
+    return Fill::kOthersWereFaster;
+  }
   if (!put_path(table, file, path, path_length)) {
     file.state.store(before);
-    return false;
+    return Fill::kNoRoomForPath;
   }
   file.device = facts.device;
   file.inode = facts.inode;
@@ -222,7 +253,7 @@ bool fill_file(shared_table::SharedTable& table, shared_table::File& file, std::
   file.random.store(0);
   table.files_used.fetch_add(1);
   file.state.store(shared_table::kFilled, std::memory_order_release);
-  return true;
+  return Fill::kDone;
 }
 
 // major and minor as stat joins them.
@@ -311,12 +342,14 @@ void forget_registration(const Registration& registration) {
 FileEntry register_file(shared_table::SharedTable& table, const FileFacts& facts, const char* path,
                         std::uint64_t path_length) {
   const std::uint32_t first = hash(facts);
+  Waits waits;
+  Fill fill = Fill::kOthersWereFaster;
   for (int attempt = 0; attempt < 2; ++attempt) {
     std::uint32_t vacant = shared_table::kFiles, vacant_state = shared_table::kEmpty;
     for (std::uint32_t i = 0; i < shared_table::kFileProbes; ++i) {
       const std::uint32_t index = (first + i) % shared_table::kFiles;
       const shared_table::File& file = table.files[index];
-      const std::uint32_t state = settled_state(file);
+      const std::uint32_t state = settled_state(file, waits);
       if (state == shared_table::kFilled && is_file(file, facts)) {
         return {index, file.generation.load()};
       }
@@ -329,11 +362,11 @@ FileEntry register_file(shared_table::SharedTable& table, const FileFacts& facts
     }
     if (vacant == shared_table::kFiles) break;
     shared_table::File& file = table.files[vacant];
-    if (fill_file(table, file, vacant_state, facts, path, path_length)) {
-      return {vacant, file.generation.load()};
-    }
+    fill = fill_file(table, file, vacant_state, facts, path, path_length);
+    if (fill == Fill::kDone) return {vacant, file.generation.load()};
+    if (fill == Fill::kNoRoomForPath) break;
   }
-  table.lost_files.fetch_add(1);
+  (fill == Fill::kNoRoomForPath ? table.lost_paths : table.lost_files).fetch_add(1);
   notify_tool(table);
   return {};
 }
@@ -342,7 +375,9 @@ bool is_current(shared_table::SharedTable& table, const FileEntry& entry) {
   // Either the tool sees the mapping that was just published, or this sees that it is retiring.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   const shared_table::File& file = table.files[entry.index];
-  return settled_state(file) == shared_table::kFilled && file.generation.load() == entry.generation;
+  Waits waits;
+  return settled_state(file, waits) == shared_table::kFilled &&
+         file.generation.load() == entry.generation;
 }
 
 void notify_tool(shared_table::SharedTable& table) {

@@ -49,7 +49,8 @@ if(TARGET evenkeel_sanitized)
 endif()
 
 add_executable(evenkeel_tests ${in_this_build}
-  ${PROJECT_SOURCE_DIR}/preload/mapping_table.cc ${PROJECT_SOURCE_DIR}/preload/proc_maps.cc)
+  ${PROJECT_SOURCE_DIR}/preload/mapping_table.cc ${PROJECT_SOURCE_DIR}/preload/proc_maps.cc
+  ${PROJECT_SOURCE_DIR}/preload/say.cc ${PROJECT_SOURCE_DIR}/preload/table_link.cc)
 target_link_libraries(evenkeel_tests PRIVATE evenkeel_test_flags)
 evenkeel_unity_by_folder(evenkeel_tests ${in_this_build})
 if(TARGET evenkeel_cli)

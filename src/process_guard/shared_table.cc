@@ -138,6 +138,20 @@ bool SharedTableOwner::is_alive(const shared_table::Process& process) {
   return ::kill(pid, 0) == 0 || errno != ESRCH;  // it is just about to start one
 }
 
+// Whether the process has had no thread for too long.
+bool SharedTableOwner::is_overdue(std::uint32_t process) {
+  const shared_table::Process& entry = table_->processes[process];
+  if (entry.thread.load() != 0) {
+    starting_.erase(process);
+    return false;
+  }
+  const auto now = steady_clock::now();
+  const std::uint32_t registration = entry.registrations.load();
+  Starting& starting = starting_.try_emplace(process, Starting{registration, now}).first->second;
+  if (starting.registration != registration) starting = {registration, now};
+  return now - starting.since >= options_.thread_start;
+}
+
 shared_table::Mapping* SharedTableOwner::array(std::uint32_t process) const {
   std::atomic<shared_table::Mapping*>& array = arrays_[process];
   if (shared_table::Mapping* known = array.load(std::memory_order_acquire)) return known;
@@ -199,14 +213,17 @@ std::vector<TableEntry> SharedTableOwner::mappings() {
     shared_table::Process& process = table_->processes[p];
     if (process.state.load(std::memory_order_acquire) != shared_table::kFilled) {
       cached_.erase(p);
+      starting_.erase(p);
       continue;
     }
     const std::uint32_t pid = process.pid.load();
     if (!is_alive(process)) {
       cached_.erase(p);
+      starting_.erase(p);
       forget_process(p, static_cast<pid_t>(pid));
       continue;
     }
+    if (is_overdue(p)) continue;
     Cached& cached = cached_[p];
     const std::uint32_t changes = process.changes.load(std::memory_order_acquire);
     if (cached.pid != pid || cached.changes != changes || changes == 0) {
@@ -296,7 +313,7 @@ void SharedTableOwner::retire_files() {
 
 LostCounts SharedTableOwner::lost() const {
   return {table_->lost_files.load(), table_->lost_processes.load(), table_->lost_mappings.load(),
-          table_->sandboxed_processes.load()};
+          table_->lost_paths.load(), table_->sandboxed_processes.load()};
 }
 
 std::uint32_t SharedTableOwner::unmount_requests() const {
@@ -350,19 +367,17 @@ int SharedTableOwner::start_command(const TableEntry& mapping, std::uint64_t beg
   return 0;
 }
 
-void SharedTableOwner::post_all() {
-  for (auto& [process, pending] : pending_) {
-    if (pending.posted) continue;
-    shared_table::Command& command = table_->processes[process].command;
-    command.kind = pending.kind;
-    command.advice = static_cast<std::uint32_t>(pending.advice);
-    command.count = static_cast<std::uint32_t>(pending.ranges.size());
-    std::ranges::copy(pending.ranges, command.ranges);
-    pending.number = command.posted.load() + 1;
-    pending.posted = true;
-    command.posted.store(pending.number, std::memory_order_release);
-    futex_wake(command.posted);
-  }
+void SharedTableOwner::post(std::uint32_t process, Pending& pending) {
+  if (pending.posted) return;
+  shared_table::Command& command = table_->processes[process].command;
+  command.kind = pending.kind;
+  command.advice = static_cast<std::uint32_t>(pending.advice);
+  command.count = static_cast<std::uint32_t>(pending.ranges.size());
+  std::ranges::copy(pending.ranges, command.ranges);
+  pending.number = command.posted.load() + 1;
+  pending.posted = true;
+  command.posted.store(pending.number, std::memory_order_release);
+  futex_wake(command.posted);
 }
 
 SharedTableOwner::Answer SharedTableOwner::finish_command(const TableEntry& mapping,
@@ -370,16 +385,34 @@ SharedTableOwner::Answer SharedTableOwner::finish_command(const TableEntry& mapp
   std::uint32_t number = 0;
   {
     MutexLock lock(mutex_);
-    post_all();
+    for (auto& [process, pending] : pending_) post(process, pending);
     const auto place = pending_.find(mapping.process);
     if (place == pending_.end()) return {};  // finished with another mapping of the process
     number = place->second.number;
   }
-  Answer answer = wait_for_answer(mapping.process, number, timeout);
+  return take_answer(mapping.process, number, timeout);
+}
+
+SharedTableOwner::Answer SharedTableOwner::finish_full_command(const TableEntry& mapping,
+                                                               nanoseconds timeout) {
+  std::uint32_t number = 0;
+  {
+    MutexLock lock(mutex_);
+    const auto place = pending_.find(mapping.process);
+    if (place == pending_.end()) return {};
+    post(mapping.process, place->second);
+    number = place->second.number;
+  }
+  return take_answer(mapping.process, number, timeout);
+}
+
+SharedTableOwner::Answer SharedTableOwner::take_answer(std::uint32_t process, std::uint32_t number,
+                                                       nanoseconds timeout) {
+  Answer answer = wait_for_answer(process, number, timeout);
   MutexLock lock(mutex_);
-  const auto place = pending_.find(mapping.process);
+  const auto place = pending_.find(process);
   if (place == pending_.end()) return answer;
-  const shared_table::Command& command = table_->processes[mapping.process].command;
+  const shared_table::Command& command = table_->processes[process].command;
   for (std::size_t i = 0; answer.error == 0 && i < place->second.ranges.size(); ++i) {
     answer.error = command.ranges[i].result;
     answer.dropped |= command.ranges[i].dropped != 0;
@@ -394,12 +427,14 @@ SharedTableOwner::Answer SharedTableOwner::wait_for_answer(std::uint32_t process
   shared_table::Process& entry = table_->processes[process];
   shared_table::Command& command = entry.command;
   const auto until = after(timeout);
-  for (nanoseconds left = timeout;; left = left_until(until)) {
+  for (nanoseconds rest = timeout;; rest = left_until(until)) {
     const std::uint32_t done = command.done.load(std::memory_order_acquire);
     if (done == number) return {};
-    if (!is_alive(entry)) return {ESTALE, false};
-    if (left.count() <= 0) return {ETIMEDOUT, false};
-    futex_wait(command.done, done, std::min(left, kAliveCheck));
+    // Not filled: the program has taken its entry back, to install a seccomp filter.
+    const bool left = entry.state.load() != shared_table::kFilled;
+    if (left || !is_alive(entry)) return {ESTALE, false};
+    if (rest.count() <= 0) return {ETIMEDOUT, false};
+    futex_wait(command.done, done, std::min(rest, kAliveCheck));
   }
 }
 

@@ -34,8 +34,9 @@ struct TableFile {
 // How many could not be registered: because the table was full, but for the last.
 struct LostCounts {
   std::uint32_t files = 0, processes = 0, mappings = 0;
-  std::uint32_t sandboxed =
-      0;  // processes with a seccomp filter of their own: these are left alone
+  std::uint32_t paths = 0;  // files whose long path had no room
+  // Processes with a seccomp filter of their own: these are left alone.
+  std::uint32_t sandboxed = 0;
 };
 
 // Thread-safe, but for the constructor. What programs write is checked: no number of theirs leads
@@ -47,6 +48,8 @@ class SharedTableOwner {
     int first_advice = 0;
     // Entries of files stay when nobody maps the file, up to so many; see retire_files().
     std::uint32_t keep_files = shared_table::kFiles / 4;
+    // How long a registered process may be without its thread, see mappings().
+    std::chrono::nanoseconds thread_start = std::chrono::milliseconds(500);
   };
   // Throws Error (kSystem) when there is no memory for it.
   explicit SharedTableOwner(const Options& options);
@@ -63,7 +66,9 @@ class SharedTableOwner {
   void interrupt();
 
   // All mappings that are registered now. Entries of processes that have ended, or that have become
-  // another program, are freed.
+  // another program, are freed. A child of fork that becomes another program before its thread has
+  // begun leaves an entry that looks like one of a slow start: after Options::thread_start its
+  // mappings are left out, until there is a thread or the process ends.
   std::vector<TableEntry> mappings();
   // Whether the entry still is this mapping.
   bool holds(const TableEntry& mapping) const;
@@ -96,10 +101,13 @@ class SharedTableOwner {
 
   // The same for many ranges and processes at once: one start for each range, then one finish for
   // each mapping. The first finish posts the commands to all processes. A start returns 0 or an
-  // error as above; ENOBUFS: finish first, the command is full.
+  // error as above; ENOBUFS: the command is full, finish it by finish_full_command() and start
+  // again. That one leaves the other processes' commands as they are: more ranges can be added.
   int start_command(const TableEntry& mapping, std::uint64_t begin, std::uint64_t end,
                     shared_table::CommandKind kind, int advice = 0) EXCLUDES(mutex_);
   Answer finish_command(const TableEntry& mapping, std::chrono::nanoseconds timeout)
+      EXCLUDES(mutex_);
+  Answer finish_full_command(const TableEntry& mapping, std::chrono::nanoseconds timeout)
       EXCLUDES(mutex_);
 
  private:
@@ -116,12 +124,15 @@ class SharedTableOwner {
   };
 
   static bool is_alive(const shared_table::Process& process);
+  bool is_overdue(std::uint32_t process) REQUIRES(mutex_);
   bool has_file(std::uint32_t index, std::uint32_t generation) const;
   shared_table::Mapping* array(std::uint32_t process) const;  // null: cannot be mapped
   void read_mapping(std::uint32_t process, std::uint32_t index, std::vector<TableEntry>& out) const;
   std::vector<TableEntry> read_mappings(std::uint32_t process) const;
   std::vector<bool> referenced_files() const;
-  void post_all() REQUIRES(mutex_);
+  void post(std::uint32_t process, Pending& pending) REQUIRES(mutex_);
+  Answer take_answer(std::uint32_t process, std::uint32_t number, std::chrono::nanoseconds timeout)
+      EXCLUDES(mutex_);
   Answer wait_for_answer(std::uint32_t process, std::uint32_t number,
                          std::chrono::nanoseconds timeout) const;
 
@@ -132,7 +143,12 @@ class SharedTableOwner {
   Mutex mutex_;
   std::map<std::uint32_t, Cached> cached_ GUARDED_BY(mutex_);    // by process
   std::map<std::uint32_t, Pending> pending_ GUARDED_BY(mutex_);  // by process
-  std::uint32_t retire_at_ GUARDED_BY(mutex_) = 0;               // number of used file entries
+  struct Starting {
+    std::uint32_t registration = 0;
+    std::chrono::steady_clock::time_point since;
+  };
+  std::map<std::uint32_t, Starting> starting_ GUARDED_BY(mutex_);  // by process: without a thread
+  std::uint32_t retire_at_ GUARDED_BY(mutex_) = 0;                 // number of used file entries
 };
 
 }  // namespace evenkeel

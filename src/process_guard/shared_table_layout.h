@@ -18,7 +18,7 @@ inline constexpr char kVariable[] = "EVENKEEL_GUARD";
 // The name of the memfd. The library opens nothing else.
 inline constexpr char kName[] = "evenkeel-guard";
 
-inline constexpr std::uint32_t kMagic = 0x6b6e6c65, kVersion = 2;
+inline constexpr std::uint32_t kMagic = 0x6b6e6c65, kVersion = 3;
 inline constexpr std::uint32_t kFiles = 1 << 17;   // entries of a hash table
 inline constexpr std::uint32_t kFileProbes = 256;  // entries where a file may be, from its hash on
 inline constexpr std::uint32_t kProcesses = 4096;
@@ -46,8 +46,10 @@ struct File {
   Word random;      // set by the tool: new mappings of the file are to be advised MADV_RANDOM
   std::uint32_t path_length;
   std::uint64_t device, inode, born;  // as stat has them; born: statx's birth time in ns, or 0
-  std::uint64_t long_path;            // where in SharedTable::long_paths, if longer than kShortPath
-  char path[kShortPath];              // as the program's /proc names it
+  // Where in SharedTable::long_paths the path is, if longer than kShortPath, and how much room
+  // there is. The room stays the entry's when it becomes free.
+  std::uint32_t long_path, long_path_bytes;
+  char path[kShortPath];  // as the program's /proc names it
 };
 static_assert(sizeof(File) == 256);
 
@@ -106,6 +108,7 @@ struct Process {
   Word changes;        // grows with each change of its mappings
   Word thread;         // the number of the thread that carries out commands; 0: none
   Word mappings_used;  // entries from here on are empty
+  Word registrations;  // grows each time a process takes the entry
   Command command;
 };
 
@@ -118,6 +121,7 @@ struct SharedTable {
   Word changes;                                    // grows and is woken after any change below
   Word waiters;                                    // threads that wait for that
   Word lost_files, lost_processes, lost_mappings;  // those for which there was no room
+  Word lost_paths;                                 // files for whose long path there was none
   Word sandboxed_processes;                        // not guarded, see Agent::leave
   Word unmount_requests, unmount_answers;          // see preload/hooks.cc, umount2
   Word files_used;                                 // filled entries, about

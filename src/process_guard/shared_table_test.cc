@@ -150,7 +150,7 @@ TEST_F(SharedTableTest, WhatMakesNoSenseIsNotRead) {
   table->files[7].path_length = shared_table::kShortPath + 1;
   table->files[7].long_path = shared_table::kLongPathBytes - 5;
   EXPECT_EQ(owner.file(7).path, "");
-  table->files[7].long_path = UINT64_MAX - 5;
+  table->files[7].long_path = UINT32_MAX - 5;
   EXPECT_EQ(owner.file(7).path, "");
   table->files[7].path_length = UINT32_MAX;
   table->files[7].long_path = 0;
@@ -180,6 +180,21 @@ TEST_F(SharedTableTest, EndedProcessesAreTakenOff) {
   fill();
   process().pid = UINT32_MAX;  // kill(-1) would reach everyone
   EXPECT_THAT(owner.mappings(), IsEmpty());
+}
+
+// As a child of fork looks that has become another program before its thread began.
+TEST_F(SharedTableTest, AProcessWithoutItsThreadIsLeftOutAfterAWhile) {
+  fill();
+  process().thread = 0;
+  EXPECT_THAT(owner.mappings(), SizeIs(1)) << "the thread is about to begin";
+  while (!owner.mappings().empty()) std::this_thread::sleep_for(milliseconds(10));
+  EXPECT_EQ(process().state, shared_table::kFilled) << "it may be a slow start";
+  process().thread = static_cast<std::uint32_t>(::gettid());
+  EXPECT_THAT(owner.mappings(), SizeIs(1));
+  process().thread = 0;
+  process().pid = static_cast<std::uint32_t>(ended_process());
+  EXPECT_THAT(owner.mappings(), IsEmpty());
+  EXPECT_EQ(process().state, shared_table::kEmpty);
 }
 
 TEST_F(SharedTableTest, ForgettingSparesANewOwner) {
@@ -252,6 +267,17 @@ TEST_F(SharedTableTest, AProcessThatEndsIsNotWaitedFor) {
   std::thread later([&] {
     while (command().posted == 0) std::this_thread::yield();
     process().thread = static_cast<std::uint32_t>(ended_process());
+  });
+  EXPECT_EQ(release(mapping, std::chrono::hours(1)).error, ESTALE);
+  later.join();
+}
+
+TEST_F(SharedTableTest, AProcessThatTakesItsEntryBackIsNotWaitedFor) {
+  fill();
+  const TableEntry mapping = owner.mappings().at(0);
+  std::thread later([&] {
+    while (command().posted == 0) std::this_thread::yield();
+    process().state = shared_table::kEmpty;
   });
   EXPECT_EQ(release(mapping, std::chrono::hours(1)).error, ESTALE);
   later.join();

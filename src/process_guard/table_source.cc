@@ -35,12 +35,13 @@ class TableMapping : public GuardedMapping {
     return error != 0 ? error : finish_let_go();
   }
   int start_let_go(AddressRange range) override {
+    int before = 0;  // of the ranges for which the command had no more room
     int error = table_.start_command(mapping_, range.begin, range.end, kind_);
     if (error == ENOBUFS) {
-      finish_let_go();
+      before = failure(table_.finish_full_command(mapping_, kAnswerTimeout).error);
       error = table_.start_command(mapping_, range.begin, range.end, kind_);
     }
-    return failure(error);
+    return before != 0 ? before : failure(error);
   }
   int finish_let_go() override {
     return failure(table_.finish_command(mapping_, kAnswerTimeout).error);
@@ -144,6 +145,12 @@ std::vector<std::string> TableSource::notes() const {
     notes.push_back(counted(lost.files, "mapped file", "mapped files") +
                     " cannot be guarded: the guard has room for " +
                     with_commas(shared_table::kFiles) + " at a time");
+  }
+  if (lost.paths != 0) {
+    notes.push_back(counted(lost.paths, "mapped file", "mapped files") +
+                    " cannot be guarded: the paths are longer than " +
+                    with_commas(shared_table::kShortPath) +
+                    " bytes, and the guard's room for long paths is used up");
   }
   if (lost.mappings != 0) {
     notes.push_back(counted(lost.mappings, "mapping", "mappings") +

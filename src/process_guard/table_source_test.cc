@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
+#include <thread>
 
 #include "evenkeel/bytes.h"
 #include "guard/test_mapping.h"
@@ -33,8 +35,7 @@ class TableSourceTest : public testing::Test {
         ::mmap(nullptr, sizeof(shared_table::MappingArray), PROT_READ | PROT_WRITE, MAP_SHARED,
                fd.get(), static_cast<off_t>(shared_table::mappings_offset(0))));
     write_file();
-    process().pid = static_cast<std::uint32_t>(::getpid());
-    process().state = shared_table::kFilled;
+    fill_process(0);
     table_->processes_used = 1;
   }
   ~TableSourceTest() override {
@@ -43,6 +44,13 @@ class TableSourceTest : public testing::Test {
   }
 
   shared_table::Process& process() { return table_->processes[0]; }
+
+  void fill_process(std::uint32_t index) {
+    shared_table::Process& process = table_->processes[index];
+    process.pid = static_cast<std::uint32_t>(::getpid());
+    process.thread = static_cast<std::uint32_t>(::gettid());
+    process.state = shared_table::kFilled;
+  }
 
   void write_file() {
     struct stat status;
@@ -56,14 +64,17 @@ class TableSourceTest : public testing::Test {
   }
   void write_mapping(std::uint32_t slot, const TestMapping& map, std::uint32_t generation,
                      std::uint32_t flags = shared_table::kShared) {
-    shared_table::Mapping& to = mappings_[slot];
+    write_mapping(mappings_[slot], map, generation, flags);
+    process().mappings_used = std::max(process().mappings_used.load(), slot + 1);
+  }
+  static void write_mapping(shared_table::Mapping& to, const TestMapping& map,
+                            std::uint32_t generation, std::uint32_t flags = shared_table::kShared) {
     to.file = 5;
     to.flags = flags;
     to.begin = reinterpret_cast<std::uint64_t>(map.words());
     to.end = to.begin + kFileBytes;
     to.generation = generation;
     to.state = shared_table::kFilled;
-    process().mappings_used = std::max(process().mappings_used.load(), slot + 1);
   }
 
   const NumberFile file_{kFileBytes};
@@ -123,6 +134,52 @@ TEST_F(TableSourceTest, ACommandThatNobodyCarriesOutIsNoFailure) {
   EXPECT_EQ(process().command.posted.load(), 1u);
 }
 
+// One command has room for 32 ranges. When that of one process is full, it is carried out at once;
+// those of other processes wait for more ranges.
+TEST_F(TableSourceTest, AFullCommandTakesNothingFromAnotherProcess) {
+  const std::string variable = owner_.variable();
+  const Fd fd(::open(variable.substr(variable.find('=') + 1).c_str(), O_RDWR | O_CLOEXEC));
+  auto* of_other = static_cast<shared_table::Mapping*>(
+      ::mmap(nullptr, sizeof(shared_table::MappingArray), PROT_READ | PROT_WRITE, MAP_SHARED,
+             fd.get(), static_cast<off_t>(shared_table::mappings_offset(1))));
+  ASSERT_NE(of_other, MAP_FAILED);
+  fill_process(1);
+  table_->processes[1].mappings_used = 1;
+  table_->processes_used = 2;
+  write_mapping(0, map_, 1);
+  write_mapping(*of_other, map_, 1);
+  const auto seen = source_.observe();
+  ASSERT_EQ(seen.size(), 2u);
+  const auto one = source_.make_guarded(seen[0], true), other = source_.make_guarded(seen[1], true);
+
+  std::atomic<bool> over{false};
+  std::uint32_t ranges[2] = {0, 0};
+  std::thread programs([&] {  // both answer at once
+    for (bool last = false; !last;) {
+      last = over;
+      for (const int i : {0, 1}) {
+        shared_table::Command& command = table_->processes[i].command;
+        const std::uint32_t posted = command.posted.load();
+        if (posted == command.done.load()) continue;
+        ranges[i] += command.count;
+        command.done = posted;
+      }
+      std::this_thread::yield();
+    }
+  });
+  constexpr std::uint32_t kMore = shared_table::kCommandRanges + 1;
+  EXPECT_EQ(other->start_let_go(other->range()), 0);
+  for (std::uint32_t i = 0; i < kMore; ++i) EXPECT_EQ(one->start_let_go(one->range()), 0);
+  EXPECT_EQ(other->start_let_go(other->range()), 0);
+  EXPECT_EQ(one->finish_let_go(), 0);
+  EXPECT_EQ(other->finish_let_go(), 0);
+  over = true;
+  programs.join();
+  EXPECT_GE(ranges[0], shared_table::kCommandRanges);  // on a busy machine the answer comes late
+  EXPECT_EQ(ranges[1], 2u);
+  ::munmap(of_other, sizeof(shared_table::MappingArray));
+}
+
 TEST_F(TableSourceTest, WhatTheProgramHasAdvisedIsLeftAlone) {
   write_mapping(0, map_, 1, shared_table::kShared | shared_table::kAdvised);
   const auto held = source_.make_guarded(source_.observe().at(0), true);
@@ -158,6 +215,10 @@ TEST_F(TableSourceTest, NotesWhatThereWasNoRoomFor) {
   table_->lost_files = 2;
   EXPECT_THAT(source_.notes(), ElementsAre(HasSubstr("1 process cannot"),
                                            HasSubstr("2 mapped files cannot"), HasSubstr("3,000")));
+  table_->lost_paths = 4;
+  EXPECT_THAT(source_.notes(),
+              testing::Contains("4 mapped files cannot be guarded: the paths are longer than 208 "
+                                "bytes, and the guard's room for long paths is used up"));
 }
 
 // Numbers of programs are not to be trusted.

@@ -91,6 +91,21 @@ TEST_F(PreloadProcesses, BecomingAnotherProgram) {
   EXPECT_EQ(owner.mappings().size(), 1u);
 }
 
+TEST_F(PreloadProcesses, AForkedChildThatExecsBeforeItsThreadBegins) {
+  GuardedProgram::Options options;
+  options.preload = EVENKEEL_LATE_THREAD_LIBRARY ":" EVENKEEL_PRELOAD_LIBRARY;
+  GuardedProgram late(owner.variable(), options);
+  late.map(path, kLength);
+  ASSERT_EQ(late.ask("fork"), 0u);
+  const std::uint64_t child = late.ask("pid");
+  ASSERT_THAT(of(child), SizeIs(1));
+  late.tell("exec");
+  EXPECT_EQ(late.ask("threads"), 1u);
+  EXPECT_TRUE(soon([&] { return of(child).empty(); })) << "another program has the process";
+  late.map(path, kLength);
+  EXPECT_THAT(of(child), SizeIs(1)) << "its own";
+}
+
 TEST_F(PreloadProcesses, ExecTakesTheOldSlotOver) {
   program.map(path, kLength);
   const std::uint32_t slot = of(program).at(0).process;

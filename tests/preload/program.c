@@ -16,8 +16,11 @@
  *   exec                     becomes itself anew          leave   main thread ends, others go on
  *   close_all                all descriptors but 0, 1, 2  setuid  to who it is
  *   lock PATH                a record lock, kept          threads how many there are
- *   descriptors              how many are open            error   what errno is after a map that
- * works handler                  maps and unmaps in a signal handler, 100 times a second or more
+ *   descriptors              how many are open
+ *   error PATH               what errno is after a map that works
+ *   handler PATH             maps and unmaps in a signal handler, 100 times a second or more
+ *   sandbox                  a seccomp filter for all threads, which kills for gettid, madvise and
+ *                            other calls that this program does not make
  *   storm PATH LENGTH N      threads map, check, change, unmap N times each; how many checks failed
  *   cost PATH LENGTH N       mmap and munmap, N times; nanoseconds for a pair ("-": anonymous)
  *   say TEXT, pid, exit CODE
@@ -36,6 +39,7 @@
 #include <string.h>
 #include <sys/ipc.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/shm.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -282,6 +286,36 @@ static void vforked(const char* command) {
   answer((word)status_of(child));
 }
 
+/* The kernel's structures and numbers: its headers are not among musl's. */
+static void sandbox(void) {
+  struct instruction {
+    uint16_t code;
+    uint8_t if_true, if_false;
+    uint32_t value;
+  };
+  enum { kLoad = 0x20, kJumpIfEqual = 0x15, kReturn = 0x06, kSetFilter = 1, kAllThreads = 1 };
+  const uint32_t kill_process = 0x80000000, allow = 0x7fff0000;
+  static const int kKilled[] = {SYS_gettid,        SYS_madvise, SYS_msync, SYS_readlinkat,
+                                SYS_sched_getattr, SYS_tgkill,  436 /* close_range */};
+  struct instruction code[2 + 2 * sizeof kKilled / sizeof *kKilled];
+  unsigned n = 0;
+  code[n++] = (struct instruction){kLoad, 0, 0, 0}; /* the number of the call */
+  for (unsigned i = 0; i < sizeof kKilled / sizeof *kKilled; ++i) {
+    code[n++] = (struct instruction){kJumpIfEqual, 0, 1, (uint32_t)kKilled[i]};
+    code[n++] = (struct instruction){kReturn, 0, 0, kill_process};
+  }
+  code[n++] = (struct instruction){kReturn, 0, 0, allow};
+  const struct {
+    unsigned short length;
+    const struct instruction* code;
+  } filter = {(unsigned short)n, code};
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1UL, 0UL, 0UL, 0UL) != 0) {
+    answer_call(-1);
+    return;
+  }
+  answer_call(syscall(SYS_seccomp, kSetFilter, kAllThreads, &filter));
+}
+
 static int is(const char* name) { return strcmp(words[0], name) == 0; }
 
 static void obey(const char* line) {
@@ -348,6 +382,8 @@ static void obey(const char* line) {
     void* m = mmap(NULL, 1 << 20, PROT_READ, MAP_PRIVATE, open(words[1], O_RDONLY | O_CLOEXEC), 0);
     munmap(m, 1 << 20);
     answer((word)errno);
+  } else if (is("sandbox")) {
+    sandbox();
   } else if (is("handler")) {
     handle(words[1]);
     answer(0);

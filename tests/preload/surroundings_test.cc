@@ -109,6 +109,34 @@ TEST_F(PreloadSurroundings, NoRoomForAThread) {
   EXPECT_THAT(owner.mappings(), IsEmpty());
 }
 
+// The filter kills for any call that the library's thread makes when it begins or ends.
+TEST_F(PreloadSurroundings, AThreadThatHasNotBegunIsWaitedForBeforeAFilter) {
+  GuardedProgram::Options options;
+  options.preload = EVENKEEL_LATE_THREAD_LIBRARY ":" EVENKEEL_PRELOAD_LIBRARY;
+  GuardedProgram program(owner.variable(), options);
+  const std::uint64_t at = program.map(path, kLength);
+  ASSERT_EQ(program.ask("threads"), 2u);
+  EXPECT_EQ(program.ask("sandbox"), 0u);
+  EXPECT_EQ(program.ask("threads"), 1u);
+  EXPECT_EQ(program.ask("check", at, kLength, 0), 0u);
+  EXPECT_THAT(of(program), IsEmpty());
+  EXPECT_EQ(program.exit(7), 7);
+}
+
+TEST_F(PreloadSurroundings, AThreadAtWorkIsWaitedForBeforeAFilter) {
+  GuardedProgram program(owner.variable());
+  const std::uint64_t at = program.map(path, kLength, PROT_READ | PROT_WRITE);
+  EXPECT_EQ(program.ask("fill", at, kLength, 1), 0u);
+  const TableEntry mapping = of(program).at(0);
+  ASSERT_EQ(owner.start_command(mapping, mapping.begin, mapping.end, shared_table::kPageOut), 0);
+  std::thread tool([&] { owner.finish_command(mapping, std::chrono::hours(1)); });
+  EXPECT_EQ(program.ask("sandbox"), 0u);
+  EXPECT_EQ(program.ask("threads"), 1u);
+  tool.join();
+  EXPECT_EQ(program.ask("check", at, kLength, 1), 0u);
+  EXPECT_EQ(program.exit(7), 7);
+}
+
 TEST_F(PreloadSurroundings, AnotherUser) {
   if (::geteuid() != 0) GTEST_SKIP() << "this is another user already";
   folder.open_to_everyone();
