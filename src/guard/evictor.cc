@@ -191,10 +191,23 @@ bool Evictor::erase(std::uint64_t key) {
   return true;
 }
 
+// A file may be mapped, read and unmapped between two looks. Files of which pages are known to be
+// cached wait for the next look.
+void Evictor::look_at_unmapped() {
+  const std::uint64_t now = report_.looks + 1;
+  for (const auto& [id, file] : files_) {
+    if (!file->mappings().empty() || !file->counted() || file->cache_map().cached() != 0) continue;
+    file->look(now);
+    report_.looks = now;
+  }
+  if (report_.looks == now) sum_up();
+}
+
 // Forgets files without mappings. With `remember`, only those of which nothing is left that could
 // be released.
 void Evictor::forget_unmapped() {
   forgot_at_ = Clock::now();
+  if (options_.remember) look_at_unmapped();
   std::uint64_t fetched = 0;
   const std::size_t forgotten = std::erase_if(files_, [&](const auto& one) {
     const GuardedFile& file = *one.second;
@@ -267,7 +280,12 @@ std::uint64_t Evictor::uncounted_bytes(const Activity& activity) const {
 Seconds Evictor::step() {
   const Clock::time_point now = Clock::now();
   if (options_.remember && (changed_ || now - forgot_at_ >= kCheckForDeleted)) forget_unmapped();
-  if (fits()) return options_.remember ? kCheckForDeleted : kUntilChange;
+  if (fits()) {
+    if (!options_.remember) return kUntilChange;
+    // Nothing has to be released. The looks are for the report.
+    if (now - looked_at_ >= std::max(kCheckForDeleted, kRelaxed * look_cost_)) look();
+    return kCheckForDeleted;
+  }
   if (file_of_mapping_.size() != limited_for_) limit_readahead();
   const Seconds cpu_before = thread_cpu_time();
   const Activity activity = activity_->read();

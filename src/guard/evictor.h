@@ -67,6 +67,7 @@ class Evictor : private BackgroundTask {
   void count_resident_of_new(GuardedFile& file, const GuardedMapping& mapping) REQUIRES(mutex_);
   GuardedFile* find(std::uint64_t device, std::uint64_t inode) const REQUIRES(mutex_);
   bool erase(std::uint64_t key) REQUIRES(mutex_);
+  void look_at_unmapped() REQUIRES(mutex_);
   void forget_unmapped() REQUIRES(mutex_);
   void forget_lost() REQUIRES(mutex_);
   void include(const GuardedFile& file) REQUIRES(mutex_);
