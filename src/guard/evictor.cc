@@ -122,6 +122,7 @@ GuardReport Evictor::report() {
   look();
   report_.mappings = file_of_mapping_.size();
   GuardReport report = report_;
+  report.guarded_peak = std::max(peak_settled_, unsettled_);
   report.failures = failures();
   return report;
 }
@@ -302,7 +303,7 @@ Seconds Evictor::step() {
     estimate = report_.cached + uncounted;
     releasing_ |= estimate >= thresholds_.trigger;
   }
-  if (uncounted != 0) report_.peak_cached = std::max(report_.peak_cached, estimate);
+  if (any_uncounted_) note_peak(report_.cached + uncounted);
   if (releasing_ || estimate >= thresholds_.trigger) {
     if (uncounted * 2 >= estimate) return release_uncounted(activity);
     if (releasing_) return release();
@@ -349,6 +350,11 @@ void Evictor::look() {
     if (file->counted()) file->look(report_.looks);
   }
   sum_up();
+  if (any_uncounted_) {
+    // The estimate may be too high. Files that fit have at most their size.
+    const std::uint64_t bytes = report_.cached + uncounted_bytes(now);
+    note_peak(fits() ? std::min(bytes, file_bytes_) : bytes);
+  }
   // A program that reads other files or allocates memory claims growth that is not there.
   if (claimed > thresholds_.budget / 64) {
     const bool real = growth(cached_before, report_.cached) >= claimed / 4;
@@ -366,9 +372,14 @@ void Evictor::sum_up() {
     fetched += file->cache_map().fetched();
   }
   report_.bytes_fetched = fetched;
-  report_.peak_cached = std::max(report_.peak_cached, report_.cached);
-  settled_ |= report_.cached <= thresholds_.budget;
-  if (settled_) peak_settled_ = std::max(peak_settled_, report_.cached);
+  if (!any_uncounted_) note_peak(report_.cached);
+}
+
+void Evictor::note_peak(std::uint64_t bytes) {
+  report_.peak_cached = std::max(report_.peak_cached, bytes);
+  settled_ |= bytes <= thresholds_.budget;
+  if (settled_) peak_settled_ = std::max(peak_settled_, bytes);
+  unsettled_ = settled_ ? 0 : bytes;
 }
 
 std::vector<Evictor::Candidate> Evictor::oldest_first() const {
