@@ -38,6 +38,19 @@ std::string reread(const GuardReport& report, std::size_t files) {
                      one ? "" : "s", format_size(report.file_bytes), one ? "it" : "them");
 }
 
+// With --keep-cache, files that fit may come and go between two looks.
+std::string in_memory(const GuardReport& report) {
+  if (report.peak_cached == 0 && report.file_bytes <= report.budget) return "all fit the budget";
+  return format_size(report.guarded_peak) + " of them in memory at the peak";
+}
+
+// Empty where nothing was. Such pages do not count against the budget: the guard releases them.
+std::string cached_before(const GuardReport& report) {
+  if (report.peak_cached <= report.guarded_peak) return "";
+  return fmt::format("{} with what was cached before they were guarded",
+                     format_size(report.peak_cached));
+}
+
 std::string line(const char* what, const std::string& value) {
   return fmt::format("  {:<24}{}\n", what, value);
 }
@@ -70,8 +83,8 @@ std::string guard_words(const GuardReport& report, std::size_t files, const Prof
   if (files == 0) {
     text += line("mapped files", "none that are guarded (see --min, --files)");
   } else {
-    text += line("mapped files", fmt::format("{} guarded, {} of them in memory at the peak", files,
-                                             format_size(report.peak_cached)));
+    text += line("mapped files", fmt::format("{} guarded, {}", files, in_memory(report)));
+    if (const std::string words = cached_before(report); !words.empty()) text += line("", words);
     text += line("released", format_size(report.bytes_released));
     if (const std::string words = reread(report, files); !words.empty()) text += line("", words);
   }
@@ -90,9 +103,9 @@ std::string guard_words(const GuardReport& report, std::size_t files, const Prof
 }
 
 std::string guard_verdict(const GuardReport& report, const ProfileSummary& summary) {
-  const std::string budget = format_size(report.budget), peak = format_size(report.peak_cached);
+  const std::string budget = format_size(report.budget), peak = format_size(report.guarded_peak);
   const std::string covered =
-      report.peak_cached <= report.budget
+      report.guarded_peak <= report.budget
           ? fmt::format("The guarded files stayed within the budget of {}. They reached {}.",
                         budget, peak)
           : fmt::format("The guarded files reached {}, with a budget of {}.", peak, budget);
@@ -101,8 +114,11 @@ std::string guard_verdict(const GuardReport& report, const ProfileSummary& summa
 }
 
 void add_guard_facts(ProfileRun& run, const GuardReport& report, std::size_t files) {
-  run.guarded_peak = report.peak_cached;
-  run.facts.emplace_back("guard: most of mapped files in memory", format_size(report.peak_cached));
+  run.guarded_peak = report.guarded_peak;
+  run.facts.emplace_back("guard: most of mapped files in memory", format_size(report.guarded_peak));
+  if (const std::string words = cached_before(report); !words.empty()) {
+    run.facts.emplace_back("guard: at the start", words);
+  }
   run.facts.emplace_back("guard: released", format_size(report.bytes_released));
   if (const std::string words = reread(report, files); !words.empty()) {
     run.facts.emplace_back("guard: read again", words);

@@ -34,7 +34,7 @@ class GuardWords : public testing::Test {
  protected:
   GuardWords() {
     report_.budget = 256_MiB;
-    report_.peak_cached = 230_MiB;
+    report_.peak_cached = report_.guarded_peak = 230_MiB;
     report_.bytes_released = 4_GiB;
     report_.cpu_seconds = 0.25;
     run_.ended = "exit code 0";
@@ -67,6 +67,14 @@ TEST_F(GuardWords, SayWhereThereWasNothingToDo) {
   EXPECT_THAT(words(0), Not(HasSubstr("released")));
   EXPECT_THAT(words(0), Not(HasSubstr("access")));
   EXPECT_THAT(words(0), HasSubstr("peak RSS"));
+}
+
+TEST_F(GuardWords, DoNotSayThatFilesWhichFitWereNeverInMemory) {
+  report_.peak_cached = report_.guarded_peak = 0;
+  report_.file_bytes = 200_MiB;
+  EXPECT_THAT(words(2), HasSubstr("2 guarded, all fit the budget\n"));
+  report_.file_bytes = 300_MiB;
+  EXPECT_THAT(words(2), HasSubstr("2 guarded, 0 B of them in memory at the peak\n"));
 }
 
 TEST_F(GuardWords, CountSwitches) {
@@ -119,7 +127,7 @@ TEST_F(GuardWords, TheVerdictIsAboutTheGuardedFiles) {
       guard_verdict(report_, summary),
       "The guarded files stayed within the budget of 256 MiB. They reached 230 MiB. The whole "
       "program reached 3 GiB, which the budget does not cover.");
-  report_.peak_cached = 300_MiB;
+  report_.peak_cached = report_.guarded_peak = 300_MiB;
   EXPECT_THAT(guard_verdict(report_, summary),
               HasSubstr("The guarded files reached 300 MiB, with a budget of 256 MiB."));
 
@@ -128,6 +136,19 @@ TEST_F(GuardWords, TheVerdictIsAboutTheGuardedFiles) {
   add_guard_facts(run_, report_, 1);
   EXPECT_EQ(run_.guarded_peak, 300_MiB);
   EXPECT_EQ(summarize(run_, 256_MiB).seconds_over_budget, 0);
+}
+
+TEST_F(GuardWords, WhatWasCachedBeforeIsNotOverTheBudget) {
+  report_.peak_cached = 2_GiB;
+  EXPECT_THAT(words(2), HasSubstr("2 guarded, 230 MiB of them in memory at the peak\n"));
+  EXPECT_THAT(words(2), HasSubstr("2 GiB with what was cached before they were guarded\n"));
+  EXPECT_THAT(guard_verdict(report_, summary_),
+              HasSubstr("stayed within the budget of 256 MiB. They reached 230 MiB."));
+  add_guard_facts(run_, report_, 2);
+  EXPECT_EQ(run_.guarded_peak, 230_MiB);
+  EXPECT_THAT(run_.facts, testing::Contains(Pair("guard: at the start",
+                                                 "2 GiB with what was cached before they were "
+                                                 "guarded")));
 }
 
 TEST_F(GuardWords, WithoutFailuresThereAreNoNotes) {

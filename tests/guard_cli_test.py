@@ -351,6 +351,16 @@ def test_the_report_compares_the_budget_with_what_it_covers(user, program, numbe
     assert "went over" not in text
 
 
+def test_a_file_that_was_cached_before_is_not_over_the_budget(user, program, numbers):
+    require_cachestat(numbers)
+    numbers.read_bytes()
+    done = guard(user, "8MiB", "--", program, "scan", numbers, 200)
+    assert (done.stdout, done.guarded) == ("wrong 0\n", 1)
+    assert done.run["guarded_peak_bytes"] <= limit_of(8 * MIB) < FILE_MIB * MIB
+    assert "cached before they were guarded" in done.run["facts"]["guard: at the start"]
+    assert "note:" not in done.stderr
+
+
 def test_the_summary_is_short_and_whole(user, program, numbers):
     drop_from_cache(numbers)
     said = guard(user, "8MiB", "--", program, "scan", numbers, 400).stderr

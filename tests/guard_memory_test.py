@@ -121,6 +121,39 @@ def test_a_memmap_made_anew_for_each_batch_stays_within_the_budget(anyone, numbe
     del data
 
 
+# Each shard fits the budget alone, and is unmapped before the next is mapped.
+SHARDS = """
+import sys, time
+import numpy as np
+
+total = 0
+for path in sys.argv[1:]:
+    data = np.memmap(path, dtype=np.uint64, mode="r")
+    for begin in range(0, len(data), 1 << 20):
+        total += int(data[begin : begin + (1 << 20)].sum())
+        time.sleep(0.02)
+    del data
+print(total)
+"""
+
+
+def test_shards_that_are_mapped_one_after_another_stay_within_the_budget(anyone):
+    shard_mib, count = 64, 6
+    paths = [
+        anyone.own(write_numbers(anyone.folder / f"shard{i}.bin", shard_mib)) for i in range(count)
+    ]
+    require_cachestat(paths[0])
+    done, peak = guarded_peak(anyone, paths, sys.executable, "-c", SHARDS, *paths)
+    words = shard_mib * MIB // 8
+    assert int(done.stdout) == count * (words * (words - 1) // 2)
+    assert done.guarded >= count
+    assert peak.bytes > BUDGET / 2  # else nothing was tried
+    assert done.peak >= BUDGET / 2, "the report misses what was cached"
+    assert done.released >= count * shard_mib * MIB - limit_of(BUDGET)
+    for path in paths:
+        path.unlink()
+
+
 @pytest.mark.parametrize("descriptor", ["open", "closed"])
 def test_a_deleted_file_stays_within_the_budget(anyone, program, descriptor):
     """The program itself says how much was cached: nobody else can find the file."""

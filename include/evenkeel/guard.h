@@ -56,6 +56,10 @@ struct GuardReport {
   std::size_t mappings = 0;       // guarded now
   std::uint64_t cached = 0;       // bytes counted against the budget when last looked at
   std::uint64_t peak_cached = 0;  // the highest `cached` so far
+  // The same without pages that were cached before their file was added: they count only as long as
+  // they are not released, that is while `cached` has not come down to the budget. This is what the
+  // budget is compared with.
+  std::uint64_t guarded_peak = 0;
   std::uint64_t bytes_released = 0;
   // Bytes that came into the page cache while guarded, and the size of the guarded files: from the
   // first to the last mapped byte, the highest sum so far. Where bytes_fetched is several times

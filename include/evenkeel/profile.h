@@ -67,8 +67,8 @@ struct ProfileRun {
   std::vector<std::string> notes;  // shown to the reader: "page cache unknown: ..."
   // Shown with the run: {"rows/s", "295,210"}.
   std::vector<std::pair<std::string, std::string>> facts;
-  // For a run under `evenkeel guard`: the most that the guarded files had in memory. The budget
-  // covers those files, not the whole program, and is compared with this.
+  // For a run under `evenkeel guard`: GuardReport::guarded_peak of its files. The budget covers
+  // those files, not the whole program, and is compared with this.
   std::optional<std::uint64_t> guarded_peak;
   std::vector<ProfileFile> files;
   std::vector<ProfileMark> marks;

@@ -40,8 +40,12 @@ class Guard:
         self._lost_in_fork: list[str] = []
 
     def report(self) -> dict[str, Any]:
-        """Counters: budget, mappings, cached, peak_cached, bytes_released, bytes_fetched,
-        file_bytes, switches of readahead, cpu_seconds; and failures, a sentence each.
+        """Counters: budget, mappings, cached, peak_cached, guarded_peak, bytes_released,
+        bytes_fetched, file_bytes, switches of readahead, cpu_seconds; and failures, a sentence
+        each.
+
+        The budget is compared with guarded_peak. Unlike peak_cached, it leaves out pages that were
+        cached before their file was guarded, once they are released.
 
         Where bytes_fetched is several times file_bytes, pages were read again and again; a budget
         of file_bytes would hold them all.

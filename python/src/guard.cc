@@ -72,6 +72,7 @@ nb::dict report_of(const Guard& guard) {
   out["mappings"] = report.mappings;
   out["cached"] = report.cached;
   out["peak_cached"] = report.peak_cached;
+  out["guarded_peak"] = report.guarded_peak;
   out["bytes_released"] = report.bytes_released;
   out["bytes_fetched"] = report.bytes_fetched;
   out["file_bytes"] = report.file_bytes;

@@ -122,6 +122,7 @@ GuardReport Evictor::report() {
   look();
   report_.mappings = file_of_mapping_.size();
   GuardReport report = report_;
+  report.guarded_peak = std::max(peak_settled_, unsettled_);
   report.failures = failures();
   return report;
 }
@@ -191,10 +192,23 @@ bool Evictor::erase(std::uint64_t key) {
   return true;
 }
 
+// A file may be mapped, read and unmapped between two looks. Files of which pages are known to be
+// cached wait for the next look.
+void Evictor::look_at_unmapped() {
+  const std::uint64_t now = report_.looks + 1;
+  for (const auto& [id, file] : files_) {
+    if (!file->mappings().empty() || !file->counted() || file->cache_map().cached() != 0) continue;
+    file->look(now);
+    report_.looks = now;
+  }
+  if (report_.looks == now) sum_up();
+}
+
 // Forgets files without mappings. With `remember`, only those of which nothing is left that could
 // be released.
 void Evictor::forget_unmapped() {
   forgot_at_ = Clock::now();
+  if (options_.remember) look_at_unmapped();
   std::uint64_t fetched = 0;
   const std::size_t forgotten = std::erase_if(files_, [&](const auto& one) {
     const GuardedFile& file = *one.second;
@@ -267,7 +281,12 @@ std::uint64_t Evictor::uncounted_bytes(const Activity& activity) const {
 Seconds Evictor::step() {
   const Clock::time_point now = Clock::now();
   if (options_.remember && (changed_ || now - forgot_at_ >= kCheckForDeleted)) forget_unmapped();
-  if (fits()) return options_.remember ? kCheckForDeleted : kUntilChange;
+  if (fits()) {
+    if (!options_.remember) return kUntilChange;
+    // Nothing has to be released. The looks are for the report.
+    if (now - looked_at_ >= std::max(kCheckForDeleted, kRelaxed * look_cost_)) look();
+    return kCheckForDeleted;
+  }
   if (file_of_mapping_.size() != limited_for_) limit_readahead();
   const Seconds cpu_before = thread_cpu_time();
   const Activity activity = activity_->read();
@@ -284,7 +303,7 @@ Seconds Evictor::step() {
     estimate = report_.cached + uncounted;
     releasing_ |= estimate >= thresholds_.trigger;
   }
-  if (uncounted != 0) report_.peak_cached = std::max(report_.peak_cached, estimate);
+  if (any_uncounted_) note_peak(report_.cached + uncounted);
   if (releasing_ || estimate >= thresholds_.trigger) {
     if (uncounted * 2 >= estimate) return release_uncounted(activity);
     if (releasing_) return release();
@@ -331,6 +350,11 @@ void Evictor::look() {
     if (file->counted()) file->look(report_.looks);
   }
   sum_up();
+  if (any_uncounted_) {
+    // The estimate may be too high. Files that fit have at most their size.
+    const std::uint64_t bytes = report_.cached + uncounted_bytes(now);
+    note_peak(fits() ? std::min(bytes, file_bytes_) : bytes);
+  }
   // A program that reads other files or allocates memory claims growth that is not there.
   if (claimed > thresholds_.budget / 64) {
     const bool real = growth(cached_before, report_.cached) >= claimed / 4;
@@ -348,9 +372,14 @@ void Evictor::sum_up() {
     fetched += file->cache_map().fetched();
   }
   report_.bytes_fetched = fetched;
-  report_.peak_cached = std::max(report_.peak_cached, report_.cached);
-  settled_ |= report_.cached <= thresholds_.budget;
-  if (settled_) peak_settled_ = std::max(peak_settled_, report_.cached);
+  if (!any_uncounted_) note_peak(report_.cached);
+}
+
+void Evictor::note_peak(std::uint64_t bytes) {
+  report_.peak_cached = std::max(report_.peak_cached, bytes);
+  settled_ |= bytes <= thresholds_.budget;
+  if (settled_) peak_settled_ = std::max(peak_settled_, bytes);
+  unsettled_ = settled_ ? 0 : bytes;
 }
 
 std::vector<Evictor::Candidate> Evictor::oldest_first() const {

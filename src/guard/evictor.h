@@ -67,6 +67,7 @@ class Evictor : private BackgroundTask {
   void count_resident_of_new(GuardedFile& file, const GuardedMapping& mapping) REQUIRES(mutex_);
   GuardedFile* find(std::uint64_t device, std::uint64_t inode) const REQUIRES(mutex_);
   bool erase(std::uint64_t key) REQUIRES(mutex_);
+  void look_at_unmapped() REQUIRES(mutex_);
   void forget_unmapped() REQUIRES(mutex_);
   void forget_lost() REQUIRES(mutex_);
   void include(const GuardedFile& file) REQUIRES(mutex_);
@@ -81,6 +82,7 @@ class Evictor : private BackgroundTask {
       REQUIRES(mutex_);
   void look() REQUIRES(mutex_);
   void sum_up() REQUIRES(mutex_);
+  void note_peak(std::uint64_t bytes) REQUIRES(mutex_);
 
   // Releasing.
   std::vector<Candidate> oldest_first() const REQUIRES(mutex_);
@@ -131,7 +133,8 @@ class Evictor : private BackgroundTask {
   // Whether the budget was met since a mapping was added. What was cached before does not count as
   // the budget being exceeded.
   bool settled_ GUARDED_BY(mutex_) = false;
-  std::uint64_t peak_settled_ GUARDED_BY(mutex_) = 0;       // the highest `cached` since
+  std::uint64_t peak_settled_ GUARDED_BY(mutex_) = 0;  // the highest peak while settled_
+  std::uint64_t unsettled_ GUARDED_BY(mutex_) = 0;     // bytes at the last look, if not settled_
   std::uint64_t forgotten_fetched_ GUARDED_BY(mutex_) = 0;  // bytes_fetched of files that are gone
   Clock::time_point active_at_ GUARDED_BY(mutex_){}, looked_at_ GUARDED_BY(mutex_){},
       forgot_at_ GUARDED_BY(mutex_){}, stuck_until_ GUARDED_BY(mutex_){},

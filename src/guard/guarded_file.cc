@@ -58,8 +58,6 @@ GuardedFile::GuardedFile(Fd fd, const GuardOptions& options, std::unique_ptr<Gua
       cache_map_(begin_, length_, options.budget) {
   mappings_.push_back(std::move(first));
   if (const auto id = mappings_.front()->file_id(); id && this->fd() < 0) {
-    device_ = id->device;
-    inode_ = id->inode;
     how_ = How::kUncounted;
     limitation_ = name() +
                   " was deleted and cannot be opened: bytes read by the process are counted "
@@ -69,8 +67,6 @@ GuardedFile::GuardedFile(Fd fd, const GuardOptions& options, std::unique_ptr<Gua
   }
   struct stat status;
   if (sys::fstat(this->fd(), &status) != 0) throw Error::system("guard", errno, name());
-  device_ = status.st_dev;
-  inode_ = status.st_ino;
   readahead_ = readahead_window(status.st_dev);
   sys::CacheStat stat{};
   if (lies_in_memory(this->fd())) {
@@ -213,7 +209,8 @@ void GuardedFile::write_back(CacheMap::Range part, unsigned flags) const {
   sys::sync_file_range(fd(), begin_ + part.begin, part.length, flags);
 }
 
-// All mappings, which may be of many processes, are told before any is waited for.
+// Only starts the release: the mappings may be of many processes, which then work at the same time.
+// finish_let_go() waits for them.
 int GuardedFile::start_let_go(CacheMap::Range part) {
   const std::uint64_t begin = begin_ + part.begin;
   int error = 0;
@@ -244,12 +241,6 @@ int GuardedFile::finish_release(std::size_t part, std::uint64_t now) {
   const int error = finish_let_go(range);
   cache_map_.released(part, cached_in(range), now);
   return error;
-}
-
-int GuardedFile::release(std::size_t part, std::uint64_t now) {
-  const int refused = start_release(part);
-  const int error = finish_release(part, now);
-  return refused != 0 ? refused : error;
 }
 
 int GuardedFile::release_all() {

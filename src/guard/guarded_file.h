@@ -28,9 +28,6 @@ class GuardedFile {
   // empty when `first` has a descriptor.
   GuardedFile(Fd fd, const GuardOptions& options, std::unique_ptr<GuardedMapping> first);
 
-  bool is(std::uint64_t device, std::uint64_t inode) const {
-    return device == device_ && inode == inode_;
-  }
   // Takes a descriptor of the file where it has none of its own.
   void adopt(Fd fd);
   // How to open the file again. The descriptor is then closed while the file has no mappings, so
@@ -60,10 +57,9 @@ class GuardedFile {
 
   void look(std::uint64_t now);
   const CacheMap& cache_map() const { return cache_map_; }
-  // Returns 0 or the errno of the kernel. Pages that stay are counted in cache_map(). Dirty pages
-  // stay until they are written, which is started but not waited for.
-  int release(std::size_t part, std::uint64_t now);
-  // The same for many parts and files at once: first one start, then one finish for each part.
+  // One start, then one finish, for each part; many parts may be started before the first is
+  // finished. Both return 0 or the errno of the kernel. Pages that stay are counted in cache_map().
+  // Dirty pages stay until they are written, which is started but not waited for.
   int start_release(std::size_t part);
   int finish_release(std::size_t part, std::uint64_t now);
   // Waits for the disk where pages are dirty.
@@ -96,7 +92,6 @@ class GuardedFile {
 
   Fd fd_;  // may be empty: then a mapping has one
   const GuardOptions options_;
-  std::uint64_t device_ = 0, inode_ = 0;
   std::uint64_t readahead_ = 0;  // bytes, of the device
   How how_ = How::kCounted;
   std::string limitation_, name_;

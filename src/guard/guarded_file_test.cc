@@ -18,7 +18,10 @@ const GuardOptions kOptions{.budget = 8_MiB};
 
 // Releases every part, without asking whether the mapping is still there.
 void release_blindly(GuardedFile& guarded) {
-  for (std::size_t part = 0; part < guarded.cache_map().size(); ++part) guarded.release(part, 1);
+  for (std::size_t part = 0; part < guarded.cache_map().size(); ++part) {
+    guarded.start_release(part);
+    guarded.finish_release(part, 1);
+  }
   guarded.release_all();
 }
 

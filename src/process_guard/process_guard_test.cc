@@ -153,6 +153,20 @@ class ProcessGuardTest : public testing::Test {
             .file = 1,
             .descriptor = {}};
   }
+  static ObservedMapping seen(const NumberFile& file, const TestMapping& map, std::uint64_t key) {
+    struct stat status;
+    ::fstat(file.fd(), &status);
+    const auto begin = reinterpret_cast<std::uint64_t>(map.words());
+    return {.key = key,
+            .generation = 1,
+            .pid = ::getpid(),
+            .range = {begin, begin + file.bytes()},
+            .offset = 0,
+            .device = status.st_dev,
+            .inode = status.st_ino,
+            .file = key,
+            .descriptor = {}};
+  }
   static ProcessGuardOptions options(std::vector<std::string> files = {}) {
     return {.guard = {.budget = 4_MiB, .access = GuardAccess::kLeave}, .files = std::move(files)};
   }
@@ -234,6 +248,54 @@ TEST_F(ProcessGuardTest, AMappingThatTheProgramUnmappedIsNoFailure) {
   EXPECT_TRUE(until([&] { return source_.living == 0; },
                     [&] { ASSERT_EQ(read_upto(file_.fd(), 0, all, file_.path()), kBytes); }));
   EXPECT_THAT(failures(keeper), IsEmpty());
+}
+
+// Each fits the budget alone, and is unmapped before the next is mapped.
+TEST_F(ProcessGuardTest, FilesThatAreReadOneAfterAnotherShareTheBudget) {
+  if (!file_.can_be_dropped()) GTEST_SKIP() << "the page cache cannot be dropped or counted here";
+  constexpr std::uint64_t kShard = 3_MiB, kShards = 6;
+  std::vector<std::unique_ptr<NumberFile>> files;
+  ProcessGuard keeper(options(), source_);
+  const auto cached = [&] {
+    std::uint64_t bytes = 0;
+    for (const auto& file : files) bytes += file->cached();
+    return bytes;
+  };
+  for (std::uint64_t i = 0; i < kShards; ++i) {
+    files.push_back(std::make_unique<NumberFile>(kShard));
+    const NumberFile& file = *files.back();
+    const TestMapping map(file);
+    source_.name(10 + i, file.path());
+    source_.set({seen(file, map, 10 + i)});
+    source_.settle();
+    EXPECT_EQ(wrong_in_scan(map, file.words()), 0u);
+    source_.set({});
+    source_.settle();
+  }
+  EXPECT_EQ(keeper.files(), kShards);
+  // The last ones may stay, as they fit.
+  EXPECT_TRUE(until([&] { return cached() <= 4_MiB; },
+                    [] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }));
+  EXPECT_GE(keeper.report().bytes_released, (kShards - 2) * kShard);
+}
+
+TEST_F(ProcessGuardTest, AFileThatFitsIsReportedAfterItWasUnmapped) {
+  if (!file_.can_be_dropped()) GTEST_SKIP() << "the page cache cannot be dropped or counted here";
+  const NumberFile file(3_MiB), next(1_MiB);
+  const TestMapping map(file), next_map(next);
+  source_.name(10, file.path());
+  source_.name(11, next.path());
+  ProcessGuard keeper(options(), source_);
+  source_.set({seen(file, map, 10)});
+  source_.settle();
+  EXPECT_EQ(wrong_in_scan(map, file.words()), 0u);
+  source_.set({});
+  source_.settle();
+  source_.set({seen(next, next_map, 11)});  // the evictor looks at what has changed
+  source_.settle();
+  const std::uint64_t there = file.cached();
+  EXPECT_EQ(there, 3_MiB);
+  EXPECT_GE(keeper.report().peak_cached, there);
 }
 
 TEST_F(ProcessGuardTest, NothingIsHeldAfterItsEnd) {
