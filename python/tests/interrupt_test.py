@@ -290,6 +290,24 @@ def test_closing_from_another_thread_while_next_waits(disk):
     assert "used after close" in line and "create a new loader" in line
 
 
+def test_closing_batches_from_another_thread_while_next_waits(disk):
+    (line,) = run(
+        disk,
+        """
+        a = evenkeel.open("rows.bin", dtype="i4", shape=(-1, 100), budget="2MiB", engine="read")
+        loop = a.batches(500)
+        stopped()
+        threading.Timer(0.2, loop.close).start()
+        try:
+            next(loop)
+        except ValueError as error:
+            print(str(error).replace("\\n", " | "), flush=True)
+        os._exit(0)  # the closing thread waits for the disk, as it was asked to
+        """,
+    )
+    assert "used after close" in line
+
+
 def test_a_slow_disk_is_not_a_stopped_one(tmp_path):
     """Rows arrive, slowly; a long read can be interrupted in the middle."""
     with slow_disk(tmp_path) as disk:
