@@ -91,11 +91,15 @@ class ChunkReader {
   bool in_use_ = false;
 };
 
-[[noreturn]] void refuse(const Array& array, std::uint64_t chunk_rows, bool in_order) {
+[[noreturn]] void refuse(const Reader& reader, std::uint64_t chunk_rows, bool in_order) {
+  const std::shared_ptr<Array> shared = reader.array();
+  const Array& array = *shared;
   const std::uint64_t row = array.row_bytes(), left = array.budget().left();
   // The loop holds one chunk; out of a mapped file it is a copy, and the next one, too.
-  const std::uint64_t copies = array.engine().chosen == EngineKind::kMap ? 2 : 1;
-  const std::uint64_t fitting = Internals::of(array).chunk_rows_that_fit(in_order, copies);
+  const std::uint64_t fitting = interruptible([shared, in_order] {
+    const std::uint64_t copies = shared->engine().chosen == EngineKind::kMap ? 2 : 1;
+    return Internals::of(*shared).chunk_rows_that_fit(in_order, copies);
+  });
   throw Error(ErrorKind::kBudget, "chunks",
               "chunks of " + with_commas(chunk_rows) + " rows of " + with_commas(row) +
                   " bytes do not fit: the loop holds one while the next is read, and " +
@@ -107,7 +111,7 @@ class ChunkReader {
 
 // What the loop holds beside the buffers. Out of a mapped file it is a copy, and the next one, too.
 Reservation room_for_loop(Reader& reader, std::uint64_t chunk_bytes) {
-  const auto mapped = [&] { return reader.array()->engine().chosen == EngineKind::kMap; };
+  const auto mapped = [&] { return reader.engine().chosen == EngineKind::kMap; };
   const std::string what = "chunks that the loop holds";
   if (mapped()) {
     Reservation room = reader.room_for(2 * chunk_bytes, what);
@@ -134,7 +138,7 @@ std::unique_ptr<ChunkReader> make(Reader& reader, std::uint64_t rows, bool shuff
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kBudget) throw;
   }
-  refuse(*reader.array(), rows, !shuffle && world == 1);
+  refuse(reader, rows, !shuffle && world == 1);
 }
 
 }  // namespace

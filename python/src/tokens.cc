@@ -74,7 +74,7 @@ std::unique_ptr<Tokens> slice(const Tokens& tokens, std::int64_t start,
 }
 
 nb::tuple engine_of(const Tokens& tokens) {
-  const EngineReport report = tokens.engine();
+  const EngineReport report = interruptible([tokens] { return tokens.engine(); });
   return nb::make_tuple(std::string(engine_name(report.chosen)), report.how, report.why);
 }
 
