@@ -183,13 +183,13 @@ class Array:
             return self._in_parts(wanted)
         room = self._room(nbytes, wanted.shape)
         block = self._block(wanted.rows)
-        del room
         if wanted.direct:
             return block.reshape(wanted.shape) if wanted.shape else block.reshape(-1)[0]
         result = block[wanted.index] if self._shape else block.reshape(())[wanted.index]
         # A part of the block would keep all of it alive.
         if isinstance(result, np.ndarray) and result.base is not None and result.size < block.size:
-            return result.copy()
+            result = result.copy()
+        del room  # it pays for the block and the result
         return result
 
     def _in_parts(self, wanted: Wanted) -> NDArray:

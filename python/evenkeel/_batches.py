@@ -122,12 +122,14 @@ class Batches:
             if self._position == self._length:
                 raise StopIteration
             source = self._source or self._at_position()
-            rows = source.next()
-            index = np.empty(rows, np.int64) if self._with_index else None
             try:
+                rows = source.next()
+                index = np.empty(rows, np.int64) if self._with_index else None
                 read = source.read(index)
             except BaseException:
-                self._source = None  # this batch is read again when it is asked for
+                # A batch that was not taken comes with the next call. One that was is read again.
+                if source.closed or source.position != self._position:
+                    self._drop_source()
                 raise
             self._position += 1
             if self._position == self._length:
@@ -197,8 +199,11 @@ class Batches:
 
     def close(self) -> None:
         """Ends the reading ahead and gives the buffers back. Arrays that were handed out stay."""
+        self._closed = True
+        source = self._source
+        if source is not None:
+            source.close()  # a thread that waits in `next` gets an error and leaves the lock
         with self._lock:
-            self._closed = True
             self._let_go()
 
     def __enter__(self) -> Batches:
@@ -230,15 +235,25 @@ class Batches:
     def _move(self, epoch: int, position: int) -> None:
         """A new epoch is opened when its first batch is asked for."""
         if epoch == self._epoch and position < self._length and self._source is not None:
-            self._source.seek(position)
+            try:
+                self._source.seek(position)
+            except BaseException:
+                self._drop_source()  # it may stand anywhere
+                raise
         else:
             self._let_go()
         self._epoch, self._position = epoch, position
 
     def _let_go(self) -> None:
-        if self._source is not None:
-            self._source.close()
-        self._source = None
+        source, self._source = self._source, None
+        if source is not None:
+            source.close()
+
+    def _drop_source(self) -> None:
+        """At once, also where a traceback still refers to it: it holds much of the budget."""
+        source, self._source = self._source, None
+        if source is not None:
+            source.drop()
 
     def _require_open(self) -> None:
         if self._closed:

@@ -126,6 +126,13 @@ class ChunkReader:
 
     def close(self) -> None: ...
 
+    def drop(self) -> None:
+        """Closes it without waiting for the disk."""
+
+    @property
+    def position(self) -> int:
+        """Number of the next chunk."""
+
     @property
     def closed(self) -> bool: ...
 

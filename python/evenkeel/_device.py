@@ -53,19 +53,25 @@ class Ring:
         self.memory = [(flat_bytes(x.numpy()), flat_bytes(y.numpy())) for x, y in pairs]
         self._lock = threading.Lock()
         self._copying: deque[_Sent] = deque()  # their buffers are in use; oldest first
+        # The batch that `next` gives next, and the one after it. A batch stays here until it is
+        # given: a signal handler may raise anywhere.
         self._ready: _Sent | None = None
+        self._following: _Sent | None = None
 
     def next(self, reader: _core.BatchReader) -> tuple[Any, Any] | None:
         with self._lock:
-            sent = self._ready or self._send(reader)
+            if self._ready is None:
+                self._send(reader)
+            sent = self._ready
             if sent is None:
                 return None
-            self._ready = sent  # until the next one is under way, in case of an exception
-            self._ready = self._send(reader)
             current = torch.cuda.current_stream(self._device)
             current.wait_event(sent.copied)
             for tensor in (sent.x, sent.y):
                 tensor.record_stream(current)
+            if self._following is None:
+                self._send(reader)
+            self._ready, self._following = self._following, None
             return sent.x, sent.y
 
     def step(self, reader: _core.BatchReader) -> int:
@@ -73,14 +79,15 @@ class Ring:
         ready = self._ready
         return reader.next_step if ready is None else ready.step
 
-    def _send(self, reader: _core.BatchReader) -> _Sent | None:
+    def _send(self, reader: _core.BatchReader) -> None:
+        """Begins to copy the reader's next batch, if there is one."""
         while len(self._copying) >= self.keep:
             self._copying[0].copied.synchronize()
             self._copying.popleft()
         step = reader.next_step
         batch = reader.take()
         if batch is None:
-            return None
+            return
         try:
             with torch.cuda.stream(self._stream):
                 x, y = (
@@ -89,19 +96,22 @@ class Ring:
                 )
                 copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
                 copied.record(self._stream)
+            sent = _Sent(step, x, y, copied, batch)
+            self._copying.append(sent)
         except BaseException:
             reader.put_back(batch)
             raise
-        sent = _Sent(step, x, y, copied, batch)
-        self._copying.append(sent)
-        return sent
+        if self._ready is None:
+            self._ready = sent
+        else:
+            self._following = sent
 
     def settle(self, then: Callable[[], None] | None = None) -> None:
-        """Waits for all copies and forgets the batch that is ready; then calls `then`."""
+        """Waits for all copies and forgets the batches that were sent; then calls `then`."""
         with self._lock:
             for sent in self._copying:
                 sent.copied.synchronize()
             self._copying.clear()
-            self._ready = None
+            self._ready = self._following = None
             if then is not None:
                 then()

@@ -41,7 +41,7 @@ nb::tuple shape_of(const Reader& reader) {
 }
 
 nb::tuple engine_of(const Reader& reader) {
-  const EngineReport report = reader.array()->engine();
+  const EngineReport report = reader.engine();
   return nb::make_tuple(std::string(engine_name(report.chosen)), report.how, report.why);
 }
 

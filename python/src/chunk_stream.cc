@@ -57,8 +57,15 @@ ChunkStream::Array ChunkStream::next(std::span<std::int64_t> numbers) {
   const Busy busy(busy_);
   std::shared_ptr<Taken> taken = std::exchange(undelivered_, nullptr);
   if (!taken) {
-    taken = source->impl().in_place() ? take_copy(source, !numbers.empty())
-                                      : take(source, !numbers.empty());
+    try {
+      taken = source->impl().in_place() ? take_copy(source, !numbers.empty())
+                                        : take(source, !numbers.empty());
+    } catch (const nb::python_error&) {
+      throw;
+    } catch (...) {
+      if (source->owned_here()) source_.drop();
+      throw;
+    }
   }
   // A signal that came meanwhile is handled here, where the chunk is not lost.
   if (PyErr_CheckSignals() != 0) {
@@ -82,7 +89,14 @@ void ChunkStream::seek(std::uint64_t chunk) {
   const std::shared_ptr<Source> source = source_.get();
   if (!source) throw Error(ErrorKind::kClosed, "chunks", "used after close");
   const Busy busy(busy_);
-  interruptible([source, chunk] { source->chunks.seek(chunk); });
+  try {
+    interruptible([source, chunk] { source->chunks.seek(chunk); });
+  } catch (const nb::python_error&) {
+    // The worker goes on with the seek, so nobody knows where the source stands.
+    undelivered_ = nullptr;
+    source_.drop();
+    throw;
+  }
   undelivered_ = nullptr;
 }
 

@@ -26,13 +26,16 @@ class ChunkStream {
 
   using Array = nanobind::ndarray<nanobind::numpy, std::uint8_t, nanobind::ndim<1>>;
   // The next chunk, which there must be, and its rows' numbers if there is room for them. Throws
-  // what signal handlers raise meanwhile; the chunk then comes with the next call. One thread at a
-  // time: throws Error (kInvalid) for a second one. Throws Error (kClosed) after `close`.
+  // what signal handlers raise meanwhile; the chunk then comes with the next call, unless the
+  // stream is closed now. Reading that fails closes it. One thread at a time: throws Error
+  // (kInvalid) for a second one. Throws Error (kClosed) after `close`.
   Array next(std::span<std::int64_t> numbers);
-  // The next chunk is number `chunk`.
+  // The next chunk is number `chunk`. When a signal handler raises meanwhile, the stream is closed.
   void seek(std::uint64_t chunk);
   // Arrays that are still there keep their pages. A thread that is in `next` throws.
   void close() { source_.close(); }
+  // The same without waiting for the disk.
+  void drop() { source_.drop(); }
   bool closed() const { return !source_.get(); }
 
  private:

@@ -23,13 +23,15 @@ using RowNumbersOut = nb::ndarray<std::int64_t, nb::ndim<1>, nb::c_contig, nb::d
 class ChunkReader {
  public:
   ChunkReader(std::shared_ptr<ChunkStream> stream, std::uint64_t rows, std::uint64_t chunk_rows)
-      : stream_(std::move(stream)), rows_(rows), left_(rows), chunk_rows_(chunk_rows) {}
+      : stream_(std::move(stream)), rows_(rows), chunk_rows_(chunk_rows) {}
   ~ChunkReader() = default;
   ChunkReader(const ChunkReader&) = delete;
   ChunkReader& operator=(const ChunkReader&) = delete;
 
   // Rows of the next chunk; 0 after the last.
-  std::uint64_t next() const { return std::min(left_, chunk_rows_); }
+  std::uint64_t next() const { return closed() ? 0 : std::min(left(), chunk_rows_); }
+  // Number of the next chunk.
+  std::uint64_t position() const { return position_; }
 
   // The next chunk, and its rows' numbers if there is room for them.
   ChunkStream::Array read(const std::optional<RowNumbersOut>& numbers) {
@@ -40,8 +42,8 @@ class ChunkReader {
     }
     ChunkStream::Array rows =
         stream_->next(numbers ? std::span(numbers->data(), count) : std::span<std::int64_t>());
-    left_ -= count;
-    if (left_ == 0) stream_->close();
+    ++position_;
+    if (left() == 0) stream_->drop();  // not `close`: a signal handler could raise in it
     return rows;
   }
 
@@ -50,15 +52,13 @@ class ChunkReader {
   void seek(std::uint64_t chunk) {
     const InUse in_use(*this);
     stream_->seek(chunk);
-    left_ = rows_ - std::min(rows_, chunk * chunk_rows_);  // no overflow: the stream has checked it
-    if (left_ == 0) stream_->close();
+    position_ = chunk;
+    if (left() == 0) stream_->drop();
   }
 
   // A thread that waits in `read` gets Error (kClosed).
-  void close() {
-    stream_->close();
-    left_ = 0;
-  }
+  void close() { stream_->close(); }
+  void drop() { stream_->drop(); }
   bool closed() const { return stream_->closed(); }
 
  private:
@@ -81,18 +81,25 @@ class ChunkReader {
     ChunkReader& reader_;
   };
 
+  // Rows still to come. No overflow: the stream has checked the position.
+  std::uint64_t left() const { return rows_ - std::min(rows_, position_ * chunk_rows_); }
+
   const std::shared_ptr<ChunkStream> stream_;
   const std::uint64_t rows_;  // in all
-  std::uint64_t left_;        // rows still to come
   const std::uint64_t chunk_rows_;
+  std::uint64_t position_ = 0;
   bool in_use_ = false;
 };
 
-[[noreturn]] void refuse(const Array& array, std::uint64_t chunk_rows, bool in_order) {
+[[noreturn]] void refuse(const Reader& reader, std::uint64_t chunk_rows, bool in_order) {
+  const std::shared_ptr<Array> shared = reader.array();
+  const Array& array = *shared;
   const std::uint64_t row = array.row_bytes(), left = array.budget().left();
   // The loop holds one chunk; out of a mapped file it is a copy, and the next one, too.
-  const std::uint64_t copies = array.engine().chosen == EngineKind::kMap ? 2 : 1;
-  const std::uint64_t fitting = Internals::of(array).chunk_rows_that_fit(in_order, copies);
+  const std::uint64_t fitting = interruptible([shared, in_order] {
+    const std::uint64_t copies = shared->engine().chosen == EngineKind::kMap ? 2 : 1;
+    return Internals::of(*shared).chunk_rows_that_fit(in_order, copies);
+  });
   throw Error(ErrorKind::kBudget, "chunks",
               "chunks of " + with_commas(chunk_rows) + " rows of " + with_commas(row) +
                   " bytes do not fit: the loop holds one while the next is read, and " +
@@ -104,7 +111,7 @@ class ChunkReader {
 
 // What the loop holds beside the buffers. Out of a mapped file it is a copy, and the next one, too.
 Reservation room_for_loop(Reader& reader, std::uint64_t chunk_bytes) {
-  const auto mapped = [&] { return reader.array()->engine().chosen == EngineKind::kMap; };
+  const auto mapped = [&] { return reader.engine().chosen == EngineKind::kMap; };
   const std::string what = "chunks that the loop holds";
   if (mapped()) {
     Reservation room = reader.room_for(2 * chunk_bytes, what);
@@ -131,7 +138,7 @@ std::unique_ptr<ChunkReader> make(Reader& reader, std::uint64_t rows, bool shuff
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kBudget) throw;
   }
-  refuse(*reader.array(), rows, !shuffle && world == 1);
+  refuse(reader, rows, !shuffle && world == 1);
 }
 
 }  // namespace
@@ -143,6 +150,8 @@ void bind_chunks(nb::module_& module) {
            "The bytes of the next chunk, which are yours.")
       .def("seek", &ChunkReader::seek, "chunk"_a, "The next chunk is this one.")
       .def("close", &ChunkReader::close)
+      .def("drop", &ChunkReader::drop, "Closes it without waiting for the disk.")
+      .def_prop_ro("position", &ChunkReader::position, "Number of the next chunk.")
       .def_prop_ro("closed", &ChunkReader::closed);
   module.def("chunks", &make, "reader"_a, "rows"_a, "shuffle"_a, "seed"_a, "epoch"_a, "rank"_a,
              "world"_a);

@@ -3,9 +3,9 @@
 
 #include <nanobind/ndarray.h>
 
-#include <cstring>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
-#include <span>
 #include <utility>
 
 #include "array/lending_pool.h"

@@ -1,5 +1,6 @@
 #include "src/reader.h"
 
+#include <atomic>
 #include <tuple>
 #include <utility>
 
@@ -34,16 +35,32 @@ std::shared_ptr<Array> Reader::array() const {
       .hint("open it again");
 }
 
+EngineReport Reader::engine() const {
+  return interruptible([array = array()] { return array->engine(); });
+}
+
 Reservation Reader::room_for(std::uint64_t bytes, const std::string& what) {
   const auto array = this->array();
-  const WithoutGil without;
-  return Internals::of(*array).room_for(bytes, what);
+  if (auto room = array->budget().try_reserve(bytes, what)) return std::move(*room);
+  return interruptible(
+      [array, bytes, what] { return Internals::of(*array).room_for(bytes, what); });
 }
 
 Reservation Reader::room_for_read(std::uint64_t bytes, const std::string& what) {
   const auto array = this->array();
-  const WithoutGil without;
-  return Internals::of(*array).room_for_read(bytes, what, [&] { without.check_signals(); });
+  if (auto room = array->budget().try_reserve_for_read(bytes, what)) return std::move(*room);
+  // A call that a signal handler ended leaves the queue of those that wait for memory.
+  const auto abandoned = std::make_shared<std::atomic<bool>>(false);
+  try {
+    return interruptible([array, bytes, what, abandoned] {
+      return Internals::of(*array).room_for_read(bytes, what, [&] {
+        if (*abandoned) throw Error(ErrorKind::kClosed, "read", "interrupted");
+      });
+    });
+  } catch (const nb::python_error&) {
+    *abandoned = true;
+    throw;
+  }
 }
 
 // `owner` keeps the memory of `out` for a read that a signal handler leaves behind.

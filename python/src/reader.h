@@ -30,7 +30,11 @@ class Reader {
   void close() { array_.reset(); }
   bool closed() const { return !array_; }
 
-  // A share of the array's budget; see Array::Impl::room_for. Throws Error (kBudget).
+  // The engine at work. It may be changing, which waits for the disk.
+  EngineReport engine() const;
+
+  // A share of the array's budget; see Array::Impl::room_for. Throws Error (kBudget), and what
+  // signal handlers raise while it waits.
   Reservation room_for(std::uint64_t bytes, const std::string& what);
   // The same for one read; it waits for other reads, and looks for signals meanwhile.
   Reservation room_for_read(std::uint64_t bytes, const std::string& what);

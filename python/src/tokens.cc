@@ -74,7 +74,7 @@ std::unique_ptr<Tokens> slice(const Tokens& tokens, std::int64_t start,
 }
 
 nb::tuple engine_of(const Tokens& tokens) {
-  const EngineReport report = tokens.engine();
+  const EngineReport report = interruptible([tokens] { return tokens.engine(); });
   return nb::make_tuple(std::string(engine_name(report.chosen)), report.how, report.why);
 }
 
@@ -147,12 +147,10 @@ class BatchReader {
     throw Error(ErrorKind::kClosed, "loader", "used after close").hint("create a new loader");
   }
   void seek(std::uint64_t step) {
-    interruptible([loader = open(), step] { loader->seek(step); });
-    undelivered_ = nb::object();
+    move([loader = open(), step] { loader->seek(step); });
   }
   void load(const std::string& state) {
-    interruptible([loader = open(), parsed = LoaderState::parse(state)] { loader->load(parsed); });
-    undelivered_ = nb::object();
+    move([loader = open(), parsed = LoaderState::parse(state)] { loader->load(parsed); });
   }
   void begin_loop() {
     if (undelivered_.is_valid()) return;
@@ -171,6 +169,19 @@ class BatchReader {
   nb::object deliver_ = nb::none();  // takes this reader, returns a batch or None
 
  private:
+  // A move that a signal handler interrupts still takes place. One that is refused does not, and
+  // the batch that was not delivered stays the next one.
+  template <class Work>
+  void move(Work work) {
+    try {
+      interruptible(std::move(work));
+    } catch (const nb::python_error&) {
+      undelivered_ = nb::object();
+      throw;
+    }
+    undelivered_ = nb::object();
+  }
+
   static std::shared_ptr<Loader> make(const std::vector<std::pair<Tokens, double>>& mixture,
                                       LoaderOptions options, const Memory& memory) {
     for (const auto& [x, y] : memory) options.buffers.memory.push_back({span_of(x), span_of(y)});

@@ -1,5 +1,6 @@
 #include "src/without_gil.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -9,6 +10,12 @@ namespace {
 
 std::atomic<bool> ending = false;
 std::atomic<int> taking = 0;  // threads that wait for the GIL here
+
+// A child of fork has none of these threads: it would wait for them for ever.
+[[maybe_unused]] const int registered = ::pthread_atfork(nullptr, nullptr, [] {
+  ending = false;
+  taking = 0;
+});
 
 }  // namespace
 

@@ -401,13 +401,102 @@ def test_a_call_that_a_signal_broke_off_can_be_repeated(stored, monkeypatch):
         def read(self, index):
             raise TimeoutError
 
-        def close(self):
+        def drop(self):
             pass
 
     loop._source = Broken()
     with pytest.raises(TimeoutError):
         next(loop)
     assert loop.position == 1 and next(loop)[0, 0] == 300
+
+
+class Interrupted:
+    """A reader in which a signal handler raises before or after a call has done its work."""
+
+    def __init__(self, source, call, after):
+        self._source, self._call, self._after = source, call, after
+
+    def __getattr__(self, name):
+        method = getattr(self._source, name)
+        if name != self._call:
+            return method
+
+        def call(*args):
+            if self._after:
+                method(*args)
+            raise KeyboardInterrupt
+
+        return call
+
+
+@pytest.mark.parametrize("engine", ["auto", "read"])
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize(
+    "move", [lambda loop, _: loop.seek(5), lambda loop, state: loop.load_state_dict(state)]
+)
+def test_a_seek_that_is_interrupted_changes_nothing(stored, engine, after, move):
+    loop = stored[0][engine].batches(100)
+    next(loop)
+    state = {**loop.state_dict(), "rows": 500}
+    loop._source = Interrupted(loop._source, "seek", after)
+    with pytest.raises(KeyboardInterrupt):
+        move(loop, state)
+    assert loop.position == 1
+    assert [rows[0, 0] for rows in loop] == list(range(300, 3000, 300))
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_next_that_is_interrupted_is_given_again_and_holds_no_memory(large, after):
+    a = evenkeel.open(large, dtype="i8", budget="4MiB", engine="read")
+    order = [index for index, _ in a.batches(50_000, shuffle=True, seed=1, with_index=True)]
+    loop = a.batches(50_000, shuffle=True, seed=1, with_index=True)
+    next(loop)
+    used = a.budget.in_use
+    loop._source = Interrupted(loop._source, "read", after)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        next(loop)
+    loop._source = loop._source and loop._source._source
+    index, rows = next(loop)  # `caught` still refers to the first reader
+    assert loop.position == 2 and (index == order[1]).all() and (rows == index).all()
+    assert a.budget.in_use <= used and caught
+
+
+@pytest.mark.parametrize("engine", ["auto", "read"])
+def test_batches_are_those_of_the_position_whatever_signal_handlers_raise(folder, python, engine):
+    said = python(
+        """
+        import signal, sys, numpy as np, evenkeel
+        class Tick(Exception): pass
+        armed = False
+        def handler(*_):
+            global armed
+            if armed:
+                armed = False
+                raise Tick
+        np.save("rows.npy", np.arange(400_000).reshape(-1, 2))
+        loop = evenkeel.open("rows.npy", budget="16MiB", engine=sys.argv[1]).batches(500)
+        wrong, ticks, seeks, taken = [], 0, 0, 0
+        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.0007, 0.0007)
+        while ticks < 300:
+            try:
+                armed = True
+                if taken % 7 == 0:
+                    loop.seek(taken * 31 % 390)
+                    seeks += 1
+                rows = next(loop, None)
+                taken += 1
+                if rows is not None and rows[0, 0] != (loop.position - 1) * 1000:
+                    wrong.append((loop.position, int(rows[0, 0])))
+                armed = False
+            except Tick:
+                ticks += 1
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        print(wrong[:3], seeks > 3, taken > 20)
+        """,
+        engine,
+    )
+    assert said == "[] True True\n"
 
 
 def test_it_cannot_be_sent(stored):

@@ -185,6 +185,27 @@ def test_opening(disk, call):
     assert_interrupted(line)
 
 
+@pytest.mark.parametrize("call", ["a[0:8000]", "a[3]", "a.engine", "a.batches(4000)"])
+def test_calls_while_the_array_ends_its_mapping(disk, call):
+    """A large result ends it, after the reads that use it."""
+    (line,) = run(
+        disk,
+        f"""
+        a = evenkeel.open("rows.bin", dtype="i4", shape=(-1, 100), budget="6MiB")
+        assert a.engine.startswith("map"), a.engine
+        stopped()
+        threading.Thread(target=lambda: a[5000:5001], daemon=True).start()
+        time.sleep(0.1)
+        if "{call}" != "a[0:8000]":
+            threading.Thread(target=lambda: a[0:8000], daemon=True).start()
+            time.sleep(0.1)
+        interrupted(lambda: {call})
+        os._exit(0)
+        """,
+    )
+    assert_interrupted(line)
+
+
 def test_the_next_call_after_an_interrupt_does_not_hold_other_threads(disk):
     lines = run(
         disk,
@@ -288,6 +309,24 @@ def test_closing_from_another_thread_while_next_waits(disk):
         """,
     )
     assert "used after close" in line and "create a new loader" in line
+
+
+def test_closing_batches_from_another_thread_while_next_waits(disk):
+    (line,) = run(
+        disk,
+        """
+        a = evenkeel.open("rows.bin", dtype="i4", shape=(-1, 100), budget="2MiB", engine="read")
+        loop = a.batches(500)
+        stopped()
+        threading.Timer(0.2, loop.close).start()
+        try:
+            next(loop)
+        except ValueError as error:
+            print(str(error).replace("\\n", " | "), flush=True)
+        os._exit(0)  # the closing thread waits for the disk, as it was asked to
+        """,
+    )
+    assert "used after close" in line
 
 
 def test_a_slow_disk_is_not_a_stopped_one(tmp_path):

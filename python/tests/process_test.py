@@ -129,6 +129,32 @@ def test_closing_while_others_read(features):
         assert not wrong
 
 
+def test_a_child_ends_that_was_forked_while_a_thread_waited_for_the_gil(features, python):
+    """The main thread does not let go of the GIL until the other one wants it back."""
+    assert (
+        python("""
+        import os, signal, sys, threading, time, evenkeel
+        a = evenkeel.open("features.npy", budget="2MiB", engine="read")
+        sys.setswitchinterval(1000)
+        def read():
+            while True:
+                a[0:2000]
+        threading.Thread(target=read, daemon=True).start()
+        for _ in range(5):
+            time.sleep(0.01)
+            end = time.monotonic() + 0.05
+            while time.monotonic() < end:
+                pass
+            child = os.fork()
+            if child == 0:
+                signal.alarm(30)
+                sys.exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+        """)
+        == ""
+    )
+
+
 # A disk that takes its time: a reader that sleeps in each read of the file, by LD_PRELOAD.
 SLOW = r"""
 #define _GNU_SOURCE

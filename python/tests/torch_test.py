@@ -1,5 +1,6 @@
 """With torch: tensors, DataLoader workers, several processes."""
 
+import contextlib
 import subprocess
 import sys
 import textwrap
@@ -210,3 +211,54 @@ def test_two_processes_of_torchrun_share_the_batches(tmp_path, stored):
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("broken", [1, 2, 3])
+def test_a_batch_for_a_gpu_survives_a_signal_handler_that_raises(monkeypatch, broken):
+    """Without a GPU: streams and events do nothing, and the handler raises in one of them."""
+    from evenkeel import _device
+
+    class Tick(Exception):
+        pass
+
+    calls = 0
+
+    class Stream:
+        def wait_event(self, event):
+            nonlocal calls
+            calls += 1
+            if calls == broken:
+                raise Tick
+
+    class Event:
+        def record(self, stream):
+            pass
+
+        def synchronize(self):
+            pass
+
+    class Reader:
+        next_step = 0
+
+        def take(self):
+            self.next_step += 1
+            return buffers[self.next_step - 1] if self.next_step <= len(buffers) else None
+
+    buffers = [(np.full(3, n), np.full(3, n + 1)) for n in range(5)]
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device: Stream())
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: Stream())
+    monkeypatch.setattr(torch.Tensor, "record_stream", lambda self, stream: None)
+    empty = torch.empty
+    monkeypatch.setattr(torch, "empty", lambda *a, pin_memory, **k: empty(*a, **k))
+    ring = _device.Ring(torch.device("cpu"), (1, 3), np.dtype("i8"), 2)
+    ring._pinned = {one.ctypes.data: torch.from_numpy(one) for pair in buffers for one in pair}
+    reader, seen = Reader(), []
+    while len(seen) < len(buffers):
+        assert ring.step(reader) == len(seen)
+        try:
+            seen.append(int(ring.next(reader)[0][0]))
+        except Tick:
+            pass
+    assert seen == [0, 1, 2, 3, 4] and ring.next(reader) is None and calls >= broken

@@ -5,7 +5,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <chrono>
+#include <optional>
 #include <ranges>
 #include <set>
 #include <utility>
@@ -13,6 +16,9 @@
 
 #include "array/internal.h"
 #include "tests/counting_file.h"
+#include "tests/forked.h"
+#include "tests/sanitizers.h"
+#include "tests/watchdog.h"
 
 namespace evenkeel {
 namespace {
@@ -355,6 +361,58 @@ TEST_P(EveryEngineChunks, ReadingGoesOnElsewhereAfterAnError) {
   chunks.seek(100);  // the first chunk of the third file
   EXPECT_EQ(chunks.begin()->position(), 200'000u);
   EXPECT_TRUE(counts_on(*chunks.begin()));
+}
+
+// A slot that a failed read leaves empty is filled again, by whoever reads it then.
+TEST_F(ChunksTest, ABatchWhoseReadFailedOnTheCallersThreadIsReadByTheThreadsLater) {
+  struct Maker final : BatchMaker {
+    Job& prepare(std::size_t, std::uint64_t number) override {
+      if (fails) throw Error(ErrorKind::kSystem, "test", "it fails");
+      start = number;
+      job = Job{};
+      job.starts = std::span(&start, 1);
+      job.out = row.data();
+      return job;
+    }
+    std::atomic<bool> fails = true;
+    std::uint64_t start = 0;
+    Job job;
+    std::array<std::byte, kRowBytes> row;
+  } maker;
+  const Array array = open(100, 2_MiB, EngineKind::kRead);
+  const std::shared_ptr<Engine> engine = Internals::of(array).engine();
+  ReadAhead ahead(Internals::of(array).layout, *engine, maker, {.slots = 1, .end = 100});
+  std::optional<std::uint64_t> taken;
+  const auto use = [&](std::size_t, std::uint64_t number) { taken = number; };
+  EXPECT_THROW(ahead.take(use), Error);
+  maker.fails = false;
+  Watchdog watchdog;
+  watchdog.enter("a batch after a failed read");
+  while (!taken) ahead.take(use, ReadAhead::Clock::now() + std::chrono::milliseconds(5));
+  EXPECT_EQ(taken, 0u);
+}
+
+// The child is forked while a mutex of the reader is held, as another thread of the parent may.
+TEST_F(ChunksTest, ALoanThatEndsInAChildOfForkWaitsForNobody) {
+  if (kUnderTsan || kUnderAsan) GTEST_SKIP() << "sanitizers do not take forks beside threads";
+  const Array array = open(100'000, 8_MiB, EngineKind::kRead);
+  Chunks chunks = array.chunks(1000, shuffled(3));
+  Loan first, second;
+  Chunk chunk;
+  std::vector<std::uint64_t> numbers;
+  ASSERT_TRUE(lend(chunks, first, chunk, numbers));
+  std::string said;
+  const auto use = [&](const Chunk&) {
+    said = in_child([&] {
+      ::alarm(30);
+      first = {};
+      return std::string("ended");
+    });
+  };
+  while (said.empty()) {
+    impl_of(chunks).lend(use, second, ReadAhead::Clock::now() + std::chrono::milliseconds(5));
+  }
+  EXPECT_EQ(said, "ended");
 }
 
 }  // namespace

@@ -156,8 +156,17 @@ std::shared_ptr<Engine> Array::Impl::engine() const {
   return engine_;
 }
 
+std::shared_ptr<Engine> Array::Impl::engine_if_settled() const {
+  EngineUse& use = engine_use_.get();
+  if (!use.mutex.try_lock()) return nullptr;
+  std::shared_ptr<Engine> engine;
+  if (!use.leaving) engine = engine_;
+  use.mutex.unlock();
+  return engine;
+}
+
 void Array::Impl::note_files_to_drop() {
-  if (!maps_by_choice()) return;
+  if (!maps_by_choice(engine_.get())) return;
   for (std::uint32_t file = 0; file < layout.segments.size(); ++file) {
     const Fd fd = open_again(layout.segments[file], 0);
     if (!is_cached(fd.get(), 0, layout.segments[file].identity.size)) {
@@ -177,8 +186,8 @@ void Array::Impl::drop_files() const {
   }
 }
 
-bool Array::Impl::maps_by_choice() const {
-  const EngineReport report = engine_ ? engine_->report() : EngineReport{};
+bool Array::Impl::maps_by_choice(const Engine* engine) {
+  const EngineReport report = engine ? engine->report() : EngineReport{};
   return report.asked == EngineKind::kAuto && report.chosen == EngineKind::kMap;
 }
 
@@ -199,7 +208,7 @@ bool Array::Impl::stop_mapping(std::uint64_t bytes) {
   EngineUse& use = engine_use_.get();
   MutexLock lock(use.mutex);
   while (use.leaving) use.changed.wait(use.mutex);
-  if (!maps_by_choice()) return false;
+  if (!maps_by_choice(engine_.get())) return false;
   use.leaving = true;
   while (use.mapped_reads > 0) use.changed.wait(use.mutex);
   // The mapping's memory goes before its successor takes any: together they would not fit. Where a
@@ -226,13 +235,14 @@ bool Array::Impl::stop_mapping(std::uint64_t bytes) {
 }
 
 std::uint64_t Array::Impl::chunk_rows_that_fit(bool in_order, std::uint64_t copies) const {
+  const std::shared_ptr<Engine> engine = this->engine();
   const std::uint64_t page = sys::page_size(), row = layout.row_bytes;
   // A chunk has its rows, the overhang of two blocks and what rounding to pages adds, and a plan.
   // Rows that do not follow one another have a number each, and an entry in the plan.
   const std::uint64_t plan_limit = in_order && !layout.fortran ? 0 : budget.limit();
   const std::uint64_t plan = RowFeed::memory(plan_limit, 1);
   const std::uint64_t fixed =
-      plan + 2 * std::max(engine()->limits().alignment, page) + 2 * page + sizeof(std::uint64_t);
+      plan + 2 * std::max(engine->limits().alignment, page) + 2 * page + sizeof(std::uint64_t);
   const std::uint64_t listed =
       in_order ? 0 : sizeof(std::uint64_t) + RowFeed::memory(plan_limit, 2) - plan;
   const auto fitting = [&](std::uint64_t left, std::uint64_t of_row) {
@@ -240,7 +250,7 @@ std::uint64_t Array::Impl::chunk_rows_that_fit(bool in_order, std::uint64_t copi
   };
   const std::uint64_t left = budget.left();
   const std::uint64_t rows = fitting(left, row * (1 + copies) + listed);
-  if (!maps_by_choice()) return rows;
+  if (!maps_by_choice(engine.get())) return rows;
   // Without the mapping there is more room, but for the read buffers; what a caller holds was
   // reserved beside the mapping and may be more.
   std::uint64_t mapped = 0;

@@ -24,7 +24,10 @@ struct Array::Impl {
   const std::optional<std::uint64_t> merge_gap;
   Reservation bookkeeping;
 
+  // Waits while the engine changes, which may take as long as the disk does.
   std::shared_ptr<Engine> engine() const;
+  // The same without waiting; empty where it would wait.
+  std::shared_ptr<Engine> engine_if_settled() const;
 
   // A share of the budget beside the array's own. Data that is mapped because it fits the budget is
   // read from then on if the share does not fit beside it. Throws Error (kBudget); the array then
@@ -50,7 +53,8 @@ struct Array::Impl {
   struct Gatherer;
   class MappedRead;
 
-  // Guards engine_. A child of fork has its own: a thread of the parent's may hold the other.
+  // Guards engine_, but for the constructor. A child of fork has its own: a thread of the parent's
+  // may hold the other. (The compiler cannot check it: no expression names the mutex of a process.)
   struct EngineUse {
     Mutex mutex;
     CondVar changed;
@@ -58,7 +62,7 @@ struct Array::Impl {
     bool leaving GUARDED_BY(mutex) = false;  // the mapping is about to end: no new reads from it
   };
 
-  bool maps_by_choice() const;
+  static bool maps_by_choice(const Engine* engine);
   void note_files_to_drop();
   void drop_files() const;
 

@@ -93,7 +93,7 @@ Loan LendingPool::take_spare() {
 }
 
 void LendingPool::came_back(LentMemory memory) {
-  if (!memory) return;
+  if (!memory || fork_generation_ != ForkGeneration::now()) return;
   std::shared_ptr<ReadAhead> reader;
   std::uint64_t number = 0;
   {

@@ -10,6 +10,7 @@
 
 #include "base/memory.h"
 #include "base/mutex.h"
+#include "base/per_process.h"
 
 namespace evenkeel {
 
@@ -47,7 +48,8 @@ class Loan {
 // A buffer for each slot of a ReadAhead. A batch is handed out in the buffer in which it lies; its
 // slot is then empty until a buffer comes back. The reader's budget pays for a fixed number of
 // buffers. Whoever keeps more of them keeps their pages: `replace_lent` frees the empty slots, and
-// `buffer` gives them new pages. Thread-safe; it calls the reader without its mutex held.
+// `buffer` gives them new pages. Thread-safe; it calls the reader without its mutex held. In a
+// child of fork, loans that end are unmapped: threads of the parent may have held the mutexes.
 class LendingPool : public std::enable_shared_from_this<LendingPool> {
  public:
   // Buffers of `bytes`; `what` names their use in errors. Up to `spares` buffers that no slot needs
@@ -86,6 +88,7 @@ class LendingPool : public std::enable_shared_from_this<LendingPool> {
   const std::uint64_t bytes_;
   const std::string what_;
   const std::size_t most_spares_;
+  const std::uint64_t fork_generation_ = ForkGeneration::now();
   Mutex mutex_;
   std::weak_ptr<ReadAhead> reader_ GUARDED_BY(mutex_);
   bool closed_ GUARDED_BY(mutex_) = false;

@@ -148,7 +148,7 @@ void ReadAhead::read_on_demand(std::uint64_t number) {
   mutex_.lock();
   on_demand_now_ = false;
   slot.state = read ? State::kReady : State::kFree;
-  next_to_read_ = number + 1;
+  next_to_read_ = read ? number + 1 : number;
   changed_.notify_all();
   if (failure) std::rethrow_exception(failure);
 }

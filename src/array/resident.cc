@@ -50,7 +50,8 @@ bool read_if_resident(const Array::Impl& array, std::uint64_t first, std::uint64
   if (layout.fortran || count == 0 || first >= layout.rows || count > layout.rows - first) {
     return false;
   }
-  const std::shared_ptr<Engine> engine = array.engine();
+  const std::shared_ptr<Engine> engine = array.engine_if_settled();
+  if (!engine) return false;
   std::uint64_t taken;
   const Piece piece = piece_of(layout, 0, first, count, nullptr, taken);
   if (taken < count) return false;

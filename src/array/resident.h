@@ -13,10 +13,10 @@ namespace evenkeel {
 // wait. Looks at the files by their paths, so it may wait itself.
 bool on_local_filesystems(const Array::Impl& array);
 
-// Copies some rows out of a mapped file if they are in memory now; else it does nothing and returns
-// false. Of a file that the user neither owns nor may write, the kernel says that all pages are in
-// memory. For few rows, because it looks at each page; and for arrays on local filesystems, because
-// it asks for the state of the file.
+// Copies some rows out of a mapped file if they are in memory now; else, and while the array
+// changes its engine, it does nothing and returns false. Of a file that the user neither owns nor
+// may write, the kernel says that all pages are in memory. For few rows, because it looks at each
+// page; and for arrays on local filesystems, because it asks for the state of the file.
 bool read_if_resident(const Array::Impl& array, std::uint64_t first, std::uint64_t count,
                       std::span<std::byte> out);
 

@@ -262,6 +262,8 @@ Reservation Budget::reserve_for_read(std::uint64_t bytes, std::string_view what,
     // The next in the queue may fit now.
     if (!account_->waiting.empty()) all.changed().notify_all();
   };
+  const auto soon = [] { return std::chrono::steady_clock::now() + std::chrono::milliseconds(50); };
+  auto next_check = soon();  // kept when others give memory back, however often they do
   for (;;) {
     if (!account_->fits_beside_reads(bytes)) {
       leave_queue();
@@ -273,9 +275,10 @@ Reservation Budget::reserve_for_read(std::uint64_t bytes, std::string_view what,
         return Reservation(account_, holder);
       }
     }
-    const auto soon = std::chrono::steady_clock::now() + std::chrono::milliseconds(50);
-    const bool in_time = all.changed().wait_until(all.mutex, soon);
-    if (in_time || !while_waiting) continue;
+    const bool in_time = all.changed().wait_until(all.mutex, next_check);
+    if (in_time && std::chrono::steady_clock::now() < next_check) continue;
+    next_check = soon();
+    if (!while_waiting) continue;
     lock.unlock();
     try {
       while_waiting();

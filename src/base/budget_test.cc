@@ -6,6 +6,7 @@
 #include <rapidcheck/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <limits>
 #include <optional>
 #include <stdexcept>
@@ -342,6 +343,26 @@ TEST(BudgetReads, AnInterruptEndsTheWaitAndTheNextIsServed) {
   const auto interrupt = [] { throw std::runtime_error("interrupted"); };
   EXPECT_THROW(budget.reserve_for_read(700, "results", interrupt), std::runtime_error);
   EXPECT_EQ(budget.reserve_for_read(400, "results").bytes(), 400u);
+}
+
+// Memory that is given back again and again wakes those who wait, but does not keep them from
+// looking for an interrupt.
+TEST(BudgetReads, AnInterruptIsSeenHoweverOftenMemoryIsGivenBack) {
+  const Budget budget(1000);
+  const Reservation other = budget.reserve_for_read(600, "results");
+  std::atomic<bool> interrupted = false, in_time = false;
+  std::thread giving_back([&] {
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!interrupted && std::chrono::steady_clock::now() < limit) {
+      const Reservation briefly = budget.reserve(1, "a moment");
+    }
+    in_time = interrupted.load();
+  });
+  const auto interrupt = [] { throw std::runtime_error("interrupted"); };
+  EXPECT_THROW(budget.reserve_for_read(700, "results", interrupt), std::runtime_error);
+  interrupted = true;
+  giving_back.join();
+  EXPECT_TRUE(in_time);
 }
 
 }  // namespace

@@ -33,7 +33,10 @@ struct TokenLoader::Impl final : BatchMaker {
   };
   ReadAhead::Outcome lend(Lent& lent, ReadAhead::Clock::time_point deadline);
 
-  std::uint64_t step() const { return step_of(ahead_->position()); }
+  std::uint64_t step() const {
+    require_owner();
+    return step_of(ahead_->position());
+  }
   void seek(std::uint64_t step);
   // A loop over the loader begins. `anew`: with `steps`, at step 0 also if it has not ended.
   void begin_loop(bool anew);

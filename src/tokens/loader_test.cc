@@ -595,7 +595,8 @@ TEST_F(Loader, InAChildOfForkTheLoaderIsClosedAndTheTokensAreNot) {
               stream.xy(std::vector<std::uint64_t>{7}, 100, std::span(x), std::span(y));
               const bool right = x[0] == 7 && y[99] == 107;
               const bool closed = kind_of([&] { loader.next(); }) == ErrorKind::kClosed &&
-                                  kind_of([&] { loader.seek(0); }) == ErrorKind::kClosed;
+                                  kind_of([&] { loader.seek(0); }) == ErrorKind::kClosed &&
+                                  kind_of([&] { loader.step(); }) == ErrorKind::kClosed;
               { const TokenLoader gone(std::move(loader)); }  // does not wait for threads
               TokenLoader own(stream, {.batch_size = 4, .block_size = 64});
               return std::string(right && closed && own.next() ? "well" : "not so");
