@@ -352,6 +352,9 @@ void Agent::leave() {
   const KeepErrno keep;
   if (!attached()) return;
   notice_fork();
+  // A child by vfork, which is about to become another program: all this memory is its parent's.
+  const bool is_child = thread_.load() == kRunning && raw(SYS_getpid) != thread_process_.load();
+  if (is_child && own_.load()) return;
   stop_thread();
   const Locked locked(lock_);
   if (!table_.empty()) count_sandboxed();
