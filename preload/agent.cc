@@ -316,13 +316,14 @@ void Agent::thread_ends() {
 // may be another thread's by then.
 bool Agent::thread_has_ended() {
   constexpr int kRounds = 100'000;  // of 0.1 ms
+  const long pid = raw(SYS_getpid);
+  if (pid != thread_process_.load()) return true;  // a child by clone or vfork has no such thread
   if (thread_ended_.load() == 0) {
     futex_wake(served_.load()->command.posted, 1 << 30, Among::kProcesses);
     const timespec wait{0, 1'000'000};
     futex_wait(thread_ended_, 0, Among::kThreads, &wait);
     return false;
   }
-  const long pid = raw(SYS_getpid);
   const long thread = static_cast<long>(thread_id_.load());
   for (int i = 0; i < kRounds && raw(SYS_tgkill, pid, thread, 0) == 0; ++i) {
     const timespec pause{0, 100'000};
@@ -351,6 +352,9 @@ void Agent::leave() {
   const KeepErrno keep;
   if (!attached()) return;
   notice_fork();
+  // A child by vfork, which is about to become another program: all this memory is its parent's.
+  const bool is_child = thread_.load() == kRunning && raw(SYS_getpid) != thread_process_.load();
+  if (is_child && own_.load()) return;
   stop_thread();
   const Locked locked(lock_);
   if (!table_.empty()) count_sandboxed();
@@ -391,6 +395,7 @@ void Agent::start_thread() {
   std::uint32_t seen = kNoThread;
   if (!thread_.compare_exchange_strong(seen, kStarting)) return;
   served_.store(registration_.process);  // leave() waits while the state is kStarting
+  thread_process_.store(raw(SYS_getpid));
   const int error = start_command_thread(*registration_.process);
   if (error == 0) {
     thread_.store(kRunning);

@@ -81,8 +81,10 @@ class Agent {
   MappingTable table_;
   std::atomic<std::uint32_t> phase_{kFresh};
   std::atomic<std::uint32_t> thread_{kNoThread};
-  // While thread_ is kRunning: the entry with its commands, its number, and whether it has ended.
+  // While thread_ is kRunning: the entry with its commands, the process that started it, its
+  // number, and whether it has ended.
   std::atomic<shared_table::Process*> served_{nullptr};
+  std::atomic<long> thread_process_{0};
   std::atomic<std::uint32_t> thread_id_{0}, thread_ended_{0};
   std::atomic<shared_table::SharedTable*> shared_{nullptr};
   Registration registration_;

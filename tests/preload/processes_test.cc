@@ -76,6 +76,16 @@ TEST_F(PreloadProcesses, ChildrenThatBecomeOtherPrograms) {
   EXPECT_EQ(program.ask("check", at, kLength, 0), 0u);
 }
 
+// The child shares its parent's memory: it must not end the guarding of the parent.
+TEST_F(PreloadProcesses, AChildByVforkThatGivesUpPrivileges) {
+  program.map(path, kLength);
+  ASSERT_EQ(let_go(of(program).at(0)).error, 0);
+  EXPECT_EQ(program.ask("vfork_nnp exit 7"), 7u);
+  ASSERT_THAT(of(program), SizeIs(1));
+  EXPECT_EQ(let_go(of(program)[0]).error, 0);
+  EXPECT_EQ(owner.lost().sandboxed, 0u);
+}
+
 TEST_F(PreloadProcesses, BecomingAnotherProgram) {
   program.map(path, kLength);
   const TableEntry before = of(program).at(0);

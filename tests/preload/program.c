@@ -13,6 +13,7 @@
  *   resident AT LENGTH       pages that this process has mapped now
  *   fork, clone, _Fork       the child answers, until it is told to exit; then the parent does
  *   vfork CMD, spawn CMD     runs the program CMD; its exit code
+ *   vfork_nnp CMD            the same as vfork, after PR_SET_NO_NEW_PRIVS in the child
  *   exec                     becomes itself anew          leave   main thread ends, others go on
  *   close_all                all descriptors but 0, 1, 2  setuid  to who it is
  *   lock PATH                a record lock, kept          threads how many there are
@@ -275,9 +276,10 @@ static void spawn(const char* command) {
   answer(error != 0 ? (word)error : (word)status_of(child));
 }
 
-static void vforked(const char* command) {
+static void vforked(const char* command, int no_new_privileges) {
   const pid_t child = vfork();
   if (child == 0) {
+    if (no_new_privileges) prctl(PR_SET_NO_NEW_PRIVS, 1UL, 0UL, 0UL, 0UL);
     /* Allowed or not, programs do it. */
     munmap(mmap(NULL, 1 << 20, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), 1 << 20);
     execl("/bin/sh", "sh", "-c", command, (char*)NULL);
@@ -356,7 +358,9 @@ static void obey(const char* line) {
   } else if (is("_Fork")) {
     forked(_Fork ? _Fork() : fork());
   } else if (is("vfork")) {
-    vforked(line + 6);
+    vforked(line + 6, 0);
+  } else if (is("vfork_nnp")) {
+    vforked(line + 10, 1);
   } else if (is("spawn")) {
     spawn(line + 6);
   } else if (is("exec")) {
