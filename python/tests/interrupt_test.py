@@ -364,7 +364,12 @@ def test_exceptions_of_signal_handlers_lose_no_batch(tmp_path, python):
         """
         import signal, sys, evenkeel
         class Tick(Exception): pass
-        def handler(*_): raise Tick
+        armed = False
+        def handler(*_):
+            global armed
+            if armed:
+                armed = False
+                raise Tick
         train = evenkeel.tokens(sys.argv[1], budget="16MiB", engine="read")
         loader = evenkeel.TokenLoader(train, 8, 256, seed=1)
         starts = [[row["start"] % 65536 for row in loader.explain(s)] for s in range(2000)]
@@ -373,12 +378,15 @@ def test_exceptions_of_signal_handlers_lose_no_batch(tmp_path, python):
         begun = False
         while True:
             try:
+                armed = True
                 if not begun:
                     begun = True
                     signal.setitimer(signal.ITIMER_REAL, 0.0007, 0.0007)
                 for x, y in loader:
                     seen.append(x)
-                    if len(seen) == 2000: break
+                    if len(seen) == 2000:
+                        armed = False
+                        break
             except Tick:
                 ticks += 1
                 continue

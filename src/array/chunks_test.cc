@@ -363,27 +363,35 @@ TEST_P(EveryEngineChunks, ReadingGoesOnElsewhereAfterAnError) {
   EXPECT_TRUE(counts_on(*chunks.begin()));
 }
 
-// A slot that a failed read leaves empty is filled again, by whoever reads it then.
-TEST_F(ChunksTest, ABatchWhoseReadFailedOnTheCallersThreadIsReadByTheThreadsLater) {
-  struct Maker final : BatchMaker {
-    Job& prepare(std::size_t, std::uint64_t number) override {
-      if (fails) throw Error(ErrorKind::kSystem, "test", "it fails");
-      start = number;
-      job = Job{};
-      job.starts = std::span(&start, 1);
-      job.out = row.data();
-      return job;
-    }
-    std::atomic<bool> fails = true;
+// Batch `number` is row `number`, in memory of its slot.
+struct RowMaker final : BatchMaker {
+  Job& prepare(std::size_t slot, std::uint64_t number) override {
+    if (fails) throw Error(ErrorKind::kSystem, "test", "it fails");
+    Slot& one = slots[slot];
+    one.start = number;
+    one.job = Job{};
+    one.job.starts = std::span(&one.start, 1);
+    one.job.out = one.row.data();
+    return one.job;
+  }
+  struct Slot {
     std::uint64_t start = 0;
     Job job;
     std::array<std::byte, kRowBytes> row;
-  } maker;
+  };
+  std::atomic<bool> fails = false;
+  std::array<Slot, 2> slots;
+};
+
+// A slot that a failed read leaves empty is filled again, by whoever reads it then.
+TEST_F(ChunksTest, ABatchWhoseReadFailedOnTheCallersThreadIsReadByTheThreadsLater) {
   const Array array = open(100, 2_MiB, EngineKind::kRead);
   const std::shared_ptr<Engine> engine = Internals::of(array).engine();
+  RowMaker maker;
   ReadAhead ahead(Internals::of(array).layout, *engine, maker, {.slots = 1, .end = 100});
   std::optional<std::uint64_t> taken;
   const auto use = [&](std::size_t, std::uint64_t number) { taken = number; };
+  maker.fails = true;
   EXPECT_THROW(ahead.take(use), Error);
   maker.fails = false;
   Watchdog watchdog;
@@ -392,26 +400,30 @@ TEST_F(ChunksTest, ABatchWhoseReadFailedOnTheCallersThreadIsReadByTheThreadsLate
   EXPECT_EQ(taken, 0u);
 }
 
-// The child is forked while a mutex of the reader is held, as another thread of the parent may.
+// The child is forked while the reader's mutex is held, as another thread of the parent may hold
+// it.
 TEST_F(ChunksTest, ALoanThatEndsInAChildOfForkWaitsForNobody) {
   if (kUnderTsan || kUnderAsan) GTEST_SKIP() << "sanitizers do not take forks beside threads";
-  const Array array = open(100'000, 8_MiB, EngineKind::kRead);
-  Chunks chunks = array.chunks(1000, shuffled(3));
-  Loan first, second;
-  Chunk chunk;
-  std::vector<std::uint64_t> numbers;
-  ASSERT_TRUE(lend(chunks, first, chunk, numbers));
+  const Array array = open(100, 2_MiB, EngineKind::kRead);
+  const std::shared_ptr<Engine> engine = Internals::of(array).engine();
+  RowMaker maker;
+  const auto ahead = std::make_shared<ReadAhead>(Internals::of(array).layout, *engine, maker,
+                                                 ReadAhead::Options{.slots = 2, .end = 100});
+  const auto pool = std::make_shared<LendingPool>(kRowBytes, "rows");
+  for (int slot = 0; slot < 2; ++slot) {
+    pool->add_slot(PageBuffer(array.budget(), kRowBytes, "rows"));
+  }
+  pool->serve(ahead);
+  Loan loan;
+  ahead->take([&](std::size_t slot, std::uint64_t number) { loan = pool->lend(slot, number); });
   std::string said;
-  const auto use = [&](const Chunk&) {
+  ahead->take([&](std::size_t, std::uint64_t) {
     said = in_child([&] {
       ::alarm(30);
-      first = {};
+      loan = {};
       return std::string("ended");
     });
-  };
-  while (said.empty()) {
-    impl_of(chunks).lend(use, second, ReadAhead::Clock::now() + std::chrono::milliseconds(5));
-  }
+  });
   EXPECT_EQ(said, "ended");
 }
 
