@@ -67,10 +67,16 @@ Reservation Reader::room_for_read(std::uint64_t bytes, const std::string& what) 
 template <class Owner>
 void Reader::read_rows(const std::shared_ptr<Array>& array, std::uint64_t first,
                        std::uint64_t count, std::span<std::byte> out, const Owner& owner) const {
-  // A few pages are copied faster than the GIL changes hands.
-  if (local_ && out.size() <= kSmallRead &&
-      read_if_resident(Internals::of(*array), first, count, out)) {
-    return;
+  if (local_ && out.size() <= kSmallRead) {
+    const Array::Impl& impl = Internals::of(*array);
+    // A few pages are copied faster than the GIL changes hands.
+    if (read_if_resident(impl, first, count, out)) return;
+    // Nobody waits for a disk, so no worker thread is needed either.
+    if (in_page_cache(impl, first, count) && impl.engine_if_settled()) {
+      const WithoutGil without;
+      array->read(first, count, out);
+      return;
+    }
   }
   interruptible(
       [array, first, count, out, out_held = held(owner)] { array->read(first, count, out); });

@@ -10,6 +10,7 @@
 
 #include "array/row_extents.h"
 #include "base/checked.h"
+#include "base/kept_file.h"
 #include "base/sys.h"
 
 namespace evenkeel {
@@ -70,6 +71,17 @@ bool read_if_resident(const Array::Impl& array, std::uint64_t first, std::uint64
   std::memcpy(out.data(), base + piece.offset, piece.length);
   if (layout.swapped) swap_bytes(out.data(), piece.length, layout.dtype.swap_unit());
   return true;
+}
+
+bool in_page_cache(const Array::Impl& array, std::uint64_t first, std::uint64_t count) {
+  const Layout& layout = array.layout;
+  if (layout.fortran || count == 0 || first >= layout.rows || count > layout.rows - first) {
+    return false;
+  }
+  std::uint64_t taken;
+  const Piece piece = piece_of(layout, 0, first, count, nullptr, taken);
+  const Segment& segment = layout.segments[piece.file];
+  return taken == count && segment.kept && segment.kept->is_cached(piece.offset, piece.length);
 }
 
 }  // namespace evenkeel

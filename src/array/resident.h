@@ -20,4 +20,8 @@ bool on_local_filesystems(const Array::Impl& array);
 bool read_if_resident(const Array::Impl& array, std::uint64_t first, std::uint64_t count,
                       std::span<std::byte> out);
 
+// Whether rows of an array that is not mapped are in the page cache now. False where the kernel
+// does not say.
+bool in_page_cache(const Array::Impl& array, std::uint64_t first, std::uint64_t count);
+
 }  // namespace evenkeel
