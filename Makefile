@@ -9,7 +9,7 @@ DESTDIR ?=
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 
-demo: build ## the whole story on this machine, in about a minute
+demo: build ## build the tool and show what it does: a minute and a half the first time, on 2 cores
 	build/evenkeel demo
 
 test: ## build every preset, run every test
