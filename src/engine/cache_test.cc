@@ -42,10 +42,18 @@ class MemoryCache : public testing::Test {
   void drop(std::uint64_t offset, std::uint64_t length) const {
     ASSERT_EQ(sys::fadvise(fd_.get(), offset, length, POSIX_FADV_DONTNEED), 0);
   }
+  // The kernel may evict a page at any time (DAMON does so with plenty of memory free), so this
+  // reads again until all of it is cached.
   void bring(std::uint64_t offset, std::uint64_t length) const {
+    const std::uint64_t page = sys::page_size();
+    const std::uint64_t pages = (offset + length + page - 1) / page - offset / page;
     std::vector<std::byte> out(kStep);
-    for (std::uint64_t at = offset; at < offset + length; at += kStep) {
-      read_upto(fd_.get(), at, {out.data(), std::min(kStep, offset + length - at)}, path_);
+    sys::CacheStat stat{};
+    for (int tries = 0; tries < 10 && stat.cached < pages; ++tries) {
+      for (std::uint64_t at = offset; at < offset + length; at += kStep) {
+        read_upto(fd_.get(), at, {out.data(), std::min(kStep, offset + length - at)}, path_);
+      }
+      sys::cachestat(fd_.get(), offset, length, &stat);
     }
   }
   // All but 64 KiB at `offset`.
