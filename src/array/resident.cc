@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 #include <set>
 
 #include "array/row_extents.h"
 #include "base/checked.h"
 #include "base/kept_file.h"
 #include "base/sys.h"
+#include "engine/cache.h"
 
 namespace evenkeel {
 namespace {
@@ -29,6 +31,16 @@ constexpr std::array<std::uint32_t, 8> kLocal = {
     0x2FC12FC1,  // ZFS
     0xF2F52010,  // F2FS
 };
+
+// The rows as one range of one file; empty where they are not.
+std::optional<Piece> one_piece(const Layout& layout, std::uint64_t first, std::uint64_t count) {
+  if (layout.fortran || count == 0 || first >= layout.rows || count > layout.rows - first) {
+    return std::nullopt;
+  }
+  std::uint64_t taken;
+  const Piece piece = piece_of(layout, 0, first, count, nullptr, taken);
+  return taken == count ? std::optional(piece) : std::nullopt;
+}
 
 }  // namespace
 
@@ -48,14 +60,10 @@ bool on_local_filesystems(const Array::Impl& array) {
 bool read_if_resident(const Array::Impl& array, std::uint64_t first, std::uint64_t count,
                       std::span<std::byte> out) {
   const Layout& layout = array.layout;
-  if (layout.fortran || count == 0 || first >= layout.rows || count > layout.rows - first) {
-    return false;
-  }
+  const std::optional<Piece> found = one_piece(layout, first, count);
   const std::shared_ptr<Engine> engine = array.engine_if_settled();
-  if (!engine) return false;
-  std::uint64_t taken;
-  const Piece piece = piece_of(layout, 0, first, count, nullptr, taken);
-  if (taken < count) return false;
+  if (!found || !engine) return false;
+  const Piece& piece = *found;
   const std::byte* base = engine->mapped(piece.file);
   if (!base) return false;
   const auto address = reinterpret_cast<std::uintptr_t>(base + piece.offset);
@@ -74,14 +82,10 @@ bool read_if_resident(const Array::Impl& array, std::uint64_t first, std::uint64
 }
 
 bool in_page_cache(const Array::Impl& array, std::uint64_t first, std::uint64_t count) {
-  const Layout& layout = array.layout;
-  if (layout.fortran || count == 0 || first >= layout.rows || count > layout.rows - first) {
-    return false;
-  }
-  std::uint64_t taken;
-  const Piece piece = piece_of(layout, 0, first, count, nullptr, taken);
-  const Segment& segment = layout.segments[piece.file];
-  return taken == count && segment.kept && segment.kept->is_cached(piece.offset, piece.length);
+  const std::optional<Piece> piece = one_piece(array.layout, first, count);
+  if (!piece) return false;
+  const std::shared_ptr<const KeptFile>& kept = array.layout.segments[piece->file].kept;
+  return kept && is_cached(kept->fd(), piece->offset, piece->length);
 }
 
 }  // namespace evenkeel

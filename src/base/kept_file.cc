@@ -37,13 +37,4 @@ Fd KeptFile::open_again(int flags) const {
   return Fd(sys::open(link.c_str(), O_RDONLY | flags));
 }
 
-bool KeptFile::is_cached(std::uint64_t offset, std::uint64_t length) const {
-  const std::uint64_t page = sys::page_size();
-  const std::uint64_t begin = offset / page * page,
-                      end = (offset + length + page - 1) / page * page;
-  sys::CacheStat stat{};
-  return sys::cachestat(fd_->get(), begin, end - begin, &stat) == 0 &&
-         stat.cached == (end - begin) / page;
-}
-
 }  // namespace evenkeel

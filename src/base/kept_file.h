@@ -1,7 +1,6 @@
 // Files that stay what they were when their names are deleted or given to others.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 
 #include "base/fd.h"
@@ -22,8 +21,7 @@ class KeptFile {
   // Opens the file behind the descriptor with other flags, whatever its name says now. Empty where
   // that does not work: without /proc, or when someone closed the descriptor.
   Fd open_again(int flags) const;
-  // Whether the page cache holds the whole range now. False where the kernel does not say.
-  bool is_cached(std::uint64_t offset, std::uint64_t length) const;
+  int fd() const { return fd_->get(); }  // to ask about the file, not to read it
 
  private:
   explicit KeptFile(std::shared_ptr<const Fd> fd);
