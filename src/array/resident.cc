@@ -72,7 +72,9 @@ bool read_if_resident(const Array::Impl& array, std::uint64_t first, std::uint64
   const std::uint64_t end = round_up(address + piece.length, page);
   if (end - begin > kMostPages * page) return false;
   std::array<unsigned char, kMostPages> pages;
-  if (::mincore(reinterpret_cast<void*>(begin), end - begin, pages.data()) != 0) return false;
+  // mincore changes nothing, but its parameter is not const.
+  std::byte* const from = const_cast<std::byte*>(base) + piece.offset - (address - begin);
+  if (::mincore(from, end - begin, pages.data()) != 0) return false;
   const auto used = static_cast<std::ptrdiff_t>((end - begin) / page);
   const auto absent = [](unsigned char flags) { return (flags & 1) == 0; };
   if (std::any_of(pages.begin(), pages.begin() + used, absent)) return false;
