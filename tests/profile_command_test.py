@@ -9,23 +9,12 @@ import sys
 import pytest
 from profile_help import (
     MIB,
-    build_program,
-    no_marks_left,
     profile,
     run_of,
     start,
 )
 
-
-@pytest.fixture(scope="module")
-def program(user):
-    return build_program(user)
-
-
-@pytest.fixture(autouse=True)
-def marks_checked(user, monkeypatch):
-    with no_marks_left(user, monkeypatch):
-        yield
+pytestmark = pytest.mark.usefixtures("marks_checked")
 
 
 @pytest.mark.parametrize("code", [0, 3, 255])

@@ -10,51 +10,15 @@ from pathlib import Path
 import pytest
 from profile_help import (
     MIB,
-    build_program,
-    no_marks_left,
     page_data,
     profile,
     run_of,
     start,
     wait_for,
     watched,
-    write_data,
 )
 
-
-@pytest.fixture(scope="module")
-def program(user):
-    return build_program(user)
-
-
-@pytest.fixture(scope="module")
-def data(user):
-    return write_data(user)
-
-
-@pytest.fixture(autouse=True)
-def marks_checked(user, monkeypatch):
-    with no_marks_left(user, monkeypatch):
-        yield
-
-
-@pytest.fixture
-def running(user, program):
-    """Starts the program as the user; ends it with the test."""
-    started = []
-
-    def run(*words, prefix=user.prefix):
-        command = [*prefix, program, *map(str, words), "say", "on", "sleep", "60000"]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE)
-        started.append(process)
-        assert process.stdout.readline() == b"on\n"
-        return process
-
-    yield run
-    for process in started:
-        process.kill()
-        process.wait()
-        process.stdout.close()
+pytestmark = pytest.mark.usefixtures("marks_checked")
 
 
 def test_a_report_that_cannot_be_written_is_refused_before_the_command_runs(user):

@@ -6,48 +6,17 @@ import pty
 import select
 import signal
 import struct
-import subprocess
 import sys
 import termios
 import time
 
 import pytest
 from profile_help import (
-    build_program,
-    no_marks_left,
     profile,
     start,
 )
 
-
-@pytest.fixture(scope="module")
-def program(user):
-    return build_program(user)
-
-
-@pytest.fixture(autouse=True)
-def marks_checked(user, monkeypatch):
-    with no_marks_left(user, monkeypatch):
-        yield
-
-
-@pytest.fixture
-def running(user, program):
-    """Starts the program as the user; ends it with the test."""
-    started = []
-
-    def run(*words, prefix=user.prefix):
-        command = [*prefix, program, *map(str, words), "say", "on", "sleep", "60000"]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE)
-        started.append(process)
-        assert process.stdout.readline() == b"on\n"
-        return process
-
-    yield run
-    for process in started:
-        process.kill()
-        process.wait()
-        process.stdout.close()
+pytestmark = pytest.mark.usefixtures("marks_checked")
 
 
 class Terminal:
