@@ -61,7 +61,7 @@ class User:
             cwd=self.folder,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=240,
             **kwargs,
         )
         assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"

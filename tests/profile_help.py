@@ -67,7 +67,7 @@ def start(user, *args, **kwargs):
     return subprocess.Popen(user.command(*args), cwd=user.folder, **kwargs)
 
 
-def wait_for(condition, seconds=20):
+def wait_for(condition, seconds=120):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         found = condition()

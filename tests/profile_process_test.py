@@ -51,7 +51,7 @@ def test_reports_are_written_though_nobody_reads_what_is_said(user):
     (user.folder / "unread.json").unlink(missing_ok=True)
     tool = start(user, "profile", "--json", "unread.json", "--", "true", stderr=write_end)
     os.close(write_end)
-    tool.wait(timeout=20)
+    tool.wait(timeout=120)
     assert run_of(user.folder / "unread.json")["ended"] == "exit code 0"
 
 
@@ -95,7 +95,7 @@ def test_watching_ends_by_a_signal_and_spares_the_process(user, running, number)
     wait_for(lambda: any("signalfd" in os.readlink(fd) for fd in fds.iterdir()))
     time.sleep(0.05)
     tool.send_signal(number)
-    assert tool.wait(timeout=20) == 0
+    assert tool.wait(timeout=120) == 0
     assert run_of(report)["ended"] == "still running"
     assert process.poll() is None
 
@@ -108,7 +108,7 @@ def test_watching_ends_with_the_process(user, running):
     tool = start(user, *words, stderr=subprocess.DEVNULL)
     time.sleep(0.3)
     process.kill()
-    assert tool.wait(timeout=20) == 0
+    assert tool.wait(timeout=120) == 0
     run = run_of(report)
     assert run["ended"] == "ended"
     assert run["summary"]["peak_bytes"]["anon"] >= 32 * MIB

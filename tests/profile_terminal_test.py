@@ -40,7 +40,7 @@ class Terminal:
         os.close(inner)
         self.seen = b""
 
-    def read_until(self, wanted, seconds=20):
+    def read_until(self, wanted, seconds=120):
         until = time.monotonic() + seconds
         while wanted not in self.seen and time.monotonic() < until:
             self._read(0.1)
@@ -64,7 +64,7 @@ class Terminal:
         while self._read(0.1) and time.monotonic() < until:
             pass
         os.close(self.end)
-        return self.tool.wait(timeout=20)
+        return self.tool.wait(timeout=120)
 
 
 SCROLL_ABOVE, SCROLL_ALL = b"\033[1;23r", b"\033[r"
