@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from evenkeel._tokens import Tokens as Tokens
     from evenkeel._tokens import tokens as tokens
     from evenkeel._version import __version__ as __version__
+    from evenkeel.torch import RowIterableDataset as RowIterableDataset
     from evenkeel.torch import TokenDataset as TokenDataset
     from evenkeel.torch import TokenIterableDataset as TokenIterableDataset
 
@@ -49,6 +50,7 @@ _HOME = {
     "memmap": "_memmap",
     "open": "_array",
     "profile": "_profile",
+    "RowIterableDataset": "torch",
     "TokenDataset": "torch",
     "TokenIterableDataset": "torch",
     "TokenLoader": "_loader",

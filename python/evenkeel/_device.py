@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-
-
 Field = tuple[tuple[int, ...], "np.dtype[Any]"]  # the largest shape that a batch has of it
 
 

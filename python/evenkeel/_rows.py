@@ -57,7 +57,7 @@ class Loader(Stepping, _core.RowReader):
     >>> saved = loader.state_dict()
     >>> expected = next(iter(loader))["y"]
     >>> loader.load_state_dict(saved)
-    >>> bool((next(loader)["y"] == expected).all())
+    >>> bool((next(iter(loader))["y"] == expected).all())
     True
     >>> loader.close()
     """
@@ -186,7 +186,8 @@ def row_sets(
     if isinstance(data, list):
         if not data:
             raise ValueError(f"{what}: the mixture is empty\nhint: give pairs of (data, weight)")
-        sets, first = [], None
+        sets: list[tuple[tuple[Array, ...], float]] = []
+        first: object = None
         for one in data:
             if not (isinstance(one, tuple) and len(one) == 2 and isinstance(one[1], (int, float))):
                 raise TypeError(

@@ -6,30 +6,42 @@ import operator
 import os
 from collections.abc import Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from evenkeel._device import Ring
 
-    class _Reader(Protocol):
+    class _Reader:
+        """What the readers of _core have."""
+
         deliver: object
         convert: object
 
-        def begin_loop(self) -> None: ...
-        def seek_step(self, step: int) -> None: ...
-        def load(self, state: str) -> None: ...
-        def close_reader(self) -> None: ...
-        def state_at(self, step: int) -> str: ...
-        def explained(self, step: int) -> list[dict[str, object]]: ...
-        def __next__(self) -> Any: ...
+        def begin_loop(self) -> None:
+            raise NotImplementedError
+
+        def seek_step(self, step: int) -> None:
+            raise NotImplementedError
+
+        def load(self, state: str) -> None:
+            raise NotImplementedError
+
+        def close_reader(self) -> None:
+            raise NotImplementedError
+
+        def state_at(self, step: int) -> str:
+            raise NotImplementedError
+
+        def __next__(self) -> Any:
+            raise NotImplementedError
+
         @property
-        def next_step(self) -> int: ...
+        def next_step(self) -> int:
+            raise NotImplementedError
+
         @property
-        def size(self) -> int: ...
-        @property
-        def epoch_samples(self) -> int: ...
-        @property
-        def buffers(self) -> int: ...
+        def size(self) -> int:
+            raise NotImplementedError
 
 else:
     _Reader = object
