@@ -32,6 +32,20 @@ struct BlockOptions {
   friend bool operator==(const BlockOptions&, const BlockOptions&) = default;
 };
 
+// What choose_blocks goes by. A number that is 0 is chosen.
+struct BlockRequest {
+  std::uint64_t row_bytes = 1;
+  std::uint64_t budget = 0;  // bytes of this rank's budget: a window takes a quarter, two are held
+  std::uint64_t world = 1;
+  std::uint64_t block_rows = 0;
+  std::uint64_t window_rows = 0;  // of all ranks together; rounded up to whole blocks
+  std::uint64_t streams = 0;
+};
+// Blocks of 256 KiB, or fewer bytes where a window would have fewer than 256 of them, but at least
+// 32 KiB; and streams that are a multiple of 64 and of the world size. The same request gives the
+// same numbers on every machine.
+BlockOptions choose_blocks(const BlockRequest& request);
+
 // A plain value. The global order depends only on kind, seed, epoch and, for kBlocks, `blocks`.
 // Rank and world are applied last: rank r of w takes global positions r, r+w, r+2w, ...
 struct Order {

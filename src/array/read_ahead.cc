@@ -27,6 +27,9 @@ void FeedRunner::run() {
   }
   while (Job* job = source_.next_job()) {
     copy_mapped(engine_, layout_, job->starts, job->count, job->out);
+    for (const JobRun& run : job->runs) {
+      copy_mapped(engine_, layout_, {&run.start, 1}, run.count, run.out);
+    }
     source_.job_done(*job);
   }
 }
@@ -439,14 +442,16 @@ Job* ReadAhead::next_job(const Reader& reader) {
 void ReadAhead::require_unchanged(std::size_t stream, const Job& job) {
   const Layout& layout = streams_[stream].layout;
   std::vector<bool> seen(layout.segments.size());
-  for (const std::uint64_t start : job.starts) {
-    const std::uint64_t end = start + job.count;
+  const auto look = [&](std::uint64_t start, std::uint64_t count) {
+    const std::uint64_t end = start + count;
     for (std::uint32_t file = segment_of(layout, start);
          file < seen.size() && layout.segments[file].first_row < end; ++file) {
       if (!seen[file]) streams_[stream].engine.require_unchanged(file);
       seen[file] = true;
     }
-  }
+  };
+  for (const std::uint64_t start : job.starts) look(start, job.count);
+  for (const JobRun& run : job.runs) look(run.start, run.count);
 }
 
 void ReadAhead::job_done(const Reader& reader, Job& job) {

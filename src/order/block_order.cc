@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <string>
 
+#include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
 #include "order/philox.h"
 
@@ -13,6 +15,11 @@ namespace {
 constexpr std::uint64_t kPhaseDraw = 16;  // after the round keys of the blocks
 constexpr std::uint64_t kKeys = 16;       // at least as many as a permutation has rounds
 constexpr std::uint64_t kMostPermutations = 1ULL << 58;  // so that all have keys of their own
+
+// Requests of this size keep a disk as busy as a scan does (docs/orders.md has the figures).
+constexpr std::uint64_t kDefaultBlock = 256_KiB, kSmallestBlock = 32_KiB;
+constexpr std::uint64_t kFewBlocks = 256;  // below this, smaller blocks are worth their cost
+constexpr std::uint64_t kDefaultStreams = 64;
 
 std::uint64_t quotient_up(std::uint64_t a, std::uint64_t b) { return a / b + (a % b != 0); }
 
@@ -54,6 +61,34 @@ std::uint64_t phase_of(const Order& order, std::uint64_t n) {
 std::uint64_t BlockOptions::window_rows() const {
   std::uint64_t rows;
   return __builtin_mul_overflow(block_rows, window_blocks, &rows) ? UINT64_MAX : rows;
+}
+
+BlockOptions choose_blocks(const BlockRequest& request) {
+  const std::uint64_t row = std::max<std::uint64_t>(request.row_bytes, 1);
+  const std::uint64_t world = std::max<std::uint64_t>(request.world, 1);
+  // This rank's part of a window, and the bytes of all parts.
+  std::uint64_t window_bytes;
+  const bool huge = request.window_rows > 0
+                        ? __builtin_mul_overflow(request.window_rows, row, &window_bytes)
+                        : __builtin_mul_overflow(request.budget / 4, world, &window_bytes);
+  if (huge) window_bytes = UINT64_MAX;
+
+  BlockOptions blocks;
+  blocks.block_rows = request.block_rows;
+  if (blocks.block_rows == 0) {
+    const std::uint64_t bytes =
+        std::clamp(window_bytes / kFewBlocks, kSmallestBlock, kDefaultBlock);
+    blocks.block_rows = std::max<std::uint64_t>(bytes / row, 1);
+  }
+  blocks.window_blocks = request.window_rows > 0
+                             ? quotient_up(request.window_rows, blocks.block_rows)
+                             : std::max<std::uint64_t>(window_bytes / row / blocks.block_rows, 1);
+  blocks.streams = request.streams;
+  if (blocks.streams == 0) {
+    const std::uint64_t part = world / std::gcd(world, kDefaultStreams);
+    if (__builtin_mul_overflow(part, kDefaultStreams, &blocks.streams)) blocks.streams = world;
+  }
+  return blocks;
 }
 
 BlockOrder::BlockOrder(const Order& order, std::uint64_t rows)

@@ -216,6 +216,22 @@ TEST(BlockOrder, RefusesNumbersThatMakeNoSense) {
   EXPECT_EQ(blocks_refusal(block_shuffled(1, 0, {~0ULL, ~0ULL, 64}), ~0ULL), "accepted");
 }
 
+TEST(BlockOrder, BlocksAreChosenByTheBudgetAndTheWorld) {
+  const std::uint64_t mib = 1 << 20;
+  EXPECT_EQ(choose_blocks({.row_bytes = 648, .budget = 512 * mib}), (BlockOptions{404, 512, 64}));
+  // A world of 4 with a quarter of the memory each mixes as many rows.
+  EXPECT_EQ(choose_blocks({.row_bytes = 648, .budget = 128 * mib, .world = 4}),
+            (BlockOptions{404, 512, 64}));
+  // Less memory: smaller blocks first, then fewer of them.
+  EXPECT_EQ(choose_blocks({.row_bytes = 1024, .budget = 64 * mib}), (BlockOptions{64, 256, 64}));
+  EXPECT_EQ(choose_blocks({.row_bytes = 1024, .budget = 4 * mib}), (BlockOptions{32, 32, 64}));
+  EXPECT_EQ(choose_blocks({.row_bytes = 1 << 30, .budget = mib}), (BlockOptions{1, 1, 64}));
+  EXPECT_EQ(choose_blocks(
+                {.row_bytes = 8, .budget = mib, .world = 6, .block_rows = 10, .window_rows = 95}),
+            (BlockOptions{10, 10, 192}));
+  EXPECT_EQ(choose_blocks({.budget = ~0ULL, .world = ~0ULL}).streams, ~0ULL);
+}
+
 TEST(BlockOrder, DescribesItself) {
   EXPECT_EQ(block_shuffled(7, 2, {404, 512, 64}).for_rank(1, 8).describe(),
             "blocks of 404 rows, windows of 512 blocks, 64 streams, seed 7, epoch 2, rank 1 of 8");
