@@ -29,6 +29,7 @@ void check_sequence(const Order& order, std::uint64_t rows, std::uint64_t first,
   for (std::size_t i = 0; i < count; ++i) {
     MUST(filled[i] < rows);
     MUST(sequence[first + i] == filled[i]);
+    if (order.kind != OrderKind::kRandom) MUST(sequence.find(filled[i]) == first + i);
     // The same row as in the global order, at this rank's position.
     const Sequence all(order.for_rank(0, 1), rows);
     MUST(all[(first + i) * order.world + order.rank] == filled[i]);
@@ -40,8 +41,9 @@ FUZZ_TARGET(order) {
   const std::uint64_t at = input.any_size();
   MUST(refused([&] { Permutation(0, seed, epoch); }));
   if (n > 0) check_permutation(n, seed, epoch, at % n);
-  Order order{static_cast<OrderKind>(input.upto(2)), seed, epoch, input.any_size(),
+  Order order{static_cast<OrderKind>(input.upto(3)), seed, epoch, input.any_size(),
               input.any_size()};
+  order.blocks = {input.any_size(), input.any_size(), input.any_size()};
   const std::uint64_t first = input.any_size();
   refused([&] { check_sequence(order, n, first, input.upto(20)); });
   MUST(!order.describe().empty());

@@ -24,11 +24,11 @@ def random(n, seed, epoch, position):
     return (low + (high << 64)) * n >> 128
 
 
-def shuffled(n, seed, epoch, position):
+def permuted(n, seed, epoch, position, first_key):
     width = max(8, (n - 1).bit_length())
     high_bits = width // 2
     low_bits = width - high_bits
-    keys = [philox(seed, epoch, 2**63 + i) for i in range(12 if width < 16 else 8)]
+    keys = [philox(seed, epoch, first_key + i) for i in range(12 if width < 16 else 8)]
 
     def mix(key, v):
         z = v * key[0] + key[1] & MASK64
@@ -48,6 +48,34 @@ def shuffled(n, seed, epoch, position):
             return x
 
 
+def shuffled(n, seed, epoch, position):
+    return permuted(n, seed, epoch, position, 2**63)
+
+
+def blocks(n, seed, epoch, position, block, window, streams):
+    low, high = philox(seed, epoch, 2**63 + 2**32 + 16)
+    phase = (low + (high << 64)) * n >> 128
+    number, y = divmod(position, window * block)
+    rows = min(window * block, n - number * window * block)
+    size, longer = divmod(rows, streams)
+    turn, section = divmod(y, streams)
+
+    def key(i):
+        return 2**63 + 2**62 + 16 * (number * (streams + 2) + i)
+
+    if section < longer:
+        begin = permuted(longer, seed, epoch, section, key(0)) * (size + 1)
+        length = size + 1
+    else:
+        place = permuted(streams - longer, seed, epoch, section - longer, key(1))
+        begin, length = (longer + place) * size + longer, size
+    x = begin + permuted(length, seed, epoch, turn, key(2 + section))
+    entry, within = divmod(number * window * block + x, block)
+    if entry < n // block:
+        entry = permuted(n // block, seed, epoch, entry, 2**63 + 2**32)
+    return (entry * block + within + phase) % n
+
+
 def vectors(kind):
     found = []
     for line in PAGE.read_text().splitlines():
@@ -58,7 +86,7 @@ def vectors(kind):
     return found
 
 
-@pytest.mark.parametrize("order", [shuffled, random])
+@pytest.mark.parametrize("order", [shuffled, random, blocks])
 def test_the_prose_gives_the_vectors(order):
     golden = vectors(order.__name__)
     assert len(golden) >= 8

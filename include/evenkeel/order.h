@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -12,19 +14,52 @@
 
 namespace evenkeel {
 
-enum class OrderKind : std::uint8_t { kSequential, kShuffled, kRandom };
+enum class OrderKind : std::uint8_t { kSequential, kShuffled, kRandom, kBlocks };
 
-// A plain value. The global order depends only on kind, seed and epoch. Rank and world are applied
-// last: rank r of w takes global positions r, r+w, r+2w, ...
+// The order kBlocks: neighbouring rows are read together as a block, and the rows of a window of
+// blocks are mixed in memory. Part of the order: other numbers give another sequence of rows.
+struct BlockOptions {
+  // Rows that are read with one request. Smaller blocks mix better, larger ones read faster.
+  std::uint64_t block_rows = 0;
+  // Blocks that are mixed with each other: more need more memory and mix better.
+  std::uint64_t window_blocks = 0;
+  // Each window is divided into so many streams, and a rank reads whole streams. So the world size
+  // must divide this number, and the global sequence is the same for every world size that does.
+  std::uint64_t streams = 64;
+
+  // Rows of a full window; 2^64-1 where that would be more.
+  std::uint64_t window_rows() const;
+  friend bool operator==(const BlockOptions&, const BlockOptions&) = default;
+};
+
+// What choose_blocks goes by. A number that is 0 is chosen.
+struct BlockRequest {
+  std::uint64_t row_bytes = 1;
+  std::uint64_t budget = 0;  // bytes of this rank's budget: a window takes a quarter, two are held
+  std::uint64_t world = 1;
+  std::uint64_t block_rows = 0;
+  std::uint64_t window_rows = 0;  // of all ranks together; rounded up to whole blocks
+  std::uint64_t streams = 0;
+};
+// Blocks of 256 KiB, or fewer bytes where a window would have fewer than 256 of them, but at least
+// 32 KiB; and streams that are a multiple of 64 and of the world size. The same request gives the
+// same numbers on every machine.
+BlockOptions choose_blocks(const BlockRequest& request);
+
+// A plain value. The global order depends only on kind, seed, epoch and, for kBlocks, `blocks`.
+// Rank and world are applied last: rank r of w takes global positions r, r+w, r+2w, ...
 struct Order {
   OrderKind kind = OrderKind::kSequential;
   std::uint64_t seed = 0;
   std::uint64_t epoch = 0;
   std::uint64_t rank = 0;
   std::uint64_t world = 1;
+  BlockOptions blocks = {};  // of kBlocks; the other orders do not look at it
 
-  Order at_epoch(std::uint64_t e) const { return {kind, seed, e, rank, world}; }
-  Order for_rank(std::uint64_t r, std::uint64_t w) const { return {kind, seed, epoch, r, w}; }
+  Order at_epoch(std::uint64_t e) const { return {kind, seed, e, rank, world, blocks}; }
+  Order for_rank(std::uint64_t r, std::uint64_t w) const {
+    return {kind, seed, epoch, r, w, blocks};
+  }
   std::string describe() const;  // "shuffled, seed 7, epoch 0, rank 1 of 8"
   friend bool operator==(const Order&, const Order&) = default;
 };
@@ -37,6 +72,12 @@ inline Order shuffled(std::uint64_t seed, std::uint64_t epoch = 0) {
 // Uniform draws with replacement.
 inline Order random(std::uint64_t seed, std::uint64_t epoch = 0) {
   return {OrderKind::kRandom, seed, epoch, 0, 1};
+}
+// Every row once per epoch; blocks of neighbouring rows are shuffled, and the rows of each window
+// of blocks. It reads as fast as a scan, because a block is one request. docs/orders.md says how
+// large a window must be.
+inline Order block_shuffled(std::uint64_t seed, std::uint64_t epoch, const BlockOptions& blocks) {
+  return {OrderKind::kBlocks, seed, epoch, 0, 1, blocks};
 }
 
 // A keyed bijection of 0..n-1: a Feistel network on bit_width(n-1) bits (at least 8) with cycle
@@ -53,6 +94,13 @@ class Permutation {
 
  private:
   friend class Sequence;
+  friend class BlockOrder;  // src/order/block_order.h
+  // Its round keys are the Philox outputs at counters first_key, first_key + 1, ...
+  struct KeysFrom {
+    std::uint64_t first_key;
+  };
+  Permutation(std::uint64_t n, std::uint64_t seed, std::uint64_t epoch, KeysFrom keys);
+
   struct RoundKey {
     std::uint64_t multiplier, addend;
   };
@@ -66,7 +114,7 @@ class Permutation {
 
   std::uint64_t n_;
   unsigned low_bits_, high_bits_, rounds_;
-  RoundKey keys_[kMaxRounds];
+  RoundKey keys_[kMaxRounds] = {};  // the first rounds_ of them
 };
 
 // Draw number `counter` of a stream: uniform on 0..n-1, from 128 bits of Philox4x32-10. Throws
@@ -75,10 +123,13 @@ class Permutation {
 std::uint64_t uniform_draw(std::uint64_t seed, std::uint64_t epoch, std::uint64_t counter,
                            std::uint64_t n);
 
+class BlockOrder;
+
 // An Order applied to a number of rows. Immutable, so thread-safe. Indexing any position is O(1).
 class Sequence {
  public:
-  // Throws Error (kInvalid) if world is 0 or rank >= world.
+  // Throws Error (kInvalid) if world is 0 or rank >= world; for kBlocks also if a number of
+  // `blocks` is 0, or if world does not divide its streams.
   Sequence(const Order& order, std::uint64_t rows);
   std::uint64_t size() const { return size_; }  // number of positions of this rank
   std::uint64_t rows() const { return rows_; }
@@ -86,11 +137,16 @@ class Sequence {
   // The row at a position, or the rows at first, first+1, ... Throws Error (kIndex) beyond size().
   std::uint64_t operator[](std::uint64_t position) const;
   void fill(std::uint64_t first, std::span<std::uint64_t> rows) const;
+  // The inverse: the position of this rank at which `row` comes; empty when another rank has it.
+  // Throws Error (kIndex) for a row outside 0..rows()-1, and kInvalid for random, where a row may
+  // come several times or not at all.
+  std::optional<std::uint64_t> find(std::uint64_t row) const;
 
  private:
   Order order_;
   std::uint64_t rows_, size_;
   Permutation permutation_;
+  std::shared_ptr<const BlockOrder> blocks_;  // of kBlocks
 };
 
 }  // namespace evenkeel

@@ -15,6 +15,18 @@ constexpr std::size_t kMostBuffers = 3;
 // Around a chunk's rows: the overhang of two blocks of 4 KiB, and what rounding to pages adds.
 constexpr std::uint64_t kBufferOverhead = 16_KiB;
 
+// For chunks that are copied out of windows: they ask for nothing from the disk themselves.
+class NoEngine final : public Engine {
+ public:
+  void run(Feed& feed) override {
+    for (Extent extent; feed.next(extent);) {
+    }
+  }
+  EngineLimits limits() const override { return {}; }
+  EngineReport report() const override { return {}; }
+  unsigned concurrency() const override { return 2; }  // threads that copy chunks
+};
+
 }  // namespace
 
 void Chunk::require(DType wanted, std::size_t alignment) const {
@@ -66,7 +78,9 @@ Chunks::Impl::Impl(std::shared_ptr<Array::Impl> array, std::uint64_t rows_per_ch
 Chunks::Impl::~Impl() { close(); }
 
 bool Chunks::Impl::close(std::optional<ReadAhead::Clock::time_point> deadline) {
+  if (windows_) windows_->interrupt();
   if (ahead_ && !ahead_->close(deadline)) return false;
+  if (windows_ && !windows_->close(deadline)) return false;
   if (pool_) pool_->close();
   return true;
 }
@@ -89,10 +103,12 @@ std::uint64_t Chunks::Impl::buffer_bytes() const {
 
 // Rows that follow one another are a few pieces, however many they are.
 std::uint64_t Chunks::Impl::plan_limit() const {
-  return in_order_ && !array_->layout.fortran ? 0 : array_->budget.limit();
+  return (in_order_ && !array_->layout.fortran) || windows_ ? 0 : array_->budget.limit();
 }
 
-std::uint64_t Chunks::Impl::plan_bytes() const { return RowFeed::memory(plan_limit(), listed()); }
+std::uint64_t Chunks::Impl::plan_bytes() const {
+  return RowFeed::memory(plan_limit(), windows_ ? 0 : listed());
+}
 
 void Chunks::Impl::add_buffer() {
   Buffer buffer;
@@ -115,11 +131,13 @@ void Chunks::Impl::make_buffers() {
 
   const Budget& budget = array_->budget;
   buffers_.reserve(kMostBuffers);
+  if (sequence_.order().kind == OrderKind::kBlocks && !mapped) make_windows();
   try {
     plan_share_ = budget.reserve(plan_bytes(), "plans of chunks");
     add_buffer();
   } catch (const Error& error) {
     plan_share_.release();
+    if (windows_) throw_no_room_beside_windows(error);
     engine_.reset();
     if (error.kind() != ErrorKind::kBudget || !array_->stop_mapping(plan_and_buffer_bytes())) {
       throw_too_large(error);
@@ -142,9 +160,27 @@ void Chunks::Impl::make_buffers() {
   start_reading();
 }
 
+void Chunks::Impl::make_windows() {
+  const BlockOrder blocks(sequence_.order(), sequence_.rows());
+  if (blocks.windows() > 1 && blocks.most_rows() < rows_per_chunk_) {
+    const Order& order = sequence_.order();
+    throw Error(ErrorKind::kInvalid, "chunks",
+                "a window of " + with_commas(order.blocks.window_rows()) + " rows" +
+                    (order.world == 1 ? ""
+                                      : ", " + with_commas(blocks.most_rows()) + " for each of " +
+                                            with_commas(order.world) + " ranks,") +
+                    " is smaller than a chunk of " + with_commas(rows_per_chunk_) + " rows")
+        .hint(
+            "rows of different windows are not mixed: use a window of many chunks, or smaller "
+            "chunks");
+  }
+  windows_ = std::make_unique<WindowReader>(array_, engine_, sequence_.order());
+  no_engine_ = std::make_unique<NoEngine>();
+}
+
 void Chunks::Impl::start_reading() {
   ahead_ =
-      std::make_shared<ReadAhead>(array_->layout, *engine_, *this,
+      std::make_shared<ReadAhead>(array_->layout, windows_ ? *no_engine_ : *engine_, *this,
                                   ReadAhead::Options{.slots = buffers_.size(),
                                                      .end = chunks_,
                                                      .second_reads = second_plan_share_.bytes() > 0,
@@ -180,6 +216,20 @@ void Chunks::Impl::throw_too_large(const Error& error) const {
                         : "raise the budget: one row and its read buffers do not fit");
 }
 
+void Chunks::Impl::throw_no_room_beside_windows(const Error& error) {
+  if (error.kind() != ErrorKind::kBudget) throw error;
+  const std::uint64_t windows = WindowReader::memory(*array_, *engine_, sequence_.order());
+  windows_.reset();
+  throw Error(ErrorKind::kBudget, "chunks",
+              "two windows of the order blocks, " + with_commas(windows) +
+                  " bytes, and a chunk of " + with_commas(rows_per_chunk_) + " rows, " +
+                  with_commas(plan_and_buffer_bytes()) +
+                  " bytes, do not fit: " + with_commas(array_->budget.left()) +
+                  " bytes are left of a budget of " + array_->budget.describe())
+      .in(array_->layout.paths.front())
+      .hint("use a smaller window or smaller chunks, or raise the budget");
+}
+
 std::uint64_t Chunks::Impl::rows_in(std::uint64_t chunk) const {
   return std::min(rows_per_chunk_, sequence_.size() - chunk * rows_per_chunk_);
 }
@@ -191,6 +241,7 @@ Job& Chunks::Impl::prepare(std::size_t slot, std::uint64_t chunk) {
   Job& job = buffer.job;
   job = Job{};
   job.out = pool_->buffer(slot);
+  if (windows_) return job;  // nothing to read; `finish` copies it
   if (!in_order_) {
     buffer.rows.resize(rows);
     sequence_.fill(chunk * rows_per_chunk_, buffer.rows);
@@ -208,6 +259,13 @@ Job& Chunks::Impl::prepare(std::size_t slot, std::uint64_t chunk) {
     job.roomy = true;
   }
   return job;
+}
+
+void Chunks::Impl::finish(std::size_t slot, std::uint64_t chunk) {
+  if (!windows_) return;
+  Buffer& buffer = buffers_[slot];
+  buffer.rows.resize(rows_in(chunk));
+  windows_->take(chunk * rows_per_chunk_, buffer.rows, buffer.job.out);
 }
 
 Chunk Chunks::Impl::describe(std::uint64_t number) const {
@@ -305,7 +363,9 @@ void Chunks::Impl::seek(std::uint64_t chunk) {
                 "chunk " + with_commas(chunk) + " of " + with_commas(chunks_));
   }
   holding_ = false;
+  if (windows_) windows_->interrupt();
   if (ahead_) ahead_->seek(chunk, chunks_);
+  if (windows_) windows_->seek(chunk * rows_per_chunk_);
   next_chunk_ = chunk;
 }
 

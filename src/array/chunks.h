@@ -11,6 +11,7 @@
 #include "array/impl.h"
 #include "array/lending_pool.h"
 #include "array/read_ahead.h"
+#include "array/window_reader.h"
 #include "base/memory.h"
 
 namespace evenkeel {
@@ -41,6 +42,7 @@ struct Chunks::Impl final : BatchMaker {
   bool close(std::optional<ReadAhead::Clock::time_point> deadline = {});
 
   Job& prepare(std::size_t slot, std::uint64_t chunk) override;
+  void finish(std::size_t slot, std::uint64_t chunk) override;
 
  private:
   // What a slot of ReadAhead has besides its rows, which are in the pool.
@@ -55,6 +57,7 @@ struct Chunks::Impl final : BatchMaker {
   void prepare_to_copy(std::uint64_t number);
   ReadAhead::Outcome lend_in_place(const Use& use, Loan& loan);
   void make_buffers();
+  void make_windows();
   void add_buffer();
   void start_reading();
   std::uint64_t overhang() const;
@@ -64,6 +67,7 @@ struct Chunks::Impl final : BatchMaker {
   std::uint64_t plan_limit() const;
   std::uint64_t plan_and_buffer_bytes() const;
   [[noreturn]] void throw_too_large(const Error& error) const;
+  [[noreturn]] void throw_no_room_beside_windows(const Error& error);
 
   std::uint64_t rows_in(std::uint64_t chunk) const;
   Chunk describe(std::uint64_t number) const;
@@ -76,6 +80,9 @@ struct Chunks::Impl final : BatchMaker {
   const std::uint64_t rows_per_chunk_, chunks_;
   const bool in_order_;    // rows follow one another, so no list of them is needed
   bool in_place_ = false;  // chunks are shown where the file is mapped
+  // Of the order kBlocks, unless the file is mapped: chunks are then copied out of windows.
+  std::unique_ptr<WindowReader> windows_;
+  std::unique_ptr<Engine> no_engine_;
   Reservation plan_share_, second_plan_share_;
   std::vector<Buffer> buffers_;
   std::shared_ptr<LendingPool> pool_;

@@ -57,8 +57,10 @@ INSTANTIATE_TEST_SUITE_P(Engines, EveryEngineChunks, testing::ValuesIn(kAllEngin
 
 TEST_P(EveryEngineChunks, EveryPositionComesOnceAndInOrder) {
   const Array array = open(100'003, 2_MiB, GetParam());
-  for (const Order& order : {sequential(), shuffled(5), random(5), shuffled(5).for_rank(2, 3),
-                             sequential().for_rank(1, 4), shuffled(5, 9)}) {
+  const Order blocks = block_shuffled(5, 1, {250, 16, 12});
+  for (const Order& order :
+       {sequential(), shuffled(5), random(5), shuffled(5).for_rank(2, 3),
+        sequential().for_rank(1, 4), shuffled(5, 9), blocks, blocks.for_rank(2, 3)}) {
     const Sequence sequence(order, array.rows());
     Chunks chunks = array.chunks(1000, order);
     EXPECT_EQ(chunks.size(), (sequence.size() + 999) / 1000);
@@ -91,7 +93,7 @@ TEST_P(EveryEngineChunks, RanksTogetherSeeEveryRowOnce) {
 
 TEST_P(EveryEngineChunks, SeekGoesForwardsBackwardsAndToTheEnd) {
   const Array array = open(50'500, 2_MiB, GetParam());
-  for (const Order& order : {sequential(), shuffled(2)}) {
+  for (const Order& order : {sequential(), shuffled(2), block_shuffled(2, 0, {100, 32, 4})}) {
     Chunks chunks = array.chunks(1000, order);
     for (const std::uint64_t number : {40, 3, 3, 50, 0}) {
       chunks.seek(number);

@@ -36,9 +36,11 @@ bool RowFeed::begin_next_job() {
   if (!job_) return false;
   job_->open_plans = 0;
   job_->planned = false;
-  picks_.reserve(job_->starts.size());  // no more than that: it was reserved so
-  picks_.resize(job_->starts.size());
-  for (std::size_t i = 0; i < picks_.size(); ++i) picks_[i] = {job_->starts[i], i};
+  picks_.reserve(job_->reads());  // no more than that: it was reserved so
+  picks_.resize(job_->reads());
+  for (std::size_t i = 0; i < picks_.size(); ++i) {
+    picks_[i] = {job_->runs.empty() ? job_->starts[i] : job_->runs[i].start, i};
+  }
   if (!std::ranges::is_sorted(picks_, {}, &Pick::start)) {
     std::ranges::sort(picks_, {}, &Pick::start);
   }
@@ -46,20 +48,25 @@ bool RowFeed::begin_next_job() {
   return true;
 }
 
+JobRun RowFeed::run_of(const Pick& pick) const {
+  if (!job_->runs.empty()) return job_->runs[pick.position];
+  return {pick.start, job_->count, job_->out + pick.position * job_->count * layout_.row_bytes};
+}
+
 // One window of pieces of the current job. Columns outside, rows inside: pieces come in the order
 // in which they are stored, whichever order that is.
 bool RowFeed::fill(LivePlan& live) {
   live.plan.clear(scatter_of(layout_));
   const std::uint64_t columns = job_->count == 0 ? 0 : columns_of(layout_);
-  const std::uint64_t pick_bytes = job_->count * layout_.row_bytes;
+  bool cut = false;
   while (column_ < columns && pick_ < picks_.size() && live.plan.size() < window_) {
-    const Pick& pick = picks_[pick_];
-    std::byte* row_out = job_->out + pick.position * pick_bytes + row_ * layout_.row_bytes;
+    const JobRun run = run_of(picks_[pick_]);
+    std::byte* row_out = run.out + row_ * layout_.row_bytes;
     std::uint64_t taken;
-    live.plan.add(
-        piece_of(layout_, column_, pick.start + row_, job_->count - row_, row_out, taken));
+    live.plan.add(piece_of(layout_, column_, run.start + row_, run.count - row_, row_out, taken));
+    cut |= taken < run.count;  // by the end of a file: there is no room around its parts
     row_ += taken;
-    if (row_ == job_->count) {
+    if (row_ == run.count) {
       row_ = 0;
       if (++pick_ == picks_.size()) {
         pick_ = 0;
@@ -71,7 +78,7 @@ bool RowFeed::fill(LivePlan& live) {
   EngineLimits limits = engine_.limits();
   if (merge_gap_) limits.merge_gap = *merge_gap_;
   const bool one_piece = job_->planned && live.plan.size() == 1 && job_->open_plans == 0;
-  live.plan.build(limits, job_->roomy && one_piece);
+  live.plan.build(limits, job_->roomy && (one_piece || (!job_->runs.empty() && !cut)));
   live.job = job_;
   live.outstanding = 0;
   live.handed_out = false;
@@ -87,6 +94,9 @@ void RowFeed::retire_if_done(LivePlan& live) {
   if (layout_.swapped) {
     swap_bytes(job.out, job.starts.size() * job.count * layout_.row_bytes,
                layout_.dtype.swap_unit());
+    for (const JobRun& run : job.runs) {
+      swap_bytes(run.out, run.count * layout_.row_bytes, layout_.dtype.swap_unit());
+    }
   }
   source_.job_done(job);
 }

@@ -15,14 +15,24 @@
 
 namespace evenkeel {
 
-// `count` rows from each start, laid one after the other from `out` on.
+// `count` rows from `start` on, and the place of the first.
+struct JobRun {
+  std::uint64_t start = 0, count = 0;
+  std::byte* out = nullptr;
+};
+
+// `count` rows from each start, laid one after the other from `out` on. Or, where `starts` is not
+// enough to say it, `runs`: these rows, each run to its own place.
 struct Job {
   std::span<const std::uint64_t> starts;
   std::uint64_t count = 1;
   std::byte* out = nullptr;
+  std::span<const JobRun> runs = {};  // if not empty, instead of the three above
   // There is room for the alignment's overhang around `out`, and `out` is as far from alignment as
-  // the first row's offset: a job that is one piece of one file may be read in place.
+  // the first row's offset: a job that is one piece of one file may be read in place. With `runs`
+  // that is so for each of them, and those that are one piece may be.
   bool roomy = false;
+  std::size_t reads() const { return runs.empty() ? starts.size() : runs.size(); }
 
  private:
   friend class RowFeed;
@@ -76,6 +86,7 @@ class RowFeed final : public Feed {
 
   bool begin_next_job();
   bool fill(LivePlan& live);
+  JobRun run_of(const Pick& pick) const;
   void retire_if_done(LivePlan& live);
 
   const Layout& layout_;

@@ -54,6 +54,9 @@ void expect_golden(const std::string& kind, Order order) {
     const auto& in = vector.input;
     order.seed = in.at("seed");
     order.epoch = in.at("epoch");
+    if (order.kind == OrderKind::kBlocks) {
+      order.blocks = {in.at("block"), in.at("window"), in.at("streams")};
+    }
     std::vector<std::uint64_t> rows(vector.values.size());
     Sequence(order, in.at("n")).fill(in.at("first"), rows);
     EXPECT_EQ(rows, vector.values) << kind << " n=" << in.at("n");
@@ -62,6 +65,8 @@ void expect_golden(const std::string& kind, Order order) {
 
 TEST(Golden, ShuffledIsFrozen) { expect_golden("shuffled", shuffled(0)); }
 TEST(Golden, RandomIsFrozen) { expect_golden("random", random(0)); }
+
+TEST(Golden, BlocksIsFrozen) { expect_golden("blocks", block_shuffled(0, 0, {})); }
 
 TEST(Golden, PhiloxIsFrozen) {
   const std::vector<Vector> golden = vectors("philox");

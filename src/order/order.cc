@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <string>
 
+#include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
+#include "order/block_order.h"
 #include "order/philox.h"
 
 namespace evenkeel {
@@ -15,6 +17,8 @@ const char* name(OrderKind kind) {
       return "shuffled";
     case OrderKind::kRandom:
       return "random";
+    case OrderKind::kBlocks:
+      return "blocks";
     case OrderKind::kSequential:
       break;
   }
@@ -48,6 +52,11 @@ std::uint64_t positions_of_rank(const Order& order, std::uint64_t rows) {
 
 std::string Order::describe() const {
   std::string text = name(kind);
+  if (kind == OrderKind::kBlocks) {
+    text += " of " + with_commas(blocks.block_rows) + " rows, windows of " +
+            with_commas(blocks.window_blocks) + " blocks, " + with_commas(blocks.streams) +
+            " streams";
+  }
   if (kind != OrderKind::kSequential) {
     text += ", seed " + std::to_string(seed) + ", epoch " + std::to_string(epoch);
   }
@@ -68,7 +77,9 @@ Sequence::Sequence(const Order& order, std::uint64_t rows)
     : order_(order),
       rows_(rows),
       size_(positions_of_rank(order, rows)),
-      permutation_(std::max<std::uint64_t>(rows, 1), order.seed, order.epoch) {}
+      permutation_(std::max<std::uint64_t>(rows, 1), order.seed, order.epoch) {
+  if (order.kind == OrderKind::kBlocks) blocks_ = std::make_shared<BlockOrder>(order, rows);
+}
 
 std::uint64_t Sequence::operator[](std::uint64_t position) const {
   std::uint64_t row;
@@ -100,7 +111,27 @@ void Sequence::fill(std::uint64_t first, std::span<std::uint64_t> rows) const {
         position += order_.world;
       }
       break;
+    case OrderKind::kBlocks:
+      blocks_->fill(position, rows);
+      break;
   }
+}
+
+std::optional<std::uint64_t> Sequence::find(std::uint64_t row) const {
+  if (order_.kind == OrderKind::kRandom) {
+    throw Error(ErrorKind::kInvalid, "order", "a random order has no inverse")
+        .hint("draws repeat: a row may come several times, or not at all");
+  }
+  if (row >= rows_) {
+    throw Error(
+        ErrorKind::kIndex, "order",
+        "row " + std::to_string(row) + " is outside the " + std::to_string(rows_) + " rows");
+  }
+  std::uint64_t position = row;
+  if (order_.kind == OrderKind::kShuffled) position = permutation_.inverse(row);
+  if (order_.kind == OrderKind::kBlocks) position = blocks_->position_of(row);
+  if (position % order_.world != order_.rank) return std::nullopt;
+  return position / order_.world;
 }
 
 }  // namespace evenkeel

@@ -30,7 +30,11 @@ std::uint64_t low_mask(unsigned bits) { return (std::uint64_t{1} << bits) - 1; }
 
 }  // namespace
 
-Permutation::Permutation(std::uint64_t n, std::uint64_t seed, std::uint64_t epoch) : n_(n) {
+Permutation::Permutation(std::uint64_t n, std::uint64_t seed, std::uint64_t epoch)
+    : Permutation(n, seed, epoch, KeysFrom{static_cast<std::uint64_t>(Stream::kRoundKeys)}) {}
+
+Permutation::Permutation(std::uint64_t n, std::uint64_t seed, std::uint64_t epoch, KeysFrom keys)
+    : n_(n) {
   if (n == 0) {
     throw Error(ErrorKind::kInvalid, "permutation", "cannot permute 0 rows")
         .hint("give at least 1 row");
@@ -39,8 +43,8 @@ Permutation::Permutation(std::uint64_t n, std::uint64_t seed, std::uint64_t epoc
   high_bits_ = width / 2;
   low_bits_ = width - high_bits_;
   rounds_ = width < kWideWidth ? kMaxRounds : kWideRounds;
-  for (unsigned i = 0; i < kMaxRounds; ++i) {
-    const Block block = philox(seed, epoch, Stream::kRoundKeys, i);
+  for (unsigned i = 0; i < rounds_; ++i) {
+    const Block block = philox(seed, epoch, Stream{keys.first_key}, i);
     keys_[i] = {block.low, block.high};
   }
 }

@@ -8,11 +8,12 @@
 namespace evenkeel {
 
 // The seed is the key. The epoch is one half of the counter; the other half is stream + index.
-// Draws use 0..2^63-1; other streams begin above, with 2^32 counters each, so no two streams share
-// a block.
+// Draws use 0..2^63-1; other streams begin above, so no two streams share a block.
 enum class Stream : std::uint64_t {
   kDraws = 0,
-  kRoundKeys = std::uint64_t{1} << 63,
+  kRoundKeys = std::uint64_t{1} << 63,                  // of `shuffled`: 2^32 counters
+  kBlockKeys = kRoundKeys + (std::uint64_t{1} << 32),   // of `blocks`: 2^32 counters
+  kWindowKeys = kRoundKeys + (std::uint64_t{1} << 62),  // of `blocks`: 2^62 counters
 };
 
 struct Block {

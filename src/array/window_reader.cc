@@ -1,0 +1,259 @@
+#include "array/window_reader.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <chrono>
+#include <cstring>
+#include <exception>
+
+#include "array/row_extents.h"
+#include "base/checked.h"
+#include "base/sys.h"
+#include "evenkeel/error.h"
+
+namespace evenkeel {
+namespace {
+
+// How long a `take` that waits for the disk may miss an interruption.
+constexpr auto kLookInterval = std::chrono::milliseconds(20);
+// Rows lie all over a window, so each is asked for from memory before it is needed.
+constexpr std::size_t kRowsAhead = 8;
+constexpr std::uint64_t kSmallOverhang = 32;  // an alignment is small beside so many
+constexpr std::uint64_t kCacheLine = 64, kMostPrefetched = 1024;
+
+}  // namespace
+
+// What is read in place has an overhang on both sides. Where that would be much beside the block,
+// blocks lie one after the other, and the engine reads into memory of its own.
+std::uint64_t WindowReader::overhang(const Layout& layout, const Engine& engine,
+                                     const Order& order) {
+  const std::uint64_t alignment = engine.limits().alignment;
+  const std::uint64_t rows = order.blocks.block_rows;
+  return rows >= kSmallOverhang * alignment / std::max<std::uint64_t>(layout.row_bytes, 1)
+             ? 2 * alignment
+             : 0;
+}
+
+std::uint64_t WindowReader::part_bytes(const Layout& layout, const BlockOrder& order,
+                                       std::uint64_t overhang) {
+  return order.most_rows() * layout.row_bytes + order.most_runs() * overhang;
+}
+
+std::uint64_t WindowReader::list_bytes(const BlockOrder& order) {
+  const std::uint64_t runs = order.most_runs() + 1;
+  return runs *
+         (sizeof(RowRun) + kSlots * (sizeof(JobRun) + sizeof(Placed) + 2 * sizeof(std::uint32_t)));
+}
+
+std::uint64_t WindowReader::plan_bytes(const Array::Impl& array, const BlockOrder& order) {
+  return RowFeed::memory(array.budget.limit() / 4, order.most_runs());
+}
+
+std::uint64_t WindowReader::memory(const Array::Impl& array, const Engine& engine,
+                                   const Order& order) {
+  const BlockOrder blocks(order, array.layout.rows);
+  const std::uint64_t part =
+      part_bytes(array.layout, blocks, overhang(array.layout, engine, order));
+  return kSlots * round_up(part, sys::page_size()) + list_bytes(blocks) + plan_bytes(array, blocks);
+}
+
+WindowReader::WindowReader(std::shared_ptr<Array::Impl> array, std::shared_ptr<Engine> engine,
+                           const Order& order)
+    : array_(std::move(array)),
+      engine_(std::move(engine)),
+      order_(order, array_->layout.rows),
+      overhang_(overhang(array_->layout, *engine_, order)) {
+  const std::uint64_t bytes = part_bytes(array_->layout, order_, overhang_);
+  try {
+    lists_share_ = array_->budget.reserve(list_bytes(order_) + plan_bytes(*array_, order_),
+                                          "plans of windows");
+    slots_.resize(kSlots);
+    for (Slot& slot : slots_) {
+      slot.memory = PageBuffer(array_->budget, bytes, "a window of blocks");
+      slot.runs.reserve(order_.most_runs());
+      slot.placed.reserve(order_.most_runs() + 1);
+      slot.finder.reserve(2 * (order_.most_runs() + 1));
+    }
+    scratch_.reserve(order_.most_runs());
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kBudget) throw;
+    slots_.clear();
+    lists_share_.release();
+    throw_too_large(order);
+  }
+  ahead_.emplace(array_->layout, *engine_, *this,
+                 ReadAhead::Options{.slots = kSlots,
+                                    .end = order_.windows(),
+                                    .merge_gap = array_->merge_gap,
+                                    .budget_limit = array_->budget.limit() / 4,
+                                    .closed_hint = "call chunks() again",
+                                    .what = "chunks"});
+}
+
+// The largest window that fits is looked for: its lists and plans grow with it.
+void WindowReader::throw_too_large(const Order& order) const {
+  const Layout& layout = array_->layout;
+  const std::uint64_t left = array_->budget.left();
+  std::uint64_t fitting = 0, beyond = order.blocks.window_blocks;
+  while (beyond - fitting > 1) {
+    Order smaller = order;
+    smaller.blocks.window_blocks = fitting + (beyond - fitting) / 2;
+    const bool fits = memory(*array_, *engine_, smaller) <= left;
+    (fits ? fitting : beyond) = smaller.blocks.window_blocks;
+  }
+  throw Error(ErrorKind::kBudget, "order blocks",
+              "two windows of " + with_commas(order_.most_rows()) + " rows of " +
+                  with_commas(layout.row_bytes) + " bytes do not fit: " +
+                  with_commas(memory(*array_, *engine_, order)) + " bytes are needed, " +
+                  with_commas(left) + " are left of a budget of " + array_->budget.describe())
+      .in(layout.paths.front())
+      .hint(fitting > 0 ? "use a window of at most " + with_commas(fitting) + " blocks of " +
+                              with_commas(order.blocks.block_rows) + " rows, or raise the budget"
+                        : "use smaller blocks, or raise the budget");
+}
+
+WindowReader::~WindowReader() { close(); }
+
+bool WindowReader::close(std::optional<ReadAhead::Clock::time_point> deadline) {
+  interrupted_ = true;
+  return ahead_->close(deadline);
+}
+
+// Each run is as far from alignment in memory as it is in its file, with room for the overhang on
+// both sides: the disk can then write it where it belongs.
+void WindowReader::lay_out(Slot& slot) {
+  const Layout& layout = array_->layout;
+  const std::uint64_t alignment = engine_->limits().alignment;
+  slot.runs.clear();
+  slot.placed.clear();
+  std::uint64_t end = 0, place = 0;
+  for (const RowRun& run : scratch_) {
+    std::uint64_t taken;
+    const Piece piece = piece_of(layout, 0, run.start, run.count, nullptr, taken);
+    const std::uint64_t shift = overhang_ > 0 ? piece.offset % alignment : 0;
+    std::byte* data = slot.memory.data() + end + shift;
+    slot.runs.push_back({run.start, run.count, data});
+    slot.placed.push_back({place, run.start, data});
+    place += run.count;
+    end += run.count * layout.row_bytes + shift;
+    if (overhang_ > 0) end = round_up(end, alignment);
+  }
+  slot.placed.push_back({place, 0, nullptr});
+}
+
+void WindowReader::index(Slot& slot) {
+  const std::uint64_t places = slot.placed.back().first_place;
+  const std::uint64_t runs = slot.runs.size();
+  slot.finder.clear();
+  if (runs == 0) return;
+  slot.step = static_cast<unsigned>(std::bit_width(places / runs) - 1);
+  std::uint32_t run = 0;
+  for (std::uint64_t place = 0; place < places; place += std::uint64_t{1} << slot.step) {
+    while (slot.placed[run + 1].first_place <= place) ++run;
+    slot.finder.push_back(run);
+  }
+}
+
+Job& WindowReader::prepare(std::size_t slot_number, std::uint64_t window) {
+  Slot& slot = slots_[slot_number];
+  order_.runs(window, scratch_);
+  lay_out(slot);
+  index(slot);
+  slot.job = Job{};
+  slot.job.runs = slot.runs;
+  slot.job.roomy = overhang_ > 0;
+  return slot.job;
+}
+
+const WindowReader::Slot& WindowReader::wait_for(std::uint64_t window) {
+  MutexLock lock(mutex_);
+  const std::size_t place = window % kSlots;
+  while (!held_[place].here || held_[place].window != window) {
+    if (interrupted_) {
+      throw Error(ErrorKind::kClosed, "chunks", "reading was interrupted").hint("call seek");
+    }
+    if (waiting_) {
+      changed_.wait(mutex_);
+      continue;
+    }
+    waiting_ = true;
+    lock.unlock();
+    std::optional<std::uint64_t> taken;
+    std::exception_ptr failure;
+    try {
+      const auto use = [&](std::size_t, std::uint64_t number) { taken = number; };
+      ahead_->take(use, ReadAhead::Clock::now() + kLookInterval);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    lock.lock();
+    waiting_ = false;
+    changed_.notify_all();
+    if (failure) std::rethrow_exception(failure);
+    if (!taken) continue;
+    const std::uint64_t first = std::max(order_.first_position(*taken), first_position_);
+    held_[*taken % kSlots] = {true, *taken, order_.first_position(*taken + 1) - first};
+  }
+  return slots_[place];
+}
+
+// The next window but one is read into its memory after the last row.
+void WindowReader::took(std::uint64_t window, std::uint64_t rows) {
+  MutexLock lock(mutex_);
+  Held& held = held_[window % kSlots];
+  held.rows_left -= rows;
+  if (held.rows_left > 0) return;
+  held.here = false;
+  ahead_->give_back(window);
+}
+
+void WindowReader::copy(const Slot& slot, std::span<std::uint64_t> rows, std::byte* out) const {
+  const std::uint64_t row_bytes = array_->layout.row_bytes;
+  const std::uint64_t prefetched = std::min(row_bytes, kMostPrefetched);
+  std::array<const std::byte*, kRowsAhead> coming;
+  const auto find = [&](std::uint64_t& row) {
+    const std::uint64_t place = row;
+    const Placed* run = &slot.placed[slot.finder[place >> slot.step]];
+    while (run[1].first_place <= place) ++run;
+    const std::uint64_t within = place - run->first_place;
+    row = run->start + within;
+    const std::byte* data = run->data + within * row_bytes;
+    for (std::uint64_t at = 0; at < prefetched; at += kCacheLine) __builtin_prefetch(data + at);
+    return data;
+  };
+  const std::size_t count = rows.size();
+  for (std::size_t i = 0; i < std::min(count, kRowsAhead); ++i) coming[i] = find(rows[i]);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::byte* data = coming[i % kRowsAhead];
+    if (i + kRowsAhead < count) coming[i % kRowsAhead] = find(rows[i + kRowsAhead]);
+    std::memcpy(out + i * row_bytes, data, row_bytes);
+  }
+}
+
+void WindowReader::take(std::uint64_t first, std::span<std::uint64_t> rows, std::byte* out) {
+  while (!rows.empty()) {
+    const std::uint64_t window = order_.window_of(first);
+    const std::uint64_t left = order_.first_position(window + 1) - first;
+    const auto now = rows.first(std::min<std::uint64_t>(rows.size(), left));
+    order_.fill_places(first, now);
+    copy(wait_for(window), now, out);
+    took(window, now.size());
+    first += now.size();
+    out += now.size() * array_->layout.row_bytes;
+    rows = rows.subspan(now.size());
+  }
+}
+
+void WindowReader::seek(std::uint64_t position) {
+  const std::uint64_t end = order_.windows();
+  const std::uint64_t window =
+      position < order_.first_position(end) ? order_.window_of(position) : end;
+  ahead_->seek(window, end);
+  MutexLock lock(mutex_);
+  held_ = {};
+  first_position_ = position;
+  interrupted_ = false;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,106 @@
+// Windows of the order `blocks`, read ahead of the rows that are taken out of them.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "array/impl.h"
+#include "array/read_ahead.h"
+#include "base/memory.h"
+#include "base/mutex.h"
+#include "order/block_order.h"
+
+namespace evenkeel {
+
+// Reads a rank's part of each window, block by block and in few large requests, into memory that is
+// reserved when the reader is made: two parts, one that rows are taken from while the next is read.
+// Blocks are read in place where the engine can. Several threads may take rows at once, if each
+// position is taken once and no thread takes rows of a window before rows of the window before the
+// last are all taken or being taken.
+class WindowReader final : public BatchMaker {
+ public:
+  // `order` is of kind kBlocks. Throws Error (kBudget) with the arithmetic when two parts of a
+  // window do not fit, and kInvalid for an order that makes no sense; nothing is read then.
+  WindowReader(std::shared_ptr<Array::Impl> array, std::shared_ptr<Engine> engine,
+               const Order& order);
+  ~WindowReader();
+
+  // Bytes that the reader of such an order takes from the budget.
+  static std::uint64_t memory(const Array::Impl& array, const Engine& engine, const Order& order);
+
+  // Copies the rows of this rank's positions first, first + 1, ... to `out`, as many as `rows` has
+  // entries, and their row numbers to `rows`. Throws what reading threw, and Error (kClosed) after
+  // `interrupt`.
+  void take(std::uint64_t first, std::span<std::uint64_t> rows, std::byte* out) EXCLUDES(mutex_);
+  // The first row to be taken is that of `position`. Ends an interruption. No thread may be in
+  // `take`.
+  void seek(std::uint64_t position) EXCLUDES(mutex_);
+  // Makes a `take` that waits for the disk throw soon, and later ones until `seek`. From any
+  // thread.
+  void interrupt() { interrupted_ = true; }
+  // Ends reading. False: a thread still waits for the disk at the deadline, so nothing that it uses
+  // may be destroyed.
+  bool close(std::optional<ReadAhead::Clock::time_point> deadline = {});
+
+ private:
+  // A run of a window and its place in memory.
+  struct Placed {
+    std::uint64_t first_place, start;
+    const std::byte* data;
+  };
+  struct Slot {
+    PageBuffer memory;
+    std::vector<JobRun> runs;
+    std::vector<Placed> placed;  // and one after the last
+    // The run that holds place i * 2^step, so that finding the run of a place takes a step or two.
+    std::vector<std::uint32_t> finder;
+    unsigned step = 0;
+    Job job;
+  };
+  static constexpr std::size_t kSlots = 2;
+
+  static std::uint64_t overhang(const Layout& layout, const Engine& engine, const Order& order);
+  static std::uint64_t part_bytes(const Layout& layout, const BlockOrder& order,
+                                  std::uint64_t overhang);
+  static std::uint64_t list_bytes(const BlockOrder& order);
+  static std::uint64_t plan_bytes(const Array::Impl& array, const BlockOrder& order);
+
+  [[noreturn]] void throw_too_large(const Order& order) const;
+  Job& prepare(std::size_t slot, std::uint64_t window) override;
+  void lay_out(Slot& slot);
+  void index(Slot& slot);
+  // The slot that holds a window, which is read if it is not in memory yet.
+  const Slot& wait_for(std::uint64_t window) EXCLUDES(mutex_);
+  void took(std::uint64_t window, std::uint64_t rows) EXCLUDES(mutex_);
+  void copy(const Slot& slot, std::span<std::uint64_t> rows, std::byte* out) const;
+
+  const std::shared_ptr<Array::Impl> array_;
+  const std::shared_ptr<Engine> engine_;
+  const BlockOrder order_;
+  const std::uint64_t overhang_;  // room around each run, of both sides together; or 0
+  Reservation lists_share_;
+  std::vector<RowRun> scratch_;  // of `prepare`
+  std::vector<Slot> slots_;
+  std::atomic<bool> interrupted_ = false;
+
+  // A window that rows are taken from, in slot window % kSlots.
+  struct Held {
+    bool here = false;
+    std::uint64_t window = 0;
+    std::uint64_t rows_left = 0;  // that nobody has taken; the window is given back after the last
+  };
+  Mutex mutex_;
+  CondVar changed_;
+  std::array<Held, kSlots> held_ GUARDED_BY(mutex_);
+  std::uint64_t first_position_ GUARDED_BY(mutex_) = 0;  // rows before it are not taken
+  bool waiting_ GUARDED_BY(mutex_) = false;              // a thread waits for the next window
+  std::optional<ReadAhead> ahead_;  // its thread uses all of the above: ~WindowReader closes it
+};
+
+}  // namespace evenkeel
