@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from evenkeel._array import info as info
     from evenkeel._array import open as open
     from evenkeel._batches import Batches as Batches
+    from evenkeel._blocks import ShuffleWarning as ShuffleWarning
     from evenkeel._core import Budget as Budget
     from evenkeel._loader import TokenLoader as TokenLoader
     from evenkeel._memmap import Guard as Guard
@@ -47,6 +48,7 @@ _HOME = {
     "memmap": "_memmap",
     "open": "_array",
     "profile": "_profile",
+    "ShuffleWarning": "_blocks",
     "TokenDataset": "torch",
     "TokenIterableDataset": "torch",
     "TokenLoader": "_loader",
