@@ -250,7 +250,8 @@ class Batches:
     def describe(self) -> str:
         """The order and where it stands; of shuffle="blocks" also the sizes of blocks and windows,
         and how well they mix."""
-        order = "shuffled in blocks" if self._blocks else "shuffled" if self._shuffle else "in order"
+        shuffled = "shuffled in blocks" if self._blocks else "shuffled"
+        order = shuffled if self._shuffle else "in order"
         ranks = "" if self._world == 1 else f", rank {self._rank} of {self._world}"
         lines = [
             f"batches: {self._length:,} of {self._n:,} rows, {order}, seed {self._seed}, epoch"
