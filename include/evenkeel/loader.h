@@ -22,13 +22,17 @@ struct LoaderWorkers {
   std::uint64_t stride = 1, phase = 0;
 };
 
-OrderKind parse_order(std::string_view name);  // "sequential", "shuffled", "random"
+OrderKind parse_order(std::string_view name);  // "sequential", "shuffled", "random", "blocks"
 std::string_view order_name(OrderKind order);
 
 struct RowLoaderOptions {
   std::uint64_t batch_size = 1;  // rows of a batch of this rank
   OrderKind order = OrderKind::kShuffled;
   std::uint64_t seed = 0;
+  // Of kBlocks, in rows of all arrays together. A number that is 0 is chosen from the budget (see
+  // choose_blocks); `blocks()` says which. They are part of a state: a loader that loads one takes
+  // them from there.
+  BlockOptions blocks = {0, 0, 0};
   // This process among `world`: together they take world * batch_size rows a step.
   std::uint64_t rank = 0, world = 1;
   // Batches read ahead. Fewer where the budget does not hold them; 0 reads when asked.
@@ -95,7 +99,8 @@ struct RowLoaderState {
       0;  // taken so far by all ranks together, with those left out by drop_last
   std::uint64_t seed = 0;
   OrderKind order = OrderKind::kShuffled;
-  std::string data;  // fingerprints of the arrays, and the weights of a mixture
+  BlockOptions blocks = {0, 0, 0};  // of kBlocks
+  std::string data;                 // fingerprints of the arrays, and the weights of a mixture
 
   std::string text() const;
   static RowLoaderState parse(const std::string& text);
@@ -127,9 +132,11 @@ struct WeightedRows {
 
 // Batches of rows: every batch is a pure function of (data, order, seed, step, rank, world). With
 // the same world * batch_size, the batches of all ranks at a step are the same rows for every
-// world. Batches are read ahead by threads of the library's own, one for each array, inside the
-// budget of the first array. One thread at a time, but for `close`, which may come from any; not to
-// be used in a child of fork. Moves, does not copy.
+// world. With kBlocks two windows of blocks are held for each array that is not mapped, world must
+// divide the streams, and workers and mixtures are not possible. Batches are read ahead by threads
+// of the library's own, one for each array, inside the budget of the first array. One thread at a
+// time, but for `close`, which may come from any; not to be used in a child of fork. Moves, does
+// not copy.
 class Loader {
  public:
   class Iterator {
@@ -176,6 +183,7 @@ class Loader {
   void seek(std::uint64_t step);
   std::uint64_t size() const;        // batches of one loop; 0 when it does not end
   std::uint64_t epoch_rows() const;  // of all ranks together; 0 without epochs
+  BlockOptions blocks() const;       // in use with kBlocks; else all 0
   int buffers() const;               // batches held in memory at once: 1 means no reading ahead
 
   RowLoaderState state() const;

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from evenkeel._array import info as info
     from evenkeel._array import open as open
     from evenkeel._batches import Batches as Batches
+    from evenkeel._blocks import ShuffleWarning as ShuffleWarning
     from evenkeel._core import Budget as Budget
     from evenkeel._loader import TokenLoader as TokenLoader
     from evenkeel._memmap import Guard as Guard
@@ -51,6 +52,7 @@ _HOME = {
     "open": "_array",
     "profile": "_profile",
     "RowIterableDataset": "torch",
+    "ShuffleWarning": "_blocks",
     "TokenDataset": "torch",
     "TokenIterableDataset": "torch",
     "TokenLoader": "_loader",

@@ -232,7 +232,7 @@ class Array:
     def batches(
         self,
         n: int,
-        shuffle: bool = False,
+        shuffle: bool | str = False,
         seed: int = 0,
         epoch: int = 0,
         rank: int = 0,
@@ -240,15 +240,25 @@ class Array:
         with_index: bool = False,
         drop_last: bool = False,
         start: int = 0,
+        *,
+        block: int | str | None = None,
+        window: int | str | None = None,
+        streams: int | None = None,
     ) -> Batches:
         """All rows, `n` at a time; the next ones are read while you use these.
 
         Each array is your own, to keep or to change. The budget has room for the one that a loop
         holds while the next is read, and for more that are read ahead if they fit: in order,
-        batches of a fifth of it do. With `shuffle` (True or False) every row comes once an epoch,
-        in an order that `seed` and the epoch decide; rank r of `world` gets rows r, r + world, ...
-        of the order. `with_index` gives pairs: row numbers, rows. `drop_last` leaves out a last
-        batch of fewer rows. `start` is the number of the first batch.
+        batches of a fifth of it do. With `shuffle` every row comes once an epoch, in an order that
+        `seed` and the epoch decide; rank r of `world` gets rows r, r + world, ... of the order.
+        `shuffle=True` is exact and reads each row by itself. `shuffle="blocks"` reads as fast as a
+        scan: blocks of neighbouring rows are shuffled, and the rows of each window of blocks.
+        `block` and `window` are rows, or bytes as text ("256KiB"); a window takes a quarter of the
+        budget by default, and two are held. `streams` is a multiple of every `world` that will
+        continue this loop, 64 by default.
+
+        `with_index` gives pairs: row numbers, rows. `drop_last` leaves out a last batch of fewer
+        rows. `start` is the number of the first batch.
 
         The result can be iterated over again: each loop goes through the next epoch, beginning with
         `epoch`. It has `len`, `seek`, `state_dict` and `load_state_dict`; see Batches.
@@ -265,7 +275,8 @@ class Array:
         """
         if not self._shape:
             raise TypeError("batches() of unsized object")
-        return Batches(self, n, shuffle, seed, epoch, rank, world, with_index, drop_last, start)
+        order = (shuffle, seed, epoch, rank, world)
+        return Batches(self, n, *order, with_index, drop_last, start, block, window, streams)
 
     @property
     def chunks(self) -> BlockShape:

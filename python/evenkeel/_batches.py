@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evenkeel import _core
+from evenkeel._blocks import Blocks, choose, warn_if_few
 
 if TYPE_CHECKING:
     from evenkeel._array import Array
@@ -49,7 +50,7 @@ class Batches:
         self,
         array: Array,
         n: int,
-        shuffle: bool,
+        shuffle: bool | str,
         seed: int,
         epoch: int,
         rank: int,
@@ -57,21 +58,35 @@ class Batches:
         with_index: bool,
         drop_last: bool,
         start: int,
+        block: int | str | None = None,
+        window: int | str | None = None,
+        streams: int | None = None,
     ) -> None:
-        if not isinstance(shuffle, (bool, np.bool_)):
+        in_blocks = isinstance(shuffle, str) and shuffle == "blocks"
+        if not in_blocks and not isinstance(shuffle, (bool, np.bool_)):
             raise ValueError(
-                f"batches: shuffle must be True or False; got {shuffle!r}\n"
+                f'batches: shuffle must be True or False or "blocks"; got {shuffle!r}\n'
                 "hint: give the number that decides the order as seed"
             )
+        if not in_blocks and not block is window is streams is None:
+            raise ValueError('batches: block, window and streams belong to shuffle="blocks"')
         self._array, self._n = array, whole_number("n", n)
         self._dtype, self._row_shape = array.dtype, array.shape[1:]
-        self._shuffle, self._seed = bool(shuffle), whole_number("seed", seed)
+        self._shuffle: bool | str = "blocks" if in_blocks else bool(shuffle)
+        self._seed = whole_number("seed", seed)
         self._epoch, self._position = whole_number("epoch", epoch), whole_number("start", start)
         self._rank, self._world = whole_number("rank", rank), whole_number("world", world)
         self._with_index, self._drop_last = with_index, drop_last
         self._lock = threading.RLock()  # a second thread waits and gets the next batch
         self._closed = False
         self._source: _core.ChunkReader | None = None
+        self._row_bytes = array._row_bytes
+        self._blocks: Blocks | None = None
+        # Numbers that the caller did not give may come from a state instead.
+        self._told = {"block": block, "window": window, "streams": streams}
+        if in_blocks:
+            self._blocks = self._choose_blocks(array.budget)
+            warn_if_few(self._blocks, len(array), stacklevel=3)
         first = self._open()  # refuses what makes no sense before anything is divided by it
         rows = max(0, -(-(len(array) - self._rank) // self._world))
         self._length = rows // self._n if drop_last else -(-rows // self._n)
@@ -84,15 +99,25 @@ class Batches:
             first.seek(self._position)
         self._source = first
 
+    def _choose_blocks(self, budget: _core.Budget) -> Blocks:
+        if self._world > 1 and self._told["window"] is None and self._array._recipe[1] is None:
+            raise ValueError(
+                "batches: without a budget, every rank would choose a window by the memory that is"
+                " free when it starts, and ranks with different windows read different rows\n"
+                'hint: give window=, the same on every rank, or open the array with budget="..."'
+            )
+        return choose(budget, self._row_bytes, self._world, **self._told)
+
     def _open(self) -> _core.ChunkReader:
         return _core.chunks(
             self._array._reader,
             self._n,
-            self._shuffle,
+            bool(self._shuffle),
             self._seed,
             self._epoch,
             self._rank,
             self._world,
+            self._blocks,
         )
 
     def __len__(self) -> int:
@@ -161,7 +186,7 @@ class Batches:
         """Where it stands, and in which order of which data: small, plain, fit for JSON."""
         ended = self._position == self._length
         taken = len(self._array) if ended else self._position * self._n * self._world
-        return {
+        state = {
             "evenkeel": 1,
             "data": self._data(),
             "shuffle": self._shuffle,
@@ -169,10 +194,14 @@ class Batches:
             "epoch": self._epoch,
             "rows": taken,
         }
+        if self._blocks is not None:
+            state["blocks"] = list(self._blocks)
+        return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on where `state` was taken, also with another `n` or `world` if they divide the rows
-        that were taken. ValueError when it belongs to other data or to another order."""
+        that were taken. ValueError when it belongs to other data or to another order. With
+        shuffle="blocks", the sizes of blocks and windows that were not given come from `state`."""
         if not isinstance(state, Mapping) or not {"data", "rows", "epoch"} <= state.keys():
             raise ValueError("load: this is no state of Array.batches")
         for name, mine in (
@@ -193,9 +222,46 @@ class Batches:
                     f"load: the state has {taken:,} rows of the epoch, which is not divisible by"
                     f" n × world = {self._n * self._world:,}"
                 )
+        blocks = self._blocks_of(state)
         with self._lock:
             self._require_open()
+            if blocks != self._blocks:
+                self._let_go()
+                self._blocks = blocks
             self._move(epoch, position)
+
+    def _blocks_of(self, state: Mapping[str, Any]) -> Blocks | None:
+        if self._blocks is None:
+            return None
+        try:
+            blocks = Blocks(*(whole_number("blocks", number) for number in state["blocks"]))
+        except (KeyError, TypeError):
+            raise ValueError("load: this state has no sizes of blocks and windows") from None
+        told = {**self._told, "block": self._told["block"] or blocks.block_rows}
+        given = choose(self._array.budget, self._row_bytes, self._world, **told)
+        for name, mine, theirs in zip(("block", "window", "streams"), given, blocks, strict=True):
+            if self._told[name] is not None and mine != theirs:
+                raise ValueError(
+                    f"load: the state has {name} {theirs}, these batches {mine}\n"
+                    f"hint: leave {name}= out, and it comes from the state"
+                )
+        return blocks
+
+    def describe(self) -> str:
+        """The order and where it stands; of shuffle="blocks" also the sizes of blocks and windows,
+        and how well they mix."""
+        shuffled = "shuffled in blocks" if self._blocks else "shuffled"
+        order = shuffled if self._shuffle else "in order"
+        ranks = "" if self._world == 1 else f", rank {self._rank} of {self._world}"
+        lines = [
+            f"batches: {self._length:,} of {self._n:,} rows, {order}, seed {self._seed}, epoch"
+            f" {self._epoch}, at {self._position:,}{ranks}"
+        ]
+        if self._blocks is not None:
+            lines.append(
+                self._blocks.describe(len(self._array), self._row_bytes, self._world, self._n)
+            )
+        return "\n".join(lines)
 
     def close(self) -> None:
         """Ends the reading ahead and gives the buffers back. Arrays that were handed out stay."""

@@ -63,6 +63,9 @@ class Budget:
 def format_size(bytes: int) -> str:
     """"64 MiB", "1.5 GiB"."""
 
+def parse_size(text: str) -> int:
+    """Bytes of "64MiB", "1.5 GB"."""
+
 class Reader:
     """Rows of files, as bytes; evenkeel.Array is made of it."""
 
@@ -136,7 +139,12 @@ class ChunkReader:
     @property
     def closed(self) -> bool: ...
 
-def chunks(reader: Reader, rows: int, shuffle: bool, seed: int, epoch: int, rank: int, world: int) -> ChunkReader: ...
+def chunks(reader: Reader, rows: int, shuffle: bool, seed: int, epoch: int, rank: int, world: int, blocks: tuple[int, int, int] | None = None) -> ChunkReader: ...
+
+def choose_blocks(row_bytes: int, budget: int, world: int, block_rows: int, window_rows: int, streams: int) -> tuple[int, int, int]:
+    """
+    Rows of a block, blocks of a window, and streams of the order `blocks`; those that are 0 are chosen.
+    """
 
 def npy_descr(path: bytes) -> tuple[object, str, int] | None:
     """

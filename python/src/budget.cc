@@ -102,6 +102,7 @@ void bind_budget(nb::module_& module) {
           },
           nb::sig("def __reduce__(self) -> tuple[type[Budget], tuple[int]]"));
   module.def("format_size", &format_size, "bytes"_a, "\"64 MiB\", \"1.5 GiB\".");
+  module.def("parse_size", &parse_size, "text"_a, "Bytes of \"64MiB\", \"1.5 GB\".");
 }
 
 }  // namespace evenkeel::python

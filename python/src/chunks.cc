@@ -1,9 +1,11 @@
 // Chunk after chunk, in arrays of the user's own.
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
 
 #include <memory>
 #include <optional>
+#include <tuple>
 
 #include "array/internal.h"
 #include "evenkeel/error.h"
@@ -120,12 +122,33 @@ Reservation room_for_loop(Reader& reader, std::uint64_t chunk_bytes) {
   return reader.room_for(chunk_bytes, what);
 }
 
+using Blocks = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>;
+
+Order make_order(bool shuffle, const std::optional<Blocks>& blocks, std::uint64_t seed,
+                 std::uint64_t epoch) {
+  if (blocks) {
+    const auto [block_rows, window_blocks, streams] = *blocks;
+    return block_shuffled(seed, epoch, {block_rows, window_blocks, streams});
+  }
+  return shuffle ? shuffled(seed, epoch) : sequential().at_epoch(epoch);
+}
+
+Blocks choose(std::uint64_t row_bytes, std::uint64_t budget, std::uint64_t world,
+              std::uint64_t block_rows, std::uint64_t window_rows, std::uint64_t streams) {
+  const BlockOptions blocks = choose_blocks({.row_bytes = row_bytes,
+                                             .budget = budget,
+                                             .world = world,
+                                             .block_rows = block_rows,
+                                             .window_rows = window_rows,
+                                             .streams = streams});
+  return {blocks.block_rows, blocks.window_blocks, blocks.streams};
+}
+
 std::unique_ptr<ChunkReader> make(Reader& reader, std::uint64_t rows, bool shuffle,
                                   std::uint64_t seed, std::uint64_t epoch, std::uint64_t rank,
-                                  std::uint64_t world) {
+                                  std::uint64_t world, const std::optional<Blocks>& blocks) {
   if (rows == 0) throw Error(ErrorKind::kInvalid, "chunks", "a chunk of 0 rows");
-  const Order order =
-      (shuffle ? shuffled(seed, epoch) : sequential().at_epoch(epoch)).for_rank(rank, world);
+  const Order order = make_order(shuffle, blocks, seed, epoch).for_rank(rank, world);
   const std::uint64_t all = Sequence(order, reader.array()->rows()).size();
   const std::uint64_t row_bytes = reader.array()->row_bytes();
   rows = std::min(rows, std::max<std::uint64_t>(all, 1));
@@ -136,7 +159,7 @@ std::unique_ptr<ChunkReader> make(Reader& reader, std::uint64_t rows, bool shuff
     auto stream = std::make_shared<ChunkStream>(std::move(chunks), std::move(held));
     return std::make_unique<ChunkReader>(std::move(stream), all, rows);
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kBudget) throw;
+    if (error.kind() != ErrorKind::kBudget || blocks) throw;  // of blocks it has the arithmetic
   }
   refuse(reader, rows, !shuffle && world == 1);
 }
@@ -154,7 +177,11 @@ void bind_chunks(nb::module_& module) {
       .def_prop_ro("position", &ChunkReader::position, "Number of the next chunk.")
       .def_prop_ro("closed", &ChunkReader::closed);
   module.def("chunks", &make, "reader"_a, "rows"_a, "shuffle"_a, "seed"_a, "epoch"_a, "rank"_a,
-             "world"_a);
+             "world"_a, "blocks"_a = nb::none());
+  module.def("choose_blocks", &choose, "row_bytes"_a, "budget"_a, "world"_a, "block_rows"_a,
+             "window_rows"_a, "streams"_a,
+             "Rows of a block, blocks of a window, and streams of the order `blocks`; those that "
+             "are 0 are chosen.");
   nb::module_::import_("atexit").attr("register")(nb::cpp_function(&interpreter_ends));
 }
 

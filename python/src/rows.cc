@@ -3,6 +3,7 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstring>
@@ -131,6 +132,18 @@ void bind_row_options(nb::module_& module) {
           "order", [](const Options& options) { return order_name(options.order); },
           [](Options& options, const std::string& name) { options.order = parse_order(name); })
       .def_rw("seed", &Options::seed)
+      .def_prop_rw(
+          "blocks",
+          [](const Options& options) {
+            const BlockOptions& blocks = options.blocks;
+            return nb::make_tuple(blocks.block_rows, blocks.window_blocks, blocks.streams);
+          },
+          [](Options& options, const std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>& of) {
+            options.blocks = {std::get<0>(of), std::get<1>(of), std::get<2>(of)};
+          },
+          nb::for_getter(nb::sig("def blocks(self, /) -> tuple[int, int, int]")),
+          nb::for_setter(nb::sig("def blocks(self, value: tuple[int, int, int], /) -> None")),
+          "Rows of a block, blocks of a window, streams; of the order blocks.")
       .def_rw("rank", &Options::rank)
       .def_rw("world", &Options::world)
       .def_rw("prefetch", &Options::prefetch)
@@ -170,6 +183,13 @@ void bind_rows(nb::module_& module) {
       .def("structured", &RowReader::structured, "fields"_a,
            nb::sig("def structured(self, fields: list[typing.Any]) -> typing.Any"),
            "Fields as a batch: alone, as a tuple or as a dict.")
+      .def_prop_ro(
+          "blocks_in_use",
+          [](const RowReader& reader) {
+            const BlockOptions blocks = reader.open()->blocks();
+            return std::tuple(blocks.block_rows, blocks.window_blocks, blocks.streams);
+          },
+          "Rows of a block, blocks of a window, streams; all 0 but for the order blocks.")
       .def("explained", &explained_rows, "step"_a,
            nb::sig("def explained(self, step: int) -> list[dict[str, object]]"));
   bind_batch_reader(reader);

@@ -210,7 +210,8 @@ bool ReadAhead::wait_for_change(std::optional<Clock::time_point> deadline) {
   return true;
 }
 
-void ReadAhead::seek(std::uint64_t number, std::uint64_t end) {
+void ReadAhead::seek(std::uint64_t number, std::uint64_t end,
+                     const std::function<void()>& while_stopped) {
   MutexLock lock(mutex_);
   wait_for_change({});
   if (closed_) throw closed_error();
@@ -218,11 +219,24 @@ void ReadAhead::seek(std::uint64_t number, std::uint64_t end) {
   stop_threads({});
   for (Slot& slot : slots_) slot.state = State::kFree;
   failure_ = nullptr;
-  next_to_take_ = number;
-  std::ranges::fill(next_to_read_, number);
-  end_ = end;
+  std::exception_ptr refusal;
+  if (while_stopped) {
+    mutex_.unlock();  // others see `changing_` and wait
+    try {
+      while_stopped();
+    } catch (...) {
+      refusal = std::current_exception();
+    }
+    mutex_.lock();
+  }
+  if (!refusal) {
+    next_to_take_ = number;
+    end_ = end;
+  }
+  std::ranges::fill(next_to_read_, next_to_take_);
   changing_ = false;
   changed_.notify_all();
+  if (refusal) std::rethrow_exception(refusal);
 }
 
 bool ReadAhead::close(std::optional<Clock::time_point> deadline) {
@@ -282,6 +296,7 @@ bool ReadAhead::stop_threads(std::optional<Clock::time_point> deadline) {
   for (Reader& reader : readers_) reader.cancel();
   if (second_) second_->cancel();
   on_demand_.cancel();
+  if (options_.interrupt) options_.interrupt();
   wake_all();
   while (threads_ > 0 || on_demand_now_) {
     if (!wait(deadline)) return threads_ == 0 && !on_demand_now_;

@@ -107,6 +107,9 @@ class ReadAhead final {
     std::uint64_t budget_limit = 0;  // sizes the plans; see RowFeed::memory
     std::string closed_hint = {};    // of the error that is thrown after `close`
     const char* what = "read";       // names the user in that error
+    // Called when reading is to stop, so that BatchMaker::finish returns or throws soon where it
+    // waits. Must not wait itself.
+    std::function<void()> interrupt = {};
   };
   // Layouts, engines and `maker` must live until `close` has returned.
   ReadAhead(std::vector<ReadStream> streams, BatchMaker& maker, const Options& options);
@@ -123,8 +126,10 @@ class ReadAhead final {
   // Does nothing when the batch is not one that was taken, as after a seek.
   void give_back(std::uint64_t number) EXCLUDES(mutex_);
   // The next batch to be taken is `number`, the one after the last is `end`. All that were taken
-  // are given back.
-  void seek(std::uint64_t number, std::uint64_t end) EXCLUDES(mutex_);
+  // are given back. `while_stopped` is called when no thread reads; what it throws is thrown, and
+  // the position is then what it was.
+  void seek(std::uint64_t number, std::uint64_t end,
+            const std::function<void()>& while_stopped = {}) EXCLUDES(mutex_);
   std::uint64_t position() const EXCLUDES(mutex_);  // the batch that `take` gives next
   std::uint64_t end() const EXCLUDES(mutex_);
   // Ends reading; waiters throw. Waits for the threads, at most until the deadline if there is one.

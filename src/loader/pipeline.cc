@@ -38,14 +38,16 @@ Pipeline::Pipeline(const Options& options, const std::function<Schedule()>& make
                          .merge_gap = {},
                          .budget_limit = options_.budget.limit(),
                          .closed_hint = "create a new loader",
-                         .what = "loader"});
+                         .what = "loader",
+                         .interrupt = [this] { assembler_.interrupt(); }});
+  assembler_.moved(steps_.step_of(0), steps_.end_of_loop(0));
   pool_->serve(ahead_);
 }
 
 Pipeline::~Pipeline() { close(); }
 
 bool Pipeline::close(std::optional<ReadAhead::Clock::time_point> deadline) {
-  if (!ahead_->close(deadline)) return false;
+  if (!ahead_->close(deadline) || !assembler_.close_readers(deadline)) return false;
   MutexLock lock(mutex_);
   pool_->close();
   slots_.clear();
@@ -167,9 +169,10 @@ void Pipeline::find_fields(std::byte* first, std::vector<std::byte*>& fields) co
 
 void Pipeline::begin(std::size_t slot, std::uint64_t number) {
   Slot& mine = slots_[slot];
-  mine.rows.clear();
-  schedule_.for_each(steps_.step_of(number),
-                     [&](const Schedule::Sample& sample) { mine.rows.push_back(sample.row); });
+  const std::uint64_t step = steps_.step_of(number);
+  mine.rows.resize(schedule_.count(step));
+  if (assembler_.wants_rows()) schedule_.fill(step, mine.rows);
+  mine.filling.step = step;
   mine.filling.rows = mine.rows;
   find_fields(pool_->buffer(slot), mine.filling.fields);
 }
@@ -216,13 +219,25 @@ std::uint64_t Pipeline::step() const {
 void Pipeline::seek(std::uint64_t step) {
   require_owner();
   steps_.require_step("seek", step);
-  if (!held_.empty()) held_.clear();
-  ahead_->seek(steps_.number_of(step), steps_.number_of(steps_.end_of_loop(step)));
+  move(steps_.number_of(step), steps_.end_of_loop(step));
 }
 
-void Pipeline::seek_samples(std::uint64_t samples) {
+void Pipeline::move(std::uint64_t number, std::uint64_t end_step,
+                    const std::function<void()>& while_stopped) {
+  if (!held_.empty()) held_.clear();
+  ahead_->seek(number, steps_.number_of(end_step), [&] {
+    if (while_stopped) while_stopped();
+    assembler_.moved(steps_.step_of(number), end_step);
+  });
+}
+
+void Pipeline::seek_samples(std::uint64_t samples, const std::function<void()>& while_stopped) {
+  require_owner();
   const auto step = steps_.step_at(samples);
-  if (step) return seek(*step);
+  if (step) {
+    steps_.require_step("load", *step);
+    return move(steps_.number_of(*step), steps_.end_of_loop(*step), while_stopped);
+  }
   throw Error(ErrorKind::kInvalid, "load",
               "the checkpoint has " + with_commas(samples) +
                   " samples, which is not divisible by world x batch_size = " +
@@ -239,9 +254,7 @@ void Pipeline::begin_loop(bool anew) {
     if (ended || (anew && position != 0)) seek(0);
   } else if (ended) {
     const std::uint64_t end = steps_.end_of_loop(step());
-    if (!held_.empty()) held_.clear();
-    ahead_->seek(position,
-                 steps_.number_of(std::min(end + steps_.loop_steps(), steps_.last_step() + 1)));
+    move(position, std::min(end + steps_.loop_steps(), steps_.last_step() + 1));
   }
 }
 

@@ -26,7 +26,8 @@ class Assembler {
   // A batch on its way.
   struct Filling {
     std::size_t slot = 0;
-    std::span<const std::uint64_t> rows;  // of its samples; see Schedule::Sample::row
+    std::uint64_t step = 0;
+    std::span<const std::uint64_t> rows;  // of its samples, if wanted; see Schedule::Sample::row
     std::vector<std::byte*> fields;       // where the fields of the finished batch go
   };
 
@@ -41,6 +42,7 @@ class Assembler {
   // "32 x 1,024 tokens", for errors.
   virtual std::string describe_batch() const = 0;
   virtual std::size_t stream_count() const = 0;
+  virtual bool wants_rows() const { return true; }
   // What the batches are read from. The engines live as long as this object.
   virtual std::vector<ReadStream> streams() = 0;
   // What a stream reads for a batch; the job lives until the batch is finished.
@@ -48,6 +50,16 @@ class Assembler {
   // Everything was read.
   virtual void finish(const Filling& /*batch*/) {}
   virtual bool finishing_is_work() const { return false; }
+  // For readers of its own, which `finish` waits for. `interrupt` makes a `finish` that waits throw
+  // soon, until `moved`. Must not wait itself.
+  virtual void interrupt() {}
+  // The next batch to be prepared is that of `step`, and the last one that before `end`. Called
+  // when no batch is on its way.
+  virtual void moved(std::uint64_t /*step*/, std::uint64_t /*end*/) {}
+  // False: not by the deadline.
+  virtual bool close_readers(std::optional<ReadAhead::Clock::time_point> /*deadline*/) {
+    return true;
+  }
 
  protected:
   ~Assembler() = default;
@@ -83,7 +95,9 @@ class Pipeline final : BatchMaker {
   std::uint64_t step() const;
   void seek(std::uint64_t step);
   // To the step that begins after so many samples. Throws Error (kInvalid) when none does.
-  void seek_samples(std::uint64_t samples);
+  // `while_stopped` is called when nothing is read, before Assembler::moved; what it throws is
+  // thrown, and the loader stays where it was.
+  void seek_samples(std::uint64_t samples, const std::function<void()>& while_stopped = {});
   // A loop over the loader begins. `anew`: with `steps`, at step 0 also if it has not ended.
   void begin_loop(bool anew);
   std::uint64_t size() const { return steps_.number_of(steps_.loop_steps()); }
@@ -118,6 +132,8 @@ class Pipeline final : BatchMaker {
   void add_slot();
   void require_owner() const;
   ReadAhead::Use taking(Lent& lent);
+  void move(std::uint64_t number, std::uint64_t end_step,
+            const std::function<void()>& while_stopped = {});
   void find_fields(std::byte* first, std::vector<std::byte*>& fields) const;
 
   const Options options_;

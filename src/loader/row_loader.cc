@@ -56,6 +56,8 @@ Loader::Impl::Impl(std::vector<WeightedRows> sets, RowLoaderOptions options, boo
     : options_(check(std::move(options), sets)),
       mixture_(std::move(sets)),
       fields_(join_fields()),
+      steps_(make_steps()),
+      orders_(make_orders()),
       pipeline_(
           pipeline_options(lends), [this] { return make_schedule(); }, *this) {}
 
@@ -91,7 +93,42 @@ RowLoaderOptions Loader::Impl::check(RowLoaderOptions options,
   if (options.steps == 0 && options.epochs == 0 && has_epochs(options, sets.size())) {
     options.epochs = 1;
   }
+  if (options.order == OrderKind::kBlocks) {
+    if (sets.size() > 1) {
+      throw wrong_rows("order \"blocks\" reads one data set; got a mixture of " +
+                       std::to_string(sets.size()))
+          .hint("use order \"shuffled\" for mixtures");
+    }
+    if (options.workers.stride > 1) {
+      throw wrong_rows("order \"blocks\" cannot share its steps among " +
+                       with_commas(options.workers.stride) +
+                       " workers: each would read all windows")
+          .hint("use one loader for each rank; its threads read ahead without workers");
+    }
+    options.blocks = chosen_blocks(options, sets.front());
+  }
   return options;
+}
+
+// The rows of all arrays together take up the window.
+BlockOptions Loader::Impl::chosen_blocks(const RowLoaderOptions& options, const WeightedRows& set) {
+  const BlockOptions& given = options.blocks;
+  BlockRequest request{.row_bytes = 0,
+                       .budget = set.fields.front().array_->budget.limit(),
+                       .world = options.world,
+                       .block_rows = given.block_rows,
+                       .streams = given.streams};
+  for (const LoaderField& field : set.fields) request.row_bytes += field.array_->layout.row_bytes;
+  BlockOptions blocks = choose_blocks(request);
+  if (given.window_blocks > 0) blocks.window_blocks = given.window_blocks;
+  const std::uint64_t rows = set.fields.front().array_->layout.rows;
+  if (blocks.window_rows() < rows && blocks.window_rows() < options.batch_size * options.world) {
+    throw wrong_rows("a window of " + with_commas(blocks.window_blocks) + " blocks of " +
+                     with_commas(blocks.block_rows) + " rows is smaller than a step of " +
+                     with_commas(options.batch_size * options.world) + " rows")
+        .hint("rows of different windows are not mixed: use a window of many steps");
+  }
+  return blocks;
 }
 
 Loader::Impl::Arrays Loader::Impl::join_fields() const {
@@ -112,28 +149,59 @@ Loader::Impl::Arrays Loader::Impl::join_fields() const {
   return fields;
 }
 
-Schedule Loader::Impl::make_schedule() const {
-  std::vector<ScheduledSet> sets;
+std::vector<std::shared_ptr<SharedOrder>> Loader::Impl::make_orders() const {
+  std::vector<std::shared_ptr<SharedOrder>> orders;
   for (std::size_t i = 0; i < mixture_.size(); ++i) {
-    const std::uint64_t rows = mixture_[i].fields.front().array_->layout.rows;
-    sets.push_back(
-        {mixture_[i].weight, rows,
-         std::make_unique<RowOrder>(rows, options_.order, seed_of_set(options_.seed, i))});
+    Order order;
+    order.kind = options_.order;
+    order.seed = seed_of_set(options_.seed, i);
+    order.blocks = options_.blocks;
+    orders.push_back(std::make_shared<SharedOrder>(order));
   }
+  return orders;
+}
+
+Steps Loader::Impl::make_steps() const {
   const bool epochs = has_epochs(options_, mixture_.size());
   const Steps::Ends ends = !epochs              ? Steps::Ends::kNone
                            : options_.drop_last ? Steps::Ends::kDrop
                                                 : Steps::Ends::kShort;
-  const Steps steps(steps_of(options_), sets.front().order->epoch_samples(), ends);
-  return {std::move(sets), steps, options_.seed};
+  // A rank reads its own share of each window: positions r, r + w, ...
+  const Steps::Shares shares =
+      options_.order == OrderKind::kBlocks ? Steps::Shares::kInterleaved : Steps::Shares::kRuns;
+  const bool counted = options_.order != OrderKind::kRandom;
+  const std::uint64_t rows = mixture_.front().fields.front().array_->layout.rows;
+  return {steps_of(options_), counted ? rows : 0, ends, shares};
 }
 
-Pipeline::Options Loader::Impl::pipeline_options(bool lends) const {
+Schedule Loader::Impl::make_schedule() const {
+  std::vector<ScheduledSet> sets;
+  for (std::size_t i = 0; i < mixture_.size(); ++i) {
+    const std::uint64_t rows = mixture_[i].fields.front().array_->layout.rows;
+    sets.push_back({mixture_[i].weight, rows, std::make_unique<RowOrder>(rows, orders_[i])});
+  }
+  return {std::move(sets), steps_, options_.seed};
+}
+
+// Before the pipeline takes memory for batches: windows are the larger part.
+Pipeline::Options Loader::Impl::pipeline_options(bool lends) {
+  open_fields();
   return {.prefetch = options_.prefetch,
           .keep = options_.buffers.keep,
           .memory = options_.buffers.memory,
           .lends = lends,
           .budget = fields_.front()->budget};
+}
+
+void Loader::Impl::open_fields() {
+  if (options_.order == OrderKind::kBlocks) {
+    const Order order = orders_.front()->get().for_rank(options_.rank, options_.world);
+    windows_.open(fields_, order, steps_.taken_of_epoch());
+  }
+  read_.clear();
+  for (std::size_t i = 0; i < fields_.size(); ++i) {
+    if (!windows_.has(i)) read_.push_back(i);
+  }
 }
 
 std::vector<std::uint64_t> Loader::Impl::field_bytes() const {
@@ -142,14 +210,26 @@ std::vector<std::uint64_t> Loader::Impl::field_bytes() const {
   return bytes;
 }
 
-void Loader::Impl::add_slot(const Budget&) { jobs_.emplace_back(fields_.size()); }
+std::uint64_t Loader::Impl::slot_bytes() const {
+  return windows_.any() ? options_.batch_size * sizeof(std::uint64_t) : 0;
+}
+
+void Loader::Impl::add_slot(const Budget& budget) {
+  Slot slot;
+  slot.rows_share = budget.reserve(slot_bytes(), "a batch's row numbers");
+  if (windows_.any()) slot.rows.reserve(options_.batch_size);
+  slot.jobs.resize(stream_count());
+  slots_.push_back(std::move(slot));
+}
 
 // Arrays that are mapped because they fit the budget are read instead, where their pages are in the
 // way of the batches.
 bool Loader::Impl::make_room(std::uint64_t bytes) {
   for (const auto& field : fields_) {
     try {
-      if (field->stop_mapping(bytes)) return true;
+      if (!field->stop_mapping(bytes)) continue;
+      open_fields();
+      return true;
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kBudget) throw;
     }
@@ -165,23 +245,43 @@ std::string Loader::Impl::describe_batch() const {
 
 std::vector<ReadStream> Loader::Impl::streams() {
   std::vector<ReadStream> streams;
-  for (const auto& field : fields_) {
-    engines_.push_back(field->engine());
-    streams.push_back({field->layout, *engines_.back(), field->merge_gap, {}});
+  engines_.clear();
+  for (const std::size_t i : read_) {
+    engines_.push_back(fields_[i]->engine());
+    streams.push_back({fields_[i]->layout, *engines_.back(), fields_[i]->merge_gap, {}});
   }
+  if (streams.empty()) streams.push_back({fields_.front()->layout, idle_, {}, {}});
   return streams;
 }
 
 Job& Loader::Impl::job(const Filling& batch, std::size_t stream) {
-  Job& job = jobs_[batch.slot][stream];
+  Job& job = slots_[batch.slot].jobs[stream];
   job = Job{};
+  if (read_.empty()) return job;
   job.starts = batch.rows;
-  job.out = batch.fields[stream];
+  job.out = batch.fields[read_[stream]];
   if (follow_one_another(batch.rows)) {
     job.starts = batch.rows.first(1);
     job.count = batch.rows.size();
   }
   return job;
+}
+
+std::uint64_t Loader::Impl::position_at(std::uint64_t step) const {
+  return steps_.epoch_of(step) * steps_.taken_of_epoch() + steps_.taken_of_epoch(step);
+}
+
+void Loader::Impl::finish(const Filling& batch) {
+  if (!windows_.any()) return;
+  std::vector<std::uint64_t>& rows = slots_[batch.slot].rows;
+  rows.resize(batch.rows.size());
+  for (std::size_t i = 0; i < fields_.size(); ++i) {
+    if (windows_.has(i)) windows_.take(i, position_at(batch.step), rows, batch.fields[i]);
+  }
+}
+
+void Loader::Impl::moved(std::uint64_t step, std::uint64_t end) {
+  if (windows_.any()) windows_.seek(position_at(step), position_at(end));
 }
 
 RowBatch Loader::Impl::batch_of(const Pipeline::Lent& lent) const {
@@ -226,7 +326,7 @@ std::string Loader::Impl::describe_data() const {
 }
 
 RowLoaderState Loader::Impl::state_at(std::uint64_t step) const {
-  return {pipeline_.steps().samples_before(step), options_.seed, options_.order, describe_data()};
+  return {steps_.samples_before(step), options_.seed, options_.order, blocks(), describe_data()};
 }
 
 void Loader::Impl::load(const RowLoaderState& state) {
@@ -245,7 +345,31 @@ void Loader::Impl::load(const RowLoaderState& state) {
   if (state.order != mine.order) {
     differ("order", std::string(order_name(state.order)), std::string(order_name(mine.order)));
   }
-  pipeline_.seek_samples(state.samples);
+  if (state.blocks == mine.blocks) return pipeline_.seek_samples(state.samples);
+  const std::uint64_t here = step(), end = steps_.end_of_loop(here);
+  pipeline_.seek_samples(state.samples, [&] { change_blocks(state.blocks, here, end); });
+}
+
+// Other windows take other memory. If they do not fit, those from before come back.
+void Loader::Impl::change_blocks(const BlockOptions& blocks, std::uint64_t here,
+                                 std::uint64_t end) {
+  const Order before = orders_.front()->get();
+  Order after = before;
+  after.blocks = blocks;
+  const bool windows = windows_.any();
+  const auto open = [&](const Order& order) {
+    const Order of_rank = order.for_rank(options_.rank, options_.world);
+    const BlockOrder checked(of_rank, fields_.front()->layout.rows);
+    if (windows) windows_.open(fields_, of_rank, steps_.taken_of_epoch());
+    orders_.front()->set(order);
+  };
+  try {
+    open(after);
+  } catch (...) {
+    open(before);
+    moved(here, end);
+    throw;
+  }
 }
 
 std::vector<RowOrigin> Loader::Impl::explain(std::uint64_t step) const {
@@ -286,6 +410,7 @@ std::uint64_t Loader::step() const { return impl_->step(); }
 void Loader::seek(std::uint64_t step) { impl_->seek(step); }
 std::uint64_t Loader::size() const { return impl_->size(); }
 std::uint64_t Loader::epoch_rows() const { return impl_->epoch_samples(); }
+BlockOptions Loader::blocks() const { return impl_->blocks(); }
 int Loader::buffers() const { return impl_->buffers(); }
 RowLoaderState Loader::state() const { return impl_->state_at(impl_->step()); }
 void Loader::load(const RowLoaderState& state) { impl_->load(state); }

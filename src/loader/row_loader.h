@@ -2,6 +2,7 @@
 // of arrays, as they are stored.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -12,6 +13,8 @@
 #include "array/impl.h"
 #include "evenkeel/loader.h"
 #include "loader/pipeline.h"
+#include "loader/row_order.h"
+#include "loader/windows.h"
 
 namespace evenkeel {
 
@@ -35,6 +38,7 @@ struct Loader::Impl final : Assembler {
   std::uint64_t size() const { return pipeline_.size(); }
   std::uint64_t epoch_samples() const { return pipeline_.steps().epoch_samples(); }
   int buffers() const { return pipeline_.buffers(); }
+  BlockOptions blocks() const { return orders_.front()->get().blocks; }
   RowLoaderState state_at(std::uint64_t step) const;
   void load(const RowLoaderState& state);
   std::vector<RowOrigin> explain(std::uint64_t step) const;
@@ -50,27 +54,52 @@ struct Loader::Impl final : Assembler {
 
   std::vector<std::uint64_t> field_bytes() const override;
   void add_slot(const Budget& budget) override;
-  std::uint64_t slot_bytes() const override { return 0; }
-  void free_slots() override { jobs_.clear(); }
+  std::uint64_t slot_bytes() const override;
+  void free_slots() override { slots_.clear(); }
   bool make_room(std::uint64_t bytes) override;
   std::string describe_batch() const override;
-  std::size_t stream_count() const override { return fields_.size(); }
+  std::size_t stream_count() const override { return std::max<std::size_t>(1, read_.size()); }
+  bool wants_rows() const override { return !read_.empty(); }
   std::vector<ReadStream> streams() override;
   Job& job(const Filling& batch, std::size_t stream) override;
+  void finish(const Filling& batch) override;
+  void interrupt() override { windows_.interrupt(); }
+  void moved(std::uint64_t step, std::uint64_t end) override;
+  bool close_readers(std::optional<ReadAhead::Clock::time_point> deadline) override {
+    return windows_.close(deadline);
+  }
 
   static RowLoaderOptions check(RowLoaderOptions options, const std::vector<WeightedRows>& sets);
+  static BlockOptions chosen_blocks(const RowLoaderOptions& options, const WeightedRows& set);
   Arrays join_fields() const;
+  std::vector<std::shared_ptr<SharedOrder>> make_orders() const;
+  Steps make_steps() const;
+  void open_fields();
+  // This rank's position at the beginning of a step, counted over all epochs.
+  std::uint64_t position_at(std::uint64_t step) const;
+  void change_blocks(const BlockOptions& blocks, std::uint64_t here, std::uint64_t end);
   Schedule make_schedule() const;
-  Pipeline::Options pipeline_options(bool lends) const;
+  Pipeline::Options pipeline_options(bool lends);
   RowBatch batch_of(const Pipeline::Lent& lent) const;
   std::string describe_data() const;
 
   const RowLoaderOptions options_;
   const std::vector<WeightedRows> mixture_;
-  const Arrays fields_;                           // the sets of a mixture one after the other
-  std::vector<std::shared_ptr<Engine>> engines_;  // one for each field
-  std::deque<std::vector<Job>> jobs_;             // for each batch on its way one for each field
-  Pipeline pipeline_;                             // its threads use all of the above
+  const Arrays fields_;  // the sets of a mixture one after the other
+  const Steps steps_;
+  const std::vector<std::shared_ptr<SharedOrder>> orders_;  // of the sets
+  FieldWindows windows_;                                    // of kBlocks
+  std::vector<std::size_t> read_;                 // fields that have no windows: one stream each
+  std::vector<std::shared_ptr<Engine>> engines_;  // of these
+  IdleEngine idle_;
+  // What a batch on its way has besides its fields.
+  struct Slot {
+    Reservation rows_share;
+    std::vector<std::uint64_t> rows;  // scratch of `finish`
+    std::vector<Job> jobs;            // one for each stream
+  };
+  std::deque<Slot> slots_;
+  Pipeline pipeline_;  // its threads use all of the above
 
   // Of the user of `next`: the views of the batches that the pipeline keeps for it.
   std::deque<RowBatch> held_;

@@ -449,5 +449,158 @@ TEST_F(RowLoader, EachBatchIsLentOnce) {
   EXPECT_EQ(steps.size(), 500u);
 }
 
+constexpr BlockOptions kSmallBlocks = {8, 16, 12};
+
+TEST_F(RowLoader, BlocksComeInTheirOrderFromWindowsAndFromMappings) {
+  for (const EngineKind engine : {EngineKind::kDirect, EngineKind::kRead, EngineKind::kMap}) {
+    const Array x = features(1003, engine), y = labels(1003, EngineKind::kDirect);
+    for (const std::uint32_t prefetch : {0, 4}) {
+      Loader loader({x, y}, {.batch_size = 50,
+                             .order = OrderKind::kBlocks,
+                             .seed = 3,
+                             .blocks = kSmallBlocks,
+                             .prefetch = prefetch,
+                             .epochs = 2});
+      EXPECT_EQ(loader.blocks(), kSmallBlocks);
+      EXPECT_EQ(loader.size(), 42u);
+      for (std::uint64_t loop = 0; loop < 2; ++loop) {
+        std::uint64_t epoch = 2 * loop, at = 0;
+        for (const RowBatch& batch : loader) {
+          const Sequence expected(block_shuffled(3, epoch, kSmallBlocks), 1003);
+          for (std::size_t i = 0; i < batch.rows(); ++i, ++at) {
+            const auto row = static_cast<std::int32_t>(expected[at]);
+            ASSERT_EQ(batch.as<std::int32_t>(0)[i][4], row * 1000 + 4);
+            ASSERT_EQ(batch.as<std::int64_t>(1)[i][0], row * 7);
+          }
+          if (at == 1003) {
+            at = 0;
+            ++epoch;
+          }
+        }
+        EXPECT_EQ(epoch, 2 * loop + 2);
+      }
+    }
+  }
+}
+
+TEST_F(RowLoader, BlocksSeekBackAndForth) {
+  const Array x = features(1003), y = labels(1003);
+  Loader loader({x, y}, {.batch_size = 50,
+                         .order = OrderKind::kBlocks,
+                         .seed = 3,
+                         .blocks = kSmallBlocks,
+                         .epochs = 5});
+  for (const std::uint64_t step : {0, 7, 100, 20, 21, 22, 3, 41, 104}) {
+    loader.seek(step);
+    expect_as_explained(loader, step % 21 == 20 ? 3 : 50);
+    if (step < 104) expect_as_explained(loader, (step + 1) % 21 == 20 ? 3 : 50);
+  }
+}
+
+// Ranks show each row once, with the rows of a step the same for every world that divides the
+// streams, and with rows left out of the last window.
+TEST_F(RowLoader, RanksDivideBlocks) {
+  const Array x = features(1003), y = labels(1003);
+  for (const bool drop_last : {false, true}) {
+    std::map<std::uint64_t, std::set<std::uint64_t>> alone;
+    for (const std::uint64_t world : {1, 2, 3, 4, 6, 12}) {
+      std::map<std::uint64_t, std::set<std::uint64_t>> steps;
+      for (std::uint64_t rank = 0; rank < world; ++rank) {
+        Loader loader({x, y}, {.batch_size = 24 / world,
+                               .order = OrderKind::kBlocks,
+                               .seed = 3,
+                               .blocks = kSmallBlocks,
+                               .rank = rank,
+                               .world = world,
+                               .epochs = 3,
+                               .drop_last = drop_last});
+        EXPECT_EQ(loader.size(), drop_last ? 123u : 126u);
+        for (const RowBatch& batch : loader) {
+          for (std::size_t i = 0; i < batch.rows(); ++i) {
+            const std::int32_t row = batch.as<std::int32_t>(0)[i][0] / 1000;
+            ASSERT_EQ(batch.as<std::int64_t>(1)[i][0], row * 7);
+            ASSERT_TRUE(steps[batch.step()].insert(static_cast<std::uint64_t>(row)).second);
+          }
+        }
+      }
+      if (world == 1) alone = steps;
+      EXPECT_EQ(steps, alone) << world;
+    }
+    std::map<std::uint64_t, std::set<std::uint64_t>> epochs;
+    for (const auto& [step, rows] : alone) {
+      epochs[step / (drop_last ? 41 : 42)].insert(rows.begin(), rows.end());
+    }
+    for (const auto& [epoch, rows] : epochs) EXPECT_EQ(rows.size(), drop_last ? 984u : 1003u);
+  }
+}
+
+TEST_F(RowLoader, AStateSaysWhichBlocks) {
+  const Array x = features(1003), y = labels(1003);
+  Loader saved(
+      {x, y}, {.batch_size = 20, .order = OrderKind::kBlocks, .blocks = kSmallBlocks, .epochs = 2});
+  for (int i = 0; i < 60; ++i) saved.next();
+  const RowLoaderState state = RowLoaderState::parse(saved.state().text());
+  EXPECT_EQ(state, saved.state());
+  std::vector<std::uint64_t> expected;
+  for (const RowOrigin& origin : saved.explain(60)) expected.push_back(origin.row);
+  // Chosen from the budget, and then taken from the state.
+  Loader other({x, y}, {.batch_size = 20, .order = OrderKind::kBlocks, .epochs = 2});
+  EXPECT_NE(other.blocks(), kSmallBlocks);
+  other.next();
+  other.load(state);
+  EXPECT_EQ(other.blocks(), kSmallBlocks);
+  EXPECT_EQ(other.step(), 60u);
+  std::vector<std::uint64_t> found;
+  for (const RowOrigin& origin : other.explain(60)) found.push_back(origin.row);
+  EXPECT_EQ(found, expected);
+  expect_as_explained(other, 20);
+  // Windows that do not fit, or that this world cannot divide, are refused; the loader goes on.
+  RowLoaderState huge = state;
+  huge.blocks = {1000, 1'000'000'000, 64};
+  RowLoaderState odd = state;
+  odd.blocks.streams = 0;
+  expect_in(complaint([&] { other.load(odd); }), "0 streams");
+  EXPECT_EQ(other.blocks(), kSmallBlocks);
+  EXPECT_EQ(other.step(), 61u);
+  expect_as_explained(other, 20);
+}
+
+TEST_F(RowLoader, WrongBlocksAreRefused) {
+  const Array x = features(100'000), y = labels(100'000);
+  const auto wrong = [&](RowLoaderOptions options) {
+    options.order = OrderKind::kBlocks;
+    return complaint([&] { const Loader loader({x, y}, options); });
+  };
+  expect_in(wrong({.batch_size = 129, .blocks = kSmallBlocks}),
+            "a window of 16 blocks of 8 rows is smaller than a step of 129 rows");
+  expect_in(wrong({.batch_size = 4, .blocks = kSmallBlocks, .rank = 0, .world = 5}),
+            "a world of 5 does not divide the 12 streams");
+  expect_in(wrong({.batch_size = 4, .workers = {2, 0}}), "cannot share its steps among 2 workers");
+  budget_ = Budget(2_MiB);
+  const Array tight = features(100'000);
+  expect_in(complaint([&] {
+              const Loader loader(
+                  tight, {.batch_size = 4, .order = OrderKind::kBlocks, .blocks = {100, 900, 64}});
+            }),
+            "do not fit");
+  expect_in(complaint([&] {
+              const Loader loader({{{x}, 1}, {{tight}, 1}},
+                                  {.batch_size = 4, .order = OrderKind::kBlocks});
+            }),
+            "order \"blocks\" reads one data set");
+}
+
+TEST_F(RowLoader, BlocksStayWithinTheBudget) {
+  budget_ = Budget(4_MiB);
+  const Array x = features(400'000, EngineKind::kAuto), y = labels(400'000, EngineKind::kAuto);
+  Loader loader({x, y}, {.batch_size = 1000, .order = OrderKind::kBlocks});
+  std::set<std::int32_t> seen;
+  for (const RowBatch& batch : loader) {
+    for (std::size_t i = 0; i < batch.rows(); ++i) seen.insert(batch.as<std::int32_t>()[i][0]);
+  }
+  EXPECT_EQ(seen.size(), 400'000u);
+  EXPECT_LE(budget_.peak(), 4_MiB);
+}
+
 }  // namespace
 }  // namespace evenkeel

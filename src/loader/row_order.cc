@@ -1,5 +1,6 @@
 #include "loader/row_order.h"
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <utility>
@@ -10,10 +11,11 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, OrderKind>, 3> kOrderNames = {{
+constexpr std::array<std::pair<std::string_view, OrderKind>, 4> kOrderNames = {{
     {"sequential", OrderKind::kSequential},
     {"shuffled", OrderKind::kShuffled},
     {"random", OrderKind::kRandom},
+    {"blocks", OrderKind::kBlocks},
 }};
 
 }  // namespace
@@ -35,15 +37,39 @@ std::string_view order_name(OrderKind order) {
   return "unknown";
 }
 
+const Sequence& RowOrder::sequence(const Order& order) {
+  if (!sequence_ || sequence_->order() != order) sequence_.emplace(order, rows_);
+  return *sequence_;
+}
+
 SampleOrder::Place RowOrder::at(std::uint64_t position) {
-  if (kind_ == OrderKind::kRandom) return {uniform_draw(seed_, 0, position, rows_), 0};
-  const std::uint64_t epoch = position / rows_;
-  if (kind_ == OrderKind::kSequential) return {position % rows_, epoch};
-  if (!permutation_ || epoch != epoch_) {
-    permutation_.emplace(rows_, seed_, epoch);
-    epoch_ = epoch;
+  std::uint64_t row;
+  fill({position, 1, 1}, {&row, 1});
+  const bool epochs = order_->get().kind != OrderKind::kRandom;
+  return {row, epochs ? position / rows_ : 0};
+}
+
+void RowOrder::fill(const Steps::Run& positions, std::span<std::uint64_t> rows) {
+  const Order order = order_->get();
+  const std::uint64_t distance = positions.distance;
+  std::uint64_t position = positions.first;
+  if (order.kind == OrderKind::kRandom) {
+    for (std::uint64_t& row : rows) {
+      row = uniform_draw(order.seed, 0, position, rows_);
+      position += distance;
+    }
+    return;
   }
-  return {(*permutation_)(position % rows_), epoch};
+  while (!rows.empty()) {
+    const std::uint64_t epoch = position / rows_, within = position % rows_;
+    // As a rank of as many takes them.
+    const Order of_rank = order.at_epoch(epoch).for_rank(within % distance, distance);
+    const std::uint64_t left = (rows_ - within - 1) / distance + 1;
+    const std::uint64_t now = std::min<std::uint64_t>(left, rows.size());
+    sequence(of_rank).fill(within / distance, rows.first(now));
+    position += now * distance;
+    rows = rows.subspan(now);
+  }
 }
 
 }  // namespace evenkeel

@@ -30,11 +30,18 @@ std::uint64_t take_row_number(std::istringstream& in, const std::string& key,
   return *number;
 }
 
+std::string blocks_text(const BlockOptions& blocks) {
+  return " block_rows=" + std::to_string(blocks.block_rows) +
+         " window_blocks=" + std::to_string(blocks.window_blocks) +
+         " streams=" + std::to_string(blocks.streams);
+}
+
 }  // namespace
 
 std::string RowLoaderState::text() const {
   return std::string(kRowMagic) + " samples=" + std::to_string(samples) +
-         " seed=" + std::to_string(seed) + " order=" + std::string(order_name(order)) + " " + data;
+         " seed=" + std::to_string(seed) + " order=" + std::string(order_name(order)) +
+         (order == OrderKind::kBlocks ? blocks_text(blocks) : "") + " " + data;
 }
 
 RowLoaderState RowLoaderState::parse(const std::string& text) {
@@ -46,6 +53,11 @@ RowLoaderState RowLoaderState::parse(const std::string& text) {
   state.samples = take_row_number(in, "samples", text);
   state.seed = take_row_number(in, "seed", text);
   state.order = parse_order(take_row_field(in, "order", text));
+  if (state.order == OrderKind::kBlocks) {
+    state.blocks.block_rows = take_row_number(in, "block_rows", text);
+    state.blocks.window_blocks = take_row_number(in, "window_blocks", text);
+    state.blocks.streams = take_row_number(in, "streams", text);
+  }
   std::getline(in >> std::ws, state.data);
   return state;
 }

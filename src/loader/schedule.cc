@@ -42,6 +42,15 @@ std::uint64_t Schedule::place_of_rank(std::uint64_t step) const {
   return (options.rank + shift) % options.world;
 }
 
+void Schedule::fill(std::uint64_t step, std::span<std::uint64_t> rows) {
+  if (sets_.size() == 1) {
+    sets_.front().order->fill(steps_.run_of(step, place_of_rank(step)), rows);
+    return;
+  }
+  std::size_t i = 0;
+  for_each(step, [&](const Sample& sample) { rows[i++] = sample.row; });
+}
+
 std::string Schedule::describe_share(std::size_t set) const {
   if (sets_.size() == 1) return {};
   return "share=" + std::to_string(mixture_.shares()[set]) + "/" +

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "loader/mixture.h"
@@ -20,6 +22,12 @@ class SampleOrder {
   };
   virtual ~SampleOrder() = default;
   virtual Place at(std::uint64_t position) = 0;
+  // The rows at these positions.
+  virtual void fill(const Steps::Run& positions, std::span<std::uint64_t> rows) {
+    for (std::uint64_t i = 0; i < positions.count; ++i) {
+      rows[i] = at(positions.first + i * positions.distance).row;
+    }
+  }
   virtual std::uint64_t epoch_samples() const = 0;  // 0: it has no epochs
 };
 
@@ -45,19 +53,25 @@ class Schedule {
     std::uint64_t row = 0;  // in the sets one after the other
   };
 
-  // The samples of this rank at a step, in order. Each rank takes a run of a step's samples.
+  // The samples of this rank at a step, in order.
   template <class Use>
   void for_each(std::uint64_t step, Use use) {
     const bool alone = sets_.size() == 1;
     const Steps::Run run = steps_.run_of(step, place_of_rank(step));
-    if (!alone) mixture_.seek(run.first);
+    if (!alone) mixture_.seek(run.first);  // a mixture has runs of neighbours
     for (std::uint64_t i = 0; i < run.count; ++i) {
-      const std::uint64_t position = run.first + i;
+      const std::uint64_t position = run.first + i * run.distance;
       const Mixture::Draw draw = alone ? Mixture::Draw{0, position} : mixture_.next();
       const SampleOrder::Place place = sets_[draw.set].order->at(draw.index);
       use(Sample{position, draw.set, place, bases_[draw.set] + place.row});
     }
   }
+
+  // Their number, and their rows alone.
+  std::uint64_t count(std::uint64_t step) const {
+    return steps_.run_of(step, place_of_rank(step)).count;
+  }
+  void fill(std::uint64_t step, std::span<std::uint64_t> rows);
 
   const Steps& steps() const { return steps_; }
   const Mixture& mixture() const { return mixture_; }

@@ -58,10 +58,11 @@ void check_epochs(const StepOptions& options, bool order_has_epochs, std::size_t
   }
 }
 
-Steps::Steps(const StepOptions& options, std::uint64_t epoch_samples, Ends ends)
+Steps::Steps(const StepOptions& options, std::uint64_t epoch_samples, Ends ends, Shares shares)
     : options_(options),
       epoch_samples_(epoch_samples),
       ends_(ends),
+      shares_(shares),
       epoch_steps_(steps_of_epoch(epoch_samples, samples_of_step(), ends)),
       loop_steps_(steps_of_loop()) {
   if (ends == Ends::kNone || epoch_steps_ > 0) return;
@@ -87,14 +88,21 @@ std::uint64_t Steps::steps_of_loop() const {
 }
 
 Steps::Run Steps::run_of(std::uint64_t step, std::uint64_t place) const {
-  const std::uint64_t batch = options_.batch_size, world = options_.world;
-  if (ends_ == Ends::kNone) return {(step * world + place) * batch, batch};
-  const std::uint64_t first = samples_before(step);
-  const std::uint64_t left = epoch_samples_ - first % epoch_samples_;
-  if (left >= samples_of_step()) return {first + place * batch, batch};
-  // The rows that are left, as evenly as they can be divided.
-  const std::uint64_t each = left / world, more = left % world;
-  return {first + place * each + std::min(place, more), each + (place < more ? 1 : 0)};
+  const std::uint64_t world = options_.world, first = samples_before(step);
+  std::uint64_t samples = samples_of_step();
+  if (ends_ != Ends::kNone) {
+    samples = std::min(samples, epoch_samples_ - first % epoch_samples_);
+  }
+  // The rows of a short step, as evenly as they can be divided.
+  const std::uint64_t each = samples / world, more = samples % world;
+  const std::uint64_t count = each + (place < more ? 1 : 0);
+  if (shares_ == Shares::kInterleaved) return {first + place, count, world};
+  return {first + place * each + std::min(place, more), count, 1};
+}
+
+std::uint64_t Steps::taken_of_epoch() const {
+  const std::uint64_t last = epoch_steps_ - 1;
+  return taken_of_epoch(last) + run_of(last, options_.rank).count;
 }
 
 std::uint64_t Steps::samples_before(std::uint64_t step) const {

@@ -29,17 +29,29 @@ class Steps {
     kDrop,  // an epoch ends with its last whole step; the rest is left out
     kShort  // an epoch's last step has what is left, divided evenly among the ranks
   };
+  enum class Shares {
+    kRuns,        // each rank takes a run of a step's samples
+    kInterleaved  // rank r of w takes samples r, r + w, r + 2 * w, ... of a step
+  };
   // `epoch_samples` may be 0 with kNone. Throws Error (kInvalid) when a loop would have no step.
-  Steps(const StepOptions& options, std::uint64_t epoch_samples, Ends ends);
+  Steps(const StepOptions& options, std::uint64_t epoch_samples, Ends ends,
+        Shares shares = Shares::kRuns);
 
   const StepOptions& options() const { return options_; }
   std::uint64_t samples_of_step() const { return options_.batch_size * options_.world; }
 
   struct Run {
     std::uint64_t first = 0, count = 0;  // samples
+    std::uint64_t distance = 1;          // from one to the next
   };
   // What the rank in this place takes at a step.
   Run run_of(std::uint64_t step, std::uint64_t place) const;
+  // Samples that a rank takes of an epoch before a step of it, and of a whole epoch. Not for kNone.
+  std::uint64_t taken_of_epoch(std::uint64_t step) const {
+    return step % epoch_steps_ * options_.batch_size;
+  }
+  std::uint64_t taken_of_epoch() const;
+  std::uint64_t epoch_of(std::uint64_t step) const { return step / epoch_steps_; }
   // Samples before a step; with kDrop those that were left out are counted, too.
   std::uint64_t samples_before(std::uint64_t step) const;
   // The step that begins there; empty if none does.
@@ -67,6 +79,7 @@ class Steps {
   const StepOptions options_;
   const std::uint64_t epoch_samples_;
   const Ends ends_;
+  const Shares shares_;
   const std::uint64_t epoch_steps_;  // 0 with kNone
   const std::uint64_t loop_steps_;
 };
