@@ -19,8 +19,9 @@ struct Tokens::Impl {
   const Layout& layout() const { return array->layout; }
 
   const std::string format;
-  const std::uint64_t first_token;  // of the stream in the files; above 0 for a slice
-  const EngineKind engine;          // as it was asked for
+  const std::uint64_t first_token;           // of the stream in the files; above 0 for a slice
+  const EngineKind engine;                   // as it was asked for
+  const std::optional<std::uint64_t> cache;  // the same
   const std::string fingerprint;
   const std::shared_ptr<Array::Impl> array;
 

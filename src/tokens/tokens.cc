@@ -63,10 +63,12 @@ Tokens::Impl::Impl(TokenLayout layout, const TokensOptions& options)
     : format(layout.detail),
       first_token(layout.first_token),
       engine(options.engine),
+      cache(options.cache),
       fingerprint(fingerprint_of(layout)),
       array(std::make_shared<Array::Impl>(
           std::move(layout.layout),
-          ArrayOptions{.budget = options.budget, .engine = options.engine})),
+          ArrayOptions{
+              .budget = options.budget, .engine = options.engine, .cache = options.cache})),
       memory(options.budget, staging_size(options.budget), "tokens on their way"),
       staging([] { return std::make_unique<Staging>(); }) {
   memory.keep_in_children();
@@ -87,8 +89,9 @@ Tokens Tokens::slice(std::int64_t start, std::optional<std::int64_t> stop) const
   TokenLayout tokens{
       .layout = impl_->layout(), .detail = impl_->format, .first_token = impl_->first_token};
   keep_slice(tokens, start, stop);
-  return Tokens(std::make_shared<Impl>(std::move(tokens),
-                                       TokensOptions{.budget = budget(), .engine = impl_->engine}));
+  return Tokens(std::make_shared<Impl>(
+      std::move(tokens),
+      TokensOptions{.budget = budget(), .engine = impl_->engine, .cache = impl_->cache}));
 }
 
 std::uint64_t Tokens::size() const { return impl_->layout().rows; }
@@ -98,6 +101,7 @@ std::string Tokens::format() const { return impl_->format; }
 const std::vector<std::string>& Tokens::paths() const { return impl_->layout().paths; }
 const Budget& Tokens::budget() const { return impl_->array->budget; }
 EngineReport Tokens::engine() const { return impl_->array->engine()->report(); }
+ArrayStats Tokens::stats() const { return impl_->array->stats(); }
 const std::string& Tokens::fingerprint() const { return impl_->fingerprint; }
 
 void Tokens::crops(std::span<const std::uint64_t> starts, std::uint64_t count,
