@@ -30,7 +30,7 @@ class RepeatDetector {
   }
   std::uint64_t memory() const { return memory_; }  // that it takes
 
-  static constexpr double kWorthwhile = 0.05;
+  static constexpr double kWorthwhile = 0.08;
 
  private:
   static constexpr std::uint64_t kSalt = 0x5851f42d4c957f2d;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <thread>
 
 #include "base/checked.h"
 #include "tokens/impl.h"
@@ -70,8 +71,38 @@ Tokens::Impl::Impl(TokenLayout layout, const TokensOptions& options)
           ArrayOptions{
               .budget = options.budget, .engine = options.engine, .cache = options.cache})),
       memory(options.budget, staging_size(options.budget), "tokens on their way"),
-      staging([] { return std::make_unique<Staging>(); }) {
+      staging([this] { return std::make_unique<Staging>(array->budget, memory); }) {
   memory.keep_in_children();
+}
+
+Tokens::Impl::Staging::Staging(const Budget& budget, const PageBuffer& first)
+    : budget_(budget), bytes_(first.size()), free_{first.data()} {}
+
+std::byte* Tokens::Impl::Staging::take() {
+  constexpr std::uint64_t kTimesLeft = 16;  // a buffer is added if it leaves so many times itself
+  const std::size_t most = std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, 64);
+  MutexLock lock(mutex_);
+  while (free_.empty()) {
+    if (added_.size() + 1 < most && budget_.left() >= kTimesLeft * bytes_) {
+      try {
+        added_.emplace_back(budget_, bytes_, "tokens on their way");
+        return added_.back().data();
+      } catch (const Error&) {  // another user of the budget was quicker
+      }
+    }
+    given_back_.wait(mutex_);
+  }
+  std::byte* const data = free_.back();
+  free_.pop_back();
+  return data;
+}
+
+void Tokens::Impl::Staging::give_back(std::byte* data) {
+  {
+    const MutexLock lock(mutex_);
+    free_.push_back(data);
+  }
+  given_back_.notify_one();
 }
 
 Tokens Tokens::open(const std::string& path_or_glob, const TokensOptions& options) {
@@ -135,7 +166,7 @@ void Tokens::xy(std::span<const std::uint64_t> starts, std::uint64_t block_size,
                     with_commas(y.size()));
   }
 
-  const MutexLock lock(impl_->staging.get().mutex);
+  const Impl::Staging::Use staging(impl_->staging.get());
   // As many crops at a time as staging holds; a longer one in parts.
   const std::uint64_t held = impl_->memory.size() / layout.dtype.size;
   const std::uint64_t part = std::min(block_size, held - 1);
@@ -148,10 +179,10 @@ void Tokens::xy(std::span<const std::uint64_t> starts, std::uint64_t block_size,
           starts.begin() + static_cast<std::ptrdiff_t>(first),
           starts.begin() + static_cast<std::ptrdiff_t>(first + count));
       for (std::uint64_t& start : shifted) start += done;
-      impl_->array->crops(shifted, length + 1, impl_->memory.data());
+      impl_->array->crops(shifted, length + 1, staging.data());
       for (std::size_t i = 0; i < count; ++i) {
         const std::uint64_t at = ((first + i) * block_size + done) * type.size;
-        const std::byte* stored = impl_->memory.data() + i * (length + 1) * layout.dtype.size;
+        const std::byte* stored = staging.data() + i * (length + 1) * layout.dtype.size;
         if (!widen_xy(layout.dtype, stored, length, type, x.data() + at, y.data() + at)) {
           throw token_too_large(layout, type);
         }
