@@ -21,6 +21,7 @@ struct TokensOptions {
   // Bytes that these tokens, and all loaders made from them, may occupy. See budget.h.
   Budget budget = {};
   EngineKind engine = EngineKind::kAuto;
+  PageCache page_cache = PageCache::kSpare;  // as in ArrayOptions
   // What a file without a header holds (default uint16). Files with a header say it themselves.
   std::optional<DType> dtype = {};
   // Tokens start .. stop-1 of the stream alone. Negative numbers count from its end; without `stop`

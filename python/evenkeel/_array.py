@@ -20,6 +20,7 @@ from evenkeel._files import (
     dtype_of,
     expand,
     name_for_reader,
+    page_cache_name,
     printable,
     short_repr,
     stored_dtype,
@@ -44,6 +45,7 @@ def open(
     dtype: Any = None,
     shape: int | Sequence[int] | None = None,
     offset: int = 0,
+    page_cache: str = "spare",
 ) -> Array:
     """Opens an array that lies in a file, or in several, one after the other along the first axis.
 
@@ -55,6 +57,11 @@ def open(
     several share; default an eighth of the memory available. `engine` is "auto", or one of "map",
     "remap", "advise", "read", "direct" to compare them.
 
+    `page_cache` is "spare" or "fill". With "spare", reading leaves nothing in the kernel's page
+    cache. "fill" is for machines whose free memory should be used: what was read stays in the page
+    cache as long as nobody else needs the memory, so that later epochs come from memory. The budget
+    then covers the library's own memory alone.
+
     Nothing is read but headers; nothing is ever written.
 
     >>> import evenkeel, numpy
@@ -62,7 +69,7 @@ def open(
     >>> evenkeel.open("numbers.bin", dtype=">i2", shape=(-1, 4))[1]
     array([4, 5, 6, 7], dtype='>i2')
     """
-    return Array(expand(paths), budget, engine, dtype, shape, offset)
+    return Array(expand(paths), budget, engine, dtype, shape, offset, page_cache)
 
 
 class Array:
@@ -89,6 +96,7 @@ class Array:
         dtype: Any,
         shape: int | Sequence[int] | None,
         offset: int,
+        page_cache: str = "spare",
     ) -> None:
         told = dtype_of(dtype) if dtype is not None else stored_dtype(paths)
         lengths = [] if shape is None else _lengths(shape)
@@ -100,6 +108,7 @@ class Array:
             dtype,
             shape,
             offset,
+            page_cache,
         )
         self._reader = _core.open(
             paths,
@@ -108,6 +117,7 @@ class Array:
             None if told is None else name_for_reader(told),
             [1] if without_axes else lengths,  # to the reader [] means: as long as the file
             whole_number("offset", offset),
+            page_cache_name(page_cache),
         )
         self._shape = () if without_axes else self._reader.shape
         self._dtype = np.dtype(self._reader.dtype) if told is None else told

@@ -25,6 +25,13 @@ def expand(paths: Paths, one: Callable[[bytes], list[bytes]] = _core.expand_path
     return found
 
 
+def page_cache_name(value: Any) -> str:
+    """The reader knows the names; this one knows what is no name at all."""
+    if isinstance(value, str):
+        return value
+    raise TypeError(f'page_cache: "spare" or "fill", not {value!r}')
+
+
 def dtype_of(name: Any) -> np.dtype[Any]:
     """What np.dtype accepts, and "bfloat16" where ml_dtypes is installed."""
     if isinstance(name, str) and name == "bfloat16":

@@ -62,11 +62,10 @@ Error token_too_large(const Layout& layout, DType out) {
 Tokens::Impl::Impl(TokenLayout layout, const TokensOptions& options)
     : format(layout.detail),
       first_token(layout.first_token),
-      engine(options.engine),
+      engine(engine_for(options.engine, options.page_cache)),
       fingerprint(fingerprint_of(layout)),
       array(std::make_shared<Array::Impl>(
-          std::move(layout.layout),
-          ArrayOptions{.budget = options.budget, .engine = options.engine})),
+          std::move(layout.layout), ArrayOptions{.budget = options.budget, .engine = engine})),
       memory(options.budget, staging_size(options.budget), "tokens on their way"),
       staging([] { return std::make_unique<Staging>(); }) {
   memory.keep_in_children();
