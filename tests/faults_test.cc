@@ -117,18 +117,17 @@ TEST_P(Faults, AtEveryCall) {
       {.rings = way.rings, .whole_blocks = !way.rings, .before_each = [this] { half_cold(); }});
 }
 
-INSTANTIATE_TEST_SUITE_P(Engines, Faults,
-                         testing::Values(Way{"map", EngineKind::kMap},
-                                         Way{"remap", EngineKind::kRemap},
-                                         Way{"advise", EngineKind::kAdvise},
-                                         Way{"read", EngineKind::kRead},
-                                         Way{"direct", EngineKind::kDirect},
-                                         Way{"direct_threads", EngineKind::kDirect, false},
-                                         Way{"auto", EngineKind::kAuto, true, 1_MiB, 20'000},
-                                         Way{"auto_that_fits", EngineKind::kAuto, true, 8_MiB},
-                                         Way{"auto_that_leaves_its_mapping", EngineKind::kAuto,
-                                             true, 8_MiB, 55'000, true}),
-                         [](const auto& tested) { return std::string(tested.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Engines, Faults,
+    testing::Values(Way{"map", EngineKind::kMap}, Way{"remap", EngineKind::kRemap},
+                    Way{"advise", EngineKind::kAdvise}, Way{"read", EngineKind::kRead},
+                    Way{"fill", EngineKind::kFill}, Way{"direct", EngineKind::kDirect},
+                    Way{"direct_threads", EngineKind::kDirect, false},
+                    Way{"auto", EngineKind::kAuto, true, 1_MiB, 20'000},
+                    Way{"auto_that_fits", EngineKind::kAuto, true, 8_MiB},
+                    Way{"auto_that_leaves_its_mapping", EngineKind::kAuto, true, 8_MiB, 55'000,
+                        true}),
+    [](const auto& tested) { return std::string(tested.param.name); });
 
 }  // namespace
 }  // namespace evenkeel

@@ -20,11 +20,24 @@
 
 namespace evenkeel {
 
-enum class EngineKind : std::uint8_t { kAuto, kMap, kRemap, kAdvise, kRead, kDirect };
+enum class EngineKind : std::uint8_t { kAuto, kMap, kRemap, kAdvise, kRead, kDirect, kFill };
 
-// "auto", "map", "remap", "advise", "read", "direct". Throws kInvalid and lists these for others.
+// "auto", "map", "remap", "advise", "read", "direct", "fill". Throws kInvalid and lists these for
+// others.
 EngineKind parse_engine(std::string_view name);
 std::string_view engine_name(EngineKind kind);
+
+// What reading does to the page cache, the kernel's memory for files.
+enum class PageCache : std::uint8_t {
+  // Nothing stays there, and what stays there for a moment counts against the budget.
+  kSpare,
+  // Everything stays there. For machines whose free memory should be used: the kernel keeps what
+  // fits and evicts it when others need the memory. The budget covers the library's own memory
+  // alone. Data that fits free memory and is read all over is read ahead in order.
+  kFill,
+};
+PageCache parse_page_cache(std::string_view name);  // "spare", "fill"; throws kInvalid for others
+std::string_view page_cache_name(PageCache page_cache);
 
 // The engine at work and the reason for it: a fallback is never silent.
 struct EngineReport {
@@ -40,6 +53,8 @@ struct ArrayOptions {
   // How bytes come from the disk. kAuto is right for nearly everyone; the others are there to
   // compare, and kMap is the only one that does not keep to the budget.
   EngineKind engine = EngineKind::kAuto;
+  // kFill takes engine kAuto, and is then read by kFill.
+  PageCache page_cache = PageCache::kSpare;
 
   // What the file cannot say itself. Setting dtype says: raw binary, without a header; without it
   // the file's magic decides. With dtype set and shape empty, the array is one axis as long as the

@@ -31,6 +31,7 @@ class Reservation {
 
  private:
   friend class Budget;
+  friend class AutomaticBudgets;
   friend class ReclaimableMemory;  // src/base/reclaimable.h
   struct Account;
   struct Holder;
@@ -56,7 +57,21 @@ class Budget {
   Budget(std::uint64_t bytes);  // NOLINT: a number of bytes is a budget. {.budget = 64_MiB}
   // "64MiB" as in parse_size; "1GiB/node" is divided by the number of processes that share the
   // node.
+  // "auto" is `automatic`.
   static Budget parse(std::string_view text, std::uint64_t processes_on_node = 1);
+  // A budget whose limit follows memory pressure, for caches above all. It begins as the default
+  // does. It grows while memory is free. It shrinks, within 100 ms, when memory gets short or when
+  // tasks wait for memory: caches give way then. Never under 16 MiB, or under what else is held;
+  // and what a read needs is granted up to the limit that the budget began with, so that work goes
+  // on under pressure. One thread of the library watches for all such budgets of a process.
+  static Budget automatic();
+  bool is_automatic() const;
+
+  // Changes the limit of all copies of this budget. Smaller: caches give way first, then reading
+  // ahead; it waits for reads under way, for their memory. Throws Error (kBudget) below what is
+  // held otherwise, with the arithmetic, and changes nothing then. Larger: caches may grow, and
+  // reads that wait for memory go on. Throws Error (kInvalid) for an automatic budget.
+  void resize(std::uint64_t bytes) const;
 
   std::uint64_t limit() const;
   std::uint64_t in_use() const;  // reserved now, caches included
@@ -90,6 +105,12 @@ class Budget {
 
  private:
   friend class ReclaimableMemory;
+  friend class AutomaticBudgets;
+  explicit Budget(std::shared_ptr<Reservation::Account> account);
+  // The limit becomes this, or what is held if that is more.
+  void follow(std::uint64_t bytes) const;
+  // To be called before memory of an automatic budget is used: a child of fork has no thread yet.
+  void keep_watched() const;
   std::shared_ptr<Reservation::Account> account_;
 };
 

@@ -22,6 +22,7 @@ struct TokensOptions {
   // Bytes that these tokens, and all loaders made from them, may occupy. See budget.h.
   Budget budget = {};
   EngineKind engine = EngineKind::kAuto;
+  PageCache page_cache = PageCache::kSpare;  // as in ArrayOptions
   // What a file without a header holds (default uint16). Files with a header say it themselves.
   std::optional<DType> dtype = {};
   // As in ArrayOptions: the most bytes for tokens that are asked for again. 0: no cache.

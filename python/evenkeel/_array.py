@@ -21,6 +21,7 @@ from evenkeel._files import (
     dtype_of,
     expand,
     name_for_reader,
+    page_cache_name,
     printable,
     short_repr,
     stored_dtype,
@@ -46,6 +47,7 @@ def open(
     shape: int | Sequence[int] | None = None,
     offset: int = 0,
     cache: int | str | bool | None = None,
+    page_cache: str = "spare",
 ) -> Array:
     """Opens an array that lies in a file, or in several, one after the other along the first axis.
 
@@ -61,6 +63,11 @@ def open(
     way when something else needs the memory, and is not used where nothing is read twice. `cache`
     is the most it may hold: bytes, or "64MiB"; False for none.
 
+    `page_cache` is "spare" or "fill". With "spare", reading leaves nothing in the kernel's page
+    cache. "fill" is for machines whose free memory should be used: what was read stays in the page
+    cache as long as nobody else needs the memory, so that later epochs come from memory. The budget
+    then covers the library's own memory alone.
+
     Nothing is read but headers; nothing is ever written.
 
     >>> import evenkeel, numpy
@@ -68,7 +75,7 @@ def open(
     >>> evenkeel.open("numbers.bin", dtype=">i2", shape=(-1, 4))[1]
     array([4, 5, 6, 7], dtype='>i2')
     """
-    return Array(expand(paths), budget, engine, dtype, shape, offset, cache)
+    return Array(expand(paths), budget, engine, dtype, shape, offset, cache, page_cache)
 
 
 class Array:
@@ -96,6 +103,7 @@ class Array:
         shape: int | Sequence[int] | None,
         offset: int,
         cache: int | str | bool | None = None,
+        page_cache: str = "spare",
     ) -> None:
         told = dtype_of(dtype) if dtype is not None else stored_dtype(paths)
         lengths = [] if shape is None else _lengths(shape)
@@ -108,6 +116,7 @@ class Array:
             shape,
             offset,
             cache,
+            page_cache,
         )
         self._reader = _core.open(
             paths,
@@ -117,6 +126,7 @@ class Array:
             [1] if without_axes else lengths,  # to the reader [] means: as long as the file
             whole_number("offset", offset),
             cache_bytes(cache),
+            page_cache_name(page_cache),
         )
         self._shape = () if without_axes else self._reader.shape
         self._dtype = np.dtype(self._reader.dtype) if told is None else told

@@ -35,9 +35,16 @@ def cache_bytes(cache: int | str | bool | None) -> int | None:
         return _core.Budget(cache).limit
     except (TypeError, ValueError) as error:
         raise type(error)(
-            f"open: cache must be a number of bytes, a text such as \"64MiB\", True or False; got"
+            f'open: cache must be a number of bytes, a text such as "64MiB", True or False; got'
             f" {cache!r}"
         ) from None
+
+
+def page_cache_name(value: Any) -> str:
+    """The reader knows the names; this one knows what is no name at all."""
+    if isinstance(value, str):
+        return value
+    raise TypeError(f'page_cache: "spare" or "fill", not {value!r}')
 
 
 def dtype_of(name: Any) -> np.dtype[Any]:

@@ -14,7 +14,14 @@ import numpy as np
 from evenkeel import _core
 from evenkeel._array import SMALL, AnyBudget
 from evenkeel._core import Budget
-from evenkeel._files import Paths, cache_bytes, expand, printable, short_repr
+from evenkeel._files import (
+    Paths,
+    cache_bytes,
+    expand,
+    page_cache_name,
+    printable,
+    short_repr,
+)
 from evenkeel._index import resolve, shape_alone
 
 _size = _core.format_size
@@ -29,6 +36,7 @@ def tokens(
     start: int = 0,
     stop: int | None = None,
     cache: int | str | bool | None = None,
+    page_cache: str = "spare",
 ) -> Tokens:
     """Opens token files as one stream: nanoGPT, llm.c, Megatron, datatrove, NPY or headerless.
 
@@ -38,6 +46,8 @@ def tokens(
     memory. `start` and `stop` choose a part of the stream; negative numbers count from its end.
     `cache` is the most of the budget that may hold tokens for when they are asked for again, as in
     evenkeel.open: all that is left, or bytes, or False for none.
+    `page_cache="fill"` lets what was read stay in the kernel's page cache while memory is free, as
+    in `evenkeel.open`.
 
     >>> import evenkeel, numpy
     >>> numpy.arange(1000, dtype="uint16").tofile("train.bin")
@@ -61,6 +71,7 @@ def tokens(
         operator.index(start),
         None if stop is None else operator.index(stop),
         cache,
+        page_cache,
     )
 
 
@@ -100,6 +111,7 @@ class Tokens:
         start: int = 0,
         stop: int | None = None,
         cache: int | str | bool | None = None,
+        page_cache: str = "spare",
     ) -> None:
         self._recipe: tuple[Any, ...] = (
             [os.path.abspath(path) for path in paths],
@@ -109,10 +121,18 @@ class Tokens:
             start,
             stop,
             cache,
+            page_cache,
         )
         self._set(
             _core.open_tokens(
-                paths, Budget(budget), engine, dtype, start, stop, cache_bytes(cache)
+                paths,
+                Budget(budget),
+                engine,
+                dtype,
+                start,
+                stop,
+                cache_bytes(cache),
+                page_cache_name(page_cache),
             )
         )
 
@@ -203,11 +223,11 @@ class Tokens:
     def slice(self, start: int = 0, stop: int | None = None) -> Tokens:
         """Tokens start .. stop-1 as a stream of its own, which shares this one's budget. Negative
         numbers count from the end."""
-        paths, _, engine, dtype, _, _, cache = self._recipe
+        paths, _, engine, dtype, _, _, *caches = self._recipe
         part = self._stream.slice(start, stop)
         made = Tokens.__new__(Tokens)
         first = part.first_token
-        made._recipe = (paths, self.budget, engine, dtype, first, first + len(part), cache)
+        made._recipe = (paths, self.budget, engine, dtype, first, first + len(part), *caches)
         made._set(part)
         return made
 

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/automatic_budget.h"
 #include "base/checked.h"
 #include "base/mutex.h"
 #include "base/reclaimable.h"
@@ -42,14 +43,16 @@ struct Reservation::Cache {
 struct Reservation::Account {
   struct Registry;
 
-  explicit Account(std::uint64_t bytes, std::string origin_text);
+  explicit Account(std::uint64_t bytes, std::string origin_text, bool follows_pressure = false);
   ~Account();
   Account(const Account&) = delete;
   Account& operator=(const Account&) = delete;
 
   // Changed under the mutex, read without.
   std::atomic<std::uint64_t> limit;
-  const std::string origin;  // where the number comes from, for describe()
+  std::string origin;  // where the number comes from, for describe()
+  const bool automatic;
+  const std::uint64_t began_with;  // the first limit
   std::uint64_t in_use = 0, peak = 0;
   std::uint64_t in_reads = 0;  // the part of in_use that reads hold
   std::uint64_t cached = 0;    // the part of in_use that caches hold
@@ -70,8 +73,12 @@ struct Reservation::Account {
   static std::uint64_t beyond(std::uint64_t most, std::uint64_t used) {
     return most > used ? most - used : 0;
   }
+  // What others than caches may hold. Pressure takes from caches: what work needs stays granted.
+  std::uint64_t most_uncached() const {
+    return automatic ? std::max<std::uint64_t>(limit, began_with) : limit.load();
+  }
   // What may still be reserved, if caches give way.
-  std::uint64_t left() const { return beyond(limit, uncached()); }
+  std::uint64_t left() const { return beyond(most_uncached(), uncached()); }
 
   // nullptr when it does not fit beside what is reserved, caches included.
   Holder* take(std::uint64_t bytes, std::string_view what, bool of_read) {
@@ -85,6 +92,12 @@ struct Reservation::Account {
   }
   // The same, with caches giving way. Lets go of the mutex while they do.
   Holder* take_from_caches(std::uint64_t bytes, std::string_view what, bool of_read);
+  // Sets a limit that is not below what others than caches hold, and has caches give way to it.
+  // Lets go of the mutex while they do.
+  void set_limit(std::uint64_t bytes);
+  // What holds the budget, in words: " (read buffers 4,096, results 100 in 2)".
+  std::string holders_in_words() const;
+  Error refused_resize(std::uint64_t bytes) const;
   // Has caches free `bytes`, the largest first. The caller holds the mutex, which is let go of
   // meanwhile: look again what fits.
   void reclaim(std::uint64_t bytes);
@@ -93,7 +106,7 @@ struct Reservation::Account {
   std::uint64_t share_of(const Cache& cache) const;  // if all caches in use hold the same
 
   bool fits_beside_reads(std::uint64_t bytes) const {
-    return bytes <= beyond(limit, uncached() - in_reads);
+    return bytes <= beyond(most_uncached(), uncached() - in_reads);
   }
   void give_back(const Holder* holder);
   // In a child of fork: what the parent holds does not count here.
@@ -144,8 +157,12 @@ struct Reservation::Account::Registry {
   }
 };
 
-Reservation::Account::Account(std::uint64_t bytes, std::string origin_text)
-    : limit(bytes), origin(std::move(origin_text)), period_began_ns(sys::monotonic_ns()) {
+Reservation::Account::Account(std::uint64_t bytes, std::string origin_text, bool follows_pressure)
+    : limit(bytes),
+      origin(std::move(origin_text)),
+      automatic(follows_pressure),
+      began_with(bytes),
+      period_began_ns(sys::monotonic_ns()) {
   Registry& all = Registry::get();
   const MutexLock lock(all.mutex);
   all.accounts.insert(this);
@@ -185,6 +202,7 @@ Reservation::Holder* Reservation::Account::take_from_caches(std::uint64_t bytes,
   for (;;) {
     if (Holder* holder = take(bytes, what, of_read)) return holder;
     if (bytes > left()) return nullptr;
+    if (bytes > beyond(limit, uncached())) limit = uncached() + bytes;  // of an automatic budget
     reclaim(bytes - beyond(limit, in_use));
   }
 }
@@ -286,8 +304,24 @@ std::uint64_t ReclaimableMemory::most_bytes() const {
   return std::max(account_->share_of(*cache_), cache_->bytes);
 }
 
-// The message lists uses of the same name together: a loader has dozens of buffers.
-Error Reservation::Account::refusal(std::uint64_t bytes, std::string_view what) const {
+void Reservation::Account::set_limit(std::uint64_t bytes) {
+  limit = bytes;
+  while (in_use > limit && cached > 0) reclaim(in_use - limit);
+  if (!waiting.empty()) Registry::get().changed().notify_all();
+}
+
+Error Reservation::Account::refused_resize(std::uint64_t bytes) const {
+  const std::uint64_t held = uncached();
+  return Error(ErrorKind::kBudget, "resize",
+               with_commas(bytes) + " bytes are less than the " + with_commas(held) +
+                   " bytes in use" + holders_in_words() + "; the budget stays at " +
+                   with_commas(limit) + " bytes")
+      .hint("give at least " + with_commas((held + 1_MiB - 1) / 1_MiB) +
+            " MiB, or close what holds it first: loaders, batches, arrays");
+}
+
+// Uses of the same name are listed together: a loader has dozens of buffers.
+std::string Reservation::Account::holders_in_words() const {
   std::map<std::string, std::pair<std::uint64_t, std::size_t>> uses;
   for (const Holder& holder : holders) {
     if (holder.inherited) continue;
@@ -300,7 +334,11 @@ Error Reservation::Account::refusal(std::uint64_t bytes, std::string_view what) 
     held += (held.empty() ? " (" : ", ") + use + " " + with_commas(total.first);
     if (total.second > 1) held += " in " + with_commas(total.second);
   }
-  if (!held.empty()) held += ")";
+  return held.empty() ? held : held + ")";
+}
+
+Error Reservation::Account::refusal(std::uint64_t bytes, std::string_view what) const {
+  const std::string held = holders_in_words();
   // Caches would give way, so what they hold is among what is left.
   const std::uint64_t limit = this->limit, left = this->left();
   std::string in_caches;
@@ -358,7 +396,61 @@ Budget::Budget() {
 
 Budget::Budget(std::uint64_t bytes) : account_(std::make_shared<Reservation::Account>(bytes, "")) {}
 
+Budget::Budget(std::shared_ptr<Reservation::Account> account) : account_(std::move(account)) {}
+
+Budget Budget::automatic() {
+  const AvailableMemory memory = available_memory();
+  Budget budget(std::make_shared<Reservation::Account>(
+      std::max<std::uint64_t>(memory.bytes / 8, kLeastAutomatic), "", true));
+  AutomaticBudgets::get().add(budget);
+  return budget;
+}
+
+bool Budget::is_automatic() const { return account_->automatic; }
+
+void Budget::keep_watched() const {
+  if (account_->automatic) AutomaticBudgets::get().watch();
+}
+
+void Budget::resize(std::uint64_t bytes) const {
+  if (account_->automatic) {
+    throw Error(ErrorKind::kInvalid, "resize", "this budget follows memory pressure by itself")
+        .hint("for a limit of your own, use a budget of a fixed size");
+  }
+  Reservation::Account::Registry& all = Reservation::Account::Registry::get();
+  const MutexLock lock(all.mutex);
+  const auto held = [&] { return account_->uncached() - account_->in_reads; };
+  if (bytes < held()) throw account_->refused_resize(bytes);
+  const std::uint64_t before = account_->limit;
+  if (bytes != before) account_->origin = "resized from " + format_size(before);
+  account_->set_limit(bytes);
+  // Reads under way give back what they hold when they are done. As one that waits for memory, this
+  // call is told, and no new read begins before.
+  const std::uint64_t number = account_->next_waiting++;
+  account_->waiting.insert(number);
+  const auto soon = [] { return std::chrono::steady_clock::now() + std::chrono::milliseconds(50); };
+  while (account_->in_use > account_->limit && account_->in_reads > 0) {
+    all.changed().wait_until(all.mutex, soon());
+  }
+  account_->waiting.erase(number);
+  all.changed().notify_all();
+}
+
+void Budget::follow(std::uint64_t bytes) const {
+  const MutexLock lock(Reservation::Account::Registry::get().mutex);
+  account_->set_limit(std::max(bytes, account_->uncached()));
+}
+
 Budget Budget::parse(std::string_view text, std::uint64_t processes_on_node) {
+  constexpr std::string_view kAutomatic = "auto";
+  if (text == kAutomatic) return automatic();
+  if (text.starts_with(kAutomatic)) {
+    throw Error(ErrorKind::kInvalid, "budget", "\"" + std::string(text) + "\" is not a size")
+        .hint(
+            "\"auto\" stands alone and follows memory pressure; a limit of your own is a size, "
+            "such "
+            "as \"2GiB\"");
+  }
   constexpr std::string_view kPerNode = "/node";
   if (!text.ends_with(kPerNode)) return Budget(parse_size(text));
   const std::uint64_t node = parse_size(text.substr(0, text.size() - kPerNode.size()));
@@ -393,14 +485,20 @@ std::uint64_t Budget::left() const {
 }
 
 std::string Budget::describe() const {
-  const std::uint64_t bytes = limit(), in_caches = cached();
+  const MutexLock lock(Reservation::Account::Registry::get().mutex);
+  const std::uint64_t bytes = account_->limit, in_caches = account_->cached;
   std::string text = format_size(bytes) + " (" + with_commas(bytes) + " bytes)";
-  if (!account_->origin.empty()) text += ", " + account_->origin;
+  if (account_->automatic) {
+    text += ", automatic: follows memory pressure, began with " + format_size(account_->began_with);
+  } else if (!account_->origin.empty()) {
+    text += ", " + account_->origin;
+  }
   if (in_caches > 0) text += ", " + format_size(in_caches) + " of it cached blocks";
   return text;
 }
 
 std::optional<Reservation> Budget::try_reserve(std::uint64_t bytes, std::string_view what) const {
+  keep_watched();
   const MutexLock lock(Reservation::Account::Registry::get().mutex);
   Reservation::Holder* holder = account_->take_from_caches(bytes, what, false);
   if (!holder) return std::nullopt;
@@ -408,6 +506,7 @@ std::optional<Reservation> Budget::try_reserve(std::uint64_t bytes, std::string_
 }
 
 Reservation Budget::reserve(std::uint64_t bytes, std::string_view what) const {
+  keep_watched();
   const MutexLock lock(Reservation::Account::Registry::get().mutex);
   if (auto* holder = account_->take_from_caches(bytes, what, false))
     return Reservation(account_, holder);
@@ -416,6 +515,7 @@ Reservation Budget::reserve(std::uint64_t bytes, std::string_view what) const {
 
 std::optional<Reservation> Budget::try_reserve_for_read(std::uint64_t bytes,
                                                         std::string_view what) const {
+  keep_watched();
   const MutexLock lock(Reservation::Account::Registry::get().mutex);
   if (!account_->waiting.empty()) return std::nullopt;
   Reservation::Holder* holder = account_->take_from_caches(bytes, what, true);
@@ -435,6 +535,7 @@ void Budget::require_fits_beside_reads(std::uint64_t bytes, std::string_view wha
 
 Reservation Budget::reserve_for_read(std::uint64_t bytes, std::string_view what,
                                      const std::function<void()>& while_waiting) const {
+  keep_watched();
   Reservation::Account::Registry& all = Reservation::Account::Registry::get();
   MutexLock lock(all.mutex);
   const std::uint64_t number = account_->next_waiting++;

@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "evenkeel/array.h"
 #include "format/layout.h"
@@ -27,6 +29,12 @@ struct Extent {
 struct Target {
   std::uint64_t offset = 0, length = 0;
   std::byte* out = nullptr;
+};
+
+// Bytes of a file.
+struct FileRange {
+  std::uint32_t file = 0;
+  std::uint64_t offset = 0, length = 0;
 };
 
 // What an engine works for: it pulls extents as it has room and gives each back once its bytes are
@@ -86,6 +94,16 @@ class Engine {
   // The whole file in memory, if maps_files. Throws Error (kFormat) when the file is not what it
   // was at open.
   virtual const std::byte* mapped(std::uint32_t /*file*/) { return nullptr; }
+  // Whether mapped pages may have to be read from the disk first. Before they are touched, a caller
+  // asks for them with `request`, for many at a time, and waits with `await`. Both after `mapped`
+  // of the file; from any thread.
+  virtual bool pages_may_be_absent() const { return false; }
+  virtual std::size_t ranges_together() const { return 256; }  // of one `request`, at most
+  // Starts reading what is not in memory, and adds what `await` is to wait for to `pending`.
+  virtual void request(std::span<const FileRange> /*ranges*/, std::vector<FileRange>& /*pending*/) {
+  }
+  // Waits for it, and empties `pending`. Throws Error (kSystem, kFormat) with path and offset.
+  virtual void await(std::vector<FileRange>& /*pending*/) {}
   // For data that is mapped because it fits the budget. `release_memory` drops its pages and gives
   // back its share of the budget; nothing may be read until `reclaim_memory` has the share again.
   // False: it no longer fits.
@@ -98,6 +116,10 @@ class Engine {
 inline constexpr std::uint64_t kNeverMap = UINT64_MAX;
 std::unique_ptr<Engine> make_engine(EngineKind asked, const Layout& layout, const Budget& budget,
                                     std::uint64_t working_room);
+
+// The engine for a way to use the page cache. Throws Error (kInvalid) when the two do not go
+// together.
+EngineKind engine_for(EngineKind asked, PageCache page_cache);
 
 // The most memory that an engine which does not map takes under a budget of this limit.
 std::uint64_t most_engine_memory(std::uint64_t limit);

@@ -45,13 +45,12 @@ Error token_too_large(const Layout& layout, DType out) {
 Tokens::Impl::Impl(TokenLayout layout, const TokensOptions& options)
     : format(layout.detail),
       first_token(layout.first_token),
-      engine(options.engine),
+      engine(engine_for(options.engine, options.page_cache)),
       cache(options.cache),
       fingerprint(fingerprint_of_tokens(layout)),
       array(std::make_shared<Array::Impl>(
           std::move(layout.layout),
-          ArrayOptions{
-              .budget = options.budget, .engine = options.engine, .cache = options.cache})),
+          ArrayOptions{.budget = options.budget, .engine = engine, .cache = options.cache})),
       memory(options.budget, staging_size(options.budget), "tokens on their way"),
       staging([this] { return std::make_unique<Staging>(array->budget, memory); }) {
   memory.keep_in_children();
