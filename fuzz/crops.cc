@@ -4,8 +4,8 @@
 #include <set>
 
 #include "fuzz/target.h"
+#include "loader/mixture.h"
 #include "tokens/crop_order.h"
-#include "tokens/mixture.h"
 
 namespace evenkeel::fuzz {
 namespace {
@@ -19,17 +19,17 @@ void check_crops(Input& input) {
     std::set<std::uint64_t> starts;
     const std::uint64_t epoch = crops.epoch_samples();
     for (std::uint64_t i = 0; i < 20 && i < UINT64_MAX / 2 - position; ++i) {
-      const Crop crop = crops.at(position + i);
-      MUST(crop.start < tokens - block);  // the crop and the token after it are inside
+      const SampleOrder::Place crop = crops.at(position + i);
+      MUST(crop.row < tokens - block);  // the crop and the token after it are inside
       MUST(epoch == 0 ? crop.epoch == 0 : crop.epoch == (position + i) / epoch);
       // Within an epoch no crop comes twice.
       if (epoch > 0 && (position + i) % epoch == 0) starts.clear();
-      if (epoch > 0) MUST(starts.insert(crop.start).second);
+      if (epoch > 0) MUST(starts.insert(crop.row).second);
     }
     // Queried in another order, it gives the same answers.
     const std::uint64_t later = position + 19;
-    MUST(other.at(later).start == crops.at(later).start);
-    MUST(other.at(position).start == crops.at(position).start);
+    MUST(other.at(later).row == crops.at(later).row);
+    MUST(other.at(position).row == crops.at(position).row);
   });
 }
 

@@ -12,6 +12,7 @@
 
 #include "evenkeel/array.h"
 #include "evenkeel/compiler.h"
+#include "evenkeel/loader.h"
 
 #pragma GCC visibility push(default)
 
@@ -110,11 +111,7 @@ struct LoaderOptions {
   // take one set of tokens and an order that has them.
   std::uint64_t steps = 0, epochs = 0;
 
-  // For several loaders that share the steps of one rank, as workers of a DataLoader do: this one
-  // takes steps phase, phase + stride, phase + 2 * stride, ...
-  struct Workers {
-    std::uint64_t stride = 1, phase = 0;
-  };
+  using Workers = LoaderWorkers;
   Workers workers = {};
 
   // For copies to a device that are still under way when the next batch is asked for.

@@ -28,9 +28,11 @@ if TYPE_CHECKING:
     from evenkeel._memmap import memmap as memmap
     from evenkeel._profile import mark as mark
     from evenkeel._profile import profile as profile
+    from evenkeel._rows import Loader as Loader
     from evenkeel._tokens import Tokens as Tokens
     from evenkeel._tokens import tokens as tokens
     from evenkeel._version import __version__ as __version__
+    from evenkeel.torch import RowIterableDataset as RowIterableDataset
     from evenkeel.torch import TokenDataset as TokenDataset
     from evenkeel.torch import TokenIterableDataset as TokenIterableDataset
 
@@ -44,10 +46,12 @@ _HOME = {
     "Guard": "_memmap",
     "govern": "_memmap",
     "info": "_array",
+    "Loader": "_rows",
     "mark": "_profile",
     "memmap": "_memmap",
     "open": "_array",
     "profile": "_profile",
+    "RowIterableDataset": "torch",
     "ShuffleWarning": "_blocks",
     "TokenDataset": "torch",
     "TokenIterableDataset": "torch",

@@ -337,10 +337,9 @@ class BatchReader:
     def take(self) -> tuple[Any, Any] | None:
         """The next batch (x, y), whose memory is yours; None after the last."""
 
-    def put_back(self, batch: object) -> None:
-        """For `take` to give again."""
-
     def __next__(self) -> tuple[Any, Any]: ...
+
+    def explained(self, step: int) -> list[dict[str, object]]: ...
 
     @property
     def convert(self, /) -> object:
@@ -356,6 +355,18 @@ class BatchReader:
     @deliver.setter
     def deliver(self, value: object, /) -> None: ...
 
+    @property
+    def transform(self, /) -> object:
+        """
+        Called with each batch by `next`; gives what the user gets. None: the batch.
+        """
+
+    @transform.setter
+    def transform(self, value: object, /) -> None: ...
+
+    def put_back(self, batch: object) -> None:
+        """For `take` to give again."""
+
     def begin_loop(self) -> None: ...
 
     def seek_step(self, step: int) -> None: ...
@@ -364,7 +375,158 @@ class BatchReader:
 
     def close_reader(self) -> None: ...
 
+    def state_at(self, step: int) -> str: ...
+
+    @property
+    def next_step(self) -> int: ...
+
+    @property
+    def size(self) -> int:
+        """Batches of one loop; 0: it does not end."""
+
+    @property
+    def buffers(self) -> int: ...
+
+    @property
+    def epoch_samples(self) -> int: ...
+
+class RowLoaderOptions:
+    """The options of a Loader."""
+
+    def __init__(self) -> None: ...
+
+    @property
+    def batch_size(self) -> int: ...
+
+    @batch_size.setter
+    def batch_size(self, arg: int, /) -> None: ...
+
+    @property
+    def order(self) -> str: ...
+
+    @order.setter
+    def order(self, arg: str, /) -> None: ...
+
+    @property
+    def seed(self) -> int: ...
+
+    @seed.setter
+    def seed(self, arg: int, /) -> None: ...
+
+    @property
+    def rank(self) -> int: ...
+
+    @rank.setter
+    def rank(self, arg: int, /) -> None: ...
+
+    @property
+    def world(self) -> int: ...
+
+    @world.setter
+    def world(self, arg: int, /) -> None: ...
+
+    @property
+    def prefetch(self) -> int: ...
+
+    @prefetch.setter
+    def prefetch(self, arg: int, /) -> None: ...
+
+    @property
+    def steps(self) -> int:
+        """0: not given."""
+
+    @steps.setter
+    def steps(self, arg: int, /) -> None: ...
+
+    @property
+    def epochs(self) -> int:
+        """0: not given."""
+
+    @epochs.setter
+    def epochs(self, arg: int, /) -> None: ...
+
+    @property
+    def drop_last(self) -> bool: ...
+
+    @drop_last.setter
+    def drop_last(self, arg: bool, /) -> None: ...
+
+    @property
+    def stride(self) -> int: ...
+
+    @stride.setter
+    def stride(self, arg: int, /) -> None: ...
+
+    @property
+    def phase(self) -> int: ...
+
+    @phase.setter
+    def phase(self, arg: int, /) -> None: ...
+
+    @property
+    def keep(self) -> int:
+        """
+        Batches in the given memory that are still in use when the next one is taken.
+        """
+
+    @keep.setter
+    def keep(self, arg: int, /) -> None: ...
+
+class RowReader:
+    """Batch after batch of rows, read ahead."""
+
+    def __init__(self, sets: Sequence[tuple[Sequence[Reader], float]], options: RowLoaderOptions, forms: list[Any], keys: object, memory: Sequence[Sequence[Any]]) -> None: ...
+
+    def take(self) -> Any:
+        """The next batch, whose memory is yours; None after the last."""
+
+    def __next__(self) -> Any: ...
+
+    @property
+    def flat(self) -> bool:
+        """`take` gives a list of fields."""
+
+    @flat.setter
+    def flat(self, arg: bool, /) -> None: ...
+
+    def structured(self, fields: list[Any]) -> Any:
+        """Fields as a batch: alone, as a tuple or as a dict."""
+
     def explained(self, step: int) -> list[dict[str, object]]: ...
+
+    @property
+    def convert(self, /) -> object:
+        """Called with each ndarray; gives what the user gets. None: the ndarray."""
+
+    @convert.setter
+    def convert(self, value: object, /) -> None: ...
+
+    @property
+    def deliver(self, /) -> object:
+        """Called with this reader instead of `take` by `next`. None: `take`."""
+
+    @deliver.setter
+    def deliver(self, value: object, /) -> None: ...
+
+    @property
+    def transform(self, /) -> object:
+        """
+        Called with each batch by `next`; gives what the user gets. None: the batch.
+        """
+
+    @transform.setter
+    def transform(self, value: object, /) -> None: ...
+
+    def put_back(self, batch: object) -> None:
+        """For `take` to give again."""
+
+    def begin_loop(self) -> None: ...
+
+    def seek_step(self, step: int) -> None: ...
+
+    def load(self, state: str) -> None: ...
+
+    def close_reader(self) -> None: ...
 
     def state_at(self, step: int) -> str: ...
 

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import operator
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Union
 
 import numpy as np
 
 from evenkeel import _core
 from evenkeel._ranks import rank_and_world
+from evenkeel._stepping import Stepping, number, set_common
 from evenkeel._tokens import Tokens, require_tokens
 
 Mixture = Union[Tokens, Sequence[Union[Tokens, "tuple[Tokens, float]"]], "Mapping[Tokens, float]"]
 
 
-class TokenLoader(_core.BatchReader):
+class TokenLoader(Stepping, _core.BatchReader):
     """Batches (x, y) of token files, read ahead under the budget of the tokens.
 
     Every batch is a pure function of the data, seed, step, rank and world: you can seek to it,
@@ -75,33 +74,35 @@ class TokenLoader(_core.BatchReader):
         phase: int = 0,
     ) -> None:
         sets = weighted(tokens)
-        self._rank, self._world = rank_and_world(rank, world)
+        self._start(*rank_and_world(rank, world))
         self._shape, self._order = (batch_size, block_size), order
         stored = sets[0][0].dtype
         self._dtype = stored if dtype == "stored" else np.dtype(dtype)
-        self._owner, self._closed = os.getpid(), False
         options = _core.LoaderOptions()
-        options.batch_size = _number("batch_size", batch_size, 1)
-        options.block_size = _number("block_size", block_size, 1)
-        options.order = order
-        options.seed = _number("seed", seed, 0)
-        options.world = _number("world", self._world, 1)
-        options.rank = _number("rank", self._rank, 0)
-        options.prefetch = _number("prefetch", prefetch, 0, 1 << 32)
+        options.block_size = number("block_size", block_size, 1)
         options.dtype = "stored" if dtype == "stored" else self._dtype.name
-        options.steps = 0 if steps is None else _number("steps", steps, 1)
-        options.epochs = 0 if epochs is None else _number("epochs", epochs, 1)
-        options.stride = _number("stride", stride, 1)
-        options.phase = _number("phase", phase, 0)
-        self._ring = None
+        set_common(
+            options,
+            batch_size=batch_size,
+            order=order,
+            seed=seed,
+            rank=self._rank,
+            world=self._world,
+            prefetch=prefetch,
+            steps=steps,
+            epochs=epochs,
+            stride=stride,
+            phase=phase,
+        )
+        memory: list[tuple[Any, Any]] = []
         if device is not None:
             from evenkeel._device import ring_for
 
-            self._ring = ring_for(device, self._shape, self._dtype, prefetch)
-        memory: list[tuple[Any, Any]] = []
+            field = (self._shape, self._dtype)
+            self._ring = ring_for(device, [field, field], prefetch)
         if self._ring is not None:
             options.keep = self._ring.keep
-            memory = self._ring.memory
+            memory = [(x, y) for x, y in self._ring.memory]
         super().__init__([(one._stream, float(weight)) for one, weight in sets], options, memory)
         if self._ring is not None:
             self.deliver = self._ring.next
@@ -112,84 +113,14 @@ class TokenLoader(_core.BatchReader):
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
         """Goes on where the loader stands. After the end it begins the next loop."""
-        self.begin_loop()
-        return self
-
-    # `__next__` is the one of BatchReader: without Python code in between, a signal handler that
-    # raises cannot lose a batch.
-
-    def __bool__(self) -> bool:
-        return True
-
-    def __len__(self) -> int:
-        """Batches of one loop, which is what `steps` or `epochs` says."""
-        if self.size == 0:
-            raise TypeError("len: this loader does not end; give steps= or epochs=")
-        return self.size
-
-    @property
-    def step(self) -> int:
-        """Of the batch that comes next."""
-        return self.next_step if self._ring is None else self._ring.step(self)
-
-    @property
-    def rank(self) -> int:
-        return self._rank
-
-    @property
-    def world(self) -> int:
-        return self._world
-
-    def seek(self, step: int) -> None:
-        """The next batch is that of `step`, at once."""
-        step = _number("step", step, 0, what="seek")
-        if self._ring is None:
-            self.seek_step(step)
-        else:
-            self._ring.settle(lambda: self.seek_step(step))
-
-    def state_dict(self) -> dict[str, Any]:
-        """Where it stands and which data that belongs to: small, plain, fit for torch.save."""
-        return {"evenkeel": 1, "state": self.state_at(self.step)}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on where `state` was taken, also with another world, batch size or prefetch.
-
-        ValueError names the difference when it belongs to other data, seed or order."""
-        if not isinstance(state, Mapping) or "state" not in state:
-            raise ValueError("load: this is no state of a TokenLoader")
-        if self._ring is None:
-            self.load(state["state"])
-        else:
-            self._ring.settle(lambda: self.load(state["state"]))
+        return super().__iter__()
 
     def explain(self, step: int) -> list[dict[str, Any]]:
         """Which tokens, files and bytes each row of a step's batch is cut from. Reads nothing."""
-        rows = self.explained(_number("step", step, 0, what="explain"))
+        rows = self.explained(number("step", step, 0, what="explain"))
         for row in rows:
             row["path"] = os.fsdecode(row["path"])  # type: ignore[arg-type]
         return rows
-
-    def close(self) -> None:
-        """Ends the reading ahead and gives all memory back. From any thread: one that waits in
-        `next` gets a ValueError."""
-        if self._owner != os.getpid():
-            return  # a child of fork has nothing to end
-        self._closed = True
-        self.close_reader()
-        if self._ring is not None:
-            self._ring.settle()
-
-    def __enter__(self) -> TokenLoader:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __reduce__(self) -> Any:
         raise TypeError(
@@ -205,13 +136,6 @@ class TokenLoader(_core.BatchReader):
             f"<evenkeel.TokenLoader: {rows} x {columns} {self._dtype}, {self._order}, "
             f"rank {self._rank} of {self._world}, step {self.step}>"
         )
-
-
-def _number(name: str, number: int, least: int, end: int = 1 << 64, what: str = "loader") -> int:
-    value = operator.index(number)
-    if not least <= value < end:
-        raise ValueError(f"{what}: {name} must be {least} or more, below {end:,}; got {value:,}")
-    return value
 
 
 def weighted(tokens: Mixture, what: str = "loader") -> list[tuple[Tokens, float]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,6 +10,8 @@ from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from evenkeel._loader import Mixture, TokenLoader, weighted
 from evenkeel._ranks import rank_and_world
+from evenkeel._rows import Data, Loader
+from evenkeel._stepping import Stepping
 from evenkeel._tokens import Tokens, require_tokens
 
 Pair = tuple[torch.Tensor, torch.Tensor]
@@ -53,7 +55,74 @@ class TokenDataset(Dataset[Pair]):
         return list(zip(x, y))
 
 
-class TokenIterableDataset(IterableDataset[Pair]):
+class _StepDataset(IterableDataset[Any]):
+    """The batches of a loader, whose steps the workers of a DataLoader take in turns."""
+
+    def __init__(self, options: dict[str, Any], steps: int | None) -> None:
+        self._options = options
+        if steps is not None and steps < 1:
+            raise ValueError(f"dataset: {steps} steps make no iteration")
+        self._steps = steps  # of an iteration; None: it does not end
+        self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
+        self._loader: Stepping | None = None
+        self._next: int | None = None  # step
+        self._resumed: int | None = None
+
+    def _make(self, **options: Any) -> Stepping:
+        """A loader of the process in which it is called."""
+        raise NotImplementedError
+
+    def set_epoch(self, epoch: int) -> None:
+        """Takes effect when the next iteration begins, in workers too."""
+        self._epoch.fill_(epoch)
+
+    def __len__(self) -> int:
+        if self._steps is None:
+            raise TypeError("len: without steps the dataset does not end")
+        return self._steps
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_loader": None}
+
+    def __iter__(self) -> Iterator[Any]:
+        worker = get_worker_info()
+        turns, turn = (worker.num_workers, worker.id) if worker else (1, 0)
+        begin = int(self._epoch) * (self._steps or 0)
+        end = None if self._steps is None else begin + self._steps
+        # The worker's turns go with the position in this iteration, which begins with worker 0.
+        first = begin + turn if self._resumed is None else self._resumed
+        self._resumed = None
+        with self._make(device="cpu", stride=turns, phase=first % turns, steps=end) as loader:
+            loader.seek(first)
+            self._loader = loader
+            try:
+                self._next = first
+                while end is None or loader.step < end:
+                    batch = next(loader)
+                    self._next = loader.step
+                    yield batch
+            finally:
+                self._loader = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Of the iteration under way in this process."""
+        if self._loader is None:
+            return {"evenkeel": 1, "next": self._next, "epoch": int(self._epoch)}
+        state = self._loader.state_dict()
+        return {**state, "next": self._next, "epoch": int(self._epoch)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """The next iteration goes on where `state` was taken, with as many workers."""
+        if not isinstance(state, Mapping) or "next" not in state:
+            raise ValueError(f"load: this is no state of a {type(self).__name__}")
+        if "state" in state:
+            with self._make(prefetch=0) as probe:
+                probe.load_state_dict({"evenkeel": 1, "state": state["state"]})  # the same data?
+        self._resumed = state["next"]
+        self._epoch.fill_(int(state.get("epoch", 0)))
+
+
+class TokenIterableDataset(_StepDataset):
     """The batches of a TokenLoader, for DataLoader(dataset, batch_size=None, num_workers=k).
 
     Workers take turns at the steps, so that the loader gives the very same batches in the same
@@ -82,7 +151,7 @@ class TokenIterableDataset(IterableDataset[Pair]):
         self._sets = weighted(tokens, "dataset")
         # Here, where torch.distributed is; workers do not have it.
         rank, world = rank_and_world(rank, world)
-        self._options: dict[str, Any] = {
+        options: dict[str, Any] = {
             "batch_size": batch_size,
             "block_size": block_size,
             "order": order,
@@ -92,61 +161,62 @@ class TokenIterableDataset(IterableDataset[Pair]):
             "prefetch": prefetch,
             "dtype": dtype,
         }
-        if steps is not None and steps < 1:
-            raise ValueError(f"dataset: {steps} steps make no iteration")
-        self._steps = steps
-        self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
-        self._loader: TokenLoader | None = None
-        self._next: int | None = None  # step
-        self._resumed: int | None = None
+        super().__init__(options, steps)
 
-    def set_epoch(self, epoch: int) -> None:
-        """Takes effect when the next iteration begins, in workers too."""
-        self._epoch.fill_(epoch)
+    def _make(self, **options: Any) -> TokenLoader:
+        return TokenLoader(self._sets, **{**self._options, **options})
 
-    def __len__(self) -> int:
-        if self._steps is None:
-            raise TypeError("len: without steps the dataset does not end")
-        return self._steps
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_loader": None}
+class RowIterableDataset(_StepDataset):
+    """The batches of a Loader, for DataLoader(dataset, batch_size=None, num_workers=k).
 
-    def __iter__(self) -> Iterator[Pair]:
-        worker = get_worker_info()
-        turns, turn = (worker.num_workers, worker.id) if worker else (1, 0)
-        begin = int(self._epoch) * (self._steps or 0)
-        end = None if self._steps is None else begin + self._steps
-        # The worker's turns go with the position in this iteration, which begins with worker 0.
-        first = begin + turn if self._resumed is None else self._resumed
-        self._resumed = None
-        with TokenLoader(
-            self._sets, device="cpu", stride=turns, phase=first % turns, **self._options
-        ) as loader:
-            loader.seek(first)
-            self._loader = loader
-            try:
-                self._next = first
-                while end is None or loader.step < end:
-                    batch = next(loader)
-                    self._next = loader.step
-                    yield batch
-            finally:
-                self._loader = None
+    `data` is what evenkeel.Loader takes: an array, a tuple or a dict of arrays, or a mixture;
+    batches are tensors in the same form. Workers take turns at the steps, so that the loader gives
+    the very same batches in the same order with any number of workers, by fork and by spawn. Each
+    worker has the budget of the arrays to itself: divide what you have by the number of workers.
 
-    def state_dict(self) -> dict[str, Any]:
-        """Of the iteration under way in this process."""
-        if self._loader is None:
-            return {"evenkeel": 1, "next": self._next, "epoch": int(self._epoch)}
-        state = self._loader.state_dict()
-        return {**state, "next": self._next, "epoch": int(self._epoch)}
+    An iteration is one epoch, or `steps` batches; `set_epoch(e)` moves to the e-th, also for
+    persistent workers. `transform` is called with each batch in the worker. `state_dict` and
+    `load_state_dict` are as torchdata's StatefulDataLoader calls them, in each worker.
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """The next iteration goes on where `state` was taken, with as many workers."""
-        if not isinstance(state, Mapping) or "next" not in state:
-            raise ValueError("load: this is no state of a TokenIterableDataset")
-        if "state" in state:
-            with TokenLoader(self._sets, **{**self._options, "prefetch": 0}) as probe:
-                probe.load_state_dict({"evenkeel": 1, "state": state["state"]})  # the same data?
-        self._resumed = state["next"]
-        self._epoch.fill_(int(state.get("epoch", 0)))
+    >>> import evenkeel, numpy
+    >>> from torch.utils.data import DataLoader
+    >>> numpy.save("x.npy", numpy.arange(12).reshape(6, 2))
+    >>> rows = evenkeel.RowIterableDataset(evenkeel.open("x.npy", budget="16MiB"), 4, seed=1)
+    >>> [tuple(batch.shape) for batch in DataLoader(rows, batch_size=None)]
+    [(4, 2), (2, 2)]
+    """
+
+    def __init__(
+        self,
+        data: Data,
+        batch_size: int,
+        *,
+        order: str = "shuffled",
+        seed: int = 0,
+        rank: int | None = None,
+        world: int | None = None,
+        prefetch: int = 4,
+        steps: int | None = None,
+        drop_last: bool = False,
+        transform: Callable[[Any], Any] | None = None,
+    ) -> None:
+        self._data = data
+        rank, world = rank_and_world(rank, world)
+        options: dict[str, Any] = {
+            "batch_size": batch_size,
+            "order": order,
+            "seed": seed,
+            "rank": rank,
+            "world": world,
+            "prefetch": prefetch,
+            "drop_last": drop_last,
+            "transform": transform,
+        }
+        if steps is None:
+            with Loader(data, **{**options, "prefetch": 0}) as probe:
+                steps = probe.size or None
+        super().__init__(options, steps)
+
+    def _make(self, **options: Any) -> Loader:
+        return Loader(self._data, **{**self._options, **options})

@@ -12,6 +12,7 @@ void bind_chunks(nanobind::module_& module);
 void bind_npy(nanobind::module_& module);
 void bind_profile(nanobind::module_& module);
 void bind_tokens(nanobind::module_& module);
+void bind_rows(nanobind::module_& module);
 void bind_guard(nanobind::module_& module);
 
 }  // namespace evenkeel::python

@@ -14,5 +14,6 @@ NB_MODULE(_core, module) {
   evenkeel::python::bind_npy(module);
   evenkeel::python::bind_profile(module);
   evenkeel::python::bind_tokens(module);
+  evenkeel::python::bind_rows(module);
   evenkeel::python::bind_guard(module);
 }

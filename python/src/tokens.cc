@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "format/token_layout.h"
+#include "src/batch_reader.h"
 #include "src/bind.h"
 #include "src/interruptible.h"
 #include "src/lent_array.h"
@@ -93,95 +94,17 @@ nb::dlpack::dtype dlpack_type(DType type) {
   return {static_cast<std::uint8_t>(code), static_cast<std::uint8_t>(type.size * 8), 1};
 }
 
-// Batches one by one, each in arrays of the caller's own. Several threads may use it: each batch is
-// given out once. The GIL guards its members; waiting is done without it.
-class BatchReader {
+class TokenReader final : public BatchReader<TokenLoader::Impl, LoaderState> {
  public:
   using Loader = TokenLoader::Impl;
   using Memory = std::vector<std::pair<Bytes, Bytes>>;
 
   // Batches are laid in `memory` if there is any: pairs for x and y.
-  BatchReader(const std::vector<std::pair<Tokens, double>>& mixture, LoaderOptions options,
-              Memory memory)
-      : memory_(std::move(memory)), loader_(make(mixture, std::move(options), memory_)) {}
-
-  // The next batch as (x, y); None after the last. What a signal handler raises while a batch is
-  // waited for is thrown, and the batch comes with the next call.
-  nb::object take() {
-    const std::shared_ptr<Loader> loader = open();
-    if (undelivered_.is_valid()) return std::exchange(undelivered_, nb::object());
-    auto lent = std::make_unique<Loader::Lent>();
-    {
-      const WithoutGil without;
-      for (;;) {
-        const auto outcome = loader->lend(*lent, ReadAhead::Clock::now() + kSignalInterval);
-        if (outcome == ReadAhead::Outcome::kEnd) {
-          lent = nullptr;
-          break;
-        }
-        if (outcome == ReadAhead::Outcome::kTaken) break;
-        without.check_signals();
-      }
-    }
-    if (!lent) return nb::none();
-    nb::object batch = arrays_of(std::move(*lent));
-    // A signal that came meanwhile is handled here, where the batch is not lost.
-    if (PyErr_CheckSignals() != 0) {
-      undelivered_ = std::move(batch);
-      throw nb::python_error();
-    }
-    return batch;
-  }
-  // For `take` to give again: a batch that could not be delivered.
-  void put_back(nb::object batch) { undelivered_ = std::move(batch); }
-
-  // As Python's iterators do. `deliver`, if it is set, makes what the user gets.
-  nb::object next(nb::handle self) {
-    nb::object batch = deliver_.is_none() ? take() : deliver_(self);
-    if (batch.is_none()) throw nb::stop_iteration();
-    return batch;
-  }
-
-  std::shared_ptr<Loader> open() const {
-    if (loader_.get()) return loader_.get();
-    throw Error(ErrorKind::kClosed, "loader", "used after close").hint("create a new loader");
-  }
-  void seek(std::uint64_t step) {
-    move([loader = open(), step] { loader->seek(step); });
-  }
-  void load(const std::string& state) {
-    move([loader = open(), parsed = LoaderState::parse(state)] { loader->load(parsed); });
-  }
-  void begin_loop() {
-    if (undelivered_.is_valid()) return;
-    interruptible([loader = open()] { loader->begin_loop(false); });
-  }
-  std::uint64_t step() const {
-    const std::uint64_t next = open()->step();
-    return undelivered_.is_valid() ? undelivered_step_ : next;
-  }
-  void close() {
-    undelivered_ = nb::object();
-    loader_.close();
-  }
-
-  nb::object convert = nb::none();   // from an ndarray to what the user gets
-  nb::object deliver_ = nb::none();  // takes this reader, returns a batch or None
+  TokenReader(const std::vector<std::pair<Tokens, double>>& mixture, LoaderOptions options,
+              const Memory& memory)
+      : BatchReader(make(mixture, std::move(options), memory)), in_memory_(!memory.empty()) {}
 
  private:
-  // A move that a signal handler interrupts still takes place. One that is refused does not, and
-  // the batch that was not delivered stays the next one.
-  template <class Work>
-  void move(Work work) {
-    try {
-      interruptible(std::move(work));
-    } catch (const nb::python_error&) {
-      undelivered_ = nb::object();
-      throw;
-    }
-    undelivered_ = nb::object();
-  }
-
   static std::shared_ptr<Loader> make(const std::vector<std::pair<Tokens, double>>& mixture,
                                       LoaderOptions options, const Memory& memory) {
     for (const auto& [x, y] : memory) options.buffers.memory.push_back({span_of(x), span_of(y)});
@@ -194,13 +117,13 @@ class BatchReader {
     });
   }
 
-  nb::object arrays_of(Loader::Lent lent) {
+  // (x, y)
+  nb::object arrays_of(Loader::Lent lent) override {
     const Batch batch = lent.batch;
-    undelivered_step_ = batch.step();
     const auto *x = batch.x_bytes().data(), *y = batch.y_bytes().data();
     const std::uint64_t bytes = batch.x_bytes().size();
     nb::capsule owner;
-    if (2 * bytes >= kWorthLending || !memory_.empty()) {
+    if (2 * bytes >= kWorthLending || in_memory_) {
       owner = owner_of(std::move(lent.loan));
     } else {
       auto copy = std::make_unique_for_overwrite<std::byte[]>(2 * bytes);
@@ -218,16 +141,13 @@ class BatchReader {
                                        {batch.rows(), batch.columns()}, owner, {},
                                        dlpack_type(batch.dtype()));
     nb::object result = nb::cast(array);
-    return convert.is_none() ? result : convert(result);
+    return convert.is_none() ? result : nb::object(convert(result));
   }
 
-  const Memory memory_;
-  ReaderHandle<Loader> loader_;
-  nb::object undelivered_;  // a batch that was taken when a signal handler raised
-  std::uint64_t undelivered_step_ = 0;
+  const bool in_memory_;
 };
 
-nb::list explained(const BatchReader& reader, std::uint64_t step) {
+nb::list explained(const TokenReader& reader, std::uint64_t step) {
   nb::list rows;
   for (const CropOrigin& origin : reader.open()->explain(step)) {
     nb::dict row;
@@ -299,44 +219,20 @@ void bind_tokens(nb::module_& module) {
       "path_or_glob"_a, "The token files that a pattern or a Megatron prefix names, sorted.");
 
   bind_loader_options(module);
-  nb::class_<BatchReader>(module, "BatchReader", "Batch after batch, read ahead.")
+  nb::class_<TokenReader> reader(module, "BatchReader", "Batch after batch, read ahead.");
+  reader
       .def(nb::init<const std::vector<std::pair<Tokens, double>>&, LoaderOptions,
-                    BatchReader::Memory>(),
+                    const TokenReader::Memory&>(),
            "mixture"_a, "options"_a, "memory"_a)
-      .def("take", &BatchReader::take,
+      .def("take", &TokenReader::take,
            nb::sig("def take(self) -> tuple[typing.Any, typing.Any] | None"),
            "The next batch (x, y), whose memory is yours; None after the last.")
-      .def("put_back", &BatchReader::put_back, "batch"_a, "For `take` to give again.")
       .def(
-          "__next__", [](nb::handle self) { return nb::cast<BatchReader&>(self).next(self); },
+          "__next__", [](nb::handle self) { return nb::cast<TokenReader&>(self).next(self); },
           nb::sig("def __next__(self) -> tuple[typing.Any, typing.Any]"))
-      .def_rw("convert", &BatchReader::convert, nb::arg().none(),
-              nb::for_getter(nb::sig("def convert(self, /) -> object")),
-              nb::for_setter(nb::sig("def convert(self, value: object, /) -> None")),
-              "Called with each ndarray; gives what the user gets. None: the ndarray.")
-      .def_rw("deliver", &BatchReader::deliver_, nb::arg().none(),
-              nb::for_getter(nb::sig("def deliver(self, /) -> object")),
-              nb::for_setter(nb::sig("def deliver(self, value: object, /) -> None")),
-              "Called with this reader instead of `take` by `next`. None: `take`.")
-      .def("begin_loop", &BatchReader::begin_loop)
-      .def("seek_step", &BatchReader::seek, "step"_a)
-      .def("load", &BatchReader::load, "state"_a)
-      .def("close_reader", &BatchReader::close)
       .def("explained", &explained, "step"_a,
-           nb::sig("def explained(self, step: int) -> list[dict[str, object]]"))
-      .def(
-          "state_at",
-          [](const BatchReader& reader, std::uint64_t step) {
-            return reader.open()->state_at(step).text();
-          },
-          "step"_a)
-      .def_prop_ro("next_step", &BatchReader::step)
-      .def_prop_ro(
-          "size", [](const BatchReader& reader) { return reader.open()->size(); },
-          "Batches of one loop; 0: it does not end.")
-      .def_prop_ro("buffers", [](const BatchReader& reader) { return reader.open()->buffers(); })
-      .def_prop_ro("epoch_samples",
-                   [](const BatchReader& reader) { return reader.open()->epoch_samples(); });
+           nb::sig("def explained(self, step: int) -> list[dict[str, object]]"));
+  bind_batch_reader(reader);
 }
 
 }  // namespace evenkeel::python

@@ -207,7 +207,7 @@ def test_two_processes_of_torchrun_share_the_batches(tmp_path, stored):
         ],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -252,7 +252,7 @@ def test_a_batch_for_a_gpu_survives_a_signal_handler_that_raises(monkeypatch, br
     monkeypatch.setattr(torch.Tensor, "record_stream", lambda self, stream: None)
     empty = torch.empty
     monkeypatch.setattr(torch, "empty", lambda *a, pin_memory, **k: empty(*a, **k))
-    ring = _device.Ring(torch.device("cpu"), (1, 3), np.dtype("i8"), 2)
+    ring = _device.Ring(torch.device("cpu"), [((1, 3), np.dtype("i8"))] * 2, 2)
     ring._pinned = {one.ctypes.data: torch.from_numpy(one) for pair in buffers for one in pair}
     reader, seen = Reader(), []
     while len(seen) < len(buffers):
@@ -262,3 +262,92 @@ def test_a_batch_for_a_gpu_survives_a_signal_handler_that_raises(monkeypatch, br
         except Tick:
             pass
     assert seen == [0, 1, 2, 3, 4] and ring.next(reader) is None and calls >= broken
+
+
+@pytest.fixture
+def rows(folder):
+    np.save("features.npy", np.arange(515, dtype=np.float32).reshape(103, 5))
+    np.save("labels.npy", np.arange(103))
+    budget = evenkeel.Budget("16MiB")
+    return {name: evenkeel.open(f"{name}.npy", budget=budget) for name in ("features", "labels")}
+
+
+def test_batches_of_rows_are_tensors(rows):
+    for batch in evenkeel.Loader(rows, 10, device="cpu"):
+        assert batch["features"].dtype == torch.float32
+        assert torch.equal(batch["features"][:, 0].long() // 5, batch["labels"])
+    np.save("dates.npy", np.arange("2000-01", "2004-03", dtype="datetime64[M]"))
+    with pytest.raises(TypeError, match="torch has no tensors of datetime64"):
+        evenkeel.Loader(evenkeel.open("dates.npy"), 10, device="cpu")
+    with pytest.raises(ValueError, match="torch sees no GPU here"):
+        evenkeel.Loader(rows, 10, device="cuda")
+
+
+@pytest.mark.parametrize(
+    ("workers", "context"), [(0, None), (2, "fork"), (3, "fork"), (2, "spawn")]
+)
+def test_workers_take_turns_at_batches_of_rows(rows, workers, context):
+    options = {"batch_size": 10, "seed": 3}
+    with evenkeel.Loader(rows, device="cpu", **options) as loader:
+        epochs = [[batch["labels"].tolist() for batch in loader] for _ in range(2)]
+    data = evenkeel.RowIterableDataset(rows, **options)
+    assert len(data) == 11
+    batches = DataLoader(data, batch_size=None, num_workers=workers)
+    assert [batch["labels"].tolist() for batch in batches] == epochs[0]
+    data.set_epoch(1)
+    assert [batch["labels"].tolist() for batch in batches] == epochs[1]
+
+
+def test_stateful_data_loader_resumes_rows(rows):
+    stateful = pytest.importorskip("torchdata.stateful_dataloader", reason="no torchdata")
+
+    def loader():
+        data = evenkeel.RowIterableDataset(rows, 10, seed=3)
+        return stateful.StatefulDataLoader(data, batch_size=None, num_workers=2)
+
+    whole = [batch["labels"].tolist() for batch in loader()]
+    half, first = loader(), []
+    for batch in half:
+        first.append(batch["labels"].tolist())
+        if len(first) == 4:
+            break
+    again = loader()
+    again.load_state_dict(half.state_dict())
+    assert first + [batch["labels"].tolist() for batch in again] == whole
+    other = evenkeel.RowIterableDataset(rows["labels"], 10, seed=3)
+    with pytest.raises(ValueError, match="its data is"):
+        other.load_state_dict({**evenkeel.Loader(rows, 10, seed=3).state_dict(), "next": 1})
+
+
+def test_a_ring_holds_several_fields_and_a_short_last_batch(rows, monkeypatch):
+    """Without a GPU: streams and events do nothing, and the memory is not pinned."""
+    from evenkeel import _device
+
+    class Nothing:
+        def __init__(self, *args):
+            pass
+
+        def __getattr__(self, name):
+            return lambda *args: None
+
+    for name in ("Stream", "Event"):
+        monkeypatch.setattr(torch.cuda, name, Nothing)
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
+    monkeypatch.setattr(torch.cuda, "current_stream", Nothing)
+    monkeypatch.setattr(torch.Tensor, "record_stream", lambda self, stream: None)
+    empty = torch.empty
+    monkeypatch.setattr(torch, "empty", lambda *a, pin_memory=False, **k: empty(*a, **k))
+    to = torch.Tensor.to
+    monkeypatch.setattr(torch.Tensor, "to", lambda self, *a, **k: to(self.clone(), *a, **k))
+    cpu = torch.device("cpu")
+    monkeypatch.setattr(_device, "ring_for", lambda device, *rest: _device.Ring(cpu, *rest))
+    loader = evenkeel.Loader(rows, 10, seed=3, device="cuda", transform=lambda batch: [batch])
+    expected = list(evenkeel.Loader(rows, 10, seed=3, device=None))
+    for _ in range(2):
+        loader.seek(0)
+        got = list(loader)
+        assert len(got) == 11
+        for (batch,), wanted in zip(got, expected):
+            assert batch.keys() == wanted.keys()
+            assert all(np.array_equal(batch[name].numpy(), wanted[name]) for name in batch)
+    loader.close()

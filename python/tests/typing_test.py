@@ -52,7 +52,9 @@ def test_the_stub_is_that_of_the_module(tmp_path):
     assert made.read_text() == (PACKAGE / "_core.pyi").read_text()
 
 
-@pytest.mark.parametrize("name", ["evenkeel", "_array", "_batches", "_tokens", "_profile", "_core"])
+@pytest.mark.parametrize(
+    "name", ["evenkeel", "_array", "_batches", "_tokens", "_rows", "_profile", "_core"]
+)
 def test_examples_in_docstrings(name, folder):
     module = importlib.import_module("evenkeel" if name == "evenkeel" else f"evenkeel.{name}")
     if name == "_core":  # a native module's names are not found by themselves

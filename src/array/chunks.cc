@@ -365,7 +365,7 @@ void Chunks::Impl::seek(std::uint64_t chunk) {
   holding_ = false;
   if (windows_) windows_->interrupt();
   if (ahead_) ahead_->seek(chunk, chunks_);
-  if (windows_) windows_->seek(chunk * rows_per_chunk_);
+  if (windows_) windows_->seek(chunk * rows_per_chunk_, sequence_.size());
   next_chunk_ = chunk;
 }
 

@@ -1,6 +1,8 @@
 // What the bindings and tests use of an array besides its public interface.
 #pragma once
 
+#include <memory>
+
 #include "array/impl.h"
 #include "evenkeel/array.h"
 
@@ -8,6 +10,10 @@ namespace evenkeel {
 
 struct Internals {
   static Array::Impl& of(const Array& array) { return array.impl(); }
+  static std::shared_ptr<Array::Impl> share(const Array& array) {
+    array.impl();  // throws after close
+    return array.impl_;
+  }
   static Chunks::Impl& of(const Chunks& chunks) { return *chunks.impl_; }
 };
 

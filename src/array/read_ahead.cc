@@ -34,35 +34,53 @@ void FeedRunner::run() {
   }
 }
 
-BatchReader::BatchReader(const Layout& layout, Engine& engine, BatchMaker& maker,
-                         std::optional<std::uint64_t> merge_gap, std::uint64_t budget_limit)
-    : maker_(maker), runner_(layout, engine, *this, merge_gap, budget_limit) {}
+BatchReader::BatchReader(const std::vector<ReadStream>& streams, BatchMaker& maker,
+                         std::uint64_t budget_limit)
+    : maker_(maker) {
+  for (const ReadStream& stream : streams) {
+    runners_.emplace_back(stream.layout, stream.engine, static_cast<JobSource&>(*this),
+                          stream.merge_gap, budget_limit);
+  }
+}
 
 bool BatchReader::read(std::size_t slot, std::uint64_t number) {
-  wanted_ = {slot, number};
-  done_ = false;
-  try {
-    runner_.run();
-  } catch (...) {
-    runner_.reset();
+  for (std::size_t stream = 0; stream < runners_.size(); ++stream) {
+    wanted_ = {slot, number, stream};
+    done_ = false;
+    try {
+      runners_[stream].run();
+    } catch (...) {
+      runners_[stream].reset();
+      wanted_.reset();
+      throw;
+    }
     wanted_.reset();
-    throw;
+    if (!done_) return false;
   }
-  wanted_.reset();
-  if (!done_) return false;
   maker_.finish(slot, number);
   return true;
+}
+
+void BatchReader::cancel() {
+  for (FeedRunner& runner : runners_) runner.cancel();
+}
+
+void BatchReader::reset() {
+  for (FeedRunner& runner : runners_) runner.reset();
 }
 
 Job* BatchReader::next_job() {
   if (!wanted_) return nullptr;
   const Wanted wanted = *std::exchange(wanted_, std::nullopt);
-  return &maker_.prepare(wanted.slot, wanted.number);
+  if (wanted.stream == 0) maker_.begin(wanted.slot, wanted.number);
+  return &maker_.prepare_stream(wanted.slot, wanted.number, wanted.stream);
 }
 
-ReadAhead::Reader::Reader(ReadAhead& owner, std::uint64_t budget_limit)
+ReadAhead::Reader::Reader(ReadAhead& owner, std::size_t stream, std::uint64_t budget_limit)
     : owner_(owner),
-      runner_(owner.layout_, owner.engine_, *this, owner.options_.merge_gap, budget_limit) {}
+      stream_(stream),
+      runner_(owner.streams_[stream].layout, owner.streams_[stream].engine, *this,
+              owner.streams_[stream].merge_gap, budget_limit) {}
 
 void ReadAhead::Reader::run(std::uint64_t most_batches) {
   allowed_ = most_batches;
@@ -77,16 +95,22 @@ Job* ReadAhead::Reader::next_job() {
 
 ReadAhead::ReadAhead(const Layout& layout, Engine& engine, BatchMaker& maker,
                      const Options& options)
-    : layout_(layout),
-      engine_(engine),
+    : ReadAhead({{layout, engine, options.merge_gap, {}}}, maker, options) {}
+
+ReadAhead::ReadAhead(std::vector<ReadStream> streams, BatchMaker& maker, const Options& options)
+    : streams_(std::move(streams)),
       maker_(maker),
       options_(options),
       owner_(::getpid()),
-      first_(*this, options.budget_limit),
-      on_demand_(layout, engine, maker, options.merge_gap, options.budget_limit),
+      on_demand_(streams_, maker, options.budget_limit),
       slots_(options.slots),
+      next_to_read_(streams_.size()),
       end_(options.end) {
-  if (options.second_reads) second_.emplace(*this, options.budget_limit);
+  for (Slot& slot : slots_) slot.parts.resize(streams_.size());
+  for (std::size_t i = 0; i < streams_.size(); ++i) {
+    readers_.emplace_back(*this, i, options.budget_limit);
+  }
+  if (options.second_reads) second_.emplace(*this, 0, options.budget_limit);
 }
 
 ReadAhead::~ReadAhead() {
@@ -95,7 +119,9 @@ ReadAhead::~ReadAhead() {
     return;
   }
   // After fork the threads are the parent's; there is nothing here to wait for.
-  if (reader_thread_.joinable()) reader_thread_.detach();
+  for (std::thread& thread : reader_threads_) {
+    if (thread.joinable()) thread.detach();
+  }
   if (helper_thread_.joinable()) helper_thread_.detach();
 }
 
@@ -151,7 +177,7 @@ void ReadAhead::read_on_demand(std::uint64_t number) {
   mutex_.lock();
   on_demand_now_ = false;
   slot.state = read ? State::kReady : State::kFree;
-  next_to_read_ = read ? number + 1 : number;
+  std::ranges::fill(next_to_read_, read ? number + 1 : number);
   changed_.notify_all();
   if (failure) std::rethrow_exception(failure);
 }
@@ -162,7 +188,7 @@ void ReadAhead::give_back(std::uint64_t number) {
     if (!has(number, State::kTaken)) return;
     slot_of(number).state = State::kFree;
   }
-  slot_free_.notify_one();
+  slot_free_.notify_all();
   // A helping thread that also finishes is notified of each batch to finish, and looks then.
   if (second_ && !options_.finish_on_own_thread) help_wanted_.notify_one();
 }
@@ -184,7 +210,8 @@ bool ReadAhead::wait_for_change(std::optional<Clock::time_point> deadline) {
   return true;
 }
 
-void ReadAhead::seek(std::uint64_t number, std::uint64_t end) {
+void ReadAhead::seek(std::uint64_t number, std::uint64_t end,
+                     const std::function<void()>& while_stopped) {
   MutexLock lock(mutex_);
   wait_for_change({});
   if (closed_) throw closed_error();
@@ -192,10 +219,24 @@ void ReadAhead::seek(std::uint64_t number, std::uint64_t end) {
   stop_threads({});
   for (Slot& slot : slots_) slot.state = State::kFree;
   failure_ = nullptr;
-  next_to_read_ = next_to_take_ = number;
-  end_ = end;
+  std::exception_ptr refusal;
+  if (while_stopped) {
+    mutex_.unlock();  // others see `changing_` and wait
+    try {
+      while_stopped();
+    } catch (...) {
+      refusal = std::current_exception();
+    }
+    mutex_.lock();
+  }
+  if (!refusal) {
+    next_to_take_ = number;
+    end_ = end;
+  }
+  std::ranges::fill(next_to_read_, next_to_take_);
   changing_ = false;
   changed_.notify_all();
+  if (refusal) std::rethrow_exception(refusal);
 }
 
 bool ReadAhead::close(std::optional<Clock::time_point> deadline) {
@@ -212,14 +253,14 @@ bool ReadAhead::close(std::optional<Clock::time_point> deadline) {
 
 // A thread that ends says so, and a caller that waits for it may stop waiting.
 bool ReadAhead::start_threads(bool also_for_one_slot) {
-  if (reader_thread_.joinable()) return true;
+  if (!reader_threads_.empty()) return true;
   if (on_demand_now_ || (slots_.size() == 1 && !also_for_one_slot)) return false;
-  const auto thread = [this](void (ReadAhead::*loop)()) {
+  const auto thread = [this](const std::function<void()>& loop) {
     mutex_.assert_held();
     ++threads_;
     try {
       return start_thread([this, loop] {
-        (this->*loop)();
+        loop();
         MutexLock lock(mutex_);
         --threads_;
         changed_.notify_all();
@@ -230,18 +271,20 @@ bool ReadAhead::start_threads(bool also_for_one_slot) {
     }
   };
   try {
-    if (options_.finish_on_own_thread || second_) helper_thread_ = thread(&ReadAhead::help_loop);
-    reader_thread_ = thread(&ReadAhead::read_loop);
+    if (options_.finish_on_own_thread || second_) helper_thread_ = thread([this] { help_loop(); });
+    for (std::size_t stream = 0; stream < streams_.size(); ++stream) {
+      reader_threads_.push_back(thread([this, stream] { read_loop(stream); }));
+    }
     return true;
   } catch (const std::system_error&) {
-    // The helping thread may have been there for a moment, and have read something.
+    // Those that were started may have read something.
     changing_ = true;
     stop_threads({});
     for (Slot& slot : slots_) {
       if (slot.state != State::kTaken) slot.state = State::kFree;
     }
     failure_ = nullptr;
-    next_to_read_ = next_to_take_;
+    std::ranges::fill(next_to_read_, next_to_take_);
     changing_ = false;
     changed_.notify_all();
     return false;
@@ -250,25 +293,24 @@ bool ReadAhead::start_threads(bool also_for_one_slot) {
 
 bool ReadAhead::stop_threads(std::optional<Clock::time_point> deadline) {
   stopping_ = true;
-  first_.cancel();
+  for (Reader& reader : readers_) reader.cancel();
   if (second_) second_->cancel();
   on_demand_.cancel();
+  if (options_.interrupt) options_.interrupt();
   wake_all();
   while (threads_ > 0 || on_demand_now_) {
     if (!wait(deadline)) return threads_ == 0 && !on_demand_now_;
   }
   // They have let go of the mutex for the last time, or are about to.
-  for (std::thread* thread : {&reader_thread_, &helper_thread_}) {
-    if (!thread->joinable()) continue;
-    std::thread ended = std::move(*thread);
-    mutex_.unlock();
-    ended.join();
-    mutex_.lock();
-  }
-  first_.reset();
+  std::vector<std::thread> ended = std::exchange(reader_threads_, {});
+  if (helper_thread_.joinable()) ended.push_back(std::move(helper_thread_));
+  mutex_.unlock();
+  for (std::thread& thread : ended) thread.join();
+  mutex_.lock();
+  for (Reader& reader : readers_) reader.reset();
   if (second_) second_->reset();
   on_demand_.reset();
-  for (Slot& slot : slots_) slot.job = nullptr;
+  for (Slot& slot : slots_) std::ranges::fill(slot.parts, Part{});
   stopping_ = false;
   return true;
 }
@@ -279,18 +321,36 @@ void ReadAhead::wake_all() {
   changed_.notify_all();
 }
 
-void ReadAhead::read_loop() {
+bool ReadAhead::reading_is_over() const {
+  if (stopping_ || failure_) return true;
+  return std::ranges::all_of(next_to_read_, [this](std::uint64_t next) {
+    mutex_.assert_held();
+    return next >= end_;
+  });
+}
+
+bool ReadAhead::can_read(std::size_t stream) {
+  if (stream_is_over(stream)) return false;
+  const std::uint64_t number = next_to_read_[stream];
+  const Slot& slot = slot_of(number);
+  const bool begun = slot.state == State::kReading && slot.number == number;
+  const auto after = streams_[stream].after;
+  if (after) return begun && slot.parts[*after].state == Part::State::kDone;
+  return begun || slot.state == State::kFree;
+}
+
+void ReadAhead::read_loop(std::size_t stream) {
   MutexLock lock(mutex_);
   for (;;) {
-    while (!reading_is_over() && !can_read()) slot_free_.wait(mutex_);
-    if (reading_is_over()) return;
+    while (!stream_is_over(stream) && !can_read(stream)) slot_free_.wait(mutex_);
+    if (stream_is_over(stream)) return;
     lock.unlock();
-    run(first_, UINT64_MAX);
+    run(readers_[stream], UINT64_MAX);
     lock.lock();
   }
 }
 
-// An exception of one thread ends all reading.
+// An exception of one thread ends all reading. Batches that every stream had begun still come.
 void ReadAhead::run(Reader& reader, std::uint64_t most_batches) {
   try {
     reader.run(most_batches);
@@ -298,7 +358,11 @@ void ReadAhead::run(Reader& reader, std::uint64_t most_batches) {
     MutexLock lock(mutex_);
     if (!failure_) failure_ = std::current_exception();
     for (Slot& slot : slots_) {
-      if (slot.state == State::kReading && slot.reader == &reader) slot.state = State::kFailed;
+      const bool lost = std::ranges::any_of(slot.parts, [&](const Part& part) {
+        return part.state == Part::State::kWaiting ||
+               (part.state == Part::State::kBegun && part.reader == &reader);
+      });
+      if (slot.state == State::kReading && lost) slot.state = State::kFailed;
     }
     wake_all();
   }
@@ -352,35 +416,52 @@ void ReadAhead::finish(Slot& slot) {
   changed_.notify_all();
 }
 
+// Whether the batch was begun before; it is from now on.
+bool ReadAhead::begun(std::uint64_t number) {
+  MutexLock lock(mutex_);
+  return std::exchange(slot_of(number).begun, true);
+}
+
 Job* ReadAhead::next_job(const Reader& reader) {
+  const std::size_t stream = reader.stream();
   std::uint64_t number;
+  bool first;
   {
     MutexLock lock(mutex_);
-    if (!can_read()) return nullptr;
-    number = next_to_read_++;
+    if (!can_read(stream)) return nullptr;
+    number = next_to_read_[stream]++;
     Slot& slot = slot_of(number);
-    slot.state = State::kReading;
-    slot.number = number;
-    slot.reader = &reader;
+    first = slot.state == State::kFree;
+    if (first) {
+      slot.state = State::kReading;
+      slot.number = number;
+      slot.begun = false;
+      std::ranges::fill(slot.parts, Part{});
+    }
+    slot.parts[stream] = {Part::State::kBegun, &reader, nullptr};
   }
+  // The other streams may have waited for this slot alone.
+  if (first && streams_.size() > 1) slot_free_.notify_all();
   Job* job;
   {
     MutexLock lock(preparing_);
-    job = &maker_.prepare(number % options_.slots, number);
+    if (!begun(number)) maker_.begin(number % options_.slots, number);
+    job = &maker_.prepare_stream(number % options_.slots, number, stream);
   }
   MutexLock lock(mutex_);
-  slot_of(number).job = job;
+  slot_of(number).parts[stream].job = job;
   return job;
 }
 
 // The engine looks when its run ends; this batch may be handed out before that.
-void ReadAhead::require_unchanged(const Job& job) {
-  std::vector<bool> seen(layout_.segments.size());
+void ReadAhead::require_unchanged(std::size_t stream, const Job& job) {
+  const Layout& layout = streams_[stream].layout;
+  std::vector<bool> seen(layout.segments.size());
   const auto look = [&](std::uint64_t start, std::uint64_t count) {
     const std::uint64_t end = start + count;
-    for (std::uint32_t file = segment_of(layout_, start);
-         file < seen.size() && layout_.segments[file].first_row < end; ++file) {
-      if (!seen[file]) engine_.require_unchanged(file);
+    for (std::uint32_t file = segment_of(layout, start);
+         file < seen.size() && layout.segments[file].first_row < end; ++file) {
+      if (!seen[file]) streams_[stream].engine.require_unchanged(file);
       seen[file] = true;
     }
   };
@@ -388,27 +469,45 @@ void ReadAhead::require_unchanged(const Job& job) {
   for (const JobRun& run : job.runs) look(run.start, run.count);
 }
 
-void ReadAhead::job_done(Job& job) {
-  require_unchanged(job);
+void ReadAhead::job_done(const Reader& reader, Job& job) {
+  const std::size_t stream = reader.stream();
+  require_unchanged(stream, job);
   std::size_t place;
   std::uint64_t number;
+  bool complete;
   {
     MutexLock lock(mutex_);
-    const auto slot = std::ranges::find(slots_, &job, &Slot::job);
-    slot->job = nullptr;
+    const auto slot = std::ranges::find_if(
+        slots_, [&](const Slot& one) { return one.parts[stream].job == &job; });
+    slot->parts[stream] = {Part::State::kDone, nullptr, nullptr};
     place = static_cast<std::size_t>(slot - slots_.begin());
     number = slot->number;
-    if (options_.finish_on_own_thread) slot->state = State::kRead;
+    complete = slot->state == State::kReading &&
+               std::ranges::all_of(
+                   slot->parts, [](const Part& part) { return part.state == Part::State::kDone; });
+    if (complete && options_.finish_on_own_thread) slot->state = State::kRead;
+  }
+  if (!complete) {
+    slot_free_.notify_all();  // a stream may read after this one
+    return;
   }
   if (options_.finish_on_own_thread) {
     help_wanted_.notify_one();
     return;
   }
-  maker_.finish(place, number);
-  {
+  State state = State::kFailed;
+  const auto settle = [&] {
     MutexLock lock(mutex_);
-    slots_[place].state = State::kReady;
+    slots_[place].state = state;
+  };
+  try {
+    maker_.finish(place, number);
+  } catch (...) {
+    settle();
+    throw;
   }
+  state = State::kReady;
+  settle();
   changed_.notify_all();
 }
 

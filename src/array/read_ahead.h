@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -20,14 +21,30 @@ namespace evenkeel {
 // Knows what the batches are. Called without locks of ReadAhead held.
 class BatchMaker {
  public:
+  // Called once for each batch, before it is prepared for any stream. One call at a time.
+  virtual void begin(std::size_t /*slot*/, std::uint64_t /*number*/) {}
   // Says what batch `number` is and which memory of `slot` it goes to. The job stays the maker's
   // and must live until the batch is finished. One call at a time.
   virtual Job& prepare(std::size_t slot, std::uint64_t number) = 0;
+  // The same for one of several streams. Streams come to a batch in any order, but for
+  // ReadStream::after.
+  virtual Job& prepare_stream(std::size_t slot, std::uint64_t number, std::size_t /*stream*/) {
+    return prepare(slot, number);
+  }
   // The rows are in place; turn them into what the user gets. One call at a time for each slot.
   virtual void finish(std::size_t /*slot*/, std::uint64_t /*number*/) {}
 
  protected:
   ~BatchMaker() = default;
+};
+
+// Files that a batch takes rows from. A batch of several arrays has a stream and a job for each.
+struct ReadStream {
+  const Layout& layout;
+  Engine& engine;
+  std::optional<std::uint64_t> merge_gap = {};
+  // Prepared once this earlier stream has read the batch: what it reads says what to read here.
+  std::optional<std::size_t> after = {};
 };
 
 // A feed and the engine that it runs on. One thread at a time; `cancel` from any.
@@ -49,30 +66,32 @@ class FeedRunner {
 // Reads one batch when it is asked for, on the caller's thread. One thread at a time.
 class BatchReader final : JobSource {
  public:
-  BatchReader(const Layout& layout, Engine& engine, BatchMaker& maker,
-              std::optional<std::uint64_t> merge_gap, std::uint64_t budget_limit);
+  BatchReader(const std::vector<ReadStream>& streams, BatchMaker& maker,
+              std::uint64_t budget_limit);
   // False when it was cancelled.
   bool read(std::size_t slot, std::uint64_t number);
-  void cancel() { runner_.cancel(); }  // from any thread: `read` returns soon
-  void reset() { runner_.reset(); }
+  void cancel();  // from any thread: `read` returns soon
+  void reset();
 
  private:
   Job* next_job() override;
   void job_done(Job&) override { done_ = true; }
 
   BatchMaker& maker_;
-  FeedRunner runner_;
+  std::deque<FeedRunner> runners_;  // one for each stream
   struct Wanted {
     std::size_t slot;
     std::uint64_t number;
+    std::size_t stream;
   };
   std::optional<Wanted> wanted_;
   bool done_ = false;
 };
 
-// Batch `number` goes into slot number modulo slots. One thread reads. A second one may help it:
-// where finishing is work it finishes, so that the disk's queue is not kept waiting, and it reads a
-// batch itself when it has nothing to finish and the engine serves two threads at once. With one
+// Batch `number` goes into slot number modulo slots. One thread reads for each stream. Another one
+// may help: where finishing is work it finishes, so that the disk's queue is not kept waiting, and
+// it reads a batch of the first stream itself when it has nothing to finish and the engine serves
+// two threads at once. A batch is read when all its streams have read their part of it. With one
 // slot (unless it is waited for with a deadline), or where no thread can be started, a batch is
 // read when it is asked for, on the caller's thread. Batches are taken in order. All calls may come
 // from several threads; each batch is taken by one of them.
@@ -88,8 +107,13 @@ class ReadAhead final {
     std::uint64_t budget_limit = 0;  // sizes the plans; see RowFeed::memory
     std::string closed_hint = {};    // of the error that is thrown after `close`
     const char* what = "read";       // names the user in that error
+    // Called when reading is to stop, so that BatchMaker::finish returns or throws soon where it
+    // waits. Must not wait itself.
+    std::function<void()> interrupt = {};
   };
-  // `layout`, `engine` and `maker` must live until `close` has returned.
+  // Layouts, engines and `maker` must live until `close` has returned.
+  ReadAhead(std::vector<ReadStream> streams, BatchMaker& maker, const Options& options);
+  // One stream, with the merge_gap of the options.
   ReadAhead(const Layout& layout, Engine& engine, BatchMaker& maker, const Options& options);
   ~ReadAhead();
 
@@ -102,8 +126,10 @@ class ReadAhead final {
   // Does nothing when the batch is not one that was taken, as after a seek.
   void give_back(std::uint64_t number) EXCLUDES(mutex_);
   // The next batch to be taken is `number`, the one after the last is `end`. All that were taken
-  // are given back.
-  void seek(std::uint64_t number, std::uint64_t end) EXCLUDES(mutex_);
+  // are given back. `while_stopped` is called when no thread reads; what it throws is thrown, and
+  // the position is then what it was.
+  void seek(std::uint64_t number, std::uint64_t end,
+            const std::function<void()>& while_stopped = {}) EXCLUDES(mutex_);
   std::uint64_t position() const EXCLUDES(mutex_);  // the batch that `take` gives next
   std::uint64_t end() const EXCLUDES(mutex_);
   // Ends reading; waiters throw. Waits for the threads, at most until the deadline if there is one.
@@ -123,25 +149,34 @@ class ReadAhead final {
     kFailed,  // reading or finishing it threw, and failure_ is what
   };
   class Reader;
+  // What one stream does for the batch of a slot.
+  struct Part {
+    enum class State { kWaiting, kBegun, kDone };
+    State state = State::kWaiting;
+    const Reader* reader = nullptr;
+    Job* job = nullptr;
+  };
   struct Slot {
     State state = State::kFree;
     std::uint64_t number = 0;
-    const Reader* reader = nullptr;
-    Job* job = nullptr;
+    bool begun = false;       // by BatchMaker::begin
+    std::vector<Part> parts;  // one for each stream; they count while the slot is kReading
   };
 
   // The jobs of one thread.
   class Reader final : JobSource {
    public:
-    Reader(ReadAhead& owner, std::uint64_t budget_limit);
+    Reader(ReadAhead& owner, std::size_t stream, std::uint64_t budget_limit);
+    std::size_t stream() const { return stream_; }
     void run(std::uint64_t most_batches);  // one after the other while slots are free
     void cancel() { runner_.cancel(); }
     void reset() { runner_.reset(); }
 
    private:
     Job* next_job() override;
-    void job_done(Job& job) override { owner_.job_done(job); }
+    void job_done(Job& job) override { owner_.job_done(*this, job); }
     ReadAhead& owner_;
+    const std::size_t stream_;
     FeedRunner runner_;
     std::uint64_t allowed_ = 0;
   };
@@ -152,24 +187,25 @@ class ReadAhead final {
   bool stop_threads(std::optional<Clock::time_point> deadline) REQUIRES(mutex_);
   void read_on_demand(std::uint64_t number) REQUIRES(mutex_);
   bool wait(std::optional<Clock::time_point> deadline) REQUIRES(mutex_);
-  void read_loop() EXCLUDES(mutex_);
+  void read_loop(std::size_t stream) EXCLUDES(mutex_);
   void help_loop() EXCLUDES(mutex_);
   void finish(Slot& slot) REQUIRES(mutex_);
   Job* next_job(const Reader& reader) EXCLUDES(mutex_);
-  void job_done(Job& job) EXCLUDES(mutex_);
-  void require_unchanged(const Job& job);
+  bool begun(std::uint64_t number) EXCLUDES(mutex_);
+  void job_done(const Reader& reader, Job& job) EXCLUDES(mutex_);
+  void require_unchanged(std::size_t stream, const Job& job);
+  // Of one stream: reads, or is to end.
+  bool stream_is_over(std::size_t stream) const REQUIRES(mutex_) {
+    return stopping_ || failure_ || next_to_read_[stream] >= end_;
+  }
   void run(Reader& reader, std::uint64_t most_batches) EXCLUDES(mutex_);
   void wake_all();
   Error closed_error() const;
 
-  bool reading_is_over() const REQUIRES(mutex_) {
-    return stopping_ || failure_ || next_to_read_ >= end_;
-  }
-  bool can_read() REQUIRES(mutex_) {
-    return !reading_is_over() && slot_of(next_to_read_).state == State::kFree;
-  }
+  bool reading_is_over() const REQUIRES(mutex_);
+  bool can_read(std::size_t stream) REQUIRES(mutex_);
   bool second_can_read() REQUIRES(mutex_) {
-    return second_ && engine_.concurrency() > 1 && can_read();
+    return second_ && streams_.front().engine.concurrency() > 1 && can_read(0);
   }
   bool coming(std::uint64_t number) REQUIRES(mutex_) {
     return has(number, State::kReading) || has(number, State::kRead);
@@ -181,23 +217,22 @@ class ReadAhead final {
     return slot_of(number).state == state && slot_of(number).number == number;
   }
 
-  const Layout& layout_;
-  Engine& engine_;
+  const std::vector<ReadStream> streams_;
   BatchMaker& maker_;
   const Options options_;
   const pid_t owner_;
-  Reader first_;                  // the reading thread's
-  std::optional<Reader> second_;  // the helping thread's
+  std::deque<Reader> readers_;    // of the reading threads, one for each stream
+  std::optional<Reader> second_;  // the helping thread's, of the first stream
   BatchReader on_demand_;
   Mutex preparing_;  // held during BatchMaker::prepare
 
   mutable Mutex mutex_;
   // One for each that waits, so that no thread is woken without a reason.
-  CondVar slot_free_;    // the reading thread
+  CondVar slot_free_;    // the reading threads
   CondVar help_wanted_;  // the helping thread
   CondVar changed_;      // the users: a batch is ready, or a stop is over
   std::vector<Slot> slots_ GUARDED_BY(mutex_);
-  std::uint64_t next_to_read_ GUARDED_BY(mutex_) = 0;
+  std::vector<std::uint64_t> next_to_read_ GUARDED_BY(mutex_);  // one for each stream
   std::uint64_t next_to_take_ GUARDED_BY(mutex_) = 0;
   std::uint64_t end_ GUARDED_BY(mutex_);
   std::exception_ptr failure_ GUARDED_BY(mutex_);
@@ -206,7 +241,8 @@ class ReadAhead final {
   bool changing_ GUARDED_BY(mutex_) = false;       // one caller stops the threads; others wait
   bool on_demand_now_ GUARDED_BY(mutex_) = false;  // a caller is reading a batch itself
   int threads_ GUARDED_BY(mutex_) = 0;             // that have not ended yet
-  std::thread reader_thread_ GUARDED_BY(mutex_), helper_thread_ GUARDED_BY(mutex_);
+  std::vector<std::thread> reader_threads_ GUARDED_BY(mutex_);  // empty, or one for each stream
+  std::thread helper_thread_ GUARDED_BY(mutex_);
 };
 
 }  // namespace evenkeel

@@ -59,10 +59,13 @@ std::uint64_t WindowReader::memory(const Array::Impl& array, const Engine& engin
 }
 
 WindowReader::WindowReader(std::shared_ptr<Array::Impl> array, std::shared_ptr<Engine> engine,
-                           const Order& order)
+                           const Order& order, std::optional<std::uint64_t> taken)
     : array_(std::move(array)),
       engine_(std::move(engine)),
+      first_epoch_(order),
       order_(order, array_->layout.rows),
+      positions_(taken.value_or(order_.first_position(order_.windows()))),
+      windows_(positions_ == 0 ? 0 : order_.window_of(positions_ - 1) + 1),
       overhang_(overhang(array_->layout, *engine_, order)) {
   const std::uint64_t bytes = part_bytes(array_->layout, order_, overhang_);
   try {
@@ -84,7 +87,7 @@ WindowReader::WindowReader(std::shared_ptr<Array::Impl> array, std::shared_ptr<E
   }
   ahead_.emplace(array_->layout, *engine_, *this,
                  ReadAhead::Options{.slots = kSlots,
-                                    .end = order_.windows(),
+                                    .end = windows_,
                                     .merge_gap = array_->merge_gap,
                                     .budget_limit = array_->budget.limit() / 4,
                                     .closed_hint = "call chunks() again",
@@ -155,9 +158,30 @@ void WindowReader::index(Slot& slot) {
   }
 }
 
-Job& WindowReader::prepare(std::size_t slot_number, std::uint64_t window) {
+BlockOrder WindowReader::order_at(std::uint64_t epoch) const {
+  return {first_epoch_.at_epoch(first_epoch_.epoch + epoch), array_->layout.rows};
+}
+
+std::uint64_t WindowReader::number_of(std::uint64_t position) const {
+  return position / positions_ * windows_ + order_.window_of(position % positions_);
+}
+
+std::uint64_t WindowReader::number_at_end(std::uint64_t end) const {
+  return end == 0 ? 0 : number_of(end - 1) + 1;
+}
+
+std::uint64_t WindowReader::begin_of(std::uint64_t number) const {
+  return number / windows_ * positions_ + order_.first_position(number % windows_);
+}
+
+std::uint64_t WindowReader::end_of(std::uint64_t number) const {
+  return number / windows_ * positions_ +
+         std::min(positions_, order_.first_position(number % windows_ + 1));
+}
+
+Job& WindowReader::prepare(std::size_t slot_number, std::uint64_t number) {
   Slot& slot = slots_[slot_number];
-  order_.runs(window, scratch_);
+  order_at(number / windows_).runs(number % windows_, scratch_);
   lay_out(slot);
   index(slot);
   slot.job = Job{};
@@ -192,8 +216,8 @@ const WindowReader::Slot& WindowReader::wait_for(std::uint64_t window) {
     changed_.notify_all();
     if (failure) std::rethrow_exception(failure);
     if (!taken) continue;
-    const std::uint64_t first = std::max(order_.first_position(*taken), first_position_);
-    held_[*taken % kSlots] = {true, *taken, order_.first_position(*taken + 1) - first};
+    const std::uint64_t first = std::max(begin_of(*taken), first_position_);
+    held_[*taken % kSlots] = {true, *taken, end_of(*taken) - first};
   }
   return slots_[place];
 }
@@ -233,10 +257,10 @@ void WindowReader::copy(const Slot& slot, std::span<std::uint64_t> rows, std::by
 
 void WindowReader::take(std::uint64_t first, std::span<std::uint64_t> rows, std::byte* out) {
   while (!rows.empty()) {
-    const std::uint64_t window = order_.window_of(first);
-    const std::uint64_t left = order_.first_position(window + 1) - first;
+    const std::uint64_t window = number_of(first);
+    const std::uint64_t left = end_of(window) - first;
     const auto now = rows.first(std::min<std::uint64_t>(rows.size(), left));
-    order_.fill_places(first, now);
+    order_at(first / positions_).fill_places(first % positions_, now);
     copy(wait_for(window), now, out);
     took(window, now.size());
     first += now.size();
@@ -245,11 +269,9 @@ void WindowReader::take(std::uint64_t first, std::span<std::uint64_t> rows, std:
   }
 }
 
-void WindowReader::seek(std::uint64_t position) {
-  const std::uint64_t end = order_.windows();
-  const std::uint64_t window =
-      position < order_.first_position(end) ? order_.window_of(position) : end;
-  ahead_->seek(window, end);
+void WindowReader::seek(std::uint64_t position, std::uint64_t end) {
+  const std::uint64_t end_window = number_at_end(end);
+  ahead_->seek(position < end ? number_of(position) : end_window, end_window);
   MutexLock lock(mutex_);
   held_ = {};
   first_position_ = position;

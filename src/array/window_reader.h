@@ -18,6 +18,9 @@
 
 namespace evenkeel {
 
+// Positions of this rank, and windows, are counted on from epoch to epoch: the windows of an epoch
+// follow those of the one before, so that reading ahead does not stop in between.
+//
 // Reads a rank's part of each window, block by block and in few large requests, into memory that is
 // reserved when the reader is made: two parts, one that rows are taken from while the next is read.
 // Blocks are read in place where the engine can. Several threads may take rows at once, if each
@@ -25,10 +28,12 @@ namespace evenkeel {
 // last are all taken or being taken.
 class WindowReader final : public BatchMaker {
  public:
-  // `order` is of kind kBlocks. Throws Error (kBudget) with the arithmetic when two parts of a
-  // window do not fit, and kInvalid for an order that makes no sense; nothing is read then.
+  // `order` is of kind kBlocks; its epoch is that of position 0. `taken` is how many of this rank's
+  // positions are taken of an epoch; without it all are. Until `seek`, one epoch is read. Throws
+  // Error (kBudget) with the arithmetic when two parts of a window do not fit, and kInvalid for an
+  // order that makes no sense; nothing is read then.
   WindowReader(std::shared_ptr<Array::Impl> array, std::shared_ptr<Engine> engine,
-               const Order& order);
+               const Order& order, std::optional<std::uint64_t> taken = {});
   ~WindowReader();
 
   // Bytes that the reader of such an order takes from the budget.
@@ -38,9 +43,10 @@ class WindowReader final : public BatchMaker {
   // entries, and their row numbers to `rows`. Throws what reading threw, and Error (kClosed) after
   // `interrupt`.
   void take(std::uint64_t first, std::span<std::uint64_t> rows, std::byte* out) EXCLUDES(mutex_);
-  // The first row to be taken is that of `position`. Ends an interruption. No thread may be in
-  // `take`.
-  void seek(std::uint64_t position) EXCLUDES(mutex_);
+  // The first row to be taken is that of `position`; nothing is read for positions from `end` on
+  // but what windows before it hold. Ends an interruption. No thread may be in `take`.
+  void seek(std::uint64_t position, std::uint64_t end) EXCLUDES(mutex_);
+  std::uint64_t positions_of_epoch() const { return positions_; }
   // Makes a `take` that waits for the disk throw soon, and later ones until `seek`. From any
   // thread.
   void interrupt() { interrupted_ = true; }
@@ -72,7 +78,14 @@ class WindowReader final : public BatchMaker {
   static std::uint64_t plan_bytes(const Array::Impl& array, const BlockOrder& order);
 
   [[noreturn]] void throw_too_large(const Order& order) const;
-  Job& prepare(std::size_t slot, std::uint64_t window) override;
+  Job& prepare(std::size_t slot, std::uint64_t number) override;
+  // The number of the window that holds a position, and the positions at which that begins and
+  // ends.
+  std::uint64_t number_of(std::uint64_t position) const;
+  std::uint64_t number_at_end(std::uint64_t end) const;
+  std::uint64_t begin_of(std::uint64_t number) const;
+  std::uint64_t end_of(std::uint64_t number) const;
+  BlockOrder order_at(std::uint64_t epoch) const;
   void lay_out(Slot& slot);
   void index(Slot& slot);
   // The slot that holds a window, which is read if it is not in memory yet.
@@ -82,8 +95,10 @@ class WindowReader final : public BatchMaker {
 
   const std::shared_ptr<Array::Impl> array_;
   const std::shared_ptr<Engine> engine_;
-  const BlockOrder order_;
-  const std::uint64_t overhang_;  // room around each run, of both sides together; or 0
+  const Order first_epoch_;
+  const BlockOrder order_;                   // of the first epoch: its sizes are those of all
+  const std::uint64_t positions_, windows_;  // that are taken of an epoch
+  const std::uint64_t overhang_;             // room around each run, of both sides together; or 0
   Reservation lists_share_;
   std::vector<RowRun> scratch_;  // of `prepare`
   std::vector<Slot> slots_;

@@ -58,7 +58,7 @@ std::uint64_t CropSequence::phase(std::uint64_t epoch) const {
   return Permutation(block_size_, seed_ ^ kPhaseSeed, epoch / block_size_)(epoch % block_size_);
 }
 
-Crop CropSequence::at(std::uint64_t position) {
+SampleOrder::Place CropSequence::at(std::uint64_t position) {
   if (order_ == CropOrder::kRandom) {
     return {uniform_draw(seed_, 0, position, tokens_ - block_size_), 0};
   }

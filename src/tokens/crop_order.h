@@ -7,21 +7,18 @@
 
 #include "evenkeel/order.h"
 #include "evenkeel/tokens.h"
+#include "loader/schedule.h"
 
 namespace evenkeel {
 
-struct Crop {
-  std::uint64_t start = 0, epoch = 0;
-};
-
 // One thread at a time: it remembers the permutation of the epoch it was last asked about.
-class CropSequence {
+class CropSequence final : public SampleOrder {
  public:
   // Throws Error (kInvalid) when there are too few tokens for one crop.
   CropSequence(std::uint64_t tokens, std::uint64_t block_size, CropOrder order, std::uint64_t seed);
 
-  Crop at(std::uint64_t position);
-  std::uint64_t epoch_samples() const { return blocks_; }  // 0: no epochs
+  Place at(std::uint64_t position) override;
+  std::uint64_t epoch_samples() const override { return blocks_; }
 
  private:
   std::uint64_t phase(std::uint64_t epoch) const;

@@ -16,7 +16,7 @@ TEST(CropOrder, RandomStartsAreUniformOverAllThatFit) {
   // n - T = 96 starts: 0 .. 95, and none beyond.
   CropSequence crops(100, 4, CropOrder::kRandom, 11);
   std::vector<std::uint64_t> counts(96);
-  for (std::uint64_t i = 0; i < 96'000; ++i) ++counts.at(crops.at(i).start);
+  for (std::uint64_t i = 0; i < 96'000; ++i) ++counts.at(crops.at(i).row);
   EXPECT_LT(std::abs(chi_square_z(counts)), kMaxDeviation);
 }
 
@@ -29,11 +29,11 @@ RC_GTEST_PROP(CropOrder, ShuffledGivesEveryAlignedBlockOnceAnEpoch, ()) {
   for (const std::uint64_t epoch : {0, 1, 7}) {
     std::set<std::uint64_t> starts;
     for (std::uint64_t i = 0; i < blocks; ++i) {
-      const Crop crop = crops.at(epoch * blocks + i);
+      const SampleOrder::Place crop = crops.at(epoch * blocks + i);
       RC_ASSERT(crop.epoch == epoch);
-      RC_ASSERT(crop.start % block == 0u);
-      RC_ASSERT(crop.start + block + 1 <= tokens);
-      starts.insert(crop.start);
+      RC_ASSERT(crop.row % block == 0u);
+      RC_ASSERT(crop.row + block + 1 <= tokens);
+      starts.insert(crop.row);
     }
     RC_ASSERT(starts.size() == blocks);
   }
@@ -47,7 +47,7 @@ RC_GTEST_PROP(CropOrder, CoveringShowsEachTokenOnceAnEpochButForTheEnds, ()) {
   for (const std::uint64_t epoch : {0, 3}) {
     std::vector<int> seen(tokens);
     for (std::uint64_t i = 0; i < blocks; ++i) {
-      const std::uint64_t start = crops.at(epoch * blocks + i).start;
+      const std::uint64_t start = crops.at(epoch * blocks + i).row;
       RC_ASSERT(start + block + 1 <= tokens);  // y has its last token too
       for (std::uint64_t t = start; t < start + block; ++t) RC_ASSERT(++seen[t] == 1);
     }
@@ -60,7 +60,7 @@ TEST(CropOrder, CoveringNeverCutsTheSameWayTwiceInBlockSizeEpochs) {
   CropSequence crops(1000, kBlock, CropOrder::kCovering, 5);
   std::set<std::uint64_t> phases;
   for (std::uint64_t epoch = 0; epoch < kBlock; ++epoch) {
-    phases.insert(crops.at(epoch * crops.epoch_samples()).start % kBlock);
+    phases.insert(crops.at(epoch * crops.epoch_samples()).row % kBlock);
   }
   EXPECT_EQ(phases.size(), kBlock);
 }
@@ -69,7 +69,7 @@ TEST(CropOrder, AnyPositionIsReachedAtOnce) {
   CropSequence walked(488'000'000ull * 1024, 1024, CropOrder::kShuffled, 3);
   CropSequence sought(488'000'000ull * 1024, 1024, CropOrder::kShuffled, 3);
   walked.at(0);
-  EXPECT_EQ(walked.at(244'000'000).start, sought.at(244'000'000).start);
+  EXPECT_EQ(walked.at(244'000'000).row, sought.at(244'000'000).row);
 }
 
 TEST(CropOrder, TooFewTokensAreRefusedWithTheNumbers) {

@@ -1,36 +1,18 @@
 #include "evenkeel/tokens.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include "base/checked.h"
+#include "loader/data.h"
 #include "tokens/impl.h"
 #include "tokens/widen.h"
 
 namespace evenkeel {
 namespace {
 
-// FNV-1a: short, and the same everywhere.
-std::uint64_t hash_names_and_sizes(const Layout& layout) {
-  std::uint64_t hash = 0xcbf29ce484222325;
-  const auto add = [&](const std::string& text) {
-    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  };
-  for (const Segment& segment : layout.segments) {
-    add(std::filesystem::path(segment.path).filename().string());
-    add("\n" + std::to_string(segment.identity.size) + "\n");
-  }
-  return hash;
-}
-
 // A slice also says where it begins: slices of one length must not have the same fingerprint.
-std::string fingerprint_of(const TokenLayout& tokens) {
-  const Layout& layout = tokens.layout;
-  std::uint64_t bytes = 0;
-  for (const Segment& segment : layout.segments) bytes += segment.identity.size;
-  return "tokens=" + std::to_string(layout.rows) + " dtype=" + layout.dtype.name() +
-         " files=" + std::to_string(layout.segments.size()) + " bytes=" + std::to_string(bytes) +
-         " names=" + std::to_string(hash_names_and_sizes(layout)) +
+std::string fingerprint_of_tokens(const TokenLayout& tokens) {
+  return fingerprint_of(tokens.layout, "tokens") +
          (tokens.first_token > 0 ? " first=" + std::to_string(tokens.first_token) : "");
 }
 
@@ -63,7 +45,7 @@ Tokens::Impl::Impl(TokenLayout layout, const TokensOptions& options)
     : format(layout.detail),
       first_token(layout.first_token),
       engine(options.engine),
-      fingerprint(fingerprint_of(layout)),
+      fingerprint(fingerprint_of_tokens(layout)),
       array(std::make_shared<Array::Impl>(
           std::move(layout.layout),
           ArrayOptions{.budget = options.budget, .engine = options.engine})),

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "evenkeel/error.h"
-#include "tokens/mixture.h"
+#include "loader/mixture.h"
 
 namespace evenkeel {
 namespace {

@@ -1,4 +1,4 @@
-#include "tokens/mixture.h"
+#include "loader/mixture.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,0 +1,208 @@
+// Training batches of rows: from one array, or from several that belong together.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "evenkeel/array.h"
+#include "evenkeel/compiler.h"
+
+#pragma GCC visibility push(default)
+
+namespace evenkeel {
+
+// For several loaders that share the steps of one rank, as workers of a DataLoader do: this one
+// takes steps phase, phase + stride, phase + 2 * stride, ...
+struct LoaderWorkers {
+  std::uint64_t stride = 1, phase = 0;
+};
+
+OrderKind parse_order(std::string_view name);  // "sequential", "shuffled", "random", "blocks"
+std::string_view order_name(OrderKind order);
+
+struct RowLoaderOptions {
+  std::uint64_t batch_size = 1;  // rows of a batch of this rank
+  OrderKind order = OrderKind::kShuffled;
+  std::uint64_t seed = 0;
+  // Of kBlocks, in rows of all arrays together. A number that is 0 is chosen from the budget (see
+  // choose_blocks); `blocks()` says which. They are part of a state: a loader that loads one takes
+  // them from there.
+  BlockOptions blocks = {0, 0, 0};
+  // This process among `world`: together they take world * batch_size rows a step.
+  std::uint64_t rank = 0, world = 1;
+  // Batches read ahead. Fewer where the budget does not hold them; 0 reads when asked.
+  std::uint32_t prefetch = 4;
+  // A loop over the loader ends after `steps` batches or after `epochs` epochs; at most one of
+  // them. Without either it ends after one epoch, or, with kRandom and with mixtures, which have no
+  // epochs, it does not end. A new loop begins at step 0 with `steps` (the same batches each time,
+  // as validation wants), and goes on with the epochs that follow otherwise.
+  std::uint64_t steps = 0, epochs = 0;
+  // What becomes of an epoch's last rows if they are less than a step. False: they make a last,
+  // short step, divided evenly among the ranks; with fewer rows than ranks some batches are empty.
+  // True: they are left out, and other rows in the next epoch.
+  bool drop_last = false;
+  LoaderWorkers workers = {};
+
+  // For copies to a device that are still under way when the next batch is asked for.
+  struct Buffers {
+    // A batch stays valid until so many more have been taken. 0: until the next call of next().
+    std::uint32_t keep = 0;
+    // If not empty, batches are laid here instead of in memory of the library's: for each of at
+    // least 1 + keep batches a place for each field, as large as batch_size rows. They do not count
+    // against the budget.
+    std::vector<std::vector<std::span<std::byte>>> memory = {};
+  };
+  Buffers buffers = {};
+};
+
+// Rows of one or several arrays that belong together, in memory of the loader's. Field i is that of
+// the i-th array.
+class RowBatch {
+ public:
+  std::uint64_t step() const { return step_; }
+  std::uint64_t rows() const { return rows_; }  // less than batch_size in a last, short step
+  std::size_t fields() const { return fields_.size(); }
+  DType dtype(std::size_t field = 0) const { return fields_.at(field).dtype; }
+  // Row-major, in the byte order of this machine.
+  std::span<const std::byte> bytes(std::size_t field = 0) const {
+    return {fields_.at(field).data, rows_ * fields_.at(field).row_bytes};
+  }
+  // Throws Error (kInvalid) when T is not the dtype of the field.
+  template <class T>
+  Rows<T> as(std::size_t field = 0) const {
+    require(field, DType::of<T>());
+    return {reinterpret_cast<const T*>(fields_[field].data), rows_,
+            fields_[field].row_bytes / sizeof(T)};
+  }
+
+ private:
+  friend class Loader;
+  struct Field {
+    DType dtype;
+    std::uint64_t row_bytes = 0;
+    const std::byte* data = nullptr;
+  };
+  void require(std::size_t field, DType wanted) const;
+
+  std::uint64_t step_ = 0, rows_ = 0;
+  std::vector<Field> fields_;
+};
+
+// Where a loader stands and which data that belongs to. Small; text() is one line.
+struct RowLoaderState {
+  std::uint64_t samples =
+      0;  // taken so far by all ranks together, with those left out by drop_last
+  std::uint64_t seed = 0;
+  OrderKind order = OrderKind::kShuffled;
+  BlockOptions blocks = {0, 0, 0};  // of kBlocks
+  std::string data;                 // fingerprints of the arrays, and the weights of a mixture
+
+  std::string text() const;
+  static RowLoaderState parse(const std::string& text);
+  friend bool operator==(const RowLoaderState&, const RowLoaderState&) = default;
+};
+
+// Where a row of a batch comes from.
+struct RowOrigin {
+  std::uint64_t sample = 0;  // position in the global order
+  std::size_t set = 0;       // which data set of a mixture
+  std::uint64_t epoch = 0;   // of that set; 0 with kRandom
+  std::uint64_t row = 0;     // of that set's arrays
+};
+
+// One array of a loader. It shares the array's files and stays good after the array is closed.
+class LoaderField {
+ public:
+  LoaderField(const Array& array);  // NOLINT(google-explicit-constructor): arrays are fields
+
+ private:
+  friend class Loader;
+  std::shared_ptr<Array::Impl> array_;
+};
+
+struct WeightedRows {
+  std::vector<LoaderField> fields;
+  double weight = 1;  // share of the rows, relative to the other sets'; see WeightedTokens
+};
+
+// Batches of rows: every batch is a pure function of (data, order, seed, step, rank, world). With
+// the same world * batch_size, the batches of all ranks at a step are the same rows for every
+// world. With kBlocks two windows of blocks are held for each array that is not mapped, world must
+// divide the streams, and workers and mixtures are not possible. Batches are read ahead by threads
+// of the library's own, one for each array, inside the budget of the first array. One thread at a
+// time, but for `close`, which may come from any; not to be used in a child of fork. Moves, does
+// not copy.
+class Loader {
+ public:
+  class Iterator {
+   public:
+    using iterator_concept = std::input_iterator_tag;
+    using value_type = RowBatch;
+    using difference_type = std::ptrdiff_t;
+    Iterator() = default;
+    const RowBatch& operator*() const { return *batch_; }
+    const RowBatch* operator->() const { return batch_; }
+    Iterator& operator++() {
+      batch_ = loader_->next();
+      return *this;
+    }
+    void operator++(int) { ++*this; }
+    friend bool operator==(const Iterator& it, std::default_sentinel_t) { return !it.batch_; }
+
+   private:
+    friend class Loader;
+    explicit Iterator(Loader* loader) : loader_(loader), batch_(loader->next()) {}
+    Loader* loader_ = nullptr;
+    const RowBatch* batch_ = nullptr;
+  };
+
+  // Arrays that belong together have the same number of rows. Throws Error (kInvalid) with the
+  // numbers before anything is read, and kBudget when not even one batch fits.
+  Loader(const Array& array, RowLoaderOptions options);
+  Loader(std::vector<LoaderField> fields, RowLoaderOptions options);
+  // The sets of a mixture have the same fields: as many, of the same dtype and row shape.
+  Loader(std::vector<WeightedRows> mixture, RowLoaderOptions options);
+  Loader(Loader&&) noexcept;
+  Loader& operator=(Loader&&) noexcept;
+  ~Loader();
+
+  // The next batch, or nullptr after the last. Throws what reading it threw, with the path and the
+  // offset; Error (kClosed) after `close`, also if it was waiting already.
+  const RowBatch* next();
+  Iterator begin();
+  std::default_sentinel_t end() const { return {}; }
+
+  std::uint64_t step() const;  // of the batch that next() gives next
+  // To that step, or with a stride to the first of its own steps from there on. O(1). Throws Error
+  // (kInvalid) for a step whose rows cannot be counted in 63 bits.
+  void seek(std::uint64_t step);
+  std::uint64_t size() const;        // batches of one loop; 0 when it does not end
+  std::uint64_t epoch_rows() const;  // of all ranks together; 0 without epochs
+  BlockOptions blocks() const;       // in use with kBlocks; else all 0
+  int buffers() const;               // batches held in memory at once: 1 means no reading ahead
+
+  RowLoaderState state() const;
+  // Goes on where `state` was taken, also with another world, batch size or prefetch depth. Throws
+  // Error (kInvalid) that names the difference when it belongs to other data or another order.
+  void load(const RowLoaderState& state);
+
+  // Which rows the batch of a step has. Reads nothing.
+  std::vector<RowOrigin> explain(std::uint64_t step) const;
+
+  // Ends the reading ahead and gives all memory back. Later calls throw Error (kClosed).
+  void close();
+
+  struct Impl;
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace evenkeel
+
+#pragma GCC visibility pop

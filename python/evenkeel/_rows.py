@@ -1,0 +1,238 @@
+"""Batches of rows: from one array, or from several that belong together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Union
+
+from evenkeel import _core
+from evenkeel._array import Array
+from evenkeel._ranks import rank_and_world
+from evenkeel._stepping import Stepping, number, set_common
+
+Fields = Union[Array, "tuple[Array, ...]", "Mapping[str, Array]"]
+Data = Union[Fields, "Sequence[tuple[Fields, float]]"]
+
+
+class Loader(Stepping, _core.RowReader):
+    """Batches of rows, read ahead under the budget of the (first) array.
+
+    `data` is an array that evenkeel.open gave, a tuple of arrays or a dict of them; a batch is then
+    an array, a tuple of arrays or a dict of arrays. Arrays that belong together have the same
+    number of rows. A list of pairs (data, weight) is a mixture of such data.
+
+    Every batch is a pure function of the data, order, seed, step, rank and world: you can seek to
+    it, resume on another number of ranks, and ask which rows it has (`explain`). `order` is
+    "shuffled" (each row once an epoch, exactly), "sequential", or "random" (with replacement).
+    `rank` and `world` default to those of torch.distributed, else of the environment of torchrun,
+    Slurm or Open MPI, else one process.
+
+    A loop is one epoch, and the next loop the next epoch; `epochs` makes a loop of several. With
+    `steps` a loop ends after that many batches, and the next loop begins again at step 0, as
+    validation wants it. "random" and mixtures have no epochs: without `steps` they do not end, and
+    `len` is a TypeError. Rows at the end of an epoch that are less than a step make a short batch,
+    divided evenly among the ranks; `drop_last` leaves them out.
+
+    Without `device` batches are ndarrays; with it, torch tensors on that device. Batches for a GPU
+    are copied from pinned memory on their own stream while the batch before is used. `transform` is
+    called with each batch in the thread that asks for it, and what it returns is given. The arrays
+    are yours: a batch lies in the memory into which it was read, and that memory is used again when
+    you let go of it.
+
+    Several threads may call `next` (each batch is given once), `seek` and `close`. A child of fork
+    needs a loader of its own.
+
+    >>> import evenkeel, numpy
+    >>> numpy.save("x.npy", numpy.arange(20).reshape(10, 2))
+    >>> numpy.save("y.npy", numpy.arange(10) % 3)
+    >>> x, y = evenkeel.open("x.npy", budget="16MiB"), evenkeel.open("y.npy", budget="16MiB")
+    >>> loader = evenkeel.Loader({"x": x, "y": y}, batch_size=4, seed=1)
+    >>> len(loader)
+    3
+    >>> for batch in loader:
+    ...     print(batch["x"].shape, bool((batch["x"][:, 0] // 2 % 3 == batch["y"]).all()))
+    (4, 2) True
+    (4, 2) True
+    (2, 2) True
+    >>> saved = loader.state_dict()
+    >>> expected = next(iter(loader))["y"]
+    >>> loader.load_state_dict(saved)
+    >>> bool((next(iter(loader))["y"] == expected).all())
+    True
+    >>> loader.close()
+    """
+
+    def __init__(
+        self,
+        data: Data,
+        batch_size: int,
+        *,
+        order: str = "shuffled",
+        seed: int = 0,
+        rank: int | None = None,
+        world: int | None = None,
+        prefetch: int = 4,
+        device: Any = None,
+        steps: int | None = None,
+        epochs: int | None = None,
+        drop_last: bool = False,
+        transform: Callable[[Any], Any] | None = None,
+        stride: int = 1,
+        phase: int = 0,
+    ) -> None:
+        sets, keys = row_sets(data)
+        self._start(*rank_and_world(rank, world))
+        self._batch_size, self._order, self._sets = batch_size, order, sets
+        options = _core.RowLoaderOptions()
+        options.drop_last = bool(drop_last)
+        set_common(
+            options,
+            batch_size=batch_size,
+            order=order,
+            seed=seed,
+            rank=self._rank,
+            world=self._world,
+            prefetch=prefetch,
+            steps=steps,
+            epochs=epochs,
+            stride=stride,
+            phase=phase,
+        )
+        if transform is not None and not callable(transform):
+            raise TypeError(f"loader: transform must be a function; got {transform!r}")
+        fields = sets[0][0]
+        memory: list[list[Any]] = []
+        if device is not None:
+            from evenkeel._device import ring_for, torch_dtype
+
+            for array in fields:
+                torch_dtype(array.dtype)
+            shapes = [((batch_size, *array.shape[1:]), array.dtype) for array in fields]
+            self._ring = ring_for(device, shapes, prefetch)
+        if self._ring is not None:
+            options.keep = self._ring.keep
+            memory = self._ring.memory
+        super().__init__(
+            [([array._reader for array in arrays], weight) for arrays, weight in sets],
+            options,
+            [(array.dtype, array.shape[1:]) for array in fields],
+            keys,
+            memory,
+        )
+        if self._ring is not None:
+            self.flat = True
+            ring = self._ring
+
+            def deliver(reader: _core.RowReader) -> Any:
+                tensors = ring.next(reader)
+                return None if tensors is None else reader.structured(list(tensors))
+
+            self.deliver = deliver
+        elif device is not None:
+            from evenkeel._device import as_tensor
+
+            self.convert = as_tensor
+        self.transform = transform
+
+    def explain(self, step: int) -> list[dict[str, Any]]:
+        """Which row of which set each row of a step's batch is. Reads nothing."""
+        return self.explained(number("step", step, 0, what="explain"))
+
+    @property
+    def epoch(self) -> int:
+        """Of the batch that comes next; 0 for an order that has no epochs."""
+        rows = self.explained(self.step)
+        return int(rows[0]["epoch"]) if rows else 0  # type: ignore[call-overload]
+
+    def describe(self) -> str:
+        """What it reads, in which order, and how much memory that takes, in several lines."""
+        if self._closed:
+            return "loader: closed"
+        size = _core.format_size
+        lines = [repr(self)[1:-1].replace("evenkeel.Loader", "loader")]
+        for arrays, weight in self._sets:
+            share = f"weight {weight:g}: " if len(self._sets) > 1 else ""
+            lines += [f"{share}{array!r}" for array in arrays]
+        budget = self._sets[0][0][0].budget
+        row = sum(array.nbytes // len(array) for array in self._sets[0][0])
+        lines += [
+            f"batches: {self._batch_size:,} rows of {row:,} bytes, {self.buffers} in memory",
+            f"loop: {f'{self.size:,} batches' if self.size else 'does not end'}",
+            f"budget: {budget.describe()}, {size(budget.in_use)} in use",
+        ]
+        return "\n".join(lines)
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a Loader stays in its process: send its arrays and state_dict() instead, or use "
+            "RowIterableDataset"
+        )
+
+    def __repr__(self) -> str:
+        if self._closed:
+            return "<evenkeel.Loader: closed>"
+        rows = sum(len(arrays[0]) for arrays, _ in self._sets)
+        return (
+            f"<evenkeel.Loader: {self._batch_size} of {rows:,} rows, {self._order}, "
+            f"rank {self._rank} of {self._world}, step {self.step}>"
+        )
+
+
+def row_sets(
+    data: Data, what: str = "loader"
+) -> tuple[list[tuple[tuple[Array, ...], float]], object]:
+    """Sets of arrays with weights, and how batches are given: None (an array), a tuple, or a list
+    of the keys of dicts."""
+    if isinstance(data, list):
+        if not data:
+            raise ValueError(f"{what}: the mixture is empty\nhint: give pairs of (data, weight)")
+        sets: list[tuple[tuple[Array, ...], float]] = []
+        first: object = None
+        for one in data:
+            if not (isinstance(one, tuple) and len(one) == 2 and isinstance(one[1], (int, float))):
+                raise TypeError(
+                    f"{what}: a list is a mixture of pairs (data, weight); it has {short(one)}\n"
+                    "hint: give arrays that belong together as a tuple or as a dict"
+                )
+            arrays, keys = _fields(one[0], what)
+            if sets and keys != first:
+                raise ValueError(
+                    f"{what}: the sets of a mixture must have the same fields: {_names(first)} and"
+                    f" {_names(keys)}"
+                )
+            first = keys
+            sets.append((arrays, float(one[1])))
+        return sets, first
+    arrays, keys = _fields(data, what)
+    return [(arrays, 1.0)], keys
+
+
+def _fields(data: Any, what: str) -> tuple[tuple[Array, ...], object]:
+    keys: object
+    if isinstance(data, Mapping):
+        keys, arrays = list(data), tuple(data.values())
+    elif isinstance(data, tuple):
+        keys, arrays = (), data
+    else:
+        keys, arrays = None, (data,)
+    if not arrays:
+        raise ValueError(f"{what}: no arrays were given")
+    for array in arrays:
+        if not isinstance(array, Array):
+            raise TypeError(
+                f"{what}: batches are read from arrays that evenkeel.open gives; got {short(array)}"
+            )
+        if not array.shape:
+            raise TypeError(f"{what}: {array!r} has no rows")
+    return arrays, keys
+
+
+def _names(keys: object) -> str:
+    if isinstance(keys, list):
+        return ", ".join(map(repr, keys))
+    return "an array alone" if keys is None else "a tuple"
+
+
+def short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) < 60 else f"{text[:57]}..."

@@ -1,0 +1,172 @@
+"""What all loaders have in common, on top of a reader of batches."""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from evenkeel._device import Ring
+
+    class _Reader:
+        """What the readers of _core have."""
+
+        deliver: object
+        convert: object
+
+        def begin_loop(self) -> None:
+            raise NotImplementedError
+
+        def seek_step(self, step: int) -> None:
+            raise NotImplementedError
+
+        def load(self, state: str) -> None:
+            raise NotImplementedError
+
+        def close_reader(self) -> None:
+            raise NotImplementedError
+
+        def state_at(self, step: int) -> str:
+            raise NotImplementedError
+
+        def __next__(self) -> Any:
+            raise NotImplementedError
+
+        @property
+        def next_step(self) -> int:
+            raise NotImplementedError
+
+        @property
+        def size(self) -> int:
+            raise NotImplementedError
+
+else:
+    _Reader = object
+
+Self = TypeVar("Self", bound="Stepping")
+
+
+class Stepping(_Reader):
+    """Steps, states, ranks and the end of a loader. Its other base is a reader of _core."""
+
+    _ring: Ring | None
+    _rank: int
+    _world: int
+    _owner: int
+    _closed: bool
+
+    def _start(self, rank: int, world: int) -> None:
+        self._rank, self._world = rank, world
+        self._owner, self._closed = os.getpid(), False
+        self._ring = None
+
+    def __iter__(self) -> Iterator[Any]:
+        """Goes on where the loader stands. After the end it begins the next loop."""
+        self.begin_loop()
+        return self
+
+    # `__next__` is the one of the reader: without Python code in between, a signal handler that
+    # raises cannot lose a batch.
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __len__(self) -> int:
+        """Batches of one loop, which is what `steps` or `epochs` says."""
+        if self.size == 0:
+            raise TypeError("len: this loader does not end; give steps= or epochs=")
+        return self.size
+
+    @property
+    def step(self) -> int:
+        """Of the batch that comes next."""
+        return self.next_step if self._ring is None else self._ring.step(self)
+
+    @property
+    def rank(self) -> int:
+        return self._rank
+
+    @property
+    def world(self) -> int:
+        return self._world
+
+    def seek(self, step: int) -> None:
+        """The next batch is that of `step`, at once."""
+        step = number("step", step, 0, what="seek")
+        if self._ring is None:
+            self.seek_step(step)
+        else:
+            self._ring.settle(lambda: self.seek_step(step))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where it stands and which data that belongs to: small, plain, fit for torch.save."""
+        return {"evenkeel": 1, "state": self.state_at(self.step)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on where `state` was taken, also with another world, batch size or prefetch.
+
+        ValueError names the difference when it belongs to other data, seed or order."""
+        if not isinstance(state, Mapping) or "state" not in state:
+            raise ValueError(f"load: this is no state of a {type(self).__name__}")
+        if self._ring is None:
+            self.load(state["state"])
+        else:
+            self._ring.settle(lambda: self.load(state["state"]))
+
+    def close(self) -> None:
+        """Ends the reading ahead and gives all memory back. From any thread: one that waits in
+        `next` gets a ValueError."""
+        if self._owner != os.getpid():
+            return  # a child of fork has nothing to end
+        self._closed = True
+        self.close_reader()
+        if self._ring is not None:
+            self._ring.settle()
+
+    def __enter__(self: Self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def number(name: str, value: int, least: int, end: int = 1 << 64, what: str = "loader") -> int:
+    whole = operator.index(value)
+    if not least <= whole < end:
+        raise ValueError(f"{what}: {name} must be {least} or more, below {end:,}; got {whole:,}")
+    return whole
+
+
+def set_common(
+    options: Any,
+    *,
+    batch_size: int,
+    order: str,
+    seed: int,
+    rank: int,
+    world: int,
+    prefetch: int,
+    steps: int | None,
+    epochs: int | None,
+    stride: int,
+    phase: int,
+) -> None:
+    """The options that all loaders have, checked."""
+    options.batch_size = number("batch_size", batch_size, 1)
+    options.order = order
+    options.seed = number("seed", seed, 0)
+    options.world = number("world", world, 1)
+    options.rank = number("rank", rank, 0)
+    options.prefetch = number("prefetch", prefetch, 0, 1 << 32)
+    options.steps = 0 if steps is None else number("steps", steps, 1)
+    options.epochs = 0 if epochs is None else number("epochs", epochs, 1)
+    options.stride = number("stride", stride, 1)
+    options.phase = number("phase", phase, 0)

@@ -1,0 +1,198 @@
+// Batches of rows of arrays.
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstring>
+
+#include "evenkeel/loader.h"
+#include "loader/row_loader.h"
+#include "src/batch_reader.h"
+#include "src/bind.h"
+#include "src/lent_array.h"
+#include "src/reader.h"
+
+namespace evenkeel::python {
+namespace {
+
+namespace nb = nanobind;
+using nb::literals::operator""_a;
+
+class RowReader final : public BatchReader<Loader::Impl, RowLoaderState> {
+ public:
+  using Sets = std::vector<std::pair<std::vector<const Reader*>, double>>;
+  using Memory = std::vector<std::vector<Bytes>>;
+
+  // `forms` has (dtype, shape of a row) for each field. `keys` says how a batch is given: None, the
+  // field alone; a list, a dict with these keys; else a tuple. Batches are laid in `memory` if
+  // there is any: a place for each field.
+  RowReader(const Sets& sets, RowLoaderOptions options, const nb::list& forms, nb::object keys,
+            const Memory& memory)
+      : BatchReader(make(sets, std::move(options), memory)),
+        keys_(std::move(keys)),
+        in_memory_(!memory.empty()) {
+    for (const nb::handle form : forms) {
+      forms_.push_back({nb::borrow(form[0]), nb::borrow<nb::tuple>(form[1])});
+    }
+  }
+
+  // The fields of a batch, as the user gets them.
+  nb::object structured(const nb::list& fields) const {
+    if (keys_.is_none()) return nb::borrow(fields[0]);
+    if (!nb::isinstance<nb::list>(keys_)) return nb::tuple(fields);
+    nb::dict batch;
+    for (std::size_t i = 0; i < nb::len(fields); ++i) batch[keys_[i]] = fields[i];
+    return batch;
+  }
+  bool flat = false;  // `take` gives a list of fields, for `deliver` to make a batch of
+
+ private:
+  struct Form {
+    nb::object dtype;
+    nb::tuple row_shape;
+  };
+
+  static std::shared_ptr<Loader::Impl> make(const Sets& sets, RowLoaderOptions options,
+                                            const Memory& memory) {
+    for (const auto& batch : memory) {
+      auto& fields = options.buffers.memory.emplace_back();
+      for (const Bytes& field : batch) fields.push_back(span_of(field));
+    }
+    std::vector<WeightedRows> mixture;
+    for (const auto& [arrays, weight] : sets) {
+      WeightedRows& set = mixture.emplace_back(WeightedRows{{}, weight});
+      for (const Reader* reader : arrays) set.fields.emplace_back(*reader->array());
+    }
+    const auto buffers = held(memory);  // as long as threads may write there
+    return interruptible([mixture = std::move(mixture), options = std::move(options), buffers] {
+      return std::shared_ptr<Loader::Impl>(new Loader::Impl(mixture, options, true),
+                                           [buffers](Loader::Impl* loader) { delete loader; });
+    });
+  }
+
+  nb::object arrays_of(Loader::Impl::Lent lent) override {
+    const RowBatch& batch = lent.batch;
+    std::uint64_t bytes = 0;
+    for (std::size_t i = 0; i < batch.fields(); ++i) bytes += batch.bytes(i).size();
+    nb::list fields;
+    if (bytes >= kWorthLending || in_memory_) {
+      const nb::capsule owner = owner_of(std::move(lent.loan));
+      for (std::size_t i = 0; i < batch.fields(); ++i) {
+        fields.append(array_of(i, batch.rows(), batch.bytes(i), owner));
+      }
+    } else {
+      for (std::size_t i = 0; i < batch.fields(); ++i) {
+        const std::span<const std::byte> field = batch.bytes(i);
+        auto copy = std::make_unique_for_overwrite<std::byte[]>(field.size());
+        std::memcpy(copy.get(), field.data(), field.size());
+        const std::span<const std::byte> copied(copy.get(), field.size());
+        fields.append(array_of(i, batch.rows(), copied, owner_of(std::move(copy))));
+      }
+    }
+    return flat ? fields : structured(fields);
+  }
+
+  nb::object array_of(std::size_t field, std::uint64_t rows, std::span<const std::byte> bytes,
+                      const nb::capsule& owner) const {
+    const Form& form = forms_[field];
+    const nb::ndarray<nb::numpy, std::uint8_t> flat_bytes(const_cast<std::byte*>(bytes.data()),
+                                                          {bytes.size()}, owner);
+    const nb::object view = nb::cast(flat_bytes).attr("view")(form.dtype);
+    nb::object array = view.attr("reshape")(nb::make_tuple(rows) + form.row_shape);
+    return convert.is_none() ? array : nb::object(convert(array));
+  }
+
+  std::vector<Form> forms_;
+  const nb::object keys_;
+  const bool in_memory_;
+};
+
+nb::list explained_rows(const RowReader& reader, std::uint64_t step) {
+  nb::list rows;
+  for (const RowOrigin& origin : reader.open()->explain(step)) {
+    nb::dict row;
+    row["sample"] = origin.sample;
+    row["set"] = origin.set;
+    row["epoch"] = origin.epoch;
+    row["row"] = origin.row;
+    rows.append(row);
+  }
+  return rows;
+}
+
+void bind_row_options(nb::module_& module) {
+  using Options = RowLoaderOptions;
+  nb::class_<Options>(module, "RowLoaderOptions", "The options of a Loader.")
+      .def(nb::init<>())
+      .def_rw("batch_size", &Options::batch_size)
+      .def_prop_rw(
+          "order", [](const Options& options) { return order_name(options.order); },
+          [](Options& options, const std::string& name) { options.order = parse_order(name); })
+      .def_rw("seed", &Options::seed)
+      .def_prop_rw(
+          "blocks",
+          [](const Options& options) {
+            const BlockOptions& blocks = options.blocks;
+            return nb::make_tuple(blocks.block_rows, blocks.window_blocks, blocks.streams);
+          },
+          [](Options& options, const std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>& of) {
+            options.blocks = {std::get<0>(of), std::get<1>(of), std::get<2>(of)};
+          },
+          nb::for_getter(nb::sig("def blocks(self, /) -> tuple[int, int, int]")),
+          nb::for_setter(nb::sig("def blocks(self, value: tuple[int, int, int], /) -> None")),
+          "Rows of a block, blocks of a window, streams; of the order blocks.")
+      .def_rw("rank", &Options::rank)
+      .def_rw("world", &Options::world)
+      .def_rw("prefetch", &Options::prefetch)
+      .def_rw("steps", &Options::steps, "0: not given.")
+      .def_rw("epochs", &Options::epochs, "0: not given.")
+      .def_rw("drop_last", &Options::drop_last)
+      .def_prop_rw(
+          "stride", [](const Options& options) { return options.workers.stride; },
+          [](Options& options, std::uint64_t stride) { options.workers.stride = stride; })
+      .def_prop_rw(
+          "phase", [](const Options& options) { return options.workers.phase; },
+          [](Options& options, std::uint64_t phase) { options.workers.phase = phase; })
+      .def_prop_rw(
+          "keep", [](const Options& options) { return options.buffers.keep; },
+          [](Options& options, std::uint32_t keep) { options.buffers.keep = keep; },
+          "Batches in the given memory that are still in use when the next one is taken.");
+}
+
+}  // namespace
+
+void bind_rows(nb::module_& module) {
+  bind_row_options(module);
+  nb::class_<RowReader> reader(module, "RowReader", "Batch after batch of rows, read ahead.");
+  reader
+      .def(nb::init<const RowReader::Sets&, RowLoaderOptions, const nb::list&, nb::object,
+                    const RowReader::Memory&>(),
+           "sets"_a, "options"_a, "forms"_a, "keys"_a.none(), "memory"_a,
+           nb::sig("def __init__(self, sets: typing.Sequence[tuple[typing.Sequence[Reader], "
+                   "float]], options: RowLoaderOptions, forms: list[typing.Any], keys: object, "
+                   "memory: typing.Sequence[typing.Sequence[typing.Any]]) -> None"))
+      .def("take", &RowReader::take, nb::sig("def take(self) -> typing.Any"),
+           "The next batch, whose memory is yours; None after the last.")
+      .def(
+          "__next__", [](nb::handle self) { return nb::cast<RowReader&>(self).next(self); },
+          nb::sig("def __next__(self) -> typing.Any"))
+      .def_rw("flat", &RowReader::flat, "`take` gives a list of fields.")
+      .def("structured", &RowReader::structured, "fields"_a,
+           nb::sig("def structured(self, fields: list[typing.Any]) -> typing.Any"),
+           "Fields as a batch: alone, as a tuple or as a dict.")
+      .def_prop_ro(
+          "blocks_in_use",
+          [](const RowReader& reader) {
+            const BlockOptions blocks = reader.open()->blocks();
+            return std::tuple(blocks.block_rows, blocks.window_blocks, blocks.streams);
+          },
+          "Rows of a block, blocks of a window, streams; all 0 but for the order blocks.")
+      .def("explained", &explained_rows, "step"_a,
+           nb::sig("def explained(self, step: int) -> list[dict[str, object]]"));
+  bind_batch_reader(reader);
+}
+
+}  // namespace evenkeel::python

@@ -1,0 +1,269 @@
+"""evenkeel.Loader: batches of rows of one or several arrays."""
+
+import pickle
+import threading
+
+import numpy as np
+import pytest
+
+import evenkeel
+
+ROWS = 103
+
+
+@pytest.fixture
+def x():
+    np.save("x.npy", np.arange(ROWS * 5, dtype=np.float32).reshape(ROWS, 5))
+    return evenkeel.open("x.npy", budget="16MiB")
+
+
+@pytest.fixture
+def y():
+    np.save("y.npy", np.arange(ROWS) * 7)
+    return evenkeel.open("y.npy", budget="16MiB")
+
+
+def row_of(x):
+    return (x[:, 0] // 5).astype(int)
+
+
+def test_one_array_gives_arrays(x):
+    with evenkeel.Loader(x, 10, seed=3) as loader:
+        batches = list(loader)
+    assert [len(batch) for batch in batches] == [10] * 10 + [3]
+    assert batches[0].dtype == np.float32 and batches[0].flags.c_contiguous
+    assert sorted(np.concatenate([row_of(batch) for batch in batches])) == list(range(ROWS))
+
+
+def test_a_tuple_gives_tuples_and_a_dict_dicts(x, y):
+    for batch in evenkeel.Loader((x, y), 10):
+        assert type(batch) is tuple
+        assert (row_of(batch[0]) * 7 == batch[1]).all()
+    for batch in evenkeel.Loader({"b": x, "a": y}, 10):
+        assert list(batch) == ["b", "a"]
+        assert (row_of(batch["b"]) * 7 == batch["a"]).all()
+    (only,) = next(evenkeel.Loader((x,), ROWS))
+    assert len(only) == ROWS
+
+
+@pytest.mark.parametrize("order", ["sequential", "shuffled", "random"])
+@pytest.mark.parametrize("prefetch", [0, 4])
+def test_batches_are_what_explain_says(x, y, order, prefetch):
+    with evenkeel.Loader((x, y), 9, order=order, seed=5, prefetch=prefetch, steps=30) as loader:
+        for features, labels in loader:
+            origins = loader.explain(loader.step - 1)
+            assert [origin["row"] * 7 for origin in origins] == labels.tolist()
+            assert [origin["row"] for origin in origins] == row_of(features).tolist()
+
+
+def test_every_loop_is_the_next_epoch(x):
+    loader = evenkeel.Loader(x, 10, seed=1)
+    assert len(loader) == 11
+    epochs = []
+    for epoch in range(3):
+        assert loader.epoch == epoch
+        epochs.append(np.concatenate([row_of(batch) for batch in loader]).tolist())
+    assert all(sorted(rows) == list(range(ROWS)) for rows in epochs)
+    assert epochs[0] != epochs[1] != epochs[2]
+    batches = x.batches(10, shuffle=True, seed=1)
+    for epoch in epochs:  # the same order as that of Array.batches
+        assert np.concatenate([row_of(batch) for batch in batches]).tolist() == epoch
+
+
+def test_steps_begin_anew_and_epochs_go_on(x):
+    with evenkeel.Loader(x, 10, steps=3) as loader:
+        first, second = ([batch.tolist() for batch in loader] for _ in range(2))
+        assert len(loader) == 3 and first == second
+    with evenkeel.Loader(x, 10, epochs=2, drop_last=True) as loader:
+        assert len(loader) == 20 == len(list(loader))
+        assert loader.epoch == 2
+    with evenkeel.Loader(x, 10, order="random") as loader, pytest.raises(TypeError, match="steps="):
+        len(loader)
+
+
+def test_ranks_share_an_epoch(x, monkeypatch):
+    seen = []
+    for rank in range(4):
+        monkeypatch.setenv("RANK", str(rank))
+        monkeypatch.setenv("WORLD_SIZE", "4")
+        with evenkeel.Loader(x, 6, seed=2) as loader:
+            assert (loader.rank, loader.world, len(loader)) == (rank, 4, 5)
+            seen += [row for batch in loader for row in row_of(batch)]
+    assert sorted(seen) == list(range(ROWS))
+
+
+def test_resumes_on_another_number_of_ranks(x, y):
+    with evenkeel.Loader((x, y), 12, seed=4) as whole:
+        for _ in range(3):
+            next(whole)
+        state = pickle.loads(pickle.dumps(whole.state_dict()))
+        expected = sorted(next(whole)[1].tolist())
+    found = []
+    for rank in range(3):
+        with evenkeel.Loader((x, y), 4, seed=4, rank=rank, world=3, prefetch=rank) as part:
+            part.load_state_dict(state)
+            assert part.step == 3
+            found += next(part)[1].tolist()
+    assert sorted(found) == expected
+
+
+def test_a_state_of_other_data_or_order_is_refused(x, y):
+    state = evenkeel.Loader(x, 10).state_dict()
+    for loader, difference in [
+        (evenkeel.Loader(y, 10), "its data is"),
+        (evenkeel.Loader((x, y), 10), "its data is"),
+        (evenkeel.Loader(x, 10, seed=1), "its seed is 0, this loader's is 1"),
+        (evenkeel.Loader(x, 10, order="random"), "its order is shuffled"),
+    ]:
+        with loader, pytest.raises(ValueError, match=difference):
+            loader.load_state_dict(state)
+    with evenkeel.Loader(x, 10) as loader:
+        for wrong in ({}, None, {"state": "tokens"}):
+            with pytest.raises(ValueError, match="no state of a Loader|not the state of a loader"):
+                loader.load_state_dict(wrong)
+
+
+def test_wrong_input_is_refused(x, y):
+    np.save("short.npy", np.arange(ROWS - 1))
+    short = evenkeel.open("short.npy", budget="16MiB")
+    for data, options, error, words in [
+        ((x, short), {}, ValueError, "same number of rows; there are 103 rows in .*x.npy and 102"),
+        ((), {}, ValueError, "no arrays were given"),
+        ({}, {}, ValueError, "no arrays were given"),
+        ([], {}, ValueError, "mixture is empty"),
+        ([x, y], {}, TypeError, "give arrays that belong together as a tuple"),
+        (np.arange(3), {}, TypeError, "arrays that evenkeel.open gives"),
+        ([((x,), 1), ((x, y), 1)], {}, ValueError, "a set has 2 arrays, the first has 1"),
+        ([({"a": x}, 1), ({"b": x}, 1)], {}, ValueError, "same fields: 'a' and 'b'"),
+        (x, {"order": "sorted"}, ValueError, "the orders are"),
+        (x, {"rank": 1}, ValueError, "rank and world both"),
+        (x, {"rank": 2, "world": 2}, ValueError, "rank must be 0 or 1"),
+        (x, {"steps": 1, "epochs": 1}, ValueError, "exclude each other"),
+        (x, {"order": "random", "epochs": 1}, ValueError, "has no epochs"),
+        (x, {"transform": 3}, TypeError, "transform must be a function"),
+        (x, {"seed": -1}, ValueError, "seed must be 0 or more"),
+    ]:
+        with pytest.raises(error, match=words):
+            evenkeel.Loader(data, 4, **options)
+    for size in (0, -1):
+        with pytest.raises(ValueError, match="batch_size"):
+            evenkeel.Loader(x, size)
+    with pytest.raises(ValueError, match="an epoch has 103 samples, less than one step"):
+        evenkeel.Loader(x, 104, drop_last=True)
+    with pytest.raises(MemoryError, match="raise the budget, or take a smaller batch_size"):
+        evenkeel.Loader(x, 10_000_000)
+
+
+def test_a_mixture_takes_sets_by_their_weights(x):
+    np.save("other.npy", -1 - np.arange(200, dtype=np.float32).reshape(40, 5))
+    other = evenkeel.open("other.npy", budget="16MiB")
+    with evenkeel.Loader([({"x": x}, 3), ({"x": other}, 1)], 20, steps=10) as loader:
+        for batch in loader:
+            assert (batch["x"][:, 0] < 0).sum() == 5
+        assert {origin["set"] for origin in loader.explain(0)} == {0, 1}
+
+
+def test_transform_runs_in_the_thread_that_asks(x):
+    threads = []
+
+    def transform(batch):
+        threads.append(threading.current_thread())
+        return batch.sum()
+
+    with evenkeel.Loader(x, 10, transform=transform) as loader:
+        assert sum(loader) == x[:].sum()
+    assert set(threads) == {threading.current_thread()} and len(threads) == 11
+
+
+def test_an_error_of_transform_is_the_users(x):
+    def fail(batch):
+        raise KeyError("mine")
+
+    with evenkeel.Loader(x, 10, transform=fail) as loader, pytest.raises(KeyError, match="mine"):
+        next(loader)
+
+
+def test_batches_are_the_users_own(x):
+    big = np.arange(40_000, dtype=np.int64).reshape(2000, 20)
+    np.save("big.npy", big)
+    with evenkeel.open("big.npy", budget="16MiB") as array:
+        kept = list(evenkeel.Loader(array, 700, order="sequential"))
+    for batch in kept:
+        batch += 1
+    assert (np.concatenate(kept) == big + 1).all()
+
+
+def test_any_dtype(folder):
+    records = np.zeros(50, [("a", "<i4"), ("b", ">f8"), ("name", "S5")])
+    records["a"], records["b"] = np.arange(50), np.arange(50) / 2
+    np.save("records.npy", records)
+    dates = np.arange("2000-01", "2004-03", dtype="datetime64[M]")
+    np.save("dates.npy", dates)
+    loader = evenkeel.Loader(
+        (evenkeel.open("records.npy"), evenkeel.open("dates.npy")), 20, order="sequential"
+    )
+    parts = list(loader)
+    assert (np.concatenate([part[0] for part in parts]) == records).all()
+    assert (np.concatenate([part[1] for part in parts]) == dates).all()
+
+
+def test_describe_and_repr(x, y):
+    loader = evenkeel.Loader((x, y), 10)
+    assert repr(loader) == "<evenkeel.Loader: 10 of 103 rows, shuffled, rank 0 of 1, step 0>"
+    text = loader.describe()
+    assert "10 rows of 28 bytes" in text and "loop: 11 batches" in text and "x.npy" in text
+    loader.close()
+    loader.close()
+    assert repr(loader) == "<evenkeel.Loader: closed>"
+    assert loader.describe() == "loader: closed"
+    with pytest.raises(ValueError, match="used after close"):
+        next(loader)
+    with pytest.raises(TypeError, match="RowIterableDataset"):
+        pickle.dumps(loader)
+
+
+def test_seeks_and_closes_from_threads(x, y):
+    loader = evenkeel.Loader((x, y), 5, order="random")
+    loader.seek(1000)
+    assert loader.step == 1000
+    seen, lock = set(), threading.Lock()
+
+    def take():
+        try:
+            for features, labels in loader:
+                assert (row_of(features) * 7 == labels).all()
+                with lock:
+                    seen.add(loader.step)
+        except ValueError as error:
+            assert "close" in str(error)  # noqa: PT017
+
+    threads = [threading.Thread(target=take) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    while len(seen) < 50:
+        pass
+    loader.close()
+    for thread in threads:
+        thread.join()
+
+
+def test_a_child_of_fork_needs_its_own(x, python):
+    python("""
+        import os, numpy, evenkeel
+        numpy.save("x.npy", numpy.arange(100))
+        x = evenkeel.open("x.npy", budget="16MiB")
+        loader = evenkeel.Loader(x, 10)
+        next(loader)
+        child = os.fork()
+        if child == 0:
+            try:
+                next(loader)
+            except ValueError as error:
+                assert "made before a fork" in str(error)
+                assert len(list(evenkeel.Loader(x, 10))) == 10
+                loader.close()
+                os._exit(7)
+            os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        assert len(list(loader)) == 9
+    """)

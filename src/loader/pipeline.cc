@@ -1,0 +1,268 @@
+#include "loader/pipeline.h"
+
+#include <algorithm>
+
+#include "base/checked.h"
+#include "evenkeel/error.h"
+
+namespace evenkeel {
+namespace {
+
+Error wrong_use(const std::string& what) { return Error(ErrorKind::kInvalid, "loader", what); }
+
+// Fields of a batch begin at multiples of it, for vector instructions.
+constexpr std::uint64_t kFieldAlignment = 64;
+
+}  // namespace
+
+Pipeline::Pipeline(const Options& options, const std::function<Schedule()>& make_schedule,
+                   Assembler& assembler)
+    : options_(options),
+      assembler_(assembler),
+      schedule_(make_schedule()),
+      steps_(schedule_.steps()),
+      field_bytes_(assembler.field_bytes()),
+      explaining_(make_schedule()) {
+  for (const std::uint64_t bytes : field_bytes_) {
+    field_offsets_.push_back(round_up(buffer_bytes_, kFieldAlignment));
+    buffer_bytes_ = field_offsets_.back() + bytes;
+  }
+  check_memory();
+  make_slots();
+  ahead_ = std::make_shared<ReadAhead>(
+      assembler.streams(), static_cast<BatchMaker&>(*this),
+      ReadAhead::Options{.slots = slots_.size(),
+                         .end = steps_.number_of(steps_.end_of_loop(0)),
+                         .finish_on_own_thread = slots_.size() > 1 && assembler.finishing_is_work(),
+                         .second_reads = slots_.size() > 1 && second_plan_share_.bytes() > 0,
+                         .merge_gap = {},
+                         .budget_limit = options_.budget.limit(),
+                         .closed_hint = "create a new loader",
+                         .what = "loader",
+                         .interrupt = [this] { assembler_.interrupt(); }});
+  assembler_.moved(steps_.step_of(0), steps_.end_of_loop(0));
+  pool_->serve(ahead_);
+}
+
+Pipeline::~Pipeline() { close(); }
+
+bool Pipeline::close(std::optional<ReadAhead::Clock::time_point> deadline) {
+  if (!ahead_->close(deadline) || !assembler_.close_readers(deadline)) return false;
+  MutexLock lock(mutex_);
+  pool_->close();
+  slots_.clear();
+  assembler_.free_slots();
+  lent_share_.release();
+  return true;
+}
+
+void Pipeline::check_memory() const {
+  const auto& memory = options_.memory;
+  if (!memory.empty() && memory.size() < 1 + std::size_t{options_.keep}) {
+    throw wrong_use("memory for at least " + std::to_string(options_.keep + 1) +
+                    " batches is needed with keep=" + std::to_string(options_.keep) + "; got " +
+                    with_commas(memory.size()));
+  }
+  for (const auto& batch : memory) {
+    bool fits = batch.size() == field_bytes_.size();
+    for (std::size_t i = 0; fits && i < batch.size(); ++i)
+      fits = batch[i].size() >= field_bytes_[i];
+    if (fits) continue;
+    std::string needed, got;
+    for (const std::uint64_t bytes : field_bytes_) {
+      needed += (needed.empty() ? "" : " and ") + with_commas(bytes);
+    }
+    for (const auto& field : batch) got += (got.empty() ? "" : " and ") + with_commas(field.size());
+    throw wrong_use("memory for a batch needs " + needed + " bytes; got " +
+                    (got.empty() ? "none" : got));
+  }
+}
+
+// Every stream has a plan of its own.
+std::uint64_t Pipeline::plan_bytes() const {
+  return RowFeed::memory(options_.budget.limit(), steps_.options().batch_size);
+}
+
+void Pipeline::add_slot() {
+  const Budget& budget = options_.budget;
+  const std::uint64_t batch = steps_.options().batch_size;
+  Slot slot;
+  assembler_.add_slot(budget);
+  slot.rows_share = budget.reserve(batch * sizeof(std::uint64_t), "a batch's sample numbers");
+  slot.rows.reserve(batch);
+  slot.filling.slot = slots_.size();
+  if (options_.memory.empty()) {
+    pool_->add_slot(PageBuffer(budget, buffer_bytes_, "a batch"));
+  } else {
+    pool_->add_slot(options_.memory[slots_.size()].front());
+  }
+  slots_.push_back(std::move(slot));
+}
+
+void Pipeline::make_first_slots(std::size_t least) {
+  const Budget& budget = options_.budget;
+  plan_share_ = budget.reserve(plan_bytes() * assembler_.stream_count(), "plans of batches");
+  if (options_.lends && options_.memory.empty()) {
+    lent_share_ = budget.reserve(buffer_bytes_, "a batch that the caller holds");
+  }
+  while (slots_.size() < least) add_slot();
+}
+
+void Pipeline::make_slots() {
+  const Budget& budget = options_.budget;
+  const std::size_t least = 1 + std::size_t{options_.keep};
+  std::size_t most = least + options_.prefetch;
+  if (!options_.memory.empty()) most = std::min(most, options_.memory.size());
+  const std::uint64_t each =
+      assembler_.slot_bytes() + (options_.memory.empty() ? buffer_bytes_ : 0);
+  for (;;) {
+    slots_.reserve(most);
+    pool_ = std::make_shared<LendingPool>(buffer_bytes_, "a batch");
+    try {
+      make_first_slots(least);
+      break;
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kBudget) throw;
+      slots_.clear();
+      assembler_.free_slots();
+      pool_.reset();
+      lent_share_.release();
+      plan_share_.release();
+      const std::uint64_t batches = each * (least + (options_.lends ? 1 : 0));
+      if (assembler_.make_room(plan_bytes() * assembler_.stream_count() + batches)) {
+        continue;
+      }
+    }
+    throw Error(ErrorKind::kBudget, "loader",
+                "batches of " + assembler_.describe_batch() + " need " + with_commas(each) +
+                    " bytes each, and at least " +
+                    std::to_string(least + (options_.lends ? 1 : 0)) +
+                    " of them; of the budget of " + budget.describe() + " " +
+                    with_commas(budget.left()) + " bytes are left")
+        .hint("raise the budget, or take a smaller batch_size");
+  }
+  // Fewer ahead rather than none at all; buffers() says how many.
+  try {
+    while (slots_.size() < most) add_slot();
+    second_plan_share_ = budget.reserve(plan_bytes(), "plans of batches");
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kBudget) throw;
+  }
+  slots_made_ = static_cast<int>(slots_.size());
+}
+
+void Pipeline::require_owner() const {
+  if (owned_here()) return;
+  throw Error(ErrorKind::kClosed, "loader", "this loader was made before a fork")
+      .hint("create a loader in the child; the tokens or arrays themselves may be used there");
+}
+
+void Pipeline::find_fields(std::byte* first, std::vector<std::byte*>& fields) const {
+  fields.clear();
+  for (const auto& batch : options_.memory) {
+    if (batch.front().data() != first) continue;
+    for (const auto& field : batch) fields.push_back(field.data());
+    return;
+  }
+  for (const std::uint64_t offset : field_offsets_) fields.push_back(first + offset);
+}
+
+void Pipeline::begin(std::size_t slot, std::uint64_t number) {
+  Slot& mine = slots_[slot];
+  const std::uint64_t step = steps_.step_of(number);
+  mine.rows.resize(schedule_.count(step));
+  if (assembler_.wants_rows()) schedule_.fill(step, mine.rows);
+  mine.filling.step = step;
+  mine.filling.rows = mine.rows;
+  find_fields(pool_->buffer(slot), mine.filling.fields);
+}
+
+Job& Pipeline::prepare_stream(std::size_t slot, std::uint64_t, std::size_t stream) {
+  return assembler_.job(slots_[slot].filling, stream);
+}
+
+void Pipeline::finish(std::size_t slot, std::uint64_t) { assembler_.finish(slots_[slot].filling); }
+
+ReadAhead::Use Pipeline::taking(Lent& lent) {
+  return [this, &lent](std::size_t slot, std::uint64_t number) {
+    const Assembler::Filling& filling = slots_[slot].filling;
+    lent.step = steps_.step_of(number);
+    lent.rows = filling.rows.size();
+    lent.fields.assign(filling.fields.begin(), filling.fields.end());
+    lent.loan = pool_->lend(slot, number);
+  };
+}
+
+const Pipeline::Lent* Pipeline::next() {
+  require_owner();
+  while (held_.size() > options_.keep) held_.pop_front();
+  Lent lent;
+  if (ahead_->take(taking(lent)) == ReadAhead::Outcome::kEnd) return nullptr;
+  held_.push_back(std::move(lent));
+  return &held_.back();
+}
+
+ReadAhead::Outcome Pipeline::lend(Lent& lent, ReadAhead::Clock::time_point deadline) {
+  require_owner();
+  if (!pool_->replace_lent()) {
+    throw wrong_use("all memory that was given for batches is in use")
+        .hint("let go of a batch before you take the next one");
+  }
+  return ahead_->take(taking(lent), deadline);
+}
+
+std::uint64_t Pipeline::step() const {
+  require_owner();
+  return steps_.step_of(ahead_->position());
+}
+
+void Pipeline::seek(std::uint64_t step) {
+  require_owner();
+  steps_.require_step("seek", step);
+  move(steps_.number_of(step), steps_.end_of_loop(step));
+}
+
+void Pipeline::move(std::uint64_t number, std::uint64_t end_step,
+                    const std::function<void()>& while_stopped) {
+  if (!held_.empty()) held_.clear();
+  ahead_->seek(number, steps_.number_of(end_step), [&] {
+    if (while_stopped) while_stopped();
+    assembler_.moved(steps_.step_of(number), end_step);
+  });
+}
+
+void Pipeline::seek_samples(std::uint64_t samples, const std::function<void()>& while_stopped) {
+  require_owner();
+  const auto step = steps_.step_at(samples);
+  if (step) {
+    steps_.require_step("load", *step);
+    return move(steps_.number_of(*step), steps_.end_of_loop(*step), while_stopped);
+  }
+  throw Error(ErrorKind::kInvalid, "load",
+              "the checkpoint has " + with_commas(samples) +
+                  " samples, which is not divisible by world x batch_size = " +
+                  with_commas(steps_.samples_of_step()))
+      .hint("choose world and batch_size so that their product divides it");
+}
+
+void Pipeline::begin_loop(bool anew) {
+  require_owner();
+  if (steps_.loop_steps() == 0) return;
+  const std::uint64_t position = ahead_->position();
+  const bool ended = position >= ahead_->end();
+  if (steps_.options().epochs == 0) {
+    if (ended || (anew && position != 0)) seek(0);
+  } else if (ended) {
+    const std::uint64_t end = steps_.end_of_loop(step());
+    move(position, std::min(end + steps_.loop_steps(), steps_.last_step() + 1));
+  }
+}
+
+void Pipeline::explain(std::uint64_t step,
+                       const std::function<void(const Schedule::Sample&)>& use) const {
+  steps_.require_step("explain", step);
+  MutexLock lock(mutex_);
+  explaining_.for_each(step, use);
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,422 @@
+#include "loader/row_loader.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "array/internal.h"
+#include "base/checked.h"
+#include "base/visible.h"
+#include "loader/data.h"
+#include "loader/row_order.h"
+
+namespace evenkeel {
+namespace {
+
+Error wrong_rows(const std::string& what) { return Error(ErrorKind::kInvalid, "loader", what); }
+
+bool has_epochs(const RowLoaderOptions& options, std::size_t sets) {
+  return options.order != OrderKind::kRandom && sets == 1;
+}
+
+StepOptions steps_of(const RowLoaderOptions& options) {
+  return {.batch_size = options.batch_size,
+          .rank = options.rank,
+          .world = options.world,
+          .workers = options.workers,
+          .steps = options.steps,
+          .epochs = options.epochs};
+}
+
+// "1,000 rows in x.npy and 999 in y.npy"
+std::string describe_lengths(const Layout& first, const Layout& other) {
+  return with_commas(first.rows) + " rows in " + visible(first.paths.front()) + " and " +
+         with_commas(other.rows) + " in " + visible(other.paths.front());
+}
+
+bool follow_one_another(std::span<const std::uint64_t> rows) {
+  for (std::size_t i = 1; i < rows.size(); ++i) {
+    if (rows[i] != rows[i - 1] + 1) return false;
+  }
+  return !rows.empty();
+}
+
+}  // namespace
+
+void RowBatch::require(std::size_t field, DType wanted) const {
+  const DType dtype = fields_.at(field).dtype;
+  if (wanted == dtype || (dtype.kind == DTypeKind::kRecord && wanted.size == dtype.size)) return;
+  throw Error(ErrorKind::kInvalid, "batch",
+              "field " + std::to_string(field) + " holds " + dtype.name() + ", asked for as " +
+                  wanted.name());
+}
+
+LoaderField::LoaderField(const Array& array) : array_(Internals::share(array)) {}
+
+Loader::Impl::Impl(std::vector<WeightedRows> sets, RowLoaderOptions options, bool lends)
+    : options_(check(std::move(options), sets)),
+      mixture_(std::move(sets)),
+      fields_(join_fields()),
+      steps_(make_steps()),
+      orders_(make_orders()),
+      pipeline_(
+          pipeline_options(lends), [this] { return make_schedule(); }, *this) {}
+
+RowLoaderOptions Loader::Impl::check(RowLoaderOptions options,
+                                     const std::vector<WeightedRows>& sets) {
+  if (sets.empty()) throw wrong_rows("no arrays were given");
+  for (const WeightedRows& set : sets) {
+    if (set.fields.empty()) throw wrong_rows("no arrays were given");
+    if (set.fields.size() != sets.front().fields.size()) {
+      throw Error(ErrorKind::kInvalid, "mixture",
+                  "a set has " + std::to_string(set.fields.size()) + " arrays, the first has " +
+                      std::to_string(sets.front().fields.size()))
+          .hint("the sets of a mixture must have the same fields");
+    }
+    const Layout& first = set.fields.front().array_->layout;
+    if (first.rows == 0) throw wrong_rows("the array has no rows").in(first.paths.front());
+    for (const LoaderField& field : set.fields) {
+      const Layout& layout = field.array_->layout;
+      if (layout.rows == first.rows) continue;
+      throw wrong_rows("arrays that belong together must have the same number of rows; there are " +
+                       describe_lengths(first, layout));
+    }
+  }
+  check_steps(steps_of(options));
+  check_epochs(steps_of(options), options.order != OrderKind::kRandom, sets.size());
+  std::uint64_t row_bytes = 0;
+  for (const LoaderField& field : sets.front().fields) row_bytes += field.array_->layout.row_bytes;
+  const auto bytes = checked_mul(options.batch_size, row_bytes);
+  if (!bytes || !checked_mul(*bytes, 32)) {
+    throw wrong_rows("batch_size is too large: " + with_commas(options.batch_size) + " rows of " +
+                     with_commas(row_bytes) + " bytes");
+  }
+  if (options.steps == 0 && options.epochs == 0 && has_epochs(options, sets.size())) {
+    options.epochs = 1;
+  }
+  if (options.order == OrderKind::kBlocks) {
+    if (sets.size() > 1) {
+      throw wrong_rows("order \"blocks\" reads one data set; got a mixture of " +
+                       std::to_string(sets.size()))
+          .hint("use order \"shuffled\" for mixtures");
+    }
+    if (options.workers.stride > 1) {
+      throw wrong_rows("order \"blocks\" cannot share its steps among " +
+                       with_commas(options.workers.stride) +
+                       " workers: each would read all windows")
+          .hint("use one loader for each rank; its threads read ahead without workers");
+    }
+    options.blocks = chosen_blocks(options, sets.front());
+  }
+  return options;
+}
+
+// The rows of all arrays together take up the window.
+BlockOptions Loader::Impl::chosen_blocks(const RowLoaderOptions& options, const WeightedRows& set) {
+  const BlockOptions& given = options.blocks;
+  BlockRequest request{.row_bytes = 0,
+                       .budget = set.fields.front().array_->budget.limit(),
+                       .world = options.world,
+                       .block_rows = given.block_rows,
+                       .streams = given.streams};
+  for (const LoaderField& field : set.fields) request.row_bytes += field.array_->layout.row_bytes;
+  BlockOptions blocks = choose_blocks(request);
+  if (given.window_blocks > 0) blocks.window_blocks = given.window_blocks;
+  const std::uint64_t rows = set.fields.front().array_->layout.rows;
+  if (blocks.window_rows() < rows && blocks.window_rows() < options.batch_size * options.world) {
+    throw wrong_rows("a window of " + with_commas(blocks.window_blocks) + " blocks of " +
+                     with_commas(blocks.block_rows) + " rows is smaller than a step of " +
+                     with_commas(options.batch_size * options.world) + " rows")
+        .hint("rows of different windows are not mixed: use a window of many steps");
+  }
+  return blocks;
+}
+
+Loader::Impl::Arrays Loader::Impl::join_fields() const {
+  Arrays fields;
+  for (std::size_t i = 0; i < mixture_.front().fields.size(); ++i) {
+    const std::shared_ptr<Array::Impl>& first = mixture_.front().fields[i].array_;
+    if (mixture_.size() == 1) {
+      fields.push_back(first);
+      continue;
+    }
+    std::vector<const Layout*> layouts;
+    for (const WeightedRows& set : mixture_) layouts.push_back(&set.fields[i].array_->layout);
+    const EngineKind asked = first->engine()->report().asked;
+    fields.push_back(std::make_shared<Array::Impl>(
+        joined_layout(layouts, "rows"),
+        ArrayOptions{.budget = first->budget, .engine = asked, .merge_gap = first->merge_gap}));
+  }
+  return fields;
+}
+
+std::vector<std::shared_ptr<SharedOrder>> Loader::Impl::make_orders() const {
+  std::vector<std::shared_ptr<SharedOrder>> orders;
+  for (std::size_t i = 0; i < mixture_.size(); ++i) {
+    Order order;
+    order.kind = options_.order;
+    order.seed = seed_of_set(options_.seed, i);
+    order.blocks = options_.blocks;
+    orders.push_back(std::make_shared<SharedOrder>(order));
+  }
+  return orders;
+}
+
+Steps Loader::Impl::make_steps() const {
+  const bool epochs = has_epochs(options_, mixture_.size());
+  const Steps::Ends ends = !epochs              ? Steps::Ends::kNone
+                           : options_.drop_last ? Steps::Ends::kDrop
+                                                : Steps::Ends::kShort;
+  // A rank reads its own share of each window: positions r, r + w, ...
+  const Steps::Shares shares =
+      options_.order == OrderKind::kBlocks ? Steps::Shares::kInterleaved : Steps::Shares::kRuns;
+  const bool counted = options_.order != OrderKind::kRandom;
+  const std::uint64_t rows = mixture_.front().fields.front().array_->layout.rows;
+  return {steps_of(options_), counted ? rows : 0, ends, shares};
+}
+
+Schedule Loader::Impl::make_schedule() const {
+  std::vector<ScheduledSet> sets;
+  for (std::size_t i = 0; i < mixture_.size(); ++i) {
+    const std::uint64_t rows = mixture_[i].fields.front().array_->layout.rows;
+    sets.push_back({mixture_[i].weight, rows, std::make_unique<RowOrder>(rows, orders_[i])});
+  }
+  return {std::move(sets), steps_, options_.seed};
+}
+
+// Before the pipeline takes memory for batches: windows are the larger part.
+Pipeline::Options Loader::Impl::pipeline_options(bool lends) {
+  open_fields();
+  return {.prefetch = options_.prefetch,
+          .keep = options_.buffers.keep,
+          .memory = options_.buffers.memory,
+          .lends = lends,
+          .budget = fields_.front()->budget};
+}
+
+void Loader::Impl::open_fields() {
+  if (options_.order == OrderKind::kBlocks) {
+    const Order order = orders_.front()->get().for_rank(options_.rank, options_.world);
+    windows_.open(fields_, order, steps_.taken_of_epoch());
+  }
+  read_.clear();
+  for (std::size_t i = 0; i < fields_.size(); ++i) {
+    if (!windows_.has(i)) read_.push_back(i);
+  }
+}
+
+std::vector<std::uint64_t> Loader::Impl::field_bytes() const {
+  std::vector<std::uint64_t> bytes;
+  for (const auto& field : fields_) bytes.push_back(options_.batch_size * field->layout.row_bytes);
+  return bytes;
+}
+
+std::uint64_t Loader::Impl::slot_bytes() const {
+  return windows_.any() ? options_.batch_size * sizeof(std::uint64_t) : 0;
+}
+
+void Loader::Impl::add_slot(const Budget& budget) {
+  Slot slot;
+  slot.rows_share = budget.reserve(slot_bytes(), "a batch's row numbers");
+  if (windows_.any()) slot.rows.reserve(options_.batch_size);
+  slot.jobs.resize(stream_count());
+  slots_.push_back(std::move(slot));
+}
+
+// Arrays that are mapped because they fit the budget are read instead, where their pages are in the
+// way of the batches.
+bool Loader::Impl::make_room(std::uint64_t bytes) {
+  for (const auto& field : fields_) {
+    try {
+      if (!field->stop_mapping(bytes)) continue;
+      open_fields();
+      return true;
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kBudget) throw;
+    }
+  }
+  return false;
+}
+
+std::string Loader::Impl::describe_batch() const {
+  std::uint64_t row_bytes = 0;
+  for (const auto& field : fields_) row_bytes += field->layout.row_bytes;
+  return with_commas(options_.batch_size) + " rows of " + with_commas(row_bytes) + " bytes";
+}
+
+std::vector<ReadStream> Loader::Impl::streams() {
+  std::vector<ReadStream> streams;
+  engines_.clear();
+  for (const std::size_t i : read_) {
+    engines_.push_back(fields_[i]->engine());
+    streams.push_back({fields_[i]->layout, *engines_.back(), fields_[i]->merge_gap, {}});
+  }
+  if (streams.empty()) streams.push_back({fields_.front()->layout, idle_, {}, {}});
+  return streams;
+}
+
+Job& Loader::Impl::job(const Filling& batch, std::size_t stream) {
+  Job& job = slots_[batch.slot].jobs[stream];
+  job = Job{};
+  if (read_.empty()) return job;
+  job.starts = batch.rows;
+  job.out = batch.fields[read_[stream]];
+  if (follow_one_another(batch.rows)) {
+    job.starts = batch.rows.first(1);
+    job.count = batch.rows.size();
+  }
+  return job;
+}
+
+std::uint64_t Loader::Impl::position_at(std::uint64_t step) const {
+  return steps_.epoch_of(step) * steps_.taken_of_epoch() + steps_.taken_of_epoch(step);
+}
+
+void Loader::Impl::finish(const Filling& batch) {
+  if (!windows_.any()) return;
+  std::vector<std::uint64_t>& rows = slots_[batch.slot].rows;
+  rows.resize(batch.rows.size());
+  for (std::size_t i = 0; i < fields_.size(); ++i) {
+    if (windows_.has(i)) windows_.take(i, position_at(batch.step), rows, batch.fields[i]);
+  }
+}
+
+void Loader::Impl::moved(std::uint64_t step, std::uint64_t end) {
+  if (windows_.any()) windows_.seek(position_at(step), position_at(end));
+}
+
+RowBatch Loader::Impl::batch_of(const Pipeline::Lent& lent) const {
+  RowBatch batch;
+  batch.step_ = lent.step;
+  batch.rows_ = lent.rows;
+  for (std::size_t i = 0; i < fields_.size(); ++i) {
+    const Layout& layout = fields_[i]->layout;
+    batch.fields_.push_back({layout.dtype, layout.row_bytes, lent.fields[i]});
+  }
+  return batch;
+}
+
+const RowBatch* Loader::Impl::next() {
+  const Pipeline::Lent* lent = pipeline_.next();
+  if (!lent) return nullptr;
+  while (held_.size() > options_.buffers.keep) held_.pop_front();
+  return &held_.emplace_back(batch_of(*lent));
+}
+
+ReadAhead::Outcome Loader::Impl::lend(Lent& lent, ReadAhead::Clock::time_point deadline) {
+  Pipeline::Lent taken;
+  const ReadAhead::Outcome outcome = pipeline_.lend(taken, deadline);
+  if (outcome == ReadAhead::Outcome::kTaken) lent = {batch_of(taken), std::move(taken.loan)};
+  return outcome;
+}
+
+std::string Loader::Impl::describe_data() const {
+  std::string text;
+  for (std::size_t i = 0; i < mixture_.size(); ++i) {
+    if (i > 0) text += " | ";
+    text += pipeline_.schedule().describe_share(i);
+    bool first = true;
+    for (const LoaderField& field : mixture_[i].fields) {
+      const Layout& layout = field.array_->layout;
+      text += (first ? "" : " & ") + fingerprint_of(layout, "rows") +
+              " row=" + std::to_string(layout.row_bytes);
+      first = false;
+    }
+  }
+  return text;
+}
+
+RowLoaderState Loader::Impl::state_at(std::uint64_t step) const {
+  return {steps_.samples_before(step), options_.seed, options_.order, blocks(), describe_data()};
+}
+
+void Loader::Impl::load(const RowLoaderState& state) {
+  const RowLoaderState mine = state_at(0);
+  const auto differ = [](const std::string& what, const std::string& theirs,
+                         const std::string& ours) {
+    throw Error(ErrorKind::kInvalid, "load",
+                "the state belongs to other batches: its " + what + " is " + theirs +
+                    ", this loader's is " + ours)
+        .hint("create the loader with the options of the state, or start from step 0");
+  };
+  if (state.data != mine.data) differ("data", "\"" + state.data + "\"", "\"" + mine.data + "\"");
+  if (state.seed != mine.seed) {
+    differ("seed", std::to_string(state.seed), std::to_string(mine.seed));
+  }
+  if (state.order != mine.order) {
+    differ("order", std::string(order_name(state.order)), std::string(order_name(mine.order)));
+  }
+  if (state.blocks == mine.blocks) return pipeline_.seek_samples(state.samples);
+  const std::uint64_t here = step(), end = steps_.end_of_loop(here);
+  pipeline_.seek_samples(state.samples, [&] { change_blocks(state.blocks, here, end); });
+}
+
+// Other windows take other memory. If they do not fit, those from before come back.
+void Loader::Impl::change_blocks(const BlockOptions& blocks, std::uint64_t here,
+                                 std::uint64_t end) {
+  const Order before = orders_.front()->get();
+  Order after = before;
+  after.blocks = blocks;
+  const bool windows = windows_.any();
+  const auto open = [&](const Order& order) {
+    const Order of_rank = order.for_rank(options_.rank, options_.world);
+    const BlockOrder checked(of_rank, fields_.front()->layout.rows);
+    if (windows) windows_.open(fields_, of_rank, steps_.taken_of_epoch());
+    orders_.front()->set(order);
+  };
+  try {
+    open(after);
+  } catch (...) {
+    open(before);
+    moved(here, end);
+    throw;
+  }
+}
+
+std::vector<RowOrigin> Loader::Impl::explain(std::uint64_t step) const {
+  std::vector<RowOrigin> origins;
+  pipeline_.explain(step, [&](const Schedule::Sample& sample) {
+    origins.push_back({sample.position, sample.set, sample.place.epoch, sample.place.row});
+  });
+  return origins;
+}
+
+Loader::Loader(const Array& array, RowLoaderOptions options)
+    : Loader(std::vector<LoaderField>{array}, std::move(options)) {}
+Loader::Loader(std::vector<LoaderField> fields, RowLoaderOptions options)
+    : Loader(std::vector<WeightedRows>{{std::move(fields), 1}}, std::move(options)) {}
+Loader::Loader(std::vector<WeightedRows> mixture, RowLoaderOptions options)
+    : impl_(std::make_unique<Impl>(std::move(mixture), std::move(options), false)) {}
+Loader::Loader(Loader&&) noexcept = default;
+Loader& Loader::operator=(Loader&& other) noexcept {
+  if (this == &other) return *this;
+  const Loader old(std::move(*this));
+  impl_ = std::move(other.impl_);
+  return *this;
+}
+Loader::~Loader() {
+  // In a child of fork the threads do not exist, and their mutexes may be held for ever: the memory
+  // is left as it is.
+  if (impl_ && !impl_->owned_here()) static_cast<void>(impl_.release());
+}
+
+const RowBatch* Loader::next() { return impl_->next(); }
+
+Loader::Iterator Loader::begin() {
+  impl_->begin_loop(true);
+  return Iterator(this);
+}
+
+std::uint64_t Loader::step() const { return impl_->step(); }
+void Loader::seek(std::uint64_t step) { impl_->seek(step); }
+std::uint64_t Loader::size() const { return impl_->size(); }
+std::uint64_t Loader::epoch_rows() const { return impl_->epoch_samples(); }
+BlockOptions Loader::blocks() const { return impl_->blocks(); }
+int Loader::buffers() const { return impl_->buffers(); }
+RowLoaderState Loader::state() const { return impl_->state_at(impl_->step()); }
+void Loader::load(const RowLoaderState& state) { impl_->load(state); }
+std::vector<RowOrigin> Loader::explain(std::uint64_t step) const { return impl_->explain(step); }
+void Loader::close() {
+  if (impl_->owned_here()) impl_->close();
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,108 @@
+// The implementation of Loader, which the bindings use directly: a pipeline whose batches are rows
+// of arrays, as they are stored.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "array/impl.h"
+#include "evenkeel/loader.h"
+#include "loader/pipeline.h"
+#include "loader/row_order.h"
+#include "loader/windows.h"
+
+namespace evenkeel {
+
+// All calls but `next` may come from several threads.
+struct Loader::Impl final : Assembler {
+  // With `lends` the budget also pays for one batch that the user of `lend` holds.
+  Impl(std::vector<WeightedRows> sets, RowLoaderOptions options, bool lends);
+
+  // For the C++ loader: the batch is valid as long as `keep` says. One thread at a time.
+  const RowBatch* next();
+  // For the bindings: the batch is valid as long as its loan lives.
+  struct Lent {
+    RowBatch batch;
+    Loan loan;
+  };
+  ReadAhead::Outcome lend(Lent& lent, ReadAhead::Clock::time_point deadline);
+
+  std::uint64_t step() const { return pipeline_.step(); }
+  void seek(std::uint64_t step) { pipeline_.seek(step); }
+  void begin_loop(bool anew) { pipeline_.begin_loop(anew); }
+  std::uint64_t size() const { return pipeline_.size(); }
+  std::uint64_t epoch_samples() const { return pipeline_.steps().epoch_samples(); }
+  int buffers() const { return pipeline_.buffers(); }
+  BlockOptions blocks() const { return orders_.front()->get().blocks; }
+  RowLoaderState state_at(std::uint64_t step) const;
+  void load(const RowLoaderState& state);
+  std::vector<RowOrigin> explain(std::uint64_t step) const;
+
+  bool owned_here() const { return pipeline_.owned_here(); }
+  // False: not by the deadline, so this object must not be destroyed.
+  bool close(std::optional<ReadAhead::Clock::time_point> deadline = {}) {
+    return pipeline_.close(deadline);
+  }
+
+ private:
+  using Arrays = std::vector<std::shared_ptr<Array::Impl>>;
+
+  std::vector<std::uint64_t> field_bytes() const override;
+  void add_slot(const Budget& budget) override;
+  std::uint64_t slot_bytes() const override;
+  void free_slots() override { slots_.clear(); }
+  bool make_room(std::uint64_t bytes) override;
+  std::string describe_batch() const override;
+  std::size_t stream_count() const override { return std::max<std::size_t>(1, read_.size()); }
+  bool wants_rows() const override { return !read_.empty(); }
+  std::vector<ReadStream> streams() override;
+  Job& job(const Filling& batch, std::size_t stream) override;
+  void finish(const Filling& batch) override;
+  void interrupt() override { windows_.interrupt(); }
+  void moved(std::uint64_t step, std::uint64_t end) override;
+  bool close_readers(std::optional<ReadAhead::Clock::time_point> deadline) override {
+    return windows_.close(deadline);
+  }
+
+  static RowLoaderOptions check(RowLoaderOptions options, const std::vector<WeightedRows>& sets);
+  static BlockOptions chosen_blocks(const RowLoaderOptions& options, const WeightedRows& set);
+  Arrays join_fields() const;
+  std::vector<std::shared_ptr<SharedOrder>> make_orders() const;
+  Steps make_steps() const;
+  void open_fields();
+  // This rank's position at the beginning of a step, counted over all epochs.
+  std::uint64_t position_at(std::uint64_t step) const;
+  void change_blocks(const BlockOptions& blocks, std::uint64_t here, std::uint64_t end);
+  Schedule make_schedule() const;
+  Pipeline::Options pipeline_options(bool lends);
+  RowBatch batch_of(const Pipeline::Lent& lent) const;
+  std::string describe_data() const;
+
+  const RowLoaderOptions options_;
+  const std::vector<WeightedRows> mixture_;
+  const Arrays fields_;  // the sets of a mixture one after the other
+  const Steps steps_;
+  const std::vector<std::shared_ptr<SharedOrder>> orders_;  // of the sets
+  FieldWindows windows_;                                    // of kBlocks
+  std::vector<std::size_t> read_;                 // fields that have no windows: one stream each
+  std::vector<std::shared_ptr<Engine>> engines_;  // of these
+  IdleEngine idle_;
+  // What a batch on its way has besides its fields.
+  struct Slot {
+    Reservation rows_share;
+    std::vector<std::uint64_t> rows;  // scratch of `finish`
+    std::vector<Job> jobs;            // one for each stream
+  };
+  std::deque<Slot> slots_;
+  Pipeline pipeline_;  // its threads use all of the above
+
+  // Of the user of `next`: the views of the batches that the pipeline keeps for it.
+  std::deque<RowBatch> held_;
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,56 @@
+// Which row comes when, for one set of arrays: a pure function of (order, position), in O(1)
+// memory.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "base/mutex.h"
+#include "evenkeel/order.h"
+#include "loader/schedule.h"
+
+namespace evenkeel {
+
+// An order that may be exchanged while it is in use, as a state that is loaded does. Thread-safe.
+class SharedOrder {
+ public:
+  explicit SharedOrder(const Order& order) : order_(order) {}
+  Order get() const EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    return order_;
+  }
+  void set(const Order& order) EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    order_ = order;
+  }
+
+ private:
+  mutable Mutex mutex_;
+  Order order_ GUARDED_BY(mutex_);
+};
+
+// Position p is in epoch p / rows, at p % rows of that epoch's order; see docs/orders.md. One
+// thread at a time: it remembers the order of the epoch it was last asked about.
+class RowOrder final : public SampleOrder {
+ public:
+  // `order` says kind, seed and blocks; its rank and world do not matter.
+  RowOrder(std::uint64_t rows, std::shared_ptr<const SharedOrder> order)
+      : rows_(rows), order_(std::move(order)) {}
+
+  Place at(std::uint64_t position) override;
+  void fill(const Steps::Run& positions, std::span<std::uint64_t> rows) override;
+  std::uint64_t epoch_samples() const override {
+    return order_->get().kind == OrderKind::kRandom ? 0 : rows_;
+  }
+
+ private:
+  const Sequence& sequence(const Order& order);
+
+  const std::uint64_t rows_;
+  const std::shared_ptr<const SharedOrder> order_;
+  std::optional<Sequence> sequence_;
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,91 @@
+// Which samples a rank takes at a step, from one set of data or from a mixture.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "loader/mixture.h"
+#include "loader/steps.h"
+
+namespace evenkeel {
+
+// The order of one set of data: which sample comes at a position. A pure function of the position,
+// but for what it remembers to be quick. One thread at a time.
+class SampleOrder {
+ public:
+  struct Place {
+    std::uint64_t row = 0;    // of the set: a row, or the first token of a crop
+    std::uint64_t epoch = 0;  // 0 for an order that has none
+  };
+  virtual ~SampleOrder() = default;
+  virtual Place at(std::uint64_t position) = 0;
+  // The rows at these positions.
+  virtual void fill(const Steps::Run& positions, std::span<std::uint64_t> rows) {
+    for (std::uint64_t i = 0; i < positions.count; ++i) {
+      rows[i] = at(positions.first + i * positions.distance).row;
+    }
+  }
+  virtual std::uint64_t epoch_samples() const = 0;  // 0: it has no epochs
+};
+
+// One set of a mixture.
+struct ScheduledSet {
+  double weight = 1;
+  std::uint64_t rows = 0;
+  std::unique_ptr<SampleOrder> order;
+};
+
+// Keeps the sets of a mixture apart; the first one draws as it would alone.
+std::uint64_t seed_of_set(std::uint64_t seed, std::size_t set);
+
+// A pure function of the step, but for what it remembers to be quick. One thread at a time.
+class Schedule {
+ public:
+  Schedule(std::vector<ScheduledSet> sets, const Steps& steps, std::uint64_t seed);
+
+  struct Sample {
+    std::uint64_t position = 0;  // in the global order
+    std::size_t set = 0;
+    SampleOrder::Place place;
+    std::uint64_t row = 0;  // in the sets one after the other
+  };
+
+  // The samples of this rank at a step, in order.
+  template <class Use>
+  void for_each(std::uint64_t step, Use use) {
+    const bool alone = sets_.size() == 1;
+    const Steps::Run run = steps_.run_of(step, place_of_rank(step));
+    if (!alone) mixture_.seek(run.first);  // a mixture has runs of neighbours
+    for (std::uint64_t i = 0; i < run.count; ++i) {
+      const std::uint64_t position = run.first + i * run.distance;
+      const Mixture::Draw draw = alone ? Mixture::Draw{0, position} : mixture_.next();
+      const SampleOrder::Place place = sets_[draw.set].order->at(draw.index);
+      use(Sample{position, draw.set, place, bases_[draw.set] + place.row});
+    }
+  }
+
+  // Their number, and their rows alone.
+  std::uint64_t count(std::uint64_t step) const {
+    return steps_.run_of(step, place_of_rank(step)).count;
+  }
+  void fill(std::uint64_t step, std::span<std::uint64_t> rows);
+
+  const Steps& steps() const { return steps_; }
+  const Mixture& mixture() const { return mixture_; }
+  // "share=1/3 " of a set of a mixture; nothing for a set alone. For states.
+  std::string describe_share(std::size_t set) const;
+
+ private:
+  std::uint64_t place_of_rank(std::uint64_t step) const;
+
+  const Steps steps_;
+  const std::uint64_t seed_;
+  std::vector<ScheduledSet> sets_;
+  Mixture mixture_;
+  std::vector<std::uint64_t> bases_;
+};
+
+}  // namespace evenkeel
