@@ -31,8 +31,10 @@ class Reservation {
 
  private:
   friend class Budget;
+  friend class ReclaimableMemory;  // src/base/reclaimable.h
   struct Account;
   struct Holder;
+  struct Cache;
   Reservation(std::shared_ptr<Account> account, Holder* holder);
   std::shared_ptr<Account> account_;
   Holder* holder_ = nullptr;  // in the account
@@ -42,6 +44,7 @@ class Reservation {
 // A number of bytes that a dataset may occupy: buffers the library allocates, resident pages of
 // mappings it makes, page-cache pages its reads bring in. Bytes are reserved before they are used,
 // so the limit is never passed; what does not fit is refused with the arithmetic in the message.
+// What is left may hold cached blocks, which give way at once when something else is reserved.
 // Copies share one account: give the same Budget to several arrays and together they keep to it.
 // A child of fork has a budget of its own, of the same size; see Reservation::keep_in_children.
 // Thread-safe.
@@ -56,10 +59,13 @@ class Budget {
   static Budget parse(std::string_view text, std::uint64_t processes_on_node = 1);
 
   std::uint64_t limit() const;
-  std::uint64_t in_use() const;  // reserved now
-  std::uint64_t peak() const;    // the most that was ever reserved
-  std::uint64_t left() const { return limit() - in_use(); }
-  // "64 MiB (67,108,864 bytes), one eighth of 512 MiB available (memory cgroup limit)"
+  std::uint64_t in_use() const;  // reserved now, caches included
+  std::uint64_t cached()
+      const;                   // the part of in_use that caches hold; it gives way to reservations
+  std::uint64_t peak() const;  // the most that was ever reserved
+  std::uint64_t left() const;  // what may still be reserved: limit - (in_use - cached)
+  // "64 MiB (67,108,864 bytes), one eighth of 512 MiB available (memory cgroup limit)"; and what
+  // caches hold of it, if they do.
   std::string describe() const;
 
   // Throws Error (kBudget) that lists what holds the budget now when `bytes` more do not fit.
@@ -83,6 +89,7 @@ class Budget {
   void require_fits_beside_reads(std::uint64_t bytes, std::string_view what) const;
 
  private:
+  friend class ReclaimableMemory;
   std::shared_ptr<Reservation::Account> account_;
 };
 

@@ -43,12 +43,16 @@ class Budget:
         """Bytes reserved now."""
 
     @property
+    def cached(self) -> int:
+        """The part of it that caches hold; it gives way to reservations."""
+
+    @property
     def peak(self) -> int:
         """The most that was ever reserved."""
 
     @property
     def left(self) -> int:
-        """Bytes that may still be reserved."""
+        """Bytes that may still be reserved, those of caches included."""
 
     def describe(self) -> str:
         """The limit and where it comes from, in words."""
@@ -103,9 +107,11 @@ class Reader:
 
     def gather(self, rows: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], out: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]) -> None: ...
 
+    def stats(self) -> dict[str, int]: ...
+
     def close(self) -> None: ...
 
-def open(paths: Sequence[bytes], budget: Budget, engine: str, dtype: str | None, shape: Sequence[int], offset: int) -> Reader: ...
+def open(paths: Sequence[bytes], budget: Budget, engine: str, dtype: str | None, shape: Sequence[int], offset: int, cache: int | None) -> Reader: ...
 
 def expand_paths(path_or_glob: bytes) -> list[bytes]:
     """The files that a pattern names, sorted."""
@@ -223,6 +229,8 @@ class TokenStream:
     @property
     def engine(self) -> tuple[str, str, str]: ...
 
+    def stats(self) -> dict[str, int]: ...
+
     @property
     def fingerprint(self) -> str: ...
 
@@ -236,7 +244,7 @@ class TokenStream:
 
     def slice(self, start: int, stop: int | None) -> TokenStream: ...
 
-def open_tokens(paths: Sequence[bytes], budget: Budget, engine: str, dtype: str | None, start: int, stop: int | None) -> TokenStream: ...
+def open_tokens(paths: Sequence[bytes], budget: Budget, engine: str, dtype: str | None, start: int, stop: int | None, cache: int | None) -> TokenStream: ...
 
 def expand_token_paths(path_or_glob: bytes) -> list[bytes]:
     """The token files that a pattern or a Megatron prefix names, sorted."""

@@ -89,8 +89,10 @@ void bind_budget(nb::module_& module) {
           nb::sig("def __init__(self, size: int | str | Budget | None = None) -> None"))
       .def_prop_ro("limit", &Budget::limit, "Bytes in all.")
       .def_prop_ro("in_use", &Budget::in_use, "Bytes reserved now.")
+      .def_prop_ro("cached", &Budget::cached,
+                   "The part of it that caches hold; it gives way to reservations.")
       .def_prop_ro("peak", &Budget::peak, "The most that was ever reserved.")
-      .def_prop_ro("left", &Budget::left, "Bytes that may still be reserved.")
+      .def_prop_ro("left", &Budget::left, "Bytes that may still be reserved, those of caches included.")
       .def("describe", &Budget::describe, "The limit and where it comes from, in words.")
       .def("reserve", &Budget::reserve, "bytes"_a, "what"_a,
            "A share, or MemoryError with the arithmetic.")

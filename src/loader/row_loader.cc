@@ -243,12 +243,19 @@ std::string Loader::Impl::describe_batch() const {
   return with_commas(options_.batch_size) + " rows of " + with_commas(row_bytes) + " bytes";
 }
 
+ArrayStats Loader::Impl::stats() const {
+  ArrayStats sum;
+  for (const auto& field : fields_) sum += field->stats();
+  return sum;
+}
+
 std::vector<ReadStream> Loader::Impl::streams() {
   std::vector<ReadStream> streams;
   engines_.clear();
   for (const std::size_t i : read_) {
     engines_.push_back(fields_[i]->engine());
-    streams.push_back({fields_[i]->layout, *engines_.back(), fields_[i]->merge_gap, {}});
+    streams.push_back(
+        {fields_[i]->layout, *engines_.back(), fields_[i]->merge_gap, {}, fields_[i]->cache()});
   }
   if (streams.empty()) streams.push_back({fields_.front()->layout, idle_, {}, {}});
   return streams;
@@ -412,6 +419,7 @@ std::uint64_t Loader::size() const { return impl_->size(); }
 std::uint64_t Loader::epoch_rows() const { return impl_->epoch_samples(); }
 BlockOptions Loader::blocks() const { return impl_->blocks(); }
 int Loader::buffers() const { return impl_->buffers(); }
+ArrayStats Loader::stats() const { return impl_->stats(); }
 RowLoaderState Loader::state() const { return impl_->state_at(impl_->step()); }
 void Loader::load(const RowLoaderState& state) { impl_->load(state); }
 std::vector<RowOrigin> Loader::explain(std::uint64_t step) const { return impl_->explain(step); }
