@@ -13,7 +13,7 @@ demo: build ## build the tool and show what it does: a minute and a half the fir
 	build/evenkeel demo
 
 test: ## build every preset, run every test
-	@scripts/setup build test lint python
+	@scripts/setup build test lint
 	@scripts/test
 
 test-long: build ## ten million batches and a hundred epochs of workers, under the profiler; 40 minutes at most

@@ -23,6 +23,7 @@ from side_by_side.data import GIB, KIB, MIB
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BLOCK, BATCH, CHECKED = 1024, 64, 20
+RANKS = 4
 
 
 # --- contestants: generators of (number of items, array)
@@ -121,6 +122,38 @@ def rows_evenkeel_chunks(file, options):
             yield len(chunk), chunk
 
 
+def rows_scan(file, options):
+    import evenkeel
+
+    data = evenkeel.open(file, budget=options.budget)
+    while True:
+        for chunk in data.batches(options.chunk):
+            yield len(chunk), chunk
+
+
+def rows_blocks(file, options):
+    import evenkeel
+
+    loop = evenkeel.open(file, budget=options.budget).batches(
+        options.chunk, shuffle="blocks", seed=7
+    )
+    while True:
+        for chunk in loop:
+            yield len(chunk), chunk
+
+
+def rows_blocks_rank(file, options):
+    """One epoch of one of RANKS, which begin together."""
+    import evenkeel
+
+    loop = evenkeel.open(file, budget=options.budget).batches(
+        options.chunk, shuffle="blocks", seed=7, rank=options.rank, world=RANKS
+    )
+    time.sleep(max(0.0, options.at - time.time()))
+    for chunk in loop:
+        yield len(chunk), chunk
+
+
 def scan_np(file, options):
     import numpy as np
 
@@ -139,15 +172,23 @@ def scan_evenkeel(file, options):
             yield len(chunk) // MIB, chunk
 
 
+def bytes_read():
+    """What this process has read from disks, by the kernel's count."""
+    fields = pathlib.Path("/proc/self/io").read_text().split()
+    return int(fields[fields.index("read_bytes:") + 1])
+
+
 def contestant(options):
     """Runs in its own process. Prints the speed, and the growth of memory since before opening."""
     import evenkeel
     import numpy as np
 
     np.stack([np.zeros(4)])
+    read_before = bytes_read()
     with evenkeel.profile(files=[options.file], interval=0.005) as recording:
         time.sleep(0.05)
         speed, digest = timed(globals()[options.contestant](options.file, options), options.seconds)
+        ended = time.time()
     with tempfile.TemporaryDirectory() as folder:
         recording.report(f"{folder}/run.json")
         samples = json.loads(pathlib.Path(folder, "run.json").read_text())["runs"][0]["samples"]
@@ -165,6 +206,8 @@ def contestant(options):
                 "memory": max(own) - base["anon"] - base["shmem"],
                 "rss": max(rss) - sum(base.values()),
                 "cache": max(c or 0 for c in samples["cache"]),
+                "read": bytes_read() - read_before,
+                "ended": ended,
             }
         )
     )
@@ -180,9 +223,8 @@ class Bench:
     def file(self, name, size):
         return data.make(self.options.dir / name, size)
 
-    def run(self, name, file, *, budget="64MiB", cold=True, chunk=0, inside=()):
-        (data.make_cold if cold else data.make_warm)(file)
-        command = [
+    def command(self, name, file, budget, chunk, inside, *more):
+        return [
             *inside,
             sys.executable,
             __file__,
@@ -196,7 +238,12 @@ class Bench:
             str(budget),
             "--chunk",
             str(chunk),
+            *more,
         ]
+
+    def run(self, name, file, *, budget="64MiB", cold=True, chunk=0, inside=()):
+        (data.make_cold if cold else data.make_warm)(file)
+        command = self.command(name, file, budget, chunk, inside)
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
         result = json.loads(done.stdout)
         print(
@@ -302,6 +349,54 @@ def rows_in_cgroup(bench):
         )
 
 
+def blocks(bench):
+    """The order blocks beside a scan and the exact order, and four ranks of it at once."""
+    row_bytes, chunk = 648, 8192
+    count = bench.options.size // row_bytes
+    file = data.make_rows(bench.options.dir / f"rows-{count}.npy", count)
+    how = {"chunk": chunk, "budget": "512MiB", "equal": False}
+    what = f"order blocks, {bench.options.size / GIB:.3g} GiB of 648-byte rows, cold"
+    bench.ratio(f"{what}, against a scan", "rows_blocks", "rows_scan", file, 0.8, **how)
+    bench.ratio(
+        f"{what}, against the exact order", "rows_blocks", "rows_evenkeel_chunks", file, 10, **how
+    )
+    with memory_cgroup(GIB) as group:
+        if group is None:
+            bench.note("order blocks, 4 ranks in a 1 GiB cgroup", "skipped: no cgroup", "", None)
+            return
+        scan = bench.run("rows_scan", file, budget="512MiB", chunk=chunk, inside=group.inside)
+        data.make_cold(file)
+        at = time.time() + 4
+        ranks = [
+            subprocess.Popen(
+                [
+                    *bench.command("rows_blocks_rank", file, "128MiB", chunk, group.inside),
+                    *("--rank", str(rank), "--at", str(at), "--seconds", "1e9"),
+                ],
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for rank in range(RANKS)
+        ]
+        results = [json.loads(rank.communicate()[0]) for rank in ranks]
+        together = count / (max(result["ended"] for result in results) - at)
+        bench.note(
+            "order blocks, 4 ranks in a 1 GiB cgroup, against one scan",
+            f"{together / scan['speed']:.3g} × ({together:,.0f} : {scan['speed']:,.0f} rows/s)",
+            ">= 0.8 ×",
+            together >= 0.8 * scan["speed"],
+        )
+        share = max(result["read"] for result in results) / (count * row_bytes / RANKS)
+        bench.note(
+            "  the most that a rank read", f"{share:.3f} of its share", "<= 1.1", share <= 1.1
+        )
+        most = max(result["memory"] for result in results)
+        bench.note(
+            "  memory growth of a rank", f"{most // KIB:,} KiB", "<= 131,072 KiB", most <= 128 * MIB
+        )
+        bench.note("  killed for memory", f"{group.kills}", "0", group.kills == 0)
+
+
 def scan_cold(bench):
     bench.ratio(
         "scan, cold, chunks(), against np.memmap",
@@ -354,6 +449,7 @@ SCENARIOS = {
     "batches-cold": batches_cold,
     "batches-cached": batches_cached,
     "rows-cgroup": rows_in_cgroup,
+    "blocks": blocks,
     "scan-cold": scan_cold,
     "memmap-cold": memmap_cold,
     "memmap-cached": memmap_cached,
@@ -375,6 +471,8 @@ def main():
     parser.add_argument("--file", help=argparse.SUPPRESS)
     parser.add_argument("--budget", help=argparse.SUPPRESS)
     parser.add_argument("--chunk", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--rank", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--at", type=float, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.contestant:
         contestant(options)

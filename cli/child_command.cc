@@ -125,8 +125,9 @@ class Executable {
     std::vector<std::string> places;
     for (;;) {
       const std::size_t end = rest.find(':');
-      const std::string folder(rest.substr(0, end));
-      places.push_back(folder.empty() ? name : folder + "/" + name);
+      std::string place(rest.substr(0, end));
+      if (!place.empty()) place += '/';
+      places.push_back(std::move(place += name));
       if (end == std::string_view::npos) return places;
       rest.remove_prefix(end + 1);
     }

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from profile_help import no_marks_left, program_for, write_data
 from report_page_help import Viewer
 
 TOOL = os.environ.get("EVENKEEL_TOOL") or str(Path(__file__).parent.parent / "build" / "evenkeel")
@@ -60,7 +61,7 @@ class User:
             cwd=self.folder,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=240,
             **kwargs,
         )
         assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
@@ -122,6 +123,41 @@ def anyone():
         name = "nobody" if can_run_python("nobody") else "powerless"
     with user_with_folder(name) as user:
         yield user
+
+
+@pytest.fixture(scope="module")
+def program(user):
+    return program_for(user, Path(TOOL).parent / "tests" / "profile_program")
+
+
+@pytest.fixture
+def running(user, program):
+    """Starts the program as the user; ends it with the test."""
+    started = []
+
+    def run(*words, prefix=user.prefix):
+        command = [*prefix, program, *map(str, words), "say", "on", "sleep", "60000"]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE)
+        started.append(process)
+        assert process.stdout.readline() == b"on\n"
+        return process
+
+    yield run
+    for process in started:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+@pytest.fixture
+def marks_checked(user, monkeypatch):
+    with no_marks_left(user, monkeypatch):
+        yield
+
+
+@pytest.fixture(scope="module")
+def data(user):
+    return write_data(user)
 
 
 @pytest.fixture(scope="session")

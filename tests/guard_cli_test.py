@@ -78,7 +78,7 @@ def test_a_signal_to_the_tool_reaches_the_command(user, program):
     )
     child = wait_for(lambda: children_of(tool.pid, "program"))[0]
     tool.send_signal(signal.SIGTERM)
-    _, said = tool.communicate(timeout=20)
+    _, said = tool.communicate(timeout=120)
     assert tool.returncode == 128 + signal.SIGTERM, said
     assert "killed by signal 15 (SIGTERM)" in said
     assert not Path(f"/proc/{child}").exists()
@@ -386,7 +386,7 @@ def test_a_running_process_is_guarded_from_outside(user, numbers, running):
         + ["--report", report],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
     )
     assert done.returncode == 0, done.stderr
     assert "guard: still running after 1." in done.stderr
@@ -408,7 +408,7 @@ def test_the_tool_ends_with_the_process(user, running):
         text=True,
     )
     running.communicate(input="")
-    _, said = tool.communicate(timeout=20)
+    _, said = tool.communicate(timeout=120)
     assert tool.returncode == 0 and said.strip().startswith("guard: ended after ")
 
 

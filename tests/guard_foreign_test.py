@@ -241,7 +241,7 @@ import os, random, sqlite3, sys
 path, rows = sys.argv[1], {rows}
 
 def work(owner):
-    db = sqlite3.connect(path, timeout=60, isolation_level=None)
+    db = sqlite3.connect(path, timeout=240, isolation_level=None)
     assert db.execute(f"pragma mmap_size={1 << 30}").fetchone()[0] == 1 << 30
     draw = random.Random(owner)
     for round in range(60):

@@ -85,7 +85,7 @@ def plain(user, *command, **kwargs):
         cwd=user.folder,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         **kwargs,
     )
     assert done.returncode == 0, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"

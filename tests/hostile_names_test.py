@@ -49,7 +49,7 @@ def named(request, user):
 
 def run(user, *args, code=0):
     words = [*map(os.fsencode, user.command()), *map(os.fsencode, args)]
-    done = subprocess.run(words, cwd=user.folder, capture_output=True, timeout=60)
+    done = subprocess.run(words, cwd=user.folder, capture_output=True, timeout=240)
     assert done.returncode == code, done
     return done
 
@@ -85,7 +85,7 @@ def test_on_the_terminal_they_are_shown_and_not_obeyed(user, named, call):
 @pytest.mark.parametrize("call", WRONG, ids=lambda call: " ".join(call))
 def test_in_errors_they_are_shown_and_not_obeyed(user, named, call):
     words = [*map(os.fsencode, user.command()), *filled(call, named)]
-    done = subprocess.run(words, cwd=user.folder, capture_output=True, timeout=60)
+    done = subprocess.run(words, cwd=user.folder, capture_output=True, timeout=240)
     assert done.returncode in (1, 2)
     assert safe(done.stdout) + safe(done.stderr)
 

@@ -49,7 +49,7 @@ class Clock {
 
  private:
   const std::chrono::steady_clock::time_point end_ =
-      std::chrono::steady_clock::now() + std::chrono::milliseconds(400);
+      std::chrono::steady_clock::now() + std::chrono::milliseconds(250);
 };
 
 Array open_rows(const Wish& wish) {

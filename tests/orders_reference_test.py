@@ -55,6 +55,8 @@ def shuffled(n, seed, epoch, position):
 def blocks(n, seed, epoch, position, block, window, streams):
     low, high = philox(seed, epoch, 2**63 + 2**32 + 16)
     phase = (low + (high << 64)) * n >> 128
+    entries = -(-n // block)
+    window = -(-entries // -(-entries // window))
     number, y = divmod(position, window * block)
     rows = min(window * block, n - number * window * block)
     size, longer = divmod(rows, streams)

@@ -9,23 +9,12 @@ import sys
 import pytest
 from profile_help import (
     MIB,
-    build_program,
-    no_marks_left,
     profile,
     run_of,
     start,
 )
 
-
-@pytest.fixture(scope="module")
-def program(user):
-    return build_program(user)
-
-
-@pytest.fixture(autouse=True)
-def marks_checked(user, monkeypatch):
-    with no_marks_left(user, monkeypatch):
-        yield
+pytestmark = pytest.mark.usefixtures("marks_checked")
 
 
 @pytest.mark.parametrize("code", [0, 3, 255])
@@ -52,7 +41,7 @@ def test_a_signal_to_the_tool_reaches_the_command_once(user, program, number):
     assert tool.stdout.readline() == b"waiting\n"
     tool.send_signal(number)
     assert tool.stdout.read() == f"signal {int(number)} came 1\n".encode()
-    assert tool.wait(timeout=20) == 7
+    assert tool.wait(timeout=120) == 7
     assert run_of(user.folder / "profile.json")["ended"] == "exit code 7"
 
 
@@ -64,7 +53,7 @@ def test_a_command_that_does_not_handle_a_signal_dies_of_it(user, program):
     )
     assert tool.stdout.readline() == b"on\n"
     tool.terminate()
-    assert tool.wait(timeout=20) == 128 + signal.SIGTERM
+    assert tool.wait(timeout=120) == 128 + signal.SIGTERM
     assert run_of(user.folder / "profile.json")["ended"] == "killed by signal 15 (SIGTERM)"
 
 
@@ -87,7 +76,7 @@ def test_input_and_output_pass_through_unchanged(user):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    out, err = tool.communicate(sent, timeout=60)
+    out, err = tool.communicate(sent, timeout=240)
     assert tool.returncode == 0
     assert out == sent
     assert err.startswith(b"oops\n") and b"\033" not in err and b"\r" not in err

@@ -11,30 +11,13 @@ import pytest
 from profile_help import (
     FILE_MIB,
     MIB,
-    build_program,
     drop_from_cache,
-    no_marks_left,
     page_data,
     profile,
     watched,
-    write_data,
 )
 
-
-@pytest.fixture(scope="module")
-def program(user):
-    return build_program(user)
-
-
-@pytest.fixture(scope="module")
-def data(user):
-    return write_data(user)
-
-
-@pytest.fixture(autouse=True)
-def marks_checked(user, monkeypatch):
-    with no_marks_left(user, monkeypatch):
-        yield
+pytestmark = pytest.mark.usefixtures("marks_checked")
 
 
 def plateau(run, name, column):

@@ -10,51 +10,15 @@ from pathlib import Path
 import pytest
 from profile_help import (
     MIB,
-    build_program,
-    no_marks_left,
     page_data,
     profile,
     run_of,
     start,
     wait_for,
     watched,
-    write_data,
 )
 
-
-@pytest.fixture(scope="module")
-def program(user):
-    return build_program(user)
-
-
-@pytest.fixture(scope="module")
-def data(user):
-    return write_data(user)
-
-
-@pytest.fixture(autouse=True)
-def marks_checked(user, monkeypatch):
-    with no_marks_left(user, monkeypatch):
-        yield
-
-
-@pytest.fixture
-def running(user, program):
-    """Starts the program as the user; ends it with the test."""
-    started = []
-
-    def run(*words, prefix=user.prefix):
-        command = [*prefix, program, *map(str, words), "say", "on", "sleep", "60000"]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE)
-        started.append(process)
-        assert process.stdout.readline() == b"on\n"
-        return process
-
-    yield run
-    for process in started:
-        process.kill()
-        process.wait()
-        process.stdout.close()
+pytestmark = pytest.mark.usefixtures("marks_checked")
 
 
 def test_a_report_that_cannot_be_written_is_refused_before_the_command_runs(user):
@@ -87,7 +51,7 @@ def test_reports_are_written_though_nobody_reads_what_is_said(user):
     (user.folder / "unread.json").unlink(missing_ok=True)
     tool = start(user, "profile", "--json", "unread.json", "--", "true", stderr=write_end)
     os.close(write_end)
-    tool.wait(timeout=20)
+    tool.wait(timeout=120)
     assert run_of(user.folder / "unread.json")["ended"] == "exit code 0"
 
 
@@ -131,7 +95,7 @@ def test_watching_ends_by_a_signal_and_spares_the_process(user, running, number)
     wait_for(lambda: any("signalfd" in os.readlink(fd) for fd in fds.iterdir()))
     time.sleep(0.05)
     tool.send_signal(number)
-    assert tool.wait(timeout=20) == 0
+    assert tool.wait(timeout=120) == 0
     assert run_of(report)["ended"] == "still running"
     assert process.poll() is None
 
@@ -144,7 +108,7 @@ def test_watching_ends_with_the_process(user, running):
     tool = start(user, *words, stderr=subprocess.DEVNULL)
     time.sleep(0.3)
     process.kill()
-    assert tool.wait(timeout=20) == 0
+    assert tool.wait(timeout=120) == 0
     run = run_of(report)
     assert run["ended"] == "ended"
     assert run["summary"]["peak_bytes"]["anon"] >= 32 * MIB

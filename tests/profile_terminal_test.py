@@ -6,48 +6,17 @@ import pty
 import select
 import signal
 import struct
-import subprocess
 import sys
 import termios
 import time
 
 import pytest
 from profile_help import (
-    build_program,
-    no_marks_left,
     profile,
     start,
 )
 
-
-@pytest.fixture(scope="module")
-def program(user):
-    return build_program(user)
-
-
-@pytest.fixture(autouse=True)
-def marks_checked(user, monkeypatch):
-    with no_marks_left(user, monkeypatch):
-        yield
-
-
-@pytest.fixture
-def running(user, program):
-    """Starts the program as the user; ends it with the test."""
-    started = []
-
-    def run(*words, prefix=user.prefix):
-        command = [*prefix, program, *map(str, words), "say", "on", "sleep", "60000"]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE)
-        started.append(process)
-        assert process.stdout.readline() == b"on\n"
-        return process
-
-    yield run
-    for process in started:
-        process.kill()
-        process.wait()
-        process.stdout.close()
+pytestmark = pytest.mark.usefixtures("marks_checked")
 
 
 class Terminal:
@@ -71,7 +40,7 @@ class Terminal:
         os.close(inner)
         self.seen = b""
 
-    def read_until(self, wanted, seconds=20):
+    def read_until(self, wanted, seconds=120):
         until = time.monotonic() + seconds
         while wanted not in self.seen and time.monotonic() < until:
             self._read(0.1)
@@ -95,7 +64,7 @@ class Terminal:
         while self._read(0.1) and time.monotonic() < until:
             pass
         os.close(self.end)
-        return self.tool.wait(timeout=20)
+        return self.tool.wait(timeout=120)
 
 
 SCROLL_ABOVE, SCROLL_ALL = b"\033[1;23r", b"\033[r"

@@ -41,7 +41,7 @@ struct BlockRequest {
   std::uint64_t window_rows = 0;  // of all ranks together; rounded up to whole blocks
   std::uint64_t streams = 0;
 };
-// Blocks of 256 KiB, or fewer bytes where a window would have fewer than 256 of them, but at least
+// Blocks of 256 KiB, or fewer bytes where a window would have fewer than 512 of them, but at least
 // 32 KiB; and streams that are a multiple of 64 and of the world size. The same request gives the
 // same numbers on every machine.
 BlockOptions choose_blocks(const BlockRequest& request);

@@ -38,14 +38,17 @@ class Blocks(NamedTuple):
             f"quality: {self._quality(blocks, window >= rows, n * world)}"
         )
 
-    @staticmethod
-    def _quality(blocks: int, whole: bool, batch: int) -> str:
+    def _quality(self, blocks: int, whole: bool, batch: int) -> str:
         if whole:
-            return "one window holds all rows, so the shuffle is exact"
+            return "one window holds all rows, so they are mixed as in an exact shuffle"
+        # Streams take turns, so that many rows of a batch come from different blocks. The others
+        # share a block with one of them: docs/orders.md.
+        apart = min(batch, self.streams, blocks)
+        varies = (1 + (batch - apart) / blocks) ** 0.5
         return (
-            f"if neighbouring rows are alike, what a batch of {batch:,} holds of each kind varies"
-            f" {(1 + batch / blocks) ** 0.5:.3g} times as much as with an exact shuffle;"
-            " if they are not, there is no difference"
+            f"if neighbouring rows are alike, what a batch of {batch:,} rows holds of each kind"
+            f" varies {varies:.3g} times as much as with an exact shuffle; if they are not, there"
+            " is no difference"
         )
 
 

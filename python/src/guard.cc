@@ -61,7 +61,7 @@ bool remove(Guard& guard, std::uintptr_t address) {
   return guard.remove(reinterpret_cast<const void*>(address));
 }
 
-nb::dict report_of(const Guard& guard) {
+nb::dict guard_report(const Guard& guard) {
   GuardReport report;
   {
     WithoutGil without;
@@ -97,7 +97,7 @@ void bind_guard(nb::module_& module) {
           "budget"_a, "keep_cache"_a, "access"_a)
       .def("add", &add, "address"_a, "length"_a, "fd"_a, "offset"_a, "promised"_a)
       .def("remove", &remove, "address"_a)
-      .def("report", &report_of, nb::sig("def report(self) -> dict[str, object]"));
+      .def("report", &guard_report, nb::sig("def report(self) -> dict[str, object]"));
   module.def("map_over", &map_over, "address"_a, "length"_a, "fd"_a, "offset"_a, "protection"_a,
              "shared"_a);
   module.attr("MAP_NORESERVE") = static_cast<int>(MAP_NORESERVE);

@@ -30,7 +30,7 @@ def python(tmp_path):
             env={**os.environ, **environment},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
         )
         assert (done.returncode, done.stderr) == (code, stderr), done
         return done.stdout

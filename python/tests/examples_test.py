@@ -142,7 +142,7 @@ def test_the_notebook_tells_its_story(temporary, folder, monkeypatch):
     code = {cell.id: cell for cell in story.cells if cell.cell_type == "code"}
     assert all(cell.outputs == [] and cell.execution_count is None for cell in code.values())
 
-    nbclient.NotebookClient(story, timeout=120, kernel_name="python3").execute()
+    nbclient.NotebookClient(story, timeout=300, kernel_name="python3").execute()
     outputs = [out.get("data", {}) for cell in code.values() for out in cell.outputs]
     shown = [data["text/html"] for data in outputs if "text/html" in data]
     assert len(shown) == 4 and all("data:image/svg+xml" in picture for picture in shown)

@@ -227,7 +227,7 @@ def test_an_interrupt_ends_a_long_read(folder, slow_disk, use):
     assert process.stdout.readline() == "ready\n"
     time.sleep(0.3)
     process.send_signal(signal.SIGINT)
-    out, errors = process.communicate(timeout=60)
+    out, errors = process.communicate(timeout=240)
     assert (errors, process.returncode) == ("", 0)
     done, rest = re.fullmatch(r"after (\d+)\n(.*)\n", out).groups()
     assert int(done) < 200 and rest == "0 7"

@@ -50,7 +50,7 @@ class SlowDisk:
         self.go_on()
         subprocess.run(["umount", "-l", str(self.mount)], capture_output=True, check=False)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self.server.wait(timeout=20)
+            self.server.wait(timeout=120)
         if self.server.poll() is None:
             self.server.kill()
             self.server.wait()

@@ -207,7 +207,7 @@ def test_two_processes_of_torchrun_share_the_batches(tmp_path, stored):
         ],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr

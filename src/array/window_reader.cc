@@ -18,7 +18,7 @@ namespace {
 // How long a `take` that waits for the disk may miss an interruption.
 constexpr auto kLookInterval = std::chrono::milliseconds(20);
 // Rows lie all over a window, so each is asked for from memory before it is needed.
-constexpr std::size_t kRowsAhead = 8;
+constexpr std::size_t kRowsAhead = 4;
 constexpr std::uint64_t kSmallOverhang = 32;  // an alignment is small beside so many
 constexpr std::uint64_t kCacheLine = 64, kMostPrefetched = 1024;
 

@@ -117,19 +117,21 @@ TEST_F(BlockChunks, MemoryIsReservedAndGivenBack) {
 TEST_F(BlockChunks, AWindowThatDoesNotFitIsRefusedWithAHintThatWorks) {
   const Array array = Array::open(counting_file(folder_, "rows", 40'000 * kWide),
                                   counted(kWide, 8_MiB, EngineKind::kDirect));
-  const Error error = error_of([&] { array.chunks(64, block_shuffled(1, 0, {40, 600, 4})); });
+  const Error error = error_of([&] { array.chunks(64, block_shuffled(1, 0, {40, 500, 4})); });
   EXPECT_EQ(error.kind(), ErrorKind::kBudget);
-  EXPECT_THAT(error.what(), HasSubstr("two windows of 24,000 rows of 648 bytes do not fit"));
+  EXPECT_THAT(error.what(), HasSubstr("two windows of 20,000 rows of 648 bytes do not fit"));
   EXPECT_THAT(error.what(), HasSubstr("8 MiB"));
   const std::string& hint = error.hint_text();
   ASSERT_THAT(hint, HasSubstr("at most "));
   const std::uint64_t fitting = std::stoull(hint.substr(hint.find("at most ") + 8));
   EXPECT_GT(fitting, 50u);
-  EXPECT_EQ(array.chunks(64, block_shuffled(1, 0, {40, fitting - 4, 4})).begin()->size(), 64u);
+  EXPECT_EQ(array.chunks(64, block_shuffled(1, 0, {40, fitting, 4})).begin()->size(), 64u);
   // Windows fit, but no chunk beside them.
-  const Error beside = error_of([&] { array.chunks(64, block_shuffled(1, 0, {40, fitting, 4})); });
+  const Error beside = error_of([&] {
+    array.chunks(4000, block_shuffled(1, 0, {40, fitting, 4}));
+  });
   EXPECT_EQ(beside.kind(), ErrorKind::kBudget);
-  EXPECT_THAT(beside.what(), HasSubstr("and a chunk of 64 rows"));
+  EXPECT_THAT(beside.what(), HasSubstr("and a chunk of 4,000 rows"));
 }
 
 TEST_F(BlockChunks, AWindowSmallerThanAChunkIsRefused) {

@@ -18,7 +18,7 @@ constexpr std::uint64_t kMostPermutations = 1ULL << 58;  // so that all have key
 
 // Requests of this size keep a disk as busy as a scan does (docs/orders.md has the figures).
 constexpr std::uint64_t kDefaultBlock = 256_KiB, kSmallestBlock = 32_KiB;
-constexpr std::uint64_t kFewBlocks = 256;  // below this, smaller blocks are worth their cost
+constexpr std::uint64_t kFewBlocks = 512;  // below this, smaller blocks are worth their cost
 constexpr std::uint64_t kDefaultStreams = 64;
 
 std::uint64_t quotient_up(std::uint64_t a, std::uint64_t b) { return a / b + (a % b != 0); }
@@ -91,11 +91,19 @@ BlockOptions choose_blocks(const BlockRequest& request) {
   return blocks;
 }
 
+// A last window of few blocks would be mixed badly, so all windows have about as many.
+std::uint64_t BlockOrder::even_window_rows(const BlockOptions& blocks, std::uint64_t rows) {
+  const std::uint64_t entries = quotient_up(rows, blocks.block_rows);
+  const std::uint64_t windows = quotient_up(entries, blocks.window_blocks);
+  if (windows == 0) return blocks.window_rows();
+  return BlockOptions{blocks.block_rows, quotient_up(entries, windows)}.window_rows();
+}
+
 BlockOrder::BlockOrder(const Order& order, std::uint64_t rows)
     : order_(require_valid(order)),
       rows_(rows),
       block_rows_(order.blocks.block_rows),
-      window_rows_(order.blocks.window_rows()),
+      window_rows_(even_window_rows(order.blocks, rows)),
       streams_(order.blocks.streams),
       windows_(quotient_up(rows, window_rows_)),
       full_blocks_(rows / block_rows_),

@@ -69,6 +69,7 @@ class BlockOrder {
     Permutation order_of_longer_, order_of_others_;
   };
 
+  static std::uint64_t even_window_rows(const BlockOptions& blocks, std::uint64_t rows);
   std::uint64_t rows_in(std::uint64_t window) const;
   // Permutation number `number` of a window: 0 and 1 order its sections, 2 + e shuffles section e.
   Permutation permutation(std::uint64_t window, std::uint64_t number, std::uint64_t n) const;

@@ -158,6 +158,13 @@ TEST(BlockOrder, AWindowIsReadInWholeBlocks) {
   EXPECT_LE(cut, 2u);  // the block around the end of the file
 }
 
+TEST(BlockOrder, TheLastWindowIsNotMuchSmallerThanTheOthers) {
+  const BlockOrder order(block_shuffled(1, 0, {10, 100, 4}), 10'170);  // not 1,000 ... and 170
+  EXPECT_EQ(order.windows(), 11u);
+  EXPECT_EQ(order.first_position(1), 930u);
+  EXPECT_EQ(order.first_position(11) - order.first_position(10), 870u);
+}
+
 TEST(BlockOrder, BlocksBeginElsewhereInEveryEpoch) {
   std::set<std::uint64_t> phases;
   std::vector<RowRun> runs;
@@ -223,7 +230,7 @@ TEST(BlockOrder, BlocksAreChosenByTheBudgetAndTheWorld) {
   EXPECT_EQ(choose_blocks({.row_bytes = 648, .budget = 128 * mib, .world = 4}),
             (BlockOptions{404, 512, 64}));
   // Less memory: smaller blocks first, then fewer of them.
-  EXPECT_EQ(choose_blocks({.row_bytes = 1024, .budget = 64 * mib}), (BlockOptions{64, 256, 64}));
+  EXPECT_EQ(choose_blocks({.row_bytes = 1024, .budget = 64 * mib}), (BlockOptions{32, 512, 64}));
   EXPECT_EQ(choose_blocks({.row_bytes = 1024, .budget = 4 * mib}), (BlockOptions{32, 32, 64}));
   EXPECT_EQ(choose_blocks({.row_bytes = 1 << 30, .budget = mib}), (BlockOptions{1, 1, 64}));
   EXPECT_EQ(choose_blocks(

@@ -105,7 +105,7 @@ std::string trend_of(const std::vector<ProfileSample>& samples) {
   const double start = static_cast<double>(samples.front().memory());
   const double level = usual_level(samples);
   const std::size_t end = climb_end(samples);
-  const std::string after = change_words(SampleSpan(samples).subspan(end), level);
+  std::string after = change_words(SampleSpan(samples).subspan(end), level);
   if (end == 0) return after;
   return "climbed " + bytes_words(level - start) + " in the first " +
          time_words(samples[end].seconds - first) + ", then " + after;
