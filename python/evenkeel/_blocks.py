@@ -86,7 +86,7 @@ def choose(
     )
 
 
-def warn_if_few(blocks: Blocks, rows: int, stacklevel: int) -> None:
+def warn_if_few(blocks: Blocks, rows: int, stacklevel: int, exact: str = "shuffle=True") -> None:
     window = blocks.block_rows * blocks.window_blocks
     if window >= rows or blocks.window_blocks >= FEW_BLOCKS:
         return
@@ -95,7 +95,7 @@ def warn_if_few(blocks: Blocks, rows: int, stacklevel: int) -> None:
     warnings.warn(
         f"a window of {blocks.window_blocks} blocks mixes too few parts of the data if neighbouring"
         f" rows are alike, as in data sorted by label\nhint: use window={enough} rows or more,"
-        f" smaller blocks (block={smaller}), a larger budget, or shuffle=True, which is exact",
+        f" smaller blocks (block={smaller}), a larger budget, or {exact}, which is exact",
         ShuffleWarning,
         stacklevel=stacklevel + 1,
     )

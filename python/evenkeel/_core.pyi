@@ -433,6 +433,13 @@ class RowLoaderOptions:
     def seed(self, arg: int, /) -> None: ...
 
     @property
+    def blocks(self, /) -> tuple[int, int, int]:
+        """Rows of a block, blocks of a window, streams; of the order blocks."""
+
+    @blocks.setter
+    def blocks(self, value: tuple[int, int, int], /) -> None: ...
+
+    @property
     def rank(self) -> int: ...
 
     @rank.setter
@@ -511,6 +518,12 @@ class RowReader:
     def structured(self, fields: list[Any]) -> Any:
         """Fields as a batch: alone, as a tuple or as a dict."""
 
+    @property
+    def blocks_in_use(self) -> tuple[int, int, int]:
+        """
+        Rows of a block, blocks of a window, streams; all 0 but for the order blocks.
+        """
+
     def explained(self, step: int) -> list[dict[str, object]]: ...
 
     @property
@@ -561,6 +574,11 @@ class RowReader:
 
     @property
     def epoch_samples(self) -> int: ...
+
+def blocks_of_state(state: str) -> tuple[int, int, int]:
+    """
+    Rows of a block, blocks of a window, streams; all 0 but for the order blocks.
+    """
 
 class Evictor:
     """Keeps mappings within a budget. The implementation of evenkeel.Guard."""

@@ -7,6 +7,7 @@ from typing import Any, Union
 
 from evenkeel import _core
 from evenkeel._array import Array
+from evenkeel._blocks import Blocks, choose, warn_if_few
 from evenkeel._ranks import rank_and_world
 from evenkeel._stepping import Stepping, number, set_common
 
@@ -23,7 +24,11 @@ class Loader(Stepping, _core.RowReader):
 
     Every batch is a pure function of the data, order, seed, step, rank and world: you can seek to
     it, resume on another number of ranks, and ask which rows it has (`explain`). `order` is
-    "shuffled" (each row once an epoch, exactly), "sequential", or "random" (with replacement).
+    "shuffled" (each row once an epoch, exactly), "blocks" (each row once an epoch, at the speed of
+    a scan), "sequential", or "random" (with replacement). For "blocks", `block` and `window` are
+    rows, or bytes of all arrays together as text ("256KiB"); a window takes a quarter of the budget
+    by default, and two are held. `streams` is a multiple of every `world` that will continue, 64 by
+    default. These are part of the state: a loader that was not told them takes them from there.
     `rank` and `world` default to those of torch.distributed, else of the environment of torchrun,
     Slurm or Open MPI, else one process.
 
@@ -76,6 +81,9 @@ class Loader(Stepping, _core.RowReader):
         steps: int | None = None,
         epochs: int | None = None,
         drop_last: bool = False,
+        block: int | str | None = None,
+        window: int | str | None = None,
+        streams: int | None = None,
         transform: Callable[[Any], Any] | None = None,
         stride: int = 1,
         phase: int = 0,
@@ -98,6 +106,12 @@ class Loader(Stepping, _core.RowReader):
             stride=stride,
             phase=phase,
         )
+        self._told = {"block": block, "window": window, "streams": streams}
+        self._row_bytes = sum(array._row_bytes for array in sets[0][0])
+        if order == "blocks":
+            options.blocks = self._choose_blocks()
+        elif not block is window is streams is None:
+            raise ValueError('loader: block, window and streams belong to order="blocks"')
         if transform is not None and not callable(transform):
             raise TypeError(f"loader: transform must be a function; got {transform!r}")
         fields = sets[0][0]
@@ -134,6 +148,33 @@ class Loader(Stepping, _core.RowReader):
             self.convert = as_tensor
         self.transform = transform
 
+    def _choose_blocks(self) -> Blocks:
+        first = self._sets[0][0][0]
+        if self._world > 1 and self._told["window"] is None and first._recipe[1] is None:
+            raise ValueError(
+                "loader: without a budget, every rank would choose a window by the memory that is"
+                " free when it starts, and ranks with different windows read different rows\n"
+                'hint: give window=, the same on every rank, or open the array with budget="..."'
+            )
+        blocks = choose(first.budget, self._row_bytes, self._world, **self._told)
+        warn_if_few(blocks, len(first), stacklevel=3, exact='order="shuffled"')
+        return blocks
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on where `state` was taken, also with another world, batch size or prefetch.
+
+        ValueError names the difference when it belongs to other data, seed or order. With
+        order="blocks" the sizes of blocks and windows are taken from the state, unless the loader
+        was told others."""
+        if self._order == "blocks" and isinstance(state, Mapping) and "state" in state:
+            theirs, mine = _core.blocks_of_state(state["state"]), self.blocks_in_use
+            if theirs != mine and any(theirs) and any(self._told.values()):
+                raise ValueError(
+                    f"load: the state has {Blocks(*theirs)}, this loader was told {Blocks(*mine)}\n"
+                    "hint: leave out block, window and streams, which are then those of the state"
+                )
+        super().load_state_dict(state)
+
     def explain(self, step: int) -> list[dict[str, Any]]:
         """Which row of which set each row of a step's batch is. Reads nothing."""
         return self.explained(number("step", step, 0, what="explain"))
@@ -154,9 +195,13 @@ class Loader(Stepping, _core.RowReader):
             share = f"weight {weight:g}: " if len(self._sets) > 1 else ""
             lines += [f"{share}{array!r}" for array in arrays]
         budget = self._sets[0][0][0].budget
-        row = sum(array.nbytes // len(array) for array in self._sets[0][0])
+        if self._order == "blocks":
+            rows = len(self._sets[0][0][0])
+            blocks = Blocks(*self.blocks_in_use)
+            lines.append(blocks.describe(rows, self._row_bytes, self._world, self._batch_size))
         lines += [
-            f"batches: {self._batch_size:,} rows of {row:,} bytes, {self.buffers} in memory",
+            f"batches: {self._batch_size:,} rows of {self._row_bytes:,} bytes, {self.buffers} in"
+            " memory",
             f"loop: {f'{self.size:,} batches' if self.size else 'does not end'}",
             f"budget: {budget.describe()}, {size(budget.in_use)} in use",
         ]

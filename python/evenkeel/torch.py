@@ -176,7 +176,8 @@ class RowIterableDataset(_StepDataset):
     worker has the budget of the arrays to itself: divide what you have by the number of workers.
 
     An iteration is one epoch, or `steps` batches; `set_epoch(e)` moves to the e-th, also for
-    persistent workers. `transform` is called with each batch in the worker. `state_dict` and
+    persistent workers. order="blocks" takes at most one worker: a window is read by one process.
+    `transform` is called with each batch in the worker. `state_dict` and
     `load_state_dict` are as torchdata's StatefulDataLoader calls them, in each worker.
 
     >>> import evenkeel, numpy
@@ -199,6 +200,9 @@ class RowIterableDataset(_StepDataset):
         prefetch: int = 4,
         steps: int | None = None,
         drop_last: bool = False,
+        block: int | str | None = None,
+        window: int | str | None = None,
+        streams: int | None = None,
         transform: Callable[[Any], Any] | None = None,
     ) -> None:
         self._data = data
@@ -211,6 +215,9 @@ class RowIterableDataset(_StepDataset):
             "world": world,
             "prefetch": prefetch,
             "drop_last": drop_last,
+            "block": block,
+            "window": window,
+            "streams": streams,
             "transform": transform,
         }
         if steps is None:

@@ -193,6 +193,13 @@ void bind_rows(nb::module_& module) {
       .def("explained", &explained_rows, "step"_a,
            nb::sig("def explained(self, step: int) -> list[dict[str, object]]"));
   bind_batch_reader(reader);
+  module.def(
+      "blocks_of_state",
+      [](const std::string& state) {
+        const BlockOptions blocks = RowLoaderState::parse(state).blocks;
+        return std::tuple(blocks.block_rows, blocks.window_blocks, blocks.streams);
+      },
+      "state"_a, "Rows of a block, blocks of a window, streams; all 0 but for the order blocks.");
 }
 
 }  // namespace evenkeel::python

@@ -1,4 +1,4 @@
-"""The examples, the notebook and the code of docs/python.md run, and do what they say."""
+"""The examples, the notebook and the code of docs/python.md and docs/loader.md run."""
 
 import importlib.util
 import os
@@ -157,8 +157,9 @@ def test_the_notebook_tells_its_story(temporary, folder, monkeypatch):
 # --- the page
 
 BLOCKS = [
-    (PAGE.read_text()[: found.start(1)].count("\n"), found[1])
-    for found in re.finditer(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    (page, page.read_text()[: found.start(1)].count("\n"), found[1])
+    for page in (PAGE, PAGE.with_name("loader.md"))
+    for found in re.finditer(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
 ]
 ERRORS = re.findall(r"^\| `(.+?)` \| `(\w+Error)` \|", PAGE.read_text(), re.MULTILINE)
 
@@ -169,6 +170,9 @@ def files(folder):
     features = np.arange(5000 * 162, dtype="float32").reshape(5000, 162)
     np.save("features.npy", features)
     features.tofile("x.f32")
+    for name in ("x.npy", "x2.npy"):
+        np.save(name, features[:3000, :8])
+    np.save("y.npy", np.arange(3000) % 10)
     for name in ("train.bin", "code.bin", "text.bin"):
         (np.arange(50_000) % 50_257).astype("uint16").tofile(name)
 
@@ -177,11 +181,13 @@ def test_the_page_has_code_and_errors():
     assert len(BLOCKS) > 10 and len(ERRORS) > 10
 
 
-@pytest.mark.parametrize(("line", "block"), BLOCKS, ids=[f"line{line + 1}" for line, _ in BLOCKS])
-def test_code_on_the_page_runs(files, line, block):
+@pytest.mark.parametrize(
+    ("page", "line", "block"), BLOCKS, ids=[f"{page.stem}-{line + 1}" for page, line, _ in BLOCKS]
+)
+def test_code_on_the_page_runs(files, page, line, block):
     if "torch" in block:
         pytest.importorskip("torch")
-    exec(compile("\n" * line + block, str(PAGE), "exec"), {"__name__": "page"})
+    exec(compile("\n" * line + block, str(page), "exec"), {"__name__": "page"})
 
 
 @pytest.mark.parametrize(("wrong", "error"), ERRORS, ids=[wrong for wrong, _ in ERRORS])
@@ -197,6 +203,8 @@ def test_errors_on_the_page_are_raised(files, wrong, error):
     assert raised.type.__name__ == error
 
 
-def test_what_the_page_links_to_is_there():
-    links = re.findall(r"\]\((?!http)([^)#]+)", PAGE.read_text())
-    assert links and all((PAGE.parent / link).exists() for link in links)
+@pytest.mark.parametrize("name", ["python.md", "loader.md"])
+def test_what_the_page_links_to_is_there(name):
+    page = PAGE.with_name(name)
+    links = re.findall(r"\]\((?!http)([^)#]+)", page.read_text())
+    assert links and all((page.parent / link).exists() for link in links)

@@ -56,6 +56,73 @@ def test_batches_are_what_explain_says(x, y, order, prefetch):
             assert [origin["row"] for origin in origins] == row_of(features).tolist()
 
 
+@pytest.fixture
+def large():
+    """Too large for its budget, so that it is read in windows."""
+    np.save("large.npy", np.arange(2_000_000, dtype=np.int32).reshape(200_000, 10))
+    np.save("numbers.npy", np.arange(200_000))
+    budget = evenkeel.Budget("4MiB")
+    return {name: evenkeel.open(f"{name}.npy", budget=budget) for name in ("large", "numbers")}
+
+
+def test_blocks_show_every_row_once_and_neighbours_come_apart(large):
+    with evenkeel.Loader(large, 500, order="blocks", seed=1, window=20_000, block=100) as loader:
+        epochs = []
+        for _ in range(2):
+            numbers = []
+            for batch in loader:
+                assert (batch["large"][:, 3] == batch["numbers"] * 10 + 3).all()
+                numbers.append(batch["numbers"])
+            epochs.append(np.concatenate(numbers))
+        text = loader.describe()
+        assert loader.blocks_in_use == (100, 200, 64)
+    assert all((np.sort(epoch) == np.arange(200_000)).all() for epoch in epochs)
+    assert (epochs[0] != epochs[1]).mean() > 0.99
+    assert (np.abs(np.diff(epochs[0])) == 1).mean() < 0.02
+    assert "blocks: 100 rows" in text and "quality: " in text
+
+
+def test_blocks_are_taken_from_a_state_unless_told(large):
+    numbers = large["numbers"]
+    sizes = {"order": "blocks", "block": 50, "window": 10_000}
+    with evenkeel.Loader(numbers, 500, **sizes) as loader:
+        next(loader)
+        state = loader.state_dict()
+        expected = next(loader).tolist()
+    with evenkeel.Loader(numbers, 500, order="blocks") as loader:
+        assert loader.blocks_in_use != (50, 200, 64)
+        loader.load_state_dict(state)
+        assert loader.blocks_in_use == (50, 200, 64)
+        assert next(loader).tolist() == expected
+    with (
+        evenkeel.Loader(numbers, 500, order="blocks", block=40) as loader,
+        pytest.raises(ValueError, match="block_rows=50.*this loader was told .*block_rows=40"),
+    ):
+        loader.load_state_dict(state)
+
+
+def test_wrong_blocks_are_refused(large):
+    data = large["large"]
+    for options, words in [
+        ({"block": 10}, 'belong to order="blocks"'),
+        ({"order": "blocks", "block": 0}, "block must be 1 row or more"),
+        ({"order": "blocks", "streams": 3, "rank": 0, "world": 2}, "does not divide the 3 streams"),
+        ({"order": "blocks", "stride": 2, "phase": 1}, "cannot share its steps among 2 workers"),
+        ({"order": "blocks", "block": 10, "window": 100 * 64}, None),
+    ]:
+        if words is None:
+            evenkeel.Loader(data, 500, **options).close()
+            continue
+        with pytest.raises(ValueError, match=words):
+            evenkeel.Loader(data, 500, **options)
+    with pytest.raises(ValueError, match="smaller than a step of 5,000 rows"):
+        evenkeel.Loader(data, 5000, order="blocks", block=10, window=4000)
+    with pytest.raises(MemoryError, match="do not fit"):
+        evenkeel.Loader(data, 500, order="blocks", block=1000, window=150_000)
+    with pytest.warns(evenkeel.ShuffleWarning, match="a window of 10 blocks"):
+        evenkeel.Loader(data, 500, order="blocks", block=1000, window=10_000).close()
+
+
 def test_every_loop_is_the_next_epoch(x):
     loader = evenkeel.Loader(x, 10, seed=1)
     assert len(loader) == 11

@@ -1,0 +1,81 @@
+"""A regression in JAX on rows that need not fit into memory.
+
+    python rows_jax.py                      100,000 rows, with a budget of 16 MiB
+    python rows_jax.py --epochs 5
+
+Batches are NumPy arrays in memory that the loader lends. `jax.dlpack.from_dlpack` takes them over
+without a copy where JAX computes on the CPU; for a GPU, `jax.device_put` copies them there. Either
+way the memory goes back to the loader when JAX lets go of it.
+"""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+import evenkeel
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+COLUMNS = 32
+
+
+def make_data(folder, rows):
+    """y is a linear function of x, and some noise."""
+    random = np.random.default_rng(0)
+    x = random.normal(size=(rows, COLUMNS)).astype(np.float32)
+    y = x @ random.normal(size=COLUMNS) + random.normal(scale=0.1, size=rows)
+    np.save(folder / "x.npy", x)
+    np.save(folder / "y.npy", y.astype(np.float32))
+
+
+def to_jax(batch):
+    if jax.default_backend() == "cpu":
+        return tuple(jax.dlpack.from_dlpack(field) for field in batch)
+    return tuple(jax.device_put(field) for field in batch)
+
+
+def loss(weights, x, y):
+    return jnp.mean((x @ weights - y) ** 2)
+
+
+@jax.jit
+def step(weights, x, y):
+    value, gradient = jax.value_and_grad(loss)(weights, x, y)
+    return weights - 0.1 * gradient, value
+
+
+def train(x, y, epochs):
+    weights = jnp.zeros(COLUMNS)
+    # Batches of one size, so that JAX compiles the step once.
+    options = {"order": "blocks", "seed": 1, "drop_last": True, "transform": to_jax}
+    with evenkeel.Loader((x, y), batch_size=500, **options) as loader:
+        for epoch in range(epochs):
+            losses = []
+            for features, targets in loader:  # one epoch; the next loop is the next epoch
+                weights, value = step(weights, features, targets)
+                losses.append(float(value))
+            print(f"epoch {epoch}  loss {losses[0]:.4f} to {losses[-1]:.4f}")
+    return losses[-1]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--budget", default="16MiB")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        make_data(folder, options.rows)
+        budget = evenkeel.Budget(options.budget)
+        with (
+            evenkeel.open(folder / "x.npy", budget=budget) as x,
+            evenkeel.open(folder / "y.npy", budget=budget) as y,
+        ):
+            return 0 if train(x, y, options.epochs) < 0.05 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,104 @@
+"""A small network in Lightning on rows that need not fit into memory.
+
+    python rows_lightning.py                100,000 rows, with a budget of 16 MiB
+    python rows_lightning.py --epochs 5
+
+Lightning takes any iterable with `len` as its data loader, so `evenkeel.Loader` needs no DataLoader
+and no workers around it. Its state is saved with each checkpoint, so that a run that was stopped
+goes on with the rows that it had not seen.
+"""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+import evenkeel
+import lightning
+import numpy as np
+import torch
+
+COLUMNS, CLASSES = 64, 4
+
+
+def make_data(folder, rows):
+    """Four clouds of points, one after the other."""
+    random = np.random.default_rng(0)
+    labels = np.sort(random.integers(0, CLASSES, rows))
+    centers = random.normal(size=(CLASSES, COLUMNS))
+    features = centers[labels] + random.normal(scale=3, size=(rows, COLUMNS))
+    np.save(folder / "x.npy", features.astype(np.float32))
+    np.save(folder / "y.npy", labels)
+
+
+class Network(lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.Sequential(
+            torch.nn.Linear(COLUMNS, 128), torch.nn.ReLU(), torch.nn.Linear(128, CLASSES)
+        )
+        self.losses = []
+
+    def training_step(self, batch, index):
+        loss = torch.nn.functional.cross_entropy(self.layers(batch["x"]), batch["y"])
+        self.losses.append(float(loss.detach()))
+        return loss
+
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.parameters(), lr=1e-3)
+
+
+class SaveLoader(lightning.Callback):
+    """Puts the state of the loader into checkpoints."""
+
+    def __init__(self, loader):
+        self.loader = loader
+
+    def state_dict(self):
+        return self.loader.state_dict()
+
+    def load_state_dict(self, state):
+        self.loader.load_state_dict(state)
+
+
+def train(x, y, epochs):
+    network = Network()
+    options = {"order": "blocks", "seed": 1, "device": "cpu"}
+    with evenkeel.Loader({"x": x, "y": y}, batch_size=512, **options) as loader:
+        trainer = lightning.Trainer(
+            max_epochs=epochs,
+            accelerator="cpu",
+            callbacks=[SaveLoader(loader)],
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+        )
+        trainer.fit(network, loader)
+        steps = len(loader)
+    for epoch in range(epochs):
+        of_epoch = network.losses[epoch * steps : (epoch + 1) * steps]
+        print(f"epoch {epoch}  loss {of_epoch[0]:.3f} to {of_epoch[-1]:.3f}")
+    return network.losses
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--budget", default="16MiB")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        make_data(folder, options.rows)
+        budget = evenkeel.Budget(options.budget)
+        with (
+            evenkeel.open(folder / "x.npy", budget=budget) as x,
+            evenkeel.open(folder / "y.npy", budget=budget) as y,
+        ):
+            losses = train(x, y, options.epochs)
+            return 0 if losses[-1] < 0.5 * losses[0] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
