@@ -137,7 +137,6 @@ TEST_P(FaultsOfACache, AtEveryCall) {
         const Budget budget(way.budget);
         ArrayOptions options = counted(kFaultColumns, budget, way.engine);
         options.cache = 1_MiB;
-        options.merge_gap = 0;
         std::optional<Array> array;
         fault.attempt([&] { array.emplace(Array::open(paths_, options)); });
         if (array) {
