@@ -117,7 +117,7 @@ class S3Fifo final : public Policy {
 // ring, with three hands.
 class ClockPro final : public Policy {
  public:
-  explicit ClockPro(std::size_t size) : size_(size), most_cold_(size) {}
+  explicit ClockPro(std::size_t size) : size_(size), most_cold_(size - size / 100) {}
   bool access(std::uint64_t key) override {
     const auto found = where_.find(key);
     if (found != where_.end() && found->second->kind != kTest) {
@@ -129,7 +129,7 @@ class ClockPro final : public Policy {
       ++cold_;
       return false;
     }
-    if (most_cold_ < size_) ++most_cold_;
+    if (most_cold_ < size_ - size_ / 100) ++most_cold_;  // else the hot hand goes far for each
     remove(found->second);
     --tests_;
     add({key, kHot, false});

@@ -44,6 +44,43 @@ Reservation reserve_bookkeeping(const Budget& budget) {
 
 }  // namespace
 
+// The crops of a call that the cache has. They are copied while the disk reads the others.
+class Array::Impl::CachedCrops {
+ public:
+  CachedCrops(Impl& impl, std::span<const std::uint64_t> starts, std::uint64_t count,
+              std::byte* out)
+      : impl_(impl), starts_(starts), count_(count), out_(out) {}
+
+  // Copies crop i now; false where the cache does not have it.
+  bool copy(std::size_t i) {
+    return impl_.copy_cached(starts_[i], count_, out_ + i * count_ * impl_.layout.row_bytes, files_,
+                             files_used_);
+  }
+  void add(std::size_t i) { crops_[end_++] = static_cast<std::uint32_t>(i); }
+  void copy_some(std::size_t most) {
+    for (; most > 0 && next_ < end_; --most, ++next_) {
+      if (!copy(crops_[next_])) crops_[lost_++] = crops_[next_];
+    }
+  }
+  // Those that the cache no longer had when their turn came.
+  std::span<const std::uint32_t> lost() const { return std::span(crops_).first(lost_); }
+  // Throws Error (kFormat) when a file they are from is not what it was.
+  void verify() {
+    for (std::size_t i = 0; i < files_used_; ++i) impl_.cache_->require_unchanged(files_[i]);
+  }
+
+ private:
+  Impl& impl_;
+  const std::span<const std::uint64_t> starts_;
+  const std::uint64_t count_;
+  std::byte* const out_;
+  // Of crops_, those before lost_ are lost, those from next_ to end_ are still to be copied.
+  std::array<std::uint32_t, kSmallGather> crops_;
+  std::size_t lost_ = 0, next_ = 0, end_ = 0;
+  std::array<std::uint32_t, kSmallGather> files_;
+  std::size_t files_used_ = 0;
+};
+
 // Serves one call at a time.
 struct Array::Impl::Gatherer final : JobSource {
   explicit Gatherer(const Impl& array_impl) : impl(array_impl) {}
@@ -53,9 +90,10 @@ struct Array::Impl::Gatherer final : JobSource {
     return RowFeed::memory(kSmallPlanLimit, kSmallGather) + kSmallGather * sizeof(std::uint64_t);
   }
 
-  // With `positions`, starts that the cache does not have, and their places in `out`.
+  // With `positions`, starts that the cache does not have, and their places in `out`; and others
+  // that it does have, to be copied meanwhile.
   void gather(std::span<const std::uint64_t> starts, std::uint64_t count, std::byte* out,
-              std::span<const std::uint32_t> positions) {
+              std::span<const std::uint32_t> positions, CachedCrops* cached) {
     // The engine may have changed since the last call.
     const std::shared_ptr<Engine> engine = impl.engine();
     if (!small_feed || engine != planned_for) {
@@ -64,6 +102,7 @@ struct Array::Impl::Gatherer final : JobSource {
     }
     rest = starts;
     places = positions;
+    meanwhile = cached;
     next_out = out;
     rows_each = count;
     most_starts = kSmallGather;
@@ -112,9 +151,13 @@ struct Array::Impl::Gatherer final : JobSource {
     return &job;
   }
   void job_done(Job&) override { busy = false; }
+  void while_waiting() override {
+    constexpr std::size_t kAtATime = 64;  // so that what arrives is soon taken
+    if (meanwhile) meanwhile->copy_some(kAtATime);
+  }
 
   const Impl& impl;
-  Reservation share;  // of the second one and later ones; the first is part of the bookkeeping
+  Reservation own_share;  // of the second one and later ones; the first is part of the bookkeeping
   // Of the call that uses it. The engine calls back on the same thread.
   std::shared_ptr<Engine> planned_for;
   std::unique_ptr<RowFeed> small_feed;
@@ -122,6 +165,7 @@ struct Array::Impl::Gatherer final : JobSource {
   bool busy = false;
   std::span<const std::uint64_t> rest;
   std::span<const std::uint32_t> places;
+  CachedCrops* meanwhile = nullptr;
   std::uint64_t most_starts = 0;
   std::byte* next_out = nullptr;
   std::uint64_t rows_each = 0;
@@ -178,7 +222,7 @@ class Array::Impl::Gatherers {
     auto share = impl_.budget.try_reserve(Gatherer::memory(), "plans of a thread");
     if (!share) return nullptr;
     auto gatherer = std::make_unique<Gatherer>(impl_);
-    gatherer->share = std::move(*share);
+    gatherer->own_share = std::move(*share);
     all_.push_back(std::move(gatherer));
     free_.reserve(all_.size());
     return all_.back().get();
@@ -399,30 +443,49 @@ void Array::Impl::crops(std::span<const std::uint64_t> starts, std::uint64_t cou
     return;
   }
   const auto gather = [&](std::span<const std::uint64_t> wanted,
-                          std::span<const std::uint32_t> positions) {
+                          std::span<const std::uint32_t> positions, CachedCrops* cached) {
     const Gatherers::Use gatherer(gatherers_->get());
-    gatherer->gather(wanted, count, out, positions);
+    gatherer->gather(wanted, count, out, positions, cached);
   };
   // Many starts are read in their order on the disk, and looked up in that order, too.
-  if (!cache_ || starts.size() > kSmallGather || !cache_->on()) return gather(starts, {});
+  if (!cache_ || starts.size() > kSmallGather || !cache_->on()) return gather(starts, {}, nullptr);
 
-  // What the cache has is copied here, so that threads do not wait for one another.
+  // As long as nothing is missing, crops are copied at once, and threads do not wait for one
+  // another. What the cache has after that is copied while the disk reads.
+  CachedCrops cached(*this, starts, count, out);
   std::array<std::uint64_t, kSmallGather> missing;
-  std::array<std::uint32_t, kSmallGather> positions, files;
-  std::size_t missed = 0, files_used = 0;
-  const std::uint64_t crop_bytes = count * layout.row_bytes;
+  std::array<std::uint32_t, kSmallGather> positions;
+  std::size_t missed = 0;
   for (std::size_t i = 0; i < starts.size(); ++i) {
-    if (get(starts[i], count, out + i * crop_bytes, files, files_used)) continue;
+    if (missed == 0 ? cached.copy(i) : cache_has(starts[i], count)) {
+      if (missed > 0) cached.add(i);
+      continue;
+    }
     missing[missed] = starts[i];
     positions[missed++] = static_cast<std::uint32_t>(i);
   }
-  for (std::size_t i = 0; i < files_used; ++i) cache_->require_unchanged(files[i]);
-  if (missed > 0) gather(std::span(missing).first(missed), std::span(positions).first(missed));
+  if (missed > 0) {
+    gather(std::span(missing).first(missed), std::span(positions).first(missed), &cached);
+  }
+  cached.copy_some(starts.size());
+  cached.verify();
+  const std::span<const std::uint32_t> lost = cached.lost();
+  if (lost.empty()) return;
+  for (std::size_t i = 0; i < lost.size(); ++i) missing[i] = starts[lost[i]];
+  gather(std::span(missing).first(lost.size()), lost, nullptr);
+}
+
+bool Array::Impl::cache_has(std::uint64_t start, std::uint64_t count) {
+  for (std::uint64_t row = 0, taken; row < count; row += taken) {
+    const Piece piece = piece_of(layout, 0, start + row, count - row, nullptr, taken);
+    if (!cache_->has(piece)) return false;
+  }
+  return true;
 }
 
 // Files are noted once each, as far as `files` has room; beyond that they are verified at once.
-bool Array::Impl::get(std::uint64_t start, std::uint64_t count, std::byte* out,
-                      std::span<std::uint32_t> files, std::size_t& files_used) {
+bool Array::Impl::copy_cached(std::uint64_t start, std::uint64_t count, std::byte* out,
+                              std::span<std::uint32_t> files, std::size_t& files_used) {
   for (std::uint64_t row = 0, taken; row < count; row += taken) {
     const Piece piece =
         piece_of(layout, 0, start + row, count - row, out + row * layout.row_bytes, taken);
@@ -445,7 +508,7 @@ bool Array::Impl::crop_from_cache(std::uint64_t start, std::uint64_t count, std:
   if (!cache_ || !cache_->on() || start > layout.rows || count > layout.rows - start) return false;
   std::array<std::uint32_t, 4> files;
   std::size_t files_used = 0;
-  if (!get(start, count, out, files, files_used)) return false;
+  if (!copy_cached(start, count, out, files, files_used)) return false;
   for (std::size_t i = 0; i < files_used; ++i) cache_->require_unchanged(files[i]);
   return true;
 }

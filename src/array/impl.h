@@ -58,6 +58,7 @@ struct Array::Impl {
  private:
   struct Gatherer;
   class Gatherers;
+  class CachedCrops;
   class MappedRead;
 
   // Guards engine_, but for the constructor. A child of fork has its own: a thread of the parent's
@@ -70,8 +71,11 @@ struct Array::Impl {
   };
 
   std::unique_ptr<RowCache> make_cache(const ArrayOptions& options);
-  bool get(std::uint64_t start, std::uint64_t count, std::byte* out, std::span<std::uint32_t> files,
-           std::size_t& files_used);
+  // Whether the cache has a crop now.
+  bool cache_has(std::uint64_t start, std::uint64_t count);
+  // Copies a crop, if the cache has it, and notes the files to verify.
+  bool copy_cached(std::uint64_t start, std::uint64_t count, std::byte* out,
+                   std::span<std::uint32_t> files, std::size_t& files_used);
   static bool maps_by_choice(const Engine* engine);
   void note_files_to_drop();
   void drop_files() const;

@@ -94,6 +94,20 @@ bool RowCache::get(const Piece& piece) {
   return true;
 }
 
+bool RowCache::has(const Piece& piece) {
+  if (too_long(piece)) return false;
+  State& state = state_.get();
+  for (std::uint64_t offset = piece.offset; offset < piece.end();) {
+    const Part part = part_at(piece, offset);
+    if (!state.blocks->has(part.block)) {
+      counter(state).misses.fetch_add(1, std::memory_order_relaxed);
+      return false;
+    }
+    offset += part.length;
+  }
+  return true;
+}
+
 void RowCache::put(const Piece& piece, std::uint64_t offset, std::uint64_t length,
                    const std::byte* data) {
   if (too_long(piece)) return;

@@ -42,6 +42,8 @@ class RowCache {
 
   // Copies the whole piece to its place. False: not all of it is here.
   bool get(const Piece& piece);
+  // Whether `get` would, as things are now. Counts a miss if not.
+  bool has(const Piece& piece);
   // Bytes of the piece's file that were read from the disk, from `offset` on.
   void put(const Piece& piece, std::uint64_t offset, std::uint64_t length, const std::byte* data);
 

@@ -126,8 +126,7 @@ void RowFeed::swap(const Job& job) const {
 // The engine looks after the files that it reads, the cache after those whose rows it had.
 void RowFeed::verify_hits() {
   std::ranges::sort(hit_files_);
-  const auto repeated = std::ranges::unique(hit_files_);
-  hit_files_.erase(repeated.begin(), repeated.end());
+  hit_files_.erase(std::unique(hit_files_.begin(), hit_files_.end()), hit_files_.end());
   for (const std::uint32_t file : hit_files_) cache_->require_unchanged(file);
   hit_files_.clear();
 }
@@ -145,8 +144,10 @@ bool RowFeed::next(Extent& extent) {
       active_ = nullptr;
     }
     const auto free = std::ranges::find(plans_, nullptr, &LivePlan::job);
-    if (free == plans_.end()) return false;
-    if (!job_ && !begin_next_job()) return false;
+    if (free == plans_.end() || (!job_ && !begin_next_job())) {
+      source_.while_waiting();
+      return false;
+    }
     if (fill(*free)) job_ = nullptr;
     active_ = &*free;
   }

@@ -49,6 +49,8 @@ class JobSource {
  public:
   virtual Job* next_job() = 0;  // nullptr: none now
   virtual void job_done(Job& job) = 0;
+  // Called when there is nothing to hand out, and reads may be in flight: time for other work.
+  virtual void while_waiting() {}
 
  protected:
   ~JobSource() = default;

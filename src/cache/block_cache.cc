@@ -116,6 +116,13 @@ bool BlockCache::get(std::uint64_t block, std::uint64_t begin, std::uint64_t len
   return true;
 }
 
+bool BlockCache::has(std::uint64_t block) {
+  const std::uint64_t hash = hash_of(block);
+  Shard& shard = shard_of(hash);
+  const MutexLock lock(shard.mutex);
+  return shard.used > 0 && shard.table[find(shard, hash, block)].slot != kNone;
+}
+
 std::uint32_t BlockCache::least_used(Shard& shard, std::uint32_t end) {
   std::uint32_t least = kNone;
   for (std::uint32_t i = 0; i < kVictims; ++i) {

@@ -32,6 +32,8 @@ class BlockCache final : public Reclaimer {
 
   // Copies `length` bytes of a block, from `begin` on, to `out`. False: the block is not here.
   bool get(std::uint64_t block, std::uint64_t begin, std::uint64_t length, std::byte* out);
+  // Whether it is here now.
+  bool has(std::uint64_t block);
   // A block that was read, of up to block_bytes. It may be kept or not.
   void put(std::uint64_t block, const std::byte* data, std::uint64_t length);
 

@@ -7,6 +7,7 @@ namespace evenkeel {
 namespace {
 
 constexpr std::uint64_t kFollowed = 2048;     // blocks, about
+constexpr std::uint64_t kPlaces = 8;          // that a block may have
 constexpr std::uint32_t kFewestSamples = 64;  // before a rate is believed
 constexpr double kWeight = 1.0 / 128;         // of one sample in the moving mean
 
@@ -28,8 +29,20 @@ RepeatDetector::RepeatDetector(std::uint64_t blocks)
 
 bool RepeatDetector::follow(std::uint64_t hash, std::uint64_t now, std::uint64_t cache_blocks) {
   const MutexLock lock(mutex_);
-  Seen& seen = seen_[(hash >> 32) & (seen_.size() - 1)];
   const auto tag = static_cast<std::uint32_t>(hash >> 16), when = static_cast<std::uint32_t>(now);
+  // The block's place among a few, or that of the one not seen for longest.
+  Seen* const few = &seen_[(hash >> 32) & (seen_.size() - kPlaces)];
+  Seen* found = few;
+  for (Seen* place = few; place != few + kPlaces; ++place) {
+    if (place->when != 0 && place->tag == tag) {
+      found = place;
+      break;
+    }
+    const bool longer =
+        place->when == 0 || (found->when != 0 && when - place->when > when - found->when);
+    if (longer) found = place;
+  }
+  Seen& seen = *found;
   double would_hit = 0;
   if (seen.when != 0 && seen.tag == tag) {
     const std::uint32_t distance = std::max(when - seen.when, std::uint32_t{1});

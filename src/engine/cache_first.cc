@@ -195,13 +195,13 @@ class CacheFirstEngine final : public Engine {
     StateLock& operator=(const StateLock&) = delete;
     static ThreadState& choose(CacheFirstEngine& engine,
                                ThreadStates& states) NO_THREAD_SAFETY_ANALYSIS {
-      ThreadState* free = nullptr;
-      states.for_each([&](ThreadState& state) {
-        if (!free && state.mutex.try_lock()) free = &state;
-      });
-      if (!free) free = engine.add_state(states);
-      if (free) return *free;
-      ThreadState& first = *states.states.front();
+      for (auto& slot : states.states) {
+        ThreadState* const made = slot.load(std::memory_order_acquire);
+        if (!made) break;
+        if (made->mutex.try_lock()) return *made;
+      }
+      if (ThreadState* const added = engine.add_state(states)) return *added;
+      ThreadState& first = *states.states.front().load();
       first.mutex.lock();
       return first;
     }
