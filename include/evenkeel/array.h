@@ -68,12 +68,33 @@ struct ArrayOptions {
   std::uint64_t offset = 0;
   bool big_endian = false;
 
+  // The most bytes of the budget that may hold rows that were read, for when they are asked for
+  // again. Default: all that the budget leaves; it gives way when something else needs the memory.
+  // 0: no cache. Where nothing is read twice, none is used. Data that fits the budget is mapped and
+  // needs none; with an engine other than kAuto there is one only if it is asked for here.
+  std::optional<std::uint64_t> cache = {};
+
   // See the array as one axis of elements, in the order in which they are stored.
   bool flatten = false;
 
   // Requests whose gap is at most this many bytes become one; default: what the engine finds
   // cheaper. 0 turns merging off.
   std::optional<std::uint64_t> merge_gap = {};
+};
+
+// What an array has read since it was opened, also through its chunks and loaders. Plain counters:
+// fit for a metrics exporter. Rows that are used in place from a mapping are not counted.
+struct ArrayStats {
+  std::uint64_t cache_hits = 0;  // blocks that were in the cache
+  std::uint64_t cache_misses =
+      0;                          // blocks that were looked for and not there; none while it is off
+  std::uint64_t cache_bytes = 0;  // of the budget, that the cache holds now
+  std::uint64_t bytes_from_cache = 0;
+  std::uint64_t bytes_from_page_cache = 0;
+  std::uint64_t bytes_from_disk = 0;  // alignment and gaps that were read through included
+  std::uint64_t requests = 0;         // sent to the disk
+  std::uint64_t in_flight = 0;        // of these, not back yet
+  std::uint64_t wait_ns = 0;          // threads waited for the disk, in sum
 };
 
 // Rows as T, row-major, in memory that belongs to someone else.
@@ -204,6 +225,7 @@ class Array {
   const std::vector<std::string>& paths() const;
   const Budget& budget() const;
   EngineReport engine() const;
+  ArrayStats stats() const;  // cheap, from any thread
 
   // Rows first, first+1, ... of `count` rows into `out`, which must hold count * row_bytes().
   void read(std::uint64_t first, std::uint64_t count, std::span<std::byte> out) const;

@@ -17,6 +17,7 @@ from evenkeel._batches import Batches, whole_number
 from evenkeel._core import Budget
 from evenkeel._files import (
     Paths,
+    cache_bytes,
     dtype_of,
     expand,
     name_for_reader,
@@ -45,6 +46,7 @@ def open(
     dtype: Any = None,
     shape: int | Sequence[int] | None = None,
     offset: int = 0,
+    cache: int | str | bool | None = None,
     page_cache: str = "spare",
 ) -> Array:
     """Opens an array that lies in a file, or in several, one after the other along the first axis.
@@ -56,6 +58,10 @@ def open(
     `budget` is what the array may occupy in memory: bytes, "64MiB", "1GiB/node", or a Budget that
     several share; default an eighth of the memory available. `engine` is "auto", or one of "map",
     "remap", "advise", "read", "direct" to compare them.
+
+    What the budget leaves holds rows that were read, for when they are asked for again; it gives
+    way when something else needs the memory, and is not used where nothing is read twice. `cache`
+    is the most it may hold: bytes, or "64MiB"; False for none.
 
     `page_cache` is "spare" or "fill". With "spare", reading leaves nothing in the kernel's page
     cache. "fill" is for machines whose free memory should be used: what was read stays in the page
@@ -69,7 +75,7 @@ def open(
     >>> evenkeel.open("numbers.bin", dtype=">i2", shape=(-1, 4))[1]
     array([4, 5, 6, 7], dtype='>i2')
     """
-    return Array(expand(paths), budget, engine, dtype, shape, offset, page_cache)
+    return Array(expand(paths), budget, engine, dtype, shape, offset, cache, page_cache)
 
 
 class Array:
@@ -96,6 +102,7 @@ class Array:
         dtype: Any,
         shape: int | Sequence[int] | None,
         offset: int,
+        cache: int | str | bool | None = None,
         page_cache: str = "spare",
     ) -> None:
         told = dtype_of(dtype) if dtype is not None else stored_dtype(paths)
@@ -108,6 +115,7 @@ class Array:
             dtype,
             shape,
             offset,
+            cache,
             page_cache,
         )
         self._reader = _core.open(
@@ -117,6 +125,7 @@ class Array:
             None if told is None else name_for_reader(told),
             [1] if without_axes else lengths,  # to the reader [] means: as long as the file
             whole_number("offset", offset),
+            cache_bytes(cache),
             page_cache_name(page_cache),
         )
         self._shape = () if without_axes else self._reader.shape
@@ -418,6 +427,17 @@ class Array:
                 f"engine: {self.engine}",
             ]
         )
+
+    def stats(self) -> dict[str, int]:
+        """What was read since it was opened, and from where: counters, cheap to read.
+
+        `cache_hits` and `cache_misses` count blocks, while the cache is in use; `cache_bytes` is
+        what it holds of the budget now. `bytes_from_cache`, `bytes_from_page_cache` and
+        `bytes_from_disk` say where bytes came from (those from the disk include alignment and gaps
+        between rows). `requests` were sent to the disk, of which `in_flight` are not back yet;
+        `wait_ns` is how long threads waited for it, in sum. Batches count, too. Rows of data that
+        is mapped because it fits the budget do not."""
+        return self._reader.stats()
 
     def _room(self, nbytes: int, shape: tuple[int, ...]) -> _core.Reservation | None:
         if nbytes <= SMALL:

@@ -45,12 +45,16 @@ class Budget:
         """Bytes reserved now."""
 
     @property
+    def cached(self) -> int:
+        """The part of it that caches hold; it gives way to reservations."""
+
+    @property
     def peak(self) -> int:
         """The most that was ever reserved."""
 
     @property
     def left(self) -> int:
-        """Bytes that may still be reserved."""
+        """Bytes that may still be reserved, those of caches included."""
 
     @property
     def automatic(self) -> bool:
@@ -111,9 +115,11 @@ class Reader:
 
     def gather(self, rows: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], out: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]) -> None: ...
 
+    def stats(self) -> dict[str, int]: ...
+
     def close(self) -> None: ...
 
-def open(paths: Sequence[bytes], budget: Budget, engine: str, dtype: str | None, shape: Sequence[int], offset: int, page_cache: str) -> Reader: ...
+def open(paths: Sequence[bytes], budget: Budget, engine: str, dtype: str | None, shape: Sequence[int], offset: int, cache: int | None, page_cache: str) -> Reader: ...
 
 def expand_paths(path_or_glob: bytes) -> list[bytes]:
     """The files that a pattern names, sorted."""
@@ -226,6 +232,8 @@ class TokenStream:
     @property
     def engine(self) -> tuple[str, str, str]: ...
 
+    def stats(self) -> dict[str, int]: ...
+
     @property
     def fingerprint(self) -> str: ...
 
@@ -239,7 +247,7 @@ class TokenStream:
 
     def slice(self, start: int, stop: int | None) -> TokenStream: ...
 
-def open_tokens(paths: Sequence[bytes], budget: Budget, engine: str, dtype: str | None, start: int, stop: int | None, page_cache: str) -> TokenStream: ...
+def open_tokens(paths: Sequence[bytes], budget: Budget, engine: str, dtype: str | None, start: int, stop: int | None, cache: int | None, page_cache: str) -> TokenStream: ...
 
 def expand_token_paths(path_or_glob: bytes) -> list[bytes]:
     """The token files that a pattern or a Megatron prefix names, sorted."""
@@ -366,6 +374,11 @@ class BatchReader:
     def load(self, state: str) -> None: ...
 
     def close_reader(self) -> None: ...
+
+    def stats(self) -> dict[str, int]:
+        """
+        What was read, and from where: counters since the tokens were opened, as of Array.stats. With one set of tokens they are the counters of the tokens.
+        """
 
     def explained(self, step: int) -> list[dict[str, object]]: ...
 

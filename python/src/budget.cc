@@ -102,8 +102,10 @@ void bind_budget(nb::module_& module) {
           nb::sig("def __init__(self, size: int | str | Budget | None = None) -> None"))
       .def_prop_ro("limit", &Budget::limit, "Bytes in all.")
       .def_prop_ro("in_use", &Budget::in_use, "Bytes reserved now.")
+      .def_prop_ro("cached", &Budget::cached,
+                   "The part of it that caches hold; it gives way to reservations.")
       .def_prop_ro("peak", &Budget::peak, "The most that was ever reserved.")
-      .def_prop_ro("left", &Budget::left, "Bytes that may still be reserved.")
+      .def_prop_ro("left", &Budget::left, "Bytes that may still be reserved, those of caches included.")
       .def_prop_ro("automatic", &Budget::is_automatic, "Whether it follows memory pressure.")
       .def("resize", &resize, "size"_a, nb::sig("def resize(self, size: int | str) -> None"),
            "Changes the limit, for all that share the budget. Smaller: caches give way, reads under "

@@ -4,9 +4,10 @@ import os
 import pickle
 import threading
 
-import evenkeel
 import numpy as np
 import pytest
+
+import evenkeel
 
 
 @pytest.fixture

@@ -55,6 +55,7 @@ DType Array::dtype() const { return impl().layout.dtype; }
 const std::string& Array::format() const { return impl().layout.format; }
 const std::vector<std::string>& Array::paths() const { return impl().layout.paths; }
 const Budget& Array::budget() const { return impl().budget; }
+ArrayStats Array::stats() const { return impl().stats(); }
 EngineReport Array::engine() const { return impl().engine()->report(); }
 
 void Array::read(std::uint64_t first, std::uint64_t count, std::span<std::byte> out) const {

@@ -151,6 +151,7 @@ void Chunks::Impl::start_reading() {
                                                      .second_reads = second_plan_share_.bytes() > 0,
                                                      .merge_gap = array_->merge_gap,
                                                      .budget_limit = plan_limit(),
+                                                     .cache = array_->cache(),
                                                      .closed_hint = "call chunks() again",
                                                      .what = "chunks"});
   pool_->serve(ahead_);

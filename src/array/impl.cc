@@ -1,9 +1,12 @@
 #include "array/impl.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <exception>
+#include <thread>
 
+#include "array/absent_pages.h"
 #include "array/row_extents.h"
 #include "base/fd.h"
 #include "engine/cache.h"
@@ -14,6 +17,7 @@ namespace evenkeel {
 namespace {
 
 constexpr std::uint64_t kSmallestBudget = 1_MiB;
+constexpr std::uint64_t kSmallestBudgetWithCache = 4_MiB;
 // What every array takes, whatever the limit, so that many can share a budget: plans of small
 // reads, descriptors, rings, the stack and heap of a reading thread, and results of up to 64 KiB.
 constexpr std::uint64_t kBookkeeping = 256_KiB;
@@ -41,13 +45,18 @@ Reservation reserve_bookkeeping(const Budget& budget) {
 
 }  // namespace
 
-// Serves one call at a time: the engine would make them wait for one another anyway.
+// Serves one call at a time.
 struct Array::Impl::Gatherer final : JobSource {
   explicit Gatherer(const Impl& array_impl) : impl(array_impl) {}
 
-  void gather(std::span<const std::uint64_t> starts, std::uint64_t count, std::byte* out)
-      EXCLUDES(mutex) {
-    MutexLock lock(mutex);
+  // What one takes, for a call of up to kSmallGather starts.
+  static std::uint64_t memory() {
+    return RowFeed::memory(kSmallPlanLimit, kSmallGather) + kSmallGather * sizeof(std::uint64_t);
+  }
+
+  // With `positions`, starts that the cache does not have, and their places in `out`.
+  void gather(std::span<const std::uint64_t> starts, std::uint64_t count, std::byte* out,
+              std::span<const std::uint32_t> positions) {
     // The engine may have changed since the last call.
     const std::shared_ptr<Engine> engine = impl.engine();
     if (!small_feed || engine != planned_for) {
@@ -55,6 +64,7 @@ struct Array::Impl::Gatherer final : JobSource {
       small_feed = make_feed(*engine, kSmallPlanLimit);
     }
     rest = starts;
+    places = positions;
     next_out = out;
     rows_each = count;
     most_starts = kSmallGather;
@@ -70,7 +80,8 @@ struct Array::Impl::Gatherer final : JobSource {
   }
 
   std::unique_ptr<RowFeed> make_feed(const Engine& engine, std::uint64_t limit) {
-    return std::make_unique<RowFeed>(impl.layout, engine, *this, impl.merge_gap, limit);
+    return std::make_unique<RowFeed>(impl.layout, engine, *this, impl.merge_gap, limit,
+                                     impl.cache());
   }
 
   void run(Engine& engine, RowFeed& feed) {
@@ -91,24 +102,140 @@ struct Array::Impl::Gatherer final : JobSource {
     job.count = rows_each;
     job.out = next_out;
     rest = rest.subspan(now);
-    next_out += now * rows_each * impl.layout.row_bytes;
+    if (places.empty()) {
+      next_out += now * rows_each * impl.layout.row_bytes;
+    } else {
+      job.positions = places.first(now);
+      job.looked_up = true;
+      places = places.subspan(now);
+    }
     busy = true;
     return &job;
   }
   void job_done(Job&) override { busy = false; }
 
   const Impl& impl;
-  Mutex mutex;
-  // Of the call that holds the mutex. The engine calls back on the same thread.
+  Reservation share;  // of the second one and later ones; the first is part of the bookkeeping
+  // Of the call that uses it. The engine calls back on the same thread.
   std::shared_ptr<Engine> planned_for;
   std::unique_ptr<RowFeed> small_feed;
   Job job;
   bool busy = false;
   std::span<const std::uint64_t> rest;
+  std::span<const std::uint32_t> places;
   std::uint64_t most_starts = 0;
   std::byte* next_out = nullptr;
   std::uint64_t rows_each = 0;
 };
+
+// As many as threads call at once, up to the number of processors and what the budget allows.
+// Others wait.
+class Array::Impl::Gatherers {
+ public:
+  explicit Gatherers(const Impl& impl) : impl_(impl) {
+    all_.push_back(std::make_unique<Gatherer>(impl));
+    free_.push_back(all_.front().get());
+  }
+
+  // One of them for the time of a call.
+  class Use {
+   public:
+    explicit Use(Gatherers& owner) : owner_(owner), gatherer_(owner.take()) {}
+    ~Use() { owner_.give_back(gatherer_); }
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+    Gatherer* operator->() const { return gatherer_; }
+
+   private:
+    Gatherers& owner_;
+    Gatherer* const gatherer_;
+  };
+
+ private:
+  Gatherer* take() EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    while (free_.empty()) {
+      if (Gatherer* added = add()) return added;
+      released_.wait(mutex_);
+    }
+    Gatherer* const gatherer = free_.back();
+    free_.pop_back();
+    return gatherer;
+  }
+  void give_back(Gatherer* gatherer) EXCLUDES(mutex_) {
+    {
+      const MutexLock lock(mutex_);
+      free_.push_back(gatherer);
+    }
+    released_.notify_one();
+  }
+  // nullptr: there are enough, or the budget has no room. It stays: others may need what is left.
+  Gatherer* add() REQUIRES(mutex_) {
+    constexpr std::uint64_t kTimesLeft = 64;
+    const std::size_t most = std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, 64);
+    if (all_.size() >= most || impl_.budget.left() < kTimesLeft * Gatherer::memory()) {
+      return nullptr;
+    }
+    auto share = impl_.budget.try_reserve(Gatherer::memory(), "plans of a thread");
+    if (!share) return nullptr;
+    auto gatherer = std::make_unique<Gatherer>(impl_);
+    gatherer->share = std::move(*share);
+    all_.push_back(std::move(gatherer));
+    free_.reserve(all_.size());
+    return all_.back().get();
+  }
+
+  const Impl& impl_;
+  Mutex mutex_;
+  CondVar released_;
+  std::vector<std::unique_ptr<Gatherer>> all_ GUARDED_BY(mutex_);
+  std::vector<Gatherer*> free_ GUARDED_BY(mutex_);
+};
+
+// Small budgets have better uses, unless it is asked for.
+std::unique_ptr<RowCache> Array::Impl::make_cache(const ArrayOptions& options) {
+  const bool fills = engine_for(options.engine, options.page_cache) == EngineKind::kFill;
+  if (options.cache == 0 || (fills && !options.cache)) return nullptr;
+  if (fills) {
+    throw Error(ErrorKind::kInvalid, "open",
+                "a cache of " + with_commas(*options.cache) +
+                    " bytes was asked for, and page_cache \"fill\", which has no use for it: rows "
+                    "are copied out of the page cache")
+        .hint("leave out one of the two");
+  }
+  if (!options.cache) {
+    const bool wanted = options.engine == EngineKind::kAuto && RowCache::takes(layout) &&
+                        budget.limit() >= kSmallestBudgetWithCache;
+    auto share =
+        wanted ? budget.try_reserve(RowCache::memory(), "cache bookkeeping") : std::nullopt;
+    if (!share) return nullptr;
+    cache_share_ = std::move(*share);
+  } else {
+    if (!RowCache::takes(layout)) {
+      throw Error(ErrorKind::kInvalid, "open",
+                  "a cache of " + with_commas(*options.cache) +
+                      " bytes was asked for, but these rows cannot be cached: they " +
+                      (layout.fortran ? "are in Fortran order"
+                                      : "have " + with_commas(layout.row_bytes) + " bytes"))
+          .in(layout.paths.empty() ? "" : layout.paths.front())
+          .hint("leave the cache out; rows in C order of up to 512 KiB can be cached");
+    }
+    const std::uint64_t left = budget.left(), needed = RowCache::memory();
+    if (left <= needed || *options.cache > left - needed) {
+      throw Error(ErrorKind::kBudget, "open",
+                  "a cache of " + with_commas(*options.cache) + " bytes does not fit: " +
+                      with_commas(left) + " bytes are left of a budget of " + budget.describe())
+          .in(layout.paths.empty() ? "" : layout.paths.front())
+          .hint((left > needed ? "ask for a cache of at most " + with_commas(left - needed) +
+                                     " bytes, or raise the budget"
+                               : std::string("raise the budget")) +
+                "; without `cache`, what the budget leaves is used");
+    }
+    cache_share_ = budget.reserve(needed, "cache bookkeeping");
+  }
+  cache_share_.keep_in_children();
+  return std::make_unique<RowCache>(layout, budget, options.cache.value_or(UINT64_MAX));
+}
 
 Array::Impl::Impl(Layout array_layout, const ArrayOptions& options)
     : layout(std::move(array_layout)),
@@ -117,8 +244,9 @@ Array::Impl::Impl(Layout array_layout, const ArrayOptions& options)
       bookkeeping(reserve_bookkeeping(budget)),
       engine_(make_engine(engine_for(options.engine, options.page_cache), layout, budget,
                           budget.limit() / 8)),
-      gatherer_(std::make_unique<PerProcess<Gatherer>>(
-          [this] { return std::make_unique<Gatherer>(*this); })) {
+      cache_(make_cache(options)),
+      gatherers_(std::make_unique<PerProcess<Gatherers>>(
+          [this] { return std::make_unique<Gatherers>(*this); })) {
   note_files_to_drop();
 }
 
@@ -279,122 +407,80 @@ void Array::Impl::crops(std::span<const std::uint64_t> starts, std::uint64_t cou
     copy_mapped(*mapped.engine(), layout, starts, count, out);
     return;
   }
-  gatherer_->get().gather(starts, count, out);
+  const auto gather = [&](std::span<const std::uint64_t> wanted,
+                          std::span<const std::uint32_t> positions) {
+    const Gatherers::Use gatherer(gatherers_->get());
+    gatherer->gather(wanted, count, out, positions);
+  };
+  // Many starts are read in their order on the disk, and looked up in that order, too.
+  if (!cache_ || starts.size() > kSmallGather || !cache_->on()) return gather(starts, {});
+
+  // What the cache has is copied here, so that threads do not wait for one another.
+  std::array<std::uint64_t, kSmallGather> missing;
+  std::array<std::uint32_t, kSmallGather> positions, files;
+  std::size_t missed = 0, files_used = 0;
+  const std::uint64_t crop_bytes = count * layout.row_bytes;
+  for (std::size_t i = 0; i < starts.size(); ++i) {
+    if (get(starts[i], count, out + i * crop_bytes, files, files_used)) continue;
+    missing[missed] = starts[i];
+    positions[missed++] = static_cast<std::uint32_t>(i);
+  }
+  for (std::size_t i = 0; i < files_used; ++i) cache_->require_unchanged(files[i]);
+  if (missed > 0) gather(std::span(missing).first(missed), std::span(positions).first(missed));
 }
 
-namespace {
-
-// A part of a piece, from byte `begin` of the file to `end`.
-struct PiecePart {
-  Piece piece;
-  std::uint64_t begin = 0, end = 0;
-};
-
-// The pieces of `count` rows from each start, one after the other, in parts of at most `longest`.
-class PieceWalk {
- public:
-  PieceWalk(const Layout& layout, std::span<const std::uint64_t> starts, std::uint64_t count,
-            std::byte* out, std::uint64_t longest)
-      : layout_(layout), starts_(starts), count_(count), out_(out), longest_(longest) {}
-
-  bool next(PiecePart& part) {
-    if (done_to_ == piece_.end()) {
-      if (start_ == starts_.size()) return false;
-      std::uint64_t taken;
-      std::byte* const row_out = out_ + (start_ * count_ + row_) * layout_.row_bytes;
-      piece_ = piece_of(layout_, column_, starts_[start_] + row_, count_ - row_, row_out, taken);
-      done_to_ = piece_.offset;
-      row_ += taken;
-      if (row_ == count_) {
-        row_ = 0;
-        if (++column_ == columns_of(layout_)) {
-          column_ = 0;
-          ++start_;
-        }
-      }
+// Files are noted once each, as far as `files` has room; beyond that they are verified at once.
+bool Array::Impl::get(std::uint64_t start, std::uint64_t count, std::byte* out,
+                      std::span<std::uint32_t> files, std::size_t& files_used) {
+  for (std::uint64_t row = 0, taken; row < count; row += taken) {
+    const Piece piece =
+        piece_of(layout, 0, start + row, count - row, out + row * layout.row_bytes, taken);
+    if (!cache_->get(piece)) return false;
+    if (std::ranges::find(files.first(files_used), piece.file) !=
+        files.begin() + static_cast<std::ptrdiff_t>(files_used)) {
+      continue;
     }
-    part = {piece_, done_to_, std::min(piece_.end(), done_to_ + longest_)};
-    done_to_ = part.end;
-    return true;
-  }
-
- private:
-  const Layout& layout_;
-  const std::span<const std::uint64_t> starts_;
-  const std::uint64_t count_;
-  std::byte* const out_;
-  const std::uint64_t longest_;
-  std::size_t start_ = 0;
-  std::uint64_t column_ = 0, row_ = 0;
-  Piece piece_;
-  std::uint64_t done_to_ = 0;  // of piece_
-};
-
-// Copies out of mapped files whose pages may not be in memory: while some pieces are copied, the
-// next are read.
-class AbsentPagesCopy {
- public:
-  AbsentPagesCopy(Engine& engine, const Layout& layout)
-      : engine_(engine), scatter_(scatter_of(layout)), bases_(layout.segments.size(), nullptr) {}
-
-  void copy(PieceWalk walk) {
-    Group now, next;
-    request(walk, now);
-    while (!now.parts.empty()) {
-      request(walk, next);
-      engine_.await(now.pending);
-      for (const PiecePart& part : now.parts) {
-        copy_piece(part.piece, scatter_, part.begin, part.end,
-                   bases_[part.piece.file] + part.begin);
-      }
-      std::swap(now, next);
-    }
-    for (std::uint32_t file = 0; file < bases_.size(); ++file) {
-      if (bases_[file]) engine_.require_unchanged(file);
+    if (files_used < files.size()) {
+      files[files_used++] = piece.file;
+    } else {
+      cache_->require_unchanged(piece.file);
     }
   }
+  if (layout.swapped) swap_bytes(out, count * layout.row_bytes, layout.dtype.swap_unit());
+  return true;
+}
 
- private:
-  static constexpr std::uint64_t kMostBytes = 4_MiB;
-  struct Group {
-    std::vector<PiecePart> parts;
-    std::vector<FileRange> ranges, pending;
-  };
+bool Array::Impl::crop_from_cache(std::uint64_t start, std::uint64_t count, std::byte* out) {
+  if (!cache_ || !cache_->on() || start > layout.rows || count > layout.rows - start) return false;
+  std::array<std::uint32_t, 4> files;
+  std::size_t files_used = 0;
+  if (!get(start, count, out, files, files_used)) return false;
+  for (std::size_t i = 0; i < files_used; ++i) cache_->require_unchanged(files[i]);
+  return true;
+}
 
-  void request(PieceWalk& walk, Group& group) {
-    group.parts.clear();
-    group.ranges.clear();
-    PiecePart part;
-    for (std::uint64_t bytes = 0; group.parts.size() < most_parts_ && bytes < kMostBytes;
-         bytes += part.end - part.begin) {
-      if (!walk.next(part)) break;
-      const std::uint32_t file = part.piece.file;
-      if (!bases_[file]) bases_[file] = engine_.mapped(file);
-      group.parts.push_back(part);
-      group.ranges.push_back({file, part.begin, part.end - part.begin});
-    }
-    engine_.request(group.ranges, group.pending);
+ArrayStats Array::Impl::stats() const {
+  ArrayStats stats;
+  if (const std::shared_ptr<Engine> engine = this->engine()) {
+    const EngineTotals totals = engine->totals();
+    stats.bytes_from_page_cache = totals.bytes_from_page_cache;
+    stats.bytes_from_disk = totals.bytes_from_disk;
+    stats.requests = totals.requests;
+    stats.in_flight = totals.in_flight;
+    stats.wait_ns = totals.wait_ns;
   }
-
-  Engine& engine_;
-  const std::size_t most_parts_ = engine_.ranges_together();
-  const Scatter scatter_;
-  std::vector<const std::byte*> bases_;
-};
-
-}  // namespace
+  if (!cache_) return stats;
+  const RowCache::Totals totals = cache_->totals();
+  stats.cache_hits = totals.hits;
+  stats.cache_misses = totals.misses;
+  stats.cache_bytes = totals.held;
+  stats.bytes_from_cache = totals.bytes;
+  return stats;
+}
 
 void copy_mapped(Engine& engine, const Layout& layout, std::span<const std::uint64_t> starts,
                  std::uint64_t count, std::byte* out) {
-  if (engine.pages_may_be_absent()) {
-    if (count > 0) {
-      AbsentPagesCopy(engine, layout).copy(PieceWalk(layout, starts, count, out, 1_MiB));
-    }
-    if (layout.swapped) {
-      swap_bytes(out, starts.size() * count * layout.row_bytes, layout.dtype.swap_unit());
-    }
-    return;
-  }
+  if (engine.pages_may_be_absent()) return copy_absent(engine, layout, starts, count, out);
   const Scatter scatter = scatter_of(layout);
   std::vector<const std::byte*> bases(layout.segments.size(), nullptr);
   std::byte* crop_out = out;

@@ -14,11 +14,12 @@
 namespace evenkeel {
 
 FeedRunner::FeedRunner(const Layout& layout, Engine& engine, JobSource& source,
-                       std::optional<std::uint64_t> merge_gap, std::uint64_t budget_limit)
+                       std::optional<std::uint64_t> merge_gap, std::uint64_t budget_limit,
+                       RowCache* cache)
     : layout_(layout),
       engine_(engine),
       source_(source),
-      feed_(layout, engine, source, merge_gap, budget_limit) {}
+      feed_(layout, engine, source, merge_gap, budget_limit, cache) {}
 
 void FeedRunner::run() {
   if (!engine_.maps_files()) {
@@ -32,8 +33,9 @@ void FeedRunner::run() {
 }
 
 BatchReader::BatchReader(const Layout& layout, Engine& engine, BatchMaker& maker,
-                         std::optional<std::uint64_t> merge_gap, std::uint64_t budget_limit)
-    : maker_(maker), runner_(layout, engine, *this, merge_gap, budget_limit) {}
+                         std::optional<std::uint64_t> merge_gap, std::uint64_t budget_limit,
+                         RowCache* cache)
+    : maker_(maker), runner_(layout, engine, *this, merge_gap, budget_limit, cache) {}
 
 bool BatchReader::read(std::size_t slot, std::uint64_t number) {
   wanted_ = {slot, number};
@@ -59,7 +61,8 @@ Job* BatchReader::next_job() {
 
 ReadAhead::Reader::Reader(ReadAhead& owner, std::uint64_t budget_limit)
     : owner_(owner),
-      runner_(owner.layout_, owner.engine_, *this, owner.options_.merge_gap, budget_limit) {}
+      runner_(owner.layout_, owner.engine_, *this, owner.options_.merge_gap, budget_limit,
+              owner.options_.cache) {}
 
 void ReadAhead::Reader::run(std::uint64_t most_batches) {
   allowed_ = most_batches;
@@ -80,7 +83,7 @@ ReadAhead::ReadAhead(const Layout& layout, Engine& engine, BatchMaker& maker,
       options_(options),
       owner_(::getpid()),
       first_(*this, options.budget_limit),
-      on_demand_(layout, engine, maker, options.merge_gap, options.budget_limit),
+      on_demand_(layout, engine, maker, options.merge_gap, options.budget_limit, options.cache),
       slots_(options.slots),
       end_(options.end) {
   if (options.second_reads) second_.emplace(*this, options.budget_limit);

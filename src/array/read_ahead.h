@@ -34,7 +34,7 @@ class BatchMaker {
 class FeedRunner {
  public:
   FeedRunner(const Layout& layout, Engine& engine, JobSource& source,
-             std::optional<std::uint64_t> merge_gap, std::uint64_t budget_limit);
+             std::optional<std::uint64_t> merge_gap, std::uint64_t budget_limit, RowCache* cache);
   void run();  // until the source has no job, or `cancel`
   void cancel() { feed_.cancel(); }
   void reset() { feed_.reset(); }  // after a run that threw or was cancelled
@@ -50,7 +50,7 @@ class FeedRunner {
 class BatchReader final : JobSource {
  public:
   BatchReader(const Layout& layout, Engine& engine, BatchMaker& maker,
-              std::optional<std::uint64_t> merge_gap, std::uint64_t budget_limit);
+              std::optional<std::uint64_t> merge_gap, std::uint64_t budget_limit, RowCache* cache);
   // False when it was cancelled.
   bool read(std::size_t slot, std::uint64_t number);
   void cancel() { runner_.cancel(); }  // from any thread: `read` returns soon
@@ -86,10 +86,11 @@ class ReadAhead final {
     bool second_reads = false;  // if it may: this takes the memory of a second feed
     std::optional<std::uint64_t> merge_gap = {};
     std::uint64_t budget_limit = 0;  // sizes the plans; see RowFeed::memory
-    std::string closed_hint = {};    // of the error that is thrown after `close`
-    const char* what = "read";       // names the user in that error
+    RowCache* cache = nullptr;
+    std::string closed_hint = {};  // of the error that is thrown after `close`
+    const char* what = "read";     // names the user in that error
   };
-  // `layout`, `engine` and `maker` must live until `close` has returned.
+  // `layout`, `engine`, `maker` and the cache must live until `close` has returned.
   ReadAhead(const Layout& layout, Engine& engine, BatchMaker& maker, const Options& options);
   ~ReadAhead();
 

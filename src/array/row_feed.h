@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "array/plan.h"
+#include "array/row_cache.h"
 #include "engine/engine.h"
 #include "format/layout.h"
 
@@ -23,6 +24,9 @@ struct Job {
   // There is room for the alignment's overhang around `out`, and `out` is as far from alignment as
   // the first row's offset: a job that is one piece of one file may be read in place.
   bool roomy = false;
+  // Where each start's rows go, counted in `count` rows; empty: one after the other.
+  std::span<const std::uint32_t> positions = {};
+  bool looked_up = false;  // in the cache, which does not have them
 
  private:
   friend class RowFeed;
@@ -44,9 +48,11 @@ class JobSource {
 // plans a bounded number of pieces ahead, however large the job. One thread at a time.
 class RowFeed final : public Feed {
  public:
-  // `layout`, `engine` and `source` must outlive it. `merge_gap` overrides the engine's.
+  // `layout`, `engine`, `source` and `cache` (if there is one) must outlive it. `merge_gap`
+  // overrides the engine's.
   RowFeed(const Layout& layout, const Engine& engine, JobSource& source,
-          std::optional<std::uint64_t> merge_gap, std::uint64_t budget_limit);
+          std::optional<std::uint64_t> merge_gap, std::uint64_t budget_limit,
+          RowCache* cache = nullptr);
 
   // What it allocates at most, for jobs of up to so many starts.
   static std::uint64_t memory(std::uint64_t budget_limit, std::uint64_t starts);
@@ -77,12 +83,16 @@ class RowFeed final : public Feed {
   bool begin_next_job();
   bool fill(LivePlan& live);
   void retire_if_done(LivePlan& live);
+  void swap(const Job& job) const;
+  void verify_hits();
 
   const Layout& layout_;
   const Engine& engine_;
   JobSource& source_;
   const std::optional<std::uint64_t> merge_gap_;
   const std::size_t window_;
+  RowCache* const cache_;
+  std::vector<std::uint32_t> hit_files_;  // whose rows came from the cache, not verified yet
   std::array<LivePlan, kPlans> plans_;
   LivePlan* active_ = nullptr;
   std::atomic<bool> cancelled_ = false;

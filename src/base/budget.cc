@@ -103,7 +103,7 @@ struct Reservation::Account {
   void reclaim(std::uint64_t bytes);
   bool grow(Cache& cache, std::uint64_t bytes);
   void shrink(Cache& cache, std::uint64_t bytes);
-  std::uint64_t share_of_cache() const;  // if all caches hold the same
+  std::uint64_t share_of(const Cache& cache) const;  // if all caches in use hold the same
 
   bool fits_beside_reads(std::uint64_t bytes) const {
     return bytes <= beyond(most_uncached(), uncached() - in_reads);
@@ -229,9 +229,12 @@ void Reservation::Account::reclaim(std::uint64_t bytes) NO_THREAD_SAFETY_ANALYSI
   --reclaiming;
 }
 
-std::uint64_t Reservation::Account::share_of_cache() const {
-  const auto caches_here = std::ranges::count(caches, false, &Cache::inherited);
-  return left() / static_cast<std::uint64_t>(std::max<std::ptrdiff_t>(caches_here, 1));
+std::uint64_t Reservation::Account::share_of(const Cache& cache) const {
+  std::uint64_t sharers = 1;
+  for (const Cache& other : caches) {
+    if (!other.inherited && other.bytes > 0 && &other != &cache) ++sharers;
+  }
+  return left() / sharers;
 }
 
 bool Reservation::Account::grow(Cache& cache, std::uint64_t bytes) {
@@ -244,7 +247,7 @@ bool Reservation::Account::grow(Cache& cache, std::uint64_t bytes) {
     const bool is_largest = std::ranges::none_of(
         caches, [&](const Cache& other) { return !other.inherited && other.bytes > cache.bytes; });
     if (reclaiming > 0 || !waiting.empty() || is_largest) return false;
-    if (cache.bytes + bytes > share_of_cache()) return false;
+    if (cache.bytes + bytes > share_of(cache)) return false;
     reclaim(bytes);
     if (!fits()) return false;
   }
@@ -298,7 +301,7 @@ std::uint64_t ReclaimableMemory::bytes() const {
 
 std::uint64_t ReclaimableMemory::most_bytes() const {
   const MutexLock lock(Reservation::Account::Registry::get().mutex);
-  return std::max(account_->share_of_cache(), cache_->bytes);
+  return std::max(account_->share_of(*cache_), cache_->bytes);
 }
 
 void Reservation::Account::set_limit(std::uint64_t bytes) {

@@ -33,6 +33,7 @@ class Chosen final : public Engine {
   void require_unchanged(std::uint32_t file) override { engine_->require_unchanged(file); }
   unsigned concurrency() const override { return engine_->concurrency(); }
   EngineLimits limits() const override { return engine_->limits(); }
+  EngineTotals totals() const override { return engine_->totals(); }
   bool maps_files() const override { return engine_->maps_files(); }
   const std::byte* mapped(std::uint32_t file) override { return engine_->mapped(file); }
   bool pages_may_be_absent() const override { return engine_->pages_may_be_absent(); }

@@ -20,8 +20,9 @@ struct Extent {
   std::uint32_t file = 0;  // index into Layout::segments
   std::uint64_t offset = 0;
   std::uint64_t length = 0;
-  std::uint64_t tag = 0;      // the feed's own
-  std::byte* into = nullptr;  // if set, `length` aligned bytes the engine may fill itself
+  std::uint64_t tag = 0;         // the feed's own
+  std::byte* into = nullptr;     // if set, `length` aligned bytes the engine may fill itself
+  bool from_page_cache = false;  // set by the engine, on arrival: the disk was not asked
 };
 
 // Bytes of a file and their place in memory.
@@ -61,6 +62,15 @@ struct EngineLimits {
   std::uint64_t merge_gap = 0;    // a gap up to this is cheaper to read than a second request
 };
 
+// What an engine has done since it was made.
+struct EngineTotals {
+  std::uint64_t requests = 0;               // sent to the disk
+  std::uint64_t in_flight = 0;              // of these, not back yet
+  std::uint64_t bytes_from_disk = 0;        // alignment and gaps included
+  std::uint64_t bytes_from_page_cache = 0;  // that were wanted
+  std::uint64_t wait_ns = 0;                // threads waited for the disk
+};
+
 // Thread-safe: while `concurrency` threads are in `run`, others wait. Everything an engine
 // allocates, maps or brings into the page cache is reserved from the budget when the engine is
 // made.
@@ -72,6 +82,8 @@ class Engine {
   virtual void run(Feed& feed) = 0;
   virtual EngineLimits limits() const = 0;
   virtual EngineReport report() const = 0;
+  // Cheap, from any thread. Engines that cannot tell the disk from the page cache leave zeros.
+  virtual EngineTotals totals() const { return {}; }
   // How many threads may be in `run` at once to advantage, as things are now.
   virtual unsigned concurrency() const { return 1; }
   // Throws Error (kFormat) when a file that this run reads is not what it was at open. For feeds

@@ -48,6 +48,7 @@ TokenLoader::Impl::Impl(std::vector<WeightedTokens> sets, LoaderOptions options,
                          .second_reads = buffers_.size() > 1 && second_plan_share_.bytes() > 0,
                          .merge_gap = {},
                          .budget_limit = array_->budget.limit(),
+                         .cache = array_->cache(),
                          .closed_hint = "create a new loader",
                          .what = "loader"});
   pool_->serve(ahead_);
@@ -115,7 +116,8 @@ std::uint64_t TokenLoader::Impl::steps_of_loop() const {
 std::shared_ptr<Array::Impl> TokenLoader::Impl::open_joined() const {
   const Tokens::Impl& first = TokenInternals::of(mixture_.front().tokens);
   return std::make_shared<Array::Impl>(
-      joined_layout(mixture_), ArrayOptions{.budget = first.array->budget, .engine = first.engine});
+      joined_layout(mixture_),
+      ArrayOptions{.budget = first.array->budget, .engine = first.engine, .cache = first.cache});
 }
 
 std::uint64_t TokenLoader::Impl::stored_bytes() const {
@@ -408,6 +410,7 @@ void TokenLoader::seek(std::uint64_t step) { impl_->seek(step); }
 std::uint64_t TokenLoader::size() const { return impl_->size(); }
 std::uint64_t TokenLoader::epoch_samples() const { return impl_->epoch_samples(); }
 int TokenLoader::buffers() const { return impl_->buffers(); }
+ArrayStats TokenLoader::stats() const { return impl_->stats(); }
 LoaderState TokenLoader::state() const { return impl_->state_at(impl_->step()); }
 void TokenLoader::load(const LoaderState& state) { impl_->load(state); }
 std::vector<CropOrigin> TokenLoader::explain(std::uint64_t step) const {

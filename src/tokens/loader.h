@@ -43,6 +43,7 @@ struct TokenLoader::Impl final : BatchMaker {
   std::uint64_t size() const;
   std::uint64_t epoch_samples() const { return schedule_.epoch_samples(); }
   int buffers() const { return buffers_made_; }
+  ArrayStats stats() const { return array_->stats(); }
   LoaderState state_at(std::uint64_t step) const;
   void load(const LoaderState& state);
   std::vector<CropOrigin> explain(std::uint64_t step) const;
