@@ -24,12 +24,12 @@ using NeighbourClock = std::chrono::steady_clock;
 constexpr std::uint64_t kBlock = 1_MiB;
 
 // A cache of blocks that are really there.
-class BlockCache : public Reclaimer {
+class HeldBlocks : public Reclaimer {
  public:
-  explicit BlockCache(const Budget& budget) : memory_(budget, "cached blocks") {}
-  ~BlockCache() override { reclaim(UINT64_MAX); }
-  BlockCache(const BlockCache&) = delete;
-  BlockCache& operator=(const BlockCache&) = delete;
+  explicit HeldBlocks(const Budget& budget) : memory_(budget, "cached blocks") {}
+  ~HeldBlocks() override { reclaim(UINT64_MAX); }
+  HeldBlocks(const HeldBlocks&) = delete;
+  HeldBlocks& operator=(const HeldBlocks&) = delete;
   void serve(const std::weak_ptr<Reclaimer>& self) { memory_.serve(self); }
 
   bool grow() EXCLUDES(mutex_) {
@@ -105,7 +105,7 @@ int work_beside_a_neighbour(const Pipe& ask, const Pipe& answers) {
   ask.only_tell();
   answers.only_hear();
   const Budget budget = Budget::automatic();
-  const auto cache = std::make_shared<BlockCache>(budget);
+  const auto cache = std::make_shared<HeldBlocks>(budget);
   cache->serve(cache);
   if (!comes_true([&] { return !cache->grow() && budget.cached() >= 96_MiB; })) return 2;
   const std::uint64_t before = budget.cached();

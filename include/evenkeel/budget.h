@@ -67,10 +67,10 @@ class Budget {
   static Budget automatic();
   bool is_automatic() const;
 
-  // Changes the limit of all copies of this budget. Smaller: caches give way first, then reading
-  // ahead; it waits for reads under way, for their memory. Throws Error (kBudget) below what is
-  // held otherwise, with the arithmetic, and changes nothing then. Larger: caches may grow, and
-  // reads that wait for memory go on. Throws Error (kInvalid) for an automatic budget.
+  // Changes the limit of all copies. Smaller: caches give way, and reads under way are waited for.
+  // Throws Error (kBudget) below what is held otherwise, buffers of loaders and chunks included,
+  // with the arithmetic; nothing changes then. Larger: caches may grow, and reads that wait for
+  // memory go on. Throws Error (kInvalid) for an automatic budget.
   void resize(std::uint64_t bytes) const;
 
   std::uint64_t limit() const;

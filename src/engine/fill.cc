@@ -136,34 +136,58 @@ class FillEngine final : public Engine {
   void request(std::span<const FileRange> ranges, std::vector<FileRange>& pending) override {
     const std::uint32_t now = tick();
     keep_tables_few();
+    std::uint64_t wanted = 0, missed = 0;
     for (const FileRange& range : ranges) {
+      wanted += range.length;
       const std::uint64_t end = range.offset + range.length;
       for (std::uint64_t at = range.offset; at < end;) {
         const std::uint64_t region = at / region_bytes_;
         const std::uint64_t part_end = std::min(end, (region + 1) * region_bytes_);
         const std::uint32_t word = file(range.file).regions[region].load(std::memory_order_relaxed);
         if (!Region::full(word, now)) {
+          const std::size_t before = pending.size();
           request_part({range.file, at, part_end - at}, region, now, pending);
+          if (pending.size() > before) missed += part_end - at;
         }
         at = part_end;
       }
     }
+    state_.get().bytes_from_page_cache.fetch_add(wanted - missed, std::memory_order_relaxed);
   }
 
   void await(std::vector<FileRange>& pending) override {
     if (pending.empty()) return;
+    ProcessState& state = state_.get();
+    const std::int64_t began = sys::monotonic_ns();
+    std::uint64_t bytes = 0;
     const std::uint32_t now = tick();
     for (const FileRange& range : pending) {
       MappedFile& mapped_file = file(range.file);
       populate(mapped_file.mapping, range.offset, range.length, layout_.segments[range.file],
                range.offset);
+      bytes += range.length;
       const std::uint64_t region = range.offset / region_bytes_;
       if (range.offset == region * region_bytes_ &&
           range.length == region_length(mapped_file, region)) {
         set_full(mapped_file.regions[region], now);
       }
     }
+    const std::int64_t took = sys::monotonic_ns() - began;
+    state.requests.fetch_add(pending.size(), std::memory_order_relaxed);
+    state.bytes_from_disk.fetch_add(bytes, std::memory_order_relaxed);
+    state.wait_ns.fetch_add(static_cast<std::uint64_t>(std::max<std::int64_t>(took, 0)),
+                            std::memory_order_relaxed);
     pending.clear();
+  }
+
+  EngineTotals totals() const override {
+    const ProcessState& state = state_.get();
+    EngineTotals totals;
+    totals.requests = state.requests.load(std::memory_order_relaxed);
+    totals.bytes_from_disk = state.bytes_from_disk.load(std::memory_order_relaxed);
+    totals.bytes_from_page_cache = state.bytes_from_page_cache.load(std::memory_order_relaxed);
+    totals.wait_ns = state.wait_ns.load(std::memory_order_relaxed);
+    return totals;
   }
 
   // Two groups at once, of ranges that each touch two regions: a quarter of the tables each, at
@@ -193,6 +217,8 @@ class FillEngine final : public Engine {
     // Each is set up once, under the mutex, by the first call of `mapped`; later calls on its
     // behalf come after one of `mapped`, and read it without.
     std::vector<MappedFile> files;
+    std::atomic<std::uint64_t> requests = 0, bytes_from_disk = 0, bytes_from_page_cache = 0,
+                               wait_ns = 0;
     std::atomic<std::uint64_t> tables = 0;  // pages of page tables that the mappings may have
 
     Mutex memory_mutex;
@@ -377,7 +403,7 @@ class FillEngine final : public Engine {
   Reservation share_;
   const std::function<std::uint64_t()> available_;
   const std::uint64_t available_at_open_;
-  PerProcess<ProcessState> state_;
+  mutable PerProcess<ProcessState> state_;
 };
 
 }  // namespace
