@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "evenkeel/bytes.h"
 #include "evenkeel/compiler.h"
@@ -39,6 +40,13 @@ class Reservation {
   std::uint64_t bytes_ = 0;
 };
 
+// What one use holds of a budget, in one reservation or in several.
+struct BudgetUse {
+  std::string what;  // as given to Budget::reserve: "read buffers"
+  std::uint64_t bytes = 0;
+  std::uint64_t count = 0;  // reservations
+};
+
 // A number of bytes that a dataset may occupy: buffers the library allocates, resident pages of
 // mappings it makes, page-cache pages its reads bring in. Bytes are reserved before they are used,
 // so the limit is never passed; what does not fit is refused with the arithmetic in the message.
@@ -61,6 +69,7 @@ class Budget {
   std::uint64_t left() const { return limit() - in_use(); }
   // "64 MiB (67,108,864 bytes), one eighth of 512 MiB available (memory cgroup limit)"
   std::string describe() const;
+  std::vector<BudgetUse> uses() const;  // what holds it now, by name
 
   // Throws Error (kBudget) that lists what holds the budget now when `bytes` more do not fit.
   // `what` names the use in such messages: "read buffers".

@@ -75,6 +75,7 @@ class TokenLoader(_core.BatchReader):
         phase: int = 0,
     ) -> None:
         sets = weighted(tokens)
+        self._sources = [one for one, _ in sets]
         self._rank, self._world = rank_and_world(rank, world)
         self._shape, self._order = (batch_size, block_size), order
         stored = sets[0][0].dtype
@@ -205,6 +206,11 @@ class TokenLoader(_core.BatchReader):
             f"<evenkeel.TokenLoader: {rows} x {columns} {self._dtype}, {self._order}, "
             f"rank {self._rank} of {self._world}, step {self.step}>"
         )
+
+    def _repr_html_(self) -> str:
+        from evenkeel import _html
+
+        return _html.loader(self)
 
 
 def _number(name: str, number: int, least: int, end: int = 1 << 64, what: str = "loader") -> int:

@@ -66,6 +66,7 @@ struct Reservation::Account {
     peak = in_use;
     waiting.clear();
   }
+  std::vector<BudgetUse> uses() const;
   Error refusal(std::uint64_t bytes, std::string_view what) const;
 };
 
@@ -121,19 +122,26 @@ void Reservation::Account::give_back(const Holder* holder) {
   if (!waiting.empty()) all.changed().notify_all();
 }
 
-// The message lists uses of the same name together: a loader has dozens of buffers.
-Error Reservation::Account::refusal(std::uint64_t bytes, std::string_view what) const {
-  std::map<std::string, std::pair<std::uint64_t, std::size_t>> uses;
+// Uses of the same name together: a loader has dozens of buffers.
+std::vector<BudgetUse> Reservation::Account::uses() const {
+  std::map<std::string, BudgetUse> by_name;
   for (const Holder& holder : holders) {
     if (holder.inherited) continue;
-    auto& [sum, count] = uses[holder.what];
-    sum += holder.bytes;
-    ++count;
+    BudgetUse& use = by_name[holder.what];
+    use.what = holder.what;
+    use.bytes += holder.bytes;
+    ++use.count;
   }
+  std::vector<BudgetUse> list;
+  for (auto& [name, use] : by_name) list.push_back(std::move(use));
+  return list;
+}
+
+Error Reservation::Account::refusal(std::uint64_t bytes, std::string_view what) const {
   std::string held;
-  for (const auto& [use, total] : uses) {
-    held += (held.empty() ? " (" : ", ") + use + " " + with_commas(total.first);
-    if (total.second > 1) held += " in " + with_commas(total.second);
+  for (const BudgetUse& use : uses()) {
+    held += (held.empty() ? " (" : ", ") + use.what + " " + with_commas(use.bytes);
+    if (use.count > 1) held += " in " + with_commas(use.count);
   }
   if (!held.empty()) held += ")";
   // Buffers that arrays and loaders size by the limit take at most half of what it is raised by, so
@@ -211,6 +219,11 @@ std::uint64_t Budget::in_use() const {
 std::uint64_t Budget::peak() const {
   const MutexLock lock(Reservation::Account::Registry::get().mutex);
   return account_->peak;
+}
+
+std::vector<BudgetUse> Budget::uses() const {
+  const MutexLock lock(Reservation::Account::Registry::get().mutex);
+  return account_->uses();
 }
 
 std::string Budget::describe() const {
