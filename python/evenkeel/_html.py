@@ -64,7 +64,7 @@ def _budget_rows(budget: Budget) -> list[tuple[str, str]]:
 
 def array(a: Array) -> str:
     if a._reader.closed:
-        return _table("evenkeel.Array, closed", [_files(a.paths)])
+        return _table("evenkeel.Array, closed", [_files(a._recipe[0])])
     rows = [
         ("shape", _text(a.shape)),
         ("dtype", _text(a.dtype)),
@@ -93,7 +93,7 @@ def batches(b: Batches) -> str:
         ("batches", _text(f"{b._n:,} rows, {order}, rank {b._rank} of {b._world}")),
         ("position", _text("closed" if b._closed else where)),
         ("array", _text(f"{b._array.shape} {b._array.dtype}")),
-        _files(b._array.paths),
+        _files(b._array._recipe[0]),
     ]
     if not b._closed and not b._array._reader.closed:
         rows += [*_budget_rows(b._array.budget), ("engine", _text(b._array.engine))]
