@@ -126,7 +126,7 @@ class Executable {
     for (;;) {
       const std::size_t end = rest.find(':');
       const std::string folder(rest.substr(0, end));
-      places.push_back(folder.empty() ? name : folder + "/" + name);
+      places.push_back(folder.empty() ? name : fmt::format("{}/{}", folder, name));
       if (end == std::string_view::npos) return places;
       rest.remove_prefix(end + 1);
     }

@@ -152,7 +152,7 @@ std::string unpack_library(std::string_view bytes, const std::vector<UnpackPlace
   for (const UnpackPlace& place : places) {
     try {
       const Fd folder = open_private_folder(place);
-      const std::string path = place.path + "/" + name;
+      std::string path = place.path + "/" + name;
       if (!holds(folder.get(), name, bytes)) put(folder.get(), name, bytes, path);
       return path;
     } catch (const Unsafe& unsafe) {

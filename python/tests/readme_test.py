@@ -10,7 +10,7 @@ README = Path(__file__).resolve().parents[2] / "README.md"
 BLOCKS = re.findall(r"^```python\n(.*?)^```", README.read_text(), re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("block", BLOCKS)
+@pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
 def test_it_runs(block, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = np.arange(3000, dtype="float32")

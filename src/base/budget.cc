@@ -133,6 +133,7 @@ std::vector<BudgetUse> Reservation::Account::uses() const {
     ++use.count;
   }
   std::vector<BudgetUse> list;
+  list.reserve(by_name.size());
   for (auto& [name, use] : by_name) list.push_back(std::move(use));
   return list;
 }
