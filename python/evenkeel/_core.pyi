@@ -68,10 +68,15 @@ class Budget:
     def describe(self) -> str:
         """The limit and where it comes from, in words."""
 
+    def uses(self) -> dict[str, int]:
+        """What holds it now, and bytes of each."""
+
     def reserve(self, bytes: int, what: str) -> Reservation:
         """A share, or MemoryError with the arithmetic."""
 
     def __repr__(self) -> str: ...
+
+    def _repr_html_(self) -> str: ...
 
     def __reduce__(self) -> tuple[type[Budget], tuple[int | str]]: ...
 
