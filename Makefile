@@ -32,6 +32,7 @@ bench: build ## Evenkeel beside its peers, its engines against each other, np.me
 	bench/run
 	@scripts/install_package
 	.venv/bin/python bench/python.py
+	.venv/bin/python bench/cache.py
 	.venv/bin/python bench/guard.py
 	@scripts/install_package .venv-peers
 	bench/run.py --json .cache/side-by-side.json

@@ -213,6 +213,47 @@ def contestant(options):
     )
 
 
+def take_epoch(order, batch, take):
+    """Takes the rows of one epoch. Returns a sum that is the same in any order."""
+    import numpy as np
+
+    total = 0
+    for at in range(0, len(order), batch):
+        block = take(order[at : at + batch])
+        total += int(block.view(np.uint32)[:, :2].sum(dtype=np.uint64))
+    return total
+
+
+def epochs(options):
+    """Three exactly shuffled epochs from a cold file, in its own process. Prints rows per second
+    and the sum of each."""
+    import numpy as np
+
+    name = options.contestant.removeprefix("epochs_")
+    if name == "np":
+        rows = np.load(options.file, mmap_mode="r")
+        take = rows.__getitem__
+    else:
+        import evenkeel
+
+        rows = evenkeel.open(options.file, budget=options.budget, page_cache="fill")
+        take = rows.take
+    random = np.random.default_rng(7)
+    result = {"rates": [], "sums": []}
+    for epoch in range(3):
+        order = random.permutation(len(rows))
+        began = time.perf_counter()
+        if name == "batches":
+            total = 0
+            for block in rows.batches(options.chunk, shuffle=True, seed=7, epoch=epoch):
+                total += int(block.view(np.uint32)[:, :2].sum(dtype=np.uint64))
+        else:
+            total = take_epoch(order, options.chunk, take)
+        result["rates"].append(len(rows) / (time.perf_counter() - began))
+        result["sums"].append(total)
+    print(json.dumps(result))
+
+
 # --- the bench
 
 
@@ -432,6 +473,65 @@ def memmap_cached(bench):
     )
 
 
+class Readahead:
+    """Another readahead of a file's disk for a while. Takes root."""
+
+    def __init__(self, file, kib):
+        device = os.stat(file).st_dev
+        self.setting = pathlib.Path(
+            f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}/read_ahead_kb"
+        )
+        self.kib = kib
+
+    def __enter__(self):
+        self.before = self.setting.read_text()
+        self.setting.write_text(str(self.kib))
+
+    def __exit__(self, *_):
+        self.setting.write_text(self.before)
+
+
+def epochs_fit(bench):
+    """Data that fits free memory, read several times over: page_cache="fill" beside np.memmap."""
+    count = 2_900_000  # 1.8 GiB
+    file = data.make_rows(bench.options.dir / f"rows-{count}.npy", count)
+    for kib in (8192, 128):
+        runs = {"np": [], "take": [], "batches": []}
+        try:
+            with Readahead(file, kib):
+                for _ in range(bench.options.repeats):
+                    for name, results in runs.items():
+                        data.make_cold(file)
+                        command = [sys.executable, __file__, "--contestant", f"epochs_{name}"]
+                        command += ["--file", str(file), "--budget", "512MiB", "--chunk", "1024"]
+                        done = subprocess.run(
+                            command, stdout=subprocess.PIPE, text=True, check=True
+                        )
+                        results.append(json.loads(done.stdout))
+                        rates = ", ".join(f"{rate:,.0f}" for rate in results[-1]["rates"])
+                        print(f"  {name}, readahead {kib} KiB: {rates} rows/s", file=sys.stderr)
+        except OSError as error:
+            bench.note(f"epochs that fit, readahead {kib} KiB", f"skipped: {error}", "", None)
+            continue
+        if any(r["sums"] != runs["np"][0]["sums"] for results in runs.values() for r in results):
+            sys.exit("bench: epochs returned different data")
+        for name in ("take", "batches"):
+            for epoch, least in ((0, 1), (1, 0.9)):
+                ratios = [
+                    ours["rates"][epoch] / theirs["rates"][epoch]
+                    for ours, theirs in zip(runs[name], runs["np"], strict=True)
+                ]
+                middle = statistics.median(ratios)
+                bench.note(
+                    f"epoch {epoch + 1} of data that fits, {name}(), readahead {kib} KiB",
+                    f"{middle:.3g} × ({min(ratios):.3g} to {max(ratios):.3g}; last "
+                    f"{runs[name][-1]['rates'][epoch]:,.0f} : "
+                    f"{runs['np'][-1]['rates'][epoch]:,.0f})",
+                    f">= {least:g} ×",
+                    middle >= least,
+                )
+
+
 def import_time(bench):
     def best(program):
         times = []
@@ -453,6 +553,7 @@ SCENARIOS = {
     "scan-cold": scan_cold,
     "memmap-cold": memmap_cold,
     "memmap-cached": memmap_cached,
+    "epochs-fit": epochs_fit,
     "import": import_time,
 }
 
@@ -474,6 +575,9 @@ def main():
     parser.add_argument("--rank", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--at", type=float, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.contestant and options.contestant.startswith("epochs_"):
+        epochs(options)
+        return 0
     if options.contestant:
         contestant(options)
         return 0

@@ -129,6 +129,25 @@ Check readahead(const Probe& probe) {
                 : ""};
 }
 
+// When to choose page_cache "fill".
+Check free_memory(const Probe& probe) {
+  const AvailableMemory memory = available_memory();
+  struct stat status = {};
+  ::fstat(probe.fd(), &status);
+  const auto size = static_cast<std::uint64_t>(status.st_size);
+  const bool fits = size <= memory.bytes - memory.bytes / 8;
+  return {
+      "free memory", Health::kOk,
+      fmt::format("{} ({}), the file has {}", format_size(memory.bytes), memory.source,
+                  format_size(size)),
+      fits ? "the file fits: if nobody else needs this memory and the data is read more than "
+             "once, page_cache \"fill\" keeps it there; the default, \"spare\", stays within the "
+             "budget"
+           : "the file does not fit: leave page_cache at \"spare\", with a budget as large as "
+             "you can give",
+      ""};
+}
+
 EngineReport direct_report(const std::string& path) {
   ArrayOptions options;
   options.budget = 64_MiB;
@@ -160,8 +179,8 @@ Check engine(const Probe& probe) {
 
 std::vector<Check> check_disk(const std::string& path) {
   const Probe probe(path);
-  return {direct_io(probe), what_is_cached(probe), uncached_reads(probe), readahead(probe),
-          engine(probe)};
+  return {direct_io(probe), what_is_cached(probe), uncached_reads(probe),
+          readahead(probe), free_memory(probe),    engine(probe)};
 }
 
 std::string health_name(Health health) {

@@ -13,7 +13,8 @@ namespace evenkeel::fuzz {
 namespace {
 
 constexpr EngineKind kEngines[] = {EngineKind::kMap,  EngineKind::kRemap,  EngineKind::kAdvise,
-                                   EngineKind::kRead, EngineKind::kDirect, EngineKind::kAuto};
+                                   EngineKind::kRead, EngineKind::kDirect, EngineKind::kFill,
+                                   EngineKind::kAuto};
 
 // On a disk if there is one, because O_DIRECT works differently on tmpfs.
 const TempFolder& folder() {

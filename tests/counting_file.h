@@ -15,9 +15,9 @@ namespace evenkeel {
 
 using Numbers = std::vector<std::uint32_t>;
 
-inline constexpr EngineKind kAllEngines[] = {EngineKind::kMap,    EngineKind::kRemap,
-                                             EngineKind::kAdvise, EngineKind::kRead,
-                                             EngineKind::kDirect, EngineKind::kAuto};
+inline constexpr EngineKind kAllEngines[] = {
+    EngineKind::kMap,    EngineKind::kRemap, EngineKind::kAdvise, EngineKind::kRead,
+    EngineKind::kDirect, EngineKind::kFill,  EngineKind::kAuto};
 
 inline Numbers counting(std::uint64_t first, std::uint64_t count) {
   Numbers numbers(count);

@@ -18,7 +18,8 @@ namespace evenkeel {
 namespace {
 
 constexpr EngineKind kEngines[] = {EngineKind::kMap,  EngineKind::kRemap,  EngineKind::kAdvise,
-                                   EngineKind::kRead, EngineKind::kDirect, EngineKind::kAuto};
+                                   EngineKind::kRead, EngineKind::kDirect, EngineKind::kFill,
+                                   EngineKind::kAuto};
 
 class Differential : public testing::TestWithParam<EngineKind> {
  protected:

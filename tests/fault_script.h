@@ -71,6 +71,8 @@ inline std::vector<NamedFault> faults_for(sys::Call call) {
     case Call::kMadvise:
       return of(ignored("EINVAL", EINVAL), ignored("ENOMEM", ENOMEM), eio,
                 error_fault("EFAULT", EFAULT));
+    case Call::kMincore:
+      return of(ignored("EAGAIN", EAGAIN), ignored("ENOMEM", ENOMEM));
     case Call::kFadvise:
     case Call::kSyncRange:
       return of(ignored("EIO", EIO), ignored("EINVAL", EINVAL));

@@ -117,18 +117,56 @@ TEST_P(Faults, AtEveryCall) {
       {.rings = way.rings, .whole_blocks = !way.rings, .before_each = [this] { half_cold(); }});
 }
 
-INSTANTIATE_TEST_SUITE_P(Engines, Faults,
-                         testing::Values(Way{"map", EngineKind::kMap},
-                                         Way{"remap", EngineKind::kRemap},
-                                         Way{"advise", EngineKind::kAdvise},
-                                         Way{"read", EngineKind::kRead},
-                                         Way{"direct", EngineKind::kDirect},
-                                         Way{"direct_threads", EngineKind::kDirect, false},
-                                         Way{"auto", EngineKind::kAuto, true, 1_MiB, 20'000},
-                                         Way{"auto_that_fits", EngineKind::kAuto, true, 8_MiB},
-                                         Way{"auto_that_leaves_its_mapping", EngineKind::kAuto,
-                                             true, 8_MiB, 55'000, true}),
+// The same rows until they come from the cache: while it is filled, and when it is all that is
+// asked.
+class FaultsOfACache : public Faults {};
+
+TEST_P(FaultsOfACache, AtEveryCall) {
+  const Way way = GetParam();
+  std::vector<std::uint64_t> rows;
+  for (std::uint64_t i = 0; i < 100; ++i) rows.push_back(i * 37 % (2 * rows_));
+  const auto gather_often = [&](const Array& array) {
+    for (int i = 0; i < 4; ++i) {
+      ASSERT_EQ(gathered(array, rows), rows_of_counting(rows, kFaultColumns));
+    }
+  };
+  std::uint64_t hits = 0;
+  FaultSweep sweep(way.name);
+  sweep.run(
+      [&](FaultCase& fault) {
+        const Budget budget(way.budget);
+        ArrayOptions options = counted(kFaultColumns, budget, way.engine);
+        options.cache = 1_MiB;
+        std::optional<Array> array;
+        fault.attempt([&] { array.emplace(Array::open(paths_, options)); });
+        if (array) {
+          fault.attempt([&] { gather_often(*array); });
+          fault.insist([&] { gather_often(*array); });
+          hits += array->stats().cache_hits;  // none where it got no memory
+          array->close();
+        }
+        EXPECT_EQ(budget.in_use(), 0u);
+      },
+      {.rings = way.rings, .whole_blocks = !way.rings, .before_each = [this] { half_cold(); }});
+  EXPECT_GT(hits, 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Engines, FaultsOfACache,
+                         testing::Values(Way{"direct_with_cache", EngineKind::kDirect, true, 4_MiB},
+                                         Way{"read_with_cache", EngineKind::kRead, true, 4_MiB}),
                          [](const auto& tested) { return std::string(tested.param.name); });
+
+INSTANTIATE_TEST_SUITE_P(
+    Engines, Faults,
+    testing::Values(Way{"map", EngineKind::kMap}, Way{"remap", EngineKind::kRemap},
+                    Way{"advise", EngineKind::kAdvise}, Way{"read", EngineKind::kRead},
+                    Way{"fill", EngineKind::kFill}, Way{"direct", EngineKind::kDirect},
+                    Way{"direct_threads", EngineKind::kDirect, false},
+                    Way{"auto", EngineKind::kAuto, true, 1_MiB, 20'000},
+                    Way{"auto_that_fits", EngineKind::kAuto, true, 8_MiB},
+                    Way{"auto_that_leaves_its_mapping", EngineKind::kAuto, true, 8_MiB, 55'000,
+                        true}),
+    [](const auto& tested) { return std::string(tested.param.name); });
 
 }  // namespace
 }  // namespace evenkeel

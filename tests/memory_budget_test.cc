@@ -52,6 +52,12 @@ class Clock {
       std::chrono::steady_clock::now() + std::chrono::milliseconds(250);
 };
 
+// Tests that count what is read want to see the same memory whatever the size of the file: without
+// a cache, which takes what the budget leaves.
+std::optional<std::uint64_t> without_cache(const Wish& wish) {
+  return wish.most_items ? std::optional<std::uint64_t>(0) : std::nullopt;
+}
+
 Array open_rows(const Wish& wish) {
   return Array::open(wish.path, {.budget = wish.budget,
                                  .engine = parse_engine(wish.engine),
@@ -73,7 +79,8 @@ std::uint64_t read_chunks(const Wish& wish, std::uint64_t rows, const Order& ord
 std::uint64_t read_crops(const Wish& wish, std::vector<std::byte>& out) {
   const Array array = Array::open(wish.path, {.budget = wish.budget,
                                               .engine = parse_engine(wish.engine),
-                                              .dtype = DType::of<std::uint16_t>()});
+                                              .dtype = DType::of<std::uint16_t>(),
+                                              .cache = without_cache(wish)});
   const Clock clock;
   std::mt19937_64 random(1);
   std::uint64_t items = 0;
@@ -84,6 +91,20 @@ std::uint64_t read_crops(const Wish& wish, std::vector<std::byte>& out) {
     items += 64;
   }
   return items;
+}
+
+// The same few rows again and again, among others, until the cache has no more room to grow: so
+// many bytes of it, or 0 when it held less than half of the budget.
+std::uint64_t read_hot_rows(const Wish& wish, std::vector<std::byte>& out) {
+  const Array array = open_rows(wish);
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 1500; ++i) {
+    std::uint64_t rows[64];
+    for (auto& row : rows) row = random() % (random() % 10 < 9 ? array.rows() / 64 : array.rows());
+    array.gather(rows, out);
+  }
+  const std::uint64_t cached = array.budget().cached();
+  return cached > wish.budget / 2 ? cached : 0;
 }
 
 // Data that fits is mapped and read whole; then a chunk needs the mapping's room.
@@ -114,8 +135,9 @@ std::uint64_t read_batches(const Wish& wish) {
 // of the read buffers that are touched late, when two crops happen to lie side by side. Sixteen
 // bytes a batch would be seen.
 std::uint64_t read_many_batches(const Wish& wish) {
-  const Tokens tokens =
-      Tokens::open(wish.path, {.budget = wish.budget, .engine = parse_engine(wish.engine)});
+  const Tokens tokens = Tokens::open(
+      wish.path,
+      {.budget = wish.budget, .engine = parse_engine(wish.engine), .cache = without_cache(wish)});
   TokenLoader loader(tokens, {.batch_size = 2, .block_size = 32, .prefetch = 4});
   for (int i = 0; i < 100; ++i) loader.next();
   const ProcessMemory before = process_memory();
@@ -128,6 +150,7 @@ std::uint64_t read_many_batches(const Wish& wish) {
 std::uint64_t carry_out(const Wish& wish, std::vector<std::byte>& out) {
   if (wish.pattern == "batches") return read_batches(wish);
   if (wish.pattern == "many-batches") return read_many_batches(wish);
+  if (wish.pattern == "hot-rows") return read_hot_rows(wish, out);
   if (wish.pattern == "open") return open_rows(wish).rows();
   if (wish.pattern == "crops") return read_crops(wish, out);
   if (wish.pattern == "rows") {
@@ -249,6 +272,14 @@ TEST_F(MemoryBudget, EveryEngineAndEveryPatternStaysUnderTheLine) {
         }
       }
     }
+  }
+}
+
+TEST_F(MemoryBudget, ACacheThatIsFullStaysUnderTheLine) {
+  const auto path = real_file("data", 256_MiB);
+  for (const std::uint64_t budget : {16_MiB, 8_MiB}) {
+    const Wish wish{"auto", "hot-rows", path, budget};
+    expect_within(wish, watch(wish));
   }
 }
 

@@ -20,11 +20,24 @@
 
 namespace evenkeel {
 
-enum class EngineKind : std::uint8_t { kAuto, kMap, kRemap, kAdvise, kRead, kDirect };
+enum class EngineKind : std::uint8_t { kAuto, kMap, kRemap, kAdvise, kRead, kDirect, kFill };
 
-// "auto", "map", "remap", "advise", "read", "direct". Throws kInvalid and lists these for others.
+// "auto", "map", "remap", "advise", "read", "direct", "fill". Throws kInvalid and lists these for
+// others.
 EngineKind parse_engine(std::string_view name);
 std::string_view engine_name(EngineKind kind);
+
+// What reading does to the page cache, the kernel's memory for files.
+enum class PageCache : std::uint8_t {
+  // Nothing stays there, and what stays there for a moment counts against the budget.
+  kSpare,
+  // Everything stays there. For machines whose free memory should be used: the kernel keeps what
+  // fits and evicts it when others need the memory. The budget covers the library's own memory
+  // alone. Data that fits free memory and is read all over is read ahead in order.
+  kFill,
+};
+PageCache parse_page_cache(std::string_view name);  // "spare", "fill"; throws kInvalid for others
+std::string_view page_cache_name(PageCache page_cache);
 
 // The engine at work and the reason for it: a fallback is never silent.
 struct EngineReport {
@@ -40,6 +53,8 @@ struct ArrayOptions {
   // How bytes come from the disk. kAuto is right for nearly everyone; the others are there to
   // compare, and kMap is the only one that does not keep to the budget.
   EngineKind engine = EngineKind::kAuto;
+  // kFill takes engine kAuto, and is then read by kFill.
+  PageCache page_cache = PageCache::kSpare;
 
   // What the file cannot say itself. Setting dtype says: raw binary, without a header; without it
   // the file's magic decides. With dtype set and shape empty, the array is one axis as long as the
@@ -53,12 +68,35 @@ struct ArrayOptions {
   std::uint64_t offset = 0;
   bool big_endian = false;
 
+  // The most bytes of the budget that may hold rows that were read, for when they are asked for
+  // again. Default: all that the budget leaves; it gives way when something else needs the memory.
+  // 0: no cache. Where nothing is read twice, none is used. Data that fits the budget is mapped and
+  // needs none; with an engine other than kAuto there is one only if it is asked for here.
+  std::optional<std::uint64_t> cache = {};
+
   // See the array as one axis of elements, in the order in which they are stored.
   bool flatten = false;
 
   // Requests whose gap is at most this many bytes become one; default: what the engine finds
   // cheaper. 0 turns merging off.
   std::optional<std::uint64_t> merge_gap = {};
+};
+
+// What an array has read since it was opened, also through its chunks and loaders. Plain counters:
+// fit for a metrics exporter. Rows that are used in place from a mapping are not counted.
+struct ArrayStats {
+  std::uint64_t cache_hits = 0;  // blocks that were in the cache
+  std::uint64_t cache_misses =
+      0;                          // blocks that were looked for and not there; none while it is off
+  std::uint64_t cache_bytes = 0;  // of the budget, that the cache holds now
+  std::uint64_t bytes_from_cache = 0;
+  std::uint64_t bytes_from_page_cache = 0;
+  std::uint64_t bytes_from_disk = 0;  // alignment and gaps that were read through included
+  std::uint64_t requests = 0;         // sent to the disk
+  std::uint64_t in_flight = 0;        // of these, not back yet
+  std::uint64_t wait_ns = 0;          // threads waited for the disk, in sum
+
+  ArrayStats& operator+=(const ArrayStats& other);
 };
 
 // Rows as T, row-major, in memory that belongs to someone else.
@@ -189,6 +227,7 @@ class Array {
   const std::vector<std::string>& paths() const;
   const Budget& budget() const;
   EngineReport engine() const;
+  ArrayStats stats() const;  // cheap, from any thread
 
   // Rows first, first+1, ... of `count` rows into `out`, which must hold count * row_bytes().
   void read(std::uint64_t first, std::uint64_t count, std::span<std::byte> out) const;

@@ -31,8 +31,11 @@ class Reservation {
 
  private:
   friend class Budget;
+  friend class AutomaticBudgets;
+  friend class ReclaimableMemory;  // src/base/reclaimable.h
   struct Account;
   struct Holder;
+  struct Cache;
   Reservation(std::shared_ptr<Account> account, Holder* holder);
   std::shared_ptr<Account> account_;
   Holder* holder_ = nullptr;  // in the account
@@ -42,6 +45,7 @@ class Reservation {
 // A number of bytes that a dataset may occupy: buffers the library allocates, resident pages of
 // mappings it makes, page-cache pages its reads bring in. Bytes are reserved before they are used,
 // so the limit is never passed; what does not fit is refused with the arithmetic in the message.
+// What is left may hold cached blocks, which give way at once when something else is reserved.
 // Copies share one account: give the same Budget to several arrays and together they keep to it.
 // A child of fork has a budget of its own, of the same size; see Reservation::keep_in_children.
 // Thread-safe.
@@ -53,13 +57,30 @@ class Budget {
   Budget(std::uint64_t bytes);  // NOLINT: a number of bytes is a budget. {.budget = 64_MiB}
   // "64MiB" as in parse_size; "1GiB/node" is divided by the number of processes that share the
   // node.
+  // "auto" is `automatic`.
   static Budget parse(std::string_view text, std::uint64_t processes_on_node = 1);
+  // A budget whose limit follows memory pressure, for caches above all. It begins as the default
+  // does. It grows while memory is free. It shrinks, within 100 ms, when memory gets short or when
+  // tasks wait for memory: caches give way then. Never under 16 MiB, or under what else is held;
+  // and what a read needs is granted up to the limit that the budget began with, so that work goes
+  // on under pressure. One thread of the library watches for all such budgets of a process.
+  static Budget automatic();
+  bool is_automatic() const;
+
+  // Changes the limit of all copies. Smaller: caches give way, and reads under way are waited for.
+  // Throws Error (kBudget) below what is held otherwise, buffers of loaders and chunks included,
+  // with the arithmetic; nothing changes then. Larger: caches may grow, and reads that wait for
+  // memory go on. Throws Error (kInvalid) for an automatic budget.
+  void resize(std::uint64_t bytes) const;
 
   std::uint64_t limit() const;
-  std::uint64_t in_use() const;  // reserved now
-  std::uint64_t peak() const;    // the most that was ever reserved
-  std::uint64_t left() const { return limit() - in_use(); }
-  // "64 MiB (67,108,864 bytes), one eighth of 512 MiB available (memory cgroup limit)"
+  std::uint64_t in_use() const;  // reserved now, caches included
+  std::uint64_t cached()
+      const;                   // the part of in_use that caches hold; it gives way to reservations
+  std::uint64_t peak() const;  // the most that was ever reserved
+  std::uint64_t left() const;  // what may still be reserved: limit - (in_use - cached)
+  // "64 MiB (67,108,864 bytes), one eighth of 512 MiB available (memory cgroup limit)"; and what
+  // caches hold of it, if they do.
   std::string describe() const;
 
   // Throws Error (kBudget) that lists what holds the budget now when `bytes` more do not fit.
@@ -83,6 +104,13 @@ class Budget {
   void require_fits_beside_reads(std::uint64_t bytes, std::string_view what) const;
 
  private:
+  friend class ReclaimableMemory;
+  friend class AutomaticBudgets;
+  explicit Budget(std::shared_ptr<Reservation::Account> account);
+  // The limit becomes this, or what is held if that is more.
+  void follow(std::uint64_t bytes) const;
+  // To be called before memory of an automatic budget is used: a child of fork has no thread yet.
+  void keep_watched() const;
   std::shared_ptr<Reservation::Account> account_;
 };
 

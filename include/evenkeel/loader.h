@@ -206,6 +206,8 @@ class Loader {
   std::uint64_t epoch_rows() const;  // of all ranks together; 0 without epochs
   BlockOptions blocks() const;       // in use with kBlocks; else all 0
   int buffers() const;               // batches held in memory at once: 1 means no reading ahead
+  // Of its arrays together; see array.h.
+  ArrayStats stats() const;
 
   RowLoaderState state() const;
   // Goes on where `state` was taken, also with another world, batch size or prefetch depth. Throws

@@ -22,8 +22,11 @@ struct TokensOptions {
   // Bytes that these tokens, and all loaders made from them, may occupy. See budget.h.
   Budget budget = {};
   EngineKind engine = EngineKind::kAuto;
+  PageCache page_cache = PageCache::kSpare;  // as in ArrayOptions
   // What a file without a header holds (default uint16). Files with a header say it themselves.
   std::optional<DType> dtype = {};
+  // As in ArrayOptions: the most bytes for tokens that are asked for again. 0: no cache.
+  std::optional<std::uint64_t> cache = {};
   // Tokens start .. stop-1 of the stream alone. Negative numbers count from its end; without `stop`
   // it goes to the end.
   std::int64_t start = 0;
@@ -46,6 +49,7 @@ class Tokens {
   const std::vector<std::string>& paths() const;
   const Budget& budget() const;
   EngineReport engine() const;
+  ArrayStats stats() const;  // loaders included, but for those of mixtures; see array.h
 
   // Tokens start .. stop-1 of this stream as a stream of their own, for instance a part of a file
   // for validation. Shares the budget; has a fingerprint of its own. Negative numbers count from
@@ -236,6 +240,8 @@ class TokenLoader {
   // Samples of an epoch of all ranks together (of the first set); 0 with kRandom.
   std::uint64_t epoch_samples() const;
   int buffers() const;  // batches held in memory at once: 1 means no reading ahead
+  // What was read; with one set of tokens, also by them and by other loaders. From any thread.
+  ArrayStats stats() const;
 
   LoaderState state() const;
   // Goes on where `state` was taken, also with another world, batch size or prefetch depth. Throws

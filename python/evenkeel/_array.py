@@ -17,9 +17,11 @@ from evenkeel._batches import Batches, whole_number
 from evenkeel._core import Budget
 from evenkeel._files import (
     Paths,
+    cache_bytes,
     dtype_of,
     expand,
     name_for_reader,
+    page_cache_name,
     printable,
     short_repr,
     stored_dtype,
@@ -44,6 +46,8 @@ def open(
     dtype: Any = None,
     shape: int | Sequence[int] | None = None,
     offset: int = 0,
+    cache: int | str | bool | None = None,
+    page_cache: str = "spare",
 ) -> Array:
     """Opens an array that lies in a file, or in several, one after the other along the first axis.
 
@@ -55,6 +59,15 @@ def open(
     several share; default an eighth of the memory available. `engine` is "auto", or one of "map",
     "remap", "advise", "read", "direct" to compare them.
 
+    What the budget leaves holds rows that were read, for when they are asked for again; it gives
+    way when something else needs the memory, and is not used where nothing is read twice. `cache`
+    is the most it may hold: bytes, or "64MiB"; False for none.
+
+    `page_cache` is "spare" or "fill". With "spare", reading leaves nothing in the kernel's page
+    cache. "fill" is for machines whose free memory should be used: what was read stays in the page
+    cache as long as nobody else needs the memory, so that later epochs come from memory. The budget
+    then covers the library's own memory alone.
+
     Nothing is read but headers; nothing is ever written.
 
     >>> import evenkeel, numpy
@@ -62,7 +75,7 @@ def open(
     >>> evenkeel.open("numbers.bin", dtype=">i2", shape=(-1, 4))[1]
     array([4, 5, 6, 7], dtype='>i2')
     """
-    return Array(expand(paths), budget, engine, dtype, shape, offset)
+    return Array(expand(paths), budget, engine, dtype, shape, offset, cache, page_cache)
 
 
 class Array:
@@ -89,6 +102,8 @@ class Array:
         dtype: Any,
         shape: int | Sequence[int] | None,
         offset: int,
+        cache: int | str | bool | None = None,
+        page_cache: str = "spare",
     ) -> None:
         told = dtype_of(dtype) if dtype is not None else stored_dtype(paths)
         lengths = [] if shape is None else _lengths(shape)
@@ -100,6 +115,8 @@ class Array:
             dtype,
             shape,
             offset,
+            cache,
+            page_cache,
         )
         self._reader = _core.open(
             paths,
@@ -108,6 +125,8 @@ class Array:
             None if told is None else name_for_reader(told),
             [1] if without_axes else lengths,  # to the reader [] means: as long as the file
             whole_number("offset", offset),
+            cache_bytes(cache),
+            page_cache_name(page_cache),
         )
         self._shape = () if without_axes else self._reader.shape
         self._dtype = np.dtype(self._reader.dtype) if told is None else told
@@ -419,6 +438,17 @@ class Array:
                 f"engine: {self.engine}",
             ]
         )
+
+    def stats(self) -> dict[str, int]:
+        """What was read since it was opened, and from where: counters, cheap to read.
+
+        `cache_hits` and `cache_misses` count blocks, while the cache is in use; `cache_bytes` is
+        what it holds of the budget now. `bytes_from_cache`, `bytes_from_page_cache` and
+        `bytes_from_disk` say where bytes came from (those from the disk include alignment and gaps
+        between rows). `requests` were sent to the disk, of which `in_flight` are not back yet;
+        `wait_ns` is how long threads waited for it, in sum. Batches count, too. Rows of data that
+        is mapped because it fits the budget do not."""
+        return self._reader.stats()
 
     def _room(self, nbytes: int, shape: tuple[int, ...]) -> _core.Reservation | None:
         if nbytes <= SMALL:

@@ -22,9 +22,11 @@ class Budget:
     A number of bytes that arrays may occupy: together, if they share it.
 
     It covers buffers, resident pages of mappings and page-cache pages that reads bring in, and is
-    reserved before it is used. `size` is a number of bytes, "64MiB", or "1GiB/node", which processes of
-    one node share (by LOCAL_WORLD_SIZE, SLURM_NTASKS_PER_NODE or OMPI_COMM_WORLD_LOCAL_SIZE); without
-    it, one eighth of the memory available. Another process that is sent one has its own.
+    reserved before it is used. `size` is a number of bytes, "64MiB", "auto", or "1GiB/node", which
+    processes of one node share (by LOCAL_WORLD_SIZE, SLURM_NTASKS_PER_NODE or OMPI_COMM_WORLD_LOCAL_SIZE); without
+    it, one eighth of the memory available. "auto" begins with as much and follows memory pressure: it
+    grows while memory is free and shrinks when others need it. Another process that is sent a budget
+    has its own.
 
     >>> import evenkeel
     >>> budget = evenkeel.Budget("64MiB")
@@ -43,12 +45,25 @@ class Budget:
         """Bytes reserved now."""
 
     @property
+    def cached(self) -> int:
+        """The part of it that caches hold; it gives way to reservations."""
+
+    @property
     def peak(self) -> int:
         """The most that was ever reserved."""
 
     @property
     def left(self) -> int:
-        """Bytes that may still be reserved."""
+        """Bytes that may still be reserved, those of caches included."""
+
+    @property
+    def automatic(self) -> bool:
+        """Whether it follows memory pressure."""
+
+    def resize(self, size: int | str) -> None:
+        """
+        Changes the limit, for all that share the budget. Smaller: caches give way, reads under way are waited for; MemoryError with the arithmetic below what else is in use. Larger: caches may grow.
+        """
 
     def describe(self) -> str:
         """The limit and where it comes from, in words."""
@@ -58,7 +73,7 @@ class Budget:
 
     def __repr__(self) -> str: ...
 
-    def __reduce__(self) -> tuple[type[Budget], tuple[int]]: ...
+    def __reduce__(self) -> tuple[type[Budget], tuple[int | str]]: ...
 
 def format_size(bytes: int) -> str:
     """"64 MiB", "1.5 GiB"."""
@@ -103,9 +118,11 @@ class Reader:
 
     def gather(self, rows: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], out: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]) -> None: ...
 
+    def stats(self) -> dict[str, int]: ...
+
     def close(self) -> None: ...
 
-def open(paths: Sequence[bytes], budget: Budget, engine: str, dtype: str | None, shape: Sequence[int], offset: int) -> Reader: ...
+def open(paths: Sequence[bytes], budget: Budget, engine: str, dtype: str | None, shape: Sequence[int], offset: int, cache: int | None, page_cache: str) -> Reader: ...
 
 def expand_paths(path_or_glob: bytes) -> list[bytes]:
     """The files that a pattern names, sorted."""
@@ -223,6 +240,8 @@ class TokenStream:
     @property
     def engine(self) -> tuple[str, str, str]: ...
 
+    def stats(self) -> dict[str, int]: ...
+
     @property
     def fingerprint(self) -> str: ...
 
@@ -236,7 +255,7 @@ class TokenStream:
 
     def slice(self, start: int, stop: int | None) -> TokenStream: ...
 
-def open_tokens(paths: Sequence[bytes], budget: Budget, engine: str, dtype: str | None, start: int, stop: int | None) -> TokenStream: ...
+def open_tokens(paths: Sequence[bytes], budget: Budget, engine: str, dtype: str | None, start: int, stop: int | None, cache: int | None, page_cache: str) -> TokenStream: ...
 
 def expand_token_paths(path_or_glob: bytes) -> list[bytes]:
     """The token files that a pattern or a Megatron prefix names, sorted."""

@@ -25,6 +25,28 @@ def expand(paths: Paths, one: Callable[[bytes], list[bytes]] = _core.expand_path
     return found
 
 
+def cache_bytes(cache: int | str | bool | None) -> int | None:
+    """What `cache=` says, as the reader wants it: None for all that the budget leaves."""
+    if cache is None or cache is True:
+        return None
+    if cache is False:
+        return 0
+    try:
+        return _core.Budget(cache).limit
+    except (TypeError, ValueError) as error:
+        raise type(error)(
+            f'open: cache must be a number of bytes, a text such as "64MiB", True or False; got'
+            f" {cache!r}"
+        ) from None
+
+
+def page_cache_name(value: Any) -> str:
+    """The reader knows the names; this one knows what is no name at all."""
+    if isinstance(value, str):
+        return value
+    raise TypeError(f'page_cache: "spare" or "fill", not {value!r}')
+
+
 def dtype_of(name: Any) -> np.dtype[Any]:
     """What np.dtype accepts, and "bfloat16" where ml_dtypes is installed."""
     if isinstance(name, str) and name == "bfloat16":

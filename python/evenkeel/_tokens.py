@@ -14,7 +14,14 @@ import numpy as np
 from evenkeel import _core
 from evenkeel._array import SMALL, AnyBudget
 from evenkeel._core import Budget
-from evenkeel._files import Paths, expand, printable, short_repr
+from evenkeel._files import (
+    Paths,
+    cache_bytes,
+    expand,
+    page_cache_name,
+    printable,
+    short_repr,
+)
 from evenkeel._index import resolve, shape_alone
 
 _size = _core.format_size
@@ -28,6 +35,8 @@ def tokens(
     dtype: Any = None,
     start: int = 0,
     stop: int | None = None,
+    cache: int | str | bool | None = None,
+    page_cache: str = "spare",
 ) -> Tokens:
     """Opens token files as one stream: nanoGPT, llm.c, Megatron, datatrove, NPY or headerless.
 
@@ -35,6 +44,10 @@ def tokens(
     of them. The first bytes of a file decide what it is. `dtype` says what a file without a header
     holds (default uint16). `budget` is what the tokens and all loaders made from them may occupy in
     memory. `start` and `stop` choose a part of the stream; negative numbers count from its end.
+    `cache` is the most of the budget that may hold tokens for when they are asked for again, as in
+    evenkeel.open: all that is left, or bytes, or False for none.
+    `page_cache="fill"` lets what was read stay in the kernel's page cache while memory is free, as
+    in `evenkeel.open`.
 
     >>> import evenkeel, numpy
     >>> numpy.arange(1000, dtype="uint16").tofile("train.bin")
@@ -57,6 +70,8 @@ def tokens(
         None if dtype is None else np.dtype(dtype).name,
         operator.index(start),
         None if stop is None else operator.index(stop),
+        cache,
+        page_cache,
     )
 
 
@@ -95,6 +110,8 @@ class Tokens:
         dtype: str | None,
         start: int = 0,
         stop: int | None = None,
+        cache: int | str | bool | None = None,
+        page_cache: str = "spare",
     ) -> None:
         self._recipe: tuple[Any, ...] = (
             [os.path.abspath(path) for path in paths],
@@ -103,8 +120,21 @@ class Tokens:
             dtype,
             start,
             stop,
+            cache,
+            page_cache,
         )
-        self._set(_core.open_tokens(paths, Budget(budget), engine, dtype, start, stop))
+        self._set(
+            _core.open_tokens(
+                paths,
+                Budget(budget),
+                engine,
+                dtype,
+                start,
+                stop,
+                cache_bytes(cache),
+                page_cache_name(page_cache),
+            )
+        )
 
     def _set(self, stream: _core.TokenStream) -> None:
         self._stream = stream
@@ -185,14 +215,19 @@ class Tokens:
     def __dlpack_device__(self) -> tuple[int, int]:
         return 1, 0  # memory of the CPU
 
+    def stats(self) -> dict[str, int]:
+        """What was read since it was opened, and from where, also by loaders of these tokens alone.
+        The counters are those of Array.stats."""
+        return self._stream.stats()
+
     def slice(self, start: int = 0, stop: int | None = None) -> Tokens:
         """Tokens start .. stop-1 as a stream of its own, which shares this one's budget. Negative
         numbers count from the end."""
-        paths, _, engine, dtype, _, _ = self._recipe
+        paths, _, engine, dtype, _, _, *caches = self._recipe
         part = self._stream.slice(start, stop)
         made = Tokens.__new__(Tokens)
         first = part.first_token
-        made._recipe = (paths, self.budget, engine, dtype, first, first + len(part))
+        made._recipe = (paths, self.budget, engine, dtype, first, first + len(part), *caches)
         made._set(part)
         return made
 

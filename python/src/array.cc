@@ -12,6 +12,7 @@
 #include "src/interruptible.h"
 #include "src/paths.h"
 #include "src/reader.h"
+#include "src/stats.h"
 
 namespace evenkeel::python {
 namespace {
@@ -21,8 +22,12 @@ using nb::literals::operator""_a;
 
 std::unique_ptr<Reader> open(const std::vector<nb::bytes>& paths, const Budget& budget,
                              const std::string& engine, const std::optional<std::string>& dtype,
-                             const std::vector<std::int64_t>& shape, std::uint64_t offset) {
-  ArrayOptions options{.budget = budget, .engine = parse_engine(engine)};
+                             const std::vector<std::int64_t>& shape, std::uint64_t offset,
+                             std::optional<std::uint64_t> cache, const std::string& page_cache) {
+  ArrayOptions options{.budget = budget,
+                       .engine = parse_engine(engine),
+                       .page_cache = parse_page_cache(page_cache),
+                       .cache = cache};
   if (dtype) options.dtype = DType::parse(*dtype);
   options.shape = shape;
   options.offset = offset;
@@ -66,9 +71,15 @@ void bind_array(nb::module_& module) {
            nb::sig("def row(self, index: int, shape: tuple[int, ...], dtype: object) -> object"))
       .def("read", &Reader::read, "first"_a, "count"_a, "out"_a)
       .def("gather", &Reader::gather, "rows"_a, "out"_a)
+      .def(
+          "stats",
+          [](const Reader& reader) {
+            return dict_of(interruptible([array = reader.array()] { return array->stats(); }));
+          },
+          nb::sig("def stats(self) -> dict[str, int]"))
       .def("close", &Reader::close);
   module.def("open", &open, "paths"_a, "budget"_a, "engine"_a, "dtype"_a.none(), "shape"_a,
-             "offset"_a);
+             "offset"_a, "cache"_a.none(), "page_cache"_a);
   module.def(
       "expand_paths",
       [](const nb::bytes& path_or_glob) {

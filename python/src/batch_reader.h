@@ -11,6 +11,7 @@
 #include "array/read_ahead.h"
 #include "evenkeel/error.h"
 #include "src/interruptible.h"
+#include "src/stats.h"
 
 namespace evenkeel::python {
 
@@ -140,6 +141,14 @@ void bind_batch_reader(nanobind::class_<Reader>& type) {
             return reader.open()->state_at(step).text();
           },
           "step"_a)
+      .def(
+          "stats",
+          [](const Reader& reader) {
+            return dict_of(interruptible([loader = reader.open()] { return loader->stats(); }));
+          },
+          nb::sig("def stats(self) -> dict[str, int]"),
+          "What was read, and from where: counters since the data was opened, as of Array.stats. "
+          "Without a mixture they are those of the data itself.")
       .def_prop_ro("next_step", &Reader::step)
       .def_prop_ro(
           "size", [](const Reader& reader) { return reader.open()->size(); },

@@ -10,6 +10,7 @@
 
 #include "evenkeel/error.h"
 #include "src/bind.h"
+#include "src/interruptible.h"
 
 namespace evenkeel::python {
 namespace {
@@ -20,9 +21,11 @@ using nb::literals::operator""_a;
 constexpr char kDoc[] = R"(A number of bytes that arrays may occupy: together, if they share it.
 
 It covers buffers, resident pages of mappings and page-cache pages that reads bring in, and is
-reserved before it is used. `size` is a number of bytes, "64MiB", or "1GiB/node", which processes of
-one node share (by LOCAL_WORLD_SIZE, SLURM_NTASKS_PER_NODE or OMPI_COMM_WORLD_LOCAL_SIZE); without
-it, one eighth of the memory available. Another process that is sent one has its own.
+reserved before it is used. `size` is a number of bytes, "64MiB", "auto", or "1GiB/node", which
+processes of one node share (by LOCAL_WORLD_SIZE, SLURM_NTASKS_PER_NODE or OMPI_COMM_WORLD_LOCAL_SIZE); without
+it, one eighth of the memory available. "auto" begins with as much and follows memory pressure: it
+grows while memory is free and shrinks when others need it. Another process that is sent a budget
+has its own.
 
 >>> import evenkeel
 >>> budget = evenkeel.Budget("64MiB")
@@ -72,6 +75,16 @@ Budget budget_of(nb::handle size) {
   throw nb::type_error("a budget is a number of bytes, a text such as \"64MiB\", or a Budget");
 }
 
+void resize(const Budget& budget, nb::handle size) {
+  if (size.is_none() || nb::isinstance<Budget>(size)) {
+    throw nb::type_error("resize takes a number of bytes, or a text such as \"64MiB\"");
+  }
+  const std::uint64_t bytes = nb::isinstance<nb::str>(size)
+                                  ? parse_size(nb::cast<std::string>(size))
+                                  : budget_of(size).limit();
+  interruptible([budget, bytes] { budget.resize(bytes); });
+}
+
 std::string shown(const Budget& budget) {
   return "<evenkeel.Budget " + budget.describe() + "; " + format_size(budget.in_use()) + " in use>";
 }
@@ -89,8 +102,15 @@ void bind_budget(nb::module_& module) {
           nb::sig("def __init__(self, size: int | str | Budget | None = None) -> None"))
       .def_prop_ro("limit", &Budget::limit, "Bytes in all.")
       .def_prop_ro("in_use", &Budget::in_use, "Bytes reserved now.")
+      .def_prop_ro("cached", &Budget::cached,
+                   "The part of it that caches hold; it gives way to reservations.")
       .def_prop_ro("peak", &Budget::peak, "The most that was ever reserved.")
-      .def_prop_ro("left", &Budget::left, "Bytes that may still be reserved.")
+      .def_prop_ro("left", &Budget::left, "Bytes that may still be reserved, those of caches included.")
+      .def_prop_ro("automatic", &Budget::is_automatic, "Whether it follows memory pressure.")
+      .def("resize", &resize, "size"_a, nb::sig("def resize(self, size: int | str) -> None"),
+           "Changes the limit, for all that share the budget. Smaller: caches give way, reads under "
+           "way are waited for; MemoryError with the arithmetic below what else is in use. Larger: "
+           "caches may grow.")
       .def("describe", &Budget::describe, "The limit and where it comes from, in words.")
       .def("reserve", &Budget::reserve, "bytes"_a, "what"_a,
            "A share, or MemoryError with the arithmetic.")
@@ -98,9 +118,11 @@ void bind_budget(nb::module_& module) {
       .def(
           "__reduce__",
           [](nb::handle self) {
-            return nb::make_tuple(self.type(), nb::make_tuple(nb::cast<Budget&>(self).limit()));
+            const Budget& budget = nb::cast<Budget&>(self);
+            if (budget.is_automatic()) return nb::make_tuple(self.type(), nb::make_tuple("auto"));
+            return nb::make_tuple(self.type(), nb::make_tuple(budget.limit()));
           },
-          nb::sig("def __reduce__(self) -> tuple[type[Budget], tuple[int]]"));
+          nb::sig("def __reduce__(self) -> tuple[type[Budget], tuple[int | str]]"));
   module.def("format_size", &format_size, "bytes"_a, "\"64 MiB\", \"1.5 GiB\".");
   module.def("parse_size", &parse_size, "text"_a, "Bytes of \"64MiB\", \"1.5 GB\".");
 }

@@ -68,7 +68,8 @@ template <class Owner>
 void Reader::read_rows(const std::shared_ptr<Array>& array, std::uint64_t first,
                        std::uint64_t count, std::span<std::byte> out, const Owner& owner) const {
   if (local_ && out.size() <= kSmallRead) {
-    const Array::Impl& impl = Internals::of(*array);
+    Array::Impl& impl = Internals::of(*array);
+    if (impl.crop_from_cache(first, count, out.data())) return;
     // A few pages are copied faster than the GIL changes hands.
     if (read_if_resident(impl, first, count, out)) return;
     // Nobody waits for a disk, so no worker thread is needed either.

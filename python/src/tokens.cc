@@ -16,6 +16,7 @@
 #include "src/interruptible.h"
 #include "src/lent_array.h"
 #include "src/paths.h"
+#include "src/stats.h"
 #include "src/reader.h"
 #include "tokens/loader.h"
 
@@ -27,8 +28,12 @@ using nb::literals::operator""_a;
 
 std::unique_ptr<Tokens> open(const std::vector<nb::bytes>& paths, const Budget& budget,
                              const std::string& engine, const std::optional<std::string>& dtype,
-                             std::int64_t start, std::optional<std::int64_t> stop) {
-  TokensOptions options{.budget = budget, .engine = parse_engine(engine)};
+                             std::int64_t start, std::optional<std::int64_t> stop,
+                             std::optional<std::uint64_t> cache, const std::string& page_cache) {
+  TokensOptions options{.budget = budget,
+                        .engine = parse_engine(engine),
+                        .page_cache = parse_page_cache(page_cache),
+                        .cache = cache};
   if (dtype) options.dtype = DType::parse(*dtype);
   options.start = start;
   options.stop = stop;
@@ -202,6 +207,12 @@ void bind_tokens(nb::module_& module) {
       .def_prop_ro("paths", [](const Tokens& tokens) { return bytes_of(tokens.paths()); })
       .def_prop_ro("budget", &Tokens::budget)
       .def_prop_ro("engine", &engine_of, nb::sig("def engine(self) -> tuple[str, str, str]"))
+      .def(
+          "stats",
+          [](const Tokens& tokens) {
+            return dict_of(interruptible([tokens] { return tokens.stats(); }));
+          },
+          nb::sig("def stats(self) -> dict[str, int]"))
       .def_prop_ro("fingerprint", &Tokens::fingerprint)
       .def_prop_ro("first_token", &Tokens::first_token)
       .def("xy", &xy, "starts"_a, "block_size"_a, "dtype"_a, "x"_a, "y"_a)
@@ -209,7 +220,7 @@ void bind_tokens(nb::module_& module) {
            "`count` tokens from each start, as they are stored.")
       .def("slice", &slice, "start"_a, "stop"_a.none());
   module.def("open_tokens", &open, "paths"_a, "budget"_a, "engine"_a, "dtype"_a.none(), "start"_a,
-             "stop"_a.none());
+             "stop"_a.none(), "cache"_a.none(), "page_cache"_a);
   module.def(
       "expand_token_paths",
       [](const nb::bytes& path_or_glob) {

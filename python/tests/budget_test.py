@@ -256,3 +256,62 @@ def test_a_child_has_the_whole_budget(folder):
         os._exit(0 if _reads_in_a_child(a, data) else 3)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert (next(loop) == data[2400:4800]).all()
+
+
+def test_resize_changes_the_budget_of_an_open_array(tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros((200_000, 32), np.float32))
+    a = evenkeel.open(tmp_path / "x.npy", budget="4MiB", engine="direct")
+    with pytest.raises(MemoryError):
+        a[:]
+    a.budget.resize("64MiB")
+    assert a.budget.limit == 64 << 20
+    assert a[:].shape == (200_000, 32)
+    a.budget.resize(8 << 20)
+    with pytest.raises(MemoryError):
+        a[:]
+
+
+def test_resize_below_what_is_held_is_refused_with_the_arithmetic():
+    budget = evenkeel.Budget("8MiB")
+    held = budget.reserve(5_000_000, "buffers")
+    with pytest.raises(MemoryError, match=r"1,048,576 .* 5,000,000 bytes in use \(buffers 5,000"):
+        budget.resize("1MiB")
+    assert budget.limit == 8 << 20
+    held.release()
+    budget.resize("1MiB")
+    assert budget.limit == 1 << 20
+
+
+@pytest.mark.parametrize("size", ["2 apples", "", "-1", -1])
+def test_resize_to_what_is_no_size(size):
+    with pytest.raises(ValueError):
+        evenkeel.Budget("8MiB").resize(size)
+
+
+@pytest.mark.parametrize("size", [None, 1.5, True, evenkeel.Budget("1MiB")])
+def test_resize_to_what_is_no_number(size):
+    with pytest.raises(TypeError):
+        evenkeel.Budget("8MiB").resize(size)
+
+
+def test_automatic_budgets():
+    budget = evenkeel.Budget("auto")
+    assert budget.automatic and not evenkeel.Budget("1MiB").automatic
+    assert budget.limit >= 16 << 20
+    assert "follows memory pressure" in budget.describe()
+    assert pickle.loads(pickle.dumps(budget)).automatic
+    with pytest.raises(ValueError, match="fixed size"):
+        budget.resize("1GiB")
+
+
+@pytest.mark.parametrize("text", ["auto:2GiB", "auto 2GiB", "auto/node"])
+def test_auto_takes_no_number(text):
+    with pytest.raises(ValueError, match='"auto" stands alone'):
+        evenkeel.Budget(text)
+
+
+def test_an_array_with_an_automatic_budget(tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(1000))
+    with evenkeel.open(tmp_path / "x.npy", budget="auto") as a:
+        assert a.budget.automatic
+        assert a[:].sum() == 499_500

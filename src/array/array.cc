@@ -27,6 +27,19 @@ void check_room(const char* operation, std::uint64_t rows, std::uint64_t row_byt
 
 }  // namespace
 
+ArrayStats& ArrayStats::operator+=(const ArrayStats& other) {
+  cache_hits += other.cache_hits;
+  cache_misses += other.cache_misses;
+  cache_bytes += other.cache_bytes;
+  bytes_from_cache += other.bytes_from_cache;
+  bytes_from_page_cache += other.bytes_from_page_cache;
+  bytes_from_disk += other.bytes_from_disk;
+  requests += other.requests;
+  in_flight += other.in_flight;
+  wait_ns += other.wait_ns;
+  return *this;
+}
+
 Array::Array(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Array::Array(Array&&) noexcept = default;
 Array& Array::operator=(Array&&) noexcept = default;
@@ -55,6 +68,7 @@ DType Array::dtype() const { return impl().layout.dtype; }
 const std::string& Array::format() const { return impl().layout.format; }
 const std::vector<std::string>& Array::paths() const { return impl().layout.paths; }
 const Budget& Array::budget() const { return impl().budget; }
+ArrayStats Array::stats() const { return impl().stats(); }
 EngineReport Array::engine() const { return impl().engine()->report(); }
 
 void Array::read(std::uint64_t first, std::uint64_t count, std::span<std::byte> out) const {

@@ -124,7 +124,8 @@ void Chunks::Impl::make_buffers() {
   if (chunks_ == 0) return;
   // What comes back when no slot needs it is kept for copies out of a mapping.
   pool_ = std::make_shared<LendingPool>(buffer_bytes(), "a chunk's rows", 1);
-  const bool mapped = engine_->maps_files();
+  // Where pages may have to be read first, reading ahead pays, and views of them would not.
+  const bool mapped = engine_->maps_files() && !engine_->pages_may_be_absent();
   // Mapped rows that need no copy need no buffer either.
   in_place_ = mapped && in_order_ && !array_->layout.fortran && !array_->layout.swapped;
   if (in_place_) return;
@@ -186,6 +187,7 @@ void Chunks::Impl::start_reading() {
                                                      .second_reads = second_plan_share_.bytes() > 0,
                                                      .merge_gap = array_->merge_gap,
                                                      .budget_limit = plan_limit(),
+                                                     .cache = array_->cache(),
                                                      .closed_hint = "call chunks() again",
                                                      .what = "chunks"});
   pool_->serve(ahead_);

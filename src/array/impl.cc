@@ -1,9 +1,12 @@
 #include "array/impl.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <exception>
+#include <thread>
 
+#include "array/absent_pages.h"
 #include "array/row_extents.h"
 #include "base/fd.h"
 #include "engine/cache.h"
@@ -14,6 +17,7 @@ namespace evenkeel {
 namespace {
 
 constexpr std::uint64_t kSmallestBudget = 1_MiB;
+constexpr std::uint64_t kSmallestBudgetWithCache = 4_MiB;
 // What every array takes, whatever the limit, so that many can share a budget: plans of small
 // reads, descriptors, rings, the stack and heap of a reading thread, and results of up to 64 KiB.
 constexpr std::uint64_t kBookkeeping = 256_KiB;
@@ -41,13 +45,56 @@ Reservation reserve_bookkeeping(const Budget& budget) {
 
 }  // namespace
 
-// Serves one call at a time: the engine would make them wait for one another anyway.
+// The crops of a call that the cache has. They are copied while the disk reads the others.
+class Array::Impl::CachedCrops {
+ public:
+  CachedCrops(Impl& impl, std::span<const std::uint64_t> starts, std::uint64_t count,
+              std::byte* out)
+      : impl_(impl), starts_(starts), count_(count), out_(out) {}
+
+  // Copies crop i now; false where the cache does not have it.
+  bool copy(std::size_t i) {
+    return impl_.copy_cached(starts_[i], count_, out_ + i * count_ * impl_.layout.row_bytes, files_,
+                             files_used_);
+  }
+  void add(std::size_t i) { crops_[end_++] = static_cast<std::uint32_t>(i); }
+  void copy_some(std::size_t most) {
+    for (; most > 0 && next_ < end_; --most, ++next_) {
+      if (!copy(crops_[next_])) crops_[lost_++] = crops_[next_];
+    }
+  }
+  // Those that the cache no longer had when their turn came.
+  std::span<const std::uint32_t> lost() const { return std::span(crops_).first(lost_); }
+  // Throws Error (kFormat) when a file they are from is not what it was.
+  void verify() {
+    for (std::size_t i = 0; i < files_used_; ++i) impl_.cache_->require_unchanged(files_[i]);
+  }
+
+ private:
+  Impl& impl_;
+  const std::span<const std::uint64_t> starts_;
+  const std::uint64_t count_;
+  std::byte* const out_;
+  // Of crops_, those before lost_ are lost, those from next_ to end_ are still to be copied.
+  std::array<std::uint32_t, kSmallGather> crops_;
+  std::size_t lost_ = 0, next_ = 0, end_ = 0;
+  std::array<std::uint32_t, kSmallGather> files_;
+  std::size_t files_used_ = 0;
+};
+
+// Serves one call at a time.
 struct Array::Impl::Gatherer final : JobSource {
   explicit Gatherer(const Impl& array_impl) : impl(array_impl) {}
 
-  void gather(std::span<const std::uint64_t> starts, std::uint64_t count, std::byte* out)
-      EXCLUDES(mutex) {
-    MutexLock lock(mutex);
+  // What one takes, for a call of up to kSmallGather starts.
+  static std::uint64_t memory() {
+    return RowFeed::memory(kSmallPlanLimit, kSmallGather) + kSmallGather * sizeof(std::uint64_t);
+  }
+
+  // With `positions`, starts that the cache does not have, and their places in `out`; and others
+  // that it does have, to be copied meanwhile.
+  void gather(std::span<const std::uint64_t> starts, std::uint64_t count, std::byte* out,
+              std::span<const std::uint32_t> positions, CachedCrops* cached) {
     // The engine may have changed since the last call.
     const std::shared_ptr<Engine> engine = impl.engine();
     if (!small_feed || engine != planned_for) {
@@ -55,6 +102,8 @@ struct Array::Impl::Gatherer final : JobSource {
       small_feed = make_feed(*engine, kSmallPlanLimit);
     }
     rest = starts;
+    places = positions;
+    meanwhile = cached;
     next_out = out;
     rows_each = count;
     most_starts = kSmallGather;
@@ -70,7 +119,8 @@ struct Array::Impl::Gatherer final : JobSource {
   }
 
   std::unique_ptr<RowFeed> make_feed(const Engine& engine, std::uint64_t limit) {
-    return std::make_unique<RowFeed>(impl.layout, engine, *this, impl.merge_gap, limit);
+    return std::make_unique<RowFeed>(impl.layout, engine, *this, impl.merge_gap, limit,
+                                     impl.cache());
   }
 
   void run(Engine& engine, RowFeed& feed) {
@@ -91,33 +141,156 @@ struct Array::Impl::Gatherer final : JobSource {
     job.count = rows_each;
     job.out = next_out;
     rest = rest.subspan(now);
-    next_out += now * rows_each * impl.layout.row_bytes;
+    if (places.empty()) {
+      next_out += now * rows_each * impl.layout.row_bytes;
+    } else {
+      job.positions = places.first(now);
+      job.looked_up = true;
+      places = places.subspan(now);
+    }
     busy = true;
     return &job;
   }
   void job_done(Job&) override { busy = false; }
+  void while_waiting() override {
+    constexpr std::size_t kAtATime = 64;  // so that what arrives is soon taken
+    if (meanwhile) meanwhile->copy_some(kAtATime);
+  }
 
   const Impl& impl;
-  Mutex mutex;
-  // Of the call that holds the mutex. The engine calls back on the same thread.
+  Reservation own_share;  // of the second one and later ones; the first is part of the bookkeeping
+  // Of the call that uses it. The engine calls back on the same thread.
   std::shared_ptr<Engine> planned_for;
   std::unique_ptr<RowFeed> small_feed;
   Job job;
   bool busy = false;
   std::span<const std::uint64_t> rest;
+  std::span<const std::uint32_t> places;
+  CachedCrops* meanwhile = nullptr;
   std::uint64_t most_starts = 0;
   std::byte* next_out = nullptr;
   std::uint64_t rows_each = 0;
 };
+
+// As many as threads call at once, up to the number of processors and what the budget allows.
+// Others wait.
+class Array::Impl::Gatherers {
+ public:
+  explicit Gatherers(const Impl& impl) : impl_(impl) {
+    all_.push_back(std::make_unique<Gatherer>(impl));
+    free_.push_back(all_.front().get());
+  }
+
+  // One of them for the time of a call.
+  class Use {
+   public:
+    explicit Use(Gatherers& owner) : owner_(owner), gatherer_(owner.take()) {}
+    ~Use() { owner_.give_back(gatherer_); }
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+    Gatherer* operator->() const { return gatherer_; }
+
+   private:
+    Gatherers& owner_;
+    Gatherer* const gatherer_;
+  };
+
+ private:
+  Gatherer* take() EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    while (free_.empty()) {
+      if (Gatherer* added = add()) return added;
+      released_.wait(mutex_);
+    }
+    Gatherer* const gatherer = free_.back();
+    free_.pop_back();
+    return gatherer;
+  }
+  void give_back(Gatherer* gatherer) EXCLUDES(mutex_) {
+    {
+      const MutexLock lock(mutex_);
+      free_.push_back(gatherer);
+    }
+    released_.notify_one();
+  }
+  // nullptr: there are enough, or the budget has no room. It stays: others may need what is left.
+  Gatherer* add() REQUIRES(mutex_) {
+    constexpr std::uint64_t kTimesLeft = 64;
+    const std::size_t most = std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, 64);
+    if (all_.size() >= most || impl_.budget.left() < kTimesLeft * Gatherer::memory()) {
+      return nullptr;
+    }
+    auto share = impl_.budget.try_reserve(Gatherer::memory(), "plans of a thread");
+    if (!share) return nullptr;
+    auto gatherer = std::make_unique<Gatherer>(impl_);
+    gatherer->own_share = std::move(*share);
+    all_.push_back(std::move(gatherer));
+    free_.reserve(all_.size());
+    return all_.back().get();
+  }
+
+  const Impl& impl_;
+  Mutex mutex_;
+  CondVar released_;
+  std::vector<std::unique_ptr<Gatherer>> all_ GUARDED_BY(mutex_);
+  std::vector<Gatherer*> free_ GUARDED_BY(mutex_);
+};
+
+// Small budgets have better uses, unless it is asked for.
+std::unique_ptr<RowCache> Array::Impl::make_cache(const ArrayOptions& options) {
+  const bool fills = engine_for(options.engine, options.page_cache) == EngineKind::kFill;
+  if (options.cache == 0 || (fills && !options.cache)) return nullptr;
+  if (fills) {
+    throw Error(ErrorKind::kInvalid, "open",
+                "a cache of " + with_commas(*options.cache) +
+                    " bytes was asked for, and page_cache \"fill\", which has no use for it: rows "
+                    "are copied out of the page cache")
+        .hint("leave out one of the two");
+  }
+  if (!options.cache) {
+    const bool wanted = options.engine == EngineKind::kAuto && RowCache::takes(layout) &&
+                        budget.limit() >= kSmallestBudgetWithCache;
+    auto share =
+        wanted ? budget.try_reserve(RowCache::memory(), "cache bookkeeping") : std::nullopt;
+    if (!share) return nullptr;
+    cache_share_ = std::move(*share);
+  } else {
+    if (!RowCache::takes(layout)) {
+      throw Error(ErrorKind::kInvalid, "open",
+                  "a cache of " + with_commas(*options.cache) +
+                      " bytes was asked for, but these rows cannot be cached: they " +
+                      (layout.fortran ? "are in Fortran order"
+                                      : "have " + with_commas(layout.row_bytes) + " bytes"))
+          .in(layout.paths.empty() ? "" : layout.paths.front())
+          .hint("leave the cache out; rows in C order of up to 512 KiB can be cached");
+    }
+    const std::uint64_t left = budget.left(), needed = RowCache::memory();
+    if (left <= needed || *options.cache > left - needed) {
+      throw Error(ErrorKind::kBudget, "open",
+                  "a cache of " + with_commas(*options.cache) + " bytes does not fit: " +
+                      with_commas(left) + " bytes are left of a budget of " + budget.describe())
+          .in(layout.paths.empty() ? "" : layout.paths.front())
+          .hint((left > needed ? "ask for a cache of at most " + with_commas(left - needed) +
+                                     " bytes, or raise the budget"
+                               : std::string("raise the budget")) +
+                "; without `cache`, what the budget leaves is used");
+    }
+    cache_share_ = budget.reserve(needed, "cache bookkeeping");
+  }
+  cache_share_.keep_in_children();
+  return std::make_unique<RowCache>(layout, budget, options.cache.value_or(UINT64_MAX));
+}
 
 Array::Impl::Impl(Layout array_layout, const ArrayOptions& options)
     : layout(std::move(array_layout)),
       budget(options.budget),
       merge_gap(options.merge_gap),
       bookkeeping(reserve_bookkeeping(budget)),
-      engine_(make_engine(options.engine, layout, budget, budget.limit() / 8)),
-      gatherer_(std::make_unique<PerProcess<Gatherer>>(
-          [this] { return std::make_unique<Gatherer>(*this); })) {
+      engine_(make_engine(engine_for(options.engine, options.page_cache), layout, budget,
+                          budget.limit() / 8)),
+      cache_(make_cache(options)),
+      gatherers_(std::make_unique<PerProcess<Gatherers>>(
+          [this] { return std::make_unique<Gatherers>(*this); })) {
   note_files_to_drop();
 }
 
@@ -278,11 +451,99 @@ void Array::Impl::crops(std::span<const std::uint64_t> starts, std::uint64_t cou
     copy_mapped(*mapped.engine(), layout, starts, count, out);
     return;
   }
-  gatherer_->get().gather(starts, count, out);
+  const auto gather = [&](std::span<const std::uint64_t> wanted,
+                          std::span<const std::uint32_t> positions, CachedCrops* cached) {
+    const Gatherers::Use gatherer(gatherers_->get());
+    gatherer->gather(wanted, count, out, positions, cached);
+  };
+  // Many starts are read in their order on the disk, and looked up in that order, too.
+  if (!cache_ || starts.size() > kSmallGather || !cache_->on()) return gather(starts, {}, nullptr);
+
+  // As long as nothing is missing, crops are copied at once, and threads do not wait for one
+  // another. What the cache has after that is copied while the disk reads.
+  CachedCrops cached(*this, starts, count, out);
+  std::array<std::uint64_t, kSmallGather> missing;
+  std::array<std::uint32_t, kSmallGather> positions;
+  std::size_t missed = 0;
+  for (std::size_t i = 0; i < starts.size(); ++i) {
+    if (missed == 0 ? cached.copy(i) : cache_has(starts[i], count)) {
+      if (missed > 0) cached.add(i);
+      continue;
+    }
+    missing[missed] = starts[i];
+    positions[missed++] = static_cast<std::uint32_t>(i);
+  }
+  if (missed > 0) {
+    gather(std::span(missing).first(missed), std::span(positions).first(missed), &cached);
+  }
+  cached.copy_some(starts.size());
+  cached.verify();
+  const std::span<const std::uint32_t> lost = cached.lost();
+  if (lost.empty()) return;
+  for (std::size_t i = 0; i < lost.size(); ++i) missing[i] = starts[lost[i]];
+  gather(std::span(missing).first(lost.size()), lost, nullptr);
+}
+
+bool Array::Impl::cache_has(std::uint64_t start, std::uint64_t count) {
+  for (std::uint64_t row = 0, taken; row < count; row += taken) {
+    const Piece piece = piece_of(layout, 0, start + row, count - row, nullptr, taken);
+    if (!cache_->has(piece)) return false;
+  }
+  return true;
+}
+
+// Files are noted once each, as far as `files` has room; beyond that they are verified at once.
+bool Array::Impl::copy_cached(std::uint64_t start, std::uint64_t count, std::byte* out,
+                              std::span<std::uint32_t> files, std::size_t& files_used) {
+  for (std::uint64_t row = 0, taken; row < count; row += taken) {
+    const Piece piece =
+        piece_of(layout, 0, start + row, count - row, out + row * layout.row_bytes, taken);
+    if (!cache_->get(piece)) return false;
+    if (std::ranges::find(files.first(files_used), piece.file) !=
+        files.begin() + static_cast<std::ptrdiff_t>(files_used)) {
+      continue;
+    }
+    if (files_used < files.size()) {
+      files[files_used++] = piece.file;
+    } else {
+      cache_->require_unchanged(piece.file);
+    }
+  }
+  if (layout.swapped) swap_bytes(out, count * layout.row_bytes, layout.dtype.swap_unit());
+  return true;
+}
+
+bool Array::Impl::crop_from_cache(std::uint64_t start, std::uint64_t count, std::byte* out) {
+  if (!cache_ || !cache_->on() || start > layout.rows || count > layout.rows - start) return false;
+  std::array<std::uint32_t, 4> files;
+  std::size_t files_used = 0;
+  if (!copy_cached(start, count, out, files, files_used)) return false;
+  for (std::size_t i = 0; i < files_used; ++i) cache_->require_unchanged(files[i]);
+  return true;
+}
+
+ArrayStats Array::Impl::stats() const {
+  ArrayStats stats;
+  if (const std::shared_ptr<Engine> engine = this->engine()) {
+    const EngineTotals totals = engine->totals();
+    stats.bytes_from_page_cache = totals.bytes_from_page_cache;
+    stats.bytes_from_disk = totals.bytes_from_disk;
+    stats.requests = totals.requests;
+    stats.in_flight = totals.in_flight;
+    stats.wait_ns = totals.wait_ns;
+  }
+  if (!cache_) return stats;
+  const RowCache::Totals totals = cache_->totals();
+  stats.cache_hits = totals.hits;
+  stats.cache_misses = totals.misses;
+  stats.cache_bytes = totals.held;
+  stats.bytes_from_cache = totals.bytes;
+  return stats;
 }
 
 void copy_mapped(Engine& engine, const Layout& layout, std::span<const std::uint64_t> starts,
                  std::uint64_t count, std::byte* out) {
+  if (engine.pages_may_be_absent()) return copy_absent(engine, layout, starts, count, out);
   const Scatter scatter = scatter_of(layout);
   std::vector<const std::byte*> bases(layout.segments.size(), nullptr);
   std::byte* crop_out = out;

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "array/row_cache.h"
 #include "array/row_feed.h"
 #include "base/mutex.h"
 #include "base/per_process.h"
@@ -47,10 +48,17 @@ struct Array::Impl {
   std::uint64_t chunk_rows_that_fit(bool in_order, std::uint64_t copies) const;
 
   void crops(std::span<const std::uint64_t> starts, std::uint64_t count, std::byte* out);
+  // The same for one crop that the cache has whole; false where it does not, or where the rows are
+  // none of the array's. Never waits for the disk.
+  bool crop_from_cache(std::uint64_t start, std::uint64_t count, std::byte* out);
+  RowCache* cache() const { return cache_.get(); }  // nullptr: there is none
+  ArrayStats stats() const;
   void check_rows(const char* operation, std::uint64_t first, std::uint64_t count) const;
 
  private:
   struct Gatherer;
+  class Gatherers;
+  class CachedCrops;
   class MappedRead;
 
   // Guards engine_, but for the constructor. A child of fork has its own: a thread of the parent's
@@ -62,6 +70,12 @@ struct Array::Impl {
     bool leaving GUARDED_BY(mutex) = false;  // the mapping is about to end: no new reads from it
   };
 
+  std::unique_ptr<RowCache> make_cache(const ArrayOptions& options);
+  // Whether the cache has a crop now.
+  bool cache_has(std::uint64_t start, std::uint64_t count);
+  // Copies a crop, if the cache has it, and notes the files to verify.
+  bool copy_cached(std::uint64_t start, std::uint64_t count, std::byte* out,
+                   std::span<std::uint32_t> files, std::size_t& files_used);
   static bool maps_by_choice(const Engine* engine);
   void note_files_to_drop();
   void drop_files() const;
@@ -73,7 +87,9 @@ struct Array::Impl {
   // Files that were not wholly cached when they were mapped. What is cached of them when the
   // mapping ends, this array brought in.
   std::vector<std::uint32_t> files_to_drop_;
-  std::unique_ptr<PerProcess<Gatherer>> gatherer_;
+  Reservation cache_share_;
+  std::unique_ptr<RowCache> cache_;
+  std::unique_ptr<PerProcess<Gatherers>> gatherers_;
 };
 
 // Copies rows out of files that the engine holds mapped.

@@ -53,6 +53,17 @@ class Plan {
   // Lays the bytes of a request where they belong.
   void deliver(const Extent& extent, std::uint64_t run, const std::byte* data) const;
 
+  // Calls `use` with each piece that lies wholly in a request.
+  template <class Use>
+  void for_each_whole_piece(const Extent& extent, std::uint64_t run_number, const Use& use) const {
+    const Run& run = runs_[run_number];
+    const std::uint64_t end = extent.offset + extent.length;
+    for (std::uint32_t i = run.first_piece; i < run.last_piece; ++i) {
+      if (pieces_[i].offset >= end) break;
+      if (pieces_[i].offset >= extent.offset && pieces_[i].end() <= end) use(pieces_[i]);
+    }
+  }
+
   std::size_t runs() const { return runs_.size(); }
   // What will be read: bytes of all requests, aligned and merged.
   std::uint64_t request_bytes() const;

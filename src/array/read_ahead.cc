@@ -14,11 +14,12 @@
 namespace evenkeel {
 
 FeedRunner::FeedRunner(const Layout& layout, Engine& engine, JobSource& source,
-                       std::optional<std::uint64_t> merge_gap, std::uint64_t budget_limit)
+                       std::optional<std::uint64_t> merge_gap, std::uint64_t budget_limit,
+                       RowCache* cache)
     : layout_(layout),
       engine_(engine),
       source_(source),
-      feed_(layout, engine, source, merge_gap, budget_limit) {}
+      feed_(layout, engine, source, merge_gap, budget_limit, cache) {}
 
 void FeedRunner::run() {
   if (!engine_.maps_files()) {
@@ -39,7 +40,7 @@ BatchReader::BatchReader(const std::vector<ReadStream>& streams, BatchMaker& mak
     : maker_(maker) {
   for (const ReadStream& stream : streams) {
     runners_.emplace_back(stream.layout, stream.engine, static_cast<JobSource&>(*this),
-                          stream.merge_gap, budget_limit);
+                          stream.merge_gap, budget_limit, stream.cache);
   }
 }
 
@@ -80,7 +81,7 @@ ReadAhead::Reader::Reader(ReadAhead& owner, std::size_t stream, std::uint64_t bu
     : owner_(owner),
       stream_(stream),
       runner_(owner.streams_[stream].layout, owner.streams_[stream].engine, *this,
-              owner.streams_[stream].merge_gap, budget_limit) {}
+              owner.streams_[stream].merge_gap, budget_limit, owner.streams_[stream].cache) {}
 
 void ReadAhead::Reader::run(std::uint64_t most_batches) {
   allowed_ = most_batches;
@@ -95,7 +96,7 @@ Job* ReadAhead::Reader::next_job() {
 
 ReadAhead::ReadAhead(const Layout& layout, Engine& engine, BatchMaker& maker,
                      const Options& options)
-    : ReadAhead({{layout, engine, options.merge_gap, {}}}, maker, options) {}
+    : ReadAhead({{layout, engine, options.merge_gap, {}, options.cache}}, maker, options) {}
 
 ReadAhead::ReadAhead(std::vector<ReadStream> streams, BatchMaker& maker, const Options& options)
     : streams_(std::move(streams)),

@@ -45,13 +45,14 @@ struct ReadStream {
   std::optional<std::uint64_t> merge_gap = {};
   // Prepared once this earlier stream has read the batch: what it reads says what to read here.
   std::optional<std::size_t> after = {};
+  RowCache* cache = nullptr;
 };
 
 // A feed and the engine that it runs on. One thread at a time; `cancel` from any.
 class FeedRunner {
  public:
   FeedRunner(const Layout& layout, Engine& engine, JobSource& source,
-             std::optional<std::uint64_t> merge_gap, std::uint64_t budget_limit);
+             std::optional<std::uint64_t> merge_gap, std::uint64_t budget_limit, RowCache* cache);
   void run();  // until the source has no job, or `cancel`
   void cancel() { feed_.cancel(); }
   void reset() { feed_.reset(); }  // after a run that threw or was cancelled
@@ -105,15 +106,16 @@ class ReadAhead final {
     bool second_reads = false;  // if it may: this takes the memory of a second feed
     std::optional<std::uint64_t> merge_gap = {};
     std::uint64_t budget_limit = 0;  // sizes the plans; see RowFeed::memory
+    RowCache* cache = nullptr;       // of the one stream
     std::string closed_hint = {};    // of the error that is thrown after `close`
     const char* what = "read";       // names the user in that error
     // Called when reading is to stop, so that BatchMaker::finish returns or throws soon where it
     // waits. Must not wait itself.
     std::function<void()> interrupt = {};
   };
-  // Layouts, engines and `maker` must live until `close` has returned.
+  // Layouts, engines, caches and `maker` must live until `close` has returned.
   ReadAhead(std::vector<ReadStream> streams, BatchMaker& maker, const Options& options);
-  // One stream, with the merge_gap of the options.
+  // One stream, with the merge_gap and the cache of the options.
   ReadAhead(const Layout& layout, Engine& engine, BatchMaker& maker, const Options& options);
   ~ReadAhead();
 

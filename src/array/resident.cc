@@ -74,10 +74,17 @@ bool read_if_resident(const Array::Impl& array, std::uint64_t first, std::uint64
   std::array<unsigned char, kMostPages> pages;
   // mincore changes nothing, but its parameter is not const.
   std::byte* const from = const_cast<std::byte*>(base) + piece.offset - (address - begin);
-  if (::mincore(from, end - begin, pages.data()) != 0) return false;
+  if (sys::mincore(from, end - begin, pages.data()) != 0) return false;
   const auto used = static_cast<std::ptrdiff_t>((end - begin) / page);
   const auto absent = [](unsigned char flags) { return (flags & 1) == 0; };
   if (std::any_of(pages.begin(), pages.begin() + used, absent)) return false;
+  if (engine->pages_may_be_absent()) {
+    // For its count of page tables. Nothing is missing, so nothing is read.
+    std::vector<FileRange> pending;
+    const FileRange range{piece.file, piece.offset, piece.length};
+    engine->request(std::span(&range, 1), pending);
+    if (!pending.empty()) return false;  // evicted meanwhile
+  }
   std::memcpy(out.data(), base + piece.offset, piece.length);
   if (layout.swapped) swap_bytes(out.data(), piece.length, layout.dtype.swap_unit());
   return true;

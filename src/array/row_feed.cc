@@ -15,12 +15,14 @@ std::uint64_t RowFeed::memory(std::uint64_t budget_limit, std::uint64_t starts) 
 }
 
 RowFeed::RowFeed(const Layout& layout, const Engine& engine, JobSource& source,
-                 std::optional<std::uint64_t> merge_gap, std::uint64_t budget_limit)
+                 std::optional<std::uint64_t> merge_gap, std::uint64_t budget_limit,
+                 RowCache* cache)
     : layout_(layout),
       engine_(engine),
       source_(source),
       merge_gap_(merge_gap),
-      window_(window(budget_limit)) {
+      window_(window(budget_limit)),
+      cache_(cache) {
   for (LivePlan& live : plans_) live.plan.reserve(window_);
 }
 
@@ -28,6 +30,7 @@ void RowFeed::reset() {
   for (LivePlan& live : plans_) live.job = nullptr;
   active_ = nullptr;
   job_ = nullptr;
+  hit_files_.clear();
   cancelled_ = false;
 }
 
@@ -38,8 +41,10 @@ bool RowFeed::begin_next_job() {
   job_->planned = false;
   picks_.reserve(job_->reads());  // no more than that: it was reserved so
   picks_.resize(job_->reads());
+  const bool placed = !job_->positions.empty();
   for (std::size_t i = 0; i < picks_.size(); ++i) {
-    picks_[i] = {job_->runs.empty() ? job_->starts[i] : job_->runs[i].start, i};
+    picks_[i] = {job_->runs.empty() ? job_->starts[i] : job_->runs[i].start,
+                 placed ? job_->positions[i] : i};
   }
   if (!std::ranges::is_sorted(picks_, {}, &Pick::start)) {
     std::ranges::sort(picks_, {}, &Pick::start);
@@ -54,17 +59,24 @@ JobRun RowFeed::run_of(const Pick& pick) const {
 }
 
 // One window of pieces of the current job. Columns outside, rows inside: pieces come in the order
-// in which they are stored, whichever order that is.
+// in which they are stored, whichever order that is. What the cache has is copied at once.
 bool RowFeed::fill(LivePlan& live) {
   live.plan.clear(scatter_of(layout_));
   const std::uint64_t columns = job_->count == 0 ? 0 : columns_of(layout_);
   bool cut = false;
+  const bool cached = cache_ && !job_->roomy && cache_->on();
   while (column_ < columns && pick_ < picks_.size() && live.plan.size() < window_) {
     const JobRun run = run_of(picks_[pick_]);
     std::byte* row_out = run.out + row_ * layout_.row_bytes;
     std::uint64_t taken;
-    live.plan.add(piece_of(layout_, column_, run.start + row_, run.count - row_, row_out, taken));
+    const Piece piece =
+        piece_of(layout_, column_, run.start + row_, run.count - row_, row_out, taken);
     cut |= taken < run.count;  // by the end of a file: there is no room around its parts
+    if (cached && !job_->looked_up && cache_->get(piece)) {
+      if (hit_files_.empty() || hit_files_.back() != piece.file) hit_files_.push_back(piece.file);
+    } else {
+      live.plan.add(piece);
+    }
     row_ += taken;
     if (row_ == run.count) {
       row_ = 0;
@@ -77,6 +89,11 @@ bool RowFeed::fill(LivePlan& live) {
   job_->planned = picks_.empty() || column_ == columns;
   EngineLimits limits = engine_.limits();
   if (merge_gap_) limits.merge_gap = *merge_gap_;
+  if (cached) {  // requests for whole blocks
+    limits.alignment = std::max(limits.alignment, cache_->alignment());
+    limits.max_request =
+        std::max(limits.max_request / limits.alignment, std::uint64_t{1}) * limits.alignment;
+  }
   const bool one_piece = job_->planned && live.plan.size() == 1 && job_->open_plans == 0;
   live.plan.build(limits, job_->roomy && (one_piece || (!job_->runs.empty() && !cut)));
   live.job = job_;
@@ -91,14 +108,27 @@ void RowFeed::retire_if_done(LivePlan& live) {
   Job& job = *live.job;
   live.job = nullptr;
   if (--job.open_plans > 0 || !job.planned) return;
-  if (layout_.swapped) {
-    swap_bytes(job.out, job.starts.size() * job.count * layout_.row_bytes,
-               layout_.dtype.swap_unit());
-    for (const JobRun& run : job.runs) {
-      swap_bytes(run.out, run.count * layout_.row_bytes, layout_.dtype.swap_unit());
-    }
-  }
+  if (layout_.swapped) swap(job);
+  if (!hit_files_.empty()) verify_hits();
   source_.job_done(job);
+}
+
+void RowFeed::swap(const Job& job) const {
+  const std::uint64_t bytes = job.count * layout_.row_bytes;
+  const std::uint32_t unit = layout_.dtype.swap_unit();
+  for (const JobRun& run : job.runs) swap_bytes(run.out, run.count * layout_.row_bytes, unit);
+  if (job.positions.empty()) return swap_bytes(job.out, job.starts.size() * bytes, unit);
+  for (const std::uint32_t position : job.positions) {
+    swap_bytes(job.out + position * bytes, bytes, unit);
+  }
+}
+
+// The engine looks after the files that it reads, the cache after those whose rows it had.
+void RowFeed::verify_hits() {
+  std::ranges::sort(hit_files_);
+  hit_files_.erase(std::unique(hit_files_.begin(), hit_files_.end()), hit_files_.end());
+  for (const std::uint32_t file : hit_files_) cache_->require_unchanged(file);
+  hit_files_.clear();
 }
 
 bool RowFeed::next(Extent& extent) {
@@ -114,8 +144,10 @@ bool RowFeed::next(Extent& extent) {
       active_ = nullptr;
     }
     const auto free = std::ranges::find(plans_, nullptr, &LivePlan::job);
-    if (free == plans_.end()) return false;
-    if (!job_ && !begin_next_job()) return false;
+    if (free == plans_.end() || (!job_ && !begin_next_job())) {
+      source_.while_waiting();
+      return false;
+    }
     if (fill(*free)) job_ = nullptr;
     active_ = &*free;
   }
@@ -124,7 +156,13 @@ bool RowFeed::next(Extent& extent) {
 
 void RowFeed::arrived(const Extent& extent, const std::byte* data) {
   LivePlan& live = plans_[extent.tag >> 32];
-  live.plan.deliver(extent, extent.tag & 0xffffffff, data);
+  const std::uint64_t run = extent.tag & 0xffffffff;
+  live.plan.deliver(extent, run, data);
+  if (cache_ && data && data != extent.into && !extent.from_page_cache) {
+    live.plan.for_each_whole_piece(extent, run, [&](const Piece& piece) {
+      cache_->put(piece, extent.offset, extent.length, data);
+    });
+  }
   --live.outstanding;
   retire_if_done(live);
 }

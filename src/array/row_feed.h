@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "array/plan.h"
+#include "array/row_cache.h"
 #include "engine/engine.h"
 #include "format/layout.h"
 
@@ -33,6 +34,9 @@ struct Job {
   // that is so for each of them, and those that are one piece may be.
   bool roomy = false;
   std::size_t reads() const { return runs.empty() ? starts.size() : runs.size(); }
+  // Where each start's rows go, counted in `count` rows; empty: one after the other.
+  std::span<const std::uint32_t> positions = {};
+  bool looked_up = false;  // in the cache, which does not have them
 
  private:
   friend class RowFeed;
@@ -45,6 +49,8 @@ class JobSource {
  public:
   virtual Job* next_job() = 0;  // nullptr: none now
   virtual void job_done(Job& job) = 0;
+  // Called when there is nothing to hand out, and reads may be in flight: time for other work.
+  virtual void while_waiting() {}
 
  protected:
   ~JobSource() = default;
@@ -54,9 +60,11 @@ class JobSource {
 // plans a bounded number of pieces ahead, however large the job. One thread at a time.
 class RowFeed final : public Feed {
  public:
-  // `layout`, `engine` and `source` must outlive it. `merge_gap` overrides the engine's.
+  // `layout`, `engine`, `source` and `cache` (if there is one) must outlive it. `merge_gap`
+  // overrides the engine's.
   RowFeed(const Layout& layout, const Engine& engine, JobSource& source,
-          std::optional<std::uint64_t> merge_gap, std::uint64_t budget_limit);
+          std::optional<std::uint64_t> merge_gap, std::uint64_t budget_limit,
+          RowCache* cache = nullptr);
 
   // What it allocates at most, for jobs of up to so many starts.
   static std::uint64_t memory(std::uint64_t budget_limit, std::uint64_t starts);
@@ -88,12 +96,16 @@ class RowFeed final : public Feed {
   bool fill(LivePlan& live);
   JobRun run_of(const Pick& pick) const;
   void retire_if_done(LivePlan& live);
+  void swap(const Job& job) const;
+  void verify_hits();
 
   const Layout& layout_;
   const Engine& engine_;
   JobSource& source_;
   const std::optional<std::uint64_t> merge_gap_;
   const std::size_t window_;
+  RowCache* const cache_;
+  std::vector<std::uint32_t> hit_files_;  // whose rows came from the cache, not verified yet
   std::array<LivePlan, kPlans> plans_;
   LivePlan* active_ = nullptr;
   std::atomic<bool> cancelled_ = false;

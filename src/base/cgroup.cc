@@ -65,29 +65,6 @@ std::uint64_t number_in(const std::string& path, std::uint64_t otherwise) {
   return leading_number(*text).value_or(otherwise);  // "max" is not a number
 }
 
-CgroupMemory read_level(const CgroupFolder& folder) {
-  const std::string& directory = folder.directory;
-  CgroupMemory level;
-  level.version = folder.version;
-  level.path = folder.path;
-  const std::string stat = read_text_file(directory + "/memory.stat").value_or("");
-  if (level.version == 2) {
-    level.limit = std::min(number_in(directory + "/memory.max", kNoLimit),
-                           number_in(directory + "/memory.high", kNoLimit));
-    level.usage = number_in(directory + "/memory.current", 0);
-    level.inactive_file = number_after(stat, "inactive_file").value_or(0);
-  } else {
-    level.limit = number_in(directory + "/memory.limit_in_bytes", kNoLimit);
-    if (folder.top) {
-      level.limit =
-          std::min(level.limit, number_after(stat, "hierarchical_memory_limit").value_or(kNoLimit));
-    }
-    level.usage = number_in(directory + "/memory.usage_in_bytes", 0);
-    level.inactive_file = number_after(stat, "total_inactive_file").value_or(0);
-  }
-  return level;
-}
-
 // Appends the cgroup at `path` and its ancestors up to the mount.
 void climb(const CgroupMount& mount, const std::string& path, const std::string& root,
            std::vector<CgroupFolder>& out) {
@@ -160,11 +137,36 @@ std::vector<CgroupFolder> memory_cgroup_folders(const std::string& root, pid_t p
   return folders;
 }
 
+CgroupMemory memory_of(const CgroupFolder& folder) {
+  const std::string& directory = folder.directory;
+  CgroupMemory level;
+  level.version = folder.version;
+  level.path = folder.path;
+  const std::string stat = read_text_file(directory + "/memory.stat").value_or("");
+  if (level.version == 2) {
+    level.limit = std::min(number_in(directory + "/memory.max", kNoLimit),
+                           number_in(directory + "/memory.high", kNoLimit));
+    level.usage = number_in(directory + "/memory.current", 0);
+    level.inactive_file = number_after(stat, "inactive_file").value_or(0);
+  } else {
+    level.limit = number_in(directory + "/memory.limit_in_bytes", kNoLimit);
+    if (folder.top) {
+      level.limit =
+          std::min(level.limit, number_after(stat, "hierarchical_memory_limit").value_or(kNoLimit));
+    }
+    level.usage = number_in(directory + "/memory.usage_in_bytes", 0);
+    level.inactive_file = number_after(stat, "total_inactive_file").value_or(0);
+  }
+  return level;
+}
+
+bool CgroupMemory::has_limit() const { return limit < kNoLimit; }
+
 std::vector<CgroupMemory> memory_cgroups(const std::string& root, pid_t pid) {
   std::vector<CgroupMemory> levels;
   for (const CgroupFolder& folder : memory_cgroup_folders(root, pid)) {
-    CgroupMemory level = read_level(folder);
-    if (level.limit < kNoLimit) levels.push_back(std::move(level));
+    CgroupMemory level = memory_of(folder);
+    if (level.has_limit()) levels.push_back(std::move(level));
   }
   return levels;
 }

@@ -21,6 +21,7 @@ struct CgroupMemory {
 
   // How much more can be used before the limit is reached. inactive_file counts as free.
   std::uint64_t headroom() const;
+  bool has_limit() const;
 };
 
 // A cgroup and the folder of its files.
@@ -35,6 +36,9 @@ struct CgroupFolder {
 // own cgroup first, then its ancestors as far as they are mounted. All files are looked up below
 // `root`, so that tests can use a tree of their own.
 std::vector<CgroupFolder> memory_cgroup_folders(const std::string& root = "", pid_t pid = 0);
+
+// The figures of one of them, as they are now.
+CgroupMemory memory_of(const CgroupFolder& folder);
 
 // The cgroups of memory_cgroup_folders() that have a limit.
 std::vector<CgroupMemory> memory_cgroups(const std::string& root = "", pid_t pid = 0);

@@ -19,6 +19,7 @@ enum class Call {
   kMmap,
   kMunmap,  // fails after unmapping
   kMadvise,
+  kMincore,
   kFadvise,
   kCachestat,
   kDirectAlignment,  // statx

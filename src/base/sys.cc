@@ -106,6 +106,10 @@ int madvise(void* address, std::size_t length, int advice) {
   return call_unless(Call::kMadvise, -1, &::madvise, address, length, advice);
 }
 
+int mincore(void* address, std::size_t length, unsigned char* pages) {
+  return call_unless(Call::kMincore, -1, &::mincore, address, length, pages);
+}
+
 ssize_t copy_mapped(void* to, const void* from, std::size_t length) {
   const auto real = [](void* target, const void* source, std::size_t bytes) {
     const iovec local{target, bytes};

@@ -29,6 +29,7 @@ void* mmap(void* address, std::size_t length, int protection, int flags, int fd,
            std::uint64_t offset);
 int munmap(void* address, std::size_t length);
 int madvise(void* address, std::size_t length, int advice);
+int mincore(void* address, std::size_t length, unsigned char* pages);
 // Copies from a mapping of this process (process_vm_readv). Where touching the mapping would raise
 // SIGBUS, it fails with EFAULT.
 ssize_t copy_mapped(void* to, const void* from, std::size_t length);

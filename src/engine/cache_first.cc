@@ -27,36 +27,47 @@ constexpr std::uint32_t kColdStreak = 64;  // after so many misses in a row, ask
 constexpr std::uint32_t kAskOneIn = 8;
 constexpr std::uint64_t kEnoughToTell = 64;  // extents, whether most are cached
 
+constexpr std::size_t kMostThreads = 64;
+constexpr std::uint64_t kMostFilesOfThreads = 8;  // more would be too many descriptors
+// Of the third thread and those after it. A longer request that is not one piece goes to the other
+// engine.
+constexpr std::uint64_t kSmallScratch = 128 << 10;
+constexpr std::uint64_t kStateOfThread = 64 << 10;  // what it knows about the page cache
+// A thread is added if it leaves so many times its memory.
+constexpr std::uint64_t kThreadsLeft = 16;
+
 // Memory of one thread in `run`: where it copies to, and the cached pages it maps meanwhile.
 struct Scratch {
   Scratch(const Budget& budget, std::uint64_t bytes)
       : copies(budget, bytes, "copy buffer"),
-        mapped(budget.reserve(copies.size() + 2 * sys::page_size(), "cached pages in passing")) {
+        mapped(budget.reserve(copies.size() + 2 * sys::page_size(), "cached pages in passing")) {}
+  void keep_in_children() {
     copies.keep_in_children();
     mapped.keep_in_children();
   }
+  std::uint64_t most_mapped() const { return copies.size(); }
   PageBuffer copies;
   Reservation mapped;
 };
 
+std::size_t most_threads(const Layout& layout) {
+  if (layout.segments.size() > kMostFilesOfThreads) return 2;
+  return std::clamp<std::size_t>(std::thread::hardware_concurrency(), 2, kMostThreads);
+}
+
 class CacheFirstEngine final : public Engine {
  public:
   CacheFirstEngine(const Layout& layout, const Budget& budget, std::unique_ptr<Engine> rest)
-      : rest_(std::move(rest)),
+      : layout_(layout),
+        budget_(budget),
+        rest_(std::move(rest)),
         rest_limits_(rest_->limits()),
-        states_([this, &layout] { return std::make_unique<ThreadStates>(layout, scratch_); }) {
-    const std::uint64_t bytes = std::max(rest_limits_.max_request, sys::page_size());
-    scratch_[0].emplace(budget, bytes);
-    // Copying from the cache is work for a processor, not for the disk, and two do it faster.
-    try {
-      scratch_[1].emplace(budget, bytes);
-    } catch (const Error& error) {
-      if (error.kind() != ErrorKind::kBudget) throw;
-    }
-  }
+        most_threads_(most_threads(layout)),
+        scratch_(make_scratch(budget, std::max(rest_limits_.max_request, sys::page_size()))),
+        states_([this] { return std::make_unique<ThreadStates>(layout_, scratch_); }) {}
 
   void run(Feed& feed) override {
-    const StateLock lock(states_.get(), scratch_[1].has_value());
+    const StateLock lock(*this, states_.get());
     ThreadState& state = lock.state;
     state.mutex.assert_held();
     state.files.forget_used();
@@ -88,19 +99,44 @@ class CacheFirstEngine final : public Engine {
     return report;
   }
   unsigned concurrency() const override { return mostly_cached_ && scratch_[1] ? 2 : 1; }
+  EngineTotals totals() const override {
+    EngineTotals totals = rest_->totals();
+    states_.get().for_each([&](const ThreadState& state) {
+      totals.bytes_from_page_cache += state.bytes.load(std::memory_order_relaxed);
+    });
+    return totals;
+  }
 
  private:
   using ThreadScratch = std::array<std::optional<Scratch>, 2>;
+  // Copying from the cache is work for a processor, not for the disk, and two do it faster. More
+  // are added when more threads ask.
+  static ThreadScratch make_scratch(const Budget& budget, std::uint64_t bytes) {
+    ThreadScratch made;
+    made[0].emplace(budget, bytes);
+    try {
+      made[1].emplace(budget, bytes);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kBudget) throw;
+    }
+    for (auto& scratch : made) {
+      if (scratch) scratch->keep_in_children();
+    }
+    return made;
+  }
 
   struct ThreadState {
     // Without readahead of its own, a page that has just been evicted costs no more than itself.
-    ThreadState(const Layout& layout, std::optional<Scratch>& thread_scratch)
+    ThreadState(const Layout& layout, Scratch* thread_scratch)
         : scratch(thread_scratch),
           files(layout, 0, POSIX_FADV_RANDOM),
           residency(layout.segments.size()) {}
     Mutex mutex;
-    std::atomic<std::thread::id> runner;  // the thread that is in `run` here
-    std::optional<Scratch>& scratch GUARDED_BY(mutex);
+    std::atomic<std::thread::id> runner;                     // the thread that is in `run` here
+    std::unique_ptr<Scratch> own_scratch GUARDED_BY(mutex);  // of the third thread and later ones
+    Reservation own_share GUARDED_BY(mutex);
+    Scratch* scratch GUARDED_BY(mutex);
+    std::atomic<std::uint64_t> bytes = 0;  // taken from the page cache
     FileSet files GUARDED_BY(mutex);
     // Made when a file is first read.
     std::vector<std::unique_ptr<Residency>> residency GUARDED_BY(mutex);
@@ -110,39 +146,90 @@ class CacheFirstEngine final : public Engine {
     bool in_rest GUARDED_BY(mutex) = false;  // this run has come to the other engine
   };
 
+  // The states of a process. There are two from the start, or one where the budget has no room;
+  // others come when all are in use. They stay.
   struct ThreadStates {
-    ThreadStates(const Layout& layout, ThreadScratch& scratch)
-        : first(layout, scratch[0]), second(layout, scratch[1]) {}
-    ThreadState* of_this_thread() {
-      for (ThreadState* state : {&first, &second}) {
-        if (state->runner == std::this_thread::get_id()) return state;
+    ThreadStates(const Layout& layout, ThreadScratch& scratch) {
+      for (std::size_t i = 0; i < scratch.size() && scratch[i]; ++i) {
+        states[i] = new ThreadState(layout, &*scratch[i]);
       }
-      return nullptr;
     }
-    ThreadState first, second;
+    ~ThreadStates() {
+      for (auto& state : states) delete state.load();
+    }
+    ThreadStates(const ThreadStates&) = delete;
+    ThreadStates& operator=(const ThreadStates&) = delete;
+
+    template <class Use>
+    void for_each(const Use& use) {
+      for (auto& slot : states) {
+        ThreadState* const state = slot.load(std::memory_order_acquire);
+        if (!state) return;
+        use(*state);
+      }
+    }
+    ThreadState* of_this_thread() {
+      ThreadState* found = nullptr;
+      for_each([&](ThreadState& state) {
+        if (state.runner == std::this_thread::get_id()) found = &state;
+      });
+      return found;
+    }
+    Mutex adding;
+    std::array<std::atomic<ThreadState*>, kMostThreads> states{};  // filled from the front
   };
 
-  // Locks a state for a run: the first that is free.
+  // Locks a state for a run: the first that is free, a new one, or, where there can be none, the
+  // first.
   struct StateLock {
-    StateLock(ThreadStates& states, bool two) : state(choose(states, two)) {
+    StateLock(CacheFirstEngine& engine, ThreadStates& states) : state(choose(engine, states)) {
       state.mutex.assert_held();
       state.runner = std::this_thread::get_id();
       state.in_rest = false;
     }
-    ~StateLock() NO_THREAD_SAFETY_ANALYSIS {  // `choose` locked one of two
+    ~StateLock() NO_THREAD_SAFETY_ANALYSIS {  // `choose` locked one of several
       state.runner = std::thread::id();
       state.mutex.unlock();
     }
     StateLock(const StateLock&) = delete;
     StateLock& operator=(const StateLock&) = delete;
-    static ThreadState& choose(ThreadStates& states, bool two) NO_THREAD_SAFETY_ANALYSIS {
-      if (states.first.mutex.try_lock()) return states.first;
-      if (two && states.second.mutex.try_lock()) return states.second;
-      states.first.mutex.lock();
-      return states.first;
+    static ThreadState& choose(CacheFirstEngine& engine,
+                               ThreadStates& states) NO_THREAD_SAFETY_ANALYSIS {
+      for (auto& slot : states.states) {
+        ThreadState* const made = slot.load(std::memory_order_acquire);
+        if (!made) break;
+        if (made->mutex.try_lock()) return *made;
+      }
+      if (ThreadState* const added = engine.add_state(states)) return *added;
+      ThreadState& first = *states.states.front().load();
+      first.mutex.lock();
+      return first;
     }
     ThreadState& state;
   };
+
+  // A new state, locked; nullptr where the budget or the number of processors is against it.
+  ThreadState* add_state(ThreadStates& states) NO_THREAD_SAFETY_ANALYSIS {
+    const MutexLock lock(states.adding);
+    const auto place =
+        std::ranges::find(states.states, nullptr, [](const auto& slot) { return slot.load(); });
+    const std::size_t before = static_cast<std::size_t>(place - states.states.begin());
+    const std::uint64_t memory = kStateOfThread + 2 * kSmallScratch;
+    if (before >= most_threads_ || before < 2 || budget_.left() < memory * kThreadsLeft) {
+      return nullptr;
+    }
+    try {
+      auto state = std::make_unique<ThreadState>(layout_, nullptr);
+      state->own_share = budget_.reserve(kStateOfThread, "a reading thread");
+      state->own_scratch = std::make_unique<Scratch>(budget_, kSmallScratch);
+      state->scratch = state->own_scratch.get();
+      state->mutex.lock();
+      place->store(state.get(), std::memory_order_release);
+      return state.release();
+    } catch (const Error&) {  // another user of the budget was quicker, or the system has none
+      return nullptr;
+    }
+  }
 
   // Stands between the feed and the other engine, and keeps what it can serve itself.
   class Filter final : public Feed {
@@ -204,6 +291,7 @@ class CacheFirstEngine final : public Engine {
     bool serve(const Extent& extent) REQUIRES(state_.mutex) {
       if (state_.misses >= kColdStreak && ++state_.misses % kAskOneIn != 0) return false;
       const auto wanted = inner_.target(extent);
+      if (!wanted && extent.length > state_.scratch->copies.size()) return false;
       Target target =
           wanted.value_or(Target{extent.offset, extent.length, state_.scratch->copies.data()});
       target.length = std::min(target.length, state_.files.size(extent.file) - target.offset);
@@ -211,14 +299,19 @@ class CacheFirstEngine final : public Engine {
       const bool taken =
           residency(extent.file).surely_cached(pin.fd(), target.offset, target.length)
               ? read(pin.fd(), target)
-              : is_cached(pin.fd(), target.offset, target.length) &&
+              : target.length <= state_.scratch->most_mapped() &&
+                    is_cached(pin.fd(), target.offset, target.length) &&
                     peek(pin.fd(), target, state_.files.path(extent.file));
       if (!taken) {
         ++state_.misses;
         return false;
       }
       state_.misses = 0;
-      inner_.arrived(extent, wanted ? nullptr : target.out);
+      state_.bytes.store(state_.bytes.load(std::memory_order_relaxed) + target.length,
+                         std::memory_order_relaxed);
+      Extent served = extent;
+      served.from_page_cache = true;
+      inner_.arrived(served, wanted ? nullptr : target.out);
       return true;
     }
 
@@ -252,10 +345,13 @@ class CacheFirstEngine final : public Engine {
     std::optional<Extent> held_;
   };
 
+  const Layout& layout_;
+  const Budget budget_;
   const std::unique_ptr<Engine> rest_;
   const EngineLimits rest_limits_;
+  const std::size_t most_threads_;
   ThreadScratch scratch_;
-  PerProcess<ThreadStates> states_;
+  mutable PerProcess<ThreadStates> states_;
   std::atomic<bool> mostly_cached_ = false;
 };
 

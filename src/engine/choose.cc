@@ -9,13 +9,18 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, EngineKind>, 6> kNames = {{
+constexpr std::array<std::pair<std::string_view, EngineKind>, 7> kNames = {{
     {"auto", EngineKind::kAuto},
     {"map", EngineKind::kMap},
     {"remap", EngineKind::kRemap},
     {"advise", EngineKind::kAdvise},
     {"read", EngineKind::kRead},
     {"direct", EngineKind::kDirect},
+    {"fill", EngineKind::kFill},
+}};
+constexpr std::array<std::pair<std::string_view, PageCache>, 2> kPageCacheNames = {{
+    {"spare", PageCache::kSpare},
+    {"fill", PageCache::kFill},
 }};
 
 // An engine and what was decided on the way to it.
@@ -28,8 +33,15 @@ class Chosen final : public Engine {
   void require_unchanged(std::uint32_t file) override { engine_->require_unchanged(file); }
   unsigned concurrency() const override { return engine_->concurrency(); }
   EngineLimits limits() const override { return engine_->limits(); }
+  EngineTotals totals() const override { return engine_->totals(); }
   bool maps_files() const override { return engine_->maps_files(); }
   const std::byte* mapped(std::uint32_t file) override { return engine_->mapped(file); }
+  bool pages_may_be_absent() const override { return engine_->pages_may_be_absent(); }
+  std::size_t ranges_together() const override { return engine_->ranges_together(); }
+  void request(std::span<const FileRange> ranges, std::vector<FileRange>& pending) override {
+    engine_->request(ranges, pending);
+  }
+  void await(std::vector<FileRange>& pending) override { engine_->await(pending); }
   void release_memory() override { engine_->release_memory(); }
   bool reclaim_memory(const Budget& budget) override { return engine_->reclaim_memory(budget); }
   EngineReport report() const override {
@@ -115,6 +127,32 @@ std::string_view engine_name(EngineKind kind) {
   return found == kNames.end() ? "unknown" : found->first;
 }
 
+PageCache parse_page_cache(std::string_view name) {
+  for (const auto& [text, page_cache] : kPageCacheNames) {
+    if (text == name) return page_cache;
+  }
+  throw Error(ErrorKind::kInvalid, "page_cache",
+              "\"" + std::string(name) + "\" is no way to use the page cache")
+      .hint(
+          "\"spare\" (the default) leaves nothing in the page cache; \"fill\" lets data stay there "
+          "as long as memory is free");
+}
+
+std::string_view page_cache_name(PageCache page_cache) {
+  return kPageCacheNames[page_cache == PageCache::kFill ? 1 : 0].first;
+}
+
+EngineKind engine_for(EngineKind asked, PageCache page_cache) {
+  if (page_cache == PageCache::kSpare) return asked;
+  if (asked == EngineKind::kAuto || asked == EngineKind::kFill) return EngineKind::kFill;
+  throw Error(ErrorKind::kInvalid, "page_cache",
+              "\"fill\" does not go with engine \"" + std::string(engine_name(asked)) + "\"")
+      .hint(
+          "leave the engine at \"auto\": page_cache \"fill\" has one of its own; the others keep "
+          "to "
+          "page_cache \"spare\", but for \"map\"");
+}
+
 std::unique_ptr<Engine> make_engine(EngineKind asked, const Layout& layout, const Budget& budget,
                                     std::uint64_t working_room) {
   const std::string why = "asked for";
@@ -129,6 +167,11 @@ std::unique_ptr<Engine> make_engine(EngineKind asked, const Layout& layout, cons
       return std::make_unique<Chosen>(make_read_engine(layout, budget), asked, why);
     case EngineKind::kDirect:
       return direct_or_read(asked, layout, budget, why);
+    case EngineKind::kFill:
+      return std::make_unique<Chosen>(make_fill_engine(layout, budget), asked,
+                                      "asked for by page_cache \"fill\": the budget of " +
+                                          format_size(budget.limit()) +
+                                          " covers the library's own memory, not the page cache");
     case EngineKind::kAuto:
       break;
   }

@@ -14,6 +14,7 @@
 #include "base/mutex.h"
 #include "base/per_process.h"
 #include "base/retry_policy.h"
+#include "base/sys.h"
 #include "engine/arena.h"
 #include "engine/engines.h"
 #include "engine/files.h"
@@ -90,6 +91,10 @@ class DirectEngine final : public Engine {
     state.files.verify(file);
   }
   EngineLimits limits() const override { return limits_; }
+  EngineTotals totals() const override {
+    const std::uint64_t finished = finished_.load(), started = started_.load();
+    return {started, started - std::min(started, finished), bytes_.load(), 0, wait_ns_.load()};
+  }
   EngineReport report() const override {
     EngineReport report = report_;
     if (broke_down_in_ == ::getpid()) report.how = "O_DIRECT, threads (io_uring broke down)";
@@ -159,6 +164,7 @@ class DirectEngine final : public Engine {
       free_.pop_back();
       reads_[id] = read;
       ++in_flight_;
+      add(engine_.started_, 1);
       bytes_in_flight_ += extent.length;
       return true;
     }
@@ -172,7 +178,9 @@ class DirectEngine final : public Engine {
     void take_completions() REQUIRES(state_.mutex) {
       Completion completions[kDepth];
       const std::size_t enough = std::clamp<std::size_t>(in_flight_ / 4, 1, 16);
+      const std::int64_t began = sys::monotonic_ns();
       const std::size_t count = state_.queue->wait(enough, completions);
+      add(engine_.wait_ns_, static_cast<std::uint64_t>(sys::monotonic_ns() - began));
       std::exception_ptr first_failure;
       for (std::size_t i = 0; i < count; ++i) {
         try {
@@ -224,6 +232,8 @@ class DirectEngine final : public Engine {
         if (read.ticket) run.state_.arena.give_back(*read.ticket);
         run.free_.push_back(id);
         --run.in_flight_;
+        add(run.engine_.finished_, 1);
+        add(run.engine_.bytes_, read.done);
         run.bytes_in_flight_ -= read.extent.length;
       }
     };
@@ -235,6 +245,7 @@ class DirectEngine final : public Engine {
         while (in_flight_ > 0) take_completions();
       } catch (...) {
         state_.start_over(engine_.memory_.size());
+        add(engine_.finished_, in_flight_);
         engine_.broke_down_in_ = ::getpid();
         for (std::uint32_t id = 0; id < reads_.size(); ++id) {
           if (std::ranges::find(free_, id) == free_.end()) {
@@ -257,11 +268,18 @@ class DirectEngine final : public Engine {
 
   std::span<std::byte> span() const { return {memory_.data(), memory_.size()}; }
 
+  // One thread adds at a time, so this need not be one step.
+  using Total = std::atomic<std::uint64_t>;
+  static void add(Total& total, std::uint64_t number) {
+    total.store(total.load(std::memory_order_relaxed) + number, std::memory_order_relaxed);
+  }
+
   const Layout& layout_;
   PageBuffer memory_;
   const EngineLimits limits_;
   PerProcess<ProcessState> state_;
   const EngineReport report_;
+  Total started_ = 0, finished_ = 0, bytes_ = 0, wait_ns_ = 0;
   std::atomic<pid_t> broke_down_in_ = 0;  // the process whose ring did; a child has its own
 };
 

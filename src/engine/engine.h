@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "evenkeel/array.h"
 #include "format/layout.h"
@@ -18,14 +20,21 @@ struct Extent {
   std::uint32_t file = 0;  // index into Layout::segments
   std::uint64_t offset = 0;
   std::uint64_t length = 0;
-  std::uint64_t tag = 0;      // the feed's own
-  std::byte* into = nullptr;  // if set, `length` aligned bytes the engine may fill itself
+  std::uint64_t tag = 0;         // the feed's own
+  std::byte* into = nullptr;     // if set, `length` aligned bytes the engine may fill itself
+  bool from_page_cache = false;  // set by the engine, on arrival: the disk was not asked
 };
 
 // Bytes of a file and their place in memory.
 struct Target {
   std::uint64_t offset = 0, length = 0;
   std::byte* out = nullptr;
+};
+
+// Bytes of a file.
+struct FileRange {
+  std::uint32_t file = 0;
+  std::uint64_t offset = 0, length = 0;
 };
 
 // What an engine works for: it pulls extents as it has room and gives each back once its bytes are
@@ -53,6 +62,15 @@ struct EngineLimits {
   std::uint64_t merge_gap = 0;    // a gap up to this is cheaper to read than a second request
 };
 
+// What an engine has done since it was made.
+struct EngineTotals {
+  std::uint64_t requests = 0;               // sent to the disk
+  std::uint64_t in_flight = 0;              // of these, not back yet
+  std::uint64_t bytes_from_disk = 0;        // alignment and gaps included
+  std::uint64_t bytes_from_page_cache = 0;  // that were wanted
+  std::uint64_t wait_ns = 0;                // threads waited for the disk
+};
+
 // Thread-safe: while `concurrency` threads are in `run`, others wait. Everything an engine
 // allocates, maps or brings into the page cache is reserved from the budget when the engine is
 // made.
@@ -64,6 +82,8 @@ class Engine {
   virtual void run(Feed& feed) = 0;
   virtual EngineLimits limits() const = 0;
   virtual EngineReport report() const = 0;
+  // Cheap, from any thread. Engines that cannot tell the disk from the page cache leave zeros.
+  virtual EngineTotals totals() const { return {}; }
   // How many threads may be in `run` at once to advantage, as things are now.
   virtual unsigned concurrency() const { return 1; }
   // Throws Error (kFormat) when a file that this run reads is not what it was at open. For feeds
@@ -74,6 +94,16 @@ class Engine {
   // The whole file in memory, if maps_files. Throws Error (kFormat) when the file is not what it
   // was at open.
   virtual const std::byte* mapped(std::uint32_t /*file*/) { return nullptr; }
+  // Whether mapped pages may have to be read from the disk first. Before they are touched, a caller
+  // asks for them with `request`, for many at a time, and waits with `await`. Both after `mapped`
+  // of the file; from any thread.
+  virtual bool pages_may_be_absent() const { return false; }
+  virtual std::size_t ranges_together() const { return 256; }  // of one `request`, at most
+  // Starts reading what is not in memory, and adds what `await` is to wait for to `pending`.
+  virtual void request(std::span<const FileRange> /*ranges*/, std::vector<FileRange>& /*pending*/) {
+  }
+  // Waits for it, and empties `pending`. Throws Error (kSystem, kFormat) with path and offset.
+  virtual void await(std::vector<FileRange>& /*pending*/) {}
   // For data that is mapped because it fits the budget. `release_memory` drops its pages and gives
   // back its share of the budget; nothing may be read until `reclaim_memory` has the share again.
   // False: it no longer fits.
@@ -86,6 +116,10 @@ class Engine {
 inline constexpr std::uint64_t kNeverMap = UINT64_MAX;
 std::unique_ptr<Engine> make_engine(EngineKind asked, const Layout& layout, const Budget& budget,
                                     std::uint64_t working_room);
+
+// The engine for a way to use the page cache. Throws Error (kInvalid) when the two do not go
+// together.
+EngineKind engine_for(EngineKind asked, PageCache page_cache);
 
 // The most memory that an engine which does not map takes under a budget of this limit.
 std::uint64_t most_engine_memory(std::uint64_t limit);

@@ -1,6 +1,7 @@
 // The engines by name, for choose.cc and for the tests; users ask through make_engine.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -12,6 +13,10 @@ namespace evenkeel {
 std::unique_ptr<Engine> make_map_engine(const Layout& layout, Reservation share = {});
 std::unique_ptr<Engine> make_remap_engine(const Layout& layout, const Budget& budget);
 std::unique_ptr<Engine> make_advise_engine(const Layout& layout, const Budget& budget);
+// `available` says how much memory is free, in bytes.
+std::unique_ptr<Engine> make_fill_engine(
+    const Layout& layout, const Budget& budget,
+    std::function<std::uint64_t()> available = [] { return available_memory().bytes; });
 std::unique_ptr<Engine> make_read_engine(const Layout& layout, const Budget& budget);
 
 enum class QueueChoice { kBest, kThreads };  // kThreads: as if io_uring were not allowed

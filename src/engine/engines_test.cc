@@ -45,6 +45,7 @@ constexpr Made kEngines[] = {
     {"Remap", make_remap_engine},
     {"Advise", make_advise_engine},
     {"Read", make_read_engine},
+    {"Fill", [](const Layout& l, const Budget& b) { return make_fill_engine(l, b); }},
     {"Direct", [](const Layout& l, const Budget& b) { return make_direct(l, b); }},
     {"DirectByThreads",
      [](const Layout& l, const Budget& b) { return make_direct(l, b, QueueChoice::kThreads); }},

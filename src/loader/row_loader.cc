@@ -330,6 +330,17 @@ std::string Loader::Impl::describe_batch() const {
          " bytes";
 }
 
+ArrayStats Loader::Impl::stats() const {
+  ArrayStats sum;
+  for (std::size_t i = 0; i < fields_.size(); ++i) {
+    sum += fields_[i]->stats();
+    for (std::size_t n = 1; ragged_[i] && n < ragged_[i]->streams(); ++n) {
+      sum += ragged_[i]->array(n)->stats();
+    }
+  }
+  return sum;
+}
+
 std::vector<ReadStream> Loader::Impl::streams() {
   std::vector<ReadStream> streams;
   engines_.clear();
@@ -339,7 +350,7 @@ std::vector<ReadStream> Loader::Impl::streams() {
     engines_.push_back(array->engine());
     // Offsets say which values to read.
     const auto after = number > 0 ? std::optional(i - number) : std::nullopt;
-    streams.push_back({array->layout, *engines_.back(), array->merge_gap, after});
+    streams.push_back({array->layout, *engines_.back(), array->merge_gap, after, array->cache()});
   }
   if (streams.empty()) streams.push_back({fields_.front()->layout, idle_, {}, {}});
   return streams;
@@ -539,6 +550,7 @@ std::uint64_t Loader::size() const { return impl_->size(); }
 std::uint64_t Loader::epoch_rows() const { return impl_->epoch_samples(); }
 BlockOptions Loader::blocks() const { return impl_->blocks(); }
 int Loader::buffers() const { return impl_->buffers(); }
+ArrayStats Loader::stats() const { return impl_->stats(); }
 RowLoaderState Loader::state() const { return impl_->state_at(impl_->step()); }
 void Loader::load(const RowLoaderState& state) { impl_->load(state); }
 std::vector<RowOrigin> Loader::explain(std::uint64_t step) const { return impl_->explain(step); }

@@ -40,6 +40,7 @@ struct Loader::Impl final : Assembler {
   std::uint64_t size() const { return pipeline_.size(); }
   std::uint64_t epoch_samples() const { return pipeline_.steps().epoch_samples(); }
   int buffers() const { return pipeline_.buffers(); }
+  ArrayStats stats() const;
   BlockOptions blocks() const { return orders_.front()->get().blocks; }
   RowLoaderState state_at(std::uint64_t step) const;
   void load(const RowLoaderState& state);

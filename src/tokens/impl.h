@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "array/impl.h"
 #include "base/memory.h"
@@ -19,14 +20,42 @@ struct Tokens::Impl {
   const Layout& layout() const { return array->layout; }
 
   const std::string format;
-  const std::uint64_t first_token;  // of the stream in the files; above 0 for a slice
-  const EngineKind engine;          // as it was asked for
+  const std::uint64_t first_token;           // of the stream in the files; above 0 for a slice
+  const EngineKind engine;                   // as it was asked for
+  const std::optional<std::uint64_t> cache;  // the same
   const std::string fingerprint;
   const std::shared_ptr<Array::Impl> array;
 
-  // Tokens as they are stored, on their way to the caller of xy. One call at a time.
-  struct Staging {
-    Mutex mutex;
+  // Tokens as they are stored, on their way to the caller of xy. Calls at the same time have a
+  // buffer each, up to the number of processors and what the budget allows; others wait.
+  class Staging {
+   public:
+    Staging(const Budget& budget, const PageBuffer& first);
+
+    // A buffer for the time of a call.
+    class Use {
+     public:
+      explicit Use(Staging& owner) : owner_(owner), data_(owner.take()) {}
+      ~Use() { owner_.give_back(data_); }
+      Use(const Use&) = delete;
+      Use& operator=(const Use&) = delete;
+      std::byte* data() const { return data_; }
+
+     private:
+      Staging& owner_;
+      std::byte* const data_;
+    };
+
+   private:
+    std::byte* take() EXCLUDES(mutex_);
+    void give_back(std::byte* data) EXCLUDES(mutex_);
+
+    const Budget budget_;
+    const std::uint64_t bytes_;
+    Mutex mutex_;
+    CondVar given_back_;
+    std::vector<PageBuffer> added_ GUARDED_BY(mutex_);
+    std::vector<std::byte*> free_ GUARDED_BY(mutex_);
   };
   PageBuffer memory;
   PerProcess<Staging> staging;

@@ -56,7 +56,7 @@ std::shared_ptr<Array::Impl> TokenLoader::Impl::open_joined() const {
   }
   return std::make_shared<Array::Impl>(
       joined_layout(layouts, "tokens"),
-      ArrayOptions{.budget = first.array->budget, .engine = first.engine});
+      ArrayOptions{.budget = first.array->budget, .engine = first.engine, .cache = first.cache});
 }
 
 // Crops never cross from one set to the next.
@@ -105,7 +105,7 @@ void TokenLoader::Impl::add_slot(const Budget& budget) {
 }
 
 std::vector<ReadStream> TokenLoader::Impl::streams() {
-  return {{array_->layout, *engine_, {}, {}}};
+  return {{array_->layout, *engine_, {}, {}, array_->cache()}};
 }
 
 Job& TokenLoader::Impl::job(const Filling& batch, std::size_t) {
@@ -232,6 +232,7 @@ void TokenLoader::seek(std::uint64_t step) { impl_->seek(step); }
 std::uint64_t TokenLoader::size() const { return impl_->size(); }
 std::uint64_t TokenLoader::epoch_samples() const { return impl_->epoch_samples(); }
 int TokenLoader::buffers() const { return impl_->buffers(); }
+ArrayStats TokenLoader::stats() const { return impl_->stats(); }
 LoaderState TokenLoader::state() const { return impl_->state_at(impl_->step()); }
 void TokenLoader::load(const LoaderState& state) { impl_->load(state); }
 std::vector<CropOrigin> TokenLoader::explain(std::uint64_t step) const {

@@ -35,6 +35,7 @@ struct TokenLoader::Impl final : Assembler {
   std::uint64_t size() const { return pipeline_.size(); }
   std::uint64_t epoch_samples() const { return pipeline_.steps().epoch_samples(); }
   int buffers() const { return pipeline_.buffers(); }
+  ArrayStats stats() const { return array_->stats(); }
   LoaderState state_at(std::uint64_t step) const;
   void load(const LoaderState& state);
   std::vector<CropOrigin> explain(std::uint64_t step) const;

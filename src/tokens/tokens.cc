@@ -1,6 +1,7 @@
 #include "evenkeel/tokens.h"
 
 #include <algorithm>
+#include <thread>
 
 #include "base/checked.h"
 #include "loader/data.h"
@@ -44,14 +45,45 @@ Error token_too_large(const Layout& layout, DType out) {
 Tokens::Impl::Impl(TokenLayout layout, const TokensOptions& options)
     : format(layout.detail),
       first_token(layout.first_token),
-      engine(options.engine),
+      engine(engine_for(options.engine, options.page_cache)),
+      cache(options.cache),
       fingerprint(fingerprint_of_tokens(layout)),
       array(std::make_shared<Array::Impl>(
           std::move(layout.layout),
-          ArrayOptions{.budget = options.budget, .engine = options.engine})),
+          ArrayOptions{.budget = options.budget, .engine = engine, .cache = options.cache})),
       memory(options.budget, staging_size(options.budget), "tokens on their way"),
-      staging([] { return std::make_unique<Staging>(); }) {
+      staging([this] { return std::make_unique<Staging>(array->budget, memory); }) {
   memory.keep_in_children();
+}
+
+Tokens::Impl::Staging::Staging(const Budget& budget, const PageBuffer& first)
+    : budget_(budget), bytes_(first.size()), free_{first.data()} {}
+
+std::byte* Tokens::Impl::Staging::take() {
+  constexpr std::uint64_t kTimesLeft = 16;  // a buffer is added if it leaves so many times itself
+  const std::size_t most = std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, 64);
+  MutexLock lock(mutex_);
+  while (free_.empty()) {
+    if (added_.size() + 1 < most && budget_.left() >= kTimesLeft * bytes_) {
+      try {
+        added_.emplace_back(budget_, bytes_, "tokens on their way");
+        return added_.back().data();
+      } catch (const Error&) {  // another user of the budget was quicker
+      }
+    }
+    given_back_.wait(mutex_);
+  }
+  std::byte* const data = free_.back();
+  free_.pop_back();
+  return data;
+}
+
+void Tokens::Impl::Staging::give_back(std::byte* data) {
+  {
+    const MutexLock lock(mutex_);
+    free_.push_back(data);
+  }
+  given_back_.notify_one();
 }
 
 Tokens Tokens::open(const std::string& path_or_glob, const TokensOptions& options) {
@@ -69,8 +101,9 @@ Tokens Tokens::slice(std::int64_t start, std::optional<std::int64_t> stop) const
   TokenLayout tokens{
       .layout = impl_->layout(), .detail = impl_->format, .first_token = impl_->first_token};
   keep_slice(tokens, start, stop);
-  return Tokens(std::make_shared<Impl>(std::move(tokens),
-                                       TokensOptions{.budget = budget(), .engine = impl_->engine}));
+  return Tokens(std::make_shared<Impl>(
+      std::move(tokens),
+      TokensOptions{.budget = budget(), .engine = impl_->engine, .cache = impl_->cache}));
 }
 
 std::uint64_t Tokens::size() const { return impl_->layout().rows; }
@@ -80,6 +113,7 @@ std::string Tokens::format() const { return impl_->format; }
 const std::vector<std::string>& Tokens::paths() const { return impl_->layout().paths; }
 const Budget& Tokens::budget() const { return impl_->array->budget; }
 EngineReport Tokens::engine() const { return impl_->array->engine()->report(); }
+ArrayStats Tokens::stats() const { return impl_->array->stats(); }
 const std::string& Tokens::fingerprint() const { return impl_->fingerprint; }
 
 void Tokens::crops(std::span<const std::uint64_t> starts, std::uint64_t count,
@@ -113,7 +147,7 @@ void Tokens::xy(std::span<const std::uint64_t> starts, std::uint64_t block_size,
                     with_commas(y.size()));
   }
 
-  const MutexLock lock(impl_->staging.get().mutex);
+  const Impl::Staging::Use staging(impl_->staging.get());
   // As many crops at a time as staging holds; a longer one in parts.
   const std::uint64_t held = impl_->memory.size() / layout.dtype.size;
   const std::uint64_t part = std::min(block_size, held - 1);
@@ -126,10 +160,10 @@ void Tokens::xy(std::span<const std::uint64_t> starts, std::uint64_t block_size,
           starts.begin() + static_cast<std::ptrdiff_t>(first),
           starts.begin() + static_cast<std::ptrdiff_t>(first + count));
       for (std::uint64_t& start : shifted) start += done;
-      impl_->array->crops(shifted, length + 1, impl_->memory.data());
+      impl_->array->crops(shifted, length + 1, staging.data());
       for (std::size_t i = 0; i < count; ++i) {
         const std::uint64_t at = ((first + i) * block_size + done) * type.size;
-        const std::byte* stored = impl_->memory.data() + i * (length + 1) * layout.dtype.size;
+        const std::byte* stored = staging.data() + i * (length + 1) * layout.dtype.size;
         if (!widen_xy(layout.dtype, stored, length, type, x.data() + at, y.data() + at)) {
           throw token_too_large(layout, type);
         }

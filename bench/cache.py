@@ -1,0 +1,254 @@
+#!/usr/bin/env python3
+"""Checks what the cache inside the budget and several threads are worth, against np.memmap.
+
+    .venv/bin/python bench/cache.py                      all scenarios
+    .venv/bin/python bench/cache.py hot-set --seconds 20
+
+hot-set: 90 % of the accesses go to 5 % of the rows of 1 KiB of a file of four times the budget, in
+a memory cgroup of one and a half times the budget. uniform: random rows of a file of twice the
+budget. cached-threads: the whole file is in the page cache; `take(out=)` from several threads. Each
+contestant has a process of its own. Every row that is read is checked. Memory is the growth of
+the process by the kernel's figures.
+"""
+
+import argparse
+import json
+import mmap
+import os
+import pathlib
+import subprocess
+import sys
+import threading
+import time
+
+from side_by_side import data
+from side_by_side.cgroup import memory_cgroup
+from side_by_side.data import GIB, MIB, say
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BATCH = 1024
+
+
+# --- contestants, each in its own process
+
+
+def opened(name, options):
+    """A function that reads rows, and the array."""
+    import numpy as np
+
+    shape = (-1, options.row // 4)
+    if name == "evenkeel":
+        import evenkeel
+
+        array = evenkeel.open(
+            options.file,
+            dtype="uint32",
+            shape=shape,
+            budget=options.budget,
+            cache=None if options.cache else False,
+        )
+        return array.take, array
+    array = np.memmap(options.file, "uint32", "r").reshape(shape)
+    if name == "memmap_random":
+        array.base._mmap.madvise(mmap.MADV_RANDOM)
+    return (lambda rows, out: np.take(array, rows, axis=0, out=out, mode="clip")), array
+
+
+def draw(random, pattern, rows):
+    """Row numbers of a batch. Hot rows lie apart, as in most tables."""
+    import numpy as np
+
+    anywhere = random.integers(0, rows, BATCH)
+    if pattern != "hot-set":
+        return anywhere
+    hot = random.integers(0, rows // 20, BATCH) * 20
+    return np.where(random.random(BATCH) < 0.9, hot, anywhere)
+
+
+def grown(before):
+    """RSS now, in addition to `before`."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * mmap.PAGESIZE - before
+
+
+def contestant(options):
+    import numpy as np
+
+    rows = os.path.getsize(options.file) // options.row
+    # What each thread reads into, and what NumPy needs, is there before the count begins.
+    outs = [np.ones((BATCH, options.row // 4), "uint32") for _ in range(options.threads)]
+    draw(np.random.default_rng(0), options.pattern, rows)
+    if options.contestant == "evenkeel":
+        import evenkeel  # noqa: F401
+    before = grown(0)
+    take, array = opened(options.contestant, options)
+    marks, counts, wrong = [], [0] * options.threads, []
+    began = time.perf_counter()
+
+    def work(number):
+        random, out = np.random.default_rng(number), outs[number]
+        while time.perf_counter() - began < options.seconds and not wrong:
+            wanted = draw(random, options.pattern, rows)
+            take(wanted, out=out)
+            if not (out[:, 0] == wanted).all():
+                wrong.append(number)
+            counts[number] += BATCH
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(options.threads)]
+    for thread in threads:
+        thread.start()
+    peak = 0
+    while any(thread.is_alive() for thread in threads):
+        time.sleep(0.02)
+        peak = max(peak, grown(before))
+        stats = array.stats() if options.contestant == "evenkeel" else {}
+        marks.append((time.perf_counter() - began, sum(counts), stats))
+    if wrong:
+        sys.exit("bench: wrong rows")
+    late = next(mark for mark in marks if mark[0] >= options.seconds * 0.75)
+    end = next((mark for mark in marks if mark[0] >= options.seconds), marks[-1])
+    seconds, items = end[0] - late[0], end[1] - late[1]
+    result = {"speed": items / seconds, "mean": end[1] / end[0], "rss": peak}
+    if late[2]:
+        done = {key: end[2][key] - late[2][key] for key in late[2]}
+        looked = done["cache_hits"] + done["cache_misses"]
+        result["misses"] = done["cache_misses"] / looked if looked else 1.0
+        result["requests"] = done["requests"] / seconds
+    print(json.dumps(result))
+
+
+# --- the bench
+
+
+class Bench:
+    def __init__(self, options):
+        self.options, self.results = options, []
+
+    def file(self, size, row):
+        """Rows that begin with their number."""
+        import numpy as np
+
+        path = self.options.dir / f"numbered-{row}-{size}.bin"
+        if path.exists() and path.stat().st_size == size:
+            return path
+        say(f"creating {path.name}")
+        part = np.random.default_rng(1).integers(0, 1 << 32, (16 * MIB // row, row // 4), "uint32")
+        with open(path, "wb") as file:
+            for first in range(0, size // row, len(part)):
+                part[:, 0] = np.arange(first, first + len(part))
+                file.write(part[: size // row - first].data)
+            file.flush()
+            os.fsync(file.fileno())
+        return path
+
+    def run(self, name, file, pattern, *, row=1024, inside=(), threads=1, cache=True, cold=True):
+        (data.make_cold if cold else data.make_warm)(file)
+        command = [*inside, sys.executable, __file__, "--contestant", name, "--file", str(file)]
+        command += ["--pattern", pattern, "--seconds", str(self.options.seconds)]
+        command += ["--budget", str(self.options.budget), "--row", str(row)]
+        command += ["--threads", str(threads), *([] if cache else ["--no-cache"])]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+        result = json.loads(done.stdout)
+        say(
+            f"  {pattern}, {name}{'' if cache else ' without its cache'}, {threads} threads: "
+            f"{result['speed']:,.0f} rows/s in the last quarter, RSS +{result['rss'] // MIB} MiB"
+        )
+        return result
+
+    def note(self, what, figure, wanted="", met=None):
+        self.results.append({"what": what, "figure": figure, "wanted": wanted, "met": met})
+
+    def ratio(self, what, ours, theirs, least):
+        times = ours["speed"] / theirs["speed"]
+        figure = f"{times:.3g} × ({ours['speed']:,.0f} : {theirs['speed']:,.0f} rows/s)"
+        self.note(what, figure, f">= {least:g} ×", times >= least)
+
+    def bounded(self, what, ours):
+        figure = f"+{ours['rss'] / MIB:,.0f} MiB"
+        budget = self.options.budget
+        self.note(f"{what}: RSS", figure, f"<= {budget // MIB} MiB", ours["rss"] <= budget)
+
+
+def hot_set(bench):
+    file = bench.file(4 * bench.options.budget, 1024)
+    with memory_cgroup(bench.options.budget * 3 // 2) as group:
+        inside = group.inside if group else ()
+        ours = bench.run("evenkeel", file, "hot-set", inside=inside)
+        without = bench.run("evenkeel", file, "hot-set", inside=inside, cache=False)
+        theirs = bench.run("memmap_random", file, "hot-set", inside=inside)
+    limit = without["requests"] / max(ours["misses"], 1e-9)
+    what = "hot set"
+    bench.note(f"{what}: share of misses", f"{ours['misses']:.3f}")
+    share = ours["speed"] / limit
+    figure = f"{share:.3g} of {limit:,.0f} rows/s"
+    bench.note(f"{what}, of what the misses leave", figure, ">= 0.8", share >= 0.8)
+    bench.ratio(f"{what}, against np.memmap with MADV_RANDOM", ours, theirs, 5)
+    bench.ratio(f"{what}, against itself without the cache", ours, without, 5)
+    bench.bounded(what, ours)
+
+
+def uniform(bench):
+    file = bench.file(2 * bench.options.budget, 1024)
+    ours = bench.run("evenkeel", file, "uniform")
+    without = bench.run("evenkeel", file, "uniform", cache=False)
+    what = "uniform over twice the budget"
+    bench.ratio(f"{what}, against itself without the cache", ours, without, 1.7)
+    bench.bounded(what, ours)
+
+
+def cached_threads(bench):
+    file = bench.file(16 * bench.options.budget // 4, 2048)
+    cores = os.cpu_count() or 1
+    ours, theirs = {}, {}
+    for threads in (n for n in (1, 2, 4, 8, 16) if n <= cores):
+        how = {"row": 2048, "threads": threads, "cold": False}
+        ours[threads] = bench.run("evenkeel", file, "uniform", **how)
+        theirs[threads] = bench.run("memmap", file, "uniform", **how)
+        bench.ratio(
+            f"all in the page cache, {threads} threads, against np.memmap",
+            ours[threads],
+            theirs[threads],
+            0.5 if threads == 1 else 0,
+        )
+    if 8 in ours:
+        bench.ratio("all in the page cache, 8 threads against one", ours[8], ours[1], 5)
+    bench.bounded("all in the page cache", ours[1])
+
+
+SCENARIOS = {"hot-set": hot_set, "uniform": uniform, "cached-threads": cached_threads}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("scenario", nargs="*", help=f"{', '.join(SCENARIOS)}; default: all")
+    parser.add_argument("--dir", type=pathlib.Path, default=ROOT / ".cache/bench")
+    parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--budget", type=int, default=GIB, metavar="BYTES")
+    parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--contestant", help=argparse.SUPPRESS)
+    parser.add_argument("--file", help=argparse.SUPPRESS)
+    parser.add_argument("--pattern", help=argparse.SUPPRESS)
+    parser.add_argument("--row", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--threads", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--no-cache", dest="cache", action="store_false", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.contestant:
+        contestant(options)
+        return 0
+    unknown = set(options.scenario) - set(SCENARIOS)
+    if unknown:
+        parser.error(f"unknown scenario {', '.join(unknown)}; known: {', '.join(SCENARIOS)}")
+    options.dir.mkdir(parents=True, exist_ok=True)
+    bench = Bench(options)
+    for name in options.scenario or SCENARIOS:
+        SCENARIOS[name](bench)
+    for result in bench.results:
+        verdict = {True: "met", False: "MISSED", None: "-"}[result["met"]]
+        print(f"{result['what']:<66}  {result['figure']:<42}  {result['wanted']:<12}  {verdict}")
+    if options.json:
+        options.json.write_text(json.dumps(bench.results, indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,24 @@
+// Counters of an array as a dict.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include "evenkeel/array.h"
+
+namespace evenkeel::python {
+
+inline nanobind::dict dict_of(const ArrayStats& stats) {
+  nanobind::dict dict;
+  dict["cache_hits"] = stats.cache_hits;
+  dict["cache_misses"] = stats.cache_misses;
+  dict["cache_bytes"] = stats.cache_bytes;
+  dict["bytes_from_cache"] = stats.bytes_from_cache;
+  dict["bytes_from_page_cache"] = stats.bytes_from_page_cache;
+  dict["bytes_from_disk"] = stats.bytes_from_disk;
+  dict["requests"] = stats.requests;
+  dict["in_flight"] = stats.in_flight;
+  dict["wait_ns"] = stats.wait_ns;
+  return dict;
+}
+
+}  // namespace evenkeel::python

@@ -1,0 +1,183 @@
+#include "array/row_cache.h"
+
+#include <algorithm>
+#include <functional>
+#include <thread>
+
+#include "base/checked.h"
+#include "base/kept_file.h"
+#include "base/sys.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::uint64_t kSmallestRow = 256;      // that is a block of its own
+constexpr std::uint64_t kBlockOfFile = 1 << 10;  // for rows below that
+constexpr std::uint64_t kLargestBlock = 32 << 10;
+constexpr std::uint64_t kLargestRow = 512 << 10;
+// Longer reads are scans: the disk is fast at them.
+constexpr std::uint64_t kLargestPiece = 256 << 10;
+// What repeats less often than this many caches apart is not followed.
+constexpr std::uint64_t kCachesFollowed = 8;
+constexpr std::uint64_t kDetector = 32 << 10;     // see RepeatDetector
+constexpr std::uint64_t kLeastLookups = 1 << 16;  // before a cache is judged by its hits
+
+}  // namespace
+
+bool RowCache::takes(const Layout& layout) {
+  return (!layout.fortran || layout.row_bytes == layout.dtype.size) &&
+         layout.row_bytes <= kLargestRow && layout.rows > 0;
+}
+
+std::uint64_t RowCache::memory() { return sizeof(State) + sizeof(BlockCache) + kDetector; }
+
+RowCache::RowCache(const Layout& layout, const Budget& budget, std::uint64_t most_bytes)
+    : layout_(layout),
+      most_bytes_(most_bytes),
+      by_offset_(layout.row_bytes < kSmallestRow),
+      row_blocks_((layout.row_bytes + kLargestBlock - 1) / kLargestBlock),
+      block_bytes_(by_offset_ ? kBlockOfFile : (layout.row_bytes + row_blocks_ - 1) / row_blocks_),
+      state_([this, budget] { return std::make_unique<State>(*this, budget); }) {}
+
+RowCache::State::State(const RowCache& owner, const Budget& budget)
+    : blocks(BlockCache::make(budget, owner.block_bytes_, owner.most_bytes_)),
+      detector(std::min(owner.layout_.bytes() / owner.block_bytes_ + 1,
+                        kCachesFollowed * (blocks->most_blocks() + 1))),
+      files(owner.layout_, 0) {}
+
+RowCache::Counter& RowCache::counter(State& state) {
+  static thread_local const std::size_t place =
+      std::hash<std::thread::id>()(std::this_thread::get_id()) % kCounters;
+  return state.counters[place];
+}
+
+RowCache::Part RowCache::part_at(const Piece& piece, std::uint64_t offset) const {
+  const std::uint64_t end = piece.end();
+  if (by_offset_) {
+    const std::uint64_t number = offset / block_bytes_, begin = offset % block_bytes_;
+    const std::uint64_t start = number * block_bytes_;
+    const std::uint64_t size = layout_.segments[piece.file].identity.size;
+    return {(std::uint64_t{piece.file} << 44) + number, begin,
+            std::min(end - offset, block_bytes_ - begin), start,
+            std::min(block_bytes_, size - start)};
+  }
+  const Segment& segment = layout_.segments[piece.file];
+  const std::uint64_t within = offset - segment.data_offset;
+  const std::uint64_t row = within / layout_.row_bytes, place = within % layout_.row_bytes;
+  const std::uint64_t number = place / block_bytes_, begin = place % block_bytes_;
+  const std::uint64_t start = number * block_bytes_;
+  const std::uint64_t length = std::min(block_bytes_, layout_.row_bytes - start);
+  return {(segment.first_row + row) * row_blocks_ + number, begin,
+          std::min(end - offset, length - begin), offset - begin, length};
+}
+
+bool RowCache::too_long(const Piece& piece) const {
+  return piece.length > std::max(kLargestPiece, layout_.row_bytes);
+}
+
+bool RowCache::get(const Piece& piece) {
+  if (too_long(piece)) return false;
+  State& state = state_.get();
+  Counter& counts = counter(state);
+  std::uint64_t blocks = 0;
+  for (std::uint64_t offset = piece.offset; offset < piece.end(); ++blocks) {
+    const Part part = part_at(piece, offset);
+    if (!state.blocks->get(part.block, part.begin, part.length,
+                           piece.out + (offset - piece.offset))) {
+      counts.misses.fetch_add(1, std::memory_order_relaxed);
+      return false;
+    }
+    offset += part.length;
+  }
+  counts.hits.fetch_add(blocks, std::memory_order_relaxed);
+  counts.bytes.fetch_add(piece.length, std::memory_order_relaxed);
+  return true;
+}
+
+bool RowCache::has(const Piece& piece) {
+  if (too_long(piece)) return false;
+  State& state = state_.get();
+  for (std::uint64_t offset = piece.offset; offset < piece.end();) {
+    const Part part = part_at(piece, offset);
+    if (!state.blocks->has(part.block)) {
+      counter(state).misses.fetch_add(1, std::memory_order_relaxed);
+      return false;
+    }
+    offset += part.length;
+  }
+  return true;
+}
+
+void RowCache::put(const Piece& piece, std::uint64_t offset, std::uint64_t length,
+                   const std::byte* data) {
+  if (too_long(piece)) return;
+  State& state = state_.get();
+  if (!state.on.load(std::memory_order_relaxed)) {
+    const std::uint64_t block = part_at(piece, piece.offset).block;
+    if (state.detector.repeats(block, [&] { return state.blocks->most_blocks(); }))
+      switch_on(state);
+    return;
+  }
+  const std::uint64_t end = std::min(offset + length, layout_.segments[piece.file].identity.size);
+  for (std::uint64_t at = piece.offset; at < piece.end();) {
+    const Part part = part_at(piece, at);
+    if (part.offset >= offset && part.offset + part.block_length <= end) {
+      state.blocks->put(part.block, data + (part.offset - offset), part.block_length);
+    }
+    at += part.length;
+  }
+  if (counter(state).misses.load(std::memory_order_relaxed) % 4096 == 0) {
+    switch_off_if_useless(state);
+  }
+}
+
+void RowCache::switch_on(State& state) {
+  const Totals now = totals();
+  const MutexLock lock(state.mutex);
+  state.hits_then = now.hits;
+  state.misses_then = now.misses;
+  state.on.store(true, std::memory_order_release);
+}
+
+void RowCache::switch_off_if_useless(State& state) {
+  const Totals now = totals();
+  {
+    const MutexLock lock(state.mutex);
+    const std::uint64_t hits = now.hits - state.hits_then, misses = now.misses - state.misses_then;
+    if (hits + misses < std::max(kLeastLookups, 4 * state.blocks->most_blocks())) return;
+    state.hits_then = now.hits;
+    state.misses_then = now.misses;
+    if (hits * 50 >= hits + misses) return;
+    state.on.store(false, std::memory_order_release);
+  }
+  state.blocks->reclaim(UINT64_MAX);
+}
+
+// The descriptor that is kept from open needs no lock. Where there is none, or it says something
+// else, a descriptor of its own is looked at as closely as those of reads.
+void RowCache::require_unchanged(std::uint32_t file) {
+  const Segment& segment = layout_.segments[file];
+  struct stat status;
+  if (segment.kept && sys::fstat(segment.kept->fd(), &status) == 0 &&
+      FileIdentity(status) == segment.identity) {
+    return;
+  }
+  State& state = state_.get();
+  const MutexLock lock(state.mutex);
+  const Pin pin(state.files, file);
+  state.files.verify(file);
+}
+
+RowCache::Totals RowCache::totals() {
+  State& state = state_.get();
+  Totals totals;
+  for (const Counter& counter : state.counters) {
+    totals.hits += counter.hits.load(std::memory_order_relaxed);
+    totals.misses += counter.misses.load(std::memory_order_relaxed);
+    totals.bytes += counter.bytes.load(std::memory_order_relaxed);
+  }
+  totals.held = state.blocks->bytes();
+  return totals;
+}
+
+}  // namespace evenkeel

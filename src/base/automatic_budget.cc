@@ -1,0 +1,191 @@
+#include "base/automatic_budget.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "base/fd.h"
+#include "base/sys.h"
+#include "base/thread.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr int kLookEveryMs = 40;           // so that rising pressure is answered within 100 ms
+constexpr std::uint64_t kStallUs = 4'000;  // of waiting between two looks: a tenth of the time
+constexpr std::int64_t kCalmNs = 2'000'000'000;  // without pressure, before a budget grows again
+constexpr int kLooksBetweenSearches = 250;       // for cgroups: the process may have been moved
+
+std::uint64_t less(std::uint64_t from, std::uint64_t what) { return from > what ? from - what : 0; }
+
+}  // namespace
+
+std::uint64_t BudgetPolicy::kept_free(std::uint64_t total) {
+  return std::clamp<std::uint64_t>(total / 16, 16_MiB, 1_GiB);
+}
+
+bool BudgetPolicy::pressed(const MemoryState& now, bool triggered) const {
+  if (triggered) return true;
+  if (!has_before_) return false;
+  if (less(now.stalled_us, before_.stalled_us) >= kStallUs) return true;
+  // A limit is also reached by the page cache alone, which gives way by itself.
+  return now.limit_hits > before_.limit_hits && now.available < 2 * kept_free(now.total);
+}
+
+std::vector<std::uint64_t> BudgetPolicy::limits(const MemoryState& now, bool triggered,
+                                                std::int64_t now_ns, const std::vector<Use>& uses) {
+  const std::uint64_t keep = kept_free(now.total);
+  const bool pressure = pressed(now, triggered);
+  const bool is_short = pressure || now.available < keep;
+  before_ = now;
+  has_before_ = true;
+  if (is_short) no_growth_before_ns_ = now_ns + kCalmNs;
+  const bool may_grow = now_ns >= no_growth_before_ns_ || no_growth_before_ns_ - now_ns > kCalmNs;
+
+  std::uint64_t all_in_use = 0;
+  for (const Use& use : uses) all_in_use += use.in_use;
+  const std::uint64_t missing = less(keep, now.available);
+  const std::uint64_t free_for_each =
+      less(now.available, keep) / std::max<std::size_t>(uses.size(), 1);
+  std::vector<std::uint64_t> limits;
+  for (const Use& use : uses) {
+    std::uint64_t limit = use.limit;
+    if (is_short) {
+      const double part =
+          all_in_use == 0 ? 0 : static_cast<double>(use.in_use) / static_cast<double>(all_in_use);
+      const auto share = static_cast<std::uint64_t>(static_cast<double>(missing) * part);
+      const std::uint64_t cut = std::max(share, pressure ? use.in_use / 8 : 0);
+      limit = std::min(limit, less(use.in_use, cut));
+    } else {
+      // What is not there cannot be promised; half of what is there may be asked for.
+      const std::uint64_t wanted = use.in_use + free_for_each / 2;
+      if (wanted > limit && may_grow) limit = std::min(wanted, limit + limit / 4 + 16_MiB);
+      limit = std::min(limit, use.in_use + free_for_each);
+    }
+    limits.push_back(std::max(limit, kLeastAutomatic));
+  }
+  return limits;
+}
+
+// What the thread shares with those who stop it.
+struct AutomaticBudgets::Watch {
+  Fd wake{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  CondVar over;
+};
+
+AutomaticBudgets& AutomaticBudgets::get() {
+  static AutomaticBudgets* const budgets = new AutomaticBudgets;  // budgets outlive static objects
+  return *budgets;
+}
+
+// The mutex is held across fork, so that a child finds the list whole. The watch of the parent is
+// left as it is there: a thread of the parent may be waiting on it.
+AutomaticBudgets::AutomaticBudgets() {
+  ::pthread_atfork(&lock_for_fork, &unlock_after_fork, &start_child);
+  std::atexit([] { get().stop_at_exit(); });
+}
+
+void AutomaticBudgets::lock_for_fork() { get().mutex_.lock(); }
+void AutomaticBudgets::unlock_after_fork() { get().mutex_.unlock(); }
+void AutomaticBudgets::start_child() {
+  static_cast<void>(new std::shared_ptr<Watch>(std::move(get().watch_)));
+  get().watch_ = nullptr;
+  get().mutex_.unlock();
+}
+
+void AutomaticBudgets::add(const Budget& budget) {
+  {
+    const MutexLock lock(mutex_);
+    budgets_.emplace_back(budget.account_);
+  }
+  watch();
+}
+
+void AutomaticBudgets::watch() {
+  const MutexLock lock(mutex_);
+  if (watch_ || ended_) return;
+  auto made = std::make_shared<Watch>();
+  try {
+    start_thread([this, made] { run(*made); }).detach();
+    watch_ = std::move(made);
+  } catch (const std::system_error&) {
+    // No thread: the budget stays as it is, and the next use of it tries again.
+  }
+}
+
+std::vector<Budget> AutomaticBudgets::alive() {
+  const MutexLock lock(mutex_);
+  std::vector<Budget> budgets;
+  for (const auto& one : budgets_) {
+    if (auto account = one.lock()) budgets.push_back(Budget(std::move(account)));
+  }
+  return budgets;
+}
+
+// Without the mutex but for a moment: a budget may be destroyed here, and caches give way.
+void AutomaticBudgets::look(BudgetPolicy& policy, const MemoryState& now, bool triggered) {
+  const std::vector<Budget> budgets = alive();
+  std::vector<BudgetPolicy::Use> uses;
+  for (const Budget& budget : budgets) uses.push_back({budget.limit(), budget.in_use()});
+  const auto limits = policy.limits(now, triggered, sys::monotonic_ns(), uses);
+  for (std::size_t i = 0; i < budgets.size(); ++i) {
+    if (limits[i] != uses[i].limit) budgets[i].follow(limits[i]);
+  }
+}
+
+bool AutomaticBudgets::is_over(Watch& watch) {
+  const MutexLock lock(mutex_);
+  std::erase_if(budgets_, [](const auto& one) { return one.expired(); });
+  if (!ended_ && !budgets_.empty()) return false;
+  watch_ = nullptr;
+  watch.over.notify_all();
+  return true;
+}
+
+void AutomaticBudgets::run(Watch& watch) {
+  BudgetPolicy policy;
+  std::optional<MemoryPressure> memory;
+  std::vector<Fd> triggers;
+  for (int looks = 0; !is_over(watch); ++looks) {
+    if (looks % kLooksBetweenSearches == 0) {
+      memory.emplace();
+      triggers = memory->open_triggers();
+    }
+    std::vector<pollfd> polled = {{watch.wake.get(), POLLIN, 0}};
+    for (const Fd& trigger : triggers) polled.push_back({trigger.get(), POLLPRI, 0});
+    ::poll(polled.data(), polled.size(), kLookEveryMs);
+    bool triggered = false;
+    for (std::size_t i = 1; i < polled.size(); ++i) {
+      if ((polled[i].revents & POLLERR) != 0) {
+        triggers[i - 1].reset();  // its cgroup is gone
+      } else if ((polled[i].revents & POLLPRI) != 0) {
+        triggered = true;
+      }
+    }
+    std::erase_if(triggers, [](const Fd& trigger) { return !trigger; });
+    look(policy, memory->read(), triggered);
+  }
+}
+
+// At most a second: a thread that waits for the kernel must not keep the program from ending.
+void AutomaticBudgets::stop_at_exit() {
+  const MutexLock lock(mutex_);
+  ended_ = true;
+  const std::shared_ptr<Watch> stopped = watch_;
+  if (!stopped) return;
+  const std::uint64_t one = 1;
+  if (::write(stopped->wake.get(), &one, sizeof one) < 0) return;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  while (watch_ == stopped && stopped->over.wait_until(mutex_, deadline)) {
+  }
+}
+
+}  // namespace evenkeel

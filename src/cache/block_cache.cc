@@ -1,0 +1,237 @@
+#include "cache/block_cache.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <utility>
+
+#include "base/checked.h"
+#include "base/sys.h"
+
+namespace evenkeel {
+namespace {
+
+// Of a huge page: fewer page-table walks. Small caches have smaller slabs, several for each shard.
+constexpr std::uint64_t kLargestSlab = 2 << 20;
+constexpr std::uint64_t kSmallestSlab = 16 << 10;
+// Key, count, two buckets of the table, the sketch; and what growing takes for a moment.
+constexpr std::uint64_t kBookkeepingOfBlock = 48;
+constexpr std::uint32_t kVictims = 8;              // that are looked at to find one
+constexpr std::uint32_t kPutsBetweenGrowth = 256;  // of a shard, after the budget had no room
+constexpr std::uint64_t kAccessesOfBlock = 10;     // counts are halved after so many for each block
+
+std::uint64_t slab_size(std::uint64_t most_bytes, std::uint64_t stride, std::uint64_t shards) {
+  const std::uint64_t wanted = std::clamp(most_bytes / shards / 4, kSmallestSlab, kLargestSlab);
+  return round_up(std::max(round_down(wanted, kSmallestSlab), stride), sys::page_size());
+}
+
+}  // namespace
+
+BlockCache::BlockCache(const Budget& budget, std::uint64_t block_bytes, std::uint64_t most_bytes)
+    : block_bytes_(block_bytes),
+      stride_(round_up(block_bytes, 8)),
+      most_bytes_(most_bytes),
+      slab_bytes_(slab_size(std::min(most_bytes, budget.limit()), stride_, kShards)),
+      slots_of_slab_(static_cast<std::uint32_t>(slab_bytes_ / stride_)),
+      memory_(budget, "cached blocks") {}
+
+std::shared_ptr<BlockCache> BlockCache::make(const Budget& budget, std::uint64_t block_bytes,
+                                             std::uint64_t most_bytes) {
+  std::shared_ptr<BlockCache> cache(new BlockCache(budget, block_bytes, most_bytes));
+  cache->memory_.serve(cache);
+  return cache;
+}
+
+std::uint64_t BlockCache::slab_cost() const {
+  return slab_bytes_ + slots_of_slab_ * kBookkeepingOfBlock;
+}
+
+std::uint64_t BlockCache::most_blocks() const {
+  return std::min(memory_.most_bytes(), most_bytes_) / slab_cost() * slots_of_slab_;
+}
+
+std::uint64_t BlockCache::blocks() const {
+  std::uint64_t sum = 0;
+  for (const Shard& shard : shards_) {
+    const MutexLock lock(shard.mutex);
+    sum += shard.used;
+  }
+  return sum;
+}
+
+std::byte* BlockCache::place(const Shard& shard, std::uint32_t slot) const {
+  return shard.slabs[slot / slots_of_slab_].data() + slot % slots_of_slab_ * stride_;
+}
+
+// The bucket of a block, or where it would go.
+std::size_t BlockCache::find(const Shard& shard, std::uint64_t hash, std::uint64_t block) {
+  const std::size_t mask = shard.table.size() - 1;
+  const auto tag = static_cast<std::uint32_t>(hash);
+  std::size_t at = tag & mask;
+  for (;; at = (at + 1) & mask) {
+    const Bucket& bucket = shard.table[at];
+    if (bucket.slot == kNone) return at;
+    if (bucket.tag == tag && shard.keys[bucket.slot] == block) return at;
+  }
+}
+
+void BlockCache::insert(Shard& shard, std::uint64_t hash, std::uint32_t slot) {
+  shard.table[find(shard, hash, shard.keys[slot])] = {static_cast<std::uint32_t>(hash), slot};
+}
+
+// Closes the gap: buckets that follow move up, unless they are where they belong.
+void BlockCache::erase(Shard& shard, std::uint32_t slot) {
+  const std::size_t mask = shard.table.size() - 1;
+  std::size_t gap = find(shard, hash_of(shard.keys[slot]), shard.keys[slot]);
+  for (std::size_t at = (gap + 1) & mask; shard.table[at].slot != kNone; at = (at + 1) & mask) {
+    const std::size_t home = shard.table[at].tag & mask;
+    if (((at - home) & mask) < ((at - gap) & mask)) continue;
+    shard.table[gap] = shard.table[at];
+    gap = at;
+  }
+  shard.table[gap].slot = kNone;
+}
+
+void BlockCache::count_access(Shard& shard) {
+  if (++shard.accesses < kAccessesOfBlock * std::max<std::uint64_t>(shard.keys.size(), 64)) return;
+  shard.accesses = 0;
+  for (std::uint8_t& count : shard.counts) count /= 2;
+  shard.others.halve();
+}
+
+bool BlockCache::get(std::uint64_t block, std::uint64_t begin, std::uint64_t length,
+                     std::byte* out) {
+  const std::uint64_t hash = hash_of(block);
+  Shard& shard = shard_of(hash);
+  const MutexLock lock(shard.mutex);
+  if (shard.used == 0) return false;
+  const std::uint32_t slot = shard.table[find(shard, hash, block)].slot;
+  if (slot == kNone) return false;
+  count_access(shard);
+  std::uint8_t& count = shard.counts[slot];
+  if (count < FrequencySketch::kMost) ++count;
+  std::memcpy(out, place(shard, slot) + begin, length);
+  return true;
+}
+
+bool BlockCache::has(std::uint64_t block) {
+  const std::uint64_t hash = hash_of(block);
+  Shard& shard = shard_of(hash);
+  const MutexLock lock(shard.mutex);
+  return shard.used > 0 && shard.table[find(shard, hash, block)].slot != kNone;
+}
+
+std::uint32_t BlockCache::least_used(Shard& shard, std::uint32_t end) {
+  std::uint32_t least = kNone;
+  for (std::uint32_t i = 0; i < kVictims; ++i) {
+    if (++shard.hand >= end) shard.hand = 0;
+    if (least == kNone || shard.counts[shard.hand] < shard.counts[least]) least = shard.hand;
+  }
+  return least;
+}
+
+void BlockCache::put(std::uint64_t block, const std::byte* data, std::uint64_t length) {
+  const std::uint64_t hash = hash_of(block);
+  Shard& shard = shard_of(hash);
+  MutexLock lock(shard.mutex);
+  if (shard.used == shard.keys.size()) {
+    if (shard.puts_to_growth > 0) {
+      --shard.puts_to_growth;
+    } else {
+      lock.unlock();
+      const bool grown = grow(shard);
+      lock.lock();
+      if (!grown) shard.puts_to_growth = kPutsBetweenGrowth;
+    }
+    if (shard.keys.empty()) return;
+  }
+  if (shard.table[find(shard, hash, block)].slot != kNone) return;  // another thread was first
+  count_access(shard);
+  const std::uint32_t count = shard.others.add(hash);
+  std::uint32_t slot = shard.used;
+  if (slot < shard.keys.size()) {
+    ++shard.used;
+  } else {
+    slot = least_used(shard, shard.used);
+    if (count <= shard.counts[slot]) return;
+    erase(shard, slot);
+    shard.others.raise(hash_of(shard.keys[slot]), shard.counts[slot]);
+  }
+  shard.keys[slot] = block;
+  shard.counts[slot] = static_cast<std::uint8_t>(count);
+  insert(shard, hash, slot);
+  std::memcpy(place(shard, slot), data, length);
+}
+
+bool BlockCache::grow(Shard& shard) {
+  if (memory_.bytes() + slab_cost() > most_bytes_ || !memory_.try_grow(slab_cost())) return false;
+  try {
+    Pages slab(slab_bytes_, "cached blocks");
+    sys::madvise(slab.data(), slab.size(), MADV_DONTFORK);
+    const MutexLock lock(shard.mutex);
+    const std::size_t slots = shard.keys.size() + slots_of_slab_;
+    shard.slabs.reserve(shard.slabs.size() + 1);
+    shard.keys.reserve(slots);
+    shard.counts.reserve(slots);
+    if (shard.table.size() * 3 < slots * 4) {
+      std::size_t size = 16;
+      while (size * 3 < slots * 4) size *= 2;
+      std::vector<Bucket> table(size);
+      shard.others.resize(slots);
+      shard.table.swap(table);
+      for (std::uint32_t slot = 0; slot < shard.used; ++slot) {
+        insert(shard, hash_of(shard.keys[slot]), slot);
+      }
+    }
+    shard.slabs.push_back(std::move(slab));
+    shard.keys.resize(slots);
+    shard.counts.resize(slots);
+    return true;
+  } catch (const std::exception&) {  // the system has no memory: the cache stays as it is
+    memory_.shrink(slab_cost());
+    return false;
+  }
+}
+
+// Gives back a shard's last slab. What is used more than others moves to where those were.
+std::uint64_t BlockCache::shrink(Shard& shard) noexcept {
+  Pages slab;
+  {
+    const MutexLock lock(shard.mutex);
+    if (shard.slabs.empty()) return 0;
+    const auto kept = static_cast<std::uint32_t>(shard.keys.size() - slots_of_slab_);
+    for (std::uint32_t slot = kept; slot < shard.used; ++slot) {
+      erase(shard, slot);
+      if (kept == 0) continue;
+      const std::uint32_t victim = least_used(shard, kept);
+      if (shard.counts[slot] <= shard.counts[victim]) continue;
+      erase(shard, victim);
+      shard.keys[victim] = shard.keys[slot];
+      shard.counts[victim] = shard.counts[slot];
+      insert(shard, hash_of(shard.keys[victim]), victim);
+      std::memcpy(place(shard, victim), place(shard, slot), block_bytes_);
+    }
+    shard.used = std::min(shard.used, kept);
+    shard.keys.resize(kept);
+    shard.counts.resize(kept);
+    slab = std::move(shard.slabs.back());
+    shard.slabs.pop_back();
+    shard.puts_to_growth = kPutsBetweenGrowth;
+  }
+  slab = Pages();
+  memory_.shrink(slab_cost());
+  return slab_cost();
+}
+
+void BlockCache::reclaim(std::uint64_t bytes) noexcept {
+  std::uint64_t freed = 0;
+  for (std::size_t empty = 0; freed < bytes && empty < kShards;) {
+    const std::uint64_t now = shrink(shards_[next_to_shrink_++ % kShards]);
+    freed += now;
+    empty = now == 0 ? empty + 1 : 0;
+  }
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,69 @@
+// How often blocks were asked for lately, in four bits each, by hash.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace evenkeel {
+
+// Spreads the bits of a number: neighbours are strangers afterwards. (The finalizer of SplitMix64.)
+inline std::uint64_t mix_bits(std::uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+// A count-min sketch of counters up to 15. Counts of different blocks may fall together and are
+// then too high, never too low. One thread at a time.
+class FrequencySketch {
+ public:
+  static constexpr std::uint32_t kMost = 15;
+
+  // For about so many blocks, 4 bytes each. Forgets all counts.
+  void resize(std::size_t blocks) {
+    std::size_t bytes = 64;
+    while (bytes < blocks * 4) bytes *= 2;
+    if (bytes == counters_.size()) return;
+    counters_.assign(bytes, 0);
+  }
+  // Adds one and returns the count.
+  std::uint32_t add(std::uint64_t hash) {
+    const std::uint32_t now = count(hash);
+    if (now < kMost) raise(hash, now + 1);
+    return std::min(now + 1, kMost);
+  }
+  std::uint32_t count(std::uint64_t hash) const {
+    std::uint32_t least = kMost;
+    for (int row = 0; row < kRows; ++row) least = std::min(least, get(place(hash, row)));
+    return least;
+  }
+  // The count is at least this from now on.
+  void raise(std::uint64_t hash, std::uint32_t to) {
+    for (int row = 0; row < kRows; ++row) {
+      const std::size_t at = place(hash, row);
+      const std::uint32_t held = get(at);
+      if (held < to) {
+        counters_[at / 2] =
+            static_cast<std::uint8_t>(counters_[at / 2] + ((to - held) << shift(at)));
+      }
+    }
+  }
+  void halve() {
+    for (std::uint8_t& two : counters_) two = (two >> 1) & 0x77;
+  }
+
+ private:
+  static constexpr int kRows = 4;
+  static int shift(std::size_t at) { return at % 2 == 0 ? 0 : 4; }
+  std::size_t place(std::uint64_t hash, int row) const {
+    return mix_bits(hash + static_cast<std::uint64_t>(row) * 0x9e3779b97f4a7c15) &
+           (counters_.size() * 2 - 1);
+  }
+  std::uint32_t get(std::size_t at) const { return (counters_[at / 2] >> shift(at)) & 15; }
+
+  std::vector<std::uint8_t> counters_ = std::vector<std::uint8_t>(64);
+};
+
+}  // namespace evenkeel

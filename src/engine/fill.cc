@@ -1,0 +1,416 @@
+// Reads through the page cache and leaves everything there: rows are copied out of mappings, and
+// what is not in memory is asked for with many requests in flight.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/checked.h"
+#include "base/mutex.h"
+#include "base/per_process.h"
+#include "engine/engines.h"
+#include "engine/files.h"
+#include "engine/mapping.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::uint64_t kTableBytes = 2 << 20;  // what one page of page tables maps
+constexpr std::uint64_t kFillRegion = 2 << 20;  // a multiple of kTableBytes
+constexpr std::int64_t kTickNs = 2'000'000'000;
+// A region in which so many requests found nothing is read whole: they have cost a part of what
+// reading it costs. Fewer do where the region before it is in memory: that is how a scan looks.
+constexpr std::uint32_t kMissesToReadAll = 8, kMissesInScan = 2;
+constexpr std::uint64_t kCheckMemoryEvery = 128_MiB;
+constexpr std::int64_t kCheckMemoryAgainNs = 250'000'000;
+constexpr std::size_t kMostRangesTogether = 256;
+constexpr std::uint64_t kMostBytesTogether = 4_MiB, kMostBytesOfRange = 1_MiB;
+constexpr std::uint64_t kMostPagesAsked = 512;  // of mincore at once
+
+// What is known of a region, in one word that threads read and write without a lock. A lost update
+// costs a question to the kernel, no more.
+struct Region {
+  static constexpr std::uint32_t kTick = 0xffff;       // when it was last looked at
+  static constexpr std::uint32_t kLooked = 1U << 16;   // the tick means something
+  static constexpr std::uint32_t kFull = 1U << 17;     // all of it was in memory then
+  static constexpr std::uint32_t kTouched = 1U << 18;  // its page tables are counted
+  static constexpr std::uint32_t kMissShift = 24;
+
+  static bool fresh(std::uint32_t word, std::uint32_t tick) {
+    return (word & (kTick | kLooked)) == (tick | kLooked);
+  }
+  static bool full(std::uint32_t word, std::uint32_t tick) {
+    return (word & (kTick | kLooked | kFull)) == (tick | kLooked | kFull);
+  }
+  static std::uint32_t misses(std::uint32_t word) { return word >> kMissShift; }
+};
+
+// One file: its mapping, and what is known of its regions.
+struct MappedFile {
+  Mapping mapping;
+  std::unique_ptr<std::atomic<std::uint32_t>[]> regions;
+  std::size_t region_count = 0;
+  bool may_ask = false;  // the kernel says truthfully what is in memory
+};
+
+class FillEngine final : public Engine {
+ public:
+  FillEngine(const Layout& layout, const Budget& budget, std::function<std::uint64_t()> available)
+      : layout_(layout),
+        data_bytes_(mapped_size(layout)),
+        region_bytes_(region_size(layout, budget)),
+        all_tables_(table_count(layout)),
+        most_tables_(std::min(all_tables_,
+                              std::max<std::uint64_t>(budget.limit() / 16 / sys::page_size(), 16))),
+        share_(budget.reserve(region_count(layout, region_bytes_) * sizeof(std::uint32_t) +
+                                  layout.segments.size() * sizeof(MappedFile) +
+                                  most_tables_ * sys::page_size(),
+                              "page tables of mapped files")),
+        available_(std::move(available)),
+        available_at_open_(available_()),
+        state_([&layout] { return std::make_unique<ProcessState>(layout); }) {
+    share_.keep_in_children();
+  }
+
+  void run(Feed& feed) override {
+    std::vector<Extent> extents;
+    std::vector<FileRange> ranges, pending;
+    Extent extent;
+    for (;;) {
+      extents.clear();
+      ranges.clear();
+      std::uint64_t bytes = 0;
+      while (extents.size() < ranges_together() && bytes < kMostBytesTogether &&
+             feed.next(extent)) {
+        mapped(extent.file);
+        extents.push_back(extent);
+        ranges.push_back({extent.file, extent.offset, extent.length});
+        bytes += extent.length;
+      }
+      if (extents.empty()) return;
+      request(ranges, pending);
+      await(pending);
+      for (const Extent& one : extents) {
+        feed.arrived(one, file(one.file).mapping.data() + one.offset);
+      }
+      for (const Extent& one : extents) require_unchanged(one.file);
+    }
+  }
+
+  bool maps_files() const override { return true; }
+  bool pages_may_be_absent() const override { return true; }
+
+  const std::byte* mapped(std::uint32_t number) override {
+    ProcessState& state = state_.get();
+    const MutexLock lock(state.mutex);
+    const Segment& segment = layout_.segments[number];
+    const Pin pin(state.open_files, number);
+    // Touching a mapping of a file that has been truncated is SIGBUS: look first.
+    state.open_files.verify(number);
+    MappedFile& file = state.files[number];
+    if (!file.mapping) {
+      Mapping mapping(pin.fd(), 0, segment.identity.size, segment.path);
+      file.region_count = (mapping.length() + region_bytes_ - 1) / region_bytes_;
+      file.regions = std::make_unique<std::atomic<std::uint32_t>[]>(file.region_count);
+      file.may_ask = may_ask(pin.fd());
+      advise(mapping);
+      file.mapping = std::move(mapping);
+    }
+    return file.mapping.data();
+  }
+
+  void require_unchanged(std::uint32_t number) override {
+    ProcessState& state = state_.get();
+    const MutexLock lock(state.mutex);
+    const Pin pin(state.open_files, number);
+    state.open_files.verify(number);
+  }
+
+  void request(std::span<const FileRange> ranges, std::vector<FileRange>& pending) override {
+    const std::uint32_t now = tick();
+    keep_tables_few();
+    std::uint64_t wanted = 0, missed = 0;
+    for (const FileRange& range : ranges) {
+      wanted += range.length;
+      const std::uint64_t end = range.offset + range.length;
+      for (std::uint64_t at = range.offset; at < end;) {
+        const std::uint64_t region = at / region_bytes_;
+        const std::uint64_t part_end = std::min(end, (region + 1) * region_bytes_);
+        const std::uint32_t word = file(range.file).regions[region].load(std::memory_order_relaxed);
+        if (!Region::full(word, now)) {
+          const std::size_t before = pending.size();
+          request_part({range.file, at, part_end - at}, region, now, pending);
+          if (pending.size() > before) missed += part_end - at;
+        }
+        at = part_end;
+      }
+    }
+    state_.get().bytes_from_page_cache.fetch_add(wanted - missed, std::memory_order_relaxed);
+  }
+
+  void await(std::vector<FileRange>& pending) override {
+    if (pending.empty()) return;
+    ProcessState& state = state_.get();
+    const std::int64_t began = sys::monotonic_ns();
+    std::uint64_t bytes = 0;
+    const std::uint32_t now = tick();
+    for (const FileRange& range : pending) {
+      MappedFile& mapped_file = file(range.file);
+      populate(mapped_file.mapping, range.offset, range.length, layout_.segments[range.file],
+               range.offset);
+      bytes += range.length;
+      const std::uint64_t region = range.offset / region_bytes_;
+      if (range.offset == region * region_bytes_ &&
+          range.length == region_length(mapped_file, region)) {
+        set_full(mapped_file.regions[region], now);
+      }
+    }
+    const std::int64_t took = sys::monotonic_ns() - began;
+    state.requests.fetch_add(pending.size(), std::memory_order_relaxed);
+    state.bytes_from_disk.fetch_add(bytes, std::memory_order_relaxed);
+    state.wait_ns.fetch_add(static_cast<std::uint64_t>(std::max<std::int64_t>(took, 0)),
+                            std::memory_order_relaxed);
+    pending.clear();
+  }
+
+  EngineTotals totals() const override {
+    const ProcessState& state = state_.get();
+    EngineTotals totals;
+    totals.requests = state.requests.load(std::memory_order_relaxed);
+    totals.bytes_from_disk = state.bytes_from_disk.load(std::memory_order_relaxed);
+    totals.bytes_from_page_cache = state.bytes_from_page_cache.load(std::memory_order_relaxed);
+    totals.wait_ns = state.wait_ns.load(std::memory_order_relaxed);
+    return totals;
+  }
+
+  // Two groups at once, of ranges that each touch two regions: a quarter of the tables each, at
+  // most.
+  std::size_t ranges_together() const override {
+    return std::clamp<std::size_t>(most_tables_ / 8, 2, kMostRangesTogether);
+  }
+
+  EngineLimits limits() const override { return {1, kMostBytesOfRange, 0}; }
+  unsigned concurrency() const override { return 2; }
+  EngineReport report() const override {
+    return {EngineKind::kFill, EngineKind::kFill,
+            "copies out of mappings; what is not in memory is read without the kernel's readahead, "
+            "whole regions of " +
+                format_size(region_bytes_) +
+                " where much of them is asked for and all data fits free memory; everything stays "
+                "in the page cache",
+            ""};
+  }
+
+ private:
+  struct ProcessState {
+    explicit ProcessState(const Layout& layout)
+        : open_files(layout, 0), files(layout.segments.size()) {}
+    Mutex mutex;
+    FileSet open_files GUARDED_BY(mutex);
+    // Each is set up once, under the mutex, by the first call of `mapped`; later calls on its
+    // behalf come after one of `mapped`, and read it without.
+    std::vector<MappedFile> files;
+    std::atomic<std::uint64_t> requests = 0, bytes_from_disk = 0, bytes_from_page_cache = 0,
+                               wait_ns = 0;
+    std::atomic<std::uint64_t> tables = 0;  // pages of page tables that the mappings may have
+
+    Mutex memory_mutex;
+    // Bytes of whole regions that may be read before memory is looked at again.
+    std::atomic<std::int64_t> room = 0;
+    std::int64_t next_check_ns GUARDED_BY(memory_mutex) = 0;
+  };
+
+  static std::uint64_t mapped_size(const Layout& layout) {
+    std::uint64_t bytes = 0;
+    for (const Segment& segment : layout.segments) bytes += segment.identity.size;
+    return bytes;
+  }
+  static std::uint64_t region_count(const Layout& layout, std::uint64_t region_bytes) {
+    std::uint64_t count = 0;
+    for (const Segment& segment : layout.segments) {
+      count += segment.identity.size / region_bytes + 1;
+    }
+    return count;
+  }
+  // So that what is known of regions stays small beside the budget.
+  static std::uint64_t region_size(const Layout& layout, const Budget& budget) {
+    const std::uint64_t most = std::max<std::uint64_t>(budget.limit() / 64, 16_KiB);
+    std::uint64_t bytes = kFillRegion;
+    while (bytes < (std::uint64_t{1} << 30) &&
+           region_count(layout, bytes) * sizeof(std::uint32_t) > most) {
+      bytes *= 2;
+    }
+    return bytes;
+  }
+  // Pages of page tables that all data takes. Where the budget has room for fewer, the mappings are
+  // made anew from time to time, which frees them.
+  static std::uint64_t table_count(const Layout& layout) {
+    std::uint64_t all = 0;
+    for (const Segment& segment : layout.segments) {
+      all += round_up(segment.identity.size, kTableBytes) / kTableBytes + 1;
+    }
+    return all;
+  }
+
+  static std::uint32_t tick() {
+    return static_cast<std::uint32_t>(sys::monotonic_ns() / kTickNs) & Region::kTick;
+  }
+  MappedFile& file(std::uint32_t number) { return state_.get().files[number]; }
+  std::uint64_t region_length(const MappedFile& file, std::uint64_t region) const {
+    return std::min(region_bytes_, file.mapping.length() - region * region_bytes_);
+  }
+
+  static void advise(const Mapping& mapping) {
+    mapping.advise(0, mapping.length(), MADV_RANDOM);
+    mapping.advise(0, mapping.length(), MADV_DONTDUMP);
+  }
+
+  // Of files of others mincore says that everything is in memory; cachestat refuses by the same
+  // rule. On kernels without cachestat, the owner is asked for.
+  static bool may_ask(int fd) {
+    sys::CacheStat stat{};
+    if (sys::cachestat(fd, 0, 1, &stat) == 0) return true;
+    if (errno == EPERM) return false;
+    struct stat status;
+    return sys::fstat(fd, &status) == 0 && (::geteuid() == 0 || status.st_uid == ::geteuid());
+  }
+
+  static bool in_memory(const MappedFile& file, std::uint64_t offset, std::uint64_t length) {
+    if (!file.may_ask) return false;
+    const std::uint64_t page = sys::page_size();
+    std::array<unsigned char, kMostPagesAsked> pages;
+    const std::uint64_t end = std::min(round_up(offset + length, page), file.mapping.length());
+    for (std::uint64_t at = round_down(offset, page); at < end;) {
+      const std::uint64_t bytes = std::min(end - at, pages.size() * page);
+      if (sys::mincore(file.mapping.data() + at, bytes, pages.data()) != 0) return false;
+      const auto count = static_cast<std::ptrdiff_t>((bytes + page - 1) / page);
+      const auto absent = [](unsigned char flags) { return (flags & 1) == 0; };
+      if (std::any_of(pages.begin(), pages.begin() + count, absent)) return false;
+      at += bytes;
+    }
+    return true;
+  }
+
+  void set_full(std::atomic<std::uint32_t>& region, std::uint32_t now) {
+    const std::uint32_t touched = region.load(std::memory_order_relaxed) & Region::kTouched;
+    region.store(touched | Region::kLooked | Region::kFull | now, std::memory_order_relaxed);
+  }
+
+  // A part of one region that is not known to be in memory.
+  void request_part(const FileRange& part, std::uint64_t number, std::uint32_t now,
+                    std::vector<FileRange>& pending) {
+    MappedFile& mapped_file = file(part.file);
+    std::atomic<std::uint32_t>& region = mapped_file.regions[number];
+    if ((region.fetch_or(Region::kTouched, std::memory_order_relaxed) & Region::kTouched) == 0) {
+      state_.get().tables.fetch_add(region_bytes_ / kTableBytes, std::memory_order_relaxed);
+    }
+    const FileRange whole{part.file, number * region_bytes_, region_length(mapped_file, number)};
+    std::uint32_t word = region.load(std::memory_order_relaxed);
+    if (!Region::fresh(word, now)) {
+      if (in_memory(mapped_file, whole.offset, whole.length)) return set_full(region, now);
+      word = (word & ~(Region::kTick | Region::kFull)) | Region::kLooked | now;
+      region.store(word, std::memory_order_relaxed);
+    }
+    if (in_memory(mapped_file, part.offset, part.length)) return;
+    const std::uint32_t misses = std::min<std::uint32_t>(Region::misses(word) + 1, 255);
+    region.store((word & 0xffffff) | misses << Region::kMissShift, std::memory_order_relaxed);
+    const bool in_scan =
+        number > 0 &&
+        (mapped_file.regions[number - 1].load(std::memory_order_relaxed) & Region::kFull) != 0;
+    const bool all =
+        misses >= (in_scan ? kMissesInScan : kMissesToReadAll) && may_read_ahead(whole.length);
+    FileRange wanted = whole;
+    if (!all) {
+      wanted.offset = round_down(part.offset, sys::page_size());
+      wanted.length = part.offset + part.length - wanted.offset;
+    }
+    mapped_file.mapping.advise(wanted.offset, wanted.length, MADV_WILLNEED);
+    pending.push_back(wanted);
+  }
+
+  // Whether memory is free for bytes that nobody has asked for yet.
+  bool may_read_ahead(std::uint64_t bytes) {
+    ProcessState& state = state_.get();
+    const auto signed_bytes = static_cast<std::int64_t>(bytes);
+    if (state.room.fetch_sub(signed_bytes, std::memory_order_relaxed) >= signed_bytes) return true;
+    const MutexLock lock(state.memory_mutex);
+    if (state.room.load(std::memory_order_relaxed) >= signed_bytes) return true;  // just looked at
+    const std::int64_t now = sys::monotonic_ns();
+    if (now < state.next_check_ns && state.next_check_ns - now <= kCheckMemoryAgainNs) return false;
+    if (!data_fits_memory(state)) {
+      state.next_check_ns = now + kCheckMemoryAgainNs;
+      return false;
+    }
+    state.room.store(static_cast<std::int64_t>(kCheckMemoryEvery), std::memory_order_relaxed);
+    return true;
+  }
+
+  // All of the data, beside what others use, with a margin; and what is still missing of it now.
+  // What is available counts pages of files as free, those of this engine, too.
+  bool data_fits_memory(const ProcessState& state) const {
+    const std::uint64_t available = available_();
+    std::uint64_t present = 0;
+    for (const MappedFile& one : state.files) {
+      for (std::size_t i = 0; i < one.region_count; ++i) {
+        const bool full = (one.regions[i].load(std::memory_order_relaxed) & Region::kFull) != 0;
+        if (full) present += region_length(one, i);
+      }
+    }
+    const std::uint64_t most = std::max(available, available_at_open_);
+    return data_bytes_ <= most - most / 8 &&
+           data_bytes_ - std::min(present, data_bytes_) <= available - available / 8;
+  }
+
+  // Where the budget does not hold the page tables of all data, half of what it holds is for
+  // regions that are about to be touched.
+  void keep_tables_few() {
+    ProcessState& state = state_.get();
+    if (most_tables_ == all_tables_ ||
+        state.tables.load(std::memory_order_relaxed) < most_tables_ / 2) {
+      return;
+    }
+    const MutexLock lock(state.mutex);
+    if (state.tables >= most_tables_ / 2) renew_mappings(state);
+  }
+
+  // In place: threads that copy out of a mapping meanwhile find the same bytes at the same address.
+  void renew_mappings(ProcessState& state) REQUIRES(state.mutex) {
+    for (std::uint32_t number = 0; number < state.files.size(); ++number) {
+      MappedFile& file = state.files[number];
+      if (!file.mapping) continue;
+      const Pin pin(state.open_files, number);
+      if (sys::mmap(file.mapping.data(), file.mapping.length(), PROT_READ, MAP_SHARED | MAP_FIXED,
+                    pin.fd(), 0) == MAP_FAILED) {
+        continue;
+      }
+      advise(file.mapping);
+      for (std::size_t i = 0; i < file.region_count; ++i) {
+        file.regions[i].fetch_and(~(Region::kTouched | Region::kLooked), std::memory_order_relaxed);
+      }
+    }
+    state.tables = 0;
+  }
+
+  const Layout& layout_;
+  const std::uint64_t data_bytes_, region_bytes_, all_tables_, most_tables_;
+  Reservation share_;
+  const std::function<std::uint64_t()> available_;
+  const std::uint64_t available_at_open_;
+  mutable PerProcess<ProcessState> state_;
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> make_fill_engine(const Layout& layout, const Budget& budget,
+                                         std::function<std::uint64_t()> available) {
+  return std::make_unique<FillEngine>(layout, budget, std::move(available));
+}
+
+}  // namespace evenkeel
