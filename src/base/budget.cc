@@ -340,19 +340,19 @@ std::string Reservation::Account::holders_in_words() const {
 Error Reservation::Account::refusal(std::uint64_t bytes, std::string_view what) const {
   const std::string held = holders_in_words();
   // Caches would give way, so what they hold is among what is left.
-  const std::uint64_t limit = this->limit, left = this->left();
+  const std::uint64_t most = limit, free = left();
   std::string in_caches;
   if (cached > 0) in_caches = ", of which " + with_commas(cached) + " hold cached blocks now";
   // Buffers that arrays and loaders size by the limit take at most half of what it is raised by, so
   // twice what is missing is enough. In whole MiB, so that the number works as it is printed.
-  const std::uint64_t missing = bytes - left;
+  const std::uint64_t missing = bytes - free;
   const auto twice = checked_mul(missing, 2);
-  const auto raised = twice ? checked_add(limit, *twice) : std::nullopt;
+  const auto raised = twice ? checked_add(most, *twice) : std::nullopt;
   const auto enough = raised ? checked_add(*raised, 1_MiB - 1) : std::nullopt;
   return Error(ErrorKind::kBudget, "budget",
                std::string(what) + " need " + with_commas(bytes) + " bytes; the budget is " +
-                   with_commas(limit) + " bytes, of which " + with_commas(uncached()) +
-                   " are in use" + held + ": " + with_commas(left) + " are left" + in_caches)
+                   with_commas(most) + " bytes, of which " + with_commas(uncached()) +
+                   " are in use" + held + ": " + with_commas(free) + " are left" + in_caches)
       .hint(enough ? "raise the budget to " + with_commas(*enough / 1_MiB) +
                          " MiB, or ask for less at a time"
                    : "ask for less at a time");
