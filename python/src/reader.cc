@@ -120,6 +120,12 @@ void Reader::gather(const RowNumbers& rows, const Bytes& out) const {
   if (bytes.size() != numbers.size() * array->row_bytes()) {
     throw Error(ErrorKind::kInvalid, "gather", "`out` is not of the size of the rows");
   }
+  // Nobody waits for a disk, so no worker thread is needed.
+  if (local_ && known_in_memory(Internals::of(*array), numbers)) {
+    const WithoutGil without;
+    array->gather(numbers, bytes);
+    return;
+  }
   interruptible([array, numbers, bytes, rows_held = held(rows), out_held = held(out)] {
     array->gather(numbers, bytes);
   });
