@@ -36,7 +36,7 @@ Pipeline::Pipeline(const Options& options, const std::function<Schedule()>& make
                          .finish_on_own_thread = slots_.size() > 1 && assembler.finishing_is_work(),
                          .second_reads = slots_.size() > 1 && second_plan_share_.bytes() > 0,
                          .merge_gap = {},
-                         .budget_limit = options_.budget.limit(),
+                         .budget_limit = plan_limit(),
                          .closed_hint = "create a new loader",
                          .what = "loader",
                          .interrupt = [this] { assembler_.interrupt(); }});
@@ -78,9 +78,13 @@ void Pipeline::check_memory() const {
   }
 }
 
+std::uint64_t Pipeline::plan_limit() const {
+  return assembler_.streams_read() ? options_.budget.limit() : 0;
+}
+
 // Every stream has a plan of its own.
 std::uint64_t Pipeline::plan_bytes() const {
-  return RowFeed::memory(options_.budget.limit(), steps_.options().batch_size);
+  return RowFeed::memory(plan_limit(), assembler_.streams_read() ? steps_.options().batch_size : 0);
 }
 
 void Pipeline::add_slot() {

@@ -48,6 +48,8 @@ class Assembler {
   // "32 x 1,024 tokens", for errors.
   virtual std::string describe_batch() const = 0;
   virtual std::size_t stream_count() const = 0;
+  // False: streams have nothing to read, because `finish` takes rows from readers of its own.
+  virtual bool streams_read() const { return true; }
   virtual bool wants_rows() const { return true; }
   // What the batches are read from. The engines live as long as this object.
   virtual std::vector<ReadStream> streams() = 0;
@@ -133,6 +135,7 @@ class Pipeline final : BatchMaker {
   void finish(std::size_t slot, std::uint64_t number) override;
 
   void check_memory() const;
+  std::uint64_t plan_limit() const;
   std::uint64_t plan_bytes() const;
   void make_slots();
   void make_first_slots(std::size_t least);

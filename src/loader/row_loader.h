@@ -66,6 +66,7 @@ struct Loader::Impl final : Assembler {
   void free_slots() override;
   bool make_room(std::uint64_t bytes) override;
   std::string describe_batch() const override;
+  bool streams_read() const override { return !windows_.any() || !read_.empty(); }
   std::size_t stream_count() const override { return std::max<std::size_t>(1, read_.size()); }
   bool wants_rows() const override { return !read_.empty(); }
   std::vector<ReadStream> streams() override;
