@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long build bench fuzz lint format install uninstall clean
+.PHONY: help demo test test-long build bench fuzz lint format wheels wheels-test install uninstall clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -49,7 +49,14 @@ format: ## format the sources
 	@scripts/setup lint
 	@scripts/format
 
+wheels: ## wheels for x86_64 and aarch64, the source package and the tool as one program, in dist/
+	@scripts/wheels
+
+wheels-test: ## try what `make wheels` made, in environments without a compiler
+	@scripts/test_wheels
+
 install: build ## headers, library, tool and packages, to PREFIX (/usr/local), under DESTDIR
+	@scripts/build release evenkeel_share
 	DESTDIR="$(DESTDIR)" cmake --install build --prefix "$(PREFIX)"
 	@cp build/install_manifest.txt build/installed.txt
 
@@ -57,4 +64,4 @@ uninstall: ## remove what `make install` put there (under the same DESTDIR)
 	@DESTDIR="$(DESTDIR)" cmake -DMANIFEST="$(CURDIR)/build/installed.txt" -P cmake/uninstall.cmake
 
 clean: ## remove what was built (.venv and .venv-peers stay)
-	rm -rf build build-dev build-tsan build-nouring build-clang build-fuzz build-pyasan build-cp*
+	rm -rf build build-dev build-tsan build-nouring build-clang build-fuzz build-pyasan build-cp* dist

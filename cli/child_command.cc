@@ -157,11 +157,31 @@ class Executable {
   ::_exit(127);
 }
 
+// As sigabbrev_np, which glibc has since 2.32. Null for signals that programs give a meaning.
+const char* signal_name(int signal) {
+  struct Known {
+    int number;
+    const char* name;
+  };
+  static constexpr Known kKnown[] = {
+      {SIGHUP, "HUP"},       {SIGINT, "INT"},   {SIGQUIT, "QUIT"}, {SIGILL, "ILL"},
+      {SIGTRAP, "TRAP"},     {SIGABRT, "ABRT"}, {SIGBUS, "BUS"},   {SIGFPE, "FPE"},
+      {SIGKILL, "KILL"},     {SIGUSR1, "USR1"}, {SIGSEGV, "SEGV"}, {SIGUSR2, "USR2"},
+      {SIGPIPE, "PIPE"},     {SIGALRM, "ALRM"}, {SIGTERM, "TERM"}, {SIGSTKFLT, "STKFLT"},
+      {SIGXCPU, "XCPU"},     {SIGXFSZ, "XFSZ"}, {SIGPROF, "PROF"}, {SIGSYS, "SYS"},
+      {SIGVTALRM, "VTALRM"}, {SIGIO, "POLL"},   {SIGPWR, "PWR"},
+  };
+  for (const Known& known : kKnown) {
+    if (known.number == signal) return known.name;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 std::string Ending::words() const {
   if (signal == 0) return fmt::format("exit code {}", exit_code);
-  const char* name = ::sigabbrev_np(signal);
+  const char* name = signal_name(signal);
   return name ? fmt::format("killed by signal {} (SIG{})", signal, name)
               : fmt::format("killed by signal {}", signal);
 }

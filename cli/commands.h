@@ -19,6 +19,8 @@ void add_batches(CLI::App& app, int& exit_code);
 void add_explain(CLI::App& app, int& exit_code);
 void add_profile(CLI::App& app, int& exit_code);
 void add_guard(CLI::App& app, int& exit_code);
+void add_completions(CLI::App& app, int& exit_code);
+void add_manual(CLI::App& app, int& exit_code);  // hidden: pages for man, for the build
 
 // The whole tool: reads the command line, runs the command, returns its exit code.
 int run_tool(int argc, char** argv);

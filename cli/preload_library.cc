@@ -5,7 +5,14 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "cli/unpack_library.h"
 #include "evenkeel/error.h"
+
+#ifdef EVENKEEL_GUARD_INSIDE
+namespace evenkeel {
+std::string_view guard_library();  // its bytes: cmake/embed.cmake
+}
+#endif
 
 namespace evenkeel::cli {
 namespace {
@@ -34,6 +41,10 @@ std::string find_preload_library() {
     throw Error(ErrorKind::kInvalid, "guard", path + " has a blank or a colon in its name")
         .hint("install evenkeel elsewhere, or name a copy in " + std::string(kOverride));
   }
+#ifdef EVENKEEL_GUARD_INSIDE
+  const char* given = std::getenv(kOverride);
+  if (given == nullptr || *given == '\0') return unpack_library(guard_library(), unpack_places());
+#endif
   throw Error(ErrorKind::kInvalid, "guard",
               std::string(kName) + " is not beside the tool: " + places.front().string())
       .hint("install evenkeel whole, or name the library in " + std::string(kOverride));

@@ -90,6 +90,8 @@ int evenkeel::cli::run_tool(int argc, char** argv) {
   evenkeel::cli::add_batches(app, exit_code);
   evenkeel::cli::add_explain(app, exit_code);
   evenkeel::cli::add_doctor(app, exit_code);
+  evenkeel::cli::add_completions(app, exit_code);
+  evenkeel::cli::add_manual(app, exit_code);
   evenkeel::cli::add_compare_worker(app, exit_code);
 
   if (argc <= 1) {

@@ -3,6 +3,8 @@
 #include <sys/auxv.h>
 #include <sys/mman.h>
 
+#include <initializer_list>
+
 #include "preload/command_thread.h"
 #include "preload/raw_calls.h"
 #include "preload/say.h"

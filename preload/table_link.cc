@@ -6,6 +6,8 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
+#include <initializer_list>
+
 #include "preload/raw_calls.h"
 #include "preload/say.h"
 

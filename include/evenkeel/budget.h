@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "evenkeel/bytes.h"
 #include "evenkeel/compiler.h"
@@ -40,6 +41,13 @@ class Reservation {
   std::shared_ptr<Account> account_;
   Holder* holder_ = nullptr;  // in the account
   std::uint64_t bytes_ = 0;
+};
+
+// What one use holds of a budget, in one reservation or in several.
+struct BudgetUse {
+  std::string what;  // as given to Budget::reserve: "read buffers"
+  std::uint64_t bytes = 0;
+  std::uint64_t count = 0;  // reservations
 };
 
 // A number of bytes that a dataset may occupy: buffers the library allocates, resident pages of
@@ -82,6 +90,7 @@ class Budget {
   // "64 MiB (67,108,864 bytes), one eighth of 512 MiB available (memory cgroup limit)"; and what
   // caches hold of it, if they do.
   std::string describe() const;
+  std::vector<BudgetUse> uses() const;  // what holds it now, by name
 
   // Throws Error (kBudget) that lists what holds the budget now when `bytes` more do not fit.
   // `what` names the use in such messages: "read buffers".

@@ -60,8 +60,8 @@ struct RowLoaderOptions {
   Buffers buffers = {};
 };
 
-// Rows of one or several arrays that belong together, in memory of the loader's. Field i is that of
-// the i-th array.
+// Rows of one or several arrays that belong together, in memory of the loader's. An array gives one
+// field, rows of different lengths (LoaderField::ragged, csr) several, in the order of the arrays.
 class RowBatch {
  public:
   std::uint64_t step() const { return step_; }
@@ -70,22 +70,25 @@ class RowBatch {
   DType dtype(std::size_t field = 0) const { return fields_.at(field).dtype; }
   // Row-major, in the byte order of this machine.
   std::span<const std::byte> bytes(std::size_t field = 0) const {
-    return {fields_.at(field).data, rows_ * fields_.at(field).row_bytes};
+    return {fields_.at(field).data, fields_.at(field).bytes};
   }
-  // Throws Error (kInvalid) when T is not the dtype of the field.
+  // Throws Error (kInvalid) when T is not the dtype of the field. Values and offsets of rows of
+  // different lengths come as rows of one number.
   template <class T>
   Rows<T> as(std::size_t field = 0) const {
     require(field, DType::of<T>());
-    return {reinterpret_cast<const T*>(fields_[field].data), rows_,
-            fields_[field].row_bytes / sizeof(T)};
+    const Field& one = fields_[field];
+    const std::uint64_t row_bytes = one.row_bytes > 0 ? one.row_bytes : sizeof(T);
+    return {reinterpret_cast<const T*>(one.data), one.bytes / row_bytes, row_bytes / sizeof(T)};
   }
 
  private:
   friend class Loader;
   struct Field {
     DType dtype;
-    std::uint64_t row_bytes = 0;
+    std::uint64_t row_bytes = 0;  // 0: rows differ
     const std::byte* data = nullptr;
+    std::uint64_t bytes = 0;
   };
   void require(std::size_t field, DType wanted) const;
 
@@ -115,14 +118,31 @@ struct RowOrigin {
   std::uint64_t row = 0;     // of that set's arrays
 };
 
-// One array of a loader. It shares the array's files and stays good after the array is closed.
+// What a loader reads rows from. It shares the files of the arrays and stays good after they are
+// closed.
 class LoaderField {
  public:
   LoaderField(const Array& array);  // NOLINT(google-explicit-constructor): arrays are fields
 
+  // Row i is values[offsets[i]] .. values[offsets[i+1]-1]; there is one row fewer than offsets. A
+  // batch has two fields: the values of its rows one after the other, and rows() + 1 offsets into
+  // them (int64, from 0 on). Offsets are read as they are needed, and checked then: Error (kFormat)
+  // when they decrease or leave the values.
+  static LoaderField ragged(const Array& values, const Array& offsets);
+  // A sparse matrix by rows. A batch has three fields: data, indices and indptr (int64); or, with
+  // `dense`, one: rows of `columns` numbers.
+  static LoaderField csr(const Array& data, const Array& indices, const Array& indptr,
+                         std::uint64_t columns, bool dense = false);
+
  private:
   friend class Loader;
-  std::shared_ptr<Array::Impl> array_;
+  std::uint64_t rows() const;
+  std::uint64_t row_bytes() const;
+
+  std::shared_ptr<Array::Impl> array_;                // the rows, or the offsets
+  std::vector<std::shared_ptr<Array::Impl>> values_;  // of rows of different lengths
+  std::uint64_t columns_ = 0;
+  bool dense_ = false;
 };
 
 struct WeightedRows {
@@ -165,7 +185,8 @@ class Loader {
   // numbers before anything is read, and kBudget when not even one batch fits.
   Loader(const Array& array, RowLoaderOptions options);
   Loader(std::vector<LoaderField> fields, RowLoaderOptions options);
-  // The sets of a mixture have the same fields: as many, of the same dtype and row shape.
+  // The sets of a mixture have the same fields: as many, of the same dtype and row shape, and of
+  // rows of one length.
   Loader(std::vector<WeightedRows> mixture, RowLoaderOptions options);
   Loader(Loader&&) noexcept;
   Loader& operator=(Loader&&) noexcept;

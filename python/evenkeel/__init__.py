@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from evenkeel._memmap import memmap as memmap
     from evenkeel._profile import mark as mark
     from evenkeel._profile import profile as profile
+    from evenkeel._ragged import csr as csr
+    from evenkeel._ragged import ragged as ragged
     from evenkeel._rows import Loader as Loader
     from evenkeel._tokens import Tokens as Tokens
     from evenkeel._tokens import tokens as tokens
@@ -44,6 +46,7 @@ _HOME = {
     "Budget": "_core",
     "__version__": "_version",
     "Guard": "_memmap",
+    "csr": "_ragged",
     "govern": "_memmap",
     "info": "_array",
     "Loader": "_rows",
@@ -51,6 +54,7 @@ _HOME = {
     "memmap": "_memmap",
     "open": "_array",
     "profile": "_profile",
+    "ragged": "_ragged",
     "RowIterableDataset": "torch",
     "ShuffleWarning": "_blocks",
     "TokenDataset": "torch",

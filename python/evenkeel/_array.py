@@ -427,6 +427,11 @@ class Array:
         text = f"{self._shape} {self._dtype}, budget {_core.format_size(self.budget.limit)}"
         return short_repr("Array", self._recipe[0], text)
 
+    def _repr_html_(self) -> str:
+        from evenkeel import _html
+
+        return _html.array(self)
+
     def describe(self) -> str:
         """What it is, what it uses of its budget, and which engine reads it, in several lines."""
         size, budget = _core.format_size, self.budget

@@ -290,6 +290,11 @@ class Batches:
         where = "closed" if self._closed else f"at {self._position:,} of {self._length:,}"
         return f"<evenkeel.Batches of {self._n:,} rows, epoch {self._epoch}, {where}>"
 
+    def _repr_html_(self) -> str:
+        from evenkeel import _html
+
+        return _html.batches(self)
+
     def _at_position(self) -> _core.ChunkReader:
         if self._source is None:
             source = self._open()

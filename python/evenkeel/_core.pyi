@@ -68,10 +68,15 @@ class Budget:
     def describe(self) -> str:
         """The limit and where it comes from, in words."""
 
+    def uses(self) -> dict[str, int]:
+        """What holds it now, and bytes of each."""
+
     def reserve(self, bytes: int, what: str) -> Reservation:
         """A share, or MemoryError with the arithmetic."""
 
     def __repr__(self) -> str: ...
+
+    def _repr_html_(self) -> str: ...
 
     def __reduce__(self) -> tuple[type[Budget], tuple[int | str]]: ...
 
@@ -503,10 +508,21 @@ class RowLoaderOptions:
     @keep.setter
     def keep(self, arg: int, /) -> None: ...
 
+class LoaderField:
+    """What a loader reads rows from."""
+
+    def __init__(self, array: Reader) -> None: ...
+
+    @staticmethod
+    def ragged(values: Reader, offsets: Reader) -> LoaderField: ...
+
+    @staticmethod
+    def csr(data: Reader, indices: Reader, indptr: Reader, columns: int, dense: bool) -> LoaderField: ...
+
 class RowReader:
     """Batch after batch of rows, read ahead."""
 
-    def __init__(self, sets: Sequence[tuple[Sequence[Reader], float]], options: RowLoaderOptions, forms: list[Any], keys: object, memory: Sequence[Sequence[Any]]) -> None: ...
+    def __init__(self, sets: Sequence[tuple[Sequence[LoaderField], float]], options: RowLoaderOptions, forms: Sequence[Any], groups: Sequence[Any], keys: object, memory: Sequence[Sequence[Any]]) -> None: ...
 
     def take(self) -> Any:
         """The next batch, whose memory is yours; None after the last."""

@@ -74,6 +74,7 @@ class TokenLoader(Stepping, _core.BatchReader):
         phase: int = 0,
     ) -> None:
         sets = weighted(tokens)
+        self._sources = [one for one, _ in sets]
         self._start(*rank_and_world(rank, world))
         self._shape, self._order = (batch_size, block_size), order
         stored = sets[0][0].dtype
@@ -136,6 +137,11 @@ class TokenLoader(Stepping, _core.BatchReader):
             f"<evenkeel.TokenLoader: {rows} x {columns} {self._dtype}, {self._order}, "
             f"rank {self._rank} of {self._world}, step {self.step}>"
         )
+
+    def _repr_html_(self) -> str:
+        from evenkeel import _html
+
+        return _html.loader(self)
 
 
 def weighted(tokens: Mixture, what: str = "loader") -> list[tuple[Tokens, float]]:

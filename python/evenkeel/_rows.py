@@ -8,10 +8,12 @@ from typing import Any, Union
 from evenkeel import _core
 from evenkeel._array import Array
 from evenkeel._blocks import Blocks, choose, warn_if_few
+from evenkeel._ragged import Csr, Ragged
 from evenkeel._ranks import rank_and_world
 from evenkeel._stepping import Stepping, number, set_common
 
-Fields = Union[Array, "tuple[Array, ...]", "Mapping[str, Array]"]
+Field = Union[Array, Ragged]
+Fields = Union[Field, "tuple[Field, ...]", "Mapping[str, Field]"]
 Data = Union[Fields, "Sequence[tuple[Fields, float]]"]
 
 
@@ -20,7 +22,8 @@ class Loader(Stepping, _core.RowReader):
 
     `data` is an array that evenkeel.open gave, a tuple of arrays or a dict of them; a batch is then
     an array, a tuple of arrays or a dict of arrays. Arrays that belong together have the same
-    number of rows. A list of pairs (data, weight) is a mixture of such data.
+    number of rows. A list of pairs (data, weight) is a mixture of such data. Rows of different
+    lengths and sparse matrices are given as `evenkeel.ragged` and `evenkeel.csr`.
 
     Every batch is a pure function of the data, order, seed, step, rank and world: you can seek to
     it, resume on another number of ranks, and ask which rows it has (`explain`). `order` is
@@ -107,7 +110,7 @@ class Loader(Stepping, _core.RowReader):
             phase=phase,
         )
         self._told = {"block": block, "window": window, "streams": streams}
-        self._row_bytes = sum(array._row_bytes for array in sets[0][0])
+        self._row_bytes = sum(_row_bytes(field) for field in sets[0][0])
         if order == "blocks":
             options.blocks = self._choose_blocks()
         elif not block is window is streams is None:
@@ -115,21 +118,33 @@ class Loader(Stepping, _core.RowReader):
         if transform is not None and not callable(transform):
             raise TypeError(f"loader: transform must be a function; got {transform!r}")
         fields = sets[0][0]
+        forms = [form for field in fields for form in _forms(field)]
         memory: list[list[Any]] = []
         if device is not None:
             from evenkeel._device import ring_for, torch_dtype
 
-            for array in fields:
-                torch_dtype(array.dtype)
-            shapes = [((batch_size, *array.shape[1:]), array.dtype) for array in fields]
+            for dtype, _ in forms:
+                torch_dtype(dtype)
+            if any(isinstance(field, Csr) and len(_forms(field)) > 1 for field in fields):
+                raise ValueError(
+                    "loader: a sparse matrix of SciPy does not go to a device\n"
+                    "hint: use csr(..., dense=True), or leave out device"
+                )
+            shapes = [((batch_size, *(shape or ())), dtype) for dtype, shape in forms]
             self._ring = ring_for(device, shapes, prefetch)
+            if self._ring is not None and any(shape is None for _, shape in forms):
+                raise ValueError(
+                    f"loader: rows of different lengths do not go to device {device!r}\n"
+                    'hint: use device="cpu" and copy what you need in transform'
+                )
         if self._ring is not None:
             options.keep = self._ring.keep
             memory = self._ring.memory
         super().__init__(
-            [([array._reader for array in arrays], weight) for arrays, weight in sets],
+            [([_field(one) for one in arrays], weight) for arrays, weight in sets],
             options,
-            [(array.dtype, array.shape[1:]) for array in fields],
+            forms,
+            [(len(_forms(field)), _combine(field)) for field in fields],
             keys,
             memory,
         )
@@ -150,7 +165,8 @@ class Loader(Stepping, _core.RowReader):
 
     def _choose_blocks(self) -> Blocks:
         first = self._sets[0][0][0]
-        if self._world > 1 and self._told["window"] is None and first._recipe[1] is None:
+        opened = first if isinstance(first, Array) else first._offsets
+        if self._world > 1 and self._told["window"] is None and opened._recipe[1] is None:
             raise ValueError(
                 "loader: without a budget, every rank would choose a window by the memory that is"
                 " free when it starts, and ranks with different windows read different rows\n"
@@ -225,13 +241,13 @@ class Loader(Stepping, _core.RowReader):
 
 def row_sets(
     data: Data, what: str = "loader"
-) -> tuple[list[tuple[tuple[Array, ...], float]], object]:
+) -> tuple[list[tuple[tuple[Field, ...], float]], object]:
     """Sets of arrays with weights, and how batches are given: None (an array), a tuple, or a list
     of the keys of dicts."""
     if isinstance(data, list):
         if not data:
             raise ValueError(f"{what}: the mixture is empty\nhint: give pairs of (data, weight)")
-        sets: list[tuple[tuple[Array, ...], float]] = []
+        sets: list[tuple[tuple[Field, ...], float]] = []
         first: object = None
         for one in data:
             if not (isinstance(one, tuple) and len(one) == 2 and isinstance(one[1], (int, float))):
@@ -252,7 +268,7 @@ def row_sets(
     return [(arrays, 1.0)], keys
 
 
-def _fields(data: Any, what: str) -> tuple[tuple[Array, ...], object]:
+def _fields(data: Any, what: str) -> tuple[tuple[Field, ...], object]:
     keys: object
     if isinstance(data, Mapping):
         keys, arrays = list(data), tuple(data.values())
@@ -263,6 +279,8 @@ def _fields(data: Any, what: str) -> tuple[tuple[Array, ...], object]:
     if not arrays:
         raise ValueError(f"{what}: no arrays were given")
     for array in arrays:
+        if isinstance(array, Ragged):
+            continue
         if not isinstance(array, Array):
             raise TypeError(
                 f"{what}: batches are read from arrays that evenkeel.open gives; got {short(array)}"
@@ -270,6 +288,23 @@ def _fields(data: Any, what: str) -> tuple[tuple[Array, ...], object]:
         if not array.shape:
             raise TypeError(f"{what}: {array!r} has no rows")
     return arrays, keys
+
+
+def _field(field: Field) -> _core.LoaderField:
+    return _core.LoaderField(field._reader) if isinstance(field, Array) else field._field()
+
+
+def _forms(field: Field) -> list[tuple[Any, tuple[int, ...] | None]]:
+    return [(field.dtype, field.shape[1:])] if isinstance(field, Array) else field._forms()
+
+
+def _combine(field: Field) -> Callable[..., Any] | None:
+    return None if isinstance(field, Array) else field._combine()
+
+
+def _row_bytes(field: Field) -> int:
+    """Of rows of different lengths, that of their offsets."""
+    return field._row_bytes if isinstance(field, Array) else 2 * field._offsets._row_bytes
 
 
 def _names(keys: object) -> str:

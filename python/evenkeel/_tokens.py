@@ -153,6 +153,11 @@ class Tokens:
             f"{len(self):,} {self.dtype}, {self.format}, budget {_size(self.budget.limit)}",
         )
 
+    def _repr_html_(self) -> str:
+        from evenkeel import _html
+
+        return _html.tokens(self)
+
     def describe(self) -> str:
         """What it is, what it uses of its budget, and which engine reads it, in several lines."""
         budget = self.budget

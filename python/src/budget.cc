@@ -112,9 +112,25 @@ void bind_budget(nb::module_& module) {
            "way are waited for; MemoryError with the arithmetic below what else is in use. Larger: "
            "caches may grow.")
       .def("describe", &Budget::describe, "The limit and where it comes from, in words.")
+      .def(
+          "uses",
+          [](const Budget& budget) {
+            nb::dict bytes;
+            for (const BudgetUse& use : budget.uses()) {
+              bytes[nb::str(use.what.data(), use.what.size())] = use.bytes;
+            }
+            return bytes;
+          },
+          nb::sig("def uses(self) -> dict[str, int]"), "What holds it now, and bytes of each.")
       .def("reserve", &Budget::reserve, "bytes"_a, "what"_a,
            "A share, or MemoryError with the arithmetic.")
       .def("__repr__", &shown)
+      .def(
+          "_repr_html_",
+          [](nb::handle self) {
+            return nb::cast<nb::str>(nb::module_::import_("evenkeel._html").attr("budget")(self));
+          },
+          nb::sig("def _repr_html_(self) -> str"))
       .def(
           "__reduce__",
           [](nb::handle self) {

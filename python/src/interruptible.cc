@@ -10,6 +10,11 @@
 #include "base/mutex.h"
 #include "base/thread.h"
 
+#ifdef Py_LIMITED_API
+// Every CPython since 3.4 exports it, and the headers of the stable ABI leave it out.
+extern "C" int PyGILState_Check(void);
+#endif
+
 namespace evenkeel::python {
 namespace {
 

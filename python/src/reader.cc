@@ -91,13 +91,13 @@ nb::object Reader::row(std::uint64_t index, nb::handle shape, nb::handle dtype) 
   const nb::object memory =
       nb::steal(PyByteArray_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(bytes)));
   if (!memory.is_valid()) throw nb::python_error();
-  auto* const data = reinterpret_cast<std::byte*>(PyByteArray_AS_STRING(memory.ptr()));
+  auto* const data = reinterpret_cast<std::byte*>(PyByteArray_AsString(memory.ptr()));
   read_rows(array, index, 1, std::span(data, bytes), memory);
   static PyObject* const ndarray =
       nb::object(nb::module_::import_("numpy").attr("ndarray")).release().ptr();
   PyObject* const arguments[] = {shape.ptr(), dtype.ptr(), memory.ptr()};
   nb::object row = nb::steal(PyObject_Vectorcall(ndarray, arguments, 3, nullptr));
-  if (row.is_valid() && PyTuple_GET_SIZE(shape.ptr()) == 0) {
+  if (row.is_valid() && PyTuple_Size(shape.ptr()) == 0) {
     row = nb::steal(PyObject_GetItem(row.ptr(), shape.ptr()));  // array[()] is the scalar
   }
   if (!row.is_valid()) throw nb::python_error();
@@ -119,6 +119,12 @@ void Reader::gather(const RowNumbers& rows, const Bytes& out) const {
   const auto bytes = span_of(out);
   if (bytes.size() != numbers.size() * array->row_bytes()) {
     throw Error(ErrorKind::kInvalid, "gather", "`out` is not of the size of the rows");
+  }
+  // Nobody waits for a disk, so no worker thread is needed.
+  if (local_ && known_in_memory(Internals::of(*array), numbers)) {
+    const WithoutGil without;
+    array->gather(numbers, bytes);
+    return;
   }
   interruptible([array, numbers, bytes, rows_held = held(rows), out_held = held(out)] {
     array->gather(numbers, bytes);

@@ -23,19 +23,24 @@ using nb::literals::operator""_a;
 
 class RowReader final : public BatchReader<Loader::Impl, RowLoaderState> {
  public:
-  using Sets = std::vector<std::pair<std::vector<const Reader*>, double>>;
+  using Sets = std::vector<std::pair<std::vector<LoaderField>, double>>;
   using Memory = std::vector<std::vector<Bytes>>;
 
-  // `forms` has (dtype, shape of a row) for each field. `keys` says how a batch is given: None, the
-  // field alone; a list, a dict with these keys; else a tuple. Batches are laid in `memory` if
-  // there is any: a place for each field.
-  RowReader(const Sets& sets, RowLoaderOptions options, const nb::list& forms, nb::object keys,
-            const Memory& memory)
+  // `forms` has (dtype, shape of a row) for each field of a C++ batch; for values of rows of
+  // different lengths the shape is None. `groups` has (how many of these, a function or None) for
+  // each field of the user's: the function makes one object of several, None makes a tuple. `keys`
+  // says how a batch is given: None, the field alone; a list, a dict with these keys; else a tuple.
+  // Batches are laid in `memory` if there is any: a place for each field.
+  RowReader(const Sets& sets, RowLoaderOptions options, const nb::list& forms,
+            const nb::list& groups, nb::object keys, const Memory& memory)
       : BatchReader(make(sets, std::move(options), memory)),
         keys_(std::move(keys)),
         in_memory_(!memory.empty()) {
     for (const nb::handle form : forms) {
-      forms_.push_back({nb::borrow(form[0]), nb::borrow<nb::tuple>(form[1])});
+      forms_.push_back({nb::borrow(form[0]), nb::borrow(form[1])});
+    }
+    for (const nb::handle group : groups) {
+      groups_.push_back({nb::cast<std::size_t>(group[0]), nb::borrow(group[1])});
     }
   }
 
@@ -51,8 +56,11 @@ class RowReader final : public BatchReader<Loader::Impl, RowLoaderState> {
 
  private:
   struct Form {
-    nb::object dtype;
-    nb::tuple row_shape;
+    nb::object dtype, row_shape;
+  };
+  struct Group {
+    std::size_t count;
+    nb::object combine;
   };
 
   static std::shared_ptr<Loader::Impl> make(const Sets& sets, RowLoaderOptions options,
@@ -64,7 +72,7 @@ class RowReader final : public BatchReader<Loader::Impl, RowLoaderState> {
     std::vector<WeightedRows> mixture;
     for (const auto& [arrays, weight] : sets) {
       WeightedRows& set = mixture.emplace_back(WeightedRows{{}, weight});
-      for (const Reader* reader : arrays) set.fields.emplace_back(*reader->array());
+      set.fields = arrays;
     }
     const auto buffers = held(memory);  // as long as threads may write there
     return interruptible([mixture = std::move(mixture), options = std::move(options), buffers] {
@@ -74,12 +82,12 @@ class RowReader final : public BatchReader<Loader::Impl, RowLoaderState> {
   }
 
   nb::object arrays_of(Loader::Impl::Lent lent) override {
-    const RowBatch& batch = lent.batch;
+    const RowBatch batch = lent.batch;
     std::uint64_t bytes = 0;
     for (std::size_t i = 0; i < batch.fields(); ++i) bytes += batch.bytes(i).size();
     nb::list fields;
     if (bytes >= kWorthLending || in_memory_) {
-      const nb::capsule owner = owner_of(std::move(lent.loan));
+      const nb::capsule owner = owner_of_batch(std::move(lent));
       for (std::size_t i = 0; i < batch.fields(); ++i) {
         fields.append(array_of(i, batch.rows(), batch.bytes(i), owner));
       }
@@ -92,7 +100,7 @@ class RowReader final : public BatchReader<Loader::Impl, RowLoaderState> {
         fields.append(array_of(i, batch.rows(), copied, owner_of(std::move(copy))));
       }
     }
-    return flat ? fields : structured(fields);
+    return flat ? fields : structured(grouped(fields));
   }
 
   nb::object array_of(std::size_t field, std::uint64_t rows, std::span<const std::byte> bytes,
@@ -101,11 +109,39 @@ class RowReader final : public BatchReader<Loader::Impl, RowLoaderState> {
     const nb::ndarray<nb::numpy, std::uint8_t> flat_bytes(const_cast<std::byte*>(bytes.data()),
                                                           {bytes.size()}, owner);
     const nb::object view = nb::cast(flat_bytes).attr("view")(form.dtype);
-    nb::object array = view.attr("reshape")(nb::make_tuple(rows) + form.row_shape);
+    nb::object array = view;
+    if (!form.row_shape.is_none()) {
+      array = view.attr("reshape")(nb::make_tuple(rows) + nb::borrow<nb::tuple>(form.row_shape));
+    }
     return convert.is_none() ? array : nb::object(convert(array));
   }
 
+  // Fields of a C++ batch as those of the user's.
+  nb::list grouped(const nb::list& fields) const {
+    nb::list result;
+    std::size_t at = 0;
+    for (const Group& group : groups_) {
+      nb::list parts;
+      for (std::size_t i = 0; i < group.count; ++i) parts.append(fields[at++]);
+      if (!group.combine.is_none()) {
+        result.append(group.combine(*nb::tuple(parts)));
+      } else if (group.count == 1) {
+        result.append(parts[0]);
+      } else {
+        result.append(nb::tuple(parts));
+      }
+    }
+    return result;
+  }
+
+  // The memory of a batch, for the arrays that are made of it.
+  static nb::capsule owner_of_batch(Loader::Impl::Lent lent) {
+    return {new Loader::Impl::Lent(std::move(lent)),
+            [](void* pointer) noexcept { delete static_cast<Loader::Impl::Lent*>(pointer); }};
+  }
+
   std::vector<Form> forms_;
+  std::vector<Group> groups_;
   const nb::object keys_;
   const bool in_memory_;
 };
@@ -166,13 +202,33 @@ void bind_row_options(nb::module_& module) {
 
 void bind_rows(nb::module_& module) {
   bind_row_options(module);
+  nb::class_<LoaderField>(module, "LoaderField", "What a loader reads rows from.")
+      .def(
+          "__init__",
+          [](LoaderField* field, const Reader& array) { new (field) LoaderField(*array.array()); },
+          "array"_a)
+      .def_static(
+          "ragged",
+          [](const Reader& values, const Reader& offsets) {
+            return LoaderField::ragged(*values.array(), *offsets.array());
+          },
+          "values"_a, "offsets"_a)
+      .def_static(
+          "csr",
+          [](const Reader& data, const Reader& indices, const Reader& indptr,
+             std::uint64_t columns, bool dense) {
+            return LoaderField::csr(*data.array(), *indices.array(), *indptr.array(), columns,
+                                    dense);
+          },
+          "data"_a, "indices"_a, "indptr"_a, "columns"_a, "dense"_a);
   nb::class_<RowReader> reader(module, "RowReader", "Batch after batch of rows, read ahead.");
   reader
-      .def(nb::init<const RowReader::Sets&, RowLoaderOptions, const nb::list&, nb::object,
-                    const RowReader::Memory&>(),
-           "sets"_a, "options"_a, "forms"_a, "keys"_a.none(), "memory"_a,
-           nb::sig("def __init__(self, sets: typing.Sequence[tuple[typing.Sequence[Reader], "
-                   "float]], options: RowLoaderOptions, forms: list[typing.Any], keys: object, "
+      .def(nb::init<const RowReader::Sets&, RowLoaderOptions, const nb::list&, const nb::list&,
+                    nb::object, const RowReader::Memory&>(),
+           "sets"_a, "options"_a, "forms"_a, "groups"_a, "keys"_a.none(), "memory"_a,
+           nb::sig("def __init__(self, sets: typing.Sequence[tuple[typing.Sequence[LoaderField], "
+                   "float]], options: RowLoaderOptions, forms: typing.Sequence[typing.Any], "
+                   "groups: typing.Sequence[typing.Any], keys: object, "
                    "memory: typing.Sequence[typing.Sequence[typing.Any]]) -> None"))
       .def("take", &RowReader::take, nb::sig("def take(self) -> typing.Any"),
            "The next batch, whose memory is yours; None after the last.")

@@ -1,6 +1,7 @@
 #include "src/without_gil.h"
 
 #include <pthread.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -19,7 +20,8 @@ std::atomic<int> taking = 0;  // threads that wait for the GIL here
 
 }  // namespace
 
-bool WithoutGil::on_main_thread() { return ::gettid() == ::getpid(); }
+// By the system call: glibc has gettid since 2.30, and wheels are for 2.28.
+bool WithoutGil::on_main_thread() { return ::syscall(SYS_gettid) == ::getpid(); }
 bool WithoutGil::interpreter_is_ending() { return ending; }
 
 WithoutGil::~WithoutGil() {

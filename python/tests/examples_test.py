@@ -154,6 +154,22 @@ def test_the_notebook_tells_its_story(temporary, folder, monkeypatch):
     assert mapped["evenkeel.open"] < 100 and mapped["TokenLoader"] < 100
 
 
+# --- rows, with other libraries
+
+
+@pytest.mark.parametrize("library", ["sklearn", "jax", "lightning"])
+def test_rows_train_with_other_libraries(temporary, library):
+    if importlib.util.find_spec(library) is None:
+        pytest.skip(f"{library} is not installed")
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / f"rows_{library}.py"), "--rows=40000"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0 and "epoch 1" in done.stdout, done
+
+
 # --- the page
 
 BLOCKS = [
@@ -173,6 +189,8 @@ def files(folder):
     for name in ("x.npy", "x2.npy"):
         np.save(name, features[:3000, :8])
     np.save("y.npy", np.arange(3000) % 10)
+    np.save("values.npy", np.arange(3000))
+    np.save("offsets.npy", np.arange(0, 3001, 3))
     for name in ("train.bin", "code.bin", "text.bin"):
         (np.arange(50_000) % 50_257).astype("uint16").tofile(name)
 

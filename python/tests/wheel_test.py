@@ -1,6 +1,7 @@
 """The wheel by itself: built from a source package, in an environment with NumPy alone."""
 
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -80,9 +81,29 @@ def test_what_is_in_them(wheel, sdist):
     for name in ("py.typed", "_core.pyi", "__main__.py", "bin/evenkeel"):
         assert f"evenkeel/{name}" in names
     assert not [name for name in names if name.startswith(("include", "lib", "share"))]
+    (data,) = {name.split("/")[0] for name in names if ".data/" in name}
+    for name in ("bash-completion/completions/evenkeel", "man/man1/evenkeel-guard.1"):
+        assert f"{data}/data/share/{name}" in names
     tops = {name.split("/")[1] for name in tarfile.open(sdist).getnames()}
     assert {"CMakeLists.txt", "src", "cli", "python"} <= tops
     assert not [name for name in tops if name.startswith("build")]
+
+
+def test_its_metadata_is_what_an_index_shows(wheel):
+    archive = zipfile.ZipFile(wheel)
+    (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+    headers, _, page = archive.read(name).decode().partition("\n\n")
+    assert "Requires-Python: >=3.9" in headers and "Keywords: " in headers
+    assert "Classifier: Typing :: Typed" in headers
+    # Links of a page that lies elsewhere lead nowhere.
+    assert page.startswith("# Evenkeel") and not re.findall(r"\]\((?!https://)", page)
+
+
+def test_the_module_exports_its_entry_alone(wheel, tmp_path):
+    zipfile.ZipFile(wheel).extractall(tmp_path)
+    (module,) = (tmp_path / "evenkeel").glob("_core.*.so")
+    exported = run("nm", "-D", "--defined-only", module).split("\n")
+    assert [line.split()[-1] for line in exported if line] == ["PyInit__core"]
 
 
 def test_it_needs_nothing_but_the_languages_own_libraries(wheel, tmp_path):

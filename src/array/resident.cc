@@ -90,6 +90,29 @@ bool read_if_resident(const Array::Impl& array, std::uint64_t first, std::uint64
   return true;
 }
 
+bool known_in_memory(const Array::Impl& array, std::span<const std::uint64_t> rows) {
+  const std::shared_ptr<Engine> engine = array.engine_if_settled();
+  const Layout& layout = array.layout;
+  // Of one file: `mapped` has to be called for each before its pages are asked about.
+  if (!engine || !engine->pages_may_be_absent() || layout.fortran || layout.row_bytes == 0 ||
+      layout.segments.size() != 1) {
+    return false;
+  }
+  engine->mapped(0);
+  std::array<FileRange, 256> ranges;
+  for (std::size_t done = 0; done < rows.size();) {
+    std::size_t used = 0;
+    for (; used < ranges.size() && done < rows.size(); ++used, ++done) {
+      if (rows[done] >= layout.rows) return false;
+      std::uint64_t taken;
+      const Piece piece = piece_of(layout, 0, rows[done], 1, nullptr, taken);
+      ranges[used] = {piece.file, piece.offset, piece.length};
+    }
+    if (!engine->known_in_memory(std::span(ranges).first(used))) return false;
+  }
+  return true;
+}
+
 bool in_page_cache(const Array::Impl& array, std::uint64_t first, std::uint64_t count) {
   const std::optional<Piece> piece = one_piece(array.layout, first, count);
   if (!piece) return false;

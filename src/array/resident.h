@@ -20,6 +20,10 @@ bool on_local_filesystems(const Array::Impl& array);
 bool read_if_resident(const Array::Impl& array, std::uint64_t first, std::uint64_t count,
                       std::span<std::byte> out);
 
+// Whether rows are known to be in memory, so that copying them waits for nothing: only with
+// page_cache "fill", which keeps such books.
+bool known_in_memory(const Array::Impl& array, std::span<const std::uint64_t> rows);
+
 // Whether rows of an array that is not mapped are in the page cache now. False where the kernel
 // does not say.
 bool in_page_cache(const Array::Impl& array, std::uint64_t first, std::uint64_t count);

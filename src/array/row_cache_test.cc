@@ -52,7 +52,7 @@ TEST_F(RowCacheTest, RowsThatAreReadAgainComeFromMemory) {
     const Budget budget(16_MiB);
     const Array array = Array::open(name, options(columns, budget));
     const std::uint64_t hot = std::min<std::uint64_t>(rows / 4, 500);
-    ASSERT_TRUE(all_right(array, static_cast<std::uint64_t>(columns), hot, 40));
+    ASSERT_TRUE(all_right(array, static_cast<std::uint64_t>(columns), hot, 12));
     const ArrayStats before = array.stats();
     EXPECT_GT(before.cache_hits, 0u) << columns;
     EXPECT_GT(before.cache_bytes, hot * static_cast<std::uint64_t>(columns) * 4) << columns;
@@ -139,7 +139,7 @@ TEST_F(RowCacheTest, AFileThatChangesIsAnErrorAlsoIfAllIsCached) {
   const auto name = counting_file(folder_, "numbers", 256 * 2000);
   const Budget budget(16_MiB);
   const Array array = Array::open(name, options(256, budget));
-  ASSERT_TRUE(all_right(array, 256, 200, 40));
+  ASSERT_TRUE(all_right(array, 256, 200, 12));
   const std::uint64_t requests = array.stats().requests;
   ASSERT_TRUE(all_right(array, 256, 200, 1));
   ASSERT_EQ(array.stats().requests, requests);
@@ -155,7 +155,7 @@ TEST_F(RowCacheTest, GivesWayToBuffers) {
   const auto name = counting_file(folder_, "numbers", 256 * 40'000);
   const Budget budget(16_MiB);
   const Array array = Array::open(name, options(256, budget, 8_MiB));
-  ASSERT_TRUE(all_right(array, 256, 4000, 12));
+  ASSERT_TRUE(all_right(array, 256, 4000, 6));
   EXPECT_GT(budget.cached(), 4_MiB);
   const std::uint64_t left = budget.left();
   const Reservation most = budget.reserve(left - 1_MiB, "most");
@@ -168,11 +168,11 @@ TEST_F(RowCacheTest, AChildStartsWithAnEmptyOne) {
   const auto name = counting_file(folder_, "numbers", 256 * 2000);
   const Budget budget(16_MiB);
   const Array array = Array::open(name, options(256, budget));
-  ASSERT_TRUE(all_right(array, 256, 200, 40));
+  ASSERT_TRUE(all_right(array, 256, 200, 12));
   ASSERT_GT(array.stats().cache_bytes, 0u);
   EXPECT_EQ(in_child([&]() -> std::string {
               if (array.stats().cache_bytes != 0 || budget.cached() != 0) return "inherited";
-              if (!all_right(array, 256, 200, 40)) return "wrong";
+              if (!all_right(array, 256, 200, 12)) return "wrong";
               return array.stats().cache_bytes > 0 && budget.cached() > 0 ? "own" : "none";
             }),
             "own");

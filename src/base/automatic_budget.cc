@@ -134,6 +134,7 @@ std::vector<Budget> AutomaticBudgets::alive() {
 void AutomaticBudgets::look(BudgetPolicy& policy, const MemoryState& now, bool triggered) {
   const std::vector<Budget> budgets = alive();
   std::vector<BudgetPolicy::Use> uses;
+  uses.reserve(budgets.size());
   for (const Budget& budget : budgets) uses.push_back({budget.limit(), budget.in_use()});
   const auto limits = policy.limits(now, triggered, sys::monotonic_ns(), uses);
   for (std::size_t i = 0; i < budgets.size(); ++i) {

@@ -126,6 +126,7 @@ struct Reservation::Account {
     peak = most_this_period = most_last_period = in_use;
     waiting.clear();
   }
+  std::vector<BudgetUse> uses() const;
   Error refusal(std::uint64_t bytes, std::string_view what) const;
 };
 
@@ -320,19 +321,27 @@ Error Reservation::Account::refused_resize(std::uint64_t bytes) const {
             " MiB, or close what holds it first: loaders, batches, arrays");
 }
 
-// Uses of the same name are listed together: a loader has dozens of buffers.
-std::string Reservation::Account::holders_in_words() const {
-  std::map<std::string, std::pair<std::uint64_t, std::size_t>> uses;
+// Uses of the same name together: a loader has dozens of buffers.
+std::vector<BudgetUse> Reservation::Account::uses() const {
+  std::map<std::string, BudgetUse> by_name;
   for (const Holder& holder : holders) {
     if (holder.inherited) continue;
-    auto& [sum, count] = uses[holder.what];
-    sum += holder.bytes;
-    ++count;
+    BudgetUse& use = by_name[holder.what];
+    use.what = holder.what;
+    use.bytes += holder.bytes;
+    ++use.count;
   }
+  std::vector<BudgetUse> list;
+  list.reserve(by_name.size());
+  for (auto& [name, use] : by_name) list.push_back(std::move(use));
+  return list;
+}
+
+std::string Reservation::Account::holders_in_words() const {
   std::string held;
-  for (const auto& [use, total] : uses) {
-    held += (held.empty() ? " (" : ", ") + use + " " + with_commas(total.first);
-    if (total.second > 1) held += " in " + with_commas(total.second);
+  for (const BudgetUse& use : uses()) {
+    held += (held.empty() ? " (" : ", ") + use.what + " " + with_commas(use.bytes);
+    if (use.count > 1) held += " in " + with_commas(use.count);
   }
   return held.empty() ? held : held + ")";
 }
@@ -482,6 +491,15 @@ std::uint64_t Budget::cached() const {
 std::uint64_t Budget::left() const {
   const MutexLock lock(Reservation::Account::Registry::get().mutex);
   return account_->left();
+}
+
+std::vector<BudgetUse> Budget::uses() const {
+  const MutexLock lock(Reservation::Account::Registry::get().mutex);
+  std::vector<BudgetUse> uses = account_->uses();
+  for (const Reservation::Cache& cache : account_->caches) {
+    if (!cache.inherited && cache.bytes > 0) uses.push_back({cache.what, cache.bytes, 1});
+  }
+  return uses;
 }
 
 std::string Budget::describe() const {

@@ -365,5 +365,24 @@ TEST(BudgetReads, AnInterruptIsSeenHoweverOftenMemoryIsGivenBack) {
   EXPECT_TRUE(in_time);
 }
 
+TEST(Budget, SaysWhatUsesIt) {
+  const Budget budget = 1_MiB;
+  EXPECT_TRUE(budget.uses().empty());
+  const Reservation first = budget.reserve(1000, "read buffers");
+  {
+    const Reservation second = budget.reserve(24, "read buffers");
+    const Reservation other = budget.reserve(8, "a row");
+    const auto uses = budget.uses();
+    ASSERT_EQ(uses.size(), 2U);
+    EXPECT_EQ(uses[0].what, "a row");
+    EXPECT_EQ(uses[0].bytes, 8U);
+    EXPECT_EQ(uses[1].what, "read buffers");
+    EXPECT_EQ(uses[1].bytes, 1024U);
+    EXPECT_EQ(uses[1].count, 2U);
+  }
+  ASSERT_EQ(budget.uses().size(), 1U);
+  EXPECT_EQ(budget.uses()[0].bytes, 1000U);
+}
+
 }  // namespace
 }  // namespace evenkeel

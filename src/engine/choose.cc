@@ -37,6 +37,9 @@ class Chosen final : public Engine {
   bool maps_files() const override { return engine_->maps_files(); }
   const std::byte* mapped(std::uint32_t file) override { return engine_->mapped(file); }
   bool pages_may_be_absent() const override { return engine_->pages_may_be_absent(); }
+  bool known_in_memory(std::span<const FileRange> ranges) override {
+    return engine_->known_in_memory(ranges);
+  }
   std::size_t ranges_together() const override { return engine_->ranges_together(); }
   void request(std::span<const FileRange> ranges, std::vector<FileRange>& pending) override {
     engine_->request(ranges, pending);

@@ -99,6 +99,8 @@ class Engine {
   // of the file; from any thread.
   virtual bool pages_may_be_absent() const { return false; }
   virtual std::size_t ranges_together() const { return 256; }  // of one `request`, at most
+  // Whether all of it was in memory a moment ago, as far as is known without asking the kernel.
+  virtual bool known_in_memory(std::span<const FileRange> /*ranges*/) { return false; }
   // Starts reading what is not in memory, and adds what `await` is to wait for to `pending`.
   virtual void request(std::span<const FileRange> /*ranges*/, std::vector<FileRange>& /*pending*/) {
   }

@@ -133,6 +133,18 @@ class FillEngine final : public Engine {
     state.open_files.verify(number);
   }
 
+  bool known_in_memory(std::span<const FileRange> ranges) override {
+    const std::uint32_t now = tick();
+    return std::ranges::all_of(ranges, [&](const FileRange& range) {
+      const std::uint64_t last = (range.offset + range.length - 1) / region_bytes_;
+      for (std::uint64_t region = range.offset / region_bytes_; region <= last; ++region) {
+        const auto& word = file(range.file).regions[region];
+        if (!Region::full(word.load(std::memory_order_relaxed), now)) return false;
+      }
+      return true;
+    });
+  }
+
   void request(std::span<const FileRange> ranges, std::vector<FileRange>& pending) override {
     const std::uint32_t now = tick();
     keep_tables_few();

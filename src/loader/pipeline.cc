@@ -193,6 +193,7 @@ ReadAhead::Use Pipeline::taking(Lent& lent) {
     lent.step = steps_.step_of(number);
     lent.rows = filling.rows.size();
     lent.fields.assign(filling.fields.begin(), filling.fields.end());
+    assembler_.taken(filling, lent);
     lent.loan = pool_->lend(slot, number);
   };
 }

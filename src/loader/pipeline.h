@@ -30,6 +30,12 @@ class Assembler {
     std::span<const std::uint64_t> rows;  // of its samples, if wanted; see Schedule::Sample::row
     std::vector<std::byte*> fields;       // where the fields of the finished batch go
   };
+  // A finished batch.
+  struct Finished {
+    std::vector<const std::byte*> fields;
+    std::vector<std::uint64_t> sizes;               // in bytes; empty where all are as expected
+    std::vector<std::shared_ptr<const void>> keep;  // memory besides the pool's
+  };
 
   // The most bytes of each field of a finished batch: x and y, or one for each array.
   virtual std::vector<std::uint64_t> field_bytes() const = 0;
@@ -52,6 +58,8 @@ class Assembler {
   // Everything was read.
   virtual void finish(const Filling& /*batch*/) {}
   virtual bool finishing_is_work() const { return false; }
+  // The batch is handed out, with `fields` where Filling had them. Called under a lock.
+  virtual void taken(const Filling& /*batch*/, Finished& /*finished*/) {}
   // For readers of its own, which `finish` waits for. `interrupt` makes a `finish` that waits throw
   // soon, until `moved`. Must not wait itself.
   virtual void interrupt() {}
@@ -84,9 +92,8 @@ class Pipeline final : BatchMaker {
            Assembler& assembler);
   ~Pipeline();
 
-  struct Lent {
+  struct Lent : Assembler::Finished {
     std::uint64_t step = 0, rows = 0;
-    std::vector<const std::byte*> fields;
     Loan loan;
   };
   // The next batch, valid as long as `keep` says; nullptr after the last. One thread at a time.

@@ -27,12 +27,6 @@ StepOptions steps_of(const RowLoaderOptions& options) {
           .epochs = options.epochs};
 }
 
-// "1,000 rows in x.npy and 999 in y.npy"
-std::string describe_lengths(const Layout& first, const Layout& other) {
-  return with_commas(first.rows) + " rows in " + visible(first.paths.front()) + " and " +
-         with_commas(other.rows) + " in " + visible(other.paths.front());
-}
-
 bool follow_one_another(std::span<const std::uint64_t> rows) {
   for (std::size_t i = 1; i < rows.size(); ++i) {
     if (rows[i] != rows[i - 1] + 1) return false;
@@ -52,10 +46,38 @@ void RowBatch::require(std::size_t field, DType wanted) const {
 
 LoaderField::LoaderField(const Array& array) : array_(Internals::share(array)) {}
 
+LoaderField LoaderField::ragged(const Array& values, const Array& offsets) {
+  LoaderField field(offsets);
+  field.values_ = {Internals::share(values)};
+  return field;
+}
+
+LoaderField LoaderField::csr(const Array& data, const Array& indices, const Array& indptr,
+                             std::uint64_t columns, bool dense) {
+  LoaderField field(indptr);
+  field.values_ = {Internals::share(data), Internals::share(indices)};
+  field.columns_ = columns;
+  field.dense_ = dense;
+  return field;
+}
+
+std::uint64_t LoaderField::rows() const {
+  const std::uint64_t rows = array_->layout.rows;
+  return values_.empty() ? rows : std::max<std::uint64_t>(rows, 1) - 1;
+}
+
+// Of rows of different lengths, that of their offsets.
+std::uint64_t LoaderField::row_bytes() const {
+  const std::uint64_t bytes = array_->layout.row_bytes;
+  return values_.empty() ? bytes : 2 * bytes;
+}
+
 Loader::Impl::Impl(std::vector<WeightedRows> sets, RowLoaderOptions options, bool lends)
     : options_(check(std::move(options), sets)),
       mixture_(std::move(sets)),
       fields_(join_fields()),
+      ragged_(make_ragged()),
+      outputs_(make_outputs()),
       steps_(make_steps()),
       orders_(make_orders()),
       pipeline_(
@@ -73,18 +95,20 @@ RowLoaderOptions Loader::Impl::check(RowLoaderOptions options,
           .hint("the sets of a mixture must have the same fields");
     }
     const Layout& first = set.fields.front().array_->layout;
-    if (first.rows == 0) throw wrong_rows("the array has no rows").in(first.paths.front());
+    const std::uint64_t rows = set.fields.front().rows();
+    if (rows == 0) throw wrong_rows("the array has no rows").in(first.paths.front());
     for (const LoaderField& field : set.fields) {
       const Layout& layout = field.array_->layout;
-      if (layout.rows == first.rows) continue;
+      if (field.rows() == rows) continue;
       throw wrong_rows("arrays that belong together must have the same number of rows; there are " +
-                       describe_lengths(first, layout));
+                       with_commas(rows) + " rows in " + visible(first.paths.front()) + " and " +
+                       with_commas(field.rows()) + " in " + visible(layout.paths.front()));
     }
   }
   check_steps(steps_of(options));
   check_epochs(steps_of(options), options.order != OrderKind::kRandom, sets.size());
   std::uint64_t row_bytes = 0;
-  for (const LoaderField& field : sets.front().fields) row_bytes += field.array_->layout.row_bytes;
+  for (const LoaderField& field : sets.front().fields) row_bytes += field.row_bytes();
   const auto bytes = checked_mul(options.batch_size, row_bytes);
   if (!bytes || !checked_mul(*bytes, 32)) {
     throw wrong_rows("batch_size is too large: " + with_commas(options.batch_size) + " rows of " +
@@ -118,10 +142,10 @@ BlockOptions Loader::Impl::chosen_blocks(const RowLoaderOptions& options, const 
                        .world = options.world,
                        .block_rows = given.block_rows,
                        .streams = given.streams};
-  for (const LoaderField& field : set.fields) request.row_bytes += field.array_->layout.row_bytes;
+  for (const LoaderField& field : set.fields) request.row_bytes += field.row_bytes();
   BlockOptions blocks = choose_blocks(request);
   if (given.window_blocks > 0) blocks.window_blocks = given.window_blocks;
-  const std::uint64_t rows = set.fields.front().array_->layout.rows;
+  const std::uint64_t rows = set.fields.front().rows();
   if (blocks.window_rows() < rows && blocks.window_rows() < options.batch_size * options.world) {
     throw wrong_rows("a window of " + with_commas(blocks.window_blocks) + " blocks of " +
                      with_commas(blocks.block_rows) + " rows is smaller than a step of " +
@@ -140,13 +164,48 @@ Loader::Impl::Arrays Loader::Impl::join_fields() const {
       continue;
     }
     std::vector<const Layout*> layouts;
-    for (const WeightedRows& set : mixture_) layouts.push_back(&set.fields[i].array_->layout);
+    for (const WeightedRows& set : mixture_) {
+      if (!set.fields[i].values_.empty()) {
+        throw Error(ErrorKind::kInvalid, "mixture", "rows of different lengths cannot be mixed")
+            .in(set.fields[i].array_->layout.paths.front())
+            .hint("use a loader for each set");
+      }
+      layouts.push_back(&set.fields[i].array_->layout);
+    }
     const EngineKind asked = first->engine()->report().asked;
     fields.push_back(std::make_shared<Array::Impl>(
         joined_layout(layouts, "rows"),
         ArrayOptions{.budget = first->budget, .engine = asked, .merge_gap = first->merge_gap}));
   }
   return fields;
+}
+
+std::vector<std::unique_ptr<RaggedField>> Loader::Impl::make_ragged() const {
+  std::vector<std::unique_ptr<RaggedField>> ragged;
+  for (const LoaderField& field : mixture_.front().fields) {
+    ragged.push_back(field.values_.empty()
+                         ? nullptr
+                         : std::make_unique<RaggedField>(field.array_, field.values_,
+                                                         field.columns_, field.dense_));
+  }
+  return ragged;
+}
+
+std::vector<Loader::Impl::Output> Loader::Impl::make_outputs() const {
+  std::vector<Output> outputs;
+  for (std::size_t i = 0; i < fields_.size(); ++i) {
+    if (!ragged_[i]) {
+      const Layout& layout = fields_[i]->layout;
+      outputs.push_back(
+          {i, 0, {layout.dtype, layout.row_bytes, options_.batch_size * layout.row_bytes}});
+      continue;
+    }
+    std::size_t number = 0;
+    for (const RaggedField::Output& form : ragged_[i]->outputs(options_.batch_size)) {
+      outputs.push_back({i, number++, form});
+    }
+  }
+  return outputs;
 }
 
 std::vector<std::shared_ptr<SharedOrder>> Loader::Impl::make_orders() const {
@@ -170,14 +229,14 @@ Steps Loader::Impl::make_steps() const {
   const Steps::Shares shares =
       options_.order == OrderKind::kBlocks ? Steps::Shares::kInterleaved : Steps::Shares::kRuns;
   const bool counted = options_.order != OrderKind::kRandom;
-  const std::uint64_t rows = mixture_.front().fields.front().array_->layout.rows;
+  const std::uint64_t rows = mixture_.front().fields.front().rows();
   return {steps_of(options_), counted ? rows : 0, ends, shares};
 }
 
 Schedule Loader::Impl::make_schedule() const {
   std::vector<ScheduledSet> sets;
   for (std::size_t i = 0; i < mixture_.size(); ++i) {
-    const std::uint64_t rows = mixture_[i].fields.front().array_->layout.rows;
+    const std::uint64_t rows = mixture_[i].fields.front().rows();
     sets.push_back({mixture_[i].weight, rows, std::make_unique<RowOrder>(rows, orders_[i])});
   }
   return {std::move(sets), steps_, options_.seed};
@@ -193,33 +252,60 @@ Pipeline::Options Loader::Impl::pipeline_options(bool lends) {
           .budget = fields_.front()->budget};
 }
 
+// Rows of different lengths do not lie in blocks.
+Loader::Impl::Arrays Loader::Impl::windowed() const {
+  Arrays fields = fields_;
+  for (std::size_t i = 0; i < fields.size(); ++i) {
+    if (ragged_[i]) fields[i] = nullptr;
+  }
+  return fields;
+}
+
 void Loader::Impl::open_fields() {
   if (options_.order == OrderKind::kBlocks) {
     const Order order = orders_.front()->get().for_rank(options_.rank, options_.world);
-    windows_.open(fields_, order, steps_.taken_of_epoch());
+    windows_.open(windowed(), order, steps_.taken_of_epoch());
   }
   read_.clear();
   for (std::size_t i = 0; i < fields_.size(); ++i) {
-    if (!windows_.has(i)) read_.push_back(i);
+    const std::size_t streams = windows_.has(i) ? 0 : ragged_[i] ? ragged_[i]->streams() : 1;
+    for (std::size_t number = 0; number < streams; ++number) read_.push_back({i, number});
   }
 }
 
 std::vector<std::uint64_t> Loader::Impl::field_bytes() const {
   std::vector<std::uint64_t> bytes;
-  for (const auto& field : fields_) bytes.push_back(options_.batch_size * field->layout.row_bytes);
+  for (const Output& output : outputs_) bytes.push_back(output.form.bytes);
   return bytes;
 }
 
 std::uint64_t Loader::Impl::slot_bytes() const {
-  return windows_.any() ? options_.batch_size * sizeof(std::uint64_t) : 0;
+  std::uint64_t bytes = windows_.any() ? options_.batch_size * sizeof(std::uint64_t) : 0;
+  for (const auto& ragged : ragged_) {
+    if (ragged) bytes += ragged->slot_bytes(options_.batch_size);
+  }
+  return bytes;
 }
 
 void Loader::Impl::add_slot(const Budget& budget) {
   Slot slot;
-  slot.rows_share = budget.reserve(slot_bytes(), "a batch's row numbers");
-  if (windows_.any()) slot.rows.reserve(options_.batch_size);
+  if (windows_.any()) {
+    slot.rows_share =
+        budget.reserve(options_.batch_size * sizeof(std::uint64_t), "a batch's row numbers");
+    slot.rows.reserve(options_.batch_size);
+  }
+  for (const auto& ragged : ragged_) {
+    if (ragged) ragged->add_slot(budget, options_.batch_size);
+  }
   slot.jobs.resize(stream_count());
   slots_.push_back(std::move(slot));
+}
+
+void Loader::Impl::free_slots() {
+  slots_.clear();
+  for (const auto& ragged : ragged_) {
+    if (ragged) ragged->free_slots();
+  }
 }
 
 // Arrays that are mapped because they fit the budget are read instead, where their pages are in the
@@ -238,35 +324,55 @@ bool Loader::Impl::make_room(std::uint64_t bytes) {
 }
 
 std::string Loader::Impl::describe_batch() const {
-  std::uint64_t row_bytes = 0;
-  for (const auto& field : fields_) row_bytes += field->layout.row_bytes;
-  return with_commas(options_.batch_size) + " rows of " + with_commas(row_bytes) + " bytes";
+  std::uint64_t bytes = 0;
+  for (const Output& output : outputs_) bytes += output.form.bytes;
+  return with_commas(options_.batch_size) + " rows of " + with_commas(bytes / options_.batch_size) +
+         " bytes";
 }
 
 ArrayStats Loader::Impl::stats() const {
   ArrayStats sum;
-  for (const auto& field : fields_) sum += field->stats();
+  for (std::size_t i = 0; i < fields_.size(); ++i) {
+    sum += fields_[i]->stats();
+    for (std::size_t n = 1; ragged_[i] && n < ragged_[i]->streams(); ++n) {
+      sum += ragged_[i]->array(n)->stats();
+    }
+  }
   return sum;
 }
 
 std::vector<ReadStream> Loader::Impl::streams() {
   std::vector<ReadStream> streams;
   engines_.clear();
-  for (const std::size_t i : read_) {
-    engines_.push_back(fields_[i]->engine());
-    streams.push_back(
-        {fields_[i]->layout, *engines_.back(), fields_[i]->merge_gap, {}, fields_[i]->cache()});
+  for (std::size_t i = 0; i < read_.size(); ++i) {
+    const auto [field, number] = read_[i];
+    const auto& array = ragged_[field] ? ragged_[field]->array(number) : fields_[field];
+    engines_.push_back(array->engine());
+    // Offsets say which values to read.
+    const auto after = number > 0 ? std::optional(i - number) : std::nullopt;
+    streams.push_back({array->layout, *engines_.back(), array->merge_gap, after, array->cache()});
   }
   if (streams.empty()) streams.push_back({fields_.front()->layout, idle_, {}, {}});
   return streams;
+}
+
+std::span<std::byte* const> Loader::Impl::outputs_of(const Filling& batch,
+                                                     std::size_t field) const {
+  const auto first = std::ranges::find(outputs_, field, &Output::field);
+  const auto count = std::ranges::count(outputs_, field, &Output::field);
+  return std::span(batch.fields)
+      .subspan(static_cast<std::size_t>(first - outputs_.begin()), static_cast<std::size_t>(count));
 }
 
 Job& Loader::Impl::job(const Filling& batch, std::size_t stream) {
   Job& job = slots_[batch.slot].jobs[stream];
   job = Job{};
   if (read_.empty()) return job;
+  const auto [field, number] = read_[stream];
+  const auto outputs = outputs_of(batch, field);
+  if (ragged_[field]) return ragged_[field]->job(batch.slot, number, batch.rows, outputs);
   job.starts = batch.rows;
-  job.out = batch.fields[read_[stream]];
+  job.out = outputs.front();
   if (follow_one_another(batch.rows)) {
     job.starts = batch.rows.first(1);
     job.count = batch.rows.size();
@@ -279,11 +385,32 @@ std::uint64_t Loader::Impl::position_at(std::uint64_t step) const {
 }
 
 void Loader::Impl::finish(const Filling& batch) {
-  if (!windows_.any()) return;
-  std::vector<std::uint64_t>& rows = slots_[batch.slot].rows;
-  rows.resize(batch.rows.size());
   for (std::size_t i = 0; i < fields_.size(); ++i) {
-    if (windows_.has(i)) windows_.take(i, position_at(batch.step), rows, batch.fields[i]);
+    if (ragged_[i]) ragged_[i]->finish(batch.slot, batch.rows, outputs_of(batch, i));
+    if (!windows_.has(i)) continue;
+    std::vector<std::uint64_t>& rows = slots_[batch.slot].rows;
+    rows.resize(batch.rows.size());
+    windows_.take(i, position_at(batch.step), rows, outputs_of(batch, i).front());
+  }
+}
+
+// Dense rows of a sparse matrix are.
+bool Loader::Impl::finishing_is_work() const {
+  return std::ranges::any_of(ragged_, [](const auto& ragged) { return ragged != nullptr; });
+}
+
+void Loader::Impl::taken(const Filling& batch, Finished& finished) {
+  for (std::size_t i = 0; i < outputs_.size(); ++i) {
+    const auto& [field, number, form] = outputs_[i];
+    if (!ragged_[field]) {
+      finished.sizes.push_back(batch.rows.size() * form.row_bytes);
+      continue;
+    }
+    RaggedField::Finished one =
+        ragged_[field]->finished(batch.slot, number, batch.rows, batch.fields[i]);
+    finished.fields[i] = one.data;
+    finished.sizes.push_back(one.bytes);
+    if (one.keep) finished.keep.push_back(std::move(one.keep));
   }
 }
 
@@ -295,9 +422,9 @@ RowBatch Loader::Impl::batch_of(const Pipeline::Lent& lent) const {
   RowBatch batch;
   batch.step_ = lent.step;
   batch.rows_ = lent.rows;
-  for (std::size_t i = 0; i < fields_.size(); ++i) {
-    const Layout& layout = fields_[i]->layout;
-    batch.fields_.push_back({layout.dtype, layout.row_bytes, lent.fields[i]});
+  for (std::size_t i = 0; i < outputs_.size(); ++i) {
+    const RaggedField::Output& form = outputs_[i].form;
+    batch.fields_.push_back({form.dtype, form.row_bytes, lent.fields[i], lent.sizes[i]});
   }
   return batch;
 }
@@ -312,7 +439,9 @@ const RowBatch* Loader::Impl::next() {
 ReadAhead::Outcome Loader::Impl::lend(Lent& lent, ReadAhead::Clock::time_point deadline) {
   Pipeline::Lent taken;
   const ReadAhead::Outcome outcome = pipeline_.lend(taken, deadline);
-  if (outcome == ReadAhead::Outcome::kTaken) lent = {batch_of(taken), std::move(taken.loan)};
+  if (outcome == ReadAhead::Outcome::kTaken) {
+    lent = {batch_of(taken), std::move(taken.loan), std::move(taken.keep)};
+  }
   return outcome;
 }
 
@@ -322,10 +451,12 @@ std::string Loader::Impl::describe_data() const {
     if (i > 0) text += " | ";
     text += pipeline_.schedule().describe_share(i);
     bool first = true;
-    for (const LoaderField& field : mixture_[i].fields) {
-      const Layout& layout = field.array_->layout;
-      text += (first ? "" : " & ") + fingerprint_of(layout, "rows") +
-              " row=" + std::to_string(layout.row_bytes);
+    for (std::size_t j = 0; j < mixture_[i].fields.size(); ++j) {
+      const Layout& layout = mixture_[i].fields[j].array_->layout;
+      text += first ? "" : " & ";
+      text += ragged_[j]
+                  ? ragged_[j]->fingerprint()
+                  : fingerprint_of(layout, "rows") + " row=" + std::to_string(layout.row_bytes);
       first = false;
     }
   }
@@ -366,8 +497,8 @@ void Loader::Impl::change_blocks(const BlockOptions& blocks, std::uint64_t here,
   const bool windows = windows_.any();
   const auto open = [&](const Order& order) {
     const Order of_rank = order.for_rank(options_.rank, options_.world);
-    const BlockOrder checked(of_rank, fields_.front()->layout.rows);
-    if (windows) windows_.open(fields_, of_rank, steps_.taken_of_epoch());
+    const BlockOrder checked(of_rank, mixture_.front().fields.front().rows());
+    if (windows) windows_.open(windowed(), of_rank, steps_.taken_of_epoch());
     orders_.front()->set(order);
   };
   try {

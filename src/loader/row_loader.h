@@ -13,6 +13,7 @@
 #include "array/impl.h"
 #include "evenkeel/loader.h"
 #include "loader/pipeline.h"
+#include "loader/ragged.h"
 #include "loader/row_order.h"
 #include "loader/windows.h"
 
@@ -29,6 +30,7 @@ struct Loader::Impl final : Assembler {
   struct Lent {
     RowBatch batch;
     Loan loan;
+    std::vector<std::shared_ptr<const void>> keep;  // memory besides the loan's
   };
   ReadAhead::Outcome lend(Lent& lent, ReadAhead::Clock::time_point deadline);
 
@@ -52,11 +54,16 @@ struct Loader::Impl final : Assembler {
 
  private:
   using Arrays = std::vector<std::shared_ptr<Array::Impl>>;
+  // A field of a batch: an output of a field of the loader.
+  struct Output {
+    std::size_t field, number;
+    RaggedField::Output form;
+  };
 
   std::vector<std::uint64_t> field_bytes() const override;
   void add_slot(const Budget& budget) override;
   std::uint64_t slot_bytes() const override;
-  void free_slots() override { slots_.clear(); }
+  void free_slots() override;
   bool make_room(std::uint64_t bytes) override;
   std::string describe_batch() const override;
   bool streams_read() const override { return !windows_.any() || !read_.empty(); }
@@ -65,6 +72,8 @@ struct Loader::Impl final : Assembler {
   std::vector<ReadStream> streams() override;
   Job& job(const Filling& batch, std::size_t stream) override;
   void finish(const Filling& batch) override;
+  bool finishing_is_work() const override;
+  void taken(const Filling& batch, Finished& finished) override;
   void interrupt() override { windows_.interrupt(); }
   void moved(std::uint64_t step, std::uint64_t end) override;
   bool close_readers(std::optional<ReadAhead::Clock::time_point> deadline) override {
@@ -74,24 +83,33 @@ struct Loader::Impl final : Assembler {
   static RowLoaderOptions check(RowLoaderOptions options, const std::vector<WeightedRows>& sets);
   static BlockOptions chosen_blocks(const RowLoaderOptions& options, const WeightedRows& set);
   Arrays join_fields() const;
+  std::vector<std::unique_ptr<RaggedField>> make_ragged() const;
   std::vector<std::shared_ptr<SharedOrder>> make_orders() const;
   Steps make_steps() const;
+  Arrays windowed() const;
   void open_fields();
   // This rank's position at the beginning of a step, counted over all epochs.
   std::uint64_t position_at(std::uint64_t step) const;
   void change_blocks(const BlockOptions& blocks, std::uint64_t here, std::uint64_t end);
   Schedule make_schedule() const;
   Pipeline::Options pipeline_options(bool lends);
+  std::vector<Output> make_outputs() const;
+  std::span<std::byte* const> outputs_of(const Filling& batch, std::size_t field) const;
   RowBatch batch_of(const Pipeline::Lent& lent) const;
   std::string describe_data() const;
 
   const RowLoaderOptions options_;
   const std::vector<WeightedRows> mixture_;
-  const Arrays fields_;  // the sets of a mixture one after the other
+  const Arrays fields_;  // the sets of a mixture one after the other; of ragged fields the offsets
+  const std::vector<std::unique_ptr<RaggedField>> ragged_;  // one for each field, or none
+  const std::vector<Output> outputs_;
   const Steps steps_;
   const std::vector<std::shared_ptr<SharedOrder>> orders_;  // of the sets
   FieldWindows windows_;                                    // of kBlocks
-  std::vector<std::size_t> read_;                 // fields that have no windows: one stream each
+  struct Stream {
+    std::size_t field, number;  // a field that has no windows, and which of its arrays
+  };
+  std::vector<Stream> read_;
   std::vector<std::shared_ptr<Engine>> engines_;  // of these
   IdleEngine idle_;
   // What a batch on its way has besides its fields.

@@ -12,6 +12,7 @@ void FieldWindows::open(const Arrays& fields, const Order& order, std::uint64_t 
     readers_.resize(fields.size());
     try {
       for (std::size_t i = 0; i < fields.size(); ++i) {
+        if (!fields[i]) continue;
         const std::shared_ptr<Engine> engine = fields[i]->engine();
         if (engine->maps_files()) continue;
         readers_[i] = std::make_unique<WindowReader>(fields[i], engine, order, taken);
@@ -20,7 +21,8 @@ void FieldWindows::open(const Arrays& fields, const Order& order, std::uint64_t 
     } catch (const Error& error) {
       readers_.clear();
       if (error.kind() != ErrorKind::kBudget) throw;
-      if (std::ranges::none_of(fields, [](const auto& field) { return field->stop_mapping(0); })) {
+      if (std::ranges::none_of(fields,
+                               [](const auto& field) { return field && field->stop_mapping(0); })) {
         throw;
       }
     }

@@ -18,9 +18,9 @@ class FieldWindows {
  public:
   using Arrays = std::vector<std::shared_ptr<Array::Impl>>;
 
-  // `taken` is how many positions of an epoch this rank takes. Arrays that are mapped because they
-  // fit are read instead where the windows of others need the room. Throws Error (kBudget,
-  // kInvalid) as WindowReader does.
+  // Fields that are not there (nullptr) have none. `taken` is how many positions of an epoch this
+  // rank takes. Arrays that are mapped because they fit are read instead where the windows of
+  // others need the room. Throws Error (kBudget, kInvalid) as WindowReader does.
   void open(const Arrays& fields, const Order& order, std::uint64_t taken);
   void clear() { readers_.clear(); }
 

@@ -1,5 +1,9 @@
 #include "tokens/widen.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include <cstring>
 #include <limits>
 #include <type_traits>
@@ -37,6 +41,20 @@ bool both_plain(const std::byte* tokens, std::uint64_t count, std::byte* x, std:
 }
 
 #if defined(__x86_64__)
+// Asks the processor itself: __builtin_cpu_supports needs a runtime that not every compiler brings.
+bool processor_has_avx2() {
+  constexpr unsigned kSavesState = 1U << 27U, kAvx = 1U << 28U;  // leaf 1, ecx
+  constexpr unsigned kAvx2 = 1U << 5U;                           // leaf 7, ebx
+  constexpr unsigned kVectors = 6;  // the system keeps xmm and ymm of a thread
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c & kSavesState) == 0 || (c & kAvx) == 0)
+    return false;
+  unsigned kept = 0, high = 0;
+  __asm__("xgetbv" : "=a"(kept), "=d"(high) : "c"(0));
+  if ((kept & kVectors) != kVectors) return false;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (b & kAvx2) != 0;
+}
+
 template <class From, class To>
 __attribute__((target("avx2"))) bool both_avx2(const std::byte* tokens, std::uint64_t count,
                                                std::byte* x, std::byte* y) {
@@ -47,7 +65,7 @@ __attribute__((target("avx2"))) bool both_avx2(const std::byte* tokens, std::uin
 template <class From, class To>
 bool dispatch(const std::byte* tokens, std::uint64_t count, std::byte* x, std::byte* y) {
 #if defined(__x86_64__)
-  static const bool avx2 = __builtin_cpu_supports("avx2");
+  static const bool avx2 = processor_has_avx2();
   if (avx2) return both_avx2<From, To>(tokens, count, x, y);
 #endif
   return both_plain<From, To>(tokens, count, x, y);

@@ -1,0 +1,166 @@
+#include "cli/unpack_library.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <random>
+#include <system_error>
+
+#include "base/fd.h"
+#include "evenkeel/error.h"
+
+namespace evenkeel::cli {
+namespace {
+
+constexpr mode_t kOthersMayWrite = S_IWGRP | S_IWOTH;
+
+std::string reason(int code) { return std::generic_category().message(code); }
+
+// A place that will not do, and why.
+struct Unsafe {
+  std::string why;
+};
+
+struct stat status_of(int fd, const std::string& path) {
+  struct stat status;
+  if (::fstat(fd, &status) != 0) throw Unsafe{path + ": " + reason(errno)};
+  return status;
+}
+
+// Nobody but this user and root may put another folder in the place of ours.
+void check_parent(const std::string& path) {
+  const Fd fd(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!fd) throw Unsafe{path + ": " + reason(errno)};
+  const struct stat status = status_of(fd.get(), path);
+  const bool others = (status.st_mode & kOthersMayWrite) != 0;
+  if (status.st_uid != ::geteuid() && status.st_uid != 0) {
+    throw Unsafe{fmt::format("{} belongs to user {}", path, status.st_uid)};
+  }
+  if (others && (status.st_mode & S_ISVTX) == 0) {
+    throw Unsafe{path + " can be written by others and is not sticky"};
+  }
+}
+
+Fd open_private_folder(const UnpackPlace& place) {
+  const std::string& path = place.path;
+  if (path.find_first_of(" :") != std::string::npos) {
+    throw Unsafe{path + " has a blank or a colon in its name"};
+  }
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  if (place.make_parent && ::mkdir(parent.c_str(), 0700) != 0 && errno != EEXIST) {
+    throw Unsafe{parent + ": " + reason(errno)};
+  }
+  check_parent(parent);
+  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
+    throw Unsafe{path + ": " + reason(errno)};
+  }
+  Fd folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!folder) throw Unsafe{path + ": " + reason(errno)};
+  const struct stat status = status_of(folder.get(), path);
+  if (status.st_uid != ::geteuid()) {
+    throw Unsafe{fmt::format("{} belongs to user {}", path, status.st_uid)};
+  }
+  if ((status.st_mode & kOthersMayWrite) != 0) throw Unsafe{path + " can be written by others"};
+  struct statvfs system;
+  if (::fstatvfs(folder.get(), &system) == 0 && (system.f_flag & ST_NOEXEC) != 0) {
+    throw Unsafe{path + " is on a filesystem mounted noexec"};
+  }
+  return folder;
+}
+
+bool holds(int folder, const std::string& name, std::string_view bytes) {
+  const Fd fd(::openat(folder, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  struct stat status;
+  if (!fd || ::fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
+      status.st_uid != ::geteuid() || (status.st_mode & kOthersMayWrite) != 0 ||
+      static_cast<std::uint64_t>(status.st_size) != bytes.size()) {
+    return false;
+  }
+  char block[4096];
+  while (!bytes.empty()) {
+    const ssize_t count = ::read(fd.get(), block, sizeof block);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return false;
+    const std::string_view got(block, static_cast<std::size_t>(count));
+    if (!bytes.starts_with(got)) return false;
+    bytes.remove_prefix(got.size());
+  }
+  return true;
+}
+
+void write_whole(int fd, std::string_view bytes, const std::string& path) {
+  while (!bytes.empty()) {
+    const ssize_t count = ::write(fd, bytes.data(), bytes.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) throw Unsafe{path + ": " + reason(errno)};
+    bytes.remove_prefix(static_cast<std::size_t>(count));
+  }
+}
+
+// Under another name first: a program that starts meanwhile finds the whole library or none.
+void put(int folder, const std::string& name, std::string_view bytes, const std::string& path) {
+  const std::string half = fmt::format("{}.{:08x}", name, std::random_device()());
+  const Fd fd(::openat(folder, half.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!fd) throw Unsafe{path + ": " + reason(errno)};
+  try {
+    write_whole(fd.get(), bytes, path);
+    if (::fchmod(fd.get(), 0500) != 0 ||
+        ::renameat(folder, half.c_str(), folder, name.c_str()) != 0) {
+      throw Unsafe{path + ": " + reason(errno)};
+    }
+  } catch (...) {
+    ::unlinkat(folder, half.c_str(), 0);
+    throw;
+  }
+}
+
+const char* variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr && *value == '/' ? value : nullptr;  // relative ones do not count
+}
+
+}  // namespace
+
+std::vector<UnpackPlace> unpack_places() {
+  std::vector<UnpackPlace> places;
+  if (const char* cache = variable("XDG_CACHE_HOME")) {
+    places.push_back({std::string(cache) + "/evenkeel", true});
+  } else if (const char* home = variable("HOME")) {
+    places.push_back({std::string(home) + "/.cache/evenkeel", true});
+  }
+  if (const char* runtime = variable("XDG_RUNTIME_DIR")) {
+    places.push_back({std::string(runtime) + "/evenkeel"});
+  }
+  const char* temporary = variable("TMPDIR");
+  const std::string own = fmt::format("/evenkeel-{}", ::geteuid());
+  if (temporary != nullptr) places.push_back({temporary + own});
+  places.push_back({"/tmp" + own});
+  return places;
+}
+
+std::string unpack_library(std::string_view bytes, const std::vector<UnpackPlace>& places) {
+  const std::string name =
+      fmt::format("libevenkeel_guard-{:016x}.so", XXH3_64bits(bytes.data(), bytes.size()));
+  std::string problems;
+  for (const UnpackPlace& place : places) {
+    try {
+      const Fd folder = open_private_folder(place);
+      std::string path = place.path + "/" + name;
+      if (!holds(folder.get(), name, bytes)) put(folder.get(), name, bytes, path);
+      return path;
+    } catch (const Unsafe& unsafe) {
+      problems += (problems.empty() ? "" : "; ") + unsafe.why;
+    }
+  }
+  throw Error(ErrorKind::kInvalid, "guard", "no safe place to unpack its library: " + problems)
+      .hint("name a folder of your own in XDG_CACHE_HOME");
+}
+
+}  // namespace evenkeel::cli

@@ -1,0 +1,173 @@
+"""Rows of different lengths, and sparse matrices, for loaders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from evenkeel import _core
+from evenkeel._array import Array
+
+# What a loader gives of a field: (dtype, shape of a row, or None for values of all rows together).
+Form = tuple["np.dtype[Any]", "tuple[int, ...] | None"]
+
+
+class Ragged:
+    """Rows of different lengths; made by `evenkeel.ragged`, for `evenkeel.Loader`."""
+
+    def __init__(self, values: Array, offsets: Array) -> None:
+        for name, array in (("values", values), ("offsets", offsets)):
+            _require_array("ragged", name, array)
+        _require_numbers("ragged", "offsets", offsets)
+        self._values, self._offsets = values, offsets
+
+    def __len__(self) -> int:
+        return max(0, len(self._offsets) - 1)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self._values.dtype
+
+    @property
+    def budget(self) -> _core.Budget:
+        return self._offsets.budget
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        return self._values, self._offsets
+
+    def _field(self) -> _core.LoaderField:
+        return _core.LoaderField.ragged(self._values._reader, self._offsets._reader)
+
+    def _forms(self) -> list[Form]:
+        return [(self._values.dtype, None), (np.dtype(np.int64), None)]
+
+    def _combine(self) -> Callable[..., Any] | None:
+        return None  # (values, offsets)
+
+    def __repr__(self) -> str:
+        return (
+            f"<evenkeel.Ragged: {len(self):,} rows, {len(self._values):,} values of {self.dtype}>"
+        )
+
+
+class Csr(Ragged):
+    """A sparse matrix by rows; made by `evenkeel.csr`, for `evenkeel.Loader`."""
+
+    def __init__(
+        self, data: Array, indices: Array, indptr: Array, columns: int, dense: bool
+    ) -> None:
+        for name, array in (("data", data), ("indices", indices), ("indptr", indptr)):
+            _require_array("csr", name, array)
+        for name, array in (("indices", indices), ("indptr", indptr)):
+            _require_numbers("csr", name, array)
+        if columns < 1:
+            raise ValueError(f"csr: columns must be 1 or more; got {columns}")
+        self._values, self._offsets, self._indices = data, indptr, indices
+        self._columns, self._dense = columns, dense
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self), self._columns
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        return self._values, self._indices, self._offsets
+
+    def _field(self) -> _core.LoaderField:
+        return _core.LoaderField.csr(
+            self._values._reader,
+            self._indices._reader,
+            self._offsets._reader,
+            self._columns,
+            self._dense,
+        )
+
+    def _forms(self) -> list[Form]:
+        if self._dense:
+            return [(self._values.dtype, (self._columns,))]
+        return [
+            (self._values.dtype, None),
+            (self._indices.dtype, None),
+            (np.dtype(np.int64), None),
+        ]
+
+    def _combine(self) -> Callable[..., Any] | None:
+        if self._dense:
+            return None
+        try:
+            csr_matrix = import_module("scipy.sparse").csr_matrix
+        except ImportError:
+            raise ImportError(
+                "csr: batches are matrices of SciPy, which is not installed\n"
+                "hint: pip install scipy, or dense=True"
+            ) from None
+        columns = self._columns
+
+        def matrix(data: Any, indices: Any, indptr: Any) -> Any:
+            return csr_matrix((data, indices, indptr), shape=(len(indptr) - 1, columns))
+
+        return matrix
+
+    def __repr__(self) -> str:
+        form = "dense" if self._dense else "sparse"
+        return f"<evenkeel.Csr: {self.shape}, {len(self._values):,} values of {self.dtype}, {form}>"
+
+
+def ragged(values: Array, offsets: Array) -> Ragged:
+    """Rows of different lengths: row i is values[offsets[i]:offsets[i+1]].
+
+    For `evenkeel.Loader`, alone or beside arrays. A batch of it is a pair: the values of its rows
+    one after the other, and offsets into them, one more than rows. Offsets are read as they are
+    needed, so there may be billions. Offsets that decrease or leave the values are a ValueError
+    that names the row.
+
+    >>> import evenkeel, numpy
+    >>> numpy.save("values.npy", numpy.arange(10))
+    >>> numpy.save("offsets.npy", numpy.array([0, 3, 3, 10]))
+    >>> rows = evenkeel.ragged(evenkeel.open("values.npy"), evenkeel.open("offsets.npy"))
+    >>> for values, offsets in evenkeel.Loader(rows, 2, order="sequential"):
+    ...     print(values, offsets)
+    [0 1 2] [0 3 3]
+    [3 4 5 6 7 8 9] [0 7]
+    """
+    return Ragged(values, offsets)
+
+
+def csr(data: Array, indices: Array, indptr: Array, columns: int, *, dense: bool = False) -> Csr:
+    """A sparse matrix whose three arrays lie on disk: row i has data[indptr[i]:indptr[i+1]] in the
+    columns indices[indptr[i]:indptr[i+1]], each column at most once.
+
+    For `evenkeel.Loader`, alone or beside arrays. A batch of it is a scipy.sparse.csr_matrix, or
+    with `dense` an array of all columns, which also goes to a GPU.
+
+    >>> import evenkeel, numpy
+    >>> numpy.save("data.npy", numpy.array([5.0, 6.0, 7.0]))
+    >>> numpy.save("indices.npy", numpy.array([1, 0, 2]))
+    >>> numpy.save("indptr.npy", numpy.array([0, 1, 3]))
+    >>> arrays = [evenkeel.open(f"{name}.npy") for name in ("data", "indices", "indptr")]
+    >>> next(evenkeel.Loader(evenkeel.csr(*arrays, columns=3, dense=True), 2, order="sequential"))
+    array([[0., 5., 0.],
+           [6., 0., 7.]])
+    """
+    return Csr(data, indices, indptr, columns, dense)
+
+
+def _require_array(what: str, name: str, array: object) -> None:
+    if not isinstance(array, Array):
+        raise TypeError(
+            f"{what}: {name} must be an array that evenkeel.open gives; got {type(array).__name__}"
+        )
+    if not array.shape:
+        raise TypeError(f"{what}: {name} has no rows")
+
+
+def _require_numbers(what: str, name: str, array: Array) -> None:
+    if array.ndim != 1 or array.dtype.kind not in "iu" or not array.dtype.isnative:
+        raise ValueError(
+            f"{what}: {name} must be whole numbers on one axis, in the byte order of this machine;"
+            f" got {array.dtype} of shape {array.shape}"
+        )

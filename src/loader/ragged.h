@@ -1,0 +1,99 @@
+// Rows of different lengths: a field of a loader that is read in two stages, offsets first.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "array/impl.h"
+#include "array/row_feed.h"
+#include "base/memory.h"
+#include "evenkeel/loader.h"
+
+namespace evenkeel {
+
+// Row i is elements offsets[i] .. offsets[i+1]-1 of each array of values. Given out as values and
+// offsets that begin at 0, or, for a sparse matrix, dense. Offsets are read as they are needed. One
+// thread at a time for each slot.
+class RaggedField {
+ public:
+  using ArrayPointer = std::shared_ptr<Array::Impl>;
+  // `values`: one array, or the data and the indices of a sparse matrix of so many columns. Throws
+  // Error (kInvalid) for arrays that cannot be that, and for offsets that leave the values.
+  RaggedField(ArrayPointer offsets, std::vector<ArrayPointer> values, std::uint64_t columns,
+              bool dense);
+
+  std::uint64_t rows() const { return offsets_->layout.rows - 1; }
+  // What is read: offsets, then the values.
+  std::size_t streams() const { return 1 + values_.size(); }
+  const ArrayPointer& array(std::size_t stream) const {
+    return stream == 0 ? offsets_ : values_[stream - 1];
+  }
+  std::string fingerprint() const;
+
+  struct Output {
+    DType dtype;
+    std::uint64_t row_bytes = 0;  // 0: rows differ
+    std::uint64_t bytes = 0;      // that a batch usually takes at most
+  };
+  std::vector<Output> outputs(std::uint64_t batch_size) const;
+
+  std::uint64_t slot_bytes(std::uint64_t batch_size) const;
+  void add_slot(const Budget& budget, std::uint64_t batch_size);
+  void free_slots() { slots_.clear(); }
+
+  // What a stream reads for these rows. A batch of more values than `out` has room for takes memory
+  // of its own from the budget; throws Error (kBudget) when that does not fit, and kFormat when
+  // offsets decrease or leave the values.
+  Job& job(std::size_t slot, std::size_t stream, std::span<const std::uint64_t> rows,
+           std::span<std::byte* const> out);
+  void finish(std::size_t slot, std::span<const std::uint64_t> rows,
+              std::span<std::byte* const> out);
+
+  // A finished output: where it is, and what keeps memory that does not belong to the batch.
+  struct Finished {
+    const std::byte* data = nullptr;
+    std::uint64_t bytes = 0;
+    std::shared_ptr<const void> keep;
+  };
+  Finished finished(std::size_t slot, std::size_t output, std::span<const std::uint64_t> rows,
+                    std::byte* out);
+
+ private:
+  struct Values {
+    PageBuffer staging;  // of dense batches
+    std::shared_ptr<PageBuffer> own;
+    std::byte* data = nullptr;
+    std::vector<JobRun> runs;
+    Job job;
+  };
+  struct Slot {
+    Reservation lists_share;
+    PageBuffer offsets;  // as stored: two for each row
+    Job job;
+    bool known = false;  // begins and ends are those of this batch
+    std::vector<std::uint64_t> begins, ends;
+    std::uint64_t total = 0;
+    std::array<Values, 2> values;
+    Budget budget;
+  };
+
+  std::uint64_t usual_values(std::uint64_t batch_size) const;
+  std::uint64_t item_bytes(std::size_t values) const { return values_[values]->layout.row_bytes; }
+  void find_bounds(Slot& slot, std::span<const std::uint64_t> rows) const;
+  void densify(const Slot& slot, std::byte* out) const;
+
+  const ArrayPointer offsets_;
+  const std::vector<ArrayPointer> values_;
+  const std::uint64_t columns_;
+  const bool dense_;
+  std::uint64_t mean_ = 0;  // values of a row
+  std::uint64_t batch_size_ = 0;
+  std::deque<Slot> slots_;
+};
+
+}  // namespace evenkeel
