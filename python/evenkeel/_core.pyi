@@ -401,6 +401,11 @@ class BatchReader:
 
     def state_at(self, step: int) -> str: ...
 
+    def stats(self) -> dict[str, int]:
+        """
+        What was read, and from where: counters since the data was opened, as of Array.stats. Without a mixture they are those of the data itself.
+        """
+
     @property
     def next_step(self) -> int: ...
 
@@ -577,6 +582,11 @@ class RowReader:
     def close_reader(self) -> None: ...
 
     def state_at(self, step: int) -> str: ...
+
+    def stats(self) -> dict[str, int]:
+        """
+        What was read, and from where: counters since the data was opened, as of Array.stats. Without a mixture they are those of the data itself.
+        """
 
     @property
     def next_step(self) -> int: ...
