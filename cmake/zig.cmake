@@ -13,7 +13,9 @@ set(CMAKE_C_COMPILER ${EVENKEEL_ZIG} cc -target ${EVENKEEL_TARGET})
 set(CMAKE_CXX_COMPILER ${EVENKEEL_ZIG} c++ -target ${EVENKEEL_TARGET})
 set(CMAKE_CXX_COMPILER_LAUNCHER "")  # zig has a cache of its own
 
-set(CMAKE_CXX_FLAGS_INIT "-g0")  # zig adds -g by itself
+# zig adds -g by itself. -O3 is for the first program that CMake links, to see which compiler it is: zig
+# compiles its C++ library for that, and the one without optimisation would serve for nothing else.
+set(CMAKE_CXX_FLAGS_INIT "-g0 -O3")
 set(CMAKE_EXE_LINKER_FLAGS_INIT "-s")
 set(CMAKE_SHARED_LINKER_FLAGS_INIT "-s")
 set(CMAKE_MODULE_LINKER_FLAGS_INIT "-s")

@@ -16,6 +16,7 @@ namespace {
 class Matches {
  public:
   explicit Matches(const std::string& pattern) {
+#ifdef GLOB_ALTDIRFUNC
     found_.gl_opendir = [](const char* path) -> void* {
       DIR* folder = sys::opendir(path);
       if (!folder) note(errno);
@@ -36,6 +37,14 @@ class Matches {
     failure_ = 0;
     // glob would sort by locale; shards must come in the same order everywhere (see sorted()).
     const int result = ::glob(pattern.c_str(), GLOB_NOSORT | GLOB_ALTDIRFUNC, nullptr, &found_);
+#else  // musl's glob takes no functions, and reports what opendir and readdir say
+    failure_ = 0;
+    const auto report = [](const char*, int code) {
+      note(code);
+      return 0;
+    };
+    const int result = ::glob(pattern.c_str(), GLOB_NOSORT, report, &found_);
+#endif
     if (result == GLOB_NOSPACE) failure_ = ENOMEM;
   }
   ~Matches() { ::globfree(&found_); }

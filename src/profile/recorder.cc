@@ -40,9 +40,13 @@ bool is_of_the_system(std::string_view path) {
 }
 
 std::vector<std::string> matches(const std::string& pattern) {
+  int flags = GLOB_NOSORT | GLOB_TILDE;
+#ifdef GLOB_BRACE  // not in musl
+  flags |= GLOB_BRACE;
+#endif
   glob_t found{};
   std::vector<std::string> paths;
-  if (::glob(pattern.c_str(), GLOB_NOSORT | GLOB_BRACE | GLOB_TILDE, nullptr, &found) == 0) {
+  if (::glob(pattern.c_str(), flags, nullptr, &found) == 0) {
     paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
   }
   ::globfree(&found);
