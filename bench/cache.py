@@ -37,7 +37,7 @@ def opened(name, options):
     import numpy as np
 
     shape = (-1, options.row // 4)
-    if name == "evenkeel":
+    if name in ("evenkeel", "evenkeel_fill"):
         import evenkeel
 
         array = evenkeel.open(
@@ -46,6 +46,7 @@ def opened(name, options):
             shape=shape,
             budget=options.budget,
             cache=None if options.cache else False,
+            page_cache="fill" if name == "evenkeel_fill" else "spare",
         )
         return array.take, array
     array = np.memmap(options.file, "uint32", "r").reshape(shape)
@@ -199,19 +200,27 @@ def uniform(bench):
 def cached_threads(bench):
     file = bench.file(16 * bench.options.budget // 4, 2048)
     cores = os.cpu_count() or 1
-    ours, theirs = {}, {}
+    ours, theirs, filled = {}, {}, {}
     for threads in (n for n in (1, 2, 4, 8, 16) if n <= cores):
         how = {"row": 2048, "threads": threads, "cold": False}
         ours[threads] = bench.run("evenkeel", file, "uniform", **how)
         theirs[threads] = bench.run("memmap", file, "uniform", **how)
+        filled[threads] = bench.run("evenkeel_fill", file, "uniform", **how, cache=False)
         bench.ratio(
             f"all in the page cache, {threads} threads, against np.memmap",
             ours[threads],
             theirs[threads],
             0.5 if threads == 1 else 0,
         )
+        bench.ratio(
+            f"the same with page_cache='fill', {threads} threads, against np.memmap",
+            filled[threads],
+            theirs[threads],
+            0.5 if threads == 1 else 0,
+        )
     if 8 in ours:
         bench.ratio("all in the page cache, 8 threads against one", ours[8], ours[1], 5)
+        bench.ratio("with page_cache='fill', 8 threads against one", filled[8], filled[1], 5)
     bench.bounded("all in the page cache", ours[1])
 
 

@@ -17,7 +17,8 @@ namespace {
 using testing::HasSubstr;
 
 constexpr EngineKind kAll[] = {EngineKind::kAuto,   EngineKind::kMap,  EngineKind::kRemap,
-                               EngineKind::kAdvise, EngineKind::kRead, EngineKind::kDirect};
+                               EngineKind::kAdvise, EngineKind::kRead, EngineKind::kDirect,
+                               EngineKind::kFill};
 
 TEST(EngineNames, ReadBack) {
   for (const EngineKind kind : kAll) EXPECT_EQ(parse_engine(engine_name(kind)), kind);
@@ -31,7 +32,7 @@ TEST(EngineNames, AnUnknownOneIsRefusedWithTheList) {
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::kInvalid);
       EXPECT_THAT(error.what(), HasSubstr("\"" + std::string(name) + "\" is not an engine"));
-      EXPECT_EQ(error.hint_text(), "the engines are auto, map, remap, advise, read, direct");
+      EXPECT_EQ(error.hint_text(), "the engines are auto, map, remap, advise, read, direct, fill");
     }
   }
 }
