@@ -99,8 +99,8 @@ TEST_F(Limits, SmallAddressSpace) {
       return gathered(array, rows) == rows_of_counting(rows, kLimitColumns) ? std::string("right")
                                                                             : "wrong";
     });
-    const bool maps_all = engine == EngineKind::kMap || engine == EngineKind::kAdvise ||
-                          engine == EngineKind::kFill;
+    const bool maps_all =
+        engine == EngineKind::kMap || engine == EngineKind::kAdvise || engine == EngineKind::kFill;
     if (maps_all && said != "right") {
       EXPECT_THAT(said, HasSubstr("address-space limit"));
     } else {
