@@ -131,6 +131,7 @@ def test_the_matrix_by_the_governed_memmap(temporary):
 # --- the notebook
 
 
+@pytest.mark.alone  # a guard works while the cells run
 def test_the_notebook_tells_its_story(temporary, folder, monkeypatch):
     nbformat = pytest.importorskip("nbformat")
     nbclient = pytest.importorskip("nbclient")
