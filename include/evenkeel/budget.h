@@ -12,6 +12,12 @@
 #include "evenkeel/bytes.h"
 #include "evenkeel/compiler.h"
 
+// Of the library alone: declared before the pragma, so that a shared library does not export them.
+namespace evenkeel {
+class AutomaticBudgets;
+class ReclaimableMemory;
+}  // namespace evenkeel
+
 #pragma GCC visibility push(default)
 
 namespace evenkeel {
@@ -76,8 +82,8 @@ class Budget {
   bool is_automatic() const;
 
   // Changes the limit of all copies. Smaller: caches give way, and reads under way are waited for.
-  // Throws Error (kBudget) below what is held otherwise, buffers of loaders and chunks included,
-  // with the arithmetic; nothing changes then. Larger: caches may grow, and reads that wait for
+  // Throws Error (kBudget) with the arithmetic if `bytes` is less than what buffers, loaders and
+  // chunks hold; nothing changes then. Larger: caches may grow, and reads that wait for
   // memory go on. Throws Error (kInvalid) for an automatic budget.
   void resize(std::uint64_t bytes) const;
 

@@ -10,6 +10,11 @@
 
 #include "evenkeel/compiler.h"
 
+// Of the library alone: declared before the pragma, so that a shared library does not export them.
+namespace evenkeel {
+class BlockOrder;
+}  // namespace evenkeel
+
 #pragma GCC visibility push(default)
 
 namespace evenkeel {
@@ -122,8 +127,6 @@ class Permutation {
 // keys.
 std::uint64_t uniform_draw(std::uint64_t seed, std::uint64_t epoch, std::uint64_t counter,
                            std::uint64_t n);
-
-class BlockOrder;
 
 // An Order applied to a number of rows. Immutable, so thread-safe. Indexing any position is O(1).
 class Sequence {

@@ -243,8 +243,8 @@ std::unique_ptr<RowCache> Array::Impl::make_cache(const ArrayOptions& options) {
   if (fills) {
     throw Error(ErrorKind::kInvalid, "open",
                 "a cache of " + with_commas(*options.cache) +
-                    " bytes was asked for, and page_cache \"fill\", which has no use for it: rows "
-                    "are copied out of the page cache")
+                    " bytes cannot be combined with page_cache \"fill\": rows are already copied "
+                    "from the page cache")
         .hint("leave out one of the two");
   }
   if (!options.cache) {
@@ -267,8 +267,9 @@ std::unique_ptr<RowCache> Array::Impl::make_cache(const ArrayOptions& options) {
     const std::uint64_t left = budget.left(), needed = RowCache::memory();
     if (left <= needed || *options.cache > left - needed) {
       throw Error(ErrorKind::kBudget, "open",
-                  "a cache of " + with_commas(*options.cache) + " bytes does not fit: " +
-                      with_commas(left) + " bytes are left of a budget of " + budget.describe())
+                  "a cache of " + with_commas(*options.cache) +
+                      " bytes does not fit: " + with_commas(left) +
+                      " bytes are left of a budget of " + with_commas(budget.limit()))
           .in(layout.paths.empty() ? "" : layout.paths.front())
           .hint((left > needed ? "ask for a cache of at most " + with_commas(left - needed) +
                                      " bytes, or raise the budget"

@@ -132,17 +132,17 @@ void RowCache::put(const Piece& piece, std::uint64_t offset, std::uint64_t lengt
 }
 
 void RowCache::switch_on(State& state) {
-  const Totals now = totals();
   const MutexLock lock(state.mutex);
+  const Totals now = totals();
   state.hits_then = now.hits;
   state.misses_then = now.misses;
   state.on.store(true, std::memory_order_release);
 }
 
 void RowCache::switch_off_if_useless(State& state) {
-  const Totals now = totals();
   {
     const MutexLock lock(state.mutex);
+    const Totals now = totals();  // not before: another thread may have stored later ones
     const std::uint64_t hits = now.hits - state.hits_then, misses = now.misses - state.misses_then;
     if (hits + misses < std::max(kLeastLookups, 4 * state.blocks->most_blocks())) return;
     state.hits_then = now.hits;

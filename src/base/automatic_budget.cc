@@ -33,11 +33,14 @@ std::uint64_t BudgetPolicy::kept_free(std::uint64_t total) {
 }
 
 bool BudgetPolicy::pressed(const MemoryState& now, bool triggered) const {
-  if (triggered) return true;
+  const bool near_limit = now.available < 2 * kept_free(now.total);
+  // Tasks of other cgroups also wait for memory, of their own limits.
+  const bool stalls_count = now.stalls_are_own || near_limit;
+  if (triggered && stalls_count) return true;
   if (!has_before_) return false;
-  if (less(now.stalled_us, before_.stalled_us) >= kStallUs) return true;
+  if (stalls_count && less(now.stalled_us, before_.stalled_us) >= kStallUs) return true;
   // A limit is also reached by the page cache alone, which gives way by itself.
-  return now.limit_hits > before_.limit_hits && now.available < 2 * kept_free(now.total);
+  return now.limit_hits > before_.limit_hits && near_limit;
 }
 
 std::vector<std::uint64_t> BudgetPolicy::limits(const MemoryState& now, bool triggered,
@@ -45,7 +48,9 @@ std::vector<std::uint64_t> BudgetPolicy::limits(const MemoryState& now, bool tri
   const std::uint64_t keep = kept_free(now.total);
   const bool pressure = pressed(now, triggered);
   const bool is_short = pressure || now.available < keep;
+  const std::uint64_t stalled_before = has_before_ ? before_.stalled_us : 0;
   before_ = now;
+  before_.stalled_us = std::max(now.stalled_us, stalled_before);  // less: it could not be read
   has_before_ = true;
   if (is_short) no_growth_before_ns_ = now_ns + kCalmNs;
   const bool may_grow = now_ns >= no_growth_before_ns_ || no_growth_before_ns_ - now_ns > kCalmNs;
@@ -96,7 +101,7 @@ AutomaticBudgets::AutomaticBudgets() {
 void AutomaticBudgets::lock_for_fork() { get().mutex_.lock(); }
 void AutomaticBudgets::unlock_after_fork() { get().mutex_.unlock(); }
 void AutomaticBudgets::start_child() {
-  static_cast<void>(new std::shared_ptr<Watch>(std::move(get().watch_)));
+  get().left_behind_.push_back(std::move(get().watch_));
   get().watch_ = nullptr;
   get().mutex_.unlock();
 }
@@ -156,23 +161,32 @@ void AutomaticBudgets::run(Watch& watch) {
   std::optional<MemoryPressure> memory;
   std::vector<Fd> triggers;
   for (int looks = 0; !is_over(watch); ++looks) {
-    if (looks % kLooksBetweenSearches == 0) {
-      memory.emplace();
-      triggers = memory->open_triggers();
-    }
-    std::vector<pollfd> polled = {{watch.wake.get(), POLLIN, 0}};
-    for (const Fd& trigger : triggers) polled.push_back({trigger.get(), POLLPRI, 0});
-    ::poll(polled.data(), polled.size(), kLookEveryMs);
-    bool triggered = false;
-    for (std::size_t i = 1; i < polled.size(); ++i) {
-      if ((polled[i].revents & POLLERR) != 0) {
-        triggers[i - 1].reset();  // its cgroup is gone
-      } else if ((polled[i].revents & POLLPRI) != 0) {
-        triggered = true;
+    try {
+      if (looks % kLooksBetweenSearches == 0) {
+        memory.emplace();
+        policy.forget();  // counters of other files
+        triggers = memory->open_triggers();
       }
+      std::vector<pollfd> polled = {{watch.wake.get(), POLLIN, 0}};
+      for (const Fd& trigger : triggers) polled.push_back({trigger.get(), POLLPRI, 0});
+      ::poll(polled.data(), polled.size(), kLookEveryMs);
+      bool triggered = false;
+      for (std::size_t i = 1; i < polled.size(); ++i) {
+        if ((polled[i].revents & POLLERR) != 0) {
+          triggers[i - 1].reset();  // its cgroup is gone
+        } else if ((polled[i].revents & POLLPRI) != 0) {
+          triggered = true;
+        }
+      }
+      std::erase_if(triggers, [](const Fd& trigger) { return !trigger; });
+      look(policy, memory->read(), triggered);
+    } catch (const std::exception&) {  // no memory, or no descriptor: the next look may have them
+      memory.reset();
+      triggers.clear();
+      looks = -1;
+      pollfd stop = {watch.wake.get(), POLLIN, 0};
+      ::poll(&stop, 1, kLookEveryMs);
     }
-    std::erase_if(triggers, [](const Fd& trigger) { return !trigger; });
-    look(policy, memory->read(), triggered);
   }
 }
 

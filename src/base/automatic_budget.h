@@ -24,6 +24,8 @@ class BudgetPolicy {
   // The new limits. `triggered`: the kernel reported pressure since the last call.
   std::vector<std::uint64_t> limits(const MemoryState& now, bool triggered, std::int64_t now_ns,
                                     const std::vector<Use>& uses);
+  // The counters of the next state cannot be compared with those before.
+  void forget() { has_before_ = false; }
   // What is left free for others.
   static std::uint64_t kept_free(std::uint64_t total);
 
@@ -61,6 +63,7 @@ class AutomaticBudgets {
   Mutex mutex_;
   std::vector<std::weak_ptr<Reservation::Account>> budgets_ GUARDED_BY(mutex_);
   std::shared_ptr<Watch> watch_ GUARDED_BY(mutex_);  // of the thread that runs; else nullptr
+  std::vector<std::shared_ptr<Watch>> left_behind_;  // of parents of fork, whose threads use them
   bool ended_ GUARDED_BY(mutex_) = false;  // the program exits: no thread is started any more
 };
 

@@ -286,6 +286,7 @@ void ReclaimableMemory::serve(std::weak_ptr<Reclaimer> reclaimer) {
 }
 
 bool ReclaimableMemory::try_grow(std::uint64_t bytes) {
+  if (account_->automatic) AutomaticBudgets::get().watch();  // also in a child of fork
   const MutexLock lock(Reservation::Account::Registry::get().mutex);
   return account_->grow(*cache_, bytes);
 }
@@ -312,7 +313,7 @@ void Reservation::Account::set_limit(std::uint64_t bytes) {
 }
 
 Error Reservation::Account::refused_resize(std::uint64_t bytes) const {
-  const std::uint64_t held = uncached();
+  const std::uint64_t held = uncached() - in_reads;
   return Error(ErrorKind::kBudget, "resize",
                with_commas(bytes) + " bytes are less than the " + with_commas(held) +
                    " bytes in use" + holders_in_words() + "; the budget stays at " +
@@ -349,7 +350,7 @@ std::string Reservation::Account::holders_in_words() const {
 Error Reservation::Account::refusal(std::uint64_t bytes, std::string_view what) const {
   const std::string held = holders_in_words();
   // Caches would give way, so what they hold is among what is left.
-  const std::uint64_t most = limit, free = left();
+  const std::uint64_t most = most_uncached(), free = left();
   std::string in_caches;
   if (cached > 0) in_caches = ", of which " + with_commas(cached) + " hold cached blocks now";
   // Buffers that arrays and loaders size by the limit take at most half of what it is raised by, so
@@ -362,9 +363,10 @@ Error Reservation::Account::refusal(std::uint64_t bytes, std::string_view what) 
                std::string(what) + " need " + with_commas(bytes) + " bytes; the budget is " +
                    with_commas(most) + " bytes, of which " + with_commas(uncached()) +
                    " are in use" + held + ": " + with_commas(free) + " are left" + in_caches)
-      .hint(enough ? "raise the budget to " + with_commas(*enough / 1_MiB) +
-                         " MiB, or ask for less at a time"
-                   : "ask for less at a time");
+      .hint(automatic ? "use a budget of a fixed size, or ask for less at a time"
+            : enough  ? "raise the budget to " + with_commas(*enough / 1_MiB) +
+                           " MiB, or ask for less at a time"
+                     : "ask for less at a time");
 }
 
 Reservation::Reservation(std::shared_ptr<Account> account, Holder* holder)
@@ -423,7 +425,7 @@ void Budget::keep_watched() const {
 
 void Budget::resize(std::uint64_t bytes) const {
   if (account_->automatic) {
-    throw Error(ErrorKind::kInvalid, "resize", "this budget follows memory pressure by itself")
+    throw Error(ErrorKind::kInvalid, "resize", "an automatic budget cannot be resized")
         .hint("for a limit of your own, use a budget of a fixed size");
   }
   Reservation::Account::Registry& all = Reservation::Account::Registry::get();
@@ -571,7 +573,14 @@ Reservation Budget::reserve_for_read(std::uint64_t bytes, std::string_view what,
       throw account_->refusal(bytes, what);
     }
     if (*account_->waiting.begin() == number) {
-      if (auto* holder = account_->take_from_caches(bytes, what, true)) {
+      Reservation::Holder* holder = nullptr;
+      try {
+        holder = account_->take_from_caches(bytes, what, true);
+      } catch (...) {  // the system has no memory
+        leave_queue();
+        throw;
+      }
+      if (holder) {
         leave_queue();
         return Reservation(account_, holder);
       }

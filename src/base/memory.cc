@@ -24,7 +24,7 @@ Pages::Pages(std::uint64_t bytes, std::string_view what) {
       sys::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (pages == MAP_FAILED) {
     throw Error::system("allocate", errno,
-                        format_size(size) + " of " + std::string(what) + " could not be had")
+                        "could not allocate " + format_size(size) + " for " + std::string(what))
         .hint("the process may be at its address-space limit (ulimit -v)");
   }
   // The disk is handed pieces of memory, not pages: a read of 1 MiB is one piece instead of 256,

@@ -34,7 +34,18 @@ std::uint64_t stalled_of(const std::string& path) {
 }  // namespace
 
 MemoryPressure::MemoryPressure(std::string root)
-    : root_(std::move(root)), folders_(memory_cgroup_folders(root_)) {}
+    : root_(std::move(root)), folders_(memory_cgroup_folders(root_)) {
+  for (const CgroupFolder& folder : folders_) {  // its own cgroup comes first
+    if (folder.version != 2 || !read_text_file(folder.directory + "/memory.pressure")) continue;
+    own_cgroup_ = &folder;
+    break;
+  }
+}
+
+std::string MemoryPressure::stall_file() const {
+  return own_cgroup_ ? own_cgroup_->directory + "/memory.pressure"
+                     : root_ + "/proc/pressure/memory";
+}
 
 MemoryState MemoryPressure::read() const {
   MemoryState state;
@@ -42,7 +53,8 @@ MemoryState MemoryPressure::read() const {
   state.total = number_after(meminfo, "MemTotal:").value_or(0) * 1024;
   state.available = number_after(meminfo, "MemAvailable:").value_or(0) * 1024;
   if (state.total == 0) state.total = state.available = available_memory_below(root_).bytes;
-  state.stalled_us = stalled_of(root_ + "/proc/pressure/memory");
+  state.stalled_us = stalled_of(stall_file());
+  state.stalls_are_own = own_cgroup_ != nullptr;
   for (const CgroupFolder& folder : folders_) {
     const CgroupMemory level = memory_of(folder);
     if (level.has_limit() && level.headroom() < state.available) {
@@ -54,7 +66,6 @@ MemoryState MemoryPressure::read() const {
       state.limit_hits += leading_number(hits.value_or("")).value_or(0);
       continue;
     }
-    state.stalled_us += stalled_of(folder.directory + "/memory.pressure");
     const std::string events = read_text_file(folder.directory + "/memory.events").value_or("");
     state.limit_hits += number_after(events, "high").value_or(0);
     state.limit_hits += number_after(events, "max").value_or(0);
@@ -66,19 +77,15 @@ std::vector<Fd> MemoryPressure::open_triggers() const {
   // 20 ms of waiting within a second. Users without privileges may only ask for windows of 2 s.
   constexpr std::array<std::string_view, 2> kTriggers = {"some 20000 1000000",
                                                          "some 40000 2000000"};
-  std::vector<std::string> paths = {root_ + "/proc/pressure/memory"};
-  for (const CgroupFolder& folder : folders_) {
-    if (folder.version == 2) paths.push_back(folder.directory + "/memory.pressure");
-  }
   std::vector<Fd> triggers;
-  for (const std::string& path : paths) {
-    for (const std::string_view trigger : kTriggers) {
-      Fd fd(sys::open(path.c_str(), O_RDWR | O_NONBLOCK));
-      if (!fd) break;
-      if (::write(fd.get(), trigger.data(), trigger.size()) < 0) continue;
-      triggers.push_back(std::move(fd));
-      break;
-    }
+  const std::string path = stall_file();
+  for (const std::string_view trigger : kTriggers) {
+    Fd fd(sys::open(path.c_str(), O_RDWR | O_NONBLOCK));
+    if (!fd) break;
+    // With the terminating zero: /proc/pressure replaces the last byte by one.
+    if (::write(fd.get(), trigger.data(), trigger.size() + 1) < 0) continue;
+    triggers.push_back(std::move(fd));
+    break;
   }
   return triggers;
 }

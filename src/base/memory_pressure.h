@@ -14,6 +14,7 @@ struct MemoryState {
   std::uint64_t available = 0;   // MemAvailable, or what the tightest cgroup leaves if it is less
   std::uint64_t total = 0;       // MemTotal, or the limit of that cgroup
   std::uint64_t stalled_us = 0;  // how long tasks waited for memory (PSI), since the start
+  bool stalls_are_own = false;   // tasks of this process's cgroup, not of the whole machine
   // How often a limit was reached: memory.events (high, max) of v2, memory.failcnt of v1.
   std::uint64_t limit_hits = 0;
 };
@@ -24,15 +25,21 @@ class MemoryPressure {
  public:
   // All files are looked up below `root`, so that tests can use a tree of their own.
   explicit MemoryPressure(std::string root = "");
+  MemoryPressure(const MemoryPressure&) = delete;
+  MemoryPressure& operator=(const MemoryPressure&) = delete;
   MemoryState read() const;
 
-  // Descriptors that poll(2) reports with POLLPRI as soon as tasks wait for memory: PSI triggers of
-  // the machine and of v2 cgroups. Empty where the kernel has none, or does not allow it.
+  // Descriptors that poll(2) reports with POLLPRI as soon as tasks wait for memory: the PSI trigger
+  // of the process's v2 cgroup, or else of the machine. Empty where the kernel has none, or does
+  // not allow it.
   std::vector<Fd> open_triggers() const;
 
  private:
+  std::string stall_file() const;
+
   const std::string root_;
-  std::vector<CgroupFolder> folders_;
+  const std::vector<CgroupFolder> folders_;
+  const CgroupFolder* own_cgroup_ = nullptr;  // the innermost that counts stalls; among folders_
 };
 
 }  // namespace evenkeel

@@ -165,6 +165,13 @@ void BlockCache::put(std::uint64_t block, const std::byte* data, std::uint64_t l
   std::memcpy(place(shard, slot), data, length);
 }
 
+// Of a hash table for so many slots: at most three quarters full.
+std::size_t BlockCache::table_size(std::size_t slots) {
+  std::size_t size = 16;
+  while (size * 3 < slots * 4) size *= 2;
+  return size;
+}
+
 bool BlockCache::grow(Shard& shard) {
   if (memory_.bytes() + slab_cost() > most_bytes_ || !memory_.try_grow(slab_cost())) return false;
   try {
@@ -176,9 +183,7 @@ bool BlockCache::grow(Shard& shard) {
     shard.keys.reserve(slots);
     shard.counts.reserve(slots);
     if (shard.table.size() * 3 < slots * 4) {
-      std::size_t size = 16;
-      while (size * 3 < slots * 4) size *= 2;
-      std::vector<Bucket> table(size);
+      std::vector<Bucket> table(table_size(slots));
       shard.others.resize(slots);
       shard.table.swap(table);
       for (std::uint32_t slot = 0; slot < shard.used; ++slot) {
@@ -192,6 +197,29 @@ bool BlockCache::grow(Shard& shard) {
   } catch (const std::exception&) {  // the system has no memory: the cache stays as it is
     memory_.shrink(slab_cost());
     return false;
+  }
+}
+
+// So that the bookkeeping of a slab goes with it. What cannot be allocated now stays larger.
+void BlockCache::shrink_tables(Shard& shard) noexcept {
+  const std::size_t slots = shard.keys.size();
+  try {
+    shard.keys.shrink_to_fit();
+    shard.counts.shrink_to_fit();
+    if (slots == 0) {
+      std::vector<Bucket>().swap(shard.table);
+      shard.others = FrequencySketch();
+      return;
+    }
+    const std::size_t size = table_size(slots);
+    if (size >= shard.table.size()) return;
+    std::vector<Bucket> table(size);
+    shard.others.resize(slots);
+    shard.table.swap(table);
+    for (std::uint32_t slot = 0; slot < shard.used; ++slot) {
+      insert(shard, hash_of(shard.keys[slot]), slot);
+    }
+  } catch (const std::exception&) {
   }
 }
 
@@ -216,6 +244,7 @@ std::uint64_t BlockCache::shrink(Shard& shard) noexcept {
     shard.used = std::min(shard.used, kept);
     shard.keys.resize(kept);
     shard.counts.resize(kept);
+    shrink_tables(shard);
     slab = std::move(shard.slabs.back());
     shard.slabs.pop_back();
     shard.puts_to_growth = kPutsBetweenGrowth;

@@ -75,6 +75,8 @@ class BlockCache final : public Reclaimer {
   static void erase(Shard& shard, std::uint32_t slot) REQUIRES(shard.mutex);
   static void count_access(Shard& shard) REQUIRES(shard.mutex);
   static std::uint32_t least_used(Shard& shard, std::uint32_t end) REQUIRES(shard.mutex);
+  static std::size_t table_size(std::size_t slots);
+  static void shrink_tables(Shard& shard) noexcept REQUIRES(shard.mutex);
   bool grow(Shard& shard) EXCLUDES(shard.mutex);
   std::uint64_t shrink(Shard& shard) noexcept EXCLUDES(shard.mutex);
   std::uint64_t slab_cost() const;

@@ -32,7 +32,7 @@ constexpr std::uint64_t kMostFilesOfThreads = 8;  // more would be too many desc
 // Of the third thread and those after it. A longer request that is not one piece goes to the other
 // engine.
 constexpr std::uint64_t kSmallScratch = 128 << 10;
-constexpr std::uint64_t kStateOfThread = 64 << 10;  // what it knows about the page cache
+constexpr std::uint64_t kStateOfThread = 64 << 10;  // what it knows of a file's page cache
 // A thread is added if it leaves so many times its memory.
 constexpr std::uint64_t kThreadsLeft = 16;
 
@@ -214,13 +214,14 @@ class CacheFirstEngine final : public Engine {
     const auto place =
         std::ranges::find(states.states, nullptr, [](const auto& slot) { return slot.load(); });
     const std::size_t before = static_cast<std::size_t>(place - states.states.begin());
-    const std::uint64_t memory = kStateOfThread + 2 * kSmallScratch;
+    const std::uint64_t own = kStateOfThread * layout_.segments.size();
+    const std::uint64_t memory = own + 2 * kSmallScratch;
     if (before >= most_threads_ || before < 2 || budget_.left() < memory * kThreadsLeft) {
       return nullptr;
     }
     try {
       auto state = std::make_unique<ThreadState>(layout_, nullptr);
-      state->own_share = budget_.reserve(kStateOfThread, "a reading thread");
+      state->own_share = budget_.reserve(own, "a reading thread");
       state->own_scratch = std::make_unique<Scratch>(budget_, kSmallScratch);
       state->scratch = state->own_scratch.get();
       state->mutex.lock();

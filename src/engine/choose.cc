@@ -135,7 +135,7 @@ PageCache parse_page_cache(std::string_view name) {
     if (text == name) return page_cache;
   }
   throw Error(ErrorKind::kInvalid, "page_cache",
-              "\"" + std::string(name) + "\" is no way to use the page cache")
+              "\"" + std::string(name) + "\" is not a page_cache mode")
       .hint(
           "\"spare\" (the default) leaves nothing in the page cache; \"fill\" lets data stay there "
           "as long as memory is free");
@@ -150,10 +150,7 @@ EngineKind engine_for(EngineKind asked, PageCache page_cache) {
   if (asked == EngineKind::kAuto || asked == EngineKind::kFill) return EngineKind::kFill;
   throw Error(ErrorKind::kInvalid, "page_cache",
               "\"fill\" does not go with engine \"" + std::string(engine_name(asked)) + "\"")
-      .hint(
-          "leave the engine at \"auto\": page_cache \"fill\" has one of its own; the others keep "
-          "to "
-          "page_cache \"spare\", but for \"map\"");
+      .hint("leave the engine at \"auto\": page_cache \"fill\" has an engine of its own");
 }
 
 std::unique_ptr<Engine> make_engine(EngineKind asked, const Layout& layout, const Budget& budget,

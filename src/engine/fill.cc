@@ -336,8 +336,10 @@ class FillEngine final : public Engine {
     const bool in_scan =
         number > 0 &&
         (mapped_file.regions[number - 1].load(std::memory_order_relaxed) & Region::kFull) != 0;
-    const bool all =
-        misses >= (in_scan ? kMissesInScan : kMissesToReadAll) && may_read_ahead(whole.length);
+    // Larger regions, of data far beyond the budget, have more page tables than a request may add.
+    const bool all = region_bytes_ == kFillRegion &&
+                     misses >= (in_scan ? kMissesInScan : kMissesToReadAll) &&
+                     may_read_ahead(whole.length);
     FileRange wanted = whole;
     if (!all) {
       wanted.offset = round_down(part.offset, sys::page_size());
@@ -366,9 +368,10 @@ class FillEngine final : public Engine {
 
   // All of the data, beside what others use, with a margin; and what is still missing of it now.
   // What is available counts pages of files as free, those of this engine, too.
-  bool data_fits_memory(const ProcessState& state) const {
+  bool data_fits_memory(ProcessState& state) const {
     const std::uint64_t available = available_();
     std::uint64_t present = 0;
+    const MutexLock lock(state.mutex);  // another thread may be mapping a file
     for (const MappedFile& one : state.files) {
       for (std::size_t i = 0; i < one.region_count; ++i) {
         const bool full = (one.regions[i].load(std::memory_order_relaxed) & Region::kFull) != 0;
