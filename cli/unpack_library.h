@@ -28,7 +28,7 @@ bool can_be_preloaded(const std::string& path);
 //   unless it is sticky. Links in the path of the folder above are resolved first. So only this
 //   user and root can put another file at the path that is returned.
 // - The filesystem is not mounted noexec, and LD_PRELOAD can name the path.
-// All of this is checked before anything is made there. A file that is there already is used if all
+// Nothing is made before every folder above is checked. A file that is there already is used if all
 // its bytes are right, and replaced if not. Throws Error that says why each place was rejected.
 std::string unpack_library(std::string_view bytes, const std::vector<UnpackPlace>& places);
 
