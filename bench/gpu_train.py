@@ -258,7 +258,7 @@ def machine(told, path):
     return {
         "device": torch.cuda.get_device_name() if told.device != "cpu" else platform.machine(),
         "cores": len(os.sched_getaffinity(0)),
-        "kernel": platform.release(),
+        "kernel": platform.release().split("-")[0],
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": np.__version__,

@@ -310,7 +310,7 @@ def machine(folder):
         "cpu": cpu_name(),
         "cores": len(os.sched_getaffinity(0)),
         "memory_bytes": memory,
-        "kernel": platform.release(),
+        "kernel": platform.release().split("-")[0],
         "read_ahead_kib": data.readahead_kib(folder),
     }
 
