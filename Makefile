@@ -49,10 +49,10 @@ format: ## format the sources
 	@scripts/setup lint
 	@scripts/format
 
-wheels: ## wheels for x86_64 and aarch64, the source package and the tool as one program, in dist/
+wheels: ## wheels for each CPython found, the source package and the tool as one program, in dist/
 	@scripts/wheels
 
-wheels-test: ## try what `make wheels` made, in environments without a compiler
+wheels-test: ## try what `make wheels` made, without a compiler; as root, may install packages here
 	@scripts/test_wheels
 
 install: build ## headers, library, tool and packages, to PREFIX (/usr/local), under DESTDIR

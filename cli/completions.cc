@@ -16,6 +16,8 @@
 namespace evenkeel::cli {
 namespace {
 
+constexpr char kShells[] = "bash zsh fish";
+
 struct DescribedOption {
   std::vector<std::string> names;  // "-o", "--output"
   std::string value;               // "SIZE"; empty: it takes none
@@ -28,6 +30,7 @@ struct DescribedCommand {
   std::string operands;  // "FILE...", "CMD..."; empty: it takes none
   std::string operand_help;
   bool takes_command() const { return operands == "CMD..."; }
+  bool takes_shell() const { return operands == "SHELL"; }
 };
 
 DescribedOption described(const CLI::Option& option) {
@@ -98,13 +101,13 @@ std::string bash_completion(const std::vector<DescribedCommand>& commands) {
       if (option.value.empty()) continue;
       with_value.insert(with_value.end(), option.names.begin(), option.names.end());
     }
-    cases +=
-        fmt::format("    {}) options='{}' with_value='{}' runs={} ;;\n", command.name,
-                    joined(all, " "), joined(with_value, " "), command.takes_command() ? 1 : 0);
+    cases += fmt::format("    {}) options='{}' with_value='{}' runs={} words='{}' ;;\n",
+                         command.name, joined(all, " "), joined(with_value, " "),
+                         command.takes_command() ? 1 : 0, command.takes_shell() ? kShells : "");
   }
   return fmt::format(R"(# Completion of evenkeel {} for bash. Made by `evenkeel completions bash`.
 _evenkeel() {{
-  local word=${{COMP_WORDS[COMP_CWORD]}} options='' with_value='' runs=0 i
+  local word=${{COMP_WORDS[COMP_CWORD]}} options='' with_value='' runs=0 words='' i
   COMPREPLY=()
   if [ "$COMP_CWORD" -eq 1 ]; then
     mapfile -t COMPREPLY < <(compgen -W '{} --help --version' -- "$word")
@@ -128,6 +131,8 @@ _evenkeel() {{
     mapfile -t COMPREPLY < <(compgen -W "$options" -- "$word")
   elif [ $runs -eq 1 ]; then
     mapfile -t COMPREPLY < <(compgen -c -- "$word")
+  elif [ -n "$words" ] && [ "$COMP_CWORD" -eq 2 ]; then
+    mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
   fi
 }}
 complete -o bashdefault -o default -F _evenkeel evenkeel
@@ -166,6 +171,8 @@ std::string zsh_completion(const std::vector<DescribedCommand>& commands) {
     }
     if (command.takes_command()) {
       words += " \\\n        '(-):command: _command_names -e' '*::arguments: _normal'";
+    } else if (command.takes_shell()) {
+      words += fmt::format(" \\\n        '1:shell:({})'", kShells);
     } else if (!command.operands.empty()) {
       words += " \\\n        '*:file:_files'";
     }
@@ -215,6 +222,12 @@ std::string fish_completion(const std::vector<DescribedCommand>& commands) {
       out += fmt::format("complete -c evenkeel -n '__fish_seen_subcommand_from {}'{}{} -d '{}'\n",
                          command.name, names, option.value.empty() ? "" : " -r",
                          fish_text(option.help));
+    }
+    if (command.takes_shell()) {
+      out += fmt::format(
+          "complete -c evenkeel -n '__fish_seen_subcommand_from {0}; and not "
+          "__fish_seen_subcommand_from {1}' -f -a '{1}'\n",
+          command.name, kShells);
     }
     if (!command.takes_command()) continue;
     out += fmt::format(
@@ -275,8 +288,8 @@ std::string manual_of(const CLI::App& app, const std::vector<DescribedCommand>& 
   }
   out += ".SH NOTES AND EXAMPLES\n" + preformatted(app.get_footer());
   out +=
-      ".SH EXIT STATUS\n0: done. 1: failed. 2: wrongly called. \\fBprofile\\fR and "
-      "\\fBguard\\fR exit as the command that they ran.\n";
+      ".SH EXIT STATUS\n0: success. 1: failure. 2: invalid usage. \\fBprofile\\fR and "
+      "\\fBguard\\fR exit with the status of the command they ran.\n";
   return out + ".SH SEE ALSO\n" + pages + "\n";
 }
 
@@ -299,7 +312,7 @@ Examples:
 
 void add_completions(CLI::App& app, int& exit_code) {
   CLI::App* command =
-      app.add_subcommand("completions", "Completion of this tool's words, for your shell");
+      app.add_subcommand("completions", "Print shell completion for bash, zsh or fish");
   auto shell = std::make_shared<std::string>();
   add_parsed(
       *command, "SHELL", "",

@@ -21,33 +21,46 @@ namespace fs = std::filesystem;
 constexpr char kName[] = "libevenkeel_guard.so";
 constexpr char kOverride[] = "EVENKEEL_GUARD_LIBRARY";
 
+std::string checked(const fs::path& place) {
+  std::string path = place.lexically_normal().string();
+  if (can_be_preloaded(path)) return path;
+  throw Error(ErrorKind::kInvalid, "guard",
+              path + " has a space, a colon or a dollar sign in its name")
+      .hint("install evenkeel elsewhere, or name a copy in " + std::string(kOverride));
+}
+
+bool readable(const fs::path& place) { return ::access(place.c_str(), R_OK) == 0; }
+
 }  // namespace
 
-std::string find_preload_library() {
-  std::vector<fs::path> places;
-  if (const char* given = std::getenv(kOverride); given != nullptr && *given != '\0') {
-    places = {fs::absolute(given)};
-  } else {
-    std::error_code none;
-    const fs::path folder = fs::read_symlink("/proc/self/exe", none).parent_path();
-    places = {folder / kName, folder / "../lib/evenkeel" / kName,
-              folder / "../" EVENKEEL_LIBRARY_FOLDER "/evenkeel" / kName};
+std::string find_preload_library(const PreloadSearch& search) {
+  if (!search.given.empty()) {
+    const fs::path given = fs::absolute(search.given);
+    if (readable(given)) return checked(given);
+    throw Error(ErrorKind::kInvalid, "guard", given.string() + " cannot be read")
+        .hint("correct " + std::string(kOverride) + ", or unset it");
   }
-  for (const fs::path& place : places) {
-    std::string path = place.lexically_normal().string();
-    if (::access(path.c_str(), R_OK) != 0) continue;
-    // The loader takes both for the end of a path.
-    if (path.find_first_of(" :") == std::string::npos) return path;
-    throw Error(ErrorKind::kInvalid, "guard", path + " has a blank or a colon in its name")
-        .hint("install evenkeel elsewhere, or name a copy in " + std::string(kOverride));
+  if (!search.inside.empty()) return unpack_library(search.inside, search.places);
+  const fs::path folder = search.tool_folder;
+  for (const fs::path& place : {folder / kName, folder / "../lib/evenkeel" / kName,
+                                folder / "../" EVENKEEL_LIBRARY_FOLDER "/evenkeel" / kName}) {
+    if (readable(place)) return checked(place);
   }
-#ifdef EVENKEEL_GUARD_INSIDE
-  const char* given = std::getenv(kOverride);
-  if (given == nullptr || *given == '\0') return unpack_library(guard_library(), unpack_places());
-#endif
   throw Error(ErrorKind::kInvalid, "guard",
-              std::string(kName) + " is not beside the tool: " + places.front().string())
+              std::string(kName) + " is not beside the tool: " + (folder / kName).string())
       .hint("install evenkeel whole, or name the library in " + std::string(kOverride));
+}
+
+std::string find_preload_library() {
+  PreloadSearch search;
+  if (const char* given = std::getenv(kOverride)) search.given = given;
+  std::error_code none;
+  search.tool_folder = fs::read_symlink("/proc/self/exe", none).parent_path().string();
+#ifdef EVENKEEL_GUARD_INSIDE
+  search.inside = guard_library();
+  search.places = unpack_places();
+#endif
+  return find_preload_library(search);
 }
 
 std::vector<std::string> preload_variables(const std::string& library) {

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <random>
 #include <system_error>
+#include <utility>
 
 #include "base/fd.h"
 #include "evenkeel/error.h"
@@ -19,6 +20,7 @@
 namespace evenkeel::cli {
 namespace {
 
+namespace fs = std::filesystem;
 constexpr mode_t kOthersMayWrite = S_IWGRP | S_IWOTH;
 
 std::string reason(int code) { return std::generic_category().message(code); }
@@ -34,45 +36,92 @@ struct stat status_of(int fd, const std::string& path) {
   return status;
 }
 
-// Nobody but this user and root may put another folder in the place of ours.
-void check_parent(const std::string& path) {
-  const Fd fd(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+// The folder `name` in `parent`, for names below it only. A link is not followed.
+Fd enter(int parent, const std::string& name, const std::string& path) {
+  Fd fd(::openat(parent, name.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!fd) throw Unsafe{path + ": " + reason(errno)};
-  const struct stat status = status_of(fd.get(), path);
-  const bool others = (status.st_mode & kOthersMayWrite) != 0;
+  return fd;
+}
+
+// Nobody but this user and root may rename or replace what lies in this folder. In a sticky folder
+// others can do that with their own entries only, and the owner of the entry is checked next.
+void check_ancestor(int fd, const std::string& path) {
+  const struct stat status = status_of(fd, path);
   if (status.st_uid != ::geteuid() && status.st_uid != 0) {
     throw Unsafe{fmt::format("{} belongs to user {}", path, status.st_uid)};
   }
-  if (others && (status.st_mode & S_ISVTX) == 0) {
+  if ((status.st_mode & kOthersMayWrite) != 0 && (status.st_mode & S_ISVTX) == 0) {
     throw Unsafe{path + " can be written by others and is not sticky"};
   }
 }
 
-Fd open_private_folder(const UnpackPlace& place) {
-  const std::string& path = place.path;
-  if (path.find_first_of(" :") != std::string::npos) {
-    throw Unsafe{path + " has a blank or a colon in its name"};
+// A folder that is held open, and its path from / without links.
+struct Folder {
+  Fd fd;
+  std::string path;
+};
+
+std::string below(const std::string& path, const std::string& name) {
+  return path == "/" ? path + name : path + "/" + name;
+}
+
+// Checks every folder from / down to `resolved`, each opened from the one above it.
+Folder open_checked(const fs::path& resolved) {
+  Folder at{enter(AT_FDCWD, "/", "/"), "/"};
+  check_ancestor(at.fd.get(), at.path);
+  for (const fs::path& name : resolved.relative_path()) {
+    at.path = below(at.path, name.string());
+    at.fd = enter(at.fd.get(), name.string(), at.path);
+    check_ancestor(at.fd.get(), at.path);
   }
-  const std::string parent = std::filesystem::path(path).parent_path().string();
-  if (place.make_parent && ::mkdir(parent.c_str(), 0700) != 0 && errno != EEXIST) {
-    throw Unsafe{parent + ": " + reason(errno)};
+  return at;
+}
+
+void make_folder(const Folder& parent, const std::string& name) {
+  if (::mkdirat(parent.fd.get(), name.c_str(), 0700) != 0 && errno != EEXIST) {
+    throw Unsafe{below(parent.path, name) + ": " + reason(errno)};
   }
-  check_parent(parent);
-  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
-    throw Unsafe{path + ": " + reason(errno)};
+}
+
+// The folder in which the one of `place` lies. Nothing is made before all above it is checked.
+Folder open_parent(const UnpackPlace& place) {
+  const fs::path parent = fs::path(place.path).parent_path();
+  const std::string last = parent.filename().string();
+  std::error_code error;
+  fs::path resolved = fs::canonical(parent, error);
+  const bool make = place.make_parent && error == std::errc::no_such_file_or_directory;
+  if (make) resolved = fs::canonical(parent.parent_path(), error);
+  if (error) throw Unsafe{parent.string() + ": " + error.message()};
+  const fs::path whole = (make ? resolved / last : resolved) / fs::path(place.path).filename();
+  if (!can_be_preloaded(whole.string())) {
+    throw Unsafe{whole.string() + " has a space, a colon or a dollar sign in its name"};
   }
-  Fd folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (!folder) throw Unsafe{path + ": " + reason(errno)};
-  const struct stat status = status_of(folder.get(), path);
+  Folder folder = open_checked(resolved);
+  if (!make) return folder;
+  make_folder(folder, last);
+  folder.path = below(folder.path, last);
+  folder.fd = enter(folder.fd.get(), last, folder.path);
+  check_ancestor(folder.fd.get(), folder.path);
+  return folder;
+}
+
+Folder open_private_folder(const UnpackPlace& place) {
+  const Folder parent = open_parent(place);
+  const std::string name = fs::path(place.path).filename().string();
+  make_folder(parent, name);
+  const std::string path = below(parent.path, name);
+  Fd fd(::openat(parent.fd.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!fd) throw Unsafe{path + ": " + reason(errno)};
+  const struct stat status = status_of(fd.get(), path);
   if (status.st_uid != ::geteuid()) {
     throw Unsafe{fmt::format("{} belongs to user {}", path, status.st_uid)};
   }
   if ((status.st_mode & kOthersMayWrite) != 0) throw Unsafe{path + " can be written by others"};
   struct statvfs system;
-  if (::fstatvfs(folder.get(), &system) == 0 && (system.f_flag & ST_NOEXEC) != 0) {
+  if (::fstatvfs(fd.get(), &system) == 0 && (system.f_flag & ST_NOEXEC) != 0) {
     throw Unsafe{path + " is on a filesystem mounted noexec"};
   }
-  return folder;
+  return {std::move(fd), path};
 }
 
 bool holds(int folder, const std::string& name, std::string_view bytes) {
@@ -128,6 +177,10 @@ const char* variable(const char* name) {
 
 }  // namespace
 
+bool can_be_preloaded(const std::string& path) {
+  return path.find_first_of(" :$") == std::string::npos;
+}
+
 std::vector<UnpackPlace> unpack_places() {
   std::vector<UnpackPlace> places;
   if (const char* cache = variable("XDG_CACHE_HOME")) {
@@ -151,9 +204,9 @@ std::string unpack_library(std::string_view bytes, const std::vector<UnpackPlace
   std::string problems;
   for (const UnpackPlace& place : places) {
     try {
-      const Fd folder = open_private_folder(place);
-      std::string path = place.path + "/" + name;
-      if (!holds(folder.get(), name, bytes)) put(folder.get(), name, bytes, path);
+      const Folder folder = open_private_folder(place);
+      std::string path = below(folder.path, name);
+      if (!holds(folder.fd.get(), name, bytes)) put(folder.fd.get(), name, bytes, path);
       return path;
     } catch (const Unsafe& unsafe) {
       problems += (problems.empty() ? "" : "; ") + unsafe.why;

@@ -18,11 +18,18 @@ struct UnpackPlace {
 // $TMPDIR/evenkeel-UID or /tmp/evenkeel-UID.
 std::vector<UnpackPlace> unpack_places();
 
-// The path of a file with these bytes in the first place that is safe: the folder is no symbolic
-// link, belongs to this user and can be written by no other; the folder above it belongs to this
-// user or to root, and others cannot write to it unless it is sticky; programs may be loaded from
-// there; and LD_PRELOAD can name it. A file that is there already is used if all its bytes are
-// right, and replaced if not. Throws Error that says what each place lacks.
+// Whether LD_PRELOAD can name this path. The loader takes a space and a colon for its end, and
+// replaces words such as $ORIGIN.
+bool can_be_preloaded(const std::string& path);
+
+// The path, without links, of a file with these bytes in the first place that is safe:
+// - The folder is no symbolic link, belongs to this user, and no other user can write to it.
+// - Every folder above it, up to /, belongs to this user or to root, and others cannot write to it
+//   unless it is sticky. Links in the path of the folder above are resolved first. So only this
+//   user and root can put another file at the path that is returned.
+// - The filesystem is not mounted noexec, and LD_PRELOAD can name the path.
+// Nothing is made before every folder above is checked. A file that is there already is used if all
+// its bytes are right, and replaced if not. Throws Error that says why each place was rejected.
 std::string unpack_library(std::string_view bytes, const std::vector<UnpackPlace>& places);
 
 }  // namespace evenkeel::cli

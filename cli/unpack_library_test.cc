@@ -10,6 +10,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "cli/preload_library.h"
 #include "evenkeel/error.h"
 
 namespace evenkeel::cli {
@@ -17,12 +18,13 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::HasSubstr;
+using testing::StartsWith;
 
 class UnpackLibrary : public testing::Test {
  protected:
   UnpackLibrary() {
     std::string name = (fs::temp_directory_path() / "evenkeel-unpack-XXXXXX").string();
-    base_ = ::mkdtemp(name.data());
+    base_ = fs::canonical(::mkdtemp(name.data())).string();
   }
   ~UnpackLibrary() override { fs::remove_all(base_); }
 
@@ -94,8 +96,49 @@ TEST_F(UnpackLibrary, RefusesFoldersThatOthersControl) {
   fs::create_directory(place("real"));
   fs::create_directory_symlink(place("real"), place("link"));
   EXPECT_THAT(refusal({place("link")}), HasSubstr("link: Not a directory"));
-  EXPECT_THAT(refusal({place("a b")}), HasSubstr("has a blank or a colon"));
   EXPECT_THAT(refusal({place("missing/evenkeel")}), HasSubstr("No such file"));
+}
+
+TEST_F(UnpackLibrary, ChecksEveryFolderAboveBeforeItMakesOne) {
+  fs::create_directories(place("open/mine"));
+  ::chmod(place("open/mine").c_str(), 0700);
+  ::chmod(place("open").c_str(), 0777);
+  const std::string why = "open can be written by others and is not sticky";
+  EXPECT_THAT(refusal({place("open/mine/evenkeel")}), HasSubstr(why));
+  EXPECT_THAT(refusal({place("open/mine/new/evenkeel"), true}), HasSubstr(why));
+  EXPECT_THAT(refusal({place("open/new/evenkeel"), true}), HasSubstr(why));
+  EXPECT_TRUE(fs::is_empty(place("open/mine")));
+  EXPECT_FALSE(fs::exists(place("open/new")));
+  ::chmod(place("open").c_str(), 01777);
+  EXPECT_THAT(refusal({place("open/mine/new/evenkeel"), true}), HasSubstr("unpacked to"));
+}
+
+TEST_F(UnpackLibrary, ResolvesLinksAboveTheFolderAndChecksWhereTheyLead) {
+  fs::create_directory(place("real"));
+  fs::create_directory_symlink(place("real"), place("link"));
+  EXPECT_THAT(unpack_library("x", {{place("link/evenkeel")}}),
+              StartsWith(place("real/evenkeel/lib")));
+  EXPECT_THAT(unpack_library("x", {{place("link/new/evenkeel"), true}}),
+              StartsWith(place("real/new/evenkeel/lib")));
+
+  fs::create_directories(place("open/mine"));
+  ::chmod(place("open").c_str(), 0777);
+  fs::create_directory_symlink(place("open/mine"), place("out"));
+  EXPECT_THAT(refusal({place("out/evenkeel")}), HasSubstr("is not sticky"));
+  fs::create_directory_symlink(place("nowhere"), place("dangling"));
+  EXPECT_THAT(refusal({place("dangling/evenkeel"), true}), HasSubstr("Not a directory"));
+  EXPECT_FALSE(fs::exists(place("nowhere")));
+}
+
+TEST_F(UnpackLibrary, RefusesPathsThatTheLoaderWouldNotTakeAsTheyAre) {
+  for (const std::string name : {"a b", "a:b", "$ORIGIN"}) {
+    EXPECT_THAT(refusal({place(name)}), HasSubstr("has a space, a colon or a dollar sign"));
+    EXPECT_FALSE(fs::exists(place(name)));
+    fs::create_directory(place(name));
+    fs::remove(place("link"));
+    fs::create_directory_symlink(place(name), place("link"));  // only the resolved path shows it
+    EXPECT_THAT(refusal({place("link/evenkeel")}), HasSubstr("a dollar sign"));
+  }
 }
 
 TEST_F(UnpackLibrary, RefusesAnotherUsersFolder) {
@@ -103,6 +146,9 @@ TEST_F(UnpackLibrary, RefusesAnotherUsersFolder) {
   if (::chown(place("theirs").c_str(), 65534, 65534) != 0) GTEST_SKIP() << "needs root";
   EXPECT_THAT(refusal({place("theirs")}), HasSubstr("theirs belongs to user 65534"));
   EXPECT_THAT(refusal({place("theirs/evenkeel")}), HasSubstr("theirs belongs to user 65534"));
+  fs::create_directory(place("theirs/mine"));
+  EXPECT_THAT(refusal({place("theirs/mine/evenkeel")}), HasSubstr("theirs belongs to user 65534"));
+  EXPECT_TRUE(fs::is_empty(place("theirs/mine")));
 }
 
 TEST_F(UnpackLibrary, TakesTheFirstPlaceThatIsSafeAndNamesAllThatAreNot) {
@@ -111,6 +157,28 @@ TEST_F(UnpackLibrary, TakesTheFirstPlaceThatIsSafeAndNamesAllThatAreNot) {
   EXPECT_THAT(unpack_library("x", {{place("open")}, {place("good")}}), HasSubstr("/good/lib"));
   EXPECT_THROW(unpack_library("x", {{place("open")}, {place("none/x")}}), Error);
   EXPECT_THROW(unpack_library("x", {}), Error);
+}
+
+TEST_F(UnpackLibrary, AToolThatCarriesTheLibraryTakesNoOther) {
+  std::ofstream(place("libevenkeel_guard.so")) << "planted";
+  PreloadSearch search{
+      .given = "", .inside = "bytes", .places = {{place("a")}}, .tool_folder = base_};
+  EXPECT_EQ(content(find_preload_library(search)), "bytes");
+  search.places = {{place("missing/evenkeel")}};
+  EXPECT_THROW(find_preload_library(search), Error);
+  search.given = place("libevenkeel_guard.so");  // only if the user says so
+  EXPECT_EQ(content(find_preload_library(search)), "planted");
+  search = {.given = "", .inside = "", .places = {}, .tool_folder = base_};  // an installed tool
+  EXPECT_EQ(content(find_preload_library(search)), "planted");
+}
+
+TEST_F(UnpackLibrary, APathThatTheLoaderWouldNotTakeIsRefusedEverywhere) {
+  fs::create_directory(place("$LIB"));
+  std::ofstream(place("$LIB/libevenkeel_guard.so")) << "bytes";
+  PreloadSearch search{.given = "", .inside = "", .places = {}, .tool_folder = place("$LIB")};
+  EXPECT_THROW(find_preload_library(search), Error);
+  search.given = place("$LIB/libevenkeel_guard.so");
+  EXPECT_THROW(find_preload_library(search), Error);
 }
 
 }  // namespace

@@ -52,6 +52,14 @@ def test_bash_offers_the_options_of_a_command(tmp_path):
     assert complete("evenkeel compare --budget ", tmp_path) == []  # a value is wanted
 
 
+def test_shells_are_offered(tmp_path):
+    assert complete("evenkeel completions ", tmp_path) == ["bash", "zsh", "fish"]
+    assert complete("evenkeel completions z", tmp_path) == ["zsh"]
+    assert complete("evenkeel completions zsh ", tmp_path) == []
+    assert "'1:shell:(bash zsh fish)'" in said("completions", "zsh")
+    assert "-f -a 'bash zsh fish'" in said("completions", "fish")
+
+
 def test_bash_offers_programs_where_a_command_begins(tmp_path):
     assert "bash" in complete("evenkeel guard --budget 1GiB bas", tmp_path)
     assert complete("evenkeel guard -- bash --no", tmp_path) == []  # no options of ours

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from evenkeel._core import Budget, format_size
 from evenkeel._files import printable
+from evenkeel._ragged import Ragged
 
 if TYPE_CHECKING:
     from evenkeel._array import Array
     from evenkeel._batches import Batches
     from evenkeel._loader import TokenLoader
+    from evenkeel._rows import Loader
     from evenkeel._tokens import Tokens
 
 _MOST_FILES = 3
@@ -60,6 +62,16 @@ def _budget_rows(budget: Budget) -> list[tuple[str, str]]:
             shown.append(f"others {format_size(rest)}")
         rows.append(("used by", _text(", ".join(shown))))
     return rows
+
+
+def _budgets_rows(budgets: Iterable[Budget]) -> list[tuple[str, str]]:
+    """A budget that is shared is shown once. Two objects for one budget have the same figures."""
+    shown: list[list[tuple[str, str]]] = []
+    for budget in budgets:
+        figures = _budget_rows(budget)
+        if figures not in shown:
+            shown.append(figures)
+    return [row for figures in shown for row in figures]
 
 
 def array(a: Array) -> str:
@@ -114,14 +126,31 @@ def loader(one: TokenLoader) -> str:
         rows.append(("tokens", _text(f"{len(source):,} of {source.dtype}, {source.format}")))
         rows.append(_files(source.paths))
         rows.append(("engine", _text(source.engine)))
-    # Sets that share a budget show it once. Two objects for one budget have the same figures.
-    shown: list[list[tuple[str, str]]] = []
-    for source in one._sources:
-        figures = _budget_rows(source.budget)
-        if figures not in shown:
-            shown.append(figures)
-            rows += figures
+    rows += _budgets_rows(source.budget for source in one._sources)
     return _table("evenkeel.TokenLoader", rows)
+
+
+def row_loader(one: Loader) -> str:
+    total = sum(len(fields[0]) for fields, _ in one._sets)
+    rows = [
+        ("batch", _text(f"{one._batch_size:,} of {total:,} rows")),
+        ("order", _text(f"{one._order}, rank {one._rank} of {one._world}")),
+    ]
+    if one._closed:
+        return _table("evenkeel.Loader, closed", rows)
+    rows.append(("next step", _text(f"{one.step:,}" + (f" of {one.size:,}" if one.size else ""))))
+    rows.append(("read ahead", _text(f"{one.buffers:,} batches")))
+    for fields, weight in one._sets:
+        if len(one._sets) > 1:
+            rows.append(("weight", _text(f"{weight:g}")))
+        for field in fields:
+            for array in field.arrays if isinstance(field, Ragged) else (field,):
+                rows.append(("array", _text(f"{array.shape} {array.dtype}")))
+                rows.append(_files(array._recipe[0]))
+                if not array._reader.closed:
+                    rows.append(("engine", _text(array.engine)))
+    rows += _budgets_rows(field.budget for fields, _ in one._sets for field in fields)
+    return _table("evenkeel.Loader", rows)
 
 
 def budget(one: Budget) -> str:

@@ -238,6 +238,11 @@ class Loader(Stepping, _core.RowReader):
             f"rank {self._rank} of {self._world}, step {self.step}>"
         )
 
+    def _repr_html_(self) -> str:
+        from evenkeel import _html
+
+        return _html.row_loader(self)
+
 
 def row_sets(
     data: Data, what: str = "loader"

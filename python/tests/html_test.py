@@ -72,6 +72,41 @@ def test_tokens_and_loader(tmp_path):
     assert "closed" in loader._repr_html_()
 
 
+def test_loader_of_rows(rows, tmp_path):
+    np.save(tmp_path / "y.npy", np.arange(1000))
+    budget = evenkeel.Budget("8MiB")
+    x, y = evenkeel.open(rows, budget=budget), evenkeel.open(tmp_path / "y.npy", budget=budget)
+    loader = evenkeel.Loader({"x": x, "y": y}, 100, seed=1)
+    next(loader)
+    shown = loader._repr_html_()
+    assert cells(shown)["batch"] == "100 of 1,000 rows"
+    assert cells(shown)["order"] == "shuffled, rank 0 of 1"
+    assert cells(shown)["next step"] == "1 of 10"
+    assert "(1000, 3) float32" in shown and "(1000,) int64" in shown
+    assert "rows.npy" in shown and "y.npy" in shown and x.engine in shown
+    assert shown.count("<meter") == 1
+    loader.close()
+    assert "evenkeel.Loader, closed" in loader._repr_html_()
+
+
+def test_loader_of_a_mixture_of_rows(rows):
+    one = evenkeel.open(rows, budget="8MiB")
+    shown = evenkeel.Loader([(one, 0.25), (one, 0.75)], 2)._repr_html_()
+    assert "0.25" in shown and "0.75" in shown and shown.count("<meter") == 1
+    assert cells(shown)["next step"] == "0"  # it does not end
+
+
+def test_loader_of_ragged_rows(tmp_path):
+    np.save(tmp_path / "v.npy", np.arange(10))
+    np.save(tmp_path / "o.npy", np.array([0, 3, 3, 10]))
+    files = [evenkeel.open(tmp_path / name, budget="8MiB") for name in ("v.npy", "o.npy")]
+    loader = evenkeel.Loader(evenkeel.ragged(*files), 2)
+    shown = loader._repr_html_()
+    assert cells(shown)["batch"] == "2 of 3 rows" and "v.npy" in shown and "o.npy" in shown
+    files[0].close()
+    assert "v.npy" in loader._repr_html_()
+
+
 def test_a_mixture_shows_a_shared_budget_once(tmp_path):
     np.zeros(100_000, "uint16").tofile(tmp_path / "a.bin")
     np.zeros(100_000, "uint16").tofile(tmp_path / "b.bin")
