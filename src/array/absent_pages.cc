@@ -1,6 +1,7 @@
 #include "array/absent_pages.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -69,6 +70,7 @@ class AbsentPagesCopy {
     while (!now.parts.empty()) {
       request(walk, next);
       engine_.await(now.pending);
+      look_at_files(now);
       for (const PiecePart& part : now.parts) {
         copy_piece(part.piece, scatter_, part.begin, part.end,
                    bases_[part.piece.file] + part.begin);
@@ -86,6 +88,16 @@ class AbsentPagesCopy {
     std::vector<PiecePart> parts;
     std::vector<FileRange> ranges, pending;
   };
+
+  // A file that has been truncated is an error rather than SIGBUS, but for one that is truncated
+  // while this group is copied.
+  void look_at_files(const Group& group) {
+    std::optional<std::uint32_t> last;
+    for (const PiecePart& part : group.parts) {
+      if (last != part.piece.file) engine_.require_unchanged(part.piece.file);
+      last = part.piece.file;
+    }
+  }
 
   void request(PieceWalk& walk, Group& group) {
     group.parts.clear();
