@@ -119,7 +119,8 @@ RowLoaderOptions Loader::Impl::check(RowLoaderOptions options,
   check_epochs(steps_of(options), options.order != OrderKind::kRandom, sets.size());
   std::uint64_t row_bytes = 0;
   for (const LoaderField& field : sets.front().fields) row_bytes += field.row_bytes();
-  const auto bytes = checked_mul(options.batch_size, row_bytes);
+  const auto bytes =
+      checked_mul(options.batch_size, std::max<std::uint64_t>(row_bytes, sizeof(std::uint64_t)));
   if (!bytes || !checked_mul(*bytes, 32)) {
     throw wrong_rows("batch_size is too large: " + with_commas(options.batch_size) + " rows of " +
                      with_commas(row_bytes) + " bytes");
@@ -498,8 +499,8 @@ void Loader::Impl::change_blocks(const BlockOptions& blocks, std::uint64_t here,
   const Order before = orders_.front()->get();
   Order after = before;
   after.blocks = blocks;
-  const bool windows = windows_.any();
   const std::uint64_t rows = mixture_.front().fields.front().rows();
+  const bool windows = windows_.any();
   const auto open = [&](const Order& order) {
     const Order of_rank = order.for_rank(options_.rank, options_.world);
     const BlockOrder checked(of_rank, rows);

@@ -707,6 +707,9 @@ TEST_F(RaggedLoader, SparseRowsComeAsTheyAreOrDense) {
       for (const RowBatch& batch : Loader({field}, {.batch_size = 30})) ASSERT_GT(batch.rows(), 0u);
     });
   };
+  expect_in(all(LoaderField::csr(*values_, *indices_, *offsets_, 5)), "in a matrix of 5 columns");
+  expect_in(all(LoaderField::csr(*values_, *indices_, *offsets_, std::uint64_t{1} << 62, true)),
+            "too large to be dense");
   expect_in(all(LoaderField::csr(*values_, *indices_, *offsets_, 5, true)),
             "an index is 5 in a matrix of 5 columns");
 }
