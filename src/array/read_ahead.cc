@@ -212,10 +212,12 @@ bool ReadAhead::wait_for_change(std::optional<Clock::time_point> deadline) {
 }
 
 void ReadAhead::seek(std::uint64_t number, std::uint64_t end,
-                     const std::function<void()>& while_stopped) {
+                     const std::function<void()>& while_stopped,
+                     std::optional<std::uint64_t> from) {
   MutexLock lock(mutex_);
   wait_for_change({});
   if (closed_) throw closed_error();
+  if (from && *from != next_to_take_) return;
   changing_ = true;
   stop_threads({});
   for (Slot& slot : slots_) slot.state = State::kFree;
@@ -372,9 +374,10 @@ void ReadAhead::run(Reader& reader, std::uint64_t most_batches) {
 ReadAhead::Slot* ReadAhead::oldest_read() {
   Slot* oldest = nullptr;
   for (Slot& slot : slots_) {
-    if (slot.state == State::kRead && (!oldest || slot.number < oldest->number)) oldest = &slot;
+    const bool coming = slot.state == State::kRead || slot.state == State::kReading;
+    if (coming && (!oldest || slot.number < oldest->number)) oldest = &slot;
   }
-  return oldest;
+  return oldest && oldest->state == State::kRead ? oldest : nullptr;
 }
 
 bool ReadAhead::none_reading() const {
@@ -417,10 +420,15 @@ void ReadAhead::finish(Slot& slot) {
   changed_.notify_all();
 }
 
-// Whether the batch was begun before; it is from now on.
-bool ReadAhead::begun(std::uint64_t number) {
+// Once for each batch. If it throws, the batch is not begun, also for the other streams.
+void ReadAhead::begin(std::uint64_t number) {
+  {
+    MutexLock lock(mutex_);
+    if (slot_of(number).begun) return;
+  }
+  maker_.begin(number % options_.slots, number);
   MutexLock lock(mutex_);
-  return std::exchange(slot_of(number).begun, true);
+  slot_of(number).begun = true;
 }
 
 Job* ReadAhead::next_job(const Reader& reader) {
@@ -446,7 +454,7 @@ Job* ReadAhead::next_job(const Reader& reader) {
   Job* job;
   {
     MutexLock lock(preparing_);
-    if (!begun(number)) maker_.begin(number % options_.slots, number);
+    begin(number);
     job = &maker_.prepare_stream(number % options_.slots, number, stream);
   }
   MutexLock lock(mutex_);

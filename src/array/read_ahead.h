@@ -129,9 +129,11 @@ class ReadAhead final {
   void give_back(std::uint64_t number) EXCLUDES(mutex_);
   // The next batch to be taken is `number`, the one after the last is `end`. All that were taken
   // are given back. `while_stopped` is called when no thread reads; what it throws is thrown, and
-  // the position is then what it was.
+  // the position is then what it was. With `from`, nothing is done when that is not the position
+  // any more: another thread has moved it.
   void seek(std::uint64_t number, std::uint64_t end,
-            const std::function<void()>& while_stopped = {}) EXCLUDES(mutex_);
+            const std::function<void()>& while_stopped = {}, std::optional<std::uint64_t> from = {})
+      EXCLUDES(mutex_);
   std::uint64_t position() const EXCLUDES(mutex_);  // the batch that `take` gives next
   std::uint64_t end() const EXCLUDES(mutex_);
   // Ends reading; waiters throw. Waits for the threads, at most until the deadline if there is one.
@@ -193,7 +195,7 @@ class ReadAhead final {
   void help_loop() EXCLUDES(mutex_);
   void finish(Slot& slot) REQUIRES(mutex_);
   Job* next_job(const Reader& reader) EXCLUDES(mutex_);
-  bool begun(std::uint64_t number) EXCLUDES(mutex_);
+  void begin(std::uint64_t number) REQUIRES(preparing_) EXCLUDES(mutex_);
   void job_done(const Reader& reader, Job& job) EXCLUDES(mutex_);
   void require_unchanged(std::size_t stream, const Job& job);
   // Of one stream: reads, or is to end.
@@ -213,6 +215,7 @@ class ReadAhead final {
     return has(number, State::kReading) || has(number, State::kRead);
   }
   bool none_reading() const REQUIRES(mutex_);
+  // To finish; none while an older one is being read, which it may have to wait for.
   Slot* oldest_read() REQUIRES(mutex_);
   Slot& slot_of(std::uint64_t number) REQUIRES(mutex_) { return slots_[number % slots_.size()]; }
   bool has(std::uint64_t number, State state) REQUIRES(mutex_) {

@@ -217,7 +217,12 @@ const WindowReader::Slot& WindowReader::wait_for(std::uint64_t window) {
     if (failure) std::rethrow_exception(failure);
     if (!taken) continue;
     const std::uint64_t first = std::max(begin_of(*taken), first_position_);
-    held_[*taken % kSlots] = {true, *taken, end_of(*taken) - first};
+    const std::uint64_t left = end_of(*taken) - std::min(first, end_of(*taken));
+    if (left > 0) {
+      held_[*taken % kSlots] = {true, *taken, left};
+    } else {
+      ahead_->give_back(*taken);  // a rank may have no row of a window
+    }
   }
   return slots_[place];
 }

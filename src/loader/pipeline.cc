@@ -228,12 +228,15 @@ void Pipeline::seek(std::uint64_t step) {
 }
 
 void Pipeline::move(std::uint64_t number, std::uint64_t end_step,
-                    const std::function<void()>& while_stopped) {
+                    const std::function<void()>& while_stopped, std::optional<std::uint64_t> from) {
   if (!held_.empty()) held_.clear();
-  ahead_->seek(number, steps_.number_of(end_step), [&] {
-    if (while_stopped) while_stopped();
-    assembler_.moved(steps_.step_of(number), end_step);
-  });
+  ahead_->seek(
+      number, steps_.number_of(end_step),
+      [&] {
+        if (while_stopped) while_stopped();
+        assembler_.moved(steps_.step_of(number), end_step);
+      },
+      from);
 }
 
 void Pipeline::seek_samples(std::uint64_t samples, const std::function<void()>& while_stopped) {
@@ -256,10 +259,10 @@ void Pipeline::begin_loop(bool anew) {
   const std::uint64_t position = ahead_->position();
   const bool ended = position >= ahead_->end();
   if (steps_.options().epochs == 0) {
-    if (ended || (anew && position != 0)) seek(0);
+    if (ended || (anew && position != 0)) move(0, steps_.end_of_loop(0), {}, position);
   } else if (ended) {
-    const std::uint64_t end = steps_.end_of_loop(step());
-    move(position, std::min(end + steps_.loop_steps(), steps_.last_step() + 1));
+    const std::uint64_t end = steps_.end_of_loop(steps_.step_of(position));
+    move(position, std::min(end + steps_.loop_steps(), steps_.last_step() + 1), {}, position);
   }
 }
 

@@ -142,8 +142,10 @@ class Pipeline final : BatchMaker {
   void add_slot();
   void require_owner() const;
   ReadAhead::Use taking(Lent& lent);
+  // `from`: see ReadAhead::seek.
   void move(std::uint64_t number, std::uint64_t end_step,
-            const std::function<void()>& while_stopped = {});
+            const std::function<void()>& while_stopped = {},
+            std::optional<std::uint64_t> from = {});
   void find_fields(std::byte* first, std::vector<std::byte*>& fields) const;
 
   const Options options_;

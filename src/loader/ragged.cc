@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "base/checked.h"
@@ -78,6 +79,9 @@ void scatter(DType index, const std::byte* values, const std::byte* indices, std
   }
 }
 
+// So many can be held without their bytes leaving 64 bits.
+constexpr std::uint64_t kManyBatches = 1024;
+
 struct Item16 {
   std::array<std::byte, 16> bytes;
 };
@@ -129,12 +133,24 @@ std::string RaggedField::fingerprint() const {
 
 // The mean and a quarter, and a few rows more.
 std::uint64_t RaggedField::usual_values(std::uint64_t batch_size) const {
-  return std::min(values_.front()->layout.rows, mean_ * (batch_size + batch_size / 4 + 4));
+  const std::uint64_t all = values_.front()->layout.rows;
+  return std::min(all, checked_mul(mean_, batch_size + batch_size / 4 + 4).value_or(all));
 }
 
 std::vector<RaggedField::Output> RaggedField::outputs(std::uint64_t batch_size) const {
   const DType dtype = values_.front()->layout.dtype;
-  if (dense_) return {{dtype, columns_ * dtype.size, batch_size * columns_ * dtype.size}};
+  if (dense_) {
+    const auto row = checked_mul(columns_, dtype.size);
+    const auto bytes = row ? checked_mul(*row, batch_size) : std::nullopt;
+    if (!bytes || !checked_mul(*bytes, kManyBatches)) {
+      throw wrong_ragged(values_.front()->layout, "batches of " + with_commas(batch_size) +
+                                                      " rows of " + with_commas(columns_) +
+                                                      " columns of " + dtype.name() +
+                                                      " are too large to be dense")
+          .hint("use the sparse form, or a smaller batch_size");
+    }
+    return {{dtype, *row, *bytes}};
+  }
   std::vector<Output> outputs;
   for (std::size_t i = 0; i < values_.size(); ++i) {
     outputs.push_back({values_[i]->layout.dtype, 0, usual_values(batch_size) * item_bytes(i)});
@@ -175,6 +191,8 @@ void RaggedField::add_slot(const Budget& budget, std::uint64_t batch_size) {
 void RaggedField::find_bounds(Slot& slot, std::span<const std::uint64_t> rows) const {
   const Layout& layout = offsets_->layout;
   const std::uint64_t size = layout.row_bytes, most = values_.front()->layout.rows;
+  std::uint64_t largest = 1;
+  for (std::size_t i = 0; i < values_.size(); ++i) largest = std::max(largest, item_bytes(i));
   slot.begins.clear();
   slot.ends.clear();
   slot.total = 0;
@@ -190,9 +208,17 @@ void RaggedField::find_bounds(Slot& slot, std::span<const std::uint64_t> rows) c
           .in(layout.paths.front())
           .hint("offsets must not decrease, and must not exceed the number of values");
     }
+    const auto total = checked_add(slot.total, end - begin);
+    if (!total || !checked_mul(*total, largest)) {
+      throw Error(ErrorKind::kFormat, "ragged",
+                  "a batch has too many values: row " + with_commas(rows[i]) + " has " +
+                      with_commas(end - begin) + ", the rows before it " + with_commas(slot.total))
+          .in(layout.paths.front())
+          .hint("use a smaller batch_size");
+    }
     slot.begins.push_back(begin);
     slot.ends.push_back(end);
-    slot.total += end - begin;
+    slot.total = *total;
   }
   slot.known = true;
 }
@@ -230,9 +256,9 @@ Job& RaggedField::job(std::size_t slot_number, std::size_t stream,
   return values.job;
 }
 
-void RaggedField::densify(const Slot& slot, std::byte* out) const {
-  const DType dtype = values_[0]->layout.dtype, index = values_[1]->layout.dtype;
-  const std::byte *values = slot.values[0].data, *indices = slot.values[1].data;
+void RaggedField::check_columns(const Slot& slot) const {
+  const DType index = values_[1]->layout.dtype;
+  const std::byte* const indices = slot.values[1].data;
   for (std::uint64_t i = 0; i < slot.total; ++i) {
     const std::uint64_t column = number_at(index, indices + i * index.size);
     if (column < columns_) continue;
@@ -241,6 +267,11 @@ void RaggedField::densify(const Slot& slot, std::byte* out) const {
                     " in a matrix of " + with_commas(columns_) + " columns")
         .in(values_[1]->layout.paths.front());
   }
+}
+
+void RaggedField::densify(const Slot& slot, std::byte* out) const {
+  const DType dtype = values_[0]->layout.dtype, index = values_[1]->layout.dtype;
+  const std::byte *values = slot.values[0].data, *indices = slot.values[1].data;
   std::memset(out, 0, slot.begins.size() * columns_ * dtype.size);
   for (std::size_t i = 0; i < slot.begins.size(); ++i) {
     const std::uint64_t count = slot.ends[i] - slot.begins[i];
@@ -269,6 +300,7 @@ void RaggedField::densify(const Slot& slot, std::byte* out) const {
 void RaggedField::finish(std::size_t slot_number, std::span<const std::uint64_t> rows,
                          std::span<std::byte* const> out) {
   const Slot& slot = slots_[slot_number];
+  if (columns_ > 0) check_columns(slot);
   if (dense_) return densify(slot, out[0]);
   std::byte* to = out[values_.size()];
   std::int64_t offset = 0;

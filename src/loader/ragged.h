@@ -40,6 +40,7 @@ class RaggedField {
     std::uint64_t row_bytes = 0;  // 0: rows differ
     std::uint64_t bytes = 0;      // that a batch usually takes at most
   };
+  // Throws Error (kInvalid) for a batch whose bytes cannot be counted.
   std::vector<Output> outputs(std::uint64_t batch_size) const;
 
   std::uint64_t slot_bytes(std::uint64_t batch_size) const;
@@ -85,6 +86,7 @@ class RaggedField {
   std::uint64_t usual_values(std::uint64_t batch_size) const;
   std::uint64_t item_bytes(std::size_t values) const { return values_[values]->layout.row_bytes; }
   void find_bounds(Slot& slot, std::span<const std::uint64_t> rows) const;
+  void check_columns(const Slot& slot) const;
   void densify(const Slot& slot, std::byte* out) const;
 
   const ArrayPointer offsets_;

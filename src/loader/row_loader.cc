@@ -34,6 +34,16 @@ bool follow_one_another(std::span<const std::uint64_t> rows) {
   return !rows.empty();
 }
 
+void require_window(const BlockOptions& blocks, const RowLoaderOptions& options,
+                    std::uint64_t rows) {
+  const std::uint64_t step = options.batch_size * options.world;
+  if (blocks.window_rows() >= std::min(rows, step)) return;
+  throw wrong_rows("a window of " + with_commas(blocks.window_blocks) + " blocks of " +
+                   with_commas(blocks.block_rows) + " rows is smaller than a step of " +
+                   with_commas(step) + " rows")
+      .hint("rows of different windows are not mixed: use a window of many steps");
+}
+
 }  // namespace
 
 void RowBatch::require(std::size_t field, DType wanted) const {
@@ -109,7 +119,8 @@ RowLoaderOptions Loader::Impl::check(RowLoaderOptions options,
   check_epochs(steps_of(options), options.order != OrderKind::kRandom, sets.size());
   std::uint64_t row_bytes = 0;
   for (const LoaderField& field : sets.front().fields) row_bytes += field.row_bytes();
-  const auto bytes = checked_mul(options.batch_size, row_bytes);
+  const auto bytes =
+      checked_mul(options.batch_size, std::max<std::uint64_t>(row_bytes, sizeof(std::uint64_t)));
   if (!bytes || !checked_mul(*bytes, 32)) {
     throw wrong_rows("batch_size is too large: " + with_commas(options.batch_size) + " rows of " +
                      with_commas(row_bytes) + " bytes");
@@ -145,13 +156,7 @@ BlockOptions Loader::Impl::chosen_blocks(const RowLoaderOptions& options, const 
   for (const LoaderField& field : set.fields) request.row_bytes += field.row_bytes();
   BlockOptions blocks = choose_blocks(request);
   if (given.window_blocks > 0) blocks.window_blocks = given.window_blocks;
-  const std::uint64_t rows = set.fields.front().rows();
-  if (blocks.window_rows() < rows && blocks.window_rows() < options.batch_size * options.world) {
-    throw wrong_rows("a window of " + with_commas(blocks.window_blocks) + " blocks of " +
-                     with_commas(blocks.block_rows) + " rows is smaller than a step of " +
-                     with_commas(options.batch_size * options.world) + " rows")
-        .hint("rows of different windows are not mixed: use a window of many steps");
-  }
+  require_window(blocks, options, set.fields.front().rows());
   return blocks;
 }
 
@@ -494,10 +499,12 @@ void Loader::Impl::change_blocks(const BlockOptions& blocks, std::uint64_t here,
   const Order before = orders_.front()->get();
   Order after = before;
   after.blocks = blocks;
+  const std::uint64_t rows = mixture_.front().fields.front().rows();
   const bool windows = windows_.any();
   const auto open = [&](const Order& order) {
     const Order of_rank = order.for_rank(options_.rank, options_.world);
-    const BlockOrder checked(of_rank, mixture_.front().fields.front().rows());
+    const BlockOrder checked(of_rank, rows);
+    require_window(order.blocks, options_, rows);
     if (windows) windows_.open(windowed(), of_rank, steps_.taken_of_epoch());
     orders_.front()->set(order);
   };

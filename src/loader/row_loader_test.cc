@@ -16,6 +16,7 @@
 #include "evenkeel/loader.h"
 #include "tests/forked.h"
 #include "tests/temp_folder.h"
+#include "tests/watchdog.h"
 
 namespace evenkeel {
 namespace {
@@ -534,6 +535,23 @@ TEST_F(RowLoader, RanksDivideBlocks) {
   }
 }
 
+TEST_F(RowLoader, ARankMayHaveNoRowsInAWindow) {
+  const Array x = features(65), y = labels(65);
+  Watchdog watchdog;
+  for (const std::uint64_t rank : {0, 40, 63}) {
+    watchdog.enter("windows without rows");
+    Loader loader({x, y}, {.batch_size = 1,
+                           .order = OrderKind::kBlocks,
+                           .blocks = {1, 64, 64},
+                           .rank = rank,
+                           .world = 64,
+                           .epochs = 6});
+    for (std::uint64_t i = 0; i < loader.size(); ++i) {
+      expect_as_explained(loader, loader.explain(loader.step()).size());
+    }
+  }
+}
+
 TEST_F(RowLoader, AStateSaysWhichBlocks) {
   const Array x = features(1003), y = labels(1003);
   Loader saved(
@@ -560,6 +578,9 @@ TEST_F(RowLoader, AStateSaysWhichBlocks) {
   RowLoaderState odd = state;
   odd.blocks.streams = 0;
   expect_in(complaint([&] { other.load(odd); }), "0 streams");
+  RowLoaderState small = state;
+  small.blocks.window_blocks = 2;
+  expect_in(complaint([&] { other.load(small); }), "smaller than a step of 20 rows");
   EXPECT_EQ(other.blocks(), kSmallBlocks);
   EXPECT_EQ(other.step(), 61u);
   expect_as_explained(other, 20);
@@ -686,6 +707,9 @@ TEST_F(RaggedLoader, SparseRowsComeAsTheyAreOrDense) {
       for (const RowBatch& batch : Loader({field}, {.batch_size = 30})) ASSERT_GT(batch.rows(), 0u);
     });
   };
+  expect_in(all(LoaderField::csr(*values_, *indices_, *offsets_, 5)), "in a matrix of 5 columns");
+  expect_in(all(LoaderField::csr(*values_, *indices_, *offsets_, std::uint64_t{1} << 62, true)),
+            "too large to be dense");
   expect_in(all(LoaderField::csr(*values_, *indices_, *offsets_, 5, true)),
             "an index is 5 in a matrix of 5 columns");
 }
