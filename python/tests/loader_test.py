@@ -266,6 +266,23 @@ def test_a_window_in_rows_is_compared_as_rows(large):
         loader.load_state_dict(state)
 
 
+def test_a_state_whose_windows_do_not_fit_changes_nothing(large):
+    roomy = {name: evenkeel.open(f"{name}.npy", budget="64MiB") for name in large}
+    sizes = {"order": "blocks", "block": 1000, "window": 150_000}
+    with evenkeel.Loader(roomy, 500, **sizes) as loader:
+        state = loader.state_dict()
+    with evenkeel.Loader(large, 500, order="blocks", seed=0) as loader:
+        before = loader.blocks_in_use
+        next(loader)
+        with pytest.raises(MemoryError, match="do not fit"):
+            loader.load_state_dict(state)
+        assert (loader.step, loader.blocks_in_use) == (1, before)
+        for step in range(1, 40):
+            batch = next(loader)
+            assert [origin["row"] for origin in loader.explain(step)] == batch["numbers"].tolist()
+            assert (batch["large"][:, 3] == batch["numbers"] * 10 + 3).all()
+
+
 def test_close_gives_windows_back(large):
     budget = large["numbers"].budget
     loader = evenkeel.Loader(large, 500, order="blocks", window=20_000, block=100)
