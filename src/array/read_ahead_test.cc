@@ -85,7 +85,7 @@ class ReadAheadTest : public testing::Test {
   const Array array_ =
       Array::open(folder_.write("rows", std::string(kAheadRows* kAheadRowBytes, 'x')),
                   {.budget = 16_MiB,
-                   .engine = EngineKind::kRead,
+                   .engine = EngineKind::kDirect,
                    .dtype = DType::of<std::uint8_t>(),
                    .shape = {-1, kAheadRowBytes}});
   const std::shared_ptr<Engine> engine_ = Internals::of(array_).engine();
