@@ -138,6 +138,7 @@ class LoaderField {
   friend class Loader;
   std::uint64_t rows() const;
   std::uint64_t row_bytes() const;
+  const Budget& budget() const;  // of rows of different lengths, that of their values
 
   std::shared_ptr<Array::Impl> array_;                // the rows, or the offsets
   std::vector<std::shared_ptr<Array::Impl>> values_;  // of rows of different lengths
@@ -154,9 +155,9 @@ struct WeightedRows {
 // the same world * batch_size, the batches of all ranks at a step are the same rows for every
 // world. With kBlocks two windows of blocks are held for each array that is not mapped, world must
 // divide the streams, and workers and mixtures are not possible. Batches are read ahead by threads
-// of the library's own, one for each array, inside the budget of the first array. One thread at a
-// time, but for `close`, which may come from any; not to be used in a child of fork. Moves, does
-// not copy.
+// of the library's own, one for each array, inside the budget of the first array; windows are paid
+// for by the budget of their array. One thread at a time, but for `close`, which may come from any;
+// not to be used in a child of fork. Moves, does not copy.
 class Loader {
  public:
   class Iterator {
@@ -202,10 +203,11 @@ class Loader {
   // To that step, or with a stride to the first of its own steps from there on. O(1). Throws Error
   // (kInvalid) for a step whose rows cannot be counted in 63 bits.
   void seek(std::uint64_t step);
-  std::uint64_t size() const;        // batches of one loop; 0 when it does not end
-  std::uint64_t epoch_rows() const;  // of all ranks together; 0 without epochs
-  BlockOptions blocks() const;       // in use with kBlocks; else all 0
-  int buffers() const;               // batches held in memory at once: 1 means no reading ahead
+  std::uint64_t size() const;  // batches of one loop; 0 when it does not end
+  // Of all ranks together; 0 without epochs, as of mixtures.
+  std::uint64_t epoch_rows() const;
+  BlockOptions blocks() const;  // in use with kBlocks; else all 0
+  int buffers() const;          // batches held in memory at once: 1 means no reading ahead
   // Of its arrays together; see array.h.
   ArrayStats stats() const;
 

@@ -106,7 +106,7 @@ class Batches:
                 " free when it starts, and ranks with different windows read different rows\n"
                 'hint: give window=, the same on every rank, or open the array with budget="..."'
             )
-        return choose(budget, self._row_bytes, self._world, **self._told)
+        return choose("batches", budget, self._row_bytes, self._world, **self._told)
 
     def _open(self) -> _core.ChunkReader:
         return _core.chunks(
@@ -238,7 +238,7 @@ class Batches:
         except (KeyError, TypeError):
             raise ValueError("load: this state has no sizes of blocks and windows") from None
         told = {**self._told, "block": self._told["block"] or blocks.block_rows}
-        given = choose(self._array.budget, self._row_bytes, self._world, **told)
+        given = choose("batches", self._array.budget, self._row_bytes, self._world, **told)
         for name, mine, theirs in zip(("block", "window", "streams"), given, blocks, strict=True):
             if self._told[name] is not None and mine != theirs:
                 raise ValueError(

@@ -52,7 +52,7 @@ class Blocks(NamedTuple):
         )
 
 
-def rows_of(name: str, value: Any, row_bytes: int) -> int:
+def rows_of(what: str, name: str, value: Any, row_bytes: int) -> int:
     """Rows, of a number of rows or of a size such as "256KiB". 0: not given."""
     if value is None:
         return 0
@@ -61,26 +61,32 @@ def rows_of(name: str, value: Any, row_bytes: int) -> int:
     rows = operator.index(value)
     if not 0 < rows < 1 << 64:
         raise ValueError(
-            f"batches: {name} must be 1 row or more; it is {rows}\n"
+            f"{what}: {name} must be 1 row or more; it is {rows}\n"
             f'hint: give {name} in rows, or in bytes as text: {name}="64MiB"'
         )
     return rows
 
 
 def choose(
-    budget: _core.Budget, row_bytes: int, world: int, block: Any, window: Any, streams: Any
+    what: str,
+    budget: _core.Budget,
+    row_bytes: int,
+    world: int,
+    block: Any,
+    window: Any,
+    streams: Any,
 ) -> Blocks:
     """The numbers that were given, and for the others those that suit the budget."""
     given = 0 if streams is None else operator.index(streams)
     if streams is not None and given < 1:
-        raise ValueError(f"batches: streams must be 1 or more; it is {given}")
+        raise ValueError(f"{what}: streams must be 1 or more; it is {given}")
     return Blocks(
         *_core.choose_blocks(
             max(1, row_bytes),
             budget.limit,
             max(1, world),
-            rows_of("block", block, row_bytes),
-            rows_of("window", window, row_bytes),
+            rows_of(what, "block", block, row_bytes),
+            rows_of(what, "window", window, row_bytes),
             given,
         )
     )

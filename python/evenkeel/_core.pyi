@@ -389,6 +389,13 @@ class BatchReader:
     def put_back(self, batch: object) -> None:
         """For `take` to give again."""
 
+    def begin_delivery(self) -> None:
+        """This thread is about to return a batch from `deliver`."""
+
+    @property
+    def delivering_here(self) -> bool:
+        """`next` has not got the batch that this thread was about to return."""
+
     def begin_loop(self) -> None: ...
 
     def seek_step(self, step: int) -> None: ...
@@ -406,6 +413,14 @@ class BatchReader:
 
     @property
     def next_step(self) -> int: ...
+
+    @property
+    def taken_step(self) -> int:
+        """Of the batch that `take` gave last."""
+
+    @property
+    def taken_stands(self) -> bool:
+        """False: the reader was moved since `take` gave its last batch."""
 
     @property
     def size(self) -> int:
@@ -543,6 +558,9 @@ class RowReader:
         Rows of a block, blocks of a window, streams; all 0 but for the order blocks.
         """
 
+    def epoch_at(self, step: int) -> int:
+        """The epoch of a step; 0 where there are none."""
+
     def explained(self, step: int) -> list[dict[str, object]]: ...
 
     @property
@@ -571,6 +589,13 @@ class RowReader:
     def put_back(self, batch: object) -> None:
         """For `take` to give again."""
 
+    def begin_delivery(self) -> None:
+        """This thread is about to return a batch from `deliver`."""
+
+    @property
+    def delivering_here(self) -> bool:
+        """`next` has not got the batch that this thread was about to return."""
+
     def begin_loop(self) -> None: ...
 
     def seek_step(self, step: int) -> None: ...
@@ -588,6 +613,14 @@ class RowReader:
 
     @property
     def next_step(self) -> int: ...
+
+    @property
+    def taken_step(self) -> int:
+        """Of the batch that `take` gave last."""
+
+    @property
+    def taken_stands(self) -> bool:
+        """False: the reader was moved since `take` gave its last batch."""
 
     @property
     def size(self) -> int:

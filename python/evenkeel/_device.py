@@ -16,9 +16,18 @@ Field = tuple[tuple[int, ...], "np.dtype[Any]"]  # the largest shape that a batc
 def ring_for(device: Any, fields: list[Field], prefetch: int) -> Ring | None:
     """None where batches need no copy: on the CPU."""
     where = torch.device(device)
-    if where.type == "cuda" and not torch.cuda.is_available():
+    if where.type == "cpu":
+        return None
+    if where.type != "cuda":
+        raise ValueError(
+            f"loader: batches go to the CPU or to a GPU of CUDA; got device {device!r}\n"
+            'hint: use device="cpu" and move the tensors in transform'
+        )
+    if not torch.cuda.is_available():
         raise ValueError(f"loader: device {device!r}, but torch sees no GPU here")
-    return None if where.type == "cpu" else Ring(where, fields, prefetch)
+    if where.index is None:  # the one that is current now, also for threads with another one
+        where = torch.device("cuda", torch.cuda.current_device())
+    return Ring(where, fields, prefetch)
 
 
 def torch_dtype(dtype: np.dtype[Any]) -> torch.dtype:
@@ -59,47 +68,63 @@ class Ring:
         # A batch is found by its address: the tensor knows that it is pinned.
         self._pinned = {tensor.data_ptr(): tensor for batch in batches for tensor in batch}
         self.memory = [[_flat(tensor) for tensor in batch] for batch in batches]
-        self._lock = threading.Lock()
+        # A signal handler may seek or close while its thread is in here.
+        self._lock = threading.RLock()
         self._copying: deque[_Sent] = deque()  # their buffers are in use; oldest first
         # The batch that `next` gives next, and the one after it. A batch stays here until it is
         # given: a signal handler may raise anywhere.
         self._ready: _Sent | None = None
         self._following: _Sent | None = None
+        self._given: _Sent | None = None  # to the main thread, the last time
 
     def next(self, reader: Any) -> tuple[Any, ...] | None:
         with self._lock:
-            if self._ready is None:
-                self._send(reader)
+            again = self._undelivered(reader)
+            if again and not (self._ready and self._ready.tensors is again.tensors):
+                return again.tensors
+            while self._ready is None:
+                if not self._send(reader):
+                    return None
             sent = self._ready
-            if sent is None:
-                return None
             current = torch.cuda.current_stream(self._device)
             current.wait_event(sent.copied)
             for tensor in sent.tensors:
                 tensor.record_stream(current)
-            if self._following is None:
+            if self._ready is sent and self._following is None:
                 self._send(reader)
-            self._ready, self._following = self._following, None
+            # Signal handlers run in the main thread. If one raises from here on, before the batch
+            # has arrived, it is given again.
+            if threading.current_thread() is threading.main_thread():
+                self._given = sent._replace(pinned=None)
+                reader.begin_delivery()
+            if self._ready is sent:  # else a signal handler has moved the reader
+                self._ready, self._following = self._following, None
             return sent.tensors
+
+    def _undelivered(self, reader: Any) -> _Sent | None:
+        """The batch that this thread was given last, if it has not arrived."""
+        return self._given if self._given is not None and reader.delivering_here else None
 
     def step(self, reader: Any) -> int:
         """Of the batch that `next` gives next, which the reader may have left behind."""
-        ready = self._ready
+        ready = self._undelivered(reader) or self._ready
         if ready is not None:
             return ready.step
         next_step: int = reader.next_step
         return next_step
 
-    def _send(self, reader: Any) -> None:
-        """Begins to copy the reader's next batch, if there is one."""
+    def _send(self, reader: Any) -> bool:
+        """Begins to copy the reader's next batch. False: there is none."""
         while len(self._copying) >= self.keep:
-            self._copying[0].copied.synchronize()
-            self._copying.popleft()
-        step: int = reader.next_step
+            oldest = self._copying[0]
+            oldest.copied.synchronize()
+            if self._copying and self._copying[0] is oldest:
+                self._copying.popleft()
         batch = reader.take()
         if batch is None:
-            return
+            return False
         try:
+            step: int = reader.taken_step
             with torch.cuda.stream(self._stream):
                 tensors = tuple(self._rows_of(array) for array in batch)
                 copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
@@ -109,10 +134,13 @@ class Ring:
         except BaseException:
             reader.put_back(batch)
             raise
+        if not reader.taken_stands:  # a signal handler has moved the reader
+            return True
         if self._ready is None:
             self._ready = sent
         else:
             self._following = sent
+        return True
 
     def _rows_of(self, array: Any) -> torch.Tensor:
         """Begins to copy a field of a batch; the last one of an epoch may have fewer rows."""
@@ -121,15 +149,26 @@ class Ring:
         pinned = self._pinned[array.ctypes.data]
         return pinned[: len(array)].to(self._device, non_blocking=True)
 
+    def begin(self, reader: Any, begin_loop: Callable[[], None]) -> None:
+        """A loop begins. One that was left before its last batch goes on."""
+        with self._lock:
+            if self._ready is None and self._undelivered(reader) is None:
+                self._end_copies()
+                begin_loop()
+
     def settle(self, then: Callable[[], None] | None = None) -> None:
         """Waits for all copies and forgets the batches that were sent; then calls `then`."""
         with self._lock:
-            for sent in self._copying:
-                sent.copied.synchronize()
-            self._copying.clear()
-            self._ready = self._following = None
+            self._end_copies()
+            self._ready = self._following = self._given = None
             if then is not None:
                 then()
+
+    def _end_copies(self) -> None:
+        """The reader gets its buffers back: it must have all of them when it moves."""
+        for sent in self._copying:
+            sent.copied.synchronize()
+        self._copying.clear()
 
 
 def _flat(tensor: torch.Tensor) -> Any:

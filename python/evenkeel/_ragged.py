@@ -33,7 +33,7 @@ class Ragged:
 
     @property
     def budget(self) -> _core.Budget:
-        return self._offsets.budget
+        return self._values.budget
 
     @property
     def arrays(self) -> tuple[Array, ...]:

@@ -119,6 +119,7 @@ class Loader(Stepping, _core.RowReader):
             raise TypeError(f"loader: transform must be a function; got {transform!r}")
         fields = sets[0][0]
         forms = [form for field in fields for form in _forms(field)]
+        _require_same_forms(sets)
         memory: list[list[Any]] = []
         if device is not None:
             from evenkeel._device import ring_for, torch_dtype
@@ -165,14 +166,14 @@ class Loader(Stepping, _core.RowReader):
 
     def _choose_blocks(self) -> Blocks:
         first = self._sets[0][0][0]
-        opened = first if isinstance(first, Array) else first._offsets
+        opened = first if isinstance(first, Array) else first._values
         if self._world > 1 and self._told["window"] is None and opened._recipe[1] is None:
             raise ValueError(
                 "loader: without a budget, every rank would choose a window by the memory that is"
                 " free when it starts, and ranks with different windows read different rows\n"
                 'hint: give window=, the same on every rank, or open the array with budget="..."'
             )
-        blocks = choose(first.budget, self._row_bytes, self._world, **self._told)
+        blocks = choose("loader", first.budget, self._row_bytes, self._world, **self._told)
         warn_if_few(blocks, len(first), stacklevel=3, exact='order="shuffled"')
         return blocks
 
@@ -183,13 +184,21 @@ class Loader(Stepping, _core.RowReader):
         order="blocks" the sizes of blocks and windows are taken from the state, unless the loader
         was told others."""
         if self._order == "blocks" and isinstance(state, Mapping) and "state" in state:
-            theirs, mine = _core.blocks_of_state(state["state"]), self.blocks_in_use
-            if theirs != mine and any(theirs) and any(self._told.values()):
-                raise ValueError(
-                    f"load: the state has {Blocks(*theirs)}, this loader was told {Blocks(*mine)}\n"
-                    "hint: leave out block, window and streams, which are then those of the state"
-                )
+            self._require_told(Blocks(*_core.blocks_of_state(state["state"])))
         super().load_state_dict(state)
+
+    def _require_told(self, theirs: Blocks) -> None:
+        if not any(theirs):
+            return  # of another order, which is refused by its name
+        told = {**self._told, "block": self._told["block"] or theirs.block_rows}
+        budget = self._sets[0][0][0].budget
+        mine = choose("loader", budget, self._row_bytes, self._world, **told)
+        for name, there, here in zip(self._told, theirs, mine):
+            if self._told[name] is not None and there != here:
+                raise ValueError(
+                    f"load: the state has {name} {there:,}, this loader was told {here:,}\n"
+                    f"hint: leave {name}= out, and it comes from the state"
+                )
 
     def explain(self, step: int) -> list[dict[str, Any]]:
         """Which row of which set each row of a step's batch is. Reads nothing."""
@@ -197,9 +206,8 @@ class Loader(Stepping, _core.RowReader):
 
     @property
     def epoch(self) -> int:
-        """Of the batch that comes next; 0 for an order that has no epochs."""
-        rows = self.explained(self.step)
-        return int(rows[0]["epoch"]) if rows else 0  # type: ignore[call-overload]
+        """Of the batch that comes next; 0 for mixtures and an order that has no epochs."""
+        return self.epoch_at(self.step)
 
     def describe(self) -> str:
         """What it reads, in which order, and how much memory that takes, in several lines."""
@@ -301,6 +309,19 @@ def _field(field: Field) -> _core.LoaderField:
 
 def _forms(field: Field) -> list[tuple[Any, tuple[int, ...] | None]]:
     return [(field.dtype, field.shape[1:])] if isinstance(field, Array) else field._forms()
+
+
+def _require_same_forms(sets: list[tuple[tuple[Field, ...], float]]) -> None:
+    """Batches of a mixture are read as those of its first set."""
+    first = sets[0][0]
+    for fields, _ in sets[1:]:
+        for mine, other in zip(first, fields):
+            rows = isinstance(mine, Array) and isinstance(other, Array)  # others are not mixed
+            if rows and _forms(mine) != _forms(other):
+                raise ValueError(
+                    "loader: the sets of a mixture must have the same fields, of one dtype and row"
+                    f" shape: {mine!r} and {other!r}"
+                )
 
 
 def _combine(field: Field) -> Callable[..., Any] | None:

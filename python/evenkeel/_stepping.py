@@ -65,7 +65,10 @@ class Stepping(_Reader):
 
     def __iter__(self) -> Iterator[Any]:
         """Goes on where the loader stands. After the end it begins the next loop."""
-        self.begin_loop()
+        if self._ring is None:
+            self.begin_loop()
+        else:
+            self._ring.begin(self, self.begin_loop)
         return self
 
     # `__next__` is the one of the reader: without Python code in between, a signal handler that

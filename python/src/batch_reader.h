@@ -31,38 +31,41 @@ class BatchReader {
   nanobind::object take() {
     const std::shared_ptr<Loader> loader = open();
     if (undelivered_.is_valid()) return std::exchange(undelivered_, nanobind::object());
-    auto lent = std::make_unique<typename Loader::Lent>();
-    {
-      const WithoutGil without;
-      for (;;) {
-        const auto outcome = loader->lend(*lent, ReadAhead::Clock::now() + kSignalInterval);
-        if (outcome == ReadAhead::Outcome::kEnd) {
-          lent = nullptr;
-          break;
-        }
-        if (outcome == ReadAhead::Outcome::kTaken) break;
-        without.check_signals();
-      }
-    }
+    SharedLent lent = std::exchange(unmade_, nullptr);
+    if (!lent) lent = wait(*loader);
     if (!lent) return nanobind::none();
-    undelivered_step_ = lent->batch.step();
-    nanobind::object batch = arrays_of(std::move(*lent));
-    // A signal that came meanwhile is handled here, where the batch is not lost.
-    if (PyErr_CheckSignals() != 0) {
-      undelivered_ = std::move(batch);
-      throw nanobind::python_error();
+    taken_step_ = lent->batch.step();
+    taken_stands_ = true;
+    const std::uint64_t moves = moves_;
+    try {
+      nanobind::object batch = arrays_of(lent);
+      // A signal that came meanwhile is handled here, where the batch is not lost.
+      if (PyErr_CheckSignals() != 0) throw nanobind::python_error();
+      return batch;
+    } catch (...) {
+      if (moves == moves_) unmade_ = std::move(lent);
+      throw;
     }
-    return batch;
   }
-  // For `take` to give again: a batch that could not be delivered.
-  void put_back(nanobind::object batch) { undelivered_ = std::move(batch); }
+  // For `take` to give again: the batch that it gave last, which could not be delivered.
+  void put_back(nanobind::object batch) {
+    if (taken_stands_) undelivered_ = std::move(batch);
+  }
+  // Of the batch that `take` gave last; false: the reader was moved since.
+  std::uint64_t taken_step() const { return taken_step_; }
+  bool taken_stands() const { return taken_stands_; }
 
   // As Python's iterators do. `deliver`, if it is set, makes what the user gets.
   nanobind::object next(nanobind::handle self) {
     nanobind::object batch = deliver.is_none() ? take() : nanobind::object(deliver(self));
+    if (delivering_here()) delivering_ = 0;
     if (batch.is_none()) throw nanobind::stop_iteration();
     return transform.is_none() ? batch : nanobind::object(transform(batch));
   }
+
+  // For `deliver`: this thread is about to return a batch; so until `next` has it.
+  void begin_delivery() { delivering_ = PyThread_get_thread_ident(); }
+  bool delivering_here() const { return delivering_ == PyThread_get_thread_ident(); }
 
   std::shared_ptr<Loader> open() const {
     if (loader_.get()) return loader_.get();
@@ -75,16 +78,29 @@ class BatchReader {
     move([loader = open(), parsed = State::parse(state)] { loader->load(parsed); });
   }
   void begin_loop() {
-    if (undelivered_.is_valid()) return;
+    if (holds_batch()) return;
     interruptible([loader = open()] { loader->begin_loop(false); });
   }
   std::uint64_t step() const {
     const std::uint64_t next = open()->step();
-    return undelivered_.is_valid() ? undelivered_step_ : next;
+    if (unmade_) return unmade_->batch.step();
+    return undelivered_.is_valid() ? taken_step_ : next;
   }
   void close() {
-    undelivered_ = nanobind::object();
+    forget();
     loader_.close();
+  }
+
+  // For Python's collector of cycles: the user's functions may refer to their loader.
+  int visit_objects(visitproc visit, void* arg) const {
+    for (const nanobind::object* one : {&convert, &deliver, &transform, &undelivered_}) {
+      Py_VISIT(one->ptr());
+    }
+    return 0;
+  }
+  void clear_objects() {
+    convert = deliver = transform = nanobind::none();
+    undelivered_ = nanobind::object();
   }
 
   nanobind::object convert = nanobind::none();    // from an ndarray to what the user gets
@@ -92,9 +108,31 @@ class BatchReader {
   nanobind::object transform = nanobind::none();  // from a batch to what the user gets
 
  protected:
-  virtual nanobind::object arrays_of(typename Loader::Lent lent) = 0;
+  using SharedLent = std::shared_ptr<typename Loader::Lent>;
+  // The arrays own `lent` where they lie in its memory. Called again for the same one after it has
+  // thrown.
+  virtual nanobind::object arrays_of(const SharedLent& lent) = 0;
 
  private:
+  // Nothing after the last batch.
+  SharedLent wait(Loader& loader) const {
+    auto lent = std::make_shared<typename Loader::Lent>();
+    const WithoutGil without;
+    for (;;) {
+      const auto outcome = loader.lend(*lent, ReadAhead::Clock::now() + kSignalInterval);
+      if (outcome == ReadAhead::Outcome::kEnd) return nullptr;
+      if (outcome == ReadAhead::Outcome::kTaken) return lent;
+      without.check_signals();
+    }
+  }
+  bool holds_batch() const { return undelivered_.is_valid() || unmade_; }
+  void forget() {
+    ++moves_;
+    taken_stands_ = false;
+    unmade_ = nullptr;
+    undelivered_ = nanobind::object();
+  }
+
   // A move that a signal handler interrupts still takes place. One that is refused does not, and
   // the batch that was not delivered stays the next one.
   template <class Work>
@@ -102,16 +140,40 @@ class BatchReader {
     try {
       interruptible(std::move(work));
     } catch (const nanobind::python_error&) {
-      undelivered_ = nanobind::object();
+      forget();
       throw;
     }
-    undelivered_ = nanobind::object();
+    forget();
   }
 
   ReaderHandle<Loader> loader_;
-  nanobind::object undelivered_;  // a batch that was taken when a signal handler raised
-  std::uint64_t undelivered_step_ = 0;
+  // A batch that was taken when a signal handler raised: its arrays, or what they are made of.
+  nanobind::object undelivered_;
+  SharedLent unmade_;
+  std::uint64_t taken_step_ = 0;
+  bool taken_stands_ = false;
+  std::uint64_t moves_ = 0;
+  unsigned long delivering_ = 0;  // the thread, or 0
 };
+
+// Of the type of a reader.
+template <class Reader>
+const PyType_Slot* collector_slots() {
+  static const auto traverse = [](PyObject* self, visitproc visit, void* arg) -> int {
+    Py_VISIT(Py_TYPE(self));
+    if (!nanobind::inst_ready(self)) return 0;
+    return nanobind::inst_ptr<Reader>(self)->visit_objects(visit, arg);
+  };
+  static const auto clear = [](PyObject* self) -> int {
+    if (nanobind::inst_ready(self)) nanobind::inst_ptr<Reader>(self)->clear_objects();
+    return 0;
+  };
+  static const PyType_Slot slots[] = {
+      {Py_tp_traverse, reinterpret_cast<void*>(static_cast<traverseproc>(traverse))},
+      {Py_tp_clear, reinterpret_cast<void*>(static_cast<inquiry>(clear))},
+      {0, nullptr}};
+  return slots;
+}
 
 // The methods that all readers have.
 template <class Reader>
@@ -131,6 +193,10 @@ void bind_batch_reader(nanobind::class_<Reader>& type) {
   object("transform", &Reader::transform,
          "Called with each batch by `next`; gives what the user gets. None: the batch.");
   type.def("put_back", &Reader::put_back, "batch"_a, "For `take` to give again.")
+      .def("begin_delivery", &Reader::begin_delivery,
+           "This thread is about to return a batch from `deliver`.")
+      .def_prop_ro("delivering_here", &Reader::delivering_here,
+                   "`next` has not got the batch that this thread was about to return.")
       .def("begin_loop", &Reader::begin_loop)
       .def("seek_step", &Reader::seek, "step"_a)
       .def("load", &Reader::load, "state"_a)
@@ -150,6 +216,9 @@ void bind_batch_reader(nanobind::class_<Reader>& type) {
           "What was read, and from where: counters since the data was opened, as of Array.stats. "
           "Without a mixture they are those of the data itself.")
       .def_prop_ro("next_step", &Reader::step)
+      .def_prop_ro("taken_step", &Reader::taken_step, "Of the batch that `take` gave last.")
+      .def_prop_ro("taken_stands", &Reader::taken_stands,
+                   "False: the reader was moved since `take` gave its last batch.")
       .def_prop_ro(
           "size", [](const Reader& reader) { return reader.open()->size(); },
           "Batches of one loop; 0: it does not end.")

@@ -20,6 +20,14 @@ inline nanobind::capsule owner_of(Loan loan) {
           [](void* pointer) noexcept { delete static_cast<Loan*>(pointer); }};
 }
 
+// Of a batch that several may own.
+template <class Lent>
+nanobind::capsule owner_of(std::shared_ptr<Lent> lent) {
+  using Owner = std::shared_ptr<Lent>;
+  return {new Owner(std::move(lent)),
+          [](void* pointer) noexcept { delete static_cast<Owner*>(pointer); }};
+}
+
 inline nanobind::capsule owner_of(std::unique_ptr<std::byte[]> bytes) {
   return {bytes.release(),
           [](void* pointer) noexcept { delete[] static_cast<std::byte*>(pointer); }};

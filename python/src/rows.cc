@@ -81,13 +81,13 @@ class RowReader final : public BatchReader<Loader::Impl, RowLoaderState> {
     });
   }
 
-  nb::object arrays_of(Loader::Impl::Lent lent) override {
-    const RowBatch batch = lent.batch;
+  nb::object arrays_of(const SharedLent& lent) override {
+    const RowBatch batch = lent->batch;
     std::uint64_t bytes = 0;
     for (std::size_t i = 0; i < batch.fields(); ++i) bytes += batch.bytes(i).size();
     nb::list fields;
     if (bytes >= kWorthLending || in_memory_) {
-      const nb::capsule owner = owner_of_batch(std::move(lent));
+      const nb::capsule owner = owner_of(lent);
       for (std::size_t i = 0; i < batch.fields(); ++i) {
         fields.append(array_of(i, batch.rows(), batch.bytes(i), owner));
       }
@@ -132,12 +132,6 @@ class RowReader final : public BatchReader<Loader::Impl, RowLoaderState> {
       }
     }
     return result;
-  }
-
-  // The memory of a batch, for the arrays that are made of it.
-  static nb::capsule owner_of_batch(Loader::Impl::Lent lent) {
-    return {new Loader::Impl::Lent(std::move(lent)),
-            [](void* pointer) noexcept { delete static_cast<Loader::Impl::Lent*>(pointer); }};
   }
 
   std::vector<Form> forms_;
@@ -221,7 +215,8 @@ void bind_rows(nb::module_& module) {
                                     dense);
           },
           "data"_a, "indices"_a, "indptr"_a, "columns"_a, "dense"_a);
-  nb::class_<RowReader> reader(module, "RowReader", "Batch after batch of rows, read ahead.");
+  nb::class_<RowReader> reader(module, "RowReader", nb::type_slots(collector_slots<RowReader>()),
+                               "Batch after batch of rows, read ahead.");
   reader
       .def(nb::init<const RowReader::Sets&, RowLoaderOptions, const nb::list&, const nb::list&,
                     nb::object, const RowReader::Memory&>(),
@@ -246,6 +241,10 @@ void bind_rows(nb::module_& module) {
             return std::tuple(blocks.block_rows, blocks.window_blocks, blocks.streams);
           },
           "Rows of a block, blocks of a window, streams; all 0 but for the order blocks.")
+      .def(
+          "epoch_at",
+          [](const RowReader& reader, std::uint64_t step) { return reader.open()->epoch_of(step); },
+          "step"_a, "The epoch of a step; 0 where there are none.")
       .def("explained", &explained_rows, "step"_a,
            nb::sig("def explained(self, step: int) -> list[dict[str, object]]"));
   bind_batch_reader(reader);

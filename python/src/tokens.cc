@@ -123,13 +123,13 @@ class TokenReader final : public BatchReader<TokenLoader::Impl, LoaderState> {
   }
 
   // (x, y)
-  nb::object arrays_of(Loader::Lent lent) override {
-    const Batch batch = lent.batch;
+  nb::object arrays_of(const SharedLent& lent) override {
+    const Batch batch = lent->batch;
     const auto *x = batch.x_bytes().data(), *y = batch.y_bytes().data();
     const std::uint64_t bytes = batch.x_bytes().size();
     nb::capsule owner;
     if (2 * bytes >= kWorthLending || in_memory_) {
-      owner = owner_of(std::move(lent.loan));
+      owner = owner_of(lent);
     } else {
       auto copy = std::make_unique_for_overwrite<std::byte[]>(2 * bytes);
       std::memcpy(copy.get(), x, bytes);
@@ -230,7 +230,9 @@ void bind_tokens(nb::module_& module) {
       "path_or_glob"_a, "The token files that a pattern or a Megatron prefix names, sorted.");
 
   bind_loader_options(module);
-  nb::class_<TokenReader> reader(module, "BatchReader", "Batch after batch, read ahead.");
+  nb::class_<TokenReader> reader(module, "BatchReader",
+                                 nb::type_slots(collector_slots<TokenReader>()),
+                                 "Batch after batch, read ahead.");
   reader
       .def(nb::init<const std::vector<std::pair<Tokens, double>>&, LoaderOptions,
                     const TokenReader::Memory&>(),

@@ -1,7 +1,9 @@
 """evenkeel.Loader: batches of rows of one or several arrays."""
 
+import gc
 import pickle
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -96,7 +98,7 @@ def test_blocks_are_taken_from_a_state_unless_told(large):
         assert next(loader).tolist() == expected
     with (
         evenkeel.Loader(numbers, 500, order="blocks", block=40) as loader,
-        pytest.raises(ValueError, match="block_rows=50.*this loader was told .*block_rows=40"),
+        pytest.raises(ValueError, match="the state has block 50, this loader was told 40"),
     ):
         loader.load_state_dict(state)
 
@@ -105,7 +107,7 @@ def test_wrong_blocks_are_refused(large):
     data = large["large"]
     for options, words in [
         ({"block": 10}, 'belong to order="blocks"'),
-        ({"order": "blocks", "block": 0}, "block must be 1 row or more"),
+        ({"order": "blocks", "block": 0}, "loader: block must be 1 row or more"),
         ({"order": "blocks", "streams": 3, "rank": 0, "world": 2}, "does not divide the 3 streams"),
         ({"order": "blocks", "stride": 2, "phase": 1}, "cannot share its steps among 2 workers"),
         ({"order": "blocks", "block": 10, "window": 100 * 64}, None),
@@ -228,6 +230,109 @@ def test_a_mixture_takes_sets_by_their_weights(x):
         for batch in loader:
             assert (batch["x"][:, 0] < 0).sum() == 5
         assert {origin["set"] for origin in loader.explain(0)} == {0, 1}
+
+
+def test_sets_of_a_mixture_have_one_dtype(folder):
+    for name, dtype in (("date", "M8[s]"), ("time", "m8[s]"), ("number", "i8")):
+        np.save(f"{name}.npy", np.arange(40).astype(dtype))
+    date, time, number = (evenkeel.open(f"{name}.npy") for name in ("date", "time", "number"))
+    for other in (time, number):
+        with pytest.raises(ValueError, match=r"of one dtype and row shape: .*date.*|stores"):
+            evenkeel.Loader([(date, 1), (other, 1)], 4, steps=1)
+    evenkeel.Loader([(date, 1), (date, 1)], 4, steps=1).close()
+
+
+def test_epochs_of_empty_batches_and_mixtures(x):
+    with evenkeel.Loader(x, 1, rank=4, world=34) as last:
+        last.seek(7)  # its batch has no rows: 34 * 3 = 102
+        assert (last.epoch, len(last.explain(7))) == (1, 0)
+    with evenkeel.Loader([(x, 1), (x, 1)], 50, steps=10) as mixture:
+        mixture.seek(9)
+        assert mixture.epoch == 0 == mixture.epoch_samples
+
+
+def test_a_window_in_rows_is_compared_as_rows(large):
+    numbers = large["numbers"]
+    with evenkeel.Loader(numbers, 500, order="blocks", block=50, window=10_000) as loader:
+        state = loader.state_dict()
+    with evenkeel.Loader(numbers, 500, order="blocks", window=10_000) as loader:
+        assert loader.blocks_in_use[0] != 50
+        loader.load_state_dict(state)
+        assert loader.blocks_in_use == (50, 200, 64)
+    with (
+        evenkeel.Loader(numbers, 500, order="blocks", window=20_000) as loader,
+        pytest.raises(ValueError, match="the state has window 200, this loader was told 400"),
+    ):
+        loader.load_state_dict(state)
+
+
+def test_a_state_whose_windows_do_not_fit_changes_nothing(large):
+    roomy = {name: evenkeel.open(f"{name}.npy", budget="64MiB") for name in large}
+    sizes = {"order": "blocks", "block": 1000, "window": 150_000}
+    with evenkeel.Loader(roomy, 500, **sizes) as loader:
+        state = loader.state_dict()
+    with evenkeel.Loader(large, 500, order="blocks", seed=0) as loader:
+        before = loader.blocks_in_use
+        next(loader)
+        with pytest.raises(MemoryError, match="do not fit"):
+            loader.load_state_dict(state)
+        assert (loader.step, loader.blocks_in_use) == (1, before)
+        for step in range(1, 40):
+            batch = next(loader)
+            assert [origin["row"] for origin in loader.explain(step)] == batch["numbers"].tolist()
+            assert (batch["large"][:, 3] == batch["numbers"] * 10 + 3).all()
+
+
+def test_close_gives_windows_back(large):
+    budget = large["numbers"].budget
+    loader = evenkeel.Loader(large, 500, order="blocks", window=20_000, block=100)
+    next(loader)
+    assert "a window of blocks" in str(budget.uses())
+    loader.close()
+    assert "window" not in str(budget.uses())
+
+
+def test_a_cycle_through_transform_is_collected(x):
+    class Owner:
+        def __init__(self):
+            self.loader = evenkeel.Loader(x, 10, transform=self.transform)
+
+        def transform(self, batch):
+            return self
+
+    owner = Owner()
+    assert next(owner.loader) is owner
+    gone = weakref.ref(owner)
+    del owner
+    gc.collect()
+    assert gone() is None
+
+
+@pytest.mark.parametrize("columns", [5, 4096])  # copied, and lent
+def test_a_batch_whose_arrays_could_not_be_made_comes_again(columns):
+    np.save("wide.npy", np.arange(40 * columns).reshape(40, columns))
+    wide = evenkeel.open("wide.npy", budget="16MiB")
+    with evenkeel.Loader(wide, 4, seed=1) as loader:
+        expected = [batch[:, 0].tolist() for batch in loader]
+        calls = 0
+
+        def convert(array):
+            nonlocal calls
+            calls += 1
+            if calls % 3 == 1:
+                raise KeyError(calls)
+            return array
+
+        loader.convert = convert
+        loader.seek(0)
+        seen = []
+        while len(seen) < len(expected):
+            assert loader.step == len(seen)
+            try:
+                seen.append(next(loader)[:, 0].tolist())
+            except KeyError:
+                pass
+        assert seen == expected and calls > len(expected)
 
 
 def test_transform_runs_in_the_thread_that_asks(x):

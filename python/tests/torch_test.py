@@ -239,6 +239,11 @@ def test_a_batch_for_a_gpu_survives_a_signal_handler_that_raises(monkeypatch, br
 
     class Reader:
         next_step = 0
+        taken_step = property(lambda self: self.next_step - 1)
+        taken_stands, delivering_here = True, False
+
+        def begin_delivery(self):
+            pass
 
         def take(self):
             self.next_step += 1
@@ -319,8 +324,9 @@ def test_stateful_data_loader_resumes_rows(rows):
         other.load_state_dict({**evenkeel.Loader(rows, 10, seed=3).state_dict(), "next": 1})
 
 
-def test_a_ring_holds_several_fields_and_a_short_last_batch(rows, monkeypatch):
-    """Without a GPU: streams and events do nothing, and the memory is not pinned."""
+@pytest.fixture
+def no_gpu(monkeypatch):
+    """device="cuda" without a GPU: streams and events do nothing, and the memory is not pinned."""
     from evenkeel import _device
 
     class Nothing:
@@ -341,6 +347,10 @@ def test_a_ring_holds_several_fields_and_a_short_last_batch(rows, monkeypatch):
     monkeypatch.setattr(torch.Tensor, "to", lambda self, *a, **k: to(self.clone(), *a, **k))
     cpu = torch.device("cpu")
     monkeypatch.setattr(_device, "ring_for", lambda device, *rest: _device.Ring(cpu, *rest))
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_a_ring_holds_several_fields_and_a_short_last_batch(rows):
     loader = evenkeel.Loader(rows, 10, seed=3, device="cuda", transform=lambda batch: [batch])
     expected = list(evenkeel.Loader(rows, 10, seed=3, device=None))
     for _ in range(2):
@@ -351,3 +361,87 @@ def test_a_ring_holds_several_fields_and_a_short_last_batch(rows, monkeypatch):
             assert batch.keys() == wanted.keys()
             assert all(np.array_equal(batch[name].numpy(), wanted[name]) for name in batch)
     loader.close()
+
+
+@pytest.mark.usefixtures("no_gpu")
+@pytest.mark.parametrize("steps", [1, 2, 8])
+def test_loops_follow_one_another_on_a_gpu(rows, steps):
+    labels = rows["labels"]
+    with evenkeel.Loader(labels, 10, seed=3, steps=steps) as plain:
+        expected = [batch.tolist() for batch in plain]
+    with evenkeel.Loader(labels, 10, seed=3, steps=steps, device="cuda") as loader:
+        for _ in range(4):
+            assert [batch.tolist() for batch in loader] == expected
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_a_loop_that_was_left_before_its_last_batch_goes_on(rows):
+    with evenkeel.Loader(rows["labels"], 10, seed=3, steps=4, device="cuda") as loader:
+        batches = iter(loader)
+        first = [next(batches).tolist() for _ in range(3)]
+        rest = [batch.tolist() for batch in loader]
+        assert len(rest) == 1
+        assert [batch.tolist() for batch in loader] == first + rest
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_a_signal_handler_may_move_and_close_a_loader_for_a_gpu(rows, monkeypatch):
+    """The handler runs while its own thread is in the ring: there it waits for a copy."""
+    calls = []
+
+    class Stream:
+        def __init__(self, *args):
+            pass
+
+        def wait_event(self, event):
+            if calls:
+                calls.pop()()
+
+    monkeypatch.setattr(torch.cuda, "current_stream", Stream)
+    options = {"batch_size": 10, "seed": 3}
+    with evenkeel.Loader(rows["labels"], **options) as plain:
+        expected = [batch.tolist() for batch in plain]
+    loader = evenkeel.Loader(rows["labels"], device="cuda", **options)
+    assert next(loader).tolist() == expected[0]
+    calls.append(lambda: loader.seek(6))
+    assert next(loader).tolist() == expected[1]
+    assert loader.step == 6
+    assert [batch.tolist() for batch in loader] == expected[6:]
+    calls.append(loader.close)
+    loader.seek(0)
+    assert next(loader).tolist() == expected[0]
+    with pytest.raises(ValueError, match="used after close"):
+        next(loader)
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_a_batch_for_a_gpu_that_did_not_arrive_is_given_again(rows):
+    with evenkeel.Loader(rows["labels"], 10, seed=3, steps=4) as plain:
+        expected = [batch.tolist() for batch in plain]
+    loader = evenkeel.Loader(rows["labels"], 10, seed=3, steps=4, device="cuda")
+    deliver, count = loader.deliver, 0
+
+    def interrupted(reader):
+        nonlocal count
+        batch = deliver(reader)
+        count += 1
+        if count % 2:
+            raise KeyError
+        return batch
+
+    loader.deliver = interrupted
+    for _ in range(2):
+        seen = []
+        while len(seen) < 4:
+            assert loader.step == len(seen) or len(seen) == 0
+            try:
+                seen += [next(iter(loader)).tolist()]
+            except KeyError:
+                pass
+        assert seen == expected
+    loader.close()
+
+
+def test_devices_that_are_no_gpu_of_cuda_are_refused(rows):
+    with pytest.raises(ValueError, match="the CPU or to a GPU of CUDA; got device 'meta'"):
+        evenkeel.Loader(rows, 10, device="meta")

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "array/read_ahead.h"
+#include "evenkeel/error.h"
 
 namespace evenkeel {
 
@@ -48,6 +49,11 @@ std::byte* LendingPool::buffer(std::size_t slot) {
   MutexLock lock(mutex_);
   LentMemory& memory = slots_[slot].memory;
   if (!memory) {
+    // Their user would take other pages for the memory that they gave.
+    if (of_caller_) {
+      throw Error(ErrorKind::kInvalid, "lend", "memory of the caller for " + what_ + " is in use")
+          .hint("let go of the batches before you seek or begin a loop");
+    }
     Pages pages(bytes_, what_);
     memory = {pages.data(), std::move(pages)};
     std::erase_if(empty_, [&](const Empty& one) { return one.slot == slot; });

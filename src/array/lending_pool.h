@@ -61,7 +61,8 @@ class LendingPool : public std::enable_shared_from_this<LendingPool> {
   void add_slot(PageBuffer memory) EXCLUDES(mutex_);            // paid for by its reservation
   void add_slot(std::span<std::byte> memory) EXCLUDES(mutex_);  // of the caller's
 
-  // The buffer of a slot; new pages where it has none.
+  // The buffer of a slot; new pages where it has none. Throws Error (kInvalid) where that would be
+  // memory of the caller's, which is lent.
   std::byte* buffer(std::size_t slot) EXCLUDES(mutex_);
   // Hands out the buffer of a slot, which holds batch `number`.
   Loan lend(std::size_t slot, std::uint64_t number) EXCLUDES(mutex_);

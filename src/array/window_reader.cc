@@ -120,7 +120,12 @@ WindowReader::~WindowReader() { close(); }
 
 bool WindowReader::close(std::optional<ReadAhead::Clock::time_point> deadline) {
   interrupted_ = true;
-  return ahead_->close(deadline);
+  if (!ahead_->close(deadline)) return false;
+  MutexLock lock(mutex_);
+  held_ = {};
+  slots_.clear();
+  lists_share_.release();
+  return true;
 }
 
 // Each run is as far from alignment in memory as it is in its file, with room for the overhang on

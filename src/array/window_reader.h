@@ -50,8 +50,8 @@ class WindowReader final : public BatchMaker {
   // Makes a `take` that waits for the disk throw soon, and later ones until `seek`. From any
   // thread.
   void interrupt() { interrupted_ = true; }
-  // Ends reading. False: a thread still waits for the disk at the deadline, so nothing that it uses
-  // may be destroyed.
+  // Ends reading and gives the memory back. False: a thread still waits for the disk at the
+  // deadline, so nothing that it uses may be destroyed. No thread may be in `take`.
   bool close(std::optional<ReadAhead::Clock::time_point> deadline = {});
 
  private:

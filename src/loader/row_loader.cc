@@ -82,6 +82,10 @@ std::uint64_t LoaderField::row_bytes() const {
   return values_.empty() ? bytes : 2 * bytes;
 }
 
+const Budget& LoaderField::budget() const {
+  return values_.empty() ? array_->budget : values_.front()->budget;
+}
+
 Loader::Impl::Impl(std::vector<WeightedRows> sets, RowLoaderOptions options, bool lends)
     : options_(check(std::move(options), sets)),
       mixture_(std::move(sets)),
@@ -149,7 +153,7 @@ RowLoaderOptions Loader::Impl::check(RowLoaderOptions options,
 BlockOptions Loader::Impl::chosen_blocks(const RowLoaderOptions& options, const WeightedRows& set) {
   const BlockOptions& given = options.blocks;
   BlockRequest request{.row_bytes = 0,
-                       .budget = set.fields.front().array_->budget.limit(),
+                       .budget = set.fields.front().budget().limit(),
                        .world = options.world,
                        .block_rows = given.block_rows,
                        .streams = given.streams};
@@ -254,24 +258,25 @@ Pipeline::Options Loader::Impl::pipeline_options(bool lends) {
           .keep = options_.buffers.keep,
           .memory = options_.buffers.memory,
           .lends = lends,
-          .budget = fields_.front()->budget};
+          .budget = mixture_.front().fields.front().budget()};
 }
 
-// Rows of different lengths do not lie in blocks.
-Loader::Impl::Arrays Loader::Impl::windowed() const {
+void Loader::Impl::open_windows(const Order& order, const std::function<bool(std::size_t)>& has) {
   Arrays fields = fields_;
   for (std::size_t i = 0; i < fields.size(); ++i) {
-    if (ragged_[i]) fields[i] = nullptr;
+    if (!has(i)) fields[i] = nullptr;
   }
-  return fields;
+  windows_.open(fields, order.for_rank(options_.rank, options_.world), steps_.taken_of_epoch());
 }
 
 void Loader::Impl::open_fields() {
   if (options_.order == OrderKind::kBlocks) {
-    const Order order = orders_.front()->get().for_rank(options_.rank, options_.world);
-    windows_.open(windowed(), order, steps_.taken_of_epoch());
+    // Rows of different lengths do not lie in blocks.
+    open_windows(orders_.front()->get(), [&](std::size_t field) { return !ragged_[field]; });
   }
   read_.clear();
+  in_windows_.assign(fields_.size(), false);
+  for (std::size_t i = 0; i < fields_.size(); ++i) in_windows_[i] = windows_.has(i);
   for (std::size_t i = 0; i < fields_.size(); ++i) {
     const std::size_t streams = windows_.has(i) ? 0 : ragged_[i] ? ragged_[i]->streams() : 1;
     for (std::size_t number = 0; number < streams; ++number) read_.push_back({i, number});
@@ -316,13 +321,20 @@ void Loader::Impl::free_slots() {
 // Arrays that are mapped because they fit the budget are read instead, where their pages are in the
 // way of the batches.
 bool Loader::Impl::make_room(std::uint64_t bytes) {
-  for (const auto& field : fields_) {
+  const auto gives_way = [&](Array::Impl& array) {
     try {
-      if (!field->stop_mapping(bytes)) continue;
+      if (!array.stop_mapping(bytes)) return false;
       open_fields();
       return true;
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kBudget) throw;
+      return false;
+    }
+  };
+  for (std::size_t i = 0; i < fields_.size(); ++i) {
+    if (gives_way(*fields_[i])) return true;
+    for (std::size_t n = 1; ragged_[i] && n < ragged_[i]->streams(); ++n) {
+      if (gives_way(*ragged_[i]->array(n))) return true;
     }
   }
   return false;
@@ -385,6 +397,13 @@ Job& Loader::Impl::job(const Filling& batch, std::size_t stream) {
   return job;
 }
 
+bool Loader::Impl::windows_missing() const {
+  for (std::size_t i = 0; i < fields_.size(); ++i) {
+    if (in_windows_[i] && !windows_.has(i)) return true;
+  }
+  return false;
+}
+
 std::uint64_t Loader::Impl::position_at(std::uint64_t step) const {
   return steps_.epoch_of(step) * steps_.taken_of_epoch() + steps_.taken_of_epoch(step);
 }
@@ -392,7 +411,12 @@ std::uint64_t Loader::Impl::position_at(std::uint64_t step) const {
 void Loader::Impl::finish(const Filling& batch) {
   for (std::size_t i = 0; i < fields_.size(); ++i) {
     if (ragged_[i]) ragged_[i]->finish(batch.slot, batch.rows, outputs_of(batch, i));
-    if (!windows_.has(i)) continue;
+    if (!in_windows_[i]) continue;
+    if (!windows_.has(i)) {
+      throw Error(ErrorKind::kBudget, "loader", "the windows were given up when a state was loaded")
+          .in(fields_[i]->layout.paths.front())
+          .hint("load a state whose windows fit the budget, or create a new loader");
+    }
     std::vector<std::uint64_t>& rows = slots_[batch.slot].rows;
     rows.resize(batch.rows.size());
     windows_.take(i, position_at(batch.step), rows, outputs_of(batch, i).front());
@@ -488,7 +512,9 @@ void Loader::Impl::load(const RowLoaderState& state) {
   if (state.order != mine.order) {
     differ("order", std::string(order_name(state.order)), std::string(order_name(mine.order)));
   }
-  if (state.blocks == mine.blocks) return pipeline_.seek_samples(state.samples);
+  if (state.blocks == mine.blocks && !windows_missing()) {
+    return pipeline_.seek_samples(state.samples);
+  }
   const std::uint64_t here = step(), end = steps_.end_of_loop(here);
   pipeline_.seek_samples(state.samples, [&] { change_blocks(state.blocks, here, end); });
 }
@@ -500,12 +526,11 @@ void Loader::Impl::change_blocks(const BlockOptions& blocks, std::uint64_t here,
   Order after = before;
   after.blocks = blocks;
   const std::uint64_t rows = mixture_.front().fields.front().rows();
-  const bool windows = windows_.any();
   const auto open = [&](const Order& order) {
-    const Order of_rank = order.for_rank(options_.rank, options_.world);
-    const BlockOrder checked(of_rank, rows);
+    const BlockOrder checked(order.for_rank(options_.rank, options_.world), rows);
     require_window(order.blocks, options_, rows);
-    if (windows) windows_.open(windowed(), of_rank, steps_.taken_of_epoch());
+    // Other fields are read where they are, also if they are not mapped any more.
+    open_windows(order, [&](std::size_t field) { return in_windows_[field]; });
     orders_.front()->set(order);
   };
   try {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,7 +39,11 @@ struct Loader::Impl final : Assembler {
   void seek(std::uint64_t step) { pipeline_.seek(step); }
   void begin_loop(bool anew) { pipeline_.begin_loop(anew); }
   std::uint64_t size() const { return pipeline_.size(); }
-  std::uint64_t epoch_samples() const { return pipeline_.steps().epoch_samples(); }
+  // 0 without epochs.
+  std::uint64_t epoch_samples() const { return mixture_.size() > 1 ? 0 : steps_.epoch_samples(); }
+  std::uint64_t epoch_of(std::uint64_t step) const {
+    return epoch_samples() == 0 ? 0 : steps_.epoch_of(step);
+  }
   int buffers() const { return pipeline_.buffers(); }
   ArrayStats stats() const;
   BlockOptions blocks() const { return orders_.front()->get().blocks; }
@@ -86,8 +91,10 @@ struct Loader::Impl final : Assembler {
   std::vector<std::unique_ptr<RaggedField>> make_ragged() const;
   std::vector<std::shared_ptr<SharedOrder>> make_orders() const;
   Steps make_steps() const;
-  Arrays windowed() const;
   void open_fields();
+  void open_windows(const Order& order, const std::function<bool(std::size_t field)>& has);
+  // After a state was refused, and the windows from before did not fit any more.
+  bool windows_missing() const;
   // This rank's position at the beginning of a step, counted over all epochs.
   std::uint64_t position_at(std::uint64_t step) const;
   void change_blocks(const BlockOptions& blocks, std::uint64_t here, std::uint64_t end);
@@ -106,6 +113,7 @@ struct Loader::Impl final : Assembler {
   const Steps steps_;
   const std::vector<std::shared_ptr<SharedOrder>> orders_;  // of the sets
   FieldWindows windows_;                                    // of kBlocks
+  std::vector<bool> in_windows_;                            // the fields that are read from there
   struct Stream {
     std::size_t field, number;  // a field that has no windows, and which of its arrays
   };
