@@ -235,7 +235,7 @@ TEST_F(RowCacheTest, OneThatCannotBeIsRefusedWithWhatWouldWork) {
   };
   const std::string message = refusal(options(256, Budget(2_MiB), 64_MiB));
   EXPECT_THAT(message, HasSubstr("a cache of 67,108,864 bytes does not fit"));
-  EXPECT_THAT(message, HasSubstr("are left of a budget of 2 MiB"));
+  EXPECT_THAT(message, HasSubstr("are left of a budget of 2,097,152"));
   EXPECT_THAT(message, HasSubstr("ask for a cache of at most "));
   EXPECT_THAT(refusal(options(512'000, Budget(64_MiB))), HasSubstr("these rows cannot be cached"));
   EXPECT_EQ(refusal(options(256, Budget(2_MiB), 0)), "");
