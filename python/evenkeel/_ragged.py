@@ -23,6 +23,7 @@ class Ragged:
             _require_array("ragged", name, array)
         _require_numbers("ragged", "offsets", offsets)
         self._values, self._offsets = values, offsets
+        self._budget = values.budget  # also when the arrays are closed
 
     def __len__(self) -> int:
         return max(0, len(self._offsets) - 1)
@@ -33,7 +34,7 @@ class Ragged:
 
     @property
     def budget(self) -> _core.Budget:
-        return self._values.budget
+        return self._budget
 
     @property
     def arrays(self) -> tuple[Array, ...]:
@@ -68,6 +69,7 @@ class Csr(Ragged):
             raise ValueError(f"csr: columns must be 1 or more; got {columns}")
         self._values, self._offsets, self._indices = data, indptr, indices
         self._columns, self._dense = columns, dense
+        self._budget = data.budget
 
     @property
     def shape(self) -> tuple[int, int]:
