@@ -116,27 +116,46 @@ class DocumentBatches::StartOrder final : public SampleOrder {
   std::uint64_t epoch_samples() const override { return crops_->epoch_samples(); }
 
  private:
-  std::uint64_t moved(std::uint64_t start, std::uint64_t document) {
+  // Where the row of the crop at `start` begins, which lies in `document`.
+  std::uint64_t begin_of_row(std::uint64_t start, std::uint64_t document, bool& inside) {
     const std::uint64_t end = start + owner_.columns_;
     std::uint64_t begin = reader_.start(document);
     if (begin != start) begin = reader_.start(document + 1);
-    std::uint64_t chosen = begin;
-    if (begin >= end || begin > last_) {
-      if (owner_.options_.documents.use_leftovers) {
-        chosen = start;
-      } else if (begin > last_) {
-        chosen = reader_.start(reader_.locate(last_));
-      }
+    inside = false;
+    if (begin < end && begin <= last_) return begin;
+    if (owner_.options_.documents.use_leftovers) {
+      inside = true;
+      return start;
     }
-    if (counts_) {
-      Counts& counts = owner_.counts_;
-      counts.rows.fetch_add(1, std::memory_order_relaxed);
-      const bool inside = chosen == start && begin != start;
-      if (inside) counts.inside.fetch_add(1, std::memory_order_relaxed);
-      const std::uint64_t skipped = chosen > start ? std::min(chosen, end) - start : 0;
-      counts.skipped.fetch_add(skipped, std::memory_order_relaxed);
+    return begin <= last_ ? begin : reader_.start(reader_.locate(last_));
+  }
+
+  std::uint64_t moved(std::uint64_t start, std::uint64_t document) {
+    bool inside = false;
+    const std::uint64_t begin = begin_of_row(start, document, inside);
+    if (counts_) count(start, begin, inside);
+    return begin;
+  }
+
+  // What no row shows is counted for some rows: the tokens of a block that lie before its row, and
+  // beyond the row of the block before it.
+  void count(std::uint64_t start, std::uint64_t begin, bool inside) {
+    constexpr std::uint64_t kOneOf = 16;
+    Counts& counts = owner_.counts_;
+    const std::uint64_t rows = counts.rows.fetch_add(1, std::memory_order_relaxed);
+    if (inside) counts.inside.fetch_add(1, std::memory_order_relaxed);
+    if (rows % kOneOf != 0) return;
+    const std::uint64_t columns = owner_.columns_;
+    std::uint64_t shown = start;  // up to here, by the row before
+    if (start >= columns) {
+      bool ignored;
+      const std::uint64_t before = start - columns;
+      const std::uint64_t row = begin_of_row(before, reader_.locate(before), ignored);
+      if (row <= start) shown = row + columns;
     }
-    return chosen;
+    const std::uint64_t end = std::min(begin, start + columns);
+    counts.looked_at.fetch_add(columns, std::memory_order_relaxed);
+    counts.skipped.fetch_add(end > shown ? end - shown : 0, std::memory_order_relaxed);
   }
 
   DocumentBatches& owner_;
@@ -452,7 +471,7 @@ Packing DocumentBatches::packing() const {
   if (places > 0)
     packing.padding = static_cast<double>(places - tokens) / static_cast<double>(places);
   packing.split = share(counts_.split, counts_.documents);
-  packing.cut = share(counts_.skipped, rows * columns_);
+  packing.cut = share(counts_.skipped, counts_.looked_at);
   packing.inside = share(counts_.inside, rows);
   return packing;
 }

@@ -114,7 +114,7 @@ class DocumentBatches {
 
   // Of the reading side.
   struct Counts {
-    std::atomic<std::uint64_t> rows = 0, inside = 0, skipped = 0;
+    std::atomic<std::uint64_t> rows = 0, inside = 0, skipped = 0, looked_at = 0;
     std::atomic<std::uint64_t> tokens = 0, places = 0, documents = 0, split = 0;
   };
   mutable Counts counts_;
