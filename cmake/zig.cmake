@@ -13,9 +13,10 @@ set(CMAKE_C_COMPILER ${EVENKEEL_ZIG} cc -target ${EVENKEEL_TARGET})
 set(CMAKE_CXX_COMPILER ${EVENKEEL_ZIG} c++ -target ${EVENKEEL_TARGET})
 set(CMAKE_CXX_COMPILER_LAUNCHER "")  # zig has a cache of its own
 
-# zig adds -g by itself. -O3 is for the first program that CMake links, to see which compiler it is: zig
-# compiles its C++ library for that, and the one without optimisation would serve for nothing else.
-set(CMAKE_CXX_FLAGS_INIT "-g0 -O3")
+# zig adds -g by itself. -O3 and -s are for the first program that CMake links, to see which compiler it is:
+# zig compiles its C++ library for that, and one without optimisation or with debug information would serve for
+# nothing else.
+set(CMAKE_CXX_FLAGS_INIT "-g0 -O3 -s")
 set(CMAKE_EXE_LINKER_FLAGS_INIT "-s")
 set(CMAKE_SHARED_LINKER_FLAGS_INIT "-s")
 set(CMAKE_MODULE_LINKER_FLAGS_INIT "-s")
