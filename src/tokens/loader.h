@@ -10,6 +10,7 @@
 
 #include "evenkeel/tokens.h"
 #include "loader/batch_loader.h"
+#include "tokens/document_batches.h"
 #include "tokens/impl.h"
 
 namespace evenkeel {
@@ -23,6 +24,8 @@ struct TokenLoader::Impl final : Assembler, BatchLoader<TokenLoader::Impl, Batch
   LoaderState state_at(std::uint64_t step) const;
   void load(const LoaderState& state);
   std::vector<CropOrigin> explain(std::uint64_t step) const;
+  bool has_documents() const { return documents_ != nullptr; }
+  Packing packing() const { return documents_ ? documents_->packing() : Packing{}; }
 
  private:
   friend BatchLoader;
@@ -32,10 +35,10 @@ struct TokenLoader::Impl final : Assembler, BatchLoader<TokenLoader::Impl, Batch
     Job job;
   };
 
-  std::vector<std::uint64_t> field_bytes() const override { return {out_bytes(), out_bytes()}; }
+  std::vector<std::uint64_t> field_bytes() const override;
   void add_slot(const Budget& budget) override;
-  std::uint64_t slot_bytes() const override { return stored_bytes(); }
-  void free_slots() override { stored_.clear(); }
+  std::uint64_t slot_bytes() const override;
+  void free_slots() override;
   std::string describe_batch() const override;
   std::size_t stream_count() const override { return 1; }
   std::vector<ReadStream> streams() override;
@@ -45,7 +48,8 @@ struct TokenLoader::Impl final : Assembler, BatchLoader<TokenLoader::Impl, Batch
 
   static LoaderOptions check(LoaderOptions options, const std::vector<WeightedTokens>& sets);
   std::shared_ptr<Array::Impl> open_joined() const;
-  Schedule make_schedule() const;
+  std::unique_ptr<DocumentBatches> make_documents() const;
+  Schedule make_schedule();
   Pipeline::Options pipeline_options(bool lends) const;
   Batch batch_of(const Pipeline::Lent& lent) const;
   std::string describe_data() const;
@@ -57,8 +61,10 @@ struct TokenLoader::Impl final : Assembler, BatchLoader<TokenLoader::Impl, Batch
   const std::shared_ptr<Array::Impl> array_;
   const std::shared_ptr<Engine> engine_;
   const DType out_type_;
-  std::deque<Stored> stored_;  // one for each batch on its way
-  Pipeline pipeline_;          // its threads use all of the above
+  const std::unique_ptr<DocumentBatches> documents_;  // nullptr: rows are crops, and nothing else
+  int schedules_made_ = 0;                            // by make_schedule: for reading, explaining
+  std::deque<Stored> stored_;                         // one for each batch on its way
+  Pipeline pipeline_;                                 // its threads use all of the above
 };
 
 }  // namespace evenkeel
