@@ -273,34 +273,10 @@ struct WeightedTokens {
 // in a child of fork. Moves, does not copy.
 class TokenLoader {
  public:
-  class Iterator {
-   public:
-    using iterator_concept = std::input_iterator_tag;
-    using value_type = Batch;
-    using difference_type = std::ptrdiff_t;
-    Iterator() = default;
-    const Batch& operator*() const { return *batch_; }
-    const Batch* operator->() const { return batch_; }
-    Iterator& operator++() {
-      batch_ = loader_->next();
-      return *this;
-    }
-    void operator++(int) { ++*this; }
-    friend bool operator==(const Iterator& it, std::default_sentinel_t) { return !it.batch_; }
-
-   private:
-    friend class TokenLoader;
-    explicit Iterator(TokenLoader* loader) : loader_(loader), batch_(loader->next()) {}
-    TokenLoader* loader_ = nullptr;
-    const Batch* batch_ = nullptr;
-  };
+  using Iterator = BatchIterator<TokenLoader, Batch>;
 
   TokenLoader(const Tokens& tokens, LoaderOptions options);
   TokenLoader(std::vector<WeightedTokens> mixture, LoaderOptions options);
-  TokenLoader(TokenLoader&&) noexcept;
-  TokenLoader& operator=(TokenLoader&&) noexcept;
-  ~TokenLoader();
-
   // The next batch, or nullptr after the last. Throws what reading it threw, with the path and the
   // offset; Error (kClosed) after `close`, also if it was waiting already.
   const Batch* next();
@@ -335,7 +311,10 @@ class TokenLoader {
   struct Impl;
 
  private:
-  std::unique_ptr<Impl> impl_;
+  struct End {
+    void operator()(Impl* impl) const;
+  };
+  std::unique_ptr<Impl, End> impl_;
 };
 
 }  // namespace evenkeel

@@ -5,6 +5,7 @@
 #include "array/row_extents.h"
 #include "base/checked.h"
 #include "loader/data.h"
+#include "loader/state_text.h"
 #include "tokens/crop_order.h"
 #include "tokens/widen.h"
 
@@ -18,15 +19,6 @@ DType output_type(const LoaderOptions& options, DType stored) {
   if (can_widen(stored, out)) return out;
   throw wrong("tokens stored as " + stored.name() + " cannot be had as " + out.name())
       .hint("ask for int64, int32, or as stored");
-}
-
-StepOptions step_options(const LoaderOptions& options) {
-  return {.batch_size = options.batch_size,
-          .rank = options.rank,
-          .world = options.world,
-          .workers = options.workers,
-          .steps = options.steps,
-          .epochs = options.epochs};
 }
 
 }  // namespace
@@ -44,8 +36,8 @@ TokenLoader::Impl::Impl(std::vector<WeightedTokens> sets, LoaderOptions options,
 LoaderOptions TokenLoader::Impl::check(LoaderOptions options,
                                        const std::vector<WeightedTokens>& sets) {
   if (sets.empty()) throw wrong("no tokens were given");
-  check_steps(step_options(options));
-  check_epochs(step_options(options), options.order != CropOrder::kRandom, sets.size());
+  check_steps(steps_of(options));
+  check_epochs(steps_of(options), options.order != CropOrder::kRandom, sets.size());
   return options;
 }
 
@@ -79,8 +71,7 @@ Schedule TokenLoader::Impl::make_schedule() {
                     std::make_unique<CropSequence>(tokens, options_.block_size, options_.order,
                                                    seed_of_set(options_.seed, i))});
   }
-  const Steps steps(step_options(options_), sets.front().order->epoch_samples(),
-                    Steps::Ends::kNone);
+  const Steps steps(steps_of(options_), sets.front().order->epoch_samples(), Steps::Ends::kNone);
   const auto tokens = checked_mul(options_.batch_size, options_.block_size + 1);
   if (!tokens || !checked_mul(*tokens, 32)) {
     throw wrong("batch_size x block_size is too large: " + with_commas(options_.batch_size) +
@@ -187,20 +178,6 @@ Batch TokenLoader::Impl::batch_of(const Pipeline::Lent& lent) const {
   return batch;
 }
 
-const Batch* TokenLoader::Impl::next() {
-  const Pipeline::Lent* lent = pipeline_.next();
-  if (!lent) return nullptr;
-  while (held_.size() > options_.buffers.keep) held_.pop_front();
-  return &held_.emplace_back(batch_of(*lent));
-}
-
-ReadAhead::Outcome TokenLoader::Impl::lend(Lent& lent, ReadAhead::Clock::time_point deadline) {
-  Pipeline::Lent taken;
-  const ReadAhead::Outcome outcome = pipeline_.lend(taken, deadline);
-  if (outcome == ReadAhead::Outcome::kTaken) lent = {batch_of(taken), std::move(taken.loan)};
-  return outcome;
-}
-
 std::string TokenLoader::Impl::describe_data() const {
   std::string text;
   for (std::size_t i = 0; i < mixture_.size(); ++i) {
@@ -218,24 +195,11 @@ LoaderState TokenLoader::Impl::state_at(std::uint64_t step) const {
 
 void TokenLoader::Impl::load(const LoaderState& state) {
   const LoaderState mine = state_at(0);
-  const auto differ = [](const std::string& what, const std::string& theirs,
-                         const std::string& ours) {
-    throw Error(ErrorKind::kInvalid, "load",
-                "the state belongs to other batches: its " + what + " is " + theirs +
-                    ", this loader's is " + ours)
-        .hint("create the loader with the options of the state, or start from step 0");
-  };
-  if (state.data != mine.data) differ("data", "\"" + state.data + "\"", "\"" + mine.data + "\"");
-  if (state.seed != mine.seed) {
-    differ("seed", std::to_string(state.seed), std::to_string(mine.seed));
-  }
-  if (state.block_size != mine.block_size) {
-    differ("block_size", std::to_string(state.block_size), std::to_string(mine.block_size));
-  }
-  if (state.order != mine.order) {
-    differ("order", std::string(crop_order_name(state.order)),
-           std::string(crop_order_name(mine.order)));
-  }
+  require_same("data", "\"" + state.data + "\"", "\"" + mine.data + "\"");
+  require_same("seed", state.seed, mine.seed);
+  require_same("block_size", state.block_size, mine.block_size);
+  require_same("order", std::string(crop_order_name(state.order)),
+               std::string(crop_order_name(mine.order)));
   pipeline_.seek_samples(state.samples);
 }
 
@@ -258,19 +222,8 @@ std::vector<CropOrigin> TokenLoader::Impl::explain(std::uint64_t step) const {
 TokenLoader::TokenLoader(const Tokens& tokens, LoaderOptions options)
     : TokenLoader(std::vector<WeightedTokens>{{tokens, 1}}, std::move(options)) {}
 TokenLoader::TokenLoader(std::vector<WeightedTokens> mixture, LoaderOptions options)
-    : impl_(std::make_unique<Impl>(std::move(mixture), std::move(options), false)) {}
-TokenLoader::TokenLoader(TokenLoader&&) noexcept = default;
-TokenLoader& TokenLoader::operator=(TokenLoader&& other) noexcept {
-  if (this == &other) return *this;
-  const TokenLoader old(std::move(*this));
-  impl_ = std::move(other.impl_);
-  return *this;
-}
-TokenLoader::~TokenLoader() {
-  // In a child of fork the threads do not exist, and their mutexes may be held for ever: the memory
-  // is left as it is.
-  if (impl_ && !impl_->owned_here()) static_cast<void>(impl_.release());
-}
+    : impl_(new Impl(std::move(mixture), std::move(options), false)) {}
+void TokenLoader::End::operator()(Impl* impl) const { end_loader(impl); }
 
 const Batch* TokenLoader::next() { return impl_->next(); }
 
