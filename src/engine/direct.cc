@@ -34,7 +34,7 @@ constexpr std::uint64_t kLeastBuffers = 128 << 10;
 constexpr std::uint64_t kMaxRequest = 1 << 20;
 constexpr std::size_t kMostRegisteredFiles = 128;
 
-// What belongs to one process.
+// The state of one process: a child of fork makes its own.
 struct ProcessState {
   ProcessState(const Layout& layout, std::span<std::byte> memory, QueueChoice choice)
       : files(layout, O_DIRECT), arena(memory.size()) {
