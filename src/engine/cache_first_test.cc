@@ -1,4 +1,4 @@
-// labels: threads
+// labels: threads reads
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
