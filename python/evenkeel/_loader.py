@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Union
+from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
 
 from evenkeel import _core
 from evenkeel._documents import DocumentsLayout, document_options
 from evenkeel._ranks import rank_and_world
-from evenkeel._stepping import Stepping, number, set_common
+from evenkeel._stepping import Stepping, number, over, set_common
 from evenkeel._tokens import Tokens, require_tokens
 
 Mixture = Union[Tokens, Sequence[Union[Tokens, "tuple[Tokens, float]"]], "Mapping[Tokens, float]"]
 
 
-class TokenLoader(Stepping, _core.BatchReader):
+if TYPE_CHECKING:
+
+    class _Base(Stepping, _core.BatchReader):
+        pass
+
+else:
+    _Base = over(_core.BatchReader)
+
+
+class TokenLoader(_Base):
     """Batches (x, y) of token files, read ahead under the budget of the tokens.
 
     Every batch is a pure function of the data, seed, step, rank and world: you can seek to it,

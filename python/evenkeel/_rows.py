@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Union
+from typing import TYPE_CHECKING, Any, Union
 
 from evenkeel import _core
 from evenkeel._array import Array
 from evenkeel._blocks import Blocks, choose, warn_if_few
 from evenkeel._ragged import Csr, Ragged
 from evenkeel._ranks import rank_and_world
-from evenkeel._stepping import Stepping, number, set_common
+from evenkeel._stepping import Stepping, number, over, set_common
 
 Field = Union[Array, Ragged]
 Fields = Union[Field, "tuple[Field, ...]", "Mapping[str, Field]"]
 Data = Union[Fields, "Sequence[tuple[Fields, float]]"]
 
 
-class Loader(Stepping, _core.RowReader):
+if TYPE_CHECKING:
+
+    class _Base(Stepping, _core.RowReader):
+        pass
+
+else:
+    _Base = over(_core.RowReader)
+
+
+class Loader(_Base):
     """Batches of rows, read ahead under the budget of the (first) array.
 
     `data` is an array that evenkeel.open gave, a tuple of arrays or a dict of them; a batch is then

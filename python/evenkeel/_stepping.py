@@ -50,7 +50,7 @@ Self = TypeVar("Self", bound="Stepping")
 
 
 class Stepping(_Reader):
-    """Steps, states, ranks and the end of a loader. Its other base is a reader of _core."""
+    """Steps, states, ranks and the end of a loader, on top of a reader of _core: see `over`."""
 
     _ring: Ring | None
     _rank: int
@@ -139,6 +139,14 @@ class Stepping(_Reader):
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def over(reader: Any) -> Any:
+    """Stepping with this reader as its only base: nanobind 2, the last for Python 3.9, takes no
+    second one."""
+    own = {"__dict__", "__weakref__"}
+    members = {name: value for name, value in vars(Stepping).items() if name not in own}
+    return type(reader)("Stepping", (reader,), members)
 
 
 def number(name: str, value: int, least: int, end: int = 1 << 64, what: str = "loader") -> int:
