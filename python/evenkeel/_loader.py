@@ -9,22 +9,27 @@ from typing import Any, Union
 import numpy as np
 
 from evenkeel import _core
+from evenkeel._blocks import InBlocks
 from evenkeel._ranks import rank_and_world
-from evenkeel._stepping import Stepping, number, set_common
+from evenkeel._stepping import number, set_common
 from evenkeel._tokens import Tokens, require_tokens
 
 Mixture = Union[Tokens, Sequence[Union[Tokens, "tuple[Tokens, float]"]], "Mapping[Tokens, float]"]
 
 
-class TokenLoader(Stepping, _core.BatchReader):
+class TokenLoader(InBlocks, _core.BatchReader):
     """Batches (x, y) of token files, read ahead under the budget of the tokens.
 
     Every batch is a pure function of the data, seed, step, rank and world: you can seek to it,
     resume on another number of ranks, and ask what it is made of (`explain`).
 
     `tokens` is what evenkeel.tokens gives, or a mixture: pairs of (tokens, weight). `order` is
-    "random" (with replacement, as nanoGPT draws), "shuffled" (each block once an epoch) or
-    "covering" (the same with a new phase each epoch). `rank` and `world` default to those of
+    "random" (with replacement, as nanoGPT draws), "shuffled" (each block once an epoch), "covering"
+    (the same with a new phase each epoch) or "blocks" (the crops of "covering", read in large
+    requests and mixed in memory: see docs/orders.md). For "blocks", `block` and `window` are crops,
+    or bytes as text ("256KiB"), and `streams` is a multiple of every `world` that will continue; a
+    window takes a quarter of the budget by default, and two are held. These are part of the state:
+    a loader that was not told them takes them from there. `rank` and `world` default to those of
     torch.distributed, else of the environment of torchrun, Slurm or Open MPI, else one process.
 
     Without `steps` and `epochs` the loader does not end, and `len` is a TypeError. With `steps` a
@@ -70,13 +75,16 @@ class TokenLoader(Stepping, _core.BatchReader):
         device: Any = None,
         steps: int | None = None,
         epochs: int | None = None,
+        block: int | str | None = None,
+        window: int | str | None = None,
+        streams: int | None = None,
         stride: int = 1,
         phase: int = 0,
     ) -> None:
         sets = weighted(tokens)
         self._sources = [one for one, _ in sets]
         self._start(*rank_and_world(rank, world))
-        self._shape, self._order = (batch_size, block_size), order
+        self._shape = batch_size, block_size
         stored = sets[0][0].dtype
         self._dtype = stored if dtype == "stored" else np.dtype(dtype)
         options = _core.LoaderOptions()
@@ -95,6 +103,17 @@ class TokenLoader(Stepping, _core.BatchReader):
             stride=stride,
             phase=phase,
         )
+        blocks = self._choose_blocks(
+            order,
+            {"block": block, "window": window, "streams": streams},
+            budget=sets[0][0].budget,
+            has_budget=sets[0][0]._recipe[1] is not None,
+            sample_bytes=options.block_size * stored.itemsize,
+            batch_size=batch_size,
+            samples=self._samples(),
+        )
+        if blocks is not None:
+            options.blocks = blocks
         memory: list[tuple[Any, Any]] = []
         if device is not None:
             from evenkeel._device import ring_for
@@ -122,6 +141,27 @@ class TokenLoader(Stepping, _core.BatchReader):
         for row in rows:
             row["path"] = os.fsdecode(row["path"])  # type: ignore[arg-type]
         return rows
+
+    def _samples(self) -> list[int]:
+        """Crops of an epoch of each set, in the order blocks."""
+        return [max(0, len(one) // self._shape[1] - 1) for one in self._sources]
+
+    def describe(self) -> str:
+        """What it reads, in which order, and how much memory that takes, in several lines."""
+        if self._closed:
+            return "loader: closed"
+        rows, columns = self._shape
+        budget = self._sources[0].budget
+        return "\n".join(
+            [
+                repr(self)[1:-1].replace("evenkeel.TokenLoader", "loader"),
+                *(repr(source) for source in self._sources),
+                *self._describe_blocks(self._samples(), rows, "crops"),
+                f"batches: {rows:,} x {columns:,} tokens, {self.buffers} in memory",
+                f"loop: {f'{self.size:,} batches' if self.size else 'does not end'}",
+                f"budget: {budget.describe()}, {_core.format_size(budget.in_use)} in use",
+            ]
+        )
 
     def __reduce__(self) -> Any:
         raise TypeError(

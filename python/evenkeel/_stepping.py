@@ -43,6 +43,14 @@ if TYPE_CHECKING:
         def size(self) -> int:
             raise NotImplementedError
 
+        @property
+        def blocks_in_use(self) -> tuple[int, int, int]:
+            raise NotImplementedError
+
+        @staticmethod
+        def blocks_of_state(state: str) -> tuple[int, int, int]:
+            raise NotImplementedError
+
 else:
     _Reader = object
 

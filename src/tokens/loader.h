@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "evenkeel/tokens.h"
 #include "loader/batch_loader.h"
+#include "loader/windows.h"
 #include "tokens/impl.h"
 
 namespace evenkeel {
@@ -20,6 +22,7 @@ struct TokenLoader::Impl final : Assembler, BatchLoader<TokenLoader::Impl, Batch
 
   std::uint64_t epoch_samples() const { return pipeline_.steps().epoch_samples(); }
   ArrayStats stats() const { return array_->stats(); }
+  BlockOptions blocks() const { return windows_.blocks(); }
   LoaderState state_at(std::uint64_t step) const;
   void load(const LoaderState& state);
   std::vector<CropOrigin> explain(std::uint64_t step) const;
@@ -30,11 +33,13 @@ struct TokenLoader::Impl final : Assembler, BatchLoader<TokenLoader::Impl, Batch
   struct Stored {
     PageBuffer tokens;
     Job job;
+    Reservation crops_share;
+    std::vector<std::uint64_t> crops;  // scratch of `finish`, with windows
   };
 
   std::vector<std::uint64_t> field_bytes() const override { return {out_bytes(), out_bytes()}; }
   void add_slot(const Budget& budget) override;
-  std::uint64_t slot_bytes() const override { return stored_bytes(); }
+  std::uint64_t slot_bytes() const override { return stored_bytes() + crop_list_bytes(); }
   void free_slots() override { stored_.clear(); }
   std::string describe_batch() const override;
   std::size_t stream_count() const override { return 1; }
@@ -42,21 +47,38 @@ struct TokenLoader::Impl final : Assembler, BatchLoader<TokenLoader::Impl, Batch
   Job& job(const Filling& batch, std::size_t stream) override;
   void finish(const Filling& batch) override;
   bool finishing_is_work() const override { return true; }
+  bool make_room(std::uint64_t bytes) override;
+  bool streams_read() const override { return !windows_.any(); }
+  bool wants_rows() const override { return !windows_.any(); }
+  bool wants_pieces() const override { return windows_.any(); }
+  void interrupt() override { windows_.interrupt(); }
+  void moved(const Positions& first, const Positions& end) override { windows_.seek(first, end); }
+  void pass(const Positions& first, const Positions& end) override { windows_.pass(first, end); }
+  bool close_readers(std::optional<ReadAhead::Clock::time_point> deadline) override {
+    return windows_.close(deadline);
+  }
 
   static LoaderOptions check(LoaderOptions options, const std::vector<WeightedTokens>& sets);
   std::shared_ptr<Array::Impl> open_joined() const;
+  Steps make_steps() const;
+  std::vector<LoaderWindows::Set> make_sets() const;
   Schedule make_schedule() const;
-  Pipeline::Options pipeline_options(bool lends) const;
+  Pipeline::Options pipeline_options(bool lends);
   Batch batch_of(const Pipeline::Lent& lent) const;
   std::string describe_data() const;
   std::uint64_t stored_bytes() const;
+  std::uint64_t crop_list_bytes() const;
   std::uint64_t out_bytes() const;  // of x, and of y
 
   const LoaderOptions options_;
   const std::vector<WeightedTokens> mixture_;
   const std::shared_ptr<Array::Impl> array_;
-  const std::shared_ptr<Engine> engine_;
   const DType out_type_;
+  const Steps steps_;
+  const std::vector<LoaderWindows::Set> sets_;
+  LoaderWindows windows_;  // of kBlocks
+  std::shared_ptr<Engine> engine_;
+  IdleEngine idle_;
   std::deque<Stored> stored_;  // one for each batch on its way
   Pipeline pipeline_;          // its threads use all of the above
 };
