@@ -36,7 +36,8 @@ struct Array::Impl::Gatherer final : JobSource {
   void run(Engine& engine, RowFeed& feed);
   Job* next_job() override;
   void job_done(Job&) override { busy = false; }
-  void while_waiting() override;
+  bool has_other_work() const override;
+  void do_other_work() override;
 
   const Impl& impl;
   Reservation own_share;  // of the second one and later ones; the first is part of the bookkeeping

@@ -94,15 +94,29 @@ bool RowCache::get(const Piece& piece) {
   return true;
 }
 
-bool RowCache::has(const Piece& piece) {
+void RowCache::prefetch(const Piece& piece) {
+  if (too_long(piece)) return;
+  State& state = state_.get();
+  int blocks = 0;  // of a long piece, the first alone
+  for (std::uint64_t offset = piece.offset; offset < piece.end() && blocks < 4; ++blocks) {
+    const BlockSpan span = span_at(piece, offset);
+    state.blocks->prefetch(span.block);
+    offset += span.length;
+  }
+}
+
+bool RowCache::has(const Piece& piece, const std::byte*& place) {
   if (too_long(piece)) return false;
   State& state = state_.get();
+  place = nullptr;
   for (std::uint64_t offset = piece.offset; offset < piece.end();) {
     const BlockSpan span = span_at(piece, offset);
-    if (!state.blocks->has(span.block)) {
+    const std::byte* const found = state.blocks->find(span.block);
+    if (!found) {
       counter(state).misses.fetch_add(1, std::memory_order_relaxed);
       return false;
     }
+    if (!place) place = found + span.begin;
     offset += span.length;
   }
   return true;
