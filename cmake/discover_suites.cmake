@@ -16,7 +16,7 @@ if(failed)
 endif()
 
 set(slow_suites
-  "Array|Guard|Threads|Permutation|Chunks|EveryEngine|Differential|Faults|Completions|Loader|Plan|RowFeed|Fork|Limits|Memory")
+  "Array|Guard|Threads|Permutation|Chunks|EveryEngine|Differential|Faults|Completions|Loader|Plan|RowFeed|Fork|Limits|Memory|Engines|Window|Cache|BlockOrder|Fill|Preload")
 
 # evenkeel_labels(VARIABLE SUITE): `unit`, or `memory` for suites called Memory*, which read the
 # kernel's figures; and those of its file.

@@ -171,7 +171,7 @@ void Array::Impl::crops(std::span<const std::uint64_t> starts, std::uint64_t cou
   // Many starts are read in their order on the disk, and looked up in that order, too.
   if (!cache_ || starts.size() > kSmallGather || !cache_->on()) return gather(starts, {}, nullptr);
 
-  // What is missing is looked for first, so that the disk reads it while the rest is copied.
+  // Find what is missing first, so that the disk reads it while the rest is copied.
   CachedCrops cached(*this, starts, count, out);
   std::array<std::uint64_t, kSmallGather> missing;
   std::array<std::uint32_t, kSmallGather> positions;
