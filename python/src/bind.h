@@ -1,4 +1,4 @@
-// What the module is made of: each file binds its own.
+// The parts of the module: each file binds its own classes.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -1,4 +1,4 @@
-// What is cached is taken from the page cache without adding to it; the rest goes to another
+// Takes cached bytes from the page cache without adding to it, and leaves the rest to another
 // engine.
 #include <algorithm>
 #include <array>
@@ -72,7 +72,8 @@ class CacheFirstEngine final : public Engine {
     state.mutex.assert_held();
     state.files.forget_used();
     Filter filter(*this, state, feed);
-    // The other engine has one queue; who finds all in the cache does not wait for it.
+    // The other engine has one queue. A call that finds everything in the cache does not wait for
+    // it.
     if (filter.find_uncached()) {
       state.in_rest = true;
       rest_->run(filter);
@@ -272,7 +273,7 @@ class CacheFirstEngine final : public Engine {
     }
 
    private:
-    // A run may last as long as the program: what it says of the cache is said on the way.
+    // A run may last as long as the program, so the cache is judged during the run.
     void count(bool served) REQUIRES(state_.mutex) {
       state_.served += served;
       if (++state_.asked < kEnoughToTell) return;

@@ -74,8 +74,8 @@ std::unique_ptr<Engine> direct_or_read(EngineKind asked, const Layout& layout, c
   return std::make_unique<Chosen>(std::move(direct), asked, std::move(why));
 }
 
-// What mapping the data may bring into memory: whole pages, and all of each file, since faults read
-// around themselves.
+// How many bytes a mapping of the data may bring into memory: whole pages of whole files, because a
+// page fault also reads the pages around it.
 std::uint64_t mapped_bytes(const Layout& layout) {
   std::uint64_t bytes = 0;
   for (const Segment& segment : layout.segments) {
