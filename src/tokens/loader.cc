@@ -28,6 +28,7 @@ TokenLoader::Impl::Impl(std::vector<WeightedTokens> sets, LoaderOptions options,
       mixture_(std::move(sets)),
       array_(mixture_.size() == 1 ? TokenInternals::of(mixture_[0].tokens).array : open_joined()),
       out_type_(output_type(options_, array_->layout.dtype)),
+      documents_(make_documents()),
       steps_(make_steps()),
       sets_(make_sets()),
       windows_(steps_, sets_),
@@ -39,7 +40,15 @@ LoaderOptions TokenLoader::Impl::check(LoaderOptions options,
   if (sets.empty()) throw wrong("no tokens were given");
   check_steps(steps_of(options));
   check_epochs(steps_of(options), options.order != CropOrder::kRandom, sets.size());
+  const DocumentMode documents = options.documents.mode;
+  const bool crops = documents == DocumentMode::kNone || documents == DocumentMode::kMask;
+  if (options.order == CropOrder::kBlocks && !crops) {
+    throw wrong("order \"blocks\" mixes crops, and documents=\"" +
+                std::string(document_mode_name(documents)) + "\" has other rows")
+        .hint("use documents=\"mask\", or another order");
+  }
   for (const WeightedTokens& set : sets) {
+    if (!crops) break;
     require_crops(set.tokens.size(), options.block_size, options.order);
   }
   const auto tokens = checked_mul(options.batch_size, options.block_size + 1);
@@ -71,14 +80,18 @@ std::shared_ptr<Array::Impl> TokenLoader::Impl::open_joined() const {
       ArrayOptions{.budget = first.array->budget, .engine = first.engine, .cache = first.cache});
 }
 
+std::unique_ptr<DocumentBatches> TokenLoader::Impl::make_documents() const {
+  if (options_.documents.mode == DocumentMode::kNone) return nullptr;
+  return std::make_unique<DocumentBatches>(mixture_, options_, array_->layout, array_->budget);
+}
+
+// Of kBlocks: the steps of other orders come with their schedule. A rank has the same streams in
+// every epoch, so an epoch ends with a whole step.
 Steps TokenLoader::Impl::make_steps() const {
+  if (options_.order != CropOrder::kBlocks) return {{}, 0, Steps::Ends::kNone};
   const std::uint64_t tokens = mixture_.front().tokens.size();
-  const bool counted = options_.order != CropOrder::kRandom;
-  const std::uint64_t crops =
-      counted ? crops_of_epoch(tokens, options_.block_size, options_.order) : 0;
-  if (options_.order != CropOrder::kBlocks) return {steps_of(options_), crops, Steps::Ends::kNone};
-  // A rank has the same streams in every epoch, so an epoch ends with a whole step.
-  return {steps_of(options_), crops, mixture_.size() == 1 ? Steps::Ends::kDrop : Steps::Ends::kNone,
+  return {steps_of(options_), crops_of_epoch(tokens, options_.block_size, options_.order),
+          mixture_.size() == 1 ? Steps::Ends::kDrop : Steps::Ends::kNone,
           Steps::Shares::kInterleaved};
 }
 
@@ -110,22 +123,29 @@ std::vector<LoaderWindows::Set> TokenLoader::Impl::make_sets() const {
   return sets;
 }
 
-Schedule TokenLoader::Impl::make_schedule() const {
+Schedule TokenLoader::Impl::make_schedule() {
+  const bool explaining = schedules_made_++ > 0;
   std::vector<ScheduledSet> sets;
   for (std::size_t i = 0; i < mixture_.size(); ++i) {
     const std::uint64_t tokens = mixture_[i].tokens.size();
     const std::uint64_t seed = seed_of_set(options_.seed, i);
-    std::unique_ptr<SampleOrder> order;
     if (options_.order == CropOrder::kBlocks) {
-      order = std::make_unique<BlockCrops>(
-          RowOrder(sets_[i].shape.samples, sets_[i].order, mixture_.size() > 1),
-          options_.block_size, seed);
+      const auto& [order, shape] = sets_[i];
+      sets.push_back(
+          {mixture_[i].weight, tokens,
+           std::make_unique<BlockCrops>(RowOrder(shape.samples, order, mixture_.size() > 1),
+                                        options_.block_size, seed)});
+    } else if (documents_) {
+      sets.push_back({mixture_[i].weight, documents_->rows(i), documents_->order(i, explaining)});
     } else {
-      order = std::make_unique<CropSequence>(tokens, options_.block_size, options_.order, seed);
+      sets.push_back(
+          {mixture_[i].weight, tokens,
+           std::make_unique<CropSequence>(tokens, options_.block_size, options_.order, seed)});
     }
-    sets.push_back({mixture_[i].weight, tokens, std::move(order)});
   }
-  return {std::move(sets), steps_, options_.seed};
+  if (options_.order == CropOrder::kBlocks) return {std::move(sets), steps_, options_.seed};
+  const Steps steps(steps_of(options_), sets.front().order->epoch_samples(), Steps::Ends::kNone);
+  return {std::move(sets), steps, options_.seed};
 }
 
 // Before the pipeline takes memory for batches: windows are the larger part.
@@ -137,18 +157,35 @@ Pipeline::Options TokenLoader::Impl::pipeline_options(bool lends) {
                             .budget = array_->budget};
   for (const BatchMemory& memory : options_.buffers.memory) {
     options.memory.push_back({memory.x, memory.y});
+    if (documents_) options.memory.back().push_back(memory.documents);
   }
   return options;
 }
 
 std::uint64_t TokenLoader::Impl::stored_bytes() const {
-  return options_.batch_size * (options_.block_size + 1) * array_->layout.dtype.size;
+  const std::uint64_t row = documents_ ? documents_->stored_row() : options_.block_size + 1;
+  return options_.batch_size * row * array_->layout.dtype.size;
 }
 std::uint64_t TokenLoader::Impl::crop_list_bytes() const {
   return windows_.any() ? options_.batch_size * sizeof(std::uint64_t) : 0;
 }
 std::uint64_t TokenLoader::Impl::out_bytes() const {
   return options_.batch_size * options_.block_size * out_type_.size;
+}
+
+std::vector<std::uint64_t> TokenLoader::Impl::field_bytes() const {
+  std::vector<std::uint64_t> bytes{out_bytes(), out_bytes()};
+  if (documents_) bytes.push_back(documents_->field_bytes());
+  return bytes;
+}
+
+std::uint64_t TokenLoader::Impl::slot_bytes() const {
+  return stored_bytes() + crop_list_bytes() + (documents_ ? documents_->slot_bytes() : 0);
+}
+
+void TokenLoader::Impl::free_slots() {
+  stored_.clear();
+  if (documents_) documents_->free_slots();
 }
 
 std::string TokenLoader::Impl::describe_batch() const {
@@ -161,6 +198,7 @@ void TokenLoader::Impl::add_slot(const Budget& budget) {
   stored.crops_share = budget.reserve(crop_list_bytes(), "a batch's crop numbers");
   if (windows_.any()) stored.crops.reserve(options_.batch_size);
   stored_.push_back(std::move(stored));
+  if (documents_) documents_->add_slot(budget);
 }
 
 // Tokens that are mapped because they fit the budget are read instead, where their pages are in the
@@ -180,6 +218,12 @@ std::vector<ReadStream> TokenLoader::Impl::streams() {
 Job& TokenLoader::Impl::job(const Filling& batch, std::size_t) {
   Stored& stored = stored_[batch.slot];
   stored.job = Job{};
+  if (documents_ && documents_->packed()) {
+    stored.job.runs =
+        documents_->runs(batch.slot, batch.rows, batch.fields[2], stored.tokens.data());
+    return stored.job;
+  }
+  if (documents_) documents_->prepare(batch.rows, batch.fields[2]);
   if (windows_.any()) return stored.job;
   stored.job.starts = batch.rows;
   stored.job.count = options_.block_size + 1;
@@ -193,7 +237,14 @@ void TokenLoader::Impl::finish(const Filling& batch) {
     mine.crops.resize(batch.rows.size());
     windows_.take(0, batch.pieces, mine.crops, mine.tokens.data());
   }
-  const std::byte* const stored = mine.tokens.data();
+  std::byte* const stored = mine.tokens.data();
+  if (documents_) documents_->finish(batch.rows, stored, batch.fields[2]);
+  if (documents_ && documents_->packed()) {
+    if (documents_->widen_pieces(batch.slot, stored, out_type_, batch.fields[0], batch.fields[1])) {
+      return;
+    }
+    throw token_too_large(array_->layout, out_type_);
+  }
   const std::uint64_t stored_row = (options_.block_size + 1) * array_->layout.dtype.size;
   const std::uint64_t out_row = options_.block_size * out_type_.size;
   bool fits = true;
@@ -212,6 +263,11 @@ Batch TokenLoader::Impl::batch_of(const Pipeline::Lent& lent) const {
   batch.dtype_ = out_type_;
   batch.x_ = lent.fields[0];
   batch.y_ = lent.fields[1];
+  if (documents_) {
+    batch.documents_ = lent.fields[2];
+    batch.document_size_ = documents_->field_bytes();
+    batch.most_documents_ = options_.documents.most_documents;
+  }
   return batch;
 }
 
@@ -220,6 +276,7 @@ std::string TokenLoader::Impl::describe_data() const {
   for (std::size_t i = 0; i < mixture_.size(); ++i) {
     if (i > 0) text += " | ";
     text += pipeline_.schedule().describe_share(i) + mixture_[i].tokens.fingerprint();
+    if (documents_) text += documents_->describe(i);
   }
   return text;
 }
@@ -250,10 +307,14 @@ std::vector<CropOrigin> TokenLoader::Impl::explain(std::uint64_t step) const {
   const Layout& layout = array_->layout;
   std::vector<CropOrigin> origins;
   pipeline_.explain(step, [&](const Schedule::Sample& sample) {
-    std::uint64_t taken;
-    const Piece piece = piece_of(layout, 0, sample.row, 1, nullptr, taken);
-    origins.push_back({sample.position, sample.set, sample.place.epoch, sample.place.row,
-                       layout.segments[piece.file].path, piece.offset});
+    const std::uint64_t first =
+        documents_ ? documents_->first_token(sample.set, sample.place.row) : sample.place.row;
+    std::uint64_t base = 0, taken;
+    for (std::size_t i = 0; i < sample.set; ++i) base += mixture_[i].tokens.size();
+    const auto extent = piece_of(layout, 0, base + first, 1, nullptr, taken);
+    origins.push_back({sample.position, sample.set, sample.place.epoch, first,
+                       layout.segments[extent.file].path, extent.offset});
+    if (documents_) origins.back().documents = documents_->explain(sample.set, sample.place.row);
   });
   return origins;
 }
@@ -276,6 +337,7 @@ void TokenLoader::seek(std::uint64_t step) { impl_->seek(step); }
 std::uint64_t TokenLoader::size() const { return impl_->size(); }
 std::uint64_t TokenLoader::epoch_samples() const { return impl_->epoch_samples(); }
 BlockOptions TokenLoader::blocks() const { return impl_->blocks(); }
+Packing TokenLoader::packing() const { return impl_->packing(); }
 int TokenLoader::buffers() const { return impl_->buffers(); }
 ArrayStats TokenLoader::stats() const { return impl_->stats(); }
 LoaderState TokenLoader::state() const { return impl_->state_at(impl_->step()); }

@@ -12,6 +12,7 @@
 #include "evenkeel/tokens.h"
 #include "loader/batch_loader.h"
 #include "loader/windows.h"
+#include "tokens/document_batches.h"
 #include "tokens/impl.h"
 
 namespace evenkeel {
@@ -26,6 +27,8 @@ struct TokenLoader::Impl final : Assembler, BatchLoader<TokenLoader::Impl, Batch
   LoaderState state_at(std::uint64_t step) const;
   void load(const LoaderState& state);
   std::vector<CropOrigin> explain(std::uint64_t step) const;
+  bool has_documents() const { return documents_ != nullptr; }
+  Packing packing() const { return documents_ ? documents_->packing() : Packing{}; }
 
  private:
   friend BatchLoader;
@@ -37,10 +40,10 @@ struct TokenLoader::Impl final : Assembler, BatchLoader<TokenLoader::Impl, Batch
     std::vector<std::uint64_t> crops;  // scratch of `finish`, with windows
   };
 
-  std::vector<std::uint64_t> field_bytes() const override { return {out_bytes(), out_bytes()}; }
+  std::vector<std::uint64_t> field_bytes() const override;
   void add_slot(const Budget& budget) override;
-  std::uint64_t slot_bytes() const override { return stored_bytes() + crop_list_bytes(); }
-  void free_slots() override { stored_.clear(); }
+  std::uint64_t slot_bytes() const override;
+  void free_slots() override;
   std::string describe_batch() const override;
   std::size_t stream_count() const override { return 1; }
   std::vector<ReadStream> streams() override;
@@ -49,7 +52,7 @@ struct TokenLoader::Impl final : Assembler, BatchLoader<TokenLoader::Impl, Batch
   bool finishing_is_work() const override { return true; }
   bool make_room(std::uint64_t bytes) override;
   bool streams_read() const override { return !windows_.any(); }
-  bool wants_rows() const override { return !windows_.any(); }
+  bool wants_rows() const override { return !windows_.any() || documents_; }
   bool wants_pieces() const override { return windows_.any(); }
   void interrupt() override { windows_.interrupt(); }
   void moved(const Positions& first, const Positions& end) override { windows_.seek(first, end); }
@@ -60,9 +63,10 @@ struct TokenLoader::Impl final : Assembler, BatchLoader<TokenLoader::Impl, Batch
 
   static LoaderOptions check(LoaderOptions options, const std::vector<WeightedTokens>& sets);
   std::shared_ptr<Array::Impl> open_joined() const;
+  std::unique_ptr<DocumentBatches> make_documents() const;
   Steps make_steps() const;
   std::vector<LoaderWindows::Set> make_sets() const;
-  Schedule make_schedule() const;
+  Schedule make_schedule();
   Pipeline::Options pipeline_options(bool lends);
   Batch batch_of(const Pipeline::Lent& lent) const;
   std::string describe_data() const;
@@ -74,7 +78,9 @@ struct TokenLoader::Impl final : Assembler, BatchLoader<TokenLoader::Impl, Batch
   const std::vector<WeightedTokens> mixture_;
   const std::shared_ptr<Array::Impl> array_;
   const DType out_type_;
-  const Steps steps_;
+  const std::unique_ptr<DocumentBatches> documents_;  // nullptr: rows are crops, and nothing else
+  int schedules_made_ = 0;                            // by make_schedule: for reading, explaining
+  const Steps steps_;                                 // of kBlocks
   const std::vector<LoaderWindows::Set> sets_;
   LoaderWindows windows_;  // of kBlocks
   std::shared_ptr<Engine> engine_;
