@@ -76,10 +76,13 @@ std::uint64_t LoaderField::rows() const {
   return values_.empty() ? rows : std::max<std::uint64_t>(rows, 1) - 1;
 }
 
-// Of rows of different lengths, that of their offsets.
+// Of rows of different lengths, the mean.
 std::uint64_t LoaderField::row_bytes() const {
   const std::uint64_t bytes = array_->layout.row_bytes;
-  return values_.empty() ? bytes : 2 * bytes;
+  if (values_.empty()) return bytes;
+  std::uint64_t values = 0;
+  for (const auto& one : values_) values += one->layout.rows * one->layout.row_bytes;
+  return 2 * bytes + values / std::max<std::uint64_t>(rows(), 1);
 }
 
 const Budget& LoaderField::budget() const {
@@ -262,17 +265,21 @@ Pipeline::Options Loader::Impl::pipeline_options(bool lends) {
 }
 
 void Loader::Impl::open_windows(const Order& order, const std::function<bool(std::size_t)>& has) {
-  Arrays fields = fields_;
+  std::vector<FieldWindows::Field> fields(fields_.size());
   for (std::size_t i = 0; i < fields.size(); ++i) {
-    if (!has(i)) fields[i] = nullptr;
+    if (!has(i)) continue;
+    if (ragged_[i]) {
+      fields[i].ragged = ragged_[i].get();
+    } else {
+      fields[i].array = fields_[i];
+    }
   }
   windows_.open(fields, order.for_rank(options_.rank, options_.world), steps_.taken_of_epoch());
 }
 
 void Loader::Impl::open_fields() {
   if (options_.order == OrderKind::kBlocks) {
-    // Rows of different lengths do not lie in blocks.
-    open_windows(orders_.front()->get(), [&](std::size_t field) { return !ragged_[field]; });
+    open_windows(orders_.front()->get(), [](std::size_t) { return true; });
   }
   read_.clear();
   in_windows_.assign(fields_.size(), false);
@@ -410,22 +417,32 @@ std::uint64_t Loader::Impl::position_at(std::uint64_t step) const {
 
 void Loader::Impl::finish(const Filling& batch) {
   for (std::size_t i = 0; i < fields_.size(); ++i) {
-    if (ragged_[i]) ragged_[i]->finish(batch.slot, batch.rows, outputs_of(batch, i));
-    if (!in_windows_[i]) continue;
-    if (!windows_.has(i)) {
-      throw Error(ErrorKind::kBudget, "loader", "the windows were given up when a state was loaded")
-          .in(fields_[i]->layout.paths.front())
-          .hint("load a state whose windows fit the budget, or create a new loader");
-    }
-    std::vector<std::uint64_t>& rows = slots_[batch.slot].rows;
-    rows.resize(batch.rows.size());
-    windows_.take(i, position_at(batch.step), rows, outputs_of(batch, i).front());
+    const auto outputs = outputs_of(batch, i);
+    if (in_windows_[i]) take_from_windows(batch, i, outputs);
+    if (ragged_[i]) ragged_[i]->finish(batch.slot, batch.rows, outputs);
   }
 }
 
-// Dense rows of a sparse matrix are.
+void Loader::Impl::take_from_windows(const Filling& batch, std::size_t field,
+                                     std::span<std::byte* const> outputs) {
+  if (!windows_.has(field)) {
+    throw Error(ErrorKind::kBudget, "loader", "the windows were given up when a state was loaded")
+        .in(fields_[field]->layout.paths.front())
+        .hint("load a state whose windows fit the budget, or create a new loader");
+  }
+  std::vector<std::uint64_t>& rows = slots_[batch.slot].rows;
+  rows.resize(batch.rows.size());
+  const std::uint64_t first = position_at(batch.step);
+  if (!ragged_[field]) return windows_.rows(field).take(first, rows, outputs.front());
+  ragged_[field]->take(batch.slot, windows_.ragged(field), first, rows, outputs);
+}
+
+// Where all comes out of windows, copying is, and two threads do it.
 bool Loader::Impl::finishing_is_work() const {
-  return std::ranges::any_of(ragged_, [](const auto& ragged) { return ragged != nullptr; });
+  for (std::size_t i = 0; i < fields_.size(); ++i) {
+    if (ragged_[i] && !in_windows_[i]) return true;
+  }
+  return false;
 }
 
 void Loader::Impl::taken(const Filling& batch, Finished& finished) {

@@ -77,6 +77,8 @@ struct Loader::Impl final : Assembler {
   std::vector<ReadStream> streams() override;
   Job& job(const Filling& batch, std::size_t stream) override;
   void finish(const Filling& batch) override;
+  void take_from_windows(const Filling& batch, std::size_t field,
+                         std::span<std::byte* const> outputs);
   bool finishing_is_work() const override;
   void taken(const Filling& batch, Finished& finished) override;
   void interrupt() override { windows_.interrupt(); }
