@@ -16,6 +16,8 @@ import time
 from .work import Work
 
 CHECKED = 2  # batches whose bytes are hashed
+# What batches are made of is imported before the measuring.
+LIBRARIES = {"cells": ("scipy.sparse",), "labelled": ("torch",)}
 
 
 def said(word, **more):
@@ -32,7 +34,61 @@ def as_arrays(batch):
 
 def count_of(batch, work):
     first = batch[0] if isinstance(batch, (tuple, list)) else batch
-    return first.nbytes / (1 << 20) if work.kind == "scan" else len(first)
+    return first.nbytes / (1 << 20) if work.kind == "scan" else first.shape[0]
+
+
+class RowChecks:
+    """Checks of rows that say which they are: cells by column 0, labelled rows by their label.
+    None may come twice in an epoch, and those of the first batches must be what the file has."""
+
+    def __init__(self, work):
+        self.work, self.numbers, self.wrong = work, [], None
+        self.seconds = self.cpu = 0.0
+
+    def look(self, number, batch):
+        began, cpu = time.perf_counter(), time.process_time()
+        rows = (
+            self._cells(number, batch) if self.work.kind == "cells" else self._rows(number, batch)
+        )
+        self.numbers.append(rows)
+        self.seconds += time.perf_counter() - began
+        self.cpu += time.process_time() - cpu
+
+    def _cells(self, number, batch):
+        import numpy as np
+
+        if hasattr(batch, "indptr"):
+            rows = batch.data[batch.indptr[:-1]].astype(int)
+        else:
+            rows = np.asarray(batch[:, 0]).astype(int)
+        if number < CHECKED:
+            data, indptr = (
+                np.load(f"{self.work.path}/{name}.npy", mmap_mode="r")
+                for name in ("data", "indptr")
+            )
+            true = [data[indptr[row] : indptr[row + 1]].sum(dtype=float) for row in rows]
+            if not np.array_equal(np.asarray(batch.sum(1), float).reshape(-1), true):
+                self.wrong = "cells with other sums than those of the file"
+        return rows
+
+    def _rows(self, number, batch):
+        import numpy as np
+
+        x, y = (np.asarray(part) for part in batch)
+        if number < CHECKED:
+            stored = np.load(f"{self.work.path}/x.npy", mmap_mode="r")
+            if not np.array_equal(x, stored[y]):
+                self.wrong = "rows that do not belong to their labels"
+        return y.copy()
+
+    def problem(self):
+        import numpy as np
+
+        whole = self.work.count // self.work.batch * self.work.batch  # some drop the last batch
+        epoch = np.concatenate(self.numbers)[:whole]
+        if self.wrong or len(np.unique(epoch)) == len(epoch):
+            return self.wrong
+        return "a row twice within an epoch"
 
 
 class Checks:
@@ -89,7 +145,8 @@ class Checks:
 
 def run(module, work):
     """Does the work until time is up; returns the checks and the results."""
-    checks, items, first_items, batches = Checks(work), 0, 0, 0
+    own = work.kind in ("cells", "labelled")
+    checks, items, first_items, batches = (RowChecks if own else Checks)(work), 0, 0, 0
     began = time.perf_counter()
     first = None
     for batch in getattr(module, work.kind)(work):
@@ -126,6 +183,8 @@ def main():
         importlib.import_module("side_by_side.contestants._torch_workers")
     if work.kind == "train":
         importlib.import_module("side_by_side.contestants._training").ready(work)
+    for library in LIBRARIES.get(work.kind, ()):
+        importlib.import_module(library)
     importlib.import_module("numpy.random")
     work.prepare()
     said("ready")
