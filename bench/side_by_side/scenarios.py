@@ -204,7 +204,7 @@ SCENARIOS = {
             "cells",
             "cells",
             batch=512,
-            budget="256MiB",
+            budget="160MiB",
             small_budget="64MiB",
         ),
         Scenario(
@@ -215,7 +215,7 @@ SCENARIOS = {
             "cells",
             warm=True,
             batch=512,
-            budget="256MiB",
+            budget="160MiB",
             small_budget="64MiB",
         ),
         Scenario(
@@ -225,6 +225,7 @@ SCENARIOS = {
             "labelled",
             "rows",
             batch=512,
+            workers=2,
         ),
     )
 }

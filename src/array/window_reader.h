@@ -6,6 +6,8 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -18,6 +20,23 @@
 #include "order/block_order.h"
 
 namespace evenkeel {
+
+// Where the samples of an order lie in an array. By default they are its rows. Crops of tokens are
+// samples of several rows, each with the first row of the next one as its last.
+struct SampleShape {
+  std::uint64_t samples = 0;
+  std::uint64_t first_row = 0;  // of the array: where the samples begin
+  std::uint64_t rows = 1;       // from one sample to the next
+  std::uint64_t overlap = 0;    // rows that a sample has besides, which are the next one's, too
+  // Rows that an epoch leaves out before its first sample; empty: none. Called by several threads.
+  std::function<std::uint64_t(std::uint64_t epoch)> phase = {};
+
+  static SampleShape of_rows(const Layout& layout) { return {.samples = layout.rows}; }
+  // The first row of a sample.
+  std::uint64_t row(std::uint64_t epoch, std::uint64_t sample) const {
+    return first_row + (phase ? phase(epoch) : 0) + sample * rows;
+  }
+};
 
 // The runs of a window, each with its place in memory.
 struct PlacedRuns {
@@ -47,12 +66,15 @@ struct PlacedRuns {
 //
 // Positions of this rank, and windows, are counted on from epoch to epoch: the windows of an epoch
 // follow those of the one before, so that reading ahead does not stop in between. Several threads
-// may take rows at once, if each position is taken once and no thread takes rows of a window before
-// rows of the window before the last are all taken or being taken.
+// may take rows at once, if each position is taken or passed over once, and no thread takes rows of
+// a window before rows of the window before the last are all taken or being taken. What is said of
+// rows is true of samples.
 class WindowHolder : public BatchMaker {
  public:
   virtual ~WindowHolder() = default;
 
+  // The rows of these positions are not taken. Does not wait.
+  void pass(std::uint64_t first, std::uint64_t end) EXCLUDES(mutex_);
   // The first row to be taken is that of `position`; nothing is read for positions from `end` on
   // but what windows before it hold. Ends an interruption. No thread may be in `take`.
   void seek(std::uint64_t position, std::uint64_t end) EXCLUDES(mutex_);
@@ -68,12 +90,15 @@ class WindowHolder : public BatchMaker {
   static constexpr std::size_t kSlots = 2;
 
   // See WindowReader for `order` and `taken`.
-  WindowHolder(const Order& order, std::uint64_t rows, std::optional<std::uint64_t> taken);
+  WindowHolder(const Order& order, std::uint64_t samples, std::optional<std::uint64_t> taken);
   // `limit` sizes the plans; see RowFeed::memory.
   void start(std::vector<ReadStream> streams, std::uint64_t limit);
   virtual void free_memory() = 0;
 
   const BlockOrder& order() const { return order_; }
+  std::uint64_t epoch_of(std::uint64_t window) const {
+    return first_epoch_.epoch + window / windows_;
+  }
   // This rank's part of a window, as runs of rows.
   void runs_of(std::uint64_t number, std::vector<RowRun>& runs) const;
   // Calls `copy(slot, places)` for the rows of positions first, first + 1, ... in as many parts as
@@ -104,9 +129,10 @@ class WindowHolder : public BatchMaker {
   // The slot that holds a window, which is read if it is not in memory yet.
   std::size_t wait_for(std::uint64_t window) EXCLUDES(mutex_);
   void took(std::uint64_t window, std::uint64_t rows) EXCLUDES(mutex_);
+  void count_down(std::uint64_t window, std::uint64_t rows) REQUIRES(mutex_);
 
   const Order first_epoch_;
-  const std::uint64_t rows_;
+  const std::uint64_t samples_;
   const BlockOrder order_;                   // of the first epoch: its sizes are those of all
   const std::uint64_t positions_, windows_;  // that are taken of an epoch
   std::atomic<bool> interrupted_ = false;
@@ -121,7 +147,9 @@ class WindowHolder : public BatchMaker {
   CondVar changed_;
   std::array<Held, kSlots> held_ GUARDED_BY(mutex_);
   std::uint64_t first_position_ GUARDED_BY(mutex_) = 0;  // rows before it are not taken
-  bool waiting_ GUARDED_BY(mutex_) = false;              // a thread waits for the next window
+  // Rows of windows that have not come yet and are passed over.
+  std::map<std::uint64_t, std::uint64_t> passed_ GUARDED_BY(mutex_);
+  bool waiting_ GUARDED_BY(mutex_) = false;  // a thread waits for the next window
   // Its threads use all of the above and what is derived, whose destructor closes it.
   std::optional<ReadAhead> ahead_;
 };
@@ -136,11 +164,12 @@ class WindowReader final : public WindowHolder {
   // Error (kBudget) with the arithmetic when two parts of a window do not fit, and kInvalid for an
   // order that makes no sense; nothing is read then.
   WindowReader(std::shared_ptr<Array::Impl> array, std::shared_ptr<Engine> engine,
-               const Order& order, std::optional<std::uint64_t> taken = {});
+               const Order& order, SampleShape shape, std::optional<std::uint64_t> taken = {});
   ~WindowReader() override { close(); }
 
   // Bytes that the reader of such an order takes from the budget.
-  static std::uint64_t memory(const Array::Impl& array, const Engine& engine, const Order& order);
+  static std::uint64_t memory(const Array::Impl& array, const Engine& engine, const Order& order,
+                              const SampleShape& shape);
   // The room that each block takes around it to be read in place; 0 where that would be much beside
   // the block: blocks then lie one after the other, and the engine reads into memory of its own.
   static std::uint64_t overhang(std::uint64_t block_bytes, const Engine& engine);
@@ -158,20 +187,27 @@ class WindowReader final : public WindowHolder {
     Job job;
   };
 
-  static std::uint64_t overhang(const Layout& layout, const Engine& engine, const Order& order);
+  // Bytes of a row of the order, without the overlap.
+  static std::uint64_t stride(const Layout& layout, const SampleShape& shape) {
+    return shape.rows * layout.row_bytes;
+  }
+  static std::uint64_t overhang(const Layout& layout, const Engine& engine, const Order& order,
+                                const SampleShape& shape);
   static std::uint64_t part_bytes(const Layout& layout, const BlockOrder& order,
-                                  std::uint64_t overhang);
+                                  const SampleShape& shape, std::uint64_t overhang);
   static std::uint64_t list_bytes(const BlockOrder& order);
   static std::uint64_t plan_bytes(const Array::Impl& array, const BlockOrder& order);
 
   [[noreturn]] void throw_too_large(const Order& order) const;
   Job& prepare(std::size_t slot, std::uint64_t number) override;
-  void lay_out(Slot& slot);
+  void lay_out(Slot& slot, std::uint64_t epoch);
   void free_memory() override;
   void copy(const Slot& slot, std::span<std::uint64_t> rows, std::byte* out) const;
 
   const std::shared_ptr<Array::Impl> array_;
   const std::shared_ptr<Engine> engine_;
+  const SampleShape shape_;
+  const std::uint64_t stride_, sample_bytes_;
   const std::uint64_t overhang_;  // room around each run, of both sides together; or 0
   Reservation lists_share_;
   std::vector<RowRun> scratch_;  // of `prepare`

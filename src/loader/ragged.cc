@@ -242,14 +242,20 @@ void RaggedField::make_room(Slot& slot, std::size_t which, std::uint64_t bytes) 
   values.own = std::move(larger);
 }
 
-void RaggedField::take(std::size_t slot_number, RaggedWindowReader& windows, std::uint64_t first,
-                       std::span<std::uint64_t> places, std::span<std::byte* const> out) {
+void RaggedField::begin(std::size_t slot_number, std::span<std::byte* const> out) {
   Slot& slot = slots_[slot_number];
-  const std::size_t arrays = arrays_.values.size();
   slot.begins.clear();
   slot.ends.clear();
   slot.total = slot.taken = 0;
-  for (std::size_t i = 0; i < arrays; ++i) begin_values(slot, i, out[dense_ ? 0 : i]);
+  for (std::size_t i = 0; i < arrays_.values.size(); ++i) {
+    begin_values(slot, i, out[dense_ ? 0 : i]);
+  }
+}
+
+void RaggedField::take(std::size_t slot_number, RaggedWindowReader& windows, std::uint64_t first,
+                       std::span<std::uint64_t> places) {
+  Slot& slot = slots_[slot_number];
+  const std::size_t arrays = arrays_.values.size();
   windows.take(first, places, [&](std::size_t count, const auto& row_at) {
     const std::size_t before = slot.ends.size();
     for (std::size_t i = 0; i < count; ++i) {

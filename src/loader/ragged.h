@@ -54,10 +54,11 @@ class RaggedField {
   // offsets decrease or leave the values.
   Job& job(std::size_t slot, std::size_t stream, std::span<const std::uint64_t> rows,
            std::span<std::byte* const> out);
-  // Or, instead of reading: takes the rows of positions from `first` on out of windows. `places` is
-  // scratch for as many rows as there are.
+  // Or, instead of reading: after `begin`, takes the rows of positions from `first` on out of
+  // windows and appends them. `places` is scratch, and says how many.
+  void begin(std::size_t slot, std::span<std::byte* const> out);
   void take(std::size_t slot, RaggedWindowReader& windows, std::uint64_t first,
-            std::span<std::uint64_t> places, std::span<std::byte* const> out);
+            std::span<std::uint64_t> places);
   void finish(std::size_t slot, std::span<const std::uint64_t> rows,
               std::span<std::byte* const> out);
 

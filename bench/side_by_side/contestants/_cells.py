@@ -14,8 +14,9 @@ def mapped(work):
 
     data, indices, indptr = (np.load(f"{work.path}/{name}.npy", mmap_mode="r") for name in ARRAYS)
     matrix = csr_matrix((len(indptr) - 1, COLUMNS), dtype=data.dtype)
-    # The constructor would convert the index arrays, and so read them.
-    matrix.data, matrix.indices, matrix.indptr = data, indices, np.asarray(indptr)
+    # The constructor would read the arrays. Index arrays of two kinds would be converted by every
+    # operation.
+    matrix.data, matrix.indices, matrix.indptr = data, indices, indptr.astype(indices.dtype)
     return matrix
 
 

@@ -94,7 +94,7 @@ def labelled(work):
         .map(_row)
         .batch(work.batch, drop_remainder=True)
         .repeat()
-        .to_iter_dataset(grain.ReadOptions(num_threads=16, prefetch_buffer_size=1024))
+        .to_iter_dataset(grain.ReadOptions(num_threads=4, prefetch_buffer_size=16))
     )
     for batch in dataset:
         yield torch.from_numpy(batch["x"]), torch.from_numpy(batch["y"])
