@@ -390,12 +390,6 @@ class LoaderOptions:
     def epochs(self, arg: int, /) -> None: ...
 
     @property
-    def documents(self) -> DocumentOptions: ...
-
-    @documents.setter
-    def documents(self, arg: DocumentOptions, /) -> None: ...
-
-    @property
     def stride(self) -> int: ...
 
     @stride.setter
@@ -433,6 +427,12 @@ class LoaderOptions:
 
     @dtype.setter
     def dtype(self, arg: str, /) -> None: ...
+
+    @property
+    def documents(self) -> DocumentOptions: ...
+
+    @documents.setter
+    def documents(self, arg: DocumentOptions, /) -> None: ...
 
 class BatchReader:
     """Batch after batch, read ahead."""
