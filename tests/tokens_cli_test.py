@@ -190,3 +190,27 @@ def test_mistakes_are_told(user, tokens, args, code, words):
 def test_json_is_json(user, tokens):
     done = user.run("explain", tokens, "--json")
     assert json.loads(done.stdout)["step"] == 0
+
+
+def test_documents_are_shown_and_explained(user):
+    """Documents of 10, 20, 30, ... tokens; the boundaries are those of the index."""
+    lengths = np.arange(10, 400, 10)
+    user.write("d.ds", np.arange(lengths.sum(), dtype="<u2").tobytes())
+    user.write("d.ds.index", np.cumsum(lengths).astype("<u8").tobytes())
+    starts = [0, *np.cumsum(lengths)[:-1].tolist()]
+    options = ("d.ds", "--batch-size", 3, "--block-size", 64, "--documents")
+    shown = user.run("batches", *options, "mask", "--print", "--steps", 1).stdout.splitlines()
+    rows = explain(user, *options, "mask", "--step", 0)["rows"]
+    lines = [line for line in shown if line.startswith("  documents")]
+    assert len(lines) == len(rows) == 3
+    for line, row in zip(lines, rows, strict=True):
+        inside = [s - row["start"] for s in starts if row["start"] < s < row["start"] + 64]
+        assert [int(part.split()[-1]) for part in line.split(",")] == [0, *inside]
+        for document in row["documents"]:
+            assert starts[document["document"]] + document["from"] == document["start"]
+    figures = user.json("batches", *options, "packed", "--steps", 20)
+    assert figures["documents"] == "packed"
+    assert figures["cut"] == 0
+    table = user.run("explain", *options, "mask", "--step", 0).stdout
+    assert "documents" in table
+    assert f"{rows[0]['documents'][0]['document']}" in table

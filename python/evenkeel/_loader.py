@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Union
+from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
 
@@ -12,13 +12,22 @@ from evenkeel import _core
 from evenkeel._blocks import InBlocks
 from evenkeel._documents import DocumentsLayout, document_options
 from evenkeel._ranks import rank_and_world
-from evenkeel._stepping import number, set_common
+from evenkeel._stepping import number, over, set_common
 from evenkeel._tokens import Tokens, require_tokens
 
 Mixture = Union[Tokens, Sequence[Union[Tokens, "tuple[Tokens, float]"]], "Mapping[Tokens, float]"]
 
 
-class TokenLoader(InBlocks, _core.BatchReader):
+if TYPE_CHECKING:
+
+    class _Base(InBlocks, _core.BatchReader):
+        pass
+
+else:
+    _Base = over(InBlocks, _core.BatchReader)
+
+
+class TokenLoader(_Base):
     """Batches (x, y) of token files, read ahead under the budget of the tokens.
 
     Every batch is a pure function of the data, seed, step, rank and world: you can seek to it,
@@ -144,7 +153,7 @@ class TokenLoader(InBlocks, _core.BatchReader):
             most_documents=most_documents,
             predict_first=predict_first,
             leftovers=leftovers,
-            window=window if packed and window is not None else 512,  # type: ignore[arg-type]
+            window=window if packed else None,
             mixed_windows=mixed_windows,
             pad=pad,
         )

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Union
+from typing import TYPE_CHECKING, Any, Union
 
 from evenkeel import _core
 from evenkeel._array import Array
 from evenkeel._blocks import InBlocks
 from evenkeel._ragged import Csr, Ragged
 from evenkeel._ranks import rank_and_world
-from evenkeel._stepping import number, set_common
+from evenkeel._stepping import number, over, set_common
 
 Field = Union[Array, Ragged]
 Fields = Union[Field, "tuple[Field, ...]", "Mapping[str, Field]"]
 Data = Union[Fields, "Sequence[tuple[Fields, float]]"]
 
 
-class Loader(InBlocks, _core.RowReader):
+if TYPE_CHECKING:
+
+    class _Base(InBlocks, _core.RowReader):
+        pass
+
+else:
+    _Base = over(InBlocks, _core.RowReader)
+
+
+class Loader(_Base):
     """Batches of rows, read ahead under the budget of the (first) array.
 
     `data` is an array that evenkeel.open gave, a tuple of arrays or a dict of them; a batch is then
@@ -303,8 +312,11 @@ def _combine(field: Field) -> Callable[..., Any] | None:
 
 
 def _row_bytes(field: Field) -> int:
-    """Of rows of different lengths, that of their offsets."""
-    return field._row_bytes if isinstance(field, Array) else 2 * field._offsets._row_bytes
+    """Of rows of different lengths, the mean."""
+    if isinstance(field, Array):
+        return field._row_bytes
+    values = sum(len(array) * array._row_bytes for array in field.arrays[:-1])
+    return 2 * field._offsets._row_bytes + values // max(1, len(field))
 
 
 def _names(keys: object) -> str:

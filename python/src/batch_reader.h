@@ -30,8 +30,8 @@ class BatchReader {
   BatchReader(const BatchReader&) = delete;
   BatchReader& operator=(const BatchReader&) = delete;
 
-  // The next batch; None after the last. What a signal handler raises while a batch is waited for
-  // is thrown, and the batch comes with the next call.
+  // The next batch; None after the last. If a signal handler raises while this waits, the exception
+  // is thrown, and the next call returns the batch.
   nanobind::object take() {
     const std::shared_ptr<Loader> loader = open();
     if (undelivered_.is_valid()) return std::exchange(undelivered_, nanobind::object());

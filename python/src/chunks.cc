@@ -111,7 +111,8 @@ class ChunkReader {
                         : "raise the budget: one row and its read buffers do not fit");
 }
 
-// What the loop holds beside the buffers. Out of a mapped file it is a copy, and the next one, too.
+// Memory of the chunks that the loop holds beside the buffers. Chunks of a mapped file are copies,
+// and there are two of them: the current one and the next.
 Reservation room_for_loop(Reader& reader, std::uint64_t chunk_bytes) {
   const auto mapped = [&] { return reader.engine().chosen == EngineKind::kMap; };
   const std::string what = "chunks that the loop holds";
