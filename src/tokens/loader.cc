@@ -150,7 +150,7 @@ Schedule TokenLoader::Impl::make_schedule() {
 
 // Before the pipeline takes memory for batches: windows are the larger part.
 Pipeline::Options TokenLoader::Impl::pipeline_options(bool lends) {
-  windows_.open({array_});
+  windows_.open({LoaderWindows::Field(array_)});
   Pipeline::Options options{.prefetch = options_.prefetch,
                             .keep = options_.buffers.keep,
                             .lends = lends,
@@ -205,7 +205,7 @@ void TokenLoader::Impl::add_slot(const Budget& budget) {
 // way of the batches.
 bool TokenLoader::Impl::make_room(std::uint64_t bytes) {
   if (options_.order != CropOrder::kBlocks || !array_->stop_mapping(bytes)) return false;
-  windows_.open({array_});
+  windows_.open({LoaderWindows::Field(array_)});
   return true;
 }
 
