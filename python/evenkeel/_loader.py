@@ -133,10 +133,10 @@ class TokenLoader(_Base):
             stride=stride,
             phase=phase,
         )
-        packed = documents == "packed"
+        packs = documents is not None and order != "blocks"  # `window` is that of documents
         blocks = self._choose_blocks(
             order,
-            {"block": block, "window": None if packed else window, "streams": streams},
+            {"block": block, "window": None if packs else window, "streams": streams},
             budget=sets[0][0].budget,
             has_budget=sets[0][0]._recipe[1] is not None,
             sample_bytes=options.block_size * stored.itemsize,
@@ -153,7 +153,7 @@ class TokenLoader(_Base):
             most_documents=most_documents,
             predict_first=predict_first,
             leftovers=leftovers,
-            window=window if packed else None,
+            window=window if packs else None,
             mixed_windows=mixed_windows,
             pad=pad,
         )
