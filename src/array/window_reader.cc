@@ -171,6 +171,8 @@ void WindowHolder::seek(std::uint64_t position, std::uint64_t end) {
   interrupted_ = false;
 }
 
+// A block that is read in place needs room for alignment on both sides. Where that would be large
+// compared with the block, blocks lie one after the other and the engine reads into its own memory.
 std::uint64_t WindowReader::overhang(std::uint64_t block_bytes, const Engine& engine) {
   const std::uint64_t alignment = engine.limits().alignment;
   return block_bytes >= kSmallOverhang * alignment ? 2 * alignment : 0;
