@@ -11,6 +11,10 @@
 namespace evenkeel::cli {
 
 Tokens LoaderWords::open() const {
+  if (loader.order != CropOrder::kBlocks && loader.blocks != BlockOptions{0, 0, 0}) {
+    throw Error(ErrorKind::kInvalid, "order",
+                "--block, --window and --streams belong to --order blocks");
+  }
   std::vector<std::string> paths;
   for (const std::string& file : files) {
     const auto named = expand_token_paths(file);
@@ -27,6 +31,10 @@ std::string LoaderWords::words() const {
   if (!dtype.empty()) text += " --dtype " + shell_word(dtype);
   text += fmt::format(" --batch-size {} --block-size {} --order {} --seed {}", loader.batch_size,
                       loader.block_size, crop_order_name(loader.order), loader.seed);
+  const BlockOptions& blocks = loader.blocks;
+  if (blocks.block_rows > 0) text += fmt::format(" --block {}", blocks.block_rows);
+  if (blocks.window_blocks > 0) text += fmt::format(" --window {}", blocks.window_blocks);
+  if (blocks.streams > 0) text += fmt::format(" --streams {}", blocks.streams);
   const DocumentOptions& documents = loader.documents;
   if (documents.mode != DocumentMode::kNone) {
     text += fmt::format(" --documents {}", document_mode_name(documents.mode));
@@ -49,7 +57,13 @@ void add_loader_options(CLI::App& app, LoaderWords& words) {
   add_parsed(
       app, "--order", "NAME",
       [&loader](const std::string& name) { loader.order = parse_crop_order(name); },
-      "random, shuffled or covering; default random");
+      "random, shuffled, covering or blocks; default random");
+  add_count(app, "--block", loader.blocks.block_rows, 1,
+            "Of order blocks: crops that are read together; default by the budget");
+  add_count(app, "--window", loader.blocks.window_blocks, 1,
+            "Of order blocks: blocks that are mixed in memory; default by the budget");
+  add_count(app, "--streams", loader.blocks.streams, 1,
+            "Of order blocks: a multiple of every --world that will continue; default 64");
   add_parsed(
       app, "--documents", "MODE",
       [&loader](const std::string& name) { loader.documents.mode = parse_document_mode(name); },

@@ -441,6 +441,28 @@ def test_an_index_is_made_once_and_again_when_the_file_changes(tmp_path: pathlib
     assert not index.exists()
 
 
+def test_indexes_of_documents_are_not_tokens(tmp_path: pathlib.Path) -> None:
+    for name in ("train_0.bin", "train_1.bin"):
+        eot_file(tmp_path / name)
+    pattern = str(tmp_path / "train_*")
+    with evenkeel.TokenLoader(
+        evenkeel.tokens(pattern, budget=BUDGET), 2, 16, documents="packed", eos=EOT
+    ) as loader:
+        next(loader)
+    np.save(tmp_path / "train_1.doc.npy", [0, 7])
+    assert len(list(tmp_path.iterdir())) == 5
+    tokens = evenkeel.tokens(pattern, budget=BUDGET)
+    assert len(tokens) == 8000
+    # Documents of the second file are those of its own array now.
+    with evenkeel.TokenLoader(tokens, 1, 2000, documents="packed", eos=EOT, window=4) as loader:
+        shown = {
+            d["document"]
+            for s in range(len(tokens) // 2000)
+            for d in loader.explain(s)[0]["documents"]
+        }
+        assert max(shown) <= 4000 // 37 + 1 + 2
+
+
 def test_mask_by_tokens_makes_no_index(tmp_path: pathlib.Path) -> None:
     eot_file(tmp_path / "train.bin")
     tokens = evenkeel.tokens(tmp_path / "train.bin", budget=BUDGET)
@@ -475,9 +497,7 @@ def test_cu_seqlens_of_a_fixed_length(tmp_path: pathlib.Path) -> None:
         ([], "no document"),
     ],
 )
-def test_wrong_offsets_are_errors(
-    tmp_path: pathlib.Path, numbers: list[int], message: str
-) -> None:
+def test_wrong_offsets_are_errors(tmp_path: pathlib.Path, numbers: list[int], message: str) -> None:
     np.arange(4000, dtype=np.uint16).tofile(tmp_path / "a.bin")
     np.save(tmp_path / "a.doc.npy", np.array(numbers, np.int64))
     tokens = evenkeel.tokens(tmp_path / "a.bin", budget=BUDGET)
@@ -542,9 +562,7 @@ def test_memory_of_documents_is_counted(tmp_path: pathlib.Path) -> None:
     with evenkeel.TokenLoader(tokens, 8, 1024, prefetch=2) as loader:
         next(loader)
         plain = budget.in_use
-    with evenkeel.TokenLoader(
-        tokens, 8, 1024, prefetch=2, documents="mask", eos=EOT
-    ) as loader:
+    with evenkeel.TokenLoader(tokens, 8, 1024, prefetch=2, documents="mask", eos=EOT) as loader:
         next(loader)
         # Two int32, a bool, and cu_seqlens, for each of three buffers and one that is lent.
         assert budget.in_use - plain >= 4 * 8 * 1024 * (4 + 4 + 4 + 1)

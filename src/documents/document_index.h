@@ -1,6 +1,7 @@
 // Where documents begin in a stream of tokens: an index that is read as it is needed, never loaded.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -10,37 +11,10 @@
 
 #include "array/impl.h"
 #include "base/memory.h"
-#include "documents/stored_index.h"
+#include "documents/document_files.h"
 #include "format/token_layout.h"
 
 namespace evenkeel {
-
-// How documents are told apart in files that have no index.
-struct DocumentSource {
-  std::optional<std::int64_t> bos, eos;  // at most one
-  std::string index_folder = {};         // for indexes that are made; empty: beside the files
-};
-
-// The token at which documents begin or end in this file: as told, or as its format has it.
-std::optional<Separator> separator_of(const TokenFileInfo& file, const DocumentSource& source);
-// Megatron's index, datatrove's, or a NAME.doc.npy beside the file.
-bool has_own_index(const TokenFileInfo& file);
-
-// Where the first tokens of one file's documents are stored. Entry i is the first token of document
-// i of the file; entry `documents` is the number of its tokens.
-struct FileDocuments {
-  enum class Kind : std::uint8_t { kStarts, kEnds, kMegatron };
-  Kind kind = Kind::kStarts;
-  std::string path;  // of the index, for errors
-  std::size_t array = 0;
-  std::uint64_t first_row = 0;   // of its numbers in that array; of Megatron's, the pointers
-  std::uint64_t bounds_row = 0;  // of Megatron's document bounds
-  std::uint64_t sequences = 0;   // of Megatron's
-  std::uint32_t token_bytes = 0;
-  std::uint64_t documents = 0;
-  std::uint64_t tokens = 0;
-  std::uint64_t first = 0;  // entry 0
-};
 
 class DocumentReader;
 
@@ -96,6 +70,8 @@ class DocumentReader {
   // The document that holds each token.
   void locate(std::span<const std::uint64_t> tokens, std::span<std::uint64_t> documents);
   std::uint64_t locate(std::uint64_t token);
+  // For the next lookup of this token, if that comes soon.
+  void remember(std::uint64_t token, std::uint64_t document) { memo_of(token) = {token, document}; }
   // The first token of a document; of document size(), the number of tokens.
   std::uint64_t start(std::uint64_t document);
   // Calls use(start) with the first tokens of documents `document`, document + 1, ... until it
@@ -125,10 +101,14 @@ class DocumentReader {
   Search search_for(const Part& part, std::uint64_t token) const;
   std::uint64_t document_of(const Search& search) const;
   static std::uint64_t guess_of(const Search& search);
+  struct Memo {
+    std::uint64_t token = UINT64_MAX, document = 0;
+  };
   struct Frame {
     std::uint64_t block = UINT64_MAX, used = 0;
   };
 
+  Memo& memo_of(std::uint64_t token) { return memos_[token * 0x9e3779b97f4a7c15 >> 56]; }
   const std::uint64_t* cached(std::uint64_t block);
   const std::uint64_t* block(const Part& part, std::uint64_t number);
   void load(std::span<const std::uint64_t> blocks);
@@ -158,6 +138,7 @@ class DocumentReader {
   // The part and block that `start` looked at last.
   const Part* last_part_ = nullptr;
   std::vector<Search> searches_;
+  std::array<Memo, 256> memos_;
 };
 
 }  // namespace evenkeel

@@ -119,10 +119,11 @@ class Engine {
 };
 
 // Chooses, builds and explains. `layout` must outlive the engine. With kAuto, data is mapped whole
-// when the budget holds it and `working_room` bytes besides; with kNeverMap it is not mapped.
+// when the budget holds it and `working_room` bytes besides; with kNeverMap it is not mapped. Data
+// that is better read than mapped has a reason for that, `why_read`.
 inline constexpr std::uint64_t kNeverMap = UINT64_MAX;
 std::unique_ptr<Engine> make_engine(EngineKind asked, const Layout& layout, const Budget& budget,
-                                    std::uint64_t working_room);
+                                    std::uint64_t working_room, const std::string& why_read = "");
 
 // The engine for a way to use the page cache. Throws Error (kInvalid) when the two do not go
 // together.
