@@ -34,6 +34,8 @@ constexpr char kBatchesFooter[] = R"(
 Examples:
   evenkeel batches train.bin --batch-size 12 --block-size 1024 --steps 1000 --cold
   evenkeel batches 'fineweb_train_*.bin' --order shuffled --rank 3 --world 8 --print --steps 2
+  evenkeel batches train.bin --order blocks --budget 512MiB --steps 1000 --cold
+  evenkeel batches corpus.idx --documents mask --print --steps 1
   evenkeel batches corpus.idx --pause 5000 --steps 500 --json)";
 
 struct Measured {
@@ -55,12 +57,33 @@ std::string shown(std::span<const std::int64_t> row) {
   return row.size() > kShown ? fmt::format("{} ... {}", text, row.back()) : text;
 }
 
+// "  documents 17[120..] at 0, 18 at 1,004, padding at 2,000": where they begin in the row.
+std::string documents_of(const Batch& batch, const CropOrigin& origin, std::size_t row) {
+  std::vector<std::string> parts;
+  const auto ids = batch.document_ids()[row];
+  std::size_t number = 0;
+  for (std::size_t column = 0; column < ids.size(); ++column) {
+    if (batch.position_ids()[row][column] != 0) continue;
+    const bool padding = ids[column] < 0, named = !padding && number < origin.documents.size();
+    std::string name = padding ? "padding"
+                       : named ? with_commas(origin.documents[number].document)
+                               : "one";
+    if (named && origin.documents[number].from > 0) {
+      name += fmt::format("[{}..]", with_commas(origin.documents[number].from));
+    }
+    ++number;
+    parts.push_back(fmt::format("{} at {}", name, with_commas(column)));
+  }
+  return fmt::format("  documents {}\n", fmt::join(parts, ", "));
+}
+
 void print_batch(const TokenLoader& loader, const Batch& batch) {
   const auto origins = loader.explain(batch.step());
   const auto x = batch.x<std::int64_t>(), y = batch.y<std::int64_t>();
   for (std::size_t row = 0; row < x.size(); ++row) {
     say(stdout, fmt::format("step {} row {} start {}\n  x {}\n  y {}\n", batch.step(), row,
                             origins[row].start, shown(x[row]), shown(y[row])));
+    if (!batch.document_bytes().empty()) say(stdout, documents_of(batch, origins[row], row));
   }
 }
 
@@ -98,6 +121,42 @@ Measured measure(const Batches& batches, TokenLoader& loader) {
   return measured;
 }
 
+// "128 crops (256.0 KiB) in a block, 512 blocks in a window, 64 streams"
+std::string describe_blocks(const BlockOptions& blocks, std::uint64_t crop_bytes) {
+  return fmt::format("{} crops ({}) in a block, {} blocks in a window, {} streams",
+                     with_commas(blocks.block_rows), format_size(blocks.block_rows * crop_bytes),
+                     with_commas(blocks.window_blocks), blocks.streams);
+}
+
+std::vector<std::pair<std::string, std::string>> described(const Batches& batches,
+                                                           const TokenLoader& loader,
+                                                           const Tokens& tokens,
+                                                           const Measured& measured) {
+  const LoaderOptions& options = batches.words.loader;
+  const double crops = double(batches.steps * options.batch_size) / measured.seconds;
+  const EngineReport engine = tokens.engine();
+  std::vector<std::pair<std::string, std::string>> lines = {
+      {"tokens", fmt::format("{} {}, {}", with_commas(tokens.size()), tokens.dtype().name(),
+                             tokens.format())},
+      {"batches", fmt::format("{} of {} × {}, {}, {} in memory at once", with_commas(batches.steps),
+                              options.batch_size, options.block_size,
+                              crop_order_name(options.order), loader.buffers())}};
+  if (options.order == CropOrder::kBlocks) {
+    lines.push_back(
+        {"blocks", describe_blocks(loader.blocks(), options.block_size * tokens.dtype().size)});
+  }
+  lines.insert(
+      lines.end(),
+      {{"speed", fmt::format("{} crops/s, {} tokens/s", describe_rate(crops),
+                             describe_rate(crops * double(options.block_size)))},
+       {"waiting", fmt::format("median {:.1f} µs, p99 {:.1f} µs, most {:.1f} µs a batch",
+                               measured.wait(0.5), measured.wait(0.99), measured.wait(1))},
+       {"budget", fmt::format("{}, of which {} were reserved", format_size(tokens.budget().limit()),
+                              format_size(tokens.budget().peak()))},
+       {"engine", fmt::format("{}: {}", engine.how, engine.why)}});
+  return lines;
+}
+
 int run(const Batches& batches) {
   const Tokens tokens = batches.words.open();
   LoaderOptions options = batches.words.loader;
@@ -105,10 +164,9 @@ int run(const Batches& batches) {
   if (batches.cold) make_cold(tokens.paths());
   TokenLoader loader(tokens, options);
   const Measured measured = measure(batches, loader);
-  const double crops = double(batches.steps * options.batch_size) / measured.seconds;
-  const EngineReport engine = tokens.engine();
-
   if (batches.json) {
+    const double crops = double(batches.steps * options.batch_size) / measured.seconds;
+    const EngineReport engine = tokens.engine();
     print_json({{"file", tokens.paths().front()},
                 {"format", tokens.format()},
                 {"tokens", tokens.size()},
@@ -122,6 +180,9 @@ int run(const Batches& batches) {
                 {"budget_bytes", tokens.budget().limit()},
                 {"budget_peak_bytes", tokens.budget().peak()},
                 {"buffers", loader.buffers()},
+                {"documents", document_mode_name(options.documents.mode)},
+                {"padding", loader.packing().padding},
+                {"cut", loader.packing().cut},
                 {"cold", batches.cold},
                 {"first_step", batches.from},
                 {"steps", batches.steps},
@@ -131,31 +192,17 @@ int run(const Batches& batches) {
                 {"wait_median_us", measured.wait(0.5)},
                 {"wait_p99_us", measured.wait(0.99)},
                 {"wait_max_us", measured.wait(1)},
+                {"block_crops", loader.blocks().block_rows},
+                {"window_blocks", loader.blocks().window_blocks},
+                {"streams", loader.blocks().streams},
                 {"checksum", fmt::format("{:016x}", measured.checksum)},
                 {"state", loader.state().text()},
                 {"how", engine.how},
                 {"why", engine.why}});
     return 0;
   }
-  if (!batches.print) {
-    say(stdout,
-        fmt::format(
-            "{}", facts({{"tokens", fmt::format("{} {}, {}", with_commas(tokens.size()),
-                                                tokens.dtype().name(), tokens.format())},
-                         {"batches", fmt::format("{} of {} × {}, {}, {} in memory at once",
-                                                 with_commas(batches.steps), options.batch_size,
-                                                 options.block_size, crop_order_name(options.order),
-                                                 loader.buffers())},
-                         {"speed", fmt::format("{} crops/s, {} tokens/s", describe_rate(crops),
-                                               describe_rate(crops * double(options.block_size)))},
-                         {"waiting",
-                          fmt::format("median {:.1f} µs, p99 {:.1f} µs, most {:.1f} µs a batch",
-                                      measured.wait(0.5), measured.wait(0.99), measured.wait(1))},
-                         {"budget", fmt::format("{}, of which {} were reserved",
-                                                format_size(tokens.budget().limit()),
-                                                format_size(tokens.budget().peak()))},
-                         {"engine", fmt::format("{}: {}", engine.how, engine.why)}})));
-  }
+  if (!batches.print)
+    say(stdout, fmt::format("{}", facts(described(batches, loader, tokens, measured))));
   next_command(fmt::format("evenkeel explain{} --step {}", batches.words.words(), batches.from),
                "which tokens a batch is cut from");
   return 0;

@@ -11,6 +11,10 @@
 namespace evenkeel::cli {
 
 Tokens LoaderWords::open() const {
+  if (loader.order != CropOrder::kBlocks && loader.blocks != BlockOptions{0, 0, 0}) {
+    throw Error(ErrorKind::kInvalid, "order",
+                "--block, --window and --streams belong to --order blocks");
+  }
   std::vector<std::string> paths;
   for (const std::string& file : files) {
     const auto named = expand_token_paths(file);
@@ -27,6 +31,17 @@ std::string LoaderWords::words() const {
   if (!dtype.empty()) text += " --dtype " + shell_word(dtype);
   text += fmt::format(" --batch-size {} --block-size {} --order {} --seed {}", loader.batch_size,
                       loader.block_size, crop_order_name(loader.order), loader.seed);
+  const BlockOptions& blocks = loader.blocks;
+  if (blocks.block_rows > 0) text += fmt::format(" --block {}", blocks.block_rows);
+  if (blocks.window_blocks > 0) text += fmt::format(" --window {}", blocks.window_blocks);
+  if (blocks.streams > 0) text += fmt::format(" --streams {}", blocks.streams);
+  const DocumentOptions& documents = loader.documents;
+  if (documents.mode != DocumentMode::kNone) {
+    text += fmt::format(" --documents {}", document_mode_name(documents.mode));
+    if (documents.bos) text += fmt::format(" --bos {}", *documents.bos);
+    if (documents.eos) text += fmt::format(" --eos {}", *documents.eos);
+    if (!documents.index.empty()) text += " --documents-index " + shell_word(documents.index);
+  }
   if (loader.world > 1) text += fmt::format(" --rank {} --world {}", loader.rank, loader.world);
   return text;
 }
@@ -42,7 +57,24 @@ void add_loader_options(CLI::App& app, LoaderWords& words) {
   add_parsed(
       app, "--order", "NAME",
       [&loader](const std::string& name) { loader.order = parse_crop_order(name); },
-      "random, shuffled or covering; default random");
+      "random, shuffled, covering or blocks; default random");
+  add_count(app, "--block", loader.blocks.block_rows, 1,
+            "Of order blocks: crops that are read together; default by the budget");
+  add_count(app, "--window", loader.blocks.window_blocks, 1,
+            "Of order blocks: blocks that are mixed in memory; default by the budget");
+  add_count(app, "--streams", loader.blocks.streams, 1,
+            "Of order blocks: a multiple of every --world that will continue; default 64");
+  add_parsed(
+      app, "--documents", "MODE",
+      [&loader](const std::string& name) { loader.documents.mode = parse_document_mode(name); },
+      "mask: show where documents begin; start: rows begin at documents; packed: rows of whole "
+      "documents; default none");
+  app.add_option("--bos", loader.documents.bos,
+                 "The token that documents begin with, in files without an index of documents");
+  app.add_option("--eos", loader.documents.eos, "The token that documents end with, likewise")
+      ->excludes("--bos");
+  app.add_option("--documents-index", loader.documents.index,
+                 "A folder for indexes of documents that have to be made; default beside the file");
   add_count(app, "--seed", loader.seed, 0, "Seed of the order; default 0");
   add_count(app, "--rank", loader.rank, 0, "This rank; default 0");
   add_count(app, "--world", loader.world, 1, "How many ranks there are; default 1");

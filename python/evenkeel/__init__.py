@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from evenkeel._batches import Batches as Batches
     from evenkeel._blocks import ShuffleWarning as ShuffleWarning
     from evenkeel._core import Budget as Budget
+    from evenkeel._documents import TokenBatch as TokenBatch
     from evenkeel._loader import TokenLoader as TokenLoader
     from evenkeel._memmap import Guard as Guard
     from evenkeel._memmap import govern as govern
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from evenkeel._tokens import Tokens as Tokens
     from evenkeel._tokens import tokens as tokens
     from evenkeel._version import __version__ as __version__
+    from evenkeel._weights import Weights as Weights
+    from evenkeel._weights import load_safetensors as load_safetensors
     from evenkeel.torch import RowIterableDataset as RowIterableDataset
     from evenkeel.torch import TokenDataset as TokenDataset
     from evenkeel.torch import TokenIterableDataset as TokenIterableDataset
@@ -50,6 +53,7 @@ _HOME = {
     "govern": "_memmap",
     "info": "_array",
     "Loader": "_rows",
+    "load_safetensors": "_weights",
     "mark": "_profile",
     "memmap": "_memmap",
     "open": "_array",
@@ -57,11 +61,13 @@ _HOME = {
     "ragged": "_ragged",
     "RowIterableDataset": "torch",
     "ShuffleWarning": "_blocks",
+    "TokenBatch": "_documents",
     "TokenDataset": "torch",
     "TokenIterableDataset": "torch",
     "TokenLoader": "_loader",
     "Tokens": "_tokens",
     "tokens": "_tokens",
+    "Weights": "_weights",
 }
 __all__ = sorted(name for name in _HOME if not name.startswith("_"))
 

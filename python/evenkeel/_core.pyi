@@ -161,7 +161,7 @@ class ChunkReader:
 
 def chunks(reader: Reader, rows: int, shuffle: bool, seed: int, epoch: int, rank: int, world: int, blocks: tuple[int, int, int] | None = None) -> ChunkReader: ...
 
-def choose_blocks(row_bytes: int, budget: int, world: int, block_rows: int, window_rows: int, streams: int) -> tuple[int, int, int]:
+def choose_blocks(row_bytes: int, budget: int, world: int, block_rows: int, window_rows: int, streams: int, sets: int = 1, step_rows: int = 0) -> tuple[int, int, int]:
     """
     Rows of a block, blocks of a window, and streams of the order `blocks`; those that are 0 are chosen.
     """
@@ -263,6 +263,76 @@ def open_tokens(paths: Sequence[bytes], budget: Budget, engine: str, dtype: str 
 def expand_token_paths(path_or_glob: bytes) -> list[bytes]:
     """The token files that a pattern or a Megatron prefix names, sorted."""
 
+class DocumentOptions:
+    """What a TokenLoader makes of documents."""
+
+    def __init__(self) -> None: ...
+
+    @property
+    def mode(self) -> str: ...
+
+    @mode.setter
+    def mode(self, arg: str, /) -> None: ...
+
+    @property
+    def bos(self) -> int | None: ...
+
+    @bos.setter
+    def bos(self, arg: int | None, /) -> None: ...
+
+    @property
+    def eos(self) -> int | None: ...
+
+    @eos.setter
+    def eos(self, arg: int | None, /) -> None: ...
+
+    @property
+    def index(self) -> bytes: ...
+
+    @index.setter
+    def index(self, arg: bytes, /) -> None: ...
+
+    @property
+    def predict_first(self) -> bool: ...
+
+    @predict_first.setter
+    def predict_first(self, arg: bool, /) -> None: ...
+
+    @property
+    def most_documents(self) -> int: ...
+
+    @most_documents.setter
+    def most_documents(self, arg: int, /) -> None: ...
+
+    @property
+    def use_leftovers(self) -> bool: ...
+
+    @use_leftovers.setter
+    def use_leftovers(self, arg: bool, /) -> None: ...
+
+    @property
+    def window(self) -> int: ...
+
+    @window.setter
+    def window(self, arg: int, /) -> None: ...
+
+    @property
+    def mixed_windows(self) -> int: ...
+
+    @mixed_windows.setter
+    def mixed_windows(self, arg: int, /) -> None: ...
+
+    @property
+    def pad(self) -> int: ...
+
+    @pad.setter
+    def pad(self, arg: int, /) -> None: ...
+
+def documents_layout(rows: int, columns: int, most_documents: int) -> tuple[int, int, int, int, int]:
+    """
+    Bytes at which position_ids, document_ids, cu_seqlens and loss_mask begin, and all bytes.
+    """
+
 class LoaderOptions:
     """The options of a TokenLoader."""
 
@@ -275,22 +345,17 @@ class LoaderOptions:
     def batch_size(self, arg: int, /) -> None: ...
 
     @property
-    def block_size(self) -> int: ...
-
-    @block_size.setter
-    def block_size(self, arg: int, /) -> None: ...
-
-    @property
-    def order(self) -> str: ...
-
-    @order.setter
-    def order(self, arg: str, /) -> None: ...
-
-    @property
     def seed(self) -> int: ...
 
     @seed.setter
     def seed(self, arg: int, /) -> None: ...
+
+    @property
+    def blocks(self, /) -> tuple[int, int, int]:
+        """Rows of a block, blocks of a window, streams; of the order blocks."""
+
+    @blocks.setter
+    def blocks(self, value: tuple[int, int, int], /) -> None: ...
 
     @property
     def rank(self) -> int: ...
@@ -311,21 +376,15 @@ class LoaderOptions:
     def prefetch(self, arg: int, /) -> None: ...
 
     @property
-    def dtype(self) -> str: ...
-
-    @dtype.setter
-    def dtype(self, arg: str, /) -> None: ...
-
-    @property
     def steps(self) -> int:
-        """0: no limit."""
+        """0: not given."""
 
     @steps.setter
     def steps(self, arg: int, /) -> None: ...
 
     @property
     def epochs(self) -> int:
-        """0: no limit."""
+        """0: not given."""
 
     @epochs.setter
     def epochs(self, arg: int, /) -> None: ...
@@ -351,15 +410,47 @@ class LoaderOptions:
     @keep.setter
     def keep(self, arg: int, /) -> None: ...
 
+    @property
+    def block_size(self) -> int: ...
+
+    @block_size.setter
+    def block_size(self, arg: int, /) -> None: ...
+
+    @property
+    def order(self) -> str: ...
+
+    @order.setter
+    def order(self, arg: str, /) -> None: ...
+
+    @property
+    def dtype(self) -> str: ...
+
+    @dtype.setter
+    def dtype(self, arg: str, /) -> None: ...
+
+    @property
+    def documents(self) -> DocumentOptions: ...
+
+    @documents.setter
+    def documents(self, arg: DocumentOptions, /) -> None: ...
+
 class BatchReader:
     """Batch after batch, read ahead."""
 
-    def __init__(self, mixture: Sequence[tuple[TokenStream, float]], options: LoaderOptions, memory: Sequence[tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]]]) -> None: ...
+    def __init__(self, mixture: Sequence[tuple[TokenStream, float]], options: LoaderOptions, memory: Sequence[Sequence[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]]]) -> None: ...
 
-    def take(self) -> tuple[Any, Any] | None:
-        """The next batch (x, y), whose memory is yours; None after the last."""
+    def take(self) -> tuple[Any, ...] | None:
+        """
+        The next batch (x, y), whose memory is yours; None after the last. With documents also their fields, and (documents, longest).
+        """
 
     def __next__(self) -> tuple[Any, Any]: ...
+
+    @property
+    def packing(self) -> dict[str, float]:
+        """
+        What `documents` costs, of the rows prepared so far: the shares of positions that are padding, of tokens that no row shows, of documents that were split though they fit a row, and of rows that begin inside of a document.
+        """
 
     def explained(self, step: int) -> list[dict[str, object]]: ...
 
@@ -427,6 +518,18 @@ class BatchReader:
         """Batches of one loop; 0: it does not end."""
 
     @property
+    def blocks_in_use(self) -> tuple[int, int, int]:
+        """
+        Rows of a block, blocks of a window, streams; all 0 but for the order blocks.
+        """
+
+    @staticmethod
+    def blocks_of_state(state: str) -> tuple[int, int, int]:
+        """
+        Rows of a block, blocks of a window, streams; all 0 but for the order blocks.
+        """
+
+    @property
     def buffers(self) -> int: ...
 
     @property
@@ -442,12 +545,6 @@ class RowLoaderOptions:
 
     @batch_size.setter
     def batch_size(self, arg: int, /) -> None: ...
-
-    @property
-    def order(self) -> str: ...
-
-    @order.setter
-    def order(self, arg: str, /) -> None: ...
 
     @property
     def seed(self) -> int: ...
@@ -495,12 +592,6 @@ class RowLoaderOptions:
     def epochs(self, arg: int, /) -> None: ...
 
     @property
-    def drop_last(self) -> bool: ...
-
-    @drop_last.setter
-    def drop_last(self, arg: bool, /) -> None: ...
-
-    @property
     def stride(self) -> int: ...
 
     @stride.setter
@@ -520,6 +611,18 @@ class RowLoaderOptions:
 
     @keep.setter
     def keep(self, arg: int, /) -> None: ...
+
+    @property
+    def order(self) -> str: ...
+
+    @order.setter
+    def order(self, arg: str, /) -> None: ...
+
+    @property
+    def drop_last(self) -> bool: ...
+
+    @drop_last.setter
+    def drop_last(self, arg: bool, /) -> None: ...
 
 class LoaderField:
     """What a loader reads rows from."""
@@ -551,12 +654,6 @@ class RowReader:
 
     def structured(self, fields: list[Any]) -> Any:
         """Fields as a batch: alone, as a tuple or as a dict."""
-
-    @property
-    def blocks_in_use(self) -> tuple[int, int, int]:
-        """
-        Rows of a block, blocks of a window, streams; all 0 but for the order blocks.
-        """
 
     def epoch_at(self, step: int) -> int:
         """The epoch of a step; 0 where there are none."""
@@ -627,15 +724,22 @@ class RowReader:
         """Batches of one loop; 0: it does not end."""
 
     @property
+    def blocks_in_use(self) -> tuple[int, int, int]:
+        """
+        Rows of a block, blocks of a window, streams; all 0 but for the order blocks.
+        """
+
+    @staticmethod
+    def blocks_of_state(state: str) -> tuple[int, int, int]:
+        """
+        Rows of a block, blocks of a window, streams; all 0 but for the order blocks.
+        """
+
+    @property
     def buffers(self) -> int: ...
 
     @property
     def epoch_samples(self) -> int: ...
-
-def blocks_of_state(state: str) -> tuple[int, int, int]:
-    """
-    Rows of a block, blocks of a window, streams; all 0 but for the order blocks.
-    """
 
 class Evictor:
     """Keeps mappings within a budget. The implementation of evenkeel.Guard."""
@@ -651,3 +755,50 @@ class Evictor:
 def map_over(address: int, length: int, fd: int, offset: int, protection: int, shared: bool) -> None: ...
 
 MAP_NORESERVE: int = 16384
+
+class Weights:
+    """Tensors of files; evenkeel.Weights is made of it."""
+
+    @property
+    def format(self) -> str: ...
+
+    @property
+    def paths(self) -> list[bytes]: ...
+
+    @property
+    def budget(self) -> Budget: ...
+
+    @property
+    def engine(self) -> tuple[str, str, str]: ...
+
+    def tensors(self) -> list[tuple[str, str, tuple[int, ...], int, int, int]]:
+        """Name, type, shape, file, offset and bytes of each."""
+
+    def metadata(self) -> dict[str, str]: ...
+
+    def require(self, name: str) -> None:
+        """IndexError with the closest name, where there is no such tensor."""
+
+    def reserve(self, bytes: int, what: str) -> Reservation: ...
+
+    def stats(self) -> dict[str, int]: ...
+
+    def close(self) -> None: ...
+
+class GroupReader:
+    """Reads groups of runs into memory, on a thread of its own."""
+
+    def __init__(self, weights: Weights, files: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], offsets: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], lengths: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], addresses: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], ends: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], roomy: Annotated[NDArray[numpy.bool_], dict(shape=(None,), order='C', device='cpu', writable=False)], ahead: int) -> None: ...
+
+    def next(self) -> bool:
+        """Waits for the next group. False: all were read."""
+
+    def release(self) -> None:
+        """One more group may be read."""
+
+    def close(self) -> None: ...
+
+def open_weights(path: bytes, budget: Budget, engine: str) -> Weights: ...
+
+def allocate(offset: int, bytes: int) -> NDArray[numpy.uint8]:
+    """Memory for bytes at this place of a file, which can be read in place."""

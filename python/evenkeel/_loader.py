@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, Union
 import numpy as np
 
 from evenkeel import _core
+from evenkeel._blocks import InBlocks
+from evenkeel._documents import DocumentsLayout, document_options
 from evenkeel._ranks import rank_and_world
-from evenkeel._stepping import Stepping, number, over, set_common
+from evenkeel._stepping import number, over, set_common
 from evenkeel._tokens import Tokens, require_tokens
 
 Mixture = Union[Tokens, Sequence[Union[Tokens, "tuple[Tokens, float]"]], "Mapping[Tokens, float]"]
@@ -18,11 +20,11 @@ Mixture = Union[Tokens, Sequence[Union[Tokens, "tuple[Tokens, float]"]], "Mappin
 
 if TYPE_CHECKING:
 
-    class _Base(Stepping, _core.BatchReader):
+    class _Base(InBlocks, _core.BatchReader):
         pass
 
 else:
-    _Base = over(_core.BatchReader)
+    _Base = over(InBlocks, _core.BatchReader)
 
 
 class TokenLoader(_Base):
@@ -32,9 +34,24 @@ class TokenLoader(_Base):
     resume on another number of ranks, and ask what it is made of (`explain`).
 
     `tokens` is what evenkeel.tokens gives, or a mixture: pairs of (tokens, weight). `order` is
-    "random" (with replacement, as nanoGPT draws), "shuffled" (each block once an epoch) or
-    "covering" (the same with a new phase each epoch). `rank` and `world` default to those of
+    "random" (with replacement, as nanoGPT draws), "shuffled" (each block once an epoch), "covering"
+    (the same with a new phase each epoch) or "blocks" (the crops of "covering", read in large
+    requests and mixed in memory: see docs/orders.md). For "blocks", `block` and `window` are crops,
+    or bytes as text ("256KiB"), and `streams` is a multiple of every `world` that will continue; a
+    window takes a quarter of the budget by default, and two are held. These are part of the state:
+    a loader that was not told them takes them from there. `rank` and `world` default to those of
     torch.distributed, else of the environment of torchrun, Slurm or Open MPI, else one process.
+
+    `documents` says what to do with documents: "mask" gives the same rows and where documents begin
+    in them, "start" rows that begin at a document's start, "packed" rows of whole documents. The
+    batches are of class `TokenBatch`: x and y, and besides position_ids, cu_seqlens, max_seqlen,
+    document_ids and loss_mask. Documents are found by the index of the files (Megatron, datatrove,
+    NAME.doc.npy), or by the token that they begin with (`bos`) or end with (`eos`). An index that
+    has to be made is stored beside the file, or in the folder `documents_index`. `most_documents`
+    gives cu_seqlens a fixed length, `predict_first=False` leaves first tokens of documents out of
+    loss_mask, and `packing` says what a mode costs. `leftovers` belongs to "start"; `window` (here
+    rows that are packed together, 512 by default), `mixed_windows` and `pad` belong to "packed".
+    With order="blocks" only "mask" is possible.
 
     Without `steps` and `epochs` the loader does not end, and `len` is a TypeError. With `steps` a
     loop ends after that many batches, and the next loop begins again at step 0, as validation wants
@@ -79,13 +96,25 @@ class TokenLoader(_Base):
         device: Any = None,
         steps: int | None = None,
         epochs: int | None = None,
+        block: int | str | None = None,
+        window: int | str | None = None,
+        streams: int | None = None,
         stride: int = 1,
         phase: int = 0,
+        documents: str | None = None,
+        bos: int | None = None,
+        eos: int | None = None,
+        documents_index: str | os.PathLike[str] | None = None,
+        most_documents: int | None = None,
+        predict_first: bool = True,
+        leftovers: str = "drop",
+        mixed_windows: int = 8,
+        pad: int = 0,
     ) -> None:
         sets = weighted(tokens)
         self._sources = [one for one, _ in sets]
         self._start(*rank_and_world(rank, world))
-        self._shape, self._order = (batch_size, block_size), order
+        self._shape = batch_size, block_size
         stored = sets[0][0].dtype
         self._dtype = stored if dtype == "stored" else np.dtype(dtype)
         options = _core.LoaderOptions()
@@ -104,15 +133,44 @@ class TokenLoader(_Base):
             stride=stride,
             phase=phase,
         )
-        memory: list[tuple[Any, Any]] = []
+        packed = documents == "packed"
+        blocks = self._choose_blocks(
+            order,
+            {"block": block, "window": None if packed else window, "streams": streams},
+            budget=sets[0][0].budget,
+            has_budget=sets[0][0]._recipe[1] is not None,
+            sample_bytes=options.block_size * stored.itemsize,
+            batch_size=batch_size,
+            samples=self._samples(),
+        )
+        if blocks is not None:
+            options.blocks = blocks
+        options.documents = document_options(
+            documents,
+            bos=bos,
+            eos=eos,
+            documents_index=documents_index,
+            most_documents=most_documents,
+            predict_first=predict_first,
+            leftovers=leftovers,
+            window=window if packed else None,
+            mixed_windows=mixed_windows,
+            pad=pad,
+        )
+        layout = None
+        if options.documents.mode != "none":
+            layout = DocumentsLayout(batch_size, block_size, options.documents.most_documents)
+        memory: list[list[Any]] = []
         if device is not None:
             from evenkeel._device import ring_for
 
-            field = (self._shape, self._dtype)
-            self._ring = ring_for(device, [field, field], prefetch)
+            fields: list[Any] = [(self._shape, self._dtype), (self._shape, self._dtype)]
+            if layout is not None:
+                fields.append(((layout.bytes,), np.dtype(np.uint8)))
+            self._ring = ring_for(device, fields, prefetch)
         if self._ring is not None:
             options.keep = self._ring.keep
-            memory = [(x, y) for x, y in self._ring.memory]
+            memory = self._ring.memory
         super().__init__([(one._stream, float(weight)) for one, weight in sets], options, memory)
         if self._ring is not None:
             self.deliver = self._ring.next
@@ -120,6 +178,8 @@ class TokenLoader(_Base):
             import torch
 
             self.convert = torch.from_numpy
+        if layout is not None:
+            self.transform = layout.batch
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
         """Goes on where the loader stands. After the end it begins the next loop."""
@@ -131,6 +191,27 @@ class TokenLoader(_Base):
         for row in rows:
             row["path"] = os.fsdecode(row["path"])  # type: ignore[arg-type]
         return rows
+
+    def _samples(self) -> list[int]:
+        """Crops of an epoch of each set, in the order blocks."""
+        return [max(0, len(one) // self._shape[1] - 1) for one in self._sources]
+
+    def describe(self) -> str:
+        """What it reads, in which order, and how much memory that takes, in several lines."""
+        if self._closed:
+            return "loader: closed"
+        rows, columns = self._shape
+        budget = self._sources[0].budget
+        return "\n".join(
+            [
+                repr(self)[1:-1].replace("evenkeel.TokenLoader", "loader"),
+                *(repr(source) for source in self._sources),
+                *self._describe_blocks(self._samples(), rows, "crops"),
+                f"batches: {rows:,} x {columns:,} tokens, {self.buffers} in memory",
+                f"loop: {f'{self.size:,} batches' if self.size else 'does not end'}",
+                f"budget: {budget.describe()}, {_core.format_size(budget.in_use)} in use",
+            ]
+        )
 
     def __reduce__(self) -> Any:
         raise TypeError(

@@ -105,7 +105,6 @@ def test_the_gpt_finds_text_everywhere(folder, gpt):
 # --- a permuted matrix
 
 
-@pytest.mark.alone
 def test_the_matrix_is_the_same_and_memory_is_not(temporary, folder):
     rows = 60_000  # 37 MiB
     said = run("permuted_matrix.py", "--rows", rows, "--budget", "16MiB", "--report", "mem.html")
@@ -158,12 +157,20 @@ def test_the_notebook_tells_its_story(temporary, folder, monkeypatch):
 # --- rows, with other libraries
 
 
-@pytest.mark.parametrize("library", ["sklearn", "jax", "lightning"])
-def test_rows_train_with_other_libraries(temporary, library):
+@pytest.mark.parametrize(
+    ("example", "library", "rows"),
+    [
+        ("sklearn", "sklearn", 40_000),
+        ("cells", "sklearn", 10_000),
+        ("jax", "jax", 40_000),
+        ("lightning", "lightning", 40_000),
+    ],
+)
+def test_rows_train_with_other_libraries(temporary, example, library, rows):
     if importlib.util.find_spec(library) is None:
         pytest.skip(f"{library} is not installed")
     done = subprocess.run(
-        [sys.executable, str(EXAMPLES / f"rows_{library}.py"), "--rows=40000"],
+        [sys.executable, str(EXAMPLES / f"rows_{example}.py"), f"--rows={rows}"],
         capture_output=True,
         text=True,
         check=False,

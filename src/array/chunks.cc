@@ -122,9 +122,9 @@ void Chunks::Impl::add_buffer() {
 
 void Chunks::Impl::make_buffers() {
   if (chunks_ == 0) return;
-  // What comes back when no slot needs it is kept for copies out of a mapping.
+  // Keep one returned buffer that no slot needs: copies out of a mapping use it.
   pool_ = std::make_shared<LendingPool>(buffer_bytes(), "a chunk's rows", 1);
-  // Where pages may have to be read first, reading ahead pays, and views of them would not.
+  // If pages may be absent, reading ahead is faster than handing out views of the mapping.
   const bool mapped = engine_->maps_files() && !engine_->pages_may_be_absent();
   // Mapped rows that need no copy need no buffer either.
   in_place_ = mapped && in_order_ && !array_->layout.fortran && !array_->layout.swapped;
@@ -175,7 +175,8 @@ void Chunks::Impl::make_windows() {
             "rows of different windows are not mixed: use a window of many chunks, or smaller "
             "chunks");
   }
-  windows_ = std::make_unique<WindowReader>(array_, engine_, sequence_.order());
+  windows_ = std::make_unique<WindowReader>(array_, engine_, sequence_.order(),
+                                            SampleShape::of_rows(array_->layout));
   no_engine_ = std::make_unique<NoEngine>();
 }
 
@@ -220,7 +221,8 @@ void Chunks::Impl::throw_too_large(const Error& error) const {
 
 void Chunks::Impl::throw_no_room_beside_windows(const Error& error) {
   if (error.kind() != ErrorKind::kBudget) throw error;
-  const std::uint64_t windows = WindowReader::memory(*array_, *engine_, sequence_.order());
+  const std::uint64_t windows = WindowReader::memory(*array_, *engine_, sequence_.order(),
+                                                     SampleShape::of_rows(array_->layout));
   windows_.reset();
   throw Error(ErrorKind::kBudget, "chunks",
               "two windows of the order blocks, " + with_commas(windows) +

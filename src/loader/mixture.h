@@ -23,6 +23,9 @@ class Mixture {
   };
   Draw next();
   void seek(std::uint64_t position);
+  // The set of the next draw, and how many draws each set had before it.
+  std::size_t next_set() const;
+  std::uint64_t before(std::size_t set) const;
   std::uint64_t position() const { return position_; }
 
   std::uint64_t period() const { return period_; }

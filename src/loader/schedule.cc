@@ -25,7 +25,11 @@ std::uint64_t seed_of_set(std::uint64_t seed, std::size_t set) {
 }
 
 Schedule::Schedule(std::vector<ScheduledSet> sets, const Steps& steps, std::uint64_t seed)
-    : steps_(steps), seed_(seed), sets_(std::move(sets)), mixture_(weights_of(sets_)) {
+    : steps_(steps),
+      seed_(seed),
+      sets_(std::move(sets)),
+      mixture_(weights_of(sets_)),
+      counting_(mixture_) {
   std::uint64_t base = 0;
   for (const ScheduledSet& set : sets_) {
     bases_.push_back(base);
@@ -33,11 +37,12 @@ Schedule::Schedule(std::vector<ScheduledSet> sets, const Steps& steps, std::uint
   }
 }
 
-// With a mixture, ranks change places from step to step: its sets come round with a period, and a
-// rank that always took the same part of a step would see too much of some and nothing of others.
+// With a mixture whose ranks take runs, they change places from step to step: its sets come round
+// with a period, and a rank that always took the same part of a step would see too much of some and
+// nothing of others.
 std::uint64_t Schedule::place_of_rank(std::uint64_t step) const {
   const StepOptions& options = steps_.options();
-  if (sets_.size() == 1) return options.rank;
+  if (sets_.size() == 1 || steps_.interleaved()) return options.rank;
   const std::uint64_t shift = uniform_draw(seed_ ^ kPlaceSeed, 0, step, options.world);
   return (options.rank + shift) % options.world;
 }
@@ -49,6 +54,35 @@ void Schedule::fill(std::uint64_t step, std::span<std::uint64_t> rows) {
   }
   std::size_t i = 0;
   for_each(step, [&](const Sample& sample) { rows[i++] = sample.row; });
+}
+
+void Schedule::pieces(std::uint64_t step, std::vector<SamplePiece>& pieces) {
+  pieces.clear();
+  if (sets_.size() == 1) {
+    pieces.push_back({0, steps_.taken_before(step), count(step)});
+    return;
+  }
+  const std::uint64_t world = steps_.options().world;
+  visit(step, [&](std::uint64_t, const Mixture::Draw& draw) {
+    const std::uint64_t position = draw.index / world;
+    const bool follows = !pieces.empty() && pieces.back().set == draw.set &&
+                         pieces.back().first + pieces.back().count == position;
+    if (!follows) pieces.push_back({draw.set, position, 0});
+    ++pieces.back().count;
+  });
+}
+
+std::vector<std::uint64_t> Schedule::positions_at(std::uint64_t step) {
+  if (sets_.size() == 1) return {steps_.taken_before(step)};
+  const std::uint64_t turn = sets_.front().order->turn(), world = steps_.options().world;
+  const std::uint64_t samples = steps_.samples_before(step);
+  counting_.seek(samples / turn);
+  std::vector<std::uint64_t> positions;
+  for (std::size_t i = 0; i < sets_.size(); ++i) {
+    positions.push_back(counting_.before(i) * (turn / world));
+  }
+  positions[counting_.next_set()] += samples % turn / world;
+  return positions;
 }
 
 std::string Schedule::describe_share(std::size_t set) const {

@@ -5,6 +5,7 @@
 #include "array/row_extents.h"
 #include "base/checked.h"
 #include "loader/data.h"
+#include "loader/state_text.h"
 #include "tokens/crop_order.h"
 #include "tokens/widen.h"
 
@@ -20,31 +21,51 @@ DType output_type(const LoaderOptions& options, DType stored) {
       .hint("ask for int64, int32, or as stored");
 }
 
-StepOptions step_options(const LoaderOptions& options) {
-  return {.batch_size = options.batch_size,
-          .rank = options.rank,
-          .world = options.world,
-          .workers = options.workers,
-          .steps = options.steps,
-          .epochs = options.epochs};
-}
-
 }  // namespace
 
 TokenLoader::Impl::Impl(std::vector<WeightedTokens> sets, LoaderOptions options, bool lends)
     : options_(check(std::move(options), sets)),
       mixture_(std::move(sets)),
       array_(mixture_.size() == 1 ? TokenInternals::of(mixture_[0].tokens).array : open_joined()),
-      engine_(array_->engine()),
       out_type_(output_type(options_, array_->layout.dtype)),
+      documents_(make_documents()),
+      steps_(make_steps()),
+      sets_(make_sets()),
+      windows_(steps_, sets_),
       pipeline_(
           pipeline_options(lends), [this] { return make_schedule(); }, *this) {}
 
 LoaderOptions TokenLoader::Impl::check(LoaderOptions options,
                                        const std::vector<WeightedTokens>& sets) {
   if (sets.empty()) throw wrong("no tokens were given");
-  check_steps(step_options(options));
-  check_epochs(step_options(options), options.order != CropOrder::kRandom, sets.size());
+  check_steps(steps_of(options));
+  check_epochs(steps_of(options), options.order != CropOrder::kRandom, sets.size());
+  const DocumentMode documents = options.documents.mode;
+  const bool crops = documents == DocumentMode::kNone || documents == DocumentMode::kMask;
+  if (options.order == CropOrder::kBlocks && !crops) {
+    throw wrong("order \"blocks\" mixes crops, and documents=\"" +
+                std::string(document_mode_name(documents)) + "\" has other rows")
+        .hint("use documents=\"mask\", or another order");
+  }
+  for (const WeightedTokens& set : sets) {
+    if (!crops) break;
+    require_crops(set.tokens.size(), options.block_size, options.order);
+  }
+  const auto tokens = checked_mul(options.batch_size, options.block_size + 1);
+  if (!tokens || !checked_mul(*tokens, 32)) {
+    throw wrong("batch_size x block_size is too large: " + with_commas(options.batch_size) + " x " +
+                with_commas(options.block_size));
+  }
+  if (options.order == CropOrder::kBlocks) {
+    const Tokens& first = sets.front().tokens;
+    LoaderBlocks blocks{
+        options.blocks, options.block_size * first.dtype().size, first.budget().limit(), {}};
+    for (const WeightedTokens& set : sets) {
+      blocks.samples.push_back(
+          crops_of_epoch(set.tokens.size(), options.block_size, options.order));
+    }
+    options.blocks = choose_blocks(blocks, steps_of(options));
+  }
   return options;
 }
 
@@ -59,41 +80,112 @@ std::shared_ptr<Array::Impl> TokenLoader::Impl::open_joined() const {
       ArrayOptions{.budget = first.array->budget, .engine = first.engine, .cache = first.cache});
 }
 
+std::unique_ptr<DocumentBatches> TokenLoader::Impl::make_documents() const {
+  if (options_.documents.mode == DocumentMode::kNone) return nullptr;
+  return std::make_unique<DocumentBatches>(mixture_, options_, array_->layout, array_->budget);
+}
+
+// Of kBlocks: the steps of other orders come with their schedule. A rank has the same streams in
+// every epoch, so an epoch ends with a whole step.
+Steps TokenLoader::Impl::make_steps() const {
+  if (options_.order != CropOrder::kBlocks) return {{}, 0, Steps::Ends::kNone};
+  const std::uint64_t tokens = mixture_.front().tokens.size();
+  return {steps_of(options_), crops_of_epoch(tokens, options_.block_size, options_.order),
+          mixture_.size() == 1 ? Steps::Ends::kDrop : Steps::Ends::kNone,
+          Steps::Shares::kInterleaved};
+}
+
 // Crops never cross from one set to the next.
-Schedule TokenLoader::Impl::make_schedule() const {
+std::vector<LoaderWindows::Set> TokenLoader::Impl::make_sets() const {
+  std::vector<LoaderWindows::Set> sets;
+  std::uint64_t first_token = 0;
+  for (std::size_t i = 0; i < mixture_.size(); ++i) {
+    Order order;
+    const std::uint64_t seed = order.seed = seed_of_set(options_.seed, i);
+    SampleShape shape;
+    if (options_.order == CropOrder::kBlocks) {
+      order.kind = OrderKind::kBlocks;
+      order.blocks = options_.blocks;
+      shape = {
+          .samples = crops_of_epoch(mixture_[i].tokens.size(), options_.block_size, options_.order),
+          .first_row = first_token,
+          .rows = options_.block_size,
+          .overlap = 1,
+          .phase = [seed, size = options_.block_size](std::uint64_t epoch) {
+            return crop_phase(seed, size, epoch);
+          }};
+    } else {
+      order.blocks = {0, 0, 0};
+    }
+    first_token += mixture_[i].tokens.size();
+    sets.push_back({std::make_shared<SharedOrder>(order), std::move(shape)});
+  }
+  return sets;
+}
+
+Schedule TokenLoader::Impl::make_schedule() {
+  const bool explaining = schedules_made_++ > 0;
   std::vector<ScheduledSet> sets;
   for (std::size_t i = 0; i < mixture_.size(); ++i) {
     const std::uint64_t tokens = mixture_[i].tokens.size();
-    sets.push_back({mixture_[i].weight, tokens,
-                    std::make_unique<CropSequence>(tokens, options_.block_size, options_.order,
-                                                   seed_of_set(options_.seed, i))});
+    const std::uint64_t seed = seed_of_set(options_.seed, i);
+    if (options_.order == CropOrder::kBlocks) {
+      const auto& [order, shape] = sets_[i];
+      sets.push_back(
+          {mixture_[i].weight, tokens,
+           std::make_unique<BlockCrops>(RowOrder(shape.samples, order, mixture_.size() > 1),
+                                        options_.block_size, seed)});
+    } else if (documents_) {
+      sets.push_back({mixture_[i].weight, documents_->rows(i), documents_->order(i, explaining)});
+    } else {
+      sets.push_back(
+          {mixture_[i].weight, tokens,
+           std::make_unique<CropSequence>(tokens, options_.block_size, options_.order, seed)});
+    }
   }
-  const Steps steps(step_options(options_), sets.front().order->epoch_samples(),
-                    Steps::Ends::kNone);
-  const auto tokens = checked_mul(options_.batch_size, options_.block_size + 1);
-  if (!tokens || !checked_mul(*tokens, 32)) {
-    throw wrong("batch_size x block_size is too large: " + with_commas(options_.batch_size) +
-                " x " + with_commas(options_.block_size));
-  }
+  if (options_.order == CropOrder::kBlocks) return {std::move(sets), steps_, options_.seed};
+  const Steps steps(steps_of(options_), sets.front().order->epoch_samples(), Steps::Ends::kNone);
   return {std::move(sets), steps, options_.seed};
 }
 
-Pipeline::Options TokenLoader::Impl::pipeline_options(bool lends) const {
+// Before the pipeline takes memory for batches: windows are the larger part.
+Pipeline::Options TokenLoader::Impl::pipeline_options(bool lends) {
+  windows_.open({LoaderWindows::Field(array_)});
   Pipeline::Options options{.prefetch = options_.prefetch,
                             .keep = options_.buffers.keep,
                             .lends = lends,
                             .budget = array_->budget};
   for (const BatchMemory& memory : options_.buffers.memory) {
     options.memory.push_back({memory.x, memory.y});
+    if (documents_) options.memory.back().push_back(memory.documents);
   }
   return options;
 }
 
 std::uint64_t TokenLoader::Impl::stored_bytes() const {
-  return options_.batch_size * (options_.block_size + 1) * array_->layout.dtype.size;
+  const std::uint64_t row = documents_ ? documents_->stored_row() : options_.block_size + 1;
+  return options_.batch_size * row * array_->layout.dtype.size;
+}
+std::uint64_t TokenLoader::Impl::crop_list_bytes() const {
+  return windows_.any() ? options_.batch_size * sizeof(std::uint64_t) : 0;
 }
 std::uint64_t TokenLoader::Impl::out_bytes() const {
   return options_.batch_size * options_.block_size * out_type_.size;
+}
+
+std::vector<std::uint64_t> TokenLoader::Impl::field_bytes() const {
+  std::vector<std::uint64_t> bytes{out_bytes(), out_bytes()};
+  if (documents_) bytes.push_back(documents_->field_bytes());
+  return bytes;
+}
+
+std::uint64_t TokenLoader::Impl::slot_bytes() const {
+  return stored_bytes() + crop_list_bytes() + (documents_ ? documents_->slot_bytes() : 0);
+}
+
+void TokenLoader::Impl::free_slots() {
+  stored_.clear();
+  if (documents_) documents_->free_slots();
 }
 
 std::string TokenLoader::Impl::describe_batch() const {
@@ -101,16 +193,38 @@ std::string TokenLoader::Impl::describe_batch() const {
 }
 
 void TokenLoader::Impl::add_slot(const Budget& budget) {
-  stored_.push_back({PageBuffer(budget, stored_bytes(), "a batch's tokens as stored"), {}});
+  Stored stored;
+  stored.tokens = PageBuffer(budget, stored_bytes(), "a batch's tokens as stored");
+  stored.crops_share = budget.reserve(crop_list_bytes(), "a batch's crop numbers");
+  if (windows_.any()) stored.crops.reserve(options_.batch_size);
+  stored_.push_back(std::move(stored));
+  if (documents_) documents_->add_slot(budget);
+}
+
+// Tokens that are mapped because they fit the budget are read instead, where their pages are in the
+// way of the batches.
+bool TokenLoader::Impl::make_room(std::uint64_t bytes) {
+  if (options_.order != CropOrder::kBlocks || !array_->stop_mapping(bytes)) return false;
+  windows_.open({LoaderWindows::Field(array_)});
+  return true;
 }
 
 std::vector<ReadStream> TokenLoader::Impl::streams() {
+  engine_ = array_->engine();
+  if (windows_.any()) return {{array_->layout, idle_, {}, {}}};
   return {{array_->layout, *engine_, {}, {}, array_->cache()}};
 }
 
 Job& TokenLoader::Impl::job(const Filling& batch, std::size_t) {
   Stored& stored = stored_[batch.slot];
   stored.job = Job{};
+  if (documents_ && documents_->packed()) {
+    stored.job.runs =
+        documents_->runs(batch.slot, batch.rows, batch.fields[2], stored.tokens.data());
+    return stored.job;
+  }
+  if (documents_) documents_->prepare(batch.rows, batch.fields[2]);
+  if (windows_.any()) return stored.job;
   stored.job.starts = batch.rows;
   stored.job.count = options_.block_size + 1;
   stored.job.out = stored.tokens.data();
@@ -118,7 +232,19 @@ Job& TokenLoader::Impl::job(const Filling& batch, std::size_t) {
 }
 
 void TokenLoader::Impl::finish(const Filling& batch) {
-  const std::byte* const stored = stored_[batch.slot].tokens.data();
+  Stored& mine = stored_[batch.slot];
+  if (windows_.any()) {
+    mine.crops.resize(batch.rows.size());
+    windows_.take(0, batch.pieces, mine.crops, mine.tokens.data());
+  }
+  std::byte* const stored = mine.tokens.data();
+  if (documents_) documents_->finish(batch.rows, stored, batch.fields[2]);
+  if (documents_ && documents_->packed()) {
+    if (documents_->widen_pieces(batch.slot, stored, out_type_, batch.fields[0], batch.fields[1])) {
+      return;
+    }
+    throw token_too_large(array_->layout, out_type_);
+  }
   const std::uint64_t stored_row = (options_.block_size + 1) * array_->layout.dtype.size;
   const std::uint64_t out_row = options_.block_size * out_type_.size;
   bool fits = true;
@@ -137,21 +263,12 @@ Batch TokenLoader::Impl::batch_of(const Pipeline::Lent& lent) const {
   batch.dtype_ = out_type_;
   batch.x_ = lent.fields[0];
   batch.y_ = lent.fields[1];
+  if (documents_) {
+    batch.documents_ = lent.fields[2];
+    batch.document_size_ = documents_->field_bytes();
+    batch.most_documents_ = options_.documents.most_documents;
+  }
   return batch;
-}
-
-const Batch* TokenLoader::Impl::next() {
-  const Pipeline::Lent* lent = pipeline_.next();
-  if (!lent) return nullptr;
-  while (held_.size() > options_.buffers.keep) held_.pop_front();
-  return &held_.emplace_back(batch_of(*lent));
-}
-
-ReadAhead::Outcome TokenLoader::Impl::lend(Lent& lent, ReadAhead::Clock::time_point deadline) {
-  Pipeline::Lent taken;
-  const ReadAhead::Outcome outcome = pipeline_.lend(taken, deadline);
-  if (outcome == ReadAhead::Outcome::kTaken) lent = {batch_of(taken), std::move(taken.loan)};
-  return outcome;
 }
 
 std::string TokenLoader::Impl::describe_data() const {
@@ -159,46 +276,45 @@ std::string TokenLoader::Impl::describe_data() const {
   for (std::size_t i = 0; i < mixture_.size(); ++i) {
     if (i > 0) text += " | ";
     text += pipeline_.schedule().describe_share(i) + mixture_[i].tokens.fingerprint();
+    if (documents_) text += documents_->describe(i);
   }
   return text;
 }
 
 LoaderState TokenLoader::Impl::state_at(std::uint64_t step) const {
-  return {pipeline_.steps().samples_before(step), options_.seed, options_.block_size,
-          options_.order, describe_data()};
+  return {pipeline_.steps().samples_before(step),
+          options_.seed,
+          options_.block_size,
+          options_.order,
+          blocks(),
+          describe_data()};
 }
 
 void TokenLoader::Impl::load(const LoaderState& state) {
   const LoaderState mine = state_at(0);
-  const auto differ = [](const std::string& what, const std::string& theirs,
-                         const std::string& ours) {
-    throw Error(ErrorKind::kInvalid, "load",
-                "the state belongs to other batches: its " + what + " is " + theirs +
-                    ", this loader's is " + ours)
-        .hint("create the loader with the options of the state, or start from step 0");
-  };
-  if (state.data != mine.data) differ("data", "\"" + state.data + "\"", "\"" + mine.data + "\"");
-  if (state.seed != mine.seed) {
-    differ("seed", std::to_string(state.seed), std::to_string(mine.seed));
+  require_same("data", "\"" + state.data + "\"", "\"" + mine.data + "\"");
+  require_same("seed", state.seed, mine.seed);
+  require_same("block_size", state.block_size, mine.block_size);
+  require_same("order", std::string(crop_order_name(state.order)),
+               std::string(crop_order_name(mine.order)));
+  if (state.blocks == mine.blocks && !windows_.missing()) {
+    return pipeline_.seek_samples(state.samples);
   }
-  if (state.block_size != mine.block_size) {
-    differ("block_size", std::to_string(state.block_size), std::to_string(mine.block_size));
-  }
-  if (state.order != mine.order) {
-    differ("order", std::string(crop_order_name(state.order)),
-           std::string(crop_order_name(mine.order)));
-  }
-  pipeline_.seek_samples(state.samples);
+  pipeline_.seek_samples(state.samples, [&] { windows_.change(state.blocks); });
 }
 
 std::vector<CropOrigin> TokenLoader::Impl::explain(std::uint64_t step) const {
   const Layout& layout = array_->layout;
   std::vector<CropOrigin> origins;
   pipeline_.explain(step, [&](const Schedule::Sample& sample) {
-    std::uint64_t taken;
-    const Piece piece = piece_of(layout, 0, sample.row, 1, nullptr, taken);
-    origins.push_back({sample.position, sample.set, sample.place.epoch, sample.place.row,
-                       layout.segments[piece.file].path, piece.offset});
+    const std::uint64_t first =
+        documents_ ? documents_->first_token(sample.set, sample.place.row) : sample.place.row;
+    std::uint64_t base = 0, taken;
+    for (std::size_t i = 0; i < sample.set; ++i) base += mixture_[i].tokens.size();
+    const auto extent = piece_of(layout, 0, base + first, 1, nullptr, taken);
+    origins.push_back({sample.position, sample.set, sample.place.epoch, first,
+                       layout.segments[extent.file].path, extent.offset});
+    if (documents_) origins.back().documents = documents_->explain(sample.set, sample.place.row);
   });
   return origins;
 }
@@ -206,19 +322,8 @@ std::vector<CropOrigin> TokenLoader::Impl::explain(std::uint64_t step) const {
 TokenLoader::TokenLoader(const Tokens& tokens, LoaderOptions options)
     : TokenLoader(std::vector<WeightedTokens>{{tokens, 1}}, std::move(options)) {}
 TokenLoader::TokenLoader(std::vector<WeightedTokens> mixture, LoaderOptions options)
-    : impl_(std::make_unique<Impl>(std::move(mixture), std::move(options), false)) {}
-TokenLoader::TokenLoader(TokenLoader&&) noexcept = default;
-TokenLoader& TokenLoader::operator=(TokenLoader&& other) noexcept {
-  if (this == &other) return *this;
-  const TokenLoader old(std::move(*this));
-  impl_ = std::move(other.impl_);
-  return *this;
-}
-TokenLoader::~TokenLoader() {
-  // In a child of fork the threads do not exist, and their mutexes may be held for ever: the memory
-  // is left as it is.
-  if (impl_ && !impl_->owned_here()) static_cast<void>(impl_.release());
-}
+    : impl_(new Impl(std::move(mixture), std::move(options), false)) {}
+void TokenLoader::End::operator()(Impl* impl) const { end_loader(impl); }
 
 const Batch* TokenLoader::next() { return impl_->next(); }
 
@@ -231,6 +336,8 @@ std::uint64_t TokenLoader::step() const { return impl_->step(); }
 void TokenLoader::seek(std::uint64_t step) { impl_->seek(step); }
 std::uint64_t TokenLoader::size() const { return impl_->size(); }
 std::uint64_t TokenLoader::epoch_samples() const { return impl_->epoch_samples(); }
+BlockOptions TokenLoader::blocks() const { return impl_->blocks(); }
+Packing TokenLoader::packing() const { return impl_->packing(); }
 int TokenLoader::buffers() const { return impl_->buffers(); }
 ArrayStats TokenLoader::stats() const { return impl_->stats(); }
 LoaderState TokenLoader::state() const { return impl_->state_at(impl_->step()); }

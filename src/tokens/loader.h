@@ -10,79 +10,83 @@
 #include <vector>
 
 #include "evenkeel/tokens.h"
-#include "loader/pipeline.h"
+#include "loader/batch_loader.h"
+#include "loader/windows.h"
+#include "tokens/document_batches.h"
 #include "tokens/impl.h"
 
 namespace evenkeel {
 
-// All calls but `next` may come from several threads.
-struct TokenLoader::Impl final : Assembler {
+struct TokenLoader::Impl final : Assembler, BatchLoader<TokenLoader::Impl, Batch> {
   // With `lends` the budget also pays for one batch that the user of `lend` holds.
   Impl(std::vector<WeightedTokens> sets, LoaderOptions options, bool lends);
 
-  // For the C++ loader: the batch is valid as long as `keep` says. One thread at a time.
-  const Batch* next();
-  // For the bindings: the batch is valid as long as its loan lives.
-  struct Lent {
-    Batch batch;
-    Loan loan;
-  };
-  ReadAhead::Outcome lend(Lent& lent, ReadAhead::Clock::time_point deadline);
-
-  std::uint64_t step() const { return pipeline_.step(); }
-  void seek(std::uint64_t step) { pipeline_.seek(step); }
-  void begin_loop(bool anew) { pipeline_.begin_loop(anew); }
-  std::uint64_t size() const { return pipeline_.size(); }
   std::uint64_t epoch_samples() const { return pipeline_.steps().epoch_samples(); }
-  int buffers() const { return pipeline_.buffers(); }
   ArrayStats stats() const { return array_->stats(); }
+  BlockOptions blocks() const { return windows_.blocks(); }
   LoaderState state_at(std::uint64_t step) const;
   void load(const LoaderState& state);
   std::vector<CropOrigin> explain(std::uint64_t step) const;
-
-  bool owned_here() const { return pipeline_.owned_here(); }
-  // False: not by the deadline, so this object must not be destroyed.
-  bool close(std::optional<ReadAhead::Clock::time_point> deadline = {}) {
-    return pipeline_.close(deadline);
-  }
+  bool has_documents() const { return documents_ != nullptr; }
+  Packing packing() const { return documents_ ? documents_->packing() : Packing{}; }
 
  private:
+  friend BatchLoader;
   // What a batch on its way has besides x and y.
   struct Stored {
     PageBuffer tokens;
     Job job;
+    Reservation crops_share;
+    std::vector<std::uint64_t> crops;  // scratch of `finish`, with windows
   };
 
-  std::vector<std::uint64_t> field_bytes() const override { return {out_bytes(), out_bytes()}; }
+  std::vector<std::uint64_t> field_bytes() const override;
   void add_slot(const Budget& budget) override;
-  std::uint64_t slot_bytes() const override { return stored_bytes(); }
-  void free_slots() override { stored_.clear(); }
+  std::uint64_t slot_bytes() const override;
+  void free_slots() override;
   std::string describe_batch() const override;
   std::size_t stream_count() const override { return 1; }
   std::vector<ReadStream> streams() override;
   Job& job(const Filling& batch, std::size_t stream) override;
   void finish(const Filling& batch) override;
   bool finishing_is_work() const override { return true; }
+  bool make_room(std::uint64_t bytes) override;
+  bool streams_read() const override { return !windows_.any(); }
+  bool wants_rows() const override { return !windows_.any() || documents_; }
+  bool wants_pieces() const override { return windows_.any(); }
+  void interrupt() override { windows_.interrupt(); }
+  void moved(const Positions& first, const Positions& end) override { windows_.seek(first, end); }
+  void pass(const Positions& first, const Positions& end) override { windows_.pass(first, end); }
+  bool close_readers(std::optional<ReadAhead::Clock::time_point> deadline) override {
+    return windows_.close(deadline);
+  }
 
   static LoaderOptions check(LoaderOptions options, const std::vector<WeightedTokens>& sets);
   std::shared_ptr<Array::Impl> open_joined() const;
-  Schedule make_schedule() const;
-  Pipeline::Options pipeline_options(bool lends) const;
+  std::unique_ptr<DocumentBatches> make_documents() const;
+  Steps make_steps() const;
+  std::vector<LoaderWindows::Set> make_sets() const;
+  Schedule make_schedule();
+  Pipeline::Options pipeline_options(bool lends);
   Batch batch_of(const Pipeline::Lent& lent) const;
   std::string describe_data() const;
   std::uint64_t stored_bytes() const;
+  std::uint64_t crop_list_bytes() const;
   std::uint64_t out_bytes() const;  // of x, and of y
 
   const LoaderOptions options_;
   const std::vector<WeightedTokens> mixture_;
   const std::shared_ptr<Array::Impl> array_;
-  const std::shared_ptr<Engine> engine_;
   const DType out_type_;
+  const std::unique_ptr<DocumentBatches> documents_;  // nullptr: rows are crops, and nothing else
+  int schedules_made_ = 0;                            // by make_schedule: for reading, explaining
+  const Steps steps_;                                 // of kBlocks
+  const std::vector<LoaderWindows::Set> sets_;
+  LoaderWindows windows_;  // of kBlocks
+  std::shared_ptr<Engine> engine_;
+  IdleEngine idle_;
   std::deque<Stored> stored_;  // one for each batch on its way
   Pipeline pipeline_;          // its threads use all of the above
-
-  // Of the user of `next`: the views of the batches that the pipeline keeps for it.
-  std::deque<Batch> held_;
 };
 
 }  // namespace evenkeel
