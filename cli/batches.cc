@@ -98,12 +98,22 @@ Measured measure(const Batches& batches, TokenLoader& loader) {
   return measured;
 }
 
-int run(const Batches& batches) {
+// The order megatron ends.
+std::uint64_t steps_left(const TokenLoader& loader, const Batches& batches) {
+  if (loader.size() == 0) return batches.steps;
+  if (batches.from < loader.size()) return std::min(batches.steps, loader.size() - batches.from);
+  throw Error(ErrorKind::kInvalid, "batches",
+              "there are " + with_commas(loader.size()) + " batches; --from is " +
+                  with_commas(batches.from));
+}
+
+int run(Batches batches) {
   const Tokens tokens = batches.words.open();
   LoaderOptions options = batches.words.loader;
   options.prefetch = static_cast<std::uint32_t>(batches.prefetch);
   if (batches.cold) make_cold(tokens.paths());
   TokenLoader loader(tokens, options);
+  batches.steps = steps_left(loader, batches);
   const Measured measured = measure(batches, loader);
   const double crops = double(batches.steps * options.batch_size) / measured.seconds;
   const EngineReport engine = tokens.engine();

@@ -27,6 +27,7 @@ std::string LoaderWords::words() const {
   if (!dtype.empty()) text += " --dtype " + shell_word(dtype);
   text += fmt::format(" --batch-size {} --block-size {} --order {} --seed {}", loader.batch_size,
                       loader.block_size, crop_order_name(loader.order), loader.seed);
+  if (loader.megatron.samples > 0) text += fmt::format(" --samples {}", loader.megatron.samples);
   if (loader.world > 1) text += fmt::format(" --rank {} --world {}", loader.rank, loader.world);
   return text;
 }
@@ -42,7 +43,9 @@ void add_loader_options(CLI::App& app, LoaderWords& words) {
   add_parsed(
       app, "--order", "NAME",
       [&loader](const std::string& name) { loader.order = parse_crop_order(name); },
-      "random, shuffled or covering; default random");
+      "random, shuffled, covering or megatron; default random");
+  add_count(app, "--samples", loader.megatron.samples, 1,
+            "For how many samples the order megatron is made; default one epoch");
   add_count(app, "--seed", loader.seed, 0, "Seed of the order; default 0");
   add_count(app, "--rank", loader.rank, 0, "This rank; default 0");
   add_count(app, "--world", loader.world, 1, "How many ranks there are; default 1");

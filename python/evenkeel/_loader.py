@@ -9,6 +9,7 @@ from typing import Any, Union
 import numpy as np
 
 from evenkeel import _core
+from evenkeel._mixture import MaxEpochs, Schedule, set_mixture
 from evenkeel._ranks import rank_and_world
 from evenkeel._stepping import Stepping, number, set_common
 from evenkeel._tokens import Tokens, require_tokens
@@ -24,8 +25,17 @@ class TokenLoader(Stepping, _core.BatchReader):
 
     `tokens` is what evenkeel.tokens gives, or a mixture: pairs of (tokens, weight). `order` is
     "random" (with replacement, as nanoGPT draws), "shuffled" (each block once an epoch) or
-    "covering" (the same with a new phase each epoch). `rank` and `world` default to those of
+    "covering" (the same with a new phase each epoch), or "megatron": the samples of megatron-core's
+    GPTDataset, and for several sets of its BlendedDataset, in their order for `samples` samples
+    (default: those of `steps`, else of one epoch). Sets without weights are blended by their size;
+    `surplus` is Megatron's mid_level_dataset_surplus. `rank` and `world` default to those of
     torch.distributed, else of the environment of torchrun, Slurm or Open MPI, else one process.
+
+    `schedule` changes the weights of a mixture during training: {0: [3, 1], 200_000: [1, 3]} has
+    weights 1 : 3 from step 200,000 on. Each set goes on where it was, and shares are exact within
+    each stage. `max_epochs` limits the epochs of every set, or of each: [1, None]. `exhausted` says
+    what happens when a set has had them: "stop" ends the loader, "drop" gives its weight to the
+    other sets, "repeat" begins the set again with its first epoch.
 
     Without `steps` and `epochs` the loader does not end, and `len` is a TypeError. With `steps` a
     loop ends after that many batches, and the next loop begins again at step 0, as validation wants
@@ -70,6 +80,11 @@ class TokenLoader(Stepping, _core.BatchReader):
         device: Any = None,
         steps: int | None = None,
         epochs: int | None = None,
+        schedule: Schedule | None = None,
+        max_epochs: MaxEpochs | None = None,
+        exhausted: str = "stop",
+        samples: int | None = None,
+        surplus: float = 0.005,
         stride: int = 1,
         phase: int = 0,
     ) -> None:
@@ -95,6 +110,12 @@ class TokenLoader(Stepping, _core.BatchReader):
             stride=stride,
             phase=phase,
         )
+        set_mixture(options, len(sets), schedule, max_epochs, exhausted)
+        if order == "megatron":
+            wanted = 0 if samples is None else number("samples", samples, 1)
+            options.megatron = (wanted, float(surplus), not has_weights(tokens))
+        elif samples is not None:
+            raise ValueError('loader: samples belongs to order="megatron"\nhint: give steps')
         memory: list[tuple[Any, Any]] = []
         if device is not None:
             from evenkeel._device import ring_for
@@ -142,6 +163,12 @@ class TokenLoader(Stepping, _core.BatchReader):
         from evenkeel import _html
 
         return _html.loader(self)
+
+
+def has_weights(tokens: Mixture) -> bool:
+    if isinstance(tokens, Tokens) or not isinstance(tokens, (Mapping, Sequence)):
+        return False
+    return isinstance(tokens, Mapping) or any(isinstance(one, tuple) for one in tokens)
 
 
 def weighted(tokens: Mixture, what: str = "loader") -> list[tuple[Tokens, float]]:

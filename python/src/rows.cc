@@ -148,6 +148,7 @@ nb::list explained_rows(const RowReader& reader, std::uint64_t step) {
     row["set"] = origin.set;
     row["epoch"] = origin.epoch;
     row["row"] = origin.row;
+    row["stage"] = origin.stage;
     rows.append(row);
   }
   return rows;
@@ -186,6 +187,7 @@ void bind_row_options(nb::module_& module) {
       .def_prop_rw(
           "phase", [](const Options& options) { return options.workers.phase; },
           [](Options& options, std::uint64_t phase) { options.workers.phase = phase; })
+      .def_rw("mixture", &Options::mixture)
       .def_prop_rw(
           "keep", [](const Options& options) { return options.buffers.keep; },
           [](Options& options, std::uint32_t keep) { options.buffers.keep = keep; },

@@ -14,8 +14,9 @@ namespace evenkeel {
 // most one period. One thread at a time.
 class Mixture {
  public:
-  // Throws Error (kInvalid) for weights that are negative, not finite or all zero.
-  explicit Mixture(const std::vector<double>& weights);
+  // Throws Error (kInvalid) for weights that are negative, not finite or all zero; it begins with
+  // `where`.
+  explicit Mixture(const std::vector<double>& weights, const std::string& where = {});
 
   struct Draw {
     std::size_t set = 0;
@@ -24,6 +25,11 @@ class Mixture {
   Draw next();
   void seek(std::uint64_t position);
   std::uint64_t position() const { return position_; }
+  // Samples that a set had before this position.
+  std::uint64_t taken(std::size_t set) const {
+    const bool begins = position_ % period_ == 0;
+    return position_ / period_ * shares_[set] + (begins ? 0 : taken_[set]);
+  }
 
   std::uint64_t period() const { return period_; }
   const std::vector<std::uint64_t>& shares() const { return shares_; }  // of the period

@@ -51,6 +51,7 @@ class Assembler {
   // False: streams have nothing to read, because `finish` takes rows from readers of its own.
   virtual bool streams_read() const { return true; }
   virtual bool wants_rows() const { return true; }
+  virtual std::uint64_t reads_of_row() const { return 1; }  // at most
   // What the batches are read from. The engines live as long as this object.
   virtual std::vector<ReadStream> streams() = 0;
   // What a stream reads for a batch; the job lives until the batch is finished.

@@ -229,6 +229,15 @@ std::vector<std::shared_ptr<SharedOrder>> Loader::Impl::make_orders() const {
   return orders;
 }
 
+StagedMixture Loader::Impl::mixed_sets() const {
+  std::vector<StagedMixture::Set> sets;
+  for (const WeightedRows& set : mixture_) {
+    const bool epochs = options_.order != OrderKind::kRandom;
+    sets.push_back({set.weight, epochs ? set.fields.front().rows() : 0});
+  }
+  return {sets, options_.mixture, options_.batch_size * options_.world};
+}
+
 Steps Loader::Impl::make_steps() const {
   const bool epochs = has_epochs(options_, mixture_.size());
   const Steps::Ends ends = !epochs              ? Steps::Ends::kNone
@@ -239,7 +248,7 @@ Steps Loader::Impl::make_steps() const {
       options_.order == OrderKind::kBlocks ? Steps::Shares::kInterleaved : Steps::Shares::kRuns;
   const bool counted = options_.order != OrderKind::kRandom;
   const std::uint64_t rows = mixture_.front().fields.front().rows();
-  return {steps_of(options_), counted ? rows : 0, ends, shares};
+  return {ending_with(mixed_sets(), steps_of(options_)), counted ? rows : 0, ends, shares};
 }
 
 Schedule Loader::Impl::make_schedule() const {
@@ -248,7 +257,7 @@ Schedule Loader::Impl::make_schedule() const {
     const std::uint64_t rows = mixture_[i].fields.front().rows();
     sets.push_back({mixture_[i].weight, rows, std::make_unique<RowOrder>(rows, orders_[i])});
   }
-  return {std::move(sets), steps_, options_.seed};
+  return {std::move(sets), steps_, options_.seed, options_.mixture};
 }
 
 // Before the pipeline takes memory for batches: windows are the larger part.
@@ -474,11 +483,12 @@ ReadAhead::Outcome Loader::Impl::lend(Lent& lent, ReadAhead::Clock::time_point d
   return outcome;
 }
 
-std::string Loader::Impl::describe_data() const {
-  std::string text;
+std::string Loader::Impl::describe_data(std::uint64_t samples) const {
+  const StagedMixture& mixed = pipeline_.schedule().mixture();
+  std::string text = mixed.describe(samples);
   for (std::size_t i = 0; i < mixture_.size(); ++i) {
     if (i > 0) text += " | ";
-    text += pipeline_.schedule().describe_share(i);
+    text += mixed.describe_share(i, samples);
     bool first = true;
     for (std::size_t j = 0; j < mixture_[i].fields.size(); ++j) {
       const Layout& layout = mixture_[i].fields[j].array_->layout;
@@ -493,7 +503,8 @@ std::string Loader::Impl::describe_data() const {
 }
 
 RowLoaderState Loader::Impl::state_at(std::uint64_t step) const {
-  return {steps_.samples_before(step), options_.seed, options_.order, blocks(), describe_data()};
+  const std::uint64_t samples = steps_.samples_before(step);
+  return {samples, options_.seed, options_.order, blocks(), describe_data(samples)};
 }
 
 void Loader::Impl::load(const RowLoaderState& state) {
@@ -505,7 +516,9 @@ void Loader::Impl::load(const RowLoaderState& state) {
                     ", this loader's is " + ours)
         .hint("create the loader with the options of the state, or start from step 0");
   };
-  if (state.data != mine.data) differ("data", "\"" + state.data + "\"", "\"" + mine.data + "\"");
+  // Of a mixture that changes, what was drawn so far; what comes after may differ.
+  const std::string data = describe_data(state.samples);
+  if (state.data != data) differ("data", "\"" + state.data + "\"", "\"" + data + "\"");
   if (state.seed != mine.seed) {
     differ("seed", std::to_string(state.seed), std::to_string(mine.seed));
   }
@@ -545,7 +558,8 @@ void Loader::Impl::change_blocks(const BlockOptions& blocks, std::uint64_t here,
 std::vector<RowOrigin> Loader::Impl::explain(std::uint64_t step) const {
   std::vector<RowOrigin> origins;
   pipeline_.explain(step, [&](const Schedule::Sample& sample) {
-    origins.push_back({sample.position, sample.set, sample.place.epoch, sample.place.row});
+    origins.push_back(
+        {sample.position, sample.set, sample.place.epoch, sample.place.row, sample.stage});
   });
   return origins;
 }

@@ -90,6 +90,7 @@ struct Loader::Impl final : Assembler {
   Arrays join_fields() const;
   std::vector<std::unique_ptr<RaggedField>> make_ragged() const;
   std::vector<std::shared_ptr<SharedOrder>> make_orders() const;
+  StagedMixture mixed_sets() const;
   Steps make_steps() const;
   void open_fields();
   void open_windows(const Order& order, const std::function<bool(std::size_t field)>& has);
@@ -103,7 +104,7 @@ struct Loader::Impl final : Assembler {
   std::vector<Output> make_outputs() const;
   std::span<std::byte* const> outputs_of(const Filling& batch, std::size_t field) const;
   RowBatch batch_of(const Pipeline::Lent& lent) const;
-  std::string describe_data() const;
+  std::string describe_data(std::uint64_t samples) const;
 
   const RowLoaderOptions options_;
   const std::vector<WeightedRows> mixture_;

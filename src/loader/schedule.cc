@@ -8,13 +8,6 @@
 namespace evenkeel {
 namespace {
 
-std::vector<double> weights_of(const std::vector<ScheduledSet>& sets) {
-  std::vector<double> weights;
-  weights.reserve(sets.size());
-  for (const ScheduledSet& set : sets) weights.push_back(set.weight);
-  return weights;
-}
-
 // Keeps the places of the ranks apart from the draws of the sets.
 constexpr std::uint64_t kPlaceSeed = 0x7475726e5f6f665f;  // "turn_of_"
 
@@ -24,8 +17,20 @@ std::uint64_t seed_of_set(std::uint64_t seed, std::size_t set) {
   return seed ^ (set * 0x9e3779b97f4a7c15);
 }
 
-Schedule::Schedule(std::vector<ScheduledSet> sets, const Steps& steps, std::uint64_t seed)
-    : steps_(steps), seed_(seed), sets_(std::move(sets)), mixture_(weights_of(sets_)) {
+StagedMixture mixture_of(const std::vector<ScheduledSet>& sets, const MixtureOptions& options,
+                         std::uint64_t step_samples) {
+  std::vector<StagedMixture::Set> mixed;
+  mixed.reserve(sets.size());
+  for (const ScheduledSet& set : sets) mixed.push_back({set.weight, set.order->epoch_samples()});
+  return {mixed, options, step_samples};
+}
+
+Schedule::Schedule(std::vector<ScheduledSet> sets, const Steps& steps, std::uint64_t seed,
+                   const MixtureOptions& mixture)
+    : steps_(steps),
+      seed_(seed),
+      sets_(std::move(sets)),
+      mixture_(mixture_of(sets_, mixture, steps.samples_of_step())) {
   std::uint64_t base = 0;
   for (const ScheduledSet& set : sets_) {
     bases_.push_back(base);
@@ -49,12 +54,6 @@ void Schedule::fill(std::uint64_t step, std::span<std::uint64_t> rows) {
   }
   std::size_t i = 0;
   for_each(step, [&](const Sample& sample) { rows[i++] = sample.row; });
-}
-
-std::string Schedule::describe_share(std::size_t set) const {
-  if (sets_.size() == 1) return {};
-  return "share=" + std::to_string(mixture_.shares()[set]) + "/" +
-         std::to_string(mixture_.period()) + " ";
 }
 
 }  // namespace evenkeel

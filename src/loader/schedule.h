@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "loader/mixture.h"
+#include "loader/staged_mixture.h"
 #include "loader/steps.h"
 
 namespace evenkeel {
@@ -38,17 +38,23 @@ struct ScheduledSet {
   std::unique_ptr<SampleOrder> order;
 };
 
+// The mixture of these sets; a step takes `step_samples`.
+StagedMixture mixture_of(const std::vector<ScheduledSet>& sets, const MixtureOptions& options,
+                         std::uint64_t step_samples);
+
 // Keeps the sets of a mixture apart; the first one draws as it would alone.
 std::uint64_t seed_of_set(std::uint64_t seed, std::size_t set);
 
 // A pure function of the step, but for what it remembers to be quick. One thread at a time.
 class Schedule {
  public:
-  Schedule(std::vector<ScheduledSet> sets, const Steps& steps, std::uint64_t seed);
+  Schedule(std::vector<ScheduledSet> sets, const Steps& steps, std::uint64_t seed,
+           const MixtureOptions& mixture);
 
   struct Sample {
     std::uint64_t position = 0;  // in the global order
     std::size_t set = 0;
+    std::size_t stage = 0;  // of a mixture that changes
     SampleOrder::Place place;
     std::uint64_t row = 0;  // in the sets one after the other
   };
@@ -61,9 +67,10 @@ class Schedule {
     if (!alone) mixture_.seek(run.first);  // a mixture has runs of neighbours
     for (std::uint64_t i = 0; i < run.count; ++i) {
       const std::uint64_t position = run.first + i * run.distance;
-      const Mixture::Draw draw = alone ? Mixture::Draw{0, position} : mixture_.next();
+      const StagedMixture::Draw draw =
+          alone ? StagedMixture::Draw{0, position, 0} : mixture_.next();
       const SampleOrder::Place place = sets_[draw.set].order->at(draw.index);
-      use(Sample{position, draw.set, place, bases_[draw.set] + place.row});
+      use(Sample{position, draw.set, draw.stage, place, bases_[draw.set] + place.row});
     }
   }
 
@@ -74,9 +81,7 @@ class Schedule {
   void fill(std::uint64_t step, std::span<std::uint64_t> rows);
 
   const Steps& steps() const { return steps_; }
-  const Mixture& mixture() const { return mixture_; }
-  // "share=1/3 " of a set of a mixture; nothing for a set alone. For states.
-  std::string describe_share(std::size_t set) const;
+  const StagedMixture& mixture() const { return mixture_; }
 
  private:
   std::uint64_t place_of_rank(std::uint64_t step) const;
@@ -84,7 +89,7 @@ class Schedule {
   const Steps steps_;
   const std::uint64_t seed_;
   std::vector<ScheduledSet> sets_;
-  Mixture mixture_;
+  StagedMixture mixture_;
   std::vector<std::uint64_t> bases_;
 };
 

@@ -8,10 +8,11 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, CropOrder>, 3> kNames = {{
+constexpr std::array<std::pair<std::string_view, CropOrder>, 4> kNames = {{
     {"random", CropOrder::kRandom},
     {"shuffled", CropOrder::kShuffled},
     {"covering", CropOrder::kCovering},
+    {"megatron", CropOrder::kMegatron},
 }};
 
 // Keeps the phases of `covering` apart from its permutations of blocks.
@@ -31,7 +32,7 @@ CropOrder parse_crop_order(std::string_view name) {
     if (text == name) return order;
   }
   throw Error(ErrorKind::kInvalid, "order", "\"" + std::string(name) + "\" is not an order")
-      .hint("the orders are random, shuffled, covering");
+      .hint("the orders are random, shuffled, covering, megatron");
 }
 
 std::string_view crop_order_name(CropOrder order) {

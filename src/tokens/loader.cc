@@ -37,6 +37,7 @@ TokenLoader::Impl::Impl(std::vector<WeightedTokens> sets, LoaderOptions options,
       array_(mixture_.size() == 1 ? TokenInternals::of(mixture_[0].tokens).array : open_joined()),
       engine_(array_->engine()),
       out_type_(output_type(options_, array_->layout.dtype)),
+      megatron_(make_megatron()),
       pipeline_(
           pipeline_options(lends), [this] { return make_schedule(); }, *this) {}
 
@@ -44,6 +45,16 @@ LoaderOptions TokenLoader::Impl::check(LoaderOptions options,
                                        const std::vector<WeightedTokens>& sets) {
   if (sets.empty()) throw wrong("no tokens were given");
   check_steps(step_options(options));
+  if (options.order == CropOrder::kMegatron) {
+    if (options.epochs > 0) {
+      throw wrong("order \"megatron\" is made for a number of samples, not of epochs")
+          .hint("give samples, or steps");
+    }
+    if (!options.mixture.stages.empty() || !options.mixture.max_epochs.empty()) {
+      throw wrong("order \"megatron\" has neither stages nor max_epochs")
+          .hint("use order \"shuffled\" for a mixture that changes");
+    }
+  }
   check_epochs(step_options(options), options.order != CropOrder::kRandom, sets.size());
   return options;
 }
@@ -59,23 +70,43 @@ std::shared_ptr<Array::Impl> TokenLoader::Impl::open_joined() const {
       ArrayOptions{.budget = first.array->budget, .engine = first.engine, .cache = first.cache});
 }
 
+std::shared_ptr<const MegatronDataset> TokenLoader::Impl::make_megatron() const {
+  if (options_.order != CropOrder::kMegatron) return nullptr;
+  if (options_.block_size == 0) throw wrong("a block of 0 tokens");
+  MegatronOptions megatron = options_.megatron;
+  if (megatron.samples == 0) {
+    const auto samples = checked_mul(options_.steps, options_.batch_size * options_.world);
+    if (!samples) throw wrong("steps x world x batch_size must be below 2^64");
+    megatron.samples = *samples;
+  }
+  return std::make_shared<MegatronDataset>(mixture_, options_.block_size, megatron, options_.seed);
+}
+
 // Crops never cross from one set to the next.
 Schedule TokenLoader::Impl::make_schedule() const {
   std::vector<ScheduledSet> sets;
+  if (megatron_) {
+    sets.push_back({1, megatron_->rows(), std::make_unique<MegatronOrder>(megatron_)});
+    const Steps steps(ending_after(megatron_->size(), step_options(options_)), 0,
+                      Steps::Ends::kNone);
+    return {std::move(sets), steps, options_.seed, {}};
+  }
   for (std::size_t i = 0; i < mixture_.size(); ++i) {
     const std::uint64_t tokens = mixture_[i].tokens.size();
     sets.push_back({mixture_[i].weight, tokens,
                     std::make_unique<CropSequence>(tokens, options_.block_size, options_.order,
                                                    seed_of_set(options_.seed, i))});
   }
-  const Steps steps(step_options(options_), sets.front().order->epoch_samples(),
+  const StepOptions taken = step_options(options_);
+  const StagedMixture mixed = mixture_of(sets, options_.mixture, taken.batch_size * taken.world);
+  const Steps steps(ending_with(mixed, taken), sets.front().order->epoch_samples(),
                     Steps::Ends::kNone);
   const auto tokens = checked_mul(options_.batch_size, options_.block_size + 1);
   if (!tokens || !checked_mul(*tokens, 32)) {
     throw wrong("batch_size x block_size is too large: " + with_commas(options_.batch_size) +
                 " x " + with_commas(options_.block_size));
   }
-  return {std::move(sets), steps, options_.seed};
+  return {std::move(sets), steps, options_.seed, options_.mixture};
 }
 
 Pipeline::Options TokenLoader::Impl::pipeline_options(bool lends) const {
@@ -100,8 +131,16 @@ std::string TokenLoader::Impl::describe_batch() const {
   return with_commas(options_.batch_size) + " x " + with_commas(options_.block_size) + " tokens";
 }
 
+std::uint64_t TokenLoader::Impl::runs_bytes() const {
+  return megatron_ ? options_.batch_size * megatron_->most_runs() * sizeof(JobRun) : 0;
+}
+
 void TokenLoader::Impl::add_slot(const Budget& budget) {
   stored_.push_back({PageBuffer(budget, stored_bytes(), "a batch's tokens as stored"), {}});
+  if (!megatron_) return;
+  Stored& stored = stored_.back();
+  stored.runs_share = budget.reserve(runs_bytes(), "the documents of a batch");
+  stored.runs.reserve(options_.batch_size * megatron_->most_runs());
 }
 
 std::vector<ReadStream> TokenLoader::Impl::streams() {
@@ -111,6 +150,19 @@ std::vector<ReadStream> TokenLoader::Impl::streams() {
 Job& TokenLoader::Impl::job(const Filling& batch, std::size_t) {
   Stored& stored = stored_[batch.slot];
   stored.job = Job{};
+  if (megatron_) {
+    stored.runs.clear();
+    std::byte* out = stored.tokens.data();
+    for (const std::uint64_t row : batch.rows) {
+      const auto [set, number] = megatron_->sample(row);
+      megatron_->set(set).for_each_run(number, [&](std::uint64_t start, std::uint64_t count) {
+        stored.runs.push_back({first_token_of(set) + start, count, out});
+        out += count * array_->layout.dtype.size;
+      });
+    }
+    stored.job.runs = stored.runs;
+    return stored.job;
+  }
   stored.job.starts = batch.rows;
   stored.job.count = options_.block_size + 1;
   stored.job.out = stored.tokens.data();
@@ -154,18 +206,19 @@ ReadAhead::Outcome TokenLoader::Impl::lend(Lent& lent, ReadAhead::Clock::time_po
   return outcome;
 }
 
-std::string TokenLoader::Impl::describe_data() const {
-  std::string text;
+std::string TokenLoader::Impl::describe_data(std::uint64_t samples) const {
+  const StagedMixture& mixed = pipeline_.schedule().mixture();
+  std::string text = megatron_ ? megatron_->describe() : mixed.describe(samples);
   for (std::size_t i = 0; i < mixture_.size(); ++i) {
     if (i > 0) text += " | ";
-    text += pipeline_.schedule().describe_share(i) + mixture_[i].tokens.fingerprint();
+    text += (megatron_ ? "" : mixed.describe_share(i, samples)) + mixture_[i].tokens.fingerprint();
   }
   return text;
 }
 
 LoaderState TokenLoader::Impl::state_at(std::uint64_t step) const {
-  return {pipeline_.steps().samples_before(step), options_.seed, options_.block_size,
-          options_.order, describe_data()};
+  const std::uint64_t samples = pipeline_.steps().samples_before(step);
+  return {samples, options_.seed, options_.block_size, options_.order, describe_data(samples)};
 }
 
 void TokenLoader::Impl::load(const LoaderState& state) {
@@ -177,7 +230,9 @@ void TokenLoader::Impl::load(const LoaderState& state) {
                     ", this loader's is " + ours)
         .hint("create the loader with the options of the state, or start from step 0");
   };
-  if (state.data != mine.data) differ("data", "\"" + state.data + "\"", "\"" + mine.data + "\"");
+  // Of a mixture that changes, what was drawn so far; what comes after may differ.
+  const std::string data = describe_data(state.samples);
+  if (state.data != data) differ("data", "\"" + state.data + "\"", "\"" + data + "\"");
   if (state.seed != mine.seed) {
     differ("seed", std::to_string(state.seed), std::to_string(mine.seed));
   }
@@ -191,14 +246,33 @@ void TokenLoader::Impl::load(const LoaderState& state) {
   pipeline_.seek_samples(state.samples);
 }
 
+std::uint64_t TokenLoader::Impl::first_token_of(std::size_t set) const {
+  std::uint64_t first = 0;
+  for (std::size_t i = 0; i < set; ++i) first += mixture_[i].tokens.size();
+  return first;
+}
+
+// The set and the first token of one of Megatron's samples.
+void TokenLoader::Impl::locate(Schedule::Sample& sample) const {
+  const auto [set, number] = megatron_->sample(sample.row);
+  bool first = true;
+  megatron_->set(set).for_each_run(number, [&](std::uint64_t start, std::uint64_t) {
+    if (first) sample.place.row = start;
+    first = false;
+  });
+  sample.set = set;
+  sample.row = first_token_of(set) + sample.place.row;
+}
+
 std::vector<CropOrigin> TokenLoader::Impl::explain(std::uint64_t step) const {
   const Layout& layout = array_->layout;
   std::vector<CropOrigin> origins;
-  pipeline_.explain(step, [&](const Schedule::Sample& sample) {
+  pipeline_.explain(step, [&](Schedule::Sample sample) {
+    if (megatron_) locate(sample);
     std::uint64_t taken;
     const Piece piece = piece_of(layout, 0, sample.row, 1, nullptr, taken);
     origins.push_back({sample.position, sample.set, sample.place.epoch, sample.place.row,
-                       layout.segments[piece.file].path, piece.offset});
+                       layout.segments[piece.file].path, piece.offset, sample.stage});
   });
   return origins;
 }

@@ -12,6 +12,7 @@
 #include "evenkeel/tokens.h"
 #include "loader/pipeline.h"
 #include "tokens/impl.h"
+#include "tokens/megatron_blend.h"
 
 namespace evenkeel {
 
@@ -51,11 +52,14 @@ struct TokenLoader::Impl final : Assembler {
   struct Stored {
     PageBuffer tokens;
     Job job;
+    Reservation runs_share = {};
+    std::vector<JobRun> runs = {};  // of kMegatron, whose rows are made of several documents
   };
 
   std::vector<std::uint64_t> field_bytes() const override { return {out_bytes(), out_bytes()}; }
   void add_slot(const Budget& budget) override;
-  std::uint64_t slot_bytes() const override { return stored_bytes(); }
+  std::uint64_t slot_bytes() const override { return stored_bytes() + runs_bytes(); }
+  std::uint64_t reads_of_row() const override { return megatron_ ? megatron_->most_runs() : 1; }
   void free_slots() override { stored_.clear(); }
   std::string describe_batch() const override;
   std::size_t stream_count() const override { return 1; }
@@ -68,9 +72,13 @@ struct TokenLoader::Impl final : Assembler {
   std::shared_ptr<Array::Impl> open_joined() const;
   Schedule make_schedule() const;
   Pipeline::Options pipeline_options(bool lends) const;
+  std::uint64_t first_token_of(std::size_t set) const;  // in the sets one after the other
+  void locate(Schedule::Sample& sample) const;
   Batch batch_of(const Pipeline::Lent& lent) const;
-  std::string describe_data() const;
+  std::string describe_data(std::uint64_t samples) const;
   std::uint64_t stored_bytes() const;
+  std::uint64_t runs_bytes() const;  // of a batch, with kMegatron
+  std::shared_ptr<const MegatronDataset> make_megatron() const;
   std::uint64_t out_bytes() const;  // of x, and of y
 
   const LoaderOptions options_;
@@ -78,8 +86,9 @@ struct TokenLoader::Impl final : Assembler {
   const std::shared_ptr<Array::Impl> array_;
   const std::shared_ptr<Engine> engine_;
   const DType out_type_;
-  std::deque<Stored> stored_;  // one for each batch on its way
-  Pipeline pipeline_;          // its threads use all of the above
+  const std::shared_ptr<const MegatronDataset> megatron_;  // of kMegatron
+  std::deque<Stored> stored_;                              // one for each batch on its way
+  Pipeline pipeline_;                                      // its threads use all of the above
 
   // Of the user of `next`: the views of the batches that the pipeline keeps for it.
   std::deque<Batch> held_;
