@@ -1,9 +1,11 @@
 #include "tokens/megatron_samples.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "base/checked.h"
@@ -23,6 +25,8 @@ Error wrong_megatron(const std::string& what) {
 constexpr std::uint64_t kMostDocuments = std::numeric_limits<std::int32_t>::max();
 constexpr std::uint64_t kMostSamples32 = std::numeric_limits<std::uint32_t>::max() - 2;
 
+constexpr std::size_t kAhead = 32;  // places in memory that are on their way at once
+
 const Layout& megatron_layout(const Tokens& tokens) {
   const Layout& layout = TokenInternals::of(tokens).layout();
   if (layout.format == "megatron" && layout.segments.size() == 1) return layout;
@@ -39,6 +43,12 @@ std::string index_path(const std::string& bin_path) {
   return bin_path.substr(0, bin_path.size() - std::string_view(".bin").size()) + ".idx";
 }
 
+// The first values, and the others apart.
+void shuffle_parts(NumpyShuffle& shuffle, std::span<std::uint32_t> values, std::uint64_t first) {
+  shuffle(values.first(first));
+  shuffle(values.subspan(first));
+}
+
 }  // namespace
 
 std::uint32_t NumpyShuffle::up_to(std::uint32_t most) {
@@ -50,8 +60,17 @@ std::uint32_t NumpyShuffle::up_to(std::uint32_t most) {
 }
 
 void NumpyShuffle::operator()(std::span<std::uint32_t> values) {
-  for (std::size_t i = values.size(); i-- > 1;) {
-    std::swap(values[i], values[up_to(static_cast<std::uint32_t>(i))]);
+  // The partners do not depend on the values, so they are known, and on their way, before the
+  // swaps.
+  std::array<std::uint32_t, kAhead> partners;
+  for (std::size_t left = values.size(); left > 1;) {
+    const std::size_t count = std::min(kAhead, left - 1);
+    for (std::size_t i = 0; i < count; ++i) {
+      partners[i] = up_to(static_cast<std::uint32_t>(left - 1 - i));
+      __builtin_prefetch(&values[partners[i]], 1);
+    }
+    for (std::size_t i = 0; i < count; ++i) std::swap(values[left - 1 - i], values[partners[i]]);
+    left -= count;
   }
 }
 
@@ -146,33 +165,25 @@ MegatronSamples::MegatronSamples(const Tokens& tokens, std::uint64_t block_size,
                                    "Megatron's order of documents and samples");
   NumpyShuffle shuffle(seed);
   order_.resize(*entries);
-  shuffle_documents(shuffle, last_apart);
+  const std::uint64_t documents = documents_.size();
+  for (std::uint64_t epoch = 0; epoch < epochs_; ++epoch) {
+    std::iota(order_.begin() + static_cast<std::ptrdiff_t>(epoch * documents),
+              order_.begin() + static_cast<std::ptrdiff_t>((epoch + 1) * documents), 0u);
+  }
+  shuffle_parts(shuffle, order_, last_apart ? *entries - documents : *entries);
   before_.reserve(marks);
   count_tokens();
   shuffled_.resize(count);
-  for (std::uint64_t i = 0; i < count; ++i) shuffled_[i] = static_cast<std::uint32_t>(i);
-  const std::span all_samples(shuffled_);
-  const std::uint64_t first = last_apart ? before_last : count;
-  shuffle(all_samples.first(first));
-  if (last_apart) shuffle(all_samples.subspan(first));
-}
-
-void MegatronSamples::shuffle_documents(NumpyShuffle& shuffle, bool last_apart) {
-  const std::uint64_t documents = documents_.size();
-  for (std::uint64_t i = 0; i < order_.size(); ++i) {
-    order_[i] = static_cast<std::uint32_t>(i % documents);
-  }
-  const std::span all(order_);
-  const std::uint64_t first = last_apart ? order_.size() - documents : order_.size();
-  shuffle(all.first(first));
-  if (last_apart) shuffle(all.subspan(first));
+  std::iota(shuffled_.begin(), shuffled_.end(), 0u);
+  shuffle_parts(shuffle, shuffled_, last_apart ? before_last : count);
 }
 
 void MegatronSamples::count_tokens() {
-  std::uint64_t at = 0, next = 0,
-                began = 0;  // a sample begins at token `next`, the last at entry `began`
+  std::uint64_t at = 0;
+  std::uint64_t next = 0, began = 0;  // a sample begins at token `next`, the last at entry `began`
   for (std::uint64_t entry = 0; entry < order_.size(); ++entry) {
     if (entry % kEvery == 0) before_.push_back(at);
+    if (entry + kAhead < order_.size()) documents_.prefetch(order_[entry + kAhead]);
     at += documents_.length(order_[entry]);
     if (at <= next) continue;
     // The sample before ends with the token at which the next one begins.

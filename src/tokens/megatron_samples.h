@@ -39,6 +39,7 @@ class MegatronDocuments {
   // In tokens of the slice.
   std::uint64_t start(std::uint64_t document) const;
   std::uint32_t length(std::uint64_t document) const { return lengths_[document]; }
+  void prefetch(std::uint64_t document) const { __builtin_prefetch(&lengths_[document]); }
 
  private:
   static constexpr std::uint64_t kEvery = 32;
@@ -86,7 +87,6 @@ class MegatronSamples {
   static constexpr std::uint64_t kEvery = 64;
   // The entry of the order that holds a token of the joined documents.
   Place find(std::uint64_t token) const;
-  void shuffle_documents(NumpyShuffle& shuffle, bool last_apart);
   void count_tokens();
 
   const std::uint64_t block_size_;
