@@ -105,13 +105,6 @@ void batches(const char* file) {
   hot_batches(tokens, starts, x, y);
 }
 
-const char* widened_by() {
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2")) return "AVX2";
-#endif
-  return "plain";
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -128,7 +121,7 @@ int main(int argc, char** argv) {
 #else
                 __GNUC__,
 #endif
-                widened_by());
+                ek::widened_by());
   } else if (what == "planning") {
     planning();
   } else if (what == "permutation") {

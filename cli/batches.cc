@@ -34,6 +34,7 @@ constexpr char kBatchesFooter[] = R"(
 Examples:
   evenkeel batches train.bin --batch-size 12 --block-size 1024 --steps 1000 --cold
   evenkeel batches 'fineweb_train_*.bin' --order shuffled --rank 3 --world 8 --print --steps 2
+  evenkeel batches corpus.idx --documents mask --print --steps 1
   evenkeel batches corpus.idx --pause 5000 --steps 500 --json)";
 
 struct Measured {
@@ -55,12 +56,33 @@ std::string shown(std::span<const std::int64_t> row) {
   return row.size() > kShown ? fmt::format("{} ... {}", text, row.back()) : text;
 }
 
+// "  documents 17[120..] at 0, 18 at 1,004, padding at 2,000": where they begin in the row.
+std::string documents_of(const Batch& batch, const CropOrigin& origin, std::size_t row) {
+  std::vector<std::string> parts;
+  const auto ids = batch.document_ids()[row];
+  std::size_t number = 0;
+  for (std::size_t column = 0; column < ids.size(); ++column) {
+    if (batch.position_ids()[row][column] != 0) continue;
+    const bool padding = ids[column] < 0, named = !padding && number < origin.documents.size();
+    std::string name = padding ? "padding"
+                       : named ? with_commas(origin.documents[number].document)
+                               : "one";
+    if (named && origin.documents[number].from > 0) {
+      name += fmt::format("[{}..]", with_commas(origin.documents[number].from));
+    }
+    ++number;
+    parts.push_back(fmt::format("{} at {}", name, with_commas(column)));
+  }
+  return fmt::format("  documents {}\n", fmt::join(parts, ", "));
+}
+
 void print_batch(const TokenLoader& loader, const Batch& batch) {
   const auto origins = loader.explain(batch.step());
   const auto x = batch.x<std::int64_t>(), y = batch.y<std::int64_t>();
   for (std::size_t row = 0; row < x.size(); ++row) {
     say(stdout, fmt::format("step {} row {} start {}\n  x {}\n  y {}\n", batch.step(), row,
                             origins[row].start, shown(x[row]), shown(y[row])));
+    if (!batch.document_bytes().empty()) say(stdout, documents_of(batch, origins[row], row));
   }
 }
 
@@ -132,6 +154,9 @@ int run(Batches batches) {
                 {"budget_bytes", tokens.budget().limit()},
                 {"budget_peak_bytes", tokens.budget().peak()},
                 {"buffers", loader.buffers()},
+                {"documents", document_mode_name(options.documents.mode)},
+                {"padding", loader.packing().padding},
+                {"cut", loader.packing().cut},
                 {"cold", batches.cold},
                 {"first_step", batches.from},
                 {"steps", batches.steps},

@@ -24,7 +24,19 @@ struct Explain {
 constexpr char kExplainFooter[] = R"(
 Examples:
   evenkeel explain train.bin --step 0
+  evenkeel explain corpus.idx --documents packed --step 7
   evenkeel explain 'fineweb_train_*.bin' --order shuffled --seed 1337 --step 120000 --rank 3 --world 8)";
+
+// "17, 18, 19 and 5 more"
+std::string documents_text(const CropOrigin& origin) {
+  constexpr std::size_t kShown = 3;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(kShown, origin.documents.size()); ++i) {
+    text += (i > 0 ? ", " : "") + with_commas(origin.documents[i].document);
+  }
+  if (origin.documents.size() <= kShown) return text;
+  return text + fmt::format(" and {} more", origin.documents.size() - kShown);
+}
 
 int run(const Explain& explain) {
   const Tokens tokens = explain.words.open();
@@ -41,6 +53,15 @@ int run(const Explain& explain) {
                       {"start", origin.start},
                       {"file", origin.path},
                       {"offset", origin.offset}});
+      if (options.documents.mode == DocumentMode::kNone) continue;
+      nlohmann::ordered_json documents = nlohmann::ordered_json::array();
+      for (const CropOrigin::Document& one : origin.documents) {
+        documents.push_back({{"document", one.document},
+                             {"from", one.from},
+                             {"start", one.start},
+                             {"tokens", one.tokens}});
+      }
+      rows.back()["documents"] = std::move(documents);
     }
     print_json({{"step", explain.step},
                 {"order", crop_order_name(options.order)},
@@ -51,10 +72,16 @@ int run(const Explain& explain) {
                 {"rows", rows}});
     return 0;
   }
-  Table table({"file", "byte", "first token", "epoch", "sample"});
+  const bool with_documents = options.documents.mode != DocumentMode::kNone;
+  std::vector<std::string> titles{"file", "byte", "first token", "epoch", "sample"};
+  if (with_documents) titles.emplace_back("documents");
+  Table table(titles);
   for (const CropOrigin& origin : origins) {
-    table.add({visible(origin.path), with_commas(origin.offset), with_commas(origin.start),
-               with_commas(origin.epoch), with_commas(origin.sample)});
+    std::vector<std::string> cells{visible(origin.path), with_commas(origin.offset),
+                                   with_commas(origin.start), with_commas(origin.epoch),
+                                   with_commas(origin.sample)};
+    if (with_documents) cells.push_back(documents_text(origin));
+    table.add(cells);
   }
   say(stdout, fmt::format("step {}, order {}, seed {}, rank {} of {}: {} rows of {} tokens\n\n{}",
                           explain.step, crop_order_name(options.order), options.seed, options.rank,

@@ -28,6 +28,13 @@ std::string LoaderWords::words() const {
   text += fmt::format(" --batch-size {} --block-size {} --order {} --seed {}", loader.batch_size,
                       loader.block_size, crop_order_name(loader.order), loader.seed);
   if (loader.megatron.samples > 0) text += fmt::format(" --samples {}", loader.megatron.samples);
+  const DocumentOptions& documents = loader.documents;
+  if (documents.mode != DocumentMode::kNone) {
+    text += fmt::format(" --documents {}", document_mode_name(documents.mode));
+    if (documents.bos) text += fmt::format(" --bos {}", *documents.bos);
+    if (documents.eos) text += fmt::format(" --eos {}", *documents.eos);
+    if (!documents.index.empty()) text += " --documents-index " + shell_word(documents.index);
+  }
   if (loader.world > 1) text += fmt::format(" --rank {} --world {}", loader.rank, loader.world);
   return text;
 }
@@ -46,6 +53,17 @@ void add_loader_options(CLI::App& app, LoaderWords& words) {
       "random, shuffled, covering or megatron; default random");
   add_count(app, "--samples", loader.megatron.samples, 1,
             "For how many samples the order megatron is made; default one epoch");
+  add_parsed(
+      app, "--documents", "MODE",
+      [&loader](const std::string& name) { loader.documents.mode = parse_document_mode(name); },
+      "mask: show where documents begin; start: rows begin at documents; packed: rows of whole "
+      "documents; default none");
+  app.add_option("--bos", loader.documents.bos,
+                 "The token that documents begin with, in files without an index of documents");
+  app.add_option("--eos", loader.documents.eos, "The token that documents end with, likewise")
+      ->excludes("--bos");
+  app.add_option("--documents-index", loader.documents.index,
+                 "A folder for indexes of documents that have to be made; default beside the file");
   add_count(app, "--seed", loader.seed, 0, "Seed of the order; default 0");
   add_count(app, "--rank", loader.rank, 0, "This rank; default 0");
   add_count(app, "--world", loader.world, 1, "How many ranks there are; default 1");

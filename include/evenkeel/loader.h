@@ -23,6 +23,29 @@ struct LoaderWorkers {
   std::uint64_t stride = 1, phase = 0;
 };
 
+// The iterator of a loader, whose `next` gives a pointer to the next batch, or nullptr at the end.
+template <class Loader, class Batch>
+class BatchIterator {
+ public:
+  using iterator_concept = std::input_iterator_tag;
+  using value_type = Batch;
+  using difference_type = std::ptrdiff_t;
+  BatchIterator() = default;
+  explicit BatchIterator(Loader* loader) : loader_(loader), batch_(loader->next()) {}
+  const Batch& operator*() const { return *batch_; }
+  const Batch* operator->() const { return batch_; }
+  BatchIterator& operator++() {
+    batch_ = loader_->next();
+    return *this;
+  }
+  void operator++(int) { ++*this; }
+  friend bool operator==(const BatchIterator& it, std::default_sentinel_t) { return !it.batch_; }
+
+ private:
+  Loader* loader_ = nullptr;
+  const Batch* batch_ = nullptr;
+};
+
 OrderKind parse_order(std::string_view name);  // "sequential", "shuffled", "random", "blocks"
 std::string_view order_name(OrderKind order);
 
@@ -164,27 +187,7 @@ struct WeightedRows {
 // not to be used in a child of fork. Moves, does not copy.
 class Loader {
  public:
-  class Iterator {
-   public:
-    using iterator_concept = std::input_iterator_tag;
-    using value_type = RowBatch;
-    using difference_type = std::ptrdiff_t;
-    Iterator() = default;
-    const RowBatch& operator*() const { return *batch_; }
-    const RowBatch* operator->() const { return batch_; }
-    Iterator& operator++() {
-      batch_ = loader_->next();
-      return *this;
-    }
-    void operator++(int) { ++*this; }
-    friend bool operator==(const Iterator& it, std::default_sentinel_t) { return !it.batch_; }
-
-   private:
-    friend class Loader;
-    explicit Iterator(Loader* loader) : loader_(loader), batch_(loader->next()) {}
-    Loader* loader_ = nullptr;
-    const RowBatch* batch_ = nullptr;
-  };
+  using Iterator = BatchIterator<Loader, RowBatch>;
 
   // Arrays that belong together have the same number of rows. Throws Error (kInvalid) with the
   // numbers before anything is read, and kBudget when not even one batch fits.
@@ -193,10 +196,6 @@ class Loader {
   // The sets of a mixture have the same fields: as many, of the same dtype and row shape, and of
   // rows of one length.
   Loader(std::vector<WeightedRows> mixture, RowLoaderOptions options);
-  Loader(Loader&&) noexcept;
-  Loader& operator=(Loader&&) noexcept;
-  ~Loader();
-
   // The next batch, or nullptr after the last. Throws what reading it threw, with the path and the
   // offset; Error (kClosed) after `close`, also if it was waiting already.
   const RowBatch* next();
@@ -230,7 +229,10 @@ class Loader {
   struct Impl;
 
  private:
-  std::unique_ptr<Impl> impl_;
+  struct End {
+    void operator()(Impl* impl) const;
+  };
+  std::unique_ptr<Impl, End> impl_;
 };
 
 }  // namespace evenkeel

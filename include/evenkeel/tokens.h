@@ -114,9 +114,50 @@ struct MegatronOptions {
 // documents, as many as megatron-core gives it; a part without documents is empty.
 std::vector<std::optional<Tokens>> megatron_split(const Tokens& tokens, const std::string& split);
 
+// What a loader makes of the documents in the stream. docs/documents.md defines each mode.
+enum class DocumentMode : std::uint8_t {
+  kNone,    // nothing: rows are crops of the stream
+  kMask,    // the same rows, and where documents begin in them
+  kStart,   // every row begins at a document's start
+  kPacked,  // rows of whole documents; what is longer than a row is split
+};
+DocumentMode parse_document_mode(std::string_view name);  // "none", "mask", "start", "packed"
+std::string_view document_mode_name(DocumentMode mode);
+
+struct DocumentOptions {
+  DocumentMode mode = DocumentMode::kNone;
+  // The token that each document begins with, or the one that it ends with, in files without an
+  // index of documents. At most one of them. Files of llm.c have a bos of their own.
+  std::optional<std::int64_t> bos = {}, eos = {};
+  // A folder for the indexes that are made of such files; empty: beside each file.
+  std::string index = {};
+  // False: loss_mask leaves out predictions of the first token of a document.
+  bool predict_first = true;
+  // cu_seqlens always has so many documents + 1 numbers; those that are not needed are empty
+  // documents at the end. A batch of more documents is an error. 0: as long as it needs to be.
+  std::uint32_t most_documents = 0;
+  // kStart: a block in which no document begins. False: its row begins at the next document
+  // instead. True: it begins inside of the long document, so that all of that is seen.
+  bool use_leftovers = false;
+  // kPacked: rows that are packed together, and groups of rows whose order is mixed. Part of the
+  // order: other numbers give other rows.
+  std::uint32_t window = 512, mixed_windows = 8;
+  // kPacked: fills what is left of a row.
+  std::int64_t pad = 0;
+};
+
+// What modes cost, of the rows that were prepared so far: shares from 0 to 1.
+struct Packing {
+  double padding = 0;  // positions that hold no token
+  double cut = 0;      // tokens that no row shows
+  double split = 0;    // kPacked: documents that fit a row and were split nevertheless
+  double inside = 0;   // kStart: rows that begin inside of a document
+};
+
 // Memory of the caller's for one batch, pinned memory for instance.
 struct BatchMemory {
   std::span<std::byte> x, y;
+  std::span<std::byte> documents = {};  // with documents; see Batch::document_bytes
 };
 
 struct LoaderOptions {
@@ -138,6 +179,7 @@ struct LoaderOptions {
   // Of several sets: weights that change, and how often a set may come.
   MixtureOptions mixture = {};
   MegatronOptions megatron = {};
+  DocumentOptions documents = {};
 
   using Workers = LoaderWorkers;
   Workers workers = {};
@@ -174,14 +216,40 @@ class Batch {
   std::span<const std::byte> x_bytes() const { return {x_, rows_ * columns_ * dtype_.size}; }
   std::span<const std::byte> y_bytes() const { return {y_, rows_ * columns_ * dtype_.size}; }
 
+  // With DocumentOptions::mode; throw Error (kInvalid) without. A row's documents are what it shows
+  // of them: a document that was cut by the row's beginning counts from there.
+  Rows<std::int32_t> position_ids() const;  // from 0 on in each document
+  // Which of the batch's documents, counted as cu_seqlens does; -1 for padding.
+  Rows<std::int32_t> document_ids() const;
+  // 1 where y counts: not in padding, and see DocumentOptions::predict_first.
+  Rows<std::uint8_t> loss_mask() const;
+  // Where the documents begin in the batch's rows one after the other, and the end: what varlen
+  // attention takes. Padding at the end of a row is a document of its own here.
+  std::span<const std::int32_t> cu_seqlens() const;
+  std::uint64_t max_seqlen() const;  // the longest of them
+  // All of these in one piece of memory, which `documents_layout` explains.
+  std::span<const std::byte> document_bytes() const { return {documents_, document_size_}; }
+
  private:
   friend class TokenLoader;
   void require(DType wanted) const;
+  const std::byte* require_documents() const;
 
   std::uint64_t step_ = 0, rows_ = 0, columns_ = 0;
   DType dtype_;
-  const std::byte *x_ = nullptr, *y_ = nullptr;
+  const std::byte *x_ = nullptr, *y_ = nullptr, *documents_ = nullptr;
+  std::uint64_t document_size_ = 0;
+  std::uint32_t most_documents_ = 0;
 };
+
+// Where the fields of a batch's documents lie in Batch::document_bytes, in bytes from its
+// beginning. Number of documents and longest one are uint32 at bytes 0 and 4.
+struct DocumentsLayout {
+  std::uint64_t position_ids = 0, document_ids = 0, cu_seqlens = 0, loss_mask = 0, bytes = 0;
+  std::uint64_t most_documents = 0;  // cu_seqlens has room for one more number
+};
+DocumentsLayout documents_layout(std::uint64_t rows, std::uint64_t columns,
+                                 std::uint32_t most_documents);
 
 // Where a loader stands and which data that belongs to. Small; text() is one line.
 struct LoaderState {
@@ -204,7 +272,15 @@ struct CropOrigin {
   std::uint64_t start = 0;   // first token
   std::string path;          // the file in which it begins
   std::uint64_t offset = 0;  // byte in that file
-  std::size_t stage = 0;     // of a mixture that changes; see MixtureOptions
+  // What the row shows of documents, with a mode that looks them up in an index.
+  struct Document {
+    std::uint64_t document = 0;  // number in the set
+    std::uint64_t from = 0;      // its first token here, counted in the document
+    std::uint64_t start = 0;     // the same, counted in the set
+    std::uint64_t tokens = 0;    // how many of it
+  };
+  std::vector<Document> documents = {};
+  std::size_t stage = 0;  // of a mixture that changes; see MixtureOptions
 };
 
 struct WeightedTokens {
@@ -222,34 +298,10 @@ struct WeightedTokens {
 // in a child of fork. Moves, does not copy.
 class TokenLoader {
  public:
-  class Iterator {
-   public:
-    using iterator_concept = std::input_iterator_tag;
-    using value_type = Batch;
-    using difference_type = std::ptrdiff_t;
-    Iterator() = default;
-    const Batch& operator*() const { return *batch_; }
-    const Batch* operator->() const { return batch_; }
-    Iterator& operator++() {
-      batch_ = loader_->next();
-      return *this;
-    }
-    void operator++(int) { ++*this; }
-    friend bool operator==(const Iterator& it, std::default_sentinel_t) { return !it.batch_; }
-
-   private:
-    friend class TokenLoader;
-    explicit Iterator(TokenLoader* loader) : loader_(loader), batch_(loader->next()) {}
-    TokenLoader* loader_ = nullptr;
-    const Batch* batch_ = nullptr;
-  };
+  using Iterator = BatchIterator<TokenLoader, Batch>;
 
   TokenLoader(const Tokens& tokens, LoaderOptions options);
   TokenLoader(std::vector<WeightedTokens> mixture, LoaderOptions options);
-  TokenLoader(TokenLoader&&) noexcept;
-  TokenLoader& operator=(TokenLoader&&) noexcept;
-  ~TokenLoader();
-
   // The next batch, or nullptr after the last. Throws what reading it threw, with the path and the
   // offset; Error (kClosed) after `close`, also if it was waiting already.
   const Batch* next();
@@ -264,7 +316,8 @@ class TokenLoader {
   std::uint64_t size() const;
   // Samples of an epoch of all ranks together (of the first set); 0 with kRandom.
   std::uint64_t epoch_samples() const;
-  int buffers() const;  // batches held in memory at once: 1 means no reading ahead
+  int buffers() const;      // batches held in memory at once: 1 means no reading ahead
+  Packing packing() const;  // from any thread; zeros without documents
   // What was read; with one set of tokens, also by them and by other loaders. From any thread.
   ArrayStats stats() const;
 
@@ -274,7 +327,8 @@ class TokenLoader {
   // `mixture`, what the samples so far depend on must be the same; what comes later may differ.
   void load(const LoaderState& state);
 
-  // Which tokens the batch of a step is cut from, row by row. Reads nothing.
+  // Which tokens the batch of a step is cut from, row by row. Reads nothing but, with documents,
+  // their index.
   std::vector<CropOrigin> explain(std::uint64_t step) const;
 
   // Ends the reading ahead and gives all memory back. Later calls throw Error (kClosed).
@@ -283,7 +337,10 @@ class TokenLoader {
   struct Impl;
 
  private:
-  std::unique_ptr<Impl> impl_;
+  struct End {
+    void operator()(Impl* impl) const;
+  };
+  std::unique_ptr<Impl, End> impl_;
 };
 
 }  // namespace evenkeel

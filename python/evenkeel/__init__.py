@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from evenkeel._batches import Batches as Batches
     from evenkeel._blocks import ShuffleWarning as ShuffleWarning
     from evenkeel._core import Budget as Budget
+    from evenkeel._documents import TokenBatch as TokenBatch
     from evenkeel._loader import TokenLoader as TokenLoader
     from evenkeel._memmap import Guard as Guard
     from evenkeel._memmap import govern as govern
@@ -57,6 +58,7 @@ _HOME = {
     "ragged": "_ragged",
     "RowIterableDataset": "torch",
     "ShuffleWarning": "_blocks",
+    "TokenBatch": "_documents",
     "TokenDataset": "torch",
     "TokenIterableDataset": "torch",
     "TokenLoader": "_loader",

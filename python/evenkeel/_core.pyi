@@ -291,6 +291,76 @@ def open_tokens(paths: Sequence[bytes], budget: Budget, engine: str, dtype: str 
 def expand_token_paths(path_or_glob: bytes) -> list[bytes]:
     """The token files that a pattern or a Megatron prefix names, sorted."""
 
+class DocumentOptions:
+    """What a TokenLoader makes of documents."""
+
+    def __init__(self) -> None: ...
+
+    @property
+    def mode(self) -> str: ...
+
+    @mode.setter
+    def mode(self, arg: str, /) -> None: ...
+
+    @property
+    def bos(self) -> int | None: ...
+
+    @bos.setter
+    def bos(self, arg: int | None, /) -> None: ...
+
+    @property
+    def eos(self) -> int | None: ...
+
+    @eos.setter
+    def eos(self, arg: int | None, /) -> None: ...
+
+    @property
+    def index(self) -> bytes: ...
+
+    @index.setter
+    def index(self, arg: bytes, /) -> None: ...
+
+    @property
+    def predict_first(self) -> bool: ...
+
+    @predict_first.setter
+    def predict_first(self, arg: bool, /) -> None: ...
+
+    @property
+    def most_documents(self) -> int: ...
+
+    @most_documents.setter
+    def most_documents(self, arg: int, /) -> None: ...
+
+    @property
+    def use_leftovers(self) -> bool: ...
+
+    @use_leftovers.setter
+    def use_leftovers(self, arg: bool, /) -> None: ...
+
+    @property
+    def window(self) -> int: ...
+
+    @window.setter
+    def window(self, arg: int, /) -> None: ...
+
+    @property
+    def mixed_windows(self) -> int: ...
+
+    @mixed_windows.setter
+    def mixed_windows(self, arg: int, /) -> None: ...
+
+    @property
+    def pad(self) -> int: ...
+
+    @pad.setter
+    def pad(self, arg: int, /) -> None: ...
+
+def documents_layout(rows: int, columns: int, most_documents: int) -> tuple[int, int, int, int, int]:
+    """
+    Bytes at which position_ids, document_ids, cu_seqlens and loss_mask begin, and all bytes.
+    """
+
 class LoaderOptions:
     """The options of a TokenLoader."""
 
@@ -359,6 +429,12 @@ class LoaderOptions:
     def epochs(self, arg: int, /) -> None: ...
 
     @property
+    def documents(self) -> DocumentOptions: ...
+
+    @documents.setter
+    def documents(self, arg: DocumentOptions, /) -> None: ...
+
+    @property
     def stride(self) -> int: ...
 
     @stride.setter
@@ -397,12 +473,20 @@ class LoaderOptions:
 class BatchReader:
     """Batch after batch, read ahead."""
 
-    def __init__(self, mixture: Sequence[tuple[TokenStream, float]], options: LoaderOptions, memory: Sequence[tuple[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]]]) -> None: ...
+    def __init__(self, mixture: Sequence[tuple[TokenStream, float]], options: LoaderOptions, memory: Sequence[Sequence[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]]]) -> None: ...
 
-    def take(self) -> tuple[Any, Any] | None:
-        """The next batch (x, y), whose memory is yours; None after the last."""
+    def take(self) -> tuple[Any, ...] | None:
+        """
+        The next batch (x, y), whose memory is yours; None after the last. With documents also their fields, and (documents, longest).
+        """
 
     def __next__(self) -> tuple[Any, Any]: ...
+
+    @property
+    def packing(self) -> dict[str, float]:
+        """
+        What `documents` costs, of the rows prepared so far: the shares of positions that are padding, of tokens that no row shows, of documents that were split though they fit a row, and of rows that begin inside of a document.
+        """
 
     def explained(self, step: int) -> list[dict[str, object]]: ...
 

@@ -44,7 +44,7 @@ def torch_dtype(dtype: np.dtype[Any]) -> torch.dtype:
 
 class _Sent(NamedTuple):
     step: int
-    tensors: tuple[torch.Tensor, ...]
+    tensors: tuple[Any, ...]
     copied: torch.cuda.Event
     pinned: Any  # the arrays that are copied; the loader uses their memory again later
 
@@ -89,7 +89,8 @@ class Ring:
             current = torch.cuda.current_stream(self._device)
             current.wait_event(sent.copied)
             for tensor in sent.tensors:
-                tensor.record_stream(current)
+                if isinstance(tensor, torch.Tensor):
+                    tensor.record_stream(current)
             if self._ready is sent and self._following is None:
                 self._send(reader)
             # Signal handlers run in the main thread. If one raises from here on, before the batch
@@ -126,7 +127,10 @@ class Ring:
         try:
             step: int = reader.taken_step
             with torch.cuda.stream(self._stream):
-                tensors = tuple(self._rows_of(array) for array in batch)
+                # Numbers about the batch stay where they are.
+                tensors = tuple(
+                    self._rows_of(one) if isinstance(one, np.ndarray) else one for one in batch
+                )
                 copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
                 copied.record(self._stream)
             sent = _Sent(step, tensors, copied, batch)

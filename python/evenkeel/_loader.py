@@ -9,6 +9,7 @@ from typing import Any, Union
 import numpy as np
 
 from evenkeel import _core
+from evenkeel._documents import DocumentsLayout, document_options
 from evenkeel._mixture import MaxEpochs, Schedule, set_mixture
 from evenkeel._ranks import rank_and_world
 from evenkeel._stepping import Stepping, number, set_common
@@ -36,6 +37,16 @@ class TokenLoader(Stepping, _core.BatchReader):
     each stage. `max_epochs` limits the epochs of every set, or of each: [1, None]. `exhausted` says
     what happens when a set has had them: "stop" ends the loader, "drop" gives its weight to the
     other sets, "repeat" begins the set again with its first epoch.
+
+    `documents` says what to do with documents: "mask" gives the same rows and where documents begin
+    in them, "start" rows that begin at a document's start, "packed" rows of whole documents. The
+    batches are of class `TokenBatch`: x and y, and besides position_ids, cu_seqlens, max_seqlen,
+    document_ids and loss_mask. Documents are found by the index of the files (Megatron, datatrove,
+    NAME.doc.npy), or by the token that they begin with (`bos`) or end with (`eos`). An index that
+    has to be made is stored beside the file, or in the folder `documents_index`. `most_documents`
+    gives cu_seqlens a fixed length, `predict_first=False` leaves first tokens of documents out of
+    loss_mask, and `packing` says what a mode costs. `leftovers` belongs to "start"; `window`,
+    `mixed_windows` and `pad` belong to "packed".
 
     Without `steps` and `epochs` the loader does not end, and `len` is a TypeError. With `steps` a
     loop ends after that many batches, and the next loop begins again at step 0, as validation wants
@@ -87,6 +98,16 @@ class TokenLoader(Stepping, _core.BatchReader):
         surplus: float = 0.005,
         stride: int = 1,
         phase: int = 0,
+        documents: str | None = None,
+        bos: int | None = None,
+        eos: int | None = None,
+        documents_index: str | os.PathLike[str] | None = None,
+        most_documents: int | None = None,
+        predict_first: bool = True,
+        leftovers: str = "drop",
+        window: int = 512,
+        mixed_windows: int = 8,
+        pad: int = 0,
     ) -> None:
         sets = weighted(tokens)
         self._sources = [one for one, _ in sets]
@@ -116,15 +137,32 @@ class TokenLoader(Stepping, _core.BatchReader):
             options.megatron = (wanted, float(surplus), not has_weights(tokens))
         elif samples is not None:
             raise ValueError('loader: samples belongs to order="megatron"\nhint: give steps')
-        memory: list[tuple[Any, Any]] = []
+        options.documents = document_options(
+            documents,
+            bos=bos,
+            eos=eos,
+            documents_index=documents_index,
+            most_documents=most_documents,
+            predict_first=predict_first,
+            leftovers=leftovers,
+            window=window,
+            mixed_windows=mixed_windows,
+            pad=pad,
+        )
+        layout = None
+        if options.documents.mode != "none":
+            layout = DocumentsLayout(batch_size, block_size, options.documents.most_documents)
+        memory: list[list[Any]] = []
         if device is not None:
             from evenkeel._device import ring_for
 
-            field = (self._shape, self._dtype)
-            self._ring = ring_for(device, [field, field], prefetch)
+            fields: list[Any] = [(self._shape, self._dtype), (self._shape, self._dtype)]
+            if layout is not None:
+                fields.append(((layout.bytes,), np.dtype(np.uint8)))
+            self._ring = ring_for(device, fields, prefetch)
         if self._ring is not None:
             options.keep = self._ring.keep
-            memory = [(x, y) for x, y in self._ring.memory]
+            memory = self._ring.memory
         super().__init__([(one._stream, float(weight)) for one, weight in sets], options, memory)
         if self._ring is not None:
             self.deliver = self._ring.next
@@ -132,6 +170,8 @@ class TokenLoader(Stepping, _core.BatchReader):
             import torch
 
             self.convert = torch.from_numpy
+        if layout is not None:
+            self.transform = layout.batch
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
         """Goes on where the loader stands. After the end it begins the next loop."""

@@ -103,9 +103,10 @@ nb::dlpack::dtype dlpack_type(DType type) {
 class TokenReader final : public BatchReader<TokenLoader::Impl, LoaderState> {
  public:
   using Loader = TokenLoader::Impl;
-  using Memory = std::vector<std::pair<Bytes, Bytes>>;
+  using Memory = std::vector<std::vector<Bytes>>;
 
-  // Batches are laid in `memory` if there is any: pairs for x and y.
+  // Batches are laid in `memory` if there is any: for each batch x, y and, if the options have
+  // documents, what it says of them.
   TokenReader(const std::vector<std::pair<Tokens, double>>& mixture, LoaderOptions options,
               const Memory& memory)
       : BatchReader(make(mixture, std::move(options), memory)), in_memory_(!memory.empty()) {}
@@ -113,7 +114,10 @@ class TokenReader final : public BatchReader<TokenLoader::Impl, LoaderState> {
  private:
   static std::shared_ptr<Loader> make(const std::vector<std::pair<Tokens, double>>& mixture,
                                       LoaderOptions options, const Memory& memory) {
-    for (const auto& [x, y] : memory) options.buffers.memory.push_back({span_of(x), span_of(y)});
+    for (const std::vector<Bytes>& batch : memory) {
+      options.buffers.memory.push_back({span_of(batch.at(0)), span_of(batch.at(1))});
+      if (batch.size() > 2) options.buffers.memory.back().documents = span_of(batch[2]);
+    }
     std::vector<WeightedTokens> sets;
     for (const auto& [tokens, weight] : mixture) sets.push_back({tokens, weight});
     const auto buffers = held(memory);  // as long as threads may write there
@@ -123,23 +127,33 @@ class TokenReader final : public BatchReader<TokenLoader::Impl, LoaderState> {
     });
   }
 
-  // (x, y)
+  // (x, y), or with documents (x, y, what the batch says of them, (documents, longest)).
   nb::object arrays_of(const SharedLent& lent) override {
     const Batch batch = lent->batch;
     const auto *x = batch.x_bytes().data(), *y = batch.y_bytes().data();
-    const std::uint64_t bytes = batch.x_bytes().size();
+    const auto* documents = batch.document_bytes().data();
+    const std::uint64_t bytes = batch.x_bytes().size(), more = batch.document_bytes().size();
     nb::capsule owner;
-    if (2 * bytes >= kWorthLending || in_memory_) {
+    if (2 * bytes + more >= kWorthLending || in_memory_) {
       owner = owner_of(lent);
     } else {
-      auto copy = std::make_unique_for_overwrite<std::byte[]>(2 * bytes);
-      std::memcpy(copy.get(), x, bytes);
-      std::memcpy(copy.get() + bytes, y, bytes);
-      x = copy.get();
+      auto copy = std::make_unique_for_overwrite<std::byte[]>(2 * bytes + more);
+      std::memcpy(copy.get() + more, x, bytes);
+      std::memcpy(copy.get() + more + bytes, y, bytes);
+      if (more > 0) std::memcpy(copy.get(), documents, more);  // aligned, as it was
+      documents = copy.get();
+      x = copy.get() + more;
       y = x + bytes;
       owner = owner_of(std::move(copy));
     }
-    return nb::make_tuple(array_of(x, batch, owner), array_of(y, batch, owner));
+    const nb::object first = array_of(x, batch, owner), second = array_of(y, batch, owner);
+    if (more == 0) return nb::make_tuple(first, second);
+    const nb::ndarray<nb::numpy, std::uint8_t> block(const_cast<std::byte*>(documents), {more},
+                                                     owner);
+    nb::object third = nb::cast(block);
+    if (!convert.is_none()) third = nb::object(convert(third));
+    return nb::make_tuple(first, second, third,
+                          nb::make_tuple(batch.cu_seqlens().size() - 1, batch.max_seqlen()));
   }
 
   nb::object array_of(const std::byte* data, const Batch& batch, const nb::capsule& owner) const {
@@ -155,7 +169,10 @@ class TokenReader final : public BatchReader<TokenLoader::Impl, LoaderState> {
 
 nb::list explained(const TokenReader& reader, std::uint64_t step) {
   nb::list rows;
-  for (const CropOrigin& origin : reader.open()->explain(step)) {
+  const auto origins =
+      interruptible([loader = reader.open(), step] { return loader->explain(step); });
+  const bool with_documents = reader.open()->has_documents();
+  for (const CropOrigin& origin : origins) {
     nb::dict row;
     row["sample"] = origin.sample;
     row["set"] = origin.set;
@@ -164,9 +181,57 @@ nb::list explained(const TokenReader& reader, std::uint64_t step) {
     row["path"] = nb::bytes(origin.path.data(), origin.path.size());
     row["offset"] = origin.offset;
     row["stage"] = origin.stage;
+    if (with_documents) {
+      nb::list documents;
+      for (const CropOrigin::Document& one : origin.documents) {
+        nb::dict document;
+        document["document"] = one.document;
+        document["from"] = one.from;
+        document["start"] = one.start;
+        document["tokens"] = one.tokens;
+        documents.append(document);
+      }
+      row["documents"] = documents;
+    }
     rows.append(row);
   }
   return rows;
+}
+
+void bind_document_options(nb::module_& module) {
+  using Options = DocumentOptions;
+  nb::class_<Options>(module, "DocumentOptions", "What a TokenLoader makes of documents.")
+      .def(nb::init<>())
+      .def_prop_rw(
+          "mode", [](const Options& options) { return document_mode_name(options.mode); },
+          [](Options& options, const std::string& name) {
+            options.mode = parse_document_mode(name);
+          })
+      .def_rw("bos", &Options::bos, nb::arg().none())
+      .def_rw("eos", &Options::eos, nb::arg().none())
+      .def_prop_rw(
+          "index",
+          [](const Options& options) {
+            return nb::bytes(options.index.data(), options.index.size());
+          },
+          [](Options& options, const nb::bytes& folder) { options.index = path_of(folder); })
+      .def_rw("predict_first", &Options::predict_first)
+      .def_rw("most_documents", &Options::most_documents)
+      .def_rw("use_leftovers", &Options::use_leftovers)
+      .def_rw("window", &Options::window)
+      .def_rw("mixed_windows", &Options::mixed_windows)
+      .def_rw("pad", &Options::pad);
+  module.def(
+      "documents_layout",
+      [](std::uint64_t rows, std::uint64_t columns, std::uint32_t most_documents) {
+        const DocumentsLayout layout = documents_layout(rows, columns, most_documents);
+        return nb::make_tuple(layout.position_ids, layout.document_ids, layout.cu_seqlens,
+                              layout.loss_mask, layout.bytes);
+      },
+      "rows"_a, "columns"_a, "most_documents"_a,
+      nb::sig("def documents_layout(rows: int, columns: int, most_documents: int) -> tuple[int, "
+              "int, int, int, int]"),
+      "Bytes at which position_ids, document_ids, cu_seqlens and loss_mask begin, and all bytes.");
 }
 
 void bind_loader_options(nb::module_& module) {
@@ -187,6 +252,7 @@ void bind_loader_options(nb::module_& module) {
           [](Options& options, const std::string& name) { options.dtype = type_of(name); })
       .def_rw("steps", &Options::steps, "0: no limit.")
       .def_rw("epochs", &Options::epochs, "0: no limit.")
+      .def_rw("documents", &Options::documents)
       .def_prop_rw(
           "stride", [](const Options& options) { return options.workers.stride; },
           [](Options& options, std::uint64_t stride) { options.workers.stride = stride; })
@@ -248,6 +314,7 @@ void bind_tokens(nb::module_& module) {
       },
       "path_or_glob"_a, "The token files that a pattern or a Megatron prefix names, sorted.");
 
+  bind_document_options(module);
   bind_loader_options(module);
   nb::class_<TokenReader> reader(module, "BatchReader",
                                  nb::type_slots(collector_slots<TokenReader>()),
@@ -257,11 +324,27 @@ void bind_tokens(nb::module_& module) {
                     const TokenReader::Memory&>(),
            "mixture"_a, "options"_a, "memory"_a)
       .def("take", &TokenReader::take,
-           nb::sig("def take(self) -> tuple[typing.Any, typing.Any] | None"),
-           "The next batch (x, y), whose memory is yours; None after the last.")
+           nb::sig("def take(self) -> tuple[typing.Any, ...] | None"),
+           "The next batch (x, y), whose memory is yours; None after the last. With documents also "
+           "their fields, and (documents, longest).")
       .def(
           "__next__", [](nb::handle self) { return nb::cast<TokenReader&>(self).next(self); },
           nb::sig("def __next__(self) -> tuple[typing.Any, typing.Any]"))
+      .def_prop_ro(
+          "packing",
+          [](const TokenReader& reader) {
+            const Packing packing = reader.open()->packing();
+            nb::dict shares;
+            shares["padding"] = packing.padding;
+            shares["cut"] = packing.cut;
+            shares["split"] = packing.split;
+            shares["inside"] = packing.inside;
+            return shares;
+          },
+          nb::sig("def packing(self) -> dict[str, float]"),
+          "What `documents` costs, of the rows prepared so far: the shares of positions that are "
+          "padding, of tokens that no row shows, of documents that were split though they fit a "
+          "row, and of rows that begin inside of a document.")
       .def("explained", &explained, "step"_a,
            nb::sig("def explained(self, step: int) -> list[dict[str, object]]"));
   bind_batch_reader(reader);

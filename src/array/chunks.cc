@@ -175,7 +175,8 @@ void Chunks::Impl::make_windows() {
             "rows of different windows are not mixed: use a window of many chunks, or smaller "
             "chunks");
   }
-  windows_ = std::make_unique<WindowReader>(array_, engine_, sequence_.order());
+  windows_ = std::make_unique<WindowReader>(array_, engine_, sequence_.order(),
+                                            SampleShape::of_rows(array_->layout));
   no_engine_ = std::make_unique<NoEngine>();
 }
 
@@ -220,7 +221,8 @@ void Chunks::Impl::throw_too_large(const Error& error) const {
 
 void Chunks::Impl::throw_no_room_beside_windows(const Error& error) {
   if (error.kind() != ErrorKind::kBudget) throw error;
-  const std::uint64_t windows = WindowReader::memory(*array_, *engine_, sequence_.order());
+  const std::uint64_t windows = WindowReader::memory(*array_, *engine_, sequence_.order(),
+                                                     SampleShape::of_rows(array_->layout));
   windows_.reset();
   throw Error(ErrorKind::kBudget, "chunks",
               "two windows of the order blocks, " + with_commas(windows) +

@@ -9,6 +9,7 @@
 #include "array/absent_pages.h"
 #include "array/row_extents.h"
 #include "base/fd.h"
+#include "base/prefetch.h"
 #include "engine/cache.h"
 #include "engine/files.h"
 #include "evenkeel/error.h"
@@ -52,14 +53,17 @@ class Array::Impl::CachedCrops {
               std::byte* out)
       : impl_(impl), starts_(starts), count_(count), out_(out) {}
 
-  // Copies crop i now; false where the cache does not have it.
-  bool copy(std::size_t i) {
-    return impl_.copy_cached(starts_[i], count_, out_ + i * count_ * impl_.layout.row_bytes, files_,
-                             files_used_);
+  bool any_left() const { return next_ < end_; }
+  // Crop i, which seems to be at `place`.
+  void add(std::size_t i, const std::byte* place) {
+    places_[end_] = place;
+    crops_[end_++] = static_cast<std::uint32_t>(i);
   }
-  void add(std::size_t i) { crops_[end_++] = static_cast<std::uint32_t>(i); }
   void copy_some(std::size_t most) {
+    constexpr std::size_t kAhead = 4;  // crops on their way to the processor
+    const std::uint64_t bytes = std::min<std::uint64_t>(count_ * impl_.layout.row_bytes, 1_KiB);
     for (; most > 0 && next_ < end_; --most, ++next_) {
+      if (next_ + kAhead < end_) prefetch_memory(places_[next_ + kAhead], bytes);
       if (!copy(crops_[next_])) crops_[lost_++] = crops_[next_];
     }
   }
@@ -71,12 +75,19 @@ class Array::Impl::CachedCrops {
   }
 
  private:
+  // False where the cache does not have it.
+  bool copy(std::size_t i) {
+    return impl_.copy_cached(starts_[i], count_, out_ + i * count_ * impl_.layout.row_bytes, files_,
+                             files_used_);
+  }
+
   Impl& impl_;
   const std::span<const std::uint64_t> starts_;
   const std::uint64_t count_;
   std::byte* const out_;
   // Of crops_, those before lost_ are lost, those from next_ to end_ are still to be copied.
   std::array<std::uint32_t, kSmallGather> crops_;
+  std::array<const std::byte*, kSmallGather> places_;
   std::size_t lost_ = 0, next_ = 0, end_ = 0;
   std::array<std::uint32_t, kSmallGather> files_;
   std::size_t files_used_ = 0;
@@ -152,9 +163,10 @@ struct Array::Impl::Gatherer final : JobSource {
     return &job;
   }
   void job_done(Job&) override { busy = false; }
-  void while_waiting() override {
+  bool has_other_work() const override { return meanwhile && meanwhile->any_left(); }
+  void do_other_work() override {
     constexpr std::size_t kAtATime = 64;  // so that what arrives is soon taken
-    if (meanwhile) meanwhile->copy_some(kAtATime);
+    meanwhile->copy_some(kAtATime);
   }
 
   const Impl& impl;
@@ -460,19 +472,24 @@ void Array::Impl::crops(std::span<const std::uint64_t> starts, std::uint64_t cou
   // Many starts are read in their order on the disk, and looked up in that order, too.
   if (!cache_ || starts.size() > kSmallGather || !cache_->on()) return gather(starts, {}, nullptr);
 
-  // As long as nothing is missing, crops are copied at once, and threads do not wait for one
-  // another. What the cache has after that is copied while the disk reads.
+  // What is missing is looked for first, so that the disk reads it while the rest is copied.
   CachedCrops cached(*this, starts, count, out);
   std::array<std::uint64_t, kSmallGather> missing;
   std::array<std::uint32_t, kSmallGather> positions;
   std::size_t missed = 0;
+  constexpr std::size_t kAhead = 16;  // lookups on their way to the processor
+  for (std::size_t i = 0; i < std::min(kAhead, starts.size()); ++i) {
+    prefetch_lookup(starts[i], count);
+  }
   for (std::size_t i = 0; i < starts.size(); ++i) {
-    if (missed == 0 ? cached.copy(i) : cache_has(starts[i], count)) {
-      if (missed > 0) cached.add(i);
-      continue;
+    if (i + kAhead < starts.size()) prefetch_lookup(starts[i + kAhead], count);
+    const std::byte* place = nullptr;
+    if (cache_has(starts[i], count, place)) {
+      cached.add(i, place);
+    } else {
+      missing[missed] = starts[i];
+      positions[missed++] = static_cast<std::uint32_t>(i);
     }
-    missing[missed] = starts[i];
-    positions[missed++] = static_cast<std::uint32_t>(i);
   }
   if (missed > 0) {
     gather(std::span(missing).first(missed), std::span(positions).first(missed), &cached);
@@ -485,10 +502,17 @@ void Array::Impl::crops(std::span<const std::uint64_t> starts, std::uint64_t cou
   gather(std::span(missing).first(lost.size()), lost, nullptr);
 }
 
-bool Array::Impl::cache_has(std::uint64_t start, std::uint64_t count) {
+void Array::Impl::prefetch_lookup(std::uint64_t start, std::uint64_t count) {
+  std::uint64_t taken;
+  cache_->prefetch(piece_of(layout, 0, start, count, nullptr, taken));
+}
+
+bool Array::Impl::cache_has(std::uint64_t start, std::uint64_t count, const std::byte*& place) {
   for (std::uint64_t row = 0, taken; row < count; row += taken) {
     const Piece piece = piece_of(layout, 0, start + row, count - row, nullptr, taken);
-    if (!cache_->has(piece)) return false;
+    const std::byte* found = nullptr;
+    if (!cache_->has(piece, found)) return false;
+    if (!place) place = found;
   }
   return true;
 }

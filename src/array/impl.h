@@ -71,8 +71,9 @@ struct Array::Impl {
   };
 
   std::unique_ptr<RowCache> make_cache(const ArrayOptions& options);
-  // Whether the cache has a crop now.
-  bool cache_has(std::uint64_t start, std::uint64_t count);
+  // Whether the cache has a crop now, and where its first bytes lie, to be prefetched.
+  bool cache_has(std::uint64_t start, std::uint64_t count, const std::byte*& place);
+  void prefetch_lookup(std::uint64_t start, std::uint64_t count);
   // Copies a crop, if the cache has it, and notes the files to verify.
   bool copy_cached(std::uint64_t start, std::uint64_t count, std::byte* out,
                    std::span<std::uint32_t> files, std::size_t& files_used);

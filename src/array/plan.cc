@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <tuple>
 
 #include "base/checked.h"
 
@@ -40,7 +39,8 @@ void Plan::build(const EngineLimits& limits, bool roomy) {
   limits_ = limits;
   roomy_ = roomy && scatter_.unit == 0;
   const auto before = [](const Piece& a, const Piece& b) {
-    return std::tuple(a.file, a.offset, a.end()) < std::tuple(b.file, b.offset, b.end());
+    if (a.file != b.file) return a.file < b.file;
+    return a.offset != b.offset ? a.offset < b.offset : a.length < b.length;
   };
   if (!std::ranges::is_sorted(pieces_, before)) std::ranges::sort(pieces_, before);
 

@@ -94,15 +94,29 @@ bool RowCache::get(const Piece& piece) {
   return true;
 }
 
-bool RowCache::has(const Piece& piece) {
+void RowCache::prefetch(const Piece& piece) {
+  if (too_long(piece)) return;
+  State& state = state_.get();
+  int blocks = 0;  // of a long piece, the first alone
+  for (std::uint64_t offset = piece.offset; offset < piece.end() && blocks < 4; ++blocks) {
+    const Part part = part_at(piece, offset);
+    state.blocks->prefetch(part.block);
+    offset += part.length;
+  }
+}
+
+bool RowCache::has(const Piece& piece, const std::byte*& place) {
   if (too_long(piece)) return false;
   State& state = state_.get();
+  place = nullptr;
   for (std::uint64_t offset = piece.offset; offset < piece.end();) {
     const Part part = part_at(piece, offset);
-    if (!state.blocks->has(part.block)) {
+    const std::byte* const found = state.blocks->find(part.block);
+    if (!found) {
       counter(state).misses.fetch_add(1, std::memory_order_relaxed);
       return false;
     }
+    if (!place) place = found + part.begin;
     offset += part.length;
   }
   return true;

@@ -42,8 +42,11 @@ class RowCache {
 
   // Copies the whole piece to its place. False: not all of it is here.
   bool get(const Piece& piece);
-  // Whether `get` would, as things are now. Counts a miss if not.
-  bool has(const Piece& piece);
+  // Whether `get` would, as far as can be told quickly. Counts a miss if not. `place` is where the
+  // first bytes lie, to be prefetched.
+  bool has(const Piece& piece, const std::byte*& place);
+  // Brings to the processor what `has` needs.
+  void prefetch(const Piece& piece);
   // Bytes of the piece's file that were read from the disk, from `offset` on.
   void put(const Piece& piece, std::uint64_t offset, std::uint64_t length, const std::byte* data);
 

@@ -144,10 +144,7 @@ bool RowFeed::next(Extent& extent) {
       active_ = nullptr;
     }
     const auto free = std::ranges::find(plans_, nullptr, &LivePlan::job);
-    if (free == plans_.end() || (!job_ && !begin_next_job())) {
-      source_.while_waiting();
-      return false;
-    }
+    if (free == plans_.end() || (!job_ && !begin_next_job())) return false;
     if (fill(*free)) job_ = nullptr;
     active_ = &*free;
   }

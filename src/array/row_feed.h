@@ -49,8 +49,9 @@ class JobSource {
  public:
   virtual Job* next_job() = 0;  // nullptr: none now
   virtual void job_done(Job& job) = 0;
-  // Called when there is nothing to hand out, and reads may be in flight: time for other work.
-  virtual void while_waiting() {}
+  // See Feed.
+  virtual bool has_other_work() const { return false; }
+  virtual void do_other_work() {}
 
  protected:
   ~JobSource() = default;
@@ -74,6 +75,8 @@ class RowFeed final : public Feed {
   std::optional<Target> target(const Extent& extent) const override {
     return plans_[extent.tag >> 32].plan.target(extent, extent.tag & 0xffffffff);
   }
+  bool has_other_work() const override { return source_.has_other_work(); }
+  void do_other_work() override { source_.do_other_work(); }
   // No more requests from now on; from any thread. The run then ends soon.
   void cancel() { cancelled_ = true; }
   // Forgets all jobs, after a run that threw or was cancelled.

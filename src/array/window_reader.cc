@@ -26,18 +26,19 @@ constexpr std::uint64_t kCacheLine = 64, kMostPrefetched = 1024;
 
 // What is read in place has an overhang on both sides. Where that would be much beside the block,
 // blocks lie one after the other, and the engine reads into memory of its own.
-std::uint64_t WindowReader::overhang(const Layout& layout, const Engine& engine,
-                                     const Order& order) {
+std::uint64_t WindowReader::overhang(const Layout& layout, const Engine& engine, const Order& order,
+                                     const SampleShape& shape) {
   const std::uint64_t alignment = engine.limits().alignment;
   const std::uint64_t rows = order.blocks.block_rows;
-  return rows >= kSmallOverhang * alignment / std::max<std::uint64_t>(layout.row_bytes, 1)
+  return rows >= kSmallOverhang * alignment / std::max<std::uint64_t>(stride(layout, shape), 1)
              ? 2 * alignment
              : 0;
 }
 
 std::uint64_t WindowReader::part_bytes(const Layout& layout, const BlockOrder& order,
-                                       std::uint64_t overhang) {
-  return order.most_rows() * layout.row_bytes + order.most_runs() * overhang;
+                                       const SampleShape& shape, std::uint64_t overhang) {
+  return order.most_rows() * stride(layout, shape) +
+         order.most_runs() * (overhang + shape.overlap * layout.row_bytes);
 }
 
 std::uint64_t WindowReader::list_bytes(const BlockOrder& order) {
@@ -51,23 +52,27 @@ std::uint64_t WindowReader::plan_bytes(const Array::Impl& array, const BlockOrde
 }
 
 std::uint64_t WindowReader::memory(const Array::Impl& array, const Engine& engine,
-                                   const Order& order) {
-  const BlockOrder blocks(order, array.layout.rows);
+                                   const Order& order, const SampleShape& shape) {
+  const BlockOrder blocks(order, shape.samples);
   const std::uint64_t part =
-      part_bytes(array.layout, blocks, overhang(array.layout, engine, order));
+      part_bytes(array.layout, blocks, shape, overhang(array.layout, engine, order, shape));
   return kSlots * round_up(part, sys::page_size()) + list_bytes(blocks) + plan_bytes(array, blocks);
 }
 
 WindowReader::WindowReader(std::shared_ptr<Array::Impl> array, std::shared_ptr<Engine> engine,
-                           const Order& order, std::optional<std::uint64_t> taken)
+                           const Order& order, SampleShape shape,
+                           std::optional<std::uint64_t> taken)
     : array_(std::move(array)),
       engine_(std::move(engine)),
       first_epoch_(order),
-      order_(order, array_->layout.rows),
+      shape_(std::move(shape)),
+      stride_(stride(array_->layout, shape_)),
+      sample_bytes_(stride_ + shape_.overlap * array_->layout.row_bytes),
+      order_(order, shape_.samples),
       positions_(taken.value_or(order_.first_position(order_.windows()))),
       windows_(positions_ == 0 ? 0 : order_.window_of(positions_ - 1) + 1),
-      overhang_(overhang(array_->layout, *engine_, order)) {
-  const std::uint64_t bytes = part_bytes(array_->layout, order_, overhang_);
+      overhang_(overhang(array_->layout, *engine_, order, shape_)) {
+  const std::uint64_t bytes = part_bytes(array_->layout, order_, shape_, overhang_);
   try {
     lists_share_ = array_->budget.reserve(list_bytes(order_) + plan_bytes(*array_, order_),
                                           "plans of windows");
@@ -102,13 +107,13 @@ void WindowReader::throw_too_large(const Order& order) const {
   while (beyond - fitting > 1) {
     Order smaller = order;
     smaller.blocks.window_blocks = fitting + (beyond - fitting) / 2;
-    const bool fits = memory(*array_, *engine_, smaller) <= left;
+    const bool fits = memory(*array_, *engine_, smaller, shape_) <= left;
     (fits ? fitting : beyond) = smaller.blocks.window_blocks;
   }
   throw Error(ErrorKind::kBudget, "order blocks",
               "two windows of " + with_commas(order_.most_rows()) + " rows of " +
-                  with_commas(layout.row_bytes) + " bytes do not fit: " +
-                  with_commas(memory(*array_, *engine_, order)) + " bytes are needed, " +
+                  with_commas(stride_) + " bytes do not fit: " +
+                  with_commas(memory(*array_, *engine_, order, shape_)) + " bytes are needed, " +
                   with_commas(left) + " are left of a budget of " + array_->budget.describe())
       .in(layout.paths.front())
       .hint(fitting > 0 ? "use a window of at most " + with_commas(fitting) + " blocks of " +
@@ -130,21 +135,24 @@ bool WindowReader::close(std::optional<ReadAhead::Clock::time_point> deadline) {
 
 // Each run is as far from alignment in memory as it is in its file, with room for the overhang on
 // both sides: the disk can then write it where it belongs.
-void WindowReader::lay_out(Slot& slot) {
+void WindowReader::lay_out(Slot& slot, std::uint64_t epoch) {
   const Layout& layout = array_->layout;
+  const std::uint64_t first_row = shape_.row(epoch, 0);
   const std::uint64_t alignment = engine_->limits().alignment;
   slot.runs.clear();
   slot.placed.clear();
   std::uint64_t end = 0, place = 0;
   for (const RowRun& run : scratch_) {
+    const std::uint64_t row = first_row + run.start * shape_.rows;
+    const std::uint64_t rows = run.count * shape_.rows + shape_.overlap;
     std::uint64_t taken;
-    const Piece piece = piece_of(layout, 0, run.start, run.count, nullptr, taken);
+    const Piece piece = piece_of(layout, 0, row, rows, nullptr, taken);
     const std::uint64_t shift = overhang_ > 0 ? piece.offset % alignment : 0;
     std::byte* data = slot.memory.data() + end + shift;
-    slot.runs.push_back({run.start, run.count, data});
+    slot.runs.push_back({row, rows, data});
     slot.placed.push_back({place, run.start, data});
     place += run.count;
-    end += run.count * layout.row_bytes + shift;
+    end += rows * layout.row_bytes + shift;
     if (overhang_ > 0) end = round_up(end, alignment);
   }
   slot.placed.push_back({place, 0, nullptr});
@@ -164,7 +172,7 @@ void WindowReader::index(Slot& slot) {
 }
 
 BlockOrder WindowReader::order_at(std::uint64_t epoch) const {
-  return {first_epoch_.at_epoch(first_epoch_.epoch + epoch), array_->layout.rows};
+  return {first_epoch_.at_epoch(first_epoch_.epoch + epoch), shape_.samples};
 }
 
 std::uint64_t WindowReader::number_of(std::uint64_t position) const {
@@ -187,7 +195,7 @@ std::uint64_t WindowReader::end_of(std::uint64_t number) const {
 Job& WindowReader::prepare(std::size_t slot_number, std::uint64_t number) {
   Slot& slot = slots_[slot_number];
   order_at(number / windows_).runs(number % windows_, scratch_);
-  lay_out(slot);
+  lay_out(slot, first_epoch_.epoch + number / windows_);
   index(slot);
   slot.job = Job{};
   slot.job.runs = slot.runs;
@@ -222,7 +230,8 @@ const WindowReader::Slot& WindowReader::wait_for(std::uint64_t window) {
     if (failure) std::rethrow_exception(failure);
     if (!taken) continue;
     const std::uint64_t first = std::max(begin_of(*taken), first_position_);
-    const std::uint64_t left = end_of(*taken) - std::min(first, end_of(*taken));
+    std::uint64_t left = end_of(*taken) - std::min(first, end_of(*taken));
+    if (const auto passed = passed_.extract(*taken)) left -= passed.mapped();
     if (left > 0) {
       held_[*taken % kSlots] = {true, *taken, left};
     } else {
@@ -235,6 +244,25 @@ const WindowReader::Slot& WindowReader::wait_for(std::uint64_t window) {
 // The next window but one is read into its memory after the last row.
 void WindowReader::took(std::uint64_t window, std::uint64_t rows) {
   MutexLock lock(mutex_);
+  count_down(window, rows);
+}
+
+void WindowReader::pass(std::uint64_t first, std::uint64_t end) {
+  MutexLock lock(mutex_);
+  while (first < end) {
+    const std::uint64_t window = number_of(first);
+    const std::uint64_t rows = std::min(end, end_of(window)) - first;
+    const Held& held = held_[window % kSlots];
+    if (held.here && held.window == window) {
+      count_down(window, rows);
+    } else {
+      passed_[window] += rows;
+    }
+    first += rows;
+  }
+}
+
+void WindowReader::count_down(std::uint64_t window, std::uint64_t rows) {
   Held& held = held_[window % kSlots];
   held.rows_left -= rows;
   if (held.rows_left > 0) return;
@@ -243,8 +271,7 @@ void WindowReader::took(std::uint64_t window, std::uint64_t rows) {
 }
 
 void WindowReader::copy(const Slot& slot, std::span<std::uint64_t> rows, std::byte* out) const {
-  const std::uint64_t row_bytes = array_->layout.row_bytes;
-  const std::uint64_t prefetched = std::min(row_bytes, kMostPrefetched);
+  const std::uint64_t prefetched = std::min(sample_bytes_, kMostPrefetched);
   std::array<const std::byte*, kRowsAhead> coming;
   const auto find = [&](std::uint64_t& row) {
     const std::uint64_t place = row;
@@ -252,7 +279,7 @@ void WindowReader::copy(const Slot& slot, std::span<std::uint64_t> rows, std::by
     while (run[1].first_place <= place) ++run;
     const std::uint64_t within = place - run->first_place;
     row = run->start + within;
-    const std::byte* data = run->data + within * row_bytes;
+    const std::byte* data = run->data + within * stride_;
     for (std::uint64_t at = 0; at < prefetched; at += kCacheLine) __builtin_prefetch(data + at);
     return data;
   };
@@ -261,7 +288,7 @@ void WindowReader::copy(const Slot& slot, std::span<std::uint64_t> rows, std::by
   for (std::size_t i = 0; i < count; ++i) {
     const std::byte* data = coming[i % kRowsAhead];
     if (i + kRowsAhead < count) coming[i % kRowsAhead] = find(rows[i + kRowsAhead]);
-    std::memcpy(out + i * row_bytes, data, row_bytes);
+    std::memcpy(out + i * sample_bytes_, data, sample_bytes_);
   }
 }
 
@@ -274,7 +301,7 @@ void WindowReader::take(std::uint64_t first, std::span<std::uint64_t> rows, std:
     copy(wait_for(window), now, out);
     took(window, now.size());
     first += now.size();
-    out += now.size() * array_->layout.row_bytes;
+    out += now.size() * sample_bytes_;
     rows = rows.subspan(now.size());
   }
 }
@@ -284,6 +311,7 @@ void WindowReader::seek(std::uint64_t position, std::uint64_t end) {
   ahead_->seek(position < end ? number_of(position) : end_window, end_window);
   MutexLock lock(mutex_);
   held_ = {};
+  passed_.clear();
   first_position_ = position;
   interrupted_ = false;
 }

@@ -5,6 +5,8 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -18,14 +20,31 @@
 
 namespace evenkeel {
 
+// Where the samples of an order lie in an array. By default they are its rows. Crops of tokens are
+// samples of several rows, each with the first row of the next one as its last.
+struct SampleShape {
+  std::uint64_t samples = 0;
+  std::uint64_t first_row = 0;  // of the array: where the samples begin
+  std::uint64_t rows = 1;       // from one sample to the next
+  std::uint64_t overlap = 0;    // rows that a sample has besides, which are the next one's, too
+  // Rows that an epoch leaves out before its first sample; empty: none. Called by several threads.
+  std::function<std::uint64_t(std::uint64_t epoch)> phase = {};
+
+  static SampleShape of_rows(const Layout& layout) { return {.samples = layout.rows}; }
+  // The first row of a sample.
+  std::uint64_t row(std::uint64_t epoch, std::uint64_t sample) const {
+    return first_row + (phase ? phase(epoch) : 0) + sample * rows;
+  }
+};
+
 // Positions of this rank, and windows, are counted on from epoch to epoch: the windows of an epoch
 // follow those of the one before, so that reading ahead does not stop in between.
 //
 // Reads a rank's part of each window, block by block and in few large requests, into memory that is
 // reserved when the reader is made: two parts, one that rows are taken from while the next is read.
 // Blocks are read in place where the engine can. Several threads may take rows at once, if each
-// position is taken once and no thread takes rows of a window before rows of the window before the
-// last are all taken or being taken.
+// position is taken or passed over once, and no thread takes rows of a window before rows of the
+// window before the last are all taken or being taken. What is said of rows is true of samples.
 class WindowReader final : public BatchMaker {
  public:
   // `order` is of kind kBlocks; its epoch is that of position 0. `taken` is how many of this rank's
@@ -33,16 +52,19 @@ class WindowReader final : public BatchMaker {
   // Error (kBudget) with the arithmetic when two parts of a window do not fit, and kInvalid for an
   // order that makes no sense; nothing is read then.
   WindowReader(std::shared_ptr<Array::Impl> array, std::shared_ptr<Engine> engine,
-               const Order& order, std::optional<std::uint64_t> taken = {});
+               const Order& order, SampleShape shape, std::optional<std::uint64_t> taken = {});
   ~WindowReader();
 
   // Bytes that the reader of such an order takes from the budget.
-  static std::uint64_t memory(const Array::Impl& array, const Engine& engine, const Order& order);
+  static std::uint64_t memory(const Array::Impl& array, const Engine& engine, const Order& order,
+                              const SampleShape& shape);
 
   // Copies the rows of this rank's positions first, first + 1, ... to `out`, as many as `rows` has
   // entries, and their row numbers to `rows`. Throws what reading threw, and Error (kClosed) after
   // `interrupt`.
   void take(std::uint64_t first, std::span<std::uint64_t> rows, std::byte* out) EXCLUDES(mutex_);
+  // The rows of these positions are not taken. Does not wait.
+  void pass(std::uint64_t first, std::uint64_t end) EXCLUDES(mutex_);
   // The first row to be taken is that of `position`; nothing is read for positions from `end` on
   // but what windows before it hold. Ends an interruption. No thread may be in `take`.
   void seek(std::uint64_t position, std::uint64_t end) EXCLUDES(mutex_);
@@ -71,9 +93,14 @@ class WindowReader final : public BatchMaker {
   };
   static constexpr std::size_t kSlots = 2;
 
-  static std::uint64_t overhang(const Layout& layout, const Engine& engine, const Order& order);
+  // Bytes of a row of the order, without the overlap.
+  static std::uint64_t stride(const Layout& layout, const SampleShape& shape) {
+    return shape.rows * layout.row_bytes;
+  }
+  static std::uint64_t overhang(const Layout& layout, const Engine& engine, const Order& order,
+                                const SampleShape& shape);
   static std::uint64_t part_bytes(const Layout& layout, const BlockOrder& order,
-                                  std::uint64_t overhang);
+                                  const SampleShape& shape, std::uint64_t overhang);
   static std::uint64_t list_bytes(const BlockOrder& order);
   static std::uint64_t plan_bytes(const Array::Impl& array, const BlockOrder& order);
 
@@ -86,16 +113,19 @@ class WindowReader final : public BatchMaker {
   std::uint64_t begin_of(std::uint64_t number) const;
   std::uint64_t end_of(std::uint64_t number) const;
   BlockOrder order_at(std::uint64_t epoch) const;
-  void lay_out(Slot& slot);
+  void lay_out(Slot& slot, std::uint64_t epoch);
   void index(Slot& slot);
   // The slot that holds a window, which is read if it is not in memory yet.
   const Slot& wait_for(std::uint64_t window) EXCLUDES(mutex_);
   void took(std::uint64_t window, std::uint64_t rows) EXCLUDES(mutex_);
+  void count_down(std::uint64_t window, std::uint64_t rows) REQUIRES(mutex_);
   void copy(const Slot& slot, std::span<std::uint64_t> rows, std::byte* out) const;
 
   const std::shared_ptr<Array::Impl> array_;
   const std::shared_ptr<Engine> engine_;
   const Order first_epoch_;
+  const SampleShape shape_;
+  const std::uint64_t stride_, sample_bytes_;
   const BlockOrder order_;                   // of the first epoch: its sizes are those of all
   const std::uint64_t positions_, windows_;  // that are taken of an epoch
   const std::uint64_t overhang_;             // room around each run, of both sides together; or 0
@@ -114,7 +144,9 @@ class WindowReader final : public BatchMaker {
   CondVar changed_;
   std::array<Held, kSlots> held_ GUARDED_BY(mutex_);
   std::uint64_t first_position_ GUARDED_BY(mutex_) = 0;  // rows before it are not taken
-  bool waiting_ GUARDED_BY(mutex_) = false;              // a thread waits for the next window
+  // Rows of windows that have not come yet and are passed over.
+  std::map<std::uint64_t, std::uint64_t> passed_ GUARDED_BY(mutex_);
+  bool waiting_ GUARDED_BY(mutex_) = false;  // a thread waits for the next window
   std::optional<ReadAhead> ahead_;  // its thread uses all of the above: ~WindowReader closes it
 };
 

@@ -19,10 +19,14 @@
 namespace evenkeel {
 namespace {
 
-constexpr int kLookEveryMs = 40;           // so that rising pressure is answered within 100 ms
-constexpr std::uint64_t kStallUs = 4'000;  // of waiting between two looks: a tenth of the time
+// A look takes some 50 µs. Memory that others take is answered within a few looks, so that it has
+// come back 100 ms after it got short, also where freeing it takes a while.
+constexpr int kLookEveryMs = 20, kLookEveryMsNear = 5;
+constexpr std::int64_t kStallWindowNs = 40'000'000;
+constexpr std::uint64_t kStallUs = 4'000;        // of waiting in a window: a tenth of the time
 constexpr std::int64_t kCalmNs = 2'000'000'000;  // without pressure, before a budget grows again
-constexpr int kLooksBetweenSearches = 250;       // for cgroups: the process may have been moved
+// For cgroups: the process may have been moved.
+constexpr std::int64_t kSearchEveryNs = 10'000'000'000;
 
 std::uint64_t less(std::uint64_t from, std::uint64_t what) { return from > what ? from - what : 0; }
 
@@ -32,13 +36,18 @@ std::uint64_t BudgetPolicy::kept_free(std::uint64_t total) {
   return std::clamp<std::uint64_t>(total / 16, 16_MiB, 1_GiB);
 }
 
+int BudgetPolicy::next_look_ms() const {
+  const bool near = has_before_ && before_.available < 4 * kept_free(before_.total);
+  return near ? kLookEveryMsNear : kLookEveryMs;
+}
+
 bool BudgetPolicy::pressed(const MemoryState& now, bool triggered) const {
   const bool near_limit = now.available < 2 * kept_free(now.total);
   // Tasks of other cgroups also wait for memory, of their own limits.
   const bool stalls_count = now.stalls_are_own || near_limit;
   if (triggered && stalls_count) return true;
   if (!has_before_) return false;
-  if (stalls_count && less(now.stalled_us, before_.stalled_us) >= kStallUs) return true;
+  if (stalls_count && less(now.stalled_us, stalled_at_window_) >= kStallUs) return true;
   // A limit is also reached by the page cache alone, which gives way by itself.
   return now.limit_hits > before_.limit_hits && near_limit;
 }
@@ -48,9 +57,13 @@ std::vector<std::uint64_t> BudgetPolicy::limits(const MemoryState& now, bool tri
   const std::uint64_t keep = kept_free(now.total);
   const bool pressure = pressed(now, triggered);
   const bool is_short = pressure || now.available < keep;
-  const std::uint64_t stalled_before = has_before_ ? before_.stalled_us : 0;
+  const std::int64_t window_ns = now_ns - window_began_ns_;
+  if (!has_before_ || pressure || window_ns >= kStallWindowNs || window_ns < 0) {
+    const std::uint64_t before = has_before_ ? stalled_at_window_ : 0;
+    stalled_at_window_ = std::max(now.stalled_us, before);  // less: it could not be read
+    window_began_ns_ = now_ns;
+  }
   before_ = now;
-  before_.stalled_us = std::max(now.stalled_us, stalled_before);  // less: it could not be read
   has_before_ = true;
   if (is_short) no_growth_before_ns_ = now_ns + kCalmNs;
   const bool may_grow = now_ns >= no_growth_before_ns_ || no_growth_before_ns_ - now_ns > kCalmNs;
@@ -160,16 +173,19 @@ void AutomaticBudgets::run(Watch& watch) {
   BudgetPolicy policy;
   std::optional<MemoryPressure> memory;
   std::vector<Fd> triggers;
-  for (int looks = 0; !is_over(watch); ++looks) {
+  std::int64_t searched_ns = 0;
+  while (!is_over(watch)) {
     try {
-      if (looks % kLooksBetweenSearches == 0) {
+      const std::int64_t now_ns = sys::monotonic_ns();
+      if (!memory || now_ns - searched_ns >= kSearchEveryNs || now_ns < searched_ns) {
+        searched_ns = now_ns;
         memory.emplace();
         policy.forget();  // counters of other files
         triggers = memory->open_triggers();
       }
       std::vector<pollfd> polled = {{watch.wake.get(), POLLIN, 0}};
       for (const Fd& trigger : triggers) polled.push_back({trigger.get(), POLLPRI, 0});
-      ::poll(polled.data(), polled.size(), kLookEveryMs);
+      ::poll(polled.data(), polled.size(), policy.next_look_ms());
       bool triggered = false;
       for (std::size_t i = 1; i < polled.size(); ++i) {
         if ((polled[i].revents & POLLERR) != 0) {
@@ -183,7 +199,6 @@ void AutomaticBudgets::run(Watch& watch) {
     } catch (const std::exception&) {  // no memory, or no descriptor: the next look may have them
       memory.reset();
       triggers.clear();
-      looks = -1;
       pollfd stop = {watch.wake.get(), POLLIN, 0};
       ::poll(&stop, 1, kLookEveryMs);
     }

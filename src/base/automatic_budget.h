@@ -28,12 +28,17 @@ class BudgetPolicy {
   void forget() { has_before_ = false; }
   // What is left free for others.
   static std::uint64_t kept_free(std::uint64_t total);
+  // How long to wait before the next look: less where memory may soon be short.
+  int next_look_ms() const;
 
  private:
   bool pressed(const MemoryState& now, bool triggered) const;
 
   MemoryState before_;
   bool has_before_ = false;
+  // Waiting for memory adds up over a window of time, of several looks.
+  std::uint64_t stalled_at_window_ = 0;
+  std::int64_t window_began_ns_ = 0;
   std::int64_t no_growth_before_ns_ = 0;
 };
 

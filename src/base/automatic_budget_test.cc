@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <iterator>
@@ -73,6 +74,36 @@ TEST(BudgetPolicy, ShrinksWhenTasksWaitForMemoryAndGrowsAgainOnceItIsCalm) {
   EXPECT_EQ(policy.limits(state, false, kSecondNs, {{1_GiB, 800_MiB}})[0], 700_MiB);
   EXPECT_EQ(policy.limits(state, false, 2 * kSecondNs, {{700_MiB, 700_MiB}})[0], 700_MiB);
   EXPECT_GT(policy.limits(state, false, 4 * kSecondNs, {{700_MiB, 700_MiB}})[0], 700_MiB);
+}
+
+TEST(BudgetPolicy, StallsAddUpOverSeveralLooks) {
+  constexpr std::int64_t kLookNs = 5'000'000;
+  BudgetPolicy policy;
+  MemoryState state = roomy(9_GiB);
+  state.stalls_are_own = true;
+  policy.limits(state, false, kSecondNs, {{1_GiB, 800_MiB}});
+  std::vector<std::uint64_t> limits;
+  for (int look = 1; look <= 4; ++look) {
+    state.stalled_us += 1'000;
+    limits.push_back(
+        policy.limits(state, false, kSecondNs + look * kLookNs, {{1_GiB, 800_MiB}})[0]);
+  }
+  EXPECT_GE(limits[2], 1_GiB);
+  EXPECT_EQ(limits[3], 700_MiB);  // 4 ms of the last 20 ms
+  // The same waiting, spread over a longer time, is none.
+  for (int look = 1; look <= 8; ++look) {
+    state.stalled_us += 1'000;
+    const std::int64_t now = (3 + look) * kSecondNs;
+    EXPECT_GE(policy.limits(state, false, now, {{1_GiB, 800_MiB}})[0], 1_GiB);
+  }
+}
+
+TEST(BudgetPolicy, LooksMoreOftenWhereMemoryMaySoonBeShort) {
+  BudgetPolicy policy;
+  policy.limits(roomy(9_GiB), false, 0, {{1_GiB, 800_MiB}});
+  const int calm = policy.next_look_ms();
+  policy.limits(roomy(3_GiB), false, kSecondNs, {{1_GiB, 800_MiB}});
+  EXPECT_LT(policy.next_look_ms(), calm);
 }
 
 TEST(BudgetPolicy, StallsOfOthersCountOnlyWhereMemoryIsShort) {
@@ -205,10 +236,18 @@ TEST(ResizedBudget, LetsCachesAndReadsGrow) {
 
 TEST(ResizedBudget, WakesReadsThatWaitForMemory) {
   const Budget budget(16_MiB);
-  Reservation first = budget.reserve_for_read(12_MiB, "results");
-  std::thread waits([&] { budget.reserve_for_read(10_MiB, "results"); });
+  const Reservation first = budget.reserve_for_read(12_MiB, "results");
+  std::atomic<bool> waiting = false, served = false;
+  std::thread waits([&] {
+    // Called by the read itself, again and again while it waits.
+    const Reservation second = budget.reserve_for_read(10_MiB, "results", [&] { waiting = true; });
+    served = true;
+  });
+  while (!waiting) std::this_thread::yield();
+  EXPECT_FALSE(served);
   budget.resize(32_MiB);
   waits.join();  // it would wait for ever
+  EXPECT_TRUE(served);
 }
 
 TEST(ResizedBudget, WaitsForReadsUnderWay) {
@@ -258,9 +297,23 @@ TEST(AutomaticBudget, AChildOfForkWatchesForItself) {
 }
 
 TEST(AutomaticBudget, TheThreadEndsWithTheLastOneAndBeginsAgain) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  const auto comes_to = [&](int threads) {
+    while (threads_of_this_process() != threads) {
+      if (std::chrono::steady_clock::now() > deadline) return false;
+      std::this_thread::yield();
+    }
+    return true;
+  };
+  constexpr int kWithoutBudgets = kUnderTsan ? 2 : 1;  // the sanitizer has one of its own
+  ASSERT_TRUE(comes_to(kWithoutBudgets)) << "the thread of another test goes on";
   for (int round = 0; round < 3; ++round) {
-    const Budget first = Budget::automatic(), second = Budget::automatic();
-    EXPECT_EQ(first.reserve(1_MiB, "results").bytes(), 1_MiB);
+    {
+      const Budget first = Budget::automatic(), second = Budget::automatic();
+      EXPECT_EQ(threads_of_this_process(), kWithoutBudgets + 1);
+      EXPECT_EQ(first.reserve(1_MiB, "results").bytes(), 1_MiB);
+    }
+    EXPECT_TRUE(comes_to(kWithoutBudgets)) << threads_of_this_process();
   }
 }
 

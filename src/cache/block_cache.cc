@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "base/prefetch.h"
 #include "base/sys.h"
 
 namespace evenkeel {
@@ -66,7 +67,7 @@ std::byte* BlockCache::place(const Shard& shard, std::uint32_t slot) const {
 }
 
 // The bucket of a block, or where it would go.
-std::size_t BlockCache::find(const Shard& shard, std::uint64_t hash, std::uint64_t block) {
+std::size_t BlockCache::bucket_of(const Shard& shard, std::uint64_t hash, std::uint64_t block) {
   const std::size_t mask = shard.table.size() - 1;
   const auto tag = static_cast<std::uint32_t>(hash);
   std::size_t at = tag & mask;
@@ -78,13 +79,13 @@ std::size_t BlockCache::find(const Shard& shard, std::uint64_t hash, std::uint64
 }
 
 void BlockCache::insert(Shard& shard, std::uint64_t hash, std::uint32_t slot) {
-  shard.table[find(shard, hash, shard.keys[slot])] = {static_cast<std::uint32_t>(hash), slot};
+  shard.table[bucket_of(shard, hash, shard.keys[slot])] = {static_cast<std::uint32_t>(hash), slot};
 }
 
 // Closes the gap: buckets that follow move up, unless they are where they belong.
 void BlockCache::erase(Shard& shard, std::uint32_t slot) {
   const std::size_t mask = shard.table.size() - 1;
-  std::size_t gap = find(shard, hash_of(shard.keys[slot]), shard.keys[slot]);
+  std::size_t gap = bucket_of(shard, hash_of(shard.keys[slot]), shard.keys[slot]);
   for (std::size_t at = (gap + 1) & mask; shard.table[at].slot != kNone; at = (at + 1) & mask) {
     const std::size_t home = shard.table[at].tag & mask;
     if (((at - home) & mask) < ((at - gap) & mask)) continue;
@@ -107,7 +108,7 @@ bool BlockCache::get(std::uint64_t block, std::uint64_t begin, std::uint64_t len
   Shard& shard = shard_of(hash);
   const MutexLock lock(shard.mutex);
   if (shard.used == 0) return false;
-  const std::uint32_t slot = shard.table[find(shard, hash, block)].slot;
+  const std::uint32_t slot = shard.table[bucket_of(shard, hash, block)].slot;
   if (slot == kNone) return false;
   count_access(shard);
   std::uint8_t& count = shard.counts[slot];
@@ -116,11 +117,30 @@ bool BlockCache::get(std::uint64_t block, std::uint64_t begin, std::uint64_t len
   return true;
 }
 
-bool BlockCache::has(std::uint64_t block) {
+void BlockCache::prefetch(std::uint64_t block) const {
   const std::uint64_t hash = hash_of(block);
+  const Shard& shard = shards_[shard_number(hash)];
+  const Bucket* const table = shard.table_hint.load(std::memory_order_relaxed);
+  const std::size_t mask = shard.mask_hint.load(std::memory_order_relaxed);
+  if (table) prefetch_memory(table + (static_cast<std::uint32_t>(hash) & mask), 1);
+}
+
+// By the tag alone: to compare the key would be to wait for memory once more.
+const std::byte* BlockCache::find(std::uint64_t block) {
+  const std::uint64_t hash = hash_of(block);
+  const auto tag = static_cast<std::uint32_t>(hash);
   Shard& shard = shard_of(hash);
   const MutexLock lock(shard.mutex);
-  return shard.used > 0 && shard.table[find(shard, hash, block)].slot != kNone;
+  if (shard.used == 0) return nullptr;
+  const std::size_t mask = shard.table.size() - 1;
+  for (std::size_t at = tag & mask;; at = (at + 1) & mask) {
+    const Bucket& bucket = shard.table[at];
+    if (bucket.slot == kNone) return nullptr;
+    if (bucket.tag != tag) continue;
+    prefetch_memory(&shard.keys[bucket.slot], 1);
+    prefetch_memory(&shard.counts[bucket.slot], 1);
+    return place(shard, bucket.slot);
+  }
 }
 
 std::uint32_t BlockCache::least_used(Shard& shard, std::uint32_t end) {
@@ -147,7 +167,7 @@ void BlockCache::put(std::uint64_t block, const std::byte* data, std::uint64_t l
     }
     if (shard.keys.empty()) return;
   }
-  if (shard.table[find(shard, hash, block)].slot != kNone) return;  // another thread was first
+  if (shard.table[bucket_of(shard, hash, block)].slot != kNone) return;  // another thread was first
   count_access(shard);
   const std::uint32_t count = shard.others.add(hash);
   std::uint32_t slot = shard.used;
@@ -172,6 +192,18 @@ std::size_t BlockCache::table_size(std::size_t slots) {
   return size;
 }
 
+// Another table, and all blocks in it.
+void BlockCache::set_table(Shard& shard, std::vector<Bucket> table) {
+  shard.table = std::move(table);
+  shard.table_hint.store(shard.table.empty() ? nullptr : shard.table.data(),
+                         std::memory_order_relaxed);
+  shard.mask_hint.store(shard.table.empty() ? 0 : shard.table.size() - 1,
+                        std::memory_order_relaxed);
+  for (std::uint32_t slot = 0; slot < shard.used; ++slot) {
+    insert(shard, hash_of(shard.keys[slot]), slot);
+  }
+}
+
 bool BlockCache::grow(Shard& shard) {
   if (memory_.bytes() + slab_cost() > most_bytes_ || !memory_.try_grow(slab_cost())) return false;
   try {
@@ -185,10 +217,7 @@ bool BlockCache::grow(Shard& shard) {
     if (shard.table.size() * 3 < slots * 4) {
       std::vector<Bucket> table(table_size(slots));
       shard.others.resize(slots);
-      shard.table.swap(table);
-      for (std::uint32_t slot = 0; slot < shard.used; ++slot) {
-        insert(shard, hash_of(shard.keys[slot]), slot);
-      }
+      set_table(shard, std::move(table));
     }
     shard.slabs.push_back(std::move(slab));
     shard.keys.resize(slots);
@@ -207,7 +236,7 @@ void BlockCache::shrink_tables(Shard& shard) noexcept {
     shard.keys.shrink_to_fit();
     shard.counts.shrink_to_fit();
     if (slots == 0) {
-      std::vector<Bucket>().swap(shard.table);
+      set_table(shard, {});
       shard.others = FrequencySketch();
       return;
     }
@@ -215,10 +244,7 @@ void BlockCache::shrink_tables(Shard& shard) noexcept {
     if (size >= shard.table.size()) return;
     std::vector<Bucket> table(size);
     shard.others.resize(slots);
-    shard.table.swap(table);
-    for (std::uint32_t slot = 0; slot < shard.used; ++slot) {
-      insert(shard, hash_of(shard.keys[slot]), slot);
-    }
+    set_table(shard, std::move(table));
   } catch (const std::exception&) {
   }
 }

@@ -32,8 +32,12 @@ class BlockCache final : public Reclaimer {
 
   // Copies `length` bytes of a block, from `begin` on, to `out`. False: the block is not here.
   bool get(std::uint64_t block, std::uint64_t begin, std::uint64_t length, std::byte* out);
-  // Whether it is here now.
-  bool has(std::uint64_t block);
+  // Brings to the processor what the next lookup of a block needs. For lookups of many blocks: each
+  // would wait for memory.
+  void prefetch(std::uint64_t block) const;
+  // Where a block lies, as a guess that may be wrong at once, or be of another block whose hash is
+  // alike: not to be read from, but to be prefetched. nullptr: it is not here.
+  const std::byte* find(std::uint64_t block);
   // A block that was read, of up to block_bytes. It may be kept or not.
   void put(std::uint64_t block, const std::byte* data, std::uint64_t length);
 
@@ -58,7 +62,10 @@ class BlockCache final : public Reclaimer {
     std::vector<std::uint64_t> keys GUARDED_BY(mutex);   // by slot
     std::vector<std::uint8_t> counts GUARDED_BY(mutex);  // by slot: uses lately
     std::vector<Bucket> table GUARDED_BY(mutex);         // open addressing, a power of two
-    FrequencySketch others GUARDED_BY(mutex);            // uses of blocks that are not here
+    // Of the table, for `prefetch`, which holds no mutex. They may be out of date.
+    std::atomic<const Bucket*> table_hint = nullptr;
+    std::atomic<std::size_t> mask_hint = 0;
+    FrequencySketch others GUARDED_BY(mutex);  // uses of blocks that are not here
     std::uint32_t used GUARDED_BY(mutex) = 0;
     std::uint32_t hand GUARDED_BY(mutex) = 0;            // where to look for the next victim
     std::uint64_t accesses GUARDED_BY(mutex) = 0;        // since the counts were halved
@@ -67,10 +74,12 @@ class BlockCache final : public Reclaimer {
 
   BlockCache(const Budget& budget, std::uint64_t block_bytes, std::uint64_t most_bytes);
   static std::uint64_t hash_of(std::uint64_t block) { return mix_bits(block); }
-  Shard& shard_of(std::uint64_t hash) { return shards_[hash >> 32 & (kShards - 1)]; }
+  static std::size_t shard_number(std::uint64_t hash) { return hash >> 32 & (kShards - 1); }
+  Shard& shard_of(std::uint64_t hash) { return shards_[shard_number(hash)]; }
   std::byte* place(const Shard& shard, std::uint32_t slot) const REQUIRES(shard.mutex);
-  static std::size_t find(const Shard& shard, std::uint64_t hash, std::uint64_t block)
+  static std::size_t bucket_of(const Shard& shard, std::uint64_t hash, std::uint64_t block)
       REQUIRES(shard.mutex);
+  static void set_table(Shard& shard, std::vector<Bucket> table) REQUIRES(shard.mutex);
   static void insert(Shard& shard, std::uint64_t hash, std::uint32_t slot) REQUIRES(shard.mutex);
   static void erase(Shard& shard, std::uint32_t slot) REQUIRES(shard.mutex);
   static void count_access(Shard& shard) REQUIRES(shard.mutex);

@@ -50,6 +50,26 @@ TEST(BlockCache, GivesBackWhatWasPut) {
   EXPECT_EQ(word, 1'000'003u);
 }
 
+TEST(BlockCache, TellsQuicklyWhatIsHere) {
+  const Budget budget(16_MiB);
+  const auto cache = BlockCache::make(budget, kTestBlock, 8_MiB);
+  cache->prefetch(1);  // of an empty one
+  EXPECT_EQ(cache->find(1), nullptr);
+  for (std::uint64_t i = 0; i < 1000; ++i) put(*cache, i);
+  for (std::uint64_t i = 0; i < 1000; ++i) {
+    cache->prefetch(i);
+    const std::byte* const place = cache->find(i);
+    ASSERT_NE(place, nullptr);
+    EXPECT_EQ(std::memcmp(place, block_of(i).data(), kTestBlock), 0);  // nothing changes it here
+  }
+  EXPECT_EQ(cache->find(1'000'000), nullptr);
+  cache->reclaim(UINT64_MAX);
+  for (std::uint64_t i = 0; i < 1000; ++i) {
+    cache->prefetch(i);
+    EXPECT_EQ(cache->find(i), nullptr);
+  }
+}
+
 TEST(BlockCache, KeepsToItsLimitAndToTheBudget) {
   const Budget budget(4_MiB);
   const Reservation rest = budget.reserve(1_MiB, "rest");

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
-#include <barrier>
 #include <memory>
 #include <random>
 #include <thread>
@@ -201,44 +200,13 @@ TEST_F(MemoryCacheFirst, MergesLessOnceEverythingCameFromTheCache) {
 // These measure no memory, so sanitizers run them too.
 class CacheFirstThreads : public MemoryCacheFirst {};
 
-// Its first answer waits until all who are expected have come to theirs.
-class Rendezvous final : public Feed {
- public:
-  Rendezvous(TestFeed& feed, std::barrier<>& all) : feed_(feed), all_(all) {}
-  bool next(Extent& extent) override {
-    if (!std::exchange(met_, true)) all_.arrive_and_wait();
-    return feed_.next(extent);
-  }
-  void arrived(const Extent& extent, const std::byte* data) override {
-    feed_.arrived(extent, data);
-  }
-  std::optional<Target> target(const Extent& extent) const override { return feed_.target(extent); }
-
- private:
-  TestFeed& feed_;
-  std::barrier<>& all_;
-  bool met_ = false;
-};
-
 TEST_F(CacheFirstThreads, TwoThreadsCopyFromTheCacheAtOnce) {
   fault_in(all_pages());
   const auto engine = over_direct();
   EXPECT_EQ(engine->concurrency(), 1u);  // nothing is known yet
   ASSERT_EQ(run_all(*engine, *files_, 64_KiB), "each once");
   EXPECT_EQ(engine->concurrency(), 2u);
-  std::barrier<> both(2);  // one after the other, they would wait here for ever
-  std::vector<std::string> accounts(2);
-  std::vector<std::thread> threads;
-  for (std::string& account : accounts) {
-    threads.emplace_back([&] {
-      TestFeed feed(*files_, everything(*files_, engine->limits(), 64_KiB));
-      Rendezvous rendezvous(feed, both);
-      engine->run(rendezvous);
-      account = feed.account();
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(accounts, (std::vector<std::string>{"each once", "each once"}));
+  EXPECT_EQ(run_all_twice_at_once(*engine, *files_, 64_KiB), "each once, each once");
 }
 
 TEST_F(CacheFirstThreads, ThereIsOneWhereTheDataIsNotCached) {

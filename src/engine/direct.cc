@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <memory>
 #include <optional>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/checked.h"
@@ -33,11 +35,16 @@ constexpr std::uint64_t kMostBytesInFlight = 8 << 20;
 constexpr std::uint64_t kLeastBuffers = 128 << 10;
 constexpr std::uint64_t kMaxRequest = 1 << 20;
 constexpr std::size_t kMostRegisteredFiles = 128;
+// While one call waits for its last reads, another keeps the disk busy through a second ring. It
+// has a quarter of the buffers, room for a request of any size, and leaves enough for scans.
+constexpr std::uint64_t kLeastBuffersOfTwo = 8 << 20;
+constexpr std::size_t kMostFilesOfTwo = 8;  // more would be too many descriptors
+constexpr std::uint64_t kMemoryOfRing = 64 << 10;
 
-// What belongs to one process.
-struct ProcessState {
-  ProcessState(const Layout& layout, std::span<std::byte> memory, QueueChoice choice)
-      : files(layout, O_DIRECT), arena(memory.size()) {
+// Reads in flight, and the memory they go to: for one thread at a time.
+struct Ring {
+  Ring(const Layout& layout, std::span<std::byte> buffers, QueueChoice choice)
+      : memory(buffers), files(layout, O_DIRECT), arena(buffers.size()) {
     const std::size_t registered =
         layout.segments.size() <= kMostRegisteredFiles ? layout.segments.size() : 0;
     if (choice == QueueChoice::kBest) queue = make_uring_queue(kDepth, memory, registered, why);
@@ -52,16 +59,100 @@ struct ProcessState {
     return how;
   }
   // The queue broke with reads in flight: they end first, for the next reads go to the same memory.
-  void start_over(std::uint64_t arena_bytes) REQUIRES(mutex) {
+  void start_over() REQUIRES(mutex) {
     queue->abandon();
     queue = make_thread_queue(kThreads);
-    arena = RingArena(arena_bytes);
+    arena = RingArena(memory.size());
   }
+  bool uses_threads() {
+    const MutexLock lock(mutex);
+    return !why.empty();
+  }
+  const std::span<std::byte> memory;
+  Reservation share;                    // of the second ring
+  std::atomic<std::thread::id> runner;  // the thread that is in `run` here
   Mutex mutex;
   FileSet files GUARDED_BY(mutex);
   RingArena arena GUARDED_BY(mutex);
   std::string why GUARDED_BY(mutex);  // io_uring is not used
   std::unique_ptr<ReadQueue> queue GUARDED_BY(mutex);
+};
+
+// The rings of a process: one, and a second from when two threads first read at the same time.
+class Rings {
+ public:
+  Rings(const Layout& layout, const Budget& budget, std::span<std::byte> memory, QueueChoice choice)
+      : layout_(layout),
+        budget_(budget),
+        choice_(choice),
+        for_second_(memory.last(second_bytes(layout, memory.size()))),
+        first_(layout, memory.first(memory.size() - for_second_.size()), choice),
+        two_allowed_(!for_second_.empty() && !first_.uses_threads()) {}
+  ~Rings() { delete second_.load(); }
+  Rings(const Rings&) = delete;
+  Rings& operator=(const Rings&) = delete;
+
+  // One of them, for the time of a run.
+  class Use {
+   public:
+    explicit Use(Rings& rings) : ring(rings.lock_one()) {
+      ring.runner = std::this_thread::get_id();
+    }
+    ~Use() NO_THREAD_SAFETY_ANALYSIS {  // lock_one locked one of two
+      ring.runner = std::thread::id();
+      ring.mutex.unlock();
+    }
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+    Ring& ring;
+  };
+
+  // The one that this thread runs.
+  Ring& current() {
+    Ring* const second = second_.load(std::memory_order_acquire);
+    return second && second->runner == std::this_thread::get_id() ? *second : first_;
+  }
+  Ring& first() { return first_; }
+
+ private:
+  static std::uint64_t second_bytes(const Layout& layout, std::uint64_t bytes) {
+    if (bytes < kLeastBuffersOfTwo || layout.segments.size() > kMostFilesOfTwo) return 0;
+    return round_down(bytes / 4, sys::page_size());
+  }
+
+  Ring& lock_one() NO_THREAD_SAFETY_ANALYSIS {
+    if (first_.mutex.try_lock()) return first_;
+    Ring* const second = two_allowed_ ? make_second() : nullptr;
+    if (second && second->mutex.try_lock()) return *second;
+    // Those who wait are spread over both.
+    Ring& chosen =
+        second && next_waits_.fetch_add(1, std::memory_order_relaxed) % 2 == 1 ? *second : first_;
+    chosen.mutex.lock();
+    return chosen;
+  }
+
+  // nullptr: the budget has no room for it.
+  Ring* make_second() EXCLUDES(making_) {
+    if (Ring* const made = second_.load(std::memory_order_acquire)) return made;
+    const MutexLock lock(making_);
+    if (Ring* const made = second_.load(std::memory_order_acquire)) return made;
+    auto share = budget_.try_reserve(kMemoryOfRing, "a second ring");
+    if (!share) return nullptr;
+    auto ring = std::make_unique<Ring>(layout_, for_second_, choice_);
+    ring->share = std::move(*share);
+    second_.store(ring.get(), std::memory_order_release);
+    return ring.release();
+  }
+
+  const Layout& layout_;
+  const Budget budget_;
+  const QueueChoice choice_;
+  const std::span<std::byte> for_second_;
+  Ring first_;
+  const bool two_allowed_;
+  Mutex making_;
+  std::atomic<Ring*> second_ = nullptr;
+  std::atomic<std::uint32_t> next_waits_ = 0;
 };
 
 class DirectEngine final : public Engine {
@@ -72,23 +163,25 @@ class DirectEngine final : public Engine {
         memory_(budget, buffer_bytes, "read buffers"),
         limits_{alignment, round_down(std::min(kMaxRequest, memory_.size() / 4), alignment),
                 kMergeGap},
-        state_([this, choice] { return std::make_unique<ProcessState>(layout_, span(), choice); }),
-        report_{EngineKind::kDirect, EngineKind::kDirect, state_.get().describe(), ""} {
+        rings_([this, budget, choice] {
+          return std::make_unique<Rings>(layout_, budget, span(), choice);
+        }),
+        report_{EngineKind::kDirect, EngineKind::kDirect, rings_.get().first().describe(), ""} {
     memory_.keep_in_children();
   }
 
   void run(Feed& feed) override {
-    ProcessState& state = state_.get();
-    const MutexLock lock(state.mutex);
-    state.files.forget_used();
-    Run(*this, state, feed).work();
+    const Rings::Use use(rings_.get());
+    use.ring.mutex.assert_held();
+    use.ring.files.forget_used();
+    Run(*this, use.ring, feed).work();
   }
 
   // Called by feeds, within `run`.
   void require_unchanged(std::uint32_t file) override {
-    ProcessState& state = state_.get();
-    state.mutex.assert_held();
-    state.files.verify(file);
+    Ring& ring = rings_.get().current();
+    ring.mutex.assert_held();
+    ring.files.verify(file);
   }
   EngineLimits limits() const override { return limits_; }
   EngineTotals totals() const override {
@@ -102,19 +195,27 @@ class DirectEngine final : public Engine {
   }
 
  private:
-  // One call of run, with the state's mutex held: what is in flight, and where.
+  // One call of run, with the ring's mutex held: what is in flight, and where.
   class Run {
    public:
-    Run(DirectEngine& engine, ProcessState& state, Feed& feed) REQUIRES(state.mutex)
-        : engine_(engine), state_(state), feed_(feed), reads_(state.queue->depth()) {
-      for (std::uint32_t id = state.queue->depth(); id-- > 0;) free_.push_back(id);
+    Run(DirectEngine& engine, Ring& ring, Feed& feed) REQUIRES(ring.mutex)
+        : engine_(engine), ring_(ring), feed_(feed), reads_(ring.queue->depth()) {
+      free_.reserve(reads_.size());
+      for (std::uint32_t id = ring.queue->depth(); id-- > 0;) free_.push_back(id);
     }
 
     void work() {
-      state_.mutex.assert_held();
+      ring_.mutex.assert_held();
       try {
-        while (fill(), in_flight_ > 0) take_completions();
-        state_.files.verify_used();
+        while (fill(), in_flight_ > 0) {
+          if (feed_.has_other_work()) {
+            take_completions(0);  // starts the reads
+            feed_.do_other_work();
+          } else {
+            take_completions(std::clamp<std::size_t>(in_flight_ / 4, 1, 16));
+          }
+        }
+        ring_.files.verify_used();
       } catch (...) {
         drain();
         throw;
@@ -131,7 +232,7 @@ class DirectEngine final : public Engine {
       RetryPolicy patience;
     };
 
-    void fill() REQUIRES(state_.mutex) {
+    void fill() REQUIRES(ring_.mutex) {
       while (!free_.empty() && bytes_in_flight_ < kMostBytesInFlight) {
         if (!waiting_) {
           Extent extent;
@@ -143,22 +244,22 @@ class DirectEngine final : public Engine {
       }
     }
 
-    bool start(const Extent& extent) REQUIRES(state_.mutex) {
+    bool start(const Extent& extent) REQUIRES(ring_.mutex) {
       // A read in flight pins its file: with many files, wait for some to come back.
-      if (in_flight_ > 0 && !state_.files.has_room_for(extent.file)) return false;
+      if (in_flight_ > 0 && !ring_.files.has_room_for(extent.file)) return false;
       Read read{extent, extent.into, 0, 0, std::nullopt, {}};
       if (!read.buffer) {
-        const auto piece = state_.arena.take(extent.length);
+        const auto piece = ring_.arena.take(extent.length);
         if (!piece) return false;
-        read.buffer = engine_.memory_.data() + piece->begin;
+        read.buffer = ring_.memory.data() + piece->begin;
         read.ticket = piece->ticket;
       }
-      read.wanted = std::min(extent.length, state_.files.size(extent.file) - extent.offset);
+      read.wanted = std::min(extent.length, ring_.files.size(extent.file) - extent.offset);
       const std::uint32_t id = free_.back();
       try {
-        push(id, read, state_.files.pin(extent.file));
+        push(id, read, ring_.files.pin(extent.file));
       } catch (...) {
-        if (read.ticket) state_.arena.give_back(*read.ticket);
+        if (read.ticket) ring_.arena.give_back(*read.ticket);
         throw;
       }
       free_.pop_back();
@@ -169,17 +270,16 @@ class DirectEngine final : public Engine {
       return true;
     }
 
-    void push(std::uint32_t id, const Read& read, int fd) REQUIRES(state_.mutex) {
-      state_.queue->push({fd, read.extent.file, id, read.buffer + read.done,
-                          static_cast<std::uint32_t>(read.extent.length - read.done),
-                          read.extent.offset + read.done});
+    void push(std::uint32_t id, const Read& read, int fd) REQUIRES(ring_.mutex) {
+      ring_.queue->push({fd, read.extent.file, id, read.buffer + read.done,
+                         static_cast<std::uint32_t>(read.extent.length - read.done),
+                         read.extent.offset + read.done});
     }
 
-    void take_completions() REQUIRES(state_.mutex) {
+    void take_completions(std::size_t enough) REQUIRES(ring_.mutex) {
       Completion completions[kDepth];
-      const std::size_t enough = std::clamp<std::size_t>(in_flight_ / 4, 1, 16);
       const std::int64_t began = sys::monotonic_ns();
-      const std::size_t count = state_.queue->wait(enough, completions);
+      const std::size_t count = ring_.queue->wait(enough, completions);
       add(engine_.wait_ns_, static_cast<std::uint64_t>(sys::monotonic_ns() - began));
       std::exception_ptr first_failure;
       for (std::size_t i = 0; i < count; ++i) {
@@ -192,15 +292,15 @@ class DirectEngine final : public Engine {
       if (first_failure) std::rethrow_exception(first_failure);
     }
 
-    void complete(const Completion& completion) REQUIRES(state_.mutex) {
+    void complete(const Completion& completion) REQUIRES(ring_.mutex) {
       Read& read = reads_[completion.id];
       const std::uint64_t at = read.extent.offset + read.done;
       if (completion.result > 0) read.done += static_cast<std::uint64_t>(completion.result);
       if (read.done < read.wanted && may_go_on(read, completion)) {
         // O_DIRECT goes on from whole blocks only.
         read.done = round_down(read.done, engine_.limits_.alignment);
-        push(completion.id, read, state_.files.pin(read.extent.file));
-        state_.files.unpin(read.extent.file);
+        push(completion.id, read, ring_.files.pin(read.extent.file));
+        ring_.files.unpin(read.extent.file);
         return;
       }
       const Read finished = read;
@@ -227,9 +327,9 @@ class DirectEngine final : public Engine {
       std::uint32_t id;
       const Read& read;
       ~Finish() {
-        run.state_.mutex.assert_held();
-        run.state_.files.unpin(read.extent.file);
-        if (read.ticket) run.state_.arena.give_back(*read.ticket);
+        run.ring_.mutex.assert_held();
+        run.ring_.files.unpin(read.extent.file);
+        if (read.ticket) run.ring_.arena.give_back(*read.ticket);
         run.free_.push_back(id);
         --run.in_flight_;
         add(run.engine_.finished_, 1);
@@ -239,24 +339,24 @@ class DirectEngine final : public Engine {
     };
 
     // The kernel may still be writing into our buffers: wait for the last read before leaving.
-    void drain() REQUIRES(state_.mutex) {
+    void drain() REQUIRES(ring_.mutex) {
       failed_ = true;
       try {
-        while (in_flight_ > 0) take_completions();
+        while (in_flight_ > 0) take_completions(1);
       } catch (...) {
-        state_.start_over(engine_.memory_.size());
+        ring_.start_over();
         add(engine_.finished_, in_flight_);
         engine_.broke_down_in_ = ::getpid();
         for (std::uint32_t id = 0; id < reads_.size(); ++id) {
           if (std::ranges::find(free_, id) == free_.end()) {
-            state_.files.unpin(reads_[id].extent.file);
+            ring_.files.unpin(reads_[id].extent.file);
           }
         }
       }
     }
 
     DirectEngine& engine_;
-    ProcessState& state_;
+    Ring& ring_;
     Feed& feed_;
     std::vector<Read> reads_;
     std::vector<std::uint32_t> free_;
@@ -268,16 +368,15 @@ class DirectEngine final : public Engine {
 
   std::span<std::byte> span() const { return {memory_.data(), memory_.size()}; }
 
-  // One thread adds at a time, so this need not be one step.
   using Total = std::atomic<std::uint64_t>;
   static void add(Total& total, std::uint64_t number) {
-    total.store(total.load(std::memory_order_relaxed) + number, std::memory_order_relaxed);
+    total.fetch_add(number, std::memory_order_relaxed);
   }
 
   const Layout& layout_;
   PageBuffer memory_;
   const EngineLimits limits_;
-  PerProcess<ProcessState> state_;
+  PerProcess<Rings> rings_;
   const EngineReport report_;
   Total started_ = 0, finished_ = 0, bytes_ = 0, wait_ns_ = 0;
   std::atomic<pid_t> broke_down_in_ = 0;  // the process whose ring did; a child has its own

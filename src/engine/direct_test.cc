@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <thread>
 
 #include "engine/engines.h"
 #include "engine/queue.h"
@@ -56,6 +57,74 @@ TEST_F(DirectTest, ManyFilesGoUnregistered) {
   const auto engine = make(files);
   EXPECT_THAT(engine->report().how, Not(HasSubstr("registered files")));
   EXPECT_EQ(run_all(*engine, files), "each once");
+}
+
+TEST_F(DirectTest, TwoThreadsReadAtOnceThroughTwoRings) {
+  if (const auto why = why_no_uring(); !why.empty()) GTEST_SKIP() << why;
+  const TestFiles files({3'000'001});
+  const Budget budget(256_MiB);
+  std::string why_not;
+  const auto engine = make_direct_engine(files.layout, budget, why_not, QueueChoice::kBest);
+  ASSERT_TRUE(engine) << why_not;
+  const std::uint64_t one = budget.in_use();
+  EXPECT_EQ(run_all(*engine, files), "each once");
+  EXPECT_EQ(budget.in_use(), one);  // there is a second ring only when it is needed
+  EXPECT_EQ(run_all_twice_at_once(*engine, files, 64_KiB), "each once, each once");
+  EXPECT_GT(budget.in_use(), one);
+  const EngineTotals totals = engine->totals();
+  EXPECT_EQ(totals.in_flight, 0u);
+  EXPECT_GE(totals.bytes_from_disk, 9'000'003u);
+}
+
+TEST_F(DirectTest, ThereIsOneRingWhereTheBudgetIsSmall) {
+  const TestFiles files({300'001});
+  const Budget budget(64_MiB);
+  std::string why_not;
+  const auto engine = make_direct_engine(files.layout, budget, why_not, QueueChoice::kBest);
+  ASSERT_TRUE(engine) << why_not;
+  const std::uint64_t one = budget.in_use();
+  std::vector<std::string> accounts(4);
+  std::vector<std::thread> threads;
+  for (std::string& account : accounts) {
+    threads.emplace_back([&] { account = run_all(*engine, files, 4_KiB); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(accounts, testing::Each("each once"));
+  EXPECT_EQ(budget.in_use(), one);
+}
+
+// Has something else to do, and notes how many reads were in flight then.
+class BusyFeed final : public Feed {
+ public:
+  BusyFeed(TestFeed& feed, const Engine& engine) : feed_(feed), engine_(engine) {}
+  bool next(Extent& extent) override { return feed_.next(extent); }
+  void arrived(const Extent& extent, const std::byte* data) override {
+    feed_.arrived(extent, data);
+  }
+  std::optional<Target> target(const Extent& extent) const override { return feed_.target(extent); }
+  bool has_other_work() const override { return parts_done < 5; }
+  void do_other_work() override {
+    if (++parts_done == 1) started = engine_.totals().requests;
+  }
+  int parts_done = 0;
+  std::uint64_t started = 0;
+
+ private:
+  TestFeed& feed_;
+  const Engine& engine_;
+};
+
+TEST_F(DirectTest, OtherWorkIsDoneOnceAllReadsAreStarted) {
+  const TestFiles files({64_KiB});
+  for (const QueueChoice queue : {QueueChoice::kBest, QueueChoice::kThreads}) {
+    const auto engine = make(files, queue);
+    TestFeed feed(files, everything(files, engine->limits(), 4_KiB));
+    BusyFeed busy(feed, *engine);
+    engine->run(busy);
+    EXPECT_EQ(feed.account(), "each once");
+    EXPECT_EQ(busy.started, 16u);
+    EXPECT_GE(busy.parts_done, 1);
+  }
 }
 
 // What an unprivileged process reports under a limit on locked memory, after it has read it all.

@@ -51,6 +51,10 @@ class Feed {
   // Where the wanted bytes of this extent belong, if they are in one piece: an engine that can read
   // any byte range may lay them there itself.
   virtual std::optional<Target> target(const Extent& extent) const = 0;
+  // Work that has nothing to do with extents. An engine that waits does a little of it, and looks
+  // at its reads again. It need not: what is left is the feed's own to do.
+  virtual bool has_other_work() const { return false; }
+  virtual void do_other_work() {}
 
  protected:
   ~Feed() = default;

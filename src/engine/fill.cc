@@ -15,6 +15,7 @@
 #include "base/checked.h"
 #include "base/mutex.h"
 #include "base/per_process.h"
+#include "base/retry_policy.h"
 #include "engine/engines.h"
 #include "engine/files.h"
 #include "engine/mapping.h"
@@ -117,8 +118,10 @@ class FillEngine final : public Engine {
     MappedFile& file = state.files[number];
     if (!file.mapping) {
       Mapping mapping(pin.fd(), 0, segment.identity.size, segment.path);
-      file.region_count = (mapping.length() + region_bytes_ - 1) / region_bytes_;
-      file.regions = std::make_unique<std::atomic<std::uint32_t>[]>(file.region_count);
+      if (!file.regions) {
+        file.region_count = (mapping.length() + region_bytes_ - 1) / region_bytes_;
+        file.regions = std::make_unique<std::atomic<std::uint32_t>[]>(file.region_count);
+      }
       file.may_ask = may_ask(pin.fd());
       advise(mapping);
       file.mapping = std::move(mapping);
@@ -395,16 +398,30 @@ class FillEngine final : public Engine {
     if (state.tables >= most_tables_ / 2) renew_mappings(state);
   }
 
+  // False: the mapping stays as it was. A kernel that has no memory may unmap the old one before it
+  // fails: that is tried again for a while, and is an error of this read if it lasts. The next read
+  // then maps the file elsewhere.
+  static bool renew(Mapping& mapping, int fd, const Segment& segment) {
+    RetryPolicy patience;
+    while (!mapping.renew(fd)) {
+      const int code = errno;
+      if (!mapping.lost()) return false;
+      if (patience.try_again(EAGAIN)) continue;
+      mapping.forget();
+      throw Error::system("map", code, "the mapping of the file was lost")
+          .in(segment.path)
+          .hint("the system is out of memory; read again, or use page_cache \"spare\"");
+    }
+    return true;
+  }
+
   // In place: threads that copy out of a mapping meanwhile find the same bytes at the same address.
   void renew_mappings(ProcessState& state) REQUIRES(state.mutex) {
     for (std::uint32_t number = 0; number < state.files.size(); ++number) {
       MappedFile& file = state.files[number];
       if (!file.mapping) continue;
       const Pin pin(state.open_files, number);
-      if (sys::mmap(file.mapping.data(), file.mapping.length(), PROT_READ, MAP_SHARED | MAP_FIXED,
-                    pin.fd(), 0) == MAP_FAILED) {
-        continue;
-      }
+      if (!renew(file.mapping, pin.fd(), layout_.segments[number])) continue;
       advise(file.mapping);
       for (std::size_t i = 0; i < file.region_count; ++i) {
         file.regions[i].fetch_and(~(Region::kTouched | Region::kLooked), std::memory_order_relaxed);

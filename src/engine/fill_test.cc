@@ -3,11 +3,15 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
+#include <cerrno>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <thread>
 
+#include "base/fault_hook.h"
 #include "base/fd.h"
 #include "base/sys.h"
 #include "engine/engines.h"
@@ -94,28 +98,118 @@ TEST_F(Fill, StopsReadingAheadWhenMemoryGetsShort) {
   EXPECT_LE(cached(), extents.size() * 2 * sys::page_size());
 }
 
-TEST_F(Fill, KeepsItsPageTablesWithinTheBudget) {
-  const TestFiles large({80_MiB});
-  const Budget budget(1_MiB);
-  const auto engine = make_fill_engine(large.layout, budget);
-  for (int round = 0; round < 3; ++round) {
-    TestFeed feed(large, every(512_KiB, 600, 80_MiB));
-    engine->run(feed.shuffle(2));
-    EXPECT_EQ(feed.account(), "each once");
+// Bytes of page tables of this process.
+std::uint64_t page_tables() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmPTE:")) return std::stoull(line.substr(6)) << 10;
   }
-  EXPECT_LE(budget.peak(), 1_MiB);
-  // 40 pages of page tables would be needed; 16 are reserved. A mapping that is made anew has none.
-  std::ifstream maps("/proc/self/smaps");
-  std::uint64_t resident = UINT64_MAX;
-  bool found = false;
-  for (std::string line; std::getline(maps, line);) {
-    if (line.find(large.path(0)) != std::string::npos) found = true;
-    if (found && line.starts_with("Rss:")) {
-      resident = std::stoull(line.substr(4)) << 10;
-      break;
+  return 0;
+}
+
+// Asks for a few bytes in each 2 MiB of a file.
+class OneInEachTable final : public Feed {
+ public:
+  explicit OneInEachTable(std::uint64_t bytes) : left_(bytes) {}
+  bool next(Extent& extent) override {
+    if (left_ == 0) return false;
+    left_ -= 2_MiB;
+    extent = {.file = 0, .offset = left_, .length = 64, .tag = 0, .into = nullptr};
+    return true;
+  }
+  void arrived(const Extent&, const std::byte* data) override {
+    sum += static_cast<unsigned>(*data);
+    most_tables = std::max(most_tables, page_tables());
+  }
+  std::optional<Target> target(const Extent&) const override { return std::nullopt; }
+  unsigned sum = 0;
+  std::uint64_t most_tables = 0;
+
+ private:
+  std::uint64_t left_;
+};
+
+TEST_F(Fill, KeepsItsPageTablesWithinTheBudget) {
+  constexpr std::uint64_t kSparse = 1_GiB;  // has 512 page tables, 2 MiB
+  const TempFolder folder(*disk_folder());
+  const std::string path = folder.write("sparse", "");
+  std::filesystem::resize_file(path, kSparse);
+  const Layout layout = read_layout({path}, {.dtype = DType::of<std::uint8_t>()});
+  const auto grown = [&](std::uint64_t limit) {
+    const Budget budget(limit);
+    const auto engine = make_fill_engine(layout, budget);
+    OneInEachTable feed(kSparse);
+    const std::uint64_t before = page_tables();
+    engine->run(feed);
+    EXPECT_EQ(feed.sum, 0u);
+    EXPECT_LE(budget.peak(), limit);
+    return feed.most_tables - std::min(before, feed.most_tables);
+  };
+  EXPECT_LE(grown(1_MiB), 256_KiB);  // 64 KiB are reserved; others allocate meanwhile, too
+  EXPECT_GE(grown(256_MiB), 1_MiB);  // or the test measures nothing
+}
+
+// A kernel that unmaps a mapping before it fails to make it anew.
+class LosesMappings final : public sys::FaultHook {
+ public:
+  LosesMappings(std::string path, int times) : path_(std::move(path)), left_(times) {
+    sys::fault_hook = this;
+  }
+  ~LosesMappings() { sys::fault_hook = nullptr; }
+  LosesMappings(const LosesMappings&) = delete;
+  LosesMappings& operator=(const LosesMappings&) = delete;
+  sys::Fault on(sys::Call call) override {
+    if (call != sys::Call::kMmap || left_ == 0) return {};
+    --left_;
+    unmap();
+    return {.error = ENOMEM};
+  }
+  int left() const { return left_; }
+
+ private:
+  void unmap() const {
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);) {
+      if (line.find(path_) == std::string::npos) continue;
+      const auto begin = std::stoull(line, nullptr, 16);
+      const auto end = std::stoull(line.substr(line.find('-') + 1), nullptr, 16);
+      ::munmap(reinterpret_cast<void*>(begin), end - begin);
+      return;
     }
   }
-  EXPECT_LT(resident, 60_MiB);
+  const std::string path_;
+  int left_;
+};
+
+TEST_F(Fill, AMappingThatIsLostIsMadeAgain) {
+  const TestFiles large({80_MiB});
+  const auto engine = make_fill_engine(large.layout, Budget(1_MiB));
+  engine->mapped(0);
+  const LosesMappings hook(large.path(0), 3);
+  TestFeed feed(large, every(1_MiB, 600, 80_MiB));
+  engine->run(feed.shuffle(2));
+  EXPECT_EQ(feed.account(), "each once");
+  EXPECT_EQ(hook.left(), 0);
+}
+
+TEST_F(Fill, AMappingThatStaysLostIsAnErrorAndTheNextReadMapsElsewhere) {
+  const TestFiles large({80_MiB});
+  const auto engine = make_fill_engine(large.layout, Budget(1_MiB));
+  engine->mapped(0);
+  TestFeed feed(large, every(1_MiB, 600, 80_MiB));
+  {
+    const LosesMappings hook(large.path(0), 1 << 20);
+    try {
+      engine->run(feed.shuffle(2));
+      ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("the mapping of the file was lost"));
+      EXPECT_THAT(error.what(), HasSubstr(large.path(0)));
+    }
+  }
+  TestFeed again(large, every(1_MiB, 600, 80_MiB));
+  engine->run(again.shuffle(2));
+  EXPECT_EQ(again.account(), "each once");
 }
 
 TEST_F(Fill, SeveralThreadsReadAtOnce) {

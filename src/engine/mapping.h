@@ -51,6 +51,22 @@ class Mapping {
     length_ = 0;
   }
 
+  // Makes it anew in its place, which frees its page tables. Others may read it meanwhile: they
+  // find the same bytes. False: the kernel refused, and may have left no mapping here (see `lost`).
+  bool renew(int fd) const {
+    return sys::mmap(data_, length_, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED;
+  }
+  // Whether nothing is mapped at its place any more.
+  bool lost() const {
+    unsigned char page;
+    return sys::mincore(data_, 1, &page) != 0 && errno == ENOMEM;
+  }
+  // Of a mapping that is lost: its addresses may be another's by now.
+  void forget() {
+    data_ = nullptr;
+    length_ = 0;
+  }
+
   std::byte* data() const { return data_; }
   std::uint64_t length() const { return length_; }
   explicit operator bool() const { return data_ != nullptr; }

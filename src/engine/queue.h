@@ -31,9 +31,9 @@ class ReadQueue {
   virtual ~ReadQueue() = default;
   // At most depth() reads may be outstanding.
   virtual void push(const ReadOp& op) = 0;
-  // Starts all that was pushed, waits for `enough` completions and returns how many are in `out`:
-  // more where they are there, fewer (none even) where a signal came. Throws Error (kSystem) when
-  // the queue itself breaks.
+  // Starts all that was pushed, waits for `enough` completions (0: does not wait) and returns how
+  // many are in `out`: more where they are there, fewer (none even) where a signal came. Throws
+  // Error (kSystem) when the queue itself breaks.
   virtual std::size_t wait(std::size_t enough, std::span<Completion> out) = 0;
   // After that: waits until no read writes into its buffer any more. The queue is of no further
   // use.

@@ -5,11 +5,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <barrier>
 #include <cstring>
 #include <memory>
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "engine/engine.h"
@@ -139,6 +142,44 @@ inline std::string run_all(Engine& engine, const TestFiles& files, std::uint64_t
   TestFeed feed(files, everything(files, engine.limits(), length));
   engine.run(feed.shuffle(1));
   return feed.account();
+}
+
+// Its first answer waits until all who are expected have come to theirs.
+class Rendezvous final : public Feed {
+ public:
+  Rendezvous(TestFeed& feed, std::barrier<>& all) : feed_(feed), all_(all) {}
+  bool next(Extent& extent) override {
+    if (!std::exchange(met_, true)) all_.arrive_and_wait();
+    return feed_.next(extent);
+  }
+  void arrived(const Extent& extent, const std::byte* data) override {
+    feed_.arrived(extent, data);
+  }
+  std::optional<Target> target(const Extent& extent) const override { return feed_.target(extent); }
+
+ private:
+  TestFeed& feed_;
+  std::barrier<>& all_;
+  bool met_ = false;
+};
+
+// The same on two threads, both of which must be in `run` at one time. One after the other, they
+// would wait for ever.
+inline std::string run_all_twice_at_once(Engine& engine, const TestFiles& files,
+                                         std::uint64_t length) {
+  std::barrier<> both(2);
+  std::string accounts[2];
+  std::vector<std::thread> threads;
+  for (std::string& account : accounts) {
+    threads.emplace_back([&] {
+      TestFeed feed(files, everything(files, engine.limits(), length));
+      Rendezvous rendezvous(feed, both);
+      engine.run(rendezvous);
+      account = feed.account();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return accounts[0] + ", " + accounts[1];
 }
 
 }  // namespace evenkeel

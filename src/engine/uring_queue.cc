@@ -155,7 +155,8 @@ std::unique_ptr<ReadQueue> make_uring_queue(std::uint32_t depth, std::span<std::
     return unless_injected(sys::Call::kRingSetup,
                            [&] { return io_uring_queue_init(depth, &ring, flags); });
   };
-  int code = set_up(IORING_SETUP_COOP_TASKRUN);
+  // The flag tells when completions wait for a call to be taken.
+  int code = set_up(IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG);
   if (code == -EINVAL) code = set_up(0);
   if (code < 0) {
     // Newer kernels count the ring itself as locked memory.

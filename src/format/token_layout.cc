@@ -162,6 +162,9 @@ TokenLayout read_token_layout(const std::vector<std::string>& paths,
     census.add(tokens);
     if (!tokens.documents) result.documents.reset();
     if (result.documents) *result.documents += *tokens.documents;
+    result.files.push_back({file.path, std::string(tokens.part.format), tokens.note,
+                            tokens.documents ? file.index_path : "",
+                            tokens.part.segment.data_offset, tokens.part.segment.rows});
     append(result.layout, std::move(tokens.part));
   }
   Layout& layout = result.layout;

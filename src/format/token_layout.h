@@ -17,6 +17,15 @@ struct TokenFormatOptions {
   std::optional<DType> dtype = {};
 };
 
+// One file of a stream, whole, also where the stream is a slice of it.
+struct TokenFileInfo {
+  std::string path;
+  std::string format;           // as Layout::format
+  std::string note = {};        // what the format's name does not say: "GPT-2"
+  std::string index_path = {};  // Megatron's or datatrove's index
+  std::uint64_t data_offset = 0, tokens = 0;
+};
+
 struct TokenLayout {
   // One axis: rows are tokens, over all files in order. Its format is "llm.c", "megatron",
   // "datatrove", "npy" or "raw"; "mixed" when files differ.
@@ -24,6 +33,7 @@ struct TokenLayout {
   std::string detail;                           // "llm.c (GPT-2, 3 shards)"
   std::optional<std::uint64_t> documents = {};  // where every file has an index that counts them
   std::uint64_t first_token = 0;                // of the stream in the files; above 0 for a slice
+  std::vector<TokenFileInfo> files = {};
 };
 
 // Reads headers and indexes. A path may name a Megatron pair by its .idx, its .bin or what both

@@ -94,9 +94,13 @@ Mixture::Mixture(const std::vector<double>& weights, const std::string& where) {
   taken_.resize(shares_.size());
 }
 
-Mixture::Draw Mixture::next() {
+std::uint64_t Mixture::before(std::size_t set) const {
+  const std::uint64_t taken = position_ % period_ == 0 ? 0 : taken_[set];
+  return position_ / period_ * shares_[set] + taken;
+}
+
+std::size_t Mixture::next_set() const {
   const std::uint64_t step = position_ % period_;
-  if (step == 0) std::ranges::fill(taken_, 0);
   // All in units of 1 / (period * slack): a set is due once it lags by 1/slack, and the one whose
   // lag would first reach 1 - 1/slack goes first.
   const auto slack = static_cast<std::int64_t>(std::max<std::size_t>(2 * shares_.size(), 4) - 2);
@@ -106,9 +110,8 @@ Mixture::Draw Mixture::next() {
   for (std::size_t i = 0; i < shares_.size(); ++i) {
     if (shares_[i] == 0) continue;
     const auto share = static_cast<std::int64_t>(shares_[i]);
-    const std::int64_t lag = (share * static_cast<std::int64_t>(step + 1) -
-                              static_cast<std::int64_t>(taken_[i]) * period) *
-                             slack;
+    const auto taken = static_cast<std::int64_t>(step == 0 ? 0 : taken_[i]);
+    const std::int64_t lag = (share * static_cast<std::int64_t>(step + 1) - taken * period) * slack;
     if (lag < period) continue;
     const std::int64_t room = period * slack - period - lag;  // until its lag is too large
     // room / share, compared without dividing; both shares are positive.
@@ -120,7 +123,13 @@ Mixture::Draw Mixture::next() {
       chosen_room = room;
     }
   }
-  const Draw draw{chosen, position_ / period_ * shares_[chosen] + taken_[chosen]};
+  return chosen;
+}
+
+Mixture::Draw Mixture::next() {
+  if (position_ % period_ == 0) std::ranges::fill(taken_, 0);
+  const std::size_t chosen = next_set();
+  const Draw draw{chosen, before(chosen)};
   ++taken_[chosen];
   ++position_;
   return draw;

@@ -24,12 +24,10 @@ class Mixture {
   };
   Draw next();
   void seek(std::uint64_t position);
+  // The set of the next draw, and how many draws each set had before it.
+  std::size_t next_set() const;
+  std::uint64_t before(std::size_t set) const;
   std::uint64_t position() const { return position_; }
-  // Samples that a set had before this position.
-  std::uint64_t taken(std::size_t set) const {
-    const bool begins = position_ % period_ == 0;
-    return position_ / period_ * shares_[set] + (begins ? 0 : taken_[set]);
-  }
 
   std::uint64_t period() const { return period_; }
   const std::vector<std::uint64_t>& shares() const { return shares_; }  // of the period

@@ -40,7 +40,7 @@ Pipeline::Pipeline(const Options& options, const std::function<Schedule()>& make
                          .closed_hint = "create a new loader",
                          .what = "loader",
                          .interrupt = [this] { assembler_.interrupt(); }});
-  assembler_.moved(steps_.step_of(0), steps_.end_of_loop(0));
+  tell_moved(steps_.step_of(0), steps_.end_of_loop(0));
   pool_->serve(ahead_);
 }
 
@@ -88,13 +88,23 @@ std::uint64_t Pipeline::plan_bytes() const {
   return RowFeed::memory(plan_limit(), assembler_.streams_read() ? reads : 0);
 }
 
+std::uint64_t Pipeline::most_pieces() const {
+  return schedule_.sets() == 1 ? 1 : steps_.options().batch_size;
+}
+
+std::uint64_t Pipeline::list_bytes() const {
+  const std::uint64_t pieces = assembler_.wants_pieces() ? most_pieces() : 0;
+  return steps_.options().batch_size * sizeof(std::uint64_t) + pieces * sizeof(SamplePiece);
+}
+
 void Pipeline::add_slot() {
   const Budget& budget = options_.budget;
   const std::uint64_t batch = steps_.options().batch_size;
   Slot slot;
   assembler_.add_slot(budget);
-  slot.rows_share = budget.reserve(batch * sizeof(std::uint64_t), "a batch's sample numbers");
+  slot.rows_share = budget.reserve(list_bytes(), "a batch's sample numbers");
   slot.rows.reserve(batch);
+  if (assembler_.wants_pieces()) slot.filling.pieces.reserve(most_pieces());
   slot.filling.slot = slots_.size();
   if (options_.memory.empty()) {
     pool_->add_slot(PageBuffer(budget, buffer_bytes_, "a batch"));
@@ -172,11 +182,29 @@ void Pipeline::find_fields(std::byte* first, std::vector<std::byte*>& fields) co
   for (const std::uint64_t offset : field_offsets_) fields.push_back(first + offset);
 }
 
+void Pipeline::tell_moved(std::uint64_t step, std::uint64_t end_step) {
+  first_step_ = step;
+  if (!assembler_.wants_pieces()) return;
+  assembler_.moved(schedule_.positions_at(step), schedule_.positions_at(end_step));
+}
+
+// The steps of other workers since this one's last.
+void Pipeline::pass_before(std::uint64_t step) {
+  const std::uint64_t stride = steps_.options().workers.stride;
+  if (stride == 1 || step == first_step_) return;
+  const auto first = schedule_.positions_at(step - stride + 1);
+  assembler_.pass(first, schedule_.positions_at(step));
+}
+
 void Pipeline::begin(std::size_t slot, std::uint64_t number) {
   Slot& mine = slots_[slot];
   const std::uint64_t step = steps_.step_of(number);
   mine.rows.resize(schedule_.count(step));
   if (assembler_.wants_rows()) schedule_.fill(step, mine.rows);
+  if (assembler_.wants_pieces()) {
+    pass_before(step);
+    schedule_.pieces(step, mine.filling.pieces);
+  }
   mine.filling.step = step;
   mine.filling.rows = mine.rows;
   find_fields(pool_->buffer(slot), mine.filling.fields);
@@ -231,11 +259,17 @@ void Pipeline::seek(std::uint64_t step) {
 void Pipeline::move(std::uint64_t number, std::uint64_t end_step,
                     const std::function<void()>& while_stopped, std::optional<std::uint64_t> from) {
   if (!held_.empty()) held_.clear();
+  const std::uint64_t here = steps_.step_of(ahead_->position());
   ahead_->seek(
       number, steps_.number_of(end_step),
       [&] {
-        if (while_stopped) while_stopped();
-        assembler_.moved(steps_.step_of(number), end_step);
+        try {
+          if (while_stopped) while_stopped();
+        } catch (...) {
+          tell_moved(here, steps_.end_of_loop(here));
+          throw;
+        }
+        tell_moved(steps_.step_of(number), end_step);
       },
       from);
 }

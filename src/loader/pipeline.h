@@ -28,6 +28,7 @@ class Assembler {
     std::size_t slot = 0;
     std::uint64_t step = 0;
     std::span<const std::uint64_t> rows;  // of its samples, if wanted; see Schedule::Sample::row
+    std::vector<SamplePiece> pieces;      // the samples, if wanted
     std::vector<std::byte*> fields;       // where the fields of the finished batch go
   };
   // A finished batch.
@@ -52,6 +53,7 @@ class Assembler {
   virtual bool streams_read() const { return true; }
   virtual bool wants_rows() const { return true; }
   virtual std::uint64_t reads_of_row() const { return 1; }  // at most
+  virtual bool wants_pieces() const { return false; }
   // What the batches are read from. The engines live as long as this object.
   virtual std::vector<ReadStream> streams() = 0;
   // What a stream reads for a batch; the job lives until the batch is finished.
@@ -64,9 +66,12 @@ class Assembler {
   // For readers of its own, which `finish` waits for. `interrupt` makes a `finish` that waits throw
   // soon, until `moved`. Must not wait itself.
   virtual void interrupt() {}
-  // The next batch to be prepared is that of `step`, and the last one that before `end`. Called
-  // when no batch is on its way.
-  virtual void moved(std::uint64_t /*step*/, std::uint64_t /*end*/) {}
+  // This rank's positions in the orders of the sets (see Schedule::positions_at) at which the next
+  // batch begins and the last one ends. Called when no batch is on its way.
+  using Positions = std::vector<std::uint64_t>;
+  virtual void moved(const Positions& /*first*/, const Positions& /*end*/) {}
+  // The samples from `first` to `end` are other workers'. Called by the thread that calls `job`.
+  virtual void pass(const Positions& /*first*/, const Positions& /*end*/) {}
   // False: not by the deadline.
   virtual bool close_readers(std::optional<ReadAhead::Clock::time_point> /*deadline*/) {
     return true;
@@ -112,6 +117,7 @@ class Pipeline final : BatchMaker {
   void begin_loop(bool anew);
   std::uint64_t size() const { return steps_.number_of(steps_.loop_steps()); }
   int buffers() const { return slots_made_; }
+  std::uint32_t keep() const { return options_.keep; }
   const Steps& steps() const { return steps_; }
   const Schedule& schedule() const { return schedule_; }
   void explain(std::uint64_t step, const std::function<void(const Schedule::Sample&)>& use) const;
@@ -138,6 +144,8 @@ class Pipeline final : BatchMaker {
   void check_memory() const;
   std::uint64_t plan_limit() const;
   std::uint64_t plan_bytes() const;
+  std::uint64_t most_pieces() const;
+  std::uint64_t list_bytes() const;  // of a slot
   void make_slots();
   void make_first_slots(std::size_t least);
   void add_slot();
@@ -147,6 +155,8 @@ class Pipeline final : BatchMaker {
   void move(std::uint64_t number, std::uint64_t end_step,
             const std::function<void()>& while_stopped = {},
             std::optional<std::uint64_t> from = {});
+  void tell_moved(std::uint64_t step, std::uint64_t end_step);
+  void pass_before(std::uint64_t step);
   void find_fields(std::byte* first, std::vector<std::byte*>& fields) const;
 
   const Options options_;
@@ -159,6 +169,7 @@ class Pipeline final : BatchMaker {
   Reservation plan_share_, second_plan_share_, lent_share_;
   std::vector<Slot> slots_;
   int slots_made_ = 0;
+  std::uint64_t first_step_ = 0;  // since the last move
   std::shared_ptr<LendingPool> pool_;
   std::shared_ptr<ReadAhead> ahead_;  // its threads use all of the above: ~Pipeline closes it
 

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "array/internal.h"
 #include "base/checked.h"
 #include "base/visible.h"
 #include "loader/data.h"
 #include "loader/row_order.h"
+#include "loader/state_text.h"
 
 namespace evenkeel {
 namespace {
@@ -18,15 +18,6 @@ bool has_epochs(const RowLoaderOptions& options, std::size_t sets) {
   return options.order != OrderKind::kRandom && sets == 1;
 }
 
-StepOptions steps_of(const RowLoaderOptions& options) {
-  return {.batch_size = options.batch_size,
-          .rank = options.rank,
-          .world = options.world,
-          .workers = options.workers,
-          .steps = options.steps,
-          .epochs = options.epochs};
-}
-
 bool follow_one_another(std::span<const std::uint64_t> rows) {
   for (std::size_t i = 1; i < rows.size(); ++i) {
     if (rows[i] != rows[i - 1] + 1) return false;
@@ -34,57 +25,7 @@ bool follow_one_another(std::span<const std::uint64_t> rows) {
   return !rows.empty();
 }
 
-void require_window(const BlockOptions& blocks, const RowLoaderOptions& options,
-                    std::uint64_t rows) {
-  const std::uint64_t step = options.batch_size * options.world;
-  if (blocks.window_rows() >= std::min(rows, step)) return;
-  throw wrong_rows("a window of " + with_commas(blocks.window_blocks) + " blocks of " +
-                   with_commas(blocks.block_rows) + " rows is smaller than a step of " +
-                   with_commas(step) + " rows")
-      .hint("rows of different windows are not mixed: use a window of many steps");
-}
-
 }  // namespace
-
-void RowBatch::require(std::size_t field, DType wanted) const {
-  const DType dtype = fields_.at(field).dtype;
-  if (wanted == dtype || (dtype.kind == DTypeKind::kRecord && wanted.size == dtype.size)) return;
-  throw Error(ErrorKind::kInvalid, "batch",
-              "field " + std::to_string(field) + " holds " + dtype.name() + ", asked for as " +
-                  wanted.name());
-}
-
-LoaderField::LoaderField(const Array& array) : array_(Internals::share(array)) {}
-
-LoaderField LoaderField::ragged(const Array& values, const Array& offsets) {
-  LoaderField field(offsets);
-  field.values_ = {Internals::share(values)};
-  return field;
-}
-
-LoaderField LoaderField::csr(const Array& data, const Array& indices, const Array& indptr,
-                             std::uint64_t columns, bool dense) {
-  LoaderField field(indptr);
-  field.values_ = {Internals::share(data), Internals::share(indices)};
-  field.columns_ = columns;
-  field.dense_ = dense;
-  return field;
-}
-
-std::uint64_t LoaderField::rows() const {
-  const std::uint64_t rows = array_->layout.rows;
-  return values_.empty() ? rows : std::max<std::uint64_t>(rows, 1) - 1;
-}
-
-// Of rows of different lengths, that of their offsets.
-std::uint64_t LoaderField::row_bytes() const {
-  const std::uint64_t bytes = array_->layout.row_bytes;
-  return values_.empty() ? bytes : 2 * bytes;
-}
-
-const Budget& LoaderField::budget() const {
-  return values_.empty() ? array_->budget : values_.front()->budget;
-}
 
 Loader::Impl::Impl(std::vector<WeightedRows> sets, RowLoaderOptions options, bool lends)
     : options_(check(std::move(options), sets)),
@@ -93,7 +34,8 @@ Loader::Impl::Impl(std::vector<WeightedRows> sets, RowLoaderOptions options, boo
       ragged_(make_ragged()),
       outputs_(make_outputs()),
       steps_(make_steps()),
-      orders_(make_orders()),
+      sets_(make_sets()),
+      windows_(steps_, sets_),
       pipeline_(
           pipeline_options(lends), [this] { return make_schedule(); }, *this) {}
 
@@ -133,35 +75,13 @@ RowLoaderOptions Loader::Impl::check(RowLoaderOptions options,
     options.epochs = 1;
   }
   if (options.order == OrderKind::kBlocks) {
-    if (sets.size() > 1) {
-      throw wrong_rows("order \"blocks\" reads one data set; got a mixture of " +
-                       std::to_string(sets.size()))
-          .hint("use order \"shuffled\" for mixtures");
-    }
-    if (options.workers.stride > 1) {
-      throw wrong_rows("order \"blocks\" cannot share its steps among " +
-                       with_commas(options.workers.stride) +
-                       " workers: each would read all windows")
-          .hint("use one loader for each rank; its threads read ahead without workers");
-    }
-    options.blocks = chosen_blocks(options, sets.front());
+    // The rows of all arrays together take up the window.
+    LoaderBlocks blocks{
+        options.blocks, row_bytes, sets.front().fields.front().budget().limit(), {}};
+    for (const WeightedRows& set : sets) blocks.samples.push_back(set.fields.front().rows());
+    options.blocks = choose_blocks(blocks, steps_of(options));
   }
   return options;
-}
-
-// The rows of all arrays together take up the window.
-BlockOptions Loader::Impl::chosen_blocks(const RowLoaderOptions& options, const WeightedRows& set) {
-  const BlockOptions& given = options.blocks;
-  BlockRequest request{.row_bytes = 0,
-                       .budget = set.fields.front().budget().limit(),
-                       .world = options.world,
-                       .block_rows = given.block_rows,
-                       .streams = given.streams};
-  for (const LoaderField& field : set.fields) request.row_bytes += field.row_bytes();
-  BlockOptions blocks = choose_blocks(request);
-  if (given.window_blocks > 0) blocks.window_blocks = given.window_blocks;
-  require_window(blocks, options, set.fields.front().rows());
-  return blocks;
 }
 
 Loader::Impl::Arrays Loader::Impl::join_fields() const {
@@ -217,16 +137,20 @@ std::vector<Loader::Impl::Output> Loader::Impl::make_outputs() const {
   return outputs;
 }
 
-std::vector<std::shared_ptr<SharedOrder>> Loader::Impl::make_orders() const {
-  std::vector<std::shared_ptr<SharedOrder>> orders;
+std::vector<LoaderWindows::Set> Loader::Impl::make_sets() const {
+  std::vector<LoaderWindows::Set> sets;
+  std::uint64_t first_row = 0;
   for (std::size_t i = 0; i < mixture_.size(); ++i) {
     Order order;
     order.kind = options_.order;
     order.seed = seed_of_set(options_.seed, i);
     order.blocks = options_.blocks;
-    orders.push_back(std::make_shared<SharedOrder>(order));
+    const std::uint64_t rows = mixture_[i].fields.front().rows();
+    sets.push_back({std::make_shared<SharedOrder>(order),
+                    SampleShape{.samples = rows, .first_row = first_row}});
+    first_row += rows;
   }
-  return orders;
+  return sets;
 }
 
 StagedMixture Loader::Impl::mixed_sets() const {
@@ -254,8 +178,9 @@ Steps Loader::Impl::make_steps() const {
 Schedule Loader::Impl::make_schedule() const {
   std::vector<ScheduledSet> sets;
   for (std::size_t i = 0; i < mixture_.size(); ++i) {
-    const std::uint64_t rows = mixture_[i].fields.front().rows();
-    sets.push_back({mixture_[i].weight, rows, std::make_unique<RowOrder>(rows, orders_[i])});
+    const auto& [order, shape] = sets_[i];
+    sets.push_back({mixture_[i].weight, shape.samples,
+                    std::make_unique<RowOrder>(shape.samples, order, mixture_.size() > 1)});
   }
   return {std::move(sets), steps_, options_.seed, options_.mixture};
 }
@@ -270,22 +195,13 @@ Pipeline::Options Loader::Impl::pipeline_options(bool lends) {
           .budget = mixture_.front().fields.front().budget()};
 }
 
-void Loader::Impl::open_windows(const Order& order, const std::function<bool(std::size_t)>& has) {
-  Arrays fields = fields_;
-  for (std::size_t i = 0; i < fields.size(); ++i) {
-    if (!has(i)) fields[i] = nullptr;
-  }
-  windows_.open(fields, order.for_rank(options_.rank, options_.world), steps_.taken_of_epoch());
-}
-
 void Loader::Impl::open_fields() {
-  if (options_.order == OrderKind::kBlocks) {
-    // Rows of different lengths do not lie in blocks.
-    open_windows(orders_.front()->get(), [&](std::size_t field) { return !ragged_[field]; });
+  Arrays in_blocks = fields_;
+  for (std::size_t i = 0; i < fields_.size(); ++i) {
+    if (ragged_[i]) in_blocks[i] = nullptr;  // rows of different lengths do not lie in blocks
   }
+  windows_.open(in_blocks);
   read_.clear();
-  in_windows_.assign(fields_.size(), false);
-  for (std::size_t i = 0; i < fields_.size(); ++i) in_windows_[i] = windows_.has(i);
   for (std::size_t i = 0; i < fields_.size(); ++i) {
     const std::size_t streams = windows_.has(i) ? 0 : ragged_[i] ? ragged_[i]->streams() : 1;
     for (std::size_t number = 0; number < streams; ++number) read_.push_back({i, number});
@@ -406,29 +322,13 @@ Job& Loader::Impl::job(const Filling& batch, std::size_t stream) {
   return job;
 }
 
-bool Loader::Impl::windows_missing() const {
-  for (std::size_t i = 0; i < fields_.size(); ++i) {
-    if (in_windows_[i] && !windows_.has(i)) return true;
-  }
-  return false;
-}
-
-std::uint64_t Loader::Impl::position_at(std::uint64_t step) const {
-  return steps_.epoch_of(step) * steps_.taken_of_epoch() + steps_.taken_of_epoch(step);
-}
-
 void Loader::Impl::finish(const Filling& batch) {
   for (std::size_t i = 0; i < fields_.size(); ++i) {
     if (ragged_[i]) ragged_[i]->finish(batch.slot, batch.rows, outputs_of(batch, i));
-    if (!in_windows_[i]) continue;
-    if (!windows_.has(i)) {
-      throw Error(ErrorKind::kBudget, "loader", "the windows were given up when a state was loaded")
-          .in(fields_[i]->layout.paths.front())
-          .hint("load a state whose windows fit the budget, or create a new loader");
-    }
+    if (!windows_.has(i)) continue;
     std::vector<std::uint64_t>& rows = slots_[batch.slot].rows;
     rows.resize(batch.rows.size());
-    windows_.take(i, position_at(batch.step), rows, outputs_of(batch, i).front());
+    windows_.take(i, batch.pieces, rows, outputs_of(batch, i).front());
   }
 }
 
@@ -452,10 +352,6 @@ void Loader::Impl::taken(const Filling& batch, Finished& finished) {
   }
 }
 
-void Loader::Impl::moved(std::uint64_t step, std::uint64_t end) {
-  if (windows_.any()) windows_.seek(position_at(step), position_at(end));
-}
-
 RowBatch Loader::Impl::batch_of(const Pipeline::Lent& lent) const {
   RowBatch batch;
   batch.step_ = lent.step;
@@ -465,22 +361,6 @@ RowBatch Loader::Impl::batch_of(const Pipeline::Lent& lent) const {
     batch.fields_.push_back({form.dtype, form.row_bytes, lent.fields[i], lent.sizes[i]});
   }
   return batch;
-}
-
-const RowBatch* Loader::Impl::next() {
-  const Pipeline::Lent* lent = pipeline_.next();
-  if (!lent) return nullptr;
-  while (held_.size() > options_.buffers.keep) held_.pop_front();
-  return &held_.emplace_back(batch_of(*lent));
-}
-
-ReadAhead::Outcome Loader::Impl::lend(Lent& lent, ReadAhead::Clock::time_point deadline) {
-  Pipeline::Lent taken;
-  const ReadAhead::Outcome outcome = pipeline_.lend(taken, deadline);
-  if (outcome == ReadAhead::Outcome::kTaken) {
-    lent = {batch_of(taken), std::move(taken.loan), std::move(taken.keep)};
-  }
-  return outcome;
 }
 
 std::string Loader::Impl::describe_data(std::uint64_t samples) const {
@@ -509,50 +389,14 @@ RowLoaderState Loader::Impl::state_at(std::uint64_t step) const {
 
 void Loader::Impl::load(const RowLoaderState& state) {
   const RowLoaderState mine = state_at(0);
-  const auto differ = [](const std::string& what, const std::string& theirs,
-                         const std::string& ours) {
-    throw Error(ErrorKind::kInvalid, "load",
-                "the state belongs to other batches: its " + what + " is " + theirs +
-                    ", this loader's is " + ours)
-        .hint("create the loader with the options of the state, or start from step 0");
-  };
   // Of a mixture that changes, what was drawn so far; what comes after may differ.
-  const std::string data = describe_data(state.samples);
-  if (state.data != data) differ("data", "\"" + state.data + "\"", "\"" + data + "\"");
-  if (state.seed != mine.seed) {
-    differ("seed", std::to_string(state.seed), std::to_string(mine.seed));
-  }
-  if (state.order != mine.order) {
-    differ("order", std::string(order_name(state.order)), std::string(order_name(mine.order)));
-  }
-  if (state.blocks == mine.blocks && !windows_missing()) {
+  require_same("data", "\"" + state.data + "\"", "\"" + describe_data(state.samples) + "\"");
+  require_same("seed", state.seed, mine.seed);
+  require_same("order", std::string(order_name(state.order)), std::string(order_name(mine.order)));
+  if (state.blocks == mine.blocks && !windows_.missing()) {
     return pipeline_.seek_samples(state.samples);
   }
-  const std::uint64_t here = step(), end = steps_.end_of_loop(here);
-  pipeline_.seek_samples(state.samples, [&] { change_blocks(state.blocks, here, end); });
-}
-
-// Other windows take other memory. If they do not fit, those from before come back.
-void Loader::Impl::change_blocks(const BlockOptions& blocks, std::uint64_t here,
-                                 std::uint64_t end) {
-  const Order before = orders_.front()->get();
-  Order after = before;
-  after.blocks = blocks;
-  const std::uint64_t rows = mixture_.front().fields.front().rows();
-  const auto open = [&](const Order& order) {
-    const BlockOrder checked(order.for_rank(options_.rank, options_.world), rows);
-    require_window(order.blocks, options_, rows);
-    // Other fields are read where they are, also if they are not mapped any more.
-    open_windows(order, [&](std::size_t field) { return in_windows_[field]; });
-    orders_.front()->set(order);
-  };
-  try {
-    open(after);
-  } catch (...) {
-    open(before);
-    moved(here, end);
-    throw;
-  }
+  pipeline_.seek_samples(state.samples, [&] { windows_.change(state.blocks); });
 }
 
 std::vector<RowOrigin> Loader::Impl::explain(std::uint64_t step) const {
@@ -562,46 +406,6 @@ std::vector<RowOrigin> Loader::Impl::explain(std::uint64_t step) const {
         {sample.position, sample.set, sample.place.epoch, sample.place.row, sample.stage});
   });
   return origins;
-}
-
-Loader::Loader(const Array& array, RowLoaderOptions options)
-    : Loader(std::vector<LoaderField>{array}, std::move(options)) {}
-Loader::Loader(std::vector<LoaderField> fields, RowLoaderOptions options)
-    : Loader(std::vector<WeightedRows>{{std::move(fields), 1}}, std::move(options)) {}
-Loader::Loader(std::vector<WeightedRows> mixture, RowLoaderOptions options)
-    : impl_(std::make_unique<Impl>(std::move(mixture), std::move(options), false)) {}
-Loader::Loader(Loader&&) noexcept = default;
-Loader& Loader::operator=(Loader&& other) noexcept {
-  if (this == &other) return *this;
-  const Loader old(std::move(*this));
-  impl_ = std::move(other.impl_);
-  return *this;
-}
-Loader::~Loader() {
-  // In a child of fork the threads do not exist, and their mutexes may be held for ever: the memory
-  // is left as it is.
-  if (impl_ && !impl_->owned_here()) static_cast<void>(impl_.release());
-}
-
-const RowBatch* Loader::next() { return impl_->next(); }
-
-Loader::Iterator Loader::begin() {
-  impl_->begin_loop(true);
-  return Iterator(this);
-}
-
-std::uint64_t Loader::step() const { return impl_->step(); }
-void Loader::seek(std::uint64_t step) { impl_->seek(step); }
-std::uint64_t Loader::size() const { return impl_->size(); }
-std::uint64_t Loader::epoch_rows() const { return impl_->epoch_samples(); }
-BlockOptions Loader::blocks() const { return impl_->blocks(); }
-int Loader::buffers() const { return impl_->buffers(); }
-ArrayStats Loader::stats() const { return impl_->stats(); }
-RowLoaderState Loader::state() const { return impl_->state_at(impl_->step()); }
-void Loader::load(const RowLoaderState& state) { impl_->load(state); }
-std::vector<RowOrigin> Loader::explain(std::uint64_t step) const { return impl_->explain(step); }
-void Loader::close() {
-  if (impl_->owned_here()) impl_->close();
 }
 
 }  // namespace evenkeel

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,51 +12,30 @@
 
 #include "array/impl.h"
 #include "evenkeel/loader.h"
-#include "loader/pipeline.h"
+#include "loader/batch_loader.h"
 #include "loader/ragged.h"
 #include "loader/row_order.h"
 #include "loader/windows.h"
 
 namespace evenkeel {
 
-// All calls but `next` may come from several threads.
-struct Loader::Impl final : Assembler {
+struct Loader::Impl final : Assembler, BatchLoader<Loader::Impl, RowBatch> {
   // With `lends` the budget also pays for one batch that the user of `lend` holds.
   Impl(std::vector<WeightedRows> sets, RowLoaderOptions options, bool lends);
 
-  // For the C++ loader: the batch is valid as long as `keep` says. One thread at a time.
-  const RowBatch* next();
-  // For the bindings: the batch is valid as long as its loan lives.
-  struct Lent {
-    RowBatch batch;
-    Loan loan;
-    std::vector<std::shared_ptr<const void>> keep;  // memory besides the loan's
-  };
-  ReadAhead::Outcome lend(Lent& lent, ReadAhead::Clock::time_point deadline);
-
-  std::uint64_t step() const { return pipeline_.step(); }
-  void seek(std::uint64_t step) { pipeline_.seek(step); }
-  void begin_loop(bool anew) { pipeline_.begin_loop(anew); }
-  std::uint64_t size() const { return pipeline_.size(); }
   // 0 without epochs.
   std::uint64_t epoch_samples() const { return mixture_.size() > 1 ? 0 : steps_.epoch_samples(); }
   std::uint64_t epoch_of(std::uint64_t step) const {
     return epoch_samples() == 0 ? 0 : steps_.epoch_of(step);
   }
-  int buffers() const { return pipeline_.buffers(); }
   ArrayStats stats() const;
-  BlockOptions blocks() const { return orders_.front()->get().blocks; }
+  BlockOptions blocks() const { return windows_.blocks(); }
   RowLoaderState state_at(std::uint64_t step) const;
   void load(const RowLoaderState& state);
   std::vector<RowOrigin> explain(std::uint64_t step) const;
 
-  bool owned_here() const { return pipeline_.owned_here(); }
-  // False: not by the deadline, so this object must not be destroyed.
-  bool close(std::optional<ReadAhead::Clock::time_point> deadline = {}) {
-    return pipeline_.close(deadline);
-  }
-
  private:
+  friend BatchLoader;
   using Arrays = std::vector<std::shared_ptr<Array::Impl>>;
   // A field of a batch: an output of a field of the loader.
   struct Output {
@@ -74,31 +52,26 @@ struct Loader::Impl final : Assembler {
   bool streams_read() const override { return !windows_.any() || !read_.empty(); }
   std::size_t stream_count() const override { return std::max<std::size_t>(1, read_.size()); }
   bool wants_rows() const override { return !read_.empty(); }
+  bool wants_pieces() const override { return windows_.any(); }
   std::vector<ReadStream> streams() override;
   Job& job(const Filling& batch, std::size_t stream) override;
   void finish(const Filling& batch) override;
   bool finishing_is_work() const override;
   void taken(const Filling& batch, Finished& finished) override;
   void interrupt() override { windows_.interrupt(); }
-  void moved(std::uint64_t step, std::uint64_t end) override;
+  void moved(const Positions& first, const Positions& end) override { windows_.seek(first, end); }
+  void pass(const Positions& first, const Positions& end) override { windows_.pass(first, end); }
   bool close_readers(std::optional<ReadAhead::Clock::time_point> deadline) override {
     return windows_.close(deadline);
   }
 
   static RowLoaderOptions check(RowLoaderOptions options, const std::vector<WeightedRows>& sets);
-  static BlockOptions chosen_blocks(const RowLoaderOptions& options, const WeightedRows& set);
   Arrays join_fields() const;
   std::vector<std::unique_ptr<RaggedField>> make_ragged() const;
-  std::vector<std::shared_ptr<SharedOrder>> make_orders() const;
+  std::vector<LoaderWindows::Set> make_sets() const;
   StagedMixture mixed_sets() const;
   Steps make_steps() const;
   void open_fields();
-  void open_windows(const Order& order, const std::function<bool(std::size_t field)>& has);
-  // After a state was refused, and the windows from before did not fit any more.
-  bool windows_missing() const;
-  // This rank's position at the beginning of a step, counted over all epochs.
-  std::uint64_t position_at(std::uint64_t step) const;
-  void change_blocks(const BlockOptions& blocks, std::uint64_t here, std::uint64_t end);
   Schedule make_schedule() const;
   Pipeline::Options pipeline_options(bool lends);
   std::vector<Output> make_outputs() const;
@@ -112,9 +85,8 @@ struct Loader::Impl final : Assembler {
   const std::vector<std::unique_ptr<RaggedField>> ragged_;  // one for each field, or none
   const std::vector<Output> outputs_;
   const Steps steps_;
-  const std::vector<std::shared_ptr<SharedOrder>> orders_;  // of the sets
-  FieldWindows windows_;                                    // of kBlocks
-  std::vector<bool> in_windows_;                            // the fields that are read from there
+  const std::vector<LoaderWindows::Set> sets_;
+  LoaderWindows windows_;  // of kBlocks
   struct Stream {
     std::size_t field, number;  // a field that has no windows, and which of its arrays
   };
@@ -129,9 +101,6 @@ struct Loader::Impl final : Assembler {
   };
   std::deque<Slot> slots_;
   Pipeline pipeline_;  // its threads use all of the above
-
-  // Of the user of `next`: the views of the batches that the pipeline keeps for it.
-  std::deque<RowBatch> held_;
 };
 
 }  // namespace evenkeel

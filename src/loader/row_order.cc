@@ -37,6 +37,15 @@ std::string_view order_name(OrderKind order) {
   return "unknown";
 }
 
+std::uint64_t whole_turns(const Order& order, std::uint64_t rows) {
+  return order.kind == OrderKind::kBlocks ? rows - rows % order.blocks.streams : rows;
+}
+
+std::uint64_t RowOrder::turn() const {
+  const Order order = order_->get();
+  return order.kind == OrderKind::kBlocks ? order.blocks.streams : 1;
+}
+
 const Sequence& RowOrder::sequence(const Order& order) {
   if (!sequence_ || sequence_->order() != order) sequence_.emplace(order, rows_);
   return *sequence_;
@@ -45,8 +54,8 @@ const Sequence& RowOrder::sequence(const Order& order) {
 SampleOrder::Place RowOrder::at(std::uint64_t position) {
   std::uint64_t row;
   fill({position, 1, 1}, {&row, 1});
-  const bool epochs = order_->get().kind != OrderKind::kRandom;
-  return {row, epochs ? position / rows_ : 0};
+  const Order order = order_->get();
+  return {row, order.kind != OrderKind::kRandom ? position / rows_of_epoch(order) : 0};
 }
 
 void RowOrder::fill(const Steps::Run& positions, std::span<std::uint64_t> rows) {
@@ -60,11 +69,12 @@ void RowOrder::fill(const Steps::Run& positions, std::span<std::uint64_t> rows) 
     }
     return;
   }
+  const std::uint64_t rows_of_epoch = this->rows_of_epoch(order);
   while (!rows.empty()) {
-    const std::uint64_t epoch = position / rows_, within = position % rows_;
+    const std::uint64_t epoch = position / rows_of_epoch, within = position % rows_of_epoch;
     // As a rank of as many takes them.
     const Order of_rank = order.at_epoch(epoch).for_rank(within % distance, distance);
-    const std::uint64_t left = (rows_ - within - 1) / distance + 1;
+    const std::uint64_t left = (rows_of_epoch - within - 1) / distance + 1;
     const std::uint64_t now = std::min<std::uint64_t>(left, rows.size());
     sequence(of_rank).fill(within / distance, rows.first(now));
     position += now * distance;

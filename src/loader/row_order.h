@@ -31,25 +31,34 @@ class SharedOrder {
   Order order_ GUARDED_BY(mutex_);
 };
 
-// Position p is in epoch p / rows, at p % rows of that epoch's order; see docs/orders.md. One
-// thread at a time: it remembers the order of the epoch it was last asked about.
+// Rows of an epoch of a set of a mixture: kBlocks leaves out those that are no whole turn.
+std::uint64_t whole_turns(const Order& order, std::uint64_t rows);
+
+// Position p is in epoch p / rows, at p % rows of that epoch's order; see docs/orders.md. In a
+// mixture an epoch has whole turns only. One thread at a time: it remembers the order of the epoch
+// it was last asked about.
 class RowOrder final : public SampleOrder {
  public:
   // `order` says kind, seed and blocks; its rank and world do not matter.
-  RowOrder(std::uint64_t rows, std::shared_ptr<const SharedOrder> order)
-      : rows_(rows), order_(std::move(order)) {}
+  RowOrder(std::uint64_t rows, std::shared_ptr<const SharedOrder> order, bool mixed)
+      : rows_(rows), order_(std::move(order)), mixed_(mixed) {}
 
   Place at(std::uint64_t position) override;
   void fill(const Steps::Run& positions, std::span<std::uint64_t> rows) override;
   std::uint64_t epoch_samples() const override {
     return order_->get().kind == OrderKind::kRandom ? 0 : rows_;
   }
+  std::uint64_t turn() const override;
 
  private:
   const Sequence& sequence(const Order& order);
+  std::uint64_t rows_of_epoch(const Order& order) const {
+    return mixed_ ? whole_turns(order, rows_) : rows_;
+  }
 
   const std::uint64_t rows_;
   const std::shared_ptr<const SharedOrder> order_;
+  const bool mixed_;
   std::optional<Sequence> sequence_;
 };
 

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "evenkeel/error.h"
 #include "evenkeel/order.h"
 
 namespace evenkeel {
@@ -19,6 +20,12 @@ std::uint64_t seed_of_set(std::uint64_t seed, std::size_t set) {
 
 StagedMixture mixture_of(const std::vector<ScheduledSet>& sets, const MixtureOptions& options,
                          std::uint64_t step_samples) {
+  const bool changes = !options.stages.empty() || !options.max_epochs.empty();
+  if (changes && sets.front().order->turn() > 1) {
+    throw Error(ErrorKind::kInvalid, "mixture",
+                "order \"blocks\" mixes sets with one weight each, without stages and max_epochs")
+        .hint("use order \"shuffled\" for a mixture that changes");
+  }
   std::vector<StagedMixture::Set> mixed;
   mixed.reserve(sets.size());
   for (const ScheduledSet& set : sets) mixed.push_back({set.weight, set.order->epoch_samples()});
@@ -30,7 +37,8 @@ Schedule::Schedule(std::vector<ScheduledSet> sets, const Steps& steps, std::uint
     : steps_(steps),
       seed_(seed),
       sets_(std::move(sets)),
-      mixture_(mixture_of(sets_, mixture, steps.samples_of_step())) {
+      mixture_(mixture_of(sets_, mixture, steps.samples_of_step())),
+      counting_(mixture_.first()) {
   std::uint64_t base = 0;
   for (const ScheduledSet& set : sets_) {
     bases_.push_back(base);
@@ -38,11 +46,12 @@ Schedule::Schedule(std::vector<ScheduledSet> sets, const Steps& steps, std::uint
   }
 }
 
-// With a mixture, ranks change places from step to step: its sets come round with a period, and a
-// rank that always took the same part of a step would see too much of some and nothing of others.
+// With a mixture whose ranks take runs, they change places from step to step: its sets come round
+// with a period, and a rank that always took the same part of a step would see too much of some and
+// nothing of others.
 std::uint64_t Schedule::place_of_rank(std::uint64_t step) const {
   const StepOptions& options = steps_.options();
-  if (sets_.size() == 1) return options.rank;
+  if (sets_.size() == 1 || steps_.interleaved()) return options.rank;
   const std::uint64_t shift = uniform_draw(seed_ ^ kPlaceSeed, 0, step, options.world);
   return (options.rank + shift) % options.world;
 }
@@ -54,6 +63,35 @@ void Schedule::fill(std::uint64_t step, std::span<std::uint64_t> rows) {
   }
   std::size_t i = 0;
   for_each(step, [&](const Sample& sample) { rows[i++] = sample.row; });
+}
+
+void Schedule::pieces(std::uint64_t step, std::vector<SamplePiece>& pieces) {
+  pieces.clear();
+  if (sets_.size() == 1) {
+    pieces.push_back({0, steps_.taken_before(step), count(step)});
+    return;
+  }
+  const std::uint64_t world = steps_.options().world;
+  visit(step, [&](std::uint64_t, const StagedMixture::Draw& draw) {
+    const std::uint64_t position = draw.index / world;
+    const bool follows = !pieces.empty() && pieces.back().set == draw.set &&
+                         pieces.back().first + pieces.back().count == position;
+    if (!follows) pieces.push_back({draw.set, position, 0});
+    ++pieces.back().count;
+  });
+}
+
+std::vector<std::uint64_t> Schedule::positions_at(std::uint64_t step) {
+  if (sets_.size() == 1) return {steps_.taken_before(step)};
+  const std::uint64_t turn = sets_.front().order->turn(), world = steps_.options().world;
+  const std::uint64_t samples = steps_.samples_before(step);
+  counting_.seek(samples / turn);
+  std::vector<std::uint64_t> positions;
+  for (std::size_t i = 0; i < sets_.size(); ++i) {
+    positions.push_back(counting_.before(i) * (turn / world));
+  }
+  positions[counting_.next_set()] += samples % turn / world;
+  return positions;
 }
 
 }  // namespace evenkeel

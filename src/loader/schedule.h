@@ -29,6 +29,14 @@ class SampleOrder {
     }
   }
   virtual std::uint64_t epoch_samples() const = 0;  // 0: it has no epochs
+  // How many samples a mixture takes of a set at a time.
+  virtual std::uint64_t turn() const { return 1; }
+};
+
+// Positions of a rank in the order of one set that follow one another, counted in all epochs.
+struct SamplePiece {
+  std::size_t set = 0;
+  std::uint64_t first = 0, count = 0;
 };
 
 // One set of a mixture.
@@ -62,17 +70,16 @@ class Schedule {
   // The samples of this rank at a step, in order.
   template <class Use>
   void for_each(std::uint64_t step, Use use) {
-    const bool alone = sets_.size() == 1;
-    const Steps::Run run = steps_.run_of(step, place_of_rank(step));
-    if (!alone) mixture_.seek(run.first);  // a mixture has runs of neighbours
-    for (std::uint64_t i = 0; i < run.count; ++i) {
-      const std::uint64_t position = run.first + i * run.distance;
-      const StagedMixture::Draw draw =
-          alone ? StagedMixture::Draw{0, position, 0} : mixture_.next();
+    visit(step, [&](std::uint64_t position, const StagedMixture::Draw& draw) {
       const SampleOrder::Place place = sets_[draw.set].order->at(draw.index);
       use(Sample{position, draw.set, draw.stage, place, bases_[draw.set] + place.row});
-    }
+    });
   }
+
+  // The same as positions of this rank in the sets' orders. For steps whose shares are interleaved.
+  void pieces(std::uint64_t step, std::vector<SamplePiece>& pieces);
+  // This rank's position in the order of each set at the beginning of a step.
+  std::vector<std::uint64_t> positions_at(std::uint64_t step);
 
   // Their number, and their rows alone.
   std::uint64_t count(std::uint64_t step) const {
@@ -81,15 +88,38 @@ class Schedule {
   void fill(std::uint64_t step, std::span<std::uint64_t> rows);
 
   const Steps& steps() const { return steps_; }
+  std::size_t sets() const { return sets_.size(); }
   const StagedMixture& mixture() const { return mixture_; }
 
  private:
+  // Calls use(position, draw) for the samples of this rank at a step.
+  template <class Use>
+  void visit(std::uint64_t step, Use use) {
+    const Steps::Run run = steps_.run_of(step, place_of_rank(step));
+    const std::uint64_t turn = sets_.size() == 1 ? 1 : sets_.front().order->turn();
+    StagedMixture::Draw draw;
+    std::uint64_t end = 0;  // of the turn that `draw` began
+    if (sets_.size() > 1) mixture_.seek(run.first / turn);
+    for (std::uint64_t i = 0; i < run.count; ++i) {
+      const std::uint64_t position = run.first + i * run.distance;
+      if (sets_.size() == 1) {
+        use(position, StagedMixture::Draw{0, position, 0});
+        continue;
+      }
+      if (position >= end) {
+        draw = mixture_.next();
+        end = (position / turn + 1) * turn;
+      }
+      use(position, StagedMixture::Draw{draw.set, draw.index * turn + position % turn, draw.stage});
+    }
+  }
   std::uint64_t place_of_rank(std::uint64_t step) const;
 
   const Steps steps_;
   const std::uint64_t seed_;
   std::vector<ScheduledSet> sets_;
   StagedMixture mixture_;
+  Mixture counting_;  // of positions_at, which is asked about other steps
   std::vector<std::uint64_t> bases_;
 };
 

@@ -210,7 +210,7 @@ void StagedMixture::know(std::size_t part) {
     walked.seek(after.first - now.first);
     after.before.resize(now.before.size());
     for (std::size_t set = 0; set < now.before.size(); ++set) {
-      after.before[set] = now.before[set] + walked.taken(set);
+      after.before[set] = now.before[set] + walked.before(set);
     }
   }
 }

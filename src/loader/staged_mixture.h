@@ -33,6 +33,9 @@ class StagedMixture {
   Draw next();
   void seek(std::uint64_t position);
 
+  // The mixture of the first stage.
+  const Mixture& first() const { return parts_.front().mixture; }
+
   // The samples after which there is nothing to draw.
   std::optional<std::uint64_t> end() const { return end_; }
 

@@ -14,6 +14,17 @@ struct StepOptions {
   std::uint64_t steps = 0, epochs = 0;  // of a loop; at most one of them
 };
 
+// Of the options of a loader.
+template <class Options>
+StepOptions steps_of(const Options& options) {
+  return {.batch_size = options.batch_size,
+          .rank = options.rank,
+          .world = options.world,
+          .workers = options.workers,
+          .steps = options.steps,
+          .epochs = options.epochs};
+}
+
 // Throws Error (kInvalid) with the numbers.
 void check_steps(const StepOptions& options);
 // The same for `epochs`, which take one set of data and an order that has them.
@@ -52,6 +63,12 @@ class Steps {
   }
   std::uint64_t taken_of_epoch() const;
   std::uint64_t epoch_of(std::uint64_t step) const { return step / epoch_steps_; }
+  // What a rank has taken before a step, in all epochs.
+  std::uint64_t taken_before(std::uint64_t step) const {
+    if (ends_ == Ends::kNone) return step * options_.batch_size;
+    return epoch_of(step) * taken_of_epoch() + taken_of_epoch(step);
+  }
+  bool interleaved() const { return shares_ == Shares::kInterleaved; }
   // Samples before a step; with kDrop those that were left out are counted, too.
   std::uint64_t samples_before(std::uint64_t step) const;
   // The step that begins there; empty if none does.

@@ -1,27 +1,87 @@
 #include "loader/windows.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "evenkeel/error.h"
+#include "order/block_order.h"
 
 namespace evenkeel {
+namespace {
 
-void FieldWindows::open(const Arrays& fields, const Order& order, std::uint64_t taken) {
+void require_window(const BlockOptions& blocks, const StepOptions& steps, std::uint64_t samples) {
+  const std::uint64_t step = steps.batch_size * steps.world;
+  if (blocks.window_rows() >= std::min(samples, step)) return;
+  throw Error(ErrorKind::kInvalid, "loader",
+              "a window of " + with_commas(blocks.window_blocks) + " blocks of " +
+                  with_commas(blocks.block_rows) + " rows is smaller than a step of " +
+                  with_commas(step) + " rows")
+      .hint("rows of different windows are not mixed: use a window of many steps");
+}
+
+// A mixture takes whole turns of a set, so that each rank has whole streams of it.
+void require_turns(const BlockOptions& blocks, std::uint64_t samples) {
+  if (samples >= blocks.streams) return;
+  throw Error(ErrorKind::kInvalid, "loader",
+              "a mixture in order \"blocks\" takes " + with_commas(blocks.streams) +
+                  " samples of a set at a time, one for each stream; a set has " +
+                  with_commas(samples))
+      .hint("use fewer streams, or another order");
+}
+
+}  // namespace
+
+BlockOptions choose_blocks(const LoaderBlocks& blocks, const StepOptions& steps) {
+  const std::size_t sets = blocks.samples.size();
+  BlockOptions chosen = choose_blocks({.row_bytes = blocks.sample_bytes,
+                                       .budget = blocks.budget,
+                                       .world = steps.world,
+                                       .block_rows = blocks.given.block_rows,
+                                       .streams = blocks.given.streams,
+                                       .sets = sets,
+                                       .step_rows = steps.batch_size * steps.world});
+  if (blocks.given.window_blocks > 0) chosen.window_blocks = blocks.given.window_blocks;
+  for (const std::uint64_t samples : blocks.samples) {
+    require_window(chosen, steps, samples);
+    if (sets > 1) require_turns(chosen, samples);
+  }
+  return chosen;
+}
+
+LoaderWindows::LoaderWindows(const Steps& steps, std::vector<Set> sets)
+    : steps_(steps), sets_(std::move(sets)) {}
+
+Order LoaderWindows::order_of(const Set& set) const {
+  return set.order->get().for_rank(steps_.options().rank, steps_.options().world);
+}
+
+std::uint64_t LoaderWindows::taken_of_epoch(const Set& set) const {
+  if (sets_.size() == 1) return steps_.taken_of_epoch();
+  return whole_turns(set.order->get(), set.shape.samples) / steps_.options().world;
+}
+
+void LoaderWindows::make_readers() {
+  for (std::size_t i = 0; i < fields_.size(); ++i) {
+    if (!fields_[i]) continue;
+    const std::shared_ptr<Engine> engine = fields_[i]->engine();
+    if (engine->maps_files()) continue;
+    for (const Set& set : sets_) {
+      readers_[i].push_back(std::make_unique<WindowReader>(fields_[i], engine, order_of(set),
+                                                           set.shape, taken_of_epoch(set)));
+    }
+  }
+}
+
+void LoaderWindows::open_readers() {
   for (;;) {
     readers_.clear();
-    readers_.resize(fields.size());
+    readers_.resize(fields_.size());
     try {
-      for (std::size_t i = 0; i < fields.size(); ++i) {
-        if (!fields[i]) continue;
-        const std::shared_ptr<Engine> engine = fields[i]->engine();
-        if (engine->maps_files()) continue;
-        readers_[i] = std::make_unique<WindowReader>(fields[i], engine, order, taken);
-      }
-      return;
+      return make_readers();
     } catch (const Error& error) {
       readers_.clear();
       if (error.kind() != ErrorKind::kBudget) throw;
-      if (std::ranges::none_of(fields,
+      if (std::ranges::none_of(fields_,
                                [](const auto& field) { return field && field->stop_mapping(0); })) {
         throw;
       }
@@ -29,25 +89,92 @@ void FieldWindows::open(const Arrays& fields, const Order& order, std::uint64_t 
   }
 }
 
-bool FieldWindows::any() const {
-  return std::ranges::any_of(readers_, [](const auto& reader) { return reader != nullptr; });
+void LoaderWindows::open(const Arrays& fields) {
+  fields_ = fields;
+  has_.assign(fields.size(), false);
+  if (sets_.front().order->get().kind != OrderKind::kBlocks) return;
+  open_readers();
+  for (std::size_t i = 0; i < fields.size(); ++i) has_[i] = !readers_[i].empty();
 }
 
-void FieldWindows::seek(std::uint64_t position, std::uint64_t end) {
-  for (const auto& reader : readers_) {
-    if (reader) reader->seek(position, end);
+bool LoaderWindows::any() const {
+  return std::ranges::any_of(has_, [](bool has) { return has; });
+}
+
+bool LoaderWindows::missing() const { return any() && readers_.empty(); }
+
+void LoaderWindows::require_possible(const BlockOptions& blocks) const {
+  for (const Set& set : sets_) {
+    Order order = order_of(set);
+    order.blocks = blocks;
+    const BlockOrder checked(order, set.shape.samples);
+    require_window(blocks, steps_.options(), set.shape.samples);
+    if (sets_.size() > 1) require_turns(blocks, set.shape.samples);
   }
 }
 
-void FieldWindows::interrupt() {
-  for (const auto& reader : readers_) {
-    if (reader) reader->interrupt();
+void LoaderWindows::change(const BlockOptions& blocks) {
+  require_possible(blocks);
+  const BlockOptions before = this->blocks();
+  const auto open_with = [&](const BlockOptions& sizes) {
+    for (const Set& set : sets_) {
+      Order order = set.order->get();
+      order.blocks = sizes;
+      set.order->set(order);
+    }
+    // Other fields are read where they are, also if they are not mapped any more.
+    for (std::size_t i = 0; i < fields_.size(); ++i) {
+      if (!has_[i]) fields_[i] = nullptr;
+    }
+    open_readers();
+  };
+  try {
+    open_with(blocks);
+  } catch (...) {
+    open_with(before);
+    throw;
   }
 }
 
-bool FieldWindows::close(std::optional<ReadAhead::Clock::time_point> deadline) {
-  return std::ranges::all_of(
-      readers_, [&](const auto& reader) { return !reader || reader->close(deadline); });
+void LoaderWindows::take(std::size_t field, std::span<const SamplePiece> pieces,
+                         std::span<std::uint64_t> scratch, std::byte* out) {
+  if (missing()) {
+    throw Error(ErrorKind::kBudget, "loader", "the windows were given up when a state was loaded")
+        .in(fields_[field]->layout.paths.front())
+        .hint("load a state whose windows fit the budget, or create a new loader");
+  }
+  const std::uint64_t row_bytes = fields_[field]->layout.row_bytes;
+  for (const SamplePiece& piece : pieces) {
+    const SampleShape& shape = sets_[piece.set].shape;
+    readers_[field][piece.set]->take(piece.first, scratch.first(piece.count), out);
+    scratch = scratch.subspan(piece.count);
+    out += piece.count * (shape.rows + shape.overlap) * row_bytes;
+  }
+}
+
+void LoaderWindows::for_each(
+    const std::function<void(std::size_t set, WindowReader& reader)>& use) const {
+  for (const Readers& readers : readers_) {
+    for (std::size_t set = 0; set < readers.size(); ++set) use(set, *readers[set]);
+  }
+}
+
+void LoaderWindows::pass(const Positions& first, const Positions& end) {
+  for_each([&](std::size_t set, WindowReader& reader) { reader.pass(first[set], end[set]); });
+}
+
+void LoaderWindows::seek(const Positions& first, const Positions& end) {
+  for_each([&](std::size_t set, WindowReader& reader) { reader.seek(first[set], end[set]); });
+}
+
+void LoaderWindows::interrupt() {
+  for_each([](std::size_t, WindowReader& reader) { reader.interrupt(); });
+}
+
+bool LoaderWindows::close(std::optional<ReadAhead::Clock::time_point> deadline) {
+  bool closed = true;
+  for_each([&](std::size_t, WindowReader& reader) { closed = closed && reader.close(deadline); });
+  return closed;
 }
 
 void IdleEngine::run(Feed& feed) {

@@ -1,4 +1,4 @@
-// The windows of the order `blocks`, one reader for each array of a loader.
+// The order `blocks` in a loader: its sizes, and the windows that samples are copied out of.
 #pragma once
 
 #include <cstdint>
@@ -10,32 +10,74 @@
 #include "array/impl.h"
 #include "array/window_reader.h"
 #include "engine/engine.h"
+#include "loader/row_order.h"
+#include "loader/schedule.h"
 
 namespace evenkeel {
 
-// Windows of the arrays that are not mapped: rows of those are taken where they are.
-class FieldWindows {
+// What a loader's blocks are chosen by.
+struct LoaderBlocks {
+  BlockOptions given;  // numbers that are 0 are chosen
+  std::uint64_t sample_bytes = 1;
+  std::uint64_t budget = 0;            // bytes
+  std::vector<std::uint64_t> samples;  // of each set
+};
+// The same sizes for all sets of a mixture, which share the budget evenly. Throws Error (kInvalid)
+// with the numbers if a window would be smaller than a step.
+BlockOptions choose_blocks(const LoaderBlocks& blocks, const StepOptions& steps);
+
+// Windows of the fields that are not mapped, one reader for each field and set: samples of mapped
+// fields are taken where they are. Calls are not thread-safe unless said otherwise.
+class LoaderWindows {
  public:
   using Arrays = std::vector<std::shared_ptr<Array::Impl>>;
+  using Positions = std::vector<std::uint64_t>;
+  struct Set {
+    std::shared_ptr<SharedOrder> order;  // of kBlocks, or there are no windows
+    SampleShape shape;                   // in the arrays of all fields
+  };
 
-  // Fields that are not there (nullptr) have none. `taken` is how many positions of an epoch this
-  // rank takes. Arrays that are mapped because they fit are read instead where the windows of
-  // others need the room. Throws Error (kBudget, kInvalid) as WindowReader does.
-  void open(const Arrays& fields, const Order& order, std::uint64_t taken);
-  void clear() { readers_.clear(); }
+  LoaderWindows(const Steps& steps, std::vector<Set> sets);
 
+  // Fields that are not there (nullptr) have none. Arrays that are mapped because they fit are read
+  // instead where the windows of others need the room. Throws Error (kBudget, kInvalid) as
+  // WindowReader does.
+  void open(const Arrays& fields);
   bool any() const;
-  bool has(std::size_t field) const { return field < readers_.size() && readers_[field]; }
-  // As WindowReader does, for one field.
-  void take(std::size_t field, std::uint64_t first, std::span<std::uint64_t> rows, std::byte* out) {
-    readers_[field]->take(first, rows, out);
-  }
-  void seek(std::uint64_t position, std::uint64_t end);
+  bool has(std::size_t field) const { return field < has_.size() && has_[field]; }
+
+  BlockOptions blocks() const { return sets_.front().order->get().blocks; }
+  // Other windows take other memory. If they do not fit, those from before come back, or if they do
+  // not fit any more, there are none: then `take` throws.
+  void change(const BlockOptions& blocks);
+  // They were given up by a `change` that was refused.
+  bool missing() const;
+
+  // Copies the samples of these pieces to `out`, one after the other. `scratch` has as many
+  // entries. Several threads may take samples at once, as of a WindowReader.
+  void take(std::size_t field, std::span<const SamplePiece> pieces,
+            std::span<std::uint64_t> scratch, std::byte* out);
+  // As WindowReader does, for each set.
+  void pass(const Positions& first, const Positions& end);
+  void seek(const Positions& first, const Positions& end);
   void interrupt();
   bool close(std::optional<ReadAhead::Clock::time_point> deadline);
 
  private:
-  std::vector<std::unique_ptr<WindowReader>> readers_;  // one for each field, or none
+  using Readers = std::vector<std::unique_ptr<WindowReader>>;  // of the sets, or none
+
+  void open_readers();
+  void make_readers();
+  void require_possible(const BlockOptions& blocks) const;
+  Order order_of(const Set& set) const;
+  std::uint64_t taken_of_epoch(const Set& set) const;
+  void for_each(const std::function<void(std::size_t set, WindowReader& reader)>& use) const;
+
+  const Steps steps_;
+  const std::vector<Set> sets_;
+  Arrays fields_;
+  std::vector<bool> has_;         // by field
+  std::vector<Readers> readers_;  // by field
 };
 
 // For batches that are copied out of windows: there is nothing to read.

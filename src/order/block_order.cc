@@ -20,8 +20,20 @@ constexpr std::uint64_t kMostPermutations = 1ULL << 58;  // so that all have key
 constexpr std::uint64_t kDefaultBlock = 256_KiB, kSmallestBlock = 32_KiB;
 constexpr std::uint64_t kFewBlocks = 512;  // below this, smaller blocks are worth their cost
 constexpr std::uint64_t kDefaultStreams = 64;
+constexpr std::uint64_t kTurnsOfStep = 8;  // of a mixture
 
 std::uint64_t quotient_up(std::uint64_t a, std::uint64_t b) { return a / b + (a % b != 0); }
+
+std::uint64_t default_streams(const BlockRequest& request, std::uint64_t world) {
+  std::uint64_t streams;
+  if (request.sets <= 1) {
+    const std::uint64_t part = world / std::gcd(world, kDefaultStreams);
+    return __builtin_mul_overflow(part, kDefaultStreams, &streams) ? world : streams;
+  }
+  const std::uint64_t most = std::min(kDefaultStreams, request.step_rows / kTurnsOfStep);
+  for (streams = world; streams <= most / 2;) streams *= 2;
+  return streams;
+}
 
 Error invalid_blocks(const std::string& what, const std::string& hint) {
   return Error(ErrorKind::kInvalid, "order blocks", what).hint(hint);
@@ -68,9 +80,11 @@ BlockOptions choose_blocks(const BlockRequest& request) {
   const std::uint64_t world = std::max<std::uint64_t>(request.world, 1);
   // This rank's part of a window, and the bytes of all parts.
   std::uint64_t window_bytes;
-  const bool huge = request.window_rows > 0
-                        ? __builtin_mul_overflow(request.window_rows, row, &window_bytes)
-                        : __builtin_mul_overflow(request.budget / 4, world, &window_bytes);
+  const bool huge =
+      request.window_rows > 0
+          ? __builtin_mul_overflow(request.window_rows, row, &window_bytes)
+          : __builtin_mul_overflow(request.budget / 4 / std::max<std::uint64_t>(request.sets, 1),
+                                   world, &window_bytes);
   if (huge) window_bytes = UINT64_MAX;
 
   BlockOptions blocks;
@@ -83,11 +97,7 @@ BlockOptions choose_blocks(const BlockRequest& request) {
   blocks.window_blocks = request.window_rows > 0
                              ? quotient_up(request.window_rows, blocks.block_rows)
                              : std::max<std::uint64_t>(window_bytes / row / blocks.block_rows, 1);
-  blocks.streams = request.streams;
-  if (blocks.streams == 0) {
-    const std::uint64_t part = world / std::gcd(world, kDefaultStreams);
-    if (__builtin_mul_overflow(part, kDefaultStreams, &blocks.streams)) blocks.streams = world;
-  }
+  blocks.streams = request.streams > 0 ? request.streams : default_streams(request, world);
   return blocks;
 }
 

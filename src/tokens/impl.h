@@ -24,6 +24,7 @@ struct Tokens::Impl {
   const EngineKind engine;                   // as it was asked for
   const std::optional<std::uint64_t> cache;  // the same
   const std::string fingerprint;
+  const std::vector<TokenFileInfo> files;
   const std::shared_ptr<Array::Impl> array;
 
   // Tokens as they are stored, on their way to the caller of xy. Calls at the same time have a

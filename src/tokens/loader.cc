@@ -5,6 +5,7 @@
 #include "array/row_extents.h"
 #include "base/checked.h"
 #include "loader/data.h"
+#include "loader/state_text.h"
 #include "tokens/crop_order.h"
 #include "tokens/widen.h"
 
@@ -20,13 +21,20 @@ DType output_type(const LoaderOptions& options, DType stored) {
       .hint("ask for int64, int32, or as stored");
 }
 
-StepOptions step_options(const LoaderOptions& options) {
-  return {.batch_size = options.batch_size,
-          .rank = options.rank,
-          .world = options.world,
-          .workers = options.workers,
-          .steps = options.steps,
-          .epochs = options.epochs};
+void check_megatron(const LoaderOptions& options) {
+  if (options.epochs > 0) {
+    throw wrong("order \"megatron\" is made for a number of samples, not of epochs")
+        .hint("give samples, or steps");
+  }
+  if (!options.mixture.stages.empty() || !options.mixture.max_epochs.empty()) {
+    throw wrong("order \"megatron\" has neither stages nor max_epochs")
+        .hint("use order \"shuffled\" for a mixture that changes");
+  }
+  if (options.documents.mode != DocumentMode::kNone) {
+    throw wrong("order \"megatron\" takes no documents=\"" +
+                std::string(document_mode_name(options.documents.mode)) + "\"")
+        .hint("use order \"shuffled\" with documents");
+  }
 }
 
 }  // namespace
@@ -38,24 +46,16 @@ TokenLoader::Impl::Impl(std::vector<WeightedTokens> sets, LoaderOptions options,
       engine_(array_->engine()),
       out_type_(output_type(options_, array_->layout.dtype)),
       megatron_(make_megatron()),
+      documents_(make_documents()),
       pipeline_(
           pipeline_options(lends), [this] { return make_schedule(); }, *this) {}
 
 LoaderOptions TokenLoader::Impl::check(LoaderOptions options,
                                        const std::vector<WeightedTokens>& sets) {
   if (sets.empty()) throw wrong("no tokens were given");
-  check_steps(step_options(options));
-  if (options.order == CropOrder::kMegatron) {
-    if (options.epochs > 0) {
-      throw wrong("order \"megatron\" is made for a number of samples, not of epochs")
-          .hint("give samples, or steps");
-    }
-    if (!options.mixture.stages.empty() || !options.mixture.max_epochs.empty()) {
-      throw wrong("order \"megatron\" has neither stages nor max_epochs")
-          .hint("use order \"shuffled\" for a mixture that changes");
-    }
-  }
-  check_epochs(step_options(options), options.order != CropOrder::kRandom, sets.size());
+  check_steps(steps_of(options));
+  if (options.order == CropOrder::kMegatron) check_megatron(options);
+  check_epochs(steps_of(options), options.order != CropOrder::kRandom, sets.size());
   return options;
 }
 
@@ -82,22 +82,31 @@ std::shared_ptr<const MegatronDataset> TokenLoader::Impl::make_megatron() const 
   return std::make_shared<MegatronDataset>(mixture_, options_.block_size, megatron, options_.seed);
 }
 
+std::unique_ptr<DocumentBatches> TokenLoader::Impl::make_documents() const {
+  if (options_.documents.mode == DocumentMode::kNone) return nullptr;
+  return std::make_unique<DocumentBatches>(mixture_, options_, array_->layout, array_->budget);
+}
+
 // Crops never cross from one set to the next.
-Schedule TokenLoader::Impl::make_schedule() const {
+Schedule TokenLoader::Impl::make_schedule() {
+  const bool explaining = schedules_made_++ > 0;
   std::vector<ScheduledSet> sets;
   if (megatron_) {
     sets.push_back({1, megatron_->rows(), std::make_unique<MegatronOrder>(megatron_)});
-    const Steps steps(ending_after(megatron_->size(), step_options(options_)), 0,
-                      Steps::Ends::kNone);
+    const Steps steps(ending_after(megatron_->size(), steps_of(options_)), 0, Steps::Ends::kNone);
     return {std::move(sets), steps, options_.seed, {}};
   }
   for (std::size_t i = 0; i < mixture_.size(); ++i) {
+    if (documents_) {
+      sets.push_back({mixture_[i].weight, documents_->rows(i), documents_->order(i, explaining)});
+      continue;
+    }
     const std::uint64_t tokens = mixture_[i].tokens.size();
     sets.push_back({mixture_[i].weight, tokens,
                     std::make_unique<CropSequence>(tokens, options_.block_size, options_.order,
                                                    seed_of_set(options_.seed, i))});
   }
-  const StepOptions taken = step_options(options_);
+  const StepOptions taken = steps_of(options_);
   const StagedMixture mixed = mixture_of(sets, options_.mixture, taken.batch_size * taken.world);
   const Steps steps(ending_with(mixed, taken), sets.front().order->epoch_samples(),
                     Steps::Ends::kNone);
@@ -116,15 +125,32 @@ Pipeline::Options TokenLoader::Impl::pipeline_options(bool lends) const {
                             .budget = array_->budget};
   for (const BatchMemory& memory : options_.buffers.memory) {
     options.memory.push_back({memory.x, memory.y});
+    if (documents_) options.memory.back().push_back(memory.documents);
   }
   return options;
 }
 
 std::uint64_t TokenLoader::Impl::stored_bytes() const {
-  return options_.batch_size * (options_.block_size + 1) * array_->layout.dtype.size;
+  const std::uint64_t row = documents_ ? documents_->stored_row() : options_.block_size + 1;
+  return options_.batch_size * row * array_->layout.dtype.size;
 }
 std::uint64_t TokenLoader::Impl::out_bytes() const {
   return options_.batch_size * options_.block_size * out_type_.size;
+}
+
+std::vector<std::uint64_t> TokenLoader::Impl::field_bytes() const {
+  std::vector<std::uint64_t> bytes{out_bytes(), out_bytes()};
+  if (documents_) bytes.push_back(documents_->field_bytes());
+  return bytes;
+}
+
+std::uint64_t TokenLoader::Impl::slot_bytes() const {
+  return stored_bytes() + runs_bytes() + (documents_ ? documents_->slot_bytes() : 0);
+}
+
+void TokenLoader::Impl::free_slots() {
+  stored_.clear();
+  if (documents_) documents_->free_slots();
 }
 
 std::string TokenLoader::Impl::describe_batch() const {
@@ -137,6 +163,7 @@ std::uint64_t TokenLoader::Impl::runs_bytes() const {
 
 void TokenLoader::Impl::add_slot(const Budget& budget) {
   stored_.push_back({PageBuffer(budget, stored_bytes(), "a batch's tokens as stored"), {}});
+  if (documents_) documents_->add_slot(budget);
   if (!megatron_) return;
   Stored& stored = stored_.back();
   stored.runs_share = budget.reserve(runs_bytes(), "the documents of a batch");
@@ -163,6 +190,12 @@ Job& TokenLoader::Impl::job(const Filling& batch, std::size_t) {
     stored.job.runs = stored.runs;
     return stored.job;
   }
+  if (documents_ && documents_->packed()) {
+    stored.job.runs =
+        documents_->runs(batch.slot, batch.rows, batch.fields[2], stored.tokens.data());
+    return stored.job;
+  }
+  if (documents_) documents_->prepare(batch.rows, batch.fields[2]);
   stored.job.starts = batch.rows;
   stored.job.count = options_.block_size + 1;
   stored.job.out = stored.tokens.data();
@@ -170,7 +203,14 @@ Job& TokenLoader::Impl::job(const Filling& batch, std::size_t) {
 }
 
 void TokenLoader::Impl::finish(const Filling& batch) {
-  const std::byte* const stored = stored_[batch.slot].tokens.data();
+  std::byte* const stored = stored_[batch.slot].tokens.data();
+  if (documents_) documents_->finish(batch.rows, stored, batch.fields[2]);
+  if (documents_ && documents_->packed()) {
+    if (documents_->widen_pieces(batch.slot, stored, out_type_, batch.fields[0], batch.fields[1])) {
+      return;
+    }
+    throw token_too_large(array_->layout, out_type_);
+  }
   const std::uint64_t stored_row = (options_.block_size + 1) * array_->layout.dtype.size;
   const std::uint64_t out_row = options_.block_size * out_type_.size;
   bool fits = true;
@@ -189,21 +229,12 @@ Batch TokenLoader::Impl::batch_of(const Pipeline::Lent& lent) const {
   batch.dtype_ = out_type_;
   batch.x_ = lent.fields[0];
   batch.y_ = lent.fields[1];
+  if (documents_) {
+    batch.documents_ = lent.fields[2];
+    batch.document_size_ = documents_->field_bytes();
+    batch.most_documents_ = options_.documents.most_documents;
+  }
   return batch;
-}
-
-const Batch* TokenLoader::Impl::next() {
-  const Pipeline::Lent* lent = pipeline_.next();
-  if (!lent) return nullptr;
-  while (held_.size() > options_.buffers.keep) held_.pop_front();
-  return &held_.emplace_back(batch_of(*lent));
-}
-
-ReadAhead::Outcome TokenLoader::Impl::lend(Lent& lent, ReadAhead::Clock::time_point deadline) {
-  Pipeline::Lent taken;
-  const ReadAhead::Outcome outcome = pipeline_.lend(taken, deadline);
-  if (outcome == ReadAhead::Outcome::kTaken) lent = {batch_of(taken), std::move(taken.loan)};
-  return outcome;
 }
 
 std::string TokenLoader::Impl::describe_data(std::uint64_t samples) const {
@@ -212,6 +243,7 @@ std::string TokenLoader::Impl::describe_data(std::uint64_t samples) const {
   for (std::size_t i = 0; i < mixture_.size(); ++i) {
     if (i > 0) text += " | ";
     text += (megatron_ ? "" : mixed.describe_share(i, samples)) + mixture_[i].tokens.fingerprint();
+    if (documents_) text += documents_->describe(i);
   }
   return text;
 }
@@ -223,26 +255,12 @@ LoaderState TokenLoader::Impl::state_at(std::uint64_t step) const {
 
 void TokenLoader::Impl::load(const LoaderState& state) {
   const LoaderState mine = state_at(0);
-  const auto differ = [](const std::string& what, const std::string& theirs,
-                         const std::string& ours) {
-    throw Error(ErrorKind::kInvalid, "load",
-                "the state belongs to other batches: its " + what + " is " + theirs +
-                    ", this loader's is " + ours)
-        .hint("create the loader with the options of the state, or start from step 0");
-  };
   // Of a mixture that changes, what was drawn so far; what comes after may differ.
-  const std::string data = describe_data(state.samples);
-  if (state.data != data) differ("data", "\"" + state.data + "\"", "\"" + data + "\"");
-  if (state.seed != mine.seed) {
-    differ("seed", std::to_string(state.seed), std::to_string(mine.seed));
-  }
-  if (state.block_size != mine.block_size) {
-    differ("block_size", std::to_string(state.block_size), std::to_string(mine.block_size));
-  }
-  if (state.order != mine.order) {
-    differ("order", std::string(crop_order_name(state.order)),
-           std::string(crop_order_name(mine.order)));
-  }
+  require_same("data", "\"" + state.data + "\"", "\"" + describe_data(state.samples) + "\"");
+  require_same("seed", state.seed, mine.seed);
+  require_same("block_size", state.block_size, mine.block_size);
+  require_same("order", std::string(crop_order_name(state.order)),
+               std::string(crop_order_name(mine.order)));
   pipeline_.seek_samples(state.samples);
 }
 
@@ -261,7 +279,6 @@ void TokenLoader::Impl::locate(Schedule::Sample& sample) const {
     first = false;
   });
   sample.set = set;
-  sample.row = first_token_of(set) + sample.place.row;
 }
 
 std::vector<CropOrigin> TokenLoader::Impl::explain(std::uint64_t step) const {
@@ -269,10 +286,15 @@ std::vector<CropOrigin> TokenLoader::Impl::explain(std::uint64_t step) const {
   std::vector<CropOrigin> origins;
   pipeline_.explain(step, [&](Schedule::Sample sample) {
     if (megatron_) locate(sample);
+    const std::uint64_t first =
+        documents_ ? documents_->first_token(sample.set, sample.place.row) : sample.place.row;
     std::uint64_t taken;
-    const Piece piece = piece_of(layout, 0, sample.row, 1, nullptr, taken);
-    origins.push_back({sample.position, sample.set, sample.place.epoch, sample.place.row,
-                       layout.segments[piece.file].path, piece.offset, sample.stage});
+    const std::uint64_t row = first_token_of(sample.set) + first;
+    const auto extent = piece_of(layout, 0, row, 1, nullptr, taken);
+    origins.push_back({sample.position, sample.set, sample.place.epoch, first,
+                       layout.segments[extent.file].path, extent.offset});
+    origins.back().stage = sample.stage;
+    if (documents_) origins.back().documents = documents_->explain(sample.set, sample.place.row);
   });
   return origins;
 }
@@ -280,19 +302,8 @@ std::vector<CropOrigin> TokenLoader::Impl::explain(std::uint64_t step) const {
 TokenLoader::TokenLoader(const Tokens& tokens, LoaderOptions options)
     : TokenLoader(std::vector<WeightedTokens>{{tokens, 1}}, std::move(options)) {}
 TokenLoader::TokenLoader(std::vector<WeightedTokens> mixture, LoaderOptions options)
-    : impl_(std::make_unique<Impl>(std::move(mixture), std::move(options), false)) {}
-TokenLoader::TokenLoader(TokenLoader&&) noexcept = default;
-TokenLoader& TokenLoader::operator=(TokenLoader&& other) noexcept {
-  if (this == &other) return *this;
-  const TokenLoader old(std::move(*this));
-  impl_ = std::move(other.impl_);
-  return *this;
-}
-TokenLoader::~TokenLoader() {
-  // In a child of fork the threads do not exist, and their mutexes may be held for ever: the memory
-  // is left as it is.
-  if (impl_ && !impl_->owned_here()) static_cast<void>(impl_.release());
-}
+    : impl_(new Impl(std::move(mixture), std::move(options), false)) {}
+void TokenLoader::End::operator()(Impl* impl) const { end_loader(impl); }
 
 const Batch* TokenLoader::next() { return impl_->next(); }
 
@@ -306,6 +317,7 @@ void TokenLoader::seek(std::uint64_t step) { impl_->seek(step); }
 std::uint64_t TokenLoader::size() const { return impl_->size(); }
 std::uint64_t TokenLoader::epoch_samples() const { return impl_->epoch_samples(); }
 int TokenLoader::buffers() const { return impl_->buffers(); }
+Packing TokenLoader::packing() const { return impl_->packing(); }
 ArrayStats TokenLoader::stats() const { return impl_->stats(); }
 LoaderState TokenLoader::state() const { return impl_->state_at(impl_->step()); }
 void TokenLoader::load(const LoaderState& state) { impl_->load(state); }

@@ -48,6 +48,7 @@ Tokens::Impl::Impl(TokenLayout layout, const TokensOptions& options)
       engine(engine_for(options.engine, options.page_cache)),
       cache(options.cache),
       fingerprint(fingerprint_of_tokens(layout)),
+      files(std::move(layout.files)),
       array(std::make_shared<Array::Impl>(
           std::move(layout.layout),
           ArrayOptions{.budget = options.budget, .engine = engine, .cache = options.cache})),
@@ -98,8 +99,10 @@ Tokens Tokens::open(const std::vector<std::string>& paths, const TokensOptions& 
 }
 
 Tokens Tokens::slice(std::int64_t start, std::optional<std::int64_t> stop) const {
-  TokenLayout tokens{
-      .layout = impl_->layout(), .detail = impl_->format, .first_token = impl_->first_token};
+  TokenLayout tokens{.layout = impl_->layout(),
+                     .detail = impl_->format,
+                     .first_token = impl_->first_token,
+                     .files = impl_->files};
   keep_slice(tokens, start, stop);
   return Tokens(std::make_shared<Impl>(
       std::move(tokens),

@@ -62,11 +62,19 @@ __attribute__((target("avx2"))) bool both_avx2(const std::byte* tokens, std::uin
 }
 #endif
 
+bool use_avx2() {
+#if defined(__x86_64__)
+  static const bool has = processor_has_avx2();
+  return has;
+#else
+  return false;
+#endif
+}
+
 template <class From, class To>
 bool dispatch(const std::byte* tokens, std::uint64_t count, std::byte* x, std::byte* y) {
 #if defined(__x86_64__)
-  static const bool avx2 = processor_has_avx2();
-  if (avx2) return both_avx2<From, To>(tokens, count, x, y);
+  if (use_avx2()) return both_avx2<From, To>(tokens, count, x, y);
 #endif
   return both_plain<From, To>(tokens, count, x, y);
 }
@@ -78,6 +86,8 @@ bool from(const std::byte* tokens, std::uint64_t count, DType out, std::byte* x,
 }
 
 }  // namespace
+
+const char* widened_by() { return use_avx2() ? "AVX2" : "plain"; }
 
 bool can_widen(DType stored, DType out) {
   if (stored.kind != DTypeKind::kInt && stored.kind != DTypeKind::kUint) return false;

@@ -17,4 +17,7 @@ bool can_widen(DType stored, DType out);
 bool widen_xy(DType stored, const std::byte* tokens, std::uint64_t count, DType out, std::byte* x,
               std::byte* y);
 
+// The instructions that widen_xy uses on this processor: "AVX2" or "plain".
+const char* widened_by();
+
 }  // namespace evenkeel

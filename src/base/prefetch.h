@@ -1,0 +1,16 @@
+// Memory that is about to be read.
+#pragma once
+
+#include <cstddef>
+
+namespace evenkeel {
+
+// Asks the processor to bring `bytes` from `address` on into its caches. Never faults, whatever the
+// address: it may have been freed.
+inline void prefetch_memory(const void* address, std::size_t bytes) {
+  constexpr std::size_t kCacheLine = 64;
+  const char* const begin = static_cast<const char*>(address);
+  for (std::size_t at = 0; at < bytes; at += kCacheLine) __builtin_prefetch(begin + at);
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,163 @@
+// Where documents begin in a stream of tokens: an index that is read as it is needed, never loaded.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "array/impl.h"
+#include "base/memory.h"
+#include "documents/stored_index.h"
+#include "format/token_layout.h"
+
+namespace evenkeel {
+
+// How documents are told apart in files that have no index.
+struct DocumentSource {
+  std::optional<std::int64_t> bos, eos;  // at most one
+  std::string index_folder = {};         // for indexes that are made; empty: beside the files
+};
+
+// The token at which documents begin or end in this file: as told, or as its format has it.
+std::optional<Separator> separator_of(const TokenFileInfo& file, const DocumentSource& source);
+// Megatron's index, datatrove's, or a NAME.doc.npy beside the file.
+bool has_own_index(const TokenFileInfo& file);
+
+// Where the first tokens of one file's documents are stored. Entry i is the first token of document
+// i of the file; entry `documents` is the number of its tokens.
+struct FileDocuments {
+  enum class Kind : std::uint8_t { kStarts, kEnds, kMegatron };
+  Kind kind = Kind::kStarts;
+  std::string path;  // of the index, for errors
+  std::size_t array = 0;
+  std::uint64_t first_row = 0;   // of its numbers in that array; of Megatron's, the pointers
+  std::uint64_t bounds_row = 0;  // of Megatron's document bounds
+  std::uint64_t sequences = 0;   // of Megatron's
+  std::uint32_t token_bytes = 0;
+  std::uint64_t documents = 0;
+  std::uint64_t tokens = 0;
+  std::uint64_t first = 0;  // entry 0
+};
+
+class DocumentReader;
+
+// The documents of a stream, numbered from 0 on. A document that was cut by the beginning of the
+// stream counts from there; one that goes on in the next file (llm.c) is one document. Immutable,
+// so thread-safe: each thread reads through a DocumentReader of its own.
+class DocumentIndex {
+ public:
+  // Finds the index of each file, or makes it. `files` must name every file of `stream`. Throws
+  // Error (kFormat, kInvalid, kSystem, kBudget).
+  static std::shared_ptr<const DocumentIndex> open(const Layout& stream,
+                                                   const std::vector<TokenFileInfo>& files,
+                                                   const DocumentSource& source,
+                                                   const Budget& budget);
+
+  std::uint64_t size() const { return documents_; }
+  std::uint64_t tokens() const { return tokens_; }
+  std::uint64_t blocks() const { return blocks_; }
+
+ private:
+  friend class DocumentReader;
+
+  // The part of a file that is in the stream.
+  struct Part {
+    FileDocuments file;
+    std::uint64_t first_token = 0, tokens = 0;  // in the stream
+    std::uint64_t skipped_tokens = 0;           // of the file, before the part
+    std::uint64_t first_document = 0;           // in the stream
+    std::uint64_t documents = 0;                // that begin here, `head` included
+    std::uint64_t skipped_documents = 0;        // entries of the file before the part
+    bool head = false;  // a document begins with the part that the file's entries do not name
+    std::uint64_t first_block = 0, blocks = 0;
+  };
+
+  DocumentIndex() = default;
+  void add_parts(const Layout& stream, const std::vector<FileDocuments>& files,
+                 const std::vector<TokenFileInfo>& infos);
+  void number_documents(DocumentReader& reader);
+
+  Reservation share_;
+  std::vector<std::shared_ptr<Array::Impl>> arrays_;
+  std::vector<Part> parts_;
+  std::uint64_t tokens_ = 0, documents_ = 0, blocks_ = 0;
+};
+
+// Looks documents up. It holds some blocks of the index in memory of the budget and checks what it
+// reads: Error (kFormat) when offsets decrease or leave the file. One thread at a time.
+class DocumentReader {
+ public:
+  DocumentReader(std::shared_ptr<const DocumentIndex> index, const Budget& budget);
+
+  const DocumentIndex& index() const { return *index_; }
+  // The document that holds each token.
+  void locate(std::span<const std::uint64_t> tokens, std::span<std::uint64_t> documents);
+  std::uint64_t locate(std::uint64_t token);
+  // The first token of a document; of document size(), the number of tokens.
+  std::uint64_t start(std::uint64_t document);
+  // Calls use(start) with the first tokens of documents `document`, document + 1, ... until it
+  // returns false or there are no more.
+  template <class Use>
+  void for_each_start(std::uint64_t document, Use use) {
+    for (; document < index_->size(); ++document) {
+      if (!use(start(document))) return;
+    }
+  }
+
+ private:
+  static constexpr std::uint64_t kBlock = 512;           // entries of a block
+  static constexpr std::uint64_t kEntries = kBlock + 1;  // with the first of the next block
+  static constexpr std::size_t kWays = 4, kTogether = 32;
+  using Part = DocumentIndex::Part;
+
+  // The entry that holds a token of a file, looked for in blocks lowest .. highest of its part.
+  struct Search {
+    const Part* part = nullptr;
+    std::uint64_t token = 0;  // in the file
+    std::uint64_t lowest = 0, highest = 0, lowest_value = 0, highest_value = 0;
+    std::uint64_t guess = 0, looks = 0;
+    std::uint64_t found = UINT64_MAX;  // none: before the first
+    std::size_t result = 0;            // whose answer this is
+  };
+  Search search_for(const Part& part, std::uint64_t token) const;
+  std::uint64_t document_of(const Search& search) const;
+  static std::uint64_t guess_of(const Search& search);
+  struct Frame {
+    std::uint64_t block = UINT64_MAX, used = 0;
+  };
+
+  const std::uint64_t* cached(std::uint64_t block);
+  const std::uint64_t* block(const Part& part, std::uint64_t number);
+  void load(std::span<const std::uint64_t> blocks);
+  void run_searches();
+  std::uint64_t* new_frame(std::uint64_t block);
+  const Part& part_of_block(std::uint64_t block) const;
+  void read_numbers(std::size_t array, std::span<const std::uint64_t> rows, std::uint64_t count,
+                    std::uint64_t* out);
+  void read_block(const Part& part, std::uint64_t number, std::uint64_t* out);
+  void read_megatron(const FileDocuments& file, std::uint64_t first, std::uint64_t count,
+                     std::uint64_t* out);
+  void check(const Part& part, std::uint64_t number, const std::uint64_t* entries) const;
+  // One look at the index; false: more are needed.
+  bool advance(Search& search);
+  friend class DocumentIndex;
+  // The entry of the file's that holds a token of it; UINT64_MAX: before the first.
+  std::uint64_t entry_at(const Part& part, std::uint64_t token_in_file);
+  std::uint64_t entry(const Part& part, std::uint64_t number);
+
+  const std::shared_ptr<const DocumentIndex> index_;
+  PageBuffer memory_;
+  std::uint64_t* frames_ = nullptr;   // kEntries each
+  std::uint64_t* staging_ = nullptr;  // kTogether * kEntries
+  std::vector<Frame> table_;          // kWays to a set
+  std::size_t sets_ = 1;
+  std::uint64_t clock_ = 0;
+  // The part and block that `start` looked at last.
+  const Part* last_part_ = nullptr;
+  std::vector<Search> searches_;
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,128 @@
+// labels: reads
+#include "documents/document_index.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <numeric>
+
+#include "documents/packs.h"
+#include "evenkeel/bytes.h"
+#include "format/token_test_files.h"
+#include "tests/temp_folder.h"
+
+namespace evenkeel {
+namespace {
+
+class Documents : public testing::Test {
+ protected:
+  // `counts` tokens in each of several files, and offsets of documents beside each.
+  std::shared_ptr<const DocumentIndex> open(const std::vector<std::vector<std::uint64_t>>& starts,
+                                            const std::vector<std::uint64_t>& counts,
+                                            const Budget& budget) {
+    std::vector<std::string> paths;
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      const std::string name = "f" + std::to_string(i) + ".ds";
+      paths.push_back(folder_.write(name, std::string(counts[i] * 2, 'x')));
+      std::vector<std::uint64_t> ends(starts[i].begin() + 1, starts[i].end());
+      ends.push_back(counts[i]);
+      folder_.write(name + ".index", le_all<std::uint64_t>(ends));
+    }
+    layout_ = read_token_layout(paths, {});
+    return DocumentIndex::open(layout_.layout, layout_.files, {}, budget);
+  }
+
+  TempFolder folder_;
+  TokenLayout layout_;
+};
+
+RC_GTEST_FIXTURE_PROP(Documents, LookupsAreThoseOfASortedList, ()) {
+  // Files of up to 3,000 documents: several blocks of the index, few of which are held.
+  const auto files = *rc::gen::inRange<std::size_t>(1, 4);
+  std::vector<std::vector<std::uint64_t>> starts(files);
+  std::vector<std::uint64_t> counts(files), all;
+  std::uint64_t before = 0;
+  for (std::size_t i = 0; i < files; ++i) {
+    const auto documents = *rc::gen::inRange<std::uint64_t>(1, 3000);
+    const auto skew = *rc::gen::inRange<std::uint64_t>(1, 9);
+    std::uint64_t at = 0;
+    for (std::uint64_t d = 0; d < documents; ++d) {
+      starts[i].push_back(at);
+      all.push_back(before + at);
+      at += (d * d % 11) * (d % 700 == 0 ? 50 * skew : 1);  // some are empty, few are long
+    }
+    counts[i] = at + 5;
+    before += counts[i];
+  }
+  const auto index = open(starts, counts, Budget(1_MiB));
+  RC_ASSERT(index->size() == all.size());
+  RC_ASSERT(index->tokens() == before);
+  DocumentReader reader(index, Budget(1_MiB));
+  std::vector<std::uint64_t> tokens;
+  for (int i = 0; i < 100; ++i) tokens.push_back(*rc::gen::inRange<std::uint64_t>(0, before));
+  std::vector<std::uint64_t> found(tokens.size());
+  reader.locate(tokens, found);
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const auto after = std::ranges::upper_bound(all, tokens[i]);
+    RC_ASSERT(found[i] == static_cast<std::uint64_t>(after - all.begin()) - 1);
+    RC_ASSERT(reader.start(found[i]) == *(after - 1));
+    RC_ASSERT(reader.start(found[i] + 1) == (after == all.end() ? before : *after));
+  }
+}
+
+TEST_F(Documents, ASliceHasTheDocumentsThatItTouches) {
+  const auto index = open({{0, 10, 20}, {0, 7}}, {30, 20}, Budget(1_MiB));
+  EXPECT_EQ(index->size(), 5U);
+  keep_slice(layout_, 15, 38);
+  const auto part = DocumentIndex::open(layout_.layout, layout_.files, {}, Budget(1_MiB));
+  DocumentReader reader(part, Budget(1_MiB));
+  std::vector<std::uint64_t> starts;
+  reader.for_each_start(0, [&](std::uint64_t start) {
+    starts.push_back(start);
+    return true;
+  });
+  EXPECT_EQ(starts, (std::vector<std::uint64_t>{0, 5, 15, 22}));
+  EXPECT_EQ(reader.locate(4), 0U);
+  EXPECT_EQ(reader.locate(22), 3U);
+}
+
+// Two processes that want the same index: the second finds what the first made.
+TEST_F(Documents, AnIndexIsMadeAtomically) {
+  const std::string path =
+      folder_.write("t.bin", le_all<std::uint16_t>(std::vector<int>{5, 1, 2, 5, 3, 5, 5, 9}));
+  const TokenLayout tokens = read_token_layout({path}, {});
+  const auto make = [&] {
+    return find_stored_index(tokens.files[0], tokens.layout, {5, true}, "", Budget(4_MiB));
+  };
+  const StoredIndex made = make();
+  EXPECT_EQ(made.documents, 4U);
+  EXPECT_EQ(made.first, 0U);
+  EXPECT_FALSE(std::filesystem::exists(made.path + ".part"));
+  // What a process that was killed has left does not matter.
+  std::filesystem::remove(made.path);
+  folder_.write("t.bin.documents.part", "half of something");
+  EXPECT_EQ(make().documents, 4U);
+  EXPECT_FALSE(std::filesystem::exists(made.path + ".part"));
+  EXPECT_EQ(std::filesystem::file_size(made.path), kStoredIndexHeader + 4 * 8);
+}
+
+TEST_F(Documents, PackingIsWithinTheBudgetOrAnError) {
+  std::vector<std::uint64_t> starts(20'000);
+  std::iota(starts.begin(), starts.end(), 0);  // documents of one token
+  const auto index = open({starts}, {20'000}, Budget(4_MiB));
+  const Budget budget(512_KiB);
+  DocumentReader reader(index, budget);
+  const Packs packs(*index, 1000, 20);
+  EXPECT_EQ(packs.windows(), 1U);
+  EXPECT_EQ(packs.window_rows(), 21U);
+  EXPECT_THROW(packs.pack(0, reader, budget), Error);
+  const PackedWindow window = packs.pack(0, reader, Budget(4_MiB));
+  const PackTotals totals = Packs::totals(window, 1000);
+  EXPECT_EQ(totals.tokens, 20'000U);
+  EXPECT_EQ(totals.split, 0U);
+}
+
+}  // namespace
+}  // namespace evenkeel

@@ -1,0 +1,208 @@
+#include "documents/packs.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "evenkeel/bytes.h"
+#include "evenkeel/error.h"
+
+namespace evenkeel {
+namespace {
+
+// Rows by the room that they have left.
+class RowsByRoom {
+ public:
+  RowsByRoom(std::uint64_t rows, std::uint64_t columns)
+      : room_(rows, static_cast<std::uint32_t>(columns)),
+        next_(rows, kNone),
+        heads_(columns + 1, kNone),
+        present_(columns / 64 + 1) {
+    for (std::uint64_t row = rows; row-- > 0;) add(static_cast<std::uint32_t>(row));
+  }
+
+  // The row with the least room that is enough; the one with the most room; kNone if there is none.
+  static constexpr std::uint32_t kNone = UINT32_MAX;
+  std::uint32_t take_best(std::uint32_t tokens) {
+    std::size_t word = tokens / 64;
+    std::uint64_t bits = present_[word] & (~std::uint64_t{0} << (tokens % 64));
+    while (bits == 0) {
+      if (++word == present_.size()) return kNone;
+      bits = present_[word];
+    }
+    return take(word * 64 + static_cast<std::size_t>(std::countr_zero(bits)));
+  }
+  std::uint32_t take_roomiest() {
+    for (std::size_t word = present_.size(); word-- > 0;) {
+      if (present_[word] == 0) continue;
+      return take(word * 64 + 63 - static_cast<std::size_t>(std::countl_zero(present_[word])));
+    }
+    return kNone;
+  }
+  std::uint32_t room(std::uint32_t row) const { return room_[row]; }
+  void give_back(std::uint32_t row, std::uint32_t used) {
+    room_[row] -= used;
+    add(row);
+  }
+  static std::uint64_t memory(std::uint64_t rows, std::uint64_t columns) {
+    return 8 * rows + 4 * (columns + 1) + 8 * (columns / 64 + 1);
+  }
+
+ private:
+  void add(std::uint32_t row) {
+    const std::uint32_t room = room_[row];
+    if (room == 0) return;
+    next_[row] = std::exchange(heads_[room], row);
+    present_[room / 64] |= std::uint64_t{1} << (room % 64);
+  }
+  std::uint32_t take(std::size_t room) {
+    const std::uint32_t row = heads_[room];
+    heads_[room] = next_[row];
+    if (heads_[room] == kNone) present_[room / 64] &= ~(std::uint64_t{1} << (room % 64));
+    return row;
+  }
+
+  std::vector<std::uint32_t> room_, next_, heads_;
+  std::vector<std::uint64_t> present_;
+};
+
+// Numbers of the pieces, longest first; those of one length in the order of the stream.
+std::vector<std::uint32_t> longest_first(const std::vector<DocumentPiece>& pieces,
+                                         std::uint64_t columns) {
+  std::vector<std::uint32_t> place(columns + 2);  // of the first piece of each length
+  for (const DocumentPiece& piece : pieces) ++place[columns - piece.tokens + 1];
+  for (std::size_t i = 1; i < place.size(); ++i) place[i] += place[i - 1];
+  std::vector<std::uint32_t> order(pieces.size());
+  for (std::uint32_t i = 0; i < pieces.size(); ++i) order[place[columns - pieces[i].tokens]++] = i;
+  return order;
+}
+
+// The row of each piece. Pieces that are split become several, the new ones at the end.
+// `split` counts the documents that fit a row and were split.
+std::vector<std::uint32_t> choose_rows(std::vector<DocumentPiece>& pieces, std::uint64_t rows,
+                                       std::uint64_t columns, std::uint64_t& split) {
+  RowsByRoom by_room(rows, columns);
+  std::vector<std::uint32_t> chosen(pieces.size());
+  std::vector<std::uint32_t> left;
+  for (const std::uint32_t i : longest_first(pieces, columns)) {
+    const std::uint32_t row = by_room.take_best(pieces[i].tokens);
+    if (row == RowsByRoom::kNone) {
+      left.push_back(i);
+      continue;
+    }
+    chosen[i] = row;
+    by_room.give_back(row, pieces[i].tokens);
+  }
+  for (const std::uint32_t i : left) {
+    DocumentPiece rest = pieces[i];
+    split += rest.whole ? 1 : 0;
+    rest.whole = false;
+    for (bool first = true; rest.tokens > 0; first = false) {
+      const std::uint32_t row = by_room.take_roomiest();
+      DocumentPiece part = rest;
+      part.tokens = std::min(rest.tokens, by_room.room(row));
+      part.ends = rest.ends && part.tokens == rest.tokens;
+      by_room.give_back(row, part.tokens);
+      if (first) {
+        pieces[i] = part;
+        chosen[i] = row;
+      } else {
+        pieces.push_back(part);
+        chosen.push_back(row);
+      }
+      rest.start += part.tokens;
+      rest.tokens -= part.tokens;
+    }
+  }
+  return chosen;
+}
+
+}  // namespace
+
+Packs::Packs(const DocumentIndex& index, std::uint64_t columns, std::uint64_t window)
+    : tokens_(index.tokens()), columns_(columns) {
+  const std::uint64_t each = columns * std::max<std::uint64_t>(window, 1);
+  windows_ = std::max<std::uint64_t>(1, tokens_ / each);
+  // The last piece of a window may end up to a row beyond it.
+  const std::uint64_t most = tokens_ / windows_ + 1 + (columns - 1);
+  window_rows_ = (most + columns - 1) / columns;
+}
+
+void Packs::find_pieces(std::uint64_t window, DocumentReader& reader,
+                        std::vector<DocumentPiece>& pieces) const {
+  const std::uint64_t begin = begin_of(window), end = begin_of(window + 1);
+  std::uint64_t document = reader.locate(begin);
+  std::uint64_t start = reader.start(document);
+  for (; start < end; ++document) {
+    const std::uint64_t next = reader.start(document + 1), length = next - start;
+    // A document that began before the window: its first piece that begins inside.
+    std::uint64_t from = start < begin ? (begin - start + columns_ - 1) / columns_ * columns_ : 0;
+    for (; from < length && start + from < end; from += columns_) {
+      const auto tokens = static_cast<std::uint32_t>(std::min(columns_, length - from));
+      pieces.push_back({start + from, tokens, length <= columns_, from + tokens == length});
+    }
+    if (document + 1 >= reader.index().size()) break;
+    start = next;
+  }
+}
+
+PackedWindow Packs::pack(std::uint64_t window, DocumentReader& reader, const Budget& budget) const {
+  const std::uint64_t begin = begin_of(window), end = begin_of(window + 1);
+  const std::uint64_t documents = reader.locate(end - 1) - reader.locate(begin) + 1;
+  // Splitting adds at most one piece for each row that it fills.
+  const std::uint64_t most = documents + (end - begin) / columns_ + 2 + window_rows_;
+  PackedWindow packed;
+  packed.share_ =
+      budget.reserve(most * sizeof(DocumentPiece) + (window_rows_ + 1) * 4, "packed rows");
+  const Reservation working = budget.reserve(most * (sizeof(DocumentPiece) + 12) + columns_ * 4 +
+                                                 RowsByRoom::memory(window_rows_, columns_),
+                                             "packing of rows");
+  std::vector<DocumentPiece> pieces;
+  pieces.reserve(most);
+  find_pieces(window, reader, pieces);
+  const std::vector<std::uint32_t> rows =
+      choose_rows(pieces, window_rows_, columns_, packed.split_);
+
+  packed.begins_.assign(window_rows_ + 1, 0);
+  for (const std::uint32_t row : rows) ++packed.begins_[row + 1];
+  for (std::uint64_t i = 1; i <= window_rows_; ++i) packed.begins_[i] += packed.begins_[i - 1];
+  std::vector<std::uint32_t> next(packed.begins_.begin(), packed.begins_.end() - 1);
+  packed.pieces_.resize(pieces.size());
+  for (std::size_t i = 0; i < pieces.size(); ++i) packed.pieces_[next[rows[i]]++] = pieces[i];
+  return packed;
+}
+
+PackTotals Packs::totals(const PackedWindow& window, std::uint64_t columns) {
+  PackTotals totals{.places = window.rows() * columns, .split = window.split_};
+  totals.documents = window.split_;
+  for (const DocumentPiece& piece : window.pieces_) {
+    totals.tokens += piece.tokens;
+    totals.documents += piece.whole ? 1 : 0;
+  }
+  return totals;
+}
+
+const PackedWindow* PackCache::find(std::uint64_t number) {
+  for (std::size_t i = 0; i < windows_.size(); ++i) {
+    if (windows_[i].number != number) continue;
+    if (i > 0) std::rotate(windows_.begin(), windows_.begin() + i, windows_.begin() + i + 1);
+    return windows_.front().window.get();
+  }
+  return nullptr;
+}
+
+const PackedWindow& PackCache::make(std::uint64_t number) {
+  while (windows_.size() >= most_) windows_.pop_back();
+  for (;;) {
+    try {
+      windows_.push_front(
+          {number, std::make_unique<PackedWindow>(packs_.pack(number, reader_, budget_))});
+      return *windows_.front().window;
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kBudget || windows_.empty()) throw;
+      windows_.pop_back();  // the one that was not used for longest
+    }
+  }
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,104 @@
+// Whole documents packed into rows of one length. docs/documents.md defines which go where.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "documents/document_index.h"
+#include "evenkeel/budget.h"
+
+namespace evenkeel {
+
+// A document, or a part of one.
+struct DocumentPiece {
+  std::uint64_t start = 0;  // its first token in the stream
+  std::uint32_t tokens = 0;
+  bool whole = true;  // false: the document was split, here or before
+  bool ends = true;   // the document ends with it
+};
+
+// The rows of one window.
+class PackedWindow {
+ public:
+  std::span<const DocumentPiece> row(std::uint64_t row) const {
+    return std::span(pieces_).subspan(begins_[row], begins_[row + 1] - begins_[row]);
+  }
+  std::uint64_t rows() const { return begins_.size() - 1; }
+
+ private:
+  friend class Packs;
+  std::uint64_t split_ = 0;  // documents that would have fitted a row
+  Reservation share_;
+  std::vector<DocumentPiece> pieces_;  // row by row
+  std::vector<std::uint32_t> begins_;  // of each row, and the end
+};
+
+// What was packed so far.
+struct PackTotals {
+  std::uint64_t tokens = 0, places = 0;
+  std::uint64_t documents = 0;  // that fit a row
+  std::uint64_t split = 0;      // of these
+};
+
+// Documents are cut into pieces of `columns` tokens, most of which are whole documents. A window is
+// the pieces that begin in an equal share of the stream's tokens. Its pieces are packed into rows,
+// longest first, each into the row that it fills best. Every window has the same number of rows,
+// just enough to hold all of its tokens: what does not fit any row is split over those that have
+// room. So the rows of a window follow from (data, columns, window) alone, and nothing is lost.
+class Packs {
+ public:
+  // `window` rows of tokens are packed together, about.
+  Packs(const DocumentIndex& index, std::uint64_t columns, std::uint64_t window);
+
+  std::uint64_t windows() const { return windows_; }
+  std::uint64_t window_rows() const { return window_rows_; }
+  // Memory comes from the budget: Error (kBudget).
+  PackedWindow pack(std::uint64_t window, DocumentReader& reader, const Budget& budget) const;
+  // Where a window begins in the stream: those of its pieces begin from here on.
+  std::uint64_t begin_of(std::uint64_t window) const {
+    return static_cast<std::uint64_t>(static_cast<__uint128_t>(tokens_) * window / windows_);
+  }
+  static PackTotals totals(const PackedWindow& window, std::uint64_t columns);
+
+ private:
+  void find_pieces(std::uint64_t window, DocumentReader& reader,
+                   std::vector<DocumentPiece>& pieces) const;
+
+  const std::uint64_t tokens_, columns_;
+  std::uint64_t windows_ = 1, window_rows_ = 1;
+};
+
+// Windows that were packed last. One thread at a time.
+class PackCache {
+ public:
+  PackCache(const Packs& packs, DocumentReader& reader, const Budget& budget, std::size_t most)
+      : packs_(packs), reader_(reader), budget_(budget), most_(most) {}
+  // Valid until the next call. `packed` is called with each window that is packed.
+  template <class Packed>
+  const PackedWindow& window(std::uint64_t number, Packed packed) {
+    if (const PackedWindow* found = find(number)) return *found;
+    const PackedWindow& made = make(number);
+    packed(made);
+    return made;
+  }
+  void clear() { windows_.clear(); }
+
+ private:
+  struct Held {
+    std::uint64_t number;
+    std::unique_ptr<PackedWindow> window;
+  };
+  const PackedWindow* find(std::uint64_t number);
+  const PackedWindow& make(std::uint64_t number);
+
+  const Packs& packs_;
+  DocumentReader& reader_;
+  const Budget budget_;
+  const std::size_t most_;
+  std::deque<Held> windows_;  // the one used last in front
+};
+
+}  // namespace evenkeel

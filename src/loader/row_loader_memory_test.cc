@@ -1,0 +1,131 @@
+// labels: threads reads
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "loader/row_loader.h"
+#include "loader/test_row_loader.h"
+
+namespace evenkeel {
+namespace {
+
+class RowLoaderMemory : public RowLoaderTest {};
+
+TEST_F(RowLoaderMemory, MemoryOfTheCallerIsUsed) {
+  const Array x = features(400), y = labels(400);
+  std::vector<std::vector<std::byte>> memory;
+  RowLoaderOptions options{.batch_size = 9, .seed = 5, .buffers = {.keep = 1, .memory = {}}};
+  memory.reserve(6);
+  for (int i = 0; i < 3; ++i) {
+    std::vector<std::span<std::byte>> fields;
+    for (const std::size_t bytes : {9 * 20, 9 * 8}) fields.push_back(memory.emplace_back(bytes));
+    options.buffers.memory.push_back(fields);
+  }
+  Loader loader({x, y}, options);
+  for (int i = 0; i < 40; ++i) {
+    loader.seek(static_cast<std::uint64_t>(i));
+    const RowBatch& batch = *loader.next();
+    EXPECT_TRUE(std::ranges::any_of(memory, [&](const auto& one) {
+      return one.data() == batch.bytes(1).data() && one.size() == 72;
+    }));
+  }
+  loader.seek(0);
+  for (int i = 0; i < 40; ++i) expect_as_explained(loader, 9);
+  options.buffers.memory[1].pop_back();
+  expect_in(complaint([&] {
+              const Loader other({x, y}, options);
+            }),
+            "memory for a batch needs 180 and 72 bytes; got 180");
+}
+
+// A truncated file is an error that names it; the batches before it are good.
+TEST_F(RowLoaderMemory, AnErrorInOneArrayArrivesAtNext) {
+  const Array x = features(100'000), y = labels(100'000);
+  Loader loader({x, y}, {.batch_size = 100, .prefetch = 3});
+  expect_as_explained(loader, 100);
+  std::filesystem::resize_file(folder_.path("y.bin"), 4096);
+  expect_in(complaint([&] {
+              while (loader.next()) {
+              }
+            }),
+            "y.bin");
+  EXPECT_THROW(loader.next(), Error);
+}
+
+TEST_F(RowLoaderMemory, StaysWithinTheBudgetAndReadsAheadLessInASmallOne) {
+  budget_ = Budget(4_MiB);
+  const Array x = features(400'000, EngineKind::kAuto), y = labels(400'000, EngineKind::kAuto);
+  Loader loader({x, y}, {.batch_size = 20'000, .prefetch = 100});
+  EXPECT_GE(loader.buffers(), 1);
+  EXPECT_LT(loader.buffers(), 8);
+  for (int i = 0; i < 3; ++i) expect_as_explained(loader, 20'000);
+  EXPECT_LE(budget_.peak(), 4_MiB);
+  loader.close();
+  EXPECT_THROW(loader.next(), Error);
+}
+
+// Data that is mapped because it fits gives way to batches that would not fit beside it.
+TEST_F(RowLoaderMemory, AMappedArrayGivesWayToBatches) {
+  budget_ = Budget(4_MiB);
+  const Array x = features(150'000, EngineKind::kAuto);
+  ASSERT_EQ(x.engine().chosen, EngineKind::kMap);
+  Loader loader(x, {.batch_size = 45'000, .prefetch = 0});
+  EXPECT_NE(x.engine().chosen, EngineKind::kMap);
+  EXPECT_EQ(loader.next()->rows(), 45'000u);
+  EXPECT_LE(budget_.peak(), 4_MiB);
+}
+
+TEST_F(RowLoaderMemory, ClosingWhileAnotherThreadTakesBatches) {
+  const Array x = features(50'000, EngineKind::kRead), y = labels(50'000, EngineKind::kRead);
+  for (int i = 0; i < 10; ++i) {
+    Loader loader({x, y}, {.batch_size = 16, .order = OrderKind::kRandom});
+    std::atomic<int> taken = 0;
+    std::thread user([&] {
+      EXPECT_THROW(
+          for (;;) {
+            loader.next();
+            ++taken;
+          },
+          Error);
+    });
+    while (taken < 3) std::this_thread::yield();
+    loader.close();
+    user.join();
+  }
+}
+
+// Several threads take from one loader: each batch once.
+TEST_F(RowLoaderMemory, EachBatchIsLentOnce) {
+  const Array x = features(5000, EngineKind::kRead), y = labels(5000, EngineKind::kRead);
+  Loader::Impl loader({{{x, y}, 1}}, {.batch_size = 10}, true);
+  std::mutex mutex;
+  std::set<std::uint64_t> steps;
+  const auto take_all = [&] {
+    for (;;) {
+      Loader::Impl::Lent lent;
+      const auto outcome =
+          loader.lend(lent, ReadAhead::Clock::now() + std::chrono::milliseconds(10));
+      if (outcome == ReadAhead::Outcome::kEnd) return;
+      if (outcome == ReadAhead::Outcome::kTimeout) continue;
+      const auto origins = loader.explain(lent.batch.step());
+      for (std::size_t i = 0; i < origins.size(); ++i) {
+        EXPECT_EQ(lent.batch.as<std::int64_t>(1)[i][0],
+                  static_cast<std::int64_t>(origins[i].row) * 7);
+      }
+      const std::lock_guard lock(mutex);
+      EXPECT_TRUE(steps.insert(lent.batch.step()).second);
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) threads.emplace_back(take_all);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(steps.size(), 500u);
+}
+
+}  // namespace
+}  // namespace evenkeel

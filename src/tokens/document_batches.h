@@ -1,0 +1,123 @@
+// What a token loader does about documents: it looks them up, chooses rows by them, and fills the
+// fields of a batch that tell where they begin.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "array/row_feed.h"
+#include "documents/document_index.h"
+#include "documents/packs.h"
+#include "loader/schedule.h"
+#include "tokens/document_fields.h"
+#include "tokens/impl.h"
+
+namespace evenkeel {
+
+// `order`, `prepare`, `job` and `finish` are for the reading side: `prepare` and `job` one call at
+// a time, also with the orders; `finish` one call at a time for each slot. `explain` and the orders
+// that are made with `explaining` are for another thread.
+class DocumentBatches {
+ public:
+  // Finds indexes of documents, and makes those that are missing: this may take as long as reading
+  // the files does. Throws Error.
+  DocumentBatches(const std::vector<WeightedTokens>& sets, const LoaderOptions& options,
+                  const Layout& joined, const Budget& budget);
+
+  bool packed() const { return options_.documents.mode == DocumentMode::kPacked; }
+  std::uint64_t field_bytes() const { return layout_.bytes; }
+  // Tokens as stored that a row needs room for, at most.
+  std::uint64_t stored_row() const { return packed() ? 2 * columns_ : columns_ + 1; }
+  std::string describe(std::size_t set) const;  // for states
+
+  // The order of one set, and how many rows it numbers.
+  std::unique_ptr<SampleOrder> order(std::size_t set, bool explaining);
+  std::uint64_t rows(std::size_t set) const;
+
+  void add_slot(const Budget& budget);
+  std::uint64_t slot_bytes() const;
+  void free_slots() { slots_.clear(); }
+
+  // Looks up the documents of a batch; `fields` is where its fields go. With kPacked, also what is
+  // to be read: `runs`, to be laid from `stored` on.
+  void prepare(std::span<const std::uint64_t> rows, std::byte* fields);
+  std::span<const JobRun> runs(std::size_t slot, std::span<const std::uint64_t> rows,
+                               std::byte* fields, std::byte* stored);
+  // Everything was read. Fills the fields, but for x and y.
+  void finish(std::span<const std::uint64_t> rows, const std::byte* stored,
+              std::byte* fields) const;
+  // With kPacked, makes x and y. False: a token does not fit `out`.
+  bool widen_pieces(std::size_t slot, std::byte* stored, DType out, std::byte* x,
+                    std::byte* y) const;
+
+  Packing packing() const;
+  // What a row of the joined stream, as an order gives it, shows of documents.
+  std::vector<CropOrigin::Document> explain(std::size_t set, std::uint64_t row);
+  // Its first token.
+  std::uint64_t first_token(std::size_t set, std::uint64_t row);
+
+ private:
+  // Lookups of one thread.
+  struct Side {
+    std::unique_ptr<DocumentReader> reader;
+    std::unique_ptr<PackCache> packs;
+  };
+  struct Set {
+    std::uint64_t first_token = 0, tokens = 0;  // in the joined stream
+    std::uint64_t first_row = 0;                // of what its order gives, in all sets
+    std::optional<Separator> separator;         // with by_tokens_
+    std::shared_ptr<const DocumentIndex> index;
+    std::unique_ptr<Packs> packs;
+    Side reading, explaining;
+  };
+  // A piece of a packed row on its way.
+  struct Placed {
+    std::uint64_t place = 0, stored = 0;  // in the batch's positions; in stored tokens
+    std::uint32_t tokens = 0;
+    bool last_of_stream = false;  // its last token has no successor
+  };
+  struct Slot {
+    Reservation share, more;
+    std::size_t room = 0;  // pieces
+    std::vector<JobRun> runs;
+    std::vector<Placed> placed;
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> padding;  // place, positions
+  };
+  class StartOrder;
+  class PackOrder;
+
+  Set make_set(const WeightedTokens& weighted) const;
+  const Set& set_of(std::uint64_t row) const;
+  void mark_by_index(const Set& set, std::uint64_t start, std::uint64_t document,
+                     DocumentFields& fields) const;
+  void mark_by_tokens(const Set& set, std::uint64_t start, const std::byte* stored,
+                      DocumentFields& fields) const;
+  std::span<const DocumentPiece> pieces_of(const Set& set, const Side& side, std::uint64_t row,
+                                           bool counts);
+  DocumentFields fields_in(std::byte* memory) const;
+  void make_room(Slot& slot, std::size_t pieces);
+
+  const LoaderOptions options_;
+  const std::uint64_t batch_size_, columns_;
+  const Layout& joined_;
+  const Budget budget_;
+  const DocumentsLayout layout_;
+  // kMask where no file has an index: documents are found in the rows, and no index is made.
+  const bool by_tokens_;
+  std::vector<Set> sets_;
+  std::deque<Slot> slots_;
+
+  // Of the reading side.
+  struct Counts {
+    std::atomic<std::uint64_t> rows = 0, inside = 0, skipped = 0, looked_at = 0;
+    std::atomic<std::uint64_t> tokens = 0, places = 0, documents = 0, split = 0;
+  };
+  mutable Counts counts_;
+};
+
+}  // namespace evenkeel

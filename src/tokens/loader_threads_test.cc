@@ -1,0 +1,169 @@
+// labels: threads reads
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <mutex>
+#include <thread>
+
+#include "tests/forked.h"
+#include "tests/sanitizers.h"
+#include "tokens/loader.h"
+#include "tokens/test_loader.h"
+
+namespace evenkeel {
+namespace {
+
+class TokenLoaderThreads : public TokenLoaderTest {};
+
+TEST_F(TokenLoaderThreads, ClosedItThrows) {
+  const Budget budget(16_MiB);
+  const Tokens stream = Tokens::open(folder_.write("tokens.bin", counting(0, 20'000)),
+                                     {.budget = budget, .engine = EngineKind::kDirect});
+  const std::uint64_t before = budget.in_use();
+  {
+    TokenLoader loader(stream, {.batch_size = 4, .block_size = 16});
+    loader.next();
+    loader.close();
+    loader.close();
+    EXPECT_THROW(loader.next(), Error);
+    EXPECT_THROW(loader.seek(0), Error);
+  }
+  EXPECT_EQ(budget.in_use(), before);
+}
+
+// A thread that waits for a batch throws when another one closes the loader.
+TEST_F(TokenLoaderThreads, ClosingWhileAnotherThreadTakesBatches) {
+  const Tokens stream = tokens(200'000, EngineKind::kRead);
+  for (int i = 0; i < 20; ++i) {
+    TokenLoader loader(stream, {.batch_size = 16, .block_size = 256});
+    std::atomic<int> taken = 0;
+    std::thread user([&] {
+      EXPECT_THROW(
+          for (;;) {
+            loader.next();
+            ++taken;
+          },
+          Error);
+    });
+    while (taken < 3) std::this_thread::yield();
+    loader.close();
+    user.join();
+  }
+}
+
+// Several threads take from one loader: each batch once.
+TEST_F(TokenLoaderThreads, EachBatchIsLentOnce) {
+  const Tokens stream = tokens(200'000, EngineKind::kRead);
+  TokenLoader::Impl loader({{stream, 1}}, {.batch_size = 4, .block_size = 64, .steps = 600}, true);
+  std::mutex mutex;
+  std::vector<std::uint64_t> steps;
+  const auto take_all = [&] {
+    for (;;) {
+      TokenLoader::Impl::Lent lent;
+      const auto outcome =
+          loader.lend(lent, ReadAhead::Clock::now() + std::chrono::milliseconds(10));
+      if (outcome == ReadAhead::Outcome::kEnd) return;
+      if (outcome == ReadAhead::Outcome::kTimeout) continue;
+      const auto origins = loader.explain(lent.batch.step());
+      for (std::size_t i = 0; i < origins.size(); ++i) {
+        expect_crop(lent.batch.x<std::int64_t>()[i], lent.batch.y<std::int64_t>()[i],
+                    origins[i].start);
+      }
+      const std::lock_guard lock(mutex);
+      steps.push_back(lent.batch.step());
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) threads.emplace_back(take_all);
+  for (std::thread& thread : threads) thread.join();
+  std::ranges::sort(steps);
+  ASSERT_EQ(steps.size(), 600u);
+  for (std::uint64_t i = 0; i < steps.size(); ++i) ASSERT_EQ(steps[i], i);
+}
+
+TEST_F(TokenLoaderThreads, FewerBuffersWhereTheBudgetIsSmall) {
+  const std::string path = folder_.write("small.bin", counting(0, 3'000'000));
+  const Tokens stream = Tokens::open(path, {.budget = 4_MiB});
+  TokenLoader loader(stream, {.batch_size = 32, .block_size = 1024, .prefetch = 100});
+  EXPECT_GE(loader.buffers(), 1);
+  EXPECT_LT(loader.buffers(), 10);
+  expect_as_explained(loader);
+  EXPECT_LE(stream.budget().peak(), 4_MiB);
+  try {
+    TokenLoader(stream, {.batch_size = 1024, .block_size = 1024});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kBudget);
+  }
+}
+
+TEST_F(TokenLoaderThreads, ErrorsOfTheReadingThreadArriveAtNext) {
+  const std::string path = folder_.write("cut.bin", counting(0, 2'000'000));
+  const Tokens stream = Tokens::open(path, {.budget = 8_MiB, .engine = EngineKind::kDirect});
+  TokenLoader loader(stream, {.batch_size = 16, .block_size = 256, .prefetch = 2});
+  loader.next();
+  std::filesystem::resize_file(path, 4096);
+  try {
+    for (int i = 0; i < 1000; ++i) loader.next();
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.path(), path);
+    EXPECT_TRUE(error.offset().has_value()) << error.what();
+  }
+  EXPECT_THROW(loader.next(), Error);  // and stays, until sought
+}
+
+TEST_F(TokenLoaderThreads, CachedBatchesAreTheSameHoweverManyThreadsReadThem) {
+  const Tokens stream = tokens(12'000'000, EngineKind::kAuto);
+  TokenLoader loader(stream, {.batch_size = 16, .block_size = 256, .prefetch = 6});
+  for (int i = 0; i < 400; ++i) expect_as_explained(loader);
+  loader.seek(100'000);
+  for (int i = 0; i < 400; ++i) expect_as_explained(loader);
+}
+
+TEST_F(TokenLoaderThreads, ACachedFileThatIsCutArrivesAsAnErrorWhoeverReadsIt) {
+  const Tokens stream = tokens(12'000'000, EngineKind::kAuto);
+  TokenLoader loader(stream, {.batch_size = 16, .block_size = 256, .prefetch = 6});
+  for (int i = 0; i < 100; ++i) expect_as_explained(loader);
+  std::filesystem::resize_file(folder_.path("tokens.bin"), 4096);
+  EXPECT_THROW(
+      {
+        for (int i = 0; i < 1000; ++i) expect_as_explained(loader);
+      },
+      Error);
+  EXPECT_THROW(loader.next(), Error);
+}
+
+TEST_F(TokenLoaderThreads, InAChildOfForkTheLoaderIsClosedAndTheTokensAreNot) {
+  if (kUnderTsan || kUnderAsan) GTEST_SKIP() << "sanitizers do not take forks beside threads";
+  const Tokens stream = tokens(50'000);
+  TokenLoader loader(stream, {.batch_size = 4, .block_size = 64});
+  loader.next();
+  const auto kind_of = [](auto call) {
+    try {
+      call();
+    } catch (const Error& error) {
+      return error.kind();
+    }
+    return ErrorKind::kInvalid;
+  };
+  EXPECT_EQ(in_child([&] {
+              std::vector<std::int64_t> x(100), y(100);
+              stream.xy(std::vector<std::uint64_t>{7}, 100, std::span(x), std::span(y));
+              const bool right = x[0] == 7 && y[99] == 107;
+              const bool closed = kind_of([&] { loader.next(); }) == ErrorKind::kClosed &&
+                                  kind_of([&] { loader.seek(0); }) == ErrorKind::kClosed &&
+                                  kind_of([&] { loader.step(); }) == ErrorKind::kClosed;
+              { const TokenLoader gone(std::move(loader)); }  // does not wait for threads
+              TokenLoader own(stream, {.batch_size = 4, .block_size = 64});
+              return std::string(right && closed && own.next() ? "well" : "not so");
+            }),
+            "well");
+  expect_as_explained(loader);
+}
+
+}  // namespace
+}  // namespace evenkeel
