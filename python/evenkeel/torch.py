@@ -176,11 +176,11 @@ class TokenIterableDataset(_StepDataset):
             "samples": samples,
             "surplus": surplus,
         }
-        if order == "megatron" and samples is None and steps is not None:
-            options["samples"] = steps * batch_size * world  # of every iteration
         if steps is None and (max_epochs is not None or order == "megatron"):
             with TokenLoader(self._sets, **{**options, "prefetch": 0}) as probe:
                 steps = probe.size or None
+        if order == "megatron" and samples is None and steps is not None:
+            options["samples"] = steps * batch_size * world  # the same for every iteration
         super().__init__(options, steps)
 
     def _make(self, **options: Any) -> TokenLoader:

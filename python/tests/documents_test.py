@@ -475,9 +475,7 @@ def test_cu_seqlens_of_a_fixed_length(tmp_path: pathlib.Path) -> None:
         ([], "no document"),
     ],
 )
-def test_wrong_offsets_are_errors(
-    tmp_path: pathlib.Path, numbers: list[int], message: str
-) -> None:
+def test_wrong_offsets_are_errors(tmp_path: pathlib.Path, numbers: list[int], message: str) -> None:
     np.arange(4000, dtype=np.uint16).tofile(tmp_path / "a.bin")
     np.save(tmp_path / "a.doc.npy", np.array(numbers, np.int64))
     tokens = evenkeel.tokens(tmp_path / "a.bin", budget=BUDGET)
@@ -542,9 +540,7 @@ def test_memory_of_documents_is_counted(tmp_path: pathlib.Path) -> None:
     with evenkeel.TokenLoader(tokens, 8, 1024, prefetch=2) as loader:
         next(loader)
         plain = budget.in_use
-    with evenkeel.TokenLoader(
-        tokens, 8, 1024, prefetch=2, documents="mask", eos=EOT
-    ) as loader:
+    with evenkeel.TokenLoader(tokens, 8, 1024, prefetch=2, documents="mask", eos=EOT) as loader:
         next(loader)
         # Two int32, a bool, and cu_seqlens, for each of three buffers and one that is lent.
         assert budget.in_use - plain >= 4 * 8 * 1024 * (4 + 4 + 4 + 1)

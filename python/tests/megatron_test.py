@@ -141,6 +141,7 @@ def test_workers_take_the_same_samples(tmp_path):
     ("options", "message"),
     [
         ({"epochs": 1}, "made for a number of samples"),
+        ({"documents": "mask"}, 'takes no documents="mask"'),
         ({"seed": 2**32}, "below 2^32"),
         ({"samples": 0}, "samples must be 1 or more"),
         ({"order": "shuffled", "samples": 9}, 'samples belongs to order="megatron"'),

@@ -322,6 +322,12 @@ def test_bad_options_are_refused(sets, options, error, message):
         )
 
 
+def test_blocks_have_no_stages(arrays):
+    data = [(one, 1) for one in arrays]
+    with pytest.raises(ValueError, match="one weight each"):
+        evenkeel.Loader(data, 4, order="blocks", streams=1, schedule={0: [1, 1, 2], 9: [1, 1, 1]})
+
+
 def test_stages_are_for_several_sets(sets):
     with pytest.raises(ValueError, match="for several sets"):
         evenkeel.TokenLoader(sets[0], 4, BLOCK, schedule={0: [1]})
