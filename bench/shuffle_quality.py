@@ -146,6 +146,7 @@ def main():
     parser.add_argument(
         "--constant", action="store_true", help="a constant rate; default: linear decay to 0"
     )
+    parser.add_argument("--no-buffer", action="store_true", help="without the shuffle buffers")
     parser.add_argument("--windows", type=int, nargs="*", default=[8, 16, 32, 64, 128, 256, 512])
     options = parser.parse_args()
     decay = not options.constant
@@ -158,7 +159,7 @@ def main():
     contestants = {"exact": exact}
     for window in options.windows:
         contestants[f"blocks, window of {window}"] = blocks(window)
-    for window in options.windows:
+    for window in [] if options.no_buffer else options.windows:
         contestants[f"buffer, memory of {window}"] = shuffle_buffer(window)
 
     print(

@@ -35,6 +35,7 @@ Examples:
   evenkeel batches train.bin --batch-size 12 --block-size 1024 --steps 1000 --cold
   evenkeel batches 'fineweb_train_*.bin' --order shuffled --rank 3 --world 8 --print --steps 2
   evenkeel batches corpus.idx --documents mask --print --steps 1
+  evenkeel batches train.bin --order blocks --budget 512MiB --steps 1000 --cold
   evenkeel batches corpus.idx --pause 5000 --steps 500 --json)";
 
 struct Measured {
@@ -129,6 +130,42 @@ std::uint64_t steps_left(const TokenLoader& loader, const Batches& batches) {
                   with_commas(batches.from));
 }
 
+// "128 crops (256.0 KiB) in a block, 512 blocks in a window, 64 streams"
+std::string describe_blocks(const BlockOptions& blocks, std::uint64_t crop_bytes) {
+  return fmt::format("{} crops ({}) in a block, {} blocks in a window, {} streams",
+                     with_commas(blocks.block_rows), format_size(blocks.block_rows * crop_bytes),
+                     with_commas(blocks.window_blocks), blocks.streams);
+}
+
+std::vector<std::pair<std::string, std::string>> described(const Batches& batches,
+                                                           const TokenLoader& loader,
+                                                           const Tokens& tokens,
+                                                           const Measured& measured) {
+  const LoaderOptions& options = batches.words.loader;
+  const double crops = double(batches.steps * options.batch_size) / measured.seconds;
+  const EngineReport engine = tokens.engine();
+  std::vector<std::pair<std::string, std::string>> lines = {
+      {"tokens", fmt::format("{} {}, {}", with_commas(tokens.size()), tokens.dtype().name(),
+                             tokens.format())},
+      {"batches", fmt::format("{} of {} × {}, {}, {} in memory at once", with_commas(batches.steps),
+                              options.batch_size, options.block_size,
+                              crop_order_name(options.order), loader.buffers())}};
+  if (options.order == CropOrder::kBlocks) {
+    lines.push_back(
+        {"blocks", describe_blocks(loader.blocks(), options.block_size * tokens.dtype().size)});
+  }
+  lines.insert(
+      lines.end(),
+      {{"speed", fmt::format("{} crops/s, {} tokens/s", describe_rate(crops),
+                             describe_rate(crops * double(options.block_size)))},
+       {"waiting", fmt::format("median {:.1f} µs, p99 {:.1f} µs, most {:.1f} µs a batch",
+                               measured.wait(0.5), measured.wait(0.99), measured.wait(1))},
+       {"budget", fmt::format("{}, of which {} were reserved", format_size(tokens.budget().limit()),
+                              format_size(tokens.budget().peak()))},
+       {"engine", fmt::format("{}: {}", engine.how, engine.why)}});
+  return lines;
+}
+
 int run(Batches batches) {
   const Tokens tokens = batches.words.open();
   LoaderOptions options = batches.words.loader;
@@ -137,10 +174,9 @@ int run(Batches batches) {
   TokenLoader loader(tokens, options);
   batches.steps = steps_left(loader, batches);
   const Measured measured = measure(batches, loader);
-  const double crops = double(batches.steps * options.batch_size) / measured.seconds;
-  const EngineReport engine = tokens.engine();
-
   if (batches.json) {
+    const double crops = double(batches.steps * options.batch_size) / measured.seconds;
+    const EngineReport engine = tokens.engine();
     print_json({{"file", tokens.paths().front()},
                 {"format", tokens.format()},
                 {"tokens", tokens.size()},
@@ -166,31 +202,17 @@ int run(Batches batches) {
                 {"wait_median_us", measured.wait(0.5)},
                 {"wait_p99_us", measured.wait(0.99)},
                 {"wait_max_us", measured.wait(1)},
+                {"block_crops", loader.blocks().block_rows},
+                {"window_blocks", loader.blocks().window_blocks},
+                {"streams", loader.blocks().streams},
                 {"checksum", fmt::format("{:016x}", measured.checksum)},
                 {"state", loader.state().text()},
                 {"how", engine.how},
                 {"why", engine.why}});
     return 0;
   }
-  if (!batches.print) {
-    say(stdout,
-        fmt::format(
-            "{}", facts({{"tokens", fmt::format("{} {}, {}", with_commas(tokens.size()),
-                                                tokens.dtype().name(), tokens.format())},
-                         {"batches", fmt::format("{} of {} × {}, {}, {} in memory at once",
-                                                 with_commas(batches.steps), options.batch_size,
-                                                 options.block_size, crop_order_name(options.order),
-                                                 loader.buffers())},
-                         {"speed", fmt::format("{} crops/s, {} tokens/s", describe_rate(crops),
-                                               describe_rate(crops * double(options.block_size)))},
-                         {"waiting",
-                          fmt::format("median {:.1f} µs, p99 {:.1f} µs, most {:.1f} µs a batch",
-                                      measured.wait(0.5), measured.wait(0.99), measured.wait(1))},
-                         {"budget", fmt::format("{}, of which {} were reserved",
-                                                format_size(tokens.budget().limit()),
-                                                format_size(tokens.budget().peak()))},
-                         {"engine", fmt::format("{}: {}", engine.how, engine.why)}})));
-  }
+  if (!batches.print)
+    say(stdout, fmt::format("{}", facts(described(batches, loader, tokens, measured))));
   next_command(fmt::format("evenkeel explain{} --step {}", batches.words.words(), batches.from),
                "which tokens a batch is cut from");
   return 0;

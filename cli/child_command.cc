@@ -212,7 +212,7 @@ void ChildCommand::go() {
   std::vector<int> all(kPassedOn.begin(), kPassedOn.end());
   all.push_back(SIGCHLD);
   // After the fork, so that the command begins with the signals as we found them.
-  std::signal(SIGCHLD, SIG_DFL);  // where we were to ignore it, nobody could tell how it ended
+  std::signal(SIGCHLD, SIG_DFL);  // if ignored, the exit status would be lost
   signals_ = taken_in(set_of(all));
   static_cast<void>(!::write(go_.get(), "g", 1));
   int code = 0;

@@ -137,6 +137,7 @@ TEST(ChildCommand, SeesTheEndWhereChildrenAreIgnored) {
 TEST(SignalWatch, SeesWhatComes) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     EXPECT_EQ(in_child([&] {
+                std::signal(signal, SIG_DFL);  // a shell's background jobs ignore SIGINT
                 SignalWatch signals;
                 const bool before = signals.came(milliseconds(0));
                 ::raise(signal);

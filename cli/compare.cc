@@ -46,7 +46,7 @@ void touch_own_code() {
   }
 }
 
-// From here on VmHWM counts anew.
+// Resets VmHWM.
 bool reset_peak() {
   const Fd file(::open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC));
   return file && ::write(file.get(), "5", 1) == 1;

@@ -198,7 +198,7 @@ std::string page_path(const Demo& demo) {
     evenkeel::require_writable(name);
     return name;
   } catch (const Error&) {
-    // Where everyone may write, a name that nobody could have foreseen.
+    // In a folder that everyone may write, use a name that cannot be guessed.
     const auto elsewhere = fmt::format("evenkeel-demo-{:08x}.html", std::random_device()());
     return (std::filesystem::temp_directory_path() / elsewhere).string();
   }

@@ -11,6 +11,10 @@
 namespace evenkeel::cli {
 
 Tokens LoaderWords::open() const {
+  if (loader.order != CropOrder::kBlocks && loader.blocks != BlockOptions{0, 0, 0}) {
+    throw Error(ErrorKind::kInvalid, "order",
+                "--block, --window and --streams belong to --order blocks");
+  }
   std::vector<std::string> paths;
   for (const std::string& file : files) {
     const auto named = expand_token_paths(file);
@@ -35,6 +39,10 @@ std::string LoaderWords::words() const {
     if (documents.eos) text += fmt::format(" --eos {}", *documents.eos);
     if (!documents.index.empty()) text += " --documents-index " + shell_word(documents.index);
   }
+  const BlockOptions& blocks = loader.blocks;
+  if (blocks.block_rows > 0) text += fmt::format(" --block {}", blocks.block_rows);
+  if (blocks.window_blocks > 0) text += fmt::format(" --window {}", blocks.window_blocks);
+  if (blocks.streams > 0) text += fmt::format(" --streams {}", blocks.streams);
   if (loader.world > 1) text += fmt::format(" --rank {} --world {}", loader.rank, loader.world);
   return text;
 }
@@ -50,7 +58,13 @@ void add_loader_options(CLI::App& app, LoaderWords& words) {
   add_parsed(
       app, "--order", "NAME",
       [&loader](const std::string& name) { loader.order = parse_crop_order(name); },
-      "random, shuffled, covering or megatron; default random");
+      "random, shuffled, covering, blocks or megatron; default random");
+  add_count(app, "--block", loader.blocks.block_rows, 1,
+            "Of order blocks: crops that are read together; default by the budget");
+  add_count(app, "--window", loader.blocks.window_blocks, 1,
+            "Of order blocks: blocks that are mixed in memory; default by the budget");
+  add_count(app, "--streams", loader.blocks.streams, 1,
+            "Of order blocks: a multiple of every --world that will continue; default 64");
   add_count(app, "--samples", loader.megatron.samples, 1,
             "For how many samples the order megatron is made; default one epoch");
   add_parsed(

@@ -72,7 +72,7 @@ int conclude(const ProfileOptions& options, ProfileRun run, int exit_code) {
   const ProfileSummary summary = summarize(run, options.budget);
   const std::string words = to_words(run, summary);
   const ProfileReport report = report_of(std::move(run), summary, options.budget);
-  // Before anything is said: stderr may be a pipe that nobody reads any more.
+  // Before anything is printed: stderr may be a closed pipe.
   const Written written = write_all(options.outputs, report);
   const std::string verdict = wrapped(report.subtitle, 0) + "\n" + limits_words(summary);
   say(stderr, fmt::format("\n{}\n{}\n{}", words, verdict, written.words));

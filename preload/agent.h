@@ -36,13 +36,13 @@ class Agent {
   // thread.
   void forked();
 
-  // Has the tool close descriptors of files that nobody maps any more, and waits for that. False
-  // when the tool does not answer.
+  // Asks the tool to close the descriptors of files that are no longer mapped, and waits until it
+  // has. False if the tool does not answer.
   bool ask_tool_to_close_files();
 
   // Ends the guarding of this process for good, before the program installs a seccomp filter that
   // may kill it for any call of this library. From then on the library makes no system call of its
-  // own. Programs that map large files later are counted in the table, for the tool to tell.
+  // own. The table counts programs that map large files later, so that the tool can report them.
   void leave();
 
   // For the thread that carries out commands. thread_begins() is the first thing it does, and

@@ -28,12 +28,12 @@ namespace evenkeel::preload {
 namespace {
 
 constexpr std::size_t kStackBytes = std::size_t{256} << 10;
-// The lock is held for one piece: munmap of the program waits no longer than that takes.
+// The lock is held for one piece at a time: a munmap of the program waits no longer than that.
 constexpr std::uint64_t kPieceBytes = std::uint64_t{4} << 20;
 constexpr unsigned kUnshare = 2;  // CLOSE_RANGE_UNSHARE
 
-// An empty table of descriptors, of this thread alone: what it opens nobody else can close, and
-// nothing of the program's is held open by it or closed. Linux 5.9; false where that is refused.
+// Gives this thread an empty descriptor table of its own. The program cannot close the thread's
+// descriptors, and the thread keeps none of the program's open. Linux 5.9; false if refused.
 bool take_own_descriptors() { return raw(SYS_close_range, 0U, ~0U, kUnshare) == 0; }
 
 // Asks for short time slices: the scheduler then runs the thread soon after it wakes, even where

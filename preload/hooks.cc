@@ -83,12 +83,12 @@ void note_advice(void* at, std::size_t length, int advice) {
   if (how) agent.note(pages(at, length), shared_table::kAdvised);
 }
 
-// The tool has descriptors of the files that it guards, and notices a moment late that nobody maps
-// them any more. They must not keep a file system from being unmounted.
+// The tool keeps descriptors of the files it guards, and closes them shortly after the last unmap.
+// They must not prevent a file system from being unmounted.
 template <class Call>
 int unmount(const Call& call) {
   int result = call();
-  // Several times: for moments the tool opens files to count their pages.
+  // Try several times: the tool also opens files for a moment to count their pages.
   for (int i = 0; i < 5 && result != 0 && errno == EBUSY; ++i) {
     if (!agent.ask_tool_to_close_files()) break;
     result = call();

@@ -1,5 +1,5 @@
-// A lock of one process: a futex, for there is no C++ runtime here. Whoever waits for it may hold
-// the program's own locks (munmap inside an allocator), so whoever holds it calls nothing but the
+// A lock within one process: a futex, because there is no C++ runtime here. A thread that waits for
+// it may hold locks of the program (munmap inside an allocator). So the holder calls only the
 // kernel.
 #pragma once
 
@@ -21,7 +21,7 @@ class Lock {
       futex_wake(word_, 1, Among::kThreads);
     }
   }
-  // In the child of a fork, where nobody is left who could release it.
+  // In a child of fork, where the thread that held it does not exist.
   void renew() { word_.store(kFree, std::memory_order_relaxed); }
 
  private:

@@ -36,7 +36,7 @@ class MappingTable {
   };
   void publish_on(const Copy& copy);
 
-  // What was there before goes: the kernel gives an address once only.
+  // Replaces entries in its range: the kernel maps an address once.
   void insert(const Entry& entry);
   void remove(Range range);
   void remove_slot(std::uint32_t slot);

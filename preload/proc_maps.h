@@ -1,5 +1,5 @@
-// What is mapped in this process, by /proc/PID/maps: asked by PROCMAP_QUERY (Linux 6.11) or read as
-// text. Nothing is allocated. For one thread.
+// Looks up mappings of this process in /proc/PID/maps: with PROCMAP_QUERY (Linux 6.11), or by
+// reading it as text. Allocates nothing. One thread at a time.
 #pragma once
 
 #include "preload/mapping_table.h"

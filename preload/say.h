@@ -1,10 +1,10 @@
-// The one thing that the library says: that a program runs without it, and why.
+// The only message of the library: a program runs unguarded, and why.
 #pragma once
 
 namespace evenkeel::preload {
 
-// "evenkeel guard: WHY (error 13); this program runs unguarded" on stderr, once in a process. With
-// error 0 nothing is said of it.
+// Prints "evenkeel guard: WHY (error 13); this program runs unguarded" to stderr, once per process.
+// Error 0 is left out.
 void say_unguarded(const char* why, long error);
 
 }  // namespace evenkeel::preload

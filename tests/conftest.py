@@ -160,6 +160,16 @@ def data(user):
     return write_data(user)
 
 
+@pytest.fixture(scope="module")
+def features(user):
+    """64 MiB of rows that look random, on the disk."""
+    rows = np.random.default_rng(7).random(((1 << 18), 64), dtype=np.float32)
+    path = user.save("features.npy", rows)
+    with open(path) as file:
+        os.fsync(file.fileno())
+    return path
+
+
 @pytest.fixture(scope="session")
 def guard_program():
     """guard_program.c, compiled: by words, dynamic or static."""

@@ -18,6 +18,9 @@
 //   unlinked FILE HOW           removes it, maps it and reads it through, twice; HOW is "open" or
 //                               "closed": its descriptor meanwhile
 //   sleep MS    say TEXT    exit CODE    die SIGNAL
+//
+// A last word "within=MIB": scan, crops, tree and unlinked wait while more than that of the file they
+// read is cached. A guard may have to wait for a processor; that it brings memory down is tested.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <poll.h>
@@ -80,6 +83,27 @@ static volatile uint64_t* map_words(struct file file, int protection, int flags)
   return at;
 }
 
+static uint64_t bound = 0;  // of "within", in bytes; 0: none
+
+// How many bytes of a mapping are cached.
+static uint64_t cached_of(volatile uint64_t* words, uint64_t bytes) {
+  const uint64_t pages = (bytes + kPage - 1) / kPage;
+  unsigned char* in_core = malloc(pages);
+  require(in_core != NULL && mincore((void*)words, bytes, in_core) == 0, "mincore");
+  uint64_t cached = 0;
+  for (uint64_t page = 0; page < pages; ++page) cached += in_core[page] & 1;
+  free(in_core);
+  return cached * kPage;
+}
+
+static void wait_for_guard(volatile uint64_t* words, uint64_t bytes) {
+  if (bound == 0) return;
+  for (int ms = 0; cached_of(words, bytes) > bound; ++ms) {
+    require(ms < 60000, "the guard did not bring memory down within a minute");
+    sleep_ns(1000000);
+  }
+}
+
 // Of so many bytes, one MiB at a time at the most; never makes up for time lost.
 static uint64_t wrong_in_scan(volatile uint64_t* words, uint64_t bytes, uint64_t mbps) {
   uint64_t wrong = 0;
@@ -89,6 +113,7 @@ static uint64_t wrong_in_scan(volatile uint64_t* words, uint64_t bytes, uint64_t
     for (uint64_t word = at / 8; word < end / 8; ++word) wrong += words[word] != word;
     const uint64_t took = now_ns() - began, due = kMib * 1000u / mbps;
     if (took < due) sleep_ns(due - took);
+    wait_for_guard(words, bytes);
   }
   return wrong;
 }
@@ -105,13 +130,16 @@ static uint64_t read_from_disk(void) {
 
 static uint64_t wrong_in_crops(struct file file, long count, uint64_t mbps) {
   volatile uint64_t* words = map_words(file, PROT_READ, MAP_SHARED);
-  uint64_t wrong = 0, seed = 1, before = read_from_disk();
+  uint64_t wrong = 0, seed = 1, before = read_from_disk(), waited = before;
   for (long i = 0; i < count; ++i) {
     const uint64_t begin = next_random(&seed) % (file.bytes / 8 - 256);
     for (uint64_t word = begin; word < begin + 256; ++word) wrong += words[word] != word;
     const uint64_t now = read_from_disk();
     if (now != before) sleep_ns((now - before) * 1000u / mbps);
     before = now;
+    if (now - waited < kMib) continue;
+    wait_for_guard(words, file.bytes);
+    waited = now;
   }
   return wrong;
 }
@@ -396,20 +424,17 @@ static uint64_t wrong_when_unlinked(const char* path, struct file file, int keep
   require(unlink(path) == 0, "unlink");
   volatile uint64_t* words = map_words(file, PROT_READ | PROT_WRITE, MAP_SHARED);
   if (!keep_open) close(file.fd);
-  uint64_t wrong = 0, cached = 0, most = 0;
-  const uint64_t pages = file.bytes / kPage;
-  unsigned char* in_core = malloc(pages);
+  uint64_t wrong = 0, most = 0;
   for (uint64_t at = 0; at < 2 * file.bytes; at += kMib) {
     const uint64_t part = at % file.bytes;
     for (uint64_t word = part / 8; word < (part + kMib) / 8; ++word) wrong += words[word] != word;
     words[part / 8] = part / 8;  // dirty
     sleep_ns(kMib * 1000u / 300);
-    require(mincore((void*)words, file.bytes, in_core) == 0, "mincore");
-    cached = 0;
-    for (uint64_t page = 0; page < pages; ++page) cached += in_core[page] & 1;
+    const uint64_t cached = cached_of(words, file.bytes);
     if (cached > most) most = cached;
+    wait_for_guard(words, file.bytes);
   }
-  printf("most %llu\n", (unsigned long long)most * kPage);
+  printf("most %llu\n", (unsigned long long)most);
   return wrong;
 }
 
@@ -426,6 +451,9 @@ static int say_wrong(uint64_t wrong) {
 }
 
 int main(int count, char** words) {
+  if (count > 1 && strncmp(words[count - 1], "within=", 7) == 0) {
+    bound = strtoull(words[--count] + 7, NULL, 10) * kMib;
+  }
   require(count >= 3, "usage");
   const char* what = words[1];
   const char* path = words[2];

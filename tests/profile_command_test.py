@@ -128,7 +128,6 @@ def test_over_the_budget_is_3_and_within_it_0(user, program):
     assert run["summary"]["seconds_over_budget"] > 0.05
 
 
-@pytest.mark.alone
 def test_a_rising_program_is_3_and_a_flat_one_0(user, program):
     rising = ["--", program, "grow", 1, 130]
     _, done = profile(user, "--fail-slope", "64MiB/min", *rising, code=3)

@@ -21,7 +21,6 @@ time.sleep(1)
 """
 
 
-@pytest.mark.alone
 def test_pages_that_forked_children_share_count_once(anyone, monkeypatch):
     """Nine processes with 96 MiB that they share: RSS is their sum, memory is not."""
     monkeypatch.setenv("TMPDIR", str(anyone.folder))

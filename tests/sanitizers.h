@@ -23,4 +23,7 @@ inline constexpr bool kUnderAsan = true;
 inline constexpr bool kUnderAsan = false;
 #endif
 
+// Then a statistic needs no second opinion: memory is what is looked at.
+inline constexpr bool kSanitized = kUnderAsan || kUnderTsan;
+
 }  // namespace evenkeel

@@ -1,4 +1,4 @@
-// labels: threads
+// labels: threads reads
 // One array, many threads at once; every answer must be the right one.
 #include <gtest/gtest.h>
 

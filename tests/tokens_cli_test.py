@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from orders_reference_test import blocks as block_order
 from orders_reference_test import random, shuffled
 
 COUNT = 300_000
@@ -79,6 +80,32 @@ def test_ranks_together_are_the_world(user, tokens):
         assert sum((starts(world, rank) for rank in range(world)), []) == alone
 
 
+def test_blocks_are_those_of_the_reference_for_every_world(user, tokens):
+    numbers = {"block": 16, "window": 40, "streams": 12}
+    options = ["--block-size", 100, "--order", "blocks", "--seed", 9]
+    options += [word for name, value in numbers.items() for word in (f"--{name}", value)]
+    crops = (COUNT - 100) // 100
+    step, epoch = crops // 24 + 3, 1  # in the second epoch
+    phase = shuffled(100, 9 ^ 0x70686173655F6F66, 0, epoch)
+    wanted = [phase + 100 * block_order(crops, 9, epoch, 3 * 24 + i, **numbers) for i in range(24)]
+    for world in (1, 3, 4):
+        for rank in range(world):
+            batch = ["--batch-size", 24 // world, "--world", world, "--rank", rank]
+            found = explain(user, tokens, *options, *batch, "--step", step)
+            assert found["order"] == "blocks" and found["epoch_samples"] == crops
+            assert [row["start"] for row in found["rows"]] == wanted[rank::world]
+    figures = user.json("batches", tokens, *options, "--batch-size", 24, "--steps", 200)
+    assert figures["block_crops"] == 16 and figures["window_blocks"] == 40
+    assert "order=blocks block_rows=16 window_blocks=40 streams=12" in figures["state"]
+    mapped = ["--engine", "map", "--prefetch", 0]
+    same = user.json("batches", tokens, *options, "--batch-size", 24, "--steps", 200, *mapped)
+    direct = ["--engine", "direct"]
+    read = user.json("batches", tokens, *options, "--batch-size", 24, "--steps", 200, *direct)
+    assert figures["checksum"] == same["checksum"] == read["checksum"]
+    shown = user.run("batches", tokens, *options, "--steps", 3).stdout
+    assert "16 crops (3.12 KiB) in a block, 40 blocks in a window, 12 streams" in shown
+
+
 def test_print_shows_what_slicing_gives(user, tokens):
     done = user.run(
         "batches", tokens, "--batch-size", 3, "--block-size", 8, "--steps", 2, "--print"
@@ -143,7 +170,8 @@ def test_shards_are_one_stream(user):
     [
         (["missing.bin"], 1, "No such file"),
         (["tokens.bin", "--block-size", "300000"], 1, "need at least"),
-        (["tokens.bin", "--order", "sorted"], 2, "random, shuffled, covering"),
+        (["tokens.bin", "--order", "sorted"], 2, "random, shuffled, covering, blocks"),
+        (["tokens.bin", "--window", "9"], 1, "belong to --order blocks"),
         (["tokens.bin", "--rank", "2", "--world", "2"], 1, "must be 0 or 1 for world=2; got 2"),
         (["tokens.bin", "--batch-size", "0"], 2, "whole number from 1"),
         (["tokens.bin", "--budget", "100KiB"], 1, "smallest"),
@@ -162,3 +190,27 @@ def test_mistakes_are_told(user, tokens, args, code, words):
 def test_json_is_json(user, tokens):
     done = user.run("explain", tokens, "--json")
     assert json.loads(done.stdout)["step"] == 0
+
+
+def test_documents_are_shown_and_explained(user):
+    """Documents of 10, 20, 30, ... tokens; the boundaries are those of the index."""
+    lengths = np.arange(10, 400, 10)
+    user.write("d.ds", np.arange(lengths.sum(), dtype="<u2").tobytes())
+    user.write("d.ds.index", np.cumsum(lengths).astype("<u8").tobytes())
+    starts = [0, *np.cumsum(lengths)[:-1].tolist()]
+    options = ("d.ds", "--batch-size", 3, "--block-size", 64, "--documents")
+    shown = user.run("batches", *options, "mask", "--print", "--steps", 1).stdout.splitlines()
+    rows = explain(user, *options, "mask", "--step", 0)["rows"]
+    lines = [line for line in shown if line.startswith("  documents")]
+    assert len(lines) == len(rows) == 3
+    for line, row in zip(lines, rows, strict=True):
+        inside = [s - row["start"] for s in starts if row["start"] < s < row["start"] + 64]
+        assert [int(part.split()[-1]) for part in line.split(",")] == [0, *inside]
+        for document in row["documents"]:
+            assert starts[document["document"]] + document["from"] == document["start"]
+    figures = user.json("batches", *options, "packed", "--steps", 20)
+    assert figures["documents"] == "packed"
+    assert figures["cut"] == 0
+    table = user.run("explain", *options, "mask", "--step", 0).stdout
+    assert "documents" in table
+    assert f"{rows[0]['documents'][0]['document']}" in table

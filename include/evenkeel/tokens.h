@@ -89,9 +89,11 @@ enum class CropOrder : std::uint8_t {
   kShuffled,  // blocks at multiples of T, each once an epoch
   kCovering,  // a phase of its own each epoch, then each block once: never the same cut twice in T
               // epochs; fewer than 2T tokens at the ends are left out of an epoch
+  kBlocks,    // the crops of kCovering; blocks of neighbouring ones are shuffled and read with one
+              // request, and the crops of a window of blocks are mixed in memory
   kMegatron,  // the samples of megatron-core's GPTDataset and BlendedDataset, in their order
 };
-// "random", "shuffled", "covering", "megatron"
+// "random", "shuffled", "covering", "blocks", "megatron"
 CropOrder parse_crop_order(std::string_view name);
 std::string_view crop_order_name(CropOrder order);
 
@@ -165,6 +167,8 @@ struct LoaderOptions {
   std::uint64_t block_size = 1024;  // tokens of a row
   CropOrder order = CropOrder::kRandom;
   std::uint64_t seed = 0;
+  // Of kBlocks, in crops; as in RowLoaderOptions. `TokenLoader::blocks` says what was chosen.
+  BlockOptions blocks = {0, 0, 0};
   // This process among `world`: together they take world * batch_size samples a step.
   std::uint64_t rank = 0, world = 1;
   // Batches read ahead. Fewer where the budget does not hold them; 0 reads when asked.
@@ -174,7 +178,8 @@ struct LoaderOptions {
   // The loader ends after `steps` batches, or after as many whole batches as `epochs` epochs hold.
   // At most one of them; 0 and 0: it does not end. A new loop over the loader begins at step 0 with
   // `steps` (the same batches each time, as validation wants), and goes on with `epochs`. Epochs
-  // take one set of tokens and an order that has them.
+  // take one set of tokens and an order that has them. With kBlocks each epoch has whole batches:
+  // crops that are less than a step are left out, and other ones in the next epoch.
   std::uint64_t steps = 0, epochs = 0;
   // Of several sets: weights that change, and how often a set may come.
   MixtureOptions mixture = {};
@@ -257,7 +262,8 @@ struct LoaderState {
   std::uint64_t seed = 0;
   std::uint64_t block_size = 0;
   CropOrder order = CropOrder::kRandom;
-  std::string data;  // fingerprints and weights of the token sets
+  BlockOptions blocks = {0, 0, 0};  // of kBlocks
+  std::string data;                 // fingerprints and weights of the token sets
 
   std::string text() const;
   static LoaderState parse(const std::string& text);
@@ -292,10 +298,10 @@ struct WeightedTokens {
 };
 
 // Training batches: every batch is a pure function of (data, seed, step, rank, world). With the
-// same world * batch_size, the batches of all ranks at a step are the same samples for every world.
-// Batches are read and widened ahead by threads of the library's own, inside the budget of the
-// (first) token set. One thread at a time, but for `close`, which may come from any; not to be used
-// in a child of fork. Moves, does not copy.
+// same world * batch_size, the batches of all ranks at a step are the same samples for every world;
+// with kBlocks the world must divide the streams. Batches are read and widened ahead by threads of
+// the library's own, inside the budget of the (first) token set. One thread at a time, but for
+// `close`, which may come from any; not to be used in a child of fork. Moves, does not copy.
 class TokenLoader {
  public:
   using Iterator = BatchIterator<TokenLoader, Batch>;
@@ -316,8 +322,9 @@ class TokenLoader {
   std::uint64_t size() const;
   // Samples of an epoch of all ranks together (of the first set); 0 with kRandom.
   std::uint64_t epoch_samples() const;
-  int buffers() const;      // batches held in memory at once: 1 means no reading ahead
-  Packing packing() const;  // from any thread; zeros without documents
+  BlockOptions blocks() const;  // in use with kBlocks; else all 0
+  int buffers() const;          // batches held in memory at once: 1 means no reading ahead
+  Packing packing() const;      // from any thread; zeros without documents
   // What was read; with one set of tokens, also by them and by other loaders. From any thread.
   ArrayStats stats() const;
 

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from evenkeel._tokens import Tokens as Tokens
     from evenkeel._tokens import tokens as tokens
     from evenkeel._version import __version__ as __version__
+    from evenkeel._weights import Weights as Weights
+    from evenkeel._weights import load_safetensors as load_safetensors
     from evenkeel.torch import RowIterableDataset as RowIterableDataset
     from evenkeel.torch import TokenDataset as TokenDataset
     from evenkeel.torch import TokenIterableDataset as TokenIterableDataset
@@ -51,6 +53,7 @@ _HOME = {
     "govern": "_memmap",
     "info": "_array",
     "Loader": "_rows",
+    "load_safetensors": "_weights",
     "mark": "_profile",
     "memmap": "_memmap",
     "open": "_array",
@@ -64,6 +67,7 @@ _HOME = {
     "TokenLoader": "_loader",
     "Tokens": "_tokens",
     "tokens": "_tokens",
+    "Weights": "_weights",
 }
 __all__ = sorted(name for name in _HOME if not name.startswith("_"))
 

@@ -21,6 +21,7 @@ from evenkeel._files import (
     dtype_of,
     expand,
     name_for_reader,
+    names_weights,
     page_cache_name,
     printable,
     short_repr,
@@ -48,7 +49,7 @@ def open(
     offset: int = 0,
     cache: int | str | bool | None = None,
     page_cache: str = "spare",
-) -> Array:
+) -> Array | Any:
     """Opens an array that lies in a file, or in several, one after the other along the first axis.
 
     `paths` is a path, a pattern with * ? [], or several of them. NPY files say themselves what they
@@ -68,6 +69,9 @@ def open(
     cache as long as nobody else needs the memory, so that later epochs come from memory. The budget
     then covers the library's own memory alone.
 
+    Model weights (names that end with .safetensors, .safetensors.index.json or .gguf) give a
+    `Weights`: a dict of such arrays by name.
+
     Nothing is read but headers; nothing is ever written.
 
     >>> import evenkeel, numpy
@@ -75,6 +79,15 @@ def open(
     >>> evenkeel.open("numbers.bin", dtype=">i2", shape=(-1, 4))[1]
     array([4, 5, 6, 7], dtype='>i2')
     """
+    if dtype is None and names_weights(paths):
+        from evenkeel._weights import Weights
+
+        if shape is not None or offset != 0 or cache is not None or page_cache != "spare":
+            raise ValueError(
+                "open: weights say themselves what they hold: shape, offset, cache and page_cache"
+                " are for arrays"
+            )
+        return Weights(paths, budget, engine)  # type: ignore[arg-type]
     return Array(expand(paths), budget, engine, dtype, shape, offset, cache, page_cache)
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import operator
 import warnings
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from evenkeel import _core
+from evenkeel._stepping import Stepping
 
 # Below so many blocks in a window, data that is sorted by label trains worse than with an exact
 # shuffle: docs/orders.md has the measurements.
@@ -24,7 +26,7 @@ class Blocks(NamedTuple):
     window_blocks: int
     streams: int
 
-    def describe(self, rows: int, row_bytes: int, world: int, n: int) -> str:
+    def describe(self, rows: int, row_bytes: int, world: int, n: int, noun: str = "rows") -> str:
         """Sizes, memory and expected quality, in two lines."""
         size = _core.format_size
         window = min(self.block_rows * self.window_blocks, max(rows, 1))
@@ -32,21 +34,21 @@ class Blocks(NamedTuple):
         blocks = min(self.window_blocks, -(-window // self.block_rows))
         ranks = "" if world == 1 else f" of {world} ranks"
         return (
-            f"blocks: {self.block_rows:,} rows ({size(self.block_rows * row_bytes)}); windows:"
-            f" {blocks:,} blocks ({window:,} rows, {size(window * row_bytes)}, {share:.3g} % of"
-            f" the rows){ranks}; {self.streams} streams\n"
-            f"quality: {self._quality(blocks, window >= rows, n * world)}"
+            f"blocks: {self.block_rows:,} {noun} ({size(self.block_rows * row_bytes)}); windows:"
+            f" {blocks:,} blocks ({window:,} {noun}, {size(window * row_bytes)}, {share:.3g} % of"
+            f" the {noun}){ranks}; {self.streams} streams\n"
+            f"quality: {self._quality(blocks, window >= rows, n * world, noun)}"
         )
 
-    def _quality(self, blocks: int, whole: bool, batch: int) -> str:
+    def _quality(self, blocks: int, whole: bool, batch: int, noun: str) -> str:
         if whole:
-            return "one window holds all rows, so they are mixed as in an exact shuffle"
+            return f"one window holds all {noun}, so they are mixed as in an exact shuffle"
         # Streams take turns, so that many rows of a batch come from different blocks. The others
         # share a block with one of them: docs/orders.md.
         apart = min(batch, self.streams, blocks)
         varies = (1 + (batch - apart) / blocks) ** 0.5
         return (
-            f"if neighbouring rows are alike, what a batch of {batch:,} rows holds of each kind"
+            f"if neighbouring {noun} are alike, what a batch of {batch:,} {noun} holds of each kind"
             f" varies {varies:.3g} times as much as with an exact shuffle; if they are not, there"
             " is no difference"
         )
@@ -75,8 +77,11 @@ def choose(
     block: Any,
     window: Any,
     streams: Any,
+    sets: int = 1,
+    step_rows: int = 0,
 ) -> Blocks:
-    """The numbers that were given, and for the others those that suit the budget."""
+    """The numbers that were given, and for the others those that suit the budget, which the sets of
+    a mixture share."""
     given = 0 if streams is None else operator.index(streams)
     if streams is not None and given < 1:
         raise ValueError(f"{what}: streams must be 1 or more; it is {given}")
@@ -88,8 +93,79 @@ def choose(
             rows_of(what, "block", block, row_bytes),
             rows_of(what, "window", window, row_bytes),
             given,
+            sets,
+            step_rows,
         )
     )
+
+
+class InBlocks(Stepping):
+    """What the order `blocks` adds to a loader. Its other base is a reader of _core."""
+
+    _order: str
+    _told: dict[str, Any]
+    _chosen_by: tuple[_core.Budget, int, int, int]
+
+    def _choose_blocks(
+        self,
+        order: str,
+        told: dict[str, Any],
+        *,
+        budget: _core.Budget,
+        has_budget: bool,
+        sample_bytes: int,
+        batch_size: int,
+        samples: list[int],
+    ) -> Blocks | None:
+        """None: the order has no blocks. `samples` are those of each set."""
+        self._order, self._told = order, told
+        self._chosen_by = budget, sample_bytes, len(samples), batch_size * self._world
+        if order != "blocks":
+            if any(value is not None for value in told.values()):
+                raise ValueError('loader: block, window and streams belong to order="blocks"')
+            return None
+        if self._world > 1 and told["window"] is None and not has_budget:
+            raise ValueError(
+                "loader: without a budget, every rank would choose a window by the memory that is"
+                " free when it starts, and ranks with different windows read different rows\n"
+                'hint: give window=, the same on every rank, or open the data with budget="..."'
+            )
+        blocks = self._blocks_for(told)
+        warn_if_few(blocks, max(samples), stacklevel=3, exact='order="shuffled"')
+        return blocks
+
+    def _blocks_for(self, told: dict[str, Any]) -> Blocks:
+        budget, sample_bytes, sets, step = self._chosen_by
+        return choose(
+            "loader", budget, sample_bytes, self._world, **told, sets=sets, step_rows=step
+        )
+
+    def _describe_blocks(self, samples: list[int], batch_size: int, noun: str) -> list[str]:
+        if self._order != "blocks":
+            return []
+        blocks = Blocks(*self.blocks_in_use)
+        return [blocks.describe(max(samples), self._chosen_by[1], self._world, batch_size, noun)]
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on where `state` was taken, also with another world, batch size or prefetch.
+
+        ValueError names the difference when it belongs to other data, seed or order. With
+        order="blocks" the sizes of blocks and windows are taken from the state, unless the loader
+        was told others."""
+        if self._order == "blocks" and isinstance(state, Mapping) and "state" in state:
+            self._require_told(Blocks(*self.blocks_of_state(state["state"])))
+        Stepping.load_state_dict(self, state)  # no super(): see _stepping.over
+
+    def _require_told(self, theirs: Blocks) -> None:
+        if not any(theirs):
+            return  # of another order, which is refused by its name
+        mine = self._blocks_for({**self._told, "block": self._told["block"] or theirs.block_rows})
+        for name, there, here in zip(self._told, theirs, mine):
+            if self._told[name] is not None and there != here:
+                raise ValueError(
+                    f"load: the state has {name} {there:,}, this loader was told {here:,}\n"
+                    f"hint: leave {name}= out, and it comes from the state"
+                )
 
 
 def warn_if_few(blocks: Blocks, rows: int, stacklevel: int, exact: str = "shuffle=True") -> None:

@@ -161,7 +161,7 @@ class ChunkReader:
 
 def chunks(reader: Reader, rows: int, shuffle: bool, seed: int, epoch: int, rank: int, world: int, blocks: tuple[int, int, int] | None = None) -> ChunkReader: ...
 
-def choose_blocks(row_bytes: int, budget: int, world: int, block_rows: int, window_rows: int, streams: int) -> tuple[int, int, int]:
+def choose_blocks(row_bytes: int, budget: int, world: int, block_rows: int, window_rows: int, streams: int, sets: int = 1, step_rows: int = 0) -> tuple[int, int, int]:
     """
     Rows of a block, blocks of a window, and streams of the order `blocks`; those that are 0 are chosen.
     """
@@ -373,22 +373,17 @@ class LoaderOptions:
     def batch_size(self, arg: int, /) -> None: ...
 
     @property
-    def block_size(self) -> int: ...
-
-    @block_size.setter
-    def block_size(self, arg: int, /) -> None: ...
-
-    @property
-    def order(self) -> str: ...
-
-    @order.setter
-    def order(self, arg: str, /) -> None: ...
-
-    @property
     def seed(self) -> int: ...
 
     @seed.setter
     def seed(self, arg: int, /) -> None: ...
+
+    @property
+    def blocks(self, /) -> tuple[int, int, int]:
+        """Rows of a block, blocks of a window, streams; of the order blocks."""
+
+    @blocks.setter
+    def blocks(self, value: tuple[int, int, int], /) -> None: ...
 
     @property
     def rank(self) -> int: ...
@@ -409,21 +404,15 @@ class LoaderOptions:
     def prefetch(self, arg: int, /) -> None: ...
 
     @property
-    def dtype(self) -> str: ...
-
-    @dtype.setter
-    def dtype(self, arg: str, /) -> None: ...
-
-    @property
     def steps(self) -> int:
-        """0: no limit."""
+        """0: not given."""
 
     @steps.setter
     def steps(self, arg: int, /) -> None: ...
 
     @property
     def epochs(self) -> int:
-        """0: no limit."""
+        """0: not given."""
 
     @epochs.setter
     def epochs(self, arg: int, /) -> None: ...
@@ -469,6 +458,24 @@ class LoaderOptions:
 
     @keep.setter
     def keep(self, arg: int, /) -> None: ...
+
+    @property
+    def block_size(self) -> int: ...
+
+    @block_size.setter
+    def block_size(self, arg: int, /) -> None: ...
+
+    @property
+    def order(self) -> str: ...
+
+    @order.setter
+    def order(self, arg: str, /) -> None: ...
+
+    @property
+    def dtype(self) -> str: ...
+
+    @dtype.setter
+    def dtype(self, arg: str, /) -> None: ...
 
 class BatchReader:
     """Batch after batch, read ahead."""
@@ -554,6 +561,18 @@ class BatchReader:
         """Batches of one loop; 0: it does not end."""
 
     @property
+    def blocks_in_use(self) -> tuple[int, int, int]:
+        """
+        Rows of a block, blocks of a window, streams; all 0 but for the order blocks.
+        """
+
+    @staticmethod
+    def blocks_of_state(state: str) -> tuple[int, int, int]:
+        """
+        Rows of a block, blocks of a window, streams; all 0 but for the order blocks.
+        """
+
+    @property
     def buffers(self) -> int: ...
 
     @property
@@ -569,12 +588,6 @@ class RowLoaderOptions:
 
     @batch_size.setter
     def batch_size(self, arg: int, /) -> None: ...
-
-    @property
-    def order(self) -> str: ...
-
-    @order.setter
-    def order(self, arg: str, /) -> None: ...
 
     @property
     def seed(self) -> int: ...
@@ -622,12 +635,6 @@ class RowLoaderOptions:
     def epochs(self, arg: int, /) -> None: ...
 
     @property
-    def drop_last(self) -> bool: ...
-
-    @drop_last.setter
-    def drop_last(self, arg: bool, /) -> None: ...
-
-    @property
     def stride(self) -> int: ...
 
     @stride.setter
@@ -653,6 +660,18 @@ class RowLoaderOptions:
 
     @keep.setter
     def keep(self, arg: int, /) -> None: ...
+
+    @property
+    def order(self) -> str: ...
+
+    @order.setter
+    def order(self, arg: str, /) -> None: ...
+
+    @property
+    def drop_last(self) -> bool: ...
+
+    @drop_last.setter
+    def drop_last(self, arg: bool, /) -> None: ...
 
 class LoaderField:
     """What a loader reads rows from."""
@@ -684,12 +703,6 @@ class RowReader:
 
     def structured(self, fields: list[Any]) -> Any:
         """Fields as a batch: alone, as a tuple or as a dict."""
-
-    @property
-    def blocks_in_use(self) -> tuple[int, int, int]:
-        """
-        Rows of a block, blocks of a window, streams; all 0 but for the order blocks.
-        """
 
     def epoch_at(self, step: int) -> int:
         """The epoch of a step; 0 where there are none."""
@@ -760,15 +773,22 @@ class RowReader:
         """Batches of one loop; 0: it does not end."""
 
     @property
+    def blocks_in_use(self) -> tuple[int, int, int]:
+        """
+        Rows of a block, blocks of a window, streams; all 0 but for the order blocks.
+        """
+
+    @staticmethod
+    def blocks_of_state(state: str) -> tuple[int, int, int]:
+        """
+        Rows of a block, blocks of a window, streams; all 0 but for the order blocks.
+        """
+
+    @property
     def buffers(self) -> int: ...
 
     @property
     def epoch_samples(self) -> int: ...
-
-def blocks_of_state(state: str) -> tuple[int, int, int]:
-    """
-    Rows of a block, blocks of a window, streams; all 0 but for the order blocks.
-    """
 
 class Evictor:
     """Keeps mappings within a budget. The implementation of evenkeel.Guard."""

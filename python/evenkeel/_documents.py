@@ -106,7 +106,7 @@ def document_options(
     most_documents: int | None,
     predict_first: bool,
     leftovers: str,
-    window: int,
+    window: int | None,
     mixed_windows: int,
     pad: int,
 ) -> _core.DocumentOptions:
@@ -135,7 +135,7 @@ def document_options(
     top = 1 << 32
     if most_documents is not None:
         options.most_documents = number("most_documents", most_documents, 1, top)
-    options.window = number("window", window, 1, top)
+    options.window = number("window", 512 if window is None else window, 1, top)
     options.mixed_windows = number("mixed_windows", mixed_windows, 1, top)
     options.pad = pad
     return options

@@ -25,6 +25,13 @@ def expand(paths: Paths, one: Callable[[bytes], list[bytes]] = _core.expand_path
     return found
 
 
+def names_weights(paths: Paths) -> bool:
+    """Whether this is one name, and that of model weights."""
+    if not isinstance(paths, (str, bytes, os.PathLike)):
+        return False
+    return os.fsencode(paths).endswith((b".safetensors", b".safetensors.index.json", b".gguf"))
+
+
 def cache_bytes(cache: int | str | bool | None) -> int | None:
     """What `cache=` says, as the reader wants it: None for all that the budget leaves."""
     if cache is None or cache is True:

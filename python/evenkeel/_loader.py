@@ -4,32 +4,47 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Union
+from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
 
 from evenkeel import _core
+from evenkeel._blocks import InBlocks
 from evenkeel._documents import DocumentsLayout, document_options
 from evenkeel._mixture import MaxEpochs, Schedule, set_mixture
 from evenkeel._ranks import rank_and_world
-from evenkeel._stepping import Stepping, number, set_common
+from evenkeel._stepping import number, over, set_common
 from evenkeel._tokens import Tokens, require_tokens
 
 Mixture = Union[Tokens, Sequence[Union[Tokens, "tuple[Tokens, float]"]], "Mapping[Tokens, float]"]
 
 
-class TokenLoader(Stepping, _core.BatchReader):
+if TYPE_CHECKING:
+
+    class _Base(InBlocks, _core.BatchReader):
+        pass
+
+else:
+    _Base = over(InBlocks, _core.BatchReader)
+
+
+class TokenLoader(_Base):
     """Batches (x, y) of token files, read ahead under the budget of the tokens.
 
     Every batch is a pure function of the data, seed, step, rank and world: you can seek to it,
     resume on another number of ranks, and ask what it is made of (`explain`).
 
     `tokens` is what evenkeel.tokens gives, or a mixture: pairs of (tokens, weight). `order` is
-    "random" (with replacement, as nanoGPT draws), "shuffled" (each block once an epoch) or
-    "covering" (the same with a new phase each epoch), or "megatron": the samples of megatron-core's
-    GPTDataset, and for several sets of its BlendedDataset, in their order for `samples` samples
-    (default: those of `steps`, else of one epoch). Sets without weights are blended by their size;
-    `surplus` is Megatron's mid_level_dataset_surplus. `rank` and `world` default to those of
+    "random" (with replacement, as nanoGPT draws), "shuffled" (each block once an epoch), "covering"
+    (the same with a new phase each epoch), "blocks" (the crops of "covering", read in large
+    requests and mixed in memory: see docs/orders.md) or "megatron" (below). For "blocks", `block`
+    and `window` are crops, or bytes as text ("256KiB"), and `streams` is a multiple of every
+    `world` that will continue; a window takes a quarter of the budget by default, and two are held.
+    These are part of the state: a loader that was not told them takes them from there. "megatron"
+    is the samples of megatron-core's GPTDataset, and for several sets of its BlendedDataset, in
+    their order for `samples` samples (default: those of `steps`, else of one epoch). Sets without
+    weights are then blended by their size; `surplus` is Megatron's mid_level_dataset_surplus.
+    `rank` and `world` default to those of
     torch.distributed, else of the environment of torchrun, Slurm or Open MPI, else one process.
 
     `schedule` changes the weights of a mixture during training: {0: [3, 1], 200_000: [1, 3]} has
@@ -45,8 +60,8 @@ class TokenLoader(Stepping, _core.BatchReader):
     NAME.doc.npy), or by the token that they begin with (`bos`) or end with (`eos`). An index that
     has to be made is stored beside the file, or in the folder `documents_index`. `most_documents`
     gives cu_seqlens a fixed length, `predict_first=False` leaves first tokens of documents out of
-    loss_mask, and `packing` says what a mode costs. `leftovers` belongs to "start"; `window`,
-    `mixed_windows` and `pad` belong to "packed".
+    loss_mask, and `packing` says what a mode costs. `leftovers` belongs to "start"; `window`
+    (here rows that are packed together), `mixed_windows` and `pad` belong to "packed".
 
     Without `steps` and `epochs` the loader does not end, and `len` is a TypeError. With `steps` a
     loop ends after that many batches, and the next loop begins again at step 0, as validation wants
@@ -91,6 +106,9 @@ class TokenLoader(Stepping, _core.BatchReader):
         device: Any = None,
         steps: int | None = None,
         epochs: int | None = None,
+        block: int | str | None = None,
+        window: int | str | None = None,
+        streams: int | None = None,
         schedule: Schedule | None = None,
         max_epochs: MaxEpochs | None = None,
         exhausted: str = "stop",
@@ -105,14 +123,13 @@ class TokenLoader(Stepping, _core.BatchReader):
         most_documents: int | None = None,
         predict_first: bool = True,
         leftovers: str = "drop",
-        window: int = 512,
         mixed_windows: int = 8,
         pad: int = 0,
     ) -> None:
         sets = weighted(tokens)
         self._sources = [one for one, _ in sets]
         self._start(*rank_and_world(rank, world))
-        self._shape, self._order = (batch_size, block_size), order
+        self._shape = batch_size, block_size
         stored = sets[0][0].dtype
         self._dtype = stored if dtype == "stored" else np.dtype(dtype)
         options = _core.LoaderOptions()
@@ -145,13 +162,24 @@ class TokenLoader(Stepping, _core.BatchReader):
             most_documents=most_documents,
             predict_first=predict_first,
             leftovers=leftovers,
-            window=window,
+            window=window if order != "blocks" else None,
             mixed_windows=mixed_windows,
             pad=pad,
         )
         layout = None
         if options.documents.mode != "none":
             layout = DocumentsLayout(batch_size, block_size, options.documents.most_documents)
+        blocks = self._choose_blocks(
+            order,
+            {"block": block, "window": window if documents is None else None, "streams": streams},
+            budget=sets[0][0].budget,
+            has_budget=sets[0][0]._recipe[1] is not None,
+            sample_bytes=options.block_size * stored.itemsize,
+            batch_size=batch_size,
+            samples=self._samples(),
+        )
+        if blocks is not None:
+            options.blocks = blocks
         memory: list[list[Any]] = []
         if device is not None:
             from evenkeel._device import ring_for
@@ -183,6 +211,27 @@ class TokenLoader(Stepping, _core.BatchReader):
         for row in rows:
             row["path"] = os.fsdecode(row["path"])  # type: ignore[arg-type]
         return rows
+
+    def _samples(self) -> list[int]:
+        """Crops of an epoch of each set, in the order blocks."""
+        return [max(0, len(one) // self._shape[1] - 1) for one in self._sources]
+
+    def describe(self) -> str:
+        """What it reads, in which order, and how much memory that takes, in several lines."""
+        if self._closed:
+            return "loader: closed"
+        rows, columns = self._shape
+        budget = self._sources[0].budget
+        return "\n".join(
+            [
+                repr(self)[1:-1].replace("evenkeel.TokenLoader", "loader"),
+                *(repr(source) for source in self._sources),
+                *self._describe_blocks(self._samples(), rows, "crops"),
+                f"batches: {rows:,} x {columns:,} tokens, {self.buffers} in memory",
+                f"loop: {f'{self.size:,} batches' if self.size else 'does not end'}",
+                f"budget: {budget.describe()}, {_core.format_size(budget.in_use)} in use",
+            ]
+        )
 
     def __reduce__(self) -> Any:
         raise TypeError(

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Union
+from typing import TYPE_CHECKING, Any, Union
 
 from evenkeel import _core
 from evenkeel._array import Array
-from evenkeel._blocks import Blocks, choose, warn_if_few
+from evenkeel._blocks import InBlocks
 from evenkeel._mixture import MaxEpochs, Schedule, set_mixture, stages
 from evenkeel._ragged import Csr, Ragged
 from evenkeel._ranks import rank_and_world
-from evenkeel._stepping import Stepping, number, set_common
+from evenkeel._stepping import number, over, set_common
 
 Field = Union[Array, Ragged]
 Fields = Union[Field, "tuple[Field, ...]", "Mapping[str, Field]"]
 Data = Union[Fields, "Sequence[tuple[Fields, float]]"]
 
 
-class Loader(Stepping, _core.RowReader):
+if TYPE_CHECKING:
+
+    class _Base(InBlocks, _core.RowReader):
+        pass
+
+else:
+    _Base = over(InBlocks, _core.RowReader)
+
+
+class Loader(_Base):
     """Batches of rows, read ahead under the budget of the (first) array.
 
     `data` is an array that evenkeel.open gave, a tuple of arrays or a dict of them; a batch is then
@@ -31,8 +40,10 @@ class Loader(Stepping, _core.RowReader):
     "shuffled" (each row once an epoch, exactly), "blocks" (each row once an epoch, at the speed of
     a scan), "sequential", or "random" (with replacement). For "blocks", `block` and `window` are
     rows, or bytes of all arrays together as text ("256KiB"); a window takes a quarter of the budget
-    by default, and two are held. `streams` is a multiple of every `world` that will continue, 64 by
-    default. These are part of the state: a loader that was not told them takes them from there.
+    by default, and two are held; the sets of a mixture share that evenly. `streams` is a multiple
+    of every `world` that will continue, 64 by default; a mixture takes so many rows of a set at a
+    time, and has fewer by default. These are part of the state: a loader that was not told them
+    takes them from there.
     `rank` and `world` default to those of torch.distributed, else of the environment of torchrun,
     Slurm or Open MPI, else one process.
 
@@ -103,7 +114,7 @@ class Loader(Stepping, _core.RowReader):
     ) -> None:
         sets, keys = row_sets(data)
         self._start(*rank_and_world(rank, world))
-        self._batch_size, self._order, self._sets = batch_size, order, sets
+        self._batch_size, self._sets = batch_size, sets
         self._stages = [] if schedule is None else stages(schedule)
         options = _core.RowLoaderOptions()
         options.drop_last = bool(drop_last)
@@ -121,12 +132,20 @@ class Loader(Stepping, _core.RowReader):
             phase=phase,
         )
         set_mixture(options, len(sets), schedule, max_epochs, exhausted)
-        self._told = {"block": block, "window": window, "streams": streams}
+        first = sets[0][0][0]
+        opened = first if isinstance(first, Array) else first._values
         self._row_bytes = sum(_row_bytes(field) for field in sets[0][0])
-        if order == "blocks":
-            options.blocks = self._choose_blocks()
-        elif not block is window is streams is None:
-            raise ValueError('loader: block, window and streams belong to order="blocks"')
+        blocks = self._choose_blocks(
+            order,
+            {"block": block, "window": window, "streams": streams},
+            budget=first.budget,
+            has_budget=opened._recipe[1] is not None,
+            sample_bytes=self._row_bytes,
+            batch_size=batch_size,
+            samples=self._samples(),
+        )
+        if blocks is not None:
+            options.blocks = blocks
         if transform is not None and not callable(transform):
             raise TypeError(f"loader: transform must be a function; got {transform!r}")
         fields = sets[0][0]
@@ -176,41 +195,8 @@ class Loader(Stepping, _core.RowReader):
             self.convert = as_tensor
         self.transform = transform
 
-    def _choose_blocks(self) -> Blocks:
-        first = self._sets[0][0][0]
-        opened = first if isinstance(first, Array) else first._values
-        if self._world > 1 and self._told["window"] is None and opened._recipe[1] is None:
-            raise ValueError(
-                "loader: without a budget, every rank would choose a window by the memory that is"
-                " free when it starts, and ranks with different windows read different rows\n"
-                'hint: give window=, the same on every rank, or open the array with budget="..."'
-            )
-        blocks = choose("loader", first.budget, self._row_bytes, self._world, **self._told)
-        warn_if_few(blocks, len(first), stacklevel=3, exact='order="shuffled"')
-        return blocks
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on where `state` was taken, also with another world, batch size or prefetch.
-
-        ValueError names the difference when it belongs to other data, seed or order. With
-        order="blocks" the sizes of blocks and windows are taken from the state, unless the loader
-        was told others."""
-        if self._order == "blocks" and isinstance(state, Mapping) and "state" in state:
-            self._require_told(Blocks(*_core.blocks_of_state(state["state"])))
-        super().load_state_dict(state)
-
-    def _require_told(self, theirs: Blocks) -> None:
-        if not any(theirs):
-            return  # of another order, which is refused by its name
-        told = {**self._told, "block": self._told["block"] or theirs.block_rows}
-        budget = self._sets[0][0][0].budget
-        mine = choose("loader", budget, self._row_bytes, self._world, **told)
-        for name, there, here in zip(self._told, theirs, mine):
-            if self._told[name] is not None and there != here:
-                raise ValueError(
-                    f"load: the state has {name} {there:,}, this loader was told {here:,}\n"
-                    f"hint: leave {name}= out, and it comes from the state"
-                )
+    def _samples(self) -> list[int]:
+        return [len(arrays[0]) for arrays, _ in self._sets]
 
     def explain(self, step: int) -> list[dict[str, Any]]:
         """Which row of which set each row of a step's batch is. Reads nothing."""
@@ -234,10 +220,7 @@ class Loader(Stepping, _core.RowReader):
         for step, weights in self._stages:
             lines.append(f"from step {step:,}: weights {', '.join(f'{w:g}' for w in weights)}")
         budget = self._sets[0][0][0].budget
-        if self._order == "blocks":
-            rows = len(self._sets[0][0][0])
-            blocks = Blocks(*self.blocks_in_use)
-            lines.append(blocks.describe(rows, self._row_bytes, self._world, self._batch_size))
+        lines += self._describe_blocks(self._samples(), self._batch_size, "rows")
         lines += [
             f"batches: {self._batch_size:,} rows of {self._row_bytes:,} bytes, {self.buffers} in"
             " memory",
@@ -255,7 +238,7 @@ class Loader(Stepping, _core.RowReader):
     def __repr__(self) -> str:
         if self._closed:
             return "<evenkeel.Loader: closed>"
-        rows = sum(len(arrays[0]) for arrays, _ in self._sets)
+        rows = sum(self._samples())
         return (
             f"<evenkeel.Loader: {self._batch_size} of {rows:,} rows, {self._order}, "
             f"rank {self._rank} of {self._world}, step {self.step}>"

@@ -43,6 +43,14 @@ if TYPE_CHECKING:
         def size(self) -> int:
             raise NotImplementedError
 
+        @property
+        def blocks_in_use(self) -> tuple[int, int, int]:
+            raise NotImplementedError
+
+        @staticmethod
+        def blocks_of_state(state: str) -> tuple[int, int, int]:
+            raise NotImplementedError
+
 else:
     _Reader = object
 
@@ -50,7 +58,7 @@ Self = TypeVar("Self", bound="Stepping")
 
 
 class Stepping(_Reader):
-    """Steps, states, ranks and the end of a loader. Its other base is a reader of _core."""
+    """Steps, states, ranks and the end of a loader, on top of a reader of _core: see `over`."""
 
     _ring: Ring | None
     _rank: int
@@ -139,6 +147,17 @@ class Stepping(_Reader):
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def over(mixin: type, reader: Any) -> Any:
+    """The mixin with this reader as its only base: nanobind 2, the last for Python 3.9, takes no
+    second one. Methods of the mixin must not use super()."""
+    members: dict[str, Any] = {}
+    for base in reversed(mixin.__mro__[:-1]):
+        members.update(vars(base))
+    for own in ("__dict__", "__weakref__"):
+        members.pop(own, None)
+    return type(reader)(mixin.__name__, (reader,), members)
 
 
 def number(name: str, value: int, least: int, end: int = 1 << 64, what: str = "loader") -> int:

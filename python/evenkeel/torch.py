@@ -68,6 +68,7 @@ class _StepDataset(IterableDataset[Any]):
         self._loader: Stepping | None = None
         self._next: int | None = None  # step
         self._resumed: int | None = None
+        self._state: str | None = None  # that was loaded: it says which blocks there are
 
     def _make(self, **options: Any) -> Stepping:
         """A loader of the process in which it is called."""
@@ -94,6 +95,8 @@ class _StepDataset(IterableDataset[Any]):
         first = begin + turn if self._resumed is None else self._resumed
         self._resumed = None
         with self._make(device="cpu", stride=turns, phase=first % turns, steps=end) as loader:
+            if self._state is not None:
+                loader.load_state_dict({"evenkeel": 1, "state": self._state})
             loader.seek(first)
             self._loader = loader
             try:
@@ -122,6 +125,7 @@ class _StepDataset(IterableDataset[Any]):
         if "state" in state:
             with self._make(prefetch=0) as probe:
                 probe.load_state_dict({"evenkeel": 1, "state": state["state"]})  # the same data?
+            self._state = state["state"]
         self._resumed = state["next"]
         self._epoch.fill_(int(state.get("epoch", 0)))
 
@@ -131,7 +135,8 @@ class TokenIterableDataset(_StepDataset):
 
     Workers take turns at the steps, so that the loader gives the very same batches in the same
     order with any number of workers, by fork and by spawn. Each worker has the budget of the tokens
-    to itself: divide what you have by the number of workers.
+    to itself: divide what you have by the number of workers. With order="blocks" each worker reads
+    and holds the windows of its rank whole, so one worker is enough.
 
     With `steps` an iteration is so many batches; `set_epoch(e)` moves it to those from e * steps
     on, also for persistent workers. `state_dict` and `load_state_dict` are as torchdata's
@@ -151,6 +156,9 @@ class TokenIterableDataset(_StepDataset):
         prefetch: int = 4,
         dtype: str = "int64",
         steps: int | None = None,
+        block: int | str | None = None,
+        window: int | str | None = None,
+        streams: int | None = None,
         schedule: Schedule | None = None,
         max_epochs: MaxEpochs | None = None,
         exhausted: str = "stop",
@@ -170,6 +178,9 @@ class TokenIterableDataset(_StepDataset):
             "world": world,
             "prefetch": prefetch,
             "dtype": dtype,
+            "block": block,
+            "window": window,
+            "streams": streams,
             "schedule": schedule,
             "max_epochs": max_epochs,
             "exhausted": exhausted,
@@ -196,9 +207,10 @@ class RowIterableDataset(_StepDataset):
     worker has the budget of the arrays to itself: divide what you have by the number of workers.
 
     An iteration is one epoch, or `steps` batches; `set_epoch(e)` moves to the e-th, also for
-    persistent workers. order="blocks" takes at most one worker: a window is read by one process.
-    `transform` is called with each batch in the worker. `state_dict` and
-    `load_state_dict` are as torchdata's StatefulDataLoader calls them, in each worker.
+    persistent workers. With order="blocks" each worker reads and holds the windows of its rank
+    whole, so one worker is enough. `transform` is called with each batch in the worker.
+    `state_dict` and `load_state_dict` are as torchdata's StatefulDataLoader calls them, in each
+    worker.
 
     >>> import evenkeel, numpy
     >>> from torch.utils.data import DataLoader

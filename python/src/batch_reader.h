@@ -3,13 +3,16 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "array/read_ahead.h"
 #include "evenkeel/error.h"
+#include "evenkeel/order.h"
 #include "src/interruptible.h"
 #include "src/stats.h"
 
@@ -21,13 +24,14 @@ namespace evenkeel::python {
 template <class Loader, class State>
 class BatchReader {
  public:
+  using LoaderState = State;
   explicit BatchReader(std::shared_ptr<Loader> loader) : loader_(std::move(loader)) {}
   virtual ~BatchReader() = default;
   BatchReader(const BatchReader&) = delete;
   BatchReader& operator=(const BatchReader&) = delete;
 
-  // The next batch; None after the last. What a signal handler raises while a batch is waited for
-  // is thrown, and the batch comes with the next call.
+  // The next batch; None after the last. If a signal handler raises while this waits, the exception
+  // is thrown, and the next call returns the batch.
   nanobind::object take() {
     const std::shared_ptr<Loader> loader = open();
     if (undelivered_.is_valid()) return std::exchange(undelivered_, nanobind::object());
@@ -175,6 +179,43 @@ const PyType_Slot* collector_slots() {
   return slots;
 }
 
+// Rows of a block, blocks of a window, streams.
+inline std::tuple<std::uint64_t, std::uint64_t, std::uint64_t> tuple_of(const BlockOptions& blocks) {
+  return {blocks.block_rows, blocks.window_blocks, blocks.streams};
+}
+
+// The options that all loaders have.
+template <class Options>
+void bind_step_options(nanobind::class_<Options>& type) {
+  namespace nb = nanobind;
+  type.def(nb::init<>())
+      .def_rw("batch_size", &Options::batch_size)
+      .def_rw("seed", &Options::seed)
+      .def_prop_rw(
+          "blocks", [](const Options& options) { return tuple_of(options.blocks); },
+          [](Options& options, const std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>& of) {
+            options.blocks = {std::get<0>(of), std::get<1>(of), std::get<2>(of)};
+          },
+          nb::for_getter(nb::sig("def blocks(self, /) -> tuple[int, int, int]")),
+          nb::for_setter(nb::sig("def blocks(self, value: tuple[int, int, int], /) -> None")),
+          "Rows of a block, blocks of a window, streams; of the order blocks.")
+      .def_rw("rank", &Options::rank)
+      .def_rw("world", &Options::world)
+      .def_rw("prefetch", &Options::prefetch)
+      .def_rw("steps", &Options::steps, "0: not given.")
+      .def_rw("epochs", &Options::epochs, "0: not given.")
+      .def_prop_rw(
+          "stride", [](const Options& options) { return options.workers.stride; },
+          [](Options& options, std::uint64_t stride) { options.workers.stride = stride; })
+      .def_prop_rw(
+          "phase", [](const Options& options) { return options.workers.phase; },
+          [](Options& options, std::uint64_t phase) { options.workers.phase = phase; })
+      .def_prop_rw(
+          "keep", [](const Options& options) { return options.buffers.keep; },
+          [](Options& options, std::uint32_t keep) { options.buffers.keep = keep; },
+          "Batches in the given memory that are still in use when the next one is taken.");
+}
+
 // The methods that all readers have.
 template <class Reader>
 void bind_batch_reader(nanobind::class_<Reader>& type) {
@@ -222,6 +263,13 @@ void bind_batch_reader(nanobind::class_<Reader>& type) {
       .def_prop_ro(
           "size", [](const Reader& reader) { return reader.open()->size(); },
           "Batches of one loop; 0: it does not end.")
+      .def_prop_ro(
+          "blocks_in_use", [](const Reader& reader) { return tuple_of(reader.open()->blocks()); },
+          "Rows of a block, blocks of a window, streams; all 0 but for the order blocks.")
+      .def_static(
+          "blocks_of_state",
+          [](const std::string& state) { return tuple_of(Reader::LoaderState::parse(state).blocks); },
+          "state"_a, "Rows of a block, blocks of a window, streams; all 0 but for the order blocks.")
       .def_prop_ro("buffers", [](const Reader& reader) { return reader.open()->buffers(); })
       .def_prop_ro("epoch_samples",
                    [](const Reader& reader) { return reader.open()->epoch_samples(); });

@@ -1,4 +1,4 @@
-// What the module is made of: each file binds its own.
+// The parts of the module: each file binds its own classes.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -15,5 +15,6 @@ void bind_mixture(nanobind::module_& module);
 void bind_tokens(nanobind::module_& module);
 void bind_rows(nanobind::module_& module);
 void bind_guard(nanobind::module_& module);
+void bind_weights(nanobind::module_& module);
 
 }  // namespace evenkeel::python

@@ -92,7 +92,7 @@ void ChunkStream::seek(std::uint64_t chunk) {
   try {
     interruptible([source, chunk] { source->chunks.seek(chunk); });
   } catch (const nb::python_error&) {
-    // The worker goes on with the seek, so nobody knows where the source stands.
+    // The worker continues the seek, so the position of the source is unknown.
     undelivered_ = nullptr;
     source_.drop();
     throw;

@@ -111,7 +111,8 @@ class ChunkReader {
                         : "raise the budget: one row and its read buffers do not fit");
 }
 
-// What the loop holds beside the buffers. Out of a mapped file it is a copy, and the next one, too.
+// Memory of the chunks that the loop holds beside the buffers. Chunks of a mapped file are copies,
+// and there are two of them: the current one and the next.
 Reservation room_for_loop(Reader& reader, std::uint64_t chunk_bytes) {
   const auto mapped = [&] { return reader.engine().chosen == EngineKind::kMap; };
   const std::string what = "chunks that the loop holds";
@@ -134,13 +135,16 @@ Order make_order(bool shuffle, const std::optional<Blocks>& blocks, std::uint64_
 }
 
 Blocks choose(std::uint64_t row_bytes, std::uint64_t budget, std::uint64_t world,
-              std::uint64_t block_rows, std::uint64_t window_rows, std::uint64_t streams) {
+              std::uint64_t block_rows, std::uint64_t window_rows, std::uint64_t streams,
+              std::uint64_t sets, std::uint64_t step_rows) {
   const BlockOptions blocks = choose_blocks({.row_bytes = row_bytes,
                                              .budget = budget,
                                              .world = world,
                                              .block_rows = block_rows,
                                              .window_rows = window_rows,
-                                             .streams = streams});
+                                             .streams = streams,
+                                             .sets = sets,
+                                             .step_rows = step_rows});
   return {blocks.block_rows, blocks.window_blocks, blocks.streams};
 }
 
@@ -179,7 +183,7 @@ void bind_chunks(nb::module_& module) {
   module.def("chunks", &make, "reader"_a, "rows"_a, "shuffle"_a, "seed"_a, "epoch"_a, "rank"_a,
              "world"_a, "blocks"_a = nb::none());
   module.def("choose_blocks", &choose, "row_bytes"_a, "budget"_a, "world"_a, "block_rows"_a,
-             "window_rows"_a, "streams"_a,
+             "window_rows"_a, "streams"_a, "sets"_a = 1, "step_rows"_a = 0,
              "Rows of a block, blocks of a window, and streams of the order `blocks`; those that "
              "are 0 are chosen.");
   nb::module_::import_("atexit").attr("register")(nb::cpp_function(&interpreter_ends));

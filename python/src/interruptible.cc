@@ -21,7 +21,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-// What is to be released with the GIL. Never destroyed: threads may outlive `main`.
+// References that must be released with the GIL. Never destroyed: threads may outlive `main`.
 struct Released {
   Mutex mutex;
   std::vector<std::function<void()>> releases GUARDED_BY(mutex);
@@ -83,7 +83,7 @@ class Task {
   std::exception_ptr error_ GUARDED_BY(mutex_);
 };
 
-// A thread that runs one task after the other until it is told to end. The thread owns it too.
+// A thread that runs one task after the other until `end` is called. The thread also owns it.
 class Worker : public std::enable_shared_from_this<Worker> {
  public:
   // Throws std::system_error when no thread can be started.
@@ -220,9 +220,8 @@ void close_at_exit(const void* reader, Close close) {
 
 void forget_at_exit(const void* reader) noexcept { AtExit::list().readers.erase(reader); }
 
-// From here on threads other than the main one do not come back to Python, so that nobody sees the
-// readers closed. One second is for all of them together; what still waits for the disk then is
-// left behind.
+// From here on, only the main thread returns to Python, so no other thread sees the closed readers.
+// All readers together get one second. Threads that still wait for the disk then are left behind.
 void interpreter_ends() {
   WithoutGil::interpreter_ends();
   const auto readers = std::exchange(AtExit::list().readers, {});

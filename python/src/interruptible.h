@@ -28,9 +28,9 @@ std::shared_ptr<Object> held(const Object& object) {
 }
 
 // Calls `work` without the GIL. On the main thread, where Python runs signal handlers, a worker
-// thread does the work and the caller looks for signals meanwhile. What a handler raises is thrown
-// at once; the work is then left to end by itself. So `work` must own all that it touches: no
-// references to locals, `held` for Python objects. Throws what the work throws.
+// thread does the work while the caller looks for signals. If a handler raises, the exception is
+// thrown at once, and the work ends by itself later. So `work` must own everything it touches: no
+// references to locals, `held` for Python objects. Exceptions of the work are rethrown.
 void run_interruptible(std::function<void()> work);
 
 template <class Work>
@@ -49,8 +49,8 @@ auto interruptible(Work work) {
 // signals.
 void run_in_background(std::function<void()> work) noexcept;
 
-// Readers with threads, which are told to end when the interpreter does. `close` returns whether
-// the reader's threads have ended by the deadline. With the GIL.
+// Readers with threads are closed when the interpreter ends. `close` returns whether the reader's
+// threads have ended by the deadline. Call these with the GIL.
 using Close = std::function<bool(std::chrono::steady_clock::time_point)>;
 void close_at_exit(const void* reader, Close close);
 void forget_at_exit(const void* reader) noexcept;

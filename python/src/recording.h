@@ -25,7 +25,7 @@ class Recording {
   Recording& operator=(const Recording&) = delete;
 
   void mark(std::string_view text);
-  // What was recorded; once. Name and ending are the caller's to add.
+  // Ends the recording and returns it. Call it once. The caller adds name and ending.
   ProfileRun stop();
 
  private:

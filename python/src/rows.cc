@@ -3,7 +3,6 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
-#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstring>
@@ -156,42 +155,14 @@ nb::list explained_rows(const RowReader& reader, std::uint64_t step) {
 
 void bind_row_options(nb::module_& module) {
   using Options = RowLoaderOptions;
-  nb::class_<Options>(module, "RowLoaderOptions", "The options of a Loader.")
-      .def(nb::init<>())
-      .def_rw("batch_size", &Options::batch_size)
+  nb::class_<Options> type(module, "RowLoaderOptions", "The options of a Loader.");
+  bind_step_options(type);
+  type
       .def_prop_rw(
           "order", [](const Options& options) { return order_name(options.order); },
           [](Options& options, const std::string& name) { options.order = parse_order(name); })
-      .def_rw("seed", &Options::seed)
-      .def_prop_rw(
-          "blocks",
-          [](const Options& options) {
-            const BlockOptions& blocks = options.blocks;
-            return nb::make_tuple(blocks.block_rows, blocks.window_blocks, blocks.streams);
-          },
-          [](Options& options, const std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>& of) {
-            options.blocks = {std::get<0>(of), std::get<1>(of), std::get<2>(of)};
-          },
-          nb::for_getter(nb::sig("def blocks(self, /) -> tuple[int, int, int]")),
-          nb::for_setter(nb::sig("def blocks(self, value: tuple[int, int, int], /) -> None")),
-          "Rows of a block, blocks of a window, streams; of the order blocks.")
-      .def_rw("rank", &Options::rank)
-      .def_rw("world", &Options::world)
-      .def_rw("prefetch", &Options::prefetch)
-      .def_rw("steps", &Options::steps, "0: not given.")
-      .def_rw("epochs", &Options::epochs, "0: not given.")
-      .def_rw("drop_last", &Options::drop_last)
-      .def_prop_rw(
-          "stride", [](const Options& options) { return options.workers.stride; },
-          [](Options& options, std::uint64_t stride) { options.workers.stride = stride; })
-      .def_prop_rw(
-          "phase", [](const Options& options) { return options.workers.phase; },
-          [](Options& options, std::uint64_t phase) { options.workers.phase = phase; })
       .def_rw("mixture", &Options::mixture)
-      .def_prop_rw(
-          "keep", [](const Options& options) { return options.buffers.keep; },
-          [](Options& options, std::uint32_t keep) { options.buffers.keep = keep; },
-          "Batches in the given memory that are still in use when the next one is taken.");
+      .def_rw("drop_last", &Options::drop_last);
 }
 
 }  // namespace
@@ -236,13 +207,6 @@ void bind_rows(nb::module_& module) {
       .def("structured", &RowReader::structured, "fields"_a,
            nb::sig("def structured(self, fields: list[typing.Any]) -> typing.Any"),
            "Fields as a batch: alone, as a tuple or as a dict.")
-      .def_prop_ro(
-          "blocks_in_use",
-          [](const RowReader& reader) {
-            const BlockOptions blocks = reader.open()->blocks();
-            return std::tuple(blocks.block_rows, blocks.window_blocks, blocks.streams);
-          },
-          "Rows of a block, blocks of a window, streams; all 0 but for the order blocks.")
       .def(
           "epoch_at",
           [](const RowReader& reader, std::uint64_t step) { return reader.open()->epoch_of(step); },
@@ -250,13 +214,6 @@ void bind_rows(nb::module_& module) {
       .def("explained", &explained_rows, "step"_a,
            nb::sig("def explained(self, step: int) -> list[dict[str, object]]"));
   bind_batch_reader(reader);
-  module.def(
-      "blocks_of_state",
-      [](const std::string& state) {
-        const BlockOptions blocks = RowLoaderState::parse(state).blocks;
-        return std::tuple(blocks.block_rows, blocks.window_blocks, blocks.streams);
-      },
-      "state"_a, "Rows of a block, blocks of a window, streams; all 0 but for the order blocks.");
 }
 
 }  // namespace evenkeel::python

@@ -236,29 +236,16 @@ void bind_document_options(nb::module_& module) {
 
 void bind_loader_options(nb::module_& module) {
   using Options = LoaderOptions;
-  nb::class_<Options>(module, "LoaderOptions", "The options of a TokenLoader.")
-      .def(nb::init<>())
-      .def_rw("batch_size", &Options::batch_size)
+  nb::class_<Options> type(module, "LoaderOptions", "The options of a TokenLoader.");
+  bind_step_options(type);
+  type
       .def_rw("block_size", &Options::block_size)
       .def_prop_rw(
           "order", [](const Options& options) { return crop_order_name(options.order); },
           [](Options& options, const std::string& name) { options.order = parse_crop_order(name); })
-      .def_rw("seed", &Options::seed)
-      .def_rw("rank", &Options::rank)
-      .def_rw("world", &Options::world)
-      .def_rw("prefetch", &Options::prefetch)
       .def_prop_rw(
           "dtype", [](const Options& options) { return name_of(options.dtype); },
           [](Options& options, const std::string& name) { options.dtype = type_of(name); })
-      .def_rw("steps", &Options::steps, "0: no limit.")
-      .def_rw("epochs", &Options::epochs, "0: no limit.")
-      .def_rw("documents", &Options::documents)
-      .def_prop_rw(
-          "stride", [](const Options& options) { return options.workers.stride; },
-          [](Options& options, std::uint64_t stride) { options.workers.stride = stride; })
-      .def_prop_rw(
-          "phase", [](const Options& options) { return options.workers.phase; },
-          [](Options& options, std::uint64_t phase) { options.workers.phase = phase; })
       .def_rw("mixture", &Options::mixture)
       .def_prop_rw(
           "megatron",
@@ -270,10 +257,7 @@ void bind_loader_options(nb::module_& module) {
             options.megatron = {std::get<0>(of), std::get<1>(of), std::get<2>(of)};
           },
           "Samples (0: not given), surplus, and whether sets are blended by their size.")
-      .def_prop_rw(
-          "keep", [](const Options& options) { return options.buffers.keep; },
-          [](Options& options, std::uint32_t keep) { options.buffers.keep = keep; },
-          "Batches in the given memory that are still in use when the next one is taken.");
+      .def_rw("documents", &Options::documents);
 }
 
 }  // namespace

@@ -6,7 +6,11 @@ import subprocess
 import sys
 import textwrap
 
+import numpy as np
 import pytest
+from token_help import COUNT
+
+import evenkeel
 
 # Whoever is started in the background ignores Ctrl-C, and hands that down: the tests send it.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
@@ -36,3 +40,16 @@ def python(tmp_path):
         return done.stdout
 
     return run
+
+
+@pytest.fixture
+def stored(tmp_path):
+    """A file of tokens; see token_help."""
+    path = tmp_path / "train.bin"
+    (np.arange(COUNT) % 65536).astype(np.uint16).tofile(path)
+    return path
+
+
+@pytest.fixture
+def train(stored):
+    return evenkeel.tokens(stored, budget="16MiB", engine="direct")

@@ -105,7 +105,6 @@ def test_the_gpt_finds_text_everywhere(folder, gpt):
 # --- a permuted matrix
 
 
-@pytest.mark.alone
 def test_the_matrix_is_the_same_and_memory_is_not(temporary, folder):
     rows = 60_000  # 37 MiB
     said = run("permuted_matrix.py", "--rows", rows, "--budget", "16MiB", "--report", "mem.html")

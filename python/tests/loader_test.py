@@ -439,3 +439,8 @@ def test_a_child_of_fork_needs_its_own(x, python):
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
         assert len(list(loader)) == 9
     """)
+
+
+def test_loaders_have_one_base_as_nanobind_2_wants():
+    for loader in (evenkeel.Loader, evenkeel.TokenLoader):
+        assert all(len(each.__bases__) <= 1 for each in loader.__mro__), loader.__mro__

@@ -34,7 +34,6 @@ def test_peaks_are_those_of_the_block(folder):
     del before
 
 
-@pytest.mark.alone
 def test_rising_memory_has_a_slope(folder):
     held = []
     with evenkeel.profile(interval=0.005) as p:

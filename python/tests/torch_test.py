@@ -7,25 +7,12 @@ import textwrap
 
 import numpy as np
 import pytest
+from token_help import COUNT
 
 import evenkeel
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 from torch.utils.data import DataLoader  # noqa: E402
-
-COUNT = 300_000
-
-
-@pytest.fixture
-def stored(tmp_path):
-    path = tmp_path / "train.bin"
-    (np.arange(COUNT) % 65536).astype(np.uint16).tofile(path)
-    return path
-
-
-@pytest.fixture
-def train(stored):
-    return evenkeel.tokens(stored, budget="16MiB", engine="direct")
 
 
 def same(one, other):

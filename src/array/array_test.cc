@@ -1,4 +1,4 @@
-// labels: threads
+// labels: threads reads
 #include "evenkeel/array.h"
 
 #include <gmock/gmock.h>

@@ -122,9 +122,9 @@ void Chunks::Impl::add_buffer() {
 
 void Chunks::Impl::make_buffers() {
   if (chunks_ == 0) return;
-  // What comes back when no slot needs it is kept for copies out of a mapping.
+  // Keep one returned buffer that no slot needs: copies out of a mapping use it.
   pool_ = std::make_shared<LendingPool>(buffer_bytes(), "a chunk's rows", 1);
-  // Where pages may have to be read first, reading ahead pays, and views of them would not.
+  // If pages may be absent, reading ahead is faster than handing out views of the mapping.
   const bool mapped = engine_->maps_files() && !engine_->pages_may_be_absent();
   // Mapped rows that need no copy need no buffer either.
   in_place_ = mapped && in_order_ && !array_->layout.fortran && !array_->layout.swapped;

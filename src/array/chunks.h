@@ -1,4 +1,4 @@
-// Reading chunk after chunk, ahead of the one who uses them.
+// Chunks, read ahead of their user.
 #pragma once
 
 #include <sys/types.h>
@@ -37,15 +37,15 @@ struct Chunks::Impl final : BatchMaker {
   bool in_place() const { return in_place_; }
   bool at_end() const { return next_chunk_ == chunks_; }  // of chunks in place
   bool owned_here() const;                                // by this process: not made before a fork
-  // Ends reading, also for those who wait for a chunk. False: not by the deadline, so this object
-  // must not be destroyed.
+  // Ends reading; callers that wait for a chunk get an error. False if threads still read at the
+  // deadline: then this object must not be destroyed.
   bool close(std::optional<ReadAhead::Clock::time_point> deadline = {});
 
   Job& prepare(std::size_t slot, std::uint64_t chunk) override;
   void finish(std::size_t slot, std::uint64_t chunk) override;
 
  private:
-  // What a slot of ReadAhead has besides its rows, which are in the pool.
+  // The part of a slot of ReadAhead that is not in the pool: row numbers and the job.
   struct Buffer {
     Reservation list_share;
     std::vector<std::uint64_t> rows;  // of this chunk, in order; the first alone when they follow

@@ -1,4 +1,4 @@
-// labels: threads
+// labels: threads reads
 #include "array/chunks.h"
 
 #include <gmock/gmock.h>

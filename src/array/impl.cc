@@ -1,15 +1,10 @@
 #include "array/impl.h"
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 #include <exception>
-#include <thread>
 
-#include "array/absent_pages.h"
-#include "array/row_extents.h"
+#include "array/gatherers.h"
 #include "base/fd.h"
-#include "base/prefetch.h"
 #include "engine/cache.h"
 #include "engine/files.h"
 #include "evenkeel/error.h"
@@ -19,18 +14,9 @@ namespace {
 
 constexpr std::uint64_t kSmallestBudget = 1_MiB;
 constexpr std::uint64_t kSmallestBudgetWithCache = 4_MiB;
-// What every array takes, whatever the limit, so that many can share a budget: plans of small
+// Every array reserves this, whatever the limit, so that many can share a budget: plans of small
 // reads, descriptors, rings, the stack and heap of a reading thread, and results of up to 64 KiB.
 constexpr std::uint64_t kBookkeeping = 256_KiB;
-// Plans of a gather of so many starts are among it. A larger gather takes larger plans for as long
-// as it lasts, if there is room: they find more rows that can be read together.
-constexpr std::uint64_t kSmallGather = 1024;
-constexpr std::uint64_t kSmallPlanLimit = 1_MiB;  // see RowFeed::memory
-
-std::uint64_t large_gather(const Budget& budget) {
-  return std::clamp<std::uint64_t>(budget.limit() / 64 / 16, kSmallGather, 1 << 20);
-}
-
 Reservation reserve_bookkeeping(const Budget& budget) {
   if (budget.limit() < kSmallestBudget) {
     throw Error(ErrorKind::kBudget, "open",
@@ -46,209 +32,7 @@ Reservation reserve_bookkeeping(const Budget& budget) {
 
 }  // namespace
 
-// The crops of a call that the cache has. They are copied while the disk reads the others.
-class Array::Impl::CachedCrops {
- public:
-  CachedCrops(Impl& impl, std::span<const std::uint64_t> starts, std::uint64_t count,
-              std::byte* out)
-      : impl_(impl), starts_(starts), count_(count), out_(out) {}
-
-  bool any_left() const { return next_ < end_; }
-  // Crop i, which seems to be at `place`.
-  void add(std::size_t i, const std::byte* place) {
-    places_[end_] = place;
-    crops_[end_++] = static_cast<std::uint32_t>(i);
-  }
-  void copy_some(std::size_t most) {
-    constexpr std::size_t kAhead = 4;  // crops on their way to the processor
-    const std::uint64_t bytes = std::min<std::uint64_t>(count_ * impl_.layout.row_bytes, 1_KiB);
-    for (; most > 0 && next_ < end_; --most, ++next_) {
-      if (next_ + kAhead < end_) prefetch_memory(places_[next_ + kAhead], bytes);
-      if (!copy(crops_[next_])) crops_[lost_++] = crops_[next_];
-    }
-  }
-  // Those that the cache no longer had when their turn came.
-  std::span<const std::uint32_t> lost() const { return std::span(crops_).first(lost_); }
-  // Throws Error (kFormat) when a file they are from is not what it was.
-  void verify() {
-    for (std::size_t i = 0; i < files_used_; ++i) impl_.cache_->require_unchanged(files_[i]);
-  }
-
- private:
-  // False where the cache does not have it.
-  bool copy(std::size_t i) {
-    return impl_.copy_cached(starts_[i], count_, out_ + i * count_ * impl_.layout.row_bytes, files_,
-                             files_used_);
-  }
-
-  Impl& impl_;
-  const std::span<const std::uint64_t> starts_;
-  const std::uint64_t count_;
-  std::byte* const out_;
-  // Of crops_, those before lost_ are lost, those from next_ to end_ are still to be copied.
-  std::array<std::uint32_t, kSmallGather> crops_;
-  std::array<const std::byte*, kSmallGather> places_;
-  std::size_t lost_ = 0, next_ = 0, end_ = 0;
-  std::array<std::uint32_t, kSmallGather> files_;
-  std::size_t files_used_ = 0;
-};
-
-// Serves one call at a time.
-struct Array::Impl::Gatherer final : JobSource {
-  explicit Gatherer(const Impl& array_impl) : impl(array_impl) {}
-
-  // What one takes, for a call of up to kSmallGather starts.
-  static std::uint64_t memory() {
-    return RowFeed::memory(kSmallPlanLimit, kSmallGather) + kSmallGather * sizeof(std::uint64_t);
-  }
-
-  // With `positions`, starts that the cache does not have, and their places in `out`; and others
-  // that it does have, to be copied meanwhile.
-  void gather(std::span<const std::uint64_t> starts, std::uint64_t count, std::byte* out,
-              std::span<const std::uint32_t> positions, CachedCrops* cached) {
-    // The engine may have changed since the last call.
-    const std::shared_ptr<Engine> engine = impl.engine();
-    if (!small_feed || engine != planned_for) {
-      planned_for = engine;
-      small_feed = make_feed(*engine, kSmallPlanLimit);
-    }
-    rest = starts;
-    places = positions;
-    meanwhile = cached;
-    next_out = out;
-    rows_each = count;
-    most_starts = kSmallGather;
-    if (starts.size() > kSmallGather) {
-      const std::uint64_t limit = impl.budget.limit(), most = large_gather(impl.budget);
-      const auto share = impl.budget.try_reserve_for_read(RowFeed::memory(limit, most), "plans");
-      if (share) {
-        most_starts = most;
-        return run(*engine, *make_feed(*engine, limit));
-      }
-    }
-    run(*engine, *small_feed);
-  }
-
-  std::unique_ptr<RowFeed> make_feed(const Engine& engine, std::uint64_t limit) {
-    return std::make_unique<RowFeed>(impl.layout, engine, *this, impl.merge_gap, limit,
-                                     impl.cache());
-  }
-
-  void run(Engine& engine, RowFeed& feed) {
-    try {
-      while (!rest.empty() || busy) engine.run(feed);
-    } catch (...) {
-      feed.reset();
-      busy = false;
-      throw;
-    }
-  }
-
-  Job* next_job() override {
-    if (busy || rest.empty()) return nullptr;
-    const std::size_t now = std::min<std::size_t>(rest.size(), most_starts);
-    job = Job{};
-    job.starts = rest.first(now);
-    job.count = rows_each;
-    job.out = next_out;
-    rest = rest.subspan(now);
-    if (places.empty()) {
-      next_out += now * rows_each * impl.layout.row_bytes;
-    } else {
-      job.positions = places.first(now);
-      job.looked_up = true;
-      places = places.subspan(now);
-    }
-    busy = true;
-    return &job;
-  }
-  void job_done(Job&) override { busy = false; }
-  bool has_other_work() const override { return meanwhile && meanwhile->any_left(); }
-  void do_other_work() override {
-    constexpr std::size_t kAtATime = 64;  // so that what arrives is soon taken
-    meanwhile->copy_some(kAtATime);
-  }
-
-  const Impl& impl;
-  Reservation own_share;  // of the second one and later ones; the first is part of the bookkeeping
-  // Of the call that uses it. The engine calls back on the same thread.
-  std::shared_ptr<Engine> planned_for;
-  std::unique_ptr<RowFeed> small_feed;
-  Job job;
-  bool busy = false;
-  std::span<const std::uint64_t> rest;
-  std::span<const std::uint32_t> places;
-  CachedCrops* meanwhile = nullptr;
-  std::uint64_t most_starts = 0;
-  std::byte* next_out = nullptr;
-  std::uint64_t rows_each = 0;
-};
-
-// As many as threads call at once, up to the number of processors and what the budget allows.
-// Others wait.
-class Array::Impl::Gatherers {
- public:
-  explicit Gatherers(const Impl& impl) : impl_(impl) {
-    all_.push_back(std::make_unique<Gatherer>(impl));
-    free_.push_back(all_.front().get());
-  }
-
-  // One of them for the time of a call.
-  class Use {
-   public:
-    explicit Use(Gatherers& owner) : owner_(owner), gatherer_(owner.take()) {}
-    ~Use() { owner_.give_back(gatherer_); }
-    Use(const Use&) = delete;
-    Use& operator=(const Use&) = delete;
-    Gatherer* operator->() const { return gatherer_; }
-
-   private:
-    Gatherers& owner_;
-    Gatherer* const gatherer_;
-  };
-
- private:
-  Gatherer* take() EXCLUDES(mutex_) {
-    MutexLock lock(mutex_);
-    while (free_.empty()) {
-      if (Gatherer* added = add()) return added;
-      released_.wait(mutex_);
-    }
-    Gatherer* const gatherer = free_.back();
-    free_.pop_back();
-    return gatherer;
-  }
-  void give_back(Gatherer* gatherer) EXCLUDES(mutex_) {
-    {
-      const MutexLock lock(mutex_);
-      free_.push_back(gatherer);
-    }
-    released_.notify_one();
-  }
-  // nullptr: there are enough, or the budget has no room. It stays: others may need what is left.
-  Gatherer* add() REQUIRES(mutex_) {
-    constexpr std::uint64_t kTimesLeft = 64;
-    const std::size_t most = std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, 64);
-    if (all_.size() >= most || impl_.budget.left() < kTimesLeft * Gatherer::memory()) {
-      return nullptr;
-    }
-    auto share = impl_.budget.try_reserve(Gatherer::memory(), "plans of a thread");
-    if (!share) return nullptr;
-    auto gatherer = std::make_unique<Gatherer>(impl_);
-    gatherer->own_share = std::move(*share);
-    all_.push_back(std::move(gatherer));
-    free_.reserve(all_.size());
-    return all_.back().get();
-  }
-
-  const Impl& impl_;
-  Mutex mutex_;
-  CondVar released_;
-  std::vector<std::unique_ptr<Gatherer>> all_ GUARDED_BY(mutex_);
-  std::vector<Gatherer*> free_ GUARDED_BY(mutex_);
-};
-
-// Small budgets have better uses, unless it is asked for.
+// Without an explicit request, small budgets get no cache.
 std::unique_ptr<RowCache> Array::Impl::make_cache(const ArrayOptions& options) {
   const bool fills = engine_for(options.engine, options.page_cache) == EngineKind::kFill;
   if (options.cache == 0 || (fills && !options.cache)) return nullptr;
@@ -308,31 +92,6 @@ Array::Impl::Impl(Layout array_layout, const ArrayOptions& options)
 }
 
 Array::Impl::~Impl() = default;
-
-// While it lives, the array copies out of its mapping, which then stays. Empty when the array has
-// none.
-class Array::Impl::MappedRead {
- public:
-  explicit MappedRead(const Impl& impl) : use_(impl.engine_use_.get()) {
-    MutexLock lock(use_.mutex);
-    while (use_.leaving) use_.changed.wait(use_.mutex);
-    if (!impl.engine_ || !impl.engine_->maps_files()) return;
-    engine_ = impl.engine_.get();
-    ++use_.mapped_reads;
-  }
-  ~MappedRead() {
-    if (!engine_) return;
-    MutexLock lock(use_.mutex);
-    if (--use_.mapped_reads == 0 && use_.leaving) use_.changed.notify_all();
-  }
-  MappedRead(const MappedRead&) = delete;
-  MappedRead& operator=(const MappedRead&) = delete;
-  Engine* engine() const { return engine_; }
-
- private:
-  EngineUse& use_;
-  Engine* engine_ = nullptr;
-};
 
 std::shared_ptr<Engine> Array::Impl::engine() const {
   EngineUse& use = engine_use_.get();
@@ -457,96 +216,6 @@ void Array::Impl::check_rows(const char* operation, std::uint64_t first,
       .in(layout.paths.empty() ? "" : layout.paths.front());
 }
 
-void Array::Impl::crops(std::span<const std::uint64_t> starts, std::uint64_t count,
-                        std::byte* out) {
-  if (starts.empty() || count == 0) return;
-  if (const MappedRead mapped(*this); mapped.engine()) {
-    copy_mapped(*mapped.engine(), layout, starts, count, out);
-    return;
-  }
-  const auto gather = [&](std::span<const std::uint64_t> wanted,
-                          std::span<const std::uint32_t> positions, CachedCrops* cached) {
-    const Gatherers::Use gatherer(gatherers_->get());
-    gatherer->gather(wanted, count, out, positions, cached);
-  };
-  // Many starts are read in their order on the disk, and looked up in that order, too.
-  if (!cache_ || starts.size() > kSmallGather || !cache_->on()) return gather(starts, {}, nullptr);
-
-  // What is missing is looked for first, so that the disk reads it while the rest is copied.
-  CachedCrops cached(*this, starts, count, out);
-  std::array<std::uint64_t, kSmallGather> missing;
-  std::array<std::uint32_t, kSmallGather> positions;
-  std::size_t missed = 0;
-  constexpr std::size_t kAhead = 16;  // lookups on their way to the processor
-  for (std::size_t i = 0; i < std::min(kAhead, starts.size()); ++i) {
-    prefetch_lookup(starts[i], count);
-  }
-  for (std::size_t i = 0; i < starts.size(); ++i) {
-    if (i + kAhead < starts.size()) prefetch_lookup(starts[i + kAhead], count);
-    const std::byte* place = nullptr;
-    if (cache_has(starts[i], count, place)) {
-      cached.add(i, place);
-    } else {
-      missing[missed] = starts[i];
-      positions[missed++] = static_cast<std::uint32_t>(i);
-    }
-  }
-  if (missed > 0) {
-    gather(std::span(missing).first(missed), std::span(positions).first(missed), &cached);
-  }
-  cached.copy_some(starts.size());
-  cached.verify();
-  const std::span<const std::uint32_t> lost = cached.lost();
-  if (lost.empty()) return;
-  for (std::size_t i = 0; i < lost.size(); ++i) missing[i] = starts[lost[i]];
-  gather(std::span(missing).first(lost.size()), lost, nullptr);
-}
-
-void Array::Impl::prefetch_lookup(std::uint64_t start, std::uint64_t count) {
-  std::uint64_t taken;
-  cache_->prefetch(piece_of(layout, 0, start, count, nullptr, taken));
-}
-
-bool Array::Impl::cache_has(std::uint64_t start, std::uint64_t count, const std::byte*& place) {
-  for (std::uint64_t row = 0, taken; row < count; row += taken) {
-    const Piece piece = piece_of(layout, 0, start + row, count - row, nullptr, taken);
-    const std::byte* found = nullptr;
-    if (!cache_->has(piece, found)) return false;
-    if (!place) place = found;
-  }
-  return true;
-}
-
-// Files are noted once each, as far as `files` has room; beyond that they are verified at once.
-bool Array::Impl::copy_cached(std::uint64_t start, std::uint64_t count, std::byte* out,
-                              std::span<std::uint32_t> files, std::size_t& files_used) {
-  for (std::uint64_t row = 0, taken; row < count; row += taken) {
-    const Piece piece =
-        piece_of(layout, 0, start + row, count - row, out + row * layout.row_bytes, taken);
-    if (!cache_->get(piece)) return false;
-    if (std::ranges::find(files.first(files_used), piece.file) !=
-        files.begin() + static_cast<std::ptrdiff_t>(files_used)) {
-      continue;
-    }
-    if (files_used < files.size()) {
-      files[files_used++] = piece.file;
-    } else {
-      cache_->require_unchanged(piece.file);
-    }
-  }
-  if (layout.swapped) swap_bytes(out, count * layout.row_bytes, layout.dtype.swap_unit());
-  return true;
-}
-
-bool Array::Impl::crop_from_cache(std::uint64_t start, std::uint64_t count, std::byte* out) {
-  if (!cache_ || !cache_->on() || start > layout.rows || count > layout.rows - start) return false;
-  std::array<std::uint32_t, 4> files;
-  std::size_t files_used = 0;
-  if (!copy_cached(start, count, out, files, files_used)) return false;
-  for (std::size_t i = 0; i < files_used; ++i) cache_->require_unchanged(files[i]);
-  return true;
-}
-
 ArrayStats Array::Impl::stats() const {
   ArrayStats stats;
   if (const std::shared_ptr<Engine> engine = this->engine()) {
@@ -564,29 +233,6 @@ ArrayStats Array::Impl::stats() const {
   stats.cache_bytes = totals.held;
   stats.bytes_from_cache = totals.bytes;
   return stats;
-}
-
-void copy_mapped(Engine& engine, const Layout& layout, std::span<const std::uint64_t> starts,
-                 std::uint64_t count, std::byte* out) {
-  if (engine.pages_may_be_absent()) return copy_absent(engine, layout, starts, count, out);
-  const Scatter scatter = scatter_of(layout);
-  std::vector<const std::byte*> bases(layout.segments.size(), nullptr);
-  std::byte* crop_out = out;
-  for (const std::uint64_t start : starts) {
-    for (std::uint64_t column = 0; column < columns_of(layout); ++column) {
-      for (std::uint64_t row = 0, taken; row < count; row += taken) {
-        const Piece piece = piece_of(layout, column, start + row, count - row,
-                                     crop_out + row * layout.row_bytes, taken);
-        const std::byte*& base = bases[piece.file];
-        if (!base) base = engine.mapped(piece.file);
-        copy_piece(piece, scatter, piece.offset, piece.end(), base + piece.offset);
-      }
-    }
-    crop_out += count * layout.row_bytes;
-  }
-  if (layout.swapped) {
-    swap_bytes(out, starts.size() * count * layout.row_bytes, layout.dtype.swap_unit());
-  }
 }
 
 }  // namespace evenkeel

@@ -1,4 +1,4 @@
-// What the bindings and tests use of an array besides its public interface.
+// Internal functions of Array for the bindings and tests.
 #pragma once
 
 #include <memory>

@@ -47,8 +47,8 @@ class Loan {
 
 // A buffer for each slot of a ReadAhead. A batch is handed out in the buffer in which it lies; its
 // slot is then empty until a buffer comes back. The reader's budget pays for a fixed number of
-// buffers. Whoever keeps more of them keeps their pages: `replace_lent` frees the empty slots, and
-// `buffer` gives them new pages. Thread-safe; it calls the reader without its mutex held. In a
+// buffers. A user who keeps more of them keeps their pages: `replace_lent` frees the empty slots,
+// and `buffer` gives them new pages. Thread-safe; it calls the reader without its mutex held. In a
 // child of fork, loans that end are unmapped: threads of the parent may have held the mutexes.
 class LendingPool : public std::enable_shared_from_this<LendingPool> {
  public:

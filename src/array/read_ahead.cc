@@ -6,76 +6,11 @@
 #include <system_error>
 #include <utility>
 
-#include "array/impl.h"
 #include "array/row_extents.h"
 #include "base/thread.h"
 #include "evenkeel/error.h"
 
 namespace evenkeel {
-
-FeedRunner::FeedRunner(const Layout& layout, Engine& engine, JobSource& source,
-                       std::optional<std::uint64_t> merge_gap, std::uint64_t budget_limit,
-                       RowCache* cache)
-    : layout_(layout),
-      engine_(engine),
-      source_(source),
-      feed_(layout, engine, source, merge_gap, budget_limit, cache) {}
-
-void FeedRunner::run() {
-  if (!engine_.maps_files()) {
-    engine_.run(feed_);
-    return;
-  }
-  while (Job* job = source_.next_job()) {
-    copy_mapped(engine_, layout_, job->starts, job->count, job->out);
-    for (const JobRun& run : job->runs) {
-      copy_mapped(engine_, layout_, {&run.start, 1}, run.count, run.out);
-    }
-    source_.job_done(*job);
-  }
-}
-
-BatchReader::BatchReader(const std::vector<ReadStream>& streams, BatchMaker& maker,
-                         std::uint64_t budget_limit)
-    : maker_(maker) {
-  for (const ReadStream& stream : streams) {
-    runners_.emplace_back(stream.layout, stream.engine, static_cast<JobSource&>(*this),
-                          stream.merge_gap, budget_limit, stream.cache);
-  }
-}
-
-bool BatchReader::read(std::size_t slot, std::uint64_t number) {
-  for (std::size_t stream = 0; stream < runners_.size(); ++stream) {
-    wanted_ = {slot, number, stream};
-    done_ = false;
-    try {
-      runners_[stream].run();
-    } catch (...) {
-      runners_[stream].reset();
-      wanted_.reset();
-      throw;
-    }
-    wanted_.reset();
-    if (!done_) return false;
-  }
-  maker_.finish(slot, number);
-  return true;
-}
-
-void BatchReader::cancel() {
-  for (FeedRunner& runner : runners_) runner.cancel();
-}
-
-void BatchReader::reset() {
-  for (FeedRunner& runner : runners_) runner.reset();
-}
-
-Job* BatchReader::next_job() {
-  if (!wanted_) return nullptr;
-  const Wanted wanted = *std::exchange(wanted_, std::nullopt);
-  if (wanted.stream == 0) maker_.begin(wanted.slot, wanted.number);
-  return &maker_.prepare_stream(wanted.slot, wanted.number, wanted.stream);
-}
 
 ReadAhead::Reader::Reader(ReadAhead& owner, std::size_t stream, std::uint64_t budget_limit)
     : owner_(owner),
@@ -107,7 +42,7 @@ ReadAhead::ReadAhead(std::vector<ReadStream> streams, BatchMaker& maker, const O
       slots_(options.slots),
       next_to_read_(streams_.size()),
       end_(options.end) {
-  for (Slot& slot : slots_) slot.parts.resize(streams_.size());
+  for (Slot& slot : slots_) slot.streams.resize(streams_.size());
   for (std::size_t i = 0; i < streams_.size(); ++i) {
     readers_.emplace_back(*this, i, options.budget_limit);
   }
@@ -155,7 +90,7 @@ ReadAhead::Outcome ReadAhead::take(const Use& use, std::optional<Clock::time_poi
         use(number % slots_.size(), number);
         return Outcome::kTaken;
       }
-      // What was begun before a failure is still good.
+      // Batches that were begun before a failure are still handed out.
       if (failure_ && !coming(number)) std::rethrow_exception(failure_);
     }
     if (!in_time) return Outcome::kTimeout;
@@ -313,7 +248,7 @@ bool ReadAhead::stop_threads(std::optional<Clock::time_point> deadline) {
   for (Reader& reader : readers_) reader.reset();
   if (second_) second_->reset();
   on_demand_.reset();
-  for (Slot& slot : slots_) std::ranges::fill(slot.parts, Part{});
+  for (Slot& slot : slots_) std::ranges::fill(slot.streams, StreamState{});
   stopping_ = false;
   return true;
 }
@@ -338,7 +273,7 @@ bool ReadAhead::can_read(std::size_t stream) {
   const Slot& slot = slot_of(number);
   const bool begun = slot.state == State::kReading && slot.number == number;
   const auto after = streams_[stream].after;
-  if (after) return begun && slot.parts[*after].state == Part::State::kDone;
+  if (after) return begun && slot.streams[*after].state == StreamState::State::kDone;
   return begun || slot.state == State::kFree;
 }
 
@@ -361,9 +296,9 @@ void ReadAhead::run(Reader& reader, std::uint64_t most_batches) {
     MutexLock lock(mutex_);
     if (!failure_) failure_ = std::current_exception();
     for (Slot& slot : slots_) {
-      const bool lost = std::ranges::any_of(slot.parts, [&](const Part& part) {
-        return part.state == Part::State::kWaiting ||
-               (part.state == Part::State::kBegun && part.reader == &reader);
+      const bool lost = std::ranges::any_of(slot.streams, [&](const StreamState& one) {
+        return one.state == StreamState::State::kWaiting ||
+               (one.state == StreamState::State::kBegun && one.reader == &reader);
       });
       if (slot.state == State::kReading && lost) slot.state = State::kFailed;
     }
@@ -445,9 +380,9 @@ Job* ReadAhead::next_job(const Reader& reader) {
       slot.state = State::kReading;
       slot.number = number;
       slot.begun = false;
-      std::ranges::fill(slot.parts, Part{});
+      std::ranges::fill(slot.streams, StreamState{});
     }
-    slot.parts[stream] = {Part::State::kBegun, &reader, nullptr};
+    slot.streams[stream] = {StreamState::State::kBegun, &reader, nullptr};
   }
   // The other streams may have waited for this slot alone.
   if (first && streams_.size() > 1) slot_free_.notify_all();
@@ -458,7 +393,7 @@ Job* ReadAhead::next_job(const Reader& reader) {
     job = &maker_.prepare_stream(number % options_.slots, number, stream);
   }
   MutexLock lock(mutex_);
-  slot_of(number).parts[stream].job = job;
+  slot_of(number).streams[stream].job = job;
   return job;
 }
 
@@ -487,13 +422,14 @@ void ReadAhead::job_done(const Reader& reader, Job& job) {
   {
     MutexLock lock(mutex_);
     const auto slot = std::ranges::find_if(
-        slots_, [&](const Slot& one) { return one.parts[stream].job == &job; });
-    slot->parts[stream] = {Part::State::kDone, nullptr, nullptr};
+        slots_, [&](const Slot& one) { return one.streams[stream].job == &job; });
+    slot->streams[stream] = {StreamState::State::kDone, nullptr, nullptr};
     place = static_cast<std::size_t>(slot - slots_.begin());
     number = slot->number;
     complete = slot->state == State::kReading &&
-               std::ranges::all_of(
-                   slot->parts, [](const Part& part) { return part.state == Part::State::kDone; });
+               std::ranges::all_of(slot->streams, [](const StreamState& one) {
+                 return one.state == StreamState::State::kDone;
+               });
     if (complete && options_.finish_on_own_thread) slot->state = State::kRead;
   }
   if (!complete) {

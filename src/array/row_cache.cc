@@ -17,7 +17,7 @@ constexpr std::uint64_t kLargestBlock = 32 << 10;
 constexpr std::uint64_t kLargestRow = 512 << 10;
 // Longer reads are scans: the disk is fast at them.
 constexpr std::uint64_t kLargestPiece = 256 << 10;
-// What repeats less often than this many caches apart is not followed.
+// Repeats are detected up to a distance of this many times the size of the cache.
 constexpr std::uint64_t kCachesFollowed = 8;
 constexpr std::uint64_t kDetector = 32 << 10;     // see RepeatDetector
 constexpr std::uint64_t kLeastLookups = 1 << 16;  // before a cache is judged by its hits
@@ -51,7 +51,7 @@ RowCache::Counter& RowCache::counter(State& state) {
   return state.counters[place];
 }
 
-RowCache::Part RowCache::part_at(const Piece& piece, std::uint64_t offset) const {
+RowCache::BlockSpan RowCache::span_at(const Piece& piece, std::uint64_t offset) const {
   const std::uint64_t end = piece.end();
   if (by_offset_) {
     const std::uint64_t number = offset / block_bytes_, begin = offset % block_bytes_;
@@ -81,13 +81,13 @@ bool RowCache::get(const Piece& piece) {
   Counter& counts = counter(state);
   std::uint64_t blocks = 0;
   for (std::uint64_t offset = piece.offset; offset < piece.end(); ++blocks) {
-    const Part part = part_at(piece, offset);
-    if (!state.blocks->get(part.block, part.begin, part.length,
+    const BlockSpan span = span_at(piece, offset);
+    if (!state.blocks->get(span.block, span.begin, span.length,
                            piece.out + (offset - piece.offset))) {
       counts.misses.fetch_add(1, std::memory_order_relaxed);
       return false;
     }
-    offset += part.length;
+    offset += span.length;
   }
   counts.hits.fetch_add(blocks, std::memory_order_relaxed);
   counts.bytes.fetch_add(piece.length, std::memory_order_relaxed);
@@ -99,9 +99,9 @@ void RowCache::prefetch(const Piece& piece) {
   State& state = state_.get();
   int blocks = 0;  // of a long piece, the first alone
   for (std::uint64_t offset = piece.offset; offset < piece.end() && blocks < 4; ++blocks) {
-    const Part part = part_at(piece, offset);
-    state.blocks->prefetch(part.block);
-    offset += part.length;
+    const BlockSpan span = span_at(piece, offset);
+    state.blocks->prefetch(span.block);
+    offset += span.length;
   }
 }
 
@@ -110,14 +110,14 @@ bool RowCache::has(const Piece& piece, const std::byte*& place) {
   State& state = state_.get();
   place = nullptr;
   for (std::uint64_t offset = piece.offset; offset < piece.end();) {
-    const Part part = part_at(piece, offset);
-    const std::byte* const found = state.blocks->find(part.block);
+    const BlockSpan span = span_at(piece, offset);
+    const std::byte* const found = state.blocks->find(span.block);
     if (!found) {
       counter(state).misses.fetch_add(1, std::memory_order_relaxed);
       return false;
     }
-    if (!place) place = found + part.begin;
-    offset += part.length;
+    if (!place) place = found + span.begin;
+    offset += span.length;
   }
   return true;
 }
@@ -127,18 +127,18 @@ void RowCache::put(const Piece& piece, std::uint64_t offset, std::uint64_t lengt
   if (too_long(piece)) return;
   State& state = state_.get();
   if (!state.on.load(std::memory_order_relaxed)) {
-    const std::uint64_t block = part_at(piece, piece.offset).block;
+    const std::uint64_t block = span_at(piece, piece.offset).block;
     if (state.detector.repeats(block, [&] { return state.blocks->most_blocks(); }))
       switch_on(state);
     return;
   }
   const std::uint64_t end = std::min(offset + length, layout_.segments[piece.file].identity.size);
   for (std::uint64_t at = piece.offset; at < piece.end();) {
-    const Part part = part_at(piece, at);
-    if (part.offset >= offset && part.offset + part.block_length <= end) {
-      state.blocks->put(part.block, data + (part.offset - offset), part.block_length);
+    const BlockSpan span = span_at(piece, at);
+    if (span.offset >= offset && span.offset + span.block_length <= end) {
+      state.blocks->put(span.block, data + (span.offset - offset), span.block_length);
     }
-    at += part.length;
+    at += span.length;
   }
   if (counter(state).misses.load(std::memory_order_relaxed) % 4096 == 0) {
     switch_off_if_useless(state);

@@ -21,8 +21,8 @@ namespace evenkeel {
 // Rows of 256 bytes and more are blocks, large ones several. Smaller rows, such as tokens, are
 // cached in blocks of 1 KiB of the file, and requests are then aligned to these, so that blocks
 // arrive whole. Where rows are never read again soon, as in a scan or an exact shuffle, the cache
-// stays off: it holds no memory, and nothing is looked up. What comes from the page cache is not
-// cached again.
+// stays off: it holds no memory, and nothing is looked up. Bytes that came from the page cache are
+// not cached again.
 //
 // Thread-safe. A child of fork starts with an empty one.
 class RowCache {
@@ -30,14 +30,14 @@ class RowCache {
   // `layout` must outlive it. `most_bytes`: what it may hold; less where the budget leaves less.
   RowCache(const Layout& layout, const Budget& budget, std::uint64_t most_bytes);
 
-  // Rows that it has no blocks for: in Fortran order, or above 512 KiB.
+  // Whether these rows can be cached: not those in Fortran order, or above 512 KiB.
   static bool takes(const Layout& layout);
 
-  // What it takes while it is off.
+  // Bytes that it uses while it is off.
   static std::uint64_t memory();
 
   bool on() { return state_.get().on.load(std::memory_order_acquire); }
-  // What requests should be aligned to while it is on.
+  // The alignment that requests should have while it is on.
   std::uint64_t alignment() const { return by_offset_ ? block_bytes_ : 1; }
 
   // Copies the whole piece to its place. False: not all of it is here.
@@ -77,13 +77,14 @@ class RowCache {
     // Totals when it was switched on, or last looked at.
     std::uint64_t hits_then GUARDED_BY(mutex) = 0, misses_then GUARDED_BY(mutex) = 0;
   };
-  struct Part {
-    std::uint64_t block, begin, length;  // bytes of a block
-    std::uint64_t offset;                // of the block in the file
-    std::uint64_t block_length;          // what the file has of it
+  // Bytes of one block.
+  struct BlockSpan {
+    std::uint64_t block, begin, length;
+    std::uint64_t offset;        // of the block in the file
+    std::uint64_t block_length;  // what the file has of it
   };
   static Counter& counter(State& state);
-  Part part_at(const Piece& piece, std::uint64_t offset) const;
+  BlockSpan span_at(const Piece& piece, std::uint64_t offset) const;
   bool too_long(const Piece& piece) const;
   void switch_on(State& state);
   void switch_off_if_useless(State& state);

@@ -22,16 +22,16 @@ struct JobRun {
   std::byte* out = nullptr;
 };
 
-// `count` rows from each start, laid one after the other from `out` on. Or, where `starts` is not
-// enough to say it, `runs`: these rows, each run to its own place.
+// Rows to read, and where to put them: `count` rows from each start, one after the other from `out`
+// on. Or `runs`, each with a length and a place of its own.
 struct Job {
   std::span<const std::uint64_t> starts;
   std::uint64_t count = 1;
   std::byte* out = nullptr;
   std::span<const JobRun> runs = {};  // if not empty, instead of the three above
-  // There is room for the alignment's overhang around `out`, and `out` is as far from alignment as
-  // the first row's offset: a job that is one piece of one file may be read in place. With `runs`
-  // that is so for each of them, and those that are one piece may be.
+  // The memory around `out` has room for alignment, and `out` is as far from alignment as the first
+  // row's offset in its file. Then a job that is one piece of one file is read in place. With
+  // `runs`, this holds for each run.
   bool roomy = false;
   std::size_t reads() const { return runs.empty() ? starts.size() : runs.size(); }
   // Where each start's rows go, counted in `count` rows; empty: one after the other.
@@ -44,7 +44,7 @@ struct Job {
   bool planned = false;
 };
 
-// Where jobs come from, and who is told when one is done. Called from Engine::run.
+// Supplies jobs, and is notified when each is done. Called from Engine::run.
 class JobSource {
  public:
   virtual Job* next_job() = 0;  // nullptr: none now
@@ -67,7 +67,7 @@ class RowFeed final : public Feed {
           std::optional<std::uint64_t> merge_gap, std::uint64_t budget_limit,
           RowCache* cache = nullptr);
 
-  // What it allocates at most, for jobs of up to so many starts.
+  // The most that it allocates, for jobs of up to so many starts.
   static std::uint64_t memory(std::uint64_t budget_limit, std::uint64_t starts);
 
   bool next(Extent& extent) override;

@@ -187,7 +187,8 @@ class Jobs final : public JobSource {
 
 void add_random_job(Jobs& jobs, const World& world, Random& random, std::uint64_t most_starts) {
   const std::uint64_t count = 1 + random.below(random.coin() ? 1 : world.layout.rows);
-  std::vector<std::uint64_t> starts(random.below(most_starts));
+  // Few starts of many rows fill as many windows as many starts of one.
+  std::vector<std::uint64_t> starts(random.below(count == 1 ? most_starts : most_starts / 10));
   for (auto& start : starts) start = random.below(world.layout.rows - count + 1);
   jobs.add(world, std::move(starts), count);
 }

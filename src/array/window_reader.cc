@@ -24,8 +24,8 @@ constexpr std::uint64_t kCacheLine = 64, kMostPrefetched = 1024;
 
 }  // namespace
 
-// What is read in place has an overhang on both sides. Where that would be much beside the block,
-// blocks lie one after the other, and the engine reads into memory of its own.
+// A block that is read in place needs room for alignment on both sides. Where that would be large
+// compared with the block, blocks lie one after the other and the engine reads into its own memory.
 std::uint64_t WindowReader::overhang(const Layout& layout, const Engine& engine, const Order& order,
                                      const SampleShape& shape) {
   const std::uint64_t alignment = engine.limits().alignment;

@@ -1,4 +1,4 @@
-// labels: threads, reads
+// labels: threads reads
 #include "array/window_reader.h"
 
 #include <gmock/gmock.h>

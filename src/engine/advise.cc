@@ -1,4 +1,4 @@
-// One mapping, kept, and the kernel told what is needed and what is done with.
+// One mapping for the life of the engine. madvise tells the kernel what to read and what to drop.
 #include <algorithm>
 #include <vector>
 
@@ -97,7 +97,7 @@ class AdviseEngine final : public Engine {
                0 &&
            stat.cached == 0;
   }
-  // What a request may map at most, neighbours included.
+  // The most that a request may map, neighbouring pages included.
   static std::uint64_t touched(const Extent& extent) { return extent.length + 2 * kFaultAround; }
 
   Mapping& mapping(ProcessState& state, std::uint32_t file, int fd) REQUIRES(state.mutex) {

@@ -17,26 +17,26 @@ Uncached::Uncached(int fd, std::uint64_t offset, std::uint64_t length) {
 }
 
 // Halves what is partly cached, down to single pages; one call where all of it is, or nothing.
-void Uncached::look(int fd, Part part) {
-  const std::uint64_t page = sys::page_size(), pages = part.end - part.begin;
+void Uncached::look(int fd, PageRange range) {
+  const std::uint64_t page = sys::page_size(), pages = range.end - range.begin;
   if (pages == 0) return;
   sys::CacheStat stat{};
-  const bool told = sys::cachestat(fd, part.begin * page, pages * page, &stat) == 0;
+  const bool told = sys::cachestat(fd, range.begin * page, pages * page, &stat) == 0;
   if (told && stat.cached >= pages) return;
   if (told && stat.cached > 0 && pages > 1) {
-    const std::uint64_t middle = part.begin + pages / 2;
-    look(fd, {part.begin, middle});
-    look(fd, {middle, part.end});
-  } else if (!parts_.empty() && parts_.back().end == part.begin) {
-    parts_.back().end = part.end;
+    const std::uint64_t middle = range.begin + pages / 2;
+    look(fd, {range.begin, middle});
+    look(fd, {middle, range.end});
+  } else if (!ranges_.empty() && ranges_.back().end == range.begin) {
+    ranges_.back().end = range.end;
   } else {
-    parts_.push_back(part);
+    ranges_.push_back(range);
   }
 }
 
 void Uncached::drop(int fd) const {
   const std::uint64_t page = sys::page_size();
-  for (const auto& [begin, end] : parts_) {
+  for (const auto& [begin, end] : ranges_) {
     sys::fadvise(fd, begin * page, (end - begin) * page, POSIX_FADV_DONTNEED);
   }
 }

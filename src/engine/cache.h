@@ -8,8 +8,8 @@
 
 namespace evenkeel {
 
-// Whether every page of the range is in the cache. False also when the kernel will not say: it
-// tells only who may write the file or owns it, and only since Linux 6.5.
+// Whether every page of the range is in the cache. Also false where the kernel does not answer: it
+// does so for users who own the file or may write it, since Linux 6.5.
 inline bool is_cached(int fd, std::uint64_t offset, std::uint64_t length) {
   const std::uint64_t page = sys::page_size();
   const std::uint64_t pages = (offset + length + page - 1) / page - offset / page;
@@ -17,22 +17,23 @@ inline bool is_cached(int fd, std::uint64_t offset, std::uint64_t length) {
   return sys::cachestat(fd, offset, length, &stat) == 0 && stat.cached >= pages;
 }
 
-// The parts of a range that reading it will bring in, so that just these are given back afterwards
-// and what others have in the cache stays there. All of the range when the kernel will not say.
+// The pages of a range that reading it will bring into the cache. Only these are dropped
+// afterwards, so that pages that others have cached stay. All of the range if the kernel does not
+// answer.
 class Uncached {
  public:
   Uncached(int fd, std::uint64_t offset, std::uint64_t length);
-  bool empty() const { return parts_.empty(); }
+  bool empty() const { return ranges_.empty(); }
   // Drops them from the cache. Pages that are still mapped stay.
   void drop(int fd) const;
 
  private:
-  struct Part {
+  struct PageRange {
     std::uint64_t begin, end;  // in pages
   };
-  void look(int fd, Part part);
+  void look(int fd, PageRange range);
 
-  std::vector<Part> parts_;
+  std::vector<PageRange> ranges_;
 };
 
 // Remembers for a moment which regions of a file were found wholly cached, so that data which is

@@ -1,4 +1,4 @@
-// What is cached is taken from the page cache without adding to it; the rest goes to another
+// Takes cached bytes from the page cache without adding to it, and leaves the rest to another
 // engine.
 #include <algorithm>
 #include <array>
@@ -15,6 +15,7 @@
 #include "base/per_process.h"
 #include "base/readahead.h"
 #include "engine/cache.h"
+#include "engine/copy_team.h"
 #include "engine/engines.h"
 #include "engine/files.h"
 #include "engine/mapping.h"
@@ -35,6 +36,32 @@ constexpr std::uint64_t kSmallScratch = 128 << 10;
 constexpr std::uint64_t kStateOfThread = 64 << 10;  // what it knows of a file's page cache
 // A thread is added if it leaves so many times its memory.
 constexpr std::uint64_t kThreadsLeft = 16;
+// Requests whose bytes are in memory are collected, and copied by several threads where processors
+// are idle. Fewer are copied sooner than others wake up.
+constexpr std::size_t kMostCopies = 1024, kLeastCopies = 128;
+constexpr std::uint64_t kMostBytesOfCopies = 8 << 20, kLeastBytesOfCopies = 1 << 20;
+constexpr std::size_t kMostHelpers = 4;
+constexpr std::uint64_t kTeamsLeft = 64;  // they come if they leave so many times their memory
+
+// What one of several threads copies.
+struct CachedCopy {
+  Extent extent;
+  Target target;
+  int fd = -1;
+  bool done = false;
+};
+
+// Who uses the team has the list as well.
+struct TeamOfCopies {
+  explicit TeamOfCopies(std::size_t helpers) : team(helpers) { copies.reserve(kMostCopies); }
+  static std::uint64_t memory(std::size_t helpers) {
+    return helpers * CopyTeam::kMemoryOfThread + kMostCopies * sizeof(CachedCopy);
+  }
+  Reservation share;
+  CopyTeam team;
+  HelpMeter meter;
+  std::vector<CachedCopy> copies;
+};
 
 // Memory of one thread in `run`: where it copies to, and the cached pages it maps meanwhile.
 struct Scratch {
@@ -67,12 +94,15 @@ class CacheFirstEngine final : public Engine {
         states_([this] { return std::make_unique<ThreadStates>(layout_, scratch_); }) {}
 
   void run(Feed& feed) override {
-    const StateLock lock(*this, states_.get());
+    ThreadStates& states = states_.get();
+    const RunCount running(states.running);
+    const StateLock lock(*this, states);
     ThreadState& state = lock.state;
     state.mutex.assert_held();
     state.files.forget_used();
     Filter filter(*this, state, feed);
-    // The other engine has one queue; who finds all in the cache does not wait for it.
+    // The other engine has one queue. A call that finds everything in the cache does not wait for
+    // it.
     if (filter.find_uncached()) {
       state.in_rest = true;
       rest_->run(filter);
@@ -108,6 +138,13 @@ class CacheFirstEngine final : public Engine {
   }
 
  private:
+  struct RunCount {
+    explicit RunCount(std::atomic<std::size_t>& counted) : count(counted) { ++count; }
+    ~RunCount() { --count; }
+    RunCount(const RunCount&) = delete;
+    RunCount& operator=(const RunCount&) = delete;
+    std::atomic<std::size_t>& count;
+  };
   using ThreadScratch = std::array<std::optional<Scratch>, 2>;
   // Copying from the cache is work for a processor, not for the disk, and two do it faster. More
   // are added when more threads ask.
@@ -156,6 +193,7 @@ class CacheFirstEngine final : public Engine {
     }
     ~ThreadStates() {
       for (auto& state : states) delete state.load();
+      delete team.load();
     }
     ThreadStates(const ThreadStates&) = delete;
     ThreadStates& operator=(const ThreadStates&) = delete;
@@ -175,6 +213,8 @@ class CacheFirstEngine final : public Engine {
       });
       return found;
     }
+    std::atomic<std::size_t> running = 0;  // threads in `run`
+    std::atomic<TeamOfCopies*> team = nullptr;
     Mutex adding;
     std::array<std::atomic<ThreadState*>, kMostThreads> states{};  // filled from the front
   };
@@ -232,6 +272,29 @@ class CacheFirstEngine final : public Engine {
     }
   }
 
+  // Threads that may help a run now: there are processors that no run uses.
+  std::size_t helpers() const {
+    if (!mostly_cached_ || layout_.segments.size() > kMostFilesOfThreads) return 0;
+    const std::size_t running = states_.get().running.load(std::memory_order_relaxed);
+    return std::min(most_helpers_, processors_ - std::min(running, processors_));
+  }
+
+  // nullptr where the budget has no room for it.
+  TeamOfCopies* team() {
+    ThreadStates& states = states_.get();
+    if (TeamOfCopies* const made = states.team.load(std::memory_order_acquire)) return made;
+    const MutexLock lock(states.adding);
+    if (TeamOfCopies* const made = states.team.load(std::memory_order_acquire)) return made;
+    const std::uint64_t memory = TeamOfCopies::memory(most_helpers_);
+    if (budget_.left() < memory * kTeamsLeft) return nullptr;
+    auto share = budget_.try_reserve(memory, "copying threads");
+    if (!share) return nullptr;
+    auto made = std::make_unique<TeamOfCopies>(most_helpers_);
+    made->share = std::move(*share);
+    states.team.store(made.get(), std::memory_order_release);
+    return made.release();
+  }
+
   // Stands between the feed and the other engine, and keeps what it can serve itself.
   class Filter final : public Feed {
    public:
@@ -257,12 +320,19 @@ class CacheFirstEngine final : public Engine {
         extent = *std::exchange(held_, std::nullopt);
         return true;
       }
-      while (inner_.next(extent)) {
+      for (;;) {
+        if (!unserved_.empty()) {
+          extent = unserved_.back();
+          unserved_.pop_back();
+          return true;
+        }
+        TeamOfCopies* const team = engine_.helpers() > 0 ? engine_.team() : nullptr;
+        if (team && copy_together(*team)) continue;
+        if (!inner_.next(extent)) return false;
         const bool served = serve(extent);
         count(served);
         if (!served) return true;
       }
-      return false;
     }
     void arrived(const Extent& extent, const std::byte* data) override {
       inner_.arrived(extent, data);
@@ -270,9 +340,72 @@ class CacheFirstEngine final : public Engine {
     std::optional<Target> target(const Extent& extent) const override {
       return inner_.target(extent);
     }
+    bool has_other_work() const override { return inner_.has_other_work(); }
+    void do_other_work() override { inner_.do_other_work(); }
 
    private:
-    // A run may last as long as the program: what it says of the cache is said on the way.
+    // Copies many extents at once, if they are in memory and each has its place. Those that are not
+    // go to unserved_. False: there was none, or another run has the team.
+    bool copy_together(TeamOfCopies& shared) REQUIRES(state_.mutex) {
+      const CopyTeam::Use team(shared.team);
+      if (!team) return false;
+      std::vector<CachedCopy>& copies = shared.copies;
+      copies.clear();
+      std::vector<std::unique_ptr<Pin>> pins(state_.files.count());
+      Extent extent;
+      bool any = false;
+      std::uint64_t bytes = 0;
+      while (copies.size() < kMostCopies && bytes < kMostBytesOfCopies && unserved_.empty() &&
+             inner_.next(extent)) {
+        any = true;
+        auto target = inner_.target(extent);
+        std::unique_ptr<Pin>& pin = pins[extent.file];
+        if (!pin) pin = std::make_unique<Pin>(state_.files, extent.file);
+        if (target) {
+          target->length =
+              std::min(target->length, state_.files.size(extent.file) - target->offset);
+        }
+        if (target &&
+            residency(extent.file).surely_cached(pin->fd(), target->offset, target->length)) {
+          copies.push_back({extent, *target, pin->fd()});
+          bytes += target->length;
+        } else {
+          const bool served = serve(extent);
+          count(served);
+          if (!served) unserved_.push_back(extent);
+        }
+      }
+      const auto copy = [&](std::size_t i) {
+        copies[i].done = read(copies[i].fd, copies[i].target);
+      };
+      const bool much = copies.size() >= kLeastCopies || bytes >= kLeastBytesOfCopies;
+      const bool helped = much && shared.meter.use_help();
+      const std::int64_t began = sys::monotonic_ns();
+      team.run(copies.size(), helped ? engine_.helpers() : 0, copy);
+      if (much) shared.meter.note(helped, sys::monotonic_ns() - began, bytes);
+      for (const CachedCopy& one : copies) {
+        count(one.done);
+        if (one.done) {
+          hand_over(one.extent, one.target, nullptr);
+        } else {
+          ++state_.misses;
+          unserved_.push_back(one.extent);
+        }
+      }
+      return any;
+    }
+
+    void hand_over(const Extent& extent, const Target& target, const std::byte* data)
+        REQUIRES(state_.mutex) {
+      state_.misses = 0;
+      state_.bytes.store(state_.bytes.load(std::memory_order_relaxed) + target.length,
+                         std::memory_order_relaxed);
+      Extent served = extent;
+      served.from_page_cache = true;
+      inner_.arrived(served, data);
+    }
+
+    // A run may last as long as the program, so the cache is judged during the run.
     void count(bool served) REQUIRES(state_.mutex) {
       state_.served += served;
       if (++state_.asked < kEnoughToTell) return;
@@ -307,12 +440,7 @@ class CacheFirstEngine final : public Engine {
         ++state_.misses;
         return false;
       }
-      state_.misses = 0;
-      state_.bytes.store(state_.bytes.load(std::memory_order_relaxed) + target.length,
-                         std::memory_order_relaxed);
-      Extent served = extent;
-      served.from_page_cache = true;
-      inner_.arrived(served, wanted ? nullptr : target.out);
+      hand_over(extent, target, wanted ? nullptr : target.out);
       return true;
     }
 
@@ -344,6 +472,7 @@ class CacheFirstEngine final : public Engine {
     ThreadState& state_;
     Feed& inner_;
     std::optional<Extent> held_;
+    std::vector<Extent> unserved_;  // that were thought to be in memory
   };
 
   const Layout& layout_;
@@ -351,6 +480,10 @@ class CacheFirstEngine final : public Engine {
   const std::unique_ptr<Engine> rest_;
   const EngineLimits rest_limits_;
   const std::size_t most_threads_;
+  const std::size_t processors_ = std::max(std::thread::hardware_concurrency(), 1U);
+  // A quarter of the processors: others have work, too.
+  const std::size_t most_helpers_ =
+      processors_ == 1 ? 0 : std::clamp<std::size_t>(processors_ / 4, 1, kMostHelpers);
   ThreadScratch scratch_;
   mutable PerProcess<ThreadStates> states_;
   std::atomic<bool> mostly_cached_ = false;

@@ -1,9 +1,10 @@
-// labels: threads
+// labels: threads reads
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <memory>
 #include <random>
 #include <thread>
@@ -207,6 +208,24 @@ TEST_F(CacheFirstThreads, TwoThreadsCopyFromTheCacheAtOnce) {
   ASSERT_EQ(run_all(*engine, *files_, 64_KiB), "each once");
   EXPECT_EQ(engine->concurrency(), 2u);
   EXPECT_EQ(run_all_twice_at_once(*engine, *files_, 64_KiB), "each once, each once");
+}
+
+TEST_F(CacheFirstThreads, CopyingThreadsHelpOneCallWhereTheBudgetHasRoom) {
+  fault_in(all_pages());
+  const auto copying_threads = [&](std::uint64_t limit) {
+    const Budget budget(limit);
+    std::string why_not;
+    auto direct = make_direct_engine(files_->layout, budget, why_not);
+    const auto engine = make_cache_first_engine(files_->layout, budget, std::move(direct));
+    for (int round = 0; round < 4; ++round) {  // nothing is known at first
+      TestFeed feed(*files_, everything(*files_, engine->limits(), 4_KiB));
+      engine->run(feed.with_targets(50, 3000).shuffle(static_cast<unsigned>(round)));
+      EXPECT_EQ(feed.account(), "each once");
+    }
+    return std::ranges::count(budget.uses(), "copying threads", &BudgetUse::what);
+  };
+  EXPECT_EQ(copying_threads(64_MiB), std::thread::hardware_concurrency() > 1 ? 1 : 0);
+  EXPECT_EQ(copying_threads(4_MiB), 0);
 }
 
 TEST_F(CacheFirstThreads, ThereIsOneWhereTheDataIsNotCached) {

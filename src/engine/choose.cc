@@ -74,8 +74,8 @@ std::unique_ptr<Engine> direct_or_read(EngineKind asked, const Layout& layout, c
   return std::make_unique<Chosen>(std::move(direct), asked, std::move(why));
 }
 
-// What mapping the data may bring into memory: whole pages, and all of each file, since faults read
-// around themselves.
+// How many bytes a mapping of the data may bring into memory: whole pages of whole files, because a
+// page fault also reads the pages around it.
 std::uint64_t mapped_bytes(const Layout& layout) {
   std::uint64_t bytes = 0;
   for (const Segment& segment : layout.segments) {
@@ -85,7 +85,8 @@ std::uint64_t mapped_bytes(const Layout& layout) {
 }
 
 std::unique_ptr<Engine> make_auto_engine(const Layout& layout, const Budget& budget,
-                                         std::uint64_t working_room) {
+                                         std::uint64_t working_room, const std::string& why_read) {
+  if (!why_read.empty()) return direct_or_read(EngineKind::kAuto, layout, budget, why_read);
   const std::uint64_t bytes = mapped_bytes(layout), left = budget.left();
   std::string sizes =
       "data of " + format_size(bytes) + ", budget of " + format_size(budget.limit());
@@ -154,7 +155,7 @@ EngineKind engine_for(EngineKind asked, PageCache page_cache) {
 }
 
 std::unique_ptr<Engine> make_engine(EngineKind asked, const Layout& layout, const Budget& budget,
-                                    std::uint64_t working_room) {
+                                    std::uint64_t working_room, const std::string& why_read) {
   const std::string why = "asked for";
   switch (asked) {
     case EngineKind::kMap:
@@ -175,7 +176,7 @@ std::unique_ptr<Engine> make_engine(EngineKind asked, const Layout& layout, cons
     case EngineKind::kAuto:
       break;
   }
-  return make_auto_engine(layout, budget, working_room);
+  return make_auto_engine(layout, budget, working_room, why_read);
 }
 
 }  // namespace evenkeel

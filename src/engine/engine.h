@@ -37,19 +37,20 @@ struct FileRange {
   std::uint64_t offset = 0, length = 0;
 };
 
-// What an engine works for: it pulls extents as it has room and gives each back once its bytes are
-// in memory. Both calls come from the thread that called Engine::run, never at the same time.
+// The caller of an engine. The engine pulls extents when it has room and returns each once its
+// bytes are in memory. Both calls come from the thread that called Engine::run, never at the same
+// time.
 class Feed {
  public:
   // The next extent, or false: none now. The engine asks again after each arrival, and returns from
   // run when there is none and nothing is in flight.
   virtual bool next(Extent& extent) = 0;
-  // `data` holds the extent's bytes up to the end of the file; it is extent.into if the engine used
-  // that, nullptr if it laid the bytes at their target, else memory of the engine's that is good
-  // during this call.
+  // `data` holds the extent's bytes up to the end of the file. It is extent.into if the engine used
+  // that, nullptr if it put the bytes at their target, or else the engine's own memory, which is
+  // valid during this call.
   virtual void arrived(const Extent& extent, const std::byte* data) = 0;
   // Where the wanted bytes of this extent belong, if they are in one piece: an engine that can read
-  // any byte range may lay them there itself.
+  // any byte range may put them there itself.
   virtual std::optional<Target> target(const Extent& extent) const = 0;
   // Work that has nothing to do with extents. An engine that waits does a little of it, and looks
   // at its reads again. It need not: what is left is the feed's own to do.
@@ -66,7 +67,7 @@ struct EngineLimits {
   std::uint64_t merge_gap = 0;    // a gap up to this is cheaper to read than a second request
 };
 
-// What an engine has done since it was made.
+// Counters of an engine since it was created.
 struct EngineTotals {
   std::uint64_t requests = 0;               // sent to the disk
   std::uint64_t in_flight = 0;              // of these, not back yet
@@ -118,10 +119,11 @@ class Engine {
 };
 
 // Chooses, builds and explains. `layout` must outlive the engine. With kAuto, data is mapped whole
-// when the budget holds it and `working_room` bytes besides; with kNeverMap it is not mapped.
+// when the budget holds it and `working_room` bytes besides; with kNeverMap it is not mapped. Data
+// that is better read than mapped has a reason for that, `why_read`.
 inline constexpr std::uint64_t kNeverMap = UINT64_MAX;
 std::unique_ptr<Engine> make_engine(EngineKind asked, const Layout& layout, const Budget& budget,
-                                    std::uint64_t working_room);
+                                    std::uint64_t working_room, const std::string& why_read = "");
 
 // The engine for a way to use the page cache. Throws Error (kInvalid) when the two do not go
 // together.

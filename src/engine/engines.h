@@ -24,7 +24,7 @@ enum class QueueChoice { kBest, kThreads };  // kThreads: as if io_uring were no
 std::unique_ptr<Engine> make_direct_engine(const Layout& layout, const Budget& budget,
                                            std::string& why_not,
                                            QueueChoice queue = QueueChoice::kBest);
-// What is cached from the cache, the rest by `rest`.
+// Takes cached bytes from the page cache; `rest` reads the others.
 std::unique_ptr<Engine> make_cache_first_engine(const Layout& layout, const Budget& budget,
                                                 std::unique_ptr<Engine> rest);
 

@@ -35,8 +35,8 @@ constexpr std::size_t kMostRangesTogether = 256;
 constexpr std::uint64_t kMostBytesTogether = 4_MiB, kMostBytesOfRange = 1_MiB;
 constexpr std::uint64_t kMostPagesAsked = 512;  // of mincore at once
 
-// What is known of a region, in one word that threads read and write without a lock. A lost update
-// costs a question to the kernel, no more.
+// The state of a region, in one word that threads read and write without a lock. A lost update only
+// costs another question to the kernel.
 struct Region {
   static constexpr std::uint32_t kTick = 0xffff;       // when it was last looked at
   static constexpr std::uint32_t kLooked = 1U << 16;   // the tick means something
@@ -265,7 +265,7 @@ class FillEngine final : public Engine {
     return bytes;
   }
   // Pages of page tables that all data takes. Where the budget has room for fewer, the mappings are
-  // made anew from time to time, which frees them.
+  // replaced from time to time, which frees them.
   static std::uint64_t table_count(const Layout& layout) {
     std::uint64_t all = 0;
     for (const Segment& segment : layout.segments) {
@@ -352,7 +352,7 @@ class FillEngine final : public Engine {
     pending.push_back(wanted);
   }
 
-  // Whether memory is free for bytes that nobody has asked for yet.
+  // Whether there is memory for bytes that have not been asked for yet.
   bool may_read_ahead(std::uint64_t bytes) {
     ProcessState& state = state_.get();
     const auto signed_bytes = static_cast<std::int64_t>(bytes);
@@ -369,8 +369,8 @@ class FillEngine final : public Engine {
     return true;
   }
 
-  // All of the data, beside what others use, with a margin; and what is still missing of it now.
-  // What is available counts pages of files as free, those of this engine, too.
+  // Whether all of the data fits the memory that others leave, with a margin, and whether the part
+  // that is still missing fits now. Available memory includes the page cache, also of these files.
   bool data_fits_memory(ProcessState& state) const {
     const std::uint64_t available = available_();
     std::uint64_t present = 0;

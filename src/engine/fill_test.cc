@@ -1,4 +1,4 @@
-// labels: threads reads
+// labels: threads
 // What reading with page_cache "fill" does to the page cache.
 #include <fcntl.h>
 #include <gmock/gmock.h>

@@ -84,10 +84,11 @@ class TestFeed final : public Feed {
     }
     return *this;
   }
-  // Wants `length` bytes from `skip` on of each extent, laid into a buffer of the feed's own.
+  // Wants `length` bytes from `skip` on of each extent, each in a place of the feed's own.
   TestFeed& with_targets(std::uint64_t skip, std::uint64_t length) {
     skip_ = skip;
-    target_ = std::make_unique<std::string>(length, ' ');
+    target_length_ = length;
+    targets_ = std::make_unique<std::string>(length * extents_.size(), ' ');
     return *this;
   }
 
@@ -104,18 +105,17 @@ class TestFeed final : public Feed {
     const std::string& file = files_.bytes[extent.file];
     std::uint64_t offset = extent.offset, length = extent.length;
     if (data == nullptr) {
-      ASSERT_NE(target_, nullptr) << "the feed has no target";
-      data = reinterpret_cast<const std::byte*>(target_->data());
+      ASSERT_NE(targets_, nullptr) << "the feed has no target";
+      data = place_of(extent);
       offset += skip_;
-      length = target_->size();
+      length = target_length_;
     }
     length = std::min(length, file.size() - offset);
     if (std::memcmp(data, file.data() + offset, length) != 0) ++wrong_;
   }
   std::optional<Target> target(const Extent& extent) const override {
-    if (!target_) return std::nullopt;
-    return Target{extent.offset + skip_, target_->size(),
-                  reinterpret_cast<std::byte*>(target_->data())};
+    if (!targets_) return std::nullopt;
+    return Target{extent.offset + skip_, target_length_, place_of(extent)};
   }
 
   std::size_t arrivals() const { return arrived_; }
@@ -128,13 +128,17 @@ class TestFeed final : public Feed {
   }
 
  private:
+  std::byte* place_of(const Extent& extent) const {
+    return reinterpret_cast<std::byte*>(targets_->data()) + extent.tag * target_length_;
+  }
+
   const TestFiles& files_;
   std::vector<Extent> extents_;
   std::vector<int> arrivals_;
   std::size_t given_ = 0, arrived_ = 0, wrong_ = 0;
   std::optional<std::size_t> next_throws_, arrived_throws_;
-  std::uint64_t skip_ = 0;
-  std::unique_ptr<std::string> target_;
+  std::uint64_t skip_ = 0, target_length_ = 0;
+  std::unique_ptr<std::string> targets_;
 };
 
 // Runs the whole of the files through the engine, shuffled, in pieces of `length`.

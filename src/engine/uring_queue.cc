@@ -85,14 +85,14 @@ class UringQueue final : public ReadQueue {
         return io_uring_submit_and_wait(&ring_, static_cast<unsigned>(enough));
       });
     } while (code < 0 && io_uring_cq_ready(&ring_) == 0 && patience.try_again(-code));
-    // What has arrived is handed on first; the trouble, if it lasts, comes with the next call.
+    // Hand on completions first. An error that lasts is reported by the next call.
     if (code < 0 && io_uring_cq_ready(&ring_) == 0) throw Error::system("io_uring_enter", -code);
     return take(out);
   }
 
   void abandon() noexcept override {
-    // Completions come into memory that the kernel shares with us: no call is needed to see them,
-    // only to give it the occasion. What it has not taken up yet it never will.
+    // Completions appear in memory shared with the kernel. Requests that were not submitted yet are
+    // never submitted, so only the others are waited for.
     for (std::size_t left = outstanding_ - io_uring_sq_ready(&ring_); left > 0;) {
       Completion done[16];
       const std::size_t count = take(done);

@@ -15,7 +15,7 @@ namespace evenkeel {
 // that came into the page cache. One thread at a time.
 class AccessJudge {
  public:
-  // A new starting point. `fetched`: bytes that came into the page cache of counted files so far.
+  // Starts a new period. `fetched`: bytes read into the page cache of counted files until now.
   void start(const Activity& activity, std::uint64_t fetched);
   // The same, when few faults came in the last second: they are too old to judge by.
   void forget_old(const Activity& activity, std::uint64_t fetched);

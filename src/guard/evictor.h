@@ -116,7 +116,7 @@ class Evictor : private BackgroundTask {
   bool changed_ GUARDED_BY(mutex_) = false;  // files or mappings, since the last step
   GuardReport report_ GUARDED_BY(mutex_);
 
-  // Sums over files_: include() adds a file, files_changed() sums up anew.
+  // Sums over files_: include() adds a file, files_changed() computes them again.
   std::uint64_t file_bytes_ GUARDED_BY(mutex_) = 0;
   bool any_counted_ GUARDED_BY(mutex_) = false, any_uncounted_ GUARDED_BY(mutex_) = false;
   std::uint64_t readahead_ GUARDED_BY(mutex_) = 0;  // bytes, the largest of the counted files
@@ -130,8 +130,8 @@ class Evictor : private BackgroundTask {
   double trust_ GUARDED_BY(mutex_) = 1;
   std::size_t limited_for_ GUARDED_BY(mutex_) = 0;  // mappings when limit_readahead() last ran
   bool releasing_ GUARDED_BY(mutex_) = false;       // on the way from trigger to target
-  // Whether the budget was met since a mapping was added. What was cached before does not count as
-  // the budget being exceeded.
+  // Whether memory was within the budget at some time since a mapping was added. Pages that were
+  // cached before that do not count as exceeding the budget.
   bool settled_ GUARDED_BY(mutex_) = false;
   std::uint64_t peak_settled_ GUARDED_BY(mutex_) = 0;  // the highest peak while settled_
   std::uint64_t unsettled_ GUARDED_BY(mutex_) = 0;     // bytes at the last look, if not settled_

@@ -26,8 +26,8 @@ class GuardedMapping {
   virtual std::string name() const;  // for messages
   // A descriptor of the file that stays open as long as the mapping is guarded, or -1.
   virtual int descriptor() const { return -1; }
-  // Which file it is, where nobody has a descriptor to ask. Such a mapping writes and drops pages
-  // of the file itself when it lets go of them.
+  // The file, if no descriptor of it can be had. Such a mapping writes and drops the file's pages
+  // itself when it lets go of them.
   struct FileId {
     std::uint64_t device, inode;
   };

@@ -91,9 +91,9 @@ int OwnMapping::advise(AddressRange range, int advice) {
   return sys::madvise(at, range.end - range.begin, advice) == 0 ? 0 : errno;
 }
 
-// MADV_DONTNEED is for shared mappings of which nobody else takes the place: there it cannot lose
-// anything, since changed pages stay in the page cache. Everywhere else it would, so a promise is
-// checked each time. MADV_PAGEOUT loses nothing anywhere.
+// MADV_DONTNEED is safe for a shared mapping: changed pages stay in the page cache. In a private
+// mapping that has taken its place, it would discard data, so the caller's promise is checked each
+// time. MADV_PAGEOUT never discards data.
 int OwnMapping::let_go(AddressRange range) {
   const bool may_forget = promised_ && vma_.shared && still_there();
   return advise(range, may_forget ? MADV_DONTNEED : kPageOut);

@@ -114,43 +114,75 @@ inline std::uint64_t wrong_in_scan(const TestMapping& map, std::uint64_t words) 
   for (std::uint64_t word = 0; word < words; ++word) wrong += map[word] != word;
   return wrong;
 }
-// No faster than 1 GB/s: what the guard promises to keep up with.
-inline std::uint64_t wrong_in_paced_scan(const TestMapping& map, std::uint64_t words) {
-  constexpr std::uint64_t kPiece = (1 << 20) / 8;  // a millisecond
+// Works until something has come about; false when it takes a minute.
+inline bool until(const std::function<bool()>& reached, const std::function<void()>& work) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (!reached()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    work();
+  }
+  return true;
+}
+
+// Whether a program may go on. The guard's thread may have to wait for a processor, so the programs
+// of these tests wait for the guard: that it brings memory down is tested, not how soon.
+using MayGoOn = std::function<bool()>;
+constexpr std::uint64_t kAhead = 16 << 20;  // how far above the budget a program goes on
+
+inline MayGoOn within(const NumberFile& file, std::uint64_t budget) {
+  return [&file, budget] { return file.cached() <= budget + kAhead; };
+}
+// By the resident pages of files, where a user may not know what is cached, or all of it stays.
+inline MayGoOn resident_within(std::uint64_t budget) {
+  return
+      [limit = process_memory().file + budget + kAhead] { return process_memory().file <= limit; };
+}
+
+inline void wait_for_guard(const MayGoOn& may_go_on) {
+  const auto rest = [] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); };
+  rest();
+  if (may_go_on && !until(may_go_on, rest)) {
+    throw std::runtime_error("the guard did not bring memory down within a minute");
+  }
+}
+
+// In pieces of 1 MiB, no more than one in a millisecond.
+inline std::uint64_t wrong_in_paced_scan(const TestMapping& map, std::uint64_t words,
+                                         const MayGoOn& may_go_on = nullptr) {
+  constexpr std::uint64_t kPiece = (1 << 20) / 8;
   std::uint64_t wrong = 0;
-  auto next = std::chrono::steady_clock::now();
   for (std::uint64_t begin = 0; begin < words; begin += kPiece) {
     for (std::uint64_t word = begin; word < std::min(words, begin + kPiece); ++word) {
       wrong += map[word] != word;
     }
-    next = std::max(next + std::chrono::milliseconds(1), std::chrono::steady_clock::now());
-    std::this_thread::sleep_until(next);
+    wait_for_guard(may_go_on);
   }
   return wrong;
 }
 
-// Writes ~word everywhere, in blocks of 1 MiB, one every 5 ms: 200 MB/s.
-inline void write_paced(const TestMapping& map, std::uint64_t words, bool shuffled) {
+// Writes ~word everywhere, in blocks of 1 MiB.
+inline void write_paced(const TestMapping& map, std::uint64_t words, bool shuffled,
+                        const MayGoOn& may_go_on) {
   constexpr std::uint64_t kBlock = (1 << 20) / 8;
   std::vector<std::uint64_t> blocks(words / kBlock);
   std::iota(blocks.begin(), blocks.end(), std::uint64_t{0});
   if (shuffled) std::shuffle(blocks.begin(), blocks.end(), std::mt19937_64(3));
-  auto next = std::chrono::steady_clock::now();
   for (const std::uint64_t block : blocks) {
     for (std::uint64_t i = 0; i < kBlock; ++i) map[block * kBlock + i] = ~(block * kBlock + i);
-    next = std::max(next + std::chrono::milliseconds(5), std::chrono::steady_clock::now());
-    std::this_thread::sleep_until(next);
+    wait_for_guard(may_go_on);
   }
 }
 
-// Likewise, of all that is read from the disk meanwhile.
-inline std::uint64_t wrong_in_paced_crops(const TestMapping& map, std::uint64_t words, int crops) {
+// Crops, and a rest whenever 1 MiB was read from the disk.
+inline std::uint64_t wrong_in_paced_crops(const TestMapping& map, std::uint64_t words, int crops,
+                                          const MayGoOn& may_go_on) {
   OwnActivity activity;
   std::uint64_t before = activity.read().read_bytes, wrong = 0;
   for (int crop = 0; crop < crops; ++crop) {
     wrong += wrong_in_crops(map, words, 1, static_cast<std::uint64_t>(crop));
     const std::uint64_t now = activity.read().read_bytes;
-    std::this_thread::sleep_for(std::chrono::nanoseconds(now - before));
+    if (now - before < (1 << 20)) continue;
+    wait_for_guard(may_go_on);
     before = now;
   }
   return wrong;
@@ -185,15 +217,5 @@ class PeakMemory {
   std::atomic<bool> done_ = false;
   std::thread thread_;
 };
-
-// Works until something has come about; false when it takes a minute.
-inline bool until(const std::function<bool()>& reached, const std::function<void()>& work) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-  while (!reached()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    work();
-  }
-  return true;
-}
 
 }  // namespace evenkeel

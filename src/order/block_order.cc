@@ -16,9 +16,11 @@ constexpr std::uint64_t kPhaseDraw = 16;  // after the round keys of the blocks
 constexpr std::uint64_t kKeys = 16;       // at least as many as a permutation has rounds
 constexpr std::uint64_t kMostPermutations = 1ULL << 58;  // so that all have keys of their own
 
-// Requests of this size keep a disk as busy as a scan does (docs/orders.md has the figures).
-constexpr std::uint64_t kDefaultBlock = 256_KiB, kSmallestBlock = 32_KiB;
-constexpr std::uint64_t kFewBlocks = 512;  // below this, smaller blocks are worth their cost
+// Requests from 64 KiB on keep a disk as busy as a scan does, and smaller ones nearly so. With
+// 2,048 blocks in a window, data that is sorted trains as with an exact shuffle; below 512, smaller
+// blocks are worth their cost. docs/orders.md has the figures.
+constexpr std::uint64_t kLargestBlock = 256_KiB, kQuickBlock = 64_KiB, kSmallestBlock = 32_KiB;
+constexpr std::uint64_t kManyBlocks = 2048, kFewBlocks = 512;
 constexpr std::uint64_t kDefaultStreams = 64;
 constexpr std::uint64_t kTurnsOfStep = 8;  // of a mixture
 
@@ -33,6 +35,13 @@ std::uint64_t default_streams(const BlockRequest& request, std::uint64_t world) 
   const std::uint64_t most = std::min(kDefaultStreams, request.step_rows / kTurnsOfStep);
   for (streams = world; streams <= most / 2;) streams *= 2;
   return streams;
+}
+
+std::uint64_t default_block(std::uint64_t window_bytes) {
+  if (window_bytes / kManyBlocks >= kQuickBlock) {
+    return std::min(window_bytes / kManyBlocks, kLargestBlock);
+  }
+  return std::clamp(window_bytes / kFewBlocks, kSmallestBlock, kQuickBlock);
 }
 
 Error invalid_blocks(const std::string& what, const std::string& hint) {
@@ -90,9 +99,7 @@ BlockOptions choose_blocks(const BlockRequest& request) {
   BlockOptions blocks;
   blocks.block_rows = request.block_rows;
   if (blocks.block_rows == 0) {
-    const std::uint64_t bytes =
-        std::clamp(window_bytes / kFewBlocks, kSmallestBlock, kDefaultBlock);
-    blocks.block_rows = std::max<std::uint64_t>(bytes / row, 1);
+    blocks.block_rows = std::max<std::uint64_t>(default_block(window_bytes) / row, 1);
   }
   blocks.window_blocks = request.window_rows > 0
                              ? quotient_up(request.window_rows, blocks.block_rows)

@@ -225,11 +225,14 @@ TEST(BlockOrder, RefusesNumbersThatMakeNoSense) {
 
 TEST(BlockOrder, BlocksAreChosenByTheBudgetAndTheWorld) {
   const std::uint64_t mib = 1 << 20;
-  EXPECT_EQ(choose_blocks({.row_bytes = 648, .budget = 512 * mib}), (BlockOptions{404, 512, 64}));
+  EXPECT_EQ(choose_blocks({.row_bytes = 648, .budget = 512 * mib}), (BlockOptions{101, 2050, 64}));
   // A world of 4 with a quarter of the memory each mixes as many rows.
   EXPECT_EQ(choose_blocks({.row_bytes = 648, .budget = 128 * mib, .world = 4}),
-            (BlockOptions{404, 512, 64}));
+            (BlockOptions{101, 2050, 64}));
+  EXPECT_EQ(choose_blocks({.row_bytes = 1024, .budget = 16384 * mib}),
+            (BlockOptions{256, 16384, 64}));
   // Less memory: smaller blocks first, then fewer of them.
+  EXPECT_EQ(choose_blocks({.row_bytes = 1024, .budget = 256 * mib}), (BlockOptions{64, 1024, 64}));
   EXPECT_EQ(choose_blocks({.row_bytes = 1024, .budget = 64 * mib}), (BlockOptions{32, 512, 64}));
   EXPECT_EQ(choose_blocks({.row_bytes = 1024, .budget = 4 * mib}), (BlockOptions{32, 32, 64}));
   EXPECT_EQ(choose_blocks({.row_bytes = 1 << 30, .budget = mib}), (BlockOptions{1, 1, 64}));
@@ -237,6 +240,17 @@ TEST(BlockOrder, BlocksAreChosenByTheBudgetAndTheWorld) {
                 {.row_bytes = 8, .budget = mib, .world = 6, .block_rows = 10, .window_rows = 95}),
             (BlockOptions{10, 10, 192}));
   EXPECT_EQ(choose_blocks({.budget = ~0ULL, .world = ~0ULL}).streams, ~0ULL);
+  // A mixture: the sets share the budget, and a step has at least 8 turns where ranks allow it.
+  EXPECT_EQ(choose_blocks({.row_bytes = 1024, .budget = 512 * mib, .sets = 4, .step_rows = 100}),
+            (BlockOptions{64, 512, 8}));
+  const auto streams = [](std::uint64_t world, std::uint64_t step_rows) {
+    return choose_blocks({.world = world, .sets = 2, .step_rows = step_rows}).streams;
+  };
+  EXPECT_EQ(streams(1, 7), 1u);
+  EXPECT_EQ(streams(6, 96), 12u);
+  EXPECT_EQ(streams(8, 24), 8u);
+  EXPECT_EQ(streams(8, 1 << 20), 64u);
+  EXPECT_EQ(streams(100, 1 << 20), 100u);
 }
 
 TEST(BlockOrder, DescribesItself) {

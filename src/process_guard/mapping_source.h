@@ -35,16 +35,16 @@ class MappingSource {
   virtual void wait(std::chrono::nanoseconds most) = 0;
   virtual void interrupt() = 0;
   virtual std::vector<ObservedMapping> observe() = 0;
-  // What the last observe() returned has been acted upon: files that nobody maps are closed.
+  // Called when the result of the last observe() was processed: unmapped files are closed by now.
   virtual void acted_upon() {}
   virtual std::string path(const ObservedMapping& mapping) const = 0;  // as its process names it
   // For the evictor. Without a descriptor of the file the tool cannot write its pages or drop them
   // from the page cache; then the mapping's process must do both.
   virtual std::unique_ptr<GuardedMapping> make_guarded(const ObservedMapping& mapping,
                                                        bool has_descriptor) = 0;
-  // The file is read at random: mappings that are still to come are to be advised so.
+  // Whether the file is read at random: future mappings of it get that advice.
   virtual void set_random(const ObservedMapping& /*mapping*/, bool /*random*/) {}
-  // What cannot be guarded, and why; one sentence each.
+  // Sentences that say what cannot be guarded, and why.
   virtual std::vector<std::string> notes() const { return {}; }
 };
 

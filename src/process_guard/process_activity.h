@@ -13,7 +13,7 @@
 
 namespace evenkeel {
 
-// What ended processes have done stays in the sums; what they had mapped does not. Thread-safe.
+// The sums keep the reads and faults of ended processes, but not their mapped bytes. Thread-safe.
 class ProcessActivity : public ActivitySource {
  public:
   // Adds these processes to those that are read. A process stays until it ends: a program that

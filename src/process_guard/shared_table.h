@@ -39,14 +39,14 @@ struct LostCounts {
   std::uint32_t sandboxed = 0;
 };
 
-// Thread-safe, but for the constructor. What programs write is checked: no number of theirs leads
-// out of the tables.
+// Thread-safe, except for the constructor. Values that programs write are checked, so that no index
+// of theirs leads out of the tables.
 class SharedTableOwner {
  public:
   struct Options {
     std::uint64_t least_bytes = 1 << 20;
     int first_advice = 0;
-    // Entries of files stay when nobody maps the file, up to so many; see retire_files().
+    // Up to so many entries of files that are no longer mapped are kept; see retire_files().
     std::uint32_t keep_files = shared_table::kFiles / 4;
     // How long a registered process may be without its thread, see mappings().
     std::chrono::nanoseconds thread_start = std::chrono::milliseconds(500);
@@ -77,7 +77,8 @@ class SharedTableOwner {
   void set_random(std::uint32_t file, std::uint32_t generation, bool random);
   // Frees the entry of an ended process.
   void forget_process(std::uint32_t process, pid_t pid);
-  // Frees the entries of files that nobody maps, once there are more than Options::keep_files.
+  // Frees the entries of files that are no longer mapped, if there are more than
+  // Options::keep_files.
   void retire_files();
   std::uint32_t files_used() const { return table_->files_used.load(); }
   LostCounts lost() const;

@@ -8,21 +8,19 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, CropOrder>, 4> kNames = {{
+constexpr std::array<std::pair<std::string_view, CropOrder>, 5> kNames = {{
     {"random", CropOrder::kRandom},
     {"shuffled", CropOrder::kShuffled},
     {"covering", CropOrder::kCovering},
+    {"blocks", CropOrder::kBlocks},
     {"megatron", CropOrder::kMegatron},
 }};
 
 // Keeps the phases of `covering` apart from its permutations of blocks.
 constexpr std::uint64_t kPhaseSeed = 0x70686173655f6f66;  // "phase_of"
 
-std::uint64_t count_blocks(std::uint64_t tokens, std::uint64_t block_size, CropOrder order) {
-  if (tokens <= block_size) return 0;
-  if (order == CropOrder::kShuffled) return (tokens - 1) / block_size;
-  // As many as fit behind the largest phase, so that every epoch has the same number.
-  return (tokens - block_size) / block_size;
+bool has_phases(CropOrder order) {
+  return order == CropOrder::kCovering || order == CropOrder::kBlocks;
 }
 
 }  // namespace
@@ -32,20 +30,30 @@ CropOrder parse_crop_order(std::string_view name) {
     if (text == name) return order;
   }
   throw Error(ErrorKind::kInvalid, "order", "\"" + std::string(name) + "\" is not an order")
-      .hint("the orders are random, shuffled, covering, megatron");
+      .hint("the orders are random, shuffled, covering, blocks, megatron");
 }
 
 std::string_view crop_order_name(CropOrder order) {
   return kNames[static_cast<std::size_t>(order)].first;
 }
 
-CropSequence::CropSequence(std::uint64_t tokens, std::uint64_t block_size, CropOrder order,
-                           std::uint64_t seed)
-    : tokens_(tokens), block_size_(block_size), seed_(seed), order_(order) {
+std::uint64_t crops_of_epoch(std::uint64_t tokens, std::uint64_t block_size, CropOrder order) {
+  if (tokens <= block_size) return 0;
+  if (order == CropOrder::kShuffled) return (tokens - 1) / block_size;
+  // As many as fit behind the largest phase, so that every epoch has the same number.
+  return (tokens - block_size) / block_size;
+}
+
+std::uint64_t crop_phase(std::uint64_t seed, std::uint64_t block_size, std::uint64_t epoch) {
+  // A permutation of all phases, so that none comes twice in block_size epochs.
+  return Permutation(block_size, seed ^ kPhaseSeed, epoch / block_size)(epoch % block_size);
+}
+
+void require_crops(std::uint64_t tokens, std::uint64_t block_size, CropOrder order) {
   if (block_size == 0) throw Error(ErrorKind::kInvalid, "loader", "a block of 0 tokens");
-  if (order != CropOrder::kRandom) blocks_ = count_blocks(tokens, block_size, order);
-  if (tokens > block_size && (order == CropOrder::kRandom || blocks_ > 0)) return;
-  const std::uint64_t needed = order == CropOrder::kCovering ? 2 * block_size : block_size + 1;
+  const bool drawn = order == CropOrder::kRandom;
+  if (tokens > block_size && (drawn || crops_of_epoch(tokens, block_size, order) > 0)) return;
+  const std::uint64_t needed = has_phases(order) ? 2 * block_size : block_size + 1;
   throw Error(ErrorKind::kInvalid, "loader",
               "blocks of " + with_commas(block_size) + " tokens in order \"" +
                   std::string(crop_order_name(order)) + "\" need at least " + with_commas(needed) +
@@ -53,23 +61,29 @@ CropSequence::CropSequence(std::uint64_t tokens, std::uint64_t block_size, CropO
       .hint("take a smaller block_size");
 }
 
-std::uint64_t CropSequence::phase(std::uint64_t epoch) const {
-  if (order_ != CropOrder::kCovering) return 0;
-  // A permutation of all phases, so that none comes twice in block_size epochs.
-  return Permutation(block_size_, seed_ ^ kPhaseSeed, epoch / block_size_)(epoch % block_size_);
+CropSequence::CropSequence(std::uint64_t tokens, std::uint64_t block_size, CropOrder order,
+                           std::uint64_t seed)
+    : tokens_(tokens), block_size_(block_size), seed_(seed), order_(order) {
+  require_crops(tokens, block_size, order);
+  if (order != CropOrder::kRandom) crops_ = crops_of_epoch(tokens, block_size, order);
 }
 
 SampleOrder::Place CropSequence::at(std::uint64_t position) {
   if (order_ == CropOrder::kRandom) {
     return {uniform_draw(seed_, 0, position, tokens_ - block_size_), 0};
   }
-  const std::uint64_t epoch = position / blocks_;
+  const std::uint64_t epoch = position / crops_;
   if (!permutation_ || epoch != epoch_) {
-    permutation_.emplace(blocks_, seed_, epoch);
-    phase_ = phase(epoch);
+    permutation_.emplace(crops_, seed_, epoch);
+    phase_ = order_ == CropOrder::kCovering ? crop_phase(seed_, block_size_, epoch) : 0;
     epoch_ = epoch;
   }
-  return {phase_ + (*permutation_)(position % blocks_) * block_size_, epoch};
+  return {phase_ + (*permutation_)(position % crops_) * block_size_, epoch};
+}
+
+SampleOrder::Place BlockCrops::at(std::uint64_t position) {
+  const Place crop = crops_.at(position);
+  return {crop_phase(seed_, block_size_, crop.epoch) + crop.row * block_size_, crop.epoch};
 }
 
 }  // namespace evenkeel

@@ -4,30 +4,54 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "evenkeel/order.h"
 #include "evenkeel/tokens.h"
+#include "loader/row_order.h"
 #include "loader/schedule.h"
 
 namespace evenkeel {
 
-// One thread at a time: it remembers the permutation of the epoch it was last asked about.
+// Crops of an epoch, of an order that has epochs.
+std::uint64_t crops_of_epoch(std::uint64_t tokens, std::uint64_t block_size, CropOrder order);
+// Tokens before the first crop of an epoch, with kCovering and kBlocks.
+std::uint64_t crop_phase(std::uint64_t seed, std::uint64_t block_size, std::uint64_t epoch);
+// Throws Error (kInvalid) when there are too few tokens for one crop.
+void require_crops(std::uint64_t tokens, std::uint64_t block_size, CropOrder order);
+
+// All orders but kBlocks and kMegatron. One thread at a time: it remembers the permutation of the
+// epoch it was last asked about.
 class CropSequence final : public SampleOrder {
  public:
-  // Throws Error (kInvalid) when there are too few tokens for one crop.
+  // Throws as require_crops does.
   CropSequence(std::uint64_t tokens, std::uint64_t block_size, CropOrder order, std::uint64_t seed);
 
   Place at(std::uint64_t position) override;
-  std::uint64_t epoch_samples() const override { return blocks_; }
+  std::uint64_t epoch_samples() const override { return crops_; }
 
  private:
-  std::uint64_t phase(std::uint64_t epoch) const;
-
   const std::uint64_t tokens_, block_size_, seed_;
   const CropOrder order_;
-  std::uint64_t blocks_ = 0;
+  std::uint64_t crops_ = 0;
   std::uint64_t epoch_ = 0, phase_ = 0;
   std::optional<Permutation> permutation_;  // of epoch_
+};
+
+// The order kBlocks: crops that lie side by side are the rows of the order `blocks`. One thread at
+// a time.
+class BlockCrops final : public SampleOrder {
+ public:
+  BlockCrops(RowOrder crops, std::uint64_t block_size, std::uint64_t seed)
+      : crops_(std::move(crops)), block_size_(block_size), seed_(seed) {}
+
+  Place at(std::uint64_t position) override;
+  std::uint64_t epoch_samples() const override { return crops_.epoch_samples(); }
+  std::uint64_t turn() const override { return crops_.turn(); }
+
+ private:
+  RowOrder crops_;
+  const std::uint64_t block_size_, seed_;
 };
 
 }  // namespace evenkeel

@@ -92,125 +92,6 @@ constexpr std::size_t kUsualPieces = 16;  // of a packed row: more take memory w
 
 }  // namespace
 
-// Crops of another order, moved on to where a document begins.
-class DocumentBatches::StartOrder final : public SampleOrder {
- public:
-  StartOrder(DocumentBatches& owner, const Set& set, std::unique_ptr<SampleOrder> crops,
-             DocumentReader& reader, bool counts)
-      : owner_(owner),
-        crops_(std::move(crops)),
-        reader_(reader),
-        counts_(counts),
-        last_(set.tokens - owner.columns_ - 1) {}
-
-  Place at(std::uint64_t position) override {
-    const Place place = crops_->at(position);
-    return {moved(place.row, reader_.locate(place.row)), place.epoch};
-  }
-  void fill(const Steps::Run& positions, std::span<std::uint64_t> rows) override {
-    crops_->fill(positions, rows);
-    documents_.resize(rows.size());
-    reader_.locate(rows, documents_);
-    for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = moved(rows[i], documents_[i]);
-  }
-  std::uint64_t epoch_samples() const override { return crops_->epoch_samples(); }
-
- private:
-  // Where the row of the crop at `start` begins, which lies in `document`.
-  std::uint64_t begin_of_row(std::uint64_t start, std::uint64_t document, bool& inside) {
-    const std::uint64_t end = start + owner_.columns_;
-    std::uint64_t begin = reader_.start(document);
-    if (begin != start) begin = reader_.start(document + 1);
-    inside = false;
-    if (begin < end && begin <= last_) return begin;
-    if (owner_.options_.documents.use_leftovers) {
-      inside = true;
-      return start;
-    }
-    return begin <= last_ ? begin : reader_.start(reader_.locate(last_));
-  }
-
-  std::uint64_t moved(std::uint64_t start, std::uint64_t document) {
-    bool inside = false;
-    const std::uint64_t begin = begin_of_row(start, document, inside);
-    if (counts_) count(start, begin, inside);
-    return begin;
-  }
-
-  // What no row shows is counted for some rows: the tokens of a block that lie before its row, and
-  // beyond the row of the block before it.
-  void count(std::uint64_t start, std::uint64_t begin, bool inside) {
-    constexpr std::uint64_t kOneOf = 16;
-    Counts& counts = owner_.counts_;
-    const std::uint64_t rows = counts.rows.fetch_add(1, std::memory_order_relaxed);
-    if (inside) counts.inside.fetch_add(1, std::memory_order_relaxed);
-    if (rows % kOneOf != 0) return;
-    const std::uint64_t columns = owner_.columns_;
-    std::uint64_t shown = start;  // up to here, by the row before
-    if (start >= columns) {
-      bool ignored;
-      const std::uint64_t before = start - columns;
-      const std::uint64_t row = begin_of_row(before, reader_.locate(before), ignored);
-      if (row <= start) shown = row + columns;
-    }
-    const std::uint64_t end = std::min(begin, start + columns);
-    counts.looked_at.fetch_add(columns, std::memory_order_relaxed);
-    counts.skipped.fetch_add(end > shown ? end - shown : 0, std::memory_order_relaxed);
-  }
-
-  DocumentBatches& owner_;
-  const std::unique_ptr<SampleOrder> crops_;
-  DocumentReader& reader_;
-  const bool counts_;
-  const std::uint64_t last_;  // start that leaves room for a row and its last target
-  std::vector<std::uint64_t> documents_;
-};
-
-// Rows of packed windows. Windows come in a keyed order, and the rows of some of them are mixed.
-class DocumentBatches::PackOrder final : public SampleOrder {
- public:
-  PackOrder(const Packs& packs, const LoaderOptions& options, std::uint64_t seed)
-      : order_(options.order),
-        seed_(seed),
-        windows_(packs.windows()),
-        rows_(packs.window_rows()),
-        group_(std::min<std::uint64_t>(options.documents.mixed_windows, packs.windows())) {}
-
-  Place at(std::uint64_t position) override {
-    const std::uint64_t epoch_rows = windows_ * rows_;
-    const std::uint64_t epoch = position / epoch_rows, in_epoch = position % epoch_rows;
-    const std::uint64_t groups = (windows_ + group_ - 1) / group_;
-    const std::uint64_t group = in_epoch / (group_ * rows_);
-    if (!of_windows_ || epoch != epoch_) {
-      of_windows_.emplace(windows_, seed_, epoch);
-      epoch_ = epoch;
-      of_rows_.reset();
-    }
-    if (!of_rows_ || group != of_group_) {
-      const std::uint64_t windows = std::min(group_, windows_ - group * group_);
-      of_rows_.emplace(windows * rows_, seed_ ^ kRowsSeed, epoch * groups + group);
-      of_group_ = group;
-    }
-    const std::uint64_t mixed = (*of_rows_)(in_epoch - group * group_ * rows_);
-    const std::uint64_t slot = group * group_ + mixed / rows_;
-    // With replacement: a window is drawn for each place that one has.
-    const std::uint64_t window = order_ == CropOrder::kRandom
-                                     ? uniform_draw(seed_, 0, epoch * windows_ + slot, windows_)
-                                     : (*of_windows_)(slot);
-    return {window * rows_ + mixed % rows_, order_ == CropOrder::kRandom ? 0 : epoch};
-  }
-  std::uint64_t epoch_samples() const override {
-    return order_ == CropOrder::kRandom ? 0 : windows_ * rows_;
-  }
-
- private:
-  static constexpr std::uint64_t kRowsSeed = 0x7061636b5f726f77;  // "pack_row"
-  const CropOrder order_;
-  const std::uint64_t seed_, windows_, rows_, group_;
-  std::uint64_t epoch_ = 0, of_group_ = 0;
-  std::optional<Permutation> of_windows_, of_rows_;
-};
-
 DocumentBatches::DocumentBatches(const std::vector<WeightedTokens>& sets,
                                  const LoaderOptions& options, const Layout& joined,
                                  const Budget& budget)
@@ -275,12 +156,12 @@ std::string DocumentBatches::describe(std::size_t set) const {
 std::unique_ptr<SampleOrder> DocumentBatches::order(std::size_t set, bool explaining) {
   Set& one = sets_[set];
   const std::uint64_t seed = seed_of_set(options_.seed, set);
-  if (packed()) return std::make_unique<PackOrder>(*one.packs, options_, seed);
+  if (packed()) return pack_order(*one.packs, options_, seed);
   auto crops = std::make_unique<CropSequence>(one.tokens, columns_, options_.order, seed);
   if (options_.documents.mode == DocumentMode::kMask) return crops;
-  return std::make_unique<StartOrder>(*this, one, std::move(crops),
-                                      explaining ? *one.explaining.reader : *one.reading.reader,
-                                      !explaining);
+  return start_order(std::move(crops), *(explaining ? one.explaining : one.reading).reader,
+                     columns_, options_.documents.use_leftovers,
+                     explaining ? nullptr : &start_counts_);
 }
 
 const DocumentBatches::Set& DocumentBatches::set_of(std::uint64_t row) const {
@@ -467,12 +348,12 @@ Packing DocumentBatches::packing() const {
     return all == 0 ? 0.0 : static_cast<double>(part.load()) / static_cast<double>(all);
   };
   Packing packing;
-  const std::uint64_t places = counts_.places, tokens = counts_.tokens, rows = counts_.rows;
+  const std::uint64_t places = counts_.places, tokens = counts_.tokens;
   if (places > 0)
     packing.padding = static_cast<double>(places - tokens) / static_cast<double>(places);
   packing.split = share(counts_.split, counts_.documents);
-  packing.cut = share(counts_.skipped, counts_.looked_at);
-  packing.inside = share(counts_.inside, rows);
+  packing.cut = share(start_counts_.skipped, start_counts_.looked_at);
+  packing.inside = share(start_counts_.inside, start_counts_.rows);
   return packing;
 }
 

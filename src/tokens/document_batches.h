@@ -15,6 +15,7 @@
 #include "documents/packs.h"
 #include "loader/schedule.h"
 #include "tokens/document_fields.h"
+#include "tokens/document_orders.h"
 #include "tokens/impl.h"
 
 namespace evenkeel {
@@ -88,8 +89,6 @@ class DocumentBatches {
     std::vector<Placed> placed;
     std::vector<std::pair<std::uint64_t, std::uint64_t>> padding;  // place, positions
   };
-  class StartOrder;
-  class PackOrder;
 
   Set make_set(const WeightedTokens& weighted) const;
   const Set& set_of(std::uint64_t row) const;
@@ -113,11 +112,11 @@ class DocumentBatches {
   std::deque<Slot> slots_;
 
   // Of the reading side.
+  StartCounts start_counts_;
   struct Counts {
-    std::atomic<std::uint64_t> rows = 0, inside = 0, skipped = 0, looked_at = 0;
     std::atomic<std::uint64_t> tokens = 0, places = 0, documents = 0, split = 0;
   };
-  mutable Counts counts_;
+  Counts counts_;
 };
 
 }  // namespace evenkeel

@@ -43,10 +43,12 @@ TokenLoader::Impl::Impl(std::vector<WeightedTokens> sets, LoaderOptions options,
     : options_(check(std::move(options), sets)),
       mixture_(std::move(sets)),
       array_(mixture_.size() == 1 ? TokenInternals::of(mixture_[0].tokens).array : open_joined()),
-      engine_(array_->engine()),
       out_type_(output_type(options_, array_->layout.dtype)),
       megatron_(make_megatron()),
       documents_(make_documents()),
+      steps_(make_steps()),
+      sets_(make_sets()),
+      windows_(steps_, sets_),
       pipeline_(
           pipeline_options(lends), [this] { return make_schedule(); }, *this) {}
 
@@ -56,6 +58,29 @@ LoaderOptions TokenLoader::Impl::check(LoaderOptions options,
   check_steps(steps_of(options));
   if (options.order == CropOrder::kMegatron) check_megatron(options);
   check_epochs(steps_of(options), options.order != CropOrder::kRandom, sets.size());
+  const bool crops =
+      options.documents.mode == DocumentMode::kNone && options.order != CropOrder::kMegatron;
+  for (const WeightedTokens& set : sets) {
+    if (crops) require_crops(set.tokens.size(), options.block_size, options.order);
+  }
+  const auto tokens = checked_mul(options.batch_size, options.block_size + 1);
+  if (!tokens || !checked_mul(*tokens, 32)) {
+    throw wrong("batch_size x block_size is too large: " + with_commas(options.batch_size) + " x " +
+                with_commas(options.block_size));
+  }
+  if (options.order == CropOrder::kBlocks) {
+    if (!crops) {
+      throw wrong("documents do not go with order blocks").hint("use order shuffled or covering");
+    }
+    const Tokens& first = sets.front().tokens;
+    LoaderBlocks blocks{
+        options.blocks, options.block_size * first.dtype().size, first.budget().limit(), {}};
+    for (const WeightedTokens& set : sets) {
+      blocks.samples.push_back(
+          crops_of_epoch(set.tokens.size(), options.block_size, options.order));
+    }
+    options.blocks = choose_blocks(blocks, steps_of(options));
+  }
   return options;
 }
 
@@ -87,14 +112,65 @@ std::unique_ptr<DocumentBatches> TokenLoader::Impl::make_documents() const {
   return std::make_unique<DocumentBatches>(mixture_, options_, array_->layout, array_->budget);
 }
 
+Steps TokenLoader::Impl::make_steps() const {
+  if (documents_) {  // their orders know how many samples an epoch has: see make_schedule
+    StepOptions endless = steps_of(options_);
+    endless.epochs = 0;
+    return {endless, 0, Steps::Ends::kNone};
+  }
+  if (megatron_) {
+    return {ending_after(megatron_->size(), steps_of(options_)), 0, Steps::Ends::kNone};
+  }
+  std::vector<StagedMixture::Set> sets;
+  for (const auto& [tokens, weight] : mixture_) {
+    const bool counted = options_.order != CropOrder::kRandom;
+    sets.push_back(
+        {weight, counted ? crops_of_epoch(tokens.size(), options_.block_size, options_.order) : 0});
+  }
+  const std::uint64_t crops = sets.front().epoch_samples;
+  if (options_.order != CropOrder::kBlocks) {
+    const StagedMixture mixed(sets, options_.mixture, options_.batch_size * options_.world);
+    return {ending_with(mixed, steps_of(options_)), crops, Steps::Ends::kNone};
+  }
+  // A rank has the same streams in every epoch, so an epoch ends with a whole step.
+  return {steps_of(options_), crops, mixture_.size() == 1 ? Steps::Ends::kDrop : Steps::Ends::kNone,
+          Steps::Shares::kInterleaved};
+}
+
 // Crops never cross from one set to the next.
+std::vector<LoaderWindows::Set> TokenLoader::Impl::make_sets() const {
+  std::vector<LoaderWindows::Set> sets;
+  std::uint64_t first_token = 0;
+  for (std::size_t i = 0; i < mixture_.size(); ++i) {
+    Order order;
+    const std::uint64_t seed = order.seed = seed_of_set(options_.seed, i);
+    SampleShape shape;
+    if (options_.order == CropOrder::kBlocks) {
+      order.kind = OrderKind::kBlocks;
+      order.blocks = options_.blocks;
+      shape = {
+          .samples = crops_of_epoch(mixture_[i].tokens.size(), options_.block_size, options_.order),
+          .first_row = first_token,
+          .rows = options_.block_size,
+          .overlap = 1,
+          .phase = [seed, size = options_.block_size](std::uint64_t epoch) {
+            return crop_phase(seed, size, epoch);
+          }};
+    } else {
+      order.blocks = {0, 0, 0};
+    }
+    first_token += mixture_[i].tokens.size();
+    sets.push_back({std::make_shared<SharedOrder>(order), std::move(shape)});
+  }
+  return sets;
+}
+
 Schedule TokenLoader::Impl::make_schedule() {
   const bool explaining = schedules_made_++ > 0;
   std::vector<ScheduledSet> sets;
   if (megatron_) {
     sets.push_back({1, megatron_->rows(), std::make_unique<MegatronOrder>(megatron_)});
-    const Steps steps(ending_after(megatron_->size(), steps_of(options_)), 0, Steps::Ends::kNone);
-    return {std::move(sets), steps, options_.seed, {}};
+    return {std::move(sets), steps_, options_.seed, {}};
   }
   for (std::size_t i = 0; i < mixture_.size(); ++i) {
     if (documents_) {
@@ -102,23 +178,28 @@ Schedule TokenLoader::Impl::make_schedule() {
       continue;
     }
     const std::uint64_t tokens = mixture_[i].tokens.size();
-    sets.push_back({mixture_[i].weight, tokens,
-                    std::make_unique<CropSequence>(tokens, options_.block_size, options_.order,
-                                                   seed_of_set(options_.seed, i))});
+    const std::uint64_t seed = seed_of_set(options_.seed, i);
+    std::unique_ptr<SampleOrder> order;
+    if (options_.order == CropOrder::kBlocks) {
+      order = std::make_unique<BlockCrops>(
+          RowOrder(sets_[i].shape.samples, sets_[i].order, mixture_.size() > 1),
+          options_.block_size, seed);
+    } else {
+      order = std::make_unique<CropSequence>(tokens, options_.block_size, options_.order, seed);
+    }
+    sets.push_back({mixture_[i].weight, tokens, std::move(order)});
   }
+  if (!documents_) return {std::move(sets), steps_, options_.seed, options_.mixture};
   const StepOptions taken = steps_of(options_);
   const StagedMixture mixed = mixture_of(sets, options_.mixture, taken.batch_size * taken.world);
   const Steps steps(ending_with(mixed, taken), sets.front().order->epoch_samples(),
                     Steps::Ends::kNone);
-  const auto tokens = checked_mul(options_.batch_size, options_.block_size + 1);
-  if (!tokens || !checked_mul(*tokens, 32)) {
-    throw wrong("batch_size x block_size is too large: " + with_commas(options_.batch_size) +
-                " x " + with_commas(options_.block_size));
-  }
   return {std::move(sets), steps, options_.seed, options_.mixture};
 }
 
-Pipeline::Options TokenLoader::Impl::pipeline_options(bool lends) const {
+// Before the pipeline takes memory for batches: windows are the larger part.
+Pipeline::Options TokenLoader::Impl::pipeline_options(bool lends) {
+  windows_.open({array_});
   Pipeline::Options options{.prefetch = options_.prefetch,
                             .keep = options_.buffers.keep,
                             .lends = lends,
@@ -134,6 +215,9 @@ std::uint64_t TokenLoader::Impl::stored_bytes() const {
   const std::uint64_t row = documents_ ? documents_->stored_row() : options_.block_size + 1;
   return options_.batch_size * row * array_->layout.dtype.size;
 }
+std::uint64_t TokenLoader::Impl::crop_list_bytes() const {
+  return windows_.any() ? options_.batch_size * sizeof(std::uint64_t) : 0;
+}
 std::uint64_t TokenLoader::Impl::out_bytes() const {
   return options_.batch_size * options_.block_size * out_type_.size;
 }
@@ -145,7 +229,8 @@ std::vector<std::uint64_t> TokenLoader::Impl::field_bytes() const {
 }
 
 std::uint64_t TokenLoader::Impl::slot_bytes() const {
-  return stored_bytes() + runs_bytes() + (documents_ ? documents_->slot_bytes() : 0);
+  return stored_bytes() + runs_bytes() + crop_list_bytes() +
+         (documents_ ? documents_->slot_bytes() : 0);
 }
 
 void TokenLoader::Impl::free_slots() {
@@ -162,15 +247,29 @@ std::uint64_t TokenLoader::Impl::runs_bytes() const {
 }
 
 void TokenLoader::Impl::add_slot(const Budget& budget) {
-  stored_.push_back({PageBuffer(budget, stored_bytes(), "a batch's tokens as stored"), {}});
+  Stored stored;
+  stored.tokens = PageBuffer(budget, stored_bytes(), "a batch's tokens as stored");
+  stored.crops_share = budget.reserve(crop_list_bytes(), "a batch's crop numbers");
+  if (windows_.any()) stored.crops.reserve(options_.batch_size);
+  stored_.push_back(std::move(stored));
   if (documents_) documents_->add_slot(budget);
   if (!megatron_) return;
-  Stored& stored = stored_.back();
-  stored.runs_share = budget.reserve(runs_bytes(), "the documents of a batch");
-  stored.runs.reserve(options_.batch_size * megatron_->most_runs());
+  Stored& added = stored_.back();
+  added.runs_share = budget.reserve(runs_bytes(), "the documents of a batch");
+  added.runs.reserve(options_.batch_size * megatron_->most_runs());
+}
+
+// Tokens that are mapped because they fit the budget are read instead, where their pages are in the
+// way of the batches.
+bool TokenLoader::Impl::make_room(std::uint64_t bytes) {
+  if (options_.order != CropOrder::kBlocks || !array_->stop_mapping(bytes)) return false;
+  windows_.open({array_});
+  return true;
 }
 
 std::vector<ReadStream> TokenLoader::Impl::streams() {
+  engine_ = array_->engine();
+  if (windows_.any()) return {{array_->layout, idle_, {}, {}}};
   return {{array_->layout, *engine_, {}, {}, array_->cache()}};
 }
 
@@ -190,6 +289,7 @@ Job& TokenLoader::Impl::job(const Filling& batch, std::size_t) {
     stored.job.runs = stored.runs;
     return stored.job;
   }
+  if (windows_.any()) return stored.job;
   if (documents_ && documents_->packed()) {
     stored.job.runs =
         documents_->runs(batch.slot, batch.rows, batch.fields[2], stored.tokens.data());
@@ -203,7 +303,12 @@ Job& TokenLoader::Impl::job(const Filling& batch, std::size_t) {
 }
 
 void TokenLoader::Impl::finish(const Filling& batch) {
-  std::byte* const stored = stored_[batch.slot].tokens.data();
+  Stored& mine = stored_[batch.slot];
+  if (windows_.any()) {
+    mine.crops.resize(batch.rows.size());
+    windows_.take(0, batch.pieces, mine.crops, mine.tokens.data());
+  }
+  std::byte* const stored = mine.tokens.data();
   if (documents_) documents_->finish(batch.rows, stored, batch.fields[2]);
   if (documents_ && documents_->packed()) {
     if (documents_->widen_pieces(batch.slot, stored, out_type_, batch.fields[0], batch.fields[1])) {
@@ -250,7 +355,8 @@ std::string TokenLoader::Impl::describe_data(std::uint64_t samples) const {
 
 LoaderState TokenLoader::Impl::state_at(std::uint64_t step) const {
   const std::uint64_t samples = pipeline_.steps().samples_before(step);
-  return {samples, options_.seed, options_.block_size, options_.order, describe_data(samples)};
+  return {samples,        options_.seed, options_.block_size,
+          options_.order, blocks(),      describe_data(samples)};
 }
 
 void TokenLoader::Impl::load(const LoaderState& state) {
@@ -261,7 +367,10 @@ void TokenLoader::Impl::load(const LoaderState& state) {
   require_same("block_size", state.block_size, mine.block_size);
   require_same("order", std::string(crop_order_name(state.order)),
                std::string(crop_order_name(mine.order)));
-  pipeline_.seek_samples(state.samples);
+  if (state.blocks == mine.blocks && !windows_.missing()) {
+    return pipeline_.seek_samples(state.samples);
+  }
+  pipeline_.seek_samples(state.samples, [&] { windows_.change(state.blocks); });
 }
 
 std::uint64_t TokenLoader::Impl::first_token_of(std::size_t set) const {
@@ -316,6 +425,7 @@ std::uint64_t TokenLoader::step() const { return impl_->step(); }
 void TokenLoader::seek(std::uint64_t step) { impl_->seek(step); }
 std::uint64_t TokenLoader::size() const { return impl_->size(); }
 std::uint64_t TokenLoader::epoch_samples() const { return impl_->epoch_samples(); }
+BlockOptions TokenLoader::blocks() const { return impl_->blocks(); }
 int TokenLoader::buffers() const { return impl_->buffers(); }
 Packing TokenLoader::packing() const { return impl_->packing(); }
 ArrayStats TokenLoader::stats() const { return impl_->stats(); }

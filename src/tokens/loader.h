@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "evenkeel/tokens.h"
 #include "loader/batch_loader.h"
+#include "loader/windows.h"
 #include "tokens/document_batches.h"
 #include "tokens/impl.h"
 #include "tokens/megatron_blend.h"
@@ -22,6 +24,7 @@ struct TokenLoader::Impl final : Assembler, BatchLoader<TokenLoader::Impl, Batch
 
   std::uint64_t epoch_samples() const { return pipeline_.steps().epoch_samples(); }
   ArrayStats stats() const { return array_->stats(); }
+  BlockOptions blocks() const { return windows_.blocks(); }
   LoaderState state_at(std::uint64_t step) const;
   void load(const LoaderState& state);
   std::vector<CropOrigin> explain(std::uint64_t step) const;
@@ -34,6 +37,8 @@ struct TokenLoader::Impl final : Assembler, BatchLoader<TokenLoader::Impl, Batch
   struct Stored {
     PageBuffer tokens;
     Job job;
+    Reservation crops_share;
+    std::vector<std::uint64_t> crops;  // scratch of `finish`, with windows
     Reservation runs_share = {};
     std::vector<JobRun> runs = {};  // of kMegatron, whose rows are made of several documents
   };
@@ -49,17 +54,30 @@ struct TokenLoader::Impl final : Assembler, BatchLoader<TokenLoader::Impl, Batch
   Job& job(const Filling& batch, std::size_t stream) override;
   void finish(const Filling& batch) override;
   bool finishing_is_work() const override { return true; }
+  bool make_room(std::uint64_t bytes) override;
+  bool streams_read() const override { return !windows_.any(); }
+  bool wants_rows() const override { return !windows_.any(); }
+  bool wants_pieces() const override { return windows_.any(); }
+  void interrupt() override { windows_.interrupt(); }
+  void moved(const Positions& first, const Positions& end) override { windows_.seek(first, end); }
+  void pass(const Positions& first, const Positions& end) override { windows_.pass(first, end); }
+  bool close_readers(std::optional<ReadAhead::Clock::time_point> deadline) override {
+    return windows_.close(deadline);
+  }
 
   static LoaderOptions check(LoaderOptions options, const std::vector<WeightedTokens>& sets);
   std::shared_ptr<Array::Impl> open_joined() const;
   std::unique_ptr<DocumentBatches> make_documents() const;
+  Steps make_steps() const;
+  std::vector<LoaderWindows::Set> make_sets() const;
   Schedule make_schedule();
-  Pipeline::Options pipeline_options(bool lends) const;
+  Pipeline::Options pipeline_options(bool lends);
   std::uint64_t first_token_of(std::size_t set) const;  // in the sets one after the other
   void locate(Schedule::Sample& sample) const;
   Batch batch_of(const Pipeline::Lent& lent) const;
   std::string describe_data(std::uint64_t samples) const;
   std::uint64_t stored_bytes() const;
+  std::uint64_t crop_list_bytes() const;
   std::uint64_t runs_bytes() const;  // of a batch, with kMegatron
   std::shared_ptr<const MegatronDataset> make_megatron() const;
   std::uint64_t out_bytes() const;  // of x, and of y
@@ -67,13 +85,17 @@ struct TokenLoader::Impl final : Assembler, BatchLoader<TokenLoader::Impl, Batch
   const LoaderOptions options_;
   const std::vector<WeightedTokens> mixture_;
   const std::shared_ptr<Array::Impl> array_;
-  const std::shared_ptr<Engine> engine_;
   const DType out_type_;
   const std::shared_ptr<const MegatronDataset> megatron_;  // of kMegatron
   const std::unique_ptr<DocumentBatches> documents_;  // nullptr: rows are crops, and nothing else
   int schedules_made_ = 0;                            // by make_schedule: for reading, explaining
-  std::deque<Stored> stored_;                         // one for each batch on its way
-  Pipeline pipeline_;                                 // its threads use all of the above
+  const Steps steps_;                                 // without documents
+  const std::vector<LoaderWindows::Set> sets_;
+  LoaderWindows windows_;  // of kBlocks
+  std::shared_ptr<Engine> engine_;
+  IdleEngine idle_;
+  std::deque<Stored> stored_;  // one for each batch on its way
+  Pipeline pipeline_;          // its threads use all of the above
 };
 
 }  // namespace evenkeel

@@ -11,7 +11,8 @@ constexpr std::string_view kMagic = "evenkeel-loader-state 1";
 std::string LoaderState::text() const {
   return std::string(kMagic) + " samples=" + std::to_string(samples) +
          " seed=" + std::to_string(seed) + " block_size=" + std::to_string(block_size) +
-         " order=" + std::string(crop_order_name(order)) + " " + data;
+         " order=" + std::string(crop_order_name(order)) +
+         (order == CropOrder::kBlocks ? blocks_text(blocks) : "") + " " + data;
 }
 
 LoaderState LoaderState::parse(const std::string& text) {
@@ -21,6 +22,7 @@ LoaderState LoaderState::parse(const std::string& text) {
   state.seed = in.number("seed");
   state.block_size = in.number("block_size");
   state.order = parse_crop_order(in.field("order"));
+  if (state.order == CropOrder::kBlocks) state.blocks = in.blocks();
   state.data = in.rest();
   return state;
 }

@@ -1,0 +1,110 @@
+// Model weights: named tensors in safetensors and GGUF files, read at the speed of the disk.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "evenkeel/array.h"
+#include "evenkeel/budget.h"
+#include "evenkeel/compiler.h"
+#include "evenkeel/dtype.h"
+#include "evenkeel/error.h"
+
+#pragma GCC visibility push(default)
+
+namespace evenkeel {
+
+// What a tensor is called, what it holds, and where its bytes lie. They are stored row-major and
+// little-endian.
+struct Tensor {
+  std::string name;
+  std::string type;  // in the words of the format: "BF16", "F8_E4M3", "Q4_K"
+  // The same as a type of this library; empty where it has none: 8-bit floats, quantised blocks.
+  std::optional<DType> dtype = {};
+  std::vector<std::uint64_t> shape = {};
+  std::uint32_t file = 0;    // of Weights::paths()
+  std::uint64_t offset = 0;  // in that file
+  std::uint64_t bytes = 0;
+};
+
+struct WeightsOptions {
+  // What reading may occupy in memory: headers and buffers. It does not cover the memory that
+  // tensors are read into.
+  Budget budget = {};
+  EngineKind engine = EngineKind::kAuto;  // kAuto never maps the files
+};
+
+// A tensor in memory of its own. Moves, does not copy.
+class LoadedTensor {
+ public:
+  LoadedTensor(LoadedTensor&&) noexcept;
+  LoadedTensor& operator=(LoadedTensor&&) noexcept;
+  ~LoadedTensor();
+  std::span<std::byte> bytes() const { return bytes_; }
+
+ private:
+  friend class Weights;
+  struct Memory;
+  LoadedTensor(std::unique_ptr<Memory> memory, std::span<std::byte> bytes);
+  std::unique_ptr<Memory> memory_;
+  std::span<std::byte> bytes_;
+};
+
+// The tensors of one file, or of the shards of a model. Opening reads headers only. All calls but
+// `close` and moves may come from several threads at once. Reading leaves nothing in the page
+// cache. A file that changes while it is open is an error at the next read.
+class Weights {
+ public:
+  // A .safetensors or .gguf file; a pattern; an index of shards (model.safetensors.index.json); or
+  // the folder of a model. Throws Error (kFormat, kInvalid, kSystem, kBudget).
+  static Weights open(const std::string& path, const WeightsOptions& options = {});
+
+  Weights(Weights&&) noexcept;
+  Weights& operator=(Weights&&) noexcept;
+  ~Weights();
+
+  const std::string& format() const;  // "safetensors", "gguf"
+  const std::vector<std::string>& paths() const;
+  const std::vector<Tensor>& tensors() const;  // by file and place in it
+  const Tensor* find(std::string_view name) const;
+  // Throws Error (kIndex) that names the closest tensor.
+  const Tensor& at(std::string_view name) const;
+  // What the files say about themselves. Of GGUF, its keys with numbers, flags and texts; arrays
+  // are left out.
+  const std::map<std::string, std::string>& metadata() const;
+  std::uint64_t bytes() const;  // of all tensors
+  const Budget& budget() const;
+  EngineReport engine() const;
+  ArrayStats stats() const;
+
+  // A tensor into memory of the caller's, which must hold tensor.bytes bytes.
+  void read(const Tensor& tensor, std::span<std::byte> out) const;
+  // Tensors into memory of their own: large ones straight from the disk into huge pages. The memory
+  // is the caller's from then on and does not count against the budget.
+  std::vector<LoadedTensor> load(std::span<const Tensor* const> tensors) const;
+  // A tensor as an array, to read parts of it under the budget. Throws Error (kInvalid) where it
+  // has no dtype.
+  Array array(const Tensor& tensor) const;
+
+  // Gives everything back. Later calls throw Error (kClosed); closing twice is fine.
+  void close();
+
+  struct Impl;
+
+ private:
+  friend struct WeightsInternals;  // src/weights/impl.h
+  explicit Weights(std::shared_ptr<Impl> impl);
+  Impl& impl() const;
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace evenkeel
+
+#pragma GCC visibility pop

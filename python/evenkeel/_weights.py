@@ -1,0 +1,249 @@
+"""Model weights: tensors of safetensors and GGUF files, read under a budget."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, Union
+
+import numpy as np
+
+from evenkeel import _core
+from evenkeel._array import AnyBudget, Array
+from evenkeel._core import Budget
+from evenkeel._files import PathLike, dtype_of, short_repr
+
+if TYPE_CHECKING:
+    import torch
+
+Only = Union[str, Iterable[str], Callable[[str], bool], None]
+# Pattern of names to (axis, rank, world): the share of `rank` of `world` along an axis.
+Slices = Mapping[str, tuple[int, int, int]]
+
+# What NumPy calls them. The others have no numbers of NumPy's, but for those of ml_dtypes.
+_NUMPY = {
+    "BOOL": "bool",
+    "U8": "uint8",
+    "I8": "int8",
+    "I16": "int16",
+    "U16": "uint16",
+    "I32": "int32",
+    "U32": "uint32",
+    "I64": "int64",
+    "U64": "uint64",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "F32": "float32",
+    "F64": "float64",
+    "C64": "complex64",
+}
+_ML_DTYPES = {
+    "F8_E4M3": "float8_e4m3fn",
+    "F8_E5M2": "float8_e5m2",
+    "F8_E8M0": "float8_e8m0fnu",
+    "F8_E4M3FNUZ": "float8_e4m3fnuz",
+    "F8_E5M2FNUZ": "float8_e5m2fnuz",
+}
+
+
+class TensorInfo(NamedTuple):
+    """A tensor of a file: where its bytes lie, and what they are."""
+
+    name: str
+    type: str  # in the words of the format: "BF16", "F8_E4M3", "Q4_K"
+    shape: tuple[int, ...]
+    file: int  # of Weights.paths
+    offset: int
+    bytes: int
+
+
+class Weights(Mapping[str, Array]):
+    """The tensors of a safetensors or GGUF file, or of all shards of a model.
+
+    Made by `evenkeel.open`. Indexing by name gives an `Array`: only what is indexed of it is read,
+    within the budget. `load` reads tensors whole, for torch.
+
+    >>> import evenkeel
+    >>> evenkeel.open("model.safetensors")            # doctest: +SKIP
+    <evenkeel.Weights model.safetensors: 291 tensors, 13.5 GiB>
+    """
+
+    def __init__(self, path: PathLike, budget: AnyBudget = None, engine: str = "auto") -> None:
+        self._path = os.fsencode(path)
+        self._budget = Budget(budget)
+        self._engine = engine
+        self._weights = _core.open_weights(self._path, self._budget, engine)
+        self._tensors = {row[0]: TensorInfo(*row) for row in self._weights.tensors()}
+        self._files: list[bytes] = self._weights.paths
+
+    @property
+    def format(self) -> str:
+        """ "safetensors" or "gguf"."""
+        return self._weights.format
+
+    @property
+    def paths(self) -> list[str]:
+        return [os.fsdecode(path) for path in self._files]
+
+    @property
+    def tensors(self) -> dict[str, TensorInfo]:
+        """What each tensor is, in the order in which they are stored."""
+        return dict(self._tensors)
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """What the files say about themselves."""
+        return self._weights.metadata()
+
+    @property
+    def nbytes(self) -> int:
+        """Of all tensors together."""
+        return sum(tensor.bytes for tensor in self._tensors.values())
+
+    @property
+    def budget(self) -> Budget:
+        return self._budget
+
+    @property
+    def engine(self) -> tuple[str, str, str]:
+        """The engine that `load` uses, how it works, and why it was chosen."""
+        return self._weights.engine
+
+    def stats(self) -> dict[str, int]:
+        """What `load` has read so far."""
+        return self._weights.stats()
+
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tensors)
+
+    def __getitem__(self, name: str) -> Array:
+        tensor = self._find(name)
+        if tensor.type in _NUMPY:
+            dtype = dtype_of(_NUMPY[tensor.type])
+        elif tensor.type in _ML_DTYPES:
+            dtype = _ml_dtype(tensor)
+        else:
+            raise TypeError(
+                f"open: tensor {name!r} holds {tensor.type}, for which NumPy has no dtype\n"
+                "hint: load() gives its bytes to torch"
+            )
+        return Array(
+            [self._files[tensor.file]],
+            self._budget,
+            self._engine,
+            dtype,
+            tensor.shape,
+            tensor.offset,
+        )
+
+    def _find(self, name: str) -> TensorInfo:
+        tensor = self._tensors.get(name)
+        if tensor is None:
+            try:
+                self._weights.require(name)
+            except IndexError as error:
+                raise KeyError(str(error)) from None
+        assert tensor is not None
+        return tensor
+
+    def load(
+        self,
+        *,
+        device: Any = "cpu",
+        only: Only = None,
+        slice: Slices | None = None,
+        into: Mapping[str, torch.Tensor] | None = None,
+    ) -> dict[str, torch.Tensor]:
+        """Tensors as torch tensors; see `load_safetensors`."""
+        from evenkeel._load import load
+
+        return load(self._weights, self._chosen(only), device, slice or {}, into, self.format)
+
+    def _chosen(self, only: Only) -> list[TensorInfo]:
+        if only is None:
+            return list(self._tensors.values())
+        if callable(only):
+            return [tensor for tensor in self._tensors.values() if only(tensor.name)]
+        patterns = [only] if isinstance(only, str) else list(only)
+        chosen = {}
+        for pattern in patterns:
+            found = fnmatch.filter(self._tensors, pattern)
+            if not found:
+                if not any(sign in pattern for sign in "*?["):
+                    self._find(pattern)  # raises, and knows a name that is close
+                raise KeyError(
+                    f"load: no tensor matches {pattern!r}; there are {len(self):,}, among them"
+                    f" {next(iter(self._tensors), None)!r}"
+                )
+            chosen.update(dict.fromkeys(found))
+        return [tensor for name, tensor in self._tensors.items() if name in chosen]
+
+    def close(self) -> None:
+        """Gives memory and files back. Arrays that were taken from it go on."""
+        self._weights.close()
+
+    def __enter__(self) -> Weights:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Weights, (os.path.abspath(self._path), self._budget, self._engine)
+
+    def __repr__(self) -> str:
+        text = f"{len(self):,} tensors, {_core.format_size(self.nbytes)}"
+        return short_repr("Weights", [self._path], text)
+
+
+def _ml_dtype(tensor: TensorInfo) -> np.dtype[Any]:
+    try:
+        import ml_dtypes
+    except ImportError:
+        raise ValueError(
+            f"open: NumPy has no {tensor.type} of its own\nhint: pip install ml_dtypes"
+        ) from None
+    return np.dtype(getattr(ml_dtypes, _ML_DTYPES[tensor.type]))
+
+
+def load_safetensors(
+    path: PathLike,
+    *,
+    device: Any = "cpu",
+    budget: AnyBudget = None,
+    only: Only = None,
+    slice: Slices | None = None,
+    into: Mapping[str, torch.Tensor] | None = None,
+    engine: str = "auto",
+) -> dict[str, torch.Tensor]:
+    """Reads model weights into torch tensors at the speed of the disk.
+
+    `path` is a .safetensors file, an index of shards (model.safetensors.index.json), a pattern, or
+    the folder of a model. Nothing stays in the page cache.
+
+    `device` is where tensors go: "cpu", "cuda", "cuda:1", or a dict of name patterns to devices,
+    of which the first that matches counts. Tensors on a GPU come through pinned buffers that are
+    part of the budget; reading and copying overlap. On the CPU, large tensors are read straight
+    into their own memory, in huge pages.
+
+    `only` chooses tensors: a pattern ("layers.1*"), several of them, or a function of the name.
+    `slice` takes a share of each tensor, for tensor parallelism: {"*.weight": (0, rank, world)}
+    divides axis 0 by `world`. `into` is a dict of tensors that exist, such as model.state_dict():
+    they are filled in place and given back.
+
+    `budget` is what reading may occupy in memory besides the tensors: bytes, "512MiB", or a Budget.
+
+    >>> state = evenkeel.load_safetensors("model.safetensors", device="cuda")    # doctest: +SKIP
+    """
+    with Weights(path, budget, engine) as weights:
+        return weights.load(device=device, only=only, slice=slice, into=into)

@@ -1,0 +1,162 @@
+// Weights for Python: what the files hold, and reading into memory that Python hands in.
+#include "evenkeel/weights.h"
+
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include "base/memory.h"
+#include "base/sys.h"
+#include "src/bind.h"
+#include "src/interruptible.h"
+#include "src/lent_array.h"
+#include "src/paths.h"
+#include "src/stats.h"
+#include "weights/group_reader.h"
+
+namespace evenkeel::python {
+namespace {
+
+namespace nb = nanobind;
+using nb::literals::operator""_a;
+
+using Numbers = nb::ndarray<const std::uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Flags = nb::ndarray<const bool, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+std::unique_ptr<Weights> open_weights(const nb::bytes& path, const Budget& budget,
+                                      const std::string& engine) {
+  const WeightsOptions options{.budget = budget, .engine = parse_engine(engine)};
+  return interruptible([name = path_of(path), options] {
+    return std::make_unique<Weights>(Weights::open(name, options));
+  });
+}
+
+nb::list tensors_of(const Weights& weights) {
+  nb::list all;
+  for (const Tensor& tensor : weights.tensors()) {
+    nb::list shape;
+    for (const std::uint64_t length : tensor.shape) shape.append(length);
+    all.append(nb::make_tuple(tensor.name, tensor.type, nb::tuple(shape), tensor.file,
+                              tensor.offset, tensor.bytes));
+  }
+  return all;
+}
+
+nb::dict metadata_of(const Weights& weights) {
+  nb::dict all;
+  for (const auto& [key, value] : weights.metadata()) {
+    all[nb::str(key.c_str(), key.size())] =
+        nb::steal(PyUnicode_DecodeUTF8(value.data(), static_cast<Py_ssize_t>(value.size()),
+                                       "backslashreplace"));
+  }
+  return all;
+}
+
+// Memory for bytes that lie at `offset` in a file: as far from the start of a page as they are, and
+// with room around them, so that the disk can write there itself.
+nb::ndarray<nb::numpy, std::uint8_t> allocate(std::uint64_t offset, std::uint64_t bytes) {
+  const std::uint64_t lead = offset % sys::page_size();
+  auto pages = std::make_unique<Pages>(lead + bytes + sys::page_size(), "a tensor");
+  std::byte* const first = pages->data() + lead;
+  const nb::capsule owner(pages.release(),
+                          [](void* memory) noexcept { delete static_cast<Pages*>(memory); });
+  return {first, {bytes}, owner};
+}
+
+// A GroupReader that Python holds. The memory it reads into is kept by the Python object that made
+// it, as long as this lives.
+class PythonGroupReader {
+ public:
+  PythonGroupReader(const Weights& weights, const Numbers& files, const Numbers& offsets,
+                    const Numbers& lengths, const Numbers& addresses, const Numbers& ends,
+                    const Flags& roomy, std::size_t ahead) {
+    const std::size_t runs = offsets.size();
+    if (files.size() != runs || lengths.size() != runs || addresses.size() != runs ||
+        ends.size() != roomy.size() || (ends.size() > 0 && ends(ends.size() - 1) != runs)) {
+      throw Error(ErrorKind::kInvalid, "read", "lists of different lengths");
+    }
+    const auto shared = WeightsInternals::share(weights);
+    std::vector<ReadGroup> groups(ends.size());
+    std::size_t run = 0;
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+      groups[i].roomy = roomy(i);
+      for (; run < ends(i) && run < runs; ++run) {
+        const std::uint64_t file = files(run);
+        if (file >= shared->layout.segments.size() ||
+            offsets(run) > shared->layout.segments[file].rows ||
+            lengths(run) > shared->layout.segments[file].rows - offsets(run)) {
+          throw Error(ErrorKind::kInvalid, "read", "a place outside the files");
+        }
+        groups[i].runs.push_back(
+            {shared->row_of(static_cast<std::uint32_t>(file), offsets(run)), lengths(run),
+             reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(addresses(run)))});
+      }
+    }
+    reader_ = std::make_shared<GroupReader>(shared, std::move(groups), ahead);
+  }
+  ~PythonGroupReader() { close(); }
+
+  bool next() {
+    if (!reader_) throw Error(ErrorKind::kClosed, "read", "reading was ended");
+    return interruptible([reader = reader_] { return reader->next(); });
+  }
+  void release() {
+    if (reader_) reader_->release();
+  }
+  // Waits for reads in flight: their memory is in use until then.
+  void close() {
+    if (!reader_) return;
+    const auto reader = std::exchange(reader_, nullptr);
+    const WithoutGil without;
+    reader->close();
+  }
+
+ private:
+  std::shared_ptr<GroupReader> reader_;
+};
+
+}  // namespace
+
+void bind_weights(nb::module_& module) {
+  nb::class_<Weights>(module, "Weights", "Tensors of files; evenkeel.Weights is made of it.")
+      .def_prop_ro("format", &Weights::format)
+      .def_prop_ro("paths", [](const Weights& weights) { return bytes_of(weights.paths()); })
+      .def_prop_ro("budget", [](const Weights& weights) { return weights.budget(); })
+      .def_prop_ro("engine",
+                   [](const Weights& weights) {
+                     const EngineReport report = weights.engine();
+                     return nb::make_tuple(std::string(engine_name(report.chosen)), report.how,
+                                           report.why);
+                   },
+                   nb::sig("def engine(self) -> tuple[str, str, str]"))
+      .def("tensors", &tensors_of,
+           nb::sig("def tensors(self) -> list[tuple[str, str, tuple[int, ...], int, int, int]]"),
+           "Name, type, shape, file, offset and bytes of each.")
+      .def("metadata", &metadata_of, nb::sig("def metadata(self) -> dict[str, str]"))
+      .def("require", [](const Weights& weights, const std::string& name) { weights.at(name); },
+           "name"_a, "IndexError with the closest name, where there is no such tensor.")
+      .def("reserve",
+           [](const Weights& weights, std::uint64_t bytes, const std::string& what) {
+             return weights.budget().reserve(bytes, what);
+           },
+           "bytes"_a, "what"_a)
+      .def("stats", [](const Weights& weights) { return dict_of(weights.stats()); },
+           nb::sig("def stats(self) -> dict[str, int]"))
+      .def("close", &Weights::close);
+  nb::class_<PythonGroupReader>(module, "GroupReader",
+                                "Reads groups of runs into memory, on a thread of its own.")
+      .def(nb::init<const Weights&, const Numbers&, const Numbers&, const Numbers&, const Numbers&,
+                    const Numbers&, const Flags&, std::size_t>(),
+           "weights"_a, "files"_a, "offsets"_a, "lengths"_a, "addresses"_a, "ends"_a, "roomy"_a,
+           "ahead"_a)
+      .def("next", &PythonGroupReader::next, "Waits for the next group. False: all were read.")
+      .def("release", &PythonGroupReader::release, "One more group may be read.")
+      .def("close", &PythonGroupReader::close);
+  module.def("open_weights", &open_weights, "path"_a, "budget"_a, "engine"_a);
+  module.def("allocate", &allocate, "offset"_a, "bytes"_a, nb::rv_policy::reference,
+             "Memory for bytes at this place of a file, which can be read in place.");
+}
+
+}  // namespace evenkeel::python

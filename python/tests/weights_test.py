@@ -1,0 +1,271 @@
+"""Model weights: against safetensors' and gguf's own writers, and files that are wrong."""
+
+import json
+import pickle
+import struct
+
+import numpy as np
+import pytest
+
+import evenkeel
+
+torch = pytest.importorskip("torch")
+save_file = pytest.importorskip("safetensors.torch").save_file
+
+
+def same(a, b):
+    """Bit for bit: NaNs and types without comparisons, too."""
+    assert a.shape == b.shape and a.dtype == b.dtype
+    return torch.equal(a.reshape(-1).view(torch.uint8), b.reshape(-1).view(torch.uint8))
+
+
+DTYPES = [
+    torch.bool,
+    torch.uint8,
+    torch.int8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+    torch.uint16,
+    torch.uint32,
+    torch.uint64,
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+    torch.complex64,
+    torch.float8_e4m3fn,
+    torch.float8_e5m2,
+]
+
+
+def some(dtype, *shape):
+    count = int(np.prod(shape)) * torch.empty(0, dtype=dtype).element_size()
+    random = np.random.default_rng(count).integers(0, 2 if dtype is torch.bool else 256, count)
+    return torch.from_numpy(random.astype(np.uint8)).view(dtype).reshape(shape)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """Every dtype, no dimensions, no elements, small and large tensors at odd places."""
+    state = {f"types.{str(dtype)[6:]}": some(dtype, 3, 8) for dtype in DTYPES}
+    state["scalar"] = torch.tensor(2.5)
+    state["empty"] = torch.empty(0, 7)
+    state["odd"] = some(torch.uint8, 4099)
+    state["layers.0.weight"] = some(torch.float32, 600, 512)
+    state["layers.1.weight"] = some(torch.bfloat16, 1024, 1024)
+    state["layers.10.weight"] = some(torch.uint8, (1 << 20) + 1)
+    path = tmp_path_factory.mktemp("weights") / "model.safetensors"
+    save_file(state, path, metadata={"format": "pt"})
+    return path, state
+
+
+@pytest.mark.parametrize("engine", ["auto", "direct", "read"])
+def test_load_gives_what_was_saved(model, engine):
+    path, state = model
+    loaded = evenkeel.load_safetensors(path, budget="16MiB", engine=engine)
+    assert set(loaded) == set(state)
+    assert all(same(loaded[name], state[name]) for name in state)
+
+
+def test_loaded_tensors_can_be_written_and_outlive_the_file(model):
+    path, state = model
+    loaded = evenkeel.load_safetensors(path, only="layers.*")
+    loaded["layers.1.weight"].zero_()
+    assert same(evenkeel.load_safetensors(path)["layers.1.weight"], state["layers.1.weight"])
+
+
+def test_a_mapping_of_arrays(model):
+    path, state = model
+    with evenkeel.open(path, budget="16MiB") as weights:
+        assert isinstance(weights, evenkeel.Weights)
+        assert len(weights) == len(state) and set(weights) == set(state)
+        assert "scalar" in weights and "nothing" not in weights
+        assert weights.metadata == {"format": "pt"}
+        assert weights.format == "safetensors"
+        assert weights.nbytes == sum(t.numel() * t.element_size() for t in state.values())
+        assert weights.tensors["layers.1.weight"].type == "BF16"
+        array = weights["layers.0.weight"]
+        assert array.shape == (600, 512)
+        assert np.array_equal(
+            array[100:200:7, 3].view("uint32"),
+            state["layers.0.weight"][100:200:7, 3].numpy().view("uint32"),
+        )
+        assert weights["scalar"][()] == 2.5
+        assert weights["empty"].shape == (0, 7)
+        assert weights["types.int64"][-1].tolist() == state["types.int64"][-1].tolist()
+        assert "tensors" in repr(weights) and "\n" not in repr(weights)
+        again = pickle.loads(pickle.dumps(weights))
+        assert set(again) == set(weights)
+    with pytest.raises(ValueError, match="closed"):
+        weights.load()
+
+
+def test_only(model):
+    path, state = model
+    load = evenkeel.load_safetensors
+    assert set(load(path, only="layers.1*")) == {"layers.1.weight", "layers.10.weight"}
+    assert set(load(path, only=["scalar", "layers.0.*"])) == {"scalar", "layers.0.weight"}
+    assert set(load(path, only=lambda name: name == "odd")) == {"odd"}
+    with pytest.raises(KeyError, match="no tensor matches 'lay.rz"):
+        load(path, only="lay?rz*")
+    with pytest.raises(KeyError, match="did you mean"):
+        load(path, only="layers.0.wieght")
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("world", [1, 2, 8])
+def test_slices(model, axis, world):
+    path, state = model
+    for name in ("layers.0.weight", "layers.1.weight", "types.float16"):
+        if state[name].shape[axis] % world:
+            continue
+        for rank in range(world):
+            part = evenkeel.load_safetensors(
+                path, only=name, slice={"*": (axis, rank, world)}, budget="8MiB"
+            )[name]
+            assert same(part, state[name].chunk(world, axis)[rank].contiguous())
+
+
+def test_slices_that_cannot_be(model):
+    path, _ = model
+    for share, message in [
+        ((0, 0, 7), "cannot be divided by 7"),
+        ((0, 3, 3), "rank 3 is none of 3"),
+        ((2, 0, 2), "has no axis 2"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            evenkeel.load_safetensors(path, only="layers.1.weight", slice={"*": share})
+    with pytest.raises(KeyError, match="of slice"):
+        evenkeel.load_safetensors(path, only="odd", slice={"layers*": (0, 0, 2)})
+
+
+def test_into_tensors_that_exist(model):
+    path, state = model
+    mine = {name: torch.empty_like(tensor) for name, tensor in state.items()}
+    given = evenkeel.load_safetensors(path, into=mine, budget="16MiB")
+    assert all(given[name] is mine[name] and same(mine[name], state[name]) for name in state)
+    with pytest.raises(KeyError, match="1 of the 1 tensors of `into` are not in the files"):
+        evenkeel.load_safetensors(path, into={"other": torch.empty(1)})
+    with pytest.raises(ValueError, match=r"\(2, 3\) of torch.float32, but the file has"):
+        evenkeel.load_safetensors(path, into={"odd": torch.empty(2, 3)})
+    transposed = torch.empty(512, 600).t()
+    with pytest.raises(ValueError, match="not contiguous"):
+        evenkeel.load_safetensors(path, into={"layers.0.weight": transposed})
+
+
+def test_into_a_model(tmp_path):
+    network = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.Linear(4, 2))
+    path = tmp_path / "m.safetensors"
+    save_file(network.state_dict(), path)
+    other = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.Linear(4, 2))
+    evenkeel.load_safetensors(path, into=other.state_dict())
+    x = torch.randn(3, 8)
+    assert torch.equal(network(x), other(x))
+
+
+def test_shards(tmp_path):
+    state = {f"w{i}": some(torch.float32, 100 + i, 10) for i in range(12)}
+    files = {}
+    for shard in range(3):
+        names = [name for i, name in enumerate(state) if i % 3 == shard]
+        file = f"model-{shard + 1:05}-of-00003.safetensors"
+        save_file({name: state[name] for name in names}, tmp_path / file)
+        files.update(dict.fromkeys(names, file))
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text(json.dumps({"metadata": {"total_size": 1}, "weight_map": files}))
+    for path in (index, tmp_path, tmp_path / "model-*.safetensors"):
+        loaded = evenkeel.load_safetensors(path, budget="8MiB")
+        assert all(same(loaded[name], state[name]) for name in state)
+    (tmp_path / "model-00002-of-00003.safetensors").unlink()
+    with pytest.raises(FileNotFoundError, match="model-00002"):
+        evenkeel.load_safetensors(index)
+
+
+def test_memory_stays_within_the_budget(model):
+    path, _ = model
+    budget = evenkeel.Budget("8MiB")
+    with evenkeel.open(path, budget=budget) as weights:
+        weights.load()
+        assert 0 < budget.in_use <= budget.limit
+    assert budget.in_use == 0
+
+
+def test_devices_that_cannot_be(model):
+    path, _ = model
+    with pytest.raises(ValueError, match="CPU or to a GPU of CUDA"):
+        evenkeel.load_safetensors(path, device="meta")
+    with pytest.raises(KeyError, match="no pattern of device= matches"):
+        evenkeel.load_safetensors(path, device={"layers.*": "cpu"})
+    loaded = evenkeel.load_safetensors(path, device={"layers.*": "cpu", "*": torch.device("cpu")})
+    assert loaded["odd"].device.type == "cpu"
+
+
+def test_files_that_are_not_weights(tmp_path):
+    path = tmp_path / "x.safetensors"
+    path.write_bytes(b"abc")
+    with pytest.raises(ValueError, match="the file has 3 bytes"):
+        evenkeel.open(path)
+    path.write_bytes(struct.pack("<Q", 2) + b"{}" + b"left over")
+    with pytest.raises(ValueError, match="the tensors end at byte 10, but the file has 19"):
+        evenkeel.open(path)
+    with pytest.raises(ValueError, match="shape, offset, cache and page_cache"):
+        evenkeel.open(path, shape=(3,))
+    other = tmp_path / "x.bin"
+    other.write_bytes(b"x" * 100)
+    with pytest.raises(ValueError, match="neither safetensors nor GGUF"):
+        evenkeel.Weights(other)
+
+
+def test_a_truncated_copy_is_refused(model, tmp_path):
+    path, _ = model
+    cut = tmp_path / "cut.safetensors"
+    cut.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(ValueError, match="incomplete"):
+        evenkeel.open(cut)
+
+
+def test_gguf(tmp_path):
+    gguf = pytest.importorskip("gguf")
+    path = tmp_path / "m.gguf"
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_uint32("llama.block_count", 7)
+    writer.add_string("general.name", "tiny")
+    writer.add_array("tokenizer.ggml.tokens", ["a", "b", "c"])
+    floats = np.random.default_rng(0).standard_normal((6, 64)).astype(np.float32)
+    halves = floats.astype(np.float16)
+    blocks = gguf.quants.quantize(floats, gguf.GGMLQuantizationType.Q8_0)
+    writer.add_tensor("floats", floats)
+    writer.add_tensor("halves", halves)
+    writer.add_tensor("blocks", blocks, raw_dtype=gguf.GGMLQuantizationType.Q8_0)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    with evenkeel.open(path, budget="8MiB") as weights:
+        assert weights.format == "gguf"
+        assert weights.metadata["general.name"] == "tiny"
+        assert weights.metadata["llama.block_count"] == "7"
+        assert weights.tensors["blocks"].type == "Q8_0"
+        assert weights.tensors["blocks"].shape == (6, 64)
+        assert np.array_equal(weights["floats"][2:4], floats[2:4])
+        loaded = weights.load()
+        assert np.array_equal(loaded["halves"].numpy(), halves)
+        assert np.array_equal(loaded["blocks"].numpy(), blocks)
+        with pytest.raises(TypeError, match="Q8_0, for which NumPy has no dtype"):
+            weights["blocks"]
+
+
+def test_every_block_type_of_gguf(tmp_path):
+    """The sizes of quantised blocks are those of the format's own library."""
+    gguf = pytest.importorskip("gguf")
+    path = tmp_path / "m.gguf"
+    for type_, (numbers, size) in gguf.GGML_QUANT_SIZES.items():
+        name = b"t"
+        head = b"GGUF" + struct.pack("<IQQ", 3, 1, 0)
+        head += struct.pack("<Q", 1) + name + struct.pack("<IQIQ", 1, numbers * 5, type_, 0)
+        head += bytes(-len(head) % 32)
+        path.write_bytes(head + bytes(5 * size))
+        tensor = evenkeel.Weights(path).tensors["t"]
+        assert tensor.bytes == 5 * size, type_.name
+        assert tensor.type == type_.name

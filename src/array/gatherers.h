@@ -1,0 +1,121 @@
+// What serves calls of `gather` and `crops`: the plans of one call, and as many of them as threads
+// call at once.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "array/impl.h"
+
+namespace evenkeel {
+
+// Plans of a gather of so many starts are part of what every array reserves. A larger gather takes
+// larger plans for as long as it lasts, if there is room: they find more rows that can be read
+// together.
+constexpr std::uint64_t kSmallGather = 1024;
+constexpr std::uint64_t kSmallPlanLimit = 1_MiB;  // see RowFeed::memory
+
+// Serves one call at a time.
+struct Array::Impl::Gatherer final : JobSource {
+  explicit Gatherer(const Impl& array_impl) : impl(array_impl) {}
+
+  // What one takes, for a call of up to kSmallGather starts.
+  static std::uint64_t memory() {
+    return RowFeed::memory(kSmallPlanLimit, kSmallGather) + kSmallGather * sizeof(std::uint64_t);
+  }
+
+  // With `positions`, starts that the cache does not have, and their places in `out`; and others
+  // that it does have, to be copied meanwhile.
+  void gather(std::span<const std::uint64_t> starts, std::uint64_t count, std::byte* out,
+              std::span<const std::uint32_t> positions, CachedCrops* cached);
+
+  std::unique_ptr<RowFeed> make_feed(const Engine& engine, std::uint64_t limit);
+  void run(Engine& engine, RowFeed& feed);
+  Job* next_job() override;
+  void job_done(Job&) override { busy = false; }
+  bool has_other_work() const override;
+  void do_other_work() override;
+
+  const Impl& impl;
+  Reservation own_share;  // of the second one and later ones; the first is part of the bookkeeping
+  // Of the call that uses it. The engine calls back on the same thread.
+  std::shared_ptr<Engine> planned_for;
+  std::unique_ptr<RowFeed> small_feed;
+  Job job;
+  bool busy = false;
+  std::span<const std::uint64_t> rest;
+  std::span<const std::uint32_t> places;
+  CachedCrops* meanwhile = nullptr;
+  std::uint64_t most_starts = 0;
+  std::byte* next_out = nullptr;
+  std::uint64_t rows_each = 0;
+};
+
+// As many as threads call at once, up to the number of processors and what the budget allows.
+// Others wait.
+class Array::Impl::Gatherers {
+ public:
+  explicit Gatherers(const Impl& impl) : impl_(impl) {
+    all_.push_back(std::make_unique<Gatherer>(impl));
+    free_.push_back(all_.front().get());
+  }
+
+  // One of them for the time of a call.
+  class Use {
+   public:
+    explicit Use(Gatherers& owner) : owner_(owner), gatherer_(owner.take()) {}
+    ~Use() { owner_.give_back(gatherer_); }
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+    Gatherer* operator->() const { return gatherer_; }
+
+   private:
+    Gatherers& owner_;
+    Gatherer* const gatherer_;
+  };
+
+ private:
+  Gatherer* take() EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    while (free_.empty()) {
+      if (Gatherer* added = add()) return added;
+      released_.wait(mutex_);
+    }
+    Gatherer* const gatherer = free_.back();
+    free_.pop_back();
+    return gatherer;
+  }
+  void give_back(Gatherer* gatherer) EXCLUDES(mutex_) {
+    {
+      const MutexLock lock(mutex_);
+      free_.push_back(gatherer);
+    }
+    released_.notify_one();
+  }
+  // nullptr: there are enough, or the budget has no room. It stays: others may need what is left.
+  Gatherer* add() REQUIRES(mutex_) {
+    constexpr std::uint64_t kTimesLeft = 64;
+    const std::size_t most = std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, 64);
+    if (all_.size() >= most || impl_.budget.left() < kTimesLeft * Gatherer::memory()) {
+      return nullptr;
+    }
+    auto share = impl_.budget.try_reserve(Gatherer::memory(), "plans of a thread");
+    if (!share) return nullptr;
+    auto gatherer = std::make_unique<Gatherer>(impl_);
+    gatherer->own_share = std::move(*share);
+    all_.push_back(std::move(gatherer));
+    free_.reserve(all_.size());
+    return all_.back().get();
+  }
+
+  const Impl& impl_;
+  Mutex mutex_;
+  CondVar released_;
+  std::vector<std::unique_ptr<Gatherer>> all_ GUARDED_BY(mutex_);
+  std::vector<Gatherer*> free_ GUARDED_BY(mutex_);
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,331 @@
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "documents/document_index.h"
+#include "evenkeel/bytes.h"
+#include "evenkeel/error.h"
+
+namespace evenkeel {
+
+DocumentReader::DocumentReader(std::shared_ptr<const DocumentIndex> index, const Budget& budget)
+    : index_(std::move(index)) {
+  // A share of the budget that loaders do not miss; the whole index if it is small.
+  const std::uint64_t bytes = kEntries * sizeof(std::uint64_t);
+  const std::uint64_t most = std::clamp<std::uint64_t>(budget.limit() / 64 / bytes, 16, 4096);
+  while (sets_ * kWays < std::min(most, index_->blocks())) sets_ *= 2;
+  const std::size_t frames = sets_ * kWays;
+  memory_ = PageBuffer(
+      budget,
+      (frames + kTogether) * bytes + frames * sizeof(Frame) + 4 * kTogether * sizeof(Search),
+      "blocks of the index of documents");
+  frames_ = reinterpret_cast<std::uint64_t*>(memory_.data());
+  staging_ = frames_ + frames * kEntries;
+  table_.resize(frames);
+}
+
+const std::uint64_t* DocumentReader::cached(std::uint64_t block) {
+  const std::size_t set = block * 0x9e3779b97f4a7c15 >> 32 & (sets_ - 1);
+  for (std::size_t i = set * kWays; i < (set + 1) * kWays; ++i) {
+    if (table_[i].block != block) continue;
+    table_[i].used = ++clock_;
+    return frames_ + i * kEntries;
+  }
+  return nullptr;
+}
+
+std::uint64_t* DocumentReader::new_frame(std::uint64_t block) {
+  const std::size_t set = block * 0x9e3779b97f4a7c15 >> 32 & (sets_ - 1);
+  std::size_t oldest = set * kWays;
+  for (std::size_t i = oldest; i < (set + 1) * kWays; ++i) {
+    if (table_[i].used < table_[oldest].used) oldest = i;
+  }
+  table_[oldest] = {block, ++clock_};
+  return frames_ + oldest * kEntries;
+}
+
+const DocumentReader::Part& DocumentReader::part_of_block(std::uint64_t block) const {
+  const auto after = std::ranges::upper_bound(index_->parts_, block, {},
+                                              [](const Part& p) { return p.first_block; });
+  return *(after - 1);
+}
+
+void DocumentReader::read_numbers(std::size_t array, std::span<const std::uint64_t> rows,
+                                  std::uint64_t count, std::uint64_t* out) {
+  Array::Impl& numbers = *index_->arrays_[array];
+  numbers.crops(rows, count, reinterpret_cast<std::byte*>(out));
+  if (numbers.layout.row_bytes == 8) return;
+  const auto* narrow = reinterpret_cast<const std::byte*>(out);
+  for (std::uint64_t i = rows.size() * count; i-- > 0;) {
+    std::uint32_t number;
+    std::memcpy(&number, narrow + i * sizeof number, sizeof number);
+    out[i] = number;
+  }
+}
+
+void DocumentReader::read_megatron(const FileDocuments& file, std::uint64_t first,
+                                   std::uint64_t count, std::uint64_t* out) {
+  const std::uint64_t row = file.bounds_row + first;
+  read_numbers(file.array, {&row, 1}, count, out);
+  const std::uint32_t item_size = file.token_bytes;
+  std::uint64_t last = 0, inside = 0;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    if (out[i] > file.sequences || out[i] < last) {
+      throw wrong_index(file.path, "document bound " + with_commas(first + i) + " is " +
+                                       std::to_string(out[i]) + " of " +
+                                       with_commas(file.sequences) +
+                                       " sequences, and the one before it " + with_commas(last));
+    }
+    last = out[i];
+    if (out[i] < file.sequences) inside = i + 1;
+  }
+  if (inside > 0) {
+    std::vector<std::uint64_t> rows(out, out + inside);
+    for (std::uint64_t& one : rows) one += file.first_row;
+    if (rows.back() - rows.front() == inside - 1) {
+      read_numbers(file.array, {rows.data(), 1}, inside, out);
+    } else {
+      read_numbers(file.array, rows, 1, out);
+    }
+  }
+  for (std::uint64_t i = 0; i < inside; ++i) {
+    if (out[i] % item_size != 0) {
+      throw wrong_index(file.path, "document " + with_commas(first + i) + " begins at byte " +
+                                       with_commas(out[i]) + ", inside a token");
+    }
+    out[i] /= item_size;
+  }
+  std::fill(out + inside, out + count, file.tokens);
+}
+
+void DocumentReader::read_block(const Part& part, std::uint64_t number, std::uint64_t* out) {
+  const FileDocuments& file = part.file;
+  const std::uint64_t first = number * kBlock;
+  // Entries of the file from `first` on, the one after the last document included.
+  const std::uint64_t count = std::min(kEntries, file.documents + 1 - first);
+  std::fill(out + count, out + kEntries, file.tokens);
+  if (file.kind == FileDocuments::Kind::kMegatron) return read_megatron(file, first, count, out);
+  if (file.kind == FileDocuments::Kind::kStarts) {
+    const std::uint64_t stored = std::min(count, file.documents - first);
+    if (stored < count) out[stored] = file.tokens;
+    const std::uint64_t row = file.first_row + first;
+    if (stored > 0) read_numbers(file.array, {&row, 1}, stored, out);
+    return;
+  }
+  // Ends: entry i is end i-1, and entry 0 is 0.
+  const std::uint64_t zero = first == 0 ? 1 : 0;
+  if (zero) out[0] = 0;
+  const std::uint64_t row = file.first_row + first - (1 - zero);
+  if (count > zero) read_numbers(file.array, {&row, 1}, count - zero, out + zero);
+}
+
+void DocumentReader::check(const Part& part, std::uint64_t number,
+                           const std::uint64_t* entries) const {
+  const FileDocuments& file = part.file;
+  std::uint64_t wrong = 0;  // without branches: nearly all blocks are right
+  for (std::uint64_t i = 0; i < kBlock; ++i) wrong |= entries[i] > entries[i + 1] ? 1 : 0;
+  if (wrong == 0 && entries[kBlock] <= file.tokens) return;
+  for (std::uint64_t i = 0; i <= kBlock; ++i) {
+    const std::string name = "document " + with_commas(number * kBlock + i);
+    if (entries[i] > file.tokens) {
+      throw wrong_index(file.path, name + " begins at token " + std::to_string(entries[i]) +
+                                       ", beyond the " + with_commas(file.tokens) + " of the file")
+          .hint("the index is damaged or belongs to another file; write it again");
+    }
+    if (i > 0 && entries[i] < entries[i - 1]) {
+      throw wrong_index(file.path, name + " begins at token " + with_commas(entries[i]) +
+                                       ", before the previous one, which begins at " +
+                                       with_commas(entries[i - 1]))
+          .hint("the index is damaged; write it again");
+    }
+  }
+}
+
+// Blocks that are whole and plain are read together, so that the disk has many requests at once.
+void DocumentReader::load(std::span<const std::uint64_t> blocks) {
+  std::array<std::uint64_t, kTogether> rows, numbers;
+  for (std::size_t at = 0; at < blocks.size();) {
+    std::size_t together = 0;
+    std::size_t array = 0;
+    for (; at + together < blocks.size() && together < kTogether; ++together) {
+      const std::uint64_t block = blocks[at + together];
+      const Part& part = part_of_block(block);
+      const FileDocuments& file = part.file;
+      const std::uint64_t first = (block - part.first_block) * kBlock;
+      const bool ends = file.kind == FileDocuments::Kind::kEnds;
+      const std::uint64_t least = ends ? 1 : 0;
+      const bool plain = file.kind != FileDocuments::Kind::kMegatron && first >= least &&
+                         first + kEntries - least <= file.documents &&
+                         (together == 0 || file.array == array);
+      if (!plain) break;
+      array = file.array;
+      rows[together] = file.first_row + first - least;
+      numbers[together] = block;
+    }
+    if (together > 0) {
+      read_numbers(array, std::span(rows).first(together), kEntries, staging_);
+      for (std::size_t i = 0; i < together; ++i) {
+        const Part& part = part_of_block(numbers[i]);
+        check(part, numbers[i] - part.first_block, staging_ + i * kEntries);
+        std::memcpy(new_frame(numbers[i]), staging_ + i * kEntries,
+                    kEntries * sizeof(std::uint64_t));
+      }
+      at += together;
+      continue;
+    }
+    const Part& part = part_of_block(blocks[at]);
+    read_block(part, blocks[at] - part.first_block, staging_);
+    check(part, blocks[at] - part.first_block, staging_);
+    std::memcpy(new_frame(blocks[at]), staging_, kEntries * sizeof(std::uint64_t));
+    ++at;
+  }
+}
+
+const std::uint64_t* DocumentReader::block(const Part& part, std::uint64_t number) {
+  const std::uint64_t id = part.first_block + number;
+  if (const std::uint64_t* found = cached(id)) return found;
+  load({&id, 1});
+  return cached(id);
+}
+
+std::uint64_t DocumentReader::entry(const Part& part, std::uint64_t number) {
+  return block(part, number / kBlock)[number % kBlock];
+}
+
+DocumentReader::Search DocumentReader::search_for(const Part& part, std::uint64_t token) const {
+  Search search{.part = &part, .token = token};
+  search.highest = part.blocks - 1;
+  search.highest_value = part.file.tokens;
+  return search;
+}
+
+// Interpolates, because documents are spread evenly enough for that to take two or three looks; and
+// halves what is left every third time, for those that are not.
+bool DocumentReader::advance(Search& search) {
+  const std::uint64_t* entries = block(*search.part, search.guess);
+  const std::uint64_t first = entries[0], next = entries[kBlock];
+  const bool last = search.guess + 1 == search.part->blocks;
+  if (first < search.lowest_value || next > search.highest_value) {
+    throw wrong_index(search.part->file.path,
+                      "documents " + with_commas(search.guess * kBlock) + " to " +
+                          with_commas((search.guess + 1) * kBlock) + " begin at tokens " +
+                          with_commas(first) + " to " + with_commas(next) +
+                          ", but others of the index say " + with_commas(search.lowest_value) +
+                          " to " + with_commas(search.highest_value))
+        .hint("offsets must not decrease; write the index again");
+  }
+  if (search.token < first) {
+    if (search.guess == search.lowest) return true;  // before the first
+    search.highest = search.guess - 1;
+    search.highest_value = first;
+  } else if (search.token >= next && !last) {
+    search.lowest = search.guess + 1;
+    search.lowest_value = next;
+  } else {
+    const std::uint64_t documents = search.part->file.documents;
+    const std::uint64_t here = std::min(kBlock, documents - search.guess * kBlock);
+    const auto* after = std::upper_bound(entries, entries + here, search.token);
+    search.found = search.guess * kBlock + static_cast<std::uint64_t>(after - entries) - 1;
+    return true;
+  }
+  return false;
+}
+
+std::uint64_t DocumentReader::guess_of(const Search& search) {
+  const std::uint64_t blocks = search.highest - search.lowest;
+  const std::uint64_t values = search.highest_value - search.lowest_value;
+  if (blocks == 0 || values == 0) return search.lowest;
+  if (search.looks % 3 == 2) return search.lowest + blocks / 2;
+  const auto into =
+      std::min(search.token - std::min(search.token, search.lowest_value), values - 1);
+  return search.lowest +
+         static_cast<std::uint64_t>(static_cast<__uint128_t>(into) * (blocks + 1) / values);
+}
+
+void DocumentReader::run_searches() {
+  std::array<std::uint64_t, kTogether> missing;
+  std::size_t left = searches_.size();
+  while (left > 0) {
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < left; ++i) {
+      Search& search = searches_[i];
+      search.guess = guess_of(search);
+      ++search.looks;
+      const std::uint64_t id = search.part->first_block + search.guess;
+      if (cached(id)) continue;
+      if (std::find(missing.begin(), missing.begin() + count, id) == missing.begin() + count) {
+        missing[count++] = id;
+      }
+    }
+    if (count > 1) load(std::span(missing).first(count));
+    for (std::size_t i = 0; i < left;) {
+      if (advance(searches_[i])) {
+        std::swap(searches_[i], searches_[--left]);
+      } else {
+        ++i;
+      }
+    }
+  }
+}
+
+std::uint64_t DocumentReader::entry_at(const Part& part, std::uint64_t token_in_file) {
+  searches_.assign(1, search_for(part, token_in_file));
+  run_searches();
+  return searches_[0].found;
+}
+
+std::uint64_t DocumentReader::document_of(const Search& search) const {
+  const Part& part = *search.part;
+  if (search.found == UINT64_MAX || search.found < part.skipped_documents) {
+    // Before the file's first document.
+    return part.head ? part.first_document : part.first_document - 1;
+  }
+  return part.first_document + (part.head ? 1 : 0) + search.found - part.skipped_documents;
+}
+
+void DocumentReader::locate(std::span<const std::uint64_t> tokens,
+                            std::span<std::uint64_t> documents) {
+  for (std::size_t at = 0; at < tokens.size(); at += kTogether) {
+    const std::size_t count = std::min<std::size_t>(kTogether, tokens.size() - at);
+    searches_.clear();
+    for (std::size_t i = at; i < at + count; ++i) {
+      const auto after = std::ranges::upper_bound(index_->parts_, tokens[i], {},
+                                                  [](const Part& p) { return p.first_token; });
+      const Part& part = *(after - 1);
+      if (part.file.documents == 0) {
+        documents[i] = part.head ? part.first_document : part.first_document - 1;
+        continue;
+      }
+      Search search = search_for(part, tokens[i] - part.first_token + part.skipped_tokens);
+      search.result = i;
+      searches_.push_back(search);
+    }
+    run_searches();
+    for (const Search& search : searches_) documents[search.result] = document_of(search);
+  }
+}
+
+std::uint64_t DocumentReader::locate(std::uint64_t token) {
+  std::uint64_t document;
+  locate({&token, 1}, {&document, 1});
+  return document;
+}
+
+std::uint64_t DocumentReader::start(std::uint64_t document) {
+  if (document >= index_->size()) return index_->tokens();
+  if (!last_part_ || document < last_part_->first_document ||
+      document - last_part_->first_document >= last_part_->documents) {
+    // Parts without documents of their own share the number with the next one.
+    const auto after = std::ranges::upper_bound(index_->parts_, document, {},
+                                                [](const Part& p) { return p.first_document; });
+    last_part_ = &*(after - 1);
+  }
+  const Part& part = *last_part_;
+  std::uint64_t number = document - part.first_document;
+  if (part.head && number-- == 0) return part.first_token;
+  const std::uint64_t token = entry(part, part.skipped_documents + number);
+  return part.first_token + std::max(token, part.skipped_tokens) - part.skipped_tokens;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,144 @@
+#include "tokens/document_orders.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace evenkeel {
+namespace {
+
+// Crops of another order, moved on to where a document begins.
+class StartOrder final : public SampleOrder {
+ public:
+  StartOrder(std::unique_ptr<SampleOrder> crops, DocumentReader& reader, std::uint64_t columns,
+             bool use_leftovers, StartCounts* counts)
+      : crops_(std::move(crops)),
+        reader_(reader),
+        columns_(columns),
+        use_leftovers_(use_leftovers),
+        counts_(counts),
+        last_(reader.index().tokens() - columns - 1) {}
+
+  Place at(std::uint64_t position) override {
+    const Place place = crops_->at(position);
+    return {moved(place.row, reader_.locate(place.row)), place.epoch};
+  }
+  void fill(const Steps::Run& positions, std::span<std::uint64_t> rows) override {
+    crops_->fill(positions, rows);
+    documents_.resize(rows.size());
+    reader_.locate(rows, documents_);
+    for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = moved(rows[i], documents_[i]);
+  }
+  std::uint64_t epoch_samples() const override { return crops_->epoch_samples(); }
+
+ private:
+  // Where the row of the crop at `start` begins, which lies in `document`.
+  std::uint64_t begin_of_row(std::uint64_t start, std::uint64_t document, bool& inside) {
+    const std::uint64_t end = start + columns_;
+    std::uint64_t begin = reader_.start(document);
+    if (begin != start) begin = reader_.start(document + 1);
+    inside = false;
+    if (begin < end && begin <= last_) return begin;
+    if (use_leftovers_) {
+      inside = true;
+      return start;
+    }
+    return begin <= last_ ? begin : reader_.start(reader_.locate(last_));
+  }
+
+  std::uint64_t moved(std::uint64_t start, std::uint64_t document) {
+    bool inside = false;
+    const std::uint64_t begin = begin_of_row(start, document, inside);
+    if (counts_) count(start, begin, inside);
+    return begin;
+  }
+
+  // What no row shows is counted for some rows: the tokens of a block that lie before its row, and
+  // beyond the row of the block before it.
+  void count(std::uint64_t start, std::uint64_t begin, bool inside) {
+    constexpr std::uint64_t kOneOf = 16;
+    StartCounts& counts = *counts_;
+    const std::uint64_t rows = counts.rows.fetch_add(1, std::memory_order_relaxed);
+    if (inside) counts.inside.fetch_add(1, std::memory_order_relaxed);
+    if (rows % kOneOf != 0) return;
+    std::uint64_t shown = start;  // up to here, by the row before
+    if (start >= columns_) {
+      bool ignored;
+      const std::uint64_t before = start - columns_;
+      const std::uint64_t row = begin_of_row(before, reader_.locate(before), ignored);
+      if (row <= start) shown = row + columns_;
+    }
+    const std::uint64_t end = std::min(begin, start + columns_);
+    counts.looked_at.fetch_add(columns_, std::memory_order_relaxed);
+    counts.skipped.fetch_add(end > shown ? end - shown : 0, std::memory_order_relaxed);
+  }
+
+  const std::unique_ptr<SampleOrder> crops_;
+  DocumentReader& reader_;
+  const std::uint64_t columns_;
+  const bool use_leftovers_;
+  StartCounts* const counts_;
+  const std::uint64_t last_;  // start that leaves room for a row and its last target
+  std::vector<std::uint64_t> documents_;
+};
+
+// Rows of packed windows. Windows come in a keyed order, and the rows of some of them are mixed.
+class PackOrder final : public SampleOrder {
+ public:
+  PackOrder(const Packs& packs, const LoaderOptions& options, std::uint64_t seed)
+      : order_(options.order),
+        seed_(seed),
+        windows_(packs.windows()),
+        rows_(packs.window_rows()),
+        group_(std::min<std::uint64_t>(options.documents.mixed_windows, packs.windows())) {}
+
+  Place at(std::uint64_t position) override {
+    const std::uint64_t epoch_rows = windows_ * rows_;
+    const std::uint64_t epoch = position / epoch_rows, in_epoch = position % epoch_rows;
+    const std::uint64_t groups = (windows_ + group_ - 1) / group_;
+    const std::uint64_t group = in_epoch / (group_ * rows_);
+    if (!of_windows_ || epoch != epoch_) {
+      of_windows_.emplace(windows_, seed_, epoch);
+      epoch_ = epoch;
+      of_rows_.reset();
+    }
+    if (!of_rows_ || group != of_group_) {
+      const std::uint64_t windows = std::min(group_, windows_ - group * group_);
+      of_rows_.emplace(windows * rows_, seed_ ^ kRowsSeed, epoch * groups + group);
+      of_group_ = group;
+    }
+    const std::uint64_t mixed = (*of_rows_)(in_epoch - group * group_ * rows_);
+    const std::uint64_t slot = group * group_ + mixed / rows_;
+    // With replacement: a window is drawn for each place that one has.
+    const std::uint64_t window = order_ == CropOrder::kRandom
+                                     ? uniform_draw(seed_, 0, epoch * windows_ + slot, windows_)
+                                     : (*of_windows_)(slot);
+    return {window * rows_ + mixed % rows_, order_ == CropOrder::kRandom ? 0 : epoch};
+  }
+  std::uint64_t epoch_samples() const override {
+    return order_ == CropOrder::kRandom ? 0 : windows_ * rows_;
+  }
+
+ private:
+  static constexpr std::uint64_t kRowsSeed = 0x7061636b5f726f77;  // "pack_row"
+  const CropOrder order_;
+  const std::uint64_t seed_, windows_, rows_, group_;
+  std::uint64_t epoch_ = 0, of_group_ = 0;
+  std::optional<Permutation> of_windows_, of_rows_;
+};
+
+}  // namespace
+
+std::unique_ptr<SampleOrder> start_order(std::unique_ptr<SampleOrder> crops, DocumentReader& reader,
+                                         std::uint64_t columns, bool use_leftovers,
+                                         StartCounts* counts) {
+  return std::make_unique<StartOrder>(std::move(crops), reader, columns, use_leftovers, counts);
+}
+
+std::unique_ptr<SampleOrder> pack_order(const Packs& packs, const LoaderOptions& options,
+                                        std::uint64_t seed) {
+  return std::make_unique<PackOrder>(packs, options, seed);
+}
+
+}  // namespace evenkeel

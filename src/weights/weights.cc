@@ -1,0 +1,295 @@
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "base/checked.h"
+#include "base/memory.h"
+#include "base/sys.h"
+#include "evenkeel/bytes.h"
+#include "evenkeel/error.h"
+#include "format/part.h"
+#include "format/tensor_table.h"
+#include "weights/group_reader.h"
+#include "weights/impl.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::string_view kIndexName = "model.safetensors.index.json";
+constexpr std::string_view kIndexEnd = ".safetensors.index.json";
+// A tensor of at least this has pages of its own and is read in place.
+constexpr std::uint64_t kOwnPages = 1_MiB;
+// Read together: enough that the disk is busy, little enough to end soon when told to.
+constexpr std::uint64_t kGroupBytes = 16_MiB;
+constexpr std::size_t kGroupRuns = 4096;
+
+struct Files {
+  std::vector<std::string> paths;
+  std::optional<SafetensorsIndex> index;
+};
+
+bool is_folder(const std::string& path) {
+  struct stat status;
+  return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+bool exists(const std::string& path) {
+  struct stat status;
+  return ::stat(path.c_str(), &status) == 0;
+}
+
+// The file of a model folder, by the names that Hugging Face gives them.
+std::string file_of_folder(const std::string& folder) {
+  const std::string prefix = folder.ends_with('/') ? folder : folder + '/';
+  for (const std::string_view name : {kIndexName, std::string_view("model.safetensors")}) {
+    if (const std::string path = prefix + std::string(name); exists(path)) return path;
+  }
+  throw Error(ErrorKind::kInvalid, "open",
+              "the folder has neither " + std::string(kIndexName) + " nor model.safetensors")
+      .in(folder)
+      .hint("name the file itself");
+}
+
+Files files_of(const std::string& path, const Budget& budget) {
+  const std::string file = is_folder(path) ? file_of_folder(path) : path;
+  if (!file.ends_with(kIndexEnd)) return {expand_paths(file), {}};
+  SafetensorsIndex index = read_safetensors_index(file, budget);
+  std::vector<std::string> paths = index.files;
+  return {std::move(paths), std::move(index)};
+}
+
+TensorTable read_table(const Source& source, const Budget& budget) {
+  const std::string head = source.read(0, 16);
+  if (is_gguf(head)) return read_gguf(source, budget);
+  if (is_safetensors(head, source.identity.size) || source.path.ends_with(".safetensors")) {
+    return read_safetensors(source, budget);
+  }
+  throw Error(ErrorKind::kFormat, "open",
+              "not a file of weights: it is neither safetensors nor GGUF")
+      .in(source.path)
+      .hint("for arrays of numbers use Array::open");
+}
+
+std::uint64_t tensor_memory(const std::vector<Tensor>& tensors) {
+  std::uint64_t bytes = 0;
+  for (const Tensor& tensor : tensors) {
+    bytes += sizeof(Tensor) + tensor.name.size() + tensor.shape.size() * 8 + 64;
+  }
+  return bytes;
+}
+
+// An index must be right about every tensor: one that is missing would go unnoticed otherwise.
+void keep_indexed(std::vector<Tensor>& tensors, const SafetensorsIndex& index,
+                  const std::string& path) {
+  std::erase_if(tensors, [&](const Tensor& tensor) {
+    const auto found = index.tensors.find(tensor.name);
+    return found == index.tensors.end() || found->second != tensor.file;
+  });
+  if (tensors.size() == index.tensors.size()) return;
+  for (const auto& [name, file] : index.tensors) {
+    if (std::ranges::find(tensors, name, &Tensor::name) != tensors.end()) continue;
+    throw Error(ErrorKind::kFormat, "open",
+                "the index says that tensor \"" + printable(name) + "\" is in " +
+                    printable(index.files[file]) + ", which does not have it")
+        .in(path)
+        .hint("files of another version of the model may be among them");
+  }
+}
+
+std::uint64_t distance(std::string_view a, std::string_view b) {
+  std::vector<std::uint64_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::uint64_t corner = std::exchange(row[0], i);
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::uint64_t change = corner + (a[i - 1] == b[j - 1] ? 0 : 1);
+      corner = row[j];
+      row[j] = std::min({change, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row[b.size()];
+}
+
+// Empty where there are too many, or none.
+std::string closest(std::string_view name, const std::vector<Tensor>& tensors) {
+  constexpr std::size_t kMostCompared = 20'000, kLongest = 200;
+  if (tensors.empty() || tensors.size() > kMostCompared || name.size() > kLongest) return "";
+  const auto best = std::ranges::min_element(tensors, {}, [&](const Tensor& tensor) {
+    return tensor.name.size() > kLongest ? UINT64_MAX : distance(name, tensor.name);
+  });
+  return best->name;
+}
+
+}  // namespace
+
+Weights::Impl::Impl(const std::string& path, const WeightsOptions& options)
+    : budget(options.budget) {
+  const Files files = files_of(path, budget);
+  for (const std::string& file : files.paths) {
+    const Source source = open_source(file);
+    TensorTable table = read_table(source, budget);
+    if (!format.empty() && format != table.format) {
+      throw Error(
+          ErrorKind::kFormat, "open",
+          "is " + std::string(table.format) + ", but " + files.paths.front() + " is " + format)
+          .in(file);
+    }
+    format = table.format;
+    metadata.merge(table.metadata);
+    const auto number = static_cast<std::uint32_t>(layout.segments.size());
+    for (Tensor& tensor : table.tensors) tensor.file = number;
+    tensors.insert(tensors.end(), std::make_move_iterator(table.tensors.begin()),
+                   std::make_move_iterator(table.tensors.end()));
+    append(layout, {.format = table.format,
+                    .dtype = DType::of<std::uint8_t>(),
+                    .shape = {source.identity.size},
+                    .row_bytes = 1,
+                    .segment = source.segment(0, source.identity.size)});
+  }
+  layout.format = format;
+  layout.dtype = DType::of<std::uint8_t>();
+  layout.shape = {layout.rows};
+  layout.row_bytes = 1;
+  if (files.index) keep_indexed(tensors, *files.index, path);
+  bookkeeping = budget.reserve(tensor_memory(tensors), "names and places of tensors");
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (by_name.emplace(tensors[i].name, i).second) continue;
+    throw Error(ErrorKind::kFormat, "open",
+                "two files have a tensor \"" + printable(tensors[i].name) + '"')
+        .in(layout.paths[tensors[i].file])
+        .hint("open the files of one model only; its index says which they are");
+  }
+  engine = make_engine(options.engine, layout, budget, kNeverMap,
+                       "weights are read once, so that mapping them is of no use");
+}
+
+struct LoadedTensor::Memory {
+  Pages pages;
+};
+
+LoadedTensor::LoadedTensor(std::unique_ptr<Memory> memory, std::span<std::byte> bytes)
+    : memory_(std::move(memory)), bytes_(bytes) {}
+LoadedTensor::LoadedTensor(LoadedTensor&&) noexcept = default;
+LoadedTensor& LoadedTensor::operator=(LoadedTensor&&) noexcept = default;
+LoadedTensor::~LoadedTensor() = default;
+
+Weights::Weights(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Weights::Weights(Weights&&) noexcept = default;
+Weights& Weights::operator=(Weights&&) noexcept = default;
+Weights::~Weights() = default;
+
+Weights Weights::open(const std::string& path, const WeightsOptions& options) {
+  return Weights(std::make_shared<Impl>(path, options));
+}
+
+Weights::Impl& Weights::impl() const {
+  if (!impl_) throw Error(ErrorKind::kClosed, "weights", "they were closed");
+  return *impl_;
+}
+
+const std::string& Weights::format() const { return impl().format; }
+const std::vector<std::string>& Weights::paths() const { return impl().layout.paths; }
+const std::vector<Tensor>& Weights::tensors() const { return impl().tensors; }
+const std::map<std::string, std::string>& Weights::metadata() const { return impl().metadata; }
+const Budget& Weights::budget() const { return impl().budget; }
+EngineReport Weights::engine() const { return impl().engine->report(); }
+void Weights::close() { impl_.reset(); }
+
+const Tensor* Weights::find(std::string_view name) const {
+  const auto found = impl().by_name.find(name);
+  return found == impl().by_name.end() ? nullptr : &impl().tensors[found->second];
+}
+
+const Tensor& Weights::at(std::string_view name) const {
+  if (const Tensor* tensor = find(name)) return *tensor;
+  const std::string near = closest(name, tensors());
+  throw Error(
+      ErrorKind::kIndex, "weights",
+      "there is no tensor \"" + printable(name) + "\" among " + with_commas(tensors().size()))
+      .in(paths().front())
+      .hint(near.empty() ? "tensors() lists them" : "did you mean \"" + printable(near) + "\"?");
+}
+
+std::uint64_t Weights::bytes() const {
+  std::uint64_t sum = 0;
+  for (const Tensor& tensor : tensors()) sum += tensor.bytes;
+  return sum;
+}
+
+ArrayStats Weights::stats() const {
+  const EngineTotals totals = impl().engine->totals();
+  ArrayStats stats;
+  stats.bytes_from_page_cache = totals.bytes_from_page_cache;
+  stats.bytes_from_disk = totals.bytes_from_disk;
+  stats.requests = totals.requests;
+  stats.in_flight = totals.in_flight;
+  stats.wait_ns = totals.wait_ns;
+  return stats;
+}
+
+void Weights::read(const Tensor& tensor, std::span<std::byte> out) const {
+  if (out.size() != tensor.bytes) {
+    throw Error(ErrorKind::kInvalid, "read",
+                "tensor \"" + printable(tensor.name) + "\" has " + with_commas(tensor.bytes) +
+                    " bytes, and there is room for " + with_commas(out.size()));
+  }
+  if (out.empty()) return;
+  const std::uint64_t row = impl().row_of(tensor.file, tensor.offset);
+  GroupReader reader(impl_, {{{{row, tensor.bytes, out.data()}}, false}}, 1);
+  while (reader.next()) {
+  }
+}
+
+std::vector<LoadedTensor> Weights::load(std::span<const Tensor* const> wanted) const {
+  std::vector<LoadedTensor> loaded;
+  std::vector<ReadGroup> groups;
+  std::uint64_t small_bytes = 0;
+  ReadGroup small;
+  for (const Tensor* tensor : wanted) {
+    // The first byte is as far from the start of a page as it is in the file.
+    const std::uint64_t lead = tensor->offset % sys::page_size();
+    auto memory = std::make_unique<LoadedTensor::Memory>();
+    if (tensor->bytes > 0) {
+      memory->pages = Pages(lead + tensor->bytes + sys::page_size(), "a tensor");
+    }
+    std::byte* const out = memory->pages.data() + lead;
+    const JobRun run{impl().row_of(tensor->file, tensor->offset), tensor->bytes, out};
+    loaded.push_back(LoadedTensor(std::move(memory), {out, tensor->bytes}));
+    if (tensor->bytes >= kOwnPages) {
+      groups.push_back({{run}, true});
+    } else if (tensor->bytes > 0) {
+      small.runs.push_back(run);
+      small_bytes += tensor->bytes;
+      if (small_bytes >= kGroupBytes || small.runs.size() == kGroupRuns) {
+        groups.push_back(std::exchange(small, {}));
+        small_bytes = 0;
+      }
+    }
+  }
+  if (!small.runs.empty()) groups.push_back(std::move(small));
+  GroupReader reader(impl_, std::move(groups), SIZE_MAX);
+  while (reader.next()) {
+  }
+  return loaded;
+}
+
+Array Weights::array(const Tensor& tensor) const {
+  if (!tensor.dtype) {
+    throw Error(
+        ErrorKind::kInvalid, "weights",
+        "tensor \"" + printable(tensor.name) + "\" holds " + tensor.type + ", which no array holds")
+        .in(paths()[tensor.file])
+        .hint("read its bytes with read()");
+  }
+  ArrayOptions options{.budget = budget(), .dtype = tensor.dtype, .offset = tensor.offset};
+  for (const std::uint64_t length : tensor.shape) {
+    options.shape.push_back(static_cast<std::int64_t>(length));
+  }
+  if (options.shape.empty()) options.shape = {1};
+  return Array::open(std::vector{paths()[tensor.file]}, options);
+}
+
+}  // namespace evenkeel

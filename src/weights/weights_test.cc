@@ -1,0 +1,205 @@
+// labels: threads
+#include "evenkeel/weights.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+
+#include "base/sys.h"
+#include "format/test_files.h"
+#include "weights/group_reader.h"
+
+namespace evenkeel {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string random_bytes(std::size_t count, unsigned seed) {
+  std::mt19937 random(seed);
+  std::string bytes(count, '\0');
+  for (char& byte : bytes) byte = static_cast<char>(random());
+  return bytes;
+}
+
+struct Given {
+  std::string name;
+  std::string bytes;
+};
+
+// A file of tensors of bytes, in this order.
+std::string file_of(const std::vector<Given>& tensors) {
+  std::string header = "{";
+  std::uint64_t place = 0;
+  for (const Given& tensor : tensors) {
+    header += (place || header.size() > 1 ? ",\"" : "\"") + tensor.name +
+              R"(":{"dtype":"U8","shape":[)" + std::to_string(tensor.bytes.size()) +
+              R"(],"data_offsets":[)" + std::to_string(place) + "," +
+              std::to_string(place + tensor.bytes.size()) + "]}";
+    place += tensor.bytes.size();
+  }
+  header += "}";
+  std::string bytes;
+  for (int i = 0; i < 8; ++i) bytes += static_cast<char>(header.size() >> (8 * i) & 255);
+  bytes += header;
+  for (const Given& tensor : tensors) bytes += tensor.bytes;
+  return bytes;
+}
+
+std::string_view text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+class WeightsTest : public FileTest {
+ protected:
+  // Small and large ones, at places that are no multiples of anything.
+  const std::vector<Given> given_ = {
+      {"a", random_bytes(1, 1)},
+      {"large", random_bytes((3 << 20) + 12345, 2)},
+      {"none", ""},
+      {"b", random_bytes(70'001, 3)},
+      {"larger", random_bytes(5 << 20, 4)},
+      {"c", random_bytes(4096, 5)},
+  };
+  const std::string file_ = write("model.safetensors", file_of(given_));
+};
+
+TEST_F(WeightsTest, EveryEngineReadsTheSame) {
+  for (const EngineKind engine : {EngineKind::kAuto, EngineKind::kDirect, EngineKind::kRead}) {
+    const Weights weights = Weights::open(file_, {.budget = Budget(16_MiB), .engine = engine});
+    std::vector<const Tensor*> all;
+    for (const Tensor& tensor : weights.tensors()) all.push_back(&tensor);
+    const std::vector<LoadedTensor> loaded = weights.load(all);
+    ASSERT_EQ(loaded.size(), given_.size());
+    for (std::size_t i = 0; i < loaded.size(); ++i) {
+      const Tensor& tensor = *all[i];
+      EXPECT_EQ(text_of(loaded[i].bytes()), given_[i].bytes) << tensor.name;
+      std::string own(tensor.bytes, '\0');
+      weights.read(tensor, std::as_writable_bytes(std::span(own)));
+      EXPECT_EQ(own, given_[i].bytes) << tensor.name;
+    }
+  }
+}
+
+TEST_F(WeightsTest, LargeTensorsAreReadInPlace) {
+  const Weights weights =
+      Weights::open(file_, {.budget = Budget(16_MiB), .engine = EngineKind::kDirect});
+  const Tensor& large = weights.at("large");
+  const Tensor* wanted[] = {&large};
+  const auto loaded = weights.load(wanted);
+  const auto address = reinterpret_cast<std::uintptr_t>(loaded[0].bytes().data());
+  EXPECT_EQ(address % sys::page_size(), large.offset % sys::page_size());
+  // No more than whole blocks around it.
+  EXPECT_LE(weights.stats().bytes_from_disk, large.bytes + 2 * sys::page_size());
+}
+
+TEST_F(WeightsTest, NamesThatAreNotThere) {
+  const Weights weights = Weights::open(file_, {.budget = Budget(16_MiB)});
+  EXPECT_EQ(weights.find("nothing"), nullptr);
+  try {
+    weights.at("lrage");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kIndex);
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("no tensor \"lrage\" among 6"),
+                                    HasSubstr("did you mean \"large\"?")));
+  }
+}
+
+TEST_F(WeightsTest, ATensorAsAnArray) {
+  const Weights weights = Weights::open(file_, {.budget = Budget(16_MiB)});
+  const Array array = weights.array(weights.at("b"));
+  EXPECT_THAT(array.shape(), ElementsAre(70'001));
+  std::string some(1000, '\0');
+  array.read(500, 1000, std::as_writable_bytes(std::span(some)));
+  EXPECT_EQ(some, given_[3].bytes.substr(500, 1000));
+}
+
+TEST_F(WeightsTest, MemoryOfAnotherSizeIsRefused) {
+  const Weights weights = Weights::open(file_, {.budget = Budget(16_MiB)});
+  std::vector<std::byte> small(3);
+  EXPECT_THROW(weights.read(weights.at("b"), small), Error);
+}
+
+TEST_F(WeightsTest, ShardsAndTheirIndex) {
+  write("1.safetensors", file_of({{"x", "xx"}, {"y", "y"}}));
+  write("2.safetensors", file_of({{"z", "zzz"}, {"left out", "?"}}));
+  const auto index = [&](const std::string& files) {
+    return write("shards.safetensors.index.json", R"({"weight_map":{)" + files + "}}");
+  };
+  const std::string path = index(R"("z":"2.safetensors","x":"1.safetensors","y":"1.safetensors")");
+  const Weights weights = Weights::open(path, {.budget = Budget(16_MiB)});
+  ASSERT_EQ(weights.tensors().size(), 3u);
+  for (const char* name : {"x", "y", "z"}) {
+    const Tensor& tensor = weights.at(name);
+    std::string bytes(tensor.bytes, '\0');
+    weights.read(tensor, std::as_writable_bytes(std::span(bytes)));
+    EXPECT_EQ(bytes, std::string(bytes.size(), name[0]));
+  }
+  EXPECT_EQ(weights.find("left out"), nullptr);
+  index(R"("x":"2.safetensors")");
+  try {
+    Weights::open(path, {.budget = Budget(16_MiB)});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("which does not have it"));
+  }
+}
+
+TEST_F(WeightsTest, TwoFilesWithTheSameNameAreRefused) {
+  write("s1.safetensors", file_of({{"x", "xx"}}));
+  write("s2.safetensors", file_of({{"x", "yy"}}));
+  EXPECT_THROW(Weights::open(path("s*.safetensors"), {.budget = Budget(16_MiB)}), Error);
+}
+
+TEST_F(WeightsTest, TheFolderOfAModel) {
+  const std::string folder = std::string(file_, 0, file_.rfind('/'));
+  EXPECT_EQ(Weights::open(folder, {.budget = Budget(16_MiB)}).paths().front(), file_);
+}
+
+TEST_F(WeightsTest, AFileThatChangesIsAnError) {
+  const Weights weights = Weights::open(file_, {.budget = Budget(16_MiB)});
+  const Tensor& large = weights.at("large");
+  std::vector<std::byte> out(large.bytes);
+  weights.read(large, out);
+  std::filesystem::resize_file(file_, large.offset + 10);
+  EXPECT_THROW(weights.read(large, out), Error);
+}
+
+TEST_F(WeightsTest, ReadingThatIsLeftEndsAtOnce) {
+  Weights weights = Weights::open(file_, {.budget = Budget(16_MiB)});
+  const auto impl = WeightsInternals::share(weights);
+  const Tensor& large = weights.at("large");
+  std::vector<std::byte> out(large.bytes);
+  const JobRun run{impl->row_of(0, large.offset), large.bytes, out.data()};
+  GroupReader reader(impl, {{{run}, false}, {{run}, false}, {{run}, false}}, 1);
+  EXPECT_TRUE(reader.next());
+  reader.release();
+  EXPECT_TRUE(reader.next());
+  reader.close();  // the third was not allowed yet
+  EXPECT_THROW(reader.next(), Error);
+  EXPECT_EQ(text_of(out), given_[1].bytes);
+}
+
+TEST_F(WeightsTest, GivesItsShareBack) {
+  const Budget budget(16_MiB);
+  {
+    Weights weights = Weights::open(file_, {.budget = budget});
+    EXPECT_GT(budget.in_use(), 0u);
+    std::vector<const Tensor*> all;
+    for (const Tensor& tensor : weights.tensors()) all.push_back(&tensor);
+    const std::uint64_t before = budget.in_use();
+    weights.load(all);
+    EXPECT_EQ(budget.in_use(), before);
+    weights.close();
+    weights.close();
+    EXPECT_THROW(weights.tensors(), Error);
+  }
+  EXPECT_EQ(budget.in_use(), 0u);
+}
+
+}  // namespace
+}  // namespace evenkeel
