@@ -430,21 +430,6 @@ class LoaderOptions:
     def phase(self, arg: int, /) -> None: ...
 
     @property
-    def mixture(self) -> MixtureOptions: ...
-
-    @mixture.setter
-    def mixture(self, arg: MixtureOptions, /) -> None: ...
-
-    @property
-    def megatron(self) -> tuple[int, float, bool]:
-        """
-        Samples (0: not given), surplus, and whether sets are blended by their size.
-        """
-
-    @megatron.setter
-    def megatron(self, arg: tuple[int, float, bool], /) -> None: ...
-
-    @property
     def keep(self) -> int:
         """
         Batches in the given memory that are still in use when the next one is taken.
@@ -470,6 +455,21 @@ class LoaderOptions:
 
     @dtype.setter
     def dtype(self, arg: str, /) -> None: ...
+
+    @property
+    def mixture(self) -> MixtureOptions: ...
+
+    @mixture.setter
+    def mixture(self, arg: MixtureOptions, /) -> None: ...
+
+    @property
+    def megatron(self) -> tuple[int, float, bool]:
+        """
+        Samples (0: not given), surplus, and whether sets are blended by their size.
+        """
+
+    @megatron.setter
+    def megatron(self, arg: tuple[int, float, bool], /) -> None: ...
 
     @property
     def documents(self) -> DocumentOptions: ...
@@ -647,12 +647,6 @@ class RowLoaderOptions:
     def phase(self, arg: int, /) -> None: ...
 
     @property
-    def mixture(self) -> MixtureOptions: ...
-
-    @mixture.setter
-    def mixture(self, arg: MixtureOptions, /) -> None: ...
-
-    @property
     def keep(self) -> int:
         """
         Batches in the given memory that are still in use when the next one is taken.
@@ -666,6 +660,12 @@ class RowLoaderOptions:
 
     @order.setter
     def order(self, arg: str, /) -> None: ...
+
+    @property
+    def mixture(self) -> MixtureOptions: ...
+
+    @mixture.setter
+    def mixture(self, arg: MixtureOptions, /) -> None: ...
 
     @property
     def drop_last(self) -> bool: ...

@@ -106,7 +106,7 @@ def document_options(
     most_documents: int | None,
     predict_first: bool,
     leftovers: str,
-    window: int | None,
+    window: Any,
     mixed_windows: int,
     pad: int,
 ) -> _core.DocumentOptions:

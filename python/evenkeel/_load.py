@@ -48,7 +48,7 @@ _TORCH = {
 
 
 class _Wanted(NamedTuple):
-    """A tensor, or a share of one: `count` runs of `length` bytes, `stride` apart."""
+    """A tensor, or a share of one: `runs` runs of `length` bytes, `stride` apart."""
 
     name: str
     type: str
@@ -57,12 +57,12 @@ class _Wanted(NamedTuple):
     file: int
     offset: int
     length: int
-    count: int = 1
+    runs: int = 1
     stride: int = 0
 
     @property
     def bytes(self) -> int:
-        return self.length * self.count
+        return self.length * self.runs
 
 
 def load(
@@ -74,9 +74,10 @@ def load(
     format: str,
 ) -> dict[str, torch.Tensor]:
     wanted = [_wanted(tensor, slices, format) for tensor in chosen]
-    used = [pattern for pattern in slices if not fnmatch.filter([t.name for t in chosen], pattern)]
-    if used:
-        raise KeyError(f"load: no tensor matches {used[0]!r} of slice")
+    names = [tensor.name for tensor in chosen]
+    for pattern in slices:
+        if not fnmatch.filter(names, pattern):
+            raise KeyError(f"load: no tensor matches {pattern!r} of slice")
     if into is not None:
         wanted = [tensor for tensor in wanted if tensor.name in into]
         targets = {tensor.name: _checked(into[tensor.name], tensor) for tensor in wanted}
@@ -89,7 +90,8 @@ def load(
     else:
         targets = {}
     devices = {tensor.name: _device_of(tensor.name, device) for tensor in wanted}
-    on_cpu, on_gpu = [], []
+    on_cpu: list[_Wanted] = []
+    on_gpu: list[_Wanted] = []
     for tensor in wanted:
         where = targets[tensor.name].device if into is not None else devices[tensor.name]
         (on_cpu if where.type == "cpu" else on_gpu).append(tensor)
@@ -150,7 +152,7 @@ def _share(tensor: _Wanted, axis: int, rank: int, world: int) -> _Wanted:
     stride = tensor.length // count if count else 0
     length = stride // world
     return tensor._replace(
-        shape=mine, offset=tensor.offset + rank * length, length=length, count=count, stride=stride
+        shape=mine, offset=tensor.offset + rank * length, length=length, runs=count, stride=stride
     )
 
 
@@ -202,7 +204,7 @@ def _in_place(tensor: _Wanted) -> bool:
     """Whether a tensor of ours is read in place. One whose offset in the file is not aligned for
     its numbers is not: its memory would not be, either."""
     aligned = tensor.offset % tensor.dtype.itemsize == 0
-    return tensor.bytes >= _OWN_PAGES and tensor.count == 1 and aligned
+    return tensor.bytes >= _OWN_PAGES and tensor.runs == 1 and aligned
 
 
 def _flat(tensor: torch.Tensor) -> torch.Tensor:
@@ -221,7 +223,7 @@ class _Runs:
 
     def add(self, tensor: _Wanted, address: int, first: int = 0, count: int | None = None) -> None:
         """Runs `first` to `first + count` of a tensor, one after the other from `address` on."""
-        number = np.arange(tensor.count if count is None else count, dtype=np.uint64)
+        number = np.arange(tensor.runs if count is None else count, dtype=np.uint64)
         files, offsets, lengths, addresses = self._columns
         files.append(np.full(len(number), tensor.file, np.uint64))
         offsets.append(np.uint64(tensor.offset + first * tensor.stride) + number * tensor.stride)
@@ -234,13 +236,12 @@ class _Runs:
         self._roomy.append(roomy)
 
     def reader(self, weights: Any, ahead: int) -> Any:
-        columns = (np.concatenate([*column, _NONE]) for column in self._columns)
+        files, offsets, lengths, addresses = (
+            np.concatenate([*column, _NONE]) for column in self._columns
+        )
+        ends, roomy = np.array(self._ends, np.uint64), np.array(self._roomy, bool)
         return _core.GroupReader(
-            weights,
-            *columns,
-            np.array(self._ends, np.uint64),
-            np.array(self._roomy, bool),
-            ahead,
+            weights, files, offsets, lengths, addresses, ends, roomy, ahead
         )
 
 
@@ -265,7 +266,7 @@ def _read_in_place(
     held = count = 0
     for tensor in small:
         runs.add(tensor, result[tensor.name].data_ptr())
-        held, count = held + tensor.bytes, count + tensor.count
+        held, count = held + tensor.bytes, count + tensor.runs
         if held >= _GROUP_BYTES or count >= _GROUP_RUNS:
             runs.end_group()
             held, count, groups = 0, 0, groups + 1
@@ -325,13 +326,14 @@ def _fill_plan(
     wanted: list[_Wanted], buffers: list[torch.Tensor], size: int
 ) -> tuple[_Runs, list[list[_Copy]]]:
     """What each buffer is filled with in turn, and what is copied from it."""
-    runs, copies = _Runs(), []
+    runs = _Runs()
+    copies: list[list[_Copy]] = []
 
     def address() -> int:
         return int(buffers[len(copies) % len(buffers)].data_ptr())
 
     room = size - 2 * _PAGE
-    whole = sorted((t for t in wanted if t.count == 1), key=lambda t: (t.file, t.offset))
+    whole = sorted((t for t in wanted if t.runs == 1), key=lambda t: (t.file, t.offset))
     span: list[tuple[_Wanted, int, int]] = []  # tensor, first byte, bytes; close together
 
     def end_span() -> None:
@@ -340,7 +342,7 @@ def _fill_plan(
         begin = span[0][0].offset + span[0][1]
         end = span[-1][0].offset + span[-1][1] + span[-1][2]
         lead = begin % _PAGE
-        one = span[0][0]._replace(offset=begin, length=end - begin, count=1, stride=0)
+        one = span[0][0]._replace(offset=begin, length=end - begin, runs=1, stride=0)
         runs.add(one, address() + lead)
         runs.end_group(roomy=True)
         copies.append(
@@ -362,7 +364,7 @@ def _fill_plan(
             span.append((tensor, at, now))
             at += now
     end_span()
-    for tensor in (t for t in wanted if t.count > 1):
+    for tensor in (t for t in wanted if t.runs > 1):
         # Rows of the share, one after the other in the buffer.
         first = 0
         if tensor.length > size:
@@ -371,8 +373,8 @@ def _fill_plan(
                 f" than a buffer of {size:,}\nhint: raise the budget"
             )
         rows = min(size // tensor.length, _GROUP_RUNS)
-        while first < tensor.count:
-            now = min(rows, tensor.count - first)
+        while first < tensor.runs:
+            now = min(rows, tensor.runs - first)
             runs.add(tensor, address(), first, now)
             runs.end_group()
             copies.append([_Copy(tensor.name, first * tensor.length, 0, now * tensor.length)])

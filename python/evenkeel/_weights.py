@@ -213,7 +213,8 @@ def _ml_dtype(tensor: TensorInfo) -> np.dtype[Any]:
         raise ValueError(
             f"open: NumPy has no {tensor.type} of its own\nhint: pip install ml_dtypes"
         ) from None
-    return np.dtype(getattr(ml_dtypes, _ML_DTYPES[tensor.type]))
+    dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, _ML_DTYPES[tensor.type]))
+    return dtype
 
 
 def load_safetensors(
