@@ -34,8 +34,8 @@ constexpr char kBatchesFooter[] = R"(
 Examples:
   evenkeel batches train.bin --batch-size 12 --block-size 1024 --steps 1000 --cold
   evenkeel batches 'fineweb_train_*.bin' --order shuffled --rank 3 --world 8 --print --steps 2
-  evenkeel batches corpus.idx --documents mask --print --steps 1
   evenkeel batches train.bin --order blocks --budget 512MiB --steps 1000 --cold
+  evenkeel batches corpus.idx --documents mask --print --steps 1
   evenkeel batches corpus.idx --pause 5000 --steps 500 --json)";
 
 struct Measured {

@@ -31,6 +31,10 @@ std::string LoaderWords::words() const {
   if (!dtype.empty()) text += " --dtype " + shell_word(dtype);
   text += fmt::format(" --batch-size {} --block-size {} --order {} --seed {}", loader.batch_size,
                       loader.block_size, crop_order_name(loader.order), loader.seed);
+  const BlockOptions& blocks = loader.blocks;
+  if (blocks.block_rows > 0) text += fmt::format(" --block {}", blocks.block_rows);
+  if (blocks.window_blocks > 0) text += fmt::format(" --window {}", blocks.window_blocks);
+  if (blocks.streams > 0) text += fmt::format(" --streams {}", blocks.streams);
   if (loader.megatron.samples > 0) text += fmt::format(" --samples {}", loader.megatron.samples);
   const DocumentOptions& documents = loader.documents;
   if (documents.mode != DocumentMode::kNone) {
@@ -39,10 +43,6 @@ std::string LoaderWords::words() const {
     if (documents.eos) text += fmt::format(" --eos {}", *documents.eos);
     if (!documents.index.empty()) text += " --documents-index " + shell_word(documents.index);
   }
-  const BlockOptions& blocks = loader.blocks;
-  if (blocks.block_rows > 0) text += fmt::format(" --block {}", blocks.block_rows);
-  if (blocks.window_blocks > 0) text += fmt::format(" --window {}", blocks.window_blocks);
-  if (blocks.streams > 0) text += fmt::format(" --streams {}", blocks.streams);
   if (loader.world > 1) text += fmt::format(" --rank {} --world {}", loader.rank, loader.world);
   return text;
 }

@@ -180,11 +180,11 @@ struct WeightedRows {
 
 // Batches of rows: every batch is a pure function of (data, order, seed, step, rank, world). With
 // the same world * batch_size, the batches of all ranks at a step are the same rows for every
-// world. With kBlocks two windows of blocks are held for each array that is not mapped, world must
-// divide the streams, and workers and mixtures are not possible. Batches are read ahead by threads
-// of the library's own, one for each array, inside the budget of the first array; windows are paid
-// for by the budget of their array. One thread at a time, but for `close`, which may come from any;
-// not to be used in a child of fork. Moves, does not copy.
+// world. With kBlocks two windows of blocks are held for each set of arrays that are not mapped,
+// world must divide the streams, and each of several workers reads all windows. Batches are read
+// ahead by threads of the library's own, one for each array, inside the budget of the first array;
+// windows are paid for by the budget of their array. One thread at a time, but for `close`, which
+// may come from any; not to be used in a child of fork. Moves, does not copy.
 class Loader {
  public:
   using Iterator = BatchIterator<Loader, RowBatch>;

@@ -60,8 +60,9 @@ class TokenLoader(_Base):
     NAME.doc.npy), or by the token that they begin with (`bos`) or end with (`eos`). An index that
     has to be made is stored beside the file, or in the folder `documents_index`. `most_documents`
     gives cu_seqlens a fixed length, `predict_first=False` leaves first tokens of documents out of
-    loss_mask, and `packing` says what a mode costs. `leftovers` belongs to "start"; `window`
-    (here rows that are packed together), `mixed_windows` and `pad` belong to "packed".
+    loss_mask, and `packing` says what a mode costs. `leftovers` belongs to "start"; `window` (here
+    rows that are packed together, 512 by default), `mixed_windows` and `pad` belong to "packed".
+    With order="blocks" only "mask" is possible.
 
     Without `steps` and `epochs` the loader does not end, and `len` is a TypeError. With `steps` a
     loop ends after that many batches, and the next loop begins again at step 0, as validation wants
@@ -154,24 +155,10 @@ class TokenLoader(_Base):
             options.megatron = (wanted, float(surplus), not has_weights(tokens))
         elif samples is not None:
             raise ValueError('loader: samples belongs to order="megatron"\nhint: give steps')
-        options.documents = document_options(
-            documents,
-            bos=bos,
-            eos=eos,
-            documents_index=documents_index,
-            most_documents=most_documents,
-            predict_first=predict_first,
-            leftovers=leftovers,
-            window=window if order != "blocks" else None,
-            mixed_windows=mixed_windows,
-            pad=pad,
-        )
-        layout = None
-        if options.documents.mode != "none":
-            layout = DocumentsLayout(batch_size, block_size, options.documents.most_documents)
+        packs = documents is not None and order != "blocks"  # `window` is that of documents
         blocks = self._choose_blocks(
             order,
-            {"block": block, "window": window if documents is None else None, "streams": streams},
+            {"block": block, "window": None if packs else window, "streams": streams},
             budget=sets[0][0].budget,
             has_budget=sets[0][0]._recipe[1] is not None,
             sample_bytes=options.block_size * stored.itemsize,
@@ -180,6 +167,21 @@ class TokenLoader(_Base):
         )
         if blocks is not None:
             options.blocks = blocks
+        options.documents = document_options(
+            documents,
+            bos=bos,
+            eos=eos,
+            documents_index=documents_index,
+            most_documents=most_documents,
+            predict_first=predict_first,
+            leftovers=leftovers,
+            window=window if packs else None,
+            mixed_windows=mixed_windows,
+            pad=pad,
+        )
+        layout = None
+        if options.documents.mode != "none":
+            layout = DocumentsLayout(batch_size, block_size, options.documents.most_documents)
         memory: list[list[Any]] = []
         if device is not None:
             from evenkeel._device import ring_for

@@ -327,8 +327,11 @@ def _combine(field: Field) -> Callable[..., Any] | None:
 
 
 def _row_bytes(field: Field) -> int:
-    """Of rows of different lengths, that of their offsets."""
-    return field._row_bytes if isinstance(field, Array) else 2 * field._offsets._row_bytes
+    """Of rows of different lengths, the mean."""
+    if isinstance(field, Array):
+        return field._row_bytes
+    values = sum(len(array) * array._row_bytes for array in field.arrays[:-1])
+    return 2 * field._offsets._row_bytes + values // max(1, len(field))
 
 
 def _names(keys: object) -> str:

@@ -375,8 +375,9 @@ def test_mixtures_have_documents_too(tmp_path: pathlib.Path) -> None:
         corpora.append(make(tmp_path / name, rng.integers(0, 60_000, sum(lengths)), lengths, 1))
     sets = [(open_corpus(corpora[0]), 3), (open_corpus(corpora[1]), 1)]
     for mode in ("mask", "start", "packed"):
+        window = 4 if mode == "packed" else None
         with evenkeel.TokenLoader(
-            sets, 4, 16, order="shuffled", documents=mode, window=4
+            sets, 4, 16, order="shuffled", documents=mode, window=window
         ) as loader:
             for step in range(4):
                 batch = next(loader)
@@ -439,6 +440,28 @@ def test_an_index_is_made_once_and_again_when_the_file_changes(tmp_path: pathlib
     assert all(start % 41 == 0 for start in load(eos=EOT, documents_index=elsewhere))
     assert len(list(elsewhere.iterdir())) == 1
     assert not index.exists()
+
+
+def test_indexes_of_documents_are_not_tokens(tmp_path: pathlib.Path) -> None:
+    for name in ("train_0.bin", "train_1.bin"):
+        eot_file(tmp_path / name)
+    pattern = str(tmp_path / "train_*")
+    with evenkeel.TokenLoader(
+        evenkeel.tokens(pattern, budget=BUDGET), 2, 16, documents="packed", eos=EOT
+    ) as loader:
+        next(loader)
+    np.save(tmp_path / "train_1.doc.npy", [0, 7])
+    assert len(list(tmp_path.iterdir())) == 5
+    tokens = evenkeel.tokens(pattern, budget=BUDGET)
+    assert len(tokens) == 8000
+    # Documents of the second file are those of its own array now.
+    with evenkeel.TokenLoader(tokens, 1, 2000, documents="packed", eos=EOT, window=4) as loader:
+        shown = {
+            d["document"]
+            for s in range(len(tokens) // 2000)
+            for d in loader.explain(s)[0]["documents"]
+        }
+        assert max(shown) <= 4000 // 37 + 1 + 2
 
 
 def test_mask_by_tokens_makes_no_index(tmp_path: pathlib.Path) -> None:

@@ -1,6 +1,7 @@
 // Where documents begin in a stream of tokens: an index that is read as it is needed, never loaded.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -69,6 +70,8 @@ class DocumentReader {
   // The document that holds each token.
   void locate(std::span<const std::uint64_t> tokens, std::span<std::uint64_t> documents);
   std::uint64_t locate(std::uint64_t token);
+  // For the next lookup of this token, if that comes soon.
+  void remember(std::uint64_t token, std::uint64_t document) { memo_of(token) = {token, document}; }
   // The first token of a document; of document size(), the number of tokens.
   std::uint64_t start(std::uint64_t document);
   // Calls use(start) with the first tokens of documents `document`, document + 1, ... until it
@@ -98,10 +101,14 @@ class DocumentReader {
   Search search_for(const Part& part, std::uint64_t token) const;
   std::uint64_t document_of(const Search& search) const;
   static std::uint64_t guess_of(const Search& search);
+  struct Memo {
+    std::uint64_t token = UINT64_MAX, document = 0;
+  };
   struct Frame {
     std::uint64_t block = UINT64_MAX, used = 0;
   };
 
+  Memo& memo_of(std::uint64_t token) { return memos_[token * 0x9e3779b97f4a7c15 >> 56]; }
   const std::uint64_t* cached(std::uint64_t block);
   const std::uint64_t* block(const Part& part, std::uint64_t number);
   void load(std::span<const std::uint64_t> blocks);
@@ -131,6 +138,7 @@ class DocumentReader {
   // The part and block that `start` looked at last.
   const Part* last_part_ = nullptr;
   std::vector<Search> searches_;
+  std::array<Memo, 256> memos_;
 };
 
 }  // namespace evenkeel

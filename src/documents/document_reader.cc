@@ -290,6 +290,10 @@ void DocumentReader::locate(std::span<const std::uint64_t> tokens,
     const std::size_t count = std::min<std::size_t>(kTogether, tokens.size() - at);
     searches_.clear();
     for (std::size_t i = at; i < at + count; ++i) {
+      if (const Memo& memo = memo_of(tokens[i]); memo.token == tokens[i]) {
+        documents[i] = memo.document;
+        continue;
+      }
       const auto after = std::ranges::upper_bound(index_->parts_, tokens[i], {},
                                                   [](const Part& p) { return p.first_token; });
       const Part& part = *(after - 1);

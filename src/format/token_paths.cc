@@ -53,6 +53,19 @@ std::optional<std::string> tokens_of(const std::string& path) {
   return std::nullopt;
 }
 
+// The same for indexes of documents that lie beside any token file: NAME.documents, which Evenkeel
+// makes, and NAME.doc.npy, where NAME may lack its .bin or .npy.
+std::optional<std::string> tokens_of_documents(const std::string& path) {
+  for (const std::string_view suffix : {".documents", ".documents.part", ".doc.npy"}) {
+    if (!path.ends_with(suffix) || !is_there(path)) continue;
+    for (const std::string_view extension : {"", ".bin", ".npy"}) {
+      std::string tokens = with_suffix(path, suffix, extension);
+      if (look_for(tokens) == Found::kFile) return tokens;
+    }
+  }
+  return std::nullopt;
+}
+
 // "corpus" for corpus.bin and corpus.idx, as Megatron's users name them. A folder with that name
 // does not matter: a folder holds no tokens.
 bool is_prefix(const std::string& path) {
@@ -78,7 +91,9 @@ std::vector<TokenFile> pair_token_files(const std::vector<std::string>& paths) {
       named;  // token files that companions stood for; two may stand for one
   std::vector<TokenFile> files;
   for (const std::string& path : paths) {
-    if (auto tokens = tokens_of(path)) {
+    auto tokens = tokens_of(path);
+    if (!tokens) tokens = tokens_of_documents(path);
+    if (tokens) {
       if (given.contains(*tokens) || !named.insert(*tokens).second) continue;
       files.push_back(with_index(std::move(*tokens)));
     } else {

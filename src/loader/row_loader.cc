@@ -196,11 +196,15 @@ Pipeline::Options Loader::Impl::pipeline_options(bool lends) {
 }
 
 void Loader::Impl::open_fields() {
-  Arrays in_blocks = fields_;
+  std::vector<LoaderWindows::Field> fields;
   for (std::size_t i = 0; i < fields_.size(); ++i) {
-    if (ragged_[i]) in_blocks[i] = nullptr;  // rows of different lengths do not lie in blocks
+    if (ragged_[i]) {
+      fields.emplace_back(ragged_[i].get());
+    } else {
+      fields.emplace_back(fields_[i]);
+    }
   }
-  windows_.open(in_blocks);
+  windows_.open(std::move(fields));
   read_.clear();
   for (std::size_t i = 0; i < fields_.size(); ++i) {
     const std::size_t streams = windows_.has(i) ? 0 : ragged_[i] ? ragged_[i]->streams() : 1;
@@ -324,17 +328,26 @@ Job& Loader::Impl::job(const Filling& batch, std::size_t stream) {
 
 void Loader::Impl::finish(const Filling& batch) {
   for (std::size_t i = 0; i < fields_.size(); ++i) {
-    if (ragged_[i]) ragged_[i]->finish(batch.slot, batch.rows, outputs_of(batch, i));
-    if (!windows_.has(i)) continue;
-    std::vector<std::uint64_t>& rows = slots_[batch.slot].rows;
-    rows.resize(batch.rows.size());
-    windows_.take(i, batch.pieces, rows, outputs_of(batch, i).front());
+    const auto outputs = outputs_of(batch, i);
+    if (windows_.has(i)) {
+      std::vector<std::uint64_t>& rows = slots_[batch.slot].rows;
+      rows.resize(batch.rows.size());
+      if (ragged_[i]) {
+        windows_.take_ragged(i, batch.pieces, rows, batch.slot, outputs);
+      } else {
+        windows_.take(i, batch.pieces, rows, outputs.front());
+      }
+    }
+    if (ragged_[i]) ragged_[i]->finish(batch.slot, batch.rows, outputs);
   }
 }
 
-// Dense rows of a sparse matrix are.
+// Where all comes out of windows, finishing is all there is to do, and two threads do it.
 bool Loader::Impl::finishing_is_work() const {
-  return std::ranges::any_of(ragged_, [](const auto& ragged) { return ragged != nullptr; });
+  for (std::size_t i = 0; i < fields_.size(); ++i) {
+    if (ragged_[i] && !windows_.has(i)) return true;
+  }
+  return false;
 }
 
 void Loader::Impl::taken(const Filling& batch, Finished& finished) {

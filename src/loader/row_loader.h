@@ -56,6 +56,8 @@ struct Loader::Impl final : Assembler, BatchLoader<Loader::Impl, RowBatch> {
   std::vector<ReadStream> streams() override;
   Job& job(const Filling& batch, std::size_t stream) override;
   void finish(const Filling& batch) override;
+  void take_from_windows(const Filling& batch, std::size_t field,
+                         std::span<std::byte* const> outputs);
   bool finishing_is_work() const override;
   void taken(const Filling& batch, Finished& finished) override;
   void interrupt() override { windows_.interrupt(); }

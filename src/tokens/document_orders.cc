@@ -37,9 +37,14 @@ class StartOrder final : public SampleOrder {
   std::uint64_t begin_of_row(std::uint64_t start, std::uint64_t document, bool& inside) {
     const std::uint64_t end = start + columns_;
     std::uint64_t begin = reader_.start(document);
-    if (begin != start) begin = reader_.start(document + 1);
+    if (begin != start) begin = reader_.start(++document);
     inside = false;
-    if (begin < end && begin <= last_) return begin;
+    if (begin < end && begin <= last_) {
+      // The row's documents are looked up next. An empty document begins there, too, and does not
+      // hold its first token.
+      if (reader_.start(document + 1) > begin) reader_.remember(begin, document);
+      return begin;
+    }
     if (use_leftovers_) {
       inside = true;
       return start;

@@ -58,10 +58,17 @@ LoaderOptions TokenLoader::Impl::check(LoaderOptions options,
   check_steps(steps_of(options));
   if (options.order == CropOrder::kMegatron) check_megatron(options);
   check_epochs(steps_of(options), options.order != CropOrder::kRandom, sets.size());
-  const bool crops =
-      options.documents.mode == DocumentMode::kNone && options.order != CropOrder::kMegatron;
+  const DocumentMode documents = options.documents.mode;
+  const bool crops = (documents == DocumentMode::kNone || documents == DocumentMode::kMask) &&
+                     options.order != CropOrder::kMegatron;
+  if (options.order == CropOrder::kBlocks && !crops) {
+    throw wrong("order \"blocks\" mixes crops, and documents=\"" +
+                std::string(document_mode_name(documents)) + "\" has other rows")
+        .hint("use documents=\"mask\", or another order");
+  }
   for (const WeightedTokens& set : sets) {
-    if (crops) require_crops(set.tokens.size(), options.block_size, options.order);
+    if (!crops) break;
+    require_crops(set.tokens.size(), options.block_size, options.order);
   }
   const auto tokens = checked_mul(options.batch_size, options.block_size + 1);
   if (!tokens || !checked_mul(*tokens, 32)) {
@@ -69,9 +76,6 @@ LoaderOptions TokenLoader::Impl::check(LoaderOptions options,
                 with_commas(options.block_size));
   }
   if (options.order == CropOrder::kBlocks) {
-    if (!crops) {
-      throw wrong("documents do not go with order blocks").hint("use order shuffled or covering");
-    }
     const Tokens& first = sets.front().tokens;
     LoaderBlocks blocks{
         options.blocks, options.block_size * first.dtype().size, first.budget().limit(), {}};
@@ -112,28 +116,16 @@ std::unique_ptr<DocumentBatches> TokenLoader::Impl::make_documents() const {
   return std::make_unique<DocumentBatches>(mixture_, options_, array_->layout, array_->budget);
 }
 
+// Of kBlocks: the steps of other orders come with their schedule. A rank has the same streams in
+// every epoch, so an epoch ends with a whole step.
 Steps TokenLoader::Impl::make_steps() const {
-  if (documents_) {  // their orders know how many samples an epoch has: see make_schedule
-    StepOptions endless = steps_of(options_);
-    endless.epochs = 0;
-    return {endless, 0, Steps::Ends::kNone};
-  }
   if (megatron_) {
     return {ending_after(megatron_->size(), steps_of(options_)), 0, Steps::Ends::kNone};
   }
-  std::vector<StagedMixture::Set> sets;
-  for (const auto& [tokens, weight] : mixture_) {
-    const bool counted = options_.order != CropOrder::kRandom;
-    sets.push_back(
-        {weight, counted ? crops_of_epoch(tokens.size(), options_.block_size, options_.order) : 0});
-  }
-  const std::uint64_t crops = sets.front().epoch_samples;
-  if (options_.order != CropOrder::kBlocks) {
-    const StagedMixture mixed(sets, options_.mixture, options_.batch_size * options_.world);
-    return {ending_with(mixed, steps_of(options_)), crops, Steps::Ends::kNone};
-  }
-  // A rank has the same streams in every epoch, so an epoch ends with a whole step.
-  return {steps_of(options_), crops, mixture_.size() == 1 ? Steps::Ends::kDrop : Steps::Ends::kNone,
+  if (options_.order != CropOrder::kBlocks) return {{}, 0, Steps::Ends::kNone};
+  const std::uint64_t tokens = mixture_.front().tokens.size();
+  return {steps_of(options_), crops_of_epoch(tokens, options_.block_size, options_.order),
+          mixture_.size() == 1 ? Steps::Ends::kDrop : Steps::Ends::kNone,
           Steps::Shares::kInterleaved};
 }
 
@@ -173,23 +165,25 @@ Schedule TokenLoader::Impl::make_schedule() {
     return {std::move(sets), steps_, options_.seed, {}};
   }
   for (std::size_t i = 0; i < mixture_.size(); ++i) {
-    if (documents_) {
-      sets.push_back({mixture_[i].weight, documents_->rows(i), documents_->order(i, explaining)});
-      continue;
-    }
     const std::uint64_t tokens = mixture_[i].tokens.size();
     const std::uint64_t seed = seed_of_set(options_.seed, i);
-    std::unique_ptr<SampleOrder> order;
     if (options_.order == CropOrder::kBlocks) {
-      order = std::make_unique<BlockCrops>(
-          RowOrder(sets_[i].shape.samples, sets_[i].order, mixture_.size() > 1),
-          options_.block_size, seed);
+      const auto& [order, shape] = sets_[i];
+      sets.push_back(
+          {mixture_[i].weight, tokens,
+           std::make_unique<BlockCrops>(RowOrder(shape.samples, order, mixture_.size() > 1),
+                                        options_.block_size, seed)});
+    } else if (documents_) {
+      sets.push_back({mixture_[i].weight, documents_->rows(i), documents_->order(i, explaining)});
     } else {
-      order = std::make_unique<CropSequence>(tokens, options_.block_size, options_.order, seed);
+      sets.push_back(
+          {mixture_[i].weight, tokens,
+           std::make_unique<CropSequence>(tokens, options_.block_size, options_.order, seed)});
     }
-    sets.push_back({mixture_[i].weight, tokens, std::move(order)});
   }
-  if (!documents_) return {std::move(sets), steps_, options_.seed, options_.mixture};
+  if (options_.order == CropOrder::kBlocks) {
+    return {std::move(sets), steps_, options_.seed, options_.mixture};
+  }
   const StepOptions taken = steps_of(options_);
   const StagedMixture mixed = mixture_of(sets, options_.mixture, taken.batch_size * taken.world);
   const Steps steps(ending_with(mixed, taken), sets.front().order->epoch_samples(),
@@ -199,7 +193,7 @@ Schedule TokenLoader::Impl::make_schedule() {
 
 // Before the pipeline takes memory for batches: windows are the larger part.
 Pipeline::Options TokenLoader::Impl::pipeline_options(bool lends) {
-  windows_.open({array_});
+  windows_.open({LoaderWindows::Field(array_)});
   Pipeline::Options options{.prefetch = options_.prefetch,
                             .keep = options_.buffers.keep,
                             .lends = lends,
@@ -263,7 +257,7 @@ void TokenLoader::Impl::add_slot(const Budget& budget) {
 // way of the batches.
 bool TokenLoader::Impl::make_room(std::uint64_t bytes) {
   if (options_.order != CropOrder::kBlocks || !array_->stop_mapping(bytes)) return false;
-  windows_.open({array_});
+  windows_.open({LoaderWindows::Field(array_)});
   return true;
 }
 
@@ -289,13 +283,13 @@ Job& TokenLoader::Impl::job(const Filling& batch, std::size_t) {
     stored.job.runs = stored.runs;
     return stored.job;
   }
-  if (windows_.any()) return stored.job;
   if (documents_ && documents_->packed()) {
     stored.job.runs =
         documents_->runs(batch.slot, batch.rows, batch.fields[2], stored.tokens.data());
     return stored.job;
   }
   if (documents_) documents_->prepare(batch.rows, batch.fields[2]);
+  if (windows_.any()) return stored.job;
   stored.job.starts = batch.rows;
   stored.job.count = options_.block_size + 1;
   stored.job.out = stored.tokens.data();
@@ -426,8 +420,8 @@ void TokenLoader::seek(std::uint64_t step) { impl_->seek(step); }
 std::uint64_t TokenLoader::size() const { return impl_->size(); }
 std::uint64_t TokenLoader::epoch_samples() const { return impl_->epoch_samples(); }
 BlockOptions TokenLoader::blocks() const { return impl_->blocks(); }
-int TokenLoader::buffers() const { return impl_->buffers(); }
 Packing TokenLoader::packing() const { return impl_->packing(); }
+int TokenLoader::buffers() const { return impl_->buffers(); }
 ArrayStats TokenLoader::stats() const { return impl_->stats(); }
 LoaderState TokenLoader::state() const { return impl_->state_at(impl_->step()); }
 void TokenLoader::load(const LoaderState& state) { impl_->load(state); }

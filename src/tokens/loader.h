@@ -56,7 +56,7 @@ struct TokenLoader::Impl final : Assembler, BatchLoader<TokenLoader::Impl, Batch
   bool finishing_is_work() const override { return true; }
   bool make_room(std::uint64_t bytes) override;
   bool streams_read() const override { return !windows_.any(); }
-  bool wants_rows() const override { return !windows_.any(); }
+  bool wants_rows() const override { return !windows_.any() || documents_; }
   bool wants_pieces() const override { return windows_.any(); }
   void interrupt() override { windows_.interrupt(); }
   void moved(const Positions& first, const Positions& end) override { windows_.seek(first, end); }
@@ -89,7 +89,7 @@ struct TokenLoader::Impl final : Assembler, BatchLoader<TokenLoader::Impl, Batch
   const std::shared_ptr<const MegatronDataset> megatron_;  // of kMegatron
   const std::unique_ptr<DocumentBatches> documents_;  // nullptr: rows are crops, and nothing else
   int schedules_made_ = 0;                            // by make_schedule: for reading, explaining
-  const Steps steps_;                                 // without documents
+  const Steps steps_;                                 // of kBlocks
   const std::vector<LoaderWindows::Set> sets_;
   LoaderWindows windows_;  // of kBlocks
   std::shared_ptr<Engine> engine_;
