@@ -20,12 +20,6 @@ std::uint64_t seed_of_set(std::uint64_t seed, std::size_t set) {
 
 StagedMixture mixture_of(const std::vector<ScheduledSet>& sets, const MixtureOptions& options,
                          std::uint64_t step_samples) {
-  const bool changes = !options.stages.empty() || !options.max_epochs.empty();
-  if (changes && sets.front().order->turn() > 1) {
-    throw Error(ErrorKind::kInvalid, "mixture",
-                "order \"blocks\" mixes sets with one weight each, without stages and max_epochs")
-        .hint("use order \"shuffled\" for a mixture that changes");
-  }
   std::vector<StagedMixture::Set> mixed;
   mixed.reserve(sets.size());
   for (const ScheduledSet& set : sets) mixed.push_back({set.weight, set.order->epoch_samples()});
@@ -39,6 +33,12 @@ Schedule::Schedule(std::vector<ScheduledSet> sets, const Steps& steps, std::uint
       sets_(std::move(sets)),
       mixture_(mixture_of(sets_, mixture, steps.samples_of_step())),
       counting_(mixture_.first()) {
+  // positions_at counts with the weights of the sets alone.
+  if (steps_.interleaved() && !(mixture.stages.empty() && mixture.max_epochs.empty())) {
+    throw Error(ErrorKind::kInvalid, "mixture",
+                "order \"blocks\" mixes sets with one weight each, without stages and max_epochs")
+        .hint("use order \"shuffled\" for a mixture that changes");
+  }
   std::uint64_t base = 0;
   for (const ScheduledSet& set : sets_) {
     bases_.push_back(base);

@@ -1,6 +1,6 @@
-"""Megatron's order: time and memory of making its index, beside megatron-core if installed.
+"""Megatron's order: the time it takes to make its index, beside megatron-core if installed.
 
-usage: bench/megatron.py [--documents 10000000] [--samples 6000000] [--rounds 3]
+usage: bench/megatron_index.py [--documents 10000000] [--samples 6000000] [--rounds 3]
 
 The tokens themselves are a sparse file, which takes no room on the disk and is hardly read. Each
 figure comes from a process of its own; the two take turns.
@@ -9,7 +9,6 @@ figure comes from a process of its own; the two take turns.
 import argparse
 import importlib.util
 import json
-import resource
 import statistics
 import struct
 import subprocess
@@ -77,14 +76,12 @@ def measured(which: str, prefix: str, samples: int) -> None:
     make = {"evenkeel": evenkeel_index, "megatron-core": megatron_index}[which]
     import_first = Path(prefix).parent / "tiny"
     make(str(import_first), 10)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     wall, cpu = time.monotonic(), time.process_time()
     count = make(prefix, samples)
     figures = {
         "samples": count,
         "seconds": time.monotonic() - wall,
         "cpu": time.process_time() - cpu,
-        "MiB": (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024,
     }
     print("figures", json.dumps(figures))
 
@@ -117,7 +114,7 @@ def main() -> None:
         figures = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
         print(
             f"{kind}: {figures['samples']:,.0f} samples, {figures['seconds']:.2f} s,"
-            f" {figures['cpu']:.2f} s of a core, {figures['MiB']:.0f} MiB more"
+            f" {figures['cpu']:.2f} s of a core"
         )
 
 
