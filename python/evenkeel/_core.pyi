@@ -223,6 +223,32 @@ def write_report(path: str, text: str) -> None: ...
 
 def mark(text: str) -> None: ...
 
+class MixtureOptions:
+    """How a mixture changes."""
+
+    def __init__(self) -> None: ...
+
+    @property
+    def stages(self) -> list[tuple[int, list[float]]]:
+        """The first step and the weights of each."""
+
+    @stages.setter
+    def stages(self, arg: Sequence[tuple[int, Sequence[float]]], /) -> None: ...
+
+    @property
+    def max_epochs(self) -> list[int]:
+        """Of each set; 0: no limit."""
+
+    @max_epochs.setter
+    def max_epochs(self, arg: Sequence[int], /) -> None: ...
+
+    @property
+    def exhausted(self) -> str:
+        """stop, drop or repeat."""
+
+    @exhausted.setter
+    def exhausted(self, arg: str, /) -> None: ...
+
 class TokenStream:
     """Tokens of files; evenkeel.Tokens is made of it."""
 
@@ -257,6 +283,8 @@ class TokenStream:
         """`count` tokens from each start, as they are stored."""
 
     def slice(self, start: int, stop: int | None) -> TokenStream: ...
+
+    def megatron_split(self, split: str) -> list[TokenStream | None]: ...
 
 def open_tokens(paths: Sequence[bytes], budget: Budget, engine: str, dtype: str | None, start: int, stop: int | None, cache: int | None, page_cache: str) -> TokenStream: ...
 
@@ -400,6 +428,21 @@ class LoaderOptions:
 
     @phase.setter
     def phase(self, arg: int, /) -> None: ...
+
+    @property
+    def mixture(self) -> MixtureOptions: ...
+
+    @mixture.setter
+    def mixture(self, arg: MixtureOptions, /) -> None: ...
+
+    @property
+    def megatron(self) -> tuple[int, float, bool]:
+        """
+        Samples (0: not given), surplus, and whether sets are blended by their size.
+        """
+
+    @megatron.setter
+    def megatron(self, arg: tuple[int, float, bool], /) -> None: ...
 
     @property
     def keep(self) -> int:
@@ -604,6 +647,12 @@ class RowLoaderOptions:
     def phase(self, arg: int, /) -> None: ...
 
     @property
+    def mixture(self) -> MixtureOptions: ...
+
+    @mixture.setter
+    def mixture(self, arg: MixtureOptions, /) -> None: ...
+
+    @property
     def keep(self) -> int:
         """
         Batches in the given memory that are still in use when the next one is taken.
@@ -755,3 +804,50 @@ class Evictor:
 def map_over(address: int, length: int, fd: int, offset: int, protection: int, shared: bool) -> None: ...
 
 MAP_NORESERVE: int = 16384
+
+class Weights:
+    """Tensors of files; evenkeel.Weights is made of it."""
+
+    @property
+    def format(self) -> str: ...
+
+    @property
+    def paths(self) -> list[bytes]: ...
+
+    @property
+    def budget(self) -> Budget: ...
+
+    @property
+    def engine(self) -> tuple[str, str, str]: ...
+
+    def tensors(self) -> list[tuple[str, str, tuple[int, ...], int, int, int]]:
+        """Name, type, shape, file, offset and bytes of each."""
+
+    def metadata(self) -> dict[str, str]: ...
+
+    def require(self, name: str) -> None:
+        """IndexError with the closest name, where there is no such tensor."""
+
+    def reserve(self, bytes: int, what: str) -> Reservation: ...
+
+    def stats(self) -> dict[str, int]: ...
+
+    def close(self) -> None: ...
+
+class GroupReader:
+    """Reads groups of runs into memory, on a thread of its own."""
+
+    def __init__(self, weights: Weights, files: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], offsets: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], lengths: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], addresses: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], ends: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], roomy: Annotated[NDArray[numpy.bool_], dict(shape=(None,), order='C', device='cpu', writable=False)], ahead: int) -> None: ...
+
+    def next(self) -> bool:
+        """Waits for the next group. False: all were read."""
+
+    def release(self) -> None:
+        """One more group may be read."""
+
+    def close(self) -> None: ...
+
+def open_weights(path: bytes, budget: Budget, engine: str) -> Weights: ...
+
+def allocate(offset: int, bytes: int) -> NDArray[numpy.uint8]:
+    """Memory for bytes at this place of a file, which can be read in place."""

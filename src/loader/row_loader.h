@@ -71,6 +71,7 @@ struct Loader::Impl final : Assembler, BatchLoader<Loader::Impl, RowBatch> {
   Arrays join_fields() const;
   std::vector<std::unique_ptr<RaggedField>> make_ragged() const;
   std::vector<LoaderWindows::Set> make_sets() const;
+  StagedMixture mixed_sets() const;
   Steps make_steps() const;
   void open_fields();
   Schedule make_schedule() const;
@@ -78,7 +79,7 @@ struct Loader::Impl final : Assembler, BatchLoader<Loader::Impl, RowBatch> {
   std::vector<Output> make_outputs() const;
   std::span<std::byte* const> outputs_of(const Filling& batch, std::size_t field) const;
   RowBatch batch_of(const Pipeline::Lent& lent) const;
-  std::string describe_data() const;
+  std::string describe_data(std::uint64_t samples) const;
 
   const RowLoaderOptions options_;
   const std::vector<WeightedRows> mixture_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "base/checked.h"
@@ -103,6 +104,9 @@ DocumentBatches::DocumentBatches(const std::vector<WeightedTokens>& sets,
       layout_(documents_layout(batch_size_, columns_, options.documents.most_documents)),
       by_tokens_(options.documents.mode == DocumentMode::kMask &&
                  all_have_separators(sets, options)) {
+  counting_ = PageBuffer(budget_, columns_ * sizeof(std::int32_t), "positions of documents");
+  auto* const numbers = reinterpret_cast<std::int32_t*>(counting_.data());
+  std::iota(numbers, numbers + columns_, 0);
   std::uint64_t token = 0, row = 0;
   for (const WeightedTokens& weighted : sets) {
     Set set = make_set(weighted);
@@ -171,7 +175,12 @@ const DocumentBatches::Set& DocumentBatches::set_of(std::uint64_t row) const {
 }
 
 DocumentFields DocumentBatches::fields_in(std::byte* memory) const {
-  return {layout_, batch_size_, columns_, options_.documents, memory};
+  return {layout_,
+          batch_size_,
+          columns_,
+          options_.documents,
+          reinterpret_cast<const std::int32_t*>(counting_.data()),
+          memory};
 }
 
 std::uint64_t DocumentBatches::slot_bytes() const {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "array/row_feed.h"
+#include "base/memory.h"
 #include "documents/document_index.h"
 #include "documents/packs.h"
 #include "loader/schedule.h"
@@ -108,6 +109,7 @@ class DocumentBatches {
   const DocumentsLayout layout_;
   // kMask where no file has an index: documents are found in the rows, and no index is made.
   const bool by_tokens_;
+  PageBuffer counting_;  // int32 from 0 on, one for each column
   std::vector<Set> sets_;
   std::deque<Slot> slots_;
 
