@@ -7,7 +7,6 @@
 #include "base/visible.h"
 #include "loader/data.h"
 #include "loader/row_order.h"
-#include "loader/state_text.h"
 
 namespace evenkeel {
 namespace {
@@ -374,42 +373,6 @@ RowBatch Loader::Impl::batch_of(const Pipeline::Lent& lent) const {
     batch.fields_.push_back({form.dtype, form.row_bytes, lent.fields[i], lent.sizes[i]});
   }
   return batch;
-}
-
-std::string Loader::Impl::describe_data(std::uint64_t samples) const {
-  const StagedMixture& mixed = pipeline_.schedule().mixture();
-  std::string text = mixed.describe(samples);
-  for (std::size_t i = 0; i < mixture_.size(); ++i) {
-    if (i > 0) text += " | ";
-    text += mixed.describe_share(i, samples);
-    bool first = true;
-    for (std::size_t j = 0; j < mixture_[i].fields.size(); ++j) {
-      const Layout& layout = mixture_[i].fields[j].array_->layout;
-      text += first ? "" : " & ";
-      text += ragged_[j]
-                  ? ragged_[j]->fingerprint()
-                  : fingerprint_of(layout, "rows") + " row=" + std::to_string(layout.row_bytes);
-      first = false;
-    }
-  }
-  return text;
-}
-
-RowLoaderState Loader::Impl::state_at(std::uint64_t step) const {
-  const std::uint64_t samples = steps_.samples_before(step);
-  return {samples, options_.seed, options_.order, blocks(), describe_data(samples)};
-}
-
-void Loader::Impl::load(const RowLoaderState& state) {
-  const RowLoaderState mine = state_at(0);
-  // Of a mixture that changes, what was drawn so far; what comes after may differ.
-  require_same("data", "\"" + state.data + "\"", "\"" + describe_data(state.samples) + "\"");
-  require_same("seed", state.seed, mine.seed);
-  require_same("order", std::string(order_name(state.order)), std::string(order_name(mine.order)));
-  if (state.blocks == mine.blocks && !windows_.missing()) {
-    return pipeline_.seek_samples(state.samples);
-  }
-  pipeline_.seek_samples(state.samples, [&] { windows_.change(state.blocks); });
 }
 
 std::vector<RowOrigin> Loader::Impl::explain(std::uint64_t step) const {

@@ -43,10 +43,12 @@ TEST_F(TokenBlocks, CropsComeInTheirOrderFromWindowsAndFromMappings) {
         const std::uint64_t phase = crop_phase(7, 10, epoch);
         phases.insert(phase);
         for (std::uint64_t step = 0; step < crops / 40; ++step) {
+          std::vector<std::uint64_t> rows(40);
+          sequence.fill(step * 40, rows);
           const auto origins = loader.explain(loader.step());
           for (std::uint64_t i = 0; i < 40; ++i) {
             ASSERT_EQ(origins[i].epoch, epoch);
-            ASSERT_EQ(origins[i].start, phase + 10 * sequence[step * 40 + i]);
+            ASSERT_EQ(origins[i].start, phase + 10 * rows[i]);
           }
           expect_as_explained(loader);
         }
@@ -78,8 +80,8 @@ TEST_F(TokenBlocks, AStepIsTheSameCropsForEveryWorldAndNumberOfWorkers) {
     for (const CropOrigin& origin : alone.explain(alone.step())) step.push_back(origin.start);
     expect_as_explained(alone);
   }
-  for (const std::uint64_t world : {1, 2, 3, 6}) {
-    for (const std::uint64_t workers : {1, 2, 5}) {
+  for (const std::uint64_t world : {1, 2, 3}) {
+    for (const std::uint64_t workers : {1, 3}) {
       std::vector<std::vector<std::uint64_t>> together(steps.size(),
                                                        std::vector<std::uint64_t>(24));
       for (std::uint64_t rank = 0; rank < world; ++rank) {
