@@ -390,12 +390,6 @@ class LoaderOptions:
     def epochs(self, arg: int, /) -> None: ...
 
     @property
-    def documents(self) -> DocumentOptions: ...
-
-    @documents.setter
-    def documents(self, arg: DocumentOptions, /) -> None: ...
-
-    @property
     def stride(self) -> int: ...
 
     @stride.setter
@@ -433,6 +427,12 @@ class LoaderOptions:
 
     @dtype.setter
     def dtype(self, arg: str, /) -> None: ...
+
+    @property
+    def documents(self) -> DocumentOptions: ...
+
+    @documents.setter
+    def documents(self, arg: DocumentOptions, /) -> None: ...
 
 class BatchReader:
     """Batch after batch, read ahead."""
@@ -755,3 +755,50 @@ class Evictor:
 def map_over(address: int, length: int, fd: int, offset: int, protection: int, shared: bool) -> None: ...
 
 MAP_NORESERVE: int = 16384
+
+class Weights:
+    """Tensors of files; evenkeel.Weights is made of it."""
+
+    @property
+    def format(self) -> str: ...
+
+    @property
+    def paths(self) -> list[bytes]: ...
+
+    @property
+    def budget(self) -> Budget: ...
+
+    @property
+    def engine(self) -> tuple[str, str, str]: ...
+
+    def tensors(self) -> list[tuple[str, str, tuple[int, ...], int, int, int]]:
+        """Name, type, shape, file, offset and bytes of each."""
+
+    def metadata(self) -> dict[str, str]: ...
+
+    def require(self, name: str) -> None:
+        """IndexError with the closest name, where there is no such tensor."""
+
+    def reserve(self, bytes: int, what: str) -> Reservation: ...
+
+    def stats(self) -> dict[str, int]: ...
+
+    def close(self) -> None: ...
+
+class GroupReader:
+    """Reads groups of runs into memory, on a thread of its own."""
+
+    def __init__(self, weights: Weights, files: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], offsets: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], lengths: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], addresses: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], ends: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], roomy: Annotated[NDArray[numpy.bool_], dict(shape=(None,), order='C', device='cpu', writable=False)], ahead: int) -> None: ...
+
+    def next(self) -> bool:
+        """Waits for the next group. False: all were read."""
+
+    def release(self) -> None:
+        """One more group may be read."""
+
+    def close(self) -> None: ...
+
+def open_weights(path: bytes, budget: Budget, engine: str) -> Weights: ...
+
+def allocate(offset: int, bytes: int) -> NDArray[numpy.uint8]:
+    """Memory for bytes at this place of a file, which can be read in place."""
