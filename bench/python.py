@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 
-from side_by_side import data
+from side_by_side import data, goals
 from side_by_side.cgroup import memory_cgroup
 from side_by_side.data import GIB, KIB, MIB
 
@@ -559,17 +559,12 @@ SCENARIOS = {
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("scenario", nargs="*", help=f"{', '.join(SCENARIOS)}; default: all")
-    parser.add_argument("--dir", type=pathlib.Path, default=ROOT / ".cache/bench")
+    parser = goals.arguments(__doc__, SCENARIOS)
     parser.add_argument(
         "--size", type=lambda gib: int(float(gib) * GIB), default=10 * GIB, metavar="GIB"
     )
     parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--json", type=pathlib.Path)
-    parser.add_argument("--contestant", help=argparse.SUPPRESS)
-    parser.add_argument("--file", help=argparse.SUPPRESS)
     parser.add_argument("--budget", help=argparse.SUPPRESS)
     parser.add_argument("--chunk", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--rank", type=int, default=0, help=argparse.SUPPRESS)
@@ -581,19 +576,7 @@ def main():
     if options.contestant:
         contestant(options)
         return 0
-    unknown = set(options.scenario) - set(SCENARIOS)
-    if unknown:
-        parser.error(f"unknown scenario {', '.join(unknown)}; known: {', '.join(SCENARIOS)}")
-    options.dir.mkdir(parents=True, exist_ok=True)
-    bench = Bench(options)
-    for name in options.scenario or SCENARIOS:
-        SCENARIOS[name](bench)
-    for result in bench.results:
-        verdict = {True: "met", False: "MISSED", None: "-"}[result["met"]]
-        print(f"{result['what']:<75}  {result['figure']:<45}  {result['wanted']:<18}  {verdict}")
-    if options.json:
-        options.json.write_text(json.dumps(bench.results, indent=2) + "\n")
-    return 0
+    return goals.run(parser, options, SCENARIOS, Bench)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ from side_by_side.scenarios import DATA, SCENARIOS
 from side_by_side.work import Work
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-OURS = ("evenkeel", "evenkeel_loader")
+OURS = ("evenkeel", "evenkeel_loader", "evenkeel_exact")
 
 
 class Contestant:
@@ -77,7 +77,16 @@ class Bench:
         self.contestants = {name: Contestant(name) for name in NAMES}
         packages = sorted({p for c in self.contestants.values() for p in c.packages})
         self.versions = versions(self.python, packages)
+        for contestant in self.contestants.values():
+            if (python := self.python_of(contestant.name)) != self.python:
+                own = versions(python, contestant.packages)
+                self.versions.update({name: own[name] or self.versions[name] for name in own})
         self.results, self._ours = {}, set()
+
+    def python_of(self, name):
+        """The interpreter of a contestant: that of an environment of its own, if there is one."""
+        own = ROOT / f".venv-peers-{name}/bin/python"
+        return own if os.access(own, os.X_OK) else self.python
 
     # --- the data
 
@@ -93,7 +102,7 @@ class Bench:
     def described(self, scenario):
         one, path = DATA[scenario.data], self.path(scenario)
         count = one.small if self.told.small else one.count
-        size = path.stat().st_size
+        size = sum(file.stat().st_size for file in data.files_in(path))
         text = f"{size / data.GIB:.3g} GiB" if size >= data.GIB else f"{size / data.MIB:.3g} MiB"
         return one.text.format(count=count, size=text)
 
@@ -110,7 +119,7 @@ class Bench:
             data.say(f"converting for {contestant.title}")
             began = time.monotonic()
             work.converted, work.kind = str(folder), scenario.work
-            convert(self.python, contestant.name, work)
+            convert(self.python_of(contestant.name), contestant.name, work)
             complete.touch()
             data.say(f"  {time.monotonic() - began:.0f} s")
         return str(folder)
@@ -136,7 +145,8 @@ class Bench:
             block=scenario.block,
             workers=scenario.workers,
             numbered=scenario.data == "blocks",
-            budget="8MiB" if self.told.small else "64MiB",  # the data never fits
+            # The data never fits.
+            budget=scenario.small_budget if self.told.small else scenario.budget,
         )
         if scenario.middle:
             work.first_batch = work.blocks // 2 // work.batch
@@ -192,11 +202,11 @@ class Bench:
             "patience": scenario.patience,
         }
         if scenario.limit is None or name == "fio":
-            return measure(self.python, name, work, **how)
+            return measure(self.python_of(name), name, work, **how)
         with memory_cgroup(scenario.limit) as group:
             if group is None:
                 raise Failed("cannot create a memory cgroup")
-            return measure(self.python, name, work, group=group, **how)
+            return measure(self.python_of(name), name, work, group=group, **how)
 
     def missing(self, contestant):
         if contestant.name == "fio" and not shutil.which("fio"):

@@ -121,6 +121,15 @@ Measured measure(const Batches& batches, TokenLoader& loader) {
   return measured;
 }
 
+// The order megatron ends.
+std::uint64_t steps_left(const TokenLoader& loader, const Batches& batches) {
+  if (loader.size() == 0) return batches.steps;
+  if (batches.from < loader.size()) return std::min(batches.steps, loader.size() - batches.from);
+  throw Error(ErrorKind::kInvalid, "batches",
+              "there are " + with_commas(loader.size()) + " batches; --from is " +
+                  with_commas(batches.from));
+}
+
 // "128 crops (256.0 KiB) in a block, 512 blocks in a window, 64 streams"
 std::string describe_blocks(const BlockOptions& blocks, std::uint64_t crop_bytes) {
   return fmt::format("{} crops ({}) in a block, {} blocks in a window, {} streams",
@@ -157,12 +166,13 @@ std::vector<std::pair<std::string, std::string>> described(const Batches& batche
   return lines;
 }
 
-int run(const Batches& batches) {
+int run(Batches batches) {
   const Tokens tokens = batches.words.open();
   LoaderOptions options = batches.words.loader;
   options.prefetch = static_cast<std::uint32_t>(batches.prefetch);
   if (batches.cold) make_cold(tokens.paths());
   TokenLoader loader(tokens, options);
+  batches.steps = steps_left(loader, batches);
   const Measured measured = measure(batches, loader);
   if (batches.json) {
     const double crops = double(batches.steps * options.batch_size) / measured.seconds;

@@ -35,6 +35,7 @@ std::string LoaderWords::words() const {
   if (blocks.block_rows > 0) text += fmt::format(" --block {}", blocks.block_rows);
   if (blocks.window_blocks > 0) text += fmt::format(" --window {}", blocks.window_blocks);
   if (blocks.streams > 0) text += fmt::format(" --streams {}", blocks.streams);
+  if (loader.megatron.samples > 0) text += fmt::format(" --samples {}", loader.megatron.samples);
   const DocumentOptions& documents = loader.documents;
   if (documents.mode != DocumentMode::kNone) {
     text += fmt::format(" --documents {}", document_mode_name(documents.mode));
@@ -57,13 +58,15 @@ void add_loader_options(CLI::App& app, LoaderWords& words) {
   add_parsed(
       app, "--order", "NAME",
       [&loader](const std::string& name) { loader.order = parse_crop_order(name); },
-      "random, shuffled, covering or blocks; default random");
+      "random, shuffled, covering, blocks or megatron; default random");
   add_count(app, "--block", loader.blocks.block_rows, 1,
             "Of order blocks: crops that are read together; default by the budget");
   add_count(app, "--window", loader.blocks.window_blocks, 1,
             "Of order blocks: blocks that are mixed in memory; default by the budget");
   add_count(app, "--streams", loader.blocks.streams, 1,
             "Of order blocks: a multiple of every --world that will continue; default 64");
+  add_count(app, "--samples", loader.megatron.samples, 1,
+            "For how many samples the order megatron is made; default one epoch");
   add_parsed(
       app, "--documents", "MODE",
       [&loader](const std::string& name) { loader.documents.mode = parse_document_mode(name); },

@@ -16,6 +16,8 @@ import time
 from .work import Work
 
 CHECKED = 2  # batches whose bytes are hashed
+# What batches are made of is imported before the measuring.
+LIBRARIES = {"cells": ("scipy.sparse",), "labelled": ("torch",)}
 
 
 def said(word, **more):
@@ -32,7 +34,58 @@ def as_arrays(batch):
 
 def count_of(batch, work):
     first = batch[0] if isinstance(batch, (tuple, list)) else batch
-    return first.nbytes / (1 << 20) if work.kind == "scan" else len(first)
+    return first.nbytes / (1 << 20) if work.kind == "scan" else first.shape[0]
+
+
+class RowChecks:
+    """Checks of rows that say which they are: cells by column 0, labelled rows by their label.
+    None may come twice in an epoch, and those of the first batches must be what the file has, which
+    is read after the measuring: cells are compared by their sums."""
+
+    def __init__(self, work):
+        self.work, self.numbers, self.first = work, [], []
+        self.seconds = self.cpu = 0.0
+
+    def look(self, number, batch):
+        import numpy as np
+
+        began, cpu = time.perf_counter(), time.process_time()
+        if self.work.kind == "labelled":
+            values, rows = batch[0], np.array(batch[1])
+        elif hasattr(batch, "indptr"):
+            values, rows = batch, batch.data[batch.indptr[:-1]].astype(int)
+        else:
+            values, rows = batch, np.array(batch[:, 0]).astype(int)
+        self.numbers.append(rows)
+        if number < CHECKED:
+            sums = self.work.kind == "cells"
+            self.first.append(np.array(values.sum(1) if sums else values, float))
+        self.seconds += time.perf_counter() - began
+        self.cpu += time.process_time() - cpu
+
+    def problem(self):
+        import numpy as np
+
+        whole = self.work.count // self.work.batch * self.work.batch  # some drop the last batch
+        epoch = np.concatenate(self.numbers)[:whole]
+        if len(np.unique(epoch)) != len(epoch):
+            return "a row twice within an epoch"
+        for rows, found in zip(self.numbers, self.first, strict=False):
+            if not np.array_equal(found.reshape(len(rows), -1), self._stored(rows)):
+                return "rows that differ from the file"
+        return None
+
+    def _stored(self, rows):
+        import numpy as np
+
+        def load(name):
+            return np.load(f"{self.work.path}/{name}.npy", mmap_mode="r")
+
+        if self.work.kind == "labelled":
+            return load("x")[rows].astype(float)
+        data, indptr = load("data"), load("indptr")
+        sums = [data[indptr[row] : indptr[row + 1]].sum(dtype=float) for row in rows]
+        return np.array(sums).reshape(-1, 1)
 
 
 class Checks:
@@ -89,7 +142,8 @@ class Checks:
 
 def run(module, work):
     """Does the work until time is up; returns the checks and the results."""
-    checks, items, first_items, batches = Checks(work), 0, 0, 0
+    own = work.kind in ("cells", "labelled")
+    checks, items, first_items, batches = (RowChecks if own else Checks)(work), 0, 0, 0
     began = time.perf_counter()
     first = None
     for batch in getattr(module, work.kind)(work):
@@ -126,6 +180,8 @@ def main():
         importlib.import_module("side_by_side.contestants._torch_workers")
     if work.kind == "train":
         importlib.import_module("side_by_side.contestants._training").ready(work)
+    for library in LIBRARIES.get(work.kind, ()):
+        importlib.import_module(library)
     importlib.import_module("numpy.random")
     work.prepare()
     said("ready")

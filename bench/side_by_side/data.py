@@ -68,6 +68,64 @@ def make_blocks(path, count, size=2048):
     return make(path, count * size + 2, block=numbered)
 
 
+def make_cells(path, count):
+    """A folder with the data, indices and indptr of a sparse matrix of `count` rows and 20,000
+    columns: 500 to 1,500 values in a row, 1,000 on average. Column 0 holds the row's number."""
+    import numpy as np
+
+    def write(part, create):
+        random = np.random.default_rng(0)
+        counts = random.integers(500, 1501, count)
+        indptr = np.concatenate([[0], np.cumsum(counts)])
+        np.save(part / "indptr.npy", indptr)
+        data, indices = (
+            create(part / f"{name}.npy", "w+", kind, (int(indptr[-1]),))
+            for name, kind in (("data", np.float32), ("indices", np.int32))
+        )
+        for row in range(0, count, 4096):
+            bounds = indptr[row : row + 4097]
+            starts, size = bounds[:-1] - bounds[0], bounds[-1] - bounds[0]
+            values = random.integers(1, 9, size).astype(np.float32)
+            values[starts] = np.arange(row, row + len(starts))
+            columns = np.cumsum(random.integers(1, 14, size))
+            columns -= np.repeat(columns[starts], np.diff(bounds))
+            data[bounds[0] : bounds[-1]], indices[bounds[0] : bounds[-1]] = values, columns
+
+    return _make_folder(path, count * 8000, write)
+
+
+def make_labelled(path, count):
+    """A folder with x.npy, `count` rows of 162 float32, and y.npy, their numbers as labels."""
+    import numpy as np
+
+    def write(part, create):
+        random = np.random.default_rng(0)
+        np.save(part / "y.npy", np.arange(count))
+        x = create(part / "x.npy", "w+", np.float32, (count, COLUMNS))
+        for row in range(0, count, 8192):
+            x[row : row + 8192] = random.random(x[row : row + 8192].shape, np.float32)
+
+    return _make_folder(path, count * COLUMNS * 4, write)
+
+
+def _make_folder(path, size, write):
+    from numpy.lib.format import open_memmap
+
+    path = pathlib.Path(path)
+    if path.exists():
+        return path
+    free = shutil.disk_usage(path.parent).free
+    if free < size + GIB:
+        sys.exit(f"bench: {path.name} needs {size // MIB} MiB; {free // MIB} MiB are free")
+    say(f"creating {path.name}, {size // MIB} MiB")
+    part = path.with_name(path.name + ".part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir()
+    write(part, open_memmap)
+    part.rename(path)
+    return path
+
+
 def make_sparse(path, size):
     """A sparse file of `size` bytes: it takes no disk space and reads as zeros."""
     with open(path, "ab") as out:

@@ -35,6 +35,8 @@ class Scenario:
     workers: int = 0
     without: tuple = ()  # contestants left out because others stand for them
     most_repeats: int = 99
+    budget: str = "64MiB"  # Evenkeel's
+    small_budget: str = "8MiB"  # with --small
     patience: float = 60  # seconds beyond the measured ones until a contestant is stopped
 
 
@@ -72,6 +74,14 @@ DATA = {
             "{count:,} blocks of 1,024 uint16 tokens, {size}, sparse",
             copied="blocks",
         ),
+        Data(
+            "cells",
+            200_000,
+            12_000,
+            data.make_cells,
+            "{count:,} sparse rows of 20,000 columns and about 1,000 values, {size}",
+        ),
+        Data("labelled", 500_000, 20_000, data.make_labelled, ROWS + ", with labels"),
     )
 }
 
@@ -186,6 +196,36 @@ SCENARIOS = {
             without=(*TWINS, "memmap_anew", "memmap_random", "megatron_indexed", "evenkeel"),
             most_repeats=3,
             patience=300,
+        ),
+        Scenario(
+            "cells-cold",
+            "Shuffled sparse cells, not cached",
+            "cells",
+            "cells",
+            "cells",
+            batch=512,
+            budget="160MiB",
+            small_budget="64MiB",
+        ),
+        Scenario(
+            "cells-warm",
+            "Shuffled sparse cells, all cached",
+            "cells",
+            "cells",
+            "cells",
+            warm=True,
+            batch=512,
+            budget="160MiB",
+            small_budget="64MiB",
+        ),
+        Scenario(
+            "labelled-cold",
+            "Shuffled rows with labels to torch, not cached",
+            "labelled",
+            "labelled",
+            "rows",
+            batch=512,
+            workers=2,
         ),
     )
 }

@@ -10,8 +10,8 @@ MIB = 1 << 20
 
 @dataclasses.dataclass
 class Work:
-    kind: str  # the function of the contestant: crops, rows, scan, epoch, workers, train
-    path: str  # the original file
+    kind: str  # the function of the contestant; see contestants/__init__.py
+    path: str  # the original file, or a folder of several
     converted: str  # the folder with the contestant's converted copy, or ""
     seconds: float  # duration after the first batch
     batch: int  # crops, blocks or rows per batch
@@ -44,6 +44,15 @@ class Work:
         return os.path.getsize(self.path) // (4 * COLUMNS)
 
     @property
+    def count(self):
+        """Rows of cells or of labelled data."""
+        import numpy as np
+
+        name = "indptr" if self.kind == "cells" else "y"
+        length = len(np.load(f"{self.path}/{name}.npy", mmap_mode="r"))
+        return length - 1 if self.kind == "cells" else length
+
+    @property
     def blocks(self):
         """Blocks of an epoch: each has `block` tokens, and one more for y."""
         return (self.tokens - 1) // self.block
@@ -60,8 +69,9 @@ class Work:
         """Draws the order of the rows before the measurement starts."""
         import numpy as np
 
-        if self.kind == "rows":
-            self._order = np.random.default_rng(self.seed).permutation(self.rows)
+        if self.kind in ("rows", "cells"):
+            count = self.rows if self.kind == "rows" else self.count
+            self._order = np.random.default_rng(self.seed).permutation(count)
 
     def indices(self):
         """Row numbers in shuffled order, one batch at a time, without end."""
@@ -86,4 +96,8 @@ class Work:
         """Bytes of one item."""
         if self.kind == "scan":
             return MIB
+        if self.kind == "cells":
+            return 8000
+        if self.kind == "labelled":
+            return 4 * COLUMNS + 8
         return 4 * COLUMNS if self.kind == "rows" else 2 * (self.block + 1)

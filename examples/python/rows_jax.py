@@ -8,26 +8,12 @@ without a copy where JAX computes on the CPU; for a GPU, `jax.device_put` copies
 way the memory goes back to the loader when JAX lets go of it.
 """
 
-import argparse
 import sys
-import tempfile
-from pathlib import Path
 
 import evenkeel
 import jax
 import jax.numpy as jnp
-import numpy as np
-
-COLUMNS = 32
-
-
-def make_data(folder, rows):
-    """y is a linear function of x, and some noise."""
-    random = np.random.default_rng(0)
-    x = random.normal(size=(rows, COLUMNS)).astype(np.float32)
-    y = x @ random.normal(size=COLUMNS) + random.normal(scale=0.1, size=rows)
-    np.save(folder / "x.npy", x)
-    np.save(folder / "y.npy", y.astype(np.float32))
+from rows_data import COLUMNS, line, opened
 
 
 def to_jax(batch):
@@ -61,20 +47,8 @@ def train(x, y, epochs):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=100_000)
-    parser.add_argument("--epochs", type=int, default=2)
-    parser.add_argument("--budget", default="16MiB")
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        make_data(folder, options.rows)
-        budget = evenkeel.Budget(options.budget)
-        with (
-            evenkeel.open(folder / "x.npy", budget=budget) as x,
-            evenkeel.open(folder / "y.npy", budget=budget) as y,
-        ):
-            return 0 if train(x, y, options.epochs) < 0.05 else 1
+    with opened(__doc__, line) as (arrays, options):
+        return 0 if train(arrays["x"], arrays["y"], options.epochs) < 0.05 else 1
 
 
 if __name__ == "__main__":

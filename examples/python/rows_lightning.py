@@ -8,27 +8,12 @@ and no workers around it. Its state is saved with each checkpoint, so that a run
 goes on with the rows that it had not seen.
 """
 
-import argparse
 import sys
-import tempfile
-from pathlib import Path
 
 import evenkeel
 import lightning
-import numpy as np
 import torch
-
-COLUMNS, CLASSES = 64, 4
-
-
-def make_data(folder, rows):
-    """Four clouds of points, one after the other."""
-    random = np.random.default_rng(0)
-    labels = np.sort(random.integers(0, CLASSES, rows))
-    centers = random.normal(size=(CLASSES, COLUMNS))
-    features = centers[labels] + random.normal(scale=3, size=(rows, COLUMNS))
-    np.save(folder / "x.npy", features.astype(np.float32))
-    np.save(folder / "y.npy", labels)
+from rows_data import CLASSES, COLUMNS, clouds, opened
 
 
 class Network(lightning.LightningModule):
@@ -83,21 +68,9 @@ def train(x, y, epochs):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=100_000)
-    parser.add_argument("--epochs", type=int, default=2)
-    parser.add_argument("--budget", default="16MiB")
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        make_data(folder, options.rows)
-        budget = evenkeel.Budget(options.budget)
-        with (
-            evenkeel.open(folder / "x.npy", budget=budget) as x,
-            evenkeel.open(folder / "y.npy", budget=budget) as y,
-        ):
-            losses = train(x, y, options.epochs)
-            return 0 if losses[-1] < 0.5 * losses[0] else 1
+    with opened(__doc__, clouds) as (arrays, options):
+        losses = train(arrays["x"], arrays["y"], options.epochs)
+        return 0 if losses[-1] < 0.5 * losses[0] else 1
 
 
 if __name__ == "__main__":

@@ -7,26 +7,12 @@
 by label, as it often is on disk: order="blocks" mixes it at the speed of a scan.
 """
 
-import argparse
 import sys
-import tempfile
-from pathlib import Path
 
 import evenkeel
 import numpy as np
+from rows_data import CLASSES, clouds, opened
 from sklearn.linear_model import SGDClassifier
-
-COLUMNS, CLASSES = 64, 4
-
-
-def make_data(folder, rows):
-    """Four clouds of points, one after the other."""
-    random = np.random.default_rng(0)
-    labels = np.sort(random.integers(0, CLASSES, rows))
-    centers = random.normal(size=(CLASSES, COLUMNS))
-    features = centers[labels] + random.normal(scale=3, size=(rows, COLUMNS))
-    np.save(folder / "x.npy", features.astype(np.float32))
-    np.save(folder / "y.npy", labels)
 
 
 def train(x, y, epochs):
@@ -44,20 +30,8 @@ def train(x, y, epochs):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=100_000)
-    parser.add_argument("--epochs", type=int, default=2)
-    parser.add_argument("--budget", default="16MiB")
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        make_data(folder, options.rows)
-        budget = evenkeel.Budget(options.budget)
-        with (
-            evenkeel.open(folder / "x.npy", budget=budget) as x,
-            evenkeel.open(folder / "y.npy", budget=budget) as y,
-        ):
-            return 0 if train(x, y, options.epochs) > 0.8 else 1
+    with opened(__doc__, clouds) as (arrays, options):
+        return 0 if train(arrays["x"], arrays["y"], options.epochs) > 0.8 else 1
 
 
 if __name__ == "__main__":

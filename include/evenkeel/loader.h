@@ -11,6 +11,7 @@
 
 #include "evenkeel/array.h"
 #include "evenkeel/compiler.h"
+#include "evenkeel/mixture.h"
 
 #pragma GCC visibility push(default)
 
@@ -65,6 +66,8 @@ struct RowLoaderOptions {
   // epochs, it does not end. A new loop begins at step 0 with `steps` (the same batches each time,
   // as validation wants), and goes on with the epochs that follow otherwise.
   std::uint64_t steps = 0, epochs = 0;
+  // Of several sets: weights that change, and how often a set may come.
+  MixtureOptions mixture = {};
   // What becomes of an epoch's last rows if they are less than a step. False: they make a last,
   // short step, divided evenly among the ranks; with fewer rows than ranks some batches are empty.
   // True: they are left out, and other rows in the next epoch.
@@ -139,6 +142,7 @@ struct RowOrigin {
   std::size_t set = 0;       // which data set of a mixture
   std::uint64_t epoch = 0;   // of that set; 0 with kRandom
   std::uint64_t row = 0;     // of that set's arrays
+  std::size_t stage = 0;     // of a mixture that changes; see MixtureOptions
 };
 
 // What a loader reads rows from. It shares the files of the arrays and stays good after they are
@@ -176,11 +180,11 @@ struct WeightedRows {
 
 // Batches of rows: every batch is a pure function of (data, order, seed, step, rank, world). With
 // the same world * batch_size, the batches of all ranks at a step are the same rows for every
-// world. With kBlocks two windows of blocks are held for each array that is not mapped, world must
-// divide the streams, and workers and mixtures are not possible. Batches are read ahead by threads
-// of the library's own, one for each array, inside the budget of the first array; windows are paid
-// for by the budget of their array. One thread at a time, but for `close`, which may come from any;
-// not to be used in a child of fork. Moves, does not copy.
+// world. With kBlocks two windows of blocks are held for each set of arrays that are not mapped,
+// world must divide the streams, and each of several workers reads all windows. Batches are read
+// ahead by threads of the library's own, one for each array, inside the budget of the first array;
+// windows are paid for by the budget of their array. One thread at a time, but for `close`, which
+// may come from any; not to be used in a child of fork. Moves, does not copy.
 class Loader {
  public:
   using Iterator = BatchIterator<Loader, RowBatch>;
@@ -212,7 +216,8 @@ class Loader {
 
   RowLoaderState state() const;
   // Goes on where `state` was taken, also with another world, batch size or prefetch depth. Throws
-  // Error (kInvalid) that names the difference when it belongs to other data or another order.
+  // Error (kInvalid) that names the difference when it belongs to other data or another order. Of
+  // `mixture`, what the rows so far depend on must be the same; what comes later may differ.
   void load(const RowLoaderState& state);
 
   // Which rows the batch of a step has. Reads nothing.

@@ -91,9 +91,30 @@ enum class CropOrder : std::uint8_t {
               // epochs; fewer than 2T tokens at the ends are left out of an epoch
   kBlocks,    // the crops of kCovering; blocks of neighbouring ones are shuffled and read with one
               // request, and the crops of a window of blocks are mixed in memory
+  kMegatron,  // the samples of megatron-core's GPTDataset and BlendedDataset, in their order
 };
-CropOrder parse_crop_order(std::string_view name);  // "random", "shuffled", "covering", "blocks"
+// "random", "shuffled", "covering", "blocks", "megatron"
+CropOrder parse_crop_order(std::string_view name);
 std::string_view crop_order_name(CropOrder order);
+
+// Of kMegatron: what Megatron's order depends on besides data, seed and block size. Tokens are
+// whole Megatron files, one each, or parts of megatron_split; a mixture is a blend. The index is
+// built in memory when the loader is made, in the budget; docs/orders.md says how much.
+struct MegatronOptions {
+  // For how many samples the order is made (Megatron: train_samples, or train_iters x the global
+  // batch size). 0: `steps` x world x batch_size, or without `steps` one epoch. The loader ends
+  // with the samples that Megatron makes of it, which may be more.
+  std::uint64_t samples = 0;
+  // Megatron's mid_level_dataset_surplus: how many more samples are prepared of each set of a
+  // blend.
+  double surplus = 0.005;
+  // Blends as Megatron does without weights: by the number of samples of each set in one epoch.
+  bool by_size = false;
+};
+
+// The parts of a Megatron split such as "969,30,1": training, validation, test. Each takes whole
+// documents, as many as megatron-core gives it; a part without documents is empty.
+std::vector<std::optional<Tokens>> megatron_split(const Tokens& tokens, const std::string& split);
 
 // What a loader makes of the documents in the stream. docs/documents.md defines each mode.
 enum class DocumentMode : std::uint8_t {
@@ -160,6 +181,9 @@ struct LoaderOptions {
   // take one set of tokens and an order that has them. With kBlocks each epoch has whole batches:
   // crops that are less than a step are left out, and other ones in the next epoch.
   std::uint64_t steps = 0, epochs = 0;
+  // Of several sets: weights that change, and how often a set may come.
+  MixtureOptions mixture = {};
+  MegatronOptions megatron = {};
   DocumentOptions documents = {};
 
   using Workers = LoaderWorkers;
@@ -262,6 +286,7 @@ struct CropOrigin {
     std::uint64_t tokens = 0;    // how many of it
   };
   std::vector<Document> documents = {};
+  std::size_t stage = 0;  // of a mixture that changes; see MixtureOptions
 };
 
 struct WeightedTokens {
@@ -305,7 +330,8 @@ class TokenLoader {
 
   LoaderState state() const;
   // Goes on where `state` was taken, also with another world, batch size or prefetch depth. Throws
-  // Error (kInvalid) that names the difference when it belongs to other data or another order.
+  // Error (kInvalid) that names the difference when it belongs to other data or another order. Of
+  // `mixture`, what the samples so far depend on must be the same; what comes later may differ.
   void load(const LoaderState& state);
 
   // Which tokens the batch of a step is cut from, row by row. Reads nothing but, with documents,

@@ -77,11 +77,10 @@ def choose(
     block: Any,
     window: Any,
     streams: Any,
-    sets: int = 1,
-    step_rows: int = 0,
+    mixture: Any = (1, 0),
 ) -> Blocks:
-    """The numbers that were given, and for the others those that suit the budget, which the sets of
-    a mixture share."""
+    """The numbers that were given, and for the others those that suit the budget. `mixture` has the
+    number of sets, which share it, and the rows of a step."""
     given = 0 if streams is None else operator.index(streams)
     if streams is not None and given < 1:
         raise ValueError(f"{what}: streams must be 1 or more; it is {given}")
@@ -93,8 +92,7 @@ def choose(
             rows_of(what, "block", block, row_bytes),
             rows_of(what, "window", window, row_bytes),
             given,
-            sets,
-            step_rows,
+            *mixture,
         )
     )
 
@@ -136,9 +134,7 @@ class InBlocks(Stepping):
 
     def _blocks_for(self, told: dict[str, Any]) -> Blocks:
         budget, sample_bytes, sets, step = self._chosen_by
-        return choose(
-            "loader", budget, sample_bytes, self._world, **told, sets=sets, step_rows=step
-        )
+        return choose("loader", budget, sample_bytes, self._world, **told, mixture=(sets, step))
 
     def _describe_blocks(self, samples: list[int], batch_size: int, noun: str) -> list[str]:
         if self._order != "blocks":

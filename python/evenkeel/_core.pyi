@@ -223,6 +223,32 @@ def write_report(path: str, text: str) -> None: ...
 
 def mark(text: str) -> None: ...
 
+class MixtureOptions:
+    """How a mixture changes."""
+
+    def __init__(self) -> None: ...
+
+    @property
+    def stages(self) -> list[tuple[int, list[float]]]:
+        """The first step and the weights of each."""
+
+    @stages.setter
+    def stages(self, arg: Sequence[tuple[int, Sequence[float]]], /) -> None: ...
+
+    @property
+    def max_epochs(self) -> list[int]:
+        """Of each set; 0: no limit."""
+
+    @max_epochs.setter
+    def max_epochs(self, arg: Sequence[int], /) -> None: ...
+
+    @property
+    def exhausted(self) -> str:
+        """stop, drop or repeat."""
+
+    @exhausted.setter
+    def exhausted(self, arg: str, /) -> None: ...
+
 class TokenStream:
     """Tokens of files; evenkeel.Tokens is made of it."""
 
@@ -257,6 +283,8 @@ class TokenStream:
         """`count` tokens from each start, as they are stored."""
 
     def slice(self, start: int, stop: int | None) -> TokenStream: ...
+
+    def megatron_split(self, split: str) -> list[TokenStream | None]: ...
 
 def open_tokens(paths: Sequence[bytes], budget: Budget, engine: str, dtype: str | None, start: int, stop: int | None, cache: int | None, page_cache: str) -> TokenStream: ...
 
@@ -400,6 +428,21 @@ class LoaderOptions:
 
     @phase.setter
     def phase(self, arg: int, /) -> None: ...
+
+    @property
+    def mixture(self) -> MixtureOptions: ...
+
+    @mixture.setter
+    def mixture(self, arg: MixtureOptions, /) -> None: ...
+
+    @property
+    def megatron(self) -> tuple[int, float, bool]:
+        """
+        Samples (0: not given), surplus, and whether sets are blended by their size.
+        """
+
+    @megatron.setter
+    def megatron(self, arg: tuple[int, float, bool], /) -> None: ...
 
     @property
     def keep(self) -> int:
@@ -602,6 +645,12 @@ class RowLoaderOptions:
 
     @phase.setter
     def phase(self, arg: int, /) -> None: ...
+
+    @property
+    def mixture(self) -> MixtureOptions: ...
+
+    @mixture.setter
+    def mixture(self, arg: MixtureOptions, /) -> None: ...
 
     @property
     def keep(self) -> int:

@@ -11,6 +11,7 @@ import numpy as np
 from evenkeel import _core
 from evenkeel._blocks import InBlocks
 from evenkeel._documents import DocumentsLayout, document_options
+from evenkeel._mixture import MaxEpochs, Schedule, set_mixture
 from evenkeel._ranks import rank_and_world
 from evenkeel._stepping import number, over, set_common
 from evenkeel._tokens import Tokens, require_tokens
@@ -35,12 +36,22 @@ class TokenLoader(_Base):
 
     `tokens` is what evenkeel.tokens gives, or a mixture: pairs of (tokens, weight). `order` is
     "random" (with replacement, as nanoGPT draws), "shuffled" (each block once an epoch), "covering"
-    (the same with a new phase each epoch) or "blocks" (the crops of "covering", read in large
-    requests and mixed in memory: see docs/orders.md). For "blocks", `block` and `window` are crops,
-    or bytes as text ("256KiB"), and `streams` is a multiple of every `world` that will continue; a
-    window takes a quarter of the budget by default, and two are held. These are part of the state:
-    a loader that was not told them takes them from there. `rank` and `world` default to those of
+    (the same with a new phase each epoch), "blocks" (the crops of "covering", read in large
+    requests and mixed in memory: see docs/orders.md) or "megatron" (below). For "blocks", `block`
+    and `window` are crops, or bytes as text ("256KiB"), and `streams` is a multiple of every
+    `world` that will continue; a window takes a quarter of the budget by default, and two are held.
+    These are part of the state: a loader that was not told them takes them from there. "megatron"
+    is the samples of megatron-core's GPTDataset, and for several sets of its BlendedDataset, in
+    their order for `samples` samples (default: those of `steps`, else of one epoch). Sets without
+    weights are then blended by their size; `surplus` is Megatron's mid_level_dataset_surplus.
+    `rank` and `world` default to those of
     torch.distributed, else of the environment of torchrun, Slurm or Open MPI, else one process.
+
+    `schedule` changes the weights of a mixture during training: {0: [3, 1], 200_000: [1, 3]} has
+    weights 1 : 3 from step 200,000 on. Each set goes on where it was, and shares are exact within
+    each stage. `max_epochs` limits the epochs of every set, or of each: [1, None]. `exhausted` says
+    what happens when a set has had them: "stop" ends the loader, "drop" gives its weight to the
+    other sets, "repeat" begins the set again with its first epoch.
 
     `documents` says what to do with documents: "mask" gives the same rows and where documents begin
     in them, "start" rows that begin at a document's start, "packed" rows of whole documents. The
@@ -99,6 +110,11 @@ class TokenLoader(_Base):
         block: int | str | None = None,
         window: int | str | None = None,
         streams: int | None = None,
+        schedule: Schedule | None = None,
+        max_epochs: MaxEpochs | None = None,
+        exhausted: str = "stop",
+        samples: int | None = None,
+        surplus: float = 0.005,
         stride: int = 1,
         phase: int = 0,
         documents: str | None = None,
@@ -133,10 +149,16 @@ class TokenLoader(_Base):
             stride=stride,
             phase=phase,
         )
-        packed = documents == "packed"
+        set_mixture(options, len(sets), schedule, max_epochs, exhausted)
+        if order == "megatron":
+            wanted = 0 if samples is None else number("samples", samples, 1)
+            options.megatron = (wanted, float(surplus), not has_weights(tokens))
+        elif samples is not None:
+            raise ValueError('loader: samples belongs to order="megatron"\nhint: give steps')
+        packs = documents is not None and order != "blocks"  # `window` is that of documents
         blocks = self._choose_blocks(
             order,
-            {"block": block, "window": None if packed else window, "streams": streams},
+            {"block": block, "window": None if packs else window, "streams": streams},
             budget=sets[0][0].budget,
             has_budget=sets[0][0]._recipe[1] is not None,
             sample_bytes=options.block_size * stored.itemsize,
@@ -153,7 +175,7 @@ class TokenLoader(_Base):
             most_documents=most_documents,
             predict_first=predict_first,
             leftovers=leftovers,
-            window=window if packed else None,
+            window=window if packs else None,
             mixed_windows=mixed_windows,
             pad=pad,
         )
@@ -232,6 +254,12 @@ class TokenLoader(_Base):
         from evenkeel import _html
 
         return _html.loader(self)
+
+
+def has_weights(tokens: Mixture) -> bool:
+    if isinstance(tokens, Tokens) or not isinstance(tokens, (Mapping, Sequence)):
+        return False
+    return isinstance(tokens, Mapping) or any(isinstance(one, tuple) for one in tokens)
 
 
 def weighted(tokens: Mixture, what: str = "loader") -> list[tuple[Tokens, float]]:

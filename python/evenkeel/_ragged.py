@@ -107,10 +107,20 @@ class Csr(Ragged):
                 "csr: batches are matrices of SciPy, which is not installed\n"
                 "hint: pip install scipy, or dense=True"
             ) from None
-        columns = self._columns
+        columns, dtype = self._columns, self._indices.dtype
+        if dtype not in (np.int32, np.int64):  # SciPy converts other indices
+
+            def converted(data: Any, indices: Any, indptr: Any) -> Any:
+                return csr_matrix((data, indices, indptr), shape=(len(indptr) - 1, columns))
+
+            return converted
 
         def matrix(data: Any, indices: Any, indptr: Any) -> Any:
-            return csr_matrix((data, indices, indptr), shape=(len(indptr) - 1, columns))
+            # The constructor would check again what was checked, and copy arrays that look like
+            # small parts of larger ones.
+            made = csr_matrix((len(indptr) - 1, columns), dtype=data.dtype)
+            made.data, made.indices, made.indptr = data, indices, indptr.astype(dtype)
+            return made
 
         return matrix
 

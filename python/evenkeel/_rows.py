@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Union
 from evenkeel import _core
 from evenkeel._array import Array
 from evenkeel._blocks import InBlocks
+from evenkeel._mixture import MaxEpochs, Schedule, set_mixture, stages
 from evenkeel._ragged import Csr, Ragged
 from evenkeel._ranks import rank_and_world
 from evenkeel._stepping import number, over, set_common
@@ -52,6 +53,12 @@ class Loader(_Base):
     `len` is a TypeError. Rows at the end of an epoch that are less than a step make a short batch,
     divided evenly among the ranks; `drop_last` leaves them out.
 
+    `schedule` changes the weights of a mixture during training: {0: [3, 1], 200_000: [1, 3]} has
+    weights 1 : 3 from step 200,000 on. Each set goes on where it was, and shares are exact within
+    each stage. `max_epochs` limits the epochs of every set, or of each: [1, None]. `exhausted` says
+    what happens when a set has had them: "stop" ends the loader, "drop" gives its weight to the
+    other sets, "repeat" begins the set again with its first epoch.
+
     Without `device` batches are ndarrays; with it, torch tensors on that device. Batches for a GPU
     are copied from pinned memory on their own stream while the batch before is used. `transform` is
     called with each batch in the thread that asks for it, and what it returns is given. The arrays
@@ -94,6 +101,9 @@ class Loader(_Base):
         device: Any = None,
         steps: int | None = None,
         epochs: int | None = None,
+        schedule: Schedule | None = None,
+        max_epochs: MaxEpochs | None = None,
+        exhausted: str = "stop",
         drop_last: bool = False,
         block: int | str | None = None,
         window: int | str | None = None,
@@ -105,6 +115,7 @@ class Loader(_Base):
         sets, keys = row_sets(data)
         self._start(*rank_and_world(rank, world))
         self._batch_size, self._sets = batch_size, sets
+        self._stages = [] if schedule is None else stages(schedule)
         options = _core.RowLoaderOptions()
         options.drop_last = bool(drop_last)
         set_common(
@@ -120,6 +131,7 @@ class Loader(_Base):
             stride=stride,
             phase=phase,
         )
+        set_mixture(options, len(sets), schedule, max_epochs, exhausted)
         first = sets[0][0][0]
         opened = first if isinstance(first, Array) else first._values
         self._row_bytes = sum(_row_bytes(field) for field in sets[0][0])
@@ -202,8 +214,11 @@ class Loader(_Base):
         size = _core.format_size
         lines = [repr(self)[1:-1].replace("evenkeel.Loader", "loader")]
         for arrays, weight in self._sets:
-            share = f"weight {weight:g}: " if len(self._sets) > 1 else ""
+            scheduled = self._stages and self._stages[0][0] == 0
+            share = f"weight {weight:g}: " if len(self._sets) > 1 and not scheduled else ""
             lines += [f"{share}{array!r}" for array in arrays]
+        for step, weights in self._stages:
+            lines.append(f"from step {step:,}: weights {', '.join(f'{w:g}' for w in weights)}")
         budget = self._sets[0][0][0].budget
         lines += self._describe_blocks(self._samples(), self._batch_size, "rows")
         lines += [
@@ -312,8 +327,11 @@ def _combine(field: Field) -> Callable[..., Any] | None:
 
 
 def _row_bytes(field: Field) -> int:
-    """Of rows of different lengths, that of their offsets."""
-    return field._row_bytes if isinstance(field, Array) else 2 * field._offsets._row_bytes
+    """Of rows of different lengths, the mean."""
+    if isinstance(field, Array):
+        return field._row_bytes
+    values = sum(len(array) * array._row_bytes for array in field.arrays[:-1])
+    return 2 * field._offsets._row_bytes + values // max(1, len(field))
 
 
 def _names(keys: object) -> str:

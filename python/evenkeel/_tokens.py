@@ -228,8 +228,10 @@ class Tokens:
     def slice(self, start: int = 0, stop: int | None = None) -> Tokens:
         """Tokens start .. stop-1 as a stream of its own, which shares this one's budget. Negative
         numbers count from the end."""
+        return self._part(self._stream.slice(start, stop))
+
+    def _part(self, part: _core.TokenStream) -> Tokens:
         paths, _, engine, dtype, _, _, *caches = self._recipe
-        part = self._stream.slice(start, stop)
         made = Tokens.__new__(Tokens)
         first = part.first_token
         made._recipe = (paths, self.budget, engine, dtype, first, first + len(part), *caches)
@@ -252,6 +254,12 @@ class Tokens:
         if cut == 0:
             raise ValueError(f"split: {fraction} of {len(self):,} tokens are none")
         return self.slice(0, cut), self.slice(cut)
+
+    def megatron_split(self, split: str) -> list[Tokens | None]:
+        """The parts of a Megatron split such as "969,30,1": training, validation and test, each
+        with the documents that megatron-core gives it. None for a part without documents."""
+        parts = self._stream.megatron_split(split)
+        return [None if part is None else self._part(part) for part in parts]
 
     @property
     def dtype(self) -> np.dtype[Any]:

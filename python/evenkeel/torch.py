@@ -9,6 +9,7 @@ import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from evenkeel._loader import Mixture, TokenLoader, weighted
+from evenkeel._mixture import MaxEpochs, Schedule
 from evenkeel._ranks import rank_and_world
 from evenkeel._rows import Data, Loader
 from evenkeel._stepping import Stepping
@@ -101,7 +102,10 @@ class _StepDataset(IterableDataset[Any]):
             try:
                 self._next = first
                 while end is None or loader.step < end:
-                    batch = next(loader)
+                    try:
+                        batch = next(loader)
+                    except StopIteration:
+                        return  # a mixture whose sets have had their max_epochs
                     self._next = loader.step
                     yield batch
             finally:
@@ -155,8 +159,14 @@ class TokenIterableDataset(_StepDataset):
         block: int | str | None = None,
         window: int | str | None = None,
         streams: int | None = None,
+        schedule: Schedule | None = None,
+        max_epochs: MaxEpochs | None = None,
+        exhausted: str = "stop",
+        samples: int | None = None,
+        surplus: float = 0.005,
     ) -> None:
-        self._sets = weighted(tokens, "dataset")
+        weighted(tokens, "dataset")  # refuses other things here
+        self._sets = tokens
         # Here, where torch.distributed is; workers do not have it.
         rank, world = rank_and_world(rank, world)
         options: dict[str, Any] = {
@@ -171,7 +181,17 @@ class TokenIterableDataset(_StepDataset):
             "block": block,
             "window": window,
             "streams": streams,
+            "schedule": schedule,
+            "max_epochs": max_epochs,
+            "exhausted": exhausted,
+            "samples": samples,
+            "surplus": surplus,
         }
+        if steps is None and (max_epochs is not None or order == "megatron"):
+            with TokenLoader(self._sets, **{**options, "prefetch": 0}) as probe:
+                steps = probe.size or None
+        if order == "megatron" and samples is None and steps is not None:
+            options["samples"] = steps * batch_size * world  # the same for every iteration
         super().__init__(options, steps)
 
     def _make(self, **options: Any) -> TokenLoader:
@@ -216,6 +236,9 @@ class RowIterableDataset(_StepDataset):
         window: int | str | None = None,
         streams: int | None = None,
         transform: Callable[[Any], Any] | None = None,
+        schedule: Schedule | None = None,
+        max_epochs: MaxEpochs | None = None,
+        exhausted: str = "stop",
     ) -> None:
         self._data = data
         rank, world = rank_and_world(rank, world)
@@ -231,6 +254,9 @@ class RowIterableDataset(_StepDataset):
             "window": window,
             "streams": streams,
             "transform": transform,
+            "schedule": schedule,
+            "max_epochs": max_epochs,
+            "exhausted": exhausted,
         }
         if steps is None:
             with Loader(data, **{**options, "prefetch": 0}) as probe:

@@ -11,6 +11,7 @@ void bind_array(nanobind::module_& module);
 void bind_chunks(nanobind::module_& module);
 void bind_npy(nanobind::module_& module);
 void bind_profile(nanobind::module_& module);
+void bind_mixture(nanobind::module_& module);
 void bind_tokens(nanobind::module_& module);
 void bind_rows(nanobind::module_& module);
 void bind_guard(nanobind::module_& module);

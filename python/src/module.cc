@@ -13,6 +13,7 @@ NB_MODULE(_core, module) {
   evenkeel::python::bind_chunks(module);
   evenkeel::python::bind_npy(module);
   evenkeel::python::bind_profile(module);
+  evenkeel::python::bind_mixture(module);
   evenkeel::python::bind_tokens(module);
   evenkeel::python::bind_rows(module);
   evenkeel::python::bind_guard(module);

@@ -147,6 +147,7 @@ nb::list explained_rows(const RowReader& reader, std::uint64_t step) {
     row["set"] = origin.set;
     row["epoch"] = origin.epoch;
     row["row"] = origin.row;
+    row["stage"] = origin.stage;
     rows.append(row);
   }
   return rows;
@@ -160,6 +161,7 @@ void bind_row_options(nb::module_& module) {
       .def_prop_rw(
           "order", [](const Options& options) { return order_name(options.order); },
           [](Options& options, const std::string& name) { options.order = parse_order(name); })
+      .def_rw("mixture", &Options::mixture)
       .def_rw("drop_last", &Options::drop_last);
 }
 

@@ -5,6 +5,7 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
@@ -179,6 +180,7 @@ nb::list explained(const TokenReader& reader, std::uint64_t step) {
     row["start"] = origin.start;
     row["path"] = nb::bytes(origin.path.data(), origin.path.size());
     row["offset"] = origin.offset;
+    row["stage"] = origin.stage;
     if (with_documents) {
       nb::list documents;
       for (const CropOrigin::Document& one : origin.documents) {
@@ -244,6 +246,17 @@ void bind_loader_options(nb::module_& module) {
       .def_prop_rw(
           "dtype", [](const Options& options) { return name_of(options.dtype); },
           [](Options& options, const std::string& name) { options.dtype = type_of(name); })
+      .def_rw("mixture", &Options::mixture)
+      .def_prop_rw(
+          "megatron",
+          [](const Options& options) {
+            const MegatronOptions& megatron = options.megatron;
+            return std::tuple(megatron.samples, megatron.surplus, megatron.by_size);
+          },
+          [](Options& options, const std::tuple<std::uint64_t, double, bool>& of) {
+            options.megatron = {std::get<0>(of), std::get<1>(of), std::get<2>(of)};
+          },
+          "Samples (0: not given), surplus, and whether sets are blended by their size.")
       .def_rw("documents", &Options::documents);
 }
 
@@ -268,7 +281,13 @@ void bind_tokens(nb::module_& module) {
       .def("xy", &xy, "starts"_a, "block_size"_a, "dtype"_a, "x"_a, "y"_a)
       .def("crops", &crops, "starts"_a, "count"_a, "out"_a,
            "`count` tokens from each start, as they are stored.")
-      .def("slice", &slice, "start"_a, "stop"_a.none());
+      .def("slice", &slice, "start"_a, "stop"_a.none())
+      .def(
+          "megatron_split",
+          [](const Tokens& tokens, const std::string& split) {
+            return interruptible([tokens, split] { return megatron_split(tokens, split); });
+          },
+          "split"_a);
   module.def("open_tokens", &open, "paths"_a, "budget"_a, "engine"_a, "dtype"_a.none(), "start"_a,
              "stop"_a.none(), "cache"_a.none(), "page_cache"_a);
   module.def(

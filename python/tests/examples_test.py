@@ -157,12 +157,20 @@ def test_the_notebook_tells_its_story(temporary, folder, monkeypatch):
 # --- rows, with other libraries
 
 
-@pytest.mark.parametrize("library", ["sklearn", "jax", "lightning"])
-def test_rows_train_with_other_libraries(temporary, library):
+@pytest.mark.parametrize(
+    ("example", "library", "rows"),
+    [
+        ("sklearn", "sklearn", 40_000),
+        ("cells", "sklearn", 10_000),
+        ("jax", "jax", 40_000),
+        ("lightning", "lightning", 40_000),
+    ],
+)
+def test_rows_train_with_other_libraries(temporary, example, library, rows):
     if importlib.util.find_spec(library) is None:
         pytest.skip(f"{library} is not installed")
     done = subprocess.run(
-        [sys.executable, str(EXAMPLES / f"rows_{library}.py"), "--rows=40000"],
+        [sys.executable, str(EXAMPLES / f"rows_{example}.py"), f"--rows={rows}"],
         capture_output=True,
         text=True,
         check=False,

@@ -62,6 +62,32 @@ def test_sparse_rows_are_matrices_of_scipy(matrix, numbers):
         assert (batch.toarray() == dense[row]).all()
 
 
+def test_sparse_rows_in_blocks_lie_in_the_memory_of_the_batch(matrix, numbers):
+    pytest.importorskip("scipy", reason="scipy is not installed")
+    dense, _ = matrix
+    names = ("data", "indices", "indptr")
+    budget = evenkeel.Budget("16MiB")
+    arrays = [evenkeel.open(f"{name}.npy", budget=budget, engine="direct") for name in names]
+    rows = evenkeel.csr(*arrays, columns=COLUMNS)
+    options = {"order": "blocks", "block": 2, "window": 128, "seed": 1, "streams": 4}
+    seen = []
+    for batch, row in evenkeel.Loader((rows, numbers), 32, **options):
+        assert (batch.toarray() == dense[row]).all()
+        assert batch.indices.dtype == batch.indptr.dtype == np.int32
+        assert not batch.data.flags.owndata and not batch.indices.flags.owndata
+        seen += row.tolist()
+    assert sorted(seen) == list(range(ROWS))
+
+
+def test_indices_that_scipy_does_not_know_are_converted(matrix):
+    pytest.importorskip("scipy", reason="scipy is not installed")
+    dense, (data, _, indptr) = matrix
+    np.save("short.npy", np.load("indices.npy").astype(np.uint16))
+    rows = evenkeel.csr(data, evenkeel.open("short.npy"), indptr, COLUMNS)
+    (batch,) = evenkeel.Loader(rows, ROWS, order="sequential")
+    assert batch.indices.dtype == np.int32 and (batch.toarray() == dense).all()
+
+
 def test_tensors(matrix):
     torch = pytest.importorskip("torch", reason="torch is not installed")
     dense, (data, indices, indptr) = matrix

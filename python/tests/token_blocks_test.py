@@ -200,3 +200,26 @@ def test_it_describes_itself_and_warns_of_few_blocks(path):
     with pytest.warns(evenkeel.ShuffleWarning, match="a window of 10 blocks") as caught:
         evenkeel.TokenLoader(direct(path), 8, 16, order="blocks", block=16, window=160).close()
     assert caught[0].filename == __file__
+
+
+def test_documents_can_be_masked_and_not_packed(path):
+    tokens = np.arange(6_000, dtype="uint16") % 37
+    tokens.tofile(path.parent / "documents.bin")
+    opened = evenkeel.tokens(path.parent / "documents.bin", budget="8MiB", engine="direct")
+    made = dict(batch_size=10, block_size=16, seed=4, epochs=1, documents="mask", eos=0)
+    found = {}
+    for order in ("covering", "blocks"):
+        rows = {}
+        with evenkeel.TokenLoader(opened, **made, order=order) as loader:
+            for step, batch in enumerate(loader):
+                for i, row in enumerate(loader.explain(step)):
+                    rows[row["start"]] = [*batch.x[i].tolist(), *batch.position_ids[i].tolist()]
+        found[order] = rows
+    assert len(found["blocks"]) == len(found["covering"]) == 370
+    common = found["blocks"].keys() & found["covering"].keys()  # an epoch leaves out a few
+    assert len(common) > 360
+    assert all(found["blocks"][start] == found["covering"][start] for start in common)
+    with pytest.raises(ValueError, match="mixes crops, and documents=.packed. has other rows"):
+        evenkeel.TokenLoader(
+            opened, 10, 16, order="blocks", documents="packed", eos=0, documents_index=path.parent
+        )

@@ -1,5 +1,5 @@
-// What a batch is made of, and one that is read on the caller's thread. read_ahead.h reads them on
-// threads.
+// The interface of batches, and reading one on the caller's thread. read_ahead.h reads batches on
+// threads of the library.
 #pragma once
 
 #include <cstddef>

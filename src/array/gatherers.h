@@ -1,5 +1,5 @@
-// What serves calls of `gather` and `crops`: the plans of one call, and as many of them as threads
-// call at once.
+// Gatherer serves one call of `gather` or `crops` with its own plans. Gatherers holds as many of
+// them as threads call at once.
 #pragma once
 
 #include <algorithm>

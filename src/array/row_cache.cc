@@ -5,8 +5,6 @@
 #include <thread>
 
 #include "base/checked.h"
-#include "base/kept_file.h"
-#include "base/sys.h"
 
 namespace evenkeel {
 namespace {
@@ -167,15 +165,9 @@ void RowCache::switch_off_if_useless(State& state) {
   state.blocks->reclaim(UINT64_MAX);
 }
 
-// The descriptor that is kept from open needs no lock. Where there is none, or it says something
-// else, a descriptor of its own is looked at as closely as those of reads.
+// Where it is not sure, a descriptor of its own is looked at as closely as those of reads.
 void RowCache::require_unchanged(std::uint32_t file) {
-  const Segment& segment = layout_.segments[file];
-  struct stat status;
-  if (segment.kept && sys::fstat(segment.kept->fd(), &status) == 0 &&
-      FileIdentity(status) == segment.identity) {
-    return;
-  }
+  if (surely_unchanged(layout_.segments[file])) return;
   State& state = state_.get();
   const MutexLock lock(state.mutex);
   const Pin pin(state.files, file);

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstring>
 #include <exception>
+#include <utility>
 
 #include "array/row_extents.h"
 #include "base/checked.h"
@@ -24,186 +25,76 @@ constexpr std::uint64_t kCacheLine = 64, kMostPrefetched = 1024;
 
 }  // namespace
 
-// A block that is read in place needs room for alignment on both sides. Where that would be large
-// compared with the block, blocks lie one after the other and the engine reads into its own memory.
-std::uint64_t WindowReader::overhang(const Layout& layout, const Engine& engine, const Order& order,
-                                     const SampleShape& shape) {
-  const std::uint64_t alignment = engine.limits().alignment;
-  const std::uint64_t rows = order.blocks.block_rows;
-  return rows >= kSmallOverhang * alignment / std::max<std::uint64_t>(stride(layout, shape), 1)
-             ? 2 * alignment
-             : 0;
+void PlacedRuns::reserve(std::uint64_t runs) {
+  placed.reserve(runs + 1);
+  finder.reserve(2 * (runs + 1));
 }
 
-std::uint64_t WindowReader::part_bytes(const Layout& layout, const BlockOrder& order,
-                                       const SampleShape& shape, std::uint64_t overhang) {
-  return order.most_rows() * stride(layout, shape) +
-         order.most_runs() * (overhang + shape.overlap * layout.row_bytes);
-}
-
-std::uint64_t WindowReader::list_bytes(const BlockOrder& order) {
-  const std::uint64_t runs = order.most_runs() + 1;
-  return runs *
-         (sizeof(RowRun) + kSlots * (sizeof(JobRun) + sizeof(Placed) + 2 * sizeof(std::uint32_t)));
-}
-
-std::uint64_t WindowReader::plan_bytes(const Array::Impl& array, const BlockOrder& order) {
-  return RowFeed::memory(array.budget.limit() / 4, order.most_runs());
-}
-
-std::uint64_t WindowReader::memory(const Array::Impl& array, const Engine& engine,
-                                   const Order& order, const SampleShape& shape) {
-  const BlockOrder blocks(order, shape.samples);
-  const std::uint64_t part =
-      part_bytes(array.layout, blocks, shape, overhang(array.layout, engine, order, shape));
-  return kSlots * round_up(part, sys::page_size()) + list_bytes(blocks) + plan_bytes(array, blocks);
-}
-
-WindowReader::WindowReader(std::shared_ptr<Array::Impl> array, std::shared_ptr<Engine> engine,
-                           const Order& order, SampleShape shape,
-                           std::optional<std::uint64_t> taken)
-    : array_(std::move(array)),
-      engine_(std::move(engine)),
-      first_epoch_(order),
-      shape_(std::move(shape)),
-      stride_(stride(array_->layout, shape_)),
-      sample_bytes_(stride_ + shape_.overlap * array_->layout.row_bytes),
-      order_(order, shape_.samples),
-      positions_(taken.value_or(order_.first_position(order_.windows()))),
-      windows_(positions_ == 0 ? 0 : order_.window_of(positions_ - 1) + 1),
-      overhang_(overhang(array_->layout, *engine_, order, shape_)) {
-  const std::uint64_t bytes = part_bytes(array_->layout, order_, shape_, overhang_);
-  try {
-    lists_share_ = array_->budget.reserve(list_bytes(order_) + plan_bytes(*array_, order_),
-                                          "plans of windows");
-    slots_.resize(kSlots);
-    for (Slot& slot : slots_) {
-      slot.memory = PageBuffer(array_->budget, bytes, "a window of blocks");
-      slot.runs.reserve(order_.most_runs());
-      slot.placed.reserve(order_.most_runs() + 1);
-      slot.finder.reserve(2 * (order_.most_runs() + 1));
-    }
-    scratch_.reserve(order_.most_runs());
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kBudget) throw;
-    slots_.clear();
-    lists_share_.release();
-    throw_too_large(order);
+void PlacedRuns::index() {
+  const std::uint64_t places = placed.back().first_place;
+  const std::uint64_t runs = placed.size() - 1;
+  finder.clear();
+  if (runs == 0) return;
+  step = static_cast<unsigned>(std::bit_width(places / runs) - 1);
+  std::uint32_t run = 0;
+  for (std::uint64_t place = 0; place < places; place += std::uint64_t{1} << step) {
+    while (placed[run + 1].first_place <= place) ++run;
+    finder.push_back(run);
   }
-  ahead_.emplace(array_->layout, *engine_, *this,
+}
+
+WindowHolder::WindowHolder(const Order& order, std::uint64_t samples,
+                           std::optional<std::uint64_t> taken)
+    : first_epoch_(order),
+      samples_(samples),
+      order_(order, samples),
+      positions_(taken.value_or(order_.first_position(order_.windows()))),
+      windows_(positions_ == 0 ? 0 : order_.window_of(positions_ - 1) + 1) {}
+
+void WindowHolder::start(std::vector<ReadStream> streams, std::uint64_t limit) {
+  ahead_.emplace(std::move(streams), *this,
                  ReadAhead::Options{.slots = kSlots,
                                     .end = windows_,
-                                    .merge_gap = array_->merge_gap,
-                                    .budget_limit = array_->budget.limit() / 4,
+                                    .budget_limit = limit,
                                     .closed_hint = "call chunks() again",
                                     .what = "chunks"});
 }
 
-// The largest window that fits is looked for: its lists and plans grow with it.
-void WindowReader::throw_too_large(const Order& order) const {
-  const Layout& layout = array_->layout;
-  const std::uint64_t left = array_->budget.left();
-  std::uint64_t fitting = 0, beyond = order.blocks.window_blocks;
-  while (beyond - fitting > 1) {
-    Order smaller = order;
-    smaller.blocks.window_blocks = fitting + (beyond - fitting) / 2;
-    const bool fits = memory(*array_, *engine_, smaller, shape_) <= left;
-    (fits ? fitting : beyond) = smaller.blocks.window_blocks;
-  }
-  throw Error(ErrorKind::kBudget, "order blocks",
-              "two windows of " + with_commas(order_.most_rows()) + " rows of " +
-                  with_commas(stride_) + " bytes do not fit: " +
-                  with_commas(memory(*array_, *engine_, order, shape_)) + " bytes are needed, " +
-                  with_commas(left) + " are left of a budget of " + array_->budget.describe())
-      .in(layout.paths.front())
-      .hint(fitting > 0 ? "use a window of at most " + with_commas(fitting) + " blocks of " +
-                              with_commas(order.blocks.block_rows) + " rows, or raise the budget"
-                        : "use smaller blocks, or raise the budget");
-}
-
-WindowReader::~WindowReader() { close(); }
-
-bool WindowReader::close(std::optional<ReadAhead::Clock::time_point> deadline) {
+bool WindowHolder::close(std::optional<ReadAhead::Clock::time_point> deadline) {
   interrupted_ = true;
   if (!ahead_->close(deadline)) return false;
   MutexLock lock(mutex_);
   held_ = {};
-  slots_.clear();
-  lists_share_.release();
+  free_memory();
   return true;
 }
 
-// Each run is as far from alignment in memory as it is in its file, with room for the overhang on
-// both sides: the disk can then write it where it belongs.
-void WindowReader::lay_out(Slot& slot, std::uint64_t epoch) {
-  const Layout& layout = array_->layout;
-  const std::uint64_t first_row = shape_.row(epoch, 0);
-  const std::uint64_t alignment = engine_->limits().alignment;
-  slot.runs.clear();
-  slot.placed.clear();
-  std::uint64_t end = 0, place = 0;
-  for (const RowRun& run : scratch_) {
-    const std::uint64_t row = first_row + run.start * shape_.rows;
-    const std::uint64_t rows = run.count * shape_.rows + shape_.overlap;
-    std::uint64_t taken;
-    const Piece piece = piece_of(layout, 0, row, rows, nullptr, taken);
-    const std::uint64_t shift = overhang_ > 0 ? piece.offset % alignment : 0;
-    std::byte* data = slot.memory.data() + end + shift;
-    slot.runs.push_back({row, rows, data});
-    slot.placed.push_back({place, run.start, data});
-    place += run.count;
-    end += rows * layout.row_bytes + shift;
-    if (overhang_ > 0) end = round_up(end, alignment);
-  }
-  slot.placed.push_back({place, 0, nullptr});
+void WindowHolder::runs_of(std::uint64_t number, std::vector<RowRun>& runs) const {
+  order_at(number / windows_).runs(number % windows_, runs);
 }
 
-void WindowReader::index(Slot& slot) {
-  const std::uint64_t places = slot.placed.back().first_place;
-  const std::uint64_t runs = slot.runs.size();
-  slot.finder.clear();
-  if (runs == 0) return;
-  slot.step = static_cast<unsigned>(std::bit_width(places / runs) - 1);
-  std::uint32_t run = 0;
-  for (std::uint64_t place = 0; place < places; place += std::uint64_t{1} << slot.step) {
-    while (slot.placed[run + 1].first_place <= place) ++run;
-    slot.finder.push_back(run);
-  }
+BlockOrder WindowHolder::order_at(std::uint64_t epoch) const {
+  return {first_epoch_.at_epoch(first_epoch_.epoch + epoch), samples_};
 }
 
-BlockOrder WindowReader::order_at(std::uint64_t epoch) const {
-  return {first_epoch_.at_epoch(first_epoch_.epoch + epoch), shape_.samples};
-}
-
-std::uint64_t WindowReader::number_of(std::uint64_t position) const {
+std::uint64_t WindowHolder::number_of(std::uint64_t position) const {
   return position / positions_ * windows_ + order_.window_of(position % positions_);
 }
 
-std::uint64_t WindowReader::number_at_end(std::uint64_t end) const {
+std::uint64_t WindowHolder::number_at_end(std::uint64_t end) const {
   return end == 0 ? 0 : number_of(end - 1) + 1;
 }
 
-std::uint64_t WindowReader::begin_of(std::uint64_t number) const {
+std::uint64_t WindowHolder::begin_of(std::uint64_t number) const {
   return number / windows_ * positions_ + order_.first_position(number % windows_);
 }
 
-std::uint64_t WindowReader::end_of(std::uint64_t number) const {
+std::uint64_t WindowHolder::end_of(std::uint64_t number) const {
   return number / windows_ * positions_ +
          std::min(positions_, order_.first_position(number % windows_ + 1));
 }
 
-Job& WindowReader::prepare(std::size_t slot_number, std::uint64_t number) {
-  Slot& slot = slots_[slot_number];
-  order_at(number / windows_).runs(number % windows_, scratch_);
-  lay_out(slot, first_epoch_.epoch + number / windows_);
-  index(slot);
-  slot.job = Job{};
-  slot.job.runs = slot.runs;
-  slot.job.roomy = overhang_ > 0;
-  return slot.job;
-}
-
-const WindowReader::Slot& WindowReader::wait_for(std::uint64_t window) {
+std::size_t WindowHolder::wait_for(std::uint64_t window) {
   MutexLock lock(mutex_);
   const std::size_t place = window % kSlots;
   while (!held_[place].here || held_[place].window != window) {
@@ -238,16 +129,16 @@ const WindowReader::Slot& WindowReader::wait_for(std::uint64_t window) {
       ahead_->give_back(*taken);  // a rank may have no row of a window
     }
   }
-  return slots_[place];
+  return place;
 }
 
 // The next window but one is read into its memory after the last row.
-void WindowReader::took(std::uint64_t window, std::uint64_t rows) {
+void WindowHolder::took(std::uint64_t window, std::uint64_t rows) {
   MutexLock lock(mutex_);
   count_down(window, rows);
 }
 
-void WindowReader::pass(std::uint64_t first, std::uint64_t end) {
+void WindowHolder::pass(std::uint64_t first, std::uint64_t end) {
   MutexLock lock(mutex_);
   while (first < end) {
     const std::uint64_t window = number_of(first);
@@ -262,7 +153,7 @@ void WindowReader::pass(std::uint64_t first, std::uint64_t end) {
   }
 }
 
-void WindowReader::count_down(std::uint64_t window, std::uint64_t rows) {
+void WindowHolder::count_down(std::uint64_t window, std::uint64_t rows) {
   Held& held = held_[window % kSlots];
   held.rows_left -= rows;
   if (held.rows_left > 0) return;
@@ -270,13 +161,152 @@ void WindowReader::count_down(std::uint64_t window, std::uint64_t rows) {
   ahead_->give_back(window);
 }
 
+void WindowHolder::seek(std::uint64_t position, std::uint64_t end) {
+  const std::uint64_t end_window = number_at_end(end);
+  ahead_->seek(position < end ? number_of(position) : end_window, end_window);
+  MutexLock lock(mutex_);
+  held_ = {};
+  passed_.clear();
+  first_position_ = position;
+  interrupted_ = false;
+}
+
+// A block that is read in place needs room for alignment on both sides. Where that would be large
+// compared with the block, blocks lie one after the other and the engine reads into its own memory.
+std::uint64_t WindowReader::overhang(std::uint64_t block_bytes, const Engine& engine) {
+  const std::uint64_t alignment = engine.limits().alignment;
+  return block_bytes >= kSmallOverhang * alignment ? 2 * alignment : 0;
+}
+
+std::uint64_t WindowReader::overhang(const Layout& layout, const Engine& engine, const Order& order,
+                                     const SampleShape& shape) {
+  const auto bytes = checked_mul(order.blocks.block_rows, stride(layout, shape));
+  return overhang(bytes.value_or(UINT64_MAX), engine);
+}
+
+std::uint64_t WindowReader::part_bytes(const Layout& layout, const BlockOrder& order,
+                                       const SampleShape& shape, std::uint64_t overhang) {
+  return order.most_rows() * stride(layout, shape) +
+         order.most_runs() * (overhang + shape.overlap * layout.row_bytes);
+}
+
+std::uint64_t WindowReader::list_bytes(const BlockOrder& order) {
+  const std::uint64_t runs = order.most_runs();
+  return (runs + 1) * (sizeof(RowRun) + kSlots * sizeof(JobRun)) +
+         kSlots * PlacedRuns::memory(runs);
+}
+
+std::uint64_t WindowReader::plan_bytes(const Array::Impl& array, const BlockOrder& order) {
+  return RowFeed::memory(array.budget.limit() / 4, order.most_runs());
+}
+
+std::uint64_t WindowReader::memory(const Array::Impl& array, const Engine& engine,
+                                   const Order& order, const SampleShape& shape) {
+  const BlockOrder blocks(order, shape.samples);
+  const std::uint64_t part =
+      part_bytes(array.layout, blocks, shape, overhang(array.layout, engine, order, shape));
+  return kSlots * round_up(part, sys::page_size()) + list_bytes(blocks) + plan_bytes(array, blocks);
+}
+
+WindowReader::WindowReader(std::shared_ptr<Array::Impl> array, std::shared_ptr<Engine> engine,
+                           const Order& order, SampleShape shape,
+                           std::optional<std::uint64_t> taken)
+    : WindowHolder(order, shape.samples, taken),
+      array_(std::move(array)),
+      engine_(std::move(engine)),
+      shape_(std::move(shape)),
+      stride_(stride(array_->layout, shape_)),
+      sample_bytes_(stride_ + shape_.overlap * array_->layout.row_bytes),
+      overhang_(overhang(array_->layout, *engine_, order, shape_)) {
+  const std::uint64_t bytes = part_bytes(array_->layout, this->order(), shape_, overhang_);
+  try {
+    lists_share_ = array_->budget.reserve(
+        list_bytes(this->order()) + plan_bytes(*array_, this->order()), "plans of windows");
+    slots_.resize(kSlots);
+    for (Slot& slot : slots_) {
+      slot.memory = PageBuffer(array_->budget, bytes, "a window of blocks");
+      slot.runs.reserve(this->order().most_runs());
+      slot.placed.reserve(this->order().most_runs());
+    }
+    scratch_.reserve(this->order().most_runs());
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kBudget) throw;
+    slots_.clear();
+    lists_share_.release();
+    throw_too_large(order);
+  }
+  start({{array_->layout, *engine_, array_->merge_gap}}, array_->budget.limit() / 4);
+}
+
+// The largest window that fits is looked for: its lists and plans grow with it.
+void WindowReader::throw_too_large(const Order& order) const {
+  const Layout& layout = array_->layout;
+  const std::uint64_t left = array_->budget.left();
+  std::uint64_t fitting = 0, beyond = order.blocks.window_blocks;
+  while (beyond - fitting > 1) {
+    Order smaller = order;
+    smaller.blocks.window_blocks = fitting + (beyond - fitting) / 2;
+    const bool fits = memory(*array_, *engine_, smaller, shape_) <= left;
+    (fits ? fitting : beyond) = smaller.blocks.window_blocks;
+  }
+  throw Error(ErrorKind::kBudget, "order blocks",
+              "two windows of " + with_commas(this->order().most_rows()) + " rows of " +
+                  with_commas(stride_) + " bytes do not fit: " +
+                  with_commas(memory(*array_, *engine_, order, shape_)) + " bytes are needed, " +
+                  with_commas(left) + " are left of a budget of " + array_->budget.describe())
+      .in(layout.paths.front())
+      .hint(fitting > 0 ? "use a window of at most " + with_commas(fitting) + " blocks of " +
+                              with_commas(order.blocks.block_rows) + " rows, or raise the budget"
+                        : "use smaller blocks, or raise the budget");
+}
+
+void WindowReader::free_memory() {
+  slots_.clear();
+  lists_share_.release();
+}
+
+// Each run is as far from alignment in memory as it is in its file, with room for the overhang on
+// both sides: the disk can then write it where it belongs.
+void WindowReader::lay_out(Slot& slot, std::uint64_t epoch) {
+  const Layout& layout = array_->layout;
+  const std::uint64_t first_row = shape_.row(epoch, 0);
+  const std::uint64_t alignment = engine_->limits().alignment;
+  slot.runs.clear();
+  slot.placed.placed.clear();
+  std::uint64_t end = 0, place = 0;
+  for (const RowRun& run : scratch_) {
+    const std::uint64_t row = first_row + run.start * shape_.rows;
+    const std::uint64_t rows = run.count * shape_.rows + shape_.overlap;
+    std::uint64_t taken;
+    const Piece piece = piece_of(layout, 0, row, rows, nullptr, taken);
+    const std::uint64_t shift = overhang_ > 0 ? piece.offset % alignment : 0;
+    std::byte* data = slot.memory.data() + end + shift;
+    slot.runs.push_back({row, rows, data});
+    slot.placed.placed.push_back({place, run.start, data});
+    place += run.count;
+    end += rows * layout.row_bytes + shift;
+    if (overhang_ > 0) end = round_up(end, alignment);
+  }
+  slot.placed.placed.push_back({place, 0, nullptr});
+}
+
+Job& WindowReader::prepare(std::size_t slot_number, std::uint64_t number) {
+  Slot& slot = slots_[slot_number];
+  runs_of(number, scratch_);
+  lay_out(slot, epoch_of(number));
+  slot.placed.index();
+  slot.job = Job{};
+  slot.job.runs = slot.runs;
+  slot.job.roomy = overhang_ > 0;
+  return slot.job;
+}
+
 void WindowReader::copy(const Slot& slot, std::span<std::uint64_t> rows, std::byte* out) const {
   const std::uint64_t prefetched = std::min(sample_bytes_, kMostPrefetched);
   std::array<const std::byte*, kRowsAhead> coming;
   const auto find = [&](std::uint64_t& row) {
     const std::uint64_t place = row;
-    const Placed* run = &slot.placed[slot.finder[place >> slot.step]];
-    while (run[1].first_place <= place) ++run;
+    const PlacedRuns::Placed* run = slot.placed.find(place);
     const std::uint64_t within = place - run->first_place;
     row = run->start + within;
     const std::byte* data = run->data + within * stride_;
@@ -293,27 +323,10 @@ void WindowReader::copy(const Slot& slot, std::span<std::uint64_t> rows, std::by
 }
 
 void WindowReader::take(std::uint64_t first, std::span<std::uint64_t> rows, std::byte* out) {
-  while (!rows.empty()) {
-    const std::uint64_t window = number_of(first);
-    const std::uint64_t left = end_of(window) - first;
-    const auto now = rows.first(std::min<std::uint64_t>(rows.size(), left));
-    order_at(first / positions_).fill_places(first % positions_, now);
-    copy(wait_for(window), now, out);
-    took(window, now.size());
-    first += now.size();
-    out += now.size() * sample_bytes_;
-    rows = rows.subspan(now.size());
-  }
-}
-
-void WindowReader::seek(std::uint64_t position, std::uint64_t end) {
-  const std::uint64_t end_window = number_at_end(end);
-  ahead_->seek(position < end ? number_of(position) : end_window, end_window);
-  MutexLock lock(mutex_);
-  held_ = {};
-  passed_.clear();
-  first_position_ = position;
-  interrupted_ = false;
+  take_places(first, rows, [&](std::size_t slot, std::span<std::uint64_t> places) {
+    copy(slots_[slot], places, out);
+    out += places.size() * sample_bytes_;
+  });
 }
 
 }  // namespace evenkeel

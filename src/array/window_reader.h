@@ -1,6 +1,7 @@
 // Windows of the order `blocks`, read ahead of the rows that are taken out of them.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -37,32 +38,41 @@ struct SampleShape {
   }
 };
 
-// Positions of this rank, and windows, are counted on from epoch to epoch: the windows of an epoch
-// follow those of the one before, so that reading ahead does not stop in between.
+// The runs of a window, each with its place in memory.
+struct PlacedRuns {
+  struct Placed {
+    std::uint64_t first_place, start;
+    const std::byte* data;
+  };
+  std::vector<Placed> placed;  // and one after the last
+  // The run that holds place i * 2^step, so that finding the run of a place takes a step or two.
+  std::vector<std::uint32_t> finder;
+  unsigned step = 0;
+
+  static std::uint64_t memory(std::uint64_t runs) {
+    return (runs + 1) * (sizeof(Placed) + 2 * sizeof(std::uint32_t));
+  }
+  void reserve(std::uint64_t runs);
+  void index();  // after all were placed
+  const Placed* find(std::uint64_t place) const {
+    const Placed* run = &placed[finder[place >> step]];
+    while (run[1].first_place <= place) ++run;
+    return run;
+  }
+};
+
+// Which windows are in memory, and how many of their rows nobody has taken. What a window holds is
+// the matter of the classes derived from it.
 //
-// Reads a rank's part of each window, block by block and in few large requests, into memory that is
-// reserved when the reader is made: two parts, one that rows are taken from while the next is read.
-// Blocks are read in place where the engine can. Several threads may take rows at once, if each
-// position is taken or passed over once, and no thread takes rows of a window before rows of the
-// window before the last are all taken or being taken. What is said of rows is true of samples.
-class WindowReader final : public BatchMaker {
+// Positions of this rank, and windows, are counted on from epoch to epoch: the windows of an epoch
+// follow those of the one before, so that reading ahead does not stop in between. Several threads
+// may take rows at once, if each position is taken or passed over once, and no thread takes rows of
+// a window before rows of the window before the last are all taken or being taken. What is said of
+// rows is true of samples.
+class WindowHolder : public BatchMaker {
  public:
-  // `order` is of kind kBlocks; its epoch is that of position 0. `taken` is how many of this rank's
-  // positions are taken of an epoch; without it all are. Until `seek`, one epoch is read. Throws
-  // Error (kBudget) with the arithmetic when two parts of a window do not fit, and kInvalid for an
-  // order that makes no sense; nothing is read then.
-  WindowReader(std::shared_ptr<Array::Impl> array, std::shared_ptr<Engine> engine,
-               const Order& order, SampleShape shape, std::optional<std::uint64_t> taken = {});
-  ~WindowReader();
+  virtual ~WindowHolder() = default;
 
-  // Bytes that the reader of such an order takes from the budget.
-  static std::uint64_t memory(const Array::Impl& array, const Engine& engine, const Order& order,
-                              const SampleShape& shape);
-
-  // Copies the rows of this rank's positions first, first + 1, ... to `out`, as many as `rows` has
-  // entries, and their row numbers to `rows`. Throws what reading threw, and Error (kClosed) after
-  // `interrupt`.
-  void take(std::uint64_t first, std::span<std::uint64_t> rows, std::byte* out) EXCLUDES(mutex_);
   // The rows of these positions are not taken. Does not wait.
   void pass(std::uint64_t first, std::uint64_t end) EXCLUDES(mutex_);
   // The first row to be taken is that of `position`; nothing is read for positions from `end` on
@@ -76,36 +86,39 @@ class WindowReader final : public BatchMaker {
   // deadline, so nothing that it uses may be destroyed. No thread may be in `take`.
   bool close(std::optional<ReadAhead::Clock::time_point> deadline = {});
 
- private:
-  // A run of a window and its place in memory.
-  struct Placed {
-    std::uint64_t first_place, start;
-    const std::byte* data;
-  };
-  struct Slot {
-    PageBuffer memory;
-    std::vector<JobRun> runs;
-    std::vector<Placed> placed;  // and one after the last
-    // The run that holds place i * 2^step, so that finding the run of a place takes a step or two.
-    std::vector<std::uint32_t> finder;
-    unsigned step = 0;
-    Job job;
-  };
+ protected:
   static constexpr std::size_t kSlots = 2;
 
-  // Bytes of a row of the order, without the overlap.
-  static std::uint64_t stride(const Layout& layout, const SampleShape& shape) {
-    return shape.rows * layout.row_bytes;
-  }
-  static std::uint64_t overhang(const Layout& layout, const Engine& engine, const Order& order,
-                                const SampleShape& shape);
-  static std::uint64_t part_bytes(const Layout& layout, const BlockOrder& order,
-                                  const SampleShape& shape, std::uint64_t overhang);
-  static std::uint64_t list_bytes(const BlockOrder& order);
-  static std::uint64_t plan_bytes(const Array::Impl& array, const BlockOrder& order);
+  // See WindowReader for `order` and `taken`.
+  WindowHolder(const Order& order, std::uint64_t samples, std::optional<std::uint64_t> taken);
+  // `limit` sizes the plans; see RowFeed::memory.
+  void start(std::vector<ReadStream> streams, std::uint64_t limit);
+  virtual void free_memory() = 0;
 
-  [[noreturn]] void throw_too_large(const Order& order) const;
-  Job& prepare(std::size_t slot, std::uint64_t number) override;
+  const BlockOrder& order() const { return order_; }
+  std::uint64_t epoch_of(std::uint64_t window) const {
+    return first_epoch_.epoch + window / windows_;
+  }
+  // This rank's part of a window, as runs of rows.
+  void runs_of(std::uint64_t number, std::vector<RowRun>& runs) const;
+  // Calls `copy(slot, places)` for the rows of positions first, first + 1, ... in as many parts as
+  // there are windows; their places in the rank's part of the window are in `rows`.
+  template <class Copy>
+  void take_places(std::uint64_t first, std::span<std::uint64_t> rows, const Copy& copy)
+      EXCLUDES(mutex_) {
+    while (!rows.empty()) {
+      const std::uint64_t window = number_of(first);
+      const std::uint64_t left = end_of(window) - first;
+      const auto now = rows.first(std::min<std::uint64_t>(rows.size(), left));
+      order_at(first / positions_).fill_places(first % positions_, now);
+      copy(wait_for(window), now);
+      took(window, now.size());
+      first += now.size();
+      rows = rows.subspan(now.size());
+    }
+  }
+
+ private:
   // The number of the window that holds a position, and the positions at which that begins and
   // ends.
   std::uint64_t number_of(std::uint64_t position) const;
@@ -113,25 +126,15 @@ class WindowReader final : public BatchMaker {
   std::uint64_t begin_of(std::uint64_t number) const;
   std::uint64_t end_of(std::uint64_t number) const;
   BlockOrder order_at(std::uint64_t epoch) const;
-  void lay_out(Slot& slot, std::uint64_t epoch);
-  void index(Slot& slot);
   // The slot that holds a window, which is read if it is not in memory yet.
-  const Slot& wait_for(std::uint64_t window) EXCLUDES(mutex_);
+  std::size_t wait_for(std::uint64_t window) EXCLUDES(mutex_);
   void took(std::uint64_t window, std::uint64_t rows) EXCLUDES(mutex_);
   void count_down(std::uint64_t window, std::uint64_t rows) REQUIRES(mutex_);
-  void copy(const Slot& slot, std::span<std::uint64_t> rows, std::byte* out) const;
 
-  const std::shared_ptr<Array::Impl> array_;
-  const std::shared_ptr<Engine> engine_;
   const Order first_epoch_;
-  const SampleShape shape_;
-  const std::uint64_t stride_, sample_bytes_;
+  const std::uint64_t samples_;
   const BlockOrder order_;                   // of the first epoch: its sizes are those of all
   const std::uint64_t positions_, windows_;  // that are taken of an epoch
-  const std::uint64_t overhang_;             // room around each run, of both sides together; or 0
-  Reservation lists_share_;
-  std::vector<RowRun> scratch_;  // of `prepare`
-  std::vector<Slot> slots_;
   std::atomic<bool> interrupted_ = false;
 
   // A window that rows are taken from, in slot window % kSlots.
@@ -147,7 +150,68 @@ class WindowReader final : public BatchMaker {
   // Rows of windows that have not come yet and are passed over.
   std::map<std::uint64_t, std::uint64_t> passed_ GUARDED_BY(mutex_);
   bool waiting_ GUARDED_BY(mutex_) = false;  // a thread waits for the next window
-  std::optional<ReadAhead> ahead_;  // its thread uses all of the above: ~WindowReader closes it
+  // Its threads use all of the above and what is derived, whose destructor closes it.
+  std::optional<ReadAhead> ahead_;
+};
+
+// Reads a rank's part of each window, block by block and in few large requests, into memory that is
+// reserved when the reader is made: two parts, one that rows are taken from while the next is read.
+// Blocks are read in place where the engine can.
+class WindowReader final : public WindowHolder {
+ public:
+  // `order` is of kind kBlocks; its epoch is that of position 0. `taken` is how many of this rank's
+  // positions are taken of an epoch; without it all are. Until `seek`, one epoch is read. Throws
+  // Error (kBudget) with the arithmetic when two parts of a window do not fit, and kInvalid for an
+  // order that makes no sense; nothing is read then.
+  WindowReader(std::shared_ptr<Array::Impl> array, std::shared_ptr<Engine> engine,
+               const Order& order, SampleShape shape, std::optional<std::uint64_t> taken = {});
+  ~WindowReader() override { close(); }
+
+  // Bytes that the reader of such an order takes from the budget.
+  static std::uint64_t memory(const Array::Impl& array, const Engine& engine, const Order& order,
+                              const SampleShape& shape);
+  // The room that each block takes around it to be read in place; 0 where that would be much beside
+  // the block: blocks then lie one after the other, and the engine reads into memory of its own.
+  static std::uint64_t overhang(std::uint64_t block_bytes, const Engine& engine);
+
+  // Copies the rows of this rank's positions first, first + 1, ... to `out`, as many as `rows` has
+  // entries, and their row numbers to `rows`. Throws what reading threw, and Error (kClosed) after
+  // `interrupt`.
+  void take(std::uint64_t first, std::span<std::uint64_t> rows, std::byte* out);
+
+ private:
+  struct Slot {
+    PageBuffer memory;
+    std::vector<JobRun> runs;
+    PlacedRuns placed;
+    Job job;
+  };
+
+  // Bytes of a row of the order, without the overlap.
+  static std::uint64_t stride(const Layout& layout, const SampleShape& shape) {
+    return shape.rows * layout.row_bytes;
+  }
+  static std::uint64_t overhang(const Layout& layout, const Engine& engine, const Order& order,
+                                const SampleShape& shape);
+  static std::uint64_t part_bytes(const Layout& layout, const BlockOrder& order,
+                                  const SampleShape& shape, std::uint64_t overhang);
+  static std::uint64_t list_bytes(const BlockOrder& order);
+  static std::uint64_t plan_bytes(const Array::Impl& array, const BlockOrder& order);
+
+  [[noreturn]] void throw_too_large(const Order& order) const;
+  Job& prepare(std::size_t slot, std::uint64_t number) override;
+  void lay_out(Slot& slot, std::uint64_t epoch);
+  void free_memory() override;
+  void copy(const Slot& slot, std::span<std::uint64_t> rows, std::byte* out) const;
+
+  const std::shared_ptr<Array::Impl> array_;
+  const std::shared_ptr<Engine> engine_;
+  const SampleShape shape_;
+  const std::uint64_t stride_, sample_bytes_;
+  const std::uint64_t overhang_;  // room around each run, of both sides together; or 0
+  Reservation lists_share_;
+  std::vector<RowRun> scratch_;  // of `prepare`
+  std::vector<Slot> slots_;
 };
 
 }  // namespace evenkeel

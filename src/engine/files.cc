@@ -103,6 +103,12 @@ void require_unchanged(int fd, const Segment& segment) {
   }
 }
 
+bool surely_unchanged(const Segment& segment) {
+  struct stat status;
+  return segment.kept && sys::fstat(segment.kept->fd(), &status) == 0 &&
+         FileIdentity(status) == segment.identity;
+}
+
 void throw_truncated(const Segment& segment, std::uint64_t offset) {
   throw Error(ErrorKind::kFormat, "read",
               "the file ended early: it had " + with_commas(segment.identity.size) +

@@ -83,6 +83,10 @@ Fd open_again(const Segment& segment, int flags);
 // Throws Error (kFormat) when a file is not what it was at open: another file, another size, or
 // written to, as far as mtime and ctime tell.
 void require_unchanged(int fd, const Segment& segment);
+// Whether a file is what it was, by the descriptor that is kept from open: no lock is needed for
+// it. False: there is none, or it says something else. Then look more closely, as with
+// FileSet::verify.
+bool surely_unchanged(const Segment& segment);
 // A read ended early: the file has become shorter.
 [[noreturn]] void throw_truncated(const Segment& segment, std::uint64_t offset);
 

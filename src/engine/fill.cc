@@ -58,7 +58,8 @@ struct MappedFile {
   Mapping mapping;
   std::unique_ptr<std::atomic<std::uint32_t>[]> regions;
   std::size_t region_count = 0;
-  bool may_ask = false;  // the kernel says truthfully what is in memory
+  bool may_ask = false;             // the kernel says truthfully what is in memory
+  std::atomic<bool> ready = false;  // all of the above is there
 };
 
 class FillEngine final : public Engine {
@@ -110,6 +111,11 @@ class FillEngine final : public Engine {
 
   const std::byte* mapped(std::uint32_t number) override {
     ProcessState& state = state_.get();
+    // Threads do not wait for each other.
+    if (state.files[number].ready.load(std::memory_order_acquire) &&
+        surely_unchanged(layout_.segments[number])) {
+      return state.files[number].mapping.data();
+    }
     const MutexLock lock(state.mutex);
     const Segment& segment = layout_.segments[number];
     const Pin pin(state.open_files, number);
@@ -125,11 +131,13 @@ class FillEngine final : public Engine {
       file.may_ask = may_ask(pin.fd());
       advise(mapping);
       file.mapping = std::move(mapping);
+      file.ready.store(true, std::memory_order_release);
     }
     return file.mapping.data();
   }
 
   void require_unchanged(std::uint32_t number) override {
+    if (surely_unchanged(layout_.segments[number])) return;
     ProcessState& state = state_.get();
     const MutexLock lock(state.mutex);
     const Pin pin(state.open_files, number);
@@ -401,13 +409,14 @@ class FillEngine final : public Engine {
   // False: the mapping stays as it was. A kernel that has no memory may unmap the old one before it
   // fails: that is tried again for a while, and is an error of this read if it lasts. The next read
   // then maps the file elsewhere.
-  static bool renew(Mapping& mapping, int fd, const Segment& segment) {
+  static bool renew(MappedFile& file, int fd, const Segment& segment) {
     RetryPolicy patience;
-    while (!mapping.renew(fd)) {
+    while (!file.mapping.renew(fd)) {
       const int code = errno;
-      if (!mapping.lost()) return false;
+      if (!file.mapping.lost()) return false;
       if (patience.try_again(EAGAIN)) continue;
-      mapping.forget();
+      file.ready = false;
+      file.mapping.forget();
       throw Error::system("map", code, "the mapping of the file was lost")
           .in(segment.path)
           .hint("the system is out of memory; read again, or use page_cache \"spare\"");
@@ -421,7 +430,7 @@ class FillEngine final : public Engine {
       MappedFile& file = state.files[number];
       if (!file.mapping) continue;
       const Pin pin(state.open_files, number);
-      if (!renew(file.mapping, pin.fd(), layout_.segments[number])) continue;
+      if (!renew(file, pin.fd(), layout_.segments[number])) continue;
       advise(file.mapping);
       for (std::size_t i = 0; i < file.region_count; ++i) {
         file.regions[i].fetch_and(~(Region::kTouched | Region::kLooked), std::memory_order_relaxed);

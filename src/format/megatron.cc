@@ -182,4 +182,21 @@ TokenPart read_megatron(const Source& index, const std::string& bin_path,
           header.documents_plus_one - 1};
 }
 
+MegatronLengths::MegatronLengths(const std::string& index_path) : source_(open_source(index_path)) {
+  const Header header = read_header(source_);
+  require_size(source_, header);
+  sequences_ = header.sequences;
+  rewind(0);
+}
+
+void MegatronLengths::rewind(std::uint64_t sequence) {
+  numbers_.emplace(source_, Header{}.length_at(sequence));
+}
+
+std::uint32_t MegatronLengths::next() {
+  const std::int32_t length = numbers_->next();
+  if (length >= 0) return static_cast<std::uint32_t>(length);
+  throw megatron_error(source_, "a sequence has a negative length, " + std::to_string(length));
+}
+
 }  // namespace evenkeel

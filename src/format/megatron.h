@@ -2,9 +2,13 @@
 // See docs/formats.md.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "format/index_numbers.h"
+#include "format/source.h"
 #include "format/token_layout.h"
 #include "format/token_part.h"
 
@@ -17,5 +21,20 @@ bool is_megatron_index(std::string_view head);
 // be contiguous and fill the file. Throws Error (kFormat, kInvalid, kSystem).
 TokenPart read_megatron(const Source& index, const std::string& bin_path,
                         const TokenFormatOptions& options);
+
+// The lengths of the sequences of an index, one after another.
+class MegatronLengths {
+ public:
+  // Throws Error (kFormat, kSystem).
+  explicit MegatronLengths(const std::string& index_path);
+  std::uint64_t size() const { return sequences_; }
+  std::uint32_t next();
+  void rewind(std::uint64_t sequence);  // `next` gives the length of this one
+
+ private:
+  const Source source_;
+  std::uint64_t sequences_ = 0;
+  std::optional<IndexNumbers<std::int32_t>> numbers_;
+};
 
 }  // namespace evenkeel

@@ -39,10 +39,13 @@ std::uint64_t LoaderField::rows() const {
   return values_.empty() ? rows : std::max<std::uint64_t>(rows, 1) - 1;
 }
 
-// Of rows of different lengths, that of their offsets.
+// Of rows of different lengths, the mean.
 std::uint64_t LoaderField::row_bytes() const {
   const std::uint64_t bytes = array_->layout.row_bytes;
-  return values_.empty() ? bytes : 2 * bytes;
+  if (values_.empty()) return bytes;
+  std::uint64_t values = 0;
+  for (const auto& one : values_) values += one->layout.rows * one->layout.row_bytes;
+  return 2 * bytes + values / std::max<std::uint64_t>(rows(), 1);
 }
 
 const Budget& LoaderField::budget() const {

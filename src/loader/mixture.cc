@@ -64,19 +64,19 @@ std::vector<std::uint64_t> rounded_shares(const std::vector<double>& parts) {
 
 }  // namespace
 
-Mixture::Mixture(const std::vector<double>& weights) {
+Mixture::Mixture(const std::vector<double>& weights, const std::string& where) {
   double sum = 0;
   for (std::size_t i = 0; i < weights.size(); ++i) {
     if (!std::isfinite(weights[i]) || weights[i] < 0) {
       throw Error(ErrorKind::kInvalid, "mixture",
-                  "weight " + std::to_string(i) + " is " + std::to_string(weights[i]))
+                  where + "weight " + std::to_string(i) + " is " + std::to_string(weights[i]))
           .hint("weights are relative shares: 0 or more, finite, not all 0");
     }
     sum += weights[i];
   }
   if (!(sum > 0) || !std::isfinite(sum)) {
     throw Error(ErrorKind::kInvalid, "mixture",
-                "the weights of " + std::to_string(weights.size()) + " sets add up to " +
+                where + "the weights of " + std::to_string(weights.size()) + " sets add up to " +
                     std::to_string(sum))
         .hint("at least one set needs a weight above 0");
   }

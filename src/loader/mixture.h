@@ -14,8 +14,9 @@ namespace evenkeel {
 // most one period. One thread at a time.
 class Mixture {
  public:
-  // Throws Error (kInvalid) for weights that are negative, not finite or all zero.
-  explicit Mixture(const std::vector<double>& weights);
+  // Throws Error (kInvalid) for weights that are negative, not finite or all zero; it begins with
+  // `where`.
+  explicit Mixture(const std::vector<double>& weights, const std::string& where = {});
 
   struct Draw {
     std::size_t set = 0;

@@ -84,7 +84,8 @@ std::uint64_t Pipeline::plan_limit() const {
 
 // Every stream has a plan of its own.
 std::uint64_t Pipeline::plan_bytes() const {
-  return RowFeed::memory(plan_limit(), assembler_.streams_read() ? steps_.options().batch_size : 0);
+  const std::uint64_t reads = steps_.options().batch_size * assembler_.reads_of_row();
+  return RowFeed::memory(plan_limit(), assembler_.streams_read() ? reads : 0);
 }
 
 std::uint64_t Pipeline::most_pieces() const {

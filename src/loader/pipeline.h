@@ -52,6 +52,7 @@ class Assembler {
   // False: streams have nothing to read, because `finish` takes rows from readers of its own.
   virtual bool streams_read() const { return true; }
   virtual bool wants_rows() const { return true; }
+  virtual std::uint64_t reads_of_row() const { return 1; }  // at most
   virtual bool wants_pieces() const { return false; }
   // What the batches are read from. The engines live as long as this object.
   virtual std::vector<ReadStream> streams() = 0;

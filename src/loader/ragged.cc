@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "base/checked.h"
@@ -23,28 +25,6 @@ void require_integers(const Layout& layout, const std::string& what) {
   throw wrong_ragged(layout, what + " must be whole numbers on one axis; the array has " +
                                  std::to_string(layout.shape.size()) + " axes of " +
                                  layout.dtype.name());
-}
-
-template <class T>
-std::uint64_t as_number(const std::byte* data) {
-  T value;
-  std::memcpy(&value, data, sizeof value);
-  // A negative number becomes one that is larger than any file.
-  return static_cast<std::uint64_t>(static_cast<std::int64_t>(value));
-}
-
-std::uint64_t number_at(DType dtype, const std::byte* data) {
-  const bool is_signed = dtype.kind == DTypeKind::kInt;
-  switch (dtype.size) {
-    case 1:
-      return is_signed ? as_number<std::int8_t>(data) : as_number<std::uint8_t>(data);
-    case 2:
-      return is_signed ? as_number<std::int16_t>(data) : as_number<std::uint16_t>(data);
-    case 4:
-      return is_signed ? as_number<std::int32_t>(data) : as_number<std::uint32_t>(data);
-    default:
-      return as_number<std::uint64_t>(data);
-  }
 }
 
 std::uint64_t read_offset(Array::Impl& offsets, std::uint64_t row) {
@@ -79,6 +59,27 @@ void scatter(DType index, const std::byte* values, const std::byte* indices, std
   }
 }
 
+// False: some may not be. For numbers of 32 and 64 bits, which compilers turn into a few vector
+// instructions: a number that is negative or above the limit leaves a sign.
+template <class T>
+bool all_below(const std::byte* numbers, std::uint64_t count, std::uint64_t limit) {
+  using Signed = std::make_signed_t<T>;
+  if (limit > static_cast<std::uint64_t>(std::numeric_limits<Signed>::max())) return false;
+  const T last = static_cast<T>(limit - 1);
+  T signs = 0;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    T number;
+    std::memcpy(&number, numbers + i * sizeof number, sizeof number);
+    signs |= number | (last - number);
+  }
+  return static_cast<Signed>(signs) >= 0;
+}
+
+bool all_below(DType dtype, const std::byte* numbers, std::uint64_t count, std::uint64_t limit) {
+  if (dtype.size == 4) return all_below<std::uint32_t>(numbers, count, limit);
+  return dtype.size == 8 && all_below<std::uint64_t>(numbers, count, limit);
+}
+
 // So many can be held without their bytes leaving 64 bits.
 constexpr std::uint64_t kManyBatches = 1024;
 
@@ -90,16 +91,16 @@ struct Item16 {
 
 RaggedField::RaggedField(ArrayPointer offsets, std::vector<ArrayPointer> values,
                          std::uint64_t columns, bool dense)
-    : offsets_(std::move(offsets)), values_(std::move(values)), columns_(columns), dense_(dense) {
-  const Layout& bounds = offsets_->layout;
+    : arrays_{std::move(offsets), std::move(values)}, columns_(columns), dense_(dense) {
+  const Layout& bounds = arrays_.offsets->layout;
   require_integers(bounds, "offsets");
   if (bounds.rows < 2) {
     throw wrong_ragged(bounds, "offsets of no row: there must be two or more; there are " +
                                    with_commas(bounds.rows));
   }
-  const Layout& first = values_.front()->layout;
-  if (values_.size() > 1) {
-    const Layout& indices = values_[1]->layout;
+  const Layout& first = arrays_.values.front()->layout;
+  if (arrays_.values.size() > 1) {
+    const Layout& indices = arrays_.values[1]->layout;
     require_integers(indices, "indices");
     if (indices.rows != first.rows) {
       throw wrong_ragged(indices, "there are " + with_commas(indices.rows) + " indices and " +
@@ -112,7 +113,8 @@ RaggedField::RaggedField(ArrayPointer offsets, std::vector<ArrayPointer> values,
       throw wrong_ragged(first, "values of " + first.dtype.name() + " make no matrix");
     }
   }
-  const std::uint64_t begin = read_offset(*offsets_, 0), end = read_offset(*offsets_, rows());
+  const std::uint64_t begin = read_offset(*arrays_.offsets, 0),
+                      end = read_offset(*arrays_.offsets, rows());
   if (begin > end || end > first.rows) {
     throw wrong_ragged(bounds, "offsets go from " + with_commas(begin) + " to " + with_commas(end) +
                                    ", but there are " + with_commas(first.rows) + " values in " +
@@ -120,12 +122,12 @@ RaggedField::RaggedField(ArrayPointer offsets, std::vector<ArrayPointer> values,
         .hint(
             "offsets of n rows are n + 1 numbers that never decrease, up to the number of values");
   }
-  mean_ = (end - begin) / rows() + 1;
+  arrays_.mean = (end - begin) / rows() + 1;
 }
 
 std::string RaggedField::fingerprint() const {
-  std::string text = fingerprint_of(offsets_->layout, "offsets");
-  for (const ArrayPointer& values : values_) {
+  std::string text = fingerprint_of(arrays_.offsets->layout, "offsets");
+  for (const ArrayPointer& values : arrays_.values) {
     text += " & " + fingerprint_of(values->layout, "values");
   }
   return text + (columns_ > 0 ? " columns=" + std::to_string(columns_) : "");
@@ -133,37 +135,39 @@ std::string RaggedField::fingerprint() const {
 
 // The mean and a quarter, and a few rows more.
 std::uint64_t RaggedField::usual_values(std::uint64_t batch_size) const {
-  const std::uint64_t all = values_.front()->layout.rows;
-  return std::min(all, checked_mul(mean_, batch_size + batch_size / 4 + 4).value_or(all));
+  const std::uint64_t all = arrays_.values.front()->layout.rows;
+  return std::min(all, checked_mul(arrays_.mean, batch_size + batch_size / 4 + 4).value_or(all));
 }
 
 std::vector<RaggedField::Output> RaggedField::outputs(std::uint64_t batch_size) const {
-  const DType dtype = values_.front()->layout.dtype;
+  const DType dtype = arrays_.values.front()->layout.dtype;
   if (dense_) {
     const auto row = checked_mul(columns_, dtype.size);
     const auto bytes = row ? checked_mul(*row, batch_size) : std::nullopt;
     if (!bytes || !checked_mul(*bytes, kManyBatches)) {
-      throw wrong_ragged(values_.front()->layout, "batches of " + with_commas(batch_size) +
-                                                      " rows of " + with_commas(columns_) +
-                                                      " columns of " + dtype.name() +
-                                                      " are too large to be dense")
+      throw wrong_ragged(arrays_.values.front()->layout, "batches of " + with_commas(batch_size) +
+                                                             " rows of " + with_commas(columns_) +
+                                                             " columns of " + dtype.name() +
+                                                             " are too large to be dense")
           .hint("use the sparse form, or a smaller batch_size");
     }
     return {{dtype, *row, *bytes}};
   }
   std::vector<Output> outputs;
-  for (std::size_t i = 0; i < values_.size(); ++i) {
-    outputs.push_back({values_[i]->layout.dtype, 0, usual_values(batch_size) * item_bytes(i)});
+  for (std::size_t i = 0; i < arrays_.values.size(); ++i) {
+    outputs.push_back(
+        {arrays_.values[i]->layout.dtype, 0, usual_values(batch_size) * item_bytes(i)});
   }
   outputs.push_back({DType::of<std::int64_t>(), 0, (batch_size + 1) * sizeof(std::int64_t)});
   return outputs;
 }
 
 std::uint64_t RaggedField::slot_bytes(std::uint64_t batch_size) const {
-  std::uint64_t bytes = batch_size * (2 * offsets_->layout.row_bytes + 2 * sizeof(std::uint64_t) +
-                                      values_.size() * sizeof(JobRun));
+  std::uint64_t bytes =
+      batch_size * (2 * arrays_.offsets->layout.row_bytes + 2 * sizeof(std::uint64_t) +
+                    arrays_.values.size() * sizeof(JobRun));
   if (dense_) {
-    for (std::size_t i = 0; i < values_.size(); ++i) {
+    for (std::size_t i = 0; i < arrays_.values.size(); ++i) {
       bytes += usual_values(batch_size) * item_bytes(i);
     }
   }
@@ -175,11 +179,13 @@ void RaggedField::add_slot(const Budget& budget, std::uint64_t batch_size) {
   Slot slot;
   slot.budget = budget;
   slot.lists_share = budget.reserve(
-      batch_size * (2 * sizeof(std::uint64_t) + values_.size() * sizeof(JobRun)), "a batch's rows");
-  slot.offsets = PageBuffer(budget, batch_size * 2 * offsets_->layout.row_bytes, "offsets of rows");
+      batch_size * (2 * sizeof(std::uint64_t) + arrays_.values.size() * sizeof(JobRun)),
+      "a batch's rows");
+  slot.offsets =
+      PageBuffer(budget, batch_size * 2 * arrays_.offsets->layout.row_bytes, "offsets of rows");
   slot.begins.reserve(batch_size);
   slot.ends.reserve(batch_size);
-  for (std::size_t i = 0; i < values_.size(); ++i) {
+  for (std::size_t i = 0; i < arrays_.values.size(); ++i) {
     slot.values[i].runs.reserve(batch_size);
     if (!dense_) continue;
     slot.values[i].staging =
@@ -189,10 +195,11 @@ void RaggedField::add_slot(const Budget& budget, std::uint64_t batch_size) {
 }
 
 void RaggedField::find_bounds(Slot& slot, std::span<const std::uint64_t> rows) const {
-  const Layout& layout = offsets_->layout;
-  const std::uint64_t size = layout.row_bytes, most = values_.front()->layout.rows;
+  const Layout& layout = arrays_.offsets->layout;
+  const std::uint64_t size = layout.row_bytes, most = arrays_.values.front()->layout.rows;
   std::uint64_t largest = 1;
-  for (std::size_t i = 0; i < values_.size(); ++i) largest = std::max(largest, item_bytes(i));
+  for (std::size_t i = 0; i < arrays_.values.size(); ++i)
+    largest = std::max(largest, item_bytes(i));
   slot.begins.clear();
   slot.ends.clear();
   slot.total = 0;
@@ -200,14 +207,7 @@ void RaggedField::find_bounds(Slot& slot, std::span<const std::uint64_t> rows) c
     const std::byte* const pair = slot.offsets.data() + 2 * i * size;
     const std::uint64_t begin = number_at(layout.dtype, pair);
     const std::uint64_t end = number_at(layout.dtype, pair + size);
-    if (begin > end || end > most) {
-      throw Error(ErrorKind::kFormat, "ragged",
-                  "row " + with_commas(rows[i]) + " is said to be values " +
-                      std::to_string(static_cast<std::int64_t>(begin)) + " to " +
-                      std::to_string(static_cast<std::int64_t>(end)) + " of " + with_commas(most))
-          .in(layout.paths.front())
-          .hint("offsets must not decrease, and must not exceed the number of values");
-    }
+    require_bounds(layout, rows[i], begin, end, most);
     const auto total = checked_add(slot.total, end - begin);
     if (!total || !checked_mul(*total, largest)) {
       throw Error(ErrorKind::kFormat, "ragged",
@@ -223,11 +223,65 @@ void RaggedField::find_bounds(Slot& slot, std::span<const std::uint64_t> rows) c
   slot.known = true;
 }
 
+void RaggedField::begin_values(Slot& slot, std::size_t which, std::byte* out) const {
+  Values& values = slot.values[which];
+  values.own.reset();
+  values.data = dense_ ? values.staging.data() : out;
+  values.room = usual_values(batch_size_) * item_bytes(which);
+}
+
+// What is there is kept.
+void RaggedField::make_room(Slot& slot, std::size_t which, std::uint64_t bytes) const {
+  Values& values = slot.values[which];
+  if (bytes <= values.room) return;
+  auto larger = std::make_shared<PageBuffer>(slot.budget, bytes, "a batch of long rows");
+  const std::uint64_t used = slot.taken * item_bytes(which);
+  if (used > 0) std::memcpy(larger->data(), values.data, used);
+  values.data = larger->data();
+  values.room = bytes;
+  values.own = std::move(larger);
+}
+
+void RaggedField::begin(std::size_t slot_number, std::span<std::byte* const> out) {
+  Slot& slot = slots_[slot_number];
+  slot.begins.clear();
+  slot.ends.clear();
+  slot.total = slot.taken = 0;
+  for (std::size_t i = 0; i < arrays_.values.size(); ++i) {
+    begin_values(slot, i, out[dense_ ? 0 : i]);
+  }
+}
+
+void RaggedField::take(std::size_t slot_number, RaggedWindowReader& windows, std::uint64_t first,
+                       std::span<std::uint64_t> places) {
+  Slot& slot = slots_[slot_number];
+  const std::size_t arrays = arrays_.values.size();
+  windows.take(first, places, [&](std::size_t count, const auto& row_at) {
+    const std::size_t before = slot.ends.size();
+    for (std::size_t i = 0; i < count; ++i) {
+      slot.begins.push_back(slot.total);
+      slot.total += row_at(i).count;
+      slot.ends.push_back(slot.total);
+    }
+    for (std::size_t i = 0; i < arrays; ++i) make_room(slot, i, slot.total * item_bytes(i));
+    for (std::size_t i = 0; i < count; ++i) {
+      const RaggedRow row = row_at(i);
+      for (std::size_t which = 0; which < arrays; ++which) {
+        const std::uint64_t item = item_bytes(which);
+        std::memcpy(slot.values[which].data + slot.begins[before + i] * item, row.data[which],
+                    row.count * item);
+      }
+    }
+    slot.taken = slot.total;
+  });
+}
+
 Job& RaggedField::job(std::size_t slot_number, std::size_t stream,
                       std::span<const std::uint64_t> rows, std::span<std::byte* const> out) {
   Slot& slot = slots_[slot_number];
   if (stream == 0) {
     slot.known = false;
+    slot.taken = 0;
     slot.job = Job{};
     slot.job.starts = rows;
     slot.job.count = 2;
@@ -237,13 +291,9 @@ Job& RaggedField::job(std::size_t slot_number, std::size_t stream,
   if (!slot.known) find_bounds(slot, rows);
   const std::size_t which = stream - 1;
   Values& values = slot.values[which];
-  const std::uint64_t item = item_bytes(which), bytes = slot.total * item;
-  values.own.reset();
-  values.data = dense_ ? values.staging.data() : out[which];
-  if (bytes > usual_values(batch_size_) * item) {
-    values.own = std::make_shared<PageBuffer>(slot.budget, bytes, "a batch of long rows");
-    values.data = values.own->data();
-  }
+  const std::uint64_t item = item_bytes(which);
+  begin_values(slot, which, out.empty() ? nullptr : out[dense_ ? 0 : which]);
+  make_room(slot, which, slot.total * item);
   values.runs.clear();
   std::byte* to = values.data;
   for (std::size_t i = 0; i < slot.begins.size(); ++i) {
@@ -257,20 +307,21 @@ Job& RaggedField::job(std::size_t slot_number, std::size_t stream,
 }
 
 void RaggedField::check_columns(const Slot& slot) const {
-  const DType index = values_[1]->layout.dtype;
+  const DType index = arrays_.values[1]->layout.dtype;
   const std::byte* const indices = slot.values[1].data;
+  if (all_below(index, indices, slot.total, columns_)) return;
   for (std::uint64_t i = 0; i < slot.total; ++i) {
     const std::uint64_t column = number_at(index, indices + i * index.size);
     if (column < columns_) continue;
     throw Error(ErrorKind::kFormat, "csr",
                 "an index is " + std::to_string(static_cast<std::int64_t>(column)) +
                     " in a matrix of " + with_commas(columns_) + " columns")
-        .in(values_[1]->layout.paths.front());
+        .in(arrays_.values[1]->layout.paths.front());
   }
 }
 
 void RaggedField::densify(const Slot& slot, std::byte* out) const {
-  const DType dtype = values_[0]->layout.dtype, index = values_[1]->layout.dtype;
+  const DType dtype = arrays_.values[0]->layout.dtype, index = arrays_.values[1]->layout.dtype;
   const std::byte *values = slot.values[0].data, *indices = slot.values[1].data;
   std::memset(out, 0, slot.begins.size() * columns_ * dtype.size);
   for (std::size_t i = 0; i < slot.begins.size(); ++i) {
@@ -302,7 +353,7 @@ void RaggedField::finish(std::size_t slot_number, std::span<const std::uint64_t>
   const Slot& slot = slots_[slot_number];
   if (columns_ > 0) check_columns(slot);
   if (dense_) return densify(slot, out[0]);
-  std::byte* to = out[values_.size()];
+  std::byte* to = out[arrays_.values.size()];
   std::int64_t offset = 0;
   std::memcpy(to, &offset, sizeof offset);
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -315,8 +366,8 @@ void RaggedField::finish(std::size_t slot_number, std::span<const std::uint64_t>
 RaggedField::Finished RaggedField::finished(std::size_t slot_number, std::size_t output,
                                             std::span<const std::uint64_t> rows, std::byte* out) {
   Slot& slot = slots_[slot_number];
-  if (dense_) return {out, rows.size() * columns_ * values_[0]->layout.dtype.size, {}};
-  if (output == values_.size()) return {out, (rows.size() + 1) * sizeof(std::int64_t), {}};
+  if (dense_) return {out, rows.size() * columns_ * arrays_.values[0]->layout.dtype.size, {}};
+  if (output == arrays_.values.size()) return {out, (rows.size() + 1) * sizeof(std::int64_t), {}};
   Values& values = slot.values[output];
   return {values.data, slot.total * item_bytes(output), std::move(values.own)};
 }

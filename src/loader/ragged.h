@@ -13,6 +13,7 @@
 #include "array/row_feed.h"
 #include "base/memory.h"
 #include "evenkeel/loader.h"
+#include "loader/ragged_windows.h"
 
 namespace evenkeel {
 
@@ -21,18 +22,19 @@ namespace evenkeel {
 // thread at a time for each slot.
 class RaggedField {
  public:
-  using ArrayPointer = std::shared_ptr<Array::Impl>;
+  using ArrayPointer = RaggedArrays::ArrayPointer;
   // `values`: one array, or the data and the indices of a sparse matrix of so many columns. Throws
   // Error (kInvalid) for arrays that cannot be that, and for offsets that leave the values.
   RaggedField(ArrayPointer offsets, std::vector<ArrayPointer> values, std::uint64_t columns,
               bool dense);
 
-  std::uint64_t rows() const { return offsets_->layout.rows - 1; }
+  std::uint64_t rows() const { return arrays_.offsets->layout.rows - 1; }
   // What is read: offsets, then the values.
-  std::size_t streams() const { return 1 + values_.size(); }
+  std::size_t streams() const { return 1 + arrays_.values.size(); }
   const ArrayPointer& array(std::size_t stream) const {
-    return stream == 0 ? offsets_ : values_[stream - 1];
+    return stream == 0 ? arrays_.offsets : arrays_.values[stream - 1];
   }
+  const RaggedArrays& arrays() const { return arrays_; }
   std::string fingerprint() const;
 
   struct Output {
@@ -52,6 +54,11 @@ class RaggedField {
   // offsets decrease or leave the values.
   Job& job(std::size_t slot, std::size_t stream, std::span<const std::uint64_t> rows,
            std::span<std::byte* const> out);
+  // Or, instead of reading: after `begin`, takes the rows of positions from `first` on out of
+  // windows and appends them. `places` is scratch, and says how many.
+  void begin(std::size_t slot, std::span<std::byte* const> out);
+  void take(std::size_t slot, RaggedWindowReader& windows, std::uint64_t first,
+            std::span<std::uint64_t> places);
   void finish(std::size_t slot, std::span<const std::uint64_t> rows,
               std::span<std::byte* const> out);
 
@@ -69,6 +76,7 @@ class RaggedField {
     PageBuffer staging;  // of dense batches
     std::shared_ptr<PageBuffer> own;
     std::byte* data = nullptr;
+    std::uint64_t room = 0;  // bytes there
     std::vector<JobRun> runs;
     Job job;
   };
@@ -79,21 +87,24 @@ class RaggedField {
     bool known = false;  // begins and ends are those of this batch
     std::vector<std::uint64_t> begins, ends;
     std::uint64_t total = 0;
+    std::uint64_t taken = 0;  // values that are in place, of `take`
     std::array<Values, 2> values;
     Budget budget;
   };
 
   std::uint64_t usual_values(std::uint64_t batch_size) const;
-  std::uint64_t item_bytes(std::size_t values) const { return values_[values]->layout.row_bytes; }
+  std::uint64_t item_bytes(std::size_t values) const {
+    return arrays_.values[values]->layout.row_bytes;
+  }
+  void begin_values(Slot& slot, std::size_t which, std::byte* out) const;
   void find_bounds(Slot& slot, std::span<const std::uint64_t> rows) const;
+  void make_room(Slot& slot, std::size_t which, std::uint64_t bytes) const;
   void check_columns(const Slot& slot) const;
   void densify(const Slot& slot, std::byte* out) const;
 
-  const ArrayPointer offsets_;
-  const std::vector<ArrayPointer> values_;
+  RaggedArrays arrays_;
   const std::uint64_t columns_;
   const bool dense_;
-  std::uint64_t mean_ = 0;  // values of a row
   std::uint64_t batch_size_ = 0;
   std::deque<Slot> slots_;
 };

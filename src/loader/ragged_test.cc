@@ -1,6 +1,9 @@
 // labels: threads reads
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <set>
+
 #include "loader/row_loader.h"
 #include "loader/test_row_loader.h"
 
@@ -97,6 +100,65 @@ TEST_F(RaggedLoader, SparseRowsComeAsTheyAreOrDense) {
             "an index is 5 in a matrix of 5 columns");
 }
 
+// Ranks have their own parts of each window, and a loader goes on from a state.
+TEST_F(RaggedLoader, BlocksOfRowsAreReadAtOnce) {
+  make(60'000, EngineKind::kDirect);
+  const LoaderField field = LoaderField::csr(*values_, *indices_, *offsets_, 3000);
+  const RowLoaderOptions options{
+      .batch_size = 100, .order = OrderKind::kBlocks, .seed = 3, .blocks = {100, 200, 8}};
+  std::set<std::uint64_t> seen;
+  const auto check = [&](Loader& loader, const RowBatch& batch) {
+    const auto values = batch.as<std::int32_t>(0).flat();
+    const auto indices = batch.as<std::int32_t>(1).flat();
+    const auto indptr = batch.as<std::int64_t>(2).flat();
+    const auto origins = loader.explain(batch.step());
+    ASSERT_EQ(indptr.size(), batch.rows() + 1);
+    for (std::size_t i = 0; i < batch.rows(); ++i) {
+      const std::uint64_t row = origins[i].row;
+      const auto begin = static_cast<std::size_t>(indptr[i]);
+      ASSERT_EQ(static_cast<std::uint64_t>(indptr[i + 1] - indptr[i]), length(row));
+      for (std::uint64_t j = 0; j < length(row); ++j) {
+        ASSERT_EQ(values[begin + j], static_cast<std::int32_t>(100 * row + j));
+        ASSERT_EQ(indices[begin + j], static_cast<std::int32_t>(j));
+      }
+      EXPECT_TRUE(seen.insert(row).second);
+    }
+  };
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    RowLoaderOptions mine = options;
+    mine.rank = rank;
+    mine.world = 2;
+    Loader loader({field}, mine);
+    const std::uint64_t before = values_->stats().requests;
+    for (const RowBatch& batch : loader) check(loader, batch);
+    // A request for each block of 100 rows at most, and some for sections that begin inside one.
+    EXPECT_LT(values_->stats().requests - before, 500u);
+  }
+  EXPECT_EQ(seen.size(), 60'000u);
+
+  Loader first({field}, options), resumed({field}, options);
+  for (int i = 0; i < 250; ++i) first.next();
+  resumed.load(first.state());
+  seen.clear();
+  for (int i = 0; i < 20; ++i) {
+    const RowBatch& batch = *resumed.next();
+    check(resumed, batch);
+    const auto expected = first.next()->as<std::int32_t>(0).flat();
+    ASSERT_TRUE(std::ranges::equal(batch.as<std::int32_t>(0).flat(), expected));
+  }
+}
+
+TEST_F(RaggedLoader, WindowsThatDoNotFitAreRefused) {
+  budget_ = Budget(2_MiB);
+  make(60'000, EngineKind::kDirect);
+  expect_in(complaint([&] {
+              const Loader loader(
+                  {LoaderField::ragged(*values_, *offsets_)},
+                  {.batch_size = 100, .order = OrderKind::kBlocks, .blocks = {100, 600, 8}});
+            }),
+            "rows of about 4 values do not fit");
+}
+
 TEST_F(RaggedLoader, OffsetsThatDecreaseOrLeaveTheValuesAreRefused) {
   make(400, EngineKind::kDirect);
   const auto offsets = [&](const std::vector<std::int64_t>& numbers) {
@@ -105,10 +167,12 @@ TEST_F(RaggedLoader, OffsetsThatDecreaseOrLeaveTheValuesAreRefused) {
         folder_.write("wrong.bin", {reinterpret_cast<const char*>(bytes.data()), bytes.size()}),
         {.budget = budget_, .dtype = DType::of<std::int64_t>()});
   };
+  OrderKind order = OrderKind::kShuffled;
   const auto all = [&](const std::vector<std::int64_t>& numbers) {
     const Array wrong = offsets(numbers);
     return complaint([&] {
-      Loader loader({LoaderField::ragged(*values_, wrong)}, {.batch_size = 2});
+      Loader loader({LoaderField::ragged(*values_, wrong)},
+                    {.batch_size = 2, .order = order, .blocks = {2, 2, 1}});
       while (loader.next()) {
       }
     });
@@ -119,6 +183,10 @@ TEST_F(RaggedLoader, OffsetsThatDecreaseOrLeaveTheValuesAreRefused) {
   expect_in(all({0, -1, 3, 10}), "-1");
   expect_in(all({0, 5, 100'000}), "offsets go from 0 to 100,000, but there are ");
   expect_in(all({0}), "the array has no rows");
+  order = OrderKind::kBlocks;
+  EXPECT_EQ(all({0, 3, 3, 10}), "accepted");
+  expect_in(all({0, 5, 3, 10}), "row 1 is said to be values 5 to 3");
+  expect_in(all({0, 5, 100'000, 10}), "row 1 is said to be values 5 to 100000");
   expect_in(complaint([&] {
               const Loader loader({LoaderField::ragged(*values_, *offsets_), features(399)},
                                   {.batch_size = 2});

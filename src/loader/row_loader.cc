@@ -153,6 +153,15 @@ std::vector<LoaderWindows::Set> Loader::Impl::make_sets() const {
   return sets;
 }
 
+StagedMixture Loader::Impl::mixed_sets() const {
+  std::vector<StagedMixture::Set> sets;
+  for (const WeightedRows& set : mixture_) {
+    const bool epochs = options_.order != OrderKind::kRandom;
+    sets.push_back({set.weight, epochs ? set.fields.front().rows() : 0});
+  }
+  return {sets, options_.mixture, options_.batch_size * options_.world};
+}
+
 Steps Loader::Impl::make_steps() const {
   const bool epochs = has_epochs(options_, mixture_.size());
   const Steps::Ends ends = !epochs              ? Steps::Ends::kNone
@@ -163,7 +172,7 @@ Steps Loader::Impl::make_steps() const {
       options_.order == OrderKind::kBlocks ? Steps::Shares::kInterleaved : Steps::Shares::kRuns;
   const bool counted = options_.order != OrderKind::kRandom;
   const std::uint64_t rows = mixture_.front().fields.front().rows();
-  return {steps_of(options_), counted ? rows : 0, ends, shares};
+  return {ending_with(mixed_sets(), steps_of(options_)), counted ? rows : 0, ends, shares};
 }
 
 Schedule Loader::Impl::make_schedule() const {
@@ -173,7 +182,7 @@ Schedule Loader::Impl::make_schedule() const {
     sets.push_back({mixture_[i].weight, shape.samples,
                     std::make_unique<RowOrder>(shape.samples, order, mixture_.size() > 1)});
   }
-  return {std::move(sets), steps_, options_.seed};
+  return {std::move(sets), steps_, options_.seed, options_.mixture};
 }
 
 // Before the pipeline takes memory for batches: windows are the larger part.
@@ -187,11 +196,15 @@ Pipeline::Options Loader::Impl::pipeline_options(bool lends) {
 }
 
 void Loader::Impl::open_fields() {
-  Arrays in_blocks = fields_;
+  std::vector<LoaderWindows::Field> fields;
   for (std::size_t i = 0; i < fields_.size(); ++i) {
-    if (ragged_[i]) in_blocks[i] = nullptr;  // rows of different lengths do not lie in blocks
+    if (ragged_[i]) {
+      fields.emplace_back(ragged_[i].get());
+    } else {
+      fields.emplace_back(fields_[i]);
+    }
   }
-  windows_.open(in_blocks);
+  windows_.open(std::move(fields));
   read_.clear();
   for (std::size_t i = 0; i < fields_.size(); ++i) {
     const std::size_t streams = windows_.has(i) ? 0 : ragged_[i] ? ragged_[i]->streams() : 1;
@@ -315,17 +328,26 @@ Job& Loader::Impl::job(const Filling& batch, std::size_t stream) {
 
 void Loader::Impl::finish(const Filling& batch) {
   for (std::size_t i = 0; i < fields_.size(); ++i) {
-    if (ragged_[i]) ragged_[i]->finish(batch.slot, batch.rows, outputs_of(batch, i));
-    if (!windows_.has(i)) continue;
-    std::vector<std::uint64_t>& rows = slots_[batch.slot].rows;
-    rows.resize(batch.rows.size());
-    windows_.take(i, batch.pieces, rows, outputs_of(batch, i).front());
+    const auto outputs = outputs_of(batch, i);
+    if (windows_.has(i)) {
+      std::vector<std::uint64_t>& rows = slots_[batch.slot].rows;
+      rows.resize(batch.rows.size());
+      if (ragged_[i]) {
+        windows_.take_ragged(i, batch.pieces, rows, batch.slot, outputs);
+      } else {
+        windows_.take(i, batch.pieces, rows, outputs.front());
+      }
+    }
+    if (ragged_[i]) ragged_[i]->finish(batch.slot, batch.rows, outputs);
   }
 }
 
-// Dense rows of a sparse matrix are.
+// Where all comes out of windows, finishing is all there is to do, and two threads do it.
 bool Loader::Impl::finishing_is_work() const {
-  return std::ranges::any_of(ragged_, [](const auto& ragged) { return ragged != nullptr; });
+  for (std::size_t i = 0; i < fields_.size(); ++i) {
+    if (ragged_[i] && !windows_.has(i)) return true;
+  }
+  return false;
 }
 
 void Loader::Impl::taken(const Filling& batch, Finished& finished) {
@@ -354,11 +376,12 @@ RowBatch Loader::Impl::batch_of(const Pipeline::Lent& lent) const {
   return batch;
 }
 
-std::string Loader::Impl::describe_data() const {
-  std::string text;
+std::string Loader::Impl::describe_data(std::uint64_t samples) const {
+  const StagedMixture& mixed = pipeline_.schedule().mixture();
+  std::string text = mixed.describe(samples);
   for (std::size_t i = 0; i < mixture_.size(); ++i) {
     if (i > 0) text += " | ";
-    text += pipeline_.schedule().describe_share(i);
+    text += mixed.describe_share(i, samples);
     bool first = true;
     for (std::size_t j = 0; j < mixture_[i].fields.size(); ++j) {
       const Layout& layout = mixture_[i].fields[j].array_->layout;
@@ -373,12 +396,14 @@ std::string Loader::Impl::describe_data() const {
 }
 
 RowLoaderState Loader::Impl::state_at(std::uint64_t step) const {
-  return {steps_.samples_before(step), options_.seed, options_.order, blocks(), describe_data()};
+  const std::uint64_t samples = steps_.samples_before(step);
+  return {samples, options_.seed, options_.order, blocks(), describe_data(samples)};
 }
 
 void Loader::Impl::load(const RowLoaderState& state) {
   const RowLoaderState mine = state_at(0);
-  require_same("data", "\"" + state.data + "\"", "\"" + mine.data + "\"");
+  // Of a mixture that changes, what was drawn so far; what comes after may differ.
+  require_same("data", "\"" + state.data + "\"", "\"" + describe_data(state.samples) + "\"");
   require_same("seed", state.seed, mine.seed);
   require_same("order", std::string(order_name(state.order)), std::string(order_name(mine.order)));
   if (state.blocks == mine.blocks && !windows_.missing()) {
@@ -390,7 +415,8 @@ void Loader::Impl::load(const RowLoaderState& state) {
 std::vector<RowOrigin> Loader::Impl::explain(std::uint64_t step) const {
   std::vector<RowOrigin> origins;
   pipeline_.explain(step, [&](const Schedule::Sample& sample) {
-    origins.push_back({sample.position, sample.set, sample.place.epoch, sample.place.row});
+    origins.push_back(
+        {sample.position, sample.set, sample.place.epoch, sample.place.row, sample.stage});
   });
   return origins;
 }

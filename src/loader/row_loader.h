@@ -56,6 +56,8 @@ struct Loader::Impl final : Assembler, BatchLoader<Loader::Impl, RowBatch> {
   std::vector<ReadStream> streams() override;
   Job& job(const Filling& batch, std::size_t stream) override;
   void finish(const Filling& batch) override;
+  void take_from_windows(const Filling& batch, std::size_t field,
+                         std::span<std::byte* const> outputs);
   bool finishing_is_work() const override;
   void taken(const Filling& batch, Finished& finished) override;
   void interrupt() override { windows_.interrupt(); }
@@ -69,6 +71,7 @@ struct Loader::Impl final : Assembler, BatchLoader<Loader::Impl, RowBatch> {
   Arrays join_fields() const;
   std::vector<std::unique_ptr<RaggedField>> make_ragged() const;
   std::vector<LoaderWindows::Set> make_sets() const;
+  StagedMixture mixed_sets() const;
   Steps make_steps() const;
   void open_fields();
   Schedule make_schedule() const;
@@ -76,7 +79,7 @@ struct Loader::Impl final : Assembler, BatchLoader<Loader::Impl, RowBatch> {
   std::vector<Output> make_outputs() const;
   std::span<std::byte* const> outputs_of(const Filling& batch, std::size_t field) const;
   RowBatch batch_of(const Pipeline::Lent& lent) const;
-  std::string describe_data() const;
+  std::string describe_data(std::uint64_t samples) const;
 
   const RowLoaderOptions options_;
   const std::vector<WeightedRows> mixture_;

@@ -3,17 +3,11 @@
 #include <string>
 #include <utility>
 
+#include "evenkeel/error.h"
 #include "evenkeel/order.h"
 
 namespace evenkeel {
 namespace {
-
-std::vector<double> weights_of(const std::vector<ScheduledSet>& sets) {
-  std::vector<double> weights;
-  weights.reserve(sets.size());
-  for (const ScheduledSet& set : sets) weights.push_back(set.weight);
-  return weights;
-}
 
 // Keeps the places of the ranks apart from the draws of the sets.
 constexpr std::uint64_t kPlaceSeed = 0x7475726e5f6f665f;  // "turn_of_"
@@ -24,12 +18,27 @@ std::uint64_t seed_of_set(std::uint64_t seed, std::size_t set) {
   return seed ^ (set * 0x9e3779b97f4a7c15);
 }
 
-Schedule::Schedule(std::vector<ScheduledSet> sets, const Steps& steps, std::uint64_t seed)
+StagedMixture mixture_of(const std::vector<ScheduledSet>& sets, const MixtureOptions& options,
+                         std::uint64_t step_samples) {
+  const bool changes = !options.stages.empty() || !options.max_epochs.empty();
+  if (changes && sets.front().order->turn() > 1) {
+    throw Error(ErrorKind::kInvalid, "mixture",
+                "order \"blocks\" mixes sets with one weight each, without stages and max_epochs")
+        .hint("use order \"shuffled\" for a mixture that changes");
+  }
+  std::vector<StagedMixture::Set> mixed;
+  mixed.reserve(sets.size());
+  for (const ScheduledSet& set : sets) mixed.push_back({set.weight, set.order->epoch_samples()});
+  return {mixed, options, step_samples};
+}
+
+Schedule::Schedule(std::vector<ScheduledSet> sets, const Steps& steps, std::uint64_t seed,
+                   const MixtureOptions& mixture)
     : steps_(steps),
       seed_(seed),
       sets_(std::move(sets)),
-      mixture_(weights_of(sets_)),
-      counting_(mixture_) {
+      mixture_(mixture_of(sets_, mixture, steps.samples_of_step())),
+      counting_(mixture_.first()) {
   std::uint64_t base = 0;
   for (const ScheduledSet& set : sets_) {
     bases_.push_back(base);
@@ -63,7 +72,7 @@ void Schedule::pieces(std::uint64_t step, std::vector<SamplePiece>& pieces) {
     return;
   }
   const std::uint64_t world = steps_.options().world;
-  visit(step, [&](std::uint64_t, const Mixture::Draw& draw) {
+  visit(step, [&](std::uint64_t, const StagedMixture::Draw& draw) {
     const std::uint64_t position = draw.index / world;
     const bool follows = !pieces.empty() && pieces.back().set == draw.set &&
                          pieces.back().first + pieces.back().count == position;
@@ -83,12 +92,6 @@ std::vector<std::uint64_t> Schedule::positions_at(std::uint64_t step) {
   }
   positions[counting_.next_set()] += samples % turn / world;
   return positions;
-}
-
-std::string Schedule::describe_share(std::size_t set) const {
-  if (sets_.size() == 1) return {};
-  return "share=" + std::to_string(mixture_.shares()[set]) + "/" +
-         std::to_string(mixture_.period()) + " ";
 }
 
 }  // namespace evenkeel

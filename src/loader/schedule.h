@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "loader/mixture.h"
+#include "loader/staged_mixture.h"
 #include "loader/steps.h"
 
 namespace evenkeel {
@@ -46,17 +46,23 @@ struct ScheduledSet {
   std::unique_ptr<SampleOrder> order;
 };
 
+// The mixture of these sets; a step takes `step_samples`.
+StagedMixture mixture_of(const std::vector<ScheduledSet>& sets, const MixtureOptions& options,
+                         std::uint64_t step_samples);
+
 // Keeps the sets of a mixture apart; the first one draws as it would alone.
 std::uint64_t seed_of_set(std::uint64_t seed, std::size_t set);
 
 // A pure function of the step, but for what it remembers to be quick. One thread at a time.
 class Schedule {
  public:
-  Schedule(std::vector<ScheduledSet> sets, const Steps& steps, std::uint64_t seed);
+  Schedule(std::vector<ScheduledSet> sets, const Steps& steps, std::uint64_t seed,
+           const MixtureOptions& mixture);
 
   struct Sample {
     std::uint64_t position = 0;  // in the global order
     std::size_t set = 0;
+    std::size_t stage = 0;  // of a mixture that changes
     SampleOrder::Place place;
     std::uint64_t row = 0;  // in the sets one after the other
   };
@@ -64,9 +70,9 @@ class Schedule {
   // The samples of this rank at a step, in order.
   template <class Use>
   void for_each(std::uint64_t step, Use use) {
-    visit(step, [&](std::uint64_t position, const Mixture::Draw& draw) {
+    visit(step, [&](std::uint64_t position, const StagedMixture::Draw& draw) {
       const SampleOrder::Place place = sets_[draw.set].order->at(draw.index);
-      use(Sample{position, draw.set, place, bases_[draw.set] + place.row});
+      use(Sample{position, draw.set, draw.stage, place, bases_[draw.set] + place.row});
     });
   }
 
@@ -83,9 +89,7 @@ class Schedule {
 
   const Steps& steps() const { return steps_; }
   std::size_t sets() const { return sets_.size(); }
-  const Mixture& mixture() const { return mixture_; }
-  // "share=1/3 " of a set of a mixture; nothing for a set alone. For states.
-  std::string describe_share(std::size_t set) const;
+  const StagedMixture& mixture() const { return mixture_; }
 
  private:
   // Calls use(position, draw) for the samples of this rank at a step.
@@ -93,20 +97,20 @@ class Schedule {
   void visit(std::uint64_t step, Use use) {
     const Steps::Run run = steps_.run_of(step, place_of_rank(step));
     const std::uint64_t turn = sets_.size() == 1 ? 1 : sets_.front().order->turn();
-    Mixture::Draw draw;
+    StagedMixture::Draw draw;
     std::uint64_t end = 0;  // of the turn that `draw` began
     if (sets_.size() > 1) mixture_.seek(run.first / turn);
     for (std::uint64_t i = 0; i < run.count; ++i) {
       const std::uint64_t position = run.first + i * run.distance;
       if (sets_.size() == 1) {
-        use(position, Mixture::Draw{0, position});
+        use(position, StagedMixture::Draw{0, position, 0});
         continue;
       }
       if (position >= end) {
         draw = mixture_.next();
         end = (position / turn + 1) * turn;
       }
-      use(position, Mixture::Draw{draw.set, draw.index * turn + position % turn});
+      use(position, StagedMixture::Draw{draw.set, draw.index * turn + position % turn, draw.stage});
     }
   }
   std::uint64_t place_of_rank(std::uint64_t step) const;
@@ -114,7 +118,7 @@ class Schedule {
   const Steps steps_;
   const std::uint64_t seed_;
   std::vector<ScheduledSet> sets_;
-  Mixture mixture_;
+  StagedMixture mixture_;
   Mixture counting_;  // of positions_at, which is asked about other steps
   std::vector<std::uint64_t> bases_;
 };

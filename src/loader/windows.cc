@@ -60,14 +60,32 @@ std::uint64_t LoaderWindows::taken_of_epoch(const Set& set) const {
   return whole_turns(set.order->get(), set.shape.samples) / steps_.options().world;
 }
 
+// Offsets may be mapped: they are small beside the values.
+bool LoaderWindows::Field::mapped() const {
+  if (!ragged) return array->engine()->maps_files();
+  return std::ranges::all_of(ragged->arrays().values,
+                             [](const auto& values) { return values->engine()->maps_files(); });
+}
+
+bool LoaderWindows::Field::stop_mapping() const {
+  if (array->stop_mapping(0)) return true;
+  return ragged && std::ranges::any_of(ragged->arrays().values,
+                                       [](const auto& values) { return values->stop_mapping(0); });
+}
+
 void LoaderWindows::make_readers() {
   for (std::size_t i = 0; i < fields_.size(); ++i) {
-    if (!fields_[i]) continue;
-    const std::shared_ptr<Engine> engine = fields_[i]->engine();
-    if (engine->maps_files()) continue;
+    const auto& [array, ragged] = fields_[i];
+    if (opened_ ? !has_[i] : fields_[i].mapped()) continue;
     for (const Set& set : sets_) {
-      readers_[i].push_back(std::make_unique<WindowReader>(fields_[i], engine, order_of(set),
-                                                           set.shape, taken_of_epoch(set)));
+      const Order order = order_of(set);
+      const std::uint64_t taken = taken_of_epoch(set);
+      if (ragged) {
+        readers_[i].push_back(std::make_unique<RaggedWindowReader>(ragged->arrays(), order, taken));
+      } else {
+        readers_[i].push_back(
+            std::make_unique<WindowReader>(array, array->engine(), order, set.shape, taken));
+      }
     }
   }
 }
@@ -81,20 +99,23 @@ void LoaderWindows::open_readers() {
     } catch (const Error& error) {
       readers_.clear();
       if (error.kind() != ErrorKind::kBudget) throw;
-      if (std::ranges::none_of(fields_,
-                               [](const auto& field) { return field && field->stop_mapping(0); })) {
-        throw;
+      bool room = false;
+      for (std::size_t i = 0; i < fields_.size() && !room; ++i) {
+        room = (!opened_ || has_[i]) && fields_[i].stop_mapping();
       }
+      if (!room) throw;
     }
   }
 }
 
-void LoaderWindows::open(const Arrays& fields) {
-  fields_ = fields;
-  has_.assign(fields.size(), false);
+void LoaderWindows::open(std::vector<Field> fields) {
+  fields_ = std::move(fields);
+  opened_ = false;
+  has_.assign(fields_.size(), false);
   if (sets_.front().order->get().kind != OrderKind::kBlocks) return;
   open_readers();
-  for (std::size_t i = 0; i < fields.size(); ++i) has_[i] = !readers_[i].empty();
+  for (std::size_t i = 0; i < fields_.size(); ++i) has_[i] = !readers_[i].empty();
+  opened_ = true;
 }
 
 bool LoaderWindows::any() const {
@@ -123,9 +144,6 @@ void LoaderWindows::change(const BlockOptions& blocks) {
       set.order->set(order);
     }
     // Other fields are read where they are, also if they are not mapped any more.
-    for (std::size_t i = 0; i < fields_.size(); ++i) {
-      if (!has_[i]) fields_[i] = nullptr;
-    }
     open_readers();
   };
   try {
@@ -136,44 +154,61 @@ void LoaderWindows::change(const BlockOptions& blocks) {
   }
 }
 
+void LoaderWindows::require_readers(std::size_t field) const {
+  if (!missing()) return;
+  throw Error(ErrorKind::kBudget, "loader", "the windows were given up when a state was loaded")
+      .in(fields_[field].array->layout.paths.front())
+      .hint("load a state whose windows fit the budget, or create a new loader");
+}
+
 void LoaderWindows::take(std::size_t field, std::span<const SamplePiece> pieces,
                          std::span<std::uint64_t> scratch, std::byte* out) {
-  if (missing()) {
-    throw Error(ErrorKind::kBudget, "loader", "the windows were given up when a state was loaded")
-        .in(fields_[field]->layout.paths.front())
-        .hint("load a state whose windows fit the budget, or create a new loader");
-  }
-  const std::uint64_t row_bytes = fields_[field]->layout.row_bytes;
+  require_readers(field);
+  const std::uint64_t row_bytes = fields_[field].array->layout.row_bytes;
   for (const SamplePiece& piece : pieces) {
     const SampleShape& shape = sets_[piece.set].shape;
-    readers_[field][piece.set]->take(piece.first, scratch.first(piece.count), out);
+    auto& reader = static_cast<WindowReader&>(*readers_[field][piece.set]);
+    reader.take(piece.first, scratch.first(piece.count), out);
     scratch = scratch.subspan(piece.count);
     out += piece.count * (shape.rows + shape.overlap) * row_bytes;
   }
 }
 
+void LoaderWindows::take_ragged(std::size_t field, std::span<const SamplePiece> pieces,
+                                std::span<std::uint64_t> scratch, std::size_t slot,
+                                std::span<std::byte* const> out) {
+  require_readers(field);
+  RaggedField& ragged = *fields_[field].ragged;
+  ragged.begin(slot, out);
+  for (const SamplePiece& piece : pieces) {
+    auto& reader = static_cast<RaggedWindowReader&>(*readers_[field][piece.set]);
+    ragged.take(slot, reader, piece.first, scratch.first(piece.count));
+    scratch = scratch.subspan(piece.count);
+  }
+}
+
 void LoaderWindows::for_each(
-    const std::function<void(std::size_t set, WindowReader& reader)>& use) const {
+    const std::function<void(std::size_t set, WindowHolder& reader)>& use) const {
   for (const Readers& readers : readers_) {
     for (std::size_t set = 0; set < readers.size(); ++set) use(set, *readers[set]);
   }
 }
 
 void LoaderWindows::pass(const Positions& first, const Positions& end) {
-  for_each([&](std::size_t set, WindowReader& reader) { reader.pass(first[set], end[set]); });
+  for_each([&](std::size_t set, WindowHolder& reader) { reader.pass(first[set], end[set]); });
 }
 
 void LoaderWindows::seek(const Positions& first, const Positions& end) {
-  for_each([&](std::size_t set, WindowReader& reader) { reader.seek(first[set], end[set]); });
+  for_each([&](std::size_t set, WindowHolder& reader) { reader.seek(first[set], end[set]); });
 }
 
 void LoaderWindows::interrupt() {
-  for_each([](std::size_t, WindowReader& reader) { reader.interrupt(); });
+  for_each([](std::size_t, WindowHolder& reader) { reader.interrupt(); });
 }
 
 bool LoaderWindows::close(std::optional<ReadAhead::Clock::time_point> deadline) {
   bool closed = true;
-  for_each([&](std::size_t, WindowReader& reader) { closed = closed && reader.close(deadline); });
+  for_each([&](std::size_t, WindowHolder& reader) { closed = closed && reader.close(deadline); });
   return closed;
 }
 

@@ -10,6 +10,7 @@
 #include "array/impl.h"
 #include "array/window_reader.h"
 #include "engine/engine.h"
+#include "loader/ragged.h"
 #include "loader/row_order.h"
 #include "loader/schedule.h"
 
@@ -30,7 +31,6 @@ BlockOptions choose_blocks(const LoaderBlocks& blocks, const StepOptions& steps)
 // fields are taken where they are. Calls are not thread-safe unless said otherwise.
 class LoaderWindows {
  public:
-  using Arrays = std::vector<std::shared_ptr<Array::Impl>>;
   using Positions = std::vector<std::uint64_t>;
   struct Set {
     std::shared_ptr<SharedOrder> order;  // of kBlocks, or there are no windows
@@ -39,10 +39,20 @@ class LoaderWindows {
 
   LoaderWindows(const Steps& steps, std::vector<Set> sets);
 
-  // Fields that are not there (nullptr) have none. Arrays that are mapped because they fit are read
-  // instead where the windows of others need the room. Throws Error (kBudget, kInvalid) as
-  // WindowReader does.
-  void open(const Arrays& fields);
+  // A field with windows: an array, or rows of different lengths, which belong to the first set.
+  struct Field {
+    std::shared_ptr<Array::Impl> array;
+    RaggedField* ragged = nullptr;
+
+    explicit Field(std::shared_ptr<Array::Impl> rows) : array(std::move(rows)) {}
+    explicit Field(RaggedField* rows) : array(rows->arrays().offsets), ragged(rows) {}
+    // Its rows are taken where they are.
+    bool mapped() const;
+    bool stop_mapping() const;  // one of its arrays
+  };
+  // Arrays that are mapped because they fit are read instead where the windows of others need the
+  // room. Throws Error (kBudget, kInvalid) as WindowReader does.
+  void open(std::vector<Field> fields);
   bool any() const;
   bool has(std::size_t field) const { return field < has_.size() && has_[field]; }
 
@@ -57,6 +67,10 @@ class LoaderWindows {
   // entries. Several threads may take samples at once, as of a WindowReader.
   void take(std::size_t field, std::span<const SamplePiece> pieces,
             std::span<std::uint64_t> scratch, std::byte* out);
+  // The same for rows of different lengths, into a slot of their field.
+  void take_ragged(std::size_t field, std::span<const SamplePiece> pieces,
+                   std::span<std::uint64_t> scratch, std::size_t slot,
+                   std::span<std::byte* const> out);
   // As WindowReader does, for each set.
   void pass(const Positions& first, const Positions& end);
   void seek(const Positions& first, const Positions& end);
@@ -64,19 +78,21 @@ class LoaderWindows {
   bool close(std::optional<ReadAhead::Clock::time_point> deadline);
 
  private:
-  using Readers = std::vector<std::unique_ptr<WindowReader>>;  // of the sets, or none
+  using Readers = std::vector<std::unique_ptr<WindowHolder>>;  // of the sets, or none
 
+  void require_readers(std::size_t field) const;
   void open_readers();
   void make_readers();
   void require_possible(const BlockOptions& blocks) const;
   Order order_of(const Set& set) const;
   std::uint64_t taken_of_epoch(const Set& set) const;
-  void for_each(const std::function<void(std::size_t set, WindowReader& reader)>& use) const;
+  void for_each(const std::function<void(std::size_t set, WindowHolder& reader)>& use) const;
 
   const Steps steps_;
   const std::vector<Set> sets_;
-  Arrays fields_;
+  std::vector<Field> fields_;
   std::vector<bool> has_;         // by field
+  bool opened_ = false;           // after that, only fields that have windows get them
   std::vector<Readers> readers_;  // by field
 };
 

@@ -8,11 +8,12 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, CropOrder>, 4> kNames = {{
+constexpr std::array<std::pair<std::string_view, CropOrder>, 5> kNames = {{
     {"random", CropOrder::kRandom},
     {"shuffled", CropOrder::kShuffled},
     {"covering", CropOrder::kCovering},
     {"blocks", CropOrder::kBlocks},
+    {"megatron", CropOrder::kMegatron},
 }};
 
 // Keeps the phases of `covering` apart from its permutations of blocks.
@@ -29,7 +30,7 @@ CropOrder parse_crop_order(std::string_view name) {
     if (text == name) return order;
   }
   throw Error(ErrorKind::kInvalid, "order", "\"" + std::string(name) + "\" is not an order")
-      .hint("the orders are random, shuffled, covering, blocks");
+      .hint("the orders are random, shuffled, covering, blocks, megatron");
 }
 
 std::string_view crop_order_name(CropOrder order) {

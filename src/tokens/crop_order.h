@@ -20,8 +20,8 @@ std::uint64_t crop_phase(std::uint64_t seed, std::uint64_t block_size, std::uint
 // Throws Error (kInvalid) when there are too few tokens for one crop.
 void require_crops(std::uint64_t tokens, std::uint64_t block_size, CropOrder order);
 
-// All orders but kBlocks. One thread at a time: it remembers the permutation of the epoch it was
-// last asked about.
+// All orders but kBlocks and kMegatron. One thread at a time: it remembers the permutation of the
+// epoch it was last asked about.
 class CropSequence final : public SampleOrder {
  public:
   // Throws as require_crops does.

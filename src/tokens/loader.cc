@@ -21,6 +21,22 @@ DType output_type(const LoaderOptions& options, DType stored) {
       .hint("ask for int64, int32, or as stored");
 }
 
+void check_megatron(const LoaderOptions& options) {
+  if (options.epochs > 0) {
+    throw wrong("order \"megatron\" is made for a number of samples, not of epochs")
+        .hint("give samples, or steps");
+  }
+  if (!options.mixture.stages.empty() || !options.mixture.max_epochs.empty()) {
+    throw wrong("order \"megatron\" has neither stages nor max_epochs")
+        .hint("use order \"shuffled\" for a mixture that changes");
+  }
+  if (options.documents.mode != DocumentMode::kNone) {
+    throw wrong("order \"megatron\" takes no documents=\"" +
+                std::string(document_mode_name(options.documents.mode)) + "\"")
+        .hint("use order \"shuffled\" with documents");
+  }
+}
+
 }  // namespace
 
 TokenLoader::Impl::Impl(std::vector<WeightedTokens> sets, LoaderOptions options, bool lends)
@@ -28,6 +44,7 @@ TokenLoader::Impl::Impl(std::vector<WeightedTokens> sets, LoaderOptions options,
       mixture_(std::move(sets)),
       array_(mixture_.size() == 1 ? TokenInternals::of(mixture_[0].tokens).array : open_joined()),
       out_type_(output_type(options_, array_->layout.dtype)),
+      megatron_(make_megatron()),
       documents_(make_documents()),
       steps_(make_steps()),
       sets_(make_sets()),
@@ -39,9 +56,11 @@ LoaderOptions TokenLoader::Impl::check(LoaderOptions options,
                                        const std::vector<WeightedTokens>& sets) {
   if (sets.empty()) throw wrong("no tokens were given");
   check_steps(steps_of(options));
+  if (options.order == CropOrder::kMegatron) check_megatron(options);
   check_epochs(steps_of(options), options.order != CropOrder::kRandom, sets.size());
   const DocumentMode documents = options.documents.mode;
-  const bool crops = documents == DocumentMode::kNone || documents == DocumentMode::kMask;
+  const bool crops = (documents == DocumentMode::kNone || documents == DocumentMode::kMask) &&
+                     options.order != CropOrder::kMegatron;
   if (options.order == CropOrder::kBlocks && !crops) {
     throw wrong("order \"blocks\" mixes crops, and documents=\"" +
                 std::string(document_mode_name(documents)) + "\" has other rows")
@@ -80,6 +99,18 @@ std::shared_ptr<Array::Impl> TokenLoader::Impl::open_joined() const {
       ArrayOptions{.budget = first.array->budget, .engine = first.engine, .cache = first.cache});
 }
 
+std::shared_ptr<const MegatronDataset> TokenLoader::Impl::make_megatron() const {
+  if (options_.order != CropOrder::kMegatron) return nullptr;
+  if (options_.block_size == 0) throw wrong("a block of 0 tokens");
+  MegatronOptions megatron = options_.megatron;
+  if (megatron.samples == 0) {
+    const auto samples = checked_mul(options_.steps, options_.batch_size * options_.world);
+    if (!samples) throw wrong("steps x world x batch_size must be below 2^64");
+    megatron.samples = *samples;
+  }
+  return std::make_shared<MegatronDataset>(mixture_, options_.block_size, megatron, options_.seed);
+}
+
 std::unique_ptr<DocumentBatches> TokenLoader::Impl::make_documents() const {
   if (options_.documents.mode == DocumentMode::kNone) return nullptr;
   return std::make_unique<DocumentBatches>(mixture_, options_, array_->layout, array_->budget);
@@ -88,6 +119,9 @@ std::unique_ptr<DocumentBatches> TokenLoader::Impl::make_documents() const {
 // Of kBlocks: the steps of other orders come with their schedule. A rank has the same streams in
 // every epoch, so an epoch ends with a whole step.
 Steps TokenLoader::Impl::make_steps() const {
+  if (megatron_) {
+    return {ending_after(megatron_->size(), steps_of(options_)), 0, Steps::Ends::kNone};
+  }
   if (options_.order != CropOrder::kBlocks) return {{}, 0, Steps::Ends::kNone};
   const std::uint64_t tokens = mixture_.front().tokens.size();
   return {steps_of(options_), crops_of_epoch(tokens, options_.block_size, options_.order),
@@ -126,6 +160,10 @@ std::vector<LoaderWindows::Set> TokenLoader::Impl::make_sets() const {
 Schedule TokenLoader::Impl::make_schedule() {
   const bool explaining = schedules_made_++ > 0;
   std::vector<ScheduledSet> sets;
+  if (megatron_) {
+    sets.push_back({1, megatron_->rows(), std::make_unique<MegatronOrder>(megatron_)});
+    return {std::move(sets), steps_, options_.seed, {}};
+  }
   for (std::size_t i = 0; i < mixture_.size(); ++i) {
     const std::uint64_t tokens = mixture_[i].tokens.size();
     const std::uint64_t seed = seed_of_set(options_.seed, i);
@@ -143,14 +181,19 @@ Schedule TokenLoader::Impl::make_schedule() {
            std::make_unique<CropSequence>(tokens, options_.block_size, options_.order, seed)});
     }
   }
-  if (options_.order == CropOrder::kBlocks) return {std::move(sets), steps_, options_.seed};
-  const Steps steps(steps_of(options_), sets.front().order->epoch_samples(), Steps::Ends::kNone);
-  return {std::move(sets), steps, options_.seed};
+  if (options_.order == CropOrder::kBlocks) {
+    return {std::move(sets), steps_, options_.seed, options_.mixture};
+  }
+  const StepOptions taken = steps_of(options_);
+  const StagedMixture mixed = mixture_of(sets, options_.mixture, taken.batch_size * taken.world);
+  const Steps steps(ending_with(mixed, taken), sets.front().order->epoch_samples(),
+                    Steps::Ends::kNone);
+  return {std::move(sets), steps, options_.seed, options_.mixture};
 }
 
 // Before the pipeline takes memory for batches: windows are the larger part.
 Pipeline::Options TokenLoader::Impl::pipeline_options(bool lends) {
-  windows_.open({array_});
+  windows_.open({LoaderWindows::Field(array_)});
   Pipeline::Options options{.prefetch = options_.prefetch,
                             .keep = options_.buffers.keep,
                             .lends = lends,
@@ -180,7 +223,8 @@ std::vector<std::uint64_t> TokenLoader::Impl::field_bytes() const {
 }
 
 std::uint64_t TokenLoader::Impl::slot_bytes() const {
-  return stored_bytes() + crop_list_bytes() + (documents_ ? documents_->slot_bytes() : 0);
+  return stored_bytes() + runs_bytes() + crop_list_bytes() +
+         (documents_ ? documents_->slot_bytes() : 0);
 }
 
 void TokenLoader::Impl::free_slots() {
@@ -192,6 +236,10 @@ std::string TokenLoader::Impl::describe_batch() const {
   return with_commas(options_.batch_size) + " x " + with_commas(options_.block_size) + " tokens";
 }
 
+std::uint64_t TokenLoader::Impl::runs_bytes() const {
+  return megatron_ ? options_.batch_size * megatron_->most_runs() * sizeof(JobRun) : 0;
+}
+
 void TokenLoader::Impl::add_slot(const Budget& budget) {
   Stored stored;
   stored.tokens = PageBuffer(budget, stored_bytes(), "a batch's tokens as stored");
@@ -199,13 +247,17 @@ void TokenLoader::Impl::add_slot(const Budget& budget) {
   if (windows_.any()) stored.crops.reserve(options_.batch_size);
   stored_.push_back(std::move(stored));
   if (documents_) documents_->add_slot(budget);
+  if (!megatron_) return;
+  Stored& added = stored_.back();
+  added.runs_share = budget.reserve(runs_bytes(), "the documents of a batch");
+  added.runs.reserve(options_.batch_size * megatron_->most_runs());
 }
 
 // Tokens that are mapped because they fit the budget are read instead, where their pages are in the
 // way of the batches.
 bool TokenLoader::Impl::make_room(std::uint64_t bytes) {
   if (options_.order != CropOrder::kBlocks || !array_->stop_mapping(bytes)) return false;
-  windows_.open({array_});
+  windows_.open({LoaderWindows::Field(array_)});
   return true;
 }
 
@@ -218,6 +270,19 @@ std::vector<ReadStream> TokenLoader::Impl::streams() {
 Job& TokenLoader::Impl::job(const Filling& batch, std::size_t) {
   Stored& stored = stored_[batch.slot];
   stored.job = Job{};
+  if (megatron_) {
+    stored.runs.clear();
+    std::byte* out = stored.tokens.data();
+    for (const std::uint64_t row : batch.rows) {
+      const auto [set, number] = megatron_->sample(row);
+      megatron_->set(set).for_each_run(number, [&](std::uint64_t start, std::uint64_t count) {
+        stored.runs.push_back({first_token_of(set) + start, count, out});
+        out += count * array_->layout.dtype.size;
+      });
+    }
+    stored.job.runs = stored.runs;
+    return stored.job;
+  }
   if (documents_ && documents_->packed()) {
     stored.job.runs =
         documents_->runs(batch.slot, batch.rows, batch.fields[2], stored.tokens.data());
@@ -271,28 +336,27 @@ Batch TokenLoader::Impl::batch_of(const Pipeline::Lent& lent) const {
   return batch;
 }
 
-std::string TokenLoader::Impl::describe_data() const {
-  std::string text;
+std::string TokenLoader::Impl::describe_data(std::uint64_t samples) const {
+  const StagedMixture& mixed = pipeline_.schedule().mixture();
+  std::string text = megatron_ ? megatron_->describe() : mixed.describe(samples);
   for (std::size_t i = 0; i < mixture_.size(); ++i) {
     if (i > 0) text += " | ";
-    text += pipeline_.schedule().describe_share(i) + mixture_[i].tokens.fingerprint();
+    text += (megatron_ ? "" : mixed.describe_share(i, samples)) + mixture_[i].tokens.fingerprint();
     if (documents_) text += documents_->describe(i);
   }
   return text;
 }
 
 LoaderState TokenLoader::Impl::state_at(std::uint64_t step) const {
-  return {pipeline_.steps().samples_before(step),
-          options_.seed,
-          options_.block_size,
-          options_.order,
-          blocks(),
-          describe_data()};
+  const std::uint64_t samples = pipeline_.steps().samples_before(step);
+  return {samples,        options_.seed, options_.block_size,
+          options_.order, blocks(),      describe_data(samples)};
 }
 
 void TokenLoader::Impl::load(const LoaderState& state) {
   const LoaderState mine = state_at(0);
-  require_same("data", "\"" + state.data + "\"", "\"" + mine.data + "\"");
+  // Of a mixture that changes, what was drawn so far; what comes after may differ.
+  require_same("data", "\"" + state.data + "\"", "\"" + describe_data(state.samples) + "\"");
   require_same("seed", state.seed, mine.seed);
   require_same("block_size", state.block_size, mine.block_size);
   require_same("order", std::string(crop_order_name(state.order)),
@@ -303,17 +367,36 @@ void TokenLoader::Impl::load(const LoaderState& state) {
   pipeline_.seek_samples(state.samples, [&] { windows_.change(state.blocks); });
 }
 
+std::uint64_t TokenLoader::Impl::first_token_of(std::size_t set) const {
+  std::uint64_t first = 0;
+  for (std::size_t i = 0; i < set; ++i) first += mixture_[i].tokens.size();
+  return first;
+}
+
+// The set and the first token of one of Megatron's samples.
+void TokenLoader::Impl::locate(Schedule::Sample& sample) const {
+  const auto [set, number] = megatron_->sample(sample.row);
+  bool first = true;
+  megatron_->set(set).for_each_run(number, [&](std::uint64_t start, std::uint64_t) {
+    if (first) sample.place.row = start;
+    first = false;
+  });
+  sample.set = set;
+}
+
 std::vector<CropOrigin> TokenLoader::Impl::explain(std::uint64_t step) const {
   const Layout& layout = array_->layout;
   std::vector<CropOrigin> origins;
-  pipeline_.explain(step, [&](const Schedule::Sample& sample) {
+  pipeline_.explain(step, [&](Schedule::Sample sample) {
+    if (megatron_) locate(sample);
     const std::uint64_t first =
         documents_ ? documents_->first_token(sample.set, sample.place.row) : sample.place.row;
-    std::uint64_t base = 0, taken;
-    for (std::size_t i = 0; i < sample.set; ++i) base += mixture_[i].tokens.size();
-    const auto extent = piece_of(layout, 0, base + first, 1, nullptr, taken);
+    std::uint64_t taken;
+    const std::uint64_t row = first_token_of(sample.set) + first;
+    const auto extent = piece_of(layout, 0, row, 1, nullptr, taken);
     origins.push_back({sample.position, sample.set, sample.place.epoch, first,
                        layout.segments[extent.file].path, extent.offset});
+    origins.back().stage = sample.stage;
     if (documents_) origins.back().documents = documents_->explain(sample.set, sample.place.row);
   });
   return origins;

@@ -14,6 +14,7 @@
 #include "loader/windows.h"
 #include "tokens/document_batches.h"
 #include "tokens/impl.h"
+#include "tokens/megatron_blend.h"
 
 namespace evenkeel {
 
@@ -38,11 +39,14 @@ struct TokenLoader::Impl final : Assembler, BatchLoader<TokenLoader::Impl, Batch
     Job job;
     Reservation crops_share;
     std::vector<std::uint64_t> crops;  // scratch of `finish`, with windows
+    Reservation runs_share = {};
+    std::vector<JobRun> runs = {};  // of kMegatron, whose rows are made of several documents
   };
 
   std::vector<std::uint64_t> field_bytes() const override;
   void add_slot(const Budget& budget) override;
   std::uint64_t slot_bytes() const override;
+  std::uint64_t reads_of_row() const override { return megatron_ ? megatron_->most_runs() : 1; }
   void free_slots() override;
   std::string describe_batch() const override;
   std::size_t stream_count() const override { return 1; }
@@ -68,16 +72,21 @@ struct TokenLoader::Impl final : Assembler, BatchLoader<TokenLoader::Impl, Batch
   std::vector<LoaderWindows::Set> make_sets() const;
   Schedule make_schedule();
   Pipeline::Options pipeline_options(bool lends);
+  std::uint64_t first_token_of(std::size_t set) const;  // in the sets one after the other
+  void locate(Schedule::Sample& sample) const;
   Batch batch_of(const Pipeline::Lent& lent) const;
-  std::string describe_data() const;
+  std::string describe_data(std::uint64_t samples) const;
   std::uint64_t stored_bytes() const;
   std::uint64_t crop_list_bytes() const;
+  std::uint64_t runs_bytes() const;  // of a batch, with kMegatron
+  std::shared_ptr<const MegatronDataset> make_megatron() const;
   std::uint64_t out_bytes() const;  // of x, and of y
 
   const LoaderOptions options_;
   const std::vector<WeightedTokens> mixture_;
   const std::shared_ptr<Array::Impl> array_;
   const DType out_type_;
+  const std::shared_ptr<const MegatronDataset> megatron_;  // of kMegatron
   const std::unique_ptr<DocumentBatches> documents_;  // nullptr: rows are crops, and nothing else
   int schedules_made_ = 0;                            // by make_schedule: for reading, explaining
   const Steps steps_;                                 // of kBlocks

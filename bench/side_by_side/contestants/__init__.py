@@ -2,12 +2,16 @@
 
 TITLE        its name in tables
 PACKAGES     the distributions whose versions are printed
-crops(work), rows(work), scan(work), epoch(work), workers(work), train(work)
+crops(work), rows(work), scan(work), epoch(work), workers(work), train(work), cells(work),
+labelled(work)
              generators of batches, for the kinds of work it can do; see work.py
 CANNOT       the kinds of work it cannot do, and why
-CONVERTS     the data ("tokens", "rows", "blocks") that it needs in its own format
+CONVERTS     the data ("rows", "blocks", "cells", ...) that it needs in its own format
 convert(work)     writes that copy into work.converted; not timed
 
+CONVERTED    contestants of the same name share one copy; else the name of the file
+
+A contestant that needs another Python than the others runs in .venv-peers-NAME if that is there.
 Imports at the top of the file are not timed.
 
 Files whose names begin with _ are shared code, not contestants.

@@ -2,6 +2,8 @@
 
 import evenkeel as ek
 
+from . import _cells
+
 TITLE = "Evenkeel, loader"
 PACKAGES = ("evenkeel", "numpy")
 COLUMNS = 162
@@ -48,3 +50,20 @@ def workers(work):
         tokens, work.batch, work.block, order="shuffled", seed=work.seed
     )
     yield from DataLoader(batches, batch_size=None, num_workers=work.workers)
+
+
+def cells(work, order="blocks"):
+    budget = ek.Budget(work.budget)
+    arrays = [ek.open(f"{work.path}/{name}.npy", budget=budget) for name in _cells.ARRAYS]
+    rows = ek.csr(*arrays, columns=_cells.COLUMNS)
+    with ek.Loader(rows, work.batch, order=order, seed=work.seed) as loader:
+        while True:
+            yield from loader
+
+
+def labelled(work, order="blocks"):
+    budget = ek.Budget(work.budget)
+    arrays = tuple(ek.open(f"{work.path}/{name}.npy", budget=budget) for name in ("x", "y"))
+    with ek.Loader(arrays, work.batch, order=order, seed=work.seed, device="cpu") as loader:
+        while True:
+            yield from loader

@@ -4,11 +4,11 @@ import grain
 import numpy as np
 from array_record.python import array_record_module
 
-from . import _cut
+from . import _cut, _labelled
 
 TITLE = "Grain, ArrayRecord"
 PACKAGES = ("grain", "array-record")
-CONVERTS = ("rows", "blocks")
+CONVERTS = ("rows", "blocks", "labelled")
 COLUMNS = 162
 CANNOT = {
     "crops": "no crops across records; see epoch-shuffled",
@@ -22,7 +22,10 @@ def convert(work):
     writer = array_record_module.ArrayRecordWriter(
         f"{work.converted}/data.array_record", "group_size:1,uncompressed"
     )
-    if work.kind == "rows":
+    if work.kind == "labelled":
+        for row, label in _labelled.samples(work):
+            writer.write(row.tobytes() + label.to_bytes(8, "little"))
+    elif work.kind == "rows":
         rows = np.memmap(work.path, np.float32, "r", shape=(work.rows, COLUMNS))
         for row in rows:
             writer.write(row.tobytes())
@@ -72,3 +75,26 @@ def epoch(work):
 
 def workers(work):
     return _batches(work, work.workers)
+
+
+def _row(record):
+    return {
+        "x": np.frombuffer(record, np.float32, COLUMNS),
+        "y": np.frombuffer(record, np.int64, 1, 4 * COLUMNS)[0],
+    }
+
+
+def labelled(work):
+    """Read by threads, which its documentation recommends before processes; then tensors."""
+    import torch
+
+    dataset = (
+        grain.MapDataset.source(_source(work))
+        .shuffle(seed=work.seed)
+        .map(_row)
+        .batch(work.batch, drop_remainder=True)
+        .repeat()
+        .to_iter_dataset(grain.ReadOptions(num_threads=4, prefetch_buffer_size=16))
+    )
+    for batch in dataset:
+        yield torch.from_numpy(batch["x"]), torch.from_numpy(batch["y"])

@@ -4,11 +4,11 @@ import datasets
 import numpy as np
 import pyarrow as pa
 
-from . import _cut
+from . import _cut, _labelled
 
 TITLE = "Hugging Face datasets"
 PACKAGES = ("datasets", "pyarrow", "numpy")
-CONVERTS = ("rows", "blocks")
+CONVERTS = ("rows", "blocks", "labelled")
 COLUMNS = 162
 CANNOT = {
     "crops": "no crops across table rows; see epoch-shuffled",
@@ -27,9 +27,22 @@ def _write(path, batches, width, kind):
             out.write_batch(pa.record_batch([lists], schema=schema))
 
 
+def _write_labelled(path, work):
+    x, y = _labelled.arrays(work)
+    schema = pa.schema([("x", pa.list_(pa.float32(), COLUMNS)), ("y", pa.int64())])
+    with pa.OSFile(path, "wb") as file, pa.ipc.new_stream(file, schema) as out:
+        for at in range(0, len(x), 1024):
+            flat = pa.array(x[at : at + 1024].reshape(-1), pa.float32())
+            lists = pa.FixedSizeListArray.from_arrays(flat, COLUMNS)
+            labels = pa.array(y[at : at + 1024])
+            out.write_batch(pa.record_batch([lists, labels], schema=schema))
+
+
 def convert(work):
     path = f"{work.converted}/data.arrow"
-    if work.kind == "rows":
+    if work.kind == "labelled":
+        _write_labelled(path, work)
+    elif work.kind == "rows":
         rows = np.memmap(work.path, np.float32, "r", shape=(work.rows, COLUMNS))
         some = (rows[at : at + 1024] for at in range(0, len(rows), 1024))
         _write(path, some, COLUMNS, pa.float32())
@@ -70,3 +83,11 @@ def workers(work):
     yield from DataLoader(
         stored, batch_size=work.batch, shuffle=True, num_workers=work.workers, collate_fn=_together
     )
+
+
+def labelled(work):
+    """Map-style: exactly shuffled by an index, a batch at a time."""
+    stored = _opened(work)
+    while True:
+        shuffled = stored.shuffle(seed=work.seed).with_format("torch")
+        yield from _labelled.collated(shuffled.iter(batch_size=work.batch))

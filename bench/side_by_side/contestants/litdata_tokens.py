@@ -3,11 +3,11 @@
 import litdata
 import torch
 
-from . import _cut
+from . import _cut, _labelled
 
 TITLE = "litData"
 PACKAGES = ("litdata", "torch")
-CONVERTS = ("blocks",)
+CONVERTS = ("blocks", "labelled")
 CANNOT = {
     "crops": "samples come only in the library's own order; see epoch-shuffled",
     "rows": "samples come only in the library's own order; see epoch-shuffled",
@@ -33,7 +33,32 @@ class _Cut:
         yield torch.from_numpy(cut)
 
 
+class _Rows:
+    """Samples of 8,192 rows."""
+
+    def __init__(self, work):
+        self.work = work
+
+    def __call__(self, first):
+        import numpy as np
+
+        x, y = _labelled.arrays(self.work)
+        some = np.array(x[first : first + 8192])
+        for row, label in zip(some, y[first : first + 8192].tolist(), strict=True):
+            yield {"x": torch.from_numpy(row), "y": label}
+
+
 def convert(work):
+    if work.kind == "labelled":
+        litdata.optimize(
+            fn=_Rows(work),
+            inputs=list(range(0, work.count, 8192)),
+            output_dir=work.converted,
+            chunk_bytes="64MB",
+            num_workers=1,
+            reorder_files=False,
+        )
+        return
     litdata.optimize(
         fn=_Cut(work),
         inputs=list(range(0, work.blocks, 1024)),
@@ -72,3 +97,10 @@ def epoch(work):
 
 def workers(work):
     return _batches(work, work.workers)
+
+
+def labelled(work):
+    dataset = litdata.StreamingDataset(work.converted, shuffle=True, seed=work.seed)
+    loader = litdata.StreamingDataLoader(dataset, batch_size=work.batch, num_workers=work.workers)
+    while True:
+        yield from _labelled.collated(loader)

@@ -14,11 +14,11 @@ with contextlib.suppress(RuntimeError):
 
 from streaming import MDSWriter, StreamingDataLoader, StreamingDataset  # noqa: E402
 
-from . import _cut  # noqa: E402
+from . import _cut, _labelled  # noqa: E402
 
 TITLE = "MosaicML streaming"
 PACKAGES = ("mosaicml-streaming", "torch")
-CONVERTS = ("blocks",)
+CONVERTS = ("blocks", "labelled")
 CANNOT = {
     "crops": "samples come only in the library's own order; see epoch-shuffled",
     "rows": "samples come only in the library's own order; see epoch-shuffled",
@@ -28,6 +28,12 @@ CANNOT = {
 
 
 def convert(work):
+    if work.kind == "labelled":
+        columns = {"x": "ndarray:float32:162", "y": "int64"}
+        with MDSWriter(out=work.converted, columns=columns, size_limit=1 << 26) as out:
+            for row, label in _labelled.samples(work):
+                out.write({"x": row, "y": np.int64(label)})
+        return
     from ._samples import samples
 
     columns = {"tokens": f"ndarray:uint16:{work.block + 1}"}
@@ -37,14 +43,18 @@ def convert(work):
                 out.write({"tokens": np.ascontiguousarray(one)})
 
 
-def _batches(work, workers):
+def _loader(work, workers):
     import streaming.base.util
 
     streaming.base.util.clean_stale_shared_memory()
     dataset = StreamingDataset(
         local=work.converted, shuffle=True, shuffle_seed=work.seed, batch_size=work.batch
     )
-    loader = StreamingDataLoader(dataset, batch_size=work.batch, num_workers=workers)
+    return dataset, StreamingDataLoader(dataset, batch_size=work.batch, num_workers=workers)
+
+
+def _batches(work, workers):
+    dataset, loader = _loader(work, workers)
     if work.first_batch:
         state = dataset.state_dict(work.first_batch * work.batch, from_beginning=True)
         loader.load_state_dict(state)
@@ -58,3 +68,9 @@ def epoch(work):
 
 def workers(work):
     return _batches(work, work.workers)
+
+
+def labelled(work):
+    _, loader = _loader(work, work.workers)
+    while True:
+        yield from _labelled.collated(loader)

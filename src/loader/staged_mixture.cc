@@ -1,0 +1,291 @@
+#include "loader/staged_mixture.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
+
+#include "base/checked.h"
+#include "evenkeel/bytes.h"
+#include "evenkeel/error.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
+
+constexpr std::array<std::pair<std::string_view, Exhausted>, 3> kExhaustedNames = {{
+    {"stop", Exhausted::kStop},
+    {"drop", Exhausted::kDrop},
+    {"repeat", Exhausted::kRepeat},
+}};
+
+Error wrong_mixture(const std::string& what) { return Error(ErrorKind::kInvalid, "mixture", what); }
+
+void require_weights(const std::string& where, std::size_t weights, std::size_t sets) {
+  if (weights == sets) return;
+  throw wrong_mixture(where + std::to_string(weights) + " numbers for " + std::to_string(sets) +
+                      " sets")
+      .hint("give one for each set, in their order");
+}
+
+std::uint64_t first_sample(const MixtureStage& stage, std::uint64_t step_samples) {
+  const auto first = checked_mul(stage.step, step_samples);
+  if (first && *first < std::uint64_t{1} << 63) return *first;
+  throw wrong_mixture("a stage at step " + with_commas(stage.step) +
+                      " begins after more samples than 63 bits count; a step takes " +
+                      with_commas(step_samples));
+}
+
+std::string share_list(const Mixture& mixture) {
+  std::string text;
+  for (const std::uint64_t share : mixture.shares()) {
+    text += (text.empty() ? "" : "+") + std::to_string(share);
+  }
+  return text;
+}
+
+}  // namespace
+
+Exhausted parse_exhausted(std::string_view name) {
+  for (const auto& [text, exhausted] : kExhaustedNames) {
+    if (text == name) return exhausted;
+  }
+  throw wrong_mixture("\"" + std::string(name) + "\" is not what an exhausted set can do")
+      .hint("use stop, drop or repeat");
+}
+
+std::string_view exhausted_name(Exhausted exhausted) {
+  return kExhaustedNames[static_cast<std::size_t>(exhausted)].first;
+}
+
+StagedMixture::StagedMixture(const std::vector<Set>& sets, const MixtureOptions& options,
+                             std::uint64_t step_samples) {
+  if (sets.size() == 1 && !(options.stages.empty() && options.max_epochs.empty())) {
+    throw wrong_mixture("stages and max_epochs are for several sets; got one")
+        .hint("give epochs to end after so many epochs of one set");
+  }
+  add_stages(sets, options, step_samples);
+  parts_.front().before.assign(sets.size(), 0);
+  if (std::ranges::any_of(options.max_epochs, [](std::uint64_t most) { return most > 0; })) {
+    add_limits(sets, options);
+  }
+  enter(0);
+}
+
+void StagedMixture::add_stages(const std::vector<Set>& sets, const MixtureOptions& options,
+                               std::uint64_t step_samples) {
+  MixtureStage own;
+  for (const Set& set : sets) own.weights.push_back(set.weight);
+  const std::vector<MixtureStage>& stages = options.stages;
+  const auto add = [&](const MixtureStage& stage) {
+    const std::string where = "the stage at step " + with_commas(stage.step) + ": ";
+    parts_.push_back(
+        {first_sample(stage, step_samples), parts_.size(), Mixture(stage.weights, where)});
+    weights_.push_back(stage.weights);
+  };
+  if (stages.empty() || stages.front().step > 0) {
+    parts_.push_back({0, 0, Mixture(own.weights)});
+    weights_.push_back(own.weights);
+  } else if (own.weights != stages.front().weights &&
+             std::ranges::any_of(own.weights, [](double weight) { return weight != 1; })) {
+    throw wrong_mixture("the sets have weights, and the stage at step 0 has others")
+        .hint("leave out the weights of the sets, or the stage at step 0");
+  }
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    const std::string where = "the stage at step " + with_commas(stages[i].step) + " has ";
+    require_weights(where, stages[i].weights.size(), sets.size());
+    if (i > 0 && stages[i].step <= stages[i - 1].step) {
+      throw wrong_mixture("stages must be in the order of their steps; step " +
+                          with_commas(stages[i].step) + " comes after step " +
+                          with_commas(stages[i - 1].step));
+    }
+    add(stages[i]);
+  }
+}
+
+void StagedMixture::add_limits(const std::vector<Set>& sets, const MixtureOptions& options) {
+  require_weights("max_epochs has ", options.max_epochs.size(), sets.size());
+  for (std::size_t set = 0; set < sets.size(); ++set) {
+    const std::uint64_t epochs = options.max_epochs[set];
+    if (epochs > 0 && sets[set].epoch_samples == 0) {
+      throw wrong_mixture("order \"random\" has no epochs, so max_epochs cannot limit them")
+          .hint("use order \"shuffled\", or leave out max_epochs");
+    }
+    // More than can be counted is no limit.
+    most_.push_back(checked_mul(epochs, sets[set].epoch_samples).value_or(0));
+  }
+  limit_parts(options);
+}
+
+void StagedMixture::limit_parts(const MixtureOptions& options) {
+  std::vector<bool> limited(most_.size());
+  for (std::size_t set = 0; set < most_.size(); ++set) limited[set] = most_[set] > 0;
+  for (std::size_t part = 0; part < parts_.size() && !end_;) {
+    // The set of this part that is exhausted first.
+    std::optional<std::uint64_t> first;
+    std::size_t exhausted = 0;
+    for (std::size_t set = 0; set < most_.size(); ++set) {
+      if (!limited[set]) continue;
+      const auto at = find(part, set, most_[set]);
+      if (at && (!first || *at < *first)) {
+        first = at;
+        exhausted = set;
+      }
+    }
+    if (!first) {
+      ++part;
+      continue;
+    }
+    limited[exhausted] = false;
+    switch (options.exhausted) {
+      case Exhausted::kStop:
+        end_at(*first, part + 1);
+        break;
+      case Exhausted::kDrop:
+        drop(part, exhausted, *first);
+        break;
+      case Exhausted::kRepeat:
+        repeats_.push_back({*first, exhausted, most_[exhausted]});
+        break;
+    }
+  }
+}
+
+void StagedMixture::end_at(std::uint64_t position, std::size_t parts) {
+  end_ = position;
+  parts_.erase(parts_.begin() + static_cast<std::ptrdiff_t>(parts), parts_.end());
+  weights_.resize(parts);
+}
+
+void StagedMixture::drop(std::size_t part, std::size_t set, std::uint64_t position) {
+  if (position == parts_[part].first) {
+    // It was exhausted when the part began.
+    weights_[part][set] = 0;
+  } else {
+    const auto behind = static_cast<std::ptrdiff_t>(part) + 1;
+    std::vector<double> weights = weights_[part];
+    weights[set] = 0;
+    weights_.insert(weights_.begin() + behind, std::move(weights));
+    parts_.insert(parts_.begin() + behind, {position, parts_[part].stage, parts_[part].mixture});
+    ++part;
+  }
+  for (std::size_t i = part; i < parts_.size(); ++i) {
+    weights_[i][set] = 0;
+    if (std::ranges::all_of(weights_[i], [](double weight) { return weight == 0; })) {
+      return end_at(parts_[i].first, i);
+    }
+    parts_[i].mixture = Mixture(weights_[i]);
+  }
+}
+
+std::uint64_t StagedMixture::end_of(std::size_t part) const {
+  return part + 1 < parts_.size() ? parts_[part + 1].first : end_.value_or(kNever);
+}
+
+std::optional<std::uint64_t> StagedMixture::find(std::size_t part, std::size_t set,
+                                                 std::uint64_t samples) {
+  know(part);
+  const std::uint64_t share = parts_[part].mixture.shares()[set];
+  if (share == 0) return std::nullopt;
+  Mixture walked = parts_[part].mixture;
+  const std::uint64_t here = samples - std::min(samples, parts_[part].before[set]);
+  const auto periods = checked_mul(here / share, walked.period());
+  if (!periods) return std::nullopt;
+  walked.seek(0);
+  for (std::uint64_t within = here % share;;) {
+    if (walked.next().set != set) continue;
+    if (within-- == 0) break;
+  }
+  const auto from_first = checked_add(*periods, walked.position() - 1);
+  const auto at = from_first ? checked_add(parts_[part].first, *from_first) : std::nullopt;
+  return at && *at < end_of(part) ? at : std::nullopt;
+}
+
+void StagedMixture::know(std::size_t part) {
+  for (; known_ < part; ++known_) {
+    const Part& now = parts_[known_];
+    Part& after = parts_[known_ + 1];
+    Mixture walked = now.mixture;
+    walked.seek(after.first - now.first);
+    after.before.resize(now.before.size());
+    for (std::size_t set = 0; set < now.before.size(); ++set) {
+      after.before[set] = now.before[set] + walked.before(set);
+    }
+  }
+}
+
+void StagedMixture::enter(std::size_t part) {
+  know(part);
+  part_ = part;
+  part_end_ = end_of(part);
+}
+
+StagedMixture::Draw StagedMixture::next() {
+  if (parts_[part_].first + parts_[part_].mixture.position() >= part_end_) {
+    if (part_ + 1 == parts_.size()) {
+      throw wrong_mixture("the mixture ends after " + with_commas(part_end_) +
+                          " samples, because its sets have had their max_epochs");
+    }
+    seek(part_end_);
+  }
+  Part& part = parts_[part_];
+  const Mixture::Draw draw = part.mixture.next();
+  Draw result{draw.set, part.before[draw.set] + draw.index, part.stage};
+  if (!repeats_.empty() && most_[draw.set] > 0) result.index %= most_[draw.set];
+  return result;
+}
+
+void StagedMixture::seek(std::uint64_t position) {
+  const auto behind = std::ranges::upper_bound(parts_, position, {}, &Part::first);
+  const auto part = static_cast<std::size_t>(behind - parts_.begin()) - 1;
+  if (part != part_) enter(part);
+  parts_[part].mixture.seek(position - parts_[part].first);
+}
+
+bool StagedMixture::plain_before(std::uint64_t position) const {
+  return (parts_.size() == 1 || parts_[1].first >= position) &&
+         (repeats_.empty() || repeats_.front().first >= position);
+}
+
+std::string StagedMixture::describe(std::uint64_t position) const {
+  if (plain_before(position)) return {};
+  std::string text;
+  for (const Part& part : parts_) {
+    if (part.first >= position) break;
+    text += (text.empty() ? "stages=" : ",") + std::to_string(part.first) + ":" +
+            share_list(part.mixture);
+  }
+  for (const Repeat& repeat : repeats_) {
+    if (repeat.first >= position) break;
+    text += ",repeat" + std::to_string(repeat.set) + "@" + std::to_string(repeat.first) + ":" +
+            std::to_string(repeat.samples);
+  }
+  return text + " ";
+}
+
+std::string StagedMixture::describe_share(std::size_t set, std::uint64_t position) const {
+  const Mixture& first = parts_.front().mixture;
+  if (first.shares().size() == 1 || !plain_before(position)) return {};
+  return "share=" + std::to_string(first.shares()[set]) + "/" + std::to_string(first.period()) +
+         " ";
+}
+
+StepOptions ending_after(std::uint64_t samples, StepOptions steps) {
+  const std::uint64_t of_step = steps.batch_size * steps.world;
+  const std::uint64_t most = samples / of_step;
+  if (most == 0) {
+    throw wrong_mixture(
+        "there are " + with_commas(samples) +
+        " samples, less than one step of world x batch_size = " + with_commas(of_step))
+        .hint("take a smaller batch_size, or more epochs");
+  }
+  steps.steps = steps.steps == 0 ? most : std::min(steps.steps, most);
+  return steps;
+}
+
+StepOptions ending_with(const StagedMixture& mixture, StepOptions steps) {
+  return mixture.end() ? ending_after(*mixture.end(), steps) : steps;
+}
+
+}  // namespace evenkeel

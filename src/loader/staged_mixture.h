@@ -1,0 +1,94 @@
+// A mixture whose weights change, and whose sets may end: stages of plain mixtures, one after the
+// other.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "evenkeel/mixture.h"
+#include "loader/mixture.h"
+#include "loader/steps.h"
+
+namespace evenkeel {
+
+// A pure function of the position, but for what it remembers to be quick. One thread at a time.
+class StagedMixture {
+ public:
+  struct Set {
+    double weight = 1;
+    std::uint64_t epoch_samples = 0;  // 0: its order has no epochs
+  };
+  // A step takes `step_samples`. Throws Error (kInvalid) that names the stage.
+  StagedMixture(const std::vector<Set>& sets, const MixtureOptions& options,
+                std::uint64_t step_samples);
+
+  struct Draw {
+    std::size_t set = 0;
+    std::uint64_t index = 0;  // of the set's own order
+    std::size_t stage = 0;    // of the options: 0 until the second one begins
+  };
+  // Throws Error (kInvalid) at the end.
+  Draw next();
+  void seek(std::uint64_t position);
+
+  // The mixture of the first stage.
+  const Mixture& first() const { return parts_.front().mixture; }
+
+  // The samples after which there is nothing to draw.
+  std::optional<std::uint64_t> end() const { return end_; }
+
+  // All that the samples before `position` depend on, in one word and a blank; nothing where plain
+  // weights say it. For states: mixtures with the same text drew the same samples.
+  std::string describe(std::uint64_t position) const;
+  // "share=3/4 " where plain weights say what was drawn before `position`, else nothing.
+  std::string describe_share(std::size_t set, std::uint64_t position) const;
+
+ private:
+  // Weights that hold from one position to the next part's.
+  struct Part {
+    std::uint64_t first = 0;
+    std::size_t stage = 0;
+    Mixture mixture;
+    std::vector<std::uint64_t> before = {};  // of each set; known for the parts up to known_
+  };
+  // From here on a set begins again at its first epoch.
+  struct Repeat {
+    std::uint64_t first = 0;
+    std::size_t set = 0;
+    std::uint64_t samples = 0;  // that it repeats
+  };
+
+  void add_stages(const std::vector<Set>& sets, const MixtureOptions& options,
+                  std::uint64_t step_samples);
+  void add_limits(const std::vector<Set>& sets, const MixtureOptions& options);
+  void limit_parts(const MixtureOptions& options);
+  // Keeps so many parts.
+  void end_at(std::uint64_t position, std::size_t parts);
+  // Ends the part where `set` would be drawn from once more, and all later parts without it.
+  void drop(std::size_t part, std::size_t set, std::uint64_t position);
+  // The position at which a set is drawn from for the `samples`-th time, counted from 0, if that is
+  // in this part.
+  std::optional<std::uint64_t> find(std::size_t part, std::size_t set, std::uint64_t samples);
+  std::uint64_t end_of(std::size_t part) const;
+  void know(std::size_t part);
+  void enter(std::size_t part);
+  bool plain_before(std::uint64_t position) const;
+
+  std::vector<Part> parts_;
+  std::vector<std::vector<double>> weights_;  // of the parts
+  std::size_t known_ = 0;
+  std::vector<std::uint64_t> most_;  // samples of each set, 0 for no limit; empty: no limits
+  std::vector<Repeat> repeats_;      // by `first`
+  std::optional<std::uint64_t> end_;
+  std::size_t part_ = 0;        // that the next sample is drawn from
+  std::uint64_t part_end_ = 0;  // its end
+};
+
+// The options of steps that end after so many samples, or with a mixture. Throws Error (kInvalid)
+// when that is no whole step.
+StepOptions ending_after(std::uint64_t samples, StepOptions steps);
+StepOptions ending_with(const StagedMixture& mixture, StepOptions steps);
+
+}  // namespace evenkeel
