@@ -106,7 +106,7 @@ def document_options(
     most_documents: int | None,
     predict_first: bool,
     leftovers: str,
-    window: Any,
+    window: int | str | None,  # text is for other orders
     mixed_windows: int,
     pad: int,
 ) -> _core.DocumentOptions:
@@ -135,6 +135,10 @@ def document_options(
     top = 1 << 32
     if most_documents is not None:
         options.most_documents = number("most_documents", most_documents, 1, top)
+    if isinstance(window, str):
+        raise TypeError(
+            f'loader: with documents="packed" window is a number of rows; got {window!r}'
+        )
     options.window = number("window", 512 if window is None else window, 1, top)
     options.mixed_windows = number("mixed_windows", mixed_windows, 1, top)
     options.pad = pad
