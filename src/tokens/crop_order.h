@@ -42,8 +42,10 @@ class CropSequence final : public SampleOrder {
 // a time.
 class BlockCrops final : public SampleOrder {
  public:
-  BlockCrops(RowOrder crops, std::uint64_t block_size, std::uint64_t seed)
-      : crops_(std::move(crops)), block_size_(block_size), seed_(seed) {}
+  // `crops`, `order` and `mixed` as for RowOrder.
+  BlockCrops(std::uint64_t crops, std::shared_ptr<const SharedOrder> order, bool mixed,
+             std::uint64_t block_size, std::uint64_t seed)
+      : crops_(crops, std::move(order), mixed), block_size_(block_size), seed_(seed) {}
 
   Place at(std::uint64_t position) override;
   std::uint64_t epoch_samples() const override { return crops_.epoch_samples(); }

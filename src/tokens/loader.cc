@@ -169,10 +169,9 @@ Schedule TokenLoader::Impl::make_schedule() {
     const std::uint64_t seed = seed_of_set(options_.seed, i);
     if (options_.order == CropOrder::kBlocks) {
       const auto& [order, shape] = sets_[i];
-      sets.push_back(
-          {mixture_[i].weight, tokens,
-           std::make_unique<BlockCrops>(RowOrder(shape.samples, order, mixture_.size() > 1),
-                                        options_.block_size, seed)});
+      sets.push_back({mixture_[i].weight, tokens,
+                      std::make_unique<BlockCrops>(shape.samples, order, mixture_.size() > 1,
+                                                   options_.block_size, seed)});
     } else if (documents_) {
       sets.push_back({mixture_[i].weight, documents_->rows(i), documents_->order(i, explaining)});
     } else {
@@ -275,8 +274,9 @@ Job& TokenLoader::Impl::job(const Filling& batch, std::size_t) {
     std::byte* out = stored.tokens.data();
     for (const std::uint64_t row : batch.rows) {
       const auto [set, number] = megatron_->sample(row);
+      const std::uint64_t first = first_token_of(set);
       megatron_->set(set).for_each_run(number, [&](std::uint64_t start, std::uint64_t count) {
-        stored.runs.push_back({first_token_of(set) + start, count, out});
+        stored.runs.push_back({first + start, count, out});
         out += count * array_->layout.dtype.size;
       });
     }
