@@ -130,7 +130,7 @@ std::uint64_t steps_left(const TokenLoader& loader, const Batches& batches) {
                   with_commas(batches.from));
 }
 
-// "128 crops (256.0 KiB) in a block, 512 blocks in a window, 64 streams"
+// "32 crops (64.0 KiB) in a block, 512 blocks in a window, 64 streams"
 std::string describe_blocks(const BlockOptions& blocks, std::uint64_t crop_bytes) {
   return fmt::format("{} crops ({}) in a block, {} blocks in a window, {} streams",
                      with_commas(blocks.block_rows), format_size(blocks.block_rows * crop_bytes),

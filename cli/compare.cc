@@ -105,9 +105,10 @@ memory = RssAnon + the page cache of the files, RSS = all that is resident.
 
 Engines: map     one mapping, kept, as np.memmap does; not bounded
          remap   a fresh mapping for each request
-         advise  one mapping, and the kernel is told what is needed no more
-         read    pread, dropped from the cache behind
+         advise  one mapping; pages are released with madvise after each read
+         read    pread; pages are dropped from the page cache afterwards
          direct  O_DIRECT, many requests in flight
+         fill    mappings that stay in the page cache; not bounded by the budget
          auto    what Evenkeel would choose
 
 Examples:
@@ -156,7 +157,7 @@ void add_work_options(CLI::App& command, Compare& compare) {
       "What the data may occupy in memory; default 64MiB");
   add_size(
       command, "--limit", [&spec](std::uint64_t bytes) { spec.memory_limit = bytes; },
-      "Let each engine work inside a memory cgroup of this size, page cache included (takes root)");
+      "Let each engine work inside a memory cgroup of this size, page cache included (needs root)");
   add_seconds(command, spec.seconds);
   add_count(command, "--seed", spec.seed, 0,
             fmt::format("Of the random order; default {}", spec.seed));

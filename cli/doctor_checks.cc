@@ -74,7 +74,7 @@ Check direct_io(const Probe& probe) {
   const bool works = fd && ::pread(fd.get(), page, sizeof page, 0) >= 0;
   if (!works) {
     return {"O_DIRECT", Health::kMissing, error_text(error ? error : errno),
-            "direct and auto read through the page cache instead and drop it behind",
+            "direct and auto read through the page cache instead and drop the pages afterwards",
             "a disk with ext4, xfs or btrfs; tmpfs and some network file systems have no O_DIRECT"};
   }
   const sys::DirectAlignment alignment = sys::direct_alignment(fd.get());
@@ -97,7 +97,7 @@ Check what_is_cached(const Probe& probe) {
           cache->source + " tells what is cached",
           fast ? "auto takes what is cached from the cache"
                : "auto does not look into the cache: mincore is too slow to ask",
-          fast ? "" : "a kernel from 6.5 on"};
+          fast ? "" : "Linux 6.5 or later"};
 }
 
 Check uncached_reads(const Probe& probe) {
@@ -108,7 +108,7 @@ Check uncached_reads(const Probe& probe) {
   }
   return {"RWF_DONTCACHE", Health::kLimited, error_text(errno),
           "read drops what it read from the page cache itself (POSIX_FADV_DONTNEED)",
-          "Linux 6.14 or newer with ext4, xfs or btrfs; no need if direct works"};
+          "Linux 6.14 or later with ext4, xfs or btrfs; no need if direct works"};
 }
 
 Check readahead(const Probe& probe) {
@@ -208,7 +208,7 @@ Check kernel() {
           fmt::format("{} {}", name.sysname, name.release),
           recent ? "all that Evenkeel knows to use is there, unless a line below says otherwise"
                  : "works, with less: asking what is cached (cachestat) came with Linux 6.5",
-          recent ? "" : "a kernel from 6.5 on"};
+          recent ? "" : "Linux 6.5 or later"};
 }
 
 // What the kernel says when a small ring is asked for.
@@ -281,7 +281,7 @@ Check cgroups() {
             "only the machine's memory counts", ""};
   }
   return {"memory cgroup", Health::kLimited, found,
-          "the default budget keeps to the tightest; page cache counts against it too",
+          "the default budget follows the lowest limit; page cache counts against it too",
           "raise the limit, or leave it: Evenkeel stays within its budget"};
 }
 
@@ -300,8 +300,8 @@ Check other_processes() {
           fmt::format("{}, CAP_SYS_NICE: {}", works ? "works" : "does not work",
                       allowed ? "yes" : "no"),
           works && allowed ? "evenkeel guard --pid can act on running processes"
-                           : "evenkeel guard --pid cannot be had; evenkeel guard -- COMMAND can",
-          !works    ? "a kernel from 5.10 on, and a seccomp profile that allows it"
+                           : "evenkeel guard --pid is not available; evenkeel guard -- COMMAND is",
+          !works    ? "Linux 5.10 or later, and a seccomp profile that allows it"
           : allowed ? ""
                     : "run as root, or setcap cap_sys_nice+ep on the tool; not needed for reading"};
 }
@@ -309,11 +309,11 @@ Check other_processes() {
 Check guard_library() {
   try {
     return {"guard", Health::kOk, find_preload_library(),
-            "evenkeel guard -- COMMAND keeps the mapped files of any program under a line", ""};
+            "evenkeel guard -- COMMAND keeps the mapped files of any program within a budget", ""};
   } catch (const Error& error) {
     return {"guard", Health::kMissing, error.what(),
             "evenkeel guard -- COMMAND runs commands unguarded",
-            "install evenkeel whole, with libevenkeel_guard.so"};
+            "reinstall Evenkeel: libevenkeel_guard.so is missing"};
   }
 }
 

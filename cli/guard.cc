@@ -50,7 +50,7 @@ RecordingOptions recording(const GuardCommandOptions& options) {
   // A file that the tool held open would keep its file system from being unmounted.
   return {.files = options.files,
           .budget = options.guard.budget,
-          .live = options.process.live,
+          .live = !options.process.no_live,
           .keep_files_open = false};
 }
 

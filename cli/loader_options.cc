@@ -50,7 +50,8 @@ std::string LoaderWords::words() const {
 void add_loader_options(CLI::App& app, LoaderWords& words) {
   app.add_option("FILE", words.files,
                  "Token files, or patterns with * ? []; several are one stream of tokens")
-      ->required();
+      ->required()
+      ->type_name("");
   words.loader.batch_size = 12;
   LoaderOptions& loader = words.loader;
   add_count(app, "--batch-size", loader.batch_size, 1, "Rows of a batch; default 12");
@@ -63,21 +64,25 @@ void add_loader_options(CLI::App& app, LoaderWords& words) {
             "Of order blocks: crops that are read together; default by the budget");
   add_count(app, "--window", loader.blocks.window_blocks, 1,
             "Of order blocks: blocks that are mixed in memory; default by the budget");
-  add_count(app, "--streams", loader.blocks.streams, 1,
-            "Of order blocks: a multiple of every --world that will continue; default 64");
+  add_count(
+      app, "--streams", loader.blocks.streams, 1,
+      "Of order blocks: a multiple of every --world you will use to continue the run; default 64");
   add_count(app, "--samples", loader.megatron.samples, 1,
-            "For how many samples the order megatron is made; default one epoch");
+            "Number of training samples for order megatron; default one epoch");
   add_parsed(
       app, "--documents", "MODE",
       [&loader](const std::string& name) { loader.documents.mode = parse_document_mode(name); },
       "mask: show where documents begin; start: rows begin at documents; packed: rows of whole "
       "documents; default none");
   app.add_option("--bos", loader.documents.bos,
-                 "The token that documents begin with, in files without an index of documents");
+                 "The token that documents begin with, in files without an index of documents")
+      ->type_name("N");
   app.add_option("--eos", loader.documents.eos, "The token that documents end with, likewise")
+      ->type_name("N")
       ->excludes("--bos");
   app.add_option("--documents-index", loader.documents.index,
-                 "A folder for indexes of documents that have to be made; default beside the file");
+                 "A folder for indexes of documents that have to be made; default beside the file")
+      ->type_name("DIR");
   add_count(app, "--seed", loader.seed, 0, "Seed of the order; default 0");
   add_count(app, "--rank", loader.rank, 0, "This rank; default 0");
   add_count(app, "--world", loader.world, 1, "How many ranks there are; default 1");

@@ -241,8 +241,8 @@ void add_process_options(CLI::App& app, ProcessOptions& options, const std::stri
   add_parsed(
       app, "--seconds", "S",
       [&options](const std::string& text) { options.seconds = parse_seconds(text); },
-      "With --pid: for so long");
-  app.add_flag("!--no-live", options.live, "No line at the foot of the terminal");
+      "With --pid: stop after this many seconds");
+  app.add_flag("--no-live", options.no_live, "Do not show the status line");
 }
 
 void refuse_command_and_process(const std::string& name, const std::vector<std::string>& command,

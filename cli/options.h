@@ -78,8 +78,8 @@ double parse_slope(const std::string& text);
 // A process that runs already, instead of a command.
 struct ProcessOptions {
   std::optional<pid_t> pid;
-  double seconds = 0;  // how long; 0: until it ends
-  bool live = true;    // a line at the foot of the terminal; for commands, too
+  double seconds = 0;    // how long; 0: until it ends
+  bool no_live = false;  // no status line at the foot of the terminal; for commands, too
 };
 // --pid, --seconds, --no-live. `what` is done to it: "Watch". `options` must outlive `app`.
 void add_process_options(CLI::App& app, ProcessOptions& options, const std::string& what);

@@ -48,7 +48,7 @@ std::string find_preload_library(const PreloadSearch& search) {
   }
   throw Error(ErrorKind::kInvalid, "guard",
               std::string(kName) + " is not beside the tool: " + (folder / kName).string())
-      .hint("install evenkeel whole, or name the library in " + std::string(kOverride));
+      .hint("reinstall Evenkeel, or name the library in " + std::string(kOverride));
 }
 
 std::string find_preload_library() {

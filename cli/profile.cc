@@ -86,7 +86,7 @@ int conclude(const ProfileOptions& options, ProfileRun run, int exit_code) {
 }
 
 RecordingOptions recording(const ProfileOptions& options) {
-  return {options.interval, options.files, options.budget, options.process.live};
+  return {options.interval, options.files, options.budget, !options.process.no_live};
 }
 
 int profile_command(const ProfileOptions& options) {

@@ -52,13 +52,13 @@ def open(
 ) -> Array | Any:
     """Opens an array that lies in a file, or in several, one after the other along the first axis.
 
-    `paths` is a path, a pattern with * ? [], or several of them. NPY files say themselves what they
-    hold; for raw files give `dtype` (anything np.dtype accepts, also "bfloat16" where ml_dtypes is
+    `paths` is a path, a pattern with * ? [], or several of them. NPY files describe their contents;
+    for raw files give `dtype` (anything np.dtype accepts, also "bfloat16" where ml_dtypes is
     installed) and, if it is not one axis, `shape`, whose first axis may be -1.
 
     `budget` is what the array may occupy in memory: bytes, "64MiB", "1GiB/node", or a Budget that
     several share; default an eighth of the memory available. `engine` is "auto", or one of "map",
-    "remap", "advise", "read", "direct" to compare them.
+    "remap", "advise", "read", "direct", "fill" to compare them.
 
     What the budget leaves holds rows that were read, for when they are asked for again; it gives
     way when something else needs the memory, and is not used where nothing is read twice. `cache`
@@ -84,8 +84,7 @@ def open(
 
         if shape is not None or offset != 0 or cache is not None or page_cache != "spare":
             raise ValueError(
-                "open: weights say themselves what they hold: shape, offset, cache and page_cache"
-                " are for arrays"
+                "open: shape, offset, cache and page_cache are for arrays, not for weights"
             )
         return Weights(paths, budget, engine)  # type: ignore[arg-type]
     return Array(expand(paths), budget, engine, dtype, shape, offset, cache, page_cache)
@@ -285,7 +284,7 @@ class Array:
         `seed` and the epoch decide; rank r of `world` gets rows r, r + world, ... of the order.
         `shuffle=True` is exact and reads each row by itself. `shuffle="blocks"` reads as fast as a
         scan: blocks of neighbouring rows are shuffled, and the rows of each window of blocks.
-        `block` and `window` are rows, or bytes as text ("256KiB"); a window takes a quarter of the
+        `block` and `window` are rows, or bytes as text ("64KiB"); a window takes a quarter of the
         budget by default, and two are held. `streams` is a multiple of every `world` that will
         continue this loop, 64 by default.
 

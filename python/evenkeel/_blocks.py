@@ -55,7 +55,7 @@ class Blocks(NamedTuple):
 
 
 def rows_of(what: str, name: str, value: Any, row_bytes: int) -> int:
-    """Rows, of a number of rows or of a size such as "256KiB". 0: not given."""
+    """Rows, of a number of rows or of a size such as "64KiB". 0: not given."""
     if value is None:
         return 0
     if isinstance(value, str):

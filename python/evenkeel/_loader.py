@@ -38,14 +38,14 @@ class TokenLoader(_Base):
     "random" (with replacement, as nanoGPT draws), "shuffled" (each block once an epoch), "covering"
     (the same with a new phase each epoch), "blocks" (the crops of "covering", read in large
     requests and mixed in memory: see docs/orders.md) or "megatron" (below). For "blocks", `block`
-    and `window` are crops, or bytes as text ("256KiB"), and `streams` is a multiple of every
-    `world` that will continue; a window takes a quarter of the budget by default, and two are held.
-    These are part of the state: a loader that was not told them takes them from there. "megatron"
-    is the samples of megatron-core's GPTDataset, and for several sets of its BlendedDataset, in
-    their order for `samples` samples (default: those of `steps`, else of one epoch). Sets without
-    weights are then blended by their size; `surplus` is Megatron's mid_level_dataset_surplus.
-    `rank` and `world` default to those of
-    torch.distributed, else of the environment of torchrun, Slurm or Open MPI, else one process.
+    and `window` are crops, or bytes as text ("64KiB"), and `streams` is a multiple of every `world`
+    that will continue the run; a window takes a quarter of the budget by default, and two are held.
+    These are part of the state: a loader created without `block` and `window` takes them from
+    there. "megatron" is the samples of megatron-core's GPTDataset, and for several sets of its
+    BlendedDataset, in their order for `samples` samples (default: those of `steps`, else of one
+    epoch). Sets without weights are then blended by their size; `surplus` is Megatron's
+    mid_level_dataset_surplus. `rank` and `world` default to those of torch.distributed, else of the
+    environment of torchrun, Slurm or Open MPI, else one process.
 
     `schedule` changes the weights of a mixture during training: {0: [3, 1], 200_000: [1, 3]} has
     weights 1 : 3 from step 200,000 on. Each set goes on where it was, and shares are exact within

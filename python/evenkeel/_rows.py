@@ -39,13 +39,12 @@ class Loader(_Base):
     it, resume on another number of ranks, and ask which rows it has (`explain`). `order` is
     "shuffled" (each row once an epoch, exactly), "blocks" (each row once an epoch, at the speed of
     a scan), "sequential", or "random" (with replacement). For "blocks", `block` and `window` are
-    rows, or bytes of all arrays together as text ("256KiB"); a window takes a quarter of the budget
+    rows, or bytes of all arrays together as text ("64KiB"); a window takes a quarter of the budget
     by default, and two are held; the sets of a mixture share that evenly. `streams` is a multiple
-    of every `world` that will continue, 64 by default; a mixture takes so many rows of a set at a
-    time, and has fewer by default. These are part of the state: a loader that was not told them
-    takes them from there.
-    `rank` and `world` default to those of torch.distributed, else of the environment of torchrun,
-    Slurm or Open MPI, else one process.
+    of every `world` that will continue the run, 64 by default; a mixture takes so many rows of a
+    set at a time, and has fewer by default. These are part of the state: a loader created without
+    `block` and `window` takes them from there. `rank` and `world` default to those of
+    torch.distributed, else of the environment of torchrun, Slurm or Open MPI, else one process.
 
     A loop is one epoch, and the next loop the next epoch; `epochs` makes a loop of several. With
     `steps` a loop ends after that many batches, and the next loop begins again at step 0, as

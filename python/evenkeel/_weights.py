@@ -22,7 +22,7 @@ Only = Union[str, Iterable[str], Callable[[str], bool], None]
 # Pattern of names to (axis, rank, world): the share of `rank` of `world` along an axis.
 Slices = Mapping[str, tuple[int, int, int]]
 
-# What NumPy calls them. The others have no numbers of NumPy's, but for those of ml_dtypes.
+# NumPy's names. NumPy has no dtype for the others; ml_dtypes has some.
 _NUMPY = {
     "BOOL": "bool",
     "U8": "uint8",
@@ -232,15 +232,15 @@ def load_safetensors(
     `path` is a .safetensors file, an index of shards (model.safetensors.index.json), a pattern, or
     the folder of a model. Nothing stays in the page cache.
 
-    `device` is where tensors go: "cpu", "cuda", "cuda:1", or a dict of name patterns to devices,
-    of which the first that matches counts. Tensors on a GPU come through pinned buffers that are
-    part of the budget; reading and copying overlap. On the CPU, large tensors are read straight
-    into their own memory, in huge pages.
+    `device` is where tensors go: "cpu", "cuda", "cuda:1", or a dict of name patterns to devices;
+    the first match applies. Tensors on a GPU come through pinned buffers that are part of the
+    budget; reading and copying overlap. On the CPU, large tensors are read straight into their own
+    memory, in huge pages.
 
     `only` chooses tensors: a pattern ("layers.1*"), several of them, or a function of the name.
     `slice` takes a share of each tensor, for tensor parallelism: {"*.weight": (0, rank, world)}
-    divides axis 0 by `world`. `into` is a dict of tensors that exist, such as model.state_dict():
-    they are filled in place and given back.
+    divides axis 0 by `world`. `into` is a dict of existing tensors, such as model.state_dict():
+    they are filled in place and returned.
 
     `budget` is what reading may occupy in memory besides the tensors: bytes, "512MiB", or a Budget.
 

@@ -51,7 +51,7 @@ Error invalid_blocks(const std::string& what, const std::string& hint) {
 const Order& require_valid(const Order& order) {
   const BlockOptions& blocks = order.blocks;
   if (blocks.block_rows == 0) {
-    throw invalid_blocks("a block of 0 rows", "block_rows is 1 or more; 256 KiB of rows read well");
+    throw invalid_blocks("a block of 0 rows", "block_rows is 1 or more; 64 KiB of rows read well");
   }
   if (blocks.window_blocks == 0) {
     throw invalid_blocks("a window of 0 blocks", "window_blocks is 1 or more");
@@ -64,7 +64,7 @@ const Order& require_valid(const Order& order) {
     throw invalid_blocks("a world of " + std::to_string(order.world) + " does not divide the " +
                              streams + " streams",
                          "each rank reads whole streams: use a world size that divides " + streams +
-                             ", or begin anew with streams that are a multiple of the world size");
+                             ", or start again with streams that are a multiple of the world size");
   }
   return order;
 }
