@@ -1,6 +1,6 @@
 """evenkeel guard: the page cache of what a program maps stays within the budget, seen from outside.
 
-All read slower than 1 GB/s, which is what the guard promises to keep up with. guard_program.c waits
+All read slower than 1 GB/s, which is what the guard is made to keep up with. guard_program.c waits
 for the guard as well, so that its tests hold where others keep the processors busy.
 """
 

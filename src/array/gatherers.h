@@ -106,8 +106,8 @@ class Array::Impl::Gatherers {
     if (!share) return nullptr;
     auto gatherer = std::make_unique<Gatherer>(impl_);
     gatherer->own_share = std::move(*share);
+    free_.reserve(all_.size() + 1);  // first: one that is in the list can always be given back
     all_.push_back(std::move(gatherer));
-    free_.reserve(all_.size());
     return all_.back().get();
   }
 

@@ -37,17 +37,22 @@ std::uint64_t BudgetPolicy::kept_free(std::uint64_t total) {
 }
 
 int BudgetPolicy::next_look_ms() const {
-  const bool near = has_before_ && before_.available < 4 * kept_free(before_.total);
+  const std::uint64_t keep = kept_free(before_.total);
+  const bool near = has_before_ && before_.available < (any_cached_ ? 4 : 2) * keep;
   return near ? kLookEveryMsNear : kLookEveryMs;
 }
 
-bool BudgetPolicy::pressed(const MemoryState& now, bool triggered) const {
+bool BudgetPolicy::pressed(const MemoryState& now, bool triggered, std::int64_t window_ns) const {
   const bool near_limit = now.available < 2 * kept_free(now.total);
   // Tasks of other cgroups also wait for memory, of their own limits.
   const bool stalls_count = now.stalls_are_own || near_limit;
   if (triggered && stalls_count) return true;
   if (!has_before_) return false;
-  if (stalls_count && less(now.stalled_us, stalled_at_window_) >= kStallUs) return true;
+  // A look that comes late, on a busy machine, sees the waiting of more time.
+  const double windows =
+      std::max(static_cast<double>(window_ns) / static_cast<double>(kStallWindowNs), 1.0);
+  const auto stalled_us = static_cast<double>(less(now.stalled_us, stalled_at_window_));
+  if (stalls_count && stalled_us >= static_cast<double>(kStallUs) * windows) return true;
   // A limit is also reached by the page cache alone, which gives way by itself.
   return now.limit_hits > before_.limit_hits && near_limit;
 }
@@ -55,9 +60,9 @@ bool BudgetPolicy::pressed(const MemoryState& now, bool triggered) const {
 std::vector<std::uint64_t> BudgetPolicy::limits(const MemoryState& now, bool triggered,
                                                 std::int64_t now_ns, const std::vector<Use>& uses) {
   const std::uint64_t keep = kept_free(now.total);
-  const bool pressure = pressed(now, triggered);
-  const bool is_short = pressure || now.available < keep;
   const std::int64_t window_ns = now_ns - window_began_ns_;
+  const bool pressure = pressed(now, triggered, window_ns);
+  const bool is_short = pressure || now.available < keep;
   if (!has_before_ || pressure || window_ns >= kStallWindowNs || window_ns < 0) {
     const std::uint64_t before = has_before_ ? stalled_at_window_ : 0;
     stalled_at_window_ = std::max(now.stalled_us, before);  // less: it could not be read
@@ -65,6 +70,7 @@ std::vector<std::uint64_t> BudgetPolicy::limits(const MemoryState& now, bool tri
   }
   before_ = now;
   has_before_ = true;
+  any_cached_ = std::ranges::any_of(uses, [](const Use& use) { return use.cached > 0; });
   if (is_short) no_growth_before_ns_ = now_ns + kCalmNs;
   const bool may_grow = now_ns >= no_growth_before_ns_ || no_growth_before_ns_ - now_ns > kCalmNs;
 
@@ -153,7 +159,9 @@ void AutomaticBudgets::look(BudgetPolicy& policy, const MemoryState& now, bool t
   const std::vector<Budget> budgets = alive();
   std::vector<BudgetPolicy::Use> uses;
   uses.reserve(budgets.size());
-  for (const Budget& budget : budgets) uses.push_back({budget.limit(), budget.in_use()});
+  for (const Budget& budget : budgets) {
+    uses.push_back({budget.limit(), budget.in_use(), budget.cached()});
+  }
   const auto limits = policy.limits(now, triggered, sys::monotonic_ns(), uses);
   for (std::size_t i = 0; i < budgets.size(); ++i) {
     if (limits[i] != uses[i].limit) budgets[i].follow(limits[i]);

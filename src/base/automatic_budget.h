@@ -19,7 +19,7 @@ inline constexpr std::uint64_t kLeastAutomatic = 16_MiB;
 class BudgetPolicy {
  public:
   struct Use {
-    std::uint64_t limit = 0, in_use = 0;  // of one budget
+    std::uint64_t limit = 0, in_use = 0, cached = 0;  // of one budget; in_use includes cached
   };
   // The new limits. `triggered`: the kernel reported pressure since the last call.
   std::vector<std::uint64_t> limits(const MemoryState& now, bool triggered, std::int64_t now_ns,
@@ -28,14 +28,16 @@ class BudgetPolicy {
   void forget() { has_before_ = false; }
   // What is left free for others.
   static std::uint64_t kept_free(std::uint64_t total);
-  // How long to wait before the next look: less where memory may soon be short.
+  // How long to wait before the next look: less where memory may soon be short, and where it is not
+  // far from it and there is a cache that could give way.
   int next_look_ms() const;
 
  private:
-  bool pressed(const MemoryState& now, bool triggered) const;
+  bool pressed(const MemoryState& now, bool triggered, std::int64_t window_ns) const;
 
   MemoryState before_;
   bool has_before_ = false;
+  bool any_cached_ = false;  // by a budget, at the last look
   // Waiting for memory adds up over a window of time, of several looks.
   std::uint64_t stalled_at_window_ = 0;
   std::int64_t window_began_ns_ = 0;

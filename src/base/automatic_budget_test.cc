@@ -70,7 +70,7 @@ TEST(BudgetPolicy, ShrinksWhenTasksWaitForMemoryAndGrowsAgainOnceItIsCalm) {
   MemoryState state = roomy(9_GiB);
   policy.limits(state, false, 0, {{1_GiB, 800_MiB}});
   state.stalls_are_own = true;
-  state.stalled_us += 10'000;
+  state.stalled_us += 200'000;
   EXPECT_EQ(policy.limits(state, false, kSecondNs, {{1_GiB, 800_MiB}})[0], 700_MiB);
   EXPECT_EQ(policy.limits(state, false, 2 * kSecondNs, {{700_MiB, 700_MiB}})[0], 700_MiB);
   EXPECT_GT(policy.limits(state, false, 4 * kSecondNs, {{700_MiB, 700_MiB}})[0], 700_MiB);
@@ -103,16 +103,31 @@ TEST(BudgetPolicy, LooksMoreOftenWhereMemoryMaySoonBeShort) {
   policy.limits(roomy(9_GiB), false, 0, {{1_GiB, 800_MiB}});
   const int calm = policy.next_look_ms();
   policy.limits(roomy(3_GiB), false, kSecondNs, {{1_GiB, 800_MiB}});
+  EXPECT_EQ(policy.next_look_ms(), calm);  // there is nothing that could give way
+  policy.limits(roomy(3_GiB), false, 2 * kSecondNs, {{1_GiB, 800_MiB}, {1_GiB, 800_MiB, 1_MiB}});
   EXPECT_LT(policy.next_look_ms(), calm);
+  policy.limits(roomy(1_GiB + 512_MiB), false, 3 * kSecondNs, {{1_GiB, 800_MiB}});
+  EXPECT_LT(policy.next_look_ms(), calm);
+}
+
+TEST(BudgetPolicy, ALookThatComesLateAllowsForMoreStalls) {
+  BudgetPolicy policy;
+  MemoryState state = roomy(9_GiB);
+  state.stalls_are_own = true;
+  policy.limits(state, false, kSecondNs, {{1_GiB, 800_MiB}});
+  state.stalled_us += 50'000;  // of a second: a twentieth of the time
+  EXPECT_GE(policy.limits(state, false, 2 * kSecondNs, {{1_GiB, 800_MiB}})[0], 1_GiB);
+  state.stalled_us += 150'000;
+  EXPECT_EQ(policy.limits(state, false, 3 * kSecondNs, {{1_GiB, 800_MiB}})[0], 700_MiB);
 }
 
 TEST(BudgetPolicy, StallsOfOthersCountOnlyWhereMemoryIsShort) {
   BudgetPolicy policy;
   MemoryState state = roomy(9_GiB);
   policy.limits(state, false, 0, {{1_GiB, 800_MiB}});
-  state.stalled_us += 10'000;
+  state.stalled_us += 200'000;
   EXPECT_GE(policy.limits(state, true, kSecondNs, {{1_GiB, 800_MiB}})[0], 1_GiB);
-  state.stalled_us += 10'000;
+  state.stalled_us += 200'000;
   state.available = 1_GiB + 100_MiB;
   EXPECT_EQ(policy.limits(state, false, kSecondNs, {{1_GiB, 800_MiB}})[0], 700_MiB);
 }

@@ -42,15 +42,20 @@ void Reservation::Account::reclaim(std::uint64_t bytes) NO_THREAD_SAFETY_ANALYSI
   }
   std::shared_ptr<Reclaimer> reclaimer = largest ? largest->reclaimer.lock() : nullptr;
   Mutex& mutex = Registry::get().mutex;
+  const std::uint64_t cached_before = cached;
   ++reclaiming;
   mutex.unlock();
   if (reclaimer) {
     reclaimer->reclaim(bytes);
     reclaimer.reset();
-  } else {
-    std::this_thread::yield();  // another thread is destroying the cache
   }
   mutex.lock();
+  if (cached >= cached_before) {
+    // Other threads use what the cache holds, or one is destroying it: they need the processor.
+    mutex.unlock();
+    std::this_thread::yield();
+    mutex.lock();
+  }
   --reclaiming;
 }
 

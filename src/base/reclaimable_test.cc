@@ -70,6 +70,30 @@ TEST(ReclaimableMemory, GivesWayToReservationsOfEveryKind) {
   EXPECT_EQ(budget.peak(), 1000u);
 }
 
+// What it holds is in use, up to the third time it is asked.
+class BusyCache final : public Reclaimer {
+ public:
+  explicit BusyCache(const Budget& budget) : memory_(budget, "cached blocks") {}
+  void reclaim(std::uint64_t bytes) noexcept override {
+    if (++calls >= 3) memory_.shrink(std::min(bytes, memory_.bytes()));
+  }
+  ReclaimableMemory& memory() { return memory_; }
+  std::atomic<int> calls = 0;
+
+ private:
+  ReclaimableMemory memory_;
+};
+
+TEST(ReclaimableMemory, IsAskedAgainWhereItIsInUse) {
+  const Budget budget(1000);
+  const auto cache = std::make_shared<BusyCache>(budget);
+  cache->memory().serve(cache);
+  ASSERT_TRUE(cache->memory().try_grow(1000));
+  const Reservation rows = budget.reserve(400, "rows");
+  EXPECT_EQ(cache->calls, 3);
+  EXPECT_EQ(cache->memory().bytes(), 600u);
+}
+
 TEST(ReclaimableMemory, IsNotTouchedByWhatCannotFitAnyway) {
   const Budget budget(1000);
   const auto cache = CountedCache::make(budget);

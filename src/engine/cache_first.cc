@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <memory>
+#include <new>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -18,6 +19,7 @@
 #include "engine/copy_team.h"
 #include "engine/engines.h"
 #include "engine/files.h"
+#include "engine/free_signal.h"
 #include "engine/mapping.h"
 #include "evenkeel/error.h"
 
@@ -213,16 +215,26 @@ class CacheFirstEngine final : public Engine {
       });
       return found;
     }
+    // nullptr: all are in use.
+    ThreadState* lock_free_one() NO_THREAD_SAFETY_ANALYSIS {
+      for (auto& slot : states) {
+        ThreadState* const state = slot.load(std::memory_order_acquire);
+        if (!state || state->mutex.try_lock()) return state;
+      }
+      return nullptr;
+    }
     std::atomic<std::size_t> running = 0;  // threads in `run`
+    FreeSignal freed;                      // a state
     std::atomic<TeamOfCopies*> team = nullptr;
     Mutex adding;
     std::array<std::atomic<ThreadState*>, kMostThreads> states{};  // filled from the front
   };
 
   // Locks a state for a run: the first that is free, a new one, or, where there can be none, the
-  // first.
+  // first that becomes free.
   struct StateLock {
-    StateLock(CacheFirstEngine& engine, ThreadStates& states) : state(choose(engine, states)) {
+    StateLock(CacheFirstEngine& engine, ThreadStates& of_process)
+        : states(of_process), state(choose(engine, of_process)) {
       state.mutex.assert_held();
       state.runner = std::this_thread::get_id();
       state.in_rest = false;
@@ -230,21 +242,16 @@ class CacheFirstEngine final : public Engine {
     ~StateLock() NO_THREAD_SAFETY_ANALYSIS {  // `choose` locked one of several
       state.runner = std::thread::id();
       state.mutex.unlock();
+      states.freed.notify();
     }
     StateLock(const StateLock&) = delete;
     StateLock& operator=(const StateLock&) = delete;
-    static ThreadState& choose(CacheFirstEngine& engine,
-                               ThreadStates& states) NO_THREAD_SAFETY_ANALYSIS {
-      for (auto& slot : states.states) {
-        ThreadState* const made = slot.load(std::memory_order_acquire);
-        if (!made) break;
-        if (made->mutex.try_lock()) return *made;
-      }
+    static ThreadState& choose(CacheFirstEngine& engine, ThreadStates& states) {
+      if (ThreadState* const free = states.lock_free_one()) return *free;
       if (ThreadState* const added = engine.add_state(states)) return *added;
-      ThreadState& first = *states.states.front().load();
-      first.mutex.lock();
-      return first;
+      return *states.freed.wait([&states] { return states.lock_free_one(); });
     }
+    ThreadStates& states;
     ThreadState& state;
   };
 
@@ -279,7 +286,7 @@ class CacheFirstEngine final : public Engine {
     return std::min(most_helpers_, processors_ - std::min(running, processors_));
   }
 
-  // nullptr where the budget has no room for it.
+  // nullptr where the budget, or the system, has no room for it.
   TeamOfCopies* team() {
     ThreadStates& states = states_.get();
     if (TeamOfCopies* const made = states.team.load(std::memory_order_acquire)) return made;
@@ -289,10 +296,14 @@ class CacheFirstEngine final : public Engine {
     if (budget_.left() < memory * kTeamsLeft) return nullptr;
     auto share = budget_.try_reserve(memory, "copying threads");
     if (!share) return nullptr;
-    auto made = std::make_unique<TeamOfCopies>(most_helpers_);
-    made->share = std::move(*share);
-    states.team.store(made.get(), std::memory_order_release);
-    return made.release();
+    try {
+      auto made = std::make_unique<TeamOfCopies>(most_helpers_);
+      made->share = std::move(*share);
+      states.team.store(made.get(), std::memory_order_release);
+      return made.release();
+    } catch (const std::bad_alloc&) {
+      return nullptr;
+    }
   }
 
   // Stands between the feed and the other engine, and keeps what it can serve itself.
@@ -326,8 +337,7 @@ class CacheFirstEngine final : public Engine {
           unserved_.pop_back();
           return true;
         }
-        TeamOfCopies* const team = engine_.helpers() > 0 ? engine_.team() : nullptr;
-        if (team && copy_together(*team)) continue;
+        if (TeamOfCopies* const shared = team(); shared && copy_together(*shared)) continue;
         if (!inner_.next(extent)) return false;
         const bool served = serve(extent);
         count(served);
@@ -344,6 +354,14 @@ class CacheFirstEngine final : public Engine {
     void do_other_work() override { inner_.do_other_work(); }
 
    private:
+    // nullptr: none may help now, or the budget has no room for a team. That is asked once in a
+    // run, because asking takes locks that all threads share.
+    TeamOfCopies* team() {
+      if (engine_.helpers() == 0) return nullptr;
+      if (!team_) team_ = engine_.team();
+      return *team_;
+    }
+
     // Copies many extents at once, if they are in memory and each has its place. Those that are not
     // go to unserved_. False: there was none, or another run has the team.
     bool copy_together(TeamOfCopies& shared) REQUIRES(state_.mutex) {
@@ -472,7 +490,8 @@ class CacheFirstEngine final : public Engine {
     ThreadState& state_;
     Feed& inner_;
     std::optional<Extent> held_;
-    std::vector<Extent> unserved_;  // that were thought to be in memory
+    std::optional<TeamOfCopies*> team_;  // once it was asked for
+    std::vector<Extent> unserved_;       // that were thought to be in memory
   };
 
   const Layout& layout_;

@@ -1,7 +1,7 @@
 #include "engine/copy_team.h"
 
 #include <algorithm>
-#include <system_error>
+#include <exception>
 
 #include "base/thread.h"
 
@@ -15,8 +15,9 @@ constexpr std::size_t kMostAtATime = 16, kPartsOfThread = 8;
 
 CopyTeam::CopyTeam(std::size_t threads) {
   try {
+    threads_.reserve(threads);  // a thread that has no place could not be joined
     while (threads_.size() < threads) threads_.push_back(start_thread([this] { loop(); }));
-  } catch (const std::system_error&) {
+  } catch (const std::exception&) {  // no thread, or no memory
     // With fewer, or none, the caller does more itself.
   }
 }

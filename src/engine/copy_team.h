@@ -26,7 +26,10 @@ class CopyTeam {
   class Use {
    public:
     explicit Use(CopyTeam& team)
-        : team_(team.in_use_.exchange(true, std::memory_order_acquire) ? nullptr : &team) {}
+        : team_(team.in_use_.load(std::memory_order_relaxed) ||
+                        team.in_use_.exchange(true, std::memory_order_acquire)
+                    ? nullptr
+                    : &team) {}
     ~Use() {
       if (team_) team_->in_use_.store(false, std::memory_order_release);
     }

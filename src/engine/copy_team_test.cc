@@ -5,9 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <new>
 #include <numeric>
 #include <thread>
 #include <vector>
+
+#include "base/fault_hook.h"
 
 namespace evenkeel {
 namespace {
@@ -29,6 +32,30 @@ TEST(CopyTeam, OthersTakePart) {
     while (arrived < 2) std::this_thread::yield();
   });
   EXPECT_EQ(arrived, 2);
+}
+
+// There is memory for one thread, and no more.
+class OneThreadOnly final : public sys::FaultHook {
+ public:
+  OneThreadOnly() { sys::fault_hook = this; }
+  ~OneThreadOnly() { sys::fault_hook = nullptr; }
+  OneThreadOnly(const OneThreadOnly&) = delete;
+  OneThreadOnly& operator=(const OneThreadOnly&) = delete;
+  sys::Fault on(sys::Call call) override {
+    if (call == sys::Call::kThreadStart && ++asked_ > 1) throw std::bad_alloc();
+    return {};
+  }
+
+ private:
+  int asked_ = 0;
+};
+
+TEST(CopyTeam, MakesDoWithTheThreadsThatThereIsMemoryFor) {
+  const OneThreadOnly hook;
+  CopyTeam team(3);
+  std::vector<std::atomic<int>> done(1000);
+  CopyTeam::Use(team).run(done.size(), 3, [&](std::size_t i) { ++done[i]; });
+  for (const auto& times : done) EXPECT_EQ(times, 1);
 }
 
 TEST(CopyTeam, WithoutThreadsTheCallerDoesAll) {

@@ -7,153 +7,26 @@
 #include <cstdlib>
 #include <memory>
 #include <optional>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/checked.h"
 #include "base/memory.h"
-#include "base/mutex.h"
 #include "base/per_process.h"
 #include "base/retry_policy.h"
 #include "base/sys.h"
-#include "engine/arena.h"
 #include "engine/engines.h"
 #include "engine/files.h"
 #include "engine/queue.h"
+#include "engine/rings.h"
 
 namespace evenkeel {
-
-std::atomic<QueueWrapper> queue_wrapper = nullptr;
-
 namespace {
 
-constexpr std::uint32_t kDepth = 128;
-constexpr std::uint32_t kThreads = 16;
 // More in flight does not make large reads faster (1 MiB x 4 reaches the disk's limit).
 constexpr std::uint64_t kMostBytesInFlight = 8 << 20;
 constexpr std::uint64_t kLeastBuffers = 128 << 10;
 constexpr std::uint64_t kMaxRequest = 1 << 20;
-constexpr std::size_t kMostRegisteredFiles = 128;
-// While one call waits for its last reads, another keeps the disk busy through a second ring. It
-// has a quarter of the buffers, room for a request of any size, and leaves enough for scans.
-constexpr std::uint64_t kLeastBuffersOfTwo = 8 << 20;
-constexpr std::size_t kMostFilesOfTwo = 8;  // more would be too many descriptors
-constexpr std::uint64_t kMemoryOfRing = 64 << 10;
-
-// Reads in flight, and the memory they go to: for one thread at a time.
-struct Ring {
-  Ring(const Layout& layout, std::span<std::byte> buffers, QueueChoice choice)
-      : memory(buffers), files(layout, O_DIRECT), arena(buffers.size()) {
-    const std::size_t registered =
-        layout.segments.size() <= kMostRegisteredFiles ? layout.segments.size() : 0;
-    if (choice == QueueChoice::kBest) queue = make_uring_queue(kDepth, memory, registered, why);
-    if (choice == QueueChoice::kThreads) why = "io_uring was not asked for";
-    if (!queue) queue = make_thread_queue(kThreads);
-    if (const QueueWrapper wrap = queue_wrapper) queue = wrap(std::move(queue));
-  }
-  std::string describe() {
-    const MutexLock lock(mutex);
-    std::string how = "O_DIRECT, " + queue->describe();
-    if (!why.empty()) how += " (" + why + ")";
-    return how;
-  }
-  // The queue broke with reads in flight: they end first, for the next reads go to the same memory.
-  void start_over() REQUIRES(mutex) {
-    queue->abandon();
-    queue = make_thread_queue(kThreads);
-    arena = RingArena(memory.size());
-  }
-  bool uses_threads() {
-    const MutexLock lock(mutex);
-    return !why.empty();
-  }
-  const std::span<std::byte> memory;
-  Reservation share;                    // of the second ring
-  std::atomic<std::thread::id> runner;  // the thread that is in `run` here
-  Mutex mutex;
-  FileSet files GUARDED_BY(mutex);
-  RingArena arena GUARDED_BY(mutex);
-  std::string why GUARDED_BY(mutex);  // io_uring is not used
-  std::unique_ptr<ReadQueue> queue GUARDED_BY(mutex);
-};
-
-// The rings of a process: one, and a second from when two threads first read at the same time.
-class Rings {
- public:
-  Rings(const Layout& layout, const Budget& budget, std::span<std::byte> memory, QueueChoice choice)
-      : layout_(layout),
-        budget_(budget),
-        choice_(choice),
-        for_second_(memory.last(second_bytes(layout, memory.size()))),
-        first_(layout, memory.first(memory.size() - for_second_.size()), choice),
-        two_allowed_(!for_second_.empty() && !first_.uses_threads()) {}
-  ~Rings() { delete second_.load(); }
-  Rings(const Rings&) = delete;
-  Rings& operator=(const Rings&) = delete;
-
-  // One of them, for the time of a run.
-  class Use {
-   public:
-    explicit Use(Rings& rings) : ring(rings.lock_one()) {
-      ring.runner = std::this_thread::get_id();
-    }
-    ~Use() NO_THREAD_SAFETY_ANALYSIS {  // lock_one locked one of two
-      ring.runner = std::thread::id();
-      ring.mutex.unlock();
-    }
-    Use(const Use&) = delete;
-    Use& operator=(const Use&) = delete;
-    Ring& ring;
-  };
-
-  // The one that this thread runs.
-  Ring& current() {
-    Ring* const second = second_.load(std::memory_order_acquire);
-    return second && second->runner == std::this_thread::get_id() ? *second : first_;
-  }
-  Ring& first() { return first_; }
-
- private:
-  static std::uint64_t second_bytes(const Layout& layout, std::uint64_t bytes) {
-    if (bytes < kLeastBuffersOfTwo || layout.segments.size() > kMostFilesOfTwo) return 0;
-    return round_down(bytes / 4, sys::page_size());
-  }
-
-  Ring& lock_one() NO_THREAD_SAFETY_ANALYSIS {
-    if (first_.mutex.try_lock()) return first_;
-    Ring* const second = two_allowed_ ? make_second() : nullptr;
-    if (second && second->mutex.try_lock()) return *second;
-    // Those who wait are spread over both.
-    Ring& chosen =
-        second && next_waits_.fetch_add(1, std::memory_order_relaxed) % 2 == 1 ? *second : first_;
-    chosen.mutex.lock();
-    return chosen;
-  }
-
-  // nullptr: the budget has no room for it.
-  Ring* make_second() EXCLUDES(making_) {
-    if (Ring* const made = second_.load(std::memory_order_acquire)) return made;
-    const MutexLock lock(making_);
-    if (Ring* const made = second_.load(std::memory_order_acquire)) return made;
-    auto share = budget_.try_reserve(kMemoryOfRing, "a second ring");
-    if (!share) return nullptr;
-    auto ring = std::make_unique<Ring>(layout_, for_second_, choice_);
-    ring->share = std::move(*share);
-    second_.store(ring.get(), std::memory_order_release);
-    return ring.release();
-  }
-
-  const Layout& layout_;
-  const Budget budget_;
-  const QueueChoice choice_;
-  const std::span<std::byte> for_second_;
-  Ring first_;
-  const bool two_allowed_;
-  Mutex making_;
-  std::atomic<Ring*> second_ = nullptr;
-  std::atomic<std::uint32_t> next_waits_ = 0;
-};
 
 class DirectEngine final : public Engine {
  public:
@@ -277,7 +150,7 @@ class DirectEngine final : public Engine {
     }
 
     void take_completions(std::size_t enough) REQUIRES(ring_.mutex) {
-      Completion completions[kDepth];
+      Completion completions[Ring::kDepth];
       const std::int64_t began = sys::monotonic_ns();
       const std::size_t count = ring_.queue->wait(enough, completions);
       add(engine_.wait_ns_, static_cast<std::uint64_t>(sys::monotonic_ns() - began));

@@ -4,9 +4,13 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <filesystem>
+#include <optional>
 #include <thread>
 
+#include "base/fault_hook.h"
 #include "engine/engines.h"
 #include "engine/queue.h"
 #include "engine/test_feed.h"
@@ -90,6 +94,85 @@ TEST_F(DirectTest, ThereIsOneRingWhereTheBudgetIsSmall) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_THAT(accounts, testing::Each("each once"));
+  EXPECT_EQ(budget.in_use(), one);
+}
+
+// Holds on to its ring until it is told to let go, as a loader does that lives as long as the
+// program.
+class EndlessFeed final : public Feed {
+ public:
+  bool next(Extent&) override {
+    holds = true;
+    while (!let_go) std::this_thread::yield();
+    return false;
+  }
+  void arrived(const Extent&, const std::byte*) override {}
+  std::optional<Target> target(const Extent&) const override { return std::nullopt; }
+  std::atomic<bool> holds = false, let_go = false;
+};
+
+TEST_F(DirectTest, WhoWaitsForARingGetsTheOneThatIsFree) {
+  if (const auto why = why_no_uring(); !why.empty()) GTEST_SKIP() << why;
+  const TestFiles files({300'001});
+  std::string why_not;
+  const auto engine = make_direct_engine(files.layout, Budget(256_MiB), why_not);
+  ASSERT_TRUE(engine) << why_not;
+  for (const std::size_t held_on : {0, 1}) {
+    std::array<EndlessFeed, 2> holders;
+    std::vector<std::thread> holding, waiting;
+    for (EndlessFeed& feed : holders) {
+      holding.emplace_back([&] { engine->run(feed); });
+      while (!feed.holds) std::this_thread::yield();
+    }
+    std::vector<std::string> accounts(4);
+    for (std::string& account : accounts) {
+      waiting.emplace_back([&] { account = run_all(*engine, files, 64_KiB); });
+    }
+    holders[1 - held_on].let_go = true;
+    for (std::thread& thread : waiting) thread.join();  // the other ring stays held
+    EXPECT_THAT(accounts, testing::Each("each once"));
+    holders[held_on].let_go = true;
+    for (std::thread& thread : holding) thread.join();
+  }
+}
+
+// The system has io_uring for one ring, and no more.
+class OneRingOnly final : public sys::FaultHook {
+ public:
+  OneRingOnly() { sys::fault_hook = this; }
+  ~OneRingOnly() { sys::fault_hook = nullptr; }
+  OneRingOnly(const OneRingOnly&) = delete;
+  OneRingOnly& operator=(const OneRingOnly&) = delete;
+  sys::Fault on(sys::Call call) override {
+    if (call != sys::Call::kRingSetup || rings++ == 0) return {};
+    return {.error = ENOMEM};
+  }
+  std::atomic<int> rings = 0;
+};
+
+TEST_F(DirectTest, ASecondRingThatIsRefusedIsDoneWithout) {
+  if (const auto why = why_no_uring(); !why.empty()) GTEST_SKIP() << why;
+  const TestFiles files({300'001});
+  const OneRingOnly hook;
+  const Budget budget(256_MiB);
+  std::string why_not;
+  const auto engine = make_direct_engine(files.layout, budget, why_not);
+  ASSERT_TRUE(engine) << why_not;
+  const std::uint64_t one = budget.in_use();
+  EndlessFeed holder;
+  std::thread holding([&] { engine->run(holder); });
+  while (!holder.holds) std::this_thread::yield();
+  std::vector<std::string> accounts(2);
+  std::vector<std::thread> waiting;
+  for (std::string& account : accounts) {
+    waiting.emplace_back([&] { account = run_all(*engine, files, 64_KiB); });
+  }
+  while (hook.rings < 2) std::this_thread::yield();
+  holder.let_go = true;
+  holding.join();
+  for (std::thread& thread : waiting) thread.join();
+  EXPECT_THAT(accounts, testing::Each("each once"));
+  EXPECT_EQ(hook.rings, 2);  // it was not asked for again
   EXPECT_EQ(budget.in_use(), one);
 }
 

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cerrno>
 #include <functional>
+#include <list>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -53,13 +54,31 @@ struct Region {
   static std::uint32_t misses(std::uint32_t word) { return word >> kMissShift; }
 };
 
-// One file: its mapping, and what is known of its regions.
+// One file: its mapping, and what is known of its regions. Other threads use the mapping without a
+// lock: one that is lost, and replaced by another, stays in the list as it was.
 struct MappedFile {
-  Mapping mapping;
+  MappedFile() = default;
+  // The addresses of those that are lost may be another's by now.
+  ~MappedFile() {
+    for (Mapping& one : made) {
+      if (!ready || &one != &made.back()) one.forget();
+    }
+  }
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  static constexpr std::uint64_t kMemoryOfMapping = 64;
+  static std::uint64_t memory() { return sizeof(MappedFile) + kMemoryOfMapping; }
+
+  // Only after the first was made.
+  const Mapping& mapping() const { return *current.load(std::memory_order_acquire); }
+
+  std::list<Mapping> made;  // under the engine's mutex; the last may be in use
+  std::atomic<const Mapping*> current = nullptr;  // the last
   std::unique_ptr<std::atomic<std::uint32_t>[]> regions;
   std::size_t region_count = 0;
   bool may_ask = false;             // the kernel says truthfully what is in memory
-  std::atomic<bool> ready = false;  // all of the above is there
+  std::atomic<bool> ready = false;  // all of the above is there, and the last mapping is not lost
 };
 
 class FillEngine final : public Engine {
@@ -72,7 +91,7 @@ class FillEngine final : public Engine {
         most_tables_(std::min(all_tables_,
                               std::max<std::uint64_t>(budget.limit() / 16 / sys::page_size(), 16))),
         share_(budget.reserve(region_count(layout, region_bytes_) * sizeof(std::uint32_t) +
-                                  layout.segments.size() * sizeof(MappedFile) +
+                                  layout.segments.size() * MappedFile::memory() +
                                   most_tables_ * sys::page_size(),
                               "page tables of mapped files")),
         available_(std::move(available)),
@@ -100,7 +119,7 @@ class FillEngine final : public Engine {
       request(ranges, pending);
       await(pending);
       for (const Extent& one : extents) {
-        feed.arrived(one, file(one.file).mapping.data() + one.offset);
+        feed.arrived(one, file(one.file).mapping().data() + one.offset);
       }
       for (const Extent& one : extents) require_unchanged(one.file);
     }
@@ -114,7 +133,7 @@ class FillEngine final : public Engine {
     // Threads do not wait for each other.
     if (state.files[number].ready.load(std::memory_order_acquire) &&
         surely_unchanged(layout_.segments[number])) {
-      return state.files[number].mapping.data();
+      return state.files[number].mapping().data();
     }
     const MutexLock lock(state.mutex);
     const Segment& segment = layout_.segments[number];
@@ -122,18 +141,19 @@ class FillEngine final : public Engine {
     // Touching a mapping of a file that has been truncated is SIGBUS: look first.
     state.open_files.verify(number);
     MappedFile& file = state.files[number];
-    if (!file.mapping) {
+    if (!file.ready.load(std::memory_order_relaxed)) {
       Mapping mapping(pin.fd(), 0, segment.identity.size, segment.path);
       if (!file.regions) {
-        file.region_count = (mapping.length() + region_bytes_ - 1) / region_bytes_;
-        file.regions = std::make_unique<std::atomic<std::uint32_t>[]>(file.region_count);
+        const std::size_t count = (mapping.length() + region_bytes_ - 1) / region_bytes_;
+        file.regions = std::make_unique<std::atomic<std::uint32_t>[]>(count);
+        file.region_count = count;
+        file.may_ask = may_ask(pin.fd());
       }
-      file.may_ask = may_ask(pin.fd());
       advise(mapping);
-      file.mapping = std::move(mapping);
+      file.current.store(&file.made.emplace_back(std::move(mapping)), std::memory_order_release);
       file.ready.store(true, std::memory_order_release);
     }
-    return file.mapping.data();
+    return file.mapping().data();
   }
 
   void require_unchanged(std::uint32_t number) override {
@@ -186,7 +206,7 @@ class FillEngine final : public Engine {
     const std::uint32_t now = tick();
     for (const FileRange& range : pending) {
       MappedFile& mapped_file = file(range.file);
-      populate(mapped_file.mapping, range.offset, range.length, layout_.segments[range.file],
+      populate(mapped_file.mapping(), range.offset, range.length, layout_.segments[range.file],
                range.offset);
       bytes += range.length;
       const std::uint64_t region = range.offset / region_bytes_;
@@ -287,7 +307,7 @@ class FillEngine final : public Engine {
   }
   MappedFile& file(std::uint32_t number) { return state_.get().files[number]; }
   std::uint64_t region_length(const MappedFile& file, std::uint64_t region) const {
-    return std::min(region_bytes_, file.mapping.length() - region * region_bytes_);
+    return std::min(region_bytes_, file.mapping().length() - region * region_bytes_);
   }
 
   static void advise(const Mapping& mapping) {
@@ -309,10 +329,10 @@ class FillEngine final : public Engine {
     if (!file.may_ask) return false;
     const std::uint64_t page = sys::page_size();
     std::array<unsigned char, kMostPagesAsked> pages;
-    const std::uint64_t end = std::min(round_up(offset + length, page), file.mapping.length());
+    const std::uint64_t end = std::min(round_up(offset + length, page), file.mapping().length());
     for (std::uint64_t at = round_down(offset, page); at < end;) {
       const std::uint64_t bytes = std::min(end - at, pages.size() * page);
-      if (sys::mincore(file.mapping.data() + at, bytes, pages.data()) != 0) return false;
+      if (sys::mincore(file.mapping().data() + at, bytes, pages.data()) != 0) return false;
       const auto count = static_cast<std::ptrdiff_t>((bytes + page - 1) / page);
       const auto absent = [](unsigned char flags) { return (flags & 1) == 0; };
       if (std::any_of(pages.begin(), pages.begin() + count, absent)) return false;
@@ -356,7 +376,7 @@ class FillEngine final : public Engine {
       wanted.offset = round_down(part.offset, sys::page_size());
       wanted.length = part.offset + part.length - wanted.offset;
     }
-    mapped_file.mapping.advise(wanted.offset, wanted.length, MADV_WILLNEED);
+    mapped_file.mapping().advise(wanted.offset, wanted.length, MADV_WILLNEED);
     pending.push_back(wanted);
   }
 
@@ -411,12 +431,11 @@ class FillEngine final : public Engine {
   // then maps the file elsewhere.
   static bool renew(MappedFile& file, int fd, const Segment& segment) {
     RetryPolicy patience;
-    while (!file.mapping.renew(fd)) {
+    while (!file.mapping().renew(fd)) {
       const int code = errno;
-      if (!file.mapping.lost()) return false;
+      if (!file.mapping().lost()) return false;
       if (patience.try_again(EAGAIN)) continue;
       file.ready = false;
-      file.mapping.forget();
       throw Error::system("map", code, "the mapping of the file was lost")
           .in(segment.path)
           .hint("the system is out of memory; read again, or use page_cache \"spare\"");
@@ -428,10 +447,10 @@ class FillEngine final : public Engine {
   void renew_mappings(ProcessState& state) REQUIRES(state.mutex) {
     for (std::uint32_t number = 0; number < state.files.size(); ++number) {
       MappedFile& file = state.files[number];
-      if (!file.mapping) continue;
+      if (!file.ready.load(std::memory_order_relaxed)) continue;
       const Pin pin(state.open_files, number);
       if (!renew(file, pin.fd(), layout_.segments[number])) continue;
-      advise(file.mapping);
+      advise(file.mapping());
       for (std::size_t i = 0; i < file.region_count; ++i) {
         file.regions[i].fetch_and(~(Region::kTouched | Region::kLooked), std::memory_order_relaxed);
       }
