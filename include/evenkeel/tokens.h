@@ -139,7 +139,7 @@ struct DocumentOptions {
   // documents at the end. A batch of more documents is an error. 0: as long as it needs to be.
   std::uint32_t most_documents = 0;
   // kStart: a block in which no document begins. False: its row begins at the next document
-  // instead. True: it begins inside of the long document, so that all of that is seen.
+  // instead. True: it begins inside the long document, so that all of that is seen.
   bool use_leftovers = false;
   // kPacked: rows that are packed together, and groups of rows whose order is mixed. Part of the
   // order: other numbers give other rows.
@@ -153,7 +153,7 @@ struct Packing {
   double padding = 0;  // positions that hold no token
   double cut = 0;      // tokens that no row shows
   double split = 0;    // kPacked: documents that fit a row and were split nevertheless
-  double inside = 0;   // kStart: rows that begin inside of a document
+  double inside = 0;   // kStart: rows that begin inside a document
 };
 
 // Memory of the caller's for one batch, pinned memory for instance.

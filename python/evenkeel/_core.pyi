@@ -492,7 +492,7 @@ class BatchReader:
     @property
     def packing(self) -> dict[str, float]:
         """
-        What `documents` costs, of the rows prepared so far: the shares of positions that are padding, of tokens that no row shows, of documents that were split though they fit a row, and of rows that begin inside of a document.
+        What `documents` costs, of the rows prepared so far: the shares of positions that are padding, of tokens that no row shows, of documents that were split though they fit a row, and of rows that begin inside a document.
         """
 
     def explained(self, step: int) -> list[dict[str, object]]: ...

@@ -112,10 +112,18 @@ def document_options(
 ) -> _core.DocumentOptions:
     options = _core.DocumentOptions()
     if documents is None:
-        given = {"bos": bos, "eos": eos, "documents_index": documents_index}
-        given["most_documents"] = most_documents
-        for name, value in given.items():
-            if value is not None:
+        given = {
+            "bos": bos is not None,
+            "eos": eos is not None,
+            "documents_index": documents_index is not None,
+            "most_documents": most_documents is not None,
+            "predict_first": not predict_first,
+            "leftovers": leftovers != "drop",
+            "mixed_windows": mixed_windows != 8,
+            "pad": pad != 0,
+        }
+        for name, is_given in given.items():
+            if is_given:
                 raise ValueError(
                     f"loader: {name} was given without documents\n"
                     'hint: documents="mask", "start" or "packed" says what to do with documents'

@@ -328,7 +328,7 @@ void bind_tokens(nb::module_& module) {
           nb::sig("def packing(self) -> dict[str, float]"),
           "What `documents` costs, of the rows prepared so far: the shares of positions that are "
           "padding, of tokens that no row shows, of documents that were split though they fit a "
-          "row, and of rows that begin inside of a document.")
+          "row, and of rows that begin inside a document.")
       .def("explained", &explained, "step"_a,
            nb::sig("def explained(self, step: int) -> list[dict[str, object]]"));
   bind_batch_reader(reader);

@@ -296,7 +296,7 @@ def test_packed_rows_are_the_references(tmp_path: pathlib.Path, data: Any) -> No
         for step, batch in enumerate(loader):
             (explained,) = loader.explain(step)
             pieces = [(p["start"], p["tokens"]) for p in explained["documents"]]
-            seen.append(sorted(pieces))
+            seen.append(pieces)
             column = 0
             begins, counts = [], np.ones(width, bool)
             for at, length in pieces:
@@ -418,14 +418,16 @@ def test_an_index_is_made_once_and_again_when_the_file_changes(tmp_path: pathlib
         return starts_by(evenkeel.TokenLoader(tokens, 2, 16, documents="start", **options))
 
     assert all(start % 37 == 0 for start in load(eos=EOT))
-    index = tmp_path / "train.bin.documents"
+    index = tmp_path / f"train.bin.eos{EOT}.documents"
     made = index.stat()
     assert made.st_size == 4096 + 8 * (4000 // 37 + 1)
     load(eos=EOT)
     assert index.stat().st_mtime_ns == made.st_mtime_ns, "it was used again"
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["train.bin", "train.bin.documents"]
-    # With another token, and after a change.
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["train.bin", index.name]
+    # With another token, whose index has another name; and after a change.
     assert all(start % 37 == 36 or start == 0 for start in load(bos=EOT))
+    assert index.stat().st_mtime_ns == made.st_mtime_ns, "it was kept"
+    assert (tmp_path / f"train.bin.bos{EOT}.documents").exists()
     eot_file(path, every=41)
     assert all(start % 41 == 0 for start in load(eos=EOT))
     # A damaged one is not believed.
@@ -470,6 +472,22 @@ def test_mask_by_tokens_makes_no_index(tmp_path: pathlib.Path) -> None:
     with evenkeel.TokenLoader(tokens, 2, 16, documents="mask", bos=EOT) as loader:
         next(loader)
     assert [p.name for p in tmp_path.iterdir()] == ["train.bin"]
+
+
+def test_the_end_in_an_own_array_is_no_document(tmp_path: pathlib.Path) -> None:
+    for name, numbers in (("a", [0, 30, 100]), ("b", [0, 50])):
+        np.arange(100, dtype=np.uint16).tofile(tmp_path / f"{name}.bin")
+        np.save(tmp_path / f"{name}.doc.npy", np.array(numbers, ">i4" if name == "a" else "<i8"))
+    paths = [tmp_path / "a.bin", tmp_path / "b.bin"]
+    with evenkeel.TokenLoader(
+        evenkeel.tokens(paths, budget=BUDGET), 1, 199, documents="mask"
+    ) as loader:
+        (row,) = loader.explain(0)
+    starts = {one["document"]: one["start"] for one in row["documents"]}
+    assert starts == {0: 0, 1: 30, 2: 100, 3: 150}
+    np.save(tmp_path / "a.doc.npy", np.array([100]))
+    with pytest.raises(ValueError, match="no document in it"):
+        evenkeel.TokenLoader(evenkeel.tokens(paths, budget=BUDGET), 1, 99, documents="mask")
 
 
 def test_cu_seqlens_of_a_fixed_length(tmp_path: pathlib.Path) -> None:
@@ -536,6 +554,12 @@ def test_what_is_wrong_is_said(tmp_path: pathlib.Path) -> None:
     refused("not a mode of documents", documents="cut")
     refused("given without documents", bos=1)
     refused("leftovers must be", documents="start", bos=1, leftovers="keep")
+    for mode in ("mask", "start", "packed"):
+        refused("token 70,000 cannot be stored as uint16", documents=mode, bos=70_000)
+        refused("token -1 cannot be stored as uint16", documents=mode, eos=-1)
+    refused("pad is -100, which does not fit", documents="packed", bos=1, pad=-100, dtype="stored")
+    for extra in ({"predict_first": False}, {"leftovers": "use"}, {"mixed_windows": 4}, {"pad": 1}):
+        refused("given without documents", **extra)
     refused("rows of a batch begins one", documents="mask", bos=1, most_documents=1)
     assert [p.name for p in tmp_path.iterdir()] == ["a.bin"], "nothing is left behind"
 

@@ -108,7 +108,17 @@ FileDocuments megatron_documents(const TokenFileInfo& info, NumberArrays& number
   return file;
 }
 
-FileDocuments npy_documents(const std::string& path, NumberArrays& numbers) {
+// An integer of 4 or 8 bytes, as NPY files store it.
+std::uint64_t load_npy_number(const std::string& bytes, bool swapped) {
+  if (bytes.size() == 4) {
+    const auto number = load_number<std::uint32_t>(bytes.data());
+    return swapped ? __builtin_bswap32(number) : number;
+  }
+  const auto number = load_number<std::uint64_t>(bytes.data());
+  return swapped ? __builtin_bswap64(number) : number;
+}
+
+FileDocuments npy_documents(const std::string& path, std::uint64_t tokens, NumberArrays& numbers) {
   const Source index = open_source(path);
   const std::string head = index.read(0, kHeadBytes);
   if (!is_npy(head)) {
@@ -128,6 +138,12 @@ FileDocuments npy_documents(const std::string& path, NumberArrays& numbers) {
   const Part part = npy_part(index, header, {});
   FileDocuments file{.kind = FileDocuments::Kind::kStarts, .path = path};
   file.documents = header.shape[0];
+  // The number of tokens at the end is no document.
+  const std::string last =
+      index.read(part.segment.data_offset + (file.documents - 1) * dtype.size, dtype.size);
+  if (last.size() == dtype.size && load_npy_number(last, part.swapped) == tokens) {
+    if (--file.documents == 0) throw wrong_index(path, "there is no document in it");
+  }
   // A negative number is larger than any file, as unsigned.
   const DType read_as{DTypeKind::kUint, dtype.size};
   const auto place =
@@ -154,11 +170,10 @@ FileDocuments stored_documents(const TokenFileInfo& info, const Layout& stream,
   }
   const StoredIndex stored =
       find_stored_index(info, stream, *separator, source.index_folder, budget);
-  const Source index = open_source(stored.path);
-  FileDocuments file{.kind = FileDocuments::Kind::kStarts, .path = stored.path};
+  FileDocuments file{.kind = FileDocuments::Kind::kStarts, .path = stored.source.path};
   file.documents = stored.documents;
   file.first = stored.first;
-  const auto place = numbers.add(index, kU64, false, kStoredIndexHeader, stored.documents);
+  const auto place = numbers.add(stored.source, kU64, false, kStoredIndexHeader, stored.documents);
   file.array = place.array;
   file.first_row = place.row;
   return file;
@@ -194,7 +209,7 @@ DocumentFiles open_document_files(const Layout& stream, const std::vector<TokenF
     const std::string beside = info.index_path.empty() ? offsets_beside(info.path) : "";
     documents.push_back(info.format == "datatrove"  ? datatrove_documents(info, numbers)
                         : info.format == "megatron" ? megatron_documents(info, numbers)
-                        : !beside.empty()           ? npy_documents(beside, numbers)
+                        : !beside.empty()           ? npy_documents(beside, info.tokens, numbers)
                         : info.tokens == 0
                             ? FileDocuments{}
                             : stored_documents(info, stream, source, budget, numbers));

@@ -58,6 +58,10 @@ void DocumentIndex::number_documents(DocumentReader& reader) {
     const bool begins_inside = part.skipped_tokens < file.first || file.documents == 0;
     part.head = begins_inside && (part.first_token == 0);
     // A slice that begins within a document: in the next file of a stream it cannot.
+    if (end < part.skipped_documents) {
+      throw wrong_index(file.path, "its offsets contradict each other")
+          .hint("offsets must not decrease; write the index again");
+    }
     part.first_document = documents_;
     part.documents = end - part.skipped_documents + (part.head ? 1 : 0);
     documents_ += part.documents;

@@ -64,7 +64,9 @@ class DocumentIndex {
 // reads: Error (kFormat) when offsets decrease or leave the file. One thread at a time.
 class DocumentReader {
  public:
-  DocumentReader(std::shared_ptr<const DocumentIndex> index, const Budget& budget);
+  // What it holds is 1/64 of the budget at most, divided by the number of readers that share it.
+  DocumentReader(std::shared_ptr<const DocumentIndex> index, const Budget& budget,
+                 std::uint64_t sharers = 1);
 
   const DocumentIndex& index() const { return *index_; }
   // The document that holds each token.
@@ -131,9 +133,10 @@ class DocumentReader {
   const std::shared_ptr<const DocumentIndex> index_;
   PageBuffer memory_;
   std::uint64_t* frames_ = nullptr;   // kEntries each
-  std::uint64_t* staging_ = nullptr;  // kTogether * kEntries
+  std::uint64_t* staging_ = nullptr;  // together_ * kEntries
   std::vector<Frame> table_;          // kWays to a set
   std::size_t sets_ = 1;
+  std::size_t together_ = 1;  // blocks that `staging_` has room for
   std::uint64_t clock_ = 0;
   // The part and block that `start` looked at last.
   const Part* last_part_ = nullptr;

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <numeric>
 
+#include "documents/find_tokens.h"
 #include "documents/packs.h"
 #include "evenkeel/bytes.h"
 #include "format/token_test_files.h"
@@ -99,13 +100,139 @@ TEST_F(Documents, AnIndexIsMadeAtomically) {
   const StoredIndex made = make();
   EXPECT_EQ(made.documents, 4U);
   EXPECT_EQ(made.first, 0U);
-  EXPECT_FALSE(std::filesystem::exists(made.path + ".part"));
+  const std::string stored = made.source.path;
+  EXPECT_EQ(stored, folder_.path("t.bin.bos5.documents"));
+  EXPECT_FALSE(std::filesystem::exists(stored + ".part"));
   // What a process that was killed has left does not matter.
-  std::filesystem::remove(made.path);
-  folder_.write("t.bin.documents.part", "half of something");
+  std::filesystem::remove(stored);
+  folder_.write("t.bin.bos5.documents.part", "half of something");
   EXPECT_EQ(make().documents, 4U);
-  EXPECT_FALSE(std::filesystem::exists(made.path + ".part"));
-  EXPECT_EQ(std::filesystem::file_size(made.path), kStoredIndexHeader + 4 * 8);
+  EXPECT_FALSE(std::filesystem::exists(stored + ".part"));
+  EXPECT_EQ(std::filesystem::file_size(stored), kStoredIndexHeader + 4 * 8);
+  // The index of another token has another name.
+  const auto other =
+      find_stored_index(tokens.files[0], tokens.layout, {5, false}, "", Budget(4_MiB));
+  EXPECT_EQ(other.documents, 5U);
+  EXPECT_TRUE(std::filesystem::exists(stored));
+}
+
+// Whoever can write to the folder cannot have another file overwritten, nor make us wait for ever.
+TEST_F(Documents, ALinkInPlaceOfTheDraftIsAnError) {
+  const std::string path =
+      folder_.write("t.bin", le_all<std::uint16_t>(std::vector<int>{5, 1, 2, 5}));
+  const std::string other = folder_.write("other", "keep this");
+  std::filesystem::create_symlink(other, folder_.path("t.bin.bos5.documents.part"));
+  const TokenLayout tokens = read_token_layout({path}, {});
+  try {
+    find_stored_index(tokens.files[0], tokens.layout, {5, true}, "", Budget(4_MiB));
+    FAIL() << "a link was followed";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kSystem);
+  }
+  EXPECT_EQ(std::filesystem::file_size(other), 9U);
+}
+
+TEST_F(Documents, ALongFileMayBeOneDocument) {
+  std::vector<int> numbers(1'000'001, 3);
+  const std::string without = folder_.write("without.bin", le_all<std::uint16_t>(numbers));
+  numbers.back() = 5;
+  const std::string with = folder_.write("with.bin", le_all<std::uint16_t>(numbers));
+  const auto find = [](const std::string& path) {
+    const TokenLayout tokens = read_token_layout({path}, {});
+    return find_stored_index(tokens.files[0], tokens.layout, {5, false}, "", Budget(4_MiB));
+  };
+  EXPECT_EQ(find(with).documents, 1U);
+  EXPECT_THROW(find(without), Error);  // a wrong eos, most likely
+}
+
+TEST(DocumentTokens, AreNumbersThatTheTypeHolds) {
+  EXPECT_TRUE(can_hold(DType::of<std::uint16_t>(), 65'535));
+  EXPECT_FALSE(can_hold(DType::of<std::uint16_t>(), 65'536));
+  EXPECT_FALSE(can_hold(DType::of<std::uint64_t>(), -1));
+  EXPECT_TRUE(can_hold(DType::of<std::int16_t>(), -32'768));
+  EXPECT_FALSE(can_hold(DType::of<std::int16_t>(), 32'768));
+  EXPECT_TRUE(can_hold(DType::of<std::int64_t>(), INT64_MIN));
+}
+
+TEST_F(Documents, ReadersShareTheirPartOfTheBudget) {
+  std::vector<std::uint64_t> starts(200'000);
+  std::iota(starts.begin(), starts.end(), 0);
+  const Budget budget(64_MiB);
+  const auto index = open({starts}, {200'000}, budget);
+  const auto held = [&](std::uint64_t sharers) {
+    const std::uint64_t before = budget.in_use();
+    const DocumentReader reader(index, budget, sharers);
+    return budget.in_use() - before;
+  };
+  // Blocks that are being read are the rest.
+  EXPECT_LE(held(1), 1_MiB + 192_KiB);
+  EXPECT_LE(held(8), 1_MiB / 8 + 192_KiB);
+}
+
+// Each block of the index is in order, but one lies far too low.
+TEST_F(Documents, AnIndexThatContradictsItselfIsAnError) {
+  std::vector<std::uint64_t> starts;
+  for (std::uint64_t i = 0; i < 5120; ++i) starts.push_back(20 * i);
+  for (std::uint64_t i = 0; i < 5120; ++i) starts.push_back(102'400 + i);
+  const Budget budget(16_MiB);
+  open({starts}, {107'600}, budget);
+  // It is damaged after the tokens were opened.
+  for (std::uint64_t i = 0; i < 512; ++i) starts[9 * 512 + i] = 45'000 + i;
+  std::vector<std::uint64_t> ends(starts.begin() + 1, starts.end());
+  ends.push_back(107'600);
+  folder_.write("f0.ds.index", le_all<std::uint64_t>(ends));
+  const auto index = DocumentIndex::open(layout_.layout, layout_.files, {}, budget);
+  DocumentReader reader(index, budget);
+  const Packs packs(*index, 16, 60);
+  int wrong = 0;
+  for (std::uint64_t window = 0; window < packs.windows(); ++window) {
+    try {
+      packs.pack(window, reader, budget);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kFormat) << error.what();
+      ++wrong;
+    }
+  }
+  EXPECT_GT(wrong, 0);
+}
+
+TEST_F(Documents, PiecesOfARowComeInStreamOrderAlsoWhereTheyWereSplit) {
+  // Six rows take a document of 6 tokens each, and none has room for the first one, of 5.
+  const auto index = open({{0, 5, 11, 17, 23, 29, 35}}, {41}, Budget(4_MiB));
+  DocumentReader reader(index, Budget(4_MiB));
+  const Packs packs(*index, 10, 4);
+  const PackedWindow window = packs.pack(0, reader, Budget(4_MiB));
+  EXPECT_EQ(Packs::totals(window, 10).split, 1U);
+  for (std::uint64_t row = 0; row < window.rows(); ++row) {
+    EXPECT_TRUE(std::ranges::is_sorted(window.row(row), {}, &DocumentPiece::start)) << row;
+  }
+}
+
+// What a run needs is reserved before it starts.
+TEST_F(Documents, MemoryOfPackedWindowsIsReservedAtOnce) {
+  std::vector<std::uint64_t> starts;
+  for (std::uint64_t i = 0; i < 20'000; ++i) starts.push_back(7 * i);
+  const auto index = open({starts}, {140'000}, Budget(4_MiB));
+  const Budget budget(2_MiB);
+  DocumentReader reader(index, budget);
+  const Packs packs(*index, 100, 20);
+  ASSERT_GT(packs.windows(), 60U);
+  PackCache cache(packs, reader, budget, 8);
+  const Reservation rest = budget.reserve(budget.left(), "all the rest");
+  int made = 0;
+  for (std::uint64_t window = 0; window < packs.windows(); ++window) {
+    EXPECT_EQ(cache.window(window, [&](const PackedWindow&) { ++made; }).rows(),
+              packs.window_rows());
+    cache.window(window - window % 8, [&](const PackedWindow&) { ++made; });
+  }
+  EXPECT_EQ(made, static_cast<int>(packs.windows())) << "a group of windows is held";
+  try {
+    const PackCache another(packs, reader, budget, 8);
+    FAIL() << "more than the budget";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kBudget);
+    EXPECT_NE(error.hint_text().find("mixed_windows"), std::string::npos);
+  }
 }
 
 TEST_F(Documents, PackingIsWithinTheBudgetOrAnError) {

@@ -9,16 +9,19 @@
 
 namespace evenkeel {
 
-DocumentReader::DocumentReader(std::shared_ptr<const DocumentIndex> index, const Budget& budget)
+DocumentReader::DocumentReader(std::shared_ptr<const DocumentIndex> index, const Budget& budget,
+                               std::uint64_t sharers)
     : index_(std::move(index)) {
   // A share of the budget that loaders do not miss; the whole index if it is small.
   const std::uint64_t bytes = kEntries * sizeof(std::uint64_t);
-  const std::uint64_t most = std::clamp<std::uint64_t>(budget.limit() / 64 / bytes, 16, 4096);
-  while (sets_ * kWays < std::min(most, index_->blocks())) sets_ *= 2;
+  const std::uint64_t share = budget.limit() / 64 / std::max<std::uint64_t>(sharers, 1);
+  const std::uint64_t most = std::clamp<std::uint64_t>(share / bytes, 16, 4096);
+  while (sets_ * kWays < index_->blocks() && 2 * sets_ * kWays <= most) sets_ *= 2;
   const std::size_t frames = sets_ * kWays;
+  together_ = std::min(kTogether, frames);
   memory_ = PageBuffer(
       budget,
-      (frames + kTogether) * bytes + frames * sizeof(Frame) + 4 * kTogether * sizeof(Search),
+      (frames + together_) * bytes + frames * sizeof(Frame) + 4 * kTogether * sizeof(Search),
       "blocks of the index of documents");
   frames_ = reinterpret_cast<std::uint64_t*>(memory_.data());
   staging_ = frames_ + frames * kEntries;
@@ -148,7 +151,7 @@ void DocumentReader::load(std::span<const std::uint64_t> blocks) {
   for (std::size_t at = 0; at < blocks.size();) {
     std::size_t together = 0;
     std::size_t array = 0;
-    for (; at + together < blocks.size() && together < kTogether; ++together) {
+    for (; at + together < blocks.size() && together < together_; ++together) {
       const std::uint64_t block = blocks[at + together];
       const Part& part = part_of_block(block);
       const FileDocuments& file = part.file;
@@ -206,7 +209,10 @@ bool DocumentReader::advance(Search& search) {
   const std::uint64_t* entries = block(*search.part, search.guess);
   const std::uint64_t first = entries[0], next = entries[kBlock];
   const bool last = search.guess + 1 == search.part->blocks;
-  if (first < search.lowest_value || next > search.highest_value) {
+  // In a right index, what was seen before the guess and after it goes on there.
+  const bool no_lower = search.token < first && search.guess == search.lowest && search.guess > 0;
+  const bool no_higher = search.token >= next && !last && search.guess == search.highest;
+  if (first < search.lowest_value || next > search.highest_value || no_lower || no_higher) {
     throw wrong_index(search.part->file.path,
                       "documents " + with_commas(search.guess * kBlock) + " to " +
                           with_commas((search.guess + 1) * kBlock) + " begin at tokens " +
@@ -279,6 +285,10 @@ std::uint64_t DocumentReader::document_of(const Search& search) const {
   const Part& part = *search.part;
   if (search.found == UINT64_MAX || search.found < part.skipped_documents) {
     // Before the file's first document.
+    if (!part.head && part.first_document == 0) {
+      throw wrong_index(part.file.path, "no document holds token " + with_commas(search.token))
+          .hint("the index is damaged or was changed; write it again");
+    }
     return part.head ? part.first_document : part.first_document - 1;
   }
   return part.first_document + (part.head ? 1 : 0) + search.found - part.skipped_documents;

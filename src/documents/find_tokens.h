@@ -9,6 +9,15 @@
 
 namespace evenkeel {
 
+// Whether a token of this type can be `number`.
+inline bool can_hold(DType dtype, std::int64_t number) {
+  const bool is_signed = dtype.kind == DTypeKind::kInt;
+  if (number < 0 && !is_signed) return false;
+  if (dtype.size >= 8) return true;
+  const std::int64_t end = std::int64_t{1} << (8 * dtype.size - (is_signed ? 1 : 0));
+  return number < end && number >= -end;
+}
+
 // Calls `use` with the place of each token that equals `wanted`.
 template <class T, class Use>
 void find_equal(const std::byte* bytes, std::uint64_t count, std::int64_t wanted, Use use) {

@@ -82,7 +82,9 @@ std::vector<std::uint32_t> longest_first(const std::vector<DocumentPiece>& piece
 std::vector<std::uint32_t> choose_rows(std::vector<DocumentPiece>& pieces, std::uint64_t rows,
                                        std::uint64_t columns, std::uint64_t& split) {
   RowsByRoom by_room(rows, columns);
-  std::vector<std::uint32_t> chosen(pieces.size());
+  std::vector<std::uint32_t> chosen;
+  chosen.reserve(pieces.capacity());
+  chosen.resize(pieces.size());
   std::vector<std::uint32_t> left;
   for (const std::uint32_t i : longest_first(pieces, columns)) {
     const std::uint32_t row = by_room.take_best(pieces[i].tokens);
@@ -117,6 +119,11 @@ std::vector<std::uint32_t> choose_rows(std::vector<DocumentPiece>& pieces, std::
   return chosen;
 }
 
+Error contradicting_index() {
+  return Error(ErrorKind::kFormat, "documents", "offsets in the index of documents decrease")
+      .hint("the index is damaged; write it again");
+}
+
 }  // namespace
 
 Packs::Packs(const DocumentIndex& index, std::uint64_t columns, std::uint64_t window)
@@ -126,6 +133,21 @@ Packs::Packs(const DocumentIndex& index, std::uint64_t columns, std::uint64_t wi
   // The last piece of a window may end up to a row beyond it.
   const std::uint64_t most = tokens_ / windows_ + 1 + (columns - 1);
   window_rows_ = (most + columns - 1) / columns;
+  usual_pieces_ = most_pieces(index.size() / windows_ * 3 / 2 + 16, tokens_ / windows_ + 1);
+}
+
+// Splitting adds at most one piece for each row that it fills.
+std::uint64_t Packs::most_pieces(std::uint64_t documents, std::uint64_t tokens) const {
+  return documents + tokens / columns_ + 2 + window_rows_;
+}
+
+std::uint64_t Packs::rows_bytes(std::uint64_t pieces) const {
+  return pieces * sizeof(DocumentPiece) + (window_rows_ + 1) * 4;
+}
+
+std::uint64_t Packs::working_bytes(std::uint64_t pieces) const {
+  return pieces * (sizeof(DocumentPiece) + 12) + columns_ * 4 + window_rows_ * 4 +
+         RowsByRoom::memory(window_rows_, columns_);
 }
 
 void Packs::find_pieces(std::uint64_t window, DocumentReader& reader,
@@ -135,10 +157,12 @@ void Packs::find_pieces(std::uint64_t window, DocumentReader& reader,
   std::uint64_t start = reader.start(document);
   for (; start < end; ++document) {
     const std::uint64_t next = reader.start(document + 1), length = next - start;
+    if (next < start) throw contradicting_index();
     // A document that began before the window: its first piece that begins inside.
     std::uint64_t from = start < begin ? (begin - start + columns_ - 1) / columns_ * columns_ : 0;
     for (; from < length && start + from < end; from += columns_) {
       const auto tokens = static_cast<std::uint32_t>(std::min(columns_, length - from));
+      if (pieces.size() == pieces.capacity()) throw contradicting_index();
       pieces.push_back({start + from, tokens, length <= columns_, from + tokens == length});
     }
     if (document + 1 >= reader.index().size()) break;
@@ -146,20 +170,25 @@ void Packs::find_pieces(std::uint64_t window, DocumentReader& reader,
   }
 }
 
-PackedWindow Packs::pack(std::uint64_t window, DocumentReader& reader, const Budget& budget) const {
+PackedWindow Packs::pack(std::uint64_t window, DocumentReader& reader, const Budget& budget,
+                         Reservation share, std::uint64_t working) const {
   const std::uint64_t begin = begin_of(window), end = begin_of(window + 1);
-  const std::uint64_t documents = reader.locate(end - 1) - reader.locate(begin) + 1;
-  // Splitting adds at most one piece for each row that it fills.
-  const std::uint64_t most = documents + (end - begin) / columns_ + 2 + window_rows_;
+  const std::uint64_t first = reader.locate(begin), last = reader.locate(end - 1);
+  if (last < first) throw contradicting_index();
+  const std::uint64_t most = most_pieces(last - first + 1, end - begin);
   PackedWindow packed;
-  packed.share_ =
-      budget.reserve(most * sizeof(DocumentPiece) + (window_rows_ + 1) * 4, "packed rows");
-  const Reservation working = budget.reserve(most * (sizeof(DocumentPiece) + 12) + columns_ * 4 +
-                                                 RowsByRoom::memory(window_rows_, columns_),
-                                             "packing of rows");
+  packed.share_ = std::move(share);
+  if (const std::uint64_t needed = rows_bytes(most); needed > packed.share_.bytes()) {
+    packed.share_.release();
+    packed.share_ = budget.reserve(needed, "packed rows");
+  }
+  const std::uint64_t needed = working_bytes(most);
+  const Reservation more =
+      budget.reserve(needed > working ? needed - working : 0, "packing of rows");
   std::vector<DocumentPiece> pieces;
   pieces.reserve(most);
   find_pieces(window, reader, pieces);
+  const std::size_t found = pieces.size();
   const std::vector<std::uint32_t> rows =
       choose_rows(pieces, window_rows_, columns_, packed.split_);
 
@@ -169,6 +198,12 @@ PackedWindow Packs::pack(std::uint64_t window, DocumentReader& reader, const Bud
   std::vector<std::uint32_t> next(packed.begins_.begin(), packed.begins_.end() - 1);
   packed.pieces_.resize(pieces.size());
   for (std::size_t i = 0; i < pieces.size(); ++i) packed.pieces_[next[rows[i]]++] = pieces[i];
+  if (pieces.size() == found) return packed;
+  // Parts of pieces that were split came last.
+  for (std::uint64_t row = 0; row < window_rows_; ++row) {
+    std::ranges::sort(packed.pieces_.begin() + packed.begins_[row],
+                      packed.pieces_.begin() + packed.begins_[row + 1], {}, &DocumentPiece::start);
+  }
   return packed;
 }
 
@@ -182,6 +217,23 @@ PackTotals Packs::totals(const PackedWindow& window, std::uint64_t columns) {
   return totals;
 }
 
+PackCache::PackCache(const Packs& packs, DocumentReader& reader, const Budget& budget,
+                     std::size_t most)
+    : packs_(packs),
+      reader_(reader),
+      budget_(budget),
+      most_(std::min<std::uint64_t>(most, packs.windows())) {
+  try {
+    working_ = budget_.reserve(packs_.usual_working_bytes(), "packing of rows");
+    while (ready_.size() < most_) {
+      ready_.push_back(budget_.reserve(packs_.usual_bytes(), "packed rows"));
+    }
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kBudget) throw;
+    throw Error(error).hint("raise the budget, or take a smaller window or fewer mixed_windows");
+  }
+}
+
 const PackedWindow* PackCache::find(std::uint64_t number) {
   for (std::size_t i = 0; i < windows_.size(); ++i) {
     if (windows_[i].number != number) continue;
@@ -192,17 +244,30 @@ const PackedWindow* PackCache::find(std::uint64_t number) {
 }
 
 const PackedWindow& PackCache::make(std::uint64_t number) {
-  while (windows_.size() >= most_) windows_.pop_back();
+  while (windows_.size() >= most_) drop_oldest();
   for (;;) {
+    Reservation share;
+    if (!ready_.empty()) {
+      share = std::move(ready_.back());
+      ready_.pop_back();
+    }
     try {
       windows_.push_front(
-          {number, std::make_unique<PackedWindow>(packs_.pack(number, reader_, budget_))});
+          {number, std::make_unique<PackedWindow>(
+                       packs_.pack(number, reader_, budget_, std::move(share), working_.bytes()))});
       return *windows_.front().window;
     } catch (const Error& error) {
-      if (error.kind() != ErrorKind::kBudget || windows_.empty()) throw;
-      windows_.pop_back();  // the one that was not used for longest
+      // A window of more documents than is usual takes the memory of others.
+      if (error.kind() != ErrorKind::kBudget || (windows_.empty() && ready_.empty())) throw;
+      if (ready_.empty()) drop_oldest();
     }
   }
+}
+
+void PackCache::drop_oldest() {
+  Reservation& share = windows_.back().window->share_;
+  if (share.bytes() == packs_.usual_bytes()) ready_.push_back(std::move(share));
+  windows_.pop_back();
 }
 
 }  // namespace evenkeel

@@ -30,6 +30,7 @@ class PackedWindow {
 
  private:
   friend class Packs;
+  friend class PackCache;
   std::uint64_t split_ = 0;  // documents that would have fitted a row
   Reservation share_;
   std::vector<DocumentPiece> pieces_;  // row by row
@@ -55,8 +56,14 @@ class Packs {
 
   std::uint64_t windows() const { return windows_; }
   std::uint64_t window_rows() const { return window_rows_; }
-  // Memory comes from the budget: Error (kBudget).
-  PackedWindow pack(std::uint64_t window, DocumentReader& reader, const Budget& budget) const;
+  // Memory comes from the budget: Error (kBudget). `share` is what was reserved for the window's
+  // rows before, and `working` for packing any; more is reserved where that is too little.
+  PackedWindow pack(std::uint64_t window, DocumentReader& reader, const Budget& budget,
+                    Reservation share = {}, std::uint64_t working = 0) const;
+  // Bytes of the rows of a window with half as many documents more than the average, and of packing
+  // it.
+  std::uint64_t usual_bytes() const { return rows_bytes(usual_pieces_); }
+  std::uint64_t usual_working_bytes() const { return working_bytes(usual_pieces_); }
   // Where a window begins in the stream: those of its pieces begin from here on.
   std::uint64_t begin_of(std::uint64_t window) const {
     return static_cast<std::uint64_t>(static_cast<__uint128_t>(tokens_) * window / windows_);
@@ -64,18 +71,23 @@ class Packs {
   static PackTotals totals(const PackedWindow& window, std::uint64_t columns);
 
  private:
+  // Fills `pieces` up to its capacity; more than that is an error.
   void find_pieces(std::uint64_t window, DocumentReader& reader,
                    std::vector<DocumentPiece>& pieces) const;
+  std::uint64_t most_pieces(std::uint64_t documents, std::uint64_t tokens) const;
+  std::uint64_t rows_bytes(std::uint64_t pieces) const;
+  std::uint64_t working_bytes(std::uint64_t pieces) const;
 
   const std::uint64_t tokens_, columns_;
+  std::uint64_t usual_pieces_ = 0;
   std::uint64_t windows_ = 1, window_rows_ = 1;
 };
 
-// Windows that were packed last. One thread at a time.
+// Windows that were packed last. One thread at a time. Memory for `most` usual windows is reserved
+// at once, so that a loader that was made does not run out of it: Error (kBudget).
 class PackCache {
  public:
-  PackCache(const Packs& packs, DocumentReader& reader, const Budget& budget, std::size_t most)
-      : packs_(packs), reader_(reader), budget_(budget), most_(most) {}
+  PackCache(const Packs& packs, DocumentReader& reader, const Budget& budget, std::size_t most);
   // Valid until the next call. `packed` is called with each window that is packed.
   template <class Packed>
   const PackedWindow& window(std::uint64_t number, Packed packed) {
@@ -84,7 +96,6 @@ class PackCache {
     packed(made);
     return made;
   }
-  void clear() { windows_.clear(); }
 
  private:
   struct Held {
@@ -93,12 +104,15 @@ class PackCache {
   };
   const PackedWindow* find(std::uint64_t number);
   const PackedWindow& make(std::uint64_t number);
+  void drop_oldest();
 
   const Packs& packs_;
   DocumentReader& reader_;
   const Budget budget_;
   const std::size_t most_;
-  std::deque<Held> windows_;  // the one used last in front
+  Reservation working_;
+  std::vector<Reservation> ready_;  // for windows to come
+  std::deque<Held> windows_;        // the one used last in front
 };
 
 }  // namespace evenkeel

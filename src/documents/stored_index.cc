@@ -113,7 +113,7 @@ std::optional<StoredIndex> read_stored(const std::string& path, const Belongs& f
       head != header_of(file, documents, first)) {
     return std::nullopt;
   }
-  return StoredIndex{path, documents, first};
+  return StoredIndex{index, documents, first};
 }
 
 Error cannot_write(const std::string& path, int code) {
@@ -129,10 +129,13 @@ class Draft {
   Draft(std::string path, const Budget& budget)
       : path_(std::move(path)), name_(path_ + ".part"), buffer_(budget, 256_KiB, "index written") {
     for (;;) {
-      fd_ = Fd(::open(name_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+      fd_ = Fd(::open(name_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));
       if (!fd_) throw cannot_write(name_, errno);
       while (::flock(fd_.get(), LOCK_EX) != 0) {
-        if (errno != EINTR) throw cannot_write(name_, errno);
+        const int code = errno;
+        if (code == EINTR) continue;
+        ::unlink(name_.c_str());
+        throw cannot_write(name_, code);
       }
       // The one who had it before has renamed it if it is whole.
       struct stat mine, named;
@@ -207,6 +210,7 @@ std::shared_ptr<Array::Impl> whole_file(const TokenFileInfo& file, const Source&
 
 struct Found {
   std::uint64_t documents = 0, first = 0;
+  std::uint64_t separators = 0;
 };
 
 Found scan(Array::Impl& array, std::shared_ptr<Array::Impl> shared, const Separator& separator,
@@ -224,6 +228,7 @@ Found scan(Array::Impl& array, std::shared_ptr<Array::Impl> shared, const Separa
   std::uint64_t before = 0;
   for (Chunk chunk; chunks.advance(chunk); before += chunk.size()) {
     find_tokens(dtype, chunk.bytes().data(), chunk.size(), separator.token, [&](std::uint64_t i) {
+      ++found.separators;
       const std::uint64_t start = before + i + (separator.begins ? 0 : 1);
       if (start < tokens) add(start);
     });
@@ -233,24 +238,39 @@ Found scan(Array::Impl& array, std::shared_ptr<Array::Impl> shared, const Separa
 
 }  // namespace
 
-std::string stored_index_path(const std::string& tokens_path, const std::string& folder) {
-  if (folder.empty()) return tokens_path + std::string(kStoredIndexSuffix);
+void require_possible(const Separator& separator, DType dtype, const std::string& path) {
+  if (can_hold(dtype, separator.token)) return;
+  const std::uint64_t size = separator.token < 0 ? 0 - static_cast<std::uint64_t>(separator.token)
+                                                 : static_cast<std::uint64_t>(separator.token);
+  throw Error(ErrorKind::kInvalid, "documents",
+              "token " + std::string(separator.token < 0 ? "-" : "") + with_commas(size) +
+                  " cannot be stored as " + dtype.name())
+      .in(path)
+      .hint(std::string("give the token that documents of these files ") +
+            (separator.begins ? "begin with (bos)" : "end with (eos)"));
+}
+
+std::string stored_index_path(const std::string& tokens_path, const Separator& separator,
+                              const std::string& folder) {
+  const std::string suffix = (separator.begins ? ".bos" : ".eos") +
+                             std::to_string(separator.token) + std::string(kStoredIndexSuffix);
+  if (folder.empty()) return tokens_path + suffix;
   // Files of one name in several folders have an index each.
   const auto whole = std::filesystem::absolute(tokens_path).lexically_normal();
   std::array<char, 17> hash;
   std::snprintf(hash.data(), hash.size(), "%016llx",
                 static_cast<unsigned long long>(hash_bytes(whole.string())));
-  return (std::filesystem::path(folder) /
-          (whole.filename().string() + "." + hash.data() + std::string(kStoredIndexSuffix)))
+  return (std::filesystem::path(folder) / (whole.filename().string() + "." + hash.data() + suffix))
       .string();
 }
 
 StoredIndex find_stored_index(const TokenFileInfo& file, const Layout& stream,
                               const Separator& separator, const std::string& folder,
                               const Budget& budget) {
+  require_possible(separator, stream.dtype, file.path);
   const Source source = open_source(file.path);
   const Belongs belongs(file, source, separator);
-  const std::string path = stored_index_path(file.path, folder);
+  const std::string path = stored_index_path(file.path, separator, folder);
   if (const auto index = read_stored(path, belongs)) return *index;
   if (!folder.empty()) {
     std::error_code failure;
@@ -269,7 +289,7 @@ StoredIndex find_stored_index(const TokenFileInfo& file, const Layout& stream,
         .hint("wait until it is written, then try again");
   }
   if (found.documents == 0 ||
-      (found.documents == 1 && !separator.begins && file.tokens > 1'000'000)) {
+      (found.separators == 0 && !separator.begins && file.tokens > 1'000'000)) {
     throw Error(ErrorKind::kFormat, "documents",
                 "token " + std::to_string(separator.token) + ", at which documents " +
                     (separator.begins ? "begin" : "end") + ", is not among the " +
@@ -278,7 +298,10 @@ StoredIndex find_stored_index(const TokenFileInfo& file, const Layout& stream,
         .hint("give the right bos or eos; GPT-2's is 50256, Llama-3's 128000 (bos)");
   }
   draft.keep(header_of(belongs, found.documents, found.first));
-  return {path, found.documents, found.first};
+  if (const auto index = read_stored(path, belongs)) return *index;
+  throw Error(ErrorKind::kFormat, "documents", "the index was replaced just after it was written")
+      .in(path)
+      .hint("another process writes it for another state of the file; try again");
 }
 
 }  // namespace evenkeel

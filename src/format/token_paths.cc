@@ -53,13 +53,24 @@ std::optional<std::string> tokens_of(const std::string& path) {
   return std::nullopt;
 }
 
-// The same for indexes of documents that lie beside any token file: NAME.documents, which Evenkeel
-// makes, and NAME.doc.npy, where NAME may lack its .bin or .npy.
+// "train.bin" of "train.bin.bos50256".
+std::string_view without_separator(std::string_view name) {
+  const std::size_t end = name.find_last_not_of("0123456789");
+  if (end == name.npos || end + 1 == name.size()) return name;
+  std::string_view rest = name.substr(0, end + 1);
+  if (rest.ends_with('-')) rest.remove_suffix(1);
+  if (!rest.ends_with(".bos") && !rest.ends_with(".eos")) return name;
+  return rest.substr(0, rest.size() - 4);
+}
+
+// The same for indexes of documents that lie beside any token file: NAME.bos50256.documents, which
+// Evenkeel makes, and NAME.doc.npy, where NAME may lack its .bin or .npy.
 std::optional<std::string> tokens_of_documents(const std::string& path) {
   for (const std::string_view suffix : {".documents", ".documents.part", ".doc.npy"}) {
     if (!path.ends_with(suffix) || !is_there(path)) continue;
+    const std::string name(without_separator(with_suffix(path, suffix, "")));
     for (const std::string_view extension : {"", ".bin", ".npy"}) {
-      std::string tokens = with_suffix(path, suffix, extension);
+      std::string tokens = name + std::string(extension);
       if (look_for(tokens) == Found::kFile) return tokens;
     }
   }

@@ -89,7 +89,13 @@ void fill_tokens(DType type, std::byte* out, std::uint64_t count, std::int64_t v
   }
 }
 
-constexpr std::size_t kUsualPieces = 16;  // of a packed row: more take memory when they come
+void require_pad(const LoaderOptions& options, DType stored) {
+  const DType out = options.dtype.value_or(stored);
+  const std::int64_t pad = options.documents.pad;
+  if (options.documents.mode != DocumentMode::kPacked || can_hold(out, pad)) return;
+  throw wrong_documents("pad is " + std::to_string(pad) + ", which does not fit " + out.name())
+      .hint("take another pad, or another dtype");
+}
 
 }  // namespace
 
@@ -104,19 +110,21 @@ DocumentBatches::DocumentBatches(const std::vector<WeightedTokens>& sets,
       layout_(documents_layout(batch_size_, columns_, options.documents.most_documents)),
       by_tokens_(options.documents.mode == DocumentMode::kMask &&
                  all_have_separators(sets, options)) {
+  require_pad(options, joined.dtype);
   counting_ = PageBuffer(budget_, columns_ * sizeof(std::int32_t), "positions of documents");
   auto* const numbers = reinterpret_cast<std::int32_t*>(counting_.data());
   std::iota(numbers, numbers + columns_, 0);
   std::uint64_t token = 0, row = 0;
   for (const WeightedTokens& weighted : sets) {
-    Set set = make_set(weighted);
+    Set set = make_set(weighted, sets.size());
     set.first_token = std::exchange(token, token + set.tokens);
     sets_.push_back(std::move(set));
     sets_.back().first_row = std::exchange(row, row + rows(sets_.size() - 1));
   }
 }
 
-DocumentBatches::Set DocumentBatches::make_set(const WeightedTokens& weighted) const {
+DocumentBatches::Set DocumentBatches::make_set(const WeightedTokens& weighted,
+                                               std::size_t sets) const {
   const Tokens::Impl& tokens = TokenInternals::of(weighted.tokens);
   const DocumentOptions& documents = options_.documents;
   const DocumentSource source = source_of(documents);
@@ -124,15 +132,17 @@ DocumentBatches::Set DocumentBatches::make_set(const WeightedTokens& weighted) c
   set.tokens = weighted.tokens.size();
   if (by_tokens_) {
     set.separator = common_separator(tokens.files, source);
+    require_possible(*set.separator, joined_.dtype, tokens.files.front().path);
     return set;
   }
   if (!packed() && set.tokens <= columns_) return set;  // the order says what is wrong
+  if (set.tokens == 0) throw wrong_documents("there are no tokens to pack");
   set.index = DocumentIndex::open(tokens.layout(), tokens.files, source, budget_);
   if (packed()) {
     set.packs = std::make_unique<Packs>(*set.index, columns_, documents.window);
   }
   for (Side* side : {&set.reading, &set.explaining}) {
-    side->reader = std::make_unique<DocumentReader>(set.index, budget_);
+    side->reader = std::make_unique<DocumentReader>(set.index, budget_, sets);
     if (!packed()) continue;
     const std::size_t held = side == &set.reading ? documents.mixed_windows : 1;
     side->packs = std::make_unique<PackCache>(*set.packs, *side->reader, budget_, held);
@@ -202,12 +212,12 @@ void DocumentBatches::make_room(Slot& slot, std::size_t pieces) {
   if (pieces <= slot.room) return;
   const std::size_t room = std::max(pieces, 2 * slot.room);
   // The old lists live until the new ones are filled. The plan has a number for each piece, too.
-  slot.more.release();
-  slot.more = budget_.reserve(
+  Reservation more = budget_.reserve(
       (room + slot.room) * (sizeof(JobRun) + sizeof(Placed) + 3 * sizeof(std::uint64_t)),
       "pieces of packed rows");
   slot.runs.reserve(room);
   slot.placed.reserve(room);
+  slot.more = std::move(more);
   slot.room = room;
 }
 

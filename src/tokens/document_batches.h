@@ -35,6 +35,7 @@ class DocumentBatches {
   std::uint64_t field_bytes() const { return layout_.bytes; }
   // Tokens as stored that a row needs room for, at most.
   std::uint64_t stored_row() const { return packed() ? 2 * columns_ : columns_ + 1; }
+  std::uint64_t reads_of_row() const { return packed() ? kUsualPieces : 1; }
   std::string describe(std::size_t set) const;  // for states
 
   // The order of one set, and how many rows it numbers.
@@ -64,6 +65,8 @@ class DocumentBatches {
   std::uint64_t first_token(std::size_t set, std::uint64_t row);
 
  private:
+  static constexpr std::size_t kUsualPieces = 16;  // of a packed row: more take memory as they come
+
   // Lookups of one thread.
   struct Side {
     std::unique_ptr<DocumentReader> reader;
@@ -91,7 +94,7 @@ class DocumentBatches {
     std::vector<std::pair<std::uint64_t, std::uint64_t>> padding;  // place, positions
   };
 
-  Set make_set(const WeightedTokens& weighted) const;
+  Set make_set(const WeightedTokens& weighted, std::size_t sets) const;
   const Set& set_of(std::uint64_t row) const;
   void mark_by_index(const Set& set, std::uint64_t start, std::uint64_t document,
                      DocumentFields& fields) const;

@@ -55,6 +55,7 @@ TokenLoader::Impl::Impl(std::vector<WeightedTokens> sets, LoaderOptions options,
 LoaderOptions TokenLoader::Impl::check(LoaderOptions options,
                                        const std::vector<WeightedTokens>& sets) {
   if (sets.empty()) throw wrong("no tokens were given");
+  if (options.block_size == 0) throw wrong("a block of 0 tokens");
   check_steps(steps_of(options));
   if (options.order == CropOrder::kMegatron) check_megatron(options);
   check_epochs(steps_of(options), options.order != CropOrder::kRandom, sets.size());
@@ -101,7 +102,6 @@ std::shared_ptr<Array::Impl> TokenLoader::Impl::open_joined() const {
 
 std::shared_ptr<const MegatronDataset> TokenLoader::Impl::make_megatron() const {
   if (options_.order != CropOrder::kMegatron) return nullptr;
-  if (options_.block_size == 0) throw wrong("a block of 0 tokens");
   MegatronOptions megatron = options_.megatron;
   if (megatron.samples == 0) {
     const auto samples = checked_mul(options_.steps, options_.batch_size * options_.world);

@@ -46,7 +46,9 @@ struct TokenLoader::Impl final : Assembler, BatchLoader<TokenLoader::Impl, Batch
   std::vector<std::uint64_t> field_bytes() const override;
   void add_slot(const Budget& budget) override;
   std::uint64_t slot_bytes() const override;
-  std::uint64_t reads_of_row() const override { return megatron_ ? megatron_->most_runs() : 1; }
+  std::uint64_t reads_of_row() const override {
+    return megatron_ ? megatron_->most_runs() : documents_ ? documents_->reads_of_row() : 1;
+  }
   void free_slots() override;
   std::string describe_batch() const override;
   std::size_t stream_count() const override { return 1; }

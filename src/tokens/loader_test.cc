@@ -251,6 +251,21 @@ TEST_F(TokenLoaderBatches, WorkersThatTakeTurnsTogetherGiveAllStepsInOrder) {
 }
 
 // Just written, so cached, and larger than the budget: the finishing thread reads, too.
+TEST_F(TokenLoaderBatches, RowsWithoutTokensAreRefusedInEveryMode) {
+  const Tokens stream = tokens(1000);
+  for (const auto mode :
+       {DocumentMode::kNone, DocumentMode::kMask, DocumentMode::kStart, DocumentMode::kPacked}) {
+    LoaderOptions options{.batch_size = 2, .block_size = 0, .order = CropOrder::kShuffled};
+    options.documents.mode = mode;
+    options.documents.bos = 5;
+    EXPECT_THROW(TokenLoader(stream, options), Error);
+  }
+  LoaderOptions options{.batch_size = 2, .block_size = 16};
+  options.documents.mode = DocumentMode::kPacked;
+  options.documents.bos = 5;
+  EXPECT_THROW(TokenLoader(stream.slice(10, 10), options), Error);
+}
+
 TEST_F(TokenLoaderBatches, BadOptionsAreRefused) {
   const Tokens stream = tokens(1000);
   const auto refused = [&](const LoaderOptions& options) {
