@@ -64,10 +64,11 @@ class TokenLoader(_Base):
     rows that are packed together, 512 by default), `mixed_windows` and `pad` belong to "packed".
     With order="blocks" only "mask" is possible.
 
-    Without `steps` and `epochs` the loader does not end, and `len` is a TypeError. With `steps` a
-    loop ends after that many batches, and the next loop begins again at step 0, as validation wants
-    it. With `epochs` a loop ends after the whole batches of so many epochs, and the next loop goes
-    on with the epochs that follow.
+    Without `steps`, `epochs` or `max_epochs`, the loader does not end, and `len` is a TypeError;
+    order="megatron" ends with its last sample. With `steps` a loop ends after that many batches,
+    and the next loop begins again at step 0, as validation wants it. With `epochs` a loop ends
+    after the whole batches of so many epochs, and the next loop goes on with the epochs that
+    follow.
 
     Without `device` batches are ndarrays; with it, torch tensors on that device. Batches for a GPU
     are copied from pinned memory on their own stream while the batch before is used. The arrays are

@@ -48,9 +48,9 @@ class Loader(_Base):
 
     A loop is one epoch, and the next loop the next epoch; `epochs` makes a loop of several. With
     `steps` a loop ends after that many batches, and the next loop begins again at step 0, as
-    validation wants it. "random" and mixtures have no epochs: without `steps` they do not end, and
-    `len` is a TypeError. Rows at the end of an epoch that are less than a step make a short batch,
-    divided evenly among the ranks; `drop_last` leaves them out.
+    validation wants it. "random" and mixtures have no epochs: without `steps` or `max_epochs` they
+    do not end, and `len` is a TypeError. Rows at the end of an epoch that are less than a step make
+    a short batch, divided evenly among the ranks; `drop_last` leaves them out.
 
     `schedule` changes the weights of a mixture during training: {0: [3, 1], 200_000: [1, 3]} has
     weights 1 : 3 from step 200,000 on. Each set goes on where it was, and shares are exact within

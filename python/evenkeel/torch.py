@@ -59,8 +59,9 @@ class TokenDataset(Dataset[Pair]):
 class _StepDataset(IterableDataset[Any]):
     """The batches of a loader, whose steps the workers of a DataLoader take in turns."""
 
-    def __init__(self, options: dict[str, Any], steps: int | None) -> None:
+    def __init__(self, options: dict[str, Any], steps: int | None, *, repeats: bool) -> None:
         self._options = options
+        self._repeats = repeats  # all there is, so that every iteration is the same
         if steps is not None and steps < 1:
             raise ValueError(f"dataset: {steps} steps make no iteration")
         self._steps = steps  # of an iteration; None: it does not end
@@ -89,7 +90,7 @@ class _StepDataset(IterableDataset[Any]):
     def __iter__(self) -> Iterator[Any]:
         worker = get_worker_info()
         turns, turn = (worker.num_workers, worker.id) if worker else (1, 0)
-        begin = int(self._epoch) * (self._steps or 0)
+        begin = 0 if self._repeats else int(self._epoch) * (self._steps or 0)
         end = None if self._steps is None else begin + self._steps
         # The worker's turns go with the position in this iteration, which begins with worker 0.
         first = begin + turn if self._resumed is None else self._resumed
@@ -104,12 +105,21 @@ class _StepDataset(IterableDataset[Any]):
                 while end is None or loader.step < end:
                     try:
                         batch = next(loader)
-                    except StopIteration:
-                        return  # a mixture whose sets have had their max_epochs
+                    except StopIteration:  # max_epochs, or Megatron's last sample
+                        if self._next == begin:
+                            raise self._nothing_at(begin) from None
+                        return
                     self._next = loader.step
                     yield batch
             finally:
                 self._loader = None
+
+    def _nothing_at(self, begin: int) -> ValueError:
+        return ValueError(
+            f"dataset: epoch {int(self._epoch):,} of {self._steps:,} steps begins at step "
+            f"{begin:,}, and the data ends before that\n"
+            "hint: leave out steps to get all of it in every epoch, or give fewer steps"
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """Of the iteration under way in this process."""
@@ -139,8 +149,9 @@ class TokenIterableDataset(_StepDataset):
     and holds the windows of its rank whole, so one worker is enough.
 
     With `steps` an iteration is so many batches; `set_epoch(e)` moves it to those from e * steps
-    on, also for persistent workers. `state_dict` and `load_state_dict` are as torchdata's
-    StatefulDataLoader calls them, in each worker.
+    on, also for persistent workers. Without `steps`, an iteration is all of data that ends
+    (`max_epochs`, order="megatron"), the same in every epoch. `state_dict` and `load_state_dict`
+    are as torchdata's StatefulDataLoader calls them, in each worker.
     """
 
     def __init__(
@@ -187,12 +198,13 @@ class TokenIterableDataset(_StepDataset):
             "samples": samples,
             "surplus": surplus,
         }
-        if steps is None and (max_epochs is not None or order == "megatron"):
+        repeats = steps is None and (max_epochs is not None or order == "megatron")
+        if repeats:
             with TokenLoader(self._sets, **{**options, "prefetch": 0}) as probe:
                 steps = probe.size or None
         if order == "megatron" and samples is None and steps is not None:
             options["samples"] = steps * batch_size * world  # the same for every iteration
-        super().__init__(options, steps)
+        super().__init__(options, steps, repeats=repeats)
 
     def _make(self, **options: Any) -> TokenLoader:
         return TokenLoader(self._sets, **{**self._options, **options})
@@ -207,7 +219,8 @@ class RowIterableDataset(_StepDataset):
     worker has the budget of the arrays to itself: divide what you have by the number of workers.
 
     An iteration is one epoch, or `steps` batches; `set_epoch(e)` moves to the e-th, also for
-    persistent workers. With order="blocks" each worker reads and holds the windows of its rank
+    persistent workers. Without `steps`, an iteration is all of a mixture that ends
+    (`max_epochs`), the same in every epoch. With order="blocks" each worker reads and holds the windows of its rank
     whole, so one worker is enough. `transform` is called with each batch in the worker.
     `state_dict` and `load_state_dict` are as torchdata's StatefulDataLoader calls them, in each
     worker.
@@ -258,10 +271,11 @@ class RowIterableDataset(_StepDataset):
             "max_epochs": max_epochs,
             "exhausted": exhausted,
         }
+        repeats = steps is None and max_epochs is not None
         if steps is None:
             with Loader(data, **{**options, "prefetch": 0}) as probe:
                 steps = probe.size or None
-        super().__init__(options, steps)
+        super().__init__(options, steps, repeats=repeats)
 
     def _make(self, **options: Any) -> Loader:
         return Loader(self._data, **{**self._options, **options})

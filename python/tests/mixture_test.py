@@ -1,5 +1,6 @@
 """Mixtures whose weights change, and sets that end; a plain Python mixture is the oracle."""
 
+import functools
 import itertools
 import math
 import re
@@ -81,6 +82,27 @@ def reference(schedule, step, epochs=(), limits=(), exhausted="stop"):
         sample += 1
 
 
+def seed_of_set(seed, number):
+    return seed ^ (number * 0x9E3779B97F4A7C15 % 2**64)
+
+
+@pytest.fixture(scope="module")
+def alone(sets, arrays):
+    """What a loader of one set alone gives at a position, for tokens and for rows."""
+
+    def starts(number):
+        loader = evenkeel.TokenLoader(
+            sets[number], 1, BLOCK, order="shuffled", seed=seed_of_set(3, number), prefetch=0
+        )
+        return functools.cache(lambda position: loader.explain(position)[0]["start"])
+
+    def rows(number):
+        loader = evenkeel.Loader(arrays[number], 1, seed=seed_of_set(3, number), prefetch=0)
+        return functools.cache(lambda position: loader.explain(position)[0]["row"])
+
+    return {"start": [starts(n) for n in range(3)], "row": [rows(n) for n in range(3)]}
+
+
 weight_lists = st.lists(st.integers(0, 6), min_size=3, max_size=3).filter(any)
 schedules = st.dictionaries(st.integers(1, 25), weight_lists, max_size=3).flatmap(
     lambda later: weight_lists.map(lambda first: {0: first, **later})
@@ -97,7 +119,7 @@ limit_lists = st.lists(st.none() | st.integers(1, 3), min_size=3, max_size=3)
 )
 @settings(deadline=None, max_examples=25)
 def test_every_position_is_what_the_reference_says(
-    sets, arrays, schedule, limits, exhausted, batch, world
+    sets, arrays, alone, schedule, limits, exhausted, batch, world
 ):
     step = batch * world
     for loader_class, data, epochs, extra in (
@@ -131,7 +153,7 @@ def test_every_position_is_what_the_reference_says(
                 chosen, index, stage = expected[row["sample"]]
                 assert (row["set"], row["stage"]) == (chosen, stage)
                 assert row["epoch"] == index // epochs[chosen]
-                row["index"] = index
+                assert row[place] == alone[place][chosen](index)
         # A batch that is sought is the one that stepping comes to, and is what explain says.
         loader = loaders[0]
         for number in {0, whole // 2, whole - 1}:
@@ -295,6 +317,25 @@ def test_workers_end_where_a_set_does(arrays):
         assert found == [batch.tolist() for batch in loader]
     dataset = evenkeel.RowIterableDataset(data, 10, max_epochs=[None, 1])
     assert len(dataset) == 19
+    for epoch in range(3):  # all there is, each time
+        dataset.set_epoch(epoch)
+        assert [batch.tolist() for batch in dataset] == found
+
+
+def test_epochs_of_given_steps_end_with_the_sets(sets, arrays):
+    pytest.importorskip("torch")
+    limits = {"order": "shuffled", "max_epochs": [None, 1], "steps": 10}
+    rows = evenkeel.RowIterableDataset([(arrays[0], 1), (arrays[1], 1)], 10, **limits)
+    tokens = evenkeel.TokenIterableDataset([(sets[0], 1), (sets[1], 1)], 4, BLOCK, **limits)
+    for dataset, steps in ((rows, 19), (tokens, 12)):
+        lengths = []
+        for epoch in range(2):
+            dataset.set_epoch(epoch)
+            lengths.append(sum(1 for _ in dataset))
+        assert lengths == [10, steps - 10]
+        dataset.set_epoch(2)
+        with pytest.raises(ValueError, match="epoch 2 of 10 steps begins at step 20, and the data"):
+            next(iter(dataset))
 
 
 @pytest.mark.parametrize(
