@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import math
+import mmap
 from collections import deque
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -19,7 +21,7 @@ _OWN_PAGES = 1 << 20
 _GROUP_BYTES = 16 << 20
 _GROUP_RUNS = 4096
 _MOST_BUFFERS = 8
-_PAGE = 4096
+_PAGE = mmap.PAGESIZE
 # Wanted bytes this close together are read in one go.
 _GAP = 1 << 20
 
@@ -125,8 +127,13 @@ def _wanted(tensor: Any, slices: Mapping[str, tuple[int, int, int]], format: str
         rows = math.prod(shape[:-1])
         shape, dtype = (*shape[:-1], size // rows if rows else 0), torch.uint8
     elif type_ == "F4":  # two numbers in a byte
+        if not shape or shape[-1] % 2:
+            raise ValueError(
+                f"load: tensor {name!r} of F4 has shape {shape}: torch holds two numbers in a byte,"
+                " so that the last axis must be even\nhint: leave it out with only="
+            )
         shape = (*shape[:-1], shape[-1] // 2)
-    whole = _Wanted(name, type_, tuple(shape), dtype, file, offset, size)
+    whole = _fitting(_Wanted(name, type_, tuple(shape), dtype, file, offset, size))
     for pattern, share in slices.items():
         if fnmatch.fnmatchcase(name, pattern):
             return _share(whole, *share)
@@ -138,9 +145,7 @@ def _share(tensor: _Wanted, axis: int, rank: int, world: int) -> _Wanted:
     if not 0 <= rank < world:
         raise ValueError(f"load: slice: rank {rank} is none of {world}")
     if not -len(shape) <= axis < len(shape):
-        raise ValueError(
-            f"load: slice: tensor {tensor.name!r} of shape {shape} has no axis {axis}"
-        )
+        raise ValueError(f"load: slice: tensor {tensor.name!r} of shape {shape} has no axis {axis}")
     axis %= len(shape)
     if shape[axis] % world:
         raise ValueError(
@@ -151,9 +156,26 @@ def _share(tensor: _Wanted, axis: int, rank: int, world: int) -> _Wanted:
     count = math.prod(shape[:axis])
     stride = tensor.length // count if count else 0
     length = stride // world
-    return tensor._replace(
-        shape=mine, offset=tensor.offset + rank * length, length=length, runs=count, stride=stride
+    return _fitting(
+        tensor._replace(
+            shape=mine,
+            offset=tensor.offset + rank * length,
+            length=length,
+            runs=count,
+            stride=stride,
+        )
     )
+
+
+def _fitting(tensor: _Wanted) -> _Wanted:
+    """Nothing is read into memory of another size."""
+    takes = math.prod(tensor.shape) * tensor.dtype.itemsize
+    if takes != tensor.bytes:
+        raise ValueError(
+            f"load: tensor {tensor.name!r} of shape {tensor.shape} takes {takes:,} bytes of"
+            f" {tensor.dtype}, but {tensor.bytes:,} would be read"
+        )
+    return tensor
 
 
 def _device_of(name: str, device: Any) -> torch.device:
@@ -235,13 +257,14 @@ class _Runs:
         self._ends.append(self._runs)
         self._roomy.append(roomy)
 
-    def reader(self, weights: Any, ahead: int) -> Any:
+    def reader(self, weights: Any, ahead: int, fresh: bool = False) -> Any:
+        """`fresh`: nobody has touched the memory of the roomy groups yet."""
         files, offsets, lengths, addresses = (
             np.concatenate([*column, _NONE]) for column in self._columns
         )
         ends, roomy = np.array(self._ends, np.uint64), np.array(self._roomy, bool)
         return _core.GroupReader(
-            weights, files, offsets, lengths, addresses, ends, roomy, ahead
+            weights, files, offsets, lengths, addresses, ends, roomy, ahead, fresh
         )
 
 
@@ -265,17 +288,20 @@ def _read_in_place(
             small.append(tensor)
     held = count = 0
     for tensor in small:
-        runs.add(tensor, result[tensor.name].data_ptr())
-        held, count = held + tensor.bytes, count + tensor.runs
-        if held >= _GROUP_BYTES or count >= _GROUP_RUNS:
-            runs.end_group()
-            held, count, groups = 0, 0, groups + 1
+        first = 0
+        while first < tensor.runs:
+            now = min(tensor.runs - first, _GROUP_RUNS - count)
+            runs.add(tensor, result[tensor.name].data_ptr() + first * tensor.length, first, now)
+            first, held, count = first + now, held + now * tensor.length, count + now
+            if held >= _GROUP_BYTES or count >= _GROUP_RUNS:
+                runs.end_group()
+                held, count, groups = 0, 0, groups + 1
     if held:
         runs.end_group()
         groups += 1
     if groups == 0:
         return
-    reader = runs.reader(weights, groups)
+    reader = runs.reader(weights, groups, fresh=ours)
     try:
         while reader.next():
             pass
@@ -304,13 +330,39 @@ def _read_through_buffers(
         return
     size, number = _buffers(weights.budget)
     share = weights.reserve(size * number, "pinned buffers")
-    buffers = [torch.empty(size, dtype=torch.uint8, pin_memory=True) for _ in range(number)]
+    pinned: list[_Pinned] = []
     try:
+        for _ in range(number):
+            pinned.append(_Pinned(size))
+        buffers = [one.bytes for one in pinned]
         runs, copies = _fill_plan(wanted, buffers, size)
         _copy_all(runs.reader(weights, number), copies, buffers, result)
-    finally:
         del buffers
+    finally:
+        for one in pinned:
+            one.release()
         share.release()
+
+
+class _Pinned:
+    """Memory that a GPU reads itself. Whole pages of our own: what torch pins, it keeps."""
+
+    def __init__(self, size: int) -> None:
+        self.bytes = torch.from_numpy(_core.allocate(0, size))
+        portable = 1  # cudaHostRegisterPortable: for every GPU
+        cudart = torch.cuda.cudart()
+        self._registered = not int(cudart.cudaHostRegister(self.bytes.data_ptr(), size, portable))
+        if not self._registered:
+            with contextlib.suppress(RuntimeError):  # CUDA tells the next kernel of the failure
+                torch.zeros(1, device="cuda")
+            self.bytes = torch.empty(size, dtype=torch.uint8, pin_memory=True)
+
+    def release(self) -> None:
+        """No copy from it may be under way."""
+        if self._registered:
+            torch.cuda.cudart().cudaHostUnregister(self.bytes.data_ptr())
+            self._registered = False
+        self.bytes = torch.empty(0, dtype=torch.uint8)
 
 
 def _buffers(budget: Any) -> tuple[int, int]:
@@ -333,45 +385,51 @@ def _fill_plan(
         return int(buffers[len(copies) % len(buffers)].data_ptr())
 
     room = size - 2 * _PAGE
-    whole = sorted((t for t in wanted if t.runs == 1), key=lambda t: (t.file, t.offset))
-    span: list[tuple[_Wanted, int, int]] = []  # tensor, first byte, bytes; close together
+    # Runs of a share that no buffer holds are read as tensors are, in parts.
+    together = [t for t in wanted if t.runs > 1 and t.length <= size]
+    apart = [
+        (t._replace(offset=t.offset + run * t.stride, runs=1, stride=0), run * t.length)
+        for t in wanted
+        if t.runs == 1 or t.length > size
+        for run in range(t.runs)
+    ]
+    apart.sort(key=lambda one: (one[0].file, one[0].offset))
+    # A run, its first byte within the tensor, the first byte of it here, bytes; close together.
+    span: list[tuple[_Wanted, int, int, int]] = []
+
+    def bounds() -> tuple[int, int]:
+        (first, _, at, _), (last, _, last_at, count) = span[0], span[-1]
+        return first.offset + at, last.offset + last_at + count
 
     def end_span() -> None:
         if not span:
             return
-        begin = span[0][0].offset + span[0][1]
-        end = span[-1][0].offset + span[-1][1] + span[-1][2]
+        begin, end = bounds()
         lead = begin % _PAGE
         one = span[0][0]._replace(offset=begin, length=end - begin, runs=1, stride=0)
         runs.add(one, address() + lead)
         runs.end_group(roomy=True)
         copies.append(
-            [_Copy(t.name, at, lead + t.offset + at - begin, n) for t, at, n in span]
+            [_Copy(t.name, base + at, lead + t.offset + at - begin, n) for t, base, at, n in span]
         )
         span.clear()
 
-    for tensor in whole:
+    for tensor, base in apart:
         at = 0
         while at < tensor.length:
             if span:
-                begin = span[0][0].offset + span[0][1]
-                end = span[-1][0].offset + span[-1][1] + span[-1][2]
+                begin, end = bounds()
                 place = tensor.offset + at
                 if span[0][0].file != tensor.file or place - end > _GAP or place - begin >= room:
                     end_span()
-            begin = span[0][0].offset + span[0][1] if span else tensor.offset + at
+            begin = bounds()[0] if span else tensor.offset + at
             now = min(tensor.length - at, room - (tensor.offset + at - begin))
-            span.append((tensor, at, now))
+            span.append((tensor, base, at, now))
             at += now
     end_span()
-    for tensor in (t for t in wanted if t.runs > 1):
+    for tensor in together:
         # Rows of the share, one after the other in the buffer.
         first = 0
-        if tensor.length > size:
-            raise ValueError(
-                f"load: slice: a row of tensor {tensor.name!r} has {tensor.length:,} bytes, more"
-                f" than a buffer of {size:,}\nhint: raise the budget"
-            )
         rows = min(size // tensor.length, _GROUP_RUNS)
         while first < tensor.runs:
             now = min(rows, tensor.runs - first)
@@ -419,6 +477,7 @@ def _copy_all(
                 for event in under_way.popleft():
                     event.synchronize()
                 reader.release()
+        reader.next()  # raises where a file changed after the last group
     finally:
         reader.close()
         for device, stream in streams.items():
