@@ -1,12 +1,9 @@
-"""Tensors into torch: what is read, where it goes, and how it gets to a GPU."""
+"""Tensors into torch: what is read, and where it goes; _load_gpu has the way to a GPU."""
 
 from __future__ import annotations
 
-import contextlib
 import fnmatch
 import math
-import mmap
-from collections import deque
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -16,14 +13,10 @@ import torch
 from evenkeel import _core
 
 # A tensor of at least this has pages of its own and is read in place.
-_OWN_PAGES = 1 << 20
+OWN_PAGES = 1 << 20
 # Read together. Enough that the disk is busy, little enough to end soon after Ctrl-C.
-_GROUP_BYTES = 16 << 20
-_GROUP_RUNS = 4096
-_MOST_BUFFERS = 8
-_PAGE = mmap.PAGESIZE
-# Wanted bytes this close together are read in one go.
-_GAP = 1 << 20
+GROUP_BYTES = 16 << 20
+GROUP_RUNS = 4096
 
 _TORCH = {
     "BOOL": "bool",
@@ -49,7 +42,7 @@ _TORCH = {
 }
 
 
-class _Wanted(NamedTuple):
+class Wanted(NamedTuple):
     """A tensor, or a share of one: `runs` runs of `length` bytes, `stride` apart."""
 
     name: str
@@ -92,8 +85,8 @@ def load(
     else:
         targets = {}
     devices = {tensor.name: _device_of(tensor.name, device) for tensor in wanted}
-    on_cpu: list[_Wanted] = []
-    on_gpu: list[_Wanted] = []
+    on_cpu: list[Wanted] = []
+    on_gpu: list[Wanted] = []
     for tensor in wanted:
         where = targets[tensor.name].device if into is not None else devices[tensor.name]
         (on_cpu if where.type == "cpu" else on_gpu).append(tensor)
@@ -107,14 +100,17 @@ def load(
                 else torch.empty(tensor.shape, dtype=tensor.dtype, device=where)
             )
     _read_in_place(weights, on_cpu, result, into is None)
-    _read_through_buffers(weights, on_gpu, result)
+    if on_gpu:
+        from evenkeel._load_gpu import read_through_buffers
+
+        read_through_buffers(weights, on_gpu, result)
     return result
 
 
 # --- what is wanted
 
 
-def _wanted(tensor: Any, slices: Mapping[str, tuple[int, int, int]], format: str) -> _Wanted:
+def _wanted(tensor: Any, slices: Mapping[str, tuple[int, int, int]], format: str) -> Wanted:
     name, type_, shape, file, offset, size = tensor
     dtype = getattr(torch, _TORCH.get(type_, ""), None)
     if dtype is None:
@@ -133,14 +129,14 @@ def _wanted(tensor: Any, slices: Mapping[str, tuple[int, int, int]], format: str
                 " so that the last axis must be even\nhint: leave it out with only="
             )
         shape = (*shape[:-1], shape[-1] // 2)
-    whole = _fitting(_Wanted(name, type_, tuple(shape), dtype, file, offset, size))
+    whole = _fitting(Wanted(name, type_, tuple(shape), dtype, file, offset, size))
     for pattern, share in slices.items():
         if fnmatch.fnmatchcase(name, pattern):
             return _share(whole, *share)
     return whole
 
 
-def _share(tensor: _Wanted, axis: int, rank: int, world: int) -> _Wanted:
+def _share(tensor: Wanted, axis: int, rank: int, world: int) -> Wanted:
     shape = tensor.shape
     if not 0 <= rank < world:
         raise ValueError(f"load: slice: rank {rank} is none of {world}")
@@ -167,7 +163,7 @@ def _share(tensor: _Wanted, axis: int, rank: int, world: int) -> _Wanted:
     )
 
 
-def _fitting(tensor: _Wanted) -> _Wanted:
+def _fitting(tensor: Wanted) -> Wanted:
     """Nothing is read into memory of another size."""
     takes = math.prod(tensor.shape) * tensor.dtype.itemsize
     if takes != tensor.bytes:
@@ -196,7 +192,7 @@ def _checked_device(device: Any) -> torch.device:
     return where
 
 
-def _checked(tensor: torch.Tensor, wanted: _Wanted) -> torch.Tensor:
+def _checked(tensor: torch.Tensor, wanted: Wanted) -> torch.Tensor:
     if tuple(tensor.shape) != wanted.shape or tensor.dtype != wanted.dtype:
         raise ValueError(
             f"load: tensor {wanted.name!r} is {tuple(tensor.shape)} of {tensor.dtype}, but the"
@@ -214,7 +210,7 @@ def _checked(tensor: torch.Tensor, wanted: _Wanted) -> torch.Tensor:
 # --- on the CPU
 
 
-def _on_cpu(tensor: _Wanted) -> torch.Tensor:
+def _on_cpu(tensor: Wanted) -> torch.Tensor:
     """Memory that the disk can write to itself, where that is worth it."""
     if not _in_place(tensor):
         return torch.empty(tensor.shape, dtype=tensor.dtype)
@@ -222,19 +218,19 @@ def _on_cpu(tensor: _Wanted) -> torch.Tensor:
     return memory.view(tensor.dtype).view(tensor.shape)
 
 
-def _in_place(tensor: _Wanted) -> bool:
+def _in_place(tensor: Wanted) -> bool:
     """Whether a tensor of ours is read in place. One whose offset in the file is not aligned for
     its numbers is not: its memory would not be, either."""
     aligned = tensor.offset % tensor.dtype.itemsize == 0
-    return tensor.bytes >= _OWN_PAGES and tensor.runs == 1 and aligned
+    return tensor.bytes >= OWN_PAGES and tensor.runs == 1 and aligned
 
 
-def _flat(tensor: torch.Tensor) -> torch.Tensor:
+def flat_bytes(tensor: torch.Tensor) -> torch.Tensor:
     """Its memory as bytes."""
     return tensor.detach().reshape(-1).view(torch.uint8)
 
 
-class _Runs:
+class Runs:
     """Runs of bytes and their places in memory, in groups that are read together."""
 
     def __init__(self) -> None:
@@ -243,7 +239,7 @@ class _Runs:
         self._roomy: list[bool] = []
         self._runs = 0
 
-    def add(self, tensor: _Wanted, address: int, first: int = 0, count: int | None = None) -> None:
+    def add(self, tensor: Wanted, address: int, first: int = 0, count: int | None = None) -> None:
         """Runs `first` to `first + count` of a tensor, one after the other from `address` on."""
         number = np.arange(tensor.runs if count is None else count, dtype=np.uint64)
         files, offsets, lengths, addresses = self._columns
@@ -272,11 +268,11 @@ _NONE = np.empty(0, np.uint64)
 
 
 def _read_in_place(
-    weights: Any, wanted: list[_Wanted], result: dict[str, torch.Tensor], ours: bool
+    weights: Any, wanted: list[Wanted], result: dict[str, torch.Tensor], ours: bool
 ) -> None:
-    runs = _Runs()
+    runs = Runs()
     groups = 0
-    small: list[_Wanted] = []
+    small: list[Wanted] = []
     for tensor in wanted:
         if tensor.bytes == 0:
             continue
@@ -290,10 +286,10 @@ def _read_in_place(
     for tensor in small:
         first = 0
         while first < tensor.runs:
-            now = min(tensor.runs - first, _GROUP_RUNS - count)
+            now = min(tensor.runs - first, GROUP_RUNS - count)
             runs.add(tensor, result[tensor.name].data_ptr() + first * tensor.length, first, now)
             first, held, count = first + now, held + now * tensor.length, count + now
-            if held >= _GROUP_BYTES or count >= _GROUP_RUNS:
+            if held >= GROUP_BYTES or count >= GROUP_RUNS:
                 runs.end_group()
                 held, count, groups = 0, 0, groups + 1
     if held:
@@ -307,179 +303,3 @@ def _read_in_place(
             pass
     finally:
         reader.close()
-
-
-# --- to a GPU
-
-
-class _Copy(NamedTuple):
-    """Bytes of a buffer, and where they go."""
-
-    name: str
-    first: int  # byte of the tensor
-    begin: int  # byte of the buffer
-    length: int
-
-
-def _read_through_buffers(
-    weights: Any, wanted: list[_Wanted], result: dict[str, torch.Tensor]
-) -> None:
-    """Pinned buffers are filled one after the other, and copied while the next ones are read."""
-    wanted = [tensor for tensor in wanted if tensor.bytes > 0]
-    if not wanted:
-        return
-    size, number = _buffers(weights.budget)
-    share = weights.reserve(size * number, "pinned buffers")
-    pinned: list[_Pinned] = []
-    try:
-        for _ in range(number):
-            pinned.append(_Pinned(size))
-        buffers = [one.bytes for one in pinned]
-        runs, copies = _fill_plan(wanted, buffers, size)
-        _copy_all(runs.reader(weights, number), copies, buffers, result)
-        del buffers
-    finally:
-        for one in pinned:
-            one.release()
-        share.release()
-
-
-class _Pinned:
-    """Memory that a GPU reads itself. Whole pages of our own: what torch pins, it keeps."""
-
-    def __init__(self, size: int) -> None:
-        self.bytes = torch.from_numpy(_core.allocate(0, size))
-        portable = 1  # cudaHostRegisterPortable: for every GPU
-        cudart = torch.cuda.cudart()
-        self._registered = not int(cudart.cudaHostRegister(self.bytes.data_ptr(), size, portable))
-        if not self._registered:
-            with contextlib.suppress(RuntimeError):  # CUDA tells the next kernel of the failure
-                torch.zeros(1, device="cuda")
-            self.bytes = torch.empty(size, dtype=torch.uint8, pin_memory=True)
-
-    def release(self) -> None:
-        """No copy from it may be under way."""
-        if self._registered:
-            torch.cuda.cudart().cudaHostUnregister(self.bytes.data_ptr())
-            self._registered = False
-        self.bytes = torch.empty(0, dtype=torch.uint8)
-
-
-def _buffers(budget: Any) -> tuple[int, int]:
-    """Size and number. Half of what the budget has left."""
-    left = budget.left // 2
-    size = _GROUP_BYTES
-    while size > _OWN_PAGES and left // size < 3:
-        size //= 2
-    return size, max(2, min(_MOST_BUFFERS, left // size))
-
-
-def _fill_plan(
-    wanted: list[_Wanted], buffers: list[torch.Tensor], size: int
-) -> tuple[_Runs, list[list[_Copy]]]:
-    """What each buffer is filled with in turn, and what is copied from it."""
-    runs = _Runs()
-    copies: list[list[_Copy]] = []
-
-    def address() -> int:
-        return int(buffers[len(copies) % len(buffers)].data_ptr())
-
-    room = size - 2 * _PAGE
-    # Runs of a share that no buffer holds are read as tensors are, in parts.
-    together = [t for t in wanted if t.runs > 1 and t.length <= size]
-    apart = [
-        (t._replace(offset=t.offset + run * t.stride, runs=1, stride=0), run * t.length)
-        for t in wanted
-        if t.runs == 1 or t.length > size
-        for run in range(t.runs)
-    ]
-    apart.sort(key=lambda one: (one[0].file, one[0].offset))
-    # A run, its first byte within the tensor, the first byte of it here, bytes; close together.
-    span: list[tuple[_Wanted, int, int, int]] = []
-
-    def bounds() -> tuple[int, int]:
-        (first, _, at, _), (last, _, last_at, count) = span[0], span[-1]
-        return first.offset + at, last.offset + last_at + count
-
-    def end_span() -> None:
-        if not span:
-            return
-        begin, end = bounds()
-        lead = begin % _PAGE
-        one = span[0][0]._replace(offset=begin, length=end - begin, runs=1, stride=0)
-        runs.add(one, address() + lead)
-        runs.end_group(roomy=True)
-        copies.append(
-            [_Copy(t.name, base + at, lead + t.offset + at - begin, n) for t, base, at, n in span]
-        )
-        span.clear()
-
-    for tensor, base in apart:
-        at = 0
-        while at < tensor.length:
-            if span:
-                begin, end = bounds()
-                place = tensor.offset + at
-                if span[0][0].file != tensor.file or place - end > _GAP or place - begin >= room:
-                    end_span()
-            begin = bounds()[0] if span else tensor.offset + at
-            now = min(tensor.length - at, room - (tensor.offset + at - begin))
-            span.append((tensor, base, at, now))
-            at += now
-    end_span()
-    for tensor in together:
-        # Rows of the share, one after the other in the buffer.
-        first = 0
-        rows = min(size // tensor.length, _GROUP_RUNS)
-        while first < tensor.runs:
-            now = min(rows, tensor.runs - first)
-            runs.add(tensor, address(), first, now)
-            runs.end_group()
-            copies.append([_Copy(tensor.name, first * tensor.length, 0, now * tensor.length)])
-            first += now
-    return runs, copies
-
-
-def _copy_all(
-    reader: Any,
-    copies: list[list[_Copy]],
-    buffers: list[torch.Tensor],
-    result: dict[str, torch.Tensor],
-) -> None:
-    streams: dict[torch.device, torch.cuda.Stream] = {}
-    flat = {name: _flat(result[name]) for group in copies for name, *_ in group}
-    under_way: deque[list[torch.cuda.Event]] = deque()
-    try:
-        for number, group in enumerate(copies):
-            reader.next()
-            buffer = buffers[number % len(buffers)]
-            used = set()
-            for copy in group:
-                target = flat[copy.name]
-                stream = streams.get(target.device)
-                if stream is None:
-                    stream = torch.cuda.Stream(target.device)  # type: ignore[no-untyped-call]
-                    # The memory may be in use by work that was queued before.
-                    stream.wait_stream(torch.cuda.current_stream(target.device))
-                    streams[target.device] = stream
-                with torch.cuda.stream(stream):
-                    target[copy.first : copy.first + copy.length].copy_(
-                        buffer[copy.begin : copy.begin + copy.length], non_blocking=True
-                    )
-                used.add(stream)
-            events = []
-            for stream in used:
-                event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-                event.record(stream)
-                events.append(event)
-            under_way.append(events)
-            if len(under_way) > 1:  # one copy is under way while the next buffer arrives
-                for event in under_way.popleft():
-                    event.synchronize()
-                reader.release()
-        reader.next()  # raises where a file changed after the last group
-    finally:
-        reader.close()
-        for device, stream in streams.items():
-            stream.synchronize()
-            torch.cuda.current_stream(device).wait_stream(stream)

@@ -1,6 +1,7 @@
 """Model weights: against safetensors' and gguf's own writers, and files that are wrong."""
 
 import json
+import mmap
 import pickle
 import struct
 
@@ -184,13 +185,13 @@ def test_shards(tmp_path):
 
 def replay(path, slices, size, number, budget="16MiB"):
     """What goes to a GPU, through buffers that no GPU needs."""
-    from evenkeel import _core, _load
+    from evenkeel import _core, _load, _load_gpu
 
     with evenkeel.open(path, budget=budget) as weights:
         wanted = [_load._wanted(t, slices, "safetensors") for t in weights.tensors.values()]
         wanted = [tensor for tensor in wanted if tensor.bytes > 0]
         buffers = [torch.from_numpy(_core.allocate(0, size)) for _ in range(number)]
-        runs, copies = _load._fill_plan(wanted, buffers, size)
+        runs, copies = _load_gpu._fill_plan(wanted, buffers, size)
         result = {t.name: torch.full((t.bytes,), 99, dtype=torch.uint8) for t in wanted}
         reader = runs.reader(weights._weights, number)
         for place, group in enumerate(copies):
@@ -245,11 +246,33 @@ def test_gaps_and_shards_through_buffers(tmp_path):
 
 
 def test_buffers_are_half_of_what_is_left():
-    from evenkeel import _load
+    from evenkeel import _load_gpu
 
     for limit in (4 << 20, 64 << 20, 1 << 30):
-        size, number = _load._buffers(evenkeel.Budget(limit))
+        size, number = _load_gpu._buffers(evenkeel.Budget(limit))
         assert size * number <= limit // 2 and number >= 2 and size >= 1 << 20
+
+
+def test_pinned_memory_is_whole_pages_and_is_given_back(monkeypatch):
+    from evenkeel import _load_gpu
+
+    registered = {}
+
+    class Cudart:
+        def cudaHostRegister(self, address, size, flags):  # noqa: N802
+            registered[address] = size
+            return 0
+
+        def cudaHostUnregister(self, address):  # noqa: N802
+            del registered[address]
+
+    monkeypatch.setattr(torch.cuda, "cudart", Cudart)
+    pinned = _load_gpu._Pinned(1 << 20)
+    address = pinned.bytes.data_ptr()
+    assert address % mmap.PAGESIZE == 0 and registered == {address: 1 << 20}
+    pinned.release()
+    pinned.release()
+    assert not registered and pinned.bytes.numel() == 0
 
 
 def one_tensor(path, dtype, shape, data):
