@@ -116,7 +116,9 @@ class Array:
         offset: int,
         cache: int | str | bool | None = None,
         page_cache: str = "spare",
+        reader: Any = None,
     ) -> None:
+        # `reader`, if given, is of the same array; the rest says how it can be opened again.
         told = dtype_of(dtype) if dtype is not None else stored_dtype(paths)
         lengths = [] if shape is None else _lengths(shape)
         without_axes = shape is not None and not lengths
@@ -130,7 +132,7 @@ class Array:
             cache,
             page_cache,
         )
-        self._reader = _core.open(
+        self._reader = reader or _core.open(
             paths,
             Budget(budget),
             engine,

@@ -828,6 +828,9 @@ class Weights:
     def require(self, name: str) -> None:
         """IndexError with the closest name, where there is no such tensor."""
 
+    def array(self, name: str, dtype: str) -> Reader:
+        """One tensor, read as an array."""
+
     def reserve(self, bytes: int, what: str) -> Reservation: ...
 
     def stats(self) -> dict[str, int]: ...
@@ -837,7 +840,7 @@ class Weights:
 class GroupReader:
     """Reads groups of runs into memory, on a thread of its own."""
 
-    def __init__(self, weights: Weights, files: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], offsets: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], lengths: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], addresses: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], ends: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], roomy: Annotated[NDArray[numpy.bool_], dict(shape=(None,), order='C', device='cpu', writable=False)], ahead: int) -> None: ...
+    def __init__(self, weights: Weights, files: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], offsets: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], lengths: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], addresses: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], ends: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], roomy: Annotated[NDArray[numpy.bool_], dict(shape=(None,), order='C', device='cpu', writable=False)], ahead: int, fresh: bool) -> None: ...
 
     def next(self) -> bool:
         """Waits for the next group. False: all were read."""

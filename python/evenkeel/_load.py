@@ -1,10 +1,9 @@
-"""Tensors into torch: what is read, where it goes, and how it gets to a GPU."""
+"""Tensors into torch: what is read, and where it goes; _load_gpu has the way to a GPU."""
 
 from __future__ import annotations
 
 import fnmatch
 import math
-from collections import deque
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -14,14 +13,10 @@ import torch
 from evenkeel import _core
 
 # A tensor of at least this has pages of its own and is read in place.
-_OWN_PAGES = 1 << 20
+OWN_PAGES = 1 << 20
 # Read together. Enough that the disk is busy, little enough to end soon after Ctrl-C.
-_GROUP_BYTES = 16 << 20
-_GROUP_RUNS = 4096
-_MOST_BUFFERS = 8
-_PAGE = 4096
-# Wanted bytes this close together are read in one go.
-_GAP = 1 << 20
+GROUP_BYTES = 16 << 20
+GROUP_RUNS = 4096
 
 _TORCH = {
     "BOOL": "bool",
@@ -47,7 +42,7 @@ _TORCH = {
 }
 
 
-class _Wanted(NamedTuple):
+class Wanted(NamedTuple):
     """A tensor, or a share of one: `runs` runs of `length` bytes, `stride` apart."""
 
     name: str
@@ -90,8 +85,8 @@ def load(
     else:
         targets = {}
     devices = {tensor.name: _device_of(tensor.name, device) for tensor in wanted}
-    on_cpu: list[_Wanted] = []
-    on_gpu: list[_Wanted] = []
+    on_cpu: list[Wanted] = []
+    on_gpu: list[Wanted] = []
     for tensor in wanted:
         where = targets[tensor.name].device if into is not None else devices[tensor.name]
         (on_cpu if where.type == "cpu" else on_gpu).append(tensor)
@@ -105,14 +100,17 @@ def load(
                 else torch.empty(tensor.shape, dtype=tensor.dtype, device=where)
             )
     _read_in_place(weights, on_cpu, result, into is None)
-    _read_through_buffers(weights, on_gpu, result)
+    if on_gpu:
+        from evenkeel._load_gpu import read_through_buffers
+
+        read_through_buffers(weights, on_gpu, result)
     return result
 
 
 # --- what is wanted
 
 
-def _wanted(tensor: Any, slices: Mapping[str, tuple[int, int, int]], format: str) -> _Wanted:
+def _wanted(tensor: Any, slices: Mapping[str, tuple[int, int, int]], format: str) -> Wanted:
     name, type_, shape, file, offset, size = tensor
     dtype = getattr(torch, _TORCH.get(type_, ""), None)
     if dtype is None:
@@ -125,22 +123,25 @@ def _wanted(tensor: Any, slices: Mapping[str, tuple[int, int, int]], format: str
         rows = math.prod(shape[:-1])
         shape, dtype = (*shape[:-1], size // rows if rows else 0), torch.uint8
     elif type_ == "F4":  # two numbers in a byte
+        if not shape or shape[-1] % 2:
+            raise ValueError(
+                f"load: tensor {name!r} of F4 has shape {shape}: torch holds two numbers in a byte,"
+                " so that the last axis must be even\nhint: leave it out with only="
+            )
         shape = (*shape[:-1], shape[-1] // 2)
-    whole = _Wanted(name, type_, tuple(shape), dtype, file, offset, size)
+    whole = _fitting(Wanted(name, type_, tuple(shape), dtype, file, offset, size))
     for pattern, share in slices.items():
         if fnmatch.fnmatchcase(name, pattern):
             return _share(whole, *share)
     return whole
 
 
-def _share(tensor: _Wanted, axis: int, rank: int, world: int) -> _Wanted:
+def _share(tensor: Wanted, axis: int, rank: int, world: int) -> Wanted:
     shape = tensor.shape
     if not 0 <= rank < world:
         raise ValueError(f"load: slice: rank {rank} is none of {world}")
     if not -len(shape) <= axis < len(shape):
-        raise ValueError(
-            f"load: slice: tensor {tensor.name!r} of shape {shape} has no axis {axis}"
-        )
+        raise ValueError(f"load: slice: tensor {tensor.name!r} of shape {shape} has no axis {axis}")
     axis %= len(shape)
     if shape[axis] % world:
         raise ValueError(
@@ -151,9 +152,26 @@ def _share(tensor: _Wanted, axis: int, rank: int, world: int) -> _Wanted:
     count = math.prod(shape[:axis])
     stride = tensor.length // count if count else 0
     length = stride // world
-    return tensor._replace(
-        shape=mine, offset=tensor.offset + rank * length, length=length, runs=count, stride=stride
+    return _fitting(
+        tensor._replace(
+            shape=mine,
+            offset=tensor.offset + rank * length,
+            length=length,
+            runs=count,
+            stride=stride,
+        )
     )
+
+
+def _fitting(tensor: Wanted) -> Wanted:
+    """Nothing is read into memory of another size."""
+    takes = math.prod(tensor.shape) * tensor.dtype.itemsize
+    if takes != tensor.bytes:
+        raise ValueError(
+            f"load: tensor {tensor.name!r} of shape {tensor.shape} takes {takes:,} bytes of"
+            f" {tensor.dtype}, but {tensor.bytes:,} would be read"
+        )
+    return tensor
 
 
 def _device_of(name: str, device: Any) -> torch.device:
@@ -174,7 +192,7 @@ def _checked_device(device: Any) -> torch.device:
     return where
 
 
-def _checked(tensor: torch.Tensor, wanted: _Wanted) -> torch.Tensor:
+def _checked(tensor: torch.Tensor, wanted: Wanted) -> torch.Tensor:
     if tuple(tensor.shape) != wanted.shape or tensor.dtype != wanted.dtype:
         raise ValueError(
             f"load: tensor {wanted.name!r} is {tuple(tensor.shape)} of {tensor.dtype}, but the"
@@ -192,7 +210,7 @@ def _checked(tensor: torch.Tensor, wanted: _Wanted) -> torch.Tensor:
 # --- on the CPU
 
 
-def _on_cpu(tensor: _Wanted) -> torch.Tensor:
+def _on_cpu(tensor: Wanted) -> torch.Tensor:
     """Memory that the disk can write to itself, where that is worth it."""
     if not _in_place(tensor):
         return torch.empty(tensor.shape, dtype=tensor.dtype)
@@ -200,19 +218,19 @@ def _on_cpu(tensor: _Wanted) -> torch.Tensor:
     return memory.view(tensor.dtype).view(tensor.shape)
 
 
-def _in_place(tensor: _Wanted) -> bool:
+def _in_place(tensor: Wanted) -> bool:
     """Whether a tensor of ours is read in place. One whose offset in the file is not aligned for
     its numbers is not: its memory would not be, either."""
     aligned = tensor.offset % tensor.dtype.itemsize == 0
-    return tensor.bytes >= _OWN_PAGES and tensor.runs == 1 and aligned
+    return tensor.bytes >= OWN_PAGES and tensor.runs == 1 and aligned
 
 
-def _flat(tensor: torch.Tensor) -> torch.Tensor:
+def flat_bytes(tensor: torch.Tensor) -> torch.Tensor:
     """Its memory as bytes."""
     return tensor.detach().reshape(-1).view(torch.uint8)
 
 
-class _Runs:
+class Runs:
     """Runs of bytes and their places in memory, in groups that are read together."""
 
     def __init__(self) -> None:
@@ -221,7 +239,7 @@ class _Runs:
         self._roomy: list[bool] = []
         self._runs = 0
 
-    def add(self, tensor: _Wanted, address: int, first: int = 0, count: int | None = None) -> None:
+    def add(self, tensor: Wanted, address: int, first: int = 0, count: int | None = None) -> None:
         """Runs `first` to `first + count` of a tensor, one after the other from `address` on."""
         number = np.arange(tensor.runs if count is None else count, dtype=np.uint64)
         files, offsets, lengths, addresses = self._columns
@@ -235,13 +253,14 @@ class _Runs:
         self._ends.append(self._runs)
         self._roomy.append(roomy)
 
-    def reader(self, weights: Any, ahead: int) -> Any:
+    def reader(self, weights: Any, ahead: int, fresh: bool = False) -> Any:
+        """`fresh`: nobody has touched the memory of the roomy groups yet."""
         files, offsets, lengths, addresses = (
             np.concatenate([*column, _NONE]) for column in self._columns
         )
         ends, roomy = np.array(self._ends, np.uint64), np.array(self._roomy, bool)
         return _core.GroupReader(
-            weights, files, offsets, lengths, addresses, ends, roomy, ahead
+            weights, files, offsets, lengths, addresses, ends, roomy, ahead, fresh
         )
 
 
@@ -249,11 +268,11 @@ _NONE = np.empty(0, np.uint64)
 
 
 def _read_in_place(
-    weights: Any, wanted: list[_Wanted], result: dict[str, torch.Tensor], ours: bool
+    weights: Any, wanted: list[Wanted], result: dict[str, torch.Tensor], ours: bool
 ) -> None:
-    runs = _Runs()
+    runs = Runs()
     groups = 0
-    small: list[_Wanted] = []
+    small: list[Wanted] = []
     for tensor in wanted:
         if tensor.bytes == 0:
             continue
@@ -265,162 +284,22 @@ def _read_in_place(
             small.append(tensor)
     held = count = 0
     for tensor in small:
-        runs.add(tensor, result[tensor.name].data_ptr())
-        held, count = held + tensor.bytes, count + tensor.runs
-        if held >= _GROUP_BYTES or count >= _GROUP_RUNS:
-            runs.end_group()
-            held, count, groups = 0, 0, groups + 1
+        first = 0
+        while first < tensor.runs:
+            now = min(tensor.runs - first, GROUP_RUNS - count)
+            runs.add(tensor, result[tensor.name].data_ptr() + first * tensor.length, first, now)
+            first, held, count = first + now, held + now * tensor.length, count + now
+            if held >= GROUP_BYTES or count >= GROUP_RUNS:
+                runs.end_group()
+                held, count, groups = 0, 0, groups + 1
     if held:
         runs.end_group()
         groups += 1
     if groups == 0:
         return
-    reader = runs.reader(weights, groups)
+    reader = runs.reader(weights, groups, fresh=ours)
     try:
         while reader.next():
             pass
     finally:
         reader.close()
-
-
-# --- to a GPU
-
-
-class _Copy(NamedTuple):
-    """Bytes of a buffer, and where they go."""
-
-    name: str
-    first: int  # byte of the tensor
-    begin: int  # byte of the buffer
-    length: int
-
-
-def _read_through_buffers(
-    weights: Any, wanted: list[_Wanted], result: dict[str, torch.Tensor]
-) -> None:
-    """Pinned buffers are filled one after the other, and copied while the next ones are read."""
-    wanted = [tensor for tensor in wanted if tensor.bytes > 0]
-    if not wanted:
-        return
-    size, number = _buffers(weights.budget)
-    share = weights.reserve(size * number, "pinned buffers")
-    buffers = [torch.empty(size, dtype=torch.uint8, pin_memory=True) for _ in range(number)]
-    try:
-        runs, copies = _fill_plan(wanted, buffers, size)
-        _copy_all(runs.reader(weights, number), copies, buffers, result)
-    finally:
-        del buffers
-        share.release()
-
-
-def _buffers(budget: Any) -> tuple[int, int]:
-    """Size and number. Half of what the budget has left."""
-    left = budget.left // 2
-    size = _GROUP_BYTES
-    while size > _OWN_PAGES and left // size < 3:
-        size //= 2
-    return size, max(2, min(_MOST_BUFFERS, left // size))
-
-
-def _fill_plan(
-    wanted: list[_Wanted], buffers: list[torch.Tensor], size: int
-) -> tuple[_Runs, list[list[_Copy]]]:
-    """What each buffer is filled with in turn, and what is copied from it."""
-    runs = _Runs()
-    copies: list[list[_Copy]] = []
-
-    def address() -> int:
-        return int(buffers[len(copies) % len(buffers)].data_ptr())
-
-    room = size - 2 * _PAGE
-    whole = sorted((t for t in wanted if t.runs == 1), key=lambda t: (t.file, t.offset))
-    span: list[tuple[_Wanted, int, int]] = []  # tensor, first byte, bytes; close together
-
-    def end_span() -> None:
-        if not span:
-            return
-        begin = span[0][0].offset + span[0][1]
-        end = span[-1][0].offset + span[-1][1] + span[-1][2]
-        lead = begin % _PAGE
-        one = span[0][0]._replace(offset=begin, length=end - begin, runs=1, stride=0)
-        runs.add(one, address() + lead)
-        runs.end_group(roomy=True)
-        copies.append(
-            [_Copy(t.name, at, lead + t.offset + at - begin, n) for t, at, n in span]
-        )
-        span.clear()
-
-    for tensor in whole:
-        at = 0
-        while at < tensor.length:
-            if span:
-                begin = span[0][0].offset + span[0][1]
-                end = span[-1][0].offset + span[-1][1] + span[-1][2]
-                place = tensor.offset + at
-                if span[0][0].file != tensor.file or place - end > _GAP or place - begin >= room:
-                    end_span()
-            begin = span[0][0].offset + span[0][1] if span else tensor.offset + at
-            now = min(tensor.length - at, room - (tensor.offset + at - begin))
-            span.append((tensor, at, now))
-            at += now
-    end_span()
-    for tensor in (t for t in wanted if t.runs > 1):
-        # Rows of the share, one after the other in the buffer.
-        first = 0
-        if tensor.length > size:
-            raise ValueError(
-                f"load: slice: a row of tensor {tensor.name!r} has {tensor.length:,} bytes, more"
-                f" than a buffer of {size:,}\nhint: raise the budget"
-            )
-        rows = min(size // tensor.length, _GROUP_RUNS)
-        while first < tensor.runs:
-            now = min(rows, tensor.runs - first)
-            runs.add(tensor, address(), first, now)
-            runs.end_group()
-            copies.append([_Copy(tensor.name, first * tensor.length, 0, now * tensor.length)])
-            first += now
-    return runs, copies
-
-
-def _copy_all(
-    reader: Any,
-    copies: list[list[_Copy]],
-    buffers: list[torch.Tensor],
-    result: dict[str, torch.Tensor],
-) -> None:
-    streams: dict[torch.device, torch.cuda.Stream] = {}
-    flat = {name: _flat(result[name]) for group in copies for name, *_ in group}
-    under_way: deque[list[torch.cuda.Event]] = deque()
-    try:
-        for number, group in enumerate(copies):
-            reader.next()
-            buffer = buffers[number % len(buffers)]
-            used = set()
-            for copy in group:
-                target = flat[copy.name]
-                stream = streams.get(target.device)
-                if stream is None:
-                    stream = torch.cuda.Stream(target.device)  # type: ignore[no-untyped-call]
-                    # The memory may be in use by work that was queued before.
-                    stream.wait_stream(torch.cuda.current_stream(target.device))
-                    streams[target.device] = stream
-                with torch.cuda.stream(stream):
-                    target[copy.first : copy.first + copy.length].copy_(
-                        buffer[copy.begin : copy.begin + copy.length], non_blocking=True
-                    )
-                used.add(stream)
-            events = []
-            for stream in used:
-                event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-                event.record(stream)
-                events.append(event)
-            under_way.append(events)
-            if len(under_way) > 1:  # one copy is under way while the next buffer arrives
-                for event in under_way.popleft():
-                    event.synchronize()
-                reader.release()
-    finally:
-        reader.close()
-        for device, stream in streams.items():
-            stream.synchronize()
-            torch.cuda.current_stream(device).wait_stream(stream)

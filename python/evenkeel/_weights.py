@@ -13,7 +13,7 @@ import numpy as np
 from evenkeel import _core
 from evenkeel._array import AnyBudget, Array
 from evenkeel._core import Budget
-from evenkeel._files import PathLike, dtype_of, short_repr
+from evenkeel._files import PathLike, dtype_of, name_for_reader, short_repr
 
 if TYPE_CHECKING:
     import torch
@@ -121,6 +121,9 @@ class Weights(Mapping[str, Array]):
     def __iter__(self) -> Iterator[str]:
         return iter(self._tensors)
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._tensors
+
     def __getitem__(self, name: str) -> Array:
         tensor = self._find(name)
         if tensor.type in _NUMPY:
@@ -139,6 +142,8 @@ class Weights(Mapping[str, Array]):
             dtype,
             tensor.shape,
             tensor.offset,
+            # Of the file as it was opened: another may have its name by now.
+            reader=self._weights.array(name, name_for_reader(dtype)),
         )
 
     def _find(self, name: str) -> TensorInfo:

@@ -31,7 +31,9 @@ std::unique_ptr<Reader> open(const std::vector<nb::bytes>& paths, const Budget& 
   if (dtype) options.dtype = DType::parse(*dtype);
   options.shape = shape;
   options.offset = offset;
-  return std::make_unique<Reader>(paths_of(paths), options);
+  const std::vector<std::string> names = paths_of(paths);
+  return std::make_unique<Reader>(names.front(),
+                                  [names, options] { return Array::open(names, options); });
 }
 
 std::optional<std::uint64_t> cached_bytes(const nb::bytes& path) {

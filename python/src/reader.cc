@@ -19,10 +19,10 @@ constexpr std::uint64_t kSmallRead = 64 << 10;
 
 }  // namespace
 
-Reader::Reader(const std::vector<std::string>& paths, const ArrayOptions& options)
-    : first_path_(paths.front()) {
-  std::tie(array_, local_) = interruptible([paths, options] {
-    auto array = std::make_shared<Array>(Array::open(paths, options));
+Reader::Reader(std::string first_path, const std::function<Array()>& open)
+    : first_path_(std::move(first_path)) {
+  std::tie(array_, local_) = interruptible([open] {
+    auto array = std::make_shared<Array>(open());
     const bool local = on_local_filesystems(Internals::of(*array));
     return std::pair(std::move(array), local);
   });

@@ -3,6 +3,7 @@
 
 #include <nanobind/ndarray.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -24,7 +25,8 @@ inline std::span<std::byte> span_of(const Bytes& bytes) {
 // is released while reading.
 class Reader {
  public:
-  Reader(const std::vector<std::string>& paths, const ArrayOptions& options);
+  // `open` is called without the GIL.
+  Reader(std::string first_path, const std::function<Array()>& open);
 
   std::shared_ptr<Array> array() const;  // throws Error (kClosed) after close
   void close() { array_.reset(); }

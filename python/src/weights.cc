@@ -13,6 +13,7 @@
 #include "src/interruptible.h"
 #include "src/lent_array.h"
 #include "src/paths.h"
+#include "src/reader.h"
 #include "src/stats.h"
 #include "weights/group_reader.h"
 
@@ -44,6 +45,16 @@ nb::list tensors_of(const Weights& weights) {
   return all;
 }
 
+// A tensor as an array. `dtype` may be another name for its numbers: "V1" for 8-bit floats.
+std::unique_ptr<Reader> array_of(const Weights& weights, const std::string& name,
+                                 const std::string& dtype) {
+  const auto shared = WeightsInternals::share(weights);
+  const Tensor tensor = weights.at(name);
+  return std::make_unique<Reader>(
+      weights.paths()[tensor.file],
+      [shared, tensor, type = DType::parse(dtype)] { return make_array(*shared, tensor, type); });
+}
+
 nb::dict metadata_of(const Weights& weights) {
   nb::dict all;
   for (const auto& [key, value] : weights.metadata()) {
@@ -71,7 +82,7 @@ class PythonGroupReader {
  public:
   PythonGroupReader(const Weights& weights, const Numbers& files, const Numbers& offsets,
                     const Numbers& lengths, const Numbers& addresses, const Numbers& ends,
-                    const Flags& roomy, std::size_t ahead) {
+                    const Flags& roomy, std::size_t ahead, bool fresh) {
     const std::size_t runs = offsets.size();
     if (files.size() != runs || lengths.size() != runs || addresses.size() != runs ||
         ends.size() != roomy.size() || (ends.size() > 0 && ends(ends.size() - 1) != runs)) {
@@ -94,7 +105,8 @@ class PythonGroupReader {
              reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(addresses(run)))});
       }
     }
-    reader_ = std::make_shared<GroupReader>(shared, std::move(groups), ahead);
+    const WithoutGil without;  // it may wait for the memory of other reads
+    reader_ = std::make_shared<GroupReader>(shared, std::move(groups), ahead, fresh);
   }
   ~PythonGroupReader() { close(); }
 
@@ -137,6 +149,7 @@ void bind_weights(nb::module_& module) {
       .def("metadata", &metadata_of, nb::sig("def metadata(self) -> dict[str, str]"))
       .def("require", [](const Weights& weights, const std::string& name) { weights.at(name); },
            "name"_a, "IndexError with the closest name, where there is no such tensor.")
+      .def("array", &array_of, "name"_a, "dtype"_a, "One tensor, read as an array.")
       .def("reserve",
            [](const Weights& weights, std::uint64_t bytes, const std::string& what) {
              return weights.budget().reserve(bytes, what);
@@ -148,9 +161,9 @@ void bind_weights(nb::module_& module) {
   nb::class_<PythonGroupReader>(module, "GroupReader",
                                 "Reads groups of runs into memory, on a thread of its own.")
       .def(nb::init<const Weights&, const Numbers&, const Numbers&, const Numbers&, const Numbers&,
-                    const Numbers&, const Flags&, std::size_t>(),
+                    const Numbers&, const Flags&, std::size_t, bool>(),
            "weights"_a, "files"_a, "offsets"_a, "lengths"_a, "addresses"_a, "ends"_a, "roomy"_a,
-           "ahead"_a)
+           "ahead"_a, "fresh"_a)
       .def("next", &PythonGroupReader::next, "Waits for the next group. False: all were read.")
       .def("release", &PythonGroupReader::release, "One more group may be read.")
       .def("close", &PythonGroupReader::close);

@@ -1,6 +1,7 @@
 """Model weights: against safetensors' and gguf's own writers, and files that are wrong."""
 
 import json
+import mmap
 import pickle
 import struct
 
@@ -180,6 +181,161 @@ def test_shards(tmp_path):
     (tmp_path / "model-00002-of-00003.safetensors").unlink()
     with pytest.raises(FileNotFoundError, match="model-00002"):
         evenkeel.load_safetensors(index)
+
+
+def replay(path, slices, size, number, budget="16MiB"):
+    """What goes to a GPU, through buffers that no GPU needs."""
+    from evenkeel import _core, _load, _load_gpu
+
+    with evenkeel.open(path, budget=budget) as weights:
+        wanted = [_load._wanted(t, slices, "safetensors") for t in weights.tensors.values()]
+        wanted = [tensor for tensor in wanted if tensor.bytes > 0]
+        buffers = [torch.from_numpy(_core.allocate(0, size)) for _ in range(number)]
+        runs, copies = _load_gpu._fill_plan(wanted, buffers, size)
+        result = {t.name: torch.full((t.bytes,), 99, dtype=torch.uint8) for t in wanted}
+        reader = runs.reader(weights._weights, number)
+        for place, group in enumerate(copies):
+            assert reader.next()
+            buffer = buffers[place % number]
+            for copy in group:
+                part = buffer[copy.begin : copy.begin + copy.length]
+                result[copy.name][copy.first : copy.first + copy.length] = part
+            buffer.fill_(77)  # the next one's
+            reader.release()
+        assert not reader.next()
+        reader.close()
+        return {t.name: result[t.name].view(t.dtype).view(t.shape) for t in wanted}, len(copies)
+
+
+def test_through_buffers(model):
+    path, state = model
+    loaded, groups = replay(path, {}, 1 << 20, 3)
+    assert groups > 4  # some are larger than a buffer
+    for name in loaded:
+        assert same(loaded[name], state[name]), name
+    assert set(state) - set(loaded) == {"empty"}
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_shares_through_buffers(tmp_path, axis):
+    # Runs of 8 bytes and of 2 MiB, which no buffer of 1 MiB holds.
+    state = {"rows": some(torch.uint8, 9000, 16), "long": some(torch.uint8, 3, 4 << 20)}
+    state["between"] = some(torch.int16, 2, 2)
+    path = tmp_path / "m.safetensors"
+    save_file(state, path)
+    slices = {"between": (axis, 1, 2)} if axis == 0 else {"*": (axis, 1, 2)}
+    loaded, _ = replay(path, slices, 1 << 20, 2)
+    for name, tensor in state.items():
+        share = tensor.chunk(2, axis)[1] if axis == 1 or name == "between" else tensor
+        assert same(loaded[name], share.contiguous()), name
+
+
+def test_gaps_and_shards_through_buffers(tmp_path):
+    sizes = (5, 3 << 20, 7, 9)
+    for shard in range(2):
+        state = {f"{shard}.{i}": some(torch.uint8, size) for i, size in enumerate(sizes)}
+        save_file(state, tmp_path / f"m-{shard}.safetensors")
+    with evenkeel.open(tmp_path / "m-*.safetensors") as weights:
+        places = {name: tensor.offset for name, tensor in weights.tensors.items()}
+    assert len(places) == 8
+    loaded, groups = replay(tmp_path / "m-*.safetensors", {}, 4 << 20, 2)
+    assert groups == 2  # one a shard: close together
+    for shard in range(2):
+        for i, size in enumerate(sizes):
+            assert same(loaded[f"{shard}.{i}"], some(torch.uint8, size))
+
+
+def test_buffers_are_half_of_what_is_left():
+    from evenkeel import _load_gpu
+
+    for limit in (4 << 20, 64 << 20, 1 << 30):
+        size, number = _load_gpu._buffers(evenkeel.Budget(limit))
+        assert size * number <= limit // 2 and number >= 2 and size >= 1 << 20
+
+
+def test_pinned_memory_is_whole_pages_and_is_given_back(monkeypatch):
+    from evenkeel import _load_gpu
+
+    registered = {}
+
+    class Cudart:
+        def cudaHostRegister(self, address, size, flags):  # noqa: N802
+            registered[address] = size
+            return 0
+
+        def cudaHostUnregister(self, address):  # noqa: N802
+            del registered[address]
+
+    monkeypatch.setattr(torch.cuda, "cudart", Cudart)
+    pinned = _load_gpu._Pinned(1 << 20)
+    address = pinned.bytes.data_ptr()
+    assert address % mmap.PAGESIZE == 0 and registered == {address: 1 << 20}
+    pinned.release()
+    pinned.release()
+    assert not registered and pinned.bytes.numel() == 0
+
+
+def one_tensor(path, dtype, shape, data):
+    header = json.dumps({"t": {"dtype": dtype, "shape": shape, "data_offsets": [0, len(data)]}})
+    path.write_bytes(struct.pack("<Q", len(header)) + header.encode() + data)
+
+
+def test_two_numbers_in_a_byte(tmp_path):
+    if not hasattr(torch, "float4_e2m1fn_x2"):
+        return
+    path = tmp_path / "m.safetensors"
+    one_tensor(path, "F4", [2, 4], b"abcd")
+    assert evenkeel.load_safetensors(path)["t"].view(torch.uint8).tolist() == [[97, 98], [99, 100]]
+    one_tensor(path, "F4", [4, 3], b"abcdef")
+    with pytest.raises(ValueError, match="the last axis must be even"):
+        evenkeel.load_safetensors(path)
+
+
+def test_what_is_read_has_the_size_of_its_tensor():
+    from evenkeel import _load
+
+    whole = ("t", "F32", (2, 4), 0, 0, 32)
+    assert _load._wanted(whole, {}, "safetensors").bytes == 32
+    with pytest.raises(ValueError, match="takes 32 bytes of torch.float32, but 36 would be read"):
+        _load._wanted((*whole[:-1], 36), {}, "safetensors")
+
+
+def test_rows_of_shares_come_in_groups(tmp_path, monkeypatch):
+    from evenkeel import _core
+
+    state = {"rows": some(torch.uint8, 10_000, 4)}
+    path = tmp_path / "m.safetensors"
+    save_file(state, path)
+    ends = []
+
+    def reader(weights, files, offsets, lengths, addresses, groups, *rest):
+        ends.extend(groups.tolist())
+        return real(weights, files, offsets, lengths, addresses, groups, *rest)
+
+    real = _core.GroupReader
+    monkeypatch.setattr(_core, "GroupReader", reader)
+    loaded = evenkeel.load_safetensors(path, slice={"*": (1, 1, 2)}, budget="8MiB")
+    assert same(loaded["rows"], state["rows"][:, 2:].contiguous())
+    assert ends == [4096, 8192, 10_000]
+
+
+def test_a_file_that_was_replaced(tmp_path):
+    path = tmp_path / "m.safetensors"
+    save_file({"t": torch.arange(10)}, path)
+    weights = evenkeel.open(path, budget="8MiB")
+    save_file({"t": torch.zeros(10, dtype=torch.int64)}, tmp_path / "other.safetensors")
+    (tmp_path / "other.safetensors").rename(path)
+    assert weights["t"][:].tolist() == list(range(10))
+
+
+def test_tensors_whose_rows_have_no_bytes(tmp_path):
+    path = tmp_path / "m.safetensors"
+    save_file({"none": torch.empty(5, 0), "some": torch.ones(2)}, path)
+    with evenkeel.open(path, budget="8MiB") as weights:
+        assert "none" in weights and "nothing" not in weights and 3 not in weights
+        with pytest.raises(ValueError, match='"none" of shape .5, 0.: its rows have no bytes'):
+            weights["none"]
+        assert weights.load()["none"].shape == (5, 0)
 
 
 def test_memory_stays_within_the_budget(model):

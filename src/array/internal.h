@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 
 #include "array/impl.h"
 #include "evenkeel/array.h"
@@ -9,6 +10,10 @@
 namespace evenkeel {
 
 struct Internals {
+  // Of a layout that did not come from read_layout.
+  static Array make(Layout layout, const ArrayOptions& options) {
+    return Array(std::make_shared<Array::Impl>(std::move(layout), options));
+  }
   static Array::Impl& of(const Array& array) { return array.impl(); }
   static std::shared_ptr<Array::Impl> share(const Array& array) {
     array.impl();  // throws after close

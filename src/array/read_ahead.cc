@@ -397,25 +397,9 @@ Job* ReadAhead::next_job(const Reader& reader) {
   return job;
 }
 
-// The engine looks when its run ends; this batch may be handed out before that.
-void ReadAhead::require_unchanged(std::size_t stream, const Job& job) {
-  const Layout& layout = streams_[stream].layout;
-  std::vector<bool> seen(layout.segments.size());
-  const auto look = [&](std::uint64_t start, std::uint64_t count) {
-    const std::uint64_t end = start + count;
-    for (std::uint32_t file = segment_of(layout, start);
-         file < seen.size() && layout.segments[file].first_row < end; ++file) {
-      if (!seen[file]) streams_[stream].engine.require_unchanged(file);
-      seen[file] = true;
-    }
-  };
-  for (const std::uint64_t start : job.starts) look(start, job.count);
-  for (const JobRun& run : job.runs) look(run.start, run.count);
-}
-
 void ReadAhead::job_done(const Reader& reader, Job& job) {
   const std::size_t stream = reader.stream();
-  require_unchanged(stream, job);
+  require_unchanged(streams_[stream].layout, streams_[stream].engine, job);
   std::size_t place;
   std::uint64_t number;
   bool complete;

@@ -126,7 +126,6 @@ class ReadAhead final {
   Job* next_job(const Reader& reader) EXCLUDES(mutex_);
   void begin(std::uint64_t number) REQUIRES(preparing_) EXCLUDES(mutex_);
   void job_done(const Reader& reader, Job& job) EXCLUDES(mutex_);
-  void require_unchanged(std::size_t stream, const Job& job);
   // Of one stream: reads, or is to end.
   bool stream_is_over(std::size_t stream) const REQUIRES(mutex_) {
     return stopping_ || failure_ || next_to_read_[stream] >= end_;

@@ -6,6 +6,20 @@
 
 namespace evenkeel {
 
+void require_unchanged(const Layout& layout, Engine& engine, const Job& job) {
+  std::vector<bool> seen(layout.segments.size());
+  const auto look = [&](std::uint64_t start, std::uint64_t count) {
+    const std::uint64_t end = start + count;
+    for (std::uint32_t file = segment_of(layout, start);
+         file < seen.size() && layout.segments[file].first_row < end; ++file) {
+      if (!seen[file]) engine.require_unchanged(file);
+      seen[file] = true;
+    }
+  };
+  for (const std::uint64_t start : job.starts) look(start, job.count);
+  for (const JobRun& run : job.runs) look(run.start, run.count);
+}
+
 std::size_t RowFeed::window(std::uint64_t budget_limit) {
   return std::clamp<std::uint64_t>(budget_limit / 16 / Plan::memory(kPlans), 64, 4096);
 }

@@ -44,6 +44,10 @@ struct Job {
   bool planned = false;
 };
 
+// For job_done: the engine looks when its run ends, and a job may be handed on before that. Throws
+// Error (kFormat) when a file of the job is not what it was at open.
+void require_unchanged(const Layout& layout, Engine& engine, const Job& job);
+
 // Supplies jobs, and is notified when each is done. Called from Engine::run.
 class JobSource {
  public:

@@ -5,9 +5,11 @@
 #include <cstring>
 #include <iterator>
 #include <optional>
+#include <unordered_set>
 #include <utility>
 
 #include "base/checked.h"
+#include "base/utf8.h"
 #include "evenkeel/bytes.h"
 #include "format/part.h"
 #include "format/tensor_table.h"
@@ -20,6 +22,9 @@ constexpr std::uint64_t kMostDimensions = 4;  // of ggml
 constexpr std::uint64_t kLongestName = 65535;
 constexpr std::uint64_t kDefaultAlignment = 32;
 constexpr std::uint64_t kAtATime = 1 << 20;
+// Of all keys and tensors. Vocabularies take some 10 MiB. Behind it, a file with a hole could go on
+// with empty texts for ever.
+constexpr std::uint64_t kMostHeaderBytes = 128_MiB;
 constexpr std::uint32_t kMostNesting = 8;
 
 // How a type of ggml stores numbers: blocks of so many numbers in so many bytes.
@@ -113,6 +118,33 @@ std::uint64_t size_of(Value type) {
   return 0;
 }
 
+bool is_utf8(std::string_view text) {
+  constexpr std::string_view kReplacementItself = "\xef\xbf\xbd";
+  while (!text.empty()) {
+    const bool itself = text.starts_with(kReplacementItself);
+    if (take_char(text) == kReplacement && !itself) return false;
+  }
+  return true;
+}
+
+// What a header takes in memory, reserved as it is found out: a small file may claim any number.
+class HeaderShare {
+ public:
+  explicit HeaderShare(const Budget& budget) : budget_(budget) { add(2 * kAtATime); }
+  void add(std::uint64_t bytes) {
+    used_ += bytes;
+    if (used_ <= reserved_) return;
+    const std::uint64_t more = std::max(used_ - reserved_, kAtATime);
+    shares_.push_back(budget_.reserve(more, "header of weights"));
+    reserved_ += more;
+  }
+
+ private:
+  const Budget& budget_;
+  std::uint64_t used_ = 0, reserved_ = 0;
+  std::vector<Reservation> shares_;
+};
+
 // Goes through the header from front to back, a piece of the file in memory at a time.
 class Cursor {
  public:
@@ -132,7 +164,7 @@ class Cursor {
   }
   void skip(std::uint64_t bytes) {
     require(bytes);
-    place_ += bytes;
+    go_on(bytes);
   }
   template <class T>
   T number() {
@@ -145,12 +177,15 @@ class Cursor {
     }
     return value;
   }
-  std::string text(const char* what) {
+  std::string name(const char* what) {
     const auto length = number<std::uint64_t>();
     if (length > kLongestName) {
       throw error(std::string(what) + " of " + with_commas(length) + " bytes is too long");
     }
-    return std::string(take(length));
+    std::string text(take(length));
+    if (!is_utf8(text))
+      throw error(std::string(what) + ", \"" + printable(text) + "\", is not UTF-8");
+    return text;
   }
   void skip_text() { skip(number<std::uint64_t>()); }
   // Good until the next call.
@@ -162,11 +197,18 @@ class Cursor {
       if (held_.size() < bytes) throw error("the file became shorter");
     }
     const std::string_view taken(held_.data() + (place_ - begin_), bytes);
-    place_ += bytes;
+    go_on(bytes);
     return taken;
   }
 
  private:
+  void go_on(std::uint64_t bytes) {
+    place_ += bytes;
+    if (place_ > kMostHeaderBytes) {
+      throw error("it is longer than " + format_size(kMostHeaderBytes));
+    }
+  }
+
   const Source& source_;
   std::uint64_t place_ = 0, begin_ = 0;
   std::string held_;
@@ -237,7 +279,7 @@ std::optional<std::string> read_value(Cursor& cursor, Value type) {
 // Its offset counts from the first byte of the data, which is not known yet.
 Tensor read_tensor(Cursor& cursor) {
   Tensor tensor;
-  tensor.name = cursor.text("a name");
+  tensor.name = cursor.name("a name");
   const auto fail = [&](const std::string& problem) {
     return cursor.error("tensor \"" + printable(tensor.name) + "\" " + problem);
   };
@@ -271,6 +313,14 @@ Tensor read_tensor(Cursor& cursor) {
   return tensor;
 }
 
+void require_different_names(const Cursor& cursor, const std::vector<Tensor>& tensors) {
+  std::unordered_set<std::string_view> names;
+  for (const Tensor& tensor : tensors) {
+    if (names.insert(tensor.name).second) continue;
+    throw cursor.error("two tensors are called \"" + printable(tensor.name) + '"');
+  }
+}
+
 // From the start of the data to the start of the file; every tensor must lie inside it, aligned and
 // apart from the others.
 void place_tensors(const Cursor& cursor, std::vector<Tensor>& tensors, std::uint64_t alignment,
@@ -294,7 +344,7 @@ void place_tensors(const Cursor& cursor, std::vector<Tensor>& tensors, std::uint
           .hint("the download may be incomplete");
     }
     if (*begin < free && tensor.bytes > 0) throw fail("lies inside another");
-    free = *end;
+    free = std::max(free, *end);  // one without bytes may lie anywhere
     tensor.offset = *begin;
   }
 }
@@ -304,7 +354,7 @@ void place_tensors(const Cursor& cursor, std::vector<Tensor>& tensors, std::uint
 bool is_gguf(std::string_view head) { return head.starts_with(kMagic); }
 
 TensorTable read_gguf(const Source& source, const Budget& budget) {
-  const Reservation share = budget.reserve(2 * kAtATime, "header of weights");
+  HeaderShare share(budget);
   Cursor cursor(source);
   cursor.skip(kMagic.size());
   const auto version = cursor.number<std::uint32_t>();
@@ -315,6 +365,7 @@ TensorTable read_gguf(const Source& source, const Budget& budget) {
   }
   const auto count = cursor.number<std::uint64_t>();
   const auto keys = cursor.number<std::uint64_t>();
+  constexpr std::uint64_t kOfEntry = 256;  // nodes of maps and sets, shapes
   constexpr std::uint64_t kLeastTensor = 8 + 4 + 4 + 8, kLeastKey = 8 + 4 + 1;
   // A header that claims more than the file can hold is refused before memory is taken for it.
   if (count > source.identity.size / kLeastTensor || keys > source.identity.size / kLeastKey) {
@@ -325,7 +376,7 @@ TensorTable read_gguf(const Source& source, const Budget& budget) {
   TensorTable table{.format = "gguf", .tensors = {}, .metadata = {}};
   std::uint64_t alignment = kDefaultAlignment;
   for (std::uint64_t i = 0; i < keys; ++i) {
-    const std::string key = cursor.text("a key");
+    const std::string key = cursor.name("a key");
     const auto type = Value{cursor.number<std::uint32_t>()};
     auto value = read_value(cursor, type);
     if (key == "general.alignment") {
@@ -335,11 +386,17 @@ TensorTable read_gguf(const Source& source, const Budget& budget) {
       }
       alignment = told;
     }
-    if (value) table.metadata.insert_or_assign(key, std::move(*value));
+    if (!value) continue;
+    share.add(kOfEntry + key.size() + value->size());
+    table.metadata.insert_or_assign(key, std::move(*value));
   }
-  const Reservation tensors_share =
-      budget.reserve(count * (sizeof(Tensor) + 128), "header of weights");
-  for (std::uint64_t i = 0; i < count; ++i) table.tensors.push_back(read_tensor(cursor));
+  for (std::uint64_t i = 0; i < count; ++i) {
+    Tensor tensor = read_tensor(cursor);
+    // Twice: a list that grows is there twice for a moment.
+    share.add(2 * sizeof(Tensor) + kOfEntry + tensor.name.size());
+    table.tensors.push_back(std::move(tensor));
+  }
+  require_different_names(cursor, table.tensors);
   place_tensors(cursor, table.tensors, alignment, source.identity.size);
   return table;
 }

@@ -3,6 +3,7 @@
 
 #include <bit>
 #include <cstring>
+#include <filesystem>
 
 #include "evenkeel/error.h"
 #include "format/tensor_table.h"
@@ -119,6 +120,44 @@ TEST_F(GgufTest, ListsWithinListsEnd) {
                                     le<std::uint64_t>(UINT64_MAX)},
                                    {}, 64)),
               HasSubstr("but only"));
+}
+
+TEST_F(GgufTest, NamesMustBeTextAndDiffer) {
+  EXPECT_THAT(refusal_of_file(file({}, {tensor("f\xff", {1}, 24, 0)}, 32)),
+              HasSubstr("a name, \"f\\xff\", is not UTF-8"));
+  EXPECT_THAT(refusal_of_file(file({u32_key("\xc3", 1)}, {}, 32)), HasSubstr("a key, "));
+  EXPECT_EQ(refusal_of_file(file({u32_key("\xef\xbf\xbd", 1)}, {}, 32)), "it was accepted");
+  EXPECT_THAT(refusal_of_file(file({}, {tensor("f", {1}, 24, 0), tensor("f", {1}, 24, 32)}, 64)),
+              HasSubstr("two tensors are called \"f\""));
+}
+
+TEST_F(GgufTest, ATensorWithoutBytesHidesNoOverlap) {
+  EXPECT_THAT(
+      refusal_of_file(file(
+          {}, {tensor("f", {16}, 0, 0), tensor("none", {0}, 0, 32), tensor("g", {8}, 0, 32)}, 64)),
+      HasSubstr("\"g\" lies inside another"));
+}
+
+// Zeros without end: empty texts, nameless tensors.
+TEST_F(GgufTest, AHoleEnds) {
+  constexpr std::uint64_t kHole = std::uint64_t{1} << 40;
+  const auto kind_of = [&](const std::string& head) {
+    const std::string path = write("hole.gguf", head);
+    std::filesystem::resize_file(path, kHole);
+    try {
+      read_gguf(open_source(path), Budget(8_MiB));
+    } catch (const Error& error) {
+      return error.kind();
+    }
+    return ErrorKind::kInvalid;
+  };
+  const auto counts = [](std::uint64_t tensors, std::uint64_t keys) {
+    return "GGUF" + le<std::uint32_t>(3) + le(tensors) + le(keys);
+  };
+  EXPECT_EQ(kind_of(counts(0, 1) + text("k") + le<std::uint32_t>(9) + le<std::uint32_t>(8) +
+                    le<std::uint64_t>(kHole / 16)),
+            ErrorKind::kFormat);
+  EXPECT_EQ(kind_of(counts(kHole / 32, 0)), ErrorKind::kBudget);
 }
 
 // A file that is cut anywhere is refused, and never read beyond its end.

@@ -125,6 +125,10 @@ TEST_F(SafetensorsTest, RefusesValuesOfAnotherKind) {
   EXPECT_THAT(refusal_of_header(R"({"a":{"shape":[18446744073709551616]}})", 0),
               HasSubstr("larger than 64 bits"));
   EXPECT_THAT(refusal_of_header(R"({"a":{"shape":{}}})", 0), HasSubstr("is an object"));
+  EXPECT_THAT(refusal_of_header(R"({"a":{"dtype":"U8","shape":[[1]],"data_offsets":[0,1]}})", 1),
+              HasSubstr("the value of \"shape\" of \"a\" is a list within a list"));
+  EXPECT_THAT(refusal_of_header(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,[1]]}})", 1),
+              HasSubstr("a list within a list"));
   EXPECT_THAT(refusal_of_header(R"({"a":{"data_offsets":["0"]}})", 0), HasSubstr("is a text"));
   EXPECT_THAT(refusal_of_header(R"({"__metadata__":{"a":1}})", 0),
               HasSubstr("the value of \"a\" of \"__metadata__\" is a number"));
@@ -146,6 +150,17 @@ TEST_F(SafetensorsTest, RefusesWhatIsThereTwiceOrNotAtAll) {
               HasSubstr("has no data_offsets"));
   EXPECT_THAT(refusal_of_header(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0]}})", 1),
               HasSubstr("has 1 data_offsets, not 2"));
+  EXPECT_THAT(refusal_of_header(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1,1]}})", 1),
+              HasSubstr("more than 2 data_offsets"));
+  // Before anything is kept of the entries after it.
+  EXPECT_THAT(refusal_of_header(R"({"a":{},"b":1})", 0), HasSubstr("\"a\" has no dtype"));
+  std::string axes = "1";
+  for (int i = 1; i < 64; ++i) axes += ",1";
+  const auto with_axes = [](const std::string& shape) {
+    return R"({"a":{"dtype":"U8","shape":[)" + shape + R"(],"data_offsets":[0,1]}})";
+  };
+  EXPECT_EQ(refusal_of_header(with_axes(axes), 1), "it was accepted");
+  EXPECT_THAT(refusal_of_header(with_axes(axes + ",1"), 1), HasSubstr("more than 64 axes"));
 }
 
 TEST_F(SafetensorsTest, RefusesHolesAndOverlapsAndWrongSizes) {
@@ -173,7 +188,7 @@ TEST_F(SafetensorsTest, RefusesHolesAndOverlapsAndWrongSizes) {
 }
 
 TEST_F(SafetensorsTest, ALargeHeaderMustFitTheBudget) {
-  const std::string header = "{" + std::string(3 << 20, ' ') + "}";
+  const std::string header = "{" + std::string(600 << 10, ' ') + "}";  // 16 times as much in memory
   try {
     read(safetensors(header, 0));
     FAIL();

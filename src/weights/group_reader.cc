@@ -4,11 +4,15 @@
 #include <numeric>
 #include <utility>
 
+#include "array/row_extents.h"
+#include "base/sys.h"
 #include "base/thread.h"
 #include "evenkeel/error.h"
 
 namespace evenkeel {
 namespace {
+
+constexpr std::uint64_t kOfFreshPages = sizeof(std::span<std::byte>) + sizeof(std::uint64_t);
 
 std::uint64_t most_runs(const std::vector<ReadGroup>& groups) {
   std::uint64_t most = 0;
@@ -21,31 +25,48 @@ std::uint64_t group_memory(const Budget& budget, const std::vector<ReadGroup>& g
       groups.begin(), groups.end(), std::uint64_t{0},
       [](std::uint64_t sum, const ReadGroup& group) { return sum + group.runs.size(); });
   return RowFeed::memory(budget.limit(), most_runs(groups)) + runs * sizeof(JobRun) +
-         groups.size() * (sizeof(ReadGroup) + sizeof(Job));
+         groups.size() * (sizeof(ReadGroup) + sizeof(Job) + kOfFreshPages);
 }
 
 }  // namespace
 
 GroupReader::GroupReader(std::shared_ptr<Weights::Impl> weights, std::vector<ReadGroup> groups,
-                         std::size_t ahead)
+                         std::size_t ahead, bool fresh)
     : weights_(std::move(weights)),
       groups_(std::move(groups)),
-      share_(weights_->budget.reserve(group_memory(weights_->budget, groups_), "plans")),
+      share_(weights_->budget.reserve_for_read(group_memory(weights_->budget, groups_), "plans")),
       jobs_(groups_.size()),
       feed_(weights_->layout, *weights_->engine, *this, std::nullopt, weights_->budget.limit()),
       allowed_(std::max<std::size_t>(ahead, 1)),
       done_(groups_.size()) {
+  // The room is pages; blocks may be larger.
+  const bool roomy = weights_->engine->limits().alignment <= sys::page_size();
+  std::vector<std::span<std::byte>> untouched;
   for (std::size_t i = 0; i < groups_.size(); ++i) {
-    jobs_[i].runs = groups_[i].runs;
-    jobs_[i].roomy = groups_[i].roomy;
+    const std::vector<JobRun>& runs = groups_[i].runs;
+    jobs_[i].runs = runs;
+    jobs_[i].roomy = roomy && groups_[i].roomy && std::ranges::all_of(runs, [&](const JobRun& run) {
+                       return lies_as_in_file(run);
+                     });
+    if (!fresh || !groups_[i].roomy) continue;
+    for (const JobRun& run : runs) untouched.emplace_back(run.out, run.count);
   }
+  if (!untouched.empty()) fresh_ = std::make_unique<FreshPages>(std::move(untouched));
   const MutexLock lock(joining_);
   thread_ = start_thread([this] { read_all(); });
 }
 
 GroupReader::~GroupReader() { close(); }
 
+// As far from the start of a page.
+bool GroupReader::lies_as_in_file(const JobRun& run) const {
+  const Layout& layout = weights_->layout;
+  const std::uint64_t offset = run.start - layout.segments[segment_of(layout, run.start)].first_row;
+  return (reinterpret_cast<std::uintptr_t>(run.out) - offset) % sys::page_size() == 0;
+}
+
 void GroupReader::read_all() {
+  std::exception_ptr failure;
   try {
     for (;;) {
       {
@@ -54,16 +75,18 @@ void GroupReader::read_all() {
                started_ < groups_.size()) {
           changed_.wait(mutex_);
         }
-        if (cancelled_ || started_ == groups_.size()) return;
+        if (cancelled_ || started_ == groups_.size()) break;
       }
       // Ends when nothing is in flight and no group may begin.
       weights_->engine->run(feed_);
     }
   } catch (...) {
-    const MutexLock lock(mutex_);
-    failure_ = std::current_exception();
-    changed_.notify_all();
+    failure = std::current_exception();
   }
+  const MutexLock lock(mutex_);
+  failure_ = failure;
+  ended_ = true;
+  changed_.notify_all();
 }
 
 Job* GroupReader::next_job() {
@@ -73,6 +96,7 @@ Job* GroupReader::next_job() {
 }
 
 void GroupReader::job_done(Job& job) {
+  require_unchanged(weights_->layout, *weights_->engine, job);
   const MutexLock lock(mutex_);
   done_[static_cast<std::size_t>(&job - jobs_.data())] = true;
   changed_.notify_all();
@@ -80,9 +104,10 @@ void GroupReader::job_done(Job& job) {
 
 bool GroupReader::next() {
   MutexLock lock(mutex_);
-  if (given_ == groups_.size()) return false;
-  while (!done_[given_] && !failure_ && !cancelled_) changed_.wait(mutex_);
+  const bool all = given_ == groups_.size();
+  while (all ? !ended_ : !done_[given_] && !failure_ && !cancelled_) changed_.wait(mutex_);
   if (failure_) std::rethrow_exception(failure_);
+  if (all) return false;
   if (!done_[given_]) throw Error(ErrorKind::kClosed, "read", "reading was ended");
   ++given_;
   return true;
@@ -102,6 +127,7 @@ void GroupReader::close() {
     changed_.notify_all();
   }
   const MutexLock lock(joining_);
+  if (fresh_) fresh_->stop();
   if (thread_.joinable()) thread_.join();
 }
 

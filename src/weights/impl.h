@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "array/row_feed.h"
 #include "engine/engine.h"
 #include "evenkeel/weights.h"
 #include "format/layout.h"
@@ -20,15 +21,23 @@ struct Weights::Impl {
     return layout.segments[file].first_row + offset;
   }
 
+  // A tensor's bytes and their place in memory. Throws Error (kInvalid) where they do not lie in
+  // the files: it is a tensor of other weights.
+  JobRun run_of(const Tensor& tensor, std::byte* out) const;
+
   const Budget budget;
+  const EngineKind asked;
   std::string format;
   std::vector<Tensor> tensors;
   std::unordered_map<std::string_view, std::size_t> by_name;
   std::map<std::string, std::string> metadata;
-  Reservation bookkeeping;
-  Layout layout;  // whole files, as bytes
+  std::vector<Reservation> bookkeeping;  // one a file
+  Layout layout;                         // whole files, as bytes
   std::unique_ptr<Engine> engine;
 };
+
+// As Weights::array, with numbers of another type of the same size.
+Array make_array(const Weights::Impl& weights, const Tensor& tensor, DType dtype);
 
 struct WeightsInternals {
   static std::shared_ptr<Weights::Impl> share(const Weights& weights) {

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <unordered_set>
 #include <utility>
 
+#include "array/internal.h"
 #include "base/checked.h"
 #include "base/memory.h"
 #include "base/sys.h"
@@ -73,11 +75,12 @@ TensorTable read_table(const Source& source, const Budget& budget) {
       .hint("for arrays of numbers use Array::open");
 }
 
-std::uint64_t tensor_memory(const std::vector<Tensor>& tensors) {
+std::uint64_t table_memory(const TensorTable& table) {
   std::uint64_t bytes = 0;
-  for (const Tensor& tensor : tensors) {
+  for (const Tensor& tensor : table.tensors) {
     bytes += sizeof(Tensor) + tensor.name.size() + tensor.shape.size() * 8 + 64;
   }
+  for (const auto& [key, value] : table.metadata) bytes += key.size() + value.size() + 128;
   return bytes;
 }
 
@@ -89,8 +92,10 @@ void keep_indexed(std::vector<Tensor>& tensors, const SafetensorsIndex& index,
     return found == index.tensors.end() || found->second != tensor.file;
   });
   if (tensors.size() == index.tensors.size()) return;
+  std::unordered_set<std::string_view> found;
+  for (const Tensor& tensor : tensors) found.insert(tensor.name);
   for (const auto& [name, file] : index.tensors) {
-    if (std::ranges::find(tensors, name, &Tensor::name) != tensors.end()) continue;
+    if (found.contains(name)) continue;
     throw Error(ErrorKind::kFormat, "open",
                 "the index says that tensor \"" + printable(name) + "\" is in " +
                     printable(index.files[file]) + ", which does not have it")
@@ -126,7 +131,7 @@ std::string closest(std::string_view name, const std::vector<Tensor>& tensors) {
 }  // namespace
 
 Weights::Impl::Impl(const std::string& path, const WeightsOptions& options)
-    : budget(options.budget) {
+    : budget(options.budget), asked(options.engine) {
   const Files files = files_of(path, budget);
   for (const std::string& file : files.paths) {
     const Source source = open_source(file);
@@ -138,6 +143,8 @@ Weights::Impl::Impl(const std::string& path, const WeightsOptions& options)
           .in(file);
     }
     format = table.format;
+    bookkeeping.push_back(budget.reserve(table_memory(table), "names and places of tensors"));
+    bookkeeping.back().keep_in_children();
     metadata.merge(table.metadata);
     const auto number = static_cast<std::uint32_t>(layout.segments.size());
     for (Tensor& tensor : table.tensors) tensor.file = number;
@@ -154,7 +161,6 @@ Weights::Impl::Impl(const std::string& path, const WeightsOptions& options)
   layout.shape = {layout.rows};
   layout.row_bytes = 1;
   if (files.index) keep_indexed(tensors, *files.index, path);
-  bookkeeping = budget.reserve(tensor_memory(tensors), "names and places of tensors");
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (by_name.emplace(tensors[i].name, i).second) continue;
     throw Error(ErrorKind::kFormat, "open",
@@ -164,6 +170,21 @@ Weights::Impl::Impl(const std::string& path, const WeightsOptions& options)
   }
   engine = make_engine(options.engine, layout, budget, kNeverMap,
                        "weights are read once, so that mapping them is of no use");
+}
+
+JobRun Weights::Impl::run_of(const Tensor& tensor, std::byte* out) const {
+  const auto fits = [&](const Segment& file) {
+    return tensor.offset <= file.rows && tensor.bytes <= file.rows - tensor.offset;
+  };
+  if (tensor.file >= layout.segments.size() || !fits(layout.segments[tensor.file])) {
+    throw Error(ErrorKind::kInvalid, "weights",
+                "tensor \"" + printable(tensor.name) + "\" is none of these files': file " +
+                    with_commas(tensor.file) + ", " + with_commas(tensor.bytes) +
+                    " bytes from byte " + with_commas(tensor.offset) + " on")
+        .in(layout.paths.front())
+        .hint("take tensors from the Weights that read them");
+  }
+  return {row_of(tensor.file, tensor.offset), tensor.bytes, out};
 }
 
 struct LoadedTensor::Memory {
@@ -236,9 +257,9 @@ void Weights::read(const Tensor& tensor, std::span<std::byte> out) const {
                 "tensor \"" + printable(tensor.name) + "\" has " + with_commas(tensor.bytes) +
                     " bytes, and there is room for " + with_commas(out.size()));
   }
+  const JobRun run = impl().run_of(tensor, out.data());
   if (out.empty()) return;
-  const std::uint64_t row = impl().row_of(tensor.file, tensor.offset);
-  GroupReader reader(impl_, {{{{row, tensor.bytes, out.data()}}, false}}, 1);
+  GroupReader reader(impl_, {{{run}, false}}, 1);
   while (reader.next()) {
   }
 }
@@ -249,14 +270,15 @@ std::vector<LoadedTensor> Weights::load(std::span<const Tensor* const> wanted) c
   std::uint64_t small_bytes = 0;
   ReadGroup small;
   for (const Tensor* tensor : wanted) {
+    JobRun run = impl().run_of(*tensor, nullptr);
     // The first byte is as far from the start of a page as it is in the file.
     const std::uint64_t lead = tensor->offset % sys::page_size();
     auto memory = std::make_unique<LoadedTensor::Memory>();
     if (tensor->bytes > 0) {
       memory->pages = Pages(lead + tensor->bytes + sys::page_size(), "a tensor");
     }
-    std::byte* const out = memory->pages.data() + lead;
-    const JobRun run{impl().row_of(tensor->file, tensor->offset), tensor->bytes, out};
+    std::byte* const out = memory->pages ? memory->pages.data() + lead : nullptr;
+    run.out = out;
     loaded.push_back(LoadedTensor(std::move(memory), {out, tensor->bytes}));
     if (tensor->bytes >= kOwnPages) {
       groups.push_back({{run}, true});
@@ -270,26 +292,58 @@ std::vector<LoadedTensor> Weights::load(std::span<const Tensor* const> wanted) c
     }
   }
   if (!small.runs.empty()) groups.push_back(std::move(small));
-  GroupReader reader(impl_, std::move(groups), SIZE_MAX);
+  GroupReader reader(impl_, std::move(groups), SIZE_MAX, /*fresh=*/true);
   while (reader.next()) {
   }
   return loaded;
 }
 
 Array Weights::array(const Tensor& tensor) const {
-  if (!tensor.dtype) {
-    throw Error(
-        ErrorKind::kInvalid, "weights",
-        "tensor \"" + printable(tensor.name) + "\" holds " + tensor.type + ", which no array holds")
-        .in(paths()[tensor.file])
-        .hint("read its bytes with read()");
+  if (tensor.dtype) return make_array(impl(), tensor, *tensor.dtype);
+  throw Error(ErrorKind::kInvalid, "weights",
+              "tensor \"" + printable(tensor.name) + "\" holds " + printable(tensor.type) +
+                  ", which no array holds")
+      .in(paths().front())
+      .hint("read its bytes with read()");
+}
+
+// Of the files as they were opened: their names may have been given to others since.
+Array make_array(const Weights::Impl& impl, const Tensor& tensor, DType dtype) {
+  impl.run_of(tensor, nullptr);
+  Segment segment = impl.layout.segments[tensor.file];
+  const auto fail = [&](const std::string& problem) {
+    return Error(ErrorKind::kInvalid, "weights",
+                 "tensor \"" + printable(tensor.name) + "\" of shape " + shape_text(tensor.shape) +
+                     problem)
+        .in(segment.path);
+  };
+  const std::vector<std::uint64_t> shape =
+      tensor.shape.empty() ? std::vector<std::uint64_t>{1} : tensor.shape;
+  const auto size = measure(shape, dtype.size);
+  if (!size || size->bytes != tensor.bytes) {
+    throw fail(" has " + with_commas(tensor.bytes) + " bytes, which are not numbers of " +
+               dtype.name());
   }
-  ArrayOptions options{.budget = budget(), .dtype = tensor.dtype, .offset = tensor.offset};
-  for (const std::uint64_t length : tensor.shape) {
-    options.shape.push_back(static_cast<std::int64_t>(length));
+  if (size->row_bytes == 0) {
+    throw fail(": its rows have no bytes").hint("there is nothing to read");
   }
-  if (options.shape.empty()) options.shape = {1};
-  return Array::open(std::vector{paths()[tensor.file]}, options);
+  segment.data_offset = tensor.offset;
+  segment.rows = size->rows;
+  Layout layout{.format = impl.format,
+                .dtype = dtype,
+                .swapped = needs_swap(dtype, /*big_endian=*/false),
+                .fortran = false,
+                .shape = shape,
+                .rows = 0,
+                .row_bytes = size->row_bytes,
+                .segments = {},
+                .paths = {}};
+  append(layout, {.format = impl.format,
+                  .dtype = dtype,
+                  .shape = shape,
+                  .row_bytes = size->row_bytes,
+                  .segment = std::move(segment)});
+  return Internals::make(std::move(layout), {.budget = impl.budget, .engine = impl.asked});
 }
 
 }  // namespace evenkeel

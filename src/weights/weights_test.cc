@@ -3,12 +3,21 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
 #include <random>
+#include <thread>
 
+#include "base/memory.h"
 #include "base/sys.h"
 #include "format/test_files.h"
+#include "weights/fresh_pages.h"
 #include "weights/group_reader.h"
 
 namespace evenkeel {
@@ -167,6 +176,115 @@ TEST_F(WeightsTest, AFileThatChangesIsAnError) {
   weights.read(large, out);
   std::filesystem::resize_file(file_, large.offset + 10);
   EXPECT_THROW(weights.read(large, out), Error);
+}
+
+void overwrite(const std::string& path, std::string_view bytes) {
+  std::fstream(path, std::ios::in | std::ios::out | std::ios::binary) << bytes;
+  const auto then = std::filesystem::last_write_time(path);
+  std::filesystem::last_write_time(path, then + std::chrono::seconds(1));
+}
+
+TEST_F(WeightsTest, AFileOverwrittenInPlaceIsAnError) {
+  for (const EngineKind engine : {EngineKind::kDirect, EngineKind::kRead}) {
+    const std::string file = write("changing.safetensors", file_of(given_));
+    const Weights weights = Weights::open(file, {.budget = Budget(16_MiB), .engine = engine});
+    const auto impl = WeightsInternals::share(weights);
+    const Tensor& large = weights.at("large");
+    std::vector<std::byte> out(large.bytes);
+    const JobRun run = impl->run_of(large, out.data());
+    GroupReader reader(impl, {{{run}, false}, {{run}, false}}, 1);
+    EXPECT_TRUE(reader.next());
+    overwrite(file, file_of(given_));
+    reader.release();
+    EXPECT_THROW(reader.next(), Error);  // not even the group that was read after it
+    EXPECT_THROW(reader.next(), Error);
+  }
+}
+
+TEST_F(WeightsTest, MemoryThatIsNotRoomyAfterAllIsRightAllTheSame) {
+  const Weights weights =
+      Weights::open(file_, {.budget = Budget(16_MiB), .engine = EngineKind::kDirect});
+  const auto impl = WeightsInternals::share(weights);
+  const Tensor& large = weights.at("large");
+  std::string out(large.bytes + 3, '?');  // with no room around it, and at any distance from a page
+  const JobRun run = impl->run_of(large, reinterpret_cast<std::byte*>(out.data() + 1));
+  GroupReader reader(impl, {{{run}, true}}, 1);
+  EXPECT_TRUE(reader.next());
+  EXPECT_FALSE(reader.next());
+  EXPECT_EQ(out, "?" + given_[1].bytes + "??");
+}
+
+TEST_F(WeightsTest, AnArrayIsOfTheFileThatWasOpened) {
+  const std::string file = write("renamed.safetensors", file_of(given_));
+  const Weights weights = Weights::open(file, {.budget = Budget(16_MiB)});
+  std::vector<Given> others = given_;
+  for (Given& other : others) other.bytes.assign(other.bytes.size(), 'o');
+  std::filesystem::rename(write("other.safetensors", file_of(others)), file);
+  const Array array = weights.array(weights.at("b"));
+  std::string all(given_[3].bytes.size(), '\0');
+  array.read(0, all.size(), std::as_writable_bytes(std::span(all)));
+  EXPECT_EQ(all, given_[3].bytes);
+}
+
+TEST_F(WeightsTest, TensorsOfOthersAreRefused) {
+  const Weights weights = Weights::open(file_, {.budget = Budget(16_MiB)});
+  const auto refuses = [&](Tensor tensor) {
+    std::vector<std::byte> out(tensor.bytes);
+    const Tensor* wanted[] = {&tensor};
+    for (const std::function<void()>& use : std::initializer_list<std::function<void()>>{
+             [&] { weights.read(tensor, out); }, [&] { weights.load(wanted); },
+             [&] { weights.array(tensor); }}) {
+      try {
+        use();
+        ADD_FAILURE();
+      } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::kInvalid);
+        EXPECT_THAT(error.what(), HasSubstr("none of these files'"));
+      }
+    }
+  };
+  Tensor tensor = weights.at("b");
+  tensor.file = 1;
+  refuses(tensor);
+  tensor.file = 0;
+  tensor.offset += std::filesystem::file_size(file_);
+  refuses(tensor);
+}
+
+TEST_F(WeightsTest, RowsWithoutBytesAreNoArray) {
+  const std::string header = R"({"none":{"dtype":"F32","shape":[5,0],"data_offsets":[0,0]}})";
+  std::string bytes(1, static_cast<char>(header.size()));
+  const Weights weights = Weights::open(write("none.safetensors", bytes.append(7, '\0') + header),
+                                        {.budget = Budget(16_MiB)});
+  try {
+    weights.array(weights.at("none"));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("\"none\" of shape (5, 0): its rows have no bytes"));
+  }
+  const Tensor* wanted[] = {&weights.at("none")};
+  EXPECT_TRUE(weights.load(wanted).front().bytes().empty());
+}
+
+TEST_F(WeightsTest, FreshPagesBecomeResidentAndKeepWhatTheyHold) {
+  const std::uint64_t page = sys::page_size();
+  const Pages pages(10_MiB + 2 * page, "a test");
+  const std::span<std::byte> span(pages.data() + 100, 10_MiB);
+  span.front() = span.back() = std::byte{7};
+  FreshPages fresh({span.first(3_MiB), span.subspan(3_MiB)});
+  if (::madvise(pages.data(), page, 23) == 0) {  // MADV_POPULATE_WRITE, since Linux 5.14
+    std::vector<unsigned char> resident(pages.size() / page);
+    do {
+      ASSERT_EQ(::mincore(pages.data(), 10_MiB, resident.data()), 0);
+      std::this_thread::yield();
+    } while (std::ranges::count_if(resident, [](unsigned char one) { return one & 1; }) <
+             static_cast<std::ptrdiff_t>(10_MiB / page));
+  }
+  fresh.stop();
+  fresh.stop();
+  EXPECT_EQ(span.front(), std::byte{7});
+  EXPECT_EQ(span.back(), std::byte{7});
+  EXPECT_EQ(span[5_MiB], std::byte{0});
 }
 
 TEST_F(WeightsTest, ReadingThatIsLeftEndsAtOnce) {

@@ -1,0 +1,192 @@
+"""Tensors to a GPU: through pinned buffers, while the next ones are read."""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+from collections import deque
+from typing import Any, NamedTuple
+
+import torch
+
+from evenkeel import _core
+from evenkeel._load import GROUP_BYTES, GROUP_RUNS, OWN_PAGES, Runs, Wanted, flat_bytes
+
+_MOST_BUFFERS = 8
+_PAGE = mmap.PAGESIZE
+# Wanted bytes this close together are read in one go.
+_GAP = 1 << 20
+
+
+class _Copy(NamedTuple):
+    """Bytes of a buffer, and where they go."""
+
+    name: str
+    first: int  # byte of the tensor
+    begin: int  # byte of the buffer
+    length: int
+
+
+def read_through_buffers(
+    weights: Any, wanted: list[Wanted], result: dict[str, torch.Tensor]
+) -> None:
+    """Pinned buffers are filled one after the other, and copied while the next ones are read."""
+    wanted = [tensor for tensor in wanted if tensor.bytes > 0]
+    if not wanted:
+        return
+    size, number = _buffers(weights.budget)
+    share = weights.reserve(size * number, "pinned buffers")
+    pinned: list[_Pinned] = []
+    try:
+        for _ in range(number):
+            pinned.append(_Pinned(size))
+        buffers = [one.bytes for one in pinned]
+        runs, copies = _fill_plan(wanted, buffers, size)
+        _copy_all(runs.reader(weights, number), copies, buffers, result)
+        del buffers
+    finally:
+        for one in pinned:
+            one.release()
+        share.release()
+
+
+class _Pinned:
+    """Memory that a GPU reads itself. Whole pages of our own: what torch pins, it keeps."""
+
+    def __init__(self, size: int) -> None:
+        self.bytes = torch.from_numpy(_core.allocate(0, size))
+        portable = 1  # cudaHostRegisterPortable: for every GPU
+        self._cudart: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]
+        error = self._cudart.cudaHostRegister(self.bytes.data_ptr(), size, portable)
+        self._registered = int(error) == 0
+        if not self._registered:
+            with contextlib.suppress(RuntimeError):  # CUDA tells the next kernel of the failure
+                torch.zeros(1, device="cuda")
+            self.bytes = torch.empty(size, dtype=torch.uint8, pin_memory=True)
+
+    def release(self) -> None:
+        """No copy from it may be under way."""
+        if self._registered:
+            self._cudart.cudaHostUnregister(self.bytes.data_ptr())
+            self._registered = False
+        self.bytes = torch.empty(0, dtype=torch.uint8)
+
+
+def _buffers(budget: Any) -> tuple[int, int]:
+    """Size and number. Half of what the budget has left."""
+    left = budget.left // 2
+    size = GROUP_BYTES
+    while size > OWN_PAGES and left // size < 3:
+        size //= 2
+    return size, max(2, min(_MOST_BUFFERS, left // size))
+
+
+def _fill_plan(
+    wanted: list[Wanted], buffers: list[torch.Tensor], size: int
+) -> tuple[Runs, list[list[_Copy]]]:
+    """What each buffer is filled with in turn, and what is copied from it."""
+    runs = Runs()
+    copies: list[list[_Copy]] = []
+
+    def address() -> int:
+        return int(buffers[len(copies) % len(buffers)].data_ptr())
+
+    room = size - 2 * _PAGE
+    # Runs of a share that no buffer holds are read as tensors are, in parts.
+    together = [t for t in wanted if t.runs > 1 and t.length <= size]
+    apart = [
+        (t._replace(offset=t.offset + run * t.stride, runs=1, stride=0), run * t.length)
+        for t in wanted
+        if t.runs == 1 or t.length > size
+        for run in range(t.runs)
+    ]
+    apart.sort(key=lambda one: (one[0].file, one[0].offset))
+    # A run, its first byte within the tensor, the first byte of it here, bytes; close together.
+    span: list[tuple[Wanted, int, int, int]] = []
+
+    def bounds() -> tuple[int, int]:
+        (first, _, at, _), (last, _, last_at, count) = span[0], span[-1]
+        return first.offset + at, last.offset + last_at + count
+
+    def end_span() -> None:
+        if not span:
+            return
+        begin, end = bounds()
+        lead = begin % _PAGE
+        one = span[0][0]._replace(offset=begin, length=end - begin, runs=1, stride=0)
+        runs.add(one, address() + lead)
+        runs.end_group(roomy=True)
+        copies.append(
+            [_Copy(t.name, base + at, lead + t.offset + at - begin, n) for t, base, at, n in span]
+        )
+        span.clear()
+
+    for tensor, base in apart:
+        at = 0
+        while at < tensor.length:
+            if span:
+                begin, end = bounds()
+                place = tensor.offset + at
+                if span[0][0].file != tensor.file or place - end > _GAP or place - begin >= room:
+                    end_span()
+            begin = bounds()[0] if span else tensor.offset + at
+            now = min(tensor.length - at, room - (tensor.offset + at - begin))
+            span.append((tensor, base, at, now))
+            at += now
+    end_span()
+    for tensor in together:
+        # Rows of the share, one after the other in the buffer.
+        first = 0
+        rows = min(size // tensor.length, GROUP_RUNS)
+        while first < tensor.runs:
+            now = min(rows, tensor.runs - first)
+            runs.add(tensor, address(), first, now)
+            runs.end_group()
+            copies.append([_Copy(tensor.name, first * tensor.length, 0, now * tensor.length)])
+            first += now
+    return runs, copies
+
+
+def _copy_all(
+    reader: Any,
+    copies: list[list[_Copy]],
+    buffers: list[torch.Tensor],
+    result: dict[str, torch.Tensor],
+) -> None:
+    streams: dict[torch.device, torch.cuda.Stream] = {}
+    flat = {name: flat_bytes(result[name]) for group in copies for name, *_ in group}
+    under_way: deque[list[torch.cuda.Event]] = deque()
+    try:
+        for number, group in enumerate(copies):
+            reader.next()
+            buffer = buffers[number % len(buffers)]
+            used = set()
+            for copy in group:
+                target = flat[copy.name]
+                stream = streams.get(target.device)
+                if stream is None:
+                    stream = torch.cuda.Stream(target.device)  # type: ignore[no-untyped-call]
+                    # The memory may be in use by work that was queued before.
+                    stream.wait_stream(torch.cuda.current_stream(target.device))
+                    streams[target.device] = stream
+                with torch.cuda.stream(stream):
+                    target[copy.first : copy.first + copy.length].copy_(
+                        buffer[copy.begin : copy.begin + copy.length], non_blocking=True
+                    )
+                used.add(stream)
+            events = []
+            for stream in used:
+                event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+                event.record(stream)
+                events.append(event)
+            under_way.append(events)
+            if len(under_way) > 1:  # one copy is under way while the next buffer arrives
+                for event in under_way.popleft():
+                    event.synchronize()
+                reader.release()
+        reader.next()  # raises where a file changed after the last group
+    finally:
+        reader.close()
+        for device, stream in streams.items():
+            stream.synchronize()
+            torch.cuda.current_stream(device).wait_stream(stream)
