@@ -6,9 +6,9 @@
 
 A file of bfloat16 tensors, as a language model has them, is loaded whole by each contestant in a
 process of its own, in turns, several times: Evenkeel, safetensors, and those of fastsafetensors,
-runai-model-streamer and tensorizer that are installed. The sums of all tensors are checked. "disk" is
-a plain O_DIRECT read of the same file by threads. Memory is the growth of the process by
-the kernel's figures, without the tensors where they are on the CPU; the page cache is what the file
+runai-model-streamer and tensorizer that are installed. The sums of all tensors are checked. "disk"
+is a plain O_DIRECT read of the same file by threads. Memory is the growth of the process by the
+kernel's figures, without the tensors where they are on the CPU; the page cache is what the file
 occupies afterwards.
 """
 
@@ -92,7 +92,9 @@ def load_safetensors(path, device, _):
 def load_fastsafetensors(path, device, _):
     from fastsafetensors import SafeTensorsFileLoader, SingleGroup
 
-    loader = SafeTensorsFileLoader(SingleGroup(), device, nogds=True)
+    loader = SafeTensorsFileLoader(
+        SingleGroup(), "cuda:0" if device == "cuda" else device, nogds=True
+    )
     loader.add_filenames({0: [path]})
     buffers = loader.copy_files_to_device()
     names = list(loader.get_keys()) if hasattr(loader, "get_keys") else None
