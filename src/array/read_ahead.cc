@@ -154,6 +154,7 @@ void ReadAhead::seek(std::uint64_t number, std::uint64_t end,
   if (closed_) throw closed_error();
   if (from && *from != next_to_take_) return;
   changing_ = true;
+  if (options_.interrupt) options_.interrupt();
   stop_threads({});
   for (Slot& slot : slots_) slot.state = State::kFree;
   failure_ = nullptr;
@@ -183,6 +184,7 @@ bool ReadAhead::close(std::optional<Clock::time_point> deadline) {
   changed_.notify_all();
   if (!wait_for_change(deadline)) return false;
   changing_ = true;
+  if (options_.interrupt) options_.interrupt();
   const bool stopped = stop_threads(deadline);
   changing_ = false;
   changed_.notify_all();
@@ -215,7 +217,8 @@ bool ReadAhead::start_threads(bool also_for_one_slot) {
     }
     return true;
   } catch (const std::system_error&) {
-    // Those that were started may have read something.
+    // Those that were started wait for the mutex and have done nothing yet. So nothing is
+    // interrupted: only a seek would end that.
     changing_ = true;
     stop_threads({});
     for (Slot& slot : slots_) {
@@ -234,7 +237,6 @@ bool ReadAhead::stop_threads(std::optional<Clock::time_point> deadline) {
   for (Reader& reader : readers_) reader.cancel();
   if (second_) second_->cancel();
   on_demand_.cancel();
-  if (options_.interrupt) options_.interrupt();
   wake_all();
   while (threads_ > 0 || on_demand_now_) {
     if (!wait(deadline)) return threads_ == 0 && !on_demand_now_;

@@ -100,14 +100,17 @@ std::uint64_t Pipeline::list_bytes() const {
 void Pipeline::add_slot() {
   const Budget& budget = options_.budget;
   const std::uint64_t batch = steps_.options().batch_size;
+  // All that may not fit comes first, so that nothing is left of a slot that is not made.
   Slot slot;
-  assembler_.add_slot(budget);
   slot.rows_share = budget.reserve(list_bytes(), "a batch's sample numbers");
   slot.rows.reserve(batch);
   if (assembler_.wants_pieces()) slot.filling.pieces.reserve(most_pieces());
   slot.filling.slot = slots_.size();
+  PageBuffer pages;
+  if (options_.memory.empty()) pages = PageBuffer(budget, buffer_bytes_, "a batch");
+  assembler_.add_slot(budget);
   if (options_.memory.empty()) {
-    pool_->add_slot(PageBuffer(budget, buffer_bytes_, "a batch"));
+    pool_->add_slot(std::move(pages));
   } else {
     pool_->add_slot(options_.memory[slots_.size()].front());
   }
@@ -259,14 +262,13 @@ void Pipeline::seek(std::uint64_t step) {
 void Pipeline::move(std::uint64_t number, std::uint64_t end_step,
                     const std::function<void()>& while_stopped, std::optional<std::uint64_t> from) {
   if (!held_.empty()) held_.clear();
-  const std::uint64_t here = steps_.step_of(ahead_->position());
   ahead_->seek(
       number, steps_.number_of(end_step),
       [&] {
         try {
           if (while_stopped) while_stopped();
         } catch (...) {
-          tell_moved(here, steps_.end_of_loop(here));
+          tell_moved(steps_.step_of(ahead_->position()), steps_.step_of(ahead_->end()));
           throw;
         }
         tell_moved(steps_.step_of(number), end_step);

@@ -32,6 +32,7 @@ Loader::Impl::Impl(std::vector<WeightedRows> sets, RowLoaderOptions options, boo
       fields_(join_fields()),
       ragged_(make_ragged()),
       outputs_(make_outputs()),
+      mixed_(mixed_sets()),
       steps_(make_steps()),
       sets_(make_sets()),
       windows_(steps_, sets_),
@@ -143,7 +144,7 @@ std::vector<LoaderWindows::Set> Loader::Impl::make_sets() const {
     Order order;
     order.kind = options_.order;
     order.seed = seed_of_set(options_.seed, i);
-    order.blocks = options_.blocks;
+    order.blocks = options_.order == OrderKind::kBlocks ? options_.blocks : BlockOptions{0, 0, 0};
     const std::uint64_t rows = mixture_[i].fields.front().rows();
     sets.push_back({std::make_shared<SharedOrder>(order),
                     SampleShape{.samples = rows, .first_row = first_row}});
@@ -171,7 +172,11 @@ Steps Loader::Impl::make_steps() const {
       options_.order == OrderKind::kBlocks ? Steps::Shares::kInterleaved : Steps::Shares::kRuns;
   const bool counted = options_.order != OrderKind::kRandom;
   const std::uint64_t rows = mixture_.front().fields.front().rows();
-  return {ending_with(mixed_sets(), steps_of(options_)), counted ? rows : 0, ends, shares};
+  if (ends == Steps::Ends::kDrop && rows < options_.batch_size * options_.world) {
+    throw no_whole_step(rows, options_.batch_size * options_.world)
+        .hint("take a smaller batch_size, or keep the short batches (drop_last)");
+  }
+  return {ending_with(mixed_, steps_of(options_)), counted ? rows : 0, ends, shares};
 }
 
 Schedule Loader::Impl::make_schedule() const {
@@ -181,7 +186,7 @@ Schedule Loader::Impl::make_schedule() const {
     sets.push_back({mixture_[i].weight, shape.samples,
                     std::make_unique<RowOrder>(shape.samples, order, mixture_.size() > 1)});
   }
-  return {std::move(sets), steps_, options_.seed, options_.mixture};
+  return {std::move(sets), steps_, options_.seed, mixed_};
 }
 
 // Before the pipeline takes memory for batches: windows are the larger part.

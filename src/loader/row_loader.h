@@ -56,8 +56,6 @@ struct Loader::Impl final : Assembler, BatchLoader<Loader::Impl, RowBatch> {
   std::vector<ReadStream> streams() override;
   Job& job(const Filling& batch, std::size_t stream) override;
   void finish(const Filling& batch) override;
-  void take_from_windows(const Filling& batch, std::size_t field,
-                         std::span<std::byte* const> outputs);
   bool finishing_is_work() const override;
   void taken(const Filling& batch, Finished& finished) override;
   void interrupt() override { windows_.interrupt(); }
@@ -86,6 +84,7 @@ struct Loader::Impl final : Assembler, BatchLoader<Loader::Impl, RowBatch> {
   const Arrays fields_;  // the sets of a mixture one after the other; of ragged fields the offsets
   const std::vector<std::unique_ptr<RaggedField>> ragged_;  // one for each field, or none
   const std::vector<Output> outputs_;
+  const StagedMixture mixed_;
   const Steps steps_;
   const std::vector<LoaderWindows::Set> sets_;
   LoaderWindows windows_;  // of kBlocks

@@ -201,12 +201,24 @@ TEST_F(RowLoader, WrongInputIsRefusedBeforeAnythingIsRead) {
   expect_in(wrong({.batch_size = 4, .steps = 3, .epochs = 1}), "steps and epochs exclude");
   expect_in(wrong({.batch_size = 4, .order = OrderKind::kRandom, .epochs = 1}), "has no epochs");
   expect_in(wrong({.batch_size = 101, .drop_last = true}), "an epoch has 100 samples, less than");
+  expect_in(wrong({.batch_size = 101, .drop_last = true}), "keep the short batches (drop_last)");
   expect_in(wrong({.batch_size = std::uint64_t{1} << 60}), "batch_size is too large");
   expect_in(wrong({.batch_size = std::uint64_t{1} << 30}), "need 21,474,836,480 bytes each");
   expect_in(complaint([] { const Loader loader(std::vector<LoaderField>{}, {}); }),
             "no arrays were given");
   expect_in(complaint([] { parse_order("sorted"); }),
             "the orders are sequential, shuffled, random");
+}
+
+TEST_F(RowLoader, BlocksAreOnlyForTheirOrder) {
+  const Array x = features(100);
+  Loader loader(x, {.batch_size = 10, .blocks = {8, 16, 3}});
+  EXPECT_EQ(loader.blocks(), (BlockOptions{0, 0, 0}));
+  loader.seek(4);
+  const RowLoaderState state = loader.state();
+  loader.seek(0);
+  loader.load(RowLoaderState::parse(state.text()));
+  EXPECT_EQ(loader.step(), 4u);
 }
 
 TEST_F(RowLoader, AMixtureTakesSetsByTheirWeights) {

@@ -27,14 +27,14 @@ StagedMixture mixture_of(const std::vector<ScheduledSet>& sets, const MixtureOpt
 }
 
 Schedule::Schedule(std::vector<ScheduledSet> sets, const Steps& steps, std::uint64_t seed,
-                   const MixtureOptions& mixture)
+                   StagedMixture mixture)
     : steps_(steps),
       seed_(seed),
       sets_(std::move(sets)),
-      mixture_(mixture_of(sets_, mixture, steps.samples_of_step())),
+      mixture_(std::move(mixture)),
       counting_(mixture_.first()) {
   // positions_at counts with the weights of the sets alone.
-  if (steps_.interleaved() && !(mixture.stages.empty() && mixture.max_epochs.empty())) {
+  if (steps_.interleaved() && mixture_.changes()) {
     throw Error(ErrorKind::kInvalid, "mixture",
                 "order \"blocks\" mixes sets with one weight each, without stages and max_epochs")
         .hint("use order \"shuffled\" for a mixture that changes");

@@ -57,7 +57,7 @@ std::uint64_t seed_of_set(std::uint64_t seed, std::size_t set);
 class Schedule {
  public:
   Schedule(std::vector<ScheduledSet> sets, const Steps& steps, std::uint64_t seed,
-           const MixtureOptions& mixture);
+           StagedMixture mixture);
 
   struct Sample {
     std::uint64_t position = 0;  // in the global order

@@ -121,32 +121,23 @@ void StagedMixture::add_limits(const std::vector<Set>& sets, const MixtureOption
 void StagedMixture::limit_parts(const MixtureOptions& options) {
   std::vector<bool> limited(most_.size());
   for (std::size_t set = 0; set < most_.size(); ++set) limited[set] = most_[set] > 0;
-  for (std::size_t part = 0; part < parts_.size() && !end_;) {
-    // The set of this part that is exhausted first.
-    std::optional<std::uint64_t> first;
-    std::size_t exhausted = 0;
-    for (std::size_t set = 0; set < most_.size(); ++set) {
-      if (!limited[set]) continue;
-      const auto at = find(part, set, most_[set]);
-      if (at && (!first || *at < *first)) {
-        first = at;
-        exhausted = set;
-      }
-    }
+  for (std::size_t part = 0; part < parts_.size();) {
+    const auto first = first_exhausted(part, limited);
     if (!first) {
       ++part;
       continue;
     }
-    limited[exhausted] = false;
+    const auto [set, position] = *first;
+    limited[set] = false;
     switch (options.exhausted) {
       case Exhausted::kStop:
-        end_at(*first, part + 1);
+        end_at(position, position == parts_[part].first ? part : part + 1);
         break;
       case Exhausted::kDrop:
-        drop(part, exhausted, *first);
+        drop(part, set, position);
         break;
       case Exhausted::kRepeat:
-        repeats_.push_back({*first, exhausted, most_[exhausted]});
+        repeats_.push_back({position, set, most_[set]});
         break;
     }
   }
@@ -183,23 +174,39 @@ std::uint64_t StagedMixture::end_of(std::size_t part) const {
   return part + 1 < parts_.size() ? parts_[part + 1].first : end_.value_or(kNever);
 }
 
-std::optional<std::uint64_t> StagedMixture::find(std::size_t part, std::size_t set,
-                                                 std::uint64_t samples) {
+std::optional<StagedMixture::Exhaustion> StagedMixture::first_exhausted(
+    std::size_t part, const std::vector<bool>& limited) {
   know(part);
-  const std::uint64_t share = parts_[part].mixture.shares()[set];
-  if (share == 0) return std::nullopt;
-  Mixture walked = parts_[part].mixture;
-  const std::uint64_t here = samples - std::min(samples, parts_[part].before[set]);
-  const auto periods = checked_mul(here / share, walked.period());
-  if (!periods) return std::nullopt;
-  walked.seek(0);
-  for (std::uint64_t within = here % share;;) {
-    if (walked.next().set != set) continue;
-    if (within-- == 0) break;
+  const Part& here = parts_[part];
+  Mixture walked = here.mixture;
+  // Whole periods, and draws within the one that comes then.
+  struct Left {
+    std::uint64_t periods = 0, draws = 0;
+    bool sought = false;
+  };
+  std::vector<Left> left(most_.size());
+  std::size_t sought = 0;
+  for (std::size_t set = 0; set < most_.size(); ++set) {
+    const std::uint64_t share = walked.shares()[set];
+    if (!limited[set] || share == 0) continue;
+    const std::uint64_t samples = most_[set] - std::min(most_[set], here.before[set]);
+    left[set] = {samples / share, samples % share, true};
+    ++sought;
   }
-  const auto from_first = checked_add(*periods, walked.position() - 1);
-  const auto at = from_first ? checked_add(parts_[part].first, *from_first) : std::nullopt;
-  return at && *at < end_of(part) ? at : std::nullopt;
+  std::optional<Exhaustion> first;
+  walked.seek(0);
+  while (sought > 0) {
+    const std::uint64_t within = walked.position();
+    const std::size_t set = walked.next().set;
+    if (!left[set].sought || left[set].draws-- > 0) continue;
+    left[set].sought = false;
+    --sought;
+    const auto periods = checked_mul(left[set].periods, walked.period());
+    const auto from_first = periods ? checked_add(*periods, within) : std::nullopt;
+    const auto at = from_first ? checked_add(here.first, *from_first) : std::nullopt;
+    if (at && *at < end_of(part) && (!first || *at < first->position)) first = {set, *at};
+  }
+  return first;
 }
 
 void StagedMixture::know(std::size_t part) {

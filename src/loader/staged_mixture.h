@@ -36,6 +36,8 @@ class StagedMixture {
   // The mixture of the first stage.
   const Mixture& first() const { return parts_.front().mixture; }
 
+  bool changes() const { return weights_.size() > 1 || !most_.empty(); }
+
   // The samples after which there is nothing to draw.
   std::optional<std::uint64_t> end() const { return end_; }
 
@@ -68,9 +70,13 @@ class StagedMixture {
   void end_at(std::uint64_t position, std::size_t parts);
   // Ends the part where `set` would be drawn from once more, and all later parts without it.
   void drop(std::size_t part, std::size_t set, std::uint64_t position);
-  // The position at which a set is drawn from for the `samples`-th time, counted from 0, if that is
-  // in this part.
-  std::optional<std::uint64_t> find(std::size_t part, std::size_t set, std::uint64_t samples);
+  // A set of which all samples were drawn, and where it would be drawn from once more.
+  struct Exhaustion {
+    std::size_t set = 0;
+    std::uint64_t position = 0;
+  };
+  // The first of the limited sets in this part. Walks at most one period.
+  std::optional<Exhaustion> first_exhausted(std::size_t part, const std::vector<bool>& limited);
   std::uint64_t end_of(std::size_t part) const;
   void know(std::size_t part);
   void enter(std::size_t part);

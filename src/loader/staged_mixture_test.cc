@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -149,6 +150,30 @@ RC_GTEST_PROP(StagedMixture, SharesAreExactAtEveryPrefixOfEachStage, ()) {
       }
     }
   }
+}
+
+// Dropping the first set leaves nothing to a later stage. The second set still ends on its own.
+TEST(StagedMixture, ASetEndsAlsoWhenALaterStageIsEmpty) {
+  const AnyMixture any = {{{1, 10}, {1, 20}},
+                          {.stages = {{0, {1, 1}}, {100, {1, 0}}},
+                           .max_epochs = {1, 1},
+                           .exhausted = Exhausted::kDrop}};
+  StagedMixture mixture(any.sets, any.options, 1);
+  EXPECT_EQ(mixture.end(), 30u);
+  const Draws found = drawn(mixture, 30), expected = reference(any, 1, 200);
+  EXPECT_EQ(std::ranges::count(found, 1u, &StagedMixture::Draw::set), 20);
+  EXPECT_TRUE(std::ranges::equal(found, expected, same));
+  EXPECT_THROW(mixture.next(), Error);
+}
+
+// The last stage would begin with a set that has had its epochs.
+TEST(StagedMixture, StopsWhereAStageWouldBegin) {
+  StagedMixture mixture({{1, 10}, {1, 20}},
+                        {.stages = {{0, {1, 0}}, {10, {0, 1}}, {15, {1, 0}}}, .max_epochs = {1, 0}},
+                        1);
+  EXPECT_EQ(mixture.end(), 15u);
+  EXPECT_EQ(drawn(mixture, 15).back().set, 1u);
+  EXPECT_THROW(mixture.next(), Error);
 }
 
 TEST(StagedMixture, SeeksFarAcrossManyStages) {

@@ -5,7 +5,6 @@
 
 #include "base/checked.h"
 #include "evenkeel/bytes.h"
-#include "evenkeel/error.h"
 
 namespace evenkeel {
 namespace {
@@ -58,6 +57,12 @@ void check_epochs(const StepOptions& options, bool order_has_epochs, std::size_t
   }
 }
 
+Error no_whole_step(std::uint64_t epoch_samples, std::uint64_t step_samples) {
+  return wrong_option(
+      "an epoch has " + with_commas(epoch_samples) +
+      " samples, less than one step of world x batch_size = " + with_commas(step_samples));
+}
+
 Steps::Steps(const StepOptions& options, std::uint64_t epoch_samples, Ends ends, Shares shares)
     : options_(options),
       epoch_samples_(epoch_samples),
@@ -66,10 +71,7 @@ Steps::Steps(const StepOptions& options, std::uint64_t epoch_samples, Ends ends,
       epoch_steps_(steps_of_epoch(epoch_samples, samples_of_step(), ends)),
       loop_steps_(steps_of_loop()) {
   if (ends == Ends::kNone || epoch_steps_ > 0) return;
-  throw wrong_option(
-      "an epoch has " + with_commas(epoch_samples) +
-      " samples, less than one step of world x batch_size = " + with_commas(samples_of_step()))
-      .hint("take a smaller batch_size, or keep the short batches (drop_last)");
+  throw no_whole_step(epoch_samples, samples_of_step()).hint("take a smaller batch_size");
 }
 
 std::uint64_t Steps::steps_of_loop() const {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "evenkeel/error.h"
 #include "evenkeel/loader.h"
 
 namespace evenkeel {
@@ -29,6 +30,9 @@ StepOptions steps_of(const Options& options) {
 void check_steps(const StepOptions& options);
 // The same for `epochs`, which take one set of data and an order that has them.
 void check_epochs(const StepOptions& options, bool order_has_epochs, std::size_t sets);
+
+// An epoch is less than a step.
+Error no_whole_step(std::uint64_t epoch_samples, std::uint64_t step_samples);
 
 // Samples are counted by all ranks together, from 0 on; a step takes world * batch_size of them.
 // Batches are numbered 0, 1, 2, ... as this loader takes them: number n is step phase + n * stride.

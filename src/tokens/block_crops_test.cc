@@ -106,7 +106,7 @@ TEST_F(TokenBlocks, AStepIsTheSameCropsForEveryWorldAndNumberOfWorkers) {
 }
 
 TEST_F(TokenBlocks, EachRankReadsItsOwnShare) {
-  std::uint64_t most = 0;
+  std::uint64_t most = 0, all = 0;
   for (std::uint64_t rank = 0; rank < 4; ++rank) {
     const Tokens stream = tokens(4'000'000);
     LoaderOptions options = in_blocks(100, {1000, 20, 64});
@@ -117,9 +117,11 @@ TEST_F(TokenBlocks, EachRankReadsItsOwnShare) {
     while (loader.next()) {
     }
     most = std::max(most, loader.stats().bytes_from_disk);
+    all += loader.stats().bytes_from_disk;
   }
   // Sections of a window are not whole blocks, and requests are aligned.
   EXPECT_LE(most, 8'000'000 / 4 * 1.1);
+  EXPECT_GE(all, 399'900 * 10 * 2);  // the crops of whole steps, each by one of the ranks
 }
 
 TEST_F(TokenBlocks, AStateSaysWhichBlocks) {
@@ -152,6 +154,40 @@ TEST_F(TokenBlocks, AStateSaysWhichBlocks) {
   EXPECT_EQ(five.blocks().streams, 5u);
   for (int i = 0; i < 10; ++i) expect_as_explained(five);
   EXPECT_THROW(TokenLoader(stream, {.order = CropOrder::kCovering}).load(state), Error);
+}
+
+TEST_F(TokenBlocks, AStateThatIsRefusedLeavesTheSecondLoopAsItIs) {
+  Watchdog watchdog;
+  const Tokens stream = tokens(4'000);
+  const TokenLoader other(stream, in_blocks(24));
+  LoaderOptions options = in_blocks(24, {8, 16, 5});
+  options.world = 5;
+  options.epochs = 1;
+  TokenLoader::Impl loader({{stream, 1}}, options, false);
+  while (loader.next()) {
+  }
+  loader.begin_loop(false);
+  EXPECT_THROW(loader.load(other.state()), Error);  // 5 ranks cannot have 12 streams
+  watchdog.enter("the second loop");
+  for (std::uint64_t i = 0; i < loader.size(); ++i) {
+    const auto origins = loader.explain(loader.step());
+    const auto x = loader.next()->x<std::int64_t>();
+    for (std::size_t row = 0; row < origins.size(); ++row) {
+      ASSERT_EQ(x[row][0], static_cast<std::int64_t>(origins[row].start));
+    }
+  }
+  EXPECT_EQ(loader.next(), nullptr);
+}
+
+TEST_F(TokenBlocks, AnEpochOfLessThanAStepIsRefused) {
+  try {
+    const TokenLoader loader(tokens(4'000), in_blocks(400, {8, 100, 12}));
+    FAIL();
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("an epoch has 399 samples"), std::string::npos) << text;
+    EXPECT_EQ(text.find("drop_last"), std::string::npos) << text;  // which it does not have
+  }
 }
 
 TEST_F(TokenBlocks, AMixtureTakesSetsByTheirWeights) {

@@ -116,8 +116,8 @@ std::unique_ptr<DocumentBatches> TokenLoader::Impl::make_documents() const {
   return std::make_unique<DocumentBatches>(mixture_, options_, array_->layout, array_->budget);
 }
 
-// Of kBlocks: the steps of other orders come with their schedule. A rank has the same streams in
-// every epoch, so an epoch ends with a whole step.
+// Of kBlocks and kMegatron: the steps of other orders come with their schedule. With kBlocks a rank
+// has the same streams in every epoch, so an epoch ends with a whole step.
 Steps TokenLoader::Impl::make_steps() const {
   if (megatron_) {
     return {ending_after(megatron_->size(), steps_of(options_)), 0, Steps::Ends::kNone};
@@ -158,11 +158,11 @@ std::vector<LoaderWindows::Set> TokenLoader::Impl::make_sets() const {
 }
 
 Schedule TokenLoader::Impl::make_schedule() {
-  const bool explaining = schedules_made_++ > 0;
+  const bool explaining = mixed_.has_value();  // the second one
   std::vector<ScheduledSet> sets;
   if (megatron_) {
     sets.push_back({1, megatron_->rows(), std::make_unique<MegatronOrder>(megatron_)});
-    return {std::move(sets), steps_, options_.seed, {}};
+    return {std::move(sets), steps_, options_.seed, StagedMixture({{1, 0}}, {}, 1)};
   }
   for (std::size_t i = 0; i < mixture_.size(); ++i) {
     const std::uint64_t tokens = mixture_[i].tokens.size();
@@ -180,14 +180,16 @@ Schedule TokenLoader::Impl::make_schedule() {
            std::make_unique<CropSequence>(tokens, options_.block_size, options_.order, seed)});
     }
   }
-  if (options_.order == CropOrder::kBlocks) {
-    return {std::move(sets), steps_, options_.seed, options_.mixture};
-  }
   const StepOptions taken = steps_of(options_);
-  const StagedMixture mixed = mixture_of(sets, options_.mixture, taken.batch_size * taken.world);
-  const Steps steps(ending_with(mixed, taken), sets.front().order->epoch_samples(),
+  if (!mixed_) {
+    mixed_.emplace(mixture_of(sets, options_.mixture, taken.batch_size * taken.world));
+  }
+  if (options_.order == CropOrder::kBlocks) {
+    return {std::move(sets), steps_, options_.seed, *mixed_};
+  }
+  const Steps steps(ending_with(*mixed_, taken), sets.front().order->epoch_samples(),
                     Steps::Ends::kNone);
-  return {std::move(sets), steps, options_.seed, options_.mixture};
+  return {std::move(sets), steps, options_.seed, *mixed_};
 }
 
 // Before the pipeline takes memory for batches: windows are the larger part.
@@ -244,12 +246,12 @@ void TokenLoader::Impl::add_slot(const Budget& budget) {
   stored.tokens = PageBuffer(budget, stored_bytes(), "a batch's tokens as stored");
   stored.crops_share = budget.reserve(crop_list_bytes(), "a batch's crop numbers");
   if (windows_.any()) stored.crops.reserve(options_.batch_size);
-  stored_.push_back(std::move(stored));
+  if (megatron_) {
+    stored.runs_share = budget.reserve(runs_bytes(), "the documents of a batch");
+    stored.runs.reserve(options_.batch_size * megatron_->most_runs());
+  }
   if (documents_) documents_->add_slot(budget);
-  if (!megatron_) return;
-  Stored& added = stored_.back();
-  added.runs_share = budget.reserve(runs_bytes(), "the documents of a batch");
-  added.runs.reserve(options_.batch_size * megatron_->most_runs());
+  stored_.push_back(std::move(stored));
 }
 
 // Tokens that are mapped because they fit the budget are read instead, where their pages are in the

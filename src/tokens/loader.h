@@ -90,8 +90,8 @@ struct TokenLoader::Impl final : Assembler, BatchLoader<TokenLoader::Impl, Batch
   const DType out_type_;
   const std::shared_ptr<const MegatronDataset> megatron_;  // of kMegatron
   const std::unique_ptr<DocumentBatches> documents_;  // nullptr: rows are crops, and nothing else
-  int schedules_made_ = 0;                            // by make_schedule: for reading, explaining
-  const Steps steps_;                                 // of kBlocks
+  std::optional<StagedMixture> mixed_;  // made with the first schedule, for both; not of kMegatron
+  const Steps steps_;                   // of kBlocks and kMegatron
   const std::vector<LoaderWindows::Set> sets_;
   LoaderWindows windows_;  // of kBlocks
   std::shared_ptr<Engine> engine_;

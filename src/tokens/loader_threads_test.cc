@@ -6,7 +6,9 @@
 #include <chrono>
 #include <filesystem>
 #include <mutex>
+#include <set>
 #include <thread>
+#include <utility>
 
 #include "tests/forked.h"
 #include "tests/sanitizers.h"
@@ -32,6 +34,27 @@ TEST_F(TokenLoaderThreads, ClosedItThrows) {
     EXPECT_THROW(loader.seek(0), Error);
   }
   EXPECT_EQ(budget.in_use(), before);
+}
+
+// Batches that fit are paid for, and nothing of the first that does not.
+TEST_F(TokenLoaderThreads, ABatchThatDoesNotFitTakesNothing) {
+  const Budget budget(4_MiB);
+  const Tokens stream = Tokens::open(folder_.write("tokens.bin", counting(0, 20'000)),
+                                     {.budget = budget, .engine = EngineKind::kRead});
+  const auto made = [&](std::uint32_t prefetch) {
+    const TokenLoader loader(stream, {.batch_size = 16, .block_size = 1024, .prefetch = prefetch});
+    return std::pair(budget.in_use(), static_cast<std::uint64_t>(loader.buffers()));
+  };
+  const std::uint64_t each = made(2).first - made(1).first;
+  std::set<std::uint64_t> besides;
+  for (int i = 0; i < 16; ++i) {
+    const std::uint64_t others = static_cast<std::uint64_t>(i) * each / 16;
+    const Reservation elsewhere = budget.reserve(others, "something else");
+    const auto [in_use, buffers] = made(1000);
+    ASSERT_GT(buffers, 2u);
+    besides.insert(in_use - others - buffers * each);
+  }
+  EXPECT_EQ(besides.size(), 1u);
 }
 
 // A thread that waits for a batch throws when another one closes the loader.

@@ -76,12 +76,14 @@ class MegatronSamples {
   std::uint64_t most_runs() const { return most_runs_; }  // of a sample
 
   // For tests: the document of each entry of the order, and the entry and offset at which a sample
-  // begins.
+  // begins. As in Megatron's index, the first sample begins at the first entry, empty or not.
   std::span<const std::uint32_t> document_order() const { return order_; }
   struct Place {
     std::uint64_t entry = 0, offset = 0;
   };
-  Place place(std::uint64_t sample) const { return find(sample * block_size_); }
+  Place place(std::uint64_t sample) const {
+    return sample == 0 ? Place{} : find(sample * block_size_);
+  }
 
  private:
   static constexpr std::uint64_t kEvery = 64;

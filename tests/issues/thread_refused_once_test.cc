@@ -48,6 +48,35 @@ TEST(ThreadRefusedOnce, BatchesGoOnInOrder) {
   }
 }
 
+// The windows of order `blocks` were told to stop, and nothing told them to go on.
+TEST(ThreadRefusedOnce, BlocksGoOnInOrder) {
+  const TempFolder folder;
+  const std::string path = folder.write("tokens.bin", counting<std::uint16_t>(0, 100'000));
+  Watchdog watchdog;
+  for (std::uint64_t refused = 0; refused < 5; ++refused) {
+    for (const bool from_then_on : {false, true}) {
+      watchdog.enter("thread " + std::to_string(refused) + (from_then_on ? " and all later" : ""));
+      const Tokens tokens = Tokens::open(path, {.budget = 4_MiB, .engine = EngineKind::kRead});
+      FaultScript script;
+      TokenLoader loader(tokens, {.batch_size = 30,
+                                  .block_size = 16,
+                                  .order = CropOrder::kBlocks,
+                                  .blocks = {8, 16, 4},
+                                  .prefetch = 2});
+      script.spoil(sys::Call::kThreadStart, refused, {.error = EAGAIN}, from_then_on);
+      for (std::uint64_t step = 0; step < 40; ++step) {
+        const Batch* batch = loader.next();
+        ASSERT_NE(batch, nullptr);
+        EXPECT_EQ(batch->step(), step);
+        expect_right(loader, *batch);
+      }
+      EXPECT_TRUE(script.reached() || refused > 1);
+      loader.seek(7);
+      expect_right(loader, *loader.next());
+    }
+  }
+}
+
 TEST(ThreadRefusedOnce, ChunksGoOnInOrder) {
   const TempFolder folder;
   const std::string path = counting_file(folder, "numbers", 80'000);
