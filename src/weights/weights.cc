@@ -47,7 +47,7 @@ bool exists(const std::string& path) {
 std::string file_of_folder(const std::string& folder) {
   const std::string prefix = folder.ends_with('/') ? folder : folder + '/';
   for (const std::string_view name : {kIndexName, std::string_view("model.safetensors")}) {
-    if (const std::string path = prefix + std::string(name); exists(path)) return path;
+    if (std::string path = prefix + std::string(name); exists(path)) return path;
   }
   throw Error(ErrorKind::kInvalid, "open",
               "the folder has neither " + std::string(kIndexName) + " nor model.safetensors")
