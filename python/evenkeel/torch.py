@@ -222,8 +222,8 @@ class RowIterableDataset(_StepDataset):
     persistent workers. Without `steps`, an iteration is all of a mixture that ends
     (`max_epochs`), the same in every epoch. With order="blocks" each worker reads and holds the
     windows of its rank whole, so one worker is enough. `transform` is called with each batch in the
-    worker. `state_dict` and `load_state_dict` are as torchdata's StatefulDataLoader calls them, in each
-    worker.
+    worker. `state_dict` and `load_state_dict` are as torchdata's StatefulDataLoader calls them, in
+    each worker.
 
     >>> import evenkeel, numpy
     >>> from torch.utils.data import DataLoader
