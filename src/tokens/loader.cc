@@ -277,8 +277,9 @@ Job& TokenLoader::Impl::job(const Filling& batch, std::size_t) {
     std::byte* out = stored.tokens.data();
     for (const std::uint64_t row : batch.rows) {
       const auto [set, number] = megatron_->sample(row);
+      const std::uint64_t first = first_token_of(set);
       megatron_->set(set).for_each_run(number, [&](std::uint64_t start, std::uint64_t count) {
-        stored.runs.push_back({first_token_of(set) + start, count, out});
+        stored.runs.push_back({first + start, count, out});
         out += count * array_->layout.dtype.size;
       });
     }
