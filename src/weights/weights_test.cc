@@ -28,9 +28,12 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 std::string random_bytes(std::size_t count, unsigned seed) {
-  std::mt19937 random(seed);
+  std::mt19937_64 random(seed);
   std::string bytes(count, '\0');
-  for (char& byte : bytes) byte = static_cast<char>(random());
+  for (std::size_t i = 0; i < count; i += 8) {
+    const std::uint64_t eight = random();
+    std::memcpy(bytes.data() + i, &eight, std::min<std::size_t>(8, count - i));
+  }
   return bytes;
 }
 
@@ -65,14 +68,18 @@ std::string_view text_of(std::span<const std::byte> bytes) {
 class WeightsTest : public FileTest {
  protected:
   // Small and large ones, at places that are no multiples of anything.
-  const std::vector<Given> given_ = {
-      {"a", random_bytes(1, 1)},
-      {"large", random_bytes((3 << 20) + 12345, 2)},
-      {"none", ""},
-      {"b", random_bytes(70'001, 3)},
-      {"larger", random_bytes(5 << 20, 4)},
-      {"c", random_bytes(4096, 5)},
-  };
+  static const std::vector<Given>& given() {
+    static const std::vector<Given> tensors = {
+        {"a", random_bytes(1, 1)},
+        {"large", random_bytes((3 << 20) + 12345, 2)},
+        {"none", ""},
+        {"b", random_bytes(70'001, 3)},
+        {"larger", random_bytes(5 << 20, 4)},
+        {"c", random_bytes(4096, 5)},
+    };
+    return tensors;
+  }
+  const std::vector<Given>& given_ = given();
   const std::string file_ = write("model.safetensors", file_of(given_));
 };
 
