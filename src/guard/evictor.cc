@@ -491,9 +491,12 @@ Seconds Evictor::release_uncounted(const Activity& activity) {
   }
   resident_at_add_ = 0;
   releasing_ = false;
-  at_release_ = activity_->read();
-  judge_.start(at_release_, report_.bytes_fetched);
-  return time_to_sleep(thresholds_, 0, true);
+  const Activity after = activity_->read();
+  at_release_ = after;
+  // What was read since the estimate may have come behind the release: it counts for the next one.
+  at_release_.read_bytes = std::min(activity.read_bytes, after.read_bytes);
+  judge_.start(after, report_.bytes_fetched);
+  return time_to_sleep(thresholds_, uncounted_bytes(after), true);
 }
 
 void Evictor::note_not_released(const GuardedFile& file, int error) {

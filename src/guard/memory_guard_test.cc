@@ -284,22 +284,14 @@ TEST_P(MemoryGuardOfAStranger, TheFileIsGovernedByWhatTheProcessReads) {
     for (const std::string& failure : report.failures) all += failure + "\n";
     return all;
   };
-  // The guard can only estimate how much of such a file is cached. If its thread has to wait for a
-  // processor, readahead gets ahead of the estimate: then the peak says nothing, and it tries
-  // again.
-  std::string said;
-  std::uint64_t peak_cached = UINT64_MAX;
-  for (int attempt = 0; attempt < 5 && peak_cached > 64_MiB + kSlack; ++attempt) {
-    drop_file_cache(file_->path());
-    PeakMemory peak({file_->fd()});
-    said = in_child(guarded);
-    peak.stop();
-    peak_cached = peak.cached;
-  }
+  drop_file_cache(file_->path());
+  PeakMemory peak({file_->fd()});
+  const std::string said = in_child(guarded);
+  peak.stop();
   EXPECT_TRUE(said.starts_with("mapping at")) << said;
   EXPECT_NE(said.find("cannot be counted (this user neither owns the file"), std::string::npos)
       << said;
-  EXPECT_LE(peak_cached, 64_MiB + kSlack);
+  EXPECT_LE(peak.cached, 64_MiB + kSlack);
 }
 
 }  // namespace
