@@ -107,14 +107,19 @@ def test_the_gpt_finds_text_everywhere(folder, gpt):
 
 def test_the_matrix_is_the_same_and_memory_is_not(temporary, folder):
     rows = 60_000  # 37 MiB
-    said = run("permuted_matrix.py", "--rows", rows, "--budget", "16MiB", "--report", "mem.html")
-    assert said.endswith("all loops read the same rows\n")
-    memory = {
-        name.strip(): float(first) * MIB
-        for name, first in re.findall(r"^([^\d\n]+?) {2,}([\d.]+) .*$", said, re.MULTILINE)
-    }
-    alone = memory.pop("nothing, for comparison")
-    before = memory.pop("before: np.memmap")
+    for _ in range(3):  # the kernel may evict pages of the memmap on its own
+        said = run(
+            "permuted_matrix.py", "--rows", rows, "--budget", "16MiB", "--report", "mem.html"
+        )
+        assert said.endswith("all loops read the same rows\n")
+        memory = {
+            name.strip(): float(first) * MIB
+            for name, first in re.findall(r"^([^\d\n]+?) {2,}([\d.]+) .*$", said, re.MULTILINE)
+        }
+        alone = memory.pop("nothing, for comparison")
+        before = memory.pop("before: np.memmap")
+        if before - alone > 0.8 * rows * 162 * 4:
+            break
     assert before - alone > 0.8 * rows * 162 * 4
     assert sorted(memory) == ["after: batches(shuffle=True)", "after: evenkeel.open"]
     for peak in memory.values():
