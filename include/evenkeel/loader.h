@@ -230,7 +230,7 @@ class Loader {
 
  private:
   struct End {
-    void operator()(Impl* impl) const;
+    void operator()(void* impl) const;  // an Impl
   };
   std::unique_ptr<Impl, End> impl_;
 };

@@ -345,7 +345,7 @@ class TokenLoader {
 
  private:
   struct End {
-    void operator()(Impl* impl) const;
+    void operator()(void* impl) const;  // an Impl
   };
   std::unique_ptr<Impl, End> impl_;
 };

@@ -58,7 +58,7 @@ Loader::Loader(std::vector<LoaderField> fields, RowLoaderOptions options)
     : Loader(std::vector<WeightedRows>{{std::move(fields), 1}}, std::move(options)) {}
 Loader::Loader(std::vector<WeightedRows> mixture, RowLoaderOptions options)
     : impl_(new Impl(std::move(mixture), std::move(options), false)) {}
-void Loader::End::operator()(Impl* impl) const { end_loader(impl); }
+void Loader::End::operator()(void* impl) const { end_loader(static_cast<Impl*>(impl)); }
 
 const RowBatch* Loader::next() { return impl_->next(); }
 

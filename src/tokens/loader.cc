@@ -408,7 +408,7 @@ TokenLoader::TokenLoader(const Tokens& tokens, LoaderOptions options)
     : TokenLoader(std::vector<WeightedTokens>{{tokens, 1}}, std::move(options)) {}
 TokenLoader::TokenLoader(std::vector<WeightedTokens> mixture, LoaderOptions options)
     : impl_(new Impl(std::move(mixture), std::move(options), false)) {}
-void TokenLoader::End::operator()(Impl* impl) const { end_loader(impl); }
+void TokenLoader::End::operator()(void* impl) const { end_loader(static_cast<Impl*>(impl)); }
 
 const Batch* TokenLoader::next() { return impl_->next(); }
 
