@@ -33,7 +33,13 @@ install(FILES ${PROJECT_BINARY_DIR}/cmake/evenkeelConfig.cmake
 
 set(EVENKEEL_PC_LIBS "")
 if(EVENKEEL_LIBRARY_TYPE STREQUAL "STATIC_LIBRARY")
+  # And for linkers that are not of C++: its library.
   set(EVENKEEL_PC_LIBS "${CMAKE_THREAD_LIBS_INIT}")
+  foreach(library IN LISTS CMAKE_CXX_IMPLICIT_LINK_LIBRARIES)
+    if(library MATCHES "^(stdc\\+\\+|c\\+\\+|m)$")
+      string(APPEND EVENKEEL_PC_LIBS " -l${library}")
+    endif()
+  endforeach()
   if(EVENKEEL_NEEDS_URING)
     string(PREPEND EVENKEEL_PC_LIBS "-luring ")
   endif()

@@ -1,0 +1,127 @@
+#include "c/call.h"
+
+#include <new>
+
+namespace evenkeel::c {
+
+namespace {
+
+struct LastError {
+  int code = EVENKEEL_OK, system_code = 0;
+  std::string message, operation, path, hint;
+};
+
+thread_local LastError last;
+// Set where there was no memory even for the message.
+thread_local bool message_is_lost = false;
+
+int code_of(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::kInvalid:
+      return EVENKEEL_INVALID;
+    case ErrorKind::kFormat:
+      return EVENKEEL_FORMAT;
+    case ErrorKind::kIndex:
+      return EVENKEEL_INDEX;
+    case ErrorKind::kBudget:
+      return EVENKEEL_BUDGET;
+    case ErrorKind::kSystem:
+      return EVENKEEL_SYSTEM;
+    case ErrorKind::kClosed:
+      return EVENKEEL_CLOSED;
+  }
+  return EVENKEEL_INTERNAL;
+}
+
+// Of the exception that is being handled.
+LastError describe(const char* function) {
+  try {
+    throw;
+  } catch (const Error& error) {
+    return {code_of(error.kind()), error.code(), error.what(),
+            error.operation(),     error.path(), error.hint_text()};
+  } catch (const std::bad_alloc&) {
+    return {EVENKEEL_NO_MEMORY, 0, std::string(function) + ": out of memory", function, {}, {}};
+  } catch (const std::exception& error) {
+    return {EVENKEEL_INTERNAL, 0, std::string(function) + ": " + error.what(), function, {}, {}};
+  } catch (...) {
+    return {EVENKEEL_INTERNAL, 0, std::string(function) + ": unknown exception", function, {}, {}};
+  }
+}
+
+}  // namespace
+
+int keep_error(const char* function) noexcept {
+  try {
+    last = describe(function);
+    message_is_lost = false;
+  } catch (...) {
+    last.code = EVENKEEL_NO_MEMORY;
+    last.system_code = 0;
+    message_is_lost = true;
+  }
+  return last.code;
+}
+
+std::size_t Call::checked_size(const void* from, const char* name) const {
+  constexpr std::size_t kMost = 4096;  // far above what any version will have
+  std::size_t size = 0;
+  std::memcpy(&size, from, sizeof size);
+  if (size < sizeof size || size % sizeof size != 0 || size > kMost) {
+    throw wrong(std::string(name) + "->size is " + with_commas(size) + ", which no version has")
+        .hint("set all bytes of the struct to zero and `size` to its sizeof");
+  }
+  return size;
+}
+
+void Call::require_zeros(const void* from, std::size_t begin, std::size_t end,
+                         const char* name) const {
+  const auto* bytes = static_cast<const std::byte*>(from);
+  for (std::size_t at = begin; at < end; ++at) {
+    if (bytes[at] == std::byte{0}) continue;
+    throw wrong(std::string(name) + " has a field at byte " + with_commas(at) +
+                " that Evenkeel " EVENKEEL_VERSION " does not know")
+        .hint("leave it zero, or run with a newer library");
+  }
+}
+
+std::optional<std::uint64_t> cache_of(std::uint64_t given) {
+  if (given == 0) return std::nullopt;
+  return given == EVENKEEL_NO_CACHE ? 0 : given;
+}
+
+evenkeel_stats stats_of(const ArrayStats& stats) {
+  return {0,
+          stats.cache_hits,
+          stats.cache_misses,
+          stats.cache_bytes,
+          stats.bytes_from_cache,
+          stats.bytes_from_page_cache,
+          stats.bytes_from_disk,
+          stats.requests,
+          stats.in_flight,
+          stats.wait_ns};
+}
+
+}  // namespace evenkeel::c
+
+const char* evenkeel_version() { return EVENKEEL_VERSION; }
+
+const char* evenkeel_message() {
+  using namespace evenkeel::c;
+  return message_is_lost ? "out of memory" : last.message.c_str();
+}
+
+int evenkeel_last_error(evenkeel_error* error) {
+  using namespace evenkeel::c;
+  return call(__func__, [&](const Call& c) {
+    c.check_result(error, "error");
+    if (message_is_lost) {
+      c.give({0, last.code, 0, evenkeel_message(), "", "", ""}, error);
+    } else {
+      c.give({0, last.code, last.system_code, last.message.c_str(), last.operation.c_str(),
+              last.path.c_str(), last.hint.c_str()},
+             error);
+    }
+  });
+}
