@@ -30,6 +30,12 @@ if command -v pkg-config >/dev/null; then
   "$compiler" -std=c++20 "$here/consumer/main.cc" "${flags[@]}" \
     -Wl,-rpath,"$(pkg-config --variable=libdir evenkeel)" -o by_pkg_config
   ./by_pkg_config
+  # From C: the linker of C is told about the library of C++, too.
+  if command -v cc >/dev/null; then
+    cc -std=c99 "$here/../examples/c/train_tokens.c" "${flags[@]}" \
+      -Wl,-rpath,"$(pkg-config --variable=libdir evenkeel)" -o c_by_pkg_config
+    ./c_by_pkg_config | grep -q '^100 steps, checksum' || die "the example in C does not run"
+  fi
 fi
 
 # Compilers of C++17 are told what is wrong, first of all.
