@@ -429,5 +429,38 @@ TEST_F(ChunksTest, ALoanThatEndsInAChildOfForkWaitsForNobody) {
   EXPECT_EQ(said, "ended");
 }
 
+// A loan that ends while its pool is closed must have left the reader when `close` returns: what
+// the reader uses is destroyed then. Here it ends while the reader's mutex is held, so it waits.
+TEST_F(ChunksTest, AClosedPoolHasNobodyInItsReader) {
+  const Array array = open(100, 2_MiB, EngineKind::kRead);
+  const std::shared_ptr<Engine> engine = Internals::of(array).engine();
+  RowMaker maker;
+  const auto ahead = std::make_shared<ReadAhead>(Internals::of(array).layout, *engine, maker,
+                                                 ReadAhead::Options{.slots = 2, .end = 100});
+  const auto pool = std::make_shared<LendingPool>(kRowBytes, "rows");
+  for (int slot = 0; slot < 2; ++slot) {
+    pool->add_slot(PageBuffer(array.budget(), kRowBytes, "rows"));
+  }
+  pool->serve(ahead);
+  Loan loan;
+  ahead->take([&](std::size_t slot, std::uint64_t number) { loan = pool->lend(slot, number); });
+  std::thread ending, closing;
+  std::atomic<long> owners = 0;  // of the reader, when `close` has returned
+  ahead->take([&](std::size_t, std::uint64_t) {
+    ending = std::thread([&] { loan = {}; });
+    while (ahead.use_count() < 2) std::this_thread::yield();
+    closing = std::thread([&] {
+      pool->close();
+      owners = ahead.use_count();
+    });
+    for (int i = 0; i < 20 && owners == 0; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  });
+  ending.join();
+  closing.join();
+  EXPECT_EQ(owners, 1);
+}
+
 }  // namespace
 }  // namespace evenkeel
