@@ -3,12 +3,14 @@
 usage: .venv/bin/python bench/documents.py [--folder DIR] [--tokens N] [--cold]
 
 Lengths are log-normal with a heavy tail, about those of FineWeb. Modes take turns, so that what
-else the machine does hits all of them; the median of the rounds is shown. The last line is a packer
-in plain Python, which reads nothing.
+else the machine does hits all of them; the median of the rounds is shown. The last lines are
+packers of others, which read nothing: best fit in plain Python, and OLMo-core's where it is
+installed (a virtual environment with the packages of bench/requirements-olmo.txt, and evenkeel).
 """
 
 import argparse
 import bisect
+import importlib.util
 import os
 import statistics
 import tempfile
@@ -72,6 +74,27 @@ def python_best_fit(lengths: np.ndarray) -> float:
     return rows / (time.perf_counter() - began)
 
 
+def pieces_of(lengths: np.ndarray) -> np.ndarray:
+    """Begin and end of each document, cut where it is longer than a row."""
+    ends = np.cumsum(lengths)
+    begins = [np.arange(end - n, end, COLUMNS) for n, end in zip(lengths, ends, strict=True)]
+    starts = np.concatenate(begins)
+    stops = np.append(starts[1:], ends[-1])
+    return np.stack([starts, stops], axis=1)
+
+
+def olmo(lengths: np.ndarray) -> float | None:
+    """Rows a second of OLMo-core's packer; None: it is not installed."""
+    if importlib.util.find_spec("olmo_core") is None:
+        return None
+    from olmo_core.data.utils import InstancePacker
+
+    pieces = pieces_of(lengths)
+    began = time.perf_counter()
+    rows, _, _ = InstancePacker(COLUMNS).pack_documents(pieces)
+    return len(rows) / (time.perf_counter() - began)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--folder", help="where the data is written; default a temporary folder")
@@ -82,7 +105,7 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
         path, lengths = make(folder, args.tokens)
-        modes = [None, "mask", "start", "packed"]
+        modes = [None, "mask", "start", "packed", "whole"]
         rates: dict[str | None, list[float]] = {mode: [] for mode in modes}
         for _ in range(args.rounds):
             for mode in modes:
@@ -90,8 +113,13 @@ def main() -> None:
         plain = statistics.median(rates[None])
         for mode in modes:
             rate = statistics.median(rates[mode])
-            print(f"{mode or 'none':8} {rate:12,.0f} rows/s  {rate / plain:5.2f}")
-        print(f"{'python':8} {python_best_fit(lengths[:100_000]):12,.0f} rows/s  packing alone")
+            print(f"{mode or 'none':9} {rate:12,.0f} rows/s  {rate / plain:5.2f}")
+        some = lengths[:100_000]
+        others = {"python": python_best_fit(some), "olmo-core": olmo(some)}
+        for name, rows in others.items():
+            print(
+                f"{name:9} {rows:12,.0f} rows/s  packing alone" if rows else f"{name:9} is missing"
+            )
 
 
 if __name__ == "__main__":

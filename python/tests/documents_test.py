@@ -225,6 +225,36 @@ def test_start_begins_at_documents(tmp_path: pathlib.Path, data: Any) -> None:
             plain.load_state_dict(state)
 
 
+def test_every_row_of_start_begins_with_bos(tmp_path: pathlib.Path) -> None:
+    """As modded-nanogpt (align_to_bos) and nanochat document their loaders, which take whole
+    documents from BOS on, and crop only at the end of a row."""
+    rng = np.random.default_rng(4)
+    lengths = np.clip(rng.lognormal(3.5, 1.0, 400), 2, 2000).astype(int).tolist()
+    corpus = llmc(tmp_path, rng.integers(0, 50_000, sum(lengths)), lengths, 3)
+    with evenkeel.TokenLoader(
+        open_corpus(corpus), 4, 128, order="shuffled", documents="start", epochs=1
+    ) as loader:
+        for batch in loader:
+            assert (batch.x[:, 0] == EOT).all()
+            # A document begins where BOS is, and nowhere else.
+            np.testing.assert_array_equal(batch.position_ids == 0, batch.x == EOT)
+    with evenkeel.TokenLoader(
+        open_corpus(corpus),
+        4,
+        128,
+        order="shuffled",
+        documents="packed",
+        epochs=1,
+        long_documents="crop",
+    ) as loader:
+        for batch in loader:
+            # Not where a document was split because it fitted no row.
+            shown = batch.document_ids >= 0
+            first = (batch.position_ids == 0) & shown
+            assert (batch.x[first] == EOT).mean() > 0.9
+            assert (batch.position_ids[(batch.x == EOT) & shown] == 0).all()
+
+
 def packed_rows(
     starts: list[int], n: int, width: int, window: int
 ) -> list[list[list[tuple[int, int]]]]:
