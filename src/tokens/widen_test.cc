@@ -67,7 +67,7 @@ TEST(Widen, TakesIntegersOnly) {
   EXPECT_FALSE(can_widen(DType::parse("uint32"), DType::parse("uint16")));
 }
 
-TEST(Fill, SetsAllAndNothingElse) {
+TEST(FillNumbers, SetsAllAndNothingElse) {
   for (const std::uint64_t count : {0, 1, 7, 8, 31, 32, 33, 1000}) {
     std::vector<std::int32_t> numbers(count + 2, 5);
     fill_numbers(numbers.data() + 1, count, -1);
