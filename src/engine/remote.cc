@@ -22,7 +22,7 @@ constexpr std::uint64_t kLeastRemoteBuffer = 256 << 10, kMostRemoteBuffer = 64 <
 constexpr std::uint64_t kMostRemoteRequest = 4 << 20;
 // A gap that costs as much to read as a second request: what one connection brings in the time of an
 // answer. Until that is measured, a guess.
-constexpr std::uint64_t kFirstGap = 64 << 10, kLeastGap = 8 << 10, kMostGap = 512 << 10;
+constexpr std::uint64_t kFirstGap = 64 << 10, kLeastGap = 8 << 10, kMostGap = 256 << 10;
 constexpr unsigned kLeastConnections = 4;
 
 unsigned connections_for(const Budget& budget, const RemoteSettings& settings) {

@@ -71,7 +71,7 @@ const Curl& usable_curl() {
 // Failures that a second try cannot mend.
 bool is_hopeless(CURLcode code) {
   return code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE ||
-         code == CURLE_URL_MALFORMAT || code == CURLE_UNSUPPORTED_PROTOCOL ||
+         code == CURLE_URL_MALFORMAT ||
          code == CURLE_SSL_ISSUER_ERROR || code == CURLE_OUT_OF_MEMORY;
 }
 

@@ -87,14 +87,16 @@ Transfers::Entry* Transfers::find(std::uint64_t id) {
 }
 
 void Transfers::note_timing(const HttpAnswer& answer) {
-  const auto smooth = [](std::atomic<double>& value, double now) {
+  const auto smooth = [](std::atomic<double>& value, double now, double weight) {
     const double old = value.load(std::memory_order_relaxed);
-    value.store(old == 0 ? now : old + (now - old) / 16, std::memory_order_relaxed);
+    value.store(old == 0 ? now : old + (now - old) * weight, std::memory_order_relaxed);
   };
-  smooth(totals_.latency_s, answer.first_byte_s);
+  // The shortest counts, and is forgotten slowly: others waited for their turn.
+  const bool shortest = answer.first_byte_s < totals_.latency_s.load(std::memory_order_relaxed);
+  smooth(totals_.latency_s, answer.first_byte_s, shortest ? 1 : 1.0 / 256);
   const double body_s = answer.total_s - answer.first_byte_s;
-  if (answer.written >= (256 << 10) && body_s > 0) {
-    smooth(totals_.bandwidth, static_cast<double>(answer.written) / body_s);
+  if (answer.written >= (64 << 10) && body_s > 0) {
+    smooth(totals_.bandwidth, static_cast<double>(answer.written) / body_s, 1.0 / 16);
   }
   if (recent_s_.size() < kRecent) {
     recent_s_.push_back(answer.total_s);

@@ -39,7 +39,7 @@ class Transfer {
 struct TransferTotals {
   std::atomic<std::uint64_t> requests = 0, finished = 0, bytes = 0;
   std::atomic<std::uint64_t> retries = 0, hedges = 0;
-  // Of whole requests, smoothed: to the first byte, and bytes a second after it.
+  // Of a request: the least time to the first byte of late, and bytes a second after it, smoothed.
   std::atomic<double> latency_s = 0, bandwidth = 0;
 };
 
