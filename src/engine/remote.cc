@@ -24,6 +24,7 @@ constexpr std::uint64_t kMostRemoteRequest = 4 << 20;
 // answer. Until that is measured, a guess.
 constexpr std::uint64_t kFirstGap = 64 << 10, kLeastGap = 8 << 10, kMostGap = 256 << 10;
 constexpr unsigned kLeastConnections = 4;
+constexpr std::uint64_t kLong = 512 << 10;  // rows longer than this are not cached in memory
 
 unsigned connections_for(const Budget& budget, const RemoteSettings& settings) {
   const std::uint64_t fitting = budget.limit() / 32 / kConnectionMemory;
@@ -144,15 +145,19 @@ class RemoteEngine final : public Engine {
       std::byte* data = into;
       std::optional<std::uint64_t> ticket;
       if (!into) {
-        if (const auto piece = arena_.take(extent.length)) {
+        // Long ones go to their place at once. Short ones pass through our memory, where the cache
+        // of rows sees them, unless that is full.
+        auto target = extent.length >= kLong ? feed_.target(extent) : std::nullopt;
+        const auto piece = target ? std::nullopt : arena_.take(extent.length);
+        if (piece) {
           data = into = engine_.memory_.data() + piece->begin;
           ticket = piece->ticket;
-        } else if (const auto target = feed_.target(extent)) {
+        } else {
+          if (!target) target = feed_.target(extent);
+          if (!target) return false;
           offset = target->offset;
           length = target->length;
           into = target->out;
-        } else {
-          return false;
         }
       }
       auto read = std::make_unique<Read>(
