@@ -7,13 +7,13 @@ import operator
 import os
 import warnings
 from collections.abc import Iterator, Sequence
-from types import TracebackType
 from typing import Any, Union
 
 import numpy as np
 
 from evenkeel import _core
 from evenkeel._batches import Batches, whole_number
+from evenkeel._closing import Closing
 from evenkeel._core import Budget
 from evenkeel._files import (
     Paths,
@@ -90,7 +90,7 @@ def open(
     return Array(expand(paths), budget, engine, dtype, shape, offset, cache, page_cache)
 
 
-class Array:
+class Array(Closing):
     """An array on disk, indexed as NumPy indexes, without being in memory.
 
     Made by `evenkeel.open`. Indexing gives ndarrays of your own: NumPy's answer in values, dtype
@@ -418,17 +418,6 @@ class Array:
     def close(self) -> None:
         """Gives everything back. Later use is a ValueError; closing twice is fine."""
         self._reader.close()
-
-    def __enter__(self) -> Array:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._reader.closed:

@@ -6,13 +6,13 @@ import operator
 import threading
 import zlib
 from collections.abc import Iterator, Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from evenkeel import _core
 from evenkeel._blocks import Blocks, choose, warn_if_few
+from evenkeel._closing import Closing
 
 if TYPE_CHECKING:
     from evenkeel._array import Array
@@ -25,7 +25,7 @@ def whole_number(name: str, number: Any) -> int:
     return value
 
 
-class Batches:
+class Batches(Closing):
     """The rows of an array, `n` at a time; the next ones are read while you use these.
 
     Made by `Array.batches`. It is an iterator that knows where it stands: `for` goes on with the
@@ -271,17 +271,6 @@ class Batches:
             source.close()  # a thread that waits in `next` gets an error and leaves the lock
         with self._lock:
             self._let_go()
-
-    def __enter__(self) -> Batches:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __reduce__(self) -> Any:
         raise TypeError("batches stay in their process: send the array and state_dict() instead")
