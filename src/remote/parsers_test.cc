@@ -25,7 +25,8 @@ TEST(ContentRange, IsParsedOrRefused) {
 }
 
 TEST(HttpBody, IsTakenOnlyWhereItIsWhatWasAskedFor) {
-  const HttpRequest request{.range = ByteRange{0, 99}};
+  HttpRequest request;
+  request.range = ByteRange{0, 99};
   const auto judge = [&](int status, const char* range, std::optional<std::uint64_t> length) {
     HttpAnswer answer;
     answer.status = status;
