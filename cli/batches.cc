@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "base/visible.h"
 #include "cli/commands.h"
 #include "cli/describe.h"
 #include "cli/file_cache_state.h"
@@ -18,6 +19,7 @@
 #include "cli/options.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
+#include "remote/address.h"
 
 namespace evenkeel::cli {
 namespace {
@@ -192,14 +194,14 @@ int run(Batches batches) {
   const Tokens tokens = batches.words.open();
   LoaderOptions options = batches.words.loader;
   options.prefetch = static_cast<std::uint32_t>(batches.prefetch);
-  if (batches.cold) make_cold(tokens.paths());
+  if (batches.cold && !is_url(tokens.paths().front())) make_cold(tokens.paths());
   TokenLoader loader(tokens, options);
   batches.steps = steps_left(loader, batches);
   const Measured measured = measure(batches, loader);
   if (batches.json) {
     const double crops = double(batches.steps * options.batch_size) / measured.seconds;
     const EngineReport engine = tokens.engine();
-    print_json({{"file", tokens.paths().front()},
+    print_json({{"file", without_query(tokens.paths().front())},
                 {"format", tokens.format()},
                 {"tokens", tokens.size()},
                 {"dtype", tokens.dtype().name()},

@@ -7,13 +7,13 @@ import operator
 import os
 import warnings
 from collections.abc import Iterator, Sequence
-from types import TracebackType
 from typing import Any, Union
 
 import numpy as np
 
 from evenkeel import _core
 from evenkeel._batches import Batches, whole_number
+from evenkeel._closing import Closing
 from evenkeel._core import Budget
 from evenkeel._files import (
     Paths,
@@ -24,8 +24,10 @@ from evenkeel._files import (
     names_weights,
     page_cache_name,
     printable,
+    require_no_secrets,
     short_repr,
     stored_dtype,
+    whole_path,
 )
 from evenkeel._index import Wanted, resolve, row_numbers, shape_alone
 from evenkeel._reduce import reduce
@@ -90,7 +92,7 @@ def open(
     return Array(expand(paths), budget, engine, dtype, shape, offset, cache, page_cache)
 
 
-class Array:
+class Array(Closing):
     """An array on disk, indexed as NumPy indexes, without being in memory.
 
     Made by `evenkeel.open`. Indexing gives ndarrays of your own: NumPy's answer in values, dtype
@@ -123,7 +125,7 @@ class Array:
         lengths = [] if shape is None else _lengths(shape)
         without_axes = shape is not None and not lengths
         self._recipe = (
-            [os.path.abspath(path) for path in paths],
+            [whole_path(path) for path in paths],
             budget,
             engine,
             dtype,
@@ -419,20 +421,10 @@ class Array:
         """Gives everything back. Later use is a ValueError; closing twice is fine."""
         self._reader.close()
 
-    def __enter__(self) -> Array:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
     def __reduce__(self) -> tuple[Any, ...]:
         if self._reader.closed:
             raise ValueError("array: pickled after close\nhint: open it again")
+        require_no_secrets(self._recipe[0])
         return Array, self._recipe
 
     def __repr__(self) -> str:

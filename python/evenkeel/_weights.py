@@ -5,13 +5,13 @@ from __future__ import annotations
 import fnmatch
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 import numpy as np
 
 from evenkeel import _core
 from evenkeel._array import AnyBudget, Array
+from evenkeel._closing import Closing
 from evenkeel._core import Budget
 from evenkeel._files import PathLike, dtype_of, name_for_reader, short_repr
 
@@ -59,7 +59,7 @@ class TensorInfo(NamedTuple):
     bytes: int
 
 
-class Weights(Mapping[str, Array]):
+class Weights(Closing, Mapping[str, Array]):
     """The tensors of a safetensors or GGUF file, or of all shards of a model.
 
     Made by `evenkeel.open`. Indexing by name gives an `Array`: only what is indexed of it is read,
@@ -191,17 +191,6 @@ class Weights(Mapping[str, Array]):
     def close(self) -> None:
         """Gives memory and files back. Arrays that were taken from it go on."""
         self._weights.close()
-
-    def __enter__(self) -> Weights:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Weights, (os.path.abspath(self._path), self._budget, self._engine)
