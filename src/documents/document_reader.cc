@@ -258,8 +258,10 @@ std::uint64_t DocumentReader::guess_of(const Search& search) {
   if (blocks == 0 || values == 0) return search.lowest;
   if (search.looks % 3 == 2) return search.lowest + blocks / 2;
   // A guess need not be exact: floating point is quicker than a division of 128 bits.
-  const auto into = static_cast<double>(search.token - std::min(search.token, search.lowest_value));
-  const double part = into * static_cast<double>(blocks + 1) / static_cast<double>(values);
+  const std::uint64_t into =
+      std::min(search.token - std::min(search.token, search.lowest_value), values - 1);
+  const double part =
+      static_cast<double>(into) * static_cast<double>(blocks + 1) / static_cast<double>(values);
   return search.lowest + std::min(blocks, static_cast<std::uint64_t>(part));
 }
 
