@@ -376,7 +376,8 @@ def _place(index: int | None, default: int | None, writer: ArrayWriter) -> Any:
         place += len(writer)
     if place < 0:
         raise IndexError(
-            f"write {printable(writer.path)}: row {index} is outside: there are {len(writer):,} rows"
+            f"write {printable(writer.path)}: row {index} is outside: there are {len(writer):,}"
+            " rows"
         )
     return place
 
