@@ -155,9 +155,8 @@ o.flush()
 
 
 def shuffle(options, folder):
-    import numpy as np
-
     import evenkeel
+    import numpy as np
 
     size = int(options.size * (1 << 30))
     with evenkeel.create(folder / "in.npy", "float32", (None, COLUMNS)) as w:
@@ -167,24 +166,28 @@ def shuffle(options, folder):
     with open(folder / "in.txt", "wb") as file:
         line = 0
         while file.tell() < size:
-            file.write(b"".join(b"%012d %s\n" % (i, b"x" * (i * 7 % 150)) for i in range(line, line + 50_000)))
+            some = range(line, line + 50_000)
+            file.write(b"".join(b"%012d %s\n" % (i, b"x" * (i * 7 % 150)) for i in some))
             line += 50_000
         file.flush()
         os.fsync(file.fileno())
     keep = ["in.npy", "in.txt"]
     mine = ["--budget", options.budget, "--json"]
+    copy = "dd bs=4M iflag=direct oflag=direct conv=fsync status=none"
+    twice = "for i in 1 2; do {} if=in.{} of=out.{}; done"
+    sort = f"sort -R -S {options.budget[:-2]} -T . in.txt -o out.txt && sync out.txt"
     rows = {
         "rows evenkeel": [TOOL, "shuffle", "in.npy", "-o", "out.npy", *mine],
         "rows numpy": [sys.executable, "-c", NUMPY_SHUFFLE],
         "rows numpy memmap": [sys.executable, "-c", NUMPY_PERMUTED],
-        "rows two copies": ["sh", "-c", "for i in 1 2; do dd if=in.npy of=out.npy bs=4M iflag=direct oflag=direct conv=fsync status=none; done"],
-    }  # fmt: skip
+        "rows two copies": ["sh", "-c", twice.format(copy, "npy", "npy")],
+    }
     lines = {
         "lines evenkeel": [TOOL, "shuffle", "in.txt", "-o", "out.txt", *mine],
         "lines shuf": ["sh", "-c", "shuf in.txt -o out.txt && sync out.txt"],
-        "lines sort -R": ["sh", "-c", f"sort -R -S {options.budget[:-2]} -T . in.txt -o out.txt && sync out.txt"],
-        "lines two copies": ["sh", "-c", "for i in 1 2; do dd if=in.txt of=out.txt bs=4M iflag=direct oflag=direct conv=fsync status=none; done"],
-    }  # fmt: skip
+        "lines sort -R": ["sh", "-c", sort],
+        "lines two copies": ["sh", "-c", twice.format(copy, "txt", "txt")],
+    }
     if options.no_sort:
         del lines["lines sort -R"]
     result = in_turns(rows, options.rounds, folder, keep, options.memory, size)

@@ -126,8 +126,8 @@ def test_memory_stays_within_the_budget(user):
 KILLS = int(os.environ.get("EVENKEEL_KILLS", "20"))
 
 
-def killed_at_random(user, *args, longest):
-    """Runs until it ends, killed KILLS times at random moments; the report of the last run."""
+def killed_at_random(user, *args, longest, kills=KILLS):
+    """Runs until it ends, killed so many times at random moments; the report of the last run."""
     chance = random.Random(7)
     killed = 0
     while True:
@@ -137,12 +137,12 @@ def killed_at_random(user, *args, longest):
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
-        if killed < KILLS:
+        if killed < kills:
             time.sleep(chance.random() * longest)
             child.send_signal(signal.SIGKILL)
             killed += 1
         out, err = child.communicate(timeout=120)
-        if child.returncode == 0 and killed >= KILLS:
+        if child.returncode == 0 and killed >= kills:
             return json.loads(out)
         assert child.returncode in (0, -signal.SIGKILL), err
 
