@@ -36,6 +36,15 @@ ByteReader::ByteReader(Array array, std::uint64_t chunk_bytes, Budget budget)
 
 void ByteReader::seek(std::uint64_t offset) {
   const std::uint64_t chunk_bytes = rows_per_chunk_ * array_.row_bytes();
+  // A little ahead: what was read ahead is used.
+  if (next_ && offset >= offset_ && offset - offset_ < 4 * chunk_bytes) {
+    while (offset_ < offset && (!chunk_.empty() || refill())) {
+      const std::uint64_t now = std::min<std::uint64_t>(chunk_.size(), offset - offset_);
+      chunk_ = chunk_.subspan(now);
+      offset_ += now;
+    }
+    if (offset_ == offset) return;
+  }
   chunk_ = {};
   next_.reset();
   offset_ = offset;
