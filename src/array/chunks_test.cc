@@ -404,7 +404,7 @@ TEST_F(ChunksTest, ABatchWhoseReadFailedOnTheCallersThreadIsReadByTheThreadsLate
 
 // Rows read ahead into two buffers of a pool, of which the first is lent.
 struct LentRow {
-  explicit LentRow(const Array& rows) : array(rows) {
+  explicit LentRow(Array rows) : array(std::move(rows)) {
     for (int slot = 0; slot < 2; ++slot) {
       pool->add_slot(PageBuffer(array.budget(), kRowBytes, "rows"));
     }
