@@ -89,6 +89,7 @@ int evenkeel::cli::run_tool(int argc, char** argv) {
   evenkeel::cli::add_guard(app, exit_code);
   evenkeel::cli::add_batches(app, exit_code);
   evenkeel::cli::add_explain(app, exit_code);
+  evenkeel::cli::add_cache(app, exit_code);
   evenkeel::cli::add_doctor(app, exit_code);
   evenkeel::cli::add_completions(app, exit_code);
   evenkeel::cli::add_manual(app, exit_code);

@@ -62,7 +62,7 @@ def names_weights(paths: Paths) -> bool:
 
 def cache_bytes(cache: int | str | bool | None) -> int | None:
     """What `cache=` says, as the reader wants it: None for all that the budget leaves."""
-    if cache is None or cache is True:
+    if cache is None or cache is True or disk_cache(cache):
         return None
     if cache is False:
         return 0
@@ -73,6 +73,11 @@ def cache_bytes(cache: int | str | bool | None) -> int | None:
             f'open: cache must be a number of bytes, a text such as "64MiB", True or False; got'
             f" {cache!r}"
         ) from None
+
+
+def disk_cache(cache: int | str | bool | None) -> str:
+    """The folder and the size of a cache on disk, "/nvme/ek:200GiB"; else nothing."""
+    return cache if isinstance(cache, str) and ":" in cache else ""
 
 
 def page_cache_name(value: Any) -> str:
