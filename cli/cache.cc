@@ -100,9 +100,10 @@ int verify_blocks(const CacheWords& words) {
     print_json({{"whole", whole}, {"damaged", damaged}});
   } else {
     for (const std::string& path : damaged) say(stdout, "damaged: " + visible(path) + "\n");
-    say(stdout, fmt::format("{} blocks are whole, {} are damaged{}\n", with_commas(whole),
-                            with_commas(damaged.size()),
-                            damaged.empty() ? "" : " (they are not used, and go when they are met)"));
+    say(stdout,
+        fmt::format("{} blocks are whole, {} are damaged{}\n", with_commas(whole),
+                    with_commas(damaged.size()),
+                    damaged.empty() ? "" : " (they are not used, and go when they are met)"));
   }
   return damaged.empty() ? 0 : 1;
 }
@@ -128,7 +129,9 @@ void add_cache(CLI::App& app, int& exit_code) {
       ->required()
       ->check(CLI::IsMember({"ls", "verify", "clear"}))
       ->type_name("");
-  command->add_option("FOLDER", words->folder, "The folder of the cache")->required()->type_name("");
+  command->add_option("FOLDER", words->folder, "The folder of the cache")
+      ->required()
+      ->type_name("");
   command->add_flag("--json", words->json, "Print the facts as JSON");
   command->footer(kCacheFooter);
   command->callback([words, &exit_code] {

@@ -61,10 +61,9 @@ int run(const Doctor& doctor) {
   const auto disk = remote ? check_remote(path) : check_disk(path);
   const auto system = check_system();
   if (doctor.json) {
-    const nlohmann::ordered_json report = {
-        {"path", without_query(path)},
-        {"system", to_json(system)},
-        {remote ? "server" : "disk", to_json(disk)}};
+    const nlohmann::ordered_json report = {{"path", without_query(path)},
+                                           {"system", to_json(system)},
+                                           {remote ? "server" : "disk", to_json(disk)}};
     print_json(report);
     return 0;
   }

@@ -89,7 +89,8 @@ std::vector<Check> check_remote(const std::string& url) {
   checks.push_back({"object", Health::kOk, with_commas(object->size) + " bytes",
                     "it is there, and ranges of it can be read", ""});
   const bool bucket = object->address.is_bucket();
-  checks.push_back({"credentials", !bucket || object->store->signs() ? Health::kOk : Health::kLimited,
+  checks.push_back({"credentials",
+                    !bucket || object->store->signs() ? Health::kOk : Health::kLimited,
                     object->store->describe(),
                     bucket && !object->store->signs() ? "only public objects can be read"
                                                       : "requests are made so",
@@ -113,7 +114,8 @@ std::vector<Check> check_remote(const std::string& url) {
   const unsigned together = object->store->settings().connections;
   std::string found;
   double best = 0;
-  for (const std::uint64_t size : {std::uint64_t{4} << 10, std::uint64_t{64} << 10, std::uint64_t{1} << 20}) {
+  for (const std::uint64_t size :
+       {std::uint64_t{4} << 10, std::uint64_t{64} << 10, std::uint64_t{1} << 20}) {
     const double speed = bandwidth(*object, size, std::min(together, 32U));
     best = std::max(best, speed);
     found += fmt::format("{}{} with requests of {}", found.empty() ? "" : ", ", rate(speed),

@@ -46,7 +46,9 @@ def base_name(path: bytes) -> bytes:
 def require_no_secrets(paths: list[bytes]) -> None:
     """Before paths are pickled: a presigned URL is a key to its object."""
     for path in paths:
-        if is_url(path) and re.search(rb"[?&][^=]*(signature|sig|token|credential)[^=]*=", path, re.I):
+        if is_url(path) and re.search(
+            rb"[?&][^=]*(signature|sig|token|credential)[^=]*=", path, re.I
+        ):
             raise ValueError(
                 f"pickle {printable(path)}: the URL holds a signature, which must not be stored"
                 "\nhint: open it anew in the other process, or use s3:// or gs:// with credentials"

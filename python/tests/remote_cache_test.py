@@ -37,7 +37,9 @@ def rows(server):
 
 def on_disk(folder):
     return sum(
-        os.path.getsize(os.path.join(at, name)) for at, _, names in os.walk(folder) for name in names
+        os.path.getsize(os.path.join(at, name))
+        for at, _, names in os.walk(folder)
+        for name in names
     )
 
 
@@ -114,7 +116,7 @@ while True:
 
 
 def test_killed_writers_leave_no_wrong_byte(server, rows, tmp_path):
-    """Two processes share a cache that is too small, and are killed at any time, again and again."""
+    """Two processes share a cache that is too small, and are killed at any time, many times."""
     np.save(tmp_path / "wanted.npy", ROWS)
     cache = f"{tmp_path}/ek:16MiB"
     large = server.put("large.npy", npy(np.concatenate([ROWS] * 7)))

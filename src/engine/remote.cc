@@ -21,8 +21,8 @@ namespace {
 
 constexpr std::uint64_t kLeastRemoteBuffer = 256 << 10, kMostRemoteBuffer = 64 << 20;
 constexpr std::uint64_t kMostRemoteRequest = 4 << 20;
-// A gap that costs as much to read as a second request: what one connection brings in the time of an
-// answer. Until that is measured, a guess.
+// A gap that costs as much to read as a second request: what one connection brings in the time of
+// an answer. Until that is measured, a guess.
 constexpr std::uint64_t kFirstGap = 64 << 10, kLeastGap = 8 << 10, kMostGap = 256 << 10;
 constexpr unsigned kLeastConnections = 4;
 constexpr std::uint64_t kLong = 512 << 10;  // rows longer than this are not cached in memory
@@ -53,11 +53,11 @@ class RemoteEngine final : public Engine {
         connections_(connections_for(budget, settings_)),
         connection_share_(
             budget.reserve(connections_ * kConnectionMemory, "connections to servers")),
-        memory_(budget,
-                buffer_size(budget,
-                            layout.disk_cache.empty() ? kLeastRemoteBuffer : kLeastCachedBuffer,
-                            kMostRemoteBuffer),
-                "read buffers"),
+        memory_(
+            budget,
+            buffer_size(budget, layout.disk_cache.empty() ? kLeastRemoteBuffer : kLeastCachedBuffer,
+                        kMostRemoteBuffer),
+            "read buffers"),
         max_request_(layout.disk_cache.empty()
                          ? std::min(kMostRemoteRequest, round_down(memory_.size() / 4, 4096))
                          : DiskCache::kBlock),

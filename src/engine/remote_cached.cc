@@ -47,7 +47,8 @@ bool CachedRun::start(const Extent& extent) {
                                           .length = std::min(extent.length, size - extent.offset),
                                           .out = extent.into,
                                           .data = extent.into,
-                                          .slot = std::nullopt});
+                                          .slot = std::nullopt,
+                                          .missing = 0});
   if (!extent.into) {
     read->slot = take_slot();
     read->out = at(*read->slot);
@@ -67,7 +68,8 @@ bool CachedRun::start(const Extent& extent) {
       }
       const std::size_t slot = take_slot();
       found = blocks_
-                  .emplace(name, Block{slot, length,
+                  .emplace(name, Block{slot,
+                                       length,
                                        RangeTransfer(*layout_.segments[extent.file].remote, begin,
                                                      length, at(slot) + DiskCache::kHeader),
                                        {}})

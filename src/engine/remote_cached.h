@@ -18,8 +18,8 @@
 
 namespace evenkeel {
 
-// One call of an engine's run. Extents are no longer than a block, so that each lies in two at most;
-// a block that several extents want is fetched once. All that it refers to must outlive it.
+// One call of an engine's run. Extents are no longer than a block, so that each lies in two at
+// most; a block that several extents want is fetched once. All that it refers to must outlive it.
 class CachedRun {
  public:
   // Memory for one block and what says what it is.
@@ -28,8 +28,8 @@ class CachedRun {
 
   // `memory`: slots, aligned to pages. `keys`: of each file, in the cache.
   CachedRun(const Layout& layout, Transfers& transfers, DiskCache& cache,
-            const std::vector<std::string>& keys, std::span<std::byte> memory, std::size_t in_flight,
-            Feed& feed, std::atomic<std::uint64_t>& bytes_from_cache);
+            const std::vector<std::string>& keys, std::span<std::byte> memory,
+            std::size_t in_flight, Feed& feed, std::atomic<std::uint64_t>& bytes_from_cache);
 
   // Takes extents from the feed and starts what they need.
   void fill();
@@ -57,7 +57,8 @@ class CachedRun {
 
   bool start(const Extent& extent);
   std::byte* at(std::size_t slot) const { return memory_.data() + slot * kSlot; }
-  void copy(const Read& read, std::uint64_t block, std::uint64_t length, const std::byte* bytes) const;
+  void copy(const Read& read, std::uint64_t block, std::uint64_t length,
+            const std::byte* bytes) const;
   void finish(const Read& read);
   std::size_t take_slot();
 
@@ -69,7 +70,7 @@ class CachedRun {
   const std::size_t in_flight_;
   Feed& feed_;
   std::atomic<std::uint64_t>& bytes_from_cache_;
-  std::vector<std::size_t> free_;  // slots; slot 0 is for what is read from the disk
+  std::vector<std::size_t> free_;      // slots; slot 0 is for what is read from the disk
   std::map<BlockName, Block> blocks_;  // under way
   std::optional<Extent> waiting_;      // pulled, but there was no room yet
 };

@@ -83,8 +83,8 @@ struct FormatOptions {
 // Reads only headers. Throws Error (kFormat, kInvalid, kSystem).
 Layout read_layout(const std::vector<std::string>& paths, const FormatOptions& options);
 
-// Keeps what is fetched in a cache on disk, FOLDER:SIZE; an empty text changes nothing. Throws Error
-// (kInvalid) where it is none, or where the data lies in files.
+// Keeps what is fetched in a cache on disk, FOLDER:SIZE; an empty text changes nothing. Throws
+// Error (kInvalid) where it is none, or where the data lies in files.
 void use_disk_cache(Layout& layout, const std::string& cache);
 
 // The files that match a path or a pattern with * ? [], sorted. A path that exists is never taken

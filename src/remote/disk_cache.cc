@@ -103,9 +103,7 @@ std::uint64_t read_usage(int fd) {
   return ::pread(fd, &bytes, sizeof bytes, 0) == sizeof bytes ? bytes : UINT64_MAX;
 }
 
-void write_usage(int fd, std::uint64_t bytes) {
-  (void)!::pwrite(fd, &bytes, sizeof bytes, 0);
-}
+void write_usage(int fd, std::uint64_t bytes) { (void)!::pwrite(fd, &bytes, sizeof bytes, 0); }
 
 // Whether the process that wrote an unfinished file has died: it held a lock on it.
 bool is_abandoned(const std::string& path) {
@@ -149,8 +147,8 @@ DiskCache::DiskCache(const std::string& folder, std::uint64_t limit)
 }
 
 std::string DiskCache::key_of(std::string_view url, std::string_view version, std::uint64_t size) {
-  const std::string all = without_query(std::string(url)) + '\0' + std::string(version) + '\0' +
-                          std::to_string(size);
+  const std::string all =
+      without_query(std::string(url)) + '\0' + std::string(version) + '\0' + std::to_string(size);
   return hex_of(sha256(all)).substr(0, kKeyLength);
 }
 
@@ -176,8 +174,8 @@ std::uint64_t DiskCache::read(const std::string& key, std::uint64_t block, std::
   return header.length;
 }
 
-// Removes the blocks that were used longest ago, until `wanted` bytes fit; the bytes in use then. It
-// counts anew, so that what crashes left behind does not count for ever.
+// Removes the blocks that were used longest ago, until `wanted` bytes fit; the bytes in use then.
+// It counts anew, so that what crashes left behind does not count for ever.
 std::uint64_t DiskCache::make_room(std::uint64_t wanted) {
   std::uint64_t used = 0;
   std::vector<CachedBlock> blocks = list(root_);
@@ -214,8 +212,8 @@ Fd DiskCache::reserve(std::uint64_t bytes, std::string& name) {
     return {};
   }
   static std::atomic<std::uint64_t> serial = 0;
-  name = root_ + "/unfinished/" + std::to_string(::getpid()) + "-" + std::to_string(serial++) + "-" +
-         std::to_string(sys::monotonic_ns());
+  name = root_ + "/unfinished/" + std::to_string(::getpid()) + "-" + std::to_string(serial++) +
+         "-" + std::to_string(sys::monotonic_ns());
   Fd fd = open_block(name.c_str(), O_RDWR | O_CREAT | O_EXCL);
   if (!fd) return {};
   ::flock(fd.get(), LOCK_EX);  // as long as it is open: the writer lives

@@ -1,5 +1,5 @@
-// A cache of objects' blocks on a local disk, within a limit of its own, shared by all processes that
-// name the folder.
+// A cache of objects' blocks on a local disk, within a limit of its own, shared by all processes
+// that name the folder.
 #pragma once
 
 #include <cstddef>
@@ -26,15 +26,15 @@ DiskCacheSpec parse_disk_cache(const std::string& text);
 // One block: 4 KiB that say what it is, with checksums, and then the bytes.
 struct CachedBlock {
   std::string path;
-  std::uint64_t bytes = 0;      // on the disk
-  std::int64_t used_ns = 0;     // when it was last used, about
-  bool unfinished = false;      // a process writes it, or died before it was whole
+  std::uint64_t bytes = 0;   // on the disk
+  std::int64_t used_ns = 0;  // when it was last used, about
+  bool unfinished = false;   // a process writes it, or died before it was whole
 };
 
-// Thread-safe, and safe among processes. A block appears under its name when all of it is written, and
-// is used only if its checksums are right. Blocks that were not used for longest go first. All of it
-// lies in FOLDER/evenkeel-blocks-1; nothing else in the folder is touched. Failing to store or to read
-// is never an error: the bytes then come from the server.
+// Thread-safe, and safe among processes. A block appears under its name when all of it is written,
+// and is used only if its checksums are right. Blocks that were not used for longest go first. All
+// of it lies in FOLDER/evenkeel-blocks-1; nothing else in the folder is touched. Failing to store
+// or to read is never an error: the bytes then come from the server.
 class DiskCache {
  public:
   static constexpr std::uint64_t kBlock = 256 << 10, kHeader = 4096;
@@ -47,8 +47,8 @@ class DiskCache {
   // The key of an object's blocks: another version of it has another.
   static std::string key_of(std::string_view url, std::string_view version, std::uint64_t size);
 
-  // The bytes of a block into `out`, which has room for kHeader + kBlock and is aligned to pages; they
-  // begin at out + kHeader. Their number, or 0: it is not there.
+  // The bytes of a block into `out`, which has room for kHeader + kBlock and is aligned to pages;
+  // they begin at out + kHeader. Their number, or 0: it is not there.
   std::uint64_t read(const std::string& key, std::uint64_t block, std::byte* out);
   // `bytes` lies at `room` + kHeader, as in `read`; the header goes before it.
   void store(const std::string& key, std::uint64_t block, std::byte* room, std::uint64_t bytes);

@@ -26,7 +26,8 @@ class DiskCacheTest : public FileTest {
   // Stores a block of bytes that tell which it is.
   static void put(DiskCache& cache, int object, std::uint64_t block, std::uint64_t length) {
     Pages room(kRoom, "test");
-    std::memset(room.data() + DiskCache::kHeader, static_cast<int>(object * 7 + block) & 0xff, length);
+    std::memset(room.data() + DiskCache::kHeader, static_cast<int>(object * 7 + block) & 0xff,
+                length);
     cache.store(key(object), block, room.data(), length);
   }
   // Whether it is there, as it was stored.

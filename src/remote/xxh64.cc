@@ -7,8 +7,9 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::uint64_t kP1 = 0x9E3779B185EBCA87, kP2 = 0xC2B2AE3D27D4EB4F, kP3 = 0x165667B19E3779F9,
-                        kP4 = 0x85EBCA77C2B2AE63, kP5 = 0x27D4EB2F165667C5;
+constexpr std::uint64_t kP1 = 0x9E3779B185EBCA87, kP2 = 0xC2B2AE3D27D4EB4F,
+                        kP3 = 0x165667B19E3779F9, kP4 = 0x85EBCA77C2B2AE63,
+                        kP5 = 0x27D4EB2F165667C5;
 
 template <class T>
 T load_le(const std::byte* at) {
