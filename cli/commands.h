@@ -14,6 +14,7 @@ void add_info(CLI::App& app, int& exit_code);
 void add_compare(CLI::App& app, int& exit_code);
 void add_compare_worker(CLI::App& app, int& exit_code);  // hidden: one engine, for `compare`
 void add_demo(CLI::App& app, int& exit_code);
+void add_cache(CLI::App& app, int& exit_code);
 void add_doctor(CLI::App& app, int& exit_code);
 void add_batches(CLI::App& app, int& exit_code);
 void add_explain(CLI::App& app, int& exit_code);
