@@ -18,14 +18,17 @@ from evenkeel._core import Budget
 from evenkeel._files import (
     Paths,
     cache_bytes,
+    disk_cache,
     dtype_of,
     expand,
     name_for_reader,
     names_weights,
     page_cache_name,
     printable,
+    require_no_secrets,
     short_repr,
     stored_dtype,
+    whole_path,
 )
 from evenkeel._index import Wanted, resolve, row_numbers, shape_alone
 from evenkeel._reduce import reduce
@@ -62,7 +65,8 @@ def open(
 
     What the budget leaves holds rows that were read, for when they are asked for again; it gives
     way when something else needs the memory, and is not used where nothing is read twice. `cache`
-    is the most it may hold: bytes, or "64MiB"; False for none.
+    is the most it may hold: bytes, or "64MiB"; False for none. For URLs it may be a folder and a
+    size, "/nvme/ek:200GiB": what was fetched is then kept there, for all processes that name it.
 
     `page_cache` is "spare" or "fill". With "spare", reading leaves nothing in the kernel's page
     cache. "fill" is for machines whose free memory should be used: what was read stays in the page
@@ -123,7 +127,7 @@ class Array(Closing):
         lengths = [] if shape is None else _lengths(shape)
         without_axes = shape is not None and not lengths
         self._recipe = (
-            [os.path.abspath(path) for path in paths],
+            [whole_path(path) for path in paths],
             budget,
             engine,
             dtype,
@@ -141,6 +145,7 @@ class Array(Closing):
             whole_number("offset", offset),
             cache_bytes(cache),
             page_cache_name(page_cache),
+            disk_cache(cache),
         )
         self._shape = () if without_axes else self._reader.shape
         self._dtype = np.dtype(self._reader.dtype) if told is None else told
@@ -422,6 +427,7 @@ class Array(Closing):
     def __reduce__(self) -> tuple[Any, ...]:
         if self._reader.closed:
             raise ValueError("array: pickled after close\nhint: open it again")
+        require_no_secrets(self._recipe[0])
         return Array, self._recipe
 
     def __repr__(self) -> str:

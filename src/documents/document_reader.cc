@@ -203,10 +203,25 @@ DocumentReader::Search DocumentReader::search_for(const Part& part, std::uint64_
   return search;
 }
 
+namespace {
+
+// The last of `count` ascending numbers that is at most `value`, as the first one is. Without
+// branches: they would be mispredicted.
+std::uint64_t last_up_to(const std::uint64_t* numbers, std::uint64_t count, std::uint64_t value) {
+  const std::uint64_t* first = numbers;
+  while (count > 1) {
+    const std::uint64_t half = count / 2;
+    first += first[half] <= value ? half : 0;
+    count -= half;
+  }
+  return static_cast<std::uint64_t>(first - numbers);
+}
+
+}  // namespace
+
 // Interpolates, because documents are spread evenly enough for that to take two or three looks; and
 // halves what is left every third time, for those that are not.
-bool DocumentReader::advance(Search& search) {
-  const std::uint64_t* entries = block(*search.part, search.guess);
+bool DocumentReader::advance(Search& search, const std::uint64_t* entries) {
   const std::uint64_t first = entries[0], next = entries[kBlock];
   const bool last = search.guess + 1 == search.part->blocks;
   // In a right index, what was seen before the guess and after it goes on there.
@@ -231,8 +246,7 @@ bool DocumentReader::advance(Search& search) {
   } else {
     const std::uint64_t documents = search.part->file.documents;
     const std::uint64_t here = std::min(kBlock, documents - search.guess * kBlock);
-    const auto* after = std::upper_bound(entries, entries + here, search.token);
-    search.found = search.guess * kBlock + static_cast<std::uint64_t>(after - entries) - 1;
+    search.found = search.guess * kBlock + last_up_to(entries, here, search.token);
     return true;
   }
   return false;
@@ -243,35 +257,40 @@ std::uint64_t DocumentReader::guess_of(const Search& search) {
   const std::uint64_t values = search.highest_value - search.lowest_value;
   if (blocks == 0 || values == 0) return search.lowest;
   if (search.looks % 3 == 2) return search.lowest + blocks / 2;
-  const auto into =
+  // A guess need not be exact: floating point is quicker than a division of 128 bits.
+  const std::uint64_t into =
       std::min(search.token - std::min(search.token, search.lowest_value), values - 1);
-  return search.lowest +
-         static_cast<std::uint64_t>(static_cast<__uint128_t>(into) * (blocks + 1) / values);
+  const double part =
+      static_cast<double>(into) * static_cast<double>(blocks + 1) / static_cast<double>(values);
+  return search.lowest + std::min(blocks, static_cast<std::uint64_t>(part));
 }
 
+// Searches go on while the blocks that they look at are in memory. Then all blocks that are wanted
+// are read together.
 void DocumentReader::run_searches() {
   std::array<std::uint64_t, kTogether> missing;
   std::size_t left = searches_.size();
   while (left > 0) {
     std::size_t count = 0;
-    for (std::size_t i = 0; i < left; ++i) {
+    for (std::size_t i = 0; i < left;) {
       Search& search = searches_[i];
-      search.guess = guess_of(search);
-      ++search.looks;
+      if (!search.waits) {
+        search.guess = guess_of(search);
+        ++search.looks;
+      }
       const std::uint64_t id = search.part->first_block + search.guess;
-      if (cached(id)) continue;
+      if (const std::uint64_t* entries = cached(id)) {
+        search.waits = false;
+        if (advance(search, entries)) std::swap(search, searches_[--left]);
+        continue;
+      }
+      search.waits = true;
+      ++i;
       if (std::find(missing.begin(), missing.begin() + count, id) == missing.begin() + count) {
         missing[count++] = id;
       }
     }
-    if (count > 1) load(std::span(missing).first(count));
-    for (std::size_t i = 0; i < left;) {
-      if (advance(searches_[i])) {
-        std::swap(searches_[i], searches_[--left]);
-      } else {
-        ++i;
-      }
-    }
+    if (count > 0) load(std::span(missing).first(count));
   }
 }
 
@@ -326,8 +345,7 @@ std::uint64_t DocumentReader::locate(std::uint64_t token) {
   return document;
 }
 
-std::uint64_t DocumentReader::start(std::uint64_t document) {
-  if (document >= index_->size()) return index_->tokens();
+const DocumentReader::Part& DocumentReader::part_of_document(std::uint64_t document) {
   if (!last_part_ || document < last_part_->first_document ||
       document - last_part_->first_document >= last_part_->documents) {
     // Parts without documents of their own share the number with the next one.
@@ -335,7 +353,39 @@ std::uint64_t DocumentReader::start(std::uint64_t document) {
                                                 [](const Part& p) { return p.first_document; });
     last_part_ = &*(after - 1);
   }
-  const Part& part = *last_part_;
+  return *last_part_;
+}
+
+std::size_t DocumentReader::load_blocks_of(std::span<const std::uint64_t> documents) {
+  std::array<std::uint64_t, kTogether> missing;
+  std::size_t count = 0, ready = 0;
+  for (; ready < documents.size() && documents[ready] < index_->size(); ++ready) {
+    const Part& part = part_of_document(documents[ready]);
+    const std::uint64_t number = documents[ready] - part.first_document;
+    if (part.head && number == 0) continue;
+    const std::uint64_t entry = part.skipped_documents + number - (part.head ? 1 : 0);
+    const std::uint64_t id = part.first_block + entry / kBlock;
+    if ((count > 0 && missing[count - 1] == id) || cached(id)) continue;
+    if (count == together_) break;
+    missing[count++] = id;
+  }
+  if (count > 1) load(std::span(missing).first(count));
+  return std::max<std::size_t>(ready, 1);
+}
+
+DocumentReader::Starts DocumentReader::starts_from(std::uint64_t document) {
+  const Part& part = part_of_document(document);
+  const std::uint64_t number = document - part.first_document, head = part.head ? 1 : 0;
+  if (number < head) return {&part.first_token, 1, 0, 0};
+  const std::uint64_t place = part.skipped_documents + number - head;
+  const std::uint64_t* entries = block(part, place / kBlock) + place % kBlock;
+  const std::uint64_t left = part.documents > number ? part.documents - number : 1;
+  return {entries, std::min(kBlock - place % kBlock, left), part.first_token, part.skipped_tokens};
+}
+
+std::uint64_t DocumentReader::start(std::uint64_t document) {
+  if (document >= index_->size()) return index_->tokens();
+  const Part& part = part_of_document(document);
   std::uint64_t number = document - part.first_document;
   if (part.head && number-- == 0) return part.first_token;
   const std::uint64_t token = entry(part, part.skipped_documents + number);

@@ -30,6 +30,7 @@ struct FileIdentity {
 };
 
 class KeptFile;
+class RemoteObject;
 
 // One file's part of an array: rows first_row .. first_row+rows-1, whose bytes begin at
 // data_offset.
@@ -43,6 +44,8 @@ struct Segment {
   // to another file. Empty for arrays of many files (kMostKeptFiles), and
   // where the process keeps very many (KeptFile).
   std::shared_ptr<const KeptFile> kept = {};
+  // An object on a server: `path` is its URL, and of `identity` only the size means something.
+  std::shared_ptr<const RemoteObject> remote = {};
 };
 
 // Invariants that a format guarantees and every reader relies on: row_bytes >= 1; sums and products
@@ -57,6 +60,7 @@ struct Layout {
   std::uint64_t row_bytes = 0;  // bytes of one row: element size times the other axes
   std::vector<Segment> segments;
   std::vector<std::string> paths;  // all files, also those without rows
+  std::string disk_cache = {};     // of objects on servers: FOLDER:SIZE; empty: none
 
   std::uint64_t bytes() const { return rows * row_bytes; }
   // The same elements as an array of one axis, in storage order.
@@ -78,6 +82,10 @@ struct FormatOptions {
 
 // Reads only headers. Throws Error (kFormat, kInvalid, kSystem).
 Layout read_layout(const std::vector<std::string>& paths, const FormatOptions& options);
+
+// Keeps what is fetched in a cache on disk, FOLDER:SIZE; an empty text changes nothing. Throws
+// Error (kInvalid) where it is none, or where the data lies in files.
+void use_disk_cache(Layout& layout, const std::string& cache);
 
 // The files that match a path or a pattern with * ? [], sorted. A path that exists is never taken
 // as a pattern. Throws Error (kSystem, ENOENT) if nothing matches.
