@@ -33,7 +33,7 @@ install(FILES ${PROJECT_BINARY_DIR}/cmake/evenkeelConfig.cmake
 
 set(EVENKEEL_PC_LIBS "")
 if(EVENKEEL_LIBRARY_TYPE STREQUAL "STATIC_LIBRARY")
-  # And for linkers that are not of C++: its library.
+  # With the library of C++, which a linker of C does not know.
   set(EVENKEEL_PC_LIBS "${CMAKE_THREAD_LIBS_INIT}")
   foreach(library IN LISTS CMAKE_CXX_IMPLICIT_LINK_LIBRARIES)
     if(library MATCHES "^(stdc\\+\\+|c\\+\\+|m)$")
