@@ -24,7 +24,7 @@
  * `..._close`, which may come from any. `..._free` comes after all other calls. Errors are kept for
  * each thread. Do not cancel a thread (pthread_cancel) that is in a function of this library.
  *
- * fork. Budgets, arrays, tokens and weights may be used in a child, loaders may not.
+ * fork. A child may use budgets, arrays and tokens, not loaders. Its guards have no mappings.
  */
 #ifndef EVENKEEL_EVENKEEL_H
 #define EVENKEEL_EVENKEEL_H
