@@ -215,9 +215,9 @@ static void test_weights(void) {
   FAILS(evenkeel_weights_read(weights, number, text, 4), EVENKEEL_INVALID, "3 bytes");
   FAILS(evenkeel_weights_find(weights, "bb", &number), EVENKEEL_INDEX, "bb");
   FAILS(evenkeel_weights_tensor(weights, 2, &tensor), EVENKEEL_INDEX, "tensor 2 of 2");
-  FAILS(evenkeel_weights_open("train.bin", NULL, &weights), EVENKEEL_FORMAT, "train.bin");
-  CHECK(weights == NULL);
-  MUST(evenkeel_weights_open("model.safetensors", NULL, &weights));
+  evenkeel_weights *none = weights;
+  FAILS(evenkeel_weights_open("train.bin", NULL, &none), EVENKEEL_FORMAT, "train.bin");
+  CHECK(none == NULL);
   MUST(evenkeel_weights_close(weights));
   FAILS(evenkeel_weights_count(weights, &count), EVENKEEL_CLOSED, "close");
   evenkeel_weights_free(weights);
