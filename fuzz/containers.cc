@@ -1,6 +1,5 @@
 // Arrow tables, .npz archives, FITS and NIfTI images, in files of any length.
 #include "format/container.h"
-
 #include "fuzz/layout_promises.h"
 #include "fuzz/memory_file.h"
 

@@ -63,7 +63,10 @@ class EvenkeelBackend(BackendEntrypoint):
             array = evenkeel.open(path, budget=shared, name=one if found else None)
             if isinstance(array, Array):
                 lazy = indexing.LazilyIndexedArray(EvenkeelArray(array))
-                variables[one] = Variable(_dimensions(path, one, array), lazy)
+                names_of_axes = _dimensions(path, one, array)
+                # What `chunks={}` cuts it into.
+                blocks = {"preferred_chunks": dict(zip(names_of_axes, array.chunks))}
+                variables[one] = Variable(names_of_axes, lazy, encoding=blocks)
         return Dataset(variables)
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:

@@ -10,9 +10,8 @@ namespace evenkeel {
 namespace {
 
 Layout layout_for(const std::vector<std::string>& paths, const ArrayOptions& options) {
-  Layout layout =
-      read_layout(paths, {options.dtype, options.shape, options.offset, options.big_endian,
-                          options.name});
+  Layout layout = read_layout(
+      paths, {options.dtype, options.shape, options.offset, options.big_endian, options.name});
   return options.flatten ? layout.flattened() : layout;
 }
 

@@ -60,8 +60,8 @@ TEST_F(Stretches, EveryEngineReadsThem) {
     for (std::uint64_t i = 0; i < where.rows; ++i) in_turn[i] = i;
     const auto all = reference_rows(where, in_turn);
     for (const char* engine : {"auto", "map", "remap", "advise", "read", "direct", "fill"}) {
-      const Array array = Internals::make(
-          where, {.budget = Budget(2_MiB), .engine = parse_engine(engine)});
+      const Array array =
+          Internals::make(where, {.budget = Budget(2_MiB), .engine = parse_engine(engine)});
       EXPECT_EQ(gathered_rows(array, rows), expected) << engine;
       std::vector<std::byte> scanned;
       for (const Chunk& chunk : array.chunks(7)) {

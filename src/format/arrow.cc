@@ -22,9 +22,7 @@ constexpr char kRewrite[] =
     "f: f.write_table(table)";
 
 Error bad_arrow(const Source& source, std::uint64_t place, const std::string& problem) {
-  return Error(ErrorKind::kFormat, "open", "bad Arrow file: " + problem)
-      .in(source.path)
-      .at(place);
+  return Error(ErrorKind::kFormat, "open", "bad Arrow file: " + problem).in(source.path).at(place);
 }
 
 // A message: its metadata, and where its body lies.
@@ -82,9 +80,9 @@ std::optional<Message> read_message(const Source& source, std::uint64_t place) {
   message.body_bytes = static_cast<std::uint64_t>(body_bytes);
   message.end = message.body + message.body_bytes;
   if (message.version != 3 && message.version != 4) {
-    throw bad_arrow(source, place,
-                    "metadata version " + std::to_string(message.version + 1) +
-                        "; versions 4 and 5 are read");
+    throw bad_arrow(
+        source, place,
+        "metadata version " + std::to_string(message.version + 1) + "; versions 4 and 5 are read");
   }
   return message;
 }
@@ -231,8 +229,8 @@ struct Choice {
 std::vector<Member> columns_of(const ArrowSchema& schema) {
   std::vector<Member> members;
   for (const ArrowColumn& column : schema.columns) {
-    members.push_back({column.name, column.type, column.lengths, column.list_offset_bytes > 0,
-                       column.refused});
+    members.push_back(
+        {column.name, column.type, column.lengths, column.list_offset_bytes > 0, column.refused});
   }
   return members;
 }
@@ -248,7 +246,8 @@ Choice choose(const Source& source, const ArrowSchema& schema, const std::string
     choice.column = &schema.columns.front();
   } else if (!name.empty()) {
     choice.column = named(name);
-    for (const auto& [end, want] : {std::pair(kValues, Want::kValues), {kOffsets, Want::kOffsets}}) {
+    for (const auto& [end, want] :
+         {std::pair(kValues, Want::kValues), {kOffsets, Want::kOffsets}}) {
       if (choice.column || !name.ends_with(end)) continue;
       choice = {named(std::string_view(name).substr(0, name.size() - end.size())), want};
       if (choice.column && choice.column->list_offset_bytes == 0) choice = {};
@@ -257,7 +256,8 @@ Choice choose(const Source& source, const ArrowSchema& schema, const std::string
   if (!choice.column) throw no_such_member(source, name, members);
   const ArrowColumn& column = *choice.column;
   const auto fail = [&](const std::string& problem) {
-    return Error(ErrorKind::kFormat, "open", "column \"" + printable(column.name) + "\": " + problem)
+    return Error(ErrorKind::kFormat, "open",
+                 "column \"" + printable(column.name) + "\": " + problem)
         .in(source.path);
   };
   if (!column.refused.empty()) throw fail(column.refused);
@@ -284,7 +284,8 @@ void add_batch(const BatchColumn& batch, const Choice& choice, Part& part) {
   if (!bytes) throw batch.fail("more bytes than any file has");
   // Above the numbers: a validity buffer for each kind of list, one for the numbers, and the
   // offsets of lists.
-  const std::uint64_t place = values == 0 ? 0 : batch.buffer(2 * outer + column.lengths.size() + 1, *bytes);
+  const std::uint64_t place =
+      values == 0 ? 0 : batch.buffer(2 * outer + column.lengths.size() + 1, *bytes);
   std::uint64_t rows = values, at = place;
   if (choice.want == Want::kOffsets) {
     // A batch without lists may have no offsets at all.

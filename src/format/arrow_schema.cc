@@ -40,12 +40,33 @@ enum class ArrowType : std::uint8_t {
   kLargeListView
 };
 
-constexpr const char* kArrowNames[] = {
-    "none",       "null",      "int",       "float",    "binary",          "utf8",
-    "bool",       "decimal",   "date",      "time",     "timestamp",       "interval",
-    "list",       "struct",    "union",     "binary",   "list",            "map",
-    "duration",   "binary",    "utf8",      "list",     "run-end-encoded", "binary view",
-    "utf8 view",  "list view", "list view"};
+constexpr const char* kArrowNames[] = {"none",
+                                       "null",
+                                       "int",
+                                       "float",
+                                       "binary",
+                                       "utf8",
+                                       "bool",
+                                       "decimal",
+                                       "date",
+                                       "time",
+                                       "timestamp",
+                                       "interval",
+                                       "list",
+                                       "struct",
+                                       "union",
+                                       "binary",
+                                       "list",
+                                       "map",
+                                       "duration",
+                                       "binary",
+                                       "utf8",
+                                       "list",
+                                       "run-end-encoded",
+                                       "binary view",
+                                       "utf8 view",
+                                       "list view",
+                                       "list view"};
 
 // The places in a field's table.
 constexpr int kName = 0, kTypeCode = 2, kTypeTable = 3, kDictionary = 4, kChildren = 5;

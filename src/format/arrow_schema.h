@@ -1,5 +1,5 @@
-// The schema of an Arrow table: which columns can be read, and where their buffers stand among those
-// of a record batch.
+// The schema of an Arrow table: which columns can be read, and where their buffers stand among
+// those of a record batch.
 #pragma once
 
 #include <cstdint>

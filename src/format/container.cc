@@ -26,7 +26,8 @@ bool is_file(const std::string& path) {
 nlohmann::json read_json(const std::string& path) {
   const Source source = open_source(path);
   if (source.identity.size > kMostState) {
-    throw Error(ErrorKind::kFormat, "open", "it has " + with_commas(source.identity.size) + " bytes")
+    throw Error(ErrorKind::kFormat, "open",
+                "it has " + with_commas(source.identity.size) + " bytes")
         .in(path)
         .hint("is this the file of a dataset?");
   }
@@ -104,7 +105,8 @@ std::vector<std::string> dataset_files(const std::string& folder) {
     std::string names;
     if (splits.is_object() && splits.contains("splits") && splits["splits"].is_array()) {
       for (const auto& split : splits["splits"]) {
-        if (split.is_string()) names += (names.empty() ? "" : ", ") + printable(split.get<std::string>());
+        if (split.is_string())
+          names += (names.empty() ? "" : ", ") + printable(split.get<std::string>());
       }
     }
     throw Error(ErrorKind::kInvalid, "open", "this folder holds several datasets: " + names)
@@ -127,7 +129,8 @@ std::vector<std::string> dataset_files(const std::string& folder) {
   }
   std::vector<std::string> files;
   for (const auto& entry : state["_data_files"]) {
-    const bool has = entry.is_object() && entry.contains("filename") && entry["filename"].is_string();
+    const bool has =
+        entry.is_object() && entry.contains("filename") && entry["filename"].is_string();
     const std::string name = has ? entry["filename"].get<std::string>() : "";
     if (name.empty() || name == "." || name == ".." || name.find('/') != name.npos ||
         name.find('\0') != name.npos) {

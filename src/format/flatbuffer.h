@@ -14,9 +14,7 @@ namespace evenkeel {
 // Throws Error (kFormat) without a path: its caller knows the file.
 class FlatTable {
  public:
-  static FlatTable root(std::string_view bytes) {
-    return {bytes, load<std::uint32_t>(bytes, 0)};
-  }
+  static FlatTable root(std::string_view bytes) { return {bytes, load<std::uint32_t>(bytes, 0)}; }
 
   template <class T>
   T number(int field, T otherwise) const {

@@ -336,8 +336,8 @@ Part read_nifti(const Source& source, std::string_view head, const std::string& 
   const auto code = header.at<std::int16_t>(first ? 70 : 12);
   const auto dtype = nifti_type(code);
   if (!dtype) throw fail("data type " + std::to_string(code) + " is not known here");
-  const double offset = first ? header.at<float>(108)
-                              : static_cast<double>(header.at<std::int64_t>(168));
+  const double offset =
+      first ? header.at<float>(108) : static_cast<double>(header.at<std::int64_t>(168));
   if (!(offset >= static_cast<double>(first ? kNifti1Bytes : kNifti2Bytes)) || offset > 1e15) {
     throw fail("the data begins at byte " + std::to_string(offset));
   }

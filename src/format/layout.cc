@@ -162,8 +162,8 @@ void Layout::spell_out_stretches() {
   if (!stretches.empty()) return;
   for (std::size_t i = 0; i < segments.size(); ++i) {
     const Segment& segment = segments[i];
-    stretches.push_back({segment.first_row, segment.rows, segment.data_offset,
-                         static_cast<std::uint32_t>(i)});
+    stretches.push_back(
+        {segment.first_row, segment.rows, segment.data_offset, static_cast<std::uint32_t>(i)});
   }
 }
 

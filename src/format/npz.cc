@@ -133,8 +133,8 @@ std::uint64_t data_of(const Source& source, const ZipEntry& entry) {
   if (head.size() < kLocalBytes || !head.starts_with(kLocal)) {
     throw bad_zip(source, entry.local, "member \"" + printable(entry.name) + "\" is not there");
   }
-  const std::uint64_t begin = entry.local + kLocalBytes + field<std::uint16_t>(head, 26) +
-                              field<std::uint16_t>(head, 28);
+  const std::uint64_t begin =
+      entry.local + kLocalBytes + field<std::uint16_t>(head, 26) + field<std::uint16_t>(head, 28);
   if (begin > size || entry.bytes > size - begin) {
     throw bad_zip(source, entry.local,
                   "member \"" + printable(entry.name) + "\" goes on beyond the end of the file");
@@ -153,8 +153,7 @@ NpyMember open_member(const Source& source, const ZipEntry& entry) {
   NpyMember member{source, data_of(source, entry), {}};
   member.source.path += '/' + printable(entry.name);
   member.source.identity.size = entry.bytes;
-  std::string head =
-      source.read(member.begin, std::min<std::uint64_t>(entry.bytes, kHeadBytes));
+  std::string head = source.read(member.begin, std::min<std::uint64_t>(entry.bytes, kHeadBytes));
   if (!is_npy(head)) {
     throw Error(ErrorKind::kFormat, "open", "it is no NPY file").in(member.source.path);
   }

@@ -57,8 +57,8 @@ Layout layout_of_places(const std::string& format, const std::vector<std::string
   for (std::size_t i = 0; i < places.size();) {
     const std::uint64_t file = places[i].file;
     if (file >= files.size()) {
-      throw Error(ErrorKind::kInvalid, "open", "a place in file " + with_commas(file) + " of " +
-                                                   with_commas(files.size()));
+      throw Error(ErrorKind::kInvalid, "open",
+                  "a place in file " + with_commas(file) + " of " + with_commas(files.size()));
     }
     const Source source = open_source(files[file]);
     Part part;
