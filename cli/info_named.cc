@@ -76,6 +76,7 @@ bool show_weights(const std::string& path, const std::optional<std::uint64_t>& b
 }
 
 bool show_members(const std::string& path, bool json) {
+  if (path.find("://") != path.npos) return false;  // a look costs a request
   const std::vector<std::string> files = dataset_files(path);
   const Source source = open_source(files.empty() ? path : files.front());
   const std::string head = source.read(0, kHeadBytes);

@@ -28,6 +28,7 @@ MemoryLimit::MemoryLimit(std::uint64_t bytes) {
   const fs::path v1 = "/sys/fs/cgroup/memory", v2 = "/sys/fs/cgroup";
   const bool is_v1 = fs::exists(v1 / "memory.limit_in_bytes");
   folder_ = (is_v1 ? v1 : v2) / ("evenkeel-" + std::to_string(::getpid()));
+  ::rmdir(folder_.c_str());  // of a process that had the same number and was killed
   if (::mkdir(folder_.c_str(), 0755) != 0) throw refusal(folder_, errno);
   try {
     start_remover();
@@ -61,7 +62,7 @@ void MemoryLimit::start_remover() {
     char byte;
     while (::read(ends[0], &byte, 1) > 0) {
     }
-    for (int tries = 0; tries < 500 && ::rmdir(folder.c_str()) != 0 && errno == EBUSY; ++tries) {
+    for (int tries = 0; tries < 3000 && ::rmdir(folder.c_str()) != 0 && errno == EBUSY; ++tries) {
       constexpr timespec kWait{0, 10'000'000};
       ::nanosleep(&kWait, nullptr);
     }

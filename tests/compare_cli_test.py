@@ -135,23 +135,27 @@ def test_compare_refuses_a_picture_that_cannot_be_written_before_it_works(user, 
         assert "missing/x" in done.stderr and "hint: " in done.stderr
 
 
-def memory_limits_left():
-    """Cgroups of tools that have ended. Other tests may have some at the moment."""
+def has_memory_limit(pid):
+    """Whether a tool that has ended left its cgroup. Others may have left theirs: kill -9 does."""
     folders = [Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/memory")]
-    found = [path for folder in folders for path in folder.glob("evenkeel-[0-9]*")]
-    return [path for path in found if not Path("/proc", path.name.partition("-")[2]).exists()]
+    return any((folder / f"evenkeel-{pid}").exists() for folder in folders)
+
+
+def compare_within(user, features, *args):
+    """The ended tool, and what it printed, when its cgroup has gone."""
+    command = user.command("compare", features, *args)
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=user.folder
+    ) as tool:
+        stdout, stderr = tool.communicate(timeout=240)
+    wait_for(lambda: not has_memory_limit(tool.pid))
+    return subprocess.CompletedProcess(command, tool.returncode, stdout, stderr)
 
 
 def test_compare_inside_a_limit_cannot_take_more_than_it(user, features):
     limit = 40 * MIB
     args = ["--engines", "map,direct", "--budget", "16MiB", "--seconds", "0.5", "--cold", "--json"]
-    done = subprocess.run(
-        user.command("compare", features, *args, "--limit", limit),
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    wait_for(lambda: not memory_limits_left())
+    done = compare_within(user, features, *args, "--limit", limit)
     if done.returncode != 0:  # never without a word, and never without the limit
         assert "limit memory by a cgroup" in done.stderr and "root" in done.stderr
         assert done.stderr.count("cgroup /sys") == 1 and done.stdout == ""
@@ -175,15 +179,15 @@ def test_an_engine_that_the_limit_kills_is_an_error_of_that_engine(user, feature
     if user.prefix or os.geteuid() != 0:
         pytest.skip("needs root")
     args = ["--engines", "direct", "--seconds", "0.1", "--cold", "--limit", "1MiB", "--json"]
-    done = user.run("compare", features, *args, "-o", "killed.html", code=1)
+    done = compare_within(user, features, *args, "-o", "killed.html")
     if "cgroup" in done.stderr:
         pytest.skip("no memory cgroups here")
+    assert done.returncode == 1
     report = json.loads(done.stdout)
     assert [failure["engine"] for failure in report["failures"]] == ["direct"]
     assert "signal 9" in done.stderr
     (run,) = page_data(user.folder / "killed.html")["runs"]
     assert run["ended"] == "failed" and "signal 9" in run["notes"][0]
-    wait_for(lambda: not memory_limits_left())
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

@@ -48,11 +48,11 @@ struct BlockRequest {
   // Of a mixture: sets, which share the budget evenly, and rows of a step of all ranks together.
   std::uint64_t sets = 1, step_rows = 0;
 };
-// A window has 2,048 blocks of 64 to 256 KiB; a smaller one has blocks of 64 KiB, or down to 32 KiB
-// where they would be fewer than 512. Streams are a multiple of 64 and of the world size. A mixture
-// takes as many rows of a set at a time as there are streams, so it has fewer: the world size times
-// the largest power of two, up to 64 in all, with which 8 turns fit a step. The same request gives
-// the same numbers on every machine.
+// A window has 2,048 blocks of 128 to 256 KiB; a smaller one has blocks of 128 KiB, or down to 32
+// KiB where they would be fewer than 512. Streams are a multiple of 64 and of the world size. A
+// mixture takes as many rows of a set at a time as there are streams, so it has fewer: the world
+// size times the largest power of two, up to 64 in all, with which 8 turns fit a step. The same
+// request gives the same numbers on every machine.
 BlockOptions choose_blocks(const BlockRequest& request);
 
 // A plain value. The global order depends only on kind, seed, epoch and, for kBlocks, `blocks`.

@@ -7,13 +7,13 @@ import operator
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from types import TracebackType
 from typing import Any, Union
 
 import numpy as np
 
 from evenkeel import _core
 from evenkeel._batches import Batches, whole_number
+from evenkeel._closing import Closing
 from evenkeel._core import Budget
 from evenkeel._files import (
     Paths,
@@ -24,8 +24,10 @@ from evenkeel._files import (
     names_weights,
     page_cache_name,
     printable,
+    require_no_secrets,
     short_repr,
     stored_dtype,
+    whole_path,
 )
 from evenkeel._index import Wanted, resolve, row_numbers, shape_alone
 from evenkeel._reduce import reduce
@@ -111,7 +113,7 @@ def open(
     return Array(expand(paths), budget, engine, dtype, shape, offset, cache, page_cache)
 
 
-class Array:
+class Array(Closing):
     """An array on disk, indexed as NumPy indexes, without being in memory.
 
     Made by `evenkeel.open`. Indexing gives ndarrays of your own: NumPy's answer in values, dtype
@@ -147,7 +149,7 @@ class Array:
         lengths = [] if shape is None else _lengths(shape)
         without_axes = shape is not None and not lengths
         self._recipe = (
-            [os.path.abspath(path) for path in paths],
+            [whole_path(path) for path in paths],
             budget,
             engine,
             dtype,
@@ -443,25 +445,15 @@ class Array:
         """Gives everything back. Later use is a ValueError; closing twice is fine."""
         self._reader.close()
 
-    def __enter__(self) -> Array:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
     def __reduce__(self) -> tuple[Any, ...]:
         if self._reader.closed:
             raise ValueError("array: pickled after close\nhint: open it again")
+        require_no_secrets(self._recipe[0])
         return self._reopen or (Array, self._recipe)
 
     def __dask_tokenize__(self) -> tuple[Any, ...]:
         """The same for the same files, as far as their names, sizes and times tell."""
-        files = [(path, *os.stat(path)[6:9:2]) for path in self.paths]
+        files = [(path, *_size_and_time(path)) for path in self.paths]
         return type(self).__name__, files, self._shape, str(self._dtype), self._source()
 
     def _source(self) -> str:
@@ -589,6 +581,14 @@ def info(
             "bytes": array.nbytes,
             "cached": sum(known) if len(known) == len(cached) else None,
         }
+
+
+def _size_and_time(path: str) -> tuple[int, ...]:
+    """Nothing of a URL, which says what it is by its name."""
+    if "://" in path:
+        return ()
+    status = os.stat(path)
+    return status.st_size, status.st_mtime_ns
 
 
 def _bytes_of(array: NDArray) -> np.ndarray[Any, np.dtype[np.uint8]]:

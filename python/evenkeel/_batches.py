@@ -6,13 +6,14 @@ import operator
 import threading
 import zlib
 from collections.abc import Iterator, Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from evenkeel import _core
 from evenkeel._blocks import Blocks, choose, warn_if_few
+from evenkeel._closing import Closing
+from evenkeel._files import base_name
 
 if TYPE_CHECKING:
     from evenkeel._array import Array
@@ -25,7 +26,7 @@ def whole_number(name: str, number: Any) -> int:
     return value
 
 
-class Batches:
+class Batches(Closing):
     """The rows of an array, `n` at a time; the next ones are read while you use these.
 
     Made by `Array.batches`. It is an iterator that knows where it stands: `for` goes on with the
@@ -272,17 +273,6 @@ class Batches:
         with self._lock:
             self._let_go()
 
-    def __enter__(self) -> Batches:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
     def __reduce__(self) -> Any:
         raise TypeError("batches stay in their process: send the array and state_dict() instead")
 
@@ -332,5 +322,5 @@ class Batches:
 
     def _data(self) -> str:
         """Which data this is: the same text wherever the files lie."""
-        names = zlib.crc32(b"\0".join(path.rpartition(b"/")[2] for path in self._array._recipe[0]))
+        names = zlib.crc32(b"\0".join(base_name(path) for path in self._array._recipe[0]))
         return f"shape={self._array.shape} dtype={self._array.dtype.str} names={names}"

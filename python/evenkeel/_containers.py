@@ -16,10 +16,12 @@ from evenkeel._files import (
     cache_bytes,
     expand,
     is_plain,
+    is_url,
     name_for_reader,
     page_cache_name,
     printable,
     stored_dtype,
+    whole_path,
 )
 from evenkeel._ragged import Ragged
 
@@ -57,7 +59,8 @@ def open_container(paths: Paths, name: str | None, column: str | None, how: How)
     if wanted is not None and not isinstance(wanted, str):
         raise TypeError(f"open: the name of an array is a text, not {wanted!r}")
     files = expand(paths)
-    kind = kind_of(files[0])
+    # A look at an object costs a request. The reader takes a container of one array by itself.
+    kind = "" if wanted is None and is_url(files[0]) else kind_of(files[0])
     if kind == "":
         return None
     if kind in ("hdf5", "zarr", "mds", "litdata"):
@@ -138,7 +141,7 @@ def _named(files: list[bytes], name: str, how: How, told: np.dtype[Any] | None =
         page_cache_name(page_cache),
         name,
     )
-    again = ([os.path.abspath(file) for file in files], name, how, told)
+    again = ([whole_path(file) for file in files], name, how, told)
     return array_of(reader, files, how, told, (_named, again))
 
 

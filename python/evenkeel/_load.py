@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from evenkeel import _core
+from evenkeel._weights import ML_DTYPES, NUMPY_TYPES
 
 # A tensor of at least this has pages of its own and is read in place.
 OWN_PAGES = 1 << 20
@@ -18,28 +19,7 @@ OWN_PAGES = 1 << 20
 GROUP_BYTES = 16 << 20
 GROUP_RUNS = 4096
 
-_TORCH = {
-    "BOOL": "bool",
-    "U8": "uint8",
-    "I8": "int8",
-    "I16": "int16",
-    "U16": "uint16",
-    "I32": "int32",
-    "U32": "uint32",
-    "I64": "int64",
-    "U64": "uint64",
-    "F16": "float16",
-    "BF16": "bfloat16",
-    "F32": "float32",
-    "F64": "float64",
-    "C64": "complex64",
-    "F8_E4M3": "float8_e4m3fn",
-    "F8_E5M2": "float8_e5m2",
-    "F8_E8M0": "float8_e8m0fnu",
-    "F8_E4M3FNUZ": "float8_e4m3fnuz",
-    "F8_E5M2FNUZ": "float8_e5m2fnuz",
-    "F4": "float4_e2m1fn_x2",
-}
+_TORCH = {**NUMPY_TYPES, **ML_DTYPES, "F4": "float4_e2m1fn_x2"}
 
 
 class Wanted(NamedTuple):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Iterator, Mapping
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
+
+from evenkeel._closing import Closing
 
 if TYPE_CHECKING:
     from evenkeel._device import Ring
@@ -54,10 +55,8 @@ if TYPE_CHECKING:
 else:
     _Reader = object
 
-Self = TypeVar("Self", bound="Stepping")
 
-
-class Stepping(_Reader):
+class Stepping(Closing, _Reader):
     """Steps, states, ranks and the end of a loader, on top of a reader of _core: see `over`."""
 
     _ring: Ring | None
@@ -136,17 +135,6 @@ class Stepping(_Reader):
         self.close_reader()
         if self._ring is not None:
             self._ring.settle()
-
-    def __enter__(self: Self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def over(mixin: type, reader: Any) -> Any:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import fnmatch
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 import numpy as np
 
 from evenkeel import _core
 from evenkeel._array import AnyBudget, Array
+from evenkeel._closing import Closing
 from evenkeel._core import Budget
 from evenkeel._files import PathLike, dtype_of, name_for_reader, short_repr
 
@@ -22,8 +22,8 @@ Only = Union[str, Iterable[str], Callable[[str], bool], None]
 # Pattern of names to (axis, rank, world): the share of `rank` of `world` along an axis.
 Slices = Mapping[str, tuple[int, int, int]]
 
-# NumPy's names. NumPy has no dtype for the others; ml_dtypes has some.
-_NUMPY = {
+# What NumPy and torch both call them. NumPy has no dtype for the others; ml_dtypes has some.
+NUMPY_TYPES = {
     "BOOL": "bool",
     "U8": "uint8",
     "I8": "int8",
@@ -39,7 +39,7 @@ _NUMPY = {
     "F64": "float64",
     "C64": "complex64",
 }
-_ML_DTYPES = {
+ML_DTYPES = {
     "F8_E4M3": "float8_e4m3fn",
     "F8_E5M2": "float8_e5m2",
     "F8_E8M0": "float8_e8m0fnu",
@@ -59,7 +59,7 @@ class TensorInfo(NamedTuple):
     bytes: int
 
 
-class Weights(Mapping[str, Array]):
+class Weights(Closing, Mapping[str, Array]):
     """The tensors of a safetensors or GGUF file, or of all shards of a model.
 
     Made by `evenkeel.open`. Indexing by name gives an `Array`: only what is indexed of it is read,
@@ -127,9 +127,9 @@ class Weights(Mapping[str, Array]):
 
     def __getitem__(self, name: str) -> Array:
         tensor = self._find(name)
-        if tensor.type in _NUMPY:
-            dtype = dtype_of(_NUMPY[tensor.type])
-        elif tensor.type in _ML_DTYPES:
+        if tensor.type in NUMPY_TYPES:
+            dtype = dtype_of(NUMPY_TYPES[tensor.type])
+        elif tensor.type in ML_DTYPES:
             dtype = _ml_dtype(tensor)
         else:
             raise TypeError(
@@ -196,17 +196,6 @@ class Weights(Mapping[str, Array]):
         """Gives memory and files back. Arrays that were taken from it go on."""
         self._weights.close()
 
-    def __enter__(self) -> Weights:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
     def __reduce__(self) -> tuple[Any, ...]:
         return Weights, (os.path.abspath(self._path), self._budget, self._engine)
 
@@ -222,7 +211,7 @@ def _ml_dtype(tensor: TensorInfo) -> np.dtype[Any]:
         raise ValueError(
             f"open: NumPy has no {tensor.type} of its own\nhint: pip install ml_dtypes"
         ) from None
-    dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, _ML_DTYPES[tensor.type]))
+    dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, ML_DTYPES[tensor.type]))
     return dtype
 
 

@@ -32,13 +32,14 @@ def read(paths: Any, *, budget: Any = "256MiB", **options: Any) -> Any:
 
 def _source(paths: Any, budget: Any, options: dict[str, Any]) -> Any:
     data, metadata = _ray("ray.data"), _ray("ray.data.block").BlockMetadata
+    base = data.Datasource
 
     with evenkeel.open(paths, budget=budget, **options) as array:
         if not isinstance(array, Array) or not array.shape:
             raise TypeError(f"ray: rows of an array are read, not {type(array).__name__}")
         rows, row_bytes, files = len(array), array.nbytes // max(1, len(array)), array.paths
 
-    class EvenkeelDatasource(data.Datasource):  # type: ignore[misc]
+    class EvenkeelDatasource(base):  # type: ignore[misc, valid-type]
         def estimate_inmemory_data_size(self) -> int:
             return rows * row_bytes
 
@@ -59,7 +60,7 @@ def _source(paths: Any, budget: Any, options: dict[str, Any]) -> Any:
                 for begin, end in zip(bounds, bounds[1:])
             ]
 
-    return EvenkeelDatasource()  # type: ignore[no-untyped-call]
+    return EvenkeelDatasource()
 
 
 class _Rows:

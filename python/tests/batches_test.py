@@ -26,7 +26,7 @@ def stored(tmp_path_factory):
     }, data
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(
     engine=st.sampled_from(["auto", "read", "direct"]),
     n=st.integers(1, 1200),
@@ -220,7 +220,7 @@ def test_a_last_chunk_that_is_dropped_ends_it(stored):
 # --- a place in the order
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(
     engine=st.sampled_from(["auto", "read", "direct"]),
     n=st.integers(1, 400),

@@ -219,10 +219,10 @@ TOUCHING = """
 
     with evenkeel.profile(files=[path]) as profile:
         if how == "random":
-            rows = numpy.random.default_rng(1).integers(0, len(m) - 512, 20_000)
+            rows = numpy.random.default_rng(1).integers(0, len(m) - 512, 5_000)
             for n, i in enumerate(rows):
                 m[i : i + 512].sum()
-                if n < 1000 or n % 32 == 0:  # at first each brings in what the kernel reads ahead
+                if n < 500 or n % 32 == 0:  # at first each brings in what the kernel reads ahead
                     wait_for_guard()
         else:
             for i in range(0, 2 * len(m), 65536):

@@ -15,29 +15,23 @@ PACKAGE = Path(evenkeel.__file__).resolve().parent
 HERE = Path(__file__).parent
 
 
-def test_usage_and_package_under_strict_mypy(tmp_path):
+def test_mypy_takes_what_is_right_and_finds_a_wrong_use(tmp_path):
     pytest.importorskip("mypy")
-    checked = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path)]
-        + ["-p", "evenkeel", "-p", "usage"],
-        env={**os.environ, "MYPYPATH": str(HERE)},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
+
+    def check(*what):
+        return subprocess.run(
+            [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path), *what],
+            env={**os.environ, "MYPYPATH": str(HERE)},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
+
+    checked = check("-p", "evenkeel", "-p", "usage")
     assert checked.returncode == 0, checked.stdout + checked.stderr
-
-
-def test_a_wrong_use_is_found_by_mypy(tmp_path):
-    pytest.importorskip("mypy")
     wrong = tmp_path / "wrong.py"
     wrong.write_text("import evenkeel\nevenkeel.open('x', budget=1.5)\n")
-    checked = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path), str(wrong)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
+    checked = check(str(wrong))
     assert checked.returncode == 1 and 'has incompatible type "float"' in checked.stdout
 
 

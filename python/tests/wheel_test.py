@@ -1,5 +1,6 @@
 """The wheel by itself: built from a source package, in an environment with NumPy alone."""
 
+import fcntl
 import os
 import re
 import subprocess
@@ -32,24 +33,40 @@ def clean_environment():
     return {"CXX": "c++", **ours, **alike}
 
 
-@pytest.fixture(scope="module")
-def sdist(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("sdist")
-    make = "import sys, scikit_build_core.build as b; print(b.build_sdist(sys.argv[1]))"
-    run(sys.executable, "-c", make, folder, cwd=ROOT)
+def made_once(tmp_path_factory, name, make):
+    """The file that `make(folder)` writes. Workers that run beside each other share it."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    with open(folder / f"{name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        folder /= name
+        if not folder.exists():
+            unfinished = folder.with_suffix(".part")
+            unfinished.mkdir()
+            make(unfinished)
+            unfinished.rename(folder)
     (made,) = folder.iterdir()
     return made
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory):
+    make = "import sys, scikit_build_core.build as b; print(b.build_sdist(sys.argv[1]))"
+    return made_once(
+        tmp_path_factory, "sdist", lambda folder: run(sys.executable, "-c", make, folder, cwd=ROOT)
+    )
 
 
 @pytest.fixture(scope="module")
 def wheel(sdist, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("wheel")
-    run(
-        sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--quiet",
-        "-w", folder, sdist,
-    )  # fmt: skip
-    (made,) = folder.iterdir()
-    return made
+    def make(folder):
+        run(
+            sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--quiet",
+            "-w", folder, sdist,
+        )  # fmt: skip
+
+    return made_once(tmp_path_factory, "wheel", make)
 
 
 @pytest.fixture(scope="module")

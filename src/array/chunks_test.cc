@@ -402,31 +402,61 @@ TEST_F(ChunksTest, ABatchWhoseReadFailedOnTheCallersThreadIsReadByTheThreadsLate
   EXPECT_EQ(taken, 0u);
 }
 
+// Rows read ahead into two buffers of a pool, of which the first is lent.
+struct LentRow {
+  explicit LentRow(Array rows) : array(std::move(rows)) {
+    for (int slot = 0; slot < 2; ++slot) {
+      pool->add_slot(PageBuffer(array.budget(), kRowBytes, "rows"));
+    }
+    pool->serve(ahead);
+    ahead->take([&](std::size_t slot, std::uint64_t number) { loan = pool->lend(slot, number); });
+  }
+
+  const Array array;
+  const std::shared_ptr<Engine> engine = Internals::of(array).engine();
+  RowMaker maker;
+  const std::shared_ptr<ReadAhead> ahead = std::make_shared<ReadAhead>(
+      Internals::of(array).layout, *engine, maker, ReadAhead::Options{.slots = 2, .end = 100});
+  const std::shared_ptr<LendingPool> pool = std::make_shared<LendingPool>(kRowBytes, "rows");
+  Loan loan;
+};
+
 // The child is forked while the reader's mutex is held, as another thread of the parent may hold
 // it.
 TEST_F(ChunksTest, ALoanThatEndsInAChildOfForkWaitsForNobody) {
   if (kUnderTsan || kUnderAsan) GTEST_SKIP() << "sanitizers do not take forks beside threads";
-  const Array array = open(100, 2_MiB, EngineKind::kRead);
-  const std::shared_ptr<Engine> engine = Internals::of(array).engine();
-  RowMaker maker;
-  const auto ahead = std::make_shared<ReadAhead>(Internals::of(array).layout, *engine, maker,
-                                                 ReadAhead::Options{.slots = 2, .end = 100});
-  const auto pool = std::make_shared<LendingPool>(kRowBytes, "rows");
-  for (int slot = 0; slot < 2; ++slot) {
-    pool->add_slot(PageBuffer(array.budget(), kRowBytes, "rows"));
-  }
-  pool->serve(ahead);
-  Loan loan;
-  ahead->take([&](std::size_t slot, std::uint64_t number) { loan = pool->lend(slot, number); });
+  LentRow lent(open(100, 2_MiB, EngineKind::kRead));
   std::string said;
-  ahead->take([&](std::size_t, std::uint64_t) {
+  lent.ahead->take([&](std::size_t, std::uint64_t) {
     said = in_child([&] {
       ::alarm(30);
-      loan = {};
+      lent.loan = {};
       return std::string("ended");
     });
   });
   EXPECT_EQ(said, "ended");
+}
+
+// A loan that ends while its pool is closed must have left the reader when `close` returns: what
+// the reader uses is destroyed then. Here it ends while the reader's mutex is held, so it waits.
+TEST_F(ChunksTest, AClosedPoolHasNobodyInItsReader) {
+  LentRow lent(open(100, 2_MiB, EngineKind::kRead));
+  std::thread ending, closing;
+  std::atomic<long> owners = 0;  // of the reader, when `close` has returned
+  lent.ahead->take([&](std::size_t, std::uint64_t) {
+    ending = std::thread([&] { lent.loan = {}; });
+    while (lent.ahead.use_count() < 2) std::this_thread::yield();
+    closing = std::thread([&] {
+      lent.pool->close();
+      owners = lent.ahead.use_count();
+    });
+    for (int i = 0; i < 20 && owners == 0; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  });
+  ending.join();
+  closing.join();
+  EXPECT_EQ(owners, 1);
 }
 
 }  // namespace

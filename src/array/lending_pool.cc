@@ -76,12 +76,25 @@ bool LendingPool::replace_lent() {
     if (of_caller_) return empty_.size() < slots_.size();
     for (const Empty& one : empty_) numbers.push_back(one.number);
     empty_.clear();
-    reader = reader_.lock();
+    reader = enter();
   }
-  if (reader) {
-    for (const std::uint64_t number : numbers) reader->give_back(number);
-  }
+  if (!reader) return true;
+  for (const std::uint64_t number : numbers) reader->give_back(number);
+  leave(std::move(reader));
   return true;
+}
+
+std::shared_ptr<ReadAhead> LendingPool::enter() {
+  std::shared_ptr<ReadAhead> reader = closed_ ? nullptr : reader_.lock();
+  if (reader) ++in_reader_;
+  return reader;
+}
+
+// The reader must not die here: its destructor uses what its owner has destroyed by then.
+void LendingPool::leave(std::shared_ptr<ReadAhead> reader) {
+  reader.reset();
+  MutexLock lock(mutex_);
+  if (--in_reader_ == 0) reader_left_.notify_all();
 }
 
 Loan LendingPool::take_spare() {
@@ -111,12 +124,14 @@ void LendingPool::came_back(LentMemory memory) {
       empty_.erase(empty_.begin());
       slots_[first.slot].memory = std::move(memory);
       number = first.number;
-      reader = reader_.lock();
+      reader = enter();
     } else if (spares_.size() < most_spares_) {
       spares_.push_back(std::move(memory));
     }
   }
-  if (reader) reader->give_back(number);
+  if (!reader) return;
+  reader->give_back(number);
+  leave(std::move(reader));
 }
 
 void LendingPool::close() {
@@ -128,6 +143,7 @@ void LendingPool::close() {
     slots.swap(slots_);
     spares.swap(spares_);
     empty_.clear();
+    while (in_reader_ > 0) reader_left_.wait(mutex_);
   }
 }
 

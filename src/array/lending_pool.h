@@ -71,7 +71,8 @@ class LendingPool : public std::enable_shared_from_this<LendingPool> {
   bool replace_lent() EXCLUDES(mutex_);
   // A buffer that belongs to no slot: one that came back, else new pages.
   Loan take_spare() EXCLUDES(mutex_);
-  // After this, buffers that come back are unmapped.
+  // After this, buffers that come back are unmapped, and no thread is in the reader for their sake:
+  // its owner may destroy what it uses.
   void close() EXCLUDES(mutex_);
 
  private:
@@ -85,6 +86,9 @@ class LendingPool : public std::enable_shared_from_this<LendingPool> {
     std::uint64_t number;
   };
   void came_back(LentMemory memory) EXCLUDES(mutex_);
+  // The reader, until `leave`; nothing after `close`.
+  std::shared_ptr<ReadAhead> enter() REQUIRES(mutex_);
+  void leave(std::shared_ptr<ReadAhead> reader) EXCLUDES(mutex_);
 
   const std::uint64_t bytes_;
   const std::string what_;
@@ -92,6 +96,8 @@ class LendingPool : public std::enable_shared_from_this<LendingPool> {
   const std::uint64_t fork_generation_ = ForkGeneration::now();
   Mutex mutex_;
   std::weak_ptr<ReadAhead> reader_ GUARDED_BY(mutex_);
+  int in_reader_ GUARDED_BY(mutex_) = 0;  // threads
+  CondVar reader_left_;
   bool closed_ GUARDED_BY(mutex_) = false;
   std::vector<Slot> slots_ GUARDED_BY(mutex_);
   std::vector<Empty> empty_ GUARDED_BY(mutex_);  // slots whose buffer is lent, longest ago first

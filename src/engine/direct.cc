@@ -25,6 +25,9 @@ namespace {
 
 // More in flight does not make large reads faster (1 MiB x 4 reaches the disk's limit).
 constexpr std::uint64_t kMostBytesInFlight = 8 << 20;
+// Reads into memory of the caller's take none of the engine's. Loading weights to an H200 gained
+// 9 % from more than 8 MiB of them; 128 MiB gained no more.
+constexpr std::uint64_t kMostInPlace = 64 << 20;
 constexpr std::uint64_t kLeastBuffers = 128 << 10;
 constexpr std::uint64_t kMaxRequest = 1 << 20;
 
@@ -106,7 +109,7 @@ class DirectEngine final : public Engine {
     };
 
     void fill() REQUIRES(ring_.mutex) {
-      while (!free_.empty() && bytes_in_flight_ < kMostBytesInFlight) {
+      while (!free_.empty() && bytes_in_flight_ < kMostBytesInFlight && in_place_ < kMostInPlace) {
         if (!waiting_) {
           Extent extent;
           if (!feed_.next(extent)) return;
@@ -139,7 +142,7 @@ class DirectEngine final : public Engine {
       reads_[id] = read;
       ++in_flight_;
       add(engine_.started_, 1);
-      bytes_in_flight_ += extent.length;
+      (extent.into ? in_place_ : bytes_in_flight_) += extent.length;
       return true;
     }
 
@@ -207,7 +210,7 @@ class DirectEngine final : public Engine {
         --run.in_flight_;
         add(run.engine_.finished_, 1);
         add(run.engine_.bytes_, read.done);
-        run.bytes_in_flight_ -= read.extent.length;
+        (read.extent.into ? run.in_place_ : run.bytes_in_flight_) -= read.extent.length;
       }
     };
 
@@ -235,7 +238,8 @@ class DirectEngine final : public Engine {
     std::vector<std::uint32_t> free_;
     std::optional<Extent> waiting_;  // pulled, but there was no room yet
     std::size_t in_flight_ = 0;
-    std::uint64_t bytes_in_flight_ = 0;
+    std::uint64_t bytes_in_flight_ = 0;  // in the engine's own memory
+    std::uint64_t in_place_ = 0;         // in flight, in memory of the caller's
     bool failed_ = false;
   };
 

@@ -45,7 +45,7 @@ std::optional<Message> read_message(const Source& source, std::uint64_t place) {
   if (place == size) return std::nullopt;  // a stream that was not ended
   const std::string head = source.read(place, kHeadBytes);
   // Such a page is in the way of data in the page cache, and there may be many.
-  if (place >= kHeadBytes) {
+  if (place >= kHeadBytes && source.fd) {
     const std::uint64_t page = sys::page_size();
     const std::uint64_t begin = round_down(place, page);
     (void)sys::fadvise(source.fd->get(), begin, round_up(place + kHeadBytes, page) - begin,

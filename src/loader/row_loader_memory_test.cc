@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "loader/row_loader.h"
+#include "loader/test_closing.h"
 #include "loader/test_row_loader.h"
 
 namespace evenkeel {
@@ -84,18 +85,7 @@ TEST_F(RowLoaderMemory, ClosingWhileAnotherThreadTakesBatches) {
   const Array x = features(50'000, EngineKind::kRead), y = labels(50'000, EngineKind::kRead);
   for (int i = 0; i < 10; ++i) {
     Loader loader({x, y}, {.batch_size = 16, .order = OrderKind::kRandom});
-    std::atomic<int> taken = 0;
-    std::thread user([&] {
-      EXPECT_THROW(
-          for (;;) {
-            loader.next();
-            ++taken;
-          },
-          Error);
-    });
-    while (taken < 3) std::this_thread::yield();
-    loader.close();
-    user.join();
+    expect_closing_ends_next(loader);
   }
 }
 

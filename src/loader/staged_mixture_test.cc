@@ -58,7 +58,8 @@ AnyMixture any_mixture(bool limits) {
 // Draws one after the other, in the plainest way: the stages by their definition, and a set that
 // has had its epochs as `exhausted` says.
 Draws reference(const AnyMixture& any, std::uint64_t step_samples, std::uint64_t count) {
-  const auto& [sets, options] = any;
+  const auto& sets = any.sets;
+  const auto& options = any.options;
   std::vector<std::uint64_t> taken(sets.size());
   std::vector<bool> dropped(sets.size());
   std::vector<MixtureStage> stages = options.stages;

@@ -82,6 +82,7 @@ class ProcessTree::Impl {
   }
 
   std::optional<std::uint64_t> pss() {
+    look();  // a child that is not known would be taken for the others: they share its pages
     std::vector<std::pair<TrackedProcess*, ProcessPss>> walked;
     std::uint64_t sum = 0;
     bool kinds_told = true;
@@ -140,17 +141,19 @@ class ProcessTree::Impl {
     children_.refresh();
     unmeasured_ = can_look() ? 0 : 1;
     for (std::size_t i = 0; i < tracked_.size(); ++i) {  // children's children come behind them
-      const pid_t parent = tracked_[i].pid();
       if (!tracked_[i].living()) continue;
-      for (const pid_t child : children_.of(parent)) {
-        if (known.insert(child).second) follow(child, parent);
+      for (const pid_t child : children_.of(tracked_[i].pid())) {
+        if (known.insert(child).second) follow(child, i);
       }
     }
     timer_.looked(began, LookTimer::Clock::now());
   }
 
-  void follow(pid_t pid, pid_t parent) {
-    if (auto process = TrackedProcess::open(pid, parent)) {
+  // A child may have taken memory of its own before it is found.
+  void follow(pid_t pid, std::size_t parent) {
+    if (auto process = TrackedProcess::open(pid, tracked_[parent].pid())) {
+      tracked_[parent].read_resident();
+      process->forked_from(tracked_[parent].memory().anon);
       tracked_.push_back(std::move(*process));
     } else if (errno != ESRCH) {
       ++unmeasured_;

@@ -1,6 +1,7 @@
 // Counts resident pages once, though several processes of a tree map them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 
@@ -11,8 +12,10 @@ namespace evenkeel {
 // known as of the last walk. Whatever `resident` exceeds own + shared has come since.
 class ResidentPages {
  public:
-  // A process that no walk has seen yet. Its parent forked it, so all its pages count as shared.
-  explicit ResidentPages(std::uint64_t resident = 0) : resident_(resident), shared_(resident) {}
+  // A process that no walk has seen yet. Its parent forked it, so its pages count as shared, up to
+  // what the parent has.
+  explicit ResidentPages(std::uint64_t resident = 0, std::uint64_t of_parent = UINT64_MAX)
+      : resident_(resident), shared_(std::min(resident, of_parent)) {}
 
   // Pages that go are first those that came since the walk, then own ones, then shared ones.
   void set_resident(std::uint64_t bytes);

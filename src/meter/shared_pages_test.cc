@@ -38,6 +38,14 @@ TEST(SharedPages, AChildThatNoWalkHasSeenCountsItsGrowthAlone) {
   EXPECT_EQ(distinct({parent, child}, 0), 320_MiB);
 }
 
+TEST(SharedPages, AChildThatWasFoundLateSharesNoMoreThanItsParentHas) {
+  ResidentPages parent(64_MiB), first(96_MiB);
+  parent.set_walked(64_MiB, 32_MiB, 2);
+  first.set_walked(96_MiB, 64_MiB, 2);
+  const ResidentPages second(90_MiB, parent.resident());
+  EXPECT_EQ(distinct({parent, first, second}, 64_MiB), 64_MiB + 32_MiB + 26_MiB);
+}
+
 TEST(SharedPages, AnonymousGrowthCountsForEach) {
   auto family = forked_family();
   family[1].set_resident(310_MiB);

@@ -70,6 +70,13 @@ std::optional<TrackedProcess> TrackedProcess::open(pid_t pid, pid_t parent) {
   return process;
 }
 
+void TrackedProcess::forked_from(std::uint64_t anon) {
+  for (std::size_t kind = 0; kind < kResidentKinds.size(); ++kind) {
+    if (kResidentKinds[kind] == &ProcessMemory::anon)
+      pages_[kind] = ResidentPages(memory_.anon, anon);
+  }
+}
+
 void TrackedProcess::read() {
   was_gone_ = gone_;
   if (gone_) return;

@@ -29,6 +29,8 @@ class TrackedProcess {
   // Reads once. `parent`: the process that it must be a child of, or 0. Empty, with errno, when it
   // has ended, is not a child of that one, or no descriptor is left (EMFILE).
   static std::optional<TrackedProcess> open(pid_t pid, pid_t parent);
+  // It was forked by a process that has so many anonymous bytes: it shares no more than these.
+  void forked_from(std::uint64_t anon);
 
   void read();
   // Resident memory alone, from a file that is cheaper to read. It does not tell RssFile from

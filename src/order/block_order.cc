@@ -19,7 +19,7 @@ constexpr std::uint64_t kMostPermutations = 1ULL << 58;  // so that all have key
 // Requests from 64 KiB on keep a disk as busy as a scan does, and smaller ones nearly so. With
 // 2,048 blocks in a window, data that is sorted trains as with an exact shuffle; below 512, smaller
 // blocks are worth their cost. docs/orders.md has the figures.
-constexpr std::uint64_t kLargestBlock = 256_KiB, kQuickBlock = 64_KiB, kSmallestBlock = 32_KiB;
+constexpr std::uint64_t kLargestBlock = 256_KiB, kQuickBlock = 128_KiB, kSmallestBlock = 32_KiB;
 constexpr std::uint64_t kManyBlocks = 2048, kFewBlocks = 512;
 constexpr std::uint64_t kDefaultStreams = 64;
 constexpr std::uint64_t kTurnsOfStep = 8;  // of a mixture

@@ -225,14 +225,14 @@ TEST(BlockOrder, RefusesNumbersThatMakeNoSense) {
 
 TEST(BlockOrder, BlocksAreChosenByTheBudgetAndTheWorld) {
   const std::uint64_t mib = 1 << 20;
-  EXPECT_EQ(choose_blocks({.row_bytes = 648, .budget = 512 * mib}), (BlockOptions{101, 2050, 64}));
+  EXPECT_EQ(choose_blocks({.row_bytes = 648, .budget = 512 * mib}), (BlockOptions{202, 1025, 64}));
   // A world of 4 with a quarter of the memory each mixes as many rows.
   EXPECT_EQ(choose_blocks({.row_bytes = 648, .budget = 128 * mib, .world = 4}),
-            (BlockOptions{101, 2050, 64}));
+            (BlockOptions{202, 1025, 64}));
   EXPECT_EQ(choose_blocks({.row_bytes = 1024, .budget = 16384 * mib}),
             (BlockOptions{256, 16384, 64}));
   // Less memory: smaller blocks first, then fewer of them.
-  EXPECT_EQ(choose_blocks({.row_bytes = 1024, .budget = 256 * mib}), (BlockOptions{64, 1024, 64}));
+  EXPECT_EQ(choose_blocks({.row_bytes = 1024, .budget = 256 * mib}), (BlockOptions{128, 512, 64}));
   EXPECT_EQ(choose_blocks({.row_bytes = 1024, .budget = 64 * mib}), (BlockOptions{32, 512, 64}));
   EXPECT_EQ(choose_blocks({.row_bytes = 1024, .budget = 4 * mib}), (BlockOptions{32, 32, 64}));
   EXPECT_EQ(choose_blocks({.row_bytes = 1 << 30, .budget = mib}), (BlockOptions{1, 1, 64}));

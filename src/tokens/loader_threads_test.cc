@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "loader/test_closing.h"
 #include "tests/forked.h"
 #include "tests/sanitizers.h"
 #include "tokens/loader.h"
@@ -57,23 +58,11 @@ TEST_F(TokenLoaderThreads, ABatchThatDoesNotFitTakesNothing) {
   EXPECT_EQ(besides.size(), 1u);
 }
 
-// A thread that waits for a batch throws when another one closes the loader.
 TEST_F(TokenLoaderThreads, ClosingWhileAnotherThreadTakesBatches) {
   const Tokens stream = tokens(200'000, EngineKind::kRead);
   for (int i = 0; i < 20; ++i) {
     TokenLoader loader(stream, {.batch_size = 16, .block_size = 256});
-    std::atomic<int> taken = 0;
-    std::thread user([&] {
-      EXPECT_THROW(
-          for (;;) {
-            loader.next();
-            ++taken;
-          },
-          Error);
-    });
-    while (taken < 3) std::this_thread::yield();
-    loader.close();
-    user.join();
+    expect_closing_ends_next(loader);
   }
 }
 
