@@ -1,6 +1,5 @@
 // Arrow IPC, files and streams: columns of numbers, in record batches. See docs/formats.md.
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "base/checked.h"

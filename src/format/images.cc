@@ -1,10 +1,12 @@
 // FITS and NIfTI: images behind plain headers, in either byte order. See docs/formats.md.
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <cmath>
-#include <cstring>
+#include <cstdlib>
 #include <map>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "base/checked.h"
