@@ -13,6 +13,7 @@ struct TokensOptions {
     page_cache: *const c_char,
     dtype: *const c_char,
     cache: u64,
+    // The struct may end here: the fields that follow in evenkeel.h then have their defaults.
 }
 
 #[repr(C)]
@@ -26,8 +27,7 @@ struct LoaderOptions {
     world: u64,
     prefetch: u64,
     dtype: *const c_char,
-    steps: u64,
-    // The struct may end here: the fields that follow in evenkeel.h then have their defaults.
+    steps: u64, // and more
 }
 
 #[repr(C)]

@@ -104,9 +104,13 @@ typedef struct evenkeel_stats {
   uint64_t bytes_from_cache;
   uint64_t bytes_from_page_cache;
   uint64_t bytes_from_disk;
-  uint64_t requests;  /* sent to the disk */
+  uint64_t requests;  /* sent to the disk, or to a server */
   uint64_t in_flight; /* of these, not back yet */
-  uint64_t wait_ns;   /* threads waited for the disk, in sum */
+  uint64_t wait_ns;   /* threads waited for the disk or a server, in sum */
+  uint64_t bytes_from_network;
+  uint64_t retries; /* requests to a server that were made again after a failure */
+  uint64_t hedges;  /* second requests for bytes that were late */
+  uint64_t bytes_from_disk_cache;
 } evenkeel_stats;
 
 #define EVENKEEL_NO_CACHE UINT64_MAX    /* for the field `cache` */
@@ -128,8 +132,9 @@ typedef struct evenkeel_array_options {
   uint64_t offset;               /* of raw files: bytes before the first element */
   uint64_t big_endian;           /* of raw files: 1 for numbers stored that way */
   uint64_t flatten;              /* 1: one axis of elements */
-  uint64_t
-      cache; /* the most bytes of the budget for rows that are asked for again; 0: all it leaves */
+  uint64_t cache;         /* the most bytes for rows asked for again; 0: what the budget leaves */
+  const char *disk_cache; /* of URLs: a folder and its limit, "/nvme/ek:200GiB"; NULL: none */
+  const char *name;       /* of an array in a file of several: a column, a member; or NULL */
 } evenkeel_array_options;
 
 typedef struct evenkeel_array_info {
@@ -145,7 +150,7 @@ typedef struct evenkeel_array_info {
   const char *why;     /* and the reason */
 } evenkeel_array_info;
 
-/* A path, or a pattern with * ? [] whose matches are taken in sorted order. Options may be NULL. */
+/* A path, or a pattern with * ? [], in sorted order. Options may be NULL. */
 EVENKEEL_API int evenkeel_array_open(const char *path, const evenkeel_array_options *options,
                                      evenkeel_array **array);
 EVENKEEL_API int evenkeel_array_get_info(const evenkeel_array *array, evenkeel_array_info *info);
@@ -172,6 +177,7 @@ typedef struct evenkeel_tokens_options {
   const char *page_cache;
   const char *dtype; /* of files without a header; NULL: "uint16" */
   uint64_t cache;
+  const char *disk_cache;
 } evenkeel_tokens_options;
 
 typedef struct evenkeel_tokens_info {

@@ -40,6 +40,8 @@ int evenkeel_array_open(const char* path, const evenkeel_array_options* options,
                                   .big_endian = given.big_endian != 0,
                                   .cache = cache_of(given.cache),
                                   .flatten = given.flatten != 0};
+    if (given.name) wanted.name = given.name;
+    if (given.disk_cache) wanted.disk_cache = given.disk_cache;
     if (given.dtype) wanted.dtype = evenkeel::DType::parse(given.dtype);
     evenkeel::Array opened = evenkeel::Array::open(c.text(path, "path"), wanted);
     std::string dtype = opened.dtype().name();

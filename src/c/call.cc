@@ -100,7 +100,11 @@ evenkeel_stats stats_of(const ArrayStats& stats) {
           stats.bytes_from_disk,
           stats.requests,
           stats.in_flight,
-          stats.wait_ns};
+          stats.wait_ns,
+          stats.bytes_from_network,
+          stats.retries,
+          stats.hedges,
+          stats.bytes_from_disk_cache};
 }
 
 }  // namespace evenkeel::c

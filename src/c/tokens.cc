@@ -72,6 +72,7 @@ int evenkeel_tokens_open(const char* path, const evenkeel_tokens_options* option
                                    .engine = engine_of(given.engine),
                                    .page_cache = page_cache_of(given.page_cache),
                                    .cache = cache_of(given.cache)};
+    if (given.disk_cache) wanted.disk_cache = given.disk_cache;
     if (given.dtype) wanted.dtype = evenkeel::DType::parse(given.dtype);
     return tokens_handle(evenkeel::Tokens::open(c.text(path, "path"), wanted));
   });

@@ -82,6 +82,10 @@ static void test_errors(void) {
   options.axes = 2;
   FAILS(evenkeel_array_open("x.f32", &options, &array), EVENKEEL_INVALID, "shape is NULL");
 
+  options.axes = 0;
+  options.name = "column";
+  FAILS(evenkeel_array_open("x.f32", &options, &array), EVENKEEL_FORMAT, "x.f32");
+
   evenkeel_budget_free(NULL);
   evenkeel_array_free(NULL);
   evenkeel_tokens_free(NULL);
