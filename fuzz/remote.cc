@@ -1,4 +1,5 @@
-// What servers say: header fields, error texts, listings; and URLs and profiles, as users write them.
+// What servers say: header fields, error texts, listings; and URLs and profiles, as users write
+// them.
 #include "evenkeel/error.h"
 #include "fuzz/target.h"
 #include "remote/address.h"

@@ -20,7 +20,16 @@
 
 namespace evenkeel {
 
-enum class EngineKind : std::uint8_t { kAuto, kMap, kRemap, kAdvise, kRead, kDirect, kFill, kRemote };
+enum class EngineKind : std::uint8_t {
+  kAuto,
+  kMap,
+  kRemap,
+  kAdvise,
+  kRead,
+  kDirect,
+  kFill,
+  kRemote
+};
 
 // "auto", "map", "remap", "advise", "read", "direct", "fill", "remote". Throws kInvalid and
 // lists these for others.

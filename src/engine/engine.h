@@ -56,7 +56,8 @@ class Feed {
   // at its reads again. It need not: what is left is the feed's own to do.
   virtual bool has_other_work() const { return false; }
   virtual void do_other_work() {}
-  // Whether nobody wants what is still under way. An engine that may wait for long looks, and leaves.
+  // Whether nobody wants what is still under way. An engine that may wait for long looks, and
+  // leaves.
   virtual bool cancelled() const { return false; }
 
  protected:

@@ -20,8 +20,8 @@ namespace {
 
 constexpr std::uint64_t kLeastRemoteBuffer = 256 << 10, kMostRemoteBuffer = 64 << 20;
 constexpr std::uint64_t kMostRemoteRequest = 4 << 20;
-// A gap that costs as much to read as a second request: what one connection brings in the time of an
-// answer. Until that is measured, a guess.
+// A gap that costs as much to read as a second request: what one connection brings in the time of
+// an answer. Until that is measured, a guess.
 constexpr std::uint64_t kFirstGap = 64 << 10, kLeastGap = 8 << 10, kMostGap = 256 << 10;
 constexpr unsigned kLeastConnections = 4;
 constexpr std::uint64_t kLong = 512 << 10;  // rows longer than this are not cached in memory

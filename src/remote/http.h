@@ -66,7 +66,8 @@ class HttpClient {
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;
 
-  // `request.into` must stay there until the answer, or until it is cancelled. `id` is the caller's.
+  // `request.into` must stay there until the answer, or until it is cancelled. `id` is the
+  // caller's.
   void start(std::uint64_t id, const HttpRequest& request);
   void cancel(std::uint64_t id);
   // Works for up to `milliseconds`, and returns sooner when there are answers, which are appended.
