@@ -1,10 +1,8 @@
 """Servers that fail: right data or a clear error, at every request of a job."""
 
-import io
-
 import numpy as np
 import pytest
-from remote_help import FAULTS, LIES, ObjectServer
+from remote_help import FAULTS, LIES, ObjectServer, npy
 
 import evenkeel
 
@@ -13,9 +11,7 @@ ROWS = np.arange(600 * 64, dtype=np.int32).reshape(600, 64)
 
 @pytest.fixture(scope="module")
 def stored():
-    buffer = io.BytesIO()
-    np.save(buffer, ROWS)
-    return buffer.getvalue()
+    return npy(ROWS)
 
 
 @pytest.fixture(autouse=True)

@@ -1,23 +1,16 @@
 """Arrays and tokens over HTTP: the same rows and batches as from files."""
 
-import io
 import os
 import pickle
 import subprocess
 
 import numpy as np
 import pytest
-from remote_help import ObjectServer
+from remote_help import ObjectServer, npy
 
 import evenkeel
 
 ROWS = np.arange(3000 * 32, dtype=np.float32).reshape(3000, 32)
-
-
-def npy(array):
-    buffer = io.BytesIO()
-    np.save(buffer, array)
-    return buffer.getvalue()
 
 
 @pytest.fixture
