@@ -77,6 +77,11 @@ struct ArrayOptions {
   std::uint64_t offset = 0;
   bool big_endian = false;
 
+  // Which array of a file that holds several: a column of an Arrow table, a member of an .npz file,
+  // an image of a FITS file. May be left empty where there is one. Lists of different lengths are
+  // two arrays, "NAME.values" and "NAME.offsets", for `Loader::ragged`.
+  std::string name = {};
+
   // The most bytes of the budget that may hold rows that were read, for when they are asked for
   // again. Default: all that the budget leaves; it gives way when something else needs the memory.
   // 0: no cache. Where nothing is read twice, none is used. Data that fits the budget is mapped and
@@ -228,7 +233,8 @@ class Chunks {
 // those of a request that was cached in part.
 class Array {
  public:
-  // A path, or a pattern with * ? [] whose matches are taken in sorted order.
+  // A path, a pattern with * ? [] whose matches are taken in sorted order, or a folder that Hugging
+  // Face `datasets` saved.
   static Array open(const std::string& path_or_glob, const ArrayOptions& options = {});
   static Array open(const std::vector<std::string>& paths, const ArrayOptions& options = {});
 
@@ -241,7 +247,7 @@ class Array {
   std::uint64_t row_bytes() const;  // bytes of one row in memory
   std::uint64_t bytes() const { return rows() * row_bytes(); }
   DType dtype() const;
-  const std::string& format() const;  // "npy", "raw"
+  const std::string& format() const;  // "npy", "raw", "arrow", "npz", "fits", "nifti"
   const std::vector<std::string>& paths() const;
   const Budget& budget() const;
   EngineReport engine() const;

@@ -122,14 +122,14 @@ def name_for_reader(dtype: np.dtype[Any]) -> str:
     return f"V{dtype.itemsize}"
 
 
-def stored_dtype(paths: list[bytes]) -> np.dtype[Any] | None:
+def stored_dtype(paths: list[bytes], member: str = "") -> np.dtype[Any] | None:
     """What NPY headers say where the C++ library has no name for it: fields, dates, text, numbers
     in the other byte order. None for all else: the reader says what it finds, or what is wrong."""
-    first = _npy_dtype(paths[0])
+    first = _npy_dtype(paths[0], member)
     if first is None or is_plain(first):
         return None
     for path in paths[1:]:
-        other = _npy_dtype(path)
+        other = _npy_dtype(path, member)
         if other != first:
             raise ValueError(
                 f"open {printable(path)}: has {other}, but {printable(paths[0])} has {first}\n"
@@ -157,10 +157,10 @@ def short_repr(kind: str, paths: list[bytes], text: str) -> str:
     return line if len(line) < 100 else line[:95] + "...>"
 
 
-def _npy_dtype(path: bytes) -> np.dtype[Any] | None:
+def _npy_dtype(path: bytes, member: str) -> np.dtype[Any] | None:
     """None for a file that is not NPY. The header is read by the C++ library, which evaluates
     nothing; NumPy only sees an element type that is well-formed."""
-    found = _core.npy_descr(path)
+    found = _core.npy_descr(path, member)
     if found is None:
         return None
     descr, encoding, size = found

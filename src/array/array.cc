@@ -11,8 +11,8 @@ namespace evenkeel {
 namespace {
 
 Layout layout_for(const std::vector<std::string>& paths, const ArrayOptions& options) {
-  Layout layout =
-      read_layout(paths, {options.dtype, options.shape, options.offset, options.big_endian});
+  Layout layout = read_layout(
+      paths, {options.dtype, options.shape, options.offset, options.big_endian, options.name});
   use_disk_cache(layout, options.disk_cache);
   return options.flatten ? layout.flattened() : layout;
 }
