@@ -88,6 +88,10 @@ struct ArrayOptions {
   // needs none; with an engine other than kAuto there is one only if it is asked for here.
   std::optional<std::uint64_t> cache = {};
 
+  // For URLs: a folder for what was fetched and how much it may hold, as in "/nvme/ek:200GiB". All
+  // processes that name the folder share it. Empty: nothing is kept on disk.
+  std::string disk_cache = {};
+
   // See the array as one axis of elements, in the order in which they are stored.
   bool flatten = false;
 
@@ -110,9 +114,10 @@ struct ArrayStats {
   std::uint64_t in_flight = 0;        // of these, not back yet
   std::uint64_t wait_ns = 0;          // threads waited for the disk or a server, in sum
   // Of objects on servers. `requests` and `in_flight` are then requests to the server.
-  std::uint64_t bytes_from_network = 0;  // gaps, repeats and second requests included
-  std::uint64_t retries = 0;             // requests that were made again after a failure
-  std::uint64_t hedges = 0;              // second requests for bytes that were late
+  std::uint64_t bytes_from_network = 0;     // gaps, repeats and second requests included
+  std::uint64_t retries = 0;                // requests that were made again after a failure
+  std::uint64_t hedges = 0;                 // second requests for bytes that were late
+  std::uint64_t bytes_from_disk_cache = 0;  // whole blocks of ArrayOptions::disk_cache
 
   ArrayStats& operator+=(const ArrayStats& other);
 };

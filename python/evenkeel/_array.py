@@ -18,6 +18,7 @@ from evenkeel._core import Budget
 from evenkeel._files import (
     Paths,
     cache_bytes,
+    disk_cache,
     dtype_of,
     expand,
     name_for_reader,
@@ -68,7 +69,8 @@ def open(
 
     What the budget leaves holds rows that were read, for when they are asked for again; it gives
     way when something else needs the memory, and is not used where nothing is read twice. `cache`
-    is the most it may hold: bytes, or "64MiB"; False for none.
+    is the most it may hold: bytes, or "64MiB"; False for none. For URLs it may be a folder and a
+    size, "/nvme/ek:200GiB": what was fetched is then kept there, for all processes that name it.
 
     `page_cache` is "spare" or "fill". With "spare", reading leaves nothing in the kernel's page
     cache. "fill" is for machines whose free memory should be used: what was read stays in the page
@@ -168,6 +170,7 @@ class Array(Closing):
             whole_number("offset", offset),
             cache_bytes(cache),
             page_cache_name(page_cache),
+            disk_cache(cache),
         )
         self._shape = () if without_axes else self._reader.shape
         self._dtype = np.dtype(self._reader.dtype) if told is None else told

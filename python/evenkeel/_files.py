@@ -46,7 +46,9 @@ def base_name(path: bytes) -> bytes:
 def require_no_secrets(paths: list[bytes]) -> None:
     """Before paths are pickled: a presigned URL is a key to its object."""
     for path in paths:
-        if is_url(path) and re.search(rb"[?&][^=]*(signature|sig|token|credential)[^=]*=", path, re.I):
+        if is_url(path) and re.search(
+            rb"[?&][^=]*(signature|sig|token|credential)[^=]*=", path, re.I
+        ):
             raise ValueError(
                 f"pickle {printable(path)}: the URL holds a signature, which must not be stored"
                 "\nhint: open it anew in the other process, or use s3:// or gs:// with credentials"
@@ -62,7 +64,7 @@ def names_weights(paths: Paths) -> bool:
 
 def cache_bytes(cache: int | str | bool | None) -> int | None:
     """What `cache=` says, as the reader wants it: None for all that the budget leaves."""
-    if cache is None or cache is True:
+    if cache is None or cache is True or disk_cache(cache):
         return None
     if cache is False:
         return 0
@@ -73,6 +75,11 @@ def cache_bytes(cache: int | str | bool | None) -> int | None:
             f'open: cache must be a number of bytes, a text such as "64MiB", True or False; got'
             f" {cache!r}"
         ) from None
+
+
+def disk_cache(cache: int | str | bool | None) -> str:
+    """The folder and the size of a cache on disk, "/nvme/ek:200GiB"; else nothing."""
+    return cache if isinstance(cache, str) and ":" in cache else ""
 
 
 def page_cache_name(value: Any) -> str:

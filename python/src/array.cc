@@ -30,11 +30,12 @@ std::unique_ptr<Reader> open(const std::vector<nb::bytes>& paths, const Budget& 
                              const std::string& engine, const std::optional<std::string>& dtype,
                              const std::vector<std::int64_t>& shape, std::uint64_t offset,
                              std::optional<std::uint64_t> cache, const std::string& page_cache,
-                             const std::string& name) {
+                             const std::string& disk_cache, const std::string& name) {
   ArrayOptions options{.budget = budget,
                        .engine = parse_engine(engine),
                        .page_cache = parse_page_cache(page_cache),
-                       .cache = cache};
+                       .cache = cache,
+                       .disk_cache = disk_cache};
   if (dtype) options.dtype = DType::parse(*dtype);
   options.shape = shape;
   options.offset = offset;
@@ -107,7 +108,7 @@ void bind_array(nb::module_& module) {
           nb::sig("def stats(self) -> dict[str, int]"))
       .def("close", &Reader::close);
   module.def("open", &open, "paths"_a, "budget"_a, "engine"_a, "dtype"_a.none(), "shape"_a,
-             "offset"_a, "cache"_a.none(), "page_cache"_a, "name"_a = "");
+             "offset"_a, "cache"_a.none(), "page_cache"_a, "disk_cache"_a, "name"_a = "");
   module.def(
       "expand_paths",
       [](const nb::bytes& path_or_glob) {

@@ -231,6 +231,7 @@ ArrayStats Array::Impl::stats() const {
     stats.bytes_from_network = totals.bytes_from_network;
     stats.retries = totals.retries;
     stats.hedges = totals.hedges;
+    stats.bytes_from_disk_cache = totals.bytes_from_disk_cache;
   }
   if (!cache_) return stats;
   const RowCache::Totals totals = cache_->totals();

@@ -80,6 +80,7 @@ struct EngineTotals {
   std::uint64_t bytes_from_network = 0;     // gaps, repeats and second requests included
   std::uint64_t retries = 0;                // requests that were made again
   std::uint64_t hedges = 0;                 // second requests for bytes that were late
+  std::uint64_t bytes_from_disk_cache = 0;  // whole blocks
 };
 
 // Thread-safe: while `concurrency` threads are in `run`, others wait. Everything an engine

@@ -10,6 +10,7 @@
 #include "format/npy.h"
 #include "format/raw.h"
 #include "format/unknown.h"
+#include "remote/disk_cache.h"
 
 namespace evenkeel {
 namespace {
@@ -138,6 +139,18 @@ Layout read_layout(const std::vector<std::string>& given, const FormatOptions& o
   layout.fortran = first.storage == Storage::kFortran;
   if (!layout.shape.empty()) layout.shape[0] = layout.rows;
   return layout;
+}
+
+void use_disk_cache(Layout& layout, const std::string& cache) {
+  if (cache.empty()) return;
+  (void)parse_disk_cache(cache);
+  for (const Segment& segment : layout.segments) {
+    if (segment.remote) continue;
+    throw Error(ErrorKind::kInvalid, "open", "a cache on disk is for URLs, and this is a file")
+        .in(segment.path)
+        .hint("leave out the folder: a size alone, as in \"64MiB\", is a cache in memory");
+  }
+  layout.disk_cache = cache;
 }
 
 Layout Layout::flattened() const {

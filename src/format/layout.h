@@ -80,6 +80,7 @@ struct Layout {
   // Of an array of offsets; empty: they are one list of numbers that never decrease.
   std::vector<OffsetBatch> offset_batches = {};
   std::vector<std::string> paths;  // all files, also those without rows
+  std::string disk_cache = {};     // of objects on servers: FOLDER:SIZE; empty: none
 
   std::uint64_t bytes() const { return rows * row_bytes; }
   // Of an array of offsets: how many lists they are of.
@@ -110,6 +111,10 @@ struct FormatOptions {
 
 // Reads only headers. Throws Error (kFormat, kInvalid, kSystem).
 Layout read_layout(const std::vector<std::string>& paths, const FormatOptions& options);
+
+// Keeps what is fetched in a cache on disk, FOLDER:SIZE; an empty text changes nothing. Throws
+// Error (kInvalid) where it is none, or where the data lies in files.
+void use_disk_cache(Layout& layout, const std::string& cache);
 
 // The files that match a path or a pattern with * ? [], sorted. A path that exists is never taken
 // as a pattern. Throws Error (kSystem, ENOENT) if nothing matches.

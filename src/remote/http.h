@@ -25,7 +25,7 @@ struct HttpRequest {
   // answer is text, of at most kMostText bytes.
   std::optional<ByteRange> range = {};
   std::byte* into = nullptr;
-  double connect_timeout_s = 0;  // 0: the client's
+  std::string ca_file;  // certificates to trust; empty: SSL_CERT_FILE, or the system's
 };
 
 // Whether the body of an answer is what was asked for.

@@ -155,7 +155,7 @@ thread_local RemoteOpening* current_opening = nullptr;
 
 bool may_pass(const HttpAnswer& answer, const std::string& url, std::string& reason) {
   if (answer.hopeless) {
-    throw Error(ErrorKind::kSystem, "open", answer.failure)
+    throw Error::system("open", EPROTO, visible(answer.failure))
         .in(url)
         .hint("certificates are always checked; SSL_CERT_FILE names a file with those to trust");
   }
@@ -320,7 +320,7 @@ Transfer::Outcome TextTransfer::judge(HttpAnswer& answer, std::string& reason) {
     return Outcome::kDone;
   }
   if (store_ && learnt_something(answer, *store_, renewals_)) return Outcome::kAgain;
-  if (!store_) throw Error(ErrorKind::kSystem, "open", said(answer)).in(url_);
+  if (!store_) throw Error::system("open", EPROTO, said(answer)).in(url_);
   throw_refused(answer, url_, *store_, "open");
 }
 

@@ -50,6 +50,7 @@ TEST(SigV4, SignsRequestsOfTheTestSuite) {
   const SigningKey key{"AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "us-east-1",
                        "service"};
   SignedRequest request{
+      .method = "GET",
       .path = "/",
       .query = "",
       .headers = {{"host", "example.amazonaws.com"}, {"x-amz-date", "20150830T123600Z"}},

@@ -112,6 +112,7 @@ HttpRequest Store::request(const Address& object, const QueryFields& fields) {
     } else {
       credentials_ = look_for_credentials();
     }
+    if (scheme_ == Scheme::kS3) request.ca_file = environment("AWS_CA_BUNDLE");
     Address asked = object;
     if (!fields.empty()) asked.path.clear();
     std::string host, path;
@@ -131,7 +132,8 @@ void Store::sign(HttpRequest& request, const std::string& host, const std::strin
     return;
   }
   const std::string time = amz_time();
-  SignedRequest to_sign{.path = path,
+  SignedRequest to_sign{.method = "GET",
+                        .path = path,
                         .query = query,
                         .headers = {{"host", host},
                                     {"x-amz-content-sha256", std::string(kEmptyPayload)},
