@@ -1,7 +1,8 @@
 """Hooks of mkdocs.yml: brings files that lie outside docs/ into the site, and points links at them.
 
-Pages of docs/ are also read on GitHub, where `../SECURITY.md` and `../../include/evenkeel/array.h` are
-right. On the site, the first is a page, and the second a page made from the header.
+Pages of docs/ are also read on GitHub, where links such as `../SECURITY.md` and
+`../../include/evenkeel/array.h` are right. On the site, the first leads to a page with the text of
+the file, and the second to a page made from the header.
 """
 
 from __future__ import annotations
@@ -124,7 +125,9 @@ def header_page(path: Path) -> str:
     parts = [f"# {path.name}", prose(lines[:first])]
     parts.append(f"```cpp\n#include <evenkeel/{path.name}>\n```")
     for chunk in chunks_of(lines):
-        comments = next((n for n, line in enumerate(chunk) if not line.startswith("//")), len(chunk))
+        comments = next(
+            (n for n, line in enumerate(chunk) if not line.startswith("//")), len(chunk)
+        )
         code = without_private(chunk[comments:])
         if not code or re.fullmatch(r"(class|struct) \w+;", " ".join(code)):
             if comments:
