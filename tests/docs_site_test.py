@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 MKDOCS = ROOT / ".venv-docs" / "bin" / "mkdocs"
-FENCE = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^ *```(\w*)[^\n]*\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 # Attributes that make a browser load something, not those of links that a reader follows.
 LOADS = {"script": "src", "img": "src", "iframe": "src", "source": "srcset", "video": "src"}
@@ -162,6 +162,6 @@ def test_there_are_twenty_questions_and_each_has_an_answer():
 
 def test_python_of_the_pages_compiles():
     for page in pages_of_docs():
-        for indent, language, code in FENCE.findall(page.read_text()):
+        for language, code in FENCE.findall(page.read_text()):
             if language == "python":
-                compile(textwrap.dedent(indent + code), str(page), "exec")
+                compile(textwrap.dedent(code), str(page), "exec")
