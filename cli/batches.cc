@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "base/visible.h"
 #include "cli/commands.h"
 #include "cli/describe.h"
 #include "cli/file_cache_state.h"
@@ -18,6 +19,7 @@
 #include "cli/options.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
+#include "remote/address.h"
 
 namespace evenkeel::cli {
 namespace {
@@ -36,11 +38,13 @@ Examples:
   evenkeel batches 'fineweb_train_*.bin' --order shuffled --rank 3 --world 8 --print --steps 2
   evenkeel batches train.bin --order blocks --budget 512MiB --steps 1000 --cold
   evenkeel batches corpus.idx --documents mask --print --steps 1
+  evenkeel batches chats.idx --documents whole --order shuffled --block-size 8192 --print
   evenkeel batches corpus.idx --pause 5000 --steps 500 --json)";
 
 struct Measured {
   double seconds = 0;
   std::vector<double> waits_us;  // in next(), sorted
+  std::uint64_t tokens = 0;
   std::uint64_t checksum = 0;
 
   double wait(double share) const {
@@ -77,8 +81,26 @@ std::string documents_of(const Batch& batch, const CropOrigin& origin, std::size
   return fmt::format("  documents {}\n", fmt::join(parts, ", "));
 }
 
+// The documents of a batch one by one: empty ones are not in it.
+void print_ragged(const std::vector<CropOrigin>& origins, const Batch& batch) {
+  const auto begins = batch.cu_seqlens();
+  std::size_t next = 0;
+  for (std::size_t row = 0; row < origins.size(); ++row) {
+    const CropOrigin::Document& document = origins[row].documents.front();
+    say(stdout,
+        fmt::format("step {} row {} start {} document {}, {} tokens\n", batch.step(), row,
+                    document.start, with_commas(document.document), with_commas(document.tokens)));
+    if (document.tokens == 0) continue;
+    const auto first = static_cast<std::size_t>(begins[next++]);
+    say(stdout, fmt::format("  x {}\n  y {}\n",
+                            shown(batch.x<std::int64_t>()[0].subspan(first, document.tokens)),
+                            shown(batch.y<std::int64_t>()[0].subspan(first, document.tokens))));
+  }
+}
+
 void print_batch(const TokenLoader& loader, const Batch& batch) {
   const auto origins = loader.explain(batch.step());
+  if (batch.ragged()) return print_ragged(origins, batch);
   const auto x = batch.x<std::int64_t>(), y = batch.y<std::int64_t>();
   for (std::size_t row = 0; row < x.size(); ++row) {
     say(stdout, fmt::format("step {} row {} start {}\n  x {}\n  y {}\n", batch.step(), row,
@@ -103,9 +125,10 @@ Measured measure(const Batches& batches, TokenLoader& loader) {
         std::chrono::duration<double, std::micro>(Clock::now() - asked).count());
     // The last token of every row: a wrong crop shows, and the clock does not measure hashing.
     const auto y = batch.y<std::int64_t>();
-    for (std::size_t row = 0; row < y.size(); ++row) {
+    for (std::size_t row = 0; row < y.size() && !y[row].empty(); ++row) {
       XXH3_64bits_update(hash, &y[row].back(), sizeof(std::int64_t));
     }
+    measured.tokens += y.size() * batch.columns();
     if (batches.print) print_batch(loader, batch);
     if (progress.due())
       progress.show(
@@ -156,8 +179,9 @@ std::vector<std::pair<std::string, std::string>> described(const Batches& batche
   }
   lines.insert(
       lines.end(),
-      {{"speed", fmt::format("{} crops/s, {} tokens/s", describe_rate(crops),
-                             describe_rate(crops * double(options.block_size)))},
+      {{"speed", fmt::format("{} {}/s, {} tokens/s", describe_rate(crops),
+                             options.documents.mode == DocumentMode::kWhole ? "documents" : "crops",
+                             describe_rate(double(measured.tokens) / measured.seconds))},
        {"waiting", fmt::format("median {:.1f} µs, p99 {:.1f} µs, most {:.1f} µs a batch",
                                measured.wait(0.5), measured.wait(0.99), measured.wait(1))},
        {"budget", fmt::format("{}, of which {} were reserved", format_size(tokens.budget().limit()),
@@ -170,14 +194,14 @@ int run(Batches batches) {
   const Tokens tokens = batches.words.open();
   LoaderOptions options = batches.words.loader;
   options.prefetch = static_cast<std::uint32_t>(batches.prefetch);
-  if (batches.cold) make_cold(tokens.paths());
+  if (batches.cold && !is_url(tokens.paths().front())) make_cold(tokens.paths());
   TokenLoader loader(tokens, options);
   batches.steps = steps_left(loader, batches);
   const Measured measured = measure(batches, loader);
   if (batches.json) {
     const double crops = double(batches.steps * options.batch_size) / measured.seconds;
     const EngineReport engine = tokens.engine();
-    print_json({{"file", tokens.paths().front()},
+    print_json({{"file", without_query(tokens.paths().front())},
                 {"format", tokens.format()},
                 {"tokens", tokens.size()},
                 {"dtype", tokens.dtype().name()},
@@ -198,7 +222,7 @@ int run(Batches batches) {
                 {"steps", batches.steps},
                 {"seconds", measured.seconds},
                 {"crops_per_s", crops},
-                {"tokens_per_s", crops * double(options.block_size)},
+                {"tokens_per_s", double(measured.tokens) / measured.seconds},
                 {"wait_median_us", measured.wait(0.5)},
                 {"wait_p99_us", measured.wait(0.99)},
                 {"wait_max_us", measured.wait(1)},

@@ -17,6 +17,8 @@ void add_demo(CLI::App& app, int& exit_code);
 void add_doctor(CLI::App& app, int& exit_code);
 void add_batches(CLI::App& app, int& exit_code);
 void add_explain(CLI::App& app, int& exit_code);
+void add_shuffle(CLI::App& app, int& exit_code);
+void add_verify(CLI::App& app, int& exit_code);
 void add_profile(CLI::App& app, int& exit_code);
 void add_guard(CLI::App& app, int& exit_code);
 void add_completions(CLI::App& app, int& exit_code);

@@ -51,7 +51,7 @@ int run(const Explain& explain) {
       rows.push_back({{"sample", origin.sample},
                       {"epoch", origin.epoch},
                       {"start", origin.start},
-                      {"file", origin.path},
+                      {"file", without_query(origin.path)},
                       {"offset", origin.offset}});
       if (options.documents.mode == DocumentMode::kNone) continue;
       nlohmann::ordered_json documents = nlohmann::ordered_json::array();

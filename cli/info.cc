@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "base/fd.h"
 #include "base/visible.h"
 #include "cli/commands.h"
 #include "cli/describe.h"
@@ -15,6 +14,8 @@
 #include "cli/terminal.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/meter.h"
+#include "format/source.h"
+#include "remote/object.h"
 
 namespace evenkeel::cli {
 namespace {
@@ -32,6 +33,7 @@ Examples:
   evenkeel info features.npy
   evenkeel info 'shard-*.npy' --budget 1GiB
   evenkeel info train.bin --dtype uint16
+  evenkeel info s3://bucket/features.npy
   evenkeel info x.f32 --dtype float32 --shape -1,162 --json)";
 
 using Json = nlohmann::ordered_json;
@@ -39,11 +41,17 @@ using Json = nlohmann::ordered_json;
 struct OnDisk {
   std::uint64_t bytes = 0;
   std::optional<std::uint64_t> cached = 0;
+  bool remote = false;  // on a server
 };
 
 OnDisk look_at_disk(const std::vector<std::string>& paths) {
   OnDisk disk;
   for (const std::string& path : paths) {
+    if (is_url(path)) {
+      disk.remote = true;
+      disk.bytes += open_object(path)->size;
+      continue;
+    }
     disk.bytes += std::filesystem::file_size(path);
     const auto cache = file_cache(path);
     disk.cached = disk.cached && cache ? std::optional(*disk.cached + cache->cached) : std::nullopt;
@@ -52,6 +60,7 @@ OnDisk look_at_disk(const std::vector<std::string>& paths) {
 }
 
 std::string cached_text(const OnDisk& disk) {
+  if (disk.remote) return "not on this machine";
   if (!disk.cached) return "unknown: the kernel tells it only of files that you own or may write";
   const double share = disk.bytes == 0 ? 0 : 100.0 * double(*disk.cached) / double(disk.bytes);
   return fmt::format("{} in the page cache now ({:.0f} %)", format_size(*disk.cached),
@@ -64,8 +73,10 @@ std::string size_text(std::uint64_t bytes) {
 }
 
 Json files_json(const std::vector<std::string>& paths, const OnDisk& disk) {
-  return {{"file", paths.front()},
-          {"files", paths},
+  std::vector<std::string> shown;
+  for (const std::string& path : paths) shown.push_back(without_query(path));
+  return {{"file", shown.front()},
+          {"files", shown},
           {"file_bytes", disk.bytes},
           {"cached_bytes", disk.cached ? Json(*disk.cached) : Json()}};
 }
@@ -100,6 +111,11 @@ void show_array(const Info& info, const Array& array) {
                      {"cached", cached_text(disk)},
                      {"budget", array.budget().describe()},
                      {"engine", fmt::format("{}: {}", engine.how, engine.why)}}));
+  if (disk.remote) {
+    next_command("evenkeel doctor " + shell_word(without_query(info.files.front())),
+                 "how fast the server is, and what follows");
+    return;
+  }
   next_command("evenkeel compare " + shell_word(info.files.front()) + info.raw.words() +
                    " --pattern rows --cold",
                "every engine on this file, side by side");
@@ -107,11 +123,10 @@ void show_array(const Info& info, const Array& array) {
 
 // Bytes as `xxd` shows them: "93 4e 55 4d  |.NUM|".
 std::string first_bytes(const std::string& path, std::string& hex) {
-  std::byte head[16];
-  const std::size_t got = read_upto(open_readable(path).get(), 0, head, path);
+  const std::string head = open_even_empty(path).read(0, 16);
   std::string plain, spaced;
-  for (std::size_t i = 0; i < got; ++i) {
-    const auto value = std::to_integer<unsigned char>(head[i]);
+  for (const char c : head) {
+    const auto value = static_cast<unsigned char>(c);
     hex += fmt::format("{:02x}", value);
     spaced += fmt::format("{:02x} ", value);
     plain += value >= 32 && value < 127 ? static_cast<char>(value) : '.';
@@ -183,7 +198,7 @@ FileFacts facts_of(const Info& info, const std::string& path) {
 }
 
 Json file_json(const FileFacts& file) {
-  Json json = {{"file", file.path},
+  Json json = {{"file", without_query(file.path)},
                {"file_bytes", file.disk.bytes},
                {"cached_bytes", file.disk.cached ? Json(*file.disk.cached) : Json()},
                {"format", file.array ? Json(file.array->format()) : Json()}};

@@ -41,6 +41,7 @@ std::string LoaderWords::words() const {
     text += fmt::format(" --documents {}", document_mode_name(documents.mode));
     if (documents.bos) text += fmt::format(" --bos {}", *documents.bos);
     if (documents.eos) text += fmt::format(" --eos {}", *documents.eos);
+    if (documents.crop_long) text += " --crop-long";
     if (!documents.index.empty()) text += " --documents-index " + shell_word(documents.index);
   }
   if (loader.world > 1) text += fmt::format(" --rank {} --world {}", loader.rank, loader.world);
@@ -73,7 +74,9 @@ void add_loader_options(CLI::App& app, LoaderWords& words) {
       app, "--documents", "MODE",
       [&loader](const std::string& name) { loader.documents.mode = parse_document_mode(name); },
       "mask: show where documents begin; start: rows begin at documents; packed: rows of whole "
-      "documents; default none");
+      "documents; whole: batches of documents of different lengths; default none");
+  app.add_flag("--crop-long", loader.documents.crop_long,
+               "Of --documents packed: leave out what documents have beyond a row, not split them");
   app.add_option("--bos", loader.documents.bos,
                  "The token that documents begin with, in files without an index of documents")
       ->type_name("N");

@@ -23,6 +23,7 @@ Examples:
   evenkeel profile -- python train.py              memory of any command over time
   evenkeel guard --budget 1GiB -- python train.py  keep its mapped files within a budget
   evenkeel batches train.bin --cold                training batches, and how fast they come
+  evenkeel shuffle features.npy -o shuffled.npy    files far larger than memory, in random order
   evenkeel doctor /data                            what this machine allows
 
 Sizes: 64MiB, 1.5GB, 8M. KiB MiB GiB (and K M G) are powers of two, KB MB GB powers of ten.)";
@@ -89,6 +90,8 @@ int evenkeel::cli::run_tool(int argc, char** argv) {
   evenkeel::cli::add_guard(app, exit_code);
   evenkeel::cli::add_batches(app, exit_code);
   evenkeel::cli::add_explain(app, exit_code);
+  evenkeel::cli::add_shuffle(app, exit_code);
+  evenkeel::cli::add_verify(app, exit_code);
   evenkeel::cli::add_doctor(app, exit_code);
   evenkeel::cli::add_completions(app, exit_code);
   evenkeel::cli::add_manual(app, exit_code);

@@ -22,10 +22,11 @@ struct NamedFault {
 
 inline constexpr std::size_t kCalls = static_cast<std::size_t>(sys::Call::kCount);
 inline constexpr std::string_view kCallNames[kCalls] = {
-    "open",       "close",        "fstat",       "lstat",      "read folder", "pread",
-    "preadv2",    "read text",    "mmap",        "munmap",     "madvise",     "fadvise",
-    "cachestat",  "statx",        "copy mapped", "sync range", "ring set-up", "ring register",
-    "ring enter", "thread start", "clock"};
+    "open",        "close",         "fstat",      "lstat",        "read folder", "pread",
+    "preadv2",     "read text",     "mmap",       "munmap",       "madvise",     "mincore",
+    "fadvise",     "cachestat",     "statx",      "copy mapped",  "sync range",  "create",
+    "pwrite",      "fallocate",     "ftruncate",  "fsync",        "rename",      "unlink",
+    "ring set-up", "ring register", "ring enter", "thread start", "clock"};
 
 constexpr NamedFault error_fault(std::string_view name, int code, bool harmless = false) {
   return {name, {.error = code}, harmless};
@@ -76,6 +77,20 @@ inline std::vector<NamedFault> faults_for(sys::Call call) {
     case Call::kFadvise:
     case Call::kSyncRange:
       return of(ignored("EIO", EIO), ignored("EINVAL", EINVAL));
+    case Call::kCreate:
+      return of(eio, eintr, emfile, error_fault("EACCES", EACCES), error_fault("ENOSPC", ENOSPC));
+    case Call::kPwrite:
+      return of(eio, eintr, error_fault("ENOSPC", ENOSPC), error_fault("EDQUOT", EDQUOT), one_byte,
+                some_bytes);
+    case Call::kFallocate:
+      return of(ignored("EOPNOTSUPP", EOPNOTSUPP), eintr, error_fault("ENOSPC", ENOSPC), eio);
+    case Call::kFtruncate:
+    case Call::kRename:
+      return of(eio, error_fault("ENOSPC", ENOSPC));
+    case Call::kFsync:
+      return of(eio, eintr, error_fault("ENOSPC", ENOSPC));
+    case Call::kUnlink:
+      return of(ignored("EIO", EIO));
     case Call::kCachestat:
       return of(ignored("ENOSYS", ENOSYS), ignored("EPERM", EPERM), ignored("EIO", EIO));
     case Call::kDirectAlignment:

@@ -211,6 +211,19 @@ def test_documents_are_shown_and_explained(user):
     figures = user.json("batches", *options, "packed", "--steps", 20)
     assert figures["documents"] == "packed"
     assert figures["cut"] == 0
+    cropped = user.json("batches", *options, "packed", "--crop-long", "--steps", 20)
+    over = int(np.maximum(0, lengths - 64).sum())
+    assert cropped["cut"] == pytest.approx(over / lengths.sum())
     table = user.run("explain", *options, "mask", "--step", 0).stdout
     assert "documents" in table
     assert f"{rows[0]['documents'][0]['document']}" in table
+    # Batches of whole documents: the first tokens of each, up to the block size.
+    shown = user.run("batches", *options, "whole", "--print", "--steps", 2).stdout.splitlines()
+    steps = [explain(user, *options, "whole", "--step", step) for step in (0, 1)]
+    rows = [row for step in steps for row in step["rows"]]
+    assert len(shown) == 3 * len(rows) == 18
+    for head, x, row in zip(shown[::3], shown[1::3], rows, strict=True):
+        (document,) = row["documents"]
+        start, tokens = starts[document["document"]], min(64, lengths[document["document"]])
+        assert f"document {document['document']}, {tokens} tokens" in head
+        assert x.split()[1:3] == [str(start % 65536), str((start + 1) % 65536)]

@@ -20,10 +20,10 @@
 
 namespace evenkeel {
 
-enum class EngineKind : std::uint8_t { kAuto, kMap, kRemap, kAdvise, kRead, kDirect, kFill };
+enum class EngineKind : std::uint8_t { kAuto, kMap, kRemap, kAdvise, kRead, kDirect, kFill, kRemote };
 
-// "auto", "map", "remap", "advise", "read", "direct", "fill". Throws kInvalid and lists these for
-// others.
+// "auto", "map", "remap", "advise", "read", "direct", "fill", "remote". Throws kInvalid and
+// lists these for others.
 EngineKind parse_engine(std::string_view name);
 std::string_view engine_name(EngineKind kind);
 
@@ -94,7 +94,11 @@ struct ArrayStats {
   std::uint64_t bytes_from_disk = 0;  // alignment and gaps that were read through included
   std::uint64_t requests = 0;         // sent to the disk
   std::uint64_t in_flight = 0;        // of these, not back yet
-  std::uint64_t wait_ns = 0;          // threads waited for the disk, in sum
+  std::uint64_t wait_ns = 0;          // threads waited for the disk or a server, in sum
+  // Of objects on servers. `requests` and `in_flight` are then requests to the server.
+  std::uint64_t bytes_from_network = 0;  // gaps, repeats and second requests included
+  std::uint64_t retries = 0;             // requests that were made again after a failure
+  std::uint64_t hedges = 0;              // second requests for bytes that were late
 
   ArrayStats& operator+=(const ArrayStats& other);
 };

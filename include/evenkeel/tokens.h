@@ -122,8 +122,10 @@ enum class DocumentMode : std::uint8_t {
   kMask,    // the same rows, and where documents begin in them
   kStart,   // every row begins at a document's start
   kPacked,  // rows of whole documents; what is longer than a row is split
+  kWhole,   // one document to a row, so that rows differ in length: for fine-tuning
 };
-DocumentMode parse_document_mode(std::string_view name);  // "none", "mask", "start", "packed"
+// "none", "mask", "start", "packed", "whole"
+DocumentMode parse_document_mode(std::string_view name);
 std::string_view document_mode_name(DocumentMode mode);
 
 struct DocumentOptions {
@@ -141,9 +143,16 @@ struct DocumentOptions {
   // kStart: a block in which no document begins. False: its row begins at the next document
   // instead. True: it begins inside the long document, so that all of that is seen.
   bool use_leftovers = false;
-  // kPacked: rows that are packed together, and groups of rows whose order is mixed. Part of the
-  // order: other numbers give other rows.
-  std::uint32_t window = 512, mixed_windows = 8;
+  // kPacked: rows that are packed together (0: 512), and groups of rows whose order is mixed.
+  // kWhole: `window` documents are sorted by length (0: 4,096; rounded up to whole buckets). Part
+  // of the order: other numbers give other rows.
+  std::uint32_t window = 0, mixed_windows = 8;
+  // kWhole: documents of about one length that come together. 0: world * batch_size, a step. Part
+  // of the order.
+  std::uint64_t bucket = 0;
+  // kPacked: documents longer than a row. False: they are split. True: the first block_size tokens
+  // are used, and the rest is left out, as kWhole always does. See Packing::cut.
+  bool crop_long = false;
   // kPacked: fills what is left of a row.
   std::int64_t pad = 0;
 };
@@ -151,7 +160,7 @@ struct DocumentOptions {
 // What modes cost, of the rows that were prepared so far: shares from 0 to 1.
 struct Packing {
   double padding = 0;  // positions that hold no token
-  double cut = 0;      // tokens that no row shows
+  double cut = 0;      // tokens that no row shows: of long documents, and with kStart others
   double split = 0;    // kPacked: documents that fit a row and were split nevertheless
   double inside = 0;   // kStart: rows that begin inside a document
 };
@@ -176,10 +185,12 @@ struct LoaderOptions {
   // Of x and y: int64, int32, or what is stored. Nothing: as stored.
   std::optional<DType> dtype = DType::of<std::int64_t>();
   // The loader ends after `steps` batches, or after as many whole batches as `epochs` epochs hold.
-  // At most one of them; 0 and 0: it does not end. A new loop over the loader begins at step 0 with
+  // At most one of them. 0 and 0: it does not end, but for kMegatron, which ends with its last
+  // sample, and MixtureOptions::max_epochs. A new loop over the loader begins at step 0 with
   // `steps` (the same batches each time, as validation wants), and goes on with `epochs`. Epochs
   // take one set of tokens and an order that has them. With kBlocks each epoch has whole batches:
-  // crops that are less than a step are left out, and other ones in the next epoch.
+  // crops that are less than a step are left out, and other ones in the next epoch. With
+  // DocumentMode::kWhole and one set, the last batch of an epoch has what is left.
   std::uint64_t steps = 0, epochs = 0;
   // Of several sets: weights that change, and how often a set may come.
   MixtureOptions mixture = {};
@@ -200,10 +211,22 @@ struct LoaderOptions {
   Buffers buffers = {};
 };
 
-// Rows of tokens, row-major, in memory of the loader's.
+// Where the fields of a batch's documents lie in Batch::document_bytes, in bytes from its
+// beginning. Number of documents, longest one and number of positions are uint32 at bytes 0, 4
+// and 8.
+struct DocumentsLayout {
+  std::uint64_t position_ids = 0, document_ids = 0, cu_seqlens = 0, loss_mask = 0, bytes = 0;
+  std::uint64_t most_documents = 0;  // cu_seqlens has room for one more number
+};
+DocumentsLayout documents_layout(std::uint64_t rows, std::uint64_t columns,
+                                 std::uint32_t most_documents);
+
+// Rows of tokens, row-major, in memory of the loader's. With DocumentMode::kWhole one row, which
+// has the batch's documents one after the other; cu_seqlens says where each begins.
 class Batch {
  public:
   std::uint64_t step() const { return step_; }
+  bool ragged() const { return ragged_; }  // kWhole
   std::uint64_t rows() const { return rows_; }
   std::uint64_t columns() const { return columns_; }
   DType dtype() const { return dtype_; }
@@ -226,14 +249,15 @@ class Batch {
   Rows<std::int32_t> position_ids() const;  // from 0 on in each document
   // Which of the batch's documents, counted as cu_seqlens does; -1 for padding.
   Rows<std::int32_t> document_ids() const;
-  // 1 where y counts: not in padding, and see DocumentOptions::predict_first.
+  // 1 where y counts: not in padding, nor where WeightedTokens::loss_mask has 0 for the token in y;
+  // and see DocumentOptions::predict_first.
   Rows<std::uint8_t> loss_mask() const;
   // Where the documents begin in the batch's rows one after the other, and the end: what varlen
   // attention takes. Padding at the end of a row is a document of its own here.
   std::span<const std::int32_t> cu_seqlens() const;
   std::uint64_t max_seqlen() const;  // the longest of them
   // All of these in one piece of memory, which `documents_layout` explains.
-  std::span<const std::byte> document_bytes() const { return {documents_, document_size_}; }
+  std::span<const std::byte> document_bytes() const { return {documents_, layout_.bytes}; }
 
  private:
   friend class TokenLoader;
@@ -243,18 +267,10 @@ class Batch {
   std::uint64_t step_ = 0, rows_ = 0, columns_ = 0;
   DType dtype_;
   const std::byte *x_ = nullptr, *y_ = nullptr, *documents_ = nullptr;
-  std::uint64_t document_size_ = 0;
-  std::uint32_t most_documents_ = 0;
+  DocumentsLayout layout_;
+  bool ragged_ = false;
+  bool fixed_documents_ = false;  // cu_seqlens has room for most_documents, always
 };
-
-// Where the fields of a batch's documents lie in Batch::document_bytes, in bytes from its
-// beginning. Number of documents and longest one are uint32 at bytes 0 and 4.
-struct DocumentsLayout {
-  std::uint64_t position_ids = 0, document_ids = 0, cu_seqlens = 0, loss_mask = 0, bytes = 0;
-  std::uint64_t most_documents = 0;  // cu_seqlens has room for one more number
-};
-DocumentsLayout documents_layout(std::uint64_t rows, std::uint64_t columns,
-                                 std::uint32_t most_documents);
 
 // Where a loader stands and which data that belongs to. Small; text() is one line.
 struct LoaderState {
@@ -295,6 +311,9 @@ struct WeightedTokens {
   // 4,096 where that is exact, else as a multiple of 2^-20; shares are then exact to within one
   // sample at every prefix.
   double weight = 1;
+  // With documents: as many numbers as `tokens` has, 0 for each token that is not to be predicted,
+  // a prompt's for instance. See Batch::loss_mask. Read beside the tokens, within its own budget.
+  std::optional<Tokens> loss_mask = {};
 };
 
 // Training batches: every batch is a pure function of (data, seed, step, rank, world). With the

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from evenkeel._version import __version__ as __version__
     from evenkeel._weights import Weights as Weights
     from evenkeel._weights import load_safetensors as load_safetensors
+    from evenkeel._write import ArrayWriter as ArrayWriter
+    from evenkeel._write import TokenWriter as TokenWriter
+    from evenkeel._write import create as create
     from evenkeel.torch import RowIterableDataset as RowIterableDataset
     from evenkeel.torch import TokenDataset as TokenDataset
     from evenkeel.torch import TokenIterableDataset as TokenIterableDataset
@@ -45,10 +48,12 @@ if TYPE_CHECKING:
 # the tool needs none of it.
 _HOME = {
     "Array": "_array",
+    "ArrayWriter": "_write",
     "Batches": "_batches",
     "Budget": "_core",
     "__version__": "_version",
     "Guard": "_memmap",
+    "create": "_write",
     "csr": "_ragged",
     "govern": "_memmap",
     "info": "_array",
@@ -66,6 +71,7 @@ _HOME = {
     "TokenIterableDataset": "torch",
     "TokenLoader": "_loader",
     "Tokens": "_tokens",
+    "TokenWriter": "_write",
     "tokens": "_tokens",
     "Weights": "_weights",
 }

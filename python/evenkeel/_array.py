@@ -24,8 +24,10 @@ from evenkeel._files import (
     names_weights,
     page_cache_name,
     printable,
+    require_no_secrets,
     short_repr,
     stored_dtype,
+    whole_path,
 )
 from evenkeel._index import Wanted, resolve, row_numbers, shape_alone
 from evenkeel._reduce import reduce
@@ -123,7 +125,7 @@ class Array(Closing):
         lengths = [] if shape is None else _lengths(shape)
         without_axes = shape is not None and not lengths
         self._recipe = (
-            [os.path.abspath(path) for path in paths],
+            [whole_path(path) for path in paths],
             budget,
             engine,
             dtype,
@@ -422,6 +424,7 @@ class Array(Closing):
     def __reduce__(self) -> tuple[Any, ...]:
         if self._reader.closed:
             raise ValueError("array: pickled after close\nhint: open it again")
+        require_no_secrets(self._recipe[0])
         return Array, self._recipe
 
     def __repr__(self) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 from evenkeel import _core
 from evenkeel._blocks import Blocks, choose, warn_if_few
 from evenkeel._closing import Closing
+from evenkeel._files import base_name
 
 if TYPE_CHECKING:
     from evenkeel._array import Array
@@ -321,5 +322,5 @@ class Batches(Closing):
 
     def _data(self) -> str:
         """Which data this is: the same text wherever the files lie."""
-        names = zlib.crc32(b"\0".join(path.rpartition(b"/")[2] for path in self._array._recipe[0]))
+        names = zlib.crc32(b"\0".join(base_name(path) for path in self._array._recipe[0]))
         return f"shape={self._array.shape} dtype={self._array.dtype.str} names={names}"

@@ -351,6 +351,18 @@ class DocumentOptions:
     def mixed_windows(self, arg: int, /) -> None: ...
 
     @property
+    def bucket(self) -> int: ...
+
+    @bucket.setter
+    def bucket(self, arg: int, /) -> None: ...
+
+    @property
+    def crop_long(self) -> bool: ...
+
+    @crop_long.setter
+    def crop_long(self, arg: bool, /) -> None: ...
+
+    @property
     def pad(self) -> int: ...
 
     @pad.setter
@@ -480,11 +492,11 @@ class LoaderOptions:
 class BatchReader:
     """Batch after batch, read ahead."""
 
-    def __init__(self, mixture: Sequence[tuple[TokenStream, float]], options: LoaderOptions, memory: Sequence[Sequence[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]]]) -> None: ...
+    def __init__(self, mixture: Sequence[tuple[TokenStream, float]], options: LoaderOptions, memory: Sequence[Sequence[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]]], masks: Sequence[TokenStream | None]) -> None: ...
 
     def take(self) -> tuple[Any, ...] | None:
         """
-        The next batch (x, y), whose memory is yours; None after the last. With documents also their fields, and (documents, longest).
+        The next batch (x, y), whose memory is yours; None after the last. With documents also their fields, and (documents, longest, positions).
         """
 
     def __next__(self) -> tuple[Any, Any]: ...

@@ -3,42 +3,61 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from evenkeel import _core
 
+MODES = '"mask", "start", "packed" or "whole"'
 
-class TokenBatch(tuple[Any, Any]):
+
+class TokenBatch:
     """A batch (x, y) that also says where documents begin. `x, y = batch` works as without.
 
     Fields are of the kind of x: ndarrays, or tensors on its device. Documents are what the rows
-    show of them: a document that is cut by the beginning of a row counts from there.
+    show of them: a document that is cut by the beginning of a row counts from there. With
+    documents="whole" x, y and the fields have one axis: all documents of the batch one after the
+    other, which begin at cu_seqlens.
     """
 
-    _documents: Any
-    _counts: tuple[int, int]
-    _layout: DocumentsLayout
+    # No tuple: torch's DataLoader would make a list of it, without the fields.
+
+    def __init__(
+        self, x: Any, y: Any, documents: Any, counts: tuple[int, int, int], layout: DocumentsLayout
+    ) -> None:
+        self.x, self.y = x, y
+        self._documents, self._counts, self._layout = documents, counts, layout
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.x, self.y))
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, index: Any) -> Any:
+        return (self.x, self.y)[index]
+
+    def __repr__(self) -> str:
+        shape = tuple(self.x.shape)
+        return f"<evenkeel.TokenBatch: x of shape {shape}, {self.documents} documents>"
 
     @property
-    def x(self) -> Any:
-        return self[0]
-
-    @property
-    def y(self) -> Any:
-        return self[1]
+    def documents(self) -> int:
+        """Entries of cu_seqlens but the last: the batch's documents and its paddings."""
+        return self._counts[0]
 
     @property
     def position_ids(self) -> Any:
         """int32, of the shape of x: from 0 on in each document."""
-        return self._layout.grid(self._documents, 0, "int32")
+        return self._field(0, "int32")
 
     @property
     def document_ids(self) -> Any:
         """int32, of the shape of x: the batch's documents, counted as cu_seqlens does; -1 for
         padding."""
-        return self._layout.grid(self._documents, 1, "int32")
+        return self._field(1, "int32")
 
     @property
     def cu_seqlens(self) -> Any:
@@ -56,18 +75,27 @@ class TokenBatch(tuple[Any, Any]):
     @property
     def loss_mask(self) -> Any:
         """bool, of the shape of x: where y counts."""
-        return self._layout.grid(self._documents, 3, "bool")
+        return self._field(3, "bool")
+
+    def _field(self, number: int, dtype: str) -> Any:
+        first = self._layout.offsets[number]
+        size = self._counts[2] * (4 if dtype == "int32" else 1)
+        return _view(self._documents[first : first + size], dtype).reshape(self.x.shape)
+
+    def pin_memory(self) -> TokenBatch:
+        """The same in pinned memory: what DataLoader(pin_memory=True) calls."""
+        return self._each(lambda tensor: tensor.pin_memory())
+
+    def to(self, *device: Any, **options: Any) -> TokenBatch:
+        """The same on another device; the arguments are those of torch's Tensor.to."""
+        return self._each(lambda tensor: tensor.to(*device, **options))
+
+    def _each(self, make: Callable[[Any], Any]) -> TokenBatch:
+        documents = make(self._documents)
+        return TokenBatch(make(self.x), make(self.y), documents, self._counts, self._layout)
 
     def __reduce__(self) -> Any:
-        return _again, (self[0], self[1], self._documents, self._counts, self._layout)
-
-
-def _again(
-    x: Any, y: Any, documents: Any, counts: tuple[int, int], layout: DocumentsLayout
-) -> TokenBatch:
-    batch = TokenBatch((x, y))
-    batch._documents, batch._counts, batch._layout = documents, counts, layout
-    return batch
+        return TokenBatch, (self.x, self.y, self._documents, self._counts, self._layout)
 
 
 def _view(data: Any, dtype: str) -> Any:
@@ -83,18 +111,11 @@ class DocumentsLayout:
 
     def __init__(self, rows: int, columns: int, most_documents: int) -> None:
         *self.offsets, self.bytes = _core.documents_layout(rows, columns, most_documents)
-        self._shape = (rows, columns)
-
-    def grid(self, data: Any, field: int, dtype: str) -> Any:
-        rows, columns = self._shape
-        first = self.offsets[field]
-        size = rows * columns * (4 if dtype == "int32" else 1)
-        return _view(data[first : first + size], dtype).reshape(rows, columns)
 
     def batch(self, parts: tuple[Any, ...]) -> TokenBatch:
         """What a reader gives, as what the user gets."""
         x, y, documents, counts = parts
-        return _again(x, y, documents, counts, self)
+        return TokenBatch(x, y, documents, counts, self)
 
 
 def document_options(
@@ -108,6 +129,8 @@ def document_options(
     leftovers: str,
     window: int | str | None,  # text is for other orders
     mixed_windows: int,
+    bucket: int | None,
+    long_documents: str | None,
     pad: int,
 ) -> _core.DocumentOptions:
     options = _core.DocumentOptions()
@@ -120,17 +143,19 @@ def document_options(
             "predict_first": not predict_first,
             "leftovers": leftovers != "drop",
             "mixed_windows": mixed_windows != 8,
+            "bucket": bucket is not None,
+            "long_documents": long_documents is not None,
             "pad": pad != 0,
         }
         for name, is_given in given.items():
             if is_given:
                 raise ValueError(
                     f"loader: {name} was given without documents\n"
-                    'hint: documents="mask", "start" or "packed" says what to do with documents'
+                    f"hint: documents={MODES} says what to do with documents"
                 )
         return options
     if not isinstance(documents, str):
-        raise TypeError(f'loader: documents must be "mask", "start" or "packed"; got {documents!r}')
+        raise TypeError(f"loader: documents must be {MODES}; got {documents!r}")
     if leftovers not in ("use", "drop"):
         raise ValueError(f'loader: leftovers must be "use" or "drop"; got {leftovers!r}')
     options.mode = documents
@@ -144,10 +169,35 @@ def document_options(
     if most_documents is not None:
         options.most_documents = number("most_documents", most_documents, 1, top)
     if isinstance(window, str):
+        what = "documents" if documents == "whole" else "rows"
         raise TypeError(
-            f'loader: with documents="packed" window is a number of rows; got {window!r}'
+            f'loader: with documents="{documents}" window is a number of {what}; got {window!r}'
         )
-    options.window = number("window", 512 if window is None else window, 1, top)
+    if window is not None:
+        options.window = number("window", window, 1, top)
     options.mixed_windows = number("mixed_windows", mixed_windows, 1, top)
+    if bucket is not None:
+        options.bucket = number("bucket", bucket, 1)
+    options.crop_long = _crops(documents, long_documents)
     options.pad = pad
     return options
+
+
+def _crops(documents: str, long_documents: str | None) -> bool:
+    """What to do with documents that are longer than a row."""
+    if long_documents is None:
+        return documents == "whole"
+    if long_documents not in ("split", "crop"):
+        raise ValueError(
+            f'loader: long_documents must be "split" or "crop"; got {long_documents!r}'
+        )
+    if documents not in ("packed", "whole"):
+        raise ValueError(
+            f'loader: long_documents belongs to documents="packed", not to "{documents}"'
+        )
+    if documents == "whole" and long_documents == "split":
+        raise ValueError(
+            'loader: documents="whole" crops long documents to block_size tokens\n'
+            'hint: raise block_size, or use documents="packed", which can split them'
+        )
+    return long_documents == "crop"

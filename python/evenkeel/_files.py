@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable
 from typing import Any, Union
 
@@ -23,6 +24,33 @@ def expand(paths: Paths, one: Callable[[bytes], list[bytes]] = _core.expand_path
     if not found:
         raise ValueError("open: no file was named")
     return found
+
+
+def is_url(path: bytes) -> bool:
+    """Whether this names an object on a server, not a file."""
+    return path.startswith((b"http://", b"https://", b"s3://", b"gs://"))
+
+
+def whole_path(path: bytes) -> bytes:
+    """A path that means the same in another folder."""
+    return path if is_url(path) else os.path.abspath(path)
+
+
+def base_name(path: bytes) -> bytes:
+    """The last part of a path; of a web address, without its query."""
+    if path.startswith((b"http://", b"https://")):
+        path = path.partition(b"?")[0]
+    return path.rpartition(b"/")[2]
+
+
+def require_no_secrets(paths: list[bytes]) -> None:
+    """Before paths are pickled: a presigned URL is a key to its object."""
+    for path in paths:
+        if is_url(path) and re.search(rb"[?&][^=]*(signature|sig|token|credential)[^=]*=", path, re.I):
+            raise ValueError(
+                f"pickle {printable(path)}: the URL holds a signature, which must not be stored"
+                "\nhint: open it anew in the other process, or use s3:// or gs:// with credentials"
+            )
 
 
 def names_weights(paths: Paths) -> bool:
@@ -106,13 +134,15 @@ def stored_dtype(paths: list[bytes]) -> np.dtype[Any] | None:
 def printable(path: str | bytes) -> str:
     """A name that is safe to print: a terminal acts on control characters."""
     name = os.fsdecode(path)
+    if name.startswith(("http://", "https://")) and "?" in name:
+        name = name.partition("?")[0] + "?..."  # signatures and tokens stand there
     return name if name.isprintable() else ascii(name)[1:-1]
 
 
 def short_repr(kind: str, paths: list[bytes], text: str) -> str:
     """One line of fewer than 100 characters."""
     more = f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
-    name = printable(os.path.basename(paths[0]))
+    name = os.path.basename(printable(paths[0]))
     room = max(16, 99 - len(f"<evenkeel.{kind} {more}: {text}>"))
     if len(name) > room:
         name = "..." + name[3 - room :]

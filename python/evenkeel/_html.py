@@ -38,7 +38,7 @@ def _text(value: Any) -> str:
 
 
 def _files(paths: Sequence[str | bytes]) -> tuple[str, str]:
-    names = [printable(os.path.basename(path)) for path in paths[:_MOST_FILES]]
+    names = [os.path.basename(printable(path)) for path in paths[:_MOST_FILES]]
     more = len(paths) - len(names)
     shown = ", ".join(names) + (f" and {more:,} more" if more else "")
     return ("file" if len(paths) == 1 else f"{len(paths):,} files", _text(shown))

@@ -17,6 +17,7 @@ from evenkeel._stepping import number, over, set_common
 from evenkeel._tokens import Tokens, require_tokens
 
 Mixture = Union[Tokens, Sequence[Union[Tokens, "tuple[Tokens, float]"]], "Mapping[Tokens, float]"]
+LossMask = Union[Tokens, "Sequence[Tokens | None]"]
 
 
 if TYPE_CHECKING:
@@ -54,15 +55,22 @@ class TokenLoader(_Base):
     other sets, "repeat" begins the set again with its first epoch.
 
     `documents` says what to do with documents: "mask" gives the same rows and where documents begin
-    in them, "start" rows that begin at a document's start, "packed" rows of whole documents. The
-    batches are of class `TokenBatch`: x and y, and besides position_ids, cu_seqlens, max_seqlen,
-    document_ids and loss_mask. Documents are found by the index of the files (Megatron, datatrove,
-    NAME.doc.npy), or by the token that they begin with (`bos`) or end with (`eos`). An index that
-    has to be made is stored beside the file, or in the folder `documents_index`. `most_documents`
+    in them, "start" rows that begin at a document's start, "packed" rows of whole documents, and
+    "whole" batches of `batch_size` documents of different lengths, each cut off after `block_size`
+    tokens. The batches are of class `TokenBatch`: x and y, and besides position_ids, cu_seqlens,
+    max_seqlen, document_ids and loss_mask. Documents are found by the index of the files (Megatron,
+    datatrove, NAME.doc.npy), or by the token that they begin with (`bos`) or end with (`eos`). An
+    index that has to be made is stored beside the file, or in the folder `documents_index`.
+    `most_documents`
     gives cu_seqlens a fixed length, `predict_first=False` leaves first tokens of documents out of
-    loss_mask, and `packing` says what a mode costs. `leftovers` belongs to "start"; `window` (here
-    rows that are packed together, 512 by default), `mixed_windows` and `pad` belong to "packed".
-    With order="blocks" only "mask" is possible.
+    loss_mask, and `packing` says what a mode costs. `loss_mask` is tokens as evenkeel.tokens gives
+    them, one number for each token, 0 for those that are not to be predicted, such as prompts; for
+    a mixture a list of them, with None for sets without. `leftovers` belongs to "start"; `window`
+    (here rows that are packed together, 512 by default), `mixed_windows`, `pad` and
+    `long_documents` ("split", or "crop" for their first `block_size` tokens alone) belong to
+    "packed". With "whole", `window` documents (4,096 by default) are sorted by length and cut into
+    buckets of `bucket` (world x batch_size), which come in random order. With order="blocks" only
+    "mask" is possible.
 
     Without `steps`, `epochs` or `max_epochs`, the loader does not end, and `len` is a TypeError;
     order="megatron" ends with its last sample. With `steps` a loop ends after that many batches,
@@ -126,6 +134,9 @@ class TokenLoader(_Base):
         predict_first: bool = True,
         leftovers: str = "drop",
         mixed_windows: int = 8,
+        bucket: int | None = None,
+        long_documents: str | None = None,
+        loss_mask: LossMask | None = None,
         pad: int = 0,
     ) -> None:
         sets = weighted(tokens)
@@ -178,8 +189,11 @@ class TokenLoader(_Base):
             leftovers=leftovers,
             window=window if packs else None,
             mixed_windows=mixed_windows,
+            bucket=bucket,
+            long_documents=long_documents,
             pad=pad,
         )
+        masks = loss_masks(loss_mask, len(sets))
         layout = None
         if options.documents.mode != "none":
             layout = DocumentsLayout(batch_size, block_size, options.documents.most_documents)
@@ -187,14 +201,18 @@ class TokenLoader(_Base):
         if device is not None:
             from evenkeel._device import ring_for
 
-            fields: list[Any] = [(self._shape, self._dtype), (self._shape, self._dtype)]
+            shape: tuple[int, ...] = self._shape
+            if documents == "whole":  # batches are one axis of at most so many tokens
+                shape = (batch_size * block_size,)
+            fields: list[Any] = [(shape, self._dtype), (shape, self._dtype)]
             if layout is not None:
                 fields.append(((layout.bytes,), np.dtype(np.uint8)))
             self._ring = ring_for(device, fields, prefetch)
         if self._ring is not None:
             options.keep = self._ring.keep
             memory = self._ring.memory
-        super().__init__([(one._stream, float(weight)) for one, weight in sets], options, memory)
+        weights = [(one._stream, float(weight)) for one, weight in sets]
+        super().__init__(weights, options, memory, masks)
         if self._ring is not None:
             self.deliver = self._ring.next
         elif device is not None:
@@ -255,6 +273,21 @@ class TokenLoader(_Base):
         from evenkeel import _html
 
         return _html.loader(self)
+
+
+def loss_masks(given: LossMask | None, sets: int) -> list[_core.TokenStream | None]:
+    """One for each set; empty without any."""
+    if given is None:
+        return []
+    each = [given] if isinstance(given, Tokens) else given
+    if isinstance(each, (str, bytes)) or not isinstance(each, Sequence):
+        require_tokens(each, "loss_mask")
+    if len(each) != sets:
+        raise ValueError(
+            f"loss_mask: {len(each)} masks for {sets} sets\n"
+            "hint: give one for each set, None for a set whose tokens all count"
+        )
+    return [None if one is None else require_tokens(one, "loss_mask")._stream for one in each]
 
 
 def has_weights(tokens: Mixture) -> bool:

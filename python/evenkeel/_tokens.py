@@ -20,7 +20,9 @@ from evenkeel._files import (
     expand,
     page_cache_name,
     printable,
+    require_no_secrets,
     short_repr,
+    whole_path,
 )
 from evenkeel._index import resolve, shape_alone
 
@@ -114,7 +116,7 @@ class Tokens:
         page_cache: str = "spare",
     ) -> None:
         self._recipe: tuple[Any, ...] = (
-            [os.path.abspath(path) for path in paths],
+            [whole_path(path) for path in paths],
             budget,
             engine,
             dtype,
@@ -141,6 +143,7 @@ class Tokens:
         self._shape_alone = shape_alone((len(stream),))
 
     def __reduce__(self) -> Any:
+        require_no_secrets(self._recipe[0])
         return Tokens, self._recipe
 
     def __len__(self) -> int:

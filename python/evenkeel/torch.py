@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
-from evenkeel._loader import Mixture, TokenLoader, weighted
+from evenkeel._loader import LossMask, Mixture, TokenLoader, weighted
 from evenkeel._mixture import MaxEpochs, Schedule
 from evenkeel._ranks import rank_and_world
 from evenkeel._rows import Data, Loader
@@ -152,6 +153,10 @@ class TokenIterableDataset(_StepDataset):
     on, also for persistent workers. Without `steps`, an iteration is all of data that ends
     (`max_epochs`, order="megatron"), the same in every epoch. `state_dict` and `load_state_dict`
     are as torchdata's StatefulDataLoader calls them, in each worker.
+
+    Options are those of TokenLoader. With `documents` the batches are of class TokenBatch, whose
+    fields are tensors; they come from workers as they are, and pin_memory=True pins them. An index
+    of documents that has to be made is made by the worker that comes first.
     """
 
     def __init__(
@@ -175,6 +180,18 @@ class TokenIterableDataset(_StepDataset):
         exhausted: str = "stop",
         samples: int | None = None,
         surplus: float = 0.005,
+        documents: str | None = None,
+        bos: int | None = None,
+        eos: int | None = None,
+        documents_index: str | os.PathLike[str] | None = None,
+        most_documents: int | None = None,
+        predict_first: bool = True,
+        leftovers: str = "drop",
+        mixed_windows: int = 8,
+        bucket: int | None = None,
+        long_documents: str | None = None,
+        loss_mask: LossMask | None = None,
+        pad: int = 0,
     ) -> None:
         weighted(tokens, "dataset")  # refuses other things here
         self._sets = tokens
@@ -197,6 +214,18 @@ class TokenIterableDataset(_StepDataset):
             "exhausted": exhausted,
             "samples": samples,
             "surplus": surplus,
+            "documents": documents,
+            "bos": bos,
+            "eos": eos,
+            "documents_index": documents_index,
+            "most_documents": most_documents,
+            "predict_first": predict_first,
+            "leftovers": leftovers,
+            "mixed_windows": mixed_windows,
+            "bucket": bucket,
+            "long_documents": long_documents,
+            "loss_mask": loss_mask,
+            "pad": pad,
         }
         repeats = steps is None and (max_epochs is not None or order == "megatron")
         if repeats:

@@ -16,5 +16,6 @@ void bind_tokens(nanobind::module_& module);
 void bind_rows(nanobind::module_& module);
 void bind_guard(nanobind::module_& module);
 void bind_weights(nanobind::module_& module);
+void bind_write(nanobind::module_& module);
 
 }  // namespace evenkeel::python

@@ -18,4 +18,5 @@ NB_MODULE(_core, module) {
   evenkeel::python::bind_rows(module);
   evenkeel::python::bind_guard(module);
   evenkeel::python::bind_weights(module);
+  evenkeel::python::bind_write(module);
 }

@@ -18,6 +18,9 @@ inline nanobind::dict dict_of(const ArrayStats& stats) {
   dict["requests"] = stats.requests;
   dict["in_flight"] = stats.in_flight;
   dict["wait_ns"] = stats.wait_ns;
+  dict["bytes_from_network"] = stats.bytes_from_network;
+  dict["retries"] = stats.retries;
+  dict["hedges"] = stats.hedges;
   return dict;
 }
 

@@ -104,22 +104,26 @@ class TokenReader final : public BatchReader<TokenLoader::Impl, LoaderState> {
  public:
   using Loader = TokenLoader::Impl;
   using Memory = std::vector<std::vector<Bytes>>;
+  using Sets = std::vector<std::pair<Tokens, double>>;
+  using Masks = std::vector<std::optional<Tokens>>;
 
   // Batches are laid in `memory` if there is any: for each batch x, y and, if the options have
   // documents, what it says of them.
-  TokenReader(const std::vector<std::pair<Tokens, double>>& mixture, LoaderOptions options,
-              const Memory& memory)
-      : BatchReader(make(mixture, std::move(options), memory)), in_memory_(!memory.empty()) {}
+  // `masks` has one for each set of the mixture, or is empty.
+  TokenReader(const Sets& mixture, LoaderOptions options, const Memory& memory, const Masks& masks)
+      : BatchReader(make(mixture, std::move(options), memory, masks)),
+        in_memory_(!memory.empty()) {}
 
  private:
-  static std::shared_ptr<Loader> make(const std::vector<std::pair<Tokens, double>>& mixture,
-                                      LoaderOptions options, const Memory& memory) {
+  static std::shared_ptr<Loader> make(const Sets& mixture, LoaderOptions options,
+                                      const Memory& memory, const Masks& masks) {
     for (const std::vector<Bytes>& batch : memory) {
       options.buffers.memory.push_back({span_of(batch.at(0)), span_of(batch.at(1))});
       if (batch.size() > 2) options.buffers.memory.back().documents = span_of(batch[2]);
     }
     std::vector<WeightedTokens> sets;
     for (const auto& [tokens, weight] : mixture) sets.push_back({tokens, weight});
+    for (std::size_t i = 0; i < masks.size(); ++i) sets.at(i).loss_mask = masks[i];
     const auto buffers = held(memory);  // as long as threads may write there
     return interruptible([sets = std::move(sets), options = std::move(options), buffers] {
       return std::shared_ptr<Loader>(new Loader(sets, options, true),
@@ -127,7 +131,7 @@ class TokenReader final : public BatchReader<TokenLoader::Impl, LoaderState> {
     });
   }
 
-  // (x, y), or with documents (x, y, what the batch says of them, (documents, longest)).
+  // (x, y), or with documents (x, y, what the batch says of them, (documents, longest, positions)).
   nb::object arrays_of(const SharedLent& lent) override {
     const Batch batch = lent->batch;
     const auto *x = batch.x_bytes().data(), *y = batch.y_bytes().data();
@@ -153,12 +157,15 @@ class TokenReader final : public BatchReader<TokenLoader::Impl, LoaderState> {
     nb::object third = nb::cast(block);
     if (!convert.is_none()) third = nb::object(convert(third));
     return nb::make_tuple(first, second, third,
-                          nb::make_tuple(batch.cu_seqlens().size() - 1, batch.max_seqlen()));
+                          nb::make_tuple(batch.cu_seqlens().size() - 1, batch.max_seqlen(),
+                                         batch.rows() * batch.columns()));
   }
 
   nb::object array_of(const std::byte* data, const Batch& batch, const nb::capsule& owner) const {
-    const nb::ndarray<nb::numpy> array(const_cast<std::byte*>(data),
-                                       {batch.rows(), batch.columns()}, owner, {},
+    const std::size_t shape[2] = {batch.rows(), batch.columns()};
+    const std::size_t left_out = batch.ragged() ? 1 : 0;  // one row of all documents
+    const nb::ndarray<nb::numpy> array(const_cast<std::byte*>(data), 2 - left_out,
+                                       shape + left_out, owner, nullptr,
                                        dlpack_type(batch.dtype()));
     nb::object result = nb::cast(array);
     return convert.is_none() ? result : nb::object(convert(result));
@@ -220,6 +227,8 @@ void bind_document_options(nb::module_& module) {
       .def_rw("use_leftovers", &Options::use_leftovers)
       .def_rw("window", &Options::window)
       .def_rw("mixed_windows", &Options::mixed_windows)
+      .def_rw("bucket", &Options::bucket)
+      .def_rw("crop_long", &Options::crop_long)
       .def_rw("pad", &Options::pad);
   module.def(
       "documents_layout",
@@ -304,13 +313,13 @@ void bind_tokens(nb::module_& module) {
                                  nb::type_slots(collector_slots<TokenReader>()),
                                  "Batch after batch, read ahead.");
   reader
-      .def(nb::init<const std::vector<std::pair<Tokens, double>>&, LoaderOptions,
-                    const TokenReader::Memory&>(),
-           "mixture"_a, "options"_a, "memory"_a)
+      .def(nb::init<const TokenReader::Sets&, LoaderOptions, const TokenReader::Memory&,
+                    const TokenReader::Masks&>(),
+           "mixture"_a, "options"_a, "memory"_a, "masks"_a)
       .def("take", &TokenReader::take,
            nb::sig("def take(self) -> tuple[typing.Any, ...] | None"),
            "The next batch (x, y), whose memory is yours; None after the last. With documents also "
-           "their fields, and (documents, longest).")
+           "their fields, and (documents, longest, positions).")
       .def(
           "__next__", [](nb::handle self) { return nb::cast<TokenReader&>(self).next(self); },
           nb::sig("def __next__(self) -> tuple[typing.Any, typing.Any]"))

@@ -571,7 +571,7 @@ def test_batches_are_pairs_that_can_be_sent(tmp_path: pathlib.Path) -> None:
     tokens = evenkeel.tokens(tmp_path / "train.bin", budget=BUDGET)
     with evenkeel.TokenLoader(tokens, 2, 64, documents="mask", eos=EOT) as loader:
         x, y = batch = next(loader)
-        assert isinstance(batch, tuple)
+        assert len(batch) == 2 and batch[0] is x and batch[-1] is y
         assert len(batch) == 2
         assert batch.x is x
         assert batch.y is y

@@ -5,6 +5,7 @@
 #include "array/chunks.h"
 #include "array/impl.h"
 #include "base/checked.h"
+#include "remote/object.h"
 
 namespace evenkeel {
 namespace {
@@ -37,6 +38,9 @@ ArrayStats& ArrayStats::operator+=(const ArrayStats& other) {
   requests += other.requests;
   in_flight += other.in_flight;
   wait_ns += other.wait_ns;
+  bytes_from_network += other.bytes_from_network;
+  retries += other.retries;
+  hedges += other.hedges;
   return *this;
 }
 
@@ -46,11 +50,13 @@ Array& Array::operator=(Array&&) noexcept = default;
 Array::~Array() = default;
 
 Array Array::open(const std::string& path_or_glob, const ArrayOptions& options) {
+  const RemoteOpening opening;  // what is found out about URLs serves both steps
   return open(expand_paths(path_or_glob), options);
 }
 
 Array Array::open(const std::vector<std::string>& paths, const ArrayOptions& options) {
   if (paths.empty()) throw Error(ErrorKind::kInvalid, "open", "no file was named");
+  const RemoteOpening opening(paths);  // all URLs at once
   return Array(std::make_shared<Impl>(layout_for(paths, options), options));
 }
 

@@ -225,6 +225,9 @@ ArrayStats Array::Impl::stats() const {
     stats.requests = totals.requests;
     stats.in_flight = totals.in_flight;
     stats.wait_ns = totals.wait_ns;
+    stats.bytes_from_network = totals.bytes_from_network;
+    stats.retries = totals.retries;
+    stats.hedges = totals.hedges;
   }
   if (!cache_) return stats;
   const RowCache::Totals totals = cache_->totals();

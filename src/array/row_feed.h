@@ -81,6 +81,7 @@ class RowFeed final : public Feed {
   }
   bool has_other_work() const override { return source_.has_other_work(); }
   void do_other_work() override { source_.do_other_work(); }
+  bool cancelled() const override { return cancelled_; }
   // No more requests from now on; from any thread. The run then ends soon.
   void cancel() { cancelled_ = true; }
   // Forgets all jobs, after a run that threw or was cancelled.

@@ -21,7 +21,7 @@ Error Error::system(std::string operation, int code, std::string problem) {
 }
 
 Error&& Error::in(std::string path) && {
-  path_ = std::move(path);
+  path_ = without_query(std::move(path));
   compose();
   return std::move(*this);
 }

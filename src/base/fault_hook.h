@@ -25,6 +25,13 @@ enum class Call {
   kDirectAlignment,  // statx
   kCopyMapped,       // process_vm_readv
   kSyncRange,
+  kCreate,
+  kPwrite,
+  kFallocate,
+  kFtruncate,
+  kFsync,
+  kRename,
+  kUnlink,
   kRingSetup,
   kRingRegister,
   kRingEnter,  // submits reads to the ring, and waits

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <ctime>
 #include <type_traits>
 
@@ -133,6 +134,30 @@ int sync_file_range(int fd, std::uint64_t offset, std::uint64_t length, unsigned
   return call_unless(Call::kSyncRange, -1, &::sync_file_range, fd, static_cast<off_t>(offset),
                      static_cast<off_t>(length), flags);
 }
+
+int create(const char* path, int flags, mode_t mode) {
+  const auto real = [](const char* name, int all, mode_t bits) { return ::open(name, all, bits); };
+  return call_unless(Call::kCreate, -1, real, path, flags | O_CREAT | O_CLOEXEC, mode);
+}
+
+ssize_t pwrite(int fd, const void* buffer, std::size_t length, std::uint64_t offset) {
+  return call_unless(Call::kPwrite, kNoBytes, &::pwrite, fd, buffer, length,
+                     static_cast<off_t>(offset));
+}
+
+int fallocate(int fd, int mode, std::uint64_t offset, std::uint64_t length) {
+  return call_unless(Call::kFallocate, -1, &::fallocate, fd, mode, static_cast<off_t>(offset),
+                     static_cast<off_t>(length));
+}
+
+int ftruncate(int fd, std::uint64_t length) {
+  return call_unless(Call::kFtruncate, -1, &::ftruncate, fd, static_cast<off_t>(length));
+}
+int fsync(int fd) { return call_unless(Call::kFsync, -1, &::fsync, fd); }
+int rename(const char* from, const char* to) {
+  return call_unless(Call::kRename, -1, &::rename, from, to);
+}
+int unlink(const char* path) { return call_unless(Call::kUnlink, -1, &::unlink, path); }
 
 int cachestat(int fd, std::uint64_t offset, std::uint64_t length, CacheStat* out) {
   const auto real = [](int file, std::uint64_t begin, std::uint64_t bytes, CacheStat* answer) {

@@ -37,6 +37,15 @@ ssize_t copy_mapped(void* to, const void* from, std::size_t length);
 int fadvise(int fd, std::uint64_t offset, std::uint64_t length, int advice);
 int sync_file_range(int fd, std::uint64_t offset, std::uint64_t length, unsigned flags);
 
+// For writers (src/write).
+int create(const char* path, int flags, mode_t mode);  // open(2) with O_CREAT
+ssize_t pwrite(int fd, const void* buffer, std::size_t length, std::uint64_t offset);
+int fallocate(int fd, int mode, std::uint64_t offset, std::uint64_t length);
+int ftruncate(int fd, std::uint64_t length);
+int fsync(int fd);
+int rename(const char* from, const char* to);
+int unlink(const char* path);
+
 struct CacheStat {  // in pages; the layout of the kernel's struct cachestat
   std::uint64_t cached, dirty, writeback, evicted, recently_evicted;
 };

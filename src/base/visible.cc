@@ -21,7 +21,19 @@ bool is_obeyed(char32_t c) {
          (c >= 0x2066 && c <= 0x2069);
 }
 
+std::string without_query(std::string path) {
+  if (!path.starts_with("http://") && !path.starts_with("https://")) return path;
+  const std::size_t query = path.find('?');
+  if (query != path.npos) path.replace(query + 1, path.npos, "...");
+  return path;
+}
+
 std::string visible(std::string_view text, std::string_view kept) {
+  std::string shown;
+  if (text.starts_with("http") && text.find('?') != text.npos) {
+    shown = without_query(std::string(text));
+    text = shown;
+  }
   std::string out;
   out.reserve(text.size());
   while (!text.empty()) {

@@ -10,6 +10,7 @@
 #include "format/part.h"
 #include "format/source.h"
 #include "format/token_part.h"
+#include "remote/object.h"
 
 namespace evenkeel {
 namespace {
@@ -18,6 +19,7 @@ constexpr DType kU64{DTypeKind::kUint, 8};
 constexpr std::uint64_t kMegatronHeader = 34;
 
 bool file_exists(const std::string& path) {
+  if (is_url(path)) return object_exists(path);
   struct stat status;
   return sys::lstat(path.c_str(), &status) == 0;
 }
@@ -25,6 +27,7 @@ bool file_exists(const std::string& path) {
 // "train.bin.doc.npy" or "train.doc.npy"; empty: there is none.
 std::string offsets_beside(const std::string& path) {
   constexpr std::string_view kSuffix = ".doc.npy";
+  if (is_url(path) && path.starts_with("http") && path.find('?') != path.npos) return {};
   if (std::string beside = path + std::string(kSuffix); file_exists(beside)) return beside;
   const std::size_t dot = path.find_last_of("./");
   if (dot == path.npos || path[dot] == '/') return {};

@@ -1,6 +1,7 @@
 // Where documents begin in a stream of tokens: an index that is read as it is needed, never loaded.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -77,11 +78,29 @@ class DocumentReader {
   // The first token of a document; of document size(), the number of tokens.
   std::uint64_t start(std::uint64_t document);
   // Calls use(start) with the first tokens of documents `document`, document + 1, ... until it
-  // returns false or there are no more.
+  // returns false or there are no more. `use` must not look documents up.
   template <class Use>
   void for_each_start(std::uint64_t document, Use use) {
-    for (; document < index_->size(); ++document) {
-      if (!use(start(document))) return;
+    while (document < index_->size()) {
+      const Starts starts = starts_from(document);
+      for (std::uint64_t i = 0; i < starts.count; ++i) {
+        const std::uint64_t entry = std::max(starts.entries[i], starts.skipped);
+        if (!use(starts.first + (entry - starts.skipped))) return;
+      }
+      document += starts.count;
+    }
+  }
+  // Calls use(start, end) for each of these documents, which must ascend. Their part of the index
+  // is read in groups of blocks.
+  template <class Use>
+  void for_each_of(std::span<const std::uint64_t> documents, Use use) {
+    while (!documents.empty()) {
+      const std::size_t ready = load_blocks_of(documents);
+      for (const std::uint64_t document : documents.first(ready)) {
+        const std::uint64_t begin = start(document), end = start(document + 1);
+        use(begin, std::max(begin, end));
+      }
+      documents = documents.subspan(ready);
     }
   }
 
@@ -110,7 +129,18 @@ class DocumentReader {
     std::uint64_t block = UINT64_MAX, used = 0;
   };
 
+  // First tokens of documents that lie side by side in memory.
+  struct Starts {
+    const std::uint64_t* entries = nullptr;
+    std::uint64_t count = 0;
+    std::uint64_t first = 0, skipped = 0;  // of the part: its first token, and what lies before it
+  };
+  Starts starts_from(std::uint64_t document);
+
   Memo& memo_of(std::uint64_t token) { return memos_[token * 0x9e3779b97f4a7c15 >> 56]; }
+  const Part& part_of_document(std::uint64_t document);
+  // How many of them, from the first on, `start` now finds in memory; at least one.
+  std::size_t load_blocks_of(std::span<const std::uint64_t> documents);
   const std::uint64_t* cached(std::uint64_t block);
   const std::uint64_t* block(const Part& part, std::uint64_t number);
   void load(std::span<const std::uint64_t> blocks);

@@ -326,8 +326,7 @@ std::uint64_t DocumentReader::locate(std::uint64_t token) {
   return document;
 }
 
-std::uint64_t DocumentReader::start(std::uint64_t document) {
-  if (document >= index_->size()) return index_->tokens();
+const DocumentReader::Part& DocumentReader::part_of_document(std::uint64_t document) {
   if (!last_part_ || document < last_part_->first_document ||
       document - last_part_->first_document >= last_part_->documents) {
     // Parts without documents of their own share the number with the next one.
@@ -335,7 +334,39 @@ std::uint64_t DocumentReader::start(std::uint64_t document) {
                                                 [](const Part& p) { return p.first_document; });
     last_part_ = &*(after - 1);
   }
-  const Part& part = *last_part_;
+  return *last_part_;
+}
+
+std::size_t DocumentReader::load_blocks_of(std::span<const std::uint64_t> documents) {
+  std::array<std::uint64_t, kTogether> missing;
+  std::size_t count = 0, ready = 0;
+  for (; ready < documents.size() && documents[ready] < index_->size(); ++ready) {
+    const Part& part = part_of_document(documents[ready]);
+    const std::uint64_t number = documents[ready] - part.first_document;
+    if (part.head && number == 0) continue;
+    const std::uint64_t entry = part.skipped_documents + number - (part.head ? 1 : 0);
+    const std::uint64_t id = part.first_block + entry / kBlock;
+    if ((count > 0 && missing[count - 1] == id) || cached(id)) continue;
+    if (count == together_) break;
+    missing[count++] = id;
+  }
+  if (count > 1) load(std::span(missing).first(count));
+  return std::max<std::size_t>(ready, 1);
+}
+
+DocumentReader::Starts DocumentReader::starts_from(std::uint64_t document) {
+  const Part& part = part_of_document(document);
+  const std::uint64_t number = document - part.first_document, head = part.head ? 1 : 0;
+  if (number < head) return {&part.first_token, 1, 0, 0};
+  const std::uint64_t place = part.skipped_documents + number - head;
+  const std::uint64_t* entries = block(part, place / kBlock) + place % kBlock;
+  const std::uint64_t left = part.documents > number ? part.documents - number : 1;
+  return {entries, std::min(kBlock - place % kBlock, left), part.first_token, part.skipped_tokens};
+}
+
+std::uint64_t DocumentReader::start(std::uint64_t document) {
+  if (document >= index_->size()) return index_->tokens();
+  const Part& part = part_of_document(document);
   std::uint64_t number = document - part.first_document;
   if (part.head && number-- == 0) return part.first_token;
   const std::uint64_t token = entry(part, part.skipped_documents + number);

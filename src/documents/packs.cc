@@ -126,8 +126,9 @@ Error contradicting_index() {
 
 }  // namespace
 
-Packs::Packs(const DocumentIndex& index, std::uint64_t columns, std::uint64_t window)
-    : tokens_(index.tokens()), columns_(columns) {
+Packs::Packs(const DocumentIndex& index, std::uint64_t columns, std::uint64_t window,
+             const CroppedDocuments* cropped)
+    : cropped_(cropped), tokens_(cropped ? cropped->tokens() : index.tokens()), columns_(columns) {
   const std::uint64_t each = columns * std::max<std::uint64_t>(window, 1);
   windows_ = std::max<std::uint64_t>(1, tokens_ / each);
   // The last piece of a window may end up to a row beyond it.
@@ -170,12 +171,30 @@ void Packs::find_pieces(std::uint64_t window, DocumentReader& reader,
   }
 }
 
+std::uint64_t Packs::find_cropped(std::uint64_t first, std::uint64_t end, DocumentReader& reader,
+                                  std::vector<DocumentPiece>& pieces) const {
+  std::uint64_t cut = 0;
+  for (std::uint64_t document = first; document < end; ++document) {
+    const std::uint64_t start = reader.start(document), next = reader.start(document + 1);
+    if (next < start) throw contradicting_index();
+    const std::uint64_t length = next - start, tokens = std::min(length, columns_);
+    if (tokens == 0) continue;
+    const bool all = tokens == length;
+    if (pieces.size() == pieces.capacity()) throw contradicting_index();
+    pieces.push_back({start, static_cast<std::uint32_t>(tokens), all, all});
+    cut += length - tokens;
+  }
+  return cut;
+}
+
 PackedWindow Packs::pack(std::uint64_t window, DocumentReader& reader, const Budget& budget,
                          Reservation share, std::uint64_t working) const {
   const std::uint64_t begin = begin_of(window), end = begin_of(window + 1);
-  const std::uint64_t first = reader.locate(begin), last = reader.locate(end - 1);
-  if (last < first) throw contradicting_index();
-  const std::uint64_t most = most_pieces(last - first + 1, end - begin);
+  const std::uint64_t first = cropped_ ? cropped_->first_from(begin, reader) : reader.locate(begin);
+  const std::uint64_t after =
+      cropped_ ? cropped_->first_from(end, reader) : reader.locate(end - 1) + 1;
+  if (after < first) throw contradicting_index();
+  const std::uint64_t most = most_pieces(after - first, end - begin);
   PackedWindow packed;
   packed.share_ = std::move(share);
   if (const std::uint64_t needed = rows_bytes(most); needed > packed.share_.bytes()) {
@@ -187,7 +206,11 @@ PackedWindow Packs::pack(std::uint64_t window, DocumentReader& reader, const Bud
       budget.reserve(needed > working ? needed - working : 0, "packing of rows");
   std::vector<DocumentPiece> pieces;
   pieces.reserve(most);
-  find_pieces(window, reader, pieces);
+  if (cropped_) {
+    packed.cut_ = find_cropped(first, after, reader, pieces);
+  } else {
+    find_pieces(window, reader, pieces);
+  }
   const std::size_t found = pieces.size();
   const std::vector<std::uint32_t> rows =
       choose_rows(pieces, window_rows_, columns_, packed.split_);
@@ -210,6 +233,7 @@ PackedWindow Packs::pack(std::uint64_t window, DocumentReader& reader, const Bud
 PackTotals Packs::totals(const PackedWindow& window, std::uint64_t columns) {
   PackTotals totals{.places = window.rows() * columns, .split = window.split_};
   totals.documents = window.split_;
+  totals.cut = window.cut_;
   for (const DocumentPiece& piece : window.pieces_) {
     totals.tokens += piece.tokens;
     totals.documents += piece.whole ? 1 : 0;

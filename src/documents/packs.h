@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "documents/cropped_documents.h"
 #include "documents/document_index.h"
 #include "evenkeel/budget.h"
 
@@ -32,6 +33,7 @@ class PackedWindow {
   friend class Packs;
   friend class PackCache;
   std::uint64_t split_ = 0;  // documents that would have fitted a row
+  std::uint64_t cut_ = 0;    // tokens of its documents that are left out
   Reservation share_;
   std::vector<DocumentPiece> pieces_;  // row by row
   std::vector<std::uint32_t> begins_;  // of each row, and the end
@@ -42,6 +44,7 @@ struct PackTotals {
   std::uint64_t tokens = 0, places = 0;
   std::uint64_t documents = 0;  // that fit a row
   std::uint64_t split = 0;      // of these
+  std::uint64_t cut = 0;        // tokens
 };
 
 // Documents are cut into pieces of `columns` tokens, most of which are whole documents. A window is
@@ -49,10 +52,13 @@ struct PackTotals {
 // longest first, each into the row that it fills best. Every window has the same number of rows,
 // just enough to hold all of its tokens: what does not fit any row is split over those that have
 // room. So the rows of a window follow from (data, columns, window) alone, and nothing is lost.
+// Where documents are cropped, the same holds for the stream that is left of them.
 class Packs {
  public:
-  // `window` rows of tokens are packed together, about.
-  Packs(const DocumentIndex& index, std::uint64_t columns, std::uint64_t window);
+  // `window` rows of tokens are packed together, about. `cropped`, if there is one, must outlive
+  // it.
+  Packs(const DocumentIndex& index, std::uint64_t columns, std::uint64_t window,
+        const CroppedDocuments* cropped = nullptr);
 
   std::uint64_t windows() const { return windows_; }
   std::uint64_t window_rows() const { return window_rows_; }
@@ -74,11 +80,15 @@ class Packs {
   // Fills `pieces` up to its capacity; more than that is an error.
   void find_pieces(std::uint64_t window, DocumentReader& reader,
                    std::vector<DocumentPiece>& pieces) const;
+  // The same of documents `first` .. end - 1, cropped. Returns the tokens that are left out.
+  std::uint64_t find_cropped(std::uint64_t first, std::uint64_t end, DocumentReader& reader,
+                             std::vector<DocumentPiece>& pieces) const;
   std::uint64_t most_pieces(std::uint64_t documents, std::uint64_t tokens) const;
   std::uint64_t rows_bytes(std::uint64_t pieces) const;
   std::uint64_t working_bytes(std::uint64_t pieces) const;
 
-  const std::uint64_t tokens_, columns_;
+  const CroppedDocuments* const cropped_;
+  const std::uint64_t tokens_, columns_;  // of the stream that is packed
   std::uint64_t usual_pieces_ = 0;
   std::uint64_t windows_ = 1, window_rows_ = 1;
 };

@@ -21,6 +21,7 @@
 #include "format/part.h"
 #include "format/source.h"
 #include "format/token_part.h"
+#include "remote/address.h"
 
 namespace evenkeel {
 namespace {
@@ -254,6 +255,20 @@ std::string stored_index_path(const std::string& tokens_path, const Separator& s
                               const std::string& folder) {
   const std::string suffix = (separator.begins ? ".bos" : ".eos") +
                              std::to_string(separator.token) + std::string(kStoredIndexSuffix);
+  if (is_url(tokens_path)) {
+    if (folder.empty()) {
+      throw Error(ErrorKind::kInvalid, "documents",
+                  "the index of documents cannot be written beside an object on a server")
+          .in(tokens_path)
+          .hint("name a folder for it, or store the documents' first tokens beside the object, as "
+                "NAME.doc.npy");
+    }
+    std::array<char, 17> hash;
+    std::snprintf(hash.data(), hash.size(), "%016llx",
+                  static_cast<unsigned long long>(hash_bytes(tokens_path)));
+    return (std::filesystem::path(folder) / (object_name(tokens_path) + "." + hash.data() + suffix))
+        .string();
+  }
   if (folder.empty()) return tokens_path + suffix;
   // Files of one name in several folders have an index each.
   const auto whole = std::filesystem::absolute(tokens_path).lexically_normal();

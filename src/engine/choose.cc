@@ -9,7 +9,7 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, EngineKind>, 7> kNames = {{
+constexpr std::array<std::pair<std::string_view, EngineKind>, 8> kNames = {{
     {"auto", EngineKind::kAuto},
     {"map", EngineKind::kMap},
     {"remap", EngineKind::kRemap},
@@ -17,6 +17,7 @@ constexpr std::array<std::pair<std::string_view, EngineKind>, 7> kNames = {{
     {"read", EngineKind::kRead},
     {"direct", EngineKind::kDirect},
     {"fill", EngineKind::kFill},
+    {"remote", EngineKind::kRemote},
 }};
 constexpr std::array<std::pair<std::string_view, PageCache>, 2> kPageCacheNames = {{
     {"spare", PageCache::kSpare},
@@ -101,6 +102,31 @@ std::unique_ptr<Engine> make_auto_engine(const Layout& layout, const Budget& bud
                         "the data does not fit the budget (" + sizes + ")");
 }
 
+// Whether the data lies on servers. Throws Error (kInvalid) where the engine does not go with it.
+bool reads_servers(EngineKind asked, const Layout& layout) {
+  const auto is_remote = [](const Segment& segment) { return segment.remote != nullptr; };
+  const auto remote = std::ranges::count_if(layout.segments, is_remote);
+  const bool any = remote > 0;
+  if (any && static_cast<std::size_t>(remote) < layout.segments.size()) {
+    throw Error(ErrorKind::kInvalid, "open",
+                "files and URLs cannot be parts of one array: " + std::to_string(remote) + " of " +
+                    std::to_string(layout.segments.size()) + " are URLs")
+        .hint("open them as two, or serve all of them");
+  }
+  if (any && asked != EngineKind::kAuto && asked != EngineKind::kRemote) {
+    throw Error(ErrorKind::kInvalid, "engine",
+                "\"" + std::string(engine_name(asked)) + "\" reads files, and this is a URL")
+        .in(layout.segments.front().path)
+        .hint("leave the engine at \"auto\", and page_cache at \"spare\"");
+  }
+  if (!any && asked == EngineKind::kRemote && !layout.segments.empty()) {
+    throw Error(ErrorKind::kInvalid, "engine", "\"remote\" reads URLs, and this is a file")
+        .in(layout.segments.front().path)
+        .hint("leave the engine at \"auto\"");
+  }
+  return any;
+}
+
 }  // namespace
 
 std::uint64_t buffer_size(const Budget& budget, std::uint64_t least, std::uint64_t most) {
@@ -157,6 +183,10 @@ EngineKind engine_for(EngineKind asked, PageCache page_cache) {
 std::unique_ptr<Engine> make_engine(EngineKind asked, const Layout& layout, const Budget& budget,
                                     std::uint64_t working_room, const std::string& why_read) {
   const std::string why = "asked for";
+  if (reads_servers(asked, layout)) {
+    return std::make_unique<Chosen>(make_remote_engine(layout, budget), asked,
+                                    asked == EngineKind::kRemote ? why : "the paths are URLs");
+  }
   switch (asked) {
     case EngineKind::kMap:
       return std::make_unique<Chosen>(make_map_engine(layout), asked, why);
@@ -174,6 +204,7 @@ std::unique_ptr<Engine> make_engine(EngineKind asked, const Layout& layout, cons
                                           format_size(budget.limit()) +
                                           " covers the library's own memory, not the page cache");
     case EngineKind::kAuto:
+    case EngineKind::kRemote:
       break;
   }
   return make_auto_engine(layout, budget, working_room, why_read);

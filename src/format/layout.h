@@ -30,6 +30,7 @@ struct FileIdentity {
 };
 
 class KeptFile;
+class RemoteObject;
 
 // One file's part of an array: rows first_row .. first_row+rows-1, whose bytes begin at
 // data_offset.
@@ -43,6 +44,8 @@ struct Segment {
   // to another file. Empty for arrays of many files (kMostKeptFiles), and
   // where the process keeps very many (KeptFile).
   std::shared_ptr<const KeptFile> kept = {};
+  // An object on a server: `path` is its URL, and of `identity` only the size means something.
+  std::shared_ptr<const RemoteObject> remote = {};
 };
 
 // Invariants that a format guarantees and every reader relies on: row_bytes >= 1; sums and products

@@ -6,6 +6,8 @@
 #include "base/sys.h"
 #include "evenkeel/error.h"
 #include "format/layout.h"
+#include "remote/listing.h"
+#include "remote/address.h"
 
 namespace evenkeel {
 namespace {
@@ -78,6 +80,7 @@ std::vector<std::string> expand_paths(const std::string& path_or_glob) {
     throw Error(ErrorKind::kInvalid, "open", "a path cannot contain a zero byte")
         .in(path_or_glob.c_str());
   }
+  if (is_url(path_or_glob)) return expand_url(path_or_glob);
   if (sys::lstat(path_or_glob.c_str(), &status) == 0) return {path_or_glob};
   const int code = errno;
   if (path_or_glob.find_first_of("*?[") == path_or_glob.npos) {

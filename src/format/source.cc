@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <functional>
 #include <span>
 #include <utility>
 
@@ -38,6 +39,7 @@ FileIdentity identify(int fd, const std::string& path) {
 
 std::string Source::read(std::uint64_t offset, std::size_t length) const {
   const std::uint64_t rest = offset < identity.size ? identity.size - offset : 0;
+  if (remote) return remote->read(offset, length);
   std::string bytes(std::min<std::uint64_t>(length, rest), '\0');  // asking for more reads twice
   const std::size_t got =
       read_upto(fd->get(), offset, std::as_writable_bytes(std::span(bytes)), path);
@@ -51,12 +53,20 @@ std::string Source::read(std::uint64_t offset, std::size_t length) const {
 }
 
 Segment Source::segment(std::uint64_t data_offset, std::uint64_t rows) const {
-  return {path, identity, data_offset, 0, rows, KeptFile::keep(fd)};
+  return {path, identity, data_offset, 0, rows, fd ? KeptFile::keep(fd) : nullptr, remote};
 }
 
 Source open_even_empty(const std::string& path) {
   if (path.find('\0') != path.npos) {
     throw Error(ErrorKind::kInvalid, "open", "a path cannot hold a zero byte").in(path.c_str());
+  }
+  if (is_url(path)) {
+    Source source{path, nullptr, {}, open_object(path)};
+    source.identity.size = source.remote->size;
+    // Not a time, but it differs where the object does.
+    const std::size_t version = std::hash<std::string>()(source.remote->version());
+    source.identity.mtime_ns = static_cast<std::int64_t>(version);
+    return source;
   }
   Source source{path, std::make_shared<const Fd>(open_readable(path)), {}};
   source.identity = identify(source.fd->get(), path);

@@ -9,6 +9,7 @@
 #include "base/sys.h"
 #include "evenkeel/error.h"
 #include "format/token_layout.h"
+#include "remote/object.h"
 
 namespace evenkeel {
 namespace {
@@ -27,6 +28,7 @@ enum class Found : std::uint8_t { kNothing, kFolder, kFile };
 Found look_for(const std::string& path) {
   struct stat status;
   if (path.find('\0') != path.npos) return Found::kNothing;
+  if (is_url(path)) return object_exists(path) ? Found::kFile : Found::kNothing;
   if (sys::lstat(path.c_str(), &status) == 0) {
     return S_ISDIR(status.st_mode) ? Found::kFolder : Found::kFile;
   }
@@ -39,14 +41,20 @@ Found look_for(const std::string& path) {
 
 bool is_there(const std::string& path) { return look_for(path) != Found::kNothing; }
 
-std::string with_suffix(std::string_view path, std::string_view old, std::string_view suffix) {
-  return std::string(path.substr(0, path.size() - old.size())).append(suffix);
+// Of a URL, the part before the query counts.
+bool ends_so(const std::string& path, std::string_view suffix) {
+  return is_url(path) ? path_ends_with(path, suffix) : path.ends_with(suffix);
+}
+
+std::string with_suffix(const std::string& path, std::string_view old, std::string_view suffix) {
+  if (is_url(path)) return with_ending(path, old, suffix);
+  return path.substr(0, path.size() - old.size()).append(suffix);
 }
 
 // The token file that this file belongs to, if this is an existing companion file.
 std::optional<std::string> tokens_of(const std::string& path) {
   for (const Companion& known : kCompanions) {
-    if (path.ends_with(known.suffix) && is_there(path)) {
+    if (ends_so(path, known.suffix) && is_there(path)) {
       return with_suffix(path, known.suffix, known.tokens_suffix);
     }
   }
@@ -67,7 +75,7 @@ std::string_view without_separator(std::string_view name) {
 // Evenkeel makes, and NAME.doc.npy, where NAME may lack its .bin or .npy.
 std::optional<std::string> tokens_of_documents(const std::string& path) {
   for (const std::string_view suffix : {".documents", ".documents.part", ".doc.npy"}) {
-    if (!path.ends_with(suffix) || !is_there(path)) continue;
+    if (!ends_so(path, suffix) || !is_there(path)) continue;
     const std::string name(without_separator(with_suffix(path, suffix, "")));
     for (const std::string_view extension : {"", ".bin", ".npy"}) {
       std::string tokens = name + std::string(extension);
@@ -80,21 +88,34 @@ std::optional<std::string> tokens_of_documents(const std::string& path) {
 // "corpus" for corpus.bin and corpus.idx, as Megatron's users name them. A folder with that name
 // does not matter: a folder holds no tokens.
 bool is_prefix(const std::string& path) {
+  // A web address has an ending: the question would cost a request for each file.
+  if (is_url(path) && object_name(path).find('.') != std::string::npos) return false;
   return look_for(path) != Found::kFile && is_there(path + ".idx");
 }
 
 TokenFile with_index(std::string path) {
-  if (path.ends_with(".bin")) {
+  if (ends_so(path, ".bin")) {
     std::string index = with_suffix(path, ".bin", ".idx");
     if (is_there(index)) return {std::move(path), TokenFile::Index::kMegatron, std::move(index)};
-  } else if (path.ends_with(".ds")) {
-    std::string index = path + ".index";
+  } else if (ends_so(path, ".ds")) {
+    std::string index = with_suffix(path, "", ".index");
     if (is_there(index)) return {std::move(path), TokenFile::Index::kDatatrove, std::move(index)};
   }
   return {std::move(path)};
 }
 
 }  // namespace
+
+std::vector<std::string> with_companions(const std::vector<std::string>& paths) {
+  std::vector<std::string> all;
+  for (const std::string& path : paths) {
+    if (!is_url(path)) continue;
+    all.push_back(path);
+    if (ends_so(path, ".bin")) all.push_back(with_suffix(path, ".bin", ".idx"));
+    if (ends_so(path, ".ds")) all.push_back(with_suffix(path, "", ".index"));
+  }
+  return all;
+}
 
 std::vector<TokenFile> pair_token_files(const std::vector<std::string>& paths) {
   const std::unordered_set<std::string> given(paths.begin(), paths.end());

@@ -19,4 +19,7 @@ struct TokenFile {
 // file.
 std::vector<TokenFile> pair_token_files(const std::vector<std::string>& paths);
 
+// The URLs among these paths, and those of the index files that pair_token_files will look for.
+std::vector<std::string> with_companions(const std::vector<std::string>& paths);
+
 }  // namespace evenkeel

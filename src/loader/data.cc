@@ -5,6 +5,7 @@
 
 #include "base/visible.h"
 #include "evenkeel/error.h"
+#include "remote/address.h"
 
 namespace evenkeel {
 namespace {
@@ -16,7 +17,8 @@ std::uint64_t hash_names_and_sizes(const Layout& layout) {
     for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   };
   for (const Segment& segment : layout.segments) {
-    add(std::filesystem::path(segment.path).filename().string());
+    add(segment.remote ? object_name(segment.path)
+                       : std::filesystem::path(segment.path).filename().string());
     add("\n" + std::to_string(segment.identity.size) + "\n");
   }
   return hash;

@@ -1,103 +1,15 @@
 #include "tokens/document_batches.h"
 
 #include <algorithm>
-#include <cstring>
-#include <limits>
 #include <numeric>
 #include <utility>
 
-#include "base/checked.h"
 #include "documents/find_tokens.h"
-#include "evenkeel/error.h"
 #include "tokens/crop_order.h"
-#include "tokens/widen.h"
+#include "tokens/document_options.h"
+#include "tokens/whole_order.h"
 
 namespace evenkeel {
-namespace {
-
-Error wrong_documents(const std::string& what) {
-  return Error(ErrorKind::kInvalid, "documents", what);
-}
-
-const LoaderOptions& checked_documents(const LoaderOptions& options) {
-  const DocumentOptions& documents = options.documents;
-  const auto places = checked_mul(options.batch_size, options.block_size);
-  if (!places || *places > std::numeric_limits<std::int32_t>::max()) {
-    throw wrong_documents("cu_seqlens is int32, and a batch of " + with_commas(options.batch_size) +
-                          " x " + with_commas(options.block_size) +
-                          " tokens has more than 2^31-1 positions")
-        .hint("take a smaller batch_size");
-  }
-  if (documents.bos && documents.eos) {
-    throw wrong_documents("bos and eos exclude each other; got both")
-        .hint("bos: documents begin with it; eos: they end with it");
-  }
-  if (documents.most_documents > 0 && documents.most_documents < options.batch_size) {
-    throw wrong_documents("most_documents is " + with_commas(documents.most_documents) +
-                          ", but each of the " + with_commas(options.batch_size) +
-                          " rows of a batch begins one");
-  }
-  if (documents.mode == DocumentMode::kPacked &&
-      (documents.window == 0 || documents.mixed_windows == 0)) {
-    throw wrong_documents("window and mixed_windows must be at least 1");
-  }
-  return options;
-}
-
-// The separator that all files of the set have, if none of them has an index.
-std::optional<Separator> common_separator(const std::vector<TokenFileInfo>& files,
-                                          const DocumentSource& source) {
-  std::optional<Separator> common;
-  for (const TokenFileInfo& file : files) {
-    if (has_own_index(file)) return std::nullopt;
-    const auto one = separator_of(file, source);
-    if (!one || (common && (common->token != one->token || common->begins != one->begins))) {
-      return std::nullopt;
-    }
-    common = one;
-  }
-  return common;
-}
-
-DocumentSource source_of(const DocumentOptions& options) {
-  return {options.bos, options.eos, options.index};
-}
-
-bool all_have_separators(const std::vector<WeightedTokens>& sets, const LoaderOptions& options) {
-  return std::ranges::all_of(sets, [&](const WeightedTokens& set) {
-    return common_separator(TokenInternals::of(set.tokens).files, source_of(options.documents))
-        .has_value();
-  });
-}
-
-template <class T>
-void fill_as(std::byte* out, std::uint64_t count, std::int64_t value) {
-  const auto number = static_cast<T>(value);
-  for (std::uint64_t i = 0; i < count; ++i) std::memcpy(out + i * sizeof(T), &number, sizeof(T));
-}
-
-void fill_tokens(DType type, std::byte* out, std::uint64_t count, std::int64_t value) {
-  switch (type.size) {
-    case 1:
-      return fill_as<std::uint8_t>(out, count, value);
-    case 2:
-      return fill_as<std::uint16_t>(out, count, value);
-    case 4:
-      return fill_as<std::uint32_t>(out, count, value);
-    default:
-      return fill_as<std::uint64_t>(out, count, value);
-  }
-}
-
-void require_pad(const LoaderOptions& options, DType stored) {
-  const DType out = options.dtype.value_or(stored);
-  const std::int64_t pad = options.documents.pad;
-  if (options.documents.mode != DocumentMode::kPacked || can_hold(out, pad)) return;
-  throw wrong_documents("pad is " + std::to_string(pad) + ", which does not fit " + out.name())
-      .hint("take another pad, or another dtype");
-}
-
-}  // namespace
 
 DocumentBatches::DocumentBatches(const std::vector<WeightedTokens>& sets,
                                  const LoaderOptions& options, const Layout& joined,
@@ -109,7 +21,8 @@ DocumentBatches::DocumentBatches(const std::vector<WeightedTokens>& sets,
       budget_(budget),
       layout_(documents_layout(batch_size_, columns_, options.documents.most_documents)),
       by_tokens_(options.documents.mode == DocumentMode::kMask &&
-                 all_have_separators(sets, options)) {
+                 all_have_separators(sets, options)),
+      masks_(sets, batch_size_ * columns_) {
   require_pad(options, joined.dtype);
   counting_ = PageBuffer(budget_, columns_ * sizeof(std::int32_t), "positions of documents");
   auto* const numbers = reinterpret_cast<std::int32_t*>(counting_.data());
@@ -135,15 +48,20 @@ DocumentBatches::Set DocumentBatches::make_set(const WeightedTokens& weighted,
     require_possible(*set.separator, joined_.dtype, tokens.files.front().path);
     return set;
   }
-  if (!packed() && set.tokens <= columns_) return set;  // the order says what is wrong
-  if (set.tokens == 0) throw wrong_documents("there are no tokens to pack");
-  set.index = DocumentIndex::open(tokens.layout(), tokens.files, source, budget_);
-  if (packed()) {
-    set.packs = std::make_unique<Packs>(*set.index, columns_, documents.window);
+  if (!in_pieces() && set.tokens <= columns_) return set;  // the order says what is wrong
+  if (set.tokens == 0) {
+    throw wrong_documents(packed() ? "there are no tokens to pack" : "there are no tokens");
   }
+  set.index = DocumentIndex::open(tokens.layout(), tokens.files, source, budget_);
   for (Side* side : {&set.reading, &set.explaining}) {
     side->reader = std::make_unique<DocumentReader>(set.index, budget_, sets);
-    if (!packed()) continue;
+  }
+  if (!packed()) return set;
+  if (documents.crop_long) {
+    set.cropped = std::make_unique<CroppedDocuments>(*set.reading.reader, columns_, budget_);
+  }
+  set.packs = std::make_unique<Packs>(*set.index, columns_, documents.window, set.cropped.get());
+  for (Side* side : {&set.reading, &set.explaining}) {
     const std::size_t held = side == &set.reading ? documents.mixed_windows : 1;
     side->packs = std::make_unique<PackCache>(*set.packs, *side->reader, budget_, held);
   }
@@ -152,25 +70,34 @@ DocumentBatches::Set DocumentBatches::make_set(const WeightedTokens& weighted,
 
 std::uint64_t DocumentBatches::rows(std::size_t set) const {
   const Set& one = sets_[set];
+  if (whole()) return one.index->size();
   return one.packs ? one.packs->windows() * one.packs->window_rows() : one.tokens;
 }
 
 std::string DocumentBatches::describe(std::size_t set) const {
   const DocumentOptions& documents = options_.documents;
-  if (documents.mode == DocumentMode::kMask) return {};  // the same rows as without
+  const std::string mask = masks_.fingerprint(set);
+  const std::string masked = mask.empty() ? "" : " loss_mask=(" + mask + ")";
+  if (documents.mode == DocumentMode::kMask) return masked;  // the same rows as without
   std::string text = " documents=" + std::string(document_mode_name(documents.mode));
   if (sets_[set].index) text += ":" + std::to_string(sets_[set].index->size());
   if (documents.mode == DocumentMode::kStart) {
-    return text + (documents.use_leftovers ? " leftovers=use" : " leftovers=drop");
+    return text + (documents.use_leftovers ? " leftovers=use" : " leftovers=drop") + masked;
   }
-  return text + " window=" + std::to_string(documents.window) + "x" +
-         std::to_string(documents.mixed_windows);
+  text += " window=" + std::to_string(documents.window) + "x";
+  if (whole()) return text + std::to_string(documents.bucket) + masked;
+  return text + std::to_string(documents.mixed_windows) +
+         (documents.crop_long ? " long=crop" : "") + masked;
 }
 
 std::unique_ptr<SampleOrder> DocumentBatches::order(std::size_t set, bool explaining) {
   Set& one = sets_[set];
   const std::uint64_t seed = seed_of_set(options_.seed, set);
   if (packed()) return pack_order(*one.packs, options_, seed);
+  if (whole()) {
+    const Side& side = explaining ? one.explaining : one.reading;
+    return std::make_unique<WholeOrder>(*side.reader, options_, seed, budget_);
+  }
   auto crops = std::make_unique<CropSequence>(one.tokens, columns_, options_.order, seed);
   if (options_.documents.mode == DocumentMode::kMask) return crops;
   return start_order(std::move(crops), *(explaining ? one.explaining : one.reading).reader,
@@ -193,34 +120,6 @@ DocumentFields DocumentBatches::fields_in(std::byte* memory) const {
           memory};
 }
 
-std::uint64_t DocumentBatches::slot_bytes() const {
-  if (!packed()) return 0;
-  return batch_size_ * (kUsualPieces * (sizeof(JobRun) + sizeof(Placed) + 16) + 16);
-}
-
-void DocumentBatches::add_slot(const Budget& budget) {
-  Slot& slot = slots_.emplace_back();
-  if (!packed()) return;
-  slot.share = budget.reserve(slot_bytes(), "pieces of packed rows");
-  slot.room = batch_size_ * kUsualPieces;
-  slot.runs.reserve(slot.room);
-  slot.placed.reserve(slot.room);
-  slot.padding.reserve(batch_size_);
-}
-
-void DocumentBatches::make_room(Slot& slot, std::size_t pieces) {
-  if (pieces <= slot.room) return;
-  const std::size_t room = std::max(pieces, 2 * slot.room);
-  // The old lists live until the new ones are filled. The plan has a number for each piece, too.
-  Reservation more = budget_.reserve(
-      (room + slot.room) * (sizeof(JobRun) + sizeof(Placed) + 3 * sizeof(std::uint64_t)),
-      "pieces of packed rows");
-  slot.runs.reserve(room);
-  slot.placed.reserve(room);
-  slot.more = std::move(more);
-  slot.room = room;
-}
-
 void DocumentBatches::mark_by_index(const Set& set, std::uint64_t start, std::uint64_t document,
                                     DocumentFields& fields) const {
   std::uint64_t last = start;  // empty documents begin where others do
@@ -232,7 +131,16 @@ void DocumentBatches::mark_by_index(const Set& set, std::uint64_t start, std::ui
   });
 }
 
-void DocumentBatches::prepare(std::span<const std::uint64_t> rows, std::byte* memory) {
+void DocumentBatches::prepare(std::size_t slot, std::span<const std::uint64_t> rows,
+                              std::byte* memory) {
+  if (masks_.any()) {
+    masks_.begin(slot);
+    for (std::uint64_t i = 0; i < rows.size(); ++i) {
+      const Set& set = set_of(rows[i]);
+      masks_.add(slot, static_cast<std::size_t>(&set - sets_.data()), rows[i] - set.first_row + 1,
+                 columns_, i * columns_);
+    }
+  }
   if (by_tokens_) return;
   DocumentFields fields = fields_in(memory);
   fields.begin();
@@ -279,8 +187,8 @@ void DocumentBatches::mark_by_tokens(const Set& set, std::uint64_t start, const 
   }
 }
 
-void DocumentBatches::finish(std::span<const std::uint64_t> rows, const std::byte* stored,
-                             std::byte* memory) const {
+void DocumentBatches::finish(std::size_t slot, std::span<const std::uint64_t> rows,
+                             const std::byte* stored, std::byte* memory) const {
   DocumentFields fields = fields_in(memory);
   if (by_tokens_) {
     fields.begin();
@@ -292,74 +200,9 @@ void DocumentBatches::finish(std::span<const std::uint64_t> rows, const std::byt
     }
   }
   fields.finish();
-}
-
-std::span<const DocumentPiece> DocumentBatches::pieces_of(const Set& set, const Side& side,
-                                                          std::uint64_t row, bool counts) {
-  const std::uint64_t rows = set.packs->window_rows();
-  const PackedWindow& window = side.packs->window(row / rows, [&](const PackedWindow& made) {
-    if (!counts) return;
-    const PackTotals totals = Packs::totals(made, columns_);
-    counts_.tokens.fetch_add(totals.tokens, std::memory_order_relaxed);
-    counts_.places.fetch_add(totals.places, std::memory_order_relaxed);
-    counts_.documents.fetch_add(totals.documents, std::memory_order_relaxed);
-    counts_.split.fetch_add(totals.split, std::memory_order_relaxed);
-  });
-  return window.row(row % rows);
-}
-
-std::span<const JobRun> DocumentBatches::runs(std::size_t slot, std::span<const std::uint64_t> rows,
-                                              std::byte* memory, std::byte* stored) {
-  Slot& mine = slots_[slot];
-  mine.runs.clear();
-  mine.placed.clear();
-  mine.padding.clear();
-  DocumentFields fields = fields_in(memory);
-  fields.begin();
-  const std::uint32_t size = joined_.dtype.size;
-  for (std::uint64_t i = 0; i < rows.size(); ++i) {
-    const Set& set = set_of(rows[i]);
-    const auto pieces = pieces_of(set, set.reading, rows[i] - set.first_row, true);
-    make_room(mine, mine.runs.size() + pieces.size());
-    fields.begin_row(i);
-    std::uint64_t column = 0, at = i * stored_row();
-    for (const DocumentPiece& piece : pieces) {
-      if (column > 0) fields.begin_piece(column);
-      const bool last = piece.start + piece.tokens == set.tokens;
-      mine.runs.push_back(
-          {set.first_token + piece.start, piece.tokens + (last ? 0U : 1U), stored + at * size});
-      mine.placed.push_back({i * columns_ + column, at, piece.tokens, last});
-      column += piece.tokens;
-      at += piece.tokens + 1;
-      const bool crosses = piece.ends && !options_.documents.predict_first;
-      if (last || crosses) fields.leave_out(column - 1);
-    }
-    fields.pad_from(column);
-    if (column < columns_) mine.padding.emplace_back(i * columns_ + column, columns_ - column);
+  if (masks_.any()) {
+    masks_.apply(slot, reinterpret_cast<std::uint8_t*>(memory + layout_.loss_mask));
   }
-  return mine.runs;
-}
-
-bool DocumentBatches::widen_pieces(std::size_t slot, std::byte* stored, DType out, std::byte* x,
-                                   std::byte* y) const {
-  const Slot& mine = slots_[slot];
-  const std::uint32_t size = joined_.dtype.size;
-  for (const Placed& piece : mine.placed) {
-    std::byte* const tokens = stored + piece.stored * size;
-    if (piece.last_of_stream) {
-      std::byte* const after = tokens + std::uint64_t{piece.tokens} * size;
-      std::memcpy(after, after - size, size);
-    }
-    if (!widen_xy(joined_.dtype, tokens, piece.tokens, out, x + piece.place * out.size,
-                  y + piece.place * out.size)) {
-      return false;
-    }
-  }
-  for (const auto& [place, positions] : mine.padding) {
-    fill_tokens(out, x + place * out.size, positions, options_.documents.pad);
-    fill_tokens(out, y + place * out.size, positions, options_.documents.pad);
-  }
-  return true;
 }
 
 Packing DocumentBatches::packing() const {
@@ -371,15 +214,19 @@ Packing DocumentBatches::packing() const {
   if (places > 0)
     packing.padding = static_cast<double>(places - tokens) / static_cast<double>(places);
   packing.split = share(counts_.split, counts_.documents);
-  packing.cut = share(start_counts_.skipped, start_counts_.looked_at);
+  packing.cut = in_pieces() ? share(counts_.cut, counts_.cut + tokens)
+                            : share(start_counts_.skipped, start_counts_.looked_at);
   packing.inside = share(start_counts_.inside, start_counts_.rows);
   return packing;
 }
 
 std::uint64_t DocumentBatches::first_token(std::size_t set, std::uint64_t row) {
-  if (!packed()) return row;
-  const auto pieces = pieces_of(sets_[set], sets_[set].explaining, row, false);
-  return pieces.empty() ? 0 : pieces.front().start;
+  if (!in_pieces()) return row;
+  DocumentPiece own;
+  const auto pieces = pieces_of(sets_[set], sets_[set].explaining, row, false, own);
+  if (!pieces.empty()) return pieces.front().start;
+  // An empty document may be the last.
+  return whole() ? std::min(own.start, sets_[set].tokens - 1) : 0;
 }
 
 std::vector<CropOrigin::Document> DocumentBatches::explain(std::size_t set, std::uint64_t row) {
@@ -390,8 +237,15 @@ std::vector<CropOrigin::Document> DocumentBatches::explain(std::size_t set, std:
   const auto add = [&](std::uint64_t document, std::uint64_t start, std::uint64_t tokens) {
     shown.push_back({document, start - reader.start(document), start, tokens});
   };
+  if (whole()) {
+    DocumentPiece own;
+    pieces_of(one, one.explaining, row, false, own);
+    add(row, own.start, own.tokens);
+    return shown;
+  }
   if (packed()) {
-    for (const DocumentPiece& piece : pieces_of(one, one.explaining, row, false)) {
+    DocumentPiece own;
+    for (const DocumentPiece& piece : pieces_of(one, one.explaining, row, false, own)) {
       add(reader.locate(piece.start), piece.start, piece.tokens);
     }
     return shown;

@@ -18,6 +18,7 @@
 #include "tokens/document_fields.h"
 #include "tokens/document_orders.h"
 #include "tokens/impl.h"
+#include "tokens/loss_masks.h"
 
 namespace evenkeel {
 
@@ -32,11 +33,18 @@ class DocumentBatches {
                   const Layout& joined, const Budget& budget);
 
   bool packed() const { return options_.documents.mode == DocumentMode::kPacked; }
-  std::uint64_t field_bytes() const { return layout_.bytes; }
+  bool whole() const { return options_.documents.mode == DocumentMode::kWhole; }
+  // Rows are made of pieces of documents: `runs` says what is to be read, not `prepare`.
+  bool in_pieces() const { return packed() || whole(); }
+  const DocumentsLayout& layout() const { return layout_; }
   // Tokens as stored that a row needs room for, at most.
   std::uint64_t stored_row() const { return packed() ? 2 * columns_ : columns_ + 1; }
   std::uint64_t reads_of_row() const { return packed() ? kUsualPieces : 1; }
   std::string describe(std::size_t set) const;  // for states
+  // Of kWhole: all positions of the batch whose fields these are.
+  static std::uint64_t places(const std::byte* fields) {
+    return reinterpret_cast<const std::uint32_t*>(fields)[2];
+  }
 
   // The order of one set, and how many rows it numbers.
   std::unique_ptr<SampleOrder> order(std::size_t set, bool explaining);
@@ -46,15 +54,19 @@ class DocumentBatches {
   std::uint64_t slot_bytes() const;
   void free_slots() { slots_.clear(); }
 
-  // Looks up the documents of a batch; `fields` is where its fields go. With kPacked, also what is
-  // to be read: `runs`, to be laid from `stored` on.
-  void prepare(std::span<const std::uint64_t> rows, std::byte* fields);
+  // Looks up the documents of a batch; `fields` is where its fields go. With `in_pieces`, also what
+  // is to be read: `runs`, to be laid from `stored` on.
+  void prepare(std::size_t slot, std::span<const std::uint64_t> rows, std::byte* fields);
   std::span<const JobRun> runs(std::size_t slot, std::span<const std::uint64_t> rows,
                                std::byte* fields, std::byte* stored);
+  // The array of loss masks, if there is one, and what is to be read of it. After `prepare` or
+  // `runs`.
+  const std::shared_ptr<Array::Impl>& mask_array() const { return masks_.array(); }
+  Job& mask_job(std::size_t slot) { return masks_.job(slot); }
   // Everything was read. Fills the fields, but for x and y.
-  void finish(std::span<const std::uint64_t> rows, const std::byte* stored,
+  void finish(std::size_t slot, std::span<const std::uint64_t> rows, const std::byte* stored,
               std::byte* fields) const;
-  // With kPacked, makes x and y. False: a token does not fit `out`.
+  // With `in_pieces`, makes x and y. False: a token does not fit `out`.
   bool widen_pieces(std::size_t slot, std::byte* stored, DType out, std::byte* x,
                     std::byte* y) const;
 
@@ -77,10 +89,11 @@ class DocumentBatches {
     std::uint64_t first_row = 0;                // of what its order gives, in all sets
     std::optional<Separator> separator;         // with by_tokens_
     std::shared_ptr<const DocumentIndex> index;
+    std::unique_ptr<CroppedDocuments> cropped;  // of DocumentOptions::crop_long
     std::unique_ptr<Packs> packs;
     Side reading, explaining;
   };
-  // A piece of a packed row on its way.
+  // A piece of a row on its way.
   struct Placed {
     std::uint64_t place = 0, stored = 0;  // in the batch's positions; in stored tokens
     std::uint32_t tokens = 0;
@@ -100,9 +113,12 @@ class DocumentBatches {
                      DocumentFields& fields) const;
   void mark_by_tokens(const Set& set, std::uint64_t start, const std::byte* stored,
                       DocumentFields& fields) const;
+  // Of a row of the set. Of kWhole, one piece, which is laid in `own`.
   std::span<const DocumentPiece> pieces_of(const Set& set, const Side& side, std::uint64_t row,
-                                           bool counts);
+                                           bool counts, DocumentPiece& own);
+  void count(const PackedWindow& window);
   DocumentFields fields_in(std::byte* memory) const;
+  std::uint64_t usual_pieces() const { return batch_size_ * reads_of_row(); }
   void make_room(Slot& slot, std::size_t pieces);
 
   const LoaderOptions options_;
@@ -114,12 +130,13 @@ class DocumentBatches {
   const bool by_tokens_;
   PageBuffer counting_;  // int32 from 0 on, one for each column
   std::vector<Set> sets_;
+  LossMasks masks_;
   std::deque<Slot> slots_;
 
   // Of the reading side.
   StartCounts start_counts_;
   struct Counts {
-    std::atomic<std::uint64_t> tokens = 0, places = 0, documents = 0, split = 0;
+    std::atomic<std::uint64_t> tokens = 0, places = 0, documents = 0, split = 0, cut = 0;
   };
   Counts counts_;
 };

@@ -13,11 +13,12 @@ namespace {
 
 constexpr std::uint64_t kFieldsAlignment = 64;  // as fields of a batch have it
 
-constexpr std::array<std::pair<std::string_view, DocumentMode>, 4> kModes = {{
+constexpr std::array<std::pair<std::string_view, DocumentMode>, 5> kModes = {{
     {"none", DocumentMode::kNone},
     {"mask", DocumentMode::kMask},
     {"start", DocumentMode::kStart},
     {"packed", DocumentMode::kPacked},
+    {"whole", DocumentMode::kWhole},
 }};
 
 // Of loss_mask.
@@ -31,7 +32,7 @@ DocumentMode parse_document_mode(std::string_view name) {
   }
   throw Error(ErrorKind::kInvalid, "documents",
               "\"" + std::string(name) + "\" is not a mode of documents")
-      .hint("the modes are none, mask, start, packed");
+      .hint("the modes are none, mask, start, packed, whole");
 }
 
 std::string_view document_mode_name(DocumentMode mode) {
@@ -70,6 +71,7 @@ DocumentFields::DocumentFields(const DocumentsLayout& layout, std::uint64_t rows
 
 void DocumentFields::begin() {
   counts_[0] = counts_[1] = 0;
+  set_places(rows_ * columns_);
   std::memset(loss_mask_, kCounts, rows_ * columns_);
 }
 
@@ -85,11 +87,6 @@ void DocumentFields::add(std::uint64_t place) {
   document_ids_[place] = 0;  // for `finish`: not padding
 }
 
-void DocumentFields::begin_row(std::uint64_t row) {
-  row_begin_ = row * columns_;
-  add(row_begin_);
-}
-
 void DocumentFields::boundary(std::uint64_t column) {
   if (!options_.predict_first) loss_mask_[row_begin_ + column - 1] = kLeftOut;
   if (column < columns_) add(row_begin_ + column);
@@ -103,7 +100,7 @@ void DocumentFields::pad_from(std::uint64_t column) {
 }
 
 void DocumentFields::finish() {
-  const std::uint64_t places = rows_ * columns_, documents = counts_[0];
+  const std::uint64_t places = counts_[2], documents = counts_[0];
   const bool may_pad = options_.mode == DocumentMode::kPacked;
   const std::uint64_t last = options_.most_documents > 0 ? layout_.most_documents : documents;
   std::fill(cu_seqlens_ + documents, cu_seqlens_ + last + 1, static_cast<std::int32_t>(places));
@@ -127,29 +124,25 @@ const std::byte* Batch::require_documents() const {
 }
 
 Rows<std::int32_t> Batch::position_ids() const {
-  const auto layout = documents_layout(rows_, columns_, most_documents_);
-  return {reinterpret_cast<const std::int32_t*>(require_documents() + layout.position_ids), rows_,
+  return {reinterpret_cast<const std::int32_t*>(require_documents() + layout_.position_ids), rows_,
           columns_};
 }
 
 Rows<std::int32_t> Batch::document_ids() const {
-  const auto layout = documents_layout(rows_, columns_, most_documents_);
-  return {reinterpret_cast<const std::int32_t*>(require_documents() + layout.document_ids), rows_,
+  return {reinterpret_cast<const std::int32_t*>(require_documents() + layout_.document_ids), rows_,
           columns_};
 }
 
 Rows<std::uint8_t> Batch::loss_mask() const {
-  const auto layout = documents_layout(rows_, columns_, most_documents_);
-  return {reinterpret_cast<const std::uint8_t*>(require_documents() + layout.loss_mask), rows_,
+  return {reinterpret_cast<const std::uint8_t*>(require_documents() + layout_.loss_mask), rows_,
           columns_};
 }
 
 std::span<const std::int32_t> Batch::cu_seqlens() const {
-  const auto layout = documents_layout(rows_, columns_, most_documents_);
   const std::byte* memory = require_documents();
   const auto documents = reinterpret_cast<const std::uint32_t*>(memory)[0];
-  return {reinterpret_cast<const std::int32_t*>(memory + layout.cu_seqlens),
-          (most_documents_ > 0 ? most_documents_ : documents) + 1};
+  return {reinterpret_cast<const std::int32_t*>(memory + layout_.cu_seqlens),
+          (fixed_documents_ ? layout_.most_documents : documents) + 1};
 }
 
 std::uint64_t Batch::max_seqlen() const {

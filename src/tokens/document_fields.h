@@ -18,7 +18,13 @@ class DocumentFields {
 
   void begin();
   // Row `row` is the next. Its first document begins with it.
-  void begin_row(std::uint64_t row);
+  void begin_row(std::uint64_t row) { begin_at(row * columns_); }
+  // The same where rows differ in length: they begin at positions of the batch, which has `places`.
+  void begin_at(std::uint64_t place) {
+    row_begin_ = place;
+    add(place);
+  }
+  void set_places(std::uint64_t places) { counts_[2] = static_cast<std::uint32_t>(places); }
   // Another document begins at this column (1 to columns), or, at `columns`, just after the row.
   void boundary(std::uint64_t column);
   // From this column on, the row is padding.
@@ -37,7 +43,7 @@ class DocumentFields {
   const std::uint64_t rows_, columns_;
   const DocumentOptions& options_;
   const std::int32_t* const counting_;
-  std::uint32_t* const counts_;  // documents, longest
+  std::uint32_t* const counts_;  // documents, longest, positions
   std::int32_t* const position_ids_;
   std::int32_t* const document_ids_;
   std::int32_t* const cu_seqlens_;

@@ -1,5 +1,6 @@
 #include "tokens/loader.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "array/row_extents.h"
@@ -37,6 +38,19 @@ void check_megatron(const LoaderOptions& options) {
   }
 }
 
+void check_loss_masks(const LoaderOptions& options, const std::vector<WeightedTokens>& sets) {
+  const bool any = std::ranges::any_of(
+      sets, [](const WeightedTokens& set) { return set.loss_mask.has_value(); });
+  if (!any) return;
+  if (options.documents.mode == DocumentMode::kNone) {
+    throw wrong("a loss mask belongs to batches with documents, which have a field for it")
+        .hint("choose documents=\"mask\", \"start\", \"packed\" or \"whole\"");
+  }
+  if (options.order == CropOrder::kBlocks) {
+    throw wrong("order \"blocks\" takes no loss mask").hint("use order \"shuffled\"");
+  }
+}
+
 }  // namespace
 
 TokenLoader::Impl::Impl(std::vector<WeightedTokens> sets, LoaderOptions options, bool lends)
@@ -60,6 +74,7 @@ LoaderOptions TokenLoader::Impl::check(LoaderOptions options,
   if (options.order == CropOrder::kMegatron) check_megatron(options);
   check_epochs(steps_of(options), options.order != CropOrder::kRandom, sets.size());
   const DocumentMode documents = options.documents.mode;
+  check_loss_masks(options, sets);
   const bool crops = (documents == DocumentMode::kNone || documents == DocumentMode::kMask) &&
                      options.order != CropOrder::kMegatron;
   if (options.order == CropOrder::kBlocks && !crops) {
@@ -187,9 +202,17 @@ Schedule TokenLoader::Impl::make_schedule() {
   if (options_.order == CropOrder::kBlocks) {
     return {std::move(sets), steps_, options_.seed, *mixed_};
   }
-  const Steps steps(ending_with(*mixed_, taken), sets.front().order->epoch_samples(),
-                    Steps::Ends::kNone);
+  const Steps steps = steps_of_schedule(sets);
   return {std::move(sets), steps, options_.seed, *mixed_};
+}
+
+// Documents of one set come in buckets of about one length, which begin with steps: so an epoch's
+// last step is short.
+Steps TokenLoader::Impl::steps_of_schedule(const std::vector<ScheduledSet>& sets) const {
+  const std::uint64_t epoch = sets.front().order->epoch_samples();
+  const bool short_end = documents_ && documents_->whole() && sets.size() == 1 && epoch > 0;
+  return {ending_with(*mixed_, steps_of(options_)), epoch,
+          short_end ? Steps::Ends::kShort : Steps::Ends::kNone};
 }
 
 // Before the pipeline takes memory for batches: windows are the larger part.
@@ -219,7 +242,7 @@ std::uint64_t TokenLoader::Impl::out_bytes() const {
 
 std::vector<std::uint64_t> TokenLoader::Impl::field_bytes() const {
   std::vector<std::uint64_t> bytes{out_bytes(), out_bytes()};
-  if (documents_) bytes.push_back(documents_->field_bytes());
+  if (documents_) bytes.push_back(documents_->layout().bytes);
   return bytes;
 }
 
@@ -265,10 +288,18 @@ bool TokenLoader::Impl::make_room(std::uint64_t bytes) {
 std::vector<ReadStream> TokenLoader::Impl::streams() {
   engine_ = array_->engine();
   if (windows_.any()) return {{array_->layout, idle_, {}, {}}};
-  return {{array_->layout, *engine_, {}, {}, array_->cache()}};
+  std::vector<ReadStream> streams{{array_->layout, *engine_, {}, {}, array_->cache()}};
+  if (has_masks()) {
+    // What is read of the tokens says what is read of the masks.
+    const auto& masks = documents_->mask_array();
+    mask_engine_ = masks->engine();
+    streams.push_back({masks->layout, *mask_engine_, {}, 0, masks->cache()});
+  }
+  return streams;
 }
 
-Job& TokenLoader::Impl::job(const Filling& batch, std::size_t) {
+Job& TokenLoader::Impl::job(const Filling& batch, std::size_t stream) {
+  if (stream == 1) return documents_->mask_job(batch.slot);
   Stored& stored = stored_[batch.slot];
   stored.job = Job{};
   if (megatron_) {
@@ -285,12 +316,12 @@ Job& TokenLoader::Impl::job(const Filling& batch, std::size_t) {
     stored.job.runs = stored.runs;
     return stored.job;
   }
-  if (documents_ && documents_->packed()) {
+  if (documents_ && documents_->in_pieces()) {
     stored.job.runs =
         documents_->runs(batch.slot, batch.rows, batch.fields[2], stored.tokens.data());
     return stored.job;
   }
-  if (documents_) documents_->prepare(batch.rows, batch.fields[2]);
+  if (documents_) documents_->prepare(batch.slot, batch.rows, batch.fields[2]);
   if (windows_.any()) return stored.job;
   stored.job.starts = batch.rows;
   stored.job.count = options_.block_size + 1;
@@ -305,8 +336,8 @@ void TokenLoader::Impl::finish(const Filling& batch) {
     windows_.take(0, batch.pieces, mine.crops, mine.tokens.data());
   }
   std::byte* const stored = mine.tokens.data();
-  if (documents_) documents_->finish(batch.rows, stored, batch.fields[2]);
-  if (documents_ && documents_->packed()) {
+  if (documents_) documents_->finish(batch.slot, batch.rows, stored, batch.fields[2]);
+  if (documents_ && documents_->in_pieces()) {
     if (documents_->widen_pieces(batch.slot, stored, out_type_, batch.fields[0], batch.fields[1])) {
       return;
     }
@@ -332,8 +363,13 @@ Batch TokenLoader::Impl::batch_of(const Pipeline::Lent& lent) const {
   batch.y_ = lent.fields[1];
   if (documents_) {
     batch.documents_ = lent.fields[2];
-    batch.document_size_ = documents_->field_bytes();
-    batch.most_documents_ = options_.documents.most_documents;
+    batch.layout_ = documents_->layout();
+    batch.fixed_documents_ = options_.documents.most_documents > 0;
+    if (documents_->whole()) {
+      batch.ragged_ = true;
+      batch.rows_ = 1;
+      batch.columns_ = DocumentBatches::places(batch.documents_);
+    }
   }
   return batch;
 }

@@ -51,7 +51,8 @@ struct TokenLoader::Impl final : Assembler, BatchLoader<TokenLoader::Impl, Batch
   }
   void free_slots() override;
   std::string describe_batch() const override;
-  std::size_t stream_count() const override { return 1; }
+  bool has_masks() const { return documents_ && documents_->mask_array(); }
+  std::size_t stream_count() const override { return has_masks() ? 2 : 1; }
   std::vector<ReadStream> streams() override;
   Job& job(const Filling& batch, std::size_t stream) override;
   void finish(const Filling& batch) override;
@@ -74,6 +75,7 @@ struct TokenLoader::Impl final : Assembler, BatchLoader<TokenLoader::Impl, Batch
   std::vector<LoaderWindows::Set> make_sets() const;
   Schedule make_schedule();
   Pipeline::Options pipeline_options(bool lends);
+  Steps steps_of_schedule(const std::vector<ScheduledSet>& sets) const;
   std::uint64_t first_token_of(std::size_t set) const;  // in the sets one after the other
   void locate(Schedule::Sample& sample) const;
   Batch batch_of(const Pipeline::Lent& lent) const;
@@ -94,7 +96,7 @@ struct TokenLoader::Impl final : Assembler, BatchLoader<TokenLoader::Impl, Batch
   const Steps steps_;                   // of kBlocks and kMegatron
   const std::vector<LoaderWindows::Set> sets_;
   LoaderWindows windows_;  // of kBlocks
-  std::shared_ptr<Engine> engine_;
+  std::shared_ptr<Engine> engine_, mask_engine_;
   IdleEngine idle_;
   std::deque<Stored> stored_;  // one for each batch on its way
   Pipeline pipeline_;          // its threads use all of the above

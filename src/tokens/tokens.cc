@@ -4,7 +4,9 @@
 #include <thread>
 
 #include "base/checked.h"
+#include "format/token_paths.h"
 #include "loader/data.h"
+#include "remote/object.h"
 #include "tokens/impl.h"
 #include "tokens/widen.h"
 
@@ -88,11 +90,13 @@ void Tokens::Impl::Staging::give_back(std::byte* data) {
 }
 
 Tokens Tokens::open(const std::string& path_or_glob, const TokensOptions& options) {
+  const RemoteOpening opening;  // what is found out about URLs serves both steps
   return open(expand_token_paths(path_or_glob), options);
 }
 
 Tokens Tokens::open(const std::vector<std::string>& paths, const TokensOptions& options) {
   if (paths.empty()) throw Error(ErrorKind::kInvalid, "open", "no file was named");
+  const RemoteOpening opening(with_companions(paths));  // all URLs at once
   TokenLayout tokens = read_token_layout(paths, {options.dtype});
   keep_slice(tokens, options.start, options.stop);
   return Tokens(std::make_shared<Impl>(std::move(tokens), options));

@@ -1,0 +1,88 @@
+// evenkeel verify: whether files are still what they were.
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "cli/json_out.h"
+#include "cli/options.h"
+#include "cli/prepare_options.h"
+#include "cli/terminal.h"
+#include "evenkeel/bytes.h"
+
+namespace evenkeel::cli {
+namespace {
+
+struct VerifyWords {
+  std::vector<std::string> files;
+  WorkBudget budget;
+  bool write = false, json = false;
+};
+
+constexpr char kVerifyFooter[] = R"(
+Checksums are in FILE.xxh3: 64-bit XXH3 of each MiB. Writers make them while they write
+(`checksums=True`, `--checksums`); --write makes them of a file as it is now. The exit code is 1 when
+a file is bad.
+
+Examples:
+  evenkeel verify features.npy
+  evenkeel verify --write 'fineweb_train_*.bin'
+  evenkeel verify 'fineweb_train_*.bin' --json)";
+
+int run(const VerifyWords& words) {
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  bool good = true;
+  for (const std::string& path : expand_all(words.files)) {
+    if (path.ends_with(".xxh3")) continue;
+    VerifyReport report;
+    double seconds = 0;
+    {
+      WorkView view;
+      const VerifyOptions options{.budget = words.budget.budget(), .progress = view.callback()};
+      report = words.write ? write_checksums(path, options) : verify(path, options);
+      seconds = view.seconds();
+    }
+    good = good && report.problem.empty();
+    if (words.json) {
+      nlohmann::ordered_json json = {{"file", path},
+                                     {"good", report.problem.empty()},
+                                     {"bytes", report.bytes},
+                                     {"blocks", report.blocks},
+                                     {"bad_blocks", report.bad_blocks},
+                                     {"seconds", seconds}};
+      if (report.first_bad) {
+        json["first_bad"] = {{"begin", report.first_bad->begin}, {"end", report.first_bad->end}};
+      }
+      if (!report.problem.empty()) json["problem"] = report.problem;
+      all.push_back(std::move(json));
+      continue;
+    }
+    say(stdout,
+        fmt::format("{}: {}\n", path,
+                    !report.problem.empty() ? "BAD: " + report.problem
+                    : words.write
+                        ? fmt::format("{} checksums written", with_commas(report.blocks))
+                        : fmt::format("good, {}, {}/s", format_size(report.bytes),
+                                      format_size(static_cast<std::uint64_t>(
+                                          double(report.bytes) / std::max(seconds, 1e-3))))));
+  }
+  if (words.json) print_json(all);
+  return good ? 0 : 1;
+}
+
+}  // namespace
+
+void add_verify(CLI::App& app, int& exit_code) {
+  CLI::App* command =
+      app.add_subcommand("verify", "Whether files are what they were when checksums were taken");
+  auto words = std::make_shared<VerifyWords>();
+  add_files(*command, words->files);
+  command->add_flag("--write", words->write, "Take checksums instead, and write FILE.xxh3");
+  add_work_budget(*command, words->budget);
+  command->add_flag("--json", words->json, "Print the result as JSON");
+  command->footer(kVerifyFooter);
+  command->callback([words, &exit_code] { exit_code = run(*words); });
+}
+
+}  // namespace evenkeel::cli

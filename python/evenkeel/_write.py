@@ -1,0 +1,388 @@
+"""Writing arrays and token files far larger than memory, under a budget."""
+
+from __future__ import annotations
+
+import operator
+import os
+import warnings
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Union
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import ArrayLike, NDArray
+
+from evenkeel import _core
+from evenkeel._core import Budget
+from evenkeel._files import PathLike, dtype_of, name_for_reader, printable
+
+AnyBudget = Union[int, str, Budget, None]
+# Rows are converted so many bytes at a time.
+_PIECE = 4 << 20
+
+
+def create(
+    path: PathLike,
+    dtype: Any = "float32",
+    shape: int | Sequence[int | None] = (None,),
+    *,
+    budget: AnyBudget = None,
+    format: str | None = None,
+    checksums: bool = False,
+    resume: bool = False,
+) -> ArrayWriter:
+    """Creates an array file of any size, and keeps memory within a budget.
+
+    The file appears under its name only when it is complete: until then it is NAME.partial, and a
+    crash leaves the old file or none. Data goes to the disk by direct writes while your program
+    makes more of it; nothing stays in the page cache.
+
+    - `shape`: a first axis of None grows with what is appended. With a number, room on the disk is
+      taken at once, rows may be assigned in any order, and those that never were are zeros.
+    - `budget`: what the writer may occupy, at most 16 MiB of it; as for `evenkeel.open`.
+    - `format`: "npy", or "raw" for bare numbers. Default: "npy" for names that end with .npy, else
+      "raw".
+    - `checksums`: writes NAME.xxh3, too, which `evenkeel verify NAME` checks.
+    - `resume`: goes on at the last `checkpoint` of a writer that was killed; see `ArrayWriter.rows`
+      and `ArrayWriter.state`. Without a checkpoint, it begins anew.
+
+    >>> import evenkeel, numpy
+    >>> with evenkeel.create("made.npy", "float32", shape=(None, 3)) as w:
+    ...     w.append(numpy.ones((4, 3)))
+    ...     w[1:3] = 7
+    >>> numpy.load("made.npy")[:, 0]
+    array([1., 7., 7., 1.], dtype=float32)
+    """
+    return ArrayWriter(path, dtype, shape, budget, format, checksums, resume)
+
+
+class _Writer:
+    """What writers have in common. `_core_writer` is None after the end."""
+
+    _core_writer: Any = None
+    _path: str
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    @property
+    def state(self) -> str:
+        """What `checkpoint` was given before the writer was killed; "" at a new beginning."""
+        state: bytes = self._open().state
+        return state.decode()
+
+    @property
+    def how(self) -> str:
+        """How data gets to the disk: "O_DIRECT, 4 threads, 16 blocks of 1 MiB"."""
+        how: str = self._open().how
+        return how
+
+    def checkpoint(self, state: str = "") -> None:
+        """All that was written so far is on the disk, and a writer with `resume=True` goes on here.
+
+        `state` is kept for it: where your program was. Each costs a flush of the disk's cache:
+        seconds apart is fine.
+        """
+        self._open().checkpoint(state.encode())
+
+    def close(self) -> None:
+        """Completes the file. Closing twice is fine."""
+        writer = self._core_writer
+        if writer is not None:
+            writer.close()
+            self._core_writer = None
+
+    def abort(self) -> None:
+        """Drops the file, with its checkpoint. A file that was there before stays."""
+        writer, self._core_writer = self._core_writer, None
+        if writer is not None:
+            writer.abort()
+            writer.drop()
+
+    def _drop(self) -> None:
+        writer, self._core_writer = self._core_writer, None
+        if writer is not None:
+            writer.drop()
+
+    def _open(self) -> Any:
+        if self._core_writer is None:
+            raise ValueError(f"write {printable(self._path)}: the writer was closed")
+        return self._core_writer
+
+    def _leave(self, error: type[BaseException] | None) -> None:
+        """Completes the file, or after an error keeps what was checkpointed."""
+        if error is None:
+            self.close()
+        else:
+            self._drop()
+
+    def __del__(self) -> None:
+        if self._core_writer is not None:
+            warnings.warn(
+                f"{printable(self._path)} was not closed and is dropped; use `with`, or close()",
+                ResourceWarning,
+                stacklevel=2,
+            )
+            self._drop()
+
+
+class ArrayWriter(_Writer):
+    """An array file that is being written; made by `evenkeel.create`. One thread at a time.
+
+    As a context manager it completes the file at the end; after an exception it drops it, but keeps
+    what a checkpoint promised.
+    """
+
+    def __init__(
+        self,
+        path: PathLike,
+        dtype: Any,
+        shape: int | Sequence[int | None],
+        budget: AnyBudget,
+        format: str | None,
+        checksums: bool,
+        resume: bool,
+    ) -> None:
+        self._path = os.fsdecode(path)
+        self._dtype = dtype_of(dtype)
+        axes: Sequence[int | None] = [shape] if isinstance(shape, int) else list(shape)
+        if any(axis is None for axis in axes[1:]):
+            raise ValueError(
+                f"create {printable(self._path)}: shape={tuple(axes)}: only the first axis can grow"
+            )
+        self._row_shape = tuple(operator.index(axis) for axis in axes[1:] if axis is not None)
+        first = [-1 if axes[0] is None else _length(axes[0])] if axes else []
+        self._core_writer = _core.ArrayWriter(
+            os.fsencode(path),
+            name_for_reader(self._dtype),
+            repr(npy.dtype_to_descr(self._dtype)) if self._dtype.name != "bfloat16" else "",
+            [*first, *self._row_shape],
+            format or "",
+            Budget(budget),
+            checksums,
+            resume,
+        )
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self._dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """As it would be if the file were completed now."""
+        return tuple(self._open().shape)
+
+    @property
+    def rows(self) -> int:
+        """One more than the highest row that was written: where `append` goes on."""
+        rows: int = self._open().rows
+        return rows
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def append(self, rows: ArrayLike) -> None:
+        """Rows behind the last one: an array of this shape, or a single row.
+
+        Values are converted as NumPy does for assignments that lose no kind ("same_kind").
+        """
+        array = self._rows_of(rows)
+        for piece in _pieces(array):
+            self._open().append(self._bytes_of(piece))
+
+    def __setitem__(self, index: int | slice, values: ArrayLike) -> None:
+        """Rows that exist, or those that come next; with a fixed shape, any rows.
+
+        A number or a row is repeated for all. Rows that are on the disk already are read and
+        written again where they share a sector: assign many at a time.
+        """
+        writer = self._open()
+        if isinstance(index, slice):
+            if index.step not in (None, 1):
+                raise IndexError(f"write {printable(self._path)}: rows are assigned in steps of 1")
+            start = _place(index.start, 0, self)
+            stop = _place(index.stop, None, self)
+        else:
+            start = _place(operator.index(index), 0, self)
+            stop = start + 1
+        array = np.asarray(values)
+        if stop is None:
+            grows = array.ndim == len(self._row_shape) + 1
+            stop = start + len(array) if grows and len(array) > 1 else len(self)
+        array = np.broadcast_to(array, (max(stop - start, 0), *self._row_shape))
+        self._require_castable(array)
+        for piece in _pieces(array):
+            writer.assign(start, self._bytes_of(piece))
+            start += len(piece)
+
+    def _rows_of(self, rows: ArrayLike) -> NDArray[Any]:
+        array = np.asarray(rows)
+        if array.shape == self._row_shape:
+            array = array[None]
+        if array.shape[1:] != self._row_shape or array.ndim == 0:
+            raise ValueError(
+                f"write {printable(self._path)}: rows have the shape {self._row_shape}; got an"
+                f" array of shape {array.shape}"
+            )
+        self._require_castable(array)
+        return array
+
+    def _require_castable(self, array: NDArray[Any]) -> None:
+        if not np.can_cast(array.dtype, self._dtype, "same_kind"):
+            raise TypeError(
+                f"write {printable(self._path)}: {array.dtype} cannot become {self._dtype} without"
+                " losing what it means; convert it yourself: rows.astype(...)"
+            )
+
+    def _bytes_of(self, rows: NDArray[Any]) -> NDArray[np.uint8]:
+        stored = np.ascontiguousarray(rows, self._dtype).reshape(-1)
+        return stored.view(np.uint8)
+
+    def __enter__(self) -> ArrayWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._leave(kind)
+
+    def __repr__(self) -> str:
+        state = "closed" if self._core_writer is None else f"{self.shape} {self._dtype} so far"
+        return f"<evenkeel.ArrayWriter {printable(os.path.basename(self._path))}: {state}>"
+
+
+class TokenWriter(_Writer):
+    """A token file that is being written, in one of the formats that `evenkeel.tokens` reads.
+
+    - `format`: "nanogpt" (bare tokens), "llm.c" (also modded-nanogpt's), "megatron" (.bin and
+      .idx), "datatrove" (.ds and .ds.index) or "npy". Default: by the name: .npy, .ds, .idx, else
+      nanogpt.
+    - `eot`: a token that `end_document` writes: before the document's tokens for llm.c, behind
+      them else.
+    - `budget`, `checksums`, `resume`: as for `evenkeel.create`.
+
+    >>> import evenkeel
+    >>> with evenkeel.TokenWriter("train.bin", format="nanogpt", eot=50256) as w:
+    ...     w.append([15496, 995])
+    ...     w.end_document()
+    >>> len(evenkeel.tokens("train.bin"))
+    3
+    """
+
+    def __init__(
+        self,
+        path: PathLike,
+        format: str | None = None,
+        dtype: Any = "uint16",
+        *,
+        eot: int | None = None,
+        budget: AnyBudget = None,
+        checksums: bool = False,
+        resume: bool = False,
+    ) -> None:
+        self._path = os.fsdecode(path)
+        self._dtype = dtype_of(dtype)
+        self._core_writer = _core.TokenWriter(
+            os.fsencode(path),
+            name_for_reader(self._dtype),
+            format or "",
+            eot,
+            Budget(budget),
+            checksums,
+            resume,
+        )
+        self._path = os.fsdecode(self._core_writer.path)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self._dtype
+
+    @property
+    def format(self) -> str:
+        format: str = self._open().format
+        return format
+
+    @property
+    def tokens(self) -> int:
+        """Written so far, those of `eot` included."""
+        tokens: int = self._open().tokens
+        return tokens
+
+    @property
+    def documents(self) -> int:
+        """That have ended."""
+        documents: int = self._open().documents
+        return documents
+
+    def append(self, tokens: ArrayLike) -> None:
+        """Tokens: a list or an array of integers of one axis. One that does not fit the dtype is an
+        error, and none of them is written."""
+        array = np.asarray(tokens)
+        if array.size == 0:
+            return
+        if array.ndim != 1 or array.dtype.kind not in "iu":
+            raise ValueError(
+                f"write {printable(self._path)}: tokens are integers along one axis; got"
+                f" {array.dtype} of shape {array.shape}"
+            )
+        writer = self._open()
+        if array.dtype == self._dtype:
+            writer.append(np.ascontiguousarray(array).view(np.uint8))
+        elif array.dtype == np.uint64 and array.max() > np.iinfo(np.int64).max:
+            raise ValueError(
+                f"write {printable(self._path)}: token {array.max()} does not fit {self._dtype}"
+            )
+        else:
+            writer.append_values(np.ascontiguousarray(array, np.int64))
+
+    def end_document(self) -> None:
+        """The tokens since the last call are a document. An empty one leaves no trace, unless there
+        is an `eot`."""
+        self._open().end_document()
+
+    def __enter__(self) -> TokenWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._leave(kind)
+
+    def __repr__(self) -> str:
+        state = "closed" if self._core_writer is None else f"{self.tokens:,} tokens so far"
+        return f"<evenkeel.TokenWriter {printable(os.path.basename(self._path))}: {state}>"
+
+
+def _length(axis: int | None) -> int:
+    length = operator.index(axis)  # type: ignore[arg-type]
+    if length < 0:
+        raise ValueError(f"create: an axis of {length}; None lets the first one grow")
+    return length
+
+
+def _place(index: int | None, default: int | None, writer: ArrayWriter) -> Any:
+    if index is None:
+        return default
+    place = operator.index(index)
+    if place < 0:
+        place += len(writer)
+    if place < 0:
+        raise IndexError(
+            f"write {printable(writer.path)}: row {index} is outside: there are {len(writer):,} rows"
+        )
+    return place
+
+
+def _pieces(array: NDArray[Any]) -> list[NDArray[Any]]:
+    """Views of a few rows each: what has to be converted is small then."""
+    row = max(1, array.dtype.itemsize * int(np.prod(array.shape[1:], dtype=np.int64)))
+    step = max(1, _PIECE // row)
+    return [array[i : i + step] for i in range(0, len(array), step)]

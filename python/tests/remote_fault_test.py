@@ -1,0 +1,146 @@
+"""Servers that fail: right data or a clear error, at every request of a job."""
+
+import io
+
+import numpy as np
+import pytest
+from remote_help import FAULTS, LIES, ObjectServer
+
+import evenkeel
+
+ROWS = np.arange(600 * 64, dtype=np.int32).reshape(600, 64)
+
+
+@pytest.fixture(scope="module")
+def stored():
+    buffer = io.BytesIO()
+    np.save(buffer, ROWS)
+    return buffer.getvalue()
+
+
+@pytest.fixture(autouse=True)
+def settings(monkeypatch):
+    monkeypatch.setenv("EVENKEEL_RETRY_DELAY", "0.001")
+    monkeypatch.setenv("EVENKEEL_STALL_TIMEOUT", "0.2")
+    monkeypatch.setenv("EVENKEEL_ATTEMPTS", "4")
+    monkeypatch.setenv("EVENKEEL_HEDGE", "0")
+
+
+def job(url):
+    """A few requests: the header, single rows, a scan."""
+    with evenkeel.open(url, budget="4MiB", cache=False) as a:
+        parts = [a[3], a.take([599, 10, 300])]
+        parts += list(a.batches(200))
+        assert a.budget.in_use <= a.budget.limit
+        return np.concatenate([part.reshape(-1) for part in parts]), a.stats()
+
+
+def wanted():
+    return np.concatenate([ROWS[3], ROWS[[599, 10, 300]].reshape(-1), ROWS.reshape(-1)])
+
+
+@pytest.fixture(scope="module")
+def requests(stored):
+    with ObjectServer() as server:
+        result, _ = job(server.put("rows.npy", stored))
+        np.testing.assert_array_equal(result, wanted())
+        assert 4 <= len(server.requests) <= 12
+        return len(server.requests)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_one_failure_anywhere_changes_nothing(stored, requests, fault):
+    for at in range(requests):
+        with ObjectServer() as server:
+            server.fault = lambda number, at=at: fault if number == at else None
+            result, stats = job(server.put("rows.npy", stored))
+            np.testing.assert_array_equal(result, wanted())
+            assert len(server.requests) > requests
+            assert stats["in_flight"] == 0
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_one_lie_anywhere_is_an_error_that_says_so(stored, requests, lie):
+    says = {
+        "ignores-range": "ignores ranges",
+        "other-range": "the server answered with",
+        "no-range": "the server answered with",
+        "changed": "changed since it was opened",
+        "longer": "changed since it was opened|more rows|bytes",
+        "gone": "404",
+        "forbidden": "403 AccessDenied",
+    }[lie]
+    for at in range(requests):
+        with ObjectServer() as server:
+            server.fault = lambda number, at=at: lie if number == at else None
+            url = server.put("rows.npy", stored)
+            # The element type is looked at first, by itself: what changes then is not seen.
+            if (lie == "changed" and at <= 1) or (lie == "longer" and at == 0):
+                continue
+            with pytest.raises((ValueError, OSError), match=says):
+                job(url)
+
+
+def test_a_server_that_always_fails_is_given_up_with_the_history(stored):
+    with ObjectServer() as server:
+        url = server.put("rows.npy", stored)
+        kinds = ["503", "reset", "503", "500"]
+        server.fault = lambda number: kinds[number % 4]
+        with pytest.raises(OSError, match="4 attempts in .* the last: ") as error:
+            job(url)
+        assert "SlowDown" in str(error.value) and "before:" in str(error.value)
+        assert len(server.requests) >= 4
+
+
+def test_a_part_that_arrived_is_not_asked_for_again(stored):
+    with ObjectServer() as server:
+        url = server.put("rows.npy", stored)
+        with evenkeel.open(url, budget="4MiB", cache=False) as a:
+            server.forget()
+            server.fault = lambda number: "short-body" if number == 0 else None
+            np.testing.assert_array_equal(a[:], ROWS)
+            assert a.stats()["retries"] == 1
+        ranges = [tuple(map(int, r["headers"]["Range"][6:].split("-"))) for r in server.requests]
+        first, again = (one for one in ranges if one[1] == ranges[0][1])
+        assert again[0] == (first[0] + first[1] + 1) // 2
+
+
+def test_attempts_count_anew_when_bytes_arrive(stored):
+    """Each answer breaks off after half of what was asked for: slow, but it comes to an end."""
+    with ObjectServer() as server:
+        url = server.put("rows.npy", stored)
+        with evenkeel.open(url, budget="4MiB", cache=False) as a:
+            server.fault = lambda number: "short-body" if number % 2 else None
+            np.testing.assert_array_equal(a[:], ROWS)
+
+
+def test_late_requests_are_made_twice(stored, monkeypatch):
+    monkeypatch.setenv("EVENKEEL_HEDGE", "1")
+    monkeypatch.setenv("EVENKEEL_STALL_TIMEOUT", "30")
+    with ObjectServer() as server:
+        url = server.put("rows.npy", stored)
+        with evenkeel.open(url, budget="4MiB", cache=False) as a:
+            for i in range(80):  # how long a request takes must be known
+                a[i]
+            server.forget()
+            server.fault = lambda number: "stall" if number == 0 else None
+            np.testing.assert_array_equal(a[500], ROWS[500])
+            assert a.stats()["hedges"] == 1
+
+
+def test_closing_does_not_wait_for_a_server_that_does_not_answer(stored, monkeypatch):
+    monkeypatch.setenv("EVENKEEL_STALL_TIMEOUT", "600")
+    data = np.arange(100_000, dtype=np.uint16).tobytes()
+    with ObjectServer() as server:
+        tokens = evenkeel.tokens(server.put("train.bin", data), budget="16MiB")
+        server.fault = lambda number: "stall"
+        loader = evenkeel.TokenLoader(tokens, 4, 64)
+        loader.close()  # would take 600 seconds
+
+
+def test_requests_a_second_are_limited(stored, monkeypatch):
+    monkeypatch.setenv("EVENKEEL_REQUESTS_PER_SECOND", "0.5x")
+    with ObjectServer() as server:
+        url = server.put("rows.npy", stored)
+        with pytest.raises(ValueError, match="EVENKEEL_REQUESTS_PER_SECOND"):
+            evenkeel.open(url)

@@ -1,0 +1,197 @@
+"""Arrays and tokens over HTTP: the same rows and batches as from files."""
+
+import io
+import os
+import pickle
+import subprocess
+
+import numpy as np
+import pytest
+from remote_help import ObjectServer
+
+import evenkeel
+
+ROWS = np.arange(3000 * 32, dtype=np.float32).reshape(3000, 32)
+
+
+def npy(array):
+    buffer = io.BytesIO()
+    np.save(buffer, array)
+    return buffer.getvalue()
+
+
+@pytest.fixture
+def server(monkeypatch):
+    monkeypatch.setenv("EVENKEEL_RETRY_DELAY", "0.001")
+    with ObjectServer() as made:
+        yield made
+
+
+@pytest.fixture
+def rows(server):
+    return server.put("rows.npy", npy(ROWS))
+
+
+def test_rows_are_those_of_the_file(server, rows):
+    with evenkeel.open(rows, budget="8MiB") as a:
+        assert a.engine.startswith("remote (range requests, ")
+        assert "ETag" in a.engine
+        assert a.shape == ROWS.shape and a.dtype == ROWS.dtype
+        np.testing.assert_array_equal(a[17], ROWS[17])
+        np.testing.assert_array_equal(a[100:2000:7], ROWS[100:2000:7])
+        wanted = np.random.default_rng(1).integers(0, len(ROWS), 200)
+        np.testing.assert_array_equal(a.take(wanted), ROWS[wanted])
+        assert a.budget.in_use <= a.budget.limit
+        stats = a.stats()
+        assert stats["requests"] > 0 and stats["in_flight"] == 0
+        assert stats["bytes_from_network"] > 0 and stats["bytes_from_disk"] == 0
+        assert stats["retries"] == 0
+
+
+def test_rows_asked_for_again_come_from_the_cache_in_memory(server, rows):
+    with evenkeel.open(rows, budget="16MiB") as a:
+        wanted = np.arange(0, 3000, 10)
+        for _ in range(6):
+            a.take(wanted)
+        server.forget()
+        np.testing.assert_array_equal(a.take(wanted), ROWS[wanted])
+        assert server.bytes_sent == 0
+
+
+def test_several_objects_are_one_array(server):
+    urls = [server.put(f"part{i}.npy", npy(ROWS[i::3])) for i in range(3)]
+    with evenkeel.open(urls, budget="8MiB") as a:
+        np.testing.assert_array_equal(a[:], np.concatenate([ROWS[i::3] for i in range(3)]))
+
+
+@pytest.mark.parametrize("shuffle", [False, True, "blocks"])
+def test_batches_are_those_of_the_file(server, rows, tmp_path, shuffle):
+    np.save(tmp_path / "rows.npy", ROWS)
+    local = tmp_path / "rows.npy"
+    with evenkeel.open(rows, budget="8MiB") as a, evenkeel.open(local, budget="8MiB") as b:
+        for x, y in zip(a.batches(256, shuffle, seed=3), b.batches(256, shuffle, seed=3)):
+            np.testing.assert_array_equal(x, y)
+
+
+@pytest.mark.parametrize("order", ["random", "shuffled", "covering", "blocks"])
+@pytest.mark.parametrize("faults", [False, True])
+def test_training_batches_are_those_of_the_file(server, tmp_path, order, faults):
+    data = (np.arange(60_000) * 7919 % 65521).astype(np.uint16)
+    data.tofile(tmp_path / "train.bin")
+    url = server.put("train.bin", data.tobytes())
+    if faults:  # a fifth of the requests fails
+        kinds = ["503", "reset", "short-body", "500", "close"]
+        server.fault = lambda number: kinds[number // 5 % 5] if number % 5 == 4 else None
+    options = {"batch_size": 8, "block_size": 64, "order": order, "seed": 5}
+    here = evenkeel.tokens(tmp_path / "train.bin", budget="16MiB")
+    there = evenkeel.tokens(url, budget="16MiB")
+    assert there.fingerprint == here.fingerprint
+    with evenkeel.TokenLoader(here, **options) as a, evenkeel.TokenLoader(there, **options) as b:
+        for _, (x, y), (u, v) in zip(range(12), a, b):
+            np.testing.assert_array_equal(x, u)
+            np.testing.assert_array_equal(y, v)
+
+
+def test_each_rank_fetches_its_own_share(server):
+    data = (np.arange(1 << 18) % 65521).astype(np.uint16)
+    url = server.put("train.bin", data.tobytes())
+    fetched = []
+    for rank in range(2):
+        tokens = evenkeel.tokens(url, budget="16MiB", cache=False)
+        server.forget()
+        loader = evenkeel.TokenLoader(
+            tokens, 8, 128, order="blocks", seed=1, rank=rank, world=2, window="64KiB", streams=2
+        )
+        with loader:
+            for _ in range((1 << 18) // 128 // 16):
+                next(loader)
+        fetched.append(server.bytes_sent)
+    assert sum(fetched) < 1.5 * data.nbytes  # reading ahead adds a little
+
+
+def test_a_child_of_fork_goes_on(server, rows):
+    with evenkeel.open(rows, budget="8MiB") as a:
+        a[0]
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if (a[99] == ROWS[99]).all() else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        np.testing.assert_array_equal(a[98], ROWS[98])
+
+
+def test_pickling_sends_the_url(server, rows):
+    with evenkeel.open(rows, budget="8MiB") as a, pickle.loads(pickle.dumps(a)) as b:
+        np.testing.assert_array_equal(b[5], ROWS[5])
+
+
+def test_signatures_in_urls_are_not_shown_or_stored(server, rows):
+    secret = rows + "?X-Amz-Signature=123secret456"
+    with evenkeel.open(secret, budget="8MiB") as a:
+        np.testing.assert_array_equal(a[5], ROWS[5])
+        shown = [repr(a), a._repr_html_(), a.describe()]
+        with pytest.raises(ValueError, match="signature") as error:
+            pickle.dumps(a)
+        shown.append(str(error.value))
+    with pytest.raises(FileNotFoundError) as missing:
+        evenkeel.open(server.url + "/no.npy?X-Amz-Signature=123secret456")
+    shown += [str(missing.value), str(missing.value.filename)]
+    for text in shown:
+        assert "secret" not in text
+
+
+def test_what_is_not_there(server):
+    with pytest.raises(FileNotFoundError, match="404"):
+        evenkeel.open(server.url + "/none.npy")
+    with pytest.raises(ValueError, match="cannot be asked which files match"):
+        evenkeel.open(server.url + "/*.npy")
+    with pytest.raises(ValueError, match="user name before the host") as error:
+        evenkeel.open("https://me:123secret456@localhost/x.npy")
+    assert "123secret" not in str(error.value)
+    with pytest.raises(ValueError, match="reads files, and this is a URL"):
+        evenkeel.open(server.put("x.npy", npy(ROWS)), engine="direct")
+    with pytest.raises(ValueError, match="the file is empty"):
+        evenkeel.open(server.put("empty.npy", b""))
+
+
+def test_redirects_are_followed_without_secrets(server, rows, monkeypatch):
+    class Redirects(ObjectServer):
+        to = ""
+
+        def respond(self, handler, path, query):
+            return 302, {"Location": self.to}, b""
+
+    with Redirects() as front:
+        front.to = rows
+        with evenkeel.open(front.url + "/rows.npy", budget="8MiB") as a:
+            np.testing.assert_array_equal(a[1234], ROWS[1234])
+        front.to = "file:///etc/passwd"
+        with pytest.raises(ValueError, match="not followed"):
+            evenkeel.open(front.url + "/rows.npy")
+        # Requests for buckets carry signatures: they are not redirected.
+        monkeypatch.setenv("AWS_ENDPOINT_URL", front.url)
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AK")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "123secret456")
+        front.to = rows
+        server.forget()
+        with pytest.raises(ValueError, match="not followed") as error:
+            evenkeel.open("s3://bucket/rows.npy")
+        assert "secret" not in str(error.value)
+        assert server.requests == []
+
+
+def test_without_libcurl_urls_are_refused_with_a_sentence(python, server, rows, tmp_path):
+    (tmp_path / "empty.c").write_text("int nothing_of_curl;\n")
+    library = ["cc", "-shared", "-o", str(tmp_path / "libcurl.so.4"), str(tmp_path / "empty.c")]
+    subprocess.run(library, check=True)
+    out = python(
+        """
+        import sys, evenkeel
+        try:
+            evenkeel.open(sys.argv[1])
+        except ValueError as error:
+            print(error)
+        """,
+        rows,
+        LD_LIBRARY_PATH=str(tmp_path),
+    )
+    assert "URLs cannot be read here" in out and "hint: install libcurl" in out

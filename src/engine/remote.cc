@@ -1,0 +1,205 @@
+// Objects on servers: extents become range requests, many in flight.
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/checked.h"
+#include "base/memory.h"
+#include "base/mutex.h"
+#include "base/per_process.h"
+#include "base/sys.h"
+#include "engine/arena.h"
+#include "engine/engines.h"
+#include "remote/object.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::uint64_t kLeastRemoteBuffer = 256 << 10, kMostRemoteBuffer = 64 << 20;
+constexpr std::uint64_t kMostRemoteRequest = 4 << 20;
+// A gap that costs as much to read as a second request: what one connection brings in the time of an
+// answer. Until that is measured, a guess.
+constexpr std::uint64_t kFirstGap = 64 << 10, kLeastGap = 8 << 10, kMostGap = 256 << 10;
+constexpr unsigned kLeastConnections = 4;
+constexpr std::uint64_t kLong = 512 << 10;  // rows longer than this are not cached in memory
+
+unsigned connections_for(const Budget& budget, const RemoteSettings& settings) {
+  const std::uint64_t fitting = budget.limit() / 32 / kConnectionMemory;
+  const unsigned least = std::min(kLeastConnections, settings.connections);
+  return static_cast<unsigned>(std::clamp<std::uint64_t>(fitting, least, settings.connections));
+}
+
+class RemoteEngine final : public Engine {
+ public:
+  RemoteEngine(const Layout& layout, const Budget& budget)
+      : layout_(layout),
+        settings_(layout.segments.front().remote->store->settings()),
+        connections_(connections_for(budget, settings_)),
+        connection_share_(
+            budget.reserve(connections_ * kConnectionMemory, "connections to servers")),
+        memory_(budget, buffer_size(budget, kLeastRemoteBuffer, kMostRemoteBuffer), "read buffers"),
+        max_request_(std::min(kMostRemoteRequest, round_down(memory_.size() / 4, 4096))),
+        state_([this] { return std::make_unique<ProcessState>(*this); }) {
+    connection_share_.keep_in_children();
+    memory_.keep_in_children();
+  }
+
+  void run(Feed& feed) override {
+    ProcessState& state = state_.get();
+    const MutexLock lock(state.mutex);
+    Run(*this, state, feed).work();
+  }
+
+  EngineLimits limits() const override {
+    const double latency = totals_.latency_s.load(), bandwidth = totals_.bandwidth.load();
+    const std::uint64_t gap =
+        bandwidth == 0
+            ? kFirstGap
+            : std::clamp(static_cast<std::uint64_t>(latency * bandwidth), kLeastGap, kMostGap);
+    return {1, max_request_, std::min(gap, max_request_ / 4)};
+  }
+  EngineTotals totals() const override {
+    const std::uint64_t started = totals_.requests.load(), finished = totals_.finished.load();
+    EngineTotals totals;
+    totals.requests = started;
+    totals.in_flight = started - std::min(started, finished);
+    totals.bytes_from_network = totals_.bytes.load();
+    totals.retries = totals_.retries.load();
+    totals.hedges = totals_.hedges.load();
+    totals.wait_ns = wait_ns_.load();
+    return totals;
+  }
+  EngineReport report() const override {
+    const RemoteObject& object = *layout_.segments.front().remote;
+    const char* pinned = !object.etag.empty()            ? "ETag"
+                         : !object.last_modified.empty() ? "Last-Modified"
+                                                         : "size alone";
+    return {EngineKind::kRemote, EngineKind::kRemote,
+            "range requests, " + std::to_string(connections_) + " in flight, pinned by " + pinned +
+                ", " + object.store->describe(),
+            ""};
+  }
+
+ private:
+  struct ProcessState {
+    explicit ProcessState(RemoteEngine& engine)
+        : transfers(engine.settings_, engine.connections_, engine.totals_) {}
+    Mutex mutex;
+    Transfers transfers GUARDED_BY(mutex);
+  };
+
+  // One call of run, with the mutex held.
+  class Run {
+   public:
+    Run(RemoteEngine& engine, ProcessState& state, Feed& feed)
+        : engine_(engine), state_(state), feed_(feed), arena_(engine.memory_.size()) {}
+
+    void work() {
+      state_.mutex.assert_held();
+      try {
+        while (fill(), !reads_.empty()) {
+          const bool other_work = feed_.has_other_work();
+          const std::int64_t began = sys::monotonic_ns();
+          state_.transfers.wait(other_work ? 1 : 50, done_);
+          engine_.wait_ns_ += static_cast<std::uint64_t>(sys::monotonic_ns() - began);
+          if (feed_.cancelled()) break;
+          for (Transfer* transfer : done_) complete(transfer);
+          done_.clear();
+          if (other_work) feed_.do_other_work();
+        }
+      } catch (...) {
+        state_.transfers.cancel_all();
+        throw;
+      }
+      state_.transfers.cancel_all();
+    }
+
+   private:
+    struct Read {
+      Extent extent;
+      std::byte* data;  // nullptr: at its target
+      std::optional<std::uint64_t> ticket;
+      RangeTransfer transfer;
+    };
+
+    void fill() REQUIRES(state_.mutex) {
+      while (reads_.size() < engine_.connections_) {
+        if (!waiting_) {
+          Extent extent;
+          if (!feed_.next(extent)) return;
+          waiting_ = extent;
+        }
+        if (!start(*waiting_)) return;
+        waiting_.reset();
+      }
+    }
+
+    bool start(const Extent& extent) REQUIRES(state_.mutex) {
+      const Segment& segment = engine_.layout_.segments[extent.file];
+      std::uint64_t offset = extent.offset;
+      std::uint64_t length = std::min(extent.length, segment.identity.size - extent.offset);
+      std::byte* into = extent.into;
+      std::byte* data = into;
+      std::optional<std::uint64_t> ticket;
+      if (!into) {
+        // Long ones go to their place at once. Short ones pass through our memory, where the cache
+        // of rows sees them, unless that is full.
+        auto target = extent.length >= kLong ? feed_.target(extent) : std::nullopt;
+        const auto piece = target ? std::nullopt : arena_.take(extent.length);
+        if (piece) {
+          data = into = engine_.memory_.data() + piece->begin;
+          ticket = piece->ticket;
+        } else {
+          if (!target) target = feed_.target(extent);
+          if (!target) return false;
+          offset = target->offset;
+          length = target->length;
+          into = target->out;
+        }
+      }
+      auto read = std::make_unique<Read>(
+          Read{extent, data, ticket, RangeTransfer(*segment.remote, offset, length, into)});
+      state_.transfers.start(read->transfer);
+      Transfer* const key = &read->transfer;
+      reads_[key] = std::move(read);
+      return true;
+    }
+
+    void complete(Transfer* transfer) {
+      const auto found = reads_.find(transfer);
+      const std::unique_ptr<Read> read = std::move(found->second);
+      reads_.erase(found);
+      feed_.arrived(read->extent, read->data);
+      if (read->ticket) arena_.give_back(*read->ticket);
+    }
+
+    RemoteEngine& engine_;
+    ProcessState& state_;
+    Feed& feed_;
+    RingArena arena_;
+    std::unordered_map<Transfer*, std::unique_ptr<Read>> reads_;
+    std::vector<Transfer*> done_;
+    std::optional<Extent> waiting_;  // pulled, but there was no room yet
+  };
+
+  const Layout& layout_;
+  const RemoteSettings settings_;
+  const unsigned connections_;
+  Reservation connection_share_;
+  PageBuffer memory_;
+  const std::uint64_t max_request_;
+  TransferTotals totals_;
+  std::atomic<std::uint64_t> wait_ns_ = 0;
+  PerProcess<ProcessState> state_;
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> make_remote_engine(const Layout& layout, const Budget& budget) {
+  return std::make_unique<RemoteEngine>(layout, budget);
+}
+
+}  // namespace evenkeel

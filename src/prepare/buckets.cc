@@ -1,0 +1,161 @@
+#include "prepare/buckets.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+
+#include "base/checked.h"
+#include "evenkeel/error.h"
+
+namespace evenkeel {
+namespace {
+
+Error damaged(const std::string& path) {
+  return Error(ErrorKind::kFormat, "resume", "the checkpoint is damaged")
+      .in(path)
+      .hint("begin again without resume");
+}
+
+class NumberText {
+ public:
+  NumberText(const std::string& text, std::string path)
+      : at_(text.data()), end_(at_ + text.size()), path_(std::move(path)) {}
+  std::uint64_t next() {
+    while (at_ < end_ && *at_ == ' ') ++at_;
+    std::uint64_t number = 0;
+    const auto [stop, error] = std::from_chars(at_, end_, number);
+    if (error != std::errc{}) throw damaged(path_);
+    at_ = stop;
+    return number;
+  }
+
+ private:
+  const char* at_;
+  const char* const end_;
+  const std::string path_;
+};
+
+}  // namespace
+
+Buckets::Buckets(const std::string& path, bool resume) : file_(path, resume) {
+  if (checkpoint()) read_numbers(checkpoint()->numbers);
+}
+
+void Buckets::begin(const Budget& budget, const BucketSize& size) {
+  if (!checkpoint()) {
+    size_ = size;
+    buckets_.resize(size.buckets);
+  }
+  queue_ = std::make_unique<WriteQueue>(
+      file_, budget, QueueSize{size_.block_bytes, size_.buckets + kSpareBlocks, 4});
+  for (Bucket& bucket : buckets_) {
+    bucket.block = queue_->take();
+    bucket.fill = bucket.bytes % size_.block_bytes;
+    if (bucket.fill == 0) continue;
+    const std::uint64_t begin = bucket.bytes - bucket.fill;
+    file_.read(place_of(bucket, begin),
+               {bucket.block, round_up(bucket.fill, OutputFile::kAlignment)});
+  }
+}
+
+std::uint64_t Buckets::place_of(Bucket& bucket, std::uint64_t offset) {
+  const std::uint64_t number = offset / extent_bytes();
+  if (number == bucket.extents.size()) {
+    bucket.extents.push_back(extents_++ * extent_bytes());
+    const std::uint64_t end = extents_ * extent_bytes();
+    file_.allocate(end, end);
+  }
+  return bucket.extents[number] + offset % extent_bytes();
+}
+
+void Buckets::write_block(Bucket& bucket) {
+  const std::uint64_t place = place_of(bucket, bucket.bytes - bucket.fill);
+  queue_->submit(bucket.block, place, size_.block_bytes);
+  bucket.block = queue_->take();
+  bucket.fill = 0;
+}
+
+void Buckets::add(std::uint64_t number, std::span<const std::byte> bytes) {
+  Bucket& bucket = buckets_[number];
+  while (!bytes.empty()) {
+    const std::uint64_t now =
+        std::min<std::uint64_t>(bytes.size(), size_.block_bytes - bucket.fill);
+    std::memcpy(bucket.block + bucket.fill, bytes.data(), now);
+    bucket.fill += now;
+    bucket.bytes += now;
+    bytes = bytes.subspan(now);
+    if (bucket.fill == size_.block_bytes) write_block(bucket);
+  }
+}
+
+void Buckets::save(const std::string& kind, const std::string& state) {
+  queue_->drain();
+  // Blocks that are not full go out as they are, and are written again when they are.
+  for (Bucket& bucket : buckets_) {
+    if (bucket.fill == 0) continue;
+    const std::uint64_t length = round_up(bucket.fill, OutputFile::kAlignment);
+    std::memset(bucket.block + bucket.fill, 0, length - bucket.fill);
+    file_.write(place_of(bucket, bucket.bytes - bucket.fill), {bucket.block, length});
+  }
+  const std::uint64_t end = extents_ * extent_bytes();
+  file_.resize(end);
+  queue_->sync();
+  file_.save({end, kind, numbers(), state});
+}
+
+void Buckets::end_adding() {
+  queue_.reset();
+  for (Bucket& bucket : buckets_) bucket.block = nullptr;
+}
+
+std::string Buckets::numbers() const {
+  std::string text = std::to_string(size_.buckets) + " " + std::to_string(size_.block_bytes) + " " +
+                     std::to_string(extents_);
+  for (const Bucket& bucket : buckets_) {
+    text += " " + std::to_string(bucket.bytes) + " " + std::to_string(bucket.extents.size());
+    for (const std::uint64_t extent : bucket.extents) {
+      text += " " + std::to_string(extent / extent_bytes());
+    }
+  }
+  return text;
+}
+
+void Buckets::read_numbers(const std::string& text) {
+  NumberText numbers(text, file_.path());
+  size_.buckets = numbers.next();
+  size_.block_bytes = numbers.next();
+  extents_ = numbers.next();
+  if (size_.buckets > text.size() || size_.block_bytes < OutputFile::kAlignment ||
+      size_.block_bytes > std::uint64_t{1} << 30 || extents_ > text.size()) {
+    throw damaged(file_.path());
+  }
+  buckets_.resize(size_.buckets);
+  for (Bucket& bucket : buckets_) {
+    bucket.bytes = numbers.next();
+    const std::uint64_t count = numbers.next();
+    if (count > extents_ || bucket.bytes > count * extent_bytes()) throw damaged(file_.path());
+    for (std::uint64_t i = 0; i < count; ++i) {
+      bucket.extents.push_back(numbers.next() * extent_bytes());
+    }
+  }
+}
+
+std::uint64_t Buckets::read(std::uint64_t number, std::uint64_t offset, std::span<std::byte> out) {
+  const Bucket& bucket = buckets_[number];
+  const std::uint64_t left = offset < bucket.bytes ? bucket.bytes - offset : 0;
+  const std::uint64_t wanted = std::min<std::uint64_t>(left, out.size());
+  for (std::uint64_t done = 0; done < wanted;) {
+    const std::uint64_t at = offset + done, in_extent = at % extent_bytes();
+    const std::uint64_t now = std::min(wanted - done, extent_bytes() - in_extent);
+    file_.read(bucket.extents[at / extent_bytes()] + in_extent,
+               out.subspan(done, round_up(now, OutputFile::kAlignment)));
+    done += now;
+  }
+  return wanted;
+}
+
+void Buckets::free(std::uint64_t number) {
+  for (const std::uint64_t extent : buckets_[number].extents) file_.punch(extent, extent_bytes());
+}
+
+}  // namespace evenkeel

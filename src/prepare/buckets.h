@@ -1,0 +1,70 @@
+// Many streams of bytes in one scratch file: items are distributed to them by their keys.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "evenkeel/budget.h"
+#include "write/output_file.h"
+#include "write/write_queue.h"
+
+namespace evenkeel {
+
+struct BucketSize {
+  std::uint64_t buckets = 0, block_bytes = 0;
+};
+
+// Each bucket fills a block of memory, and full blocks are written to extents of the bucket's own,
+// 16 blocks each. All calls but `read` come from one thread.
+class Buckets {
+ public:
+  static constexpr std::uint64_t kSpareBlocks = 8;
+  static std::uint64_t memory(const BucketSize& size) {
+    return (size.buckets + kSpareBlocks) * size.block_bytes;
+  }
+
+  // Opens the file, which is removed when this goes, unless it has a checkpoint.
+  Buckets(const std::string& path, bool resume);
+
+  // The checkpoint it goes on from.
+  const std::optional<Checkpoint>& checkpoint() const { return file_.checkpoint(); }
+  // Memory for adding items. After a checkpoint its numbers say the size.
+  void begin(const Budget& budget, const BucketSize& size);
+  const BucketSize& size() const { return size_; }
+
+  void add(std::uint64_t bucket, std::span<const std::byte> bytes);
+  // All that was added is on the disk; a later run goes on with `state`.
+  void save(const std::string& kind, const std::string& state);
+  void end_adding();  // after `save`: gives the memory back
+
+  std::uint64_t bytes(std::uint64_t bucket) const { return buckets_[bucket].bytes; }
+  // Fills `out` with bytes of a bucket from `offset` on, a multiple of the alignment; returns how
+  // many of them the bucket has.
+  std::uint64_t read(std::uint64_t bucket, std::uint64_t offset, std::span<std::byte> out);
+  void free(std::uint64_t bucket);  // its room on the disk
+  void discard() noexcept { file_.discard(); }
+
+ private:
+  struct Bucket {
+    std::byte* block = nullptr;
+    std::uint64_t fill = 0;   // of the block
+    std::uint64_t bytes = 0;  // in all
+    std::vector<std::uint64_t> extents;
+  };
+  std::uint64_t extent_bytes() const { return size_.block_bytes * 16; }
+  std::uint64_t place_of(Bucket& bucket, std::uint64_t offset);
+  void write_block(Bucket& bucket);
+  std::string numbers() const;
+  void read_numbers(const std::string& text);
+
+  OutputFile file_;
+  std::unique_ptr<WriteQueue> queue_;
+  BucketSize size_;
+  std::vector<Bucket> buckets_;
+  std::uint64_t extents_ = 0;
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,44 @@
+// The bytes of an array from its beginning to its end, cut as the caller likes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "evenkeel/array.h"
+
+namespace evenkeel {
+
+// Chunks are read ahead in the array's budget. What goes over the end of a chunk is put together in
+// memory that is reserved from `budget`. One thread at a time.
+class ByteReader {
+ public:
+  ByteReader(Array array, std::uint64_t chunk_bytes, Budget budget);
+
+  std::uint64_t size() const { return array_.bytes(); }
+  std::uint64_t offset() const { return offset_; }
+  void seek(std::uint64_t offset);
+  // The next `count` bytes, which must exist. Valid until the next call.
+  std::span<const std::byte> take(std::uint64_t count);
+  // Up to and with the next newline, or to the end. Valid until the next call.
+  std::span<const std::byte> take_line();
+
+ private:
+  bool refill();  // of chunk_; false at the end
+  void carry(std::span<const std::byte> part);
+
+  Array array_;
+  const std::uint64_t rows_per_chunk_;
+  const Budget budget_;
+  std::optional<Chunks> chunks_;
+  std::optional<Chunks::Iterator> next_;
+  std::span<const std::byte> chunk_;  // what is left of it
+  std::uint64_t offset_ = 0;
+  std::uint64_t skip_ = 0;  // bytes of the next chunk, after seek
+  std::vector<std::byte> carried_;
+  Reservation carried_share_;
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,312 @@
+#include "prepare/items.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "array/internal.h"
+#include "documents/document_index.h"
+#include "evenkeel/bytes.h"
+#include "format/layout.h"
+#include "format/token_layout.h"
+#include "prepare/byte_reader.h"
+
+namespace evenkeel {
+namespace {
+
+std::uint64_t file_size(const std::string& path, std::string& fingerprint) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) throw Error::system("open", errno).in(path);
+  const FileIdentity identity(status);
+  fingerprint +=
+      path + " " + std::to_string(identity.size) + " " + std::to_string(identity.mtime_ns) + "\n";
+  return identity.size;
+}
+
+// An array that is read within `memory` bytes, whatever else the budget is used for: data that fits
+// would be mapped otherwise.
+ArrayOptions reading_options(std::uint64_t memory) {
+  ArrayOptions options;
+  options.budget = Budget(memory);
+  options.cache = 0;
+  return options;
+}
+
+class RowSource final : public ItemSource {
+ public:
+  RowSource(Array array, std::uint64_t item_bytes, const Budget& budget, std::uint64_t memory,
+            std::string fingerprint)
+      : share_(budget.reserve(memory, "reading ahead")),
+        item_bytes_(item_bytes),
+        reader_(std::move(array), memory / 8, budget) {
+    fingerprint_ = std::move(fingerprint);
+  }
+  std::optional<std::span<const std::byte>> next() override {
+    const std::uint64_t left = reader_.size() - reader_.offset();
+    if (left == 0) return std::nullopt;
+    ++item_;
+    return reader_.take(std::min(item_bytes_, left));
+  }
+  ItemPosition position() const override { return {item_, reader_.offset()}; }
+  void seek(const ItemPosition& position) override {
+    item_ = position.item;
+    reader_.seek(position.offset);
+  }
+  std::uint64_t bytes() const override { return reader_.size(); }
+  std::uint64_t estimated_items() const override {
+    return (bytes() + item_bytes_ - 1) / item_bytes_;
+  }
+  std::uint64_t item_bytes() const override { return bytes() % item_bytes_ == 0 ? item_bytes_ : 0; }
+
+ private:
+  const Reservation share_;
+  const std::uint64_t item_bytes_;
+  ByteReader reader_;
+  std::uint64_t item_ = 0;
+};
+
+class LineSource final : public ItemSource {
+ public:
+  LineSource(std::vector<std::string> paths, const Budget& budget, std::uint64_t memory)
+      : share_(budget.reserve(memory, "reading ahead")), budget_(budget), memory_(memory) {
+    for (std::string& path : paths) {
+      const std::uint64_t size = file_size(path, fingerprint_);
+      if (size == 0) continue;
+      paths_.push_back(std::move(path));
+      ends_.push_back(bytes_ += size);
+    }
+    // The first lines tell how long lines are.
+    std::uint64_t lines = 0, length = 0;
+    while (length < 256_KiB && lines < 100'000) {
+      const auto line = next();
+      if (!line) break;
+      length += line->size();
+      ++lines;
+    }
+    line_bytes_ = lines == 0 ? 1 : std::max<std::uint64_t>(1, length / lines);
+    seek({});
+  }
+  std::optional<std::span<const std::byte>> next() override {
+    for (;;) {
+      if (!reader_ || reader_->offset() == reader_->size()) {
+        if (file_ == paths_.size()) return std::nullopt;
+        open_file(file_++, 0);
+      }
+      auto line = reader_->take_line();
+      if (line.empty()) continue;
+      ++item_;
+      if (line.back() == std::byte{'\n'}) return line;
+      last_.assign(line.begin(), line.end());
+      last_.push_back(std::byte{'\n'});
+      return last_;
+    }
+  }
+  ItemPosition position() const override {
+    if (file_ == 0) return {item_, 0};
+    return {item_, begin_of(file_ - 1) + reader_->offset()};
+  }
+  void seek(const ItemPosition& position) override {
+    item_ = position.item;
+    file_ = 0;
+    reader_.reset();
+    while (file_ < paths_.size() && ends_[file_] <= position.offset) ++file_;
+    if (file_ == paths_.size()) {
+      if (file_ > 0) open_file(file_ - 1, position.offset - begin_of(file_ - 1));
+      return;
+    }
+    if (position.offset > 0) {
+      open_file(file_, position.offset - begin_of(file_));
+      ++file_;
+    }
+  }
+  std::uint64_t bytes() const override { return bytes_; }
+  std::uint64_t estimated_items() const override { return bytes_ / line_bytes_ + 1; }
+  std::uint64_t item_bytes() const override { return 0; }
+
+ private:
+  std::uint64_t begin_of(std::size_t file) const { return file == 0 ? 0 : ends_[file - 1]; }
+  void open_file(std::size_t file, std::uint64_t offset) {
+    reader_.reset();
+    ArrayOptions options = reading_options(memory_);
+    options.dtype = DType::of<std::uint8_t>();
+    reader_.emplace(Array::open(std::vector{paths_[file]}, options), memory_ / 8, budget_);
+    if (offset > 0) reader_->seek(offset);
+  }
+
+  const Reservation share_;
+  const Budget budget_;
+  const std::uint64_t memory_;
+  std::vector<std::string> paths_;
+  std::vector<std::uint64_t> ends_;
+  std::uint64_t bytes_ = 0, line_bytes_ = 1, item_ = 0;
+  std::size_t file_ = 0;  // the one after that which is read
+  std::optional<ByteReader> reader_;
+  std::vector<std::byte> last_;
+};
+
+class DocumentItemSource final : public ItemSource {
+ public:
+  DocumentItemSource(const TokenLayout& tokens, const DocumentSource& documents,
+                     const Budget& budget, std::uint64_t memory, std::string fingerprint)
+      : share_(budget.reserve(memory, "reading ahead")),
+        token_bytes_(tokens.layout.dtype.size),
+        index_(DocumentIndex::open(tokens.layout, tokens.files, documents, budget)),
+        documents_(index_, budget),
+        reader_(Internals::make(tokens.layout, reading_options(memory)), memory / 8, budget) {
+    fingerprint_ = std::move(fingerprint);
+    if (index_->size() > 0) end_ = documents_.start(0);
+    reader_.seek(end_ * token_bytes_);
+  }
+  std::optional<std::span<const std::byte>> next() override {
+    if (item_ == index_->size()) return std::nullopt;
+    const std::uint64_t begin = end_;
+    end_ = documents_.start(++item_);
+    return reader_.take((end_ - begin) * token_bytes_);
+  }
+  ItemPosition position() const override { return {item_, reader_.offset()}; }
+  void seek(const ItemPosition& position) override {
+    item_ = position.item;
+    end_ = documents_.start(item_);
+    reader_.seek(end_ * token_bytes_);
+  }
+  std::uint64_t bytes() const override { return reader_.size(); }
+  std::uint64_t estimated_items() const override { return index_->size(); }
+  std::uint64_t item_bytes() const override { return 0; }
+
+ private:
+  const Reservation share_;
+  const std::uint64_t token_bytes_;
+  const std::shared_ptr<const DocumentIndex> index_;
+  DocumentReader documents_;
+  ByteReader reader_;
+  std::uint64_t item_ = 0, end_ = 0;
+};
+
+std::string writer_format(const std::string& read) {
+  return read == "raw" || read == "mixed" ? "nanogpt" : read;
+}
+
+std::unique_ptr<ItemSource> open_tokens(const ItemInput& input, const Budget& budget,
+                                        std::uint64_t memory, std::string fingerprint) {
+  const TokenLayout tokens = read_token_layout(input.paths, {.dtype = input.dtype});
+  std::unique_ptr<ItemSource> source;
+  if (input.unit == ItemUnit::kDocuments) {
+    source = std::make_unique<DocumentItemSource>(
+        tokens, DocumentSource{.bos = input.bos, .eos = input.eos}, budget, memory,
+        std::move(fingerprint));
+  } else {
+    if (input.block_tokens == 0 || input.block_tokens > std::uint64_t{1} << 40) {
+      throw Error(ErrorKind::kInvalid, "open", "blocks of how many tokens?")
+          .in(input.paths.front())
+          .hint("1,024 or what your model takes");
+    }
+    source = std::make_unique<RowSource>(Internals::make(tokens.layout, reading_options(memory)),
+                                         input.block_tokens * tokens.layout.dtype.size, budget,
+                                         memory, std::move(fingerprint));
+  }
+  source->tokens.emplace();
+  source->tokens->dtype = tokens.layout.dtype;
+  source->tokens->format = writer_format(tokens.layout.format);
+  return source;
+}
+
+std::unique_ptr<ItemSource> open_rows(const ItemInput& input, const Budget& budget,
+                                      std::uint64_t memory, std::string fingerprint) {
+  ArrayOptions options = reading_options(memory);
+  options.dtype = input.dtype;
+  options.shape = input.shape;
+  Array array = Array::open(input.paths, options);
+  ArrayWriterOptions made;
+  made.dtype = array.dtype();
+  made.format = array.format() == "npy" ? "npy" : "raw";
+  made.shape = {-1};
+  for (std::size_t i = 1; i < array.shape().size(); ++i) {
+    made.shape.push_back(static_cast<std::int64_t>(array.shape()[i]));
+  }
+  const std::uint64_t row_bytes = array.row_bytes();
+  auto source = std::make_unique<RowSource>(std::move(array), row_bytes, budget, memory,
+                                            std::move(fingerprint));
+  source->array = made;
+  return source;
+}
+
+class ArraySink final : public ItemSink {
+ public:
+  ArraySink(const std::string& path, const ArrayWriterOptions& options)
+      : writer_(ArrayWriter::create(path, options)) {}
+  void add(std::span<const std::byte> item) override { writer_.append(item); }
+  void checkpoint(const std::string& state) override { writer_.checkpoint(state); }
+  const std::string& state() const override { return writer_.state(); }
+  std::string how() const override { return writer_.how(); }
+  void close() override { writer_.close(); }
+  void abort() noexcept override { writer_.abort(); }
+
+ private:
+  ArrayWriter writer_;
+};
+
+class TokenSink final : public ItemSink {
+ public:
+  TokenSink(const std::string& path, const TokenWriterOptions& options)
+      : writer_(TokenWriter::create(path, options)) {}
+  void add(std::span<const std::byte> item) override {
+    writer_.append(item);
+    writer_.end_document();
+  }
+  void checkpoint(const std::string& state) override { writer_.checkpoint(state); }
+  const std::string& state() const override { return writer_.state(); }
+  std::string how() const override { return writer_.how(); }
+  void close() override { writer_.close(); }
+  void abort() noexcept override { writer_.abort(); }
+
+ private:
+  TokenWriter writer_;
+};
+
+constexpr std::string_view kUnitNames[] = {"rows", "lines", "documents", "blocks"};
+
+}  // namespace
+
+ItemUnit parse_item_unit(std::string_view name) {
+  for (std::size_t i = 0; i < std::size(kUnitNames); ++i) {
+    if (name == kUnitNames[i]) return static_cast<ItemUnit>(i);
+  }
+  throw Error(ErrorKind::kInvalid, "unit", "there is no \"" + std::string(name) + "\"")
+      .hint("rows, lines, documents or blocks");
+}
+
+std::string_view item_unit_name(ItemUnit unit) { return kUnitNames[static_cast<int>(unit)]; }
+
+std::unique_ptr<ItemSource> open_items(const ItemInput& input, const Budget& budget,
+                                       std::uint64_t memory) {
+  if (input.paths.empty()) throw Error(ErrorKind::kInvalid, "open", "no file was named");
+  if (input.unit == ItemUnit::kLines) {
+    auto source = std::make_unique<LineSource>(input.paths, budget, memory);
+    source->array.dtype = DType::of<std::uint8_t>();
+    source->array.format = "raw";
+    return source;
+  }
+  std::string fingerprint;
+  for (const std::string& path : input.paths) file_size(path, fingerprint);
+  if (input.unit == ItemUnit::kRows) return open_rows(input, budget, memory, fingerprint);
+  return open_tokens(input, budget, memory, fingerprint);
+}
+
+std::unique_ptr<ItemSink> create_items(const std::string& path, const ItemSource& like,
+                                       const std::string& format, const WriteOptions& options) {
+  if (like.tokens) {
+    TokenWriterOptions made = *like.tokens;
+    static_cast<WriteOptions&>(made) = options;
+    if (!format.empty()) made.format = format;
+    return std::make_unique<TokenSink>(path, made);
+  }
+  if (!format.empty() && format != like.array.format) {
+    throw Error(ErrorKind::kInvalid, "create", "format \"" + format + "\" is for token files")
+        .in(path);
+  }
+  ArrayWriterOptions made = like.array;
+  static_cast<WriteOptions&>(made) = options;
+  return std::make_unique<ArraySink>(path, made);
+}
+
+}  // namespace evenkeel

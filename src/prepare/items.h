@@ -1,0 +1,62 @@
+// Files as a sequence of items, and items as a file.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "evenkeel/prepare.h"
+#include "evenkeel/write.h"
+
+namespace evenkeel {
+
+// Where a sequence of items stands.
+struct ItemPosition {
+  std::uint64_t item = 0;    // of the next item
+  std::uint64_t offset = 0;  // bytes before it
+};
+
+class ItemSource {
+ public:
+  virtual ~ItemSource() = default;
+  // The next item, valid until the next call; empty after the last.
+  virtual std::optional<std::span<const std::byte>> next() = 0;
+  virtual ItemPosition position() const = 0;
+  virtual void seek(const ItemPosition& position) = 0;
+  virtual std::uint64_t bytes() const = 0;            // of all items
+  virtual std::uint64_t estimated_items() const = 0;  // exact, but for lines
+  virtual std::uint64_t item_bytes() const = 0;       // of each; 0 where they differ
+
+  // Which items these are: changes when a file does.
+  const std::string& fingerprint() const { return fingerprint_; }
+  // What a file that holds such items is made like.
+  ArrayWriterOptions array;
+  std::optional<TokenWriterOptions> tokens;  // of token files
+
+ protected:
+  std::string fingerprint_;
+};
+
+// `memory` bytes of the budget are for reading ahead. Throws Error.
+std::unique_ptr<ItemSource> open_items(const ItemInput& input, const Budget& budget,
+                                       std::uint64_t memory);
+
+class ItemSink {
+ public:
+  virtual ~ItemSink() = default;
+  virtual void add(std::span<const std::byte> item) = 0;
+  virtual void checkpoint(const std::string& state) = 0;
+  virtual const std::string& state() const = 0;  // of the checkpoint it goes on from
+  virtual std::string how() const = 0;
+  virtual void close() = 0;
+  virtual void abort() noexcept = 0;
+};
+
+// A file for items of this source. `format` is that of tokens, empty: the source's.
+std::unique_ptr<ItemSink> create_items(const std::string& path, const ItemSource& like,
+                                       const std::string& format, const WriteOptions& options);
+
+}  // namespace evenkeel

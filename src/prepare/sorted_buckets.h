@@ -1,0 +1,93 @@
+// The items of buckets in the order of their keys, part by part as memory allows.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "base/memory.h"
+#include "base/mutex.h"
+#include "order/philox.h"
+#include "prepare/buckets.h"
+
+namespace evenkeel {
+
+// The 128 random bits by which items are ordered.
+struct ShuffleKeys {
+  std::uint64_t seed = 0;
+  Block of(std::uint64_t item) const {
+    // An epoch of its own: no order of the loaders draws these numbers.
+    constexpr std::uint64_t kShuffle = 0x73687566666c6500;  // "shuffle"
+    return philox(seed, kShuffle, Stream::kDraws, item);
+  }
+  static std::uint64_t bucket_of(std::uint64_t high, std::uint64_t buckets) {
+    return static_cast<std::uint64_t>(static_cast<unsigned __int128>(high) * buckets >> 64);
+  }
+};
+
+// In a bucket, an item is its number (8 bytes), its length (4 bytes, where items differ) and its
+// bytes.
+struct StoredItem {
+  static constexpr std::uint64_t kNumberBytes = 8, kLengthBytes = 4;
+  static constexpr std::uint64_t kEntryBytes = 24;  // in memory, to sort by
+};
+
+// Reads and sorts on a thread of its own, one part ahead of the caller.
+class SortedBuckets {
+ public:
+  // Memory: two parts of `part_bytes`, and a window. `item_bytes` is 0 where items differ.
+  // Begins at the first key that is `from` or more.
+  SortedBuckets(Buckets& buckets, const Budget& budget, std::uint64_t part_bytes, ShuffleKeys keys,
+                std::uint64_t item_bytes, std::uint64_t from);
+  ~SortedBuckets();
+  SortedBuckets(const SortedBuckets&) = delete;
+  SortedBuckets& operator=(const SortedBuckets&) = delete;
+
+  static std::uint64_t memory(std::uint64_t part_bytes) { return 2 * part_bytes + kWindow; }
+  static constexpr std::uint64_t kWindow = 2 << 20;
+
+  // One part: items in order, and the key at which the next part begins. The last one has none.
+  struct Part {
+    std::size_t count = 0;
+    std::optional<std::uint64_t> next_key;
+  };
+  std::optional<Part> next() EXCLUDES(mutex_);  // valid until the next call; empty after the last
+  std::span<const std::byte> item(std::size_t i) const;
+
+ private:
+  struct Entry {
+    std::uint64_t high, number;
+    std::uint64_t place;  // of the item's length or bytes
+  };
+  // Items from the front, entries from the back.
+  struct Arena {
+    PageBuffer memory;
+    Entry* entries = nullptr;  // the first; they end with the memory
+    std::size_t count = 0;
+    std::optional<std::uint64_t> next_key;
+    bool ready = false, last = false;
+  };
+  void work() EXCLUDES(mutex_);
+  // False: not all items with keys of from .. last fit.
+  bool load(Arena& arena, std::uint64_t bucket, std::uint64_t from, std::uint64_t last);
+  void sort(Arena& arena) const;
+
+  Buckets& buckets_;
+  const ShuffleKeys keys_;
+  const std::uint64_t item_bytes_;
+  const std::uint64_t from_;
+  PageBuffer window_;
+  Arena arenas_[2];
+  Arena* current_ = nullptr;
+  unsigned turn_ = 0;  // arenas are used by turns
+  Mutex mutex_;
+  CondVar changed_;
+  bool ending_ GUARDED_BY(mutex_) = false;
+  std::exception_ptr error_ GUARDED_BY(mutex_);
+  std::thread thread_;
+};
+
+}  // namespace evenkeel

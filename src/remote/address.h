@@ -1,0 +1,44 @@
+// Addresses of objects: http://, https://, s3://bucket/key and gs://bucket/key.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace evenkeel {
+
+enum class Scheme : std::uint8_t { kHttp, kHttps, kS3, kGs };
+
+// A URL as users write it, taken apart.
+struct Address {
+  Scheme scheme = Scheme::kHttps;
+  std::string host;   // with the port, if there is one; for s3 and gs: the bucket
+  std::string path;   // http: as written, from the first / on; s3 and gs: the key, not encoded
+  std::string query;  // http: what follows the ?, as written
+
+  bool is_bucket() const { return scheme == Scheme::kS3 || scheme == Scheme::kGs; }
+  std::string text() const;  // the URL again
+};
+
+// Whether a path names an object rather than a file: it begins with one of the four schemes.
+bool is_url(std::string_view path);
+// Throws Error (kInvalid): no host or bucket, a name and a password before the host, a character
+// that no URL holds.
+Address parse_address(const std::string& url);
+
+// The name without its last part: "s3://b/a/x.bin" gives "x.bin". For fingerprints and file endings.
+std::string object_name(std::string_view url);
+// The URL with another ending: of http addresses, the path's, before the query.
+std::string with_ending(const std::string& url, std::string_view old, std::string_view ending);
+bool path_ends_with(std::string_view url, std::string_view ending);
+
+// RFC 3986, as AWS wants it in signatures: all but letters, digits and -._~ becomes %XX. With
+// `keep_slashes`, / stays.
+std::string percent_encode(std::string_view text, bool keep_slashes);
+std::string percent_decode(std::string_view text);
+// name=value&name=value, encoded and sorted as signatures need it.
+std::string encode_query(std::vector<std::pair<std::string, std::string>> fields);
+
+}  // namespace evenkeel

@@ -1,0 +1,336 @@
+#include "remote/http.h"
+
+#include "evenkeel/error.h"
+#include "remote/response.h"
+
+#if EVENKEEL_HAVE_CURL
+#include <curl/curl.h>
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+#include <unordered_map>
+#endif
+
+namespace evenkeel {
+
+#if EVENKEEL_HAVE_CURL
+namespace {
+
+// The functions of libcurl, found when they are first needed: programs that open no URL do not load
+// it, and one binary serves systems with and without it.
+struct Curl {
+#define EVENKEEL_CURL_FUNCTIONS(X)                                                            \
+  X(curl_global_init) X(curl_version_info) X(curl_easy_init) X(curl_easy_cleanup)             \
+  X(curl_easy_reset) X(curl_easy_setopt) X(curl_easy_getinfo) X(curl_easy_strerror)           \
+  X(curl_multi_init) X(curl_multi_cleanup) X(curl_multi_setopt) X(curl_multi_add_handle)      \
+  X(curl_multi_remove_handle) X(curl_multi_perform) X(curl_multi_wait) X(curl_multi_info_read) \
+  X(curl_multi_strerror) X(curl_slist_append) X(curl_slist_free_all)
+#define X(name) decltype(&::name) name = nullptr;
+  EVENKEEL_CURL_FUNCTIONS(X)
+#undef X
+  std::string missing;  // why there is none
+
+  Curl() {
+    void* library = nullptr;
+    for (const char* name : {"libcurl.so.4", "libcurl-gnutls.so.4", "libcurl.so"}) {
+      library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
+      if (library) break;
+    }
+    if (!library) {
+      missing = "libcurl was not found on this system";
+      return;
+    }
+#define X(name)                                                              \
+  this->name = reinterpret_cast<decltype(&::name)>(::dlsym(library, #name)); \
+  if (!this->name) missing = "the libcurl of this system has no " #name;
+    EVENKEEL_CURL_FUNCTIONS(X)
+#undef X
+    if (missing.empty() && this->curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
+      missing = "libcurl could not be started";
+    }
+  }
+
+  static const Curl& get() {
+    static const Curl curl;
+    return curl;
+  }
+};
+
+const Curl& usable_curl() {
+  const Curl& curl = Curl::get();
+  if (curl.missing.empty()) return curl;
+  throw Error(ErrorKind::kInvalid, "open", "URLs cannot be read here: " + curl.missing)
+      .hint("install libcurl (Debian: apt-get install libcurl4), then open the URL again");
+}
+
+// Failures that a second try cannot mend.
+bool is_hopeless(CURLcode code) {
+  return code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE ||
+         code == CURLE_URL_MALFORMAT ||
+         code == CURLE_SSL_ISSUER_ERROR || code == CURLE_OUT_OF_MEMORY;
+}
+
+}  // namespace
+
+struct HttpClient::Impl {
+  struct Transfer {
+    const Impl* owner = nullptr;
+    CURL* easy = nullptr;
+    curl_slist* headers = nullptr;
+    HttpRequest request;
+    HttpAnswer answer;
+    std::uint64_t expected = 0;  // bytes that may go to `into`
+    bool in_body = false, too_long = false;
+    char words[CURL_ERROR_SIZE] = {};
+  };
+
+  const Curl& curl = usable_curl();
+  CURLM* multi = nullptr;
+  std::unordered_map<std::uint64_t, std::unique_ptr<Transfer>> transfers;
+  std::vector<CURL*> idle;  // handles to use again
+
+  static std::size_t on_header(char* data, std::size_t size, std::size_t count, void* user) {
+    take_header({data, size * count}, static_cast<Transfer*>(user)->answer);
+    return size * count;
+  }
+
+  std::size_t on_body(Transfer& transfer, const char* data, std::size_t length) const {
+    HttpAnswer& answer = transfer.answer;
+    if (!transfer.in_body) {
+      transfer.in_body = true;
+      long status = 0;
+      curl.curl_easy_getinfo(transfer.easy, CURLINFO_RESPONSE_CODE, &status);
+      answer.status = static_cast<int>(status);
+      answer.body = judge_body(transfer.request, answer);
+      if (answer.body == Body::kRange) {
+        const ByteRange range = *parse_content_range(answer.content_range)->range;
+        transfer.expected = range.last - range.first + 1;
+      } else if (answer.body == Body::kWholeObject) {
+        transfer.expected = *answer.content_length;
+      }
+    }
+    switch (answer.body) {
+      case Body::kText:
+        if (answer.text.size() + length > kMostText) break;
+        answer.text.append(data, length);
+        return length;
+      case Body::kRange:
+      case Body::kWholeObject:
+        if (length > transfer.expected - answer.written) break;
+        std::memcpy(transfer.request.into + answer.written, data, length);
+        answer.written += length;
+        return length;
+      default:
+        return 0;  // the answer says why
+    }
+    transfer.too_long = true;
+    return 0;
+  }
+
+  static std::size_t on_data(char* data, std::size_t size, std::size_t count, void* user) {
+    auto& transfer = *static_cast<Transfer*>(user);
+    return transfer.owner->on_body(transfer, data, size * count);
+  }
+
+  template <class Value>
+  void set(CURL* easy, CURLoption option, Value value) const {
+    curl.curl_easy_setopt(easy, option, value);
+  }
+
+  CURL* take_handle() {
+    CURL* easy = idle.empty() ? curl.curl_easy_init() : idle.back();
+    if (!idle.empty()) idle.pop_back();
+    if (!easy) throw Error::system("open", ENOMEM, "libcurl has no memory for a request");
+    curl.curl_easy_reset(easy);
+    return easy;
+  }
+
+  void begin(std::uint64_t id, const HttpRequest& request) {
+    auto owned = std::make_unique<Transfer>();
+    Transfer& transfer = *owned;
+    transfer.owner = this;
+    transfer.request = request;
+    transfer.answer.id = id;
+    if (request.range) transfer.answer.first = request.range->first;
+    transfer.easy = take_handle();
+    CURL* const easy = transfer.easy;
+    for (const std::string& header : request.headers) {
+      transfer.headers = curl.curl_slist_append(transfer.headers, header.c_str());
+    }
+    if (request.range) {
+      const std::string range = "Range: bytes=" + std::to_string(request.range->first) + "-" +
+                                std::to_string(request.range->last);
+      transfer.headers = curl.curl_slist_append(transfer.headers, range.c_str());
+    }
+    set(easy, CURLOPT_URL, transfer.request.url.c_str());
+    set(easy, CURLOPT_HTTPHEADER, transfer.headers);
+    set(easy, CURLOPT_USERAGENT, "evenkeel");
+    set(easy, CURLOPT_NOSIGNAL, 1L);
+    set(easy, CURLOPT_PATH_AS_IS, 1L);
+    set(easy, CURLOPT_FOLLOWLOCATION, 0L);  // redirects are judged by the caller
+    if (curl.curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https") != CURLE_OK) {
+      set(easy, static_cast<CURLoption>(181), 3L);  // CURLOPT_PROTOCOLS, before libcurl 7.85
+    }
+    set(easy, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_2TLS));
+    set(easy, CURLOPT_BUFFERSIZE, static_cast<long>(kReceiveBuffer));
+    set(easy, CURLOPT_TCP_KEEPALIVE, 1L);
+    set(easy, CURLOPT_CONNECTTIMEOUT_MS,
+        static_cast<long>(1000 * (request.connect_timeout_s > 0 ? request.connect_timeout_s : 10)));
+    set(easy, CURLOPT_ERRORBUFFER, static_cast<char*>(transfer.words));
+    set(easy, CURLOPT_HEADERFUNCTION, &Impl::on_header);
+    set(easy, CURLOPT_HEADERDATA, static_cast<void*>(&transfer));
+    set(easy, CURLOPT_WRITEFUNCTION, &Impl::on_data);
+    set(easy, CURLOPT_WRITEDATA, static_cast<void*>(&transfer));
+    set(easy, CURLOPT_PRIVATE, static_cast<void*>(&transfer));
+    if (request.method != "GET") set(easy, CURLOPT_CUSTOMREQUEST, transfer.request.method.c_str());
+    if (!request.body.empty() || request.method == "POST" || request.method == "PUT") {
+      set(easy, CURLOPT_POSTFIELDSIZE, static_cast<long>(request.body.size()));
+      set(easy, CURLOPT_POSTFIELDS, transfer.request.body.c_str());
+    }
+    if (const char* bundle = std::getenv("AWS_CA_BUNDLE"); bundle && *bundle) {
+      set(easy, CURLOPT_CAINFO, bundle);
+    } else if (const char* file = std::getenv("SSL_CERT_FILE"); file && *file) {
+      set(easy, CURLOPT_CAINFO, file);
+    }
+    const CURLMcode code = curl.curl_multi_add_handle(multi, easy);
+    if (code != CURLM_OK) {
+      release(transfer);
+      throw Error(ErrorKind::kSystem, "read",
+                  std::string("libcurl does not take a request: ") + curl.curl_multi_strerror(code));
+    }
+    transfers[id] = std::move(owned);
+  }
+
+  void release(Transfer& transfer) {
+    if (transfer.headers) curl.curl_slist_free_all(transfer.headers);
+    transfer.headers = nullptr;
+    idle.push_back(transfer.easy);
+  }
+
+  void end(std::uint64_t id) {
+    const auto found = transfers.find(id);
+    if (found == transfers.end()) return;
+    curl.curl_multi_remove_handle(multi, found->second->easy);
+    release(*found->second);
+    transfers.erase(found);
+  }
+
+  HttpAnswer answer_of(Transfer& transfer, CURLcode code) const {
+    HttpAnswer& answer = transfer.answer;
+    long status = 0;
+    curl.curl_easy_getinfo(transfer.easy, CURLINFO_RESPONSE_CODE, &status);
+    answer.status = static_cast<int>(status);
+    curl.curl_easy_getinfo(transfer.easy, CURLINFO_STARTTRANSFER_TIME, &answer.first_byte_s);
+    curl.curl_easy_getinfo(transfer.easy, CURLINFO_TOTAL_TIME, &answer.total_s);
+    if (!transfer.in_body && code == CURLE_OK && status >= 200 && status <= 299 &&
+        transfer.request.range) {
+      answer.body = judge_body(transfer.request, answer);  // an empty one
+    }
+    const bool refused = answer.body == Body::kIgnoresRange || answer.body == Body::kOtherBytes;
+    if (transfer.too_long) {
+      answer.failure = "the server sent more bytes than it announced";
+    } else if (code != CURLE_OK && !refused) {
+      answer.failure = transfer.words[0] ? transfer.words : curl.curl_easy_strerror(code);
+      answer.hopeless = is_hopeless(code);
+    } else if (answer.body == Body::kRange || answer.body == Body::kWholeObject) {
+      if (answer.written < transfer.expected) {
+        answer.failure = "the body ended after " + std::to_string(answer.written) + " of " +
+                         std::to_string(transfer.expected) + " bytes";
+      }
+    }
+    return std::move(answer);
+  }
+
+  void collect(std::vector<HttpAnswer>& answers) {
+    int left = 0;
+    while (const CURLMsg* message = curl.curl_multi_info_read(multi, &left)) {
+      if (message->msg != CURLMSG_DONE) continue;
+      const CURLcode code = message->data.result;
+      Transfer* transfer = nullptr;
+      curl.curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &transfer);
+      const std::uint64_t id = transfer->answer.id;
+      answers.push_back(answer_of(*transfer, code));
+      end(id);
+    }
+  }
+};
+
+HttpClient::HttpClient(unsigned connections) : impl_(std::make_unique<Impl>()) {
+  impl_->multi = impl_->curl.curl_multi_init();
+  if (!impl_->multi) throw Error::system("open", ENOMEM, "libcurl has no memory");
+  impl_->curl.curl_multi_setopt(impl_->multi, CURLMOPT_MAXCONNECTS, static_cast<long>(connections));
+  impl_->curl.curl_multi_setopt(impl_->multi, CURLMOPT_MAX_HOST_CONNECTIONS,
+                                static_cast<long>(connections));
+}
+
+HttpClient::~HttpClient() {
+  while (!impl_->transfers.empty()) impl_->end(impl_->transfers.begin()->first);
+  for (CURL* easy : impl_->idle) impl_->curl.curl_easy_cleanup(easy);
+  impl_->curl.curl_multi_cleanup(impl_->multi);
+}
+
+void HttpClient::start(std::uint64_t id, const HttpRequest& request) { impl_->begin(id, request); }
+void HttpClient::cancel(std::uint64_t id) { impl_->end(id); }
+std::size_t HttpClient::in_flight() const { return impl_->transfers.size(); }
+
+std::uint64_t HttpClient::written(std::uint64_t id) const {
+  const auto found = impl_->transfers.find(id);
+  return found == impl_->transfers.end() ? 0 : found->second->answer.written;
+}
+
+void HttpClient::work(int milliseconds, std::vector<HttpAnswer>& answers) {
+  const Curl& curl = impl_->curl;
+  int running = 0;
+  curl.curl_multi_perform(impl_->multi, &running);
+  const std::size_t before = answers.size();
+  impl_->collect(answers);
+  if (answers.size() > before || milliseconds == 0) return;
+  int sockets = 0;
+  curl.curl_multi_wait(impl_->multi, nullptr, 0, milliseconds, &sockets);
+  if (sockets == 0) {  // a name is being looked up: there is no socket to wait for, and it returned
+    std::this_thread::sleep_for(std::chrono::milliseconds(std::min(milliseconds, 2)));
+  }
+  curl.curl_multi_perform(impl_->multi, &running);
+  impl_->collect(answers);
+}
+
+std::string describe_http(bool& available) {
+  const Curl& curl = Curl::get();
+  available = curl.missing.empty();
+  if (!available) return curl.missing;
+  const curl_version_info_data* version = curl.curl_version_info(CURLVERSION_NOW);
+  std::string text = std::string("libcurl ") + version->version;
+  if (version->ssl_version) text += std::string(", ") + version->ssl_version;
+  if (version->features & CURL_VERSION_HTTP2) text += ", HTTP/2";
+  return text;
+}
+
+#else
+
+struct HttpClient::Impl {};
+
+HttpClient::HttpClient(unsigned) {
+  throw Error(ErrorKind::kInvalid, "open",
+              "URLs cannot be read: this build of Evenkeel was made without libcurl's headers")
+      .hint("install libcurl4-openssl-dev (Debian) and build Evenkeel again");
+}
+HttpClient::~HttpClient() = default;
+void HttpClient::start(std::uint64_t, const HttpRequest&) {}
+void HttpClient::cancel(std::uint64_t) {}
+void HttpClient::work(int, std::vector<HttpAnswer>&) {}
+std::size_t HttpClient::in_flight() const { return 0; }
+std::uint64_t HttpClient::written(std::uint64_t) const { return 0; }
+
+std::string describe_http(bool& available) {
+  available = false;
+  return "this build was made without libcurl's headers";
+}
+
+#endif
+
+}  // namespace evenkeel

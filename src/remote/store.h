@@ -1,0 +1,52 @@
+// Where requests for a bucket or a host go, and how they are signed.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/mutex.h"
+#include "remote/address.h"
+#include "remote/credentials.h"
+#include "remote/http.h"
+#include "remote/settings.h"
+
+namespace evenkeel {
+
+using QueryFields = std::vector<std::pair<std::string, std::string>>;
+
+// Thread-safe. Serves all objects of one bucket, or of one web host.
+class Store {
+ public:
+  // Looks for credentials. Throws Error (kInvalid).
+  Store(const Address& address, RemoteSettings settings);
+
+  // A request for an object: without `fields` the object itself, with them a question about its
+  // bucket (`key` is then ignored). Signed, if there are credentials; good for a few minutes.
+  HttpRequest request(const Address& object, const QueryFields& fields = {});
+
+  const RemoteSettings& settings() const { return settings_; }
+  bool signs() const;
+  // Notes the region that a server names; whether that is news.
+  bool learn_region(const std::string& region);
+  // Looks for credentials again, after the server called them expired; whether there are others.
+  bool renew_credentials();
+  // "signed with keys from the environment (AWS_ACCESS_KEY_ID), region us-east-1"
+  std::string describe() const;
+
+ private:
+  void sign(HttpRequest& request, const std::string& host, const std::string& path,
+            const std::string& query) REQUIRES(mutex_);
+  Credentials look_for_credentials() const;
+  std::string base_url(const Address& object, std::string& host, std::string& path) const
+      REQUIRES(mutex_);
+
+  const RemoteSettings settings_;
+  const Scheme scheme_;
+  mutable Mutex mutex_;
+  Credentials credentials_ GUARDED_BY(mutex_);
+  std::string region_ GUARDED_BY(mutex_);
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,100 @@
+#include "tokens/whole_order.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace evenkeel {
+namespace {
+
+// Keep the draws of buckets, and of documents within one, apart from those of documents.
+constexpr std::uint64_t kBucketsSeed = 0x6275636b6574735f;  // "buckets_"
+constexpr std::uint64_t kInsideSeed = 0x696e5f6275636b65;   // "in_bucke"
+
+std::uint64_t whole_buckets(std::uint64_t window, std::uint64_t bucket) {
+  return (window + bucket - 1) / bucket * bucket;
+}
+
+}  // namespace
+
+WholeOrder::WholeOrder(DocumentReader& reader, const LoaderOptions& options, std::uint64_t seed,
+                       const Budget& budget)
+    : reader_(reader),
+      order_(options.order),
+      seed_(seed),
+      columns_(options.block_size),
+      documents_(reader.index().size()),
+      bucket_(options.documents.bucket),
+      window_(std::min(whole_buckets(options.documents.window, bucket_),
+                       std::max<std::uint64_t>(documents_, 1))),
+      windows_((documents_ + window_ - 1) / window_),
+      share_(budget.reserve(window_ * (sizeof(Sorted) + 2 * sizeof(std::uint64_t)),
+                            "a window of documents")) {
+  sorted_.reserve(window_);
+  wanted_.reserve(window_);
+  arranged_.reserve(window_);
+}
+
+SampleOrder::Place WholeOrder::at(std::uint64_t position) {
+  const std::uint64_t epoch = position / documents_, in_epoch = position % documents_;
+  const std::uint64_t window = in_epoch / window_;
+  if (loaded_ != epoch * windows_ + window) load(epoch, window);
+  return {arranged_[in_epoch - window * window_], order_ == CropOrder::kRandom ? 0 : epoch};
+}
+
+void WholeOrder::load(std::uint64_t epoch, std::uint64_t window) {
+  loaded_ = UINT64_MAX;  // if the below throws
+  const bool drawn = order_ == CropOrder::kRandom;
+  if (!drawn && (!of_documents_ || epoch_ != epoch))
+    of_documents_.emplace(documents_, seed_, epoch);
+  epoch_ = epoch;
+  const std::uint64_t first = window * window_, count = std::min(window_, documents_ - first);
+  sorted_.clear();
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const std::uint64_t slot = first + i;
+    const std::uint64_t document =
+        drawn ? uniform_draw(seed_, 0, epoch * documents_ + slot, documents_)
+              : (*of_documents_)(slot);
+    sorted_.push_back({document, 0, static_cast<std::uint32_t>(i)});
+  }
+  find_lengths();
+  std::ranges::sort(sorted_, {}, [](const Sorted& one) { return std::pair(one.length, one.slot); });
+  arrange(epoch * windows_ + window);
+  loaded_ = epoch * windows_ + window;
+}
+
+// In the order of the index, which is then read block by block.
+void WholeOrder::find_lengths() {
+  std::ranges::sort(sorted_, {}, &Sorted::document);
+  wanted_.clear();
+  for (const Sorted& one : sorted_) wanted_.push_back(one.document);
+  std::size_t i = 0;
+  reader_.for_each_of(wanted_, [&](std::uint64_t start, std::uint64_t end) {
+    sorted_[i++].length = static_cast<std::uint32_t>(std::min(columns_, end - start));
+  });
+}
+
+// Where documents do not fill the last bucket, the short one is any of them, so that no length is
+// the last of an epoch more often than others; it comes last, so that buckets begin with steps.
+void WholeOrder::arrange(std::uint64_t number) {
+  const std::uint64_t count = sorted_.size(), full = count / bucket_, rest = count % bucket_;
+  arranged_.resize(count);
+  const std::uint64_t cut =
+      rest == 0 ? full : uniform_draw(seed_ ^ kBucketsSeed, 1, number, full + 1);
+  const std::uint64_t most = (window_ + bucket_ - 1) / bucket_;  // of a window
+  const auto put = [&](std::uint64_t bucket, std::uint64_t from, std::uint64_t size,
+                       std::uint64_t to) {
+    const Permutation inside(size, seed_ ^ kInsideSeed, number * most + bucket);
+    for (std::uint64_t i = 0; i < size; ++i) {
+      arranged_[to + inside(i)] = sorted_[from + i].document;
+    }
+  };
+  if (full > 0) {
+    const Permutation buckets(full, seed_ ^ kBucketsSeed, number);
+    for (std::uint64_t i = 0; i < full; ++i) {
+      put(i, i * bucket_ + (i >= cut ? rest : 0), bucket_, buckets(i) * bucket_);
+    }
+  }
+  if (rest > 0) put(full, cut * bucket_, rest, full * bucket_);
+}
+
+}  // namespace evenkeel

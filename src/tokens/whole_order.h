@@ -1,0 +1,51 @@
+// Which document comes when, where rows are whole documents: sorted by length within windows.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "documents/document_index.h"
+#include "evenkeel/budget.h"
+#include "evenkeel/order.h"
+#include "evenkeel/tokens.h"
+#include "loader/schedule.h"
+
+namespace evenkeel {
+
+// Documents come in a keyed order, or are drawn. `window` of them in a row of that order are sorted
+// by length and cut into buckets, which come in a keyed order of their own, as do the documents of
+// a bucket. docs/documents.md defines it. A pure function of the position, but for the window that
+// it remembers. One thread at a time. The reader must outlive it.
+class WholeOrder final : public SampleOrder {
+ public:
+  // `options` as checked_documents gives them. Memory of a window comes from the budget.
+  WholeOrder(DocumentReader& reader, const LoaderOptions& options, std::uint64_t seed,
+             const Budget& budget);
+
+  Place at(std::uint64_t position) override;
+  std::uint64_t epoch_samples() const override {
+    return order_ == CropOrder::kRandom ? 0 : documents_;
+  }
+
+ private:
+  struct Sorted {
+    std::uint64_t document = 0;
+    std::uint32_t length = 0, slot = 0;  // where the window's own order has it
+  };
+  void load(std::uint64_t epoch, std::uint64_t window);
+  void find_lengths();
+  void arrange(std::uint64_t number);
+
+  DocumentReader& reader_;
+  const CropOrder order_;
+  const std::uint64_t seed_, columns_, documents_, bucket_, window_, windows_;
+  const Reservation share_;
+  std::uint64_t epoch_ = 0, loaded_ = UINT64_MAX;  // which window
+  std::optional<Permutation> of_documents_;        // of epoch_
+  std::vector<Sorted> sorted_;
+  std::vector<std::uint64_t> wanted_, arranged_;  // documents
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,81 @@
+// Writes one file: mostly from its beginning to its end, and here and there again.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "evenkeel/budget.h"
+#include "write/checksums.h"
+#include "write/output_file.h"
+#include "write/write_queue.h"
+
+namespace evenkeel {
+
+struct FileWriterOptions {
+  Budget budget = {};
+  std::uint64_t memory = 16 << 20;  // the most bytes of the budget to take
+  bool checksums = false;           // PATH.xxh3, written when the file is complete
+  bool resume = false;              // goes on at the last checkpoint, if there is one
+  bool allow_direct = true;
+  std::function<void()> while_waiting = {};  // see WriteQueue
+};
+
+// Not thread-safe. Memory: the buffers of its queue, from the budget. A file that is neither
+// completed nor has a checkpoint is removed when this goes. In a child of fork it does nothing.
+class FileWriter {
+ public:
+  FileWriter(const std::string& path, const FileWriterOptions& options);
+  ~FileWriter();
+  FileWriter(const FileWriter&) = delete;
+  FileWriter& operator=(const FileWriter&) = delete;
+
+  const std::string& path() const { return file_->path(); }
+  std::uint64_t size() const { return start_ + fill_; }
+  // The checkpoint it goes on from. Its kind must be checked by the caller.
+  const std::optional<Checkpoint>& checkpoint() const { return file_->checkpoint(); }
+  std::string describe() const;  // "O_DIRECT, 4 threads, 16 blocks of 1 MiB"
+
+  // Takes room for so many bytes at once: a full disk shows now.
+  void expect_size(std::uint64_t bytes) { file_->allocate(bytes, bytes); }
+  void append(std::span<const std::byte> bytes);
+  // Anywhere. What lies between the end and `offset` is zeros.
+  void write_at(std::uint64_t offset, std::span<const std::byte> bytes);
+  // Of what was written so far.
+  void read_at(std::uint64_t offset, std::span<std::byte> bytes);
+  // What lies behind `size` is written again. Not with checksums.
+  void rewind(std::uint64_t size);
+  // All that was written so far stays, whatever happens: a later writer can resume here.
+  void save(Checkpoint checkpoint);  // its size is filled in
+
+  // Everything is on the disk under the partial name; `commit` gives it the final one. In two steps
+  // for those who write several files that belong together.
+  void complete();
+  void commit();
+  void discard() noexcept;
+
+ private:
+  void require_usable() const;
+  void flush();  // also the last block, which goes on being filled
+  void rewrite(std::uint64_t offset, std::span<const std::byte> bytes);
+  void move_end(std::uint64_t offset);
+  void submit();
+  template <class Work>
+  void guarded(Work work);
+  void take_checksums();
+
+  const Budget budget_;
+  const std::uint64_t generation_;  // of fork
+  std::unique_ptr<OutputFile> file_;
+  std::unique_ptr<WriteQueue> queue_;
+  std::byte* block_ = nullptr;  // bytes start_ .. start_ + fill_ - 1 of the file
+  std::uint64_t start_ = 0, fill_ = 0;
+  std::optional<RunningChecksums> checksums_;
+  std::string checksums_text_;
+  bool failed_ = false, completed_ = false;
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,311 @@
+#include "write/output_file.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/checked.h"
+#include "base/text_file.h"
+#include "evenkeel/bytes.h"
+#include "evenkeel/error.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::string_view kStateMagic = "evenkeel checkpoint 1";
+constexpr int kShortWrites = 64;  // in a row, before giving up
+
+std::string folder_of(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+// A link keeps pointing where it does: the file it names is replaced.
+std::string resolved(const std::string& path) {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) == 0 && S_ISLNK(status.st_mode)) {
+    char* real = ::realpath(path.c_str(), nullptr);
+    if (real) {
+      std::string name = real;
+      ::free(real);  // NOLINT: of realpath
+      return name;
+    }
+  }
+  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+    throw Error(ErrorKind::kInvalid, "create",
+                S_ISDIR(status.st_mode) ? "this is a folder" : "this is not a regular file")
+        .in(path)
+        .hint("name a file that does not exist, or one to replace");
+  }
+  return path;
+}
+
+std::string one_line(std::string_view text) {
+  std::string line;
+  for (const char c : text) {
+    if (c == '\\') {
+      line += "\\\\";
+    } else if (c == '\n') {
+      line += "\\n";
+    } else {
+      line += c;
+    }
+  }
+  return line;
+}
+
+std::string from_line(std::string_view line) {
+  std::string text;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    if (line[i] != '\\' || i + 1 == line.size()) {
+      text += line[i];
+    } else {
+      text += line[++i] == 'n' ? '\n' : line[i];
+    }
+  }
+  return text;
+}
+
+std::optional<Checkpoint> parse_checkpoint(std::string_view text) {
+  std::string_view magic, size, kind, numbers, state, end;
+  if (!take_line(text, magic) || magic != kStateMagic || !take_line(text, size) ||
+      !take_line(text, kind) || !take_line(text, numbers) || !take_line(text, state) ||
+      !take_line(text, end) || end != "end") {
+    return std::nullopt;
+  }
+  const auto bytes = leading_number(size);
+  if (!bytes) return std::nullopt;
+  return Checkpoint{*bytes, from_line(kind), from_line(numbers), from_line(state)};
+}
+
+}  // namespace
+
+Error write_error(const std::string& path, int code, std::uint64_t offset, std::uint64_t length) {
+  std::string problem =
+      with_commas(length) + " bytes could not be written after the first " + with_commas(offset);
+  if (code != ENOSPC && code != EDQUOT && code != EFBIG) {
+    return Error::system("write", code, problem).in(path).at(offset);
+  }
+  struct statvfs disk {};
+  if (code == ENOSPC && ::statvfs(folder_of(path).c_str(), &disk) == 0) {
+    const std::uint64_t free = static_cast<std::uint64_t>(disk.f_bavail) * disk.f_frsize;
+    problem += "; the disk has " + format_size(free) + " free (" + with_commas(free) + " bytes)";
+  }
+  return Error::system("write", code, problem)
+      .in(path)
+      .at(offset)
+      .hint(code == ENOSPC   ? "free some space, or write to another disk"
+            : code == EDQUOT ? "your quota is used up: free some space, or ask for more"
+                             : "the limit of file sizes is reached: see `ulimit -f`");
+}
+
+OutputFile::OutputFile(const std::string& path, bool resume, bool allow_direct)
+    : asked_path_(path), path_(resolved(path)), partial_(path_ + ".partial") {
+  if (path.empty() || path.back() == '/') {
+    throw Error(ErrorKind::kInvalid, "create", "the name of a file is missing").in(path);
+  }
+  open_partial(resume, allow_direct);
+}
+
+void OutputFile::open_partial(bool resume, bool allow_direct) {
+  mode_t mode = 0666;
+  struct stat old {};
+  const bool replaces = ::stat(path_.c_str(), &old) == 0;
+  const auto open = [&](int extra) {
+    int fd;
+    do {
+      fd = sys::create(partial_.c_str(), O_RDWR | extra, mode);
+    } while (fd < 0 && errno == EINTR);
+    return fd;
+  };
+  int fd = allow_direct ? open(O_DIRECT) : -1;
+  direct_ = fd >= 0;
+  if (fd < 0 && (!allow_direct || errno == EINVAL || errno == EOPNOTSUPP)) fd = open(0);
+  if (fd < 0) {
+    const int code = errno;
+    throw Error::system("create", code)
+        .in(partial_)
+        .hint(code == ENOENT   ? "the folder must exist"
+              : code == EACCES ? "you must be allowed to write to the folder"
+                               : "nothing was changed");
+  }
+  fd_ = Fd(fd);
+  if (::flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    gone_ = true;  // not ours to remove
+    throw Error(ErrorKind::kInvalid, "create", "another process is writing this file")
+        .in(path_)
+        .hint("wait for it, or write to another name");
+  }
+  if (replaces) ::fchmod(fd, old.st_mode & 07777);
+  if (resume) {
+    if (const auto text = read_text_file(state_path())) checkpoint_ = parse_checkpoint(*text);
+    struct stat now {};
+    if (checkpoint_ && (sys::fstat(fd, &now) != 0 ||
+                        static_cast<std::uint64_t>(now.st_size) < checkpoint_->size)) {
+      checkpoint_.reset();  // it was of a file that is gone
+    }
+  }
+  saved_ = checkpoint_.has_value();
+  if (!checkpoint_) sys::unlink(state_path().c_str());
+  // What lies behind the checkpoint was never promised.
+  resize(checkpoint_ ? round_up(checkpoint_->size, kAlignment) : 0);
+}
+
+OutputFile::~OutputFile() {
+  if (!gone_ && !saved_) discard();
+}
+
+void OutputFile::discard() noexcept {
+  if (gone_) return;
+  gone_ = true;
+  sys::unlink(state_path().c_str());
+  sys::unlink(partial_.c_str());
+}
+
+void OutputFile::write(std::uint64_t offset, std::span<const std::byte> bytes) {
+  std::uint64_t done = 0;
+  int short_writes = 0;
+  while (done < bytes.size()) {
+    const ssize_t count =
+        sys::pwrite(fd_.get(), bytes.data() + done, bytes.size() - done, offset + done);
+    if (count < 0) {
+      const int code = errno;
+      if (code == EINTR || code == EAGAIN) continue;
+      if (code == EINVAL && direct_.exchange(false)) {  // opened, but not written so
+        ::fcntl(fd_.get(), F_SETFL, ::fcntl(fd_.get(), F_GETFL) & ~O_DIRECT);
+        continue;
+      }
+      throw write_error(path_, code, offset + done, bytes.size() - done);
+    }
+    const std::uint64_t whole = round_down(static_cast<std::uint64_t>(count), kAlignment);
+    if (whole == 0 && ++short_writes == kShortWrites) {
+      throw write_error(path_, EIO, offset + done, bytes.size() - done);
+    }
+    done += whole;
+  }
+  if (direct()) return;
+  // Not one after the other for all: dirty pages and page cache stay within these bytes.
+  sys::sync_file_range(
+      fd_.get(), offset, bytes.size(),
+      SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
+  sys::fadvise(fd_.get(), offset, bytes.size(), POSIX_FADV_DONTNEED);
+}
+
+void OutputFile::read(std::uint64_t offset, std::span<std::byte> bytes) {
+  std::uint64_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t count =
+        sys::pread(fd_.get(), bytes.data() + done, bytes.size() - done, offset + done);
+    if (count < 0) {
+      if (errno == EINTR || errno == EAGAIN) continue;
+      throw Error::system("read back", errno).in(partial_).at(offset + done);
+    }
+    const auto whole = round_down(static_cast<std::uint64_t>(count), kAlignment);
+    if (count == 0 || (whole == 0 && direct())) {  // the end
+      done += static_cast<std::uint64_t>(count);
+      break;
+    }
+    done += whole == 0 ? static_cast<std::uint64_t>(count) : whole;
+  }
+  std::memset(bytes.data() + done, 0, bytes.size() - done);
+  if (!direct()) sys::fadvise(fd_.get(), offset, bytes.size(), POSIX_FADV_DONTNEED);
+}
+
+void OutputFile::allocate(std::uint64_t needed, std::uint64_t wanted) {
+  const std::uint64_t have = allocated_.load();
+  if (needed <= have || !can_allocate_) return;
+  for (std::uint64_t upto = std::max(needed, wanted);;) {
+    if (sys::fallocate(fd_.get(), 0, have, upto - have) == 0) {
+      allocated_ = upto;
+      return;
+    }
+    const int code = errno;
+    if (code == EINTR) continue;
+    if (code == EOPNOTSUPP || code == ENOSYS || code == EINVAL) {
+      can_allocate_ = false;  // then writes themselves say when the disk is full
+      return;
+    }
+    if (upto == needed) throw write_error(path_, code, have, needed - have);
+    upto = needed;
+  }
+}
+
+void OutputFile::punch(std::uint64_t offset, std::uint64_t length) {
+  sys::fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, length);
+}
+
+void OutputFile::resize(std::uint64_t bytes) {
+  while (sys::ftruncate(fd_.get(), bytes) != 0) {
+    if (errno != EINTR) throw write_error(path_, errno, bytes, 0);
+  }
+  allocated_ = std::min(allocated_.load(), bytes);
+}
+
+void OutputFile::sync() {
+  while (sys::fsync(fd_.get()) != 0) {
+    if (errno == EINTR) continue;
+    throw Error::system("write", errno, "the disk did not take all data")
+        .in(path_)
+        .hint("the file was not completed; check the disk (`dmesg`), then write it again");
+  }
+}
+
+void OutputFile::sync_folder() const {
+  const std::string folder = folder_of(path_);
+  const Fd fd(sys::open(folder.c_str(), O_RDONLY | O_DIRECTORY));
+  // Some filesystems have no such call for folders; what can be done is done.
+  if (fd && sys::fsync(fd.get()) != 0 && errno == EIO) {
+    throw Error::system("write", EIO, "the disk did not take the folder's change").in(folder);
+  }
+}
+
+void OutputFile::save(const Checkpoint& checkpoint) {
+  std::string text(kStateMagic);
+  text += "\n" + std::to_string(checkpoint.size) + "\n" + one_line(checkpoint.kind) + "\n" +
+          one_line(checkpoint.numbers) + "\n" + one_line(checkpoint.state) + "\nend\n";
+  replace_file(state_path(), text);
+  saved_ = true;
+}
+
+void OutputFile::commit() {
+  if (sys::rename(partial_.c_str(), path_.c_str()) != 0) {
+    const int code = errno;
+    throw Error::system("write", code, "the complete file could not get its name")
+        .in(path_)
+        .hint("its data is in " + partial_ + " until this writer goes");
+  }
+  gone_ = true;
+  sync_folder();
+  sys::unlink(state_path().c_str());
+}
+
+void replace_file(const std::string& path, const std::string& text) {
+  const std::string fresh = path + ".new";
+  const Fd fd(sys::create(fresh.c_str(), O_WRONLY | O_TRUNC, 0666));
+  if (!fd) throw Error::system("write", errno).in(fresh);
+  std::uint64_t done = 0;
+  const auto failed = [&](int code) {
+    sys::unlink(fresh.c_str());
+    return write_error(path, code, done, text.size() - done);
+  };
+  while (done < text.size()) {
+    const ssize_t count = sys::pwrite(fd.get(), text.data() + done, text.size() - done, done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) throw failed(count < 0 ? errno : EIO);
+    done += static_cast<std::uint64_t>(count);
+  }
+  while (sys::fsync(fd.get()) != 0) {
+    if (errno != EINTR) throw failed(errno);
+  }
+  if (sys::rename(fresh.c_str(), path.c_str()) != 0) throw failed(errno);
+}
+
+}  // namespace evenkeel
