@@ -7,6 +7,7 @@ the file, and the second to a page made from the header.
 
 from __future__ import annotations
 
+import ast
 import posixpath
 import re
 from pathlib import Path, PurePosixPath
@@ -145,13 +146,61 @@ def header_page(path: Path) -> str:
 # ------------------------------------------------------------------ what mkdocs calls
 
 
+def pages_in(nav: list[Any]) -> set[str]:
+    values = [
+        value for entry in nav for value in (entry.values() if isinstance(entry, dict) else [entry])
+    ]
+    return {
+        page
+        for value in values
+        for page in (pages_in(value) if isinstance(value, list) else [value])
+    }
+
+
+def section(nav: list[Any], name: str) -> list[Any]:
+    return next(entry[name] for entry in nav if name in entry)
+
+
 def on_config(config: Any, **_: Any) -> Any:
-    reference = next(section["Reference"] for section in config.nav if "Reference" in section)
+    """Adds the headers to the menu, and guides that mkdocs.yml does not name yet."""
+    reference = section(config.nav, "Reference")
     pages = [{path.name: f"reference/cpp/{path.stem}.md"} for path in headers()]
     for number, entry in enumerate(reference):
         if entry.get("C++ headers") == "reference/cpp.md":
             reference[number] = {"C++ headers": [{"All headers": "reference/cpp.md"}, *pages]}
+    known = pages_in(config.nav)
+    docs = Path(config.docs_dir)
+    new = (path.relative_to(docs).as_posix() for path in sorted(docs.rglob("*.md")))
+    section(config.nav, "Guides").extend(page for page in new if page not in known)
     return config
+
+
+def public_names() -> list[str]:
+    """Of the package, without importing it: the table in its __init__.py."""
+    tree = ast.parse((ROOT / "python" / "evenkeel" / "__init__.py").read_text())
+    table = next(
+        node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "_HOME"
+    )
+    return sorted(name for name in ast.literal_eval(table) if not name.startswith("_"))
+
+
+def complete(markdown: str, page: str) -> str:
+    """Adds names and headers that a page of the reference does not list yet."""
+    if page == "reference/python.md":
+        new = (name for name in public_names() if f"::: evenkeel.{name}\n" not in markdown)
+        return markdown.rstrip("\n") + "".join(f"\n\n::: evenkeel.{name}\n" for name in new)
+    if page == "reference/cpp.md":
+        new = (path for path in headers() if f"[{path.name}]" not in markdown)
+        rows = (f"| [{path.name}](cpp/{path.stem}.md) | {first_line(path)} |" for path in new)
+        return "\n".join([markdown.rstrip("\n"), *rows, ""])
+    return markdown
+
+
+def first_line(header: Path) -> str:
+    text = header.read_text().split("\n", 1)[0].removeprefix("//").strip().rstrip(".")
+    return text[:1].lower() + text[1:]
 
 
 def on_files(files: Any, config: Any, **_: Any) -> Any:
@@ -170,4 +219,4 @@ def on_files(files: Any, config: Any, **_: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    return redirect(markdown, page.file.src_uri)
+    return complete(redirect(markdown, page.file.src_uri), page.file.src_uri)

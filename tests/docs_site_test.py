@@ -124,7 +124,7 @@ def test_the_site_is_whole_and_silent(site):
         if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "_HOME"
     )
     for name in (name for name in homes if not name.startswith("_")):
-        assert f'id="evenkeel.{name}"' in reference
+        assert f'id="evenkeel.{name}"' in reference, name
     assert "<blockquote>" not in reference
     header = (site / "reference" / "cpp" / "array.html").read_text()
     assert all(f"<code>{name}</code>" in header for name in ("Array", "ArrayOptions"))
