@@ -189,8 +189,8 @@ def public_names() -> list[str]:
 def complete(markdown: str, page: str) -> str:
     """Adds names and headers that a page of the reference does not list yet."""
     if page == "reference/python.md":
-        new = (name for name in public_names() if f"::: evenkeel.{name}\n" not in markdown)
-        return markdown.rstrip("\n") + "".join(f"\n\n::: evenkeel.{name}\n" for name in new)
+        names = (name for name in public_names() if f"::: evenkeel.{name}\n" not in markdown)
+        return markdown.rstrip("\n") + "".join(f"\n\n::: evenkeel.{name}\n" for name in names)
     if page == "reference/cpp.md":
         new = (path for path in headers() if f"[{path.name}]" not in markdown)
         rows = (f"| [{path.name}](cpp/{path.stem}.md) | {first_line(path)} |" for path in new)

@@ -92,8 +92,8 @@ def loads_from_elsewhere(site, pages):
 def answers():
     """The links of each question, in docs/questions.md."""
     text = (DOCS / "questions.md").read_text()
-    questions = re.split(r"^\*\*\d+\. ", text, flags=re.MULTILINE)[1:]
-    return [LINK.findall(question.partition("→")[2]) for question in questions]
+    questions = re.split(r"^### \d+\. ", text, flags=re.MULTILINE)[1:]
+    return [LINK.findall("\n".join(re.findall("→.*", question))) for question in questions]
 
 
 def test_the_site_is_whole_and_silent(site):
