@@ -3,16 +3,20 @@
 usage: .venv/bin/python bench/documents.py [--folder DIR] [--tokens N] [--cold]
 
 Lengths are log-normal with a heavy tail, about those of FineWeb. Modes take turns, so that what
-else the machine does hits all of them; the median of the rounds is shown. The last line is a packer
-in plain Python, which reads nothing.
+else the machine does hits all of them; the median of the rounds is shown. The last lines are
+packers of others, with batches made of a memmap on one thread: best fit in plain Python, and
+OLMo-core's where it is installed (a virtual environment with the packages of
+bench/requirements-olmo.txt, and evenkeel).
 """
 
 import argparse
 import bisect
+import importlib.util
 import os
 import statistics
 import tempfile
 import time
+from typing import Any
 
 import evenkeel
 import numpy as np
@@ -52,24 +56,60 @@ def rows_per_second(path: str, mode: str | None, steps: int, cold: bool) -> floa
         return steps * ROWS / (time.perf_counter() - began)
 
 
-def python_best_fit(lengths: np.ndarray) -> float:
-    """Rows a second of a packer as training scripts have them: best fit with a sorted list."""
-    began = time.perf_counter()
-    pieces = [COLUMNS] * int((lengths // COLUMNS).sum()) + [int(n) % COLUMNS for n in lengths]
-    rooms: list[int] = []
-    rows = 0
-    for length in sorted(pieces, reverse=True):
-        if length == 0:
-            continue
-        place = bisect.bisect_left(rooms, length)
+def pieces_of(lengths: np.ndarray) -> np.ndarray:
+    """Begin and end of each document, cut where it is longer than a row."""
+    ends = np.cumsum(lengths)
+    begins = [np.arange(end - n, end, COLUMNS) for n, end in zip(lengths, ends, strict=True)]
+    starts = np.concatenate(begins)
+    return np.stack([starts, np.append(starts[1:], ends[-1])], axis=1)
+
+
+def best_fit(pieces: np.ndarray) -> list[list[int]]:
+    """Rows of numbers of pieces, by best fit with a sorted list, as training scripts have it."""
+    sizes = (pieces[:, 1] - pieces[:, 0]).tolist()
+    rooms: list[tuple[int, int]] = []  # what is left of each row, and its number
+    rows: list[list[int]] = []
+    for i in sorted(range(len(sizes)), key=sizes.__getitem__, reverse=True):
+        place = bisect.bisect_left(rooms, (sizes[i], 0))
         if place == len(rooms):
-            rows += 1
-            left = COLUMNS - length
+            room, row = COLUMNS, len(rows)
+            rows.append([])
         else:
-            left = rooms.pop(place) - length
-        if left:
-            bisect.insort(rooms, left)
-    return rows / (time.perf_counter() - began)
+            room, row = rooms.pop(place)
+        rows[row].append(i)
+        if room > sizes[i]:
+            bisect.insort(rooms, (room - sizes[i], row))
+    return rows
+
+
+def olmo(pieces: np.ndarray) -> list[list[int]]:
+    """The same by OLMo-core's packer, which takes the longest first."""
+    from olmo_core.data.utils import InstancePacker
+
+    rows, ordered, _ = InstancePacker(COLUMNS).pack_documents(pieces)
+    pieces[:] = ordered
+    return rows
+
+
+def rate_of_packer(path: str, lengths: np.ndarray, pack: Any) -> tuple[float, float]:
+    """Rows a second: packing alone, and with batches of x and y made of a memmap."""
+    pieces = pieces_of(lengths)
+    tokens = np.memmap(path, np.uint16, "r")
+    began = time.perf_counter()
+    rows = pack(pieces)
+    packed = time.perf_counter()
+    made = rows[: 200 * ROWS]
+    for first in range(0, len(made), ROWS):
+        x, y = np.zeros((2, ROWS, COLUMNS), np.int64)
+        for i, row in enumerate(made[first : first + ROWS]):
+            column = 0
+            for piece in row:
+                begin, end = pieces[piece]
+                x[i, column : column + end - begin] = tokens[begin:end]
+                y[i, column : column + end - begin] = tokens[begin + 1 : end + 1]
+                column += end - begin
+    each = (packed - began) / len(rows)
+    return 1 / each, 1 / (each + (time.perf_counter() - packed) / len(made))
 
 
 def main() -> None:
@@ -82,7 +122,7 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
         path, lengths = make(folder, args.tokens)
-        modes = [None, "mask", "start", "packed"]
+        modes = [None, "mask", "start", "packed", "whole"]
         rates: dict[str | None, list[float]] = {mode: [] for mode in modes}
         for _ in range(args.rounds):
             for mode in modes:
@@ -90,8 +130,16 @@ def main() -> None:
         plain = statistics.median(rates[None])
         for mode in modes:
             rate = statistics.median(rates[mode])
-            print(f"{mode or 'none':8} {rate:12,.0f} rows/s  {rate / plain:5.2f}")
-        print(f"{'python':8} {python_best_fit(lengths[:100_000]):12,.0f} rows/s  packing alone")
+            print(f"{mode or 'none':9} {rate:12,.0f} rows/s  {rate / plain:5.2f}")
+        some = lengths[:100_000]
+        others = {"python": best_fit, "olmo-core": olmo}
+        for name, pack in others.items():
+            if pack is olmo and importlib.util.find_spec("olmo_core") is None:
+                print(f"{name:9} is not installed")
+                continue
+            packing, all_of_it = rate_of_packer(path, some, pack)
+            share = f"{all_of_it / plain:5.2f}  (packing alone {packing:,.0f})"
+            print(f"{name:9} {all_of_it:12,.0f} rows/s  {share}")
 
 
 if __name__ == "__main__":

@@ -14,11 +14,16 @@ void add_info(CLI::App& app, int& exit_code);
 void add_compare(CLI::App& app, int& exit_code);
 void add_compare_worker(CLI::App& app, int& exit_code);  // hidden: one engine, for `compare`
 void add_demo(CLI::App& app, int& exit_code);
+void add_cache(CLI::App& app, int& exit_code);
 void add_doctor(CLI::App& app, int& exit_code);
 void add_batches(CLI::App& app, int& exit_code);
 void add_explain(CLI::App& app, int& exit_code);
 void add_shuffle(CLI::App& app, int& exit_code);
 void add_verify(CLI::App& app, int& exit_code);
+void add_convert(CLI::App& app, int& exit_code);
+void add_merge(CLI::App& app, int& exit_code);
+void add_split(CLI::App& app, int& exit_code);
+void add_sample(CLI::App& app, int& exit_code);
 void add_profile(CLI::App& app, int& exit_code);
 void add_guard(CLI::App& app, int& exit_code);
 void add_completions(CLI::App& app, int& exit_code);

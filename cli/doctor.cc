@@ -12,6 +12,7 @@
 #include "cli/json_out.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
+#include "remote/address.h"
 
 namespace evenkeel::cli {
 namespace {
@@ -27,6 +28,7 @@ Each line: ok, limited or missing; what Evenkeel does because of it; how to chan
 Examples:
   evenkeel doctor
   evenkeel doctor /data/train.bin
+  evenkeel doctor s3://bucket/train.bin
   evenkeel doctor --json)";
 
 std::string default_path() {
@@ -55,17 +57,19 @@ nlohmann::ordered_json to_json(const std::vector<Check>& checks) {
 
 int run(const Doctor& doctor) {
   const std::string path = doctor.path.empty() ? default_path() : doctor.path;
-  const auto disk = check_disk(path);
+  const bool remote = is_url(path);
+  const auto disk = remote ? check_remote(path) : check_disk(path);
   const auto system = check_system();
   if (doctor.json) {
-    const nlohmann::ordered_json report = {
-        {"path", path}, {"system", to_json(system)}, {"disk", to_json(disk)}};
+    const nlohmann::ordered_json report = {{"path", without_query(path)},
+                                           {"system", to_json(system)},
+                                           {remote ? "server" : "disk", to_json(disk)}};
     print_json(report);
     return 0;
   }
   say(stdout, "This machine\n\n");
   show(system);
-  say(stdout, fmt::format("\nThe disk under {}\n\n", visible(path)));
+  say(stdout, fmt::format("\nThe {} {}\n\n", remote ? "server of" : "disk under", visible(path)));
   show(disk);
   next_command("evenkeel demo", "see what that means for memory and speed, in a minute");
   return 0;
@@ -77,7 +81,7 @@ void add_doctor(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand(
       "doctor", "What this machine allows, and what Evenkeel does because of it");
   auto doctor = std::make_shared<Doctor>();
-  command->add_option("PATH", doctor->path, "A file or folder on the disk to look at")
+  command->add_option("PATH", doctor->path, "A file or folder on the disk to look at, or a URL")
       ->type_name("");
   command->add_flag("--json", doctor->json, "Print the facts as JSON");
   command->footer(kDoctorFooter);

@@ -28,5 +28,7 @@ std::vector<Check> check_system();
 // The disk under `path`, a file or a folder: O_DIRECT, page cache, readahead. Throws Error when
 // there is nothing at `path`.
 std::vector<Check> check_disk(const std::string& path);
+// The server of an object, by its URL: what it needs, how soon it answers, how fast it is.
+std::vector<Check> check_remote(const std::string& url);
 
 }  // namespace evenkeel::cli

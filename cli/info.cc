@@ -8,6 +8,7 @@
 #include "base/visible.h"
 #include "cli/commands.h"
 #include "cli/describe.h"
+#include "cli/info_named.h"
 #include "cli/json_out.h"
 #include "cli/options.h"
 #include "cli/table.h"
@@ -33,6 +34,8 @@ Examples:
   evenkeel info features.npy
   evenkeel info 'shard-*.npy' --budget 1GiB
   evenkeel info train.bin --dtype uint16
+  evenkeel info model.safetensors
+  evenkeel info table.arrow --name features
   evenkeel info s3://bucket/features.npy
   evenkeel info x.f32 --dtype float32 --shape -1,162 --json)";
 
@@ -253,6 +256,12 @@ int list_files(const Info& info, const std::vector<std::string>& paths) {
 int run(const Info& info) {
   const std::vector<std::string> paths = expand_all(info.files);
   if (info.files.size() > 1) return list_files(info, paths);
+  const bool described = info.raw.dtype.empty() && info.raw.name.empty();
+  if (described && paths.size() == 1 &&
+      (show_weights(paths.front(), info.budget, info.json) ||
+       show_members(paths.front(), info.json))) {
+    return 0;
+  }
   const ArrayOptions options = array_options(info);
   std::optional<Array> array;
   try {

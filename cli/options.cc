@@ -9,6 +9,7 @@
 #include <map>
 
 #include "base/number.h"
+#include "cli/terminal.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
 #include "format/layout.h"
@@ -179,6 +180,7 @@ void RawOptions::apply(ArrayOptions& options) const {
   options.shape = shape;
   options.offset = offset;
   options.big_endian = big_endian;
+  options.name = name;
 }
 
 std::string RawOptions::words() const {
@@ -187,10 +189,14 @@ std::string RawOptions::words() const {
   if (!shape.empty()) text += fmt::format(" --shape {}", fmt::join(shape, ","));
   if (offset != 0) text += fmt::format(" --offset {}", offset);
   if (big_endian) text += " --big-endian";
+  if (!name.empty()) text += " --name " + shell_word(name);
   return text;
 }
 
 void add_raw_options(CLI::App& app, RawOptions& raw) {
+  app.add_option("--name", raw.name,
+                 "Which array of a file that holds several: a column, a member of an .npz")
+      ->type_name("NAME");
   const auto set_dtype = [&raw](const std::string& text) {
     const bool big = text.starts_with('>');  // NumPy's way to say it
     raw.dtype = text.substr(big ? 1 : 0);

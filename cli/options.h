@@ -57,6 +57,7 @@ struct RawOptions {
   std::vector<std::int64_t> shape;
   std::uint64_t offset = 0;
   bool big_endian = false;
+  std::string name;  // which array of a file that holds several
 
   void apply(ArrayOptions& options) const;
   std::string words() const;  // the options again, for the next command to type

@@ -91,7 +91,12 @@ int evenkeel::cli::run_tool(int argc, char** argv) {
   evenkeel::cli::add_batches(app, exit_code);
   evenkeel::cli::add_explain(app, exit_code);
   evenkeel::cli::add_shuffle(app, exit_code);
+  evenkeel::cli::add_convert(app, exit_code);
+  evenkeel::cli::add_merge(app, exit_code);
+  evenkeel::cli::add_split(app, exit_code);
+  evenkeel::cli::add_sample(app, exit_code);
   evenkeel::cli::add_verify(app, exit_code);
+  evenkeel::cli::add_cache(app, exit_code);
   evenkeel::cli::add_doctor(app, exit_code);
   evenkeel::cli::add_completions(app, exit_code);
   evenkeel::cli::add_manual(app, exit_code);

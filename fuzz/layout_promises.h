@@ -21,7 +21,21 @@ inline void check_segments(const Layout& layout) {
     MUST(segment.rows > 0);
     MUST(segment.first_row == row);
     row += segment.rows;
+    if (!layout.stretches.empty()) continue;
     const auto end = checked_add(segment.data_offset, product(segment.rows, layout.row_bytes));
+    MUST(end && *end <= segment.identity.size);
+  }
+  MUST(row == layout.rows);
+  if (layout.stretches.empty()) return;
+  MUST(!layout.fortran);
+  row = 0;
+  for (const Stretch& stretch : layout.stretches) {
+    MUST(stretch.rows > 0 && stretch.segment < layout.segments.size());
+    MUST(stretch.first_row == row);
+    row += stretch.rows;
+    const Segment& segment = layout.segments[stretch.segment];
+    MUST(stretch.first_row >= segment.first_row && row <= segment.first_row + segment.rows);
+    const auto end = checked_add(stretch.offset, product(stretch.rows, layout.row_bytes));
     MUST(end && *end <= segment.identity.size);
   }
   MUST(row == layout.rows);

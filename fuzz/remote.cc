@@ -1,4 +1,5 @@
-// What servers say: header fields, error texts, listings; and URLs and profiles, as users write them.
+// What servers say: header fields, error texts, listings; and URLs and profiles, as users write
+// them.
 #include "evenkeel/error.h"
 #include "fuzz/target.h"
 #include "remote/address.h"
@@ -19,7 +20,8 @@ FUZZ_TARGET(remote) {
   HttpAnswer answer;
   answer.status = 206;
   take_header(text, answer);
-  const HttpRequest request{.range = ByteRange{0, 9}};
+  HttpRequest request;
+  request.range = ByteRange{0, 9};
   if (judge_body(request, answer) == Body::kRange) {
     const auto range = parse_content_range(answer.content_range);
     MUST(range->range->first == 0 && range->range->last <= 9);

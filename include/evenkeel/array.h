@@ -20,7 +20,16 @@
 
 namespace evenkeel {
 
-enum class EngineKind : std::uint8_t { kAuto, kMap, kRemap, kAdvise, kRead, kDirect, kFill, kRemote };
+enum class EngineKind : std::uint8_t {
+  kAuto,
+  kMap,
+  kRemap,
+  kAdvise,
+  kRead,
+  kDirect,
+  kFill,
+  kRemote
+};
 
 // "auto", "map", "remap", "advise", "read", "direct", "fill", "remote". Throws kInvalid and
 // lists these for others.
@@ -68,11 +77,20 @@ struct ArrayOptions {
   std::uint64_t offset = 0;
   bool big_endian = false;
 
+  // Which array of a file that holds several: a column of an Arrow table, a member of an .npz file,
+  // an image of a FITS file. May be left empty where there is one. Lists of different lengths are
+  // two arrays, "NAME.values" and "NAME.offsets", for `Loader::ragged`.
+  std::string name = {};
+
   // The most bytes of the budget that may hold rows that were read, for when they are asked for
   // again. Default: all that the budget leaves; it gives way when something else needs the memory.
   // 0: no cache. Where nothing is read twice, none is used. Data that fits the budget is mapped and
   // needs none; with an engine other than kAuto there is one only if it is asked for here.
   std::optional<std::uint64_t> cache = {};
+
+  // For URLs: a folder for what was fetched and how much it may hold, as in "/nvme/ek:200GiB". All
+  // processes that name the folder share it. Empty: nothing is kept on disk.
+  std::string disk_cache = {};
 
   // See the array as one axis of elements, in the order in which they are stored.
   bool flatten = false;
@@ -96,9 +114,10 @@ struct ArrayStats {
   std::uint64_t in_flight = 0;        // of these, not back yet
   std::uint64_t wait_ns = 0;          // threads waited for the disk or a server, in sum
   // Of objects on servers. `requests` and `in_flight` are then requests to the server.
-  std::uint64_t bytes_from_network = 0;  // gaps, repeats and second requests included
-  std::uint64_t retries = 0;             // requests that were made again after a failure
-  std::uint64_t hedges = 0;              // second requests for bytes that were late
+  std::uint64_t bytes_from_network = 0;     // gaps, repeats and second requests included
+  std::uint64_t retries = 0;                // requests that were made again after a failure
+  std::uint64_t hedges = 0;                 // second requests for bytes that were late
+  std::uint64_t bytes_from_disk_cache = 0;  // whole blocks of ArrayOptions::disk_cache
 
   ArrayStats& operator+=(const ArrayStats& other);
 };
@@ -214,7 +233,8 @@ class Chunks {
 // those of a request that was cached in part.
 class Array {
  public:
-  // A path, or a pattern with * ? [] whose matches are taken in sorted order.
+  // A path, a pattern with * ? [] whose matches are taken in sorted order, or a folder that Hugging
+  // Face `datasets` saved.
   static Array open(const std::string& path_or_glob, const ArrayOptions& options = {});
   static Array open(const std::vector<std::string>& paths, const ArrayOptions& options = {});
 
@@ -227,7 +247,7 @@ class Array {
   std::uint64_t row_bytes() const;  // bytes of one row in memory
   std::uint64_t bytes() const { return rows() * row_bytes(); }
   DType dtype() const;
-  const std::string& format() const;  // "npy", "raw"
+  const std::string& format() const;  // "npy", "raw", "arrow", "npz", "fits", "nifti"
   const std::vector<std::string>& paths() const;
   const Budget& budget() const;
   EngineReport engine() const;

@@ -44,10 +44,15 @@ struct WorkProgress {
   std::uint64_t done = 0, total = 0;  // bytes of all steps
 };
 
+struct WorkOutput {
+  std::string path;
+  std::uint64_t items = 0;
+};
 struct WorkReport {
-  std::uint64_t items = 0, bytes = 0;  // of the output
+  std::uint64_t items = 0, bytes = 0;  // of the output; bytes as they were read
   bool resumed = false;
-  std::string how;  // in words
+  std::string how;                       // in words
+  std::vector<WorkOutput> outputs = {};  // of copy_items
 };
 
 struct ShuffleOptions {
@@ -74,6 +79,30 @@ struct ShuffleOptions {
 // key: the first pass distributes items to a scratch file by the key's first bits, the second reads
 // and sorts part after part. Throws Error.
 WorkReport shuffle(const ShuffleOptions& options);
+
+struct CopyOptions {
+  ItemInput input;
+  // With several shares a pattern: "part_{}.npy" becomes part_00000.npy, part_00001.npy, ...
+  std::string output;
+  std::string format = {};        // of tokens; as ShuffleOptions::format
+  std::string array_format = {};  // of rows: "npy" or "raw"; empty: as the input
+  // Elements are converted, checked for range. Default: as they are.
+  std::optional<DType> dtype = {};
+  // Parts of these relative sizes, in bytes, one after the other; items stay whole. Empty: one.
+  std::vector<double> shares = {};
+  // So many items, each set of them equally likely by the seed, in the order of the input. Of rows
+  // and blocks, those that are not taken are not read.
+  std::optional<std::uint64_t> sample = {};
+  std::uint64_t seed = 0;
+  Budget budget = {};
+  bool resume = false, checksums = false;
+  std::uint64_t checkpoint_bytes = std::uint64_t{1} << 30;
+  std::function<void(const WorkProgress&)> progress = {};
+};
+
+// Copies the items of all inputs, in order: converted, merged, split or sampled. Throws Error; an
+// element that does not fit the new type is named.
+WorkReport copy_items(const CopyOptions& options);
 
 struct VerifyOptions {
   Budget budget = {};

@@ -27,6 +27,7 @@ struct TokensOptions {
   std::optional<DType> dtype = {};
   // As in ArrayOptions: the most bytes for tokens that are asked for again. 0: no cache.
   std::optional<std::uint64_t> cache = {};
+  std::string disk_cache = {};  // as in ArrayOptions: "/nvme/ek:200GiB"
   // Tokens start .. stop-1 of the stream alone. Negative numbers count from its end; without `stop`
   // it goes to the end.
   std::int64_t start = 0;

@@ -6,7 +6,7 @@ import math
 import operator
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Union
 
 import numpy as np
@@ -18,6 +18,7 @@ from evenkeel._core import Budget
 from evenkeel._files import (
     Paths,
     cache_bytes,
+    disk_cache,
     dtype_of,
     expand,
     name_for_reader,
@@ -33,6 +34,8 @@ from evenkeel._index import Wanted, resolve, row_numbers, shape_alone
 from evenkeel._reduce import reduce
 
 AnyBudget = Union[int, str, Budget, None]
+# A function and its arguments that open an array again, for pickling.
+Reopen = tuple[Callable[..., Any], tuple[Any, ...]]
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
 # Results this small are part of the reader's own bookkeeping.
@@ -51,6 +54,8 @@ def open(
     offset: int = 0,
     cache: int | str | bool | None = None,
     page_cache: str = "spare",
+    name: str | None = None,
+    column: str | None = None,
 ) -> Array | Any:
     """Opens an array that lies in a file, or in several, one after the other along the first axis.
 
@@ -64,12 +69,19 @@ def open(
 
     What the budget leaves holds rows that were read, for when they are asked for again; it gives
     way when something else needs the memory, and is not used where nothing is read twice. `cache`
-    is the most it may hold: bytes, or "64MiB"; False for none.
+    is the most it may hold: bytes, or "64MiB"; False for none. For URLs it may be a folder and a
+    size, "/nvme/ek:200GiB": what was fetched is then kept there, for all processes that name it.
 
     `page_cache` is "spare" or "fill". With "spare", reading leaves nothing in the kernel's page
     cache. "fill" is for machines whose free memory should be used: what was read stays in the page
     cache as long as nobody else needs the memory, so that later epochs come from memory. The budget
     then covers the library's own memory alone.
+
+    Files that hold several arrays are read in place, too: Arrow tables and folders of Hugging Face
+    `datasets`, .npz, HDF5 (with h5py), Zarr, FITS, NIfTI, MosaicML and litData folders; docs/
+    formats.md says what of each. `name` chooses the array ("obsm/X_pca"); for a column of a table
+    it may be called `column`. A column of lists gives a `ragged`. A name is needed where there are
+    several.
 
     Model weights (names that end with .safetensors, .safetensors.index.json or .gguf) give a
     `Weights`: a dict of such arrays by name.
@@ -89,6 +101,17 @@ def open(
                 "open: shape, offset, cache and page_cache are for arrays, not for weights"
             )
         return Weights(paths, budget, engine)  # type: ignore[arg-type]
+    if dtype is None and shape is None and offset == 0:
+        from evenkeel._containers import open_container
+
+        opened = open_container(paths, name, column, (budget, engine, cache, page_cache))
+        if opened is not None:
+            return opened
+    if name is not None or column is not None:
+        raise ValueError(
+            "open: name and column choose an array of a file that describes its arrays; dtype,"
+            " shape and offset are for files that do not"
+        )
     return Array(expand(paths), budget, engine, dtype, shape, offset, cache, page_cache)
 
 
@@ -119,9 +142,12 @@ class Array(Closing):
         cache: int | str | bool | None = None,
         page_cache: str = "spare",
         reader: Any = None,
+        reopen: Reopen | None = None,
     ) -> None:
-        # `reader`, if given, is of the same array; the rest says how it can be opened again.
+        # `reader`, if given, is of the same array; the rest, or `reopen`, says how it can be opened
+        # again.
         told = dtype_of(dtype) if dtype is not None else stored_dtype(paths)
+        self._reopen = reopen
         lengths = [] if shape is None else _lengths(shape)
         without_axes = shape is not None and not lengths
         self._recipe = (
@@ -143,6 +169,7 @@ class Array(Closing):
             whole_number("offset", offset),
             cache_bytes(cache),
             page_cache_name(page_cache),
+            disk_cache(cache),
         )
         self._shape = () if without_axes else self._reader.shape
         self._dtype = np.dtype(self._reader.dtype) if told is None else told
@@ -188,7 +215,7 @@ class Array(Closing):
 
     @property
     def format(self) -> str:
-        """ "npy" or "raw"."""
+        """ "npy", "raw", "arrow", "npz", "hdf5", "zarr", "fits", "nifti", "mds" or "litdata"."""
         return self._reader.format
 
     @property
@@ -425,7 +452,15 @@ class Array(Closing):
         if self._reader.closed:
             raise ValueError("array: pickled after close\nhint: open it again")
         require_no_secrets(self._recipe[0])
-        return Array, self._recipe
+        return self._reopen or (Array, self._recipe)
+
+    def __dask_tokenize__(self) -> tuple[Any, ...]:
+        """The same for the same files, as far as their names, sizes and times tell."""
+        files = [(path, *_size_and_time(path)) for path in self.paths]
+        return type(self).__name__, files, self._shape, str(self._dtype), self._source()
+
+    def _source(self) -> str:
+        return repr(self._reopen[1][:2] if self._reopen else self._recipe[5])
 
     def __repr__(self) -> str:
         if self._reader.closed:
@@ -549,6 +584,14 @@ def info(
             "bytes": array.nbytes,
             "cached": sum(known) if len(known) == len(cached) else None,
         }
+
+
+def _size_and_time(path: str) -> tuple[int, ...]:
+    """Nothing of a URL, which says what it is by its name."""
+    if "://" in path:
+        return ()
+    status = os.stat(path)
+    return status.st_size, status.st_mtime_ns
 
 
 def _bytes_of(array: NDArray) -> np.ndarray[Any, np.dtype[np.uint8]]:

@@ -109,6 +109,13 @@ class Reader:
     @property
     def closed(self) -> bool: ...
 
+    @property
+    def lists(self) -> int:
+        """Of an array of offsets: how many lists they are of."""
+
+    def list_place(self, list: int) -> tuple[int, int]:
+        """Where the two offsets of a list stand, and what they count from."""
+
     def room_for(self, bytes: int, what: str) -> Reservation:
         """
         A share of the budget for the result of one read. Waits for other reads; MemoryError if it cannot fit.
@@ -125,7 +132,7 @@ class Reader:
 
     def close(self) -> None: ...
 
-def open(paths: Sequence[bytes], budget: Budget, engine: str, dtype: str | None, shape: Sequence[int], offset: int, cache: int | None, page_cache: str) -> Reader: ...
+def open(paths: Sequence[bytes], budget: Budget, engine: str, dtype: str | None, shape: Sequence[int], offset: int, cache: int | None, page_cache: str, disk_cache: str, name: str = '') -> Reader: ...
 
 def expand_paths(path_or_glob: bytes) -> list[bytes]:
     """The files that a pattern names, sorted."""
@@ -166,10 +173,24 @@ def choose_blocks(row_bytes: int, budget: int, world: int, block_rows: int, wind
     Rows of a block, blocks of a window, and streams of the order `blocks`; those that are 0 are chosen.
     """
 
-def npy_descr(path: bytes) -> tuple[object, str, int] | None:
+def npy_descr(path: bytes, member: str = '') -> tuple[object, str, int] | None:
     """
     The element type that an NPY header names, with strings as bytes; their encoding; and
     the size of an element. None for a file that is not NPY.
+    """
+
+def members(path: bytes, count_rows: bool) -> list[tuple[str, str, tuple[int, ...], bool, str]] | None:
+    """
+    Name, type, shape, whether its rows are lists, and why it cannot be read, of each array in
+    a file; None for a file that holds one.
+    """
+
+def kind_of(path: bytes) -> str:
+    """What a file is: arrow, npz, fits, nifti or hdf5, or an empty text."""
+
+def open_places(format: str, paths: Sequence[bytes], places: Annotated[NDArray[numpy.uint64], dict(shape=(None, 3), order='C', device='cpu', writable=False)], dtype: str, big_endian: bool, shape: Sequence[int], budget: Budget, engine: str, cache: int | None, page_cache: str) -> Reader:
+    """
+    Rows of a dtype and shape that lie at places (file, offset, rows) in files.
     """
 
 class Recording:
@@ -286,7 +307,7 @@ class TokenStream:
 
     def megatron_split(self, split: str) -> list[TokenStream | None]: ...
 
-def open_tokens(paths: Sequence[bytes], budget: Budget, engine: str, dtype: str | None, start: int, stop: int | None, cache: int | None, page_cache: str) -> TokenStream: ...
+def open_tokens(paths: Sequence[bytes], budget: Budget, engine: str, dtype: str | None, start: int, stop: int | None, cache: int | None, page_cache: str, disk_cache: str) -> TokenStream: ...
 
 def expand_token_paths(path_or_glob: bytes) -> list[bytes]:
     """The token files that a pattern or a Megatron prefix names, sorted."""
@@ -866,3 +887,70 @@ def open_weights(path: bytes, budget: Budget, engine: str) -> Weights: ...
 
 def allocate(offset: int, bytes: int) -> NDArray[numpy.uint8]:
     """Memory for bytes at this place of a file, which can be read in place."""
+
+class ArrayWriter:
+    """evenkeel.ArrayWriter is made of it."""
+
+    def __init__(self, path: bytes, dtype: str, descr: str, shape: Sequence[int], format: str, budget: Budget, checksums: bool, resume: bool) -> None: ...
+
+    def append(self, rows: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
+
+    def assign(self, first: int, rows: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def shape(self) -> list[int]: ...
+
+    def checkpoint(self, state: bytes) -> None: ...
+
+    @property
+    def state(self) -> bytes: ...
+
+    @property
+    def how(self) -> str: ...
+
+    def close(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+    def drop(self) -> None: ...
+
+class TokenWriter:
+    """evenkeel.TokenWriter is made of it."""
+
+    def __init__(self, path: bytes, dtype: str, format: str, eot: int | None, budget: Budget, checksums: bool, resume: bool) -> None: ...
+
+    def append(self, tokens: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None:
+        """Tokens of the dtype, as bytes."""
+
+    def append_values(self, values: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
+
+    def end_document(self) -> None: ...
+
+    @property
+    def tokens(self) -> int: ...
+
+    @property
+    def documents(self) -> int: ...
+
+    @property
+    def format(self) -> str: ...
+
+    @property
+    def path(self) -> bytes: ...
+
+    def checkpoint(self, state: bytes) -> None: ...
+
+    @property
+    def state(self) -> bytes: ...
+
+    @property
+    def how(self) -> str: ...
+
+    def close(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+    def drop(self) -> None: ...

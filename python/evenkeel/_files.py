@@ -46,7 +46,9 @@ def base_name(path: bytes) -> bytes:
 def require_no_secrets(paths: list[bytes]) -> None:
     """Before paths are pickled: a presigned URL is a key to its object."""
     for path in paths:
-        if is_url(path) and re.search(rb"[?&][^=]*(signature|sig|token|credential)[^=]*=", path, re.I):
+        if is_url(path) and re.search(
+            rb"[?&][^=]*(signature|sig|token|credential)[^=]*=", path, re.I
+        ):
             raise ValueError(
                 f"pickle {printable(path)}: the URL holds a signature, which must not be stored"
                 "\nhint: open it anew in the other process, or use s3:// or gs:// with credentials"
@@ -62,7 +64,7 @@ def names_weights(paths: Paths) -> bool:
 
 def cache_bytes(cache: int | str | bool | None) -> int | None:
     """What `cache=` says, as the reader wants it: None for all that the budget leaves."""
-    if cache is None or cache is True:
+    if cache is None or cache is True or disk_cache(cache):
         return None
     if cache is False:
         return 0
@@ -73,6 +75,11 @@ def cache_bytes(cache: int | str | bool | None) -> int | None:
             f'open: cache must be a number of bytes, a text such as "64MiB", True or False; got'
             f" {cache!r}"
         ) from None
+
+
+def disk_cache(cache: int | str | bool | None) -> str:
+    """The folder and the size of a cache on disk, "/nvme/ek:200GiB"; else nothing."""
+    return cache if isinstance(cache, str) and ":" in cache else ""
 
 
 def page_cache_name(value: Any) -> str:
@@ -115,14 +122,14 @@ def name_for_reader(dtype: np.dtype[Any]) -> str:
     return f"V{dtype.itemsize}"
 
 
-def stored_dtype(paths: list[bytes]) -> np.dtype[Any] | None:
+def stored_dtype(paths: list[bytes], member: str = "") -> np.dtype[Any] | None:
     """What NPY headers say where the C++ library has no name for it: fields, dates, text, numbers
     in the other byte order. None for all else: the reader says what it finds, or what is wrong."""
-    first = _npy_dtype(paths[0])
+    first = _npy_dtype(paths[0], member)
     if first is None or is_plain(first):
         return None
     for path in paths[1:]:
-        other = _npy_dtype(path)
+        other = _npy_dtype(path, member)
         if other != first:
             raise ValueError(
                 f"open {printable(path)}: has {other}, but {printable(paths[0])} has {first}\n"
@@ -150,10 +157,10 @@ def short_repr(kind: str, paths: list[bytes], text: str) -> str:
     return line if len(line) < 100 else line[:95] + "...>"
 
 
-def _npy_dtype(path: bytes) -> np.dtype[Any] | None:
+def _npy_dtype(path: bytes, member: str) -> np.dtype[Any] | None:
     """None for a file that is not NPY. The header is read by the C++ library, which evaluates
     nothing; NumPy only sees an element type that is well-formed."""
-    found = _core.npy_descr(path)
+    found = _core.npy_descr(path, member)
     if found is None:
         return None
     descr, encoding, size = found

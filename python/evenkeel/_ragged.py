@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -26,7 +27,23 @@ class Ragged:
         self._budget = values.budget  # also when the arrays are closed
 
     def __len__(self) -> int:
-        return max(0, len(self._offsets) - 1)
+        return self._offsets._reader.lists
+
+    def __getitem__(self, index: int) -> np.ndarray[Any, np.dtype[Any]]:
+        """The values of one row. Loaders read many at a time."""
+        row = operator.index(index)
+        row += len(self) if row < 0 else 0
+        if not 0 <= row < len(self):
+            raise IndexError(f"row {index} of {len(self):,}")
+        place, first = self._offsets._reader.list_place(row)
+        begin, end = (first + int(bound) for bound in self._offsets[place : place + 2])
+        if not first <= begin <= end <= len(self._values):
+            raise ValueError(
+                f"ragged: row {row:,} is said to be values {begin} to {end} of"
+                f" {len(self._values):,}"
+            )
+        values: np.ndarray[Any, np.dtype[Any]] = self._values[begin:end]
+        return values
 
     @property
     def dtype(self) -> np.dtype[Any]:

@@ -17,6 +17,7 @@ from evenkeel._core import Budget
 from evenkeel._files import (
     Paths,
     cache_bytes,
+    disk_cache,
     expand,
     page_cache_name,
     printable,
@@ -47,7 +48,7 @@ def tokens(
     holds (default uint16). `budget` is what the tokens and all loaders made from them may occupy in
     memory. `start` and `stop` choose a part of the stream; negative numbers count from its end.
     `cache` is the most of the budget that may hold tokens for when they are asked for again, as in
-    evenkeel.open: all that is left, or bytes, or False for none.
+    evenkeel.open: all that is left, or bytes, or False for none; or, for URLs, a folder and a size.
     `page_cache="fill"` lets what was read stay in the kernel's page cache while memory is free, as
     in `evenkeel.open`.
 
@@ -135,6 +136,7 @@ class Tokens:
                 stop,
                 cache_bytes(cache),
                 page_cache_name(page_cache),
+                disk_cache(cache),
             )
         )
 

@@ -63,7 +63,8 @@ class Weights(Closing, Mapping[str, Array]):
     """The tensors of a safetensors or GGUF file, or of all shards of a model.
 
     Made by `evenkeel.open`. Indexing by name gives an `Array`: only what is indexed of it is read,
-    within the budget. `load` reads tensors whole, for torch.
+    within the budget. `load` reads tensors whole, for torch. A tensor whose rows have no bytes, of
+    shape (5, 0), is an ndarray.
 
     >>> import evenkeel
     >>> evenkeel.open("model.safetensors")            # doctest: +SKIP
@@ -135,6 +136,9 @@ class Weights(Closing, Mapping[str, Array]):
                 f"open: tensor {name!r} holds {tensor.type}, for which NumPy has no dtype\n"
                 "hint: load() gives its bytes to torch"
             )
+        if 0 in tensor.shape[1:]:  # rows without bytes: there is nothing to read
+            empty: Any = np.empty(tensor.shape, dtype)
+            return empty  # type: ignore[no-any-return]
         return Array(
             [self._files[tensor.file]],
             self._budget,

@@ -7,17 +7,17 @@ import os
 import warnings
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Union
+from typing import Any
 
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import ArrayLike, NDArray
 
 from evenkeel import _core
+from evenkeel._array import AnyBudget
 from evenkeel._core import Budget
 from evenkeel._files import PathLike, dtype_of, name_for_reader, printable
 
-AnyBudget = Union[int, str, Budget, None]
 # Rows are converted so many bytes at a time.
 _PIECE = 4 << 20
 
@@ -376,7 +376,8 @@ def _place(index: int | None, default: int | None, writer: ArrayWriter) -> Any:
         place += len(writer)
     if place < 0:
         raise IndexError(
-            f"write {printable(writer.path)}: row {index} is outside: there are {len(writer):,} rows"
+            f"write {printable(writer.path)}: row {index} is outside: there are {len(writer):,}"
+            " rows"
         )
     return place
 

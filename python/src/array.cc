@@ -1,11 +1,17 @@
 #include "evenkeel/array.h"
 
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "array/internal.h"
 #include "evenkeel/meter.h"
 #include "format/layout.h"
 #include "src/bind.h"
@@ -23,14 +29,17 @@ using nb::literals::operator""_a;
 std::unique_ptr<Reader> open(const std::vector<nb::bytes>& paths, const Budget& budget,
                              const std::string& engine, const std::optional<std::string>& dtype,
                              const std::vector<std::int64_t>& shape, std::uint64_t offset,
-                             std::optional<std::uint64_t> cache, const std::string& page_cache) {
+                             std::optional<std::uint64_t> cache, const std::string& page_cache,
+                             const std::string& disk_cache, const std::string& name) {
   ArrayOptions options{.budget = budget,
                        .engine = parse_engine(engine),
                        .page_cache = parse_page_cache(page_cache),
-                       .cache = cache};
+                       .cache = cache,
+                       .disk_cache = disk_cache};
   if (dtype) options.dtype = DType::parse(*dtype);
   options.shape = shape;
   options.offset = offset;
+  options.name = name;
   const std::vector<std::string> names = paths_of(paths);
   return std::make_unique<Reader>(names.front(),
                                   [names, options] { return Array::open(names, options); });
@@ -52,6 +61,21 @@ nb::tuple engine_of(const Reader& reader) {
   return nb::make_tuple(std::string(engine_name(report.chosen)), report.how, report.why);
 }
 
+std::uint64_t lists_of(const Reader& reader) {
+  const auto array = reader.array();
+  return Internals::of(*array).layout.lists();
+}
+
+// Where the two offsets of a list stand, and what they count from.
+std::pair<std::uint64_t, std::uint64_t> list_place(const Reader& reader, std::uint64_t list) {
+  const auto array = reader.array();
+  const auto& batches = Internals::of(*array).layout.offset_batches;
+  if (batches.empty()) return {list, 0};
+  const OffsetBatch& batch =
+      *std::prev(std::ranges::upper_bound(batches, list, {}, &OffsetBatch::first_list));
+  return {batch.first_offset + list - batch.first_list, batch.first_value};
+}
+
 }  // namespace
 
 void bind_array(nb::module_& module) {
@@ -64,6 +88,9 @@ void bind_array(nb::module_& module) {
       .def_prop_ro("engine", &engine_of, nb::sig("def engine(self) -> tuple[str, str, str]"),
                    "The engine at work, how it works, and why it was chosen.")
       .def_prop_ro("closed", &Reader::closed)
+      .def_prop_ro("lists", &lists_of, "Of an array of offsets: how many lists they are of.")
+      .def("list_place", &list_place, "list"_a,
+           "Where the two offsets of a list stand, and what they count from.")
       .def(
           "room_for", &Reader::room_for_read, "bytes"_a, "what"_a,
           "A share of the budget for the result of one read. Waits for other reads; MemoryError if "
@@ -81,7 +108,7 @@ void bind_array(nb::module_& module) {
           nb::sig("def stats(self) -> dict[str, int]"))
       .def("close", &Reader::close);
   module.def("open", &open, "paths"_a, "budget"_a, "engine"_a, "dtype"_a.none(), "shape"_a,
-             "offset"_a, "cache"_a.none(), "page_cache"_a);
+             "offset"_a, "cache"_a.none(), "page_cache"_a, "disk_cache"_a, "name"_a = "");
   module.def(
       "expand_paths",
       [](const nb::bytes& path_or_glob) {

@@ -10,6 +10,7 @@ void bind_budget(nanobind::module_& module);
 void bind_array(nanobind::module_& module);
 void bind_chunks(nanobind::module_& module);
 void bind_npy(nanobind::module_& module);
+void bind_containers(nanobind::module_& module);
 void bind_profile(nanobind::module_& module);
 void bind_mixture(nanobind::module_& module);
 void bind_tokens(nanobind::module_& module);

@@ -12,6 +12,7 @@ NB_MODULE(_core, module) {
   evenkeel::python::bind_array(module);
   evenkeel::python::bind_chunks(module);
   evenkeel::python::bind_npy(module);
+  evenkeel::python::bind_containers(module);
   evenkeel::python::bind_profile(module);
   evenkeel::python::bind_mixture(module);
   evenkeel::python::bind_tokens(module);

@@ -1,6 +1,9 @@
 // NPY headers for Python: NumPy has element types that the C++ library does not know.
 #include "format/npy.h"
 
+#include <nanobind/stl/string.h>
+
+#include "format/container.h"
 #include "src/bind.h"
 #include "src/interruptible.h"
 #include "src/paths.h"
@@ -34,10 +37,11 @@ nb::object to_python(const Literal& literal) {
 }
 
 // (descr, encoding, bytes of an element); None for a file that is not NPY.
-nb::object npy_descr(const nb::bytes& path) {
-  const auto header = interruptible([name = path_of(path)]() -> std::optional<NpyHeader> {
+nb::object npy_descr(const nb::bytes& path, const std::string& member) {
+  const auto header = interruptible([name = path_of(path), member]() -> std::optional<NpyHeader> {
     const Source source = open_source(name);
     const std::string head = source.read(0, kHeadBytes);
+    if (is_zip(head)) return npz_header(source, member);
     if (!is_npy(head)) return std::nullopt;
     return read_npy_header(source, head);
   });
@@ -50,8 +54,8 @@ nb::object npy_descr(const nb::bytes& path) {
 
 void bind_npy(nb::module_& module) {
   module.def(
-      "npy_descr", &npy_descr, "path"_a,
-      nb::sig("def npy_descr(path: bytes) -> tuple[object, str, int] | None"),
+      "npy_descr", &npy_descr, "path"_a, "member"_a = "",
+      nb::sig("def npy_descr(path: bytes, member: str = '') -> tuple[object, str, int] | None"),
       "The element type that an NPY header names, with strings as bytes; their encoding; and\n"
       "the size of an element. None for a file that is not NPY.");
 }

@@ -21,6 +21,7 @@ inline nanobind::dict dict_of(const ArrayStats& stats) {
   dict["bytes_from_network"] = stats.bytes_from_network;
   dict["retries"] = stats.retries;
   dict["hedges"] = stats.hedges;
+  dict["bytes_from_disk_cache"] = stats.bytes_from_disk_cache;
   return dict;
 }
 

@@ -30,11 +30,13 @@ using nb::literals::operator""_a;
 std::unique_ptr<Tokens> open(const std::vector<nb::bytes>& paths, const Budget& budget,
                              const std::string& engine, const std::optional<std::string>& dtype,
                              std::int64_t start, std::optional<std::int64_t> stop,
-                             std::optional<std::uint64_t> cache, const std::string& page_cache) {
+                             std::optional<std::uint64_t> cache, const std::string& page_cache,
+                             const std::string& disk_cache) {
   TokensOptions options{.budget = budget,
                         .engine = parse_engine(engine),
                         .page_cache = parse_page_cache(page_cache),
-                        .cache = cache};
+                        .cache = cache,
+                        .disk_cache = disk_cache};
   if (dtype) options.dtype = DType::parse(*dtype);
   options.start = start;
   options.stop = stop;
@@ -298,7 +300,7 @@ void bind_tokens(nb::module_& module) {
           },
           "split"_a);
   module.def("open_tokens", &open, "paths"_a, "budget"_a, "engine"_a, "dtype"_a.none(), "start"_a,
-             "stop"_a.none(), "cache"_a.none(), "page_cache"_a);
+             "stop"_a.none(), "cache"_a.none(), "page_cache"_a, "disk_cache"_a);
   module.def(
       "expand_token_paths",
       [](const nb::bytes& path_or_glob) {

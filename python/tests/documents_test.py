@@ -225,10 +225,69 @@ def test_start_begins_at_documents(tmp_path: pathlib.Path, data: Any) -> None:
             plain.load_state_dict(state)
 
 
-def packed_rows(
-    starts: list[int], n: int, width: int, window: int
-) -> list[list[list[tuple[int, int]]]]:
-    """The rows of each window, as (first token, tokens): docs/documents.md in plain Python."""
+def test_every_row_of_start_begins_with_bos(tmp_path: pathlib.Path) -> None:
+    """As modded-nanogpt (align_to_bos) and nanochat document their loaders, which take whole
+    documents from BOS on, and crop only at the end of a row."""
+    rng = np.random.default_rng(4)
+    lengths = np.clip(rng.lognormal(3.5, 1.0, 400), 2, 2000).astype(int).tolist()
+    corpus = llmc(tmp_path, rng.integers(0, 50_000, sum(lengths)), lengths, 3)
+    with evenkeel.TokenLoader(
+        open_corpus(corpus), 4, 128, order="shuffled", documents="start", epochs=1
+    ) as loader:
+        for batch in loader:
+            assert (batch.x[:, 0] == EOT).all()
+            # A document begins where BOS is, and nowhere else.
+            np.testing.assert_array_equal(batch.position_ids == 0, batch.x == EOT)
+    with evenkeel.TokenLoader(
+        open_corpus(corpus),
+        4,
+        128,
+        order="shuffled",
+        documents="packed",
+        epochs=1,
+        long_documents="crop",
+    ) as loader:
+        for batch in loader:
+            # Not where a document was split because it fitted no row.
+            shown = batch.document_ids >= 0
+            first = (batch.position_ids == 0) & shown
+            assert (batch.x[first] == EOT).mean() > 0.9
+            assert (batch.position_ids[(batch.x == EOT) & shown] == 0).all()
+
+
+Piece = tuple[int, int]  # first token, tokens
+
+
+def best_fit(pieces: list[Piece], width: int, height: int) -> list[list[Piece]]:
+    """Rows of a packed window: docs/documents.md in plain Python."""
+    room = [width] * height
+    rows: list[list[Piece]] = [[] for _ in range(height)]
+    bins: dict[int, list[int]] = {width: list(range(height))[::-1]}  # a stack for each room
+
+    def put(row: int, piece: Piece) -> None:
+        rows[row].append(piece)
+        room[row] -= piece[1]
+        bins.setdefault(room[row], []).append(row)
+
+    left = []
+    for piece in sorted(pieces, key=lambda piece: -piece[1]):
+        fitting = [r for r in sorted(bins) if r >= piece[1] and bins[r]]
+        if fitting:
+            put(bins[fitting[0]].pop(), piece)
+        else:
+            left.append(piece)
+    for at, length in left:
+        while length:
+            most = max(r for r in bins if bins[r])
+            row = bins[most].pop()
+            part = min(length, most)
+            put(row, (at, part))
+            at, length = at + part, length - part
+    return [sorted(row) for row in rows]
+
+
+def packed_rows(starts: list[int], n: int, width: int, window: int) -> list[list[list[Piece]]]:
+    """The rows of each window."""
     starts = sorted(set(starts) - {n})
     pieces = []
     for begin, end in zip(starts, [*starts[1:], n], strict=True):
@@ -239,30 +298,7 @@ def packed_rows(
     for w in range(windows):
         low, high = n * w // windows, n * (w + 1) // windows
         mine = [piece for piece in pieces if low <= piece[0] < high]
-        room = [width] * height
-        rows: list[list[tuple[int, int]]] = [[] for _ in range(height)]
-        bins: dict[int, list[int]] = {width: list(range(height))[::-1]}  # a stack for each room
-
-        def put(row: int, piece: tuple[int, int], room=room, rows=rows, bins=bins) -> None:
-            rows[row].append(piece)
-            room[row] -= piece[1]
-            bins.setdefault(room[row], []).append(row)
-
-        left = []
-        for piece in sorted(mine, key=lambda piece: -piece[1]):
-            fitting = [r for r in sorted(bins) if r >= piece[1] and bins[r]]
-            if fitting:
-                put(bins[fitting[0]].pop(), piece)
-            else:
-                left.append(piece)
-        for at, length in left:
-            while length:
-                most = max(r for r in bins if bins[r])
-                row = bins[most].pop()
-                part = min(length, most)
-                put(row, (at, part))
-                at, length = at + part, length - part
-        packed.append([sorted(row) for row in rows])
+        packed.append(best_fit(mine, width, height))
     return packed
 
 

@@ -137,7 +137,9 @@ class ObjectServer:
             status, headers, body = 403, {}, b"<Error><Code>AccessDenied</Code></Error>"
         self._send(handler, status, headers, body, len(body))
 
-    def _send(self, handler: Any, status: int, headers: dict[str, str], body: bytes, n: int) -> None:
+    def _send(
+        self, handler: Any, status: int, headers: dict[str, str], body: bytes, n: int
+    ) -> None:
         with self._lock:
             self.bytes_sent += n
         handler.send_response(status)
@@ -154,7 +156,7 @@ class ObjectServer:
         """Commits a fault; true: answer as the fault says, or as always."""
         half = len(body) // 2
         if fault in ("500", "503", "429"):
-            xml = b"<?xml version='1.0'?><Error><Code>SlowDown</Code><Message>Later.</Message></Error>"
+            xml = b"<Error><Code>SlowDown</Code><Message>Later.</Message></Error>"
             extra = {"Retry-After": "0"} if fault == "429" else {}
             self._send(handler, int(fault), extra, xml, len(xml))
             return False

@@ -1,4 +1,4 @@
-"""s3:// and gs://: signatures that a real server checks, keys of all kinds, patterns, credentials."""
+"""s3:// and gs://: signatures that a real server checks, keys, patterns, credentials."""
 
 import io
 import re

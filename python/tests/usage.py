@@ -25,6 +25,14 @@ engine: str = a.engine
 with evenkeel.open("x.npy") as b:
     b.close()
 
+with evenkeel.create(Path("made.npy"), np.float32, (None, 3), budget="64MiB", resume=True) as w:
+    w.append(np.zeros((2, 3)))
+    w[0:1] = 7
+    w.checkpoint(str(w.rows))
+with evenkeel.TokenWriter("made.bin", format="llm.c", eot=50256) as t:
+    t.append([1, 2, 3])
+    t.end_document()
+
 with evenkeel.profile(budget="1GiB", interval=0.01, files=["*.npy"]) as p:
     evenkeel.mark("here")
 peak: Optional[int] = p.peaks["rss"]

@@ -11,6 +11,8 @@ from documents_test import (
     EOT,
     QUICK,
     Corpus,
+    Piece,
+    best_fit,
     corpora,
     datatrove,
     eot_file,
@@ -218,8 +220,8 @@ def test_whole_takes_any_order_and_mixture(tmp_path: pathlib.Path) -> None:
                     at = here.stop
 
 
-def cropped_rows(corpus: Corpus, width: int, window: int) -> list[list[tuple[int, int]]]:
-    """All rows of a corpus whose documents are cropped, as (first token, tokens)."""
+def cropped_rows(corpus: Corpus, width: int, window: int) -> list[list[Piece]]:
+    """All rows of a corpus whose documents are cropped."""
     begins, total = [], 0
     pieces = []
     for start, end in bounds(corpus):
@@ -228,30 +230,11 @@ def cropped_rows(corpus: Corpus, width: int, window: int) -> list[list[tuple[int
         total += pieces[-1][1]
     windows = max(1, total // (width * window))
     height = -(-(total // windows + 1 + width - 1) // width)
-    rows: list[list[tuple[int, int]]] = []
+    rows: list[list[Piece]] = []
     for w in range(windows):
         low = bisect.bisect_left(begins, total * w // windows)
         high = bisect.bisect_left(begins, total * (w + 1) // windows)
-        mine = [piece for piece in pieces[low:high] if piece[1]]
-        room, stacks = [width] * height, {width: list(range(height))[::-1]}
-        made: list[list[tuple[int, int]]] = [[] for _ in range(height)]
-
-        def put(row: int, piece: tuple[int, int], room=room, made=made, stacks=stacks) -> None:
-            made[row].append(piece)
-            room[row] -= piece[1]
-            stacks.setdefault(room[row], []).append(row)
-
-        left = []
-        for piece in sorted(mine, key=lambda one: -one[1]):
-            fits = [r for r in sorted(stacks) if r >= piece[1] and stacks[r]]
-            put(stacks[fits[0]].pop(), piece) if fits else left.append(piece)
-        for at, length in left:
-            while length:
-                most = max(r for r in stacks if stacks[r])
-                row, part = stacks[most].pop(), min(length, most)
-                put(row, (at, part))
-                at, length = at + part, length - part
-        rows += [sorted(row) for row in made]
+        rows += best_fit([piece for piece in pieces[low:high] if piece[1]], width, height)
     return rows
 
 

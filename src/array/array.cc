@@ -11,8 +11,9 @@ namespace evenkeel {
 namespace {
 
 Layout layout_for(const std::vector<std::string>& paths, const ArrayOptions& options) {
-  Layout layout =
-      read_layout(paths, {options.dtype, options.shape, options.offset, options.big_endian});
+  Layout layout = read_layout(
+      paths, {options.dtype, options.shape, options.offset, options.big_endian, options.name});
+  use_disk_cache(layout, options.disk_cache);
   return options.flatten ? layout.flattened() : layout;
 }
 
@@ -41,6 +42,7 @@ ArrayStats& ArrayStats::operator+=(const ArrayStats& other) {
   bytes_from_network += other.bytes_from_network;
   retries += other.retries;
   hedges += other.hedges;
+  bytes_from_disk_cache += other.bytes_from_disk_cache;
   return *this;
 }
 

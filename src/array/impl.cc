@@ -17,15 +17,18 @@ constexpr std::uint64_t kSmallestBudgetWithCache = 4_MiB;
 // Every array reserves this, whatever the limit, so that many can share a budget: plans of small
 // reads, descriptors, rings, the stack and heap of a reading thread, and results of up to 64 KiB.
 constexpr std::uint64_t kBookkeeping = 256_KiB;
-Reservation reserve_bookkeeping(const Budget& budget) {
+Reservation reserve_bookkeeping(const Budget& budget, const Layout& layout) {
   if (budget.limit() < kSmallestBudget) {
     throw Error(ErrorKind::kBudget, "open",
                 "a budget of " + with_commas(budget.limit()) + " bytes is below the smallest, " +
                     with_commas(kSmallestBudget) + " bytes (1 MiB)")
         .hint("bookkeeping, plans and read buffers take about half of that; give 1MiB or more");
   }
-  Reservation share = budget.reserve(kBookkeeping + RowFeed::memory(kSmallPlanLimit, kSmallGather),
-                                     "plans and bookkeeping");
+  const std::uint64_t places = layout.stretches.size() * sizeof(Stretch) +
+                               layout.offset_batches.size() * sizeof(OffsetBatch);
+  Reservation share =
+      budget.reserve(kBookkeeping + RowFeed::memory(kSmallPlanLimit, kSmallGather) + places,
+                     "plans and bookkeeping");
   share.keep_in_children();
   return share;
 }
@@ -82,7 +85,7 @@ Array::Impl::Impl(Layout array_layout, const ArrayOptions& options)
     : layout(std::move(array_layout)),
       budget(options.budget),
       merge_gap(options.merge_gap),
-      bookkeeping(reserve_bookkeeping(budget)),
+      bookkeeping(reserve_bookkeeping(budget, layout)),
       engine_(make_engine(engine_for(options.engine, options.page_cache), layout, budget,
                           budget.limit() / 8)),
       cache_(make_cache(options)),
@@ -228,6 +231,7 @@ ArrayStats Array::Impl::stats() const {
     stats.bytes_from_network = totals.bytes_from_network;
     stats.retries = totals.retries;
     stats.hedges = totals.hedges;
+    stats.bytes_from_disk_cache = totals.bytes_from_disk_cache;
   }
   if (!cache_) return stats;
   const RowCache::Totals totals = cache_->totals();

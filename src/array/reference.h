@@ -31,14 +31,19 @@ inline void reference_element(const Layout& layout, std::uint64_t row, std::uint
       step *= layout.shape[axis];
     }
   }
+  std::uint64_t at = segment->data_offset + stored * item;
+  for (const Stretch& stretch : layout.stretches) {
+    if (row < stretch.first_row || row >= stretch.first_row + stretch.rows) continue;
+    at = stretch.offset + ((row - stretch.first_row) * columns + place) * item;
+  }
   const int fd = ::open(segment->path.c_str(), O_RDONLY | O_CLOEXEC);
-  const auto offset = static_cast<off_t>(segment->data_offset + stored * item);
+  const auto offset = static_cast<off_t>(at);
   const ssize_t got = ::pread(fd, out, item, offset);
   ::close(fd);
   if (got != static_cast<ssize_t>(item)) throw std::runtime_error("reference: short read");
   const std::uint64_t unit = layout.dtype.swap_unit();
-  for (std::uint64_t at = 0; layout.swapped && at < item; at += unit) {
-    std::reverse(out + at, out + at + unit);
+  for (std::uint64_t i = 0; layout.swapped && i < item; i += unit) {
+    std::reverse(out + i, out + i + unit);
   }
 }
 

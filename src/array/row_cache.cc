@@ -4,6 +4,7 @@
 #include <functional>
 #include <thread>
 
+#include "array/row_extents.h"
 #include "base/checked.h"
 
 namespace evenkeel {
@@ -24,7 +25,7 @@ constexpr std::uint64_t kLeastLookups = 1 << 16;  // before a cache is judged by
 
 bool RowCache::takes(const Layout& layout) {
   return (!layout.fortran || layout.row_bytes == layout.dtype.size) &&
-         layout.row_bytes <= kLargestRow && layout.rows > 0;
+         layout.row_bytes <= kLargestRow && layout.rows > 0 && stored_in_order(layout);
 }
 
 std::uint64_t RowCache::memory() { return sizeof(State) + sizeof(BlockCache) + kDetector; }
@@ -59,13 +60,13 @@ RowCache::BlockSpan RowCache::span_at(const Piece& piece, std::uint64_t offset) 
             std::min(end - offset, block_bytes_ - begin), start,
             std::min(block_bytes_, size - start)};
   }
-  const Segment& segment = layout_.segments[piece.file];
-  const std::uint64_t within = offset - segment.data_offset;
+  const Stretch stretch = stretch_at(layout_, piece.file, offset);
+  const std::uint64_t within = offset - stretch.offset;
   const std::uint64_t row = within / layout_.row_bytes, place = within % layout_.row_bytes;
   const std::uint64_t number = place / block_bytes_, begin = place % block_bytes_;
   const std::uint64_t start = number * block_bytes_;
   const std::uint64_t length = std::min(block_bytes_, layout_.row_bytes - start);
-  return {(segment.first_row + row) * row_blocks_ + number, begin,
+  return {(stretch.first_row + row) * row_blocks_ + number, begin,
           std::min(end - offset, length - begin), offset - begin, length};
 }
 

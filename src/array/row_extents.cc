@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cstring>
+#include <utility>
 
 namespace evenkeel {
 namespace {
@@ -31,6 +32,24 @@ std::uint64_t column_place(const Layout& layout, std::uint64_t column) {
     column /= layout.shape[axis];
   }
   return place * layout.dtype.size;
+}
+
+Stretch stretch_at(const Layout& layout, std::uint32_t segment, std::uint64_t offset) {
+  if (layout.stretches.empty()) {
+    const Segment& file = layout.segments[segment];
+    return {file.first_row, file.rows, file.data_offset, segment};
+  }
+  const auto place = [](const Stretch& stretch) {
+    return std::pair(stretch.segment, stretch.offset);
+  };
+  return *std::prev(
+      std::ranges::upper_bound(layout.stretches, std::pair(segment, offset), {}, place));
+}
+
+bool stored_in_order(const Layout& layout) {
+  return std::ranges::is_sorted(layout.stretches, {}, [](const Stretch& stretch) {
+    return std::pair(stretch.segment, stretch.offset);
+  });
 }
 
 void swap_bytes(std::byte* data, std::uint64_t bytes, std::uint32_t unit) {

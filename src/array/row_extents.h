@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 
 #include "array/plan.h"
 #include "format/layout.h"
@@ -30,10 +31,27 @@ inline Scatter scatter_of(const Layout& layout) {
 // Where a column (in the order in which they are stored) begins in a row-major row, in bytes.
 std::uint64_t column_place(const Layout& layout, std::uint64_t column);
 
+// The stretch that holds a row; the layout has stretches.
+inline const Stretch& stretch_of(const Layout& layout, std::uint64_t row) {
+  return *std::prev(std::ranges::upper_bound(layout.stretches, row, {}, &Stretch::first_row));
+}
+// The stretch of a file that holds the byte at `offset`; those of a file must be in order there.
+// Without stretches, all rows of the segment.
+Stretch stretch_at(const Layout& layout, std::uint32_t segment, std::uint64_t offset);
+// Whether the stretches come in the order in which they lie in the files.
+bool stored_in_order(const Layout& layout);
+
 // The first piece of one column of rows row, row+1, ...: as many of `count` rows as lie in one
 // segment. `row_out` is where the first row goes; `taken` says how many rows the piece holds.
 inline Piece piece_of(const Layout& layout, std::uint64_t column, std::uint64_t row,
                       std::uint64_t count, std::byte* row_out, std::uint64_t& taken) {
+  if (!layout.stretches.empty()) {
+    const Stretch& stretch = stretch_of(layout, row);
+    const std::uint64_t before = row - stretch.first_row;
+    taken = std::min(count, stretch.rows - before);
+    return {stretch.segment, stretch.offset + before * layout.row_bytes, taken * layout.row_bytes,
+            row_out};
+  }
   const std::uint32_t file = segment_of(layout, row);
   const Segment& segment = layout.segments[file];
   const std::uint64_t within = row - segment.first_row;

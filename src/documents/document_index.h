@@ -116,6 +116,7 @@ class DocumentReader {
     std::uint64_t token = 0;  // in the file
     std::uint64_t lowest = 0, highest = 0, lowest_value = 0, highest_value = 0;
     std::uint64_t guess = 0, looks = 0;
+    bool waits = false;                // for the block of `guess`
     std::uint64_t found = UINT64_MAX;  // none: before the first
     std::size_t result = 0;            // whose answer this is
   };
@@ -154,7 +155,7 @@ class DocumentReader {
                      std::uint64_t* out);
   void check(const Part& part, std::uint64_t number, const std::uint64_t* entries) const;
   // One look at the index; false: more are needed.
-  bool advance(Search& search);
+  bool advance(Search& search, const std::uint64_t* entries);
   friend class DocumentIndex;
   // The entry of the file's that holds a token of it; UINT64_MAX: before the first.
   std::uint64_t entry_at(const Part& part, std::uint64_t token_in_file);

@@ -203,10 +203,25 @@ DocumentReader::Search DocumentReader::search_for(const Part& part, std::uint64_
   return search;
 }
 
+namespace {
+
+// The last of `count` ascending numbers that is at most `value`, as the first one is. Without
+// branches: they would be mispredicted.
+std::uint64_t last_up_to(const std::uint64_t* numbers, std::uint64_t count, std::uint64_t value) {
+  const std::uint64_t* first = numbers;
+  while (count > 1) {
+    const std::uint64_t half = count / 2;
+    first += first[half] <= value ? half : 0;
+    count -= half;
+  }
+  return static_cast<std::uint64_t>(first - numbers);
+}
+
+}  // namespace
+
 // Interpolates, because documents are spread evenly enough for that to take two or three looks; and
 // halves what is left every third time, for those that are not.
-bool DocumentReader::advance(Search& search) {
-  const std::uint64_t* entries = block(*search.part, search.guess);
+bool DocumentReader::advance(Search& search, const std::uint64_t* entries) {
   const std::uint64_t first = entries[0], next = entries[kBlock];
   const bool last = search.guess + 1 == search.part->blocks;
   // In a right index, what was seen before the guess and after it goes on there.
@@ -231,8 +246,7 @@ bool DocumentReader::advance(Search& search) {
   } else {
     const std::uint64_t documents = search.part->file.documents;
     const std::uint64_t here = std::min(kBlock, documents - search.guess * kBlock);
-    const auto* after = std::upper_bound(entries, entries + here, search.token);
-    search.found = search.guess * kBlock + static_cast<std::uint64_t>(after - entries) - 1;
+    search.found = search.guess * kBlock + last_up_to(entries, here, search.token);
     return true;
   }
   return false;
@@ -243,35 +257,40 @@ std::uint64_t DocumentReader::guess_of(const Search& search) {
   const std::uint64_t values = search.highest_value - search.lowest_value;
   if (blocks == 0 || values == 0) return search.lowest;
   if (search.looks % 3 == 2) return search.lowest + blocks / 2;
-  const auto into =
+  // A guess need not be exact: floating point is quicker than a division of 128 bits.
+  const std::uint64_t into =
       std::min(search.token - std::min(search.token, search.lowest_value), values - 1);
-  return search.lowest +
-         static_cast<std::uint64_t>(static_cast<__uint128_t>(into) * (blocks + 1) / values);
+  const double part =
+      static_cast<double>(into) * static_cast<double>(blocks + 1) / static_cast<double>(values);
+  return search.lowest + std::min(blocks, static_cast<std::uint64_t>(part));
 }
 
+// Searches go on while the blocks that they look at are in memory. Then all blocks that are wanted
+// are read together.
 void DocumentReader::run_searches() {
   std::array<std::uint64_t, kTogether> missing;
   std::size_t left = searches_.size();
   while (left > 0) {
     std::size_t count = 0;
-    for (std::size_t i = 0; i < left; ++i) {
+    for (std::size_t i = 0; i < left;) {
       Search& search = searches_[i];
-      search.guess = guess_of(search);
-      ++search.looks;
+      if (!search.waits) {
+        search.guess = guess_of(search);
+        ++search.looks;
+      }
       const std::uint64_t id = search.part->first_block + search.guess;
-      if (cached(id)) continue;
+      if (const std::uint64_t* entries = cached(id)) {
+        search.waits = false;
+        if (advance(search, entries)) std::swap(search, searches_[--left]);
+        continue;
+      }
+      search.waits = true;
+      ++i;
       if (std::find(missing.begin(), missing.begin() + count, id) == missing.begin() + count) {
         missing[count++] = id;
       }
     }
-    if (count > 1) load(std::span(missing).first(count));
-    for (std::size_t i = 0; i < left;) {
-      if (advance(searches_[i])) {
-        std::swap(searches_[i], searches_[--left]);
-      } else {
-        ++i;
-      }
-    }
+    if (count > 0) load(std::span(missing).first(count));
   }
 }
 

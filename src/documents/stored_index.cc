@@ -260,8 +260,9 @@ std::string stored_index_path(const std::string& tokens_path, const Separator& s
       throw Error(ErrorKind::kInvalid, "documents",
                   "the index of documents cannot be written beside an object on a server")
           .in(tokens_path)
-          .hint("name a folder for it, or store the documents' first tokens beside the object, as "
-                "NAME.doc.npy");
+          .hint(
+              "name a folder for it, or store the documents' first tokens beside the object, as "
+              "NAME.doc.npy");
     }
     std::array<char, 17> hash;
     std::snprintf(hash.data(), hash.size(), "%016llx",

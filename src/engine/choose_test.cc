@@ -32,7 +32,8 @@ TEST(EngineNames, AnUnknownOneIsRefusedWithTheList) {
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::kInvalid);
       EXPECT_THAT(error.what(), HasSubstr("\"" + std::string(name) + "\" is not an engine"));
-      EXPECT_EQ(error.hint_text(), "the engines are auto, map, remap, advise, read, direct, fill");
+      EXPECT_EQ(error.hint_text(),
+                "the engines are auto, map, remap, advise, read, direct, fill, remote");
     }
   }
 }

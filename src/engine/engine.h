@@ -56,7 +56,8 @@ class Feed {
   // at its reads again. It need not: what is left is the feed's own to do.
   virtual bool has_other_work() const { return false; }
   virtual void do_other_work() {}
-  // Whether nobody wants what is still under way. An engine that may wait for long looks, and leaves.
+  // Whether nobody wants what is still under way. An engine that may wait for long looks, and
+  // leaves.
   virtual bool cancelled() const { return false; }
 
  protected:
@@ -79,6 +80,7 @@ struct EngineTotals {
   std::uint64_t bytes_from_network = 0;     // gaps, repeats and second requests included
   std::uint64_t retries = 0;                // requests that were made again
   std::uint64_t hedges = 0;                 // second requests for bytes that were late
+  std::uint64_t bytes_from_disk_cache = 0;  // whole blocks
 };
 
 // Thread-safe: while `concurrency` threads are in `run`, others wait. Everything an engine

@@ -13,6 +13,7 @@
 #include "base/sys.h"
 #include "engine/arena.h"
 #include "engine/engines.h"
+#include "engine/remote_cached.h"
 #include "remote/object.h"
 
 namespace evenkeel {
@@ -20,8 +21,8 @@ namespace {
 
 constexpr std::uint64_t kLeastRemoteBuffer = 256 << 10, kMostRemoteBuffer = 64 << 20;
 constexpr std::uint64_t kMostRemoteRequest = 4 << 20;
-// A gap that costs as much to read as a second request: what one connection brings in the time of an
-// answer. Until that is measured, a guess.
+// A gap that costs as much to read as a second request: what one connection brings in the time of
+// an answer. Until that is measured, a guess.
 constexpr std::uint64_t kFirstGap = 64 << 10, kLeastGap = 8 << 10, kMostGap = 256 << 10;
 constexpr unsigned kLeastConnections = 4;
 constexpr std::uint64_t kLong = 512 << 10;  // rows longer than this are not cached in memory
@@ -32,6 +33,18 @@ unsigned connections_for(const Budget& budget, const RemoteSettings& settings) {
   return static_cast<unsigned>(std::clamp<std::uint64_t>(fitting, least, settings.connections));
 }
 
+constexpr std::uint64_t kLeastCachedBuffer = CachedRun::kLeastSlots * CachedRun::kSlot;
+
+std::vector<std::string> keys_of(const Layout& layout) {
+  std::vector<std::string> keys;
+  if (layout.disk_cache.empty()) return keys;
+  for (const Segment& segment : layout.segments) {
+    keys.push_back(
+        DiskCache::key_of(segment.path, segment.remote->version(), segment.identity.size));
+  }
+  return keys;
+}
+
 class RemoteEngine final : public Engine {
  public:
   RemoteEngine(const Layout& layout, const Budget& budget)
@@ -40,8 +53,15 @@ class RemoteEngine final : public Engine {
         connections_(connections_for(budget, settings_)),
         connection_share_(
             budget.reserve(connections_ * kConnectionMemory, "connections to servers")),
-        memory_(budget, buffer_size(budget, kLeastRemoteBuffer, kMostRemoteBuffer), "read buffers"),
-        max_request_(std::min(kMostRemoteRequest, round_down(memory_.size() / 4, 4096))),
+        memory_(
+            budget,
+            buffer_size(budget, layout.disk_cache.empty() ? kLeastRemoteBuffer : kLeastCachedBuffer,
+                        kMostRemoteBuffer),
+            "read buffers"),
+        max_request_(layout.disk_cache.empty()
+                         ? std::min(kMostRemoteRequest, round_down(memory_.size() / 4, 4096))
+                         : DiskCache::kBlock),
+        cache_keys_(keys_of(layout)),
         state_([this] { return std::make_unique<ProcessState>(*this); }) {
     connection_share_.keep_in_children();
     memory_.keep_in_children();
@@ -50,7 +70,20 @@ class RemoteEngine final : public Engine {
   void run(Feed& feed) override {
     ProcessState& state = state_.get();
     const MutexLock lock(state.mutex);
-    Run(*this, state, feed).work();
+    try {
+      if (state.cache) {
+        CachedRun run(layout_, state.transfers, *state.cache, cache_keys_,
+                      {memory_.data(), memory_.size()}, connections_, feed, bytes_from_cache_);
+        work(run, state, feed);
+      } else {
+        Run run(*this, state, feed);
+        work(run, state, feed);
+      }
+    } catch (...) {
+      state.transfers.cancel_all();
+      throw;
+    }
+    state.transfers.cancel_all();
   }
 
   EngineLimits limits() const override {
@@ -59,7 +92,8 @@ class RemoteEngine final : public Engine {
         bandwidth == 0
             ? kFirstGap
             : std::clamp(static_cast<std::uint64_t>(latency * bandwidth), kLeastGap, kMostGap);
-    return {1, max_request_, std::min(gap, max_request_ / 4)};
+    // With a cache on disk, whole blocks are read in any case.
+    return {1, max_request_, layout_.disk_cache.empty() ? std::min(gap, max_request_ / 4) : 0};
   }
   EngineTotals totals() const override {
     const std::uint64_t started = totals_.requests.load(), finished = totals_.finished.load();
@@ -70,6 +104,7 @@ class RemoteEngine final : public Engine {
     totals.retries = totals_.retries.load();
     totals.hedges = totals_.hedges.load();
     totals.wait_ns = wait_ns_.load();
+    totals.bytes_from_disk_cache = bytes_from_cache_.load();
     return totals;
   }
   EngineReport report() const override {
@@ -79,17 +114,38 @@ class RemoteEngine final : public Engine {
                                                          : "size alone";
     return {EngineKind::kRemote, EngineKind::kRemote,
             "range requests, " + std::to_string(connections_) + " in flight, pinned by " + pinned +
-                ", " + object.store->describe(),
+                ", " + object.store->describe() +
+                (layout_.disk_cache.empty() ? "" : ", cache on disk " + layout_.disk_cache),
             ""};
   }
 
  private:
   struct ProcessState {
     explicit ProcessState(RemoteEngine& engine)
-        : transfers(engine.settings_, engine.connections_, engine.totals_) {}
+        : transfers(engine.settings_, engine.connections_, engine.totals_) {
+      if (engine.layout_.disk_cache.empty()) return;
+      const DiskCacheSpec spec = parse_disk_cache(engine.layout_.disk_cache);
+      cache = std::make_unique<DiskCache>(spec.folder, spec.limit);
+    }
     Mutex mutex;
     Transfers transfers GUARDED_BY(mutex);
+    std::unique_ptr<DiskCache> cache;  // nullptr: none
   };
+
+  template <class AnyRun>
+  void work(AnyRun& run, ProcessState& state, Feed& feed) REQUIRES(state.mutex) {
+    std::vector<Transfer*> done;
+    while (run.fill(), !run.idle()) {
+      const bool other_work = feed.has_other_work();
+      const std::int64_t began = sys::monotonic_ns();
+      state.transfers.wait(other_work ? 1 : 50, done);
+      wait_ns_ += static_cast<std::uint64_t>(sys::monotonic_ns() - began);
+      if (feed.cancelled()) return;
+      for (Transfer* transfer : done) run.complete(transfer);
+      done.clear();
+      if (other_work) feed.do_other_work();
+    }
+  }
 
   // One call of run, with the mutex held.
   class Run {
@@ -97,35 +153,10 @@ class RemoteEngine final : public Engine {
     Run(RemoteEngine& engine, ProcessState& state, Feed& feed)
         : engine_(engine), state_(state), feed_(feed), arena_(engine.memory_.size()) {}
 
-    void work() {
+    bool idle() const { return reads_.empty(); }
+
+    void fill() {
       state_.mutex.assert_held();
-      try {
-        while (fill(), !reads_.empty()) {
-          const bool other_work = feed_.has_other_work();
-          const std::int64_t began = sys::monotonic_ns();
-          state_.transfers.wait(other_work ? 1 : 50, done_);
-          engine_.wait_ns_ += static_cast<std::uint64_t>(sys::monotonic_ns() - began);
-          if (feed_.cancelled()) break;
-          for (Transfer* transfer : done_) complete(transfer);
-          done_.clear();
-          if (other_work) feed_.do_other_work();
-        }
-      } catch (...) {
-        state_.transfers.cancel_all();
-        throw;
-      }
-      state_.transfers.cancel_all();
-    }
-
-   private:
-    struct Read {
-      Extent extent;
-      std::byte* data;  // nullptr: at its target
-      std::optional<std::uint64_t> ticket;
-      RangeTransfer transfer;
-    };
-
-    void fill() REQUIRES(state_.mutex) {
       while (reads_.size() < engine_.connections_) {
         if (!waiting_) {
           Extent extent;
@@ -136,6 +167,22 @@ class RemoteEngine final : public Engine {
         waiting_.reset();
       }
     }
+
+    void complete(Transfer* transfer) {
+      const auto found = reads_.find(transfer);
+      const std::unique_ptr<Read> read = std::move(found->second);
+      reads_.erase(found);
+      feed_.arrived(read->extent, read->data);
+      if (read->ticket) arena_.give_back(*read->ticket);
+    }
+
+   private:
+    struct Read {
+      Extent extent;
+      std::byte* data;  // nullptr: at its target
+      std::optional<std::uint64_t> ticket;
+      RangeTransfer transfer;
+    };
 
     bool start(const Extent& extent) REQUIRES(state_.mutex) {
       const Segment& segment = engine_.layout_.segments[extent.file];
@@ -168,20 +215,11 @@ class RemoteEngine final : public Engine {
       return true;
     }
 
-    void complete(Transfer* transfer) {
-      const auto found = reads_.find(transfer);
-      const std::unique_ptr<Read> read = std::move(found->second);
-      reads_.erase(found);
-      feed_.arrived(read->extent, read->data);
-      if (read->ticket) arena_.give_back(*read->ticket);
-    }
-
     RemoteEngine& engine_;
     ProcessState& state_;
     Feed& feed_;
     RingArena arena_;
     std::unordered_map<Transfer*, std::unique_ptr<Read>> reads_;
-    std::vector<Transfer*> done_;
     std::optional<Extent> waiting_;  // pulled, but there was no room yet
   };
 
@@ -191,8 +229,9 @@ class RemoteEngine final : public Engine {
   Reservation connection_share_;
   PageBuffer memory_;
   const std::uint64_t max_request_;
+  const std::vector<std::string> cache_keys_;  // of each file, in the cache on disk
   TransferTotals totals_;
-  std::atomic<std::uint64_t> wait_ns_ = 0;
+  std::atomic<std::uint64_t> wait_ns_ = 0, bytes_from_cache_ = 0;
   PerProcess<ProcessState> state_;
 };
 

@@ -17,7 +17,8 @@ Error datatrove_error(const Source& source, std::string problem) {
   return Error(ErrorKind::kFormat, "open", std::move(problem)).in(source.path);
 }
 
-// Where the last document ends, in tokens. Checks that documents end in order.
+// Where the last document ends, in tokens. Checks that documents end in order; see
+// for_each_checked.
 std::uint64_t last_end(const Source& index) {
   const std::uint64_t bytes = index.identity.size;
   if (bytes % 8 != 0) {
@@ -26,19 +27,21 @@ std::uint64_t last_end(const Source& index) {
         .at(round_down(bytes, 8))
         .hint("the download or copy may be incomplete");
   }
-  IndexNumbers<std::uint64_t> ends(index, 0);
   std::uint64_t last = 0;
-  for (std::uint64_t i = 0; i < bytes / 8; ++i) {
-    const std::uint64_t end = ends.next();
-    if (end < last) {
-      throw datatrove_error(index,
-                            "document " + with_commas(i) + " ends at token " + with_commas(end) +
-                                ", before the previous one, which ends at " + with_commas(last))
-          .at(8 * i)
-          .hint("the index is damaged; write it again");
+  for_each_checked(bytes / 8, [&](std::uint64_t first, std::uint64_t count) {
+    IndexNumbers<std::uint64_t> ends(index, 8 * first);
+    for (std::uint64_t i = first; i < first + count; ++i) {
+      const std::uint64_t end = ends.next();
+      if (end < last) {
+        throw datatrove_error(index,
+                              "document " + with_commas(i) + " ends at token " + with_commas(end) +
+                                  ", before the previous one, which ends at " + with_commas(last))
+            .at(8 * i)
+            .hint("the index is damaged; write it again");
+      }
+      last = end;
     }
-    last = end;
-  }
+  });
   return last;
 }
 

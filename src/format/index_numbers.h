@@ -32,6 +32,19 @@ class IndexWindows {
   std::size_t at_ = 0;  // the next byte to take from the window
 };
 
+// Which numbers of an index are checked when it is opened: all of a million, and some of more, so
+// that an index of a billion documents opens at once. Calls use(first, count), the first and the
+// last numbers included.
+template <class Use>
+void for_each_checked(std::uint64_t numbers, Use use) {
+  constexpr std::uint64_t kAll = std::uint64_t{1} << 20, kPlaces = 16, kEach = 4096;
+  if (numbers <= kAll) return use(std::uint64_t{0}, numbers);
+  for (std::uint64_t i = 0; i < kPlaces; ++i) {
+    const std::uint64_t left = numbers - kEach;
+    use(left / (kPlaces - 1) * i + left % (kPlaces - 1) * i / (kPlaces - 1), kEach);
+  }
+}
+
 template <class T>
 class IndexNumbers : private IndexWindows {
  public:

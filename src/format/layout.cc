@@ -6,9 +6,11 @@
 
 #include "base/visible.h"
 #include "evenkeel/error.h"
+#include "format/container.h"
 #include "format/npy.h"
 #include "format/raw.h"
 #include "format/unknown.h"
+#include "remote/disk_cache.h"
 
 namespace evenkeel {
 namespace {
@@ -40,10 +42,28 @@ Part read_npy(const Source& source, std::string_view head, const FormatOptions& 
   return npy_part(source, header, options);
 }
 
+Error no_container(const Source& source, std::string_view head, const std::string& name) {
+  if (!is_npy(head)) return unknown_format(source, head);
+  return Error(ErrorKind::kInvalid, "open",
+               "an NPY file holds one array, without a name; \"" + printable(name) +
+                   "\" was asked for")
+      .in(source.path)
+      .hint("leave the name out");
+}
+
 Part read_part(const std::string& path, const FormatOptions& options, bool alone) {
   const Source source = open_source(path);
   if (options.dtype && options.offset != 0) return read_raw(source, options, alone);
   const std::string head = source.read(0, kHeadBytes);
+  const bool described = !options.dtype && options.shape.empty() && options.offset == 0;
+  if (is_container(head) && (described || !options.name.empty())) {
+    if (described && !options.big_endian) return read_member(source, head, options.name);
+    throw Error(ErrorKind::kInvalid, "open",
+                "dtype, shape, offset or byte order was given, but the file defines them")
+        .in(source.path)
+        .hint("leave them out; name chooses the array");
+  }
+  if (!options.name.empty()) throw no_container(source, head, options.name);
   if (is_npy(head)) return read_npy(source, head, options);
   if (options.dtype) return read_raw(source, options, alone);
   throw unknown_format(source, head);
@@ -92,7 +112,13 @@ void require_agreement(const Part& first, const Part& part) {
 
 }  // namespace
 
-Layout read_layout(const std::vector<std::string>& paths, const FormatOptions& options) {
+Layout read_layout(const std::vector<std::string>& given, const FormatOptions& options) {
+  std::vector<std::string> paths;
+  for (const std::string& path : given) {
+    const std::vector<std::string> files = dataset_files(path);
+    paths.insert(paths.end(), files.begin(), files.end());
+    if (files.empty()) paths.push_back(path);
+  }
   if (paths.empty()) throw Error(ErrorKind::kInvalid, "open", "no files were given");
   const bool alone = paths.size() == 1;
   Part first = read_part(paths[0], options, alone);
@@ -115,6 +141,18 @@ Layout read_layout(const std::vector<std::string>& paths, const FormatOptions& o
   return layout;
 }
 
+void use_disk_cache(Layout& layout, const std::string& cache) {
+  if (cache.empty()) return;
+  (void)parse_disk_cache(cache);
+  for (const Segment& segment : layout.segments) {
+    if (segment.remote) continue;
+    throw Error(ErrorKind::kInvalid, "open", "a cache on disk is for URLs, and this is a file")
+        .in(segment.path)
+        .hint("leave out the folder: a size alone, as in \"64MiB\", is a cache in memory");
+  }
+  layout.disk_cache = cache;
+}
+
 Layout Layout::flattened() const {
   Layout flat = *this;
   const std::uint64_t row_items = row_bytes / dtype.size;
@@ -126,7 +164,20 @@ Layout Layout::flattened() const {
     segment.first_row *= row_items;
     segment.rows *= row_items;
   }
+  for (Stretch& stretch : flat.stretches) {
+    stretch.first_row *= row_items;
+    stretch.rows *= row_items;
+  }
   return flat;
+}
+
+void Layout::spell_out_stretches() {
+  if (!stretches.empty()) return;
+  for (std::size_t i = 0; i < segments.size(); ++i) {
+    const Segment& segment = segments[i];
+    stretches.push_back(
+        {segment.first_row, segment.rows, segment.data_offset, static_cast<std::uint32_t>(i)});
+  }
 }
 
 }  // namespace evenkeel

@@ -95,7 +95,8 @@ TEST_F(LayoutTest, MagicDecidesNotTheName) {
 }
 
 TEST_F(LayoutTest, CommonMistakesAreNamed) {
-  EXPECT_THAT(refusal("PK\3\4 ...").what(), HasSubstr(".npz"));
+  EXPECT_THAT(refusal("PK\3\4 ...").what(), HasSubstr("bad ZIP archive"));
+  EXPECT_THAT(refusal("PAR1 ...").what(), HasSubstr("write_feather"));
   EXPECT_THAT(refusal("version https://git-lfs.github.com/spec/v1\n").what(),
               HasSubstr("git lfs pull"));
   EXPECT_THAT(refusal("\x1f\x8b\x08").what(), HasSubstr("gzip"));

@@ -106,12 +106,14 @@ std::string sequence_text(std::uint64_t i, std::int64_t pointer, std::int32_t le
          std::to_string(pointer) + " of the .bin,";
 }
 
-void check_sequences(const Source& index, const Header& header, const Source& bin) {
+// `count` sequences from `first` on; those that were checked before end at byte `end` of the .bin.
+// Returns where these do.
+std::uint64_t check_sequences(const Source& index, const Header& header, const Source& bin,
+                              std::uint64_t first, std::uint64_t count, std::uint64_t end) {
   const std::uint64_t bin_bytes = bin.identity.size;
-  IndexNumbers<std::int32_t> lengths(index, header.length_at(0));
-  IndexNumbers<std::int64_t> pointers(index, header.pointer_at(0));
-  std::uint64_t end = 0;  // in the .bin, of the sequences so far
-  for (std::uint64_t i = 0; i < header.sequences; ++i) {
+  IndexNumbers<std::int32_t> lengths(index, header.length_at(first));
+  IndexNumbers<std::int64_t> pointers(index, header.pointer_at(first));
+  for (std::uint64_t i = first; i < first + count; ++i) {
     const std::int32_t length = lengths.next();
     const std::int64_t pointer = pointers.next();
     if (length < 0) {
@@ -127,15 +129,25 @@ void check_sequences(const Source& index, const Header& header, const Source& bi
           .at(header.pointer_at(i))
           .hint("the .bin may be incomplete or belong to another .idx");
     }
-    if (begin != end) {
+    // Sequences between two that are looked at are not: it begins somewhere after those before.
+    if (i == first && first > 0 ? begin < end : begin != end) {
       throw megatron_error(index, sequence_text(i, pointer, length) +
                                       " does not begin where the previous one ends, at byte " +
                                       std::to_string(end) + ": the tokens are not one stream")
           .at(header.pointer_at(i))
           .hint("write the pair again, with sequences in order and without gaps");
     }
-    end += bytes;
+    end = begin + bytes;
   }
+  return end;
+}
+
+void check_sequences(const Source& index, const Header& header, const Source& bin) {
+  std::uint64_t end = 0;  // in the .bin, of the sequences so far
+  for_each_checked(header.sequences, [&](std::uint64_t first, std::uint64_t count) {
+    end = check_sequences(index, header, bin, first, count, end);
+  });
+  const std::uint64_t bin_bytes = bin.identity.size;
   if (end == bin_bytes) return;
   throw megatron_error(bin, "the sequences of " + visible(index.path) + " end at byte " +
                                 with_commas(end) + ", the file has " + with_commas(bin_bytes))
@@ -144,27 +156,29 @@ void check_sequences(const Source& index, const Header& header, const Source& bi
 }
 
 void check_documents(const Source& index, const Header& header) {
-  IndexNumbers<std::int64_t> bounds(index, header.document_at(0));
   const auto sequences = static_cast<std::int64_t>(header.sequences);
   std::int64_t last = 0;
-  for (std::uint64_t i = 0; i < header.documents_plus_one; ++i) {
-    const std::int64_t bound = bounds.next();
-    const bool is_last = i + 1 == header.documents_plus_one;
-    const char* wrong = i == 0 && bound != 0            ? "the first must be 0"
-                        : bound < last                  ? "it is lower than the previous one"
-                        : is_last && bound != sequences ? "the last must be the number of sequences"
-                                                        : nullptr;
-    if (wrong) {
-      throw megatron_error(index, "document bound " + with_commas(i) + " is " +
-                                      std::to_string(bound) + " of " +
-                                      with_commas(header.sequences) + " sequences: " + wrong)
-          .at(header.document_at(i))
-          .hint("the index is damaged; write it again");
+  for_each_checked(header.documents_plus_one, [&](std::uint64_t first, std::uint64_t count) {
+    IndexNumbers<std::int64_t> bounds(index, header.document_at(first));
+    for (std::uint64_t i = first; i < first + count; ++i) {
+      const std::int64_t bound = bounds.next();
+      const bool is_last = i + 1 == header.documents_plus_one;
+      const char* wrong = i == 0 && bound != 0 ? "the first must be 0"
+                          : bound < last       ? "it is lower than the previous one"
+                          : is_last && bound != sequences
+                              ? "the last must be the number of sequences"
+                              : nullptr;
+      if (wrong) {
+        throw megatron_error(index, "document bound " + with_commas(i) + " is " +
+                                        std::to_string(bound) + " of " +
+                                        with_commas(header.sequences) + " sequences: " + wrong)
+            .at(header.document_at(i))
+            .hint("the index is damaged; write it again");
+      }
+      last = bound;
     }
-    last = bound;
-  }
+  });
 }
-
 }  // namespace
 
 bool is_megatron_index(std::string_view head) { return head.starts_with(kIndexMagic); }

@@ -17,6 +17,39 @@ std::optional<std::uint64_t> times(std::optional<std::uint64_t> a, std::uint64_t
   return product && *product <= kMost ? product : std::nullopt;
 }
 
+void append_stretches(Layout& layout, Part& part) {
+  if (part.stretches.size() == 1) {
+    part.segment.data_offset = part.stretches.front().offset;
+    part.stretches.clear();
+  }
+  if (part.stretches.empty() && layout.stretches.empty()) return;
+  layout.spell_out_stretches();
+  const auto number = static_cast<std::uint32_t>(layout.segments.size());
+  if (part.stretches.empty()) {
+    part.stretches.push_back({0, part.segment.rows, part.segment.data_offset, number});
+  }
+  part.segment.data_offset = 0;
+  for (Stretch stretch : part.stretches) {
+    stretch.first_row += part.segment.first_row;
+    stretch.segment = number;
+    layout.stretches.push_back(stretch);
+  }
+}
+
+void append_offset_batches(Layout& layout, const Part& part) {
+  OffsetBatch before;
+  if (!layout.offset_batches.empty()) {
+    const OffsetBatch& last = layout.offset_batches.back();
+    before = {last.first_list + last.lists, 0, 0, last.first_value + last.values, 0};
+  }
+  for (OffsetBatch batch : part.offset_batches) {
+    batch.first_list += before.first_list;
+    batch.first_offset += part.segment.first_row;
+    batch.first_value += before.first_value;
+    layout.offset_batches.push_back(batch);
+  }
+}
+
 }  // namespace
 
 std::optional<Measure> measure(const std::vector<std::uint64_t>& shape, std::uint32_t item_size) {
@@ -52,7 +85,9 @@ void append(Layout& layout, Part part) {
   }
   part.segment.first_row = std::exchange(layout.rows, *rows);
   layout.paths.push_back(part.segment.path);
+  append_offset_batches(layout, part);
   if (part.segment.rows == 0) return;
+  append_stretches(layout, part);
   layout.segments.push_back(std::move(part.segment));
   // Arrays of many files would use up the descriptors of the process.
   if (layout.segments.size() == kMostKeptFiles + 1) {

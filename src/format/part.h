@@ -24,6 +24,9 @@ struct Part {
   std::vector<std::uint64_t> shape;
   std::uint64_t row_bytes = 0;
   Segment segment;  // first_row is set by append()
+  // See Layout. Rows, lists and values count from those of this part; segments are set by append().
+  std::vector<Stretch> stretches = {};
+  std::vector<OffsetBatch> offset_batches = {};
 };
 
 struct Measure {

@@ -6,8 +6,8 @@
 #include "base/sys.h"
 #include "evenkeel/error.h"
 #include "format/layout.h"
-#include "remote/listing.h"
 #include "remote/address.h"
+#include "remote/listing.h"
 
 namespace evenkeel {
 namespace {

@@ -1,4 +1,5 @@
-// One file, or one object on a server, at the moment of opening: which file it is and how it begins.
+// One file, or one object on a server, at the moment of opening: which file it is and how it
+// begins.
 #pragma once
 
 #include <cstdint>

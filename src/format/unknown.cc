@@ -12,7 +12,11 @@ struct ForeignFormat {
 
 constexpr ForeignFormat kForeignFormats[] = {
     {"PK\x03\x04", "a ZIP archive, such as .npz", "unpack it and open the .npy files in it"},
-    {"\x89HDF\r\n", "HDF5", "export the array with numpy.save"},
+    {"\x89HDF\r\n", "HDF5", "from Python: evenkeel.open(path, name=\"dataset\"), which needs h5py"},
+    {"PAR1", "Parquet, whose pages are encoded and have no fixed places",
+     "convert it once: pyarrow.feather.write_feather(pyarrow.parquet.read_table(path), "
+     "\"out.arrow\", compression=\"uncompressed\")"},
+    {"FEA1", "Feather version 1", "write it again with pyarrow.feather, version 2, uncompressed"},
     {"\x1f\x8b\x08", "gzip data", "decompress it first"},
     {"\x28\xb5\x2f\xfd", "zstd data", "decompress it first"},
     {"version https://git-lfs", "a Git LFS pointer, not the data", "fetch the data: git lfs pull"},

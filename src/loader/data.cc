@@ -38,6 +38,7 @@ std::string describe_row(const Layout& layout) {
 Layout joined_layout(const std::vector<const Layout*>& sets, const char* what) {
   Layout all = *sets.front();
   all.segments.clear();
+  all.stretches.clear();
   all.paths.clear();
   all.rows = 0;
   for (const Layout* layout : sets) {
@@ -48,6 +49,16 @@ Layout joined_layout(const std::vector<const Layout*>& sets, const char* what) {
                       visible(sets.front()->paths.front()) + " stores " + describe_row(all) +
                       (same_order ? "" : ", in C and in Fortran order"))
           .hint(std::string("the sets of a mixture must store ") + what + " alike");
+    }
+    if (!layout->stretches.empty() || !all.stretches.empty()) {
+      all.spell_out_stretches();
+      Layout more = *layout;
+      more.spell_out_stretches();
+      for (Stretch stretch : more.stretches) {
+        stretch.first_row += all.rows;
+        stretch.segment += static_cast<std::uint32_t>(all.segments.size());
+        all.stretches.push_back(stretch);
+      }
     }
     for (Segment segment : layout->segments) {
       segment.first_row += all.rows;

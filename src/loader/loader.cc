@@ -35,8 +35,7 @@ LoaderField LoaderField::csr(const Array& data, const Array& indices, const Arra
 }
 
 std::uint64_t LoaderField::rows() const {
-  const std::uint64_t rows = array_->layout.rows;
-  return values_.empty() ? rows : std::max<std::uint64_t>(rows, 1) - 1;
+  return values_.empty() ? array_->layout.rows : array_->layout.lists();
 }
 
 // Of rows of different lengths, the mean.

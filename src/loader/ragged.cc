@@ -94,7 +94,7 @@ RaggedField::RaggedField(ArrayPointer offsets, std::vector<ArrayPointer> values,
     : arrays_{std::move(offsets), std::move(values)}, columns_(columns), dense_(dense) {
   const Layout& bounds = arrays_.offsets->layout;
   require_integers(bounds, "offsets");
-  if (bounds.rows < 2) {
+  if (bounds.rows < 2 || rows() == 0) {
     throw wrong_ragged(bounds, "offsets of no row: there must be two or more; there are " +
                                    with_commas(bounds.rows));
   }
@@ -112,6 +112,17 @@ RaggedField::RaggedField(ArrayPointer offsets, std::vector<ArrayPointer> values,
     if (first.dtype.size > 8 && first.dtype.size != 16) {
       throw wrong_ragged(first, "values of " + first.dtype.name() + " make no matrix");
     }
+  }
+  if (!bounds.offset_batches.empty()) {  // each is checked as it is read
+    const OffsetBatch& last = bounds.offset_batches.back();
+    if (last.first_value + last.values != first.rows) {
+      throw wrong_ragged(bounds, "offsets of " + with_commas(last.first_value + last.values) +
+                                     " values, but there are " + with_commas(first.rows) + " in " +
+                                     visible(first.paths.front()))
+          .hint("take values and offsets from the same column of the same files");
+    }
+    arrays_.mean = first.rows / rows() + 1;
+    return;
   }
   const std::uint64_t begin = read_offset(*arrays_.offsets, 0),
                       end = read_offset(*arrays_.offsets, rows());
@@ -164,7 +175,7 @@ std::vector<RaggedField::Output> RaggedField::outputs(std::uint64_t batch_size) 
 
 std::uint64_t RaggedField::slot_bytes(std::uint64_t batch_size) const {
   std::uint64_t bytes =
-      batch_size * (2 * arrays_.offsets->layout.row_bytes + 2 * sizeof(std::uint64_t) +
+      batch_size * (2 * arrays_.offsets->layout.row_bytes + 3 * sizeof(std::uint64_t) +
                     arrays_.values.size() * sizeof(JobRun));
   if (dense_) {
     for (std::size_t i = 0; i < arrays_.values.size(); ++i) {
@@ -179,10 +190,11 @@ void RaggedField::add_slot(const Budget& budget, std::uint64_t batch_size) {
   Slot slot;
   slot.budget = budget;
   slot.lists_share = budget.reserve(
-      batch_size * (2 * sizeof(std::uint64_t) + arrays_.values.size() * sizeof(JobRun)),
+      batch_size * (3 * sizeof(std::uint64_t) + arrays_.values.size() * sizeof(JobRun)),
       "a batch's rows");
   slot.offsets =
       PageBuffer(budget, batch_size * 2 * arrays_.offsets->layout.row_bytes, "offsets of rows");
+  if (!arrays_.offsets->layout.offset_batches.empty()) slot.places.reserve(batch_size);
   slot.begins.reserve(batch_size);
   slot.ends.reserve(batch_size);
   for (std::size_t i = 0; i < arrays_.values.size(); ++i) {
@@ -196,18 +208,23 @@ void RaggedField::add_slot(const Budget& budget, std::uint64_t batch_size) {
 
 void RaggedField::find_bounds(Slot& slot, std::span<const std::uint64_t> rows) const {
   const Layout& layout = arrays_.offsets->layout;
-  const std::uint64_t size = layout.row_bytes, most = arrays_.values.front()->layout.rows;
+  const std::uint64_t size = layout.row_bytes;
   std::uint64_t largest = 1;
   for (std::size_t i = 0; i < arrays_.values.size(); ++i)
     largest = std::max(largest, item_bytes(i));
   slot.begins.clear();
   slot.ends.clear();
   slot.total = 0;
+  const bool in_batches = !layout.offset_batches.empty();
+  OffsetBatch batch = arrays_.batch_of(0);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const std::byte* const pair = slot.offsets.data() + 2 * i * size;
-    const std::uint64_t begin = number_at(layout.dtype, pair);
-    const std::uint64_t end = number_at(layout.dtype, pair + size);
-    require_bounds(layout, rows[i], begin, end, most);
+    if (in_batches) batch = arrays_.batch_of(rows[i]);
+    std::uint64_t begin = number_at(layout.dtype, pair);
+    std::uint64_t end = number_at(layout.dtype, pair + size);
+    require_bounds(layout, rows[i], begin, end, batch.values);
+    begin += batch.first_value;
+    end += batch.first_value;
     const auto total = checked_add(slot.total, end - begin);
     if (!total || !checked_mul(*total, largest)) {
       throw Error(ErrorKind::kFormat, "ragged",
@@ -284,6 +301,14 @@ Job& RaggedField::job(std::size_t slot_number, std::size_t stream,
     slot.taken = 0;
     slot.job = Job{};
     slot.job.starts = rows;
+    if (!arrays_.offsets->layout.offset_batches.empty()) {
+      slot.places.clear();
+      for (const std::uint64_t row : rows) {
+        const OffsetBatch batch = arrays_.batch_of(row);
+        slot.places.push_back(batch.first_offset + row - batch.first_list);
+      }
+      slot.job.starts = slot.places;
+    }
     slot.job.count = 2;
     slot.job.out = slot.offsets.data();
     return slot.job;

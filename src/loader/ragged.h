@@ -28,7 +28,7 @@ class RaggedField {
   RaggedField(ArrayPointer offsets, std::vector<ArrayPointer> values, std::uint64_t columns,
               bool dense);
 
-  std::uint64_t rows() const { return arrays_.offsets->layout.rows - 1; }
+  std::uint64_t rows() const { return arrays_.rows(); }
   // What is read: offsets, then the values.
   std::size_t streams() const { return 1 + arrays_.values.size(); }
   const ArrayPointer& array(std::size_t stream) const {
@@ -84,7 +84,8 @@ class RaggedField {
     Reservation lists_share;
     PageBuffer offsets;  // as stored: two for each row
     Job job;
-    bool known = false;  // begins and ends are those of this batch
+    std::vector<std::uint64_t> places;  // of the rows' offsets, where they come in batches
+    bool known = false;                 // begins and ends are those of this batch
     std::vector<std::uint64_t> begins, ends;
     std::uint64_t total = 0;
     std::uint64_t taken = 0;  // values that are in place, of `take`

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "array/row_extents.h"
@@ -45,9 +46,21 @@ void require_bounds(const Layout& offsets, std::uint64_t row, std::uint64_t begi
       .hint("offsets must not decrease, and must not exceed the number of values");
 }
 
+OffsetBatch RaggedArrays::batch_of(std::uint64_t row) const {
+  const auto& batches = offsets->layout.offset_batches;
+  if (batches.empty()) return {0, rows(), 0, 0, values.front()->layout.rows};
+  return *std::prev(std::ranges::upper_bound(batches, row, {}, &OffsetBatch::first_list));
+}
+
+// Runs are cut where a batch of offsets ends.
+std::uint64_t RaggedWindowReader::most_runs() const {
+  const std::uint64_t batches = arrays_.offsets->layout.offset_batches.size();
+  return order().most_runs() + std::min(batches, order().most_rows());
+}
+
 RaggedWindowReader::RaggedWindowReader(const RaggedArrays& arrays, const Order& order,
                                        std::uint64_t taken)
-    : WindowHolder(order, arrays.offsets->layout.rows - 1, taken), arrays_(arrays) {
+    : WindowHolder(order, arrays.rows(), taken), arrays_(arrays) {
   engines_.push_back(arrays_.offsets->engine());
   for (const auto& values : arrays_.values) {
     engines_.push_back(values->engine());
@@ -85,16 +98,17 @@ std::uint64_t RaggedWindowReader::part_bytes(std::size_t which) const {
   const std::uint64_t item = arrays_.values[which]->layout.row_bytes;
   const std::uint64_t usual = arrays_.mean * order().most_rows();
   const std::uint64_t most = std::min(usual + usual / 8, arrays_.values[which]->layout.rows);
-  return most * item + order().most_runs() * overhangs_[which];
+  return most * item + most_runs() * overhangs_[which];
 }
 
 void RaggedWindowReader::reserve() {
-  const std::uint64_t runs = order().most_runs(), rows = order().most_rows();
+  const std::uint64_t runs = most_runs(), rows = order().most_rows();
+  const bool in_batches = !arrays_.offsets->layout.offset_batches.empty();
   const Budget& budget = arrays_.values.front()->budget;
   const std::size_t streams = engines_.size();
   const std::uint64_t lists =
       runs * (sizeof(RowRun) + kSlots * streams * (sizeof(JobRun) + sizeof(std::uint64_t))) +
-      kSlots * PlacedRuns::memory(runs);
+      kSlots * (PlacedRuns::memory(runs) + (in_batches ? runs * sizeof(OffsetBatch) : 0));
   lists_share_ = budget.reserve(lists + streams * RowFeed::memory(budget.limit() / 4, runs),
                                 "plans of windows");
   slots_.resize(kSlots);
@@ -103,6 +117,7 @@ void RaggedWindowReader::reserve() {
                               "offsets of a window");
     slot.placed.reserve(runs);
     slot.runs.reserve(runs);
+    if (in_batches) slot.batches.reserve(runs);
     for (std::size_t i = 0; i < arrays_.values.size(); ++i) {
       slot.values[i].memory = PageBuffer(budget, part_bytes(i), "a window of blocks");
       slot.values[i].runs.reserve(runs);
@@ -121,14 +136,23 @@ void RaggedWindowReader::place_offsets(Slot& slot) {
   const std::uint64_t item = arrays_.offsets->layout.row_bytes;
   slot.known = false;
   slot.runs.clear();
+  slot.batches.clear();
   slot.placed.placed.clear();
   std::byte* to = slot.offsets.data();
   std::uint64_t place = 0;
   for (const RowRun& run : scratch_) {
-    slot.runs.push_back({run.start, run.count + 1, to});
-    slot.placed.placed.push_back({place, run.start, to});
-    place += run.count;
-    to += (run.count + 1) * item;
+    for (std::uint64_t done = 0; done < run.count;) {
+      const std::uint64_t row = run.start + done;
+      const OffsetBatch batch = arrays_.batch_of(row);
+      const std::uint64_t within = row - batch.first_list;
+      const std::uint64_t count = std::min(run.count - done, batch.lists - within);
+      slot.runs.push_back({batch.first_offset + within, count + 1, to});
+      if (!arrays_.offsets->layout.offset_batches.empty()) slot.batches.push_back(batch);
+      slot.placed.placed.push_back({place, row, to});
+      place += count;
+      to += (count + 1) * item;
+      done += count;
+    }
   }
   slot.placed.placed.push_back({place, 0, nullptr});
   slot.placed.index();
@@ -136,12 +160,15 @@ void RaggedWindowReader::place_offsets(Slot& slot) {
 
 void RaggedWindowReader::check_offsets(const Slot& slot) const {
   const Layout& layout = arrays_.offsets->layout;
-  const std::uint64_t most = arrays_.values.front()->layout.rows;
-  for (const JobRun& run : slot.runs) {
+  const OffsetBatch all = arrays_.batch_of(0);
+  for (std::size_t number = 0; number < slot.runs.size(); ++number) {
+    const JobRun& run = slot.runs[number];
+    const OffsetBatch& batch = slot.batches.empty() ? all : slot.batches[number];
+    const std::uint64_t first = batch.first_list + run.start - batch.first_offset;
     std::uint64_t begin = number_at(layout.dtype, run.out);
     for (std::uint64_t i = 1; i < run.count; ++i) {
       const std::uint64_t end = number_at(layout.dtype, run.out + i * layout.row_bytes);
-      require_bounds(layout, run.start + i - 1, begin, end, most);
+      require_bounds(layout, first + i - 1, begin, end, batch.values);
       begin = end;
     }
   }
@@ -158,9 +185,11 @@ void RaggedWindowReader::place_values(Slot& slot, std::size_t which) {
   values.runs.clear();
   values.places.clear();
   std::uint64_t end = 0;
-  for (const JobRun& run : slot.runs) {
-    const std::uint64_t begin = number_at(offset, run.out);
-    const std::uint64_t last = number_at(offset, run.out + (run.count - 1) * offset.size);
+  for (std::size_t number = 0; number < slot.runs.size(); ++number) {
+    const JobRun& run = slot.runs[number];
+    const std::uint64_t before = slot.batches.empty() ? 0 : slot.batches[number].first_value;
+    const std::uint64_t begin = before + number_at(offset, run.out);
+    const std::uint64_t last = before + number_at(offset, run.out + (run.count - 1) * offset.size);
     std::uint64_t shift = 0, taken;
     if (roomy && last > begin) {
       shift = piece_of(layout, 0, begin, last - begin, nullptr, taken).offset % alignment;

@@ -19,6 +19,10 @@ struct RaggedArrays {
   ArrayPointer offsets;
   std::vector<ArrayPointer> values;  // one or two
   std::uint64_t mean = 0;            // values of a row
+
+  std::uint64_t rows() const { return offsets->layout.lists(); }
+  // The batch of offsets that a row's are in: all of them, where they do not come in batches.
+  OffsetBatch batch_of(std::uint64_t row) const;
 };
 
 // A row in a window: its values in each array.
@@ -56,6 +60,7 @@ class RaggedWindowReader final : public WindowHolder {
     PageBuffer offsets;  // as stored: of each run one more than rows
     PlacedRuns placed;   // the offsets of each run
     std::vector<JobRun> runs;
+    std::vector<OffsetBatch> batches;  // of each run; empty where offsets do not come in batches
     Job job;
     bool known = false;  // the offsets were checked
     std::array<Values, 2> values;
@@ -71,6 +76,7 @@ class RaggedWindowReader final : public WindowHolder {
   void place_values(Slot& slot, std::size_t which);
   void reserve();
   std::uint64_t part_bytes(std::size_t which) const;
+  std::uint64_t most_runs() const;
   RaggedRow row_at(const Slot& slot, std::uint64_t place) const;
 
   const RaggedArrays arrays_;

@@ -1,9 +1,31 @@
 #include "prepare/byte_reader.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
+#include "array/internal.h"
+#include "base/fd.h"
+#include "evenkeel/error.h"
+
 namespace evenkeel {
+
+Array open_bytes(const std::string& path, const ArrayOptions& options) {
+  const Fd fd = open_readable(path);
+  struct stat status {};
+  if (sys::fstat(fd.get(), &status) != 0) throw Error::system("open", errno).in(path);
+  Layout layout;
+  layout.format = "raw";
+  layout.dtype = DType::of<std::uint8_t>();
+  layout.rows = static_cast<std::uint64_t>(status.st_size);
+  layout.row_bytes = 1;
+  layout.shape = {layout.rows};
+  layout.paths = {path};
+  if (layout.rows > 0) {
+    layout.segments = {{.path = path, .identity = FileIdentity(status), .rows = layout.rows}};
+  }
+  return Internals::make(std::move(layout), options);
+}
 
 ByteReader::ByteReader(Array array, std::uint64_t chunk_bytes, Budget budget)
     : array_(std::move(array)),
@@ -14,6 +36,15 @@ ByteReader::ByteReader(Array array, std::uint64_t chunk_bytes, Budget budget)
 
 void ByteReader::seek(std::uint64_t offset) {
   const std::uint64_t chunk_bytes = rows_per_chunk_ * array_.row_bytes();
+  // A little ahead: what was read ahead is used.
+  if (next_ && offset >= offset_ && offset - offset_ < 4 * chunk_bytes) {
+    while (offset_ < offset && (!chunk_.empty() || refill())) {
+      const std::uint64_t now = std::min<std::uint64_t>(chunk_.size(), offset - offset_);
+      chunk_ = chunk_.subspan(now);
+      offset_ += now;
+    }
+    if (offset_ == offset) return;
+  }
   chunk_ = {};
   next_.reset();
   offset_ = offset;

@@ -5,11 +5,15 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "evenkeel/array.h"
 
 namespace evenkeel {
+
+// A file as bytes, whatever its format.
+Array open_bytes(const std::string& path, const ArrayOptions& options);
 
 // Chunks are read ahead in the array's budget. What goes over the end of a chunk is put together in
 // memory that is reserved from `budget`. One thread at a time.

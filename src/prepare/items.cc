@@ -127,9 +127,7 @@ class LineSource final : public ItemSource {
   std::uint64_t begin_of(std::size_t file) const { return file == 0 ? 0 : ends_[file - 1]; }
   void open_file(std::size_t file, std::uint64_t offset) {
     reader_.reset();
-    ArrayOptions options = reading_options(memory_);
-    options.dtype = DType::of<std::uint8_t>();
-    reader_.emplace(Array::open(std::vector{paths_[file]}, options), memory_ / 8, budget_);
+    reader_.emplace(open_bytes(paths_[file], reading_options(memory_)), memory_ / 8, budget_);
     if (offset > 0) reader_->seek(offset);
   }
 
@@ -204,14 +202,15 @@ std::unique_ptr<ItemSource> open_tokens(const ItemInput& input, const Budget& bu
                                          input.block_tokens * tokens.layout.dtype.size, budget,
                                          memory, std::move(fingerprint));
   }
-  source->tokens.emplace();
-  source->tokens->dtype = tokens.layout.dtype;
-  source->tokens->format = writer_format(tokens.layout.format);
+  source->kind.tokens.emplace();
+  source->kind.tokens->dtype = tokens.layout.dtype;
+  source->kind.tokens->format = writer_format(tokens.layout.format);
   return source;
 }
 
 std::unique_ptr<ItemSource> open_rows(const ItemInput& input, const Budget& budget,
-                                      std::uint64_t memory, std::string fingerprint) {
+                                      std::uint64_t memory, std::uint64_t group_bytes,
+                                      std::string fingerprint) {
   ArrayOptions options = reading_options(memory);
   options.dtype = input.dtype;
   options.shape = input.shape;
@@ -224,9 +223,11 @@ std::unique_ptr<ItemSource> open_rows(const ItemInput& input, const Budget& budg
     made.shape.push_back(static_cast<std::int64_t>(array.shape()[i]));
   }
   const std::uint64_t row_bytes = array.row_bytes();
-  auto source = std::make_unique<RowSource>(std::move(array), row_bytes, budget, memory,
+  const std::uint64_t together = std::max<std::uint64_t>(1, group_bytes / row_bytes);
+  auto source = std::make_unique<RowSource>(std::move(array), together * row_bytes, budget, memory,
                                             std::move(fingerprint));
-  source->array = made;
+  source->kind.row_bytes = row_bytes;
+  source->kind.array = made;
   return source;
 }
 
@@ -247,11 +248,11 @@ class ArraySink final : public ItemSink {
 
 class TokenSink final : public ItemSink {
  public:
-  TokenSink(const std::string& path, const TokenWriterOptions& options)
-      : writer_(TokenWriter::create(path, options)) {}
+  TokenSink(const std::string& path, const TokenWriterOptions& options, bool documents)
+      : writer_(TokenWriter::create(path, options)), documents_(documents) {}
   void add(std::span<const std::byte> item) override {
     writer_.append(item);
-    writer_.end_document();
+    if (documents_) writer_.end_document();
   }
   void checkpoint(const std::string& state) override { writer_.checkpoint(state); }
   const std::string& state() const override { return writer_.state(); }
@@ -261,6 +262,7 @@ class TokenSink final : public ItemSink {
 
  private:
   TokenWriter writer_;
+  const bool documents_;
 };
 
 constexpr std::string_view kUnitNames[] = {"rows", "lines", "documents", "blocks"};
@@ -278,27 +280,30 @@ ItemUnit parse_item_unit(std::string_view name) {
 std::string_view item_unit_name(ItemUnit unit) { return kUnitNames[static_cast<int>(unit)]; }
 
 std::unique_ptr<ItemSource> open_items(const ItemInput& input, const Budget& budget,
-                                       std::uint64_t memory) {
+                                       std::uint64_t memory, std::uint64_t group_bytes) {
   if (input.paths.empty()) throw Error(ErrorKind::kInvalid, "open", "no file was named");
   if (input.unit == ItemUnit::kLines) {
     auto source = std::make_unique<LineSource>(input.paths, budget, memory);
-    source->array.dtype = DType::of<std::uint8_t>();
-    source->array.format = "raw";
+    source->kind.array.dtype = DType::of<std::uint8_t>();
+    source->kind.array.format = "raw";
     return source;
   }
   std::string fingerprint;
   for (const std::string& path : input.paths) file_size(path, fingerprint);
-  if (input.unit == ItemUnit::kRows) return open_rows(input, budget, memory, fingerprint);
+  if (input.unit == ItemUnit::kRows) {
+    return open_rows(input, budget, memory, group_bytes, fingerprint);
+  }
   return open_tokens(input, budget, memory, fingerprint);
 }
 
-std::unique_ptr<ItemSink> create_items(const std::string& path, const ItemSource& like,
-                                       const std::string& format, const WriteOptions& options) {
+std::unique_ptr<ItemSink> create_items(const std::string& path, const ItemKind& like,
+                                       const std::string& format, const WriteOptions& options,
+                                       bool documents) {
   if (like.tokens) {
     TokenWriterOptions made = *like.tokens;
     static_cast<WriteOptions&>(made) = options;
     if (!format.empty()) made.format = format;
-    return std::make_unique<TokenSink>(path, made);
+    return std::make_unique<TokenSink>(path, made, documents);
   }
   if (!format.empty() && format != like.array.format) {
     throw Error(ErrorKind::kInvalid, "create", "format \"" + format + "\" is for token files")

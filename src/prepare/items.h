@@ -19,6 +19,13 @@ struct ItemPosition {
   std::uint64_t offset = 0;  // bytes before it
 };
 
+// What a file that holds such items is made like.
+struct ItemKind {
+  ArrayWriterOptions array;
+  std::optional<TokenWriterOptions> tokens;  // of token files
+  std::uint64_t row_bytes = 0;               // of kRows
+};
+
 class ItemSource {
  public:
   virtual ~ItemSource() = default;
@@ -32,17 +39,16 @@ class ItemSource {
 
   // Which items these are: changes when a file does.
   const std::string& fingerprint() const { return fingerprint_; }
-  // What a file that holds such items is made like.
-  ArrayWriterOptions array;
-  std::optional<TokenWriterOptions> tokens;  // of token files
+  ItemKind kind;
 
  protected:
   std::string fingerprint_;
 };
 
-// `memory` bytes of the budget are for reading ahead. Throws Error.
+// `memory` bytes of the budget are for reading ahead. Rows come in groups of up to `group_bytes`,
+// at least one. Throws Error.
 std::unique_ptr<ItemSource> open_items(const ItemInput& input, const Budget& budget,
-                                       std::uint64_t memory);
+                                       std::uint64_t memory, std::uint64_t group_bytes = 0);
 
 class ItemSink {
  public:
@@ -55,8 +61,10 @@ class ItemSink {
   virtual void abort() noexcept = 0;
 };
 
-// A file for items of this source. `format` is that of tokens, empty: the source's.
-std::unique_ptr<ItemSink> create_items(const std::string& path, const ItemSource& like,
-                                       const std::string& format, const WriteOptions& options);
+// A file for items of this source. `format` is that of tokens, empty: the source's. `documents`:
+// each item of tokens is a document in the index.
+std::unique_ptr<ItemSink> create_items(const std::string& path, const ItemKind& like,
+                                       const std::string& format, const WriteOptions& options,
+                                       bool documents = true);
 
 }  // namespace evenkeel

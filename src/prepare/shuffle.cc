@@ -25,16 +25,20 @@ struct ShuffleMemory {
 
 constexpr std::uint64_t kLeastShuffleBudget = 16_MiB;
 
-ShuffleMemory divide(const Budget& budget, const ItemSource& source, std::uint64_t reading) {
+// Of a source that may be closed already.
+struct SourceFacts {
+  std::uint64_t bytes = 0, items = 0, item_bytes = 0;
+};
+
+ShuffleMemory divide(const Budget& budget, const SourceFacts& source, std::uint64_t reading) {
   const std::uint64_t all = budget.limit();
   const std::uint64_t documents = all / 32 + 512_KiB;  // what looks them up
   ShuffleMemory memory;
   memory.writing = std::min<std::uint64_t>(32_MiB, all / 8);
   memory.part = (all - reading - memory.writing - documents - SortedBuckets::kWindow) / 2;
   const std::uint64_t stored =
-      source.bytes() +
-      source.estimated_items() *
-          (StoredItem::kNumberBytes + StoredItem::kLengthBytes + StoredItem::kEntryBytes);
+      source.bytes + source.items * (StoredItem::kNumberBytes + StoredItem::kLengthBytes +
+                                     StoredItem::kEntryBytes);
   // Buckets differ in size; one that is too large is read several times.
   const std::uint64_t usual = memory.part / 10 * 8;
   memory.buckets.buckets = std::max<std::uint64_t>(1, (stored + usual - 1) / usual);
@@ -42,7 +46,7 @@ ShuffleMemory divide(const Budget& budget, const ItemSource& source, std::uint64
   const std::uint64_t block = for_blocks / (memory.buckets.buckets + Buckets::kSpareBlocks);
   if (block < OutputFile::kAlignment) {
     throw Error(ErrorKind::kBudget, "shuffle",
-                format_size(source.bytes()) + " are " + with_commas(memory.buckets.buckets) +
+                format_size(source.bytes) + " are " + with_commas(memory.buckets.buckets) +
                     " parts of " + format_size(usual) + ", and the budget of " + format_size(all) +
                     " holds no block of 4 KiB for each")
         .hint("twice the budget shuffles four times as much");
@@ -76,6 +80,7 @@ class Shuffle {
                       format_size(kLeastShuffleBudget));
     }
     source_ = open_items(options.input, options.budget, reading_);
+    facts_ = {source_->bytes(), source_->estimated_items(), source_->item_bytes()};
     kind_ = "shuffle of " + std::string(item_unit_name(options.input.unit)) + " by seed " +
             std::to_string(options.seed) + " to " + options.format + " of\n" +
             source_->fingerprint();
@@ -106,9 +111,9 @@ class Shuffle {
     }
     const bool distributed = report_.resumed && buckets.checkpoint()->state == kAllDistributed;
     if (!distributed) distribute(buckets);
-    const std::uint64_t total = source_->bytes(), item_bytes = source_->item_bytes();
-    const auto like = std::move(source_);  // with its memory, but not its description
-    write(buckets, *like, total, item_bytes, distributed);
+    const ItemKind like = source_->kind;
+    source_.reset();  // with its memory
+    write(buckets, like, distributed);
     return report_;
   }
 
@@ -130,7 +135,7 @@ class Shuffle {
 
   // A run that was killed between the removal of the scratch file and the naming of the output.
   bool finish_last_step() {
-    const auto sink = create_items(options_.output, *source_, options_.format,
+    const auto sink = create_items(options_.output, source_->kind, options_.format,
                                    write_options(options_.budget, true));
     if (sink->state() != kind_ + "done") {
       sink->abort();
@@ -146,7 +151,7 @@ class Shuffle {
 
   void distribute(Buckets& buckets) {
     const std::uint64_t total = 2 * source_->bytes();
-    const ShuffleMemory memory = divide(options_.budget, *source_, reading_);
+    const ShuffleMemory memory = divide(options_.budget, facts_, reading_);
     if (report_.resumed) {
       const std::string& state = buckets.checkpoint()->state;
       ItemPosition position;
@@ -195,9 +200,9 @@ class Shuffle {
     buckets.end_adding();
   }
 
-  void write(Buckets& buckets, ItemSource& like, std::uint64_t total, std::uint64_t item_bytes,
-             bool resumed) {
-    const ShuffleMemory memory = divide(options_.budget, like, reading_);
+  void write(Buckets& buckets, const ItemKind& like, bool resumed) {
+    const std::uint64_t total = facts_.bytes;
+    const ShuffleMemory memory = divide(options_.budget, facts_, reading_);
     // A budget of its own: what is left of the other is for sorting.
     const Reservation writing = options_.budget.reserve(memory.writing, "writing");
     const auto sink = create_items(options_.output, like, options_.format,
@@ -212,8 +217,8 @@ class Shuffle {
     std::uint64_t unsaved = 0;
     std::uint64_t freed = ShuffleKeys::bucket_of(from, buckets.size().buckets);
     {
-      SortedBuckets sorted(buckets, options_.budget, memory.part, {options_.seed}, item_bytes,
-                           from);
+      SortedBuckets sorted(buckets, options_.budget, memory.part, {options_.seed},
+                           facts_.item_bytes, from);
       while (const auto part = sorted.next()) {
         for (std::size_t i = 0; i < part->count; ++i) {
           const auto item = sorted.item(i);
@@ -243,6 +248,7 @@ class Shuffle {
   const ShuffleOptions& options_;
   const std::uint64_t reading_;
   std::unique_ptr<ItemSource> source_;
+  SourceFacts facts_;
   std::string kind_;
   WorkReport report_;
 };

@@ -3,6 +3,7 @@
 #include "evenkeel/array.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/prepare.h"
+#include "prepare/byte_reader.h"
 #include "write/checksums.h"
 #include "write/output_file.h"
 
@@ -15,9 +16,8 @@ std::uint64_t each_checksum(const std::string& path, std::uint64_t block_bytes,
                             const VerifyOptions& options, Use use) {
   ArrayOptions reading;
   reading.budget = options.budget;
-  reading.dtype = DType::of<std::uint8_t>();
   reading.cache = 0;
-  const Array file = Array::open(std::vector{path}, reading);
+  const Array file = open_bytes(path, reading);
   if (file.bytes() == 0) return 0;
   std::uint64_t done = 0;
   for (const Chunk& chunk : file.chunks(block_bytes)) {

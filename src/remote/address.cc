@@ -38,7 +38,8 @@ int hex_digit(char c) {
 bool is_url(std::string_view path) { return scheme_of(path) != nullptr; }
 
 std::string Address::text() const {
-  std::string url(std::ranges::find(kSchemes, scheme, &decltype(kSchemes)::value_type::second)->first);
+  std::string url(
+      std::ranges::find(kSchemes, scheme, &decltype(kSchemes)::value_type::second)->first);
   url += host + (is_bucket() ? "/" : "") + path;
   if (!query.empty()) url += "?" + query;
   return url;
@@ -52,7 +53,8 @@ Address parse_address(const std::string& url) {
   if (!scheme) throw wrong("this is not a URL", "write https://, http://, s3:// or gs://");
   Address address{.scheme = scheme->second, .host = {}, .path = {}, .query = {}};
   const std::string_view rest = std::string_view(url).substr(scheme->first.size());
-  const std::size_t slash = std::min(rest.find_first_of(address.is_bucket() ? "/" : "/?#"), rest.size());
+  const std::size_t slash =
+      std::min(rest.find_first_of(address.is_bucket() ? "/" : "/?#"), rest.size());
   address.host = rest.substr(0, slash);
   const auto bad = [](unsigned char c) { return c <= ' ' || c == 0x7f; };
   if (address.is_bucket()) {

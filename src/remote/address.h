@@ -28,7 +28,8 @@ bool is_url(std::string_view path);
 // that no URL holds.
 Address parse_address(const std::string& url);
 
-// The name without its last part: "s3://b/a/x.bin" gives "x.bin". For fingerprints and file endings.
+// The name without its last part: "s3://b/a/x.bin" gives "x.bin". For fingerprints and file
+// endings.
 std::string object_name(std::string_view url);
 // The URL with another ending: of http addresses, the path's, before the query.
 std::string with_ending(const std::string& url, std::string_view old, std::string_view ending);

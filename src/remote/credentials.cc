@@ -24,9 +24,7 @@ std::string_view without_blanks(std::string_view text) {
 }
 
 // What a file says; empty if there is none.
-std::string whole_file(const std::string& path) {
-  return read_text_file(path).value_or("");
-}
+std::string whole_file(const std::string& path) { return read_text_file(path).value_or(""); }
 
 std::string aws_file(const char* variable, const char* name) {
   std::string path = environment(variable);
@@ -71,16 +69,18 @@ Credentials from_profile_keys() {
                     .token = Secret(from_profile(profile, "aws_session_token")),
                     .found_in = "profile \"" + visible(profile) + "\" of ~/.aws"};
   if (!found.key_id.empty() && found.secret.empty()) {
-    throw Error(ErrorKind::kInvalid, "open",
-                "profile \"" + profile + "\" has an aws_access_key_id but no aws_secret_access_key");
+    throw Error(
+        ErrorKind::kInvalid, "open",
+        "profile \"" + profile + "\" has an aws_access_key_id but no aws_secret_access_key");
   }
   if (found.none() && !environment("AWS_PROFILE").empty() &&
       from_profile(profile, "role_arn").empty() &&
       from_profile(profile, "web_identity_token_file").empty()) {
     throw Error(ErrorKind::kInvalid, "open",
                 "AWS_PROFILE is \"" + profile + "\", but no such profile has keys in ~/.aws")
-        .hint("aws_access_key_id and aws_secret_access_key belong in ~/.aws/credentials; for "
-              "single sign-on, run `aws configure export-credentials --format env` first");
+        .hint(
+            "aws_access_key_id and aws_secret_access_key belong in ~/.aws/credentials; for "
+            "single sign-on, run `aws configure export-credentials --format env` first");
   }
   return found;
 }
@@ -100,7 +100,8 @@ Secret::Secret(std::string_view text) : size_(text.size()) {
   });
 }
 
-std::string profile_setting(std::string_view file, std::string_view section, std::string_view name) {
+std::string profile_setting(std::string_view file, std::string_view section,
+                            std::string_view name) {
   bool inside = false;
   while (!file.empty()) {
     const std::size_t end = std::min(file.find('\n'), file.size());

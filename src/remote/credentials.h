@@ -10,7 +10,8 @@
 
 namespace evenkeel {
 
-// Text that does not appear in core dumps: a page of its own under MADV_DONTDUMP, wiped when it goes.
+// Text that does not appear in core dumps: a page of its own under MADV_DONTDUMP, wiped when it
+// goes.
 class Secret {
  public:
   Secret() = default;
@@ -25,23 +26,23 @@ class Secret {
 
 struct Credentials {
   std::string key_id;
-  Secret secret, token;  // token: of a session, or a bearer token
-  bool bearer = false;   // gs: `token` alone is sent
+  Secret secret, token;      // token: of a session, or a bearer token
+  bool bearer = false;       // gs: `token` alone is sent
   std::int64_t expires = 0;  // seconds since 1970; 0: never
-  std::string found_in;  // "the environment (AWS_ACCESS_KEY_ID)"; for doctor and errors
+  std::string found_in;      // "the environment (AWS_ACCESS_KEY_ID)"; for doctor and errors
   bool none() const { return key_id.empty() && !bearer; }
 };
 
-// A section of ~/.aws/credentials or ~/.aws/config: the value of a setting, empty if it is not there.
-// The text comes from a file of the user's, but anything may be in it.
+// A section of ~/.aws/credentials or ~/.aws/config: the value of a setting, empty if it is not
+// there. The text comes from a file of the user's, but anything may be in it.
 std::string profile_setting(std::string_view file, std::string_view section, std::string_view name);
 
 // The region of the profile in use, if it names one.
 std::string profile_region();
 
-// For s3: the environment, the profile (AWS_PROFILE), web identity (AWS_WEB_IDENTITY_TOKEN_FILE), the
-// container's service, the machine's (unless AWS_EC2_METADATA_DISABLED). None found: `none()`. Throws
-// Error (kInvalid) where a profile is named and not there, or keys are given by half.
+// For s3: the environment, the profile (AWS_PROFILE), web identity (AWS_WEB_IDENTITY_TOKEN_FILE),
+// the container's service, the machine's (unless AWS_EC2_METADATA_DISABLED). None found: `none()`.
+// Throws Error (kInvalid) where a profile is named and not there, or keys are given by half.
 Credentials find_aws_credentials(const RemoteSettings& settings);
 // For gs: GOOGLE_OAUTH_ACCESS_TOKEN, or GS_HMAC_ACCESS_ID with GS_HMAC_SECRET.
 Credentials find_google_credentials();

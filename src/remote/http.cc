@@ -24,12 +24,14 @@ namespace {
 // The functions of libcurl, found when they are first needed: programs that open no URL do not load
 // it, and one binary serves systems with and without it.
 struct Curl {
-#define EVENKEEL_CURL_FUNCTIONS(X)                                                            \
-  X(curl_global_init) X(curl_version_info) X(curl_easy_init) X(curl_easy_cleanup)             \
-  X(curl_easy_reset) X(curl_easy_setopt) X(curl_easy_getinfo) X(curl_easy_strerror)           \
-  X(curl_multi_init) X(curl_multi_cleanup) X(curl_multi_setopt) X(curl_multi_add_handle)      \
-  X(curl_multi_remove_handle) X(curl_multi_perform) X(curl_multi_wait) X(curl_multi_info_read) \
-  X(curl_multi_strerror) X(curl_slist_append) X(curl_slist_free_all)
+#define EVENKEEL_CURL_FUNCTIONS(X)                                                        \
+  X(curl_global_init)                                                                     \
+  X(curl_version_info)                                                                    \
+  X(curl_easy_init) X(curl_easy_cleanup) X(curl_easy_reset) X(curl_easy_setopt)           \
+      X(curl_easy_getinfo) X(curl_easy_strerror) X(curl_multi_init) X(curl_multi_cleanup) \
+          X(curl_multi_setopt) X(curl_multi_add_handle) X(curl_multi_remove_handle)       \
+              X(curl_multi_perform) X(curl_multi_wait) X(curl_multi_info_read)            \
+                  X(curl_multi_strerror) X(curl_slist_append) X(curl_slist_free_all)
 #define X(name) decltype(&::name) name = nullptr;
   EVENKEEL_CURL_FUNCTIONS(X)
 #undef X
@@ -71,8 +73,8 @@ const Curl& usable_curl() {
 // Failures that a second try cannot mend.
 bool is_hopeless(CURLcode code) {
   return code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE ||
-         code == CURLE_URL_MALFORMAT ||
-         code == CURLE_SSL_ISSUER_ERROR || code == CURLE_OUT_OF_MEMORY;
+         code == CURLE_URL_MALFORMAT || code == CURLE_SSL_ISSUER_ERROR ||
+         code == CURLE_OUT_OF_MEMORY;
 }
 
 }  // namespace
@@ -179,8 +181,7 @@ struct HttpClient::Impl {
     set(easy, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_2TLS));
     set(easy, CURLOPT_BUFFERSIZE, static_cast<long>(kReceiveBuffer));
     set(easy, CURLOPT_TCP_KEEPALIVE, 1L);
-    set(easy, CURLOPT_CONNECTTIMEOUT_MS,
-        static_cast<long>(1000 * (request.connect_timeout_s > 0 ? request.connect_timeout_s : 10)));
+    set(easy, CURLOPT_CONNECTTIMEOUT_MS, 10'000L);
     set(easy, CURLOPT_ERRORBUFFER, static_cast<char*>(transfer.words));
     set(easy, CURLOPT_HEADERFUNCTION, &Impl::on_header);
     set(easy, CURLOPT_HEADERDATA, static_cast<void*>(&transfer));
@@ -192,16 +193,17 @@ struct HttpClient::Impl {
       set(easy, CURLOPT_POSTFIELDSIZE, static_cast<long>(request.body.size()));
       set(easy, CURLOPT_POSTFIELDS, transfer.request.body.c_str());
     }
-    if (const char* bundle = std::getenv("AWS_CA_BUNDLE"); bundle && *bundle) {
-      set(easy, CURLOPT_CAINFO, bundle);
+    if (!request.ca_file.empty()) {
+      set(easy, CURLOPT_CAINFO, transfer.request.ca_file.c_str());
     } else if (const char* file = std::getenv("SSL_CERT_FILE"); file && *file) {
       set(easy, CURLOPT_CAINFO, file);
     }
     const CURLMcode code = curl.curl_multi_add_handle(multi, easy);
     if (code != CURLM_OK) {
       release(transfer);
-      throw Error(ErrorKind::kSystem, "read",
-                  std::string("libcurl does not take a request: ") + curl.curl_multi_strerror(code));
+      throw Error::system(
+          "read", EIO,
+          std::string("libcurl does not take a request: ") + curl.curl_multi_strerror(code));
     }
     transfers[id] = std::move(owned);
   }

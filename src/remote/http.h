@@ -25,7 +25,7 @@ struct HttpRequest {
   // answer is text, of at most kMostText bytes.
   std::optional<ByteRange> range = {};
   std::byte* into = nullptr;
-  double connect_timeout_s = 0;  // 0: the client's
+  std::string ca_file;  // certificates to trust; empty: SSL_CERT_FILE, or the system's
 };
 
 // Whether the body of an answer is what was asked for.
@@ -66,7 +66,8 @@ class HttpClient {
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;
 
-  // `request.into` must stay there until the answer, or until it is cancelled. `id` is the caller's.
+  // `request.into` must stay there until the answer, or until it is cancelled. `id` is the
+  // caller's.
   void start(std::uint64_t id, const HttpRequest& request);
   void cancel(std::uint64_t id);
   // Works for up to `milliseconds`, and returns sooner when there are answers, which are appended.

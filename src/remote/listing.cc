@@ -16,7 +16,9 @@ namespace {
 class PageTransfer final : public TextTransfer {
  public:
   PageTransfer(const Address& bucket, QueryFields fields, std::shared_ptr<Store> store)
-      : TextTransfer(bucket.text(), std::move(store)), bucket_(bucket), fields_(std::move(fields)) {}
+      : TextTransfer(bucket.text(), std::move(store)),
+        bucket_(bucket),
+        fields_(std::move(fields)) {}
   HttpRequest request() override { return store_->request(bucket_, fields_); }
 
  private:

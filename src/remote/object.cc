@@ -40,7 +40,8 @@ bool learnt_something(const HttpAnswer& answer, Store& store, unsigned& renewals
   if (store.learn_region(answer.region)) return true;
   if (answer.status != 400 && answer.status != 401 && answer.status != 403) return false;
   const std::string code = parse_service_error(answer.text).code;
-  const bool expired = code == "ExpiredToken" || code == "TokenRefreshRequired" || answer.status == 401;
+  const bool expired =
+      code == "ExpiredToken" || code == "TokenRefreshRequired" || answer.status == 401;
   return expired && renewals++ < kMostRenewals && store.renew_credentials();
 }
 
@@ -52,10 +53,11 @@ std::string redirect_target(const std::string& from, const HttpAnswer& answer) {
   if (target.starts_with("//")) {
     target = (base.scheme == Scheme::kHttps ? "https:" : "http:") + target;
   } else if (target.starts_with("/")) {
-    target = Address{.scheme = base.scheme, .host = base.host, .path = "", .query = ""}.text() + target;
+    target =
+        Address{.scheme = base.scheme, .host = base.host, .path = "", .query = ""}.text() + target;
   }
-  const bool safe = base.scheme == Scheme::kHttps ? target.starts_with("https://")
-                                                  : target.starts_with("http");
+  const bool safe =
+      base.scheme == Scheme::kHttps ? target.starts_with("https://") : target.starts_with("http");
   if (base.is_bucket() || !safe || !is_url(target)) {
     throw Error(ErrorKind::kFormat, "open",
                 "the server redirects to " +
@@ -83,7 +85,8 @@ class HeadTransfer final : public Transfer {
 
   Outcome judge(HttpAnswer& answer, std::string& reason) override {
     if (may_pass(answer, object_->url, reason)) return Outcome::kRetry;
-    if (answer.body == Body::kRange || answer.body == Body::kWholeObject) return take(answer, reason);
+    if (answer.body == Body::kRange || answer.body == Body::kWholeObject)
+      return take(answer, reason);
     if (answer.body == Body::kIgnoresRange) {
       throw Error(ErrorKind::kFormat, "open",
                   "the server ignores ranges: asked for the first " + with_commas(kHead) +
@@ -95,8 +98,8 @@ class HeadTransfer final : public Transfer {
     }
     if (answer.body == Body::kOtherBytes) {
       throw Error(ErrorKind::kFormat, "open",
-                  "asked for bytes 0-" + std::to_string(kHead - 1) + ", the server answered with \"" +
-                      visible(answer.content_range) + "\"")
+                  "asked for bytes 0-" + std::to_string(kHead - 1) +
+                      ", the server answered with \"" + visible(answer.content_range) + "\"")
           .in(object_->url);
     }
     if (answer.status == 416) {  // no byte there: an empty object
@@ -152,7 +155,7 @@ thread_local RemoteOpening* current_opening = nullptr;
 
 bool may_pass(const HttpAnswer& answer, const std::string& url, std::string& reason) {
   if (answer.hopeless) {
-    throw Error(ErrorKind::kSystem, "open", answer.failure)
+    throw Error::system("open", EPROTO, visible(answer.failure))
         .in(url)
         .hint("certificates are always checked; SSL_CERT_FILE names a file with those to trust");
   }
@@ -176,8 +179,9 @@ void throw_refused(const HttpAnswer& answer, const std::string& url, const Store
                                                                   : EIO;
   std::string hint = "check the spelling";
   if (code == EACCES) {
-    hint = store.signs() ? "check that these keys may read the object; used were " + store.describe()
-                         : "requests were " + store.describe();
+    hint = store.signs()
+               ? "check that these keys may read the object; used were " + store.describe()
+               : "requests were " + store.describe();
     if (url.starts_with("http")) hint = "a presigned URL may have expired";
   } else if (code == EIO) {
     hint = "the request was " + store.describe();
@@ -240,11 +244,13 @@ HttpRequest RangeTransfer::request() {
 
 void RangeTransfer::require_same(const HttpAnswer& answer) const {
   const auto range = parse_content_range(answer.content_range);
-  const std::optional<std::uint64_t> total =
-      answer.body == Body::kWholeObject ? answer.content_length : range ? range->total : std::nullopt;
+  const std::optional<std::uint64_t> total = answer.body == Body::kWholeObject
+                                                 ? answer.content_length
+                                             : range ? range->total
+                                                     : std::nullopt;
   if (total && *total != object_.size) {
-    throw changed_object(object_.url, "it had " + with_commas(object_.size) + " bytes, now it has " +
-                                          with_commas(*total));
+    throw changed_object(object_.url, "it had " + with_commas(object_.size) +
+                                          " bytes, now it has " + with_commas(*total));
   }
   if (!object_.etag.empty() && !answer.etag.empty() && answer.etag != object_.etag) {
     throw changed_object(object_.url, "its ETag was " + visible(object_.etag) + ", now it is " +
@@ -266,13 +272,14 @@ Transfer::Outcome RangeTransfer::judge(HttpAnswer& answer, std::string& reason) 
       const std::uint64_t end = answer.first + answer.written;
       if (end > offset_ + done_) done_ = end - offset_;
       if (done_ == length_) return Outcome::kDone;
-      reason = answer.failure.empty() ? "the server sent fewer bytes than asked for" : answer.failure;
+      reason =
+          answer.failure.empty() ? "the server sent fewer bytes than asked for" : answer.failure;
       return Outcome::kRetry;
     }
     case Body::kIgnoresRange:
       throw Error(ErrorKind::kFormat, "read",
-                  "the server ignores ranges: asked for bytes " + std::to_string(answer.first) + "-" +
-                      std::to_string(asked_last) + ", it sent all of the object")
+                  "the server ignores ranges: asked for bytes " + std::to_string(answer.first) +
+                      "-" + std::to_string(asked_last) + ", it sent all of the object")
           .in(object_.url)
           .hint("download the file, or serve it by a server that answers range requests");
     case Body::kOtherBytes:
@@ -313,7 +320,7 @@ Transfer::Outcome TextTransfer::judge(HttpAnswer& answer, std::string& reason) {
     return Outcome::kDone;
   }
   if (store_ && learnt_something(answer, *store_, renewals_)) return Outcome::kAgain;
-  if (!store_) throw Error(ErrorKind::kSystem, "open", said(answer)).in(url_);
+  if (!store_) throw Error::system("open", EPROTO, said(answer)).in(url_);
   throw_refused(answer, url_, *store_, "open");
 }
 
@@ -341,8 +348,8 @@ Transfers& RemoteOpening::transfers() {
   if (!transfers_) {
     const RemoteSettings settings = RemoteSettings::from_environment();
     constexpr unsigned kMostAtOpen = 16;
-    transfers_ = std::make_unique<Transfers>(settings, std::min(settings.connections, kMostAtOpen),
-                                             totals_);
+    transfers_ =
+        std::make_unique<Transfers>(settings, std::min(settings.connections, kMostAtOpen), totals_);
   }
   return *transfers_;
 }

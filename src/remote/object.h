@@ -14,8 +14,8 @@
 
 namespace evenkeel {
 
-// An object as it was at open. Every later answer must have its size and its ETag, or else the object
-// has changed, which is an error. Thread-safe, and fine across fork.
+// An object as it was at open. Every later answer must have its size and its ETag, or else the
+// object has changed, which is an error. Thread-safe, and fine across fork.
 class RemoteObject {
  public:
   std::string url;  // as the user wrote it
@@ -69,7 +69,8 @@ class RangeTransfer final : public Transfer {
 // A question whose answer is text: a listing, a token.
 class TextTransfer : public Transfer {
  public:
-  TextTransfer(std::string url, std::shared_ptr<Store> store) : url_(std::move(url)), store_(std::move(store)) {}
+  TextTransfer(std::string url, std::shared_ptr<Store> store)
+      : url_(std::move(url)), store_(std::move(store)) {}
   Outcome judge(HttpAnswer& answer, std::string& reason) override;
   std::string path() const override { return url_; }
   const std::string& text() const { return text_; }
@@ -87,12 +88,12 @@ class TextTransfer : public Transfer {
 // Throws Error for failures that another try cannot mend.
 bool may_pass(const HttpAnswer& answer, const std::string& url, std::string& reason);
 // The error for an answer that is neither data nor passing.
-[[noreturn]] void throw_refused(const HttpAnswer& answer, const std::string& url, const Store& store,
-                                const char* operation);
+[[noreturn]] void throw_refused(const HttpAnswer& answer, const std::string& url,
+                                const Store& store, const char* operation);
 
 // What one call of `open` finds out about URLs. Within its life, on its thread, each is asked for
-// once, and what it was told to look up beforehand is asked for all at once. They may be nested: the
-// outermost counts.
+// once, and what it was told to look up beforehand is asked for all at once. They may be nested:
+// the outermost counts.
 class RemoteOpening {
  public:
   RemoteOpening();

@@ -69,12 +69,11 @@ TEST(XmlReader, GivesElementsWithTheirText) {
 }
 
 TEST(XmlReader, RefusesWhatIsNotWellFormed) {
-  for (const char* wrong : {"<a>", "<a></b>", "</a>", "<a>&x;</a>", "<a>&#0;</a>", "<a>&#xd800;</a>",
-                            "<!DOCTYPE a><a/>", "<a/><b/>", "<a", "<a>&amp</a>", "<>"}) {
+  for (const char* wrong :
+       {"<a>", "<a></b>", "</a>", "<a>&x;</a>", "<a>&#0;</a>", "<a>&#xd800;</a>",
+        "<!DOCTYPE a><a/>", "<a/><b/>", "<a", "<a>&amp</a>", "<>"}) {
     XmlReader reader(wrong);
-    EXPECT_THROW(
-        while (reader.next()) {}, XmlError)
-        << wrong;
+    EXPECT_THROW(while (reader.next()){}, XmlError) << wrong;
   }
 }
 

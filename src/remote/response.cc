@@ -61,8 +61,8 @@ Body judge_body(const HttpRequest& request, const HttpAnswer& answer) {
   const ByteRange& asked = *request.range;
   if (!answer.content_range.empty()) {
     const auto said = parse_content_range(answer.content_range);
-    const bool fits = said && said->range && said->range->first == asked.first &&
-                      said->range->last <= asked.last;
+    const bool fits =
+        said && said->range && said->range->first == asked.first && said->range->last <= asked.last;
     return fits ? Body::kRange : Body::kOtherBytes;
   }
   if (answer.status == 206) return Body::kOtherBytes;  // it does not say which

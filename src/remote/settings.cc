@@ -59,7 +59,8 @@ RemoteSettings RemoteSettings::from_environment() {
   for (const std::string* endpoint : {&settings.s3_endpoint, &settings.gs_endpoint}) {
     if (!endpoint->empty() && !endpoint->starts_with("http://") &&
         !endpoint->starts_with("https://")) {
-      throw wrong_variable("AWS_ENDPOINT_URL", *endpoint, "a URL that begins with https:// or http://");
+      throw wrong_variable("AWS_ENDPOINT_URL", *endpoint,
+                           "a URL that begins with https:// or http://");
     }
   }
   settings.region = environment("AWS_REGION");

@@ -9,9 +9,9 @@ namespace evenkeel {
 
 struct RemoteSettings {
   // Where buckets are.
-  std::string s3_endpoint;  // AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL; empty: AWS itself
-  std::string gs_endpoint;  // STORAGE_EMULATOR_HOST; empty: Google itself
-  std::string region;       // AWS_REGION, AWS_DEFAULT_REGION, the profile's, us-east-1
+  std::string s3_endpoint;         // AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL; empty: AWS itself
+  std::string gs_endpoint;         // STORAGE_EMULATOR_HOST; empty: Google itself
+  std::string region;              // AWS_REGION, AWS_DEFAULT_REGION, the profile's, us-east-1
   std::optional<bool> path_style;  // EVENKEEL_S3_PATH_STYLE; default: with an endpoint
   bool anonymous = false;          // EVENKEEL_ANONYMOUS: requests are not signed
   bool requester_pays = false;     // EVENKEEL_REQUESTER_PAYS

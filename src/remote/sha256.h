@@ -1,5 +1,5 @@
-// SHA-256 and HMAC (FIPS 180-4, RFC 2104): what request signatures are made of. For short texts; data
-// is not hashed with it.
+// SHA-256 and HMAC (FIPS 180-4, RFC 2104): what request signatures are made of. For short texts;
+// data is not hashed with it.
 #pragma once
 
 #include <array>

@@ -34,8 +34,8 @@ std::string authorization(const SignedRequest& request, const SigningKey& key,
   const std::string day(time.substr(0, 8));
   const std::string scope =
       day + "/" + std::string(key.region) + "/" + std::string(key.service) + "/aws4_request";
-  const std::string to_sign = "AWS4-HMAC-SHA256\n" + std::string(time) + "\n" + scope + "\n" +
-                              hex_of(sha256(canonical));
+  const std::string to_sign =
+      "AWS4-HMAC-SHA256\n" + std::string(time) + "\n" + scope + "\n" + hex_of(sha256(canonical));
   Digest derived = hmac_sha256("AWS4" + std::string(key.secret), day);
   for (const std::string_view part : {key.region, key.service, std::string_view("aws4_request")}) {
     derived = hmac_sha256(bytes_of(derived), part);

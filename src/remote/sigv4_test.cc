@@ -8,7 +8,8 @@
 namespace evenkeel {
 namespace {
 
-// The examples of "Authenticating Requests: Using the Authorization Header" in the S3 API reference.
+// The examples of "Authenticating Requests: Using the Authorization Header" in the S3 API
+// reference.
 constexpr std::string_view kKey = "AKIAIOSFODNN7EXAMPLE";
 constexpr std::string_view kSecret = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
 constexpr std::string_view kTime = "20130524T000000Z";
@@ -24,8 +25,7 @@ SignedRequest example(const std::string& path, const std::string& query) {
 }
 
 std::string signature(const SignedRequest& request) {
-  const std::string all =
-      authorization(request, {kKey, kSecret, "us-east-1", "s3"}, kTime);
+  const std::string all = authorization(request, {kKey, kSecret, "us-east-1", "s3"}, kTime);
   return all.substr(all.rfind('=') + 1);
 }
 
@@ -49,11 +49,12 @@ TEST(SigV4, SignsTheLifecycleAndListRequestsOfTheReference) {
 TEST(SigV4, SignsRequestsOfTheTestSuite) {
   const SigningKey key{"AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "us-east-1",
                        "service"};
-  SignedRequest request{.path = "/",
-                        .query = "",
-                        .headers = {{"host", "example.amazonaws.com"},
-                                    {"x-amz-date", "20150830T123600Z"}},
-                        .payload_hash = std::string(kEmptyPayload)};
+  SignedRequest request{
+      .method = "GET",
+      .path = "/",
+      .query = "",
+      .headers = {{"host", "example.amazonaws.com"}, {"x-amz-date", "20150830T123600Z"}},
+      .payload_hash = std::string(kEmptyPayload)};
   EXPECT_TRUE(authorization(request, key, "20150830T123600Z")
                   .ends_with("5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31"));
   request.query = encode_query({{"Param2", "value2"}, {"Param1", "value1"}});

@@ -54,7 +54,8 @@ bool Store::signs() const {
 
 bool Store::learn_region(const std::string& region) {
   const MutexLock lock(mutex_);
-  if (scheme_ != Scheme::kS3 || region.empty() || region == region_ || region.size() > 64) return false;
+  if (scheme_ != Scheme::kS3 || region.empty() || region == region_ || region.size() > 64)
+    return false;
   region_ = region;
   return true;
 }
@@ -62,8 +63,8 @@ bool Store::learn_region(const std::string& region) {
 bool Store::renew_credentials() {
   Credentials fresh = look_for_credentials();
   const MutexLock lock(mutex_);
-  const bool other = fresh.key_id != credentials_.key_id ||
-                     fresh.token.view() != credentials_.token.view();
+  const bool other =
+      fresh.key_id != credentials_.key_id || fresh.token.view() != credentials_.token.view();
   credentials_ = std::move(fresh);
   return other;
 }
@@ -111,6 +112,7 @@ HttpRequest Store::request(const Address& object, const QueryFields& fields) {
     } else {
       credentials_ = look_for_credentials();
     }
+    if (scheme_ == Scheme::kS3) request.ca_file = environment("AWS_CA_BUNDLE");
     Address asked = object;
     if (!fields.empty()) asked.path.clear();
     std::string host, path;
@@ -130,7 +132,8 @@ void Store::sign(HttpRequest& request, const std::string& host, const std::strin
     return;
   }
   const std::string time = amz_time();
-  SignedRequest to_sign{.path = path,
+  SignedRequest to_sign{.method = "GET",
+                        .path = path,
                         .query = query,
                         .headers = {{"host", host},
                                     {"x-amz-content-sha256", std::string(kEmptyPayload)},
@@ -145,8 +148,8 @@ void Store::sign(HttpRequest& request, const std::string& host, const std::strin
   }
   request.headers.push_back(
       "Authorization: " +
-      authorization(to_sign,
-                    {credentials_.key_id, credentials_.secret.view(), region_, "s3"}, time));
+      authorization(to_sign, {credentials_.key_id, credentials_.secret.view(), region_, "s3"},
+                    time));
 }
 
 }  // namespace evenkeel

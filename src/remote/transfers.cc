@@ -13,11 +13,11 @@ namespace evenkeel {
 namespace {
 
 constexpr std::int64_t kSecond = 1'000'000'000;
-constexpr std::size_t kRecent = 256;          // requests whose times are remembered
-constexpr double kLongestDelay = 20;          // seconds between two tries
-constexpr double kLeastLate = 0.05;           // seconds; nothing is called late before
+constexpr std::size_t kRecent = 256;             // requests whose times are remembered
+constexpr double kLongestDelay = 20;             // seconds between two tries
+constexpr double kLeastLate = 0.05;              // seconds; nothing is called late before
 constexpr std::uint64_t kHedgesOfRequests = 50;  // one in so many, at most
-constexpr unsigned kMostRounds = 100;         // answers in a row that only lead to another request
+constexpr unsigned kMostRounds = 100;  // answers in a row that only lead to another request
 
 std::int64_t in_ns(double seconds) { return static_cast<std::int64_t>(seconds * 1e9); }
 
@@ -27,7 +27,8 @@ Transfers::Transfers(const RemoteSettings& settings, unsigned connections, Trans
     : settings_(settings),
       totals_(totals),
       client_(connections),
-      random_(static_cast<unsigned>(sys::monotonic_ns() ^ reinterpret_cast<std::uintptr_t>(this))) {}
+      random_(static_cast<unsigned>(sys::monotonic_ns() ^ reinterpret_cast<std::uintptr_t>(this))) {
+}
 
 void Transfers::start(Transfer& transfer) {
   const std::int64_t now = sys::monotonic_ns();
@@ -120,14 +121,16 @@ void Transfers::give_up(const Entry& entry, const std::string& reason) const {
                       ", the last: " + reason;
   std::string before;
   for (const std::string& one : entry.history) {
-    if (one != reason && before.find(one) == before.npos) before += (before.empty() ? "" : "; ") + one;
+    if (one != reason && before.find(one) == before.npos)
+      before += (before.empty() ? "" : "; ") + one;
   }
   if (!before.empty()) words += " (before: " + before + ")";
   const bool stalled = reason.starts_with("no byte");
   Error error = Error::system("read", stalled ? ETIMEDOUT : EIO, words).in(entry.transfer->path());
   if (entry.transfer->offset()) error = std::move(error).at(*entry.transfer->offset());
   throw std::move(error).hint(
-      "the server is overloaded or out of reach; EVENKEEL_ATTEMPTS and EVENKEEL_DEADLINE say how long "
+      "the server is overloaded or out of reach; EVENKEEL_ATTEMPTS and EVENKEEL_DEADLINE say how "
+      "long "
       "to go on");
 }
 
@@ -144,7 +147,8 @@ void Transfers::put_off(Entry& entry, const std::string& reason, const std::stri
   const double longest =
       std::min(settings_.retry_delay_s * static_cast<double>(1U << doublings), kLongestDelay);
   double delay = longest * std::uniform_real_distribution<double>(0.5, 1.0)(random_);
-  if (const auto asked = parse_retry_after(retry_after)) delay = std::max(delay, std::min(*asked, 60.0));
+  if (const auto asked = parse_retry_after(retry_after))
+    delay = std::max(delay, std::min(*asked, 60.0));
   entry.start_at = now + in_ns(delay);
   entry.first = entry.second = 0;
 }
@@ -154,8 +158,8 @@ void Transfers::handle(HttpAnswer& answer, std::vector<Transfer*>& done) {
   if (!entry) return;
   const bool was_second = entry->second == answer.id;
   const bool other_under_way = was_second ? entry->first != 0 : entry->second != 0;
-  const bool failed = answer.status == 0 || !answer.failure.empty() || answer.status >= 500 ||
-                      answer.status == 429;
+  const bool failed =
+      answer.status == 0 || !answer.failure.empty() || answer.status >= 500 || answer.status == 429;
   totals_.finished.fetch_add(1, std::memory_order_relaxed);
   totals_.bytes.fetch_add(answer.written, std::memory_order_relaxed);
   if (failed && other_under_way && !answer.hopeless) {  // the other one may succeed yet
@@ -188,7 +192,8 @@ void Transfers::handle(HttpAnswer& answer, std::vector<Transfer*>& done) {
   } else if (outcome == Transfer::Outcome::kAgain && ++entry->rounds <= kMostRounds) {
     entry->start_at = sys::monotonic_ns();
   } else {
-    put_off(*entry, reason.empty() ? "the server never gave an answer" : reason, answer.retry_after);
+    put_off(*entry, reason.empty() ? "the server never gave an answer" : reason,
+            answer.retry_after);
   }
 }
 

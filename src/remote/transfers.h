@@ -1,5 +1,5 @@
-// Requests that are made until they succeed: retries with growing, random delays, deadlines, a second
-// request when the first is late, and a limit on requests a second.
+// Requests that are made until they succeed: retries with growing, random delays, deadlines, a
+// second request when the first is late, and a limit on requests a second.
 #pragma once
 
 #include <atomic>
@@ -25,8 +25,8 @@ class Transfer {
     kRetry,  // after a while: it failed; see `reason`
   };
   virtual ~Transfer() = default;
-  // The next request. A second one for the same bytes may be asked for while the first is under way;
-  // both then go to the same place.
+  // The next request. A second one for the same bytes may be asked for while the first is under
+  // way; both then go to the same place.
   virtual HttpRequest request() = 0;
   // What an answer means. Throws Error where another try cannot help.
   virtual Outcome judge(HttpAnswer& answer, std::string& reason) = 0;
@@ -63,8 +63,8 @@ class Transfers {
  private:
   struct Entry {
     Transfer* transfer = nullptr;
-    unsigned attempts = 0;        // since something came
-    unsigned rounds = 0;          // answers that asked for another request at once
+    unsigned attempts = 0;  // since something came
+    unsigned rounds = 0;    // answers that asked for another request at once
     std::int64_t began = 0, moved = 0, start_at = 0;  // nanoseconds
     std::uint64_t first = 0, second = 0;              // ids of requests under way; 0: none
     std::int64_t sent = 0, heard = 0;                 // of `first`: started, last byte
@@ -88,7 +88,7 @@ class Transfers {
   std::deque<Entry> entries_;
   std::vector<HttpAnswer> answers_;
   std::uint64_t next_id_ = 1;
-  std::int64_t next_slot_ = 0;  // of the limit on requests a second
+  std::int64_t next_slot_ = 0;    // of the limit on requests a second
   std::vector<double> recent_s_;  // how long the last requests took; a ring
   std::size_t recent_at_ = 0;
   double late_s_ = 0;  // a request that takes longer than this is late; 0: not known yet

@@ -77,7 +77,7 @@ std::uint64_t DocumentBatches::rows(std::size_t set) const {
 std::string DocumentBatches::describe(std::size_t set) const {
   const DocumentOptions& documents = options_.documents;
   const std::string mask = masks_.fingerprint(set);
-  const std::string masked = mask.empty() ? "" : " loss_mask=(" + mask + ")";
+  std::string masked = mask.empty() ? "" : " loss_mask=(" + mask + ")";
   if (documents.mode == DocumentMode::kMask) return masked;  // the same rows as without
   std::string text = " documents=" + std::string(document_mode_name(documents.mode));
   if (sets_[set].index) text += ":" + std::to_string(sets_[set].index->size());

@@ -7,6 +7,7 @@
 
 #include "base/checked.h"
 #include "evenkeel/error.h"
+#include "tokens/widen.h"
 
 namespace evenkeel {
 namespace {
@@ -111,8 +112,8 @@ void DocumentFields::finish() {
     // Half of the work of a mask is here: copying from a small table is as fast as it gets.
     std::memcpy(position_ids_ + begin, counting_, (end - begin) * sizeof(std::int32_t));
     const bool padding = may_pad && document_ids_[begin] == -1;
-    std::fill(document_ids_ + begin, document_ids_ + end,
-              padding ? -1 : static_cast<std::int32_t>(i));
+    fill_numbers(document_ids_ + begin, static_cast<std::uint64_t>(end - begin),
+                 padding ? -1 : static_cast<std::int32_t>(i));
   }
   counts_[1] = longest;
 }

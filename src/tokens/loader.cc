@@ -1,12 +1,9 @@
 #include "tokens/loader.h"
 
-#include <algorithm>
 #include <utility>
 
-#include "array/row_extents.h"
 #include "base/checked.h"
 #include "loader/data.h"
-#include "loader/state_text.h"
 #include "tokens/crop_order.h"
 #include "tokens/widen.h"
 
@@ -20,35 +17,6 @@ DType output_type(const LoaderOptions& options, DType stored) {
   if (can_widen(stored, out)) return out;
   throw wrong("tokens stored as " + stored.name() + " cannot be had as " + out.name())
       .hint("ask for int64, int32, or as stored");
-}
-
-void check_megatron(const LoaderOptions& options) {
-  if (options.epochs > 0) {
-    throw wrong("order \"megatron\" is made for a number of samples, not of epochs")
-        .hint("give samples, or steps");
-  }
-  if (!options.mixture.stages.empty() || !options.mixture.max_epochs.empty()) {
-    throw wrong("order \"megatron\" has neither stages nor max_epochs")
-        .hint("use order \"shuffled\" for a mixture that changes");
-  }
-  if (options.documents.mode != DocumentMode::kNone) {
-    throw wrong("order \"megatron\" takes no documents=\"" +
-                std::string(document_mode_name(options.documents.mode)) + "\"")
-        .hint("use order \"shuffled\" with documents");
-  }
-}
-
-void check_loss_masks(const LoaderOptions& options, const std::vector<WeightedTokens>& sets) {
-  const bool any = std::ranges::any_of(
-      sets, [](const WeightedTokens& set) { return set.loss_mask.has_value(); });
-  if (!any) return;
-  if (options.documents.mode == DocumentMode::kNone) {
-    throw wrong("a loss mask belongs to batches with documents, which have a field for it")
-        .hint("choose documents=\"mask\", \"start\", \"packed\" or \"whole\"");
-  }
-  if (options.order == CropOrder::kBlocks) {
-    throw wrong("order \"blocks\" takes no loss mask").hint("use order \"shuffled\"");
-  }
 }
 
 }  // namespace
@@ -65,44 +33,6 @@ TokenLoader::Impl::Impl(std::vector<WeightedTokens> sets, LoaderOptions options,
       windows_(steps_, sets_),
       pipeline_(
           pipeline_options(lends), [this] { return make_schedule(); }, *this) {}
-
-LoaderOptions TokenLoader::Impl::check(LoaderOptions options,
-                                       const std::vector<WeightedTokens>& sets) {
-  if (sets.empty()) throw wrong("no tokens were given");
-  if (options.block_size == 0) throw wrong("a block of 0 tokens");
-  check_steps(steps_of(options));
-  if (options.order == CropOrder::kMegatron) check_megatron(options);
-  check_epochs(steps_of(options), options.order != CropOrder::kRandom, sets.size());
-  const DocumentMode documents = options.documents.mode;
-  check_loss_masks(options, sets);
-  const bool crops = (documents == DocumentMode::kNone || documents == DocumentMode::kMask) &&
-                     options.order != CropOrder::kMegatron;
-  if (options.order == CropOrder::kBlocks && !crops) {
-    throw wrong("order \"blocks\" mixes crops, and documents=\"" +
-                std::string(document_mode_name(documents)) + "\" has other rows")
-        .hint("use documents=\"mask\", or another order");
-  }
-  for (const WeightedTokens& set : sets) {
-    if (!crops) break;
-    require_crops(set.tokens.size(), options.block_size, options.order);
-  }
-  const auto tokens = checked_mul(options.batch_size, options.block_size + 1);
-  if (!tokens || !checked_mul(*tokens, 32)) {
-    throw wrong("batch_size x block_size is too large: " + with_commas(options.batch_size) + " x " +
-                with_commas(options.block_size));
-  }
-  if (options.order == CropOrder::kBlocks) {
-    const Tokens& first = sets.front().tokens;
-    LoaderBlocks blocks{
-        options.blocks, options.block_size * first.dtype().size, first.budget().limit(), {}};
-    for (const WeightedTokens& set : sets) {
-      blocks.samples.push_back(
-          crops_of_epoch(set.tokens.size(), options.block_size, options.order));
-    }
-    options.blocks = choose_blocks(blocks, steps_of(options));
-  }
-  return options;
-}
 
 std::shared_ptr<Array::Impl> TokenLoader::Impl::open_joined() const {
   const Tokens::Impl& first = TokenInternals::of(mixture_.front().tokens);
@@ -374,70 +304,10 @@ Batch TokenLoader::Impl::batch_of(const Pipeline::Lent& lent) const {
   return batch;
 }
 
-std::string TokenLoader::Impl::describe_data(std::uint64_t samples) const {
-  const StagedMixture& mixed = pipeline_.schedule().mixture();
-  std::string text = megatron_ ? megatron_->describe() : mixed.describe(samples);
-  for (std::size_t i = 0; i < mixture_.size(); ++i) {
-    if (i > 0) text += " | ";
-    text += (megatron_ ? "" : mixed.describe_share(i, samples)) + mixture_[i].tokens.fingerprint();
-    if (documents_) text += documents_->describe(i);
-  }
-  return text;
-}
-
-LoaderState TokenLoader::Impl::state_at(std::uint64_t step) const {
-  const std::uint64_t samples = pipeline_.steps().samples_before(step);
-  return {samples,        options_.seed, options_.block_size,
-          options_.order, blocks(),      describe_data(samples)};
-}
-
-void TokenLoader::Impl::load(const LoaderState& state) {
-  const LoaderState mine = state_at(0);
-  // Of a mixture that changes, what was drawn so far; what comes after may differ.
-  require_same("data", "\"" + state.data + "\"", "\"" + describe_data(state.samples) + "\"");
-  require_same("seed", state.seed, mine.seed);
-  require_same("block_size", state.block_size, mine.block_size);
-  require_same("order", std::string(crop_order_name(state.order)),
-               std::string(crop_order_name(mine.order)));
-  if (state.blocks == mine.blocks && !windows_.missing()) {
-    return pipeline_.seek_samples(state.samples);
-  }
-  pipeline_.seek_samples(state.samples, [&] { windows_.change(state.blocks); });
-}
-
 std::uint64_t TokenLoader::Impl::first_token_of(std::size_t set) const {
   std::uint64_t first = 0;
   for (std::size_t i = 0; i < set; ++i) first += mixture_[i].tokens.size();
   return first;
-}
-
-// The set and the first token of one of Megatron's samples.
-void TokenLoader::Impl::locate(Schedule::Sample& sample) const {
-  const auto [set, number] = megatron_->sample(sample.row);
-  bool first = true;
-  megatron_->set(set).for_each_run(number, [&](std::uint64_t start, std::uint64_t) {
-    if (first) sample.place.row = start;
-    first = false;
-  });
-  sample.set = set;
-}
-
-std::vector<CropOrigin> TokenLoader::Impl::explain(std::uint64_t step) const {
-  const Layout& layout = array_->layout;
-  std::vector<CropOrigin> origins;
-  pipeline_.explain(step, [&](Schedule::Sample sample) {
-    if (megatron_) locate(sample);
-    const std::uint64_t first =
-        documents_ ? documents_->first_token(sample.set, sample.place.row) : sample.place.row;
-    std::uint64_t taken;
-    const std::uint64_t row = first_token_of(sample.set) + first;
-    const auto extent = piece_of(layout, 0, row, 1, nullptr, taken);
-    origins.push_back({sample.position, sample.set, sample.place.epoch, first,
-                       layout.segments[extent.file].path, extent.offset});
-    origins.back().stage = sample.stage;
-    if (documents_) origins.back().documents = documents_->explain(sample.set, sample.place.row);
-  });
-  return origins;
 }
 
 TokenLoader::TokenLoader(const Tokens& tokens, LoaderOptions options)

@@ -98,6 +98,7 @@ Tokens Tokens::open(const std::vector<std::string>& paths, const TokensOptions& 
   if (paths.empty()) throw Error(ErrorKind::kInvalid, "open", "no file was named");
   const RemoteOpening opening(with_companions(paths));  // all URLs at once
   TokenLayout tokens = read_token_layout(paths, {options.dtype});
+  use_disk_cache(tokens.layout, options.disk_cache);
   keep_slice(tokens, options.start, options.stop);
   return Tokens(std::make_shared<Impl>(std::move(tokens), options));
 }

@@ -4,6 +4,7 @@
 #include <cpuid.h>
 #endif
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <type_traits>
@@ -60,6 +61,11 @@ __attribute__((target("avx2"))) bool both_avx2(const std::byte* tokens, std::uin
                                                std::byte* x, std::byte* y) {
   return both<From, To>(tokens, count, x, y);
 }
+
+__attribute__((target("avx2"))) void fill_avx2(std::int32_t* out, std::uint64_t count,
+                                               std::int32_t value) {
+  for (std::uint64_t i = 0; i < count; ++i) out[i] = value;
+}
 #endif
 
 bool use_avx2() {
@@ -86,6 +92,13 @@ bool from(const std::byte* tokens, std::uint64_t count, DType out, std::byte* x,
 }
 
 }  // namespace
+
+void fill_numbers(std::int32_t* out, std::uint64_t count, std::int32_t value) {
+#if defined(__x86_64__)
+  if (use_avx2()) return fill_avx2(out, count, value);
+#endif
+  std::fill(out, out + count, value);
+}
 
 const char* widened_by() { return use_avx2() ? "AVX2" : "plain"; }
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <vector>
@@ -64,6 +65,16 @@ TEST(Widen, TakesIntegersOnly) {
   EXPECT_FALSE(can_widen(DType::parse("uint16"), DType::parse("float32")));
   EXPECT_FALSE(can_widen(DType::parse("float32"), DType::parse("int64")));
   EXPECT_FALSE(can_widen(DType::parse("uint32"), DType::parse("uint16")));
+}
+
+TEST(FillNumbers, SetsAllAndNothingElse) {
+  for (const std::uint64_t count : {0, 1, 7, 8, 31, 32, 33, 1000}) {
+    std::vector<std::int32_t> numbers(count + 2, 5);
+    fill_numbers(numbers.data() + 1, count, -1);
+    EXPECT_EQ(numbers.front(), 5);
+    EXPECT_EQ(numbers.back(), 5);
+    EXPECT_EQ(std::count(numbers.begin(), numbers.end(), -1), static_cast<std::ptrdiff_t>(count));
+  }
 }
 
 }  // namespace

@@ -289,7 +289,11 @@ void OutputFile::commit() {
 
 void replace_file(const std::string& path, const std::string& text) {
   const std::string fresh = path + ".new";
-  const Fd fd(sys::create(fresh.c_str(), O_WRONLY | O_TRUNC, 0666));
+  int made;
+  do {
+    made = sys::create(fresh.c_str(), O_WRONLY | O_TRUNC, 0666);
+  } while (made < 0 && errno == EINTR);
+  const Fd fd(made);
   if (!fd) throw Error::system("write", errno).in(fresh);
   std::uint64_t done = 0;
   const auto failed = [&](int code) {

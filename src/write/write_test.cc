@@ -58,12 +58,12 @@ TEST_F(FileWriterTest, IsWhatAStringWouldBe) {
       std::filesystem::remove(path("f"));
       std::mt19937_64 random(budget);
       std::string wanted;
-      const std::string data = noise(300'000);
+      const std::string data = noise(100'000);
       FileWriter writer(path("f"), {.budget = budget + 1_MiB,
                                     .memory = budget / 2,
                                     .checksums = true,
                                     .allow_direct = direct});
-      for (int i = 0; i < 60; ++i) {
+      for (int i = 0; i < 40; ++i) {
         const auto some = std::string_view(data).substr(0, random() % data.size());
         const std::uint64_t at =
             i % 3 == 0 ? wanted.size() : random() % (wanted.size() + (i % 10 == 1 ? 9'000 : 1));

@@ -1,0 +1,158 @@
+"""HDF5: h5py finds out where the bytes of a dataset lie, and they are read here."""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from evenkeel._array import Array
+from evenkeel._containers import How, Member, PlacedArray, needs, no_such, open_placed
+from evenkeel._files import printable
+from evenkeel._ragged import Csr
+
+_MOST_NAMES = 1000
+_CSR = ("data", "indices", "indptr")
+
+
+def open(path: bytes, name: str, how: How) -> Array | Csr:
+    h5py = _h5py()
+    with h5py.File(path, "r") as file:
+        names = [] if name else _datasets(file)
+        if not name and len(names) == 1:
+            name = names[0]
+        found = file.get(name) if name else None
+        if isinstance(found, h5py.Group) and all(part in found for part in _CSR):
+            return _csr(path, name, found, how)
+        if not isinstance(found, h5py.Dataset):
+            raise no_such(path, name, names or _datasets(file))
+        made = _placed(path, found)
+    return open_placed(made, how, (open, (path, name, how)))
+
+
+def members(path: bytes) -> list[Member]:
+    with _h5py().File(path, "r") as file:
+        found = []
+        for name in _datasets(file):
+            dataset = file[name]
+            refused = _refusal(dataset)
+            found.append(
+                Member(name, str(dataset.dtype), tuple(dataset.shape or ()), False, refused)
+            )
+        return found
+
+
+def _h5py() -> Any:
+    try:
+        return import_module("h5py")
+    except ImportError:
+        raise needs("h5py", "HDF5") from None
+
+
+def _datasets(file: Any) -> list[str]:
+    dataset = _h5py().Dataset
+    names: list[str] = []
+
+    def visit(name: str, item: Any) -> bool | None:
+        if isinstance(item, dataset):
+            names.append(name)
+        return True if len(names) == _MOST_NAMES else None
+
+    file.visititems(visit)
+    return names
+
+
+def _csr(path: bytes, name: str, group: Any, how: How) -> Csr:
+    """A sparse matrix as anndata writes it: a group of three datasets."""
+    kind = group.attrs.get("encoding-type", group.attrs.get("h5sparse_format", "csr_matrix"))
+    shape = group.attrs.get("shape", group.attrs.get("h5sparse_shape"))
+    if kind not in ("csr_matrix", "csr") or shape is None or len(shape) != 2:
+        raise ValueError(
+            f"open {printable(path)}: {name!r} is a {kind} of shape {shape}, not a matrix by rows"
+            "\nhint: store it as CSR: adata.X = adata.X.tocsr()"
+        )
+    arrays = []
+    for part in _CSR:
+        made = _placed(path, group[part])
+        arrays.append(open_placed(made, how, (open, (path, f"{name}/{part}", how))))
+    data, indices, indptr = arrays
+    if len(indptr) != int(shape[0]) + 1:
+        raise ValueError(
+            f"open {printable(path)}: {name!r} has {len(indptr):,} row bounds, and shape {shape}"
+        )
+    return Csr(data, indices, indptr, int(shape[1]), dense=False)
+
+
+def _refusal(dataset: Any) -> str:
+    """Why a dataset cannot be read in place; empty if it can."""
+    dtype = dataset.dtype
+    filters = dataset.id.get_create_plist().get_nfilters()
+    if dtype.hasobject or dtype.itemsize == 0:
+        return f"it holds {dtype}, not numbers of a fixed width"
+    if dataset.is_virtual or dataset.external:
+        return "its data lies in other files"
+    if dataset.shape is None:
+        return "it has no data"
+    if filters:
+        return f"its chunks are compressed or filtered ({dataset.compression or 'by a filter'})"
+    if dataset.chunks and tuple(dataset.chunks[1:]) != tuple(dataset.shape[1:]):
+        return (
+            f"its chunks of shape {dataset.chunks} cut the rows of shape {tuple(dataset.shape[1:])}"
+        )
+    return ""
+
+
+def _placed(path: bytes, dataset: Any) -> PlacedArray:
+    refused = _refusal(dataset)
+    if refused:
+        raise ValueError(
+            f"open {printable(path)}: dataset {dataset.name!r} cannot be read in place: {refused}\n"
+            "hint: h5repack -f NONE -l CONTI in.h5 out.h5 stores it as one block"
+        )
+    shape = tuple(dataset.shape) or (1,)
+    if 0 in shape:
+        raise ValueError(
+            f"open {printable(path)}: dataset {dataset.name!r} has shape {shape}: nothing to read"
+        )
+    # A user block moves everything behind it.
+    base = dataset.file.userblock_size
+    if dataset.chunks:
+        places = _chunks(path, dataset, base)
+    else:
+        offset = dataset.id.get_offset()
+        if offset is None:
+            raise ValueError(
+                f"open {printable(path)}: dataset {dataset.name!r} has no place in the file: it was"
+                " never written, or is stored inside a header"
+            )
+        places = np.array([(0, offset, shape[0])], dtype=np.uint64)
+    return PlacedArray("hdf5", [os.fsencode(path)], places, dataset.dtype, shape)
+
+
+def _chunks(path: bytes, dataset: Any, base: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
+    rows, per_chunk = dataset.shape[0], dataset.chunks[0]
+    expected = -(-rows // per_chunk)
+    found: dict[int, int] = {}
+
+    def visit(chunk: Any) -> None:
+        if chunk.chunk_offset[0] < rows:
+            found[chunk.chunk_offset[0] // per_chunk] = chunk.byte_offset
+
+    if hasattr(dataset.id, "chunk_iter"):
+        dataset.id.chunk_iter(visit)
+    else:  # HDF5 before 1.12.3
+        for number in range(dataset.id.get_num_chunks()):
+            visit(dataset.id.get_chunk_info(number))
+    if len(found) != expected:
+        raise ValueError(
+            f"open {printable(path)}: dataset {dataset.name!r} has {len(found):,} of {expected:,}"
+            " chunks: the others were never written, and stand for its fill value\n"
+            "hint: write all of it, or copy it into a new file"
+        )
+    numbers = np.arange(expected, dtype=np.uint64)
+    places = np.zeros((expected, 3), dtype=np.uint64)
+    places[:, 1] = [found[int(number)] for number in numbers]
+    places[:, 2] = np.minimum(per_chunk, rows - numbers * np.uint64(per_chunk))
+    return places

@@ -1,0 +1,229 @@
+"""MosaicML's MDS and litData: folders of shards, read as rows of fields of a fixed width."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+import numpy as np
+
+from evenkeel._array import Array
+from evenkeel._containers import How, Member, PlacedArray, beside, open_placed, read_json
+from evenkeel._files import dtype_of, printable
+
+# What MDS calls numbers; its int is int64.
+_NUMBERS = "uint8 uint16 uint32 uint64 int8 int16 int32 int64 float16 float32 float64".split()
+# litData's codes of torch's types. Several have two.
+_TORCH = {0: "float32", 1: "float32", 2: "float64", 3: "float64", 4: "complex64", 5: "complex64"}
+_TORCH.update({6: "complex128", 7: "complex128", 8: "float16", 9: "float16", 10: "bfloat16"})
+_TORCH.update({11: "uint8", 12: "int8", 13: "int16", 14: "int16", 15: "int32", 16: "int32"})
+_TORCH.update({17: "int64", 18: "int64", 19: "bool"})
+# What litData calls scalars.
+_SCALARS = {"int": "int64", "float": "float64", "bool": "bool"}
+
+
+class _Refused(ValueError):
+    pass
+
+
+def open(path: bytes, name: str, how: How) -> Array:
+    made = _read(path)
+    if name:
+        fields = ", ".join(made.dtype.names or ())
+        raise ValueError(
+            f"open {printable(path)}: its rows are read whole, with all their fields: {fields}\n"
+            f'hint: leave the name out, and take the field of what was read: rows["{name}"]'
+        )
+    return open_placed(made, how, (open, (path, name, how)))
+
+
+def members(path: bytes) -> list[Member]:
+    made = _read(path)
+    return [
+        Member(field, str(made.dtype[field].base), (made.shape[0], *made.dtype[field].shape))
+        for field in made.dtype.names or ()
+    ]
+
+
+def _read(path: bytes) -> PlacedArray:
+    index = read_json(os.path.join(path, b"index.json"))
+    try:
+        return _mds(path, index) if "shards" in index else _litdata(path, index)
+    except _Refused as error:
+        raise ValueError(f"open {printable(path)}: {error}") from None
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"open {printable(path)}: bad index.json: {type(error).__name__}: {error}"
+        ) from None
+
+
+def _mds(path: bytes, index: dict[str, Any]) -> PlacedArray:
+    first, files, tables = None, [], []
+    for shard in index["shards"]:
+        if shard["format"] != "mds":
+            raise _Refused(f"its shards are {shard['format']}, not mds")
+        if shard.get("compression") or shard.get("zip_data"):
+            raise _Refused("its shards are compressed\nhint: write them with compression=None")
+        columns = [*zip(shard["column_names"], shard["column_encodings"], shard["column_sizes"])]
+        first = first or columns
+        if columns != first:
+            raise _Refused("its shards have different columns")
+        files.append(beside(path, shard["raw_data"]["basename"]))
+        tables.append(_offsets(files[-1], int(shard["samples"])))
+    if first is None:
+        raise _Refused("there are no shards")
+    open_fields = [name for name, _, size in first if size is None]
+    stride = _stride(tables)
+    if len(open_fields) > 1:
+        raise _Refused(f"columns {', '.join(open_fields)} have sizes that differ from row to row")
+    known = sum(size for _, _, size in first if size is not None)
+    left = stride - known - 4 * len(open_fields)
+    if left < 0 or (not open_fields and left != 0):
+        raise _Refused(f"rows of {stride} bytes, and columns of {known} bytes")
+    at, names, formats, places = 4 * len(open_fields), [], [], []
+    for name, encoding, size in first:
+        names.append(str(name))
+        formats.append(_mds_type(str(name), str(encoding), left if size is None else int(size)))
+        places.append(at)
+        at += left if size is None else int(size)
+    record = _record(names, formats, places, stride)
+    return _placed("mds", files, tables, record)
+
+
+def _mds_type(name: str, encoding: str, size: int) -> np.dtype[Any]:
+    kind, *rest = encoding.split(":")
+    if kind == "int":
+        kind = "int64"
+    if kind in _NUMBERS and not rest:
+        dtype = np.dtype(kind)
+    elif kind == "ndarray" and len(rest) == 2 and rest[0] in _NUMBERS:
+        dtype = np.dtype((rest[0], tuple(int(length) for length in rest[1].split(","))))
+    elif kind == "bytes" and size > 0:
+        dtype = np.dtype(f"V{size}")
+    else:
+        raise _Refused(
+            f"column {name!r} holds {encoding}, not numbers of a fixed width\n"
+            "hint: ndarray:DTYPE:SHAPE and scalars are, and bytes where all rows have as many"
+        )
+    if dtype.itemsize != size:
+        raise _Refused(f"column {name!r} of {encoding} is said to have {size} bytes")
+    return dtype
+
+
+def _litdata(path: bytes, index: dict[str, Any]) -> PlacedArray:
+    config = index["config"]
+    if config.get("compression") or config.get("encryption"):
+        raise _Refused("its chunks are compressed or encrypted")
+    formats = list(config["data_format"])
+    files = [beside(path, chunk["filename"]) for chunk in index["chunks"]]
+    if not files:
+        raise _Refused("there are no chunks")
+    sizes = [int(chunk["chunk_size"]) for chunk in index["chunks"]]
+    tokens = (
+        re.fullmatch(r"no_header_(tensor|numpy):(\d+)", formats[0]) if len(formats) == 1 else None
+    )
+    if tokens:
+        return _tokens(files, sizes, tokens, [chunk["dim"] for chunk in index["chunks"]])
+    tables = [_offsets(file, size) for file, size in zip(files, sizes)]
+    stride, head = _stride(tables), 4 * len(formats)
+    names, types, places, at = [], [], [], head
+    lengths = _first_row(files[0], int(tables[0][0]), head)
+    if head + sum(lengths) != stride:
+        raise _Refused(f"rows of {stride} bytes, and fields of {lengths} bytes")
+    for number, (kind, length) in enumerate(zip(formats, lengths)):
+        scalar = _SCALARS.get(kind, kind)
+        if kind not in _SCALARS or np.dtype(scalar).itemsize != length:
+            raise _Refused(
+                f"field {number} holds {kind} of {length} bytes, not a number of a fixed width"
+            )
+        names.append(str(number))
+        types.append(np.dtype(scalar))
+        places.append(at)
+        at += length
+    return _placed("litdata", files, tables, _record(names, types, places, stride))
+
+
+def _tokens(files: list[bytes], sizes: list[int], kind: Any, dims: list[Any]) -> PlacedArray:
+    """Tokens of all chunks, one after the other."""
+    code = int(kind[2])
+    if kind[1] == "tensor":
+        if code not in _TORCH:
+            raise _Refused(f"tensors of code {code} are not known")
+        dtype = dtype_of(_TORCH[code])
+    else:
+        names = "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64".split()
+        if code >= len(names):
+            raise _Refused(f"arrays of code {code} are not known")
+        dtype = np.dtype(names[code])
+    rows = [int(dim) for dim in dims]
+    offsets = [_offsets(file, size) for file, size in zip(files, sizes)]
+    for file, table, dim in zip(files, offsets, rows):
+        if int(table[-1]) - int(table[0]) != dim * dtype.itemsize:
+            raise _Refused(f"{printable(file)} does not hold {dim:,} numbers of {dtype}")
+    places = np.array(
+        [(i, int(offsets[i][0]), rows[i]) for i in range(len(files))], dtype=np.uint64
+    )
+    return PlacedArray("litdata", files, places, dtype, (sum(rows),))
+
+
+def _offsets(file: bytes, samples: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
+    """Where the rows of a shard begin, and where the last one ends."""
+    size = os.path.getsize(file)
+    if samples < 0 or 4 * (samples + 2) > size:
+        raise _Refused(f"{printable(file)} has {size:,} bytes, too few for {samples:,} rows")
+    with _open(file) as shard:
+        numbers = np.fromfile(shard, dtype="<u4", count=samples + 2)
+    if len(numbers) != samples + 2 or int(numbers[0]) != samples:
+        raise _Refused(f"{printable(file)} does not begin with {samples:,}, its number of rows")
+    table: np.ndarray[Any, np.dtype[np.uint32]] = numbers[1:]
+    if np.any(table[1:] < table[:-1]) or int(table[-1]) > size or int(table[0]) < 4 * (samples + 2):
+        raise _Refused(f"{printable(file)} says that rows lie outside it")
+    return table
+
+
+def _open(file: bytes) -> Any:
+    import builtins
+
+    return builtins.open(file, "rb")
+
+
+def _first_row(file: bytes, offset: int, head: int) -> list[int]:
+    with _open(file) as chunk:
+        chunk.seek(offset)
+        sizes = np.frombuffer(chunk.read(head), dtype="<u4")
+    if 4 * len(sizes) != head:
+        raise _Refused(f"{printable(file)} ends before its first row")
+    return [int(size) for size in sizes]
+
+
+def _stride(tables: list[np.ndarray[Any, np.dtype[np.uint32]]]) -> int:
+    """The bytes of a row, which all rows must have."""
+    found = {int(step) for table in tables for step in np.unique(np.diff(table.astype(np.int64)))}
+    if len(found) != 1:
+        raise _Refused(
+            f"its rows have different lengths: {sorted(found)[:4]} bytes\n"
+            "hint: write them as fields of a fixed width, such as ndarray:int32:1024"
+            if found
+            else "it has no rows"
+        )
+    return found.pop()
+
+
+def _record(
+    names: list[str], formats: list[np.dtype[Any]], offsets: list[int], stride: int
+) -> np.dtype[Any]:
+    fields = {"names": names, "formats": formats, "offsets": offsets, "itemsize": stride}
+    record: np.dtype[Any] = np.dtype(fields)  # type: ignore[call-overload]
+    return record
+
+
+def _placed(
+    format: str,
+    files: list[bytes],
+    tables: list[np.ndarray[Any, np.dtype[np.uint32]]],
+    record: np.dtype[Any],
+) -> PlacedArray:
+    rows = [len(table) - 1 for table in tables]
+    places = [(i, int(tables[i][0]), rows[i]) for i in range(len(files))]
+    return PlacedArray(format, files, np.array(places, dtype=np.uint64), record, (sum(rows),))

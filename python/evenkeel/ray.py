@@ -1,0 +1,96 @@
+"""A datasource for Ray Data: evenkeel.ray.read("train.npy", budget="256MiB")."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+import evenkeel
+from evenkeel._array import Array
+
+_BLOCK = 32 << 20  # bytes of a block: long enough for the disk, short enough for many tasks
+
+
+def read(paths: Any, *, budget: Any = "256MiB", **options: Any) -> Any:
+    """A Ray dataset of the rows of an array, in a column "data"; of records, in a column a field.
+
+    `paths` and `options` are those of `evenkeel.open`, and Ray's tasks must be able to open them.
+    Each task reads some rows, in order, within a `budget` of its own, which Ray is told as its
+    memory.
+
+    >>> evenkeel.ray.read("train.npy").map_batches(work)    # doctest: +SKIP
+    """
+    data = _ray("ray.data")
+    source = _source(paths, budget, options)
+    return data.read_datasource(
+        source, ray_remote_args={"memory": evenkeel.Budget(budget).limit + 2 * _BLOCK}
+    )
+
+
+def _source(paths: Any, budget: Any, options: dict[str, Any]) -> Any:
+    data, metadata = _ray("ray.data"), _ray("ray.data.block").BlockMetadata
+    base = data.Datasource
+
+    with evenkeel.open(paths, budget=budget, **options) as array:
+        if not isinstance(array, Array) or not array.shape:
+            raise TypeError(f"ray: rows of an array are read, not {type(array).__name__}")
+        rows, row_bytes, files = len(array), array.nbytes // max(1, len(array)), array.paths
+
+    class EvenkeelDatasource(base):  # type: ignore[misc, valid-type]
+        def estimate_inmemory_data_size(self) -> int:
+            return rows * row_bytes
+
+        def get_read_tasks(self, parallelism: int, *args: Any, **more: Any) -> list[Any]:
+            in_block = max(1, _BLOCK // max(1, row_bytes))
+            tasks = max(1, min(parallelism, -(-rows // in_block)))
+            bounds = [rows * i // tasks for i in range(tasks + 1)]
+            return [
+                data.ReadTask(
+                    _Rows(paths, budget, options, begin, end, in_block),
+                    metadata(
+                        num_rows=end - begin,
+                        size_bytes=(end - begin) * row_bytes,
+                        input_files=tuple(files),
+                        exec_stats=None,
+                    ),
+                )
+                for begin, end in zip(bounds, bounds[1:])
+            ]
+
+    return EvenkeelDatasource()
+
+
+class _Rows:
+    """The work of one task."""
+
+    def __init__(
+        self, paths: Any, budget: Any, options: dict[str, Any], begin: int, end: int, step: int
+    ) -> None:
+        self.arguments = paths, budget, options
+        self.bounds = begin, end, step
+
+    def __call__(self) -> Iterator[Any]:
+        paths, budget, options = self.arguments
+        begin, end, step = self.bounds
+        with evenkeel.open(paths, budget=budget, **options) as array:
+            step = min(step, max(1, array.budget.limit // 4 // max(1, array[:1].nbytes)))
+            for first in range(begin, end, step):
+                yield _table(array[first : min(end, first + step)])
+
+
+def _table(rows: np.ndarray[Any, np.dtype[Any]]) -> Any:
+    names = rows.dtype.names
+    columns = (
+        {name: np.ascontiguousarray(rows[name]) for name in names} if names else {"data": rows}
+    )
+    return _ray("ray.data.block").BlockAccessor.batch_to_block(columns)
+
+
+def _ray(module: str) -> Any:
+    try:
+        return import_module(module)
+    except ImportError:
+        raise ImportError("ray: Ray Data is not installed\nhint: pip install 'ray[data]'") from None

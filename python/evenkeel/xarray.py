@@ -1,0 +1,83 @@
+"""An xarray backend: xarray.open_dataset(path, engine="evenkeel").
+
+Nothing is read but headers until values are asked for, and then only what is needed, within the
+budget. Files of one array become a variable "data"; containers have a variable for each array that
+can be read. Axes are called after the file where it names them (Zarr), else NAME_0, NAME_1, ...
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from xarray import Dataset, Variable
+from xarray.backends import BackendArray, BackendEntrypoint
+from xarray.core import indexing
+
+import evenkeel
+from evenkeel import _containers
+from evenkeel._array import Array
+
+
+class EvenkeelArray(BackendArray):
+    """An array that xarray indexes when its values are needed."""
+
+    def __init__(self, array: Array) -> None:
+        self.array = array
+        self.shape, self.dtype = array.shape, array.dtype
+
+    def __getitem__(self, key: Any) -> Any:
+        return indexing.explicit_indexing_adapter(
+            key, self.shape, indexing.IndexingSupport.OUTER_1VECTOR, self._get
+        )
+
+    def _get(self, key: tuple[Any, ...]) -> Any:
+        return np.asarray(self.array[key])
+
+
+class EvenkeelBackend(BackendEntrypoint):
+    """Arrays of files, read by evenkeel within a budget."""
+
+    description = "NPY, Arrow, npz, HDF5, Zarr, FITS and NIfTI arrays, read within a memory budget"
+    open_dataset_parameters = ("filename_or_obj", "drop_variables", "budget", "name")
+
+    def open_dataset(
+        self,
+        filename_or_obj: Any,
+        *,
+        drop_variables: str | Iterable[str] | None = None,
+        budget: Any = None,
+        name: str | None = None,
+    ) -> Dataset:
+        path = os.fspath(filename_or_obj)
+        shared = evenkeel.Budget(budget)
+        dropped = {drop_variables} if isinstance(drop_variables, str) else set(drop_variables or ())
+        found = _containers.members(path)
+        names = [m.name for m in found if not m.refused and not m.list and m.name not in dropped]
+        if name is not None:
+            names = [name]
+        variables = {}
+        for one in names or ([] if found else ["data"]):
+            array = evenkeel.open(path, budget=shared, name=one if found else None)
+            if isinstance(array, Array):
+                lazy = indexing.LazilyIndexedArray(EvenkeelArray(array))
+                names_of_axes = _dimensions(path, one, array)
+                # What `chunks={}` cuts it into.
+                blocks = {"preferred_chunks": dict(zip(names_of_axes, array.chunks))}
+                variables[one] = Variable(names_of_axes, lazy, encoding=blocks)
+        return Dataset(variables)
+
+    def guess_can_open(self, filename_or_obj: Any) -> bool:
+        return False  # only where it is asked for by name: others open these files, too
+
+
+def _dimensions(path: str, name: str, array: Array) -> tuple[str, ...]:
+    if array.format == "zarr":
+        from evenkeel._zarr import dimensions
+
+        named = dimensions(os.fsencode(path), name)
+        if len(named) == array.ndim:
+            return named
+    return tuple(f"{name}_{axis}" for axis in range(array.ndim))

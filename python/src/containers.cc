@@ -1,0 +1,97 @@
+// Files that hold several arrays, for Python.
+#include "format/container.h"
+
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include "array/internal.h"
+#include "format/places.h"
+#include "src/bind.h"
+#include "src/interruptible.h"
+#include "src/paths.h"
+#include "src/reader.h"
+
+namespace evenkeel::python {
+namespace {
+
+namespace nb = nanobind;
+using nb::literals::operator""_a;
+
+using Places = nb::ndarray<const std::uint64_t, nb::shape<-1, 3>, nb::c_contig, nb::device::cpu>;
+
+// What a file is by its first bytes: a container's kind, "hdf5", or "" for all else.
+std::string kind_of(const nb::bytes& path) {
+  return interruptible([name = path_of(path)] {
+    const Source source = open_even_empty(name);
+    const std::string head = source.read(0, kHeadBytes);
+    if (head.starts_with("\x89HDF\r\n\x1a\n")) return std::string("hdf5");
+    return std::string(container_kind(head));
+  });
+}
+
+// None for a file that is no container.
+nb::object members(const nb::bytes& path, bool count_rows) {
+  using Found = std::optional<std::vector<Member>>;
+  const Found found = interruptible([name = path_of(path), count_rows]() -> Found {
+    const std::vector<std::string> files = dataset_files(name);
+    const Source source = open_source(files.empty() ? name : files.front());
+    const std::string head = source.read(0, kHeadBytes);
+    if (!is_container(head)) return std::nullopt;
+    return members_of(source, head, count_rows);
+  });
+  if (!found) return nb::none();
+  nb::list all;
+  for (const Member& member : *found) {
+    nb::list shape;
+    for (const std::uint64_t length : member.shape) shape.append(length);
+    // Names need not be text.
+    const nb::object name = nb::steal(PyUnicode_DecodeUTF8(
+        member.name.data(), static_cast<Py_ssize_t>(member.name.size()), "backslashreplace"));
+    all.append(nb::make_tuple(name, member.type, nb::tuple(shape), member.list, member.refused));
+  }
+  return all;
+}
+
+// Rows that lie at places in files: (file, offset, rows) each.
+std::unique_ptr<Reader> open_places(const std::string& format, const std::vector<nb::bytes>& paths,
+                                    const Places& places, const std::string& dtype, bool big_endian,
+                                    const std::vector<std::uint64_t>& shape, const Budget& budget,
+                                    const std::string& engine, std::optional<std::uint64_t> cache,
+                                    const std::string& page_cache) {
+  const ArrayOptions options{.budget = budget,
+                             .engine = parse_engine(engine),
+                             .page_cache = parse_page_cache(page_cache),
+                             .cache = cache};
+  std::vector<RowPlace> list(places.shape(0));
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    list[i] = {places(i, 0), places(i, 1), places(i, 2)};
+  }
+  const std::vector<std::string> files = paths_of(paths);
+  if (files.empty()) throw Error(ErrorKind::kInvalid, "open", "no file was named");
+  return std::make_unique<Reader>(
+      files.front(), [=, list = std::move(list), type = DType::parse(dtype)] {
+        return Internals::make(layout_of_places(format, files, list, type, big_endian, shape),
+                               options);
+      });
+}
+
+}  // namespace
+
+void bind_containers(nb::module_& module) {
+  module.def(
+      "members", &members, "path"_a, "count_rows"_a,
+      nb::sig("def members(path: bytes, count_rows: bool) -> "
+              "list[tuple[str, str, tuple[int, ...], bool, str]] | None"),
+      "Name, type, shape, whether its rows are lists, and why it cannot be read, of each array in\n"
+      "a file; None for a file that holds one.");
+  module.def("kind_of", &kind_of, "path"_a,
+             "What a file is: arrow, npz, fits, nifti or hdf5, or an empty text.");
+  module.def("open_places", &open_places, "format"_a, "paths"_a, "places"_a, "dtype"_a,
+             "big_endian"_a, "shape"_a, "budget"_a, "engine"_a, "cache"_a.none(), "page_cache"_a,
+             "Rows of a dtype and shape that lie at places (file, offset, rows) in files.");
+}
+
+}  // namespace evenkeel::python

@@ -1,0 +1,232 @@
+"""npz, FITS, NIfTI and HDF5, written by NumPy, astropy, nibabel, h5py and anndata."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+import evenkeel
+
+RNG = np.random.default_rng(0)
+
+
+def check(array, want):
+    assert array.shape == want.shape and array.dtype == want.dtype.newbyteorder("=")
+    assert np.array_equal(array[...], want)
+    rows = RNG.permutation(len(want))
+    assert np.array_equal(array.take(rows), want[rows])
+    again = pickle.loads(pickle.dumps(array))
+    assert np.array_equal(again[...], want) and again.format == array.format
+
+
+# ---- npz
+
+
+def test_npz(tmp_path):
+    path = tmp_path / "a.npz"
+    arrays = {
+        "x": RNG.random((50, 7)).astype("float32"),
+        "f": np.asfortranarray(RNG.random((9, 4))),
+        "big": np.arange(20, dtype=">i4"),
+        "when": np.arange(5).astype("datetime64[s]"),
+        "pairs": np.zeros(6, dtype=[("a", "<i2"), ("b", "<f8")]),
+    }
+    np.savez(path, **arrays)
+    for name in ("x", "f", "big"):
+        check(evenkeel.open(path, name=name, budget="8MiB"), arrays[name])
+    assert evenkeel.open(path, name="x.npy").format == "npz"
+    for name in ("when", "pairs"):
+        got = evenkeel.open(path, name=name)
+        assert got.dtype == arrays[name].dtype and np.array_equal(got[...], arrays[name])
+    with pytest.raises(ValueError, match=r"which array\? it holds x \(float32\), f"):
+        evenkeel.open(path)
+    with pytest.raises(ValueError, match="there is no array .y."):
+        evenkeel.open(path, name="y")
+
+
+def test_npz_of_one_needs_no_name(tmp_path):
+    np.savez(tmp_path / "a.npz", np.arange(10))
+    check(evenkeel.open(tmp_path / "a.npz"), np.arange(10))
+
+
+def test_npz_compressed_is_refused(tmp_path):
+    np.savez_compressed(tmp_path / "a.npz", x=np.arange(10))
+    with pytest.raises(ValueError, match="compressed; save it with numpy.savez"):
+        evenkeel.open(tmp_path / "a.npz", name="x")
+
+
+def test_npz_damaged(tmp_path):
+    np.savez(tmp_path / "a.npz", x=np.arange(100), y=np.arange(3))
+    whole = (tmp_path / "a.npz").read_bytes()
+    for cut in range(4, len(whole), 13):
+        (tmp_path / "cut.npz").write_bytes(whole[:cut])
+        with pytest.raises(ValueError, match="bad ZIP archive|no NPY|truncated"):
+            evenkeel.open(tmp_path / "cut.npz", name="x")
+
+
+def test_npz_in_zip64(tmp_path):
+    import zipfile
+
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        with archive.open("x.npy", "w", force_zip64=True) as member:
+            np.save(member, np.arange(7.0))
+    check(evenkeel.open(tmp_path / "a.npz", name="x"), np.arange(7.0))
+
+
+# ---- FITS
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "int32", "int64", "float32", "float64"])
+def test_fits(tmp_path, dtype):
+    fits = pytest.importorskip("astropy.io.fits")
+    image = (RNG.random((6, 5, 4)) * 100).astype(dtype)
+    other = np.arange(12, dtype="float32").reshape(3, 4)
+    units = [fits.PrimaryHDU(image), fits.ImageHDU(other, name="SECOND")]
+    fits.HDUList(units).writeto(tmp_path / "a.fits")
+    check(evenkeel.open(tmp_path / "a.fits", name="0"), image)
+    check(evenkeel.open(tmp_path / "a.fits", name="SECOND"), other)
+    check(evenkeel.open(tmp_path / "a.fits", name="1"), other)
+    with pytest.raises(ValueError, match="which array"):
+        evenkeel.open(tmp_path / "a.fits")
+
+
+def test_fits_scaled_and_tables(tmp_path):
+    fits = pytest.importorskip("astropy.io.fits")
+    table = fits.BinTableHDU.from_columns([fits.Column("a", "J", array=np.arange(5))])
+    fits.HDUList([fits.PrimaryHDU(np.arange(9, dtype="uint16")), table]).writeto(
+        tmp_path / "a.fits"
+    )
+    with pytest.raises(ValueError, match="BZERO is 32768(.|\n)*dtype='>i2'") as error:
+        evenkeel.open(tmp_path / "a.fits", name="0")
+    offset = int(str(error.value).rsplit("offset=", 1)[1])
+    raw = evenkeel.open(tmp_path / "a.fits", dtype=">i2", shape=(9,), offset=offset)
+    assert np.array_equal(raw[:].astype(int) + 32768, np.arange(9))
+    with pytest.raises(ValueError, match="a table, not an image"):
+        evenkeel.open(tmp_path / "a.fits", name="1")
+    compressed = fits.CompImageHDU(np.zeros((64, 64), dtype="int16"))
+    fits.HDUList([fits.PrimaryHDU(), compressed]).writeto(tmp_path / "c.fits")
+    with pytest.raises(ValueError, match="compressed"):
+        evenkeel.open(tmp_path / "c.fits", name="1")
+
+
+def test_fits_truncated(tmp_path):
+    fits = pytest.importorskip("astropy.io.fits")
+    fits.PrimaryHDU(np.zeros((100, 100))).writeto(tmp_path / "a.fits")
+    whole = (tmp_path / "a.fits").read_bytes()
+    (tmp_path / "a.fits").write_bytes(whole[:5000])
+    with pytest.raises(ValueError, match="ends beyond the file"):
+        evenkeel.open(tmp_path / "a.fits")
+
+
+# ---- NIfTI
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("big", [False, True])
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "float32", "float64", "complex64"])
+def test_nifti(tmp_path, version, big, dtype):
+    nib = pytest.importorskip("nibabel")
+    kind = nib.Nifti1Image if version == 1 else nib.Nifti2Image
+    data = (RNG.random((5, 4, 3, 2)) * 100).astype(dtype)
+    header = kind.header_class(endianness=">" if big else "<")
+    header.set_data_dtype(np.dtype(dtype).newbyteorder(">" if big else "<"))
+    nib.save(kind(data, np.eye(4), header), tmp_path / "a.nii")
+    array = evenkeel.open(tmp_path / "a.nii", budget="4MiB")
+    stored = np.asarray(nib.load(tmp_path / "a.nii").dataobj)
+    check(array, np.ascontiguousarray(stored.T).astype(dtype))
+    assert array.format == "nifti"
+
+
+def test_nifti_scaled(tmp_path):
+    nib = pytest.importorskip("nibabel")
+    image = nib.Nifti1Image(RNG.random((4, 4, 4)), np.eye(4))
+    image.set_data_dtype(np.int16)
+    nib.save(image, tmp_path / "a.nii")
+    with pytest.raises(ValueError, match="stored numbers times"):
+        evenkeel.open(tmp_path / "a.nii")
+
+
+# ---- HDF5
+
+h5py = pytest.importorskip("h5py")
+
+
+def test_hdf5_contiguous_and_chunked(tmp_path):
+    path = tmp_path / "a.h5"
+    x = RNG.random((103, 6, 2))
+    with h5py.File(path, "w") as file:
+        file["plain"] = x.astype("float32")
+        file.create_dataset("group/chunked", data=x, chunks=(10, 6, 2))
+        file.create_dataset("big", data=np.arange(50, dtype=">i4"), chunks=(7,))
+        file.create_dataset("scalar", data=3.0)
+        file["pairs"] = np.zeros(6, dtype=[("a", "<i2"), ("b", "<f8")])
+    check(evenkeel.open(path, name="plain", budget="8MiB"), x.astype("float32"))
+    check(evenkeel.open(path, name="group/chunked", budget="8MiB"), x)
+    check(evenkeel.open(path, name="big"), np.arange(50, dtype=">i4"))
+    assert evenkeel.open(path, name="pairs").dtype.names == ("a", "b")
+    with pytest.raises(ValueError, match=r"which array\? it holds big, group/chunked, pairs"):
+        evenkeel.open(path)
+    with pytest.raises(ValueError, match="there is no array .nothing."):
+        evenkeel.open(path, name="nothing")
+
+
+def test_hdf5_user_block(tmp_path):
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w", userblock_size=1024) as file:
+        file["x"] = np.arange(1000)
+        file.create_dataset("y", data=np.arange(1000), chunks=(64,))
+    # HDF5 must begin the file for us to recognise it, so only the places are looked at.
+    from evenkeel import _hdf5
+
+    how = ("8MiB", "auto", None, "spare")
+    for name in ("x", "y"):
+        assert np.array_equal(_hdf5.open(bytes(path), name, how)[:], np.arange(1000))
+
+
+def test_hdf5_chunks_in_any_order(tmp_path):
+    path, want = tmp_path / "a.h5", RNG.random((100, 3))
+    with h5py.File(path, "w", libver="latest") as file:
+        data = file.create_dataset("x", (100, 3), "f8", chunks=(10, 3), maxshape=(None, 3))
+        for start in (50, 0, 90, 20, 10, 70, 30, 40, 80, 60):
+            data[start : start + 10] = want[start : start + 10]
+    check(evenkeel.open(path, budget="8MiB"), want)
+    a = evenkeel.open(path, engine="direct", budget="8MiB")
+    assert np.array_equal(np.concatenate(list(a.batches(7))), want)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda f: f.create_dataset("x", data=np.zeros(99), compression="gzip"), "compressed"),
+        (lambda f: f.create_dataset("x", data=np.zeros((8, 8)), chunks=(4, 4)), "cut the rows"),
+        (lambda f: f.create_dataset("x", (99,), "f8", chunks=(9,)), "0 of 11 chunks"),
+        (lambda f: f.create_dataset("x", (99,), "f8"), "never written"),
+        (lambda f: f.create_dataset("x", data=["a", "b"]), "not numbers"),
+    ],
+)
+def test_hdf5_refused(tmp_path, make, message):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        make(file)
+    with pytest.raises(ValueError, match=message):
+        evenkeel.open(tmp_path / "a.h5", name="x")
+
+
+def test_h5ad_sparse_matrix(tmp_path):
+    anndata = pytest.importorskip("anndata")
+    sparse = pytest.importorskip("scipy.sparse")
+    matrix = sparse.random(60, 20, density=0.2, format="csr", dtype="float32", random_state=0)
+    anndata.AnnData(matrix).write_h5ad(tmp_path / "a.h5ad")
+    rows = evenkeel.open(tmp_path / "a.h5ad", name="X", budget="16MiB")
+    assert rows.shape == (60, 20)
+    got = [batch.toarray() for batch in evenkeel.Loader(rows, 7, order="sequential")]
+    assert np.array_equal(np.concatenate(got), matrix.toarray())
+
+
+def test_h5py_missing_names_the_command(tmp_path, monkeypatch):
+    import sys
+
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["x"] = np.arange(3)
+    monkeypatch.setitem(sys.modules, "h5py", None)
+    with pytest.raises(ImportError, match="pip install h5py"):
+        evenkeel.open(tmp_path / "a.h5", name="x")

@@ -1,0 +1,148 @@
+"""The cache on disk: later epochs do not ask the server, and no wrong byte is ever read."""
+
+import io
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from remote_help import ObjectServer
+
+import evenkeel
+
+ROWS = np.random.default_rng(5).integers(0, 1 << 30, (6000, 128), dtype=np.int32)  # 3 MB
+
+
+def npy(array):
+    buffer = io.BytesIO()
+    np.save(buffer, array)
+    return buffer.getvalue()
+
+
+@pytest.fixture
+def server(monkeypatch):
+    monkeypatch.setenv("EVENKEEL_RETRY_DELAY", "0.001")
+    with ObjectServer() as made:
+        yield made
+
+
+@pytest.fixture
+def rows(server):
+    return server.put("rows.npy", npy(ROWS))
+
+
+def on_disk(folder):
+    return sum(
+        os.path.getsize(os.path.join(at, name))
+        for at, _, names in os.walk(folder)
+        for name in names
+    )
+
+
+@pytest.mark.parametrize("shuffle", [False, True, "blocks"])
+def test_a_second_epoch_asks_the_server_for_nothing(server, rows, shuffle, tmp_path):
+    cache = f"{tmp_path}/ek:64MiB"
+    with evenkeel.open(rows, budget="8MiB", cache=cache) as a:
+        assert "cache on disk" in a.engine
+        first = np.concatenate(list(a.batches(500, shuffle, seed=1)))
+        assert server.bytes_sent < 1.2 * ROWS.nbytes  # each block once
+        assert a.budget.in_use <= a.budget.limit
+    with evenkeel.open(rows, budget="8MiB", cache=cache) as a:
+        server.forget()
+        second = np.concatenate(list(a.batches(500, shuffle, seed=1)))
+        assert server.requests == []
+        stats = a.stats()
+        assert stats["bytes_from_network"] == 0 and stats["bytes_from_disk_cache"] > 0
+    np.testing.assert_array_equal(first, second)
+    if shuffle is False:
+        np.testing.assert_array_equal(first, ROWS)
+
+
+def test_tokens_and_loaders_use_it(server, tmp_path):
+    data = (np.arange(300_000) % 65521).astype(np.uint16)
+    url = server.put("train.bin", data.tobytes())
+    for epoch in range(2):
+        tokens = evenkeel.tokens(url, budget="8MiB", cache=f"{tmp_path}/ek:64MiB")
+        server.forget()
+        with evenkeel.TokenLoader(tokens, 8, 100, order="shuffled", seed=2) as loader:
+            for _, (x, y) in zip(range(300), loader):
+                np.testing.assert_array_equal(x[:, 1:], y[:, :-1])
+        assert (server.requests == []) == (epoch == 1)
+
+
+def test_another_version_of_an_object_is_another(server, rows, tmp_path):
+    cache = f"{tmp_path}/ek:64MiB"
+    with evenkeel.open(rows, budget="8MiB", cache=cache) as a:
+        np.testing.assert_array_equal(a[:], ROWS)
+    server.put("rows.npy", npy(ROWS + 1))
+    with evenkeel.open(rows, budget="8MiB", cache=cache) as a:
+        np.testing.assert_array_equal(a[:], ROWS + 1)
+
+
+def test_the_limit_is_kept(server, rows, tmp_path):
+    data = np.random.default_rng(1).integers(0, 1 << 30, (8, 1 << 20), dtype=np.int32)  # 32 MiB
+    url = server.put("large.npy", npy(data))
+    with evenkeel.open(url, budget="32MiB", cache=f"{tmp_path}/ek:16MiB") as a:
+        for i in range(8):
+            np.testing.assert_array_equal(a[i], data[i])
+            assert on_disk(tmp_path / "ek") <= 16 << 20
+
+
+def test_what_is_wrong_is_said(rows, tmp_path):
+    np.save("local.npy", ROWS)
+    with pytest.raises(ValueError, match="for URLs, and this is a file"):
+        evenkeel.open("local.npy", cache="/tmp/x:1GiB")
+    with pytest.raises(ValueError, match="less than 16 MiB"):
+        evenkeel.open(rows, cache=f"{tmp_path}:1MiB")
+    with pytest.raises(ValueError, match="does not end with a size"):
+        evenkeel.open(rows, cache=f"{tmp_path}:much")
+
+
+READER = """
+import sys, numpy as np, evenkeel
+wanted = np.load(sys.argv[2])
+a = evenkeel.open(sys.argv[1], budget="8MiB", cache=sys.argv[3])
+print("ready", flush=True)
+while True:
+    for rows, part in a.batches(600, True, with_index=True):
+        if not (part == wanted[rows]).all():
+            print("wrong bytes", flush=True)
+            sys.exit(3)
+"""
+
+
+def test_killed_writers_leave_no_wrong_byte(server, rows, tmp_path):
+    """Two processes share a cache that is too small, and are killed at any time, many times."""
+    np.save(tmp_path / "wanted.npy", ROWS)
+    cache = f"{tmp_path}/ek:16MiB"
+    large = server.put("large.npy", npy(np.concatenate([ROWS] * 7)))
+    np.save(tmp_path / "large.npy", np.concatenate([ROWS] * 7))
+    kills = int(os.environ.get("EVENKEEL_KILLS", "6"))
+    choose = random.Random(7)
+    for number in range(kills):
+        pairs = [(rows, "wanted.npy"), (large, "large.npy")]
+        readers = [
+            subprocess.Popen(
+                [sys.executable, "-c", READER, url, str(tmp_path / name), cache],
+                stdout=subprocess.PIPE,
+            )
+            for url, name in pairs
+        ]
+        for reader in readers:
+            assert reader.stdout.readline() == b"ready\n"
+        time.sleep(choose.random() * 0.2)  # anywhere in its work
+        for reader in readers:
+            assert reader.poll() is None  # it found no wrong byte
+            reader.send_signal(signal.SIGKILL)
+            reader.communicate()
+        assert on_disk(tmp_path / "ek") <= (16 << 20) + 4096, number
+    tool = os.environ.get("EVENKEEL_TOOL")
+    with evenkeel.open(rows, budget="8MiB", cache=cache) as a:
+        np.testing.assert_array_equal(a[:], ROWS)
+    if tool:
+        said = subprocess.run([tool, "cache", "verify", tmp_path / "ek"], capture_output=True)
+        assert said.returncode == 0, said

@@ -1,0 +1,220 @@
+"""evenkeel.create and evenkeel.TokenWriter."""
+
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import evenkeel
+
+MIB = 1 << 20
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_is_byte_for_byte_what_numpy_saves(folder):
+    dates = np.arange(12, dtype="datetime64[D]").reshape(4, 3)
+    fields = np.zeros(5, dtype=[("x", "<f4"), ("ÿ", "<i8", (2,)), ("z", "S3")])
+    fields["x"] = range(5)
+    for array in (
+        np.random.default_rng(1).random((1000, 162), np.float32),
+        np.arange(7, dtype=np.int8),
+        np.arange(24, dtype=">i4").reshape(2, 3, 4),
+        np.array([[1 + 2j]], dtype=np.complex64),
+        np.array([True, False]),
+        dates,
+        fields,
+    ):
+        np.save("wanted.npy", array)
+        with evenkeel.create("made.npy", array.dtype, (None, *array.shape[1:])) as w:
+            w.append(array[:1])
+            w.append(array[1:])
+            assert len(w) == len(array)
+        assert (folder / "made.npy").read_bytes() == (folder / "wanted.npy").read_bytes()
+
+
+def test_rows_can_be_assigned(folder):
+    wanted = np.random.default_rng(1).random((50_000, 5))
+    with evenkeel.create("a.npy", "float64", (None, 5), budget="1MiB") as w:
+        w.append(wanted)
+        wanted[100:40_000] = 3
+        w[100:40_000] = 3
+        wanted[7] = [1, 2, 3, 4, 5]
+        w[7] = [1, 2, 3, 4, 5]
+        wanted[-2:] = wanted[:2]
+        w[-2:] = wanted[:2]
+        more = np.ones((3, 5))
+        w[len(w) :] = more
+        with pytest.raises(IndexError, match="so far, 50,003 rows"):
+            w[50_004] = 1
+        with pytest.raises(IndexError, match="steps of 1"):
+            w[::2] = 1
+        with pytest.raises(ValueError, match="broadcast"):
+            w[3:5] = np.zeros((3, 5))
+    assert np.array_equal(np.load("a.npy"), np.concatenate([wanted, more]))
+
+
+def test_a_fixed_shape_is_zeros_where_nothing_was_written():
+    with evenkeel.create("a.npy", "int32", (1000, 3)) as w:
+        w[500] = 5
+        w[10:12] = 1
+        assert w.shape == (1000, 3)
+    a = np.load("a.npy")
+    assert a.shape == (1000, 3)
+    assert a.sum() == 15 + 6
+    with evenkeel.create("empty.npy", "int32", (None, 3)):
+        pass
+    assert np.load("empty.npy").shape == (0, 3)
+
+
+def test_raw_files_have_no_header(folder):
+    with evenkeel.create("a.bin", "uint16") as w:
+        w.append([1, 2, 3])
+    assert (folder / "a.bin").read_bytes() == b"\1\0\2\0\3\0"
+
+
+def test_other_kinds_of_values_are_refused():
+    with evenkeel.create("a.npy", "int32", (None, 2)) as w:
+        with pytest.raises(TypeError, match="float64 cannot become int32"):
+            w.append([[0.5, 1]])
+        with pytest.raises(ValueError, match=r"shape \(2,\); got an array of shape \(2, 3\)"):
+            w.append([[1, 2, 3], [4, 5, 6]])
+        w.append([1, 2])
+    assert np.load("a.npy").tolist() == [[1, 2]]
+    for shape, what in (((3, None), "first axis"), ((-2,), "an axis of -2"), ((), "one axis")):
+        with pytest.raises(ValueError, match=what):
+            evenkeel.create("b.npy", "int32", shape)
+    with pytest.raises(ValueError, match="no format"):
+        evenkeel.create("b.npy", "int32", format="hdf5")
+    with pytest.raises(MemoryError, match="write buffers"):
+        evenkeel.create("b.npy", "int32", budget=1000)
+    with pytest.raises(FileNotFoundError, match="folder must exist"):
+        evenkeel.create("no/b.npy", "int32")
+
+
+def test_an_exception_leaves_the_old_file(folder):
+    (folder / "a.npy").write_bytes(b"old")
+    with pytest.raises(KeyError):
+        with evenkeel.create("a.npy", "int32") as w:
+            w.append(range(100_000))
+            raise KeyError
+    assert (folder / "a.npy").read_bytes() == b"old"
+    assert names(folder) == ["a.npy"]
+    with evenkeel.create("a.npy", "int32") as w:
+        w.append([1])
+        with pytest.raises(ValueError, match="another process is writing"):
+            evenkeel.create("a.npy", "int32")
+        w.abort()
+        with pytest.raises(ValueError, match="closed"):
+            w.append([1])
+    assert (folder / "a.npy").read_bytes() == b"old"
+    with pytest.warns(ResourceWarning, match="was not closed"):
+        evenkeel.create("a.npy", "int32")
+    assert names(folder) == ["a.npy"]
+
+
+def test_a_killed_writer_goes_on_at_its_checkpoint(folder):
+    program = """if True:
+        import evenkeel, numpy, os, sys
+        with evenkeel.create("a.npy", "int64", (None, 8), budget="2MiB", resume=True) as w:
+            for i in range(w.rows // 1000, 400):
+                assert w.state in ("", str(w.rows)) or i > int(w.state) // 1000
+                w.append(numpy.full((1000, 8), i))
+                if i % 10 == 9:
+                    w.checkpoint(str(w.rows))
+                    print(i, flush=True)
+    """
+    for stop in (1, 3, 2):
+        child = subprocess.Popen(
+            [sys.executable, "-c", program], cwd=folder, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(stop):
+            child.stdout.readline()
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        child.stdout.close()
+        assert not (folder / "a.npy").exists()
+    subprocess.run([sys.executable, "-c", program], cwd=folder, check=True, stdout=-3)
+    assert np.array_equal(np.load("a.npy"), np.repeat(np.arange(400), 1000)[:, None].repeat(8, 1))
+    assert names(folder) == ["a.npy"]
+
+
+def test_memory_stays_within_the_budget(python):
+    out = python(
+        """
+        import evenkeel, numpy, resource
+        piece = numpy.zeros((1000, 256), numpy.float32)
+        with evenkeel.create("warm.npy", "float32", (None, 256), budget="8MiB") as w:
+            w.append(piece)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        budget = evenkeel.Budget("8MiB")
+        with evenkeel.create("a.npy", "float32", (None, 256), budget=budget) as w:
+            for _ in range(100):
+                w.append(piece)
+            assert budget.in_use > 0
+        assert budget.in_use == 0
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+        """
+    )
+    assert int(out) << 10 < 12 * MIB
+
+
+@pytest.mark.parametrize("format", ["nanogpt", "llm.c", "megatron", "datatrove", "npy"])
+def test_every_token_format_is_read_back(format):
+    name = {"datatrove": "t.ds", "npy": "t.npy"}.get(format, "t.bin")
+    rng = np.random.default_rng(2)
+    documents = [rng.integers(0, 50_000, n) for n in rng.integers(1, 3000, 50)]
+    with evenkeel.TokenWriter(name, format=format, budget="8MiB") as w:
+        for i, document in enumerate(documents):
+            w.append(document if i % 2 else document.astype(np.uint16))
+            w.end_document()
+        assert w.documents == 50
+        assert w.format == format
+    read = evenkeel.tokens(name)
+    assert np.array_equal(read[:], np.concatenate(documents))
+
+
+def test_tokens_that_do_not_fit_are_refused(folder):
+    with evenkeel.TokenWriter("t.bin", eot=0) as w:
+        for wrong in ([70_000], [-1], np.array([2**63], np.uint64)):
+            with pytest.raises(ValueError, match="t.bin"):
+                w.append(wrong)
+        with pytest.raises(ValueError, match="integers along one axis"):
+            w.append([0.5])
+        w.append([])
+        w.append([7])
+        w.end_document()
+    assert (folder / "t.bin").read_bytes() == b"\7\0\0\0"
+    with pytest.raises(ValueError, match="uint16 or uint32"):
+        evenkeel.TokenWriter("t.bin", format="llm.c", dtype="int64")
+    with pytest.raises(ValueError, match="there is no token format"):
+        evenkeel.TokenWriter("t.bin", format="arrow")
+
+
+def test_ctrl_c_ends_a_writer(folder):
+    program = """if True:
+        import evenkeel, numpy
+        piece = numpy.zeros(1 << 20, numpy.uint8)
+        with evenkeel.create("a.bin", "uint8", budget="1MiB") as w:
+            print("ready", flush=True)
+            while True:
+                w.append(piece)
+                if len(w) > 1 << 29:
+                    w[0:1000] = 0
+    """
+    child = subprocess.Popen(
+        [sys.executable, "-c", program],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    child.stdout.readline()
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=60)
+    assert "KeyboardInterrupt" in err
+    assert names(folder) == []

@@ -1,0 +1,145 @@
+#include "format/container.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "evenkeel/bytes.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::uint64_t kMostState = 16_MiB;
+constexpr std::size_t kNamesShown = 12;
+
+bool is_folder_of_files(const std::string& path) {
+  struct stat status;
+  return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+bool is_file(const std::string& path) {
+  struct stat status;
+  return ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
+}
+
+nlohmann::json read_json(const std::string& path) {
+  const Source source = open_source(path);
+  if (source.identity.size > kMostState) {
+    throw Error(ErrorKind::kFormat, "open",
+                "it has " + with_commas(source.identity.size) + " bytes")
+        .in(path)
+        .hint("is this the file of a dataset?");
+  }
+  return nlohmann::json::parse(source.read(0, source.identity.size), nullptr,
+                               /*exceptions=*/false);
+}
+
+// A parser that knows no path throws errors without one.
+template <class Read>
+auto named(const Source& source, const Read& read) {
+  try {
+    return read();
+  } catch (Error& error) {
+    if (!error.path().empty()) throw;
+    throw std::move(error).in(source.path);
+  }
+}
+
+}  // namespace
+
+std::string_view container_kind(std::string_view head) {
+  if (is_arrow(head)) return "arrow";
+  if (is_zip(head)) return "npz";
+  if (is_fits(head)) return "fits";
+  return is_nifti(head) ? "nifti" : "";
+}
+
+bool is_container(std::string_view head) { return !container_kind(head).empty(); }
+
+std::vector<Member> members_of(const Source& source, std::string_view head, bool count_rows) {
+  return named(source, [&] {
+    if (is_arrow(head)) return arrow_columns(source, head, count_rows);
+    if (is_zip(head)) return npz_members(source);
+    if (is_fits(head)) return fits_images(source);
+    return nifti_images(source, head);
+  });
+}
+
+Part read_member(const Source& source, std::string_view head, const std::string& name) {
+  return named(source, [&] {
+    if (is_arrow(head)) return read_arrow(source, head, name);
+    if (is_zip(head)) return read_npz(source, name);
+    if (is_fits(head)) return read_fits(source, name);
+    return read_nifti(source, head, name);
+  });
+}
+
+Error no_such_member(const Source& source, const std::string& name,
+                     const std::vector<Member>& members) {
+  std::string names;
+  for (std::size_t i = 0; i < std::min(members.size(), kNamesShown); ++i) {
+    const Member& member = members[i];
+    names += (i ? ", " : "") + printable(member.name);
+    if (!member.type.empty()) names += " (" + member.type + ")";
+  }
+  if (members.size() > kNamesShown) {
+    names += ", and " + with_commas(members.size() - kNamesShown) + " more";
+  }
+  const std::string there = members.empty() ? "there are no arrays in it" : "it holds " + names;
+  if (name.empty()) {
+    return Error(ErrorKind::kInvalid, "open", "which array? " + there)
+        .in(source.path)
+        .hint("say its name: name=\"...\" (--name)");
+  }
+  return Error(ErrorKind::kInvalid, "open",
+               "there is no array \"" + printable(name) + "\": " + there)
+      .in(source.path);
+}
+
+std::vector<std::string> dataset_files(const std::string& folder) {
+  if (!is_folder_of_files(folder)) return {};
+  const std::string prefix = folder.ends_with('/') ? folder : folder + '/';
+  if (is_file(prefix + "dataset_dict.json")) {
+    const auto splits = read_json(prefix + "dataset_dict.json");
+    std::string names;
+    if (splits.is_object() && splits.contains("splits") && splits["splits"].is_array()) {
+      for (const auto& split : splits["splits"]) {
+        if (split.is_string())
+          names += (names.empty() ? "" : ", ") + printable(split.get<std::string>());
+      }
+    }
+    throw Error(ErrorKind::kInvalid, "open", "this folder holds several datasets: " + names)
+        .in(folder)
+        .hint("open one of them: " + prefix + names.substr(0, names.find(',')));
+  }
+  const std::string path = prefix + "state.json";
+  if (!is_file(path)) return {};
+  const auto state = read_json(path);
+  const auto fail = [&](const std::string& problem) {
+    return Error(ErrorKind::kFormat, "open", "bad state of a dataset: " + problem).in(path);
+  };
+  if (!state.is_object() || !state.contains("_data_files") || !state["_data_files"].is_array()) {
+    throw fail("there is no list \"_data_files\" in it");
+  }
+  if (state.contains("_indices_files") && state["_indices_files"].is_array() &&
+      !state["_indices_files"].empty()) {
+    throw fail("it holds a selection of rows")
+        .hint("save it again: datasets.load_from_disk(folder).flatten_indices().save_to_disk(new)");
+  }
+  std::vector<std::string> files;
+  for (const auto& entry : state["_data_files"]) {
+    const bool has =
+        entry.is_object() && entry.contains("filename") && entry["filename"].is_string();
+    const std::string name = has ? entry["filename"].get<std::string>() : "";
+    if (name.empty() || name == "." || name == ".." || name.find('/') != name.npos ||
+        name.find('\0') != name.npos) {
+      throw fail("\"" + printable(name) + "\" is not the name of a file beside it");
+    }
+    files.push_back(prefix + name);
+  }
+  if (files.empty()) throw fail("it names no file");
+  return files;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,123 @@
+#include "prepare/convert_elements.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <sstream>
+#include <type_traits>
+#include <utility>
+
+#include "evenkeel/bytes.h"
+#include "evenkeel/error.h"
+
+namespace evenkeel {
+namespace {
+
+template <class From, class To>
+bool element_fits(From value) {
+  if constexpr (std::is_same_v<To, bool>) {
+    return value == From(0) || value == From(1);
+  } else if constexpr (std::is_floating_point_v<To>) {
+    if constexpr (std::is_floating_point_v<From>) {
+      return !std::isfinite(value) || std::isfinite(static_cast<To>(value));
+    } else {
+      return true;
+    }
+  } else if constexpr (std::is_floating_point_v<From>) {
+    // The powers of two at the ends are exact.
+    const auto least = static_cast<From>(std::numeric_limits<To>::min());
+    const From beyond = std::ldexp(From(1), std::numeric_limits<To>::digits);
+    return value >= least && value < beyond && std::trunc(value) == value;
+  } else if constexpr (std::is_same_v<From, bool>) {
+    return true;
+  } else {
+    return std::in_range<To>(value);
+  }
+}
+
+// How many elements were converted: fewer than `count` when the next one does not fit.
+template <class From, class To>
+std::size_t convert_all(const std::byte* from, std::byte* to, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    From value;
+    std::memcpy(&value, from + i * sizeof(From), sizeof value);
+    if (!element_fits<From, To>(value)) return i;
+    const To converted = static_cast<To>(value);
+    std::memcpy(to + i * sizeof(To), &converted, sizeof converted);
+  }
+  return count;
+}
+
+template <class Use>
+auto with_element_type(DType dtype, Use use) -> decltype(use(std::type_identity<int>{})) {
+  const bool whole = dtype.kind == DTypeKind::kInt;
+  if (dtype.kind == DTypeKind::kFloat && dtype.size == 4) return use(std::type_identity<float>{});
+  if (dtype.kind == DTypeKind::kFloat && dtype.size == 8) return use(std::type_identity<double>{});
+  if (dtype.kind == DTypeKind::kBool) return use(std::type_identity<bool>{});
+  if (!whole && dtype.kind != DTypeKind::kUint) return nullptr;
+  switch (dtype.size) {
+    case 1:
+      return whole ? use(std::type_identity<std::int8_t>{})
+                   : use(std::type_identity<std::uint8_t>{});
+    case 2:
+      return whole ? use(std::type_identity<std::int16_t>{})
+                   : use(std::type_identity<std::uint16_t>{});
+    case 4:
+      return whole ? use(std::type_identity<std::int32_t>{})
+                   : use(std::type_identity<std::uint32_t>{});
+    default:
+      return whole ? use(std::type_identity<std::int64_t>{})
+                   : use(std::type_identity<std::uint64_t>{});
+  }
+}
+
+using ConvertFunction = std::size_t (*)(const std::byte*, std::byte*, std::size_t);
+
+ConvertFunction find_conversion(DType from, DType to) {
+  return with_element_type(from, [to](auto source) -> ConvertFunction {
+    using From = typename decltype(source)::type;
+    return with_element_type(to, [](auto target) -> ConvertFunction {
+      return &convert_all<From, typename decltype(target)::type>;
+    });
+  });
+}
+
+std::string value_text(DType dtype, const std::byte* element) {
+  std::ostringstream text;
+  with_element_type(dtype, [&](auto type) -> ConvertFunction {
+    typename decltype(type)::type value;
+    std::memcpy(&value, element, sizeof value);
+    text << +value;
+    return nullptr;
+  });
+  return text.str();
+}
+
+}  // namespace
+
+ElementConverter::ElementConverter(DType from, DType to) : from_(from), to_(to) {
+  if (from == to) return;
+  convert_ = find_conversion(from, to);
+  if (convert_) return;
+  throw Error(ErrorKind::kInvalid, "convert",
+              "elements of " + from.name() + " are not converted to " + to.name())
+      .hint("bool, int8 to int64, uint8 to uint64, float32 and float64 are");
+}
+
+std::span<const std::byte> ElementConverter::operator()(std::span<const std::byte> elements) {
+  if (!convert_) return elements;
+  const std::size_t count = elements.size() / from_.size;
+  out_.resize(count * to_.size);
+  const std::size_t good = convert_(elements.data(), out_.data(), count);
+  if (good < count) {
+    throw Error(ErrorKind::kInvalid, "convert",
+                "element " + with_commas(done_ + good) + " is " +
+                    value_text(from_, elements.data() + good * from_.size) + ", which " +
+                    to_.name() + " cannot hold")
+        .hint("choose a type that holds all values");
+  }
+  done_ += count;
+  return out_;
+}
+
+}  // namespace evenkeel

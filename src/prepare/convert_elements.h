@@ -1,0 +1,32 @@
+// Elements of one type as elements of another, checked for range.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "evenkeel/dtype.h"
+
+namespace evenkeel {
+
+// Integers must fit, and floats that become integers must be whole numbers. A float that becomes a
+// smaller float is rounded, but must not become infinite. Integers become floats by rounding.
+class ElementConverter {
+ public:
+  // Throws Error (kInvalid) for types that are not converted: records, complex, 16-bit floats.
+  ElementConverter(DType from, DType to);
+  // Valid until the next call. Throws Error (kInvalid) that names the first element that does not
+  // fit, counted from the first call on.
+  std::span<const std::byte> operator()(std::span<const std::byte> elements);
+
+ private:
+  using Convert = std::size_t (*)(const std::byte* from, std::byte* to, std::size_t count);
+  const DType from_, to_;
+  Convert convert_ = nullptr;  // none: the types are the same
+  std::uint64_t done_ = 0;
+  std::vector<std::byte> out_;
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,224 @@
+// Items from files to files: converted, merged, split, sampled.
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+
+#include "evenkeel/bytes.h"
+#include "evenkeel/order.h"
+#include "evenkeel/prepare.h"
+#include "prepare/convert_elements.h"
+#include "prepare/items.h"
+#include "write/output_file.h"
+
+namespace evenkeel {
+namespace {
+
+// Which items of a sequence are taken: each set of `wanted` of them is as likely as the others
+// (selection sampling, Knuth's algorithm S). A pure function of seed and item, from item to item.
+class Selection {
+ public:
+  Selection(std::uint64_t items, std::uint64_t wanted, std::uint64_t seed)
+      : items_(items), wanted_(std::min(items, wanted)), seed_(seed) {}
+  // Must be asked for item 0, 1, 2, ...
+  bool takes(std::uint64_t item) {
+    constexpr std::uint64_t kSample = 0x73616d706c650000;  // "sample": an epoch of its own
+    if (uniform_draw(seed_, kSample, item, items_ - item) >= wanted_ - taken_) return false;
+    ++taken_;
+    return true;
+  }
+  bool done() const { return taken_ == wanted_; }
+
+ private:
+  const std::uint64_t items_, wanted_, seed_;
+  std::uint64_t taken_ = 0;
+};
+
+std::string shard_name(const std::string& pattern, std::uint64_t shard) {
+  const std::size_t place = pattern.find("{}");
+  char digits[24];
+  std::snprintf(digits, sizeof digits, "%05llu", static_cast<unsigned long long>(shard));
+  return pattern.substr(0, place) + digits + pattern.substr(place + 2);
+}
+
+class Copy {
+ public:
+  explicit Copy(const CopyOptions& options)
+      : options_(options),
+        reading_(std::clamp<std::uint64_t>(options.budget.limit() / 2, 1_MiB, 32_MiB)),
+        source_(open_items(options.input, options.budget, reading_, group_bytes(options))),
+        from_(source_->kind.tokens ? source_->kind.tokens->dtype : source_->kind.array.dtype),
+        convert_(from_, options.dtype.value_or(from_)) {
+    if (options.dtype) {
+      source_->kind.array.dtype = *options.dtype;
+      if (source_->kind.tokens) source_->kind.tokens->dtype = *options.dtype;
+    }
+    if (!options.array_format.empty()) source_->kind.array.format = options.array_format;
+    kind_ = "copy of " + std::string(item_unit_name(options.input.unit)) + " " + options.output +
+            " " + options.format + options.array_format + " " +
+            options.dtype.value_or(from_).name() + " sample " +
+            std::to_string(options.sample.value_or(0)) + " by seed " +
+            std::to_string(options.seed) + " shares";
+    for (const double share : options.shares) kind_ += " " + std::to_string(share);
+    kind_ += " of\n" + source_->fingerprint();
+    const bool pattern = options.output.find("{}") != std::string::npos;
+    if (options.shares.size() > 1 && !pattern) {
+      throw Error(ErrorKind::kInvalid, "split", "the name of the outputs must contain {}")
+          .in(options.output)
+          .hint("part_{}.npy becomes part_00000.npy, part_00001.npy, ...");
+    }
+  }
+
+  WorkReport run() {
+    if (options_.sample) select();
+    std::vector<std::uint64_t> ends = shard_ends();
+    std::uint64_t shard = finished_shards();
+    report_.resumed = shard > 0;
+    for (; shard < ends.size(); ++shard) {
+      copy_shard(shard, shard == 0 ? 0 : ends[shard - 1], ends[shard]);
+      if (ends.size() > 1) replace_file(state_path(), kind_ + std::to_string(shard + 1));
+    }
+    if (ends.size() > 1) sys::unlink(state_path().c_str());
+    return report_;
+  }
+
+ private:
+  // Rows are copied many at a time, but sampled and split one by one.
+  static std::uint64_t group_bytes(const CopyOptions& options) {
+    return options.sample || options.shares.size() > 1 ? 0 : 64_KiB;
+  }
+
+  std::string state_path() const { return shard_name(options_.output, 0) + ".split"; }
+
+  // An item belongs to the shard in which its first byte lies.
+  std::vector<std::uint64_t> shard_ends() const {
+    double sum = 0, so_far = 0;
+    for (const double share : options_.shares) sum += share;
+    std::vector<std::uint64_t> ends;
+    for (const double share : options_.shares) {
+      so_far += share;
+      ends.push_back(static_cast<std::uint64_t>(
+          std::llround(so_far / sum * static_cast<double>(source_->bytes()))));
+    }
+    if (ends.empty()) ends.push_back(0);
+    ends.back() = UINT64_MAX;
+    return ends;
+  }
+
+  std::uint64_t finished_shards() const {
+    if (!options_.resume || options_.shares.size() < 2) return 0;
+    std::string text;
+    if (std::FILE* file = std::fopen(state_path().c_str(), "rb")) {
+      char some[4096];
+      for (std::size_t n; (n = std::fread(some, 1, sizeof some, file)) > 0;) text.append(some, n);
+      std::fclose(file);
+    }
+    std::uint64_t shards = 0;
+    if (text.starts_with(kind_)) {
+      std::from_chars(text.data() + kind_.size(), text.data() + text.size(), shards);
+    }
+    return shards;
+  }
+
+  void select() {
+    std::uint64_t items = source_->estimated_items();
+    if (options_.input.unit == ItemUnit::kLines) {  // they have to be counted
+      for (items = 0; source_->next(); ++items) tell("counting", source_->position().offset);
+      source_->seek({});
+    }
+    items_ = items;
+  }
+
+  void tell(std::string_view step, std::uint64_t offset) {
+    if (!options_.progress || offset - told_ < 4_MiB) return;
+    told_ = offset;
+    options_.progress({step, offset, source_->bytes()});
+  }
+
+  void copy_shard(std::uint64_t shard, std::uint64_t begin, std::uint64_t end) {
+    const bool several = options_.shares.size() > 1;
+    const std::string path = several ? shard_name(options_.output, shard) : options_.output;
+    const auto sink = create_items(path, source_->kind, options_.format,
+                                   {.budget = options_.budget,
+                                    .checksums = options_.checksums,
+                                    .resume = options_.resume,
+                                    .while_waiting = {}},
+                                   options_.input.unit != ItemUnit::kBlocks);
+    ItemPosition at = end_of_last_;
+    std::uint64_t items = 0;
+    if (sink->state().starts_with(kind_)) {
+      unsigned long long item = 0, offset = 0, done = 0;
+      std::sscanf(sink->state().c_str() + kind_.size(), "%llu %llu %llu", &item, &offset, &done);
+      at = {item, offset}, items = done;
+      report_.resumed = true;
+    } else if (at.offset < begin) {  // after a resume: the first item of this shard
+      at = skip_to(begin);
+    }
+    source_->seek(at);
+    told_ = at.offset;
+    std::uint64_t saved = at.offset;
+    std::optional<Selection> selection;
+    if (options_.sample) {
+      selection.emplace(items_, *options_.sample, options_.seed);
+      for (std::uint64_t i = 0; i < at.item; ++i) selection->takes(i);
+    }
+    for (;;) {
+      const ItemPosition now = source_->position();
+      if (now.offset >= end || (selection && selection->done())) break;
+      if (selection && !skip_unwanted(*selection, now)) break;
+      const auto item = source_->next();
+      if (!item) break;
+      sink->add(convert_(*item));
+      items += source_->kind.row_bytes > 0 ? item->size() / source_->kind.row_bytes : 1;
+      report_.bytes += item->size();
+      const ItemPosition next = source_->position();
+      tell("copying", next.offset);
+      if (next.offset - saved < options_.checkpoint_bytes) continue;
+      saved = next.offset;
+      sink->checkpoint(kind_ + std::to_string(next.item) + " " + std::to_string(next.offset) + " " +
+                       std::to_string(items));
+    }
+    end_of_last_ = source_->position();
+    report_.how = sink->how();
+    sink->close();
+    report_.items += items;
+    report_.outputs.push_back({path, items});
+  }
+
+  ItemPosition skip_to(std::uint64_t begin) {
+    source_->seek({});
+    while (source_->position().offset < begin && source_->next()) {
+    }
+    return source_->position();
+  }
+
+  // Goes to the next item that is taken. False: there is none.
+  bool skip_unwanted(Selection& selection, const ItemPosition& now) {
+    const std::uint64_t size = source_->item_bytes();
+    std::uint64_t item = now.item;
+    while (item < items_ && !selection.takes(item)) {
+      ++item;
+      // Items of one length are not read when they are not wanted.
+      if (size == 0 && !source_->next()) return false;
+    }
+    if (item == items_) return false;
+    if (size > 0 && item != now.item) source_->seek({item, item * size});
+    return true;
+  }
+
+  const CopyOptions& options_;
+  const std::uint64_t reading_;
+  std::unique_ptr<ItemSource> source_;
+  const DType from_;
+  ElementConverter convert_;
+  std::string kind_;
+  std::uint64_t items_ = 0, told_ = 0;
+  ItemPosition end_of_last_;
+  WorkReport report_;
+};
+
+}  // namespace
+
+WorkReport copy_items(const CopyOptions& options) { return Copy(options).run(); }
+
+}  // namespace evenkeel

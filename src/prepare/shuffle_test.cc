@@ -1,0 +1,110 @@
+// labels: threads
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <numeric>
+
+#include "evenkeel/bytes.h"
+#include "evenkeel/prepare.h"
+#include "format/test_files.h"
+#include "order/chi_square.h"
+#include "order/philox.h"
+
+namespace evenkeel {
+namespace {
+
+class ShuffleTest : public FileTest {
+ protected:
+  std::vector<std::uint32_t> shuffled(std::uint32_t count, std::uint64_t seed,
+                                      std::uint64_t budget = 16_MiB) const {
+    std::vector<std::uint32_t> values(count);
+    std::iota(values.begin(), values.end(), 0u);
+    const std::string in = write(
+        "in", {reinterpret_cast<const char*>(values.data()), values.size() * sizeof values[0]});
+    ShuffleOptions options;
+    options.input = {.paths = {in}, .dtype = DType::of<std::uint32_t>()};
+    options.output = path("out");
+    options.seed = seed;
+    options.budget = budget;
+    EXPECT_EQ(shuffle(options).items, count);
+    EXPECT_LE(options.budget.peak(), budget);
+    EXPECT_EQ(options.budget.in_use(), 0u);
+    std::ifstream(options.output, std::ios::binary)
+        .read(reinterpret_cast<char*>(values.data()),
+              static_cast<std::streamsize>(values.size() * sizeof values[0]));
+    return values;
+  }
+};
+
+// The definition, in a few lines: sorted by 128 bits of Philox.
+TEST_F(ShuffleTest, IsSortedByPhilox) {
+  constexpr std::uint32_t kCount = 50'000;
+  std::vector<std::uint32_t> wanted(kCount);
+  std::iota(wanted.begin(), wanted.end(), 0u);
+  std::ranges::sort(wanted, {}, [](std::uint32_t i) {
+    const Block key = philox(11, 0x73687566666c6500, Stream::kDraws, i);
+    return std::pair(key.high, key.low);
+  });
+  EXPECT_EQ(shuffled(kCount, 11), wanted);
+}
+
+// Where the first, a middle and the last item go, over many seeds.
+TEST_F(ShuffleTest, EveryPlaceIsEquallyLikely) {
+  constexpr std::uint32_t kItems = 5;
+  std::map<std::vector<std::uint32_t>, std::uint64_t> orders;
+  constexpr std::uint64_t kSeeds = 1'200;
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+    // What the test above says, without the files.
+    std::vector<std::uint32_t> order(kItems);
+    std::iota(order.begin(), order.end(), 0u);
+    std::ranges::sort(order, {}, [&](std::uint32_t i) {
+      return philox(seed, 0x73687566666c6500, Stream::kDraws, i).high;
+    });
+    ++orders[order];
+  }
+  EXPECT_EQ(orders.size(), 120u);
+  std::vector<std::uint64_t> counts;
+  for (const auto& [order, count] : orders) counts.push_back(count);
+  EXPECT_LT(std::abs(chi_square_z(counts)), kMaxDeviation);
+}
+
+TEST_F(ShuffleTest, PositionsAreUniform) {
+  const auto order = shuffled(200'000, 3);
+  // Items of each twentieth of the input in each twentieth of the output.
+  std::vector<std::uint64_t> counts(400);
+  for (std::size_t i = 0; i < order.size(); ++i) ++counts[i / 10'000 * 20 + order[i] / 10'000];
+  EXPECT_LT(std::abs(chi_square_z(counts)), kMaxDeviation);
+}
+
+TEST_F(ShuffleTest, SmallFilesAndManyParts) {
+  for (const std::uint32_t count : {1u, 2u, 3u, 1'000u}) {
+    auto order = shuffled(count, 1);
+    std::ranges::sort(order);
+    for (std::uint32_t i = 0; i < count; ++i) ASSERT_EQ(order[i], i);
+  }
+  EXPECT_EQ(shuffled(400'000, 9, 16_MiB), shuffled(400'000, 9, 256_MiB));
+}
+
+// Lengths that are nothing like the first ones: a part that does not fit is read several times.
+TEST_F(ShuffleTest, PartsThatAreTooLargeAreReadAgain) {
+  std::string text;
+  for (int i = 0; i < 40'000; ++i) text += std::string(300, 'a') + "\n";
+  for (int i = 0; i < 600'000; ++i) text += std::to_string(i % 10) + "\n";
+  const std::string in = write("in.txt", text);
+  ShuffleOptions options;
+  options.input = {.paths = {in}, .unit = ItemUnit::kLines};
+  options.output = path("out.txt");
+  options.budget = 16_MiB;
+  EXPECT_EQ(shuffle(options).items, 640'000u);
+  EXPECT_LE(options.budget.peak(), 16_MiB);
+  std::map<std::string, int> lines, wanted;
+  std::ifstream before(in), after(options.output);
+  for (std::string line; std::getline(before, line);) ++wanted[line];
+  for (std::string line; std::getline(after, line);) ++lines[line];
+  EXPECT_EQ(lines, wanted);
+}
+
+}  // namespace
+}  // namespace evenkeel

@@ -1,0 +1,300 @@
+#include "remote/disk_cache.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+
+#include "base/checked.h"
+#include "base/visible.h"
+#include "evenkeel/bytes.h"
+#include "evenkeel/error.h"
+#include "remote/sha256.h"
+
+namespace evenkeel {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kBlockMagic("EKBLOCK1", 8);
+constexpr std::size_t kKeyLength = 32;
+constexpr std::int64_t kTouchEvery = 60;  // seconds: how exactly uses are noted
+
+// The first bytes of a block's file. `self` is the checksum of all before it.
+struct BlockHeader {
+  char magic[8];
+  char key[kKeyLength];
+  std::uint64_t block, length, data, self;
+
+  std::uint64_t checksum() const {
+    return xxh64(std::as_bytes(std::span(this, 1)).first(offsetof(BlockHeader, self)));
+  }
+};
+
+std::uint64_t size_on_disk(std::uint64_t bytes) {
+  return DiskCache::kHeader + round_up(bytes, DiskCache::kHeader);
+}
+
+// Whether a whole file, header and all, is the block that it says it is.
+bool is_whole(std::span<const std::byte> file, BlockHeader& header) {
+  if (file.size() < DiskCache::kHeader) return false;
+  std::memcpy(&header, file.data(), sizeof header);
+  return std::string_view(header.magic, 8) == kBlockMagic && header.self == header.checksum() &&
+         header.length <= DiskCache::kBlock && header.length <= file.size() - DiskCache::kHeader &&
+         header.data == xxh64(file.subspan(DiskCache::kHeader, header.length));
+}
+
+// O_DIRECT, where the filesystem takes it: what is read from the cache stays out of memory.
+Fd open_block(const char* path, int flags) {
+  Fd fd(::open(path, flags | O_CLOEXEC | O_DIRECT, 0666));
+  if (!fd && (errno == EINVAL || errno == EOPNOTSUPP)) {
+    fd = Fd(::open(path, (flags & ~O_EXCL) | O_CLOEXEC, 0666));
+  }
+  return fd;
+}
+
+std::size_t read_whole(int fd, std::byte* out, std::size_t room) {
+  std::size_t done = 0;
+  while (done < room) {
+    const ssize_t got = sys::pread(fd, out + done, room - done, done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    done += static_cast<std::size_t>(got);
+    if (done % DiskCache::kHeader != 0) break;  // the end
+  }
+  (void)sys::fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+  return done;
+}
+
+bool write_whole(int fd, const std::byte* data, std::size_t size) {
+  std::size_t done = 0;
+  while (done < size) {
+    const ssize_t put = ::pwrite(fd, data + done, size - done, static_cast<off_t>(done));
+    if (put < 0 && errno == EINTR) continue;
+    if (put <= 0) return false;
+    done += static_cast<std::size_t>(put);
+  }
+  return true;
+}
+
+class FileLock {
+ public:
+  explicit FileLock(int fd) : fd_(fd) {
+    while (::flock(fd_, LOCK_EX) != 0 && errno == EINTR) {
+    }
+  }
+  ~FileLock() { ::flock(fd_, LOCK_UN); }
+  FileLock(const FileLock&) = delete;
+  FileLock& operator=(const FileLock&) = delete;
+
+ private:
+  const int fd_;
+};
+
+std::uint64_t read_usage(int fd) {
+  std::uint64_t bytes = 0;
+  return ::pread(fd, &bytes, sizeof bytes, 0) == sizeof bytes ? bytes : UINT64_MAX;
+}
+
+void write_usage(int fd, std::uint64_t bytes) { (void)!::pwrite(fd, &bytes, sizeof bytes, 0); }
+
+// Whether the process that wrote an unfinished file has died: it held a lock on it.
+bool is_abandoned(const std::string& path) {
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  return fd && ::flock(fd.get(), LOCK_EX | LOCK_NB) == 0;
+}
+
+}  // namespace
+
+DiskCacheSpec parse_disk_cache(const std::string& text) {
+  const std::size_t colon = text.rfind(':');
+  const auto wrong = [&](const std::string& what) {
+    return Error(ErrorKind::kInvalid, "cache", "\"" + text + "\" " + what)
+        .hint("write a folder and how much it may hold: /nvme/ek:200GiB");
+  };
+  if (colon == text.npos || colon == 0) throw wrong("is not FOLDER:SIZE");
+  DiskCacheSpec spec{text.substr(0, colon), 0};
+  try {
+    spec.limit = parse_size(text.substr(colon + 1));
+  } catch (const Error&) {
+    throw wrong("does not end with a size");
+  }
+  constexpr std::uint64_t kLeast = 16 << 20;
+  if (spec.limit < kLeast) throw wrong("is less than 16 MiB");
+  return spec;
+}
+
+std::string DiskCache::root_of(const std::string& folder) {
+  return (fs::path(folder) / "evenkeel-blocks-1").string();
+}
+
+DiskCache::DiskCache(const std::string& folder, std::uint64_t limit)
+    : root_(root_of(folder)), limit_(limit) {
+  std::error_code failure;
+  fs::create_directories(fs::path(root_) / "unfinished", failure);
+  if (failure) throw Error::system("cache", failure.value(), "cannot make the folder").in(root_);
+  const std::string usage = root_ + "/usage";
+  const MutexLock lock(mutex_);
+  usage_ = Fd(::open(usage.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  if (!usage_) throw Error::system("cache", errno, "cannot write").in(usage);
+}
+
+std::string DiskCache::key_of(std::string_view url, std::string_view version, std::uint64_t size) {
+  const std::string all =
+      without_query(std::string(url)) + '\0' + std::string(version) + '\0' + std::to_string(size);
+  return hex_of(sha256(all)).substr(0, kKeyLength);
+}
+
+std::string DiskCache::path_of(const std::string& key, std::uint64_t block) const {
+  return root_ + "/" + key.substr(0, 2) + "/" + key + "-" + std::to_string(block);
+}
+
+std::uint64_t DiskCache::read(const std::string& key, std::uint64_t block, std::byte* out) {
+  const std::string path = path_of(key, block);
+  const Fd fd = open_block(path.c_str(), O_RDONLY);
+  if (!fd) return 0;
+  const std::size_t got = read_whole(fd.get(), out, kHeader + kBlock);
+  BlockHeader header;
+  if (!is_whole({out, got}, header) || header.block != block ||
+      std::string_view(header.key, kKeyLength) != key) {
+    if (::unlink(path.c_str()) == 0) give_back(got);  // damaged: it is fetched again
+    return 0;
+  }
+  struct stat status;
+  if (::fstat(fd.get(), &status) == 0 && status.st_mtim.tv_sec + kTouchEvery < std::time(nullptr)) {
+    (void)::utimensat(AT_FDCWD, path.c_str(), nullptr, 0);
+  }
+  return header.length;
+}
+
+// Removes the blocks that were used longest ago, until `wanted` bytes fit; the bytes in use then.
+// It counts anew, so that what crashes left behind does not count for ever.
+std::uint64_t DiskCache::make_room(std::uint64_t wanted) {
+  std::uint64_t used = 0;
+  std::vector<CachedBlock> blocks = list(root_);
+  std::erase_if(blocks, [&](const CachedBlock& block) {
+    if (!block.unfinished) {
+      used += block.bytes;
+      return false;
+    }
+    if (is_abandoned(block.path)) {
+      ::unlink(block.path.c_str());
+    } else {
+      used += size_on_disk(kBlock);
+    }
+    return true;
+  });
+  // Some more than needed, so that not every block counts all others.
+  const std::uint64_t goal = limit_ - std::min(limit_, limit_ / 16 + wanted);
+  if (used <= limit_ && wanted <= limit_ - used) return used;
+  std::ranges::sort(blocks, {}, &CachedBlock::used_ns);
+  for (const CachedBlock& block : blocks) {
+    if (used <= goal) break;
+    if (::unlink(block.path.c_str()) == 0) used -= std::min(used, block.bytes);
+  }
+  return used;
+}
+
+Fd DiskCache::reserve(std::uint64_t bytes, std::string& name) {
+  const MutexLock lock(mutex_);
+  const FileLock others(usage_.get());
+  std::uint64_t used = read_usage(usage_.get());
+  if (used > limit_ || bytes > limit_ - used) used = make_room(bytes);
+  if (used > limit_ || bytes > limit_ - used) {
+    write_usage(usage_.get(), used);
+    return {};
+  }
+  static std::atomic<std::uint64_t> serial = 0;
+  name = root_ + "/unfinished/" + std::to_string(::getpid()) + "-" + std::to_string(serial++) +
+         "-" + std::to_string(sys::monotonic_ns());
+  Fd fd = open_block(name.c_str(), O_RDWR | O_CREAT | O_EXCL);
+  if (!fd) return {};
+  ::flock(fd.get(), LOCK_EX);  // as long as it is open: the writer lives
+  write_usage(usage_.get(), used + bytes);
+  return fd;
+}
+
+void DiskCache::give_back(std::uint64_t bytes) {
+  const MutexLock lock(mutex_);
+  const FileLock others(usage_.get());
+  const std::uint64_t used = read_usage(usage_.get());
+  if (used != UINT64_MAX) write_usage(usage_.get(), used - std::min(used, bytes));
+}
+
+void DiskCache::store(const std::string& key, std::uint64_t block, std::byte* room,
+                      std::uint64_t bytes) {
+  const std::uint64_t whole = size_on_disk(bytes);
+  std::string name;
+  const Fd fd = reserve(whole, name);
+  if (!fd) return;
+  std::memset(room, 0, kHeader);
+  std::memset(room + kHeader + bytes, 0, whole - kHeader - bytes);
+  BlockHeader header{};
+  std::memcpy(header.magic, kBlockMagic.data(), kBlockMagic.size());
+  std::memcpy(header.key, key.data(), kKeyLength);
+  header.block = block;
+  header.length = bytes;
+  header.data = xxh64({room + kHeader, bytes});
+  header.self = header.checksum();
+  std::memcpy(room, &header, sizeof header);
+  const std::string path = path_of(key, block);
+  bool stored = write_whole(fd.get(), room, whole);
+  if (stored) {
+    (void)sys::fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED);
+    // A link, not a rename: if another process was first, its block stays.
+    stored = ::link(name.c_str(), path.c_str()) == 0;
+    if (!stored && errno == ENOENT) {
+      ::mkdir(path.substr(0, path.rfind('/')).c_str(), 0777);
+      stored = ::link(name.c_str(), path.c_str()) == 0;
+    }
+  }
+  ::unlink(name.c_str());
+  if (!stored) give_back(whole);
+}
+
+std::vector<CachedBlock> DiskCache::list(const std::string& root) {
+  std::vector<CachedBlock> blocks;
+  std::error_code failure;
+  for (fs::recursive_directory_iterator it(root, failure), end; !failure && it != end;
+       it.increment(failure)) {
+    struct stat status;
+    const std::string path = it->path().string();
+    if (::lstat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) continue;
+    const bool unfinished = it->path().parent_path().filename() == "unfinished";
+    if (!unfinished && it.depth() == 0) continue;  // `usage`
+    blocks.push_back({path, static_cast<std::uint64_t>(status.st_size),
+                      status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec, unfinished});
+  }
+  return blocks;
+}
+
+bool DiskCache::verify(const std::string& path) {
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::vector<std::byte> file(kHeader + kBlock);
+  const std::size_t got = fd ? read_whole(fd.get(), file.data(), file.size()) : 0;
+  BlockHeader header;
+  return is_whole({file.data(), got}, header);
+}
+
+std::uint64_t DiskCache::clear(const std::string& root) {
+  const Fd usage(::open((root + "/usage").c_str(), O_RDWR | O_CLOEXEC));
+  if (!usage) return 0;
+  const FileLock others(usage.get());
+  std::uint64_t freed = 0;
+  for (const CachedBlock& block : list(root)) {
+    if (block.unfinished && !is_abandoned(block.path)) continue;
+    if (::unlink(block.path.c_str()) == 0) freed += block.bytes;
+  }
+  const std::uint64_t used = read_usage(usage.get());
+  write_usage(usage.get(), used == UINT64_MAX ? 0 : used - std::min(used, freed));
+  return freed;
+}
+
+}  // namespace evenkeel

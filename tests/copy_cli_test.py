@@ -1,0 +1,117 @@
+"""evenkeel convert, merge, split and sample, as a user meets them."""
+
+import numpy as np
+import pytest
+from conftest import User
+from shuffle_cli_test import digest, killed_at_random, megatron, names
+
+
+@pytest.fixture
+def user(tmp_path):
+    """As we are, in a folder of the test's own."""
+    return User("self", tmp_path)
+
+
+def loaded(user, name):
+    return np.load(user.folder / name)
+
+
+def test_convert_changes_format_and_type(user):
+    rows = np.random.default_rng(1).integers(-100, 100, (5000, 7))
+    user.save("a.npy", rows)
+    user.run("convert", "a.npy", "-o", "b.npy", "--to", "int8")
+    assert np.array_equal(loaded(user, "b.npy"), rows)
+    assert loaded(user, "b.npy").dtype == np.int8
+    user.run("convert", "b.npy", "-o", "c.raw", "--format", "raw", "--to", "float32")
+    assert np.array_equal(np.fromfile(user.folder / "c.raw", np.float32), rows.ravel())
+    raw = ["--dtype", "float32", "--shape", "-1,7"]
+    user.run("convert", "c.raw", *raw, "-o", "d.npy", "--format", "npy", "--to", "int64")
+    assert np.array_equal(loaded(user, "d.npy"), rows)
+
+
+def test_values_that_do_not_fit_are_named(user):
+    for values, to, message in (
+        (np.array([1, 300, 2]), "uint8", "element 1 is 300, which uint8 cannot hold"),
+        (np.array([-1]), "uint64", "element 0 is -1"),
+        (np.array([0.5]), "int32", "element 0 is 0.5"),
+        (np.array([np.nan]), "int32", "element 0 is nan"),
+        (np.array([2.0**31]), "int32", "element 0 is"),
+        (np.array([1e300]), "float32", "element 0 is 1e+300"),
+        (np.array([1 + 2j]), "float32", "complex128 are not converted to float32"),
+    ):
+        user.save("a.npy", values)
+        assert message in user.run("convert", "a.npy", "-o", "b.npy", "--to", to, code=1).stderr
+        assert names(user.folder) == ["a.npy"]
+    user.save("a.npy", np.array([-(2.0**31), 2.0**31 - 1]))
+    user.run("convert", "a.npy", "-o", "b.npy", "--to", "int32")
+
+
+def test_tokens_keep_their_documents(user):
+    tokens = megatron(user, "corpus", [5, 1, 300, 7])
+    user.run("convert", "corpus.idx", "-o", "c.ds", "--format", "datatrove", "--to", "uint32")
+    assert np.array_equal(np.fromfile(user.folder / "c.ds", np.uint32), tokens)
+    ends = np.fromfile(user.folder / "c.ds.index", np.uint64).tolist()
+    assert ends == [5, 6, 306, 313]
+    user.run("convert", "c.ds", "-o", "back.bin", "--format", "megatron", "--to", "uint16")
+    assert digest(user.folder / "back.idx") == digest(user.folder / "corpus.idx")
+    assert digest(user.folder / "back.bin") == digest(user.folder / "corpus.bin")
+    user.run("convert", "corpus.bin", "-o", "l.bin", "--format", "llm.c")
+    head = np.fromfile(user.folder / "l.bin", np.int32, 3).tolist()
+    assert head == [20240520, 1, 313]
+
+
+def test_merge_and_split_undo_each_other(user):
+    rows = np.arange(30_000, dtype=np.float32).reshape(-1, 3)
+    user.save("a.npy", rows)
+    report = user.json("split", "a.npy", "-o", "part_{}.npy", "--parts", 7)
+    assert [len(loaded(user, one["file"])) for one in report["outputs"]] == [
+        one["items"] for one in report["outputs"]
+    ]
+    assert max(one["items"] for one in report["outputs"]) <= 1429
+    user.run("merge", "part_*.npy", "-o", "all.npy")
+    assert digest(user.folder / "all.npy") == digest(user.folder / "a.npy")
+    shares = ["--shares", "0.98,0.01,0.01"]
+    report = user.json("split", "a.npy", "-o", "set_{}.npy", *shares)
+    assert [one["items"] for one in report["outputs"]] == [9800, 100, 100]
+    assert "must contain {}" in user.run("split", "a.npy", "-o", "x", "--parts", 2, code=1).stderr
+    lines = b"".join(b"%d\n" % i for i in range(1000))
+    user.write("a.txt", lines)
+    user.run("split", "a.txt", "-o", "t{}.txt", "--parts", 3)
+    user.run("merge", "t00000.txt", "t00001.txt", "t00002.txt", "-o", "b.txt")
+    assert (user.folder / "b.txt").read_bytes() == lines
+
+
+def test_sample_takes_each_item_at_most_once(user):
+    user.save("a.npy", np.arange(10_000))
+    first = None
+    for seed in (1, 1, 2):
+        user.run("sample", "a.npy", "-o", "b.npy", "--count", 500, "--seed", seed)
+        taken = loaded(user, "b.npy")
+        assert len(taken) == 500
+        assert (np.diff(taken) > 0).all()
+        assert first is None or np.array_equal(taken, first) == (seed == 1)
+        first = taken if first is None else first
+    # 20 parts of the input: 25 of each are expected.
+    counts = np.bincount(first // 500, minlength=20)
+    assert ((counts - 25) ** 2 / 25).sum() < 50
+    user.write("a.txt", b"".join(b"%d\n" % i for i in range(1000)))
+    assert user.json("sample", "a.txt", "-o", "b.txt", "--count", 10)["items"] == 10
+    assert user.json("sample", "a.txt", "-o", "b.txt", "--count", 2000)["items"] == 1000
+
+
+@pytest.mark.parametrize("command", ["convert", "split", "sample"])
+def test_killed_and_resumed_gives_the_same_bytes(user, command):
+    user.save("a.npy", np.random.default_rng(1).random((60_000, 64)))
+    args = {
+        "convert": ["-o", "b.npy", "--to", "float32"],
+        "split": ["-o", "b_{}.npy", "--parts", "5"],
+        "sample": ["-o", "b.npy", "--count", "30000"],
+    }[command]
+    args = [command, "a.npy", *args, "--budget", "8MiB", "--checkpoint", "1MiB"]
+    seconds = user.json(*args)["seconds"]
+    wanted = {path.name: digest(path) for path in user.folder.iterdir()}
+    for path in user.folder.iterdir():
+        if path.name != "a.npy":
+            path.unlink()
+    killed_at_random(user, *args, longest=1.5 * seconds + 0.02, kills=8)
+    assert {path.name: digest(path) for path in user.folder.iterdir()} == wanted
