@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long build bench fuzz lint format wheels wheels-test install uninstall clean
+.PHONY: help demo test test-long build bench fuzz lint format wheels wheels-test docs install uninstall clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -55,6 +55,10 @@ wheels: ## wheels for each CPython found, the source package and the tool as one
 wheels-test: ## try what `make wheels` made, without a compiler; as root, may install packages here
 	@scripts/test_wheels
 
+docs: ## the documentation site, in build/site; open build/site/index.html
+	@scripts/setup docs
+	@scripts/docs
+
 install: build ## headers, library, tool and packages, to PREFIX (/usr/local), under DESTDIR
 	@scripts/build release evenkeel_share
 	DESTDIR="$(DESTDIR)" cmake --install build --prefix "$(PREFIX)"
@@ -63,5 +67,5 @@ install: build ## headers, library, tool and packages, to PREFIX (/usr/local), u
 uninstall: ## remove what `make install` put there (under the same DESTDIR)
 	@DESTDIR="$(DESTDIR)" cmake -DMANIFEST="$(CURDIR)/build/installed.txt" -P cmake/uninstall.cmake
 
-clean: ## remove what was built (.venv and .venv-peers stay)
+clean: ## remove what was built (.venv, .venv-peers and .venv-docs stay)
 	rm -rf build build-dev build-tsan build-nouring build-clang build-fuzz build-pyasan build-cp* dist

@@ -8,7 +8,7 @@ namespace {
 
 FUZZ_TARGET(containers) {
   static const MemoryFile file;
-  const std::string name = input.flag() ? input.text(12) : "";
+  const std::string name(input.flag() ? input.text(12) : std::string_view());
   const std::uint64_t hole = input.flag() ? input.any_size() % kLongestFile : 0;
   const std::string_view bytes = input.rest();
   if (bytes.empty()) return;

@@ -42,7 +42,7 @@ def complete(line, folder):
 
 def test_bash_offers_commands(tmp_path):
     assert set(complete("evenkeel ", tmp_path)) >= {*commands(), "--help", "--version"}
-    assert complete("evenkeel co", tmp_path) == ["compare", "completions"]
+    assert sorted(complete("evenkeel co", tmp_path)) == ["compare", "completions", "convert"]
     assert "compare-worker" not in complete("evenkeel ", tmp_path)
 
 

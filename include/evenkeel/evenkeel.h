@@ -1,6 +1,6 @@
-/* The C interface: arrays, token streams, training batches, model weights and the guard, for C99
- * and for every language that can call C. docs/c.md has a complete example. The C++ headers beside
- * this one say more about each subject; names and meanings are the same.
+/* The C interface: arrays, token streams, training batches, model weights and the guard.
+ * For C99, and for every language that can call C. docs/c.md has a complete example. The C++
+ * headers beside this one say more about each subject; names and meanings are the same.
  *
  * Results. Functions return EVENKEEL_OK (0) or another code of `evenkeel_code`. After a code other
  * than EVENKEEL_OK and EVENKEEL_END, evenkeel_message() says what went wrong, where, with which

@@ -101,10 +101,11 @@ def open(
                 "open: shape, offset, cache and page_cache are for arrays, not for weights"
             )
         return Weights(paths, budget, engine)  # type: ignore[arg-type]
+    files = expand(paths)
     if dtype is None and shape is None and offset == 0:
         from evenkeel._containers import open_container
 
-        opened = open_container(paths, name, column, (budget, engine, cache, page_cache))
+        opened = open_container(files, name, column, (budget, engine, cache, page_cache))
         if opened is not None:
             return opened
     if name is not None or column is not None:
@@ -112,7 +113,7 @@ def open(
             "open: name and column choose an array of a file that describes its arrays; dtype,"
             " shape and offset are for files that do not"
         )
-    return Array(expand(paths), budget, engine, dtype, shape, offset, cache, page_cache)
+    return Array(files, budget, engine, dtype, shape, offset, cache, page_cache)
 
 
 class Array(Closing):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Any, NamedTuple, Union
 
@@ -12,9 +11,7 @@ from evenkeel import _core
 from evenkeel._array import Array
 from evenkeel._core import Budget
 from evenkeel._files import (
-    Paths,
     cache_bytes,
-    expand,
     is_plain,
     is_url,
     name_for_reader,
@@ -51,14 +48,13 @@ class PlacedArray(NamedTuple):
     shape: tuple[int, ...]
 
 
-def open_container(paths: Paths, name: str | None, column: str | None, how: How) -> Any:
+def open_container(files: list[bytes], name: str | None, column: str | None, how: How) -> Any:
     """None if these are not files or folders of arrays by name."""
     if name is not None and column is not None:
         raise ValueError("open: name and column mean the same; give one of them")
     wanted = name if name is not None else column
     if wanted is not None and not isinstance(wanted, str):
         raise TypeError(f"open: the name of an array is a text, not {wanted!r}")
-    files = expand(paths)
     # A look at an object costs a request. The reader takes a container of one array by itself.
     kind = "" if wanted is None and is_url(files[0]) else kind_of(files[0])
     if kind == "":
@@ -191,6 +187,8 @@ def no_such(path: bytes, name: str, names: list[str]) -> ValueError:
 
 def read_json(path: bytes) -> dict[str, Any]:
     """An object of a small file."""
+    import json
+
     size = os.path.getsize(path)
     if size > MOST_JSON:
         raise ValueError(f"open {printable(path)}: {size:,} bytes of JSON are too many")

@@ -19,8 +19,6 @@ _TORCH = {0: "float32", 1: "float32", 2: "float64", 3: "float64", 4: "complex64"
 _TORCH.update({6: "complex128", 7: "complex128", 8: "float16", 9: "float16", 10: "bfloat16"})
 _TORCH.update({11: "uint8", 12: "int8", 13: "int16", 14: "int16", 15: "int32", 16: "int32"})
 _TORCH.update({17: "int64", 18: "int64", 19: "bool"})
-# What litData calls scalars.
-_SCALARS = {"int": "int64", "float": "float64", "bool": "bool"}
 
 
 class _Refused(ValueError):
@@ -125,23 +123,10 @@ def _litdata(path: bytes, index: dict[str, Any]) -> PlacedArray:
     )
     if tokens:
         return _tokens(files, sizes, tokens, [chunk["dim"] for chunk in index["chunks"]])
-    tables = [_offsets(file, size) for file, size in zip(files, sizes)]
-    stride, head = _stride(tables), 4 * len(formats)
-    names, types, places, at = [], [], [], head
-    lengths = _first_row(files[0], int(tables[0][0]), head)
-    if head + sum(lengths) != stride:
-        raise _Refused(f"rows of {stride} bytes, and fields of {lengths} bytes")
-    for number, (kind, length) in enumerate(zip(formats, lengths)):
-        scalar = _SCALARS.get(kind, kind)
-        if kind not in _SCALARS or np.dtype(scalar).itemsize != length:
-            raise _Refused(
-                f"field {number} holds {kind} of {length} bytes, not a number of a fixed width"
-            )
-        names.append(str(number))
-        types.append(np.dtype(scalar))
-        places.append(at)
-        at += length
-    return _placed("litdata", files, tables, _record(names, types, places, stride))
+    raise _Refused(
+        f"its items are {', '.join(str(kind) for kind in formats)}; chunks of tokens are read\n"
+        "hint: write them with litdata's TokensLoader"
+    )
 
 
 def _tokens(files: list[bytes], sizes: list[int], kind: Any, dims: list[Any]) -> PlacedArray:
@@ -186,15 +171,6 @@ def _open(file: bytes) -> Any:
     import builtins
 
     return builtins.open(file, "rb")
-
-
-def _first_row(file: bytes, offset: int, head: int) -> list[int]:
-    with _open(file) as chunk:
-        chunk.seek(offset)
-        sizes = np.frombuffer(chunk.read(head), dtype="<u4")
-    if 4 * len(sizes) != head:
-        raise _Refused(f"{printable(file)} ends before its first row")
-    return [int(size) for size in sizes]
 
 
 def _stride(tables: list[np.ndarray[Any, np.dtype[np.uint32]]]) -> int:

@@ -186,7 +186,8 @@ class ArrayWriter(_Writer):
     def append(self, rows: ArrayLike) -> None:
         """Rows behind the last one: an array of this shape, or a single row.
 
-        Values are converted as NumPy does for assignments that lose no kind ("same_kind").
+        Integers must fit the dtype. Others are converted as NumPy does for assignments that lose
+        no kind ("same_kind").
         """
         array = self._rows_of(rows)
         for piece in _pieces(array):
@@ -230,6 +231,16 @@ class ArrayWriter(_Writer):
         return array
 
     def _require_castable(self, array: NDArray[Any]) -> None:
+        if array.dtype.kind in "iu" and self._dtype.kind in "iu":
+            limits = np.iinfo(self._dtype)
+            if not np.can_cast(array.dtype, self._dtype) and array.size > 0:
+                least, most = array.min(), array.max()
+                if least < limits.min or most > limits.max:
+                    raise ValueError(
+                        f"write {printable(self._path)}: values of {least} to {most} do not fit"
+                        f" {self._dtype}, which holds {limits.min} to {limits.max}"
+                    )
+            return
         if not np.can_cast(array.dtype, self._dtype, "same_kind"):
             raise TypeError(
                 f"write {printable(self._path)}: {array.dtype} cannot become {self._dtype} without"

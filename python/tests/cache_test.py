@@ -20,6 +20,10 @@ KEYS = {
     "requests",
     "in_flight",
     "wait_ns",
+    "bytes_from_network",
+    "bytes_from_disk_cache",
+    "retries",
+    "hedges",
 }
 
 

@@ -154,12 +154,13 @@ def test_blocks_for_dask_are_whole_rows(large, da):
 
 
 def test_dask_knows_an_array_again(small, da):
-    """Its name depends on paths and options, and making it reads nothing."""
+    """Its name depends on the files and what is read of them, and making it reads nothing."""
     from dask.base import tokenize
 
     array, _ = small
     assert tokenize(array) == tokenize(evenkeel.open("small.npy", budget="4MiB"))
-    assert tokenize(array) != tokenize(evenkeel.open("small.npy", budget="8MiB"))
+    assert tokenize(array) == tokenize(evenkeel.open("small.npy", budget="8MiB"))
+    assert tokenize(array) != tokenize(evenkeel.open("small.npy", dtype="uint8", offset=128))
 
 
 # --- xarray

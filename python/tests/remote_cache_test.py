@@ -1,6 +1,5 @@
 """The cache on disk: later epochs do not ask the server, and no wrong byte is ever read."""
 
-import io
 import os
 import random
 import signal
@@ -10,17 +9,11 @@ import time
 
 import numpy as np
 import pytest
-from remote_help import ObjectServer
+from remote_help import ObjectServer, npy
 
 import evenkeel
 
 ROWS = np.random.default_rng(5).integers(0, 1 << 30, (6000, 128), dtype=np.int32)  # 3 MB
-
-
-def npy(array):
-    buffer = io.BytesIO()
-    np.save(buffer, array)
-    return buffer.getvalue()
 
 
 @pytest.fixture

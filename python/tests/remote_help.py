@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import http.server
+import io
 import re
 import socket
 import struct
 import threading
-import time
 import urllib.parse
 from typing import Any, Callable
+
+import numpy as np
 
 # What the server may do to one request. Each takes the handler and the answer it would give.
 FAULTS = [
@@ -177,9 +179,8 @@ class ObjectServer:
         return True
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 30) -> None:
-    """Waits until a condition holds."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.005)
+def npy(array: np.ndarray[Any, Any]) -> bytes:
+    """The array as an NPY file."""
+    buffer = io.BytesIO()
+    np.save(buffer, array)
+    return buffer.getvalue()

@@ -1,23 +1,16 @@
 """Arrays and tokens over HTTP: the same rows and batches as from files."""
 
-import io
 import os
 import pickle
 import subprocess
 
 import numpy as np
 import pytest
-from remote_help import ObjectServer
+from remote_help import ObjectServer, npy
 
 import evenkeel
 
 ROWS = np.arange(3000 * 32, dtype=np.float32).reshape(3000, 32)
-
-
-def npy(array):
-    buffer = io.BytesIO()
-    np.save(buffer, array)
-    return buffer.getvalue()
 
 
 @pytest.fixture
@@ -92,8 +85,9 @@ def test_training_batches_are_those_of_the_file(server, tmp_path, order, faults)
             np.testing.assert_array_equal(y, v)
 
 
+@pytest.mark.filterwarnings("ignore::evenkeel.ShuffleWarning")
 def test_each_rank_fetches_its_own_share(server):
-    data = (np.arange(1 << 18) % 65521).astype(np.uint16)
+    data = (np.arange(1 << 20) % 65521).astype(np.uint16)
     url = server.put("train.bin", data.tobytes())
     fetched = []
     for rank in range(2):
@@ -103,7 +97,7 @@ def test_each_rank_fetches_its_own_share(server):
             tokens, 8, 128, order="blocks", seed=1, rank=rank, world=2, window="64KiB", streams=2
         )
         with loader:
-            for _ in range((1 << 18) // 128 // 16):
+            for _ in range((1 << 20) // 128 // 16):
                 next(loader)
         fetched.append(server.bytes_sent)
     assert sum(fetched) < 1.5 * data.nbytes  # reading ahead adds a little

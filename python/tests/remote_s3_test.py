@@ -1,6 +1,5 @@
 """s3:// and gs://: signatures that a real server checks, keys, patterns, credentials."""
 
-import io
 import re
 import shutil
 import socket
@@ -11,18 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from remote_help import ObjectServer
+from remote_help import ObjectServer, npy
 
 import evenkeel
 
 ROWS = np.arange(500 * 16, dtype=np.float32).reshape(500, 16)
 KEY, SECRET = "AKEVENKEELTEST", "secret+of/the=test"
-
-
-def npy(array):
-    buffer = io.BytesIO()
-    np.save(buffer, array)
-    return buffer.getvalue()
 
 
 @pytest.fixture(autouse=True)

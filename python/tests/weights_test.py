@@ -333,8 +333,7 @@ def test_tensors_whose_rows_have_no_bytes(tmp_path):
     save_file({"none": torch.empty(5, 0), "some": torch.ones(2)}, path)
     with evenkeel.open(path, budget="8MiB") as weights:
         assert "none" in weights and "nothing" not in weights and 3 not in weights
-        with pytest.raises(ValueError, match='"none" of shape .5, 0.: its rows have no bytes'):
-            weights["none"]
+        assert weights["none"].shape == (5, 0)
         assert weights.load()["none"].shape == (5, 0)
 
 

@@ -142,7 +142,10 @@ std::string encode_query(std::vector<std::pair<std::string, std::string>> fields
   }
   std::ranges::sort(fields);
   std::string text;
-  for (const auto& [name, value] : fields) text += (text.empty() ? "" : "&") + name + "=" + value;
+  for (const auto& [name, value] : fields) {
+    if (!text.empty()) text += '&';
+    text.append(name).append("=").append(value);
+  }
   return text;
 }
 

@@ -39,7 +39,7 @@ std::string profile_name() {
 
 // The same setting from both files; in the config file sections are called "profile NAME".
 std::string from_profile(const std::string& profile, std::string_view setting) {
-  const std::string value =
+  std::string value =
       profile_setting(aws_file("AWS_SHARED_CREDENTIALS_FILE", "credentials"), profile, setting);
   if (!value.empty()) return value;
   return profile_setting(aws_file("AWS_CONFIG_FILE", "config"),

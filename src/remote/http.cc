@@ -24,14 +24,17 @@ namespace {
 // The functions of libcurl, found when they are first needed: programs that open no URL do not load
 // it, and one binary serves systems with and without it.
 struct Curl {
-#define EVENKEEL_CURL_FUNCTIONS(X)                                                        \
-  X(curl_global_init)                                                                     \
-  X(curl_version_info)                                                                    \
-  X(curl_easy_init) X(curl_easy_cleanup) X(curl_easy_reset) X(curl_easy_setopt)           \
-      X(curl_easy_getinfo) X(curl_easy_strerror) X(curl_multi_init) X(curl_multi_cleanup) \
-          X(curl_multi_setopt) X(curl_multi_add_handle) X(curl_multi_remove_handle)       \
-              X(curl_multi_perform) X(curl_multi_wait) X(curl_multi_info_read)            \
-                  X(curl_multi_strerror) X(curl_slist_append) X(curl_slist_free_all)
+// clang-format off
+// clang-format off
+#define EVENKEEL_CURL_FUNCTIONS(X) \
+  X(curl_global_init) X(curl_version_info) X(curl_easy_init) \
+  X(curl_easy_cleanup) X(curl_easy_reset) X(curl_easy_setopt) \
+  X(curl_easy_getinfo) X(curl_easy_strerror) X(curl_multi_init) \
+  X(curl_multi_cleanup) X(curl_multi_setopt) X(curl_multi_add_handle) \
+  X(curl_multi_remove_handle) X(curl_multi_perform) X(curl_multi_wait) \
+  X(curl_multi_info_read) X(curl_multi_strerror) X(curl_slist_append) \
+  X(curl_slist_free_all)
+// clang-format on
 #define X(name) decltype(&::name) name = nullptr;
   EVENKEEL_CURL_FUNCTIONS(X)
 #undef X

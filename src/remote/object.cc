@@ -434,12 +434,14 @@ std::shared_ptr<const RemoteObject> RemoteOpening::get(const std::string& url) {
 
 std::shared_ptr<const RemoteObject> open_object(const std::string& url) {
   if (RemoteOpening* opening = RemoteOpening::current()) return opening->get(url);
-  return RemoteOpening().get(url);
+  RemoteOpening own;
+  return own.get(url);
 }
 
 bool object_exists(const std::string& url) {
   if (RemoteOpening* opening = RemoteOpening::current()) return opening->find(url) != nullptr;
-  return RemoteOpening().find(url) != nullptr;
+  RemoteOpening own;
+  return own.find(url) != nullptr;
 }
 
 }  // namespace evenkeel

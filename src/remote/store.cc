@@ -144,7 +144,9 @@ void Store::sign(HttpRequest& request, const std::string& host, const std::strin
   }
   if (settings_.requester_pays) to_sign.headers.emplace_back("x-amz-request-payer", "requester");
   for (const auto& [name, value] : to_sign.headers) {
-    if (name != "host") request.headers.push_back(name + ": " + value);
+    if (name == "host") continue;
+    std::string& line = request.headers.emplace_back(name);
+    line.append(": ").append(value);
   }
   request.headers.push_back(
       "Authorization: " +
