@@ -113,8 +113,9 @@ std::string common_descr(const std::vector<std::string>& paths) {
     }
     if (common.empty()) common = descr;
     if (descr == common) continue;
-    throw Error(ErrorKind::kInvalid, "open",
-                "its elements are " + descr + ", those of the first file " + common)
+    std::string problem = "its elements are ";
+    problem.append(descr).append(", those of the first file ").append(common);
+    throw Error(ErrorKind::kInvalid, "open", problem)
         .in(path)
         .hint("files that are put together must hold elements of one type");
   }
