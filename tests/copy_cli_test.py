@@ -1,5 +1,9 @@
 """evenkeel convert, merge, split and sample, as a user meets them."""
 
+import resource
+import signal
+import subprocess
+
 import numpy as np
 import pytest
 from conftest import User
@@ -113,5 +117,76 @@ def test_killed_and_resumed_gives_the_same_bytes(user, command):
     for path in user.folder.iterdir():
         if path.name != "a.npy":
             path.unlink()
-    killed_at_random(user, *args, longest=1.5 * seconds + 0.02, kills=8)
+    killed_at_random(user, *args, longest=1.5 * seconds + 0.02, kills=4)
     assert {path.name: digest(path) for path in user.folder.iterdir()} == wanted
+
+
+def killed_at_size(user, *args, bytes):
+    """The kernel ends it when a file would become longer; it had checkpoints before."""
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (bytes, bytes))
+
+    command = user.command(*args, "--budget", "8MiB", "--checkpoint", "1MiB")
+    done = subprocess.run(command, cwd=user.folder, preexec_fn=limit, capture_output=True)
+    assert done.returncode == -signal.SIGXFSZ, done.stderr
+
+
+def test_other_work_is_not_resumed(user):
+    rows = np.random.default_rng(1).random((20_000, 64))
+    user.save("a.npy", rows)
+    user.save("b.npy", rows)
+    sample = ["sample", "a.npy", "-o", "c.npy", "--count", 19_000, "--seed"]
+    killed_at_size(user, *sample, 1, bytes=6 << 20)
+    assert names(user.folder) == ["a.npy", "b.npy", "c.npy.partial", "c.npy.partial.state"]
+    message = user.run(*sample, 2, "--resume", code=1).stderr
+    assert "the unfinished work is another" in message
+    assert "hint:" in message
+    assert user.json(*sample, 1, "--resume")["resumed"]
+    assert len(loaded(user, "c.npy")) == 19_000
+    killed_at_size(user, "merge", "a.npy", "b.npy", "-o", "d.npy", bytes=6 << 20)
+    assert "is another" in user.run("merge", "a.npy", "-o", "d.npy", "--resume", code=1).stderr
+    assert user.json("merge", "a.npy", "b.npy", "-o", "d.npy", "--resume")["resumed"]
+    assert np.array_equal(loaded(user, "d.npy"), np.concatenate([rows, rows]))
+
+
+def test_other_options_are_other_work(user):
+    user.write("t.bin", np.arange(4_000_000, dtype=np.uint32).astype(np.uint16).tobytes())
+    made = ["convert", "t.bin", "--tokens", "-o", "u.bin", "--to", "uint32"]
+    killed_at_size(user, *made, "--block", 1000, bytes=6 << 20)
+    assert "is another" in user.run(*made, "--block", 500, "--resume", code=1).stderr
+    assert user.json(*made, "--block", 1000, "--resume")["resumed"]
+
+
+def test_an_input_is_not_replaced(user):
+    user.save("part_00001.npy", np.arange(100))
+    for args in (
+        ["merge", "part_00001.npy", "-o", "./part_00001.npy"],
+        ["split", "part_00001.npy", "-o", "part_{}.npy", "--parts", 3],
+    ):
+        assert "is an input, too" in user.run(*args, code=1).stderr
+    megatron(user, "corpus", [5, 6, 7])
+    pair = ["convert", "corpus.bin", "-o", "corpus.idx", "--format", "megatron"]
+    assert "is an input, too" in user.run(*pair, code=1).stderr
+    assert names(user.folder) == ["corpus.bin", "corpus.idx", "part_00001.npy"]
+    assert np.array_equal(loaded(user, "part_00001.npy"), np.arange(100))
+
+
+def test_element_types_stay_what_they_are(user):
+    fields = np.zeros(100, [("x", "<f4"), ("name", "S3"), ("é", ">i8", (2,))])
+    fields["x"] = np.arange(100)
+    for array in (
+        fields,
+        np.array([b"one", b"three"]),
+        np.array(["one", "three"]),
+        np.arange(100).astype("M8[s]"),
+    ):
+        user.save("a.npy", array)
+        user.run("convert", "a.npy", "-o", "b.npy")
+        assert loaded(user, "b.npy").dtype == array.dtype
+        assert np.array_equal(loaded(user, "b.npy"), array)
+        user.run("shuffle", "a.npy", "-o", "c.npy", "--budget", "16MiB")
+        assert loaded(user, "c.npy").dtype == array.dtype
+    user.save("b.npy", np.arange(100).astype("m8[s]"))
+    assert "of one type" in user.run("merge", "a.npy", "b.npy", "-o", "d.npy", code=1).stderr

@@ -154,6 +154,7 @@ class ArrayWriter(_Writer):
             )
         self._row_shape = tuple(operator.index(axis) for axis in axes[1:] if axis is not None)
         first = [-1 if axes[0] is None else _length(axes[0])] if axes else []
+        self._fixed = first[0] if first and first[0] >= 0 else None
         self._core_writer = _core.ArrayWriter(
             os.fsencode(path),
             name_for_reader(self._dtype),
@@ -209,14 +210,20 @@ class ArrayWriter(_Writer):
             start = _place(operator.index(index), 0, self)
             stop = start + 1
         array = np.asarray(values)
+        if stop is None and self._fixed is not None:
+            stop = self._fixed
         if stop is None:
             grows = array.ndim == len(self._row_shape) + 1
-            stop = start + len(array) if grows and len(array) > 1 else len(self)
+            stop = start + len(array) if grows and len(array) > 1 else self.rows
         array = np.broadcast_to(array, (max(stop - start, 0), *self._row_shape))
         self._require_castable(array)
         for piece in _pieces(array):
             writer.assign(start, self._bytes_of(piece))
             start += len(piece)
+
+    def _end(self) -> int:
+        """What negative rows count from: the end of a fixed shape, or of what was written."""
+        return self.rows if self._fixed is None else self._fixed
 
     def _rows_of(self, rows: ArrayLike) -> NDArray[Any]:
         array = np.asarray(rows)
@@ -384,10 +391,10 @@ def _place(index: int | None, default: int | None, writer: ArrayWriter) -> Any:
         return default
     place = operator.index(index)
     if place < 0:
-        place += len(writer)
+        place += writer._end()
     if place < 0:
         raise IndexError(
-            f"write {printable(writer.path)}: row {index} is outside: there are {len(writer):,}"
+            f"write {printable(writer.path)}: row {index} is outside: there are {writer._end():,}"
             " rows"
         )
     return place

@@ -56,7 +56,8 @@ class PythonWriter {
   }
   // Keeps a checkpoint, removes what has none.
   void drop() {
-    if (!writer_) return;
+    // Another thread is in a call: when that ends, this object goes, and the writer with it.
+    if (!writer_ || busy_) return;
     const WithoutGil without;
     without_ = nullptr;
     writer_.reset();

@@ -71,6 +71,22 @@ def test_a_fixed_shape_is_zeros_where_nothing_was_written():
     assert np.load("empty.npy").shape == (0, 3)
 
 
+def test_slices_of_a_fixed_shape_go_to_its_end():
+    with evenkeel.create("a.npy", "int32", (1000, 3)) as w:
+        w[:] = 5
+        w[-1] = 6
+        w[10:] = 7
+        w[-3:-1] = [[1, 2, 3], [4, 5, 6]]
+        with pytest.raises(ValueError, match="broadcast"):
+            w[990:] = np.zeros((11, 3))
+        with pytest.raises(IndexError, match="there are 1,000 rows"):
+            w[-1001] = 1
+    wanted = np.full((1000, 3), 5)
+    wanted[10:] = 7
+    wanted[-3:-1] = [[1, 2, 3], [4, 5, 6]]
+    assert np.array_equal(np.load("a.npy"), wanted)
+
+
 def test_raw_files_have_no_header(folder):
     with evenkeel.create("a.bin", "uint16") as w:
         w.append([1, 2, 3])
@@ -121,26 +137,23 @@ def test_an_exception_leaves_the_old_file(folder):
 
 def test_a_killed_writer_goes_on_at_its_checkpoint(folder):
     program = """if True:
-        import evenkeel, numpy, os, sys
+        import evenkeel, numpy, os, signal, sys
+        left = int(sys.argv[1])
         with evenkeel.create("a.npy", "int64", (None, 8), budget="2MiB", resume=True) as w:
             for i in range(w.rows // 1000, 400):
                 assert w.state in ("", str(w.rows)) or i > int(w.state) // 1000
                 w.append(numpy.full((1000, 8), i))
                 if i % 10 == 9:
                     w.checkpoint(str(w.rows))
-                    print(i, flush=True)
+                    left -= 1
+                if left == 0 and i % 10 == 3:  # rows that no checkpoint promised
+                    os.kill(os.getpid(), signal.SIGKILL)
     """
     for stop in (1, 3, 2):
-        child = subprocess.Popen(
-            [sys.executable, "-c", program], cwd=folder, stdout=subprocess.PIPE, text=True
-        )
-        for _ in range(stop):
-            child.stdout.readline()
-        child.send_signal(signal.SIGKILL)
-        child.wait()
-        child.stdout.close()
+        child = subprocess.run([sys.executable, "-c", program, str(stop)], cwd=folder)
+        assert child.returncode == -signal.SIGKILL
         assert not (folder / "a.npy").exists()
-    subprocess.run([sys.executable, "-c", program], cwd=folder, check=True, stdout=-3)
+    subprocess.run([sys.executable, "-c", program, "1000"], cwd=folder, check=True)
     assert np.array_equal(np.load("a.npy"), np.repeat(np.arange(400), 1000)[:, None].repeat(8, 1))
     assert names(folder) == ["a.npy"]
 

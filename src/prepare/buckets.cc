@@ -47,7 +47,7 @@ void Buckets::begin(const Budget& budget, const BucketSize& size) {
     buckets_.resize(size.buckets);
   }
   queue_ = std::make_unique<WriteQueue>(
-      file_, budget, QueueSize{size_.block_bytes, size_.buckets + kSpareBlocks, 4});
+      file_, budget, QueueSize{size_.block_bytes, size_.buckets + kSpareBlocks, kThreads});
   for (Bucket& bucket : buckets_) {
     bucket.block = queue_->take();
     bucket.fill = bucket.bytes % size_.block_bytes;

@@ -21,9 +21,9 @@ struct BucketSize {
 // 16 blocks each. All calls but `read` come from one thread.
 class Buckets {
  public:
-  static constexpr std::uint64_t kSpareBlocks = 8;
+  static constexpr std::uint64_t kSpareBlocks = 8, kThreads = 4;
   static std::uint64_t memory(const BucketSize& size) {
-    return (size.buckets + kSpareBlocks) * size.block_bytes;
+    return (size.buckets + kSpareBlocks + kThreads) * size.block_bytes;
   }
 
   // Opens the file, which is removed when this goes, unless it has a checkpoint.
@@ -34,6 +34,7 @@ class Buckets {
   // Memory for adding items. After a checkpoint its numbers say the size.
   void begin(const Budget& budget, const BucketSize& size);
   const BucketSize& size() const { return size_; }
+  const std::string& path() const { return file_.path(); }
 
   void add(std::uint64_t bucket, std::span<const std::byte> bytes);
   // All that was added is on the disk; a later run goes on with `state`.

@@ -95,7 +95,8 @@ std::string value_text(DType dtype, const std::byte* element) {
 
 }  // namespace
 
-ElementConverter::ElementConverter(DType from, DType to) : from_(from), to_(to) {
+ElementConverter::ElementConverter(DType from, DType to, Budget budget)
+    : from_(from), to_(to), budget_(std::move(budget)) {
   if (from == to) return;
   convert_ = find_conversion(from, to);
   if (convert_) return;
@@ -107,6 +108,12 @@ ElementConverter::ElementConverter(DType from, DType to) : from_(from), to_(to) 
 std::span<const std::byte> ElementConverter::operator()(std::span<const std::byte> elements) {
   if (!convert_) return elements;
   const std::size_t count = elements.size() / from_.size;
+  if (count * to_.size > out_.capacity()) {
+    out_ = {};
+    share_.release();
+    share_ = budget_.reserve(count * to_.size, "converted elements");
+    out_.reserve(count * to_.size);
+  }
   out_.resize(count * to_.size);
   const std::size_t good = convert_(elements.data(), out_.data(), count);
   if (good < count) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "evenkeel/budget.h"
 #include "evenkeel/dtype.h"
 
 namespace evenkeel {
@@ -16,7 +17,8 @@ namespace evenkeel {
 class ElementConverter {
  public:
   // Throws Error (kInvalid) for types that are not converted: records, complex, 16-bit floats.
-  ElementConverter(DType from, DType to);
+  // What it converts to is reserved from the budget.
+  ElementConverter(DType from, DType to, Budget budget);
   // Valid until the next call. Throws Error (kInvalid) that names the first element that does not
   // fit, counted from the first call on.
   std::span<const std::byte> operator()(std::span<const std::byte> elements);
@@ -26,6 +28,8 @@ class ElementConverter {
   const DType from_, to_;
   Convert convert_ = nullptr;  // none: the types are the same
   std::uint64_t done_ = 0;
+  const Budget budget_;
+  Reservation share_;
   std::vector<std::byte> out_;
 };
 

@@ -1,13 +1,14 @@
 // Items from files to files: converted, merged, split, sampled.
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
 
+#include "base/text_file.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/order.h"
 #include "evenkeel/prepare.h"
 #include "prepare/convert_elements.h"
+#include "prepare/input_files.h"
 #include "prepare/items.h"
 #include "write/output_file.h"
 
@@ -48,9 +49,10 @@ class Copy {
         reading_(std::clamp<std::uint64_t>(options.budget.limit() / 2, 1_MiB, 32_MiB)),
         source_(open_items(options.input, options.budget, reading_, group_bytes(options))),
         from_(source_->kind.tokens ? source_->kind.tokens->dtype : source_->kind.array.dtype),
-        convert_(from_, options.dtype.value_or(from_)) {
+        convert_(from_, options.dtype.value_or(from_), options.budget) {
     if (options.dtype) {
       source_->kind.array.dtype = *options.dtype;
+      if (*options.dtype != from_) source_->kind.array.descr.clear();
       if (source_->kind.tokens) source_->kind.tokens->dtype = *options.dtype;
     }
     if (!options.array_format.empty()) source_->kind.array.format = options.array_format;
@@ -61,6 +63,13 @@ class Copy {
             std::to_string(options.seed) + " shares";
     for (const double share : options.shares) kind_ += " " + std::to_string(share);
     kind_ += " of\n" + source_->fingerprint();
+    for (std::uint64_t shard = 0; shard < std::max<std::size_t>(1, options.shares.size());
+         ++shard) {
+      source_->require_apart_from(output_of(shard), options.format);
+    }
+  }
+
+  static void require_pattern(const CopyOptions& options) {
     const bool pattern = options.output.find("{}") != std::string::npos;
     if (options.shares.size() > 1 && !pattern) {
       throw Error(ErrorKind::kInvalid, "split", "the name of the outputs must contain {}")
@@ -74,6 +83,7 @@ class Copy {
     std::vector<std::uint64_t> ends = shard_ends();
     std::uint64_t shard = finished_shards();
     report_.resumed = shard > 0;
+    if (ends.size() > 1 && !options_.resume) sys::unlink(state_path().c_str());
     for (; shard < ends.size(); ++shard) {
       copy_shard(shard, shard == 0 ? 0 : ends[shard - 1], ends[shard]);
       if (ends.size() > 1) replace_file(state_path(), kind_ + std::to_string(shard + 1));
@@ -88,6 +98,9 @@ class Copy {
     return options.sample || options.shares.size() > 1 ? 0 : 64_KiB;
   }
 
+  std::string output_of(std::uint64_t shard) const {
+    return options_.shares.size() > 1 ? shard_name(options_.output, shard) : options_.output;
+  }
   std::string state_path() const { return shard_name(options_.output, 0) + ".split"; }
 
   // An item belongs to the shard in which its first byte lies.
@@ -107,17 +120,11 @@ class Copy {
 
   std::uint64_t finished_shards() const {
     if (!options_.resume || options_.shares.size() < 2) return 0;
-    std::string text;
-    if (std::FILE* file = std::fopen(state_path().c_str(), "rb")) {
-      char some[4096];
-      for (std::size_t n; (n = std::fread(some, 1, sizeof some, file)) > 0;) text.append(some, n);
-      std::fclose(file);
-    }
-    std::uint64_t shards = 0;
-    if (text.starts_with(kind_)) {
-      std::from_chars(text.data() + kind_.size(), text.data() + text.size(), shards);
-    }
-    return shards;
+    const auto text = read_text_file(state_path());
+    if (!text) return 0;
+    const auto shards = state_numbers(*text, kind_, "", 1);
+    if (!shards || shards->front() > options_.shares.size()) throw other_work(options_.output);
+    return shards->front();
   }
 
   void select() {
@@ -136,8 +143,7 @@ class Copy {
   }
 
   void copy_shard(std::uint64_t shard, std::uint64_t begin, std::uint64_t end) {
-    const bool several = options_.shares.size() > 1;
-    const std::string path = several ? shard_name(options_.output, shard) : options_.output;
+    const std::string path = output_of(shard);
     const auto sink = create_items(path, source_->kind, options_.format,
                                    {.budget = options_.budget,
                                     .checksums = options_.checksums,
@@ -146,10 +152,10 @@ class Copy {
                                    options_.input.unit != ItemUnit::kBlocks);
     ItemPosition at = end_of_last_;
     std::uint64_t items = 0;
-    if (sink->state().starts_with(kind_)) {
-      unsigned long long item = 0, offset = 0, done = 0;
-      std::sscanf(sink->state().c_str() + kind_.size(), "%llu %llu %llu", &item, &offset, &done);
-      at = {item, offset}, items = done;
+    if (sink->resumed()) {
+      const auto numbers = state_numbers(sink->state(), kind_, "", 3);
+      if (!numbers) throw other_work(path);
+      at = {(*numbers)[0], (*numbers)[1]}, items = (*numbers)[2];
       report_.resumed = true;
     } else if (at.offset < begin) {  // after a resume: the first item of this shard
       at = skip_to(begin);
@@ -219,6 +225,9 @@ class Copy {
 
 }  // namespace
 
-WorkReport copy_items(const CopyOptions& options) { return Copy(options).run(); }
+WorkReport copy_items(const CopyOptions& options) {
+  Copy::require_pattern(options);
+  return Copy(options).run();
+}
 
 }  // namespace evenkeel

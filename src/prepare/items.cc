@@ -1,7 +1,5 @@
 #include "prepare/items.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 
 #include "array/internal.h"
@@ -10,18 +8,10 @@
 #include "format/layout.h"
 #include "format/token_layout.h"
 #include "prepare/byte_reader.h"
+#include "prepare/input_files.h"
 
 namespace evenkeel {
 namespace {
-
-std::uint64_t file_size(const std::string& path, std::string& fingerprint) {
-  struct stat status {};
-  if (::stat(path.c_str(), &status) != 0) throw Error::system("open", errno).in(path);
-  const FileIdentity identity(status);
-  fingerprint +=
-      path + " " + std::to_string(identity.size) + " " + std::to_string(identity.mtime_ns) + "\n";
-  return identity.size;
-}
 
 // An array that is read within `memory` bytes, whatever else the budget is used for: data that fits
 // would be mapped otherwise.
@@ -34,13 +24,10 @@ ArrayOptions reading_options(std::uint64_t memory) {
 
 class RowSource final : public ItemSource {
  public:
-  RowSource(Array array, std::uint64_t item_bytes, const Budget& budget, std::uint64_t memory,
-            std::string fingerprint)
+  RowSource(Array array, std::uint64_t item_bytes, const Budget& budget, std::uint64_t memory)
       : share_(budget.reserve(memory, "reading ahead")),
         item_bytes_(item_bytes),
-        reader_(std::move(array), memory / 8, budget) {
-    fingerprint_ = std::move(fingerprint);
-  }
+        reader_(std::move(array), memory / 8, budget) {}
   std::optional<std::span<const std::byte>> next() override {
     const std::uint64_t left = reader_.size() - reader_.offset();
     if (left == 0) return std::nullopt;
@@ -70,7 +57,7 @@ class LineSource final : public ItemSource {
   LineSource(std::vector<std::string> paths, const Budget& budget, std::uint64_t memory)
       : share_(budget.reserve(memory, "reading ahead")), budget_(budget), memory_(memory) {
     for (std::string& path : paths) {
-      const std::uint64_t size = file_size(path, fingerprint_);
+      const std::uint64_t size = file_size(path);
       if (size == 0) continue;
       paths_.push_back(std::move(path));
       ends_.push_back(bytes_ += size);
@@ -96,6 +83,12 @@ class LineSource final : public ItemSource {
       if (line.empty()) continue;
       ++item_;
       if (line.back() == std::byte{'\n'}) return line;
+      if (line.size() >= last_.capacity()) {
+        last_ = {};
+        last_share_.release();
+        last_share_ = budget_.reserve(line.size() + 1, "a line without a newline");
+        last_.reserve(line.size() + 1);
+      }
       last_.assign(line.begin(), line.end());
       last_.push_back(std::byte{'\n'});
       return last_;
@@ -139,19 +132,19 @@ class LineSource final : public ItemSource {
   std::uint64_t bytes_ = 0, line_bytes_ = 1, item_ = 0;
   std::size_t file_ = 0;  // the one after that which is read
   std::optional<ByteReader> reader_;
+  Reservation last_share_;
   std::vector<std::byte> last_;
 };
 
 class DocumentItemSource final : public ItemSource {
  public:
   DocumentItemSource(const TokenLayout& tokens, const DocumentSource& documents,
-                     const Budget& budget, std::uint64_t memory, std::string fingerprint)
+                     const Budget& budget, std::uint64_t memory)
       : share_(budget.reserve(memory, "reading ahead")),
         token_bytes_(tokens.layout.dtype.size),
         index_(DocumentIndex::open(tokens.layout, tokens.files, documents, budget)),
         documents_(index_, budget),
         reader_(Internals::make(tokens.layout, reading_options(memory)), memory / 8, budget) {
-    fingerprint_ = std::move(fingerprint);
     if (index_->size() > 0) end_ = documents_.start(0);
     reader_.seek(end_ * token_bytes_);
   }
@@ -185,22 +178,21 @@ std::string writer_format(const std::string& read) {
 }
 
 std::unique_ptr<ItemSource> open_tokens(const ItemInput& input, const Budget& budget,
-                                        std::uint64_t memory, std::string fingerprint) {
+                                        std::uint64_t memory) {
   const TokenLayout tokens = read_token_layout(input.paths, {.dtype = input.dtype});
   std::unique_ptr<ItemSource> source;
   if (input.unit == ItemUnit::kDocuments) {
     source = std::make_unique<DocumentItemSource>(
-        tokens, DocumentSource{.bos = input.bos, .eos = input.eos}, budget, memory,
-        std::move(fingerprint));
+        tokens, DocumentSource{.bos = input.bos, .eos = input.eos}, budget, memory);
   } else {
     if (input.block_tokens == 0 || input.block_tokens > std::uint64_t{1} << 40) {
       throw Error(ErrorKind::kInvalid, "open", "blocks of how many tokens?")
           .in(input.paths.front())
           .hint("1,024 or what your model takes");
     }
-    source = std::make_unique<RowSource>(Internals::make(tokens.layout, reading_options(memory)),
-                                         input.block_tokens * tokens.layout.dtype.size, budget,
-                                         memory, std::move(fingerprint));
+    source =
+        std::make_unique<RowSource>(Internals::make(tokens.layout, reading_options(memory)),
+                                    input.block_tokens * tokens.layout.dtype.size, budget, memory);
   }
   source->kind.tokens.emplace();
   source->kind.tokens->dtype = tokens.layout.dtype;
@@ -209,8 +201,7 @@ std::unique_ptr<ItemSource> open_tokens(const ItemInput& input, const Budget& bu
 }
 
 std::unique_ptr<ItemSource> open_rows(const ItemInput& input, const Budget& budget,
-                                      std::uint64_t memory, std::uint64_t group_bytes,
-                                      std::string fingerprint) {
+                                      std::uint64_t memory, std::uint64_t group_bytes) {
   ArrayOptions options = reading_options(memory);
   options.dtype = input.dtype;
   options.shape = input.shape;
@@ -218,14 +209,16 @@ std::unique_ptr<ItemSource> open_rows(const ItemInput& input, const Budget& budg
   ArrayWriterOptions made;
   made.dtype = array.dtype();
   made.format = array.format() == "npy" ? "npy" : "raw";
+  if (made.format == "npy" && made.dtype.kind == DTypeKind::kRecord && !input.dtype) {
+    made.descr = common_descr(input.paths);
+  }
   made.shape = {-1};
   for (std::size_t i = 1; i < array.shape().size(); ++i) {
     made.shape.push_back(static_cast<std::int64_t>(array.shape()[i]));
   }
   const std::uint64_t row_bytes = array.row_bytes();
   const std::uint64_t together = std::max<std::uint64_t>(1, group_bytes / row_bytes);
-  auto source = std::make_unique<RowSource>(std::move(array), together * row_bytes, budget, memory,
-                                            std::move(fingerprint));
+  auto source = std::make_unique<RowSource>(std::move(array), together * row_bytes, budget, memory);
   source->kind.row_bytes = row_bytes;
   source->kind.array = made;
   return source;
@@ -234,36 +227,54 @@ std::unique_ptr<ItemSource> open_rows(const ItemInput& input, const Budget& budg
 class ArraySink final : public ItemSink {
  public:
   ArraySink(const std::string& path, const ArrayWriterOptions& options)
-      : writer_(ArrayWriter::create(path, options)) {}
+      : writer_(ArrayWriter::create(path, options)),
+        resumed_(writer_.rows() > 0 || !writer_.state().empty()) {}
   void add(std::span<const std::byte> item) override { writer_.append(item); }
   void checkpoint(const std::string& state) override { writer_.checkpoint(state); }
   const std::string& state() const override { return writer_.state(); }
+  bool resumed() const override { return resumed_; }
   std::string how() const override { return writer_.how(); }
   void close() override { writer_.close(); }
   void abort() noexcept override { writer_.abort(); }
 
  private:
   ArrayWriter writer_;
+  const bool resumed_;
 };
 
 class TokenSink final : public ItemSink {
  public:
   TokenSink(const std::string& path, const TokenWriterOptions& options, bool documents)
-      : writer_(TokenWriter::create(path, options)), documents_(documents) {}
+      : writer_(TokenWriter::create(path, options)),
+        documents_(documents),
+        resumed_(writer_.tokens() > 0 || !writer_.state().empty()) {}
   void add(std::span<const std::byte> item) override {
     writer_.append(item);
     if (documents_) writer_.end_document();
   }
   void checkpoint(const std::string& state) override { writer_.checkpoint(state); }
   const std::string& state() const override { return writer_.state(); }
+  bool resumed() const override { return resumed_; }
   std::string how() const override { return writer_.how(); }
   void close() override { writer_.close(); }
   void abort() noexcept override { writer_.abort(); }
 
  private:
   TokenWriter writer_;
-  const bool documents_;
+  const bool documents_, resumed_;
 };
+
+std::unique_ptr<ItemSource> open_unit(const ItemInput& input, const Budget& budget,
+                                      std::uint64_t memory, std::uint64_t group_bytes) {
+  if (input.unit == ItemUnit::kLines) {
+    auto source = std::make_unique<LineSource>(input.paths, budget, memory);
+    source->kind.array.dtype = DType::of<std::uint8_t>();
+    source->kind.array.format = "raw";
+    return source;
+  }
+  return input.unit == ItemUnit::kRows ? open_rows(input, budget, memory, group_bytes)
+                                       : open_tokens(input, budget, memory);
+}
 
 constexpr std::string_view kUnitNames[] = {"rows", "lines", "documents", "blocks"};
 
@@ -282,18 +293,18 @@ std::string_view item_unit_name(ItemUnit unit) { return kUnitNames[static_cast<i
 std::unique_ptr<ItemSource> open_items(const ItemInput& input, const Budget& budget,
                                        std::uint64_t memory, std::uint64_t group_bytes) {
   if (input.paths.empty()) throw Error(ErrorKind::kInvalid, "open", "no file was named");
-  if (input.unit == ItemUnit::kLines) {
-    auto source = std::make_unique<LineSource>(input.paths, budget, memory);
-    source->kind.array.dtype = DType::of<std::uint8_t>();
-    source->kind.array.format = "raw";
-    return source;
-  }
-  std::string fingerprint;
-  for (const std::string& path : input.paths) file_size(path, fingerprint);
-  if (input.unit == ItemUnit::kRows) {
-    return open_rows(input, budget, memory, group_bytes, fingerprint);
-  }
-  return open_tokens(input, budget, memory, fingerprint);
+  // Before the files are read: what changes meanwhile is another file.
+  std::vector<std::string> files = all_files(input);
+  std::string fingerprint = fingerprint_of(input, files);
+  auto source = open_unit(input, budget, memory, group_bytes);
+  source->files_ = std::move(files);
+  source->fingerprint_ = std::move(fingerprint);
+  return source;
+}
+
+void ItemSource::require_apart_from(const std::string& output, const std::string& format) const {
+  const bool own = kind.tokens && format.empty();
+  require_other_files(files_, output, own ? kind.tokens->format : format);
 }
 
 std::unique_ptr<ItemSink> create_items(const std::string& path, const ItemKind& like,

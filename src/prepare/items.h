@@ -37,12 +37,17 @@ class ItemSource {
   virtual std::uint64_t estimated_items() const = 0;  // exact, but for lines
   virtual std::uint64_t item_bytes() const = 0;       // of each; 0 where they differ
 
-  // Which items these are: changes when a file does.
+  // Which items these are: changes when a file does, or what was said about it.
   const std::string& fingerprint() const { return fingerprint_; }
   ItemKind kind;
+  // Throws Error (kInvalid) when a file that is read would be replaced.
+  void require_apart_from(const std::string& output, const std::string& format) const;
 
  protected:
+  friend std::unique_ptr<ItemSource> open_items(const ItemInput& input, const Budget& budget,
+                                                std::uint64_t memory, std::uint64_t group_bytes);
   std::string fingerprint_;
+  std::vector<std::string> files_;  // all that are read: also indexes
 };
 
 // `memory` bytes of the budget are for reading ahead. Rows come in groups of up to `group_bytes`,
@@ -56,6 +61,7 @@ class ItemSink {
   virtual void add(std::span<const std::byte> item) = 0;
   virtual void checkpoint(const std::string& state) = 0;
   virtual const std::string& state() const = 0;  // of the checkpoint it goes on from
+  virtual bool resumed() const = 0;              // it goes on from one
   virtual std::string how() const = 0;
   virtual void close() = 0;
   virtual void abort() noexcept = 0;

@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <charconv>
-#include <cstdio>
 #include <cstring>
 
 #include "evenkeel/bytes.h"
 #include "evenkeel/prepare.h"
 #include "prepare/buckets.h"
+#include "prepare/input_files.h"
 #include "prepare/items.h"
 #include "prepare/sorted_buckets.h"
 
@@ -43,7 +42,8 @@ ShuffleMemory divide(const Budget& budget, const SourceFacts& source, std::uint6
   const std::uint64_t usual = memory.part / 10 * 8;
   memory.buckets.buckets = std::max<std::uint64_t>(1, (stored + usual - 1) / usual);
   const std::uint64_t for_blocks = (all - reading - documents) / 10 * 9;
-  const std::uint64_t block = for_blocks / (memory.buckets.buckets + Buckets::kSpareBlocks);
+  const std::uint64_t block =
+      for_blocks / (memory.buckets.buckets + Buckets::kSpareBlocks + Buckets::kThreads);
   if (block < OutputFile::kAlignment) {
     throw Error(ErrorKind::kBudget, "shuffle",
                 format_size(source.bytes) + " are " + with_commas(memory.buckets.buckets) +
@@ -84,41 +84,29 @@ class Shuffle {
     kind_ = "shuffle of " + std::string(item_unit_name(options.input.unit)) + " by seed " +
             std::to_string(options.seed) + " to " + options.format + " of\n" +
             source_->fingerprint();
-    for (const std::string& path : options.input.paths) {
-      struct stat in {
-      }, out{};
-      if (::stat(path.c_str(), &in) == 0 && ::stat(options.output.c_str(), &out) == 0 &&
-          in.st_dev == out.st_dev && in.st_ino == out.st_ino) {
-        throw Error(ErrorKind::kInvalid, "shuffle", "this is an input, too")
-            .in(options.output)
-            .hint("write to another name, and rename it afterwards");
-      }
-    }
+    source_->require_apart_from(options.output, options.format);
   }
 
   WorkReport run() {
     Buckets buckets(scratch_path(), options_.resume);
     if (const auto& found = buckets.checkpoint()) {
-      if (found->kind != kind_) {
-        throw Error(ErrorKind::kInvalid, "resume",
-                    "the unfinished work is another: other files, unit, seed or format")
-            .in(options_.output)
-            .hint("use the options of the first run, or begin again without --resume");
-      }
+      if (found->kind != kind_) throw other_work(options_.output);
       report_.resumed = true;
     } else if (options_.resume && finish_last_step()) {
       return report_;
     }
-    const bool distributed = report_.resumed && buckets.checkpoint()->state == kAllDistributed;
-    if (!distributed) distribute(buckets);
+    std::optional<std::vector<std::uint64_t>> all;
+    if (report_.resumed) all = state_numbers(buckets.checkpoint()->state, "", kAllDistributed, 1);
+    const bool distributed = all.has_value();
+    const std::uint64_t items = distributed ? all->front() : distribute(buckets);
     const ItemKind like = source_->kind;
     source_.reset();  // with its memory
-    write(buckets, like, distributed);
+    write(buckets, like, distributed, items);
     return report_;
   }
 
  private:
-  static constexpr std::string_view kAllDistributed = "all";
+  static constexpr std::string_view kAllDistributed = "all ", kDone = "done ";
 
   std::string scratch_path() const {
     const std::string& out = options_.output;
@@ -137,28 +125,34 @@ class Shuffle {
   bool finish_last_step() {
     const auto sink = create_items(options_.output, source_->kind, options_.format,
                                    write_options(options_.budget, true));
-    if (sink->state() != kind_ + "done") {
-      sink->abort();
-      return false;
+    if (close_if_done(*sink)) return true;
+    if (sink->resumed() && !state_numbers(sink->state(), kind_, "", 3)) {
+      throw other_work(options_.output);
     }
-    sink->close();
+    sink->abort();  // its scratch file is gone
+    return false;
+  }
+
+  // An output that has all items gets its name.
+  bool close_if_done(ItemSink& sink) {
+    const auto done = state_numbers(sink.state(), kind_, kDone, 2);
+    if (!done) return false;
     report_.resumed = true;
-    report_.items = source_->estimated_items();
-    report_.bytes = source_->bytes();
-    report_.how = sink->how();
+    report_.items = (*done)[0];
+    report_.bytes = (*done)[1];
+    report_.how = sink.how();
+    sink.close();
     return true;
   }
 
-  void distribute(Buckets& buckets) {
+  // How many items there are.
+  std::uint64_t distribute(Buckets& buckets) {
     const std::uint64_t total = 2 * source_->bytes();
     const ShuffleMemory memory = divide(options_.budget, facts_, reading_);
     if (report_.resumed) {
-      const std::string& state = buckets.checkpoint()->state;
-      ItemPosition position;
-      const char* const end = state.data() + state.size();
-      const auto first = std::from_chars(state.data(), end, position.item);
-      if (first.ptr < end) std::from_chars(first.ptr + 1, end, position.offset);
-      source_->seek(position);
+      const auto at = state_numbers(buckets.checkpoint()->state, "", "", 2);
+      if (!at) throw other_work(options_.output);
+      source_->seek({(*at)[0], (*at)[1]});
     } else {
       require_room(scratch_path(),
                    source_->bytes() + source_->estimated_items() * (StoredItem::kNumberBytes));
@@ -196,11 +190,13 @@ class Shuffle {
         buckets.save(kind_, std::to_string(now.item) + " " + std::to_string(now.offset));
       }
     }
-    buckets.save(kind_, std::string(kAllDistributed));
+    const std::uint64_t items = source_->position().item;
+    buckets.save(kind_, std::string(kAllDistributed) + std::to_string(items));
     buckets.end_adding();
+    return items;
   }
 
-  void write(Buckets& buckets, const ItemKind& like, bool resumed) {
+  void write(Buckets& buckets, const ItemKind& like, bool resumed, std::uint64_t items) {
     const std::uint64_t total = facts_.bytes;
     const ShuffleMemory memory = divide(options_.budget, facts_, reading_);
     // A budget of its own: what is left of the other is for sorting.
@@ -208,11 +204,15 @@ class Shuffle {
     const auto sink = create_items(options_.output, like, options_.format,
                                    write_options(Budget(memory.writing), resumed));
     std::uint64_t from = 0;
-    const std::string& state = sink->state();
-    if (state.starts_with(kind_)) {
-      unsigned long long key = 0, items = 0, bytes = 0;
-      std::sscanf(state.c_str() + kind_.size(), "%llu %llu %llu", &key, &items, &bytes);
-      from = key, report_.items = items, report_.bytes = bytes;
+    if (state_numbers(sink->state(), kind_, kDone, 2)) {
+      buckets.discard();
+      close_if_done(*sink);
+      return;
+    }
+    if (sink->resumed()) {
+      const auto numbers = state_numbers(sink->state(), kind_, "", 3);
+      if (!numbers) throw other_work(options_.output);
+      from = (*numbers)[0], report_.items = (*numbers)[1], report_.bytes = (*numbers)[2];
     }
     std::uint64_t unsaved = 0;
     std::uint64_t freed = ShuffleKeys::bucket_of(from, buckets.size().buckets);
@@ -239,8 +239,16 @@ class Shuffle {
     report_.how = with_commas(buckets.size().buckets) + " parts of about " +
                   format_size(total / buckets.size().buckets) + ", blocks of " +
                   format_size(buckets.size().block_bytes) + "; output: " + sink->how();
+    if (report_.items != items) {
+      throw Error(ErrorKind::kFormat, "shuffle",
+                  with_commas(items) + " items were distributed, and " +
+                      with_commas(report_.items) + " were written")
+          .in(scratch_path())
+          .hint("the scratch file was changed: begin again without --resume");
+    }
     // From here on the output alone is needed; see finish_last_step.
-    sink->checkpoint(kind_ + "done");
+    sink->checkpoint(kind_ + std::string(kDone) + std::to_string(report_.items) + " " +
+                     std::to_string(report_.bytes));
     buckets.discard();
     sink->close();
   }

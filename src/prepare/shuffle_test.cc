@@ -2,10 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <numeric>
 
+#include "base/fault_hook.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/prepare.h"
 #include "format/test_files.h"
@@ -85,6 +89,52 @@ TEST_F(ShuffleTest, SmallFilesAndManyParts) {
     for (std::uint32_t i = 0; i < count; ++i) ASSERT_EQ(order[i], i);
   }
   EXPECT_EQ(shuffled(400'000, 9, 16_MiB), shuffled(400'000, 9, 256_MiB));
+}
+
+// The output has all items and the scratch file is still there: nothing is written twice.
+TEST_F(ShuffleTest, KilledBeforeTheScratchFileIsRemoved) {
+  class Killed final : public sys::FaultHook {
+   public:
+    explicit Killed(int renames) : renames_(renames) { sys::fault_hook = this; }
+    ~Killed() { sys::fault_hook = nullptr; }
+    sys::Fault on(sys::Call call) override {
+      if (call == sys::Call::kUnlink) return {.error = EIO};
+      return {.error = call == sys::Call::kRename && ++seen_ == renames_ ? EIO : 0};
+    }
+    int seen() const { return seen_; }
+
+   private:
+    const int renames_;
+    std::atomic<int> seen_ = 0;
+  };
+  const auto wanted = shuffled(50'000, 4);
+  ShuffleOptions options;
+  options.input = {.paths = {path("in")}, .dtype = DType::of<std::uint32_t>()};
+  options.output = path("out");
+  options.seed = 4;
+  options.budget = 16_MiB;
+  int renames = 0;
+  {
+    const Killed count(0);
+    shuffle(options);
+    renames = count.seen();
+  }
+  std::filesystem::remove(path("out"));
+  {
+    const Killed last(renames);
+    EXPECT_THROW(shuffle(options), Error);
+  }
+  EXPECT_TRUE(std::filesystem::exists(path("out.shuffle.partial")));
+  EXPECT_FALSE(std::filesystem::exists(path("out")));
+  options.resume = true;
+  const WorkReport report = shuffle(options);
+  EXPECT_TRUE(report.resumed);
+  EXPECT_EQ(report.items, 50'000u);
+  std::vector<std::uint32_t> found(50'000);
+  EXPECT_EQ(std::filesystem::file_size(path("out")), 200'000u);
+  std::ifstream(path("out"), std::ios::binary).read(reinterpret_cast<char*>(found.data()), 200'000);
+  EXPECT_EQ(found, wanted);
+  EXPECT_FALSE(std::filesystem::exists(path("out.shuffle.partial")));
 }
 
 // Lengths that are nothing like the first ones: a part that does not fit is read several times.

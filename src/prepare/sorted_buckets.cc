@@ -118,6 +118,12 @@ bool SortedBuckets::load(Arena& arena, std::uint64_t bucket, std::uint64_t from,
       if (item_bytes_ == 0) std::memcpy(&length, header + sizeof number, sizeof length);
       left = item_bytes_ > 0 ? item_bytes_ : length;
       const std::uint64_t high = keys_.of(number).high;
+      if (ShuffleKeys::bucket_of(high, buckets_.size().buckets) != bucket) {
+        throw Error(ErrorKind::kFormat, "shuffle",
+                    "item " + with_commas(number) + " is not of part " + with_commas(bucket))
+            .in(buckets_.path())
+            .hint("the scratch file was changed: begin again without --resume");
+      }
       kept = high >= from && high <= last;
       if (!kept) continue;
       const std::uint64_t taken = left + (item_bytes_ > 0 ? 0 : sizeof length);

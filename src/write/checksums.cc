@@ -79,6 +79,19 @@ struct RunningChecksums::State {
   XXH3_state_t hash;
 };
 
+std::uint64_t checksum_of(
+    std::uint64_t length,
+    const std::function<std::span<const std::byte>(std::uint64_t at)>& piece) {
+  const auto state = std::make_unique<XXH3_state_t>();
+  XXH3_64bits_reset(state.get());
+  for (std::uint64_t at = 0; at < length;) {
+    const auto now = piece(at);
+    XXH3_64bits_update(state.get(), now.data(), now.size());
+    at += now.size();
+  }
+  return XXH3_64bits_digest(state.get());
+}
+
 RunningChecksums::RunningChecksums() : state_(std::make_unique<State>()) {
   XXH3_64bits_reset(&state_->hash);
 }

@@ -29,6 +29,9 @@ struct Checksums {
 };
 
 std::uint64_t checksum_of(std::span<const std::byte> block);
+// Of so many bytes that come in pieces: `piece(at)` is what begins `at` bytes behind the first.
+std::uint64_t checksum_of(std::uint64_t length,
+                          const std::function<std::span<const std::byte>(std::uint64_t at)>& piece);
 
 // Takes checksums of a file while it is written from its beginning to its end. What is written
 // elsewhere is marked; the caller then reads those blocks again.

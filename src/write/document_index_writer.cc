@@ -1,6 +1,8 @@
 #include "write/document_index_writer.h"
 
 #include <algorithm>
+#include <array>
+#include <fstream>
 #include <limits>
 #include <optional>
 #include <vector>
@@ -39,19 +41,35 @@ void resume_entries(FileWriter& file, bool resume, std::uint64_t bytes) {
 class DatatroveIndexWriter final : public DocumentIndexWriter {
  public:
   DatatroveIndexWriter(const std::string& tokens_path, const FileWriterOptions& options,
-                       std::uint64_t documents)
+                       std::uint64_t documents, std::uint64_t tokens)
       : file_(tokens_path + ".index", small(options, options.resume)) {
+    if (options.resume && !file_.checkpoint()) take_named(documents, tokens);
     resume_entries(file_, options.resume, documents * sizeof(std::uint64_t));
   }
   void add(std::uint64_t, std::uint64_t end) override { append_number(file_, end); }
   void save() override { file_.save({0, "datatrove index", "", ""}); }
-  void finish(std::uint64_t) override {
-    file_.complete();
-    file_.commit();
-  }
+  void complete(std::uint64_t) override { file_.complete(); }
+  void commit() override { file_.commit(); }
   void forget() noexcept override { file_.discard(); }
 
  private:
+  // The writer was killed when the index had its name, and the tokens did not: its entries are
+  // those of the file of that name.
+  void take_named(std::uint64_t documents, std::uint64_t tokens) {
+    std::ifstream named(file_.path(), std::ios::binary);
+    std::array<std::uint64_t, 4096> some;
+    std::uint64_t last = 0;
+    for (std::uint64_t done = 0; done < documents;) {
+      const std::uint64_t count = std::min<std::uint64_t>(some.size(), documents - done);
+      const auto bytes = static_cast<std::streamsize>(count * sizeof some[0]);
+      if (!named.read(reinterpret_cast<char*>(some.data()), bytes)) break;
+      file_.append(std::as_bytes(std::span(some).first(count)));
+      last = some[count - 1];
+      done += count;
+    }
+    if (last != tokens) file_.rewind(0);  // it is of other tokens
+  }
+
   FileWriter file_;
 };
 
@@ -61,8 +79,11 @@ class MegatronIndexWriter final : public DocumentIndexWriter {
                       std::uint64_t documents)
       : index_path_(tokens_path.substr(0, tokens_path.size() - 4) + ".idx"),
         dtype_(dtype),
-        options_(options),
-        lengths_(index_path_ + ".lengths", small(options, options.resume)) {
+        lengths_(index_path_ + ".lengths", small(options, options.resume)),
+        memory_(std::min(2 * kIndexMemory, options.budget.left() / 2)),
+        share_(options.budget.reserve(memory_, "writing the index")),
+        options_(small(options, false)) {
+    options_.budget = Budget(memory_);
     resume_entries(lengths_, options.resume, documents * sizeof(std::int32_t));
   }
 
@@ -79,8 +100,8 @@ class MegatronIndexWriter final : public DocumentIndexWriter {
   }
   void save() override { lengths_.save({0, "megatron lengths", "", ""}); }
 
-  void finish(std::uint64_t documents) override {
-    FileWriter index(index_path_, small(options_, false));
+  void complete(std::uint64_t documents) override {
+    FileWriter& index = index_.emplace(index_path_, options_);
     const std::string magic("MMIDIDX\0\0", 9);
     index.append(std::as_bytes(std::span(magic)));
     append_number(index, std::uint64_t{1});
@@ -96,8 +117,8 @@ class MegatronIndexWriter final : public DocumentIndexWriter {
     for (std::uint64_t i = 0; i <= documents; ++i)
       append_number(index, static_cast<std::int64_t>(i));
     index.complete();
-    index.commit();
   }
+  void commit() override { index_->commit(); }
   void forget() noexcept override { lengths_.discard(); }
 
  private:
@@ -115,8 +136,12 @@ class MegatronIndexWriter final : public DocumentIndexWriter {
 
   const std::string index_path_;
   const DType dtype_;
-  const FileWriterOptions options_;
   FileWriter lengths_;
+  // Taken now: at the end it might be missing.
+  const std::uint64_t memory_;
+  const Reservation share_;
+  FileWriterOptions options_;
+  std::optional<FileWriter> index_;
 };
 
 }  // namespace
@@ -128,15 +153,13 @@ int megatron_code(DType dtype) {
   return kSigned[dtype.size == 1 ? 0 : dtype.size == 2 ? 1 : dtype.size == 4 ? 2 : 3];
 }
 
-std::unique_ptr<DocumentIndexWriter> make_document_index(bool megatron,
-                                                         const std::string& tokens_path,
-                                                         DType dtype,
-                                                         const FileWriterOptions& options,
-                                                         std::uint64_t documents) {
+std::unique_ptr<DocumentIndexWriter> make_document_index(
+    bool megatron, const std::string& tokens_path, DType dtype, const FileWriterOptions& options,
+    std::uint64_t documents, std::uint64_t tokens) {
   if (megatron) {
     return std::make_unique<MegatronIndexWriter>(tokens_path, dtype, options, documents);
   }
-  return std::make_unique<DatatroveIndexWriter>(tokens_path, options, documents);
+  return std::make_unique<DatatroveIndexWriter>(tokens_path, options, documents, tokens);
 }
 
 }  // namespace evenkeel

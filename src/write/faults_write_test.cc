@@ -2,6 +2,8 @@
 // the old file is still there.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -9,6 +11,7 @@
 #include "evenkeel/write.h"
 #include "tests/fault_script.h"
 #include "tests/temp_folder.h"
+#include "write/file_writer.h"
 
 namespace evenkeel {
 namespace {
@@ -79,6 +82,70 @@ TEST_F(FaultsOfWriters, LeaveTheOldFileOrTheNewOne) {
     }
   }
   EXPECT_GT(errors, 10);
+}
+
+// The kernel tells of a failed write once, and this call may be the one that is told.
+TEST_F(FaultsOfWriters, AnErrorOfWritingBackIsNotLost) {
+  for (const int code : {EIO, ENOSYS}) {
+    FaultScript script;
+    script.spoil(sys::Call::kSyncRange, 0, {.error = code});
+    const auto write_cached = [&] {
+      FileWriter writer(folder_.path("b"), {.budget = 1_MiB, .allow_direct = false});
+      const std::string data(150'000, 'd');
+      writer.append(std::as_bytes(std::span(data)));
+      writer.complete();
+      writer.commit();
+    };
+    if (code == EIO) {
+      EXPECT_THROW(write_cached(), Error);
+    } else {
+      EXPECT_NO_THROW(write_cached());
+    }
+    EXPECT_TRUE(script.reached());
+    EXPECT_EQ(std::filesystem::exists(folder_.path("b")), code != EIO);
+  }
+}
+
+// The index has its name, the tokens do not.
+TEST_F(FaultsOfWriters, TokensWithoutTheirNameAreResumed) {
+  for (const std::string format : {"datatrove", "megatron"}) {
+    const std::string name = folder_.path(format == "megatron" ? "t.bin" : "t.ds");
+    folder_.write(format == "megatron" ? "t.bin" : "t.ds", "old");
+    TokenWriterOptions options;
+    options.budget = 8_MiB;
+    options.format = format;
+    const auto add = [](TokenWriter& writer, std::int64_t token) {
+      writer.append(std::vector<std::int64_t>(1'000, token));
+      writer.end_document();
+    };
+    {
+      TokenWriter writer = TokenWriter::create(name, options);
+      add(writer, 1);
+      add(writer, 2);
+      writer.checkpoint("two");
+      add(writer, 3);
+      FaultScript script;
+      script.spoil(sys::Call::kRename, 1, {.error = EIO});
+      EXPECT_THROW(writer.close(), Error);
+      EXPECT_TRUE(script.reached());
+    }
+    EXPECT_FALSE(std::filesystem::exists(name));  // not the old one beside the new index
+    options.resume = true;
+    TokenWriter writer = TokenWriter::create(name, options);
+    EXPECT_EQ(writer.state(), "two");
+    EXPECT_EQ(writer.documents(), 2u);
+    add(writer, 3);
+    add(writer, 4);
+    writer.close();
+    EXPECT_EQ(std::filesystem::file_size(name), 8'000u);
+    if (format == "datatrove") {
+      const std::string index = text_of(name + ".index");
+      std::array<std::uint64_t, 4> ends{};
+      ASSERT_EQ(index.size(), sizeof ends);
+      std::memcpy(ends.data(), index.data(), sizeof ends);
+      EXPECT_EQ(ends, (std::array<std::uint64_t, 4>{1'000, 2'000, 3'000, 4'000}));
+    }
+  }
 }
 
 }  // namespace

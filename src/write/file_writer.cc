@@ -187,15 +187,18 @@ void FileWriter::save(Checkpoint checkpoint) {
 }
 
 void FileWriter::take_checksums() {
-  const Reservation share = budget_.reserve(kChecksumBlock, "checksums");
-  const std::uint64_t size = this->size();
-  const Pages block(kChecksumBlock, "checksums");
+  const std::uint64_t size = this->size(), most = queue_->size().block_bytes;
+  std::byte* const scratch = queue_->take();  // no memory that might be missing now
   const Checksums all = checksums_->finish(size, [&](std::uint64_t number) {
     const std::uint64_t begin = number * kChecksumBlock;
     const std::uint64_t length = std::min(kChecksumBlock, size - begin);
-    file_->read(begin, {block.data(), round_up(length, kAlign)});
-    return checksum_of({block.data(), length});
+    return checksum_of(length, [&](std::uint64_t at) -> std::span<const std::byte> {
+      const std::uint64_t now = std::min(most, length - at);
+      file_->read(begin + at, {scratch, round_up(now, kAlign)});
+      return {scratch, now};
+    });
   });
+  queue_->give_back(scratch);
   checksums_text_ = all.text();
 }
 

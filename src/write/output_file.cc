@@ -74,6 +74,24 @@ std::string from_line(std::string_view line) {
   return text;
 }
 
+// A name that was given or taken stays so after a crash.
+void sync_folder_of(const std::string& path) {
+  const std::string folder = folder_of(path);
+  const Fd fd(sys::open(folder.c_str(), O_RDONLY | O_DIRECTORY));
+  // Some filesystems have no such call for folders; what can be done is done.
+  if (fd && sys::fsync(fd.get()) != 0 && errno == EIO) {
+    throw Error::system("write", EIO, "the disk did not take the folder's change").in(folder);
+  }
+}
+
+// Whether the name still is that of the open file: another process may have removed or renamed it.
+bool still_named(int fd, const std::string& path) {
+  struct stat open {
+  }, named{};
+  return sys::fstat(fd, &open) != 0 || (::lstat(path.c_str(), &named) == 0 &&
+                                        open.st_dev == named.st_dev && open.st_ino == named.st_ino);
+}
+
 std::optional<Checkpoint> parse_checkpoint(std::string_view text) {
   std::string_view magic, size, kind, numbers, state, end;
   if (!take_line(text, magic) || magic != kStateMagic || !take_line(text, size) ||
@@ -122,28 +140,32 @@ void OutputFile::open_partial(bool resume, bool allow_direct) {
   const auto open = [&](int extra) {
     int fd;
     do {
-      fd = sys::create(partial_.c_str(), O_RDWR | extra, mode);
+      fd = sys::create(partial_.c_str(), O_RDWR | O_NOFOLLOW | extra, mode);
     } while (fd < 0 && errno == EINTR);
     return fd;
   };
-  int fd = allow_direct ? open(O_DIRECT) : -1;
-  direct_ = fd >= 0;
-  if (fd < 0 && (!allow_direct || errno == EINVAL || errno == EOPNOTSUPP)) fd = open(0);
-  if (fd < 0) {
-    const int code = errno;
-    throw Error::system("create", code)
-        .in(partial_)
-        .hint(code == ENOENT   ? "the folder must exist"
-              : code == EACCES ? "you must be allowed to write to the folder"
-                               : "nothing was changed");
-  }
-  fd_ = Fd(fd);
-  if (::flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    gone_ = true;  // not ours to remove
-    throw Error(ErrorKind::kInvalid, "create", "another process is writing this file")
-        .in(path_)
-        .hint("wait for it, or write to another name");
-  }
+  int fd;
+  do {  // until the locked file is the one of that name
+    fd = allow_direct ? open(O_DIRECT) : -1;
+    direct_ = fd >= 0;
+    if (fd < 0 && (!allow_direct || errno == EINVAL || errno == EOPNOTSUPP)) fd = open(0);
+    if (fd < 0) {
+      const int code = errno;
+      throw Error::system("create", code)
+          .in(partial_)
+          .hint(code == ENOENT   ? "the folder must exist"
+                : code == EACCES ? "you must be allowed to write to the folder"
+                : code == ELOOP  ? "this is a link: remove it, or write to another name"
+                                 : "nothing was changed");
+    }
+    fd_ = Fd(fd);
+    if (::flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+      gone_ = true;  // not ours to remove
+      throw Error(ErrorKind::kInvalid, "create", "another process is writing this file")
+          .in(path_)
+          .hint("wait for it, or write to another name");
+    }
+  } while (!still_named(fd, partial_));
   if (replaces) ::fchmod(fd, old.st_mode & 07777);
   if (resume) {
     if (const auto text = read_text_file(state_path())) checkpoint_ = parse_checkpoint(*text);
@@ -174,13 +196,14 @@ void OutputFile::write(std::uint64_t offset, std::span<const std::byte> bytes) {
   std::uint64_t done = 0;
   int short_writes = 0;
   while (done < bytes.size()) {
+    const bool was_direct = direct();
     const ssize_t count =
         sys::pwrite(fd_.get(), bytes.data() + done, bytes.size() - done, offset + done);
     if (count < 0) {
       const int code = errno;
       if (code == EINTR || code == EAGAIN) continue;
-      if (code == EINVAL && direct_.exchange(false)) {  // opened, but not written so
-        ::fcntl(fd_.get(), F_SETFL, ::fcntl(fd_.get(), F_GETFL) & ~O_DIRECT);
+      if (code == EINVAL && was_direct) {  // opened, but not written so
+        end_direct();
         continue;
       }
       throw write_error(path_, code, offset + done, bytes.size() - done);
@@ -193,23 +216,40 @@ void OutputFile::write(std::uint64_t offset, std::span<const std::byte> bytes) {
   }
   if (direct()) return;
   // Not one after the other for all: dirty pages and page cache stay within these bytes.
-  sys::sync_file_range(
-      fd_.get(), offset, bytes.size(),
-      SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
+  // An error of the disk is told once: here, and not by a later fsync.
+  while (sys::sync_file_range(fd_.get(), offset, bytes.size(),
+                              SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
+                                  SYNC_FILE_RANGE_WAIT_AFTER) != 0) {
+    const int code = errno;
+    if (code == EINTR) continue;
+    if (code == ENOSYS || code == EINVAL || code == ESPIPE) break;  // there is no such call here
+    throw write_error(path_, code, offset, bytes.size());
+  }
   sys::fadvise(fd_.get(), offset, bytes.size(), POSIX_FADV_DONTNEED);
+}
+
+// First the file, then the mark: a thread that finds the mark gone writes through the page cache.
+void OutputFile::end_direct() {
+  ::fcntl(fd_.get(), F_SETFL, ::fcntl(fd_.get(), F_GETFL) & ~O_DIRECT);
+  direct_ = false;
 }
 
 void OutputFile::read(std::uint64_t offset, std::span<std::byte> bytes) {
   std::uint64_t done = 0;
   while (done < bytes.size()) {
+    const bool was_direct = direct();
     const ssize_t count =
         sys::pread(fd_.get(), bytes.data() + done, bytes.size() - done, offset + done);
     if (count < 0) {
       if (errno == EINTR || errno == EAGAIN) continue;
+      if (errno == EINVAL && was_direct) {
+        end_direct();
+        continue;
+      }
       throw Error::system("read back", errno).in(partial_).at(offset + done);
     }
     const auto whole = round_down(static_cast<std::uint64_t>(count), kAlignment);
-    if (count == 0 || (whole == 0 && direct())) {  // the end
+    if (count == 0 || (whole == 0 && was_direct)) {  // the end
       done += static_cast<std::uint64_t>(count);
       break;
     }
@@ -258,15 +298,6 @@ void OutputFile::sync() {
   }
 }
 
-void OutputFile::sync_folder() const {
-  const std::string folder = folder_of(path_);
-  const Fd fd(sys::open(folder.c_str(), O_RDONLY | O_DIRECTORY));
-  // Some filesystems have no such call for folders; what can be done is done.
-  if (fd && sys::fsync(fd.get()) != 0 && errno == EIO) {
-    throw Error::system("write", EIO, "the disk did not take the folder's change").in(folder);
-  }
-}
-
 void OutputFile::save(const Checkpoint& checkpoint) {
   std::string text(kStateMagic);
   text += "\n" + std::to_string(checkpoint.size) + "\n" + one_line(checkpoint.kind) + "\n" +
@@ -283,7 +314,7 @@ void OutputFile::commit() {
         .hint("its data is in " + partial_ + " until this writer goes");
   }
   gone_ = true;
-  sync_folder();
+  sync_folder_of(path_);
   sys::unlink(state_path().c_str());
 }
 
@@ -291,7 +322,7 @@ void replace_file(const std::string& path, const std::string& text) {
   const std::string fresh = path + ".new";
   int made;
   do {
-    made = sys::create(fresh.c_str(), O_WRONLY | O_TRUNC, 0666);
+    made = sys::create(fresh.c_str(), O_WRONLY | O_TRUNC | O_NOFOLLOW, 0666);
   } while (made < 0 && errno == EINTR);
   const Fd fd(made);
   if (!fd) throw Error::system("write", errno).in(fresh);
@@ -310,6 +341,7 @@ void replace_file(const std::string& path, const std::string& text) {
     if (errno != EINTR) throw failed(errno);
   }
   if (sys::rename(fresh.c_str(), path.c_str()) != 0) throw failed(errno);
+  sync_folder_of(path);
 }
 
 }  // namespace evenkeel

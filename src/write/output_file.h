@@ -61,8 +61,8 @@ class OutputFile {
 
  private:
   void open_partial(bool resume, bool allow_direct);
+  void end_direct();
   std::string state_path() const { return partial_ + ".state"; }
-  void sync_folder() const;
 
   const std::string asked_path_, path_, partial_;
   Fd fd_;
@@ -73,7 +73,8 @@ class OutputFile {
   bool saved_ = false, gone_ = false;  // kept for a resume; renamed or removed
 };
 
-// Writes a small file in one step: a reader finds the old text or the new one.
+// Writes a small file in one step: a reader finds the old text or the new one, and after a crash,
+// too.
 void replace_file(const std::string& path, const std::string& text);
 
 // The error of a write: with what is free on the disk, when it is full.

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 
+#include "base/sys.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/write.h"
 #include "write/document_index_writer.h"
@@ -92,7 +93,8 @@ struct TokenWriter::Impl {
     }
     own.resume = resumed;
     if (format.name == "megatron" || format.name == "datatrove") {
-      index = make_document_index(format.name == "megatron", format.path, dtype, own, documents);
+      index = make_document_index(format.name == "megatron", format.path, dtype, own, documents,
+                                  tokens - document_tokens);
     }
   }
 
@@ -145,6 +147,16 @@ struct TokenWriter::Impl {
                       with_commas(count) + " more were given")
           .in(format.path)
           .hint("write several files; 100,000,000 tokens each is usual");
+    }
+    // At once, and not when the document ends: then it is too late to end it.
+    constexpr std::uint64_t kMostOfDocument = std::numeric_limits<std::int32_t>::max();
+    if (format.name == "megatron" && count > kMostOfDocument - document_tokens) {
+      throw Error(ErrorKind::kInvalid, "write",
+                  "a document of Megatron's files has " + with_commas(kMostOfDocument) +
+                      " tokens at most; this one has " + with_commas(document_tokens) + ", and " +
+                      with_commas(count) + " more were given")
+          .in(format.path)
+          .hint("end documents more often");
     }
     file->append(bytes);
     tokens += count;
@@ -205,7 +217,12 @@ struct TokenWriter::Impl {
       file->write_at(0, std::as_bytes(std::span(bytes)));
     }
     file->complete();
-    if (index) index->finish(documents);
+    if (index) {
+      index->complete(documents);
+      // Tokens that are replaced go first: a new index never stands beside old tokens.
+      sys::unlink(file->path().c_str());
+      index->commit();
+    }
     file->commit();
     if (index) index->forget();
   }

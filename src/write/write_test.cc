@@ -2,6 +2,8 @@
 #include "evenkeel/write.h"
 
 #include <gtest/gtest.h>
+#include <linux/magic.h>
+#include <sys/vfs.h>
 
 #include <algorithm>
 #include <array>
@@ -132,6 +134,37 @@ TEST_F(FileWriterTest, RefusesASecondWriterAndFolders) {
   EXPECT_THROW(FileWriter(path("nowhere/f"), {.budget = 1_MiB}), Error);
   EXPECT_THROW(FileWriter(path("g"), {.budget = 4096}), Error);
   EXPECT_EQ(files(), std::vector<std::string>{"f.partial"});
+}
+
+TEST_F(FileWriterTest, DoesNotFollowALinkOfTheUnfinishedName) {
+  write("victim", "precious");
+  std::filesystem::create_symlink(path("victim"), path("f.partial"));
+  EXPECT_THROW(FileWriter(path("f"), {.budget = 1_MiB}), Error);
+  std::filesystem::create_symlink(path("victim"), path("g.partial.state.new"));
+  FileWriter writer(path("g"), {.budget = 1_MiB});
+  EXPECT_THROW(writer.save({0, "kind", "", ""}), Error);
+  EXPECT_EQ(contents(path("victim")), "precious");
+}
+
+// What is needed at the end was reserved at the beginning.
+TEST_F(FileWriterTest, ClosesWhenTheBudgetIsUsedUp) {
+  const Budget budget = 4_MiB;
+  FileWriter writer(path("f"), {.budget = budget, .checksums = true});
+  TokenWriterOptions options;
+  options.budget = budget;
+  options.format = "megatron";
+  TokenWriter tokens = TokenWriter::create(path("t"), options);
+  const Reservation rest = budget.reserve(budget.left(), "all that is left");
+  const std::string data = noise(1'500'000);
+  writer.append(bytes_of(data));
+  writer.complete();
+  writer.commit();
+  EXPECT_EQ(Checksums::read(path("f.xxh3")).blocks,
+            (std::vector{checksum_of(bytes_of(data).first(1 << 20)),
+                         checksum_of(bytes_of(data).subspan(1 << 20))}));
+  tokens.append(std::vector<std::int64_t>(5'000, 7));
+  tokens.close();
+  EXPECT_EQ(contents(path("t.idx")), MegatronIndex::of({5'000}, 8, 2).bytes());
 }
 
 TEST_F(FileWriterTest, AFullDiskIsAnErrorWithNumbers) {
@@ -307,6 +340,10 @@ using MemoryWriterTest = WriterTest;
 
 // What the kernel says: nothing of the file stays in the page cache.
 TEST_F(MemoryWriterTest, NothingIsLeftInThePageCache) {
+  struct statfs disk {};
+  if (::statfs(path("").c_str(), &disk) == 0 && disk.f_type == TMPFS_MAGIC) {
+    GTEST_SKIP() << "TMPDIR is on tmpfs, which is the page cache";
+  }
   for (const bool direct : {true, false}) {
     FileWriter writer(path("f"), {.budget = 2_MiB, .allow_direct = direct});
     const Fd fd = open_readable(path("f.partial"));
