@@ -12,6 +12,7 @@ from evenkeel._array import Array
 from evenkeel._core import Budget
 from evenkeel._files import (
     cache_bytes,
+    disk_cache,
     is_plain,
     is_url,
     name_for_reader,
@@ -135,6 +136,7 @@ def _named(files: list[bytes], name: str, how: How, told: np.dtype[Any] | None =
         0,
         cache_bytes(cache),
         page_cache_name(page_cache),
+        disk_cache(cache),
         name,
     )
     again = ([whole_path(file) for file in files], name, how, told)

@@ -1,8 +1,8 @@
 """Weights by name, from the tool, and in transformers."""
 
 import json
-import os
 import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -24,15 +24,23 @@ def test_tensors_without_elements(tmp_path):
 
 @pytest.mark.parametrize("index", [False, True])
 def test_info_lists_tensors(tmp_path, index):
-    tool = os.environ.get("EVENKEEL_TOOL", "evenkeel")
     safetensors.save_file({"layer.weight": np.zeros((3, 4), "float16")}, tmp_path / "m.safetensors")
     path = tmp_path / "m.safetensors"
     if index:
         path = tmp_path / "model.safetensors.index.json"
         path.write_text(json.dumps({"weight_map": {"layer.weight": "m.safetensors"}}))
-    said = subprocess.run([tool, "info", str(path)], capture_output=True, text=True, check=True)
+    said = subprocess.run(
+        [sys.executable, "-m", "evenkeel", "info", str(path)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert "layer.weight" in said.stdout and "F16" in said.stdout and "3 × 4" in said.stdout
-    said = subprocess.run([tool, "info", str(path), "--json"], capture_output=True, check=True)
+    said = subprocess.run(
+        [sys.executable, "-m", "evenkeel", "info", str(path), "--json"],
+        capture_output=True,
+        check=True,
+    )
     found = json.loads(said.stdout)
     assert found["format"] == "safetensors" and found["bytes"] == 24
     tensor = found["tensors"][0]
@@ -40,14 +48,21 @@ def test_info_lists_tensors(tmp_path, index):
 
 
 def test_info_lists_arrays(tmp_path):
-    tool = os.environ.get("EVENKEEL_TOOL", "evenkeel")
     np.savez(tmp_path / "a.npz", x=np.zeros((3, 4)), y=np.arange(5))
     path = str(tmp_path / "a.npz")
-    said = subprocess.run([tool, "info", path], capture_output=True, text=True, check=True)
+    said = subprocess.run(
+        [sys.executable, "-m", "evenkeel", "info", path], capture_output=True, text=True, check=True
+    )
     assert "float64" in said.stdout and "3 × 4" in said.stdout
-    said = subprocess.run([tool, "info", path, "--json"], capture_output=True, check=True)
+    said = subprocess.run(
+        [sys.executable, "-m", "evenkeel", "info", path, "--json"], capture_output=True, check=True
+    )
     assert [array["name"] for array in json.loads(said.stdout)["arrays"]] == ["x", "y"]
-    said = subprocess.run([tool, "info", path, "--name", "y"], capture_output=True, text=True)
+    said = subprocess.run(
+        [sys.executable, "-m", "evenkeel", "info", path, "--name", "y"],
+        capture_output=True,
+        text=True,
+    )
     assert "npz" in said.stdout and "int64" in said.stdout
 
 

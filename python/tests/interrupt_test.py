@@ -210,7 +210,7 @@ def test_the_next_call_after_an_interrupt_does_not_hold_other_threads(disk):
     lines = run(
         disk,
         """
-        a = evenkeel.open("rows.bin", dtype="i4", shape=(-1, 100), budget="2MiB", engine="read")
+        a = evenkeel.open("rows.bin", dtype="i4", shape=(-1, 100), budget="8MiB", engine="read")
         stopped()
         interrupted(lambda: next(a.batches(500)))
         interrupted(lambda: next(a.batches(500)))
