@@ -240,7 +240,7 @@ class Batches(Closing):
             raise ValueError("load: this state has no sizes of blocks and windows") from None
         told = {**self._told, "block": self._told["block"] or blocks.block_rows}
         given = choose("batches", self._array.budget, self._row_bytes, self._world, **told)
-        for name, mine, theirs in zip(("block", "window", "streams"), given, blocks, strict=True):
+        for name, mine, theirs in zip(("block", "window", "streams"), given, blocks):
             if self._told[name] is not None and mine != theirs:
                 raise ValueError(
                     f"load: the state has {name} {theirs}, these batches {mine}\n"

@@ -87,8 +87,12 @@ class TokenBatch:
         return self._each(lambda tensor: tensor.pin_memory())
 
     def to(self, *device: Any, **options: Any) -> TokenBatch:
-        """The same on another device; the arguments are those of torch's Tensor.to."""
-        return self._each(lambda tensor: tensor.to(*device, **options))
+        """The same on another device; the arguments are those of torch's Tensor.to. A dtype is for
+        x and y: the fields keep theirs."""
+        x, y = self.x.to(*device, **options), self.y.to(*device, **options)
+        how = {name: options[name] for name in ("non_blocking", "copy") if name in options}
+        documents = self._documents.to(x.device, **how)
+        return TokenBatch(x, y, documents, self._counts, self._layout)
 
     def _each(self, make: Callable[[Any], Any]) -> TokenBatch:
         documents = make(self._documents)

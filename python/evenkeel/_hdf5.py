@@ -10,6 +10,7 @@ import numpy as np
 
 from evenkeel._array import Array
 from evenkeel._containers import How, Member, PlacedArray, needs, no_such, open_placed
+from evenkeel._core import Budget
 from evenkeel._files import printable
 from evenkeel._ragged import Csr
 
@@ -23,9 +24,11 @@ def open(path: bytes, name: str, how: How) -> Array | Csr:
         names = [] if name else _datasets(file)
         if not name and len(names) == 1:
             name = names[0]
-        found = file.get(name) if name else None
-        if isinstance(found, h5py.Group) and all(part in found for part in _CSR):
-            return _csr(path, name, found, how)
+        found = _item(path, file, name) if name else None
+        if isinstance(found, h5py.Group):
+            parts = [_item(path, file, f"{name}/{part}") for part in _CSR]
+            if all(isinstance(part, h5py.Dataset) for part in parts):
+                return _csr(path, name, found, parts, how)
         if not isinstance(found, h5py.Dataset):
             raise no_such(path, name, names or _datasets(file))
         made = _placed(path, found)
@@ -51,6 +54,32 @@ def _h5py() -> Any:
         raise needs("h5py", "HDF5") from None
 
 
+def _item(path: bytes, file: Any, name: str) -> Any:
+    """What has this name; None if nothing has. Offsets in other files mean nothing in this one."""
+    h5py = _h5py()
+    outside = ValueError(
+        f"open {printable(path)}: {name!r} is a link to another file\n"
+        "hint: open the file that holds the data"
+    )
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    for count in range(1, len(parts) + 1):
+        try:
+            link = file.id.links.get_info("/".join(parts[:count]).encode()).type
+        except (KeyError, RuntimeError):
+            return None
+        if link not in (h5py.h5l.TYPE_HARD, h5py.h5l.TYPE_SOFT):
+            raise outside
+    found = file.get(name)
+    # A link within the file may lead to one that leads out of it.
+    if found is not None and _file_number(h5py, found) != _file_number(h5py, file["/"]):
+        raise outside
+    return found
+
+
+def _file_number(h5py: Any, item: Any) -> Any:
+    return h5py.h5o.get_info(item.id).fileno
+
+
 def _datasets(file: Any) -> list[str]:
     dataset = _h5py().Dataset
     names: list[str] = []
@@ -64,7 +93,7 @@ def _datasets(file: Any) -> list[str]:
     return names
 
 
-def _csr(path: bytes, name: str, group: Any, how: How) -> Csr:
+def _csr(path: bytes, name: str, group: Any, parts: list[Any], how: How) -> Csr:
     """A sparse matrix as anndata writes it: a group of three datasets."""
     kind = group.attrs.get("encoding-type", group.attrs.get("h5sparse_format", "csr_matrix"))
     shape = group.attrs.get("shape", group.attrs.get("h5sparse_shape"))
@@ -73,9 +102,10 @@ def _csr(path: bytes, name: str, group: Any, how: How) -> Csr:
             f"open {printable(path)}: {name!r} is a {kind} of shape {shape}, not a matrix by rows"
             "\nhint: store it as CSR: adata.X = adata.X.tocsr()"
         )
+    how = (Budget(how[0]), *how[1:])  # one for all three
     arrays = []
-    for part in _CSR:
-        made = _placed(path, group[part])
+    for part, dataset in zip(_CSR, parts):
+        made = _placed(path, dataset)
         arrays.append(open_placed(made, how, (open, (path, f"{name}/{part}", how))))
     data, indices, indptr = arrays
     if len(indptr) != int(shape[0]) + 1:
@@ -91,6 +121,8 @@ def _refusal(dataset: Any) -> str:
     filters = dataset.id.get_create_plist().get_nfilters()
     if dtype.hasobject or dtype.itemsize == 0:
         return f"it holds {dtype}, not numbers of a fixed width"
+    if dtype.subdtype is not None or not _stored_as(dataset.id.get_type(), dtype):
+        return f"its numbers are stored in another way than {dtype}"
     if dataset.is_virtual or dataset.external:
         return "its data lies in other files"
     if dataset.shape is None:
@@ -102,6 +134,30 @@ def _refusal(dataset: Any) -> str:
             f"its chunks of shape {dataset.chunks} cut the rows of shape {tuple(dataset.shape[1:])}"
         )
     return ""
+
+
+def _stored_as(stored: Any, dtype: np.dtype[Any]) -> bool:
+    """Whether the bytes of a type of HDF5 are those of NumPy's: h5py may convert what it reads."""
+    h5t = _h5py().h5t
+    if stored.get_size() != dtype.itemsize:
+        return False
+    kind = stored.get_class()
+    if kind == h5t.ENUM:
+        return _stored_as(stored.get_super(), np.dtype("i1" if dtype.kind == "b" else dtype.str))
+    if kind == h5t.ARRAY:
+        return dtype.subdtype is not None and _stored_as(stored.get_super(), dtype.base)
+    if kind == h5t.COMPOUND and dtype.names is not None:
+        fields = [dtype.fields[name] for name in dtype.names]  # type: ignore[index]
+        return len(fields) == stored.get_nmembers() and all(
+            stored.get_member_offset(i) == field[1]
+            and _stored_as(stored.get_member_type(i), field[0])
+            for i, field in enumerate(fields)
+        )
+    if kind == h5t.BITFIELD:
+        return bool(stored.get_precision() == 8 * dtype.itemsize)
+    if kind in (h5t.INTEGER, h5t.FLOAT, h5t.COMPOUND):
+        return bool(stored == h5t.py_create(np.dtype(dtype.str)))
+    return True
 
 
 def _placed(path: bytes, dataset: Any) -> PlacedArray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,15 @@ _TORCH.update({17: "int64", 18: "int64", 19: "bool"})
 
 class _Refused(ValueError):
     pass
+
+
+class _Table(NamedTuple):
+    """What the table of a shard says."""
+
+    first: int  # where the first row begins
+    end: int  # where the last one ends
+    rows: int
+    lengths: set[int]  # of rows; some of them if there are many
 
 
 def open(path: bytes, name: str, how: How) -> Array:
@@ -68,7 +77,7 @@ def _mds(path: bytes, index: dict[str, Any]) -> PlacedArray:
         if columns != first:
             raise _Refused("its shards have different columns")
         files.append(beside(path, shard["raw_data"]["basename"]))
-        tables.append(_offsets(files[-1], int(shard["samples"])))
+        tables.append(_table(files[-1], int(shard["samples"])))
     if first is None:
         raise _Refused("there are no shards")
     open_fields = [name for name, _, size in first if size is None]
@@ -86,7 +95,8 @@ def _mds(path: bytes, index: dict[str, Any]) -> PlacedArray:
         places.append(at)
         at += left if size is None else int(size)
     record = _record(names, formats, places, stride)
-    return _placed("mds", files, tables, record)
+    offsets, rows = [table.first for table in tables], [table.rows for table in tables]
+    return _placed("mds", files, offsets, rows, record)
 
 
 def _mds_type(name: str, encoding: str, size: int) -> np.dtype[Any]:
@@ -142,18 +152,14 @@ def _tokens(files: list[bytes], sizes: list[int], kind: Any, dims: list[Any]) ->
             raise _Refused(f"arrays of code {code} are not known")
         dtype = np.dtype(names[code])
     rows = [int(dim) for dim in dims]
-    offsets = [_offsets(file, size) for file, size in zip(files, sizes)]
-    for file, table, dim in zip(files, offsets, rows):
-        if int(table[-1]) - int(table[0]) != dim * dtype.itemsize:
+    tables = [_table(file, size) for file, size in zip(files, sizes)]
+    for file, table, dim in zip(files, tables, rows):
+        if table.end - table.first != dim * dtype.itemsize:
             raise _Refused(f"{printable(file)} does not hold {dim:,} numbers of {dtype}")
-    places = np.array(
-        [(i, int(offsets[i][0]), rows[i]) for i in range(len(files))], dtype=np.uint64
-    )
-    return PlacedArray("litdata", files, places, dtype, (sum(rows),))
+    return _placed("litdata", files, [table.first for table in tables], rows, dtype)
 
 
-def _offsets(file: bytes, samples: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
-    """Where the rows of a shard begin, and where the last one ends."""
+def _table(file: bytes, samples: int) -> _Table:
     size = os.path.getsize(file)
     if samples < 0 or 4 * (samples + 2) > size:
         raise _Refused(f"{printable(file)} has {size:,} bytes, too few for {samples:,} rows")
@@ -164,7 +170,8 @@ def _offsets(file: bytes, samples: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
     table: np.ndarray[Any, np.dtype[np.uint32]] = numbers[1:]
     if np.any(table[1:] < table[:-1]) or int(table[-1]) > size or int(table[0]) < 4 * (samples + 2):
         raise _Refused(f"{printable(file)} says that rows lie outside it")
-    return table
+    lengths = np.unique(np.diff(table))[:4]
+    return _Table(int(table[0]), int(table[-1]), samples, {int(length) for length in lengths})
 
 
 def _open(file: bytes) -> Any:
@@ -173,9 +180,9 @@ def _open(file: bytes) -> Any:
     return builtins.open(file, "rb")
 
 
-def _stride(tables: list[np.ndarray[Any, np.dtype[np.uint32]]]) -> int:
+def _stride(tables: list[_Table]) -> int:
     """The bytes of a row, which all rows must have."""
-    found = {int(step) for table in tables for step in np.unique(np.diff(table.astype(np.int64)))}
+    found = set().union(*(table.lengths for table in tables))
     if len(found) != 1:
         raise _Refused(
             f"its rows have different lengths: {sorted(found)[:4]} bytes\n"
@@ -195,11 +202,7 @@ def _record(
 
 
 def _placed(
-    format: str,
-    files: list[bytes],
-    tables: list[np.ndarray[Any, np.dtype[np.uint32]]],
-    record: np.dtype[Any],
+    format: str, files: list[bytes], offsets: list[int], rows: list[int], dtype: np.dtype[Any]
 ) -> PlacedArray:
-    rows = [len(table) - 1 for table in tables]
-    places = [(i, int(tables[i][0]), rows[i]) for i in range(len(files))]
-    return PlacedArray(format, files, np.array(places, dtype=np.uint64), record, (sum(rows),))
+    places = np.array([*zip(range(len(files)), offsets, rows)], dtype=np.uint64)
+    return PlacedArray(format, files, places, dtype, (sum(rows),))

@@ -16,7 +16,7 @@ _MOST_CHUNKS = 1 << 22
 _MOST_NAMES = 1000
 _NUMBERS = {f"{kind}int{bits}" for kind in ("", "u") for bits in (8, 16, 32, 64)}
 _NUMBERS |= {"bool", "float16", "float32", "float64", "complex64", "complex128"}
-_ABSENT = (1 << 64) - 1  # of a shard's index: a chunk that was never written
+_ABSENT = np.uint64((1 << 64) - 1)  # of a shard's index: a chunk that was never written
 
 
 class _Refused(ValueError):
@@ -220,9 +220,9 @@ def _placed(folder: bytes, layout: _Layout) -> PlacedArray:
             f"its chunks of shape {stored} cut the rows of shape {shape[1:]}\n"
             "hint: write a copy with chunks of whole rows"
         )
-    count = -(-shape[0] // chunks[0])
-    if count > _MOST_CHUNKS:
-        raise _Refused(f"{count:,} chunks are too many")
+    count, parts = -(-shape[0] // chunks[0]), -(-shape[0] // stored[0])
+    if max(count, parts) > _MOST_CHUNKS:
+        raise _Refused(f"{max(count, parts):,} chunks are too many")
     zeros = [0] * (len(shape) - 1)
     files, places = [], []
     for number in range(count):
@@ -236,15 +236,17 @@ def _placed(folder: bytes, layout: _Layout) -> PlacedArray:
                 "hint: write all of it, or copy it with write_empty_chunks"
             )
         if layout.inner is None:
-            places.append((number, 0, rows))
+            places.append(np.array([(number, 0, rows)], dtype=np.uint64))
         else:
-            places += [(number, *part) for part in _shard(file, layout, rows)]
+            places.append(_shard(file, number, layout, rows))
         files.append(file)
-    return PlacedArray("zarr", files, np.array(places, dtype=np.uint64), layout.dtype, shape)
+    return PlacedArray("zarr", files, np.concatenate(places), layout.dtype, shape)
 
 
-def _shard(file: bytes, layout: _Layout, rows: int) -> list[tuple[int, int]]:
-    """(offset, rows) of the chunks of a shard."""
+def _shard(
+    file: bytes, file_number: int, layout: _Layout, rows: int
+) -> np.ndarray[Any, np.dtype[np.uint64]]:
+    """Where the chunks of a shard lie, as PlacedArray says it."""
     import builtins
 
     assert layout.inner is not None
@@ -262,12 +264,14 @@ def _shard(file: bytes, layout: _Layout, rows: int) -> list[tuple[int, int]]:
     if len(index) != count:
         raise _Refused(f"{printable(file)} became shorter")
     row_bytes = math.prod(layout.shape[1:]) * layout.dtype.itemsize
-    places = []
-    for number in range(-(-rows // step)):
-        offset, nbytes = (int(value) for value in index[number])
-        if offset == _ABSENT:
-            raise _Refused(f"a chunk of {printable(file)} was never written")
-        if nbytes != step * row_bytes:
-            raise _Refused(f"a chunk of {printable(file)} has {nbytes:,} bytes")
-        places.append((offset, min(step, rows - number * step)))
+    index = index[: -(-rows // step)]
+    if np.any(index[:, 0] == _ABSENT):
+        raise _Refused(f"a chunk of {printable(file)} was never written")
+    odd = index[index[:, 1] != step * row_bytes, 1]
+    if len(odd):
+        raise _Refused(f"a chunk of {printable(file)} has {int(odd[0]):,} bytes")
+    places = np.full((len(index), 3), step, dtype=np.uint64)
+    places[:, 0] = file_number
+    places[:, 1] = index[:, 0]
+    places[-1, 2] = rows - step * (len(index) - 1)
     return places

@@ -59,25 +59,35 @@ class EvenkeelBackend(BackendEntrypoint):
         if name is not None:
             names = [name]
         variables = {}
+        failure = None
         for one in names or ([] if found else ["data"]):
-            array = evenkeel.open(path, budget=shared, name=one if found else None)
+            inside = one if found else None
+            try:
+                array = evenkeel.open(path, budget=shared, name=inside)
+            except ValueError as error:  # what only a look at its data shows
+                if name is not None:
+                    raise
+                failure = failure or error
+                continue
             if isinstance(array, Array):
                 lazy = indexing.LazilyIndexedArray(EvenkeelArray(array))
-                names_of_axes = _dimensions(path, one, array)
+                names_of_axes = _dimensions(path, inside, one, array)
                 # What `chunks={}` cuts it into.
                 blocks = {"preferred_chunks": dict(zip(names_of_axes, array.chunks))}
                 variables[one] = Variable(names_of_axes, lazy, encoding=blocks)
+        if failure and not variables:
+            raise failure
         return Dataset(variables)
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
         return False  # only where it is asked for by name: others open these files, too
 
 
-def _dimensions(path: str, name: str, array: Array) -> tuple[str, ...]:
+def _dimensions(path: str, inside: str | None, name: str, array: Array) -> tuple[str, ...]:
     if array.format == "zarr":
         from evenkeel._zarr import dimensions
 
-        named = dimensions(os.fsencode(path), name)
+        named = dimensions(os.fsencode(path), inside or "")
         if len(named) == array.ndim:
             return named
     return tuple(f"{name}_{axis}" for axis in range(array.ndim))

@@ -58,7 +58,7 @@ def test_npz_compressed_is_refused(tmp_path):
 def test_npz_damaged(tmp_path):
     np.savez(tmp_path / "a.npz", x=np.arange(100), y=np.arange(3))
     whole = (tmp_path / "a.npz").read_bytes()
-    for cut in range(4, len(whole), 13):
+    for cut in range(4, len(whole), 37):
         (tmp_path / "cut.npz").write_bytes(whole[:cut])
         with pytest.raises(ValueError, match="bad ZIP archive|no NPY|truncated"):
             evenkeel.open(tmp_path / "cut.npz", name="x")
@@ -71,6 +71,21 @@ def test_npz_in_zip64(tmp_path):
         with archive.open("x.npy", "w", force_zip64=True) as member:
             np.save(member, np.arange(7.0))
     check(evenkeel.open(tmp_path / "a.npz", name="x"), np.arange(7.0))
+
+
+def test_npz_with_an_object_array_is_listed(tmp_path):
+    from evenkeel._containers import members
+
+    odd = np.array([{}, 1], dtype=object)
+    np.savez(tmp_path / "a.npz", x=np.arange(10), odd=odd, y=np.arange(3.0))
+    found = {member.name: member for member in members(tmp_path / "a.npz")}
+    assert found["x"].shape == (10,) and not found["x"].refused and not found["y"].refused
+    assert "Python objects" in found["odd"].refused
+    with pytest.raises(ValueError, match=r"which array\? it holds x \(int64\), odd, y"):
+        evenkeel.open(tmp_path / "a.npz")
+    with pytest.raises(ValueError, match="Python objects"):
+        evenkeel.open(tmp_path / "a.npz", name="odd")
+    check(evenkeel.open(tmp_path / "a.npz", name="y"), np.arange(3.0))
 
 
 # ---- FITS
@@ -209,6 +224,86 @@ def test_hdf5_refused(tmp_path, make, message):
         make(file)
     with pytest.raises(ValueError, match=message):
         evenkeel.open(tmp_path / "a.h5", name="x")
+
+
+def test_hdf5_links(tmp_path):
+    path, other = tmp_path / "a.h5", tmp_path / "other.h5"
+    with h5py.File(other, "w") as file:
+        file["x"] = np.arange(100)
+        file["group/x"] = np.arange(100)
+    with h5py.File(path, "w") as file:
+        file["x"] = np.arange(500)[::-1]
+        file["inner"] = h5py.SoftLink("/x")
+        file["dangling"] = h5py.SoftLink("/nothing")
+        file["out"] = h5py.ExternalLink("other.h5", "x")
+        file["folder"] = h5py.ExternalLink("other.h5", "/group")
+        file["round"] = h5py.SoftLink("/folder/x")
+    assert evenkeel.open(path, name="inner")[0] == 499
+    for name in ("out", "folder/x", "round"):
+        with pytest.raises(ValueError, match="link to another file"):
+            evenkeel.open(path, name=name)
+    for name in ("dangling", "x/y", "nothing"):
+        with pytest.raises(ValueError, match="there is no array"):
+            evenkeel.open(path, name=name)
+
+
+def sparse_group(file, name, **members):
+    group = file.create_group(name)
+    group.attrs["encoding-type"], group.attrs["shape"] = "csr_matrix", (2, 5)
+    parts = {
+        "data": np.arange(3, dtype="f4"),
+        "indices": np.array([0, 4, 1]),
+        "indptr": np.array([0, 2, 3]),
+    }
+    for key, value in {**parts, **members}.items():
+        group[key] = value
+
+
+def test_hdf5_sparse_matrix_within_one_file_and_budget(tmp_path):
+    with h5py.File(tmp_path / "other.h5", "w") as file:
+        file["indices"] = np.array([4, 3, 2])
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        sparse_group(file, "X")
+        sparse_group(file, "Y", indices=h5py.ExternalLink("other.h5", "indices"))
+    rows = evenkeel.open(tmp_path / "a.h5", name="X", budget="3MiB")
+    assert rows.shape == (2, 5)
+    one = evenkeel.open(tmp_path / "a.h5", name="X/data", budget="3MiB")
+    assert rows.arrays[0].budget.in_use >= 3 * one.budget.in_use  # one budget, three arrays
+    with pytest.raises(ValueError, match="link to another file"):
+        evenkeel.open(tmp_path / "a.h5", name="Y")
+
+
+def test_hdf5_types_that_h5py_converts(tmp_path):
+    bfloat = h5py.h5t.IEEE_F32LE.copy()
+    bfloat.set_fields(15, 7, 8, 0, 7)
+    bfloat.set_precision(16)
+    bfloat.set_size(2)
+    bfloat.set_ebias(127)
+    short = h5py.h5t.STD_I32LE.copy()
+    short.set_precision(20)
+    types = {"bfloat": bfloat, "short": short}
+    types["array"] = h5py.h5t.array_create(h5py.h5t.IEEE_F32LE, (3,))
+    record = h5py.h5t.create(h5py.h5t.COMPOUND, 4)
+    record.insert(b"a", 0, short)
+    types["record"] = record
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        for name, kind in types.items():
+            space = h5py.h5s.create_simple((4,))
+            h5py.h5d.create(file.id, name.encode(), kind, space)
+            file[name][...] = np.zeros(4, dtype=file[name].dtype)
+        file["flags"] = np.array([True, False])
+        file["pairs"] = np.array([(1, 2.5), (3, 4.5)], dtype=[("a", ">i2"), ("b", "<f8")])
+        file["z"] = np.array([1 + 2j, 3], dtype="complex64")
+        file["half"] = np.arange(5, dtype="float16")
+        file["kind"] = np.array([1, 0], dtype=h5py.enum_dtype({"a": 0, "b": 1}, "<i4"))
+    for name in types:
+        with pytest.raises(ValueError, match="stored in another way"):
+            evenkeel.open(path, name=name)
+    for name in ("flags", "pairs", "z", "half", "kind"):
+        with h5py.File(path) as file:
+            want = file[name][...]
+        assert np.array_equal(evenkeel.open(path, name=name)[:], want)
 
 
 def test_h5ad_sparse_matrix(tmp_path):

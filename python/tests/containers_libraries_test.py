@@ -58,6 +58,22 @@ def test_xarray_backend(path, tmp_path):
     assert set(one) == {"p"}
 
 
+def test_xarray_of_an_array_and_of_one_that_cannot_be_read(tmp_path):
+    xr = pytest.importorskip("xarray")
+    zarr = pytest.importorskip("zarr")
+    how = {"shape": WANT.shape, "chunks": (100, 6), "dtype": "float32", "compressors": None}
+    made = zarr.create_array(tmp_path / "a.zarr", dimension_names=("time", "place"), **how)
+    made[:] = WANT
+    data = xr.open_dataset(tmp_path / "a.zarr", engine="evenkeel")
+    assert data["data"].dims == ("time", "place")
+    assert np.array_equal(data["data"].values, WANT)
+    zarr.create_array(tmp_path / "g.zarr", name="good", **how)[:] = WANT
+    zarr.create_array(tmp_path / "g.zarr", name="holes", **how)[:100] = WANT[:100]
+    assert set(xr.open_dataset(tmp_path / "g.zarr", engine="evenkeel")) == {"good"}
+    with pytest.raises(ValueError, match="never written"):
+        xr.open_dataset(tmp_path / "g.zarr", engine="evenkeel", name="holes")
+
+
 def test_xarray_in_dask_chunks(path):
     xr = pytest.importorskip("xarray")
     pytest.importorskip("dask")
@@ -91,6 +107,9 @@ def test_ray_tasks(path):
 def test_examples(path, tmp_path, monkeypatch, capsys):
     """The examples of ten lines."""
     import runpy
+
+    pytest.importorskip("datasets")
+    pytest.importorskip("xarray")
 
     examples = pathlib.Path(__file__).parents[2] / "examples" / "python"
     monkeypatch.chdir(tmp_path)

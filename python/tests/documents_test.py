@@ -54,7 +54,7 @@ def own_offsets(folder: pathlib.Path, tokens: np.ndarray, lengths: list[int], ki
 
 def llmc(folder: pathlib.Path, tokens: np.ndarray, lengths: list[int], shards: int) -> Corpus:
     """BOS at each start; documents are cut by the ends of shards."""
-    starts = sorted({s for s, n in zip(starts_of(lengths), lengths, strict=True) if n})
+    starts = sorted({s for s, n in zip(starts_of(lengths), lengths) if n})
     tokens = np.where(tokens == EOT, 1, tokens)
     tokens[starts] = EOT
     paths = []
@@ -73,7 +73,7 @@ def dolma(folder: pathlib.Path, tokens: np.ndarray, lengths: list[int], shards: 
     """EOS at each end, uint32 without a header; a file begins a document."""
     tokens = np.where(tokens == 7, 8, tokens)
     ends = np.cumsum(lengths)
-    tokens[[int(e) - 1 for e, n in zip(ends, lengths, strict=True) if n]] = 7
+    tokens[[int(e) - 1 for e, n in zip(ends, lengths) if n]] = 7
     parts = np.array_split(tokens, min(shards, len(tokens)))
     paths, starts, first = [], [], 0
     for i, part in enumerate(parts):
@@ -121,9 +121,9 @@ def expect_fields(
     documents = np.zeros((height, width), np.int32)
     mask = np.ones((height, width), bool)
     cu, longest, number = [], 0, -1
-    for i, (columns, pad) in enumerate(zip(rows, padding, strict=True)):
+    for i, (columns, pad) in enumerate(zip(rows, padding)):
         begins = sorted({0, *columns, *([] if pad is None else [pad])} - {width})
-        for begin, end in zip(begins, [*begins[1:], width], strict=True):
+        for begin, end in zip(begins, [*begins[1:], width]):
             number += 1
             cu.append(i * width + begin)
             longest = max(longest, end - begin)
@@ -290,7 +290,7 @@ def packed_rows(starts: list[int], n: int, width: int, window: int) -> list[list
     """The rows of each window."""
     starts = sorted(set(starts) - {n})
     pieces = []
-    for begin, end in zip(starts, [*starts[1:], n], strict=True):
+    for begin, end in zip(starts, [*starts[1:], n]):
         pieces += [(at, min(width, end - at)) for at in range(begin, end, width)]
     windows = max(1, n // (width * window))
     height = -(-(n // windows + 1 + width - 1) // width)

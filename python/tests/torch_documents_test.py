@@ -78,6 +78,12 @@ def test_batches_move_with_their_fields(options: dict[str, Any]) -> None:
     assert moved.x.device.type == moved.cu_seqlens.device.type == "meta"
     assert moved.loss_mask.shape == batch.loss_mask.shape
     assert moved.max_seqlen == batch.max_seqlen
+    # A dtype is for tokens. The fields are views of bytes.
+    halves = batch.to(torch.float32)
+    assert halves.x.dtype == halves.y.dtype == torch.float32
+    assert torch.equal(halves.position_ids, batch.position_ids)
+    assert torch.equal(halves.loss_mask, batch.loss_mask)
+    assert torch.equal(halves.cu_seqlens, batch.cu_seqlens)
     # What DataLoader's thread for pinned memory calls: without a GPU it cannot pin.
     pinned = batch._each(torch.clone)
     assert read([pinned]) == read([batch])

@@ -27,7 +27,7 @@ import evenkeel
 
 def bounds(corpus: Corpus) -> list[tuple[int, int]]:
     """Of each document, empty ones included."""
-    return list(zip(corpus.starts, [*corpus.starts[1:], len(corpus.tokens)], strict=True))
+    return list(zip(corpus.starts, [*corpus.starts[1:], len(corpus.tokens)]))
 
 
 def mask_of(folder: pathlib.Path, corpus: Corpus, dtype: str) -> tuple[np.ndarray, Any]:
@@ -161,7 +161,7 @@ def test_whole_batches_can_be_sought_and_resumed(tmp_path: pathlib.Path) -> None
         with load(4, rank=rank, world=2) as loader:
             loader.load_state_dict(state)
             both.append([np.array(next(loader).x) for _ in range(60)])
-    for step, parts in enumerate(zip(*both, strict=True)):
+    for step, parts in enumerate(zip(*both)):
         np.testing.assert_array_equal(np.concatenate(parts), run[70 + step][0])
     # Another bucket is another order, unless the old one is given.
     with load(16) as loader, pytest.raises(ValueError, match="window=64x8"):

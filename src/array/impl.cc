@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "array/gatherers.h"
+#include "array/row_extents.h"
 #include "base/fd.h"
 #include "engine/cache.h"
 #include "engine/files.h"
@@ -17,6 +18,7 @@ constexpr std::uint64_t kSmallestBudgetWithCache = 4_MiB;
 // Every array reserves this, whatever the limit, so that many can share a budget: plans of small
 // reads, descriptors, rings, the stack and heap of a reading thread, and results of up to 64 KiB.
 constexpr std::uint64_t kBookkeeping = 256_KiB;
+constexpr std::uint64_t kFewFiles = 16_KiB;  // what it holds of paths and sizes of files
 Reservation reserve_bookkeeping(const Budget& budget, const Layout& layout) {
   if (budget.limit() < kSmallestBudget) {
     throw Error(ErrorKind::kBudget, "open",
@@ -26,11 +28,23 @@ Reservation reserve_bookkeeping(const Budget& budget, const Layout& layout) {
   }
   const std::uint64_t places = layout.stretches.size() * sizeof(Stretch) +
                                layout.offset_batches.size() * sizeof(OffsetBatch);
+  std::uint64_t files = layout.segments.size() * sizeof(Segment);
+  for (const Segment& segment : layout.segments) files += segment.path.size();
+  for (const std::string& path : layout.paths) files += sizeof path + path.size();
+  files -= std::min(files, kFewFiles);
   Reservation share =
-      budget.reserve(kBookkeeping + RowFeed::memory(kSmallPlanLimit, kSmallGather) + places,
+      budget.reserve(kBookkeeping + RowFeed::memory(kSmallPlanLimit, kSmallGather) + places + files,
                      "plans and bookkeeping");
   share.keep_in_children();
   return share;
+}
+
+// Why RowCache::takes refused.
+std::string why_not_cached(const Layout& layout) {
+  if (layout.fortran && layout.row_bytes != layout.dtype.size) return "are in Fortran order";
+  if (!stored_in_order(layout)) return "do not lie in their files in order";
+  if (layout.row_bytes < 256) return "lie in " + with_commas(layout.segments.size()) + " files";
+  return "have " + with_commas(layout.row_bytes) + " bytes";
 }
 
 }  // namespace
@@ -58,8 +72,7 @@ std::unique_ptr<RowCache> Array::Impl::make_cache(const ArrayOptions& options) {
       throw Error(ErrorKind::kInvalid, "open",
                   "a cache of " + with_commas(*options.cache) +
                       " bytes was asked for, but these rows cannot be cached: they " +
-                      (layout.fortran ? "are in Fortran order"
-                                      : "have " + with_commas(layout.row_bytes) + " bytes"))
+                      why_not_cached(layout))
           .in(layout.paths.empty() ? "" : layout.paths.front())
           .hint("leave the cache out; rows in C order of up to 512 KiB can be cached");
     }

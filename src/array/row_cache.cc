@@ -14,6 +14,9 @@ constexpr std::uint64_t kSmallestRow = 256;      // that is a block of its own
 constexpr std::uint64_t kBlockOfFile = 1 << 10;  // for rows below that
 constexpr std::uint64_t kLargestBlock = 32 << 10;
 constexpr std::uint64_t kLargestRow = 512 << 10;
+// Blocks of files are known by 20 bits of the file's number and 44 of their own.
+constexpr int kNumberBits = 44;
+constexpr std::uint64_t kMostFiles = std::uint64_t{1} << (64 - kNumberBits);
 // Longer reads are scans: the disk is fast at them.
 constexpr std::uint64_t kLargestPiece = 256 << 10;
 // Repeats are detected up to a distance of this many times the size of the cache.
@@ -25,7 +28,9 @@ constexpr std::uint64_t kLeastLookups = 1 << 16;  // before a cache is judged by
 
 bool RowCache::takes(const Layout& layout) {
   return (!layout.fortran || layout.row_bytes == layout.dtype.size) &&
-         layout.row_bytes <= kLargestRow && layout.rows > 0 && stored_in_order(layout);
+         layout.row_bytes <= kLargestRow && layout.rows > 0 &&
+         (layout.row_bytes >= kSmallestRow || layout.segments.size() <= kMostFiles) &&
+         stored_in_order(layout);
 }
 
 std::uint64_t RowCache::memory() { return sizeof(State) + sizeof(BlockCache) + kDetector; }
@@ -56,7 +61,7 @@ RowCache::BlockSpan RowCache::span_at(const Piece& piece, std::uint64_t offset) 
     const std::uint64_t number = offset / block_bytes_, begin = offset % block_bytes_;
     const std::uint64_t start = number * block_bytes_;
     const std::uint64_t size = layout_.segments[piece.file].identity.size;
-    return {(std::uint64_t{piece.file} << 44) + number, begin,
+    return {(std::uint64_t{piece.file} << kNumberBits) + number, begin,
             std::min(end - offset, block_bytes_ - begin), start,
             std::min(block_bytes_, size - start)};
   }

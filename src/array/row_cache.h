@@ -30,7 +30,8 @@ class RowCache {
   // `layout` must outlive it. `most_bytes`: what it may hold; less where the budget leaves less.
   RowCache(const Layout& layout, const Budget& budget, std::uint64_t most_bytes);
 
-  // Whether these rows can be cached: not those in Fortran order, or above 512 KiB.
+  // Whether these rows can be cached: not those in Fortran order, above 512 KiB, in other order
+  // than their files have them, or small ones in more than 2^20 files.
   static bool takes(const Layout& layout);
 
   // Bytes that it uses while it is off.

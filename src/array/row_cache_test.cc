@@ -223,6 +223,19 @@ TEST_F(RowCacheTest, ALoaderUsesTheTokensCache) {
   EXPECT_GT(loader.stats().wait_ns, 0u);
 }
 
+TEST(RowCacheLayouts, SmallRowsOfVeryManyFilesAreNotCached) {
+  Layout layout;
+  layout.dtype = {DTypeKind::kUint, 4};
+  layout.row_bytes = 4;
+  layout.rows = 1;
+  layout.segments.resize(1 << 20);
+  EXPECT_TRUE(RowCache::takes(layout));
+  layout.segments.emplace_back();  // its blocks would have the numbers of those of the first file
+  EXPECT_FALSE(RowCache::takes(layout));
+  layout.row_bytes = 256;  // known by the row
+  EXPECT_TRUE(RowCache::takes(layout));
+}
+
 TEST_F(RowCacheTest, OneThatCannotBeIsRefusedWithWhatWouldWork) {
   const auto name = counting_file(folder_, "numbers", 256 * 2000);
   const auto refusal = [&](const ArrayOptions& opened) -> std::string {

@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cstring>
+#include <functional>
 #include <utility>
 
 namespace evenkeel {
@@ -47,9 +48,12 @@ Stretch stretch_at(const Layout& layout, std::uint32_t segment, std::uint64_t of
 }
 
 bool stored_in_order(const Layout& layout) {
-  return std::ranges::is_sorted(layout.stretches, {}, [](const Stretch& stretch) {
-    return std::pair(stretch.segment, stretch.offset);
-  });
+  const auto later = [&](const Stretch& before, const Stretch& after) {
+    return before.segment < after.segment ||
+           (before.segment == after.segment &&
+            before.offset + before.rows * layout.row_bytes <= after.offset);
+  };
+  return std::ranges::adjacent_find(layout.stretches, std::not_fn(later)) == layout.stretches.end();
 }
 
 void swap_bytes(std::byte* data, std::uint64_t bytes, std::uint32_t unit) {

@@ -38,7 +38,7 @@ inline const Stretch& stretch_of(const Layout& layout, std::uint64_t row) {
 // The stretch of a file that holds the byte at `offset`; those of a file must be in order there.
 // Without stretches, all rows of the segment.
 Stretch stretch_at(const Layout& layout, std::uint32_t segment, std::uint64_t offset);
-// Whether the stretches come in the order in which they lie in the files.
+// Whether the stretches come in the order in which they lie in the files, and none overlap.
 bool stored_in_order(const Layout& layout);
 
 // The first piece of one column of rows row, row+1, ...: as many of `count` rows as lie in one

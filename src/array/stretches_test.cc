@@ -72,6 +72,31 @@ TEST_F(Stretches, EveryEngineReadsThem) {
   }
 }
 
+// The cache finds rows by where they lie, so rows that share bytes are left to the disk.
+TEST_F(Stretches, OverlapsAreNotInOrder) {
+  const auto in_order = [&](std::vector<RowPlace> places) {
+    const Layout where =
+        layout_of_places("test", files_, places, DType::parse("float32"), false, {6, 100});
+    EXPECT_FALSE(where.stretches.empty());
+    return stored_in_order(where);
+  };
+  EXPECT_TRUE(in_order({{0, 0, 3}, {0, 1204, 3}}));
+  EXPECT_TRUE(in_order({{0, 5000, 2}, {0, 9000, 1}, {1, 0, 3}}));
+  EXPECT_FALSE(in_order({{0, 0, 3}, {0, 1196, 3}}));
+  EXPECT_FALSE(in_order({{0, 0, 3}, {0, 0, 3}}));
+  const std::vector<RowPlace> places = {{0, 0, 300}, {0, 604, 300}};
+  const Layout where =
+      layout_of_places("test", files_, places, DType::parse("float32"), false, {600, 100});
+  const Array array =
+      Internals::make(where, {.budget = Budget(8_MiB), .engine = EngineKind::kDirect});
+  std::vector<std::uint64_t> rows;
+  for (std::uint64_t i = 0; i < 600; ++i) rows.push_back(i * 7 % 600);
+  for (int round = 0; round < 3; ++round) {
+    EXPECT_EQ(gathered_rows(array, rows), reference_rows(where, rows));
+  }
+  EXPECT_THROW(Internals::make(where, {.budget = Budget(8_MiB), .cache = 1_MiB}), Error);
+}
+
 TEST_F(Stretches, FlattenedAndSwapped) {
   i_am_big_ = true;
   const Layout where = layout(6, true), flat = where.flattened();

@@ -9,6 +9,7 @@ namespace {
 constexpr int kDeepest = 32;
 // Tables may share their children, so that a small schema has more fields than bytes.
 constexpr std::uint64_t kMostFields = 1 << 18;
+constexpr std::uint64_t kLongestColumn = 64 << 10;
 
 enum class ArrowType : std::uint8_t {
   kNone,
@@ -246,11 +247,16 @@ ArrowSchema read_arrow_schema(const FlatTable& table, bool old_unions) {
   schema.big_endian = table.number<std::int16_t>(0, 0) == 1;
   FieldCounter counter(old_unions);
   FieldSize before;
+  std::uint64_t names = 0;
   const FlatTable::Items fields = table.list(1, 4);
   for (std::uint64_t i = 0; i < fields.count; ++i) {
     const FlatTable field = table.table_at(fields.begin + 4 * i);
     const FieldSize size = counter.size_of(field, 0);
     ArrowColumn column = describe_column(field);
+    names += column.name.size();
+    if (column.name.size() > kLongestColumn || names > table.bytes()) {
+      throw bad_schema("names of columns that are too long");
+    }
     column.first_node = before.nodes;
     column.first_buffer = before.buffers;
     column.views_before = before.views;

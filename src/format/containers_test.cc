@@ -80,6 +80,17 @@ TEST_F(Containers, Fits) {
   scaled.push_back("BZERO   =                32768");
   EXPECT_THAT(refused(fits_header(scaled) + std::string(2880, '\1')),
               HasSubstr("dtype='>f4', shape=(3, 5), offset=2880"));
+  for (const char* card : {"BZERO   =             3.2768D+04", "BZERO   =             0.00032X+08",
+                           "BZERO   =                     ", "BSCALE  =              1.0D+01"}) {
+    scaled.back() = card;
+    EXPECT_THAT(refused(fits_header(scaled) + std::string(2880, '\1')), HasSubstr("computed"))
+        << card;
+  }
+  for (const char* card : {"BZERO   =              0.0D+00", "BSCALE  =             +0.1D1 / one",
+                           "BSCALE  =                   1.", "BSCALE  =                 1E+0"}) {
+    scaled.back() = card;
+    EXPECT_EQ(open_named(fits_header(scaled) + std::string(2880, '\1'), "0").rows, 3u) << card;
+  }
   auto huge = cards;
   huge[3] = "NAXIS1  =  9223372036854775807";
   EXPECT_THAT(refused(fits_header(huge)), HasSubstr("beyond the file"));

@@ -31,6 +31,9 @@ class FlatTable {
     return bytes_.substr(items.begin, items.count);
   }
 
+  // Of all tables together.
+  std::uint64_t bytes() const { return bytes_.size(); }
+
   struct Items {
     std::uint64_t begin = 0, count = 0;
   };

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <map>
@@ -103,6 +104,16 @@ std::optional<std::int64_t> whole(const std::map<std::string, std::string>& card
   const long long value = std::strtoll(text, &end, 10);
   if (errno != 0 || end == text || *end != '\0') return std::nullopt;
   return value;
+}
+
+// A real number; FITS also writes exponents with D.
+std::optional<double> real(std::string text) {
+  std::ranges::replace(text, 'D', 'E');
+  const char* const begin = text.c_str() + (text.starts_with('+') ? 1 : 0);
+  const char* const end = text.c_str() + text.size();
+  double value = 0;
+  const auto [at, failure] = std::from_chars(begin, end, value);
+  return failure == std::errc() && at == end ? std::optional(value) : std::nullopt;
 }
 
 void read_cards(const Source& source, std::uint64_t place, HeaderUnit& unit) {
@@ -288,7 +299,7 @@ Part read_fits(const Source& source, const std::string& name) {
   Part part = image_part(source, "fits", type_of(*found), true, found->shape, found->data);
   for (const auto& [key, usual] : {std::pair("BSCALE", 1.0), {"BZERO", 0.0}}) {
     const auto card = found->cards.find(key);
-    if (card == found->cards.end() || std::strtod(card->second.c_str(), nullptr) == usual) continue;
+    if (card == found->cards.end() || real(card->second) == usual) continue;
     throw scaled_image(source, part,
                        std::string("its values are computed from the stored numbers: ") + key +
                            " is " + printable(card->second),

@@ -190,9 +190,14 @@ std::vector<Member> npz_members(const Source& source) {
   for (const ZipEntry& entry : read_directory(source)) {
     Member member{shown_name(entry), "", {}, false, why_refused(entry)};
     if (member.refused.empty()) {
-      const NpyHeader header = open_member(source, entry).header;
-      member.type = header.element.dtype.name();
-      member.shape = header.shape;
+      try {
+        const NpyHeader header = open_member(source, entry).header;
+        member.type = header.element.dtype.name();
+        member.shape = header.shape;
+      } catch (const Error& error) {
+        if (error.kind() != ErrorKind::kFormat) throw;
+        member.refused = error.what();  // the others can be read
+      }
     }
     members.push_back(std::move(member));
   }
