@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 
 import evenkeel
 from evenkeel._array import Array
+from evenkeel._files import require_no_secrets
 
 _BLOCK = 32 << 20  # bytes of a block: long enough for the disk, short enough for many tasks
 
@@ -37,6 +39,7 @@ def _source(paths: Any, budget: Any, options: dict[str, Any]) -> Any:
     with evenkeel.open(paths, budget=budget, **options) as array:
         if not isinstance(array, Array) or not array.shape:
             raise TypeError(f"ray: rows of an array are read, not {type(array).__name__}")
+        require_no_secrets([os.fsencode(path) for path in array.paths])  # tasks are pickled
         rows, row_bytes, files = len(array), array.nbytes // max(1, len(array)), array.paths
 
     class EvenkeelDatasource(base):  # type: ignore[misc, valid-type]

@@ -23,6 +23,13 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch):
+    """Servers of tests are on this machine; a proxy cannot reach them."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+
+
 @pytest.fixture
 def python(tmp_path):
     """Runs a program in a new interpreter; it must end well and say nothing to stderr."""

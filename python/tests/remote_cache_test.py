@@ -29,11 +29,9 @@ def rows(server):
 
 
 def on_disk(folder):
-    return sum(
-        os.path.getsize(os.path.join(at, name))
-        for at, _, names in os.walk(folder)
-        for name in names
-    )
+    """Bytes of files; one that has two names counts once."""
+    found = [os.stat(os.path.join(at, name)) for at, _, names in os.walk(folder) for name in names]
+    return sum({one.st_ino: one.st_size for one in found}.values())
 
 
 @pytest.mark.parametrize("shuffle", [False, True, "blocks"])
@@ -74,6 +72,35 @@ def test_another_version_of_an_object_is_another(server, rows, tmp_path):
     server.put("rows.npy", npy(ROWS + 1))
     with evenkeel.open(rows, budget="8MiB", cache=cache) as a:
         np.testing.assert_array_equal(a[:], ROWS + 1)
+
+
+def by_query(server, headers):
+    """One path, two objects: the query chooses. `headers` tell their versions."""
+
+    def respond(handler, path, query):
+        data = npy(ROWS + ("which=1" in query))
+        first, last = map(int, handler.headers["Range"][6:].split("-"))
+        body = data[first : last + 1]
+        place = f"bytes {first}-{first + len(body) - 1}/{len(data)}"
+        return 206, {"Content-Range": place, **headers}, body
+
+    server.respond = respond
+    return [f"{server.url}/rows.npy?which={i}" for i in range(2)]
+
+
+def test_the_query_is_part_of_the_key(server, tmp_path):
+    for i, url in enumerate(by_query(server, {"ETag": '"same"'})):
+        with evenkeel.open(url, budget="8MiB", cache=f"{tmp_path}/ek:64MiB") as a:
+            np.testing.assert_array_equal(a[:], ROWS + i)
+
+
+@pytest.mark.parametrize("headers", [{}, {"ETag": 'W/"weak"'}])
+def test_what_has_no_exact_version_is_not_kept(server, headers, tmp_path):
+    url = by_query(server, headers)[0]
+    for _ in range(2):
+        with evenkeel.open(url, budget="8MiB", cache=f"{tmp_path}/ek:64MiB") as a:
+            np.testing.assert_array_equal(a[:], ROWS)
+            assert a.stats()["bytes_from_disk_cache"] == 0
 
 
 def test_the_limit_is_kept(server, rows, tmp_path):

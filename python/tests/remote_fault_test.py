@@ -56,7 +56,8 @@ def test_one_failure_anywhere_changes_nothing(stored, requests, fault):
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_one_lie_anywhere_is_an_error_that_says_so(stored, requests, lie):
+def test_one_lie_anywhere_is_an_error_that_says_so(stored, requests, lie, monkeypatch):
+    monkeypatch.setenv("EVENKEEL_STALL_TIMEOUT", "60")
     says = {
         "ignores-range": "ignores ranges",
         "other-range": "the server answered with",
@@ -135,6 +136,48 @@ def test_closing_does_not_wait_for_a_server_that_does_not_answer(stored, monkeyp
         server.fault = lambda number: "stall"
         loader = evenkeel.TokenLoader(tokens, 4, 64)
         loader.close()  # would take 600 seconds
+
+
+def test_opening_is_given_up_when_every_body_is_short(stored, monkeypatch):
+    """Bytes that came and were not kept are no progress."""
+    monkeypatch.setenv("EVENKEEL_STALL_TIMEOUT", "60")
+    monkeypatch.setenv("EVENKEEL_ATTEMPTS", "4")
+    with ObjectServer() as server:
+        url = server.put("rows.npy", stored)
+        server.fault = lambda number: "short-body"
+        with pytest.raises(OSError, match="4 attempts"):
+            evenkeel.open(url)
+        assert len(server.requests) == 4
+
+
+def test_trailers_after_a_body_say_nothing(stored):
+    with ObjectServer() as server:
+        url = server.put("rows.npy", stored)
+
+        def send(handler, status, headers, body, n):
+            handler.send_response(status)
+            for name, value in headers.items():
+                handler.send_header(name, value)
+            handler.send_header("Transfer-Encoding", "chunked")
+            handler.end_headers()
+            trailers = b"Content-Range: none\r\nETag: other\r\n\r\n"
+            handler.wfile.write(b"%x\r\n%s\r\n0\r\n%s" % (len(body), body, trailers))
+
+        server._send = send
+        with evenkeel.open(url, budget="4MiB", cache=False) as a:
+            np.testing.assert_array_equal(a[:], ROWS)
+
+
+def test_closing_does_not_wait_for_another_loader(stored, monkeypatch):
+    monkeypatch.setenv("EVENKEEL_STALL_TIMEOUT", "600")
+    data = np.arange(100_000, dtype=np.uint16).tobytes()
+    with ObjectServer() as server:
+        tokens = evenkeel.tokens(server.put("train.bin", data), budget="32MiB")
+        server.fault = lambda number: "stall"
+        first = evenkeel.TokenLoader(tokens, 4, 64)
+        second = evenkeel.TokenLoader(tokens, 4, 64, seed=1)
+        second.close()  # while the first waits, for up to 600 seconds
+        first.close()
 
 
 def test_requests_a_second_are_limited(stored, monkeypatch):

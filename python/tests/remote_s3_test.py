@@ -5,6 +5,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -206,6 +207,33 @@ def test_google_takes_bearer_tokens_and_hmac_keys(service, monkeypatch):
     with evenkeel.open("gs://bucket/r*.npy", budget="8MiB") as a:
         assert "token-of-google" not in a.engine + repr(a)
     assert service.requests[-1]["headers"]["Authorization"] == "Bearer token-of-google"
+
+
+def test_objects_of_another_region_are_opened_at_once(service, monkeypatch):
+    """The first answer names the region; the others were asked for before it came."""
+    for i in range(4):
+        service.put(f"bucket/r{i}.bin", ROWS[i::4].tobytes())
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    answer, together = service.respond, threading.Barrier(4)
+
+    def respond(handler, path, query):
+        if "/ap-south-1/" not in handler.headers["Authorization"]:
+            together.wait(60)
+            return 301, {"x-amz-bucket-region": "ap-south-1"}, b""
+        return answer(handler, path, query)
+
+    service.respond = respond
+    urls = [f"s3://bucket/r{i}.bin" for i in range(4)]
+    with evenkeel.open(urls, dtype="float32", shape=(-1, 16), budget="8MiB") as a:
+        np.testing.assert_array_equal(a[:], np.concatenate([ROWS[i::4] for i in range(4)]))
+
+
+def test_an_endpoint_with_a_password_is_refused_and_not_shown(monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://user:123secret456@127.0.0.1:1")
+    with pytest.raises(ValueError, match="AWS_ENDPOINT_URL") as error:
+        evenkeel.open("s3://bucket/rows.npy")
+    assert "123secret456" not in str(error.value)
 
 
 def test_the_region_that_a_server_names_is_taken(service, monkeypatch):

@@ -1,7 +1,9 @@
 // Objects on servers: extents become range requests, many in flight.
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <optional>
+#include <thread>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -39,8 +41,9 @@ std::vector<std::string> keys_of(const Layout& layout) {
   std::vector<std::string> keys;
   if (layout.disk_cache.empty()) return keys;
   for (const Segment& segment : layout.segments) {
-    keys.push_back(
-        DiskCache::key_of(segment.path, segment.remote->version(), segment.identity.size));
+    const std::string identity = segment.remote->cache_identity();
+    // Without one, this file's blocks are not kept.
+    keys.push_back(identity.empty() ? "" : DiskCache::key_of(identity, segment.identity.size));
   }
   return keys;
 }
@@ -69,21 +72,18 @@ class RemoteEngine final : public Engine {
 
   void run(Feed& feed) override {
     ProcessState& state = state_.get();
-    const MutexLock lock(state.mutex);
+    // Another loader may be waiting for its server, and this one may be closed meanwhile.
+    while (!state.mutex.try_lock()) {
+      if (feed.cancelled()) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
     try {
-      if (state.cache) {
-        CachedRun run(layout_, state.transfers, *state.cache, cache_keys_,
-                      {memory_.data(), memory_.size()}, connections_, feed, bytes_from_cache_);
-        work(run, state, feed);
-      } else {
-        Run run(*this, state, feed);
-        work(run, state, feed);
-      }
+      run_locked(state, feed);
     } catch (...) {
-      state.transfers.cancel_all();
+      state.mutex.unlock();
       throw;
     }
-    state.transfers.cancel_all();
+    state.mutex.unlock();
   }
 
   EngineLimits limits() const override {
@@ -131,6 +131,23 @@ class RemoteEngine final : public Engine {
     Transfers transfers GUARDED_BY(mutex);
     std::unique_ptr<DiskCache> cache;  // nullptr: none
   };
+
+  void run_locked(ProcessState& state, Feed& feed) REQUIRES(state.mutex) {
+    try {
+      if (state.cache) {
+        CachedRun run(layout_, state.transfers, *state.cache, cache_keys_,
+                      {memory_.data(), memory_.size()}, connections_, feed, bytes_from_cache_);
+        work(run, state, feed);
+      } else {
+        Run run(*this, state, feed);
+        work(run, state, feed);
+      }
+    } catch (...) {
+      state.transfers.cancel_all();
+      throw;
+    }
+    state.transfers.cancel_all();
+  }
 
   template <class AnyRun>
   void work(AnyRun& run, ProcessState& state, Feed& feed) REQUIRES(state.mutex) {

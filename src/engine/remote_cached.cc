@@ -61,7 +61,8 @@ bool CachedRun::start(const Extent& extent) {
     const std::uint64_t length = std::min(DiskCache::kBlock, size - begin);
     auto found = blocks_.find(name);
     if (found == blocks_.end()) {
-      if (cache_.read(keys_[extent.file], number, at(0)) == length) {
+      const std::string& key = keys_[extent.file];
+      if (!key.empty() && cache_.read(key, number, at(0)) == length) {
         bytes_from_cache_ += length;
         copy(*read, number, length, at(0) + DiskCache::kHeader);
         continue;
@@ -106,7 +107,7 @@ void CachedRun::complete(Transfer* transfer) {
     copy(*read, number, block.length, at(block.slot) + DiskCache::kHeader);
     if (--read->missing == 0) finish(*read);
   }
-  cache_.store(keys_[file], number, at(block.slot), block.length);
+  if (!keys_[file].empty()) cache_.store(keys_[file], number, at(block.slot), block.length);
   free_.push_back(block.slot);
 }
 

@@ -26,7 +26,8 @@ class CachedRun {
   static constexpr std::uint64_t kSlot = DiskCache::kHeader + DiskCache::kBlock;
   static constexpr std::uint64_t kLeastSlots = 5;  // see `start`
 
-  // `memory`: slots, aligned to pages. `keys`: of each file, in the cache.
+  // `memory`: slots, aligned to pages. `keys`: of each file, in the cache; empty: it
+  // is not kept there.
   CachedRun(const Layout& layout, Transfers& transfers, DiskCache& cache,
             const std::vector<std::string>& keys, std::span<std::byte> memory,
             std::size_t in_flight, Feed& feed, std::atomic<std::uint64_t>& bytes_from_cache);

@@ -120,6 +120,27 @@ std::string percent_encode(std::string_view text, bool keep_slashes) {
   return encoded;
 }
 
+std::string without_signature(std::string_view query) {
+  constexpr std::array<std::string_view, 9> kSigning = {
+      "signature",   "sig",    "expires", "awsaccesskeyid", "googleaccessid",
+      "key-pair-id", "policy", "token",   "access_token"};
+  std::string kept;
+  while (!query.empty()) {
+    const std::string_view field = query.substr(0, query.find('&'));
+    query.remove_prefix(std::min(field.size() + 1, query.size()));
+    std::string name(field.substr(0, field.find('=')));
+    std::ranges::transform(name, name.begin(), [](char c) {
+      return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    });
+    if (name.starts_with("x-amz-") || name.starts_with("x-goog-") ||
+        std::ranges::find(kSigning, name) != kSigning.end()) {
+      continue;
+    }
+    kept.append(kept.empty() ? "" : "&").append(field);
+  }
+  return kept;
+}
+
 std::string percent_decode(std::string_view text) {
   std::string decoded;
   for (std::size_t i = 0; i < text.size(); ++i) {

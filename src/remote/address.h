@@ -38,6 +38,8 @@ bool path_ends_with(std::string_view url, std::string_view ending);
 // RFC 3986, as AWS wants it in signatures: all but letters, digits and -._~ becomes %XX. With
 // `keep_slashes`, / stays.
 std::string percent_encode(std::string_view text, bool keep_slashes);
+// A query without the fields that sign it: they change, and say nothing about the object.
+std::string without_signature(std::string_view query);
 std::string percent_decode(std::string_view text);
 // name=value&name=value, encoded and sorted as signatures need it.
 std::string encode_query(std::vector<std::pair<std::string, std::string>> fields);

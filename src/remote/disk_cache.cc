@@ -146,9 +146,8 @@ DiskCache::DiskCache(const std::string& folder, std::uint64_t limit)
   if (!usage_) throw Error::system("cache", errno, "cannot write").in(usage);
 }
 
-std::string DiskCache::key_of(std::string_view url, std::string_view version, std::uint64_t size) {
-  const std::string all =
-      without_query(std::string(url)) + '\0' + std::string(version) + '\0' + std::to_string(size);
+std::string DiskCache::key_of(std::string_view identity, std::uint64_t size) {
+  const std::string all = std::string(identity) + '\0' + std::to_string(size);
   return hex_of(sha256(all)).substr(0, kKeyLength);
 }
 
@@ -164,6 +163,8 @@ std::uint64_t DiskCache::read(const std::string& key, std::uint64_t block, std::
   BlockHeader header;
   if (!is_whole({out, got}, header) || header.block != block ||
       std::string_view(header.key, kKeyLength) != key) {
+    const MutexLock lock(mutex_);
+    const FileLock others(usage_.get());
     if (::unlink(path.c_str()) == 0) give_back(got);  // damaged: it is fetched again
     return 0;
   }
@@ -221,9 +222,8 @@ Fd DiskCache::reserve(std::uint64_t bytes, std::string& name) {
   return fd;
 }
 
+// With the file locked.
 void DiskCache::give_back(std::uint64_t bytes) {
-  const MutexLock lock(mutex_);
-  const FileLock others(usage_.get());
   const std::uint64_t used = read_usage(usage_.get());
   if (used != UINT64_MAX) write_usage(usage_.get(), used - std::min(used, bytes));
 }
@@ -246,8 +246,11 @@ void DiskCache::store(const std::string& key, std::uint64_t block, std::byte* ro
   std::memcpy(room, &header, sizeof header);
   const std::string path = path_of(key, block);
   bool stored = write_whole(fd.get(), room, whole);
+  if (stored) (void)sys::fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED);
+  // Nobody may count it in between: under both names, or under none.
+  const MutexLock lock(mutex_);
+  const FileLock others(usage_.get());
   if (stored) {
-    (void)sys::fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED);
     // A link, not a rename: if another process was first, its block stays.
     stored = ::link(name.c_str(), path.c_str()) == 0;
     if (!stored && errno == ENOENT) {

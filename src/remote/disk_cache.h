@@ -44,8 +44,8 @@ class DiskCache {
   DiskCache(const DiskCache&) = delete;
   DiskCache& operator=(const DiskCache&) = delete;
 
-  // The key of an object's blocks: another version of it has another.
-  static std::string key_of(std::string_view url, std::string_view version, std::uint64_t size);
+  // The key of an object's blocks. `identity` says which object it is, and which version.
+  static std::string key_of(std::string_view identity, std::uint64_t size);
 
   // The bytes of a block into `out`, which has room for kHeader + kBlock and is aligned to pages;
   // they begin at out + kHeader. Their number, or 0: it is not there.
@@ -68,7 +68,7 @@ class DiskCache {
   std::string path_of(const std::string& key, std::uint64_t block) const;
   // Takes `bytes` of the limit and opens a file for them; empty: there is no room.
   Fd reserve(std::uint64_t bytes, std::string& name);
-  void give_back(std::uint64_t bytes);
+  void give_back(std::uint64_t bytes) REQUIRES(mutex_);
   std::uint64_t make_room(std::uint64_t wanted) REQUIRES(mutex_);
 
   const std::string root_;

@@ -21,7 +21,7 @@ constexpr std::uint64_t kRoom = DiskCache::kHeader + DiskCache::kBlock;
 class DiskCacheTest : public FileTest {
  protected:
   static std::string key(int object) {
-    return DiskCache::key_of("s3://b/" + std::to_string(object), "\"etag\"", 1 << 30);
+    return DiskCache::key_of("s3://b/" + std::to_string(object), 1 << 30);
   }
   // Stores a block of bytes that tell which it is.
   static void put(DiskCache& cache, int object, std::uint64_t block, std::uint64_t length) {

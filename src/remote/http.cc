@@ -6,12 +6,14 @@
 #if EVENKEEL_HAVE_CURL
 #include <curl/curl.h>
 #include <dlfcn.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstdlib>
+#include <csignal>
 #include <cstring>
+#include <ctime>
 #include <thread>
 #include <unordered_map>
 #endif
@@ -73,6 +75,35 @@ const Curl& usable_curl() {
       .hint("install libcurl (Debian: apt-get install libcurl4), then open the URL again");
 }
 
+// Writing to a connection that the server closed raises SIGPIPE, which ends programs. Within its
+// life this thread has none.
+class NoSigpipe {
+ public:
+  NoSigpipe() {
+    ::sigemptyset(&pipe_);
+    ::sigaddset(&pipe_, SIGPIPE);
+    sigset_t pending;
+    ::sigpending(&pending);
+    if (::sigismember(&pending, SIGPIPE) == 1) return;  // somebody blocks it already
+    active_ = ::pthread_sigmask(SIG_BLOCK, &pipe_, &before_) == 0;
+  }
+  ~NoSigpipe() {
+    if (!active_) return;
+    const int saved = errno;
+    const timespec at_once{};
+    while (::sigtimedwait(&pipe_, nullptr, &at_once) == -1 && errno == EINTR) {
+    }
+    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    errno = saved;
+  }
+  NoSigpipe(const NoSigpipe&) = delete;
+  NoSigpipe& operator=(const NoSigpipe&) = delete;
+
+ private:
+  sigset_t pipe_, before_;
+  bool active_ = false;
+};
+
 // Failures that a second try cannot mend.
 bool is_hopeless(CURLcode code) {
   return code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE ||
@@ -100,7 +131,9 @@ struct HttpClient::Impl {
   std::vector<CURL*> idle;  // handles to use again
 
   static std::size_t on_header(char* data, std::size_t size, std::size_t count, void* user) {
-    take_header({data, size * count}, static_cast<Transfer*>(user)->answer);
+    auto& transfer = *static_cast<Transfer*>(user);
+    // The body was judged by the header before it. What comes after it says nothing.
+    if (!transfer.in_body) take_header({data, size * count}, transfer.answer);
     return size * count;
   }
 
@@ -161,6 +194,7 @@ struct HttpClient::Impl {
     transfer.owner = this;
     transfer.request = request;
     transfer.answer.id = id;
+    transfer.answer.generation = request.generation;
     if (request.range) transfer.answer.first = request.range->first;
     transfer.easy = take_handle();
     CURL* const easy = transfer.easy;
@@ -198,8 +232,6 @@ struct HttpClient::Impl {
     }
     if (!request.ca_file.empty()) {
       set(easy, CURLOPT_CAINFO, transfer.request.ca_file.c_str());
-    } else if (const char* file = std::getenv("SSL_CERT_FILE"); file && *file) {
-      set(easy, CURLOPT_CAINFO, file);
     }
     const CURLMcode code = curl.curl_multi_add_handle(multi, easy);
     if (code != CURLM_OK) {
@@ -274,21 +306,38 @@ HttpClient::HttpClient(unsigned connections) : impl_(std::make_unique<Impl>()) {
 }
 
 HttpClient::~HttpClient() {
+  const NoSigpipe quiet;
   while (!impl_->transfers.empty()) impl_->end(impl_->transfers.begin()->first);
   for (CURL* easy : impl_->idle) impl_->curl.curl_easy_cleanup(easy);
   impl_->curl.curl_multi_cleanup(impl_->multi);
 }
 
-void HttpClient::start(std::uint64_t id, const HttpRequest& request) { impl_->begin(id, request); }
-void HttpClient::cancel(std::uint64_t id) { impl_->end(id); }
+void HttpClient::start(std::uint64_t id, const HttpRequest& request) {
+  const NoSigpipe quiet;
+  impl_->begin(id, request);
+}
+
+HttpAnswer HttpClient::cancel(std::uint64_t id) {
+  const NoSigpipe quiet;
+  HttpAnswer answer;
+  answer.id = id;
+  const auto found = impl_->transfers.find(id);
+  if (found == impl_->transfers.end()) return answer;
+  if (found->second->in_body) answer = impl_->answer_of(*found->second, CURLE_OK);
+  impl_->end(id);
+  return answer;
+}
+
 std::size_t HttpClient::in_flight() const { return impl_->transfers.size(); }
 
 std::uint64_t HttpClient::written(std::uint64_t id) const {
   const auto found = impl_->transfers.find(id);
-  return found == impl_->transfers.end() ? 0 : found->second->answer.written;
+  if (found == impl_->transfers.end()) return 0;
+  return found->second->answer.written + found->second->answer.text.size();
 }
 
 void HttpClient::work(int milliseconds, std::vector<HttpAnswer>& answers) {
+  const NoSigpipe quiet;
   const Curl& curl = impl_->curl;
   int running = 0;
   curl.curl_multi_perform(impl_->multi, &running);
@@ -326,7 +375,7 @@ HttpClient::HttpClient(unsigned) {
 }
 HttpClient::~HttpClient() = default;
 void HttpClient::start(std::uint64_t, const HttpRequest&) {}
-void HttpClient::cancel(std::uint64_t) {}
+HttpAnswer HttpClient::cancel(std::uint64_t) { return {}; }
 void HttpClient::work(int, std::vector<HttpAnswer>&) {}
 std::size_t HttpClient::in_flight() const { return 0; }
 std::uint64_t HttpClient::written(std::uint64_t) const { return 0; }

@@ -25,7 +25,8 @@ struct HttpRequest {
   // answer is text, of at most kMostText bytes.
   std::optional<ByteRange> range = {};
   std::byte* into = nullptr;
-  std::string ca_file;  // certificates to trust; empty: SSL_CERT_FILE, or the system's
+  std::string ca_file;           // certificates to trust; empty: the system's
+  std::uint64_t generation = 0;  // of what it was signed with; the answer has it, too
 };
 
 // Whether the body of an answer is what was asked for.
@@ -45,9 +46,10 @@ inline constexpr std::size_t kReceiveBuffer = 64 << 10, kConnectionMemory = 128 
 struct HttpAnswer {
   std::uint64_t id = 0;
   std::uint64_t first = 0;  // of the range that was asked for
-  int status = 0;           // 0: the server did not answer
-  std::string failure;      // why the transfer broke off; empty if it did not
-  bool hopeless = false;    // trying again cannot help: a certificate, a malformed URL
+  std::uint64_t generation = 0;
+  int status = 0;         // 0: the server did not answer
+  std::string failure;    // why the transfer broke off; empty if it did not
+  bool hopeless = false;  // trying again cannot help: a certificate, a malformed URL
   Body body = Body::kNone;
   std::uint64_t written = 0;  // bytes at `into`
   std::string text;
@@ -69,7 +71,8 @@ class HttpClient {
   // `request.into` must stay there until the answer, or until it is cancelled. `id` is the
   // caller's.
   void start(std::uint64_t id, const HttpRequest& request);
-  void cancel(std::uint64_t id);
+  // What has come of it; a status only where the body had begun.
+  HttpAnswer cancel(std::uint64_t id);
   // Works for up to `milliseconds`, and returns sooner when there are answers, which are appended.
   void work(int milliseconds, std::vector<HttpAnswer>& answers);
   std::size_t in_flight() const;

@@ -38,11 +38,25 @@ std::string said(const HttpAnswer& answer) {
 // or the credentials were too old and there are others.
 bool learnt_something(const HttpAnswer& answer, Store& store, unsigned& renewals) {
   if (store.learn_region(answer.region)) return true;
-  if (answer.status != 400 && answer.status != 401 && answer.status != 403) return false;
+  const bool refused = answer.status == 400 || answer.status == 401 || answer.status == 403;
+  // Another request has learnt it meanwhile. (Those that are not signed have no generation.)
+  const bool old = answer.generation != 0 && answer.generation < store.generation();
+  if (old && (refused || is_redirect(answer.status))) return true;
+  if (!refused) return false;
   const std::string code = parse_service_error(answer.text).code;
   const bool expired =
       code == "ExpiredToken" || code == "TokenRefreshRequired" || answer.status == 401;
   return expired && renewals++ < kMostRenewals && store.renew_credentials();
+}
+
+// A target of a redirect, as it may be shown: neither a query nor a name and a password.
+std::string without_secrets(std::string_view location) {
+  location = location.substr(0, location.find_first_of("?#"));
+  const std::size_t slashes = location.find("//");
+  const std::size_t host = slashes == location.npos ? 0 : slashes + 2;
+  const std::size_t at = location.substr(0, location.find('/', host)).rfind('@');
+  if (at == location.npos || at < host) return visible(location);
+  return visible(std::string(location.substr(0, host)) + std::string(location.substr(at + 1)));
 }
 
 // Where a redirect leads. Nothing secret may go there: requests for buckets are signed, and are not
@@ -61,7 +75,7 @@ std::string redirect_target(const std::string& from, const HttpAnswer& answer) {
   if (base.is_bucket() || !safe || !is_url(target)) {
     throw Error(ErrorKind::kFormat, "open",
                 "the server redirects to " +
-                    (answer.location.empty() ? "nowhere" : visible(answer.location)) +
+                    (answer.location.empty() ? "nowhere" : without_secrets(answer.location)) +
                     ", which is not followed")
         .in(from)
         .hint(base.is_bucket() ? "check the region and the endpoint of the bucket"
@@ -126,7 +140,7 @@ class HeadTransfer final : public Transfer {
     object_->size = answer.written;
     if (answer.body == Body::kRange) {
       const auto range = parse_content_range(answer.content_range);
-      if (!range->total) {
+      if (!range || !range->total) {
         throw Error(ErrorKind::kFormat, "open", "the server does not say how long the object is")
             .in(object_->url);
       }
@@ -220,6 +234,20 @@ bool RemoteObject::forget_redirect() const {
 
 std::string RemoteObject::version() const {
   return !etag.empty() ? etag : last_modified + " " + std::to_string(size);
+}
+
+std::string RemoteObject::cache_identity() const {
+  const bool strong = !etag.empty() && !etag.starts_with("W/");
+  if (!strong && last_modified.empty()) return {};
+  const RemoteSettings& settings = store->settings();
+  std::string identity;
+  if (address.scheme == Scheme::kS3) identity = settings.s3_endpoint;
+  if (address.scheme == Scheme::kGs) identity = settings.gs_endpoint;
+  Address named = address;
+  named.query = without_signature(address.query);
+  identity += '\0' + named.text() + '\0' + etag;
+  if (!strong) identity += '\0' + last_modified;
+  return identity;
 }
 
 std::string RemoteObject::read(std::uint64_t offset, std::size_t length) const {

@@ -33,6 +33,9 @@ class RemoteObject {
   bool forget_redirect() const;
   // What identifies its bytes: the ETag, or what comes closest.
   std::string version() const;
+  // The same for a cache that outlives this process: which object it is, and which version. Empty
+  // where the server says too little to tell versions apart.
+  std::string cache_identity() const;
   // Bytes offset .. offset+length-1, read now, on connections of its own. Throws Error.
   std::string read(std::uint64_t offset, std::size_t length) const;
 
@@ -54,7 +57,9 @@ class RangeTransfer final : public Transfer {
   std::string path() const override { return object_.url; }
   std::optional<std::uint64_t> offset() const override { return offset_ + done_; }
   // Two requests for the same bytes are only sure to bring the same bytes where the ETag says so.
-  bool may_hedge() const override { return !object_.etag.empty(); }
+  bool may_hedge() const override {
+    return !object_.etag.empty() && !object_.etag.starts_with("W/");
+  }
 
  private:
   void require_same(const HttpAnswer& answer) const;

@@ -57,6 +57,12 @@ RemoteSettings RemoteSettings::from_environment() {
     settings.gs_endpoint = "http://" + settings.gs_endpoint;
   }
   for (const std::string* endpoint : {&settings.s3_endpoint, &settings.gs_endpoint}) {
+    if (endpoint->find('@') != endpoint->npos) {
+      throw Error(ErrorKind::kInvalid, "open",
+                  "AWS_ENDPOINT_URL or STORAGE_EMULATOR_HOST holds an @: a name and a password "
+                  "have no place in an endpoint")
+          .hint("keys belong in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; see docs/remote.md");
+    }
     if (!endpoint->empty() && !endpoint->starts_with("http://") &&
         !endpoint->starts_with("https://")) {
       throw wrong_variable("AWS_ENDPOINT_URL", *endpoint,
@@ -68,6 +74,8 @@ RemoteSettings RemoteSettings::from_environment() {
   if (!environment("EVENKEEL_S3_PATH_STYLE").empty()) {
     settings.path_style = flag("EVENKEEL_S3_PATH_STYLE", true);
   }
+  settings.ca_file = environment("SSL_CERT_FILE");
+  settings.aws_ca_bundle = environment("AWS_CA_BUNDLE");
   settings.anonymous = flag("EVENKEEL_ANONYMOUS", false);
   settings.requester_pays = flag("EVENKEEL_REQUESTER_PAYS", false);
   settings.connections = static_cast<unsigned>(number("EVENKEEL_CONNECTIONS", 64, 1, 1024));

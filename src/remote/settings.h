@@ -15,6 +15,8 @@ struct RemoteSettings {
   std::optional<bool> path_style;  // EVENKEEL_S3_PATH_STYLE; default: with an endpoint
   bool anonymous = false;          // EVENKEEL_ANONYMOUS: requests are not signed
   bool requester_pays = false;     // EVENKEEL_REQUESTER_PAYS
+  std::string ca_file;             // SSL_CERT_FILE: certificates to trust; empty: the system's
+  std::string aws_ca_bundle;       // AWS_CA_BUNDLE: the same, for s3
   // How hard to try.
   unsigned connections = 64;       // EVENKEEL_CONNECTIONS: requests in flight
   double requests_per_second = 0;  // EVENKEEL_REQUESTS_PER_SECOND; 0: no limit

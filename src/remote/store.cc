@@ -57,7 +57,13 @@ bool Store::learn_region(const std::string& region) {
   if (scheme_ != Scheme::kS3 || region.empty() || region == region_ || region.size() > 64)
     return false;
   region_ = region;
+  ++generation_;
   return true;
+}
+
+std::uint64_t Store::generation() const {
+  const MutexLock lock(mutex_);
+  return generation_;
 }
 
 bool Store::renew_credentials() {
@@ -66,6 +72,7 @@ bool Store::renew_credentials() {
   const bool other =
       fresh.key_id != credentials_.key_id || fresh.token.view() != credentials_.token.view();
   credentials_ = std::move(fresh);
+  if (other) ++generation_;
   return other;
 }
 
@@ -101,6 +108,7 @@ std::string Store::base_url(const Address& object, std::string& host, std::strin
 
 HttpRequest Store::request(const Address& object, const QueryFields& fields) {
   HttpRequest request;
+  request.ca_file = settings_.ca_file;
   if (!object.is_bucket()) {
     request.url = object.text();
     return request;
@@ -112,7 +120,10 @@ HttpRequest Store::request(const Address& object, const QueryFields& fields) {
     } else {
       credentials_ = look_for_credentials();
     }
-    if (scheme_ == Scheme::kS3) request.ca_file = environment("AWS_CA_BUNDLE");
+    if (scheme_ == Scheme::kS3 && !settings_.aws_ca_bundle.empty()) {
+      request.ca_file = settings_.aws_ca_bundle;
+    }
+    request.generation = generation_;
     Address asked = object;
     if (!fields.empty()) asked.path.clear();
     std::string host, path;

@@ -1,6 +1,7 @@
 // Where requests for a bucket or a host go, and how they are signed.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -28,6 +29,8 @@ class Store {
 
   const RemoteSettings& settings() const { return settings_; }
   bool signs() const;
+  // Grows whenever requests are signed in another way than before; requests carry it.
+  std::uint64_t generation() const;
   // Notes the region that a server names; whether that is news.
   bool learn_region(const std::string& region);
   // Looks for credentials again, after the server called them expired; whether there are others.
@@ -47,6 +50,7 @@ class Store {
   mutable Mutex mutex_;
   Credentials credentials_ GUARDED_BY(mutex_);
   std::string region_ GUARDED_BY(mutex_);
+  std::uint64_t generation_ GUARDED_BY(mutex_) = 1;
 };
 
 }  // namespace evenkeel

@@ -179,13 +179,14 @@ void Transfers::handle(HttpAnswer& answer, std::vector<Transfer*>& done) {
   }
   entry->first = entry->second = 0;
   if (!failed) note_timing(answer);
-  if (answer.written > 0) {
+  std::string reason;
+  const std::optional<std::uint64_t> before = entry->transfer->offset();
+  const Transfer::Outcome outcome = entry->transfer->judge(answer, reason);
+  if (entry->transfer->offset() != before) {  // what came was kept: that is progress
     entry->attempts = 0;
     entry->history.clear();
     entry->moved = sys::monotonic_ns();
   }
-  std::string reason;
-  const Transfer::Outcome outcome = entry->transfer->judge(answer, reason);
   if (outcome == Transfer::Outcome::kDone) {
     done.push_back(entry->transfer);
     entries_.erase(std::ranges::find(entries_, entry->transfer, &Entry::transfer));
@@ -207,9 +208,7 @@ void Transfers::look_for_stalls(std::int64_t now, std::vector<Transfer*>& done) 
       entry.heard = now;
     }
     if (now - entry.heard < in_ns(settings_.stall_s)) continue;
-    HttpAnswer answer;
-    answer.id = entry.first;
-    client_.cancel(entry.first);
+    HttpAnswer answer = client_.cancel(entry.first);  // with what came before
     char words[64];
     std::snprintf(words, sizeof words, "no byte for %g s", settings_.stall_s);
     answer.failure = words;
