@@ -27,7 +27,6 @@ namespace {
 // it, and one binary serves systems with and without it.
 struct Curl {
 // clang-format off
-// clang-format off
 #define EVENKEEL_CURL_FUNCTIONS(X) \
   X(curl_global_init) X(curl_version_info) X(curl_easy_init) \
   X(curl_easy_cleanup) X(curl_easy_reset) X(curl_easy_setopt) \
@@ -37,6 +36,7 @@ struct Curl {
   X(curl_multi_info_read) X(curl_multi_strerror) X(curl_slist_append) \
   X(curl_slist_free_all)
 // clang-format on
+// NOLINTNEXTLINE(bugprone-macro-parentheses): it is a declaration
 #define X(name) decltype(&::name) name = nullptr;
   EVENKEEL_CURL_FUNCTIONS(X)
 #undef X

@@ -354,22 +354,18 @@ Transfer::Outcome TextTransfer::judge(HttpAnswer& answer, std::string& reason) {
 
 RemoteOpening* RemoteOpening::current() { return current_opening; }
 
-RemoteOpening::RemoteOpening() : outer_(current_opening) {
-  if (!outer_) current_opening = this;
-}
+RemoteOpening::RemoteOpening() : outer_(current_opening) { current_opening = this; }
 
 RemoteOpening::RemoteOpening(const std::vector<std::string>& urls) : RemoteOpening() {
   try {
     look_up(urls);
   } catch (...) {
-    if (!outer_) current_opening = nullptr;
+    current_opening = outer_;
     throw;
   }
 }
 
-RemoteOpening::~RemoteOpening() {
-  if (!outer_) current_opening = nullptr;
-}
+RemoteOpening::~RemoteOpening() { current_opening = outer_; }
 
 Transfers& RemoteOpening::transfers() {
   if (outer_) return outer_->transfers();
