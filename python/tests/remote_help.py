@@ -8,7 +8,9 @@ import io
 import re
 import socket
 import struct
+import subprocess
 import threading
+import time
 import urllib.parse
 from typing import Any, Callable
 
@@ -29,6 +31,35 @@ FAULTS = [
 ]
 # These must end in an error that says what is wrong.
 LIES = ["ignores-range", "other-range", "no-range", "changed", "longer", "gone", "forbidden"]
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def started(command: Callable[..., list[str]], ports: int) -> Any:
+    """A server that takes connections on so many free ports, of which `command` is told. Another
+    program may take one of them first: then it is tried again with others."""
+    for _ in range(5):
+        mine = [free_port() for _ in range(ports)]
+        server = subprocess.Popen(
+            command(*mine), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        for _ in range(1200):
+            try:
+                socket.create_connection(("127.0.0.1", mine[0]), 1).close()
+                time.sleep(0.05)
+                if server.poll() is None:
+                    return server, *mine
+            except OSError:
+                time.sleep(0.05)
+            if server.poll() is not None:
+                break
+        server.kill()
+        server.wait()
+    raise AssertionError("the server does not start")
 
 
 class ObjectServer:

@@ -2,12 +2,11 @@
 
 import os
 import shutil
-import socket
 import subprocess
-import time
 
 import numpy as np
 import pytest
+from remote_help import started
 
 import evenkeel
 
@@ -29,12 +28,6 @@ http {{
 """
 
 
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
 @pytest.fixture(scope="module")
 def nginx(tmp_path_factory):
     tool = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
@@ -53,20 +46,13 @@ def nginx(tmp_path_factory):
         check=True,
         capture_output=True,
     )
-    plain, tls = free_port(), free_port()
-    (at / "nginx.conf").write_text(CONFIG.format(at=at, plain=plain, tls=tls))
-    server = subprocess.Popen(
-        [tool, "-p", str(at), "-c", str(at / "nginx.conf")],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+
+    def command(plain, tls):
+        (at / "nginx.conf").write_text(CONFIG.format(at=at, plain=plain, tls=tls))
+        return [tool, "-p", str(at), "-c", str(at / "nginx.conf")]
+
+    server, plain, tls = started(command, ports=2)
     try:
-        for _ in range(600):
-            try:
-                socket.create_connection(("127.0.0.1", plain), 1).close()
-                break
-            except OSError:
-                time.sleep(0.05)
         yield plain, tls, at
     finally:
         server.kill()

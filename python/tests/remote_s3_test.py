@@ -2,16 +2,13 @@
 
 import re
 import shutil
-import socket
-import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-from remote_help import ObjectServer, npy
+from remote_help import ObjectServer, npy, started
 
 import evenkeel
 
@@ -40,24 +37,16 @@ def rclone(tmp_path_factory):
         pytest.skip("rclone is not installed")
     root = tmp_path_factory.mktemp("s3")
     (root / "bucket").mkdir()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    address = f"127.0.0.1:{port}"
-    server = subprocess.Popen(
-        [tool, "serve", "s3", "--auth-key", f"{KEY},{SECRET}", "--addr", address]
-        + ["--vfs-cache-mode", "off", "--config", "/dev/null", "--dir-cache-time", "0", str(root)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+    rest = ["--vfs-cache-mode", "off", "--config", "/dev/null", "--dir-cache-time", "0", str(root)]
+    server, port = started(
+        lambda port: (
+            [tool, "serve", "s3", "--auth-key", f"{KEY},{SECRET}"]
+            + ["--addr", f"127.0.0.1:{port}", *rest]
+        ),
+        ports=1,
     )
     try:
-        for _ in range(600):
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                break
-            except OSError:
-                time.sleep(0.05)
-        yield "http://" + address, root / "bucket"
+        yield f"http://127.0.0.1:{port}", root / "bucket"
     finally:
         server.kill()
         server.wait()
