@@ -77,6 +77,7 @@ std::string size_text(std::uint64_t bytes) {
 
 Json files_json(const std::vector<std::string>& paths, const OnDisk& disk) {
   std::vector<std::string> shown;
+  shown.reserve(paths.size());
   for (const std::string& path : paths) shown.push_back(without_query(path));
   return {{"file", shown.front()},
           {"files", shown},

@@ -30,7 +30,7 @@ Reservation reserve_bookkeeping(const Budget& budget, const Layout& layout) {
                                layout.offset_batches.size() * sizeof(OffsetBatch);
   std::uint64_t files = layout.segments.size() * sizeof(Segment);
   for (const Segment& segment : layout.segments) files += segment.path.size();
-  for (const std::string& path : layout.paths) files += sizeof path + path.size();
+  for (const std::string& path : layout.paths) files += sizeof(std::string) + path.size();
   files -= std::min(files, kFewFiles);
   Reservation share =
       budget.reserve(kBookkeeping + RowFeed::memory(kSmallPlanLimit, kSmallGather) + places + files,
