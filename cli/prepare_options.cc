@@ -49,16 +49,16 @@ ItemInput ItemWords::input() const {
     plain.insert(plain.end(), found.begin(), found.end());
   }
   input.paths = plain;
+  const bool text = is_text(plain.front());
+  const bool indexed = !text && dtype.empty() && has_documents(plain);
   if (!unit.empty()) {
     input.unit = parse_item_unit(unit);
   } else if (block > 0) {
     input.unit = ItemUnit::kBlocks;
-  } else if (bos || eos) {
+  } else if (bos || eos || indexed) {
     input.unit = ItemUnit::kDocuments;
-  } else if (is_text(plain.front())) {
+  } else if (text) {
     input.unit = ItemUnit::kLines;
-  } else if (dtype.empty() && has_documents(plain)) {
-    input.unit = ItemUnit::kDocuments;
   }
   if (!dtype.empty()) input.dtype = DType::parse(dtype);
   input.shape = shape;

@@ -42,7 +42,7 @@ std::size_t convert_all(const std::byte* from, std::byte* to, std::size_t count)
     From value;
     std::memcpy(&value, from + i * sizeof(From), sizeof value);
     if (!element_fits<From, To>(value)) return i;
-    const To converted = static_cast<To>(value);
+    const To converted = static_cast<To>(value);  // NOLINT(bugprone-signed-char-misuse): a number
     std::memcpy(to + i * sizeof(To), &converted, sizeof converted);
   }
   return count;
