@@ -52,13 +52,16 @@ def same_both_ways(user, environment, command, input=None, again=lambda: None):
     has changed."""
     drop_all(user.folder)
     expected = plain(user, *command, env=environment, input=input)
-    again()
-    drop_all(user.folder)
-    done = guard(user, BUDGET, "--", *command, env=environment, input=input)
-    assert done.stdout == expected
-    assert done.guarded >= 1, done.stderr
-    assert done.released > 8 * MIB, done.stderr
-    return expected
+    for _ in range(5):
+        again()
+        drop_all(user.folder)
+        done = guard(user, BUDGET, "--", *command, env=environment, input=input)
+        assert done.stdout == expected
+        assert done.guarded >= 1, done.stderr
+        if done.released > 8 * MIB:
+            return expected
+        # The program may be over before the guard had a processor.
+    raise AssertionError(done.stderr)
 
 
 def python(user, environment, source, *args, **kwargs):
