@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from evenkeel import _core
 from evenkeel._array import AnyBudget
+from evenkeel._closing import Closing
 from evenkeel._core import Budget
 from evenkeel._files import PathLike, dtype_of, name_for_reader, printable
 
@@ -57,7 +58,7 @@ def create(
     return ArrayWriter(path, dtype, shape, budget, format, checksums, resume)
 
 
-class _Writer:
+class _Writer(Closing):
     """What writers have in common. `_core_writer` is None after the end."""
 
     _core_writer: Any = None
@@ -111,9 +112,14 @@ class _Writer:
             raise ValueError(f"write {printable(self._path)}: the writer was closed")
         return self._core_writer
 
-    def _leave(self, error: type[BaseException] | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         """Completes the file, or after an error keeps what was checkpointed."""
-        if error is None:
+        if kind is None:
             self.close()
         else:
             self._drop()
@@ -258,17 +264,6 @@ class ArrayWriter(_Writer):
         stored = np.ascontiguousarray(rows, self._dtype).reshape(-1)
         return stored.view(np.uint8)
 
-    def __enter__(self) -> ArrayWriter:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._leave(kind)
-
     def __repr__(self) -> str:
         state = "closed" if self._core_writer is None else f"{self.shape} {self._dtype} so far"
         return f"<evenkeel.ArrayWriter {printable(os.path.basename(self._path))}: {state}>"
@@ -362,17 +357,6 @@ class TokenWriter(_Writer):
         """The tokens since the last call are a document. An empty one leaves no trace, unless there
         is an `eot`."""
         self._open().end_document()
-
-    def __enter__(self) -> TokenWriter:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._leave(kind)
 
     def __repr__(self) -> str:
         state = "closed" if self._core_writer is None else f"{self.tokens:,} tokens so far"
