@@ -75,6 +75,20 @@ void Buckets::write_block(Bucket& bucket) {
   bucket.fill = 0;
 }
 
+void Buckets::add(std::uint64_t number, std::span<const std::byte> head,
+                  std::span<const std::byte> body) {
+  Bucket& bucket = buckets_[number];
+  const std::uint64_t both = head.size() + body.size();
+  if (both >= size_.block_bytes - bucket.fill) {
+    add(number, head);
+    return add(number, body);
+  }
+  std::memcpy(bucket.block + bucket.fill, head.data(), head.size());
+  std::memcpy(bucket.block + bucket.fill + head.size(), body.data(), body.size());
+  bucket.fill += both;
+  bucket.bytes += both;
+}
+
 void Buckets::add(std::uint64_t number, std::span<const std::byte> bytes) {
   Bucket& bucket = buckets_[number];
   while (!bytes.empty()) {

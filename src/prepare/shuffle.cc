@@ -161,11 +161,9 @@ class Shuffle {
     const ShuffleKeys keys{options_.seed};
     const std::uint64_t count = buckets.size().buckets;
     const bool same_length = source_->item_bytes() > 0;
-    std::uint64_t saved = source_->position().offset, told = saved;
-    for (;;) {
-      const std::uint64_t number = source_->position().item;
-      const auto item = source_->next();
-      if (!item) break;
+    const ItemPosition begin = source_->position();
+    std::uint64_t number = begin.item, saved = begin.offset, since = 0;
+    for (; const auto item = source_->next(); ++number) {
       const std::uint64_t bucket = ShuffleKeys::bucket_of(keys.of(number).high, count);
       std::byte head[StoredItem::kNumberBytes + StoredItem::kLengthBytes];
       std::memcpy(head, &number, sizeof number);
@@ -178,17 +176,16 @@ class Shuffle {
         const auto length = static_cast<std::uint32_t>(item->size());
         std::memcpy(head + sizeof number, &length, sizeof length);
       }
-      buckets.add(bucket, {head, sizeof head - (same_length ? StoredItem::kLengthBytes : 0)});
-      buckets.add(bucket, *item);
+      const std::size_t head_bytes = sizeof head - (same_length ? StoredItem::kLengthBytes : 0);
+      buckets.add(bucket, {head, head_bytes}, *item);
+      since += item->size();
+      if (since < std::min<std::uint64_t>(4_MiB, options_.checkpoint_bytes)) continue;
+      since = 0;
       const ItemPosition now = source_->position();
-      if (now.offset - told >= 4_MiB) {
-        told = now.offset;
-        tell("distributing", told, total);
-      }
-      if (now.offset - saved >= options_.checkpoint_bytes) {
-        saved = now.offset;
-        buckets.save(kind_, std::to_string(now.item) + " " + std::to_string(now.offset));
-      }
+      tell("distributing", now.offset, total);
+      if (now.offset - saved < options_.checkpoint_bytes) continue;
+      saved = now.offset;
+      buckets.save(kind_, std::to_string(now.item) + " " + std::to_string(now.offset));
     }
     const std::uint64_t items = source_->position().item;
     buckets.save(kind_, std::string(kAllDistributed) + std::to_string(items));
