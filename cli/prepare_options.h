@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -35,6 +36,35 @@ struct WorkBudget {
   Budget budget() const;
 };
 void add_work_budget(CLI::App& app, WorkBudget& budget);
+
+// What all commands have that write items: -o, --budget, --resume, --checkpoint, --checksums,
+// --json.
+struct WorkWords {
+  std::string output;
+  WorkBudget budget;
+  bool resume = false, checksums = false, json = false;
+  std::uint64_t checkpoint_bytes = std::uint64_t{1} << 30;
+
+  template <class Options>
+  void apply(Options& options) const {
+    options.output = output;
+    options.budget = budget.budget();
+    options.resume = resume;
+    options.checksums = checksums;
+    options.checkpoint_bytes = checkpoint_bytes;
+  }
+};
+void add_work_options(CLI::App& app, WorkWords& words);
+// --scratch DIR, and --format NAME of token files.
+void add_scratch(CLI::App& app, std::string& folder);
+void add_token_format(CLI::App& app, std::string& format);
+
+// What was done, after the keys that `json` has already.
+void add_to_json(nlohmann::ordered_json& json, ItemUnit unit, const WorkReport& report,
+                 const Budget& budget, double seconds);
+std::string items_in_words(ItemUnit unit, const WorkReport& report);   // "5 rows, 3 KiB"
+std::string speed_in_words(const WorkReport& report, double seconds);  // "1.0 s, 3 KiB/s"
+std::string budget_in_words(const Budget& budget);
 
 // Shows progress, share and time left on a terminal, and ends the work on Ctrl-C.
 class WorkView {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "evenkeel/budget.h"
@@ -69,5 +70,11 @@ class Buckets {
   std::vector<Bucket> buckets_;
   std::uint64_t extents_ = 0;
 };
+
+// The scratch file of work on `output`: in the folder, or beside it where that is empty.
+std::string scratch_file(const std::string& output, const std::string& folder,
+                         std::string_view ending);
+// Throws Error (ENOSPC) when the disk of a scratch file has less room than this.
+void require_room(std::string_view operation, const std::string& scratch, std::uint64_t bytes);
 
 }  // namespace evenkeel
