@@ -63,32 +63,10 @@ Examples:
   evenkeel sample features.npy -o some.npy --count 10000 --seed 7
   evenkeel sample all.jsonl -o some.jsonl --count 1000)";
 
-// Tokens if it is said so, by --tokens, the format or the options of documents; or by the file.
-ItemInput copied_input(const CopyWords& words) {
-  ItemInput input = words.items.input();
-  const std::string& format = words.format;
-  const bool tokens = words.tokens || format == "nanogpt" || format == "llm.c" ||
-                      format == "megatron" || format == "datatrove";
-  if (!words.items.unit.empty() || input.unit != ItemUnit::kRows || !tokens) return input;
-  input.unit = ItemUnit::kBlocks;  // no documents are known
-  input.block_tokens = 1 << 15;
-  return input;
-}
-
 // "8,1,1" of --shares and --weights.
 std::vector<double> parse_shares(const std::string& text) {
-  std::vector<double> shares;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find(',', at), text.size());
-    const auto share = parse_number<double>(text.substr(at, end - at));
-    if (!share || !(*share > 0 && *share < 1e18)) {
-      throw Error(ErrorKind::kInvalid, "shares", fmt::format("\"{}\" are no numbers above 0", text))
-          .hint("write them like 0.98,0.01,0.01 or 8,1,1");
-    }
-    shares.push_back(*share);
-    at = end + 1;
-  }
-  return shares;
+  constexpr double kLeast = 1e-12, kMost = 1e18;
+  return parse_numbers(text, kLeast, kMost, "0.98,0.01,0.01 or 8,1,1");
 }
 
 std::vector<WeightedFiles> weighted_files(const CopyWords& words) {
@@ -108,7 +86,10 @@ std::vector<WeightedFiles> weighted_files(const CopyWords& words) {
 
 int run(const CopyWords& words) {
   CopyOptions options = words.options;
-  options.input = copied_input(words);
+  const std::string& format = words.format;
+  options.input =
+      words.items.input_or_tokens(words.tokens || format == "nanogpt" || format == "llm.c" ||
+                                  format == "megatron" || format == "datatrove");
   words.work.apply(options);
   if (!words.to_dtype.empty()) options.dtype = DType::parse(words.to_dtype);
   if (words.parts > 0) options.shares.assign(words.parts, 1);

@@ -69,6 +69,32 @@ ItemInput ItemWords::input() const {
   return input;
 }
 
+ItemInput ItemWords::input_or_tokens(bool tokens) const {
+  ItemInput found = input();
+  if (!unit.empty() || found.unit != ItemUnit::kRows || !tokens) return found;
+  found.unit = ItemUnit::kBlocks;  // no documents are known
+  found.block_tokens = 1 << 15;
+  return found;
+}
+
+std::vector<double> parse_numbers(const std::string& text, double least, double most,
+                                  const std::string& example) {
+  std::vector<double> numbers;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    const auto number = parse_number<double>(text.substr(at, end - at));
+    if (!number || !(*number >= least && *number <= most)) {
+      throw Error(
+          ErrorKind::kInvalid, "numbers",
+          fmt::format("\"{}\" are no numbers of {:g} to {:g}, with commas", text, least, most))
+          .hint("write them like " + example);
+    }
+    numbers.push_back(*number);
+    at = end + 1;
+  }
+  return numbers;
+}
+
 void add_item_options(CLI::App& app, ItemWords& words) {
   add_files(app, words.files);
   add_parsed(

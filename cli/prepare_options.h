@@ -27,7 +27,12 @@ struct ItemWords {
 
   // Without --unit, by the first file: lines of text, documents of token files, else rows.
   ItemInput input() const;
+  // The same, but tokens that have no documents are blocks of tokens and not rows.
+  ItemInput input_or_tokens(bool tokens) const;
 };
+// "3,1": numbers of least .. most. Throws Error (kInvalid); `example` is for its hint.
+std::vector<double> parse_numbers(const std::string& text, double least, double most,
+                                  const std::string& example);
 void add_item_options(CLI::App& app, ItemWords& words);
 
 // --budget SIZE of work that is done here; default 512 MiB, or less where memory is short.

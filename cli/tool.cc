@@ -97,6 +97,7 @@ int evenkeel::cli::run_tool(int argc, char** argv) {
   evenkeel::cli::add_split(app, exit_code);
   evenkeel::cli::add_sample(app, exit_code);
   evenkeel::cli::add_dedup(app, exit_code);
+  evenkeel::cli::add_stats(app, exit_code);
   evenkeel::cli::add_verify(app, exit_code);
   evenkeel::cli::add_cache(app, exit_code);
   evenkeel::cli::add_doctor(app, exit_code);
