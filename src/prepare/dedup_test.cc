@@ -71,7 +71,7 @@ TEST_F(DedupTest, GoesOnFromEveryCheckpoint) {
     std::atomic<int> seen_ = 0;
     std::atomic<bool> dead_ = false;
   };
-  DedupOptions options = squares(20'000);
+  DedupOptions options = squares(10'000);
   options.checkpoint_bytes = 16'000;
   int killed = 0;
   for (bool done = false; !done; ++killed) {

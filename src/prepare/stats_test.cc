@@ -5,23 +5,22 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "evenkeel/bytes.h"
 #include "format/test_files.h"
-#include "order/philox.h"
 #include "prepare/kll_sketch.h"
 #include "prepare/number_stats.h"
 
 namespace evenkeel {
 namespace {
 
-std::vector<double> shuffled_numbers(std::size_t count, std::uint64_t seed) {
+// 0 .. count - 1, in an order without a pattern that a sketch could meet. Cubes are a permutation
+// if `count` is a prime and 3 does not divide count - 1.
+std::vector<double> mixed_numbers(std::uint64_t count, std::uint64_t seed) {
   std::vector<double> numbers(count);
-  std::iota(numbers.begin(), numbers.end(), 0);
-  std::ranges::sort(numbers, {}, [&](double i) {
-    return philox(seed, 1, Stream::kDraws, static_cast<std::uint64_t>(i)).high;
-  });
+  for (std::uint64_t i = 0; i < count; ++i) {
+    numbers[i] = static_cast<double>(i * i % count * i % count * (seed + 1) % count);
+  }
   return numbers;
 }
 
@@ -38,14 +37,14 @@ double worst_rank_error(const KllSketch& sketch, std::size_t count) {
 }
 
 TEST(KllSketch, PlacesAreRightToWithinItsError) {
-  constexpr std::size_t kCount = 200'000;
+  constexpr std::size_t kCount = 50'021;
   for (const bool sorted : {false, true}) {
-    for (std::uint64_t seed = 0; seed < 4; ++seed) {
+    for (std::uint64_t seed = 0; seed < 2; ++seed) {
       KllSketch sketch(256, seed);
-      std::vector<double> numbers = shuffled_numbers(kCount, seed);
+      std::vector<double> numbers = mixed_numbers(kCount, seed);
       if (sorted) std::ranges::sort(numbers);
       for (std::size_t at = 0; at < kCount; at += 1'000) {
-        sketch.add(std::span(numbers).subspan(at, 1'000));
+        sketch.add(std::span(numbers).subspan(at, std::min<std::size_t>(1'000, kCount - at)));
       }
       EXPECT_EQ(sketch.count(), kCount);
       EXPECT_LT(worst_rank_error(sketch, kCount), 2 * KllSketch::rank_error(256));
@@ -56,12 +55,12 @@ TEST(KllSketch, PlacesAreRightToWithinItsError) {
 }
 
 TEST(KllSketch, KeepsAllThatFits) {
-  KllSketch sketch(100, 1);
-  const auto numbers = shuffled_numbers(100, 3);
+  KllSketch sketch(101, 1);
+  const auto numbers = mixed_numbers(101, 3);
   for (const double number : numbers) sketch.add({&number, 1});
   const auto all = sketch.cumulated();
-  ASSERT_EQ(all.size(), 100u);
-  for (std::size_t i = 0; i < 100; ++i) EXPECT_EQ(all[i], std::pair(double(i), i + 1));
+  ASSERT_EQ(all.size(), 101u);
+  for (std::size_t i = 0; i < 101; ++i) EXPECT_EQ(all[i], std::pair(double(i), i + 1));
 }
 
 TEST(NumberCollector, IsStable) {
