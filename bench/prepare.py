@@ -86,8 +86,11 @@ class Cgroup:
             (self.path / "cgroup.procs").write_text(str(os.getpid()))
 
     def remove(self):
-        if self.path:
-            self.path.rmdir()
+        for _ in range(100 if self.path else 0):
+            try:
+                return self.path.rmdir()
+            except OSError:  # the kernel has not let go of the last process yet
+                time.sleep(0.05)
 
 
 def words(letters, i):

@@ -22,8 +22,8 @@ struct StatsOptions {
   // Of 0 .. 1. Where there are more than `sketch` numbers these are estimates; see
   // StatsReport::rank_error.
   std::vector<double> quantiles = {0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99};
-  // The size of the sketches that quantiles come from, in numbers: 8 to 2^20. A column takes 8
-  // times as many bytes four times.
+  // The size of the sketches that quantiles come from, in numbers: 8 to 2^20. A column takes about
+  // 50 bytes of the budget for each.
   std::uint64_t sketch = 1024;
   std::uint64_t bins = 40;  // of histograms
   std::uint64_t top = 20;   // so many of the most frequent tokens
