@@ -69,7 +69,7 @@ std::string command_of(const SeenPage& page) {
     if (!words.empty()) return words;
     return page.data.name;
   }
-  return fmt::format("{} ({} in its container)", page.data.name, page.data.pid);
+  return fmt::format("{} ({} in its own namespace)", page.data.name, page.data.pid);
 }
 
 std::vector<TopRow> rows_of(const Reading& before, const Reading& after) {

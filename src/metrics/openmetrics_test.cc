@@ -33,7 +33,7 @@ class OpenMetricsTest : public testing::Test {
     return std::stoull(found.front().substr(found.front().rfind(' ') + 1));
   }
   Array open(std::string_view name = "numbers", std::uint64_t budget = 4_MiB) const {
-    return Array::open(counting_file(folder_, std::string(name), 1 << 20),
+    return Array::open(counting_file(folder_, std::string(name), 1 << 17),
                        {.budget = budget, .dtype = DType::of<std::uint8_t>()});
   }
 

@@ -62,7 +62,7 @@ class PageTest : public testing::Test {
     std::erase_if(seen, [&](const SeenPage& one) { return !one.file.starts_with(pages()); });
     return seen;
   }
-  std::string numbers() const { return counting_file(folder_, "numbers", 1 << 20); }
+  std::string numbers() const { return counting_file(folder_, "numbers", 1 << 17); }
 
   const TempFolder folder_;
   const std::string before_ = [] {
