@@ -106,9 +106,10 @@ class ReadFamilies {
 
   void write() {
     family("read_bytes", Type::kCounter, "bytes", "Bytes read, by where they came from");
-    for (const auto& [labels, stats] : rows_) {
+    for (const auto& row : rows_) {
+      const ArrayStats& stats = row.second;
       const auto source = [&](std::string_view name, std::uint64_t bytes) {
-        out_.sample(with(labels, "source", name), bytes);
+        out_.sample(with(row.first, "source", name), bytes);
       };
       source("disk", stats.bytes_from_disk);
       source("page_cache", stats.bytes_from_page_cache);
