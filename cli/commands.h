@@ -28,6 +28,7 @@ void add_split(CLI::App& app, int& exit_code);
 void add_sample(CLI::App& app, int& exit_code);
 void add_profile(CLI::App& app, int& exit_code);
 void add_guard(CLI::App& app, int& exit_code);
+void add_top(CLI::App& app, int& exit_code);
 void add_completions(CLI::App& app, int& exit_code);
 void add_manual(CLI::App& app, int& exit_code);  // hidden: pages for man, for the build
 

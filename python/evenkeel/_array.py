@@ -493,8 +493,9 @@ class Array(Closing):
         what it holds of the budget now. `bytes_from_cache`, `bytes_from_page_cache` and
         `bytes_from_disk` say where bytes came from (those from the disk include alignment and gaps
         between rows). `requests` were sent to the disk, of which `in_flight` are not back yet;
-        `wait_ns` is how long threads waited for it, in sum. Batches count, too. Rows of data that
-        is mapped because it fits the budget do not."""
+        `wait_ns` is how long threads waited for it, in sum. `bytes_from_mapping` were used where
+        data is mapped because it fits the budget. Batches count, too. evenkeel.metrics() gives
+        these numbers of all that is open."""
         return self._reader.stats()
 
     def _room(self, nbytes: int, shape: tuple[int, ...]) -> _core.Reservation | None:

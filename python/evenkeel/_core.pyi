@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 def version() -> str: ...
 
+def metrics_text() -> str: ...
+
 class Reservation:
     """A share of a budget, given back when it goes."""
 
@@ -575,7 +577,7 @@ class BatchReader:
 
     def stats(self) -> dict[str, int]:
         """
-        What was read, and from where: counters since the data was opened, as of Array.stats. Without a mixture they are those of the data itself.
+        What was read, and from where: counters since the data was opened, as of Array.stats. Without a mixture they are those of the data itself. `batches` were handed out, and the program waited `batch_wait_ns` for them.
         """
 
     @property
@@ -787,7 +789,7 @@ class RowReader:
 
     def stats(self) -> dict[str, int]:
         """
-        What was read, and from where: counters since the data was opened, as of Array.stats. Without a mixture they are those of the data itself.
+        What was read, and from where: counters since the data was opened, as of Array.stats. Without a mixture they are those of the data itself. `batches` were handed out, and the program waited `batch_wait_ns` for them.
         """
 
     @property

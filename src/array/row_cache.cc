@@ -181,15 +181,16 @@ void RowCache::require_unchanged(std::uint32_t file) {
   state.files.verify(file);
 }
 
-RowCache::Totals RowCache::totals() {
-  State& state = state_.get();
+RowCache::Totals RowCache::totals() const {
   Totals totals;
-  for (const Counter& counter : state.counters) {
+  const State* const state = state_.if_made();
+  if (!state) return totals;
+  for (const Counter& counter : state->counters) {
     totals.hits += counter.hits.load(std::memory_order_relaxed);
     totals.misses += counter.misses.load(std::memory_order_relaxed);
     totals.bytes += counter.bytes.load(std::memory_order_relaxed);
   }
-  totals.held = state.blocks->bytes();
+  totals.held = state->blocks->bytes();
   return totals;
 }
 

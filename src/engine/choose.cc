@@ -37,6 +37,7 @@ class Chosen final : public Engine {
   EngineTotals totals() const override { return engine_->totals(); }
   bool maps_files() const override { return engine_->maps_files(); }
   const std::byte* mapped(std::uint32_t file) override { return engine_->mapped(file); }
+  void count_mapped(std::uint64_t bytes) override { engine_->count_mapped(bytes); }
   bool pages_may_be_absent() const override { return engine_->pages_may_be_absent(); }
   bool known_in_memory(std::span<const FileRange> ranges) override {
     return engine_->known_in_memory(ranges);
