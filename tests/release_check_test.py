@@ -1,5 +1,6 @@
 """scripts/release_check: a release in miniature passes, and each thing that breaks is named."""
 
+import gzip
 import hashlib
 import importlib.machinery
 import importlib.util
@@ -19,7 +20,7 @@ SCRIPT = ROOT / "scripts" / "release_check"
 TAGS = ["cp39-cp39", "cp310-cp310", "cp311-cp311", "cp312-abi3"]
 MACHINES = {"x86_64": 62, "aarch64": 183}
 COMPONENTS = [
-    {"name": "fmt", "licence": "MIT", "in": ["wheel", "tool", "deb"], "from": "debian:libfmt-dev"},
+    {"name": "fmt", "licence": "MIT", "in": ["wheel", "deb tool"], "from": "debian:libfmt-dev"},
     {"name": "musl", "licence": "MIT", "in": ["tool"], "from": "zig:libc/musl"},
 ]
 NOTICES = "".join(f"{'=' * 9}\n{part['name']}\n{'=' * 9}\n\nMIT\n" for part in COMPONENTS)
@@ -111,15 +112,19 @@ def release(tmp_path):
     return tmp_path
 
 
-@pytest.fixture(scope="module")
-def script():
-    loader = importlib.machinery.SourceFileLoader("release_check", str(SCRIPT))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
-    before = sys.dont_write_bytecode
-    sys.dont_write_bytecode = True
+def load(name):
+    """A script as a module."""
+    loader = importlib.machinery.SourceFileLoader(name, str(ROOT / "scripts" / name))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
+    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     loader.exec_module(module)
     sys.dont_write_bytecode = before
     return module
+
+
+@pytest.fixture(scope="module")
+def script():
+    return load("release_check")
 
 
 def problems(script, root):
@@ -235,6 +240,32 @@ def test_older_than_the_last_commit_counts_as_missing(script, release, monkeypat
     found = problems(script, release)
     for check in ("wheels", "sdist", "tool", "deb", "docs", "sbom"):
         assert any("older than the last commit" in what for what in found[check]), found
+
+
+def test_the_list_of_components_is_made_of_what_was_compiled(script, release, monkeypatch):
+    cache = release / "cache"
+    documents = cache / "packages/amd64-1/usr/share/doc/libfmt-dev"
+    version = cache / "tools/lib/python3.11/site-packages/ziglang/lib/libc/musl/src/internal"
+    for folder in (documents, version):
+        folder.mkdir(parents=True)
+    with gzip.open(documents / "changelog.Debian.gz", "wt") as file:
+        file.write("fmtlib (9.1.0+ds1-2) unstable; urgency=medium\n")
+    (version / "version.h").write_text('#define VERSION "1.2.5"\n')
+    (release / "dist/evenkeel-0.7.1.cdx.json").unlink()
+
+    sbom = load("sbom")
+    for name, value in {"ROOT": release, "CACHE": cache, "DIST": release / "dist"}.items():
+        monkeypatch.setattr(sbom, name, value)
+    monkeypatch.setattr(sbom, "installed_version", lambda package: "10.1.0-3")
+    monkeypatch.setattr(sys, "argv", ["sbom"])
+    sbom.main()
+    bill = json.loads((release / "dist/evenkeel-0.7.1.cdx.json").read_text())
+    depends = {part["ref"]: part.get("dependsOn", []) for part in bill["dependencies"]}
+    fmt = "pkg:deb/debian/libfmt-dev@{}?distro=bookworm"
+    assert depends[wheel_of(release).name] == [fmt.format("9.1.0%2Bds1-2")]
+    assert depends["evenkeel-x86_64"] == ["pkg:generic/musl@1.2.5"]
+    assert depends["evenkeel_0.7.1-1_amd64.deb"] == [fmt.format("10.1.0-3")]
+    assert problems(script, release) == {}
 
 
 def test_this_checkout_agrees_with_itself(script):
