@@ -7,7 +7,7 @@ DESTDIR ?=
 .PHONY: help demo test test-long build bench fuzz lint format wheels wheels-test deb deb-test release-check docs install uninstall clean
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
 
 demo: build ## build the tool and show what it does: a minute and a half the first time, on 2 cores
 	build/evenkeel demo
