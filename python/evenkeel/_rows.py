@@ -134,6 +134,8 @@ class Loader(_Base):
         first = sets[0][0][0]
         opened = first if isinstance(first, Array) else first._values
         self._row_bytes = sum(_row_bytes(field) for field in sets[0][0])
+        if order == "blocks" and block is None and opened._chunk_rows:
+            block = opened._chunk_rows  # a part of a chunk costs as much
         blocks = self._choose_blocks(
             order,
             {"block": block, "window": window, "streams": streams},

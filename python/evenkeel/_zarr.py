@@ -1,4 +1,4 @@
-"""Zarr, versions 2 and 3: chunks that are not compressed, also in shards, read in place."""
+"""Zarr, versions 2 and 3, also in shards: plain chunks are read in place, others decoded."""
 
 from __future__ import annotations
 
@@ -8,8 +8,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from evenkeel import _core
 from evenkeel._array import Array
-from evenkeel._containers import How, Member, PlacedArray, no_such, open_placed, read_json
+from evenkeel._containers import (
+    How,
+    Member,
+    PlacedArray,
+    no_such,
+    open_chunks,
+    open_placed,
+    read_json,
+)
 from evenkeel._files import printable
 
 _MOST_CHUNKS = 1 << 22
@@ -23,6 +32,19 @@ class _Refused(ValueError):
     pass
 
 
+class _Decode(Exception):
+    """Rows that do not lie in their files as they are."""
+
+
+class _Codecs(NamedTuple):
+    """How a chunk is stored."""
+
+    compression: str = ""  # "zstd", "blosc", "zlib"
+    checked: bool = False  # it ends with a CRC-32C
+    order: tuple[int, ...] = ()  # the axes as stored, slowest first; empty: as they are
+    big_endian: bool = False
+
+
 class _Layout(NamedTuple):
     """What the metadata of an array says."""
 
@@ -31,6 +53,8 @@ class _Layout(NamedTuple):
     dtype: np.dtype[Any]
     prefix: str  # of a chunk's name
     separator: str
+    fill: bytes  # an element that was never written, as it would be stored
+    codecs: _Codecs = _Codecs()
     inner: tuple[int, ...] | None = None  # chunks in a shard
     index_at_end: bool = True
     index_checked: bool = False  # its index has four bytes of a checksum
@@ -39,11 +63,48 @@ class _Layout(NamedTuple):
 
 def open(path: bytes, name: str, how: How) -> Array:
     folder, layout = _find(path, name)
+    again = open, (path, name, how)
     try:
-        made = _placed(folder, layout)
+        _require_rows(layout)
+        try:
+            return open_placed(_placed(folder, layout), how, again)
+        except _Decode:
+            return open_chunks("zarr", _grid(folder, layout), layout.dtype, how, again)
     except _Refused as error:
         raise ValueError(f"open {printable(folder)}: {error}") from None
-    return open_placed(made, how, (open, (path, name, how)))
+
+
+def _grid(folder: bytes, layout: _Layout) -> dict[str, Any]:
+    """What `_core.open_chunks` takes."""
+    return {
+        "folder": folder,
+        "prefix": layout.prefix,
+        "separator": layout.separator,
+        "shape": list(layout.shape),
+        "chunk": list(layout.inner or layout.chunks),
+        "shard": list(layout.chunks) if layout.inner else [],
+        "index_at_end": layout.index_at_end,
+        "index_checked": layout.index_checked,
+        "order": list(layout.codecs.order),
+        "compression": layout.codecs.compression,
+        "checked": layout.codecs.checked,
+        "fill": layout.fill,
+        "libraries": _libraries(layout.codecs.compression),
+    }
+
+
+def _libraries(compression: str) -> list[bytes]:
+    """Where numcodecs has the decoder, for systems without one of their own."""
+    from glob import escape, glob
+    from importlib.util import find_spec
+
+    found = find_spec("numcodecs") if compression else None
+    folders = (found.submodule_search_locations if found else None) or ()
+    return [
+        os.fsencode(path)
+        for folder in folders
+        for path in sorted(glob(os.path.join(escape(folder), f"{compression}.*so")))
+    ]
 
 
 def members(path: bytes) -> list[Member]:
@@ -128,32 +189,80 @@ def _lengths(values: Any, least: int) -> tuple[int, ...]:
     return found
 
 
-def _compressed(what: Any) -> _Refused:
+def _unknown(what: Any) -> _Refused:
     return _Refused(
-        f"its chunks are encoded with {what}, and are not plain numbers\n"
-        "hint: write a copy without compression: zarr.create_array(..., compressors=None)"
+        f"its chunks are encoded with {what}, which is not known here\n"
+        "hint: zstd, blosc, gzip and zlib are, and chunks without compression"
     )
 
 
+# Codecs of Zarr 2 and 3, and those that numcodecs registers for 3.
+_COMPRESSIONS = {"zstd": "zstd", "blosc": "blosc", "gzip": "zlib", "zlib": "zlib"}
+_COMPRESSIONS.update({f"numcodecs.{name}": kind for name, kind in [*_COMPRESSIONS.items()]})
+
+
 def _version_2(folder: bytes, meta: dict[str, Any]) -> _Layout:
-    if meta.get("compressor") or meta.get("filters"):
-        codec = meta.get("compressor") or meta["filters"][0]
-        raise _compressed(codec.get("id"))
-    if meta.get("order", "C") != "C" and len(meta["shape"]) > 1:
-        raise _Refused("its chunks are in Fortran order")
-    dtype = np.dtype(meta["dtype"])
+    if meta.get("filters"):
+        raise _Refused(
+            f"its numbers pass through the filter {meta['filters'][0].get('id')}\n"
+            "hint: write a copy without filters: zarr.create_array(..., filters=None)"
+        )
+    compressor = (meta.get("compressor") or {}).get("id")
+    if compressor is not None and compressor not in _COMPRESSIONS:
+        raise _unknown(compressor)
+    shape = _lengths(meta["shape"], 0)
+    order = meta.get("order", "C")
+    if order not in ("C", "F"):
+        raise _Refused(f"its chunks are in order {order!r}")
+    described = meta["dtype"]
+    if isinstance(described, list):
+        described = [tuple(field) for field in described]
+    dtype = np.dtype(described)
     if dtype.hasobject:
         raise _Refused(f"it holds {dtype}, not numbers of a fixed width")
     attributes = os.path.join(folder, b".zattrs")
     names = read_json(attributes).get("_ARRAY_DIMENSIONS", ()) if os.path.isfile(attributes) else ()
+    reverse = order == "F" and len(shape) > 1
     return _Layout(
-        _lengths(meta["shape"], 0),
+        shape,
         _lengths(meta["chunks"], 1),
         dtype,
         "",
         _separator(meta.get("dimension_separator", ".")),
+        _fill(meta.get("fill_value"), dtype),
+        _Codecs(
+            _COMPRESSIONS[compressor] if compressor else "",
+            order=tuple(reversed(range(len(shape)))) if reverse else (),
+        ),
         dimensions=tuple(str(name) for name in names),
     )
+
+
+def _fill(value: Any, dtype: np.dtype[Any]) -> bytes:
+    """The bytes of an element that was never written."""
+    try:
+        if value is None:
+            return bytes(dtype.itemsize)
+        if isinstance(value, str) and value.startswith("0x") and dtype.kind in "fc":
+            return int(value, 16).to_bytes(dtype.itemsize, "big" if _is_big(dtype) else "little")
+        if isinstance(value, str) and dtype.kind in "SV":
+            import base64
+
+            value = base64.b64decode(value)
+            if len(value) != dtype.itemsize:
+                raise ValueError(f"{len(value)} bytes for {dtype}")
+            return bytes(value)
+        if dtype.kind == "c":
+            value = complex(*(float(part) for part in value)) if isinstance(value, list) else value
+        elif dtype.kind == "f":
+            value = float(value)
+        return np.array(value, dtype=dtype).tobytes()
+    except (ValueError, TypeError, OverflowError) as error:
+        raise _Refused(f"the fill value {value!r} is none of {dtype}: {error}") from None
+
+
+def _is_big(dtype: np.dtype[Any]) -> bool:
+    return dtype.str.startswith(">")
 
 
 def _separator(text: Any) -> str:
@@ -172,17 +281,19 @@ def _version_3(meta: dict[str, Any]) -> _Layout:
     separator = encoding.get("configuration", {}).get("separator", "/" if default else ".")
     chunks = _lengths(meta["chunk_grid"]["configuration"]["chunk_shape"], 1)
     inner, at_end, checked, codecs = None, True, False, list(meta["codecs"])
-    if codecs and codecs[0]["name"] == "sharding_indexed" and len(codecs) == 1:
+    if codecs and codecs[0]["name"] == "sharding_indexed":
+        if len(codecs) > 1:
+            raise _Refused(f"its shards are encoded with {codecs[1]['name']} as a whole")
         sharding = codecs[0]["configuration"]
         inner = _lengths(sharding["chunk_shape"], 1)
         at_end = sharding.get("index_location", "end") == "end"
-        index = list(sharding["index_codecs"])
-        checked = len(index) == 2 and index[1]["name"] == "crc32c"
-        if _plain(index[:1]) != "little" or len(index) > 1 + checked:
-            raise _compressed(index[-1]["name"])
+        index = _codecs(list(sharding["index_codecs"]), 0)
+        if index.compression or index.order or index.big_endian:
+            raise _Refused("the indexes of its shards are compressed, or big-endian")
+        checked = index.checked
         codecs = list(sharding["codecs"])
-    order = _plain(codecs)
-    dtype = np.dtype(meta["data_type"]).newbyteorder(">" if order == "big" else "<")
+    stored = _codecs(codecs, len(chunks))
+    dtype = np.dtype(meta["data_type"]).newbyteorder(">" if stored.big_endian else "<")
     names = meta.get("dimension_names") or ()
     return _Layout(
         _lengths(meta["shape"], 0),
@@ -190,6 +301,8 @@ def _version_3(meta: dict[str, Any]) -> _Layout:
         dtype,
         "c" if default else "",
         _separator(separator),
+        _fill(meta.get("fill_value"), dtype),
+        stored,
         inner,
         at_end,
         checked,
@@ -197,32 +310,52 @@ def _version_3(meta: dict[str, Any]) -> _Layout:
     )
 
 
-def _plain(codecs: list[Any]) -> str:
-    """The byte order, if the codecs do nothing but store numbers."""
-    for codec in codecs:
-        if codec["name"] != "bytes":
-            raise _compressed(codec["name"])
-    if len(codecs) != 1:
-        raise _Refused("its chunks have no codec that stores bytes")
-    order: str = codecs[0].get("configuration", {}).get("endian", "little")
-    return order
+def _codecs(codecs: list[Any], axes: int) -> _Codecs:
+    """In the order in which they encode: the order of the axes, bytes, a compressor, a checksum."""
+    order: tuple[int, ...] = ()
+    left = [(str(codec["name"]), codec.get("configuration") or {}) for codec in codecs]
+    if left and left[0][0] == "transpose":
+        order = _lengths(left.pop(0)[1]["order"], 0)
+        if sorted(order) != list(range(axes)):
+            raise _Refused(f"its chunks are transposed by {order}, and have {axes} axes")
+    if not left or left[0][0] != "bytes":
+        raise _unknown(left[0][0]) if left else _Refused("its chunks have no codec of bytes")
+    endian = left.pop(0)[1].get("endian", "little")
+    compression, checked = "", False
+    for name, _ in left:
+        if name == "crc32c" and not checked:
+            checked = True
+        elif name in _COMPRESSIONS and not compression and not checked:
+            compression = _COMPRESSIONS[name]
+        else:
+            raise _unknown(
+                f"{name} after {'crc32c' if checked else compression}"
+                if checked or compression
+                else name
+            )
+    plain = order == tuple(range(axes))
+    return _Codecs(compression, checked, () if plain else order, endian == "big")
+
+
+def _require_rows(layout: _Layout) -> None:
+    shape, chunks = layout.shape, layout.chunks
+    if not shape or 0 in shape:
+        raise _Refused(f"an array of shape {shape} has no rows to read")
+    if len(chunks) != len(shape) or len(layout.inner or chunks) != len(shape):
+        raise _Refused(f"chunks of shape {chunks} in an array of shape {shape}")
 
 
 def _placed(folder: bytes, layout: _Layout) -> PlacedArray:
+    """Chunks of whole rows that are stored as they are. Raises _Decode for others."""
     shape, chunks = layout.shape, layout.chunks
     stored = layout.inner or chunks
-    if not shape or 0 in shape:
-        raise _Refused(f"an array of shape {shape} has no rows to read")
-    if len(chunks) != len(shape) or len(stored) != len(shape):
-        raise _Refused(f"chunks of shape {chunks} in an array of shape {shape}")
+    if layout.codecs.compression or layout.codecs.checked or layout.codecs.order:
+        raise _Decode
     if chunks[1:] != shape[1:] or stored[1:] != shape[1:]:
-        raise _Refused(
-            f"its chunks of shape {stored} cut the rows of shape {shape[1:]}\n"
-            "hint: write a copy with chunks of whole rows"
-        )
+        raise _Decode
     count, parts = -(-shape[0] // chunks[0]), -(-shape[0] // stored[0])
     if max(count, parts) > _MOST_CHUNKS:
-        raise _Refused(f"{max(count, parts):,} chunks are too many")
+        raise _Decode
     zeros = [0] * (len(shape) - 1)
     files, places = [], []
     for number in range(count):
@@ -231,10 +364,7 @@ def _placed(folder: bytes, layout: _Layout) -> PlacedArray:
         file = os.path.join(folder, *(os.fsencode(part) for part in key.split("/")))
         rows = min(chunks[0], shape[0] - number * chunks[0])
         if not os.path.isfile(file):
-            raise _Refused(
-                f"chunk {key} was never written, and stands for the fill value\n"
-                "hint: write all of it, or copy it with write_empty_chunks"
-            )
+            raise _Decode  # it stands for the fill value
         if layout.inner is None:
             places.append(np.array([(number, 0, rows)], dtype=np.uint64))
         else:
@@ -260,13 +390,16 @@ def _shard(
         raise _Refused(f"{printable(file)} has {size:,} bytes, too few for its index of {length:,}")
     with builtins.open(file, "rb") as shard:
         shard.seek(size - length if layout.index_at_end else 0)
-        index = np.frombuffer(shard.read(16 * count), dtype="<u8").reshape(-1, 2)
-    if len(index) != count:
+        stored = shard.read(length)
+    if len(stored) != length:
         raise _Refused(f"{printable(file)} became shorter")
+    if layout.index_checked and _core.crc32c(stored[:-4]) != int.from_bytes(stored[-4:], "little"):
+        raise _Refused(f"the index of {printable(file)} does not have the CRC-32C stored with it")
+    index = np.frombuffer(stored[: 16 * count], dtype="<u8").reshape(-1, 2)
     row_bytes = math.prod(layout.shape[1:]) * layout.dtype.itemsize
     index = index[: -(-rows // step)]
     if np.any(index[:, 0] == _ABSENT):
-        raise _Refused(f"a chunk of {printable(file)} was never written")
+        raise _Decode  # it stands for the fill value
     odd = index[index[:, 1] != step * row_bytes, 1]
     if len(odd):
         raise _Refused(f"a chunk of {printable(file)} has {int(odd[0]):,} bytes")
