@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import numpy
 from numpy.typing import NDArray
 
+
 def version() -> str: ...
 
 class Reservation:
@@ -13,6 +14,7 @@ class Reservation:
 
     @property
     def bytes(self) -> int: ...
+
     def release(self) -> None: ...
 
 class Budget:
@@ -33,6 +35,7 @@ class Budget:
     """
 
     def __init__(self, size: int | str | Budget | None = None) -> None: ...
+
     @property
     def limit(self) -> int:
         """Bytes in all."""
@@ -72,10 +75,11 @@ class Budget:
         """A share, or MemoryError with the arithmetic."""
 
     def __repr__(self) -> str: ...
+
     def __reduce__(self) -> tuple[type[Budget], tuple[int | str]]: ...
 
 def format_size(bytes: int) -> str:
-    """ "64 MiB", "1.5 GiB"."""
+    """"64 MiB", "1.5 GiB"."""
 
 def parse_size(text: str) -> int:
     """Bytes of "64MiB", "1.5 GB"."""
@@ -85,20 +89,26 @@ class Reader:
 
     @property
     def shape(self) -> tuple[int, ...]: ...
+
     @property
     def dtype(self) -> str: ...
+
     @property
     def format(self) -> str: ...
+
     @property
     def paths(self) -> list[bytes]: ...
+
     @property
     def budget(self) -> Budget: ...
+
     @property
     def engine(self) -> tuple[str, str, str]:
         """The engine at work, how it works, and why it was chosen."""
 
     @property
     def closed(self) -> bool: ...
+
     @property
     def lists(self) -> int:
         """Of an array of offsets: how many lists they are of."""
@@ -114,34 +124,16 @@ class Reader:
     def row(self, index: int, shape: tuple[int, ...], dtype: object) -> object:
         """One row as an ndarray; a scalar if `shape` is ()."""
 
-    def read(
-        self,
-        first: int,
-        count: int,
-        out: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu")],
-    ) -> None: ...
-    def gather(
-        self,
-        rows: Annotated[
-            NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu", writable=False)
-        ],
-        out: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu")],
-    ) -> None: ...
+    def read(self, first: int, count: int, out: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]) -> None: ...
+
+    def gather(self, rows: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], out: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]) -> None: ...
+
     def stats(self) -> dict[str, int]: ...
+
     def close(self) -> None: ...
 
-def open(
-    paths: Sequence[bytes],
-    budget: Budget,
-    engine: str,
-    dtype: str | None,
-    shape: Sequence[int],
-    offset: int,
-    cache: int | None,
-    page_cache: str,
-    disk_cache: str,
-    name: str = "",
-) -> Reader: ...
+def open(paths: Sequence[bytes], budget: Budget, engine: str, dtype: str | None, shape: Sequence[int], offset: int, cache: int | None, page_cache: str, disk_cache: str, name: str = '') -> Reader: ...
+
 def expand_paths(path_or_glob: bytes) -> list[bytes]:
     """The files that a pattern names, sorted."""
 
@@ -156,17 +148,14 @@ class ChunkReader:
     def next(self) -> int:
         """Rows of the next chunk; 0 after the last."""
 
-    def read(
-        self,
-        numbers: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu")]
-        | None = None,
-    ) -> Annotated[NDArray[numpy.uint8], dict(shape=(None,))]:
+    def read(self, numbers: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')] | None = None) -> Annotated[NDArray[numpy.uint8], dict(shape=(None,))]:
         """The bytes of the next chunk, which are yours."""
 
     def seek(self, chunk: int) -> None:
         """The next chunk is this one."""
 
     def close(self) -> None: ...
+
     def drop(self) -> None:
         """Closes it without waiting for the disk."""
 
@@ -177,39 +166,20 @@ class ChunkReader:
     @property
     def closed(self) -> bool: ...
 
-def chunks(
-    reader: Reader,
-    rows: int,
-    shuffle: bool,
-    seed: int,
-    epoch: int,
-    rank: int,
-    world: int,
-    blocks: tuple[int, int, int] | None = None,
-) -> ChunkReader: ...
-def choose_blocks(
-    row_bytes: int,
-    budget: int,
-    world: int,
-    block_rows: int,
-    window_rows: int,
-    streams: int,
-    sets: int = 1,
-    step_rows: int = 0,
-) -> tuple[int, int, int]:
+def chunks(reader: Reader, rows: int, shuffle: bool, seed: int, epoch: int, rank: int, world: int, blocks: tuple[int, int, int] | None = None) -> ChunkReader: ...
+
+def choose_blocks(row_bytes: int, budget: int, world: int, block_rows: int, window_rows: int, streams: int, sets: int = 1, step_rows: int = 0) -> tuple[int, int, int]:
     """
     Rows of a block, blocks of a window, and streams of the order `blocks`; those that are 0 are chosen.
     """
 
-def npy_descr(path: bytes, member: str = "") -> tuple[object, str, int] | None:
+def npy_descr(path: bytes, member: str = '') -> tuple[object, str, int] | None:
     """
     The element type that an NPY header names, with strings as bytes; their encoding; and
     the size of an element. None for a file that is not NPY.
     """
 
-def members(
-    path: bytes, count_rows: bool
-) -> list[tuple[str, str, tuple[int, ...], bool, str]] | None:
+def members(path: bytes, count_rows: bool) -> list[tuple[str, str, tuple[int, ...], bool, str]] | None:
     """
     Name, type, shape, whether its rows are lists, and why it cannot be read, of each array in
     a file; None for a file that holds one.
@@ -218,20 +188,7 @@ def members(
 def kind_of(path: bytes) -> str:
     """What a file is: arrow, npz, fits, nifti or hdf5, or an empty text."""
 
-def open_places(
-    format: str,
-    paths: Sequence[bytes],
-    places: Annotated[
-        NDArray[numpy.uint64], dict(shape=(None, 3), order="C", device="cpu", writable=False)
-    ],
-    dtype: str,
-    big_endian: bool,
-    shape: Sequence[int],
-    budget: Budget,
-    engine: str,
-    cache: int | None,
-    page_cache: str,
-) -> Reader:
+def open_places(format: str, paths: Sequence[bytes], places: Annotated[NDArray[numpy.uint64], dict(shape=(None, 3), order='C', device='cpu', writable=False)], dtype: str, big_endian: bool, shape: Sequence[int], budget: Budget, engine: str, cache: int | None, page_cache: str) -> Reader:
     """
     Rows of a dtype and shape that lie at places (file, offset, rows) in files.
     """
@@ -239,16 +196,7 @@ def open_places(
 def crc32c(bytes: bytes) -> int:
     """The CRC-32C of bytes."""
 
-def open_chunks(
-    format: str,
-    grid: dict,
-    dtype: str,
-    big_endian: bool,
-    budget: Budget,
-    engine: str,
-    cache: int | None,
-    page_cache: str,
-) -> Reader:
+def open_chunks(format: str, grid: dict, dtype: str, big_endian: bool, budget: Budget, engine: str, cache: int | None, page_cache: str) -> Reader:
     """
     Rows in chunks that must be decoded; `grid` has the fields of ChunkGrid.
     """
@@ -263,48 +211,66 @@ class Report:
 
     @property
     def title(self) -> str: ...
+
     @property
     def subtitle(self) -> str: ...
+
     @property
     def budget(self) -> int | None: ...
+
     @property
     def seconds(self) -> float: ...
+
     @property
     def notes(self) -> list[str]: ...
+
     @property
     def marks(self) -> list[tuple[float, str]]: ...
+
     @property
     def peaks(self) -> dict[str, int | None]: ...
+
     @property
     def slopes(self) -> dict[str, float | None]: ...
+
     @property
     def counters(self) -> dict[str, float]: ...
+
     def json(self) -> str: ...
+
     def html(self) -> str: ...
+
     def svg(self) -> str: ...
+
     def csv(self) -> str: ...
 
 def begin_recording(interval: float, files: Sequence[str]) -> Recording: ...
+
 def end_recording(recording: Recording, name: str, ended: str, budget: int | None) -> Report: ...
+
 def write_report(path: str, text: str) -> None: ...
+
 def mark(text: str) -> None: ...
 
 class MixtureOptions:
     """How a mixture changes."""
 
     def __init__(self) -> None: ...
+
     @property
     def stages(self) -> list[tuple[int, list[float]]]:
         """The first step and the weights of each."""
 
     @stages.setter
     def stages(self, arg: Sequence[tuple[int, Sequence[float]]], /) -> None: ...
+
     @property
     def max_epochs(self) -> list[int]:
         """Of each set; 0: no limit."""
 
     @max_epochs.setter
     def max_epochs(self, arg: Sequence[int], /) -> None: ...
+
     @property
     def exhausted(self) -> str:
         """stop, drop or repeat."""
@@ -316,55 +282,41 @@ class TokenStream:
     """Tokens of files; evenkeel.Tokens is made of it."""
 
     def __len__(self) -> int: ...
+
     @property
     def dtype(self) -> str: ...
+
     @property
     def format(self) -> str: ...
+
     @property
     def paths(self) -> list[bytes]: ...
+
     @property
     def budget(self) -> Budget: ...
+
     @property
     def engine(self) -> tuple[str, str, str]: ...
+
     def stats(self) -> dict[str, int]: ...
+
     @property
     def fingerprint(self) -> str: ...
+
     @property
     def first_token(self) -> int: ...
-    def xy(
-        self,
-        starts: Annotated[
-            NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu", writable=False)
-        ],
-        block_size: int,
-        dtype: str,
-        x: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu")],
-        y: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu")],
-    ) -> None: ...
-    def crops(
-        self,
-        starts: Annotated[
-            NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu", writable=False)
-        ],
-        count: int,
-        out: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu")],
-    ) -> None:
+
+    def xy(self, starts: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], block_size: int, dtype: str, x: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')], y: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]) -> None: ...
+
+    def crops(self, starts: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], count: int, out: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]) -> None:
         """`count` tokens from each start, as they are stored."""
 
     def slice(self, start: int, stop: int | None) -> TokenStream: ...
+
     def megatron_split(self, split: str) -> list[TokenStream | None]: ...
 
-def open_tokens(
-    paths: Sequence[bytes],
-    budget: Budget,
-    engine: str,
-    dtype: str | None,
-    start: int,
-    stop: int | None,
-    cache: int | None,
-    page_cache: str,
-    disk_cache: str,
-) -> TokenStream: ...
+def open_tokens(paths: Sequence[bytes], budget: Budget, engine: str, dtype: str | None, start: int, stop: int | None, cache: int | None, page_cache: str, disk_cache: str) -> TokenStream: ...
+
 def expand_token_paths(path_or_glob: bytes) -> list[bytes]:
     """The token files that a pattern or a Megatron prefix names, sorted."""
 
@@ -372,58 +324,80 @@ class DocumentOptions:
     """What a TokenLoader makes of documents."""
 
     def __init__(self) -> None: ...
+
     @property
     def mode(self) -> str: ...
+
     @mode.setter
     def mode(self, arg: str, /) -> None: ...
+
     @property
     def bos(self) -> int | None: ...
+
     @bos.setter
     def bos(self, arg: int | None, /) -> None: ...
+
     @property
     def eos(self) -> int | None: ...
+
     @eos.setter
     def eos(self, arg: int | None, /) -> None: ...
+
     @property
     def index(self) -> bytes: ...
+
     @index.setter
     def index(self, arg: bytes, /) -> None: ...
+
     @property
     def predict_first(self) -> bool: ...
+
     @predict_first.setter
     def predict_first(self, arg: bool, /) -> None: ...
+
     @property
     def most_documents(self) -> int: ...
+
     @most_documents.setter
     def most_documents(self, arg: int, /) -> None: ...
+
     @property
     def use_leftovers(self) -> bool: ...
+
     @use_leftovers.setter
     def use_leftovers(self, arg: bool, /) -> None: ...
+
     @property
     def window(self) -> int: ...
+
     @window.setter
     def window(self, arg: int, /) -> None: ...
+
     @property
     def mixed_windows(self) -> int: ...
+
     @mixed_windows.setter
     def mixed_windows(self, arg: int, /) -> None: ...
+
     @property
     def bucket(self) -> int: ...
+
     @bucket.setter
     def bucket(self, arg: int, /) -> None: ...
+
     @property
     def crop_long(self) -> bool: ...
+
     @crop_long.setter
     def crop_long(self, arg: bool, /) -> None: ...
+
     @property
     def pad(self) -> int: ...
+
     @pad.setter
     def pad(self, arg: int, /) -> None: ...
 
-def documents_layout(
-    rows: int, columns: int, most_documents: int
-) -> tuple[int, int, int, int, int]:
+def documents_layout(rows: int, columns: int, most_documents: int) -> tuple[int, int, int, int, int]:
     """
     Bytes at which position_ids, document_ids, cu_seqlens and loss_mask begin, and all bytes.
     """
@@ -432,52 +406,70 @@ class LoaderOptions:
     """The options of a TokenLoader."""
 
     def __init__(self) -> None: ...
+
     @property
     def batch_size(self) -> int: ...
+
     @batch_size.setter
     def batch_size(self, arg: int, /) -> None: ...
+
     @property
     def seed(self) -> int: ...
+
     @seed.setter
     def seed(self, arg: int, /) -> None: ...
+
     @property
     def blocks(self, /) -> tuple[int, int, int]:
         """Rows of a block, blocks of a window, streams; of the order blocks."""
 
     @blocks.setter
     def blocks(self, value: tuple[int, int, int], /) -> None: ...
+
     @property
     def rank(self) -> int: ...
+
     @rank.setter
     def rank(self, arg: int, /) -> None: ...
+
     @property
     def world(self) -> int: ...
+
     @world.setter
     def world(self, arg: int, /) -> None: ...
+
     @property
     def prefetch(self) -> int: ...
+
     @prefetch.setter
     def prefetch(self, arg: int, /) -> None: ...
+
     @property
     def steps(self) -> int:
         """0: not given."""
 
     @steps.setter
     def steps(self, arg: int, /) -> None: ...
+
     @property
     def epochs(self) -> int:
         """0: not given."""
 
     @epochs.setter
     def epochs(self, arg: int, /) -> None: ...
+
     @property
     def stride(self) -> int: ...
+
     @stride.setter
     def stride(self, arg: int, /) -> None: ...
+
     @property
     def phase(self) -> int: ...
+
     @phase.setter
     def phase(self, arg: int, /) -> None: ...
+
     @property
     def keep(self) -> int:
         """
@@ -486,22 +478,31 @@ class LoaderOptions:
 
     @keep.setter
     def keep(self, arg: int, /) -> None: ...
+
     @property
     def block_size(self) -> int: ...
+
     @block_size.setter
     def block_size(self, arg: int, /) -> None: ...
+
     @property
     def order(self) -> str: ...
+
     @order.setter
     def order(self, arg: str, /) -> None: ...
+
     @property
     def dtype(self) -> str: ...
+
     @dtype.setter
     def dtype(self, arg: str, /) -> None: ...
+
     @property
     def mixture(self) -> MixtureOptions: ...
+
     @mixture.setter
     def mixture(self, arg: MixtureOptions, /) -> None: ...
+
     @property
     def megatron(self) -> tuple[int, float, bool]:
         """
@@ -510,29 +511,25 @@ class LoaderOptions:
 
     @megatron.setter
     def megatron(self, arg: tuple[int, float, bool], /) -> None: ...
+
     @property
     def documents(self) -> DocumentOptions: ...
+
     @documents.setter
     def documents(self, arg: DocumentOptions, /) -> None: ...
 
 class BatchReader:
     """Batch after batch, read ahead."""
 
-    def __init__(
-        self,
-        mixture: Sequence[tuple[TokenStream, float]],
-        options: LoaderOptions,
-        memory: Sequence[
-            Sequence[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu")]]
-        ],
-        masks: Sequence[TokenStream | None],
-    ) -> None: ...
+    def __init__(self, mixture: Sequence[tuple[TokenStream, float]], options: LoaderOptions, memory: Sequence[Sequence[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]]], masks: Sequence[TokenStream | None]) -> None: ...
+
     def take(self) -> tuple[Any, ...] | None:
         """
         The next batch (x, y), whose memory is yours; None after the last. With documents also their fields, and (documents, longest, positions).
         """
 
     def __next__(self) -> tuple[Any, Any]: ...
+
     @property
     def packing(self) -> dict[str, float]:
         """
@@ -540,18 +537,21 @@ class BatchReader:
         """
 
     def explained(self, step: int) -> list[dict[str, object]]: ...
+
     @property
     def convert(self, /) -> object:
         """Called with each ndarray; gives what the user gets. None: the ndarray."""
 
     @convert.setter
     def convert(self, value: object, /) -> None: ...
+
     @property
     def deliver(self, /) -> object:
         """Called with this reader instead of `take` by `next`. None: `take`."""
 
     @deliver.setter
     def deliver(self, value: object, /) -> None: ...
+
     @property
     def transform(self, /) -> object:
         """
@@ -560,6 +560,7 @@ class BatchReader:
 
     @transform.setter
     def transform(self, value: object, /) -> None: ...
+
     def put_back(self, batch: object) -> None:
         """For `take` to give again."""
 
@@ -571,10 +572,15 @@ class BatchReader:
         """`next` has not got the batch that this thread was about to return."""
 
     def begin_loop(self) -> None: ...
+
     def seek_step(self, step: int) -> None: ...
+
     def load(self, state: str) -> None: ...
+
     def close_reader(self) -> None: ...
+
     def state_at(self, step: int) -> str: ...
+
     def stats(self) -> dict[str, int]:
         """
         What was read, and from where: counters since the data was opened, as of Array.stats. Without a mixture they are those of the data itself.
@@ -582,6 +588,7 @@ class BatchReader:
 
     @property
     def next_step(self) -> int: ...
+
     @property
     def taken_step(self) -> int:
         """Of the batch that `take` gave last."""
@@ -608,6 +615,7 @@ class BatchReader:
 
     @property
     def buffers(self) -> int: ...
+
     @property
     def epoch_samples(self) -> int: ...
 
@@ -615,52 +623,70 @@ class RowLoaderOptions:
     """The options of a Loader."""
 
     def __init__(self) -> None: ...
+
     @property
     def batch_size(self) -> int: ...
+
     @batch_size.setter
     def batch_size(self, arg: int, /) -> None: ...
+
     @property
     def seed(self) -> int: ...
+
     @seed.setter
     def seed(self, arg: int, /) -> None: ...
+
     @property
     def blocks(self, /) -> tuple[int, int, int]:
         """Rows of a block, blocks of a window, streams; of the order blocks."""
 
     @blocks.setter
     def blocks(self, value: tuple[int, int, int], /) -> None: ...
+
     @property
     def rank(self) -> int: ...
+
     @rank.setter
     def rank(self, arg: int, /) -> None: ...
+
     @property
     def world(self) -> int: ...
+
     @world.setter
     def world(self, arg: int, /) -> None: ...
+
     @property
     def prefetch(self) -> int: ...
+
     @prefetch.setter
     def prefetch(self, arg: int, /) -> None: ...
+
     @property
     def steps(self) -> int:
         """0: not given."""
 
     @steps.setter
     def steps(self, arg: int, /) -> None: ...
+
     @property
     def epochs(self) -> int:
         """0: not given."""
 
     @epochs.setter
     def epochs(self, arg: int, /) -> None: ...
+
     @property
     def stride(self) -> int: ...
+
     @stride.setter
     def stride(self, arg: int, /) -> None: ...
+
     @property
     def phase(self) -> int: ...
+
     @phase.setter
     def phase(self, arg: int, /) -> None: ...
+
     @property
     def keep(self) -> int:
         """
@@ -669,16 +695,22 @@ class RowLoaderOptions:
 
     @keep.setter
     def keep(self, arg: int, /) -> None: ...
+
     @property
     def order(self) -> str: ...
+
     @order.setter
     def order(self, arg: str, /) -> None: ...
+
     @property
     def mixture(self) -> MixtureOptions: ...
+
     @mixture.setter
     def mixture(self, arg: MixtureOptions, /) -> None: ...
+
     @property
     def drop_last(self) -> bool: ...
+
     @drop_last.setter
     def drop_last(self, arg: bool, /) -> None: ...
 
@@ -686,35 +718,30 @@ class LoaderField:
     """What a loader reads rows from."""
 
     def __init__(self, array: Reader) -> None: ...
+
     @staticmethod
     def ragged(values: Reader, offsets: Reader) -> LoaderField: ...
+
     @staticmethod
-    def csr(
-        data: Reader, indices: Reader, indptr: Reader, columns: int, dense: bool
-    ) -> LoaderField: ...
+    def csr(data: Reader, indices: Reader, indptr: Reader, columns: int, dense: bool) -> LoaderField: ...
 
 class RowReader:
     """Batch after batch of rows, read ahead."""
 
-    def __init__(
-        self,
-        sets: Sequence[tuple[Sequence[LoaderField], float]],
-        options: RowLoaderOptions,
-        forms: Sequence[Any],
-        groups: Sequence[Any],
-        keys: object,
-        memory: Sequence[Sequence[Any]],
-    ) -> None: ...
+    def __init__(self, sets: Sequence[tuple[Sequence[LoaderField], float]], options: RowLoaderOptions, forms: Sequence[Any], groups: Sequence[Any], keys: object, memory: Sequence[Sequence[Any]]) -> None: ...
+
     def take(self) -> Any:
         """The next batch, whose memory is yours; None after the last."""
 
     def __next__(self) -> Any: ...
+
     @property
     def flat(self) -> bool:
         """`take` gives a list of fields."""
 
     @flat.setter
     def flat(self, arg: bool, /) -> None: ...
+
     def structured(self, fields: list[Any]) -> Any:
         """Fields as a batch: alone, as a tuple or as a dict."""
 
@@ -722,18 +749,21 @@ class RowReader:
         """The epoch of a step; 0 where there are none."""
 
     def explained(self, step: int) -> list[dict[str, object]]: ...
+
     @property
     def convert(self, /) -> object:
         """Called with each ndarray; gives what the user gets. None: the ndarray."""
 
     @convert.setter
     def convert(self, value: object, /) -> None: ...
+
     @property
     def deliver(self, /) -> object:
         """Called with this reader instead of `take` by `next`. None: `take`."""
 
     @deliver.setter
     def deliver(self, value: object, /) -> None: ...
+
     @property
     def transform(self, /) -> object:
         """
@@ -742,6 +772,7 @@ class RowReader:
 
     @transform.setter
     def transform(self, value: object, /) -> None: ...
+
     def put_back(self, batch: object) -> None:
         """For `take` to give again."""
 
@@ -753,10 +784,15 @@ class RowReader:
         """`next` has not got the batch that this thread was about to return."""
 
     def begin_loop(self) -> None: ...
+
     def seek_step(self, step: int) -> None: ...
+
     def load(self, state: str) -> None: ...
+
     def close_reader(self) -> None: ...
+
     def state_at(self, step: int) -> str: ...
+
     def stats(self) -> dict[str, int]:
         """
         What was read, and from where: counters since the data was opened, as of Array.stats. Without a mixture they are those of the data itself.
@@ -764,6 +800,7 @@ class RowReader:
 
     @property
     def next_step(self) -> int: ...
+
     @property
     def taken_step(self) -> int:
         """Of the batch that `take` gave last."""
@@ -790,6 +827,7 @@ class RowReader:
 
     @property
     def buffers(self) -> int: ...
+
     @property
     def epoch_samples(self) -> int: ...
 
@@ -797,13 +835,14 @@ class Evictor:
     """Keeps mappings within a budget. The implementation of evenkeel.Guard."""
 
     def __init__(self, budget: int, keep_cache: bool, access: str) -> None: ...
+
     def add(self, address: int, length: int, fd: int, offset: int, promised: bool) -> None: ...
+
     def remove(self, address: int) -> bool: ...
+
     def report(self) -> dict[str, object]: ...
 
-def map_over(
-    address: int, length: int, fd: int, offset: int, protection: int, shared: bool
-) -> None: ...
+def map_over(address: int, length: int, fd: int, offset: int, protection: int, shared: bool) -> None: ...
 
 MAP_NORESERVE: int = 16384
 
@@ -812,16 +851,21 @@ class Weights:
 
     @property
     def format(self) -> str: ...
+
     @property
     def paths(self) -> list[bytes]: ...
+
     @property
     def budget(self) -> Budget: ...
+
     @property
     def engine(self) -> tuple[str, str, str]: ...
+
     def tensors(self) -> list[tuple[str, str, tuple[int, ...], int, int, int]]:
         """Name, type, shape, file, offset and bytes of each."""
 
     def metadata(self) -> dict[str, str]: ...
+
     def require(self, name: str) -> None:
         """IndexError with the closest name, where there is no such tensor."""
 
@@ -829,36 +873,16 @@ class Weights:
         """One tensor, read as an array."""
 
     def reserve(self, bytes: int, what: str) -> Reservation: ...
+
     def stats(self) -> dict[str, int]: ...
+
     def close(self) -> None: ...
 
 class GroupReader:
     """Reads groups of runs into memory, on a thread of its own."""
 
-    def __init__(
-        self,
-        weights: Weights,
-        files: Annotated[
-            NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu", writable=False)
-        ],
-        offsets: Annotated[
-            NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu", writable=False)
-        ],
-        lengths: Annotated[
-            NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu", writable=False)
-        ],
-        addresses: Annotated[
-            NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu", writable=False)
-        ],
-        ends: Annotated[
-            NDArray[numpy.uint64], dict(shape=(None,), order="C", device="cpu", writable=False)
-        ],
-        roomy: Annotated[
-            NDArray[numpy.bool_], dict(shape=(None,), order="C", device="cpu", writable=False)
-        ],
-        ahead: int,
-        fresh: bool,
-    ) -> None: ...
+    def __init__(self, weights: Weights, files: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], offsets: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], lengths: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], addresses: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], ends: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], roomy: Annotated[NDArray[numpy.bool_], dict(shape=(None,), order='C', device='cpu', writable=False)], ahead: int, fresh: bool) -> None: ...
+
     def next(self) -> bool:
         """Waits for the next group. False: all were read."""
 
@@ -868,90 +892,73 @@ class GroupReader:
     def close(self) -> None: ...
 
 def open_weights(path: bytes, budget: Budget, engine: str) -> Weights: ...
+
 def allocate(offset: int, bytes: int) -> NDArray[numpy.uint8]:
     """Memory for bytes at this place of a file, which can be read in place."""
 
 class ArrayWriter:
     """evenkeel.ArrayWriter is made of it."""
 
-    def __init__(
-        self,
-        path: bytes,
-        dtype: str,
-        descr: str,
-        shape: Sequence[int],
-        format: str,
-        budget: Budget,
-        checksums: bool,
-        resume: bool,
-    ) -> None: ...
-    def append(
-        self,
-        rows: Annotated[
-            NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)
-        ],
-    ) -> None: ...
-    def assign(
-        self,
-        first: int,
-        rows: Annotated[
-            NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)
-        ],
-    ) -> None: ...
+    def __init__(self, path: bytes, dtype: str, descr: str, shape: Sequence[int], format: str, budget: Budget, checksums: bool, resume: bool) -> None: ...
+
+    def append(self, rows: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
+
+    def assign(self, first: int, rows: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
+
     @property
     def rows(self) -> int: ...
+
     @property
     def shape(self) -> list[int]: ...
+
     def checkpoint(self, state: bytes) -> None: ...
+
     @property
     def state(self) -> bytes: ...
+
     @property
     def how(self) -> str: ...
+
     def close(self) -> None: ...
+
     def abort(self) -> None: ...
+
     def drop(self) -> None: ...
 
 class TokenWriter:
     """evenkeel.TokenWriter is made of it."""
 
-    def __init__(
-        self,
-        path: bytes,
-        dtype: str,
-        format: str,
-        eot: int | None,
-        budget: Budget,
-        checksums: bool,
-        resume: bool,
-    ) -> None: ...
-    def append(
-        self,
-        tokens: Annotated[
-            NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)
-        ],
-    ) -> None:
+    def __init__(self, path: bytes, dtype: str, format: str, eot: int | None, budget: Budget, checksums: bool, resume: bool) -> None: ...
+
+    def append(self, tokens: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None:
         """Tokens of the dtype, as bytes."""
 
-    def append_values(
-        self,
-        values: Annotated[
-            NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
-        ],
-    ) -> None: ...
+    def append_values(self, values: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
+
     def end_document(self) -> None: ...
+
     @property
     def tokens(self) -> int: ...
+
     @property
     def documents(self) -> int: ...
+
     @property
     def format(self) -> str: ...
+
     @property
     def path(self) -> bytes: ...
+
     def checkpoint(self, state: bytes) -> None: ...
+
     @property
     def state(self) -> bytes: ...
+
     @property
     def how(self) -> str: ...
+
     def close(self) -> None: ...
+
     def abort(self) -> None: ...
+
     def drop(self) -> None: ...
