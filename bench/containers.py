@@ -4,10 +4,11 @@
 usage: bench/containers.py [--gib 1] [--rows 20000] [--rounds 3] [--limit-mib 0] [--folder .]
 
 A file of float32 rows of 2 KiB is written in each format, in batches or chunks of 1,000 rows:
-Arrow, HDF5 and Zarr without compression, and Zarr with zstd. Two kinds of work:
+Arrow, HDF5 and Zarr without compression, and Zarr with zstd; the last also in chunks of 32 rows.
+Two kinds of work:
 
 rows     random rows, in batches of 512, from each file
-chunks   all chunks of the Zarr file with zstd, each once, in a shuffled order
+chunks   all chunks of the Zarr files with zstd, each once, in a shuffled order, 8,000 rows at once
 
 Each reader has a process of its own, in turn, with the page cache of the files dropped before. With
 --limit-mib that process runs in a memory cgroup, so that a file larger than that cannot be cached
@@ -30,8 +31,8 @@ import numpy as np
 from side_by_side.cgroup import memory_cgroup
 
 COLUMNS, IN_BATCH, TAKEN = 512, 1000, 512
-KINDS = ("arrow", "h5", "zarr", "zstd")
-BUDGET = "64MiB"
+KINDS = ("arrow", "h5", "zarr", "zstd", "zstd-32")
+TOGETHER = 8000  # rows of chunks that are asked for at once
 
 
 def write(folder, rows):
@@ -43,7 +44,12 @@ def write(folder, rows):
     paths = {kind: folder / f"rows.{kind}" for kind in KINDS}
     how = {"shape": (rows, COLUMNS), "chunks": (IN_BATCH, COLUMNS), "dtype": "float32"}
     plain = zarr.create_array(paths["zarr"], **how, compressors=None)
-    packed = zarr.create_array(paths["zstd"], **how, compressors=zarr.codecs.ZstdCodec(level=1))
+    how["compressors"] = zarr.codecs.ZstdCodec(level=1)
+    packed = zarr.create_array(paths["zstd"], **how)
+    small = zarr.create_array(
+        paths["zstd-32"], **{**how, "chunks": (rows_of_chunk("zstd-32"), COLUMNS)}
+    )
+    held = []  # chunks of 32 rows are written some at a time
     rng = np.random.default_rng(1)
     with h5py.File(paths["h5"], "w") as file, pa.OSFile(str(paths["arrow"]), "wb") as sink:
         data = file.create_dataset("x", (rows, COLUMNS), "f4", chunks=(IN_BATCH, COLUMNS))
@@ -56,7 +62,17 @@ def write(folder, rows):
                 arrow.write_batch(pa.record_batch([values], ["x"]))
                 for table in (data, plain, packed):
                     table[first : first + IN_BATCH] = part
+                held.append(part)
+                if len(held) == rows_of_chunk("zstd-32") or first + IN_BATCH == rows:
+                    small[first + IN_BATCH - len(held) * IN_BATCH : first + IN_BATCH] = (
+                        np.concatenate(held)
+                    )
+                    held.clear()
     return paths
+
+
+def rows_of_chunk(kind):
+    return 32 if kind == "zstd-32" else IN_BATCH
 
 
 def files_of(path):
@@ -76,7 +92,7 @@ def drop(path):
 def evenkeel_rows(path, batches):
     import evenkeel
 
-    with evenkeel.open(path, budget=BUDGET) as array:
+    with evenkeel.open(path, budget="64MiB") as array:
         yield None
         for batch in batches:
             yield array.take(batch)
@@ -127,40 +143,43 @@ def tensorstore_rows(path, batches):
         yield array[batch].read().result()
 
 
-def evenkeel_chunks(path, numbers):
-    """The rows of so many chunks at a time are shuffled, too; the others give them in order."""
+def evenkeel_chunks(path, numbers, rows):
     import evenkeel
 
     with evenkeel.open(path, budget="128MiB") as array:
         yield None
-        rows = {"block": IN_BATCH, "window": 8 * IN_BATCH}
-        for index, batch in array.batches(IN_BATCH, shuffle="blocks", with_index=True, **rows):
-            assert np.array_equal(batch[:, 0], index.astype("float32"))
-            yield batch
+        some = TOGETHER // rows
+        for i in range(0, len(numbers), some):
+            first = np.asarray(numbers[i : i + some])[:, None] * rows
+            yield from array.take(first + np.arange(rows))
 
 
-def zarr_chunks(path, numbers):
+def zarr_chunks(path, numbers, rows):
     import zarr
 
     array = zarr.open_array(path, mode="r")
     yield None
     for number in numbers:
-        yield array[number * IN_BATCH : (number + 1) * IN_BATCH]
+        yield array[number * rows : (number + 1) * rows]
 
 
-def tensorstore_chunks(path, numbers):
-    """Eight chunks at a time."""
+def tensorstore_chunks(path, numbers, rows):
     array = tensorstore_of(path)
     yield None
     pending = []
     for number in numbers:
-        pending.append(array[number * IN_BATCH : (number + 1) * IN_BATCH].read())
-        if len(pending) == 8:
+        pending.append(array[number * rows : (number + 1) * rows].read())
+        if len(pending) * rows >= TOGETHER:
             yield pending.pop(0).result()
     for left in pending:
         yield left.result()
 
 
+CHUNK_READERS = {
+    "evenkeel": evenkeel_chunks,
+    "zarr": zarr_chunks,
+    "tensorstore": tensorstore_chunks,
+}
 READERS = {
     ("rows", "arrow"): {"evenkeel": evenkeel_rows, "pyarrow": pyarrow_rows},
     ("rows", "h5"): {"evenkeel": evenkeel_rows, "h5py": h5py_rows},
@@ -170,35 +189,34 @@ READERS = {
         "zarr": zarr_rows,
         "tensorstore": tensorstore_rows,
     },
-    ("chunks", "zstd"): {
-        "evenkeel": evenkeel_chunks,
-        "zarr": zarr_chunks,
-        "tensorstore": tensorstore_chunks,
-    },
+    ("chunks", "zstd"): CHUNK_READERS,
+    ("chunks", "zstd-32"): CHUNK_READERS,
 }
 
 
 def measure(work, kind, who, path, options):
     """In a process of its own: rows a second until the work or the time is over."""
-    count = len(files_of(path)) * IN_BATCH if kind in ("zarr", "zstd") else options.total
     rng = np.random.default_rng(0)
+    reader = READERS[work, kind][who]
     if work == "rows":
         chosen = rng.permutation(options.total)[: options.rows]
         wanted = [np.sort(chosen[i : i + TAKEN]) for i in range(0, len(chosen), TAKEN)]
+        reader = reader(path, wanted)
+        expected = wanted
     else:
-        wanted = rng.permutation(options.total // IN_BATCH).tolist()
-    assert count >= options.total
-    reader = READERS[work, kind][who](path, wanted)
+        size = rows_of_chunk(kind)
+        wanted = rng.permutation(options.total // size).tolist()
+        reader = reader(path, wanted, size)
+        expected = (np.arange(number * size, (number + 1) * size) for number in wanted)
     next(reader)  # opened
-    begin, done = time.perf_counter(), 0
-    for batch, rows in zip(wanted, reader, strict=False):
-        if work == "rows":
-            assert np.array_equal(rows[:, 0], batch.astype("float32"))
+    begin, used, done = time.perf_counter(), time.process_time(), 0
+    for numbers, rows in zip(expected, reader, strict=True):
+        assert np.array_equal(rows[:, 0], numbers.astype("float32"))
         done += len(rows)
         if time.perf_counter() - begin > options.seconds:
             break
     took = time.perf_counter() - begin
-    print(json.dumps([done / took, time.process_time()]))
+    print(json.dumps([done / took, done / (time.process_time() - used)]))
 
 
 def in_a_process(arguments, limit):
@@ -252,14 +270,17 @@ def main():
             f"in a cgroup of {options.limit_mib} MiB" if options.limit_mib else "without a limit"
         )
         print(f"{total:,} rows of 2 KiB, cold, {limit}, {options.rounds} rounds; medians")
-        print(f"{'work':8}{'file':8}{'reader':13}{'rows/s':>10}{'evenkeel':>10}{'page cache':>12}")
+        print(f"{'work':8}{'file':8}{'reader':13}{'rows/s':>10}{'evenkeel':>10}", end="")
+        print(f"{'rows/CPU s':>12}{'page cache':>12}")
         for (work, kind), readers in found.items():
             own = np.median([rate for rate, *_ in readers["evenkeel"]])
             for who, results in readers.items():
-                rate, kept, _ = (np.median(figures) for figures in zip(*results, strict=True))
+                rate, kept, cpu = (np.median(figures) for figures in zip(*results, strict=True))
                 times = "" if who == "evenkeel" else f"{own / rate:.1f} x"
                 kept_text = _core.format_size(int(kept))
-                print(f"{work:8}{kind:8}{who:13}{rate:10,.0f}{times:>10}{kept_text:>12}")
+                print(
+                    f"{work:8}{kind:8}{who:13}{rate:10,.0f}{times:>10}{cpu:12,.0f}{kept_text:>12}"
+                )
     finally:
         shutil.rmtree(folder)
 

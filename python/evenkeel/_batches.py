@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evenkeel import _core
-from evenkeel._blocks import Blocks, choose, warn_if_few
+from evenkeel._blocks import Blocks, choose, warn_if_few, whole_chunks
 from evenkeel._closing import Closing
 from evenkeel._files import base_name
 
@@ -86,8 +86,8 @@ class Batches(Closing):
         # Numbers that the caller did not give may come from a state instead.
         self._told = {"block": block, "window": window, "streams": streams}
         if in_blocks:
-            if block is None and array._chunk_rows:
-                self._told["block"] = array._chunk_rows  # a part of a chunk costs as much
+            if block is None:
+                self._told["block"] = whole_chunks(array._chunk_rows, self._row_bytes, array.budget)
             self._blocks = self._choose_blocks(array.budget)
             warn_if_few(self._blocks, len(array), stacklevel=3)
         first = self._open()  # refuses what makes no sense before anything is divided by it

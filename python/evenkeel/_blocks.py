@@ -97,6 +97,16 @@ def choose(
     )
 
 
+def whole_chunks(chunk_rows: int, row_bytes: int, budget: _core.Budget) -> int | None:
+    """The rows of a block where `chunk_rows` are decoded together. Blocks begin at another row in
+    each epoch, so that the chunks at both ends are decoded twice: four in a block are better than
+    one, if a window still has enough blocks. None: rows are not decoded."""
+    if not chunk_rows:
+        return None
+    most = budget.limit // 4 // FEW_BLOCKS // max(1, chunk_rows * row_bytes)
+    return chunk_rows * max(1, min(4, most))
+
+
 class InBlocks(Stepping):
     """What the order `blocks` adds to a loader. Its other base is a reader of _core."""
 

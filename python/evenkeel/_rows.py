@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Union
 
 from evenkeel import _core
 from evenkeel._array import Array
-from evenkeel._blocks import InBlocks
+from evenkeel._blocks import InBlocks, whole_chunks
 from evenkeel._mixture import MaxEpochs, Schedule, set_mixture, stages
 from evenkeel._ragged import Csr, Ragged
 from evenkeel._ranks import rank_and_world
@@ -134,8 +134,8 @@ class Loader(_Base):
         first = sets[0][0][0]
         opened = first if isinstance(first, Array) else first._values
         self._row_bytes = sum(_row_bytes(field) for field in sets[0][0])
-        if order == "blocks" and block is None and opened._chunk_rows:
-            block = opened._chunk_rows  # a part of a chunk costs as much
+        if order == "blocks" and block is None:
+            block = whole_chunks(opened._chunk_rows, self._row_bytes, first.budget)
         blocks = self._choose_blocks(
             order,
             {"block": block, "window": window, "streams": streams},

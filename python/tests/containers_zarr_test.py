@@ -152,7 +152,7 @@ def test_a_loader_and_blocks(tmp_path):
     seen = np.concatenate([batch["x"] for batch in loader])
     assert np.array_equal(np.sort(seen[:1000, 0]), want[:, 0]) and len(seen) == 2000
     loader = evenkeel.Loader(array, 100, order="blocks", window=1000)
-    assert loader.blocks_in_use[0] == 64  # whole chunks
+    assert loader.blocks_in_use[0] == 256  # whole chunks
     assert np.array_equal(np.sort(np.concatenate([*loader])[:, 0]), want[:, 0])
     batches = array.batches(100, shuffle="blocks", window=1000)
     assert np.array_equal(np.sort(np.concatenate([*batches])[:, 0]), want[:, 0])
