@@ -86,8 +86,6 @@ class Batches(Closing):
         # Numbers that the caller did not give may come from a state instead.
         self._told = {"block": block, "window": window, "streams": streams}
         if in_blocks:
-            if block is None:
-                self._told["block"] = whole_chunks(array._chunk_rows, self._row_bytes, array.budget)
             self._blocks = self._choose_blocks(array.budget)
             warn_if_few(self._blocks, len(array), stacklevel=3)
         first = self._open()  # refuses what makes no sense before anything is divided by it
@@ -109,7 +107,10 @@ class Batches(Closing):
                 " free when it starts, and ranks with different windows read different rows\n"
                 'hint: give window=, the same on every rank, or open the array with budget="..."'
             )
-        return choose("batches", budget, self._row_bytes, self._world, **self._told)
+        block = self._told["block"] or whole_chunks(self._array._chunk_rows, self._row_bytes)
+        return choose(
+            "batches", budget, self._row_bytes, self._world, **{**self._told, "block": block}
+        )
 
     def _open(self) -> _core.ChunkReader:
         return _core.chunks(

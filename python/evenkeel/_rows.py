@@ -134,8 +134,6 @@ class Loader(_Base):
         first = sets[0][0][0]
         opened = first if isinstance(first, Array) else first._values
         self._row_bytes = sum(_row_bytes(field) for field in sets[0][0])
-        if order == "blocks" and block is None:
-            block = whole_chunks(opened._chunk_rows, self._row_bytes, first.budget)
         blocks = self._choose_blocks(
             order,
             {"block": block, "window": window, "streams": streams},
@@ -144,6 +142,7 @@ class Loader(_Base):
             sample_bytes=self._row_bytes,
             batch_size=batch_size,
             samples=self._samples(),
+            block=whole_chunks(opened._chunk_rows, self._row_bytes),
         )
         if blocks is not None:
             options.blocks = blocks
