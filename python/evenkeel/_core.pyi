@@ -196,7 +196,7 @@ def open_places(format: str, paths: Sequence[bytes], places: Annotated[NDArray[n
 def crc32c(bytes: bytes) -> int:
     """The CRC-32C of bytes."""
 
-def open_chunks(format: str, grid: dict, dtype: str, big_endian: bool, budget: Budget, engine: str, cache: int | None, page_cache: str) -> Reader:
+def open_chunks(format: str, grid: dict[str, object], dtype: str, big_endian: bool, budget: Budget, engine: str, cache: int | None, page_cache: str) -> Reader:
     """
     Rows in chunks that must be decoded; `grid` has the fields of ChunkGrid.
     """

@@ -20,6 +20,16 @@ from evenkeel._containers import (
     read_json,
 )
 from evenkeel._files import printable
+from evenkeel._zarr_codecs import (
+    COMPRESSIONS,
+    Codecs,
+    Refused,
+    fill_bytes,
+    lengths,
+    libraries,
+    read_codecs,
+    unknown,
+)
 
 _MOST_CHUNKS = 1 << 22
 _MOST_NAMES = 1000
@@ -28,21 +38,8 @@ _NUMBERS |= {"bool", "float16", "float32", "float64", "complex64", "complex128"}
 _ABSENT = np.uint64((1 << 64) - 1)  # of a shard's index: a chunk that was never written
 
 
-class _Refused(ValueError):
-    pass
-
-
 class _Decode(Exception):
     """Rows that do not lie in their files as they are."""
-
-
-class _Codecs(NamedTuple):
-    """How a chunk is stored."""
-
-    compression: str = ""  # "zstd", "blosc", "zlib"
-    checked: bool = False  # it ends with a CRC-32C
-    order: tuple[int, ...] = ()  # the axes as stored, slowest first; empty: as they are
-    big_endian: bool = False
 
 
 class _Layout(NamedTuple):
@@ -54,7 +51,7 @@ class _Layout(NamedTuple):
     prefix: str  # of a chunk's name
     separator: str
     fill: bytes  # an element that was never written, as it would be stored
-    codecs: _Codecs = _Codecs()
+    codecs: Codecs = Codecs()
     inner: tuple[int, ...] | None = None  # chunks in a shard
     index_at_end: bool = True
     index_checked: bool = False  # its index has four bytes of a checksum
@@ -70,7 +67,7 @@ def open(path: bytes, name: str, how: How) -> Array:
             return open_placed(_placed(folder, layout), how, again)
         except _Decode:
             return open_chunks("zarr", _grid(folder, layout), layout.dtype, how, again)
-    except _Refused as error:
+    except Refused as error:
         raise ValueError(f"open {printable(folder)}: {error}") from None
 
 
@@ -89,22 +86,8 @@ def _grid(folder: bytes, layout: _Layout) -> dict[str, Any]:
         "compression": layout.codecs.compression,
         "checked": layout.codecs.checked,
         "fill": layout.fill,
-        "libraries": _libraries(layout.codecs.compression),
+        "libraries": libraries(layout.codecs.compression),
     }
-
-
-def _libraries(compression: str) -> list[bytes]:
-    """Where numcodecs has the decoder, for systems without one of their own."""
-    from glob import escape, glob
-    from importlib.util import find_spec
-
-    found = find_spec("numcodecs") if compression else None
-    folders = (found.submodule_search_locations if found else None) or ()
-    return [
-        os.fsencode(path)
-        for folder in folders
-        for path in sorted(glob(os.path.join(escape(folder), f"{compression}.*so")))
-    ]
 
 
 def members(path: bytes) -> list[Member]:
@@ -174,7 +157,7 @@ def _layout(folder: bytes) -> _Layout:
         if os.path.isfile(old):
             return _version_2(folder, read_json(old))
         return _version_3(read_json(os.path.join(folder, b"zarr.json")))
-    except _Refused as error:
+    except Refused as error:
         raise ValueError(f"open {printable(folder)}: {error}") from None
     except (KeyError, TypeError, AttributeError, OverflowError) as error:
         raise ValueError(
@@ -182,126 +165,80 @@ def _layout(folder: bytes) -> _Layout:
         ) from None
 
 
-def _lengths(values: Any, least: int) -> tuple[int, ...]:
-    found = tuple(int(value) for value in values)
-    if any(length < least or length != value for length, value in zip(found, values)):
-        raise _Refused(f"bad lengths of axes: {values}")
-    return found
-
-
-def _unknown(what: Any) -> _Refused:
-    return _Refused(
-        f"its chunks are encoded with {what}, which is not known here\n"
-        "hint: zstd, blosc, gzip and zlib are, and chunks without compression"
-    )
-
-
-# Codecs of Zarr 2 and 3, and those that numcodecs registers for 3.
-_COMPRESSIONS = {"zstd": "zstd", "blosc": "blosc", "gzip": "zlib", "zlib": "zlib"}
-_COMPRESSIONS.update({f"numcodecs.{name}": kind for name, kind in [*_COMPRESSIONS.items()]})
-
-
 def _version_2(folder: bytes, meta: dict[str, Any]) -> _Layout:
     if meta.get("filters"):
-        raise _Refused(
+        raise Refused(
             f"its numbers pass through the filter {meta['filters'][0].get('id')}\n"
             "hint: write a copy without filters: zarr.create_array(..., filters=None)"
         )
     compressor = (meta.get("compressor") or {}).get("id")
-    if compressor is not None and compressor not in _COMPRESSIONS:
-        raise _unknown(compressor)
-    shape = _lengths(meta["shape"], 0)
+    if compressor is not None and compressor not in COMPRESSIONS:
+        raise unknown(compressor)
+    shape = lengths(meta["shape"], 0)
     order = meta.get("order", "C")
     if order not in ("C", "F"):
-        raise _Refused(f"its chunks are in order {order!r}")
+        raise Refused(f"its chunks are in order {order!r}")
     described = meta["dtype"]
     if isinstance(described, list):
         described = [tuple(field) for field in described]
     dtype = np.dtype(described)
     if dtype.hasobject:
-        raise _Refused(f"it holds {dtype}, not numbers of a fixed width")
+        raise Refused(f"it holds {dtype}, not numbers of a fixed width")
     attributes = os.path.join(folder, b".zattrs")
     names = read_json(attributes).get("_ARRAY_DIMENSIONS", ()) if os.path.isfile(attributes) else ()
     reverse = order == "F" and len(shape) > 1
     return _Layout(
         shape,
-        _lengths(meta["chunks"], 1),
+        lengths(meta["chunks"], 1),
         dtype,
         "",
         _separator(meta.get("dimension_separator", ".")),
-        _fill(meta.get("fill_value"), dtype),
-        _Codecs(
-            _COMPRESSIONS[compressor] if compressor else "",
+        fill_bytes(meta.get("fill_value"), dtype),
+        Codecs(
+            COMPRESSIONS[compressor] if compressor else "",
             order=tuple(reversed(range(len(shape)))) if reverse else (),
         ),
         dimensions=tuple(str(name) for name in names),
     )
 
 
-def _fill(value: Any, dtype: np.dtype[Any]) -> bytes:
-    """The bytes of an element that was never written."""
-    try:
-        if value is None:
-            return bytes(dtype.itemsize)
-        if isinstance(value, str) and value.startswith("0x") and dtype.kind in "fc":
-            return int(value, 16).to_bytes(dtype.itemsize, "big" if _is_big(dtype) else "little")
-        if isinstance(value, str) and dtype.kind in "SV":
-            import base64
-
-            value = base64.b64decode(value)
-            if len(value) != dtype.itemsize:
-                raise ValueError(f"{len(value)} bytes for {dtype}")
-            return bytes(value)
-        if dtype.kind == "c":
-            value = complex(*(float(part) for part in value)) if isinstance(value, list) else value
-        elif dtype.kind == "f":
-            value = float(value)
-        return np.array(value, dtype=dtype).tobytes()
-    except (ValueError, TypeError, OverflowError) as error:
-        raise _Refused(f"the fill value {value!r} is none of {dtype}: {error}") from None
-
-
-def _is_big(dtype: np.dtype[Any]) -> bool:
-    return dtype.str.startswith(">")
-
-
 def _separator(text: Any) -> str:
     if text not in (".", "/"):
-        raise _Refused(f"names of chunks are separated by {text!r}")
+        raise Refused(f"names of chunks are separated by {text!r}")
     return str(text)
 
 
 def _version_3(meta: dict[str, Any]) -> _Layout:
     if meta["data_type"] not in _NUMBERS:
-        raise _Refused(f"it holds {meta['data_type']}, not numbers of a fixed width")
+        raise Refused(f"it holds {meta['data_type']}, not numbers of a fixed width")
     if meta["chunk_grid"]["name"] != "regular":
-        raise _Refused(f"its chunks are {meta['chunk_grid']['name']}")
+        raise Refused(f"its chunks are {meta['chunk_grid']['name']}")
     encoding = meta["chunk_key_encoding"]
     default = encoding["name"] == "default"
     separator = encoding.get("configuration", {}).get("separator", "/" if default else ".")
-    chunks = _lengths(meta["chunk_grid"]["configuration"]["chunk_shape"], 1)
+    chunks = lengths(meta["chunk_grid"]["configuration"]["chunk_shape"], 1)
     inner, at_end, checked, codecs = None, True, False, list(meta["codecs"])
     if codecs and codecs[0]["name"] == "sharding_indexed":
         if len(codecs) > 1:
-            raise _Refused(f"its shards are encoded with {codecs[1]['name']} as a whole")
+            raise Refused(f"its shards are encoded with {codecs[1]['name']} as a whole")
         sharding = codecs[0]["configuration"]
-        inner = _lengths(sharding["chunk_shape"], 1)
+        inner = lengths(sharding["chunk_shape"], 1)
         at_end = sharding.get("index_location", "end") == "end"
-        index = _codecs(list(sharding["index_codecs"]), 0)
+        index = read_codecs(list(sharding["index_codecs"]), 0)
         if index.compression or index.order or index.big_endian:
-            raise _Refused("the indexes of its shards are compressed, or big-endian")
+            raise Refused("the indexes of its shards are compressed, or big-endian")
         checked = index.checked
         codecs = list(sharding["codecs"])
-    stored = _codecs(codecs, len(chunks))
+    stored = read_codecs(codecs, len(chunks))
     dtype = np.dtype(meta["data_type"]).newbyteorder(">" if stored.big_endian else "<")
     names = meta.get("dimension_names") or ()
     return _Layout(
-        _lengths(meta["shape"], 0),
+        lengths(meta["shape"], 0),
         chunks,
         dtype,
         "c" if default else "",
         _separator(separator),
-        _fill(meta.get("fill_value"), dtype),
+        fill_bytes(meta.get("fill_value"), dtype),
         stored,
         inner,
         at_end,
@@ -310,39 +247,12 @@ def _version_3(meta: dict[str, Any]) -> _Layout:
     )
 
 
-def _codecs(codecs: list[Any], axes: int) -> _Codecs:
-    """In the order in which they encode: the order of the axes, bytes, a compressor, a checksum."""
-    order: tuple[int, ...] = ()
-    left = [(str(codec["name"]), codec.get("configuration") or {}) for codec in codecs]
-    if left and left[0][0] == "transpose":
-        order = _lengths(left.pop(0)[1]["order"], 0)
-        if sorted(order) != list(range(axes)):
-            raise _Refused(f"its chunks are transposed by {order}, and have {axes} axes")
-    if not left or left[0][0] != "bytes":
-        raise _unknown(left[0][0]) if left else _Refused("its chunks have no codec of bytes")
-    endian = left.pop(0)[1].get("endian", "little")
-    compression, checked = "", False
-    for name, _ in left:
-        if name == "crc32c" and not checked:
-            checked = True
-        elif name in _COMPRESSIONS and not compression and not checked:
-            compression = _COMPRESSIONS[name]
-        else:
-            raise _unknown(
-                f"{name} after {'crc32c' if checked else compression}"
-                if checked or compression
-                else name
-            )
-    plain = order == tuple(range(axes))
-    return _Codecs(compression, checked, () if plain else order, endian == "big")
-
-
 def _require_rows(layout: _Layout) -> None:
     shape, chunks = layout.shape, layout.chunks
     if not shape or 0 in shape:
-        raise _Refused(f"an array of shape {shape} has no rows to read")
+        raise Refused(f"an array of shape {shape} has no rows to read")
     if len(chunks) != len(shape) or len(layout.inner or chunks) != len(shape):
-        raise _Refused(f"chunks of shape {chunks} in an array of shape {shape}")
+        raise Refused(f"chunks of shape {chunks} in an array of shape {shape}")
 
 
 def _placed(folder: bytes, layout: _Layout) -> PlacedArray:
@@ -383,18 +293,18 @@ def _shard(
     step = layout.inner[0]
     count = layout.chunks[0] // step
     if count * step != layout.chunks[0]:
-        raise _Refused(f"shards of shape {layout.chunks} and chunks of shape {layout.inner}")
+        raise Refused(f"shards of shape {layout.chunks} and chunks of shape {layout.inner}")
     length = 16 * count + 4 * layout.index_checked
     size = os.path.getsize(file)
     if size < length:
-        raise _Refused(f"{printable(file)} has {size:,} bytes, too few for its index of {length:,}")
+        raise Refused(f"{printable(file)} has {size:,} bytes, too few for its index of {length:,}")
     with builtins.open(file, "rb") as shard:
         shard.seek(size - length if layout.index_at_end else 0)
         stored = shard.read(length)
     if len(stored) != length:
-        raise _Refused(f"{printable(file)} became shorter")
+        raise Refused(f"{printable(file)} became shorter")
     if layout.index_checked and _core.crc32c(stored[:-4]) != int.from_bytes(stored[-4:], "little"):
-        raise _Refused(f"the index of {printable(file)} does not have the CRC-32C stored with it")
+        raise Refused(f"the index of {printable(file)} does not have the CRC-32C stored with it")
     index = np.frombuffer(stored[: 16 * count], dtype="<u8").reshape(-1, 2)
     row_bytes = math.prod(layout.shape[1:]) * layout.dtype.itemsize
     index = index[: -(-rows // step)]
@@ -402,7 +312,7 @@ def _shard(
         raise _Decode  # it stands for the fill value
     odd = index[index[:, 1] != step * row_bytes, 1]
     if len(odd):
-        raise _Refused(f"a chunk of {printable(file)} has {int(odd[0]):,} bytes")
+        raise Refused(f"a chunk of {printable(file)} has {int(odd[0]):,} bytes")
     places = np.full((len(index), 3), step, dtype=np.uint64)
     places[:, 0] = file_number
     places[:, 1] = index[:, 0]

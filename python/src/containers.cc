@@ -141,6 +141,9 @@ void bind_containers(nb::module_& module) {
       "bytes"_a, "The CRC-32C of bytes.");
   module.def("open_chunks", &open_chunks, "format"_a, "grid"_a, "dtype"_a, "big_endian"_a,
              "budget"_a, "engine"_a, "cache"_a.none(), "page_cache"_a,
+             nb::sig("def open_chunks(format: str, grid: dict[str, object], dtype: str, "
+                     "big_endian: bool, budget: Budget, engine: str, cache: int | None, "
+                     "page_cache: str) -> Reader"),
              "Rows in chunks that must be decoded; `grid` has the fields of ChunkGrid.");
 }
 
