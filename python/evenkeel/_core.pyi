@@ -195,6 +195,14 @@ def open_places(format: str, paths: Sequence[bytes], places: Annotated[NDArray[n
     Rows of a dtype and shape that lie at places (file, offset, rows) in files.
     """
 
+def crc32c(bytes: bytes) -> int:
+    """The CRC-32C of bytes."""
+
+def open_chunks(format: str, grid: dict[str, object], dtype: str, big_endian: bool, budget: Budget, engine: str, cache: int | None, page_cache: str) -> Reader:
+    """
+    Rows in chunks that must be decoded; `grid` has the fields of ChunkGrid.
+    """
+
 class Recording:
     """This process, recorded until `end`."""
 
