@@ -18,6 +18,7 @@ void add_cache(CLI::App& app, int& exit_code);
 void add_doctor(CLI::App& app, int& exit_code);
 void add_batches(CLI::App& app, int& exit_code);
 void add_explain(CLI::App& app, int& exit_code);
+void add_tokenize(CLI::App& app, int& exit_code);  // runs the Python package
 void add_shuffle(CLI::App& app, int& exit_code);
 void add_verify(CLI::App& app, int& exit_code);
 void add_convert(CLI::App& app, int& exit_code);
