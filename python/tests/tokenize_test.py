@@ -232,7 +232,8 @@ def test_the_same_bytes_for_any_number_of_workers_and_parts(folder):
         for part in plan.missing:
             plan.run(part, workers=0, budget="80MiB")
         report = plan.finish()
-        assert plan.finish() == report
+        assert plan.finish() == report and plan.finished
+        assert plan.run(0)["resumed"]
         assert sorted(os.listdir()) == sorted(
             [*files, "m.json", "train.bin", "train.bin.tokenize.json", "val.bin"]
         )

@@ -281,7 +281,7 @@ def _columns(given: Input, span: Span, key: str, most: int) -> Iterator[tuple[in
     size = given.size * (span.end - span.begin) // max(1, given.units)
     for rows, batch in _batches(given, span, key):
         done = size * (row + batch.num_rows) // max(1, rows) if rows else 0
-        for message in _column_pieces(batch.column(0), given.path, row, most):
+        for message in column_pieces(batch.column(0), given.path, row, most):
             yield done, message
         row += batch.num_rows
 
@@ -323,7 +323,7 @@ def _require_column(path: str, schema: Any, key: str) -> None:
         )
 
 
-def _column_pieces(column: Any, path: str, row: int, most: int) -> Iterator[Message]:
+def column_pieces(column: Any, path: str, row: int, most: int) -> Iterator[Message]:
     """Texts as their lengths and their bytes, about a piece at a time."""
     arrow = imported("pyarrow", "pyarrow")
     if arrow.types.is_dictionary(column.type):

@@ -191,10 +191,13 @@ def _of_bytes() -> Encoder:
 
 def _of_tiktoken(encoding: Any, special: str) -> Encoder:
     allowed = encoding.special_tokens_set if special == "parse" else frozenset()
-    to_numpy = encoding.encode_to_numpy
+    to_numpy = getattr(encoding, "encode_to_numpy", None)  # without lists of Python's numbers
 
     def encode(texts: Sequence[str]) -> list[Ids]:
-        return [to_numpy(t, allowed_special=allowed, disallowed_special=()) for t in texts]
+        if to_numpy is not None:
+            return [to_numpy(t, allowed_special=allowed, disallowed_special=()) for t in texts]
+        done = (encoding.encode(t, allowed_special=allowed, disallowed_special=()) for t in texts)
+        return [np.array(ids, np.uint32) for ids in done]
 
     tokens = {name: encoding.encode_single_token(name) for name in encoding.special_tokens_set}
     return Encoder("tiktoken", encoding.n_vocab, _first_of(tokens.get), encode, tokens.get, 16)

@@ -58,12 +58,12 @@ class Job:
     def splitter(self) -> Splitter | None:
         return None if self.separator is None else Splitter(self.separator)
 
-    def with_outputs(self, outputs: list[str]) -> Job:
-        return replace(self, outputs=tuple(outputs))
+    def with_dtype(self, dtype: str) -> Job:
+        return replace(self, dtype=dtype)
 
 
 def make_job(
-    inputs: Paths,
+    inputs: Paths | None,
     output: PathLike,
     *,
     tokenizer: Any,
@@ -93,7 +93,7 @@ def make_job(
     outputs = _outputs(os.fsdecode(output), val_share, val_output)
     kind = _format(outputs[0], format)
     token = _eot(encoder, eot, kind)
-    found = find_inputs(inputs, input_format, separator is None)
+    found = [] if inputs is None else find_inputs(inputs, input_format, separator is None)
     job = Job(
         inputs=tuple(found),
         outputs=tuple(outputs),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -17,7 +17,15 @@ from evenkeel._files import PathLike, printable
 from evenkeel._tokenize import encoders
 from evenkeel._tokenize.inputs import Span, cut
 from evenkeel._tokenize.job import Job
-from evenkeel._tokenize.run import Progress, finished_report, report_path, run, write_json
+from evenkeel._tokenize.run import (
+    COUNTS,
+    Progress,
+    finished_report,
+    report_of,
+    report_path,
+    run,
+    write_json,
+)
 from evenkeel._write import TokenWriter
 
 VERSION = 1
@@ -50,16 +58,20 @@ class Manifest:
     def load(path: PathLike) -> Manifest:
         """From a file that `save` wrote."""
         with open(path) as file:
-            stored = json.load(file)
+            return Manifest.of_json(json.load(file), os.fsdecode(path))
+
+    @staticmethod
+    def of_json(stored: Any, name: str = "manifest") -> Manifest:
+        """What `as_json` gave; `name` is for errors."""
         if not isinstance(stored, dict) or stored.get("evenkeel_manifest") != VERSION:
             raise ValueError(
-                f"tokenize {printable(os.fsdecode(path))}: this is no manifest of version {VERSION}"
+                f"tokenize {printable(name)}: this is no manifest of version {VERSION}"
             )
         job = Job.of_json(stored["job"])
         if stored["fingerprint"] != job.fingerprint():
             raise ValueError(
-                f"tokenize {printable(os.fsdecode(path))}: the manifest was changed since it was"
-                " made\nhint: make a new one"
+                f"tokenize {printable(name)}: the manifest was changed since it was made\nhint:"
+                " make a new one"
             )
         parts = [[Span(*span) for span in part["spans"]] for part in stored["parts"]]
         return Manifest(job, parts, stored["scratch"])
@@ -92,8 +104,15 @@ class Manifest:
         return list(self._job.outputs)
 
     @property
+    def finished(self) -> bool:
+        """Whether the outputs are complete."""
+        return finished_report(self._job) is not None
+
+    @property
     def missing(self) -> list[int]:
         """Parts that are not done yet."""
+        if self.finished:
+            return []
         return [i for i in range(len(self)) if finished_report(self._part_job(i)) is None]
 
     def run(
@@ -108,6 +127,9 @@ class Manifest:
         """Does a part, or what is left of it after a failure. One that is done stays as it is."""
         if not 0 <= part < len(self):
             raise IndexError(f"tokenize: part {part} of a manifest of {len(self)} parts")
+        report = finished_report(self._job)
+        if report is not None:  # and the parts are gone
+            return {**report, "resumed": True, "seconds": 0.0}
         os.makedirs(self._scratch, exist_ok=True)
         job = self._part_job(part)
         encoder = encoders.load(job.tokenizer, job.special)
@@ -127,8 +149,7 @@ class Manifest:
 
         To be called once, when all parts are done. A call that was killed can be repeated.
         """
-        job = self._job
-        report = finished_report(job)
+        report = finished_report(self._job)
         if report is None:
             missing = self.missing
             if missing:
@@ -137,12 +158,10 @@ class Manifest:
                     f"tokenize: {len(missing)} of {len(self)} parts are not done: {some}\nhint: run"
                     " them, then finish"
                 )
-            report = self._merge(budget)
+            jobs = [self._part_job(i) for i in range(len(self))]
+            report = merge(self._job, jobs, [finished_report(one) or {} for one in jobs], budget)
         if not keep:
-            shutil.rmtree(self._scratch, ignore_errors=True)
-            if os.path.dirname(self._scratch) == self._job.outputs[0] + _PARTS:
-                with suppress(OSError):  # parts of another plan
-                    os.rmdir(os.path.dirname(self._scratch))
+            remove_scratch(self._job, self._scratch)
         return report
 
     def _part_paths(self, part: int) -> list[str]:
@@ -150,46 +169,43 @@ class Manifest:
         return [os.path.join(self._scratch, f"{part:05d}.{name}.ds") for name in names]
 
     def _part_job(self, part: int) -> Job:
-        """Tokens and where documents end, without `eot`: finishing adds it."""
-        narrow = np.iinfo(np.dtype(self._job.dtype)).max < 65536
         spans = json.dumps([[span.input, span.begin, span.end] for span in self._parts[part]])
-        return replace(
-            self._job,
-            outputs=tuple(self._part_paths(part)),
-            format="datatrove",
-            dtype="uint16" if narrow else "uint32",
-            eot=None,
-            checksums=False,
-            part=spans,
-        )
+        return part_job(self._job, self._part_paths(part), spans)
 
-    def _merge(self, budget: AnyBudget) -> dict[str, Any]:
-        job = self._job
-        reports = [finished_report(self._part_job(i)) or {} for i in range(len(self))]
-        totals = []
-        for n, output in enumerate(job.outputs):
-            with TokenWriter(
-                output,
-                job.format,
-                job.dtype,
-                eot=job.eot,
-                budget=budget,
-                checksums=job.checksums,
-            ) as writer:
-                for part in range(len(self)):
-                    made = self._part_job(part)
-                    for tokens, lengths in documents_of(made.outputs[n], made.dtype):
-                        writer.append_documents(tokens.astype(job.dtype), lengths)
-                totals.append(
-                    {"path": writer.path, "documents": writer.documents, "tokens": writer.tokens}
-                )
-        report = {**reports[0], "job": job.fingerprint(), "outputs": totals}
-        report.update(format=job.format, dtype=job.dtype, eot=job.eot)
-        report["tokens"] = sum(one["tokens"] for one in totals)
-        for name in ("documents", "empty_documents", "text_bytes"):
-            report[name] = sum(one[name] for one in reports)
-        write_json(report_path(job), report)
-        return report
+
+def part_job(job: Job, outputs: list[str], part: str) -> Job:
+    """Writes tokens and where documents end, without `eot`: `merge` adds it."""
+    narrow = np.iinfo(np.dtype(job.dtype)).max < 65536
+    return replace(
+        job,
+        outputs=tuple(outputs),
+        format="datatrove",
+        dtype="uint16" if narrow else "uint32",
+        eot=None,
+        checksums=False,
+        part=part,
+    )
+
+
+def merge(
+    job: Job, parts: Sequence[Job], reports: Sequence[dict[str, Any]], budget: AnyBudget
+) -> dict[str, Any]:
+    """Makes the outputs of a job of what jobs of `part_job` wrote and reported."""
+    totals = []
+    for n, output in enumerate(job.outputs):
+        with TokenWriter(
+            output, job.format, job.dtype, eot=job.eot, budget=budget, checksums=job.checksums
+        ) as writer:
+            for made in parts:
+                for tokens, lengths in documents_of(made.outputs[n], made.dtype):
+                    writer.append_documents(tokens.astype(job.dtype), lengths)
+            totals.append(
+                {"path": writer.path, "documents": writer.documents, "tokens": writer.tokens}
+            )
+    counts = {name: sum(one[name] for one in reports) for name in COUNTS.values()}
+    report = report_of(job, totals, counts)
+    write_json(report_path(job), report)
+    return report
 
 
 def documents_of(path: str, dtype: str) -> Iterator[tuple[Any, Any]]:
@@ -217,6 +233,17 @@ def documents_of(path: str, dtype: str) -> Iterator[tuple[Any, Any]]:
 def make_manifest(job: Job, parts: int, scratch: PathLike | None) -> Manifest:
     if parts < 1:
         raise ValueError(f"tokenize: work is cut into 1 part or more; got parts={parts}")
+    return Manifest(job, cut(list(job.inputs), parts), scratch_of(job, scratch))
+
+
+def scratch_of(job: Job, scratch: PathLike | None) -> str:
+    """A folder for the parts of this job alone."""
     folder = os.fsdecode(scratch) if scratch is not None else job.outputs[0] + _PARTS
-    folder = os.path.join(os.path.abspath(folder), job.fingerprint()[:12])
-    return Manifest(job, cut(list(job.inputs), parts), folder)
+    return os.path.join(os.path.abspath(folder), job.fingerprint()[:12])
+
+
+def remove_scratch(job: Job, folder: str) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    if os.path.dirname(folder) == job.outputs[0] + _PARTS:
+        with suppress(OSError):  # parts of another plan
+            os.rmdir(os.path.dirname(folder))

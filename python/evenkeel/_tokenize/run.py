@@ -278,21 +278,11 @@ def _finish(job: Job, outputs: Sequence[_Output | None], counts: dict[str, Any])
         ]
     counts["outputs"] = totals
     _checkpoint(outputs, _END, counts)
-    report = {
-        "job": job.fingerprint(),
-        "outputs": [
-            {"path": token_path(job, path), "documents": documents, "tokens": tokens}
-            for path, (documents, tokens) in zip(job.outputs, totals)
-        ],
-        "documents": counts["documents"],
-        "tokens": sum(tokens for _, tokens in totals),
-        "empty_documents": counts["empty"],
-        "text_bytes": counts["text_bytes"],
-        "format": job.format,
-        "dtype": job.dtype,
-        "eot": job.eot,
-        "tokenizer": {k: v for k, v in job.tokenizer.items() if k in ("library", "name", "file")},
-    }
+    made = [
+        {"path": token_path(job, path), "documents": documents, "tokens": tokens}
+        for path, (documents, tokens) in zip(job.outputs, totals)
+    ]
+    report = report_of(job, made, {name: counts[key] for key, name in COUNTS.items()})
     for output in outputs[:-1]:
         if output is not None:
             output.writer.close()
@@ -300,6 +290,24 @@ def _finish(job: Job, outputs: Sequence[_Output | None], counts: dict[str, Any])
     if outputs[-1] is not None:
         outputs[-1].writer.close()
     return report
+
+
+# What is counted, and its name in reports.
+COUNTS = {"documents": "documents", "empty": "empty_documents", "text_bytes": "text_bytes"}
+
+
+def report_of(job: Job, outputs: list[dict[str, Any]], counts: dict[str, int]) -> dict[str, Any]:
+    """What is stored beside the outputs: the same for any number of workers."""
+    return {
+        "job": job.fingerprint(),
+        "outputs": outputs,
+        **counts,
+        "tokens": sum(output["tokens"] for output in outputs),
+        "format": job.format,
+        "dtype": job.dtype,
+        "eot": job.eot,
+        "tokenizer": {k: v for k, v in job.tokenizer.items() if k in ("library", "name", "file")},
+    }
 
 
 def write_json(path: str, value: Any) -> None:
