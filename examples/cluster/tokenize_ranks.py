@@ -32,11 +32,11 @@ def main():
     for part in range(rank, len(plan), world):
         plan.run(part, workers=0, budget="256MiB")  # this process is the worker
     print(f"rank {rank} of {world}: done", flush=True)
-    with open(told.output + ".lock", "w") as lock:  # the last rank joins the parts, once
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not plan.missing:
-            made = plan.finish()
-            print(f"{told.output}: {made['tokens']:,} tokens", flush=True)
+    folder = os.open(os.path.dirname(os.path.abspath(told.output)), os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)  # one rank at a time; the last one finds no part missing
+    if not plan.missing:
+        made = plan.finish()
+        print(f"{told.output}: {made['tokens']:,} tokens", flush=True)
 
 
 if __name__ == "__main__":
