@@ -111,7 +111,8 @@ void add_tokenize(CLI::App& app, int& exit_code) {
       "tokenize", "Text, JSONL, Parquet or Arrow files to token files, on all cores");
   // Values are not looked at here: Python does that.
   const auto add = [command](const char* name, const char* help) {
-    return command->add_option(name, [](const CLI::results_t&) { return true; }, help);
+    return command->add_option(
+        name, [](const CLI::results_t&) { return true; }, help);
   };
   auto files = std::make_shared<std::vector<std::string>>();
   command->add_option("FILE", *files, "Files or patterns; text and JSONL also as .gz and .zst")

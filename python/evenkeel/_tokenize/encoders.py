@@ -216,7 +216,7 @@ def _of_tokenizers(tokenizer: Any, special: str) -> Encoder:
 
     size = max(tokenizer.get_vocab().values(), default=0) + 1
     token_of = tokenizer.token_to_id
-    return Encoder("tokenizers", size, _first_of(token_of), encode, token_of, 160)
+    return Encoder("tokenizers", size, _first_of(token_of), encode, token_of, 192)
 
 
 def _of_sentencepiece(processor: Any) -> Encoder:
@@ -229,9 +229,7 @@ def _of_sentencepiece(processor: Any) -> Encoder:
         return None if token == processor.unk_id() else token
 
     eot = processor.eos_id()
-    return Encoder(
-        "sentencepiece", len(processor), eot if eot >= 0 else None, encode, token_of, 160
-    )
+    return Encoder("sentencepiece", len(processor), eot if eot >= 0 else None, encode, token_of, 64)
 
 
 def _of_python(name: str, special: str) -> Encoder:
@@ -258,7 +256,7 @@ def _of_python(name: str, special: str) -> Encoder:
     def token_of(name: str) -> int | None:
         return None
 
-    return Encoder("python", found.vocabulary, getattr(found, "eot", None), encode, token_of, 160)
+    return Encoder("python", found.vocabulary, getattr(found, "eot", None), encode, token_of, 192)
 
 
 def _first_of(token_of: Callable[[str], Any]) -> int | None:
