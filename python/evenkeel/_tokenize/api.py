@@ -8,7 +8,7 @@ from evenkeel._array import AnyBudget
 from evenkeel._core import Budget
 from evenkeel._files import PathLike, Paths
 from evenkeel._tokenize.inputs import all_spans
-from evenkeel._tokenize.job import make_job
+from evenkeel._tokenize.job import OPTIONS, make_job
 from evenkeel._tokenize.manifest import Manifest, make_manifest
 from evenkeel._tokenize.run import Progress, run
 
@@ -69,23 +69,8 @@ def tokenize(
     >>> made["documents"], len(evenkeel.tokens("poem.bin"))
     (2, 14)
     """
-    job, encoder = make_job(
-        inputs,
-        output,
-        tokenizer=tokenizer,
-        format=format,
-        dtype=dtype,
-        eot=eot,
-        text_key=text_key,
-        separator=separator,
-        input_format=input_format,
-        invalid=invalid,
-        special=special,
-        val_share=val_share,
-        val_output=val_output,
-        seed=seed,
-        checksums=checksums,
-    )
+    given = {name: value for name, value in locals().items() if name in OPTIONS}
+    job, encoder = make_job(inputs, output, **given)
     return run(
         job,
         encoder,
@@ -126,21 +111,6 @@ def plan(
 
     The rest is as for `evenkeel.tokenize`. See `evenkeel.Manifest`.
     """
-    job, _ = make_job(
-        inputs,
-        output,
-        tokenizer=tokenizer,
-        format=format,
-        dtype=dtype,
-        eot=eot,
-        text_key=text_key,
-        separator=separator,
-        input_format=input_format,
-        invalid=invalid,
-        special=special,
-        val_share=val_share,
-        val_output=val_output,
-        seed=seed,
-        checksums=checksums,
-    )
+    given = {name: value for name, value in locals().items() if name in OPTIONS}
+    job, _ = make_job(inputs, output, **given)
     return make_manifest(job, parts, scratch)

@@ -86,6 +86,7 @@ def main(words: Sequence[str]) -> int:
 def _run(given: argparse.Namespace) -> dict[str, Any]:
     import evenkeel
     from evenkeel._core import Budget
+    from evenkeel._tokenize.job import OPTIONS
 
     progress = _Line().show if sys.stderr.isatty() else None
     if given.part is not None or given.finish:
@@ -106,20 +107,13 @@ def _run(given: argparse.Namespace) -> dict[str, Any]:
             "tokenize: files, --output and --tokenizer are needed\nhint: evenkeel tokenize"
             " corpus.jsonl -o train.bin --tokenizer gpt2"
         )
-    same = {
-        name: getattr(given, name)
-        for name in (
-            "format dtype eot text_key separator input_format invalid special val_share val_output"
-            " seed checksums"
-        ).split()
-    }
+    same = {name: getattr(given, name) for name in OPTIONS}
     if given.manifest is not None:
         if given.parts is None:
             raise ValueError("tokenize: --manifest needs --parts: how many there shall be")
         manifest = evenkeel.plan(
             given.files,
             given.output,
-            given.tokenizer,
             parts=given.parts,
             scratch=given.scratch,
             **same,
@@ -131,7 +125,6 @@ def _run(given: argparse.Namespace) -> dict[str, Any]:
     return evenkeel.tokenize(
         given.files,
         given.output,
-        given.tokenizer,
         workers=given.workers,
         budget=given.budget,
         checkpoint=given.checkpoint,

@@ -15,6 +15,11 @@ from evenkeel._tokenize import encoders
 from evenkeel._tokenize.documents import Splitter
 from evenkeel._tokenize.inputs import Input, find_inputs
 
+# What `make_job` is told besides files; the command's options have the same names.
+OPTIONS = (
+    "tokenizer format dtype eot text_key separator input_format invalid special val_share"
+    " val_output seed checksums"
+).split()
 FORMATS = ("nanogpt", "llm.c", "megatron", "datatrove", "npy")
 
 
