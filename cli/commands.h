@@ -18,6 +18,7 @@ void add_cache(CLI::App& app, int& exit_code);
 void add_doctor(CLI::App& app, int& exit_code);
 void add_batches(CLI::App& app, int& exit_code);
 void add_explain(CLI::App& app, int& exit_code);
+void add_tokenize(CLI::App& app, int& exit_code);  // runs the Python package
 void add_shuffle(CLI::App& app, int& exit_code);
 void add_dedup(CLI::App& app, int& exit_code);
 void add_stats(CLI::App& app, int& exit_code);

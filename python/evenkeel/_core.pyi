@@ -937,6 +937,9 @@ class TokenWriter:
 
     def append_values(self, values: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
 
+    def append_documents(self, tokens: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], lengths: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None:
+        """Whole documents: their tokens as bytes, and how many each has."""
+
     def end_document(self) -> None: ...
 
     @property
