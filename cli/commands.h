@@ -18,7 +18,10 @@ void add_cache(CLI::App& app, int& exit_code);
 void add_doctor(CLI::App& app, int& exit_code);
 void add_batches(CLI::App& app, int& exit_code);
 void add_explain(CLI::App& app, int& exit_code);
+void add_tokenize(CLI::App& app, int& exit_code);  // runs the Python package
 void add_shuffle(CLI::App& app, int& exit_code);
+void add_dedup(CLI::App& app, int& exit_code);
+void add_stats(CLI::App& app, int& exit_code);
 void add_verify(CLI::App& app, int& exit_code);
 void add_convert(CLI::App& app, int& exit_code);
 void add_merge(CLI::App& app, int& exit_code);

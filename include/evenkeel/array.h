@@ -28,11 +28,12 @@ enum class EngineKind : std::uint8_t {
   kRead,
   kDirect,
   kFill,
-  kRemote
+  kRemote,
+  kDecode
 };
 
-// "auto", "map", "remap", "advise", "read", "direct", "fill", "remote". Throws kInvalid and
-// lists these for others.
+// "auto", "map", "remap", "advise", "read", "direct", "fill", "remote", "decode". Throws kInvalid
+// and lists these for others.
 EngineKind parse_engine(std::string_view name);
 std::string_view engine_name(EngineKind kind);
 

@@ -195,6 +195,14 @@ def open_places(format: str, paths: Sequence[bytes], places: Annotated[NDArray[n
     Rows of a dtype and shape that lie at places (file, offset, rows) in files.
     """
 
+def crc32c(bytes: bytes) -> int:
+    """The CRC-32C of bytes."""
+
+def open_chunks(format: str, grid: dict[str, object], dtype: str, big_endian: bool, budget: Budget, engine: str, cache: int | None, page_cache: str) -> Reader:
+    """
+    Rows in chunks that must be decoded; `grid` has the fields of ChunkGrid.
+    """
+
 class Recording:
     """This process, recorded until `end`."""
 
@@ -928,6 +936,9 @@ class TokenWriter:
         """Tokens of the dtype, as bytes."""
 
     def append_values(self, values: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
+
+    def append_documents(self, tokens: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], lengths: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None:
+        """Whole documents: their tokens as bytes, and how many each has."""
 
     def end_document(self) -> None: ...
 

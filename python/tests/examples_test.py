@@ -185,6 +185,28 @@ def test_rows_train_with_other_libraries(temporary, example, library, rows):
     assert done.returncode == 0 and "epoch 1" in done.stdout, done
 
 
+# --- from raw data to a model
+
+
+def test_raw_text_becomes_a_trained_gpt(temporary, text):
+    pytest.importorskip("torch")
+    pytest.importorskip("tokenizers")
+    said = run("text_to_gpt.py", "--steps", 60, "--vocabulary", 300, text)
+    first, last = re.search(r"went from ([\d.]+) to ([\d.]+)$", said.strip()).groups()
+    assert float(last) < 0.8 * float(first)
+
+
+def test_csv_becomes_a_fitted_model(temporary):
+    pytest.importorskip("sklearn")
+    said = run("csv_to_model.py", "--rows", 8000)
+    assert re.search(r"^8,000 rows of 20 features, accuracy 0\.\d+$", said, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", ["text_to_gpt.py", "csv_to_model.py"])
+def test_these_are_short(name):
+    assert len((EXAMPLES / name).read_text().splitlines()) < 80
+
+
 # --- the page
 
 BLOCKS = [

@@ -173,8 +173,10 @@ void RowCache::switch_off_if_useless(State& state) {
 
 // Where it is not sure, a descriptor of its own is looked at as closely as those of reads.
 void RowCache::require_unchanged(std::uint32_t file) {
-  // Of an object on a server, what was read stays what it was: every answer was checked.
-  if (layout_.segments[file].remote || surely_unchanged(layout_.segments[file])) return;
+  // Of an object on a server, what was read stays what it was: every answer was checked. Chunks
+  // are whole files of their own.
+  if (layout_.segments[file].remote || layout_.chunks) return;
+  if (surely_unchanged(layout_.segments[file])) return;
   State& state = state_.get();
   const MutexLock lock(state.mutex);
   const Pin pin(state.files, file);
