@@ -1,9 +1,10 @@
-"""Tensors into torch: what is read, and where it goes; _load_gpu has the way to a GPU."""
+"""Tensors into torch: what is read, and where it goes; _load_buffers copies through buffers."""
 
 from __future__ import annotations
 
 import fnmatch
 import math
+import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ import numpy as np
 import torch
 
 from evenkeel import _core
+from evenkeel._files import is_url
 from evenkeel._weights import ML_DTYPES, NUMPY_TYPES
 
 # A tensor of at least this has pages of its own and is read in place.
@@ -18,6 +20,10 @@ OWN_PAGES = 1 << 20
 # Read together. Enough that the disk is busy, little enough to end soon after Ctrl-C.
 GROUP_BYTES = 16 << 20
 GROUP_RUNS = 4096
+# With this many, large tensors on the CPU also go through a few buffers. The virtual disks of cloud
+# machines fill memory that was used before 1.5 times as fast as new pages, and all processors share
+# the copying. With fewer processors the copying would take longer than it saves.
+COPYING_PROCESSORS = 8
 
 _TORCH = {**NUMPY_TYPES, **ML_DTYPES, "F4": "float4_e2m1fn_x2"}
 
@@ -65,11 +71,13 @@ def load(
     else:
         targets = {}
     devices = {tensor.name: _device_of(tensor.name, device) for tensor in wanted}
-    on_cpu: list[Wanted] = []
-    on_gpu: list[Wanted] = []
+    in_place: list[Wanted] = []
+    through: list[Wanted] = []
+    copying = _copying_pays(weights)
     for tensor in wanted:
         where = targets[tensor.name].device if into is not None else devices[tensor.name]
-        (on_cpu if where.type == "cpu" else on_gpu).append(tensor)
+        large = copying and tensor.bytes >= OWN_PAGES
+        (in_place if where.type == "cpu" and not large else through).append(tensor)
     result = dict(targets)
     if into is None:
         for tensor in wanted:
@@ -79,11 +87,11 @@ def load(
                 if where.type == "cpu"
                 else torch.empty(tensor.shape, dtype=tensor.dtype, device=where)
             )
-    _read_in_place(weights, on_cpu, result, into is None)
-    if on_gpu:
-        from evenkeel._load_gpu import read_through_buffers
+    _read_in_place(weights, in_place, result, into is None)
+    if through:
+        from evenkeel._load_buffers import read_through_buffers
 
-        read_through_buffers(weights, on_gpu, result)
+        read_through_buffers(weights, through, result)
     return result
 
 
@@ -188,6 +196,15 @@ def _checked(tensor: torch.Tensor, wanted: Wanted) -> torch.Tensor:
 
 
 # --- on the CPU
+
+
+def _copying_pays(weights: Any) -> bool:
+    """What is in the page cache, or comes from a server, is copied once as it is."""
+    few = len(os.sched_getaffinity(0)) < COPYING_PROCESSORS
+    if few or any(is_url(path) for path in weights.paths):
+        return False
+    cached = sum(_core.cached_bytes(path) or 0 for path in weights.paths)
+    return cached < sum(os.path.getsize(path) for path in weights.paths) // 2
 
 
 def _on_cpu(tensor: Wanted) -> torch.Tensor:

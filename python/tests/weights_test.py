@@ -61,12 +61,29 @@ def model(tmp_path_factory):
     return path, state
 
 
+@pytest.mark.parametrize("buffers", [False, True])
 @pytest.mark.parametrize("engine", ["auto", "direct", "read"])
-def test_load_gives_what_was_saved(model, engine):
+def test_load_gives_what_was_saved(model, engine, buffers, monkeypatch):
+    """In place, and through buffers as where there are many processors."""
+    from evenkeel import _load
+
+    monkeypatch.setattr(_load, "_copying_pays", lambda weights: buffers)
     path, state = model
     loaded = evenkeel.load_safetensors(path, budget="16MiB", engine=engine)
     assert set(loaded) == set(state)
     assert all(same(loaded[name], state[name]) for name in state)
+
+
+def test_cold_files_go_through_buffers_where_there_are_many_processors(model, monkeypatch):
+    from evenkeel import _core, _load
+
+    path, _ = model
+    with evenkeel.open(path) as weights:
+        core = weights._weights
+        for processors, cached, pays in [(7, 0, False), (8, 0, True), (8, 1 << 40, False)]:
+            monkeypatch.setattr(_load.os, "sched_getaffinity", lambda _, n=processors: range(n))
+            monkeypatch.setattr(_core, "cached_bytes", lambda _, n=cached: n)
+            assert _load._copying_pays(core) == pays
 
 
 def test_loaded_tensors_can_be_written_and_outlive_the_file(model):
@@ -185,13 +202,13 @@ def test_shards(tmp_path):
 
 def replay(path, slices, size, number, budget="16MiB"):
     """What goes to a GPU, through buffers that no GPU needs."""
-    from evenkeel import _core, _load, _load_gpu
+    from evenkeel import _core, _load, _load_buffers
 
     with evenkeel.open(path, budget=budget) as weights:
         wanted = [_load._wanted(t, slices, "safetensors") for t in weights.tensors.values()]
         wanted = [tensor for tensor in wanted if tensor.bytes > 0]
         buffers = [torch.from_numpy(_core.allocate(0, size)) for _ in range(number)]
-        runs, copies = _load_gpu._fill_plan(wanted, buffers, size)
+        runs, copies = _load_buffers._fill_plan(wanted, buffers, size)
         result = {t.name: torch.full((t.bytes,), 99, dtype=torch.uint8) for t in wanted}
         reader = runs.reader(weights._weights, number)
         for place, group in enumerate(copies):
@@ -246,15 +263,15 @@ def test_gaps_and_shards_through_buffers(tmp_path):
 
 
 def test_buffers_are_half_of_what_is_left():
-    from evenkeel import _load_gpu
+    from evenkeel import _load_buffers
 
     for limit in (4 << 20, 64 << 20, 1 << 30):
-        size, number = _load_gpu._buffers(evenkeel.Budget(limit))
+        size, number = _load_buffers._buffers(evenkeel.Budget(limit))
         assert size * number <= limit // 2 and number >= 2 and size >= 1 << 20
 
 
 def test_pinned_memory_is_whole_pages_and_is_given_back(monkeypatch):
-    from evenkeel import _load_gpu
+    from evenkeel import _load_buffers
 
     registered = {}
 
@@ -267,7 +284,7 @@ def test_pinned_memory_is_whole_pages_and_is_given_back(monkeypatch):
             del registered[address]
 
     monkeypatch.setattr(torch.cuda, "cudart", Cudart)
-    pinned = _load_gpu._Pinned(1 << 20)
+    pinned = _load_buffers._Pinned(1 << 20)
     address = pinned.bytes.data_ptr()
     assert address % mmap.PAGESIZE == 0 and registered == {address: 1 << 20}
     pinned.release()

@@ -1,4 +1,4 @@
-"""Tensors to a GPU: through pinned buffers, while the next ones are read."""
+"""Tensors through buffers: one is copied from while the next ones are read."""
 
 from __future__ import annotations
 
@@ -30,17 +30,22 @@ class _Copy(NamedTuple):
 def read_through_buffers(
     weights: Any, wanted: list[Wanted], result: dict[str, torch.Tensor]
 ) -> None:
-    """Pinned buffers are filled one after the other, and copied while the next ones are read."""
+    """Buffers are filled one after the other, and copied while the next ones are read. Where one
+    of the tensors is on a GPU, they are pinned."""
     wanted = [tensor for tensor in wanted if tensor.bytes > 0]
     if not wanted:
         return
     size, number = _buffers(weights.budget)
-    share = weights.reserve(size * number, "pinned buffers")
+    to_gpu = any(result[tensor.name].device.type != "cpu" for tensor in wanted)
+    share = weights.reserve(size * number, "pinned buffers" if to_gpu else "buffers of tensors")
     pinned: list[_Pinned] = []
     try:
-        for _ in range(number):
-            pinned.append(_Pinned(size))
-        buffers = [one.bytes for one in pinned]
+        if to_gpu:
+            for _ in range(number):
+                pinned.append(_Pinned(size))
+            buffers = [one.bytes for one in pinned]
+        else:
+            buffers = [torch.from_numpy(_core.allocate(0, size)) for _ in range(number)]
         runs, copies = _fill_plan(wanted, buffers, size)
         _copy_all(runs.reader(weights, number), copies, buffers, result)
         del buffers
@@ -162,7 +167,11 @@ def _copy_all(
             buffer = buffers[number % len(buffers)]
             used = set()
             for copy in group:
-                target = flat[copy.name]
+                target = flat[copy.name][copy.first : copy.first + copy.length]
+                source = buffer[copy.begin : copy.begin + copy.length]
+                if target.device.type == "cpu":
+                    target.copy_(source)  # by several threads of torch's
+                    continue
                 stream = streams.get(target.device)
                 if stream is None:
                     stream = torch.cuda.Stream(target.device)  # type: ignore[no-untyped-call]
@@ -170,10 +179,11 @@ def _copy_all(
                     stream.wait_stream(torch.cuda.current_stream(target.device))
                     streams[target.device] = stream
                 with torch.cuda.stream(stream):
-                    target[copy.first : copy.first + copy.length].copy_(
-                        buffer[copy.begin : copy.begin + copy.length], non_blocking=True
-                    )
+                    target.copy_(source, non_blocking=True)
                 used.add(stream)
+            if not used:
+                reader.release()
+                continue
             events = []
             for stream in used:
                 event = torch.cuda.Event()  # type: ignore[no-untyped-call]
