@@ -287,6 +287,7 @@ def main():
                 seconds[way].append(took)
                 cpus[way].append(cpu)
                 memory[way] = max(memory[way], peak)
+                print(f"{way}: {took:.1f} s, {cpu:.1f} s of cpu", file=sys.stderr, flush=True)
         known = [one for one in answers.values() if one]
         assert len({count for count, _ in known}) == 1, answers
         assert len({crc for _, crc in known if crc is not None}) <= 1, answers
