@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Writing an array and shuffling files, beside the usual ways; time, memory and page cache.
+"""Writing an array beside the usual ways: time, memory, dirty pages and page cache.
 
-    .venv/bin/python bench/write.py arrays --size 2          GiB; np.memmap, tofile, h5py, zarr, dd
-    .venv/bin/python bench/write.py shuffle --size 2         rows and lines; shuf, sort -R, NumPy
+    .venv/bin/python bench/write.py --size 4 --peers .venv-peers/bin/python
 
-Each contestant is a process of its own, in turns, `--rounds` times; the median counts. Data is on
-the disk when the clock stops (fsync). Memory is the peak of the process (VmHWM); `cache` is how
-much more of the file's folder is in the page cache afterwards, by mincore through `fincore`.
-`--memory` runs everybody in a cgroup of so many MiB, where that is allowed.
+Everybody writes `--size` GiB of float32 rows of 162 numbers, in pieces of 4 MiB; random bytes, the
+same piece again and again. fio writes the same amount by direct writes of 1 MiB, 16 in flight, to a
+new file: the disk's own limit. Each contestant is a process of its own in a memory cgroup of its
+own, in turns, `--rounds` times; the median counts. Data is on the disk when the clock stops
+(fsync). `cache_mib` and `dirty_mib` are the cgroup's largest page cache and dirty pages, looked at
+every 20 ms (`--memory` gives the cgroup a limit, in MiB); `rss_mib` is the largest resident set.
+h5py and zarr come from the Python of --peers.
 """
 
 import argparse
@@ -19,196 +21,150 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-TOOL = os.environ.get("EVENKEEL_TOOL") or str(ROOT / "build" / "evenkeel")
-MIB = 1 << 20
-COLUMNS = 162
+from prepare import MIB, Cgroup, say
 
-WRITERS = {
-    "evenkeel": """
-import evenkeel
-with evenkeel.create("out.npy", "float32", (None, 162), budget="64MiB") as w:
-    for _ in range(pieces): w.append(piece)
-""",
-    "memmap": """
-m = np.lib.format.open_memmap("out.npy", "w+", "float32", (pieces * len(piece), 162))
-for i in range(pieces): m[i * len(piece):(i + 1) * len(piece)] = piece
-m.flush()
-""",
-    "tofile": """
-import os
-with open("out.npy", "wb") as f:
-    for _ in range(pieces): piece.tofile(f)
-    f.flush(); os.fsync(f.fileno())
-""",
-    "h5py": """
-import h5py, os
-with h5py.File("out.npy", "w") as f:
-    d = f.create_dataset("x", (pieces * len(piece), 162), "float32")
-    for i in range(pieces): d[i * len(piece):(i + 1) * len(piece)] = piece
-fd = os.open("out.npy", os.O_RDONLY); os.fsync(fd)
-""",
-    "dd": None,
-}
+ROWS = 6400
+PIECE = ROWS * 162 * 4
+
 HEAD = """
-import numpy as np, sys
+import numpy as np, os, sys
 pieces = int(sys.argv[1])
 piece = np.random.default_rng(1).random((6400, 162), np.float32)
 """
+SYNC_FILE = """
+fd = os.open("out", os.O_RDONLY); os.fsync(fd)
+"""
+WRITERS = {
+    "evenkeel": """
+import evenkeel
+with evenkeel.create("out", "float32", (None, 162), format="npy", budget="64MiB") as w:
+    for _ in range(pieces): w.append(piece)
+""",
+    "np.memmap, flush": """
+m = np.lib.format.open_memmap("out", "w+", "float32", (pieces * len(piece), 162))
+for i in range(pieces): m[i * len(piece):(i + 1) * len(piece)] = piece
+m.flush()
+"""
+    + SYNC_FILE,
+    "tofile": """
+with open("out", "wb") as f:
+    for _ in range(pieces): piece.tofile(f)
+"""
+    + SYNC_FILE,
+}
+PEERS = {
+    "h5py": """
+import h5py
+with h5py.File("out", "w") as f:
+    d = f.create_dataset("x", (pieces * len(piece), 162), "float32")
+    for i in range(pieces): d[i * len(piece):(i + 1) * len(piece)] = piece
+"""
+    + SYNC_FILE,
+    "zarr": """
+import zarr
+z = zarr.create_array("out", shape=(pieces * len(piece), 162), chunks=(len(piece), 162),
+                      dtype="float32", compressors=None)
+for i in range(pieces): z[i * len(piece):(i + 1) * len(piece)] = piece
+for folder, _, names in os.walk("out"):
+    for name in names: os.fsync(os.open(os.path.join(folder, name), os.O_RDONLY))
+""",
+}
 
 
-def say(text):
-    print(text, file=sys.stderr, flush=True)
+class Watch:
+    """The largest page cache and dirty pages of a cgroup, until `end`."""
+
+    def __init__(self, cgroup):
+        self.cache = self.dirty = 0
+        self.stat = cgroup.path / "memory.stat"
+        self.ended = threading.Event()
+        self.thread = threading.Thread(target=self.look)
+        self.thread.start()
+
+    def look(self):
+        while not self.ended.wait(0.02):
+            fields = dict(line.split() for line in self.stat.read_text().splitlines())
+            cache = int(fields.get("cache", fields.get("file", 0)))
+            dirty = int(fields.get("dirty", fields.get("file_dirty", 0)))
+            self.cache, self.dirty = max(self.cache, cache), max(self.dirty, dirty)
+
+    def end(self):
+        self.ended.set()
+        self.thread.join()
 
 
-def cached(folder):
-    """MiB of the files in a folder that are in the page cache."""
-    files = [str(p) for p in folder.iterdir() if p.is_file()]
-    if not files or not shutil.which("fincore"):
-        return None
-    done = subprocess.run(["fincore", "-bnr", "-o", "RES", *files], capture_output=True, text=True)
-    return sum(int(line) for line in done.stdout.split()) / MIB
+def remove(path):
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
-def measured(command, folder, memory, **kwargs):
-    if memory:
-        limit = f"MemoryMax={memory}M"
-        command = ["systemd-run", "--scope", "-q", "-p", limit, "-p", "MemorySwapMax=0", *command]
+def measured(command, folder, memory):
+    remove(folder / "out")
+    cgroup = Cgroup(memory or 1 << 20)
+    watch = Watch(cgroup)
     began = time.monotonic()
-    child = subprocess.Popen(command, cwd=folder, **kwargs)
+    child = subprocess.Popen(
+        command, cwd=folder, preexec_fn=cgroup.enter, stdout=subprocess.DEVNULL
+    )
     _, status, usage = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
     seconds = time.monotonic() - began
+    watch.end()
+    cgroup.remove()
     return {
         "seconds": seconds,
-        "peak_mib": usage.ru_maxrss / 1024,
-        "cache_mib": cached(folder),
+        "rss_mib": usage.ru_maxrss / 1024,
+        "cache_mib": watch.cache / MIB,
+        "dirty_mib": watch.dirty / MIB,
         "failed": child.returncode != 0,
     }
 
 
-def in_turns(contestants, rounds, folder, keep, memory, total):
-    results = {name: [] for name in contestants}
-    for _ in range(rounds):
-        for name, command in contestants.items():
-            for path in folder.iterdir():
-                if path.name not in keep:
-                    path.unlink()
-            for name_kept in keep:
-                fd = os.open(folder / name_kept, os.O_RDONLY)
-                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-                os.close(fd)
-            results[name].append(measured(command, folder, memory, stdout=subprocess.DEVNULL))
-            say(f"{name}: {results[name][-1]}")
+def commands(options, pieces):
+    size = f"--size={pieces * PIECE // MIB}m"
+    fio = ["fio", "--name=limit", "--filename=out", "--rw=write", "--bs=1m", "--direct=1"]
+    fio += ["--ioengine=libaio", "--iodepth=16", "--end_fsync=1", size]
+    found = {"fio, direct": fio} if shutil.which("fio") else {}
+    for name, program in WRITERS.items():
+        found[name] = [sys.executable, "-c", HEAD + program, str(pieces)]
+    for name, program in PEERS.items() if options.peers else ():
+        found[name] = [options.peers, "-c", HEAD + program, str(pieces)]
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--size", type=float, default=1, help="GiB; default 1")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--memory", type=int, help="MiB of a cgroup around each")
+    parser.add_argument("--peers", help="a Python that has h5py and zarr")
+    parser.add_argument("--folder", help="where files are made; default: a new one here")
+    options = parser.parse_args()
+    pieces = int(options.size * (1 << 30)) // PIECE
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="evenkeel-write-", dir=options.folder or "."))
+    folder = folder.resolve()
+    results = {}
+    try:
+        for _ in range(options.rounds):
+            for name, command in commands(options, pieces).items():
+                results.setdefault(name, []).append(measured(command, folder, options.memory))
+                say(f"{name}: {results[name][-1]}")
+    finally:
+        shutil.rmtree(folder)
     rows = []
     for name, runs in results.items():
         if any(run["failed"] for run in runs):
             rows.append({"name": name, "failed": True})
             continue
         seconds = statistics.median(run["seconds"] for run in runs)
-        rows.append(
-            {
-                "name": name,
-                "seconds": round(seconds, 2),
-                "mib_per_s": round(total / MIB / seconds),
-                "peak_mib": round(max(run["peak_mib"] for run in runs)),
-                "cache_mib": None
-                if runs[0]["cache_mib"] is None
-                else round(max(run["cache_mib"] for run in runs)),
-            }
-        )
-    return rows
-
-
-def arrays(options, folder):
-    piece = 6400 * COLUMNS * 4
-    pieces = int(options.size * (1 << 30)) // piece
-    contestants = {}
-    for name, program in WRITERS.items():
-        if program is None:
-            count = pieces * piece // MIB
-            contestants[name] = [
-                "dd", "if=/dev/zero", "of=out.npy", "bs=1M", f"count={count}",
-                "oflag=direct", "conv=fsync", "status=none",
-            ]  # fmt: skip
-            continue
-        if name == "h5py" and subprocess.run([sys.executable, "-c", "import h5py"]).returncode:
-            continue
-        contestants[name] = [sys.executable, "-c", HEAD + program, str(pieces)]
-    return in_turns(contestants, options.rounds, folder, [], options.memory, pieces * piece)
-
-
-NUMPY_SHUFFLE = """
-import numpy as np
-a = np.load("in.npy"); np.random.default_rng(1).shuffle(a); np.save("out.npy", a)
-import os; os.fsync(os.open("out.npy", os.O_RDONLY))
-"""
-NUMPY_PERMUTED = """
-import numpy as np
-a = np.load("in.npy", mmap_mode="r"); p = np.random.default_rng(1).permutation(len(a))
-o = np.lib.format.open_memmap("out.npy", "w+", a.dtype, a.shape)
-for i in range(0, len(p), 4096): o[i:i + 4096] = a[p[i:i + 4096]]
-o.flush()
-"""
-
-
-def shuffle(options, folder):
-    import evenkeel
-    import numpy as np
-
-    size = int(options.size * (1 << 30))
-    with evenkeel.create(folder / "in.npy", "float32", (None, COLUMNS)) as w:
-        rng = np.random.default_rng(1)
-        for _ in range(size // (8192 * COLUMNS * 4)):
-            w.append(rng.random((8192, COLUMNS), np.float32))
-    with open(folder / "in.txt", "wb") as file:
-        line = 0
-        while file.tell() < size:
-            some = range(line, line + 50_000)
-            file.write(b"".join(b"%012d %s\n" % (i, b"x" * (i * 7 % 150)) for i in some))
-            line += 50_000
-        file.flush()
-        os.fsync(file.fileno())
-    keep = ["in.npy", "in.txt"]
-    mine = ["--budget", options.budget, "--json"]
-    copy = "dd bs=4M iflag=direct oflag=direct conv=fsync status=none"
-    twice = "for i in 1 2; do {} if=in.{} of=out.{}; done"
-    sort = f"sort -R -S {options.budget[:-2]} -T . in.txt -o out.txt && sync out.txt"
-    rows = {
-        "rows evenkeel": [TOOL, "shuffle", "in.npy", "-o", "out.npy", *mine],
-        "rows numpy": [sys.executable, "-c", NUMPY_SHUFFLE],
-        "rows numpy memmap": [sys.executable, "-c", NUMPY_PERMUTED],
-        "rows two copies": ["sh", "-c", twice.format(copy, "npy", "npy")],
-    }
-    lines = {
-        "lines evenkeel": [TOOL, "shuffle", "in.txt", "-o", "out.txt", *mine],
-        "lines shuf": ["sh", "-c", "shuf in.txt -o out.txt && sync out.txt"],
-        "lines sort -R": ["sh", "-c", sort],
-        "lines two copies": ["sh", "-c", twice.format(copy, "txt", "txt")],
-    }
-    if options.no_sort:
-        del lines["lines sort -R"]
-    result = in_turns(rows, options.rounds, folder, keep, options.memory, size)
-    return result + in_turns(lines, options.rounds, folder, keep, options.memory, size)
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("what", choices=["arrays", "shuffle"])
-    parser.add_argument("--size", type=float, default=1, help="GiB; default 1")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--budget", default="512MiB", help="of evenkeel shuffle; default 512MiB")
-    parser.add_argument("--memory", type=int, help="MiB of a cgroup around each (systemd-run)")
-    parser.add_argument("--folder", help="where files are made; default: a new one here")
-    parser.add_argument("--no-sort", action="store_true", help="leave out sort -R")
-    options = parser.parse_args()
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="evenkeel-write-", dir=options.folder or "."))
-    try:
-        rows = (arrays if options.what == "arrays" else shuffle)(options, folder.resolve())
-    finally:
-        shutil.rmtree(folder)
+        most = {key: round(max(run[key] for run in runs)) for key in runs[0] if "mib" in key}
+        speed = round(pieces * PIECE / MIB / seconds)
+        rows.append({"name": name, "seconds": round(seconds, 2), "mib_per_s": speed, **most})
     print(json.dumps(rows, indent=1))
 
 

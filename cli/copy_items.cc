@@ -12,6 +12,7 @@
 #include "cli/table.h"
 #include "cli/terminal.h"
 #include "evenkeel/bytes.h"
+#include "evenkeel/tokens.h"
 #include "format/token_layout.h"
 
 namespace evenkeel::cli {
@@ -19,11 +20,12 @@ namespace {
 
 struct CopyWords {
   ItemWords items;
-  WorkBudget budget;
+  WorkWords work;
   CopyOptions options;
   std::string format, to_dtype;  // as typed
   std::uint64_t parts = 0;
-  bool json = false, tokens = false;
+  std::vector<double> weights;
+  bool tokens = false;
 };
 
 constexpr char kConvertFooter[] = R"(
@@ -36,10 +38,16 @@ Examples:
   evenkeel convert train.bin -o corpus.bin --format megatron --eos 50256
   evenkeel convert corpus.idx -o corpus.ds --format datatrove --to uint32)";
 constexpr char kMergeFooter[] = R"(
+Files follow each other, or are mixed by --weights: a number for each FILE that is named; a pattern is
+one. At every place of the output each FILE has had its share of the items to within one. It ends where
+the first FILE runs out; with --repeat, those that run out begin again until each was used up once.
+
 Examples:
   evenkeel merge 'part_*.npy' -o all.npy
   evenkeel merge a.idx b.idx -o all.bin --format megatron
-  evenkeel merge 'shard_*.jsonl' -o all.jsonl)";
+  evenkeel merge 'shard_*.jsonl' -o 'all_{}.jsonl' --parts 16
+  evenkeel merge 'web_*.jsonl' books.jsonl -o mixed.jsonl --weights 3,1
+  evenkeel merge web.idx code.idx -o mixed.bin --format megatron --weights 0.7,0.3 --repeat)";
 constexpr char kSplitFooter[] = R"(
 Parts are of the same size, or of the sizes that --shares gives, and follow each other; rows, lines and
 documents stay whole. Shuffle first if the order of the file means something.
@@ -55,24 +63,37 @@ Examples:
   evenkeel sample features.npy -o some.npy --count 10000 --seed 7
   evenkeel sample all.jsonl -o some.jsonl --count 1000)";
 
-// Tokens if it is said so, by --tokens, the format or the options of documents; or by the file.
-ItemInput copied_input(const CopyWords& words) {
-  ItemInput input = words.items.input();
-  const std::string& format = words.format;
-  const bool tokens = words.tokens || format == "nanogpt" || format == "llm.c" ||
-                      format == "megatron" || format == "datatrove";
-  if (!words.items.unit.empty() || input.unit != ItemUnit::kRows || !tokens) return input;
-  input.unit = ItemUnit::kBlocks;  // no documents are known
-  input.block_tokens = 1 << 15;
-  return input;
+// "8,1,1" of --shares and --weights.
+std::vector<double> parse_shares(const std::string& text) {
+  constexpr double kLeast = 1e-12, kMost = 1e18;
+  return parse_numbers(text, kLeast, kMost, "0.98,0.01,0.01 or 8,1,1");
+}
+
+std::vector<WeightedFiles> weighted_files(const CopyWords& words) {
+  const std::vector<std::string>& named = words.items.files;
+  if (named.size() != words.weights.size()) {
+    throw Error(ErrorKind::kInvalid, "weights",
+                fmt::format("there are {} weights, and {} files or patterns", words.weights.size(),
+                            named.size()))
+        .hint("one weight for each; put a pattern into quotes, so that the shell leaves it alone");
+  }
+  std::vector<WeightedFiles> sets;
+  for (std::size_t i = 0; i < named.size(); ++i) {
+    sets.push_back({expand_token_paths(named[i]), words.weights[i]});
+  }
+  return sets;
 }
 
 int run(const CopyWords& words) {
   CopyOptions options = words.options;
-  options.input = copied_input(words);
-  options.budget = words.budget.budget();
+  const std::string& format = words.format;
+  options.input =
+      words.items.input_or_tokens(words.tokens || format == "nanogpt" || format == "llm.c" ||
+                                  format == "megatron" || format == "datatrove");
+  words.work.apply(options);
   if (!words.to_dtype.empty()) options.dtype = DType::parse(words.to_dtype);
   if (words.parts > 0) options.shares.assign(words.parts, 1);
+  if (!words.weights.empty()) options.sets = weighted_files(words);
   const bool rows = options.input.unit == ItemUnit::kRows;
   (rows ? options.array_format : options.format) = words.format;
   WorkView view;
@@ -80,20 +101,14 @@ int run(const CopyWords& words) {
   const WorkReport report = copy_items(options);
   view.clear();
   const double seconds = view.seconds();
-  if (words.json) {
+  if (words.work.json) {
     nlohmann::ordered_json outputs = nlohmann::ordered_json::array();
     for (const WorkOutput& one : report.outputs) {
       outputs.push_back({{"file", one.path}, {"items", one.items}});
     }
-    print_json({{"outputs", outputs},
-                {"unit", item_unit_name(options.input.unit)},
-                {"items", report.items},
-                {"bytes", report.bytes},
-                {"budget_bytes", options.budget.limit()},
-                {"budget_peak_bytes", options.budget.peak()},
-                {"resumed", report.resumed},
-                {"seconds", seconds},
-                {"how", report.how}});
+    nlohmann::ordered_json json = {{"outputs", outputs}};
+    add_to_json(json, options.input.unit, report, options.budget, seconds);
+    print_json(json);
     return 0;
   }
   for (const WorkOutput& one : report.outputs) {
@@ -104,44 +119,18 @@ int run(const CopyWords& words) {
   return 0;
 }
 
-std::vector<double> parse_shares(const std::string& text) {
-  std::vector<double> shares;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find(',', at), text.size());
-    const auto share = parse_number<double>(text.substr(at, end - at));
-    if (!share || !(*share > 0 && *share < 1e18)) {
-      throw Error(ErrorKind::kInvalid, "shares", fmt::format("\"{}\" are no shares", text))
-          .hint("write them like 0.98,0.01,0.01 or 8,1,1");
-    }
-    shares.push_back(*share);
-    at = end + 1;
-  }
-  return shares;
-}
-
 std::shared_ptr<CopyWords> add_copying(CLI::App& app, int& exit_code, const std::string& name,
                                        const std::string& help, const char* footer) {
   CLI::App* command = app.add_subcommand(name, help);
   auto words = std::make_shared<CopyWords>();
   add_item_options(*command, words->items);
-  command->add_option("-o,--output", words->options.output, "The file to write")
-      ->type_name("FILE")
-      ->required();
   command
       ->add_option("--format", words->format,
                    "For rows: npy or raw. For tokens: nanogpt, llm.c, megatron, datatrove or npy. "
                    "Default: as the input")
       ->type_name("NAME");
   command->add_flag("--tokens", words->tokens, "The files hold tokens, not rows");
-  add_work_budget(*command, words->budget);
-  command->add_flag("--resume", words->options.resume, "Go on where an earlier run was killed");
-  add_size(
-      *command, "--checkpoint",
-      [words](std::uint64_t bytes) { words->options.checkpoint_bytes = bytes; },
-      "Bytes after which a killed run can go on; default 1GiB");
-  command->add_flag("--checksums", words->options.checksums,
-                    "Write OUTPUT.xxh3, too, for `evenkeel verify`");
-  command->add_flag("--json", words->json, "Print the figures as JSON");
+  add_work_options(*command, words->work);
   command->footer(footer);
   command->callback([words, &exit_code] { exit_code = run(*words); });
   return words;
@@ -158,6 +147,16 @@ void add_target_dtype(CLI::App& app, const std::string& name,
       "The type of the elements that are written; default: as they are");
 }
 
+void add_parts(CLI::App& command, const std::shared_ptr<CopyWords>& words) {
+  CLI::Option* parts = add_count(command, "--parts", words->parts, 1,
+                                 "So many parts of one size; the output's name contains {}");
+  add_parsed(
+      command, "--shares", "A,B,...",
+      [words](const std::string& text) { words->options.shares = parse_shares(text); },
+      "Parts of these relative sizes")
+      ->excludes(parts);
+}
+
 }  // namespace
 
 void add_convert(CLI::App& app, int& exit_code) {
@@ -168,20 +167,25 @@ void add_convert(CLI::App& app, int& exit_code) {
 }
 
 void add_merge(CLI::App& app, int& exit_code) {
-  const auto words = add_copying(app, exit_code, "merge", "Several files into one", kMergeFooter);
+  const auto words = add_copying(app, exit_code, "merge",
+                                 "Several files into one, or into parts; by weights", kMergeFooter);
   add_target_dtype(app, "merge", words);
+  CLI::App& command = *app.get_subcommand("merge");
+  add_parts(command, words);
+  CLI::Option* weights = add_parsed(
+      command, "--weights", "A,B,...",
+      [words](const std::string& text) { words->weights = parse_shares(text); },
+      "Mix the files in these proportions, by items");
+  command
+      .add_flag("--repeat", words->options.repeat,
+                "Files that run out begin again until each was used up once")
+      ->needs(weights);
 }
 
 void add_split(CLI::App& app, int& exit_code) {
   const auto words =
       add_copying(app, exit_code, "split", "One file, or several, into parts", kSplitFooter);
-  CLI::App& command = *app.get_subcommand("split");
-  CLI::Option* parts = add_count(command, "--parts", words->parts, 1, "So many parts of one size");
-  add_parsed(
-      command, "--shares", "A,B,...",
-      [words](const std::string& text) { words->options.shares = parse_shares(text); },
-      "Parts of these relative sizes")
-      ->excludes(parts);
+  add_parts(*app.get_subcommand("split"), words);
 }
 
 void add_sample(CLI::App& app, int& exit_code) {

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "base/number.h"
 #include "cli/options.h"
@@ -68,6 +69,32 @@ ItemInput ItemWords::input() const {
   return input;
 }
 
+ItemInput ItemWords::input_or_tokens(bool tokens) const {
+  ItemInput found = input();
+  if (!unit.empty() || found.unit != ItemUnit::kRows || !tokens) return found;
+  found.unit = ItemUnit::kBlocks;  // no documents are known
+  found.block_tokens = 1 << 15;
+  return found;
+}
+
+std::vector<double> parse_numbers(const std::string& text, double least, double most,
+                                  const std::string& example) {
+  std::vector<double> numbers;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    const auto number = parse_number<double>(text.substr(at, end - at));
+    if (!number || !(*number >= least && *number <= most)) {
+      throw Error(
+          ErrorKind::kInvalid, "numbers",
+          fmt::format("\"{}\" are no numbers of {:g} to {:g}, with commas", text, least, most))
+          .hint("write them like " + example);
+    }
+    numbers.push_back(*number);
+    at = end + 1;
+  }
+  return numbers;
+}
+
 void add_item_options(CLI::App& app, ItemWords& words) {
   add_files(app, words.files);
   add_parsed(
@@ -105,6 +132,54 @@ void add_work_budget(CLI::App& app, WorkBudget& budget) {
   add_size(
       app, "--budget", [&budget](std::uint64_t bytes) { budget.bytes = bytes; },
       "Memory for all of it; default 512MiB, or an eighth of the memory available if that is less");
+}
+
+void add_work_options(CLI::App& app, WorkWords& words) {
+  app.add_option("-o,--output", words.output, "The file to write")->type_name("FILE")->required();
+  add_work_budget(app, words.budget);
+  app.add_flag("--resume", words.resume, "Go on where an earlier run was killed");
+  add_size(
+      app, "--checkpoint", [&words](std::uint64_t bytes) { words.checkpoint_bytes = bytes; },
+      "Bytes after which a killed run can go on; default 1GiB");
+  app.add_flag("--checksums", words.checksums, "Write OUTPUT.xxh3, too, for `evenkeel verify`");
+  app.add_flag("--json", words.json, "Print the figures as JSON");
+}
+
+void add_scratch(CLI::App& app, std::string& folder) {
+  app.add_option("--scratch", folder, "A folder for the scratch files")->type_name("DIR");
+}
+
+void add_token_format(CLI::App& app, std::string& format) {
+  app.add_option("--format", format,
+                 "For tokens: nanogpt, llm.c, megatron, datatrove or npy; default: as the input")
+      ->type_name("NAME");
+}
+
+void add_to_json(nlohmann::ordered_json& json, ItemUnit unit, const WorkReport& report,
+                 const Budget& budget, double seconds) {
+  json["unit"] = item_unit_name(unit);
+  json["items"] = report.items;
+  json["bytes"] = report.bytes;
+  json["budget_bytes"] = budget.limit();
+  json["budget_peak_bytes"] = budget.peak();
+  json["resumed"] = report.resumed;
+  json["seconds"] = seconds;
+  json["how"] = report.how;
+}
+
+std::string items_in_words(ItemUnit unit, const WorkReport& report) {
+  return fmt::format("{} {}, {}", with_commas(report.items), item_unit_name(unit),
+                     format_size(report.bytes));
+}
+
+std::string speed_in_words(const WorkReport& report, double seconds) {
+  const double speed = double(report.bytes) / std::max(seconds, 1e-3);
+  return fmt::format("{:.1f} s, {}/s", seconds, format_size(static_cast<std::uint64_t>(speed)));
+}
+
+std::string budget_in_words(const Budget& budget) {
+  return fmt::format("{}, of which {} were reserved", format_size(budget.limit()),
+                     format_size(budget.peak()));
 }
 
 std::function<void(const WorkProgress&)> WorkView::callback() {

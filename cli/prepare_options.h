@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,7 +27,12 @@ struct ItemWords {
 
   // Without --unit, by the first file: lines of text, documents of token files, else rows.
   ItemInput input() const;
+  // The same, but tokens that have no documents are blocks of tokens and not rows.
+  ItemInput input_or_tokens(bool tokens) const;
 };
+// "3,1": numbers of least .. most. Throws Error (kInvalid); `example` is for its hint.
+std::vector<double> parse_numbers(const std::string& text, double least, double most,
+                                  const std::string& example);
 void add_item_options(CLI::App& app, ItemWords& words);
 
 // --budget SIZE of work that is done here; default 512 MiB, or less where memory is short.
@@ -35,6 +41,35 @@ struct WorkBudget {
   Budget budget() const;
 };
 void add_work_budget(CLI::App& app, WorkBudget& budget);
+
+// What all commands have that write items: -o, --budget, --resume, --checkpoint, --checksums,
+// --json.
+struct WorkWords {
+  std::string output;
+  WorkBudget budget;
+  bool resume = false, checksums = false, json = false;
+  std::uint64_t checkpoint_bytes = std::uint64_t{1} << 30;
+
+  template <class Options>
+  void apply(Options& options) const {
+    options.output = output;
+    options.budget = budget.budget();
+    options.resume = resume;
+    options.checksums = checksums;
+    options.checkpoint_bytes = checkpoint_bytes;
+  }
+};
+void add_work_options(CLI::App& app, WorkWords& words);
+// --scratch DIR, and --format NAME of token files.
+void add_scratch(CLI::App& app, std::string& folder);
+void add_token_format(CLI::App& app, std::string& format);
+
+// What was done, after the keys that `json` has already.
+void add_to_json(nlohmann::ordered_json& json, ItemUnit unit, const WorkReport& report,
+                 const Budget& budget, double seconds);
+std::string items_in_words(ItemUnit unit, const WorkReport& report);   // "5 rows, 3 KiB"
+std::string speed_in_words(const WorkReport& report, double seconds);  // "1.0 s, 3 KiB/s"
+std::string budget_in_words(const Budget& budget);
 
 // Shows progress, share and time left on a terminal, and ends the work on Ctrl-C.
 class WorkView {

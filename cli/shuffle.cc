@@ -11,16 +11,14 @@
 #include "cli/prepare_options.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
-#include "evenkeel/bytes.h"
 
 namespace evenkeel::cli {
 namespace {
 
 struct ShuffleWords {
   ItemWords items;
-  WorkBudget budget;
+  WorkWords work;
   ShuffleOptions options;
-  bool json = false;
 };
 
 constexpr char kShuffleFooter[] = R"(
@@ -38,7 +36,7 @@ Examples:
 int run(const ShuffleWords& words) {
   ShuffleOptions options = words.options;
   options.input = words.items.input();
-  options.budget = words.budget.budget();
+  words.work.apply(options);
   if (!options.resume && std::filesystem::exists(options.output + ".shuffle.partial.state")) {
     note("unfinished work on this output is dropped; --resume would go on with it");
   }
@@ -47,31 +45,19 @@ int run(const ShuffleWords& words) {
   const WorkReport report = shuffle(options);
   view.clear();
   const double seconds = view.seconds();
-  if (words.json) {
-    print_json({{"output", options.output},
-                {"unit", item_unit_name(options.input.unit)},
-                {"items", report.items},
-                {"bytes", report.bytes},
-                {"seed", options.seed},
-                {"budget_bytes", options.budget.limit()},
-                {"budget_peak_bytes", options.budget.peak()},
-                {"resumed", report.resumed},
-                {"seconds", seconds},
-                {"how", report.how}});
+  const ItemUnit unit = options.input.unit;
+  if (words.work.json) {
+    nlohmann::ordered_json json = {{"output", options.output}, {"seed", options.seed}};
+    add_to_json(json, unit, report, options.budget, seconds);
+    print_json(json);
     return 0;
   }
-  say(stdout,
-      facts({{"output", options.output},
-             {"items", fmt::format("{} {}, {}", with_commas(report.items),
-                                   item_unit_name(options.input.unit), format_size(report.bytes))},
-             {"order", fmt::format("random, by seed {}", options.seed)},
-             {"time", fmt::format("{:.1f} s, {}/s", seconds,
-                                  format_size(static_cast<std::uint64_t>(
-                                      double(report.bytes) / std::max(seconds, 1e-3))))},
-             {"budget",
-              fmt::format("{}, of which {} were reserved", format_size(options.budget.limit()),
-                          format_size(options.budget.peak()))},
-             {"how", report.how}}));
+  say(stdout, facts({{"output", options.output},
+                     {"items", items_in_words(unit, report)},
+                     {"order", fmt::format("random, by seed {}", options.seed)},
+                     {"time", speed_in_words(report, seconds)},
+                     {"budget", budget_in_words(options.budget)},
+                     {"how", report.how}}));
   return 0;
 }
 
@@ -82,25 +68,10 @@ void add_shuffle(CLI::App& app, int& exit_code) {
       "shuffle", "Rows, lines, documents or blocks of files of any size, in random order");
   auto words = std::make_shared<ShuffleWords>();
   add_item_options(*command, words->items);
-  command->add_option("-o,--output", words->options.output, "The file to write")
-      ->type_name("FILE")
-      ->required();
+  add_work_options(*command, words->work);
   add_count(*command, "--seed", words->options.seed, 0, "Which of the random orders; default 0");
-  command
-      ->add_option("--format", words->options.format,
-                   "For tokens: nanogpt, llm.c, megatron, datatrove or npy; default: as the input")
-      ->type_name("NAME");
-  add_work_budget(*command, words->budget);
-  command->add_option("--scratch", words->options.scratch, "A folder for the scratch file")
-      ->type_name("DIR");
-  command->add_flag("--resume", words->options.resume, "Go on where an earlier run was killed");
-  add_size(
-      *command, "--checkpoint",
-      [words](std::uint64_t bytes) { words->options.checkpoint_bytes = bytes; },
-      "Bytes after which a killed run can go on; default 1GiB");
-  command->add_flag("--checksums", words->options.checksums,
-                    "Write OUTPUT.xxh3, too, for `evenkeel verify`");
-  command->add_flag("--json", words->json, "Print the figures as JSON");
+  add_token_format(*command, words->options.format);
+  add_scratch(*command, words->options.scratch);
   command->footer(kShuffleFooter);
   command->callback([words, &exit_code] { exit_code = run(*words); });
 }

@@ -22,9 +22,11 @@ Examples:
   evenkeel compare features.npy --pattern rows     every engine on your own file
   evenkeel profile -- python train.py              memory of any command over time
   evenkeel guard --budget 1GiB -- python train.py  keep its mapped files within a budget
+  evenkeel top                                     who uses Evenkeel now, and how fast they read
   evenkeel batches train.bin --cold                training batches, and how fast they come
   evenkeel tokenize corpus.jsonl -o train.bin --tokenizer gpt2
   evenkeel shuffle features.npy -o shuffled.npy    files far larger than memory, in random order
+  evenkeel dedup all.jsonl -o unique.jsonl         without exact duplicates
   evenkeel doctor /data                            what this machine allows
 
 Sizes: 64MiB, 1.5GB, 8M. KiB MiB GiB (and K M G) are powers of two, KB MB GB powers of ten.)";
@@ -89,6 +91,7 @@ int evenkeel::cli::run_tool(int argc, char** argv) {
   evenkeel::cli::add_compare(app, exit_code);
   evenkeel::cli::add_profile(app, exit_code);
   evenkeel::cli::add_guard(app, exit_code);
+  evenkeel::cli::add_top(app, exit_code);
   evenkeel::cli::add_batches(app, exit_code);
   evenkeel::cli::add_explain(app, exit_code);
   evenkeel::cli::add_tokenize(app, exit_code);
@@ -97,6 +100,8 @@ int evenkeel::cli::run_tool(int argc, char** argv) {
   evenkeel::cli::add_merge(app, exit_code);
   evenkeel::cli::add_split(app, exit_code);
   evenkeel::cli::add_sample(app, exit_code);
+  evenkeel::cli::add_dedup(app, exit_code);
+  evenkeel::cli::add_stats(app, exit_code);
   evenkeel::cli::add_verify(app, exit_code);
   evenkeel::cli::add_cache(app, exit_code);
   evenkeel::cli::add_doctor(app, exit_code);

@@ -1,5 +1,6 @@
 """evenkeel convert, merge, split and sample, as a user meets them."""
 
+import os
 import resource
 import signal
 import subprocess
@@ -103,10 +104,51 @@ def test_sample_takes_each_item_at_most_once(user):
     assert user.json("sample", "a.txt", "-o", "b.txt", "--count", 2000)["items"] == 1000
 
 
-@pytest.mark.parametrize("command", ["convert", "split", "sample"])
+def test_merge_by_weights(user):
+    user.save("a.npy", np.arange(0, 300))
+    user.save("b.npy", np.arange(1000, 1050))
+    user.save("c.npy", np.arange(1050, 1100))
+    mixed = ["merge", "a.npy", "[bc].npy", "-o", "m.npy", "--weights", "3,1"]
+    assert user.json(*mixed)["items"] == 400
+    found = loaded(user, "m.npy")
+    for end in range(401):  # at every place
+        assert abs((found[:end] < 1000).sum() - 0.75 * end) < 1
+    assert found[found < 1000].tolist() == list(range(300))
+    assert found[found >= 1000].tolist() == list(range(1000, 1100))
+    even = ["merge", "a.npy", "b.npy", "-o", "m.npy", "--weights", "1,1"]
+    assert user.json(*even)["items"] == 100 + (loaded(user, "m.npy")[0] < 1000)
+    assert user.json(*even, "--repeat")["items"] in (599, 600)
+    found = loaded(user, "m.npy")
+    assert found[found < 1000].tolist() == list(range(300))
+    assert found[found >= 1000].tolist() == (list(range(1000, 1050)) * 6)[: (found >= 1000).sum()]
+    parts = [*even[:3], "-o", "p_{}.npy", "--weights", "1,1", "--repeat", "--parts", 4]
+    report = user.json(*parts)
+    assert [len(loaded(user, one["file"])) for one in report["outputs"]] == [
+        one["items"] for one in report["outputs"]
+    ]
+    assert max(abs(one["items"] - 150) for one in report["outputs"]) <= 1
+    joined = np.concatenate([loaded(user, one["file"]) for one in report["outputs"]])
+    assert np.array_equal(joined, found)
+    user.write("a.txt", b"".join(b"a%d\n" % i for i in range(8)))
+    user.write("b.txt", b"b0\nb1")
+    user.run("merge", "a.txt", "b.txt", "-o", "m.txt", "--weights", "0.8,0.2")
+    lines = (user.folder / "m.txt").read_text().split()
+    assert [line for line in lines if line[0] == "a"] == [f"a{i}" for i in range(8)]
+    assert [line for line in lines if line[0] == "b"] == ["b0", "b1"]
+    assert "3 weights, and 2" in user.run(*even[:-1], "1,1,1", code=1).stderr
+    user.run(*even[:-1], "1,0", code=2)
+    user.run("merge", "a.npy", "-o", "m.npy", "--repeat", code=2)
+    user.save("f.npy", np.zeros(5, np.float32))
+    other = ["merge", "a.npy", "f.npy", "-o", "m.npy", "--weights", "1,1"]
+    assert "those of the first file int64" in user.run(*other, code=1).stderr
+
+
+@pytest.mark.parametrize("command", ["convert", "split", "sample", "merge"])
 def test_killed_and_resumed_gives_the_same_bytes(user, command):
-    user.save("a.npy", np.random.default_rng(1).random((60_000, 64)))
+    rows = 15_000 if command == "merge" else 60_000
+    user.save("a.npy", np.random.default_rng(1).random((rows, 64)))
     args = {
+        "merge": ["a.npy", "-o", "b_{}.npy", "--weights", "2,1", "--repeat", "--parts", "3"],
         "convert": ["-o", "b.npy", "--to", "float32"],
         "split": ["-o", "b_{}.npy", "--parts", "5"],
         "sample": ["-o", "b.npy", "--count", "30000"],
@@ -117,7 +159,9 @@ def test_killed_and_resumed_gives_the_same_bytes(user, command):
     for path in user.folder.iterdir():
         if path.name != "a.npy":
             path.unlink()
-    killed_at_random(user, *args, longest=1.5 * seconds + 0.02, kills=4)
+    killed_at_random(
+        user, *args, longest=1.5 * seconds + 0.02, kills=int(os.environ.get("EVENKEEL_KILLS", "4"))
+    )
     assert {path.name: digest(path) for path in user.folder.iterdir()} == wanted
 
 

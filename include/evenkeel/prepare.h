@@ -51,6 +51,7 @@ struct WorkOutput {
 struct WorkReport {
   std::uint64_t items = 0, bytes = 0;  // of the output; bytes as they were read
   bool resumed = false;
+  std::uint64_t duplicates = 0;          // of dedup: items that were left out
   std::string how;                       // in words
   std::vector<WorkOutput> outputs = {};  // of copy_items
 };
@@ -80,8 +81,39 @@ struct ShuffleOptions {
 // and sorts part after part. Throws Error.
 WorkReport shuffle(const ShuffleOptions& options);
 
+struct DedupOptions {
+  ItemInput input;
+  std::string output;
+  std::string format = {};  // of tokens; as ShuffleOptions::format
+  Budget budget = {};
+  // A folder for the scratch files: 24 bytes an item, and 8 a duplicate. Empty: beside the output.
+  std::string scratch = {};
+  bool resume = false, checksums = false;
+  std::uint64_t checkpoint_bytes = std::uint64_t{1} << 30;
+  std::function<void(const WorkProgress&)> progress = {};
+};
+
+// Writes each item of the input once, where it occurs first, in the order of the input. Items are
+// the same if their 128-bit XXH3 hashes are: of a billion different items, two have the same hash
+// with a probability of 10^-21. The output does not depend on the budget. Three steps: hashes go to
+// parts of a scratch file, each part is searched for those that occur again, and the input is read
+// once more and copied without them. Throws Error.
+WorkReport dedup(const DedupOptions& options);
+
+// Files that are mixed with others.
+struct WeightedFiles {
+  std::vector<std::string> paths;
+  double weight = 1;
+};
+
 struct CopyOptions {
   ItemInput input;
+  // Mixed by weights: items are taken from these sets of files in turn, so that at every place each
+  // set has had its share of the items to within one. It ends where the first set runs out; with
+  // `repeat`, sets that run out begin again until each was used up once. Empty: the files of
+  // `input`, one after the other. Otherwise `input.paths` is not used.
+  std::vector<WeightedFiles> sets = {};
+  bool repeat = false;
   // With several shares a pattern: "part_{}.npy" becomes part_00000.npy, part_00001.npy, ...
   std::string output;
   std::string format = {};        // of tokens; as ShuffleOptions::format

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from evenkeel._memmap import Guard as Guard
     from evenkeel._memmap import govern as govern
     from evenkeel._memmap import memmap as memmap
+    from evenkeel._metrics import metrics as metrics
     from evenkeel._profile import mark as mark
     from evenkeel._profile import profile as profile
     from evenkeel._ragged import csr as csr
@@ -65,6 +66,7 @@ _HOME = {
     "Manifest": "_tokenize.manifest",
     "mark": "_profile",
     "memmap": "_memmap",
+    "metrics": "_metrics",
     "open": "_array",
     "plan": "_tokenize.api",
     "profile": "_profile",

@@ -1,10 +1,14 @@
 #include "prepare/buckets.h"
 
+#include <sys/statvfs.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstring>
 
 #include "base/checked.h"
+#include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
 
 namespace evenkeel {
@@ -36,6 +40,26 @@ class NumberText {
 };
 
 }  // namespace
+
+std::string scratch_file(const std::string& output, const std::string& folder,
+                         std::string_view ending) {
+  if (folder.empty()) return output + std::string(ending);
+  return folder + "/" + output.substr(output.rfind('/') + 1) + std::string(ending);
+}
+
+void require_room(std::string_view operation, const std::string& scratch, std::uint64_t bytes) {
+  const std::size_t slash = scratch.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : scratch.substr(0, slash + 1);
+  struct statvfs disk {};
+  if (::statvfs(folder.c_str(), &disk) != 0) return;
+  const std::uint64_t free = static_cast<std::uint64_t>(disk.f_bavail) * disk.f_frsize;
+  if (free >= bytes) return;
+  throw Error::system(std::string(operation), ENOSPC,
+                      "the scratch file takes " + format_size(bytes) + ", and the disk has " +
+                          format_size(free) + " free")
+      .in(scratch)
+      .hint("free some space, or name a folder on another disk with --scratch");
+}
 
 Buckets::Buckets(const std::string& path, bool resume) : file_(path, resume) {
   if (checkpoint()) read_numbers(checkpoint()->numbers);
@@ -73,6 +97,20 @@ void Buckets::write_block(Bucket& bucket) {
   queue_->submit(bucket.block, place, size_.block_bytes);
   bucket.block = queue_->take();
   bucket.fill = 0;
+}
+
+void Buckets::add(std::uint64_t number, std::span<const std::byte> head,
+                  std::span<const std::byte> body) {
+  Bucket& bucket = buckets_[number];
+  const std::uint64_t both = head.size() + body.size();
+  if (both >= size_.block_bytes - bucket.fill) {
+    add(number, head);
+    return add(number, body);
+  }
+  std::memcpy(bucket.block + bucket.fill, head.data(), head.size());
+  std::memcpy(bucket.block + bucket.fill + head.size(), body.data(), body.size());
+  bucket.fill += both;
+  bucket.bytes += both;
 }
 
 void Buckets::add(std::uint64_t number, std::span<const std::byte> bytes) {

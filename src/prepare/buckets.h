@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "evenkeel/budget.h"
@@ -18,7 +19,7 @@ struct BucketSize {
 };
 
 // Each bucket fills a block of memory, and full blocks are written to extents of the bucket's own,
-// 16 blocks each. All calls but `read` come from one thread.
+// 16 blocks each. All calls but `read` come from one thread; `read` may come from several at once.
 class Buckets {
  public:
   static constexpr std::uint64_t kSpareBlocks = 8, kThreads = 4;
@@ -37,6 +38,8 @@ class Buckets {
   const std::string& path() const { return file_.path(); }
 
   void add(std::uint64_t bucket, std::span<const std::byte> bytes);
+  // Both, one behind the other.
+  void add(std::uint64_t bucket, std::span<const std::byte> head, std::span<const std::byte> body);
   // All that was added is on the disk; a later run goes on with `state`.
   void save(const std::string& kind, const std::string& state);
   void end_adding();  // after `save`: gives the memory back
@@ -67,5 +70,11 @@ class Buckets {
   std::vector<Bucket> buckets_;
   std::uint64_t extents_ = 0;
 };
+
+// The scratch file of work on `output`: in the folder, or beside it where that is empty.
+std::string scratch_file(const std::string& output, const std::string& folder,
+                         std::string_view ending);
+// Throws Error (ENOSPC) when the disk of a scratch file has less room than this.
+void require_room(std::string_view operation, const std::string& scratch, std::uint64_t bytes);
 
 }  // namespace evenkeel

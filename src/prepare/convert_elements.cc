@@ -9,6 +9,7 @@
 
 #include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
+#include "prepare/element_types.h"
 
 namespace evenkeel {
 namespace {
@@ -46,29 +47,6 @@ std::size_t convert_all(const std::byte* from, std::byte* to, std::size_t count)
     std::memcpy(to + i * sizeof(To), &converted, sizeof converted);
   }
   return count;
-}
-
-template <class Use>
-auto with_element_type(DType dtype, Use use) -> decltype(use(std::type_identity<int>{})) {
-  const bool whole = dtype.kind == DTypeKind::kInt;
-  if (dtype.kind == DTypeKind::kFloat && dtype.size == 4) return use(std::type_identity<float>{});
-  if (dtype.kind == DTypeKind::kFloat && dtype.size == 8) return use(std::type_identity<double>{});
-  if (dtype.kind == DTypeKind::kBool) return use(std::type_identity<bool>{});
-  if (!whole && dtype.kind != DTypeKind::kUint) return nullptr;
-  switch (dtype.size) {
-    case 1:
-      return whole ? use(std::type_identity<std::int8_t>{})
-                   : use(std::type_identity<std::uint8_t>{});
-    case 2:
-      return whole ? use(std::type_identity<std::int16_t>{})
-                   : use(std::type_identity<std::uint16_t>{});
-    case 4:
-      return whole ? use(std::type_identity<std::int32_t>{})
-                   : use(std::type_identity<std::uint32_t>{});
-    default:
-      return whole ? use(std::type_identity<std::int64_t>{})
-                   : use(std::type_identity<std::uint64_t>{});
-  }
 }
 
 using ConvertFunction = std::size_t (*)(const std::byte*, std::byte*, std::size_t);

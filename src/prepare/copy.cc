@@ -1,4 +1,4 @@
-// Items from files to files: converted, merged, split, sampled.
+// Items from files to files: converted, merged, mixed, split, sampled.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -10,6 +10,7 @@
 #include "prepare/convert_elements.h"
 #include "prepare/input_files.h"
 #include "prepare/items.h"
+#include "prepare/mixed_items.h"
 #include "write/output_file.h"
 
 namespace evenkeel {
@@ -47,7 +48,7 @@ class Copy {
   explicit Copy(const CopyOptions& options)
       : options_(options),
         reading_(std::clamp<std::uint64_t>(options.budget.limit() / 2, 1_MiB, 32_MiB)),
-        source_(open_items(options.input, options.budget, reading_, group_bytes(options))),
+        source_(open_source(options, reading_)),
         from_(source_->kind.tokens ? source_->kind.tokens->dtype : source_->kind.array.dtype),
         convert_(from_, options.dtype.value_or(from_), options.budget) {
     if (options.dtype) {
@@ -93,6 +94,18 @@ class Copy {
   }
 
  private:
+  static std::unique_ptr<ItemSource> open_source(const CopyOptions& options,
+                                                 std::uint64_t reading) {
+    if (options.sets.empty()) {
+      return open_items(options.input, options.budget, reading, group_bytes(options));
+    }
+    const auto counted = [&options](std::uint64_t bytes) {
+      if (options.progress) options.progress({"counting", bytes, 0});
+    };
+    return open_mixed(options.input, options.sets, options.repeat, options.budget, reading,
+                      counted);
+  }
+
   // Rows are copied many at a time, but sampled and split one by one.
   static std::uint64_t group_bytes(const CopyOptions& options) {
     return options.sample || options.shares.size() > 1 ? 0 : 64_KiB;
@@ -129,7 +142,7 @@ class Copy {
 
   void select() {
     std::uint64_t items = source_->estimated_items();
-    if (options_.input.unit == ItemUnit::kLines) {  // they have to be counted
+    if (options_.input.unit == ItemUnit::kLines && options_.sets.empty()) {  // to be counted
       for (items = 0; source_->next(); ++items) tell("counting", source_->position().offset);
       source_->seek({});
     }

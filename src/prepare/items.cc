@@ -39,6 +39,9 @@ class RowSource final : public ItemSource {
     item_ = position.item;
     reader_.seek(position.offset);
   }
+  void seek_item(std::uint64_t item) override {
+    seek({item, std::min(item * item_bytes_, reader_.size())});
+  }
   std::uint64_t bytes() const override { return reader_.size(); }
   std::uint64_t estimated_items() const override {
     return (bytes() + item_bytes_ - 1) / item_bytes_;
@@ -160,6 +163,7 @@ class DocumentItemSource final : public ItemSource {
     end_ = documents_.start(item_);
     reader_.seek(end_ * token_bytes_);
   }
+  void seek_item(std::uint64_t item) override { seek({item, 0}); }
   std::uint64_t bytes() const override { return reader_.size(); }
   std::uint64_t estimated_items() const override { return index_->size(); }
   std::uint64_t item_bytes() const override { return 0; }
@@ -302,6 +306,12 @@ std::unique_ptr<ItemSource> open_items(const ItemInput& input, const Budget& bud
   return source;
 }
 
+void ItemSource::seek_item(std::uint64_t item) {
+  seek({});
+  for (std::uint64_t i = 0; i < item && next(); ++i) {
+  }
+}
+
 void ItemSource::require_apart_from(const std::string& output, const std::string& format) const {
   const bool own = kind.tokens && format.empty();
   require_other_files(files_, output, own ? kind.tokens->format : format);
@@ -323,6 +333,31 @@ std::unique_ptr<ItemSink> create_items(const std::string& path, const ItemKind& 
   ArrayWriterOptions made = like.array;
   static_cast<WriteOptions&>(made) = options;
   return std::make_unique<ArraySink>(path, made);
+}
+
+namespace {
+
+constexpr std::string_view kDone = "done ";
+
+}  // namespace
+
+std::string done_state(const std::string& kind, const WorkReport& report) {
+  return kind + std::string(kDone) + std::to_string(report.items) + " " +
+         std::to_string(report.bytes) + " " + std::to_string(report.duplicates);
+}
+
+bool is_done(const ItemSink& sink, const std::string& kind) {
+  return state_numbers(sink.state(), kind, kDone, 3).has_value();
+}
+
+bool close_if_done(ItemSink& sink, const std::string& kind, WorkReport& report) {
+  const auto done = state_numbers(sink.state(), kind, kDone, 3);
+  if (!done) return false;
+  report.resumed = true;
+  report.items = (*done)[0], report.bytes = (*done)[1], report.duplicates = (*done)[2];
+  report.how = sink.how();
+  sink.close();
+  return true;
 }
 
 }  // namespace evenkeel

@@ -33,6 +33,7 @@ class ItemSource {
   virtual std::optional<std::span<const std::byte>> next() = 0;
   virtual ItemPosition position() const = 0;
   virtual void seek(const ItemPosition& position) = 0;
+  virtual void seek_item(std::uint64_t item);         // reads those before it, where that is needed
   virtual std::uint64_t bytes() const = 0;            // of all items
   virtual std::uint64_t estimated_items() const = 0;  // exact, but for lines
   virtual std::uint64_t item_bytes() const = 0;       // of each; 0 where they differ
@@ -46,6 +47,10 @@ class ItemSource {
  protected:
   friend std::unique_ptr<ItemSource> open_items(const ItemInput& input, const Budget& budget,
                                                 std::uint64_t memory, std::uint64_t group_bytes);
+  friend std::unique_ptr<ItemSource> open_mixed(
+      const ItemInput& input, const std::vector<WeightedFiles>& sets, bool repeat,
+      const Budget& budget, std::uint64_t memory,
+      const std::function<void(std::uint64_t bytes)>& counted);
   std::string fingerprint_;
   std::vector<std::string> files_;  // all that are read: also indexes
 };
@@ -72,5 +77,12 @@ class ItemSink {
 std::unique_ptr<ItemSink> create_items(const std::string& path, const ItemKind& like,
                                        const std::string& format, const WriteOptions& options,
                                        bool documents = true);
+
+// The last checkpoint of work that needs its scratch files no more: the output only has to get its
+// name. `kind` says which work it is.
+std::string done_state(const std::string& kind, const WorkReport& report);
+bool is_done(const ItemSink& sink, const std::string& kind);
+// Gives such an output its name, and fills in the report; false if it is not done.
+bool close_if_done(ItemSink& sink, const std::string& kind, WorkReport& report);
 
 }  // namespace evenkeel

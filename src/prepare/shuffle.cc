@@ -1,8 +1,5 @@
-#include <sys/statvfs.h>
-
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cstring>
 
 #include "evenkeel/bytes.h"
@@ -55,20 +52,6 @@ ShuffleMemory divide(const Budget& budget, const SourceFacts& source, std::uint6
   return memory;
 }
 
-void require_room(const std::string& scratch, std::uint64_t bytes) {
-  const std::size_t slash = scratch.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : scratch.substr(0, slash + 1);
-  struct statvfs disk {};
-  if (::statvfs(folder.c_str(), &disk) != 0) return;
-  const std::uint64_t free = static_cast<std::uint64_t>(disk.f_bavail) * disk.f_frsize;
-  if (free >= bytes) return;
-  throw Error::system("shuffle", ENOSPC,
-                      "the scratch file takes " + format_size(bytes) + ", and the disk has " +
-                          format_size(free) + " free")
-      .in(scratch)
-      .hint("free some space, or name a folder on another disk with --scratch");
-}
-
 class Shuffle {
  public:
   explicit Shuffle(const ShuffleOptions& options)
@@ -106,12 +89,10 @@ class Shuffle {
   }
 
  private:
-  static constexpr std::string_view kAllDistributed = "all ", kDone = "done ";
+  static constexpr std::string_view kAllDistributed = "all ";
 
   std::string scratch_path() const {
-    const std::string& out = options_.output;
-    if (options_.scratch.empty()) return out + ".shuffle";
-    return options_.scratch + "/" + out.substr(out.rfind('/') + 1) + ".shuffle";
+    return scratch_file(options_.output, options_.scratch, ".shuffle");
   }
   void tell(std::string_view step, std::uint64_t done, std::uint64_t total) const {
     if (options_.progress) options_.progress({step, done, total});
@@ -125,24 +106,12 @@ class Shuffle {
   bool finish_last_step() {
     const auto sink = create_items(options_.output, source_->kind, options_.format,
                                    write_options(options_.budget, true));
-    if (close_if_done(*sink)) return true;
+    if (close_if_done(*sink, kind_, report_)) return true;
     if (sink->resumed() && !state_numbers(sink->state(), kind_, "", 3)) {
       throw other_work(options_.output);
     }
     sink->abort();  // its scratch file is gone
     return false;
-  }
-
-  // An output that has all items gets its name.
-  bool close_if_done(ItemSink& sink) {
-    const auto done = state_numbers(sink.state(), kind_, kDone, 2);
-    if (!done) return false;
-    report_.resumed = true;
-    report_.items = (*done)[0];
-    report_.bytes = (*done)[1];
-    report_.how = sink.how();
-    sink.close();
-    return true;
   }
 
   // How many items there are.
@@ -154,18 +123,16 @@ class Shuffle {
       if (!at) throw other_work(options_.output);
       source_->seek({(*at)[0], (*at)[1]});
     } else {
-      require_room(scratch_path(),
+      require_room("shuffle", scratch_path(),
                    source_->bytes() + source_->estimated_items() * (StoredItem::kNumberBytes));
     }
     buckets.begin(options_.budget, memory.buckets);
     const ShuffleKeys keys{options_.seed};
     const std::uint64_t count = buckets.size().buckets;
     const bool same_length = source_->item_bytes() > 0;
-    std::uint64_t saved = source_->position().offset, told = saved;
-    for (;;) {
-      const std::uint64_t number = source_->position().item;
-      const auto item = source_->next();
-      if (!item) break;
+    const ItemPosition begin = source_->position();
+    std::uint64_t number = begin.item, saved = begin.offset, since = 0;
+    for (; const auto item = source_->next(); ++number) {
       const std::uint64_t bucket = ShuffleKeys::bucket_of(keys.of(number).high, count);
       std::byte head[StoredItem::kNumberBytes + StoredItem::kLengthBytes];
       std::memcpy(head, &number, sizeof number);
@@ -178,17 +145,16 @@ class Shuffle {
         const auto length = static_cast<std::uint32_t>(item->size());
         std::memcpy(head + sizeof number, &length, sizeof length);
       }
-      buckets.add(bucket, {head, sizeof head - (same_length ? StoredItem::kLengthBytes : 0)});
-      buckets.add(bucket, *item);
+      const std::size_t head_bytes = sizeof head - (same_length ? StoredItem::kLengthBytes : 0);
+      buckets.add(bucket, {head, head_bytes}, *item);
+      since += item->size();
+      if (since < std::min<std::uint64_t>(4_MiB, options_.checkpoint_bytes)) continue;
+      since = 0;
       const ItemPosition now = source_->position();
-      if (now.offset - told >= 4_MiB) {
-        told = now.offset;
-        tell("distributing", told, total);
-      }
-      if (now.offset - saved >= options_.checkpoint_bytes) {
-        saved = now.offset;
-        buckets.save(kind_, std::to_string(now.item) + " " + std::to_string(now.offset));
-      }
+      tell("distributing", now.offset, total);
+      if (now.offset - saved < options_.checkpoint_bytes) continue;
+      saved = now.offset;
+      buckets.save(kind_, std::to_string(now.item) + " " + std::to_string(now.offset));
     }
     const std::uint64_t items = source_->position().item;
     buckets.save(kind_, std::string(kAllDistributed) + std::to_string(items));
@@ -204,9 +170,9 @@ class Shuffle {
     const auto sink = create_items(options_.output, like, options_.format,
                                    write_options(Budget(memory.writing), resumed));
     std::uint64_t from = 0;
-    if (state_numbers(sink->state(), kind_, kDone, 2)) {
+    if (is_done(*sink, kind_)) {
       buckets.discard();
-      close_if_done(*sink);
+      close_if_done(*sink, kind_, report_);
       return;
     }
     if (sink->resumed()) {
@@ -247,8 +213,7 @@ class Shuffle {
           .hint("the scratch file was changed: begin again without --resume");
     }
     // From here on the output alone is needed; see finish_last_step.
-    sink->checkpoint(kind_ + std::string(kDone) + std::to_string(report_.items) + " " +
-                     std::to_string(report_.bytes));
+    sink->checkpoint(done_state(kind_, report_));
     buckets.discard();
     sink->close();
   }

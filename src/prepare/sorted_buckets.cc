@@ -1,6 +1,7 @@
 #include "prepare/sorted_buckets.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "base/thread.h"
@@ -24,7 +25,8 @@ SortedBuckets::SortedBuckets(Buckets& buckets, const Budget& budget, std::uint64
       keys_(keys),
       item_bytes_(item_bytes),
       from_(from),
-      window_(budget, kWindow, "a window of the scratch file") {
+      window_(budget, kWindow, "a window of the scratch file"),
+      loader_(buckets) {
   for (Arena& arena : arenas_) arena.memory = PageBuffer(budget, part_bytes, "items to sort");
   thread_ = start_thread([this] { work(); });
 }
@@ -53,8 +55,8 @@ void SortedBuckets::work() {
           if (ending_) return;
         }
         std::uint64_t last = end;
-        while (!load(arena, bucket, from, last)) last = from + (last - from) / 2;
-        sort(arena);
+        while (!load(arena, {bucket, from, last})) last = from + (last - from) / 2;
+        sort(arena, {bucket, from, last});
         done = last == end;
         arena.last = done && bucket + 1 == count;
         arena.next_key.reset();
@@ -77,23 +79,99 @@ void SortedBuckets::work() {
   }
 }
 
-bool SortedBuckets::load(Arena& arena, std::uint64_t bucket, std::uint64_t from,
-                         std::uint64_t last) {
+std::uint64_t SortedBuckets::number_of(const std::byte* head) const {
+  std::uint64_t number = 0;
+  std::memcpy(&number, head, sizeof number);
+  return number;
+}
+
+std::uint64_t SortedBuckets::length_of(const std::byte* head) const {
+  if (item_bytes_ > 0) return item_bytes_;
+  std::uint32_t length = 0;
+  std::memcpy(&length, head + StoredItem::kNumberBytes, sizeof length);
+  return length;
+}
+
+std::uint64_t SortedBuckets::key_of(const std::byte* head, std::uint64_t bucket) const {
+  const std::uint64_t number = number_of(head), high = keys_.of(number).high;
+  if (ShuffleKeys::bucket_of(high, buckets_.size().buckets) == bucket) return high;
+  throw Error(ErrorKind::kFormat, "shuffle",
+              "item " + with_commas(number) + " is not of part " + with_commas(bucket))
+      .in(buckets_.path())
+      .hint("the scratch file was changed: begin again without --resume");
+}
+
+Error SortedBuckets::does_not_fit(std::uint64_t item_bytes) const {
+  return Error(ErrorKind::kBudget, "shuffle",
+               "an item of " + with_commas(item_bytes) + " bytes does not fit the " +
+                   format_size(arenas_[0].memory.size()) + " that are for sorting")
+      .hint("give a larger budget");
+}
+
+bool SortedBuckets::load(Arena& arena, const Range& range) {
+  // In pages, so entries and reads are aligned.
+  const std::uint64_t stored = BucketLoader::memory(buckets_, range.bucket);
+  return stored < arena.memory.size() && load_whole(arena, range) ? true
+                                                                  : load_filtered(arena, range);
+}
+
+// Items stay where they were read to; only entries are made.
+bool SortedBuckets::load_whole(Arena& arena, const Range& range) {
   std::byte* const begin = arena.memory.data();
-  const std::uint64_t head =
-      StoredItem::kNumberBytes + (item_bytes_ > 0 ? 0 : StoredItem::kLengthBytes);
+  const std::uint64_t stored = buckets_.bytes(range.bucket), head = head_bytes();
+  auto* const end = reinterpret_cast<Entry*>(begin + arena.memory.size());
+  const auto* const least =
+      reinterpret_cast<Entry*>(begin + BucketLoader::memory(buckets_, range.bucket));
+  Entry* entry = end;
+  loader_.start(range.bucket, begin);
+  try {
+    std::uint64_t at = 0, have = 0;
+    const auto need = [&](std::uint64_t until) {
+      if (until > stored) {
+        throw Error(ErrorKind::kFormat, "shuffle",
+                    "part " + with_commas(range.bucket) + " ends in the middle of an item")
+            .in(buckets_.path())
+            .hint("the scratch file was changed: begin again without --resume");
+      }
+      while (have < until) have = loader_.wait_for_more(have);
+    };
+    while (at < stored) {
+      if (have - at < head) need(at + head);
+      const std::uint64_t length = length_of(begin + at);
+      const std::uint64_t high = key_of(begin + at, range.bucket);
+      if (high >= range.from && high <= range.last) {
+        if (entry == least) {  // too many small items
+          loader_.cancel();
+          return false;
+        }
+        *--entry = {high, at};
+      }
+      at += head + length;
+      if (have < at) need(at);
+    }
+  } catch (...) {
+    loader_.cancel();
+    throw;
+  }
+  arena.entries = entry;
+  arena.count = static_cast<std::size_t>(end - entry);
+  return true;
+}
+
+bool SortedBuckets::load_filtered(Arena& arena, const Range& range) {
+  std::byte* const begin = arena.memory.data();
+  const std::uint64_t head = head_bytes();
   std::uint64_t used = 0, room = arena.memory.size();
-  auto* entry = reinterpret_cast<Entry*>(begin + room / sizeof(Entry) * sizeof(Entry));
-  room = static_cast<std::uint64_t>(reinterpret_cast<std::byte*>(entry) - begin);
+  auto* entry = reinterpret_cast<Entry*>(begin + room);
   Entry* const end = entry;
 
   std::byte header[StoredItem::kNumberBytes + StoredItem::kLengthBytes] = {};
   std::uint64_t have = 0;  // of the header
   std::uint64_t left = 0;  // of the item
   bool kept = false;
-  for (std::uint64_t offset = 0; offset < buckets_.bytes(bucket); offset += kWindow) {
+  for (std::uint64_t offset = 0; offset < buckets_.bytes(range.bucket); offset += kWindow) {
     const std::uint64_t count =
-        buckets_.read(bucket, offset, {window_.data(), static_cast<std::size_t>(kWindow)});
+        buckets_.read(range.bucket, offset, {window_.data(), static_cast<std::size_t>(kWindow)});
     std::span<const std::byte> bytes(window_.data(), count);
     while (!bytes.empty()) {
       if (left > 0) {
@@ -112,34 +190,18 @@ bool SortedBuckets::load(Arena& arena, std::uint64_t bucket, std::uint64_t from,
       bytes = bytes.subspan(now.size());
       if (have < head) continue;
       have = 0;
-      std::uint64_t number = 0;
-      std::uint32_t length = 0;
-      std::memcpy(&number, header, sizeof number);
-      if (item_bytes_ == 0) std::memcpy(&length, header + sizeof number, sizeof length);
-      left = item_bytes_ > 0 ? item_bytes_ : length;
-      const std::uint64_t high = keys_.of(number).high;
-      if (ShuffleKeys::bucket_of(high, buckets_.size().buckets) != bucket) {
-        throw Error(ErrorKind::kFormat, "shuffle",
-                    "item " + with_commas(number) + " is not of part " + with_commas(bucket))
-            .in(buckets_.path())
-            .hint("the scratch file was changed: begin again without --resume");
-      }
-      kept = high >= from && high <= last;
+      left = length_of(header);
+      const std::uint64_t high = key_of(header, range.bucket);
+      kept = high >= range.from && high <= range.last;
       if (!kept) continue;
-      const std::uint64_t taken = left + (item_bytes_ > 0 ? 0 : sizeof length);
-      if (used + taken + sizeof(Entry) > room) {
-        if (from < last) return false;
-        throw Error(ErrorKind::kBudget, "shuffle",
-                    "an item of " + with_commas(left) + " bytes does not fit the " +
-                        format_size(arena.memory.size()) + " that are for sorting")
-            .hint("give a larger budget");
+      if (used + head + left + sizeof(Entry) > room) {
+        if (range.from < range.last) return false;
+        throw does_not_fit(left);
       }
       room -= sizeof(Entry);
-      *--entry = {high, number, used};
-      if (item_bytes_ == 0) {
-        std::memcpy(begin + used, &length, sizeof length);
-        used += sizeof length;
-      }
+      *--entry = {high, used};
+      std::memcpy(begin + used, header, head);
+      used += head;
     }
   }
   arena.entries = entry;
@@ -147,12 +209,54 @@ bool SortedBuckets::load(Arena& arena, std::uint64_t bucket, std::uint64_t from,
   return true;
 }
 
-void SortedBuckets::sort(Arena& arena) const {
-  std::sort(arena.entries, arena.entries + arena.count, [this](const Entry& a, const Entry& b) {
+void SortedBuckets::sort_few(Entry* first, Entry* last, const std::byte* memory) const {
+  std::sort(first, last, [&](const Entry& a, const Entry& b) {
     if (a.high != b.high) return a.high < b.high;
-    const std::uint64_t low_a = keys_.of(a.number).low, low_b = keys_.of(b.number).low;
-    return low_a != low_b ? low_a < low_b : a.number < b.number;
+    const std::uint64_t number_a = number_of(memory + a.place);
+    const std::uint64_t number_b = number_of(memory + b.place);
+    const std::uint64_t low_a = keys_.of(number_a).low, low_b = keys_.of(number_b).low;
+    return low_a != low_b ? low_a < low_b : number_a < number_b;
   });
+}
+
+// Keys are uniform, so their bits divide them evenly (American flag sort: McIlroy, Bostic and
+// McIlroy, "Engineering Radix Sort", 1993). All keys are base .. base + 2^bits - 1.
+void SortedBuckets::sort_by_bits(Entry* first, Entry* last, std::uint64_t base, unsigned bits,
+                                 const std::byte* memory) const {
+  constexpr std::size_t kFew = 64;
+  constexpr unsigned kBits = 8;
+  if (static_cast<std::size_t>(last - first) <= kFew || bits == 0) {
+    return sort_few(first, last, memory);
+  }
+  const unsigned shift = bits > kBits ? bits - kBits : 0;
+  const auto bin_of = [&](const Entry& entry) { return (entry.high - base) >> shift; };
+  constexpr std::size_t kBins = 1 << kBits;
+  std::size_t counts[kBins] = {};
+  for (const Entry* entry = first; entry < last; ++entry) ++counts[bin_of(*entry)];
+  Entry *nexts[kBins], *ends[kBins];
+  Entry* place = first;
+  for (std::size_t bin = 0; bin < kBins; ++bin) {
+    nexts[bin] = place;
+    ends[bin] = place += counts[bin];
+  }
+  for (std::size_t bin = 0; bin < kBins; ++bin) {
+    while (nexts[bin] < ends[bin]) {
+      Entry moved = *nexts[bin];
+      for (std::size_t target = bin_of(moved); target != bin; target = bin_of(moved)) {
+        std::swap(moved, *nexts[target]++);
+      }
+      *nexts[bin]++ = moved;
+    }
+  }
+  for (std::size_t bin = 0; bin < kBins; ++bin) {
+    sort_by_bits(ends[bin] - counts[bin], ends[bin], base + (std::uint64_t{bin} << shift), shift,
+                 memory);
+  }
+}
+
+void SortedBuckets::sort(Arena& arena, const Range& range) const {
+  const auto bits = static_cast<unsigned>(std::bit_width(range.last - range.from));
+  sort_by_bits(arena.entries, arena.entries + arena.count, range.from, bits, arena.memory.data());
 }
 
 std::optional<SortedBuckets::Part> SortedBuckets::next() {
@@ -172,13 +276,15 @@ std::optional<SortedBuckets::Part> SortedBuckets::next() {
 std::span<const std::byte> SortedBuckets::item(std::size_t i) const {
   const Entry* entries = current_->entries;
   const std::byte* const memory = current_->memory.data();
-  constexpr std::size_t kAhead = 8;
-  if (i + kAhead < current_->count) __builtin_prefetch(memory + entries[i + kAhead].place);
-  const std::byte* const at = memory + entries[i].place;
-  if (item_bytes_ > 0) return {at, item_bytes_};
-  std::uint32_t length = 0;
-  std::memcpy(&length, at, sizeof length);
-  return {at + sizeof length, length};
+  // Items lie anywhere: their places are asked for some items before.
+  constexpr std::size_t kAhead = 12;
+  if (i + kAhead < current_->count) {
+    const std::byte* const later = memory + entries[i + kAhead].place;
+    __builtin_prefetch(later);
+    __builtin_prefetch(later + 64);
+  }
+  const std::byte* const head = memory + entries[i].place;
+  return {head + head_bytes(), length_of(head)};
 }
 
 }  // namespace evenkeel

@@ -10,7 +10,9 @@
 
 #include "base/memory.h"
 #include "base/mutex.h"
+#include "evenkeel/error.h"
 #include "order/philox.h"
+#include "prepare/bucket_loader.h"
 #include "prepare/buckets.h"
 
 namespace evenkeel {
@@ -32,10 +34,10 @@ struct ShuffleKeys {
 // bytes.
 struct StoredItem {
   static constexpr std::uint64_t kNumberBytes = 8, kLengthBytes = 4;
-  static constexpr std::uint64_t kEntryBytes = 24;  // in memory, to sort by
+  static constexpr std::uint64_t kEntryBytes = 16;  // in memory, to sort by
 };
 
-// Reads and sorts on a thread of its own, one part ahead of the caller.
+// Reads and sorts on threads of its own, one part ahead of the caller.
 class SortedBuckets {
  public:
   // Memory: two parts of `part_bytes`, and a window. `item_bytes` is 0 where items differ.
@@ -59,10 +61,11 @@ class SortedBuckets {
 
  private:
   struct Entry {
-    std::uint64_t high, number;
-    std::uint64_t place;  // of the item's length or bytes
+    std::uint64_t high;
+    std::uint64_t place;  // of the item's number, which its length and bytes follow
   };
-  // Items from the front, entries from the back.
+  static_assert(sizeof(Entry) == StoredItem::kEntryBytes);
+  // Items as they are stored from the front, entries from the back.
   struct Arena {
     PageBuffer memory;
     Entry* entries = nullptr;  // the first; they end with the memory
@@ -71,9 +74,25 @@ class SortedBuckets {
     bool ready = false, last = false;
   };
   void work() EXCLUDES(mutex_);
-  // False: not all items with keys of from .. last fit.
-  bool load(Arena& arena, std::uint64_t bucket, std::uint64_t from, std::uint64_t last);
-  void sort(Arena& arena) const;
+  struct Range {  // of keys, of one bucket
+    std::uint64_t bucket, from, last;
+  };
+  std::uint64_t head_bytes() const {
+    return StoredItem::kNumberBytes + (item_bytes_ > 0 ? 0 : StoredItem::kLengthBytes);
+  }
+  std::uint64_t length_of(const std::byte* head) const;
+  std::uint64_t number_of(const std::byte* head) const;
+  // The key of an item of the bucket. Throws Error (kFormat) if it is of another.
+  std::uint64_t key_of(const std::byte* head, std::uint64_t bucket) const;
+  Error does_not_fit(std::uint64_t item_bytes) const;
+  // False: not all items of the range fit.
+  bool load(Arena& arena, const Range& range);
+  bool load_whole(Arena& arena, const Range& range);     // the bucket fits as it is stored
+  bool load_filtered(Arena& arena, const Range& range);  // it does not: keeps what is of the range
+  void sort(Arena& arena, const Range& range) const;
+  void sort_few(Entry* first, Entry* last, const std::byte* memory) const;
+  void sort_by_bits(Entry* first, Entry* last, std::uint64_t base, unsigned bits,
+                    const std::byte* memory) const;
 
   Buckets& buckets_;
   const ShuffleKeys keys_;
@@ -81,6 +100,7 @@ class SortedBuckets {
   const std::uint64_t from_;
   PageBuffer window_;
   Arena arenas_[2];
+  BucketLoader loader_;  // goes before the memory it reads into
   Arena* current_ = nullptr;
   unsigned turn_ = 0;  // arenas are used by turns
   Mutex mutex_;

@@ -21,6 +21,11 @@ std::uint64_t checksum_of(std::span<const std::byte> block) {
   return XXH3_64bits(block.data(), block.size());
 }
 
+Hash128 hash128_of(std::span<const std::byte> bytes) {
+  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
+  return {hash.high64, hash.low64};
+}
+
 Checksums Checksums::read(const std::string& path) {
   const auto all = read_text_file(path);
   if (!all) {

@@ -29,6 +29,11 @@ struct Checksums {
 };
 
 std::uint64_t checksum_of(std::span<const std::byte> block);
+struct Hash128 {
+  std::uint64_t high = 0, low = 0;
+  friend bool operator==(const Hash128&, const Hash128&) = default;
+};
+Hash128 hash128_of(std::span<const std::byte> bytes);  // XXH3 of 128 bits
 // Of so many bytes that come in pieces: `piece(at)` is what begins `at` bytes behind the first.
 std::uint64_t checksum_of(std::uint64_t length,
                           const std::function<std::span<const std::byte>(std::uint64_t at)>& piece);

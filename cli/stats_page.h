@@ -1,0 +1,27 @@
+// The page that `stats` writes: histograms of columns, lengths and tokens.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "evenkeel/stats.h"
+
+namespace evenkeel::cli {
+
+struct StatsPage {
+  std::string title;                                       // the files
+  std::vector<std::pair<std::string, std::string>> facts;  // what stands above the pictures
+  std::vector<double> quantiles;                           // as they were asked for
+  std::string length_unit;                                 // "tokens", "bytes"
+};
+
+// One file without scripts, light or dark as the reader's system is.
+std::string stats_html(const StatsPage& page, const StatsReport& report);
+
+// As short as six digits say it: "0.25", "1.5e+09".
+std::string number_text(double value);
+// "1 %", "median"
+std::string quantile_name(double q);
+
+}  // namespace evenkeel::cli

@@ -1,0 +1,36 @@
+// From a DType that is known when the program runs to a type of C++.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "evenkeel/dtype.h"
+
+namespace evenkeel {
+
+// use(std::type_identity<T>) for the T of a dtype; a null pointer for types that C++ lacks: 16-bit
+// floats, and for complex numbers and records.
+template <class Use>
+auto with_element_type(DType dtype, Use use) -> decltype(use(std::type_identity<int>{})) {
+  const bool whole = dtype.kind == DTypeKind::kInt;
+  if (dtype.kind == DTypeKind::kFloat && dtype.size == 4) return use(std::type_identity<float>{});
+  if (dtype.kind == DTypeKind::kFloat && dtype.size == 8) return use(std::type_identity<double>{});
+  if (dtype.kind == DTypeKind::kBool) return use(std::type_identity<bool>{});
+  if (!whole && dtype.kind != DTypeKind::kUint) return nullptr;
+  switch (dtype.size) {
+    case 1:
+      return whole ? use(std::type_identity<std::int8_t>{})
+                   : use(std::type_identity<std::uint8_t>{});
+    case 2:
+      return whole ? use(std::type_identity<std::int16_t>{})
+                   : use(std::type_identity<std::uint16_t>{});
+    case 4:
+      return whole ? use(std::type_identity<std::int32_t>{})
+                   : use(std::type_identity<std::uint32_t>{});
+    default:
+      return whole ? use(std::type_identity<std::int64_t>{})
+                   : use(std::type_identity<std::uint64_t>{});
+  }
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,77 @@
+#include "prepare/kll_sketch.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace evenkeel {
+
+// Capacities are size, size, 2/3 size, 4/9 size, ...: 4 sizes in all, and as much again while two
+// levels are merged.
+std::uint64_t KllSketch::memory(std::uint64_t size) {
+  constexpr std::uint64_t kLevels = 60, kSmallest = 8;
+  return (6 * size + kLevels * kSmallest) * sizeof(double);
+}
+
+double KllSketch::rank_error(std::uint64_t size) {
+  return 2.296 / std::pow(static_cast<double>(size), 0.9021);
+}
+
+std::uint64_t KllSketch::capacity(std::size_t level) const {
+  if (level == 0) return size_;
+  const double share = std::pow(2.0 / 3, static_cast<double>(levels_.size() - 1 - level));
+  return std::max<std::uint64_t>(8, static_cast<std::uint64_t>(static_cast<double>(size_) * share));
+}
+
+// xorshift64*: a bit that decides which half of the numbers goes up.
+bool KllSketch::coin() {
+  random_ ^= random_ >> 12;
+  random_ ^= random_ << 25;
+  random_ ^= random_ >> 27;
+  return random_ * 0x2545f4914f6cdd1d >> 63;
+}
+
+void KllSketch::add(std::span<const double> numbers) {
+  count_ += numbers.size();
+  while (!numbers.empty()) {
+    std::vector<double>& first = levels_.front();
+    if (first.capacity() < size_) first.reserve(size_);
+    const std::size_t now = std::min<std::size_t>(numbers.size(), size_ - first.size());
+    first.insert(first.end(), numbers.begin(), numbers.begin() + static_cast<std::ptrdiff_t>(now));
+    numbers = numbers.subspan(now);
+    for (std::size_t level = 0; level < levels_.size(); ++level) {
+      if (levels_[level].size() < capacity(level)) break;
+      // All numbers are kept as long as they fit.
+      if (level == 0 && numbers.empty() && count_ <= size_) break;
+      compact(level);
+    }
+  }
+}
+
+void KllSketch::compact(std::size_t level) {
+  if (level + 1 == levels_.size()) levels_.emplace_back();
+  std::vector<double>& low = levels_[level];
+  std::vector<double>& high = levels_[level + 1];
+  if (level == 0) std::sort(low.begin(), low.end());
+  // Of an odd number, the least stays behind.
+  const std::size_t pairs = low.size() / 2, odd = low.size() % 2, pick = coin() ? 1 : 0;
+  const double least = low.front();
+  for (std::size_t i = 0; i < pairs; ++i) low[i] = low[odd + 2 * i + pick];
+  merged_.resize(high.size() + pairs);
+  std::merge(high.begin(), high.end(), low.begin(),
+             low.begin() + static_cast<std::ptrdiff_t>(pairs), merged_.begin());
+  std::swap(high, merged_);
+  low.assign(odd, least);
+}
+
+std::vector<std::pair<double, std::uint64_t>> KllSketch::cumulated() const {
+  std::vector<std::pair<double, std::uint64_t>> all;
+  for (std::size_t level = 0; level < levels_.size(); ++level) {
+    for (const double number : levels_[level]) all.emplace_back(number, std::uint64_t{1} << level);
+  }
+  std::sort(all.begin(), all.end());
+  std::uint64_t sum = 0;
+  for (auto& [number, weight] : all) weight = sum += weight;
+  return all;
+}
+
+}  // namespace evenkeel
