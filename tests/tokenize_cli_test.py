@@ -47,6 +47,10 @@ def test_parts_and_finish(text, tmp_path):
     out = tmp_path / "out.bin"
     given = [text, "-o", out, "--tokenizer=bytes", "--separator=\\n"]
     assert "2 parts" in run(*given, "--manifest", manifest, "--parts=2").stdout
+    said = run("--manifest", manifest, "--part=0", "-o", out, "--dtype=int64", code=1).stderr
+    assert "--part cannot be given together with --output, --dtype\nhint: the manifest" in said
+    said = run("--manifest", manifest, "--finish", "--part=0", code=1).stderr
+    assert "--finish cannot be given together with --part\n" in said
     for part in (1, 0):
         run("--manifest", manifest, "--part", part, "--workers=0")
     assert "8 tokens" in run("--manifest", manifest, "--finish").stdout

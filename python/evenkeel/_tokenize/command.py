@@ -92,6 +92,7 @@ def _run(given: argparse.Namespace) -> dict[str, Any]:
     if given.part is not None or given.finish:
         if given.manifest is None or given.files:
             raise ValueError("tokenize: --part and --finish need --manifest and no files")
+        _require_alone(given)
         manifest = evenkeel.Manifest.load(given.manifest)
         if given.finish:
             return manifest.finish(budget=given.budget or "64MiB")
@@ -132,6 +133,24 @@ def _run(given: argparse.Namespace) -> dict[str, Any]:
         progress=progress,
         **same,
     )
+
+
+def _require_alone(given: argparse.Namespace) -> None:
+    """What a manifest says cannot be said again, differently, with one of its parts."""
+    doing = "finish" if given.finish else "part"
+    useful = {"manifest", "budget", "json", doing}
+    useful |= set() if given.finish else {"workers", "checkpoint", "resume"}
+    options = parser()
+    more = [
+        "--" + name.replace("_", "-")
+        for name, value in vars(given).items()
+        if name not in useful and value != options.get_default(name) and value != []
+    ]
+    if more:
+        raise ValueError(
+            f"tokenize: --{doing} cannot be given together with {', '.join(more)}\nhint: the"
+            " manifest says what is made, of what and how; make a new one to change that"
+        )
 
 
 class _Line:

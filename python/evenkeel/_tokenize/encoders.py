@@ -117,6 +117,7 @@ class Encoder:
         self.eot = eot
         self.encode = encode
         self.token_of = token_of  # the number of a special token
+        self.parses = name in ("tiktoken", "tokenizers")  # special tokens in a text, if told
         self.memory = memory  # bytes that a byte of text takes while it is encoded, at most
 
 
@@ -124,6 +125,16 @@ def load(spec: Spec, special: str = "text") -> Encoder:
     """`special`: whether special tokens that occur in a text are "text", or "parse"d."""
     if special not in ("text", "parse"):
         raise ValueError(f'tokenize: special must be "text" or "parse"; got {special!r}')
+    encoder = _load(spec, special)
+    if special == "parse" and not encoder.parses:
+        raise ValueError(
+            f"tokenize: special tokens in a text cannot be parsed by {encoder.name}: it has no such"
+            " option\nhint: leave out --special parse (special='parse')"
+        )
+    return encoder
+
+
+def _load(spec: Spec, special: str) -> Encoder:
     library = spec.get("library")
     if library == "bytes":
         return _of_bytes()

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from evenkeel._files import PathLike, Paths, printable
+from evenkeel._files import PathLike, Paths, is_url, printable
 from evenkeel._tokenize import encoders
 from evenkeel._tokenize.documents import Splitter
 from evenkeel._tokenize.inputs import Input, find_inputs
@@ -99,7 +99,7 @@ def make_job(
     kind = _format(outputs[0], format)
     token = _eot(encoder, eot, kind)
     found = [] if inputs is None else find_inputs(inputs, input_format, separator is None)
-    _require_apart(found, outputs)
+    _require_apart(found, outputs, kind)
     job = Job(
         inputs=tuple(found),
         outputs=tuple(outputs),
@@ -118,7 +118,17 @@ def make_job(
     return job, encoder
 
 
+def require_file(path: str) -> None:
+    if is_url(os.fsencode(path)):
+        raise ValueError(
+            f"tokenize {printable(path)}: outputs are files, not URLs\nhint: write it here and copy"
+            " it, or mount the bucket"
+        )
+
+
 def _outputs(output: str, val_share: float, val_output: PathLike | None) -> list[str]:
+    for given in (output, *([] if val_output is None else [os.fsdecode(val_output)])):
+        require_file(given)
     folder, base = os.path.split(output)
     if "{}" in base:
         train = os.path.join(folder, base.replace("{}", "train"))
@@ -142,13 +152,25 @@ def _outputs(output: str, val_share: float, val_output: PathLike | None) -> list
     return [os.path.abspath(train), os.path.abspath(val)]
 
 
-def _require_apart(inputs: list[Input], outputs: list[str]) -> None:
+def _require_apart(inputs: list[Input], outputs: list[str], format: str) -> None:
+    """The files that are written are the tokens, an index, and the report of the first output."""
     read = {os.path.realpath(given.path) for given in inputs}
-    for output in outputs:
-        if os.path.realpath(output) in read:
+    written = [*outputs, *(output + ".index" for output in outputs), outputs[0] + ".tokenize.json"]
+    if format == "megatron":
+        files = [tokens_at(format, output) for output in outputs]
+        written = [*files, *(path[:-4] + ".idx" for path in files), files[0] + ".tokenize.json"]
+    for path in written:
+        if os.path.realpath(path) in read:
             raise ValueError(
-                f"tokenize {printable(output)}: the output is also an input, and would replace it"
+                f"tokenize {printable(path)}: the output is also an input, and would replace it"
             )
+
+
+def tokens_at(format: str, path: str) -> str:
+    """Where the tokens are: Megatron's files are named by what .bin and .idx begin with."""
+    if format != "megatron":
+        return path
+    return (path[:-4] if path.endswith((".bin", ".idx")) else path) + ".bin"
 
 
 def _format(output: str, format: str | None) -> str:

@@ -16,7 +16,7 @@ from evenkeel._files import printable
 from evenkeel._tokenize import encoders
 from evenkeel._tokenize.documents import Position, TooLong, items, span_bytes
 from evenkeel._tokenize.inputs import PIECE, Span
-from evenkeel._tokenize.job import Job
+from evenkeel._tokenize.job import Job, tokens_at
 from evenkeel._tokenize.pool import WINDOW, Alone, Pool
 from evenkeel._write import TokenWriter
 
@@ -103,10 +103,7 @@ class _Output:
 
 
 def token_path(job: Job, path: str) -> str:
-    """Where the tokens are: Megatron's files are named by what .bin and .idx begin with."""
-    if job.format != "megatron":
-        return path
-    return (path[:-4] if path.endswith((".bin", ".idx")) else path) + ".bin"
+    return tokens_at(job.format, path)
 
 
 def report_path(job: Job) -> str:
@@ -312,7 +309,7 @@ def report_of(job: Job, outputs: list[dict[str, Any]], counts: dict[str, int]) -
 
 def write_json(path: str, value: Any) -> None:
     """In one step: a reader finds the old file or the new one."""
-    unfinished = f"{path}.{os.getpid()}.new"
+    unfinished = f"{path}.new"  # one name: what a killed run left is replaced, too
     with open(unfinished, "w") as file:
         json.dump(value, file, indent=1)
         file.write("\n")
