@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-import shutil
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -16,7 +17,7 @@ from evenkeel._array import AnyBudget
 from evenkeel._files import PathLike, printable
 from evenkeel._tokenize import encoders
 from evenkeel._tokenize.inputs import Span, cut
-from evenkeel._tokenize.job import Job
+from evenkeel._tokenize.job import Job, require_file
 from evenkeel._tokenize.run import (
     COUNTS,
     Progress,
@@ -67,21 +68,20 @@ class Manifest:
             raise ValueError(
                 f"tokenize {printable(name)}: this is no manifest of version {VERSION}"
             )
-        job = Job.of_json(stored["job"])
-        if stored["fingerprint"] != job.fingerprint():
+        if stored.get("fingerprint") != _fingerprint(stored):
             raise ValueError(
                 f"tokenize {printable(name)}: the manifest was changed since it was made\nhint:"
                 " make a new one"
             )
         parts = [[Span(*span) for span in part["spans"]] for part in stored["parts"]]
-        return Manifest(job, parts, stored["scratch"])
+        return Manifest(Job.of_json(stored["job"]), parts, stored["scratch"])
 
     def as_json(self) -> dict[str, Any]:
         """What `save` writes; docs/tokenize.md describes it."""
-        return {
+        made = {
             "evenkeel_manifest": VERSION,
             "work": "tokenize",
-            "fingerprint": self._job.fingerprint(),
+            "fingerprint": "",
             "scratch": self._scratch,
             "parts": [
                 {
@@ -92,6 +92,7 @@ class Manifest:
             ],
             "job": self._job.as_json(),
         }
+        return {**made, "fingerprint": _fingerprint(made)}
 
     def save(self, path: PathLike) -> None:
         write_json(os.fsdecode(path), self.as_json())
@@ -161,7 +162,8 @@ class Manifest:
             jobs = [self._part_job(i) for i in range(len(self))]
             report = merge(self._job, jobs, [finished_report(one) or {} for one in jobs], budget)
         if not keep:
-            remove_scratch(self._job, self._scratch)
+            files = [path for i in range(len(self)) for path in self._part_paths(i)]
+            remove_scratch(self._job, self._scratch, {os.path.basename(path) for path in files})
         return report
 
     def _part_paths(self, part: int) -> list[str]:
@@ -198,6 +200,7 @@ def merge(
         ) as writer:
             for made in parts:
                 for tokens, lengths in documents_of(made.outputs[n], made.dtype):
+                    require_fit(tokens, job.dtype)
                     writer.append_documents(tokens.astype(job.dtype), lengths)
             totals.append(
                 {"path": writer.path, "documents": writer.documents, "tokens": writer.tokens}
@@ -206,6 +209,17 @@ def merge(
     report = report_of(job, totals, counts)
     write_json(report_path(job), report)
     return report
+
+
+def require_fit(tokens: Any, dtype: str) -> None:
+    """Tokens that `dtype` does not hold would become others."""
+    held = np.iinfo(np.dtype(dtype))
+    for token in (int(tokens.min()), int(tokens.max())) if len(tokens) else ():
+        if not max(0, held.min) <= token <= held.max:
+            raise ValueError(
+                f"tokenize: token {token} does not fit {dtype}, which holds 0 to {held.max:,}"
+                "\nhint: a wider dtype"
+            )
 
 
 def documents_of(path: str, dtype: str) -> Iterator[tuple[Any, Any]]:
@@ -239,11 +253,28 @@ def make_manifest(job: Job, parts: int, scratch: PathLike | None) -> Manifest:
 def scratch_of(job: Job, scratch: PathLike | None) -> str:
     """A folder for the parts of this job alone."""
     folder = os.fsdecode(scratch) if scratch is not None else job.outputs[0] + _PARTS
+    require_file(folder)
     return os.path.join(os.path.abspath(folder), job.fingerprint()[:12])
 
 
-def remove_scratch(job: Job, folder: str) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
+def _fingerprint(stored: dict[str, Any]) -> str:
+    """Of all that decides what is written, and what is removed at the end."""
+    text = json.dumps([stored.get(name) for name in ("job", "scratch", "parts")], sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+# A part, or what stands beside it: its index, its report, what is unfinished.
+_PART = re.compile(r"(\d+\.(?:train|val)\.ds)(?:\..+)?")
+
+
+def remove_scratch(job: Job, folder: str, parts: set[str] | None = None) -> None:
+    """Removes files of the named parts, or of any, and the folder if nothing else is in it."""
+    with suppress(OSError):
+        for name in os.listdir(folder):
+            found = _PART.fullmatch(name)
+            if found and (parts is None or found[1] in parts):
+                os.unlink(os.path.join(folder, name))
+        os.rmdir(folder)
     if os.path.dirname(folder) == job.outputs[0] + _PARTS:
         with suppress(OSError):  # parts of another plan
             os.rmdir(os.path.dirname(folder))

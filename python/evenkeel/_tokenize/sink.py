@@ -12,7 +12,7 @@ from evenkeel._files import PathLike
 from evenkeel._tokenize.documents import column_pieces
 from evenkeel._tokenize.encoders import imported
 from evenkeel._tokenize.job import Job, make_job
-from evenkeel._tokenize.manifest import merge, part_job, remove_scratch, scratch_of
+from evenkeel._tokenize.manifest import merge, part_job, remove_scratch, require_fit, scratch_of
 from evenkeel._tokenize.run import COUNTS
 from evenkeel._tokenize.worker import Work
 from evenkeel._write import TokenWriter
@@ -57,11 +57,14 @@ def make_sink(
         raise ValueError("ray: TokenSink chooses documents for validation by their text")
     if of_tokens:  # the smallest dtype of all tokens is not known
         dtype, given["dtype"] = np.dtype(given["dtype"]).name, "int64"
+        if np.dtype(dtype).kind not in "iu":
+            raise ValueError(f"ray: tokens are whole numbers; TokenSink got the dtype {dtype}")
     job, _ = make_job(
         None, output, tokenizer="bytes" if of_tokens else tokenizer, text_key=column, **given
     )
     if of_tokens:
         job = job.with_dtype(dtype)
+        require_fit(np.array([] if job.eot is None else [job.eot], np.int64), dtype)
     folder = scratch_of(job, scratch)
 
     class EvenkeelSink(data.Datasink):  # type: ignore[misc]
@@ -72,7 +75,7 @@ def make_sink(
             accessor = ray("ray.data.block").BlockAccessor
             tables = (accessor.for_block(block).to_arrow() for block in blocks)
             made = _part_of(job, folder, ctx.task_idx)
-            return ctx.task_idx, _write(made, tables, column, of_tokens)
+            return ctx.task_idx, _write(made, tables, column, job.dtype if of_tokens else None)
 
         def on_write_complete(self, result: Any, *args: Any, **more: Any) -> None:
             done = dict(getattr(result, "write_returns", result))
@@ -95,17 +98,26 @@ def _part_of(job: Job, folder: str, part: int) -> Job:
     return part_job(job, paths, str(part))
 
 
-def _write(job: Job, tables: Iterable[Any], column: str, of_tokens: bool) -> dict[str, int]:
+def _write(job: Job, tables: Iterable[Any], column: str, token_dtype: str | None) -> dict[str, int]:
+    """`token_dtype`: what the output holds, where `column` has lists of tokens."""
     counts = dict.fromkeys(COUNTS.values(), 0)
-    work = None if of_tokens else Work(job, _LONGEST)
+    work = Work(job, _LONGEST) if token_dtype is None else None
     dtype = np.dtype(job.dtype)
     writers = [TokenWriter(path, "datatrove", dtype, budget="16MiB") for path in job.outputs]
     try:
         row = 0
         for table in tables:
+            if table.num_rows == 0:
+                continue  # Ray's empty blocks have no columns
+            if column not in table.column_names:
+                names = ", ".join(map(repr, table.column_names[:8])) or "none"
+                raise ValueError(
+                    f"ray: TokenSink finds no column {column!r}\nhint: column=; the dataset has"
+                    f" {names}"
+                )
             for chunk in table[column].chunks:
                 if work is None:
-                    _write_lists(writers[0], chunk, counts)
+                    _write_lists(writers[0], chunk, counts, token_dtype or job.dtype, job.dtype)
                     continue
                 for message in column_pieces(chunk, "block of Ray", row, _LONGEST):
                     tokens, more = work(message)
@@ -124,7 +136,7 @@ def _write(job: Job, tables: Iterable[Any], column: str, of_tokens: bool) -> dic
     return counts
 
 
-def _write_lists(writer: TokenWriter, column: Any, counts: dict[str, int]) -> None:
+def _write_lists(writer: TokenWriter, column: Any, counts: dict[str, int], *dtypes: str) -> None:
     arrow = imported("pyarrow", "pyarrow")
     for tokens in column:
         array = np.asarray(
@@ -133,6 +145,10 @@ def _write_lists(writer: TokenWriter, column: Any, counts: dict[str, int]) -> No
         if len(array) == 0:
             counts["empty_documents"] += 1
             continue
+        if array.dtype.kind not in "iu":
+            raise ValueError(f"ray: tokens are whole numbers; TokenSink was given {array.dtype}")
+        for dtype in dtypes:
+            require_fit(array, dtype)
         writer.append(array)
         writer.end_document()
         counts["documents"] += 1
