@@ -68,6 +68,12 @@ def test_a_text_file_is_one_document_unless_a_separator_is_told(folder):
     assert tokens_of("out.bin") == expected(["one\ntwo", "three", "four"])
 
 
+def documents_of(text, by):
+    """Empty ones as well; but nothing begins behind a separator at the end."""
+    whole = by.split(text)
+    return whole[:-1] if not whole[-1] else whole
+
+
 @pytest.mark.parametrize("separator", ["\n", "\n\n", "<|endoftext|>", "--", "ab"])
 def test_documents_are_the_same_wherever_a_file_is_cut(folder, separator):
     draw = random.Random(separator)
@@ -77,14 +83,15 @@ def test_documents_are_the_same_wherever_a_file_is_cut(folder, separator):
         text = "".join(draw.choice(pieces) for _ in range(draw.randint(0, 40)))
         (folder / "x.txt").write_text(text)
         size = len(text.encode())
-        whole = [d for d in by.split(text) if d]
+        whole = documents_of(text, by)
         cuts = sorted(draw.randint(0, size) for _ in range(draw.randint(0, 6)))
         found = []
         for begin, end in zip([0, *cuts], [*cuts, size]):
             at, block = read_documents("x.txt", begin, end, by, 1 << 20)
-            assert block == b"" or begin <= at < end
-            found += texts_of(block, "x.txt", at, "text", by, "", "error")
-        assert [d for d in found if d] == whole, (text, cuts)
+            if block is not None:
+                assert begin <= at < end
+                found += texts_of(block, "x.txt", at, "text", by, "", "error")
+        assert found == whole, (text, cuts)
 
 
 def test_documents_of_compressed_files_are_the_same_however_they_are_read(folder, monkeypatch):
@@ -101,7 +108,7 @@ def test_documents_of_compressed_files_are_the_same_however_they_are_read(folder
             found = []
             for _, _, message in items(inputs, all_spans(inputs), (0, 0), by, "", 1 << 20):
                 found += texts_of(message[4], "", 0, "text", by, "", "error")
-            assert [d for d in found if d] == [d for d in by.split(text) if d]
+            assert found == documents_of(text, by)
 
 
 def test_parts_cover_every_input_once():
@@ -289,6 +296,12 @@ def test_errors_say_where_and_what_to_do(folder):
     wrong(ValueError, "could overlap itself", "bad.jsonl", "o.bin", "bytes", separator="aba")
     wrong(ValueError, "where do the documents", "bad.jsonl", "o.bin", "bytes", val_share=0.1)
     wrong(ValueError, "the output is also an input", "bad.jsonl", "./bad.jsonl", "bytes")
+    (folder / "o.bin.tokenize.json").write_text("{}")
+    wrong(ValueError, "json: the output is also an input", "o.bin*.json", "o.bin", "bytes")
+    given = {"val_share": 0.1, "val_output": "bad.jsonl"}
+    wrong(ValueError, "the output is also an input", "bad.jsonl", "o.bin", "bytes", **given)
+    wrong(ValueError, "o.bin: outputs are files, not URLs", "bad.jsonl", "s3://b/o.bin", "bytes")
+    wrong(ValueError, "cannot be parsed by bytes", "bad.jsonl", "o.bin", "bytes", special="parse")
     wrong(FileNotFoundError, "no tokenizer nowhere.model", "bad.jsonl", "o.bin", "nowhere.model")
     wrong(TypeError, "a int is no tokenizer", "bad.jsonl", "o.bin", 5)
     wrong(ValueError, "no special token '<x>'", "bad.jsonl", "o.bin", "bytes", eot="<x>")
@@ -317,8 +330,27 @@ def test_a_manifest_notices_that_its_inputs_changed(folder):
     with pytest.raises(ValueError, match="the file has changed since the work was planned"):
         plan.run(0, workers=0)
     plan.save("m.json")
-    stored = json.loads((folder / "m.json").read_text())
-    stored["job"]["eot"] = 7
-    (folder / "m.json").write_text(json.dumps(stored))
-    with pytest.raises(ValueError, match="the manifest was changed"):
-        evenkeel.Manifest.load("m.json")
+    text = (folder / "m.json").read_text()
+    for change in (
+        lambda stored: stored["job"].update(eot=7),
+        lambda stored: stored.update(scratch=str(folder)),
+        lambda stored: stored["parts"].pop(),
+        lambda stored: stored.pop("fingerprint"),
+    ):
+        stored = json.loads(text)
+        change(stored)
+        (folder / "m.json").write_text(json.dumps(stored))
+        with pytest.raises(ValueError, match="the manifest was changed"):
+            evenkeel.Manifest.load("m.json")
+
+
+def test_finishing_removes_what_parts_wrote_and_nothing_else(folder):
+    write_jsonl(folder / "a.jsonl", made_texts(20))
+    plan = evenkeel.plan("a.jsonl", "o.bin", "bytes", parts=2, scratch="there")
+    for part in range(2):
+        plan.run(part, workers=0)
+    scratch = next((folder / "there").iterdir())
+    (scratch / "mine.txt").write_text("mine")
+    (scratch / "00007.train.ds").write_text("of no part of this plan")
+    plan.finish()
+    assert sorted(os.listdir(scratch)) == ["00007.train.ds", "mine.txt"]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
 from evenkeel._files import printable
+from evenkeel._tokenize.compressed import decompressed, read_piece
 from evenkeel._tokenize.encoders import imported
 from evenkeel._tokenize.inputs import PIECE, Input, Span, is_arrow_stream, require_unchanged
 
@@ -43,6 +44,18 @@ class Splitter:
     def split(self, text: str) -> list[str]:
         return self._text.split(text) if self._text else text.split(self._separator)
 
+    def length(self, block: bytes) -> int:
+        """Of the separator that a block begins with."""
+        if not self.repeats:
+            return len(self.mark)
+        return len(block) - len(block.lstrip(self.repeats))
+
+    def without_last(self, block: bytes) -> bytes:
+        """A block without the separator that it ends with, if it does."""
+        if not block.endswith(self.mark):
+            return block
+        return block.rstrip(self.repeats) if self.repeats else block[: -len(self.mark)]
+
     def last(self, block: bytes) -> int:
         """Where the last separator of a block begins that does not stand at its beginning."""
         at = block.rfind(self.mark)
@@ -72,8 +85,11 @@ def too_long(path: str, offset: int, most: int, where: str = "byte") -> TooLong:
     )
 
 
-def read_documents(path: str, begin: int, end: int, by: Splitter, most: int) -> tuple[int, bytes]:
-    """The documents that begin in bytes [begin, end) of a file: where, and their text."""
+def read_documents(
+    path: str, begin: int, end: int, by: Splitter, most: int
+) -> tuple[int, bytes | None]:
+    """The documents that begin in bytes [begin, end) of a file: where, and their text; None where
+    no document begins, not even an empty one."""
     with open(path, "rb", buffering=0) as file:
         base = max(0, begin - len(by.mark))
         file.seek(base)
@@ -83,10 +99,10 @@ def read_documents(path: str, begin: int, end: int, by: Splitter, most: int) -> 
         if begin > 0:
             found, ended = _boundary(file, block, 0, begin - base, by, ended, most)
             if found is None:
-                return end, b""  # the document before goes on beyond the range
+                return end, None  # the document before goes on beyond the range
             first = found[1]
         if base + first >= end:
-            return end, b""
+            return end, None
         start = max(first, end - base - len(by.mark))
         found, ended = _boundary(file, block, start, end - base, by, ended, most)
         stop = len(block) if found is None else found[0]
@@ -247,33 +263,28 @@ def _small_files(inputs: Sequence[Input], spans: Sequence[Span], at: int) -> tup
 
 def _compressed(given: Input, by: Splitter | None, most: int) -> Iterator[tuple[int, Message]]:
     splitter = LINES if given.kind == "jsonl" else by
-    with open(given.path, "rb") as stored, _decompressed(given, stored) as file:
+    with open(given.path, "rb") as stored, decompressed(given, stored) as file:
         offset = 0  # of `block` in what was compressed
         block = b""
         while True:
-            data = file.read(PIECE)
+            data = read_piece(given, stored, file, PIECE, offset + len(block))
             block += data
             if len(block) > most + (PIECE if splitter else 0):
                 raise too_long(given.path, offset, most)
             if data and splitter is None:
                 continue
             stop = splitter.last(block) if data and splitter else len(block)
-            if stop > 0:
-                yield stored.tell(), ("block", given.path, given.kind, offset, block[:stop])
+            # A block begins with the separator that ends the one before, and the last one may end
+            # with one that nothing follows.
+            begin = splitter.length(block) if offset and splitter else 0
+            text = block[begin:stop]
+            if not data and splitter:
+                text = splitter.without_last(text)
+            if splitter is None or stop > (0 if data else begin):
+                yield stored.tell(), ("block", given.path, given.kind, offset + begin, text)
             offset, block = offset + stop, block[stop:]
             if not data:
                 return
-
-
-def _decompressed(given: Input, stored: BinaryIO) -> Any:
-    if given.compression == "gz":
-        import gzip
-
-        return gzip.GzipFile(fileobj=stored, mode="rb")
-    zstandard = imported("zstandard", "zstandard")
-    return zstandard.ZstdDecompressor().stream_reader(
-        stored, read_across_frames=True, closefd=False
-    )
 
 
 def _columns(given: Input, span: Span, key: str, most: int) -> Iterator[tuple[int, Message]]:

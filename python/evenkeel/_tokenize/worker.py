@@ -61,13 +61,7 @@ class Work:
         return out, counts
 
     def _encode(self, texts: list[str]) -> list[Any]:
-        try:
-            return self._encoder.encode(texts)
-        except UnicodeEncodeError:  # halves of surrogate pairs, which JSON can hold
-            mended = [
-                t.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for t in texts
-            ]
-            return self._encoder.encode(mended)
+        return self._encoder.encode([_mended(text) for text in texts])
 
     def _output_of(self, text: str) -> int:
         """By the text alone, so that the same document is always on the same side."""
@@ -103,6 +97,8 @@ class Work:
             assert by is not None
             at, block = read_documents(path, begin, end, by, self._most)
             self._read = end - begin
+            if block is None:
+                return
             yield texts_of(block, path, at, format, by, job.text_key, job.invalid)
         elif kind == "files":
             for path in message[1]:
@@ -127,6 +123,15 @@ class Work:
             ]
 
 
+def _mended(text: str) -> str:
+    """Without halves of surrogate pairs, which JSON can hold and libraries refuse."""
+    try:
+        text.encode()
+        return text
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 def main() -> None:
     """Until stdin ends. Items are read by a thread: then neither side waits for the other."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends the workers
@@ -141,7 +146,9 @@ def main() -> None:
         try:
             while True:
                 waiting.put(pickle.load(source))
-        except EOFError:
+        except (EOFError, pickle.UnpicklingError):
+            pass  # the parent ended, perhaps in the middle of a message
+        finally:
             waiting.put(None)
 
     job, most = pickle.load(source)
