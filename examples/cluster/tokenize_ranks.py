@@ -9,6 +9,7 @@ done; the rank that finds that all are joins them. Run it again after a failure:
 """
 
 import argparse
+import contextlib
 import fcntl
 import os
 
@@ -25,18 +26,23 @@ def main():
     options.add_argument("output")
     options.add_argument("tokenizer")
     options.add_argument("--parts", type=int, default=64)
+    options.add_argument("--budget", default="256MiB", help="memory of each rank")
     told = options.parse_args()
     rank = first_of("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
     world = max(1, first_of("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"))
     plan = evenkeel.plan(told.files, told.output, told.tokenizer, parts=told.parts)
     for part in range(rank, len(plan), world):
-        plan.run(part, workers=0, budget="256MiB")  # this process is the worker
+        plan.run(part, workers=0, budget=told.budget)  # this process is the worker
     print(f"rank {rank} of {world}: done", flush=True)
-    folder = os.open(os.path.dirname(os.path.abspath(told.output)), os.O_RDONLY)
-    fcntl.flock(folder, fcntl.LOCK_EX)  # one rank at a time; the last one finds no part missing
-    if not plan.missing:
-        made = plan.finish()
-        print(f"{told.output}: {made['tokens']:,} tokens", flush=True)
+    # One rank at a time; the last one finds no part missing. A file that can be written, because
+    # NFS locks only such files for all nodes.
+    with open(told.output + ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not plan.missing:
+            made = plan.finish()
+            print(f"{told.output}: {made['tokens']:,} tokens", flush=True)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(lock.name)  # who still waits for it finds that all is done
 
 
 if __name__ == "__main__":

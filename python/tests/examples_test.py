@@ -208,8 +208,39 @@ def test_ranks_tokenize_in_parts_and_the_last_one_joins_them(folder):
     evenkeel.tokenize("?.txt", "wanted.bin", "bytes", workers=0)
     example = ROOT / "examples" / "cluster" / "tokenize_ranks.py"
     for rank, said in ((1, "rank 1 of 2: done\n"), (0, "out.bin: 15 tokens\n")):
-        done = run(example, "?.txt", "out.bin", "bytes", RANK=str(rank), WORLD_SIZE="2")
+        words = ["?.txt", "out.bin", "bytes", "--budget", "96MiB"]
+        done = run(example, *words, RANK=str(rank), WORLD_SIZE="2")
         assert done.endswith(said)
+    assert (folder / "out.bin").read_bytes() == (folder / "wanted.bin").read_bytes()
+    assert not (folder / "out.bin.lock").exists()
+
+
+def test_the_slurm_script_submits_itself_also_inside_salloc(folder):
+    (folder / "a.txt").write_text("seven")
+    (folder / "b.txt").write_text("three")
+    for name, program in (
+        # Keeps what it is told, and does it at once, as Slurm does later.
+        (
+            "sbatch",
+            '#!/bin/bash\necho "$@" >>said\nwhile [[ $1 == --* ]]; do shift; done\n'
+            'for SLURM_ARRAY_TASK_ID in 0 1; do export SLURM_ARRAY_TASK_ID; "$@" >&2; done\n'
+            "echo 17\n",
+        ),
+        ("evenkeel", f'#!/bin/sh\nexec {sys.executable} -m evenkeel "$@"\n'),
+    ):
+        (folder / name).write_text(program)
+        (folder / name).chmod(0o755)
+    done = subprocess.run(
+        [ROOT / "examples" / "cluster" / "tokenize.sbatch", "?.txt", "out.bin", "bytes", "2"],
+        env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "SLURM_JOB_ID": "5"},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "parts: job 17; finish: job 17")
+    array, finish = (folder / "said").read_text().splitlines()
+    assert "--array=0-1" in array
+    assert "--dependency=afterok:17 --kill-on-invalid-dep=yes" in finish
+    evenkeel.tokenize("?.txt", "wanted.bin", "bytes", workers=0)
     assert (folder / "out.bin").read_bytes() == (folder / "wanted.bin").read_bytes()
 
 

@@ -1,4 +1,5 @@
-"""evenkeel.tokenize that is killed, and resumed. EVENKEEL_KILLS=200 kills it so many times."""
+"""evenkeel.tokenize that is killed, and resumed. EVENKEEL_KILLS=200 kills it so many times, at any
+moment; without it, this is done once, and three times more at moments that are known."""
 
 import json
 import os
@@ -13,13 +14,13 @@ from tokenize_help import made_texts
 
 import evenkeel
 
-KILLS = int(os.environ.get("EVENKEEL_KILLS", "2"))
+KILLS = int(os.environ.get("EVENKEEL_KILLS", "1"))
 
 
 @pytest.fixture
 def corpus(folder):
-    texts = made_texts(800, words=300)
-    for name, some in (("a.jsonl", 4 * texts[:700]), ("b.jsonl", 2 * texts[100:])):
+    texts = made_texts(200, words=300)
+    for name, some in (("a.jsonl", 12 * texts[:175]), ("b.jsonl", 4 * texts[25:])):
         (folder / name).write_text("".join(json.dumps({"text": text}) + "\n" for text in some))
     return ["a.jsonl", "b.jsonl"]
 
@@ -35,7 +36,7 @@ def test_killed_at_any_moment_and_resumed_it_writes_the_same_bytes(folder, corpu
     words = [*corpus, "-o", "train.bin", "--tokenizer", "bytes", "--format", "megatron"]
     words += ["--val-share", "0.2", "--checkpoint", "64KiB"]
     began = time.monotonic()
-    assert start(*words).wait() == 0
+    assert start(*words, "--workers=1").wait() == 0
     duration = time.monotonic() - began
     wanted = [(folder / name).read_bytes() for name in [*outputs, "train.bin.tokenize.json"]]
     draw = random.Random(time.time_ns())
@@ -43,7 +44,7 @@ def test_killed_at_any_moment_and_resumed_it_writes_the_same_bytes(folder, corpu
         for name in [*outputs, "train.bin.tokenize.json"]:
             (folder / name).unlink()
         workers = str(draw.choice([0, 1, 2]))
-        for _ in range(draw.choice([1, 1, 2, 3])):
+        for _ in range(draw.choice([1, 1, 2, 3]) if KILLS > 1 else 1):
             run = start(*words, "--resume", "--workers", workers)
             try:
                 run.wait(draw.uniform(0, 1.1 * duration))
@@ -54,6 +55,52 @@ def test_killed_at_any_moment_and_resumed_it_writes_the_same_bytes(folder, corpu
         made = [(folder / name).read_bytes() for name in [*outputs, "train.bin.tokenize.json"]]
         assert made == wanted, f"kill {kill}"
         assert sorted(os.listdir()) == sorted([*corpus, *outputs, "train.bin.tokenize.json"])
+
+
+# A tokenizer that kills the process that writes when it is called for the DIE-th time.
+DEADLY = """
+import os, signal, time
+
+calls = 0
+
+
+def encode(texts):
+    global calls
+    calls += 1
+    if calls == int(os.environ["DIE"]):
+        while calls > 1 and not os.path.exists("o.bin.partial.state"):
+            time.sleep(0.01)  # the process that writes is busy with the first answer
+        os.kill(os.getppid() if os.environ["WORKERS"] == "1" else os.getpid(), signal.SIGKILL)
+    return [list(text.encode()) for text in texts]
+
+
+encode.vocabulary, encode.eot = 257, 256
+"""
+
+
+@pytest.mark.parametrize("workers, calls", [("0", "16"), ("1", "6")])
+def test_killed_at_known_moments_it_goes_on_at_its_checkpoint(
+    folder, corpus, monkeypatch, workers, calls
+):
+    (folder / "deadly.py").write_text(DEADLY)
+    monkeypatch.setenv("WORKERS", workers)
+    evenkeel.tokenize(corpus, "wanted.bin", "bytes", workers=0)
+    words = [*corpus, "-o", "o.bin", "--tokenizer", "python:deadly:encode", "--resume"]
+    words += ["--checkpoint", "1", "--workers", workers]
+    for call in calls:  # before the first checkpoint, and behind it: a MiB has four calls
+        monkeypatch.setenv("DIE", call)
+        assert start(*words).wait() == -signal.SIGKILL
+        assert (folder / "o.bin.partial.state").exists() == (call == "6")
+        assert not (folder / "o.bin").exists()
+    monkeypatch.setenv("DIE", "0")
+    report = subprocess.run(
+        [sys.executable, "-m", "evenkeel", "tokenize", *words, "--json"],
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    assert json.loads(report.stdout)["resumed"]
+    assert (folder / "o.bin").read_bytes() == (folder / "wanted.bin").read_bytes()
+    assert not [name for name in os.listdir() if ".partial" in name or name.endswith(".new")]
 
 
 class Stop(Exception):
