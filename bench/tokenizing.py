@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Tokenizing, beside the usual ways with the same tokenizer library, texts and cores.
 
-    .venv/bin/python bench/tokenize.py --size 200           MiB of text, made here, as JSONL
-    .venv/bin/python bench/tokenize.py --size 2000 --only evenkeel     memory does not grow
+    .venv/bin/python bench/tokenizing.py --size 200           MiB of text, made here, as JSONL
+    .venv/bin/python bench/tokenizing.py --size 2000 --only evenkeel     memory does not grow
 
 `nanogpt` is its prepare.py: datasets.map, then batches into a memmap. `megatron` is its
 preprocess_data.py: a pool that is given lines, and a builder. `datatrove` is its DocumentTokenizer,
