@@ -46,6 +46,8 @@ def test_parts_and_finish(text, tmp_path):
     manifest = tmp_path / "m.json"
     out = tmp_path / "out.bin"
     given = [text, "-o", out, "--tokenizer=bytes", "--separator=\\n"]
+    said = run(*given, "--manifest", manifest, "--parts=2", "--workers=3", code=1).stderr
+    assert "--manifest --parts cannot be given together with --workers\nhint: this only" in said
     assert "2 parts" in run(*given, "--manifest", manifest, "--parts=2").stdout
     said = run("--manifest", manifest, "--part=0", "-o", out, "--dtype=int64", code=1).stderr
     assert "--part cannot be given together with --output, --dtype\nhint: the manifest" in said
@@ -53,7 +55,7 @@ def test_parts_and_finish(text, tmp_path):
     assert "--finish cannot be given together with --part\n" in said
     for part in (1, 0):
         run("--manifest", manifest, "--part", part, "--workers=0")
-    assert "8 tokens" in run("--manifest", manifest, "--finish").stdout
+    assert "8 tokens" in run("--manifest", manifest, "--finish", "--resume").stdout
     made = out.read_bytes()
     run(*given, "--workers=0")
     assert out.read_bytes() == made

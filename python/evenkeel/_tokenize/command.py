@@ -92,7 +92,14 @@ def _run(given: argparse.Namespace) -> dict[str, Any]:
     if given.part is not None or given.finish:
         if given.manifest is None or given.files:
             raise ValueError("tokenize: --part and --finish need --manifest and no files")
-        _require_alone(given)
+        doing = "finish" if given.finish else "part"
+        _require_no_more(
+            given,
+            f"--{doing}",
+            {"manifest", "budget", "json", "resume", doing}
+            | ({"workers", "checkpoint"} if doing == "part" else set()),
+            "the manifest says what is made, of what and how; make a new one to change that",
+        )
         manifest = evenkeel.Manifest.load(given.manifest)
         if given.finish:
             return manifest.finish(budget=given.budget or "64MiB")
@@ -112,6 +119,12 @@ def _run(given: argparse.Namespace) -> dict[str, Any]:
     if given.manifest is not None:
         if given.parts is None:
             raise ValueError("tokenize: --manifest needs --parts: how many there shall be")
+        _require_no_more(
+            given,
+            "--manifest --parts",
+            {*OPTIONS, "files", "output", "manifest", "parts", "scratch", "json"},
+            "this only plans; give it with --part",
+        )
         manifest = evenkeel.plan(
             given.files,
             given.output,
@@ -135,11 +148,8 @@ def _run(given: argparse.Namespace) -> dict[str, Any]:
     )
 
 
-def _require_alone(given: argparse.Namespace) -> None:
-    """What a manifest says cannot be said again, differently, with one of its parts."""
-    doing = "finish" if given.finish else "part"
-    useful = {"manifest", "budget", "json", doing}
-    useful |= set() if given.finish else {"workers", "checkpoint", "resume"}
+def _require_no_more(given: argparse.Namespace, doing: str, useful: set[str], hint: str) -> None:
+    """An option that would do nothing is refused."""
     options = parser()
     more = [
         "--" + name.replace("_", "-")
@@ -148,8 +158,7 @@ def _require_alone(given: argparse.Namespace) -> None:
     ]
     if more:
         raise ValueError(
-            f"tokenize: --{doing} cannot be given together with {', '.join(more)}\nhint: the"
-            " manifest says what is made, of what and how; make a new one to change that"
+            f"tokenize: {doing} cannot be given together with {', '.join(more)}\nhint: {hint}"
         )
 
 
