@@ -1,8 +1,7 @@
 // labels: threads
 // Arrays in chunks that must be decoded: the same rows as were written, by several threads at once.
-#include <algorithm>
-#include <cstring>
-#include <numeric>
+#include <atomic>
+#include <filesystem>
 #include <random>
 #include <thread>
 
@@ -14,7 +13,7 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::uint64_t kRows = 300, kColumns = 10;
+constexpr std::uint64_t kDecodedRows = 300, kDecodedColumns = 10;
 
 // Element i of the array is i; chunks of 16 rows and 4 columns cut the rows.
 class DecodeEngineTest : public FileTest {
@@ -23,16 +22,17 @@ class DecodeEngineTest : public FileTest {
     grid_.folder = path("");
     grid_.folder.pop_back();
     grid_.separator = ".";
-    grid_.shape = {kRows, kColumns};
+    grid_.shape = {kDecodedRows, kDecodedColumns};
     grid_.chunk = {16, 4};
     grid_.fill = std::string(4, '\7');
-    for (std::uint64_t i = 0; i * 16 < kRows; ++i) {
-      for (std::uint64_t j = 0; j * 4 < kColumns; ++j) {
+    for (std::uint64_t i = 0; i * 16 < kDecodedRows; ++i) {
+      for (std::uint64_t j = 0; j * 4 < kDecodedColumns; ++j) {
         std::vector<std::uint32_t> chunk;
         for (std::uint64_t row = 16 * i; row < 16 * i + 16; ++row) {
           for (std::uint64_t column = 4 * j; column < 4 * j + 4; ++column) {
-            const bool inside = row < kRows && column < kColumns;
-            chunk.push_back(inside ? static_cast<std::uint32_t>(row * kColumns + column) : 99);
+            const bool inside = row < kDecodedRows && column < kDecodedColumns;
+            chunk.push_back(inside ? static_cast<std::uint32_t>(row * kDecodedColumns + column)
+                                   : 99);
           }
         }
         write(std::to_string(i) + "." + std::to_string(j),
@@ -43,11 +43,11 @@ class DecodeEngineTest : public FileTest {
 
   Array open() const {
     return Internals::make(layout_of_chunks("test", grid_, DType::parse("uint32"), false),
-                           {.budget = Budget("4MiB"), .cache = 0});
+                           {.budget = Budget(4_MiB), .cache = 0});
   }
   static std::vector<std::uint32_t> rows_of(const Array& array,
                                             const std::vector<std::uint64_t>& rows) {
-    std::vector<std::uint32_t> got(rows.size() * kColumns);
+    std::vector<std::uint32_t> got(rows.size() * kDecodedColumns);
     array.gather(rows, std::as_writable_bytes(std::span(got)));
     return got;
   }
@@ -65,10 +65,10 @@ TEST_F(DecodeEngineTest, ThreadsShareIt) {
       std::mt19937 random(seed);
       for (int turn = 0; turn < 20; ++turn) {
         std::vector<std::uint64_t> rows(50);
-        for (std::uint64_t& row : rows) row = random() % kRows;
+        for (std::uint64_t& row : rows) row = random() % kDecodedRows;
         const std::vector<std::uint32_t> got = rows_of(array, rows);
         for (std::size_t i = 0; i < got.size(); ++i) {
-          wrong += got[i] != rows[i / kColumns] * kColumns + i % kColumns;
+          wrong += got[i] != rows[i / kDecodedColumns] * kDecodedColumns + i % kDecodedColumns;
         }
       }
     });
@@ -80,7 +80,7 @@ TEST_F(DecodeEngineTest, ThreadsShareIt) {
 TEST_F(DecodeEngineTest, MissingChunksAreTheFillValue) {
   std::filesystem::remove(path("2.1"));
   const std::vector<std::uint32_t> row = rows_of(open(), {40});
-  for (std::uint32_t column = 0; column < kColumns; ++column) {
+  for (std::uint32_t column = 0; column < kDecodedColumns; ++column) {
     EXPECT_EQ(row[column], column >= 4 && column < 8 ? 0x07070707 : 400 + column);
   }
 }
