@@ -4,10 +4,10 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long build bench fuzz lint format wheels wheels-test docs install uninstall clean
+.PHONY: help demo test test-long build bench fuzz lint format wheels wheels-test deb deb-test release-check docs install uninstall clean
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
 
 demo: build ## build the tool and show what it does: a minute and a half the first time, on 2 cores
 	build/evenkeel demo
@@ -54,6 +54,18 @@ wheels: ## wheels for each CPython found, the source package and the tool as one
 
 wheels-test: ## try what `make wheels` made, without a compiler; as root, may install packages here
 	@scripts/test_wheels
+
+deb: ## Debian packages of the tool, the library and its headers, in dist/; checked by lintian
+	@scripts/setup build deb
+	@scripts/deb
+
+deb-test: ## try what `make deb` made: installed into a folder, used, removed
+	@scripts/setup deb
+	@scripts/test_deb
+
+release-check: ## say whether what lies in dist/ and build/site can be released
+	@scripts/sbom
+	@scripts/release_check
 
 docs: ## the documentation site, in build/site; open build/site/index.html
 	@scripts/setup docs

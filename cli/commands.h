@@ -18,6 +18,7 @@ void add_cache(CLI::App& app, int& exit_code);
 void add_doctor(CLI::App& app, int& exit_code);
 void add_batches(CLI::App& app, int& exit_code);
 void add_explain(CLI::App& app, int& exit_code);
+void add_tokenize(CLI::App& app, int& exit_code);  // runs the Python package
 void add_shuffle(CLI::App& app, int& exit_code);
 void add_dedup(CLI::App& app, int& exit_code);
 void add_stats(CLI::App& app, int& exit_code);
@@ -28,6 +29,7 @@ void add_split(CLI::App& app, int& exit_code);
 void add_sample(CLI::App& app, int& exit_code);
 void add_profile(CLI::App& app, int& exit_code);
 void add_guard(CLI::App& app, int& exit_code);
+void add_top(CLI::App& app, int& exit_code);
 void add_completions(CLI::App& app, int& exit_code);
 void add_manual(CLI::App& app, int& exit_code);  // hidden: pages for man, for the build
 

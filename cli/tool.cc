@@ -22,7 +22,9 @@ Examples:
   evenkeel compare features.npy --pattern rows     every engine on your own file
   evenkeel profile -- python train.py              memory of any command over time
   evenkeel guard --budget 1GiB -- python train.py  keep its mapped files within a budget
+  evenkeel top                                     who uses Evenkeel now, and how fast they read
   evenkeel batches train.bin --cold                training batches, and how fast they come
+  evenkeel tokenize corpus.jsonl -o train.bin --tokenizer gpt2
   evenkeel shuffle features.npy -o shuffled.npy    files far larger than memory, in random order
   evenkeel dedup all.jsonl -o unique.jsonl         without exact duplicates
   evenkeel doctor /data                            what this machine allows
@@ -89,8 +91,10 @@ int evenkeel::cli::run_tool(int argc, char** argv) {
   evenkeel::cli::add_compare(app, exit_code);
   evenkeel::cli::add_profile(app, exit_code);
   evenkeel::cli::add_guard(app, exit_code);
+  evenkeel::cli::add_top(app, exit_code);
   evenkeel::cli::add_batches(app, exit_code);
   evenkeel::cli::add_explain(app, exit_code);
+  evenkeel::cli::add_tokenize(app, exit_code);
   evenkeel::cli::add_shuffle(app, exit_code);
   evenkeel::cli::add_convert(app, exit_code);
   evenkeel::cli::add_merge(app, exit_code);

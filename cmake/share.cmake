@@ -25,7 +25,7 @@ evenkeel_shared(bash-completion/completions/evenkeel completions bash)
 evenkeel_shared(zsh/site-functions/_evenkeel completions zsh)
 evenkeel_shared(fish/vendor_completions.d/evenkeel.fish completions fish)
 evenkeel_shared(man/man1/evenkeel.1 manual)
-foreach(command demo info compare profile guard batches explain shuffle convert merge split sample dedup stats verify cache doctor completions)
+foreach(command demo info compare profile guard top batches explain tokenize shuffle convert merge split sample dedup stats verify cache doctor completions)
   evenkeel_shared(man/man1/evenkeel-${command}.1 manual ${command})
 endforeach()
 # With the tool: whoever asks for one gets the other.

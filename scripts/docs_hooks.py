@@ -16,7 +16,13 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 HEADERS = ROOT / "include" / "evenkeel"
 NOT_LISTED = {"compiler.h"}  # macros for the other headers
-PAGES = ["CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "examples/README.md"]
+PAGES = [
+    "CHANGELOG.md",
+    "CODE_OF_CONDUCT.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "examples/README.md",
+]
 LINK = re.compile(r"(!?\[[^\]]*\]\()([^)\s#]+)(#[^)\s]*)?\)")
 CODE = re.compile(r"^```.*?^```|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 

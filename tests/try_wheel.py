@@ -5,10 +5,13 @@ many places. It writes to the folder it runs in, and ends with one line of facts
 usage: try_wheel.py [--emulated]    (io_uring and the guard need not work under an emulator)
 """
 
+import ctypes
+import http.server
 import os
 import subprocess
 import sys
 import sysconfig
+import threading
 
 import evenkeel
 import numpy as np
@@ -49,6 +52,53 @@ ring = "io_uring," in direct.engine
 if not ring:  # a fallback is never silent
     assert "threads" in direct.engine and "io_uring" in direct.engine, direct.engine
 
+
+class Server(http.server.BaseHTTPRequestHandler):
+    """Answers range requests for one file."""
+
+    protocol_version = "HTTP/1.1"
+    data = open("rows.npy", "rb").read()
+
+    def do_GET(self):
+        first, last = self.headers["Range"].split("=")[1].split("-")
+        part = self.data[int(first) : int(last) + 1]
+        self.send_response(206)
+        self.send_header("ETag", '"1"')
+        self.send_header(
+            "Content-Range", f"bytes {first}-{int(first) + len(part) - 1}/{len(self.data)}"
+        )
+        self.send_header("Content-Length", str(len(part)))
+        self.end_headers()
+        self.wfile.write(part)
+
+    def log_message(self, *words):
+        pass
+
+
+def has_curl():
+    for name in ("libcurl.so.4", "libcurl-gnutls.so.4", "libcurl.so"):
+        try:
+            return bool(ctypes.CDLL(name))
+        except OSError:
+            continue
+    return False
+
+
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+os.environ["no_proxy"] = "127.0.0.1"
+url = f"http://127.0.0.1:{server.server_port}/rows.npy"
+if has_curl():  # a wheel brings the code for URLs, the system brings libcurl
+    remote = evenkeel.open(url, budget="16MiB")
+    assert (remote[[5, 999_999], 1] == [21, 3_999_997]).all()
+else:
+    try:
+        evenkeel.open(url, budget="16MiB")
+        raise SystemExit("no error")
+    except ValueError as caught:
+        assert "libcurl was not found" in str(caught), caught
+server.shutdown()
+
 tool = [sys.executable, "-m", "evenkeel"]
 
 
@@ -67,7 +117,8 @@ assert int(guarded.stdout) == int(np.fromfile("train.bin", "uint16").astype("i8"
 unguarded = "unguarded" in guarded.stderr or "not guarded" in guarded.stderr
 print(
     f"Python {sys.version.split()[0]}, NumPy {np.__version__}, {'io_uring' if ring else 'threads'},"
-    f" guard {'not loaded' if unguarded else 'loaded'}, user {os.getuid()},"
+    f" guard {'not loaded' if unguarded else 'loaded'}, URLs {'read' if has_curl() else 'refused'},"
+    f" user {os.getuid()},"
     f" {sysconfig.get_platform()}"
 )
 if unguarded and not emulated:

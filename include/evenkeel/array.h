@@ -28,11 +28,12 @@ enum class EngineKind : std::uint8_t {
   kRead,
   kDirect,
   kFill,
-  kRemote
+  kRemote,
+  kDecode
 };
 
-// "auto", "map", "remap", "advise", "read", "direct", "fill", "remote". Throws kInvalid and
-// lists these for others.
+// "auto", "map", "remap", "advise", "read", "direct", "fill", "remote", "decode". Throws kInvalid
+// and lists these for others.
 EngineKind parse_engine(std::string_view name);
 std::string_view engine_name(EngineKind kind);
 
@@ -101,7 +102,7 @@ struct ArrayOptions {
 };
 
 // What an array has read since it was opened, also through its chunks and loaders. Plain counters:
-// fit for a metrics exporter. Rows that are used in place from a mapping are not counted.
+// fit for a metrics exporter (metrics.h is one).
 struct ArrayStats {
   std::uint64_t cache_hits = 0;  // blocks that were in the cache
   std::uint64_t cache_misses =
@@ -118,6 +119,9 @@ struct ArrayStats {
   std::uint64_t retries = 0;                // requests that were made again after a failure
   std::uint64_t hedges = 0;                 // second requests for bytes that were late
   std::uint64_t bytes_from_disk_cache = 0;  // whole blocks of ArrayOptions::disk_cache
+  // Copied out of, or shown in, files that are mapped: because they fit the budget, or by kMap.
+  // Whether the disk was read for it, the kernel knows.
+  std::uint64_t bytes_from_mapping = 0;
 
   ArrayStats& operator+=(const ArrayStats& other);
 };

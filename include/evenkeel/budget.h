@@ -15,6 +15,7 @@
 // Of the library alone: declared before the pragma, so that a shared library does not export them.
 namespace evenkeel {
 class AutomaticBudgets;
+class LiveBudgets;
 class ReclaimableMemory;
 }  // namespace evenkeel
 
@@ -39,6 +40,7 @@ class Reservation {
  private:
   friend class Budget;
   friend class AutomaticBudgets;
+  friend class LiveBudgets;        // src/base/live_budgets.h
   friend class ReclaimableMemory;  // src/base/reclaimable.h
   struct Account;
   struct Holder;

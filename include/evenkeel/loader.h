@@ -23,6 +23,12 @@ struct LoaderWorkers {
   std::uint64_t stride = 1, phase = 0;
 };
 
+// What the arrays of a loader have read, and how its batches came.
+struct LoaderStats : ArrayStats {
+  std::uint64_t batches = 0;        // handed out
+  std::uint64_t batch_wait_ns = 0;  // the program waited for them: 0 where reading keeps up
+};
+
 // The iterator of a loader, whose `next` gives a pointer to the next batch, or nullptr at the end.
 template <class Loader, class Batch>
 class BatchIterator {
@@ -212,7 +218,7 @@ class Loader {
   BlockOptions blocks() const;  // in use with kBlocks; else all 0
   int buffers() const;          // batches held in memory at once: 1 means no reading ahead
   // Of its arrays together; see array.h.
-  ArrayStats stats() const;
+  LoaderStats stats() const;
 
   RowLoaderState state() const;
   // Goes on where `state` was taken, also with another world, batch size or prefetch depth. Throws

@@ -346,7 +346,7 @@ class TokenLoader {
   int buffers() const;          // batches held in memory at once: 1 means no reading ahead
   Packing packing() const;      // from any thread; zeros without documents
   // What was read; with one set of tokens, also by them and by other loaders. From any thread.
-  ArrayStats stats() const;
+  LoaderStats stats() const;
 
   LoaderState state() const;
   // Goes on where `state` was taken, also with another world, batch size or prefetch depth. Throws

@@ -27,11 +27,15 @@ if TYPE_CHECKING:
     from evenkeel._memmap import Guard as Guard
     from evenkeel._memmap import govern as govern
     from evenkeel._memmap import memmap as memmap
+    from evenkeel._metrics import metrics as metrics
     from evenkeel._profile import mark as mark
     from evenkeel._profile import profile as profile
     from evenkeel._ragged import csr as csr
     from evenkeel._ragged import ragged as ragged
     from evenkeel._rows import Loader as Loader
+    from evenkeel._tokenize.api import plan as plan
+    from evenkeel._tokenize.api import tokenize as tokenize
+    from evenkeel._tokenize.manifest import Manifest as Manifest
     from evenkeel._tokens import Tokens as Tokens
     from evenkeel._tokens import tokens as tokens
     from evenkeel._version import __version__ as __version__
@@ -59,9 +63,12 @@ _HOME = {
     "info": "_array",
     "Loader": "_rows",
     "load_safetensors": "_weights",
+    "Manifest": "_tokenize.manifest",
     "mark": "_profile",
     "memmap": "_memmap",
+    "metrics": "_metrics",
     "open": "_array",
+    "plan": "_tokenize.api",
     "profile": "_profile",
     "ragged": "_ragged",
     "RowIterableDataset": "torch",
@@ -71,6 +78,7 @@ _HOME = {
     "TokenIterableDataset": "torch",
     "TokenLoader": "_loader",
     "Tokens": "_tokens",
+    "tokenize": "_tokenize.api",
     "TokenWriter": "_write",
     "tokens": "_tokens",
     "Weights": "_weights",

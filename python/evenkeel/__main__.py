@@ -1,10 +1,18 @@
-"""The tool, as `evenkeel` and as `python -m evenkeel`: the program that lies beside this file."""
+"""The tool, as `evenkeel` and as `python -m evenkeel`: the program that lies beside this file.
+
+`evenkeel tokenize` runs here, because tokenizers are Python's. The tool knows its options, for its
+help, and calls this Python.
+"""
 
 import os
 import sys
 
 
 def main() -> None:
+    if sys.argv[1:2] == ["tokenize"] and not {"-h", "--help"} & set(sys.argv[2:]):
+        from evenkeel._tokenize.command import main as tokenize
+
+        sys.exit(tokenize(sys.argv[2:]))
     tool = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "evenkeel")
     if not os.path.exists(tool):
         sys.exit(f"evenkeel: the tool was left out of this build: there is no {tool}")

@@ -179,6 +179,7 @@ class Array(Closing):
         self._row_bytes = math.prod(self._row_shape) * self._dtype.itemsize
         self._rows = self._shape[0] if self._shape else 1
         self._fast_rows = bool(self._shape) and 0 < self._row_bytes <= SMALL
+        self._chunk_rows = 0  # that are decoded together; 0: each row is read by itself
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -347,7 +348,10 @@ class Array(Closing):
         too, and dask.array.from_array reads blocks of a multiple of it.
 
         Calling it, `a.chunks(n)`, is the old name of `a.batches(n)` and will go."""
-        rows = max(1, min(self._rows, _DASK_BLOCK // max(1, self._row_bytes)))
+        rows = max(1, _DASK_BLOCK // max(1, self._row_bytes))
+        if self._chunk_rows:
+            rows = max(1, rows // self._chunk_rows) * self._chunk_rows
+        rows = max(1, min(self._rows, rows))
         return BlockShape(self, (rows, *self._row_shape) if self._shape else ())
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
@@ -493,8 +497,9 @@ class Array(Closing):
         what it holds of the budget now. `bytes_from_cache`, `bytes_from_page_cache` and
         `bytes_from_disk` say where bytes came from (those from the disk include alignment and gaps
         between rows). `requests` were sent to the disk, of which `in_flight` are not back yet;
-        `wait_ns` is how long threads waited for it, in sum. Batches count, too. Rows of data that
-        is mapped because it fits the budget do not."""
+        `wait_ns` is how long threads waited for it, in sum. `bytes_from_mapping` were used where
+        data is mapped because it fits the budget. Batches count, too. evenkeel.metrics() gives
+        these numbers of all that is open."""
         return self._reader.stats()
 
     def _room(self, nbytes: int, shape: tuple[int, ...]) -> _core.Reservation | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evenkeel import _core
-from evenkeel._blocks import Blocks, choose, warn_if_few
+from evenkeel._blocks import Blocks, choose, warn_if_few, whole_chunks
 from evenkeel._closing import Closing
 from evenkeel._files import base_name
 
@@ -107,7 +107,10 @@ class Batches(Closing):
                 " free when it starts, and ranks with different windows read different rows\n"
                 'hint: give window=, the same on every rank, or open the array with budget="..."'
             )
-        return choose("batches", budget, self._row_bytes, self._world, **self._told)
+        block = self._told["block"] or whole_chunks(self._array._chunk_rows, self._row_bytes)
+        return choose(
+            "batches", budget, self._row_bytes, self._world, **{**self._told, "block": block}
+        )
 
     def _open(self) -> _core.ChunkReader:
         return _core.chunks(

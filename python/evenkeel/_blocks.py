@@ -97,6 +97,15 @@ def choose(
     )
 
 
+def whole_chunks(chunk_rows: int, row_bytes: int) -> int | None:
+    """The rows of a block where `chunk_rows` are decoded together; None: rows are not decoded.
+
+    Blocks begin at another row in each epoch, so the chunks at both ends are decoded twice: several
+    in a block are better than one, as long as blocks stay small."""
+    several = (1 << 20) // max(1, chunk_rows * row_bytes)
+    return chunk_rows * max(1, min(16, several)) if chunk_rows else None
+
+
 class InBlocks(Stepping):
     """What the order `blocks` adds to a loader. Its other base is a reader of _core."""
 
@@ -114,8 +123,10 @@ class InBlocks(Stepping):
         sample_bytes: int,
         batch_size: int,
         samples: list[int],
+        block: int | None = None,
     ) -> Blocks | None:
-        """None: the order has no blocks. `samples` are those of each set."""
+        """None: the order has no blocks. `samples` are those of each set; `block` is taken where
+        none was told."""
         self._order, self._told = order, told
         self._chosen_by = budget, sample_bytes, len(samples), batch_size * self._world
         if order != "blocks":
@@ -128,7 +139,7 @@ class InBlocks(Stepping):
                 " free when it starts, and ranks with different windows read different rows\n"
                 'hint: give window=, the same on every rank, or open the data with budget="..."'
             )
-        blocks = self._blocks_for(told)
+        blocks = self._blocks_for({**told, "block": told["block"] or block})
         warn_if_few(blocks, max(samples), stacklevel=3, exact='order="shuffled"')
         return blocks
 

@@ -155,12 +155,16 @@ def array_of(
     return Array(files, budget, engine, dtype, reader.shape, 0, cache, page_cache, reader, reopen)
 
 
-def open_placed(made: PlacedArray, how: How, reopen: Any) -> Array:
+def as_read(stored: np.dtype[Any]) -> np.dtype[Any]:
     """Numbers of either byte order come in that of this machine."""
+    native = stored.newbyteorder("=")
+    swapped = is_plain(native) and not stored.isnative
+    return native if swapped or stored.isnative else stored
+
+
+def open_placed(made: PlacedArray, how: How, reopen: Any) -> Array:
     budget, engine, cache, page_cache = how
-    native = made.dtype.newbyteorder("=")
-    swapped = is_plain(native) and not made.dtype.isnative
-    told = native if swapped or made.dtype.isnative else made.dtype
+    told = as_read(made.dtype)
     reader = _core.open_places(
         made.format,
         made.files,
@@ -174,6 +178,27 @@ def open_placed(made: PlacedArray, how: How, reopen: Any) -> Array:
         page_cache_name(page_cache),
     )
     return array_of(reader, made.files, how, told, reopen)
+
+
+def open_chunks(
+    format: str, grid: dict[str, Any], stored: np.dtype[Any], how: How, reopen: Any
+) -> Array:
+    """An array in chunks that must be decoded; `grid` is what `_core.open_chunks` takes."""
+    budget, engine, cache, page_cache = how
+    told = as_read(stored)
+    reader = _core.open_chunks(
+        format=format,
+        grid=grid,
+        dtype=name_for_reader(told),
+        big_endian=stored.str.startswith(">"),
+        budget=Budget(budget),
+        engine=engine,
+        cache=cache_bytes(cache),
+        page_cache=page_cache_name(page_cache),
+    )
+    array = array_of(reader, [grid["folder"]], how, told, reopen)
+    array._chunk_rows = min(grid["chunk"][0], len(array))
+    return array
 
 
 def no_such(path: bytes, name: str, names: list[str]) -> ValueError:

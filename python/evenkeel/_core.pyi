@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 def version() -> str: ...
 
+def metrics_text() -> str: ...
+
 class Reservation:
     """A share of a budget, given back when it goes."""
 
@@ -191,6 +193,14 @@ def kind_of(path: bytes) -> str:
 def open_places(format: str, paths: Sequence[bytes], places: Annotated[NDArray[numpy.uint64], dict(shape=(None, 3), order='C', device='cpu', writable=False)], dtype: str, big_endian: bool, shape: Sequence[int], budget: Budget, engine: str, cache: int | None, page_cache: str) -> Reader:
     """
     Rows of a dtype and shape that lie at places (file, offset, rows) in files.
+    """
+
+def crc32c(bytes: bytes) -> int:
+    """The CRC-32C of bytes."""
+
+def open_chunks(format: str, grid: dict[str, object], dtype: str, big_endian: bool, budget: Budget, engine: str, cache: int | None, page_cache: str) -> Reader:
+    """
+    Rows in chunks that must be decoded; `grid` has the fields of ChunkGrid.
     """
 
 class Recording:
@@ -575,7 +585,7 @@ class BatchReader:
 
     def stats(self) -> dict[str, int]:
         """
-        What was read, and from where: counters since the data was opened, as of Array.stats. Without a mixture they are those of the data itself.
+        What was read, and from where: counters since the data was opened, as of Array.stats. Without a mixture they are those of the data itself. `batches` were handed out, and the program waited `batch_wait_ns` for them.
         """
 
     @property
@@ -787,7 +797,7 @@ class RowReader:
 
     def stats(self) -> dict[str, int]:
         """
-        What was read, and from where: counters since the data was opened, as of Array.stats. Without a mixture they are those of the data itself.
+        What was read, and from where: counters since the data was opened, as of Array.stats. Without a mixture they are those of the data itself. `batches` were handed out, and the program waited `batch_wait_ns` for them.
         """
 
     @property
@@ -926,6 +936,9 @@ class TokenWriter:
         """Tokens of the dtype, as bytes."""
 
     def append_values(self, values: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
+
+    def append_documents(self, tokens: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], lengths: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None:
+        """Whole documents: their tokens as bytes, and how many each has."""
 
     def end_document(self) -> None: ...
 

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from evenkeel import _core
+from evenkeel._files import is_url
 from evenkeel._weights import ML_DTYPES, NUMPY_TYPES
 
 # A tensor of at least this has pages of its own and is read in place.
@@ -198,8 +199,9 @@ def _checked(tensor: torch.Tensor, wanted: Wanted) -> torch.Tensor:
 
 
 def _copying_pays(weights: Any) -> bool:
-    """What is in the page cache is copied once as it is."""
-    if len(os.sched_getaffinity(0)) < COPYING_PROCESSORS:
+    """What is in the page cache, or comes from a server, is copied once as it is."""
+    few = len(os.sched_getaffinity(0)) < COPYING_PROCESSORS
+    if few or any(is_url(path) for path in weights.paths):
         return False
     cached = sum(_core.cached_bytes(path) or 0 for path in weights.paths)
     return cached < sum(os.path.getsize(path) for path in weights.paths) // 2

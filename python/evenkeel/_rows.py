@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Union
 
 from evenkeel import _core
 from evenkeel._array import Array
-from evenkeel._blocks import InBlocks
+from evenkeel._blocks import InBlocks, whole_chunks
 from evenkeel._mixture import MaxEpochs, Schedule, set_mixture, stages
 from evenkeel._ragged import Csr, Ragged
 from evenkeel._ranks import rank_and_world
@@ -142,6 +142,7 @@ class Loader(_Base):
             sample_bytes=self._row_bytes,
             batch_size=batch_size,
             samples=self._samples(),
+            block=whole_chunks(opened._chunk_rows, self._row_bytes),
         )
         if blocks is not None:
             options.blocks = blocks

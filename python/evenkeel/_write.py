@@ -353,6 +353,25 @@ class TokenWriter(_Writer):
         else:
             writer.append_values(np.ascontiguousarray(array, np.int64))
 
+    def append_documents(self, tokens: ArrayLike, lengths: ArrayLike) -> None:
+        """Whole documents at once: the tokens of all, of the writer's dtype, and how many each has.
+
+        As `append` and `end_document` for each of them, without a call for each.
+        """
+        array = np.asarray(tokens)
+        if array.dtype != self._dtype or array.ndim != 1:
+            raise TypeError(
+                f"write {printable(self._path)}: whole documents are an array of {self._dtype} of"
+                f" one axis; got {array.dtype} of shape {array.shape}"
+            )
+        counts = np.ascontiguousarray(lengths, np.int64)
+        if int(counts.sum()) != len(array):
+            raise ValueError(
+                f"write {printable(self._path)}: {len(counts):,} documents have"
+                f" {int(counts.sum()):,} tokens in all; got {len(array):,}"
+            )
+        self._open().append_documents(np.ascontiguousarray(array).view(np.uint8), counts)
+
     def end_document(self) -> None:
         """The tokens since the last call are a document. An empty one leaves no trace, unless there
         is an `eot`."""

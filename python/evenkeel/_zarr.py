@@ -1,4 +1,4 @@
-"""Zarr, versions 2 and 3: chunks that are not compressed, also in shards, read in place."""
+"""Zarr, versions 2 and 3, also in shards: plain chunks are read in place, others decoded."""
 
 from __future__ import annotations
 
@@ -8,9 +8,28 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from evenkeel import _core
 from evenkeel._array import Array
-from evenkeel._containers import How, Member, PlacedArray, no_such, open_placed, read_json
+from evenkeel._containers import (
+    How,
+    Member,
+    PlacedArray,
+    no_such,
+    open_chunks,
+    open_placed,
+    read_json,
+)
 from evenkeel._files import printable
+from evenkeel._zarr_codecs import (
+    COMPRESSIONS,
+    Codecs,
+    Refused,
+    fill_bytes,
+    lengths,
+    libraries,
+    read_codecs,
+    unknown,
+)
 
 _MOST_CHUNKS = 1 << 22
 _MOST_NAMES = 1000
@@ -19,8 +38,8 @@ _NUMBERS |= {"bool", "float16", "float32", "float64", "complex64", "complex128"}
 _ABSENT = np.uint64((1 << 64) - 1)  # of a shard's index: a chunk that was never written
 
 
-class _Refused(ValueError):
-    pass
+class _Decode(Exception):
+    """Rows that do not lie in their files as they are."""
 
 
 class _Layout(NamedTuple):
@@ -31,6 +50,8 @@ class _Layout(NamedTuple):
     dtype: np.dtype[Any]
     prefix: str  # of a chunk's name
     separator: str
+    fill: bytes  # an element that was never written, as it would be stored
+    codecs: Codecs = Codecs()
     inner: tuple[int, ...] | None = None  # chunks in a shard
     index_at_end: bool = True
     index_checked: bool = False  # its index has four bytes of a checksum
@@ -39,11 +60,34 @@ class _Layout(NamedTuple):
 
 def open(path: bytes, name: str, how: How) -> Array:
     folder, layout = _find(path, name)
+    again = open, (path, name, how)
     try:
-        made = _placed(folder, layout)
-    except _Refused as error:
+        _require_rows(layout)
+        try:
+            return open_placed(_placed(folder, layout), how, again)
+        except _Decode:
+            return open_chunks("zarr", _grid(folder, layout), layout.dtype, how, again)
+    except Refused as error:
         raise ValueError(f"open {printable(folder)}: {error}") from None
-    return open_placed(made, how, (open, (path, name, how)))
+
+
+def _grid(folder: bytes, layout: _Layout) -> dict[str, Any]:
+    """What `_core.open_chunks` takes."""
+    return {
+        "folder": folder,
+        "prefix": layout.prefix,
+        "separator": layout.separator,
+        "shape": list(layout.shape),
+        "chunk": list(layout.inner or layout.chunks),
+        "shard": list(layout.chunks) if layout.inner else [],
+        "index_at_end": layout.index_at_end,
+        "index_checked": layout.index_checked,
+        "order": list(layout.codecs.order),
+        "compression": layout.codecs.compression,
+        "checked": layout.codecs.checked,
+        "fill": layout.fill,
+        "libraries": libraries(layout.codecs.compression),
+    }
 
 
 def members(path: bytes) -> list[Member]:
@@ -113,7 +157,7 @@ def _layout(folder: bytes) -> _Layout:
         if os.path.isfile(old):
             return _version_2(folder, read_json(old))
         return _version_3(read_json(os.path.join(folder, b"zarr.json")))
-    except _Refused as error:
+    except Refused as error:
         raise ValueError(f"open {printable(folder)}: {error}") from None
     except (KeyError, TypeError, AttributeError, OverflowError) as error:
         raise ValueError(
@@ -121,75 +165,81 @@ def _layout(folder: bytes) -> _Layout:
         ) from None
 
 
-def _lengths(values: Any, least: int) -> tuple[int, ...]:
-    found = tuple(int(value) for value in values)
-    if any(length < least or length != value for length, value in zip(found, values)):
-        raise _Refused(f"bad lengths of axes: {values}")
-    return found
-
-
-def _compressed(what: Any) -> _Refused:
-    return _Refused(
-        f"its chunks are encoded with {what}, and are not plain numbers\n"
-        "hint: write a copy without compression: zarr.create_array(..., compressors=None)"
-    )
-
-
 def _version_2(folder: bytes, meta: dict[str, Any]) -> _Layout:
-    if meta.get("compressor") or meta.get("filters"):
-        codec = meta.get("compressor") or meta["filters"][0]
-        raise _compressed(codec.get("id"))
-    if meta.get("order", "C") != "C" and len(meta["shape"]) > 1:
-        raise _Refused("its chunks are in Fortran order")
-    dtype = np.dtype(meta["dtype"])
+    if meta.get("filters"):
+        raise Refused(
+            f"its numbers pass through the filter {meta['filters'][0].get('id')}\n"
+            "hint: write a copy without filters: zarr.create_array(..., filters=None)"
+        )
+    compressor = (meta.get("compressor") or {}).get("id")
+    if compressor is not None and compressor not in COMPRESSIONS:
+        raise unknown(compressor)
+    shape = lengths(meta["shape"], 0)
+    order = meta.get("order", "C")
+    if order not in ("C", "F"):
+        raise Refused(f"its chunks are in order {order!r}")
+    described = meta["dtype"]
+    if isinstance(described, list):
+        described = [tuple(field) for field in described]
+    dtype = np.dtype(described)
     if dtype.hasobject:
-        raise _Refused(f"it holds {dtype}, not numbers of a fixed width")
+        raise Refused(f"it holds {dtype}, not numbers of a fixed width")
     attributes = os.path.join(folder, b".zattrs")
     names = read_json(attributes).get("_ARRAY_DIMENSIONS", ()) if os.path.isfile(attributes) else ()
+    reverse = order == "F" and len(shape) > 1
     return _Layout(
-        _lengths(meta["shape"], 0),
-        _lengths(meta["chunks"], 1),
+        shape,
+        lengths(meta["chunks"], 1),
         dtype,
         "",
         _separator(meta.get("dimension_separator", ".")),
+        fill_bytes(meta.get("fill_value"), dtype),
+        Codecs(
+            COMPRESSIONS[compressor] if compressor else "",
+            order=tuple(reversed(range(len(shape)))) if reverse else (),
+        ),
         dimensions=tuple(str(name) for name in names),
     )
 
 
 def _separator(text: Any) -> str:
     if text not in (".", "/"):
-        raise _Refused(f"names of chunks are separated by {text!r}")
+        raise Refused(f"names of chunks are separated by {text!r}")
     return str(text)
 
 
 def _version_3(meta: dict[str, Any]) -> _Layout:
     if meta["data_type"] not in _NUMBERS:
-        raise _Refused(f"it holds {meta['data_type']}, not numbers of a fixed width")
+        raise Refused(f"it holds {meta['data_type']}, not numbers of a fixed width")
     if meta["chunk_grid"]["name"] != "regular":
-        raise _Refused(f"its chunks are {meta['chunk_grid']['name']}")
+        raise Refused(f"its chunks are {meta['chunk_grid']['name']}")
     encoding = meta["chunk_key_encoding"]
     default = encoding["name"] == "default"
     separator = encoding.get("configuration", {}).get("separator", "/" if default else ".")
-    chunks = _lengths(meta["chunk_grid"]["configuration"]["chunk_shape"], 1)
+    chunks = lengths(meta["chunk_grid"]["configuration"]["chunk_shape"], 1)
     inner, at_end, checked, codecs = None, True, False, list(meta["codecs"])
-    if codecs and codecs[0]["name"] == "sharding_indexed" and len(codecs) == 1:
+    if codecs and codecs[0]["name"] == "sharding_indexed":
+        if len(codecs) > 1:
+            raise Refused(f"its shards are encoded with {codecs[1]['name']} as a whole")
         sharding = codecs[0]["configuration"]
-        inner = _lengths(sharding["chunk_shape"], 1)
+        inner = lengths(sharding["chunk_shape"], 1)
         at_end = sharding.get("index_location", "end") == "end"
-        index = list(sharding["index_codecs"])
-        checked = len(index) == 2 and index[1]["name"] == "crc32c"
-        if _plain(index[:1]) != "little" or len(index) > 1 + checked:
-            raise _compressed(index[-1]["name"])
+        index = read_codecs(list(sharding["index_codecs"]), 0)
+        if index.compression or index.order or index.big_endian:
+            raise Refused("the indexes of its shards are compressed, or big-endian")
+        checked = index.checked
         codecs = list(sharding["codecs"])
-    order = _plain(codecs)
-    dtype = np.dtype(meta["data_type"]).newbyteorder(">" if order == "big" else "<")
+    stored = read_codecs(codecs, len(chunks))
+    dtype = np.dtype(meta["data_type"]).newbyteorder(">" if stored.big_endian else "<")
     names = meta.get("dimension_names") or ()
     return _Layout(
-        _lengths(meta["shape"], 0),
+        lengths(meta["shape"], 0),
         chunks,
         dtype,
         "c" if default else "",
         _separator(separator),
+        fill_bytes(meta.get("fill_value"), dtype),
+        stored,
         inner,
         at_end,
         checked,
@@ -197,32 +247,25 @@ def _version_3(meta: dict[str, Any]) -> _Layout:
     )
 
 
-def _plain(codecs: list[Any]) -> str:
-    """The byte order, if the codecs do nothing but store numbers."""
-    for codec in codecs:
-        if codec["name"] != "bytes":
-            raise _compressed(codec["name"])
-    if len(codecs) != 1:
-        raise _Refused("its chunks have no codec that stores bytes")
-    order: str = codecs[0].get("configuration", {}).get("endian", "little")
-    return order
+def _require_rows(layout: _Layout) -> None:
+    shape, chunks = layout.shape, layout.chunks
+    if not shape or 0 in shape:
+        raise Refused(f"an array of shape {shape} has no rows to read")
+    if len(chunks) != len(shape) or len(layout.inner or chunks) != len(shape):
+        raise Refused(f"chunks of shape {chunks} in an array of shape {shape}")
 
 
 def _placed(folder: bytes, layout: _Layout) -> PlacedArray:
+    """Chunks of whole rows that are stored as they are. Raises _Decode for others."""
     shape, chunks = layout.shape, layout.chunks
     stored = layout.inner or chunks
-    if not shape or 0 in shape:
-        raise _Refused(f"an array of shape {shape} has no rows to read")
-    if len(chunks) != len(shape) or len(stored) != len(shape):
-        raise _Refused(f"chunks of shape {chunks} in an array of shape {shape}")
+    if layout.codecs.compression or layout.codecs.checked or layout.codecs.order:
+        raise _Decode
     if chunks[1:] != shape[1:] or stored[1:] != shape[1:]:
-        raise _Refused(
-            f"its chunks of shape {stored} cut the rows of shape {shape[1:]}\n"
-            "hint: write a copy with chunks of whole rows"
-        )
+        raise _Decode
     count, parts = -(-shape[0] // chunks[0]), -(-shape[0] // stored[0])
     if max(count, parts) > _MOST_CHUNKS:
-        raise _Refused(f"{max(count, parts):,} chunks are too many")
+        raise _Decode
     zeros = [0] * (len(shape) - 1)
     files, places = [], []
     for number in range(count):
@@ -231,10 +274,7 @@ def _placed(folder: bytes, layout: _Layout) -> PlacedArray:
         file = os.path.join(folder, *(os.fsencode(part) for part in key.split("/")))
         rows = min(chunks[0], shape[0] - number * chunks[0])
         if not os.path.isfile(file):
-            raise _Refused(
-                f"chunk {key} was never written, and stands for the fill value\n"
-                "hint: write all of it, or copy it with write_empty_chunks"
-            )
+            raise _Decode  # it stands for the fill value
         if layout.inner is None:
             places.append(np.array([(number, 0, rows)], dtype=np.uint64))
         else:
@@ -253,23 +293,26 @@ def _shard(
     step = layout.inner[0]
     count = layout.chunks[0] // step
     if count * step != layout.chunks[0]:
-        raise _Refused(f"shards of shape {layout.chunks} and chunks of shape {layout.inner}")
+        raise Refused(f"shards of shape {layout.chunks} and chunks of shape {layout.inner}")
     length = 16 * count + 4 * layout.index_checked
     size = os.path.getsize(file)
     if size < length:
-        raise _Refused(f"{printable(file)} has {size:,} bytes, too few for its index of {length:,}")
+        raise Refused(f"{printable(file)} has {size:,} bytes, too few for its index of {length:,}")
     with builtins.open(file, "rb") as shard:
         shard.seek(size - length if layout.index_at_end else 0)
-        index = np.frombuffer(shard.read(16 * count), dtype="<u8").reshape(-1, 2)
-    if len(index) != count:
-        raise _Refused(f"{printable(file)} became shorter")
+        stored = shard.read(length)
+    if len(stored) != length:
+        raise Refused(f"{printable(file)} became shorter")
+    if layout.index_checked and _core.crc32c(stored[:-4]) != int.from_bytes(stored[-4:], "little"):
+        raise Refused(f"the index of {printable(file)} does not have the CRC-32C stored with it")
+    index = np.frombuffer(stored[: 16 * count], dtype="<u8").reshape(-1, 2)
     row_bytes = math.prod(layout.shape[1:]) * layout.dtype.itemsize
     index = index[: -(-rows // step)]
     if np.any(index[:, 0] == _ABSENT):
-        raise _Refused(f"a chunk of {printable(file)} was never written")
+        raise _Decode  # it stands for the fill value
     odd = index[index[:, 1] != step * row_bytes, 1]
     if len(odd):
-        raise _Refused(f"a chunk of {printable(file)} has {int(odd[0]):,} bytes")
+        raise Refused(f"a chunk of {printable(file)} has {int(odd[0]):,} bytes")
     places = np.full((len(index), 3), step, dtype=np.uint64)
     places[:, 0] = file_number
     places[:, 1] = index[:, 0]

@@ -1,4 +1,4 @@
-"""A datasource for Ray Data: evenkeel.ray.read("train.npy", budget="256MiB")."""
+"""Ray: arrays as a datasource (`read`), text to token files (`tokenize`, `TokenSink`)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import numpy as np
 
 import evenkeel
 from evenkeel._array import Array
-from evenkeel._files import require_no_secrets
+from evenkeel._files import PathLike, require_no_secrets
 
+# What a process of Ray takes besides its budget: Python, NumPy, pyarrow and a tokenizer.
+_PROCESS = 256 << 20
 _BLOCK = 32 << 20  # bytes of a block: long enough for the disk, short enough for many tasks
 
 
@@ -97,3 +99,67 @@ def _ray(module: str) -> Any:
         return import_module(module)
     except ImportError:
         raise ImportError("ray: Ray Data is not installed\nhint: pip install 'ray[data]'") from None
+
+
+def tokenize(
+    manifest: evenkeel.Manifest | PathLike,
+    *,
+    budget: Any = "512MiB",
+    num_cpus: int = 1,
+    max_retries: int = 10,
+) -> dict[str, Any]:
+    """Does all parts of a manifest as tasks of Ray, and joins them; see `evenkeel.plan`.
+
+    The bytes are those that `evenkeel.tokenize` writes on one machine. All nodes must see the
+    inputs and the manifest's scratch folder. Each task has a `budget` of its own, which Ray is told
+    as its memory. A task whose process or node dies is tried again, and goes on at its last
+    checkpoint. With `num_cpus` above 1, a task has so many worker processes.
+
+    >>> plan = evenkeel.plan("*.jsonl", "train.bin", "gpt2", parts=64)     # doctest: +SKIP
+    >>> evenkeel.ray.tokenize(plan)                                        # doctest: +SKIP
+    """
+    ray = _ray("ray")
+    if not isinstance(manifest, evenkeel.Manifest):
+        manifest = evenkeel.Manifest.load(manifest)
+    stored = ray.put(manifest.as_json())
+    workers = num_cpus if num_cpus > 1 else 0
+    memory = evenkeel.Budget(budget).limit + _PROCESS * max(1, workers)
+    part = ray.remote(_part).options(
+        num_cpus=num_cpus, memory=memory, max_retries=max_retries, name="evenkeel.tokenize"
+    )
+    ray.get([part.remote(stored, i, workers, budget) for i in manifest.missing])
+    finish = ray.remote(_finish).options(max_retries=max_retries, memory=_PROCESS)
+    report: dict[str, Any] = ray.get(finish.remote(stored))
+    return report
+
+
+def _part(stored: dict[str, Any], part: int, workers: int, budget: Any) -> None:
+    evenkeel.Manifest.of_json(stored).run(part, workers=workers, budget=budget)
+
+
+def _finish(stored: dict[str, Any]) -> dict[str, Any]:
+    return evenkeel.Manifest.of_json(stored).finish()
+
+
+def TokenSink(
+    output: PathLike,
+    tokenizer: Any = None,
+    *,
+    column: str = "text",
+    scratch: PathLike | None = None,
+    **options: Any,
+) -> Any:
+    """Where Ray Data writes to: one token file of all rows of a dataset.
+
+    With a `tokenizer`, `column` holds texts; without, it holds lists of tokens, and `dtype` and
+    `eot` must be given. Other options are those of `evenkeel.tokenize`: `format`, `val_share` and
+    so on. Tasks write parts to `scratch`, which all nodes must see (default: beside the output);
+    these are joined in the order of the tasks: set `preserve_order` of Ray's execution options
+    where the order of rows matters.
+
+    >>> ds = ray.data.read_parquet("corpus/")                              # doctest: +SKIP
+    >>> ds.write_datasink(evenkeel.ray.TokenSink("train.bin", "gpt2"))     # doctest: +SKIP
+    """
+    from evenkeel._tokenize.sink import make_sink
+
+    return make_sink(_ray("ray.data"), _ray, output, tokenizer, column, scratch, options)

@@ -255,7 +255,8 @@ void bind_batch_reader(nanobind::class_<Reader>& type) {
           },
           nb::sig("def stats(self) -> dict[str, int]"),
           "What was read, and from where: counters since the data was opened, as of Array.stats. "
-          "Without a mixture they are those of the data itself.")
+          "Without a mixture they are those of the data itself. `batches` were handed out, and the "
+          "program waited `batch_wait_ns` for them.")
       .def_prop_ro("next_step", &Reader::step)
       .def_prop_ro("taken_step", &Reader::taken_step, "Of the batch that `take` gave last.")
       .def_prop_ro("taken_stands", &Reader::taken_stands,

@@ -8,6 +8,8 @@
 #include <nanobind/stl/vector.h>
 
 #include "array/internal.h"
+#include "engine/codecs.h"
+#include "format/chunk_grid.h"
 #include "format/places.h"
 #include "src/bind.h"
 #include "src/interruptible.h"
@@ -78,6 +80,45 @@ std::unique_ptr<Reader> open_places(const std::string& format, const std::vector
       });
 }
 
+Compression parse_compression(const std::string& name) {
+  if (name == "zstd") return Compression::kZstd;
+  if (name == "blosc") return Compression::kBlosc;
+  if (name == "zlib") return Compression::kZlib;
+  if (name.empty()) return Compression::kNone;
+  throw Error(ErrorKind::kInvalid, "open", "chunks compressed with \"" + name + "\"");
+}
+
+// Rows in chunks that must be decoded; `grid` has the fields of ChunkGrid.
+std::unique_ptr<Reader> open_chunks(const std::string& format, const nb::dict& grid,
+                                    const std::string& dtype, bool big_endian, const Budget& budget,
+                                    const std::string& engine, std::optional<std::uint64_t> cache,
+                                    const std::string& page_cache) {
+  using Lengths = std::vector<std::uint64_t>;
+  const ArrayOptions options{.budget = budget,
+                             .engine = parse_engine(engine),
+                             .page_cache = parse_page_cache(page_cache),
+                             .cache = cache};
+  const nb::bytes fill = nb::cast<nb::bytes>(grid["fill"]);
+  ChunkGrid chunks;
+  chunks.folder = path_of(nb::cast<nb::bytes>(grid["folder"]));
+  chunks.prefix = nb::cast<std::string>(grid["prefix"]);
+  chunks.separator = nb::cast<std::string>(grid["separator"]);
+  chunks.shape = nb::cast<Lengths>(grid["shape"]);
+  chunks.chunk = nb::cast<Lengths>(grid["chunk"]);
+  chunks.shard = nb::cast<Lengths>(grid["shard"]);
+  chunks.index_at_end = nb::cast<bool>(grid["index_at_end"]);
+  chunks.index_checked = nb::cast<bool>(grid["index_checked"]);
+  chunks.order = nb::cast<std::vector<std::uint32_t>>(grid["order"]);
+  chunks.compression = parse_compression(nb::cast<std::string>(grid["compression"]));
+  chunks.checked = nb::cast<bool>(grid["checked"]);
+  chunks.fill.assign(fill.c_str(), fill.size());
+  chunks.libraries = paths_of(nb::cast<std::vector<nb::bytes>>(grid["libraries"]));
+  const std::string folder = chunks.folder;
+  return std::make_unique<Reader>(folder, [=, type = DType::parse(dtype)] {
+    return Internals::make(layout_of_chunks(format, chunks, type, big_endian), options);
+  });
+}
+
 }  // namespace
 
 void bind_containers(nb::module_& module) {
@@ -92,6 +133,18 @@ void bind_containers(nb::module_& module) {
   module.def("open_places", &open_places, "format"_a, "paths"_a, "places"_a, "dtype"_a,
              "big_endian"_a, "shape"_a, "budget"_a, "engine"_a, "cache"_a.none(), "page_cache"_a,
              "Rows of a dtype and shape that lie at places (file, offset, rows) in files.");
+  module.def(
+      "crc32c",
+      [](const nb::bytes& bytes) {
+        return crc32c({reinterpret_cast<const std::byte*>(bytes.c_str()), bytes.size()});
+      },
+      "bytes"_a, "The CRC-32C of bytes.");
+  module.def("open_chunks", &open_chunks, "format"_a, "grid"_a, "dtype"_a, "big_endian"_a,
+             "budget"_a, "engine"_a, "cache"_a.none(), "page_cache"_a,
+             nb::sig("def open_chunks(format: str, grid: dict[str, object], dtype: str, "
+                     "big_endian: bool, budget: Budget, engine: str, cache: int | None, "
+                     "page_cache: str) -> Reader"),
+             "Rows in chunks that must be decoded; `grid` has the fields of ChunkGrid.");
 }
 
 }  // namespace evenkeel::python

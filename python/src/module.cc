@@ -1,10 +1,14 @@
 // evenkeel._core: the C++ library as Python sees it. Thin: what needs no C++ is written in Python.
+#include <nanobind/stl/string.h>
+
+#include "evenkeel/metrics.h"
 #include "evenkeel/version.h"
 #include "src/bind.h"
 
 NB_MODULE(_core, module) {
   module.doc() = "The native half of evenkeel; use the package, not this.";
   module.def("version", [] { return EVENKEEL_VERSION; });
+  module.def("metrics_text", &evenkeel::metrics_text);
   // Readers that live until the interpreter ends are no mistake.
   nanobind::set_leak_warnings(false);
   evenkeel::python::bind_errors();

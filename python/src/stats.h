@@ -1,9 +1,9 @@
-// Counters of an array as a dict.
+// Counters of an array or a loader as a dict.
 #pragma once
 
 #include <nanobind/nanobind.h>
 
-#include "evenkeel/array.h"
+#include "evenkeel/loader.h"
 
 namespace evenkeel::python {
 
@@ -22,6 +22,14 @@ inline nanobind::dict dict_of(const ArrayStats& stats) {
   dict["retries"] = stats.retries;
   dict["hedges"] = stats.hedges;
   dict["bytes_from_disk_cache"] = stats.bytes_from_disk_cache;
+  dict["bytes_from_mapping"] = stats.bytes_from_mapping;
+  return dict;
+}
+
+inline nanobind::dict dict_of(const LoaderStats& stats) {
+  nanobind::dict dict = dict_of(static_cast<const ArrayStats&>(stats));
+  dict["batches"] = stats.batches;
+  dict["batch_wait_ns"] = stats.batch_wait_ns;
   return dict;
 }
 

@@ -77,6 +77,21 @@ class PythonWriter {
 using PythonArrayWriter = PythonWriter<ArrayWriter>;
 using PythonTokenWriter = PythonWriter<TokenWriter>;
 
+void append_documents(TokenWriter& writer, std::span<const std::byte> tokens,
+                      const TokenValues& lengths) {
+  const std::uint64_t size = writer.dtype().size;
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    const std::int64_t length = lengths.data()[i];
+    if (length < 0 || static_cast<std::uint64_t>(length) > tokens.size() / size) {
+      throw Error(ErrorKind::kInvalid, "write", "the lengths of documents exceed their tokens")
+          .in(writer.path());
+    }
+    writer.append(tokens.first(static_cast<std::uint64_t>(length) * size));
+    writer.end_document();
+    tokens = tokens.subspan(static_cast<std::uint64_t>(length) * size);
+  }
+}
+
 template <class Options>
 Options common(const Budget& budget, bool checksums, bool resume) {
   Options options;
@@ -162,6 +177,11 @@ void bind_write(nb::module_& module) {
              });
            },
            "values"_a)
+      .def("append_documents",
+           [](PythonTokenWriter& self, const WrittenBytes& tokens, const TokenValues& lengths) {
+             self.call([&] { append_documents(self.get(), span_of(tokens), lengths); });
+           },
+           "tokens"_a, "lengths"_a, "Whole documents: their tokens as bytes, and how many each has.")
       .def("end_document",
            [](PythonTokenWriter& self) { self.call([&] { self.get().end_document(); }); })
       .def_prop_ro("tokens", [](PythonTokenWriter& self) { return self.get().tokens(); })

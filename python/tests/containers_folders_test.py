@@ -74,31 +74,6 @@ def test_zarr_groups(tmp_path):
             evenkeel.open(tmp_path / "g.zarr", name=name)
 
 
-@pytest.mark.parametrize("version", [2, 3])
-def test_zarr_compressed_is_refused(tmp_path, version):
-    made = zarr.create_array(
-        tmp_path / "a.zarr", shape=(9,), chunks=(4,), dtype="int64", zarr_format=version
-    )
-    made[:] = np.arange(9)
-    with pytest.raises(ValueError, match="encoded with(.|\n)*without compression"):
-        evenkeel.open(tmp_path / "a.zarr")
-
-
-def test_zarr_what_is_not_there_is_refused(tmp_path):
-    made = zarr.create_array(
-        tmp_path / "a.zarr", shape=(9,), chunks=(4,), dtype="int64", compressors=None, zarr_format=3
-    )
-    made[:4] = 1
-    with pytest.raises(ValueError, match="chunk c/1 was never written"):
-        evenkeel.open(tmp_path / "a.zarr")
-    wide = zarr.create_array(
-        tmp_path / "b.zarr", shape=(8, 8), chunks=(4, 4), dtype="int64", compressors=None
-    )
-    wide[:] = 1
-    with pytest.raises(ValueError, match="cut the rows"):
-        evenkeel.open(tmp_path / "b.zarr")
-
-
 def test_zarr_damaged(tmp_path):
     made = zarr.create_array(
         tmp_path / "a.zarr", shape=(9,), chunks=(9,), dtype="int64", compressors=None, zarr_format=3

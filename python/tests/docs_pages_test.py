@@ -10,6 +10,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = sorted(
     path for name in ("start", "howto", "migrate") for path in (DOCS / name).glob("*.md")
 )
+PAGES.append(DOCS / "metrics.md")
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 NOT_HERE = {"megatron", "data-in-s3"}  # they need a corpus of Megatron, and a bucket
 

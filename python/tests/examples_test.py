@@ -3,8 +3,10 @@
 import importlib.util
 import os
 import re
+import runpy
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import numpy as np
@@ -183,6 +185,28 @@ def test_rows_train_with_other_libraries(temporary, example, library, rows):
     assert done.returncode == 0 and "epoch 1" in done.stdout, done
 
 
+# --- from raw data to a model
+
+
+def test_raw_text_becomes_a_trained_gpt(temporary, text):
+    pytest.importorskip("torch")
+    pytest.importorskip("tokenizers")
+    said = run("text_to_gpt.py", "--steps", 60, "--vocabulary", 300, text)
+    first, last = re.search(r"went from ([\d.]+) to ([\d.]+)$", said.strip()).groups()
+    assert float(last) < 0.8 * float(first)
+
+
+def test_csv_becomes_a_fitted_model(temporary):
+    pytest.importorskip("sklearn")
+    said = run("csv_to_model.py", "--rows", 8000)
+    assert re.search(r"^8,000 rows of 20 features, accuracy 0\.\d+$", said, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", ["text_to_gpt.py", "csv_to_model.py"])
+def test_these_are_short(name):
+    assert len((EXAMPLES / name).read_text().splitlines()) < 80
+
+
 # --- the page
 
 BLOCKS = [
@@ -239,3 +263,49 @@ def test_what_the_page_links_to_is_there(name):
     page = PAGE.with_name(name)
     links = re.findall(r"\]\((?!http)([^)#]+)", page.read_text())
     assert links and all((page.parent / link).exists() for link in links)
+
+
+# --- metrics
+
+
+def test_metrics_are_served(temporary):
+    said = run("serve_metrics.py")
+    assert re.search(r"^evenkeel_batches_total 79$", said, re.MULTILINE)
+    read = re.findall(r'^evenkeel_read_bytes_total\{source="\w+"\} (\d+)$', said, re.MULTILINE)
+    assert len(read) == 6 and sum(map(int, read)) >= 79 * 256 * 64 * 4
+
+
+class Written:
+    """In place of torch's SummaryWriter, which needs TensorBoard."""
+
+    def __init__(self, logdir):
+        Written.last = self
+        self.logdir, self.scalars, self.closed = logdir, {}, False
+
+    def add_scalar(self, name, number, step):
+        self.scalars.setdefault(name, []).append((step, number))
+
+    def add_scalars(self, name, numbers, step):
+        for one, number in numbers.items():
+            self.add_scalar(f"{name}/{one}", number, step)
+
+    def close(self):
+        self.closed = True
+
+
+@pytest.mark.parametrize("writer", [True, False])
+def test_loader_wait_stands_beside_step_time(temporary, monkeypatch, capsys, writer):
+    pytest.importorskip("torch")
+    module = types.SimpleNamespace(SummaryWriter=Written) if writer else None
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)  # None: not installed
+    monkeypatch.setattr(sys, "argv", ["tensorboard_wait.py", "--logdir", "runs", "--steps", "12"])
+    runpy.run_path(str(EXAMPLES / "tensorboard_wait.py"), run_name="__main__")
+    said = capsys.readouterr().out
+    if not writer:
+        assert "tensorboard is not installed" in said and said.count("waiting for the loader") == 2
+        return
+    assert (Written.last.logdir, Written.last.closed) == ("runs", True)
+    steps = Written.last.scalars["seconds/step"]
+    waits = Written.last.scalars["seconds/loader wait"]
+    assert [step for step, _ in steps] == [step for step, _ in waits] == list(range(12))
+    assert all(0 <= wait <= step for (_, wait), (_, step) in zip(waits, steps, strict=True))

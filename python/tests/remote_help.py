@@ -87,6 +87,8 @@ class ObjectServer:
             def do_GET(self) -> None:
                 outer._serve(self)
 
+            do_PUT = do_POST = do_GET
+
         class Server(http.server.ThreadingHTTPServer):
             daemon_threads = True
             request_queue_size = 256
@@ -142,7 +144,14 @@ class ObjectServer:
         path, _, query = handler.path.partition("?")
         with self._lock:
             number = len(self.requests)
-            self.requests.append({"path": handler.path, "headers": dict(handler.headers)})
+            self.requests.append(
+                {
+                    "method": handler.command,
+                    "path": handler.path,
+                    "headers": dict(handler.headers),
+                    "body": handler.rfile.read(int(handler.headers.get("Content-Length", 0))),
+                }
+            )
         fault = self.fault(number)
         if fault == "changed":
             name = urllib.parse.unquote(path)

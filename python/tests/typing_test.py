@@ -47,7 +47,19 @@ def test_the_stub_is_that_of_the_module(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["evenkeel", "_array", "_batches", "_tokens", "_rows", "_ragged", "_profile", "_core"]
+    "name",
+    [
+        "evenkeel",
+        "_array",
+        "_batches",
+        "_tokens",
+        "_rows",
+        "_ragged",
+        "_profile",
+        "_core",
+        "_tokenize.api",
+        "_tokenize.manifest",
+    ],
 )
 def test_examples_in_docstrings(name, folder):
     module = importlib.import_module("evenkeel" if name == "evenkeel" else f"evenkeel.{name}")

@@ -101,6 +101,8 @@ def test_what_is_in_them(wheel, sdist):
     (data,) = {name.split("/")[0] for name in names if ".data/" in name}
     for name in ("bash-completion/completions/evenkeel", "man/man1/evenkeel-guard.1"):
         assert f"{data}/data/share/{name}" in names
+    for licence in ("LICENSE", "THIRD_PARTY_NOTICES.txt"):
+        assert [name for name in names if name.endswith(f".dist-info/licenses/{licence}")]
     tops = {name.split("/")[1] for name in tarfile.open(sdist).getnames()}
     assert {"CMakeLists.txt", "src", "cli", "python"} <= tops
     assert not [name for name in tops if name.startswith("build")]

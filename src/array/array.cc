@@ -43,6 +43,7 @@ ArrayStats& ArrayStats::operator+=(const ArrayStats& other) {
   retries += other.retries;
   hedges += other.hedges;
   bytes_from_disk_cache += other.bytes_from_disk_cache;
+  bytes_from_mapping += other.bytes_from_mapping;
   return *this;
 }
 

@@ -190,7 +190,8 @@ void Chunks::Impl::start_reading() {
                                                      .budget_limit = plan_limit(),
                                                      .cache = array_->cache(),
                                                      .closed_hint = "call chunks() again",
-                                                     .what = "chunks"});
+                                                     .what = "chunks",
+                                                     .kind = LiveKind::kChunks});
   pool_->serve(ahead_);
 }
 
@@ -293,6 +294,8 @@ bool Chunks::Impl::show_in_place(Chunk& chunk) {
   const Piece piece = piece_of(array_->layout, 0, chunk.first_row_, chunk.rows_, nullptr, taken);
   if (taken < chunk.rows_ || piece.offset % array_->layout.dtype.swap_unit() != 0) return false;
   chunk.bytes_ = {engine_->mapped(piece.file) + piece.offset, piece.length};
+  engine_->count_mapped(piece.length);
+  note_work();
   return true;
 }
 

@@ -159,6 +159,12 @@ class Array::Impl::MappedRead {
 void Array::Impl::crops(std::span<const std::uint64_t> starts, std::uint64_t count,
                         std::byte* out) {
   if (starts.empty() || count == 0) return;
+  copy_crops(starts, count, out);
+  note_work();
+}
+
+void Array::Impl::copy_crops(std::span<const std::uint64_t> starts, std::uint64_t count,
+                             std::byte* out) {
   if (const MappedRead mapped(*this); mapped.engine()) {
     copy_mapped(*mapped.engine(), layout, starts, count, out);
     return;
@@ -243,12 +249,14 @@ bool Array::Impl::crop_from_cache(std::uint64_t start, std::uint64_t count, std:
   std::size_t files_used = 0;
   if (!copy_cached(start, count, out, files, files_used)) return false;
   for (std::size_t i = 0; i < files_used; ++i) cache_->require_unchanged(files[i]);
+  note_work();
   return true;
 }
 
 void copy_mapped(Engine& engine, const Layout& layout, std::span<const std::uint64_t> starts,
                  std::uint64_t count, std::byte* out) {
   if (engine.pages_may_be_absent()) return copy_absent(engine, layout, starts, count, out);
+  engine.count_mapped(starts.size() * count * layout.row_bytes);
   const Scatter scatter = scatter_of(layout);
   std::vector<const std::byte*> bases(layout.segments.size(), nullptr);
   std::byte* crop_out = out;

@@ -105,9 +105,10 @@ Array::Impl::Impl(Layout array_layout, const ArrayOptions& options)
       gatherers_(std::make_unique<PerProcess<Gatherers>>(
           [this] { return std::make_unique<Gatherers>(*this); })) {
   note_files_to_drop();
+  live_.begin(LiveKind::kArray, *this);
 }
 
-Array::Impl::~Impl() = default;
+Array::Impl::~Impl() { live_.end(); }
 
 std::shared_ptr<Engine> Array::Impl::engine() const {
   EngineUse& use = engine_use_.get();
@@ -183,6 +184,7 @@ bool Array::Impl::stop_mapping(std::uint64_t bytes) {
     }
     std::shared_ptr<Engine> next = make_engine(EngineKind::kAuto, layout, budget, kNeverMap);
     budget.require_fits_beside_reads(bytes, "results");
+    mapped_before_ += engine_->totals().bytes_from_mapping;
     engine_ = std::move(next);
   } catch (...) {
     failure = std::current_exception();
@@ -232,9 +234,37 @@ void Array::Impl::check_rows(const char* operation, std::uint64_t first,
       .in(layout.paths.empty() ? "" : layout.paths.front());
 }
 
-ArrayStats Array::Impl::stats() const {
+ArrayStats Array::Impl::stats() const { return stats_of(engine().get()); }
+
+// A copy of the pointer to the engine would keep a mapping from giving way; see stop_mapping.
+template <class Use>
+void Array::Impl::use_settled_engine(const Use& use) const {
+  EngineUse& engine_use = engine_use_.get();
+  if (!engine_use.mutex.try_lock()) return;
+  if (!engine_use.leaving && engine_) use(*engine_);
+  engine_use.mutex.unlock();
+}
+
+std::optional<LiveFigures> Array::Impl::live_figures() const {
+  std::optional<LiveFigures> figures;
+  use_settled_engine([&](const Engine& settled) { figures = {.reads = stats_of(&settled)}; });
+  return figures;
+}
+
+LiveLabels Array::Impl::live_labels() const {
+  LiveLabels labels;
+  if (!layout.paths.empty()) labels.path = layout.paths.front();
+  labels.files = layout.paths.size();
+  labels.format = layout.format;
+  use_settled_engine(
+      [&](const Engine& settled) { labels.engine = engine_name(settled.report().chosen); });
+  return labels;
+}
+
+ArrayStats Array::Impl::stats_of(const Engine* engine) const {
   ArrayStats stats;
-  if (const std::shared_ptr<Engine> engine = this->engine()) {
+  stats.bytes_from_mapping = mapped_before_;
+  if (engine) {
     const EngineTotals totals = engine->totals();
     stats.bytes_from_page_cache = totals.bytes_from_page_cache;
     stats.bytes_from_disk = totals.bytes_from_disk;
@@ -245,6 +275,7 @@ ArrayStats Array::Impl::stats() const {
     stats.retries = totals.retries;
     stats.hedges = totals.hedges;
     stats.bytes_from_disk_cache = totals.bytes_from_disk_cache;
+    stats.bytes_from_mapping += totals.bytes_from_mapping;
   }
   if (!cache_) return stats;
   const RowCache::Totals totals = cache_->totals();

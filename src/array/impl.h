@@ -1,6 +1,7 @@
 // What an Array is made of. Chunks, token loaders and the Python bindings use it, too.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string_view>
@@ -13,13 +14,18 @@
 #include "engine/engine.h"
 #include "evenkeel/array.h"
 #include "format/layout.h"
+#include "metrics/live.h"
 
 namespace evenkeel {
 
-struct Array::Impl {
+struct Array::Impl final : LiveObject {
   Impl(Layout array_layout, const ArrayOptions& options);
   ~Impl();
 
+ private:
+  LiveEntry live_;  // before all that holds memory
+
+ public:
   const Layout layout;
   const Budget budget;
   const std::optional<std::uint64_t> merge_gap;
@@ -70,6 +76,13 @@ struct Array::Impl {
     bool leaving GUARDED_BY(mutex) = false;  // the mapping is about to end: no new reads from it
   };
 
+  std::optional<LiveFigures> live_figures() const override;
+  LiveLabels live_labels() const override;
+  ArrayStats stats_of(const Engine* engine) const;
+  // Not called where it would have to wait.
+  template <class Use>
+  void use_settled_engine(const Use& use) const;
+  void copy_crops(std::span<const std::uint64_t> starts, std::uint64_t count, std::byte* out);
   std::unique_ptr<RowCache> make_cache(const ArrayOptions& options);
   // Whether the cache has a crop now, and where its first bytes lie, to be prefetched.
   bool cache_has(std::uint64_t start, std::uint64_t count, const std::byte*& place);
@@ -85,6 +98,8 @@ struct Array::Impl {
   // Empty after a change of engines that failed and could not be undone; then made again by the
   // next call that needs it.
   mutable std::shared_ptr<Engine> engine_;
+  // Of engines before this one.
+  std::atomic<std::uint64_t> mapped_before_ = 0;
   // Files that were not wholly cached when they were mapped. What is cached of them when the
   // mapping ends, this array brought in.
   std::vector<std::uint32_t> files_to_drop_;

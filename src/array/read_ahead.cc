@@ -47,9 +47,11 @@ ReadAhead::ReadAhead(std::vector<ReadStream> streams, BatchMaker& maker, const O
     readers_.emplace_back(*this, i, options.budget_limit);
   }
   if (options.second_reads) second_.emplace(*this, 0, options.budget_limit);
+  live_.begin(options.kind, *this);
 }
 
 ReadAhead::~ReadAhead() {
+  live_.end();
   if (owned_here()) {
     close();
     return;
@@ -73,15 +75,61 @@ bool ReadAhead::wait(std::optional<Clock::time_point> deadline) {
   return true;
 }
 
+LiveFigures ReadAhead::figures() const {
+  LiveFigures figures;
+  figures.batches = taken_.load(std::memory_order_relaxed);
+  figures.batch_wait_ns = waited_ns_.load(std::memory_order_relaxed);
+  return figures;
+}
+
+LiveLabels ReadAhead::live_labels() const {
+  LiveLabels labels;
+  labels.batch = options_.batch;
+  return labels;
+}
+
+class ReadAhead::WaitClock {
+ public:
+  explicit WaitClock(std::atomic<std::uint64_t>& sum) : sum_(sum) {}
+  ~WaitClock() {
+    if (!began_) return;
+    const auto waited =
+        std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - *began_);
+    sum_.fetch_add(static_cast<std::uint64_t>(waited.count()), std::memory_order_relaxed);
+  }
+  WaitClock(const WaitClock&) = delete;
+  WaitClock& operator=(const WaitClock&) = delete;
+  void begin() {
+    if (!began_) began_ = Clock::now();
+  }
+
+ private:
+  std::atomic<std::uint64_t>& sum_;
+  std::optional<Clock::time_point> began_;
+};
+
 ReadAhead::Outcome ReadAhead::take(const Use& use, std::optional<Clock::time_point> deadline) {
+  Outcome outcome;
+  {
+    WaitClock waits(waited_ns_);
+    outcome = take_next(use, deadline, waits);
+  }
+  if (outcome == Outcome::kTaken) taken_.fetch_add(1, std::memory_order_relaxed);
+  note_work();
+  return outcome;
+}
+
+ReadAhead::Outcome ReadAhead::take_next(const Use& use, std::optional<Clock::time_point> deadline,
+                                        WaitClock& waits) {
   MutexLock lock(mutex_);
-  for (bool in_time = true;; in_time = wait(deadline)) {
+  for (bool in_time = true;; waits.begin(), in_time = wait(deadline)) {
     if (closed_) throw closed_error();
     if (!changing_) {
       const std::uint64_t number = next_to_take_;
       if (number >= end_) return Outcome::kEnd;
       if (!start_threads(deadline.has_value())) {
         if (closed_ || changing_ || next_to_take_ != number) continue;
+        waits.begin();
         if (!has(number, State::kReading)) read_on_demand(number);
       }
       if (next_to_take_ == number && has(number, State::kReady)) {

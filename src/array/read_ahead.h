@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -15,6 +16,7 @@
 
 #include "array/batch_reader.h"
 #include "base/mutex.h"
+#include "metrics/live.h"
 
 namespace evenkeel {
 
@@ -25,7 +27,7 @@ namespace evenkeel {
 // slot (unless it is waited for with a deadline), or where no thread can be started, a batch is
 // read when it is asked for, on the caller's thread. Batches are taken in order. All calls may come
 // from several threads; each batch is taken by one of them.
-class ReadAhead final {
+class ReadAhead final : LiveObject {
  public:
   using Clock = std::chrono::steady_clock;
   struct Options {
@@ -38,6 +40,8 @@ class ReadAhead final {
     RowCache* cache = nullptr;       // of the one stream
     std::string closed_hint = {};    // of the error that is thrown after `close`
     const char* what = "read";       // names the user in that error
+    LiveKind kind = LiveKind::kLoader;
+    std::string batch = {};  // in words, for metrics
     // Called when reading is to stop, so that BatchMaker::finish returns or throws soon where it
     // waits. Must not wait itself.
     std::function<void()> interrupt = {};
@@ -71,6 +75,9 @@ class ReadAhead final {
 
   // Made in this process, not before a fork: only then may it be used.
   bool owned_here() const;
+
+  // Of all calls of `take` so far. From any thread, without waiting.
+  LiveFigures figures() const;
 
  private:
   enum class State {
@@ -114,6 +121,12 @@ class ReadAhead final {
     std::uint64_t allowed_ = 0;
   };
 
+  std::optional<LiveFigures> live_figures() const override { return figures(); }
+  LiveLabels live_labels() const override;
+  // How long a call of `take` waits, from the first time that it has to.
+  class WaitClock;
+  Outcome take_next(const Use& use, std::optional<Clock::time_point> deadline, WaitClock& waits)
+      EXCLUDES(mutex_);
   bool start_threads(bool also_for_one_slot) REQUIRES(mutex_);
   // Waits for a stop that is under way; false at the deadline.
   bool wait_for_change(std::optional<Clock::time_point> deadline) REQUIRES(mutex_);
@@ -150,6 +163,8 @@ class ReadAhead final {
     return slot_of(number).state == state && slot_of(number).number == number;
   }
 
+  LiveEntry live_;
+  std::atomic<std::uint64_t> taken_ = 0, waited_ns_ = 0;
   const std::vector<ReadStream> streams_;
   BatchMaker& maker_;
   const Options options_;

@@ -84,9 +84,12 @@ bool read_if_resident(const Array::Impl& array, std::uint64_t first, std::uint64
     const FileRange range{piece.file, piece.offset, piece.length};
     engine->request(std::span(&range, 1), pending);
     if (!pending.empty()) return false;  // evicted meanwhile
+  } else {
+    engine->count_mapped(piece.length);
   }
   std::memcpy(out.data(), base + piece.offset, piece.length);
   if (layout.swapped) swap_bytes(out.data(), piece.length, layout.dtype.swap_unit());
+  note_work();
   return true;
 }
 

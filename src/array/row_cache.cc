@@ -173,23 +173,26 @@ void RowCache::switch_off_if_useless(State& state) {
 
 // Where it is not sure, a descriptor of its own is looked at as closely as those of reads.
 void RowCache::require_unchanged(std::uint32_t file) {
-  // Of an object on a server, what was read stays what it was: every answer was checked.
-  if (layout_.segments[file].remote || surely_unchanged(layout_.segments[file])) return;
+  // Of an object on a server, what was read stays what it was: every answer was checked. Chunks
+  // are whole files of their own.
+  if (layout_.segments[file].remote || layout_.chunks) return;
+  if (surely_unchanged(layout_.segments[file])) return;
   State& state = state_.get();
   const MutexLock lock(state.mutex);
   const Pin pin(state.files, file);
   state.files.verify(file);
 }
 
-RowCache::Totals RowCache::totals() {
-  State& state = state_.get();
+RowCache::Totals RowCache::totals() const {
   Totals totals;
-  for (const Counter& counter : state.counters) {
+  const State* const state = state_.if_made();
+  if (!state) return totals;
+  for (const Counter& counter : state->counters) {
     totals.hits += counter.hits.load(std::memory_order_relaxed);
     totals.misses += counter.misses.load(std::memory_order_relaxed);
     totals.bytes += counter.bytes.load(std::memory_order_relaxed);
   }
-  totals.held = state.blocks->bytes();
+  totals.held = state->blocks->bytes();
   return totals;
 }
 

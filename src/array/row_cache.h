@@ -60,7 +60,7 @@ class RowCache {
     std::uint64_t bytes = 0;             // copied out of it
     std::uint64_t held = 0;              // bytes it occupies now
   };
-  Totals totals();
+  Totals totals() const;
 
  private:
   static constexpr std::size_t kCounters = 16;  // threads count in one of these

@@ -36,6 +36,7 @@ Reservation::Account::Account(std::uint64_t bytes, std::string origin_text, bool
       origin(std::move(origin_text)),
       automatic(follows_pressure),
       began_with(bytes),
+      number(Registry::get().next_number++),
       period_began_ns(sys::monotonic_ns()) {
   Registry& all = Registry::get();
   const MutexLock lock(all.mutex);
@@ -116,6 +117,14 @@ std::vector<BudgetUse> Reservation::Account::uses() const {
   std::vector<BudgetUse> list;
   list.reserve(by_name.size());
   for (auto& [name, use] : by_name) list.push_back(std::move(use));
+  return list;
+}
+
+std::vector<BudgetUse> Reservation::Account::uses_with_caches() const {
+  std::vector<BudgetUse> list = uses();
+  for (const Cache& cache : caches) {
+    if (!cache.inherited && cache.bytes > 0) list.push_back({cache.what, cache.bytes, 1});
+  }
   return list;
 }
 

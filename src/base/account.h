@@ -49,6 +49,7 @@ struct Reservation::Account {
   std::string origin;  // where the number comes from, for describe()
   const bool automatic;
   const std::uint64_t began_with;  // the first limit
+  const std::uint64_t number;      // of the accounts of a process, from 1
   std::uint64_t in_use = 0, peak = 0;
   std::uint64_t in_reads = 0;  // the part of in_use that reads hold
   std::uint64_t cached = 0;    // the part of in_use that caches hold
@@ -99,7 +100,8 @@ struct Reservation::Account {
   void give_back(const Holder* holder);
   // In a child of fork: what the parent holds does not count here.
   void disinherit();
-  std::vector<BudgetUse> uses() const;
+  std::vector<BudgetUse> uses() const;  // without caches
+  std::vector<BudgetUse> uses_with_caches() const;
   Error refusal(std::uint64_t bytes, std::string_view what) const;
 };
 
@@ -114,6 +116,7 @@ struct Reservation::Account::Registry {
   std::vector<CondVar*> changed_of_processes{new CondVar};
   CondVar& changed() { return *changed_of_processes.back(); }
   std::set<Account*> accounts;
+  std::atomic<std::uint64_t> next_number = 1;
 
  private:
   static void lock_all();

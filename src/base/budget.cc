@@ -139,11 +139,7 @@ std::uint64_t Budget::left() const {
 
 std::vector<BudgetUse> Budget::uses() const {
   const MutexLock lock(Reservation::Account::Registry::get().mutex);
-  std::vector<BudgetUse> uses = account_->uses();
-  for (const Reservation::Cache& cache : account_->caches) {
-    if (!cache.inherited && cache.bytes > 0) uses.push_back({cache.what, cache.bytes, 1});
-  }
-  return uses;
+  return account_->uses_with_caches();
 }
 
 std::string Budget::describe() const {

@@ -46,6 +46,11 @@ class PerProcess {
     if (current_.compare_exchange_strong(owned, fresh.get())) return *fresh.release()->state;
     return *owned->state;  // another thread of this child was first
   }
+  // The same if there is one already: nullptr in a child that has not asked for it yet.
+  State* if_made() const {
+    Owned* const owned = current_.load(std::memory_order_acquire);
+    return owned->generation == ForkGeneration::now() ? owned->state.get() : nullptr;
+  }
 
  private:
   struct Owned {

@@ -133,9 +133,11 @@ class CacheFirstEngine final : public Engine {
   unsigned concurrency() const override { return mostly_cached_ && scratch_[1] ? 2 : 1; }
   EngineTotals totals() const override {
     EngineTotals totals = rest_->totals();
-    states_.get().for_each([&](const ThreadState& state) {
-      totals.bytes_from_page_cache += state.bytes.load(std::memory_order_relaxed);
-    });
+    if (auto* const states = states_.if_made()) {
+      states->for_each([&](const ThreadState& state) {
+        totals.bytes_from_page_cache += state.bytes.load(std::memory_order_relaxed);
+      });
+    }
     return totals;
   }
 

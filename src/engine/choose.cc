@@ -9,7 +9,7 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, EngineKind>, 8> kNames = {{
+constexpr std::array<std::pair<std::string_view, EngineKind>, 9> kNames = {{
     {"auto", EngineKind::kAuto},
     {"map", EngineKind::kMap},
     {"remap", EngineKind::kRemap},
@@ -18,6 +18,7 @@ constexpr std::array<std::pair<std::string_view, EngineKind>, 8> kNames = {{
     {"direct", EngineKind::kDirect},
     {"fill", EngineKind::kFill},
     {"remote", EngineKind::kRemote},
+    {"decode", EngineKind::kDecode},
 }};
 constexpr std::array<std::pair<std::string_view, PageCache>, 2> kPageCacheNames = {{
     {"spare", PageCache::kSpare},
@@ -37,6 +38,7 @@ class Chosen final : public Engine {
   EngineTotals totals() const override { return engine_->totals(); }
   bool maps_files() const override { return engine_->maps_files(); }
   const std::byte* mapped(std::uint32_t file) override { return engine_->mapped(file); }
+  void count_mapped(std::uint64_t bytes) override { engine_->count_mapped(bytes); }
   bool pages_may_be_absent() const override { return engine_->pages_may_be_absent(); }
   bool known_in_memory(std::span<const FileRange> ranges) override {
     return engine_->known_in_memory(ranges);
@@ -127,6 +129,24 @@ bool reads_servers(EngineKind asked, const Layout& layout) {
   return any;
 }
 
+// Whether the data must be decoded. Throws Error (kInvalid) where the engine does not go with it.
+bool decodes_chunks(EngineKind asked, const Layout& layout) {
+  const std::string path = layout.segments.empty() ? "" : layout.segments.front().path;
+  if (layout.chunks && asked != EngineKind::kAuto && asked != EngineKind::kDecode) {
+    throw Error(ErrorKind::kInvalid, "engine",
+                "\"" + std::string(engine_name(asked)) +
+                    "\" reads rows where they lie, and the chunks of this array must be decoded")
+        .in(path)
+        .hint("leave the engine at \"auto\", and page_cache at \"spare\"");
+  }
+  if (!layout.chunks && asked == EngineKind::kDecode) {
+    throw Error(ErrorKind::kInvalid, "engine", "\"decode\" reads compressed chunks")
+        .in(path)
+        .hint("leave the engine at \"auto\"");
+  }
+  return layout.chunks != nullptr;
+}
+
 }  // namespace
 
 std::uint64_t buffer_size(const Budget& budget, std::uint64_t least, std::uint64_t most) {
@@ -187,6 +207,11 @@ std::unique_ptr<Engine> make_engine(EngineKind asked, const Layout& layout, cons
     return std::make_unique<Chosen>(make_remote_engine(layout, budget), asked,
                                     asked == EngineKind::kRemote ? why : "the paths are URLs");
   }
+  if (decodes_chunks(asked, layout)) {
+    return std::make_unique<Chosen>(
+        make_decode_engine(layout, budget), asked,
+        asked == EngineKind::kDecode ? why : "its chunks must be decoded");
+  }
   switch (asked) {
     case EngineKind::kMap:
       return std::make_unique<Chosen>(make_map_engine(layout), asked, why);
@@ -205,6 +230,7 @@ std::unique_ptr<Engine> make_engine(EngineKind asked, const Layout& layout, cons
                                           " covers the library's own memory, not the page cache");
     case EngineKind::kAuto:
     case EngineKind::kRemote:
+    case EngineKind::kDecode:
       break;
   }
   return make_auto_engine(layout, budget, working_room, why_read);

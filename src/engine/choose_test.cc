@@ -33,7 +33,7 @@ TEST(EngineNames, AnUnknownOneIsRefusedWithTheList) {
       EXPECT_EQ(error.kind(), ErrorKind::kInvalid);
       EXPECT_THAT(error.what(), HasSubstr("\"" + std::string(name) + "\" is not an engine"));
       EXPECT_EQ(error.hint_text(),
-                "the engines are auto, map, remap, advise, read, direct, fill, remote");
+                "the engines are auto, map, remap, advise, read, direct, fill, remote, decode");
     }
   }
 }

@@ -81,6 +81,7 @@ struct EngineTotals {
   std::uint64_t retries = 0;                // requests that were made again
   std::uint64_t hedges = 0;                 // second requests for bytes that were late
   std::uint64_t bytes_from_disk_cache = 0;  // whole blocks
+  std::uint64_t bytes_from_mapping = 0;     // copied out of mapped files by `count_mapped`
 };
 
 // Thread-safe: while `concurrency` threads are in `run`, others wait. Everything an engine
@@ -106,6 +107,8 @@ class Engine {
   // The whole file in memory, if maps_files. Throws Error (kFormat) when the file is not what it
   // was at open.
   virtual const std::byte* mapped(std::uint32_t /*file*/) { return nullptr; }
+  // So many bytes were copied out of mapped files, none of which had to be asked for.
+  virtual void count_mapped(std::uint64_t /*bytes*/) {}
   // Whether mapped pages may have to be read from the disk first. Before they are touched, a caller
   // asks for them with `request`, for many at a time, and waits with `await`. Both after `mapped`
   // of the file; from any thread.

@@ -37,6 +37,9 @@ std::uint64_t buffer_size(const Budget& budget, std::uint64_t least, std::uint64
 // For objects on servers: segments with `remote`.
 std::unique_ptr<Engine> make_remote_engine(const Layout& layout, const Budget& budget);
 
+// For arrays in compressed chunks: layouts with `chunks`.
+std::unique_ptr<Engine> make_decode_engine(const Layout& layout, const Budget& budget);
+
 // A gap that costs as much to read as a second request: bandwidth divided by requests a second.
 // Measured on virtual NVMe: 5 GB/s and 150,000 requests/s make 33 KB; see docs/design.md.
 inline constexpr std::uint64_t kMergeGap = 32 << 10;

@@ -224,12 +224,13 @@ class FillEngine final : public Engine {
   }
 
   EngineTotals totals() const override {
-    const ProcessState& state = state_.get();
     EngineTotals totals;
-    totals.requests = state.requests.load(std::memory_order_relaxed);
-    totals.bytes_from_disk = state.bytes_from_disk.load(std::memory_order_relaxed);
-    totals.bytes_from_page_cache = state.bytes_from_page_cache.load(std::memory_order_relaxed);
-    totals.wait_ns = state.wait_ns.load(std::memory_order_relaxed);
+    const ProcessState* const state = state_.if_made();
+    if (!state) return totals;
+    totals.requests = state->requests.load(std::memory_order_relaxed);
+    totals.bytes_from_disk = state->bytes_from_disk.load(std::memory_order_relaxed);
+    totals.bytes_from_page_cache = state->bytes_from_page_cache.load(std::memory_order_relaxed);
+    totals.wait_ns = state->wait_ns.load(std::memory_order_relaxed);
     return totals;
   }
 

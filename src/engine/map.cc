@@ -1,4 +1,5 @@
 // One mapping, kept: what np.memmap does.
+#include <atomic>
 #include <vector>
 
 #include "base/mutex.h"
@@ -38,6 +39,15 @@ class MapEngine final : public Engine {
     return mapping.data();
   }
 
+  void count_mapped(std::uint64_t bytes) override {
+    copied_.fetch_add(bytes, std::memory_order_relaxed);
+  }
+  EngineTotals totals() const override {
+    EngineTotals totals;
+    totals.bytes_from_mapping = copied_.load(std::memory_order_relaxed);
+    return totals;
+  }
+
   bool maps_files() const override { return true; }
   void release_memory() override {
     ProcessState& state = state_.get();
@@ -71,6 +81,7 @@ class MapEngine final : public Engine {
   const Layout& layout_;
   Reservation share_;  // of the budget that the pages keep to; none with kMap
   const std::uint64_t share_bytes_;
+  std::atomic<std::uint64_t> copied_ = 0;
   PerProcess<ProcessState> state_;
 };
 

@@ -31,6 +31,7 @@ struct FileIdentity {
 
 class KeptFile;
 class RemoteObject;
+struct ChunkGrid;
 
 // One file's part of an array: rows first_row .. first_row+rows-1, whose bytes begin at
 // data_offset.
@@ -81,6 +82,9 @@ struct Layout {
   std::vector<OffsetBatch> offset_batches = {};
   std::vector<std::string> paths;  // all files, also those without rows
   std::string disk_cache = {};     // of objects on servers: FOLDER:SIZE; empty: none
+  // Of an array in compressed chunks (format/chunk_grid.h): its one segment is no file, and the
+  // offsets are those of the decoded rows.
+  std::shared_ptr<const ChunkGrid> chunks = {};
 
   std::uint64_t bytes() const { return rows * row_bytes; }
   // Of an array of offsets: how many lists they are of.

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "evenkeel/loader.h"
 #include "loader/pipeline.h"
 
 namespace evenkeel {
@@ -45,6 +46,11 @@ class BatchLoader {
   void begin_loop(bool anew) { pipeline().begin_loop(anew); }
   std::uint64_t size() const { return pipeline().size(); }
   int buffers() const { return pipeline().buffers(); }
+  // From any thread.
+  LoaderStats stats() const {
+    const LiveFigures batches = pipeline().figures();
+    return {static_cast<const Impl&>(*this).read_stats(), batches.batches, batches.batch_wait_ns};
+  }
 
   bool owned_here() const { return pipeline().owned_here(); }
   // False: not by the deadline, so this object must not be destroyed.

@@ -72,7 +72,7 @@ std::uint64_t Loader::size() const { return impl_->size(); }
 std::uint64_t Loader::epoch_rows() const { return impl_->epoch_samples(); }
 BlockOptions Loader::blocks() const { return impl_->blocks(); }
 int Loader::buffers() const { return impl_->buffers(); }
-ArrayStats Loader::stats() const { return impl_->stats(); }
+LoaderStats Loader::stats() const { return impl_->stats(); }
 RowLoaderState Loader::state() const { return impl_->state_at(impl_->step()); }
 void Loader::load(const RowLoaderState& state) { impl_->load(state); }
 std::vector<RowOrigin> Loader::explain(std::uint64_t step) const { return impl_->explain(step); }

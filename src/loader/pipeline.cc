@@ -39,6 +39,8 @@ Pipeline::Pipeline(const Options& options, const std::function<Schedule()>& make
                          .budget_limit = plan_limit(),
                          .closed_hint = "create a new loader",
                          .what = "loader",
+                         .kind = LiveKind::kLoader,
+                         .batch = assembler.describe_batch(),
                          .interrupt = [this] { assembler_.interrupt(); }});
   tell_moved(steps_.step_of(0), steps_.end_of_loop(0));
   pool_->serve(ahead_);

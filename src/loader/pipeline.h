@@ -117,6 +117,7 @@ class Pipeline final : BatchMaker {
   void begin_loop(bool anew);
   std::uint64_t size() const { return steps_.number_of(steps_.loop_steps()); }
   int buffers() const { return slots_made_; }
+  LiveFigures figures() const { return ahead_->figures(); }
   std::uint32_t keep() const { return options_.keep; }
   const Steps& steps() const { return steps_; }
   const Schedule& schedule() const { return schedule_; }

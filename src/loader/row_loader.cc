@@ -280,7 +280,7 @@ std::string Loader::Impl::describe_batch() const {
          " bytes";
 }
 
-ArrayStats Loader::Impl::stats() const {
+ArrayStats Loader::Impl::read_stats() const {
   ArrayStats sum;
   for (std::size_t i = 0; i < fields_.size(); ++i) {
     sum += fields_[i]->stats();

@@ -28,7 +28,7 @@ struct Loader::Impl final : Assembler, BatchLoader<Loader::Impl, RowBatch> {
   std::uint64_t epoch_of(std::uint64_t step) const {
     return epoch_samples() == 0 ? 0 : steps_.epoch_of(step);
   }
-  ArrayStats stats() const;
+  ArrayStats read_stats() const;
   BlockOptions blocks() const { return windows_.blocks(); }
   RowLoaderState state_at(std::uint64_t step) const;
   void load(const RowLoaderState& state);

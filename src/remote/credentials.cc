@@ -11,6 +11,7 @@
 #include "base/text_file.h"
 #include "base/visible.h"
 #include "evenkeel/error.h"
+#include "remote/credential_services.h"
 
 namespace evenkeel {
 namespace {
@@ -85,6 +86,24 @@ Credentials from_profile_keys() {
   return found;
 }
 
+// The environment's, or the profile's; without a role there is none.
+WebIdentity find_web_identity() {
+  WebIdentity identity{environment("AWS_WEB_IDENTITY_TOKEN_FILE"), environment("AWS_ROLE_ARN"),
+                       environment("AWS_ROLE_SESSION_NAME")};
+  if (identity.token_file.empty()) {
+    const std::string profile = profile_name();
+    identity = {from_profile(profile, "web_identity_token_file"), from_profile(profile, "role_arn"),
+                from_profile(profile, "role_session_name")};
+    if (identity.token_file.empty()) return {};
+  }
+  if (identity.role.empty()) {
+    throw Error(ErrorKind::kInvalid, "open",
+                "AWS_WEB_IDENTITY_TOKEN_FILE is set, but not AWS_ROLE_ARN, the role to take");
+  }
+  if (identity.session.empty()) identity.session = "evenkeel";
+  return identity;
+}
+
 }  // namespace
 
 Secret::Secret(std::string_view text) : size_(text.size()) {
@@ -126,11 +145,25 @@ std::string profile_setting(std::string_view file, std::string_view section,
 
 std::string profile_region() { return from_profile(profile_name(), "region"); }
 
-Credentials find_aws_credentials(const RemoteSettings& settings) {
+Credentials find_aws_credentials(const RemoteSettings& settings, const std::string& region,
+                                 bool renew) {
   if (settings.anonymous) return {};
   if (Credentials found = from_environment_keys(); !found.none()) return found;
   if (Credentials found = from_profile_keys(); !found.none()) return found;
-  return {};
+  if (const WebIdentity identity = find_web_identity(); !identity.role.empty()) {
+    return kept_credentials(identity.role + '\n' + identity.token_file + '\n' + region, renew,
+                            [&] { return web_identity_credentials(identity, settings, region); });
+  }
+  std::string services;
+  for (const char* name :
+       {"AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+        "AWS_EC2_METADATA_DISABLED", "AWS_EC2_METADATA_SERVICE_ENDPOINT"}) {
+    services += environment(name) + '\n';
+  }
+  return kept_credentials(services, renew, [&] {
+    Credentials found = container_credentials(settings);
+    return found.none() ? machine_credentials(settings) : found;
+  });
 }
 
 Credentials find_google_credentials() {

@@ -24,6 +24,9 @@ class Secret {
   std::size_t size_ = 0;
 };
 
+// Keys are renewed so many seconds before they expire.
+inline constexpr std::int64_t kRenewBefore = 300;
+
 struct Credentials {
   std::string key_id;
   Secret secret, token;      // token: of a session, or a bearer token
@@ -43,7 +46,10 @@ std::string profile_region();
 // For s3: the environment, the profile (AWS_PROFILE), web identity (AWS_WEB_IDENTITY_TOKEN_FILE),
 // the container's service, the machine's (unless AWS_EC2_METADATA_DISABLED). None found: `none()`.
 // Throws Error (kInvalid) where a profile is named and not there, or keys are given by half.
-Credentials find_aws_credentials(const RemoteSettings& settings);
+// Throws Error where a service that is named does not give any. Keys of services are kept until
+// they are soon to expire; `renew`: they are asked for others in any case.
+Credentials find_aws_credentials(const RemoteSettings& settings, const std::string& region,
+                                 bool renew = false);
 // For gs: GOOGLE_OAUTH_ACCESS_TOKEN, or GS_HMAC_ACCESS_ID with GS_HMAC_SECRET.
 Credentials find_google_credentials();
 

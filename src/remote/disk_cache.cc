@@ -105,6 +105,20 @@ std::uint64_t read_usage(int fd) {
 
 void write_usage(int fd, std::uint64_t bytes) { (void)!::pwrite(fd, &bytes, sizeof bytes, 0); }
 
+// With the file locked.
+void give_back(int usage, std::uint64_t bytes) {
+  const std::uint64_t used = read_usage(usage);
+  if (used != UINT64_MAX) write_usage(usage, used - std::min(used, bytes));
+}
+
+std::string made_root(const std::string& folder) {
+  std::string root = DiskCache::root_of(folder);
+  std::error_code failure;
+  fs::create_directories(fs::path(root) / "unfinished", failure);
+  if (failure) throw Error::system("cache", failure.value(), "cannot make the folder").in(root);
+  return root;
+}
+
 // Whether the process that wrote an unfinished file has died: it held a lock on it.
 bool is_abandoned(const std::string& path) {
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -136,14 +150,15 @@ std::string DiskCache::root_of(const std::string& folder) {
 }
 
 DiskCache::DiskCache(const std::string& folder, std::uint64_t limit)
-    : root_(root_of(folder)), limit_(limit) {
-  std::error_code failure;
-  fs::create_directories(fs::path(root_) / "unfinished", failure);
-  if (failure) throw Error::system("cache", failure.value(), "cannot make the folder").in(root_);
-  const std::string usage = root_ + "/usage";
-  const MutexLock lock(mutex_);
-  usage_ = Fd(::open(usage.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-  if (!usage_) throw Error::system("cache", errno, "cannot write").in(usage);
+    : root_(made_root(folder)), limit_(limit), usage_([this] {
+        auto usage = std::make_unique<Usage>();
+        const MutexLock lock(usage->mutex);
+        usage->fd = Fd(::open((root_ + "/usage").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+        return usage;
+      }) {
+  Usage& usage = usage_.get();
+  const MutexLock lock(usage.mutex);
+  if (!usage.fd) throw Error::system("cache", errno, "cannot write").in(root_ + "/usage");
 }
 
 std::string DiskCache::key_of(std::string_view identity, std::uint64_t size) {
@@ -163,9 +178,11 @@ std::uint64_t DiskCache::read(const std::string& key, std::uint64_t block, std::
   BlockHeader header;
   if (!is_whole({out, got}, header) || header.block != block ||
       std::string_view(header.key, kKeyLength) != key) {
-    const MutexLock lock(mutex_);
-    const FileLock others(usage_.get());
-    if (::unlink(path.c_str()) == 0) give_back(got);  // damaged: it is fetched again
+    Usage& usage = usage_.get();
+    const MutexLock lock(usage.mutex);
+    const FileLock others(usage.fd.get());
+    // Damaged: it is fetched again.
+    if (::unlink(path.c_str()) == 0) give_back(usage.fd.get(), got);
     return 0;
   }
   struct stat status;
@@ -204,12 +221,14 @@ std::uint64_t DiskCache::make_room(std::uint64_t wanted) {
 }
 
 Fd DiskCache::reserve(std::uint64_t bytes, std::string& name) {
-  const MutexLock lock(mutex_);
-  const FileLock others(usage_.get());
-  std::uint64_t used = read_usage(usage_.get());
+  Usage& usage = usage_.get();
+  const MutexLock lock(usage.mutex);
+  if (!usage.fd) return {};  // a child of fork that may not open it
+  const FileLock others(usage.fd.get());
+  std::uint64_t used = read_usage(usage.fd.get());
   if (used > limit_ || bytes > limit_ - used) used = make_room(bytes);
   if (used > limit_ || bytes > limit_ - used) {
-    write_usage(usage_.get(), used);
+    write_usage(usage.fd.get(), used);
     return {};
   }
   static std::atomic<std::uint64_t> serial = 0;
@@ -218,14 +237,8 @@ Fd DiskCache::reserve(std::uint64_t bytes, std::string& name) {
   Fd fd = open_block(name.c_str(), O_RDWR | O_CREAT | O_EXCL);
   if (!fd) return {};
   ::flock(fd.get(), LOCK_EX);  // as long as it is open: the writer lives
-  write_usage(usage_.get(), used + bytes);
+  write_usage(usage.fd.get(), used + bytes);
   return fd;
-}
-
-// With the file locked.
-void DiskCache::give_back(std::uint64_t bytes) {
-  const std::uint64_t used = read_usage(usage_.get());
-  if (used != UINT64_MAX) write_usage(usage_.get(), used - std::min(used, bytes));
 }
 
 void DiskCache::store(const std::string& key, std::uint64_t block, std::byte* room,
@@ -248,8 +261,9 @@ void DiskCache::store(const std::string& key, std::uint64_t block, std::byte* ro
   bool stored = write_whole(fd.get(), room, whole);
   if (stored) (void)sys::fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED);
   // Nobody may count it in between: under both names, or under none.
-  const MutexLock lock(mutex_);
-  const FileLock others(usage_.get());
+  Usage& usage = usage_.get();
+  const MutexLock lock(usage.mutex);
+  const FileLock others(usage.fd.get());
   if (stored) {
     // A link, not a rename: if another process was first, its block stays.
     stored = ::link(name.c_str(), path.c_str()) == 0;
@@ -259,7 +273,7 @@ void DiskCache::store(const std::string& key, std::uint64_t block, std::byte* ro
     }
   }
   ::unlink(name.c_str());
-  if (!stored) give_back(whole);
+  if (!stored) give_back(usage.fd.get(), whole);
 }
 
 std::vector<CachedBlock> DiskCache::list(const std::string& root) {

@@ -13,6 +13,7 @@
 
 #include "base/fd.h"
 #include "base/mutex.h"
+#include "base/per_process.h"
 
 namespace evenkeel {
 
@@ -68,13 +69,16 @@ class DiskCache {
   std::string path_of(const std::string& key, std::uint64_t block) const;
   // Takes `bytes` of the limit and opens a file for them; empty: there is no room.
   Fd reserve(std::uint64_t bytes, std::string& name);
-  void give_back(std::uint64_t bytes) REQUIRES(mutex_);
-  std::uint64_t make_room(std::uint64_t wanted) REQUIRES(mutex_);
+  std::uint64_t make_room(std::uint64_t wanted);  // with the file locked
 
   const std::string root_;
   const std::uint64_t limit_;
-  Mutex mutex_;
-  Fd usage_ GUARDED_BY(mutex_);  // holds how many bytes are taken; locked while it is changed
+  struct Usage {
+    Mutex mutex;
+    Fd fd GUARDED_BY(mutex);  // holds how many bytes are taken; locked while it is changed
+  };
+  // Each process has its own: one that is inherited would share its lock.
+  PerProcess<Usage> usage_;
 };
 
 // XXH64, seed 0.

@@ -230,6 +230,7 @@ struct HttpClient::Impl {
       set(easy, CURLOPT_POSTFIELDSIZE, static_cast<long>(request.body.size()));
       set(easy, CURLOPT_POSTFIELDS, transfer.request.body.c_str());
     }
+    if (request.past_proxies) set(easy, CURLOPT_PROXY, "");
     if (!request.ca_file.empty()) {
       set(easy, CURLOPT_CAINFO, transfer.request.ca_file.c_str());
     }

@@ -27,6 +27,7 @@ struct HttpRequest {
   std::byte* into = nullptr;
   std::string ca_file;           // certificates to trust; empty: the system's
   std::uint64_t generation = 0;  // of what it was signed with; the answer has it, too
+  bool past_proxies = false;     // for addresses that only this machine can reach
 };
 
 // Whether the body of an answer is what was asked for.

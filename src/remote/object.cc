@@ -206,8 +206,9 @@ void throw_refused(const HttpAnswer& answer, const std::string& url, const Store
 HttpRequest RemoteObject::request(std::uint64_t first, std::uint64_t last, std::byte* into) const {
   HttpRequest request = store->request(address);
   {
-    const MutexLock lock(mutex_);
-    if (!redirected_.empty()) request.url = redirected_;
+    Redirect& redirect = redirect_.get();
+    const MutexLock lock(redirect.mutex);
+    if (!redirect.url.empty()) request.url = redirect.url;
   }
   request.range = ByteRange{first, last};
   request.into = into;
@@ -221,14 +222,16 @@ HttpRequest RemoteObject::request(std::uint64_t first, std::uint64_t last, std::
 }
 
 void RemoteObject::redirect(const HttpAnswer& answer) const {
-  const MutexLock lock(mutex_);
-  redirected_ = redirect_target(redirected_.empty() ? url : redirected_, answer);
+  Redirect& redirect = redirect_.get();
+  const MutexLock lock(redirect.mutex);
+  redirect.url = redirect_target(redirect.url.empty() ? url : redirect.url, answer);
 }
 
 bool RemoteObject::forget_redirect() const {
-  const MutexLock lock(mutex_);
-  const bool had = !redirected_.empty();
-  redirected_.clear();
+  Redirect& redirect = redirect_.get();
+  const MutexLock lock(redirect.mutex);
+  const bool had = !redirect.url.empty();
+  redirect.url.clear();
   return had;
 }
 

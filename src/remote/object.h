@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/per_process.h"
 #include "remote/store.h"
 #include "remote/transfers.h"
 
@@ -40,8 +41,12 @@ class RemoteObject {
   std::string read(std::uint64_t offset, std::size_t length) const;
 
  private:
-  mutable Mutex mutex_;
-  mutable std::string redirected_ GUARDED_BY(mutex_);
+  struct Redirect {
+    Mutex mutex;
+    std::string url GUARDED_BY(mutex);  // empty: there was none
+  };
+  // A child of fork begins without one.
+  mutable PerProcess<Redirect> redirect_{[] { return std::make_unique<Redirect>(); }};
 };
 
 // Part of an object on its way to memory.

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "evenkeel/error.h"
+#include "remote/credential_services.h"
 #include "remote/credentials.h"
 #include "remote/listing.h"
 #include "remote/response.h"
@@ -116,6 +117,48 @@ TEST(RemoteSecret, KeepsItsText) {
   const Secret secret("abc"), copy = secret;
   EXPECT_EQ(copy.view(), "abc");
   EXPECT_TRUE(Secret("").empty());
+}
+
+TEST(CredentialServices, TimesAreUtc) {
+  EXPECT_EQ(parse_expiration("1970-01-02T00:00:00Z"), 86'400);
+  EXPECT_EQ(parse_expiration("2026-11-16T18:00:00.123Z"), 1'794'852'000);
+  EXPECT_EQ(parse_expiration("2026-11-16T18:00:00+00:00"), 1'794'852'000);
+  for (const char* wrong : {"", "soon", "2026-11-16", "2026-11-16T18:00:00",
+                            "2026-11-16T18:00:00+01:00", "2026-11-16T18:00:00Zx"}) {
+    EXPECT_EQ(parse_expiration(wrong), std::nullopt) << wrong;
+  }
+}
+
+TEST(CredentialServices, KeysAreTakenFromJsonAndXml) {
+  const Credentials json = parse_credentials_json(
+      R"({"AccessKeyId":"A","SecretAccessKey":"b","Token":"c","Expiration":"1970-01-02T00:00:00Z"})",
+      "it");
+  EXPECT_EQ(json.key_id, "A");
+  EXPECT_EQ(json.secret.view(), "b");
+  EXPECT_EQ(json.token.view(), "c");
+  EXPECT_EQ(json.expires, 86'400);
+  EXPECT_EQ(json.found_in, "it");
+  const Credentials xml = parse_credentials_xml(
+      "<R><X><Credentials><AccessKeyId>A</AccessKeyId><SecretAccessKey>b</SecretAccessKey>"
+      "</Credentials></X></R>",
+      "it");
+  EXPECT_EQ(xml.key_id, "A");
+  EXPECT_EQ(xml.expires, 0);
+}
+
+TEST(CredentialServices, AnswersThatAreNoKeysAreErrorsWithoutTheAnswer) {
+  for (const char* wrong :
+       {"", "no", "[]", "{}", R"({"AccessKeyId":"A"})",
+        R"({"AccessKeyId":1,"SecretAccessKey":"hidden"})",
+        R"({"AccessKeyId":"A","SecretAccessKey":"hidden","Expiration":"never"})"}) {
+    try {
+      parse_credentials_json(wrong, "it");
+      FAIL() << wrong;
+    } catch (const Error& error) {
+      EXPECT_EQ(std::string(error.what()).find("hidden"), std::string::npos) << error.what();
+    }
+    EXPECT_THROW(parse_credentials_xml(wrong, "it"), Error) << wrong;
+  }
 }
 
 }  // namespace

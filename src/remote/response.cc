@@ -104,8 +104,8 @@ ServiceError parse_service_error(std::string_view xml) {
   try {
     XmlReader reader(xml);
     while (reader.next()) {
-      if (reader.path() == "Error/Code") error.code = reader.text();
-      if (reader.path() == "Error/Message") error.message = reader.text();
+      if (reader.path().ends_with("Error/Code")) error.code = reader.text();
+      if (reader.path().ends_with("Error/Message")) error.message = reader.text();
     }
   } catch (const XmlError&) {  // not XML: there is nothing to say about it
   }

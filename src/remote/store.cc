@@ -9,6 +9,8 @@
 namespace evenkeel {
 namespace {
 
+constexpr std::int64_t kAskAgainAfter = 15;  // seconds
+
 std::string amz_time() {
   const std::time_t now = std::time(nullptr);
   std::tm parts{};
@@ -31,61 +33,89 @@ void split_endpoint(const std::string& endpoint, std::string& scheme, std::strin
 }  // namespace
 
 Store::Store(const Address& address, RemoteSettings settings)
-    : settings_(std::move(settings)), scheme_(address.scheme) {
-  const MutexLock lock(mutex_);
-  credentials_ = look_for_credentials();
-  region_ = settings_.region;
-  if (scheme_ == Scheme::kGs) region_ = "auto";
-  if (scheme_ == Scheme::kS3 && region_.empty()) region_ = profile_region();
-  if (region_.empty()) region_ = "us-east-1";
+    : settings_(std::move(settings)),
+      scheme_(address.scheme),
+      signer_([this] { return make_signer(); }) {}
+
+std::unique_ptr<Store::Signer> Store::make_signer() const {
+  auto signer = std::make_unique<Signer>();
+  const MutexLock lock(signer->mutex);
+  signer->region = settings_.region;
+  if (scheme_ == Scheme::kGs) signer->region = "auto";
+  if (scheme_ == Scheme::kS3 && signer->region.empty()) signer->region = profile_region();
+  if (signer->region.empty()) signer->region = "us-east-1";
+  signer->credentials = look_for_credentials(signer->region);
+  return signer;
 }
 
-Credentials Store::look_for_credentials() const {
+Credentials Store::look_for_credentials(const std::string& region, bool renew) const {
   if (settings_.anonymous) return {};
-  if (scheme_ == Scheme::kS3) return find_aws_credentials(settings_);
+  if (scheme_ == Scheme::kS3) return find_aws_credentials(settings_, region, renew);
   if (scheme_ == Scheme::kGs) return find_google_credentials();
   return {};
 }
 
 bool Store::signs() const {
-  const MutexLock lock(mutex_);
-  return !credentials_.none();
+  Signer& signer = signer_.get();
+  const MutexLock lock(signer.mutex);
+  return !signer.credentials.none();
 }
 
 bool Store::learn_region(const std::string& region) {
-  const MutexLock lock(mutex_);
-  if (scheme_ != Scheme::kS3 || region.empty() || region == region_ || region.size() > 64)
+  Signer& signer = signer_.get();
+  const MutexLock lock(signer.mutex);
+  if (scheme_ != Scheme::kS3 || region.empty() || region == signer.region || region.size() > 64)
     return false;
-  region_ = region;
-  ++generation_;
+  signer.region = region;
+  ++signer.generation;
   return true;
 }
 
 std::uint64_t Store::generation() const {
-  const MutexLock lock(mutex_);
-  return generation_;
+  Signer& signer = signer_.get();
+  const MutexLock lock(signer.mutex);
+  return signer.generation;
 }
 
 bool Store::renew_credentials() {
-  Credentials fresh = look_for_credentials();
-  const MutexLock lock(mutex_);
-  const bool other =
-      fresh.key_id != credentials_.key_id || fresh.token.view() != credentials_.token.view();
-  credentials_ = std::move(fresh);
-  if (other) ++generation_;
+  Signer& signer = signer_.get();
+  const MutexLock lock(signer.mutex);
+  Credentials fresh = look_for_credentials(signer.region, true);
+  const bool other = fresh.key_id != signer.credentials.key_id ||
+                     fresh.token.view() != signer.credentials.token.view();
+  signer.credentials = std::move(fresh);
+  if (other) ++signer.generation;
   return other;
 }
 
+// Some minutes before they expire. A service that does not answer then is asked again by the next
+// requests, as long as the old ones are good.
+void Store::renew_if_due(Signer& signer) const {
+  const std::int64_t expires = signer.credentials.expires;
+  const std::int64_t now = std::time(nullptr);
+  if (expires == 0 || now < expires - kRenewBefore || now < signer.next_renewal) return;
+  try {
+    if (Credentials fresh = look_for_credentials(signer.region); !fresh.none()) {
+      signer.credentials = std::move(fresh);
+    }
+  } catch (const Error&) {
+    if (now >= expires) throw;
+  }
+  signer.next_renewal = now + kAskAgainAfter;
+}
+
 std::string Store::describe() const {
-  const MutexLock lock(mutex_);
+  Signer& signer = signer_.get();
+  const MutexLock lock(signer.mutex);
   if (scheme_ == Scheme::kHttp || scheme_ == Scheme::kHttps) return "not signed";
-  std::string text = credentials_.none() ? "not signed: no credentials were found"
-                                         : "credentials from " + credentials_.found_in;
-  if (scheme_ == Scheme::kS3) text += ", region " + visible(region_);
+  std::string text = signer.credentials.none() ? "not signed: no credentials were found"
+                                               : "credentials from " + signer.credentials.found_in;
+  if (scheme_ == Scheme::kS3) text += ", region " + visible(signer.region);
   return text;
 }
 
-std::string Store::base_url(const Address& object, std::string& host, std::string& path) const {
+std::string Store::base_url(const Address& object, const std::string& region, std::string& host,
+                            std::string& path) const {
   std::string scheme = "https://", prefix;
   const std::string key = percent_encode(object.path, true);
   const std::string& endpoint =
@@ -98,7 +128,7 @@ std::string Store::base_url(const Address& object, std::string& host, std::strin
   } else if (scheme_ == Scheme::kGs) {
     host = "storage.googleapis.com";
   } else {
-    host = "s3." + region_ + ".amazonaws.com";
+    host = "s3." + region + ".amazonaws.com";
     path_style = settings_.path_style.value_or(path_style);
   }
   if (!path_style) host = object.host + "." + host;
@@ -114,32 +144,30 @@ HttpRequest Store::request(const Address& object, const QueryFields& fields) {
     return request;
   }
   {
-    const MutexLock lock(mutex_);
-    if (credentials_.expires == 0 || std::time(nullptr) < credentials_.expires - 120) {
-      // still good
-    } else {
-      credentials_ = look_for_credentials();
-    }
+    Signer& signer = signer_.get();
+    const MutexLock lock(signer.mutex);
+    renew_if_due(signer);
     if (scheme_ == Scheme::kS3 && !settings_.aws_ca_bundle.empty()) {
       request.ca_file = settings_.aws_ca_bundle;
     }
-    request.generation = generation_;
+    request.generation = signer.generation;
     Address asked = object;
     if (!fields.empty()) asked.path.clear();
     std::string host, path;
-    request.url = base_url(asked, host, path);
+    request.url = base_url(asked, signer.region, host, path);
     const std::string query = encode_query(fields);
     if (!query.empty()) request.url += "?" + query;
-    sign(request, host, path, query);
+    sign(request, signer, host, path, query);
   }
   return request;
 }
 
-void Store::sign(HttpRequest& request, const std::string& host, const std::string& path,
-                 const std::string& query) {
-  if (credentials_.none()) return;
-  if (credentials_.bearer) {
-    request.headers.push_back("Authorization: Bearer " + std::string(credentials_.token.view()));
+void Store::sign(HttpRequest& request, const Signer& signer, const std::string& host,
+                 const std::string& path, const std::string& query) const {
+  const Credentials& credentials = signer.credentials;
+  if (credentials.none()) return;
+  if (credentials.bearer) {
+    request.headers.push_back("Authorization: Bearer " + std::string(credentials.token.view()));
     return;
   }
   const std::string time = amz_time();
@@ -150,8 +178,8 @@ void Store::sign(HttpRequest& request, const std::string& host, const std::strin
                                     {"x-amz-content-sha256", std::string(kEmptyPayload)},
                                     {"x-amz-date", time}},
                         .payload_hash = std::string(kEmptyPayload)};
-  if (!credentials_.token.empty()) {
-    to_sign.headers.emplace_back("x-amz-security-token", credentials_.token.view());
+  if (!credentials.token.empty()) {
+    to_sign.headers.emplace_back("x-amz-security-token", credentials.token.view());
   }
   if (settings_.requester_pays) to_sign.headers.emplace_back("x-amz-request-payer", "requester");
   for (const auto& [name, value] : to_sign.headers) {
@@ -161,7 +189,7 @@ void Store::sign(HttpRequest& request, const std::string& host, const std::strin
   }
   request.headers.push_back(
       "Authorization: " +
-      authorization(to_sign, {credentials_.key_id, credentials_.secret.view(), region_, "s3"},
+      authorization(to_sign, {credentials.key_id, credentials.secret.view(), signer.region, "s3"},
                     time));
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/per_process.h"
 #include "remote/address.h"
 #include "remote/credentials.h"
 #include "remote/http.h"
@@ -39,18 +40,26 @@ class Store {
   std::string describe() const;
 
  private:
-  void sign(HttpRequest& request, const std::string& host, const std::string& path,
-            const std::string& query) REQUIRES(mutex_);
-  Credentials look_for_credentials() const;
-  std::string base_url(const Address& object, std::string& host, std::string& path) const
-      REQUIRES(mutex_);
+  // How requests are signed. Each process finds out for itself: a child of fork must not wait for
+  // a thread that it does not have.
+  struct Signer {
+    Mutex mutex;
+    Credentials credentials GUARDED_BY(mutex);
+    std::string region GUARDED_BY(mutex);
+    std::uint64_t generation GUARDED_BY(mutex) = 1;
+    std::int64_t next_renewal GUARDED_BY(mutex) = 0;  // no sooner; seconds since 1970
+  };
+  std::unique_ptr<Signer> make_signer() const;
+  void sign(HttpRequest& request, const Signer& signer, const std::string& host,
+            const std::string& path, const std::string& query) const REQUIRES(signer.mutex);
+  Credentials look_for_credentials(const std::string& region, bool renew = false) const;
+  void renew_if_due(Signer& signer) const REQUIRES(signer.mutex);
+  std::string base_url(const Address& object, const std::string& region, std::string& host,
+                       std::string& path) const;
 
   const RemoteSettings settings_;
   const Scheme scheme_;
-  mutable Mutex mutex_;
-  Credentials credentials_ GUARDED_BY(mutex_);
-  std::string region_ GUARDED_BY(mutex_);
-  std::uint64_t generation_ GUARDED_BY(mutex_) = 1;
+  mutable PerProcess<Signer> signer_;
 };
 
 }  // namespace evenkeel

@@ -330,7 +330,7 @@ std::uint64_t TokenLoader::epoch_samples() const { return impl_->epoch_samples()
 BlockOptions TokenLoader::blocks() const { return impl_->blocks(); }
 Packing TokenLoader::packing() const { return impl_->packing(); }
 int TokenLoader::buffers() const { return impl_->buffers(); }
-ArrayStats TokenLoader::stats() const { return impl_->stats(); }
+LoaderStats TokenLoader::stats() const { return impl_->stats(); }
 LoaderState TokenLoader::state() const { return impl_->state_at(impl_->step()); }
 void TokenLoader::load(const LoaderState& state) { impl_->load(state); }
 std::vector<CropOrigin> TokenLoader::explain(std::uint64_t step) const {

@@ -23,7 +23,7 @@ struct TokenLoader::Impl final : Assembler, BatchLoader<TokenLoader::Impl, Batch
   Impl(std::vector<WeightedTokens> sets, LoaderOptions options, bool lends);
 
   std::uint64_t epoch_samples() const { return pipeline_.steps().epoch_samples(); }
-  ArrayStats stats() const { return array_->stats(); }
+  ArrayStats read_stats() const { return array_->stats(); }
   BlockOptions blocks() const { return windows_.blocks(); }
   LoaderState state_at(std::uint64_t step) const;
   void load(const LoaderState& state);

@@ -110,6 +110,8 @@ bool GroupReader::next() {
   if (all) return false;
   if (!done_[given_]) throw Error(ErrorKind::kClosed, "read", "reading was ended");
   ++given_;
+  lock.unlock();
+  note_work();
   return true;
 }
 

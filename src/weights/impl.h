@@ -10,11 +10,15 @@
 #include "engine/engine.h"
 #include "evenkeel/weights.h"
 #include "format/layout.h"
+#include "metrics/live.h"
 
 namespace evenkeel {
 
-struct Weights::Impl {
+struct Weights::Impl final : LiveObject {
   Impl(const std::string& path, const WeightsOptions& options);
+  ~Impl() { live_.end(); }
+
+  ArrayStats stats() const;
 
   // The place of a byte of a file among the bytes of all files, which are the rows of `layout`.
   std::uint64_t row_of(std::uint32_t file, std::uint64_t offset) const {
@@ -25,6 +29,12 @@ struct Weights::Impl {
   // the files: it is a tensor of other weights.
   JobRun run_of(const Tensor& tensor, std::byte* out) const;
 
+ private:
+  std::optional<LiveFigures> live_figures() const override;
+  LiveLabels live_labels() const override;
+  LiveEntry live_;
+
+ public:
   const Budget budget;
   const EngineKind asked;
   std::string format;

@@ -170,6 +170,7 @@ Weights::Impl::Impl(const std::string& path, const WeightsOptions& options)
   }
   engine = make_engine(options.engine, layout, budget, kNeverMap,
                        "weights are read once, so that mapping them is of no use");
+  live_.begin(LiveKind::kWeights, *this);
 }
 
 JobRun Weights::Impl::run_of(const Tensor& tensor, std::byte* out) const {
@@ -240,14 +241,36 @@ std::uint64_t Weights::bytes() const {
   return sum;
 }
 
-ArrayStats Weights::stats() const {
-  const EngineTotals totals = impl().engine->totals();
+ArrayStats Weights::stats() const { return impl().stats(); }
+
+std::optional<LiveFigures> Weights::Impl::live_figures() const {
+  LiveFigures figures;
+  figures.reads = stats();
+  return figures;
+}
+
+LiveLabels Weights::Impl::live_labels() const {
+  LiveLabels labels;
+  labels.path = layout.paths.front();
+  labels.files = layout.paths.size();
+  labels.format = format;
+  labels.engine = engine_name(engine->report().chosen);
+  return labels;
+}
+
+ArrayStats Weights::Impl::stats() const {
+  const EngineTotals totals = engine->totals();
   ArrayStats stats;
   stats.bytes_from_page_cache = totals.bytes_from_page_cache;
   stats.bytes_from_disk = totals.bytes_from_disk;
   stats.requests = totals.requests;
   stats.in_flight = totals.in_flight;
   stats.wait_ns = totals.wait_ns;
+  stats.bytes_from_network = totals.bytes_from_network;
+  stats.retries = totals.retries;
+  stats.hedges = totals.hedges;
+  stats.bytes_from_disk_cache = totals.bytes_from_disk_cache;
+  stats.bytes_from_mapping = totals.bytes_from_mapping;
   return stats;
 }
 

@@ -1,0 +1,134 @@
+// evenkeel tokenize: the options are known here, for help, completions and the manual; the work is
+// the Python package's, because tokenizers are Python's.
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "evenkeel/error.h"
+
+namespace evenkeel::cli {
+namespace {
+
+constexpr char kTokenizeFooter[] = R"(
+This command needs Python: pip install 'evenkeel[tokenize]'. It is run by python3, or by the program
+that EVENKEEL_PYTHON names. The output is the same for any number of workers. A run that was killed
+goes on with --resume.
+
+Examples:
+  evenkeel tokenize corpus.jsonl -o train.bin --tokenizer gpt2 --val-share 0.0005
+  evenkeel tokenize 'part_*.parquet' -o corpus.bin --format megatron --tokenizer llama/tokenizer.json
+  evenkeel tokenize book.txt -o train.bin --tokenizer gpt2 --separator '\n\n'
+  evenkeel tokenize 'part_*.jsonl.zst' -o '{}.ds' --val-share 0.01 --tokenizer m.model --resume
+On a cluster:
+  evenkeel tokenize '*.jsonl' -o train.bin --tokenizer gpt2 --manifest m.json --parts 64
+  evenkeel tokenize --manifest m.json --part 17
+  evenkeel tokenize --manifest m.json --finish)";
+
+constexpr char kTokenizeProgram[] = R"(import sys
+try:
+    from evenkeel._tokenize.command import main
+except ImportError as error:
+    sys.exit(f"evenkeel: tokenize runs in Python, and {sys.executable} cannot import its part: "
+             f"{error}\nhint: pip install 'evenkeel[tokenize]', or name another Python in "
+             "EVENKEEL_PYTHON")
+sys.exit(main(sys.argv[1:]))
+)";
+
+// The words as they were given, of the options that were.
+std::vector<std::string> words_again(const CLI::App& command) {
+  std::vector<std::string> words, files;
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->count() == 0) continue;
+    if (option->get_positional()) {
+      files = option->results();
+      continue;
+    }
+    const bool flag = option->get_items_expected_max() == 0;
+    const std::string name = "--" + option->get_lnames().front();
+    if (flag) words.push_back(name);
+    if (!flag) words.push_back(name + "=" + option->results().front());
+  }
+  words.emplace_back("--");
+  words.insert(words.end(), files.begin(), files.end());
+  return words;
+}
+
+[[noreturn]] void become_python(const std::vector<std::string>& words) {
+  const char* named = std::getenv("EVENKEEL_PYTHON");
+  std::string program = named && *named ? named : "python3", code = "-c", text = kTokenizeProgram;
+  std::vector<std::string> rest = words;
+  std::vector<char*> arguments = {program.data(), code.data(), text.data()};
+  for (std::string& word : rest) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  ::execvp(program.c_str(), arguments.data());
+  throw Error(ErrorKind::kSystem, "tokenize",
+              fmt::format("{} cannot be started: {}", program, std::strerror(errno)))
+      .hint("install Python, and pip install 'evenkeel[tokenize]'");
+}
+
+struct TextOption {
+  const char *name, *type, *help;
+};
+constexpr TextOption kTextOptions[] = {
+    {"-o,--output", "FILE", "The token file to write; {} in its name becomes train and val"},
+    {"--tokenizer", "NAME",
+     "An encoding of tiktoken (gpt2), a tokenizer.json, a sentencepiece .model, org/name at the "
+     "Hugging Face hub, python:MODULE:NAME, or bytes"},
+    {"--format", "NAME", "nanogpt, llm.c, megatron, datatrove or npy; default: by the name"},
+    {"--dtype", "TYPE", "Default: uint16 if all tokens fit, else uint32 (Megatron: int32)"},
+    {"--eot", "TOKEN",
+     "The token between documents: a number, a special token, or none; default: the tokenizer's"},
+    {"--text-key", "KEY", "The key of JSON, or the column, that holds the text; default text"},
+    {"--separator", "TEXT",
+     "Between documents of text files, \\n for lines; default: a file is one document"},
+    {"--input-format", "NAME", "text, jsonl, parquet or arrow; default: by the names"},
+    {"--invalid", "HOW", "Bytes that are not UTF-8: error (default) or replace"},
+    {"--special", "HOW", "Special tokens that occur in a text: text (default) or parse"},
+    {"--val-share", "SHARE", "The share of documents for validation, chosen by their text"},
+    {"--val-output", "FILE", "Where they go; default: the output, with val for train"},
+    {"--seed", "N", "Which documents these are; default 0"},
+    {"--workers", "N", "Processes; default: one for each core"},
+    {"--budget", "SIZE",
+     "Memory for documents and tokens under way; default 512MiB, or 256MiB a worker, or an eighth "
+     "of the memory available if that is less"},
+    {"--checkpoint", "SIZE", "Text after which a killed run can go on; default 256MiB"},
+    {"--manifest", "FILE", "Plan the work and write this, or take it from here"},
+    {"--parts", "N", "Of the manifest that is written"},
+    {"--scratch", "DIR", "A folder for parts, which all machines see; default: by the output"},
+    {"--part", "I", "Do this part of the manifest: 0 to N-1"},
+};
+
+}  // namespace
+
+void add_tokenize(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand(
+      "tokenize", "Text, JSONL, Parquet or Arrow files to token files, on all cores");
+  // Values are not looked at here: Python does that.
+  const auto add = [command](const char* name, const char* help) {
+    return command->add_option(
+        name, [](const CLI::results_t&) { return true; }, help);
+  };
+  auto files = std::make_shared<std::vector<std::string>>();
+  command->add_option("FILE", *files, "Files or patterns; text and JSONL also as .gz and .zst")
+      ->type_name("");
+  for (const TextOption& option : kTextOptions) {
+    add(option.name, option.help)->type_name(option.type);
+  }
+  command->add_flag("--finish")->description("Join the parts of the manifest to the output");
+  command->add_flag("--checksums")->description("Write OUTPUT.xxh3, too, for `evenkeel verify`");
+  command->add_flag("--resume")->description("Go on where an earlier run was killed");
+  command->add_flag("--json")->description("Print the figures as JSON");
+  command->footer(kTokenizeFooter);
+  command->callback([command, files, &exit_code] {
+    exit_code = 1;
+    become_python(words_again(*command));
+  });
+}
+
+}  // namespace evenkeel::cli

@@ -1,0 +1,21 @@
+// What a process does with the library, as text for a metrics system.
+#pragma once
+
+#include <string>
+
+#include "evenkeel/compiler.h"
+
+#pragma GCC visibility push(default)
+
+namespace evenkeel {
+
+// The counters of everything that is open in this process (arrays, weights, loaders, budgets), and
+// their sums since the process began, in the OpenMetrics text format 1.0: what Prometheus reads.
+// The media type is "application/openmetrics-text; version=1.0.0; charset=utf-8". docs/metrics.md
+// lists the names. Never waits for a disk. It keeps nothing open: what is closed is gone from the
+// next text, and stays in the sums. Thread-safe.
+std::string metrics_text();
+
+}  // namespace evenkeel
+
+#pragma GCC visibility pop

@@ -1,0 +1,1 @@
+"""Text to token files, on all cores or in parts on many machines; `evenkeel.tokenize`."""

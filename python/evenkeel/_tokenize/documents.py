@@ -1,0 +1,345 @@
+"""Documents in files of text: where they begin, whichever way the files are cut."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from evenkeel._files import printable
+from evenkeel._tokenize.encoders import imported
+from evenkeel._tokenize.inputs import PIECE, Input, Span, is_arrow_stream, require_unchanged
+
+_STEP = 256 << 10  # what is read at a time to find the end of a document
+Message = tuple[Any, ...]
+Position = tuple[int, int]  # a span, and an item of it
+
+
+class Splitter:
+    """What separates documents. Occurrences of a separator cannot overlap, so that cutting a file
+    anywhere finds the same ones: a repeated character, such as a blank line, is taken as often as
+    it comes, and others that begin as they end are refused."""
+
+    def __init__(self, separator: str) -> None:
+        mark = separator.encode()
+        if not mark:
+            raise ValueError("tokenize: an empty separator separates nothing")
+        self.mark = mark
+        self.repeats = mark[:1] if len(mark) > 1 and len(set(mark)) == 1 else b""
+        if not self.repeats and any(mark[:n] == mark[-n:] for n in range(1, len(mark))):
+            raise ValueError(
+                f"tokenize: the separator {separator!r} could overlap itself: it begins as it ends"
+                "\nhint: a shorter one that does not"
+            )
+        pattern = f"{re.escape(separator[0])}{{{len(mark)},}}"  # a repeated byte is a character
+        pattern = pattern if self.repeats else re.escape(separator)
+        self._bytes = re.compile(pattern.encode())
+        self._text = re.compile(pattern) if self.repeats else None
+        self._separator = separator
+
+    def split(self, text: str) -> list[str]:
+        return self._text.split(text) if self._text else text.split(self._separator)
+
+    def last(self, block: bytes) -> int:
+        """Where the last separator of a block begins that does not stand at its beginning."""
+        at = block.rfind(self.mark)
+        while self.repeats and at > 0 and block[at - 1 : at] == self.repeats:
+            at -= 1
+        return max(at, 0)
+
+    def find(self, block: bytes | bytearray, start: int, end: int) -> tuple[int, int] | None:
+        """The first separator behind `start` that ends at `end` or later."""
+        for found in self._bytes.finditer(block, start):
+            if found.end() >= end:
+                return found.start(), found.end()
+        return None
+
+
+LINES = Splitter("\n")
+
+
+class TooLong(ValueError):
+    """A document that does not fit the memory of a worker."""
+
+
+def too_long(path: str, offset: int, most: int, where: str = "byte") -> TooLong:
+    return TooLong(
+        f"tokenize {printable(path)}: the document at {where} {offset:,} has more than {most:,}"
+        " bytes, the most that the budget allows a worker"
+    )
+
+
+def read_documents(path: str, begin: int, end: int, by: Splitter, most: int) -> tuple[int, bytes]:
+    """The documents that begin in bytes [begin, end) of a file: where, and their text."""
+    with open(path, "rb", buffering=0) as file:
+        base = max(0, begin - len(by.mark))
+        file.seek(base)
+        block = bytearray()
+        ended = not _more(file, block, end - base)
+        first = 0
+        if begin > 0:
+            found, ended = _boundary(file, block, 0, begin - base, by, ended, most)
+            if found is None:
+                return end, b""  # the document before goes on beyond the range
+            first = found[1]
+        if base + first >= end:
+            return end, b""
+        start = max(first, end - base - len(by.mark))
+        found, ended = _boundary(file, block, start, end - base, by, ended, most)
+        stop = len(block) if found is None else found[0]
+        if found is None and not ended:
+            last = by.last(bytes(block[first:])) + first
+            raise too_long(path, base + last, most)
+        text = bytes(block[first:stop])
+        return base + first, text.rstrip(by.repeats) if found and by.repeats else text
+
+
+def _boundary(
+    file: Any, block: bytearray, start: int, end: int, by: Splitter, ended: bool, most: int
+) -> tuple[tuple[int, int] | None, bool]:
+    """As Splitter.find; reads on until there is one, or the end, or too much."""
+    while True:
+        found = by.find(block, start, end)
+        # What repeats may go on in what was not read yet.
+        if found and (ended or not by.repeats or found[1] < len(block)):
+            return found, ended
+        if ended or len(block) - end > most:
+            return (found if ended else None), ended
+        start = max(start, len(block) - len(by.mark)) if not found else start
+        ended = not _more(file, block, _STEP)
+
+
+def _more(file: Any, block: bytearray, count: int) -> bool:
+    """Reads `count` bytes; False at the end of the file."""
+    while count > 0:
+        data = file.read(count)
+        if not data:
+            return False
+        block += data
+        count -= len(data)
+    return True
+
+
+def texts_of(
+    block: bytes, path: str, offset: int, kind: str, by: Splitter | None, key: str, invalid: str
+) -> list[str]:
+    """The texts of a block of whole documents. `by` is None where the block is one document."""
+    try:
+        text = block.decode("utf-8", "replace" if invalid == "replace" else "strict")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"tokenize {printable(path)}: byte {offset + error.start:,} is not UTF-8"
+            f" ({error.reason})\nhint: --invalid replace puts U+FFFD there"
+        ) from None
+    if kind == "jsonl":
+        return _texts_of_json(text, path, offset, key)
+    if by is None:
+        return [text]
+    texts = by.split(text)
+    if by.mark == b"\n" and "\r" in text:
+        texts = [line[:-1] if line.endswith("\r") else line for line in texts]
+    return texts
+
+
+def _texts_of_json(block: str, path: str, offset: int, key: str) -> list[str]:
+    texts = []
+    lines = block.split("\n")
+    load = json.loads
+    number = 0
+    try:
+        for number, line in enumerate(lines):  # noqa: B007, of the error below
+            if not line or line.isspace():
+                continue
+            text = load(line)[key]
+            if text.__class__ is not str:
+                if text is not None:
+                    raise TypeError(f"{key!r} is no text but {type(text).__name__}")
+                text = ""
+            texts.append(text)
+    except (ValueError, LookupError, TypeError) as error:
+        at = offset + sum(len(line.encode()) + 1 for line in lines[:number])
+        wrong = _wrong_json(lines[number], key, error)
+        raise ValueError(f"tokenize {printable(path)}: the line at byte {at:,} {wrong}") from None
+    return texts
+
+
+def _wrong_json(line: str, key: str, error: Exception) -> str:
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return f"is no JSON: {error}"
+    if not isinstance(value, dict):
+        return f"is no JSON object but {type(value).__name__}"
+    if key not in value:
+        names = ", ".join(map(repr, list(value)[:8])) or "none"
+        return f"has no key {key!r}\nhint: --text-key; its keys are {names}"
+    return f"cannot be used: {error}"
+
+
+# ---- what the workers are given, in order
+
+
+def items(
+    inputs: Sequence[Input],
+    spans: Sequence[Span],
+    start: Position,
+    by: Splitter | None,
+    key: str,
+    most: int,
+) -> Iterator[tuple[Position, int, Message]]:
+    """Items from `start` on, each with the position behind it, and bytes of the inputs up to there.
+    Ranges of plain files are read by the workers; what has to be decompressed or decoded in order
+    is read here."""
+    at, skip = start
+    done = sum(span_bytes(inputs, span) for span in spans[:at])
+    while at < len(spans):
+        span = spans[at]
+        given = inputs[span.input]
+        require_unchanged(given)
+        count = 1
+        if given.is_plain and given.kind == "text" and by is None:
+            count, files = _small_files(inputs, spans, at)
+            size = sum(span_bytes(inputs, one) for one in spans[at : at + count])
+            yield (at + count, 0), done + size, ("files", files)
+        elif given.is_plain:
+            for n, begin in enumerate(range(span.begin, span.end, PIECE)):
+                if n >= skip:
+                    end = min(begin + PIECE, span.end)
+                    message = ("range", given.path, given.kind, begin, end)
+                    yield (at, n + 1), done + end - span.begin, message
+        else:
+            inside = (
+                _compressed(given, by, most)
+                if given.compression
+                else _columns(given, span, key, most)
+            )
+            for n, (read, message) in enumerate(inside):
+                if n >= skip:
+                    yield (at, n + 1), done + read, message
+        done += sum(span_bytes(inputs, one) for one in spans[at : at + count])
+        at, skip = at + count, 0
+
+
+def span_bytes(inputs: Sequence[Input], span: Span) -> int:
+    given = inputs[span.input]
+    return given.size * (span.end - span.begin) // max(1, given.units)
+
+
+def _small_files(inputs: Sequence[Input], spans: Sequence[Span], at: int) -> tuple[int, list[str]]:
+    """Files that are one document each, as many as make a piece."""
+    files: list[str] = []
+    size = 0
+    for span in spans[at:]:
+        given = inputs[span.input]
+        if not given.is_plain or given.kind != "text":
+            break
+        if files:
+            require_unchanged(given)
+        files.append(given.path)
+        size += given.size
+        if size >= PIECE:
+            break
+    return len(files), files
+
+
+def _compressed(given: Input, by: Splitter | None, most: int) -> Iterator[tuple[int, Message]]:
+    splitter = LINES if given.kind == "jsonl" else by
+    with open(given.path, "rb") as stored, _decompressed(given, stored) as file:
+        offset = 0  # of `block` in what was compressed
+        block = b""
+        while True:
+            data = file.read(PIECE)
+            block += data
+            if len(block) > most + (PIECE if splitter else 0):
+                raise too_long(given.path, offset, most)
+            if data and splitter is None:
+                continue
+            stop = splitter.last(block) if data and splitter else len(block)
+            if stop > 0:
+                yield stored.tell(), ("block", given.path, given.kind, offset, block[:stop])
+            offset, block = offset + stop, block[stop:]
+            if not data:
+                return
+
+
+def _decompressed(given: Input, stored: BinaryIO) -> Any:
+    if given.compression == "gz":
+        import gzip
+
+        return gzip.GzipFile(fileobj=stored, mode="rb")
+    zstandard = imported("zstandard", "zstandard")
+    return zstandard.ZstdDecompressor().stream_reader(
+        stored, read_across_frames=True, closefd=False
+    )
+
+
+def _columns(given: Input, span: Span, key: str, most: int) -> Iterator[tuple[int, Message]]:
+    row = 0
+    size = given.size * (span.end - span.begin) // max(1, given.units)
+    for rows, batch in _batches(given, span, key):
+        done = size * (row + batch.num_rows) // max(1, rows) if rows else 0
+        for message in column_pieces(batch.column(0), given.path, row, most):
+            yield done, message
+        row += batch.num_rows
+
+
+def _batches(given: Input, span: Span, key: str) -> Iterator[tuple[int, Any]]:
+    """Batches of rows, and how many rows there are in all, 0 if that is not known."""
+    if given.kind == "parquet":
+        file = imported("pyarrow.parquet", "pyarrow").ParquetFile(
+            given.path, buffer_size=PIECE, pre_buffer=False
+        )
+        _require_column(given.path, file.schema_arrow, key)
+        groups = list(range(span.begin, span.end))
+        rows = sum(file.metadata.row_group(g).num_rows for g in groups)
+        size = sum(file.metadata.row_group(g).total_byte_size for g in groups)
+        step = max(1, min(4096, 2 * PIECE * max(1, rows) // max(1, size)))
+        for batch in file.iter_batches(step, groups, columns=[key], use_threads=False):
+            yield rows, batch
+        return
+    arrow, ipc = imported("pyarrow", "pyarrow"), imported("pyarrow.ipc", "pyarrow")
+    with arrow.OSFile(given.path) as stored:
+        if is_arrow_stream(given.path):
+            stream = ipc.open_stream(stored)
+            _require_column(given.path, stream.schema, key)
+            for batch in stream:
+                yield 0, batch.select([key])
+            return
+        reader = ipc.open_file(stored)
+        _require_column(given.path, reader.schema, key)
+        for n in range(span.begin, span.end):
+            yield 0, reader.get_batch(n).select([key])
+
+
+def _require_column(path: str, schema: Any, key: str) -> None:
+    if key not in schema.names:
+        names = ", ".join(map(repr, schema.names[:8]))
+        raise ValueError(
+            f"tokenize {printable(path)}: there is no column {key!r}\nhint: --text-key; its columns"
+            f" are {names}"
+        )
+
+
+def column_pieces(column: Any, path: str, row: int, most: int) -> Iterator[Message]:
+    """Texts as their lengths and their bytes, about a piece at a time."""
+    arrow = imported("pyarrow", "pyarrow")
+    if arrow.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    texts = column.cast(arrow.large_string()).fill_null("")
+    if len(texts) == 0:
+        return
+    ends = np.frombuffer(texts.buffers()[1], np.int64)[texts.offset :][: len(texts) + 1]
+    data = texts.buffers()[2]
+    begin = 0
+    while begin < len(texts):
+        end = int(np.searchsorted(ends, ends[begin] + PIECE, "right")) - 1
+        end = min(max(end, begin + 1), len(texts))
+        if ends[end] - ends[begin] > max(most, PIECE):
+            raise too_long(path, row + begin, most, "row")
+        piece = data[int(ends[begin]) : int(ends[end])].to_pybytes() if data else b""
+        lengths = np.diff(ends[begin : end + 1])
+        yield "texts", path, row + begin, lengths.tobytes(), piece
+        begin = end

@@ -1,0 +1,177 @@
+"""Files of text: what they are, how they look the same later, and how they are cut into spans."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from evenkeel._files import Paths, expand, is_url, printable
+from evenkeel._tokenize.encoders import imported
+
+# Text that a worker takes at a time. Outputs do not depend on it; positions to resume at do.
+PIECE = 1 << 20
+_SAMPLE = 64 << 10
+
+_KINDS = {
+    ".txt": "text",
+    ".text": "text",
+    ".md": "text",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+}
+_COMPRESSIONS = {".gz": "gz", ".zst": "zst", ".zstd": "zst"}
+KINDS = ("text", "jsonl", "parquet", "arrow")
+
+
+@dataclass(frozen=True)
+class Input:
+    """One file. `units` are what it can be cut into: bytes of plain text, row groups of Parquet,
+    record batches of Arrow; 1 where it cannot be cut."""
+
+    path: str
+    kind: str
+    compression: str
+    size: int
+    fingerprint: str
+    units: int
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @property
+    def is_plain(self) -> bool:
+        return self.kind in ("text", "jsonl") and not self.compression
+
+
+@dataclass(frozen=True)
+class Span:
+    """Units [begin, end) of an input: of plain text, the documents that begin there."""
+
+    input: int
+    begin: int
+    end: int
+
+
+def find_inputs(paths: Paths, kind: str | None, whole_files: bool) -> list[Input]:
+    """`whole_files`: files of text are one document each."""
+    if kind is not None and kind not in KINDS:
+        raise ValueError(f"tokenize: inputs are {', '.join(KINDS)}; got {kind!r}")
+    return [_input_of(os.fsdecode(path), kind, whole_files) for path in expand(paths)]
+
+
+def _input_of(path: str, kind: str | None, whole_files: bool) -> Input:
+    if is_url(os.fsencode(path)):
+        raise ValueError(
+            f"tokenize {printable(path)}: inputs are files, not URLs\nhint: copy it here, or mount"
+            " the bucket"
+        )
+    base, ending = os.path.splitext(path)
+    compression = _COMPRESSIONS.get(ending.lower(), "")
+    if compression:
+        ending = os.path.splitext(base)[1]
+    found = kind or _KINDS.get(ending.lower())
+    if found is None:
+        raise ValueError(
+            f"tokenize {printable(path)}: the name does not tell what is in it\nhint: say"
+            " --input-format text, jsonl, parquet or arrow"
+        )
+    if compression and found in ("parquet", "arrow"):
+        raise ValueError(
+            f"tokenize {printable(path)}: {found} files are compressed inside, and not read from"
+            f" {compression} files\nhint: decompress it"
+        )
+    size = os.stat(path).st_size
+    path = os.path.abspath(path)
+    units = 1
+    if found == "parquet":
+        units = _pyarrow("pyarrow.parquet").ParquetFile(path).num_row_groups
+    elif found == "arrow":
+        units = _record_batches(path)
+    elif not compression and not (whole_files and found == "text"):
+        units = size
+    return Input(path, found, compression, size, fingerprint_of(path), units)
+
+
+def _pyarrow(module: str) -> Any:
+    return imported(module, "pyarrow")
+
+
+def is_arrow_stream(path: str) -> bool:
+    with open(path, "rb") as file:
+        return file.read(6) != b"ARROW1"
+
+
+def _record_batches(path: str) -> int:
+    """Batches of a file; a stream has no index of them and is read as one."""
+    ipc, arrow = _pyarrow("pyarrow.ipc"), _pyarrow("pyarrow")
+    if is_arrow_stream(path):
+        return 1
+    with arrow.OSFile(path) as file:
+        count: int = ipc.open_file(file).num_record_batches
+        return count
+
+
+def fingerprint_of(path: str) -> str:
+    """Of the size and of three samples: the beginning, the middle and the end. A file that was
+    copied keeps it; one that was edited in place elsewhere and kept its size does, too."""
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        digest = hashlib.blake2b(str(size).encode(), digest_size=16)
+        for at in sorted({0, max(0, size // 2 - _SAMPLE // 2), max(0, size - _SAMPLE)}):
+            file.seek(at)
+            digest.update(file.read(_SAMPLE))
+        return digest.hexdigest()
+
+
+def require_unchanged(given: Input) -> None:
+    size = os.stat(given.path).st_size
+    if size == given.size and fingerprint_of(given.path) == given.fingerprint:
+        return
+    raise ValueError(
+        f"tokenize {printable(given.path)}: the file has changed since the work was planned: it had"
+        f" {given.size:,} bytes and the fingerprint {given.fingerprint}, and now has {size:,} bytes"
+        "\nhint: begin again without --resume, or with a new manifest"
+    )
+
+
+def all_spans(inputs: list[Input]) -> list[Span]:
+    return [Span(i, 0, given.units) for i, given in enumerate(inputs)]
+
+
+def cut(inputs: list[Input], parts: int) -> list[list[Span]]:
+    """Parts of about as many bytes each, in the order of the inputs. There are fewer where inputs
+    cannot be cut so finely; none is empty."""
+    total = sum(given.size for given in inputs)
+    out: list[list[Span]] = []
+    part: list[Span] = []
+    before = 0  # bytes of the inputs that are done
+    for i, given in enumerate(inputs):
+        begin = 0
+        while begin < given.units:
+            # The part ends where its share of all bytes does, at a whole unit.
+            share = total * (len(out) + 1) // parts - before
+            end = -(-share * given.units // max(1, given.size))
+            end = given.units if len(out) == parts - 1 else max(begin, min(end, given.units))
+            if end > begin:
+                part.append(Span(i, begin, end))
+            begin = end
+            done = before + given.size * end // given.units
+            if part and done >= total * (len(out) + 1) // parts and len(out) < parts - 1:
+                out.append(part)
+                part = []
+            elif end < given.units and not part:
+                # Units are larger than parts: this one gets a part of its own.
+                part.append(Span(i, begin, begin + 1))
+                begin += 1
+        before += given.size
+    if part:
+        out.append(part)
+    return out or [[]]

@@ -1,0 +1,185 @@
+"""All that decides what the outputs of a tokenize job are, byte for byte; and its defaults."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from evenkeel._files import PathLike, Paths, printable
+from evenkeel._tokenize import encoders
+from evenkeel._tokenize.documents import Splitter
+from evenkeel._tokenize.inputs import Input, find_inputs
+
+# What `make_job` is told besides files; the command's options have the same names.
+OPTIONS = (
+    "tokenizer format dtype eot text_key separator input_format invalid special val_share"
+    " val_output seed checksums"
+).split()
+FORMATS = ("nanogpt", "llm.c", "megatron", "datatrove", "npy")
+
+
+@dataclass(frozen=True)
+class Job:
+    """Everything in JSON's types but for `inputs`. Equal jobs have equal outputs."""
+
+    inputs: tuple[Input, ...]
+    outputs: tuple[str, ...]  # the training set, and the validation set if there is one
+    tokenizer: dict[str, Any]
+    text_key: str
+    separator: str | None
+    invalid: str
+    special: str
+    format: str
+    dtype: str
+    eot: int | None
+    val_share: float
+    seed: int
+    checksums: bool
+    part: str = ""  # of a manifest, its spans; so that parts have fingerprints of their own
+
+    def as_json(self) -> dict[str, Any]:
+        out = {field.name: getattr(self, field.name) for field in fields(self)}
+        out["inputs"] = [given.as_json() for given in self.inputs]
+        out["outputs"] = list(self.outputs)
+        return out
+
+    @staticmethod
+    def of_json(stored: dict[str, Any]) -> Job:
+        values = {field.name: stored[field.name] for field in fields(Job)}
+        values["inputs"] = tuple(Input(**given) for given in stored["inputs"])
+        values["outputs"] = tuple(stored["outputs"])
+        return Job(**values)
+
+    def fingerprint(self) -> str:
+        """Of all that the bytes of the outputs depend on."""
+        text = json.dumps(self.as_json(), sort_keys=True)
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+    def splitter(self) -> Splitter | None:
+        return None if self.separator is None else Splitter(self.separator)
+
+    def with_dtype(self, dtype: str) -> Job:
+        return replace(self, dtype=dtype)
+
+
+def make_job(
+    inputs: Paths | None,
+    output: PathLike,
+    *,
+    tokenizer: Any,
+    format: str | None,
+    dtype: Any,
+    eot: int | str | None,
+    text_key: str,
+    separator: str | None,
+    input_format: str | None,
+    invalid: str,
+    special: str,
+    val_share: float,
+    val_output: PathLike | None,
+    seed: int,
+    checksums: bool,
+) -> tuple[Job, encoders.Encoder]:
+    if invalid not in ("error", "replace"):
+        raise ValueError(f'tokenize: invalid must be "error" or "replace"; got {invalid!r}')
+    if not 0 <= val_share < 1:
+        raise ValueError(
+            f"tokenize: val_share is a share of all documents: 0 to 1; got {val_share}"
+        )
+    if separator is not None:
+        Splitter(separator)
+    spec = encoders.spec_of(tokenizer)
+    encoder = encoders.load(spec, special)
+    outputs = _outputs(os.fsdecode(output), val_share, val_output)
+    kind = _format(outputs[0], format)
+    token = _eot(encoder, eot, kind)
+    found = [] if inputs is None else find_inputs(inputs, input_format, separator is None)
+    job = Job(
+        inputs=tuple(found),
+        outputs=tuple(outputs),
+        tokenizer=spec,
+        text_key=text_key,
+        separator=separator,
+        invalid=invalid,
+        special=special,
+        format=kind,
+        dtype=_dtype(encoder, token, kind, dtype),
+        eot=token,
+        val_share=float(val_share),
+        seed=int(seed),
+        checksums=bool(checksums),
+    )
+    return job, encoder
+
+
+def _outputs(output: str, val_share: float, val_output: PathLike | None) -> list[str]:
+    folder, base = os.path.split(output)
+    if "{}" in base:
+        train = os.path.join(folder, base.replace("{}", "train"))
+        val = os.path.join(folder, base.replace("{}", "val"))
+    else:
+        train = output
+        val = os.path.join(folder, base.replace("train", "val")) if "train" in base else ""
+    if val_share == 0:
+        if val_output is not None:
+            raise ValueError("tokenize: val_output without val_share: say how much goes there")
+        return [os.path.abspath(train)]
+    if val_output is not None:
+        val = os.fsdecode(val_output)
+    if not val:
+        raise ValueError(
+            f"tokenize: where do the documents for validation go?\nhint: val_output (--val-output),"
+            f" or an output with 'train' or '{{}}' in its name; it is {printable(base)}"
+        )
+    if os.path.abspath(val) == os.path.abspath(train):
+        raise ValueError(f"tokenize: both outputs are {printable(train)}")
+    return [os.path.abspath(train), os.path.abspath(val)]
+
+
+def _format(output: str, format: str | None) -> str:
+    if format is None:
+        endings = {".npy": "npy", ".ds": "datatrove", ".idx": "megatron"}
+        return endings.get(os.path.splitext(output)[1], "nanogpt")
+    format = {"llmc": "llm.c"}.get(format, format)
+    if format not in FORMATS:
+        raise ValueError(f"tokenize: there is no token format {format!r}; {', '.join(FORMATS)}")
+    return format
+
+
+def _eot(encoder: encoders.Encoder, eot: int | str | None, format: str) -> int | None:
+    if eot is None or eot == "none":
+        return None
+    if eot == "auto":
+        if encoder.eot is None and format not in ("megatron", "datatrove"):
+            raise ValueError(
+                "tokenize: the tokenizer has no token for the end of a document that is known, and"
+                f" {format} files have no index of documents\nhint: --eot NUMBER, --eot TOKEN, or"
+                " --eot none"
+            )
+        return encoder.eot
+    if isinstance(eot, str) and not eot.isdigit():
+        token = encoder.token_of(eot)
+        if token is None:
+            raise ValueError(f"tokenize: the tokenizer has no special token {eot!r}")
+        return token
+    return int(eot)
+
+
+def _dtype(encoder: encoders.Encoder, eot: int | None, format: str, dtype: Any) -> str:
+    largest = max(encoder.vocabulary - 1, eot or 0)
+    if dtype is None:
+        if format == "megatron":  # as Megatron itself chooses
+            return "uint16" if encoder.vocabulary < 65500 and largest < 65536 else "int32"
+        return "uint16" if largest < 65536 else "uint32"
+    chosen = np.dtype(dtype)
+    if chosen.kind not in "iu" or np.iinfo(chosen).max < largest:
+        raise ValueError(
+            f"tokenize: {chosen} does not hold the tokenizer's largest token, {largest:,}\nhint:"
+            f" dtype={'int32' if format == 'megatron' else 'uint32'!r}"
+        )
+    return str(chosen.name)

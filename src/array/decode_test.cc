@@ -1,0 +1,129 @@
+// labels: threads
+// Arrays in chunks that must be decoded: the same rows as were written, by several threads at once.
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <random>
+#include <thread>
+
+#include "array/internal.h"
+#include "engine/codecs.h"
+#include "format/chunk_grid.h"
+#include "format/test_files.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::uint64_t kRows = 300, kColumns = 10;
+
+// Element i of the array is i; chunks of 16 rows and 4 columns cut the rows.
+class DecodeEngineTest : public FileTest {
+ protected:
+  DecodeEngineTest() {
+    grid_.folder = path("");
+    grid_.folder.pop_back();
+    grid_.separator = ".";
+    grid_.shape = {kRows, kColumns};
+    grid_.chunk = {16, 4};
+    grid_.fill = std::string(4, '\7');
+    for (std::uint64_t i = 0; i * 16 < kRows; ++i) {
+      for (std::uint64_t j = 0; j * 4 < kColumns; ++j) {
+        std::vector<std::uint32_t> chunk;
+        for (std::uint64_t row = 16 * i; row < 16 * i + 16; ++row) {
+          for (std::uint64_t column = 4 * j; column < 4 * j + 4; ++column) {
+            const bool inside = row < kRows && column < kColumns;
+            chunk.push_back(inside ? static_cast<std::uint32_t>(row * kColumns + column) : 99);
+          }
+        }
+        write(std::to_string(i) + "." + std::to_string(j),
+              {reinterpret_cast<const char*>(chunk.data()), 4 * chunk.size()});
+      }
+    }
+  }
+
+  Array open() const {
+    return Internals::make(layout_of_chunks("test", grid_, DType::parse("uint32"), false),
+                           {.budget = Budget("4MiB"), .cache = 0});
+  }
+  static std::vector<std::uint32_t> rows_of(const Array& array,
+                                            const std::vector<std::uint64_t>& rows) {
+    std::vector<std::uint32_t> got(rows.size() * kColumns);
+    array.gather(rows, std::as_writable_bytes(std::span(got)));
+    return got;
+  }
+
+  ChunkGrid grid_;
+};
+
+TEST_F(DecodeEngineTest, ThreadsShareIt) {
+  const Array array = open();
+  EXPECT_EQ(array.engine().chosen, EngineKind::kDecode);
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong = 0;
+  for (unsigned seed = 0; seed < 3; ++seed) {
+    threads.emplace_back([&, seed] {
+      std::mt19937 random(seed);
+      for (int turn = 0; turn < 20; ++turn) {
+        std::vector<std::uint64_t> rows(50);
+        for (std::uint64_t& row : rows) row = random() % kRows;
+        const std::vector<std::uint32_t> got = rows_of(array, rows);
+        for (std::size_t i = 0; i < got.size(); ++i) {
+          wrong += got[i] != rows[i / kColumns] * kColumns + i % kColumns;
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST_F(DecodeEngineTest, MissingChunksAreTheFillValue) {
+  std::filesystem::remove(path("2.1"));
+  const std::vector<std::uint32_t> row = rows_of(open(), {40});
+  for (std::uint32_t column = 0; column < kColumns; ++column) {
+    EXPECT_EQ(row[column], column >= 4 && column < 8 ? 0x07070707 : 400 + column);
+  }
+}
+
+TEST_F(DecodeEngineTest, ErrorsNameTheChunkAndItDoesNotGoOnWithIt) {
+  write("2.1", "short");
+  const Array array = open();
+  for (int turn = 0; turn < 2; ++turn) {
+    try {
+      rows_of(array, {1, 40});
+      ADD_FAILURE() << "a chunk of five bytes was read";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kFormat);
+      EXPECT_NE(std::string(error.what()).find("2.1: the chunk decodes to 5 bytes"),
+                std::string::npos)
+          << error.what();
+    }
+    EXPECT_EQ(rows_of(array, {47 + 1})[0], 480U);
+  }
+}
+
+TEST_F(DecodeEngineTest, GridsThatMakeNoSenseAreRefused) {
+  const auto refused = [&](const auto& change) {
+    ChunkGrid grid = grid_;
+    change(grid);
+    EXPECT_THROW(layout_of_chunks("test", grid, DType::parse("uint32"), false), Error);
+  };
+  refused([](ChunkGrid& grid) { grid.chunk = {16}; });
+  refused([](ChunkGrid& grid) { grid.chunk = {0, 4}; });
+  refused([](ChunkGrid& grid) { grid.chunk = {UINT64_MAX, UINT64_MAX}; });
+  refused([](ChunkGrid& grid) { grid.shape = {UINT64_MAX, 10}; });
+  refused([](ChunkGrid& grid) { grid.shard = {20, 4}; });
+  refused([](ChunkGrid& grid) { grid.shard = {16ULL << 30, 4}; });
+  refused([](ChunkGrid& grid) { grid.order = {0, 0}; });
+  refused([](ChunkGrid& grid) { grid.fill = "x"; });
+}
+
+TEST(Crc32c, KnownValues) {
+  const auto of = [](std::string_view text) { return crc32c(std::as_bytes(std::span(text))); };
+  EXPECT_EQ(of(""), 0U);
+  EXPECT_EQ(of("123456789"), 0xe3069283U);
+  EXPECT_EQ(of(std::string(32, '\0')), 0x8a9136aaU);
+}
+
+}  // namespace
+}  // namespace evenkeel

@@ -1,0 +1,134 @@
+#include "metrics/folder.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <cstdlib>
+#include <optional>
+#include <string_view>
+
+namespace evenkeel {
+namespace {
+
+constexpr std::size_t kMostPages = 4096;  // looked at in one folder
+constexpr time_t kLongUnfinished = 60;    // seconds: whoever made it was killed
+constexpr std::string_view kSharedMemoryName = "evenkeel-";
+
+// Of the page that this process holds.
+std::atomic<ino_t> own_inode = 0;
+
+// Names in a folder, but for that page.
+std::vector<std::string> names_in(int folder) {
+  std::vector<std::string> names;
+  const int again = ::openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR* const list = again >= 0 ? ::fdopendir(again) : nullptr;
+  if (!list) {
+    if (again >= 0) ::close(again);
+    return names;
+  }
+  while (const dirent* entry = ::readdir(list)) {
+    const std::string name = entry->d_name;
+    if (name == "." || name == ".." || entry->d_ino == own_inode.load()) continue;
+    names.push_back(name);
+    if (names.size() == kMostPages) break;
+  }
+  ::closedir(list);
+  return names;
+}
+
+// Not by /proc: the number of a process differs between containers, and is given out again.
+bool is_held(int fd, pid_t& pid) {
+  struct flock lock = {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  if (::fcntl(fd, F_GETLK, &lock) != 0 || lock.l_type == F_UNLCK) return false;
+  pid = std::max<pid_t>(lock.l_pid, 0);
+  return true;
+}
+
+// "1000" of "/run/user/1000".
+std::optional<uid_t> user_in(std::string_view name) {
+  uid_t user = 0;
+  const auto [end, failure] = std::from_chars(name.data(), name.data() + name.size(), user);
+  if (failure != std::errc() || end != name.data() + name.size()) return {};
+  return user;
+}
+
+}  // namespace
+
+bool hold_page(int fd) {
+  struct stat status;
+  struct flock lock = {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  if (::fstat(fd, &status) != 0 || ::fcntl(fd, F_SETLK, &lock) != 0) return false;
+  own_inode = status.st_ino;
+  return true;
+}
+
+std::vector<PagePlace> page_places(uid_t user) {
+  std::vector<PagePlace> places;
+  const std::string of_user = "/run/user/" + std::to_string(user);
+  const char* const runtime = ::secure_getenv("XDG_RUNTIME_DIR");
+  if (runtime && runtime[0] == '/' && runtime != of_user && user == ::geteuid()) {
+    places.push_back({runtime, "evenkeel", user});
+  }
+  places.push_back({of_user, "evenkeel", user});
+  places.push_back({"/dev/shm", std::string(kSharedMemoryName) + std::to_string(user), user});
+  return places;
+}
+
+std::vector<PagePlace> visible_page_places() {
+  const uid_t self = ::geteuid();
+  std::vector<PagePlace> places = page_places(self);
+  if (self != 0) return places;
+  const PageFile users(::open("/run/user", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  for (const std::string& name : names_in(users.get())) {
+    const auto user = user_in(name);
+    if (user && *user != self) places.push_back({"/run/user/" + name, "evenkeel", *user});
+  }
+  const PageFile memory(::open("/dev/shm", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  for (const std::string& name : names_in(memory.get())) {
+    if (!name.starts_with(kSharedMemoryName)) continue;
+    const auto user = user_in(std::string_view(name).substr(kSharedMemoryName.size()));
+    if (user && *user != self) places.push_back({"/dev/shm", name, *user});
+  }
+  return places;
+}
+
+PageFile open_page_folder(const PagePlace& place, bool make) {
+  const PageFile parent(::open(place.parent.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!parent) return PageFile();
+  if (make) ::mkdirat(parent.get(), place.name.c_str(), 0700);  // or it is there already
+  PageFile folder(
+      ::openat(parent.get(), place.name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  struct stat status;
+  const bool own = folder && ::fstat(folder.get(), &status) == 0 && status.st_uid == place.user &&
+                   (status.st_mode & (S_IRWXG | S_IRWXO)) == 0;
+  return own ? std::move(folder) : PageFile();
+}
+
+std::vector<HeldPage> held_pages(int folder, uid_t user) {
+  std::vector<HeldPage> held;
+  const bool clean = user == ::geteuid();
+  for (const std::string& name : names_in(folder)) {
+    HeldPage page{
+        name,
+        PageFile(::openat(folder, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)),
+        0};
+    struct stat status;
+    if (!page.file || ::fstat(page.file.get(), &status) != 0) continue;
+    if (!S_ISREG(status.st_mode) || status.st_uid != user) continue;
+    const bool lives = is_held(page.file.get(), page.pid);
+    const bool unfinished = name.starts_with('.');  // not held yet
+    const bool left =
+        !lives && (!unfinished || status.st_mtime + kLongUnfinished < ::time(nullptr));
+    if (left && clean) ::unlinkat(folder, name.c_str(), 0);
+    if (lives && !unfinished) held.push_back(std::move(page));
+  }
+  return held;
+}
+
+}  // namespace evenkeel

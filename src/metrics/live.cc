@@ -1,0 +1,185 @@
+#include "metrics/live.h"
+
+#include <pthread.h>
+#include <time.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/mutex.h"
+#include "base/sys.h"
+#include "metrics/page.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::int64_t kPublishEvery = 20'000'000;
+// Of the time, what publishing may take: with thousands of arrays it takes longer.
+constexpr std::int64_t kShareOfTime = 100;
+constexpr std::size_t kFewObjects = 16;
+constexpr std::int64_t kNever = INT64_MAX;
+
+std::atomic<std::int64_t> next_publish_ns = 0;
+
+std::int64_t coarse_ns() {
+  timespec now = {};
+  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+void add(LiveFigures& sum, const LiveFigures& one) {
+  sum.reads += one.reads;
+  sum.batches += one.batches;
+  sum.batch_wait_ns += one.batch_wait_ns;
+}
+
+// All live objects of the process. The mutex is held across fork, so that a child finds the list
+// whole. Locks of live objects and of budgets are taken while it is held, never the other way.
+class LiveObjects {
+ public:
+  static LiveObjects& get() {
+    static LiveObjects* const all = [] {
+      LiveBudgets::sum();  // its handlers of fork come before these: this mutex is then taken first
+      auto* const made = new LiveObjects;  // never destroyed: objects may outlive static ones
+      ::pthread_atfork([] { lock_for_fork(); }, [] { unlock_after_fork(); }, [] { start_child(); });
+      return made;
+    }();
+    return *all;
+  }
+
+  std::uint64_t add_object(LiveKind kind, const LiveObject& object) EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    objects_[next_number_] = {kind, &object, {}};
+    publish_soon();
+    return next_number_++;
+  }
+
+  void remove(std::uint64_t number) EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    const auto found = objects_.find(number);
+    if (found == objects_.end()) return;  // a loader of the parent's, before a fork
+    Entry entry = found->second;
+    objects_.erase(found);
+    publish_soon();
+    LiveFigures last = look(entry);
+    last.reads.cache_bytes = last.reads.in_flight = 0;  // held, not counted
+    add(closed_, last);
+  }
+
+  LiveReport report() EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    LiveReport report;
+    report.budgets = LiveBudgets::list();
+    for (auto& [number, entry] : objects_) {
+      report.objects.push_back({number, entry.kind, entry.object->live_labels(), look(entry)});
+    }
+    report.process = sum();
+    return report;
+  }
+
+  void publish(std::int64_t now) EXCLUDES(mutex_) {
+    if (!mutex_.try_lock()) return;  // another thread does it, or the next call will
+    const std::int64_t began = sys::monotonic_ns();
+    bool open = false;
+    try {
+      if (!page_) page_ = Page::create();
+      open = page_.has_value();
+      if (open) page_->write(sum());
+    } catch (...) {  // no memory: next time
+      open = true;
+    }
+    const std::int64_t took = sys::monotonic_ns() - began;
+    next_publish_ns.store(open ? now + std::max(kPublishEvery, kShareOfTime * took) : kNever);
+    mutex_.unlock();
+  }
+
+ private:
+  struct Entry {
+    LiveKind kind;
+    const LiveObject* object;
+    LiveFigures last;
+  };
+
+  // Where there are many, opening or closing one waits for the next time.
+  void publish_soon() REQUIRES(mutex_) {
+    if (objects_.size() <= kFewObjects && next_publish_ns.load() != kNever)
+      next_publish_ns.store(0);
+  }
+
+  static LiveFigures look(Entry& entry) {
+    if (const auto now = entry.object->live_figures()) entry.last = *now;
+    return entry.last;
+  }
+
+  ProcessFigures sum() REQUIRES(mutex_) {
+    const BudgetSums budgets = LiveBudgets::sum();
+    ProcessFigures sum{.budgets = budgets.count,
+                       .limit = budgets.limit,
+                       .in_use = budgets.in_use,
+                       .cached = budgets.cached,
+                       .peak = budgets.peak,
+                       .work = closed_};
+    for (auto& [number, entry] : objects_) {
+      const bool reads = entry.kind == LiveKind::kArray || entry.kind == LiveKind::kWeights;
+      ++(reads ? sum.arrays : sum.loaders);
+      add(sum.work, look(entry));
+    }
+    return sum;
+  }
+
+  static void lock_for_fork() NO_THREAD_SAFETY_ANALYSIS { get().mutex_.lock(); }
+  static void unlock_after_fork() NO_THREAD_SAFETY_ANALYSIS { get().mutex_.unlock(); }
+  // A child has arrays, and no loaders: threads do not cross a fork. It gets a page of its own when
+  // it first reads something.
+  static void start_child() NO_THREAD_SAFETY_ANALYSIS {
+    LiveObjects& all = get();
+    std::erase_if(all.objects_, [](const auto& numbered) {
+      return numbered.second.kind == LiveKind::kLoader || numbered.second.kind == LiveKind::kChunks;
+    });
+    all.closed_ = {};
+    all.page_.reset();  // the parent's, which is not mapped here
+    next_publish_ns.store(0);
+    all.mutex_.unlock();
+  }
+
+  Mutex mutex_;
+  std::map<std::uint64_t, Entry> objects_ GUARDED_BY(mutex_);
+  std::uint64_t next_number_ GUARDED_BY(mutex_) = 1;
+  LiveFigures closed_ GUARDED_BY(mutex_);  // of objects that are closed
+  std::optional<Page> page_ GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+void LiveEntry::begin(LiveKind kind, const LiveObject& object) noexcept {
+  try {
+    number_ = LiveObjects::get().add_object(kind, object);
+    begun_ = true;
+    note_work();
+  } catch (...) {  // no memory for the entry: it is not seen
+  }
+}
+
+void LiveEntry::end() noexcept {
+  if (number_ == 0) return;
+  try {
+    LiveObjects::get().remove(number_);
+  } catch (...) {
+  }
+  number_ = 0;
+}
+
+LiveEntry::~LiveEntry() {
+  end();
+  if (begun_) note_work();
+}
+
+LiveReport live_report() { return LiveObjects::get().report(); }
+
+void note_work() noexcept {
+  const std::int64_t now = coarse_ns();
+  if (now < next_publish_ns.load(std::memory_order_relaxed)) return;
+  LiveObjects::get().publish(now);
+}
+
+}  // namespace evenkeel

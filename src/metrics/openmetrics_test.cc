@@ -1,0 +1,132 @@
+// labels: threads
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <sstream>
+#include <thread>
+
+#include "evenkeel/array.h"
+#include "evenkeel/loader.h"
+#include "evenkeel/metrics.h"
+#include "tests/counting_file.h"
+#include "tests/forked.h"
+#include "tests/temp_folder.h"
+
+namespace evenkeel {
+namespace {
+
+class OpenMetricsTest : public testing::Test {
+ protected:
+  // Lines of the text that begin so.
+  static std::vector<std::string> lines(std::string_view begin) {
+    std::vector<std::string> found;
+    std::istringstream text(metrics_text());
+    for (std::string line; std::getline(text, line);) {
+      if (line.starts_with(begin)) found.push_back(line);
+    }
+    return found;
+  }
+  static std::uint64_t value(const std::string& begin) {
+    const std::vector<std::string> found = lines(begin);
+    if (found.size() != 1) throw std::runtime_error(begin + ": " + std::to_string(found.size()));
+    return std::stoull(found.front().substr(found.front().rfind(' ') + 1));
+  }
+  Array open(std::string_view name = "numbers", std::uint64_t budget = 4_MiB) const {
+    return Array::open(counting_file(folder_, std::string(name), 1 << 17),
+                       {.budget = budget, .dtype = DType::of<std::uint8_t>()});
+  }
+
+  const TempFolder folder_;
+};
+
+TEST_F(OpenMetricsTest, EndsAsTheFormatSays) {
+  const std::string text = metrics_text();
+  EXPECT_TRUE(text.ends_with("\n# EOF\n"));
+  EXPECT_EQ(text.find("# EOF"), text.size() - 6);
+}
+
+TEST_F(OpenMetricsTest, AnArrayIsThereWhileItIsOpenAndStaysInTheSums) {
+  const std::uint64_t before = value("evenkeel_read_bytes_total{source=\"mapping\"}");
+  const std::size_t arrays = lines("evenkeel_array_info").size();
+  {
+    const Array array = open();
+    ASSERT_EQ(array.engine().chosen, EngineKind::kMap);
+    std::vector<std::byte> out(5000);
+    array.read(0, out.size(), out);
+    EXPECT_EQ(array.stats().bytes_from_mapping, 5000u);
+    EXPECT_EQ(lines("evenkeel_array_info").size(), arrays + 1);
+    EXPECT_NE(lines("evenkeel_array_info").back().find(folder_.path("numbers")), std::string::npos);
+    EXPECT_NE(lines("evenkeel_array_info").back().find("engine=\"map\""), std::string::npos);
+    EXPECT_EQ(value("evenkeel_read_bytes_total{source=\"mapping\"}"), before + 5000);
+  }
+  EXPECT_EQ(lines("evenkeel_array_info").size(), arrays);
+  EXPECT_EQ(value("evenkeel_read_bytes_total{source=\"mapping\"}"), before + 5000);
+}
+
+TEST_F(OpenMetricsTest, NamesAreEscaped) {
+  const Array array = open("a \"b\"\\c\nd\xFF");
+  const std::string line = lines("evenkeel_array_info").back();
+  EXPECT_NE(line.find("a \\\"b\\\"\\\\c\\nd\xEF\xBF\xBD\""), std::string::npos) << line;
+}
+
+TEST_F(OpenMetricsTest, LoadersAndBudgets) {
+  const std::uint64_t batches = value("evenkeel_batches_total");
+  const Array array = open();
+  Loader loader(array, {.batch_size = 1000});
+  for (int i = 0; i < 3; ++i) ASSERT_NE(loader.next(), nullptr);
+  EXPECT_EQ(loader.stats().batches, 3u);
+  EXPECT_EQ(value("evenkeel_batches_total"), batches + 3);
+  const std::string info = lines("evenkeel_loader_info").back();
+  EXPECT_NE(info.find("kind=\"loader\",batch=\"1,000 rows of 1 bytes\""), std::string::npos)
+      << info;
+  bool found = false;
+  for (const std::string& line : lines("evenkeel_budget_limit_bytes")) {
+    found |= line.ends_with(" " + std::to_string(4_MiB));
+  }
+  EXPECT_TRUE(found);
+  bool mapped = false;
+  for (const std::string& line : lines("evenkeel_budget_held_bytes")) {
+    mapped |= line.find("use=\"mapped data\"") != std::string::npos;
+  }
+  EXPECT_TRUE(mapped);
+}
+
+TEST_F(OpenMetricsTest, AChildHasTheArraysAndNotTheLoaders) {
+  const Array array = open();
+  Loader loader(array, {.batch_size = 1000});
+  ASSERT_NE(loader.next(), nullptr);
+  EXPECT_EQ(in_child([&] {
+              return std::to_string(lines("evenkeel_loader_info").size()) + " " +
+                     std::to_string(value("evenkeel_batches_total")) + " " +
+                     std::to_string(std::min<std::size_t>(lines("evenkeel_array_info").size(), 1));
+            }),
+            "0 0 1");
+}
+
+// Opening, reading, closing and forking while others ask.
+TEST_F(OpenMetricsTest, ThreadsMayAskAnyTime) {
+  const Array kept = open("kept");
+  std::atomic<bool> ended = false;
+  std::thread asks([&] {
+    while (!ended) EXPECT_TRUE(metrics_text().ends_with("# EOF\n"));
+  });
+  std::thread reads([&] {
+    std::vector<std::byte> out(100);
+    while (!ended) kept.read(0, out.size(), out);
+  });
+  for (int i = 0; i < 20; ++i) {
+    const Array array = open("other");
+    Loader loader(array, {.batch_size = 100});
+    ASSERT_NE(loader.next(), nullptr);
+  }
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(in_child([] { return metrics_text().substr(0, 1); }), "#");
+  }
+  ended = true;
+  asks.join();
+  reads.join();
+}
+
+}  // namespace
+}  // namespace evenkeel

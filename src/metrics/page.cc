@@ -1,0 +1,177 @@
+#include "metrics/page.h"
+
+#include <sys/mman.h>
+
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+#include "metrics/folder.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::size_t kWords = sizeof(PageData) / sizeof(std::uint64_t);
+using PageWords = std::array<std::uint64_t, kWords>;
+static_assert(sizeof(PageWords) == sizeof(PageData));
+constexpr std::size_t kSequence = offsetof(PageData, sequence) / sizeof(std::uint64_t);
+
+// Removes the file when the process ends in an orderly way. Others are removed by the next process
+// that makes a page, or by `evenkeel top`.
+class PageRemover {
+ public:
+  ~PageRemover() {
+    if (!path_.empty() && pid_ == ::getpid()) ::unlink(path_.c_str());
+  }
+  void remember(std::string path) {
+    path_ = std::move(path);
+    pid_ = ::getpid();
+  }
+
+ private:
+  std::string path_;
+  pid_t pid_ = 0;
+};
+
+bool is_turned_off() {
+  const char* const asked = std::getenv("EVENKEEL_TOP");
+  return asked && std::string_view(asked) == "off";
+}
+
+// A file in `folder` whose lock this process holds, mapped. It has its name only then: nobody takes
+// it for the page of a process that has died.
+PageData* make_page_file(int folder, std::string& name) {
+  name = std::to_string(::getpid());
+  timespec now = {};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  name += "-" + std::to_string(now.tv_sec) + "." + std::to_string(now.tv_nsec);
+  const std::string unfinished = "." + name;
+  PageFile file(::openat(folder, unfinished.c_str(),
+                         O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!file) return nullptr;
+  // Written, so that the memory is there: in a full tmpfs, touching the mapping would be SIGBUS.
+  const PageData empty;
+  void* shared = MAP_FAILED;
+  if (::pwrite(file.get(), &empty, sizeof(empty), 0) == sizeof(empty) && hold_page(file.get())) {
+    shared = ::mmap(nullptr, sizeof(PageData), PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  }
+  const bool made = shared != MAP_FAILED &&
+                    ::madvise(shared, sizeof(PageData), MADV_DONTFORK) == 0 &&
+                    ::renameat(folder, unfinished.c_str(), folder, name.c_str()) == 0;
+  if (!made) {
+    if (shared != MAP_FAILED) ::munmap(shared, sizeof(PageData));
+    ::unlinkat(folder, unfinished.c_str(), 0);
+    return nullptr;
+  }
+  file.keep();  // closing it would end the lock
+  return static_cast<PageData*>(shared);
+}
+
+}  // namespace
+
+std::uint64_t page_check(const PageData& data) {
+  const auto words = std::bit_cast<PageWords>(data);
+  std::uint64_t hash = 14695981039346656037U;  // FNV-1a, of words
+  for (std::size_t i = 0; i + 1 < kWords; ++i) hash = (hash ^ words[i]) * 1099511628211U;
+  return hash;
+}
+
+Page::Page(PageData* shared, std::uint64_t pid) : shared_(shared) {
+  next_.magic = kPageMagic;
+  next_.size = sizeof(PageData);
+  next_.pid = pid;
+  std::strncpy(next_.name, ::program_invocation_short_name, sizeof(next_.name) - 1);
+}
+
+std::optional<Page> Page::create() {
+  if (is_turned_off()) return {};
+  const uid_t user = ::geteuid();
+  for (const PagePlace& place : page_places(user)) {
+    const PageFile folder = open_page_folder(place, true);
+    if (!folder) continue;
+    held_pages(folder.get(), user);  // removes what others left
+    std::string name;
+    PageData* const shared = make_page_file(folder.get(), name);
+    if (!shared) continue;
+    static PageRemover remover;
+    remover.remember(place.path() + "/" + name);
+    return Page(shared, static_cast<std::uint64_t>(::getpid()));
+  }
+  return {};
+}
+
+void Page::write(const ProcessFigures& figures) {
+  const ArrayStats& reads = figures.work.reads;
+  next_.arrays = figures.arrays;
+  next_.loaders = figures.loaders;
+  next_.budgets = figures.budgets;
+  next_.limit = figures.limit;
+  next_.in_use = figures.in_use;
+  next_.cached = figures.cached;
+  next_.peak = figures.peak;
+  next_.cache_hits = reads.cache_hits;
+  next_.cache_misses = reads.cache_misses;
+  next_.cache_bytes = reads.cache_bytes;
+  next_.bytes_from_cache = reads.bytes_from_cache;
+  next_.bytes_from_mapping = reads.bytes_from_mapping;
+  next_.bytes_from_page_cache = reads.bytes_from_page_cache;
+  next_.bytes_from_disk = reads.bytes_from_disk;
+  next_.bytes_from_network = reads.bytes_from_network;
+  next_.bytes_from_disk_cache = reads.bytes_from_disk_cache;
+  next_.requests = reads.requests;
+  next_.in_flight = reads.in_flight;
+  next_.wait_ns = reads.wait_ns;
+  next_.retries = reads.retries;
+  next_.hedges = reads.hedges;
+  next_.batches = figures.work.batches;
+  next_.batch_wait_ns = figures.work.batch_wait_ns;
+  next_.sequence += 2;
+  next_.check = page_check(next_);
+  const auto words = std::bit_cast<PageWords>(next_);
+  auto* const shared = reinterpret_cast<std::uint64_t*>(shared_);
+  const auto store = [&](std::size_t i, std::uint64_t word, std::memory_order order) {
+    std::atomic_ref(shared[i]).store(word, order);
+  };
+  store(kSequence, next_.sequence - 1, std::memory_order_seq_cst);
+  for (std::size_t i = 0; i < kWords; ++i) {
+    if (i != kSequence) store(i, words[i], std::memory_order_release);
+  }
+  store(kSequence, next_.sequence, std::memory_order_release);
+}
+
+std::optional<PageData> parse_page(const void* bytes, std::size_t length) {
+  PageWords words;
+  if (length != sizeof(words)) return {};
+  std::memcpy(words.data(), bytes, sizeof(words));
+  auto data = std::bit_cast<PageData>(words);
+  if (data.magic != kPageMagic || data.size != sizeof(data)) return {};
+  if (data.sequence % 2 != 0 || data.check != page_check(data)) return {};
+  data.name[sizeof(data.name) - 1] = '\0';
+  return data;
+}
+
+// A page that changes is read again, a few times: it is whole nearly always.
+std::vector<SeenPage> read_pages() {
+  constexpr int kTries = 16;
+  std::vector<SeenPage> seen;
+  for (const PagePlace& place : visible_page_places()) {
+    const PageFile folder = open_page_folder(place, false);
+    if (!folder) continue;
+    for (const HeldPage& page : held_pages(folder.get(), place.user)) {
+      std::optional<PageData> data;
+      for (int i = 0; i < kTries && !data; ++i) {
+        std::array<std::byte, sizeof(PageData) + 1> bytes;  // one more: a longer file is none
+        const ssize_t length = ::pread(page.file.get(), bytes.data(), bytes.size(), 0);
+        if (length > 0) data = parse_page(bytes.data(), static_cast<std::size_t>(length));
+      }
+      if (data) seen.push_back({place.path() + "/" + page.name, place.user, page.pid, *data});
+    }
+  }
+  return seen;
+}
+
+}  // namespace evenkeel

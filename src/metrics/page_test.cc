@@ -1,0 +1,261 @@
+// labels: threads
+#include "metrics/page.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <bit>
+#include <cstring>
+#include <filesystem>
+#include <random>
+#include <thread>
+
+#include "evenkeel/array.h"
+#include "metrics/folder.h"
+#include "tests/counting_file.h"
+#include "tests/forked.h"
+#include "tests/temp_folder.h"
+
+namespace evenkeel {
+namespace {
+
+PageData whole_page() {
+  PageData data;
+  data.magic = kPageMagic;
+  data.size = sizeof(data);
+  data.sequence = 8;
+  data.limit = 1_MiB;
+  data.check = page_check(data);
+  return data;
+}
+
+std::string bytes_of(const PageData& data) {
+  return {reinterpret_cast<const char*>(&data), sizeof(data)};
+}
+
+// $XDG_RUNTIME_DIR is a folder of the test's own. Work is done in children, which make a page when
+// they first read; this process may have one elsewhere.
+class PageTest : public testing::Test {
+ protected:
+  PageTest() { ::setenv("XDG_RUNTIME_DIR", folder_.root().c_str(), 1); }
+  ~PageTest() override {
+    if (before_.empty()) {
+      ::unsetenv("XDG_RUNTIME_DIR");
+    } else {
+      ::setenv("XDG_RUNTIME_DIR", before_.c_str(), 1);
+    }
+  }
+  std::string pages() const { return folder_.path("evenkeel"); }
+  std::size_t files() const {
+    std::error_code none;
+    std::size_t count = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(pages(), none)) {
+      count += entry.is_regular_file() ? 1 : 0;
+    }
+    return count;
+  }
+  // Those of the test's own folder: others may run on this machine.
+  std::vector<SeenPage> seen() const {
+    std::vector<SeenPage> seen = read_pages();
+    std::erase_if(seen, [&](const SeenPage& one) { return !one.file.starts_with(pages()); });
+    return seen;
+  }
+  std::string numbers() const { return counting_file(folder_, "numbers", 1 << 17); }
+
+  const TempFolder folder_;
+  const std::string before_ = [] {
+    const char* const set = std::getenv("XDG_RUNTIME_DIR");
+    return std::string(set ? set : "");
+  }();
+};
+
+// A child that has an array open until it is told to end.
+class Worker {
+ public:
+  explicit Worker(const std::string& file) {
+    int ready[2], done[2];
+    if (::pipe(ready) != 0 || ::pipe(done) != 0) throw std::runtime_error("pipe");
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      ::close(done[1]);
+      const Array array = Array::open(file, {.budget = 4_MiB, .dtype = DType::of<std::uint8_t>()});
+      std::vector<std::byte> out(4096);
+      array.read(0, out.size(), out);
+      array.read(0, 1, out);
+      char word = 'r';
+      static_cast<void>(!::write(ready[1], &word, 1));
+      static_cast<void>(!::read(done[0], &word, 1));
+      ::_exit(0);
+    }
+    ::close(ready[1]);
+    ::close(done[0]);
+    char word = 0;
+    if (::read(ready[0], &word, 1) != 1) throw std::runtime_error("the child died");
+    ::close(ready[0]);
+    done_ = done[1];
+  }
+  ~Worker() { end(SIGKILL); }
+  void end(int signal) {
+    if (pid_ == 0) return;
+    ::kill(pid_, signal);
+    ::close(done_);
+    ::waitpid(pid_, nullptr, 0);
+    pid_ = 0;
+  }
+  pid_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_ = 0;
+  int done_ = -1;
+};
+
+TEST_F(PageTest, AProcessIsSeenWhileItLives) {
+  const std::string file = numbers();
+  Worker first(file), second(file);
+  const std::vector<SeenPage> both = seen();
+  ASSERT_EQ(both.size(), 2u);
+  for (const SeenPage& page : both) {
+    EXPECT_TRUE(page.pid == first.pid() || page.pid == second.pid());
+    EXPECT_EQ(page.data.pid, static_cast<std::uint64_t>(page.pid));
+    EXPECT_EQ(page.user, ::geteuid());
+    EXPECT_EQ(page.data.arrays, 1u);
+    EXPECT_EQ(page.data.limit, 4_MiB);
+    EXPECT_GT(page.data.in_use, 0u);
+  }
+  first.end(SIGKILL);
+  ASSERT_EQ(seen().size(), 1u);
+  EXPECT_EQ(seen().front().pid, second.pid());
+  EXPECT_EQ(files(), 1u);  // what the dead left was removed
+}
+
+TEST_F(PageTest, TheNextProcessRemovesWhatADeadOneLeft) {
+  const std::string file = numbers();
+  Worker(file).end(SIGKILL);
+  ASSERT_EQ(files(), 1u);
+  const Worker next(file);
+  EXPECT_EQ(files(), 1u);
+  ASSERT_EQ(seen().size(), 1u);
+  EXPECT_EQ(seen().front().pid, next.pid());
+}
+
+TEST_F(PageTest, AFileGoesWhenItsProcessEndsInOrder) {
+  const std::string file = numbers();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    {
+      const Array array = Array::open(file, {.budget = 4_MiB, .dtype = DType::of<std::uint8_t>()});
+    }
+    std::exit(files() == 1 ? 0 : 3);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_EQ(files(), 0u);
+}
+
+// The child of a process with a page has one of its own, and does not write to its parent's.
+TEST_F(PageTest, AChildOfForkHasItsOwn) {
+  const std::string file = numbers();
+  EXPECT_EQ(in_child([&]() -> std::string {
+              const Array array =
+                  Array::open(file, {.budget = 4_MiB, .dtype = DType::of<std::uint8_t>()});
+              std::vector<std::byte> out(64);
+              if (files() != 1) return "no page: " + std::to_string(files());
+              return in_child([&]() -> std::string {
+                if (files() != 1) return "a page before it reads";
+                array.read(0, out.size(), out);
+                const auto others = seen();
+                if (files() != 2 || others.size() != 1) return "wrong pages";
+                return others.front().pid == ::getppid() ? "two" : "wrong process";
+              });
+            }),
+            "two");
+}
+
+TEST_F(PageTest, NoneWhereItIsTurnedOff) {
+  const std::string file = numbers();
+  EXPECT_EQ(in_child([&]() -> std::string {
+              ::setenv("EVENKEEL_TOP", "off", 1);
+              const Array array =
+                  Array::open(file, {.budget = 4_MiB, .dtype = DType::of<std::uint8_t>()});
+              return std::to_string(files());
+            }),
+            "0");
+}
+
+TEST_F(PageTest, AFolderThatOthersCouldWriteToIsNotUsed) {
+  const uid_t user = ::geteuid();
+  const PagePlace place{folder_.root(), "evenkeel", user};
+  std::filesystem::create_directory(pages());
+  std::filesystem::permissions(pages(), std::filesystem::perms(0755));
+  EXPECT_FALSE(open_page_folder(place, true));
+  std::filesystem::permissions(pages(), std::filesystem::perms(0700));
+  EXPECT_TRUE(open_page_folder(place, true));
+  EXPECT_FALSE(open_page_folder({folder_.root(), "evenkeel", user + 1}, false));
+  // A link to a folder that would do.
+  std::filesystem::create_directory_symlink(pages(), folder_.path("link"));
+  EXPECT_FALSE(open_page_folder({folder_.root(), "link", user}, true));
+}
+
+TEST_F(PageTest, FilesOfAFolderAreDistrusted) {
+  const Worker worker(numbers());
+  ASSERT_EQ(seen().size(), 1u);
+  const std::string page = seen().front().file;
+  std::filesystem::create_symlink(page, pages() + "/link");
+  std::filesystem::create_directory(pages() + "/folder");
+  ASSERT_EQ(::mkfifo((pages() + "/fifo").c_str(), 0600), 0);
+  // Whole, but nobody holds it: it goes.
+  folder_.write("evenkeel/unheld", bytes_of(whole_page()));
+  EXPECT_EQ(seen().size(), 1u);
+  EXPECT_FALSE(std::filesystem::exists(pages() + "/unheld"));
+  EXPECT_TRUE(std::filesystem::exists(pages() + "/link"));
+  // One that is being made is left alone.
+  folder_.write("evenkeel/.new", "");
+  EXPECT_EQ(seen().size(), 1u);
+  EXPECT_TRUE(std::filesystem::exists(pages() + "/.new"));
+  // Held, and nonsense: as when the process wrote over it.
+  for (const std::string& text : {std::string(), std::string("x"), std::string(1 << 20, 'x')}) {
+    folder_.write("evenkeel/" + std::filesystem::path(page).filename().string(), text);
+    EXPECT_TRUE(seen().empty());
+  }
+}
+
+TEST(PageDataTest, OnlyWholePagesAreTaken) {
+  const PageData good = whole_page();
+  const std::string bytes = bytes_of(good);
+  ASSERT_TRUE(parse_page(bytes.data(), bytes.size()));
+  EXPECT_EQ(parse_page(bytes.data(), bytes.size())->limit, 1_MiB);
+  EXPECT_FALSE(parse_page(bytes.data(), bytes.size() - 1));
+  EXPECT_FALSE(parse_page((bytes + "x").data(), bytes.size() + 1));
+  for (std::size_t i = 0; i < bytes.size(); ++i) {  // torn, at any byte
+    std::string torn = bytes;
+    torn[i] = static_cast<char>(torn[i] + 1);
+    EXPECT_FALSE(parse_page(torn.data(), torn.size())) << i;
+  }
+  PageData changing = good;
+  changing.sequence = 9;
+  changing.check = page_check(changing);
+  EXPECT_FALSE(parse_page(&changing, sizeof(changing)));
+}
+
+// One that was made to mislead is harmless: a name ends, whatever numbers are.
+TEST(PageDataTest, ALyingPageIsOnlyWrong) {
+  std::mt19937_64 random(7);
+  for (int i = 0; i < 1000; ++i) {
+    std::array<std::uint64_t, sizeof(PageData) / 8> words;
+    for (std::uint64_t& word : words) word = random();
+    auto lie = std::bit_cast<PageData>(words);
+    lie.magic = kPageMagic;
+    lie.size = sizeof(lie);
+    lie.sequence &= ~std::uint64_t{1};
+    lie.check = page_check(lie);
+    const auto taken = parse_page(&lie, sizeof(lie));
+    ASSERT_TRUE(taken);
+    EXPECT_LT(std::strlen(taken->name), sizeof(lie.name));
+  }
+}
+
+}  // namespace
+}  // namespace evenkeel

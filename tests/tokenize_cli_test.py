@@ -1,0 +1,97 @@
+"""evenkeel tokenize: the tool's part of it."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+TOOL = os.environ.get("EVENKEEL_TOOL", "build/evenkeel")
+
+
+def run(*words, code=0, **environment):
+    done = subprocess.run(
+        [os.path.abspath(TOOL) if os.sep in TOOL else TOOL, "tokenize", *map(str, words)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "EVENKEEL_PYTHON": sys.executable, **environment},
+    )
+    assert done.returncode == code, done
+    return done
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("one\ntwo\n")
+    return path
+
+
+def test_the_tool_hands_its_words_to_python(text, tmp_path):
+    pytest.importorskip("evenkeel")
+    out = tmp_path / "out file.bin"
+    words = [text, "-o", out, "--tokenizer=bytes", "--separator", "\\n", "--workers=0", "--json"]
+    report = json.loads(run(*words).stdout)
+    assert report["documents"] == 2
+    assert bytes(np.fromfile(out, "uint16").clip(0, 255).astype("uint8")) == b"one\xfftwo\xff"
+    said = run(text, "-o", out, "--tokenizer=bytes", "--workers=0").stdout
+    assert re.match(rf"{re.escape(str(out))}: 1 documents, 9 tokens of uint16\n", said)
+
+
+def test_parts_and_finish(text, tmp_path):
+    pytest.importorskip("evenkeel")
+    manifest = tmp_path / "m.json"
+    out = tmp_path / "out.bin"
+    given = [text, "-o", out, "--tokenizer=bytes", "--separator=\\n"]
+    assert "2 parts" in run(*given, "--manifest", manifest, "--parts=2").stdout
+    for part in (1, 0):
+        run("--manifest", manifest, "--part", part, "--workers=0")
+    assert "8 tokens" in run("--manifest", manifest, "--finish").stdout
+    made = out.read_bytes()
+    run(*given, "--workers=0")
+    assert out.read_bytes() == made
+    assert (
+        "part 2 of a manifest of 2 parts" in run("--manifest", manifest, "--part=2", code=1).stderr
+    )
+
+
+def test_errors_are_said_and_have_a_code(text, tmp_path):
+    pytest.importorskip("evenkeel")
+    said = run(text, code=1).stderr
+    assert said.startswith("evenkeel: tokenize: files, --output and --tokenizer are needed\nhint: ")
+    said = run(tmp_path / "none.jsonl", "-o", "x.bin", "--tokenizer=bytes", code=1).stderr
+    assert said.startswith("evenkeel: ") and "none.jsonl" in said and "Traceback" not in said
+    said = run(text, "--workers", "many", code=2).stderr
+    assert "usage: evenkeel tokenize --help" in said
+
+
+def test_without_python_or_the_package_it_says_what_to_install(text):
+    said = run(text, code=1, EVENKEEL_PYTHON="/nowhere/python").stderr
+    assert (
+        "/nowhere/python cannot be started" in said and "pip install 'evenkeel[tokenize]'" in said
+    )
+    said = run(text, code=1, PYTHONPATH="", EVENKEEL_PYTHON=bare_python(text.parent)).stderr
+    assert "cannot import its part" in said and "pip install 'evenkeel[tokenize]'" in said
+
+
+def bare_python(folder):
+    """A Python that has no packages."""
+    path = folder / "bare"
+    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_the_tool_and_python_have_the_same_options():
+    command = pytest.importorskip("evenkeel._tokenize.command")
+    words = set(re.findall(r"(?<![\w-])(--[a-z-]+)", run("--help").stdout.split("Examples:")[0]))
+    known = {
+        name
+        for action in command.parser()._actions
+        for name in action.option_strings
+        if name.startswith("--")
+    }
+    assert words - {"--help"} == known - {"--help"}
