@@ -145,7 +145,8 @@ def commands(options, pieces):
         found[name] = [sys.executable, "-c", HEAD + program + TAIL, str(pieces)]
     for name, program in PEERS.items() if options.peers else ():
         found[name] = [options.peers, "-c", HEAD + program + TAIL, str(pieces)]
-    return found
+    only = options.only.split(",")
+    return {name: found[name] for name in found if any(word in name for word in only)}
 
 
 def main():
@@ -153,6 +154,7 @@ def main():
     parser.add_argument("--size", type=float, default=1, help="GiB; default 1")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--memory", type=int, help="MiB of a cgroup around each")
+    parser.add_argument("--only", default="", help="those whose names contain one of: A,B,...")
     parser.add_argument("--peers", help="a Python that has h5py and zarr")
     parser.add_argument("--folder", help="where files are made; default: a new one here")
     options = parser.parse_args()
