@@ -28,11 +28,11 @@ class Secret {
 inline constexpr std::int64_t kRenewBefore = 300;
 
 struct Credentials {
-  std::string key_id;
-  Secret secret, token;      // token: of a session, or a bearer token
-  bool bearer = false;       // gs: `token` alone is sent
-  std::int64_t expires = 0;  // seconds since 1970; 0: never
-  std::string found_in;      // "the environment (AWS_ACCESS_KEY_ID)"; for doctor and errors
+  std::string key_id = {};
+  Secret secret = {}, token = {};  // token: of a session, or a bearer token
+  bool bearer = false;             // gs: `token` alone is sent
+  std::int64_t expires = 0;        // seconds since 1970; 0: never
+  std::string found_in = {};       // "the environment (AWS_ACCESS_KEY_ID)"; for doctor and errors
   bool none() const { return key_id.empty() && !bearer; }
 };
 

@@ -18,14 +18,14 @@ struct ByteRange {
 
 struct HttpRequest {
   std::string method = "GET";
-  std::string url;
-  std::vector<std::string> headers;  // "Name: value"
-  std::string body;
+  std::string url = {};
+  std::vector<std::string> headers = {};  // "Name: value"
+  std::string body = {};
   // The bytes to ask for, and where they go: room for last - first + 1 of them. Without a range the
   // answer is text, of at most kMostText bytes.
   std::optional<ByteRange> range = {};
   std::byte* into = nullptr;
-  std::string ca_file;           // certificates to trust; empty: the system's
+  std::string ca_file = {};      // certificates to trust; empty: the system's
   std::uint64_t generation = 0;  // of what it was signed with; the answer has it, too
   bool past_proxies = false;     // for addresses that only this machine can reach
 };
