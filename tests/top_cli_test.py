@@ -92,6 +92,11 @@ def test_it_is_gone_when_the_process_is(user, runtime, tokens):
         assert list((runtime / "evenkeel").iterdir()) == []
 
 
+def test_a_process_that_ends_removes_its_page(user, runtime, tokens):
+    user.run("batches", tokens, *BATCHES, "--steps", "2")
+    assert list((runtime / "evenkeel").iterdir()) == []
+
+
 def test_it_can_be_turned_off(user, runtime, tokens, monkeypatch):
     monkeypatch.setenv("EVENKEEL_TOP", "off")
     user.run("batches", tokens, *BATCHES, "--steps", "2")

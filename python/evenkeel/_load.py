@@ -24,6 +24,7 @@ GROUP_RUNS = 4096
 # machines fill memory that was used before 1.5 times as fast as new pages, and all processors share
 # the copying. With fewer processors the copying would take longer than it saves.
 COPYING_PROCESSORS = 8
+LEAST_FOR_BUFFERS = 8 << 20
 
 _TORCH = {**NUMPY_TYPES, **ML_DTYPES, "F4": "float4_e2m1fn_x2"}
 
@@ -201,7 +202,8 @@ def _checked(tensor: torch.Tensor, wanted: Wanted) -> torch.Tensor:
 def _copying_pays(weights: Any) -> bool:
     """What is in the page cache, or comes from a server, is copied once as it is."""
     few = len(os.sched_getaffinity(0)) < COPYING_PROCESSORS
-    if few or any(is_url(path) for path in weights.paths):
+    small = weights.budget.left < LEAST_FOR_BUFFERS
+    if few or small or any(is_url(path) for path in weights.paths):
         return False
     cached = sum(_core.cached_bytes(path) or 0 for path in weights.paths)
     return cached < sum(os.path.getsize(path) for path in weights.paths) // 2

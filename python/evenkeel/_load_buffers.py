@@ -181,16 +181,14 @@ def _copy_all(
                 with torch.cuda.stream(stream):
                     target.copy_(source, non_blocking=True)
                 used.add(stream)
-            if not used:
-                reader.release()
-                continue
             events = []
             for stream in used:
                 event = torch.cuda.Event()  # type: ignore[no-untyped-call]
                 event.record(stream)
                 events.append(event)
             under_way.append(events)
-            if len(under_way) > 1:  # one copy is under way while the next buffer arrives
+            # Buffers are given back in their order: one after a copy that is under way waits, too.
+            if len(under_way) > 1 or not any(under_way):
                 for event in under_way.popleft():
                     event.synchronize()
                 reader.release()

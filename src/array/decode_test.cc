@@ -14,7 +14,7 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::uint64_t kRows = 300, kColumns = 10;
+constexpr std::uint64_t kGridRows = 300, kGridColumns = 10;
 
 // Element i of the array is i; chunks of 16 rows and 4 columns cut the rows.
 class DecodeEngineTest : public FileTest {
@@ -23,16 +23,16 @@ class DecodeEngineTest : public FileTest {
     grid_.folder = path("");
     grid_.folder.pop_back();
     grid_.separator = ".";
-    grid_.shape = {kRows, kColumns};
+    grid_.shape = {kGridRows, kGridColumns};
     grid_.chunk = {16, 4};
     grid_.fill = std::string(4, '\7');
-    for (std::uint64_t i = 0; i * 16 < kRows; ++i) {
-      for (std::uint64_t j = 0; j * 4 < kColumns; ++j) {
+    for (std::uint64_t i = 0; i * 16 < kGridRows; ++i) {
+      for (std::uint64_t j = 0; j * 4 < kGridColumns; ++j) {
         std::vector<std::uint32_t> chunk;
         for (std::uint64_t row = 16 * i; row < 16 * i + 16; ++row) {
           for (std::uint64_t column = 4 * j; column < 4 * j + 4; ++column) {
-            const bool inside = row < kRows && column < kColumns;
-            chunk.push_back(inside ? static_cast<std::uint32_t>(row * kColumns + column) : 99);
+            const bool inside = row < kGridRows && column < kGridColumns;
+            chunk.push_back(inside ? static_cast<std::uint32_t>(row * kGridColumns + column) : 99);
           }
         }
         write(std::to_string(i) + "." + std::to_string(j),
@@ -43,11 +43,11 @@ class DecodeEngineTest : public FileTest {
 
   Array open() const {
     return Internals::make(layout_of_chunks("test", grid_, DType::parse("uint32"), false),
-                           {.budget = Budget("4MiB"), .cache = 0});
+                           {.budget = Budget(4_MiB), .cache = 0});
   }
   static std::vector<std::uint32_t> rows_of(const Array& array,
                                             const std::vector<std::uint64_t>& rows) {
-    std::vector<std::uint32_t> got(rows.size() * kColumns);
+    std::vector<std::uint32_t> got(rows.size() * kGridColumns);
     array.gather(rows, std::as_writable_bytes(std::span(got)));
     return got;
   }
@@ -65,10 +65,10 @@ TEST_F(DecodeEngineTest, ThreadsShareIt) {
       std::mt19937 random(seed);
       for (int turn = 0; turn < 20; ++turn) {
         std::vector<std::uint64_t> rows(50);
-        for (std::uint64_t& row : rows) row = random() % kRows;
+        for (std::uint64_t& row : rows) row = random() % kGridRows;
         const std::vector<std::uint32_t> got = rows_of(array, rows);
         for (std::size_t i = 0; i < got.size(); ++i) {
-          wrong += got[i] != rows[i / kColumns] * kColumns + i % kColumns;
+          wrong += got[i] != rows[i / kGridColumns] * kGridColumns + i % kGridColumns;
         }
       }
     });
@@ -80,7 +80,7 @@ TEST_F(DecodeEngineTest, ThreadsShareIt) {
 TEST_F(DecodeEngineTest, MissingChunksAreTheFillValue) {
   std::filesystem::remove(path("2.1"));
   const std::vector<std::uint32_t> row = rows_of(open(), {40});
-  for (std::uint32_t column = 0; column < kColumns; ++column) {
+  for (std::uint32_t column = 0; column < kGridColumns; ++column) {
     EXPECT_EQ(row[column], column >= 4 && column < 8 ? 0x07070707 : 400 + column);
   }
 }

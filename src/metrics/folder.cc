@@ -1,11 +1,10 @@
 #include "metrics/folder.h"
 
-#include <time.h>
-
 #include <algorithm>
 #include <atomic>
 #include <charconv>
 #include <cstdlib>
+#include <ctime>
 #include <optional>
 #include <string_view>
 

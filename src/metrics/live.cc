@@ -1,9 +1,9 @@
 #include "metrics/live.h"
 
 #include <pthread.h>
-#include <time.h>
 
 #include <algorithm>
+#include <ctime>
 #include <map>
 
 #include "base/mutex.h"

@@ -140,21 +140,6 @@ TEST_F(PageTest, TheNextProcessRemovesWhatADeadOneLeft) {
   EXPECT_EQ(seen().front().pid, next.pid());
 }
 
-TEST_F(PageTest, AFileGoesWhenItsProcessEndsInOrder) {
-  const std::string file = numbers();
-  const pid_t child = ::fork();
-  if (child == 0) {
-    {
-      const Array array = Array::open(file, {.budget = 4_MiB, .dtype = DType::of<std::uint8_t>()});
-    }
-    std::exit(files() == 1 ? 0 : 3);
-  }
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_EQ(WEXITSTATUS(status), 0);
-  EXPECT_EQ(files(), 0u);
-}
-
 // The child of a process with a page has one of its own, and does not write to its parent's.
 TEST_F(PageTest, AChildOfForkHasItsOwn) {
   const std::string file = numbers();

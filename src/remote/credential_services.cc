@@ -1,6 +1,7 @@
 #include "remote/credential_services.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <ctime>
 #include <map>
 #include <memory>
@@ -26,6 +27,7 @@ constexpr int kAnswerMs = 10'000;
 // Of a machine that may not be in a cloud at all: nobody answers there.
 constexpr int kMachineMs = 1'000;
 constexpr unsigned kTries = 3;
+constexpr std::int64_t kNoneFor = 60;  // seconds, in which nobody is asked again
 
 // One answer, or one with status 0 where none came in time.
 HttpAnswer ask_once(const HttpRequest& request, int milliseconds) {
@@ -102,29 +104,37 @@ bool may_hear_token(const std::string& url) {
   const std::size_t end = host.starts_with('[') ? host.find(']') + 1 : host.find(':');
   host = host.substr(0, end);
   return host == "169.254.170.2" || host == "169.254.170.23" || host == "[fd00:ec2::23]" ||
-         host == "[::1]" || host == "localhost" || host.starts_with("127.");
+         host == "[::1]" || host == "localhost" ||
+         (host.starts_with("127.") && host.find_first_not_of("0123456789.") == host.npos);
 }
 
 }  // namespace
 
 Credentials kept_credentials(const std::string& key, bool renew,
                              const std::function<Credentials()>& ask) {
+  struct Found {
+    Credentials credentials;
+    std::int64_t good_until = 0;  // seconds since 1970
+  };
   struct Kept {
     Mutex mutex;
-    std::map<std::string, Credentials> by_key GUARDED_BY(mutex);
+    std::map<std::string, Found> by_key GUARDED_BY(mutex);
   };
   // Not destroyed: arrays may be opened while the program ends.
   static auto& kept = *new PerProcess<Kept>([] { return std::make_unique<Kept>(); });
   Kept& mine = kept.get();
   const MutexLock lock(mine.mutex);  // several that open at once ask once
   const auto found = mine.by_key.find(key);
-  if (!renew && found != mine.by_key.end() &&
-      std::time(nullptr) < found->second.expires - kRenewBefore) {
-    return found->second;
+  if (!renew && found != mine.by_key.end() && std::time(nullptr) < found->second.good_until) {
+    return found->second.credentials;
   }
-  Credentials fresh = ask();
-  if (!fresh.none()) mine.by_key.insert_or_assign(key, fresh);
-  return fresh;
+  Found fresh{ask(), INT64_MAX};
+  if (fresh.credentials.none()) {
+    fresh.good_until = std::time(nullptr) + kNoneFor;
+  } else if (fresh.credentials.expires != 0) {
+    fresh.good_until = fresh.credentials.expires - kRenewBefore;
+  }
+  return mine.by_key.insert_or_assign(key, std::move(fresh)).first->second.credentials;
 }
 
 std::optional<std::int64_t> parse_expiration(std::string_view text) {
@@ -243,7 +253,9 @@ Credentials container_credentials(const RemoteSettings& settings) {
 Credentials machine_credentials(const RemoteSettings& settings) {
   if (environment("AWS_EC2_METADATA_DISABLED") == "true") return {};
   std::string endpoint = environment("AWS_EC2_METADATA_SERVICE_ENDPOINT");
-  if (endpoint.empty()) endpoint = "http://169.254.169.254";
+  // One that is named is there: it is given more time.
+  const bool named = !endpoint.empty();
+  if (!named) endpoint = "http://169.254.169.254";
   while (endpoint.ends_with('/')) endpoint.pop_back();
   const auto request_for = [&](const char* method, const std::string& path,
                                const std::string& header) {
@@ -253,16 +265,16 @@ Credentials machine_credentials(const RemoteSettings& settings) {
     request.past_proxies = true;
     return request;
   };
-  const HttpAnswer token = ask_once(
-      request_for("PUT", "/latest/api/token", "X-aws-ec2-metadata-token-ttl-seconds: 21600"),
-      kMachineMs);
+  const HttpRequest first =
+      request_for("PUT", "/latest/api/token", "X-aws-ec2-metadata-token-ttl-seconds: 21600");
+  const HttpAnswer token = named ? ask(first, kAnswerMs) : ask_once(first, kMachineMs);
   if (token.status != 200 || token.text.empty() ||
       token.text.find_first_of("\r\n") != token.text.npos) {
     return {};
   }
   const std::string header = "X-aws-ec2-metadata-token: " + token.text;
   const std::string roles = "/latest/meta-data/iam/security-credentials/";
-  HttpAnswer role = ask(request_for("GET", roles, header), kMachineMs);
+  HttpAnswer role = ask(request_for("GET", roles, header), kAnswerMs);
   if (role.status != 200) return {};  // the machine has none
   role.text = role.text.substr(0, role.text.find('\n'));
   if (role.text.empty()) return {};

@@ -75,7 +75,6 @@ Credentials from_profile_keys() {
         "profile \"" + profile + "\" has an aws_access_key_id but no aws_secret_access_key");
   }
   if (found.none() && !environment("AWS_PROFILE").empty() &&
-      from_profile(profile, "role_arn").empty() &&
       from_profile(profile, "web_identity_token_file").empty()) {
     throw Error(ErrorKind::kInvalid, "open",
                 "AWS_PROFILE is \"" + profile + "\", but no such profile has keys in ~/.aws")

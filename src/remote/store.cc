@@ -81,6 +81,7 @@ bool Store::renew_credentials() {
   Signer& signer = signer_.get();
   const MutexLock lock(signer.mutex);
   Credentials fresh = look_for_credentials(signer.region, true);
+  if (fresh.none()) return false;  // the old ones say why the server refuses
   const bool other = fresh.key_id != signer.credentials.key_id ||
                      fresh.token.view() != signer.credentials.token.view();
   signer.credentials = std::move(fresh);
@@ -101,7 +102,7 @@ void Store::renew_if_due(Signer& signer) const {
   } catch (const Error&) {
     if (now >= expires) throw;
   }
-  signer.next_renewal = now + kAskAgainAfter;
+  signer.next_renewal = std::time(nullptr) + kAskAgainAfter;
 }
 
 std::string Store::describe() const {

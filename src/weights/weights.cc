@@ -14,6 +14,7 @@
 #include "evenkeel/error.h"
 #include "format/part.h"
 #include "format/tensor_table.h"
+#include "remote/object.h"
 #include "weights/group_reader.h"
 #include "weights/impl.h"
 
@@ -132,7 +133,9 @@ std::string closest(std::string_view name, const std::vector<Tensor>& tensors) {
 
 Weights::Impl::Impl(const std::string& path, const WeightsOptions& options)
     : budget(options.budget), asked(options.engine) {
+  RemoteOpening opening;  // what is found out about URLs serves all steps
   const Files files = files_of(path, budget);
+  opening.look_up(files.paths);
   for (const std::string& file : files.paths) {
     const Source source = open_source(file);
     TensorTable table = read_table(source, budget);
