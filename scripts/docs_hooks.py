@@ -34,7 +34,9 @@ def headers() -> list[Path]:
 def examples() -> list[Path]:
     folder = ROOT / "examples"
     return sorted(
-        path for ext in ("py", "cc", "c", "rs", "ipynb") for path in folder.rglob(f"*.{ext}")
+        path
+        for ext in ("py", "cc", "c", "rs", "ipynb", "sbatch")
+        for path in folder.rglob(f"*.{ext}")
     )
 
 

@@ -149,6 +149,10 @@ def test_what_is_wrong_is_said_and_fails(release):
     )
     assert done.returncode == 1
     assert "evenkeel-x86_64: one file expected, found none" in done.stdout
+    done = subprocess.run(
+        [sys.executable, SCRIPT, "--root", release, "deb"], capture_output=True, text=True
+    )
+    assert done.stdout.endswith("release_check: deb: good\n")  # and not that all can be released
     done = subprocess.run([sys.executable, SCRIPT, "toll"], capture_output=True, text=True)
     assert done.returncode == 2 and "no check toll" in done.stderr
 

@@ -202,6 +202,17 @@ def test_csv_becomes_a_fitted_model(temporary):
     assert re.search(r"^8,000 rows of 20 features, accuracy 0\.\d+$", said, re.MULTILINE)
 
 
+def test_ranks_tokenize_in_parts_and_the_last_one_joins_them(folder):
+    (folder / "a.txt").write_text("one\ntwo\n")
+    (folder / "b.txt").write_text("three")
+    evenkeel.tokenize("?.txt", "wanted.bin", "bytes", workers=0)
+    example = ROOT / "examples" / "cluster" / "tokenize_ranks.py"
+    for rank, said in ((1, "rank 1 of 2: done\n"), (0, "out.bin: 15 tokens\n")):
+        done = run(example, "?.txt", "out.bin", "bytes", RANK=str(rank), WORLD_SIZE="2")
+        assert done.endswith(said)
+    assert (folder / "out.bin").read_bytes() == (folder / "wanted.bin").read_bytes()
+
+
 @pytest.mark.parametrize("name", ["text_to_gpt.py", "csv_to_model.py"])
 def test_these_are_short(name):
     assert len((EXAMPLES / name).read_text().splitlines()) < 80

@@ -288,6 +288,7 @@ def test_errors_say_where_and_what_to_do(folder):
     wrong(ValueError, "uint8 does not hold", "bad.jsonl", "o.bin", "bytes", dtype="uint8")
     wrong(ValueError, "could overlap itself", "bad.jsonl", "o.bin", "bytes", separator="aba")
     wrong(ValueError, "where do the documents", "bad.jsonl", "o.bin", "bytes", val_share=0.1)
+    wrong(ValueError, "the output is also an input", "bad.jsonl", "./bad.jsonl", "bytes")
     wrong(FileNotFoundError, "no tokenizer nowhere.model", "bad.jsonl", "o.bin", "nowhere.model")
     wrong(TypeError, "a int is no tokenizer", "bad.jsonl", "o.bin", 5)
     wrong(ValueError, "no special token '<x>'", "bad.jsonl", "o.bin", "bytes", eot="<x>")

@@ -99,6 +99,7 @@ def make_job(
     kind = _format(outputs[0], format)
     token = _eot(encoder, eot, kind)
     found = [] if inputs is None else find_inputs(inputs, input_format, separator is None)
+    _require_apart(found, outputs)
     job = Job(
         inputs=tuple(found),
         outputs=tuple(outputs),
@@ -139,6 +140,15 @@ def _outputs(output: str, val_share: float, val_output: PathLike | None) -> list
     if os.path.abspath(val) == os.path.abspath(train):
         raise ValueError(f"tokenize: both outputs are {printable(train)}")
     return [os.path.abspath(train), os.path.abspath(val)]
+
+
+def _require_apart(inputs: list[Input], outputs: list[str]) -> None:
+    read = {os.path.realpath(given.path) for given in inputs}
+    for output in outputs:
+        if os.path.realpath(output) in read:
+            raise ValueError(
+                f"tokenize {printable(output)}: the output is also an input, and would replace it"
+            )
 
 
 def _format(output: str, format: str | None) -> str:
