@@ -64,8 +64,7 @@ deb-test: ## try what `make deb` made: installed into a folder, used, removed
 	@scripts/test_deb
 
 release-check: ## say whether what lies in dist/ and build/site can be released
-	@scripts/sbom
-	@scripts/release_check
+	@made=0; scripts/sbom || made=1; scripts/release_check && exit $$made
 
 docs: ## the documentation site, in build/site; open build/site/index.html
 	@scripts/setup docs

@@ -22,6 +22,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -161,7 +162,7 @@ def fingerprint(checker, path, row):
     return (numbers[:3], numbers[3]) if len(numbers) == 4 else (None, None)
 
 
-def timed(command, folder, cgroup):
+def timed(command, folder, cgroup, limit):
     began = time.monotonic()
     child = subprocess.Popen(
         command,
@@ -169,8 +170,14 @@ def timed(command, folder, cgroup):
         preexec_fn=cgroup.enter,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
+        start_new_session=True,
     )
-    _, error = child.communicate()
+    try:
+        _, error = child.communicate(timeout=limit)
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.communicate()
+        return limit, 1, f"not done after {limit:g} s"
     seconds = time.monotonic() - began
     return seconds, child.returncode, error.decode(errors="replace").strip()[-200:]
 
@@ -216,7 +223,7 @@ def run_kind(options, folder, kind, cgroup):
                 fd = os.open(folder / file, os.O_RDONLY)
                 os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
                 os.close(fd)
-            seconds, code, error = timed(command, folder, cgroup)
+            seconds, code, error = timed(command, folder, cgroup, options.limit)
             shutil.rmtree(folder / "tmp", ignore_errors=True)
             if code != 0:
                 why[who] = f"exit {code}: {error}"
@@ -252,6 +259,7 @@ def main():
     parser.add_argument("--folder", help="where files are made; default: a new one here")
     parser.add_argument("--peers", help="a Python with bench/requirements-prepare.txt")
     parser.add_argument("--no-sort", action="store_true", help="leave out sort -R")
+    parser.add_argument("--limit", type=float, default=600, help="seconds for each; default 600")
     parser.add_argument("--kinds", default="rows,lines")
     options = parser.parse_args()
     folder = pathlib.Path(tempfile.mkdtemp(prefix="evenkeel-prepare-", dir=options.folder or "."))

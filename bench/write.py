@@ -6,9 +6,10 @@
 Everybody writes `--size` GiB of float32 rows of 162 numbers, in pieces of 4 MiB; random bytes, the
 same piece again and again. fio writes the same amount by direct writes of 1 MiB, 16 in flight, to a
 new file: the disk's own limit. Each contestant is a process of its own in a memory cgroup of its
-own, in turns, `--rounds` times; the median counts. Data is on the disk when the clock stops
-(fsync). `cache_mib` and `dirty_mib` are the cgroup's largest page cache and dirty pages, looked at
-every 20 ms (`--memory` gives the cgroup a limit, in MiB); `rss_mib` is the largest resident set.
+own, in turns, `--rounds` times; the median counts. The clock runs while they write, not while
+Python starts, and data is on the disk when it stops (fsync). `cache_mib` and `dirty_mib` are the
+cgroup's largest page cache and dirty pages, looked at every 20 ms (`--memory` gives the cgroup a
+limit, in MiB); `rss_mib` is the largest resident set.
 h5py and zarr come from the Python of --peers.
 """
 
@@ -22,7 +23,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 
 from prepare import MIB, Cgroup, say
 
@@ -30,26 +30,32 @@ ROWS = 6400
 PIECE = ROWS * 162 * 4
 
 HEAD = """
-import numpy as np, os, sys
+import numpy as np, os, sys, time
 pieces = int(sys.argv[1])
 piece = np.random.default_rng(1).random((6400, 162), np.float32)
 """
 SYNC_FILE = """
 fd = os.open("out", os.O_RDONLY); os.fsync(fd)
 """
+TAIL = """
+print(time.monotonic() - began)
+"""
 WRITERS = {
     "evenkeel": """
 import evenkeel
+began = time.monotonic()
 with evenkeel.create("out", "float32", (None, 162), format="npy", budget="64MiB") as w:
     for _ in range(pieces): w.append(piece)
 """,
     "np.memmap, flush": """
+began = time.monotonic()
 m = np.lib.format.open_memmap("out", "w+", "float32", (pieces * len(piece), 162))
 for i in range(pieces): m[i * len(piece):(i + 1) * len(piece)] = piece
 m.flush()
 """
     + SYNC_FILE,
     "tofile": """
+began = time.monotonic()
 with open("out", "wb") as f:
     for _ in range(pieces): piece.tofile(f)
 """
@@ -58,6 +64,7 @@ with open("out", "wb") as f:
 PEERS = {
     "h5py": """
 import h5py
+began = time.monotonic()
 with h5py.File("out", "w") as f:
     d = f.create_dataset("x", (pieces * len(piece), 162), "float32")
     for i in range(pieces): d[i * len(piece):(i + 1) * len(piece)] = piece
@@ -65,6 +72,7 @@ with h5py.File("out", "w") as f:
     + SYNC_FILE,
     "zarr": """
 import zarr
+began = time.monotonic()
 z = zarr.create_array("out", shape=(pieces * len(piece), 162), chunks=(len(piece), 162),
                       dtype="float32", compressors=None)
 for i in range(pieces): z[i * len(piece):(i + 1) * len(piece)] = piece
@@ -107,13 +115,16 @@ def measured(command, folder, memory):
     remove(folder / "out")
     cgroup = Cgroup(memory or 1 << 20)
     watch = Watch(cgroup)
-    began = time.monotonic()
-    child = subprocess.Popen(
-        command, cwd=folder, preexec_fn=cgroup.enter, stdout=subprocess.DEVNULL
-    )
-    _, status, usage = os.wait4(child.pid, 0)
-    child.returncode = os.waitstatus_to_exitcode(status)
-    seconds = time.monotonic() - began
+    with open(folder / "said", "w+b") as said:
+        child = subprocess.Popen(command, cwd=folder, preexec_fn=cgroup.enter, stdout=said)
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        said.seek(0)
+        text = said.read().decode()
+    if text.startswith("{"):
+        seconds = json.loads(text)["jobs"][0]["job_runtime"] / 1000
+    else:
+        seconds = float(text or "nan")
     watch.end()
     cgroup.remove()
     return {
@@ -128,13 +139,14 @@ def measured(command, folder, memory):
 def commands(options, pieces):
     size = f"--size={pieces * PIECE // MIB}m"
     fio = ["fio", "--name=limit", "--filename=out", "--rw=write", "--bs=1m", "--direct=1"]
-    fio += ["--ioengine=libaio", "--iodepth=16", "--end_fsync=1", size]
+    fio += ["--ioengine=libaio", "--iodepth=16", "--end_fsync=1", "--output-format=json", size]
     found = {"fio, direct": fio} if shutil.which("fio") else {}
     for name, program in WRITERS.items():
-        found[name] = [sys.executable, "-c", HEAD + program, str(pieces)]
+        found[name] = [sys.executable, "-c", HEAD + program + TAIL, str(pieces)]
     for name, program in PEERS.items() if options.peers else ():
-        found[name] = [options.peers, "-c", HEAD + program, str(pieces)]
-    return found
+        found[name] = [options.peers, "-c", HEAD + program + TAIL, str(pieces)]
+    only = options.only.split(",")
+    return {name: found[name] for name in found if any(word in name for word in only)}
 
 
 def main():
@@ -142,6 +154,7 @@ def main():
     parser.add_argument("--size", type=float, default=1, help="GiB; default 1")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--memory", type=int, help="MiB of a cgroup around each")
+    parser.add_argument("--only", default="", help="those whose names contain one of: A,B,...")
     parser.add_argument("--peers", help="a Python that has h5py and zarr")
     parser.add_argument("--folder", help="where files are made; default: a new one here")
     options = parser.parse_args()

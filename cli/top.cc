@@ -35,7 +35,8 @@ bytes read from everywhere, caches and mappings included; WAIT, how much of the 
 for batches of a loader, or without one for its reads (more than 100% if several threads do).
 
 A process is listed from when it opens its first array. EVENKEEL_TOP=off in its environment keeps it out.
-Users see their own processes, root sees all. q quits. In a pipe it prints once, as with --once.
+Users see their own processes. Root sees those of all users whose runtime folder is /run/user/UID or /dev/shm.
+q quits. In a pipe it prints once, as with --once.
 
 Examples:
   evenkeel top

@@ -95,6 +95,8 @@ def test_what_is_wrong_is_said(shards, tmp_path):
     for words, said in [
         ([tmp_path / "none_*.bin", B, T, 1], "no file matches"),
         ([shards, 1 << 20, 1 << 10, 1], "has no step of"),
+        ([shards, 1 << 40, 1 << 20, 1], "has no step of"),  # more than there is memory
+        ([shards, 1 << 32, 1 << 32, 1, 0, 1 << 32], "has no step of"),  # and than 64 bits hold
         ([shards, B, T, 1, 2, 2], "RANK is less than PROCESSES"),
         ([shards], "usage"),
     ]:

@@ -129,7 +129,7 @@ def script():
 
 def problems(script, root):
     release = script.Release(root, list(MACHINES))
-    found = {name: list(check(release)) for name, check in script.CHECKS.items()}
+    found = {name: script.wrong_with(release, name) for name in script.CHECKS}
     return {name: wrong for name, wrong in found.items() if wrong}
 
 
@@ -168,6 +168,14 @@ def replace(name, old, new):
 
 def remove(name):
     return lambda root: (root / name).unlink()
+
+
+def cut_off(name, size):
+    def change(root):
+        (file,) = root.glob(name)
+        file.write_bytes(file.read_bytes()[:size])
+
+    return change
 
 
 BREAKS = {
@@ -224,6 +232,14 @@ BREAKS = {
     "other bytes": (
         lambda root: (root / "dist/evenkeel_0.7.1-1_amd64.deb").write_text("changed"),
         "sbom", "does not know evenkeel_0.7.1-1_amd64.deb"),
+    "cut wheel": (cut_off(f"dist/*{TAGS[0]}*x86_64.whl", 300), "wheels", "x86_64.whl: it cannot"),
+    "cut sdist": (cut_off("dist/*.tar.gz", 100), "sdist", "evenkeel-0.7.1.tar.gz: "),
+    "empty sdist": (cut_off("dist/*.tar.gz", 0), "sdist", "evenkeel-0.7.1.tar.gz: "),
+    "cut tool": (cut_off("dist/evenkeel-x86_64", 40), "tool", "evenkeel-x86_64: it cannot"),
+    "cut bill": (cut_off("dist/*.cdx.json", 200), "sbom", "0.7.1.cdx.json: it cannot"),
+    "other bill": (
+        lambda root: (root / "dist/evenkeel-0.7.1.cdx.json").write_text("[]"),
+        "sbom", "0.7.1.cdx.json: it cannot"),
     "lacks": (lambda root: write_bill(root, without="musl"), "sbom", "lacks musl"),
 }  # fmt: skip
 
@@ -270,6 +286,14 @@ def test_the_list_of_components_is_made_of_what_was_compiled(script, release, mo
     assert depends["evenkeel-x86_64"] == ["pkg:generic/musl@1.2.5"]
     assert depends["evenkeel_0.7.1-1_amd64.deb"] == [fmt.format("10.1.0-3")]
     assert problems(script, release) == {}
+
+
+def test_without_dist_there_is_nothing_to_list(release, monkeypatch):
+    sbom = load("sbom")
+    monkeypatch.setattr(sbom, "DIST", release / "none")
+    monkeypatch.setattr(sys, "argv", ["sbom"])
+    with pytest.raises(SystemExit, match="nothing in dist/: run make wheels"):
+        sbom.main()
 
 
 def test_this_checkout_agrees_with_itself(script):

@@ -50,25 +50,30 @@ static void loader_open(Loader *loader, const char *pattern, const evenkeel_budg
     fprintf(stderr, "llmc_loader: no file matches %s\n", pattern);
     exit(1);
   }
-  const uint64_t tokens = loader->B * loader->T;
   loader->count = found.gl_pathc;
   loader->shards = must(calloc(loader->count, sizeof *loader->shards));
   loader->shard_steps = must(calloc(loader->count, sizeof *loader->shard_steps));
-  loader->stored = must(malloc((tokens + 1) * sizeof *loader->stored));
-  loader->inputs = must(malloc(tokens * sizeof *loader->inputs));
-  loader->targets = must(malloc(tokens * sizeof *loader->targets));
   for (size_t i = 0; i < loader->count; ++i) {
     evenkeel_tokens_options options = {.size = sizeof options, .budget = budget};
     check(evenkeel_tokens_open(found.gl_pathv[i], &options, &loader->shards[i]));
     evenkeel_tokens_info info = {.size = sizeof info};
     check(evenkeel_tokens_get_info(loader->shards[i], &info));
-    loader->shard_steps[i] = (info.count - 1) / (loader->processes * tokens);
+    /* Divided one by one: the product may be larger than any number, if there is no step. */
+    loader->shard_steps[i] =
+        info.count == 0 ? 0 : (info.count - 1) / loader->processes / loader->B / loader->T;
     if (info.item_bytes != sizeof *loader->stored || loader->shard_steps[i] == 0) {
-      fprintf(stderr, "llmc_loader: %s has no step of %" PRIu64 " tokens of 16 bits\n",
-              found.gl_pathv[i], loader->processes * tokens + 1);
+      fprintf(stderr,
+              "llmc_loader: %s has no step of %" PRIu64 " x %" PRIu64 " x %" PRIu64
+              " + 1 tokens of 16 bits\n",
+              found.gl_pathv[i], loader->processes, loader->B, loader->T);
       exit(1);
     }
   }
+  /* Now that a step fits in every shard: the sizes come from the command line. */
+  const uint64_t tokens = loader->B * loader->T;
+  loader->stored = must(malloc((tokens + 1) * sizeof *loader->stored));
+  loader->inputs = must(malloc(tokens * sizeof *loader->inputs));
+  loader->targets = must(malloc(tokens * sizeof *loader->targets));
   globfree(&found);
 }
 
@@ -124,7 +129,7 @@ int main(int argc, char **argv) {
                    .T = strtoull(argv[3], NULL, 10),
                    .rank = argc > 5 ? strtoull(argv[5], NULL, 10) : 0,
                    .processes = argc > 5 ? strtoull(argv[6], NULL, 10) : 1};
-  if (loader.B * loader.T == 0 || loader.rank >= loader.processes) {
+  if (loader.B == 0 || loader.T == 0 || loader.rank >= loader.processes) {
     fprintf(stderr, "llmc_loader: B and T are at least 1, and RANK is less than PROCESSES\n");
     return 2;
   }

@@ -105,14 +105,19 @@ Error Reservation::Account::refused_resize(std::uint64_t bytes) const {
 }
 
 // Uses of the same name together: a loader has dozens of buffers.
-std::vector<BudgetUse> Reservation::Account::uses() const {
+std::vector<BudgetUse> Reservation::Account::uses(bool with_caches) const {
   std::map<std::string, BudgetUse> by_name;
-  for (const Holder& holder : holders) {
-    if (holder.inherited) continue;
-    BudgetUse& use = by_name[holder.what];
-    use.what = holder.what;
-    use.bytes += holder.bytes;
+  const auto add = [&](const std::string& what, std::uint64_t bytes) {
+    BudgetUse& use = by_name[what];
+    use.what = what;
+    use.bytes += bytes;
     ++use.count;
+  };
+  for (const Holder& holder : holders) {
+    if (!holder.inherited) add(holder.what, holder.bytes);
+  }
+  for (const Cache& cache : caches) {
+    if (with_caches && !cache.inherited && cache.bytes > 0) add(cache.what, cache.bytes);
   }
   std::vector<BudgetUse> list;
   list.reserve(by_name.size());
@@ -120,17 +125,9 @@ std::vector<BudgetUse> Reservation::Account::uses() const {
   return list;
 }
 
-std::vector<BudgetUse> Reservation::Account::uses_with_caches() const {
-  std::vector<BudgetUse> list = uses();
-  for (const Cache& cache : caches) {
-    if (!cache.inherited && cache.bytes > 0) list.push_back({cache.what, cache.bytes, 1});
-  }
-  return list;
-}
-
 std::string Reservation::Account::holders_in_words() const {
   std::string held;
-  for (const BudgetUse& use : uses()) {
+  for (const BudgetUse& use : uses(false)) {
     held += (held.empty() ? " (" : ", ") + use.what + " " + with_commas(use.bytes);
     if (use.count > 1) held += " in " + with_commas(use.count);
   }

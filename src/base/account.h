@@ -100,8 +100,7 @@ struct Reservation::Account {
   void give_back(const Holder* holder);
   // In a child of fork: what the parent holds does not count here.
   void disinherit();
-  std::vector<BudgetUse> uses() const;  // without caches
-  std::vector<BudgetUse> uses_with_caches() const;
+  std::vector<BudgetUse> uses(bool with_caches) const;
   Error refusal(std::uint64_t bytes, std::string_view what) const;
 };
 

@@ -139,7 +139,7 @@ std::uint64_t Budget::left() const {
 
 std::vector<BudgetUse> Budget::uses() const {
   const MutexLock lock(Reservation::Account::Registry::get().mutex);
-  return account_->uses_with_caches();
+  return account_->uses(true);
 }
 
 std::string Budget::describe() const {

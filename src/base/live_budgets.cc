@@ -13,7 +13,7 @@ std::vector<BudgetFigures> LiveBudgets::list() {
     const MutexLock lock(all.mutex);
     for (const Reservation::Account* one : all.accounts) {
       list.push_back({one->number, one->automatic, one->limit, one->in_use, one->cached, one->peak,
-                      one->uses_with_caches()});
+                      one->uses(true)});
     }
   }
   std::ranges::sort(list, {}, &BudgetFigures::number);

@@ -13,7 +13,10 @@ namespace {
 
 constexpr std::size_t kMostPages = 4096;  // looked at in one folder
 constexpr time_t kLongUnfinished = 60;    // seconds: whoever made it was killed
-constexpr std::string_view kSharedMemoryName = "evenkeel-";
+// Not "evenkeel", where the guard's library is unpacked: what is left behind here is removed.
+constexpr char kFolderName[] = "evenkeel-top";
+constexpr char kSharedMemory[] = "/dev/shm";  // everybody's
+constexpr std::string_view kSharedMemoryName = "evenkeel-top-";
 
 // Of the page that this process holds.
 std::atomic<ino_t> own_inode = 0;
@@ -47,6 +50,17 @@ bool is_held(int fd, pid_t& pid) {
   return true;
 }
 
+// PID-SECONDS.NANOSECONDS; with a dot before it, one that is being made.
+bool is_page_name(std::string_view name) {
+  if (name.starts_with('.')) name.remove_prefix(1);
+  for (const char end : {'-', '.', '\0'}) {
+    const std::size_t digits = std::min(name.find_first_not_of("0123456789"), name.size());
+    if (digits == 0 || (digits < name.size() ? name[digits] : '\0') != end) return false;
+    name.remove_prefix(std::min(digits + 1, name.size()));
+  }
+  return true;
+}
+
 // "1000" of "/run/user/1000".
 std::optional<uid_t> user_in(std::string_view name) {
   uid_t user = 0;
@@ -57,25 +71,33 @@ std::optional<uid_t> user_in(std::string_view name) {
 
 }  // namespace
 
-bool hold_page(int fd) {
+std::optional<PageIdentity> page_identity(int fd) {
   struct stat status;
+  if (::fstat(fd, &status) != 0) return {};
+  return PageIdentity{status.st_dev, status.st_ino, status.st_nlink > 0};
+}
+
+bool hold_page(int fd) {
   struct flock lock = {};
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;
-  if (::fstat(fd, &status) != 0 || ::fcntl(fd, F_SETLK, &lock) != 0) return false;
-  own_inode = status.st_ino;
+  const auto identity = page_identity(fd);
+  if (!identity || ::fcntl(fd, F_SETLK, &lock) != 0) return false;
+  own_inode = identity->inode;
   return true;
 }
+
+void let_go_of_page() { own_inode = 0; }
 
 std::vector<PagePlace> page_places(uid_t user) {
   std::vector<PagePlace> places;
   const std::string of_user = "/run/user/" + std::to_string(user);
   const char* const runtime = ::secure_getenv("XDG_RUNTIME_DIR");
   if (runtime && runtime[0] == '/' && runtime != of_user && user == ::geteuid()) {
-    places.push_back({runtime, "evenkeel", user});
+    places.push_back({runtime, kFolderName, user});
   }
-  places.push_back({of_user, "evenkeel", user});
-  places.push_back({"/dev/shm", std::string(kSharedMemoryName) + std::to_string(user), user});
+  places.push_back({of_user, kFolderName, user});
+  places.push_back({kSharedMemory, std::string(kSharedMemoryName) + std::to_string(user), user});
   return places;
 }
 
@@ -86,24 +108,26 @@ std::vector<PagePlace> visible_page_places() {
   const PageFile users(::open("/run/user", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   for (const std::string& name : names_in(users.get())) {
     const auto user = user_in(name);
-    if (user && *user != self) places.push_back({"/run/user/" + name, "evenkeel", *user});
+    if (user && *user != self) places.push_back({"/run/user/" + name, kFolderName, *user});
   }
-  const PageFile memory(::open("/dev/shm", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const PageFile memory(::open(kSharedMemory, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   for (const std::string& name : names_in(memory.get())) {
     if (!name.starts_with(kSharedMemoryName)) continue;
     const auto user = user_in(std::string_view(name).substr(kSharedMemoryName.size()));
-    if (user && *user != self) places.push_back({"/dev/shm", name, *user});
+    if (user && *user != self) places.push_back({kSharedMemory, name, *user});
   }
   return places;
 }
 
 PageFile open_page_folder(const PagePlace& place, bool make) {
   const PageFile parent(::open(place.parent.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (!parent) return PageFile();
+  struct stat status;
+  if (!parent || ::fstat(parent.get(), &status) != 0) return PageFile();
+  // `sudo -E` brings the user's $XDG_RUNTIME_DIR: root would leave a folder of its own there.
+  if (place.parent != kSharedMemory && status.st_uid != place.user) return PageFile();
   if (make) ::mkdirat(parent.get(), place.name.c_str(), 0700);  // or it is there already
   PageFile folder(
       ::openat(parent.get(), place.name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  struct stat status;
   const bool own = folder && ::fstat(folder.get(), &status) == 0 && status.st_uid == place.user &&
                    (status.st_mode & (S_IRWXG | S_IRWXO)) == 0;
   return own ? std::move(folder) : PageFile();
@@ -113,6 +137,7 @@ std::vector<HeldPage> held_pages(int folder, uid_t user) {
   std::vector<HeldPage> held;
   const bool clean = user == ::geteuid();
   for (const std::string& name : names_in(folder)) {
+    if (!is_page_name(name)) continue;
     HeldPage page{
         name,
         PageFile(::openat(folder, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)),

@@ -16,6 +16,7 @@ namespace {
 constexpr std::int64_t kPublishEvery = 20'000'000;
 // Of the time, what publishing may take: with thousands of arrays it takes longer.
 constexpr std::int64_t kShareOfTime = 100;
+constexpr std::int64_t kPublishWithin = 1'000'000'000;
 constexpr std::size_t kFewObjects = 16;
 constexpr std::int64_t kNever = INT64_MAX;
 
@@ -79,17 +80,22 @@ class LiveObjects {
 
   void publish(std::int64_t now) EXCLUDES(mutex_) {
     if (!mutex_.try_lock()) return;  // another thread does it, or the next call will
-    const std::int64_t began = sys::monotonic_ns();
-    bool open = false;
+    std::int64_t next = now + kPublishWithin;
     try {
       if (!page_) page_ = Page::create();
-      open = page_.has_value();
-      if (open) page_->write(sum());
+      const std::int64_t began = sys::monotonic_ns();
+      const PageState state = page_ ? page_->write(sum()) : PageState::kFailed;
+      const std::int64_t took = sys::monotonic_ns() - began;
+      if (state == PageState::kWritten) {
+        next = now + std::clamp(kShareOfTime * took, kPublishEvery, kPublishWithin);
+      } else {
+        if (page_) page_->close();
+        page_.reset();  // one that was lost is made anew the next time
+        if (state == PageState::kFailed) next = kNever;
+      }
     } catch (...) {  // no memory: next time
-      open = true;
     }
-    const std::int64_t took = sys::monotonic_ns() - began;
-    next_publish_ns.store(open ? now + std::max(kPublishEvery, kShareOfTime * took) : kNever);
+    next_publish_ns.store(next);
     mutex_.unlock();
   }
 
@@ -137,7 +143,8 @@ class LiveObjects {
       return numbered.second.kind == LiveKind::kLoader || numbered.second.kind == LiveKind::kChunks;
     });
     all.closed_ = {};
-    all.page_.reset();  // the parent's, which is not mapped here
+    if (all.page_) all.page_->close();
+    all.page_.reset();  // the parent's
     next_publish_ns.store(0);
     all.mutex_.unlock();
   }

@@ -2,10 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <sstream>
 #include <thread>
 
+#include "base/reclaimable.h"
 #include "evenkeel/array.h"
 #include "evenkeel/loader.h"
 #include "evenkeel/metrics.h"
@@ -90,6 +92,33 @@ TEST_F(OpenMetricsTest, LoadersAndBudgets) {
     mapped |= line.find("use=\"mapped data\"") != std::string::npos;
   }
   EXPECT_TRUE(mapped);
+}
+
+// Two samples with the same labels would not be OpenMetrics.
+TEST_F(OpenMetricsTest, CachesOfOneBudgetAreOneSample) {
+  class Cache final : public Reclaimer {
+   public:
+    explicit Cache(const Budget& budget) : memory(budget, "blocks of two caches") {}
+    void reclaim(std::uint64_t bytes) noexcept override {
+      memory.shrink(std::min(bytes, memory.bytes()));
+    }
+    ReclaimableMemory memory;
+  };
+  const Budget budget(1_MiB);
+  const std::array caches = {std::make_shared<Cache>(budget), std::make_shared<Cache>(budget)};
+  for (const auto& cache : caches) {
+    cache->memory.serve(cache);
+    ASSERT_TRUE(cache->memory.try_grow(400));
+  }
+  const Reservation third = budget.reserve(100, "blocks of two caches");
+  std::vector<std::string> held = lines("evenkeel_budget_held_bytes");
+  std::erase_if(held, [](const std::string& line) {
+    return line.find("of two caches") == std::string::npos;
+  });
+  ASSERT_EQ(held.size(), 1u);
+  EXPECT_TRUE(held.front().ends_with(" 900")) << held.front();
+  ASSERT_EQ(budget.uses().size(), 1u);
+  EXPECT_EQ(budget.uses().front().count, 3u);
 }
 
 TEST_F(OpenMetricsTest, AChildHasTheArraysAndNotTheLoaders) {

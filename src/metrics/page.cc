@@ -1,16 +1,14 @@
 #include "metrics/page.h"
 
-#include <sys/mman.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <array>
-#include <atomic>
 #include <bit>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
-
-#include "metrics/folder.h"
 
 namespace evenkeel {
 namespace {
@@ -18,7 +16,6 @@ namespace {
 constexpr std::size_t kWords = sizeof(PageData) / sizeof(std::uint64_t);
 using PageWords = std::array<std::uint64_t, kWords>;
 static_assert(sizeof(PageWords) == sizeof(PageData));
-constexpr std::size_t kSequence = offsetof(PageData, sequence) / sizeof(std::uint64_t);
 
 // Removes the file when the process ends in an orderly way. Others are removed by the next process
 // that makes a page, or by `evenkeel top`.
@@ -42,9 +39,17 @@ bool is_turned_off() {
   return asked && std::string_view(asked) == "off";
 }
 
-// A file in `folder` whose lock this process holds, mapped. It has its name only then: nobody takes
-// it for the page of a process that has died.
-PageData* make_page_file(int folder, std::string& name) {
+// In one call. Not by a mapping: on a disk that is full, or a server that is away, that would be
+// SIGBUS. Nor beyond the limit of the shell's `ulimit -f`: that would be SIGXFSZ.
+bool write_whole(int fd, const PageData& data) {
+  rlimit most = {};
+  if (::getrlimit(RLIMIT_FSIZE, &most) != 0 || most.rlim_cur < sizeof(data)) return false;
+  return ::pwrite(fd, &data, sizeof(data), 0) == sizeof(data);
+}
+
+// A file in `folder` whose lock this process holds. It has its name only then: nobody takes it for
+// the page of a process that has died. -1: it could not be made.
+int make_page_file(int folder, std::string& name) {
   name = std::to_string(::getpid());
   timespec now = {};
   ::clock_gettime(CLOCK_REALTIME, &now);
@@ -52,23 +57,14 @@ PageData* make_page_file(int folder, std::string& name) {
   const std::string unfinished = "." + name;
   PageFile file(::openat(folder, unfinished.c_str(),
                          O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-  if (!file) return nullptr;
-  // Written, so that the memory is there: in a full tmpfs, touching the mapping would be SIGBUS.
-  const PageData empty;
-  void* shared = MAP_FAILED;
-  if (::pwrite(file.get(), &empty, sizeof(empty), 0) == sizeof(empty) && hold_page(file.get())) {
-    shared = ::mmap(nullptr, sizeof(PageData), PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
-  }
-  const bool made = shared != MAP_FAILED &&
-                    ::madvise(shared, sizeof(PageData), MADV_DONTFORK) == 0 &&
+  if (!file) return -1;
+  const bool made = write_whole(file.get(), PageData()) && hold_page(file.get()) &&
                     ::renameat(folder, unfinished.c_str(), folder, name.c_str()) == 0;
   if (!made) {
-    if (shared != MAP_FAILED) ::munmap(shared, sizeof(PageData));
     ::unlinkat(folder, unfinished.c_str(), 0);
-    return nullptr;
+    return -1;
   }
-  file.keep();  // closing it would end the lock
-  return static_cast<PageData*>(shared);
+  return file.keep();  // closing it would end the lock
 }
 
 }  // namespace
@@ -80,10 +76,10 @@ std::uint64_t page_check(const PageData& data) {
   return hash;
 }
 
-Page::Page(PageData* shared, std::uint64_t pid) : shared_(shared) {
+Page::Page(int fd, const PageIdentity& identity) : fd_(fd), identity_(identity) {
   next_.magic = kPageMagic;
   next_.size = sizeof(PageData);
-  next_.pid = pid;
+  next_.pid = static_cast<std::uint64_t>(::getpid());
   std::strncpy(next_.name, ::program_invocation_short_name, sizeof(next_.name) - 1);
 }
 
@@ -95,16 +91,24 @@ std::optional<Page> Page::create() {
     if (!folder) continue;
     held_pages(folder.get(), user);  // removes what others left
     std::string name;
-    PageData* const shared = make_page_file(folder.get(), name);
-    if (!shared) continue;
+    const int fd = make_page_file(folder.get(), name);
+    const auto identity = page_identity(fd);
+    if (!identity) continue;
     static PageRemover remover;
     remover.remember(place.path() + "/" + name);
-    return Page(shared, static_cast<std::uint64_t>(::getpid()));
+    return Page(fd, *identity);
   }
   return {};
 }
 
-void Page::write(const ProcessFigures& figures) {
+void Page::close() {
+  const auto now = page_identity(fd_);
+  if (now && now->same_file(identity_)) ::close(fd_);
+  fd_ = -1;
+  let_go_of_page();
+}
+
+PageState Page::write(const ProcessFigures& figures) {
   const ArrayStats& reads = figures.work.reads;
   next_.arrays = figures.arrays;
   next_.loaders = figures.loaders;
@@ -129,18 +133,12 @@ void Page::write(const ProcessFigures& figures) {
   next_.hedges = reads.hedges;
   next_.batches = figures.work.batches;
   next_.batch_wait_ns = figures.work.batch_wait_ns;
-  next_.sequence += 2;
+  ++next_.sequence;
   next_.check = page_check(next_);
-  const auto words = std::bit_cast<PageWords>(next_);
-  auto* const shared = reinterpret_cast<std::uint64_t*>(shared_);
-  const auto store = [&](std::size_t i, std::uint64_t word, std::memory_order order) {
-    std::atomic_ref(shared[i]).store(word, order);
-  };
-  store(kSequence, next_.sequence - 1, std::memory_order_seq_cst);
-  for (std::size_t i = 0; i < kWords; ++i) {
-    if (i != kSequence) store(i, words[i], std::memory_order_release);
-  }
-  store(kSequence, next_.sequence, std::memory_order_release);
+  // A program that closes all descriptors, as daemons do, may have opened a file of its own since.
+  const auto now = page_identity(fd_);
+  if (!now || !now->same_file(identity_) || !now->has_name) return PageState::kLost;
+  return write_whole(fd_, next_) ? PageState::kWritten : PageState::kFailed;
 }
 
 std::optional<PageData> parse_page(const void* bytes, std::size_t length) {
@@ -149,18 +147,22 @@ std::optional<PageData> parse_page(const void* bytes, std::size_t length) {
   std::memcpy(words.data(), bytes, sizeof(words));
   auto data = std::bit_cast<PageData>(words);
   if (data.magic != kPageMagic || data.size != sizeof(data)) return {};
-  if (data.sequence % 2 != 0 || data.check != page_check(data)) return {};
+  if (data.check != page_check(data)) return {};
   data.name[sizeof(data.name) - 1] = '\0';
   return data;
 }
 
 // A page that changes is read again, a few times: it is whole nearly always.
-std::vector<SeenPage> read_pages() {
+std::vector<SeenPage> read_pages(const std::vector<PagePlace>& places) {
   constexpr int kTries = 16;
   std::vector<SeenPage> seen;
-  for (const PagePlace& place : visible_page_places()) {
+  std::vector<PageIdentity> folders;  // one may be reached by two paths
+  for (const PagePlace& place : places) {
     const PageFile folder = open_page_folder(place, false);
-    if (!folder) continue;
+    const auto identity = page_identity(folder.get());
+    const auto is_this = [&](const PageIdentity& one) { return one.same_file(*identity); };
+    if (!identity || std::any_of(folders.begin(), folders.end(), is_this)) continue;
+    folders.push_back(*identity);
     for (const HeldPage& page : held_pages(folder.get(), place.user)) {
       std::optional<PageData> data;
       for (int i = 0; i < kTries && !data; ++i) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "metrics/folder.h"
 #include "metrics/live.h"
 
 namespace evenkeel {
@@ -17,7 +18,7 @@ namespace evenkeel {
 struct PageData {
   std::uint64_t magic = 0;
   std::uint64_t size = 0;      // of this struct
-  std::uint64_t sequence = 0;  // raised with each change; odd while one is under way
+  std::uint64_t sequence = 0;  // raised with each change
   std::uint64_t pid = 0;       // as the process itself knows it
   std::uint64_t arrays = 0, loaders = 0, budgets = 0;
   std::uint64_t limit = 0, in_use = 0, cached = 0, peak = 0;
@@ -34,17 +35,25 @@ constexpr std::uint64_t kPageMagic = 0x3130504F544B5645;
 
 // The page of this process. Holds a lock on its file that the kernel ends with the process: this is
 // how others tell that it lives, whatever numbers processes have where they look from. Copies are
-// the same page. A child of fork does not have it mapped.
+// the same page. A child of fork must not write to it.
+enum class PageState : std::uint8_t {
+  kWritten,
+  kLost,    // removed by somebody, or its descriptor was closed: a new page may be made
+  kFailed,  // no room, or no permission
+};
 class Page {
  public:
   // In the folder of this user; empty where that is not possible, or EVENKEEL_TOP is "off". Removes
   // what processes of this user left behind that were killed. The file goes when this process ends.
   static std::optional<Page> create();
-  void write(const ProcessFigures& figures);
+  PageState write(const ProcessFigures& figures);
+  // Ends the lock, except in a child of fork: the lock is its parent's.
+  void close();
 
  private:
-  explicit Page(PageData* shared, std::uint64_t pid);
-  PageData* shared_;
+  Page(int fd, const PageIdentity& identity);
+  int fd_;
+  PageIdentity identity_;
   PageData next_;
 };
 
@@ -57,7 +66,7 @@ struct SeenPage {
 };
 // Pages of processes that live, but for this one: those of this user, and for root of all users.
 // Files that are no such pages are passed over, whatever they hold.
-std::vector<SeenPage> read_pages();
+std::vector<SeenPage> read_pages(const std::vector<PagePlace>& places = visible_page_places());
 
 // What was read from a file, if it is a whole page that was not changing meanwhile.
 std::optional<PageData> parse_page(const void* bytes, std::size_t length);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include <array>
@@ -47,7 +48,7 @@ class PageTest : public testing::Test {
       ::setenv("XDG_RUNTIME_DIR", before_.c_str(), 1);
     }
   }
-  std::string pages() const { return folder_.path("evenkeel"); }
+  std::string pages() const { return folder_.path("evenkeel-top"); }
   std::size_t files() const {
     std::error_code none;
     std::size_t count = 0;
@@ -61,6 +62,11 @@ class PageTest : public testing::Test {
     std::vector<SeenPage> seen = read_pages();
     std::erase_if(seen, [&](const SeenPage& one) { return !one.file.starts_with(pages()); });
     return seen;
+  }
+  // The first that is there.
+  std::string page() const { return std::filesystem::directory_iterator(pages())->path(); }
+  static Array open(const std::string& file) {
+    return Array::open(file, {.budget = 4_MiB, .dtype = DType::of<std::uint8_t>()});
   }
   std::string numbers() const { return counting_file(folder_, "numbers", 1 << 17); }
 
@@ -170,15 +176,102 @@ TEST_F(PageTest, NoneWhereItIsTurnedOff) {
             "0");
 }
 
+// As when logind removes the runtime folder at logout, and the process goes on.
+TEST_F(PageTest, APageThatWasRemovedIsMadeAgain) {
+  const std::string file = numbers();
+  EXPECT_EQ(in_child([&]() -> std::string {
+              const Array array = open(file);
+              const std::string before = page();
+              std::filesystem::remove_all(pages());
+              open(file);  // finds that it is gone
+              open(file);
+              return files() == 1 && page() != before ? "another" : "none";
+            }),
+            "another");
+}
+
+// A program may close descriptors that are not its own, and then have files of these numbers.
+TEST_F(PageTest, AFileOfTheProgramIsNotWrittenTo) {
+  const std::string file = numbers(), other = folder_.write("other", "the program's own");
+  EXPECT_EQ(in_child([&]() -> std::string {
+              const Array array = open(file);
+              int fd = -1;
+              for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+                std::error_code none;
+                if (std::filesystem::equivalent(entry.path(), page(), none))
+                  fd = std::stoi(entry.path().filename());
+              }
+              if (fd < 0) return "its page is not open";
+              const int own = ::open(other.c_str(), O_RDWR);
+              ::dup2(own, fd);
+              open(file);
+              open(file);
+              if (std::filesystem::file_size(other) != 17) return "written to";
+              in_child([] { return std::string(); });  // nor closed, in a child
+              return ::fcntl(fd, F_GETFD) >= 0 && files() == 1 ? "unharmed" : "closed";
+            }),
+            "unharmed");
+}
+
+// `ulimit -f`: writing would be a signal. One that cannot be written is not tried again.
+TEST_F(PageTest, NoneWhereFilesMustBeEmpty) {
+  const std::string file = numbers();
+  rlimit before = {};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto limited = [&](rlim_t bytes) {
+    const rlimit limit{bytes, before.rlim_max};
+    if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) throw std::runtime_error("setrlimit");
+  };
+  EXPECT_EQ(in_child([&]() -> std::string {
+              limited(100);
+              open(file);
+              return std::to_string(files());
+            }),
+            "0");
+  EXPECT_EQ(in_child([&]() -> std::string {
+              const Array array = open(file);
+              const std::string dropped = page();
+              limited(100);
+              open(file);  // fails
+              limited(before.rlim_cur);
+              std::filesystem::remove(dropped);
+              open(file);
+              open(file);
+              return std::to_string(files());
+            }),
+            "0");
+}
+
+TEST_F(PageTest, AFolderThatIsReachedTwiceIsReadOnce) {
+  const Worker worker(numbers());
+  const PagePlace place{folder_.root(), "evenkeel-top", ::geteuid()};
+  const PagePlace again{folder_.root() + "/.", "evenkeel-top", ::geteuid()};
+  EXPECT_EQ(read_pages({place, again}).size(), 1u);
+  EXPECT_EQ(read_pages({again}).size(), 1u);
+}
+
+// sudo -E: root with the $XDG_RUNTIME_DIR of another.
+TEST_F(PageTest, TheRuntimeFolderOfAnotherIsNotUsed) {
+  const uid_t other = ::geteuid() + 1;
+  const PagePlace place{folder_.root(), "evenkeel-top", other};
+  EXPECT_FALSE(open_page_folder(place, true));
+  EXPECT_FALSE(std::filesystem::exists(pages()));
+  if (::geteuid() != 0) return;  // the rest needs another's files
+  const std::string root = folder_.root();
+  ASSERT_EQ(::chown(root.c_str(), other, static_cast<gid_t>(-1)), 0);
+  EXPECT_FALSE(open_page_folder({root, "evenkeel-top", 0}, true));
+  EXPECT_FALSE(std::filesystem::exists(pages()));
+}
+
 TEST_F(PageTest, AFolderThatOthersCouldWriteToIsNotUsed) {
   const uid_t user = ::geteuid();
-  const PagePlace place{folder_.root(), "evenkeel", user};
+  const PagePlace place{folder_.root(), "evenkeel-top", user};
   std::filesystem::create_directory(pages());
   std::filesystem::permissions(pages(), std::filesystem::perms(0755));
   EXPECT_FALSE(open_page_folder(place, true));
   std::filesystem::permissions(pages(), std::filesystem::perms(0700));
   EXPECT_TRUE(open_page_folder(place, true));
-  EXPECT_FALSE(open_page_folder({folder_.root(), "evenkeel", user + 1}, false));
+  EXPECT_FALSE(open_page_folder({folder_.root(), "evenkeel-top", user + 1}, false));
   // A link to a folder that would do.
   std::filesystem::create_directory_symlink(pages(), folder_.path("link"));
   EXPECT_FALSE(open_page_folder({folder_.root(), "link", user}, true));
@@ -192,17 +285,25 @@ TEST_F(PageTest, FilesOfAFolderAreDistrusted) {
   std::filesystem::create_directory(pages() + "/folder");
   ASSERT_EQ(::mkfifo((pages() + "/fifo").c_str(), 0600), 0);
   // Whole, but nobody holds it: it goes.
-  folder_.write("evenkeel/unheld", bytes_of(whole_page()));
+  folder_.write("evenkeel-top/1-2.3", bytes_of(whole_page()));
   EXPECT_EQ(seen().size(), 1u);
-  EXPECT_FALSE(std::filesystem::exists(pages() + "/unheld"));
+  EXPECT_FALSE(std::filesystem::exists(pages() + "/1-2.3"));
   EXPECT_TRUE(std::filesystem::exists(pages() + "/link"));
-  // One that is being made is left alone.
-  folder_.write("evenkeel/.new", "");
+  // One that is being made is left alone, and so is all that does not have the name of a page.
+  const std::vector<std::string> others = {".1-2.3",  "libevenkeel_guard-0123456789abcdef.so",
+                                           "1",       "1-2",
+                                           "1-2.",    "1-2.3.4",
+                                           "-1-2.3",  "1-2.3x",
+                                           "1--2.3",  "..1-2.3",
+                                           "1-2.3-4", "1.2-3"};
+  for (const std::string& name : others) folder_.write("evenkeel-top/" + name, "");
   EXPECT_EQ(seen().size(), 1u);
-  EXPECT_TRUE(std::filesystem::exists(pages() + "/.new"));
+  for (const std::string& name : others) {
+    EXPECT_TRUE(std::filesystem::exists(pages() + "/" + name)) << name;
+  }
   // Held, and nonsense: as when the process wrote over it.
   for (const std::string& text : {std::string(), std::string("x"), std::string(1 << 20, 'x')}) {
-    folder_.write("evenkeel/" + std::filesystem::path(page).filename().string(), text);
+    folder_.write("evenkeel-top/" + std::filesystem::path(page).filename().string(), text);
     EXPECT_TRUE(seen().empty());
   }
 }
@@ -219,10 +320,6 @@ TEST(PageDataTest, OnlyWholePagesAreTaken) {
     torn[i] = static_cast<char>(torn[i] + 1);
     EXPECT_FALSE(parse_page(torn.data(), torn.size())) << i;
   }
-  PageData changing = good;
-  changing.sequence = 9;
-  changing.check = page_check(changing);
-  EXPECT_FALSE(parse_page(&changing, sizeof(changing)));
 }
 
 // One that was made to mislead is harmless: a name ends, whatever numbers are.
@@ -234,7 +331,6 @@ TEST(PageDataTest, ALyingPageIsOnlyWrong) {
     auto lie = std::bit_cast<PageData>(words);
     lie.magic = kPageMagic;
     lie.size = sizeof(lie);
-    lie.sequence &= ~std::uint64_t{1};
     lie.check = page_check(lie);
     const auto taken = parse_page(&lie, sizeof(lie));
     ASSERT_TRUE(taken);

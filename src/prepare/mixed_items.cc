@@ -11,6 +11,7 @@ namespace {
 
 std::vector<double> weights_of(const std::vector<WeightedFiles>& sets) {
   std::vector<double> weights;
+  weights.reserve(sets.size());
   for (const WeightedFiles& set : sets) weights.push_back(set.weight);
   return weights;
 }

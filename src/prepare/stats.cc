@@ -215,7 +215,7 @@ class Stats {
   template <class Work>
   static void in_parallel(std::uint64_t columns, std::size_t rows, const Work& work) {
     const std::uint64_t processors = std::clamp(std::thread::hardware_concurrency(), 1u, 16u);
-    const bool worth_it = rows * columns >= 64 * 1024;
+    const bool worth_it = rows * columns >= std::uint64_t{1} << 16;
     const std::uint64_t shares = worth_it ? std::min(processors, columns) : 1;
     std::vector<std::thread> threads;
     std::vector<std::exception_ptr> errors(shares);
