@@ -26,8 +26,8 @@ WAYS = ("dask, evenkeel", "dask, np.memmap", "xarray, evenkeel", "xarray, np.mem
 
 
 class Mapped:
-    """A memmap that dask does not take for an array in memory, which it would copy whole; nor does
-    it read all of it for a token."""
+    """A memmap that dask sees as it sees any array with a shape and slices, not as one of NumPy's;
+    its token is the name of the file."""
 
     def __init__(self, path):
         self.rows = np.load(path, mmap_mode="r")

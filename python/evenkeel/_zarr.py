@@ -27,6 +27,7 @@ from evenkeel._zarr_codecs import (
     fill_bytes,
     lengths,
     libraries,
+    named,
     read_codecs,
     unknown,
 )
@@ -165,7 +166,13 @@ def _layout(folder: bytes) -> _Layout:
         ) from None
 
 
+def _require_version(meta: dict[str, Any], version: int) -> None:
+    if meta.get("zarr_format") != version:
+        raise Refused(f"its metadata are of zarr_format {meta.get('zarr_format')}, not {version}")
+
+
 def _version_2(folder: bytes, meta: dict[str, Any]) -> _Layout:
+    _require_version(meta, 2)
     if meta.get("filters"):
         raise Refused(
             f"its numbers pass through the filter {meta['filters'][0].get('id')}\n"
@@ -209,19 +216,30 @@ def _separator(text: Any) -> str:
 
 
 def _version_3(meta: dict[str, Any]) -> _Layout:
-    if meta["data_type"] not in _NUMBERS:
-        raise Refused(f"it holds {meta['data_type']}, not numbers of a fixed width")
-    if meta["chunk_grid"]["name"] != "regular":
-        raise Refused(f"its chunks are {meta['chunk_grid']['name']}")
-    encoding = meta["chunk_key_encoding"]
-    default = encoding["name"] == "default"
-    separator = encoding.get("configuration", {}).get("separator", "/" if default else ".")
-    chunks = lengths(meta["chunk_grid"]["configuration"]["chunk_shape"], 1)
+    _require_version(meta, 3)
+    kind, _ = named(meta["data_type"])
+    if kind not in _NUMBERS:
+        raise Refused(f"it holds {kind}, not numbers of a fixed width")
+    regular, grid = named(meta["chunk_grid"])
+    if regular != "regular":
+        raise Refused(f"its chunks are {regular}")
+    if meta.get("storage_transformers"):
+        transformer, _ = named(meta["storage_transformers"][0])
+        raise Refused(f"its chunks pass through the storage transformer {transformer}")
+    encoding, keys = named(meta["chunk_key_encoding"])
+    if encoding not in ("default", "v2"):
+        raise Refused(
+            f"its chunks have names of the kind {encoding!r}, which is not known here\n"
+            "hint: the kinds 'default' and 'v2' are"
+        )
+    default = encoding == "default"
+    separator = keys.get("separator", "/" if default else ".")
+    chunks = lengths(grid["chunk_shape"], 1)
     inner, at_end, checked, codecs = None, True, False, list(meta["codecs"])
-    if codecs and codecs[0]["name"] == "sharding_indexed":
+    if codecs and named(codecs[0])[0] == "sharding_indexed":
         if len(codecs) > 1:
-            raise Refused(f"its shards are encoded with {codecs[1]['name']} as a whole")
-        sharding = codecs[0]["configuration"]
+            raise Refused(f"its shards are encoded with {named(codecs[1])[0]} as a whole")
+        _, sharding = named(codecs[0])
         inner = lengths(sharding["chunk_shape"], 1)
         at_end = sharding.get("index_location", "end") == "end"
         index = read_codecs(list(sharding["index_codecs"]), 0)
@@ -230,7 +248,7 @@ def _version_3(meta: dict[str, Any]) -> _Layout:
         checked = index.checked
         codecs = list(sharding["codecs"])
     stored = read_codecs(codecs, len(chunks))
-    dtype = np.dtype(meta["data_type"]).newbyteorder(">" if stored.big_endian else "<")
+    dtype = np.dtype(kind).newbyteorder(">" if stored.big_endian else "<")
     names = meta.get("dimension_names") or ()
     return _Layout(
         lengths(meta["shape"], 0),

@@ -33,6 +33,13 @@ def lengths(values: Any, least: int) -> tuple[int, ...]:
     return found
 
 
+def named(value: Any) -> tuple[str, dict[str, Any]]:
+    """Name and configuration of a part of the metadata; one without the latter may be a name."""
+    if isinstance(value, str):
+        return value, {}
+    return str(value["name"]), value.get("configuration") or {}
+
+
 def unknown(what: Any) -> Refused:
     return Refused(
         f"its chunks are encoded with {what}, which is not known here\n"
@@ -43,7 +50,7 @@ def unknown(what: Any) -> Refused:
 def read_codecs(codecs: list[Any], axes: int) -> Codecs:
     """In the order in which they encode: the order of the axes, bytes, a compressor, a checksum."""
     order: tuple[int, ...] = ()
-    left = [(str(codec["name"]), codec.get("configuration") or {}) for codec in codecs]
+    left = [named(codec) for codec in codecs]
     if left and left[0][0] == "transpose":
         order = lengths(left.pop(0)[1]["order"], 0)
         if sorted(order) != list(range(axes)):

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import pickle
+import shutil
 import subprocess
 import sys
 import zlib
@@ -283,6 +284,7 @@ def test_crc32c():
         ({"chunks": [1 << 62, 1 << 62]}, "more bytes than any file"),
         ({"chunks": [10]}, "chunks of shape"),
         ({"shape": [0, 6]}, "no rows"),
+        ({"zarr_format": 3}, "zarr_format 3, not 2"),
     ],
 )
 def test_metadata_of_version_2(tmp_path, change, message):
@@ -291,6 +293,47 @@ def test_metadata_of_version_2(tmp_path, change, message):
     (tmp_path / "a" / ".zarray").write_text(json.dumps({**meta, **change}))
     with pytest.raises(ValueError, match=message):
         evenkeel.open(tmp_path / "a", budget="8MiB")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"chunk_key_encoding": {"name": "suffix"}}, "names of the kind 'suffix'"),
+        ({"chunk_key_encoding": "fanout"}, "names of the kind 'fanout'"),
+        ({"storage_transformers": [{"name": "cipher"}]}, "storage transformer cipher"),
+        ({"zarr_format": 4}, "zarr_format 4, not 3"),
+        ({"zarr_format": None}, "zarr_format None, not 3"),
+        ({"data_type": {"name": "numpy.datetime64", "configuration": {}}}, "numpy.datetime64"),
+        ({"chunk_grid": {"name": "rectangular"}}, "rectangular"),
+        ({"data_type": {}}, "bad Zarr metadata: KeyError: 'name'"),
+        ({"chunk_grid": 7}, "bad Zarr metadata"),
+    ],
+)
+def test_metadata_of_version_3(tmp_path, change, message):
+    write(tmp_path / "a")
+    change_metadata(tmp_path / "a", change)
+    with pytest.raises(ValueError, match=message):
+        evenkeel.open(tmp_path / "a", budget="8MiB")
+
+
+def change_metadata(folder, change):
+    meta = json.loads((folder / "zarr.json").read_text())
+    (folder / "zarr.json").write_text(json.dumps({**meta, **change}))
+
+
+def test_parts_of_the_metadata_may_be_names(tmp_path):
+    write(tmp_path / "a")
+    names = {"codecs": ["bytes", "zstd"], "data_type": {"name": "int32"}}
+    change_metadata(tmp_path / "a", {**names, "chunk_key_encoding": "default"})
+    check(evenkeel.open(tmp_path / "a", budget="8MiB"), WANT)
+
+
+def test_an_array_that_is_gone_is_not_the_fill_value(tmp_path):
+    write(tmp_path / "a")
+    array = evenkeel.open(tmp_path / "a", budget="8MiB")
+    shutil.rmtree(tmp_path / "a")
+    with pytest.raises(FileNotFoundError, match="the array is gone"):
+        array[3]
 
 
 BYTES, ZSTD, CRC = ({"name": name} for name in ("bytes", "zstd", "crc32c"))
@@ -310,8 +353,7 @@ BYTES, ZSTD, CRC = ({"name": name} for name in ("bytes", "zstd", "crc32c"))
 )
 def test_codecs_of_version_3(tmp_path, codecs, message):
     write(tmp_path / "a")
-    meta = json.loads((tmp_path / "a" / "zarr.json").read_text())
-    (tmp_path / "a" / "zarr.json").write_text(json.dumps({**meta, "codecs": codecs}))
+    change_metadata(tmp_path / "a", {"codecs": codecs})
     with pytest.raises(ValueError, match=message):
         evenkeel.open(tmp_path / "a", budget="8MiB")
 

@@ -7,6 +7,8 @@
 #include <thread>
 
 #include "array/internal.h"
+#include "base/fault_hook.h"
+#include "engine/chunk_store.h"
 #include "engine/codecs.h"
 #include "format/chunk_grid.h"
 #include "format/test_files.h"
@@ -22,6 +24,7 @@ class DecodeEngineTest : public FileTest {
   DecodeEngineTest() {
     grid_.folder = path("");
     grid_.folder.pop_back();
+    write(".zarray", "{}");
     grid_.separator = ".";
     grid_.shape = {kGridRows, kGridColumns};
     grid_.chunk = {16, 4};
@@ -83,6 +86,61 @@ TEST_F(DecodeEngineTest, MissingChunksAreTheFillValue) {
   for (std::uint32_t column = 0; column < kGridColumns; ++column) {
     EXPECT_EQ(row[column], column >= 4 && column < 8 ? 0x07070707 : 400 + column);
   }
+}
+
+TEST_F(DecodeEngineTest, AnArrayThatIsGoneIsNotTheFillValue) {
+  const Array array = open();
+  EXPECT_EQ(rows_of(array, {0})[0], 0U);
+  std::filesystem::remove_all(grid_.folder);
+  try {
+    rows_of(array, {40});
+    ADD_FAILURE() << "rows of a folder that was removed";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ENOENT);
+    EXPECT_NE(std::string(error.what()).find("the array is gone"), std::string::npos)
+        << error.what();
+  }
+}
+
+// Decoders get no memory, or no threads.
+class NoDecoders final : public sys::FaultHook {
+ public:
+  explicit NoDecoders(sys::Call without) : without_(without) { sys::fault_hook = this; }
+  ~NoDecoders() { sys::fault_hook = nullptr; }
+  NoDecoders(const NoDecoders&) = delete;
+  NoDecoders& operator=(const NoDecoders&) = delete;
+  sys::Fault on(sys::Call call) override { return {call == without_ ? ENOMEM : 0}; }
+
+ private:
+  const sys::Call without_;
+};
+
+TEST_F(DecodeEngineTest, WithoutMemoryForADecoderItSaysSoAndThenGoesOn) {
+  const Array array = open();
+  {
+    const NoDecoders hook(sys::Call::kMmap);
+    for (std::uint64_t turn = 0; turn < 60; ++turn) {  // more often than there are blocks in memory
+      EXPECT_THROW(rows_of(array, {turn * 5}), Error);
+    }
+  }
+  EXPECT_EQ(rows_of(array, {7, 150})[10], 1500U);
+}
+
+TEST_F(DecodeEngineTest, WithoutThreadsTheReaderDecodes) {
+  const Array array = open();
+  const NoDecoders hook(sys::Call::kThreadStart);
+  EXPECT_EQ(rows_of(array, {7, 150})[10], 1500U);
+}
+
+TEST(ShardIndexes, HoldsAnIndexOnce) {
+  ShardIndexes indexes(2);
+  const auto first = std::make_shared<const ShardIndex>(2);
+  EXPECT_EQ(indexes.add("a", first), first);
+  EXPECT_EQ(indexes.add("a", std::make_shared<const ShardIndex>(2)), first);
+  indexes.add("b", std::make_shared<const ShardIndex>(2));
+  EXPECT_EQ(indexes.find("a"), first);
+  indexes.add("c", std::make_shared<const ShardIndex>(2));
+  EXPECT_EQ(indexes.find("b"), nullptr);
 }
 
 TEST_F(DecodeEngineTest, ErrorsNameTheChunkAndItDoesNotGoOnWithIt) {

@@ -70,6 +70,10 @@ void copy_box(const Box& box, const std::byte* from, std::byte* to) {
 
 std::shared_ptr<const ShardIndex> ShardIndexes::find(const std::string& file) {
   const MutexLock lock(mutex_);
+  return held(file);
+}
+
+std::shared_ptr<const ShardIndex> ShardIndexes::held(const std::string& file) {
   for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
     if (entry->file != file) continue;
     entries_.splice(entries_.begin(), entries_, entry);
@@ -78,10 +82,13 @@ std::shared_ptr<const ShardIndex> ShardIndexes::find(const std::string& file) {
   return nullptr;
 }
 
-void ShardIndexes::add(const std::string& file, std::shared_ptr<const ShardIndex> index) {
+std::shared_ptr<const ShardIndex> ShardIndexes::add(const std::string& file,
+                                                    std::shared_ptr<const ShardIndex> index) {
   const MutexLock lock(mutex_);
+  if (auto known = held(file)) return known;
   if (entries_.size() >= most_) entries_.pop_back();
-  entries_.push_front({file, std::move(index)});
+  entries_.push_front({file, index});
+  return index;
 }
 
 std::uint64_t BlockReader::block_size(const ChunkGrid& grid) {
@@ -162,7 +169,10 @@ void BlockReader::place(const std::vector<std::uint64_t>& at, const std::byte* c
 
 bool BlockReader::decode(const std::vector<std::uint64_t>& at, std::span<std::byte> out) {
   std::optional<File> file = open(grid_.file_of(at));
-  if (!file) return false;
+  if (!file) {
+    require_metadata();
+    return false;
+  }
   std::uint64_t offset = 0, length = file->size;
   std::string what = "the chunk";
   if (!grid_.shard.empty()) {
@@ -199,8 +209,17 @@ std::shared_ptr<const ShardIndex> BlockReader::index_of(File& file) {
   if (grid_.index_checked) stored = checked_part(stored, "the index", file.name);
   auto index = std::make_shared<ShardIndex>(2 * grid_.chunks_in_shard);
   std::memcpy(index->data(), stored.data(), index->size() * sizeof(std::uint64_t));
-  indexes_.add(file.name, index);
-  return index;
+  return indexes_.add(file.name, std::move(index));
+}
+
+void BlockReader::require_metadata() const {
+  struct stat status;
+  for (const char* name : {"/.zarray", "/zarr.json"}) {
+    if (sys::lstat((grid_.folder + name).c_str(), &status) == 0) return;
+  }
+  throw Error::system("read", errno, "the array is gone: neither .zarray nor zarr.json is there")
+      .in(grid_.folder)
+      .hint("was it removed or replaced, or its disk unmounted?");
 }
 
 std::optional<BlockReader::File> BlockReader::open_as(const std::string& name, int flags) {

@@ -28,9 +28,13 @@ class ShardIndexes {
  public:
   explicit ShardIndexes(std::size_t most) : most_(most) {}
   std::shared_ptr<const ShardIndex> find(const std::string& file) EXCLUDES(mutex_);
-  void add(const std::string& file, std::shared_ptr<const ShardIndex> index) EXCLUDES(mutex_);
+  // The index that is held from now on: that of another thread, if it was first.
+  std::shared_ptr<const ShardIndex> add(const std::string& file,
+                                        std::shared_ptr<const ShardIndex> index) EXCLUDES(mutex_);
 
  private:
+  std::shared_ptr<const ShardIndex> held(const std::string& file) REQUIRES(mutex_);
+
   struct Entry {
     std::string file;
     std::shared_ptr<const ShardIndex> index;
@@ -72,6 +76,9 @@ class BlockReader {
   using Stored = std::span<const std::byte>;
 
   static std::uint64_t most_stored(const ChunkGrid& grid);
+  // Throws unless the array's folder still holds its metadata: chunks that are missing elsewhere
+  // were not left out by who wrote them.
+  void require_metadata() const;
   // Empty: there is no such file.
   std::optional<File> open(const std::string& name);
   static std::optional<File> open_as(const std::string& name, int flags);

@@ -4,10 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
-#include <optional>
 
-#include "base/mutex.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
 
@@ -48,11 +47,12 @@ class Library {
   void* library_ = nullptr;
 };
 
-Error not_installed(const std::string& codec, const std::string& package) {
+Error not_installed(const std::string& codec, const std::string& package, bool in_numcodecs) {
   return Error(ErrorKind::kInvalid, "open",
                "chunks compressed with " + codec + " need its library, which was not found")
-      .hint("pip install numcodecs, or install the system's own (Debian: apt-get install " +
-            package + ")");
+      .hint((in_numcodecs ? "pip install numcodecs, or install the system's own (Debian: "
+                          : "install the system's zlib (Debian: ") +
+            ("apt-get install " + package) + ")");
 }
 
 struct Zstd {
@@ -73,7 +73,7 @@ struct Zstd {
   static Library library(const std::vector<std::string>& others) {
     return {"libzstd.so.1", others, "ZSTD_decompressDCtx"};
   }
-  static Error missing() { return not_installed("zstd", "libzstd1"); }
+  static Error missing() { return not_installed("zstd", "libzstd1", true); }
 };
 
 struct Blosc {
@@ -83,7 +83,7 @@ struct Blosc {
   static Library library(const std::vector<std::string>& others) {
     return {"libblosc.so.1", others, "blosc_decompress_ctx"};
   }
-  static Error missing() { return not_installed("blosc", "libblosc1"); }
+  static Error missing() { return not_installed("blosc", "libblosc1", true); }
 };
 
 // As zlib.h has it; its layout is part of the library's ABI.
@@ -116,21 +116,20 @@ struct Zlib {
   static Library library(const std::vector<std::string>& others) {
     return {"libz.so.1", others, "inflateInit2_"};
   }
-  static Error missing() { return not_installed("gzip or zlib", "zlib1g"); }
+  static Error missing() { return not_installed("gzip or zlib", "zlib1g", false); }
 };
 
-// Loaded once; a library that was missing is looked for again.
+// Loaded once; a library that was missing is looked for again. There is no lock, since a child of
+// fork could find it held by a thread that it does not have.
 template <class Functions>
 const Functions& loaded(const std::vector<std::string>& others) {
-  static Mutex mutex;  // of `found`
-  static std::optional<Functions> found;
-  const MutexLock lock(mutex);
-  if (!found) {
-    Functions functions;
-    if (!functions.load(Functions::library(others))) throw Functions::missing();
-    found = functions;
-  }
-  return *found;
+  static std::atomic<const Functions*> found = nullptr;  // kept for good
+  const Functions* known = found.load(std::memory_order_acquire);
+  if (known) return *known;
+  auto functions = std::make_unique<Functions>();
+  if (!functions->load(Functions::library(others))) throw Functions::missing();
+  if (found.compare_exchange_strong(known, functions.get())) known = functions.release();
+  return *known;  // another thread's, if it was first
 }
 
 class ZstdDecoder final : public Decoder {

@@ -7,7 +7,6 @@
 #include <exception>
 #include <memory>
 #include <optional>
-#include <system_error>
 #include <thread>
 #include <unordered_map>
 #include <utility>
@@ -53,7 +52,8 @@ struct DecodeSizes {
     slots = std::clamp<std::uint64_t>(fitting, 2, std::min(kMostBlockSlots, grid.blocks + 1));
   }
   std::uint64_t working_bytes() const {
-    return threads * reader_bytes + indexes * index_bytes + max_request() + kTables;
+    // A thread may still use an index that is held no longer.
+    return threads * reader_bytes + (indexes + threads) * index_bytes + max_request() + kTables;
   }
   // A request may begin and end inside a block, and must find all its blocks in memory at once.
   std::uint64_t max_request() const {
@@ -125,7 +125,9 @@ class DecodeEngine final : public Engine {
   class State {
    public:
     explicit State(DecodeEngine& engine)
-        : engine_(engine), indexes_(engine.sizes_.indexes), slots_(engine.sizes_.slots) {}
+        : engine_(engine), indexes_(engine.sizes_.indexes), slots_(engine.sizes_.slots) {
+      threads_.reserve(engine.sizes_.threads);
+    }
     ~State() {
       {
         const MutexLock lock(mutex_);
@@ -205,7 +207,9 @@ class DecodeEngine final : public Engine {
         auto reader = make_reader();
         threads_.push_back(start_thread(
             [this, reader = std::shared_ptr<BlockReader>(std::move(reader))] { serve(*reader); }));
-      } catch (const std::system_error&) {  // those that there are do it all
+      } catch (...) {
+        // No memory, or no more threads. Those that there are do it all; without any, `ready` does
+        // it, or says why not.
       }
     }
 
@@ -318,6 +322,7 @@ class DecodeEngine final : public Engine {
           Request next;
           if (!feed_.next(next.extent)) return;
           next.length = std::min(next.extent.length, engine_.end_ - next.extent.offset);
+          next.slots.reserve(block_count(next));  // what is pinned is noted, whatever happens
           requests_.push_back(std::move(next));
         }
         Request& last = requests_.back();
