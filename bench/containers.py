@@ -29,9 +29,8 @@ import sys
 import tempfile
 import time
 
-sys.path.append(sys.path.pop(0))  # this folder comes last: a script in it has a standard name
-import numpy as np  # noqa: E402
-from side_by_side.cgroup import memory_cgroup  # noqa: E402
+import numpy as np
+from side_by_side.cgroup import memory_cgroup
 
 COLUMNS, IN_BATCH, TAKEN = 512, 1000, 512
 KINDS = ("arrow", "h5", "zarr", "zstd", "zstd-32")
