@@ -107,10 +107,10 @@ class Batches(Closing):
                 " free when it starts, and ranks with different windows read different rows\n"
                 'hint: give window=, the same on every rank, or open the array with budget="..."'
             )
-        block = self._told["block"] or whole_chunks(self._array._chunk_rows, self._row_bytes)
-        return choose(
-            "batches", budget, self._row_bytes, self._world, **{**self._told, "block": block}
-        )
+        told = dict(self._told)
+        if told["block"] is None:
+            told["block"] = whole_chunks(self._array._chunk_rows, self._row_bytes)
+        return choose("batches", budget, self._row_bytes, self._world, **told)
 
     def _open(self) -> _core.ChunkReader:
         return _core.chunks(

@@ -139,7 +139,9 @@ class InBlocks(Stepping):
                 " free when it starts, and ranks with different windows read different rows\n"
                 'hint: give window=, the same on every rank, or open the data with budget="..."'
             )
-        blocks = self._blocks_for({**told, "block": told["block"] or block})
+        if told["block"] is None:
+            told = {**told, "block": block}
+        blocks = self._blocks_for(told)
         warn_if_few(blocks, max(samples), stacklevel=3, exact='order="shuffled"')
         return blocks
 
