@@ -9,9 +9,19 @@ from tokenize_help import made_texts
 
 import evenkeel
 
-ray = pytest.importorskip("ray")
-pytest.importorskip("ray.data")
-evenkeel_ray = pytest.importorskip("evenkeel.ray")
+try:
+    import ray
+    import ray.data
+
+    import evenkeel.ray as evenkeel_ray
+
+    missing = None
+except ImportError as error:
+    missing = error
+
+pytestmark = pytest.mark.skipif(
+    missing is not None, reason=f"could not import 'ray.data': {missing}"
+)
 
 NAMES = ("train.bin", "train.idx", "val.bin", "val.idx")
 GIVEN = {"val_share": 0.1, "format": "megatron"}
