@@ -20,11 +20,11 @@ OWN_PAGES = 1 << 20
 # Read together. Enough that the disk is busy, little enough to end soon after Ctrl-C.
 GROUP_BYTES = 16 << 20
 GROUP_RUNS = 4096
-# With this many, large tensors on the CPU also go through a few buffers. The virtual disks of cloud
-# machines fill memory that was used before 1.5 times as fast as new pages, and all processors share
-# the copying. With fewer processors the copying would take longer than it saves.
+# With this many processors, large tensors on the CPU also go through a few buffers. The virtual
+# disk of a machine with 16 filled these 1.5 times as fast as memory of the tensors' size, and all
+# processors share the copying. With 2 processors it was not tried.
 COPYING_PROCESSORS = 8
-LEAST_FOR_BUFFERS = 8 << 20
+LEAST_FOR_BUFFERS = 8 << 20  # a smaller budget has no room for them
 
 _TORCH = {**NUMPY_TYPES, **ML_DTYPES, "F4": "float4_e2m1fn_x2"}
 

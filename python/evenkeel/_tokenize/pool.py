@@ -9,9 +9,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Any
 
+from evenkeel._closing import Closing
 from evenkeel._tokenize.documents import Message, Position, TooLong
 from evenkeel._tokenize.job import Job
 from evenkeel._tokenize.worker import Work
@@ -50,7 +50,7 @@ class Alone:
         pass
 
 
-class Pool:
+class Pool(Closing):
     """Answers items in order. As a context manager it ends its processes, whatever happens."""
 
     def __init__(self, job: Job, workers: int, most: int, items: Iterator[Any]) -> None:
@@ -134,15 +134,7 @@ class Pool:
                 self._failure = self._failure or error
                 self._changed.notify_all()
 
-    def __enter__(self) -> Pool:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         with self._changed:
             self._ended = True
             self._failure = self._failure or RuntimeError("tokenize: the work was ended")
