@@ -143,6 +143,19 @@ def test_parts_that_fail_are_sent_again(server):
     assert not server.uploads and not server.dropped
 
 
+def test_an_upload_that_the_server_lost_is_an_error(server):
+    def fault(number):
+        if server.uploads and b"<CompleteMultipartUpload>" in server.requests[number]["body"]:
+            server.uploads.clear()
+            return "close"
+        return None
+
+    server.fault = fault
+    server.put("bucket/x.npy", b"old")
+    with pytest.raises(ValueError, match="the server lost the upload"):
+        write_rows("s3://bucket/x.npy")
+
+
 def test_an_exception_aborts_the_upload(server):
     server.put("bucket/x.npy", b"old")
     with pytest.raises(ZeroDivisionError):

@@ -53,6 +53,7 @@ class UploadQuestion final : public TextTransfer {
         fields_(std::move(fields)),
         body_(std::move(body)) {}
   HttpRequest request() override {
+    ++requests_;
     HttpRequest request = store_->upload_request(method_, object_, fields_, hex_of(sha256(body_)));
     request.body = body_;
     request.headers.emplace_back("Content-Type: application/octet-stream");
@@ -60,14 +61,20 @@ class UploadQuestion final : public TextTransfer {
   }
   // A 200 may still tell of an error: it was sent before the work was done.
   Outcome judge(HttpAnswer& answer, std::string& reason) override {
+    // The answer to an earlier request was lost: it may have been done.
+    vanished_ = answer.status == 404 && requests_ > 1;
+    if (vanished_) return Outcome::kDone;
     const Outcome outcome = TextTransfer::judge(answer, reason);
     const std::string code = outcome == Outcome::kDone ? element(text(), "Error/Code") : "";
     if (code.empty()) return outcome;
     reason = "the server says " + code + " " + element(text(), "Error/Message");
     return Outcome::kRetry;
   }
+  bool vanished() const { return vanished_; }
 
  private:
+  unsigned requests_ = 0;
+  bool vanished_ = false;
   const Address object_;
   const std::string method_;
   const QueryFields fields_;
@@ -132,7 +139,8 @@ Upload::Upload(const std::string& url, const Budget& budget, std::uint64_t memor
   for (std::uint64_t i = 0; i < buffers; ++i) {
     free_.push_back(memory_.data() + (buffers - 1 - i) * part_bytes_);
   }
-  id_ = element(ask("POST", {{"uploads", ""}}, ""), "/UploadId");
+  bool vanished = false;
+  id_ = element(ask("POST", {{"uploads", ""}}, "", vanished), "/UploadId");
   if (id_.empty()) {
     throw Error(ErrorKind::kFormat, "create", "the server's answer names no upload")
         .in(url)
@@ -155,7 +163,7 @@ std::string Upload::describe() const {
 }
 
 std::string Upload::ask(const std::string& method, const QueryFields& fields,
-                        const std::string& body) {
+                        const std::string& body, bool& vanished) {
   TransferTotals totals;
   Transfers transfers(store_->settings(), 1, totals);
   UploadQuestion question(address_, store_, method, fields, body);
@@ -170,6 +178,7 @@ std::string Upload::ask(const std::string& method, const QueryFields& fields,
     transfers.cancel_all();
     throw;
   }
+  vanished = question.vanished();
   return question.text();
 }
 
@@ -313,8 +322,16 @@ void Upload::commit() {
     }
   }
   body += "</CompleteMultipartUpload>";
-  ask("POST", {{"uploadId", id_}}, body);
+  bool vanished = false;
+  ask("POST", {{"uploadId", id_}}, body, vanished);
   id_.clear();
+  if (vanished && open_object(url_)->size != size_) {
+    throw Error(ErrorKind::kFormat, "write",
+                "the server lost the upload: it knows neither its parts nor an object of " +
+                    with_commas(size_) + " bytes")
+        .in(url_)
+        .hint("write it again");
+  }
   abort();  // ends the thread
 }
 

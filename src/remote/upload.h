@@ -64,7 +64,9 @@ class Upload {
   void send(const Part& part) EXCLUDES(mutex_);
   std::byte* take() EXCLUDES(mutex_);
   void wait() REQUIRES(mutex_);
-  std::string ask(const std::string& method, const QueryFields& fields, const std::string& body);
+  // `vanished`: the server does not know the upload, after an answer that was lost.
+  std::string ask(const std::string& method, const QueryFields& fields, const std::string& body,
+                  bool& vanished);
   std::uint64_t part_start(std::uint64_t number) const { return (number - 1) * part_bytes_; }
 
   const std::string url_;
