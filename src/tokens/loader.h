@@ -49,7 +49,7 @@ struct TokenLoader::Impl final : Assembler, BatchLoader<TokenLoader::Impl, Batch
   std::uint64_t reads_of_row() const override {
     return megatron_ ? megatron_->most_runs() : documents_ ? documents_->reads_of_row() : 1;
   }
-  void free_slots() override;
+  void keep_slots(std::size_t count) override;
   std::string describe_batch() const override;
   bool has_masks() const { return documents_ && documents_->mask_array(); }
   std::size_t stream_count() const override { return has_masks() ? 2 : 1; }
