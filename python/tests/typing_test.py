@@ -59,6 +59,7 @@ def test_the_stub_is_that_of_the_module(tmp_path):
         "_rows",
         "_ragged",
         "_profile",
+        "_reduce",
         "_core",
         "_tokenize.api",
         "_tokenize.manifest",
