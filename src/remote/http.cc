@@ -226,7 +226,10 @@ struct HttpClient::Impl {
     set(easy, CURLOPT_WRITEDATA, static_cast<void*>(&transfer));
     set(easy, CURLOPT_PRIVATE, static_cast<void*>(&transfer));
     if (request.method != "GET") set(easy, CURLOPT_CUSTOMREQUEST, transfer.request.method.c_str());
-    if (!request.body.empty() || request.method == "POST" || request.method == "PUT") {
+    if (!request.payload.empty()) {
+      set(easy, CURLOPT_POSTFIELDSIZE, static_cast<long>(request.payload.size()));
+      set(easy, CURLOPT_POSTFIELDS, reinterpret_cast<const char*>(request.payload.data()));
+    } else if (!request.body.empty() || request.method == "POST" || request.method == "PUT") {
       set(easy, CURLOPT_POSTFIELDSIZE, static_cast<long>(request.body.size()));
       set(easy, CURLOPT_POSTFIELDS, transfer.request.body.c_str());
     }
@@ -334,7 +337,12 @@ std::size_t HttpClient::in_flight() const { return impl_->transfers.size(); }
 std::uint64_t HttpClient::written(std::uint64_t id) const {
   const auto found = impl_->transfers.find(id);
   if (found == impl_->transfers.end()) return 0;
-  return found->second->answer.written + found->second->answer.text.size();
+  curl_off_t sent = 0;
+  if (!found->second->request.payload.empty()) {
+    impl_->curl.curl_easy_getinfo(found->second->easy, CURLINFO_SIZE_UPLOAD_T, &sent);
+  }
+  return found->second->answer.written + found->second->answer.text.size() +
+         static_cast<std::uint64_t>(sent);
 }
 
 void HttpClient::work(int milliseconds, std::vector<HttpAnswer>& answers) {

@@ -21,6 +21,8 @@ struct HttpRequest {
   std::string url = {};
   std::vector<std::string> headers = {};  // "Name: value"
   std::string body = {};
+  // Sent instead of the body, from where it lies until the answer.
+  std::span<const std::byte> payload = {};
   // The bytes to ask for, and where they go: room for last - first + 1 of them. Without a range the
   // answer is text, of at most kMostText bytes.
   std::optional<ByteRange> range = {};
@@ -77,7 +79,7 @@ class HttpClient {
   // Works for up to `milliseconds`, and returns sooner when there are answers, which are appended.
   void work(int milliseconds, std::vector<HttpAnswer>& answers);
   std::size_t in_flight() const;
-  // Bytes of the body so far.
+  // Bytes of the body so far, and of the payload that was sent.
   std::uint64_t written(std::uint64_t id) const;
 
  private:

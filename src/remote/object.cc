@@ -351,8 +351,8 @@ Transfer::Outcome TextTransfer::judge(HttpAnswer& answer, std::string& reason) {
     return Outcome::kDone;
   }
   if (store_ && learnt_something(answer, *store_, renewals_)) return Outcome::kAgain;
-  if (!store_) throw Error::system("open", EPROTO, said(answer)).in(url_);
-  throw_refused(answer, url_, *store_, "open");
+  if (!store_) throw Error::system(operation_, EPROTO, said(answer)).in(url_);
+  throw_refused(answer, url_, *store_, operation_);
 }
 
 RemoteOpening* RemoteOpening::current() { return current_opening; }
