@@ -22,27 +22,39 @@ class StartOrder final : public SampleOrder {
 
   Place at(std::uint64_t position) override {
     const Place place = crops_->at(position);
-    return {moved(place.row, reader_.locate(place.row)), place.epoch};
+    Sums sums;
+    const std::uint64_t row = moved(place.row, reader_.locate(place.row), sums);
+    add(sums);
+    return {row, place.epoch};
   }
   void fill(const Steps::Run& positions, std::span<std::uint64_t> rows) override {
     crops_->fill(positions, rows);
     documents_.resize(rows.size());
     reader_.locate(rows, documents_);
-    for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = moved(rows[i], documents_[i]);
+    Sums sums;
+    for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = moved(rows[i], documents_[i], sums);
+    add(sums);
   }
   std::uint64_t epoch_samples() const override { return crops_->epoch_samples(); }
+  std::uint64_t turn() const override { return crops_->turn(); }
 
  private:
+  // What StartCounts counts, of some rows.
+  struct Sums {
+    std::uint64_t rows = 0, inside = 0, looked_at = 0, skipped = 0;
+  };
+
   // Where the row of the crop at `start` begins, which lies in `document`.
   std::uint64_t begin_of_row(std::uint64_t start, std::uint64_t document, bool& inside) {
     const std::uint64_t end = start + columns_;
-    std::uint64_t begin = reader_.start(document);
-    if (begin != start) begin = reader_.start(++document);
+    const auto starts = reader_.three_starts(document);
+    const std::size_t which = starts[0] == start ? 0 : 1;
+    const std::uint64_t begin = starts[which];
     inside = false;
     if (begin < end && begin <= last_) {
       // The row's documents are looked up next. An empty document begins there, too, and does not
       // hold its first token.
-      if (reader_.start(document + 1) > begin) reader_.remember(begin, document);
+      if (starts[which + 1] > begin) reader_.remember(begin, document + which);
       return begin;
     }
     if (use_leftovers_) {
@@ -52,21 +64,20 @@ class StartOrder final : public SampleOrder {
     return begin <= last_ ? begin : reader_.start(reader_.locate(last_));
   }
 
-  std::uint64_t moved(std::uint64_t start, std::uint64_t document) {
+  std::uint64_t moved(std::uint64_t start, std::uint64_t document, Sums& sums) {
     bool inside = false;
     const std::uint64_t begin = begin_of_row(start, document, inside);
-    if (counts_) count(start, begin, inside);
+    if (counts_) count(start, begin, inside, sums);
     return begin;
   }
 
   // What no row shows is counted for some rows: the tokens of a block that lie before its row, and
   // beyond the row of the block before it.
-  void count(std::uint64_t start, std::uint64_t begin, bool inside) {
+  void count(std::uint64_t start, std::uint64_t begin, bool inside, Sums& sums) {
     constexpr std::uint64_t kOneOf = 16;
-    StartCounts& counts = *counts_;
-    const std::uint64_t rows = counts.rows.fetch_add(1, std::memory_order_relaxed);
-    if (inside) counts.inside.fetch_add(1, std::memory_order_relaxed);
-    if (rows % kOneOf != 0) return;
+    ++sums.rows;
+    if (inside) ++sums.inside;
+    if (rows_++ % kOneOf != 0) return;
     std::uint64_t shown = start;  // up to here, by the row before
     if (start >= columns_) {
       bool ignored;
@@ -75,8 +86,16 @@ class StartOrder final : public SampleOrder {
       if (row <= start) shown = row + columns_;
     }
     const std::uint64_t end = std::min(begin, start + columns_);
-    counts.looked_at.fetch_add(columns_, std::memory_order_relaxed);
-    counts.skipped.fetch_add(end > shown ? end - shown : 0, std::memory_order_relaxed);
+    sums.looked_at += columns_;
+    sums.skipped += end > shown ? end - shown : 0;
+  }
+
+  void add(const Sums& sums) const {
+    if (!counts_) return;
+    counts_->rows.fetch_add(sums.rows, std::memory_order_relaxed);
+    counts_->inside.fetch_add(sums.inside, std::memory_order_relaxed);
+    counts_->looked_at.fetch_add(sums.looked_at, std::memory_order_relaxed);
+    counts_->skipped.fetch_add(sums.skipped, std::memory_order_relaxed);
   }
 
   const std::unique_ptr<SampleOrder> crops_;
@@ -85,18 +104,21 @@ class StartOrder final : public SampleOrder {
   const bool use_leftovers_;
   StartCounts* const counts_;
   const std::uint64_t last_;  // start that leaves room for a row and its last target
+  std::uint64_t rows_ = 0;    // that were counted
   std::vector<std::uint64_t> documents_;
 };
 
 // Rows of packed windows. Windows come in a keyed order, and the rows of some of them are mixed.
 class PackOrder final : public SampleOrder {
  public:
-  PackOrder(const Packs& packs, const LoaderOptions& options, std::uint64_t seed)
+  PackOrder(const Packs& packs, const LoaderOptions& options, std::uint64_t seed,
+            std::uint64_t turn)
       : order_(options.order),
         seed_(seed),
         windows_(packs.windows()),
         rows_(packs.window_rows()),
-        group_(std::min<std::uint64_t>(options.documents.mixed_windows, packs.windows())) {}
+        group_(mixed_windows(packs, options)),
+        turn_(turn) {}
 
   Place at(std::uint64_t position) override {
     const std::uint64_t epoch_rows = windows_ * rows_;
@@ -107,7 +129,9 @@ class PackOrder final : public SampleOrder {
       of_windows_.emplace(windows_, seed_, epoch);
       epoch_ = epoch;
       of_rows_.reset();
+      of_window_rows_.clear();
     }
+    if (order_ == CropOrder::kBlocks) return in_turn(epoch, group, in_epoch);
     if (!of_rows_ || group != of_group_) {
       const std::uint64_t windows = std::min(group_, windows_ - group * group_);
       of_rows_.emplace(windows * rows_, seed_ ^ kRowsSeed, epoch * groups + group);
@@ -124,13 +148,31 @@ class PackOrder final : public SampleOrder {
   std::uint64_t epoch_samples() const override {
     return order_ == CropOrder::kRandom ? 0 : windows_ * rows_;
   }
+  std::uint64_t turn() const override { return turn_; }
 
  private:
+  // Windows of a group give a row each in turn: ranks that take each world-th position have windows
+  // of their own, if the world divides the group.
+  Place in_turn(std::uint64_t epoch, std::uint64_t group, std::uint64_t in_epoch) {
+    const std::uint64_t first = group * group_, windows = std::min(group_, windows_ - first);
+    if (of_window_rows_.empty() || group != of_group_) {
+      of_window_rows_.clear();
+      for (std::uint64_t i = 0; i < windows; ++i) {
+        of_window_rows_.emplace_back(rows_, seed_ ^ kRowsSeed, epoch * windows_ + first + i);
+      }
+      of_group_ = group;
+    }
+    const std::uint64_t within = in_epoch - first * rows_, slot = within % windows;
+    const std::uint64_t window = (*of_windows_)(first + slot);
+    return {window * rows_ + of_window_rows_[slot](within / windows), epoch};
+  }
+
   static constexpr std::uint64_t kRowsSeed = 0x7061636b5f726f77;  // "pack_row"
   const CropOrder order_;
-  const std::uint64_t seed_, windows_, rows_, group_;
+  const std::uint64_t seed_, windows_, rows_, group_, turn_;
   std::uint64_t epoch_ = 0, of_group_ = 0;
   std::optional<Permutation> of_windows_, of_rows_;
+  std::vector<Permutation> of_window_rows_;  // of kBlocks, of each window of the group
 };
 
 }  // namespace
@@ -142,8 +184,12 @@ std::unique_ptr<SampleOrder> start_order(std::unique_ptr<SampleOrder> crops, Doc
 }
 
 std::unique_ptr<SampleOrder> pack_order(const Packs& packs, const LoaderOptions& options,
-                                        std::uint64_t seed) {
-  return std::make_unique<PackOrder>(packs, options, seed);
+                                        std::uint64_t seed, std::uint64_t turn) {
+  return std::make_unique<PackOrder>(packs, options, seed, turn);
+}
+
+std::uint64_t mixed_windows(const Packs& packs, const LoaderOptions& options) {
+  return std::min<std::uint64_t>(options.documents.mixed_windows, packs.windows());
 }
 
 }  // namespace evenkeel
