@@ -1,7 +1,6 @@
 #include "tokens/document_orders.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -123,27 +122,16 @@ class PackOrder final : public SampleOrder {
   Place at(std::uint64_t position) override {
     const std::uint64_t epoch_rows = windows_ * rows_;
     const std::uint64_t epoch = position / epoch_rows, in_epoch = position % epoch_rows;
-    const std::uint64_t groups = (windows_ + group_ - 1) / group_;
     const std::uint64_t group = in_epoch / (group_ * rows_);
-    if (!of_windows_ || epoch != epoch_) {
-      of_windows_.emplace(windows_, seed_, epoch);
-      epoch_ = epoch;
-      of_rows_.reset();
-      of_window_rows_.clear();
+    if (in_group_.empty() || epoch != epoch_ || group != of_group_) load(epoch, group);
+    const std::uint64_t within = in_epoch - group * group_ * rows_;
+    const bool drawn = order_ == CropOrder::kRandom;
+    if (order_ == CropOrder::kBlocks) {
+      const std::uint64_t slot = within % in_group_.size(), turn = within / in_group_.size();
+      return {in_group_[slot] * rows_ + of_rows_[slot](turn), epoch};
     }
-    if (order_ == CropOrder::kBlocks) return in_turn(epoch, group, in_epoch);
-    if (!of_rows_ || group != of_group_) {
-      const std::uint64_t windows = std::min(group_, windows_ - group * group_);
-      of_rows_.emplace(windows * rows_, seed_ ^ kRowsSeed, epoch * groups + group);
-      of_group_ = group;
-    }
-    const std::uint64_t mixed = (*of_rows_)(in_epoch - group * group_ * rows_);
-    const std::uint64_t slot = group * group_ + mixed / rows_;
-    // With replacement: a window is drawn for each place that one has.
-    const std::uint64_t window = order_ == CropOrder::kRandom
-                                     ? uniform_draw(seed_, 0, epoch * windows_ + slot, windows_)
-                                     : (*of_windows_)(slot);
-    return {window * rows_ + mixed % rows_, order_ == CropOrder::kRandom ? 0 : epoch};
+    const std::uint64_t mixed = of_rows_.front()(within);
+    return {in_group_[mixed / rows_] * rows_ + mixed % rows_, drawn ? 0 : epoch};
   }
   std::uint64_t epoch_samples() const override {
     return order_ == CropOrder::kRandom ? 0 : windows_ * rows_;
@@ -151,28 +139,35 @@ class PackOrder final : public SampleOrder {
   std::uint64_t turn() const override { return turn_; }
 
  private:
-  // Windows of a group give a row each in turn: ranks that take each world-th position have windows
-  // of their own, if the world divides the group.
-  Place in_turn(std::uint64_t epoch, std::uint64_t group, std::uint64_t in_epoch) {
+  void load(std::uint64_t epoch, std::uint64_t group) {
     const std::uint64_t first = group * group_, windows = std::min(group_, windows_ - first);
-    if (of_window_rows_.empty() || group != of_group_) {
-      of_window_rows_.clear();
-      for (std::uint64_t i = 0; i < windows; ++i) {
-        of_window_rows_.emplace_back(rows_, seed_ ^ kRowsSeed, epoch * windows_ + first + i);
-      }
-      of_group_ = group;
+    const Permutation of_windows(windows_, seed_, epoch);
+    in_group_.clear();
+    of_rows_.clear();
+    for (std::uint64_t place = first; place < first + windows; ++place) {
+      // With replacement: a window is drawn for each place that one has.
+      in_group_.push_back(order_ == CropOrder::kRandom
+                              ? uniform_draw(seed_, 0, epoch * windows_ + place, windows_)
+                              : of_windows(place));
+      // Windows give a row each in turn: ranks that take each world-th position have windows of
+      // their own, if the world divides the group.
+      if (order_ != CropOrder::kBlocks) continue;
+      of_rows_.emplace_back(rows_, seed_ ^ kRowsSeed, epoch * windows_ + place);
     }
-    const std::uint64_t within = in_epoch - first * rows_, slot = within % windows;
-    const std::uint64_t window = (*of_windows_)(first + slot);
-    return {window * rows_ + of_window_rows_[slot](within / windows), epoch};
+    if (order_ != CropOrder::kBlocks) {
+      const std::uint64_t groups = (windows_ + group_ - 1) / group_;
+      of_rows_.emplace_back(windows * rows_, seed_ ^ kRowsSeed, epoch * groups + group);
+    }
+    epoch_ = epoch;
+    of_group_ = group;
   }
 
   static constexpr std::uint64_t kRowsSeed = 0x7061636b5f726f77;  // "pack_row"
   const CropOrder order_;
   const std::uint64_t seed_, windows_, rows_, group_, turn_;
   std::uint64_t epoch_ = 0, of_group_ = 0;
-  std::optional<Permutation> of_windows_, of_rows_;
-  std::vector<Permutation> of_window_rows_;  // of kBlocks, of each window of the group
+  std::vector<std::uint64_t> in_group_;  // windows of that group
+  std::vector<Permutation> of_rows_;     // of all its rows, or with kBlocks of each window's
 };
 
 }  // namespace
