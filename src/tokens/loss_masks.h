@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -39,6 +40,11 @@ class LossMasks {
   void add(std::size_t slot, std::size_t set, std::uint64_t first, std::uint64_t count,
            std::uint64_t place);
   Job& job(std::size_t slot);
+  std::span<const JobRun> runs(std::size_t slot) const { return slots_[slot].runs; }
+  // Where the mask of a set begins in the array, if it has one.
+  std::optional<std::uint64_t> first_of(std::size_t set) const {
+    return firsts_[set] == kNone ? std::nullopt : std::optional(firsts_[set]);
+  }
   // Everything was read. Sets loss_mask to 0 where the mask is.
   void apply(std::size_t slot, std::uint8_t* loss_mask) const;
 
