@@ -115,6 +115,10 @@ class Reader:
     def lists(self) -> int:
         """Of an array of offsets: how many lists they are of."""
 
+    @property
+    def versions(self) -> list[str]:
+        """Of objects on servers: their ETags, or what comes closest."""
+
     def list_place(self, list: int) -> tuple[int, int]:
         """Where the two offsets of a list stand, and what they count from."""
 

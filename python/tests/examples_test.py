@@ -61,10 +61,10 @@ def test_the_gpt_learns_and_marks_its_phases(temporary, folder, text):
     pytest.importorskip("torch")
     marks = folder / "marks"
     marks.touch()
-    said = losses(run("train_gpt.py", "--steps", 40, text, EVENKEEL_MARKS=str(marks)))
-    assert len(said) == 11 and said[-1] < 0.8 * said[0]
+    said = losses(run("train_gpt.py", "--steps", 15, text, EVENKEEL_MARKS=str(marks)))
+    assert len(said) == 15 and said[-1] < 0.8 * said[0]
     texts = [line.split(" ", 2)[2] for line in marks.read_text().splitlines()]
-    assert texts[:3] == ["tokens", "training", "step 0"] and texts[-1] == "step 39"
+    assert texts[:3] == ["tokens", "training", "step 0"] and texts[-1] == "step 14"
 
 
 @pytest.fixture
@@ -83,11 +83,11 @@ def test_before_and_after_are_the_same_training(temporary, text, gpt, capsys, mo
     said = []
     for way in ("memmap", "xy"):
         monkeypatch.setattr(
-            sys, "argv", ["train_gpt.py", "--steps=20", f"--loader={way}", str(text)]
+            sys, "argv", ["train_gpt.py", "--steps=8", f"--loader={way}", str(text)]
         )
         assert gpt.main() == 0
         said.append(capsys.readouterr().out)
-    assert len(losses(said[0])) == 11
+    assert len(losses(said[0])) == 8
     assert said[0] == said[1]
 
 
@@ -191,7 +191,7 @@ def test_rows_train_with_other_libraries(temporary, example, library, rows):
 def test_raw_text_becomes_a_trained_gpt(temporary, text):
     pytest.importorskip("torch")
     pytest.importorskip("tokenizers")
-    said = run("text_to_gpt.py", "--steps", 60, "--vocabulary", 300, text)
+    said = run("text_to_gpt.py", "--steps", 25, "--vocabulary", 300, text)
     first, last = re.search(r"went from ([\d.]+) to ([\d.]+)$", said.strip()).groups()
     assert float(last) < 0.8 * float(first)
 

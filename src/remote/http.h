@@ -27,6 +27,9 @@ struct HttpRequest {
   // answer is text, of at most kMostText bytes.
   std::optional<ByteRange> range = {};
   std::byte* into = nullptr;
+  // If set, no byte of an answer with another ETag is written: a second request for the same bytes
+  // may be under way to the same place.
+  std::string etag = {};
   std::string ca_file = {};      // certificates to trust; empty: the system's
   std::uint64_t generation = 0;  // of what it was signed with; the answer has it, too
   bool past_proxies = false;     // for addresses that only this machine can reach

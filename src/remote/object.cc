@@ -215,6 +215,7 @@ HttpRequest RemoteObject::request(std::uint64_t first, std::uint64_t last, std::
   // A weak ETag never matches; the answer's is compared in any case.
   if (!etag.empty() && !etag.starts_with("W/")) {
     request.headers.push_back("If-Match: " + etag);
+    request.etag = etag;
   } else if (!last_modified.empty()) {
     request.headers.push_back("If-Unmodified-Since: " + last_modified);
   }
