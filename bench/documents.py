@@ -1,12 +1,13 @@
 """Rows with documents: speed of each mode beside a loader without.
 
-usage: .venv/bin/python bench/documents.py [--folder DIR] [--tokens N] [--cold]
+usage: .venv/bin/python bench/documents.py [--folder DIR] [--tokens N] [--cold] [--order blocks]
 
 Lengths are log-normal with a heavy tail, about those of FineWeb. Modes take turns, so that what
 else the machine does hits all of them; the median of the rounds is shown. The last lines are
-packers of others, with batches made of a memmap on one thread: best fit in plain Python, and
-OLMo-core's where it is installed (a virtual environment with the packages of
-bench/requirements-olmo.txt, and evenkeel).
+others, on one thread: packers with batches made of a memmap, best fit in plain Python and
+OLMo-core's; and megatron-core's GPTDataset, which cuts its shuffled documents into rows and makes
+position ids and a loss mask. The last two are there where they are installed (a virtual environment
+with the packages of bench/requirements-olmo.txt, and evenkeel).
 """
 
 import argparse
@@ -14,14 +15,17 @@ import bisect
 import importlib.util
 import os
 import statistics
+import struct
 import tempfile
 import time
+import warnings
 from typing import Any
 
 import evenkeel
 import numpy as np
 
 COLUMNS, ROWS = 1024, 32
+EOD = 50256  # the last token of each document
 
 
 def make(folder: str, tokens: int) -> tuple[str, np.ndarray]:
@@ -31,8 +35,12 @@ def make(folder: str, tokens: int) -> tuple[str, np.ndarray]:
     with open(path, "wb") as file:
         for left in range(int(lengths.sum()), 0, -(1 << 24)):
             file.write(rng.integers(0, 50_000, min(left, 1 << 24), dtype=np.uint16).tobytes())
-        os.fsync(file.fileno())
-    np.cumsum(lengths).astype("<u8").tofile(f"{path}.index")
+    ends = np.cumsum(lengths)
+    written = np.memmap(path, np.uint16, "r+")
+    written[ends - 1] = EOD
+    written.flush()
+    del written
+    ends.astype("<u8").tofile(f"{path}.index")
     return path, lengths
 
 
@@ -42,13 +50,13 @@ def drop_cached(path: str) -> None:
     os.close(fd)
 
 
-def rows_per_second(path: str, mode: str | None, steps: int, cold: bool) -> float:
+def rows_per_second(path: str, mode: str | None, steps: int, cold: bool, order: str) -> float:
     if cold:
         drop_cached(path)
         drop_cached(f"{path}.index")
     budget = "64MiB" if cold else "2GiB"
     tokens = evenkeel.tokens(path, budget=budget)
-    with evenkeel.TokenLoader(tokens, ROWS, COLUMNS, order="shuffled", documents=mode) as loader:
+    with evenkeel.TokenLoader(tokens, ROWS, COLUMNS, order=order, documents=mode) as loader:
         next(loader)
         began = time.perf_counter()
         for _ in range(steps):
@@ -112,6 +120,47 @@ def rate_of_packer(path: str, lengths: np.ndarray, pack: Any) -> tuple[float, fl
     return 1 / each, 1 / (each + (time.perf_counter() - packed) / len(made))
 
 
+def megatron_rate(path: str, lengths: np.ndarray) -> float:
+    """Rows a second of megatron-core's GPTDataset, stacked into batches."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import torch
+        from megatron.core.datasets.blended_megatron_dataset_builder import (
+            BlendedMegatronDatasetBuilder,
+        )
+        from megatron.core.datasets.gpt_dataset import GPTDataset, GPTDatasetConfig
+
+    class Tokenizer:
+        vocab_size, eod, pad, unique_identifiers = 100_000, EOD, -1, {}
+
+    prefix = os.path.splitext(path)[0]
+    os.link(path, f"{prefix}.bin")
+    with open(f"{prefix}.idx", "wb") as index:
+        count = len(lengths)
+        index.write(b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, count, count + 1))
+        index.write(lengths.astype("<i4").tobytes())
+        index.write(((np.cumsum(lengths) - lengths) * 2).astype("<i8").tobytes())
+        index.write(np.arange(count + 1, dtype="<i8").tobytes())
+    config = GPTDatasetConfig(
+        random_seed=0,
+        sequence_length=COLUMNS,
+        blend=([prefix], None),
+        split="1,0,0",
+        tokenizer=Tokenizer(),
+        reset_position_ids=True,
+        reset_attention_mask=False,
+        eod_mask_loss=True,
+        create_attention_mask=False,
+    )
+    builder = BlendedMegatronDatasetBuilder(GPTDataset, (None, 0, 0), lambda: True, config)
+    dataset = builder.build()[0]
+    began = time.perf_counter()
+    for first in range(0, 100 * ROWS, ROWS):
+        samples = [dataset[i] for i in range(first, first + ROWS)]
+        {name: torch.stack([sample[name] for sample in samples]) for name in samples[0]}
+    return 100 * ROWS / (time.perf_counter() - began)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--folder", help="where the data is written; default a temporary folder")
@@ -119,6 +168,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--cold", action="store_true", help="not cached, under 64 MiB")
+    parser.add_argument("--order", default="shuffled", choices=("shuffled", "blocks"))
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
         path, lengths = make(folder, args.tokens)
@@ -126,7 +176,7 @@ def main() -> None:
         rates: dict[str | None, list[float]] = {mode: [] for mode in modes}
         for _ in range(args.rounds):
             for mode in modes:
-                rates[mode].append(rows_per_second(path, mode, args.steps, args.cold))
+                rates[mode].append(rows_per_second(path, mode, args.steps, args.cold, args.order))
         plain = statistics.median(rates[None])
         for mode in modes:
             rate = statistics.median(rates[mode])
@@ -140,6 +190,11 @@ def main() -> None:
             packing, all_of_it = rate_of_packer(path, some, pack)
             share = f"{all_of_it / plain:5.2f}  (packing alone {packing:,.0f})"
             print(f"{name:9} {all_of_it:12,.0f} rows/s  {share}")
+        if importlib.util.find_spec("megatron") is None:
+            print("megatron  is not installed")
+            return
+        rate = megatron_rate(path, lengths)
+        print(f"{'megatron':9} {rate:12,.0f} rows/s  {rate / plain:5.2f}")
 
 
 if __name__ == "__main__":

@@ -154,10 +154,17 @@ std::uint64_t steps_left(const TokenLoader& loader, const Batches& batches) {
 }
 
 // "32 crops (64.0 KiB) in a block, 512 blocks in a window, 64 streams"
-std::string describe_blocks(const BlockOptions& blocks, std::uint64_t crop_bytes) {
-  return fmt::format("{} crops ({}) in a block, {} blocks in a window, {} streams",
-                     with_commas(blocks.block_rows), format_size(blocks.block_rows * crop_bytes),
-                     with_commas(blocks.window_blocks), blocks.streams);
+std::string describe_blocks(const BlockOptions& blocks, std::uint64_t crop_bytes,
+                            DocumentMode documents) {
+  const bool whole = documents == DocumentMode::kWhole;
+  const std::string size =
+      whole ? "" : fmt::format(" ({})", format_size(blocks.block_rows * crop_bytes));
+  return fmt::format("{} {}{} in a block, {} blocks in a window, {} streams",
+                     with_commas(blocks.block_rows),
+                     whole                                ? "documents"
+                     : documents == DocumentMode::kPacked ? "rows"
+                                                          : "crops",
+                     size, with_commas(blocks.window_blocks), blocks.streams);
 }
 
 std::vector<std::pair<std::string, std::string>> described(const Batches& batches,
@@ -175,7 +182,8 @@ std::vector<std::pair<std::string, std::string>> described(const Batches& batche
                               crop_order_name(options.order), loader.buffers())}};
   if (options.order == CropOrder::kBlocks) {
     lines.push_back(
-        {"blocks", describe_blocks(loader.blocks(), options.block_size * tokens.dtype().size)});
+        {"blocks", describe_blocks(loader.blocks(), options.block_size * tokens.dtype().size,
+                                   options.documents.mode)});
   }
   lines.insert(
       lines.end(),

@@ -6,6 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/thread.h"
 #include "cli/compare_work.h"
 #include "cli/describe.h"
 #include "cli/file_cache_state.h"
@@ -43,7 +44,7 @@ void run_engine(const CompareSpec& spec, const CacheWatch& files, const std::str
   Progress progress;
   const auto started = std::chrono::steady_clock::now();
   outcome.started = utc(std::chrono::system_clock::now());
-  const double cpu_before = thread_cpu_seconds();
+  const auto cpu_before = thread_cpu_time();
   worker.send("go");
   std::optional<std::string> answer;
   while (!(answer = worker.line(MemoryWatch::kInterval))) {
@@ -56,7 +57,7 @@ void run_engine(const CompareSpec& spec, const CacheWatch& files, const std::str
   watch.sample_all();
   outcome.growth = watch.growth();
   outcome.samples = watch.take_samples();
-  outcome.watching_cpu_seconds = thread_cpu_seconds() - cpu_before;
+  outcome.watching_cpu_seconds = (thread_cpu_time() - cpu_before).count();
   const auto result = nlohmann::json::parse(*answer);
   if (result.contains("error")) {
     outcome.error = result.at("error").get<std::string>();

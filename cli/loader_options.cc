@@ -61,8 +61,10 @@ void add_loader_options(CLI::App& app, LoaderWords& words) {
       app, "--order", "NAME",
       [&loader](const std::string& name) { loader.order = parse_crop_order(name); },
       "random, shuffled, covering, blocks or megatron; default random");
-  add_count(app, "--block", loader.blocks.block_rows, 1,
-            "Of order blocks: crops that are read together; default by the budget");
+  add_count(
+      app, "--block", loader.blocks.block_rows, 1,
+      "Of order blocks: crops that are read together (with --documents whole: documents); default "
+      "by the budget");
   add_count(app, "--window", loader.blocks.window_blocks, 1,
             "Of order blocks: blocks that are mixed in memory; default by the budget");
   add_count(

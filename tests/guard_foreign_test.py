@@ -57,8 +57,7 @@ def same_both_ways(user, environment, command, input=None, again=lambda: None):
         drop_all(user.folder)
         done = guard(user, BUDGET, "--", *command, env=environment, input=input)
         assert done.stdout == expected
-        assert done.guarded >= 1, done.stderr
-        if done.released > 8 * MIB:
+        if done.guarded >= 1 and done.released > 8 * MIB:
             return expected
         # The program may be over before the guard had a processor.
     raise AssertionError(done.stderr)

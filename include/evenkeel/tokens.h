@@ -177,7 +177,10 @@ struct LoaderOptions {
   std::uint64_t block_size = 1024;  // tokens of a row
   CropOrder order = CropOrder::kRandom;
   std::uint64_t seed = 0;
-  // Of kBlocks, in crops; as in RowLoaderOptions. `TokenLoader::blocks` says what was chosen.
+  // Of kBlocks, in crops; as in RowLoaderOptions. With DocumentMode::kWhole, block_rows is
+  // documents (0: 64), and with that and kPacked the windows are those of DocumentOptions. In a
+  // mixture of these `streams` is how many samples it takes of a set at a time.
+  // `TokenLoader::blocks` says what was chosen.
   BlockOptions blocks = {0, 0, 0};
   // This process among `world`: together they take world * batch_size samples a step.
   std::uint64_t rank = 0, world = 1;
@@ -190,7 +193,8 @@ struct LoaderOptions {
   // sample, and MixtureOptions::max_epochs. A new loop over the loader begins at step 0 with
   // `steps` (the same batches each time, as validation wants), and goes on with `epochs`. Epochs
   // take one set of tokens and an order that has them. With kBlocks each epoch has whole batches:
-  // crops that are less than a step are left out, and other ones in the next epoch. With
+  // crops that are less than a step are left out, and other ones in the next epoch (but for
+  // kPacked). With
   // DocumentMode::kWhole and one set, the last batch of an epoch has what is left.
   std::uint64_t steps = 0, epochs = 0;
   // Of several sets: weights that change, and how often a set may come.

@@ -395,9 +395,11 @@ class Array(Closing, Reductions):
         return self._reopen or (Array, self._recipe)
 
     def __dask_tokenize__(self) -> tuple[Any, ...]:
-        """The same for the same files, as far as their names, sizes and times tell."""
+        """The same for the same files, as far as their names, sizes and times tell; for URLs, the
+        ETags that the objects had when they were opened."""
         files = [(path, *_size_and_time(path)) for path in self.paths]
-        return type(self).__name__, files, self._shape, str(self._dtype), self._source()
+        versions = list(self._reader.versions)
+        return type(self).__name__, files, versions, self._shape, str(self._dtype), self._source()
 
     def _source(self) -> str:
         return repr(self._reopen[1][:2] if self._reopen else self._recipe[5])
@@ -528,7 +530,7 @@ def info(
 
 
 def _size_and_time(path: str) -> tuple[int, ...]:
-    """Nothing of a URL, which says what it is by its name."""
+    """Nothing of a URL: its versions say more."""
     if "://" in path:
         return ()
     status = os.stat(path)

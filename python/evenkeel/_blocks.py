@@ -111,7 +111,7 @@ class InBlocks(Stepping):
 
     _order: str
     _told: dict[str, Any]
-    _chosen_by: tuple[_core.Budget, int, int, int]
+    _chosen_by: tuple[_core.Budget, int, int, int] | None
 
     def _choose_blocks(
         self,
@@ -145,12 +145,28 @@ class InBlocks(Stepping):
         warn_if_few(blocks, max(samples), stacklevel=3, exact='order="shuffled"')
         return blocks
 
+    def _blocks_of_documents(self, told: dict[str, Any]) -> Blocks:
+        """Where rows are made of documents: the library chooses what was not told."""
+        self._order, self._told, self._chosen_by = "blocks", told, None
+        given = {"block": told["block"], "streams": told["streams"]}
+        for name, value in given.items():
+            if value is not None and operator.index(value) < 1:
+                raise ValueError(f"loader: {name} must be 1 or more; it is {value}")
+        return Blocks(given["block"] or 0, 0, given["streams"] or 0)
+
+    def _describe_documents(self) -> list[str]:
+        if self._order != "blocks" or self._chosen_by is not None:
+            return []
+        block, window, streams = self.blocks_in_use
+        return [f"blocks: {block:,} in a block, {window:,} blocks in a window; {streams} streams"]
+
     def _blocks_for(self, told: dict[str, Any]) -> Blocks:
+        assert self._chosen_by is not None
         budget, sample_bytes, sets, step = self._chosen_by
         return choose("loader", budget, sample_bytes, self._world, **told, mixture=(sets, step))
 
     def _describe_blocks(self, samples: list[int], batch_size: int, noun: str) -> list[str]:
-        if self._order != "blocks":
+        if self._order != "blocks" or self._chosen_by is None:
             return []
         blocks = Blocks(*self.blocks_in_use)
         return [blocks.describe(max(samples), self._chosen_by[1], self._world, batch_size, noun)]
@@ -166,8 +182,8 @@ class InBlocks(Stepping):
         Stepping.load_state_dict(self, state)  # no super(): see _stepping.over
 
     def _require_told(self, theirs: Blocks) -> None:
-        if not any(theirs):
-            return  # of another order, which is refused by its name
+        if not any(theirs) or self._chosen_by is None:
+            return  # of another order, which is refused by its name; or the library compares them
         mine = self._blocks_for({**self._told, "block": self._told["block"] or theirs.block_rows})
         for name, there, here in zip(self._told, theirs, mine):
             if self._told[name] is not None and there != here:

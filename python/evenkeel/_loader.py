@@ -69,8 +69,9 @@ class TokenLoader(_Base):
     (here rows that are packed together, 512 by default), `mixed_windows`, `pad` and
     `long_documents` ("split", or "crop" for their first `block_size` tokens alone) belong to
     "packed". With "whole", `window` documents (4,096 by default) are sorted by length and cut into
-    buckets of `bucket` (world x batch_size), which come in random order. With order="blocks" only
-    "mask" is possible.
+    buckets of `bucket` (world x batch_size), which come in random order. With order="blocks",
+    "start" has the crops of that order, "packed" mixes `mixed_windows` windows that are read whole,
+    and "whole" sorts windows of blocks of `block` neighbouring documents (64 by default).
 
     Without `steps`, `epochs` or `max_epochs`, the loader does not end, and `len` is a TypeError;
     order="megatron" ends with its last sample. With `steps` a loop ends after that many batches,
@@ -167,18 +168,24 @@ class TokenLoader(_Base):
             options.megatron = (wanted, float(surplus), not has_weights(tokens))
         elif samples is not None:
             raise ValueError('loader: samples belongs to order="megatron"\nhint: give steps')
-        packs = documents is not None and order != "blocks"  # `window` is that of documents
-        blocks = self._choose_blocks(
-            order,
-            {"block": block, "window": None if packs else window, "streams": streams},
-            budget=sets[0][0].budget,
-            has_budget=sets[0][0]._recipe[1] is not None,
-            sample_bytes=options.block_size * stored.itemsize,
-            batch_size=batch_size,
-            samples=self._samples(),
-        )
-        if blocks is not None:
-            options.blocks = blocks
+        in_pieces = documents in ("packed", "whole")
+        # `window` is that of documents.
+        packs = documents is not None and (order != "blocks" or in_pieces)
+        told = {"block": block, "window": None if packs else window, "streams": streams}
+        if order == "blocks" and in_pieces:
+            options.blocks = self._blocks_of_documents(told)
+        else:
+            blocks = self._choose_blocks(
+                order,
+                told,
+                budget=sets[0][0].budget,
+                has_budget=sets[0][0]._recipe[1] is not None,
+                sample_bytes=options.block_size * stored.itemsize,
+                batch_size=batch_size,
+                samples=self._samples(),
+            )
+            if blocks is not None:
+                options.blocks = blocks
         options.documents = document_options(
             documents,
             bos=bos,
@@ -248,6 +255,7 @@ class TokenLoader(_Base):
                 repr(self)[1:-1].replace("evenkeel.TokenLoader", "loader"),
                 *(repr(source) for source in self._sources),
                 *self._describe_blocks(self._samples(), rows, "crops"),
+                *self._describe_documents(),
                 f"batches: {rows:,} x {columns:,} tokens, {self.buffers} in memory",
                 f"loop: {f'{self.size:,} batches' if self.size else 'does not end'}",
                 f"budget: {budget.describe()}, {_core.format_size(budget.in_use)} in use",

@@ -4,7 +4,7 @@ import pathlib
 
 import numpy as np
 import pytest
-from documents_test import BUDGET, datatrove
+from document_corpora import BUDGET, datatrove
 
 import evenkeel
 

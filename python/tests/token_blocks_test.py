@@ -202,7 +202,7 @@ def test_it_describes_itself_and_warns_of_few_blocks(path):
     assert caught[0].filename == __file__
 
 
-def test_documents_can_be_masked_and_not_packed(path):
+def test_documents_can_be_masked(path):
     tokens = np.arange(6_000, dtype="uint16") % 37
     tokens.tofile(path.parent / "documents.bin")
     opened = evenkeel.tokens(path.parent / "documents.bin", budget="8MiB", engine="direct")
@@ -219,7 +219,3 @@ def test_documents_can_be_masked_and_not_packed(path):
     common = found["blocks"].keys() & found["covering"].keys()  # an epoch leaves out a few
     assert len(common) > 360
     assert all(found["blocks"][start] == found["covering"][start] for start in common)
-    with pytest.raises(ValueError, match="mixes crops, and documents=.packed. has other rows"):
-        evenkeel.TokenLoader(
-            opened, 10, 16, order="blocks", documents="packed", eos=0, documents_index=path.parent
-        )

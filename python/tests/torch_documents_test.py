@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from documents_test import BUDGET, datatrove
+from document_corpora import BUDGET, datatrove
 
 import evenkeel
 

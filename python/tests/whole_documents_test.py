@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from documents_test import (
+from document_corpora import (
     BUDGET,
     EOT,
     QUICK,
@@ -15,9 +15,11 @@ from documents_test import (
     best_fit,
     corpora,
     datatrove,
+    dolma,
     eot_file,
     megatron,
     open_corpus,
+    own_offsets,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -172,6 +174,31 @@ def test_whole_batches_can_be_sought_and_resumed(tmp_path: pathlib.Path) -> None
         np.testing.assert_array_equal(np.concatenate(parts), run[70][0])
 
 
+@pytest.mark.parametrize("make", [datatrove, megatron, own_offsets, dolma])
+def test_documents_of_a_window_that_lie_far_apart(tmp_path: pathlib.Path, make: Any) -> None:
+    """Of an index of many blocks, only the numbers of the window's documents are read."""
+    rng = np.random.default_rng(5)
+    lengths = rng.integers(0 if make is not dolma else 1, 6, 40_000)
+    corpus: Corpus = make(tmp_path, rng.integers(8, 60_000, lengths.sum()), lengths.tolist(), 1)
+    each = bounds(corpus)
+    everything = np.ones(len(corpus.tokens), bool)
+    with evenkeel.TokenLoader(
+        open_corpus(corpus),
+        8,
+        4,
+        order="shuffled",
+        documents="whole",
+        window=256,
+        **corpus.options,
+    ) as loader:
+        for step in (0, 40, 4990):
+            loader.seek(step)
+            batch = next(loader)
+            rows = loader.explain(step)
+            documents = [row["documents"][0]["document"] for row in rows]
+            expect_whole(batch, corpus, [each[d] for d in documents], 4, True, everything)
+
+
 def test_length_buckets_save_padding(tmp_path: pathlib.Path) -> None:
     corpus = chats(tmp_path, 2000)
 
@@ -324,8 +351,6 @@ def test_what_whole_cannot_do_is_said(tmp_path: pathlib.Path) -> None:
         load(loss_mask="mask.bin")
     with pytest.raises(ValueError, match="batches with documents"):
         load(loss_mask=tokens, documents=None, eos=None)
-    with pytest.raises(ValueError, match='"blocks" takes no loss mask'):
-        load(loss_mask=tokens, documents="mask", order="blocks")
     with pytest.raises(ValueError, match="crops long documents"):
         load(long_documents="split")
     with pytest.raises(ValueError, match='must be "split" or "crop"'):

@@ -43,18 +43,21 @@ void PlacedRuns::index() {
   }
 }
 
-WindowHolder::WindowHolder(const Order& order, std::uint64_t samples,
-                           std::optional<std::uint64_t> taken)
-    : first_epoch_(order),
-      samples_(samples),
-      order_(order, samples),
-      positions_(taken.value_or(order_.first_position(order_.windows()))),
-      windows_(positions_ == 0 ? 0 : order_.window_of(positions_ - 1) + 1) {}
+std::uint64_t RunPlacer::place(std::uint64_t row, std::uint64_t rows) {
+  std::uint64_t shift = 0, taken;
+  if (alignment > 0 && rows > 0) {
+    shift = piece_of(layout, 0, row, rows, nullptr, taken).offset % alignment;
+  }
+  const std::uint64_t at = end + shift;
+  end = at + rows * layout.row_bytes;
+  if (alignment > 0) end = round_up(end, alignment);
+  return at;
+}
 
-void WindowHolder::start(std::vector<ReadStream> streams, std::uint64_t limit) {
+void WindowHolder::start(std::vector<ReadStream> streams, std::uint64_t limit, std::uint64_t end) {
   ahead_.emplace(std::move(streams), *this,
                  ReadAhead::Options{.slots = kSlots,
-                                    .end = windows_,
+                                    .end = end,
                                     .budget_limit = limit,
                                     .closed_hint = "call chunks() again",
                                     .what = "chunks"});
@@ -69,29 +72,8 @@ bool WindowHolder::close(std::optional<ReadAhead::Clock::time_point> deadline) {
   return true;
 }
 
-void WindowHolder::runs_of(std::uint64_t number, std::vector<RowRun>& runs) const {
-  order_at(number / windows_).runs(number % windows_, runs);
-}
-
-BlockOrder WindowHolder::order_at(std::uint64_t epoch) const {
-  return {first_epoch_.at_epoch(first_epoch_.epoch + epoch), samples_};
-}
-
-std::uint64_t WindowHolder::number_of(std::uint64_t position) const {
-  return position / positions_ * windows_ + order_.window_of(position % positions_);
-}
-
 std::uint64_t WindowHolder::number_at_end(std::uint64_t end) const {
   return end == 0 ? 0 : number_of(end - 1) + 1;
-}
-
-std::uint64_t WindowHolder::begin_of(std::uint64_t number) const {
-  return number / windows_ * positions_ + order_.first_position(number % windows_);
-}
-
-std::uint64_t WindowHolder::end_of(std::uint64_t number) const {
-  return number / windows_ * positions_ +
-         std::min(positions_, order_.first_position(number % windows_ + 1));
 }
 
 std::size_t WindowHolder::wait_for(std::uint64_t window) {
@@ -171,6 +153,35 @@ void WindowHolder::seek(std::uint64_t position, std::uint64_t end) {
   interrupted_ = false;
 }
 
+BlockWindows::BlockWindows(const Order& order, std::uint64_t samples,
+                           std::optional<std::uint64_t> taken)
+    : first_epoch_(order),
+      samples_(samples),
+      order_(order, samples),
+      positions_(taken.value_or(order_.first_position(order_.windows()))),
+      windows_(positions_ == 0 ? 0 : order_.window_of(positions_ - 1) + 1) {}
+
+void BlockWindows::runs_of(std::uint64_t number, std::vector<RowRun>& runs) const {
+  order_at(number / windows_).runs(number % windows_, runs);
+}
+
+BlockOrder BlockWindows::order_at(std::uint64_t epoch) const {
+  return {first_epoch_.at_epoch(first_epoch_.epoch + epoch), samples_};
+}
+
+std::uint64_t BlockWindows::number_of(std::uint64_t position) const {
+  return position / positions_ * windows_ + order_.window_of(position % positions_);
+}
+
+std::uint64_t BlockWindows::begin_of(std::uint64_t number) const {
+  return number / windows_ * positions_ + order_.first_position(number % windows_);
+}
+
+std::uint64_t BlockWindows::end_of(std::uint64_t number) const {
+  return number / windows_ * positions_ +
+         std::min(positions_, order_.first_position(number % windows_ + 1));
+}
+
 // A block that is read in place needs room for alignment on both sides. Where that would be large
 // compared with the block, blocks lie one after the other and the engine reads into its own memory.
 std::uint64_t WindowReader::overhang(std::uint64_t block_bytes, const Engine& engine) {
@@ -211,7 +222,7 @@ std::uint64_t WindowReader::memory(const Array::Impl& array, const Engine& engin
 WindowReader::WindowReader(std::shared_ptr<Array::Impl> array, std::shared_ptr<Engine> engine,
                            const Order& order, SampleShape shape,
                            std::optional<std::uint64_t> taken)
-    : WindowHolder(order, shape.samples, taken),
+    : BlockWindows(order, shape.samples, taken),
       array_(std::move(array)),
       engine_(std::move(engine)),
       shape_(std::move(shape)),
@@ -265,27 +276,19 @@ void WindowReader::free_memory() {
   lists_share_.release();
 }
 
-// Each run is as far from alignment in memory as it is in its file, with room for the overhang on
-// both sides: the disk can then write it where it belongs.
 void WindowReader::lay_out(Slot& slot, std::uint64_t epoch) {
-  const Layout& layout = array_->layout;
   const std::uint64_t first_row = shape_.row(epoch, 0);
-  const std::uint64_t alignment = engine_->limits().alignment;
+  RunPlacer placer{array_->layout, overhang_ > 0 ? engine_->limits().alignment : 0};
   slot.runs.clear();
   slot.placed.placed.clear();
-  std::uint64_t end = 0, place = 0;
+  std::uint64_t place = 0;
   for (const RowRun& run : scratch_) {
     const std::uint64_t row = first_row + run.start * shape_.rows;
     const std::uint64_t rows = run.count * shape_.rows + shape_.overlap;
-    std::uint64_t taken;
-    const Piece piece = piece_of(layout, 0, row, rows, nullptr, taken);
-    const std::uint64_t shift = overhang_ > 0 ? piece.offset % alignment : 0;
-    std::byte* data = slot.memory.data() + end + shift;
+    std::byte* data = slot.memory.data() + placer.place(row, rows);
     slot.runs.push_back({row, rows, data});
     slot.placed.placed.push_back({place, run.start, data});
     place += run.count;
-    end += rows * layout.row_bytes + shift;
-    if (overhang_ > 0) end = round_up(end, alignment);
   }
   slot.placed.placed.push_back({place, 0, nullptr});
 }

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "array/impl.h"
@@ -61,8 +62,20 @@ struct PlacedRuns {
   }
 };
 
-// Which windows are in memory, and how many of their rows nobody has taken. What a window holds is
-// the matter of the classes derived from it.
+// Lays runs of rows side by side in memory. Where `alignment` is not 0, each run is as far from
+// alignment in memory as it is in its file, with room for alignment on both sides: the disk can
+// then write it where it belongs.
+struct RunPlacer {
+  const Layout& layout;
+  std::uint64_t alignment = 0;
+  std::uint64_t end = 0;  // bytes that are taken
+
+  // The place of the next run's first byte. A run may be empty.
+  std::uint64_t place(std::uint64_t row, std::uint64_t rows);
+};
+
+// Which windows are in memory, and how many of their rows nobody has taken. What a window holds,
+// and which positions it has, is the matter of the classes derived from it.
 //
 // Positions of this rank, and windows, are counted on from epoch to epoch: the windows of an epoch
 // follow those of the one before, so that reading ahead does not stop in between. Several threads
@@ -78,7 +91,6 @@ class WindowHolder : public BatchMaker {
   // The first row to be taken is that of `position`; nothing is read for positions from `end` on
   // but what windows before it hold. Ends an interruption. No thread may be in `take`.
   void seek(std::uint64_t position, std::uint64_t end) EXCLUDES(mutex_);
-  std::uint64_t positions_of_epoch() const { return positions_; }
   // Makes a `take` that waits for the disk throw soon, and later ones until `seek`. From any
   // thread.
   void interrupt() { interrupted_ = true; }
@@ -89,52 +101,36 @@ class WindowHolder : public BatchMaker {
  protected:
   static constexpr std::size_t kSlots = 2;
 
-  // See WindowReader for `order` and `taken`.
-  WindowHolder(const Order& order, std::uint64_t samples, std::optional<std::uint64_t> taken);
-  // `limit` sizes the plans; see RowFeed::memory.
-  void start(std::vector<ReadStream> streams, std::uint64_t limit);
+  WindowHolder() = default;
+  // `limit` sizes the plans; see RowFeed::memory. Windows from `end` on are not read until `seek`.
+  void start(std::vector<ReadStream> streams, std::uint64_t limit, std::uint64_t end);
   virtual void free_memory() = 0;
-
-  const BlockOrder& order() const { return order_; }
-  std::uint64_t epoch_of(std::uint64_t window) const {
-    return first_epoch_.epoch + window / windows_;
-  }
-  // This rank's part of a window, as runs of rows.
-  void runs_of(std::uint64_t number, std::vector<RowRun>& runs) const;
-  // Calls `copy(slot, places)` for the rows of positions first, first + 1, ... in as many parts as
-  // there are windows; their places in the rank's part of the window are in `rows`.
+  // The number of the window that holds a position, and the positions at which that begins and
+  // ends.
+  virtual std::uint64_t number_of(std::uint64_t position) const = 0;
+  virtual std::uint64_t begin_of(std::uint64_t number) const = 0;
+  virtual std::uint64_t end_of(std::uint64_t number) const = 0;
+  // Calls `copy(slot, first, count)` for positions first, first + 1, ... in as many parts as there
+  // are windows; each part is in memory, in that slot, during the call.
   template <class Copy>
-  void take_places(std::uint64_t first, std::span<std::uint64_t> rows, const Copy& copy)
-      EXCLUDES(mutex_) {
-    while (!rows.empty()) {
+  void take_parts(std::uint64_t first, std::uint64_t count, const Copy& copy) EXCLUDES(mutex_) {
+    while (count > 0) {
       const std::uint64_t window = number_of(first);
-      const std::uint64_t left = end_of(window) - first;
-      const auto now = rows.first(std::min<std::uint64_t>(rows.size(), left));
-      order_at(first / positions_).fill_places(first % positions_, now);
-      copy(wait_for(window), now);
-      took(window, now.size());
-      first += now.size();
-      rows = rows.subspan(now.size());
+      const std::uint64_t now = std::min(count, end_of(window) - first);
+      copy(wait_for(window), first, now);
+      took(window, now);
+      first += now;
+      count -= now;
     }
   }
 
  private:
-  // The number of the window that holds a position, and the positions at which that begins and
-  // ends.
-  std::uint64_t number_of(std::uint64_t position) const;
   std::uint64_t number_at_end(std::uint64_t end) const;
-  std::uint64_t begin_of(std::uint64_t number) const;
-  std::uint64_t end_of(std::uint64_t number) const;
-  BlockOrder order_at(std::uint64_t epoch) const;
   // The slot that holds a window, which is read if it is not in memory yet.
   std::size_t wait_for(std::uint64_t window) EXCLUDES(mutex_);
   void took(std::uint64_t window, std::uint64_t rows) EXCLUDES(mutex_);
   void count_down(std::uint64_t window, std::uint64_t rows) REQUIRES(mutex_);
 
-  const Order first_epoch_;
-  const std::uint64_t samples_;
-  const BlockOrder order_;                   // of the first epoch: its sizes are those of all
-  const std::uint64_t positions_, windows_;  // that are taken of an epoch
   std::atomic<bool> interrupted_ = false;
 
   // A window that rows are taken from, in slot window % kSlots.
@@ -154,10 +150,53 @@ class WindowHolder : public BatchMaker {
   std::optional<ReadAhead> ahead_;
 };
 
+// Windows of the order `blocks`.
+class BlockWindows : public WindowHolder {
+ public:
+  std::uint64_t positions_of_epoch() const { return positions_; }
+
+ protected:
+  // See WindowReader for `order` and `taken`.
+  BlockWindows(const Order& order, std::uint64_t samples, std::optional<std::uint64_t> taken);
+  void start(std::vector<ReadStream> streams, std::uint64_t limit) {
+    WindowHolder::start(std::move(streams), limit, windows_);
+  }
+
+  const BlockOrder& order() const { return order_; }
+  std::uint64_t epoch_of(std::uint64_t window) const {
+    return first_epoch_.epoch + window / windows_;
+  }
+  // This rank's part of a window, as runs of rows.
+  void runs_of(std::uint64_t number, std::vector<RowRun>& runs) const;
+  // Calls `copy(slot, places)` for the rows of positions first, first + 1, ... in as many parts as
+  // there are windows; their places in the rank's part of the window are in `rows`.
+  template <class Copy>
+  void take_places(std::uint64_t first, std::span<std::uint64_t> rows, const Copy& copy) {
+    take_parts(first, rows.size(),
+               [&](std::size_t slot, std::uint64_t position, std::uint64_t count) {
+                 const auto now = rows.first(count);
+                 order_at(position / positions_).fill_places(position % positions_, now);
+                 copy(slot, now);
+                 rows = rows.subspan(count);
+               });
+  }
+
+ private:
+  std::uint64_t number_of(std::uint64_t position) const override;
+  std::uint64_t begin_of(std::uint64_t number) const override;
+  std::uint64_t end_of(std::uint64_t number) const override;
+  BlockOrder order_at(std::uint64_t epoch) const;
+
+  const Order first_epoch_;
+  const std::uint64_t samples_;
+  const BlockOrder order_;                   // of the first epoch: its sizes are those of all
+  const std::uint64_t positions_, windows_;  // that are taken of an epoch
+};
+
 // Reads a rank's part of each window, block by block and in few large requests, into memory that is
 // reserved when the reader is made: two parts, one that rows are taken from while the next is read.
 // Blocks are read in place where the engine can.
-class WindowReader final : public WindowHolder {
+class WindowReader final : public BlockWindows {
  public:
   // `order` is of kind kBlocks; its epoch is that of position 0. `taken` is how many of this rank's
   // positions are taken of an epoch; without it all are. Until `seek`, one epoch is read. Throws

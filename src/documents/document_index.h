@@ -77,6 +77,19 @@ class DocumentReader {
   void remember(std::uint64_t token, std::uint64_t document) { memo_of(token) = {token, document}; }
   // The first token of a document; of document size(), the number of tokens.
   std::uint64_t start(std::uint64_t document);
+  // The first tokens of this document and of the two after it.
+  std::array<std::uint64_t, 3> three_starts(std::uint64_t document) {
+    std::array<std::uint64_t, 3> starts;
+    if (document + 2 < index_->size()) {
+      const Starts from = starts_from(document);
+      if (from.count > 2) {
+        for (std::size_t i = 0; i < 3; ++i) starts[i] = from.at(i);
+        return starts;
+      }
+    }
+    for (std::size_t i = 0; i < 3; ++i) starts[i] = start(document + i);
+    return starts;
+  }
   // Calls use(start) with the first tokens of documents `document`, document + 1, ... until it
   // returns false or there are no more. `use` must not look documents up.
   template <class Use>
@@ -84,17 +97,32 @@ class DocumentReader {
     while (document < index_->size()) {
       const Starts starts = starts_from(document);
       for (std::uint64_t i = 0; i < starts.count; ++i) {
-        const std::uint64_t entry = std::max(starts.entries[i], starts.skipped);
-        if (!use(starts.first + (entry - starts.skipped))) return;
+        if (!use(starts.at(i))) return;
       }
       document += starts.count;
     }
   }
+  // Where a document begins and ends.
+  struct Bounds {
+    std::uint64_t document = 0, start = 0, end = 0;
+  };
+  Bounds bounds(std::uint64_t document);
+  // `bounds` finds these documents, which ascend, without looking at the index. The list stays the
+  // caller's: it must not change before another one is given here.
+  void keep(std::span<const Bounds> known) { known_ = known; }
   // Calls use(start, end) for each of these documents, which must ascend. Their part of the index
-  // is read in groups of blocks.
+  // is read in groups of blocks; of documents that are far apart, only the numbers that say where
+  // they begin and end.
   template <class Use>
   void for_each_of(std::span<const std::uint64_t> documents, Use use) {
+    bool plain = true;
     while (!documents.empty()) {
+      if (plain && far_apart(documents)) {
+        const std::span<const Bounds> found = read_bounds(documents, plain);
+        for (const Bounds& one : found) use(one.start, std::max(one.start, one.end));
+        documents = documents.subspan(found.size());
+        if (!found.empty()) continue;
+      }
       const std::size_t ready = load_blocks_of(documents);
       for (const std::uint64_t document : documents.first(ready)) {
         const std::uint64_t begin = start(document), end = start(document + 1);
@@ -108,6 +136,7 @@ class DocumentReader {
   static constexpr std::uint64_t kBlock = 512;           // entries of a block
   static constexpr std::uint64_t kEntries = kBlock + 1;  // with the first of the next block
   static constexpr std::size_t kWays = 4, kTogether = 32;
+  static constexpr std::size_t kPairs = 1024;  // documents whose bounds are read together
   using Part = DocumentIndex::Part;
 
   // The entry that holds a token of a file, looked for in blocks lowest .. highest of its part.
@@ -135,11 +164,21 @@ class DocumentReader {
     const std::uint64_t* entries = nullptr;
     std::uint64_t count = 0;
     std::uint64_t first = 0, skipped = 0;  // of the part: its first token, and what lies before it
+    std::uint64_t at(std::uint64_t i) const {
+      return first + (std::max(entries[i], skipped) - skipped);
+    }
   };
   Starts starts_from(std::uint64_t document);
 
   Memo& memo_of(std::uint64_t token) { return memos_[token * 0x9e3779b97f4a7c15 >> 56]; }
   const Part& part_of_document(std::uint64_t document);
+  static bool far_apart(std::span<const std::uint64_t> documents);
+  // Of the first of them, in `staging_`. None where the first is at an end of its part, and where
+  // `plain` becomes false: then blocks must be read, which also finds what is wrong with an index.
+  std::span<const Bounds> read_bounds(std::span<const std::uint64_t> documents, bool& plain);
+  // The same of documents that the file of a part has both numbers of: their entries are in
+  // `entries`. False: they do not look right, or some of Megatron's are empty documents at the end.
+  bool read_pairs(const Part& part, std::span<std::uint64_t> entries, std::uint64_t* out);
   // How many of them, from the first on, `start` now finds in memory; at least one.
   std::size_t load_blocks_of(std::span<const std::uint64_t> documents);
   const std::uint64_t* cached(std::uint64_t block);
@@ -172,6 +211,7 @@ class DocumentReader {
   // The part and block that `start` looked at last.
   const Part* last_part_ = nullptr;
   std::vector<Search> searches_;
+  std::span<const Bounds> known_;
   std::array<Memo, 256> memos_;
 };
 

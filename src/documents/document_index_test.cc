@@ -71,6 +71,28 @@ RC_GTEST_FIXTURE_PROP(Documents, LookupsAreThoseOfASortedList, ()) {
     RC_ASSERT(reader.start(found[i]) == *(after - 1));
     RC_ASSERT(reader.start(found[i] + 1) == (after == all.end() ? before : *after));
   }
+  // Documents that lie far apart, and some that do not.
+  const auto start_of = [&](std::uint64_t d) { return d < all.size() ? all[d] : before; };
+  std::vector<std::uint64_t> wanted;
+  const auto distance = *rc::gen::inRange<std::uint64_t>(1, 200);
+  for (std::uint64_t d = 0; d < all.size(); d += 1 + d * 31 % distance) wanted.push_back(d);
+  std::vector<DocumentReader::Bounds> bounds;
+  reader.for_each_of(wanted, [&](std::uint64_t start, std::uint64_t end) {
+    bounds.push_back({wanted[bounds.size()], start, end});
+  });
+  RC_ASSERT(bounds.size() == wanted.size());
+  reader.keep(std::span(bounds).first(bounds.size() / 2));
+  for (const auto& [document, start, end] : bounds) {
+    RC_ASSERT(start == start_of(document));
+    RC_ASSERT(end == start_of(document + 1));
+    const DocumentReader::Bounds again = reader.bounds(document);
+    RC_ASSERT(again.start == start);
+    RC_ASSERT(again.end == end);
+    for (std::uint64_t i = 0; i < 3; ++i) {
+      RC_ASSERT(reader.three_starts(document)[i] == start_of(document + i));
+    }
+  }
+  reader.keep({});
 }
 
 TEST_F(Documents, ASliceHasTheDocumentsThatItTouches) {

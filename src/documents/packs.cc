@@ -259,10 +259,10 @@ PackCache::PackCache(const Packs& packs, DocumentReader& reader, const Budget& b
 }
 
 const PackedWindow* PackCache::find(std::uint64_t number) {
-  for (std::size_t i = 0; i < windows_.size(); ++i) {
-    if (windows_[i].number != number) continue;
-    if (i > 0) std::rotate(windows_.begin(), windows_.begin() + i, windows_.begin() + i + 1);
-    return windows_.front().window.get();
+  for (Held& held : windows_) {
+    if (held.number != number) continue;
+    held.used = ++clock_;
+    return held.window.get();
   }
   return nullptr;
 }
@@ -276,10 +276,10 @@ const PackedWindow& PackCache::make(std::uint64_t number) {
       ready_.pop_back();
     }
     try {
-      windows_.push_front(
-          {number, std::make_unique<PackedWindow>(
-                       packs_.pack(number, reader_, budget_, std::move(share), working_.bytes()))});
-      return *windows_.front().window;
+      auto packed = std::make_unique<PackedWindow>(
+          packs_.pack(number, reader_, budget_, std::move(share), working_.bytes()));
+      windows_.push_back({number, ++clock_, std::move(packed)});
+      return *windows_.back().window;
     } catch (const Error& error) {
       // A window of more documents than is usual takes the memory of others.
       if (error.kind() != ErrorKind::kBudget || (windows_.empty() && ready_.empty())) throw;
@@ -289,6 +289,7 @@ const PackedWindow& PackCache::make(std::uint64_t number) {
 }
 
 void PackCache::drop_oldest() {
+  std::swap(*std::ranges::min_element(windows_, {}, &Held::used), windows_.back());
   Reservation& share = windows_.back().window->share_;
   if (share.bytes() == packs_.usual_bytes()) ready_.push_back(std::move(share));
   windows_.pop_back();

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <span>
 #include <vector>
@@ -109,7 +108,7 @@ class PackCache {
 
  private:
   struct Held {
-    std::uint64_t number;
+    std::uint64_t number = 0, used = 0;  // when it was used last
     std::unique_ptr<PackedWindow> window;
   };
   const PackedWindow* find(std::uint64_t number);
@@ -122,7 +121,8 @@ class PackCache {
   const std::size_t most_;
   Reservation working_;
   std::vector<Reservation> ready_;  // for windows to come
-  std::deque<Held> windows_;        // the one used last in front
+  std::vector<Held> windows_;
+  std::uint64_t clock_ = 0;
 };
 
 }  // namespace evenkeel

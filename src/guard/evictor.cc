@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <ctime>
 #include <span>
 #include <utility>
 
+#include "base/thread.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
 
@@ -24,12 +24,6 @@ constexpr Seconds kJudging{0.001};
 constexpr Seconds kStaysActive{1};
 // Work is repeated after so many times what it cost: a twentieth or a hundredth of a core.
 constexpr double kUrgent = 20, kRelaxed = 100;
-
-Seconds thread_cpu_time() {
-  timespec now{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return Seconds(static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec));
-}
 
 }  // namespace
 

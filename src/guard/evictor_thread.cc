@@ -1,12 +1,6 @@
 #include "guard/evictor_thread.h"
 
-#include <sched.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdint>
 #include <memory>
 #include <system_error>
 
@@ -15,28 +9,6 @@
 #include "evenkeel/error.h"
 
 namespace evenkeel {
-namespace {
-
-// Asks the scheduler for short time slices, which makes it run this thread sooner after a wake-up
-// when all cores are busy (Linux 6.12; older kernels refuse or ignore it).
-void ask_for_short_slices() {
-  if (::sched_getscheduler(0) != SCHED_OTHER) return;  // the user chose another policy
-  struct Attributes {                                  // sched_attr, which libc does not declare
-    std::uint32_t size, policy;
-    std::uint64_t flags;
-    std::int32_t nice;
-    std::uint32_t priority;
-    std::uint64_t runtime, deadline, period;
-  } attributes{};
-  attributes.size = sizeof attributes;
-  attributes.policy = SCHED_OTHER;
-  attributes.nice = ::getpriority(PRIO_PROCESS, 0);
-  attributes.runtime = 100'000;  // nanoseconds, the shortest slice
-  ::syscall(SYS_sched_setattr, 0, &attributes, 0);
-}
-
-}  // namespace
-
 EvictorThread& EvictorThread::of_this_process() {
   // Never destroyed: guards may outlive static objects.
   static auto& threads =

@@ -5,7 +5,6 @@
 #include <iterator>
 #include <utility>
 
-#include "array/row_extents.h"
 #include "base/checked.h"
 #include "evenkeel/error.h"
 
@@ -60,7 +59,7 @@ std::uint64_t RaggedWindowReader::most_runs() const {
 
 RaggedWindowReader::RaggedWindowReader(const RaggedArrays& arrays, const Order& order,
                                        std::uint64_t taken)
-    : WindowHolder(order, arrays.rows(), taken), arrays_(arrays) {
+    : BlockWindows(order, arrays.rows(), taken), arrays_(arrays) {
   engines_.push_back(arrays_.offsets->engine());
   for (const auto& values : arrays_.values) {
     engines_.push_back(values->engine());
@@ -174,34 +173,24 @@ void RaggedWindowReader::check_offsets(const Slot& slot) const {
   }
 }
 
-// Each run is as far from alignment in memory as it is in its file, with room for the overhang on
-// both sides: the disk can then write it where it belongs.
 void RaggedWindowReader::place_values(Slot& slot, std::size_t which) {
   Values& values = slot.values[which];
   const Layout& layout = arrays_.values[which]->layout;
   const DType offset = arrays_.offsets->layout.dtype;
-  const std::uint64_t alignment = engines_[which + 1]->limits().alignment;
-  const bool roomy = overhangs_[which] > 0;
+  RunPlacer placer{layout, overhangs_[which] > 0 ? engines_[which + 1]->limits().alignment : 0};
   values.runs.clear();
   values.places.clear();
-  std::uint64_t end = 0;
   for (std::size_t number = 0; number < slot.runs.size(); ++number) {
     const JobRun& run = slot.runs[number];
     const std::uint64_t before = slot.batches.empty() ? 0 : slot.batches[number].first_value;
     const std::uint64_t begin = before + number_at(offset, run.out);
     const std::uint64_t last = before + number_at(offset, run.out + (run.count - 1) * offset.size);
-    std::uint64_t shift = 0, taken;
-    if (roomy && last > begin) {
-      shift = piece_of(layout, 0, begin, last - begin, nullptr, taken).offset % alignment;
-    }
     values.runs.push_back({begin, last - begin, nullptr});
-    values.places.push_back(end + shift);
-    end += (last - begin) * layout.row_bytes + shift;
-    if (roomy) end = round_up(end, alignment);
+    values.places.push_back(placer.place(begin, last - begin));
   }
-  if (end > values.memory.size()) {
+  if (placer.end > values.memory.size()) {
     values.memory = {};
-    values.memory = PageBuffer(arrays_.values.front()->budget, end, "a window of long rows");
+    values.memory = PageBuffer(arrays_.values.front()->budget, placer.end, "a window of long rows");
   }
   for (std::size_t i = 0; i < values.runs.size(); ++i) {
     values.runs[i].out = values.memory.data() + values.places[i];

@@ -34,7 +34,7 @@ struct RaggedRow {
 // Reads the offsets of a rank's part of each window, and then all values of a block at once. As
 // WindowReader otherwise. The memory is for rows of the usual length; a window of longer rows takes
 // more from the budget and keeps it.
-class RaggedWindowReader final : public WindowHolder {
+class RaggedWindowReader final : public BlockWindows {
  public:
   // See WindowReader.
   RaggedWindowReader(const RaggedArrays& arrays, const Order& order, std::uint64_t taken);

@@ -49,6 +49,7 @@ class RowOrder final : public SampleOrder {
     return order_->get().kind == OrderKind::kRandom ? 0 : rows_;
   }
   std::uint64_t turn() const override;
+  std::uint64_t rows_of_epoch() const { return rows_of_epoch(order_->get()); }
 
  private:
   const Sequence& sequence(const Order& order);

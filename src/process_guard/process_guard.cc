@@ -15,6 +15,7 @@
 #include "base/fd.h"
 #include "base/signals.h"
 #include "base/sys.h"
+#include "base/thread.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
 #include "meter/proc.h"
@@ -22,7 +23,7 @@
 namespace evenkeel {
 namespace {
 
-// Between two looks at the source. Looking takes at most a fifth of the time.
+// Between two looks at the source. Looking takes at most a fifth of a processor.
 constexpr std::chrono::milliseconds kAtLeast{2}, kAtMost{100};
 constexpr int kShare = 4;
 constexpr std::chrono::seconds kBetweenRetries{1};
@@ -113,15 +114,18 @@ GuardReport ProcessGuard::report() {
 }
 
 void ProcessGuard::run() noexcept {
+  ask_for_short_slices();
   while (!stopping_) {
-    const Clock::time_point begin = Clock::now();
+    const auto begin = thread_cpu_time();
     try {
       sync();
     } catch (const std::exception& error) {
       note(error.what(), error.what());
     }
     // Changes that come in a row are one.
-    const auto pause = std::max<Clock::duration>(kAtLeast, kShare * (Clock::now() - begin));
+    const auto pause = std::max<Clock::duration>(
+        kAtLeast,
+        std::chrono::duration_cast<Clock::duration>(kShare * (thread_cpu_time() - begin)));
     if (!stopping_) std::this_thread::sleep_for(std::min<Clock::duration>(pause, kAtMost));
     if (!stopping_) source_.wait(kAtMost);
   }

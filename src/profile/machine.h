@@ -13,7 +13,4 @@ void describe_machine(ProfileReport& report, const std::string& path);
 
 std::string utc(std::chrono::system_clock::time_point time);  // "2026-11-15T11:20:00Z"
 
-// Of the calling thread so far: what recording costs, whatever else the program does.
-double thread_cpu_seconds();
-
 }  // namespace evenkeel

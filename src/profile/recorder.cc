@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/thread.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
 #include "profile/estimate.h"
@@ -83,7 +84,7 @@ Recorder::Recorder(pid_t root, Options options)
 void Recorder::start() {
   started_ = Clock::now();
   started_at_ = std::chrono::system_clock::now();
-  cpu_before_ = thread_cpu_seconds();
+  cpu_before_ = thread_cpu_time();
 }
 
 template <class Look>
@@ -91,9 +92,9 @@ void Recorder::look(CostLimiter& limiter, bool always, Look work) {
   const auto begin = Clock::now();
   if (!limiter.due(begin) && !always) return;
   // Time on the processor: on a busy machine, waiting for it is no reason to look less often.
-  const double cpu_before = thread_cpu_seconds();
+  const auto cpu_before = thread_cpu_time();
   work();
-  const std::chrono::duration<double> cost(thread_cpu_seconds() - cpu_before);
+  const auto cost = thread_cpu_time() - cpu_before;
   limiter.took(begin, std::chrono::duration_cast<Clock::duration>(cost));
 }
 
@@ -254,7 +255,7 @@ ProfileRun Recorder::finish() {
   run.started = utc(started_at_);
   run.seconds = latest_.seconds;
   run.interval_seconds = std::chrono::duration<double>(options_.interval).count();
-  run.own_cpu_seconds = thread_cpu_seconds() - cpu_before_;
+  run.own_cpu_seconds = (thread_cpu_time() - cpu_before_).count();
   for (const FileWatch::File& file : watch_.files()) {
     run.files.push_back({file.path, file.size, file.cached_before});
   }

@@ -69,7 +69,7 @@ class Recorder {
   Clock::time_point started_, counting_due_;
   bool living_ = true;
   std::chrono::system_clock::time_point started_at_;
-  double cpu_before_ = 0;
+  std::chrono::duration<double> cpu_before_{0};  // of the recording thread
   CostLimiter finding_, caching_, pss_alone_, pss_of_tree_;
   ProcessMemory resident_;  // sums over the tree, as of the last sample
   ProfileSample latest_;    // cache and pss: as last measured

@@ -83,7 +83,23 @@ SampleOrder::Place CropSequence::at(std::uint64_t position) {
 
 SampleOrder::Place BlockCrops::at(std::uint64_t position) {
   const Place crop = crops_.at(position);
-  return {crop_phase(seed_, block_size_, crop.epoch) + crop.row * block_size_, crop.epoch};
+  return {phase_of(crop.epoch) + crop.row * block_size_, crop.epoch};
+}
+
+void BlockCrops::fill(const Steps::Run& positions, std::span<std::uint64_t> starts) {
+  crops_.fill(positions, starts);
+  const std::uint64_t epoch_rows = crops_.rows_of_epoch();
+  std::uint64_t position = positions.first;
+  for (std::uint64_t& start : starts) {
+    start = phase_of(position / epoch_rows) + start * block_size_;
+    position += positions.distance;
+  }
+}
+
+std::uint64_t BlockCrops::phase_of(std::uint64_t epoch) {
+  if (epoch != epoch_) phase_ = crop_phase(seed_, block_size_, epoch);
+  epoch_ = epoch;
+  return phase_;
 }
 
 }  // namespace evenkeel

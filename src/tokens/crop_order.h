@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "evenkeel/order.h"
@@ -48,12 +50,16 @@ class BlockCrops final : public SampleOrder {
       : crops_(crops, std::move(order), mixed), block_size_(block_size), seed_(seed) {}
 
   Place at(std::uint64_t position) override;
+  void fill(const Steps::Run& positions, std::span<std::uint64_t> starts) override;
   std::uint64_t epoch_samples() const override { return crops_.epoch_samples(); }
   std::uint64_t turn() const override { return crops_.turn(); }
 
  private:
+  std::uint64_t phase_of(std::uint64_t epoch);
+
   RowOrder crops_;
   const std::uint64_t block_size_, seed_;
+  std::uint64_t epoch_ = UINT64_MAX, phase_ = 0;  // of that epoch
 };
 
 }  // namespace evenkeel

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "documents/find_tokens.h"
-#include "tokens/crop_order.h"
 #include "tokens/document_options.h"
 #include "tokens/whole_order.h"
 
@@ -53,19 +52,90 @@ DocumentBatches::Set DocumentBatches::make_set(const WeightedTokens& weighted,
     throw wrong_documents(packed() ? "there are no tokens to pack" : "there are no tokens");
   }
   set.index = DocumentIndex::open(tokens.layout(), tokens.files, source, budget_);
-  for (Side* side : {&set.reading, &set.explaining}) {
-    side->reader = std::make_unique<DocumentReader>(set.index, budget_, sets);
+  if (documents.crop_long && packed()) {
+    DocumentReader reader(set.index, budget_, sets);
+    set.cropped = std::make_unique<CroppedDocuments>(reader, columns_, budget_);
   }
-  if (!packed()) return set;
-  if (documents.crop_long) {
-    set.cropped = std::make_unique<CroppedDocuments>(*set.reading.reader, columns_, budget_);
+  if (packed()) {
+    set.packs = std::make_unique<Packs>(*set.index, columns_, documents.window, set.cropped.get());
   }
-  set.packs = std::make_unique<Packs>(*set.index, columns_, documents.window, set.cropped.get());
-  for (Side* side : {&set.reading, &set.explaining}) {
-    const std::size_t held = side == &set.reading ? documents.mixed_windows : 1;
-    side->packs = std::make_unique<PackCache>(*set.packs, *side->reader, budget_, held);
-  }
+  make_side(set, set.reading, sets, documents.mixed_windows);
+  make_side(set, set.explaining, sets, 1);
   return set;
+}
+
+void DocumentBatches::make_side(const Set& set, Side& side, std::size_t sets,
+                                std::size_t packs_held) const {
+  side.reader = std::make_unique<DocumentReader>(set.index, budget_, sets);
+  if (!set.packs) return;
+  side.packs = std::make_unique<PackCache>(*set.packs, *side.reader, budget_, packs_held);
+}
+
+void DocumentBatches::open_windows() {
+  for (Set& set : sets_) {
+    if (!set.index || set.ahead.reader) continue;
+    make_side(set, set.ahead, sets_.size(), options_.documents.mixed_windows);
+  }
+}
+
+std::uint64_t DocumentBatches::window_positions(std::size_t set) const {
+  if (whole()) return WholeOrder::window_of(options_, sets_[set].index->size());
+  const Packs& packs = *sets_[set].packs;
+  return mixed_windows(packs, options_) * packs.window_rows();
+}
+
+std::uint64_t DocumentBatches::usual_tokens(std::size_t set, std::uint64_t positions) const {
+  const Set& one = sets_[set];
+  if (!in_pieces()) return std::min(one.tokens, positions * (columns_ + 1));
+  const std::uint64_t documents = std::max<std::uint64_t>(one.index->size(), 1);
+  const std::uint64_t mean = std::min(one.tokens / documents, columns_);
+  const std::uint64_t row =
+      whole() ? mean + mean / 8 : columns_ + documents * columns_ / one.tokens;
+  return std::min(one.tokens, positions * (row + 2));
+}
+
+void DocumentBatches::for_each_span(std::size_t set, std::span<const std::uint64_t> rows,
+                                    const std::function<void(std::uint64_t, std::uint64_t)>& use) {
+  const Set& one = sets_[set];
+  for (const std::uint64_t row : rows) {
+    if (!in_pieces()) {
+      use(row, columns_ + 1);
+      continue;
+    }
+    DocumentPiece own;
+    for (const DocumentPiece& piece : pieces_of(one, one.ahead, row, false, own)) {
+      const bool last = piece.start + piece.tokens == one.tokens;
+      use(piece.start, piece.tokens + (last ? 0U : 1U));
+    }
+  }
+}
+
+void DocumentBatches::copy_row(std::size_t slot, std::span<const std::uint64_t> rows, std::size_t i,
+                               const DocumentWindowReader::Held& window, std::byte* stored) {
+  const Set& set = set_of(rows[i]);
+  const Slot& mine = slots_[slot];
+  const RunCounts begin = i > 0 ? mine.row_ends[i - 1] : RunCounts{}, end = mine.row_ends[i];
+  if (!in_pieces()) {
+    window.copy_tokens(rows[i] - set.first_row, columns_ + 1,
+                       stored + i * stored_row() * joined_.dtype.size);
+  }
+  for (std::uint32_t k = begin.tokens; k < end.tokens; ++k) {
+    const JobRun& run = mine.runs[k];
+    window.copy_tokens(run.start - set.first_token, run.count, run.out);
+  }
+  for (std::uint32_t k = begin.masks; k < end.masks; ++k) {
+    const JobRun& run = masks_.runs(slot)[k];
+    const auto first = masks_.first_of(static_cast<std::size_t>(&set - sets_.data()));
+    window.copy_mask(run.start - *first, run.count, run.out);
+  }
+}
+
+void DocumentBatches::end_row(std::size_t slot) {
+  if (options_.order != CropOrder::kBlocks) return;
+  Slot& mine = slots_[slot];
+  const std::size_t masks = masks_.any() ? masks_.runs(slot).size() : 0;
+  mine.row_ends.push_back(
+      {static_cast<std::uint32_t>(mine.runs.size()), static_cast<std::uint32_t>(masks)});
 }
 
 std::uint64_t DocumentBatches::rows(std::size_t set) const {
@@ -85,24 +155,31 @@ std::string DocumentBatches::describe(std::size_t set) const {
     return text + (documents.use_leftovers ? " leftovers=use" : " leftovers=drop") + masked;
   }
   text += " window=" + std::to_string(documents.window) + "x";
-  if (whole()) return text + std::to_string(documents.bucket) + masked;
+  if (whole()) {
+    text += std::to_string(documents.bucket);
+    if (options_.order == CropOrder::kBlocks) {
+      text += " block=" + std::to_string(options_.blocks.block_rows);
+    }
+    return text + masked;
+  }
   return text + std::to_string(documents.mixed_windows) +
          (documents.crop_long ? " long=crop" : "") + masked;
 }
 
-std::unique_ptr<SampleOrder> DocumentBatches::order(std::size_t set, bool explaining) {
+std::unique_ptr<SampleOrder> DocumentBatches::order(std::size_t set, OrderUse use,
+                                                    std::unique_ptr<SampleOrder> crops) {
   Set& one = sets_[set];
   const std::uint64_t seed = seed_of_set(options_.seed, set);
-  if (packed()) return pack_order(*one.packs, options_, seed);
-  if (whole()) {
-    const Side& side = explaining ? one.explaining : one.reading;
-    return std::make_unique<WholeOrder>(*side.reader, options_, seed, budget_);
-  }
-  auto crops = std::make_unique<CropSequence>(one.tokens, columns_, options_.order, seed);
+  if (packed()) return pack_order(*one.packs, options_, seed, turn());
   if (options_.documents.mode == DocumentMode::kMask) return crops;
-  return start_order(std::move(crops), *(explaining ? one.explaining : one.reading).reader,
-                     columns_, options_.documents.use_leftovers,
-                     explaining ? nullptr : &start_counts_);
+  const Side& side = use == OrderUse::kReading      ? one.reading
+                     : use == OrderUse::kExplaining ? one.explaining
+                                                    : one.ahead;
+  if (whole()) {
+    return std::make_unique<WholeOrder>(*side.reader, options_, seed, turn(), budget_);
+  }
+  return start_order(std::move(crops), *side.reader, columns_, options_.documents.use_leftovers,
+                     use == OrderUse::kReading ? &start_counts_ : nullptr);
 }
 
 const DocumentBatches::Set& DocumentBatches::set_of(std::uint64_t row) const {
@@ -133,13 +210,15 @@ void DocumentBatches::mark_by_index(const Set& set, std::uint64_t start, std::ui
 
 void DocumentBatches::prepare(std::size_t slot, std::span<const std::uint64_t> rows,
                               std::byte* memory) {
-  if (masks_.any()) {
-    masks_.begin(slot);
-    for (std::uint64_t i = 0; i < rows.size(); ++i) {
+  slots_[slot].row_ends.clear();
+  if (masks_.any()) masks_.begin(slot);
+  for (std::uint64_t i = 0; i < rows.size(); ++i) {
+    if (masks_.any()) {
       const Set& set = set_of(rows[i]);
       masks_.add(slot, static_cast<std::size_t>(&set - sets_.data()), rows[i] - set.first_row + 1,
                  columns_, i * columns_);
     }
+    end_row(slot);
   }
   if (by_tokens_) return;
   DocumentFields fields = fields_in(memory);

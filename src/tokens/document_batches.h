@@ -5,7 +5,9 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,6 +19,7 @@
 #include "loader/schedule.h"
 #include "tokens/document_fields.h"
 #include "tokens/document_orders.h"
+#include "tokens/document_windows.h"
 #include "tokens/impl.h"
 #include "tokens/loss_masks.h"
 
@@ -46,13 +49,35 @@ class DocumentBatches {
     return reinterpret_cast<const std::uint32_t*>(fields)[2];
   }
 
-  // The order of one set, and how many rows it numbers.
-  std::unique_ptr<SampleOrder> order(std::size_t set, bool explaining);
+  // The order of one set, and how many rows it numbers. `crops` are those that kMask and kStart
+  // begin with.
+  enum class OrderUse { kReading, kExplaining, kWindows };
+  std::unique_ptr<SampleOrder> order(std::size_t set, OrderUse use,
+                                     std::unique_ptr<SampleOrder> crops);
   std::uint64_t rows(std::size_t set) const;
+
+  // Of kBlocks, where batches are copied out of windows that another thread reads. Before orders
+  // are made with kWindows:
+  void open_windows();
+  // A reader of windows, but for its order; `in_pieces` alone has its own windows. `positions` is
+  // how many of a window this rank has at most.
+  std::uint64_t window_positions(std::size_t set) const;
+  std::uint64_t usual_tokens(std::size_t set, std::uint64_t positions) const;
+  std::uint64_t first_token_of(std::size_t set) const { return sets_[set].first_token; }
+  std::optional<std::uint64_t> first_mask_of(std::size_t set) const { return masks_.first_of(set); }
+  // Tokens of the set that its rows need, as (first, count). For the thread that reads windows.
+  void for_each_span(std::size_t set, std::span<const std::uint64_t> rows,
+                     const std::function<void(std::uint64_t, std::uint64_t)>& use);
+  // Instead of reading, after `prepare` or `runs`: copies what row i of the batch needs.
+  void copy_row(std::size_t slot, std::span<const std::uint64_t> rows, std::size_t i,
+                const DocumentWindowReader::Held& window, std::byte* stored);
 
   void add_slot(const Budget& budget);
   std::uint64_t slot_bytes() const;
-  void free_slots() { slots_.clear(); }
+  void keep_slots(std::size_t count) {
+    slots_.resize(std::min(count, slots_.size()));
+    masks_.keep_slots(count);
+  }
 
   // Looks up the documents of a batch; `fields` is where its fields go. With `in_pieces`, also what
   // is to be read: `runs`, to be laid from `stored` on.
@@ -91,7 +116,7 @@ class DocumentBatches {
     std::shared_ptr<const DocumentIndex> index;
     std::unique_ptr<CroppedDocuments> cropped;  // of DocumentOptions::crop_long
     std::unique_ptr<Packs> packs;
-    Side reading, explaining;
+    Side reading, explaining, ahead;
   };
   // A piece of a row on its way.
   struct Placed {
@@ -99,15 +124,25 @@ class DocumentBatches {
     std::uint32_t tokens = 0;
     bool last_of_stream = false;  // its last token has no successor
   };
+  // Runs up to the end of a row.
+  struct RunCounts {
+    std::uint32_t tokens = 0, masks = 0;
+  };
   struct Slot {
     Reservation share, more;
     std::size_t room = 0;  // pieces
     std::vector<JobRun> runs;
     std::vector<Placed> placed;
     std::vector<std::pair<std::uint64_t, std::uint64_t>> padding;  // place, positions
+    std::vector<RunCounts> row_ends;                               // of kBlocks
   };
 
   Set make_set(const WeightedTokens& weighted, std::size_t sets) const;
+  void make_side(const Set& set, Side& side, std::size_t sets, std::size_t packs_held) const;
+  void end_row(std::size_t slot);
+  std::uint64_t turn() const {
+    return options_.order == CropOrder::kBlocks && sets_.size() > 1 ? options_.blocks.streams : 1;
+  }
   const Set& set_of(std::uint64_t row) const;
   void mark_by_index(const Set& set, std::uint64_t start, std::uint64_t document,
                      DocumentFields& fields) const;

@@ -1,7 +1,6 @@
 #include "tokens/document_orders.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -22,27 +21,39 @@ class StartOrder final : public SampleOrder {
 
   Place at(std::uint64_t position) override {
     const Place place = crops_->at(position);
-    return {moved(place.row, reader_.locate(place.row)), place.epoch};
+    Sums sums;
+    const std::uint64_t row = moved(place.row, reader_.locate(place.row), sums);
+    add(sums);
+    return {row, place.epoch};
   }
   void fill(const Steps::Run& positions, std::span<std::uint64_t> rows) override {
     crops_->fill(positions, rows);
     documents_.resize(rows.size());
     reader_.locate(rows, documents_);
-    for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = moved(rows[i], documents_[i]);
+    Sums sums;
+    for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = moved(rows[i], documents_[i], sums);
+    add(sums);
   }
   std::uint64_t epoch_samples() const override { return crops_->epoch_samples(); }
+  std::uint64_t turn() const override { return crops_->turn(); }
 
  private:
+  // What StartCounts counts, of some rows.
+  struct Sums {
+    std::uint64_t rows = 0, inside = 0, looked_at = 0, skipped = 0;
+  };
+
   // Where the row of the crop at `start` begins, which lies in `document`.
   std::uint64_t begin_of_row(std::uint64_t start, std::uint64_t document, bool& inside) {
     const std::uint64_t end = start + columns_;
-    std::uint64_t begin = reader_.start(document);
-    if (begin != start) begin = reader_.start(++document);
+    const auto starts = reader_.three_starts(document);
+    const std::size_t which = starts[0] == start ? 0 : 1;
+    const std::uint64_t begin = starts[which];
     inside = false;
     if (begin < end && begin <= last_) {
       // The row's documents are looked up next. An empty document begins there, too, and does not
       // hold its first token.
-      if (reader_.start(document + 1) > begin) reader_.remember(begin, document);
+      if (starts[which + 1] > begin) reader_.remember(begin, document + which);
       return begin;
     }
     if (use_leftovers_) {
@@ -52,21 +63,20 @@ class StartOrder final : public SampleOrder {
     return begin <= last_ ? begin : reader_.start(reader_.locate(last_));
   }
 
-  std::uint64_t moved(std::uint64_t start, std::uint64_t document) {
+  std::uint64_t moved(std::uint64_t start, std::uint64_t document, Sums& sums) {
     bool inside = false;
     const std::uint64_t begin = begin_of_row(start, document, inside);
-    if (counts_) count(start, begin, inside);
+    if (counts_) count(start, begin, inside, sums);
     return begin;
   }
 
   // What no row shows is counted for some rows: the tokens of a block that lie before its row, and
   // beyond the row of the block before it.
-  void count(std::uint64_t start, std::uint64_t begin, bool inside) {
+  void count(std::uint64_t start, std::uint64_t begin, bool inside, Sums& sums) {
     constexpr std::uint64_t kOneOf = 16;
-    StartCounts& counts = *counts_;
-    const std::uint64_t rows = counts.rows.fetch_add(1, std::memory_order_relaxed);
-    if (inside) counts.inside.fetch_add(1, std::memory_order_relaxed);
-    if (rows % kOneOf != 0) return;
+    ++sums.rows;
+    if (inside) ++sums.inside;
+    if (rows_++ % kOneOf != 0) return;
     std::uint64_t shown = start;  // up to here, by the row before
     if (start >= columns_) {
       bool ignored;
@@ -75,8 +85,16 @@ class StartOrder final : public SampleOrder {
       if (row <= start) shown = row + columns_;
     }
     const std::uint64_t end = std::min(begin, start + columns_);
-    counts.looked_at.fetch_add(columns_, std::memory_order_relaxed);
-    counts.skipped.fetch_add(end > shown ? end - shown : 0, std::memory_order_relaxed);
+    sums.looked_at += columns_;
+    sums.skipped += end > shown ? end - shown : 0;
+  }
+
+  void add(const Sums& sums) const {
+    if (!counts_) return;
+    counts_->rows.fetch_add(sums.rows, std::memory_order_relaxed);
+    counts_->inside.fetch_add(sums.inside, std::memory_order_relaxed);
+    counts_->looked_at.fetch_add(sums.looked_at, std::memory_order_relaxed);
+    counts_->skipped.fetch_add(sums.skipped, std::memory_order_relaxed);
   }
 
   const std::unique_ptr<SampleOrder> crops_;
@@ -85,52 +103,71 @@ class StartOrder final : public SampleOrder {
   const bool use_leftovers_;
   StartCounts* const counts_;
   const std::uint64_t last_;  // start that leaves room for a row and its last target
+  std::uint64_t rows_ = 0;    // that were counted
   std::vector<std::uint64_t> documents_;
 };
 
 // Rows of packed windows. Windows come in a keyed order, and the rows of some of them are mixed.
 class PackOrder final : public SampleOrder {
  public:
-  PackOrder(const Packs& packs, const LoaderOptions& options, std::uint64_t seed)
+  PackOrder(const Packs& packs, const LoaderOptions& options, std::uint64_t seed,
+            std::uint64_t turn)
       : order_(options.order),
         seed_(seed),
         windows_(packs.windows()),
         rows_(packs.window_rows()),
-        group_(std::min<std::uint64_t>(options.documents.mixed_windows, packs.windows())) {}
+        group_(mixed_windows(packs, options)),
+        turn_(turn) {}
 
   Place at(std::uint64_t position) override {
     const std::uint64_t epoch_rows = windows_ * rows_;
     const std::uint64_t epoch = position / epoch_rows, in_epoch = position % epoch_rows;
-    const std::uint64_t groups = (windows_ + group_ - 1) / group_;
     const std::uint64_t group = in_epoch / (group_ * rows_);
-    if (!of_windows_ || epoch != epoch_) {
-      of_windows_.emplace(windows_, seed_, epoch);
-      epoch_ = epoch;
-      of_rows_.reset();
+    if (in_group_.empty() || epoch != epoch_ || group != of_group_) load(epoch, group);
+    const std::uint64_t within = in_epoch - group * group_ * rows_;
+    const bool drawn = order_ == CropOrder::kRandom;
+    if (order_ == CropOrder::kBlocks) {
+      const std::uint64_t slot = within % in_group_.size(), turn = within / in_group_.size();
+      return {in_group_[slot] * rows_ + of_rows_[slot](turn), epoch};
     }
-    if (!of_rows_ || group != of_group_) {
-      const std::uint64_t windows = std::min(group_, windows_ - group * group_);
-      of_rows_.emplace(windows * rows_, seed_ ^ kRowsSeed, epoch * groups + group);
-      of_group_ = group;
-    }
-    const std::uint64_t mixed = (*of_rows_)(in_epoch - group * group_ * rows_);
-    const std::uint64_t slot = group * group_ + mixed / rows_;
-    // With replacement: a window is drawn for each place that one has.
-    const std::uint64_t window = order_ == CropOrder::kRandom
-                                     ? uniform_draw(seed_, 0, epoch * windows_ + slot, windows_)
-                                     : (*of_windows_)(slot);
-    return {window * rows_ + mixed % rows_, order_ == CropOrder::kRandom ? 0 : epoch};
+    const std::uint64_t mixed = of_rows_.front()(within);
+    return {in_group_[mixed / rows_] * rows_ + mixed % rows_, drawn ? 0 : epoch};
   }
   std::uint64_t epoch_samples() const override {
     return order_ == CropOrder::kRandom ? 0 : windows_ * rows_;
   }
+  std::uint64_t turn() const override { return turn_; }
 
  private:
+  void load(std::uint64_t epoch, std::uint64_t group) {
+    const std::uint64_t first = group * group_, windows = std::min(group_, windows_ - first);
+    const Permutation of_windows(windows_, seed_, epoch);
+    in_group_.clear();
+    of_rows_.clear();
+    for (std::uint64_t place = first; place < first + windows; ++place) {
+      // With replacement: a window is drawn for each place that one has.
+      in_group_.push_back(order_ == CropOrder::kRandom
+                              ? uniform_draw(seed_, 0, epoch * windows_ + place, windows_)
+                              : of_windows(place));
+      // Windows give a row each in turn: ranks that take each world-th position have windows of
+      // their own, if the world divides the group.
+      if (order_ != CropOrder::kBlocks) continue;
+      of_rows_.emplace_back(rows_, seed_ ^ kRowsSeed, epoch * windows_ + place);
+    }
+    if (order_ != CropOrder::kBlocks) {
+      const std::uint64_t groups = (windows_ + group_ - 1) / group_;
+      of_rows_.emplace_back(windows * rows_, seed_ ^ kRowsSeed, epoch * groups + group);
+    }
+    epoch_ = epoch;
+    of_group_ = group;
+  }
+
   static constexpr std::uint64_t kRowsSeed = 0x7061636b5f726f77;  // "pack_row"
   const CropOrder order_;
-  const std::uint64_t seed_, windows_, rows_, group_;
+  const std::uint64_t seed_, windows_, rows_, group_, turn_;
   std::uint64_t epoch_ = 0, of_group_ = 0;
-  std::optional<Permutation> of_windows_, of_rows_;
+  std::vector<std::uint64_t> in_group_;  // windows of that group
+  std::vector<Permutation> of_rows_;     // of all its rows, or with kBlocks of each window's
 };
 
 }  // namespace
@@ -142,8 +179,12 @@ std::unique_ptr<SampleOrder> start_order(std::unique_ptr<SampleOrder> crops, Doc
 }
 
 std::unique_ptr<SampleOrder> pack_order(const Packs& packs, const LoaderOptions& options,
-                                        std::uint64_t seed) {
-  return std::make_unique<PackOrder>(packs, options, seed);
+                                        std::uint64_t seed, std::uint64_t turn) {
+  return std::make_unique<PackOrder>(packs, options, seed, turn);
+}
+
+std::uint64_t mixed_windows(const Packs& packs, const LoaderOptions& options) {
+  return std::min<std::uint64_t>(options.documents.mixed_windows, packs.windows());
 }
 
 }  // namespace evenkeel

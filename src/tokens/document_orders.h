@@ -25,8 +25,10 @@ std::unique_ptr<SampleOrder> start_order(std::unique_ptr<SampleOrder> crops, Doc
                                          StartCounts* counts);
 
 // Rows of packed windows, numbered window by window. Windows come in a keyed order, and the rows of
-// some of them are mixed.
+// some of them are mixed. With kBlocks these windows take turns. `turn` as SampleOrder::turn.
 std::unique_ptr<SampleOrder> pack_order(const Packs& packs, const LoaderOptions& options,
-                                        std::uint64_t seed);
+                                        std::uint64_t seed, std::uint64_t turn);
+// Windows that are mixed, of `packs` that may have fewer.
+std::uint64_t mixed_windows(const Packs& packs, const LoaderOptions& options);
 
 }  // namespace evenkeel

@@ -31,16 +31,18 @@ void fill_tokens(DType type, std::byte* out, std::uint64_t count, std::int64_t v
 }  // namespace
 
 std::uint64_t DocumentBatches::slot_bytes() const {
-  const std::uint64_t masks = masks_.slot_bytes(usual_pieces());
-  if (!in_pieces()) return masks;
-  return masks + usual_pieces() * (sizeof(JobRun) + sizeof(Placed) + 16) + batch_size_ * 16;
+  std::uint64_t bytes = masks_.slot_bytes(usual_pieces());
+  if (options_.order == CropOrder::kBlocks) bytes += batch_size_ * sizeof(RunCounts);
+  if (!in_pieces()) return bytes;
+  return bytes + usual_pieces() * (sizeof(JobRun) + sizeof(Placed) + 16) + batch_size_ * 16;
 }
 
 void DocumentBatches::add_slot(const Budget& budget) {
   masks_.add_slot(budget, usual_pieces());
   Slot& slot = slots_.emplace_back();
-  if (!in_pieces()) return;
   slot.share = budget.reserve(slot_bytes() - masks_.slot_bytes(usual_pieces()), "pieces of rows");
+  if (options_.order == CropOrder::kBlocks) slot.row_ends.reserve(batch_size_);
+  if (!in_pieces()) return;
   slot.room = usual_pieces();
   slot.runs.reserve(slot.room);
   slot.placed.reserve(slot.room);
@@ -73,8 +75,8 @@ std::span<const DocumentPiece> DocumentBatches::pieces_of(const Set& set, const 
                                                           std::uint64_t row, bool counts,
                                                           DocumentPiece& own) {
   if (whole()) {
-    const std::uint64_t start = side.reader->start(row), end = side.reader->start(row + 1);
-    const std::uint64_t length = std::max(start, end) - start;
+    const auto [document, start, end] = side.reader->bounds(row);
+    const std::uint64_t length = end - start;
     const std::uint64_t tokens = std::min(length, columns_);
     own = {start, static_cast<std::uint32_t>(tokens), tokens == length, tokens == length};
     if (counts) {
@@ -97,6 +99,7 @@ std::span<const JobRun> DocumentBatches::runs(std::size_t slot, std::span<const 
   mine.runs.clear();
   mine.placed.clear();
   mine.padding.clear();
+  mine.row_ends.clear();
   if (masks_.any()) masks_.begin(slot);
   DocumentFields fields = fields_in(memory);
   fields.begin();
@@ -106,7 +109,10 @@ std::span<const JobRun> DocumentBatches::runs(std::size_t slot, std::span<const 
     const Set& set = set_of(rows[i]);
     DocumentPiece own;
     const auto pieces = pieces_of(set, set.reading, rows[i] - set.first_row, true, own);
-    if (whole() && pieces.empty()) continue;
+    if (whole() && pieces.empty()) {
+      end_row(slot);
+      continue;
+    }
     make_room(mine, mine.runs.size() + pieces.size());
     if (!whole()) row_begin = i * columns_;
     fields.begin_at(row_begin);
@@ -126,6 +132,7 @@ std::span<const JobRun> DocumentBatches::runs(std::size_t slot, std::span<const 
       const bool crosses = piece.ends && !options_.documents.predict_first;
       if (last || crosses) fields.leave_out(column - 1);
     }
+    end_row(slot);
     if (whole()) {
       row_begin += column;
       continue;

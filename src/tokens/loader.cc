@@ -68,9 +68,14 @@ Steps TokenLoader::Impl::make_steps() const {
     return {ending_after(megatron_->size(), steps_of(options_)), 0, Steps::Ends::kNone};
   }
   if (options_.order != CropOrder::kBlocks) return {{}, 0, Steps::Ends::kNone};
-  const std::uint64_t tokens = mixture_.front().tokens.size();
-  return {steps_of(options_), crops_of_epoch(tokens, options_.block_size, options_.order),
-          mixture_.size() == 1 ? Steps::Ends::kDrop : Steps::Ends::kNone,
+  std::uint64_t epoch =
+      crops_of_epoch(mixture_.front().tokens.size(), options_.block_size, options_.order);
+  Steps::Ends ends = Steps::Ends::kDrop;
+  if (documents_ && documents_->in_pieces()) {
+    epoch = documents_->rows(0);
+    ends = documents_->whole() ? Steps::Ends::kShort : Steps::Ends::kNone;
+  }
+  return {steps_of(options_), epoch, mixture_.size() == 1 ? ends : Steps::Ends::kNone,
           Steps::Shares::kInterleaved};
 }
 
@@ -82,7 +87,9 @@ std::vector<LoaderWindows::Set> TokenLoader::Impl::make_sets() const {
     Order order;
     const std::uint64_t seed = order.seed = seed_of_set(options_.seed, i);
     SampleShape shape;
-    if (options_.order == CropOrder::kBlocks) {
+    if (options_.order == CropOrder::kBlocks && documents_ && documents_->in_pieces()) {
+      order.blocks = options_.blocks;  // for states: these orders are not of kind kBlocks
+    } else if (options_.order == CropOrder::kBlocks) {
       order.kind = OrderKind::kBlocks;
       order.blocks = options_.blocks;
       shape = {
@@ -103,27 +110,16 @@ std::vector<LoaderWindows::Set> TokenLoader::Impl::make_sets() const {
 }
 
 Schedule TokenLoader::Impl::make_schedule() {
-  const bool explaining = mixed_.has_value();  // the second one
+  using Use = DocumentBatches::OrderUse;
+  const Use use = mixed_ ? Use::kExplaining : Use::kReading;  // it is the second one that explains
   std::vector<ScheduledSet> sets;
   if (megatron_) {
     sets.push_back({1, megatron_->rows(), std::make_unique<MegatronOrder>(megatron_)});
     return {std::move(sets), steps_, options_.seed, StagedMixture({{1, 0}}, {}, 1)};
   }
   for (std::size_t i = 0; i < mixture_.size(); ++i) {
-    const std::uint64_t tokens = mixture_[i].tokens.size();
-    const std::uint64_t seed = seed_of_set(options_.seed, i);
-    if (options_.order == CropOrder::kBlocks) {
-      const auto& [order, shape] = sets_[i];
-      sets.push_back({mixture_[i].weight, tokens,
-                      std::make_unique<BlockCrops>(shape.samples, order, mixture_.size() > 1,
-                                                   options_.block_size, seed)});
-    } else if (documents_) {
-      sets.push_back({mixture_[i].weight, documents_->rows(i), documents_->order(i, explaining)});
-    } else {
-      sets.push_back(
-          {mixture_[i].weight, tokens,
-           std::make_unique<CropSequence>(tokens, options_.block_size, options_.order, seed)});
-    }
+    const std::uint64_t rows = documents_ ? documents_->rows(i) : mixture_[i].tokens.size();
+    sets.push_back({mixture_[i].weight, rows, make_order(i, use)});
   }
   const StepOptions taken = steps_of(options_);
   if (!mixed_) {
@@ -134,6 +130,22 @@ Schedule TokenLoader::Impl::make_schedule() {
   }
   const Steps steps = steps_of_schedule(sets);
   return {std::move(sets), steps, options_.seed, *mixed_};
+}
+
+std::unique_ptr<SampleOrder> TokenLoader::Impl::make_order(std::size_t set,
+                                                           DocumentBatches::OrderUse use) {
+  const std::uint64_t seed = seed_of_set(options_.seed, set);
+  std::unique_ptr<SampleOrder> crops;
+  if (documents_ && documents_->in_pieces()) return documents_->order(set, use, nullptr);
+  if (options_.order == CropOrder::kBlocks) {
+    const auto& [order, shape] = sets_[set];
+    crops = std::make_unique<BlockCrops>(shape.samples, order, mixture_.size() > 1,
+                                         options_.block_size, seed);
+  } else {
+    crops = std::make_unique<CropSequence>(mixture_[set].tokens.size(), options_.block_size,
+                                           options_.order, seed);
+  }
+  return documents_ ? documents_->order(set, use, std::move(crops)) : std::move(crops);
 }
 
 // Documents of one set come in buckets of about one length, which begin with steps: so an epoch's
@@ -147,7 +159,7 @@ Steps TokenLoader::Impl::steps_of_schedule(const std::vector<ScheduledSet>& sets
 
 // Before the pipeline takes memory for batches: windows are the larger part.
 Pipeline::Options TokenLoader::Impl::pipeline_options(bool lends) {
-  windows_.open({LoaderWindows::Field(array_)});
+  open_windows();
   Pipeline::Options options{.prefetch = options_.prefetch,
                             .keep = options_.buffers.keep,
                             .lends = lends,
@@ -181,9 +193,9 @@ std::uint64_t TokenLoader::Impl::slot_bytes() const {
          (documents_ ? documents_->slot_bytes() : 0);
 }
 
-void TokenLoader::Impl::free_slots() {
-  stored_.clear();
-  if (documents_) documents_->free_slots();
+void TokenLoader::Impl::keep_slots(std::size_t count) {
+  stored_.resize(std::min(count, stored_.size()));
+  if (documents_) documents_->keep_slots(count);
 }
 
 std::string TokenLoader::Impl::describe_batch() const {
@@ -211,13 +223,13 @@ void TokenLoader::Impl::add_slot(const Budget& budget) {
 // way of the batches.
 bool TokenLoader::Impl::make_room(std::uint64_t bytes) {
   if (options_.order != CropOrder::kBlocks || !array_->stop_mapping(bytes)) return false;
-  windows_.open({LoaderWindows::Field(array_)});
+  open_windows();
   return true;
 }
 
 std::vector<ReadStream> TokenLoader::Impl::streams() {
   engine_ = array_->engine();
-  if (windows_.any()) return {{array_->layout, idle_, {}, {}}};
+  if (windowed()) return {{array_->layout, idle_, {}, {}}};
   std::vector<ReadStream> streams{{array_->layout, *engine_, {}, {}, array_->cache()}};
   if (has_masks()) {
     // What is read of the tokens says what is read of the masks.
@@ -247,12 +259,13 @@ Job& TokenLoader::Impl::job(const Filling& batch, std::size_t stream) {
     return stored.job;
   }
   if (documents_ && documents_->in_pieces()) {
-    stored.job.runs =
+    const auto runs =
         documents_->runs(batch.slot, batch.rows, batch.fields[2], stored.tokens.data());
+    if (!windowed()) stored.job.runs = runs;
     return stored.job;
   }
   if (documents_) documents_->prepare(batch.slot, batch.rows, batch.fields[2]);
-  if (windows_.any()) return stored.job;
+  if (windowed()) return stored.job;
   stored.job.starts = batch.rows;
   stored.job.count = options_.block_size + 1;
   stored.job.out = stored.tokens.data();
@@ -265,6 +278,7 @@ void TokenLoader::Impl::finish(const Filling& batch) {
     mine.crops.resize(batch.rows.size());
     windows_.take(0, batch.pieces, mine.crops, mine.tokens.data());
   }
+  if (document_windows_.any()) take_documents(batch);
   std::byte* const stored = mine.tokens.data();
   if (documents_) documents_->finish(batch.slot, batch.rows, stored, batch.fields[2]);
   if (documents_ && documents_->in_pieces()) {

@@ -13,6 +13,7 @@
 #include "loader/batch_loader.h"
 #include "loader/windows.h"
 #include "tokens/document_batches.h"
+#include "tokens/document_windows.h"
 #include "tokens/impl.h"
 #include "tokens/megatron_blend.h"
 
@@ -49,23 +50,37 @@ struct TokenLoader::Impl final : Assembler, BatchLoader<TokenLoader::Impl, Batch
   std::uint64_t reads_of_row() const override {
     return megatron_ ? megatron_->most_runs() : documents_ ? documents_->reads_of_row() : 1;
   }
-  void free_slots() override;
+  void keep_slots(std::size_t count) override;
   std::string describe_batch() const override;
-  bool has_masks() const { return documents_ && documents_->mask_array(); }
+  // Masks that are read beside the tokens, not with windows of them.
+  bool has_masks() const {
+    return documents_ && documents_->mask_array() && !document_windows_.any();
+  }
+  // Batches are copied out of windows.
+  bool windowed() const { return windows_.any() || document_windows_.any(); }
   std::size_t stream_count() const override { return has_masks() ? 2 : 1; }
   std::vector<ReadStream> streams() override;
   Job& job(const Filling& batch, std::size_t stream) override;
   void finish(const Filling& batch) override;
   bool finishing_is_work() const override { return true; }
   bool make_room(std::uint64_t bytes) override;
-  bool streams_read() const override { return !windows_.any(); }
+  bool streams_read() const override { return !windowed(); }
   bool wants_rows() const override { return !windows_.any() || documents_; }
-  bool wants_pieces() const override { return windows_.any(); }
-  void interrupt() override { windows_.interrupt(); }
-  void moved(const Positions& first, const Positions& end) override { windows_.seek(first, end); }
-  void pass(const Positions& first, const Positions& end) override { windows_.pass(first, end); }
+  bool wants_pieces() const override { return windowed(); }
+  void interrupt() override {
+    windows_.interrupt();
+    document_windows_.interrupt();
+  }
+  void moved(const Positions& first, const Positions& end) override {
+    windows_.seek(first, end);
+    document_windows_.seek(first, end);
+  }
+  void pass(const Positions& first, const Positions& end) override {
+    windows_.pass(first, end);
+    document_windows_.pass(first, end);
+  }
   bool close_readers(std::optional<ReadAhead::Clock::time_point> deadline) override {
-    return windows_.close(deadline);
+    return windows_.close(deadline) && document_windows_.close(deadline);
   }
 
   static LoaderOptions check(LoaderOptions options, const std::vector<WeightedTokens>& sets);
@@ -74,6 +89,13 @@ struct TokenLoader::Impl final : Assembler, BatchLoader<TokenLoader::Impl, Batch
   Steps make_steps() const;
   std::vector<LoaderWindows::Set> make_sets() const;
   Schedule make_schedule();
+  std::unique_ptr<SampleOrder> make_order(std::size_t set, DocumentBatches::OrderUse use);
+  // Of kBlocks: windows of crops, or of the tokens that documents say, with their loss masks.
+  bool windows_of_documents() const;
+  void open_windows();
+  std::unique_ptr<DocumentWindowReader> make_window_reader(std::size_t set);
+  void change_windows(const BlockOptions& blocks);
+  void take_documents(const Filling& batch);
   Pipeline::Options pipeline_options(bool lends);
   Steps steps_of_schedule(const std::vector<ScheduledSet>& sets) const;
   std::uint64_t first_token_of(std::size_t set) const;  // in the sets one after the other
@@ -95,7 +117,8 @@ struct TokenLoader::Impl final : Assembler, BatchLoader<TokenLoader::Impl, Batch
   std::optional<StagedMixture> mixed_;  // made with the first schedule, for both; not of kMegatron
   const Steps steps_;                   // of kBlocks and kMegatron
   const std::vector<LoaderWindows::Set> sets_;
-  LoaderWindows windows_;  // of kBlocks
+  LoaderWindows windows_;             // of kBlocks
+  DocumentWindows document_windows_;  // the same, where documents say which tokens rows have
   std::shared_ptr<Engine> engine_, mask_engine_;
   IdleEngine idle_;
   std::deque<Stored> stored_;  // one for each batch on its way

@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 #include "tokens/crop_order.h"
+#include "tokens/document_options.h"
 #include "tokens/loader.h"
 
 namespace evenkeel {
@@ -34,9 +35,34 @@ void check_loss_masks(const LoaderOptions& options, const std::vector<WeightedTo
     throw wrong_loader("a loss mask belongs to batches with documents, which have a field for it")
         .hint("choose documents=\"mask\", \"start\", \"packed\" or \"whole\"");
   }
-  if (options.order == CropOrder::kBlocks) {
-    throw wrong_loader("order \"blocks\" takes no loss mask").hint("use order \"shuffled\"");
+}
+
+// Of rows that are made of documents. Their windows are DocumentOptions::window.
+BlockOptions blocks_of_documents(const LoaderOptions& options, std::size_t sets) {
+  const BlockOptions chosen =
+      choose_blocks(BlockRequest{.world = options.world,
+                                 .streams = options.blocks.streams,
+                                 .sets = sets,
+                                 .step_rows = options.batch_size * options.world});
+  const bool whole = options.documents.mode == DocumentMode::kWhole;
+  const BlockOptions& given = options.blocks;
+  if (given.window_blocks > 0 || (given.block_rows > 0 && !whole)) {
+    throw wrong_loader("with documents=\"" +
+                       std::string(document_mode_name(options.documents.mode)) +
+                       "\" order \"blocks\" has windows of documents, and " +
+                       (whole ? "blocks of them" : "no other blocks"))
+        .hint(whole ? "give the window of documents" : "give mixed_windows, and that window");
   }
+  if (sets > 1 && chosen.streams % options.world != 0) {
+    throw wrong_loader("a world of " + with_commas(options.world) + " ranks does not divide the " +
+                       with_commas(chosen.streams) + " streams of order \"blocks\"")
+        .hint("streams must be a multiple of every world");
+  }
+  constexpr std::uint64_t kBlockDocuments = 64;
+  const DocumentOptions documents = checked_documents(options).documents;
+  if (!whole) return {documents.window, documents.mixed_windows, chosen.streams};
+  const std::uint64_t block = given.block_rows > 0 ? given.block_rows : kBlockDocuments;
+  return {block, (documents.window - 1) / block + 1, chosen.streams};
 }
 
 }  // namespace
@@ -50,15 +76,11 @@ LoaderOptions TokenLoader::Impl::check(LoaderOptions options,
   check_epochs(steps_of(options), options.order != CropOrder::kRandom, sets.size());
   const DocumentMode documents = options.documents.mode;
   check_loss_masks(options, sets);
-  const bool crops = (documents == DocumentMode::kNone || documents == DocumentMode::kMask) &&
-                     options.order != CropOrder::kMegatron;
-  if (options.order == CropOrder::kBlocks && !crops) {
-    throw wrong_loader("order \"blocks\" mixes crops, and documents=\"" +
-                       std::string(document_mode_name(documents)) + "\" has other rows")
-        .hint("use documents=\"mask\", or another order");
-  }
+  const bool in_pieces = documents == DocumentMode::kPacked || documents == DocumentMode::kWhole;
+  const bool crops = documents == DocumentMode::kNone || documents == DocumentMode::kMask ||
+                     options.order == CropOrder::kBlocks;
   for (const WeightedTokens& set : sets) {
-    if (!crops) break;
+    if (!crops || in_pieces || options.order == CropOrder::kMegatron) break;
     require_crops(set.tokens.size(), options.block_size, options.order);
   }
   const auto tokens = checked_mul(options.batch_size, options.block_size + 1);
@@ -66,16 +88,18 @@ LoaderOptions TokenLoader::Impl::check(LoaderOptions options,
     throw wrong_loader("batch_size x block_size is too large: " + with_commas(options.batch_size) +
                        " x " + with_commas(options.block_size));
   }
-  if (options.order == CropOrder::kBlocks) {
-    const Tokens& first = sets.front().tokens;
-    LoaderBlocks blocks{
-        options.blocks, options.block_size * first.dtype().size, first.budget().limit(), {}};
-    for (const WeightedTokens& set : sets) {
-      blocks.samples.push_back(
-          crops_of_epoch(set.tokens.size(), options.block_size, options.order));
-    }
-    options.blocks = choose_blocks(blocks, steps_of(options));
+  if (options.order != CropOrder::kBlocks) return options;
+  const Tokens& first = sets.front().tokens;
+  LoaderBlocks blocks{
+      options.blocks, options.block_size * first.dtype().size, first.budget().limit(), {}};
+  if (in_pieces) {
+    options.blocks = blocks_of_documents(options, sets.size());
+    return options;
   }
+  for (const WeightedTokens& set : sets) {
+    blocks.samples.push_back(crops_of_epoch(set.tokens.size(), options.block_size, options.order));
+  }
+  options.blocks = choose_blocks(blocks, steps_of(options));
   return options;
 }
 

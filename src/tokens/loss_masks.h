@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -31,7 +32,7 @@ class LossMasks {
   // Memory for the masks of a batch that is made of so many pieces.
   std::uint64_t slot_bytes(std::uint64_t pieces) const;
   void add_slot(const Budget& budget, std::uint64_t pieces);
-  void free_slots() { slots_.clear(); }
+  void keep_slots(std::size_t count) { slots_.resize(std::min(count, slots_.size())); }
 
   // A batch: the targets of each of its pieces, tokens `first` .. first + count - 1 of a set, are
   // at position `place` and those that follow.
@@ -39,6 +40,11 @@ class LossMasks {
   void add(std::size_t slot, std::size_t set, std::uint64_t first, std::uint64_t count,
            std::uint64_t place);
   Job& job(std::size_t slot);
+  std::span<const JobRun> runs(std::size_t slot) const { return slots_[slot].runs; }
+  // Where the mask of a set begins in the array, if it has one.
+  std::optional<std::uint64_t> first_of(std::size_t set) const {
+    return firsts_[set] == kNone ? std::nullopt : std::optional(firsts_[set]);
+  }
   // Everything was read. Sets loss_mask to 0 where the mask is.
   void apply(std::size_t slot, std::uint8_t* loss_mask) const;
 

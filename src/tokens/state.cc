@@ -54,10 +54,15 @@ void TokenLoader::Impl::load(const LoaderState& state) {
   require_same("block_size", state.block_size, mine.block_size);
   require_same("order", std::string(crop_order_name(state.order)),
                std::string(crop_order_name(mine.order)));
-  if (state.blocks == mine.blocks && !windows_.missing()) {
+  if (state.blocks == mine.blocks && !windows_.missing() && !document_windows_.missing()) {
     return pipeline_.seek_samples(state.samples);
   }
-  pipeline_.seek_samples(state.samples, [&] { windows_.change(state.blocks); });
+  if (documents_ && documents_->in_pieces()) {
+    // The other numbers are part of the data's description. Streams are the turns of a mixture.
+    if (mixture_.size() > 1) require_same("streams", state.blocks.streams, mine.blocks.streams);
+    return pipeline_.seek_samples(state.samples);
+  }
+  pipeline_.seek_samples(state.samples, [&] { change_windows(state.blocks); });
 }
 
 // The set and the first token of one of Megatron's samples.

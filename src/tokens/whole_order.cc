@@ -7,8 +7,9 @@ namespace evenkeel {
 namespace {
 
 // Keep the draws of buckets, and of documents within one, apart from those of documents.
-constexpr std::uint64_t kBucketsSeed = 0x6275636b6574735f;  // "buckets_"
-constexpr std::uint64_t kInsideSeed = 0x696e5f6275636b65;   // "in_bucke"
+constexpr std::uint64_t kBucketsSeed = 0x6275636b6574735f;     // "buckets_"
+constexpr std::uint64_t kInsideSeed = 0x696e5f6275636b65;      // "in_bucke"
+constexpr std::uint64_t kBlockPhaseSeed = 0x626c6f636b735f66;  // "blocks_f", of where blocks begin
 
 std::uint64_t whole_buckets(std::uint64_t window, std::uint64_t bucket) {
   return (window + bucket - 1) / bucket * bucket;
@@ -17,21 +18,30 @@ std::uint64_t whole_buckets(std::uint64_t window, std::uint64_t bucket) {
 }  // namespace
 
 WholeOrder::WholeOrder(DocumentReader& reader, const LoaderOptions& options, std::uint64_t seed,
-                       const Budget& budget)
+                       std::uint64_t turn, const Budget& budget)
     : reader_(reader),
       order_(options.order),
       seed_(seed),
       columns_(options.block_size),
       documents_(reader.index().size()),
       bucket_(options.documents.bucket),
-      window_(std::min(whole_buckets(options.documents.window, bucket_),
-                       std::max<std::uint64_t>(documents_, 1))),
+      window_(window_of(options, documents_)),
       windows_((documents_ + window_ - 1) / window_),
-      share_(budget.reserve(window_ * (sizeof(Sorted) + 2 * sizeof(std::uint64_t)),
-                            "a window of documents")) {
+      block_(options.order == CropOrder::kBlocks ? std::min(options.blocks.block_rows, documents_)
+                                                 : 1),
+      turn_(turn),
+      share_(budget.reserve(
+          window_ * (sizeof(Sorted) + 2 * sizeof(std::uint64_t) + sizeof(DocumentReader::Bounds)),
+          "a window of documents")) {
   sorted_.reserve(window_);
   wanted_.reserve(window_);
   arranged_.reserve(window_);
+  bounds_.reserve(window_);
+}
+
+std::uint64_t WholeOrder::window_of(const LoaderOptions& options, std::uint64_t documents) {
+  return std::min(whole_buckets(options.documents.window, options.documents.bucket),
+                  std::max<std::uint64_t>(documents, 1));
 }
 
 SampleOrder::Place WholeOrder::at(std::uint64_t position) {
@@ -44,17 +54,17 @@ SampleOrder::Place WholeOrder::at(std::uint64_t position) {
 void WholeOrder::load(std::uint64_t epoch, std::uint64_t window) {
   loaded_ = UINT64_MAX;  // if the below throws
   const bool drawn = order_ == CropOrder::kRandom;
-  if (!drawn && (!of_documents_ || epoch_ != epoch))
-    of_documents_.emplace(documents_, seed_, epoch);
+  if (!drawn && (!of_documents_ || epoch_ != epoch)) {
+    of_documents_.emplace(documents_ / block_, seed_, epoch);
+    if (order_ == CropOrder::kBlocks)
+      phase_ = uniform_draw(seed_ ^ kBlockPhaseSeed, 0, epoch, documents_);
+  }
   epoch_ = epoch;
   const std::uint64_t first = window * window_, count = std::min(window_, documents_ - first);
   sorted_.clear();
   for (std::uint64_t i = 0; i < count; ++i) {
     const std::uint64_t slot = first + i;
-    const std::uint64_t document =
-        drawn ? uniform_draw(seed_, 0, epoch * documents_ + slot, documents_)
-              : (*of_documents_)(slot);
-    sorted_.push_back({document, 0, static_cast<std::uint32_t>(i)});
+    sorted_.push_back({document_at(slot), 0, static_cast<std::uint32_t>(i)});
   }
   find_lengths();
   std::ranges::sort(sorted_, {}, [](const Sorted& one) { return std::pair(one.length, one.slot); });
@@ -62,15 +72,33 @@ void WholeOrder::load(std::uint64_t epoch, std::uint64_t window) {
   loaded_ = epoch * windows_ + window;
 }
 
-// In the order of the index, which is then read block by block.
+std::uint64_t WholeOrder::document_at(std::uint64_t slot) const {
+  if (order_ == CropOrder::kRandom) {
+    return uniform_draw(seed_, 0, epoch_ * documents_ + slot, documents_);
+  }
+  if (order_ != CropOrder::kBlocks) return (*of_documents_)(slot);
+  // Full blocks in a keyed order, then what is left over; counted around the end of the stream.
+  const std::uint64_t full = of_documents_->size() * block_;
+  const std::uint64_t place =
+      slot < full ? (*of_documents_)(slot / block_) * block_ + slot % block_ : slot;
+  const std::uint64_t to_end = documents_ - phase_;
+  return place < to_end ? phase_ + place : place - to_end;
+}
+
+// In the order of the index, so that neighbours are read together. The bounds stay known: a batch
+// of these documents needs them next.
 void WholeOrder::find_lengths() {
   std::ranges::sort(sorted_, {}, &Sorted::document);
   wanted_.clear();
   for (const Sorted& one : sorted_) wanted_.push_back(one.document);
-  std::size_t i = 0;
+  reader_.keep({});
+  bounds_.clear();
   reader_.for_each_of(wanted_, [&](std::uint64_t start, std::uint64_t end) {
-    sorted_[i++].length = static_cast<std::uint32_t>(std::min(columns_, end - start));
+    Sorted& one = sorted_[bounds_.size()];
+    one.length = static_cast<std::uint32_t>(std::min(columns_, end - start));
+    bounds_.push_back({one.document, start, end});
   });
+  reader_.keep(bounds_);
 }
 
 // Where documents do not fill the last bucket, the short one is any of them, so that no length is

@@ -1,0 +1,187 @@
+// Which document holds a token: searches in an index that is read as they go on.
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "documents/document_index.h"
+#include "evenkeel/bytes.h"
+#include "evenkeel/error.h"
+
+namespace evenkeel {
+
+DocumentReader::Search DocumentReader::search_for(const Part& part, std::uint64_t token) const {
+  Search search{.part = &part, .token = token};
+  search.highest = part.blocks - 1;
+  search.highest_value = part.file.tokens;
+  return search;
+}
+
+namespace {
+
+constexpr std::uint64_t kNear = 64;  // numbers around a guess that are looked at first
+constexpr std::uint64_t kLine = 8;   // numbers of a cache line
+
+// Where the numbers around the one for `value` probably begin, among `count` ascending ones that
+// go on with `next`: documents are spread evenly enough. A multiple of a cache line.
+std::uint64_t near_begin(const std::uint64_t* numbers, std::uint64_t count, std::uint64_t next,
+                         std::uint64_t value) {
+  if (count <= kNear || next <= numbers[0]) return 0;
+  const double part = static_cast<double>(value - numbers[0]) /
+                      static_cast<double>(next - numbers[0]) * static_cast<double>(count);
+  const auto place = static_cast<std::uint64_t>(part);
+  return place <= kNear / 2 ? 0 : std::min(place - kNear / 2, count - kNear) / kLine * kLine;
+}
+
+// The last of `count` ascending numbers that is at most `value`, as the first one is. Without
+// branches: they would be mispredicted.
+std::uint64_t last_up_to(const std::uint64_t* numbers, std::uint64_t count, std::uint64_t value) {
+  const std::uint64_t* first = numbers;
+  while (count > 1) {
+    const std::uint64_t half = count / 2;
+    first += first[half] <= value ? half : 0;
+    count -= half;
+  }
+  return static_cast<std::uint64_t>(first - numbers);
+}
+
+}  // namespace
+
+// Interpolates, because documents are spread evenly enough for that to take two or three looks; and
+// halves what is left every third time, for those that are not.
+bool DocumentReader::advance(Search& search, const std::uint64_t* entries) {
+  const std::uint64_t first = entries[0], next = entries[kBlock];
+  const bool last = search.guess + 1 == search.part->blocks;
+  // In a right index, what was seen before the guess and after it goes on there.
+  const bool no_lower = search.token < first && search.guess == search.lowest && search.guess > 0;
+  const bool no_higher = search.token >= next && !last && search.guess == search.highest;
+  if (first < search.lowest_value || next > search.highest_value || no_lower || no_higher) {
+    throw wrong_index(search.part->file.path,
+                      "documents " + with_commas(search.guess * kBlock) + " to " +
+                          with_commas((search.guess + 1) * kBlock) + " begin at tokens " +
+                          with_commas(first) + " to " + with_commas(next) +
+                          ", but others of the index say " + with_commas(search.lowest_value) +
+                          " to " + with_commas(search.highest_value))
+        .hint("offsets must not decrease; write the index again");
+  }
+  if (search.token < first) {
+    if (search.guess == search.lowest) return true;  // before the first
+    search.highest = search.guess - 1;
+    search.highest_value = first;
+  } else if (search.token >= next && !last) {
+    search.lowest = search.guess + 1;
+    search.lowest_value = next;
+  } else {
+    const std::uint64_t documents = search.part->file.documents;
+    const std::uint64_t here = std::min(kBlock, documents - search.guess * kBlock);
+    // Counting numbers that lie side by side is quicker than halving, which waits for memory at
+    // each step.
+    const std::uint64_t begin = near_begin(entries, here, next, search.token);
+    const std::uint64_t* const near = entries + begin;
+    const bool brackets = here > kNear && near[0] <= search.token && search.token < near[kNear - 1];
+    std::uint64_t inside = 0;
+    if (brackets) {
+      for (std::uint64_t i = 0; i < kNear; ++i) inside += near[i] <= search.token ? 1 : 0;
+      inside += begin - 1;
+    } else {
+      inside = last_up_to(entries, here, search.token);
+    }
+    search.found = search.guess * kBlock + inside;
+    return true;
+  }
+  return false;
+}
+
+std::uint64_t DocumentReader::guess_of(const Search& search) {
+  const std::uint64_t blocks = search.highest - search.lowest;
+  const std::uint64_t values = search.highest_value - search.lowest_value;
+  if (blocks == 0 || values == 0) return search.lowest;
+  if (search.looks % 3 == 2) return search.lowest + blocks / 2;
+  // A guess need not be exact: floating point is quicker than a division of 128 bits.
+  const std::uint64_t into =
+      std::min(search.token - std::min(search.token, search.lowest_value), values - 1);
+  const double part =
+      static_cast<double>(into) * static_cast<double>(blocks + 1) / static_cast<double>(values);
+  return search.lowest + std::min(blocks, static_cast<std::uint64_t>(part));
+}
+
+// Searches go on while the blocks that they look at are in memory. Then all blocks that are wanted
+// are read together.
+void DocumentReader::run_searches() {
+  std::array<std::uint64_t, kTogether> missing;
+  std::size_t left = searches_.size();
+  while (left > 0) {
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < left;) {
+      Search& search = searches_[i];
+      if (!search.waits) {
+        search.guess = guess_of(search);
+        ++search.looks;
+      }
+      const std::uint64_t id = search.part->first_block + search.guess;
+      if (const std::uint64_t* entries = cached(id)) {
+        search.waits = false;
+        if (advance(search, entries)) std::swap(search, searches_[--left]);
+        continue;
+      }
+      search.waits = true;
+      ++i;
+      if (std::find(missing.begin(), missing.begin() + count, id) == missing.begin() + count) {
+        missing[count++] = id;
+      }
+    }
+    if (count > 0) load(std::span(missing).first(count));
+  }
+}
+
+std::uint64_t DocumentReader::entry_at(const Part& part, std::uint64_t token_in_file) {
+  searches_.assign(1, search_for(part, token_in_file));
+  run_searches();
+  return searches_[0].found;
+}
+
+std::uint64_t DocumentReader::document_of(const Search& search) const {
+  const Part& part = *search.part;
+  if (search.found == UINT64_MAX || search.found < part.skipped_documents) {
+    // Before the file's first document.
+    if (!part.head && part.first_document == 0) {
+      throw wrong_index(part.file.path, "no document holds token " + with_commas(search.token))
+          .hint("the index is damaged or was changed; write it again");
+    }
+    return part.head ? part.first_document : part.first_document - 1;
+  }
+  return part.first_document + (part.head ? 1 : 0) + search.found - part.skipped_documents;
+}
+
+void DocumentReader::locate(std::span<const std::uint64_t> tokens,
+                            std::span<std::uint64_t> documents) {
+  for (std::size_t at = 0; at < tokens.size(); at += kTogether) {
+    const std::size_t count = std::min<std::size_t>(kTogether, tokens.size() - at);
+    searches_.clear();
+    for (std::size_t i = at; i < at + count; ++i) {
+      if (const Memo& memo = memo_of(tokens[i]); memo.token == tokens[i]) {
+        documents[i] = memo.document;
+        continue;
+      }
+      const auto after = std::ranges::upper_bound(index_->parts_, tokens[i], {},
+                                                  [](const Part& p) { return p.first_token; });
+      const Part& part = *(after - 1);
+      if (part.file.documents == 0) {
+        documents[i] = part.head ? part.first_document : part.first_document - 1;
+        continue;
+      }
+      Search search = search_for(part, tokens[i] - part.first_token + part.skipped_tokens);
+      search.result = i;
+      searches_.push_back(search);
+    }
+    run_searches();
+    for (const Search& search : searches_) documents[search.result] = document_of(search);
+  }
+}
+
+std::uint64_t DocumentReader::locate(std::uint64_t token) {
+  std::uint64_t document;
+  locate({&token, 1}, {&document, 1});
+  return document;
+}
+
+}  // namespace evenkeel

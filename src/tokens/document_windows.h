@@ -1,0 +1,165 @@
+// The order `blocks` where rows are made of documents: the tokens of a window's rows are read
+// together, and batches are copied out of them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "array/impl.h"
+#include "array/window_reader.h"
+#include "base/memory.h"
+#include "loader/schedule.h"
+
+namespace evenkeel {
+
+class DocumentBatches;
+
+// Which windows a rank's positions are in, where a window is some positions of all ranks, and a
+// rank takes each world-th of them.
+struct OrderWindows {
+  std::uint64_t epoch = 1;   // positions of an epoch
+  std::uint64_t window = 1;  // and of a window; an epoch's last one may have fewer
+  std::uint64_t rank = 0, world = 1;
+  // What this rank takes of an epoch, where epochs begin with steps. Nothing: the positions of an
+  // epoch follow those of the one before.
+  std::optional<std::uint64_t> taken = {};
+
+  // The position of all ranks.
+  std::uint64_t position(std::uint64_t mine) const;
+  std::uint64_t number_of(std::uint64_t mine) const;   // of the window, on from epoch to epoch
+  std::uint64_t first_of(std::uint64_t number) const;  // position of this rank's
+  std::uint64_t most() const { return window / world + 1; }  // of this rank's in a window
+
+ private:
+  std::uint64_t windows() const;  // of an epoch
+  // The position in its epoch.
+  std::uint64_t within(std::uint64_t mine, std::uint64_t& epoch_number) const;
+};
+
+// Reads the tokens of a rank's rows window by window, sorted, in as few requests as that takes; and
+// beside them their loss mask, if there is one. Each of two windows is in memory that is reserved
+// when the reader is made; a window of more tokens takes more from the budget and keeps it.
+class DocumentWindowReader final : public WindowHolder {
+ public:
+  struct Set {
+    std::size_t number = 0;
+    OrderWindows windows = {};
+    std::unique_ptr<SampleOrder> order = nullptr;  // for this reader alone
+    std::uint64_t first_token = 0;                 // in the array of tokens
+    std::optional<std::uint64_t> first_mask = {};  // in that of masks
+    std::uint64_t usual_tokens = 0;                // of a window
+  };
+  // `masks` may be nullptr. Throws Error (kBudget) with the arithmetic.
+  DocumentWindowReader(DocumentBatches& documents, std::shared_ptr<Array::Impl> tokens,
+                       std::shared_ptr<Array::Impl> masks, Set set);
+  ~DocumentWindowReader() override { close(); }
+
+  // Tokens of the set that lie side by side, and where they are in memory.
+  struct Span {
+    std::uint64_t start = 0, end = 0;
+  };
+  // A window in memory.
+  class Held {
+   public:
+    // Copies tokens of the set, or numbers of its mask, which the window must have.
+    void copy_tokens(std::uint64_t start, std::uint64_t count, std::byte* out) const {
+      copy(0, start, count, out);
+    }
+    void copy_mask(std::uint64_t start, std::uint64_t count, std::byte* out) const {
+      copy(1, start, count, out);
+    }
+
+   private:
+    friend class DocumentWindowReader;
+    struct Slot;
+    Held(const DocumentWindowReader& reader, std::size_t slot) : reader_(reader), slot_(slot) {}
+    void copy(std::size_t which, std::uint64_t start, std::uint64_t count, std::byte* out) const;
+    const DocumentWindowReader& reader_;
+    const std::size_t slot_;
+  };
+  // Calls use(held, count) for as many parts of positions first .. first + count - 1 as there are
+  // windows.
+  template <class Use>
+  void take(std::uint64_t first, std::uint64_t count, const Use& use) {
+    take_parts(first, count, [&](std::size_t slot, std::uint64_t, std::uint64_t now) {
+      use(Held(*this, slot), now);
+    });
+  }
+
+ private:
+  // What is read of one array.
+  struct Part {
+    PageBuffer memory;
+    std::vector<JobRun> runs;
+    std::vector<std::uint64_t> places;  // of the spans, in bytes
+    Job job;
+  };
+  struct Slot {
+    Reservation share;
+    std::size_t room = 0;     // spans
+    std::vector<Span> spans;  // ascending
+    std::array<Part, 2> parts;
+  };
+
+  std::uint64_t number_of(std::uint64_t position) const override {
+    return set_.windows.number_of(position);
+  }
+  std::uint64_t begin_of(std::uint64_t number) const override {
+    return set_.windows.first_of(number);
+  }
+  std::uint64_t end_of(std::uint64_t number) const override {
+    return set_.windows.first_of(number + 1);
+  }
+  Job& prepare(std::size_t slot, std::uint64_t number) override {
+    return prepare_stream(slot, number, 0);
+  }
+  Job& prepare_stream(std::size_t slot, std::uint64_t number, std::size_t stream) override;
+  void free_memory() override;
+  void reserve();
+  void find_spans(Slot& slot, std::uint64_t number);
+  void want(Span span);
+  void make_room(Slot& slot, std::size_t spans) const;
+  void place(Slot& slot, std::size_t which);
+  std::size_t usual_spans() const { return static_cast<std::size_t>(set_.windows.most()); }
+  const Array::Impl& array(std::size_t which) const { return which == 0 ? *tokens_ : *masks_; }
+
+  DocumentBatches& documents_;
+  const std::shared_ptr<Array::Impl> tokens_, masks_;
+  const Set set_;
+  std::vector<std::shared_ptr<Engine>> engines_;  // of the tokens, and of the masks
+  // Of the thread that prepares windows.
+  Reservation lists_share_, wanted_share_;
+  std::vector<std::uint64_t> rows_;
+  std::vector<Span> wanted_;
+  std::vector<Slot> slots_;
+};
+
+// One reader for each set.
+class DocumentWindows {
+ public:
+  using Positions = std::vector<std::uint64_t>;
+  using Make = std::function<std::unique_ptr<DocumentWindowReader>(std::size_t set)>;
+
+  // Throws what `make` does; there are no readers then. `any` stays true once it was.
+  void open(std::size_t sets, const Make& make);
+  bool any() const { return opened_; }
+  bool missing() const { return opened_ && readers_.empty(); }
+
+  DocumentWindowReader& reader(std::size_t set) const;
+  // As WindowHolder does, for each set.
+  void pass(const Positions& first, const Positions& end);
+  void seek(const Positions& first, const Positions& end);
+  void interrupt();
+  bool close(std::optional<ReadAhead::Clock::time_point> deadline);
+
+ private:
+  bool opened_ = false;
+  std::vector<std::unique_ptr<DocumentWindowReader>> readers_;
+};
+
+}  // namespace evenkeel
