@@ -143,15 +143,15 @@ def test_parts_go_on_after_a_kill(folder, python):
         def die(now):
             global calls
             calls += 1
-            if calls == 3:
+            if calls == 20:  # in the second bucket
                 os.kill(os.getpid(), signal.SIGKILL)
         m = evenkeel.Manifest.load("m.json")
-        m.run(int(sys.argv[1]), budget="16MiB", checkpoint=64 << 10, progress=die)
+        m.run(int(sys.argv[1]), budget="16MiB", checkpoint=512 << 10, progress=die)
     """
     for part in range(len(plan)):
         for _ in range(2):
             python(program, part, code=-9)
-        made = plan.run(part, budget="16MiB", checkpoint=64 << 10)
+        made = plan.run(part, budget="16MiB", checkpoint=512 << 10)
         assert made["resumed"], part
     plan.finish()
     assert (folder / "many.npy").read_bytes() == (folder / "one.npy").read_bytes()
