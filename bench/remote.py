@@ -28,7 +28,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from relay import Relay
@@ -105,46 +105,57 @@ def late_nginx(at: pathlib.Path, latency_ms: float) -> Iterator[tuple[str, str]]
         yield f"http://127.0.0.1:{relay.port}/data.bin", "a relay"
 
 
-# Each contestant takes the URL, the length of a range and which ones, and returns seconds. What it
-# needs before the first request is not timed, nor is fresh memory: buffers are used again.
+# Each contestant takes the URL, the length of a range and which ones, and returns seconds, by the
+# clock and of processors. What it needs before the first request is not timed, nor is fresh memory: buffers
+# are used again.
 
 
-def by_evenkeel(url: str, size: int, picks: np.ndarray) -> float:
+def timed(work: Callable[[], object]) -> tuple[float, float]:
+    def used() -> float:
+        return sum(
+            sum(resource.getrusage(who)[:2])
+            for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+        )
+
+    began, before = time.perf_counter(), used()
+    work()
+    return time.perf_counter() - began, used() - before
+
+
+def by_evenkeel(url: str, size: int, picks: np.ndarray) -> tuple[float, float]:
     import evenkeel
 
     out = np.zeros(len(picks), f"V{size}")
     out.view(np.uint8)[::4096] = 1
     with evenkeel.open(url, dtype=f"V{size}", budget="512MiB", cache=False) as a:
         a.take(picks[:64], out=out[:64])
-        began = time.perf_counter()
-        a.take(picks, out=out)
-        return time.perf_counter() - began
+        return timed(lambda: a.take(picks, out=out))
 
 
-def by_curl(url: str, size: int, picks: np.ndarray) -> float:
+def by_curl(url: str, size: int, picks: np.ndarray) -> tuple[float, float]:
     words = "next\n".join(
         f'url="{url}"\nrange={i * size}-{(i + 1) * size - 1}\noutput=/dev/null\n' for i in picks
     )
     command = ["curl", "-sS", "--no-progress-meter", "--parallel", "--parallel-max", str(IN_FLIGHT)]
-    began = time.perf_counter()
-    subprocess.run([*command, "-K", "-"], input=words.encode(), check=True)
-    return time.perf_counter() - began
+    return timed(lambda: subprocess.run([*command, "-K", "-"], input=words.encode(), check=True))
 
 
-def by_obstore(url: str, size: int, picks: np.ndarray) -> float:
+def by_obstore(url: str, size: int, picks: np.ndarray) -> tuple[float, float]:
     import obstore
 
     folder, _, name = url.rpartition("/")
     store = obstore.store.HTTPStore.from_url(folder, client_options={"allow_http": True})
     together = max(1, (64 << 20) // size)
-    began = time.perf_counter()
-    for first in range(0, len(picks), together):
-        starts = [int(i) * size for i in picks[first : first + together]]
-        obstore.get_ranges(store, name, starts=starts, lengths=[size] * len(starts))
-    return time.perf_counter() - began
+
+    def work() -> None:
+        for first in range(0, len(picks), together):
+            starts = [int(i) * size for i in picks[first : first + together]]
+            obstore.get_ranges(store, name, starts=starts, lengths=[size] * len(starts))
+
+    return timed(work)
 
 
-def by_rclone(url: str, size: int, picks: np.ndarray) -> float:
+def by_rclone(url: str, size: int, picks: np.ndarray) -> tuple[float, float]:
     """It cannot read many ranges at once: as much of the file, one stream."""
     tool = shutil.which(
         "rclone", path=f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -153,9 +164,8 @@ def by_rclone(url: str, size: int, picks: np.ndarray) -> float:
         raise ImportError("rclone")
     folder, _, name = url.rpartition("/")
     command = [tool, "cat", "--config", "/dev/null", "--http-url", folder, f":http:{name}"]
-    began = time.perf_counter()
-    subprocess.run([*command, "--count", str(len(picks) * size)], stdout=subprocess.DEVNULL)
-    return time.perf_counter() - began
+    command += ["--count", str(len(picks) * size)]
+    return timed(lambda: subprocess.run(command, stdout=subprocess.DEVNULL, check=True))
 
 
 WAYS = {"evenkeel": by_evenkeel, "curl": by_curl, "obstore": by_obstore, "rclone": by_rclone}
@@ -163,11 +173,9 @@ WAYS = {"evenkeel": by_evenkeel, "curl": by_curl, "obstore": by_obstore, "rclone
 
 def run_one(name: str, url: str, size: int, rows: int, count: int) -> None:
     picks = np.random.default_rng(size).permutation(rows)[:count]
-    seconds = WAYS[name](url, size, picks)
-    used = sum(
-        sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    )
-    print(json.dumps([len(picks) * size / seconds / 1e6, used]))
+    seconds, processor = WAYS[name](url, size, picks)
+    gigabytes = len(picks) * size / 1e9
+    print(json.dumps([gigabytes * 1e3 / seconds, processor / gigabytes]))
 
 
 def ask(words: list[str]) -> list[float] | None:
@@ -182,13 +190,13 @@ def ask(words: list[str]) -> list[float] | None:
     return list(json.loads(got.stdout))
 
 
-def show(what: str, results: dict[str, list[list[float]]]) -> None:
+def show(what: str, results: dict[str, list[list[float]]], processor: bool) -> None:
     for name, each in results.items():
         speeds = [one[0] for one in each]
-        print(
-            f"{what}  {name:<22} {statistics.median(speeds):8.0f} MB/s"
-            f"  ({', '.join(f'{one:.0f}' for one in speeds)})"
-        )
+        line = f"{what}  {name:<20} {statistics.median(speeds):7.0f} MB/s"
+        if processor:
+            line += f"  {statistics.median(one[1] for one in each):5.2f} CPU s/GB"
+        print(f"{line}  ({', '.join(f'{one:.0f}' for one in speeds)})", flush=True)
 
 
 def ranges(told: argparse.Namespace, at: pathlib.Path, latency_ms: float) -> None:
@@ -200,7 +208,7 @@ def ranges(told: argparse.Namespace, at: pathlib.Path, latency_ms: float) -> Non
                     words = ["--one", name, url, str(size), str((told.mib << 20) // size)]
                     if got := ask([*words, str(min(count, (told.mib << 20) // size))]):
                         results.setdefault(name, []).append(got)
-            show(f"{size >> 10:>5} KiB  +{latency_ms:g} ms ({how})", results)
+            show(f"{size >> 10:>5} KiB  +{latency_ms:g} ms ({how})", results, True)
             ours = statistics.median(one[0] for one in results.pop("evenkeel"))
             best = max(statistics.median(one[0] for one in each) for each in results.values())
             print(f"{'':13}ratio to the fastest: {ours / best:.2f}")
@@ -236,7 +244,7 @@ def cache(told: argparse.Namespace, at: pathlib.Path) -> None:
                     got = ask(["--epoch", source, where, order, str(row)])
                     assert got is not None and got[1] == 0, "all of it is in the cache"
                     results.setdefault(name, []).append(got)
-            show(f"{order:<10} rows of {row >> 10} KiB", results)
+            show(f"{order:<10} rows of {row >> 10} KiB", results, False)
 
 
 def main() -> None:
