@@ -18,6 +18,7 @@ bench/requirements-prepare.txt; what is killed or fails is told so.
 """
 
 import argparse
+import ctypes
 import json
 import os
 import pathlib
@@ -162,12 +163,29 @@ def fingerprint(checker, path, row):
     return (numbers[:3], numbers[3]) if len(numbers) == 4 else (None, None)
 
 
+def end_with_parent():
+    """A bench that is killed takes what it started with it: PR_SET_PDEATHSIG."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    if os.getppid() == 1:  # it is gone already
+        os._exit(1)
+
+
+def end_session(child):
+    os.killpg(child.pid, signal.SIGKILL)
+    child.communicate()
+
+
 def timed(command, folder, cgroup, limit):
     began = time.monotonic()
+
+    def prepare():
+        end_with_parent()
+        cgroup.enter()
+
     child = subprocess.Popen(
         command,
         cwd=folder,
-        preexec_fn=cgroup.enter,
+        preexec_fn=prepare,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         start_new_session=True,
@@ -175,9 +193,11 @@ def timed(command, folder, cgroup, limit):
     try:
         _, error = child.communicate(timeout=limit)
     except subprocess.TimeoutExpired:
-        os.killpg(child.pid, signal.SIGKILL)
-        child.communicate()
+        end_session(child)
         return limit, 1, f"not done after {limit:g} s"
+    except BaseException:  # Ctrl-C, SIGTERM
+        end_session(child)
+        raise
     seconds = time.monotonic() - began
     return seconds, child.returncode, error.decode(errors="replace").strip()[-200:]
 
@@ -262,6 +282,7 @@ def main():
     parser.add_argument("--limit", type=float, default=600, help="seconds for each; default 600")
     parser.add_argument("--kinds", default="rows,lines")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     folder = pathlib.Path(tempfile.mkdtemp(prefix="evenkeel-prepare-", dir=options.folder or "."))
     folder = folder.resolve()
     cgroup = Cgroup(options.memory)

@@ -1,27 +1,37 @@
-"""Objects from a web server on this machine: Evenkeel beside `curl --parallel` and obstore.
+"""Objects from a web server on this machine: Evenkeel beside `curl --parallel`, obstore, rclone.
 
-usage: python bench/remote.py [--mib 512] [--latency MS] [--repeats 3]
+usage: python bench/remote.py [ranges] [cache] [--mib 512] [--latency 0,20] [--repeats 3]
 
-nginx serves one file; each contestant fetches the same ranges of it. With --latency the server
-lies in a network namespace of its own, behind `tc netem` (needs root). Figures are MB/s of wanted
-bytes.
+ranges: nginx serves one file, and each contestant fetches the same ranges of it. --latency: so many
+milliseconds are added to each request, by `tc netem` in a network namespace of its own (needs root
+and the kernel's netem; Debian: iproute2), or else by a relay that delays requests.
+
+cache: the second epoch with a cache on disk that holds the data, beside the same epoch from the
+local file with engine="direct".
+
+Figures are MB/s of wanted bytes, with processor seconds of the client for each GB. Contestants take
+turns, and each runs in a process of its own. bench/remote_peers.py compares whole loaders.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import json
+import os
 import pathlib
+import resource
 import shutil
 import socket
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-import evenkeel
 import numpy as np
+from relay import Relay
 
 CONFIG = """
 daemon off; worker_processes 2; pid {at}/pid; error_log {at}/log crit;
@@ -34,13 +44,14 @@ http {{
 }}
 """
 NAMESPACE = "evenkeel-bench"
+IN_FLIGHT = 64
 
 
 @contextlib.contextmanager
-def network(latency_ms: float) -> Iterator[tuple[str, list[str]]]:
-    """The server's address, and the words before a command that runs there."""
+def network(latency_ms: float) -> Iterator[tuple[str, list[str], bool]]:
+    """The server's address, the words before a command that runs there, and whether it is late."""
     if latency_ms == 0:
-        yield "127.0.0.1", []
+        yield "127.0.0.1", [], True
         return
 
     def ip(*words: str) -> None:
@@ -54,9 +65,9 @@ def network(latency_ms: float) -> Iterator[tuple[str, list[str]]]:
         ip("-n", NAMESPACE, "addr", "add", "10.213.7.2/30", "dev", "ekb1")
         ip("-n", NAMESPACE, "link", "set", "ekb1", "up")
         delay = ["tc", "qdisc", "add", "dev", "ekb0", "root", "netem"]
-        if subprocess.run([*delay, "delay", f"{latency_ms}ms", "limit", "100000"]).returncode:
-            raise SystemExit("remote.py: no latency here: tc or the kernel's netem is missing")
-        yield "10.213.7.2", ["ip", "netns", "exec", NAMESPACE]
+        delay += ["delay", f"{latency_ms}ms", "limit", "100000"]
+        late = subprocess.run(delay, stderr=subprocess.DEVNULL).returncode == 0
+        yield "10.213.7.2", ["ip", "netns", "exec", NAMESPACE], late
     finally:
         ip("netns", "del", NAMESPACE)
 
@@ -78,74 +89,189 @@ def nginx(at: pathlib.Path, address: str, prefix: list[str]) -> Iterator[str]:
         server.wait()
 
 
-def by_evenkeel(url: str, size: int, picks: np.ndarray) -> float:
+@contextlib.contextmanager
+def late_nginx(at: pathlib.Path, latency_ms: float) -> Iterator[tuple[str, str]]:
+    """Its URL, and how the latency is made."""
+    with contextlib.ExitStack() as stack:
+        try:
+            address, prefix, late = stack.enter_context(network(latency_ms))
+        except (OSError, subprocess.CalledProcessError):  # no `ip`, or not allowed
+            address, prefix, late = "127.0.0.1", [], False
+        url = stack.enter_context(nginx(at, address, prefix))
+        if late:
+            yield url, "netem" if latency_ms else "none"
+            return
+        relay = stack.enter_context(Relay((address, 18480), latency_ms))
+        yield f"http://127.0.0.1:{relay.port}/data.bin", "a relay"
+
+
+# Each contestant takes the URL, the length of a range and which ones, and returns seconds, by the
+# clock and of processors. What it needs before the first request is not timed, nor is fresh memory: buffers
+# are used again.
+
+
+def timed(work: Callable[[], object]) -> tuple[float, float]:
+    def used() -> float:
+        return sum(
+            sum(resource.getrusage(who)[:2])
+            for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+        )
+
+    began, before = time.perf_counter(), used()
+    work()
+    return time.perf_counter() - began, used() - before
+
+
+def by_evenkeel(url: str, size: int, picks: np.ndarray) -> tuple[float, float]:
+    import evenkeel
+
+    out = np.zeros(len(picks), f"V{size}")
+    out.view(np.uint8)[::4096] = 1
     with evenkeel.open(url, dtype=f"V{size}", budget="512MiB", cache=False) as a:
-        out = np.empty(max(1, (64 << 20) // size), f"V{size}")
-        began = time.perf_counter()
-        for first in range(0, len(picks), len(out)):
-            part = picks[first : first + len(out)]
-            a.take(part, out=out[: len(part)])
-        return time.perf_counter() - began
+        a.take(picks[:64], out=out[:64])
+        return timed(lambda: a.take(picks, out=out))
 
 
-def by_curl(url: str, size: int, picks: np.ndarray) -> float:
+def by_curl(url: str, size: int, picks: np.ndarray) -> tuple[float, float]:
     words = "next\n".join(
         f'url="{url}"\nrange={i * size}-{(i + 1) * size - 1}\noutput=/dev/null\n' for i in picks
     )
-    began = time.perf_counter()
-    subprocess.run(
-        ["curl", "-sS", "--no-progress-meter", "--parallel", "--parallel-max", "64", "-K", "-"],
-        input=words.encode(),
-        check=True,
-        stderr=subprocess.DEVNULL,
-    )
-    return time.perf_counter() - began
+    command = ["curl", "-sS", "--no-progress-meter", "--parallel", "--parallel-max", str(IN_FLIGHT)]
+    return timed(lambda: subprocess.run([*command, "-K", "-"], input=words.encode(), check=True))
 
 
-def by_obstore(url: str, size: int, picks: np.ndarray) -> float:
+def by_obstore(url: str, size: int, picks: np.ndarray) -> tuple[float, float]:
     import obstore
 
     folder, _, name = url.rpartition("/")
     store = obstore.store.HTTPStore.from_url(folder, client_options={"allow_http": True})
     together = max(1, (64 << 20) // size)
-    began = time.perf_counter()
-    for first in range(0, len(picks), together):
-        starts = [int(i) * size for i in picks[first : first + together]]
-        obstore.get_ranges(store, name, starts=starts, lengths=[size] * len(starts))
-    return time.perf_counter() - began
+
+    def work() -> None:
+        for first in range(0, len(picks), together):
+            starts = [int(i) * size for i in picks[first : first + together]]
+            obstore.get_ranges(store, name, starts=starts, lengths=[size] * len(starts))
+
+    return timed(work)
+
+
+def by_rclone(url: str, size: int, picks: np.ndarray) -> tuple[float, float]:
+    """It cannot read many ranges at once: as much of the file, one stream."""
+    tool = shutil.which(
+        "rclone", path=f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
+    )
+    if tool is None:
+        raise ImportError("rclone")
+    folder, _, name = url.rpartition("/")
+    command = [tool, "cat", "--config", "/dev/null", "--http-url", folder, f":http:{name}"]
+    command += ["--count", str(len(picks) * size)]
+    return timed(lambda: subprocess.run(command, stdout=subprocess.DEVNULL, check=True))
+
+
+WAYS = {"evenkeel": by_evenkeel, "curl": by_curl, "obstore": by_obstore, "rclone": by_rclone}
+
+
+def run_one(name: str, url: str, size: int, rows: int, count: int) -> None:
+    picks = np.random.default_rng(size).permutation(rows)[:count]
+    seconds, processor = WAYS[name](url, size, picks)
+    gigabytes = len(picks) * size / 1e9
+    print(json.dumps([gigabytes * 1e3 / seconds, processor / gigabytes]))
+
+
+def ask(words: list[str]) -> list[float] | None:
+    """What a process of its own prints; None: a library is missing."""
+    got = subprocess.run(
+        [sys.executable, __file__, *words], capture_output=True, text=True, check=False
+    )
+    if got.returncode != 0:
+        if "ImportError" in got.stderr or "ModuleNotFoundError" in got.stderr:
+            return None
+        raise SystemExit(got.stderr)
+    return list(json.loads(got.stdout))
+
+
+def show(what: str, results: dict[str, list[list[float]]], processor: bool) -> None:
+    for name, each in results.items():
+        speeds = [one[0] for one in each]
+        line = f"{what}  {name:<20} {statistics.median(speeds):7.0f} MB/s"
+        if processor:
+            line += f"  {statistics.median(one[1] for one in each):5.2f} CPU s/GB"
+        print(f"{line}  ({', '.join(f'{one:.0f}' for one in speeds)})", flush=True)
+
+
+def ranges(told: argparse.Namespace, at: pathlib.Path, latency_ms: float) -> None:
+    with late_nginx(at, latency_ms) as (url, how):
+        for size, count in ((4 << 20, told.mib // 8), (64 << 10, 2000)):
+            results: dict[str, list[list[float]]] = {}
+            for _ in range(told.repeats):  # in turns: other load hits all alike
+                for name in WAYS:
+                    words = ["--one", name, url, str(size), str((told.mib << 20) // size)]
+                    if got := ask([*words, str(min(count, (told.mib << 20) // size))]):
+                        results.setdefault(name, []).append(got)
+            show(f"{size >> 10:>5} KiB  +{latency_ms:g} ms ({how})", results, True)
+            ours = statistics.median(one[0] for one in results.pop("evenkeel"))
+            best = max(statistics.median(one[0] for one in each) for each in results.values())
+            print(f"{'':13}ratio to the fastest: {ours / best:.2f}")
+
+
+def run_epoch(source: str, cache: str, order: str, row: int) -> None:
+    import evenkeel
+
+    options = {"engine": "direct"} if cache == "-" else {"cache": cache}
+    shuffle = {"sequential": False, "shuffled": True, "blocks": "blocks"}[order]
+    with evenkeel.open(source, dtype=f"V{row}", budget="256MiB", **options) as a:
+        began = time.perf_counter()
+        for _ in a.batches(max(1, (1 << 20) // row), shuffle, seed=3):
+            pass
+        seconds = time.perf_counter() - began
+        print(json.dumps([a.nbytes / seconds / 1e6, a.stats()["bytes_from_network"]]))
+
+
+def cache(told: argparse.Namespace, at: pathlib.Path) -> None:
+    file = at / "data/data.bin"
+    with late_nginx(at, 0) as (url, _):
+        kept = f"{at}/cache:{2 * told.mib + 64}MiB"
+        ask(["--epoch", url, kept, "sequential", "4096"])  # fills it
+        for order, row in (("sequential", 4096), ("blocks", 4096), ("shuffled", 65536)):
+            results: dict[str, list[list[float]]] = {}
+            for _ in range(told.repeats):
+                for name, source, where in (
+                    ("local file", str(file), "-"),
+                    ("URL, cache on disk", url, kept),
+                ):
+                    os.posix_fadvise(fd := os.open(file, os.O_RDONLY), 0, 0, os.POSIX_FADV_DONTNEED)
+                    os.close(fd)
+                    got = ask(["--epoch", source, where, order, str(row)])
+                    assert got is not None and got[1] == 0, "all of it is in the cache"
+                    results.setdefault(name, []).append(got)
+            show(f"{order:<10} rows of {row >> 10} KiB", results, False)
 
 
 def main() -> None:
+    if sys.argv[1:2] == ["--one"]:
+        name, url, *numbers = sys.argv[2:]
+        return run_one(name, url, *map(int, numbers))
+    if sys.argv[1:2] == ["--epoch"]:
+        source, where, order, row = sys.argv[2:]
+        return run_epoch(source, where, order, int(row))
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("what", nargs="*", default=["ranges", "cache"])
     parser.add_argument("--mib", type=int, default=512)
-    parser.add_argument("--latency", type=float, default=0, metavar="MS")
+    parser.add_argument("--latency", default="0,20", metavar="MS")
     parser.add_argument("--repeats", type=int, default=3)
     told = parser.parse_args()
-    ways = {"evenkeel": by_evenkeel, "curl": by_curl}
-    with contextlib.suppress(ImportError):
-        import obstore.store  # noqa: F401
-
-        ways["obstore"] = by_obstore
-    with tempfile.TemporaryDirectory() as folder, network(told.latency) as (address, prefix):
+    with tempfile.TemporaryDirectory() as folder:
         at = pathlib.Path(folder)
         at.chmod(0o755)
         (at / "data").mkdir()
         np.random.default_rng(0).integers(0, 256, told.mib << 20, np.uint8).tofile(
             at / "data/data.bin"
         )
-        with nginx(at, address, prefix) as url:
-            for size, count in ((4 << 20, told.mib // 8), (64 << 10, 2000)):
-                rows = (told.mib << 20) // size
-                picks = np.random.default_rng(size).permutation(rows)[:count]
-                speeds: dict[str, list[float]] = {name: [] for name in ways}
-                for _ in range(told.repeats):  # in turns: other load hits all alike
-                    for name, way in ways.items():
-                        speeds[name].append(len(picks) * size / way(url, size, picks) / 1e6)
-                for name, each in speeds.items():
-                    print(
-                        f"{size >> 10:>5} KiB  {name:<9} {statistics.median(each):8.0f} MB/s"
-                        f"  ({', '.join(f'{one:.0f}' for one in each)})"
-                    )
+        if "ranges" in told.what:
+            for latency in told.latency.split(","):
+                ranges(told, at, float(latency))
+        if "cache" in told.what:
+            cache(told, at)
 
 
 if __name__ == "__main__":

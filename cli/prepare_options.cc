@@ -11,6 +11,7 @@
 #include "evenkeel/bytes.h"
 #include "evenkeel/tokens.h"
 #include "format/token_layout.h"
+#include "prepare/items.h"
 
 namespace evenkeel::cli {
 namespace {
@@ -25,21 +26,6 @@ void add_token(CLI::App& app, const std::string& name, std::optional<std::int64_
   add_parsed(app, name, "TOKEN", parse, help);
 }
 
-bool is_text(const std::string& path) {
-  constexpr std::string_view kEndings[] = {".txt", ".jsonl", ".ndjson", ".csv", ".tsv", ".md"};
-  return std::ranges::any_of(kEndings, [&](std::string_view end) { return path.ends_with(end); });
-}
-
-// Files that are known to hold tokens and documents, by their own words.
-bool has_documents(const std::vector<std::string>& paths) {
-  try {
-    const std::string format = read_token_layout(paths, {}).layout.format;
-    return format == "llm.c" || format == "megatron" || format == "datatrove";
-  } catch (const Error&) {
-    return false;
-  }
-}
-
 }  // namespace
 
 ItemInput ItemWords::input() const {
@@ -50,22 +36,12 @@ ItemInput ItemWords::input() const {
     plain.insert(plain.end(), found.begin(), found.end());
   }
   input.paths = plain;
-  const bool text = is_text(plain.front());
-  const bool indexed = !text && dtype.empty() && has_documents(plain);
-  if (!unit.empty()) {
-    input.unit = parse_item_unit(unit);
-  } else if (block > 0) {
-    input.unit = ItemUnit::kBlocks;
-  } else if (bos || eos || indexed) {
-    input.unit = ItemUnit::kDocuments;
-  } else if (text) {
-    input.unit = ItemUnit::kLines;
-  }
   if (!dtype.empty()) input.dtype = DType::parse(dtype);
   input.shape = shape;
   input.block_tokens = block;
   input.bos = bos;
   input.eos = eos;
+  input.unit = unit.empty() ? usual_unit(input) : parse_item_unit(unit);
   return input;
 }
 

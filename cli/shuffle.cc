@@ -9,6 +9,7 @@
 #include "cli/json_out.h"
 #include "cli/options.h"
 #include "cli/prepare_options.h"
+#include "cli/python_command.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
 
@@ -19,6 +20,8 @@ struct ShuffleWords {
   ItemWords items;
   WorkWords work;
   ShuffleOptions options;
+  std::string manifest, parts, part;  // for Python
+  bool finish = false;
 };
 
 constexpr char kShuffleFooter[] = R"(
@@ -31,9 +34,18 @@ Examples:
   evenkeel shuffle 'part_*.jsonl' -o all.jsonl --budget 1GiB
   evenkeel shuffle corpus.idx -o shuffled.bin --format megatron
   evenkeel shuffle train.bin --unit blocks --block 1024 -o train_shuffled.bin
-  evenkeel shuffle features.npy -o shuffled.npy --seed 7 --resume)";
+  evenkeel shuffle features.npy -o shuffled.npy --seed 7 --resume
+On a cluster (these need Python: pip install evenkeel):
+  evenkeel shuffle 'part_*.npy' -o all.npy --manifest m.json --parts 64
+  evenkeel shuffle --manifest m.json --part 17
+  evenkeel shuffle --manifest m.json --finish)";
 
-int run(const ShuffleWords& words) {
+int run(const CLI::App& command, const ShuffleWords& words) {
+  if (!words.manifest.empty() || !words.parts.empty() || !words.part.empty() || words.finish) {
+    run_in_python(command, "evenkeel._shuffle_command", "evenkeel");
+  }
+  if (words.items.files.empty()) throw CLI::RequiredError("FILE");
+  if (words.work.output.empty()) throw CLI::RequiredError("--output");
   ShuffleOptions options = words.options;
   options.input = words.items.input();
   words.work.apply(options);
@@ -72,8 +84,19 @@ void add_shuffle(CLI::App& app, int& exit_code) {
   add_count(*command, "--seed", words->options.seed, 0, "Which of the random orders; default 0");
   add_token_format(*command, words->options.format);
   add_scratch(*command, words->options.scratch);
+  const auto add = [command](const char* name, std::string& value, const char* type,
+                             const char* help) {
+    command->add_option(name, value, help)->type_name(type);
+  };
+  add("--manifest", words->manifest, "FILE", "Plan the work and write this, or take it from here");
+  add("--parts", words->parts, "N", "Of each step of the manifest that is written");
+  add("--part", words->part, "I", "Do this part of the manifest");
+  command->add_flag("--finish", words->finish, "Join the parts of the manifest to the output");
+  // The manifest knows them.
+  command->get_option("FILE")->required(false);
+  command->get_option("--output")->required(false);
   command->footer(kShuffleFooter);
-  command->callback([words, &exit_code] { exit_code = run(*words); });
+  command->callback([command, words, &exit_code] { exit_code = run(*command, *words); });
 }
 
 }  // namespace evenkeel::cli

@@ -227,7 +227,8 @@ void add_stats(CLI::App& app, int& exit_code) {
       "Of 0 to 1; default 0.01,0.05,0.25,0.5,0.75,0.95,0.99");
   add_count(*command, "--sketch", words->options.sketch, 8,
             "Numbers that are kept of a column, to estimate quantiles; default 1024");
-  add_count(*command, "--bins", words->options.bins, 1, "Bars of a histogram; default 40");
+  add_count(*command, "--bins", words->options.bins, 1,
+            "Bars of a histogram, 10,000 at most; default 40");
   add_count(*command, "--top", words->options.top, 0,
             "So many of the most frequent tokens; default 20");
   add_work_budget(*command, words->budget);

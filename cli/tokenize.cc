@@ -1,16 +1,10 @@
 // evenkeel tokenize: the options are known here, for help, completions and the manual; the work is
 // the Python package's, because tokenizers are Python's.
-#include <fmt/core.h>
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
-#include <cstdlib>
-#include <cstring>
 #include <memory>
 
 #include "cli/commands.h"
-#include "cli/options.h"
-#include "evenkeel/error.h"
+#include "cli/python_command.h"
 
 namespace evenkeel::cli {
 namespace {
@@ -29,48 +23,6 @@ On a cluster:
   evenkeel tokenize '*.jsonl' -o train.bin --tokenizer gpt2 --manifest m.json --parts 64
   evenkeel tokenize --manifest m.json --part 17
   evenkeel tokenize --manifest m.json --finish)";
-
-constexpr char kTokenizeProgram[] = R"(import sys
-try:
-    from evenkeel._tokenize.command import main
-except ImportError as error:
-    sys.exit(f"evenkeel: tokenize runs in Python, and {sys.executable} cannot import its part: "
-             f"{error}\nhint: pip install 'evenkeel[tokenize]', or name another Python in "
-             "EVENKEEL_PYTHON")
-sys.exit(main(sys.argv[1:]))
-)";
-
-// The words as they were given, of the options that were.
-std::vector<std::string> words_again(const CLI::App& command) {
-  std::vector<std::string> words, files;
-  for (const CLI::Option* option : command.get_options()) {
-    if (option->count() == 0) continue;
-    if (option->get_positional()) {
-      files = option->results();
-      continue;
-    }
-    const bool flag = option->get_items_expected_max() == 0;
-    const std::string name = "--" + option->get_lnames().front();
-    if (flag) words.push_back(name);
-    if (!flag) words.push_back(name + "=" + option->results().front());
-  }
-  words.emplace_back("--");
-  words.insert(words.end(), files.begin(), files.end());
-  return words;
-}
-
-[[noreturn]] void become_python(const std::vector<std::string>& words) {
-  const char* named = std::getenv("EVENKEEL_PYTHON");
-  std::string program = named && *named ? named : "python3", code = "-c", text = kTokenizeProgram;
-  std::vector<std::string> rest = words;
-  std::vector<char*> arguments = {program.data(), code.data(), text.data()};
-  for (std::string& word : rest) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  ::execvp(program.c_str(), arguments.data());
-  throw Error(ErrorKind::kSystem, "tokenize",
-              fmt::format("{} cannot be started: {}", program, std::strerror(errno)))
-      .hint("install Python, and pip install 'evenkeel[tokenize]'");
-}
 
 struct TextOption {
   const char *name, *type, *help;
@@ -127,7 +79,7 @@ void add_tokenize(CLI::App& app, int& exit_code) {
   command->footer(kTokenizeFooter);
   command->callback([command, files, &exit_code] {
     exit_code = 1;
-    become_python(words_again(*command));
+    run_in_python(*command, "evenkeel._tokenize.command", "evenkeel[tokenize]");
   });
 }
 

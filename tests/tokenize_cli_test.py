@@ -94,7 +94,7 @@ def bare_python(folder):
 def test_progress_has_a_share_a_speed_and_the_time_left(capsys):
     command = pytest.importorskip("evenkeel._tokenize.command")
     now = {"done": 1 << 20, "total": 4 << 20, "tokens": 1234, "documents": 5}
-    command._Line().show({**now, "bytes_per_second": 1 << 20, "seconds_left": 3.0})
+    command._show({**now, "bytes_per_second": 1 << 20, "seconds_left": 3.0})
     assert capsys.readouterr().err.endswith(" 25 %  1,234 tokens, 1.0 MiB/s, 3 s left")
 
 

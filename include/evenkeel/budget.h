@@ -16,6 +16,7 @@
 namespace evenkeel {
 class AutomaticBudgets;
 class LiveBudgets;
+class ReadAheadMemory;
 class ReclaimableMemory;
 }  // namespace evenkeel
 
@@ -42,6 +43,7 @@ class Reservation {
   friend class AutomaticBudgets;
   friend class LiveBudgets;        // src/base/live_budgets.h
   friend class ReclaimableMemory;  // src/base/reclaimable.h
+  friend class ReadAheadMemory;    // src/base/read_ahead_memory.h
   struct Account;
   struct Holder;
   struct Cache;
@@ -83,10 +85,10 @@ class Budget {
   static Budget automatic();
   bool is_automatic() const;
 
-  // Changes the limit of all copies. Smaller: caches give way, and reads under way are waited for.
-  // Throws Error (kBudget) with the arithmetic if `bytes` is less than what buffers, loaders and
-  // chunks hold; nothing changes then. Larger: caches may grow, and reads that wait for
-  // memory go on. Throws Error (kInvalid) for an automatic budget.
+  // Changes the limit of all copies. Smaller: caches give way, then what loaders read ahead, down
+  // to two batches each; reads under way are waited for. Throws Error (kBudget) with the arithmetic
+  // if `bytes` is less than what buffers, loaders and chunks hold beside that. Larger: caches may
+  // grow, and reads that wait for memory go on. Throws Error (kInvalid) for an automatic budget.
   void resize(std::uint64_t bytes) const;
 
   std::uint64_t limit() const;
@@ -122,6 +124,7 @@ class Budget {
 
  private:
   friend class ReclaimableMemory;
+  friend class ReadAheadMemory;
   friend class AutomaticBudgets;
   explicit Budget(std::shared_ptr<Reservation::Account> account);
   // The limit becomes this, or what is held if that is more.

@@ -25,7 +25,7 @@ struct StatsOptions {
   // The size of the sketches that quantiles come from, in numbers: 8 to 2^20. A column takes about
   // 50 bytes of the budget for each.
   std::uint64_t sketch = 1024;
-  std::uint64_t bins = 40;  // of histograms
+  std::uint64_t bins = 40;  // of histograms: 1 to 10,000
   std::uint64_t top = 20;   // so many of the most frequent tokens
   std::function<void(const WorkProgress&)> progress = {};
 };

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from evenkeel._core import Budget as Budget
     from evenkeel._documents import TokenBatch as TokenBatch
     from evenkeel._loader import TokenLoader as TokenLoader
+    from evenkeel._manifest import Manifest as Manifest
     from evenkeel._memmap import Guard as Guard
     from evenkeel._memmap import govern as govern
     from evenkeel._memmap import memmap as memmap
@@ -33,9 +34,11 @@ if TYPE_CHECKING:
     from evenkeel._ragged import csr as csr
     from evenkeel._ragged import ragged as ragged
     from evenkeel._rows import Loader as Loader
+    from evenkeel._shuffle import plan_shuffle as plan_shuffle
+    from evenkeel._shuffle import shuffle as shuffle
+    from evenkeel._stats import stats as stats
     from evenkeel._tokenize.api import plan as plan
     from evenkeel._tokenize.api import tokenize as tokenize
-    from evenkeel._tokenize.manifest import Manifest as Manifest
     from evenkeel._tokens import Tokens as Tokens
     from evenkeel._tokens import tokens as tokens
     from evenkeel._version import __version__ as __version__
@@ -63,16 +66,19 @@ _HOME = {
     "info": "_array",
     "Loader": "_rows",
     "load_safetensors": "_weights",
-    "Manifest": "_tokenize.manifest",
+    "Manifest": "_manifest",
     "mark": "_profile",
     "memmap": "_memmap",
     "metrics": "_metrics",
     "open": "_array",
     "plan": "_tokenize.api",
+    "plan_shuffle": "_shuffle",
     "profile": "_profile",
     "ragged": "_ragged",
     "RowIterableDataset": "torch",
+    "shuffle": "_shuffle",
     "ShuffleWarning": "_blocks",
+    "stats": "_stats",
     "TokenBatch": "_documents",
     "TokenDataset": "torch",
     "TokenIterableDataset": "torch",

@@ -31,7 +31,7 @@ from evenkeel._files import (
     whole_path,
 )
 from evenkeel._index import Wanted, resolve, row_numbers, shape_alone
-from evenkeel._reduce import reduce
+from evenkeel._reduce import Reductions
 
 AnyBudget = Union[int, str, Budget, None]
 # A function and its arguments that open an array again, for pickling.
@@ -116,7 +116,7 @@ def open(
     return Array(files, budget, engine, dtype, shape, offset, cache, page_cache)
 
 
-class Array(Closing):
+class Array(Closing, Reductions):
     """An array on disk, indexed as NumPy indexes, without being in memory.
 
     Made by `evenkeel.open`. Indexing gives ndarrays of your own: NumPy's answer in values, dtype
@@ -360,71 +360,6 @@ class Array(Closing):
             raise TypeError("rows of unsized object")
         return list(self.take(indices))
 
-    def sum(
-        self,
-        axis: int | None = None,
-        dtype: None = None,
-        out: None = None,
-        *,
-        keepdims: bool = False,
-    ) -> Any:
-        """The sum of all elements, or of each column (axis 0), read block by block.
-
-        Integers are summed as NumPy does, floats in float64 with the rounding errors kept."""
-        return reduce(self, "sum", axis, dtype, out, keepdims)
-
-    def mean(
-        self,
-        axis: int | None = None,
-        dtype: None = None,
-        out: None = None,
-        *,
-        keepdims: bool = False,
-    ) -> Any:
-        """The mean of all elements, or of each column (axis 0), in float64, read block by block.
-
-        np.mean(a, axis=0) calls it, too.
-
-        >>> import evenkeel, numpy
-        >>> numpy.save("features.npy", numpy.arange(12, dtype="float32").reshape(4, 3))
-        >>> a = evenkeel.open("features.npy", budget="64MiB")
-        >>> a.mean(axis=0), a.std(axis=0, ddof=1).round(3), float(a.max())
-        (array([4.5, 5.5, 6.5]), array([3.873, 3.873, 3.873]), 11.0)
-        """
-        return reduce(self, "mean", axis, dtype, out, keepdims)
-
-    def var(
-        self,
-        axis: int | None = None,
-        dtype: None = None,
-        out: None = None,
-        ddof: float = 0,
-        *,
-        keepdims: bool = False,
-    ) -> Any:
-        """The variance of all elements, or of each column (axis 0), in float64."""
-        return reduce(self, "var", axis, dtype, out, keepdims, ddof)
-
-    def std(
-        self,
-        axis: int | None = None,
-        dtype: None = None,
-        out: None = None,
-        ddof: float = 0,
-        *,
-        keepdims: bool = False,
-    ) -> Any:
-        """The standard deviation of all elements, or of each column (axis 0), in float64."""
-        return reduce(self, "std", axis, dtype, out, keepdims, ddof)
-
-    def min(self, axis: int | None = None, out: None = None, *, keepdims: bool = False) -> Any:
-        """The least element, or that of each column (axis 0); NaN if there is one, as in NumPy."""
-        return reduce(self, "min", axis, None, out, keepdims)
-
-    def max(self, axis: int | None = None, out: None = None, *, keepdims: bool = False) -> Any:
-        """The greatest element, or that of each column (axis 0); NaN if there is one."""
-        return reduce(self, "max", axis, None, out, keepdims)
-
     def __iter__(self) -> Iterator[Any]:
         if not self._shape:
             raise TypeError("iteration over a 0-d array")
@@ -460,9 +395,11 @@ class Array(Closing):
         return self._reopen or (Array, self._recipe)
 
     def __dask_tokenize__(self) -> tuple[Any, ...]:
-        """The same for the same files, as far as their names, sizes and times tell."""
+        """The same for the same files, as far as their names, sizes and times tell; for URLs, the
+        ETags that the objects had when they were opened."""
         files = [(path, *_size_and_time(path)) for path in self.paths]
-        return type(self).__name__, files, self._shape, str(self._dtype), self._source()
+        versions = list(self._reader.versions)
+        return type(self).__name__, files, versions, self._shape, str(self._dtype), self._source()
 
     def _source(self) -> str:
         return repr(self._reopen[1][:2] if self._reopen else self._recipe[5])
@@ -593,7 +530,7 @@ def info(
 
 
 def _size_and_time(path: str) -> tuple[int, ...]:
-    """Nothing of a URL, which says what it is by its name."""
+    """Nothing of a URL: its versions say more."""
     if "://" in path:
         return ()
     status = os.stat(path)

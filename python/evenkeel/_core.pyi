@@ -115,6 +115,10 @@ class Reader:
     def lists(self) -> int:
         """Of an array of offsets: how many lists they are of."""
 
+    @property
+    def versions(self) -> list[str]:
+        """Of objects on servers: their ETags, or what comes closest."""
+
     def list_place(self, list: int) -> tuple[int, int]:
         """Where the two offsets of a list stand, and what they count from."""
 
@@ -967,3 +971,28 @@ class TokenWriter:
     def abort(self) -> None: ...
 
     def drop(self) -> None: ...
+
+class Items:
+    """Files, and what their items are."""
+
+    def __init__(self, paths: Sequence[bytes], unit: str | None = None, dtype: str | None = None, shape: Sequence[int] = [], block: int = 0, bos: int | None = None, eos: int | None = None) -> None: ...
+
+    @property
+    def unit(self) -> str: ...
+
+def shuffle(items: Items, output: bytes, format: str, seed: int, budget: Budget, scratch: bytes, checksums: bool, resume: bool, checkpoint: int, progress: object | None) -> dict[str, object]: ...
+
+def plan_shuffle(items: Items, output: bytes, format: str, budget: Budget, parts: int) -> dict[str, object]: ...
+
+def count_lines(items: Items, budget: Budget, begin: int, end: int, progress: object | None) -> tuple[int, int]:
+    """
+    Of the lines that begin within these bytes: where the first begins, and how many they are.
+    """
+
+def distribute_part(items: Items, output: bytes, seed: int, budget: Budget, checkpoint: int, kind: str, first: int, offset: int, count: int, buckets: int, progress: object | None) -> dict[str, object]: ...
+
+def write_part(items: Items, output: bytes, format: str, seed: int, budget: Budget, checkpoint: int, kind: str, scratch: Sequence[bytes], first: int, end: int, progress: object | None) -> dict[str, object]: ...
+
+def copy_items(items: Items, output: bytes, format: str, budget: Budget, checksums: bool, resume: bool, progress: object | None) -> dict[str, object]: ...
+
+def stats(items: Items, budget: Budget, quantiles: Sequence[float], sketch: int, bins: int, top: int, progress: object | None) -> dict[str, object]: ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -16,6 +16,80 @@ if TYPE_CHECKING:
 _READ_BYTES = 4 << 20
 # Elements that are worked on at a time: their float64 copy stays in the processor's cache.
 _ELEMENTS = 1 << 17
+
+
+class Reductions:
+    """The methods of arrays that NumPy's functions of the same names call."""
+
+    def _reduce(
+        self, name: str, axis: int | None, dtype: Any, out: Any, keepdims: bool, ddof: float = 0
+    ) -> Any:
+        return reduce(cast("Array", self), name, axis, dtype, out, keepdims, ddof)
+
+    def sum(
+        self,
+        axis: int | None = None,
+        dtype: None = None,
+        out: None = None,
+        *,
+        keepdims: bool = False,
+    ) -> Any:
+        """The sum of all elements, or of each column (axis 0), read block by block.
+
+        Integers are summed as NumPy does, floats in float64 with the rounding errors kept."""
+        return self._reduce("sum", axis, dtype, out, keepdims)
+
+    def mean(
+        self,
+        axis: int | None = None,
+        dtype: None = None,
+        out: None = None,
+        *,
+        keepdims: bool = False,
+    ) -> Any:
+        """The mean of all elements, or of each column (axis 0), in float64, read block by block.
+
+        np.mean(a, axis=0) calls it, too.
+
+        >>> import evenkeel, numpy
+        >>> numpy.save("features.npy", numpy.arange(12, dtype="float32").reshape(4, 3))
+        >>> a = evenkeel.open("features.npy", budget="64MiB")
+        >>> a.mean(axis=0), a.std(axis=0, ddof=1).round(3), float(a.max())
+        (array([4.5, 5.5, 6.5]), array([3.873, 3.873, 3.873]), 11.0)
+        """
+        return self._reduce("mean", axis, dtype, out, keepdims)
+
+    def var(
+        self,
+        axis: int | None = None,
+        dtype: None = None,
+        out: None = None,
+        ddof: float = 0,
+        *,
+        keepdims: bool = False,
+    ) -> Any:
+        """The variance of all elements, or of each column (axis 0), in float64."""
+        return self._reduce("var", axis, dtype, out, keepdims, ddof)
+
+    def std(
+        self,
+        axis: int | None = None,
+        dtype: None = None,
+        out: None = None,
+        ddof: float = 0,
+        *,
+        keepdims: bool = False,
+    ) -> Any:
+        """The standard deviation of all elements, or of each column (axis 0), in float64."""
+        return self._reduce("std", axis, dtype, out, keepdims, ddof)
+
+    def min(self, axis: int | None = None, out: None = None, *, keepdims: bool = False) -> Any:
+        """The least element, or that of each column (axis 0); NaN if there is one, as in NumPy."""
+        return self._reduce("min", axis, None, out, keepdims)
+
+    def max(self, axis: int | None = None, out: None = None, *, keepdims: bool = False) -> Any:
+        """The greatest element, or that of each column (axis 0); NaN if there is one."""
+        return self._reduce("max", axis, None, out, keepdims)
 
 
 def reduce(

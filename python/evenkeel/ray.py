@@ -1,4 +1,4 @@
-"""Ray: arrays as a datasource (`read`), text to token files (`tokenize`, `TokenSink`)."""
+"""Ray: arrays as a datasource (`read`), text to tokens (`tokenize`, `TokenSink`), `shuffle`."""
 
 from __future__ import annotations
 
@@ -118,16 +118,50 @@ def tokenize(
     >>> plan = evenkeel.plan("*.jsonl", "train.bin", "gpt2", parts=64)     # doctest: +SKIP
     >>> evenkeel.ray.tokenize(plan)                                        # doctest: +SKIP
     """
+    workers = num_cpus if num_cpus > 1 else 0
+    return _run(manifest, "tokenize", budget, num_cpus, workers, max_retries)
+
+
+def shuffle(
+    manifest: evenkeel.Manifest | PathLike,
+    *,
+    budget: Any = "512MiB",
+    num_cpus: int = 1,
+    max_retries: int = 10,
+) -> dict[str, Any]:
+    """Does all parts of a manifest as tasks of Ray, and joins them; see `evenkeel.plan_shuffle`.
+
+    The bytes are those that `evenkeel.shuffle` writes on one machine. All nodes must see the inputs
+    and the manifest's scratch folder. Each task has a `budget` of its own, which Ray is told as its
+    memory. A task whose process or node dies is tried again, and goes on at its last checkpoint. A
+    step begins when all tasks of the one before have ended.
+
+    >>> plan = evenkeel.plan_shuffle("*.npy", "all.npy", parts=64)         # doctest: +SKIP
+    >>> evenkeel.ray.shuffle(plan)                                         # doctest: +SKIP
+    """
+    return _run(manifest, "shuffle", budget, num_cpus, 0, max_retries)
+
+
+def _run(
+    manifest: evenkeel.Manifest | PathLike,
+    work: str,
+    budget: Any,
+    num_cpus: int,
+    workers: int,
+    max_retries: int,
+) -> dict[str, Any]:
     ray = _ray("ray")
     if not isinstance(manifest, evenkeel.Manifest):
         manifest = evenkeel.Manifest.load(manifest)
+    if manifest.work != work:
+        raise ValueError(f"ray: {work} was given a manifest of {manifest.work}")
     stored = ray.put(manifest.as_json())
-    workers = num_cpus if num_cpus > 1 else 0
     memory = evenkeel.Budget(budget).limit + _PROCESS * max(1, workers)
     part = ray.remote(_part).options(
-        num_cpus=num_cpus, memory=memory, max_retries=max_retries, name="evenkeel.tokenize"
+        num_cpus=num_cpus, memory=memory, max_retries=max_retries, name=f"evenkeel.{work}"
     )
-    ray.get([part.remote(stored, i, workers, budget) for i in manifest.missing])
+    for step in manifest.steps:
+        ray.get([part.remote(stored, i, workers, budget) for i in manifest.missing_of(step)])
     finish = ray.remote(_finish).options(max_retries=max_retries, memory=_PROCESS)
     report: dict[str, Any] = ray.get(finish.remote(stored))
     return report

@@ -9,11 +9,14 @@
 
 #include <algorithm>
 #include <iterator>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "array/internal.h"
 #include "evenkeel/meter.h"
 #include "format/layout.h"
+#include "remote/object.h"
 #include "src/bind.h"
 #include "src/interruptible.h"
 #include "src/paths.h"
@@ -66,6 +69,16 @@ std::uint64_t lists_of(const Reader& reader) {
   return Internals::of(*array).layout.lists();
 }
 
+// What tells the versions of objects on servers apart; nothing of files.
+std::vector<std::string> versions_of(const Reader& reader) {
+  const auto array = reader.array();
+  std::vector<std::string> versions;
+  for (const Segment& segment : Internals::of(*array).layout.segments) {
+    if (segment.remote) versions.push_back(segment.remote->version());
+  }
+  return versions;
+}
+
 // Where the two offsets of a list stand, and what they count from.
 std::pair<std::uint64_t, std::uint64_t> list_place(const Reader& reader, std::uint64_t list) {
   const auto array = reader.array();
@@ -89,6 +102,7 @@ void bind_array(nb::module_& module) {
                    "The engine at work, how it works, and why it was chosen.")
       .def_prop_ro("closed", &Reader::closed)
       .def_prop_ro("lists", &lists_of, "Of an array of offsets: how many lists they are of.")
+      .def_prop_ro("versions", &versions_of, "Of objects on servers: their ETags, or what comes closest.")
       .def("list_place", &list_place, "list"_a,
            "Where the two offsets of a list stand, and what they count from.")
       .def(

@@ -18,5 +18,6 @@ void bind_rows(nanobind::module_& module);
 void bind_guard(nanobind::module_& module);
 void bind_weights(nanobind::module_& module);
 void bind_write(nanobind::module_& module);
+void bind_prepare(nanobind::module_& module);
 
 }  // namespace evenkeel::python

@@ -108,8 +108,8 @@ void bind_budget(nb::module_& module) {
       .def_prop_ro("left", &Budget::left, "Bytes that may still be reserved, those of caches included.")
       .def_prop_ro("automatic", &Budget::is_automatic, "Whether it follows memory pressure.")
       .def("resize", &resize, "size"_a, nb::sig("def resize(self, size: int | str) -> None"),
-           "Changes the limit, for all that share the budget. Smaller: caches give way, reads under "
-           "way are waited for; MemoryError with the arithmetic below what else is in use. Larger: "
+           "Changes the limit, for all that share the budget. Smaller: caches give way, then "
+           "what loaders read ahead; reads under way are waited for; MemoryError with the arithmetic below what else is in use. Larger: "
            "caches may grow.")
       .def("describe", &Budget::describe, "The limit and where it comes from, in words.")
       .def(

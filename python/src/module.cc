@@ -24,4 +24,5 @@ NB_MODULE(_core, module) {
   evenkeel::python::bind_guard(module);
   evenkeel::python::bind_weights(module);
   evenkeel::python::bind_write(module);
+  evenkeel::python::bind_prepare(module);
 }

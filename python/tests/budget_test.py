@@ -27,6 +27,26 @@ def test_sizes(size, limit):
     assert evenkeel.Budget(size).limit == limit
 
 
+def test_resize_takes_back_what_a_loader_reads_ahead(tmp_path):
+    rows = np.arange(40_000 * 16, dtype=np.int32).reshape(-1, 16)
+    np.save(tmp_path / "x.npy", rows)
+    budget = evenkeel.Budget("16MiB")
+    x = evenkeel.open(tmp_path / "x.npy", budget=budget, engine="direct")
+    options = {"batch_size": 1000, "seed": 2, "prefetch": 12}
+    with evenkeel.Loader(x, **options) as loader:
+        expected = [batch.copy() for batch in loader]
+    with evenkeel.Loader(x, **options) as loader:
+        batches = iter(loader)
+        got = [next(batches) for _ in range(3)]  # held on to
+        before = budget.in_use - budget.cached
+        budget.resize(before - (200 << 10))
+        assert budget.in_use <= before - (200 << 10)
+        got.extend(batches)
+    assert len(got) == 40
+    for one, other in zip(got, expected):
+        np.testing.assert_array_equal(one, other)
+
+
 @pytest.mark.parametrize("size", ["", "64", "64 parsecs", -1, "-1MiB"])
 def test_nonsense(size):
     if size == "64":

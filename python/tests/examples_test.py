@@ -61,10 +61,10 @@ def test_the_gpt_learns_and_marks_its_phases(temporary, folder, text):
     pytest.importorskip("torch")
     marks = folder / "marks"
     marks.touch()
-    said = losses(run("train_gpt.py", "--steps", 40, text, EVENKEEL_MARKS=str(marks)))
-    assert len(said) == 11 and said[-1] < 0.8 * said[0]
+    said = losses(run("train_gpt.py", "--steps", 15, text, EVENKEEL_MARKS=str(marks)))
+    assert len(said) == 15 and said[-1] < 0.8 * said[0]
     texts = [line.split(" ", 2)[2] for line in marks.read_text().splitlines()]
-    assert texts[:3] == ["tokens", "training", "step 0"] and texts[-1] == "step 39"
+    assert texts[:3] == ["tokens", "training", "step 0"] and texts[-1] == "step 14"
 
 
 @pytest.fixture
@@ -83,11 +83,11 @@ def test_before_and_after_are_the_same_training(temporary, text, gpt, capsys, mo
     said = []
     for way in ("memmap", "xy"):
         monkeypatch.setattr(
-            sys, "argv", ["train_gpt.py", "--steps=20", f"--loader={way}", str(text)]
+            sys, "argv", ["train_gpt.py", "--steps=8", f"--loader={way}", str(text)]
         )
         assert gpt.main() == 0
         said.append(capsys.readouterr().out)
-    assert len(losses(said[0])) == 11
+    assert len(losses(said[0])) == 8
     assert said[0] == said[1]
 
 
@@ -191,7 +191,7 @@ def test_rows_train_with_other_libraries(temporary, example, library, rows):
 def test_raw_text_becomes_a_trained_gpt(temporary, text):
     pytest.importorskip("torch")
     pytest.importorskip("tokenizers")
-    said = run("text_to_gpt.py", "--steps", 60, "--vocabulary", 300, text)
+    said = run("text_to_gpt.py", "--steps", 25, "--vocabulary", 300, text)
     first, last = re.search(r"went from ([\d.]+) to ([\d.]+)$", said.strip()).groups()
     assert float(last) < 0.8 * float(first)
 
@@ -215,15 +215,30 @@ def test_ranks_tokenize_in_parts_and_the_last_one_joins_them(folder):
     assert not (folder / "out.bin.lock").exists()
 
 
-def test_the_slurm_script_submits_itself_also_inside_salloc(folder):
-    (folder / "a.txt").write_text("seven")
-    (folder / "b.txt").write_text("three")
+def test_ranks_shuffle_in_parts(folder):
+    np.save("a.npy", np.arange(30_000.0).reshape(-1, 3))
+    evenkeel.shuffle("a.npy", "wanted.npy", seed=4)
+    example = ROOT / "examples" / "cluster" / "shuffle_ranks.py"
+    words = ["a.npy", "out.npy", "--seed", "4", "--parts", "3", "--budget", "32MiB"]
+    other = subprocess.Popen(
+        [sys.executable, example, *words], env={**os.environ, "RANK": "1", "WORLD_SIZE": "2"}
+    )
+    assert run(example, *words, RANK="0", WORLD_SIZE="2").endswith("out.npy: 10,000 items\n")
+    assert other.wait() == 0
+    assert (folder / "out.npy").read_bytes() == (folder / "wanted.npy").read_bytes()
+
+
+def submitted(folder, script, *words):
+    """What a Slurm script prints, and what it told sbatch, which does at once what it is given."""
     for name, program in (
-        # Keeps what it is told, and does it at once, as Slurm does later.
         (
             "sbatch",
-            '#!/bin/bash\necho "$@" >>said\nwhile [[ $1 == --* ]]; do shift; done\n'
-            'for SLURM_ARRAY_TASK_ID in 0 1; do export SLURM_ARRAY_TASK_ID; "$@" >&2; done\n'
+            '#!/bin/bash\necho "$@" >>said\nfirst=0 last=0\n'
+            "while [[ $1 == --* ]]; do\n"
+            "  case $1 in --array=*) first=${1#*=}; last=${first#*-}; first=${first%-*} ;; esac\n"
+            "  shift\ndone\n"
+            "for SLURM_ARRAY_TASK_ID in $(seq $first $last); do\n"
+            '  export SLURM_ARRAY_TASK_ID\n  "$@" >&2\ndone\n'
             "echo 17\n",
         ),
         ("evenkeel", f'#!/bin/sh\nexec {sys.executable} -m evenkeel "$@"\n'),
@@ -231,17 +246,44 @@ def test_the_slurm_script_submits_itself_also_inside_salloc(folder):
         (folder / name).write_text(program)
         (folder / name).chmod(0o755)
     done = subprocess.run(
-        [ROOT / "examples" / "cluster" / "tokenize.sbatch", "?.txt", "out.bin", "bytes", "2"],
-        env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "SLURM_JOB_ID": "5"},
+        [ROOT / "examples" / "cluster" / script, *words],
+        env={
+            **os.environ,
+            "PATH": f"{folder}:{os.environ['PATH']}",
+            "SLURM_JOB_ID": "5",  # as inside salloc
+            "EVENKEEL_PYTHON": sys.executable,
+        },
         capture_output=True,
         text=True,
     )
-    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "parts: job 17; finish: job 17")
-    array, finish = (folder / "said").read_text().splitlines()
+    assert done.returncode == 0, done
+    return done.stdout.splitlines(), (folder / "said").read_text().splitlines()
+
+
+def test_the_slurm_script_submits_itself_also_inside_salloc(folder):
+    (folder / "a.txt").write_text("seven")
+    (folder / "b.txt").write_text("three")
+    said, told = submitted(folder, "tokenize.sbatch", "?.txt", "out.bin", "bytes", "2")
+    assert said[-1] == "parts: job 17; finish: job 17"
+    array, finish = told
     assert "--array=0-1" in array
     assert "--dependency=afterok:17 --kill-on-invalid-dep=yes" in finish
     evenkeel.tokenize("?.txt", "wanted.bin", "bytes", workers=0)
     assert (folder / "out.bin").read_bytes() == (folder / "wanted.bin").read_bytes()
+
+
+def test_the_slurm_script_of_shuffle_has_an_array_for_each_step(folder):
+    (folder / "a.txt").write_text("".join(f"line {i}\n" for i in range(1000)))
+    said, told = submitted(folder, "shuffle.sbatch", "a.txt", "out.txt", "2")
+    assert said == ["parts 0-1: job 17", "parts 2-3: job 17", "parts 4-5: job 17", "finish: job 17"]
+    assert [line.split()[1].startswith("--dependency=afterok:17") for line in told] == [
+        False,
+        True,
+        True,
+        False,  # --cpus-per-task is before it
+    ]
+    evenkeel.shuffle("a.txt", "wanted.txt")
+    assert (folder / "out.txt").read_bytes() == (folder / "wanted.txt").read_bytes()
 
 
 @pytest.mark.parametrize("name", ["text_to_gpt.py", "csv_to_model.py"])

@@ -36,10 +36,16 @@ def stopped():
     sys.stdin.readline()
 
 def interrupted(call):
-    # SIGINT comes from a thread, 0.2 s after the call has begun.
-    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+    # SIGINT comes 0.2 s after the call has begun, or later, when the other thread has run: it never
+    # comes if the call holds the interpreter.
     before, began = ticks, time.monotonic()
+    def interrupt():
+        time.sleep(0.2)
+        while ticks - before < 20:
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
     try:
+        threading.Thread(target=interrupt).start()
         call()
     except KeyboardInterrupt:
         print("interrupted after", time.monotonic() - began, "ticks", ticks - before, flush=True)

@@ -19,11 +19,14 @@ def test_peaks_are_those_of_the_block(folder):
     before = np.ones(8 * MIB, "u1")
     with evenkeel.profile() as small:
         pass
-    with evenkeel.profile() as large:
-        block = np.ones(64 * MIB, "u1")
-        time.sleep(0.05)
-        del block
-    grown = large.peaks["anon"] - small.peaks["anon"]
+    for seconds in (0.05, 0.5, 5):  # on a busy machine, the recording thread may come late
+        with evenkeel.profile() as large:
+            block = np.ones(64 * MIB, "u1")
+            time.sleep(seconds)
+            del block
+        grown = large.peaks["anon"] - small.peaks["anon"]
+        if grown > 60 * MIB:
+            break
     assert 60 * MIB < grown < 90 * MIB
     for name in ("memory", "rss", "anon", "file", "shmem", "page_tables", "swap", "cache", "pss"):
         assert name in large.peaks

@@ -53,6 +53,87 @@ def test_a_second_epoch_asks_the_server_for_nothing(server, rows, shuffle, tmp_p
         np.testing.assert_array_equal(first, ROWS)
 
 
+def test_rows_of_known_blocks_are_read_alone(server, rows, tmp_path):
+    """A block is read and checked whole once in a process. After that, a row costs its pages."""
+    cache = f"{tmp_path}/ek:64MiB"
+    wanted = np.random.default_rng(3).integers(0, len(ROWS), 40)
+    for opened_anew in (False, True):  # blocks that this process stored, and others
+        with evenkeel.open(rows, budget="8MiB", cache=cache) as a:
+            np.testing.assert_array_equal(np.concatenate(list(a.batches(500))), ROWS)
+            before = a.stats()["bytes_from_disk_cache"]
+            assert before >= ROWS.nbytes * opened_anew
+            for one in wanted:
+                np.testing.assert_array_equal(a[int(one)], ROWS[one])
+            assert a.stats()["bytes_from_disk_cache"] - before <= len(wanted) * 3 * 4096
+            assert a.budget.in_use <= a.budget.limit
+
+
+def blocks_in(folder):
+    return sorted(p for p in folder.glob("evenkeel-blocks-1/*/*") if p.parent.name != "unfinished")
+
+
+# Not ("flip", "after"): checksums are compared once, as docs/remote.md says.
+@pytest.mark.parametrize(
+    "how, when",
+    [
+        ("flip", "before"),
+        ("cut", "before"),
+        ("remove", "before"),
+        ("cut", "after"),
+        ("empty", "after"),
+        ("remove", "after"),
+    ],
+)
+def test_damaged_blocks_are_fetched_again(server, rows, how, when, tmp_path):
+    """Before the process has read them, or after."""
+    cache = f"{tmp_path}/ek:64MiB"
+
+    def damage():
+        for path in blocks_in(tmp_path / "ek"):
+            if how == "remove":
+                path.unlink()
+            elif how == "flip":
+                with open(path, "r+b") as file:
+                    file.seek(5000)
+                    byte = file.read(1)
+                    file.seek(5000)
+                    file.write(bytes([byte[0] ^ 1]))
+            else:
+                os.truncate(path, {"cut": 8192, "empty": 0}[how])
+
+    with evenkeel.open(rows, budget="8MiB", cache=cache) as a:
+        np.testing.assert_array_equal(a[:], ROWS)
+        assert blocks_in(tmp_path / "ek")
+        if when == "after":
+            damage()
+            server.forget()
+            np.testing.assert_array_equal(a[:], ROWS)
+            assert server.requests != []
+    if when == "before":
+        damage()
+    with evenkeel.open(rows, budget="8MiB", cache=cache) as a:
+        np.testing.assert_array_equal(a[:], ROWS)
+    server.forget()
+    with evenkeel.open(rows, budget="8MiB", cache=cache) as a:  # they were stored again
+        server.forget()
+        np.testing.assert_array_equal(a[:], ROWS)
+        assert server.requests == []
+
+
+def test_a_small_budget_is_enough(server, rows, tmp_path):
+    """Rows that lie in two blocks, in memory for a few."""
+    data = np.random.default_rng(1).integers(0, 1 << 30, (40, 50_000), dtype=np.int32)
+    url = server.put("wide.npy", npy(data))  # 200,000 bytes a row
+    for _ in range(2):
+        with evenkeel.open(url, budget="4MiB", cache=f"{tmp_path}/ek:64MiB") as a:
+            for _ in range(2):
+                got = [a[i] for i in np.random.default_rng(2).permutation(40)]
+                np.testing.assert_array_equal(
+                    np.stack(got), data[np.random.default_rng(2).permutation(40)]
+                )
+            assert a.budget.in_use <= a.budget.limit
+
+
 def test_tokens_and_loaders_use_it(server, tmp_path):
     data = (np.arange(300_000) % 65521).astype(np.uint16)
     url = server.put("train.bin", data.tobytes())

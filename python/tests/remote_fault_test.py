@@ -186,3 +186,24 @@ def test_requests_a_second_are_limited(stored, monkeypatch):
         url = server.put("rows.npy", stored)
         with pytest.raises(ValueError, match="EVENKEEL_REQUESTS_PER_SECOND"):
             evenkeel.open(url)
+
+
+def test_no_byte_of_another_version_is_written():
+    """So a request that loses to a second one does not spoil what that one brought."""
+    rows = np.arange(1, 4001, dtype=np.float32).reshape(1000, 4)
+    data = npy(-rows)
+    with ObjectServer() as server:
+        url = server.put("rows.npy", npy(rows))
+        with evenkeel.open(url, budget="8MiB", cache=False) as a:
+
+            def respond(handler, path, query):  # it ignores If-Match
+                first, last = map(int, handler.headers["Range"][6:].split("-"))
+                body = data[first : last + 1]
+                place = f"bytes {first}-{first + len(body) - 1}/{len(data)}"
+                return 206, {"Content-Range": place, "ETag": '"other"'}, body
+
+            server.respond = respond
+            out = np.zeros((1, 4), np.float32)
+            with pytest.raises(ValueError, match="its ETag was"):
+                a.take([700], out=out)
+            assert not out.any()

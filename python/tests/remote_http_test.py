@@ -25,6 +25,15 @@ def rows(server):
     return server.put("rows.npy", npy(ROWS))
 
 
+def test_dask_tokens_tell_versions_apart(server, rows):
+    tokenize = pytest.importorskip("dask.base").tokenize
+    with evenkeel.open(rows) as a, evenkeel.open(rows) as again:
+        assert tokenize(a) == tokenize(again)
+        server.put("rows.npy", npy(ROWS + 1))  # of the same shape and size
+        with evenkeel.open(rows) as other:
+            assert tokenize(other) != tokenize(a)
+
+
 def test_rows_are_those_of_the_file(server, rows):
     with evenkeel.open(rows, budget="8MiB") as a:
         assert a.engine.startswith("remote (range requests, ")

@@ -97,6 +97,27 @@ void LendingPool::leave(std::shared_ptr<ReadAhead> reader) {
   if (--in_reader_ == 0) reader_left_.notify_all();
 }
 
+void LendingPool::keep_slots(std::size_t count, std::span<const std::uint64_t> taken) {
+  std::vector<Slot> before;  // freed without the mutex
+  std::vector<LentMemory> memory;
+  MutexLock lock(mutex_);
+  before.swap(slots_);
+  for (Slot& slot : before) {
+    if (slot.memory) memory.push_back(std::exchange(slot.memory, {}));
+  }
+  std::erase_if(empty_, [&](const Empty& one) {
+    return std::ranges::find(taken, one.number) == taken.end();
+  });
+  for (Empty& one : empty_) one.slot = one.number % count;
+  for (std::size_t slot = 0; slot < count; ++slot) {
+    slots_.push_back({std::move(before[slot].share), {}});
+    const bool lent = std::ranges::find(empty_, slot, &Empty::slot) != empty_.end();
+    if (lent || memory.empty()) continue;
+    slots_.back().memory = std::move(memory.back());
+    memory.pop_back();
+  }
+}
+
 Loan LendingPool::take_spare() {
   {
     MutexLock lock(mutex_);

@@ -69,6 +69,9 @@ class LendingPool : public std::enable_shared_from_this<LendingPool> {
   // Frees all slots whose buffers are lent: they get new pages, which the budget does not pay for.
   // Memory of the caller's cannot be replaced; false when all of it is lent.
   bool replace_lent() EXCLUDES(mutex_);
+  // Leaves `count` slots, while nothing is read. The batches `taken` are still lent: each has the
+  // slot of its number modulo count.
+  void keep_slots(std::size_t count, std::span<const std::uint64_t> taken) EXCLUDES(mutex_);
   // A buffer that belongs to no slot: one that came back, else new pages.
   Loan take_spare() EXCLUDES(mutex_);
   // After this, buffers that come back are unmapped, and no thread is in the reader for their sake:

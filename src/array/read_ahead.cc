@@ -146,7 +146,8 @@ ReadAhead::Outcome ReadAhead::take_next(const Use& use, std::optional<Clock::tim
 }
 
 void ReadAhead::read_on_demand(std::uint64_t number) {
-  Slot& slot = slot_of(number);
+  const std::size_t place = number % slots_.size();
+  Slot& slot = slots_[place];
   slot.state = State::kReading;
   slot.number = number;
   on_demand_now_ = true;
@@ -154,7 +155,7 @@ void ReadAhead::read_on_demand(std::uint64_t number) {
   bool read = false;
   std::exception_ptr failure;
   try {
-    read = on_demand_.read(number % options_.slots, number);
+    read = on_demand_.read(place, number);
   } catch (...) {
     failure = std::current_exception();
   }
@@ -224,6 +225,47 @@ void ReadAhead::seek(std::uint64_t number, std::uint64_t end,
   changing_ = false;
   changed_.notify_all();
   if (refusal) std::rethrow_exception(refusal);
+}
+
+void ReadAhead::keep_slots(std::size_t count, const WhileStopped& while_stopped) {
+  MutexLock lock(mutex_);
+  wait_for_change({});
+  std::vector<std::uint64_t> taken;
+  for (const Slot& slot : slots_) {
+    if (slot.state == State::kTaken) taken.push_back(slot.number);
+  }
+  const auto each_has_a_slot = [&] {
+    std::vector<bool> used(count);
+    return std::ranges::none_of(taken, [&](std::uint64_t number) {
+      const bool twice = used[number % count];
+      used[number % count] = true;
+      return twice;
+    });
+  };
+  while (count < slots_.size() && !each_has_a_slot()) ++count;
+  if (closed_ || count >= slots_.size()) return;
+  changing_ = true;
+  if (options_.interrupt) options_.interrupt();
+  stop_threads({});
+  // A batch may have come back, but none was taken: that waits for this.
+  std::erase_if(taken, [this](std::uint64_t number) {
+    mutex_.assert_held();
+    return !has(number, State::kTaken);
+  });
+  std::vector<Slot> slots(count);
+  for (Slot& slot : slots) slot.streams.resize(streams_.size());
+  for (const std::uint64_t number : taken) {
+    slots[number % count].state = State::kTaken;
+    slots[number % count].number = number;
+  }
+  slots_ = std::move(slots);
+  failure_ = nullptr;
+  std::ranges::fill(next_to_read_, next_to_take_);
+  mutex_.unlock();  // others see `changing_` and wait
+  while_stopped(count, taken);
+  mutex_.lock();
+  changing_ = false;
+  changed_.notify_all();
 }
 
 bool ReadAhead::close(std::optional<Clock::time_point> deadline) {
@@ -406,25 +448,27 @@ void ReadAhead::finish(Slot& slot) {
 }
 
 // Once for each batch. If it throws, the batch is not begun, also for the other streams.
-void ReadAhead::begin(std::uint64_t number) {
+void ReadAhead::begin(std::size_t slot, std::uint64_t number) {
   {
     MutexLock lock(mutex_);
-    if (slot_of(number).begun) return;
+    if (slots_[slot].begun) return;
   }
-  maker_.begin(number % options_.slots, number);
+  maker_.begin(slot, number);
   MutexLock lock(mutex_);
-  slot_of(number).begun = true;
+  slots_[slot].begun = true;
 }
 
 Job* ReadAhead::next_job(const Reader& reader) {
   const std::size_t stream = reader.stream();
   std::uint64_t number;
+  std::size_t place;
   bool first;
   {
     MutexLock lock(mutex_);
     if (!can_read(stream)) return nullptr;
     number = next_to_read_[stream]++;
-    Slot& slot = slot_of(number);
+    place = number % slots_.size();
+    Slot& slot = slots_[place];
     first = slot.state == State::kFree;
     if (first) {
       slot.state = State::kReading;
@@ -439,11 +483,11 @@ Job* ReadAhead::next_job(const Reader& reader) {
   Job* job;
   {
     MutexLock lock(preparing_);
-    begin(number);
-    job = &maker_.prepare_stream(number % options_.slots, number, stream);
+    begin(place, number);
+    job = &maker_.prepare_stream(place, number, stream);
   }
   MutexLock lock(mutex_);
-  slot_of(number).streams[stream].job = job;
+  slots_[place].streams[stream].job = job;
   return job;
 }
 

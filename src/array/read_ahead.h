@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -20,13 +21,13 @@
 
 namespace evenkeel {
 
-// Batch `number` goes into slot number modulo slots. One thread reads for each stream. Another one
-// may help: where finishing is work it finishes, so that the disk's queue is not kept waiting, and
-// it reads a batch of the first stream itself when it has nothing to finish and the engine serves
-// two threads at once. A batch is read when all its streams have read their part of it. With one
-// slot (unless it is waited for with a deadline), or where no thread can be started, a batch is
-// read when it is asked for, on the caller's thread. Batches are taken in order. All calls may come
-// from several threads; each batch is taken by one of them.
+// Batch `number` goes into slot number modulo slots, of which there may be fewer later. One thread
+// reads for each stream. Another one may help: where finishing is work it finishes, so that the
+// disk's queue is not kept waiting, and it reads a batch of the first stream itself when it has
+// nothing to finish and the engine serves two threads at once. A batch is read when all its streams
+// have read their part of it. With one slot (unless it is waited for with a deadline), or where no
+// thread can be started, a batch is read when it is asked for, on the caller's thread. Batches are
+// taken in order. All calls may come from several threads; each batch is taken by one of them.
 class ReadAhead final : LiveObject {
  public:
   using Clock = std::chrono::steady_clock;
@@ -67,6 +68,11 @@ class ReadAhead final : LiveObject {
   void seek(std::uint64_t number, std::uint64_t end,
             const std::function<void()>& while_stopped = {}, std::optional<std::uint64_t> from = {})
       EXCLUDES(mutex_);
+  // Leaves `count` slots, or a few more where batches that are taken need them. What was read but
+  // not taken is read again. `while_stopped` is told how many are left, and which batches are
+  // taken; it is called when no thread reads, and must not throw. Does nothing after `close`.
+  using WhileStopped = std::function<void(std::size_t count, std::span<const std::uint64_t> taken)>;
+  void keep_slots(std::size_t count, const WhileStopped& while_stopped) EXCLUDES(mutex_);
   std::uint64_t position() const EXCLUDES(mutex_);  // the batch that `take` gives next
   std::uint64_t end() const EXCLUDES(mutex_);
   // Ends reading; waiters throw. Waits for the threads, at most until the deadline if there is one.
@@ -137,7 +143,7 @@ class ReadAhead final : LiveObject {
   void help_loop() EXCLUDES(mutex_);
   void finish(Slot& slot) REQUIRES(mutex_);
   Job* next_job(const Reader& reader) EXCLUDES(mutex_);
-  void begin(std::uint64_t number) REQUIRES(preparing_) EXCLUDES(mutex_);
+  void begin(std::size_t slot, std::uint64_t number) REQUIRES(preparing_) EXCLUDES(mutex_);
   void job_done(const Reader& reader, Job& job) EXCLUDES(mutex_);
   // Of one stream: reads, or is to end.
   bool stream_is_over(std::size_t stream) const REQUIRES(mutex_) {

@@ -79,6 +79,7 @@ class RowFeed final : public Feed {
   std::optional<Target> target(const Extent& extent) const override {
     return plans_[extent.tag >> 32].plan.target(extent, extent.tag & 0xffffffff);
   }
+  bool keeps_copies() const override { return cache_ != nullptr; }
   bool has_other_work() const override { return source_.has_other_work(); }
   void do_other_work() override { source_.do_other_work(); }
   bool cancelled() const override { return cancelled_; }

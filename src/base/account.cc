@@ -60,6 +60,7 @@ void Reservation::Account::disinherit() {
     cache.inherited = true;
     in_use -= cache.bytes;
   }
+  read_ahead.clear();
   in_reads = cached = 0;
   reclaiming = 0;
   peak = most_this_period = most_last_period = in_use;
@@ -94,13 +95,18 @@ void Reservation::Account::set_limit(std::uint64_t bytes) {
   if (!waiting.empty()) Registry::get().changed().notify_all();
 }
 
-Error Reservation::Account::refused_resize(std::uint64_t bytes) const {
+Error Reservation::Account::refused_resize(std::uint64_t bytes, std::uint64_t spare) const {
   const std::uint64_t held = uncached() - in_reads;
+  const std::uint64_t least = beyond(held, spare);
+  std::string read_ahead_too;
+  if (spare > 0) {
+    read_ahead_too = ", of which " + with_commas(spare) + " for reading ahead could be given back";
+  }
   return Error(ErrorKind::kBudget, "resize",
                with_commas(bytes) + " bytes are less than the " + with_commas(held) +
-                   " bytes in use" + holders_in_words() + "; the budget stays at " +
-                   with_commas(limit) + " bytes")
-      .hint("give at least " + with_commas((held + 1_MiB - 1) / 1_MiB) +
+                   " bytes in use" + holders_in_words() + read_ahead_too +
+                   "; the budget stays at " + with_commas(limit) + " bytes")
+      .hint("give at least " + with_commas((least + 1_MiB - 1) / 1_MiB) +
             " MiB, or close what holds it first: loaders, batches, arrays");
 }
 

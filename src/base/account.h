@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/read_ahead_memory.h"
 #include "base/reclaimable.h"
 #include "evenkeel/budget.h"
 #include "evenkeel/error.h"
@@ -34,6 +35,20 @@ struct Reservation::Cache {
   bool inherited = false;  // the parent's: not counted in this process, and not to be called
 };
 
+// A reader that can give back memory, until it is closed.
+class ReadAheadMemory::Entry {
+ public:
+  explicit Entry(Owner& owner);
+  void close() EXCLUDES(mutex_);
+  std::uint64_t spare_bytes() EXCLUDES(mutex_);
+  void give_back(std::uint64_t bytes) EXCLUDES(mutex_);
+
+ private:
+  const std::uint64_t fork_generation_;
+  Mutex mutex_;
+  Owner* owner_ GUARDED_BY(mutex_);
+};
+
 // Holders stay here when reservations move: one thread may name them while another moves its own.
 // The mutex of all accounts guards its members.
 struct Reservation::Account {
@@ -55,6 +70,7 @@ struct Reservation::Account {
   std::uint64_t cached = 0;    // the part of in_use that caches hold
   std::list<Holder> holders;
   std::list<Cache> caches;
+  std::vector<std::shared_ptr<ReadAheadMemory::Entry>> read_ahead;
   // Reservations for which caches give way at the moment: no cache grows meanwhile.
   int reclaiming = 0;
   // Reads that wait for memory, by number: the lowest is served first.
@@ -86,7 +102,12 @@ struct Reservation::Account {
   void set_limit(std::uint64_t bytes);
   // What holds the budget, in words: " (read buffers 4,096, results 100 in 2)".
   std::string holders_in_words() const;
-  Error refused_resize(std::uint64_t bytes) const;
+  // `spare`: what readers could give back.
+  Error refused_resize(std::uint64_t bytes, std::uint64_t spare) const;
+  // What readers could give back, and having them do so until others than caches and reads hold no
+  // more than `to`, or none can spare anything. The mutex is let go of meanwhile.
+  std::uint64_t spare_read_ahead();
+  void shorten_read_ahead(std::uint64_t to);
   // Has caches free `bytes`, the largest first. The caller holds the mutex, which is let go of
   // meanwhile: look again what fits.
   void reclaim(std::uint64_t bytes);

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "base/fake_tree.h"
+#include "base/read_ahead_memory.h"
 #include "base/reclaimable.h"
 #include "evenkeel/error.h"
 #include "tests/sanitizers.h"
@@ -239,6 +240,42 @@ TEST(ResizedBudget, IsRefusedBelowWhatIsHeldWithTheArithmetic) {
                               "buffers 10,000,000); the budget stays at 67,108,864 bytes"));
   EXPECT_THAT(said, HasSubstr("at least 10 MiB"));
   EXPECT_EQ(budget.limit(), 64_MiB);
+}
+
+// Holds three buffers and can do with one.
+class BuffersAhead : public ReadAheadMemory::Owner {
+ public:
+  explicit BuffersAhead(const Budget& budget) : memory_(budget, *this) {
+    for (int i = 0; i < 3; ++i) shares_.push_back(budget.reserve(4_MiB, "batches"));
+  }
+  std::uint64_t spare_bytes() noexcept override { return (shares_.size() - 1) * 4_MiB; }
+  void give_back(std::uint64_t bytes) noexcept override {
+    for (std::uint64_t freed = 0; freed < bytes && shares_.size() > 1; freed += 4_MiB) {
+      shares_.pop_back();
+    }
+  }
+
+ private:
+  std::vector<Reservation> shares_;
+  ReadAheadMemory memory_;
+};
+
+TEST(ResizedBudget, TakesFromReadAheadWhatCachesDoNotHave) {
+  const Budget budget(32_MiB);
+  BuffersAhead first(budget);
+  const Reservation other = budget.reserve(2_MiB, "results");
+  budget.resize(14_MiB);
+  EXPECT_EQ(budget.in_use(), 14_MiB);
+  budget.resize(12_MiB);
+  EXPECT_EQ(budget.in_use(), 10_MiB);
+  const std::string said = message_of([&] { budget.resize(5_MiB); });
+  EXPECT_THAT(said, HasSubstr("5,242,880 bytes are less than the 10,485,760 bytes in use "
+                              "(batches 8,388,608 in 2, results 2,097,152), of which 4,194,304 for "
+                              "reading ahead could be given back"));
+  EXPECT_THAT(said, HasSubstr("give at least 6 MiB"));
+  EXPECT_EQ(budget.in_use(), 10_MiB);  // what is refused changes nothing
+  budget.resize(6_MiB);
+  EXPECT_EQ(budget.in_use(), 6_MiB);
 }
 
 TEST(ResizedBudget, LetsCachesAndReadsGrow) {

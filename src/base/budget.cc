@@ -73,7 +73,11 @@ void Budget::resize(std::uint64_t bytes) const {
   Reservation::Account::Registry& all = Reservation::Account::Registry::get();
   const MutexLock lock(all.mutex);
   const auto held = [&] { return account_->uncached() - account_->in_reads; };
-  if (bytes < held()) throw account_->refused_resize(bytes);
+  if (bytes < held()) {
+    const std::uint64_t spare = account_->spare_read_ahead();
+    if (bytes + spare >= held()) account_->shorten_read_ahead(bytes);
+    if (bytes < held()) throw account_->refused_resize(bytes, spare);
+  }
   const std::uint64_t before = account_->limit;
   if (bytes != before) account_->origin = "resized from " + format_size(before);
   account_->set_limit(bytes);

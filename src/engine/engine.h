@@ -52,6 +52,8 @@ class Feed {
   // Where the wanted bytes of this extent belong, if they are in one piece: an engine that can read
   // any byte range may put them there itself.
   virtual std::optional<Target> target(const Extent& extent) const = 0;
+  // Whether the feed copies what arrives in the engine's memory, besides putting it in its place.
+  virtual bool keeps_copies() const { return false; }
   // Work that has nothing to do with extents. An engine that waits does a little of it, and looks
   // at its reads again. It need not: what is left is the feed's own to do.
   virtual bool has_other_work() const { return false; }
@@ -80,7 +82,7 @@ struct EngineTotals {
   std::uint64_t bytes_from_network = 0;     // gaps, repeats and second requests included
   std::uint64_t retries = 0;                // requests that were made again
   std::uint64_t hedges = 0;                 // second requests for bytes that were late
-  std::uint64_t bytes_from_disk_cache = 0;  // whole blocks
+  std::uint64_t bytes_from_disk_cache = 0;  // of objects; alignment and gaps included
   std::uint64_t bytes_from_mapping = 0;     // copied out of mapped files by `count_mapped`
 };
 

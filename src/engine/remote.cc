@@ -36,6 +36,13 @@ unsigned connections_for(const Budget& budget, const RemoteSettings& settings) {
 }
 
 constexpr std::uint64_t kLeastCachedBuffer = CachedRun::kLeastSlots * CachedRun::kSlot;
+constexpr std::uint64_t kMemoryOfQueue = 64 << 10;  // of the one that reads the cache on disk
+
+// Blocks of the cache that are remembered to be right, a byte each.
+std::uint64_t blocks_to_know(const Layout& layout, const Budget& budget) {
+  if (layout.disk_cache.empty()) return 0;
+  return std::min(CacheOfProcess::blocks_of(layout), budget.limit() / 64);
+}
 
 std::vector<std::string> keys_of(const Layout& layout) {
   std::vector<std::string> keys;
@@ -56,6 +63,9 @@ class RemoteEngine final : public Engine {
         connections_(connections_for(budget, settings_)),
         connection_share_(
             budget.reserve(connections_ * kConnectionMemory, "connections to servers")),
+        known_blocks_(blocks_to_know(layout, budget)),
+        known_share_(budget.reserve(layout.disk_cache.empty() ? 0 : known_blocks_ + kMemoryOfQueue,
+                                    "the cache on disk")),
         memory_(
             budget,
             buffer_size(budget, layout.disk_cache.empty() ? kLeastRemoteBuffer : kLeastCachedBuffer,
@@ -67,6 +77,7 @@ class RemoteEngine final : public Engine {
         cache_keys_(keys_of(layout)),
         state_([this] { return std::make_unique<ProcessState>(*this); }) {
     connection_share_.keep_in_children();
+    known_share_.keep_in_children();
     memory_.keep_in_children();
   }
 
@@ -92,8 +103,9 @@ class RemoteEngine final : public Engine {
         bandwidth == 0
             ? kFirstGap
             : std::clamp(static_cast<std::uint64_t>(latency * bandwidth), kLeastGap, kMostGap);
-    // With a cache on disk, whole blocks are read in any case.
-    return {1, max_request_, layout_.disk_cache.empty() ? std::min(gap, max_request_ / 4) : 0};
+    // With a cache on disk, whole blocks are fetched in any case; gaps are those of the disk.
+    return {1, max_request_,
+            layout_.disk_cache.empty() ? std::min(gap, max_request_ / 4) : kMergeGap};
   }
   EngineTotals totals() const override {
     const std::uint64_t started = totals_.requests.load(), finished = totals_.finished.load();
@@ -124,12 +136,13 @@ class RemoteEngine final : public Engine {
     explicit ProcessState(RemoteEngine& engine)
         : transfers(engine.settings_, engine.connections_, engine.totals_) {
       if (engine.layout_.disk_cache.empty()) return;
-      const DiskCacheSpec spec = parse_disk_cache(engine.layout_.disk_cache);
-      cache = std::make_unique<DiskCache>(spec.folder, spec.limit);
+      cache = std::make_unique<CacheOfProcess>(
+          engine.layout_, engine.layout_.disk_cache,
+          std::span(engine.memory_.data(), engine.memory_.size()), engine.known_blocks_);
     }
     Mutex mutex;
     Transfers transfers GUARDED_BY(mutex);
-    std::unique_ptr<DiskCache> cache;  // nullptr: none
+    std::unique_ptr<CacheOfProcess> cache;  // nullptr: none
   };
 
   void run_locked(ProcessState& state, Feed& feed) REQUIRES(state.mutex) {
@@ -137,10 +150,10 @@ class RemoteEngine final : public Engine {
       if (state.cache) {
         CachedRun run(layout_, state.transfers, *state.cache, cache_keys_,
                       {memory_.data(), memory_.size()}, connections_, feed, bytes_from_cache_);
-        work(run, state, feed);
+        work(run, feed);
       } else {
         Run run(*this, state, feed);
-        work(run, state, feed);
+        work(run, feed);
       }
     } catch (...) {
       state.transfers.cancel_all();
@@ -150,16 +163,13 @@ class RemoteEngine final : public Engine {
   }
 
   template <class AnyRun>
-  void work(AnyRun& run, ProcessState& state, Feed& feed) REQUIRES(state.mutex) {
-    std::vector<Transfer*> done;
+  void work(AnyRun& run, Feed& feed) {
     while (run.fill(), !run.idle()) {
       const bool other_work = feed.has_other_work();
       const std::int64_t began = sys::monotonic_ns();
-      state.transfers.wait(other_work ? 1 : 50, done);
+      run.wait(other_work);
       wait_ns_ += static_cast<std::uint64_t>(sys::monotonic_ns() - began);
       if (feed.cancelled()) return;
-      for (Transfer* transfer : done) run.complete(transfer);
-      done.clear();
       if (other_work) feed.do_other_work();
     }
   }
@@ -185,6 +195,15 @@ class RemoteEngine final : public Engine {
       }
     }
 
+    void wait(bool busy) {
+      state_.mutex.assert_held();
+      state_.transfers.wait(busy ? 1 : 50, done_);
+      if (feed_.cancelled()) return;
+      for (Transfer* transfer : done_) complete(transfer);
+      done_.clear();
+    }
+
+   private:
     void complete(Transfer* transfer) {
       const auto found = reads_.find(transfer);
       const std::unique_ptr<Read> read = std::move(found->second);
@@ -193,7 +212,6 @@ class RemoteEngine final : public Engine {
       if (read->ticket) arena_.give_back(*read->ticket);
     }
 
-   private:
     struct Read {
       Extent extent;
       std::byte* data;  // nullptr: at its target
@@ -209,9 +227,10 @@ class RemoteEngine final : public Engine {
       std::byte* data = into;
       std::optional<std::uint64_t> ticket;
       if (!into) {
-        // Long ones go to their place at once. Short ones pass through our memory, where the cache
-        // of rows sees them, unless that is full.
-        auto target = extent.length >= kLong ? feed_.target(extent) : std::nullopt;
+        // What lies in one piece goes to its place at once. Short ones pass through our memory,
+        // unless that is full, where a cache of rows wants to see them.
+        const bool at_once = extent.length >= kLong || !feed_.keeps_copies();
+        auto target = at_once ? feed_.target(extent) : std::nullopt;
         const auto piece = target ? std::nullopt : arena_.take(extent.length);
         if (piece) {
           data = into = engine_.memory_.data() + piece->begin;
@@ -237,6 +256,7 @@ class RemoteEngine final : public Engine {
     Feed& feed_;
     RingArena arena_;
     std::unordered_map<Transfer*, std::unique_ptr<Read>> reads_;
+    std::vector<Transfer*> done_;
     std::optional<Extent> waiting_;  // pulled, but there was no room yet
   };
 
@@ -244,6 +264,8 @@ class RemoteEngine final : public Engine {
   const RemoteSettings settings_;
   const unsigned connections_;
   Reservation connection_share_;
+  const std::uint64_t known_blocks_;  // see CacheOfProcess
+  Reservation known_share_;
   PageBuffer memory_;
   const std::uint64_t max_request_;
   const std::vector<std::string> cache_keys_;  // of each file, in the cache on disk

@@ -1,11 +1,83 @@
 #include "engine/remote_cached.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
-namespace evenkeel {
+#include "base/checked.h"
+#include "base/sys.h"
+#include "evenkeel/error.h"
 
-CachedRun::CachedRun(const Layout& layout, Transfers& transfers, DiskCache& cache,
+namespace evenkeel {
+namespace {
+
+constexpr std::uint32_t kDiskDepth = 128, kDiskThreads = 16;
+constexpr std::uint64_t kDiskAlignment = DiskCache::kHeader;  // every device takes it
+
+std::size_t slots_in(std::uint64_t bytes) { return bytes / 2 / CachedRun::kSlot; }
+
+std::uint8_t this_minute() {
+  return static_cast<std::uint8_t>(1 + sys::monotonic_ns() / 60'000'000'000 % 255);
+}
+
+std::uint64_t blocks_in(std::uint64_t bytes) {
+  return bytes / DiskCache::kBlock + (bytes % DiskCache::kBlock != 0);
+}
+
+}  // namespace
+
+CacheOfProcess::CacheOfProcess(const Layout& layout, const std::string& spec,
+                               std::span<std::byte> memory, std::uint64_t known)
+    : cache(parse_disk_cache(spec).folder, parse_disk_cache(spec).limit), known_(known) {
+  std::string why_not;
+  queue = make_uring_queue(kDiskDepth, memory, 0, why_not);
+  if (!queue) queue = make_thread_queue(kDiskThreads);
+  std::uint64_t blocks = 0;
+  for (const Segment& segment : layout.segments) {
+    first_.push_back(blocks);
+    blocks += blocks_in(segment.identity.size);
+  }
+}
+
+std::uint64_t CacheOfProcess::blocks_of(const Layout& layout) {
+  std::uint64_t blocks = 0;
+  for (const Segment& segment : layout.segments) blocks += blocks_in(segment.identity.size);
+  return blocks;
+}
+
+std::uint8_t* CacheOfProcess::entry(std::uint32_t file, std::uint64_t block) {
+  const std::uint64_t number = first_[file] + block;
+  return number < known_.size() ? &known_[number] : nullptr;
+}
+
+bool CacheOfProcess::knows(std::uint32_t file, std::uint64_t block) const {
+  const std::uint64_t number = first_[file] + block;
+  return number < known_.size() && known_[number] != 0;
+}
+
+void CacheOfProcess::note(std::uint32_t file, std::uint64_t block) {
+  if (std::uint8_t* const found = entry(file, block)) *found = this_minute();
+}
+
+void CacheOfProcess::forget(std::uint32_t file, std::uint64_t block) {
+  if (std::uint8_t* const found = entry(file, block)) *found = 0;
+}
+
+void CacheOfProcess::touch(std::uint32_t file, std::uint64_t block, const std::string& key) {
+  std::uint8_t* const found = entry(file, block);
+  if (!found || *found == this_minute()) return;
+  *found = this_minute();
+  cache.touch(key, block);
+}
+
+void CacheOfProcess::replace_broken_queue() {
+  queue->abandon();
+  queue = make_thread_queue(kDiskThreads);
+}
+
+CachedRun::CachedRun(const Layout& layout, Transfers& transfers, CacheOfProcess& cache,
                      const std::vector<std::string>& keys, std::span<std::byte> memory,
                      std::size_t in_flight, Feed& feed,
                      std::atomic<std::uint64_t>& bytes_from_cache)
@@ -14,20 +86,29 @@ CachedRun::CachedRun(const Layout& layout, Transfers& transfers, DiskCache& cach
       cache_(cache),
       keys_(keys),
       memory_(memory),
+      parts_(memory.data() + slots_in(memory.size()) * kSlot),
       in_flight_(in_flight),
       feed_(feed),
-      bytes_from_cache_(bytes_from_cache) {
-  for (std::size_t slot = memory.size() / kSlot; slot-- > 1;) free_.push_back(slot);
+      bytes_from_cache_(bytes_from_cache),
+      arena_(memory.size() - slots_in(memory.size()) * kSlot),
+      disk_(kDiskDepth) {
+  for (std::size_t slot = slots_in(memory.size()); slot-- > 0;) free_.push_back(slot);
+  for (std::uint32_t id = cache.queue->depth(); id-- > 0;) free_ids_.push_back(id);
 }
 
-std::size_t CachedRun::take_slot() {
-  const std::size_t slot = free_.back();
-  free_.pop_back();
-  return slot;
+// The kernel may still be writing into our memory.
+CachedRun::~CachedRun() {
+  try {
+    Completion completions[kDiskDepth];
+    while (disk_in_flight_ > 0) disk_in_flight_ -= cache_.queue->wait(1, completions);
+  } catch (...) {
+    cache_.replace_broken_queue();
+  }
 }
 
 void CachedRun::fill() {
-  while (blocks_.size() < in_flight_) {
+  while (!homeless_.empty() && place(homeless_.front())) homeless_.pop_front();
+  while (homeless_.empty()) {
     if (!waiting_) {
       Extent extent;
       if (!feed_.next(extent)) return;
@@ -38,77 +119,226 @@ void CachedRun::fill() {
   }
 }
 
+// False: there is no room for it yet. With nothing under way there is: three slots, and as much for
+// the parts of two blocks and the place where they are put together.
 bool CachedRun::start(const Extent& extent) {
-  // Two blocks and a place for the bytes: with nothing under way there is room for them.
-  if (free_.size() < 3) return false;
+  if (free_ids_.empty()) return false;
   const std::uint64_t size = layout_.segments[extent.file].identity.size;
-  auto read = std::make_shared<Read>(Read{.extent = extent,
-                                          .offset = extent.offset,
-                                          .length = std::min(extent.length, size - extent.offset),
-                                          .out = extent.into,
-                                          .data = extent.into,
-                                          .slot = std::nullopt,
-                                          .missing = 0});
-  if (!extent.into) {
-    read->slot = take_slot();
-    read->out = at(*read->slot);
-    read->data = read->out;
-  }
+  auto read = std::make_shared<Read>();
+  read->extent = extent;
+  read->offset = extent.offset;
+  read->length = std::min(extent.length, size - extent.offset);
+  const std::uint64_t first = read->offset / DiskCache::kBlock;
   const std::uint64_t last = (read->offset + read->length - 1) / DiskCache::kBlock;
-  for (std::uint64_t number = read->offset / DiskCache::kBlock; number <= last; ++number) {
-    const BlockName name{extent.file, number};
-    const std::uint64_t begin = number * DiskCache::kBlock;
-    const std::uint64_t length = std::min(DiskCache::kBlock, size - begin);
-    auto found = blocks_.find(name);
-    if (found == blocks_.end()) {
-      const std::string& key = keys_[extent.file];
-      if (!key.empty() && cache_.read(key, number, at(0)) == length) {
-        bytes_from_cache_ += length;
-        copy(*read, number, length, at(0) + DiskCache::kHeader);
-        continue;
-      }
-      const std::size_t slot = take_slot();
-      found = blocks_
-                  .emplace(name, Block{slot,
-                                       length,
-                                       RangeTransfer(*layout_.segments[extent.file].remote, begin,
-                                                     length, at(slot) + DiskCache::kHeader),
-                                       {}})
-                  .first;
-      transfers_.start(found->second.transfer);
+  std::optional<RingArena::Piece> room[3];  // for parts, and for what is put together of them
+  const auto give_back = [&] {
+    for (const auto& one : room) {
+      if (one) arena_.give_back(one->ticket);
     }
-    found->second.readers.push_back(read);
-    ++read->missing;
+    return false;
+  };
+  if (first != last) {
+    read->out = extent.into;
+    if (!read->out) {
+      room[2] = arena_.take(round_up(extent.length, kDiskAlignment));
+      if (!room[2]) return false;
+      read->out = parts_ + room[2]->begin;
+      read->ticket = room[2]->ticket;
+    }
   }
-  if (read->missing == 0) finish(*read);
+  Piece pieces[2];
+  for (std::uint64_t number = first; number <= last; ++number) {
+    Piece& piece = pieces[number - first];
+    piece = {read, {extent.file, number}, number * DiskCache::kBlock, 0};
+    piece.to = std::min(piece.from + DiskCache::kBlock, read->offset + read->length);
+    piece.from = std::max(piece.from, read->offset);
+    ++read->missing;
+    if (!cache_.knows(extent.file, number) || blocks_.contains(piece.name)) continue;
+    auto& part = room[number - first];
+    part = arena_.take(part_of(piece).length);
+    if (!part) return give_back();
+  }
+  for (std::uint64_t number = first; number <= last; ++number) {
+    const Piece& piece = pieces[number - first];
+    const auto& part = room[number - first];
+    if (part && read_part(piece, *part)) continue;
+    if (!homeless_.empty() || !place(piece)) homeless_.push_back(piece);
+  }
   return true;
 }
 
-void CachedRun::copy(const Read& read, std::uint64_t block, std::uint64_t length,
-                     const std::byte* bytes) const {
-  const std::uint64_t begin = block * DiskCache::kBlock;
-  const std::uint64_t from = std::max(begin, read.offset);
-  const std::uint64_t to = std::min(begin + length, read.offset + read.length);
-  std::memcpy(read.out + (from - read.offset), bytes + (from - begin), to - from);
+// What is read for a piece: where it begins in the block, and how much.
+CachedRun::Part CachedRun::part_of(const Piece& piece) {
+  const std::uint64_t block = piece.name.second * DiskCache::kBlock;
+  const std::uint64_t begin = round_down(piece.from - block, kDiskAlignment);
+  return {begin, round_up(piece.to - block, kDiskAlignment) - begin};
 }
 
-void CachedRun::finish(const Read& read) {
-  feed_.arrived(read.extent, read.data);
-  if (read.slot) free_.push_back(*read.slot);
-}
-
-void CachedRun::complete(Transfer* transfer) {
-  const auto found = std::ranges::find_if(
-      blocks_, [&](const auto& entry) { return &entry.second.transfer == transfer; });
-  const auto [file, number] = found->first;
-  auto node = blocks_.extract(found);
-  Block& block = node.mapped();
-  for (const std::shared_ptr<Read>& read : block.readers) {
-    copy(*read, number, block.length, at(block.slot) + DiskCache::kHeader);
-    if (--read->missing == 0) finish(*read);
+// Starts reading just that. False: the block is gone, so that `room` is free again.
+bool CachedRun::read_part(const Piece& piece, RingArena::Piece room) {
+  const auto [file, number] = piece.name;
+  const Part part = part_of(piece);
+  DiskRead read;
+  if (!free_ids_.empty()) read.fd = cache_.cache.open(key(piece.name), number, read.direct);
+  if (!read.fd) {
+    cache_.forget(file, number);
+    arena_.give_back(room.ticket);
+    return false;
   }
-  if (!keys_[file].empty()) cache_.store(keys_[file], number, at(block.slot), block.length);
+  read.name = piece.name;
+  read.piece = piece;
+  read.buffer = parts_ + room.begin;
+  read.length = part.length;
+  read.begin = number * DiskCache::kBlock + part.begin;
+  read.ticket = room.ticket;
+  cache_.touch(file, number, key(piece.name));
+  push(std::move(read), DiskCache::kHeader + part.begin);
+  return true;
+}
+
+// Adds the piece to a block that is under way, or starts one. False: there is no room yet.
+bool CachedRun::place(const Piece& piece) {
+  const auto [file, number] = piece.name;
+  auto found = blocks_.find(piece.name);
+  if (found == blocks_.end()) {
+    if (free_.empty() || free_ids_.empty() || fetching_ >= in_flight_) return false;
+    const std::size_t slot = free_.back();
+    const std::uint64_t begin = number * DiskCache::kBlock;
+    const std::uint64_t length =
+        std::min(DiskCache::kBlock, layout_.segments[file].identity.size - begin);
+    found = blocks_
+                .emplace(piece.name,
+                         Block{.slot = slot,
+                               .length = length,
+                               .transfer = RangeTransfer(*layout_.segments[file].remote, begin,
+                                                         length, at(slot) + DiskCache::kHeader),
+                               .pieces = {}})
+                .first;
+    free_.pop_back();
+    DiskRead read;
+    read.name = piece.name;
+    read.buffer = at(slot);
+    read.length = DiskCache::kHeader + round_up(length, kDiskAlignment);
+    if (!key(piece.name).empty()) read.fd = cache_.cache.open(key(piece.name), number, read.direct);
+    if (read.fd) {
+      push(std::move(read), 0);
+    } else {
+      fetch(found->second);
+    }
+  }
+  found->second.pieces.push_back(piece);
+  return true;
+}
+
+void CachedRun::fetch(Block& block) {
+  block.fetching = true;
+  ++fetching_;
+  transfers_.start(block.transfer);
+}
+
+// `bytes` holds what the piece wants.
+void CachedRun::deliver(const Piece& piece, const std::byte* bytes) {
+  Read& read = *piece.read;
+  if (!read.out) {
+    feed_.arrived(read.extent, bytes);
+    return;
+  }
+  std::memcpy(read.out + (piece.from - read.offset), bytes, piece.to - piece.from);
+  if (--read.missing > 0) return;
+  feed_.arrived(read.extent, read.out);
+  if (read.ticket) arena_.give_back(*read.ticket);
+}
+
+void CachedRun::finish_block(BlockName name, bool fetched) {
+  auto node = blocks_.extract(name);
+  Block& block = node.mapped();
+  const std::byte* const bytes = at(block.slot) + DiskCache::kHeader;
+  for (const Piece& piece : block.pieces) {
+    deliver(piece, bytes + (piece.from - name.second * DiskCache::kBlock));
+  }
+  bool kept = !fetched;
+  if (fetched) {
+    --fetching_;
+    if (!key(name).empty())
+      kept = cache_.cache.store(key(name), name.second, at(block.slot), block.length);
+  }
+  if (kept) cache_.note(name.first, name.second);
   free_.push_back(block.slot);
+}
+
+void CachedRun::push(DiskRead read, std::uint64_t offset) {
+  const std::uint32_t id = free_ids_.back();
+  free_ids_.pop_back();
+  ++disk_in_flight_;
+  cache_.queue->push(
+      {read.fd.get(), 0, id, read.buffer, static_cast<std::uint32_t>(read.length), offset});
+  disk_[id] = std::move(read);
+}
+
+void CachedRun::wait(bool busy) {
+  const bool fetching = transfers_.active() > 0;
+  if (disk_in_flight_ > 0) {
+    take_disk(fetching || busy ? 0 : std::clamp<std::size_t>(disk_in_flight_ / 4, 1, 16));
+  }
+  if (!fetching) return;
+  transfers_.wait(busy || disk_in_flight_ > 0 ? 1 : 50, done_);
+  for (const Transfer* transfer : done_) {
+    const auto found = std::ranges::find_if(
+        blocks_, [&](const auto& entry) { return &entry.second.transfer == transfer; });
+    finish_block(found->first, true);
+  }
+  done_.clear();
+}
+
+void CachedRun::take_disk(std::size_t enough) {
+  Completion completions[kDiskDepth];
+  std::size_t count = 0;
+  try {
+    count = cache_.queue->wait(enough, completions);
+    disk_in_flight_ -= count;
+  } catch (const Error&) {  // of the queue itself: what was under way is read in another way
+    cache_.replace_broken_queue();
+    disk_in_flight_ = 0;
+    free_ids_.clear();
+    for (std::uint32_t id = 0; id < disk_.size(); ++id) {
+      if (disk_[id].fd)
+        completions[count++] = {id, -EIO};
+      else if (id < cache_.queue->depth())
+        free_ids_.push_back(id);
+    }
+  }
+  for (std::size_t i = 0; i < count; ++i) complete_disk(completions[i].id, completions[i].result);
+}
+
+void CachedRun::complete_disk(std::uint32_t id, std::int64_t result) {
+  const DiskRead read = std::exchange(disk_[id], {});
+  if (id < cache_.queue->depth()) free_ids_.push_back(id);
+  if (!read.direct) (void)sys::fadvise(read.fd.get(), 0, 0, POSIX_FADV_DONTNEED);
+  const bool whole = result >= 0 && static_cast<std::uint64_t>(result) == read.length;
+  if (read.piece) {
+    if (whole) {
+      bytes_from_cache_ += read.length;
+      deliver(*read.piece, read.buffer + (read.piece->from - read.begin));
+    } else {
+      cache_.forget(read.name.first, read.name.second);
+      homeless_.push_back(*read.piece);
+    }
+    arena_.give_back(read.ticket);
+    return;
+  }
+  Block& block = blocks_.at(read.name);
+  DiskCache& cache = cache_.cache;
+  const std::string& name = key(read.name);
+  // What did not come in one piece is read again, which tells a damaged file from a hiccup.
+  const std::uint64_t length = whole
+                                   ? cache.check(name, read.name.second, {read.buffer, read.length})
+                                   : cache.read(name, read.name.second, read.buffer);
+  if (length != block.length) {
+    fetch(block);
+    return;
+  }
+  bytes_from_cache_ += read.length;
+  finish_block(read.name, false);
 }
 
 }  // namespace evenkeel

@@ -44,16 +44,22 @@ Pipeline::Pipeline(const Options& options, const std::function<Schedule()>& make
                          .interrupt = [this] { assembler_.interrupt(); }});
   tell_moved(steps_.step_of(0), steps_.end_of_loop(0));
   pool_->serve(ahead_);
+  if (options_.memory.empty()) {
+    read_ahead_memory_.emplace(options_.budget, static_cast<ReadAheadMemory::Owner&>(*this));
+  }
 }
 
-Pipeline::~Pipeline() { close(); }
+Pipeline::~Pipeline() {
+  read_ahead_memory_.reset();
+  close();
+}
 
 bool Pipeline::close(std::optional<ReadAhead::Clock::time_point> deadline) {
   if (!ahead_->close(deadline) || !assembler_.close_readers(deadline)) return false;
   MutexLock lock(mutex_);
   pool_->close();
   slots_.clear();
-  assembler_.free_slots();
+  assembler_.keep_slots(0);
   lent_share_.release();
   return true;
 }
@@ -130,7 +136,7 @@ void Pipeline::make_first_slots(std::size_t least) {
 
 void Pipeline::make_slots() {
   const Budget& budget = options_.budget;
-  const std::size_t least = 1 + std::size_t{options_.keep};
+  const std::size_t least = least_slots();
   std::size_t most = least + options_.prefetch;
   if (!options_.memory.empty()) most = std::min(most, options_.memory.size());
   const std::uint64_t each =
@@ -144,7 +150,7 @@ void Pipeline::make_slots() {
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kBudget) throw;
       slots_.clear();
-      assembler_.free_slots();
+      assembler_.keep_slots(0);
       pool_.reset();
       lent_share_.release();
       plan_share_.release();
@@ -168,7 +174,32 @@ void Pipeline::make_slots() {
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kBudget) throw;
   }
-  slots_made_ = static_cast<int>(slots_.size());
+  slots_made_ = slots_.size();
+}
+
+std::uint64_t Pipeline::slot_bytes() const {
+  return buffer_bytes_ + list_bytes() + assembler_.slot_bytes();
+}
+
+// Two are left at least, so that one is read while the other is used.
+std::uint64_t Pipeline::spare_bytes() noexcept {
+  const std::size_t floor = std::max<std::size_t>(2, least_slots()), made = slots_made_;
+  return owned_here() && made > floor ? (made - floor) * slot_bytes() : 0;
+}
+
+// What was read ahead is read again, where it still has room.
+void Pipeline::give_back(std::uint64_t bytes) noexcept {
+  const std::size_t floor = std::max<std::size_t>(2, least_slots()), made = slots_made_;
+  const std::size_t fewer = (bytes + slot_bytes() - 1) / slot_bytes();
+  if (!owned_here() || made <= floor) return;
+  const auto free_slots = [this](std::size_t count, std::span<const std::uint64_t> taken) {
+    pool_->keep_slots(count, taken);
+    assembler_.keep_slots(count);
+    slots_.resize(count);
+    slots_made_ = count;
+    tell_moved(steps_.step_of(ahead_->position()), steps_.step_of(ahead_->end()));
+  };
+  ahead_->keep_slots(made - std::min(fewer, made - floor), free_slots);
 }
 
 void Pipeline::require_owner() const {

@@ -3,6 +3,7 @@
 // the reading ahead and the memory of batches.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -15,6 +16,7 @@
 #include "array/lending_pool.h"
 #include "array/read_ahead.h"
 #include "base/mutex.h"
+#include "base/read_ahead_memory.h"
 #include "loader/schedule.h"
 
 namespace evenkeel {
@@ -42,8 +44,8 @@ class Assembler {
   virtual std::vector<std::uint64_t> field_bytes() const = 0;
   // Memory for one more batch on its way, besides its fields. Throws Error (kBudget).
   virtual void add_slot(const Budget& budget) = 0;
-  virtual std::uint64_t slot_bytes() const = 0;  // of that memory
-  virtual void free_slots() = 0;
+  virtual std::uint64_t slot_bytes() const = 0;    // of that memory
+  virtual void keep_slots(std::size_t count) = 0;  // and free those after them
   // The budget holds no batch. True: there is more room now, so try again.
   virtual bool make_room(std::uint64_t /*bytes*/) { return false; }
   // "32 x 1,024 tokens", for errors.
@@ -82,7 +84,7 @@ class Assembler {
 };
 
 // Calls but `next` may come from several threads.
-class Pipeline final : BatchMaker {
+class Pipeline final : BatchMaker, ReadAheadMemory::Owner {
  public:
   struct Options {
     std::uint32_t prefetch = 4;
@@ -116,7 +118,7 @@ class Pipeline final : BatchMaker {
   // A loop over the loader begins. `anew`: with `steps`, at step 0 also if it has not ended.
   void begin_loop(bool anew);
   std::uint64_t size() const { return steps_.number_of(steps_.loop_steps()); }
-  int buffers() const { return slots_made_; }
+  int buffers() const { return static_cast<int>(slots_made_.load()); }
   LiveFigures figures() const { return ahead_->figures(); }
   std::uint32_t keep() const { return options_.keep; }
   const Steps& steps() const { return steps_; }
@@ -142,11 +144,16 @@ class Pipeline final : BatchMaker {
   Job& prepare_stream(std::size_t slot, std::uint64_t number, std::size_t stream) override;
   void finish(std::size_t slot, std::uint64_t number) override;
 
+  std::uint64_t spare_bytes() noexcept override;
+  void give_back(std::uint64_t bytes) noexcept override;
+
   void check_memory() const;
   std::uint64_t plan_limit() const;
   std::uint64_t plan_bytes() const;
   std::uint64_t most_pieces() const;
   std::uint64_t list_bytes() const;  // of a slot
+  std::uint64_t slot_bytes() const;  // all that the budget pays for a slot
+  std::size_t least_slots() const { return 1 + std::size_t{options_.keep}; }
   void make_slots();
   void make_first_slots(std::size_t least);
   void add_slot();
@@ -169,7 +176,7 @@ class Pipeline final : BatchMaker {
   std::uint64_t buffer_bytes_ = 0;
   Reservation plan_share_, second_plan_share_, lent_share_;
   std::vector<Slot> slots_;
-  int slots_made_ = 0;
+  std::atomic<std::size_t> slots_made_ = 0;
   std::uint64_t first_step_ = 0;  // since the last move
   std::shared_ptr<LendingPool> pool_;
   std::shared_ptr<ReadAhead> ahead_;  // its threads use all of the above: ~Pipeline closes it
@@ -179,6 +186,8 @@ class Pipeline final : BatchMaker {
 
   // Of the user of `next`.
   std::deque<Lent> held_;
+
+  std::optional<ReadAheadMemory> read_ahead_memory_;  // the last: it calls this object
 };
 
 }  // namespace evenkeel

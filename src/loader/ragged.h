@@ -47,7 +47,7 @@ class RaggedField {
 
   std::uint64_t slot_bytes(std::uint64_t batch_size) const;
   void add_slot(const Budget& budget, std::uint64_t batch_size);
-  void free_slots() { slots_.clear(); }
+  void keep_slots(std::size_t count) { slots_.resize(std::min(count, slots_.size())); }
 
   // What a stream reads for these rows. A batch of more values than `out` has room for takes memory
   // of its own from the budget; throws Error (kBudget) when that does not fit, and kFormat when

@@ -244,10 +244,10 @@ void Loader::Impl::add_slot(const Budget& budget) {
   slots_.push_back(std::move(slot));
 }
 
-void Loader::Impl::free_slots() {
-  slots_.clear();
+void Loader::Impl::keep_slots(std::size_t count) {
+  slots_.resize(std::min(count, slots_.size()));
   for (const auto& ragged : ragged_) {
-    if (ragged) ragged->free_slots();
+    if (ragged) ragged->keep_slots(count);
   }
 }
 

@@ -46,7 +46,7 @@ struct Loader::Impl final : Assembler, BatchLoader<Loader::Impl, RowBatch> {
   std::vector<std::uint64_t> field_bytes() const override;
   void add_slot(const Budget& budget) override;
   std::uint64_t slot_bytes() const override;
-  void free_slots() override;
+  void keep_slots(std::size_t count) override;
   bool make_room(std::uint64_t bytes) override;
   std::string describe_batch() const override;
   bool streams_read() const override { return !windows_.any() || !read_.empty(); }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <deque>
 #include <filesystem>
 #include <mutex>
 #include <set>
@@ -68,6 +69,94 @@ TEST_F(RowLoaderMemory, StaysWithinTheBudgetAndReadsAheadLessInASmallOne) {
   EXPECT_LE(budget_.peak(), 4_MiB);
   loader.close();
   EXPECT_THROW(loader.next(), Error);
+}
+
+// Of each order, and with batches that are still valid: none is lost, and none comes twice.
+TEST_F(RowLoaderMemory, ASmallerBudgetTakesBackWhatIsReadAhead) {
+  const Array x = features(60'000, EngineKind::kRead), y = labels(60'000, EngineKind::kRead);
+  for (const OrderKind order : {OrderKind::kSequential, OrderKind::kShuffled, OrderKind::kBlocks}) {
+    const std::uint64_t beside = budget_.in_use();
+    Loader loader({x, y}, {.batch_size = 1000,
+                           .order = order,
+                           .seed = 3,
+                           .blocks = {100, 50, 12},
+                           .prefetch = 9,
+                           .buffers = {.keep = 2, .memory = {}}});
+    const int before = loader.buffers();
+    ASSERT_EQ(before, 12);
+    for (int i = 0; i < 7; ++i) expect_as_explained(loader, 1000);
+    const std::uint64_t held = budget_.in_use() - budget_.cached();
+    budget_.resize(held - 50'000);
+    EXPECT_LT(loader.buffers(), before);
+    EXPECT_GT(loader.buffers(), before / 2);
+    EXPECT_LE(budget_.in_use(), budget_.limit());
+    for (int i = 0; i < 9; ++i) expect_as_explained(loader, 1000);
+    const std::string refused = complaint([&] { budget_.resize(beside); });
+    expect_in(refused, "for reading ahead could be given back");
+    const int after = loader.buffers();
+    EXPECT_GT(after, 3) << "what is refused changes nothing";
+    budget_.resize(held - static_cast<std::uint64_t>(before - 3) * 28'000);
+    EXPECT_LT(loader.buffers(), after);
+    EXPECT_GE(loader.buffers(), 3);  // this batch, and two that are kept
+    for (std::uint64_t left = 60 - loader.step(); left > 0; --left) {
+      expect_as_explained(loader, 1000);
+    }
+    EXPECT_EQ(loader.next(), nullptr);
+    loader.close();
+    budget_.resize(16_MiB);
+  }
+}
+
+TEST_F(RowLoaderMemory, ABatchStaysAsItIsWhileReadAheadIsTakenBack) {
+  const Array x = features(20'000, EngineKind::kRead), y = labels(20'000, EngineKind::kRead);
+  Loader loader({x, y}, {.batch_size = 500, .prefetch = 6});
+  const auto origins = loader.explain(0);
+  const RowBatch& batch = *loader.next();
+  budget_.resize(budget_.in_use() - budget_.cached() - 40'000);
+  EXPECT_LT(loader.buffers(), 7);
+  for (std::size_t i = 0; i < origins.size(); ++i) {
+    EXPECT_EQ(batch.as<std::int64_t>(1)[i][0], static_cast<std::int64_t>(origins[i].row) * 7);
+  }
+  for (int i = 0; i < 10; ++i) expect_as_explained(loader, 500);
+}
+
+// While other threads take and hold batches.
+TEST_F(RowLoaderMemory, ResizingWhileBatchesAreLent) {
+  const Array x = features(8000, EngineKind::kRead), y = labels(8000, EngineKind::kRead);
+  Loader::Impl loader({{{x, y}, 1}}, {.batch_size = 10, .prefetch = 30}, true);
+  std::atomic<std::uint64_t> rows = 0, wrong = 0;
+  const auto take_all = [&] {
+    std::deque<Loader::Impl::Lent> held;
+    for (;;) {
+      Loader::Impl::Lent lent;
+      const auto outcome =
+          loader.lend(lent, ReadAhead::Clock::now() + std::chrono::milliseconds(10));
+      if (outcome == ReadAhead::Outcome::kEnd) return;
+      if (outcome == ReadAhead::Outcome::kTimeout) continue;
+      held.push_back(std::move(lent));
+      if (held.size() < 4) continue;
+      const auto origins = loader.explain(held.front().batch.step());
+      for (std::size_t i = 0; i < origins.size(); ++i) {
+        wrong += held.front().batch.as<std::int64_t>(1)[i][0] !=
+                 static_cast<std::int64_t>(origins[i].row) * 7;
+      }
+      rows += origins.size();
+      held.pop_front();
+    }
+  };
+  std::thread one(take_all), two(take_all);
+  for (int i = 0; i < 10; ++i) {
+    try {
+      budget_.resize(budget_.in_use() - budget_.cached() - 600);
+    } catch (const Error&) {
+      break;  // no more can be given back
+    }
+  }
+  one.join();
+  two.join();
+  EXPECT_LT(loader.buffers(), 31);
+  EXPECT_EQ(wrong, 0u);
+  EXPECT_EQ(rows, 8000u - 2 * 3 * 10);  // the last ones of each thread are not looked at
 }
 
 // Data that is mapped because it fits gives way to batches that would not fit beside it.

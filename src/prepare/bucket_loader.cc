@@ -8,7 +8,7 @@
 
 namespace evenkeel {
 
-BucketLoader::BucketLoader(Buckets& buckets) : buckets_(buckets) {
+BucketLoader::BucketLoader(BucketReader& buckets) : buckets_(buckets) {
   for (unsigned i = 0; i < kThreads; ++i) {
     try {
       threads_.push_back(start_thread([this] { work(); }));
@@ -28,7 +28,7 @@ BucketLoader::~BucketLoader() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-std::uint64_t BucketLoader::memory(const Buckets& buckets, std::uint64_t bucket) {
+std::uint64_t BucketLoader::memory(const BucketReader& buckets, std::uint64_t bucket) {
   return round_up(buckets.bytes(bucket), OutputFile::kAlignment);
 }
 

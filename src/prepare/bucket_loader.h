@@ -14,13 +14,13 @@ namespace evenkeel {
 // All calls come from one thread; others read. The memory is the caller's.
 class BucketLoader {
  public:
-  explicit BucketLoader(Buckets& buckets);
+  explicit BucketLoader(BucketReader& buckets);
   ~BucketLoader();  // waits for the reads under way
   BucketLoader(const BucketLoader&) = delete;
   BucketLoader& operator=(const BucketLoader&) = delete;
 
   // What memory for a bucket must hold: its bytes, and the rest of the last sector.
-  static std::uint64_t memory(const Buckets& buckets, std::uint64_t bucket);
+  static std::uint64_t memory(const BucketReader& buckets, std::uint64_t bucket);
   // Begins to read. The last bucket must have been read to its end, or `cancel` called.
   void start(std::uint64_t bucket, std::byte* memory) EXCLUDES(mutex_);
   // Waits until more than `have` bytes of the bucket, counted from its beginning, are in memory,
@@ -36,7 +36,7 @@ class BucketLoader {
   void work() EXCLUDES(mutex_);
   void read_piece(std::uint64_t piece);
 
-  Buckets& buckets_;
+  BucketReader& buckets_;
   Mutex mutex_;
   CondVar work_, done_;
   // The bucket that is read: set by `start`, while no thread reads.

@@ -65,6 +65,24 @@ Buckets::Buckets(const std::string& path, bool resume) : file_(path, resume) {
   if (checkpoint()) read_numbers(checkpoint()->numbers);
 }
 
+Buckets::Buckets(const std::string& path, std::uint64_t first, std::uint64_t end)
+    : file_(path, OutputFile::ReadOnly{}) {
+  if (!checkpoint()) throw damaged(path);
+  read_numbers(checkpoint()->numbers);
+  if (first > end || end > buckets_.size()) throw damaged(path);
+  const auto at = [&](std::uint64_t bucket) {
+    return buckets_.begin() + static_cast<std::ptrdiff_t>(bucket);
+  };
+  buckets_ = {std::make_move_iterator(at(first)), std::make_move_iterator(at(end))};
+  first_ = first;
+}
+
+std::uint64_t Buckets::index_bytes() const {
+  std::uint64_t bytes = buckets_.size() * sizeof(Bucket);
+  for (const Bucket& bucket : buckets_) bytes += bucket.extents.size() * sizeof(std::uint64_t);
+  return bytes;
+}
+
 void Buckets::begin(const Budget& budget, const BucketSize& size) {
   if (!checkpoint()) {
     size_ = size;
@@ -179,7 +197,7 @@ void Buckets::read_numbers(const std::string& text) {
 }
 
 std::uint64_t Buckets::read(std::uint64_t number, std::uint64_t offset, std::span<std::byte> out) {
-  const Bucket& bucket = buckets_[number];
+  const Bucket& bucket = buckets_[number - first_];
   const std::uint64_t left = offset < bucket.bytes ? bucket.bytes - offset : 0;
   const std::uint64_t wanted = std::min<std::uint64_t>(left, out.size());
   for (std::uint64_t done = 0; done < wanted;) {

@@ -11,6 +11,7 @@
 #include "prepare/input_files.h"
 #include "prepare/items.h"
 #include "prepare/mixed_items.h"
+#include "remote/address.h"
 #include "write/output_file.h"
 
 namespace evenkeel {
@@ -71,6 +72,11 @@ class Copy {
   }
 
   static void require_pattern(const CopyOptions& options) {
+    if (options.shares.size() > 1 && is_url(options.output)) {
+      throw Error(ErrorKind::kInvalid, "split", "parts are files, not objects on a server")
+          .in(options.output)
+          .hint("split into files and copy them; one part can be written to s3:// itself");
+    }
     const bool pattern = options.output.find("{}") != std::string::npos;
     if (options.shares.size() > 1 && !pattern) {
       throw Error(ErrorKind::kInvalid, "split", "the name of the outputs must contain {}")
@@ -192,7 +198,7 @@ class Copy {
       report_.bytes += item->size();
       const ItemPosition next = source_->position();
       tell("copying", next.offset);
-      if (next.offset - saved < options_.checkpoint_bytes) continue;
+      if (next.offset - saved < options_.checkpoint_bytes || !sink->can_checkpoint()) continue;
       saved = next.offset;
       sink->checkpoint(kind_ + std::to_string(next.item) + " " + std::to_string(next.offset) + " " +
                        std::to_string(items));

@@ -10,6 +10,7 @@
 #include "prepare/hash_set.h"
 #include "prepare/input_files.h"
 #include "prepare/items.h"
+#include "remote/address.h"
 #include "write/checksums.h"
 
 namespace evenkeel {
@@ -66,6 +67,11 @@ class Dedup {
     kind_ = "dedup of " + std::string(item_unit_name(options.input.unit)) + " to " +
             options.format + " of\n" + source_->fingerprint();
     source_->require_apart_from(options.output, options.format);
+    if (is_url(options.output)) {
+      throw Error(ErrorKind::kInvalid, "dedup", "its outputs are files, not objects on a server")
+          .in(options.output)
+          .hint("write a file and copy it; convert, merge, sample and shuffle write to s3://");
+    }
   }
 
   WorkReport run() {

@@ -9,6 +9,7 @@
 #include "format/token_layout.h"
 #include "prepare/byte_reader.h"
 #include "prepare/input_files.h"
+#include "remote/address.h"
 
 namespace evenkeel {
 namespace {
@@ -235,6 +236,7 @@ class ArraySink final : public ItemSink {
         resumed_(writer_.rows() > 0 || !writer_.state().empty()) {}
   void add(std::span<const std::byte> item) override { writer_.append(item); }
   void checkpoint(const std::string& state) override { writer_.checkpoint(state); }
+  bool can_checkpoint() const override { return !is_url(writer_.path()); }
   const std::string& state() const override { return writer_.state(); }
   bool resumed() const override { return resumed_; }
   std::string how() const override { return writer_.how(); }
@@ -257,6 +259,7 @@ class TokenSink final : public ItemSink {
     if (documents_) writer_.end_document();
   }
   void checkpoint(const std::string& state) override { writer_.checkpoint(state); }
+  bool can_checkpoint() const override { return !is_url(writer_.path()); }
   const std::string& state() const override { return writer_.state(); }
   bool resumed() const override { return resumed_; }
   std::string how() const override { return writer_.how(); }
@@ -280,6 +283,16 @@ std::unique_ptr<ItemSource> open_unit(const ItemInput& input, const Budget& budg
                                        : open_tokens(input, budget, memory);
 }
 
+// Files that are known to hold tokens and documents, by their own words.
+bool has_documents(const std::vector<std::string>& paths) {
+  try {
+    const std::string format = read_token_layout(paths, {}).layout.format;
+    return format == "llm.c" || format == "megatron" || format == "datatrove";
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 constexpr std::string_view kUnitNames[] = {"rows", "lines", "documents", "blocks"};
 
 }  // namespace
@@ -293,6 +306,18 @@ ItemUnit parse_item_unit(std::string_view name) {
 }
 
 std::string_view item_unit_name(ItemUnit unit) { return kUnitNames[static_cast<int>(unit)]; }
+
+ItemUnit usual_unit(const ItemInput& input) {
+  const std::string& first = input.paths.front();
+  constexpr std::string_view kTexts[] = {".txt", ".jsonl", ".ndjson", ".csv", ".tsv", ".md"};
+  const bool text =
+      std::ranges::any_of(kTexts, [&](std::string_view end) { return first.ends_with(end); });
+  if (input.block_tokens > 0) return ItemUnit::kBlocks;
+  if (input.bos || input.eos || (!text && !input.dtype && has_documents(input.paths))) {
+    return ItemUnit::kDocuments;
+  }
+  return text ? ItemUnit::kLines : ItemUnit::kRows;
+}
 
 std::unique_ptr<ItemSource> open_items(const ItemInput& input, const Budget& budget,
                                        std::uint64_t memory, std::uint64_t group_bytes) {

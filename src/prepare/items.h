@@ -55,6 +55,10 @@ class ItemSource {
   std::vector<std::string> files_;  // all that are read: also indexes
 };
 
+// What items of these files usually are, by the first file and by what is known about them: lines
+// of text, documents of token files, blocks where their length is given, else rows.
+ItemUnit usual_unit(const ItemInput& input);
+
 // `memory` bytes of the budget are for reading ahead. Rows come in groups of up to `group_bytes`,
 // at least one. Throws Error.
 std::unique_ptr<ItemSource> open_items(const ItemInput& input, const Budget& budget,
@@ -65,6 +69,7 @@ class ItemSink {
   virtual ~ItemSink() = default;
   virtual void add(std::span<const std::byte> item) = 0;
   virtual void checkpoint(const std::string& state) = 0;
+  virtual bool can_checkpoint() const = 0;       // an object on a server cannot
   virtual const std::string& state() const = 0;  // of the checkpoint it goes on from
   virtual bool resumed() const = 0;              // it goes on from one
   virtual std::string how() const = 0;

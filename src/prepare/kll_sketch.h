@@ -17,8 +17,8 @@ class KllSketch {
 
   // The most bytes that a sketch takes.
   static std::uint64_t memory(std::uint64_t size);
-  // How far the place of a quantile is off at most, as a share of all, with a probability of 99 %:
-  // the fit that Apache DataSketches publishes for its KLL sketches, which have smaller levels.
+  // How far the place of any quantile is off at most, as a share of all, with a probability of
+  // 99 %.
   static double rank_error(std::uint64_t size);
 
   void add(std::span<const double> numbers);

@@ -4,27 +4,21 @@
 #include <bit>
 #include <cstring>
 
+#include "base/checked.h"
 #include "base/thread.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
 
 namespace evenkeel {
-namespace {
 
-// The first key of a bucket: bucket_of(first_key) == bucket, and that of the key before is not.
-std::uint64_t first_key(std::uint64_t bucket, std::uint64_t buckets) {
-  const auto wide = (static_cast<unsigned __int128>(bucket) << 64) + buckets - 1;
-  return static_cast<std::uint64_t>(wide / buckets);
-}
-
-}  // namespace
-
-SortedBuckets::SortedBuckets(Buckets& buckets, const Budget& budget, std::uint64_t part_bytes,
-                             ShuffleKeys keys, std::uint64_t item_bytes, std::uint64_t from)
+SortedBuckets::SortedBuckets(BucketReader& buckets, const Budget& budget, std::uint64_t part_bytes,
+                             ShuffleKeys keys, std::uint64_t item_bytes, std::uint64_t from,
+                             std::uint64_t end)
     : buckets_(buckets),
       keys_(keys),
       item_bytes_(item_bytes),
       from_(from),
+      end_(end),
       window_(budget, kWindow, "a window of the scratch file"),
       loader_(buckets) {
   for (Arena& arena : arenas_) arena.memory = PageBuffer(budget, part_bytes, "items to sort");
@@ -42,11 +36,12 @@ SortedBuckets::~SortedBuckets() {
 
 void SortedBuckets::work() {
   try {
-    const std::uint64_t count = buckets_.size().buckets;
+    const std::uint64_t count = buckets_.count();
     unsigned turn = 0;
-    for (std::uint64_t bucket = ShuffleKeys::bucket_of(from_, count); bucket < count; ++bucket) {
-      std::uint64_t from = std::max(from_, first_key(bucket, count));
-      const std::uint64_t end = bucket + 1 == count ? UINT64_MAX : first_key(bucket + 1, count) - 1;
+    for (std::uint64_t bucket = ShuffleKeys::bucket_of(from_, count); bucket < end_; ++bucket) {
+      std::uint64_t from = std::max(from_, ShuffleKeys::first_key(bucket, count));
+      const std::uint64_t end =
+          bucket + 1 == count ? UINT64_MAX : ShuffleKeys::first_key(bucket + 1, count) - 1;
       for (bool done = false; !done;) {
         Arena& arena = arenas_[turn % 2];
         {
@@ -58,7 +53,7 @@ void SortedBuckets::work() {
         while (!load(arena, {bucket, from, last})) last = from + (last - from) / 2;
         sort(arena, {bucket, from, last});
         done = last == end;
-        arena.last = done && bucket + 1 == count;
+        arena.last = done && bucket + 1 == end_;
         arena.next_key.reset();
         if (!arena.last) arena.next_key = last + 1;
         from = last + 1;
@@ -94,7 +89,7 @@ std::uint64_t SortedBuckets::length_of(const std::byte* head) const {
 
 std::uint64_t SortedBuckets::key_of(const std::byte* head, std::uint64_t bucket) const {
   const std::uint64_t number = number_of(head), high = keys_.of(number).high;
-  if (ShuffleKeys::bucket_of(high, buckets_.size().buckets) == bucket) return high;
+  if (ShuffleKeys::bucket_of(high, buckets_.count()) == bucket) return high;
   throw Error(ErrorKind::kFormat, "shuffle",
               "item " + with_commas(number) + " is not of part " + with_commas(bucket))
       .in(buckets_.path())
@@ -118,36 +113,38 @@ bool SortedBuckets::load(Arena& arena, const Range& range) {
 // Items stay where they were read to; only entries are made.
 bool SortedBuckets::load_whole(Arena& arena, const Range& range) {
   std::byte* const begin = arena.memory.data();
-  const std::uint64_t stored = buckets_.bytes(range.bucket), head = head_bytes();
+  const std::uint64_t head = head_bytes();
   auto* const end = reinterpret_cast<Entry*>(begin + arena.memory.size());
   const auto* const least =
       reinterpret_cast<Entry*>(begin + BucketLoader::memory(buckets_, range.bucket));
   Entry* entry = end;
   loader_.start(range.bucket, begin);
   try {
-    std::uint64_t at = 0, have = 0;
-    const auto need = [&](std::uint64_t until) {
-      if (until > stored) {
-        throw Error(ErrorKind::kFormat, "shuffle",
-                    "part " + with_commas(range.bucket) + " ends in the middle of an item")
-            .in(buckets_.path())
-            .hint("the scratch file was changed: begin again without --resume");
-      }
-      while (have < until) have = loader_.wait_for_more(have);
-    };
-    while (at < stored) {
-      if (have - at < head) need(at + head);
-      const std::uint64_t length = length_of(begin + at);
-      const std::uint64_t high = key_of(begin + at, range.bucket);
-      if (high >= range.from && high <= range.last) {
-        if (entry == least) {  // too many small items
-          loader_.cancel();
-          return false;
+    std::uint64_t have = 0;
+    for (const auto& [first, stored] : buckets_.segments(range.bucket)) {
+      const auto need = [&, stored = stored](std::uint64_t until) {
+        if (until > stored) {
+          throw Error(ErrorKind::kFormat, "shuffle",
+                      "part " + with_commas(range.bucket) + " ends in the middle of an item")
+              .in(buckets_.path())
+              .hint("the scratch file was changed: begin again without --resume");
         }
-        *--entry = {high, at};
+        while (have < until) have = loader_.wait_for_more(have);
+      };
+      for (std::uint64_t at = first; at < stored;) {
+        if (have < at + head) need(at + head);
+        const std::uint64_t length = length_of(begin + at);
+        const std::uint64_t high = key_of(begin + at, range.bucket);
+        if (high >= range.from && high <= range.last) {
+          if (entry == least) {  // too many small items
+            loader_.cancel();
+            return false;
+          }
+          *--entry = {high, at};
+        }
+        at += head + length;
+        if (have < at) need(at);
       }
-      at += head + length;
-      if (have < at) need(at);
     }
   } catch (...) {
     loader_.cancel();
@@ -169,39 +166,41 @@ bool SortedBuckets::load_filtered(Arena& arena, const Range& range) {
   std::uint64_t have = 0;  // of the header
   std::uint64_t left = 0;  // of the item
   bool kept = false;
-  for (std::uint64_t offset = 0; offset < buckets_.bytes(range.bucket); offset += kWindow) {
-    const std::uint64_t count =
-        buckets_.read(range.bucket, offset, {window_.data(), static_cast<std::size_t>(kWindow)});
-    std::span<const std::byte> bytes(window_.data(), count);
-    while (!bytes.empty()) {
-      if (left > 0) {
-        const auto now = bytes.first(std::min<std::uint64_t>(left, bytes.size()));
-        if (kept) {
-          std::memcpy(begin + used, now.data(), now.size());
-          used += now.size();
+  for (const auto& [first, stored] : buckets_.segments(range.bucket)) {
+    for (std::uint64_t offset = first; offset < stored; offset += kWindow) {
+      const std::uint64_t now = std::min(kWindow, stored - offset);
+      buckets_.read(range.bucket, offset, {window_.data(), round_up(now, OutputFile::kAlignment)});
+      std::span<const std::byte> bytes(window_.data(), now);
+      while (!bytes.empty()) {
+        if (left > 0) {
+          const auto now = bytes.first(std::min<std::uint64_t>(left, bytes.size()));
+          if (kept) {
+            std::memcpy(begin + used, now.data(), now.size());
+            used += now.size();
+          }
+          left -= now.size();
+          bytes = bytes.subspan(now.size());
+          continue;
         }
-        left -= now.size();
+        const auto now = bytes.first(std::min<std::uint64_t>(head - have, bytes.size()));
+        std::memcpy(header + have, now.data(), now.size());
+        have += now.size();
         bytes = bytes.subspan(now.size());
-        continue;
+        if (have < head) continue;
+        have = 0;
+        left = length_of(header);
+        const std::uint64_t high = key_of(header, range.bucket);
+        kept = high >= range.from && high <= range.last;
+        if (!kept) continue;
+        if (used + head + left + sizeof(Entry) > room) {
+          if (range.from < range.last) return false;
+          throw does_not_fit(left);
+        }
+        room -= sizeof(Entry);
+        *--entry = {high, used};
+        std::memcpy(begin + used, header, head);
+        used += head;
       }
-      const auto now = bytes.first(std::min<std::uint64_t>(head - have, bytes.size()));
-      std::memcpy(header + have, now.data(), now.size());
-      have += now.size();
-      bytes = bytes.subspan(now.size());
-      if (have < head) continue;
-      have = 0;
-      left = length_of(header);
-      const std::uint64_t high = key_of(header, range.bucket);
-      kept = high >= range.from && high <= range.last;
-      if (!kept) continue;
-      if (used + head + left + sizeof(Entry) > room) {
-        if (range.from < range.last) return false;
-        throw does_not_fit(left);
-      }
-      room -= sizeof(Entry);
-      *--entry = {high, used};
-      std::memcpy(begin + used, header, head);
-      used += head;
     }
   }
   arena.entries = entry;

@@ -28,6 +28,11 @@ struct ShuffleKeys {
   static std::uint64_t bucket_of(std::uint64_t high, std::uint64_t buckets) {
     return static_cast<std::uint64_t>(static_cast<unsigned __int128>(high) * buckets >> 64);
   }
+  // bucket_of(first_key) == bucket, and that of the key before is not.
+  static std::uint64_t first_key(std::uint64_t bucket, std::uint64_t buckets) {
+    const auto wide = (static_cast<unsigned __int128>(bucket) << 64) + buckets - 1;
+    return static_cast<std::uint64_t>(wide / buckets);
+  }
 };
 
 // In a bucket, an item is its number (8 bytes), its length (4 bytes, where items differ) and its
@@ -41,9 +46,9 @@ struct StoredItem {
 class SortedBuckets {
  public:
   // Memory: two parts of `part_bytes`, and a window. `item_bytes` is 0 where items differ.
-  // Begins at the first key that is `from` or more.
-  SortedBuckets(Buckets& buckets, const Budget& budget, std::uint64_t part_bytes, ShuffleKeys keys,
-                std::uint64_t item_bytes, std::uint64_t from);
+  // Begins at the first key that is `from` or more, and ends before bucket `end`.
+  SortedBuckets(BucketReader& buckets, const Budget& budget, std::uint64_t part_bytes,
+                ShuffleKeys keys, std::uint64_t item_bytes, std::uint64_t from, std::uint64_t end);
   ~SortedBuckets();
   SortedBuckets(const SortedBuckets&) = delete;
   SortedBuckets& operator=(const SortedBuckets&) = delete;
@@ -94,10 +99,10 @@ class SortedBuckets {
   void sort_by_bits(Entry* first, Entry* last, std::uint64_t base, unsigned bits,
                     const std::byte* memory) const;
 
-  Buckets& buckets_;
+  BucketReader& buckets_;
   const ShuffleKeys keys_;
   const std::uint64_t item_bytes_;
-  const std::uint64_t from_;
+  const std::uint64_t from_, end_;
   PageBuffer window_;
   Arena arenas_[2];
   BucketLoader loader_;  // goes before the memory it reads into

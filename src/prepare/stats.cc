@@ -139,6 +139,11 @@ class Stats {
       : options_(options),
         reading_(std::clamp<std::uint64_t>(options.budget.limit() / 4, 1_MiB, 32_MiB)),
         source_(open_items(options.input, options.budget, reading_, reading_ / 8)) {
+    if (options.bins < 1 || options.bins > kMostBins) {
+      throw Error(ErrorKind::kInvalid, "stats",
+                  "a histogram of " + with_commas(options.bins) + " bars")
+          .hint("1 to " + with_commas(kMostBins));
+    }
     if (options.sketch < 8 || options.sketch > 1 << 20) {
       throw Error(ErrorKind::kInvalid, "stats",
                   "a sketch of " + with_commas(options.sketch) + " numbers")
@@ -164,6 +169,7 @@ class Stats {
   }
 
  private:
+  static constexpr std::uint64_t kMostBins = 10'000;
   static constexpr std::size_t kTogether = 256;  // numbers of a column that are added at a time
 
   void tell() {
@@ -201,7 +207,8 @@ class Stats {
   }
 
   Reservation reserve(std::uint64_t sketches) const {
-    const std::uint64_t one = NumberCollector::memory(options_.sketch);
+    const std::uint64_t one =
+        NumberCollector::memory(options_.sketch) + options_.bins * sizeof(HistogramBin);
     if (sketches > options_.budget.left() / one) {
       throw Error(ErrorKind::kBudget, "stats",
                   with_commas(sketches) + " columns take " + format_size(one) +

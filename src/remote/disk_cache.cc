@@ -26,6 +26,8 @@ namespace fs = std::filesystem;
 constexpr std::string_view kBlockMagic("EKBLOCK1", 8);
 constexpr std::size_t kKeyLength = 32;
 constexpr std::int64_t kTouchEvery = 60;  // seconds: how exactly uses are noted
+// Blocks that are removed at a time, at most: what is known of them takes about 3 MiB.
+constexpr std::size_t kMostRemoved = 16384;
 
 // The first bytes of a block's file. `self` is the checksum of all before it.
 struct BlockHeader {
@@ -52,8 +54,9 @@ bool is_whole(std::span<const std::byte> file, BlockHeader& header) {
 }
 
 // O_DIRECT, where the filesystem takes it: what is read from the cache stays out of memory.
-Fd open_block(const char* path, int flags) {
+Fd open_block(const char* path, int flags, bool& direct) {
   Fd fd(::open(path, flags | O_CLOEXEC | O_DIRECT, 0666));
+  direct = static_cast<bool>(fd);
   if (!fd && (errno == EINVAL || errno == EOPNOTSUPP)) {
     fd = Fd(::open(path, (flags & ~O_EXCL) | O_CLOEXEC, 0666));
   }
@@ -125,6 +128,21 @@ bool is_abandoned(const std::string& path) {
   return fd && ::flock(fd.get(), LOCK_EX | LOCK_NB) == 0;
 }
 
+template <class Take>
+void for_each_block(const std::string& root, Take take) {
+  std::error_code failure;
+  for (fs::recursive_directory_iterator it(root, failure), end; !failure && it != end;
+       it.increment(failure)) {
+    struct stat status;
+    std::string path = it->path().string();
+    if (::lstat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) continue;
+    const bool unfinished = it->path().parent_path().filename() == "unfinished";
+    if (!unfinished && it.depth() == 0) continue;  // `usage`
+    take(CachedBlock{std::move(path), static_cast<std::uint64_t>(status.st_size),
+                     status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec, unfinished});
+  }
+}
+
 }  // namespace
 
 DiskCacheSpec parse_disk_cache(const std::string& text) {
@@ -170,50 +188,75 @@ std::string DiskCache::path_of(const std::string& key, std::uint64_t block) cons
   return root_ + "/" + key.substr(0, 2) + "/" + key + "-" + std::to_string(block);
 }
 
+Fd DiskCache::open(const std::string& key, std::uint64_t block, bool& direct) const {
+  return open_block(path_of(key, block).c_str(), O_RDONLY, direct);
+}
+
+std::uint64_t DiskCache::check(const std::string& key, std::uint64_t block,
+                               std::span<const std::byte> file) {
+  BlockHeader header;
+  if (is_whole(file, header) && header.block == block &&
+      std::string_view(header.key, kKeyLength) == key) {
+    return header.length;
+  }
+  Usage& usage = usage_.get();
+  const MutexLock lock(usage.mutex);
+  const FileLock others(usage.fd.get());
+  // Damaged: it is fetched again.
+  if (::unlink(path_of(key, block).c_str()) == 0) give_back(usage.fd.get(), file.size());
+  return 0;
+}
+
+void DiskCache::touch(const std::string& key, std::uint64_t block) const {
+  (void)::utimensat(AT_FDCWD, path_of(key, block).c_str(), nullptr, 0);
+}
+
 std::uint64_t DiskCache::read(const std::string& key, std::uint64_t block, std::byte* out) {
-  const std::string path = path_of(key, block);
-  const Fd fd = open_block(path.c_str(), O_RDONLY);
+  bool direct = true;
+  const Fd fd = open(key, block, direct);
   if (!fd) return 0;
   const std::size_t got = read_whole(fd.get(), out, kHeader + kBlock);
-  BlockHeader header;
-  if (!is_whole({out, got}, header) || header.block != block ||
-      std::string_view(header.key, kKeyLength) != key) {
-    Usage& usage = usage_.get();
-    const MutexLock lock(usage.mutex);
-    const FileLock others(usage.fd.get());
-    // Damaged: it is fetched again.
-    if (::unlink(path.c_str()) == 0) give_back(usage.fd.get(), got);
-    return 0;
-  }
+  const std::uint64_t length = check(key, block, {out, got});
   struct stat status;
-  if (::fstat(fd.get(), &status) == 0 && status.st_mtim.tv_sec + kTouchEvery < std::time(nullptr)) {
-    (void)::utimensat(AT_FDCWD, path.c_str(), nullptr, 0);
+  if (length > 0 && ::fstat(fd.get(), &status) == 0 &&
+      status.st_mtim.tv_sec + kTouchEvery < std::time(nullptr)) {
+    touch(key, block);
   }
-  return header.length;
+  return length;
 }
 
 // Removes the blocks that were used longest ago, until `wanted` bytes fit; the bytes in use then.
-// It counts anew, so that what crashes left behind does not count for ever.
+// It counts anew, so that what crashes left behind does not count for ever. Only the oldest
+// kMostRemoved are remembered meanwhile.
 std::uint64_t DiskCache::make_room(std::uint64_t wanted) {
+  const auto older = [](const CachedBlock& a, const CachedBlock& b) {
+    return a.used_ns < b.used_ns;
+  };
   std::uint64_t used = 0;
-  std::vector<CachedBlock> blocks = list(root_);
-  std::erase_if(blocks, [&](const CachedBlock& block) {
-    if (!block.unfinished) {
-      used += block.bytes;
-      return false;
+  std::vector<CachedBlock> oldest;  // a heap, the newest of them on top
+  for_each_block(root_, [&](CachedBlock&& block) {
+    if (block.unfinished) {
+      if (is_abandoned(block.path)) {
+        ::unlink(block.path.c_str());
+      } else {
+        used += size_on_disk(kBlock);
+      }
+      return;
     }
-    if (is_abandoned(block.path)) {
-      ::unlink(block.path.c_str());
-    } else {
-      used += size_on_disk(kBlock);
+    used += block.bytes;
+    if (oldest.size() == kMostRemoved) {
+      if (!older(block, oldest.front())) return;
+      std::ranges::pop_heap(oldest, older);
+      oldest.pop_back();
     }
-    return true;
+    oldest.push_back(std::move(block));
+    std::ranges::push_heap(oldest, older);
   });
   // Some more than needed, so that not every block counts all others.
   const std::uint64_t goal = limit_ - std::min(limit_, limit_ / 16 + wanted);
   if (used <= limit_ && wanted <= limit_ - used) return used;
-  std::ranges::sort(blocks, {}, &CachedBlock::used_ns);
-  for (const CachedBlock& block : blocks) {
+  std::ranges::sort_heap(oldest, older);
+  for (const CachedBlock& block : oldest) {
     if (used <= goal) break;
     if (::unlink(block.path.c_str()) == 0) used -= std::min(used, block.bytes);
   }
@@ -234,19 +277,20 @@ Fd DiskCache::reserve(std::uint64_t bytes, std::string& name) {
   static std::atomic<std::uint64_t> serial = 0;
   name = root_ + "/unfinished/" + std::to_string(::getpid()) + "-" + std::to_string(serial++) +
          "-" + std::to_string(sys::monotonic_ns());
-  Fd fd = open_block(name.c_str(), O_RDWR | O_CREAT | O_EXCL);
+  bool direct = true;
+  Fd fd = open_block(name.c_str(), O_RDWR | O_CREAT | O_EXCL, direct);
   if (!fd) return {};
   ::flock(fd.get(), LOCK_EX);  // as long as it is open: the writer lives
   write_usage(usage.fd.get(), used + bytes);
   return fd;
 }
 
-void DiskCache::store(const std::string& key, std::uint64_t block, std::byte* room,
+bool DiskCache::store(const std::string& key, std::uint64_t block, std::byte* room,
                       std::uint64_t bytes) {
   const std::uint64_t whole = size_on_disk(bytes);
   std::string name;
   const Fd fd = reserve(whole, name);
-  if (!fd) return;
+  if (!fd) return false;
   std::memset(room, 0, kHeader);
   std::memset(room + kHeader + bytes, 0, whole - kHeader - bytes);
   BlockHeader header{};
@@ -274,21 +318,12 @@ void DiskCache::store(const std::string& key, std::uint64_t block, std::byte* ro
   }
   ::unlink(name.c_str());
   if (!stored) give_back(usage.fd.get(), whole);
+  return stored;
 }
 
 std::vector<CachedBlock> DiskCache::list(const std::string& root) {
   std::vector<CachedBlock> blocks;
-  std::error_code failure;
-  for (fs::recursive_directory_iterator it(root, failure), end; !failure && it != end;
-       it.increment(failure)) {
-    struct stat status;
-    const std::string path = it->path().string();
-    if (::lstat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) continue;
-    const bool unfinished = it->path().parent_path().filename() == "unfinished";
-    if (!unfinished && it.depth() == 0) continue;  // `usage`
-    blocks.push_back({path, static_cast<std::uint64_t>(status.st_size),
-                      status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec, unfinished});
-  }
+  for_each_block(root, [&](CachedBlock&& block) { blocks.push_back(std::move(block)); });
   return blocks;
 }
 

@@ -51,8 +51,15 @@ class DiskCache {
   // The bytes of a block into `out`, which has room for kHeader + kBlock and is aligned to pages;
   // they begin at out + kHeader. Their number, or 0: it is not there.
   std::uint64_t read(const std::string& key, std::uint64_t block, std::byte* out);
-  // `bytes` lies at `room` + kHeader, as in `read`; the header goes before it.
-  void store(const std::string& key, std::uint64_t block, std::byte* room, std::uint64_t bytes);
+  // The same in steps, for callers with many reads under way: the file of a block, or empty;
+  // whether what was read of it is the block (its bytes, or 0; then it is removed); that it was
+  // used. Without `direct`, what is read goes through the page cache.
+  Fd open(const std::string& key, std::uint64_t block, bool& direct) const;
+  std::uint64_t check(const std::string& key, std::uint64_t block, std::span<const std::byte> file);
+  void touch(const std::string& key, std::uint64_t block) const;
+  // `bytes` lies at `room` + kHeader, as in `read`; the header goes before it. Whether the block is
+  // there now.
+  bool store(const std::string& key, std::uint64_t block, std::byte* room, std::uint64_t bytes);
 
   const std::string& folder() const { return root_; }
   std::uint64_t limit() const { return limit_; }

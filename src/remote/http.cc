@@ -1,108 +1,25 @@
 #include "remote/http.h"
 
+#include "base/fd.h"
+#include "base/sys.h"
 #include "evenkeel/error.h"
 #include "remote/response.h"
 
 #if EVENKEEL_HAVE_CURL
-#include <curl/curl.h>
-#include <dlfcn.h>
-#include <pthread.h>
+#include <sys/epoll.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
-#include <csignal>
 #include <cstring>
-#include <ctime>
-#include <thread>
 #include <unordered_map>
+
+#include "remote/libcurl.h"
 #endif
 
 namespace evenkeel {
 
 #if EVENKEEL_HAVE_CURL
 namespace {
-
-// The functions of libcurl, found when they are first needed: programs that open no URL do not load
-// it, and one binary serves systems with and without it.
-struct Curl {
-// clang-format off
-#define EVENKEEL_CURL_FUNCTIONS(X) \
-  X(curl_global_init) X(curl_version_info) X(curl_easy_init) \
-  X(curl_easy_cleanup) X(curl_easy_reset) X(curl_easy_setopt) \
-  X(curl_easy_getinfo) X(curl_easy_strerror) X(curl_multi_init) \
-  X(curl_multi_cleanup) X(curl_multi_setopt) X(curl_multi_add_handle) \
-  X(curl_multi_remove_handle) X(curl_multi_perform) X(curl_multi_wait) \
-  X(curl_multi_info_read) X(curl_multi_strerror) X(curl_slist_append) \
-  X(curl_slist_free_all)
-// clang-format on
-// NOLINTNEXTLINE(bugprone-macro-parentheses): it is a declaration
-#define X(name) decltype(&::name) name = nullptr;
-  EVENKEEL_CURL_FUNCTIONS(X)
-#undef X
-  std::string missing;  // why there is none
-
-  Curl() {
-    void* library = nullptr;
-    for (const char* name : {"libcurl.so.4", "libcurl-gnutls.so.4", "libcurl.so"}) {
-      library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
-      if (library) break;
-    }
-    if (!library) {
-      missing = "libcurl was not found on this system";
-      return;
-    }
-#define X(name)                                                              \
-  this->name = reinterpret_cast<decltype(&::name)>(::dlsym(library, #name)); \
-  if (!this->name) missing = "the libcurl of this system has no " #name;
-    EVENKEEL_CURL_FUNCTIONS(X)
-#undef X
-    if (missing.empty() && this->curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
-      missing = "libcurl could not be started";
-    }
-  }
-
-  static const Curl& get() {
-    static const Curl curl;
-    return curl;
-  }
-};
-
-const Curl& usable_curl() {
-  const Curl& curl = Curl::get();
-  if (curl.missing.empty()) return curl;
-  throw Error(ErrorKind::kInvalid, "open", "URLs cannot be read here: " + curl.missing)
-      .hint("install libcurl (Debian: apt-get install libcurl4), then open the URL again");
-}
-
-// Writing to a connection that the server closed raises SIGPIPE, which ends programs. Within its
-// life this thread has none.
-class NoSigpipe {
- public:
-  NoSigpipe() {
-    ::sigemptyset(&pipe_);
-    ::sigaddset(&pipe_, SIGPIPE);
-    sigset_t pending;
-    ::sigpending(&pending);
-    if (::sigismember(&pending, SIGPIPE) == 1) return;  // somebody blocks it already
-    active_ = ::pthread_sigmask(SIG_BLOCK, &pipe_, &before_) == 0;
-  }
-  ~NoSigpipe() {
-    if (!active_) return;
-    const int saved = errno;
-    const timespec at_once{};
-    while (::sigtimedwait(&pipe_, nullptr, &at_once) == -1 && errno == EINTR) {
-    }
-    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-    errno = saved;
-  }
-  NoSigpipe(const NoSigpipe&) = delete;
-  NoSigpipe& operator=(const NoSigpipe&) = delete;
-
- private:
-  sigset_t pipe_, before_;
-  bool active_ = false;
-};
 
 // Failures that a second try cannot mend.
 bool is_hopeless(CURLcode code) {
@@ -129,6 +46,57 @@ struct HttpClient::Impl {
   CURLM* multi = nullptr;
   std::unordered_map<std::uint64_t, std::unique_ptr<Transfer>> transfers;
   std::vector<CURL*> idle;  // handles to use again
+  // libcurl says which sockets it waits for, and when it wants to look at its clock. Only what is
+  // ready is then touched: `curl_multi_perform` would ask each connection each time.
+  Fd ready{::epoll_create1(EPOLL_CLOEXEC)};
+  std::int64_t timer = INT64_MAX;  // when libcurl is to be called, on the monotonic clock
+
+  static int on_socket(CURL*, curl_socket_t socket, int what, void* user, void*) {
+    const int ready = static_cast<Impl*>(user)->ready.get();
+    epoll_event event{};
+    event.data.fd = socket;
+    if (what != CURL_POLL_OUT) event.events |= EPOLLIN;
+    if (what != CURL_POLL_IN) event.events |= EPOLLOUT;
+    if (what == CURL_POLL_REMOVE) {
+      ::epoll_ctl(ready, EPOLL_CTL_DEL, socket, &event);
+    } else if (::epoll_ctl(ready, EPOLL_CTL_MOD, socket, &event) != 0) {
+      return ::epoll_ctl(ready, EPOLL_CTL_ADD, socket, &event);
+    }
+    return 0;
+  }
+
+  static int on_timer(CURLM*, long milliseconds, void* user) {
+    static_cast<Impl*>(user)->timer =
+        milliseconds < 0 ? INT64_MAX : sys::monotonic_ns() + std::int64_t{milliseconds} * 1'000'000;
+    return 0;
+  }
+
+  void look_at_clock() {
+    if (timer > sys::monotonic_ns()) return;
+    timer = INT64_MAX;
+    int running = 0;
+    curl.curl_multi_socket_action(multi, CURL_SOCKET_TIMEOUT, 0, &running);
+  }
+
+  // Waits for up to `milliseconds`, and lets libcurl move what is ready.
+  void move(int milliseconds) {
+    const std::int64_t left = timer == INT64_MAX ? INT64_MAX : timer - sys::monotonic_ns();
+    const auto pause = static_cast<int>(
+        std::clamp<std::int64_t>(left / 1'000'000 + (left % 1'000'000 > 0), 0, milliseconds));
+    epoll_event events[kTogether];
+    const int count = ::epoll_wait(ready.get(), events, kTogether, pause);
+    for (int i = 0; i < count; ++i) {
+      const std::uint32_t what = events[i].events;
+      const int bits = ((what & EPOLLIN) != 0 ? CURL_CSELECT_IN : 0) |
+                       ((what & EPOLLOUT) != 0 ? CURL_CSELECT_OUT : 0) |
+                       ((what & (EPOLLERR | EPOLLHUP)) != 0 ? CURL_CSELECT_ERR : 0);
+      int running = 0;
+      curl.curl_multi_socket_action(multi, events[i].data.fd, bits, &running);
+    }
+    look_at_clock();
+  }
+
+  static constexpr int kTogether = 64;  // sockets that are looked at between two waits
 
   static std::size_t on_header(char* data, std::size_t size, std::size_t count, void* user) {
     auto& transfer = *static_cast<Transfer*>(user);
@@ -159,6 +127,10 @@ struct HttpClient::Impl {
         return length;
       case Body::kRange:
       case Body::kWholeObject:
+        if (!transfer.request.etag.empty() && !answer.etag.empty() &&
+            answer.etag != transfer.request.etag) {
+          return 0;  // the caller sees the ETag
+        }
         if (length > transfer.expected - answer.written) break;
         std::memcpy(transfer.request.into + answer.written, data, length);
         answer.written += length;
@@ -226,7 +198,10 @@ struct HttpClient::Impl {
     set(easy, CURLOPT_WRITEDATA, static_cast<void*>(&transfer));
     set(easy, CURLOPT_PRIVATE, static_cast<void*>(&transfer));
     if (request.method != "GET") set(easy, CURLOPT_CUSTOMREQUEST, transfer.request.method.c_str());
-    if (!request.body.empty() || request.method == "POST" || request.method == "PUT") {
+    if (!request.payload.empty()) {
+      set(easy, CURLOPT_POSTFIELDSIZE, static_cast<long>(request.payload.size()));
+      set(easy, CURLOPT_POSTFIELDS, reinterpret_cast<const char*>(request.payload.data()));
+    } else if (!request.body.empty() || request.method == "POST" || request.method == "PUT") {
       set(easy, CURLOPT_POSTFIELDSIZE, static_cast<long>(request.body.size()));
       set(easy, CURLOPT_POSTFIELDS, transfer.request.body.c_str());
     }
@@ -299,11 +274,16 @@ struct HttpClient::Impl {
 };
 
 HttpClient::HttpClient(unsigned connections) : impl_(std::make_unique<Impl>()) {
-  impl_->multi = impl_->curl.curl_multi_init();
-  if (!impl_->multi) throw Error::system("open", ENOMEM, "libcurl has no memory");
-  impl_->curl.curl_multi_setopt(impl_->multi, CURLMOPT_MAXCONNECTS, static_cast<long>(connections));
-  impl_->curl.curl_multi_setopt(impl_->multi, CURLMOPT_MAX_HOST_CONNECTIONS,
-                                static_cast<long>(connections));
+  if (!impl_->ready) throw Error::system("open", errno, "cannot wait for connections");
+  CURLM* const multi = impl_->multi = impl_->curl.curl_multi_init();
+  if (!multi) throw Error::system("open", ENOMEM, "libcurl has no memory");
+  const auto set = impl_->curl.curl_multi_setopt;
+  set(multi, CURLMOPT_MAXCONNECTS, static_cast<long>(connections));
+  set(multi, CURLMOPT_MAX_HOST_CONNECTIONS, static_cast<long>(connections));
+  set(multi, CURLMOPT_SOCKETFUNCTION, &Impl::on_socket);
+  set(multi, CURLMOPT_SOCKETDATA, static_cast<void*>(impl_.get()));
+  set(multi, CURLMOPT_TIMERFUNCTION, &Impl::on_timer);
+  set(multi, CURLMOPT_TIMERDATA, static_cast<void*>(impl_.get()));
 }
 
 HttpClient::~HttpClient() {
@@ -334,23 +314,21 @@ std::size_t HttpClient::in_flight() const { return impl_->transfers.size(); }
 std::uint64_t HttpClient::written(std::uint64_t id) const {
   const auto found = impl_->transfers.find(id);
   if (found == impl_->transfers.end()) return 0;
-  return found->second->answer.written + found->second->answer.text.size();
+  curl_off_t sent = 0;
+  if (!found->second->request.payload.empty()) {
+    impl_->curl.curl_easy_getinfo(found->second->easy, CURLINFO_SIZE_UPLOAD_T, &sent);
+  }
+  return found->second->answer.written + found->second->answer.text.size() +
+         static_cast<std::uint64_t>(sent);
 }
 
 void HttpClient::work(int milliseconds, std::vector<HttpAnswer>& answers) {
   const NoSigpipe quiet;
-  const Curl& curl = impl_->curl;
-  int running = 0;
-  curl.curl_multi_perform(impl_->multi, &running);
   const std::size_t before = answers.size();
+  impl_->look_at_clock();
   impl_->collect(answers);
   if (answers.size() > before || milliseconds == 0) return;
-  int sockets = 0;
-  curl.curl_multi_wait(impl_->multi, nullptr, 0, milliseconds, &sockets);
-  if (sockets == 0) {  // a name is being looked up: there is no socket to wait for, and it returned
-    std::this_thread::sleep_for(std::chrono::milliseconds(std::min(milliseconds, 2)));
-  }
-  curl.curl_multi_perform(impl_->multi, &running);
+  impl_->move(milliseconds);
   impl_->collect(answers);
 }
 

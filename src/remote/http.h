@@ -21,10 +21,15 @@ struct HttpRequest {
   std::string url = {};
   std::vector<std::string> headers = {};  // "Name: value"
   std::string body = {};
+  // Sent instead of the body, from where it lies until the answer.
+  std::span<const std::byte> payload = {};
   // The bytes to ask for, and where they go: room for last - first + 1 of them. Without a range the
   // answer is text, of at most kMostText bytes.
   std::optional<ByteRange> range = {};
   std::byte* into = nullptr;
+  // If set, no byte of an answer with another ETag is written: a second request for the same bytes
+  // may be under way to the same place.
+  std::string etag = {};
   std::string ca_file = {};      // certificates to trust; empty: the system's
   std::uint64_t generation = 0;  // of what it was signed with; the answer has it, too
   bool past_proxies = false;     // for addresses that only this machine can reach
@@ -77,7 +82,7 @@ class HttpClient {
   // Works for up to `milliseconds`, and returns sooner when there are answers, which are appended.
   void work(int milliseconds, std::vector<HttpAnswer>& answers);
   std::size_t in_flight() const;
-  // Bytes of the body so far.
+  // Bytes of the body so far, and of the payload that was sent.
   std::uint64_t written(std::uint64_t id) const;
 
  private:

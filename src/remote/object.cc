@@ -215,6 +215,7 @@ HttpRequest RemoteObject::request(std::uint64_t first, std::uint64_t last, std::
   // A weak ETag never matches; the answer's is compared in any case.
   if (!etag.empty() && !etag.starts_with("W/")) {
     request.headers.push_back("If-Match: " + etag);
+    request.etag = etag;
   } else if (!last_modified.empty()) {
     request.headers.push_back("If-Unmodified-Since: " + last_modified);
   }
@@ -351,8 +352,8 @@ Transfer::Outcome TextTransfer::judge(HttpAnswer& answer, std::string& reason) {
     return Outcome::kDone;
   }
   if (store_ && learnt_something(answer, *store_, renewals_)) return Outcome::kAgain;
-  if (!store_) throw Error::system("open", EPROTO, said(answer)).in(url_);
-  throw_refused(answer, url_, *store_, "open");
+  if (!store_) throw Error::system(operation_, EPROTO, said(answer)).in(url_);
+  throw_refused(answer, url_, *store_, operation_);
 }
 
 RemoteOpening* RemoteOpening::current() { return current_opening; }

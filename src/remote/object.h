@@ -79,8 +79,9 @@ class RangeTransfer final : public Transfer {
 // A question whose answer is text: a listing, a token.
 class TextTransfer : public Transfer {
  public:
-  TextTransfer(std::string url, std::shared_ptr<Store> store)
-      : url_(std::move(url)), store_(std::move(store)) {}
+  // `operation` is for errors.
+  TextTransfer(std::string url, std::shared_ptr<Store> store, const char* operation = "open")
+      : url_(std::move(url)), store_(std::move(store)), operation_(operation) {}
   Outcome judge(HttpAnswer& answer, std::string& reason) override;
   std::string path() const override { return url_; }
   const std::string& text() const { return text_; }
@@ -90,6 +91,7 @@ class TextTransfer : public Transfer {
   const std::shared_ptr<Store> store_;
 
  private:
+  const char* const operation_;
   std::string text_;
   unsigned renewals_ = 0;
 };

@@ -144,27 +144,39 @@ HttpRequest Store::request(const Address& object, const QueryFields& fields) {
     request.url = object.text();
     return request;
   }
-  {
-    Signer& signer = signer_.get();
-    const MutexLock lock(signer.mutex);
-    renew_if_due(signer);
-    if (scheme_ == Scheme::kS3 && !settings_.aws_ca_bundle.empty()) {
-      request.ca_file = settings_.aws_ca_bundle;
-    }
-    request.generation = signer.generation;
-    Address asked = object;
-    if (!fields.empty()) asked.path.clear();
-    std::string host, path;
-    request.url = base_url(asked, signer.region, host, path);
-    const std::string query = encode_query(fields);
-    if (!query.empty()) request.url += "?" + query;
-    sign(request, signer, host, path, query);
+  Address asked = object;
+  if (!fields.empty()) asked.path.clear();
+  return signed_request(std::move(request), asked, fields, std::string(kEmptyPayload));
+}
+
+HttpRequest Store::upload_request(const std::string& method, const Address& object,
+                                  const QueryFields& fields, const std::string& payload_hash) {
+  HttpRequest request;
+  request.method = method;
+  request.ca_file = settings_.ca_file;
+  return signed_request(std::move(request), object, fields, payload_hash);
+}
+
+HttpRequest Store::signed_request(HttpRequest request, const Address& asked,
+                                  const QueryFields& fields, const std::string& payload_hash) {
+  Signer& signer = signer_.get();
+  const MutexLock lock(signer.mutex);
+  renew_if_due(signer);
+  if (scheme_ == Scheme::kS3 && !settings_.aws_ca_bundle.empty()) {
+    request.ca_file = settings_.aws_ca_bundle;
   }
+  request.generation = signer.generation;
+  std::string host, path;
+  request.url = base_url(asked, signer.region, host, path);
+  const std::string query = encode_query(fields);
+  if (!query.empty()) request.url += "?" + query;
+  sign(request, signer, host, path, query, payload_hash);
   return request;
 }
 
 void Store::sign(HttpRequest& request, const Signer& signer, const std::string& host,
-                 const std::string& path, const std::string& query) const {
+                 const std::string& path, const std::string& query,
+                 const std::string& payload_hash) const {
   const Credentials& credentials = signer.credentials;
   if (credentials.none()) return;
   if (credentials.bearer) {
@@ -172,13 +184,12 @@ void Store::sign(HttpRequest& request, const Signer& signer, const std::string& 
     return;
   }
   const std::string time = amz_time();
-  SignedRequest to_sign{.method = "GET",
-                        .path = path,
-                        .query = query,
-                        .headers = {{"host", host},
-                                    {"x-amz-content-sha256", std::string(kEmptyPayload)},
-                                    {"x-amz-date", time}},
-                        .payload_hash = std::string(kEmptyPayload)};
+  SignedRequest to_sign{
+      .method = request.method,
+      .path = path,
+      .query = query,
+      .headers = {{"host", host}, {"x-amz-content-sha256", payload_hash}, {"x-amz-date", time}},
+      .payload_hash = payload_hash};
   if (!credentials.token.empty()) {
     to_sign.headers.emplace_back("x-amz-security-token", credentials.token.view());
   }

@@ -28,6 +28,11 @@ class Store {
   // bucket (`key` is then ignored). Signed, if there are credentials; good for a few minutes.
   HttpRequest request(const Address& object, const QueryFields& fields = {});
 
+  // A request that changes an object, or is about its upload; `payload_hash` is as in
+  // SignedRequest.
+  HttpRequest upload_request(const std::string& method, const Address& object,
+                             const QueryFields& fields, const std::string& payload_hash);
+
   const RemoteSettings& settings() const { return settings_; }
   bool signs() const;
   // Grows whenever requests are signed in another way than before; requests carry it.
@@ -50,8 +55,11 @@ class Store {
     std::int64_t next_renewal GUARDED_BY(mutex) = 0;  // no sooner; seconds since 1970
   };
   std::unique_ptr<Signer> make_signer() const;
+  HttpRequest signed_request(HttpRequest request, const Address& asked, const QueryFields& fields,
+                             const std::string& payload_hash);
   void sign(HttpRequest& request, const Signer& signer, const std::string& host,
-            const std::string& path, const std::string& query) const REQUIRES(signer.mutex);
+            const std::string& path, const std::string& query,
+            const std::string& payload_hash) const REQUIRES(signer.mutex);
   Credentials look_for_credentials(const std::string& region, bool renew = false) const;
   void renew_if_due(Signer& signer) const REQUIRES(signer.mutex);
   std::string base_url(const Address& object, const std::string& region, std::string& host,

@@ -227,7 +227,10 @@ void Transfers::wait(int milliseconds, std::vector<Transfer*>& done) {
     client_.work(std::max(pause, 1), answers_);
     for (HttpAnswer& answer : answers_) handle(answer, done);
     now = sys::monotonic_ns();
-    look_for_stalls(now, done);
+    if (now >= next_look_) {
+      look_for_stalls(now, done);
+      next_look_ = now + std::min(kSecond / 20, in_ns(settings_.stall_s / 4));
+    }
     if (now >= until) return;
   }
 }

@@ -89,6 +89,7 @@ class Transfers {
   std::vector<HttpAnswer> answers_;
   std::uint64_t next_id_ = 1;
   std::int64_t next_slot_ = 0;    // of the limit on requests a second
+  std::int64_t next_look_ = 0;    // for requests that stall
   std::vector<double> recent_s_;  // how long the last requests took; a ring
   std::size_t recent_at_ = 0;
   double late_s_ = 0;  // a request that takes longer than this is late; 0: not known yet

@@ -74,7 +74,10 @@ class DocumentBatches {
 
   void add_slot(const Budget& budget);
   std::uint64_t slot_bytes() const;
-  void free_slots() { slots_.clear(); }
+  void keep_slots(std::size_t count) {
+    slots_.resize(std::min(count, slots_.size()));
+    masks_.keep_slots(count);
+  }
 
   // Looks up the documents of a batch; `fields` is where its fields go. With `in_pieces`, also what
   // is to be read: `runs`, to be laid from `stored` on.

@@ -193,9 +193,9 @@ std::uint64_t TokenLoader::Impl::slot_bytes() const {
          (documents_ ? documents_->slot_bytes() : 0);
 }
 
-void TokenLoader::Impl::free_slots() {
-  stored_.clear();
-  if (documents_) documents_->free_slots();
+void TokenLoader::Impl::keep_slots(std::size_t count) {
+  stored_.resize(std::min(count, stored_.size()));
+  if (documents_) documents_->keep_slots(count);
 }
 
 std::string TokenLoader::Impl::describe_batch() const {

@@ -50,7 +50,7 @@ struct TokenLoader::Impl final : Assembler, BatchLoader<TokenLoader::Impl, Batch
   std::uint64_t reads_of_row() const override {
     return megatron_ ? megatron_->most_runs() : documents_ ? documents_->reads_of_row() : 1;
   }
-  void free_slots() override;
+  void keep_slots(std::size_t count) override;
   std::string describe_batch() const override;
   // Masks that are read beside the tokens, not with windows of them.
   bool has_masks() const {

@@ -32,7 +32,7 @@ class LossMasks {
   // Memory for the masks of a batch that is made of so many pieces.
   std::uint64_t slot_bytes(std::uint64_t pieces) const;
   void add_slot(const Budget& budget, std::uint64_t pieces);
-  void free_slots() { slots_.clear(); }
+  void keep_slots(std::size_t count) { slots_.resize(std::min(count, slots_.size())); }
 
   // A batch: the targets of each of its pieces, tokens `first` .. first + count - 1 of a set, are
   // at position `place` and those that follow.

@@ -21,9 +21,23 @@ std::uint64_t next_allocation(std::uint64_t end, std::uint64_t block_bytes) {
 }  // namespace
 
 FileWriter::FileWriter(const std::string& path, const FileWriterOptions& options)
-    : budget_(options.budget),
-      generation_(ForkGeneration::now()),
-      file_(std::make_unique<OutputFile>(path, options.resume, options.allow_direct)) {
+    : budget_(options.budget), generation_(ForkGeneration::now()) {
+  if (is_url(path)) {
+    if (options.resume || options.checksums) {
+      throw Error(ErrorKind::kInvalid, "create",
+                  options.resume ? "an upload that was ended cannot be resumed"
+                                 : "checksums lie beside files, not beside objects")
+          .in(path)
+          .hint(options.resume ? "begin again without resume, or write a file and copy it"
+                               : "the server has checksums of its own; leave them out here");
+    }
+    constexpr std::uint64_t kMostMemory = 256_MiB;
+    upload_ = std::make_unique<Upload>(path, budget_,
+                                       std::min<std::uint64_t>(kMostMemory, budget_.left() / 4 * 3),
+                                       options.while_waiting);
+    return;
+  }
+  file_ = std::make_unique<OutputFile>(path, options.resume, options.allow_direct);
   const std::uint64_t memory = std::min(options.memory, budget_.left() / 2);
   queue_ = std::make_unique<WriteQueue>(*file_, budget_, choose_queue(memory, file_->direct()),
                                         options.while_waiting);
@@ -34,11 +48,13 @@ FileWriter::FileWriter(const std::string& path, const FileWriterOptions& options
 
 FileWriter::~FileWriter() {
   if (generation_ == ForkGeneration::now()) return;
+  static_cast<void>(upload_.release());
   static_cast<void>(queue_.release());  // the parent's threads and file are the parent's business
   static_cast<void>(file_.release());
 }
 
 std::string FileWriter::describe() const {
+  if (upload_) return upload_->describe();
   const QueueSize& size = queue_->size();
   return std::string(file_->direct() ? "O_DIRECT"
                                      : "page cache, synced and dropped block by block") +
@@ -57,6 +73,13 @@ void FileWriter::require_usable() const {
         .in(path())
         .hint("create a new writer; with resume it goes on at the last checkpoint");
   }
+}
+
+void FileWriter::require_file(const char* what) const {
+  if (!upload_) return;
+  throw Error(ErrorKind::kInvalid, "write", std::string("an object cannot be ") + what)
+      .in(path())
+      .hint("write a file and copy it");
 }
 
 // What fails in the middle leaves the writer in an unknown place, so nothing more is written.
@@ -79,6 +102,7 @@ void FileWriter::submit() {
 
 void FileWriter::append(std::span<const std::byte> bytes) {
   guarded([&] {
+    if (upload_) return upload_->append(bytes);
     const std::uint64_t block = queue_->size().block_bytes;
     if (checksums_) checksums_->append(bytes);
     while (!bytes.empty()) {
@@ -112,6 +136,7 @@ void FileWriter::move_end(std::uint64_t offset) {
 }
 
 void FileWriter::rewind(std::uint64_t size) {
+  require_file("rewound");
   guarded([&] {
     if (size < this->size()) move_end(size);
   });
@@ -140,12 +165,18 @@ void FileWriter::rewrite(std::uint64_t offset, std::span<const std::byte> bytes)
 
 void FileWriter::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
   if (bytes.empty()) return require_usable();
+  if (upload_ && offset > size()) require_file("written here and there");
   if (offset > size()) {
     guarded([&] { move_end(offset); });
   }
   if (offset < size()) {
     guarded([&] {
       const std::uint64_t old = std::min<std::uint64_t>(size() - offset, bytes.size());
+      if (upload_) {
+        upload_->rewrite(offset, bytes.first(old));
+        bytes = bytes.subspan(old);
+        return;
+      }
       if (checksums_) checksums_->change(offset, old);
       const std::uint64_t on_disk = offset < start_ ? std::min(old, start_ - offset) : 0;
       rewrite(offset, bytes.first(on_disk));
@@ -159,6 +190,7 @@ void FileWriter::write_at(std::uint64_t offset, std::span<const std::byte> bytes
 }
 
 void FileWriter::read_at(std::uint64_t offset, std::span<std::byte> bytes) {
+  require_file("read while it is written");
   guarded([&] {
     queue_->drain();
     std::byte* const scratch = queue_->take();
@@ -178,6 +210,7 @@ void FileWriter::read_at(std::uint64_t offset, std::span<std::byte> bytes) {
 }
 
 void FileWriter::save(Checkpoint checkpoint) {
+  require_file("kept half-written: there are no checkpoints");
   guarded([&] {
     flush();
     queue_->sync();
@@ -204,6 +237,7 @@ void FileWriter::take_checksums() {
 
 void FileWriter::complete() {
   guarded([&] {
+    if (upload_) return upload_->complete();
     flush();
     if (checksums_) take_checksums();
     file_->resize(size());
@@ -213,6 +247,7 @@ void FileWriter::complete() {
 }
 
 void FileWriter::commit() {
+  if (upload_) return upload_->commit();
   // Checksums of the file that is replaced go before it does: none are better than wrong ones.
   const std::string beside = Checksums::path_of(path());
   sys::unlink(beside.c_str());
@@ -221,7 +256,9 @@ void FileWriter::commit() {
 }
 
 void FileWriter::discard() noexcept {
-  if (generation_ == ForkGeneration::now()) file_->discard();
+  if (generation_ != ForkGeneration::now()) return;
+  if (upload_) upload_->abort();
+  if (file_) file_->discard();
 }
 
 }  // namespace evenkeel

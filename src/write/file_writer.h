@@ -9,6 +9,7 @@
 #include <string>
 
 #include "evenkeel/budget.h"
+#include "remote/upload.h"
 #include "write/checksums.h"
 #include "write/output_file.h"
 #include "write/write_queue.h"
@@ -24,6 +25,9 @@ struct FileWriterOptions {
   std::function<void()> while_waiting = {};  // see WriteQueue
 };
 
+// A path that begins with s3:// names an object, which is uploaded in parts: it is written from its
+// beginning to its end, but for its first and last part, and there are no checkpoints.
+//
 // Not thread-safe. Memory: the buffers of its queue, from the budget. A file that is neither
 // completed nor has a checkpoint is removed when this goes. In a child of fork it does nothing.
 class FileWriter {
@@ -33,14 +37,19 @@ class FileWriter {
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;
 
-  const std::string& path() const { return file_->path(); }
-  std::uint64_t size() const { return start_ + fill_; }
+  const std::string& path() const { return upload_ ? upload_->url() : file_->path(); }
+  std::uint64_t size() const { return upload_ ? upload_->size() : start_ + fill_; }
   // The checkpoint it goes on from. Its kind must be checked by the caller.
-  const std::optional<Checkpoint>& checkpoint() const { return file_->checkpoint(); }
+  const std::optional<Checkpoint>& checkpoint() const {
+    static const std::optional<Checkpoint> kNone;
+    return upload_ ? kNone : file_->checkpoint();
+  }
   std::string describe() const;  // "O_DIRECT, 4 threads, 16 blocks of 1 MiB"
 
   // Takes room for so many bytes at once: a full disk shows now.
-  void expect_size(std::uint64_t bytes) { file_->allocate(bytes, bytes); }
+  void expect_size(std::uint64_t bytes) {
+    if (file_) file_->allocate(bytes, bytes);
+  }
   void append(std::span<const std::byte> bytes);
   // Anywhere. What lies between the end and `offset` is zeros.
   void write_at(std::uint64_t offset, std::span<const std::byte> bytes);
@@ -59,7 +68,8 @@ class FileWriter {
 
  private:
   void require_usable() const;
-  void flush();  // also the last block, which goes on being filled
+  void require_file(const char* what) const;  // an object cannot do this
+  void flush();                               // also the last block, which goes on being filled
   void rewrite(std::uint64_t offset, std::span<const std::byte> bytes);
   void move_end(std::uint64_t offset);
   void submit();
@@ -69,6 +79,7 @@ class FileWriter {
 
   const Budget budget_;
   const std::uint64_t generation_;  // of fork
+  std::unique_ptr<Upload> upload_;  // of an object; else the next two
   std::unique_ptr<OutputFile> file_;
   std::unique_ptr<WriteQueue> queue_;
   std::byte* block_ = nullptr;  // bytes start_ .. start_ + fill_ - 1 of the file

@@ -133,6 +133,15 @@ OutputFile::OutputFile(const std::string& path, bool resume, bool allow_direct)
   open_partial(resume, allow_direct);
 }
 
+OutputFile::OutputFile(const std::string& path, ReadOnly)
+    : asked_path_(path), path_(path), partial_(path + ".partial"), gone_(true) {
+  fd_ = Fd(sys::open(partial_.c_str(), O_RDONLY | O_DIRECT));
+  direct_ = static_cast<bool>(fd_);
+  if (!fd_) fd_ = Fd(sys::open(partial_.c_str(), O_RDONLY));
+  if (!fd_) throw Error::system("open", errno).in(partial_);
+  if (const auto text = read_text_file(state_path())) checkpoint_ = parse_checkpoint(*text);
+}
+
 void OutputFile::open_partial(bool resume, bool allow_direct) {
   mode_t mode = 0666;
   struct stat old {};

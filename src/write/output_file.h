@@ -32,6 +32,9 @@ class OutputFile {
   // Opens PATH.partial, and locks it against other writers. With `resume`, what it holds stays up
   // to the last checkpoint; without one, or without `resume`, it begins empty. Throws Error.
   OutputFile(const std::string& path, bool resume, bool allow_direct = true);
+  // Opens PATH.partial as a checkpoint left it, to be read only: by several processes at once.
+  struct ReadOnly {};
+  OutputFile(const std::string& path, ReadOnly);
   // Removes the file if it was neither committed nor kept.
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;

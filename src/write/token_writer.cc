@@ -7,6 +7,7 @@
 #include "base/sys.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/write.h"
+#include "remote/address.h"
 #include "write/document_index_writer.h"
 #include "write/file_writer.h"
 #include "write/npy_header.h"
@@ -77,6 +78,12 @@ struct TokenWriter::Impl {
         eot(options.eot),
         eot_first(format.name == "llm.c") {
     require_integers(format.path, format.name, dtype);
+    if (is_url(format.path) && (format.name == "megatron" || format.name == "datatrove")) {
+      throw Error(ErrorKind::kInvalid, "create",
+                  format.name + " files are a pair, which is not uploaded")
+          .in(format.path)
+          .hint("write files and copy them; nanogpt, llm.c and npy are uploaded");
+    }
     if (eot) require_fits({&*eot, 1});
     if (format.name == "llm.c") header = kLlmcHeader;
     if (format.name == "npy") header = header_bytes().size();

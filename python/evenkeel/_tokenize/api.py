@@ -7,10 +7,11 @@ from typing import Any
 from evenkeel._array import AnyBudget
 from evenkeel._core import Budget
 from evenkeel._files import PathLike, Paths
+from evenkeel._manifest import Manifest, Progress
 from evenkeel._tokenize.inputs import all_spans
 from evenkeel._tokenize.job import OPTIONS, make_job
-from evenkeel._tokenize.manifest import Manifest, make_manifest
-from evenkeel._tokenize.run import Progress, run
+from evenkeel._tokenize.manifest import make_manifest
+from evenkeel._tokenize.run import run
 
 
 def tokenize(

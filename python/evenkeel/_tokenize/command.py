@@ -7,27 +7,15 @@ them.
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import signal
 import sys
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
-# What users are told, and not shown a traceback of.
-_ERRORS = (OSError, ValueError, TypeError, LookupError, ImportError, RuntimeError, MemoryError)
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        sys.stderr.write(
-            f"evenkeel: {message}\nusage: evenkeel tokenize --help lists what can be given\n"
-        )
-        sys.exit(2)
+from evenkeel import _command
 
 
 def parser() -> argparse.ArgumentParser:
-    out = _Parser(prog="evenkeel tokenize", allow_abbrev=False)
+    out = _command.Parser("evenkeel tokenize")
     add = out.add_argument
     add("files", nargs="*", metavar="FILE")
     add("-o", "--output")
@@ -48,12 +36,7 @@ def parser() -> argparse.ArgumentParser:
     add("--checkpoint", default="256MiB")
     add("--checksums", action="store_true")
     add("--resume", action="store_true")
-    add("--manifest")
-    add("--parts", type=int)
-    add("--scratch")
-    add("--part", type=int)
-    add("--finish", action="store_true")
-    add("--json", action="store_true")
+    _command.add_manifest_options(out)
     return out
 
 
@@ -63,53 +46,17 @@ def _unescaped(text: str) -> str:
 
 
 def main(words: Sequence[str]) -> int:
-    # As the tool ends on these signals: quickly, with what has a checkpoint kept.
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    arguments = parser().parse_args(words)
-    try:
-        report = _run(arguments)
-    except KeyboardInterrupt:
-        _clear()
-        return 128 + signal.SIGINT
-    except _ERRORS as error:
-        _clear()
-        sys.stderr.write(f"evenkeel: {error}\n")
-        return 1
-    _clear()
-    if arguments.json:
-        print(json.dumps(report, indent=1))
-    else:
-        _say(report)
-    return 0
+    return _command.main(words, parser(), _run, _say)
 
 
 def _run(given: argparse.Namespace) -> dict[str, Any]:
     import evenkeel
-    from evenkeel._core import Budget
     from evenkeel._tokenize.job import OPTIONS
 
-    progress = _Line().show if sys.stderr.isatty() else None
-    if given.part is not None or given.finish:
-        if given.manifest is None or given.files:
-            raise ValueError("tokenize: --part and --finish need --manifest and no files")
-        doing = "finish" if given.finish else "part"
-        _require_no_more(
-            given,
-            f"--{doing}",
-            {"manifest", "budget", "json", "resume", doing}
-            | ({"workers", "checkpoint"} if doing == "part" else set()),
-            "the manifest says what is made, of what and how; make a new one to change that",
-        )
-        manifest = evenkeel.Manifest.load(given.manifest)
-        if given.finish:
-            return manifest.finish(budget=given.budget or "64MiB")
-        return manifest.run(
-            given.part,
-            workers=given.workers,
-            budget=given.budget,
-            checkpoint=Budget(given.checkpoint).limit,
-            progress=progress,
-        )
+    progress = _show if sys.stderr.isatty() else None
+    done = _command.part_or_finish(given, parser(), progress)
+    if done is not None:
+        return done
     if not given.files or given.output is None or given.tokenizer is None:
         raise ValueError(
             "tokenize: files, --output and --tokenizer are needed\nhint: evenkeel tokenize"
@@ -117,14 +64,7 @@ def _run(given: argparse.Namespace) -> dict[str, Any]:
         )
     same = {name: getattr(given, name) for name in OPTIONS}
     if given.manifest is not None:
-        if given.parts is None:
-            raise ValueError("tokenize: --manifest needs --parts: how many there shall be")
-        _require_no_more(
-            given,
-            "--manifest --parts",
-            {*OPTIONS, "files", "output", "manifest", "parts", "scratch", "json"},
-            "this only plans; give it with --part",
-        )
+        _command.require_parts(given, parser(), OPTIONS)
         manifest = evenkeel.plan(
             given.files,
             given.output,
@@ -132,8 +72,7 @@ def _run(given: argparse.Namespace) -> dict[str, Any]:
             scratch=given.scratch,
             **same,
         )
-        manifest.save(given.manifest)
-        return {"manifest": os.path.abspath(given.manifest), "parts": len(manifest)}
+        return _command.saved(manifest, given.manifest)
     if given.parts is not None or given.scratch is not None:
         raise ValueError("tokenize: --parts and --scratch need --manifest, the file to write")
     return evenkeel.tokenize(
@@ -148,45 +87,14 @@ def _run(given: argparse.Namespace) -> dict[str, Any]:
     )
 
 
-def _require_no_more(given: argparse.Namespace, doing: str, useful: set[str], hint: str) -> None:
-    """An option that would do nothing is refused."""
-    options = parser()
-    more = [
-        "--" + name.replace("_", "-")
-        for name, value in vars(given).items()
-        if name not in useful and value != options.get_default(name) and value != []
-    ]
-    if more:
-        raise ValueError(
-            f"tokenize: {doing} cannot be given together with {', '.join(more)}\nhint: {hint}"
-        )
-
-
-class _Line:
-    """One line of a terminal, written again and again."""
-
-    def show(self, now: dict[str, Any]) -> None:
-        share = now["done"] / max(1, now["total"])
-        filled = int(20 * share)
-        text = f"{'━' * filled}{'╌' * (20 - filled)} {100 * share:3.0f} %  {now['tokens']:,} tokens"
-        text += f", {now['bytes_per_second'] / (1 << 20):.1f} MiB/s"
-        if now["seconds_left"] is not None:
-            text += f", {now['seconds_left']:.0f} s left"
-        sys.stderr.write(f"\r\x1b[K{text}")
-        sys.stderr.flush()
-
-
-def _clear() -> None:
-    if sys.stderr.isatty():
-        sys.stderr.write("\r\x1b[K")
-        sys.stderr.flush()
+def _show(now: dict[str, Any]) -> None:
+    text = f"{now['tokens']:,} tokens, {now['bytes_per_second'] / (1 << 20):.1f} MiB/s"
+    if now["seconds_left"] is not None:
+        text += f", {now['seconds_left']:.0f} s left"
+    _command.show_line(now, text)
 
 
 def _say(report: dict[str, Any]) -> None:
-    if "manifest" in report:
-        print(f"{report['manifest']}: {report['parts']} parts")
-        print("next: evenkeel tokenize --manifest FILE --part I for each of them, then --finish")
-        return
     for output in report["outputs"]:
         print(
             f"{output['path']}: {output['documents']:,} documents, {output['tokens']:,} tokens of"

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from evenkeel._files import Paths, expand, is_url, printable
+from evenkeel._manifest import fingerprint_of
+from evenkeel._manifest import require_unchanged as require_same
 from evenkeel._tokenize.encoders import imported
 
 # Text that a worker takes at a time. Outputs do not depend on it; positions to resume at do.
 PIECE = 1 << 20
-_SAMPLE = 64 << 10
 
 _KINDS = {
     ".txt": "text",
@@ -119,27 +119,8 @@ def _record_batches(path: str) -> int:
         return count
 
 
-def fingerprint_of(path: str) -> str:
-    """Of the size and of three samples: the beginning, the middle and the end. A file that was
-    copied keeps it; one that was edited in place elsewhere and kept its size does, too."""
-    with open(path, "rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        digest = hashlib.blake2b(str(size).encode(), digest_size=16)
-        for at in sorted({0, max(0, size // 2 - _SAMPLE // 2), max(0, size - _SAMPLE)}):
-            file.seek(at)
-            digest.update(file.read(_SAMPLE))
-        return digest.hexdigest()
-
-
 def require_unchanged(given: Input) -> None:
-    size = os.stat(given.path).st_size
-    if size == given.size and fingerprint_of(given.path) == given.fingerprint:
-        return
-    raise ValueError(
-        f"tokenize {printable(given.path)}: the file has changed since the work was planned: it had"
-        f" {given.size:,} bytes and the fingerprint {given.fingerprint}, and now has {size:,} bytes"
-        "\nhint: begin again without --resume, or with a new manifest"
-    )
+    require_same(given.path, given.size, given.fingerprint, "tokenize")
 
 
 def all_spans(inputs: list[Input]) -> list[Span]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
-from evenkeel._files import PathLike, Paths, is_url, printable
+from evenkeel._files import PathLike, Paths, printable
+from evenkeel._manifest import digest, require_file
 from evenkeel._tokenize import encoders
 from evenkeel._tokenize.documents import Splitter
 from evenkeel._tokenize.inputs import Input, find_inputs
@@ -57,8 +56,7 @@ class Job:
 
     def fingerprint(self) -> str:
         """Of all that the bytes of the outputs depend on."""
-        text = json.dumps(self.as_json(), sort_keys=True)
-        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+        return digest(self.as_json())
 
     def splitter(self) -> Splitter | None:
         return None if self.separator is None else Splitter(self.separator)
@@ -118,17 +116,9 @@ def make_job(
     return job, encoder
 
 
-def require_file(path: str) -> None:
-    if is_url(os.fsencode(path)):
-        raise ValueError(
-            f"tokenize {printable(path)}: outputs are files, not URLs\nhint: write it here and copy"
-            " it, or mount the bucket"
-        )
-
-
 def _outputs(output: str, val_share: float, val_output: PathLike | None) -> list[str]:
     for given in (output, *([] if val_output is None else [os.fsdecode(val_output)])):
-        require_file(given)
+        require_file(given, "tokenize")
     folder, base = os.path.split(output)
     if "{}" in base:
         train = os.path.join(folder, base.replace("{}", "train"))

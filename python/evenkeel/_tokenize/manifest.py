@@ -1,13 +1,10 @@
-"""Work cut into parts by a manifest, for any engine that can run a command many times."""
+"""A tokenize job in parts: evenkeel.plan."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import re
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -15,128 +12,65 @@ import numpy as np
 
 from evenkeel._array import AnyBudget
 from evenkeel._files import PathLike, printable
+from evenkeel._manifest import Manifest, Progress, scratch_of, write_json
 from evenkeel._tokenize import encoders
 from evenkeel._tokenize.inputs import Span, cut
-from evenkeel._tokenize.job import Job, require_file
-from evenkeel._tokenize.run import (
-    COUNTS,
-    Progress,
-    finished_report,
-    report_of,
-    report_path,
-    run,
-    write_json,
-)
+from evenkeel._tokenize.job import Job
+from evenkeel._tokenize.run import COUNTS, finished_report, report_of, report_path, run
 from evenkeel._write import TokenWriter
 
-VERSION = 1
-_PARTS = ".parts"  # of the name of the scratch folder, unless another is told
 _MERGED = 8 << 20  # bytes of tokens that are copied at a time
 
 
-class Manifest:
-    """A tokenize job in parts; made by `evenkeel.plan`, or loaded from a file.
+class TokenizeManifest(Manifest):
+    """The parts of `evenkeel.tokenize`: spans of the inputs."""
 
-    Part i is a pure function of the manifest and i: any machine that sees the inputs and the
-    scratch folder can run it, in any order, and again after a failure. `finish` joins the parts,
-    at the speed of a copy, to the bytes that `evenkeel.tokenize` writes.
-
-    >>> import evenkeel
-    >>> open("notes.txt", "w").write("one\\ntwo\\nthree\\n")
-    14
-    >>> m = evenkeel.plan("notes.txt", "notes.bin", tokenizer="bytes", separator="\\n", parts=2)
-    >>> for part in range(len(m)):
-    ...     made = m.run(part, workers=0)
-    >>> m.finish()["tokens"]
-    14
-    """
+    work = "tokenize"
 
     def __init__(self, job: Job, parts: list[list[Span]], scratch: str) -> None:
+        Manifest.__init__(self, scratch)
         self._job, self._parts = job, parts
-        self._scratch = scratch
 
     @staticmethod
-    def load(path: PathLike) -> Manifest:
-        """From a file that `save` wrote."""
-        with open(path) as file:
-            return Manifest.of_json(json.load(file), os.fsdecode(path))
-
-    @staticmethod
-    def of_json(stored: Any, name: str = "manifest") -> Manifest:
-        """What `as_json` gave; `name` is for errors."""
-        if not isinstance(stored, dict) or stored.get("evenkeel_manifest") != VERSION:
-            raise ValueError(
-                f"tokenize {printable(name)}: this is no manifest of version {VERSION}"
-            )
-        if stored.get("fingerprint") != _fingerprint(stored):
-            raise ValueError(
-                f"tokenize {printable(name)}: the manifest was changed since it was made\nhint:"
-                " make a new one"
-            )
+    def _of_json(stored: dict[str, Any]) -> Manifest:
         parts = [[Span(*span) for span in part["spans"]] for part in stored["parts"]]
-        return Manifest(Job.of_json(stored["job"]), parts, stored["scratch"])
+        return TokenizeManifest(Job.of_json(stored["job"]), parts, stored["scratch"])
 
-    def as_json(self) -> dict[str, Any]:
-        """What `save` writes; docs/tokenize.md describes it."""
-        made = {
-            "evenkeel_manifest": VERSION,
-            "work": "tokenize",
-            "fingerprint": "",
-            "scratch": self._scratch,
-            "parts": [
-                {
-                    "spans": [[span.input, span.begin, span.end] for span in part],
-                    "outputs": self._part_paths(i),
-                }
-                for i, part in enumerate(self._parts)
-            ],
-            "job": self._job.as_json(),
-        }
-        return {**made, "fingerprint": _fingerprint(made)}
+    def _parts_json(self) -> list[dict[str, Any]]:
+        return [
+            {"spans": _numbers(part), "outputs": self._part_paths(i)}
+            for i, part in enumerate(self._parts)
+        ]
 
-    def save(self, path: PathLike) -> None:
-        write_json(os.fsdecode(path), self.as_json())
+    def _job_json(self) -> dict[str, Any]:
+        return self._job.as_json()
 
-    def __len__(self) -> int:
-        return len(self._parts)
+    @property
+    def steps(self) -> list[range]:
+        return [range(len(self._parts))]
 
     @property
     def outputs(self) -> list[str]:
         return list(self._job.outputs)
 
-    @property
-    def finished(self) -> bool:
-        """Whether the outputs are complete."""
-        return finished_report(self._job) is not None
+    def _part_report(self, part: int) -> dict[str, Any] | None:
+        return finished_report(self._part_job(part))
 
-    @property
-    def missing(self) -> list[int]:
-        """Parts that are not done yet."""
-        if self.finished:
-            return []
-        return [i for i in range(len(self)) if finished_report(self._part_job(i)) is None]
+    def _finished_report(self) -> dict[str, Any] | None:
+        return finished_report(self._job)
 
-    def run(
+    def _run_part(
         self,
         part: int,
-        *,
-        workers: int | None = None,
-        budget: AnyBudget = None,
-        checkpoint: int = 256 << 20,
-        progress: Progress | None = None,
+        workers: int | None,
+        budget: AnyBudget,
+        checkpoint: int,
+        progress: Progress | None,
     ) -> dict[str, Any]:
-        """Does a part, or what is left of it after a failure. One that is done stays as it is."""
-        if not 0 <= part < len(self):
-            raise IndexError(f"tokenize: part {part} of a manifest of {len(self)} parts")
-        report = finished_report(self._job)
-        if report is not None:  # and the parts are gone
-            return {**report, "resumed": True, "seconds": 0.0}
-        os.makedirs(self._scratch, exist_ok=True)
         job = self._part_job(part)
-        encoder = encoders.load(job.tokenizer, job.special)
         return run(
             job,
-            encoder,
+            encoders.load(job.tokenizer, job.special),
             self._parts[part],
             workers=workers,
             budget=budget,
@@ -145,34 +79,20 @@ class Manifest:
             progress=progress,
         )
 
-    def finish(self, *, budget: AnyBudget = "64MiB", keep: bool = False) -> dict[str, Any]:
-        """Joins the parts to the outputs, and removes them unless told to `keep` them.
-
-        To be called once, when all parts are done. A call that was killed can be repeated.
-        """
-        report = finished_report(self._job)
-        if report is None:
-            missing = self.missing
-            if missing:
-                some = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
-                raise ValueError(
-                    f"tokenize: {len(missing)} of {len(self)} parts are not done: {some}\nhint: run"
-                    " them, then finish"
-                )
-            jobs = [self._part_job(i) for i in range(len(self))]
-            report = merge(self._job, jobs, [finished_report(one) or {} for one in jobs], budget)
-        if not keep:
-            files = [path for i in range(len(self)) for path in self._part_paths(i)]
-            remove_scratch(self._job, self._scratch, {os.path.basename(path) for path in files})
-        return report
+    def _join(self, budget: AnyBudget) -> dict[str, Any]:
+        jobs = [self._part_job(i) for i in range(len(self))]
+        return merge(self._job, jobs, [finished_report(one) or {} for one in jobs], budget)
 
     def _part_paths(self, part: int) -> list[str]:
         names = ("train", "val")[: len(self._job.outputs)]
         return [os.path.join(self._scratch, f"{part:05d}.{name}.ds") for name in names]
 
     def _part_job(self, part: int) -> Job:
-        spans = json.dumps([[span.input, span.begin, span.end] for span in self._parts[part]])
-        return part_job(self._job, self._part_paths(part), spans)
+        return part_job(self._job, self._part_paths(part), json.dumps(_numbers(self._parts[part])))
+
+
+def _numbers(spans: list[Span]) -> list[list[int]]:
+    return [[span.input, span.begin, span.end] for span in spans]
 
 
 def part_job(job: Job, outputs: list[str], part: str) -> Job:
@@ -247,34 +167,8 @@ def documents_of(path: str, dtype: str) -> Iterator[tuple[Any, Any]]:
 def make_manifest(job: Job, parts: int, scratch: PathLike | None) -> Manifest:
     if parts < 1:
         raise ValueError(f"tokenize: work is cut into 1 part or more; got parts={parts}")
-    return Manifest(job, cut(list(job.inputs), parts), scratch_of(job, scratch))
+    return TokenizeManifest(job, cut(list(job.inputs), parts), scratch_folder(job, scratch))
 
 
-def scratch_of(job: Job, scratch: PathLike | None) -> str:
-    """A folder for the parts of this job alone."""
-    folder = os.fsdecode(scratch) if scratch is not None else job.outputs[0] + _PARTS
-    require_file(folder)
-    return os.path.join(os.path.abspath(folder), job.fingerprint()[:12])
-
-
-def _fingerprint(stored: dict[str, Any]) -> str:
-    """Of all that decides what is written, and what is removed at the end."""
-    text = json.dumps([stored.get(name) for name in ("job", "scratch", "parts")], sort_keys=True)
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-# A part, or what stands beside it: its index, its report, what is unfinished.
-_PART = re.compile(r"(\d+\.(?:train|val)\.ds)(?:\..+)?")
-
-
-def remove_scratch(job: Job, folder: str, parts: set[str] | None = None) -> None:
-    """Removes files of the named parts, or of any, and the folder if nothing else is in it."""
-    with suppress(OSError):
-        for name in os.listdir(folder):
-            found = _PART.fullmatch(name)
-            if found and (parts is None or found[1] in parts):
-                os.unlink(os.path.join(folder, name))
-        os.rmdir(folder)
-    if os.path.dirname(folder) == job.outputs[0] + _PARTS:
-        with suppress(OSError):  # parts of another plan
-            os.rmdir(os.path.dirname(folder))
+def scratch_folder(job: Job, scratch: PathLike | None) -> str:
+    return scratch_of(job.outputs[0], scratch, job.fingerprint(), "tokenize")

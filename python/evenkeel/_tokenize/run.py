@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy as np
 from evenkeel._array import AnyBudget
 from evenkeel._core import Budget
 from evenkeel._files import printable
+from evenkeel._manifest import Progress, read_json, write_json
 from evenkeel._tokenize import encoders
 from evenkeel._tokenize.documents import Position, TooLong, items, span_bytes
 from evenkeel._tokenize.inputs import PIECE, Span
@@ -23,8 +24,6 @@ from evenkeel._write import TokenWriter
 MIB = 1 << 20
 _WRITER = 16 * MIB
 _END = (1 << 62, 0)  # behind all items
-
-Progress = Callable[[dict[str, Any]], None]
 
 
 class Memory:
@@ -112,10 +111,8 @@ def report_path(job: Job) -> str:
 
 def finished_report(job: Job) -> dict[str, Any] | None:
     """What an earlier run wrote when it had done all of this job."""
-    try:
-        with open(report_path(job)) as file:
-            report: dict[str, Any] = json.load(file)
-    except (OSError, ValueError):
+    report: dict[str, Any] | None = read_json(report_path(job))
+    if report is None:
         return None
     done = all(os.path.exists(token_path(job, path)) for path in job.outputs)
     under_way = any(os.path.exists(token_path(job, path) + ".partial") for path in job.outputs)
@@ -305,14 +302,3 @@ def report_of(job: Job, outputs: list[dict[str, Any]], counts: dict[str, int]) -
         "eot": job.eot,
         "tokenizer": {k: v for k, v in job.tokenizer.items() if k in ("library", "name", "file")},
     }
-
-
-def write_json(path: str, value: Any) -> None:
-    """In one step: a reader finds the old file or the new one."""
-    unfinished = f"{path}.new"  # one name: what a killed run left is replaced, too
-    with open(unfinished, "w") as file:
-        json.dump(value, file, indent=1)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(unfinished, path)

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from evenkeel._files import PathLike
+from evenkeel._manifest import remove_scratch
 from evenkeel._tokenize.documents import column_pieces
 from evenkeel._tokenize.encoders import imported
 from evenkeel._tokenize.job import Job, make_job
-from evenkeel._tokenize.manifest import merge, part_job, remove_scratch, require_fit, scratch_of
+from evenkeel._tokenize.manifest import merge, part_job, require_fit, scratch_folder
 from evenkeel._tokenize.run import COUNTS
 from evenkeel._tokenize.worker import Work
 from evenkeel._write import TokenWriter
@@ -65,7 +66,7 @@ def make_sink(
     if of_tokens:
         job = job.with_dtype(dtype)
         require_fit(np.array([] if job.eot is None else [job.eot], np.int64), dtype)
-    folder = scratch_of(job, scratch)
+    folder = scratch_folder(job, scratch)
 
     class EvenkeelSink(data.Datasink):  # type: ignore[misc]
         def on_write_start(self, *args: Any, **more: Any) -> None:
@@ -81,10 +82,10 @@ def make_sink(
             done = dict(getattr(result, "write_returns", result))
             parts = [_part_of(job, folder, i) for i in sorted(done)]
             merge(job, parts, [done[i] for i in sorted(done)], "64MiB")
-            remove_scratch(job, folder)
+            remove_scratch(job.outputs[0], folder)
 
         def on_write_failed(self, error: Exception) -> None:
-            remove_scratch(job, folder)
+            remove_scratch(job.outputs[0], folder)
 
         def get_name(self) -> str:
             return "Evenkeel"

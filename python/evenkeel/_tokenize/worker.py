@@ -37,6 +37,7 @@ class Work:
         self._largest = int(np.iinfo(self._dtype).max)
         self._val_below = int(job.val_share * (1 << 64)) if len(job.outputs) > 1 else 0
         self._key = str(job.seed).encode()[:64]
+        self._escapes = False  # JSON may hold halves of surrogate pairs; UTF-8 does not
 
     def __call__(self, message: Message) -> tuple[Tokens, dict[str, int]]:
         counts = {"documents": 0, "empty": 0, "text_bytes": 0}
@@ -61,7 +62,9 @@ class Work:
         return out, counts
 
     def _encode(self, texts: list[str]) -> list[Any]:
-        return self._encoder.encode([_mended(text) for text in texts])
+        if self._escapes:
+            texts = [_mended(text) for text in texts]
+        return self._encoder.encode(texts)
 
     def _output_of(self, text: str) -> int:
         """By the text alone, so that the same document is always on the same side."""
@@ -91,6 +94,7 @@ class Work:
     def _texts(self, message: Message) -> Iterator[Sequence[str]]:
         job, kind = self._job, message[0]
         self._read = 0
+        self._escapes = False
         if kind == "range":
             _, path, format, begin, end = message
             by = LINES if format == "jsonl" else self._by
@@ -99,6 +103,7 @@ class Work:
             self._read = end - begin
             if block is None:
                 return
+            self._escapes = format == "jsonl" and b"\\u" in block
             yield texts_of(block, path, at, format, by, job.text_key, job.invalid)
         elif kind == "files":
             for path in message[1]:
@@ -112,6 +117,7 @@ class Work:
             _, path, format, at, block = message
             by = LINES if format == "jsonl" else self._by
             self._read = len(block)
+            self._escapes = format == "jsonl" and b"\\u" in block
             yield texts_of(block, path, at, format, by, job.text_key, job.invalid)
         else:
             _, path, _row, lengths, data = message

@@ -1,0 +1,46 @@
+"""`evenkeel shuffle` by the ranks of Open MPI, torchrun or srun: each does every n-th part.
+
+    mpirun -np 4 python shuffle_ranks.py 'part_*.npy' all.npy
+    torchrun --nproc-per-node 4 shuffle_ranks.py 'part_*.npy' all.npy
+    srun --ntasks 4 --kill-on-bad-exit python shuffle_ranks.py 'part_*.npy' all.npy
+
+Ranks do not talk to each other. Each plans the same work, and looks at the scratch folder, which
+all see, to know which parts are done. Run it again after a failure: what is done stays.
+"""
+
+import argparse
+import os
+import time
+
+import evenkeel
+
+
+def first_of(*names):
+    return int(next((os.environ[name] for name in names if name in os.environ), 0))
+
+
+def main():
+    options = argparse.ArgumentParser(description="Files in random order, by ranks.")
+    options.add_argument("files")
+    options.add_argument("output")
+    options.add_argument("--seed", type=int, default=0)
+    options.add_argument("--parts", type=int, default=64)
+    options.add_argument("--budget", default="512MiB", help="memory of each rank")
+    told = options.parse_args()
+    rank = first_of("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
+    world = max(1, first_of("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"))
+    plan = evenkeel.plan_shuffle(
+        told.files, told.output, parts=told.parts, seed=told.seed, budget=told.budget
+    )
+    for step in plan.steps:
+        for part in step[rank::world]:
+            plan.run(part, budget=told.budget)
+        while plan.missing_of(step):  # of other ranks
+            time.sleep(0.2)
+    print(f"rank {rank} of {world}: done", flush=True)
+    if rank == 0:
+        print(f"{told.output}: {plan.finish()['items']:,} items", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,28 @@
+"""`evenkeel shuffle` on a Ray cluster: each part is a task.
+
+    python shuffle_ray.py 'part_*.npy' all.npy
+    ray job submit -- python shuffle_ray.py 'part_*.npy' all.npy
+
+All nodes must see the files. Without a cluster, Ray starts one on this machine.
+"""
+
+import argparse
+
+import evenkeel
+import evenkeel.ray
+
+
+def main():
+    options = argparse.ArgumentParser(description="Files in random order, by Ray.")
+    options.add_argument("files")
+    options.add_argument("output")
+    options.add_argument("--seed", type=int, default=0)
+    options.add_argument("--parts", type=int, default=64)
+    told = options.parse_args()
+    plan = evenkeel.plan_shuffle(told.files, told.output, parts=told.parts, seed=told.seed)
+    made = evenkeel.ray.shuffle(plan, budget="512MiB")
+    print(f"{told.output}: {made['items']:,} items")
+
+
+if __name__ == "__main__":
+    main()

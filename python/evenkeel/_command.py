@@ -1,0 +1,164 @@
+"""What the commands that Python runs have in common."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+# What users are told, and not shown a traceback of.
+_ERRORS = (OSError, ValueError, TypeError, LookupError, ImportError, RuntimeError, MemoryError)
+
+
+class Parser(argparse.ArgumentParser):
+    """`prog` is "evenkeel NAME"."""
+
+    def __init__(self, prog: str) -> None:
+        argparse.ArgumentParser.__init__(self, prog=prog, allow_abbrev=False)
+
+    def error(self, message: str) -> NoReturn:
+        usage = f"usage: {self.prog} --help lists what can be given"
+        sys.stderr.write(f"evenkeel: {message}\n{usage}\n")
+        sys.exit(2)
+
+
+def main(
+    words: Sequence[str],
+    parser: argparse.ArgumentParser,
+    run: Callable[[argparse.Namespace], dict[str, Any]],
+    say: Callable[[dict[str, Any]], None],
+) -> int:
+    # As the tool ends on these signals: quickly, with what has a checkpoint kept.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    arguments = parser.parse_args(words)
+    try:
+        report = run(arguments)
+    except KeyboardInterrupt:
+        clear()
+        return 128 + signal.SIGINT
+    except _ERRORS as error:
+        clear()
+        sys.stderr.write(f"evenkeel: {error}\n")
+        return 1
+    clear()
+    if arguments.json:
+        print(json.dumps(report, indent=1))
+    elif "manifest" in report:
+        print(f"{report['manifest']}: {report['parts']} parts")
+        name = parser.prog
+        if len(report["steps"]) == 1:
+            print(f"next: {name} --manifest FILE --part I for each of them, then --finish")
+        else:
+            steps = ", then ".join(f"{first} to {end - 1}" for first, end in report["steps"])
+            print(f"next: {name} --manifest FILE --part I for {steps}, then --finish")
+    else:
+        say(report)
+    return 0
+
+
+def add_manifest_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--manifest")
+    add("--parts", type=int)
+    add("--scratch")
+    add("--part", type=int)
+    add("--finish", action="store_true")
+    add("--json", action="store_true")
+
+
+def part_or_finish(
+    given: argparse.Namespace,
+    parser: argparse.ArgumentParser,
+    progress: Callable[[dict[str, Any]], None] | None,
+) -> dict[str, Any] | None:
+    """Does what --part and --finish ask for; nothing where neither was given."""
+    import evenkeel
+    from evenkeel._core import Budget
+
+    if given.part is None and not given.finish:
+        return None
+    name = parser.prog.split()[-1]
+    if given.manifest is None or given.files:
+        raise ValueError(f"{name}: --part and --finish need --manifest and no files")
+    doing = "finish" if given.finish else "part"
+    require_no_more(
+        given,
+        parser,
+        f"--{doing}",
+        {"manifest", "budget", "json", "resume", doing}
+        | ({"workers", "checkpoint"} if doing == "part" else set()),
+        "the manifest says what is made, of what and how; make a new one to change that",
+    )
+    manifest = evenkeel.Manifest.load(given.manifest)
+    if manifest.work != name:
+        raise ValueError(f"{name}: this manifest is for `evenkeel {manifest.work}`")
+    if given.finish:
+        return manifest.finish(budget=given.budget or "64MiB")
+    return manifest.run(
+        given.part,
+        workers=getattr(given, "workers", None),
+        budget=given.budget,
+        checkpoint=Budget(given.checkpoint).limit,
+        progress=progress,
+    )
+
+
+def require_parts(
+    given: argparse.Namespace, parser: argparse.ArgumentParser, useful: Sequence[str]
+) -> None:
+    """Of a command that only plans."""
+    if given.parts is None:
+        name = parser.prog.split()[-1]
+        raise ValueError(f"{name}: --manifest needs --parts: how many there shall be")
+    require_no_more(
+        given,
+        parser,
+        "--manifest --parts",
+        {*useful, "files", "output", "manifest", "parts", "scratch", "json"},
+        "this only plans; give it with --part",
+    )
+
+
+def saved(manifest: Any, path: str) -> dict[str, Any]:
+    """Writes a plan, and says what is next."""
+    manifest.save(path)
+    steps = [[step.start, step.stop] for step in manifest.steps]
+    return {"manifest": os.path.abspath(path), "parts": len(manifest), "steps": steps}
+
+
+def require_no_more(
+    given: argparse.Namespace,
+    parser: argparse.ArgumentParser,
+    doing: str,
+    useful: set[str],
+    hint: str,
+) -> None:
+    """An option that would do nothing is refused."""
+    more = [
+        "--" + name.replace("_", "-")
+        for name, value in vars(given).items()
+        if name not in useful and value != parser.get_default(name) and value != []
+    ]
+    if more:
+        name = parser.prog.split()[-1]
+        raise ValueError(
+            f"{name}: {doing} cannot be given together with {', '.join(more)}\nhint: {hint}"
+        )
+
+
+def show_line(now: dict[str, Any], text: str) -> None:
+    """One line of a terminal, written again and again: a bar, and a text."""
+    share = now["done"] / max(1, now["total"])
+    filled = int(20 * share)
+    sys.stderr.write(f"\r\x1b[K{'━' * filled}{'╌' * (20 - filled)} {100 * share:3.0f} %  {text}")
+    sys.stderr.flush()
+
+
+def clear() -> None:
+    if sys.stderr.isatty():
+        sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()

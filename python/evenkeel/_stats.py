@@ -1,0 +1,72 @@
+"""evenkeel.stats: what is in files of any size."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from evenkeel import _core
+from evenkeel._array import AnyBudget
+from evenkeel._files import Paths, expand, printable
+from evenkeel._manifest import Progress
+from evenkeel._shuffle import items_of, known_items, work_budget
+
+QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
+
+
+def stats(
+    paths: Paths,
+    *,
+    unit: str | None = None,
+    dtype: Any = None,
+    shape: Sequence[int | None] | None = None,
+    block: int = 0,
+    bos: int | None = None,
+    eos: int | None = None,
+    tokens: bool = False,
+    quantiles: Sequence[float] = QUANTILES,
+    sketch: int = 1024,
+    bins: int = 40,
+    top: int = 20,
+    budget: AnyBudget = None,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Figures of files of any size, read once: what `evenkeel stats --json` prints.
+
+    Of arrays by column: numbers, NaN and infinities, least and largest, mean, variance, quantiles
+    and a histogram. Of token files: how often tokens occur, and lengths of documents. Of text:
+    lengths of lines.
+
+    - `unit`, `dtype`, `shape`, `block`, `bos`, `eos`: as for `evenkeel.shuffle`. `tokens`: the
+      files hold tokens, not rows.
+    - `quantiles`: of 0 to 1. They are exact for up to `sketch` numbers of a column. Beyond that,
+      their place among all numbers is right to within "rank_error" with a probability of 99 %.
+    - `bins`: bars of histograms. `top`: so many of the most frequent tokens.
+    - `budget`: all memory; default 512 MiB, or an eighth of the memory available if that is less.
+
+    >>> import evenkeel, numpy
+    >>> numpy.save("x.npy", numpy.arange(10.0).reshape(5, 2))
+    >>> [column["mean"] for column in evenkeel.stats("x.npy")["columns"]]
+    [4.0, 5.0]
+    """
+    known = known_items(locals())
+    began = time.monotonic()
+    files = expand(paths, _core.expand_token_paths)
+    items = items_of(files, known)
+    if tokens and unit is None and items.unit == "rows":  # no documents are known
+        items = items_of(files, {**known, "unit": "blocks", "block": 1 << 15})
+    for q in quantiles:
+        if not 0 <= q <= 1:
+            raise ValueError(f"stats: quantiles are of 0 to 1; got {q}")
+    report = _core.stats(
+        items,
+        budget=work_budget(budget),
+        quantiles=[float(q) for q in quantiles],
+        sketch=sketch,
+        bins=bins,
+        top=top,
+        progress=progress,
+    )
+    names = [printable(path) for path in files]
+    return {"files": names, **report, "seconds": time.monotonic() - began}

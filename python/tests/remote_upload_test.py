@@ -1,0 +1,234 @@
+"""Outputs at s3://: multipart uploads, to a server that checks signatures and to one that fails."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.parse
+
+import numpy as np
+import pytest
+from remote_help import ObjectServer, npy
+from remote_s3_test import (  # noqa: F401
+    bucket,
+    no_credentials_of_this_machine,
+    rclone,
+)
+
+import evenkeel
+
+ROWS = np.random.default_rng(1).random((300_000, 9))  # 20.6 MiB: five parts
+TOOL = os.environ.get("EVENKEEL_TOOL")
+
+
+class Multipart(ObjectServer):
+    """As much of S3 as uploads need. `dropped` are uploads that were aborted."""
+
+    def __init__(self):
+        super().__init__()
+        self.uploads, self.dropped, self.most_at_once = {}, [], 0
+        handler = self._server.RequestHandlerClass
+        handler.do_DELETE = handler.do_GET
+
+    def respond(self, handler, path, query):
+        fields = dict(urllib.parse.parse_qsl(query, keep_blank_values=True))
+        body = next(
+            one["body"]
+            for one in reversed(self.requests)
+            if (one["method"], one["path"]) == (handler.command, handler.path)
+        )
+        if "uploads" in fields:
+            name = f"upload-{len(self.uploads)}"
+            self.uploads[name] = {}
+            return 200, {}, xml("InitiateMultipartUploadResult", f"<UploadId>{name}</UploadId>")
+        if "uploadId" not in fields:
+            return super().respond(handler, path, query)
+        parts = self.uploads.get(fields["uploadId"])
+        if parts is None:
+            return 404, {}, xml("Error", "<Code>NoSuchUpload</Code>")
+        if handler.command == "DELETE":
+            self.dropped.append(fields["uploadId"])
+            del self.uploads[fields["uploadId"]]
+            return 204, {}, b""
+        if handler.command == "PUT":
+            parts[int(fields["partNumber"])] = body
+            return 200, {"ETag": f'"tag-{fields["partNumber"]}"'}, b""
+        numbers = [int(n) for n in re.findall(rb"<PartNumber>(\d+)</PartNumber>", body)]
+        tags = re.findall(rb"<ETag>&quot;(tag-\d+)&quot;</ETag>", body)
+        assert [f"tag-{n}".encode() for n in numbers] == tags
+        assert numbers == list(range(1, len(parts) + 1))
+        assert all(len(parts[n]) >= 5 << 20 for n in numbers[:-1])
+        self.objects[path] = b"".join(parts[n] for n in numbers)
+        del self.uploads[fields["uploadId"]]
+        return 200, {}, xml("CompleteMultipartUploadResult", "<ETag>x</ETag>")
+
+
+def xml(name, inside):
+    return f'<?xml version="1.0"?><{name}>{inside}</{name}>'.encode()
+
+
+@pytest.fixture
+def server(monkeypatch):
+    with Multipart() as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+        yield server
+
+
+def write_rows(url, **options):
+    with evenkeel.create(url, ROWS.dtype, (None, 9), **options) as writer:
+        for first in range(0, len(ROWS), 70_000):
+            writer.append(ROWS[first : first + 70_000])
+        return writer.how
+
+
+def test_an_array_at_a_server_that_checks_signatures(bucket):  # noqa: F811
+    budget = evenkeel.Budget("32MiB")
+    how = write_rows("s3://bucket/a b/x.npy", budget=budget)
+    assert how == "multipart upload, parts of 5 MiB, 2 at a time"
+    assert budget.peak <= budget.limit and budget.in_use == 0
+    assert (bucket / "a b" / "x.npy").read_bytes() == npy(ROWS)
+    with evenkeel.open("s3://bucket/a b/x.npy", budget="32MiB") as array:
+        assert np.array_equal(array[:], ROWS)
+
+
+def test_tokens(bucket):  # noqa: F811
+    for format in ("nanogpt", "llm.c", "npy"):
+        with evenkeel.TokenWriter("s3://bucket/t.bin", format, "uint16", eot=9) as writer:
+            for first in range(0, 40_000, 1000):
+                writer.append(np.arange(first, first + 1000, dtype=np.uint16))
+                writer.end_document()
+        with evenkeel.TokenWriter("t.bin", format, "uint16", eot=9) as writer:
+            for first in range(0, 40_000, 1000):
+                writer.append(np.arange(first, first + 1000, dtype=np.uint16))
+                writer.end_document()
+        with open("t.bin", "rb") as file:
+            assert (bucket / "t.bin").read_bytes() == file.read()
+    for format in ("megatron", "datatrove"):
+        with pytest.raises(ValueError, match="are a pair, which is not uploaded"):
+            evenkeel.TokenWriter("s3://bucket/t.bin", format, "uint16")
+
+
+@pytest.mark.skipif(TOOL is None, reason="the tool is not built")
+def test_commands(bucket, folder):  # noqa: F811
+    np.save("x.npy", ROWS[:1000])
+    for command in (["convert"], ["shuffle", "--scratch", "."], ["sample", "--count", "10"]):
+        subprocess.run([TOOL, *command, "x.npy", "-o", "local.npy"], check=True)
+        subprocess.run([TOOL, *command, "x.npy", "-o", "s3://bucket/y.npy"], check=True)
+        assert (bucket / "y.npy").read_bytes() == (folder / "local.npy").read_bytes()
+    for words, message in (
+        (["shuffle"], "the scratch file cannot lie beside an object"),
+        (["split", "--parts", "2"], "parts are files"),
+        (["dedup"], "its outputs are files"),
+        (["convert", "--checksums"], "checksums lie beside files"),
+        (["convert", "--resume"], "an upload that was ended cannot be resumed"),
+    ):
+        done = subprocess.run(
+            [TOOL, *words, "x.npy", "-o", "s3://bucket/z{}.npy"], capture_output=True, text=True
+        )
+        assert done.returncode == 1 and message in done.stderr, done
+    assert sorted(path.name for path in folder.iterdir()) == ["local.npy", "x.npy"]
+
+
+def test_parts_that_fail_are_sent_again(server):
+    faults = ["500", "reset", "503", "close", "429", "garbage"]
+    server.fault = lambda number: faults.pop() if number % 2 and faults else None
+    write_rows("s3://bucket/x.npy", budget="64MiB")
+    assert not faults
+    assert server.objects == {"/bucket/x.npy": npy(ROWS)}
+    assert not server.uploads and not server.dropped
+
+
+def test_an_upload_that_the_server_lost_is_an_error(server):
+    def fault(number):
+        if server.uploads and b"<CompleteMultipartUpload>" in server.requests[number]["body"]:
+            server.uploads.clear()
+            return "close"
+        return None
+
+    server.fault = fault
+    server.put("bucket/x.npy", b"old")
+    with pytest.raises(ValueError, match="the server lost the upload"):
+        write_rows("s3://bucket/x.npy")
+
+
+def test_an_exception_aborts_the_upload(server):
+    server.put("bucket/x.npy", b"old")
+    with pytest.raises(ZeroDivisionError):
+        with evenkeel.create("s3://bucket/x.npy", "float64", (None, 9)) as writer:
+            writer.append(ROWS)
+            writer.append(ROWS[: 1 // 0])
+    assert server.dropped == ["upload-0"] and not server.uploads
+    assert server.objects == {"/bucket/x.npy": b"old"}
+
+
+def test_a_server_that_refuses_is_named(server, monkeypatch):
+    server.fault = lambda number: "forbidden"
+    with pytest.raises(PermissionError, match="AccessDenied"):
+        evenkeel.create("s3://bucket/x.npy")
+    monkeypatch.setenv("EVENKEEL_ATTEMPTS", "3")
+    server.fault = lambda number: "500" if server.uploads else None
+    with pytest.raises(OSError, match="3 attempts"):
+        write_rows("s3://bucket/x.npy")
+    assert "/bucket/x.npy" not in server.objects
+
+
+def test_ctrl_c_aborts_the_upload(server, folder):
+    """Parts do not arrive; the program waits for them, and is interrupted."""
+    server.fault = lambda number: "stall" if number else None
+    program = """if 1:
+        import evenkeel, numpy
+        with evenkeel.create("s3://bucket/x.npy", "float64", (None,), budget="32MiB") as w:
+            for _ in range(100):
+                w.append(numpy.zeros(1 << 20))
+    """
+    child = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True)
+    while len(server.requests) < 3:  # the upload was begun, and two parts are on their way
+        time.sleep(0.01)
+    server.fault = lambda number: None
+    child.send_signal(signal.SIGINT)
+    _, error = child.communicate(timeout=60)
+    assert "KeyboardInterrupt" in error
+    assert server.dropped == ["upload-0"] and not server.objects
+
+
+def test_what_cannot_be(server):
+    with pytest.raises(ValueError, match="outputs are files, or objects at s3://"):
+        evenkeel.create("https://host/x.npy")
+    with pytest.raises(ValueError, match="the name of an object is missing"):
+        evenkeel.create("s3://bucket/")
+    with pytest.raises(MemoryError, match="three parts of 5 MiB"):
+        evenkeel.create("s3://bucket/x.npy", budget="8MiB")
+    with pytest.raises(ValueError, match="cannot be resumed"):
+        evenkeel.create("s3://bucket/x.npy", resume=True)
+    with evenkeel.create("s3://bucket/x.npy", "float64", (None, 9), budget="32MiB") as writer:
+        writer.append(ROWS)
+        with pytest.raises(ValueError, match="there are no checkpoints"):
+            writer.checkpoint()
+        writer[:5] = 1  # of the first part
+        writer[-5:] = 2  # of the last
+    with pytest.raises(ValueError, match="were sent already"):
+        with evenkeel.create("s3://bucket/y.npy", "float64", (None, 9), budget="32MiB") as writer:
+            writer.append(ROWS)
+            writer[150_000:150_005] = 1
+    with evenkeel.open("s3://bucket/x.npy", budget="64MiB") as array:
+        assert array[4, 0] == 1 and array[-1, 0] == 2 and array[5, 0] == ROWS[5, 0]
+    assert len(server.dropped) == 1
+
+
+def test_threads_upload_at_once(server):
+    threads = [
+        threading.Thread(
+            target=write_rows, args=(f"s3://bucket/{i}.npy",), kwargs={"budget": "32MiB"}
+        )
+        for i in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert server.objects == {f"/bucket/{i}.npy": npy(ROWS) for i in range(3)}

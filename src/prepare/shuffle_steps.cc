@@ -1,0 +1,134 @@
+#include "prepare/shuffle_steps.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "evenkeel/bytes.h"
+#include "evenkeel/error.h"
+#include "prepare/input_files.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::uint64_t kLeastShuffleBudget = 16_MiB;
+constexpr std::string_view kAllDistributed = "all ";
+
+}  // namespace
+
+SourceFacts facts_of(const ItemSource& source) {
+  return {source.bytes(), source.estimated_items(), source.item_bytes()};
+}
+
+ShuffleMemory::ShuffleMemory(const Budget& budget)
+    : reading(std::clamp<std::uint64_t>(budget.limit() / 8, 2_MiB, 32_MiB)),
+      writing(std::min<std::uint64_t>(32_MiB, budget.limit() / 8)),
+      all_(budget.limit()),
+      documents_(all_ / 32 + 512_KiB) {  // what looks them up
+  if (all_ < kLeastShuffleBudget) {
+    throw Error(ErrorKind::kBudget, "shuffle",
+                "the budget is " + format_size(all_) + "; the least is " +
+                    format_size(kLeastShuffleBudget));
+  }
+  part = (all_ - reading - writing - documents_ - SortedBuckets::kWindow) / 2;
+}
+
+std::uint64_t ShuffleMemory::buckets(const SourceFacts& source) const {
+  const std::uint64_t stored =
+      source.bytes + source.items * (StoredItem::kNumberBytes + StoredItem::kLengthBytes +
+                                     StoredItem::kEntryBytes);
+  // Buckets differ in size; one that is too large is read several times.
+  const std::uint64_t usual = part / 10 * 8;
+  return std::max<std::uint64_t>(1, (stored + usual - 1) / usual);
+}
+
+std::uint64_t ShuffleMemory::block_bytes(const SourceFacts& source, std::uint64_t buckets) const {
+  const std::uint64_t for_blocks = (all_ - reading - documents_) / 10 * 9;
+  const std::uint64_t block = for_blocks / (buckets + Buckets::kSpareBlocks + Buckets::kThreads);
+  if (block < OutputFile::kAlignment) {
+    throw Error(ErrorKind::kBudget, "shuffle",
+                format_size(source.bytes) + " are " + with_commas(buckets) + " parts of " +
+                    format_size(source.bytes / buckets) + ", and the budget of " +
+                    format_size(all_) + " holds no block of 4 KiB for each")
+        .hint("twice the budget shuffles four times as much");
+  }
+  return std::min<std::uint64_t>(std::bit_floor(block), 1_MiB);
+}
+
+std::optional<Distributed> distributed(const Checkpoint& checkpoint) {
+  if (const auto all = state_numbers(checkpoint.state, "", kAllDistributed, 1)) {
+    return Distributed{true, {all->front(), 0}};
+  }
+  if (const auto at = state_numbers(checkpoint.state, "", "", 2)) {
+    return Distributed{false, {(*at)[0], (*at)[1]}};
+  }
+  return std::nullopt;
+}
+
+std::uint64_t distribute_items(ItemSource& source, Buckets& buckets, const DistributeWork& work,
+                               std::uint64_t end) {
+  const std::uint64_t count = buckets.size().buckets;
+  const bool same_length = source.item_bytes() > 0;
+  const ItemPosition begin = source.position();
+  std::uint64_t number = begin.item, saved = begin.offset, since = 0;
+  for (; number < end; ++number) {
+    const auto item = source.next();
+    if (!item) break;
+    const std::uint64_t bucket = ShuffleKeys::bucket_of(work.keys.of(number).high, count);
+    std::byte head[StoredItem::kNumberBytes + StoredItem::kLengthBytes];
+    std::memcpy(head, &number, sizeof number);
+    if (!same_length) {
+      if (item->size() > UINT32_MAX) {
+        throw Error(ErrorKind::kInvalid, "shuffle",
+                    "item " + with_commas(number) + " has " + with_commas(item->size()) +
+                        " bytes; 4 GiB is the most");
+      }
+      const auto length = static_cast<std::uint32_t>(item->size());
+      std::memcpy(head + sizeof number, &length, sizeof length);
+    }
+    const std::size_t head_bytes = sizeof head - (same_length ? StoredItem::kLengthBytes : 0);
+    buckets.add(bucket, {head, head_bytes}, *item);
+    since += item->size();
+    if (since < std::min<std::uint64_t>(4_MiB, work.checkpoint_bytes)) continue;
+    since = 0;
+    const ItemPosition now = source.position();
+    work.tell(now.offset);
+    if (now.offset - saved < work.checkpoint_bytes) continue;
+    saved = now.offset;
+    buckets.save(work.kind, std::to_string(now.item) + " " + std::to_string(now.offset));
+  }
+  buckets.save(work.kind, std::string(kAllDistributed) + std::to_string(number));
+  buckets.end_adding();
+  return number;
+}
+
+void write_sorted(BucketReader& buckets, ItemSink& sink, const Budget& budget,
+                  const WriteWork& work, WorkReport& report) {
+  const std::uint64_t count = buckets.count();
+  std::uint64_t from = ShuffleKeys::first_key(work.begin, count), unsaved = 0;
+  if (sink.resumed()) {
+    const auto numbers = state_numbers(sink.state(), work.kind, "", 3);
+    if (!numbers) throw other_work(work.output);
+    from = (*numbers)[0], report.items = (*numbers)[1], report.bytes = (*numbers)[2];
+    report.resumed = true;
+  }
+  SortedBuckets sorted(buckets, budget, work.part_bytes, work.keys, work.item_bytes, from,
+                       work.end);
+  while (const auto part = sorted.next()) {
+    for (std::size_t i = 0; i < part->count; ++i) {
+      const auto item = sorted.item(i);
+      sink.add(item);
+      unsaved += item.size();
+      report.bytes += item.size();
+      if ((i & 4095) == 0) work.tell(report.bytes);
+    }
+    report.items += part->count;
+    if (!part->next_key || unsaved < work.checkpoint_bytes || !sink.can_checkpoint()) continue;
+    unsaved = 0;
+    sink.checkpoint(work.kind + std::to_string(*part->next_key) + " " +
+                    std::to_string(report.items) + " " + std::to_string(report.bytes));
+    work.saved(ShuffleKeys::bucket_of(*part->next_key, count));
+  }
+}
+
+}  // namespace evenkeel
