@@ -105,9 +105,9 @@ def late_nginx(at: pathlib.Path, latency_ms: float) -> Iterator[tuple[str, str]]
         yield f"http://127.0.0.1:{relay.port}/data.bin", "a relay"
 
 
-# Each contestant takes the URL, the length of a range and which ones, and returns seconds, by the
-# clock and of processors. What it needs before the first request is not timed, nor is fresh memory: buffers
-# are used again.
+# Each contestant takes the URL, the length of a range and which ones. It returns seconds, by the
+# clock and of processors. What it needs before the first request is not timed, nor is fresh memory:
+# buffers are used again.
 
 
 def timed(work: Callable[[], object]) -> tuple[float, float]:

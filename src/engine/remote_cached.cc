@@ -122,7 +122,7 @@ void CachedRun::fill() {
 // False: there is no room for it yet. With nothing under way there is: three slots, and as much for
 // the parts of two blocks and the place where they are put together.
 bool CachedRun::start(const Extent& extent) {
-  if (free_ids_.empty()) return false;
+  if (free_ids_.size() < std::min<std::size_t>(2, cache_.queue->depth())) return false;
   const std::uint64_t size = layout_.segments[extent.file].identity.size;
   auto read = std::make_shared<Read>();
   read->extent = extent;
@@ -174,14 +174,15 @@ CachedRun::Part CachedRun::part_of(const Piece& piece) {
   return {begin, round_up(piece.to - block, kDiskAlignment) - begin};
 }
 
-// Starts reading just that. False: the block is gone, so that `room` is free again.
+// Starts reading just that. False: the block is gone, or the queue is full; `room` is free again.
 bool CachedRun::read_part(const Piece& piece, RingArena::Piece room) {
   const auto [file, number] = piece.name;
   const Part part = part_of(piece);
   DiskRead read;
-  if (!free_ids_.empty()) read.fd = cache_.cache.open(key(piece.name), number, read.direct);
+  const bool full = free_ids_.empty();
+  if (!full) read.fd = cache_.cache.open(key(piece.name), number, read.direct);
   if (!read.fd) {
-    cache_.forget(file, number);
+    if (!full) cache_.forget(file, number);
     arena_.give_back(room.ticket);
     return false;
   }
