@@ -6,8 +6,8 @@ ranges: nginx serves one file, and each contestant fetches the same ranges of it
 milliseconds are added to each request, by `tc netem` in a network namespace of its own (needs root
 and the kernel's netem; Debian: iproute2), or else by a relay that delays requests.
 
-cache: the second epoch with a cache on disk that holds the data, beside the same epoch from the
-local file with engine="direct".
+cache: the second epoch of a process with a cache on disk that holds the data, beside the same epoch
+from the local file with engine="direct".
 
 Figures are MB/s of wanted bytes, with processor seconds of the client for each GB. Contestants take
 turns, and each runs in a process of its own. bench/remote_peers.py compares whole loaders.
@@ -220,18 +220,20 @@ def run_epoch(source: str, cache: str, order: str, row: int) -> None:
     options = {"engine": "direct"} if cache == "-" else {"cache": cache}
     shuffle = {"sequential": False, "shuffled": True, "blocks": "blocks"}[order]
     with evenkeel.open(source, dtype=f"V{row}", budget="256MiB", **options) as a:
-        began = time.perf_counter()
-        for _ in a.batches(max(1, (1 << 20) // row), shuffle, seed=3):
-            pass
-        seconds = time.perf_counter() - began
-        print(json.dumps([a.nbytes / seconds / 1e6, a.stats()["bytes_from_network"]]))
+        for epoch in range(2):
+            fetched = a.stats()["bytes_from_network"]
+            began = time.perf_counter()
+            for _ in a.batches(max(1, (1 << 20) // row), shuffle, seed=3, epoch=epoch):
+                pass
+            seconds = time.perf_counter() - began
+        fetched = a.stats()["bytes_from_network"] - fetched
+        print(json.dumps([a.nbytes / seconds / 1e6, fetched]))
 
 
 def cache(told: argparse.Namespace, at: pathlib.Path) -> None:
     file = at / "data/data.bin"
     with late_nginx(at, 0) as (url, _):
         kept = f"{at}/cache:{2 * told.mib + 64}MiB"
-        ask(["--epoch", url, kept, "sequential", "4096"])  # fills it
         for order, row in (("sequential", 4096), ("blocks", 4096), ("shuffled", 65536)):
             results: dict[str, list[list[float]]] = {}
             for _ in range(told.repeats):

@@ -6,7 +6,7 @@ usage: python bench/remote_peers.py [--mib 256] [--repeats 3] [--latency 0] [--o
 (bench/relay.py). A sample is a row of 1,024 float32. Each contestant reads an epoch in a process of
 its own, in batches of 64, and takes turns with the others:
 
-  evenkeel (blocks)     one .npy object, shuffle="blocks", budget 64 MiB
+  evenkeel (blocks)     one .npy object, shuffle="blocks", block="512KiB", budget 128 MiB
   evenkeel (exact)      the same object, exact shuffling: a request for each row
   mosaicml-streaming    MDS shards of 16 MiB, shuffle=True, its default algorithm
   litdata               chunks of 16 MiB, shuffle=True
@@ -63,8 +63,9 @@ def evenkeel_epoch(shuffle: Any) -> Callable[[int, pathlib.Path], Epoch]:
     def epoch(rows: int, scratch: pathlib.Path) -> Epoch:
         import evenkeel
 
-        with evenkeel.open("s3://bucket/rows.npy", budget="64MiB", cache=False) as a:
-            yield from a.batches(BATCH, shuffle, seed=1)
+        block = "512KiB" if shuffle == "blocks" else None
+        with evenkeel.open("s3://bucket/rows.npy", budget="128MiB", cache=False) as a:
+            yield from a.batches(BATCH, shuffle, seed=1, block=block)
 
     return epoch
 

@@ -118,7 +118,7 @@ struct ArrayStats {
   std::uint64_t bytes_from_network = 0;     // gaps, repeats and second requests included
   std::uint64_t retries = 0;                // requests that were made again after a failure
   std::uint64_t hedges = 0;                 // second requests for bytes that were late
-  std::uint64_t bytes_from_disk_cache = 0;  // of ArrayOptions::disk_cache; alignment and gaps included
+  std::uint64_t bytes_from_disk_cache = 0;  // whole blocks of ArrayOptions::disk_cache
   // Copied out of, or shown in, files that are mapped: because they fit the budget, or by kMap.
   // Whether the disk was read for it, the kernel knows.
   std::uint64_t bytes_from_mapping = 0;

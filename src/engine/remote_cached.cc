@@ -7,7 +7,6 @@
 #include <cstring>
 
 #include "base/checked.h"
-#include "base/sys.h"
 #include "evenkeel/error.h"
 
 namespace evenkeel {
@@ -80,7 +79,8 @@ void CacheOfProcess::replace_broken_queue() {
 CachedRun::CachedRun(const Layout& layout, Transfers& transfers, CacheOfProcess& cache,
                      const std::vector<std::string>& keys, std::span<std::byte> memory,
                      std::size_t in_flight, Feed& feed,
-                     std::atomic<std::uint64_t>& bytes_from_cache)
+                     std::atomic<std::uint64_t>& bytes_from_cache,
+                     std::atomic<std::uint64_t>& wait_ns)
     : layout_(layout),
       transfers_(transfers),
       cache_(cache),
@@ -90,6 +90,7 @@ CachedRun::CachedRun(const Layout& layout, Transfers& transfers, CacheOfProcess&
       in_flight_(in_flight),
       feed_(feed),
       bytes_from_cache_(bytes_from_cache),
+      wait_ns_(wait_ns),
       arena_(memory.size() - slots_in(memory.size()) * kSlot),
       disk_(kDiskDepth) {
   for (std::size_t slot = slots_in(memory.size()); slot-- > 0;) free_.push_back(slot);
@@ -282,7 +283,10 @@ void CachedRun::wait(bool busy) {
     take_disk(fetching || busy ? 0 : std::clamp<std::size_t>(disk_in_flight_ / 4, 1, 16));
   }
   if (!fetching) return;
-  transfers_.wait(busy || disk_in_flight_ > 0 ? 1 : 50, done_);
+  {
+    const WaitTime waiting(wait_ns_);
+    transfers_.wait(busy || disk_in_flight_ > 0 ? 1 : 50, done_);
+  }
   for (const Transfer* transfer : done_) {
     const auto found = std::ranges::find_if(
         blocks_, [&](const auto& entry) { return &entry.second.transfer == transfer; });
@@ -295,6 +299,7 @@ void CachedRun::take_disk(std::size_t enough) {
   Completion completions[kDiskDepth];
   std::size_t count = 0;
   try {
+    const WaitTime waiting(wait_ns_);
     count = cache_.queue->wait(enough, completions);
     disk_in_flight_ -= count;
   } catch (const Error&) {  // of the queue itself: what was under way is read in another way
