@@ -40,11 +40,12 @@ http {{
   access_log off; root {at}/data; sendfile on; keepalive_requests 1000000;
   client_body_temp_path {at}/1; proxy_temp_path {at}/2; fastcgi_temp_path {at}/3;
   uwsgi_temp_path {at}/4; scgi_temp_path {at}/5;
-  server {{ listen {address}:18480; }}
+  server {{ listen {address}:{port}; }}
 }}
 """
 NAMESPACE = "evenkeel-bench"
 IN_FLIGHT = 64
+PORT = 18480
 
 
 @contextlib.contextmanager
@@ -74,16 +75,16 @@ def network(latency_ms: float) -> Iterator[tuple[str, list[str], bool]]:
 
 @contextlib.contextmanager
 def nginx(at: pathlib.Path, address: str, prefix: list[str]) -> Iterator[str]:
-    (at / "nginx.conf").write_text(CONFIG.format(at=at, address=address))
+    (at / "nginx.conf").write_text(CONFIG.format(at=at, address=address, port=PORT))
     tool = shutil.which("nginx") or "/usr/sbin/nginx"
     server = subprocess.Popen([*prefix, tool, "-p", str(at), "-c", str(at / "nginx.conf")])
     try:
         for _ in range(200):
             with contextlib.suppress(OSError):
-                socket.create_connection((address, 18480), 1).close()
+                socket.create_connection((address, PORT), 1).close()
                 break
             time.sleep(0.05)
-        yield f"http://{address}:18480/data.bin"
+        yield f"http://{address}:{PORT}/data.bin"
     finally:
         server.terminate()
         server.wait()
@@ -101,7 +102,7 @@ def late_nginx(at: pathlib.Path, latency_ms: float) -> Iterator[tuple[str, str]]
         if late:
             yield url, "netem" if latency_ms else "none"
             return
-        relay = stack.enter_context(Relay((address, 18480), latency_ms))
+        relay = stack.enter_context(Relay((address, PORT), latency_ms))
         yield f"http://127.0.0.1:{relay.port}/data.bin", "a relay"
 
 
