@@ -9,10 +9,10 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <optional>
-#include <random>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -67,12 +67,16 @@ class TempFolder {
 
 // The same bytes for the same seed, everywhere.
 inline std::string random_bytes(std::size_t count, std::uint64_t seed = 1) {
-  std::mt19937_64 random(seed);
-  std::string bytes;
-  bytes.reserve(count + 8);
-  while (bytes.size() < count) {
-    const std::uint64_t word = random();
-    bytes.append(reinterpret_cast<const char*>(&word), sizeof word);
+  // SplitMix64, in one loop without calls: tests are not optimised, and mt19937 took a fifth of
+  // their time under ThreadSanitizer.
+  std::string bytes(count + 8, '\0');
+  char* at = bytes.data();
+  for (std::size_t i = 0; i < count; i += 8) {
+    seed += 0x9e3779b97f4a7c15;
+    std::uint64_t word = (seed ^ seed >> 30) * 0xbf58476d1ce4e5b9;
+    word = (word ^ word >> 27) * 0x94d049bb133111eb;
+    word ^= word >> 31;
+    std::memcpy(at + i, &word, sizeof word);
   }
   bytes.resize(count);
   return bytes;

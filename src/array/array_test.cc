@@ -330,8 +330,9 @@ TEST_F(ArrayTest, AMappingThatIsStillInUseStaysAndTheArrayWorksOn) {
 
 // Whatever the size of a chunk beside a mapping: it is read, or refused by the budget.
 TEST_F(ArrayTest, ChunksOfAnySizeBesideAMappingAreReadOrRefused) {
+  const std::string path = numbers("numbers", 6_MiB / 4);
   for (std::uint64_t rows = 64; rows <= 6_MiB / 1024; rows += 64) {
-    const Array array = open(6_MiB / 4, 256, 8_MiB);
+    const Array array = Array::open(path, counted(256, 8_MiB));
     ASSERT_EQ(array.engine().chosen, EngineKind::kMap);
     try {
       Chunks chunks = array.chunks(rows, shuffled(1));

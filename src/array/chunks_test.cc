@@ -68,9 +68,7 @@ TEST_P(EveryEngineChunks, EveryPositionComesOnceAndInOrder) {
     for (const Chunk& chunk : chunks) {
       ASSERT_EQ(chunk.position(), seen);
       ASSERT_EQ(chunk.size(), ++number < chunks.size() ? 1000 : sequence.size() - seen);
-      for (std::size_t i = 0; i < chunk.size(); ++i) {
-        ASSERT_EQ(chunk.index(i), sequence[seen + i]) << order.describe();
-      }
+      ASSERT_TRUE(follows(chunk, sequence)) << order.describe() << ", position " << seen;
       ASSERT_TRUE(counts_on(chunk)) << order.describe() << ", position " << seen;
       seen += chunk.size();
     }
@@ -124,7 +122,7 @@ TEST_P(EveryEngineChunks, ABrokenOffLoopGoesOnWhereItWas) {
 
 TEST_P(EveryEngineChunks, DestroyingWhileChunksAreBeingReadIsClean) {
   const Budget budget(4_MiB);
-  const Array array = open(500'000, budget, GetParam());
+  const Array array = open(150'000, budget, GetParam());
   const std::uint64_t before = budget.in_use();
   for (int round = 0; round < 30; ++round) {
     Chunks chunks = array.chunks(10'000, round % 2 ? shuffled(1) : sequential());
@@ -136,13 +134,13 @@ TEST_P(EveryEngineChunks, DestroyingWhileChunksAreBeingReadIsClean) {
 }
 
 TEST_P(EveryEngineChunks, RangesThatWereNeverUsedAreClean) {
-  const Array array = open(500'000, 4_MiB, GetParam());
+  const Array array = open(150'000, 4_MiB, GetParam());
   for (int round = 0; round < 10; ++round) array.chunks(10'000);
-  EXPECT_EQ(array.chunks(10'000).size(), 50u);
+  EXPECT_EQ(array.chunks(10'000).size(), 15u);
 }
 
 TEST_P(EveryEngineChunks, SeveralRangesAtOnceDoNotDisturbEachOther) {
-  const Array array = open(500'000, 4_MiB, GetParam());
+  const Array array = open(150'000, 4_MiB, GetParam());
   Chunks a = array.chunks(2000), b = array.chunks(2000, shuffled(1));
   auto at = a.begin();
   for (const Chunk& chunk : b) {
@@ -294,9 +292,9 @@ TEST_P(EveryEngineChunks, LentMemoryThatIsKeptIsReplacedAndStaysAsItIs) {
   EXPECT_FALSE(lend(chunks, none.loan, none.chunk, none.numbers));
   const Sequence sequence(shuffled(3), array.rows());
   for (const Kept& one : kept) {
-    for (std::size_t i = 0; i < one.numbers.size(); ++i) {
-      ASSERT_EQ(one.numbers[i], sequence[one.chunk.position() + i]);
-    }
+    std::vector<std::uint64_t> rows(one.numbers.size());
+    sequence.fill(one.chunk.position(), rows);
+    ASSERT_EQ(one.numbers, rows);
     ASSERT_TRUE(holds(one.chunk, one.numbers));
   }
 }

@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "array/gatherers.h"
+#include "array/internal.h"
 #include "array/row_extents.h"
 #include "base/fd.h"
 #include "engine/cache.h"
@@ -261,22 +262,25 @@ LiveLabels Array::Impl::live_labels() const {
   return labels;
 }
 
+ArrayStats stats_of_engine(const EngineTotals& totals) {
+  ArrayStats stats;
+  stats.bytes_from_page_cache = totals.bytes_from_page_cache;
+  stats.bytes_from_disk = totals.bytes_from_disk;
+  stats.requests = totals.requests;
+  stats.in_flight = totals.in_flight;
+  stats.wait_ns = totals.wait_ns;
+  stats.bytes_from_network = totals.bytes_from_network;
+  stats.retries = totals.retries;
+  stats.hedges = totals.hedges;
+  stats.bytes_from_disk_cache = totals.bytes_from_disk_cache;
+  stats.bytes_from_mapping = totals.bytes_from_mapping;
+  return stats;
+}
+
 ArrayStats Array::Impl::stats_of(const Engine* engine) const {
   ArrayStats stats;
-  stats.bytes_from_mapping = mapped_before_;
-  if (engine) {
-    const EngineTotals totals = engine->totals();
-    stats.bytes_from_page_cache = totals.bytes_from_page_cache;
-    stats.bytes_from_disk = totals.bytes_from_disk;
-    stats.requests = totals.requests;
-    stats.in_flight = totals.in_flight;
-    stats.wait_ns = totals.wait_ns;
-    stats.bytes_from_network = totals.bytes_from_network;
-    stats.retries = totals.retries;
-    stats.hedges = totals.hedges;
-    stats.bytes_from_disk_cache = totals.bytes_from_disk_cache;
-    stats.bytes_from_mapping += totals.bytes_from_mapping;
-  }
+  if (engine) stats = stats_of_engine(engine->totals());
+  stats.bytes_from_mapping += mapped_before_;
   if (!cache_) return stats;
   const RowCache::Totals totals = cache_->totals();
   stats.cache_hits = totals.hits;

@@ -1,4 +1,4 @@
-// Internal functions of Array for the bindings and tests.
+// Internal functions of Array for other rooms, the bindings and tests.
 #pragma once
 
 #include <memory>
@@ -8,6 +8,9 @@
 #include "evenkeel/array.h"
 
 namespace evenkeel {
+
+// What an engine counted, as users see it; a cache counts for itself.
+ArrayStats stats_of_engine(const EngineTotals& totals);
 
 struct Internals {
   // Of a layout that did not come from read_layout.

@@ -169,7 +169,8 @@ class Jobs final : public JobSource {
   void expect_all_right() const {
     for (const Entry& entry : entries_) {
       EXPECT_EQ(entry.done, 1);
-      EXPECT_TRUE(std::equal(entry.want.begin(), entry.want.end(), entry.out));
+      // A loop over bytes takes a hundred times as long: tests are not optimised.
+      EXPECT_EQ(std::memcmp(entry.want.data(), entry.out, entry.want.size()), 0);
     }
   }
   std::size_t taken() const { return next_; }
@@ -188,7 +189,7 @@ class Jobs final : public JobSource {
 void add_random_job(Jobs& jobs, const World& world, Random& random, std::uint64_t most_starts) {
   const std::uint64_t count = 1 + random.below(random.coin() ? 1 : world.layout.rows);
   // Few starts of many rows fill as many windows as many starts of one.
-  std::vector<std::uint64_t> starts(random.below(count == 1 ? most_starts : most_starts / 10));
+  std::vector<std::uint64_t> starts(random.below(count == 1 ? most_starts : most_starts / 30));
   for (auto& start : starts) start = random.below(world.layout.rows - count + 1);
   jobs.add(world, std::move(starts), count);
 }

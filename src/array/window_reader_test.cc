@@ -27,8 +27,10 @@ class WindowReaderTest : public testing::TestWithParam<EngineKind> {
     std::uint64_t seen = 0;
     for (const Chunk& chunk : array.chunks(chunk_rows, order)) {
       const auto rows = chunk.rows<std::uint32_t>();
-      for (std::size_t i = 0; i < chunk.size(); ++i, ++seen) {
-        ASSERT_EQ(chunk.index(i), sequence[seen]) << order.describe();
+      ASSERT_EQ(chunk.position(), seen);
+      ASSERT_TRUE(follows(chunk, sequence)) << order.describe();
+      seen += chunk.size();
+      for (std::size_t i = 0; i < chunk.size(); ++i) {
         ASSERT_EQ(rows[i][0], chunk.index(i) * kWide) << order.describe();
         ASSERT_EQ(rows[i][kWide - 1], chunk.index(i) * kWide + kWide - 1) << order.describe();
       }

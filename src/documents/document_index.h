@@ -137,6 +137,7 @@ class DocumentReader {
   static constexpr std::uint64_t kEntries = kBlock + 1;  // with the first of the next block
   static constexpr std::size_t kWays = 4, kTogether = 32;
   static constexpr std::size_t kPairs = 1024;  // documents whose bounds are read together
+  static constexpr std::uint64_t kMostSeen = 4096;
   using Part = DocumentIndex::Part;
 
   // The entry that holds a token of a file, looked for in blocks lowest .. highest of its part.
@@ -152,11 +153,18 @@ class DocumentReader {
   Search search_for(const Part& part, std::uint64_t token) const;
   std::uint64_t document_of(const Search& search) const;
   static std::uint64_t guess_of(const Search& search);
+  // The next block to look at, by what was seen around it.
+  std::uint64_t next_guess(Search& search) const;
   struct Memo {
     std::uint64_t token = UINT64_MAX, document = 0;
   };
   struct Frame {
     std::uint64_t block = UINT64_MAX, used = 0;
+  };
+  // A block that was read, and its first entry: these are remembered longer than blocks, one for
+  // each 2^seen_shift_ of them, and tell searches where to look.
+  struct Seen {
+    std::uint64_t block = UINT64_MAX, first = 0;
   };
 
   // First tokens of documents that lie side by side in memory.
@@ -208,6 +216,8 @@ class DocumentReader {
   std::size_t sets_ = 1;
   std::size_t together_ = 1;  // blocks that `staging_` has room for
   std::uint64_t clock_ = 0;
+  std::vector<Seen> seen_;
+  unsigned seen_shift_ = 0;
   // The part and block that `start` looked at last.
   const Part* last_part_ = nullptr;
   std::vector<Search> searches_;

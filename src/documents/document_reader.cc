@@ -19,10 +19,13 @@ DocumentReader::DocumentReader(std::shared_ptr<const DocumentIndex> index, const
   while (sets_ * kWays < index_->blocks() && 2 * sets_ * kWays <= most) sets_ *= 2;
   const std::size_t frames = sets_ * kWays;
   together_ = std::min(kTogether, frames);
-  memory_ = PageBuffer(
-      budget,
-      (frames + together_) * bytes + frames * sizeof(Frame) + 4 * kTogether * sizeof(Search),
-      "blocks of the index of documents");
+  while (index_->blocks() >> seen_shift_ >= kMostSeen) ++seen_shift_;
+  const std::uint64_t seen = (index_->blocks() >> seen_shift_) + 1;
+  memory_ = PageBuffer(budget,
+                       (frames + together_) * bytes + frames * sizeof(Frame) + seen * sizeof(Seen) +
+                           4 * kTogether * sizeof(Search),
+                       "blocks of the index of documents");
+  seen_.resize(seen);
   frames_ = reinterpret_cast<std::uint64_t*>(memory_.data());
   staging_ = frames_ + frames * kEntries;
   table_.resize(frames);
@@ -171,6 +174,7 @@ void DocumentReader::load(std::span<const std::uint64_t> blocks) {
       for (std::size_t i = 0; i < together; ++i) {
         const Part& part = part_of_block(numbers[i]);
         check(part, numbers[i] - part.first_block, staging_ + i * kEntries);
+        seen_[numbers[i] >> seen_shift_] = {numbers[i], staging_[i * kEntries]};
         std::memcpy(new_frame(numbers[i]), staging_ + i * kEntries,
                     kEntries * sizeof(std::uint64_t));
       }
@@ -180,6 +184,7 @@ void DocumentReader::load(std::span<const std::uint64_t> blocks) {
     const Part& part = part_of_block(blocks[at]);
     read_block(part, blocks[at] - part.first_block, staging_);
     check(part, blocks[at] - part.first_block, staging_);
+    seen_[blocks[at] >> seen_shift_] = {blocks[at], staging_[0]};
     std::memcpy(new_frame(blocks[at]), staging_, kEntries * sizeof(std::uint64_t));
     ++at;
   }

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
+#include <ctime>
 
 #include "format/test_files.h"
 
@@ -189,13 +189,13 @@ TEST_F(LayoutTest, TenThousandShardsOpenQuicklyAndStayClosed) {
   };
   const std::vector<std::string> paths(10'000, npy("shard", "'<u2'", "(8,)", 16));
   const auto before = open_files();
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();  // of the processor: others may be busy with it, too
   const Layout layout = read_layout(paths, {});
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  const double took = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   EXPECT_EQ(layout.rows, 80'000u);
   EXPECT_EQ(open_files(), before);
-  EXPECT_LT(took.count(), 5.0);  // a tenth of a second on a quiet machine
-  RecordProperty("seconds", std::to_string(took.count()));
+  EXPECT_LT(took, 5.0);  // it takes a tenth of a second
+  RecordProperty("seconds", std::to_string(took));
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ namespace {
 constexpr std::uint64_t kMostPart = 64_MiB, kMostAtOnce = 16;
 
 Address bucket_address(const std::string& url) {
-  const Address address = parse_address(url);
+  Address address = parse_address(url);
   if (address.scheme == Scheme::kS3 && !address.path.empty() && address.path.back() != '/') {
     return address;
   }

@@ -49,18 +49,13 @@ class StartOrder final : public SampleOrder {
     const auto starts = reader_.three_starts(document);
     const std::size_t which = starts[0] == start ? 0 : 1;
     const std::uint64_t begin = starts[which];
-    inside = false;
-    if (begin < end && begin <= last_) {
-      // The row's documents are looked up next. An empty document begins there, too, and does not
-      // hold its first token.
-      if (starts[which + 1] > begin) reader_.remember(begin, document + which);
-      return begin;
-    }
-    if (use_leftovers_) {
-      inside = true;
-      return start;
-    }
-    return begin <= last_ ? begin : reader_.start(reader_.locate(last_));
+    inside = use_leftovers_ && (begin >= end || begin > last_);
+    if (inside) return start;
+    if (begin > last_) return reader_.start(reader_.locate(last_));
+    // The row's documents are looked up next. An empty document begins there, too, and does not
+    // hold its first token.
+    if (starts[which + 1] > begin) reader_.remember(begin, document + which);
+    return begin;
   }
 
   std::uint64_t moved(std::uint64_t start, std::uint64_t document, Sums& sums) {

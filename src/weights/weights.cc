@@ -261,21 +261,7 @@ LiveLabels Weights::Impl::live_labels() const {
   return labels;
 }
 
-ArrayStats Weights::Impl::stats() const {
-  const EngineTotals totals = engine->totals();
-  ArrayStats stats;
-  stats.bytes_from_page_cache = totals.bytes_from_page_cache;
-  stats.bytes_from_disk = totals.bytes_from_disk;
-  stats.requests = totals.requests;
-  stats.in_flight = totals.in_flight;
-  stats.wait_ns = totals.wait_ns;
-  stats.bytes_from_network = totals.bytes_from_network;
-  stats.retries = totals.retries;
-  stats.hedges = totals.hedges;
-  stats.bytes_from_disk_cache = totals.bytes_from_disk_cache;
-  stats.bytes_from_mapping = totals.bytes_from_mapping;
-  return stats;
-}
+ArrayStats Weights::Impl::stats() const { return stats_of_engine(engine->totals()); }
 
 void Weights::read(const Tensor& tensor, std::span<std::byte> out) const {
   if (out.size() != tensor.bytes) {
