@@ -9,7 +9,9 @@
 #include <set>
 #include <thread>
 #include <utility>
+#include <vector>
 
+#include "format/token_test_files.h"
 #include "loader/test_closing.h"
 #include "tests/forked.h"
 #include "tests/sanitizers.h"
@@ -63,6 +65,45 @@ TEST_F(TokenLoaderThreads, ClosingWhileAnotherThreadTakesBatches) {
   for (int i = 0; i < 20; ++i) {
     TokenLoader loader(stream, {.batch_size = 16, .block_size = 256});
     expect_closing_ends_next(loader);
+  }
+}
+
+// Of order kBlocks, where rows are made of documents: a thread reads windows of tokens, and one of
+// their loss masks.
+TEST_F(TokenLoaderThreads, WindowsOfDocumentsGiveTheRowsOfMappedTokens) {
+  std::vector<std::uint64_t> ends;
+  for (std::uint64_t end = 0; end < 60'000; ends.push_back(end)) end += 1 + end % 97;
+  const std::string path = folder_.write("d.ds", counting(0, ends.back()));
+  folder_.write("d.ds.index", le_all<std::uint64_t>(ends));
+  std::string numbers(ends.back(), '\1');
+  for (std::size_t i = 0; i < numbers.size(); i += 3) numbers[i] = '\0';
+  folder_.write("mask.bin", numbers);
+  const auto open = [&](DocumentMode mode, EngineKind engine) {
+    const Tokens stream = Tokens::open(path, {.budget = 16_MiB, .engine = engine});
+    const Tokens mask =
+        Tokens::open(folder_.path("mask.bin"),
+                     {.budget = 16_MiB, .engine = engine, .dtype = DType::of<std::uint8_t>()});
+    LoaderOptions options{.batch_size = 4, .block_size = 64, .order = CropOrder::kBlocks};
+    options.documents = {.mode = mode, .window = 16, .mixed_windows = 2};
+    if (mode == DocumentMode::kStart) options.blocks = {2, 16, 4};
+    return TokenLoader({{stream, 1, mask}}, options);
+  };
+  for (const DocumentMode mode :
+       {DocumentMode::kStart, DocumentMode::kPacked, DocumentMode::kWhole}) {
+    TokenLoader mapped = open(mode, EngineKind::kAuto), read = open(mode, EngineKind::kDirect);
+    for (const std::uint64_t from : {0, 300, 20}) {
+      mapped.seek(from);
+      read.seek(from);
+      for (int i = 0; i < 40; ++i) {
+        const Batch &expected = *mapped.next(), &batch = *read.next();
+        ASSERT_EQ(values(batch.x<std::int64_t>()), values(expected.x<std::int64_t>()));
+        ASSERT_EQ(values(batch.y<std::int64_t>()), values(expected.y<std::int64_t>()));
+        const auto mask = batch.loss_mask().flat(), same = expected.loss_mask().flat();
+        ASSERT_TRUE(std::ranges::equal(mask, same));
+      }
+    }
+    TokenLoader closing = open(mode, EngineKind::kDirect);
+    expect_closing_ends_next(closing);
   }
 }
 
