@@ -16,7 +16,7 @@ with the others:
 
 The checksum of all rows must be right. Memory is the growth of RssAnon and of files in the page
 cache that the contestant wrote (its local copies). What is not installed is left out; losses are
-printed like wins. Needs nginx, and the others from PyPI.
+printed like wins. Needs nginx, and bench/requirements-remote.txt.
 """
 
 from __future__ import annotations
