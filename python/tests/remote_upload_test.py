@@ -188,6 +188,7 @@ def test_ctrl_c_aborts_the_upload(server, folder):
     """
     child = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True)
     while len(server.requests) < 3:  # the upload was begun, and two parts are on their way
+        assert child.poll() is None, child.communicate()
         time.sleep(0.01)
     server.fault = lambda number: None
     child.send_signal(signal.SIGINT)
