@@ -86,6 +86,8 @@ ShufflePlan plan_shuffle(const ShuffleOptions& options, std::uint64_t parts) {
   const auto source = open_items(options.input, options.budget, memory.reading);
   source->require_apart_from(options.output, options.format);
   const SourceFacts facts = facts_of(*source);
+  require_output(options.output, source->kind, options.format,
+                 shuffle_output(options, options.budget, false, facts.bytes));
   if (facts.bytes == 0) {
     throw Error(ErrorKind::kInvalid, "shuffle", "there is nothing to shuffle")
         .in(options.input.paths.front());
@@ -204,10 +206,7 @@ WorkReport write_part(const ShuffleOptions& options, const std::string& kind,
   const Reservation writing = options.budget.reserve(memory.writing, "writing");
   const auto open = [&](bool resume) {
     return create_items(options.output, like, options.format,
-                        {.budget = Budget(memory.writing),
-                         .checksums = false,
-                         .resume = resume,
-                         .while_waiting = {}});
+                        shuffle_output(options, Budget(memory.writing), resume, 0));
   };
   auto sink = open(true);
   if (sink->resumed() && !sink->state().starts_with(kind)) {
