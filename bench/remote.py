@@ -106,8 +106,8 @@ def late_nginx(at: pathlib.Path, latency_ms: float) -> Iterator[tuple[str, str]]
 
 
 # Each contestant takes the URL, the length of a range and which ones, and returns seconds, by the
-# clock and of processors. What it needs before the first request is not timed, nor is fresh memory: buffers
-# are used again.
+# clock and of processors. What it needs before the first request is not timed, nor is fresh
+# memory: buffers are used again.
 
 
 def timed(work: Callable[[], object]) -> tuple[float, float]:
