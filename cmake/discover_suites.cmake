@@ -1,8 +1,9 @@
 # Makes one test for ctest of each suite of a GoogleTest program: a process for each of a thousand tests
 # costs more than most of them do. Suites that take long, mostly waiting for the disk, are one test for
-# each of their tests, so that these can wait beside each other. Included by ctest when it starts, so
-# that a program that cannot start is a failing test and not a failing build. Asks for PROGRAM and for
-# RESULTS, a folder for what scripts/check_skips reads; LABELLED may hold pairs `Suite=label`.
+# each of their tests or of their parameters, so that these can wait beside each other. Included by ctest
+# when it starts, so that a program that cannot start is a failing test and not a failing build. Asks for
+# PROGRAM and for RESULTS, a folder for what scripts/check_skips reads; LABELLED may hold pairs
+# `Suite=label`.
 # With EVENKEEL_SUITES_TOGETHER=N in the environment, N quick suites are one test: see scripts/test.
 #
 #   ctest -R '^Budget'                      suites by name, as GoogleTest prints them
@@ -52,13 +53,18 @@ string(REPLACE "\n" ";" lines "${listed}")
 set(together "$ENV{EVENKEEL_SUITES_TOGETHER}")
 set(all_waiting)  # variables that each hold quick suites of the same labels
 set(one_by_one FALSE)
+set(by_parameter FALSE)
 foreach(line IN LISTS lines)
   # "Suite." or "Instance/Suite/0.  # TypeParam = ..." stands at the margin, its tests do not.
   if(line MATCHES "^([A-Za-z0-9_/]+)\\.")
     set(suite ${CMAKE_MATCH_1})
     evenkeel_labels(labels ${suite})
     set(one_by_one FALSE)
-    if(suite MATCHES "Faults|FaultyCompletions|EveryEngineChunks|Differential")
+    set(by_parameter FALSE)
+    if(suite MATCHES "EveryEngineChunks|Differential")
+      set(by_parameter TRUE)
+      set(parameters)
+    elseif(suite MATCHES "Faults|FaultyCompletions")
       set(one_by_one TRUE)
     elseif(together AND NOT suite MATCHES "${slow_suites}")
       string(REPLACE ";" "_" waiting "waiting_${labels}")
@@ -68,7 +74,12 @@ foreach(line IN LISTS lines)
     else()
       evenkeel_add_test(${suite} "${suite}.*" ${labels})
     endif()
-  elseif(one_by_one AND line MATCHES "^  ([A-Za-z0-9_/]+)")
+  elseif(by_parameter AND line MATCHES "^  [A-Za-z0-9_]+/([A-Za-z0-9_]+)")
+    if(NOT CMAKE_MATCH_1 IN_LIST parameters)
+      list(APPEND parameters ${CMAKE_MATCH_1})
+      evenkeel_add_test(${suite}/${CMAKE_MATCH_1} "${suite}.*/${CMAKE_MATCH_1}" ${labels})
+    endif()
+  elseif((one_by_one OR by_parameter) AND line MATCHES "^  ([A-Za-z0-9_/]+)")
     evenkeel_add_test(${suite}.${CMAKE_MATCH_1} ${suite}.${CMAKE_MATCH_1} ${labels})
   endif()
 endforeach()

@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from compare_help import ENGINES, MIB, check_picture, check_report, children_of
-from guard_help import wait_for
-from profile_help import page_data
+from profile_help import page_data, wait_for
 
 
 @pytest.mark.parametrize("pattern", ["crops", "rows", "scan"])

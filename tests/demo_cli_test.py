@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 from compare_help import ENGINES, MIB, check_picture, check_report, children_of
-from guard_help import wait_for
-from profile_help import page_data
+from profile_help import page_data, wait_for
 
 
 def demo_files(user):

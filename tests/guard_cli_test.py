@@ -22,9 +22,9 @@ from guard_help import (
     limit_of,
     plain,
     require_cachestat,
-    wait_for,
     write_numbers,
 )
+from profile_help import wait_for
 
 FILE_MIB = 48
 

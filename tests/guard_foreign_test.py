@@ -207,22 +207,14 @@ def with_size(source):
     return source.replace("{mib}", str(FILE_MIB))
 
 
-@pytest.fixture(scope="module")
-def torch_files(anyone, environment):
+def test_torch_safetensors_and_datasets_through_a_loader_with_workers(anyone, environment, numbers):
+    """In one program: to import torch takes longer than the rest."""
     need_modules("torch", "safetensors", "datasets")
     plain(anyone, sys.executable, "-c", with_size(TORCH_MAKE), env=environment)
-    yield
+    python(anyone, environment, with_size(TORCH) + DATASETS, numbers)
     for name in ("t.pt", "t.safetensors"):
         (anyone.folder / name).unlink()
     shutil.rmtree(anyone.folder / "saved")
-
-
-def test_torch_and_safetensors(anyone, environment, numbers, torch_files):
-    python(anyone, environment, with_size(TORCH), numbers)
-
-
-def test_datasets_through_a_loader_with_workers(anyone, environment, torch_files):
-    python(anyone, environment, DATASETS)
 
 
 # ---- SQLite

@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import threading
-import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -158,13 +157,3 @@ class CachePeak:
         self._thread.join()
         for file in self._files:
             file.close()
-
-
-def wait_for(condition, seconds=30):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        found = condition()
-        if found:
-            return found
-        time.sleep(0.01)
-    raise AssertionError("waited in vain")

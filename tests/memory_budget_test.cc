@@ -315,7 +315,7 @@ TEST_F(MemoryBudget, TrainingBatchesStayUnderTheLine) {
 TEST_F(MemoryBudget, BatchesAfterTheFirstHundredTakeNoMemory) {
   const auto path = real_file("data", 64_MiB);
   for (const char* engine : {"direct", "auto", "read"}) {
-    const Wish wish{engine, "many-batches", path, 16_MiB, 20'000};
+    const Wish wish{engine, "many-batches", path, 16_MiB, 10'000};
     expect_within(wish, watch(wish));
   }
 }

@@ -64,7 +64,7 @@ class Budget:
 
     def resize(self, size: int | str) -> None:
         """
-        Changes the limit, for all that share the budget. Smaller: caches give way, reads under way are waited for; MemoryError with the arithmetic below what else is in use. Larger: caches may grow.
+        Changes the limit, for all that share the budget. Smaller: caches give way, then what loaders read ahead; reads under way are waited for; MemoryError with the arithmetic below what else is in use. Larger: caches may grow.
         """
 
     def describe(self) -> str:

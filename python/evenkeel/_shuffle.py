@@ -97,7 +97,7 @@ def shuffle(
     - `format`: of tokens; default: as the input.
     - `budget`: all memory; default 512 MiB, or an eighth of the memory available if that is less.
     - `scratch`: a folder for the scratch file, which is as large as the input. Default: beside the
-      output.
+      output; an output at s3:// needs one.
     - `checkpoint`: bytes after which a killed run can be resumed; `resume` goes on there.
     - `checksums`: writes OUTPUT.xxh3, too, which `evenkeel verify` checks.
 
@@ -108,7 +108,6 @@ def shuffle(
     3
     """
     known = known_items(locals())
-    require_file(os.fsdecode(output), "shuffle")
     began = time.monotonic()
     report = _core.shuffle(
         items_of(_files(inputs), known),
@@ -253,15 +252,22 @@ class ShuffleManifest(Manifest):
 
     def _part_report(self, part: int) -> dict[str, Any] | None:
         report: dict[str, Any] | None = read_json(self._report_path(part))
-        return report if report is not None and report.get("part") == self._kind(part) else None
+        made = {"count": [], "distribute": [".partial", ".partial.state"], "write": [""]}
+        there = all(
+            os.path.exists(self._part_paths(part)[0] + ending) for ending in made[self._step(part)]
+        )
+        done = report is not None and report.get("part") == self._kind(part) and there
+        return report if done else None
 
     def _finished_report(self) -> dict[str, Any] | None:
         output = self._written_path()
         report: dict[str, Any] | None = read_json(self._finish_path())
-        done = os.path.exists(output) and not os.path.exists(output + ".partial")
-        if report is None or report.get("job") != digest(self._job) or not done:
+        if report is None or report.get("job") != digest(self._job):
             return None
-        return report
+        if not os.path.exists(output) or os.path.exists(output + ".partial"):
+            return None
+        # Another run may have replaced it.
+        return report if report.get("fingerprint") == fingerprint_of(output) else None
 
     def _written_path(self) -> str:
         path: str = self._job["outputs"][0]
@@ -374,6 +380,7 @@ class ShuffleManifest(Manifest):
         )
         made = {
             "job": digest(self._job),
+            "fingerprint": fingerprint_of(self._written_path()),
             "outputs": [{"path": self._written_path(), "items": items}],
             "items": items,
             "bytes": report["bytes"],

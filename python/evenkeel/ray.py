@@ -15,6 +15,7 @@ from evenkeel._files import PathLike, require_no_secrets
 
 # What a process of Ray takes besides its budget: Python, NumPy, pyarrow and a tokenizer.
 _PROCESS = 256 << 20
+_JOIN = "64MiB"  # the budget of joining parts
 _BLOCK = 32 << 20  # bytes of a block: long enough for the disk, short enough for many tasks
 
 
@@ -162,7 +163,8 @@ def _run(
     )
     for step in manifest.steps:
         ray.get([part.remote(stored, i, workers, budget) for i in manifest.missing_of(step)])
-    finish = ray.remote(_finish).options(max_retries=max_retries, memory=_PROCESS)
+    joining = _PROCESS + evenkeel.Budget(_JOIN).limit
+    finish = ray.remote(_finish).options(max_retries=max_retries, memory=joining)
     report: dict[str, Any] = ray.get(finish.remote(stored))
     return report
 
@@ -172,7 +174,7 @@ def _part(stored: dict[str, Any], part: int, workers: int, budget: Any) -> None:
 
 
 def _finish(stored: dict[str, Any]) -> dict[str, Any]:
-    return evenkeel.Manifest.of_json(stored).finish()
+    return evenkeel.Manifest.of_json(stored).finish(budget=_JOIN)
 
 
 def TokenSink(

@@ -37,6 +37,7 @@ def run(name, *args, code=0, **environment):
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
+        timeout=900,  # a rank whose partner failed waits forever
     )
     assert (done.returncode, done.stderr) == (code, ""), done
     return done.stdout
@@ -223,8 +224,12 @@ def test_ranks_shuffle_in_parts(folder):
     other = subprocess.Popen(
         [sys.executable, example, *words], env={**os.environ, "RANK": "1", "WORLD_SIZE": "2"}
     )
-    assert run(example, *words, RANK="0", WORLD_SIZE="2").endswith("out.npy: 10,000 items\n")
-    assert other.wait() == 0
+    try:
+        assert run(example, *words, RANK="0", WORLD_SIZE="2").endswith("out.npy: 10,000 items\n")
+        assert other.wait(timeout=600) == 0
+    finally:
+        other.kill()
+        other.wait()
     assert (folder / "out.npy").read_bytes() == (folder / "wanted.npy").read_bytes()
 
 

@@ -50,11 +50,12 @@ def test_four_workers_give_the_bytes_of_one_process(folder, wanted):
 def test_a_worker_that_is_killed_is_replaced(folder, wanted):
     plan = evenkeel.plan_shuffle(folder / "x.npy", folder / "many.npy", parts=6, seed=3)
     killed = []
+    over = threading.Event()
 
     def kill_writers():
         """One process for each step: whoever is writing a part."""
         for step in ("distribute", "write"):
-            while step not in killed and not plan.finished:
+            while step not in killed and not over.is_set():
                 for path in folder.glob(f"many.npy.parts/*/*.{step}.*.partial"):
                     pid = holder_of(path)
                     if pid is not None and step not in killed:
@@ -64,9 +65,12 @@ def test_a_worker_that_is_killed_is_replaced(folder, wanted):
 
     thread = threading.Thread(target=kill_writers)
     thread.start()
-    evenkeel_ray.shuffle(plan, budget="64MiB")
-    thread.join()
-    assert killed
+    try:
+        evenkeel_ray.shuffle(plan, budget="64MiB")
+    finally:
+        over.set()
+        thread.join()
+    assert killed == ["distribute", "write"]
     assert (folder / "many.npy").read_bytes() == wanted
 
 

@@ -132,7 +132,7 @@ def test_an_edited_manifest_is_refused(folder):
 
 def test_parts_go_on_after_a_kill(folder, python):
     """Each of them is killed twice on its way."""
-    np.save("x.npy", rows(60_000))
+    np.save("x.npy", rows(600_000))  # several buckets for each part that is written
     evenkeel.shuffle("x.npy", "one.npy", seed=SEED)
     plan = evenkeel.plan_shuffle("x.npy", "many.npy", parts=2, seed=SEED, budget="16MiB")
     plan.save("m.json")
@@ -143,18 +143,48 @@ def test_parts_go_on_after_a_kill(folder, python):
         def die(now):
             global calls
             calls += 1
-            if calls == 3:
+            if calls == int(sys.argv[2]):
                 os.kill(os.getpid(), signal.SIGKILL)
         m = evenkeel.Manifest.load("m.json")
-        m.run(int(sys.argv[1]), budget="16MiB", checkpoint=64 << 10, progress=die)
+        m.run(int(sys.argv[1]), budget="16MiB", checkpoint=512 << 10, progress=die)
     """
     for part in range(len(plan)):
         for _ in range(2):
-            python(program, part, code=-9)
-        made = plan.run(part, budget="16MiB", checkpoint=64 << 10)
-        assert made["resumed"] or part in plan.steps[-1]  # these had no bucket behind them
+            # Distributing says something at each checkpoint, writing 13 times in each bucket.
+            python(program, part, 20 if part in plan.steps[-1] else 8, code=-9)
+        made = plan.run(part, budget="16MiB", checkpoint=512 << 10)
+        assert made["resumed"], part
     plan.finish()
     assert (folder / "many.npy").read_bytes() == (folder / "one.npy").read_bytes()
+
+
+def test_an_output_that_another_run_replaced_is_not_finished(folder):
+    np.save("x.npy", rows(500))
+    in_parts("x.npy", "out.npy", 2)
+    wanted = (folder / "out.npy").read_bytes()
+    again = evenkeel.plan_shuffle("x.npy", "out.npy", parts=2, seed=SEED)
+    assert again.finished and not again.missing
+    evenkeel.shuffle("x.npy", "out.npy", seed=SEED + 1)
+    assert not again.finished
+    in_parts("x.npy", "out.npy", 2)
+    assert (folder / "out.npy").read_bytes() == wanted
+
+
+@pytest.mark.parametrize("step", ["distribute", "write"])
+def test_a_part_whose_file_is_lost_is_missing(folder, step):
+    np.save("x.npy", rows(500))
+    plan = evenkeel.plan_shuffle("x.npy", "out.npy", parts=2, seed=SEED)
+    for part in range(len(plan)):
+        plan.run(part)
+    lost = plan.steps[["distribute", "write"].index(step)][1]
+    for path in folder.glob(f"out.npy.parts/*/{lost:05d}.{step}.*"):
+        if not path.name.endswith(".json"):
+            path.unlink()
+    assert plan.missing == [lost]
+    plan.run(lost)
+    plan.finish()
+    evenkeel.shuffle("x.npy", "one.npy", seed=SEED)
+    assert (folder / "out.npy").read_bytes() == (folder / "one.npy").read_bytes()
 
 
 def test_what_cannot_be(folder):

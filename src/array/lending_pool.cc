@@ -101,6 +101,8 @@ void LendingPool::keep_slots(std::size_t count, std::span<const std::uint64_t> t
   std::vector<Slot> before;  // freed without the mutex
   std::vector<LentMemory> memory;
   MutexLock lock(mutex_);
+  memory.reserve(slots_.size());
+  before.reserve(slots_.size());
   before.swap(slots_);
   for (Slot& slot : before) {
     if (slot.memory) memory.push_back(std::exchange(slot.memory, {}));

@@ -244,6 +244,8 @@ void ReadAhead::keep_slots(std::size_t count, const WhileStopped& while_stopped)
   };
   while (count < slots_.size() && !each_has_a_slot()) ++count;
   if (closed_ || count >= slots_.size()) return;
+  std::vector<Slot> slots(count);
+  for (Slot& slot : slots) slot.streams.resize(streams_.size());
   changing_ = true;
   if (options_.interrupt) options_.interrupt();
   stop_threads({});
@@ -252,8 +254,6 @@ void ReadAhead::keep_slots(std::size_t count, const WhileStopped& while_stopped)
     mutex_.assert_held();
     return !has(number, State::kTaken);
   });
-  std::vector<Slot> slots(count);
-  for (Slot& slot : slots) slot.streams.resize(streams_.size());
   for (const std::uint64_t number : taken) {
     slots[number % count].state = State::kTaken;
     slots[number % count].number = number;
@@ -261,11 +261,17 @@ void ReadAhead::keep_slots(std::size_t count, const WhileStopped& while_stopped)
   slots_ = std::move(slots);
   failure_ = nullptr;
   std::ranges::fill(next_to_read_, next_to_take_);
+  std::exception_ptr failure;
   mutex_.unlock();  // others see `changing_` and wait
-  while_stopped(count, taken);
+  try {
+    while_stopped(count, taken);
+  } catch (...) {  // no memory: slots that are not used keep theirs
+    failure = std::current_exception();
+  }
   mutex_.lock();
   changing_ = false;
   changed_.notify_all();
+  if (failure) std::rethrow_exception(failure);
 }
 
 bool ReadAhead::close(std::optional<Clock::time_point> deadline) {

@@ -56,7 +56,8 @@ class ReadAhead final : LiveObject {
   enum class Outcome { kTaken, kTimeout, kEnd };
   // Waits for the next batch and takes it: `use(slot, number)` is called under this object's lock,
   // and the slot is the caller's until it is given back. Throws what reading it threw, and throws
-  // it again until `seek`; throws Error (kClosed) after `close`, also if it was waiting already.
+  // it again until `seek` or `keep_slots`; throws Error (kClosed) after `close`, also if it was
+  // waiting already.
   using Use = std::function<void(std::size_t slot, std::uint64_t number)>;
   Outcome take(const Use& use, std::optional<Clock::time_point> deadline = {}) EXCLUDES(mutex_);
   // Does nothing when the batch is not one that was taken, as after a seek.
@@ -70,7 +71,8 @@ class ReadAhead final : LiveObject {
       EXCLUDES(mutex_);
   // Leaves `count` slots, or a few more where batches that are taken need them. What was read but
   // not taken is read again. `while_stopped` is told how many are left, and which batches are
-  // taken; it is called when no thread reads, and must not throw. Does nothing after `close`.
+  // taken; it is called when no thread reads, and throws nothing but std::bad_alloc. Does nothing
+  // after `close`.
   using WhileStopped = std::function<void(std::size_t count, std::span<const std::uint64_t> taken)>;
   void keep_slots(std::size_t count, const WhileStopped& while_stopped) EXCLUDES(mutex_);
   std::uint64_t position() const EXCLUDES(mutex_);  // the batch that `take` gives next

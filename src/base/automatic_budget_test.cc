@@ -248,8 +248,8 @@ class BuffersAhead : public ReadAheadMemory::Owner {
   explicit BuffersAhead(const Budget& budget) : memory_(budget, *this) {
     for (int i = 0; i < 3; ++i) shares_.push_back(budget.reserve(4_MiB, "batches"));
   }
-  std::uint64_t spare_bytes() noexcept override { return (shares_.size() - 1) * 4_MiB; }
-  void give_back(std::uint64_t bytes) noexcept override {
+  std::uint64_t spare_bytes() override { return (shares_.size() - 1) * 4_MiB; }
+  void give_back(std::uint64_t bytes) override {
     for (std::uint64_t freed = 0; freed < bytes && shares_.size() > 1; freed += 4_MiB) {
       shares_.pop_back();
     }

@@ -76,7 +76,7 @@ void Budget::resize(std::uint64_t bytes) const {
   if (bytes < held()) {
     const std::uint64_t spare = account_->spare_read_ahead();
     if (bytes + spare >= held()) account_->shorten_read_ahead(bytes);
-    if (bytes < held()) throw account_->refused_resize(bytes, spare);
+    if (bytes < held()) throw account_->refused_resize(bytes, account_->spare_read_ahead());
   }
   const std::uint64_t before = account_->limit;
   if (bytes != before) account_->origin = "resized from " + format_size(before);

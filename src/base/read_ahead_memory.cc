@@ -43,26 +43,37 @@ void ReadAheadMemory::Entry::give_back(std::uint64_t bytes) {
   if (owner_) owner_->give_back(bytes);
 }
 
-// The caller holds the mutex, which is let go of while readers are asked.
-std::uint64_t Reservation::Account::spare_read_ahead() NO_THREAD_SAFETY_ANALYSIS {
+namespace {
+
+// Lets go of a mutex for a scope.
+class Unlocked {
+ public:
+  explicit Unlocked(Mutex& mutex) NO_THREAD_SAFETY_ANALYSIS : mutex_(mutex) { mutex_.unlock(); }
+  ~Unlocked() NO_THREAD_SAFETY_ANALYSIS { mutex_.lock(); }
+  Unlocked(const Unlocked&) = delete;
+  Unlocked& operator=(const Unlocked&) = delete;
+
+ private:
+  Mutex& mutex_;
+};
+
+}  // namespace
+
+std::uint64_t Reservation::Account::spare_read_ahead() {
   const auto readers = read_ahead;
-  Mutex& mutex = Registry::get().mutex;
-  mutex.unlock();
+  const Unlocked unlocked(Registry::get().mutex);
   std::uint64_t spare = 0;
   for (const auto& reader : readers) spare += reader->spare_bytes();
-  mutex.lock();
   return spare;
 }
 
-void Reservation::Account::shorten_read_ahead(std::uint64_t to) NO_THREAD_SAFETY_ANALYSIS {
+void Reservation::Account::shorten_read_ahead(std::uint64_t to) {
   const auto readers = read_ahead;
-  Mutex& mutex = Registry::get().mutex;
   for (const auto& reader : readers) {
     const std::uint64_t more = beyond(uncached() - in_reads, to);
     if (more == 0) return;
-    mutex.unlock();
+    const Unlocked unlocked(Registry::get().mutex);
     reader->give_back(more);
-    mutex.lock();
   }
 }
 

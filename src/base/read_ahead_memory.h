@@ -12,12 +12,13 @@ namespace evenkeel {
 // have given all they have. Thread-safe.
 class ReadAheadMemory {
  public:
-  // Called by the thread that resizes, without locks of the budget.
+  // Called by the thread that resizes, without locks of the budget. What they throw is thrown by
+  // Budget::resize.
   class Owner {
    public:
-    virtual std::uint64_t spare_bytes() noexcept = 0;  // what it could give back
+    virtual std::uint64_t spare_bytes() = 0;  // what it could give back
     // Gives back so much of its reservations, or all that it can spare.
-    virtual void give_back(std::uint64_t bytes) noexcept = 0;
+    virtual void give_back(std::uint64_t bytes) = 0;
 
    protected:
     ~Owner() = default;

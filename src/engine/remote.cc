@@ -12,7 +12,6 @@
 #include "base/memory.h"
 #include "base/mutex.h"
 #include "base/per_process.h"
-#include "base/sys.h"
 #include "engine/arena.h"
 #include "engine/engines.h"
 #include "engine/remote_cached.h"
@@ -149,7 +148,8 @@ class RemoteEngine final : public Engine {
     try {
       if (state.cache) {
         CachedRun run(layout_, state.transfers, *state.cache, cache_keys_,
-                      {memory_.data(), memory_.size()}, connections_, feed, bytes_from_cache_);
+                      {memory_.data(), memory_.size()}, connections_, feed, bytes_from_cache_,
+                      wait_ns_);
         work(run, feed);
       } else {
         Run run(*this, state, feed);
@@ -166,9 +166,7 @@ class RemoteEngine final : public Engine {
   void work(AnyRun& run, Feed& feed) {
     while (run.fill(), !run.idle()) {
       const bool other_work = feed.has_other_work();
-      const std::int64_t began = sys::monotonic_ns();
       run.wait(other_work);
-      wait_ns_ += static_cast<std::uint64_t>(sys::monotonic_ns() - began);
       if (feed.cancelled()) return;
       if (other_work) feed.do_other_work();
     }
@@ -197,7 +195,10 @@ class RemoteEngine final : public Engine {
 
     void wait(bool busy) {
       state_.mutex.assert_held();
-      state_.transfers.wait(busy ? 1 : 50, done_);
+      {
+        const WaitTime waiting(engine_.wait_ns_);
+        state_.transfers.wait(busy ? 1 : 50, done_);
+      }
       if (feed_.cancelled()) return;
       for (Transfer* transfer : done_) complete(transfer);
       done_.clear();

@@ -7,7 +7,6 @@
 #include <cstring>
 
 #include "base/checked.h"
-#include "base/sys.h"
 #include "evenkeel/error.h"
 
 namespace evenkeel {
@@ -80,7 +79,8 @@ void CacheOfProcess::replace_broken_queue() {
 CachedRun::CachedRun(const Layout& layout, Transfers& transfers, CacheOfProcess& cache,
                      const std::vector<std::string>& keys, std::span<std::byte> memory,
                      std::size_t in_flight, Feed& feed,
-                     std::atomic<std::uint64_t>& bytes_from_cache)
+                     std::atomic<std::uint64_t>& bytes_from_cache,
+                     std::atomic<std::uint64_t>& wait_ns)
     : layout_(layout),
       transfers_(transfers),
       cache_(cache),
@@ -90,6 +90,7 @@ CachedRun::CachedRun(const Layout& layout, Transfers& transfers, CacheOfProcess&
       in_flight_(in_flight),
       feed_(feed),
       bytes_from_cache_(bytes_from_cache),
+      wait_ns_(wait_ns),
       arena_(memory.size() - slots_in(memory.size()) * kSlot),
       disk_(kDiskDepth) {
   for (std::size_t slot = slots_in(memory.size()); slot-- > 0;) free_.push_back(slot);
@@ -122,7 +123,7 @@ void CachedRun::fill() {
 // False: there is no room for it yet. With nothing under way there is: three slots, and as much for
 // the parts of two blocks and the place where they are put together.
 bool CachedRun::start(const Extent& extent) {
-  if (free_ids_.empty()) return false;
+  if (free_ids_.size() < std::min<std::size_t>(2, cache_.queue->depth())) return false;
   const std::uint64_t size = layout_.segments[extent.file].identity.size;
   auto read = std::make_shared<Read>();
   read->extent = extent;
@@ -174,14 +175,15 @@ CachedRun::Part CachedRun::part_of(const Piece& piece) {
   return {begin, round_up(piece.to - block, kDiskAlignment) - begin};
 }
 
-// Starts reading just that. False: the block is gone, so that `room` is free again.
+// Starts reading just that. False: the block is gone, or the queue is full; `room` is free again.
 bool CachedRun::read_part(const Piece& piece, RingArena::Piece room) {
   const auto [file, number] = piece.name;
   const Part part = part_of(piece);
   DiskRead read;
-  if (!free_ids_.empty()) read.fd = cache_.cache.open(key(piece.name), number, read.direct);
+  const bool full = free_ids_.empty();
+  if (!full) read.fd = cache_.cache.open(key(piece.name), number, read.direct);
   if (!read.fd) {
-    cache_.forget(file, number);
+    if (!full) cache_.forget(file, number);
     arena_.give_back(room.ticket);
     return false;
   }
@@ -281,7 +283,10 @@ void CachedRun::wait(bool busy) {
     take_disk(fetching || busy ? 0 : std::clamp<std::size_t>(disk_in_flight_ / 4, 1, 16));
   }
   if (!fetching) return;
-  transfers_.wait(busy || disk_in_flight_ > 0 ? 1 : 50, done_);
+  {
+    const WaitTime waiting(wait_ns_);
+    transfers_.wait(busy || disk_in_flight_ > 0 ? 1 : 50, done_);
+  }
   for (const Transfer* transfer : done_) {
     const auto found = std::ranges::find_if(
         blocks_, [&](const auto& entry) { return &entry.second.transfer == transfer; });
@@ -294,6 +299,7 @@ void CachedRun::take_disk(std::size_t enough) {
   Completion completions[kDiskDepth];
   std::size_t count = 0;
   try {
+    const WaitTime waiting(wait_ns_);
     count = cache_.queue->wait(enough, completions);
     disk_in_flight_ -= count;
   } catch (const Error&) {  // of the queue itself: what was under way is read in another way

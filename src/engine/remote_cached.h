@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/sys.h"
 #include "engine/arena.h"
 #include "engine/engine.h"
 #include "engine/queue.h"
@@ -21,6 +22,20 @@
 #include "remote/object.h"
 
 namespace evenkeel {
+
+// Adds the time of its life to a total.
+class WaitTime {
+ public:
+  explicit WaitTime(std::atomic<std::uint64_t>& total)
+      : total_(total), began_(sys::monotonic_ns()) {}
+  ~WaitTime() { total_ += static_cast<std::uint64_t>(sys::monotonic_ns() - began_); }
+  WaitTime(const WaitTime&) = delete;
+  WaitTime& operator=(const WaitTime&) = delete;
+
+ private:
+  std::atomic<std::uint64_t>& total_;
+  const std::int64_t began_;
+};
 
 // What a process has of a cache on disk: the folder, a queue to read it with, and which blocks it
 // knows to be right. One thread at a time.
@@ -61,7 +76,8 @@ class CachedRun {
   // `memory`: aligned to pages. `keys`: of each file, in the cache; empty: it is not kept there.
   CachedRun(const Layout& layout, Transfers& transfers, CacheOfProcess& cache,
             const std::vector<std::string>& keys, std::span<std::byte> memory,
-            std::size_t in_flight, Feed& feed, std::atomic<std::uint64_t>& bytes_from_cache);
+            std::size_t in_flight, Feed& feed, std::atomic<std::uint64_t>& bytes_from_cache,
+            std::atomic<std::uint64_t>& wait_ns);
   ~CachedRun();
   CachedRun(const CachedRun&) = delete;
   CachedRun& operator=(const CachedRun&) = delete;
@@ -136,6 +152,7 @@ class CachedRun {
   const std::size_t in_flight_;  // requests to the server, at most
   Feed& feed_;
   std::atomic<std::uint64_t>& bytes_from_cache_;
+  std::atomic<std::uint64_t>& wait_ns_;
   RingArena arena_;
   std::vector<std::size_t> free_;      // slots
   std::map<BlockName, Block> blocks_;  // under way

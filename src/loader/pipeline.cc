@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/checked.h"
+#include "base/sys.h"
 #include "evenkeel/error.h"
 
 namespace evenkeel {
@@ -59,6 +60,7 @@ bool Pipeline::close(std::optional<ReadAhead::Clock::time_point> deadline) {
   MutexLock lock(mutex_);
   pool_->close();
   slots_.clear();
+  spare_slots_ = 0;
   assembler_.keep_slots(0);
   lent_share_.release();
   return true;
@@ -175,31 +177,30 @@ void Pipeline::make_slots() {
     if (error.kind() != ErrorKind::kBudget) throw;
   }
   slots_made_ = slots_.size();
+  spare_slots_ = slots_.size() - std::min(slots_.size(), std::max<std::size_t>(2, least));
 }
 
+// At least: an assembler may hold more, in pages that are not full.
 std::uint64_t Pipeline::slot_bytes() const {
-  return buffer_bytes_ + list_bytes() + assembler_.slot_bytes();
+  return round_up(buffer_bytes_, sys::page_size()) + list_bytes() + assembler_.slot_bytes();
 }
 
-// Two are left at least, so that one is read while the other is used.
-std::uint64_t Pipeline::spare_bytes() noexcept {
-  const std::size_t floor = std::max<std::size_t>(2, least_slots()), made = slots_made_;
-  return owned_here() && made > floor ? (made - floor) * slot_bytes() : 0;
-}
+// Two are left, so that one is read while the other is used.
+std::uint64_t Pipeline::spare_bytes() { return owned_here() ? spare_slots_ * slot_bytes() : 0; }
 
 // What was read ahead is read again, where it still has room.
-void Pipeline::give_back(std::uint64_t bytes) noexcept {
-  const std::size_t floor = std::max<std::size_t>(2, least_slots()), made = slots_made_;
+void Pipeline::give_back(std::uint64_t bytes) {
+  if (!owned_here()) return;
   const std::size_t fewer = (bytes + slot_bytes() - 1) / slot_bytes();
-  if (!owned_here() || made <= floor) return;
   const auto free_slots = [this](std::size_t count, std::span<const std::uint64_t> taken) {
     pool_->keep_slots(count, taken);
     assembler_.keep_slots(count);
     slots_.resize(count);
+    spare_slots_ -= slots_made_ - count;
     slots_made_ = count;
     tell_moved(steps_.step_of(ahead_->position()), steps_.step_of(ahead_->end()));
   };
-  ahead_->keep_slots(made - std::min(fewer, made - floor), free_slots);
+  ahead_->keep_slots(slots_made_ - std::min<std::size_t>(fewer, spare_slots_), free_slots);
 }
 
 void Pipeline::require_owner() const {

@@ -144,8 +144,8 @@ class Pipeline final : BatchMaker, ReadAheadMemory::Owner {
   Job& prepare_stream(std::size_t slot, std::uint64_t number, std::size_t stream) override;
   void finish(std::size_t slot, std::uint64_t number) override;
 
-  std::uint64_t spare_bytes() noexcept override;
-  void give_back(std::uint64_t bytes) noexcept override;
+  std::uint64_t spare_bytes() override;
+  void give_back(std::uint64_t bytes) override;
 
   void check_memory() const;
   std::uint64_t plan_limit() const;
@@ -177,7 +177,8 @@ class Pipeline final : BatchMaker, ReadAheadMemory::Owner {
   Reservation plan_share_, second_plan_share_, lent_share_;
   std::vector<Slot> slots_;
   std::atomic<std::size_t> slots_made_ = 0;
-  std::uint64_t first_step_ = 0;  // since the last move
+  std::atomic<std::size_t> spare_slots_ = 0;  // that the budget may take back
+  std::uint64_t first_step_ = 0;              // since the last move
   std::shared_ptr<LendingPool> pool_;
   std::shared_ptr<ReadAhead> ahead_;  // its threads use all of the above: ~Pipeline closes it
 

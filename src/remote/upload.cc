@@ -1,10 +1,10 @@
 #include "remote/upload.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <map>
 
+#include "base/interruptible_wait.h"
 #include "base/thread.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
@@ -164,18 +164,7 @@ void Upload::work() {
   }
 }
 
-void Upload::wait() {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(50);
-  if (done_.wait_until(mutex_, deadline) || !while_waiting_) return;
-  mutex_.unlock();
-  try {
-    while_waiting_();
-  } catch (...) {
-    mutex_.lock();
-    throw;
-  }
-  mutex_.lock();
-}
+void Upload::wait() { wait_interruptibly(mutex_, done_, while_waiting_); }
 
 std::byte* Upload::take() {
   const MutexLock lock(mutex_);

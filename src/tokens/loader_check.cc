@@ -47,11 +47,10 @@ BlockOptions blocks_of_documents(const LoaderOptions& options, std::size_t sets)
   const bool whole = options.documents.mode == DocumentMode::kWhole;
   const BlockOptions& given = options.blocks;
   if (given.window_blocks > 0 || (given.block_rows > 0 && !whole)) {
-    throw wrong_loader("with documents=\"" +
-                       std::string(document_mode_name(options.documents.mode)) +
-                       "\" order \"blocks\" has windows of documents, and " +
-                       (whole ? "blocks of them" : "no other blocks"))
-        .hint(whole ? "give the window of documents" : "give mixed_windows, and that window");
+    throw wrong_loader(whole ? "documents=\"whole\" has a window of documents, not of blocks"
+                             : "documents=\"packed\" has no blocks but its windows of rows")
+        .hint(whole ? "set DocumentOptions::window (Python: window)"
+                    : "set DocumentOptions::window and mixed_windows (Python: window)");
   }
   if (sets > 1 && chosen.streams % options.world != 0) {
     throw wrong_loader("a world of " + with_commas(options.world) + " ranks does not divide the " +

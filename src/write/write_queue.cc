@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <system_error>
 
+#include "base/interruptible_wait.h"
 #include "base/thread.h"
 
 namespace evenkeel {
@@ -89,18 +89,7 @@ void WriteQueue::throw_error() {
   if (error_) std::rethrow_exception(error_);
 }
 
-void WriteQueue::wait() {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(50);
-  if (done_.wait_until(mutex_, deadline) || !while_waiting_) return;
-  mutex_.unlock();
-  try {
-    while_waiting_();
-  } catch (...) {
-    mutex_.lock();
-    throw;
-  }
-  mutex_.lock();
-}
+void WriteQueue::wait() { wait_interruptibly(mutex_, done_, while_waiting_); }
 
 std::byte* WriteQueue::take() {
   const MutexLock lock(mutex_);
