@@ -222,11 +222,8 @@ void Upload::require_here(std::uint64_t offset, std::uint64_t length) const {
   };
   // What lies between the first part and the last was sent.
   const std::uint64_t end = offset + length;
-  const bool together = first_.memory == nullptr || current_.number <= 2;
-  if (length == 0 || here(current_, offset) || (here(first_, offset) && here(first_, end - 1)) ||
-      (here(first_, offset) && together)) {
-    return;
-  }
+  if (length == 0 || here(current_, offset)) return;
+  if (here(first_, offset) && (here(first_, end - 1) || current_.number == 2)) return;
   throw Error(ErrorKind::kInvalid, "write",
               "bytes " + with_commas(offset) + " to " + with_commas(end) + " were sent already")
       .in(url_)

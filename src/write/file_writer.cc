@@ -171,7 +171,8 @@ void FileWriter::rewrite(std::uint64_t offset, std::span<const std::byte> bytes)
 }
 
 void FileWriter::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
-  if (bytes.empty()) return require_usable();
+  require_usable();
+  if (bytes.empty()) return;
   if (upload_ && offset > size()) require_file("written here and there");
   if (upload_ && offset < size()) {  // what is refused changes nothing
     upload_->require_here(offset, std::min<std::uint64_t>(size() - offset, bytes.size()));
