@@ -98,6 +98,7 @@ int run(const CopyWords& words) {
   (rows ? options.array_format : options.format) = words.format;
   WorkView view;
   options.progress = view.callback();
+  options.while_waiting = check_interrupt;
   const WorkReport report = copy_items(options);
   view.clear();
   const double seconds = view.seconds();

@@ -38,6 +38,7 @@ int run(const DedupWords& words) {
   words.work.apply(options);
   WorkView view;
   options.progress = view.callback();
+  options.while_waiting = check_interrupt;
   const WorkReport report = dedup(options);
   view.clear();
   const double seconds = view.seconds();

@@ -54,6 +54,7 @@ int run(const CLI::App& command, const ShuffleWords& words) {
   }
   WorkView view;
   options.progress = view.callback();
+  options.while_waiting = check_interrupt;
   const WorkReport report = shuffle(options);
   view.clear();
   const double seconds = view.seconds();

@@ -72,6 +72,7 @@ struct ShuffleOptions {
   std::uint64_t checkpoint_bytes = std::uint64_t{1} << 30;
   // Called now and then; what it throws ends the work, which can be resumed.
   std::function<void(const WorkProgress&)> progress = {};
+  std::function<void()> while_waiting = {};  // see WriteOptions; it ends the work, too
 };
 
 // Writes the items of the input in random order: each of the n! orders is as likely as the others,
@@ -91,6 +92,7 @@ struct DedupOptions {
   bool resume = false, checksums = false;
   std::uint64_t checkpoint_bytes = std::uint64_t{1} << 30;
   std::function<void(const WorkProgress&)> progress = {};
+  std::function<void()> while_waiting = {};  // see WriteOptions; it ends the work, too
 };
 
 // Writes each item of the input once, where it occurs first, in the order of the input. Items are
@@ -130,6 +132,7 @@ struct CopyOptions {
   bool resume = false, checksums = false;
   std::uint64_t checkpoint_bytes = std::uint64_t{1} << 30;
   std::function<void(const WorkProgress&)> progress = {};
+  std::function<void()> while_waiting = {};  // see WriteOptions; it ends the work, too
 };
 
 // Copies the items of all inputs, in order: converted, merged, split or sampled. Throws Error; an

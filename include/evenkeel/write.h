@@ -32,6 +32,10 @@ struct WriteOptions {
   // Called every 50 ms of a wait for the disk; what it throws ends the wait, and the writer cannot
   // be used any more.
   std::function<void()> while_waiting = {};
+  // About how many bytes will be written; 0: not known. An object on a server has 10,000 parts at
+  // most: they are made large enough, and where the budget is too small for that, this shows at
+  // once. A fixed shape says it itself.
+  std::uint64_t expected_bytes = 0;
 };
 
 struct ArrayWriterOptions : WriteOptions {

@@ -51,6 +51,11 @@ auto work_on(Options& options, nb::handle progress, Work work) {
     told["total"] = now.total;
     progress(told);
   };
+  if constexpr (requires { options.while_waiting; }) {
+    options.while_waiting = [&] {
+      if (main) without.check_signals();
+    };
+  }
   return work();
 }
 

@@ -1,5 +1,6 @@
 """Outputs at s3://: multipart uploads, to a server that checks signatures and to one that fails."""
 
+import itertools
 import os
 import re
 import signal
@@ -29,7 +30,7 @@ class Multipart(ObjectServer):
 
     def __init__(self):
         super().__init__()
-        self.uploads, self.dropped, self.most_at_once = {}, [], 0
+        self.uploads, self.dropped, self.numbers = {}, [], itertools.count()
         handler = self._server.RequestHandlerClass
         handler.do_DELETE = handler.do_GET
 
@@ -41,7 +42,7 @@ class Multipart(ObjectServer):
             if (one["method"], one["path"]) == (handler.command, handler.path)
         )
         if "uploads" in fields:
-            name = f"upload-{len(self.uploads)}"
+            name = f"upload-{next(self.numbers)}"
             self.uploads[name] = {}
             return 200, {}, xml("InitiateMultipartUploadResult", f"<UploadId>{name}</UploadId>")
         if "uploadId" not in fields:
@@ -151,9 +152,25 @@ def test_an_upload_that_the_server_lost_is_an_error(server):
         return None
 
     server.fault = fault
-    server.put("bucket/x.npy", b"old")
-    with pytest.raises(ValueError, match="the server lost the upload"):
-        write_rows("s3://bucket/x.npy")
+    for old in (b"old", npy(ROWS)[::-1]):
+        server.put("bucket/x.npy", old)
+        with pytest.raises(ValueError, match="the server lost the upload"):
+            write_rows("s3://bucket/x.npy")
+
+
+def test_an_upload_whose_last_answer_was_lost_is_found(server):
+    lost = []
+
+    def fault(number):
+        if not lost and b"<CompleteMultipartUpload>" in server.requests[number]["body"]:
+            lost.append(number)
+            return "close"  # after it was done
+        return None
+
+    server.fault = fault
+    server.put("bucket/x.npy", npy(ROWS)[::-1])
+    write_rows("s3://bucket/x.npy")
+    assert lost and server.objects == {"/bucket/x.npy": npy(ROWS)}
 
 
 def test_an_exception_aborts_the_upload(server):
@@ -168,7 +185,11 @@ def test_an_exception_aborts_the_upload(server):
 
 def test_a_server_that_refuses_is_named(server, monkeypatch):
     server.fault = lambda number: "forbidden"
-    with pytest.raises(PermissionError, match="AccessDenied"):
+    with pytest.raises(PermissionError, match="AccessDenied(.|\\n)*keys may write the object"):
+        evenkeel.create("s3://bucket/x.npy")
+    faults = ["gone", "503"]  # not an upload that vanished: the bucket is not there
+    server.fault = lambda number: faults.pop() if faults else None
+    with pytest.raises(FileNotFoundError):
         evenkeel.create("s3://bucket/x.npy")
     monkeypatch.setenv("EVENKEEL_ATTEMPTS", "3")
     server.fault = lambda number: "500" if server.uploads else None
@@ -186,15 +207,100 @@ def test_ctrl_c_aborts_the_upload(server, folder):
             for _ in range(100):
                 w.append(numpy.zeros(1 << 20))
     """
-    child = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True)
-    while len(server.requests) < 3:  # the upload was begun, and two parts are on their way
-        assert child.poll() is None, child.communicate()
-        time.sleep(0.01)
-    server.fault = lambda number: None
-    child.send_signal(signal.SIGINT)
-    _, error = child.communicate(timeout=60)
+    # The upload was begun, and two parts are on their way.
+    _, error = interrupted([sys.executable, "-c", program], signal.SIGINT, server, 3)
     assert "KeyboardInterrupt" in error
     assert server.dropped == ["upload-0"] and not server.objects
+
+
+@pytest.mark.skipif(TOOL is None, reason="the tool is not built")
+@pytest.mark.parametrize("ended_by", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("words", [["convert"], ["shuffle", "--scratch", "."]])
+def test_signals_end_commands_that_wait_for_the_server(server, folder, words, ended_by):
+    np.save("x.npy", ROWS[:1000])
+    server.fault = lambda number: "stall"
+    command = [TOOL, *words, "x.npy", "-o", "s3://bucket/x.npy"]
+    status, _ = interrupted(command, ended_by, server, 1)
+    assert status == 128 + ended_by
+    assert not server.objects
+
+
+def interrupted(command, ended_by, server, requests):
+    """Exit status and words of a program that is sent a signal after so many requests."""
+    child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        while len(server.requests) < requests:
+            assert child.poll() is None, child.stderr.read()
+            time.sleep(0.01)
+        server.fault = lambda number: None
+        child.send_signal(ended_by)
+        _, error = child.communicate(timeout=60)
+        return child.returncode, error
+    finally:
+        child.kill()
+        child.wait()
+
+
+@pytest.mark.skipif(TOOL is None, reason="the tool is not built")
+def test_a_shuffle_fails_before_it_begins(server, folder):
+    np.save("x.npy", ROWS[:1000])
+    (folder / "x.bin").write_bytes(bytes(4000))
+    tokens = ["x.bin", "--dtype", "uint16", "--block", "10", "--format"]
+
+    def shuffled(words, output="s3://bucket/y.npy", scratch="."):
+        words = [TOOL, "shuffle", *words, "-o", output, "--scratch", scratch]
+        return subprocess.run(words, capture_output=True, text=True)
+
+    def refused(words, message, output="s3://bucket/y.npy"):
+        done = shuffled(words, output, "missing")  # shows where it begins
+        assert done.returncode == 1 and message in done.stderr, done
+
+    refused(["x.npy"], "the folder must exist")
+    refused(["x.npy", "--checksums"], "checksums lie beside files")
+    refused([*tokens, "nope"], "there is no token format")
+    refused([*tokens, "megatron"], "a pair, which is not uploaded")
+    refused(["x.npy", "--format", "llm.c"], 'format "llm.c" is for token files')
+    refused(["x.npy", "--budget", "32MiB"], "a budget of 45 MiB is enough")
+    refused(["x.npy"], "outputs are files, or objects at s3://", "https://host/y")
+    server.fault = lambda number: "forbidden"
+    refused(["x.npy"], "AccessDenied")
+    server.fault = lambda number: None
+    assert shuffled(["x.npy", "--budget", "45MiB"]).returncode == 0
+    evenkeel.shuffle("x.npy", "y.npy")
+    assert server.objects == {"/bucket/y.npy": (folder / "y.npy").read_bytes()}
+    assert sorted(path.name for path in folder.iterdir()) == ["x.bin", "x.npy", "y.npy"]
+    with pytest.raises(ValueError, match="there is no token format"):
+        evenkeel.plan_shuffle("x.bin", "y.bin", parts=2, format="nope", dtype="uint16", block=10)
+
+
+@pytest.mark.skipif(TOOL is None, reason="the tool is not built")
+def test_32_mib_are_enough_to_copy(server, folder):
+    np.save("x.npy", ROWS)
+    command = [TOOL, "convert", "x.npy", "-o", "s3://bucket/x.npy", "--budget", "32MiB"]
+    subprocess.run(command, check=True)
+    assert server.objects == {"/bucket/x.npy": npy(ROWS)}
+
+
+def test_parts_are_as_large_as_the_object_needs(server, monkeypatch):
+    def how(rows, **options):
+        with pytest.raises(ZeroDivisionError):
+            with evenkeel.create("s3://bucket/x.npy", "u1", (rows, 1 << 20), **options) as writer:
+                words = writer.how
+                raise ZeroDivisionError
+        return words
+
+    assert how(None, budget="64MiB") == "multipart upload, parts of 5 MiB, 7 at a time"
+    assert how(90_000, budget="64MiB") == "multipart upload, parts of 10 MiB, 2 at a time"
+    with pytest.raises(MemoryError, match="three parts of 20 MiB, because an object has 10,000"):
+        how(190_000, budget="64MiB")
+    monkeypatch.setenv("EVENKEEL_CONNECTIONS", "1")
+    assert how(None, budget="64MiB") == "multipart upload, parts of 5 MiB, 1 at a time"
+
+
+def test_rows_that_are_missing_are_zeros(server):
+    with evenkeel.create("s3://bucket/x.npy", "float64", (1000, 9)) as writer:
+        writer.append(ROWS[:10])
+    assert server.objects["/bucket/x.npy"] == npy(np.concatenate([ROWS[:10], np.zeros((990, 9))]))
 
 
 def test_what_cannot_be(server):
@@ -212,13 +318,20 @@ def test_what_cannot_be(server):
             writer.checkpoint()
         writer[:5] = 1  # of the first part
         writer[-5:] = 2  # of the last
-    with pytest.raises(ValueError, match="were sent already"):
-        with evenkeel.create("s3://bucket/y.npy", "float64", (None, 9), budget="32MiB") as writer:
-            writer.append(ROWS)
-            writer[150_000:150_005] = 1
+    with evenkeel.create("s3://bucket/y.npy", "float64", (None, 9), budget="32MiB") as writer:
+        writer.append(ROWS[:100_000])
+        writer[72_000:74_000] = 1  # of the first part, and of the second
+        writer.append(ROWS[100_000:])
+        with pytest.raises(ValueError, match="were sent already"):
+            writer[150_000:150_005] = 1  # and goes on
+        with pytest.raises(ValueError, match="were sent already"):
+            writer[72_000:74_000] = 2
+    wanted = ROWS.copy()
+    wanted[72_000:74_000] = 1
+    assert server.objects["/bucket/y.npy"] == npy(wanted)
     with evenkeel.open("s3://bucket/x.npy", budget="64MiB") as array:
         assert array[4, 0] == 1 and array[-1, 0] == 2 and array[5, 0] == ROWS[5, 0]
-    assert len(server.dropped) == 1
+    assert not server.dropped
 
 
 def test_threads_upload_at_once(server):

@@ -105,7 +105,7 @@ std::uint64_t Buckets::place_of(Bucket& bucket, std::uint64_t offset) {
   if (number == bucket.extents.size()) {
     bucket.extents.push_back(extents_++ * extent_bytes());
     const std::uint64_t end = extents_ * extent_bytes();
-    file_.allocate(end, end);
+    file_.allocate(end, round_up(end, 1_MiB));
   }
   return bucket.extents[number] + offset % extent_bytes();
 }
@@ -165,7 +165,9 @@ void Buckets::end_adding() {
 }
 
 std::string Buckets::numbers() const {
-  std::string text = std::to_string(size_.buckets) + " " + std::to_string(size_.block_bytes) + " " +
+  // 0: how many blocks an extent has follows. Without it, there are 16.
+  std::string text = "0 " + std::to_string(size_.extent_blocks) + " " +
+                     std::to_string(size_.buckets) + " " + std::to_string(size_.block_bytes) + " " +
                      std::to_string(extents_);
   for (const Bucket& bucket : buckets_) {
     text += " " + std::to_string(bucket.bytes) + " " + std::to_string(bucket.extents.size());
@@ -178,11 +180,17 @@ std::string Buckets::numbers() const {
 
 void Buckets::read_numbers(const std::string& text) {
   NumberText numbers(text, file_.path());
+  size_ = {};
   size_.buckets = numbers.next();
+  if (size_.buckets == 0) {
+    size_.extent_blocks = numbers.next();
+    size_.buckets = numbers.next();
+  }
   size_.block_bytes = numbers.next();
   extents_ = numbers.next();
   if (size_.buckets > text.size() || size_.block_bytes < OutputFile::kAlignment ||
-      size_.block_bytes > std::uint64_t{1} << 30 || extents_ > text.size()) {
+      size_.block_bytes > std::uint64_t{1} << 30 || extents_ > text.size() ||
+      size_.extent_blocks == 0 || size_.extent_blocks > 16) {
     throw damaged(file_.path());
   }
   buckets_.resize(size_.buckets);

@@ -16,6 +16,7 @@ namespace evenkeel {
 
 struct BucketSize {
   std::uint64_t buckets = 0, block_bytes = 0;
+  std::uint64_t extent_blocks = 16;  // room on the disk is taken in pieces of so many
 };
 
 // Buckets to be read. `read` may come from several threads at once.
@@ -38,7 +39,8 @@ class BucketReader {
 };
 
 // Each bucket fills a block of memory, and full blocks are written to extents of the bucket's own,
-// 16 blocks each. All calls but `read` come from one thread; `read` may come from several at once.
+// several blocks each. All calls but `read` come from one thread; `read` may come from several at
+// once.
 class Buckets final : public BucketReader {
  public:
   static constexpr std::uint64_t kSpareBlocks = 8, kThreads = 4;
@@ -84,7 +86,7 @@ class Buckets final : public BucketReader {
     std::uint64_t bytes = 0;  // in all
     std::vector<std::uint64_t> extents;
   };
-  std::uint64_t extent_bytes() const { return size_.block_bytes * 16; }
+  std::uint64_t extent_bytes() const { return size_.block_bytes * size_.extent_blocks; }
   std::uint64_t place_of(Bucket& bucket, std::uint64_t offset);
   void write_block(Bucket& bucket);
   std::string numbers() const;

@@ -48,7 +48,9 @@ class Copy {
  public:
   explicit Copy(const CopyOptions& options)
       : options_(options),
-        reading_(std::clamp<std::uint64_t>(options.budget.limit() / 2, 1_MiB, 32_MiB)),
+        // Parts of an upload take more than a file that is written.
+        reading_(std::clamp<std::uint64_t>(
+            options.budget.limit() / (is_url(options.output) ? 4 : 2), 1_MiB, 32_MiB)),
         source_(open_source(options, reading_)),
         from_(source_->kind.tokens ? source_->kind.tokens->dtype : source_->kind.array.dtype),
         convert_(from_, options.dtype.value_or(from_), options.budget) {
@@ -167,7 +169,8 @@ class Copy {
                                    {.budget = options_.budget,
                                     .checksums = options_.checksums,
                                     .resume = options_.resume,
-                                    .while_waiting = {}},
+                                    .while_waiting = options_.while_waiting,
+                                    .expected_bytes = expected_bytes()},
                                    options_.input.unit != ItemUnit::kBlocks);
     ItemPosition at = end_of_last_;
     std::uint64_t items = 0;
@@ -208,6 +211,13 @@ class Copy {
     sink->close();
     report_.items += items;
     report_.outputs.push_back({path, items});
+  }
+
+  // Of a copy of all; 0: not known.
+  std::uint64_t expected_bytes() const {
+    if (!options_.sets.empty() || options_.sample || options_.shares.size() > 1) return 0;
+    constexpr std::uint64_t kHeader = 1_MiB;  // and more
+    return source_->bytes() / from_.size * options_.dtype.value_or(from_).size + kHeader;
   }
 
   ItemPosition skip_to(std::uint64_t begin) {

@@ -72,6 +72,7 @@ class Dedup {
           .in(options.output)
           .hint("write a file and copy it; convert, merge, sample and shuffle write to s3://");
     }
+    require_output(options.output, source_->kind, options.format, {});
   }
 
   WorkReport run() {
@@ -103,10 +104,13 @@ class Dedup {
     if (options_.progress) options_.progress({step, done, 2 * source_->bytes()});
   }
   std::unique_ptr<ItemSink> output(const Budget& budget, bool resume) const {
-    return create_items(
-        options_.output, source_->kind, options_.format,
-        {.budget = budget, .checksums = options_.checksums, .resume = resume, .while_waiting = {}},
-        options_.input.unit != ItemUnit::kBlocks);
+    return create_items(options_.output, source_->kind, options_.format,
+                        {.budget = budget,
+                         .checksums = options_.checksums,
+                         .resume = resume,
+                         .while_waiting = options_.while_waiting,
+                         .expected_bytes = 0},
+                        options_.input.unit != ItemUnit::kBlocks);
   }
 
   // A run that was killed between the removal of the scratch files and the naming of the output.

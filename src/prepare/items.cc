@@ -229,48 +229,6 @@ std::unique_ptr<ItemSource> open_rows(const ItemInput& input, const Budget& budg
   return source;
 }
 
-class ArraySink final : public ItemSink {
- public:
-  ArraySink(const std::string& path, const ArrayWriterOptions& options)
-      : writer_(ArrayWriter::create(path, options)),
-        resumed_(writer_.rows() > 0 || !writer_.state().empty()) {}
-  void add(std::span<const std::byte> item) override { writer_.append(item); }
-  void checkpoint(const std::string& state) override { writer_.checkpoint(state); }
-  bool can_checkpoint() const override { return !is_url(writer_.path()); }
-  const std::string& state() const override { return writer_.state(); }
-  bool resumed() const override { return resumed_; }
-  std::string how() const override { return writer_.how(); }
-  void close() override { writer_.close(); }
-  void abort() noexcept override { writer_.abort(); }
-
- private:
-  ArrayWriter writer_;
-  const bool resumed_;
-};
-
-class TokenSink final : public ItemSink {
- public:
-  TokenSink(const std::string& path, const TokenWriterOptions& options, bool documents)
-      : writer_(TokenWriter::create(path, options)),
-        documents_(documents),
-        resumed_(writer_.tokens() > 0 || !writer_.state().empty()) {}
-  void add(std::span<const std::byte> item) override {
-    writer_.append(item);
-    if (documents_) writer_.end_document();
-  }
-  void checkpoint(const std::string& state) override { writer_.checkpoint(state); }
-  bool can_checkpoint() const override { return !is_url(writer_.path()); }
-  const std::string& state() const override { return writer_.state(); }
-  bool resumed() const override { return resumed_; }
-  std::string how() const override { return writer_.how(); }
-  void close() override { writer_.close(); }
-  void abort() noexcept override { writer_.abort(); }
-
- private:
-  TokenWriter writer_;
-  const bool documents_, resumed_;
-};
-
 std::unique_ptr<ItemSource> open_unit(const ItemInput& input, const Budget& budget,
                                       std::uint64_t memory, std::uint64_t group_bytes) {
   if (input.unit == ItemUnit::kLines) {
@@ -340,49 +298,6 @@ void ItemSource::seek_item(std::uint64_t item) {
 void ItemSource::require_apart_from(const std::string& output, const std::string& format) const {
   const bool own = kind.tokens && format.empty();
   require_other_files(files_, output, own ? kind.tokens->format : format);
-}
-
-std::unique_ptr<ItemSink> create_items(const std::string& path, const ItemKind& like,
-                                       const std::string& format, const WriteOptions& options,
-                                       bool documents) {
-  if (like.tokens) {
-    TokenWriterOptions made = *like.tokens;
-    static_cast<WriteOptions&>(made) = options;
-    if (!format.empty()) made.format = format;
-    return std::make_unique<TokenSink>(path, made, documents);
-  }
-  if (!format.empty() && format != like.array.format) {
-    throw Error(ErrorKind::kInvalid, "create", "format \"" + format + "\" is for token files")
-        .in(path);
-  }
-  ArrayWriterOptions made = like.array;
-  static_cast<WriteOptions&>(made) = options;
-  return std::make_unique<ArraySink>(path, made);
-}
-
-namespace {
-
-constexpr std::string_view kDone = "done ";
-
-}  // namespace
-
-std::string done_state(const std::string& kind, const WorkReport& report) {
-  return kind + std::string(kDone) + std::to_string(report.items) + " " +
-         std::to_string(report.bytes) + " " + std::to_string(report.duplicates);
-}
-
-bool is_done(const ItemSink& sink, const std::string& kind) {
-  return state_numbers(sink.state(), kind, kDone, 3).has_value();
-}
-
-bool close_if_done(ItemSink& sink, const std::string& kind, WorkReport& report) {
-  const auto done = state_numbers(sink.state(), kind, kDone, 3);
-  if (!done) return false;
-  report.resumed = true;
-  report.items = (*done)[0], report.bytes = (*done)[1], report.duplicates = (*done)[2];
-  report.how = sink.how();
-  sink.close();
-  return true;
 }
 
 }  // namespace evenkeel

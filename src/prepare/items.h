@@ -77,6 +77,9 @@ class ItemSink {
   virtual void abort() noexcept = 0;
 };
 
+// Throws Error (kInvalid) where `create_items` would: before work that takes long.
+void require_output(const std::string& path, const ItemKind& like, const std::string& format,
+                    const WriteOptions& options);
 // A file for items of this source. `format` is that of tokens, empty: the source's. `documents`:
 // each item of tokens is a document in the index.
 std::unique_ptr<ItemSink> create_items(const std::string& path, const ItemKind& like,

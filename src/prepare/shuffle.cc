@@ -3,6 +3,7 @@
 #include "prepare/input_files.h"
 #include "prepare/shuffle_steps.h"
 #include "remote/address.h"
+#include "remote/upload.h"
 
 namespace evenkeel {
 namespace {
@@ -21,6 +22,11 @@ class Shuffle {
           .in(options.output)
           .hint("name a folder on a disk: --scratch DIR");
     }
+    // Whatever is wrong with the output shall show now, and not when everything was read.
+    memory_.write_to(options.output, facts_.bytes);
+    require_output(options.output, source_->kind, options.format,
+                   write_options(options.budget, false));
+    if (is_url(options.output)) Upload::try_out(options.output, options.while_waiting);
   }
 
   WorkReport run() {
@@ -49,8 +55,7 @@ class Shuffle {
     if (options_.progress) options_.progress({step, done, 2 * facts_.bytes});
   }
   WriteOptions write_options(const Budget& budget, bool resume) const {
-    return {
-        .budget = budget, .checksums = options_.checksums, .resume = resume, .while_waiting = {}};
+    return shuffle_output(options_, budget, resume, facts_.bytes);
   }
 
   // A run that was killed between the removal of the scratch file and the naming of the output.
@@ -130,7 +135,7 @@ class Shuffle {
   }
 
   const ShuffleOptions& options_;
-  const ShuffleMemory memory_;
+  ShuffleMemory memory_;
   std::unique_ptr<ItemSource> source_;
   SourceFacts facts_;
   std::string kind_;

@@ -1,5 +1,7 @@
 #include "prepare/shuffle_parts.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <bit>
 
@@ -79,13 +81,28 @@ std::function<void(std::uint64_t)> progress_of(const ShuffleOptions& options, st
   };
 }
 
+// A part of the second step has a file of each part of the first open.
+void require_descriptors(std::uint64_t parts) {
+  constexpr std::uint64_t kOthers = 64;
+  struct rlimit limit {};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= parts + kOthers) return;
+  throw Error(ErrorKind::kInvalid, "shuffle",
+              with_commas(parts) + " parts are read at once, and a process may have " +
+                  with_commas(limit.rlim_cur) + " files open")
+      .hint("make fewer parts, or raise `ulimit -n` to " + std::to_string(parts + kOthers) +
+            " or more, here and where the parts run");
+}
+
 }  // namespace
 
 ShufflePlan plan_shuffle(const ShuffleOptions& options, std::uint64_t parts) {
+  require_descriptors(parts);
   const ShuffleMemory memory(options.budget);
   const auto source = open_items(options.input, options.budget, memory.reading);
   source->require_apart_from(options.output, options.format);
   const SourceFacts facts = facts_of(*source);
+  require_output(options.output, source->kind, options.format,
+                 shuffle_output(options, options.budget, false, facts.bytes));
   if (facts.bytes == 0) {
     throw Error(ErrorKind::kInvalid, "shuffle", "there is nothing to shuffle")
         .in(options.input.paths.front());
@@ -156,7 +173,8 @@ WorkReport distribute_part(const ShuffleOptions& options, const std::string& kin
   if (found && found->all) return report;
   const auto source = open_items(options.input, options.budget, memory.reading);
   const SourceFacts facts = facts_of(*source);
-  BucketSize size{buckets, 0};
+  BucketSize size;
+  size.buckets = buckets;
   if (found) {
     source->seek(found->at);
   } else {
@@ -165,11 +183,15 @@ WorkReport distribute_part(const ShuffleOptions& options, const std::string& kin
     } else {
       source->seek_item(range.begin.item);
     }
-    // Each bucket of each part takes an extent of 16 blocks at least: half of that is wasted.
-    const std::uint64_t share =
-        facts.bytes / std::max<std::uint64_t>(1, facts.items) * range.items / buckets / 64;
-    size.block_bytes = std::clamp(std::bit_floor(std::max<std::uint64_t>(1, share)),
+    // Each bucket of each part takes an extent at least, and half of the last one is wasted.
+    const std::uint64_t bytes = facts.bytes / std::max<std::uint64_t>(1, facts.items) * range.items;
+    const std::uint64_t share = std::max<std::uint64_t>(1, bytes / buckets);
+    size.block_bytes = std::clamp(std::bit_floor(std::max<std::uint64_t>(1, share / 64)),
                                   OutputFile::kAlignment, memory.block_bytes(facts, buckets));
+    size.extent_blocks = std::clamp<std::uint64_t>(share / size.block_bytes / 4, 1, 16);
+    require_room("shuffle", options.output,
+                 bytes + range.items * StoredItem::kNumberBytes +
+                     std::min(buckets, range.items) * size.block_bytes * size.extent_blocks / 2);
   }
   made->begin(options.budget, size);
   const std::uint64_t from = source->position().offset;
@@ -204,10 +226,7 @@ WorkReport write_part(const ShuffleOptions& options, const std::string& kind,
   const Reservation writing = options.budget.reserve(memory.writing, "writing");
   const auto open = [&](bool resume) {
     return create_items(options.output, like, options.format,
-                        {.budget = Budget(memory.writing),
-                         .checksums = false,
-                         .resume = resume,
-                         .while_waiting = {}});
+                        shuffle_output(options, Budget(memory.writing), resume, 0));
   };
   auto sink = open(true);
   if (sink->resumed() && !sink->state().starts_with(kind)) {

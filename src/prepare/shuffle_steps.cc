@@ -7,11 +7,15 @@
 #include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
 #include "prepare/input_files.h"
+#include "remote/address.h"
+#include "remote/upload.h"
 
 namespace evenkeel {
 namespace {
 
 constexpr std::uint64_t kLeastShuffleBudget = 16_MiB;
+constexpr std::uint64_t kLeastPart = 4_MiB;
+constexpr std::uint64_t kHeader = 1_MiB;  // more than one has
 constexpr std::string_view kAllDistributed = "all ";
 
 }  // namespace
@@ -31,6 +35,31 @@ ShuffleMemory::ShuffleMemory(const Budget& budget)
                     format_size(kLeastShuffleBudget));
   }
   part = (all_ - reading - writing - documents_ - SortedBuckets::kWindow) / 2;
+}
+
+void ShuffleMemory::write_to(const std::string& output, std::uint64_t bytes) {
+  if (!is_url(output)) return;
+  writing = std::max(writing, Upload::least_budget(bytes + kHeader));
+  const std::uint64_t others = reading + writing + documents_ + SortedBuckets::kWindow;
+  if (all_ < others + 2 * kLeastPart) {
+    // A larger budget has larger shares for reading and for documents.
+    const std::uint64_t least = (others + 2 * kLeastPart) / 4 * 5;
+    throw Error(ErrorKind::kBudget, "shuffle",
+                "an upload of " + format_size(bytes) + " takes " + format_size(writing) +
+                    " of the budget of " + format_size(all_) + ", which leaves too little to sort")
+        .in(output)
+        .hint("a budget of " + format_size((least + 1_MiB - 1) / 1_MiB * 1_MiB) + " is enough");
+  }
+  part = (all_ - others) / 2;
+}
+
+WriteOptions shuffle_output(const ShuffleOptions& options, const Budget& budget, bool resume,
+                            std::uint64_t bytes) {
+  return {.budget = budget,
+          .checksums = options.checksums,
+          .resume = resume,
+          .while_waiting = options.while_waiting,
+          .expected_bytes = bytes + kHeader};
 }
 
 std::uint64_t ShuffleMemory::buckets(const SourceFacts& source) const {

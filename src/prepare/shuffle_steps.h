@@ -25,6 +25,9 @@ struct ShuffleMemory {
   std::uint64_t reading = 0, writing = 0, part = 0;
   // Throws Error (kBudget) where the budget is below the least.
   explicit ShuffleMemory(const Budget& budget);
+  // Leaves enough for an upload of so many bytes, where the output is an object. Throws Error
+  // (kBudget) where that is too much.
+  void write_to(const std::string& output, std::uint64_t bytes);
   // So many that one usually fits a part.
   std::uint64_t buckets(const SourceFacts& source) const;
   // Throws Error (kBudget) if the budget does not hold a block for each.
@@ -33,6 +36,10 @@ struct ShuffleMemory {
  private:
   std::uint64_t all_ = 0, documents_ = 0;
 };
+
+// How the output of so many bytes is written.
+WriteOptions shuffle_output(const ShuffleOptions& options, const Budget& budget, bool resume,
+                            std::uint64_t bytes);
 
 // What is saved of the first pass, and how far it is.
 struct DistributeWork {

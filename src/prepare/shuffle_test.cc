@@ -15,6 +15,7 @@
 #include "format/test_files.h"
 #include "order/chi_square.h"
 #include "order/philox.h"
+#include "prepare/shuffle_parts.h"
 
 namespace evenkeel {
 namespace {
@@ -135,6 +136,39 @@ TEST_F(ShuffleTest, KilledBeforeTheScratchFileIsRemoved) {
   std::ifstream(path("out"), std::ios::binary).read(reinterpret_cast<char*>(found.data()), 200'000);
   EXPECT_EQ(found, wanted);
   EXPECT_FALSE(std::filesystem::exists(path("out.shuffle.partial")));
+}
+
+TEST_F(ShuffleTest, SmallPartsTakeLittleRoom) {
+  shuffled(20'000, 1);
+  ShuffleOptions options;
+  options.input = {.paths = {path("in")}, .dtype = DType::of<std::uint32_t>()};
+  options.output = path("part");
+  options.seed = 1;
+  options.budget = 64_MiB;
+  constexpr std::uint64_t kBuckets = 150;
+  EXPECT_EQ(distribute_part(options, "kind", {{0, 0}, 20'000}, kBuckets).items, 20'000u);
+  EXPECT_LE(std::filesystem::file_size(path("part.partial")), kBuckets * 4096);
+  const std::string output = path("all");
+  options.output = output;
+  EXPECT_EQ(write_part(options, "kind", {path("part")}, 0, kBuckets).items, 20'000u);
+  std::ifstream one(path("out")), other(output);
+  EXPECT_TRUE(std::equal(std::istreambuf_iterator<char>(one), {},
+                         std::istreambuf_iterator<char>(other), {}));
+}
+
+TEST_F(ShuffleTest, AsManyPartsAsFilesCanBeOpen) {
+  write("in", std::string(4'000, 'x'));
+  ShuffleOptions options;
+  options.input = {.paths = {path("in")}, .dtype = DType::of<std::uint32_t>()};
+  options.output = path("out");
+  options.budget = 64_MiB;
+  EXPECT_EQ(plan_shuffle(options, 100).buckets, 100u);
+  try {
+    plan_shuffle(options, std::uint64_t{1} << 40);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("files open"), std::string::npos) << error.what();
+  }
 }
 
 // Lengths that are nothing like the first ones: a part that does not fit is read several times.

@@ -193,9 +193,10 @@ void throw_refused(const HttpAnswer& answer, const std::string& url, const Store
                                                                   : EIO;
   std::string hint = "check the spelling";
   if (code == EACCES) {
-    hint = store.signs()
-               ? "check that these keys may read the object; used were " + store.describe()
-               : "requests were " + store.describe();
+    hint = store.signs() ? std::string("check that these keys may ") +
+                               (operation == std::string_view("write") ? "write" : "read") +
+                               " the object; used were " + store.describe()
+                         : "requests were " + store.describe();
     if (url.starts_with("http")) hint = "a presigned URL may have expired";
   } else if (code == EIO) {
     hint = "the request was " + store.describe();

@@ -126,12 +126,13 @@ void Transfers::give_up(const Entry& entry, const std::string& reason) const {
   }
   if (!before.empty()) words += " (before: " + before + ")";
   const bool stalled = reason.starts_with("no byte");
-  Error error = Error::system("read", stalled ? ETIMEDOUT : EIO, words).in(entry.transfer->path());
+  Error error =
+      Error::system(entry.transfer->writes() ? "write" : "read", stalled ? ETIMEDOUT : EIO, words)
+          .in(entry.transfer->path());
   if (entry.transfer->offset()) error = std::move(error).at(*entry.transfer->offset());
   throw std::move(error).hint(
       "the server is overloaded or out of reach; EVENKEEL_ATTEMPTS and EVENKEEL_DEADLINE say how "
-      "long "
-      "to go on");
+      "long to go on");
 }
 
 void Transfers::put_off(Entry& entry, const std::string& reason, const std::string& retry_after) {
@@ -206,6 +207,7 @@ void Transfers::look_for_stalls(std::int64_t now, std::vector<Transfer*>& done) 
     if (seen > entry.seen) {
       entry.seen = seen;
       entry.heard = now;
+      if (entry.transfer->writes()) entry.moved = now;
     }
     if (now - entry.heard < in_ns(settings_.stall_s)) continue;
     HttpAnswer answer = client_.cancel(entry.first);  // with what came before

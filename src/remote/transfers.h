@@ -33,6 +33,9 @@ class Transfer {
   virtual std::string path() const = 0;  // for errors
   virtual std::optional<std::uint64_t> offset() const { return std::nullopt; }
   virtual bool may_hedge() const { return false; }
+  virtual bool writes() const {
+    return false;
+  }  // for errors; and bytes that were sent are progress
 };
 
 // Counters since they were made, of all processes that share them by fork: each counts its own.

@@ -8,78 +8,19 @@
 #include "base/thread.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
-#include "remote/object.h"
-#include "remote/sha256.h"
-#include "remote/xml.h"
+#include "remote/upload_questions.h"
 
 namespace evenkeel {
 namespace {
 
-constexpr std::uint64_t kMostPart = 64_MiB, kMostAtOnce = 16;
+constexpr std::uint64_t kMostMemory = 256_MiB;  // of parts, where these are large enough
+constexpr std::size_t kMostTag = 128;
 
-Address bucket_address(const std::string& url) {
-  Address address = parse_address(url);
-  if (address.scheme == Scheme::kS3 && !address.path.empty() && address.path.back() != '/') {
-    return address;
-  }
-  throw Error(ErrorKind::kInvalid, "create",
-              address.scheme == Scheme::kS3 ? "the name of an object is missing"
-                                            : "outputs are files, or objects at s3://")
-      .in(url)
-      .hint("s3://bucket/name; other services with S3's interface: set AWS_ENDPOINT_URL_S3");
+// The least part with which an object of so many bytes has no more parts than it may have.
+std::uint64_t part_for(std::uint64_t expected) {
+  return std::max(Upload::kLeastPart, (expected / Upload::kMostParts / 1_MiB + 1) * 1_MiB);
 }
-
-// What the server says in an element of its answer, by the end of its path: the outermost element
-// is not called the same by all servers. Empty where there is none.
-std::string element(const std::string& xml, std::string_view path) {
-  try {
-    for (XmlReader reader(xml); reader.next();) {
-      if (reader.path().ends_with(path)) return reader.text();
-    }
-  } catch (const XmlError&) {
-    return {};
-  }
-  return {};
-}
-
-// A request about the upload, with a short body or none.
-class UploadQuestion final : public TextTransfer {
- public:
-  UploadQuestion(const Address& object, std::shared_ptr<Store> store, std::string method,
-                 QueryFields fields, std::string body)
-      : TextTransfer(object.text(), std::move(store), "write"),
-        object_(object),
-        method_(std::move(method)),
-        fields_(std::move(fields)),
-        body_(std::move(body)) {}
-  HttpRequest request() override {
-    ++requests_;
-    HttpRequest request = store_->upload_request(method_, object_, fields_, hex_of(sha256(body_)));
-    request.body = body_;
-    request.headers.emplace_back("Content-Type: application/octet-stream");
-    return request;
-  }
-  // A 200 may still tell of an error: it was sent before the work was done.
-  Outcome judge(HttpAnswer& answer, std::string& reason) override {
-    // The answer to an earlier request was lost: it may have been done.
-    vanished_ = answer.status == 404 && requests_ > 1;
-    if (vanished_) return Outcome::kDone;
-    const Outcome outcome = TextTransfer::judge(answer, reason);
-    const std::string code = outcome == Outcome::kDone ? element(text(), "Error/Code") : "";
-    if (code.empty()) return outcome;
-    reason = "the server says " + code + " " + element(text(), "Error/Message");
-    return Outcome::kRetry;
-  }
-  bool vanished() const { return vanished_; }
-
- private:
-  unsigned requests_ = 0;
-  bool vanished_ = false;
-  const Address object_;
-  const std::string method_;
-  const QueryFields fields_;
-  const std::string body_;
-};
+constexpr std::uint64_t with_connection(std::uint64_t part) { return part + kConnectionMemory; }
 
 }  // namespace
 
@@ -101,11 +42,14 @@ class Upload::PartTransfer final : public TextTransfer {
   Outcome judge(HttpAnswer& answer, std::string& reason) override {
     tag_ = answer.etag;
     const Outcome outcome = TextTransfer::judge(answer, reason);
-    if (outcome != Outcome::kDone || !tag_.empty()) return outcome;
-    reason = "the server did not name the part it was sent";
+    if (outcome != Outcome::kDone || (!tag_.empty() && tag_.size() <= kMostTag)) return outcome;
+    reason = tag_.empty() ? "the server did not name the part it was sent"
+                          : "the server named the part in " + std::to_string(tag_.size()) +
+                                " characters; " + std::to_string(kMostTag) + " are the most";
     return Outcome::kRetry;
   }
   std::optional<std::uint64_t> offset() const override { return upload_.part_start(part_.number); }
+  bool writes() const override { return true; }
   const Part& part() const { return part_; }
   const std::string& tag() const { return tag_; }
 
@@ -115,37 +59,52 @@ class Upload::PartTransfer final : public TextTransfer {
   std::string tag_;
 };
 
-Upload::Upload(const std::string& url, const Budget& budget, std::uint64_t memory,
+std::uint64_t Upload::least_budget(std::uint64_t expected) {
+  return 4 * with_connection(part_for(expected));  // three quarters of it are three parts
+}
+
+void Upload::require_writable(const std::string& url) { bucket_address(url); }
+
+void Upload::try_out(const std::string& url, const std::function<void()>& while_waiting) {
+  const Address address = bucket_address(url);
+  const auto store = std::make_shared<Store>(address, RemoteSettings::from_environment());
+  drop_upload(address, store, begin_upload(address, store, while_waiting));
+}
+
+Upload::Upload(const std::string& url, const Budget& budget, std::uint64_t expected,
                std::function<void()> while_waiting)
     : url_(url),
       address_(bucket_address(url)),
       store_(std::make_shared<Store>(address_, RemoteSettings::from_environment())),
-      while_waiting_(std::move(while_waiting)),
-      part_bytes_(
-          std::clamp<std::uint64_t>(memory / 8 / kLeastPart * kLeastPart, kLeastPart, kMostPart)) {
-  // The one that is filled, the first, and those that are sent.
-  const std::uint64_t buffers =
-      std::min(memory / (part_bytes_ + kConnectionMemory), kMostAtOnce + 2);
-  if (buffers < 3) {
+      while_waiting_(std::move(while_waiting)) {
+  const std::uint64_t least = part_for(expected), left = budget.left(), share = left / 4 * 3;
+  if (left < least_budget(expected)) {
     throw Error(ErrorKind::kBudget, "create",
-                "an upload takes three parts of " + format_size(kLeastPart) +
-                    ", the least that S3 takes, and the budget leaves " + format_size(memory))
+                "an upload takes three parts of " + format_size(least) +
+                    (least == kLeastPart ? ", the least that S3 takes,"
+                                         : ", because an object has " + with_commas(kMostParts) +
+                                               " parts at most,") +
+                    " and a third more: " + format_size(least_budget(expected)) +
+                    "; the budget has " + format_size(left) + " left")
         .in(url)
-        .hint("give a budget of 32 MiB or more");
+        .hint("a budget that is " +
+              format_size((least_budget(expected) - left + 1_MiB - 1) / 1_MiB * 1_MiB) +
+              " larger is enough");
   }
+  const std::uint64_t usual = std::min(kMostMemory, share);
+  part_bytes_ = std::max(least, usual / 8 / kLeastPart * kLeastPart);
+  const std::uint64_t memory =
+      std::min(share, std::max(kMostMemory, 3 * with_connection(part_bytes_)));
+  // The one that is filled, the first, and those that are sent.
+  const std::uint64_t buffers = std::min<std::uint64_t>(memory / with_connection(part_bytes_),
+                                                        store_->settings().connections + 2ULL);
   parts_at_once_ = buffers - 2;
   memory_ = PageBuffer(budget, buffers * part_bytes_, "parts to be sent");
   connections_ = budget.reserve(parts_at_once_ * kConnectionMemory, "connections");
   for (std::uint64_t i = 0; i < buffers; ++i) {
     free_.push_back(memory_.data() + (buffers - 1 - i) * part_bytes_);
   }
-  bool vanished = false;
-  id_ = element(ask("POST", {{"uploads", ""}}, "", vanished), "/UploadId");
-  if (id_.empty()) {
-    throw Error(ErrorKind::kFormat, "create", "the server's answer names no upload")
-        .in(url)
-        .hint("the server must know multipart uploads");
-  }
+  id_ = begin_upload(address_, store_, while_waiting_);
   try {
     current_ = {take(), 1, 0};
     thread_ = start_thread([this] { work(); });
@@ -162,26 +121,6 @@ std::string Upload::describe() const {
          std::to_string(parts_at_once_) + " at a time";
 }
 
-std::string Upload::ask(const std::string& method, const QueryFields& fields,
-                        const std::string& body, bool& vanished) {
-  TransferTotals totals;
-  Transfers transfers(store_->settings(), 1, totals);
-  UploadQuestion question(address_, store_, method, fields, body);
-  transfers.start(question);
-  std::vector<Transfer*> done;
-  try {
-    while (done.empty()) {
-      transfers.wait(50, done);
-      if (done.empty() && while_waiting_) while_waiting_();
-    }
-  } catch (...) {
-    transfers.cancel_all();
-    throw;
-  }
-  vanished = question.vanished();
-  return question.text();
-}
-
 void Upload::work() {
   TransferTotals totals;
   std::map<std::uint64_t, std::unique_ptr<PartTransfer>> active;
@@ -195,7 +134,8 @@ void Upload::work() {
           transfers.cancel_all();
           return;
         }
-        for (; !jobs_.empty(); jobs_.pop_front()) {
+        // Others would only wait for a connection, and seem to stall.
+        for (; !jobs_.empty() && active.size() < parts_at_once_; jobs_.pop_front()) {
           const Part& part = jobs_.front();
           auto& transfer = active[part.number];
           transfer = std::make_unique<PartTransfer>(*this, part);
@@ -254,7 +194,9 @@ void Upload::append(std::span<const std::byte> bytes) {
                     "an object has " + with_commas(kMostParts) + " parts at most, here of " +
                         format_size(part_bytes_) + ": " + format_size(size_) + " in all")
             .in(url_)
-            .hint("a larger budget makes larger parts, of up to 64 MiB");
+            .hint(
+                "say how many rows there will be (`shape`), or give a larger budget: parts are "
+                "larger then");
       }
       if (current_.number == 1) {
         first_ = current_;
@@ -273,19 +215,31 @@ void Upload::append(std::span<const std::byte> bytes) {
   }
 }
 
-void Upload::rewrite(std::uint64_t offset, std::span<const std::byte> bytes) {
-  const auto put = [&](const Part& part) {
+void Upload::require_here(std::uint64_t offset, std::uint64_t length) const {
+  const auto here = [&](const Part& part, std::uint64_t at) {
     const std::uint64_t start = part_start(part.number);
-    if (!part.memory || offset < start || offset + bytes.size() > start + part.length) return false;
-    std::memcpy(part.memory + (offset - start), bytes.data(), bytes.size());
-    return true;
+    return part.memory && at >= start && at < start + part.length;
   };
-  if (put(current_) || put(first_)) return;
+  // What lies between the first part and the last was sent.
+  const std::uint64_t end = offset + length;
+  if (length == 0 || here(current_, offset)) return;
+  if (here(first_, offset) && (here(first_, end - 1) || current_.number == 2)) return;
   throw Error(ErrorKind::kInvalid, "write",
-              "bytes " + with_commas(offset) + " to " + with_commas(offset + bytes.size()) +
-                  " were sent already")
+              "bytes " + with_commas(offset) + " to " + with_commas(end) + " were sent already")
       .in(url_)
       .hint("an object is written from its beginning to its end; write a file to change it later");
+}
+
+void Upload::rewrite(std::uint64_t offset, std::span<const std::byte> bytes) {
+  require_here(offset, bytes.size());
+  for (const Part* part : {&first_, &current_}) {
+    if (!part->memory) continue;
+    const std::uint64_t start = part_start(part->number);
+    const std::uint64_t from = std::max(offset, start);
+    const std::uint64_t to = std::min(offset + bytes.size(), start + part->length);
+    if (from >= to) continue;
+    std::memcpy(part->memory + (from - start), bytes.data() + (from - offset), to - from);
+  }
 }
 
 void Upload::complete() {
@@ -311,17 +265,22 @@ void Upload::commit() {
     }
   }
   body += "</CompleteMultipartUpload>";
-  bool vanished = false;
-  ask("POST", {{"uploadId", id_}}, body, vanished);
+  const std::string old = object_version(address_, store_, while_waiting_);
+  const bool answered = complete_upload(address_, store_, id_, body, while_waiting_);
   id_.clear();
-  if (vanished && open_object(url_)->size != size_) {
-    throw Error(ErrorKind::kFormat, "write",
-                "the server lost the upload: it knows neither its parts nor an object of " +
-                    with_commas(size_) + " bytes")
-        .in(url_)
-        .hint("write it again");
-  }
+  if (!answered) require_new_object(old);
   abort();  // ends the thread
+}
+
+// The answer was lost, and the upload is gone: was the object made, or its parts dropped?
+void Upload::require_new_object(const std::string& old) const {
+  const std::string now = object_version(address_, store_, while_waiting_);
+  if (!old.empty() && now != old && now.ends_with(" " + std::to_string(size_))) return;
+  throw Error(ErrorKind::kFormat, "write",
+              "the server lost the upload: it knows neither its parts nor a new object of " +
+                  with_commas(size_) + " bytes")
+      .in(url_)
+      .hint("write it again");
 }
 
 void Upload::abort() noexcept {
@@ -332,16 +291,7 @@ void Upload::abort() noexcept {
   work_.notify_all();
   if (thread_.joinable()) thread_.join();
   if (id_.empty()) return;
-  try {
-    RemoteSettings settings = store_->settings();
-    settings.attempts = std::min(settings.attempts, 3u);
-    settings.stall_s = std::min(settings.stall_s, 5.0);
-    TransferTotals totals;
-    Transfers transfers(settings, 1, totals);
-    UploadQuestion question(address_, store_, "DELETE", {{"uploadId", id_}}, "");
-    transfers.run(question);
-  } catch (...) {  // it stays at the server until a rule of the bucket removes it
-  }
+  drop_upload(address_, store_, id_);
   id_.clear();
 }
 

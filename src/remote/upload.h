@@ -30,22 +30,32 @@ class Upload {
  public:
   static constexpr std::uint64_t kLeastPart = 5 << 20, kMostParts = 10'000;  // S3's limits
 
-  // Takes at most `memory` bytes of the budget. `while_waiting` is called every 50 ms of a wait;
-  // what it throws ends the wait. Throws Error: kInvalid for a URL that is not s3://, kBudget where
-  // three parts do not fit.
-  Upload(const std::string& url, const Budget& budget, std::uint64_t memory,
+  // Takes at most three quarters of what is left of the budget, and 256 MiB where that is enough
+  // for `expected` bytes. `while_waiting` is called every 50 ms of a wait; what it throws ends the
+  // wait. Throws Error: kInvalid for a URL that is not s3://, kBudget where three parts do not fit.
+  Upload(const std::string& url, const Budget& budget, std::uint64_t expected,
          std::function<void()> while_waiting);
   ~Upload();  // aborts what was not committed
   Upload(const Upload&) = delete;
   Upload& operator=(const Upload&) = delete;
+
+  // What must be left of the budget for an object of so many bytes.
+  static std::uint64_t least_budget(std::uint64_t expected);
+  // Throws Error (kInvalid) for a URL that no object can be written to.
+  static void require_writable(const std::string& url);
+  // Begins an upload and drops it: throws the Error that a real one would, where the server or the
+  // bucket does not let it.
+  static void try_out(const std::string& url, const std::function<void()>& while_waiting);
 
   const std::string& url() const { return url_; }
   std::uint64_t size() const { return size_; }
   std::string describe() const;  // "multipart upload, parts of 8 MiB, 6 at a time"
 
   void append(std::span<const std::byte> bytes);
-  // Of bytes that were appended, those that were not sent: they are in the first part, or in the
-  // last. Throws Error (kInvalid) for others.
+  // Throws Error (kInvalid) unless all these bytes were appended and are still here: in the first
+  // part, or in the last.
+  void require_here(std::uint64_t offset, std::uint64_t length) const;
+  // Of such bytes.
   void rewrite(std::uint64_t offset, std::span<const std::byte> bytes);
   // The server has everything. Throws Error.
   void complete();
@@ -64,9 +74,7 @@ class Upload {
   void send(const Part& part) EXCLUDES(mutex_);
   std::byte* take() EXCLUDES(mutex_);
   void wait() REQUIRES(mutex_);
-  // `vanished`: the server does not know the upload, after an answer that was lost.
-  std::string ask(const std::string& method, const QueryFields& fields, const std::string& body,
-                  bool& vanished);
+  void require_new_object(const std::string& old) const;
   std::uint64_t part_start(std::uint64_t number) const { return (number - 1) * part_bytes_; }
 
   const std::string url_;

@@ -34,7 +34,9 @@ struct ArrayWriter::Impl {
     }
     if (options.shape[0] >= 0) fixed_rows = static_cast<std::uint64_t>(options.shape[0]);
     if (npy) header = npy_header_bytes(descr, shape()).size();
-    file.emplace(path, file_options(options));
+    FileWriterOptions own = file_options(options);
+    if (fixed_rows) own.expected_bytes = header + *fixed_rows * row_bytes;
+    file.emplace(path, own);
     const std::string kind = kind_text();
     if (const auto& found = file->checkpoint()) {
       require_kind(path, *found, kind);
@@ -119,8 +121,7 @@ struct ArrayWriter::Impl {
     }
     if (fixed_rows && rows < *fixed_rows) {
       // The file ends where its last row does, though nobody wrote it.
-      const std::byte zero{};
-      file->write_at(header + *fixed_rows * row_bytes - 1, {&zero, 1});
+      file->extend(header + *fixed_rows * row_bytes);
     }
     file->complete();
     file->commit();
@@ -137,6 +138,12 @@ struct ArrayWriter::Impl {
   std::optional<FileWriter> file;
   bool closed = false;
 };
+
+void require_writable(const std::string& path, const ArrayWriterOptions& options) {
+  array_format(path, options.format);
+  ArrayWriter::Impl::bytes_of_row(path, options);
+  FileWriter::require_writable(path, options);
+}
 
 ArrayWriter::ArrayWriter(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 ArrayWriter::ArrayWriter(ArrayWriter&&) noexcept = default;

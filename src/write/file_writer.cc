@@ -18,23 +18,30 @@ std::uint64_t next_allocation(std::uint64_t end, std::uint64_t block_bytes) {
   return end + std::clamp<std::uint64_t>(end / 2, 4 * block_bytes, 1_GiB);
 }
 
+void require_url(const std::string& url, bool resume, bool checksums) {
+  if (resume || checksums) {
+    throw Error(ErrorKind::kInvalid, "create",
+                resume ? "an upload that was ended cannot be resumed"
+                       : "checksums lie beside files, not beside objects")
+        .in(url)
+        .hint(resume ? "begin again without resume, or write a file and copy it"
+                     : "the server has checksums of its own; leave them out here");
+  }
+  Upload::require_writable(url);
+}
+
 }  // namespace
+
+void FileWriter::require_writable(const std::string& path, const WriteOptions& options) {
+  if (is_url(path)) require_url(path, options.resume, options.checksums);
+}
 
 FileWriter::FileWriter(const std::string& path, const FileWriterOptions& options)
     : budget_(options.budget), generation_(ForkGeneration::now()) {
   if (is_url(path)) {
-    if (options.resume || options.checksums) {
-      throw Error(ErrorKind::kInvalid, "create",
-                  options.resume ? "an upload that was ended cannot be resumed"
-                                 : "checksums lie beside files, not beside objects")
-          .in(path)
-          .hint(options.resume ? "begin again without resume, or write a file and copy it"
-                               : "the server has checksums of its own; leave them out here");
-    }
-    constexpr std::uint64_t kMostMemory = 256_MiB;
-    upload_ = std::make_unique<Upload>(path, budget_,
-                                       std::min<std::uint64_t>(kMostMemory, budget_.left() / 4 * 3),
-                                       options.while_waiting);
+    require_url(path, options.resume, options.checksums);
+    upload_ =
+        std::make_unique<Upload>(path, budget_, options.expected_bytes, options.while_waiting);
     return;
   }
   file_ = std::make_unique<OutputFile>(path, options.resume, options.allow_direct);
@@ -164,8 +171,12 @@ void FileWriter::rewrite(std::uint64_t offset, std::span<const std::byte> bytes)
 }
 
 void FileWriter::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
-  if (bytes.empty()) return require_usable();
+  require_usable();
+  if (bytes.empty()) return;
   if (upload_ && offset > size()) require_file("written here and there");
+  if (upload_ && offset < size()) {  // what is refused changes nothing
+    upload_->require_here(offset, std::min<std::uint64_t>(size() - offset, bytes.size()));
+  }
   if (offset > size()) {
     guarded([&] { move_end(offset); });
   }
@@ -187,6 +198,14 @@ void FileWriter::write_at(std::uint64_t offset, std::span<const std::byte> bytes
     });
   }
   append(bytes);
+}
+
+void FileWriter::extend(std::uint64_t size) {
+  static constexpr std::byte kZeros[4096] = {};
+  if (file_ && size > this->size()) return write_at(size - 1, {kZeros, 1});
+  while (this->size() < size) {
+    append({kZeros, std::min<std::uint64_t>(sizeof kZeros, size - this->size())});
+  }
 }
 
 void FileWriter::read_at(std::uint64_t offset, std::span<std::byte> bytes) {

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "evenkeel/budget.h"
+#include "evenkeel/write.h"
 #include "remote/upload.h"
 #include "write/checksums.h"
 #include "write/output_file.h"
@@ -23,6 +24,7 @@ struct FileWriterOptions {
   bool resume = false;              // goes on at the last checkpoint, if there is one
   bool allow_direct = true;
   std::function<void()> while_waiting = {};  // see WriteQueue
+  std::uint64_t expected_bytes = 0;          // see WriteOptions
 };
 
 // A path that begins with s3:// names an object, which is uploaded in parts: it is written from its
@@ -46,6 +48,9 @@ class FileWriter {
   }
   std::string describe() const;  // "O_DIRECT, 4 threads, 16 blocks of 1 MiB"
 
+  // Throws Error (kInvalid) for a URL that cannot be written to, or not with these options.
+  static void require_writable(const std::string& path, const WriteOptions& options);
+
   // Takes room for so many bytes at once: a full disk shows now.
   void expect_size(std::uint64_t bytes) {
     if (file_) file_->allocate(bytes, bytes);
@@ -53,6 +58,8 @@ class FileWriter {
   void append(std::span<const std::byte> bytes);
   // Anywhere. What lies between the end and `offset` is zeros.
   void write_at(std::uint64_t offset, std::span<const std::byte> bytes);
+  // Zeros up to this size.
+  void extend(std::uint64_t size);
   // Of what was written so far.
   void read_at(std::uint64_t offset, std::span<std::byte> bytes);
   // What lies behind `size` is written again. Not with checksums.

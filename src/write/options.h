@@ -12,8 +12,13 @@ inline FileWriterOptions file_options(const WriteOptions& options) {
   return {.budget = options.budget,
           .checksums = options.checksums,
           .resume = options.resume,
-          .while_waiting = options.while_waiting};
+          .while_waiting = options.while_waiting,
+          .expected_bytes = options.expected_bytes};
 }
+
+// Throw Error (kInvalid) where a writer could not be made of these, before anything is done.
+void require_writable(const std::string& path, const ArrayWriterOptions& options);
+void require_writable(const std::string& path, const TokenWriterOptions& options);
 
 // Throws Error (kInvalid) when a checkpoint is of something else.
 inline void require_kind(const std::string& path, const Checkpoint& found,

@@ -139,7 +139,21 @@ OutputFile::OutputFile(const std::string& path, ReadOnly)
   direct_ = static_cast<bool>(fd_);
   if (!fd_) fd_ = Fd(sys::open(partial_.c_str(), O_RDONLY));
   if (!fd_) throw Error::system("open", errno).in(partial_);
-  if (const auto text = read_text_file(state_path())) checkpoint_ = parse_checkpoint(*text);
+  read_checkpoint();
+}
+
+// Only a file that is not there means that there is no checkpoint.
+void OutputFile::read_checkpoint() {
+  if (const auto text = read_text_file(state_path())) {
+    checkpoint_ = parse_checkpoint(*text);
+  } else if (errno != ENOENT) {
+    const int code = errno;
+    gone_ = true;  // what it stands for stays
+    throw Error::system("open", code, "the checkpoint cannot be read")
+        .in(state_path())
+        .hint(code == EMFILE ? "more files are open than `ulimit -n` allows: raise it"
+                             : "nothing was changed");
+  }
 }
 
 void OutputFile::open_partial(bool resume, bool allow_direct) {
@@ -177,7 +191,7 @@ void OutputFile::open_partial(bool resume, bool allow_direct) {
   } while (!still_named(fd, partial_));
   if (replaces) ::fchmod(fd, old.st_mode & 07777);
   if (resume) {
-    if (const auto text = read_text_file(state_path())) checkpoint_ = parse_checkpoint(*text);
+    read_checkpoint();
     struct stat now {};
     if (checkpoint_ && (sys::fstat(fd, &now) != 0 ||
                         static_cast<std::uint64_t>(now.st_size) < checkpoint_->size)) {

@@ -64,6 +64,7 @@ class OutputFile {
 
  private:
   void open_partial(bool resume, bool allow_direct);
+  void read_checkpoint();
   void end_direct();
   std::string state_path() const { return partial_ + ".state"; }
 

@@ -54,6 +54,18 @@ void require_integers(const std::string& path, const std::string& format, DType 
                                  : "tokens are integers: uint16 or uint32");
 }
 
+TokenFormat require_format(const std::string& name, const TokenWriterOptions& options) {
+  TokenFormat format = token_format(name, options.format);
+  require_integers(format.path, format.name, options.dtype);
+  if (is_url(format.path) && (format.name == "megatron" || format.name == "datatrove")) {
+    throw Error(ErrorKind::kInvalid, "create",
+                format.name + " files are a pair, which is not uploaded")
+        .in(format.path)
+        .hint("write files and copy them; nanogpt, llm.c and npy are uploaded");
+  }
+  return format;
+}
+
 struct Range {
   std::int64_t least, most;
 };
@@ -71,19 +83,16 @@ Range range_of(DType dtype) {
 
 }  // namespace
 
+void require_writable(const std::string& path, const TokenWriterOptions& options) {
+  FileWriter::require_writable(require_format(path, options).path, options);
+}
+
 struct TokenWriter::Impl {
   Impl(const std::string& name, const TokenWriterOptions& options)
-      : format(token_format(name, options.format)),
+      : format(require_format(name, options)),
         dtype(options.dtype),
         eot(options.eot),
         eot_first(format.name == "llm.c") {
-    require_integers(format.path, format.name, dtype);
-    if (is_url(format.path) && (format.name == "megatron" || format.name == "datatrove")) {
-      throw Error(ErrorKind::kInvalid, "create",
-                  format.name + " files are a pair, which is not uploaded")
-          .in(format.path)
-          .hint("write files and copy them; nanogpt, llm.c and npy are uploaded");
-    }
     if (eot) require_fits({&*eot, 1});
     if (format.name == "llm.c") header = kLlmcHeader;
     if (format.name == "npy") header = header_bytes().size();

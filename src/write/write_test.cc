@@ -126,6 +126,15 @@ TEST_F(FileWriterTest, ResumesAtTheCheckpoint) {
   EXPECT_EQ(files(), (std::vector<std::string>{"f", "f.xxh3"}));
 }
 
+// Files of a process that has too many open, a disk that fails: that is no missing checkpoint.
+TEST_F(FileWriterTest, ACheckpointThatCannotBeReadIsNotDropped) {
+  write("f.partial", "unfinished");
+  std::filesystem::create_directory(path("f.partial.state"));
+  EXPECT_THROW(FileWriter(path("f"), {.resume = true}), Error);
+  EXPECT_THROW(OutputFile(path("f"), OutputFile::ReadOnly{}), Error);
+  EXPECT_EQ(contents(path("f.partial")), "unfinished");
+}
+
 TEST_F(FileWriterTest, RefusesASecondWriterAndFolders) {
   const FileWriter writer(path("f"), {.budget = 1_MiB});
   EXPECT_THROW(FileWriter(path("f"), {.budget = 1_MiB}), Error);

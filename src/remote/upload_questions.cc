@@ -1,0 +1,180 @@
+#include "remote/upload_questions.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "evenkeel/error.h"
+#include "remote/response.h"
+#include "remote/sha256.h"
+#include "remote/xml.h"
+
+namespace evenkeel {
+namespace {
+
+// What the server says in an element of its answer, by the end of its path: the outermost element
+// is not called the same by all servers. Empty where there is none.
+std::string element(const std::string& xml, std::string_view path) {
+  try {
+    for (XmlReader reader(xml); reader.next();) {
+      if (reader.path().ends_with(path)) return reader.text();
+    }
+  } catch (const XmlError&) {
+    return {};
+  }
+  return {};
+}
+
+// A request about the upload, with a short body or none.
+class UploadQuestion final : public TextTransfer {
+ public:
+  UploadQuestion(const Address& object, std::shared_ptr<Store> store, std::string method,
+                 QueryFields fields, std::string body)
+      : TextTransfer(object.text(), std::move(store), "write"),
+        object_(object),
+        method_(std::move(method)),
+        fields_(std::move(fields)),
+        body_(std::move(body)),
+        of_upload_(!fields_.empty() && fields_.front().first == "uploadId") {}
+  HttpRequest request() override {
+    ++requests_;
+    HttpRequest request = store_->upload_request(method_, object_, fields_, hex_of(sha256(body_)));
+    request.body = body_;
+    request.headers.emplace_back("Content-Type: application/octet-stream");
+    return request;
+  }
+  // A 200 may still tell of an error: it was sent before the work was done.
+  Outcome judge(HttpAnswer& answer, std::string& reason) override {
+    // The answer to an earlier request was lost: it may have been done.
+    vanished_ = answer.status == 404 && requests_ > 1 && of_upload_;
+    if (vanished_) return Outcome::kDone;
+    const Outcome outcome = TextTransfer::judge(answer, reason);
+    const std::string code = outcome == Outcome::kDone ? element(text(), "Error/Code") : "";
+    if (code.empty()) return outcome;
+    reason = "the server says " + code + " " + element(text(), "Error/Message");
+    return Outcome::kRetry;
+  }
+  bool writes() const override { return true; }
+  bool vanished() const { return vanished_; }
+
+ private:
+  unsigned requests_ = 0;
+  bool vanished_ = false;
+  const Address object_;
+  const std::string method_;
+  const QueryFields fields_;
+  const std::string body_;
+  const bool of_upload_;
+};
+
+// Which object has the name now: its ETag, date and size. Empty where it may not be read.
+class VersionQuestion final : public Transfer {
+ public:
+  VersionQuestion(const Address& object, std::shared_ptr<Store> store)
+      : object_(object), store_(std::move(store)) {}
+  HttpRequest request() override {
+    HttpRequest request = store_->request(object_);
+    request.range = ByteRange{0, 0};
+    request.into = &byte_;
+    return request;
+  }
+  std::string path() const override { return object_.text(); }
+  Outcome judge(HttpAnswer& answer, std::string& reason) override {
+    if (may_pass(answer, path(), reason)) return Outcome::kRetry;
+    const auto range = parse_content_range(answer.content_range);
+    const auto size = range ? range->total : answer.content_length;
+    if (answer.status == 404) {
+      version_ = "none";
+    } else if ((answer.status == 200 || answer.status == 206 || answer.status == 416) && size) {
+      version_ = answer.etag + " " + answer.last_modified + " " + std::to_string(*size);
+    }
+    return Outcome::kDone;
+  }
+  const std::string& version() const { return version_; }
+
+ private:
+  const Address object_;
+  const std::shared_ptr<Store> store_;
+  std::byte byte_{};
+  std::string version_;
+};
+
+void ask(const RemoteSettings& settings, Transfer& question,
+         const std::function<void()>& while_waiting) {
+  TransferTotals totals;
+  Transfers transfers(settings, 1, totals);
+  transfers.start(question);
+  std::vector<Transfer*> done;
+  try {
+    while (done.empty()) {
+      transfers.wait(50, done);
+      if (done.empty() && while_waiting) while_waiting();
+    }
+  } catch (...) {
+    transfers.cancel_all();
+    throw;
+  }
+}
+
+// Not much is lost without an answer.
+RemoteSettings impatient(RemoteSettings settings) {
+  settings.attempts = std::min(settings.attempts, 3u);
+  settings.stall_s = std::min(settings.stall_s, 5.0);
+  return settings;
+}
+
+}  // namespace
+
+Address bucket_address(const std::string& url) {
+  Address address = parse_address(url);
+  if (address.scheme == Scheme::kS3 && !address.path.empty() && address.path.back() != '/') {
+    return address;
+  }
+  throw Error(ErrorKind::kInvalid, "create",
+              address.scheme == Scheme::kS3 ? "the name of an object is missing"
+                                            : "outputs are files, or objects at s3://")
+      .in(url)
+      .hint("s3://bucket/name; other services with S3's interface: set AWS_ENDPOINT_URL_S3");
+}
+
+std::string begin_upload(const Address& object, const std::shared_ptr<Store>& store,
+                         const std::function<void()>& while_waiting) {
+  UploadQuestion question(object, store, "POST", {{"uploads", ""}}, "");
+  ask(store->settings(), question, while_waiting);
+  std::string id = element(question.text(), "/UploadId");
+  if (!id.empty()) return id;
+  throw Error(ErrorKind::kFormat, "create", "the server's answer names no upload")
+      .in(object.text())
+      .hint("the server must know multipart uploads");
+}
+
+bool complete_upload(const Address& object, const std::shared_ptr<Store>& store,
+                     const std::string& id, const std::string& parts,
+                     const std::function<void()>& while_waiting) {
+  RemoteSettings settings = store->settings();
+  // Some servers join the parts before they say a word.
+  settings.stall_s = std::max(settings.stall_s, settings.deadline_s / 2);
+  UploadQuestion question(object, store, "POST", {{"uploadId", id}}, parts);
+  ask(settings, question, while_waiting);
+  return !question.vanished();
+}
+
+std::string object_version(const Address& object, const std::shared_ptr<Store>& store,
+                           const std::function<void()>& while_waiting) {
+  VersionQuestion question(object, store);
+  try {
+    ask(impatient(store->settings()), question, while_waiting);
+  } catch (const Error&) {  // then it is not known
+  }
+  return question.version();
+}
+
+void drop_upload(const Address& object, const std::shared_ptr<Store>& store,
+                 const std::string& id) noexcept {
+  try {
+    UploadQuestion question(object, store, "DELETE", {{"uploadId", id}}, "");
+    ask(impatient(store->settings()), question, {});
+  } catch (...) {  // it stays at the server until a rule of the bucket removes it
+  }
+}
+
+}  // namespace evenkeel
