@@ -168,9 +168,9 @@ bool SortedBuckets::load_filtered(Arena& arena, const Range& range) {
   bool kept = false;
   for (const auto& [first, stored] : buckets_.segments(range.bucket)) {
     for (std::uint64_t offset = first; offset < stored; offset += kWindow) {
-      const std::uint64_t now = std::min(kWindow, stored - offset);
-      buckets_.read(range.bucket, offset, {window_.data(), round_up(now, OutputFile::kAlignment)});
-      std::span<const std::byte> bytes(window_.data(), now);
+      const std::uint64_t size = std::min(kWindow, stored - offset);
+      buckets_.read(range.bucket, offset, {window_.data(), round_up(size, OutputFile::kAlignment)});
+      std::span<const std::byte> bytes(window_.data(), size);
       while (!bytes.empty()) {
         if (left > 0) {
           const auto now = bytes.first(std::min<std::uint64_t>(left, bytes.size()));
