@@ -199,8 +199,8 @@ std::vector<std::pair<std::string, std::string>> described(const Batches& batche
 }
 
 int run(Batches batches) {
+  LoaderOptions options = batches.words.options();
   const Tokens tokens = batches.words.open();
-  LoaderOptions options = batches.words.loader;
   options.prefetch = static_cast<std::uint32_t>(batches.prefetch);
   if (batches.cold && !is_url(tokens.paths().front())) make_cold(tokens.paths());
   TokenLoader loader(tokens, options);

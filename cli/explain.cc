@@ -39,8 +39,8 @@ std::string documents_text(const CropOrigin& origin) {
 }
 
 int run(const Explain& explain) {
+  LoaderOptions options = explain.words.options();
   const Tokens tokens = explain.words.open();
-  LoaderOptions options = explain.words.loader;
   options.prefetch = 0;
   const TokenLoader loader(tokens, options);
   const auto origins = loader.explain(explain.step);

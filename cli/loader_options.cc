@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
+#include <utility>
 
 #include "cli/options.h"
 #include "cli/terminal.h"
@@ -10,11 +12,39 @@
 
 namespace evenkeel::cli {
 
-Tokens LoaderWords::open() const {
-  if (loader.order != CropOrder::kBlocks && loader.blocks != BlockOptions{0, 0, 0}) {
-    throw Error(ErrorKind::kInvalid, "order",
-                "--block, --window and --streams belong to --order blocks");
+// Rows made of documents have windows of rows or of documents, in every order.
+LoaderOptions LoaderWords::options() const {
+  LoaderOptions options = loader;
+  const DocumentMode mode = loader.documents.mode;
+  const auto narrow = [](const char* name, std::uint64_t number) {
+    if (number <= UINT32_MAX) return static_cast<std::uint32_t>(number);
+    throw Error(ErrorKind::kInvalid, "documents",
+                fmt::format("{} {} is too large: at most {}", name, number, UINT32_MAX));
+  };
+  if (mode == DocumentMode::kPacked || mode == DocumentMode::kWhole) {
+    options.documents.window = narrow("--window", std::exchange(options.blocks.window_blocks, 0));
   }
+  if (mixed_windows > 0) {
+    if (mode != DocumentMode::kPacked) {
+      throw Error(ErrorKind::kInvalid, "documents",
+                  "--mixed-windows belongs to --documents packed");
+    }
+    options.documents.mixed_windows = narrow("--mixed-windows", mixed_windows);
+  }
+  if (options.order != CropOrder::kBlocks && options.blocks != BlockOptions{0, 0, 0}) {
+    throw Error(ErrorKind::kInvalid, "order",
+                "--block, --window and --streams belong to --order blocks")
+        .hint("--window also to --documents packed and whole");
+  }
+  if (mode == DocumentMode::kPacked && options.blocks.block_rows > 0) {
+    throw Error(ErrorKind::kInvalid, "order",
+                "--documents packed has no --block: a window of packed rows is read together")
+        .hint("set --window, the rows that are packed together, and --mixed-windows");
+  }
+  return options;
+}
+
+Tokens LoaderWords::open() const {
   std::vector<std::string> paths;
   for (const std::string& file : files) {
     const auto named = expand_token_paths(file);
@@ -36,6 +66,7 @@ std::string LoaderWords::words() const {
   if (blocks.window_blocks > 0) text += fmt::format(" --window {}", blocks.window_blocks);
   if (blocks.streams > 0) text += fmt::format(" --streams {}", blocks.streams);
   if (loader.megatron.samples > 0) text += fmt::format(" --samples {}", loader.megatron.samples);
+  if (mixed_windows > 0) text += fmt::format(" --mixed-windows {}", mixed_windows);
   const DocumentOptions& documents = loader.documents;
   if (documents.mode != DocumentMode::kNone) {
     text += fmt::format(" --documents {}", document_mode_name(documents.mode));
@@ -63,10 +94,14 @@ void add_loader_options(CLI::App& app, LoaderWords& words) {
       "random, shuffled, covering, blocks or megatron; default random");
   add_count(
       app, "--block", loader.blocks.block_rows, 1,
-      "Of order blocks: crops that are read together (with --documents whole: documents); default "
-      "by the budget");
+      "Of order blocks: crops that are read together, default by the budget; with --documents "
+      "whole, documents, default 64");
   add_count(app, "--window", loader.blocks.window_blocks, 1,
-            "Of order blocks: blocks that are mixed in memory; default by the budget");
+            "Of order blocks: blocks that are mixed in memory, default by the budget; with "
+            "--documents packed, rows that are packed together, default 512; with whole, documents "
+            "that are sorted together, default 4096");
+  add_count(app, "--mixed-windows", words.mixed_windows, 1,
+            "Of --documents packed: windows whose rows are mixed; default 8");
   add_count(
       app, "--streams", loader.blocks.streams, 1,
       "Of order blocks: a multiple of every --world you will use to continue the run; default 64");

@@ -18,9 +18,11 @@ struct LoaderWords {
   std::string dtype;  // as typed; empty: the file says it, or uint16
   std::uint64_t budget = 64_MiB;
   EngineKind engine = EngineKind::kAuto;
-  LoaderOptions loader;
+  LoaderOptions loader;             // as typed; see options()
+  std::uint64_t mixed_windows = 0;  // 0: as in DocumentOptions
 
   Tokens open() const;
+  LoaderOptions options() const;
   std::string words() const;  // files and options again, for the next command to type
 };
 

@@ -172,6 +172,12 @@ def test_shards_are_one_stream(user):
         (["tokens.bin", "--block-size", "300000"], 1, "need at least"),
         (["tokens.bin", "--order", "sorted"], 2, "random, shuffled, covering, blocks"),
         (["tokens.bin", "--window", "9"], 1, "belong to --order blocks"),
+        (["tokens.bin", "--mixed-windows", "9"], 1, "belongs to --documents packed"),
+        (
+            ["tokens.bin", "--order", "blocks", "--documents", "packed", "--block", "9"],
+            1,
+            "set --window",
+        ),
         (["tokens.bin", "--rank", "2", "--world", "2"], 1, "must be 0 or 1 for world=2; got 2"),
         (["tokens.bin", "--batch-size", "0"], 2, "whole number from 1"),
         (["tokens.bin", "--budget", "100KiB"], 1, "smallest"),
@@ -214,6 +220,15 @@ def test_documents_are_shown_and_explained(user):
     cropped = user.json("batches", *options, "packed", "--crop-long", "--steps", 20)
     over = int(np.maximum(0, lengths - 64).sum())
     assert cropped["cut"] == pytest.approx(over / lengths.sum())
+    # Windows of packed rows, and of documents, in the order blocks.
+    blocks = ("--order", "blocks", "--window")
+    for mode, words, sizes in (
+        ("packed", (*blocks, 4, "--mixed-windows", 2), (4, 2)),
+        ("whole", (*blocks, 16, "--block", 8), (8, 2)),
+    ):
+        figures = user.json("batches", *options, mode, *words, "--steps", 3)
+        assert (figures["block_crops"], figures["window_blocks"]) == sizes
+        assert explain(user, *options, mode, *words, "--step", 2)["rows"]
     table = user.run("explain", *options, "mask", "--step", 0).stdout
     assert "documents" in table
     assert f"{rows[0]['documents'][0]['document']}" in table

@@ -176,7 +176,8 @@ class InBlocks(Stepping):
 
         ValueError names the difference when it belongs to other data, seed or order. With
         order="blocks" the sizes of blocks and windows are taken from the state, unless the loader
-        was told others."""
+        was told others. A mixture with documents="packed" or "whole" needs the streams= of the
+        state, whose default depends on world and batch size."""
         if self._order == "blocks" and isinstance(state, Mapping) and "state" in state:
             self._require_told(Blocks(*self.blocks_of_state(state["state"])))
         Stepping.load_state_dict(self, state)  # no super(): see _stepping.over

@@ -73,6 +73,7 @@ class RowFeed final : public Feed {
 
   // The most that it allocates, for jobs of up to so many starts.
   static std::uint64_t memory(std::uint64_t budget_limit, std::uint64_t starts);
+  static std::uint64_t bytes_of_start() { return sizeof(Pick); }
 
   bool next(Extent& extent) override;
   void arrived(const Extent& extent, const std::byte* data) override;

@@ -70,6 +70,39 @@ TEST_F(RaggedLoader, RowsOfDifferentLengthsComeWithTheirOffsets) {
   }
 }
 
+// Rows of about one length, so that nothing needs more memory than was reserved.
+TEST_F(RaggedLoader, ASmallerBudgetLeavesTheBatchesAsTheyAre) {
+  make(490, EngineKind::kDirect);
+  for (const OrderKind order : {OrderKind::kShuffled, OrderKind::kBlocks}) {
+    RowLoaderOptions options{.batch_size = 98, .order = order, .seed = 2, .prefetch = 8};
+    options.steps = 20;
+    if (order == OrderKind::kBlocks) options.blocks = kSmallBlocks;
+    using Ragged = std::pair<std::vector<std::int32_t>, std::vector<std::int64_t>>;
+    const auto next = [](Loader& loader) {
+      const RowBatch& batch = *loader.next();
+      const auto values = batch.as<std::int32_t>(0).flat();
+      const auto offsets = batch.as<std::int64_t>(1).flat();
+      return Ragged({values.begin(), values.end()}, {offsets.begin(), offsets.end()});
+    };
+    std::vector<Ragged> expected;
+    {
+      Loader loader({LoaderField::ragged(*values_, *offsets_)}, options);
+      for (int i = 0; i < 20; ++i) expected.push_back(next(loader));
+    }
+    {
+      Loader loader({LoaderField::ragged(*values_, *offsets_)}, options);
+      for (std::size_t i = 0; i < 20; ++i) {
+        ASSERT_EQ(next(loader), expected[i]) << i;
+        if (i != 3 && i != 9) continue;
+        const int before = loader.buffers();
+        budget_.resize(budget_.in_use() - budget_.cached() - 1);
+        EXPECT_LT(loader.buffers(), before);
+      }
+    }
+    budget_.resize(16_MiB);
+  }
+}
+
 TEST_F(RaggedLoader, SparseRowsComeAsTheyAreOrDense) {
   make(400, EngineKind::kDirect);
   Loader sparse({LoaderField::csr(*values_, *indices_, *offsets_, 8)}, {.batch_size = 30});

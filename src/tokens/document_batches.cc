@@ -94,6 +94,12 @@ std::uint64_t DocumentBatches::usual_tokens(std::size_t set, std::uint64_t posit
   return std::min(one.tokens, positions * (row + 2));
 }
 
+std::uint64_t DocumentBatches::usual_spans(std::size_t set, std::uint64_t positions) const {
+  if (!packed()) return positions;
+  const Set& one = sets_[set];
+  return positions * (one.index->size() * columns_ / one.tokens + 2);
+}
+
 void DocumentBatches::for_each_span(std::size_t set, std::span<const std::uint64_t> rows,
                                     const std::function<void(std::uint64_t, std::uint64_t)>& use) {
   const Set& one = sets_[set];

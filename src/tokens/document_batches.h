@@ -63,6 +63,7 @@ class DocumentBatches {
   // how many of a window this rank has at most.
   std::uint64_t window_positions(std::size_t set) const;
   std::uint64_t usual_tokens(std::size_t set, std::uint64_t positions) const;
+  std::uint64_t usual_spans(std::size_t set, std::uint64_t positions) const;
   std::uint64_t first_token_of(std::size_t set) const { return sets_[set].first_token; }
   std::optional<std::uint64_t> first_mask_of(std::size_t set) const { return masks_.first_of(set); }
   // Tokens of the set that its rows need, as (first, count). For the thread that reads windows.

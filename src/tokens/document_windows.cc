@@ -11,9 +11,6 @@
 namespace evenkeel {
 namespace {
 
-// Bytes between two spans that are cheaper to read than to leave out.
-constexpr std::uint64_t kSmallGap = 4096;
-
 std::uint64_t quotient_above(std::uint64_t number, std::uint64_t before, std::uint64_t by) {
   return number <= before ? 0 : (number - before - 1) / by + 1;
 }
@@ -87,10 +84,11 @@ DocumentWindowReader::DocumentWindowReader(DocumentBatches& documents,
 void DocumentWindowReader::reserve() {
   const Budget& budget = tokens_->budget;
   const std::uint64_t most = set_.windows.most();
-  const std::uint64_t plans = RowFeed::memory(budget.limit() / 4, usual_spans());
+  const std::uint64_t plans = RowFeed::memory(budget.limit() / 4, 0);  // and see make_room
   lists_share_ =
       budget.reserve(most * sizeof(std::uint64_t) + engines_.size() * plans, "plans of windows");
   rows_.reserve(most);
+  grow_wanted(set_.usual_spans);
   slots_.resize(kSlots);
   for (Slot& slot : slots_) {
     make_room(slot, usual_spans());
@@ -103,19 +101,23 @@ void DocumentWindowReader::reserve() {
 
 void DocumentWindowReader::free_memory() {
   slots_.clear();
+  rows_ = {};
   wanted_ = {};
   wanted_share_.release();
   lists_share_.release();
 }
 
+void DocumentWindowReader::grow_wanted(std::size_t room) {
+  // The old list lives until the new one is filled.
+  Reservation more =
+      tokens_->budget.reserve((room + wanted_.capacity()) * sizeof(Span), "documents of a window");
+  wanted_.reserve(room);
+  wanted_share_ = std::move(more);
+}
+
 void DocumentWindowReader::want(Span span) {
   if (wanted_.size() == wanted_.capacity()) {
-    const std::size_t room = std::max<std::size_t>(2 * wanted_.capacity(), usual_spans());
-    // The old list lives until the new one is filled.
-    Reservation more = tokens_->budget.reserve((room + wanted_.capacity()) * sizeof(Span),
-                                               "documents of a window");
-    wanted_.reserve(room);
-    wanted_share_ = std::move(more);
+    grow_wanted(std::max<std::size_t>(2 * wanted_.capacity(), 1));
   }
   wanted_.push_back(span);
 }
@@ -123,7 +125,8 @@ void DocumentWindowReader::want(Span span) {
 void DocumentWindowReader::make_room(Slot& slot, std::size_t spans) const {
   if (spans <= slot.room) return;
   const std::uint64_t each =
-      sizeof(Span) + engines_.size() * (sizeof(JobRun) + sizeof(std::uint64_t));
+      sizeof(Span) +
+      engines_.size() * (sizeof(JobRun) + sizeof(std::uint64_t) + RowFeed::bytes_of_start());
   Reservation more =
       tokens_->budget.reserve((spans + slot.room) * each, "parts of a window of documents");
   slot.spans.reserve(spans);
@@ -146,11 +149,11 @@ void DocumentWindowReader::find_spans(Slot& slot, std::uint64_t number) {
     want({start, start + tokens});
   });
   std::ranges::sort(wanted_, {}, &Span::start);
-  // Merged in place first, so that the list of the slot has room for what is left.
-  const std::uint64_t gap = kSmallGap / tokens_->layout.row_bytes;
+  // Merged in place first, so that the list of the slot has room for what is left. What lies
+  // between spans takes no memory: where it is small, the plan reads it and leaves it out.
   std::size_t merged = 0;
   for (const Span& span : wanted_) {
-    if (merged > 0 && span.start <= wanted_[merged - 1].end + gap) {
+    if (merged > 0 && span.start <= wanted_[merged - 1].end) {
       wanted_[merged - 1].end = std::max(wanted_[merged - 1].end, span.end);
     } else {
       wanted_[merged++] = span;

@@ -53,6 +53,7 @@ class DocumentWindowReader final : public WindowHolder {
     std::uint64_t first_token = 0;                 // in the array of tokens
     std::optional<std::uint64_t> first_mask = {};  // in that of masks
     std::uint64_t usual_tokens = 0;                // of a window
+    std::uint64_t usual_spans = 0;                 // and the parts of the stream that they are
   };
   // `masks` may be nullptr. Throws Error (kBudget) with the arithmetic.
   DocumentWindowReader(DocumentBatches& documents, std::shared_ptr<Array::Impl> tokens,
@@ -122,10 +123,14 @@ class DocumentWindowReader final : public WindowHolder {
   void free_memory() override;
   void reserve();
   void find_spans(Slot& slot, std::uint64_t number);
+  void grow_wanted(std::size_t room);
   void want(Span span);
   void make_room(Slot& slot, std::size_t spans) const;
   void place(Slot& slot, std::size_t which);
-  std::size_t usual_spans() const { return static_cast<std::size_t>(set_.windows.most()); }
+  // Of a slot. Without other ranks, documents of a window lie side by side.
+  std::size_t usual_spans() const {
+    return set_.windows.world > 1 ? set_.usual_spans : set_.windows.most();
+  }
   const Array::Impl& array(std::size_t which) const { return which == 0 ? *tokens_ : *masks_; }
 
   DocumentBatches& documents_;

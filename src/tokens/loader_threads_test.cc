@@ -107,6 +107,29 @@ TEST_F(TokenLoaderThreads, WindowsOfDocumentsGiveTheRowsOfMappedTokens) {
   }
 }
 
+// The documents between those of a rank are others': they take no memory here.
+TEST_F(TokenLoaderThreads, AWindowOfDocumentsTakesTheMemoryOfARanksOwn) {
+  std::vector<std::uint64_t> ends;
+  for (std::uint64_t end = 0; ends.size() < 4096; ends.push_back(end)) end += 200 + end % 97;
+  const std::string path = folder_.write("d.ds", counting(0, ends.back()));
+  folder_.write("d.ds.index", le_all<std::uint64_t>(ends));
+  for (const DocumentMode mode : {DocumentMode::kPacked, DocumentMode::kWhole}) {
+    const auto held = [&](std::uint64_t world) {
+      const Budget budget(32_MiB);
+      const Tokens stream = Tokens::open(path, {.budget = budget, .engine = EngineKind::kDirect});
+      LoaderOptions options{.batch_size = 4, .block_size = 256, .order = CropOrder::kBlocks};
+      options.world = world;
+      options.documents = {.mode = mode, .window = 2048, .mixed_windows = 3};
+      if (mode == DocumentMode::kPacked) options.documents.window = 512;
+      TokenLoader loader(stream, options);
+      for (std::uint64_t i = 0; i < 4096 / 4 / world; ++i) loader.next();
+      return budget.in_use() - budget.cached();
+    };
+    // Two windows of 2,048 documents, or of 3 x 512 rows, are 2 or 1.5 MiB.
+    EXPECT_LT(held(4) + 900'000, held(1)) << document_mode_name(mode);
+  }
+}
+
 // Several threads take from one loader: each batch once.
 TEST_F(TokenLoaderThreads, EachBatchIsLentOnce) {
   const Tokens stream = tokens(200'000, EngineKind::kRead);

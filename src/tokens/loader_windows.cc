@@ -40,7 +40,8 @@ std::unique_ptr<DocumentWindowReader> TokenLoader::Impl::make_window_reader(std:
                                  .order = make_order(set, DocumentBatches::OrderUse::kWindows),
                                  .first_token = documents_->first_token_of(set),
                                  .first_mask = documents_->first_mask_of(set),
-                                 .usual_tokens = documents_->usual_tokens(set, windows.most())};
+                                 .usual_tokens = documents_->usual_tokens(set, windows.most()),
+                                 .usual_spans = documents_->usual_spans(set, windows.most())};
   return std::make_unique<DocumentWindowReader>(*documents_, array_, documents_->mask_array(),
                                                 std::move(made));
 }

@@ -59,7 +59,14 @@ void TokenLoader::Impl::load(const LoaderState& state) {
   }
   if (documents_ && documents_->in_pieces()) {
     // The other numbers are part of the data's description. Streams are the turns of a mixture.
-    if (mixture_.size() > 1) require_same("streams", state.blocks.streams, mine.blocks.streams);
+    if (mixture_.size() > 1 && state.blocks.streams != mine.blocks.streams) {
+      throw Error(ErrorKind::kInvalid, "load",
+                  "the state was taken with " + with_commas(state.blocks.streams) +
+                      " streams of order \"blocks\", this loader has " +
+                      with_commas(mine.blocks.streams))
+          .hint("create the loader with streams=" + std::to_string(state.blocks.streams) +
+                "; the default follows from world and batch_size");
+    }
     return pipeline_.seek_samples(state.samples);
   }
   pipeline_.seek_samples(state.samples, [&] { change_windows(state.blocks); });

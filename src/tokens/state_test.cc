@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "format/token_test_files.h"
 #include "tokens/loader.h"
 #include "tokens/test_loader.h"
 
@@ -84,6 +85,36 @@ TEST_F(TokenLoaderState, StateOfOtherDataIsRefusedAndTheDifferenceNamed) {
       complaint({.batch_size = 2, .block_size = 8, .order = CropOrder::kShuffled, .seed = 1}, 1000)
           .find("order is random"),
       std::string::npos);
+}
+
+// A mixture takes as many samples of a set at a time as there are streams.
+TEST_F(TokenLoaderState, AMixtureOfDocumentsSaysWhichStreamsItNeeds) {
+  std::vector<std::uint64_t> ends;
+  for (std::uint64_t end = 10; end <= 4000; end += 10) ends.push_back(end);
+  const std::string path = folder_.write("d.ds", counting(0, ends.back()));
+  folder_.write("d.ds.index", le_all<std::uint64_t>(ends));
+  const Tokens stream = Tokens::open(path, {.budget = 16_MiB});
+  const auto make = [&](std::uint64_t batch_size, std::uint64_t streams) {
+    LoaderOptions options{
+        .batch_size = batch_size, .block_size = 16, .order = CropOrder::kBlocks, .prefetch = 1};
+    options.blocks.streams = streams;
+    options.documents = {.mode = DocumentMode::kPacked, .window = 16};
+    return TokenLoader({{stream, 1}, {stream, 1}}, options);
+  };
+  TokenLoader first = make(64, 0);
+  first.seek(2);
+  const LoaderState state = first.state();
+  ASSERT_EQ(state.blocks.streams, 8u);
+  TokenLoader other = make(16, 0);
+  try {
+    other.load(state);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("streams=8"), std::string::npos) << error.what();
+  }
+  TokenLoader same = make(16, 8);
+  same.load(state);
+  EXPECT_EQ(same.step(), 8u);
 }
 
 TEST_F(TokenLoaderState, StateThatIsNoWholeStepIsRefused) {
