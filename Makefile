@@ -79,4 +79,4 @@ uninstall: ## remove what `make install` put there (under the same DESTDIR)
 	@DESTDIR="$(DESTDIR)" cmake -DMANIFEST="$(CURDIR)/build/installed.txt" -P cmake/uninstall.cmake
 
 clean: ## remove what was built (.venv, .venv-peers and .venv-docs stay)
-	rm -rf build build-dev build-tsan build-nouring build-clang build-fuzz build-pyasan build-cp* dist
+	rm -rf build build-dev build-tsan build-nouring build-clang build-alone build-fuzz build-pyasan build-cp* dist

@@ -1,7 +1,6 @@
 // evenkeel batches: the batches that a loader gives, and how fast.
 #include <fmt/core.h>
 #include <fmt/ranges.h>
-#include <xxhash.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "base/hash.h"
 #include "base/visible.h"
 #include "cli/commands.h"
 #include "cli/describe.h"
@@ -113,8 +113,7 @@ Measured measure(const Batches& batches, TokenLoader& loader) {
   const InterruptGuard guard;
   Progress progress;
   Measured measured;
-  XXH3_state_t* hash = XXH3_createState();
-  XXH3_64bits_reset(hash);
+  RunningXxh3 hash;
   loader.seek(batches.from);
   const auto began = Clock::now();
   for (std::uint64_t i = 0; i < batches.steps; ++i) {
@@ -126,7 +125,7 @@ Measured measure(const Batches& batches, TokenLoader& loader) {
     // The last token of every row: a wrong crop shows, and the clock does not measure hashing.
     const auto y = batch.y<std::int64_t>();
     for (std::size_t row = 0; row < y.size() && !y[row].empty(); ++row) {
-      XXH3_64bits_update(hash, &y[row].back(), sizeof(std::int64_t));
+      hash.append(std::as_bytes(y[row].last(1)));
     }
     measured.tokens += y.size() * batch.columns();
     if (batches.print) print_batch(loader, batch);
@@ -138,8 +137,7 @@ Measured measure(const Batches& batches, TokenLoader& loader) {
     }
   }
   measured.seconds = std::chrono::duration<double>(Clock::now() - began).count();
-  measured.checksum = XXH3_64bits_digest(hash);
-  XXH3_freeState(hash);
+  measured.checksum = hash.hash();
   std::ranges::sort(measured.waits_us);
   return measured;
 }

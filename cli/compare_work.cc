@@ -1,7 +1,6 @@
 #include "cli/compare_work.h"
 
 #include <fmt/core.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <bit>
@@ -20,8 +19,6 @@ namespace {
 
 constexpr std::uint64_t kDense = 1024;
 
-void free_state(XXH3_state_s* state) { XXH3_freeState(state); }
-
 }  // namespace
 
 bool is_checkpoint(std::uint64_t slices) {
@@ -29,24 +26,20 @@ bool is_checkpoint(std::uint64_t slices) {
   return slices > 0 && slices % stride == 0;
 }
 
-SliceChecksum::SliceChecksum(std::uint64_t slice_bytes)
-    : slice_bytes_(slice_bytes), state_(XXH3_createState(), free_state) {
-  if (!state_) throw std::bad_alloc();
+SliceChecksum::SliceChecksum(std::uint64_t slice_bytes) : slice_bytes_(slice_bytes) {
   checkpoints_.reserve(16 * kDense);  // so that it does not grow, and move, while others measure
 }
-
-SliceChecksum::~SliceChecksum() = default;
 
 void SliceChecksum::take(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const std::size_t count = std::min<std::uint64_t>(bytes.size(), slice_bytes_ - filled_);
     if (count == slice_bytes_) {
-      finish(XXH3_64bits_withSeed(bytes.data(), count, chain_));
+      finish(xxh3(bytes.first(count), chain_));
     } else {
-      if (filled_ == 0) XXH3_64bits_reset_withSeed(state_.get(), chain_);
-      XXH3_64bits_update(state_.get(), bytes.data(), count);
+      if (filled_ == 0) hash_.reset(chain_);
+      hash_.append(bytes.first(count));
       filled_ += count;
-      if (filled_ == slice_bytes_) finish(XXH3_64bits_digest(state_.get()));
+      if (filled_ == slice_bytes_) finish(hash_.hash());
     }
     bytes = bytes.subspan(count);
   }

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
@@ -11,9 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/hash.h"
 #include "cli/options.h"
-
-struct XXH3_state_s;
 
 namespace evenkeel::cli {
 
@@ -33,7 +31,6 @@ bool is_checkpoint(std::uint64_t slices);
 class SliceChecksum {
  public:
   explicit SliceChecksum(std::uint64_t slice_bytes);
-  ~SliceChecksum();
   void take(std::span<const std::byte> bytes);
   std::uint64_t slices() const { return slices_; }
   const std::vector<Checkpoint>& checkpoints() const { return checkpoints_; }
@@ -43,7 +40,7 @@ class SliceChecksum {
 
   const std::uint64_t slice_bytes_;
   std::uint64_t filled_ = 0, chain_ = 0, slices_ = 0;
-  std::unique_ptr<XXH3_state_s, void (*)(XXH3_state_s*)> state_;
+  RunningXxh3 hash_;  // of a slice that is not complete
   std::vector<Checkpoint> checkpoints_;
 };
 

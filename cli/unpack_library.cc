@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include <cerrno>
 #include <cstdlib>
@@ -15,6 +14,7 @@
 #include <utility>
 
 #include "base/fd.h"
+#include "base/hash.h"
 #include "evenkeel/error.h"
 
 namespace evenkeel::cli {
@@ -200,7 +200,7 @@ std::vector<UnpackPlace> unpack_places() {
 
 std::string unpack_library(std::string_view bytes, const std::vector<UnpackPlace>& places) {
   const std::string name =
-      fmt::format("libevenkeel_guard-{:016x}.so", XXH3_64bits(bytes.data(), bytes.size()));
+      fmt::format("libevenkeel_guard-{:016x}.so", xxh3(std::as_bytes(std::span(bytes))));
   std::string problems;
   for (const UnpackPlace& place : places) {
     try {

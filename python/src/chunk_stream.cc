@@ -49,7 +49,7 @@ bool ChunkStream::Source::close(std::optional<ReadAhead::Clock::time_point> dead
 bool ChunkStream::Source::owned_here() const { return impl().owned_here(); }
 
 ChunkStream::ChunkStream(Chunks chunks, Reservation held)
-    : source_(std::make_shared<Source>(std::move(chunks), std::move(held))) {}
+    : source_(std::make_shared<Source>(Source{std::move(chunks), std::move(held)})) {}
 
 ChunkStream::Array ChunkStream::next(std::span<std::int64_t> numbers) {
   const std::shared_ptr<Source> source = source_.get();

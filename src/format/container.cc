@@ -3,14 +3,14 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "evenkeel/bytes.h"
 
 namespace evenkeel {
 namespace {
 
-constexpr std::uint64_t kMostState = 16_MiB;
+constexpr std::uint64_t kMostState = 4_MiB;
 constexpr std::size_t kNamesShown = 12;
 
 bool is_folder_of_files(const std::string& path) {
@@ -23,7 +23,7 @@ bool is_file(const std::string& path) {
   return ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
 }
 
-nlohmann::json read_json(const std::string& path) {
+JsonValue read_json(const std::string& path) {
   const Source source = open_source(path);
   if (source.identity.size > kMostState) {
     throw Error(ErrorKind::kFormat, "open",
@@ -31,8 +31,7 @@ nlohmann::json read_json(const std::string& path) {
         .in(path)
         .hint("is this the file of a dataset?");
   }
-  return nlohmann::json::parse(source.read(0, source.identity.size), nullptr,
-                               /*exceptions=*/false);
+  return parse_json(source.read(0, source.identity.size)).value_or(JsonValue());
 }
 
 // A parser that knows no path throws errors without one.
@@ -101,12 +100,12 @@ std::vector<std::string> dataset_files(const std::string& folder) {
   if (!is_folder_of_files(folder)) return {};
   const std::string prefix = folder.ends_with('/') ? folder : folder + '/';
   if (is_file(prefix + "dataset_dict.json")) {
-    const auto splits = read_json(prefix + "dataset_dict.json");
+    const JsonValue dictionary = read_json(prefix + "dataset_dict.json");
     std::string names;
-    if (splits.is_object() && splits.contains("splits") && splits["splits"].is_array()) {
-      for (const auto& split : splits["splits"]) {
-        if (split.is_string())
-          names += (names.empty() ? "" : ", ") + printable(split.get<std::string>());
+    if (const JsonValue* splits = dictionary.find("splits", JsonValue::Kind::kList)) {
+      for (const JsonValue& split : splits->list) {
+        if (split.kind != JsonValue::Kind::kText) continue;
+        names += (names.empty() ? "" : ", ") + printable(split.text);
       }
     }
     throw Error(ErrorKind::kInvalid, "open", "this folder holds several datasets: " + names)
@@ -115,23 +114,20 @@ std::vector<std::string> dataset_files(const std::string& folder) {
   }
   const std::string path = prefix + "state.json";
   if (!is_file(path)) return {};
-  const auto state = read_json(path);
+  const JsonValue state = read_json(path);
   const auto fail = [&](const std::string& problem) {
     return Error(ErrorKind::kFormat, "open", "bad state of a dataset: " + problem).in(path);
   };
-  if (!state.is_object() || !state.contains("_data_files") || !state["_data_files"].is_array()) {
-    throw fail("there is no list \"_data_files\" in it");
-  }
-  if (state.contains("_indices_files") && state["_indices_files"].is_array() &&
-      !state["_indices_files"].empty()) {
+  const JsonValue* const data_files = state.find("_data_files", JsonValue::Kind::kList);
+  if (!data_files) throw fail("there is no list \"_data_files\" in it");
+  const JsonValue* const selection = state.find("_indices_files", JsonValue::Kind::kList);
+  if (selection && !selection->list.empty()) {
     throw fail("it holds a selection of rows")
         .hint("save it again: datasets.load_from_disk(folder).flatten_indices().save_to_disk(new)");
   }
   std::vector<std::string> files;
-  for (const auto& entry : state["_data_files"]) {
-    const bool has =
-        entry.is_object() && entry.contains("filename") && entry["filename"].is_string();
-    const std::string name = has ? entry["filename"].get<std::string>() : "";
+  for (const JsonValue& entry : data_files->list) {
+    const std::string name(entry.text_of("filename"));
     if (name.empty() || name == "." || name == ".." || name.find('/') != name.npos ||
         name.find('\0') != name.npos) {
       throw fail("\"" + printable(name) + "\" is not the name of a file beside it");

@@ -2,12 +2,12 @@
 // docs/formats.md.
 #include <algorithm>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <utility>
 
 #include "base/checked.h"
+#include "base/json.h"
 #include "base/visible.h"
 #include "evenkeel/bytes.h"
 #include "format/part.h"
@@ -17,12 +17,13 @@ namespace evenkeel {
 namespace {
 
 constexpr std::uint64_t kLengthBytes = 8;
-constexpr std::uint64_t kMostHeaderBytes = 100'000'000;  // as the reference implementation has it
+constexpr std::uint64_t kMostSafetensorsHeader =
+    100'000'000;  // as the reference implementation has it
 constexpr std::uint64_t kMostIndexBytes = 1 << 30;
 // Of JSON in memory: its text, and what is taken from it. A tensor in 50 bytes of text becomes 500
-// bytes of names, shapes and places; an index becomes a tree first.
-constexpr std::uint64_t kTimesHeader = 16, kTimesIndex = 32;
-constexpr std::size_t kMostAxes = 64;  // of NumPy and torch
+// bytes of names, shapes and places.
+constexpr std::uint64_t kTimesHeader = 16, kTimesIndex = 16;
+constexpr std::size_t kMostTensorAxes = 64;  // of NumPy and torch
 
 constexpr std::string_view kMetadata = "__metadata__";
 
@@ -66,106 +67,97 @@ struct Entry {
 
 // Takes the header's JSON event by event: a document of 100 MB never becomes a tree. Values of keys
 // that it does not know are passed over, as the reference implementation does.
-class HeaderEvents {
+class HeaderEvents final : public JsonEvents {
  public:
-  using Json = nlohmann::json;
-
   explicit HeaderEvents(const std::string& path) : path_(path) {}
 
   std::vector<Entry> entries;
   std::map<std::string, std::string> metadata;
 
-  bool key(std::string& name) {
-    if (skipped_ > 0) return true;
+  void key(std::string_view name) override {
+    if (skipped_ > 0) return;
     if (depth_ == 1) {
       in_metadata_ = name == kMetadata;
-      if (!names_.insert(name).second) throw error("two entries are called " + quoted(name));
-      if (!in_metadata_) entries.push_back({name, {}, {}, {}});
+      if (!names_.emplace(name).second) throw error("two entries are called " + quoted(name));
+      if (!in_metadata_) entries.push_back({std::string(name), {}, {}, {}});
     } else if (!in_metadata_) {
       Entry& entry = entries.back();
       if ((name == "dtype" && entry.type) || (name == "shape" && entry.shape) ||
           (name == "data_offsets" && entry.offsets)) {
         throw error("tensor " + quoted(entry.name) + " has two values of " + quoted(name));
       }
-    } else if (metadata.contains(name)) {
+    } else if (metadata.contains(std::string(name))) {
       throw error("two values of " + quoted(name) + " in " + std::string(kMetadata));
     }
     key_ = name;
-    return true;
   }
 
-  bool start_object(std::size_t) {
-    if (skipped_ > 0) return skip_deeper();
-    if (depth_ == 2) {
-      if (in_metadata_ || is_field(key_)) throw unexpected("an object");
-      return skip_deeper();
+  void begin_object() override {
+    if (skipped_ > 0 || depth_ == 2) {
+      if (skipped_ == 0 && (in_metadata_ || is_field(key_))) throw unexpected("an object");
+      ++skipped_;
+    } else {
+      ++depth_;
     }
-    ++depth_;
-    return true;
   }
-  bool end_object() {
-    if (skipped_ > 0) return skip_up();
+  void end_object() override {
+    if (skipped_ > 0) {
+      --skipped_;
+      return;
+    }
     if (depth_ == 2 && !in_metadata_) require_complete(entries.back());
     --depth_;
-    return true;
   }
-  bool start_array(std::size_t) {
-    if (skipped_ > 0) return skip_deeper();
-    if (depth_ != 2 || in_metadata_) throw unexpected("a list");
-    if (numbers_) throw unexpected("a list within a list");
-    if (key_ == "shape") {
-      numbers_ = &entries.back().shape.emplace();
-    } else if (key_ == "data_offsets") {
-      numbers_ = &entries.back().offsets.emplace();
-    } else if (is_field(key_)) {
-      throw unexpected("a list");
-    } else {
-      return skip_deeper();
+  void begin_list() override {
+    if (skipped_ == 0) {
+      if (depth_ != 2 || in_metadata_) throw unexpected("a list");
+      if (numbers_) throw unexpected("a list within a list");
+      if (key_ == "shape") {
+        numbers_ = &entries.back().shape.emplace();
+        return;
+      }
+      if (key_ == "data_offsets") {
+        numbers_ = &entries.back().offsets.emplace();
+        return;
+      }
+      if (is_field(key_)) throw unexpected("a list");
     }
-    return true;
+    ++skipped_;
   }
-  bool end_array() {
-    if (skipped_ > 0) return skip_up();
-    numbers_ = nullptr;
-    return true;
+  void end_list() override {
+    if (skipped_ > 0) {
+      --skipped_;
+    } else {
+      numbers_ = nullptr;
+    }
   }
 
-  bool number_unsigned(std::uint64_t value) {
-    if (numbers_ && skipped_ == 0) {
-      const std::size_t most = key_ == "shape" ? kMostAxes : 2;
-      if (numbers_->size() == most) {
-        throw error("tensor " + quoted(entries.back().name) + " has more than " +
-                    std::to_string(most) + (most == 2 ? " data_offsets" : " axes"));
-      }
-      numbers_->push_back(value);
-      return true;
+  void whole(std::uint64_t value) override {
+    if (!numbers_ || skipped_ > 0) return other("a number");
+    const std::size_t most = key_ == "shape" ? kMostTensorAxes : 2;
+    if (numbers_->size() == most) {
+      throw error("tensor " + quoted(entries.back().name) + " has more than " +
+                  std::to_string(most) + (most == 2 ? " data_offsets" : " axes"));
     }
-    return other("a number");
+    numbers_->push_back(value);
   }
-  bool string(std::string& text) {
-    if (skipped_ > 0) return true;
+  void text(std::string_view value) override {
+    if (skipped_ > 0) return;
     if (depth_ == 2 && in_metadata_) {
-      metadata.emplace(key_, text);
+      metadata.emplace(key_, value);
     } else if (depth_ == 2 && key_ == "dtype" && !numbers_) {
-      entries.back().type = text;
+      entries.back().type = value;
     } else {
-      return other("a text");
+      other("a text");
     }
-    return true;
   }
-  bool number_integer(std::int64_t) { return other("a negative number"); }
-  bool number_float(double, const std::string&) {
-    return other("a number with a fraction, or larger than 64 bits");
+  // A value that may stand only under a key that is passed over.
+  void other(const char* kind) override {
+    if (skipped_ > 0) return;
+    if (depth_ < 2 || in_metadata_ || numbers_ || is_field(key_)) throw unexpected(kind);
   }
-  bool null() { return other("null"); }
-  bool boolean(bool) { return other("a truth value"); }
-  bool binary(std::vector<std::uint8_t>&) { return other("bytes"); }
-  bool parse_error(std::size_t position, const std::string&, const std::exception& why) {
-    // "[json.exception.parse_error.101] parse error at line 1, column 3: syntax error ..."
-    std::string_view text = why.what();
-    const std::size_t at = text.find(": ");
-    if (at != text.npos) text.remove_prefix(at + 2);
-    throw header_error(path_, "not valid JSON: " + printable(text)).at(kLengthBytes + position);
+  void syntax_error(std::size_t position, std::string_view why) override {
+    throw header_error(path_, "not valid JSON: " + printable(why)).at(kLengthBytes + position);
   }
 
  private:
@@ -173,14 +165,6 @@ class HeaderEvents {
     return key == "dtype" || key == "shape" || key == "data_offsets";
   }
   static std::string quoted(std::string_view name) { return '"' + printable(name) + '"'; }
-  bool skip_deeper() {
-    ++skipped_;
-    return true;
-  }
-  bool skip_up() {
-    --skipped_;
-    return true;
-  }
   Error error(std::string problem) const { return header_error(path_, std::move(problem)); }
   Error unexpected(const std::string& found) const {
     if (depth_ == 0) return error("it is " + found + ", not an object of tensors");
@@ -199,13 +183,6 @@ class HeaderEvents {
       throw missing(entry.offsets->empty() ? "0 data_offsets, not 2" : "1 data_offsets, not 2");
     }
   }
-  // A value that is in place only under a key that is passed over.
-  bool other(const char* found) {
-    if (skipped_ > 0) return true;
-    if (depth_ < 2 || in_metadata_ || numbers_ || is_field(key_)) throw unexpected(found);
-    return true;
-  }
-
   const std::string& path_;
   std::set<std::string, std::less<>> names_;
   std::string key_;
@@ -269,6 +246,59 @@ void require_no_holes(const std::string& path, const std::vector<Tensor>& tensor
   }
 }
 
+Error index_error(const std::string& path, const std::string& problem) {
+  return Error(ErrorKind::kFormat, "open", "bad index of safetensors: " + problem).in(path);
+}
+
+// Collects the fields of "weight_map", which are texts, and passes over everything else.
+class IndexEvents final : public JsonEvents {
+ public:
+  explicit IndexEvents(const std::string& path) : path_(path) {}
+
+  std::optional<std::map<std::string, std::string>> file_of_tensor;
+
+  void key(std::string_view name) override {
+    if (level_ <= 2) key_ = name;
+  }
+  void begin_object() override {
+    if (level_ == 1 && key_ == "weight_map") {
+      file_of_tensor.emplace();
+      in_map_ = true;
+    } else {
+      other("an object");
+    }
+    ++level_;
+  }
+  void end_object() override { leave(); }
+  void begin_list() override {
+    other("a list");
+    ++level_;
+  }
+  void end_list() override { leave(); }
+  void text(std::string_view value) override {
+    if (in_map_ && level_ == 2) file_of_tensor->insert_or_assign(key_, value);
+  }
+  void whole(std::uint64_t) override { other("a number"); }
+  void other(const char* kind) override {
+    if (!in_map_ || level_ != 2) return;
+    throw index_error(path_,
+                      "the file of tensor \"" + printable(key_) + "\" is " + kind + ", not a text");
+  }
+  void syntax_error(std::size_t position, std::string_view why) override {
+    throw index_error(path_, "not valid JSON: " + printable(why)).at(position);
+  }
+
+ private:
+  void leave() {
+    if (--level_ == 1) in_map_ = false;
+  }
+
+  const std::string& path_;
+  std::string key_;        // the last on the first two levels
+  std::size_t level_ = 0;  // of objects and lists
+  bool in_map_ = false;
+};
+
 std::uint64_t header_length(std::string_view head) {
   std::uint64_t length = 0;
   for (std::size_t i = kLengthBytes; i-- > 0;) {
@@ -282,7 +312,7 @@ std::uint64_t header_length(std::string_view head) {
 bool is_safetensors(std::string_view head, std::uint64_t size) {
   if (head.size() <= kLengthBytes || head[kLengthBytes] != '{') return false;
   const std::uint64_t length = header_length(head);
-  return length >= 2 && length <= kMostHeaderBytes && length <= size - kLengthBytes;
+  return length >= 2 && length <= kMostSafetensorsHeader && length <= size - kLengthBytes;
 }
 
 TensorTable read_safetensors(const Source& source, const Budget& budget) {
@@ -294,10 +324,10 @@ TensorTable read_safetensors(const Source& source, const Budget& budget) {
         .hint("the download may be incomplete");
   }
   const std::uint64_t length = header_length(head);
-  if (length > kMostHeaderBytes) {
+  if (length > kMostSafetensorsHeader) {
     throw header_error(source.path, "a length of " + with_commas(length) +
                                         " bytes is more than the format allows, " +
-                                        with_commas(kMostHeaderBytes))
+                                        with_commas(kMostSafetensorsHeader))
         .at(0)
         .hint("this may not be a safetensors file");
   }
@@ -313,7 +343,7 @@ TensorTable read_safetensors(const Source& source, const Budget& budget) {
     throw header_error(source.path, "it does not begin with {").at(kLengthBytes);
   }
   HeaderEvents events(source.path);
-  nlohmann::json::sax_parse(text, &events);
+  parse_json(text, events);
   TensorTable table{.format = "safetensors", .tensors = {}, .metadata = std::move(events.metadata)};
   const std::uint64_t data = kLengthBytes + length;
   for (const Entry& entry : events.entries) {
@@ -327,38 +357,32 @@ TensorTable read_safetensors(const Source& source, const Budget& budget) {
 }
 
 SafetensorsIndex read_safetensors_index(const std::string& path, const Budget& budget) {
-  const auto fail = [&](const std::string& problem) {
-    return Error(ErrorKind::kFormat, "open", "bad index of safetensors: " + problem).in(path);
-  };
   const Source source = open_source(path);
   if (source.identity.size > kMostIndexBytes) {
-    throw fail("it has " + with_commas(source.identity.size) + " bytes").hint("is this the index?");
+    throw index_error(path, "it has " + with_commas(source.identity.size) + " bytes")
+        .hint("is this the index?");
   }
   const Reservation share = budget.reserve(kTimesIndex * source.identity.size, "index of weights");
-  const auto json =
-      nlohmann::json::parse(source.read(0, source.identity.size), nullptr, /*exceptions=*/false);
-  const auto map = json.is_object() ? json.find("weight_map") : json.end();
-  if (!json.is_object() || map == json.end() || !map->is_object()) {
-    throw fail("there is no object \"weight_map\" in it");
+  IndexEvents events(path);
+  parse_json(source.read(0, source.identity.size), events);
+  if (!events.file_of_tensor) {
+    throw index_error(path, "there is no object \"weight_map\" in it");
   }
   const std::size_t slash = path.rfind('/');
   const std::string folder = slash == path.npos ? "" : path.substr(0, slash + 1);
   SafetensorsIndex index;
   std::map<std::string, std::size_t> numbers;
-  for (const auto& [name, file] : map->items()) {
-    if (!file.is_string()) throw fail("the file of tensor \"" + printable(name) + "\" is no text");
-    numbers.emplace(file.get<std::string>(), 0);
-  }
+  for (const auto& [name, file] : *events.file_of_tensor) numbers.emplace(file, 0);
   for (auto& [file, number] : numbers) {
     if (file.empty() || file == "." || file == ".." || file.find('/') != file.npos ||
         file.find('\0') != file.npos) {
-      throw fail("\"" + printable(file) + "\" is not the name of a file beside it");
+      throw index_error(path, "\"" + printable(file) + "\" is not the name of a file beside it");
     }
     number = index.files.size();
     index.files.push_back(folder + file);
   }
-  for (const auto& [name, file] : map->items()) {
-    index.tensors.emplace(name, numbers.at(file.get<std::string>()));
+  for (const auto& [name, file] : *events.file_of_tensor) {
+    index.tensors.emplace(name, numbers.at(file));
   }
   return index;
 }

@@ -11,7 +11,6 @@
 #include "prepare/input_files.h"
 #include "prepare/items.h"
 #include "remote/address.h"
-#include "write/checksums.h"
 
 namespace evenkeel {
 namespace {
@@ -146,7 +145,7 @@ class Dedup {
     std::uint64_t saved = at.offset, since = 0;
     HashRecord record{.hash = {}, .number = source_->position().item};
     for (; const auto item = source_->next(); ++record.number) {
-      record.hash = hash128_of(*item);
+      record.hash = xxh3_128(*item);
       hashes.add(part_of(record.hash.high, count), std::as_bytes(std::span(&record, 1)));
       since += item->size();
       if (since < look) continue;

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/hash.h"
 #include "base/memory.h"
-#include "write/checksums.h"
 
 namespace evenkeel {
 

@@ -5,9 +5,9 @@
 #include <ctime>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <vector>
 
+#include "base/json.h"
 #include "base/mutex.h"
 #include "base/per_process.h"
 #include "base/sys.h"
@@ -152,14 +152,11 @@ std::optional<std::int64_t> parse_expiration(std::string_view text) {
 }
 
 Credentials parse_credentials_json(std::string_view json, const std::string& service) {
-  const nlohmann::json value = nlohmann::json::parse(json, nullptr, false);
-  if (!value.is_object()) {
+  const auto value = parse_json(json);
+  if (!value || value->kind != JsonValue::Kind::kObject) {
     throw Error(ErrorKind::kFormat, "open", service + " did not answer with a JSON object");
   }
-  const auto field = [&](const char* name) {
-    const auto found = value.find(name);
-    return found != value.end() && found->is_string() ? found->get<std::string>() : std::string();
-  };
+  const auto field = [&](const char* name) { return std::string(value->text_of(name)); };
   Credentials found{.key_id = field("AccessKeyId"),
                     .secret = Secret(field("SecretAccessKey")),
                     .token = Secret(field("Token")),

@@ -13,6 +13,7 @@
 #include <filesystem>
 
 #include "base/checked.h"
+#include "base/hash.h"
 #include "base/visible.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
@@ -23,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kBlockMagic("EKBLOCK1", 8);
+constexpr std::string_view kBlockMagic("EKBLOCK2", 8);
 constexpr std::size_t kKeyLength = 32;
 constexpr std::int64_t kTouchEvery = 60;  // seconds: how exactly uses are noted
 // Blocks that are removed at a time, at most: what is known of them takes about 3 MiB.
@@ -36,7 +37,7 @@ struct BlockHeader {
   std::uint64_t block, length, data, self;
 
   std::uint64_t checksum() const {
-    return xxh64(std::as_bytes(std::span(this, 1)).first(offsetof(BlockHeader, self)));
+    return xxh3(std::as_bytes(std::span(this, 1)).first(offsetof(BlockHeader, self)));
   }
 };
 
@@ -50,7 +51,7 @@ bool is_whole(std::span<const std::byte> file, BlockHeader& header) {
   std::memcpy(&header, file.data(), sizeof header);
   return std::string_view(header.magic, 8) == kBlockMagic && header.self == header.checksum() &&
          header.length <= DiskCache::kBlock && header.length <= file.size() - DiskCache::kHeader &&
-         header.data == xxh64(file.subspan(DiskCache::kHeader, header.length));
+         header.data == xxh3(file.subspan(DiskCache::kHeader, header.length));
 }
 
 // O_DIRECT, where the filesystem takes it: what is read from the cache stays out of memory.
@@ -298,7 +299,7 @@ bool DiskCache::store(const std::string& key, std::uint64_t block, std::byte* ro
   std::memcpy(header.key, key.data(), kKeyLength);
   header.block = block;
   header.length = bytes;
-  header.data = xxh64({room + kHeader, bytes});
+  header.data = xxh3({room + kHeader, bytes});
   header.self = header.checksum();
   std::memcpy(room, &header, sizeof header);
   const std::string path = path_of(key, block);

@@ -88,7 +88,4 @@ class DiskCache {
   PerProcess<Usage> usage_;
 };
 
-// XXH64, seed 0.
-std::uint64_t xxh64(std::span<const std::byte> bytes);
-
 }  // namespace evenkeel

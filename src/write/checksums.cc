@@ -1,8 +1,5 @@
 #include "write/checksums.h"
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include <algorithm>
 #include <charconv>
 
@@ -16,15 +13,6 @@ namespace {
 constexpr std::string_view kChecksumsMagic = "evenkeel xxh3 1";
 
 }  // namespace
-
-std::uint64_t checksum_of(std::span<const std::byte> block) {
-  return XXH3_64bits(block.data(), block.size());
-}
-
-Hash128 hash128_of(std::span<const std::byte> bytes) {
-  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
-  return {hash.high64, hash.low64};
-}
 
 Checksums Checksums::read(const std::string& path) {
   const auto all = read_text_file(path);
@@ -80,33 +68,11 @@ std::string Checksums::text() const {
   return all;
 }
 
-struct RunningChecksums::State {
-  XXH3_state_t hash;
-};
-
-std::uint64_t checksum_of(
-    std::uint64_t length,
-    const std::function<std::span<const std::byte>(std::uint64_t at)>& piece) {
-  const auto state = std::make_unique<XXH3_state_t>();
-  XXH3_64bits_reset(state.get());
-  for (std::uint64_t at = 0; at < length;) {
-    const auto now = piece(at);
-    XXH3_64bits_update(state.get(), now.data(), now.size());
-    at += now.size();
-  }
-  return XXH3_64bits_digest(state.get());
-}
-
-RunningChecksums::RunningChecksums() : state_(std::make_unique<State>()) {
-  XXH3_64bits_reset(&state_->hash);
-}
-RunningChecksums::~RunningChecksums() = default;
-
 void RunningChecksums::append(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const std::uint64_t left = kChecksumBlock - end_ % kChecksumBlock;
     const auto now = bytes.first(std::min<std::uint64_t>(left, bytes.size()));
-    XXH3_64bits_update(&state_->hash, now.data(), now.size());
+    hash_.append(now);
     end_ += now.size();
     bytes = bytes.subspan(now.size());
     if (now.size() < left) break;
@@ -115,8 +81,8 @@ void RunningChecksums::append(std::span<const std::byte> bytes) {
       blocks_.resize(block + 1);
       stale_.resize(block + 1);
     }
-    blocks_[block] = XXH3_64bits_digest(&state_->hash);
-    XXH3_64bits_reset(&state_->hash);
+    blocks_[block] = hash_.hash();
+    hash_.reset();
   }
 }
 
@@ -139,7 +105,7 @@ void RunningChecksums::change(std::uint64_t offset, std::uint64_t length) {
   if (end <= end_) return;
   end_ = end;
   if (end_ % kChecksumBlock != 0) mark(end_ / kChecksumBlock);
-  XXH3_64bits_reset(&state_->hash);
+  hash_.reset();
 }
 
 Checksums RunningChecksums::finish(

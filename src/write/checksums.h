@@ -4,13 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "evenkeel/budget.h"
+#include "base/hash.h"
 
 namespace evenkeel {
 
@@ -28,25 +26,10 @@ struct Checksums {
   std::string text() const;
 };
 
-std::uint64_t checksum_of(std::span<const std::byte> block);
-struct Hash128 {
-  std::uint64_t high = 0, low = 0;
-  friend bool operator==(const Hash128&, const Hash128&) = default;
-};
-Hash128 hash128_of(std::span<const std::byte> bytes);  // XXH3 of 128 bits
-// Of so many bytes that come in pieces: `piece(at)` is what begins `at` bytes behind the first.
-std::uint64_t checksum_of(std::uint64_t length,
-                          const std::function<std::span<const std::byte>(std::uint64_t at)>& piece);
-
 // Takes checksums of a file while it is written from its beginning to its end. What is written
 // elsewhere is marked; the caller then reads those blocks again.
 class RunningChecksums {
  public:
-  RunningChecksums();
-  ~RunningChecksums();
-  RunningChecksums(const RunningChecksums&) = delete;
-  RunningChecksums& operator=(const RunningChecksums&) = delete;
-
   // These bytes follow on the last.
   void append(std::span<const std::byte> bytes);
   // These were written elsewhere; beyond the end, the file now ends behind them.
@@ -56,10 +39,9 @@ class RunningChecksums {
                    const std::function<std::uint64_t(std::uint64_t block)>& checksum);
 
  private:
-  struct State;
   void mark(std::uint64_t block);
 
-  std::unique_ptr<State> state_;
+  RunningXxh3 hash_;  // of the block that `end_` is in
   std::uint64_t end_ = 0;
   std::vector<std::uint64_t> blocks_;
   std::vector<bool> stale_;

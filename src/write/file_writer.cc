@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/checked.h"
+#include "base/hash.h"
 #include "base/per_process.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
@@ -244,11 +245,13 @@ void FileWriter::take_checksums() {
   const Checksums all = checksums_->finish(size, [&](std::uint64_t number) {
     const std::uint64_t begin = number * kChecksumBlock;
     const std::uint64_t length = std::min(kChecksumBlock, size - begin);
-    return checksum_of(length, [&](std::uint64_t at) -> std::span<const std::byte> {
+    RunningXxh3 hash;
+    for (std::uint64_t at = 0; at < length; at += most) {
       const std::uint64_t now = std::min(most, length - at);
       file_->read(begin + at, {scratch, round_up(now, kAlign)});
-      return {scratch, now};
-    });
+      hash.append({scratch, now});
+    }
+    return hash.hash();
   });
   queue_->give_back(scratch);
   checksums_text_ = all.text();
