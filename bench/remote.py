@@ -2,9 +2,10 @@
 
 usage: python bench/remote.py [ranges] [cache] [--mib 512] [--latency 0,20] [--repeats 3]
 
-ranges: nginx serves one file, and each contestant fetches the same ranges of it. --latency: so many
-milliseconds are added to each request, by `tc netem` in a network namespace of its own (needs root
-and the kernel's netem; Debian: iproute2), or else by a relay that delays requests.
+ranges: nginx serves one file, and each contestant fetches the same ranges of it; rclone, which
+cannot, reads as many bytes in order. --latency: so many milliseconds are added, by `tc netem` in a
+network namespace of its own (needs root and the kernel's netem; Debian: iproute2), or else by
+nginx, which waits before each answer (Debian's nginx-light has the module for it).
 
 cache: the second epoch of a process with a cache on disk that holds the data, beside the same epoch
 from the local file with engine="direct".
@@ -31,29 +32,26 @@ import time
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from relay import Relay
 
 CONFIG = """
-daemon off; worker_processes 2; pid {at}/pid; error_log {at}/log crit;
+{module}daemon off; worker_processes 2; pid {at}/pid; error_log {at}/log crit;
 events {{ worker_connections 1024; }}
 http {{
   access_log off; root {at}/data; sendfile on; keepalive_requests 1000000;
   client_body_temp_path {at}/1; proxy_temp_path {at}/2; fastcgi_temp_path {at}/3;
   uwsgi_temp_path {at}/4; scgi_temp_path {at}/5;
-  server {{ listen {address}:{port}; }}
+  server {{ listen {address}:{port}; {answer} }}
 }}
 """
+ECHO_MODULE = "/usr/lib/nginx/modules/ngx_http_echo_module.so"
 NAMESPACE = "evenkeel-bench"
 IN_FLIGHT = 64
 PORT = 18480
 
 
 @contextlib.contextmanager
-def network(latency_ms: float) -> Iterator[tuple[str, list[str], bool]]:
-    """The server's address, the words before a command that runs there, and whether it is late."""
-    if latency_ms == 0:
-        yield "127.0.0.1", [], True
-        return
+def late_network(latency_ms: float) -> Iterator[tuple[str, list[str]]]:
+    """The server's address, and the words before a command that runs there."""
 
     def ip(*words: str) -> None:
         subprocess.run(["ip", *words], check=True)
@@ -67,15 +65,21 @@ def network(latency_ms: float) -> Iterator[tuple[str, list[str], bool]]:
         ip("-n", NAMESPACE, "link", "set", "ekb1", "up")
         delay = ["tc", "qdisc", "add", "dev", "ekb0", "root", "netem"]
         delay += ["delay", f"{latency_ms}ms", "limit", "100000"]
-        late = subprocess.run(delay, stderr=subprocess.DEVNULL).returncode == 0
-        yield "10.213.7.2", ["ip", "netns", "exec", NAMESPACE], late
+        subprocess.run(delay, check=True, stderr=subprocess.DEVNULL)
+        yield "10.213.7.2", ["ip", "netns", "exec", NAMESPACE]
     finally:
         ip("netns", "del", NAMESPACE)
 
 
 @contextlib.contextmanager
-def nginx(at: pathlib.Path, address: str, prefix: list[str]) -> Iterator[str]:
-    (at / "nginx.conf").write_text(CONFIG.format(at=at, address=address, port=PORT))
+def nginx(at: pathlib.Path, address: str, prefix: list[str], wait_ms: float) -> Iterator[str]:
+    module = answer = ""
+    if wait_ms:
+        module = f"load_module {ECHO_MODULE};\n"
+        wait = f"echo_sleep {wait_ms / 1000:.3f}; echo_exec @file;"
+        answer = f"location / {{ {wait} }} location @file {{ }}"
+    words = {"at": at, "address": address, "port": PORT, "module": module, "answer": answer}
+    (at / "nginx.conf").write_text(CONFIG.format(**words))
     tool = shutil.which("nginx") or "/usr/sbin/nginx"
     server = subprocess.Popen([*prefix, tool, "-p", str(at), "-c", str(at / "nginx.conf")])
     try:
@@ -94,16 +98,15 @@ def nginx(at: pathlib.Path, address: str, prefix: list[str]) -> Iterator[str]:
 def late_nginx(at: pathlib.Path, latency_ms: float) -> Iterator[tuple[str, str]]:
     """Its URL, and how the latency is made."""
     with contextlib.ExitStack() as stack:
-        try:
-            address, prefix, late = stack.enter_context(network(latency_ms))
-        except (OSError, subprocess.CalledProcessError):  # no `ip`, or not allowed
-            address, prefix, late = "127.0.0.1", [], False
-        url = stack.enter_context(nginx(at, address, prefix))
-        if late:
-            yield url, "netem" if latency_ms else "none"
-            return
-        relay = stack.enter_context(Relay((address, PORT), latency_ms))
-        yield f"http://127.0.0.1:{relay.port}/data.bin", "a relay"
+        address, prefix, wait_ms, how = "127.0.0.1", list[str](), latency_ms, "nginx waits"
+        if latency_ms:
+            try:
+                address, prefix = stack.enter_context(late_network(latency_ms))
+                wait_ms, how = 0, "netem"
+            except (OSError, subprocess.CalledProcessError):  # no `ip`, no netem, or not allowed
+                pass
+        url = stack.enter_context(nginx(at, address, prefix, wait_ms))
+        yield url, how if latency_ms else "none"
 
 
 # Each contestant takes the URL, the length of a range and which ones. It returns seconds, by the
@@ -211,8 +214,9 @@ def ranges(told: argparse.Namespace, at: pathlib.Path, latency_ms: float) -> Non
                         results.setdefault(name, []).append(got)
             show(f"{size >> 10:>5} KiB  +{latency_ms:g} ms ({how})", results, True)
             ours = statistics.median(one[0] for one in results.pop("evenkeel"))
+            results.pop("rclone", None)  # it reads in order
             best = max(statistics.median(one[0] for one in each) for each in results.values())
-            print(f"{'':13}ratio to the fastest: {ours / best:.2f}")
+            print(f"{'':13}ratio to the fastest that fetches these ranges: {ours / best:.2f}")
 
 
 def run_epoch(source: str, cache: str, order: str, row: int) -> None:
