@@ -204,6 +204,7 @@ class Bench:
             "--readonly",
             "--direct=1",
             "--bs=4k",
+            "--output-format=json",
         ]
         command += ["--ioengine=io_uring", "--rw=randread", "--time_based", "--runtime=3"]
         command += [f"--iodepth={reads}", f"--iodepth_batch_submit={reads}", "--norandommap"]

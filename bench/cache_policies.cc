@@ -7,6 +7,7 @@
 #include <functional>
 #include <list>
 #include <memory>
+#include <numeric>
 #include <queue>
 #include <random>
 #include <string>
@@ -285,7 +286,7 @@ class WTinyLfu final : public Policy {
 class Ours final : public Policy {
  public:
   explicit Ours(std::size_t size)
-      : budget_(size * (64 + 48) * 2), cache_(BlockCache::make(budget_, 64, size * (64 + 48))) {}
+      : budget_(size * kCost * 2), cache_(BlockCache::make(budget_, 64, size * kCost)) {}
   bool access(std::uint64_t key) override {
     std::byte block[64] = {};
     if (cache_->get(key, 0, 64, block)) return true;
@@ -295,6 +296,7 @@ class Ours final : public Policy {
   std::uint64_t blocks() const { return cache_->blocks(); }
 
  private:
+  static constexpr std::uint64_t kCost = 64 + BlockCache::kBookkeepingOfBlock;
   const Budget budget_;
   const std::shared_ptr<BlockCache> cache_;
 };
@@ -377,6 +379,19 @@ Trace uniform(std::size_t keys, std::size_t length) {
   return trace;
 }
 
+// Epochs of training: each key once an epoch, in another order each time.
+Trace shuffled_epochs(std::size_t keys, std::size_t length) {
+  std::mt19937_64 random(6);
+  std::vector<std::uint64_t> epoch(keys);
+  std::iota(epoch.begin(), epoch.end(), 0);
+  Trace trace;
+  while (trace.size() < length) {
+    std::shuffle(epoch.begin(), epoch.end(), random);
+    trace.insert(trace.end(), epoch.begin(), epoch.end());
+  }
+  return trace;
+}
+
 Trace moving_hot_set(std::size_t keys, std::size_t length) {
   Trace trace;
   for (std::uint64_t part = 0; part < 4; ++part) {
@@ -397,6 +412,8 @@ int run() {
       {"a hot set that moves three times", moving_hot_set(kSize * 4, kLength)},
       {"a loop over 1.1 x the cache", loop(kSize * 11 / 10, kLength)},
       {"uniform over 2 x the cache", uniform(kSize * 2, kLength)},
+      {"shuffled epochs of 2 x the cache", shuffled_epochs(kSize * 2, kLength)},
+      {"shuffled epochs of 4 x the cache", shuffled_epochs(kSize * 4, kLength)},
   };
   std::printf(
       "| %s accesses, a cache of %s blocks | Evenkeel | W-TinyLFU | S3-FIFO | CLOCK-Pro | "

@@ -132,7 +132,9 @@ void RowCache::put(const Piece& piece, std::uint64_t offset, std::uint64_t lengt
   State& state = state_.get();
   if (!state.on.load(std::memory_order_relaxed)) {
     const std::uint64_t block = span_at(piece, piece.offset).block;
-    if (state.detector.repeats(block, [&] { return state.blocks->most_blocks(); }))
+    const std::uint64_t blocks =
+        (piece.length + block_bytes_ - 1) / block_bytes_ + (by_offset_ ? 1 : 0);
+    if (state.detector.repeats(block, blocks, [&] { return state.blocks->most_blocks(); }))
       switch_on(state);
     return;
   }

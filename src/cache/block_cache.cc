@@ -17,8 +17,10 @@ namespace {
 // Of a huge page: fewer page-table walks. Small caches have smaller slabs, several for each shard.
 constexpr std::uint64_t kLargestSlab = 2 << 20;
 constexpr std::uint64_t kSmallestSlab = 16 << 10;
-// Key, count, two buckets of the table, the sketch; and what growing takes for a moment.
-constexpr std::uint64_t kBookkeepingOfBlock = 48;
+// A new block must have been asked for more often than its victim, by more than this. In epochs of
+// training every block is asked for once an epoch: one whose turn has come has been asked for once
+// more than a cached one whose turn is still to come, and must not replace it.
+constexpr std::uint32_t kAdmissionMargin = 1;
 constexpr std::uint32_t kVictims = 8;              // that are looked at to find one
 constexpr std::uint32_t kPutsBetweenGrowth = 256;  // of a shard, after the budget had no room
 constexpr std::uint64_t kAccessesOfBlock = 10;     // counts are halved after so many for each block
@@ -175,7 +177,7 @@ void BlockCache::put(std::uint64_t block, const std::byte* data, std::uint64_t l
     ++shard.used;
   } else {
     slot = least_used(shard, shard.used);
-    if (count <= shard.counts[slot]) return;
+    if (count <= shard.counts[slot] + kAdmissionMargin) return;
     erase(shard, slot);
     shard.others.raise(hash_of(shard.keys[slot]), shard.counts[slot]);
   }

@@ -26,6 +26,9 @@ namespace evenkeel {
 // does not get its memory (MADV_DONTFORK).
 class BlockCache final : public Reclaimer {
  public:
+  // What a block costs besides its bytes: key, count, buckets of the table, the sketch; and what
+  // growing takes for a moment.
+  static constexpr std::uint64_t kBookkeepingOfBlock = 56;
   // `most_bytes` is what it may hold, if the budget leaves as much.
   static std::shared_ptr<BlockCache> make(const Budget& budget, std::uint64_t block_bytes,
                                           std::uint64_t most_bytes);

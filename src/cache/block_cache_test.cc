@@ -172,7 +172,7 @@ TEST(BlockCache, AnswersRightWhileThreadsReadWriteAndReclaim) {
 TEST(RepeatDetector, SeesNoRepeatsInAScanOfAnyLength) {
   RepeatDetector detector(1'000'000);
   for (std::uint64_t i = 0; i < 1'000'000; ++i) {
-    ASSERT_FALSE(detector.repeats(i, [] { return 100'000u; }));
+    ASSERT_FALSE(detector.repeats(i, 1, [] { return 100'000u; }));
   }
 }
 
@@ -180,7 +180,7 @@ TEST(RepeatDetector, SeesASecondPassIfTheCacheHoldsAPartOfIt) {
   const auto passes_until = [](std::uint64_t cache_blocks) {
     RepeatDetector detector(100'000);
     for (std::uint64_t i = 0; i < 300'000; ++i) {
-      if (detector.repeats(i % 100'000, [=] { return cache_blocks; })) return i / 100'000;
+      if (detector.repeats(i % 100'000, 1, [=] { return cache_blocks; })) return i / 100'000;
     }
     return std::uint64_t{99};
   };
@@ -189,13 +189,32 @@ TEST(RepeatDetector, SeesASecondPassIfTheCacheHoldsAPartOfIt) {
   EXPECT_EQ(passes_until(1'000), 99u);  // one hit in a hundred is not worth it
 }
 
+TEST(RepeatDetector, CountsAllBlocksOfALongRead) {
+  // A loop over 100'000 reads of three blocks each: a cache of 20'000 blocks holds a fifteenth.
+  RepeatDetector detector(300'000);
+  for (std::uint64_t i = 0; i < 300'000; ++i) {
+    ASSERT_FALSE(detector.repeats(i % 100'000 * 3, 3, [] { return 20'000u; }));
+  }
+}
+
+TEST(RepeatDetector, IsNotFooledByChance) {
+  // One read in 25 repeats soon: a rate of 4 %, in a million samples of all sorts.
+  RepeatDetector detector(2'000);
+  std::mt19937_64 random(1);
+  std::uint64_t next = 1'000'000;
+  for (int i = 0; i < 1'000'000; ++i) {
+    const std::uint64_t block = random() % 25 == 0 ? next - 1 - random() % 100 : next++;
+    ASSERT_FALSE(detector.repeats(block, 1, [] { return 1'000u; })) << i;
+  }
+}
+
 TEST(RepeatDetector, SeesAHotSet) {
   RepeatDetector detector(1'000'000);
   std::mt19937_64 random(1);
   std::uint64_t reads = 0;
   for (; reads < 1'000'000; ++reads) {
     const std::uint64_t block = random() % 10 < 9 ? random() % 50'000 : random() % 1'000'000;
-    if (detector.repeats(block, [] { return 200'000u; })) break;
+    if (detector.repeats(block, 1, [] { return 200'000u; })) break;
   }
   EXPECT_LT(reads, 200'000u);
 }

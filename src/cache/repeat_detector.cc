@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 namespace evenkeel {
 namespace {
@@ -9,7 +10,7 @@ namespace {
 constexpr std::uint64_t kFollowed = 2048;     // blocks, about
 constexpr std::uint64_t kPlaces = 8;          // that a block may have
 constexpr std::uint32_t kFewestSamples = 64;  // before a rate is believed
-constexpr double kWeight = 1.0 / 128;         // of one sample in the moving mean
+constexpr double kWeight = 1.0 / 256;         // of one sample in the moving means
 
 // One block in so many, a power of two.
 std::uint64_t sampling(std::uint64_t blocks) {
@@ -51,10 +52,14 @@ bool RepeatDetector::follow(std::uint64_t hash, std::uint64_t now, std::uint64_t
   seen = {tag, std::max(when, std::uint32_t{1})};
   ++samples_;
   // The mean of all at first, then of the last ones.
-  rate_ += (would_hit - rate_) * std::max(1.0 / samples_, kWeight);
-  if (samples_ < kFewestSamples || rate_ < kWorthwhile) return false;
+  const double weight = std::max(1.0 / samples_, kWeight);
+  rate_ += (would_hit - rate_) * weight;
+  square_ += (would_hit * would_hit - square_) * weight;
+  // Few samples of a rate below the threshold may lie above it: their standard error counts.
+  const double error = std::sqrt(std::max(square_ - rate_ * rate_, 0.0) * weight);
+  if (samples_ < kFewestSamples || rate_ - error < kWorthwhile) return false;
   samples_ = 0;
-  rate_ = 0;
+  rate_ = square_ = 0;
   std::ranges::fill(seen_, Seen{});
   return true;
 }
