@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "array/absent_pages.h"
 #include "array/gatherers.h"
@@ -17,24 +18,51 @@ std::uint64_t large_gather(const Budget& budget) {
 
 }  // namespace
 
-// The crops of a call that the cache has. They are copied while the disk reads the others.
+// A small call while the cache is on. Its starts are looked up a part at a time: the disk reads
+// what the first part lacks while the next one is looked up, and what the cache has is copied last.
 class Array::Impl::CachedCrops {
  public:
   CachedCrops(Impl& impl, std::span<const std::uint64_t> starts, std::uint64_t count,
               std::byte* out)
-      : impl_(impl), starts_(starts), count_(count), out_(out) {}
-
-  bool any_left() const { return next_ < end_; }
-  // Crop i, which seems to be at `place`.
-  void add(std::size_t i, const std::byte* place) {
-    places_[end_] = place;
-    crops_[end_++] = static_cast<std::uint32_t>(i);
+      : impl_(impl), starts_(starts), count_(count), out_(out) {
+    for (std::size_t i = 0; i < std::min(kLookupsAhead, starts.size()); ++i) {
+      impl_.prefetch_lookup(starts[i], count);
+    }
   }
+
+  bool any_to_look_up() const { return looked_up_ < starts_.size(); }
+  void look_up_some() {
+    const std::size_t end = std::min(looked_up_ + kPart, starts_.size());
+    for (; looked_up_ < end; ++looked_up_) {
+      if (looked_up_ + kLookupsAhead < starts_.size()) {
+        impl_.prefetch_lookup(starts_[looked_up_ + kLookupsAhead], count_);
+      }
+      const auto i = static_cast<std::uint32_t>(looked_up_);
+      const std::byte* place = nullptr;
+      if (impl_.cache_has(starts_[i], count_, place)) {
+        places_[hits_] = place;
+        crops_[hits_++] = i;
+      } else {
+        missing_[misses_] = starts_[i];
+        positions_[misses_++] = i;
+      }
+    }
+  }
+
+  // Crops that the cache lacks and that no job has yet. There are at most kJobs of these.
+  bool any_missing() const { return in_jobs_ < misses_; }
+  void take_missing(Job& job) {
+    const std::size_t first = std::exchange(in_jobs_, misses_);
+    job.starts = std::span(missing_).subspan(first, misses_ - first);
+    job.positions = std::span(positions_).subspan(first, misses_ - first);
+  }
+
+  bool any_to_copy() const { return next_ < hits_; }
   void copy_some(std::size_t most) {
     constexpr std::size_t kAhead = 4;  // crops on their way to the processor
     const std::uint64_t bytes = std::min<std::uint64_t>(count_ * impl_.layout.row_bytes, 1_KiB);
-    for (; most > 0 && next_ < end_; --most, ++next_) {
-      if (next_ + kAhead < end_) prefetch_memory(places_[next_ + kAhead], bytes);
+    for (; most > 0 && next_ < hits_; --most, ++next_) {
+      if (next_ + kAhead < hits_) prefetch_memory(places_[next_ + kAhead], bytes);
       if (!copy(crops_[next_])) crops_[lost_++] = crops_[next_];
     }
   }
@@ -46,6 +74,9 @@ class Array::Impl::CachedCrops {
   }
 
  private:
+  static constexpr std::size_t kPart = kSmallGather / Gatherer::kJobs;
+  static constexpr std::size_t kLookupsAhead = 16;  // on their way to the processor
+
   // False where the cache does not have it.
   bool copy(std::size_t i) {
     return impl_.copy_cached(starts_[i], count_, out_ + i * count_ * impl_.layout.row_bytes, files_,
@@ -56,38 +87,57 @@ class Array::Impl::CachedCrops {
   const std::span<const std::uint64_t> starts_;
   const std::uint64_t count_;
   std::byte* const out_;
-  // Of crops_, those before lost_ are lost, those from next_ to end_ are still to be copied.
+  std::size_t looked_up_ = 0;
+  // The first `misses_` are missing; jobs have the first `in_jobs_` of these.
+  std::array<std::uint64_t, kSmallGather> missing_;
+  std::array<std::uint32_t, kSmallGather> positions_;
+  std::size_t in_jobs_ = 0, misses_ = 0;
+  // Of crops_, those before lost_ are lost, those from next_ to hits_ are still to be copied. A
+  // crop seems to be at its place.
   std::array<std::uint32_t, kSmallGather> crops_;
   std::array<const std::byte*, kSmallGather> places_;
-  std::size_t lost_ = 0, next_ = 0, end_ = 0;
+  std::size_t lost_ = 0, next_ = 0, hits_ = 0;
   std::array<std::uint32_t, kSmallGather> files_;
   std::size_t files_used_ = 0;
 };
 
-void Array::Impl::Gatherer::gather(std::span<const std::uint64_t> starts, std::uint64_t count,
-                                   std::byte* out, std::span<const std::uint32_t> positions,
-                                   CachedCrops* cached) {
+void Array::Impl::Gatherer::begin(std::uint64_t count, std::byte* out) {
   // The engine may have changed since the last call.
   const std::shared_ptr<Engine> engine = impl.engine();
   if (!small_feed || engine != planned_for) {
     planned_for = engine;
     small_feed = make_feed(*engine, kSmallPlanLimit);
   }
-  rest = starts;
-  places = positions;
-  meanwhile = cached;
+  rest = {};
+  places = {};
+  cached = nullptr;
+  jobs_begun = jobs_open = 0;
   next_out = out;
   rows_each = count;
   most_starts = kSmallGather;
+}
+
+void Array::Impl::Gatherer::gather(std::span<const std::uint64_t> starts, std::uint64_t count,
+                                   std::byte* out, std::span<const std::uint32_t> positions) {
+  begin(count, out);
+  rest = starts;
+  places = positions;
   if (starts.size() > kSmallGather) {
     const std::uint64_t limit = impl.budget.limit(), most = large_gather(impl.budget);
     const auto share = impl.budget.try_reserve_for_read(RowFeed::memory(limit, most), "plans");
     if (share) {
       most_starts = most;
-      return run(*engine, *make_feed(*engine, limit));
+      return run(*make_feed(*planned_for, limit));
     }
   }
-  run(*engine, *small_feed);
+  run(*small_feed);
+}
+
+void Array::Impl::Gatherer::gather_missing(CachedCrops& crops, std::uint64_t count,
+                                           std::byte* out) {
+  begin(count, out);
+  cached = &crops;
+  run(*small_feed);
 }
 
 std::unique_ptr<RowFeed> Array::Impl::Gatherer::make_feed(const Engine& engine,
@@ -95,20 +145,25 @@ std::unique_ptr<RowFeed> Array::Impl::Gatherer::make_feed(const Engine& engine,
   return std::make_unique<RowFeed>(impl.layout, engine, *this, impl.merge_gap, limit, impl.cache());
 }
 
-void Array::Impl::Gatherer::run(Engine& engine, RowFeed& feed) {
+bool Array::Impl::Gatherer::any_left() const {
+  return !rest.empty() || (cached && (cached->any_to_look_up() || cached->any_missing()));
+}
+
+void Array::Impl::Gatherer::run(RowFeed& feed) {
+  const std::shared_ptr<Engine> engine = planned_for;
   try {
-    while (!rest.empty() || busy) engine.run(feed);
+    while (any_left() || jobs_open > 0) engine->run(feed);
   } catch (...) {
     feed.reset();
-    busy = false;
     throw;
   }
 }
 
 Job* Array::Impl::Gatherer::next_job() {
-  if (busy || rest.empty()) return nullptr;
+  if (cached) return next_cached_job();
+  if (jobs_open > 0 || rest.empty()) return nullptr;
   const std::size_t now = std::min<std::size_t>(rest.size(), most_starts);
-  job = Job{};
+  Job& job = jobs[0] = Job{};
   job.starts = rest.first(now);
   job.count = rows_each;
   job.out = next_out;
@@ -120,15 +175,33 @@ Job* Array::Impl::Gatherer::next_job() {
     job.looked_up = true;
     places = places.subspan(now);
   }
-  busy = true;
+  ++jobs_open;
   return &job;
 }
 
-bool Array::Impl::Gatherer::has_other_work() const { return meanwhile && meanwhile->any_left(); }
+// While a job is read, lookups are other work: the engine starts its reads before that.
+Job* Array::Impl::Gatherer::next_cached_job() {
+  while (jobs_open == 0 && !cached->any_missing() && cached->any_to_look_up()) {
+    cached->look_up_some();
+  }
+  if (!cached->any_missing()) return nullptr;
+  Job& job = jobs[jobs_begun++] = Job{};
+  cached->take_missing(job);
+  job.count = rows_each;
+  job.out = next_out;
+  job.looked_up = true;
+  ++jobs_open;
+  return &job;
+}
+
+bool Array::Impl::Gatherer::has_other_work() const {
+  return cached && (cached->any_to_look_up() || cached->any_to_copy());
+}
 
 void Array::Impl::Gatherer::do_other_work() {
   constexpr std::size_t kAtATime = 64;  // so that what arrives is soon taken
-  meanwhile->copy_some(kAtATime);
+  if (cached->any_to_look_up()) return cached->look_up_some();
+  cached->copy_some(kAtATime);
 }
 
 // While it lives, the array copies out of its mapping, which then stays. Empty when the array has
@@ -169,42 +242,22 @@ void Array::Impl::copy_crops(std::span<const std::uint64_t> starts, std::uint64_
     copy_mapped(*mapped.engine(), layout, starts, count, out);
     return;
   }
-  const auto gather = [&](std::span<const std::uint64_t> wanted,
-                          std::span<const std::uint32_t> positions, CachedCrops* cached) {
-    const Gatherers::Use gatherer(gatherers_->get());
-    gatherer->gather(wanted, count, out, positions, cached);
-  };
   // Many starts are read in their order on the disk, and looked up in that order, too.
-  if (!cache_ || starts.size() > kSmallGather || !cache_->on()) return gather(starts, {}, nullptr);
-
-  // Find what is missing first, so that the disk reads it while the rest is copied.
+  if (!cache_ || starts.size() > kSmallGather || !cache_->on()) {
+    return Gatherers::Use(gatherers_->get())->gather(starts, count, out, {});
+  }
   CachedCrops cached(*this, starts, count, out);
-  std::array<std::uint64_t, kSmallGather> missing;
-  std::array<std::uint32_t, kSmallGather> positions;
-  std::size_t missed = 0;
-  constexpr std::size_t kAhead = 16;  // lookups on their way to the processor
-  for (std::size_t i = 0; i < std::min(kAhead, starts.size()); ++i) {
-    prefetch_lookup(starts[i], count);
-  }
-  for (std::size_t i = 0; i < starts.size(); ++i) {
-    if (i + kAhead < starts.size()) prefetch_lookup(starts[i + kAhead], count);
-    const std::byte* place = nullptr;
-    if (cache_has(starts[i], count, place)) {
-      cached.add(i, place);
-    } else {
-      missing[missed] = starts[i];
-      positions[missed++] = static_cast<std::uint32_t>(i);
-    }
-  }
-  if (missed > 0) {
-    gather(std::span(missing).first(missed), std::span(positions).first(missed), &cached);
+  while (!cached.any_missing() && cached.any_to_look_up()) cached.look_up_some();
+  if (cached.any_missing()) {
+    Gatherers::Use(gatherers_->get())->gather_missing(cached, count, out);
   }
   cached.copy_some(starts.size());
   cached.verify();
   const std::span<const std::uint32_t> lost = cached.lost();
   if (lost.empty()) return;
-  for (std::size_t i = 0; i < lost.size(); ++i) missing[i] = starts[lost[i]];
-  gather(std::span(missing).first(lost.size()), lost, nullptr);
+  std::array<std::uint64_t, kSmallGather> again;
+  for (std::size_t i = 0; i < lost.size(); ++i) again[i] = starts[lost[i]];
+  Gatherers::Use(gatherers_->get())->gather(std::span(again).first(lost.size()), count, out, lost);
 }
 
 void Array::Impl::prefetch_lookup(std::uint64_t start, std::uint64_t count) {

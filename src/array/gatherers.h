@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <span>
 #include <thread>
@@ -27,15 +28,22 @@ struct Array::Impl::Gatherer final : JobSource {
     return RowFeed::memory(kSmallPlanLimit, kSmallGather) + kSmallGather * sizeof(std::uint64_t);
   }
 
-  // With `positions`, starts that the cache does not have, and their places in `out`; and others
-  // that it does have, to be copied meanwhile.
-  void gather(std::span<const std::uint64_t> starts, std::uint64_t count, std::byte* out,
-              std::span<const std::uint32_t> positions, CachedCrops* cached);
+  static constexpr std::size_t kJobs = 8;  // of a call whose starts are looked up in the cache
 
+  // With `positions`: starts that the cache does not have, and their places in `out`.
+  void gather(std::span<const std::uint64_t> starts, std::uint64_t count, std::byte* out,
+              std::span<const std::uint32_t> positions);
+  // What the cache lacks of `crops`. While the disk reads, more of them are looked up, and those
+  // that the cache has are copied.
+  void gather_missing(CachedCrops& crops, std::uint64_t count, std::byte* out);
+
+  void begin(std::uint64_t count, std::byte* out);
   std::unique_ptr<RowFeed> make_feed(const Engine& engine, std::uint64_t limit);
-  void run(Engine& engine, RowFeed& feed);
+  void run(RowFeed& feed);
+  bool any_left() const;
   Job* next_job() override;
-  void job_done(Job&) override { busy = false; }
+  Job* next_cached_job();
+  void job_done(Job&) override { --jobs_open; }
   bool has_other_work() const override;
   void do_other_work() override;
 
@@ -44,11 +52,11 @@ struct Array::Impl::Gatherer final : JobSource {
   // Of the call that uses it. The engine calls back on the same thread.
   std::shared_ptr<Engine> planned_for;
   std::unique_ptr<RowFeed> small_feed;
-  Job job;
-  bool busy = false;
+  std::array<Job, kJobs> jobs;  // the first alone, unless there is `cached`
+  std::size_t jobs_begun = 0, jobs_open = 0;
   std::span<const std::uint64_t> rest;
   std::span<const std::uint32_t> places;
-  CachedCrops* meanwhile = nullptr;
+  CachedCrops* cached = nullptr;
   std::uint64_t most_starts = 0;
   std::byte* next_out = nullptr;
   std::uint64_t rows_each = 0;
