@@ -102,9 +102,9 @@ class RemoteEngine final : public Engine {
         bandwidth == 0
             ? kFirstGap
             : std::clamp(static_cast<std::uint64_t>(latency * bandwidth), kLeastGap, kMostGap);
-    // With a cache on disk, whole blocks are fetched in any case; gaps are those of the disk.
-    return {1, max_request_,
-            layout_.disk_cache.empty() ? std::min(gap, max_request_ / 4) : kMergeGap};
+    if (layout_.disk_cache.empty()) return {1, max_request_, std::min(gap, max_request_ / 4)};
+    // Whole blocks are fetched in any case; alignment and gaps are those of the disk.
+    return {CachedRun::kAlignment, max_request_, kMergeGap};
   }
   EngineTotals totals() const override {
     const std::uint64_t started = totals_.requests.load(), finished = totals_.finished.load();

@@ -13,7 +13,6 @@ namespace evenkeel {
 namespace {
 
 constexpr std::uint32_t kDiskDepth = 128, kDiskThreads = 16;
-constexpr std::uint64_t kDiskAlignment = DiskCache::kHeader;  // every device takes it
 
 std::size_t slots_in(std::uint64_t bytes) { return bytes / 2 / CachedRun::kSlot; }
 
@@ -138,23 +137,24 @@ bool CachedRun::start(const Extent& extent) {
     }
     return false;
   };
-  if (first != last) {
-    read->out = extent.into;
-    if (!read->out) {
-      room[2] = arena_.take(round_up(extent.length, kDiskAlignment));
-      if (!room[2]) return false;
-      read->out = parts_ + room[2]->begin;
-      read->ticket = room[2]->ticket;
-    }
+  read->in_place = extent.into != nullptr;
+  read->out = extent.into;
+  if (first != last && !read->out) {
+    room[2] = arena_.take(round_up(extent.length, kAlignment));
+    if (!room[2]) return false;
+    read->out = parts_ + room[2]->begin;
+    read->ticket = room[2]->ticket;
   }
   Piece pieces[2];
+  bool known[2] = {};
   for (std::uint64_t number = first; number <= last; ++number) {
     Piece& piece = pieces[number - first];
     piece = {read, {extent.file, number}, number * DiskCache::kBlock, 0};
     piece.to = std::min(piece.from + DiskCache::kBlock, read->offset + read->length);
     piece.from = std::max(piece.from, read->offset);
     ++read->missing;
-    if (!cache_.knows(extent.file, number) || blocks_.contains(piece.name)) continue;
+    known[number - first] = cache_.knows(extent.file, number) && !blocks_.contains(piece.name);
+    if (!known[number - first] || read->in_place) continue;
     auto& part = room[number - first];
     part = arena_.take(part_of(piece).length);
     if (!part) return give_back();
@@ -162,7 +162,11 @@ bool CachedRun::start(const Extent& extent) {
   for (std::uint64_t number = first; number <= last; ++number) {
     const Piece& piece = pieces[number - first];
     const auto& part = room[number - first];
-    if (part && read_part(piece, *part)) continue;
+    if (part && read_part(piece, parts_ + part->begin, part->ticket)) continue;
+    if (known[number - first] && read->in_place) {
+      const std::uint64_t begin = number * DiskCache::kBlock + part_of(piece).begin;
+      if (read_part(piece, extent.into + (begin - extent.offset), {})) continue;
+    }
     if (!homeless_.empty() || !place(piece)) homeless_.push_back(piece);
   }
   return true;
@@ -171,12 +175,14 @@ bool CachedRun::start(const Extent& extent) {
 // What is read for a piece: where it begins in the block, and how much.
 CachedRun::Part CachedRun::part_of(const Piece& piece) {
   const std::uint64_t block = piece.name.second * DiskCache::kBlock;
-  const std::uint64_t begin = round_down(piece.from - block, kDiskAlignment);
-  return {begin, round_up(piece.to - block, kDiskAlignment) - begin};
+  const std::uint64_t begin = round_down(piece.from - block, kAlignment);
+  return {begin, round_up(piece.to - block, kAlignment) - begin};
 }
 
-// Starts reading just that. False: the block is gone, or the queue is full; `room` is free again.
-bool CachedRun::read_part(const Piece& piece, RingArena::Piece room) {
+// Starts reading just that. False: the block is gone, or the queue is full; the arena has the
+// memory of `ticket` again.
+bool CachedRun::read_part(const Piece& piece, std::byte* buffer,
+                          std::optional<std::uint64_t> ticket) {
   const auto [file, number] = piece.name;
   const Part part = part_of(piece);
   DiskRead read;
@@ -184,15 +190,15 @@ bool CachedRun::read_part(const Piece& piece, RingArena::Piece room) {
   if (!full) read.fd = cache_.cache.open(key(piece.name), number, read.direct);
   if (!read.fd) {
     if (!full) cache_.forget(file, number);
-    arena_.give_back(room.ticket);
+    if (ticket) arena_.give_back(*ticket);
     return false;
   }
   read.name = piece.name;
   read.piece = piece;
-  read.buffer = parts_ + room.begin;
+  read.buffer = buffer;
   read.length = part.length;
   read.begin = number * DiskCache::kBlock + part.begin;
-  read.ticket = room.ticket;
+  read.ticket = ticket;
   cache_.touch(file, number, key(piece.name));
   push(std::move(read), DiskCache::kHeader + part.begin);
   return true;
@@ -220,7 +226,7 @@ bool CachedRun::place(const Piece& piece) {
     DiskRead read;
     read.name = piece.name;
     read.buffer = at(slot);
-    read.length = DiskCache::kHeader + round_up(length, kDiskAlignment);
+    read.length = DiskCache::kHeader + round_up(length, kAlignment);
     if (!key(piece.name).empty()) read.fd = cache_.cache.open(key(piece.name), number, read.direct);
     if (read.fd) {
       push(std::move(read), 0);
@@ -245,7 +251,8 @@ void CachedRun::deliver(const Piece& piece, const std::byte* bytes) {
     feed_.arrived(read.extent, bytes);
     return;
   }
-  std::memcpy(read.out + (piece.from - read.offset), bytes, piece.to - piece.from);
+  std::byte* const out = read.out + (piece.from - read.offset);
+  if (out != bytes) std::memcpy(out, bytes, piece.to - piece.from);
   if (--read.missing > 0) return;
   feed_.arrived(read.extent, read.out);
   if (read.ticket) arena_.give_back(*read.ticket);
@@ -329,7 +336,7 @@ void CachedRun::complete_disk(std::uint32_t id, std::int64_t result) {
       cache_.forget(read.name.first, read.name.second);
       homeless_.push_back(*read.piece);
     }
-    arena_.give_back(read.ticket);
+    if (read.ticket) arena_.give_back(*read.ticket);
     return;
   }
   Block& block = blocks_.at(read.name);

@@ -69,6 +69,9 @@ class CacheOfProcess {
 // most; a block that several extents want is fetched once. All that it refers to must outlive it.
 class CachedRun {
  public:
+  // Of extents: parts of blocks are read with O_DIRECT, straight to Extent::into where there is
+  // one.
+  static constexpr std::uint64_t kAlignment = DiskCache::kHeader;  // every device takes it
   // Memory for one block and what says what it is.
   static constexpr std::uint64_t kSlot = DiskCache::kHeader + DiskCache::kBlock;
   static constexpr std::uint64_t kLeastSlots = 6;  // half of them for parts of blocks; see `start`
@@ -96,9 +99,10 @@ class CachedRun {
   struct Read {
     Extent extent;
     std::uint64_t offset = 0, length = 0;  // of the object, what is wanted
-    // Where the parts of two blocks are put together; nullptr: it lies in one, and is handed on
-    // from there.
+    // Where it is wanted, or where the parts of two blocks are put together; nullptr: it lies in
+    // one, and is handed on from there.
     std::byte* out = nullptr;
+    bool in_place = false;                // `out` is Extent::into, so that the disk may write there
     std::optional<std::uint64_t> ticket;  // of the arena, for `out`
     unsigned missing = 0;                 // blocks
   };
@@ -123,7 +127,7 @@ class CachedRun {
     std::optional<Piece> piece;  // of a block that is known to be right; empty: all of the block
     std::byte* buffer = nullptr;
     std::uint64_t length = 0, begin = 0;  // `begin`: where it begins in the object, for a part
-    std::uint64_t ticket = 0;             // of the arena, for a part
+    std::optional<std::uint64_t> ticket;  // of the arena, for a part that is not read in place
   };
 
   struct Part {
@@ -133,7 +137,7 @@ class CachedRun {
   bool start(const Extent& extent);
   static Part part_of(const Piece& piece);
   bool place(const Piece& piece);
-  bool read_part(const Piece& piece, RingArena::Piece room);
+  bool read_part(const Piece& piece, std::byte* buffer, std::optional<std::uint64_t> ticket);
   void deliver(const Piece& piece, const std::byte* bytes);
   void finish_block(BlockName name, bool fetched);
   void fetch(Block& block);
