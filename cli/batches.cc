@@ -28,7 +28,8 @@ using Clock = std::chrono::steady_clock;
 
 struct Batches {
   LoaderWords words;
-  std::uint64_t steps = 100, from = 0, prefetch = 4, pause_us = 0;
+  std::uint64_t steps = 100, from = 0, pause_us = 0;
+  std::optional<std::uint64_t> prefetch;
   bool cold = false, json = false, print = false;
 };
 
@@ -199,7 +200,7 @@ std::vector<std::pair<std::string, std::string>> described(const Batches& batche
 int run(Batches batches) {
   LoaderOptions options = batches.words.options();
   const Tokens tokens = batches.words.open();
-  options.prefetch = static_cast<std::uint32_t>(batches.prefetch);
+  if (batches.prefetch) options.prefetch = static_cast<std::uint32_t>(*batches.prefetch);
   if (batches.cold && !is_url(tokens.paths().front())) make_cold(tokens.paths());
   TokenLoader loader(tokens, options);
   batches.steps = steps_left(loader, batches);
@@ -257,7 +258,8 @@ void add_batches(CLI::App& app, int& exit_code) {
   add_loader_options(*command, batches->words);
   add_count(*command, "--steps", batches->steps, 1, "How many batches; default 100");
   add_count(*command, "--from", batches->from, 0, "The first step; default 0");
-  add_count(*command, "--prefetch", batches->prefetch, 0, "Batches read ahead; default 4");
+  add_count(*command, "--prefetch", batches->prefetch, 0,
+            "Batches read ahead; default 4, and up to 16 if batches are small");
   add_count(*command, "--pause", batches->pause_us, 0,
             "Microseconds that a step takes after its batch has come; default 0");
   command->add_flag("--cold", batches->cold, "Drop the files from the page cache first");

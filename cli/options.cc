@@ -98,16 +98,27 @@ CLI::Option* add_size(CLI::App& app, const std::string& name,
       help);
 }
 
+namespace {
+
+std::uint64_t parse_count(const std::string& text, std::uint64_t least) {
+  if (const auto number = parse_number<std::uint64_t>(text); number && *number >= least) {
+    return *number;
+  }
+  throw Error(ErrorKind::kInvalid, "number",
+              fmt::format("\"{}\" is not a whole number of {} or more", text, least));
+}
+
+}  // namespace
+
 CLI::Option* add_count(CLI::App& app, const std::string& name, std::uint64_t& value,
                        std::uint64_t least, const std::string& help) {
-  const auto parse = [&value, least](const std::string& text) {
-    if (const auto number = parse_number<std::uint64_t>(text); number && *number >= least) {
-      value = *number;
-      return;
-    }
-    throw Error(ErrorKind::kInvalid, "number",
-                fmt::format("\"{}\" is no whole number from {} on", text, least));
-  };
+  const auto parse = [&value, least](const std::string& text) { value = parse_count(text, least); };
+  return add_parsed(app, name, "N", parse, help);
+}
+
+CLI::Option* add_count(CLI::App& app, const std::string& name, std::optional<std::uint64_t>& value,
+                       std::uint64_t least, const std::string& help) {
+  const auto parse = [&value, least](const std::string& text) { value = parse_count(text, least); };
   return add_parsed(app, name, "N", parse, help);
 }
 

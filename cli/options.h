@@ -34,6 +34,8 @@ CLI::Option* add_size(CLI::App& app, const std::string& name,
 // A whole number, `least` or more.
 CLI::Option* add_count(CLI::App& app, const std::string& name, std::uint64_t& value,
                        std::uint64_t least, const std::string& help);
+CLI::Option* add_count(CLI::App& app, const std::string& name, std::optional<std::uint64_t>& value,
+                       std::uint64_t least, const std::string& help);
 
 // --seconds, of which 0 means: as little as possible.
 void add_seconds(CLI::App& app, double& seconds);

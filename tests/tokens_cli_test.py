@@ -179,7 +179,7 @@ def test_shards_are_one_stream(user):
             "set --window",
         ),
         (["tokens.bin", "--rank", "2", "--world", "2"], 1, "must be 0 or 1 for world=2; got 2"),
-        (["tokens.bin", "--batch-size", "0"], 2, "whole number from 1"),
+        (["tokens.bin", "--batch-size", "0"], 2, "whole number of 1 or more"),
         (["tokens.bin", "--budget", "100KiB"], 1, "smallest"),
         (["odd.bin"], 1, "odd.bin"),
         ([], 2, "FILE"),

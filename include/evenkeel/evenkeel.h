@@ -215,7 +215,7 @@ typedef struct evenkeel_token_loader_options {
   uint64_t seed;
   uint64_t rank;         /* this process among `world` */
   uint64_t world;        /* 0: 1 */
-  uint64_t prefetch;     /* batches read ahead; 0: 4; or EVENKEEL_NO_PREFETCH */
+  uint64_t prefetch;     /* batches read ahead; 0: 4 to 16; or EVENKEEL_NO_PREFETCH */
   const char *dtype;     /* of x and y: NULL: "int64"; or "int32", "stored" */
   uint64_t steps;        /* the loader ends after so many batches, ... */
   uint64_t epochs;       /* ... or after so many epochs; 0 and 0: it does not end */

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -65,8 +66,9 @@ struct RowLoaderOptions {
   BlockOptions blocks = {0, 0, 0};
   // This process among `world`: together they take world * batch_size rows a step.
   std::uint64_t rank = 0, world = 1;
-  // Batches read ahead. Fewer where the budget does not hold them; 0 reads when asked.
-  std::uint32_t prefetch = 4;
+  // Batches read ahead. Fewer where the budget does not hold them; 0 reads when asked. By default
+  // 4, and up to 16 where batches are so small that 4 of them do not keep a disk busy.
+  std::optional<std::uint32_t> prefetch = {};
   // A loop over the loader ends after `steps` batches or after `epochs` epochs; at most one of
   // them. Without either it ends after one epoch, or, with kRandom and with mixtures, which have no
   // epochs, it does not end. A new loop begins at step 0 with `steps` (the same batches each time,

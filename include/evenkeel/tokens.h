@@ -184,8 +184,9 @@ struct LoaderOptions {
   BlockOptions blocks = {0, 0, 0};
   // This process among `world`: together they take world * batch_size samples a step.
   std::uint64_t rank = 0, world = 1;
-  // Batches read ahead. Fewer where the budget does not hold them; 0 reads when asked.
-  std::uint32_t prefetch = 4;
+  // Batches read ahead. Fewer where the budget does not hold them; 0 reads when asked. By default
+  // 4, and up to 16 where batches are so small that 4 of them do not keep a disk busy.
+  std::optional<std::uint32_t> prefetch = {};
   // Of x and y: int64, int32, or what is stored. Nothing: as stored.
   std::optional<DType> dtype = DType::of<std::int64_t>();
   // The loader ends after `steps` batches, or after as many whole batches as `epochs` epochs hold.

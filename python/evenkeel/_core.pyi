@@ -445,10 +445,11 @@ class LoaderOptions:
     def world(self, arg: int, /) -> None: ...
 
     @property
-    def prefetch(self) -> int: ...
+    def prefetch(self) -> int | None:
+        """None: see usual_prefetch."""
 
     @prefetch.setter
-    def prefetch(self, arg: int, /) -> None: ...
+    def prefetch(self, arg: int | None, /) -> None: ...
 
     @property
     def steps(self) -> int:
@@ -662,10 +663,11 @@ class RowLoaderOptions:
     def world(self, arg: int, /) -> None: ...
 
     @property
-    def prefetch(self) -> int: ...
+    def prefetch(self) -> int | None:
+        """None: see usual_prefetch."""
 
     @prefetch.setter
-    def prefetch(self, arg: int, /) -> None: ...
+    def prefetch(self, arg: int | None, /) -> None: ...
 
     @property
     def steps(self) -> int:
@@ -836,6 +838,9 @@ class RowReader:
 
     @property
     def epoch_samples(self) -> int: ...
+
+def usual_prefetch(batch_size: int, batch_bytes: int) -> int:
+    """How many batches are read ahead by default."""
 
 class Evictor:
     """Keeps mappings within a budget. The implementation of evenkeel.Guard."""

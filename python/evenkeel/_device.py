@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -10,10 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from evenkeel import _core
+
 Field = tuple[tuple[int, ...], "np.dtype[Any]"]  # the largest shape that a batch has of it
 
 
-def ring_for(device: Any, fields: list[Field], prefetch: int) -> Ring | None:
+def ring_for(
+    device: Any, fields: list[Field], batch_size: int, prefetch: int | None
+) -> Ring | None:
     """None where batches need no copy: on the CPU."""
     where = torch.device(device)
     if where.type == "cpu":
@@ -27,7 +32,7 @@ def ring_for(device: Any, fields: list[Field], prefetch: int) -> Ring | None:
         raise ValueError(f"loader: device {device!r}, but torch sees no GPU here")
     if where.index is None:  # the one that is current now, also for threads with another one
         where = torch.device("cuda", torch.cuda.current_device())
-    return Ring(where, fields, prefetch)
+    return Ring(where, fields, batch_size, prefetch)
 
 
 def torch_dtype(dtype: np.dtype[Any]) -> torch.dtype:
@@ -55,7 +60,12 @@ class Ring:
 
     keep = 2  # buffers whose copies may still be under way
 
-    def __init__(self, device: torch.device, fields: list[Field], prefetch: int) -> None:
+    def __init__(
+        self, device: torch.device, fields: list[Field], batch_size: int, prefetch: int | None
+    ) -> None:
+        if prefetch is None:
+            nbytes = sum(math.prod(shape) * dtype.itemsize for shape, dtype in fields)
+            prefetch = _core.usual_prefetch(batch_size, nbytes)
         self._device = device
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         batches = [

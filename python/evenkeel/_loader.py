@@ -112,7 +112,7 @@ class TokenLoader(_Base):
         seed: int = 0,
         rank: int | None = None,
         world: int | None = None,
-        prefetch: int = 4,
+        prefetch: int | None = None,
         dtype: str = "int64",
         device: Any = None,
         steps: int | None = None,
@@ -214,7 +214,7 @@ class TokenLoader(_Base):
             fields: list[Any] = [(shape, self._dtype), (shape, self._dtype)]
             if layout is not None:
                 fields.append(((layout.bytes,), np.dtype(np.uint8)))
-            self._ring = ring_for(device, fields, prefetch)
+            self._ring = ring_for(device, fields, batch_size, prefetch)
         if self._ring is not None:
             options.keep = self._ring.keep
             memory = self._ring.memory

@@ -96,7 +96,7 @@ class Loader(_Base):
         seed: int = 0,
         rank: int | None = None,
         world: int | None = None,
-        prefetch: int = 4,
+        prefetch: int | None = None,
         device: Any = None,
         steps: int | None = None,
         epochs: int | None = None,
@@ -163,7 +163,7 @@ class Loader(_Base):
                     "hint: use csr(..., dense=True), or leave out device"
                 )
             shapes = [((batch_size, *(shape or ())), dtype) for dtype, shape in forms]
-            self._ring = ring_for(device, shapes, prefetch)
+            self._ring = ring_for(device, shapes, batch_size, prefetch)
             if self._ring is not None and any(shape is None for _, shape in forms):
                 raise ValueError(
                     f"loader: rows of different lengths do not go to device {device!r}\n"

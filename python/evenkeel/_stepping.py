@@ -163,7 +163,7 @@ def set_common(
     seed: int,
     rank: int,
     world: int,
-    prefetch: int,
+    prefetch: int | None,
     steps: int | None,
     epochs: int | None,
     stride: int,
@@ -175,7 +175,8 @@ def set_common(
     options.seed = number("seed", seed, 0)
     options.world = number("world", world, 1)
     options.rank = number("rank", rank, 0)
-    options.prefetch = number("prefetch", prefetch, 0, 1 << 32)
+    if prefetch is not None:
+        options.prefetch = number("prefetch", prefetch, 0, 1 << 32)
     options.steps = 0 if steps is None else number("steps", steps, 1)
     options.epochs = 0 if epochs is None else number("epochs", epochs, 1)
     options.stride = number("stride", stride, 1)

@@ -201,7 +201,8 @@ void bind_step_options(nanobind::class_<Options>& type) {
           "Rows of a block, blocks of a window, streams; of the order blocks.")
       .def_rw("rank", &Options::rank)
       .def_rw("world", &Options::world)
-      .def_rw("prefetch", &Options::prefetch)
+      .def_rw("prefetch", &Options::prefetch, nb::arg().none(),
+              "None: see usual_prefetch.")
       .def_rw("steps", &Options::steps, "0: not given.")
       .def_rw("epochs", &Options::epochs, "0: not given.")
       .def_prop_rw(

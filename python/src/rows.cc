@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "evenkeel/loader.h"
+#include "loader/pipeline.h"
 #include "loader/row_loader.h"
 #include "src/batch_reader.h"
 #include "src/bind.h"
@@ -214,6 +215,8 @@ void bind_rows(nb::module_& module) {
       .def("explained", &explained_rows, "step"_a,
            nb::sig("def explained(self, step: int) -> list[dict[str, object]]"));
   bind_batch_reader(reader);
+  module.def("usual_prefetch", &usual_prefetch, "batch_size"_a, "batch_bytes"_a,
+             "How many batches are read ahead by default.");
 }
 
 }  // namespace evenkeel::python

@@ -245,7 +245,7 @@ def test_a_batch_for_a_gpu_survives_a_signal_handler_that_raises(monkeypatch, br
     monkeypatch.setattr(torch.Tensor, "record_stream", lambda self, stream: None)
     empty = torch.empty
     monkeypatch.setattr(torch, "empty", lambda *a, pin_memory, **k: empty(*a, **k))
-    ring = _device.Ring(torch.device("cpu"), [((1, 3), np.dtype("i8"))] * 2, 2)
+    ring = _device.Ring(torch.device("cpu"), [((1, 3), np.dtype("i8"))] * 2, 1, 2)
     ring._pinned = {one.ctypes.data: torch.from_numpy(one) for pair in buffers for one in pair}
     reader, seen = Reader(), []
     while len(seen) < len(buffers):

@@ -10,8 +10,8 @@
 namespace evenkeel {
 namespace {
 
-// One in use, one being read, one that keeps the queue full in between.
-constexpr std::size_t kMostBuffers = 3;
+// One in use, one being read, one that keeps the queue full in between. Small chunks have more.
+constexpr std::size_t kUsualBuffers = 3;
 // Around a chunk's rows: the overhang of two blocks of 4 KiB, and what rounding to pages adds.
 constexpr std::uint64_t kBufferOverhead = 16_KiB;
 
@@ -112,7 +112,7 @@ std::uint64_t Chunks::Impl::plan_bytes() const {
 
 void Chunks::Impl::add_buffer() {
   Buffer buffer;
-  PageBuffer memory(array_->budget, buffer_bytes(), "a chunk's rows");
+  Reservation memory = array_->budget.reserve(pool_->slot_bytes(), "a chunk's rows");
   buffer.list_share =
       array_->budget.reserve(listed() * sizeof(std::uint64_t), "a chunk's row numbers");
   buffer.rows.resize(listed());
@@ -131,8 +131,11 @@ void Chunks::Impl::make_buffers() {
   if (in_place_) return;
 
   const Budget& budget = array_->budget;
-  buffers_.reserve(kMostBuffers);
   if (sequence_.order().kind == OrderKind::kBlocks && !mapped) make_windows();
+  const std::uint64_t reads = in_order_ ? 1 : rows_per_chunk_;
+  const std::size_t most =
+      windows_ ? kUsualBuffers : 1 + batches_ahead(reads, buffer_bytes(), kUsualBuffers - 1);
+  buffers_.reserve(most);
   try {
     plan_share_ = budget.reserve(plan_bytes(), "plans of chunks");
     add_buffer();
@@ -147,10 +150,13 @@ void Chunks::Impl::make_buffers() {
     return make_buffers();
   }
   // Reading ahead pays when there is something to wait for. A part stays free for other calls:
-  // what makes reading ahead possible leaves less of it than what makes it smoother.
-  const auto kept_free = [&] { return budget.limit() / (buffers_.size() == 1 ? 16 : 8); };
+  // what makes reading ahead possible leaves less of it than what makes it smoother, or faster.
+  const auto kept_free = [&] {
+    const std::size_t made = buffers_.size();
+    return budget.limit() / (made == 1 ? 16 : made < kUsualBuffers ? 8 : 2);
+  };
   try {
-    while (!mapped && buffers_.size() < kMostBuffers &&
+    while (!mapped && buffers_.size() < most &&
            budget.left() >= plan_and_buffer_bytes() + kept_free()) {
       add_buffer();
     }
@@ -158,6 +164,7 @@ void Chunks::Impl::make_buffers() {
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kBudget) throw;  // another user of the budget was quicker
   }
+  pool_->allocate();
   start_reading();
 }
 
@@ -303,6 +310,7 @@ bool Chunks::Impl::show_in_place(Chunk& chunk) {
 void Chunks::Impl::prepare_to_copy(std::uint64_t number) {
   if (!ahead_) {
     add_buffer();
+    pool_->allocate();
     start_reading();
   }
   ahead_->seek(number, number + 1);

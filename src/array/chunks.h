@@ -58,7 +58,7 @@ struct Chunks::Impl final : BatchMaker {
   ReadAhead::Outcome lend_in_place(const Use& use, Loan& loan);
   void make_buffers();
   void make_windows();
-  void add_buffer();
+  void add_buffer();  // without memory; see LendingPool::allocate
   void start_reading();
   std::uint64_t overhang() const;
   std::uint64_t listed() const { return in_order_ ? 1 : rows_per_chunk_; }

@@ -404,7 +404,7 @@ TEST_F(ChunksTest, ABatchWhoseReadFailedOnTheCallersThreadIsReadByTheThreadsLate
 struct LentRow {
   explicit LentRow(Array rows) : array(std::move(rows)) {
     for (int slot = 0; slot < 2; ++slot) {
-      pool->add_slot(PageBuffer(array.budget(), kRowBytes, "rows"));
+      pool->add_slot(array.budget().reserve(pool->slot_bytes(), "rows"));
     }
     pool->serve(ahead);
     ahead->take([&](std::size_t slot, std::uint64_t number) { loan = pool->lend(slot, number); });

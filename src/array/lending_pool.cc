@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "array/read_ahead.h"
+#include "base/checked.h"
+#include "base/sys.h"
 #include "evenkeel/error.h"
 
 namespace evenkeel {
@@ -32,11 +34,26 @@ void LendingPool::serve(std::weak_ptr<ReadAhead> reader) {
   reader_ = std::move(reader);
 }
 
-void LendingPool::add_slot(PageBuffer memory) {
+std::uint64_t LendingPool::slot_bytes() const {
+  // A size that rounds up past 2^64 is asked for as it is, and so refused.
+  return std::max(bytes_, round_up(bytes_, sys::page_size()));
+}
+
+void LendingPool::add_slot(Reservation share) {
   MutexLock lock(mutex_);
-  Pages pages = memory.exchange({});
-  std::byte* const data = pages.data();
-  slots_.push_back({std::move(memory), {data, std::move(pages)}});
+  slots_.push_back({std::move(share), {}});
+}
+
+void LendingPool::allocate() {
+  MutexLock lock(mutex_);
+  const auto lacks = [](const Slot& slot) { return !slot.memory; };
+  const auto count = static_cast<std::size_t>(std::ranges::count_if(slots_, lacks));
+  std::vector<Pages> pages = Pages::several(count, bytes_, what_);
+  for (Slot& slot : slots_) {
+    if (!lacks(slot)) continue;
+    slot.memory = {pages.back().data(), std::move(pages.back())};
+    pages.pop_back();
+  }
 }
 
 void LendingPool::add_slot(std::span<std::byte> memory) {

@@ -58,8 +58,14 @@ class LendingPool : public std::enable_shared_from_this<LendingPool> {
   // A lent batch is given back to this reader when its slot has memory again.
   void serve(std::weak_ptr<ReadAhead> reader) EXCLUDES(mutex_);
 
-  void add_slot(PageBuffer memory) EXCLUDES(mutex_);            // paid for by its reservation
+  // A slot whose pages `share` pays for. It has none until `allocate` or `buffer`.
+  void add_slot(Reservation share) EXCLUDES(mutex_);
   void add_slot(std::span<std::byte> memory) EXCLUDES(mutex_);  // of the caller's
+  // Pages for all slots that have none: together, so that small buffers share huge pages, which
+  // disks fill much faster.
+  void allocate() EXCLUDES(mutex_);
+  // What a slot takes of the budget.
+  std::uint64_t slot_bytes() const;
 
   // The buffer of a slot; new pages where it has none. Throws Error (kInvalid) where that would be
   // memory of the caller's, which is lent.
@@ -81,7 +87,7 @@ class LendingPool : public std::enable_shared_from_this<LendingPool> {
  private:
   friend class Loan;
   struct Slot {
-    PageBuffer share;  // the reservation alone; its pages are `memory`, and move
+    Reservation share;
     LentMemory memory;
   };
   struct Empty {

@@ -7,10 +7,19 @@
 #include <utility>
 
 #include "array/row_extents.h"
+#include "base/checked.h"
 #include "base/thread.h"
 #include "evenkeel/error.h"
 
 namespace evenkeel {
+
+std::size_t batches_ahead(std::uint64_t reads_of_batch, std::uint64_t batch_bytes,
+                          std::size_t fewest) {
+  constexpr std::uint64_t kReads = 192, kBytes = 8 << 20, kMost = 16;
+  const std::uint64_t by_reads = divide_up(kReads, std::max<std::uint64_t>(reads_of_batch, 1));
+  const std::uint64_t by_bytes = divide_up(kBytes, std::max<std::uint64_t>(batch_bytes, 1));
+  return std::clamp<std::uint64_t>(std::min(by_reads, by_bytes), fewest, kMost);
+}
 
 ReadAhead::Reader::Reader(ReadAhead& owner, std::size_t stream, std::uint64_t budget_limit)
     : owner_(owner),

@@ -21,6 +21,12 @@
 
 namespace evenkeel {
 
+// How many batches are to be read ahead so that a disk is kept busy, from `fewest` to 16. A disk
+// reaches its speed with about a hundred small reads in flight, or a few large ones. Some of the
+// batches ahead are complete already, so there are more.
+std::size_t batches_ahead(std::uint64_t reads_of_batch, std::uint64_t batch_bytes,
+                          std::size_t fewest);
+
 // Batch `number` goes into slot number modulo slots, of which there may be fewer later. One thread
 // reads for each stream. Another one may help: where finishing is work it finishes, so that the
 // disk's queue is not kept waiting, and it reads a batch of the first stream itself when it has

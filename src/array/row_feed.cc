@@ -21,7 +21,7 @@ void require_unchanged(const Layout& layout, Engine& engine, const Job& job) {
 }
 
 std::size_t RowFeed::window(std::uint64_t budget_limit) {
-  return std::clamp<std::uint64_t>(budget_limit / 16 / Plan::memory(kPlans), 64, 4096);
+  return std::clamp<std::uint64_t>(budget_limit / 16 / Plan::memory(kPlans), 16, 768);
 }
 
 std::uint64_t RowFeed::memory(std::uint64_t budget_limit, std::uint64_t starts) {

@@ -99,7 +99,9 @@ class RowFeed final : public Feed {
     std::size_t outstanding = 0;
     bool handed_out = false;
   };
-  static constexpr std::size_t kPlans = 3;
+  // A job has a plan at least, so this is how many small jobs are in flight: 16 batches of 8 rows
+  // keep a disk busy. Large jobs have several plans of `window` pieces.
+  static constexpr std::size_t kPlans = 16;
   static std::size_t window(std::uint64_t budget_limit);
 
   bool begin_next_job();

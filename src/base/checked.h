@@ -1,4 +1,4 @@
-// Sums and products of untrusted numbers; empty on overflow.
+// Sums and products of untrusted numbers, which are empty on overflow; and rounding.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +18,9 @@ inline std::optional<std::uint64_t> checked_add(std::uint64_t a, std::uint64_t b
   return sum;
 }
 
+constexpr std::uint64_t divide_up(std::uint64_t value, std::uint64_t by) {
+  return value / by + (value % by != 0 ? 1 : 0);
+}
 constexpr std::uint64_t round_down(std::uint64_t value, std::uint64_t power_of_two) {
   return value & ~(power_of_two - 1);
 }

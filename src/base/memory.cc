@@ -15,13 +15,30 @@ namespace {
 // Of most machines. Where it is more, or there are none, the advice does nothing.
 constexpr std::uint64_t kHugePage = 2 << 20;
 
+void* map_anywhere(std::uint64_t size) {
+  return sys::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
+
+// From the beginning of a huge page on: Linux chooses such a place only for whole huge pages (since
+// 6.13), or not at all (before 6.7). Maps more than that, and gives back what lies around it.
+void* map_aligned(std::uint64_t size) {
+  void* const around = map_anywhere(size + kHugePage);
+  if (around == MAP_FAILED) return around;
+  const auto begin = reinterpret_cast<std::uintptr_t>(around);
+  const std::uint64_t before = round_up(begin, kHugePage) - begin;
+  std::byte* const pages = static_cast<std::byte*>(around) + before;
+  if (before > 0) sys::munmap(around, before);
+  if (before < kHugePage) sys::munmap(pages + size, kHugePage - before);
+  return pages;
+}
+
 }  // namespace
 
 Pages::Pages(std::uint64_t bytes, std::string_view what) {
   if (bytes == 0) return;
   const std::uint64_t size = round_up(bytes, sys::page_size());
-  void* pages =
-      sys::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* pages = size >= kHugePage ? map_aligned(size) : MAP_FAILED;
+  if (pages == MAP_FAILED) pages = map_anywhere(size);
   if (pages == MAP_FAILED) {
     throw Error::system("allocate", errno,
                         "could not allocate " + format_size(size) + " for " + std::string(what))
@@ -32,6 +49,22 @@ Pages::Pages(std::uint64_t bytes, std::string_view what) {
   if (size >= kHugePage) sys::madvise(pages, size, MADV_HUGEPAGE);
   data_ = static_cast<std::byte*>(pages);
   size_ = size;
+}
+
+std::vector<Pages> Pages::several(std::size_t count, std::uint64_t bytes, std::string_view what) {
+  const std::uint64_t each = round_up(bytes, sys::page_size());
+  std::vector<Pages> parts;
+  parts.reserve(count);
+  Pages all(checked_mul(count, each).value_or(UINT64_MAX), what);
+  while (all.data_) {
+    Pages part;
+    part.data_ = all.data_;
+    part.size_ = each;
+    all.size_ -= each;
+    all.data_ = all.size_ > 0 ? all.data_ + each : nullptr;
+    parts.push_back(std::move(part));
+  }
+  return parts;
 }
 
 void Pages::trim(const std::byte* end) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "evenkeel/budget.h"
 
@@ -17,6 +18,9 @@ class Pages {
   Pages() = default;
   // Rounds up to whole pages; of 0 bytes there are none. Throws Error (kSystem, ENOMEM).
   Pages(std::uint64_t bytes, std::string_view what);
+  // Buffers of `bytes` each that lie together, so that small ones share huge pages. Each is given
+  // back by itself.
+  static std::vector<Pages> several(std::size_t count, std::uint64_t bytes, std::string_view what);
   Pages(Pages&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
   Pages& operator=(Pages&& other) noexcept {
@@ -62,12 +66,6 @@ class PageBuffer {
 
   // See Reservation::keep_in_children.
   void keep_in_children() { share_.keep_in_children(); }
-
-  // Others of the same size for those that are here; the share stays.
-  Pages exchange(Pages pages) {
-    std::swap(pages_, pages);
-    return pages;
-  }
 
  private:
   Reservation share_;

@@ -13,6 +13,7 @@
 #include <sstream>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/sys.h"
 #include "evenkeel/error.h"
@@ -39,19 +40,28 @@ TEST(PageBufferTest, IsWholePagesOfZerosPaidFromTheBudget) {
   EXPECT_EQ(budget.in_use(), 0u);
 }
 
-TEST(PageBufferTest, ExchangesItsPagesAndKeepsItsShare) {
-  const Budget budget(1_MiB);
-  PageBuffer buffer(budget, kPage, "x");
-  std::byte* const before = buffer.data();
-  Pages others(kPage, "others");
-  std::byte* const other = others.data();
-  const Pages taken = buffer.exchange(std::move(others));
-  EXPECT_EQ(taken.data(), before);
-  EXPECT_EQ(buffer.data(), other);
-  EXPECT_EQ(budget.in_use(), kPage);
-  buffer.exchange({});
-  EXPECT_FALSE(buffer);
-  EXPECT_EQ(budget.in_use(), kPage);
+TEST(PagesTest, OfHugeSizeBeginWithAHugePage) {
+  const Pages pages(5_MiB + 1, "x");
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(pages.data()) % 2_MiB, 0u);
+  EXPECT_EQ(pages.size(), 5_MiB + kPage);
+}
+
+TEST(PagesTest, SeveralLieTogetherAndGoOneByOne) {
+  std::vector<Pages> parts = Pages::several(5, kPage + 1, "x");
+  ASSERT_EQ(parts.size(), 5u);
+  for (std::size_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(parts[i].size(), 2 * kPage);
+    EXPECT_EQ(parts[i].data(), parts[0].data() + i * 2 * kPage);
+    std::memset(parts[i].data(), static_cast<int>(i), parts[i].size());
+  }
+  std::byte* const second = parts[1].data();
+  parts.erase(parts.begin() + 1);
+  unsigned char resident[2];
+  EXPECT_EQ(::mincore(second, 2 * kPage, resident), -1);
+  EXPECT_EQ(errno, ENOMEM);
+  for (const Pages& part : parts) EXPECT_EQ(part.data()[0], part.data()[part.size() - 1]);
+  EXPECT_TRUE(Pages::several(0, kPage, "x").empty());
+  EXPECT_THROW(Pages::several(3, UINT64_MAX / 4 * 3, "x"), Error);
 }
 
 // Whether huge pages were asked for there, by the kernel's own books.

@@ -14,7 +14,13 @@ Error wrong_use(const std::string& what) { return Error(ErrorKind::kInvalid, "lo
 // Fields of a batch begin at multiples of it, for vector instructions.
 constexpr std::uint64_t kFieldAlignment = 64;
 
+constexpr std::uint64_t kFewestAhead = 4;
+
 }  // namespace
+
+std::uint32_t usual_prefetch(std::uint64_t batch_size, std::uint64_t batch_bytes) {
+  return static_cast<std::uint32_t>(batches_ahead(batch_size, batch_bytes, kFewestAhead));
+}
 
 Pipeline::Pipeline(const Options& options, const std::function<Schedule()>& make_schedule,
                    Assembler& assembler)
@@ -116,11 +122,11 @@ void Pipeline::add_slot() {
   slot.rows.reserve(batch);
   if (assembler_.wants_pieces()) slot.filling.pieces.reserve(most_pieces());
   slot.filling.slot = slots_.size();
-  PageBuffer pages;
-  if (options_.memory.empty()) pages = PageBuffer(budget, buffer_bytes_, "a batch");
+  Reservation share;
+  if (options_.memory.empty()) share = budget.reserve(pool_->slot_bytes(), "a batch");
   assembler_.add_slot(budget);
   if (options_.memory.empty()) {
-    pool_->add_slot(std::move(pages));
+    pool_->add_slot(std::move(share));
   } else {
     pool_->add_slot(options_.memory[slots_.size()].front());
   }
@@ -136,10 +142,19 @@ void Pipeline::make_first_slots(std::size_t least) {
   while (slots_.size() < least) add_slot();
 }
 
+// A default takes at most a quarter of what the budget has left, if that holds the fewest.
+std::size_t Pipeline::prefetch() const {
+  if (options_.prefetch) return *options_.prefetch;
+  if (!assembler_.streams_read()) return kFewestAhead;
+  const std::uint64_t usual = usual_prefetch(steps_.options().batch_size, buffer_bytes_);
+  const std::uint64_t fit = options_.budget.left() / 4 / slot_bytes();
+  return std::clamp(fit, kFewestAhead, usual);
+}
+
 void Pipeline::make_slots() {
   const Budget& budget = options_.budget;
   const std::size_t least = least_slots();
-  std::size_t most = least + options_.prefetch;
+  std::size_t most = least + prefetch();
   if (!options_.memory.empty()) most = std::min(most, options_.memory.size());
   const std::uint64_t each =
       assembler_.slot_bytes() + (options_.memory.empty() ? buffer_bytes_ : 0);
@@ -176,6 +191,7 @@ void Pipeline::make_slots() {
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kBudget) throw;
   }
+  pool_->allocate();
   slots_made_ = slots_.size();
   spare_slots_ = slots_.size() - std::min(slots_.size(), std::max<std::size_t>(2, least));
 }

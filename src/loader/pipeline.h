@@ -83,11 +83,15 @@ class Assembler {
   ~Assembler() = default;
 };
 
+// How many batches are read ahead where nothing else is asked for: as many as keep a disk busy.
+// `batch_bytes` are those of a finished batch.
+std::uint32_t usual_prefetch(std::uint64_t batch_size, std::uint64_t batch_bytes);
+
 // Calls but `next` may come from several threads.
 class Pipeline final : BatchMaker, ReadAheadMemory::Owner {
  public:
   struct Options {
-    std::uint32_t prefetch = 4;
+    std::optional<std::uint32_t> prefetch = {};  // see usual_prefetch
     std::uint32_t keep = 0;  // a batch of `next` stays valid until so many more have been taken
     // Memory of the caller's for batches, each with a place for each field; see BatchMemory.
     std::vector<std::vector<std::span<std::byte>>> memory = {};
@@ -153,6 +157,7 @@ class Pipeline final : BatchMaker, ReadAheadMemory::Owner {
   std::uint64_t most_pieces() const;
   std::uint64_t list_bytes() const;  // of a slot
   std::uint64_t slot_bytes() const;  // all that the budget pays for a slot
+  std::size_t prefetch() const;
   std::size_t least_slots() const { return 1 + std::size_t{options_.keep}; }
   void make_slots();
   void make_first_slots(std::size_t least);
