@@ -40,17 +40,17 @@ Fd open_readable(const std::string& path, int extra_flags) {
 std::size_t read_upto(int fd, std::uint64_t offset, std::span<std::byte> out,
                       const std::string& path) {
   std::size_t done = 0;
-  RetryPolicy patience;
+  RetryPolicy retry;
   while (done < out.size()) {
     const ssize_t got = sys::pread(fd, out.data() + done, out.size() - done, offset + done);
     if (got == 0) break;
     if (got < 0) {
       const int code = errno;
-      if (patience.try_again(code)) continue;
+      if (retry.try_again(code)) continue;
       throw Error::system("read", code).in(path).at(offset + done);
     }
     done += static_cast<std::size_t>(got);
-    patience.moved();
+    retry.moved();
   }
   return done;
 }

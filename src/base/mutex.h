@@ -1,5 +1,5 @@
 // A mutex and a condition variable that clang's -Wthread-safety understands. GUARDED_BY names the
-// mutex of a member, REQUIRES the one that a caller must hold; the clang preset makes a mistake an
+// mutex of a member, REQUIRES the one that a caller must hold; builds with clang make a mistake an
 // error. Other compilers ignore the annotations.
 #pragma once
 

@@ -19,7 +19,7 @@ class RetryPolicy {
     if (tries_ > kAtOnce) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     return true;
   }
-  // Something has moved: all the patience again.
+  // The call made progress: count tries from 0 again.
   void moved() { tries_ = 0; }
 
  private:

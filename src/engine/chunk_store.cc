@@ -273,19 +273,19 @@ std::optional<BlockReader::Stored> BlockReader::load_aligned(const File& file, s
   const std::uint64_t begin = round_down(offset, kDirectAlignment), before = offset - begin;
   const std::uint64_t wanted = before + length, asked = round_up(wanted, kDirectAlignment);
   std::uint64_t done = 0;
-  RetryPolicy patience;
+  RetryPolicy retry;
   while (done < wanted) {
     const ssize_t got =
         sys::pread(file.fd.get(), stored_.data() + done, asked - done, begin + done);
     if (got < 0) {
       const int code = errno;
-      if (patience.try_again(code)) continue;
+      if (retry.try_again(code)) continue;
       if (code == EINVAL) return std::nullopt;
       throw Error::system("read", code).in(file.name).at(begin + done);
     }
     if (got == 0) throw bad_chunk(file.name, "the file became shorter while it was read");
     done += static_cast<std::uint64_t>(got);
-    patience.moved();
+    retry.moved();
   }
   counters_.bytes_from_disk += done;
   return Stored(stored_.data() + before, length);

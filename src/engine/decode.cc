@@ -172,12 +172,12 @@ class DecodeEngine final : public Engine {
     }
 
     // Whether it is decoded, after waiting for a moment if not. Throws what decoding threw.
-    bool ready(std::uint32_t number, std::chrono::milliseconds patience) EXCLUDES(mutex_) {
+    bool ready(std::uint32_t number, std::chrono::milliseconds timeout) EXCLUDES(mutex_) {
       const MutexLock lock(mutex_);
       if (slots_[number].in_work && threads_.empty()) {
         decode_next(own_reader());
       } else if (slots_[number].in_work) {
-        done_.wait_until(mutex_, std::chrono::steady_clock::now() + patience);
+        done_.wait_until(mutex_, std::chrono::steady_clock::now() + timeout);
       }
       if (slots_[number].in_work) return false;
       if (slots_[number].failure) std::rethrow_exception(slots_[number].failure);
@@ -336,8 +336,8 @@ class DecodeEngine final : public Engine {
 
     bool arrived(Request& request) {
       while (request.ready < request.slots.size()) {
-        const std::chrono::milliseconds patience(feed_.has_other_work() ? 1 : 50);
-        if (!state_.ready(request.slots[request.ready], patience)) return false;
+        const std::chrono::milliseconds timeout(feed_.has_other_work() ? 1 : 50);
+        if (!state_.ready(request.slots[request.ready], timeout)) return false;
         ++request.ready;
       }
       return request.ready == block_count(request);

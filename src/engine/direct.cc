@@ -105,7 +105,7 @@ class DirectEngine final : public Engine {
       std::uint64_t wanted = 0;  // bytes up to the end of the file
       std::uint64_t done = 0;
       std::optional<std::uint64_t> ticket;  // of the arena, unless read in place
-      RetryPolicy patience;
+      RetryPolicy retry;
     };
 
     void fill() REQUIRES(ring_.mutex) {
@@ -192,8 +192,8 @@ class DirectEngine final : public Engine {
 
     bool may_go_on(Read& read, const Completion& completion) const {
       if (failed_) return false;
-      if (completion.result < 0) return read.patience.try_again(-completion.result);
-      read.patience.moved();
+      if (completion.result < 0) return read.retry.try_again(-completion.result);
+      read.retry.moved();
       return completion.result >= static_cast<std::int32_t>(engine_.limits_.alignment);
     }
 

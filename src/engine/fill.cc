@@ -431,11 +431,11 @@ class FillEngine final : public Engine {
   // fails: that is tried again for a while, and is an error of this read if it lasts. The next read
   // then maps the file elsewhere.
   static bool renew(MappedFile& file, int fd, const Segment& segment) {
-    RetryPolicy patience;
+    RetryPolicy retry;
     while (!file.mapping().renew(fd)) {
       const int code = errno;
       if (!file.mapping().lost()) return false;
-      if (patience.try_again(EAGAIN)) continue;
+      if (retry.try_again(EAGAIN)) continue;
       file.ready = false;
       throw Error::system("map", code, "the mapping of the file was lost")
           .in(segment.path)

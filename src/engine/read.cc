@@ -69,7 +69,7 @@ class ReadEngine final : public Engine {
     std::optional<Uncached> brought_in;
     if (!dont_cache_) brought_in.emplace(pin.fd(), extent.offset, wanted);
     std::uint64_t done = 0;
-    RetryPolicy patience;
+    RetryPolicy retry;
     while (done < wanted) {
       const ssize_t got = sys::pread_flags(pin.fd(), data + done, wanted - done,
                                            extent.offset + done, dont_cache_ ? kDontCache : 0);
@@ -79,12 +79,12 @@ class ReadEngine final : public Engine {
       }
       if (got < 0) {
         const int code = errno;
-        if (patience.try_again(code)) continue;
+        if (retry.try_again(code)) continue;
         throw Error::system("read", code).in(files.path(extent.file)).at(extent.offset + done);
       }
       if (got == 0) throw_truncated(layout_.segments[extent.file], extent.offset + done);
       done += static_cast<std::uint64_t>(got);
-      patience.moved();
+      retry.moved();
     }
     if (brought_in) brought_in->drop(pin.fd());
   }

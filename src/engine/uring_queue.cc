@@ -79,12 +79,12 @@ class UringQueue final : public ReadQueue {
 
   std::size_t wait(std::size_t enough, std::span<Completion> out) override {
     int code;
-    RetryPolicy patience;  // the kernel may have no memory for a request, for a while
+    RetryPolicy retry;  // the kernel may have no memory for a request, for a while
     do {
       code = unless_injected(sys::Call::kRingEnter, [&] {
         return io_uring_submit_and_wait(&ring_, static_cast<unsigned>(enough));
       });
-    } while (code < 0 && io_uring_cq_ready(&ring_) == 0 && patience.try_again(-code));
+    } while (code < 0 && io_uring_cq_ready(&ring_) == 0 && retry.try_again(-code));
     // Hand on completions first. An error that lasts is reported by the next call.
     if (code < 0 && io_uring_cq_ready(&ring_) == 0) throw Error::system("io_uring_enter", -code);
     return take(out);
