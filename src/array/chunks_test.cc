@@ -406,8 +406,10 @@ struct LentRow {
     for (int slot = 0; slot < 2; ++slot) {
       pool->add_slot(array.budget().reserve(pool->slot_bytes(), "rows"));
     }
+    pool->allocate();
     pool->serve(ahead);
     ahead->take([&](std::size_t slot, std::uint64_t number) { loan = pool->lend(slot, number); });
+    EXPECT_NE(loan.data(), nullptr);  // a loan without memory does not come back to the reader
   }
 
   const Array array;
@@ -443,7 +445,10 @@ TEST_F(ChunksTest, AClosedPoolHasNobodyInItsReader) {
   std::atomic<long> owners = 0;  // of the reader, when `close` has returned
   lent.ahead->take([&](std::size_t, std::uint64_t) {
     ending = std::thread([&] { lent.loan = {}; });
-    while (lent.ahead.use_count() < 2) std::this_thread::yield();
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (lent.ahead.use_count() < 2 && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::yield();
+    }
     closing = std::thread([&] {
       lent.pool->close();
       owners = lent.ahead.use_count();
