@@ -114,11 +114,18 @@ def large(tmp_path_factory):
     return path
 
 
+@pytest.fixture(scope="module")
+def many_chunks(tmp_path_factory):
+    path = tmp_path_factory.mktemp("many_chunks") / "numbers"
+    np.arange(2_500_003).tofile(path)
+    return path
+
+
 @pytest.mark.parametrize("engine", ["auto", "direct", "read", "remap", "advise", "map"])
 @pytest.mark.parametrize("budget", ["4MiB", "64MiB"])
 @pytest.mark.parametrize("offset", [0, 8])
-def test_memory_goes_round_and_holds_the_right_rows(large, engine, budget, offset):
-    a = evenkeel.open(large, dtype="i8", budget=budget, engine=engine, offset=offset)
+def test_memory_goes_round_and_holds_the_right_rows(many_chunks, engine, budget, offset):
+    a = evenkeel.open(many_chunks, dtype="i8", budget=budget, engine=engine, offset=offset)
     addresses, seen = [], 0
     for rows in a.batches(65_536):
         assert sys.getrefcount(rows) == 2
@@ -127,7 +134,8 @@ def test_memory_goes_round_and_holds_the_right_rows(large, engine, budget, offse
         rows[:] = -1  # one's own
         seen += len(rows)
     assert seen == len(a)
-    assert len(set(addresses)) <= 6 < len(addresses)  # with the last, a copy
+    # 16 buffers for chunks of this size, spares, and the last chunk, a copy.
+    assert len(set(addresses)) <= 20 < len(addresses)
     assert a.budget.peak <= a.budget.limit
 
 
