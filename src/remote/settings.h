@@ -20,11 +20,11 @@ struct RemoteSettings {
   // Limits and retries.
   unsigned connections = 64;       // EVENKEEL_CONNECTIONS: requests in flight
   double requests_per_second = 0;  // EVENKEEL_REQUESTS_PER_SECOND; 0: no limit
-  double stall_s = 20;         // EVENKEEL_STALL_TIMEOUT: longest time of a request without a byte
-  double deadline_s = 300;     // EVENKEEL_DEADLINE: longest time of a read without progress
-  unsigned attempts = 10;      // EVENKEEL_ATTEMPTS: of one request, without progress
-  double retry_delay_s = 0.1;  // EVENKEEL_RETRY_DELAY: the first delay; doubles each time
-  bool hedge = true;           // EVENKEEL_HEDGE: a second request if the first is late
+  double stall_s = 20;             // EVENKEEL_STALL_TIMEOUT: longest time without a byte
+  double deadline_s = 300;         // EVENKEEL_DEADLINE: longest time without progress
+  unsigned attempts = 10;          // EVENKEEL_ATTEMPTS: of one request, without progress
+  double retry_delay_s = 0.1;      // EVENKEEL_RETRY_DELAY: the first delay; doubles each time
+  bool hedge = true;               // EVENKEEL_HEDGE: a second request if the first is late
 
   // Throws Error (kInvalid) if a variable has an invalid value.
   static RemoteSettings from_environment();
