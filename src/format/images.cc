@@ -1,4 +1,4 @@
-// FITS and NIfTI: images behind plain headers, in either byte order. See docs/formats.md.
+// FITS and NIfTI: images after plain headers, in either byte order. See docs/formats.md.
 #include <algorithm>
 #include <bit>
 #include <cerrno>
