@@ -1,5 +1,5 @@
-// Training batches of one rank are the tokens that explain() names, as the pread reference reads
-// them, also after a seek and after loading a state.
+// Training batches of one rank contain the tokens that explain() names, as read by the pread
+// reference, also after a seek and after loading a state.
 #include "array/reference.h"
 #include "evenkeel/tokens.h"
 #include "format/token_layout.h"

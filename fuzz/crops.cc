@@ -26,7 +26,7 @@ void check_crops(Input& input) {
       if (epoch > 0 && (position + i) % epoch == 0) starts.clear();
       if (epoch > 0) MUST(starts.insert(crop.row).second);
     }
-    // Queried in another order, it gives the same answers.
+    // The results do not depend on the order of calls.
     const std::uint64_t later = position + 19;
     MUST(other.at(later).row == crops.at(later).row);
     MUST(other.at(position).row == crops.at(position).row);

@@ -1,4 +1,4 @@
-// Gives the same file and requests to every engine and to the plain pread reference.
+// Compares every engine with the plain pread reference, on the same file and requests.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -22,7 +22,7 @@ const TempFolder& folder() {
   return made;
 }
 
-// Random bytes, no two pages alike. The beginning is combined with the input's bytes.
+// Random bytes without equal pages. The beginning is combined with the input's bytes.
 std::string bytes_for(std::string_view seed, std::uint64_t count) {
   std::string bytes = random_bytes(count, seed.size() + 1);
   for (std::size_t i = 0; i < std::min(bytes.size(), seed.size()); ++i) bytes[i] ^= seed[i];

@@ -7,7 +7,7 @@
 namespace evenkeel::fuzz {
 namespace {
 
-// Offsets and texts lie inside the input: nothing was read beyond it.
+// Offsets and texts must lie inside the input: nothing was read beyond it.
 void check(const Literal& literal, std::string_view text) {
   MUST(literal.at <= text.size());
   const bool inside = literal.text.empty() ||

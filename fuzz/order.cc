@@ -1,4 +1,4 @@
-// Orders: a permutation and its inverse, indexing against filling, ranks that share an epoch.
+// Orders: a permutation and its inverse, filling a range equals indexing, ranks share an epoch.
 #include "evenkeel/order.h"
 
 #include <vector>

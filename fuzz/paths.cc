@@ -1,5 +1,5 @@
-// Token files and their companions: whichever files exist and whichever are named, a pair stays in
-// the folder of a named path.
+// Token files and their companions: for any existing files and any given paths, a pair stays in the
+// folder of a given path.
 #include <filesystem>
 
 #include "format/token_paths.h"

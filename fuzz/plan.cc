@@ -1,5 +1,5 @@
-// The plan: requests cover the wanted bytes once, sorted, merged within the gap, aligned, not too
-// long. Bytes reach their places in whichever way they are delivered.
+// The plan: requests cover the wanted bytes once; they are sorted, merged within the gap, aligned
+// and not too long. Bytes reach their places with every way of delivery.
 #include "array/plan.h"
 
 #include <array>

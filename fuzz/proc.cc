@@ -1,4 +1,5 @@
-// Text files of the kernel: a process chooses its name, and a container what is mounted at /proc.
+// Text files of the kernel. They are not trusted: a process chooses its name, and a container
+// chooses what is mounted at /proc.
 #include "base/cgroup.h"
 #include "base/text_file.h"
 #include "fuzz/target.h"

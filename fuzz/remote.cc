@@ -1,5 +1,4 @@
-// What servers say: header fields, error texts, listings; and URLs and profiles, as users write
-// them.
+// Input from servers (header fields, error texts, listings) and from users (URLs, profiles).
 #include "evenkeel/error.h"
 #include "fuzz/target.h"
 #include "remote/address.h"

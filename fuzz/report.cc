@@ -1,4 +1,4 @@
-// Pages, pictures and tables of a run in which every text and number is arbitrary.
+// Pages, pictures and tables of a run with arbitrary texts and numbers.
 #include <cstring>
 
 #include "evenkeel/profile.h"

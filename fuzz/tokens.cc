@@ -11,9 +11,9 @@ constexpr std::uint32_t kSizes[] = {1, 2, 4, 8};
 FUZZ_TARGET(tokens) {
   static const MemoryFile files[2];
   TokenFormatOptions options;
-  const std::uint64_t told = input.upto(15);
-  if (told >= 8)
-    options.dtype = DType{told & 4 ? DTypeKind::kInt : DTypeKind::kUint, kSizes[told & 3]};
+  const std::uint64_t choice = input.upto(15);
+  if (choice >= 8)
+    options.dtype = DType{choice & 4 ? DTypeKind::kInt : DTypeKind::kUint, kSizes[choice & 3]};
   const std::uint64_t beyond = input.any_size() % (kLongestFile / 2);
   const bool two = input.flag();
   const std::string_view half = two ? input.text(2000) : "";

@@ -21,7 +21,7 @@ constinit Agent agent;
 
 namespace {
 
-// Values of the word in the page that fork empties.
+// Values of the word in the page that the kernel clears in a child of fork.
 enum : std::uint32_t { kForked = 0, kRenewing = 1, kOwn = 2 };
 
 shared_table::Word* page_emptied_by_fork() {
@@ -49,10 +49,10 @@ bool ends(const char* text, std::uint64_t length, const char* with, std::uint64_
          __builtin_memcmp(text + length - with_length, with, with_length) == 0;
 }
 
-// The length of the file's path, or 0 when it is none that is guarded. Files that were deleted have
-// the path they had.
+// Writes the path of the file and returns its length, or 0 if such a file is not guarded. A deleted
+// file has the path it had before.
 std::uint64_t name_of(int fd, char* path, std::uint64_t size) {
-  char link[40] = "/proc/thread-self/fd/";  // "self", the main thread, may have left
+  char link[40] = "/proc/thread-self/fd/";  // not "self": the main thread may have ended
   char digits[12];
   int count = 0;
   for (int rest = fd; rest > 0 || count == 0; rest /= 10) {
@@ -90,9 +90,9 @@ bool Agent::touches(Range range) {
   return table_.touches(range);
 }
 
-// A child that did not come by fork() (but by _Fork, clone, or from inside the C library) is
-// noticed at its first call of a hook. It may be inside an allocator, so no thread is started here:
-// that, and registering what it has, waits for its first mapping of a file.
+// A child that was not created by fork() (but by _Fork, by clone, or inside the C library) is
+// noticed at its first call of a hook. It may be inside an allocator, so no thread is started here.
+// The thread is started, and its mappings are registered, when it first maps a file.
 void Agent::notice_fork() {
   shared_table::Word* own = own_.load(std::memory_order_acquire);
   if (!own || own->load(std::memory_order_acquire) == kOwn) return;
@@ -123,7 +123,7 @@ void Agent::forked() {
   if (own_.load()) {
     notice_fork();
   } else {
-    renew();  // nobody else is here yet
+    renew();  // the child has no other threads yet
   }
   if (phase_.load() != kAttached) return;
   {
@@ -207,7 +207,7 @@ bool Agent::attached() {
   if (phase_.load() != kFresh) return phase_.load() == kAttached;
   remember_environment();
   shared_table::SharedTable* table = open_shared_table();
-  // A filter that was installed before exec.
+  // A filter was installed before exec.
   if (table && seccomp_filters() > table->seccomp_filters) {
     shared_.store(table, std::memory_order_release);
     sandboxed_.store(true);
@@ -247,7 +247,8 @@ void Agent::mapped(const NewMapping& mapping) {
   register_mapping(mapping, facts);
 }
 
-// Under the lock. An entry in the shared table, with all mappings that are known.
+// Registers the process with all its known mappings, unless it is registered. Called with the lock
+// held.
 bool Agent::has_registration() {
   if (registration_.process) return true;
   if (refused_) return false;
@@ -258,7 +259,7 @@ bool Agent::has_registration() {
   return true;
 }
 
-// Under the lock. False when there was no room for it.
+// Called with the lock held. Returns false if there was no room for the mapping.
 bool Agent::publish(const NewMapping& mapping, const FileFacts& facts, std::uint32_t& advice) {
   const std::uint64_t length = name_of(mapping.fd, path_, sizeof path_);
   if (length == 0 || !has_registration()) return false;
@@ -301,7 +302,7 @@ void Agent::register_mapping(const NewMapping& mapping, const FileFacts& facts) 
   start_thread();
 }
 
-// Without a system call: the tool looks ten times a second.
+// Makes no system call. The tool reads the counter ten times a second.
 void Agent::count_sandboxed() {
   if (!sandbox_counted_.exchange(true)) shared().sandboxed_processes.fetch_add(1);
 }
@@ -313,9 +314,9 @@ void Agent::thread_ends() {
   futex_wake(thread_ended_, 1 << 30, Among::kThreads);
 }
 
-// Waits a little for the thread. A thread that has ended for this library is still in the C
-// library, which makes system calls, too: those are waited for, but not for ever, as the number
-// may be another thread's by then.
+// Waits a little for the thread. After thread_ends() the thread still runs code of the C library,
+// which makes system calls, too. This waits for them, but not for ever, because the thread ID may
+// be reused.
 bool Agent::thread_has_ended() {
   constexpr int kRounds = 100'000;  // of 0.1 ms
   const long pid = raw(SYS_getpid);
@@ -334,9 +335,9 @@ bool Agent::thread_has_ended() {
   return true;
 }
 
-// Waits until the thread is gone, so that a filter for all threads does not meet it. It may not
-// even have begun, or be started by another thread of the program at this moment. It may also be
-// writing to the disk for a command: that ends when the disk has answered.
+// Waits until the thread has ended, so that a filter for all threads does not apply to it. The
+// thread may not have begun yet, or another thread of the program may be starting it now. It may
+// also be writing to the disk for a command, which must finish first.
 void Agent::stop_thread() {
   leaving_.store(true);
   for (;;) {
@@ -354,7 +355,7 @@ void Agent::leave() {
   const KeepErrno keep;
   if (!attached()) return;
   notice_fork();
-  // A child by vfork, which is about to become another program: all this memory is its parent's.
+  // A child of vfork that is about to call exec: all this memory belongs to its parent.
   const bool is_child = thread_.load() == kRunning && raw(SYS_getpid) != thread_process_.load();
   if (is_child && own_.load()) return;
   stop_thread();
@@ -391,8 +392,8 @@ bool Agent::ask_tool_to_close_files() {
 
 void Agent::start_thread() {
   if (thread_.load(std::memory_order_acquire) != kNoThread) return;
-  // The thread begins with these signals blocked. And no handler that waits for the thread runs
-  // here while it is being started.
+  // The thread inherits the blocked signals. Also, no signal handler that waits for the thread can
+  // run here while it is being started.
   const BlockedSignals blocked(kProgramSignals);
   std::uint32_t seen = kNoThread;
   if (!thread_.compare_exchange_strong(seen, kStarting)) return;

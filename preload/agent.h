@@ -1,5 +1,6 @@
-// The state of the library in this process, and what the hooks call. There is one, `agent`. It
-// needs no construction and no destruction: hooks are called before and after everything else.
+// The state of the library in this process, and the functions that the hooks call. The only
+// instance is `agent`. It needs no construction and no destruction, because hooks are called before
+// and after everything else.
 #pragma once
 
 #include "preload/lock.h"
@@ -8,7 +9,7 @@
 
 namespace evenkeel::preload {
 
-// A call of mmap that went well.
+// A successful call of mmap.
 struct NewMapping {
   Range range;
   int protection = 0, flags = 0, fd = -1;
@@ -17,36 +18,39 @@ struct NewMapping {
 
 class Agent {
  public:
-  // After mmap: what was registered there is gone, and the new mapping may be registered.
+  // Call it after mmap. Removes mappings that were registered there, and registers the new one if
+  // it is to be guarded.
   void mapped(const NewMapping& mapping);
-  // Something else is mapped in the range, or may soon be.
+  // Call it when something else is mapped in the range, or may soon be.
   void forget(Range range);
-  // The flags are shared_table::MappingFlags. Where nothing of the range is registered, no lock is
-  // taken.
+  // Adds flags (shared_table::MappingFlags) to mappings in the range. If none is registered there,
+  // no lock is taken.
   void note(Range range, std::uint32_t flags);
 
-  // Before a call that may unmap the range: its mappings leave the table. 0: there were none.
+  // Call it before a call that may unmap the range. Takes its mappings out of the table and returns
+  // a number for them, or 0 if there are none. Call settle() or moved() with it after the call.
   std::uint32_t take(Range range);
   void settle(std::uint32_t taken, bool gone);
   void moved(std::uint32_t taken, Range from, Range to, bool stays);
-  // mremap of length 0: the same part of the file is mapped a second time.
+  // For mremap of length 0: the same part of the file is mapped a second time.
   void doubled(std::uint64_t from, Range to);
 
-  // In the child of fork(): registers it with the mappings it has from its parent, and starts its
-  // thread.
+  // Call it in a child of fork(). Registers the child with the mappings of its parent, and starts
+  // its thread.
   void forked();
 
   // Asks the tool to close the descriptors of files that are no longer mapped, and waits until it
-  // has. False if the tool does not answer.
+  // has. Returns false if the tool does not answer.
   bool ask_tool_to_close_files();
 
-  // Ends the guarding of this process for good, before the program installs a seccomp filter that
-  // may kill it for any call of this library. From then on the library makes no system call of its
-  // own. The table counts programs that map large files later, so that the tool can report them.
+  // Stops guarding this process for good. Called before the program installs a seccomp filter,
+  // which may kill it for any system call of this library. From then on the library makes no system
+  // call of its own. The table counts programs that map large files later, so that the tool can
+  // report them.
   void leave();
 
-  // For the thread that carries out commands. thread_begins() is the first thing it does, and
-  // thread_ends() the last: until then leave() waits.
+  // For the thread that carries out commands. It calls thread_begins() first and thread_ends()
+  // last. leave() waits until then.
   void thread_begins();
   void thread_ends();
   bool stopping() const { return leaving_.load(std::memory_order_acquire); }
@@ -60,7 +64,7 @@ class Agent {
     kNoThread,
     kStarting,
     kRunning,   // pthread_create was successful; the thread itself may not have begun
-    kNoLonger,  // there is none, and none is started any more
+    kNoLonger,  // there is none, and none will be started
   };
   void stop_thread();
   bool thread_has_ended();
@@ -81,25 +85,25 @@ class Agent {
   MappingTable table_;
   std::atomic<std::uint32_t> phase_{kFresh};
   std::atomic<std::uint32_t> thread_{kNoThread};
-  // While thread_ is kRunning: the entry with its commands, the process that started it, its
-  // number, and whether it has ended.
+  // Valid while thread_ is kRunning: the entry with its commands, the process that started it, its
+  // ID, and whether it has ended.
   std::atomic<shared_table::Process*> served_{nullptr};
   std::atomic<long> thread_process_{0};
   std::atomic<std::uint32_t> thread_id_{0}, thread_ended_{0};
   std::atomic<shared_table::SharedTable*> shared_{nullptr};
   Registration registration_;
-  bool refused_ = false;  // there was no room for this process
+  bool refused_ = false;  // the table had no room for this process
   std::atomic<bool> leaving_{false}, sandboxed_{false}, sandbox_counted_{false};
-  // A word in a page that the kernel empties in the child of a fork, however it was made, but not
-  // in that of vfork, which shares all this memory. Null before the first registered mapping, and
-  // where the kernel cannot (before Linux 4.14): then fork() alone is noticed.
+  // A word in a page that the kernel clears in a child, whichever call created it. A child of vfork
+  // shares all this memory, so there it is not cleared. Null before the first registered mapping,
+  // and before Linux 4.14: then only fork() is noticed.
   std::atomic<shared_table::Word*> own_{nullptr};
-  char path_[4096] = {};  // under the lock: threads of programs may have small stacks
+  char path_[4096] = {};  // guarded by lock_; not on the stack, which may be small
 };
 
 extern Agent agent;
 
-// Of the machine; what the kernel rounds lengths to.
+// The page size of the machine.
 std::uint64_t page_size();
 
 }  // namespace evenkeel::preload

@@ -14,7 +14,7 @@
 #define SYS_close_range 436
 #endif
 
-// Weak: a program of an old glibc may have no libpthread.
+// Weak, because a program with an old glibc may not load libpthread.
 extern "C" {
 [[gnu::weak]] int pthread_create(pthread_t*, const pthread_attr_t*, void* (*)(void*),
                                  void*) noexcept;
@@ -28,18 +28,19 @@ namespace evenkeel::preload {
 namespace {
 
 constexpr std::size_t kStackBytes = std::size_t{256} << 10;
-// The lock is held for one piece at a time: a munmap of the program waits no longer than that.
+// The lock is held for one piece at a time, so that munmap in the program does not wait longer.
 constexpr std::uint64_t kPieceBytes = std::uint64_t{4} << 20;
 constexpr unsigned kUnshare = 2;  // CLOSE_RANGE_UNSHARE
 
-// Gives this thread an empty descriptor table of its own. The program cannot close the thread's
-// descriptors, and the thread keeps none of the program's open. Linux 5.9; false if refused.
+// Gives this thread its own empty descriptor table. Then the program cannot close the thread's
+// descriptors, and the thread keeps none of the program's open. Returns false if the kernel refuses
+// (before Linux 5.9).
 bool take_own_descriptors() { return raw(SYS_close_range, 0U, ~0U, kUnshare) == 0; }
 
-// Asks for short time slices: the scheduler then runs the thread soon after it wakes, even where
-// the program keeps every core busy (Linux 6.12; older kernels refuse or take no notice).
+// Asks for short time slices: the scheduler then runs the thread soon after it wakes, even if the
+// program keeps every core busy (Linux 6.12; older kernels refuse or ignore it).
 void ask_for_short_slices() {
-  struct {  // sched_attr; libc has no name for it
+  struct {  // sched_attr, which libc does not declare
     std::uint32_t size, policy;
     std::uint64_t flags;
     std::int32_t nice;
@@ -49,11 +50,11 @@ void ask_for_short_slices() {
   if (raw(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) != 0) return;
   if (attributes.policy != 0) return;  // not SCHED_OTHER: the program chose another policy
   attributes.size = sizeof attributes;
-  attributes.runtime = 100'000;  // nanoseconds, the least there is
+  attributes.runtime = 100'000;  // nanoseconds, the minimum
   raw(SYS_sched_setattr, 0, &attributes, 0);
 }
 
-// A range of a command as it was when the command was posted; the tool's memory may change.
+// A copy of one range of a command: the shared memory may change meanwhile.
 struct Wanted {
   std::uint32_t kind, advice, mapping, generation;
   Range range;
@@ -64,7 +65,7 @@ struct Outcome {
   bool dropped = false;
 };
 
-// Under the lock, for a part of the range.
+// Carries out the command for a part of the range. Called with the lock held.
 Outcome carry_out_piece(const Wanted& wanted, Range piece, ProcMaps& maps) {
   Entry entry;
   MappingTable& table = agent.table();
@@ -72,7 +73,8 @@ Outcome carry_out_piece(const Wanted& wanted, Range piece, ProcMaps& maps) {
       wanted.range.end > entry.end) {
     return {ESTALE};
   }
-  // Between this look and madvise a raw munmap and mmap could still come, but none through a hook.
+  // Between this look and madvise, the program can still call munmap and mmap as raw system calls,
+  // but not through a hook.
   const ProcMaps::Finding found = maps.look(piece, entry);
   if (!found.readable) return {ENODATA};
   if (!found.same) {
@@ -88,13 +90,13 @@ Outcome carry_out_piece(const Wanted& wanted, Range piece, ProcMaps& maps) {
   }
   const bool writable = (entry.flags & shared_table::kWritable) != 0;
   int advice = static_cast<int>(wanted.advice);
-  // Changes in a private mapping are nowhere else.
+  // MADV_DONTNEED would discard the changes of a private mapping.
   if (wanted.kind == shared_table::kRelease) {
     advice = shared || !writable ? MADV_DONTNEED : MADV_PAGEOUT;
   }
   if (wanted.kind == shared_table::kPageOut) advice = MADV_PAGEOUT;
-  // The kernel fetches one huge page for a fault in such a mapping, whatever its readahead is, and
-  // of small pages, too, where the file system has no large ones.
+  // For a fault in such a mapping the kernel fetches the size of one huge page, whatever the
+  // readahead setting is. If the file system has no large pages, it fetches small ones.
   if (wanted.kind == shared_table::kLimitReadahead) {
     const long refused = raw(SYS_madvise, piece.begin, piece.end - piece.begin, MADV_HUGEPAGE);
     if (refused != 0) return {static_cast<int>(-refused)};
@@ -124,11 +126,11 @@ Outcome carry_out(const Wanted& wanted, ProcMaps& maps) {
   if (wanted.kind != shared_table::kRelease && !page_out) return {EINVAL};
   Outcome outcome;
   for (std::uint64_t at = wanted.range.begin; at < wanted.range.end && outcome.error == 0;) {
-    if (agent.stopping()) return {ESTALE};  // whoever stops the thread waits for this piece only
+    if (agent.stopping()) return {ESTALE};  // leave() waits only for the piece before
     const std::uint64_t left = wanted.range.end - at;
     const Range piece{at, at + (left < kPieceBytes ? left : kPieceBytes)};
-    // Writing waits for the disk, so it is done without the lock. It changes nothing that the
-    // program can see, whatever is mapped there; where nothing is, it fails.
+    // Writing waits for the disk, so it is done without the lock. It does not change what the
+    // program sees, whatever is mapped there. If nothing is mapped, it fails.
     if (page_out) raw(SYS_msync, piece.begin, piece.end - piece.begin, MS_SYNC);
     const Locked locked(agent.lock());
     const Outcome now = carry_out_piece(wanted, piece, maps);
@@ -139,9 +141,9 @@ Outcome carry_out(const Wanted& wanted, ProcMaps& maps) {
   return outcome;
 }
 
-// Whether the program's own threads have all ended, the main one by pthread_exit: it waits as a
-// zombie for the last one, which is this. "123 (name) Z 1 ...", the 18th word after Z is their
-// number.
+// Whether all threads of the program have ended, the main thread by pthread_exit. The main thread
+// is then a zombie until the last thread, which is this one, has ended. In "123 (name) Z 1 ...",
+// the 17th word after Z is the number of threads.
 bool is_last() {
   const long fd = raw_open("/proc/self/stat", O_RDONLY);
   if (fd < 0) return false;
@@ -218,7 +220,7 @@ int start_command_thread(shared_table::Process& process) {
     if (error == 0) error = ::pthread_create(&thread, &small, run, &process);
     ::pthread_attr_destroy(&small);
   }
-  // Programs with much memory of their own in each thread need more than that.
+  // Programs with much thread-local memory need a larger stack.
   if (error != 0) error = ::pthread_create(&thread, nullptr, run, &process);
   if (error == 0) ::pthread_detach(thread);
   return error;

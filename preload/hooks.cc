@@ -1,5 +1,5 @@
-// The functions that replace the C library's, for every program under `evenkeel guard`. They do
-// what the program asked for, and keep the registered mappings up to date.
+// The functions that replace those of the C library in every program under `evenkeel guard`. They
+// call the original functions and keep the registered mappings up to date.
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -25,14 +25,14 @@ namespace {
 
 std::uint64_t number(const void* at) { return reinterpret_cast<std::uint64_t>(at); }
 
-// The pages that a call means, as far as there are any.
+// The pages of a range, clipped to the address space.
 Range pages(const void* at, std::size_t length) {
   const std::uint64_t mask = page_size() - 1, begin = number(at) & ~mask;
   const std::uint64_t end = number(at) + length + mask;
   return {begin, end < begin ? ~std::uint64_t{0} : end & ~mask};
 }
 
-// A range whose mappings leave the table before a call; after it, they come back if it failed.
+// Takes the mappings of a range out of the table before a call, and puts them back if it failed.
 class Withdrawn {
  public:
   explicit Withdrawn(Range range) {
@@ -62,7 +62,7 @@ void* map(void* at, std::size_t length, int protection, int flags, int fd, off_t
 }
 
 // Executable memory is not registered. Writable memory is noted before the first byte can be
-// written: it changes how its pages may be released.
+// written, because it decides how pages may be released.
 template <class Call>
 int protect(void* at, std::size_t length, int protection, const Call& call) {
   const Range range = pages(at, length);
@@ -182,7 +182,7 @@ HOOK void* shmat(int id, const void* at, int flags) noexcept {
   shmid_ds segment{};
   const bool known =
       evenkeel::preload::raw(SYS_shmctl, id, IPC_STAT, &segment) == 0 && segment.shm_segsz != 0;
-  // Of unknown length it may reach anywhere.
+  // A segment of unknown length may end anywhere.
   Withdrawn before(known ? pages(at, segment.shm_segsz) : Range{number(at), ~std::uint64_t{0}});
   void* result = real::shmat(id, at, flags);
   before.settle(number(result) != ~std::uint64_t{0});
@@ -197,8 +197,8 @@ HOOK int umount2(const char* target, int flags) noexcept {
   return unmount([&] { return real::umount2(target, flags); });
 }
 
-// Filters are installed by PR_SET_SECCOMP, or by a system call of their own after
-// PR_SET_NO_NEW_PRIVS, which a process without privileges needs first.
+// Seccomp filters are installed by PR_SET_SECCOMP, or by the system call seccomp. For the latter,
+// an unprivileged process needs PR_SET_NO_NEW_PRIVS first.
 HOOK int prctl(int option, ...) noexcept {
   unsigned long values[4];
   va_list rest;

@@ -1,6 +1,6 @@
-// A lock within one process: a futex, because there is no C++ runtime here. A thread that waits for
-// it may hold locks of the program (munmap inside an allocator). So the holder calls only the
-// kernel.
+// A lock within one process. It is a futex, because there is no C++ runtime here. A thread that
+// waits for it may hold locks of the program (munmap inside an allocator). So the holder must only
+// make system calls.
 #pragma once
 
 #include "preload/raw_calls.h"
@@ -21,7 +21,7 @@ class Lock {
       futex_wake(word_, 1, Among::kThreads);
     }
   }
-  // In a child of fork, where the thread that held it does not exist.
+  // For a child of fork, where the thread that held the lock does not exist.
   void renew() { word_.store(kFree, std::memory_order_relaxed); }
 
  private:
@@ -29,7 +29,7 @@ class Lock {
   std::atomic<std::uint32_t> word_{kFree};
 };
 
-// Holds the lock for a scope, with signals blocked: their handlers may map and unmap, too.
+// Holds the lock for a scope, with signals blocked, because their handlers may map and unmap, too.
 class Locked {
  public:
   explicit Locked(Lock& lock) : blocked_(kAllSignals), lock_(lock) { lock_.acquire(); }

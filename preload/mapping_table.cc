@@ -12,7 +12,8 @@ bool inside(const Entry& entry, Range range) {
 
 }  // namespace
 
-// Makes the version odd while it lives, and at its end gives free slots at the table's end back.
+// Keeps the version odd during its lifetime. Its destructor also trims free slots at the table's
+// end.
 class MappingTable::Change {
  public:
   explicit Change(MappingTable& table) : table_(table) {
@@ -55,7 +56,7 @@ bool MappingTable::touches(Range range) const {
   return version_.load(std::memory_order_relaxed) != version;
 }
 
-// Under the lock. `call` may change slots, also those it has not come to.
+// Called with the lock held. `call` may change any slots, including those not yet visited.
 template <class Call>
 void MappingTable::for_overlapping(Range range, const Call& call) const {
   for (std::uint32_t first = 0; first < used(); first += kGroup) {
@@ -146,7 +147,7 @@ bool MappingTable::add(const Entry& entry, std::uint32_t taken) {
   return true;
 }
 
-// Where there is no room for two, the upper part goes.
+// If there is no room for two entries, the upper part is dropped.
 void MappingTable::split_at(std::uint64_t address) {
   if (address == ~std::uint64_t{0}) return;
   std::uint32_t found = shared_table::kMappings;
@@ -278,7 +279,7 @@ void MappingTable::after_fork() {
   if (torn) version_.fetch_add(1, std::memory_order_relaxed);
   const Change change(*this);
   if (torn) first_free_ = 0;
-  // The change under way may have filled a slot that is not counted yet.
+  // The interrupted change may have filled a slot that is not counted yet.
   if (torn && used() < shared_table::kMappings) used_.store(used() + 1, std::memory_order_relaxed);
   for (std::uint32_t i = 0; i < used(); ++i) {
     if (torn || slots_[i].taken != 0) empty_slot(i);

@@ -26,7 +26,7 @@ class PreloadTable : public ::testing::Test {
     made.inode = 1;
     return made;
   }
-  // "10-20@0 30-40@5", as the tool sees it.
+  // The mappings that the tool sees, such as "10-20@0 30-40@5".
   std::string published() const {
     std::vector<const shared_table::Mapping*> found;
     for (std::uint32_t i = 0; i < process->mappings_used; ++i) {
@@ -49,7 +49,7 @@ class PreloadTable : public ::testing::Test {
   std::unique_ptr<MappingTable> table = std::make_unique<MappingTable>();
 };
 
-TEST_F(PreloadTable, TouchesWhatIsThere) {
+TEST_F(PreloadTable, TouchesFindsOverlaps) {
   EXPECT_FALSE(table->touches({0, ~std::uint64_t{0}}));
   table->insert(entry(100, 200));
   EXPECT_TRUE(table->touches({150, 151}));
@@ -73,13 +73,13 @@ TEST_F(PreloadTable, RemovingTrimsAndSplits) {
   EXPECT_TRUE(table->empty());
 }
 
-TEST_F(PreloadTable, ANewOneReplacesOldOnes) {
+TEST_F(PreloadTable, ANewEntryReplacesOldOnes) {
   table->insert(entry(100, 200));
   table->insert(entry(150, 250, 7));
   EXPECT_EQ(published(), "100-150@0 150-250@7");
 }
 
-TEST_F(PreloadTable, WhatIsTakenCannotBeFound) {
+TEST_F(PreloadTable, TakenEntriesCannotBeFound) {
   table->insert(entry(100, 200));
   const std::uint32_t generation = mappings[0].generation;
   Entry found;
@@ -87,17 +87,17 @@ TEST_F(PreloadTable, WhatIsTakenCannotBeFound) {
   const std::uint32_t taken = table->take({0, 300});
   EXPECT_FALSE(table->find(0, generation, found));
   EXPECT_EQ(published(), "");
-  EXPECT_TRUE(table->touches({100, 101})) << "until it is known how the call went";
+  EXPECT_TRUE(table->touches({100, 101})) << "until the result of the call is known";
   table->give_back(taken);
   EXPECT_EQ(published(), "100-200@0");
-  EXPECT_FALSE(table->find(0, generation, found)) << "orders from before are stale";
+  EXPECT_FALSE(table->find(0, generation, found)) << "earlier commands are stale";
   table->drop(table->take({120, 130}));
   EXPECT_EQ(published(), "100-120@0 130-200@30");
   EXPECT_EQ(table->take({120, 130}), 0u);
 }
 
-// Thread A unmaps; before it can say so, thread B is given the same address.
-TEST_F(PreloadTable, DroppingSparesWhatCameMeanwhile) {
+// Thread A unmaps a range. Before it can call drop(), thread B gets the same address from mmap.
+TEST_F(PreloadTable, DroppingKeepsEntriesAddedMeanwhile) {
   table->insert(entry(100, 200));
   const std::uint32_t taken = table->take({100, 200});
   table->insert(entry(100, 200, 5));
@@ -105,7 +105,7 @@ TEST_F(PreloadTable, DroppingSparesWhatCameMeanwhile) {
   EXPECT_EQ(published(), "100-200@5");
 }
 
-TEST_F(PreloadTable, MovingGrowingShrinking) {
+TEST_F(PreloadTable, EntriesCanMoveGrowAndShrink) {
   table->insert(entry(100, 200, 10));
   table->move(table->take({100, 200}), {100, 200}, {500, 600}, false);
   EXPECT_EQ(published(), "500-600@10");
@@ -117,14 +117,14 @@ TEST_F(PreloadTable, MovingGrowingShrinking) {
   EXPECT_EQ(published(), "500-510@10 700-710@10");
 }
 
-TEST_F(PreloadTable, MovingSeveralPieces) {
+TEST_F(PreloadTable, SeveralEntriesMoveTogether) {
   table->insert(entry(100, 120, 0));
   table->insert(entry(140, 200, 40));
   table->move(table->take({100, 200}), {100, 200}, {1100, 1150}, false);
   EXPECT_EQ(published(), "1100-1120@0 1140-1150@40");
 }
 
-TEST_F(PreloadTable, AFullTableLosesAndSaysSo) {
+TEST_F(PreloadTable, AFullTableCountsLostEntries) {
   for (std::uint64_t i = 0; i < shared_table::kMappings; ++i)
     table->insert(entry(i * 10 + 1, i * 10 + 9));
   EXPECT_EQ(lost, 0u);
@@ -137,7 +137,7 @@ TEST_F(PreloadTable, AFullTableLosesAndSaysSo) {
   EXPECT_FALSE(table->touches({5, 9}));
 }
 
-TEST_F(PreloadTable, AChildHasWhatNobodyHadTaken) {
+TEST_F(PreloadTable, AChildHasTheEntriesThatWereNotTaken) {
   table->insert(entry(100, 200));
   table->insert(entry(300, 400));
   table->take({100, 200});
@@ -162,9 +162,9 @@ TEST_F(PreloadTable, FlagsReachTheToolWithoutANewGeneration) {
   EXPECT_EQ(mappings[0].flags, shared_table::kWritable);
 }
 
-// Each thread has a place of its own; what it has put there it must find, whatever others do. One
-// more reads as the tool does, another as the thread that carries out commands.
-TEST_F(PreloadTable, ThreadsFindTheirOwn) {
+// Each thread has its own range and must find the entries that it has put there. One more thread
+// reads like the tool, and another like the thread that carries out commands.
+TEST_F(PreloadTable, ThreadsFindTheirOwnEntries) {
   Lock lock;
   std::atomic<bool> over{false};
   std::atomic<int> missed{0}, torn{0};

@@ -7,11 +7,10 @@
 namespace evenkeel::preload {
 namespace {
 
-// Not "self", which is the main thread: when that has left by pthread_exit, it has no memory any
-// more.
+// Not "self", which is the main thread: after it has ended by pthread_exit, its maps are empty.
 constexpr char kPath[] = "/proc/thread-self/maps";
 
-// Older headers lack it.
+// For PROCMAP_QUERY, which older headers lack.
 struct Query {
   std::uint64_t size, flags, address;                             // in
   std::uint64_t begin, end, vma_flags, page_size, offset, inode;  // out
@@ -27,14 +26,14 @@ struct Vma {
 };
 
 std::uint64_t device_number(std::uint64_t high, std::uint64_t low) {
-  return (high << 32 | low) + 1;  // 0 is none
+  return (high << 32 | low) + 1;  // 0 means unknown
 }
 
-// Goes over the pieces of memory in the range, from low to high.
+// Compares the VMAs in a range with an entry, in the order of their addresses.
 class Comparison {
  public:
   Comparison(Range range, const Entry& entry) : range_(range), entry_(entry), at_(range.begin) {}
-  // False when there is nothing more to look at.
+  // Returns false if no more VMAs are needed.
   bool next(const Vma& vma) {
     if (vma.end <= at_) return true;
     if (!continues(vma)) {
@@ -69,7 +68,7 @@ class Comparison {
   ProcMaps::Finding finding_;
 };
 
-// False where the kernel does not know the question.
+// Returns false if the kernel does not support the query.
 bool by_query(long fd, Range range, Comparison& comparison) {
   do {
     Query query{};
@@ -77,7 +76,7 @@ bool by_query(long fd, Range range, Comparison& comparison) {
     query.flags = kCoveringOrNext;
     query.address = comparison.at();
     const long result = raw(SYS_ioctl, fd, kQuery, &query);
-    if (result == -ENOENT) return true;  // nothing from here on
+    if (result == -ENOENT) return true;  // no mapping at or after this address
     if (result != 0) return false;
     const Vma vma{query.begin,
                   query.end,
@@ -92,10 +91,11 @@ bool by_query(long fd, Range range, Comparison& comparison) {
 }
 
 // 7f0000000000-7f0000200000 r--s 00000000 fe:00 1234                       /data/train.bin
-// A line comes in pieces; only its first words matter.
+// Reads a line character by character, because a buffer may end inside it. Only the first five
+// words are used.
 class LineReader {
  public:
-  // True at the end of a line that could be read.
+  // Returns true at the end of a well-formed line.
   bool take(char c) {
     if (c == '\n') {
       const bool whole = word_ >= 5 || (word_ == 4 && digits_);
@@ -141,13 +141,13 @@ class LineReader {
     if (c == ' ') ++word_;
   }
   Vma vma_;
-  std::uint64_t number_[7] = {};  // begin, end, offset, device's two, inode
+  std::uint64_t number_[7] = {};  // begin, end, offset, two of the device, inode
   int part_ = 0;
   int word_ = 0;  // range, permissions, offset, device, inode, name
   bool digits_ = false;
 };
 
-// False when it cannot be read.
+// Returns false if the file cannot be read.
 bool by_text(long fd, char* buffer, std::size_t size, Comparison& comparison) {
   LineReader line;
   for (;;) {

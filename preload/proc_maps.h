@@ -1,5 +1,5 @@
 // Looks up mappings of this process in /proc/PID/maps: with PROCMAP_QUERY (Linux 6.11), or by
-// reading it as text. Allocates nothing. One thread at a time.
+// reading it as text. Does not allocate memory. Not thread-safe.
 #pragma once
 
 #include "preload/mapping_table.h"
@@ -8,8 +8,9 @@ namespace evenkeel::preload {
 
 class ProcMaps {
  public:
-  // A thread with descriptors of its own may keep the file open. Where it shares the program's
-  // descriptors the file is opened for each look: programs close what they did not open.
+  // A thread with its own descriptor table may keep the file open. A thread that shares the
+  // program's descriptors opens it for each look, because programs may close descriptors that they
+  // did not open.
   explicit ProcMaps(bool keep_open);
   ~ProcMaps();
   ProcMaps(const ProcMaps&) = delete;
@@ -18,15 +19,14 @@ class ProcMaps {
   struct Finding {
     bool readable = false;  // whether the kernel answered
     bool same = false;      // the range is this file at this offset, shared or private, without gap
-    bool writable = false;  // some of it is now
+    bool writable = false;  // some of it is writable now
     std::uint64_t device = 0;
   };
-  // Whether the range, which lies in the entry, still is what the entry says. The device must be
-  // the entry's, where that has been seen; what stat says of it is another number on some file
-  // systems.
+  // Compares the range, which must lie in the entry, with the entry. If the entry has a device, it
+  // must be the same. The device of stat is not used, because it differs on some file systems.
   Finding look(Range range, const Entry& entry);
 
-  // For tests: as on a kernel before 6.11.
+  // For tests: behaves as on a kernel before 6.11.
   void use_text() { query_works_ = false; }
 
  private:

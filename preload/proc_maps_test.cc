@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint64_t kPage = 4096, kLength = 16 * kPage;
 
-// By the kernel's query and by text, with the file kept open and not.
+// Parameters: whether the file is kept open, and whether it is read as text.
 class PreloadProcMaps : public ::testing::TestWithParam<std::pair<bool, bool>> {
  protected:
   PreloadProcMaps() : maps(GetParam().first), file(::open(path.c_str(), O_RDWR | O_CLOEXEC)) {
@@ -44,7 +44,7 @@ class PreloadProcMaps : public ::testing::TestWithParam<std::pair<bool, bool>> {
   Entry entry;
 };
 
-TEST_P(PreloadProcMaps, TheSame) {
+TEST_P(PreloadProcMaps, TheMappingOfAnEntryIsRecognised) {
   map(PROT_READ, MAP_SHARED, 3 * kPage);
   const ProcMaps::Finding found = look();
   EXPECT_TRUE(found.readable);
@@ -58,7 +58,7 @@ TEST_P(PreloadProcMaps, TheSame) {
   EXPECT_FALSE(look().same);
 }
 
-TEST_P(PreloadProcMaps, NotTheSame) {
+TEST_P(PreloadProcMaps, OtherMappingsAreNotTakenForIt) {
   map(PROT_READ, MAP_PRIVATE, 3 * kPage);
   ASSERT_TRUE(look().same);
   const Entry right = entry;
@@ -76,7 +76,7 @@ TEST_P(PreloadProcMaps, NotTheSame) {
   EXPECT_TRUE(look().readable);
   EXPECT_FALSE(look().same) << "a hole";
   EXPECT_TRUE(maps.look({begin(), begin() + 4 * kPage}, entry).same) << "before it";
-  EXPECT_TRUE(maps.look({begin() + 5 * kPage, entry.end}, entry).same) << "behind it";
+  EXPECT_TRUE(maps.look({begin() + 5 * kPage, entry.end}, entry).same) << "after it";
 }
 
 TEST_P(PreloadProcMaps, AnonymousMemoryIsNoFile) {
@@ -87,7 +87,7 @@ TEST_P(PreloadProcMaps, AnonymousMemoryIsNoFile) {
   EXPECT_FALSE(look().same);
 }
 
-TEST_P(PreloadProcMaps, SeveralPiecesOfOne) {
+TEST_P(PreloadProcMaps, ASplitMappingIsRecognised) {
   map(PROT_READ, MAP_PRIVATE);
   ::mprotect(static_cast<char*>(at) + 4 * kPage, kPage, PROT_READ | PROT_WRITE);
   const ProcMaps::Finding found = look();

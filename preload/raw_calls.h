@@ -1,5 +1,5 @@
-// System calls as the kernel answers them: a negative number is an errno, and the program's errno
-// stays what it was. None of them passes through a hook.
+// System calls that return what the kernel returns: a negative number is an errno. The program's
+// errno does not change. None of them passes through a hook.
 #pragma once
 
 #include <fcntl.h>
@@ -39,15 +39,15 @@ inline long raw_open(const char* path, int flags) {
 }
 inline void raw_close(long fd) { raw(SYS_close, fd); }
 inline long raw_read(long fd, void* to, std::size_t bytes) { return raw(SYS_read, fd, to, bytes); }
-// Not ended by a zero.
+// The result is not zero-terminated.
 inline long raw_readlink(const char* path, char* to, std::size_t bytes) {
   return raw(SYS_readlinkat, AT_FDCWD, path, to, bytes);
 }
 
-// Within one process, or between those that share the memory.
+// Whether a futex is used within one process, or between processes that share the memory.
 enum class Among { kThreads, kProcesses };
 
-// False when the time was over.
+// Returns false after the timeout.
 inline bool futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen, Among among,
                        const timespec* timeout = nullptr) {
   const int op = FUTEX_WAIT | (among == Among::kThreads ? FUTEX_PRIVATE_FLAG : 0);
@@ -58,10 +58,10 @@ inline void futex_wake(std::atomic<std::uint32_t>& word, int count, Among among)
   raw(SYS_futex, &word, op, count, nullptr, nullptr, 0);
 }
 
-// The kernel's set of signals: a bit each, signal 1 is bit 0.
+// A set of signals as in the kernel: signal 1 is bit 0.
 using SignalBits = std::uint64_t;
 inline constexpr SignalBits kAllSignals = ~SignalBits{0};
-// 32 to 34 are the C library's own, by which setuid() and its kin reach every thread: a thread that
+// The C library uses 32 to 34, for example in setuid(), to reach every thread. A thread that
 // blocked them for good would hang the program.
 inline constexpr SignalBits kProgramSignals = ~(SignalBits{7} << 31);
 

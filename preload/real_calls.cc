@@ -5,11 +5,11 @@
 
 #include "preload/raw_calls.h"
 
-// Weak: a program of an old glibc may have no libdl.
+// Weak, because a program with an old glibc may not load libdl.
 extern "C" {
 [[gnu::weak]] void* dlsym(void*, const char*) noexcept;
 [[gnu::weak]] char* dlerror() noexcept;
-// glibc's other name of fork.
+// Another name of fork in glibc.
 [[gnu::weak]] pid_t __fork() noexcept;  // NOLINT(bugprone-reserved-identifier)
 }
 
@@ -72,7 +72,7 @@ void find_all() {
     next_umount2.find("umount2");
     next_prctl.find("prctl");
     next_fork.find("fork");
-    // dlsym fails for functions that this C library lacks. Clears that error, so that the program's
+    // dlsym fails for functions that this C library lacks. Clear that error, so that the program's
     // next dlerror() does not return it.
     if (&::dlerror != nullptr) static_cast<void>(::dlerror());
   }
@@ -111,7 +111,7 @@ int madvise(void* at, std::size_t length, int advice) {
 
 int posix_madvise(void* at, std::size_t length, int advice) {
   if (auto* next = next_posix_madvise.get()) return next(at, length, advice);
-  if (advice == POSIX_MADV_DONTNEED) return 0;  // as the C libraries have it
+  if (advice == POSIX_MADV_DONTNEED) return 0;  // as in glibc and musl
   return static_cast<int>(-raw(SYS_madvise, at, length, advice));
 }
 

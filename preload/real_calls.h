@@ -1,6 +1,6 @@
-// The functions behind the hooks: the next of that name, which is the C library's, or another
-// preloaded library's. Where it cannot be found, and while it is being looked for (the search may
-// allocate, and allocators map), the kernel is called directly. errno is as the call left it.
+// The functions that the hooks replace: the next definition of each name, in the C library or in
+// another preloaded library. If there is none, and during the search (which may allocate, and
+// allocators map memory), the system call is made directly. errno is as the call left it.
 #pragma once
 
 #include <sys/types.h>
@@ -9,7 +9,7 @@
 
 namespace evenkeel::preload::real {
 
-// Looks for all of them: when the library is loaded, so that no hook has to.
+// Looks up all functions. Called when the library is loaded, so that no hook has to.
 void find_all();
 
 void* mmap(void* at, std::size_t length, int protection, int flags, int fd, off_t offset);
@@ -18,7 +18,7 @@ int munmap(void* at, std::size_t length);
 int mprotect(void* at, std::size_t length, int protection);
 int pkey_mprotect(void* at, std::size_t length, int protection, int key);
 int madvise(void* at, std::size_t length, int advice);
-int posix_madvise(void* at, std::size_t length, int advice);  // an errno
+int posix_madvise(void* at, std::size_t length, int advice);  // returns an errno
 int remap_file_pages(void* at, std::size_t length, int protection, std::size_t page, int flags);
 void* shmat(int id, const void* at, int flags);
 int umount(const char* target);

@@ -1,4 +1,4 @@
-// The only message of the library: a program runs unguarded, and why.
+// The only message of the library: why a program runs unguarded.
 #pragma once
 
 namespace evenkeel::preload {

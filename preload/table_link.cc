@@ -31,8 +31,8 @@ bool begins(const char* text, std::uint64_t length, const char* with) {
   return true;
 }
 
-// The table is opened and closed. The path might lead to a file that the program has locks on,
-// which closing would drop: so the link is read first.
+// Reads the link before the table is opened: if the path led to a file that the program has locked,
+// closing it again would release the lock.
 bool leads_to_a_table(long& error) {
   char target[64];
   const long length = raw_readlink(table_path, target, sizeof target);
@@ -42,7 +42,7 @@ bool leads_to_a_table(long& error) {
          begins(target + sizeof kPrefix - 1, length - (sizeof kPrefix - 1), shared_table::kName);
 }
 
-// A descriptor, or -1 and what is wrong.
+// Returns a descriptor, or -1 and the problem.
 long open_table(const char*& problem, long& error) {
   if (!leads_to_a_table(error)) {
     problem = error != 0 ? "the tool's shared memory cannot be reached"
@@ -77,7 +77,7 @@ shared_table::SharedTable* map_table(long fd, const char*& problem, long& error)
     return nullptr;
   }
   if (head.version != shared_table::kVersion || head.size != shared_table::kTableBytes) {
-    problem = "the tool is of another version";
+    problem = "the tool has another version";
     return nullptr;
   }
   void* at = map_shared(fd, 0, sizeof(shared_table::SharedTable), error);
@@ -96,7 +96,7 @@ shared_table::Mapping* map_mappings(std::uint32_t process) {
   return static_cast<shared_table::Mapping*>(at);
 }
 
-// The leading number of "123" or the last of "123/task/124".
+// The last number of the link's target, such as "123" or "123/task/124".
 std::uint32_t number_of_link(const char* path) {
   char target[64];
   const long length = raw_readlink(path, target, sizeof target);
@@ -114,7 +114,7 @@ void raise_to(shared_table::Word& word, std::uint32_t least) {
   }
 }
 
-// The entry belongs to this process, which alone may fill it; `from` is the state it had.
+// Takes an entry in state `from`. If it returns true, only this process may fill the entry.
 bool take_over(shared_table::Process& process, std::uint32_t from) {
   return process.state.compare_exchange_strong(from, shared_table::kFilling);
 }
@@ -129,7 +129,7 @@ void fill_process(const Registration& own, std::uint32_t number) {
     own.mappings[i].state.store(shared_table::kEmpty);
   }
   process.mappings_used.store(0);
-  // A command to the process that was here before is answered.
+  // Answer a command to the process that had the entry before.
   shared_table::Command& command = process.command;
   const std::uint32_t posted = command.posted.load();
   if (command.done.load() != posted) {
@@ -144,7 +144,7 @@ void fill_process(const Registration& own, std::uint32_t number) {
   process.state.store(shared_table::kFilled);
 }
 
-// Takes an entry that no other process has; kProcesses when there is none.
+// Takes an entry that no other process has. Returns kProcesses if there is none.
 std::uint32_t claim_entry(shared_table::SharedTable& table, std::uint32_t number) {
   std::uint32_t used = table.processes_used.load();
   if (used > shared_table::kProcesses) used = shared_table::kProcesses;
@@ -165,13 +165,13 @@ std::uint32_t claim_entry(shared_table::SharedTable& table, std::uint32_t number
   return shared_table::kProcesses;
 }
 
-// Room for a long path: what the entry has from a file before, or else new. False when there is
-// none.
+// Finds room for a long path: the room that the entry has from an earlier file, or new room.
+// Returns false if there is none.
 bool find_room(shared_table::SharedTable& table, shared_table::File& file, std::uint64_t length) {
   constexpr std::uint64_t kAll = shared_table::kLongPathBytes;
   const std::uint64_t at = file.long_path, bytes = file.long_path_bytes;
   if (length <= bytes && at <= kAll && bytes <= kAll - at) return true;
-  // More than needed, so that a path of a similar length fits later.
+  // Take more than needed, so that a path of similar length fits later.
   constexpr std::uint64_t kUnit = 256;
   const std::uint64_t wanted = (length + kUnit - 1) / kUnit * kUnit;
   std::uint64_t used = table.long_paths_used.load();
@@ -183,7 +183,7 @@ bool find_room(shared_table::SharedTable& table, shared_table::File& file, std::
   return true;
 }
 
-// False when there is no room.
+// Returns false if there is no room.
 bool put_path(shared_table::SharedTable& table, shared_table::File& file, const char* path,
               std::uint64_t length) {
   char* to = file.path;
@@ -205,10 +205,10 @@ std::uint32_t hash(const FileFacts& facts) {
   return static_cast<std::uint32_t>((mixed * 0x9e3779b97f4a7c15) >> 32) % shared_table::kFiles;
 }
 
-// How often one call waits, for all entries that it looks at: some 20 ms.
+// Limits how long one call waits for all the entries that it reads: about 20 ms.
 class Waits {
  public:
-  // False when there are none left.
+  // Returns false if the limit is reached.
   bool wait() {
     if (done_ == kMost) return false;
     const timespec pause{0, done_ < kMost / 2 ? 0 : 100'000};
@@ -222,8 +222,8 @@ class Waits {
   int done_ = 0;
 };
 
-// Waits a little for whoever is filling or retiring the entry. A process or a tool that was killed
-// meanwhile leaves it in that state for good.
+// Waits a little while another process fills the entry or the tool retires it. A process or a tool
+// that is killed meanwhile leaves the entry in that state for good.
 std::uint32_t settled_state(const shared_table::File& file, Waits& waits) {
   for (;;) {
     const std::uint32_t state = file.state.load(std::memory_order_acquire);
@@ -238,7 +238,7 @@ bool is_file(const shared_table::File& file, const FileFacts& facts) {
 
 enum class Fill { kDone, kOthersWereFaster, kNoRoomForPath };
 
-// Fills an entry in that state.
+// Fills an entry that is in state `state`.
 Fill fill_file(shared_table::SharedTable& table, shared_table::File& file, std::uint32_t state,
                const FileFacts& facts, const char* path, std::uint64_t path_length) {
   const std::uint32_t before = state;
@@ -258,7 +258,7 @@ Fill fill_file(shared_table::SharedTable& table, shared_table::File& file, std::
   return Fill::kDone;
 }
 
-// major and minor as stat joins them.
+// Combines the major and minor number as stat does.
 std::uint64_t joined(std::uint64_t high, std::uint64_t low) {
   return (high & 0xfffff000) << 32 | (high & 0xfff) << 8 | (low & 0xffffff00) << 12 | (low & 0xff);
 }
@@ -271,7 +271,7 @@ void remember_environment() {
   if (!value) return;
   for (std::size_t i = 0; value[i] != 0; ++i) {
     if (i + 1 == sizeof table_path) {
-      table_path[0] = '?';  // too long for a path that the tool gives
+      table_path[0] = '?';  // paths from the tool are never this long
       table_path[1] = 0;
       return;
     }
@@ -360,7 +360,7 @@ FileEntry register_file(shared_table::SharedTable& table, const FileFacts& facts
         vacant = index;
         vacant_state = state;
       }
-      if (state == shared_table::kEmpty) break;  // the file would be here
+      if (state == shared_table::kEmpty) break;  // later entries cannot have the file
     }
     if (vacant == shared_table::kFiles) break;
     shared_table::File& file = table.files[vacant];
@@ -374,7 +374,8 @@ FileEntry register_file(shared_table::SharedTable& table, const FileFacts& facts
 }
 
 bool is_current(shared_table::SharedTable& table, const FileEntry& entry) {
-  // Either the tool sees the mapping that was just published, or this sees that it is retiring.
+  // Either the tool sees the mapping that was just published, or this sees that the entry is
+  // retiring.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   const shared_table::File& file = table.files[entry.index];
   Waits waits;

@@ -9,7 +9,7 @@
 namespace evenkeel::preload {
 namespace {
 
-// A table of its own, empty as the tool makes it.
+// Has an empty table, as the tool creates it.
 class PreloadFiles : public ::testing::Test {
  protected:
   PreloadFiles() {
@@ -23,7 +23,7 @@ class PreloadFiles : public ::testing::Test {
   FileEntry add(std::uint64_t inode, const std::string& path) {
     return register_file(*table, {1, inode, 3, true}, path.data(), path.size());
   }
-  // As the tool does when nobody maps the file.
+  // Retires the entry as the tool does when no process maps the file.
   void retire(const FileEntry& entry) {
     table->files[entry.index].generation.fetch_add(1);
     table->files[entry.index].state = shared_table::kFree;
@@ -48,8 +48,8 @@ TEST_F(PreloadFiles, PathsAreKept) {
   EXPECT_EQ(add(2, lengthy).index, second.index) << "the same file";
 }
 
-TEST_F(PreloadFiles, TheTextOfARetiredEntryIsUsedAgain) {
-  // A file at a time has one entry, with a path that is long, short, and long again.
+TEST_F(PreloadFiles, TheRoomOfARetiredEntryIsUsedAgain) {
+  // One entry gets paths that are long, short, and long again.
   const std::uint64_t inode = 7;
   const FileEntry first = add(inode, std::string(4000, 'a'));
   ASSERT_TRUE(first.valid());
@@ -65,16 +65,16 @@ TEST_F(PreloadFiles, TheTextOfARetiredEntryIsUsedAgain) {
   EXPECT_EQ(table->lost_paths, 0u);
 }
 
-TEST_F(PreloadFiles, PathsWithoutRoomAreCountedApart) {
+TEST_F(PreloadFiles, PathsWithoutRoomAreCountedSeparately) {
   table->long_paths_used = shared_table::kLongPathBytes - 1000;
   EXPECT_FALSE(add(1, std::string(4000, 'a')).valid());
   EXPECT_EQ(table->lost_paths, 1u);
   EXPECT_EQ(table->lost_files, 0u);
-  EXPECT_TRUE(add(1, "/data/file").valid()) << "a short one has room";
+  EXPECT_TRUE(add(1, "/data/file").valid()) << "a short path has room";
 }
 
-// What another program writes leads nowhere outside the table.
-TEST_F(PreloadFiles, NonsenseIsNotUsedAgain) {
+// Other programs can write anything to the table, but nothing outside it may be accessed.
+TEST_F(PreloadFiles, InvalidRoomIsNotUsedAgain) {
   const FileEntry first = add(7, std::string(300, 'a'));
   ASSERT_TRUE(first.valid());
   table->files[first.index].long_path = UINT32_MAX - 5;
@@ -85,7 +85,7 @@ TEST_F(PreloadFiles, NonsenseIsNotUsedAgain) {
   EXPECT_EQ(path_of(next), std::string(400, 'b'));
 }
 
-// Programs that were killed while they filled entries: each was waited for.
+// Programs that were killed while filling entries leave them in that state.
 TEST_F(PreloadFiles, ManyEntriesThatAreNeverFilledDelayLittle) {
   const FileEntry first = add(7, "/data/file");
   ASSERT_TRUE(first.valid());

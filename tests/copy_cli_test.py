@@ -185,7 +185,7 @@ def test_other_work_is_not_resumed(user):
     killed_at_size(user, *sample, 1, bytes=6 << 20)
     assert names(user.folder) == ["a.npy", "b.npy", "c.npy.partial", "c.npy.partial.state"]
     message = user.run(*sample, 2, "--resume", code=1).stderr
-    assert "the unfinished work is another" in message
+    assert "the unfinished work has other files" in message
     assert "hint:" in message
     assert user.json(*sample, 1, "--resume")["resumed"]
     assert len(loaded(user, "c.npy")) == 19_000

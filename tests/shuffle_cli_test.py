@@ -182,7 +182,7 @@ def test_other_work_is_not_resumed(user):
             break
         output.unlink(missing_ok=True)
     message = user.run(*args, "--seed", 9, "--resume", code=1).stderr
-    assert "the unfinished work is another" in message
+    assert "the unfinished work has other files" in message
     assert "hint:" in message
     assert not (user.folder / "b.npy").exists()
 

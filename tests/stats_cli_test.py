@@ -139,7 +139,7 @@ def test_errors_say_what_to_do(user):
     assert "no figures of complex64" in user.run("stats", "a.npy", code=1).stderr
     user.save("a.npy", np.zeros((4, 3000), np.uint8))
     message = user.run("stats", "a.npy", "--budget", "8MiB", code=1).stderr
-    assert "3,000 columns take" in message
+    assert "3,000 columns need" in message
     assert "hint:" in message
     user.run("stats", "a.npy", "--quantiles", "0.5,2", code=2)
     user.run("stats", "a.npy", "--sketch", "2", code=2)

@@ -207,7 +207,7 @@ def no_such(path: bytes, name: str, names: list[str]) -> ValueError:
     there = f"it holds {shown}" if names else "there are no arrays in it"
     if not name:
         return ValueError(
-            f'open {printable(path)}: which array? {there}\nhint: say its name: name="..."'
+            f'open {printable(path)}: which array? {there}\nhint: give its name: name="..."'
         )
     return ValueError(f"open {printable(path)}: there is no array {name!r}: {there}")
 

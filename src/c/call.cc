@@ -12,7 +12,7 @@ struct LastError {
 };
 
 thread_local LastError last;
-// Set where there was no memory even for the message.
+// Set if there was not even memory for the message.
 thread_local bool message_is_lost = false;
 
 int code_of(ErrorKind kind) {
@@ -33,7 +33,7 @@ int code_of(ErrorKind kind) {
   return EVENKEEL_INTERNAL;
 }
 
-// Of the exception that is being handled.
+// Describes the current exception.
 LastError describe(const char* function) {
   try {
     throw;
@@ -64,11 +64,11 @@ int keep_error(const char* function) noexcept {
 }
 
 std::size_t Call::checked_size(const void* from, const char* name) const {
-  constexpr std::size_t kMost = 4096;  // far above what any version will have
+  constexpr std::size_t kMost = 4096;  // far above the size in any version
   std::size_t size = 0;
   std::memcpy(&size, from, sizeof size);
   if (size < sizeof size || size % sizeof size != 0 || size > kMost) {
-    throw wrong(std::string(name) + "->size is " + with_commas(size) + ", which no version has")
+    throw wrong(std::string(name) + "->size is " + with_commas(size) + ", which no version uses")
         .hint("set all bytes of the struct to zero and `size` to its sizeof");
   }
   return size;
@@ -81,7 +81,7 @@ void Call::require_zeros(const void* from, std::size_t begin, std::size_t end,
     if (bytes[at] == std::byte{0}) continue;
     throw wrong(std::string(name) + " has a field at byte " + with_commas(at) +
                 " that Evenkeel " EVENKEEL_VERSION " does not know")
-        .hint("leave it zero, or run with a newer library");
+        .hint("set it to zero, or use a newer library");
   }
 }
 

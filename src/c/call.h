@@ -1,5 +1,5 @@
-// What every function of the C interface does: exceptions become codes, pointers and sizes of
-// structs are checked.
+// Shared by all functions of the C interface: turns exceptions into codes, and checks pointers and
+// sizes of structs.
 #pragma once
 
 #include <algorithm>
@@ -20,10 +20,10 @@
 
 namespace evenkeel::c {
 
-// Keeps the exception that is being handled as the last error of this thread. Returns its code.
+// Stores the current exception as the last error of this thread. Returns its code.
 int keep_error(const char* function) noexcept;
 
-// One call of a function of the interface. Its checks throw Error (kInvalid) that names the
+// One call of a function of the interface. Its checks throw Error (kInvalid), which names the
 // function.
 class Call {
  public:
@@ -45,7 +45,7 @@ class Call {
     return items(static_cast<std::byte*>(out), bytes, "out");
   }
 
-  // A struct that the caller filled, as large as it is here. NULL: all defaults.
+  // A copy of a struct that the caller filled, with the size of this version. NULL: all defaults.
   template <class S>
   S given(const S* from, const char* name) const {
     S known = {};
@@ -57,7 +57,7 @@ class Call {
     return known;
   }
 
-  // A struct that the library fills. To be checked before anything else is done.
+  // Checks a struct that the library will fill. Call it before anything else is done.
   template <class S>
   void check_result(const S* out, const char* name) const {
     checked_size(&need(out, name), name);
@@ -72,7 +72,7 @@ class Call {
     }
   }
 
-  // A number of the interface, where the library takes a smaller type.
+  // Converts a number to the smaller type that the library takes.
   template <class N>
   N number(std::uint64_t given, const char* name) const {
     if (given > std::numeric_limits<N>::max()) {
@@ -86,15 +86,15 @@ class Call {
   }
 
  private:
-  // `size` is the first field of every struct. All fields are as wide as it, so a size that is not
-  // a multiple was never right.
+  // `size` is the first field of every struct. All fields have its width, so a valid size is a
+  // multiple of it.
   std::size_t checked_size(const void* from, const char* name) const;
   void require_zeros(const void* from, std::size_t begin, std::size_t end, const char* name) const;
 
   const char* function_;
 };
 
-// Runs the body of a function. It gets the Call and returns nothing, or a code.
+// Runs the body of a function. The body gets the Call and returns nothing or a code.
 template <class Body>
 int call(const char* function, Body&& body) noexcept {
   try {
@@ -109,12 +109,12 @@ int call(const char* function, Body&& body) noexcept {
   }
 }
 
-// Runs what makes a handle; where it fails, the handle is NULL.
+// Runs a body that makes a handle. If it fails, the handle is NULL.
 template <class Handle, class Body>
 int make(const char* function, Handle** out, Body&& body) noexcept {
   if (out) *out = nullptr;
   return call(function, [&](const Call& c) {
-    c.need(out, "the place for the handle");
+    c.need(out, "the pointer to the handle");
     *out = body(c).release();
   });
 }
@@ -124,7 +124,7 @@ std::unique_ptr<Handle> handle(Parts&&... parts) {
   return std::unique_ptr<Handle>(new Handle{std::forward<Parts>(parts)...});
 }
 
-// What options of arrays, tokens and weights have in common.
+// Options that arrays, tokens and weights have in common.
 Budget budget_of(const evenkeel_budget* given);
 inline EngineKind engine_of(const char* name) {
   return name ? parse_engine(name) : EngineKind::kAuto;

@@ -1,4 +1,4 @@
-// What loaders of tokens and of rows have in common. A Handle has a `loader` and a `state_text`.
+// Shared by the loaders of tokens and rows. A Handle has a `loader` and a `state_text`.
 #pragma once
 
 #include <string>
@@ -43,7 +43,7 @@ evenkeel_loader_info info_of(const Loader& loader, std::uint64_t epoch_samples) 
           static_cast<std::uint64_t>(loader.buffers())};
 }
 
-// Options that both have.
+// Sets the options that both have.
 template <class Options, class Given>
 void set_common(const Call& c, const Given& given, Options& options) {
   options.batch_size = given.batch_size;

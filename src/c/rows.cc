@@ -10,7 +10,8 @@ struct evenkeel_row_loader {
   explicit evenkeel_row_loader(evenkeel::Loader made) : loader(std::move(made)) {}
   evenkeel::Loader loader;
   std::string state_text;
-  // What `next` gave last, while it is valid. `close` may come from another thread.
+  // The last batch that `next` returned, while it is valid. Atomic because `close` may be called by
+  // another thread.
   std::atomic<const evenkeel::RowBatch*> batch = nullptr;
 };
 

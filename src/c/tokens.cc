@@ -124,7 +124,7 @@ int evenkeel_token_loader_new(const evenkeel_tokens* const* tokens, const double
       const double weight = weights ? weights[sets.size()] : 1;
       sets.push_back({c.need(set, "a set of tokens").tokens, weight});
     }
-    // One set is not a mixture: it has epochs, and its state does not depend on a weight.
+    // A single set is not a mixture: it has epochs, and its state does not depend on its weight.
     return sets.size() == 1
                ? handle<evenkeel_token_loader>(evenkeel::TokenLoader(sets.front().tokens, wanted))
                : handle<evenkeel_token_loader>(evenkeel::TokenLoader(std::move(sets), wanted));

@@ -1,4 +1,4 @@
-// Arrow IPC, files and streams: columns of numbers, in record batches. See docs/formats.md.
+// Arrow IPC, files and streams: columns of numbers in record batches. See docs/formats.md.
 #include <algorithm>
 #include <utility>
 
@@ -41,9 +41,9 @@ struct Message {
 // The message at `place`; empty at the end of the stream.
 std::optional<Message> read_message(const Source& source, std::uint64_t place) {
   const std::uint64_t size = source.identity.size;
-  if (place == size) return std::nullopt;  // a stream that was not ended
+  if (place == size) return std::nullopt;  // a stream without an end marker
   const std::string head = source.read(place, kHeadBytes);
-  // Such a page is in the way of data in the page cache, and there may be many.
+  // Drop the page just read from the page cache: there may be many, and they displace data.
   if (place >= kHeadBytes && source.fd) {
     const std::uint64_t page = sys::page_size();
     const std::uint64_t begin = round_down(place, page);
@@ -86,7 +86,7 @@ std::optional<Message> read_message(const Source& source, std::uint64_t place) {
   return message;
 }
 
-// The schema and the places of the record batches, one after the other.
+// Reads the schema, and then the record batches one after the other.
 class Batches {
  public:
   Batches(const Source& source, std::string_view head) : source_(source) {
@@ -114,7 +114,8 @@ class Batches {
       }
       auto message = read_message(source_, static_cast<std::uint64_t>(place));
       if (!message || message->kind != kBatchMessage) {
-        throw bad_arrow(source_, static_cast<std::uint64_t>(place), "no record batch is here");
+        throw bad_arrow(source_, static_cast<std::uint64_t>(place),
+                        "there is no record batch here");
       }
       return message;
     }
@@ -146,7 +147,7 @@ class Batches {
 
   const Source& source_;
   ArrowSchema schema_;
-  std::string footer_;  // of a file; a stream has none
+  std::string footer_;  // files have one, streams do not
   std::uint64_t block_ = 0, next_ = 0;
 };
 
@@ -161,7 +162,7 @@ class BatchColumn {
     rows_ = static_cast<std::uint64_t>(length);
     buffer_ = column.first_buffer;
     const FlatTable::Items views = batch_.list(4, 8);
-    if (views.count < column.views_before) throw fail("it does not count its views");
+    if (views.count < column.views_before) throw fail("it has too few counts of views");
     for (std::uint64_t i = 0; i < column.views_before; ++i) {
       const auto more = batch_.item<std::int64_t>(views.begin + 8 * i);
       const auto sum = checked_add(buffer_, static_cast<std::uint64_t>(more));
@@ -172,7 +173,7 @@ class BatchColumn {
 
   std::uint64_t rows() const { return rows_; }
 
-  // The length of the column's node number `which`, without nulls.
+  // The length of the column's node number `which`, which must have no nulls.
   std::uint64_t node(std::uint64_t which) const {
     const FlatTable::Items nodes = batch_.list(1, kNodeBytes);
     const std::uint64_t number = column_.first_node + which;
@@ -187,7 +188,7 @@ class BatchColumn {
     return static_cast<std::uint64_t>(length);
   }
 
-  // Where `bytes` bytes of the column's buffer number `which` lie in the file.
+  // The offset in the file of the column's buffer number `which`, which must have `bytes` bytes.
   std::uint64_t buffer(std::uint64_t which, std::uint64_t bytes) const {
     const FlatTable::Items buffers = batch_.list(2, kBufferBytes);
     const auto number = checked_add(buffer_, which);
@@ -268,7 +269,7 @@ Choice choose(const Source& source, const ArrowSchema& schema, const std::string
   return choice;
 }
 
-// Adds what one batch has of the array.
+// Adds one batch's rows, values or offsets to the array.
 void add_batch(const BatchColumn& batch, const Choice& choice, Part& part) {
   const ArrowColumn& column = *choice.column;
   const std::uint64_t outer = column.list_offset_bytes > 0 ? 1 : 0;  // nodes above the values
@@ -281,8 +282,8 @@ void add_batch(const BatchColumn& batch, const Choice& choice, Part& part) {
   }
   const auto bytes = numbers ? checked_mul(*numbers, column.dtype.size) : std::nullopt;
   if (!bytes) throw batch.fail("more bytes than any file has");
-  // Above the numbers: a validity buffer for each kind of list, one for the numbers, and the
-  // offsets of lists.
+  // The buffers before the numbers: a validity buffer for each level of lists and one for the
+  // numbers, and the offsets of lists.
   const std::uint64_t place =
       values == 0 ? 0 : batch.buffer(2 * outer + column.lengths.size() + 1, *bytes);
   std::uint64_t rows = values, at = place;
@@ -301,7 +302,7 @@ void add_batch(const BatchColumn& batch, const Choice& choice, Part& part) {
     }
     part.offset_batches.push_back(next);
   } else if (outer > 0 && batch.rows() == 0) {
-    return;  // values that no list has, if any: the offsets have no batch for them
+    return;  // values without a list, if any: the offsets have no batch for them
   }
   if (rows == 0) return;
   const auto sum = checked_add(part.segment.rows, rows);
@@ -314,7 +315,8 @@ void add_batch(const BatchColumn& batch, const Choice& choice, Part& part) {
 
 bool is_arrow(std::string_view head) {
   if (head.starts_with(kFileMagic)) return true;
-  // A stream: the mark, a length, and flatbuffers, whose first number is the place of a table.
+  // A stream begins with the marker, a length, and a flatbuffer, whose first number is the position
+  // of a table.
   return head.size() > 16 && head.starts_with(kContinuation) &&
          load_number<std::uint32_t>(head.data() + 4) >= 16 &&
          load_number<std::uint32_t>(head.data() + 4) <= kMostMetadata &&

@@ -7,7 +7,7 @@ namespace evenkeel {
 namespace {
 
 constexpr int kDeepest = 32;
-// Tables may share their children, so that a small schema has more fields than bytes.
+// Tables may share their children, so a small schema can have more fields than bytes.
 constexpr std::uint64_t kMostFields = 1 << 18;
 constexpr std::uint64_t kLongestColumn = 64 << 10;
 
@@ -69,10 +69,10 @@ constexpr const char* kArrowNames[] = {"none",
                                        "list view",
                                        "list view"};
 
-// The places in a field's table.
+// The members of a field's table.
 constexpr int kName = 0, kTypeCode = 2, kTypeTable = 3, kDictionary = 4, kChildren = 5;
 
-// How many nodes and buffers a field has with all its children.
+// The number of nodes and buffers of a field with all its children.
 struct FieldSize {
   std::uint64_t nodes = 0, buffers = 0, views = 0;
   void operator+=(const FieldSize& other) {
@@ -158,7 +158,7 @@ class FieldCounter {
   std::uint64_t visited_ = 0;
 };
 
-// The type of one number; empty where it is none of a fixed width.
+// The type of one number; empty if the field does not hold fixed-width numbers.
 std::optional<DType> number_type(const FlatTable& field) {
   using enum DTypeKind;
   const auto type = field.table(kTypeTable);
@@ -255,7 +255,7 @@ ArrowSchema read_arrow_schema(const FlatTable& table, bool old_unions) {
     ArrowColumn column = describe_column(field);
     names += column.name.size();
     if (column.name.size() > kLongestColumn || names > table.bytes()) {
-      throw bad_schema("names of columns that are too long");
+      throw bad_schema("the names of its columns are too long");
     }
     column.first_node = before.nodes;
     column.first_buffer = before.buffers;

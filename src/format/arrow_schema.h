@@ -1,5 +1,5 @@
-// The schema of an Arrow table: which columns can be read, and where their buffers stand among
-// those of a record batch.
+// The schema of an Arrow table: which columns can be read, and which buffers of a record batch
+// belong to them.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,16 @@
 
 namespace evenkeel {
 
-// Numbers of fixed width, lists of a fixed number of them, or lists of either.
+// A column of fixed-width numbers, of fixed-size lists of them, or of lists of either.
 struct ArrowColumn {
   std::string name;
   std::string type;                     // "int64", "list of int32"
   std::string refused;                  // why it cannot be read
   DType dtype;                          // of the numbers
-  std::vector<std::uint64_t> lengths;   // of lists of a fixed number, from outside to inside
+  std::vector<std::uint64_t> lengths;   // of fixed-size lists, from the outside in
   std::uint32_t list_offset_bytes = 0;  // 4 or 8: rows are lists; 0: they are not
-  // Where its nodes and buffers begin. Columns of views before it add as many more buffers as the
-  // batch says.
+  // The index of its first node and buffer. Each of the `views_before` columns of views before it
+  // has additional buffers; the batch says how many.
   std::uint64_t first_node = 0, first_buffer = 0, views_before = 0;
 };
 
@@ -29,7 +29,7 @@ struct ArrowSchema {
   std::vector<ArrowColumn> columns;
 };
 
-// `old_unions`: of metadata version 4, where unions have one buffer more. Throws Error (kFormat).
+// `old_unions`: metadata version 4, in which unions have one more buffer. Throws Error (kFormat).
 ArrowSchema read_arrow_schema(const FlatTable& schema, bool old_unions);
 
 }  // namespace evenkeel

@@ -45,7 +45,7 @@ void require_axes(const ChunkGrid& grid) {
   std::ranges::sort(order);
   for (std::size_t i = 0; i < order.size(); ++i) {
     if (order.size() != axes || order[i] != i) {
-      throw bad_grid(grid, "the order of the axes of its chunks is not one of " +
+      throw bad_grid(grid, "the axis order of its chunks is not a permutation of " +
                                std::to_string(axes) + " axes");
     }
   }
@@ -90,8 +90,8 @@ Layout layout_of_chunks(const std::string& format, ChunkGrid grid, DType dtype, 
                              " have more bytes than any file");
   }
   if (grid.fill.size() != dtype.size) {
-    throw bad_grid(grid, "a fill value of " + std::to_string(grid.fill.size()) + " bytes, and " +
-                             dtype.name());
+    throw bad_grid(
+        grid, "a fill value of " + std::to_string(grid.fill.size()) + " bytes for " + dtype.name());
   }
   grid.element = dtype.size;
   grid.row_bytes = size->row_bytes;
@@ -106,7 +106,7 @@ Layout layout_of_chunks(const std::string& format, ChunkGrid grid, DType dtype, 
     const std::uint64_t each = grid.shard[axis] / grid.chunk[axis];
     if (each * grid.chunk[axis] != grid.shard[axis]) {
       throw bad_grid(grid, "shards of shape " + shape_text(grid.shard) +
-                               " are not made of chunks of shape " + shape_text(grid.chunk));
+                               " are not multiples of chunks of shape " + shape_text(grid.chunk));
     }
     const auto all = checked_mul(grid.chunks_in_shard, each);
     if (!all || *all > kMostShardIndex) {

@@ -29,12 +29,12 @@ JsonValue read_json(const std::string& path) {
     throw Error(ErrorKind::kFormat, "open",
                 "it has " + with_commas(source.identity.size) + " bytes")
         .in(path)
-        .hint("is this the file of a dataset?");
+        .hint("this may not be the file of a dataset");
   }
   return parse_json(source.read(0, source.identity.size)).value_or(JsonValue());
 }
 
-// A parser that knows no path throws errors without one.
+// Adds the path to errors of parsers that do not know it.
 template <class Read>
 auto named(const Source& source, const Read& read) {
   try {
@@ -89,7 +89,7 @@ Error no_such_member(const Source& source, const std::string& name,
   if (name.empty()) {
     return Error(ErrorKind::kInvalid, "open", "which array? " + there)
         .in(source.path)
-        .hint("say its name: name=\"...\" (--name)");
+        .hint("give its name: name=\"...\" (--name)");
   }
   return Error(ErrorKind::kInvalid, "open",
                "there is no array \"" + printable(name) + "\": " + there)
@@ -119,7 +119,7 @@ std::vector<std::string> dataset_files(const std::string& folder) {
     return Error(ErrorKind::kFormat, "open", "bad state of a dataset: " + problem).in(path);
   };
   const JsonValue* const data_files = state.find("_data_files", JsonValue::Kind::kList);
-  if (!data_files) throw fail("there is no list \"_data_files\" in it");
+  if (!data_files) throw fail("it has no list \"_data_files\"");
   const JsonValue* const selection = state.find("_indices_files", JsonValue::Kind::kList);
   if (selection && !selection->list.empty()) {
     throw fail("it holds a selection of rows")

@@ -1,5 +1,5 @@
-// Files that hold several arrays: tables, archives, images with parts. Each reader answers which
-// bytes belong to an array; see docs/formats.md.
+// Files that hold several arrays: tables, archives, images with parts. Each reader finds the bytes
+// of an array; see docs/formats.md.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace evenkeel {
 
-// An array of a container. `refused` says why it cannot be read here; then the rest may be empty.
+// An array of a container. If it cannot be read, `refused` says why, and the rest may be empty.
 struct Member {
   std::string name;
   std::string type;  // "float32", "list of int64"
@@ -26,21 +26,22 @@ struct Member {
 bool is_container(std::string_view head);
 // "arrow", "npz", "fits", "nifti"; empty for others.
 std::string_view container_kind(std::string_view head);
-// What is in it. Throws Error (kFormat).
-// `count_rows`: with the number of rows of tables, which takes a look at every batch.
+// The arrays in a container. `count_rows` includes the number of rows of tables, for which every
+// batch must be read. Throws Error (kFormat).
 std::vector<Member> members_of(const Source& source, std::string_view head, bool count_rows);
-// The array called `name`; with an empty name, the only one. Throws Error (kFormat, kInvalid) that
-// lists the names.
+// The array called `name`, or the only array if the name is empty. Throws Error (kFormat,
+// kInvalid); the message lists the names.
 Part read_member(const Source& source, std::string_view head, const std::string& name);
 
-// The files of a folder that Hugging Face `datasets` saved, in order; empty where it is no such
-// folder. Throws Error (kFormat) for one that cannot be read.
+// The files of a folder that Hugging Face `datasets` saved, in order; empty for other folders.
+// Throws Error (kFormat) if it cannot be read.
 std::vector<std::string> dataset_files(const std::string& folder);
 
-// The error for a name that is not there, or that is missing where there are several.
+// The error for a name that does not exist, or for no name if there are several arrays.
 Error no_such_member(const Source& source, const std::string& name,
                      const std::vector<Member>& members);
-// "container.h" of each format.
+
+// The readers of each format.
 bool is_arrow(std::string_view head);
 std::vector<Member> arrow_columns(const Source& source, std::string_view head, bool count_rows);
 Part read_arrow(const Source& source, std::string_view head, const std::string& name);
@@ -48,7 +49,7 @@ Part read_arrow(const Source& source, std::string_view head, const std::string& 
 bool is_zip(std::string_view head);
 std::vector<Member> npz_members(const Source& source);
 Part read_npz(const Source& source, const std::string& name);
-// The header of a member, for callers that know more element types.
+// The header of a member, for callers that know more element types than DType does.
 NpyHeader npz_header(const Source& source, const std::string& name);
 
 bool is_fits(std::string_view head);

@@ -1,5 +1,5 @@
-// Containers without their libraries: small files written by hand. python/tests has files that the
-// formats' own libraries wrote.
+// Small container files that are written by hand. The tests in python/tests use files written by
+// the formats' own libraries.
 #include <gmock/gmock.h>
 
 #include "format/container.h"
@@ -27,7 +27,7 @@ std::string little_bytes(std::uint64_t value, int bytes) {
   return text;
 }
 
-// An archive of one member.
+// An archive with one member.
 std::string zip_of(const std::string& name, const std::string& data, int method = 0) {
   const std::string sizes = little_bytes(data.size(), 4) + little_bytes(data.size(), 4);
   const std::string local = "PK\3\4" + little_bytes(20, 2) + little_bytes(0, 2) +
@@ -52,7 +52,7 @@ TEST_F(Containers, Npz) {
   EXPECT_EQ(open_named(file, "").rows, 3u);
   EXPECT_THAT(refused(file, "y"), HasSubstr("no array \"y\": it holds x (int32)"));
   EXPECT_THAT(refused(zip_of("x.npy", npy, 8), "x"), HasSubstr("compressed"));
-  EXPECT_THAT(refused(zip_of("x.txt", npy), "x.txt"), HasSubstr("no NPY file"));
+  EXPECT_THAT(refused(zip_of("x.txt", npy), "x.txt"), HasSubstr("not an NPY file"));
   EXPECT_THAT(refused(zip_of("x.npy", npy.substr(0, 60)), "x"), HasSubstr("truncated"));
 }
 

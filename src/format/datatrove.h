@@ -1,5 +1,5 @@
-// Token files of datatrove: a .ds file with bare tokens, and beside it an index of where documents
-// end. See docs/formats.md.
+// Token files of datatrove: a .ds file with bare tokens, and beside it an index of the ends of
+// documents. See docs/formats.md.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace evenkeel {
 
-// Reads the whole index through a small window. The index tells whether tokens are uint16 or
-// uint32. Throws Error (kFormat, kInvalid, kSystem).
+// Checks the index through a small window (see for_each_checked). Whether tokens are uint16 or
+// uint32 follows from the index. Throws Error (kFormat, kInvalid, kSystem).
 TokenPart read_datatrove(const std::string& path, const std::string& index_path,
                          const TokenFormatOptions& options);
 

@@ -56,7 +56,7 @@ TEST_F(DatatroveTest, WithoutIndexItIsRaw) {
   expect_counting<std::uint32_t>(open({ds}, {.dtype = kU32}), 10);
 }
 
-TEST_F(DatatroveTest, ToldDtypeMustAgree) {
+TEST_F(DatatroveTest, GivenDtypeMustAgree) {
   const auto ds = pair("a.ds", counting<std::uint16_t>(0, 10), {10});
   EXPECT_EQ(token_refusal({ds}, {.dtype = kU32}).kind(), ErrorKind::kInvalid);
   expect_counting<std::uint16_t>(open({ds}, {.dtype = kU16}), 10);

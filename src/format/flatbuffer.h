@@ -1,4 +1,4 @@
-// A checked view of a flatbuffer, for the few tables of Arrow that are read. Every position is
+// A checked view of a flatbuffer, for the few Arrow tables that are read. Every position is
 // compared with the size before it is used.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace evenkeel {
 
-// Throws Error (kFormat) without a path: its caller knows the file.
+// Throws Error (kFormat) without a path, because only the caller knows the file.
 class FlatTable {
  public:
   static FlatTable root(std::string_view bytes) { return {bytes, load<std::uint32_t>(bytes, 0)}; }
@@ -31,13 +31,13 @@ class FlatTable {
     return bytes_.substr(items.begin, items.count);
   }
 
-  // Of all tables together.
+  // The size of the whole flatbuffer.
   std::uint64_t bytes() const { return bytes_.size(); }
 
   struct Items {
     std::uint64_t begin = 0, count = 0;
   };
-  // The place and the number of a vector's items of so many bytes.
+  // The position and number of a vector's items, each of `item` bytes.
   Items list(int field, std::uint64_t item) const {
     const auto place = place_of(field);
     if (!place) return {};
@@ -50,7 +50,7 @@ class FlatTable {
   T item(std::uint64_t place) const {
     return load<T>(bytes_, place);
   }
-  // The table that an item of a vector of tables stands for.
+  // The table that an item of a vector of tables refers to.
   FlatTable table_at(std::uint64_t place) const {
     return {bytes_, place + load<std::uint32_t>(bytes_, place)};
   }

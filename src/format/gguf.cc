@@ -18,16 +18,16 @@ namespace evenkeel {
 namespace {
 
 constexpr std::string_view kMagic = "GGUF";
-constexpr std::uint64_t kMostDimensions = 4;  // of ggml
+constexpr std::uint64_t kMostDimensions = 4;  // ggml's own limit
 constexpr std::uint64_t kLongestName = 65535;
 constexpr std::uint64_t kDefaultAlignment = 32;
 constexpr std::uint64_t kAtATime = 1 << 20;
-// Of all keys and tensors. Vocabularies take some 10 MiB. Behind it, a file with a hole could go on
-// with empty texts for ever.
+// The limit for all keys and tensors. Vocabularies take about 10 MiB. Without a limit, a huge hole
+// in a file would be parsed as empty strings almost forever.
 constexpr std::uint64_t kMostHeaderBytes = 128_MiB;
 constexpr std::uint32_t kMostNesting = 8;
 
-// How a type of ggml stores numbers: blocks of so many numbers in so many bytes.
+// How a type of ggml stores numbers: blocks of `numbers` numbers in `bytes` bytes.
 struct BlockType {
   std::uint32_t code;
   const char* name;
@@ -93,7 +93,7 @@ enum class Value : std::uint32_t {
   kFloat64
 };
 
-// Of values with a fixed size; 0 for texts and lists.
+// The size of values with a fixed size; 0 for strings and lists.
 std::uint64_t size_of(Value type) {
   switch (type) {
     case Value::kUint8:
@@ -127,7 +127,8 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
-// What a header takes in memory, reserved as it is found out: a small file may claim any number.
+// The memory of a header, reserved step by step while it is read: a small file may claim any
+// number of entries.
 class HeaderShare {
  public:
   explicit HeaderShare(const Budget& budget) : budget_(budget) { add(2 * kAtATime); }
@@ -145,7 +146,7 @@ class HeaderShare {
   std::vector<Reservation> shares_;
 };
 
-// Goes through the header from front to back, a piece of the file in memory at a time.
+// Reads the header from front to back, with 1 MiB of it in memory at a time.
 class Cursor {
  public:
   explicit Cursor(const Source& source) : source_(source) {}
@@ -158,7 +159,7 @@ class Cursor {
   }
   void require(std::uint64_t bytes) const {
     if (bytes <= source_.identity.size - place_) return;
-    throw error("it goes on for " + with_commas(bytes) + " bytes, but only " +
+    throw error("it continues for " + with_commas(bytes) + " bytes, but only " +
                 with_commas(source_.identity.size - place_) + " follow")
         .hint("the download may be incomplete");
   }
@@ -188,15 +189,15 @@ class Cursor {
     return text;
   }
   void skip_text() { skip(number<std::uint64_t>()); }
-  // Good until the next call.
+  // The next bytes, valid until the next call.
   std::string_view take(std::uint64_t bytes) {
     require(bytes);
-    if (place_ < begin_ || place_ + bytes > begin_ + held_.size()) {
+    if (place_ < begin_ || place_ + bytes > begin_ + window_.size()) {
       begin_ = place_;
-      held_ = source_.read(place_, std::max(bytes, kAtATime));
-      if (held_.size() < bytes) throw error("the file became shorter");
+      window_ = source_.read(place_, std::max(bytes, kAtATime));
+      if (window_.size() < bytes) throw error("the file became shorter");
     }
-    const std::string_view taken(held_.data() + (place_ - begin_), bytes);
+    const std::string_view taken(window_.data() + (place_ - begin_), bytes);
     go_on(bytes);
     return taken;
   }
@@ -211,11 +212,11 @@ class Cursor {
 
   const Source& source_;
   std::uint64_t place_ = 0, begin_ = 0;
-  std::string held_;
+  std::string window_;
 };
 
 void skip_array(Cursor& cursor, std::uint32_t depth) {
-  if (depth == kMostNesting) throw cursor.error("lists within lists within lists");
+  if (depth == kMostNesting) throw cursor.error("lists within lists, too deep");
   const auto type = Value{cursor.number<std::uint32_t>()};
   const auto count = cursor.number<std::uint64_t>();
   if (const std::uint64_t size = size_of(type)) {
@@ -236,7 +237,7 @@ void skip_array(Cursor& cursor, std::uint32_t depth) {
   }
 }
 
-// As text; empty for lists, which are passed over.
+// The value as text; empty for lists and long strings, which are skipped.
 std::optional<std::string> read_value(Cursor& cursor, Value type) {
   switch (type) {
     case Value::kUint8:
@@ -276,7 +277,7 @@ std::optional<std::string> read_value(Cursor& cursor, Value type) {
   throw cursor.error("there is no type " + std::to_string(static_cast<std::uint32_t>(type)));
 }
 
-// Its offset counts from the first byte of the data, which is not known yet.
+// The tensor's offset counts from the first byte of the data, whose position is not known yet.
 Tensor read_tensor(Cursor& cursor) {
   Tensor tensor;
   tensor.name = cursor.name("a name");
@@ -298,7 +299,7 @@ Tensor read_tensor(Cursor& cursor) {
   const BlockType* type = find_block_type(code);
   if (!type) {
     throw fail("has type " + std::to_string(code) + ", which is not known here")
-        .hint("its size depends on it, so that nothing after it can be found");
+        .hint("without the type its size is unknown, and nothing after it can be found");
   }
   tensor.type = type->name;
   tensor.dtype = type->dtype;
@@ -321,8 +322,8 @@ void require_different_names(const Cursor& cursor, const std::vector<Tensor>& te
   }
 }
 
-// From the start of the data to the start of the file; every tensor must lie inside it, aligned and
-// apart from the others.
+// Makes offsets count from the start of the file instead of the start of the data. Checks that
+// every tensor lies inside the file, is aligned and does not overlap another.
 void place_tensors(const Cursor& cursor, std::vector<Tensor>& tensors, std::uint64_t alignment,
                    std::uint64_t size) {
   const auto data = round_up(cursor.place(), alignment);
@@ -335,7 +336,7 @@ void place_tensors(const Cursor& cursor, std::vector<Tensor>& tensors, std::uint
     };
     if (tensor.offset % alignment != 0) {
       throw fail("begins at byte " + with_commas(tensor.offset) +
-                 " of the data, no multiple of the alignment, " + std::to_string(alignment));
+                 " of the data, not a multiple of the alignment, " + std::to_string(alignment));
     }
     const auto begin = checked_add(data, tensor.offset);
     const auto end = begin ? checked_add(*begin, tensor.bytes) : std::nullopt;
@@ -344,7 +345,7 @@ void place_tensors(const Cursor& cursor, std::vector<Tensor>& tensors, std::uint
           .hint("the download may be incomplete");
     }
     if (*begin < free && tensor.bytes > 0) throw fail("lies inside another");
-    free = std::max(free, *end);  // one without bytes may lie anywhere
+    free = std::max(free, *end);  // an empty tensor may lie anywhere
     tensor.offset = *begin;
   }
 }
@@ -367,7 +368,7 @@ TensorTable read_gguf(const Source& source, const Budget& budget) {
   const auto keys = cursor.number<std::uint64_t>();
   constexpr std::uint64_t kOfEntry = 256;  // nodes of maps and sets, shapes
   constexpr std::uint64_t kLeastTensor = 8 + 4 + 4 + 8, kLeastKey = 8 + 4 + 1;
-  // A header that claims more than the file can hold is refused before memory is taken for it.
+  // A header that claims more than the file can hold is refused before memory is reserved for it.
   if (count > source.identity.size / kLeastTensor || keys > source.identity.size / kLeastKey) {
     throw cursor.error("it says " + with_commas(count) + " tensors and " + with_commas(keys) +
                        " keys, more than a file of " + with_commas(source.identity.size) +
@@ -380,11 +381,11 @@ TensorTable read_gguf(const Source& source, const Budget& budget) {
     const auto type = Value{cursor.number<std::uint32_t>()};
     auto value = read_value(cursor, type);
     if (key == "general.alignment") {
-      const std::uint64_t told = type == Value::kUint32 ? std::stoull(*value) : 0;
-      if (!std::has_single_bit(told) || told > 1 << 30) {
+      const std::uint64_t stated = type == Value::kUint32 ? std::stoull(*value) : 0;
+      if (!std::has_single_bit(stated) || stated > 1 << 30) {
         throw cursor.error("general.alignment must be a power of two");
       }
-      alignment = told;
+      alignment = stated;
     }
     if (!value) continue;
     share.add(kOfEntry + key.size() + value->size());
@@ -392,7 +393,7 @@ TensorTable read_gguf(const Source& source, const Budget& budget) {
   }
   for (std::uint64_t i = 0; i < count; ++i) {
     Tensor tensor = read_tensor(cursor);
-    // Twice: a list that grows is there twice for a moment.
+    // Twice, because a growing vector briefly needs both its old and its new memory.
     share.add(2 * sizeof(Tensor) + kOfEntry + tensor.name.size());
     table.tensors.push_back(std::move(tensor));
   }

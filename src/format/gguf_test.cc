@@ -87,7 +87,7 @@ TEST_F(GgufTest, AlignmentIsWhatTheFileSays) {
   EXPECT_THAT(refusal_of_file(file({u32_key("general.alignment", 3)}, {}, 0)),
               HasSubstr("power of two"));
   EXPECT_THAT(refusal_of_file(file({}, {tensor("f", {1}, 24, 1)}, 8)),
-              HasSubstr("no multiple of the alignment"));
+              HasSubstr("not a multiple of the alignment"));
 }
 
 TEST_F(GgufTest, RefusesWhatCannotBe) {
@@ -138,7 +138,7 @@ TEST_F(GgufTest, ATensorWithoutBytesHidesNoOverlap) {
       HasSubstr("\"g\" lies inside another"));
 }
 
-// Zeros without end: empty texts, nameless tensors.
+// A hole of zeros parses as empty strings and tensors without names. Reading it must stop.
 TEST_F(GgufTest, AHoleEnds) {
   constexpr std::uint64_t kHole = std::uint64_t{1} << 40;
   const auto kind_of = [&](const std::string& head) {
@@ -160,7 +160,7 @@ TEST_F(GgufTest, AHoleEnds) {
   EXPECT_EQ(kind_of(counts(kHole / 32, 0)), ErrorKind::kBudget);
 }
 
-// A file that is cut anywhere is refused, and never read beyond its end.
+// A file that is truncated anywhere is refused, and never read beyond its end.
 TEST_F(GgufTest, CutAnywhere) {
   const std::string whole = file({u32_key("n", 7)}, {tensor("f", {8}, 0, 0)}, 32);
   EXPECT_EQ(refusal_of_file(whole), "it was accepted");

@@ -1,4 +1,4 @@
-// FITS and NIfTI: images behind plain headers, in either byte order. See docs/formats.md.
+// FITS and NIfTI: images after plain headers, in either byte order. See docs/formats.md.
 #include <algorithm>
 #include <bit>
 #include <cerrno>
@@ -28,8 +28,8 @@ Part image_part(const Source& source, std::string_view format, DType dtype, bool
   const auto size = measure(shape, dtype.size);
   if (!size || offset > source.identity.size || size->bytes > source.identity.size - offset) {
     throw bad_image(source, offset,
-                    "an image of shape " + shape_text(shape) + " of " + dtype.name() +
-                        " from byte " + with_commas(offset) + " on; the file has " +
+                    "an image of shape " + shape_text(shape) + " of " + dtype.name() + " at byte " +
+                        with_commas(offset) + ", but the file has " +
                         with_commas(source.identity.size) + " bytes")
         .hint("the download or copy may be incomplete");
   }
@@ -44,7 +44,8 @@ Part image_part(const Source& source, std::string_view format, DType dtype, bool
   return part;
 }
 
-// How to have the numbers that are stored, of an image whose values are computed from them.
+// The error for an image whose values are computed from the stored numbers. Its hint says how to
+// read the stored numbers.
 Error scaled_image(const Source& source, const Part& part, const std::string& problem,
                    bool big_endian) {
   const char* const order = big_endian ? ">" : "<";
@@ -78,7 +79,7 @@ struct HeaderUnit {
   }
 };
 
-// The value of a card, without quotes, comment and spaces around it.
+// The value of a card, without quotes, comment and surrounding spaces.
 std::string card_value(std::string_view card) {
   std::string_view value = card.substr(10);
   const auto trim = [](std::string_view text) {
@@ -174,7 +175,7 @@ HeaderUnit read_unit(const Source& source, std::uint64_t place, std::uint64_t nu
 std::vector<HeaderUnit> read_units(const Source& source) {
   std::vector<HeaderUnit> units;
   for (std::uint64_t place = 0; place < source.identity.size && units.size() < kMostUnits;) {
-    // Records behind the last unit are allowed, and are no units.
+    // Records after the last unit are allowed. They are not units.
     if (place > 0 && source.read(place, 8) != "XTENSION") break;
     units.push_back(read_unit(source, place, units.size()));
     place = units.back().end;
@@ -348,7 +349,7 @@ Part read_nifti(const Source& source, std::string_view head, const std::string& 
   std::ranges::reverse(shape);  // the axis that runs fastest is named first
   const auto code = header.at<std::int16_t>(first ? 70 : 12);
   const auto dtype = nifti_type(code);
-  if (!dtype) throw fail("data type " + std::to_string(code) + " is not known here");
+  if (!dtype) throw fail("data type " + std::to_string(code) + " is not known");
   const double offset =
       first ? header.at<float>(108) : static_cast<double>(header.at<std::int64_t>(168));
   if (!(offset >= static_cast<double>(first ? kNifti1Bytes : kNifti2Bytes)) || offset > 1e15) {

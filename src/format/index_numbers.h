@@ -9,14 +9,14 @@
 
 namespace evenkeel {
 
-// Reads a file from `offset` on, in windows of 64 KiB, because an index may be larger than the
-// budget. Windows that were read are dropped from the page cache.
+// Reads a file from `offset` to its end in windows of 64 KiB, because an index may be larger than
+// the budget. Windows that were read are dropped from the page cache.
 class IndexWindows {
  public:
   IndexWindows(const Source& source, std::uint64_t offset) : source_(source), next_(offset) {}
 
  protected:
-  // The next `size` bytes. Throws Error (kFormat) if the file ends before.
+  // The next `size` bytes. Throws Error (kFormat) if the file is too short.
   const char* take(std::size_t size) {
     if (at_ + size > window_.size()) refill(size);
     at_ += size;
@@ -32,9 +32,9 @@ class IndexWindows {
   std::size_t at_ = 0;  // the next byte to take from the window
 };
 
-// Which numbers of an index are checked when it is opened: all of a million, and some of more, so
-// that an index of a billion documents opens at once. Calls use(first, count), the first and the
-// last numbers included.
+// Calls use(first, count) for the numbers of an index that are checked when it is opened: all
+// numbers if there are at most 2^20, otherwise samples that include the first and the last. So an
+// index of a billion documents opens at once.
 template <class Use>
 void for_each_checked(std::uint64_t numbers, Use use) {
   constexpr std::uint64_t kAll = std::uint64_t{1} << 20, kPlaces = 16, kEach = 4096;

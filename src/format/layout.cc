@@ -46,7 +46,7 @@ Error no_container(const Source& source, std::string_view head, const std::strin
   if (!is_npy(head)) return unknown_format(source, head);
   return Error(ErrorKind::kInvalid, "open",
                "an NPY file holds one array, without a name; \"" + printable(name) +
-                   "\" was asked for")
+                   "\" was requested")
       .in(source.path)
       .hint("leave the name out");
 }

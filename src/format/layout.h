@@ -1,4 +1,4 @@
-// What is in the files: the answer that every format gives.
+// What is in the files. Every format reader produces a Layout.
 #pragma once
 
 #include <sys/stat.h>
@@ -13,13 +13,13 @@
 
 namespace evenkeel {
 
-// What fstat said of a file when it was opened. A reader that finds something else refuses to go
-// on.
+// What fstat reported when the file was opened. A reader that later finds something else fails.
 struct FileIdentity {
   std::uint64_t device = 0, inode = 0, size = 0;
   std::int64_t mtime_ns = 0;
-  // A rewrite whose mtime was set back shows in ctime alone. But ctime also moves when the file is
-  // linked, unlinked or renamed, or when its mode or owner changes, so these are kept, too.
+  // If a file is rewritten and its mtime is set back, only ctime differs. But ctime also changes
+  // when the file is linked, unlinked or renamed, or when its mode or owner changes, so these are
+  // stored, too.
   std::int64_t ctime_ns = 0;
   std::uint64_t links = 0;
   std::uint32_t mode = 0, owner = 0, group = 0;
@@ -41,32 +41,33 @@ struct Segment {
   std::uint64_t data_offset = 0;
   std::uint64_t first_row = 0;
   std::uint64_t rows = 0;
-  // The file as it was opened, so that it can be opened again after its name was deleted or given
-  // to another file. Empty for arrays of many files (kMostKeptFiles), and
-  // where the process keeps very many (KeptFile).
+  // A descriptor from open, so that the file can be opened again after its name was deleted or
+  // given to another file. Empty for arrays of many files (kMostKeptFiles), and if the process
+  // keeps very many (KeptFile).
   std::shared_ptr<const KeptFile> kept = {};
-  // An object on a server: `path` is its URL, and of `identity` only the size means something.
+  // For an object on a server: `path` is its URL, and only the size in `identity` has a meaning.
   std::shared_ptr<const RemoteObject> remote = {};
 };
 
-// Rows first_row .. first_row+rows-1, which lie one after the other from `offset` of a segment's
-// file on.
+// Rows first_row .. first_row+rows-1, which are contiguous in a segment's file and begin at
+// `offset`.
 struct Stretch {
   std::uint64_t first_row = 0, rows = 0, offset = 0;
   std::uint32_t segment = 0;
 };
 
-// Offsets of lists that begin anew in each batch of a table, and count from the batch's own values.
+// One batch of list offsets, for tables whose offsets start again in each batch and count from the
+// first value of that batch.
 struct OffsetBatch {
   std::uint64_t first_list = 0, lists = 0;    // rows of the column
   std::uint64_t first_offset = 0;             // where the lists + 1 offsets begin in the array
-  std::uint64_t first_value = 0, values = 0;  // where its values begin in theirs
+  std::uint64_t first_value = 0, values = 0;  // where its values begin in the array of values
 };
 
 // Invariants that a format guarantees and every reader relies on: row_bytes >= 1; sums and products
 // do not overflow; every segment's data lies inside its file; segments with no rows are left out.
-// Stretches come in the order of their rows, leave none out, are not empty and lie inside their
-// files; then the array is in C order, and Segment::data_offset means nothing.
+// If there are stretches, they are in row order, cover all rows, are not empty and lie inside their
+// files. The array is then in C order, and Segment::data_offset has no meaning.
 struct Layout {
   std::string format;  // "npy", "raw"; for tokens see token_layout.h
   DType dtype;
@@ -76,34 +77,35 @@ struct Layout {
   std::uint64_t rows = 0;       // shape[0], or 1 when there are no axes
   std::uint64_t row_bytes = 0;  // bytes of one row: element size times the other axes
   std::vector<Segment> segments;
-  // Where rows lie, if a file holds them in several places. Empty: those of a segment lie together.
+  // Where rows lie, if a file holds them in several places. Empty: the rows of a segment are
+  // contiguous.
   std::vector<Stretch> stretches = {};
-  // Of an array of offsets; empty: they are one list of numbers that never decrease.
+  // For an array of offsets. Empty: the offsets are one sequence that never decreases.
   std::vector<OffsetBatch> offset_batches = {};
   std::vector<std::string> paths;  // all files, also those without rows
-  std::string disk_cache = {};     // of objects on servers: FOLDER:SIZE; empty: none
-  // Of an array in compressed chunks (format/chunk_grid.h): its one segment is no file, and the
-  // offsets are those of the decoded rows.
+  std::string disk_cache = {};     // for objects on servers: FOLDER:SIZE; empty: none
+  // For an array in compressed chunks (format/chunk_grid.h). Its only segment is not a file;
+  // offsets count decoded bytes.
   std::shared_ptr<const ChunkGrid> chunks = {};
 
   std::uint64_t bytes() const { return rows * row_bytes; }
-  // Of an array of offsets: how many lists they are of.
+  // For an array of offsets: the number of lists they describe.
   std::uint64_t lists() const {
     if (offset_batches.empty()) return rows > 0 ? rows - 1 : 0;
     return offset_batches.back().first_list + offset_batches.back().lists;
   }
   // The same elements as an array of one axis, in storage order.
   Layout flattened() const;
-  // Makes `stretches` say where the rows of every segment lie.
+  // If there are no stretches, adds one for each segment.
   void spell_out_stretches();
 };
 
-// What the caller said about the files; see ArrayOptions. If dtype is given, the file is raw
+// What the caller specified about the files; see ArrayOptions. If dtype is given, the file is raw
 // binary, unless it has an NPY header:
 // - dtype alone, of the size of the header's elements, replaces the header's dtype. This is how
-//   bfloat16, which NPY stores as 'V2', is read. big_endian then says how the elements are stored.
+//   bfloat16, which NPY stores as 'V2', is read. big_endian is then the elements' byte order.
 // - dtype of another size, or with a shape, is an error, because the header's bytes are not data.
-// - dtype with an offset reads the file as raw binary after all.
+// - dtype with an offset reads the file as raw binary.
 struct FormatOptions {
   std::optional<DType> dtype = {};
   std::vector<std::int64_t> shape = {};
@@ -116,11 +118,11 @@ struct FormatOptions {
 // Reads only headers. Throws Error (kFormat, kInvalid, kSystem).
 Layout read_layout(const std::vector<std::string>& paths, const FormatOptions& options);
 
-// Keeps what is fetched in a cache on disk, FOLDER:SIZE; an empty text changes nothing. Throws
-// Error (kInvalid) where it is none, or where the data lies in files.
+// Stores fetched data in a cache on disk, FOLDER:SIZE. An empty string changes nothing. Throws
+// Error (kInvalid) if `cache` cannot be parsed or if the data is in local files.
 void use_disk_cache(Layout& layout, const std::string& cache);
 
-// The files that match a path or a pattern with * ? [], sorted. A path that exists is never taken
+// The files that match a path or a pattern with * ? [], sorted. A path that exists is never treated
 // as a pattern. Throws Error (kSystem, ENOENT) if nothing matches.
 std::vector<std::string> expand_paths(const std::string& path_or_glob);
 

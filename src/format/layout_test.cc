@@ -102,7 +102,7 @@ TEST_F(LayoutTest, CommonMistakesAreNamed) {
   EXPECT_THAT(refusal("\x1f\x8b\x08").what(), HasSubstr("gzip"));
 }
 
-TEST_F(LayoutTest, ToldDtypeOfTheSameSizeRenamesNpyElements) {
+TEST_F(LayoutTest, GivenDtypeOfTheSameSizeRenamesNpyElements) {
   const auto a = npy("a", "'|V2'", "(3, 4)", 24);
   const Layout layout = read_layout({a}, {.dtype = DType::parse("bfloat16")});
   EXPECT_EQ(layout.format, "npy");
@@ -114,7 +114,7 @@ TEST_F(LayoutTest, ToldDtypeOfTheSameSizeRenamesNpyElements) {
   EXPECT_TRUE(read_layout({dates}, {.dtype = DType::parse("i8")}).swapped);
 }
 
-TEST_F(LayoutTest, ToldDtypeWithAnOffsetReadsRawBytesPastTheHeader) {
+TEST_F(LayoutTest, GivenDtypeWithAnOffsetReadsRawBytesPastTheHeader) {
   const std::string bytes = npy_file(npy_header("'<f4'", "(8,)"), 32);
   const auto a = write("a", bytes);
   const FormatOptions behind{.dtype = DType::parse("f4"), .offset = bytes.size() - 32};
@@ -127,26 +127,26 @@ TEST_F(LayoutTest, ToldDtypeWithAnOffsetReadsRawBytesPastTheHeader) {
 TEST_F(LayoutTest, NpyHeaderIsNeverReadAsData) {
   const std::string bytes = npy_file(npy_header("'<f4'", "(8,)"), 32);
   const auto a = write("a", bytes);
-  const FormatOptions told[] = {{.dtype = DType::parse("u1")},
-                                {.dtype = DType::parse("f8")},
-                                {.dtype = DType::parse("f4"), .shape = {8}},
-                                {.dtype = DType::parse("f4"), .shape = {-1}},
-                                {.dtype = DType::parse("u1"), .shape = {4, 8}}};
-  for (const FormatOptions& options : told) {
+  const FormatOptions given[] = {{.dtype = DType::parse("u1")},
+                                 {.dtype = DType::parse("f8")},
+                                 {.dtype = DType::parse("f4"), .shape = {8}},
+                                 {.dtype = DType::parse("f4"), .shape = {-1}},
+                                 {.dtype = DType::parse("u1"), .shape = {4, 8}}};
+  for (const FormatOptions& options : given) {
     const auto error = refusal_of({a}, options);
     EXPECT_EQ(error.kind(), ErrorKind::kInvalid);
     EXPECT_THAT(error.what(), AllOf(HasSubstr("says float32 of shape (8,)"),
                                     HasSubstr("but " + options.dtype->name())));
     EXPECT_THAT(error.hint_text(), HasSubstr("offset=" + std::to_string(bytes.size() - 32)));
   }
-  EXPECT_THAT(refusal_of({a}, told[4]).what(), HasSubstr("uint8 of shape (4, 8)"));
+  EXPECT_THAT(refusal_of({a}, given[4]).what(), HasSubstr("uint8 of shape (4, 8)"));
 }
 
-TEST_F(LayoutTest, ToldShapeWithoutDtypeIsRefused) {
+TEST_F(LayoutTest, GivenShapeWithoutDtypeIsRefused) {
   const auto a = npy("a", "'<f4'", "(8,)", 32);
-  const FormatOptions told[] = {
+  const FormatOptions given[] = {
       {.dtype = {}, .shape = {8}}, {.dtype = {}, .offset = 4}, {.dtype = {}, .big_endian = true}};
-  for (const FormatOptions& options : told) {
+  for (const FormatOptions& options : given) {
     EXPECT_EQ(refusal_of({a}, options).kind(), ErrorKind::kInvalid);
   }
 }
@@ -189,12 +189,12 @@ TEST_F(LayoutTest, TenThousandShardsOpenQuicklyAndStayClosed) {
   };
   const std::vector<std::string> paths(10'000, npy("shard", "'<u2'", "(8,)", 16));
   const auto before = open_files();
-  const std::clock_t start = std::clock();  // of the processor: others may be busy with it, too
+  const std::clock_t start = std::clock();  // CPU time, because the machine may be busy
   const Layout layout = read_layout(paths, {});
   const double took = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   EXPECT_EQ(layout.rows, 80'000u);
   EXPECT_EQ(open_files(), before);
-  EXPECT_LT(took, 5.0);  // it takes a tenth of a second
+  EXPECT_LT(took, 5.0);  // usually 0.1 s
   RecordProperty("seconds", std::to_string(took));
 }
 

@@ -8,7 +8,8 @@
 namespace evenkeel {
 namespace {
 
-// Far above what any real header holds; keeps a hostile one from costing stack or memory.
+// Far above what any real header contains. They keep a hostile header from exhausting the stack or
+// memory.
 constexpr int kMostLevels = 32;
 constexpr int kMostValues = 65'536;
 
@@ -22,7 +23,7 @@ class Parser {
   Literal whole() {
     Literal literal = value(0);
     skip_blanks();
-    if (at_ < text_.size()) fail("unexpected " + here() + " behind the end");
+    if (at_ < text_.size()) fail("unexpected " + here() + " after the end");
     return literal;
   }
 

@@ -9,7 +9,7 @@ namespace {
 
 using Type = Literal::Type;
 
-// The literal written anew, without blanks: "(1,2)" for " ( 1, 2 ,)".
+// The literal as text without blanks: "(1,2)" for " ( 1, 2 ,)".
 std::string plain(const Literal& literal) {
   std::string inner;
   for (const Literal& item : literal.items) inner += plain(item) + ",";

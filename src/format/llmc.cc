@@ -12,7 +12,6 @@ namespace {
 
 constexpr std::uint64_t kShardHeader = 1024;
 
-// Token shards.
 struct Shard {
   std::int32_t magic, version;
   DType dtype;

@@ -9,7 +9,7 @@
 
 namespace evenkeel {
 
-// Whether a file that begins with these bytes is one of llm.c's: a token shard or another kind.
+// Whether a file that begins with these bytes is a token shard of llm.c or another of its files.
 bool is_llmc(std::string_view head);
 
 // `head` is the beginning of the file. Throws Error (kFormat, kInvalid).

@@ -96,7 +96,7 @@ TEST_F(LlmcTest, OtherFilesOfLlmcAreNamed) {
               HasSubstr("not a token shard"));
 }
 
-TEST_F(LlmcTest, ToldDtypeMustBeTheHeaders) {
+TEST_F(LlmcTest, GivenDtypeMustBeTheHeaders) {
   const auto error = why_not(llmc_shard(0, 5), {.dtype = kU32});
   EXPECT_EQ(error.kind(), ErrorKind::kInvalid);
   EXPECT_THAT(error.what(), AllOf(HasSubstr("uint16"), HasSubstr("uint32")));

@@ -106,8 +106,8 @@ std::string sequence_text(std::uint64_t i, std::int64_t pointer, std::int32_t le
          std::to_string(pointer) + " of the .bin,";
 }
 
-// `count` sequences from `first` on; those that were checked before end at byte `end` of the .bin.
-// Returns where these do.
+// Checks `count` sequences, beginning with `first`. The sequences checked before end at byte `end`
+// of the .bin. Returns where these end.
 std::uint64_t check_sequences(const Source& index, const Header& header, const Source& bin,
                               std::uint64_t first, std::uint64_t count, std::uint64_t end) {
   const std::uint64_t bin_bytes = bin.identity.size;
@@ -129,7 +129,7 @@ std::uint64_t check_sequences(const Source& index, const Header& header, const S
           .at(header.pointer_at(i))
           .hint("the .bin may be incomplete or belong to another .idx");
     }
-    // Sequences between two that are looked at are not: it begins somewhere after those before.
+    // The sequences before a sample were skipped, so its first one may begin anywhere after `end`.
     if (i == first && first > 0 ? begin < end : begin != end) {
       throw megatron_error(index, sequence_text(i, pointer, length) +
                                       " does not begin where the previous one ends, at byte " +
@@ -143,7 +143,7 @@ std::uint64_t check_sequences(const Source& index, const Header& header, const S
 }
 
 void check_sequences(const Source& index, const Header& header, const Source& bin) {
-  std::uint64_t end = 0;  // in the .bin, of the sequences so far
+  std::uint64_t end = 0;  // where the sequences so far end in the .bin
   for_each_checked(header.sequences, [&](std::uint64_t first, std::uint64_t count) {
     end = check_sequences(index, header, bin, first, count, end);
   });

@@ -17,8 +17,8 @@ namespace evenkeel {
 // Whether a file that begins with these bytes is an .idx.
 bool is_megatron_index(std::string_view head);
 
-// Reads the whole index through a small window and checks it against the .bin: the sequences must
-// be contiguous and fill the file. Throws Error (kFormat, kInvalid, kSystem).
+// Checks the index against the .bin through a small window (see for_each_checked): the sequences
+// must be contiguous and fill the file. Throws Error (kFormat, kInvalid, kSystem).
 TokenPart read_megatron(const Source& index, const std::string& bin_path,
                         const TokenFormatOptions& options);
 
@@ -29,7 +29,7 @@ class MegatronLengths {
   explicit MegatronLengths(const std::string& index_path);
   std::uint64_t size() const { return sequences_; }
   std::uint32_t next();
-  void rewind(std::uint64_t sequence);  // `next` gives the length of this one
+  void rewind(std::uint64_t sequence);  // `next` then returns the length of this sequence
 
  private:
   const Source source_;

@@ -1,4 +1,4 @@
-// Whatever happens to an .idx, the stream stays the same or is refused.
+// If an .idx is damaged, the stream stays the same or is refused.
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 

@@ -233,7 +233,7 @@ TEST_F(MegatronTest, IndexByAnotherNameIsNotReadAsTokens) {
   EXPECT_THAT(token_refusal({write("index.bin", good_.bytes())}).hint_text(), HasSubstr(".idx"));
 }
 
-TEST_F(MegatronTest, ToldDtypeMustBeTheIndexs) {
+TEST_F(MegatronTest, GivenDtypeMustBeTheIndexs) {
   const auto idx = pair(good_, counting<std::uint16_t>(0, 12));
   EXPECT_EQ(token_refusal({idx}, {.dtype = kU32}).kind(), ErrorKind::kInvalid);
   EXPECT_EQ(token_refusal({idx}, {.dtype = DType::parse("int16")}).kind(), ErrorKind::kInvalid);

@@ -28,7 +28,7 @@ Place locate(const Source& source, std::string_view head) {
   };
   if (head.size() < 10 || (byte(6) != 1 && head.size() < 12)) {
     throw npy_error(source,
-                    "NPY header cut off: the file has " + std::to_string(head.size()) + " bytes")
+                    "NPY header truncated: the file has " + std::to_string(head.size()) + " bytes")
         .hint(kIncomplete);
   }
   if (byte(6) < 1 || byte(6) > 3 || byte(7) != 0) {
@@ -98,7 +98,7 @@ void require_size(const Source& source, const NpyHeader& header, const Measure& 
   const std::uint64_t expected = header.data_offset + size.bytes, actual = source.identity.size;
   if (expected == actual) return;
   const std::string sum = "shape " + shape_text(header.shape) + " of " +
-                          header.element.dtype.name() + " behind a header of " +
+                          header.element.dtype.name() + " after a header of " +
                           with_commas(header.data_offset) + " bytes makes " +
                           with_commas(expected) + " bytes, the file has " + with_commas(actual);
   if (actual < expected) throw npy_error(source, "truncated: " + sum).at(actual).hint(kIncomplete);
@@ -120,7 +120,7 @@ NpyHeader read_npy_header(const Source& source, std::string_view head) {
   if (place.length > kMostHeader) {
     throw npy_error(source, "an NPY header of " + with_commas(place.length) + " bytes is refused")
         .at(8)
-        .hint("1 MiB is the most that is read; the length may be damaged");
+        .hint("headers of up to 1 MiB are read; the length may be damaged");
   }
   if (end > source.identity.size) {
     throw npy_error(source, "truncated: the NPY header ends at byte " + with_commas(end) +

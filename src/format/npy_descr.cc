@@ -24,7 +24,7 @@ std::uint64_t checked_size(const Literal& where, std::uint64_t size, std::uint64
   return *bytes;
 }
 
-// "<f4" taken apart: order, letter, number; "[ns]" of dates is left aside.
+// "<f4" split into order, letter and number. The "[ns]" of dates is ignored.
 struct Code {
   char order = '|', letter = 0;
   std::uint64_t number = 0;
@@ -91,7 +91,7 @@ Element scalar(const Literal& descr) {
   refuse(descr, "element type '" + printable(descr.text) + "' is not known");
 }
 
-// How many elements a sub-array holds: 3 or (3,) or (2, 2).
+// The number of elements of a sub-array; its shape may be 3 or (3,) or (2, 2).
 std::uint64_t count_of(const Literal& shape) {
   const bool tuple = shape.type == Literal::Type::kTuple;
   std::uint64_t count = 1;

@@ -1,4 +1,4 @@
-// Headers that NumPy 2.4.6 wrote (bfloat16 by ml_dtypes 0.6.0), and what they must come to.
+// Headers that NumPy 2.4.6 wrote (bfloat16 by ml_dtypes 0.6.0), and what they must be read as.
 #include <gtest/gtest.h>
 
 #include "format/test_files.h"
@@ -11,7 +11,7 @@ struct Golden {
   int version;
   std::size_t length;  // HEADER_LEN as NumPy wrote it: the text, spaces, a newline
   std::string_view text;
-  std::size_t data;  // bytes behind the header
+  std::size_t data;  // bytes after the header
   const char* dtype;
   bool swapped, fortran;
   std::vector<std::uint64_t> shape;

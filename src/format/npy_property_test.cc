@@ -1,4 +1,4 @@
-// Whatever happens to a header, it is read as something consistent or refused.
+// A damaged header is read as something consistent or refused.
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
@@ -10,7 +10,7 @@ namespace {
 
 class NpyPropertyTest : public FileTest {
  protected:
-  // True when it was read.
+  // Whether it was read.
   bool read(const std::string& bytes) const {
     Layout layout;
     try {

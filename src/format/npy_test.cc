@@ -19,7 +19,7 @@ class NpyTest : public FileTest {
   std::string dtype_of(std::string_view descr, std::size_t size) const {
     return open(npy_file(npy_header(descr, "(1,)"), size)).dtype.name();
   }
-  // What is said of a header whose data is not the point.
+  // The error for a header. The data does not matter.
   std::string why_not(std::string_view header, std::size_t data = 8) const {
     const auto error = refusal(npy_file(header, data));
     EXPECT_EQ(error.kind(), ErrorKind::kFormat);
@@ -118,7 +118,7 @@ TEST_F(NpyTest, NumbersWithoutANameAreRefusedWithAWayOut) {
 TEST_F(NpyTest, DataShorterThanPromisedIsTruncated) {
   const auto error = refusal(npy_file(npy_header("'<f8'", "(1000, 2)"), 15'999));
   EXPECT_THAT(error.what(), HasSubstr("truncated"));
-  EXPECT_THAT(error.what(), HasSubstr("16,07"));  // the sum with the header
+  EXPECT_THAT(error.what(), HasSubstr("16,07"));  // the sum of header and data
   EXPECT_THAT(error.hint_text(), HasSubstr("download or copy may be incomplete"));
   EXPECT_TRUE(error.offset());
 }

@@ -1,5 +1,5 @@
-// NPZ: NPY files in a ZIP archive. Members that are stored, not compressed, lie at known offsets.
-// See docs/formats.md.
+// NPZ: NPY files in a ZIP archive. Members that are stored without compression lie at known
+// offsets. See docs/formats.md.
 #include <algorithm>
 
 #include "base/checked.h"
@@ -17,7 +17,7 @@ constexpr std::uint64_t kEndBytes = 22, kEnd64Bytes = 56, kLocator64Bytes = 20, 
                         kLocalBytes = 30, kLongestComment = 65535;
 constexpr std::uint64_t kMostDirectory = 64_MiB;
 constexpr std::uint64_t kLongestHeader = 1_MiB + 16;  // of an NPY file
-constexpr std::uint32_t kInExtra = UINT32_MAX;        // the number stands in the ZIP64 field
+constexpr std::uint32_t kInExtra = UINT32_MAX;        // the number is in the ZIP64 field
 
 struct ZipEntry {
   std::string name;
@@ -70,7 +70,7 @@ Directory find_directory(const Source& source) {
   return directory;
 }
 
-// Numbers that do not fit 32 bits, in the order of the header, and only those.
+// The extra field has only the numbers that do not fit 32 bits, in the order of the header.
 void read_zip64(const Source& source, ZipEntry& entry, std::string_view extra) {
   while (extra.size() >= 4) {
     const auto id = field<std::uint16_t>(extra, 0), length = field<std::uint16_t>(extra, 2);
@@ -98,7 +98,8 @@ std::vector<ZipEntry> read_directory(const Source& source) {
     const std::size_t name = field<std::uint16_t>(rest, 28), extra = field<std::uint16_t>(rest, 30),
                       comment = field<std::uint16_t>(rest, 32);
     if (name + extra + comment > rest.size() - kCentralBytes) {
-      throw bad_zip(source, directory.place + bytes.size() - rest.size(), "a cut directory entry");
+      throw bad_zip(source, directory.place + bytes.size() - rest.size(),
+                    "a truncated directory entry");
     }
     ZipEntry entry{std::string(rest.substr(kCentralBytes, name)),
                    field<std::uint16_t>(rest, 8),
@@ -121,7 +122,7 @@ std::string why_refused(const ZipEntry& entry) {
   if ((entry.flags & 1) != 0) return "it is encrypted";
   if (entry.method != 0) return "it is compressed; save it with numpy.savez";
   if (entry.bytes != entry.compressed) return "its two sizes differ";
-  if (!entry.name.ends_with(".npy")) return "it is no NPY file";
+  if (!entry.name.ends_with(".npy")) return "it is not an NPY file";
   return "";
 }
 
@@ -131,18 +132,18 @@ std::uint64_t data_of(const Source& source, const ZipEntry& entry) {
   const std::string head =
       entry.local < size ? source.read(entry.local, kLocalBytes) : std::string();
   if (head.size() < kLocalBytes || !head.starts_with(kLocal)) {
-    throw bad_zip(source, entry.local, "member \"" + printable(entry.name) + "\" is not there");
+    throw bad_zip(source, entry.local, "member \"" + printable(entry.name) + "\" is missing");
   }
   const std::uint64_t begin =
       entry.local + kLocalBytes + field<std::uint16_t>(head, 26) + field<std::uint16_t>(head, 28);
   if (begin > size || entry.bytes > size - begin) {
     throw bad_zip(source, entry.local,
-                  "member \"" + printable(entry.name) + "\" goes on beyond the end of the file");
+                  "member \"" + printable(entry.name) + "\" ends beyond the end of the file");
   }
   return begin;
 }
 
-// A member as a file of its own, for the reader of NPY headers. It is told all that it may read.
+// A member, presented as a separate file to the reader of NPY headers.
 struct NpyMember {
   Source source;
   std::uint64_t begin = 0;
@@ -155,7 +156,7 @@ NpyMember open_member(const Source& source, const ZipEntry& entry) {
   member.source.identity.size = entry.bytes;
   std::string head = source.read(member.begin, std::min<std::uint64_t>(entry.bytes, kHeadBytes));
   if (!is_npy(head)) {
-    throw Error(ErrorKind::kFormat, "open", "it is no NPY file").in(member.source.path);
+    throw Error(ErrorKind::kFormat, "open", "it is not an NPY file").in(member.source.path);
   }
   const std::uint64_t most = std::min(entry.bytes, kLongestHeader);
   if (head.size() < most && head.size() >= 12 &&
@@ -196,7 +197,7 @@ std::vector<Member> npz_members(const Source& source) {
         member.shape = header.shape;
       } catch (const Error& error) {
         if (error.kind() != ErrorKind::kFormat) throw;
-        member.refused = error.what();  // the others can be read
+        member.refused = error.what();  // the other members can still be read
       }
     }
     members.push_back(std::move(member));

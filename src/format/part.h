@@ -58,8 +58,8 @@ std::string shape_text(const std::vector<T>& shape) {
   return text + (shape.size() == 1 ? ",)" : ")");
 }
 
-// Bytes from a file, safe to print: bytes that are not printable ASCII become \xNN; long text is
-// cut.
+// Makes bytes from a file safe to print: bytes that are not printable ASCII become \xNN, and long
+// text is cut.
 std::string printable(std::string_view bytes);
 
 }  // namespace evenkeel

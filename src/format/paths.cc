@@ -12,9 +12,9 @@
 namespace evenkeel {
 namespace {
 
-// glob(3) that reports errors. glob itself treats a folder that cannot be read, or not to its end,
-// as if it ended there, so shards would be missing silently. Folders that this user may not read
-// are skipped, as shells do.
+// glob(3) that reports errors. If glob itself cannot read a folder, or not to its end, it ignores
+// the rest, so shards would be missing silently. Folders that this user may not read are skipped,
+// as in shells.
 class Matches {
  public:
   explicit Matches(const std::string& pattern) {

@@ -17,7 +17,7 @@ void add_place(const Source& source, const RowPlace& place, Part& part) {
   if (!bytes || place.offset > size || *bytes > size - place.offset) {
     throw Error(ErrorKind::kFormat, "open",
                 with_commas(place.rows) + " rows of " + with_commas(part.row_bytes) +
-                    " bytes from byte " + with_commas(place.offset) + " on; the file has " +
+                    " bytes at byte " + with_commas(place.offset) + ", but the file has " +
                     with_commas(size) + " bytes")
         .in(source.path)
         .at(place.offset)
@@ -71,7 +71,7 @@ Layout layout_of_places(const std::string& format, const std::vector<std::string
   }
   if (layout.rows != size->rows) {
     throw Error(ErrorKind::kFormat, "open",
-                "the places hold " + with_commas(layout.rows) + " rows, shape " +
+                "the places hold " + with_commas(layout.rows) + " rows, but shape " +
                     shape_text(shape) + " has " + with_commas(size->rows))
         .in(files.empty() ? "" : files.front());
   }

@@ -14,7 +14,7 @@ Error invalid_shape(const Source& source, const FormatOptions& options,
       .in(source.path);
 }
 
-// The requested shape. Its first axis is 0 if the size of the file is to decide it.
+// The requested shape. Its first axis is 0 if the size of the file determines it.
 std::vector<std::uint64_t> requested_shape(const Source& source, const FormatOptions& options) {
   std::vector<std::uint64_t> shape;
   for (std::size_t axis = 0; axis < options.shape.size(); ++axis) {

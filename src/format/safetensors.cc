@@ -1,4 +1,4 @@
-// Safetensors: a length, a JSON header, and the bytes of tensors without holes. See
+// Safetensors: a length, a JSON header, and the bytes of the tensors without holes. See
 // docs/formats.md.
 #include <algorithm>
 #include <cstring>
@@ -17,13 +17,12 @@ namespace evenkeel {
 namespace {
 
 constexpr std::uint64_t kLengthBytes = 8;
-constexpr std::uint64_t kMostSafetensorsHeader =
-    100'000'000;  // as the reference implementation has it
+constexpr std::uint64_t kMostSafetensorsHeader = 100'000'000;  // as in the reference implementation
 constexpr std::uint64_t kMostIndexBytes = 1 << 30;
-// Of JSON in memory: its text, and what is taken from it. A tensor in 50 bytes of text becomes 500
-// bytes of names, shapes and places.
+// How much memory JSON takes, as a multiple of its length: the text, and the entries made from it.
+// A tensor in 50 bytes of text becomes 500 bytes of names, shapes and offsets.
 constexpr std::uint64_t kTimesHeader = 16, kTimesIndex = 16;
-constexpr std::size_t kMostTensorAxes = 64;  // of NumPy and torch
+constexpr std::size_t kMostTensorAxes = 64;  // the limit of NumPy and torch
 
 constexpr std::string_view kMetadata = "__metadata__";
 
@@ -65,8 +64,8 @@ struct Entry {
   std::optional<std::vector<std::uint64_t>> shape, offsets;
 };
 
-// Takes the header's JSON event by event: a document of 100 MB never becomes a tree. Values of keys
-// that it does not know are passed over, as the reference implementation does.
+// Handles the header's JSON event by event, so that a document of 100 MB never becomes a tree.
+// Values of unknown keys are skipped, as in the reference implementation.
 class HeaderEvents final : public JsonEvents {
  public:
   explicit HeaderEvents(const std::string& path) : path_(path) {}
@@ -148,10 +147,10 @@ class HeaderEvents final : public JsonEvents {
     } else if (depth_ == 2 && key_ == "dtype" && !numbers_) {
       entries.back().type = value;
     } else {
-      other("a text");
+      other("a string");
     }
   }
-  // A value that may stand only under a key that is passed over.
+  // A value that is allowed only under a key that is skipped.
   void other(const char* kind) override {
     if (skipped_ > 0) return;
     if (depth_ < 2 || in_metadata_ || numbers_ || is_field(key_)) throw unexpected(kind);
@@ -187,14 +186,14 @@ class HeaderEvents final : public JsonEvents {
   std::set<std::string, std::less<>> names_;
   std::string key_;
   int depth_ = 0;  // of objects that matter: 1 in the header, 2 in a tensor or the metadata
-  std::size_t skipped_ = 0;  // objects and lists that are being passed over
+  std::size_t skipped_ = 0;  // open objects and lists that are being skipped
   bool in_metadata_ = false;
   std::vector<std::uint64_t>* numbers_ = nullptr;  // the list that is being read
 };
 
 std::string tensor_name(const Entry& entry) { return "tensor \"" + printable(entry.name) + '"'; }
 
-// The entry, which is complete, as a tensor of a file whose tensors begin at `data`.
+// Makes a tensor of a complete entry. The tensors of the file begin at `data`.
 Tensor checked_tensor(const std::string& path, const Entry& entry, std::uint64_t data,
                       std::uint64_t data_bytes) {
   const auto fail = [&](const std::string& problem) {
@@ -213,7 +212,7 @@ Tensor checked_tensor(const std::string& path, const Entry& entry, std::uint64_t
   if (std::ranges::find(*entry.shape, 0u) != entry.shape->end()) numbers = 0;
   Tensor tensor{entry.name, *entry.type, {}, *entry.shape, 0, data + begin, end - begin};
   const Type* type = find_type(*entry.type);
-  if (!type) return tensor;  // of a newer version of the format: its bytes can be read
+  if (!type) return tensor;  // from a newer version of the format: its bytes can still be read
   tensor.dtype = type->dtype;
   const auto bits = numbers ? checked_mul(*numbers, type->bits) : std::nullopt;
   if (!bits) throw fail(" has shape " + shape_text(*entry.shape) + ", larger than any file");
@@ -225,7 +224,7 @@ Tensor checked_tensor(const std::string& path, const Entry& entry, std::uint64_t
   return tensor;
 }
 
-// Tensors follow one another from the first byte of the data to the last.
+// Checks that tensors follow one another from the first byte of the data to the last.
 void require_no_holes(const std::string& path, const std::vector<Tensor>& tensors,
                       std::uint64_t data, std::uint64_t size) {
   std::uint64_t expected = data;
@@ -250,7 +249,7 @@ Error index_error(const std::string& path, const std::string& problem) {
   return Error(ErrorKind::kFormat, "open", "bad index of safetensors: " + problem).in(path);
 }
 
-// Collects the fields of "weight_map", which are texts, and passes over everything else.
+// Collects the fields of "weight_map", which are strings, and skips everything else.
 class IndexEvents final : public JsonEvents {
  public:
   explicit IndexEvents(const std::string& path) : path_(path) {}
@@ -281,8 +280,8 @@ class IndexEvents final : public JsonEvents {
   void whole(std::uint64_t) override { other("a number"); }
   void other(const char* kind) override {
     if (!in_map_ || level_ != 2) return;
-    throw index_error(path_,
-                      "the file of tensor \"" + printable(key_) + "\" is " + kind + ", not a text");
+    throw index_error(
+        path_, "the file of tensor \"" + printable(key_) + "\" is " + kind + ", not a string");
   }
   void syntax_error(std::size_t position, std::string_view why) override {
     throw index_error(path_, "not valid JSON: " + printable(why)).at(position);
@@ -350,7 +349,7 @@ TensorTable read_safetensors(const Source& source, const Budget& budget) {
     table.tensors.push_back(checked_tensor(source.path, entry, data, size - data));
   }
   std::ranges::sort(table.tensors, {}, [](const Tensor& tensor) {
-    return std::pair(tensor.offset, tensor.bytes);  // empty ones before what begins there
+    return std::pair(tensor.offset, tensor.bytes);  // empty tensors first
   });
   require_no_holes(source.path, table.tensors, data, size);
   return table;
@@ -360,13 +359,13 @@ SafetensorsIndex read_safetensors_index(const std::string& path, const Budget& b
   const Source source = open_source(path);
   if (source.identity.size > kMostIndexBytes) {
     throw index_error(path, "it has " + with_commas(source.identity.size) + " bytes")
-        .hint("is this the index?");
+        .hint("this may not be the index");
   }
   const Reservation share = budget.reserve(kTimesIndex * source.identity.size, "index of weights");
   IndexEvents events(path);
   parse_json(source.read(0, source.identity.size), events);
   if (!events.file_of_tensor) {
-    throw index_error(path, "there is no object \"weight_map\" in it");
+    throw index_error(path, "it has no object \"weight_map\"");
   }
   const std::size_t slash = path.rfind('/');
   const std::string folder = slash == path.npos ? "" : path.substr(0, slash + 1);

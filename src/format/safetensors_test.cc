@@ -85,7 +85,7 @@ TEST_F(SafetensorsTest, TypesOfOtherSizesAndOfLaterVersions) {
   EXPECT_EQ(table.tensors[0].type, "F4");
   EXPECT_FALSE(table.tensors[0].dtype);
   EXPECT_EQ(table.tensors[1].bytes, 2u);
-  EXPECT_EQ(table.tensors[2].bytes, 32u);  // its bytes can be read, whatever they mean
+  EXPECT_EQ(table.tensors[2].bytes, 32u);  // the type is unknown, but its bytes can be read
   EXPECT_THAT(refusal_of_header(R"({"a":{"dtype":"F4","shape":[3],"data_offsets":[0,2]}})", 2),
               HasSubstr("has 2 bytes, but shape (3,) of F4 takes 2"));
 }
@@ -152,7 +152,7 @@ TEST_F(SafetensorsTest, RefusesWhatIsThereTwiceOrNotAtAll) {
               HasSubstr("has 1 data_offsets, not 2"));
   EXPECT_THAT(refusal_of_header(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1,1]}})", 1),
               HasSubstr("more than 2 data_offsets"));
-  // Before anything is kept of the entries after it.
+  // The limit applies before the entries after it are stored.
   EXPECT_THAT(refusal_of_header(R"({"a":{},"b":1})", 0), HasSubstr("\"a\" has no dtype"));
   std::string axes = "1";
   for (int i = 1; i < 64; ++i) axes += ",1";

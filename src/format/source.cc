@@ -11,8 +11,8 @@
 namespace evenkeel {
 namespace {
 
-// Since 1970. Anyone may set a time, also one whose nanoseconds do not fit (beyond the year 2262):
-// it then wraps, and still tells whether it is the same.
+// Nanoseconds since 1970. A time after the year 2262 does not fit and wraps around. That is fine:
+// times are only compared for equality.
 std::int64_t nanoseconds(const timespec& time) {
   return static_cast<std::int64_t>(static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000 +
                                    static_cast<std::uint64_t>(time.tv_nsec));
@@ -40,7 +40,7 @@ FileIdentity identify(int fd, const std::string& path) {
 std::string Source::read(std::uint64_t offset, std::size_t length) const {
   const std::uint64_t rest = offset < identity.size ? identity.size - offset : 0;
   if (remote) return remote->read(offset, length);
-  std::string bytes(std::min<std::uint64_t>(length, rest), '\0');  // asking for more reads twice
+  std::string bytes(std::min<std::uint64_t>(length, rest), '\0');
   const std::size_t got =
       read_upto(fd->get(), offset, std::as_writable_bytes(std::span(bytes)), path);
   if (got < bytes.size()) {
@@ -63,15 +63,15 @@ Source open_even_empty(const std::string& path) {
   if (is_url(path)) {
     Source source{path, nullptr, {}, open_object(path)};
     source.identity.size = source.remote->size;
-    // Not a time, but it differs where the object does.
+    // Not a time, but it changes when the object changes.
     const std::size_t version = std::hash<std::string>()(source.remote->version());
     source.identity.mtime_ns = static_cast<std::int64_t>(version);
     return source;
   }
   Source source{path, std::make_shared<const Fd>(open_readable(path)), {}};
   source.identity = identify(source.fd->get(), path);
-  // A header is one page: without this the kernel reads ahead into data that nobody asked for.
-  // Failing to say so costs nothing else.
+  // A header is one page; without this advice the kernel would read ahead into the data. If the
+  // call fails, nothing else is affected.
   (void)sys::fadvise(source.fd->get(), 0, 0, POSIX_FADV_RANDOM);
   return source;
 }

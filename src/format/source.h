@@ -1,5 +1,4 @@
-// One file, or one object on a server, at the moment of opening: which file it is and how it
-// begins.
+// An open file, or an object on a server: its identity, and reads of its header.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +12,7 @@
 
 namespace evenkeel {
 
-// What fstat says of the descriptor that is read. Throws Error (kSystem).
+// The identity of an open file, from fstat. Throws Error (kSystem).
 FileIdentity identify(int fd, const std::string& path);
 
 struct Source {
@@ -22,9 +21,9 @@ struct Source {
   FileIdentity identity;
   std::shared_ptr<const RemoteObject> remote = {};  // for a URL
 
-  // Bytes offset .. offset+length-1, fewer where the file ends before.
+  // Bytes offset .. offset+length-1, fewer if the file ends before that.
   std::string read(std::uint64_t offset, std::size_t length) const;
-  // The file as one segment of an array. Its first row is set when segments are put together.
+  // The file as one segment of an array. first_row is set when segments are joined.
   Segment segment(std::uint64_t data_offset, std::uint64_t rows) const;
 };
 
@@ -32,7 +31,7 @@ constexpr std::size_t kHeadBytes = 4096;  // one page: nearly every header, in o
 
 // Opens a regular file, or the object that a URL names. Throws Error.
 Source open_even_empty(const std::string& path);
-// The same, and refuses an empty file.
+// Like open_even_empty, but an empty file is an error.
 Source open_source(const std::string& path);
 
 }  // namespace evenkeel

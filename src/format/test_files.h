@@ -1,4 +1,4 @@
-// Small verbs for tests that make files: a folder of their own, NPY bytes, the error of a call.
+// Helpers for tests that make files: a temporary folder, NPY bytes, the error of a call.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -33,7 +33,8 @@ class FileTest : public ::testing::Test {
     return path(name);
   }
 
-  // The error of reading one file that holds these bytes; of no kind that open has when it is read.
+  // The error from reading a file with these bytes; kClosed, which reading never throws, if the
+  // file was accepted.
   Error refusal(std::string_view bytes, const FormatOptions& options = {}) const {
     return refusal_of({write("refused", bytes)}, options);
   }
@@ -52,7 +53,7 @@ class FileTest : public ::testing::Test {
   std::filesystem::path folder_;
 };
 
-// A file with this header text, as is, and `data` bytes behind it.
+// An NPY file with exactly this header text and `data` bytes after it.
 inline std::string npy_file(std::string_view header, std::size_t data, int version = 1) {
   std::string bytes = "\x93NUMPY";
   bytes += {static_cast<char>(version), '\0'};

@@ -43,7 +43,7 @@ TokenPart read_raw_tokens(const Source& source, const TokenFormatOptions& option
                     " bytes, and " + std::to_string(odd) + " left over")
         .in(source.path)
         .at(bytes - odd)
-        .hint("another dtype may be meant, or the file is cut off");
+        .hint("the dtype may be another one, or the file is truncated");
   }
   return {token_part("raw", source, dtype, 0, bytes / dtype.size), assumed};
 }
@@ -54,9 +54,9 @@ TokenPart read_by_magic(const std::string& path, const TokenFormatOptions& optio
   if (is_npy(head)) return read_npy_tokens(source, head, options);
   if (is_llmc(head)) return read_llmc(source, head, options);
   if (is_megatron_index(head)) {
-    throw Error(ErrorKind::kFormat, "open", "this is a Megatron index by another name")
+    throw Error(ErrorKind::kFormat, "open", "this is a Megatron index with another name")
         .in(path)
-        .hint("call it NAME.idx, beside the NAME.bin that holds its tokens");
+        .hint("name it NAME.idx and put it beside NAME.bin, which holds its tokens");
   }
   if (!options.dtype) refuse_foreign_format(source, head);
   return read_raw_tokens(source, options);
@@ -73,7 +73,7 @@ TokenPart read_token_part(const TokenFile& file, const TokenFormatOptions& optio
   }
   if (file.kind == TokenFile::Index::kMegatron) {
     const Source index = open_even_empty(file.index_path);
-    // An .idx that is not Megatron's is ignored beside a .bin that has a header of its own.
+    // If the .bin has its own header, an .idx that is not Megatron's is ignored.
     if (is_megatron_index(index.read(0, kHeadBytes)) || !has_own_header(file.path)) {
       return read_megatron(index, file.path, options);
     }
@@ -104,7 +104,7 @@ void require_agreement(const TokenPart& first, const TokenPart& other) {
           "uint16 unless dtype is given");
 }
 
-// Which formats there are, and how many files of each.
+// Counts the files of each format.
 class Census {
  public:
   void add(const TokenPart& tokens) {
@@ -150,7 +150,7 @@ void require_integer(DType dtype) {
 
 TokenLayout read_token_layout(const std::vector<std::string>& paths,
                               const TokenFormatOptions& options) {
-  if (paths.empty()) throw Error(ErrorKind::kInvalid, "open", "no files are given");
+  if (paths.empty()) throw Error(ErrorKind::kInvalid, "open", "no files were given");
   if (options.dtype) require_integer(*options.dtype);
   TokenLayout result{.layout = {}, .detail = {}, .documents = 0};
   std::optional<TokenPart> first;
@@ -191,11 +191,12 @@ void keep_slice(TokenLayout& tokens, std::int64_t start, std::optional<std::int6
   const std::int64_t first = start < 0 ? start + rows : start;
   const std::int64_t end = !stop ? rows : *stop < 0 ? *stop + rows : *stop;
   if (first < 0 || first >= end || end > rows) {
-    throw Error(
-        ErrorKind::kInvalid, "open",
-        "tokens " + std::to_string(start) + " to " + (stop ? std::to_string(*stop) : "the end") +
-            " of a stream of " + with_commas(layout.rows) + " tokens are " +
-            (first >= 0 && first >= end && end >= 0 && end <= rows ? "none" : "not all in it"))
+    throw Error(ErrorKind::kInvalid, "open",
+                "tokens " + std::to_string(start) + " to " +
+                    (stop ? std::to_string(*stop) : "the end") + " of a stream of " +
+                    with_commas(layout.rows) + " tokens: " +
+                    (first >= 0 && first >= end && end >= 0 && end <= rows ? "the slice is empty"
+                                                                           : "out of range"))
         .in(layout.paths.front());
   }
   const auto kept_first = static_cast<std::uint64_t>(first);

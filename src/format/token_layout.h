@@ -1,4 +1,4 @@
-// What is in token files: shards of a few formats, put together as one stream of tokens.
+// What is in token files: shards of several formats, joined to one stream of tokens.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@
 namespace evenkeel {
 
 struct TokenFormatOptions {
-  // What a file without a header holds: an integer type; default uint16. For a file that says it
-  // itself, it must be the same.
+  // The integer type of files without a header; default uint16. It must agree with files that have
+  // a header.
   std::optional<DType> dtype = {};
 };
 
-// One file of a stream, whole, also where the stream is a slice of it.
+// One file of a stream. It describes the whole file, even if the stream is a slice of it.
 struct TokenFileInfo {
   std::string path;
   std::string format;           // as Layout::format
@@ -27,27 +27,27 @@ struct TokenFileInfo {
 };
 
 struct TokenLayout {
-  // One axis: rows are tokens, over all files in order. Its format is "llm.c", "megatron",
+  // Has one axis: rows are tokens, over all files in order. Its format is "llm.c", "megatron",
   // "datatrove", "npy" or "raw"; "mixed" when files differ.
   Layout layout;
   std::string detail;                           // "llm.c (GPT-2, 3 shards)"
-  std::optional<std::uint64_t> documents = {};  // where every file has an index that counts them
+  std::optional<std::uint64_t> documents = {};  // if every file has an index that counts them
   std::uint64_t first_token = 0;                // of the stream in the files; above 0 for a slice
   std::vector<TokenFileInfo> files = {};
 };
 
-// Reads headers and indexes. A path may name a Megatron pair by its .idx, its .bin or what both
-// begin with; an index among the paths counts once with the file it belongs to. Files may differ in
-// format, not in dtype or byte order. Memory does not grow with an index, time does. Throws Error
-// (kFormat, kInvalid, kSystem) that says what, where, the numbers and what to do.
+// Reads headers and indexes. A path may name a Megatron pair by its .idx, its .bin or their common
+// prefix. If both an index and its token file are among the paths, they count once. Files may
+// differ in format, but not in dtype or byte order. The memory does not depend on the size of an
+// index; the time does. Throws Error (kFormat, kInvalid, kSystem).
 TokenLayout read_token_layout(const std::vector<std::string>& paths,
                               const TokenFormatOptions& options);
 
-// Keeps tokens start .. stop-1 of the stream. Negative numbers count from its end, and without
-// `stop` it goes to the end. Throws Error (kInvalid) when that is empty or outside the stream.
+// Reduces the stream to tokens start .. stop-1. Negative numbers count from its end; without `stop`
+// the slice goes to the end. Throws Error (kInvalid) if the slice is empty or outside the stream.
 void keep_slice(TokenLayout& tokens, std::int64_t start, std::optional<std::int64_t> stop);
 
-// As expand_paths, but what a Megatron pair begins with stands for the pair.
+// Like expand_paths, but the common prefix of a Megatron pair is also accepted.
 std::vector<std::string> expand_token_paths(const std::string& path_or_glob);
 
 }  // namespace evenkeel

@@ -23,7 +23,7 @@ class TokenLayoutTest : public TokenFileTest {
   }
 };
 
-TEST_F(TokenLayoutTest, RawIsUint16UnlessTold) {
+TEST_F(TokenLayoutTest, RawIsUint16UnlessDtypeIsGiven) {
   const auto narrow = write("a.bin", counting<std::uint16_t>(0, 70'000));
   expect_counting<std::uint16_t>(open({narrow}), 70'000);
   EXPECT_EQ(open({narrow}).layout.format, "raw");
@@ -154,7 +154,7 @@ TEST_F(TokenLayoutTest, WhatCannotBeOpenedSaysWhy) {
 
 TEST_F(TokenLayoutTest, TenThousandShardsOpenQuickly) {
   const std::vector<std::string> paths(10'000, write("a.bin", llmc_shard(0, 8)));
-  const std::clock_t start = std::clock();  // of the processor: others may be busy with it, too
+  const std::clock_t start = std::clock();  // CPU time, because the machine may be busy
   EXPECT_EQ(open(paths).layout.rows, 80'000u);
   EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 5.0);
 }

@@ -14,16 +14,16 @@ struct TokenPart {
   Part part;                                    // one axis
   std::string note = {};                        // what the format's name does not say: "GPT-2"
   std::optional<std::uint64_t> documents = {};  // if an index counts them
-  bool any_dtype = false;                       // it holds no tokens, and no dtype is known for it
+  bool any_dtype = false;                       // it has no tokens, so its dtype is unknown
 };
 
-// Little-endian tokens from `offset` on.
+// Little-endian tokens that begin at `offset`.
 Part token_part(std::string_view format, const Source& source, DType dtype, std::uint64_t offset,
                 std::uint64_t tokens);
 
 bool is_token_dtype(DType dtype);
 
-// Throws Error (kInvalid) if the caller gave another dtype than the file's.
+// Throws Error (kInvalid) if the caller gave a dtype that differs from the file's.
 void require_dtype(const Source& source, std::optional<DType> given, DType stored);
 
 // A little-endian number at any alignment.

@@ -21,8 +21,9 @@ struct Companion {
 constexpr Companion kCompanions[] = {
     {".idx", ".bin"}, {".ds.index", ".ds"}, {".ds.metadata", ".ds"}, {".ds.loss", ".ds"}};
 
-// A dangling link exists, too: opening it fails, which is better than overlooking it. If the system
-// cannot tell whether a file exists, this throws: tokens read without their index may be wrong.
+// Looks for a file. A dangling link counts as a file: opening it fails, which is better than
+// ignoring it. Throws if the system cannot say whether a file exists, because tokens that are read
+// without their index may be wrong.
 enum class Found : std::uint8_t { kNothing, kFolder, kFile };
 
 Found look_for(const std::string& path) {
@@ -41,7 +42,7 @@ Found look_for(const std::string& path) {
 
 bool is_there(const std::string& path) { return look_for(path) != Found::kNothing; }
 
-// Of a URL, the part before the query counts.
+// For a URL, the part before the query counts.
 bool ends_so(const std::string& path, std::string_view suffix) {
   return is_url(path) ? path_ends_with(path, suffix) : path.ends_with(suffix);
 }
@@ -71,8 +72,8 @@ std::string_view without_separator(std::string_view name) {
   return rest.substr(0, rest.size() - 4);
 }
 
-// The same for indexes of documents that lie beside any token file: NAME.bos50256.documents, which
-// Evenkeel makes, and NAME.doc.npy, where NAME may lack its .bin or .npy.
+// The same for document indexes that lie beside any token file: NAME.bos50256.documents, which
+// Evenkeel makes, and NAME.doc.npy, where NAME may be without its .bin or .npy.
 std::optional<std::string> tokens_of_documents(const std::string& path) {
   for (const std::string_view suffix : {".documents", ".documents.part", ".doc.npy"}) {
     if (!ends_so(path, suffix) || !is_there(path)) continue;
@@ -85,10 +86,10 @@ std::optional<std::string> tokens_of_documents(const std::string& path) {
   return std::nullopt;
 }
 
-// "corpus" for corpus.bin and corpus.idx, as Megatron's users name them. A folder with that name
-// does not matter: a folder holds no tokens.
+// Whether this is the common prefix of a Megatron pair: "corpus" for corpus.bin and corpus.idx. A
+// folder with the same name is ignored, because a folder holds no tokens.
 bool is_prefix(const std::string& path) {
-  // A web address has an ending: the question would cost a request for each file.
+  // Each look at a server costs a request, so a URL with an extension is not treated as a prefix.
   if (is_url(path) && object_name(path).find('.') != std::string::npos) return false;
   return look_for(path) != Found::kFile && is_there(path + ".idx");
 }
@@ -120,7 +121,7 @@ std::vector<std::string> with_companions(const std::vector<std::string>& paths) 
 std::vector<TokenFile> pair_token_files(const std::vector<std::string>& paths) {
   const std::unordered_set<std::string> given(paths.begin(), paths.end());
   std::unordered_set<std::string>
-      named;  // token files that companions stood for; two may stand for one
+      named;  // token files named by companions; two companions may name the same one
   std::vector<TokenFile> files;
   for (const std::string& path : paths) {
     auto tokens = tokens_of(path);

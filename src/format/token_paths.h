@@ -11,15 +11,15 @@ struct TokenFile {
   enum class Index : std::uint8_t { kNone, kMegatron, kDatatrove };
   std::string path;             // the tokens
   Index kind = Index::kNone;    // of the index beside them
-  std::string index_path = {};  // "" when there is none
+  std::string index_path = {};  // "" if there is none
 };
 
 // Each token file with its index. A companion file among the paths (.idx, .ds.index, .ds.metadata,
-// .ds.loss) is left out if its token file is among them, too; otherwise it stands for its token
+// .ds.loss) is skipped if its token file is also among them; otherwise it is replaced by its token
 // file.
 std::vector<TokenFile> pair_token_files(const std::vector<std::string>& paths);
 
-// The URLs among these paths, and those of the index files that pair_token_files will look for.
+// The URLs among these paths, and the URLs of the index files that pair_token_files looks for.
 std::vector<std::string> with_companions(const std::vector<std::string>& paths);
 
 }  // namespace evenkeel

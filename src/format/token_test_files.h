@@ -1,5 +1,5 @@
-// Small verbs for tests of token files. Their writers lay down bytes by hand and share nothing with
-// the readers; token i has the value i mod 65536, so that a wrong token shows itself.
+// Helpers for tests of token files. They write bytes by hand and share no code with the readers.
+// Token i has the value i mod 65536, so that a wrong token is noticed.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace evenkeel {
 
 constexpr DType kU16{DTypeKind::kUint, 2}, kU32{DTypeKind::kUint, 4}, kI32{DTypeKind::kInt, 4};
 
-// Numbers as they lie in a file: little-endian.
+// A number as it is stored in a file: little-endian.
 template <class T>
 std::string le(std::type_identity_t<T> value) {
   std::string bytes;
@@ -56,7 +56,7 @@ std::string llmc_shard(std::uint64_t first, std::uint64_t count) {
                    counting<T>(first, count));
 }
 
-// The fields of an .idx, to be spoilt one at a time.
+// The fields of an .idx, for tests that corrupt them one at a time.
 struct MegatronIndex {
   std::string magic = {"MMIDIDX\0\0", 9};
   std::uint64_t version = 1;
@@ -65,7 +65,7 @@ struct MegatronIndex {
   std::uint64_t sequences = 0, document_count = 0;
   std::string modes = {};
 
-  // Each of `lens` a sequence of tokens of `size` bytes, each a document of its own.
+  // An index of sequences with lengths `lens`, of tokens of `size` bytes. Each is one document.
   static MegatronIndex of(const std::vector<std::int64_t>& lens, int dtype_code = 8,
                           std::int64_t size = 2) {
     MegatronIndex index;
@@ -107,7 +107,7 @@ class TokenFileTest : public FileTest {
     return Error(ErrorKind::kClosed, "nothing", "it was accepted");
   }
 
-  // The bytes that the layout's segments name, read plainly.
+  // The bytes of the layout's segments, read with ifstream.
   static std::string payload(const Layout& layout) {
     std::string all;
     std::uint64_t row = 0;
@@ -125,7 +125,7 @@ class TokenFileTest : public FileTest {
     return all;
   }
 
-  // That the stream is `count` tokens 0, 1, 2, ... of T.
+  // Expects the stream to be `count` tokens 0, 1, 2, ... of T.
   template <class T>
   static void expect_counting(const TokenLayout& tokens, std::uint64_t count) {
     EXPECT_EQ(tokens.layout.dtype, DType::of<T>());

@@ -64,7 +64,7 @@ void refuse_foreign_format(const Source& source, std::string_view head) {
                   hex(head.substr(0, 8)))
       .in(source.path)
       .at(0)
-      .hint(std::string(foreign->advice) + "; if these are tokens all the same, say dtype");
+      .hint(std::string(foreign->advice) + "; if these are tokens after all, give dtype");
 }
 
 }  // namespace evenkeel

@@ -13,10 +13,10 @@ constexpr std::uint64_t kFaultAround = 16;  // pages of 4 KiB: fault_around_byte
 // larger than two pages and shorter than sixteen.
 constexpr std::uint64_t kTouchedInShortRun = 2;
 constexpr std::uint64_t kEnoughRuns = 3;
-// Reading single pages is cheaper when readahead fetches more than so many for each touched one. By
-// the bandwidth and the requests a second of common disks it is about ten.
+// Reading single pages is cheaper when readahead fetches more than this many pages for each touched
+// page. Bandwidth and requests per second of common disks give about ten.
 constexpr std::uint64_t kWorthwhile = 8;
-// Single pages that lie side by side in such runs would have been cheaper by readahead.
+// Readahead would have been cheaper for single pages that form runs of this length.
 constexpr std::uint64_t kLongRun = 32, kEnoughPages = 512;
 
 }  // namespace

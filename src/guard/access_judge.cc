@@ -35,10 +35,10 @@ bool AccessJudge::judge(GuardedFile& file, const Activity& activity, std::uint64
   return true;
 }
 
-// Where the kernel does not tell the page cache or the resident pages of the mapping: the bytes
-// that the process fetched and mapped, with a run for each major fault.
+// An estimate for when the kernel does not report the page cache or the resident pages of the
+// mapping: the bytes that the process fetched and mapped, with a run for each major fault.
 AccessSample AccessJudge::sample_of_process(const Activity& activity) const {
-  constexpr std::uint64_t kFaultMaps = 32;  // pages: its neighbours, twice for rows on an edge
+  constexpr std::uint64_t kFaultMaps = 32;  // pages: 16 around a fault, twice for rows on an edge
   const std::uint64_t page = sys::page_size();
   AccessSample sample;
   sample.cached = growth(start_.read_bytes, activity.read_bytes) / page;

@@ -1,4 +1,4 @@
-// Switches the readahead of guarded files by how they are read.
+// Turns readahead of guarded files off or on, depending on how they are read.
 #pragma once
 
 #include <chrono>
@@ -11,13 +11,13 @@
 
 namespace evenkeel {
 
-// Judges by what happened since a starting point: the major faults of the process, and the pages
-// that came into the page cache. One thread at a time.
+// Judges by what happened since the period started: the major faults of the process, and the pages
+// that came into the page cache. Not thread-safe.
 class AccessJudge {
  public:
-  // Starts a new period. `fetched`: bytes read into the page cache of counted files until now.
+  // Starts a new period. `fetched`: bytes read into the page cache of counted files so far.
   void start(const Activity& activity, std::uint64_t fetched);
-  // The same, when few faults came in the last second: they are too old to judge by.
+  // Starts a new period if the current one is over a second old and had too few faults to judge by.
   void forget_old(const Activity& activity, std::uint64_t fetched);
 
   bool any_faults(const Activity& activity) const {
@@ -26,7 +26,7 @@ class AccessJudge {
   bool enough_faults(const Activity& activity) const;
   Seconds since_start() const { return Clock::now() - started_at_; }
 
-  // Turns readahead of a file off, or on again. True when it was switched.
+  // Turns readahead of a file off or on if its access has changed. Returns whether it did.
   bool judge(GuardedFile& file, const Activity& activity, std::uint64_t fetched) const;
 
  private:

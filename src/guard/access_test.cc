@@ -35,10 +35,10 @@ TEST(Access, RunsAreCounted) {
 RC_GTEST_PROP(Access, RunsDoNotDependOnWhereReadingIsCut, ()) {
   const auto pages = *rc::gen::container<std::string>(rc::gen::element('#', '.'));
   const auto cut = *rc::gen::inRange<std::size_t>(0, pages.size() + 1);
-  const AccessSample whole = runs_in(pages), pieces = runs_in(pages, cut);
-  RC_ASSERT(pieces.resident == whole.resident);
-  RC_ASSERT(pieces.runs == whole.runs);
-  RC_ASSERT(pieces.short_runs == whole.short_runs);
+  const AccessSample whole = runs_in(pages), in_two = runs_in(pages, cut);
+  RC_ASSERT(in_two.resident == whole.resident);
+  RC_ASSERT(in_two.runs == whole.runs);
+  RC_ASSERT(in_two.short_runs == whole.short_runs);
   RC_ASSERT(whole.resident == static_cast<std::uint64_t>(std::ranges::count(pages, '#')));
 }
 
@@ -48,12 +48,12 @@ TEST(Access, CropsUnderReadaheadAreRandom) {
   EXPECT_TRUE(reads_at_random(false, {8 * 2048, 8 * 16, 8, 8, 0}, 0));
 }
 
-TEST(Access, AScanIsNot) {
+TEST(Access, AScanIsNotRandom) {
   EXPECT_FALSE(reads_at_random(false, {4096, 1000, 1, 0, 1000}, 0));
   EXPECT_FALSE(reads_at_random(false, {20000, 18000, 40, 30, 17900}, 0));
 }
 
-TEST(Access, FewFaultsSayNothing) {
+TEST(Access, FewFaultsDoNotTurnReadaheadOff) {
   EXPECT_FALSE(reads_at_random(false, {}, 0));
   EXPECT_FALSE(reads_at_random(false, {2 * 2048, 2 * 16, 2, 2, 0}, 0));
 }
@@ -69,7 +69,7 @@ TEST(Access, CacheThatIsUsedKeepsReadahead) {
 TEST(Access, PagesSideBySideBringReadaheadBack) {
   EXPECT_FALSE(reads_at_random(true, {2000, 2000, 3, 0, 2000}, 0));
   EXPECT_TRUE(reads_at_random(true, {2000, 2000, 1000, 1000, 0}, 0));
-  EXPECT_TRUE(reads_at_random(true, {100, 100, 1, 0, 100}, 0));  // too little to say
+  EXPECT_TRUE(reads_at_random(true, {100, 100, 1, 0, 100}, 0));  // too few pages to judge
 }
 
 TEST(Access, ReadaheadOverHolesIsOffWhenHalfOfItIsNotUsed) {
@@ -77,11 +77,11 @@ TEST(Access, ReadaheadOverHolesIsOffWhenHalfOfItIsNotUsed) {
   EXPECT_FALSE(reads_at_random(false, blocks, 0));
   blocks.from_disk = false;
   EXPECT_TRUE(reads_at_random(false, blocks, 0));
-  EXPECT_TRUE(reads_at_random(true, blocks, 0));  // runs would bring it back
+  EXPECT_TRUE(reads_at_random(true, blocks, 0));  // with disk reads, runs would turn it on again
   EXPECT_FALSE(reads_at_random(false, {3000, 2000, 3, 0, 2000, false}, 0));
 }
 
-TEST(Access, GoingBackAndForthTakesMoreEachTime) {
+TEST(Access, EachReturnOfReadaheadMakesTurningItOffHarder) {
   const AccessSample random{64 * 2048, 64 * 16, 64, 64, 0};
   EXPECT_TRUE(reads_at_random(false, random, 4));
   EXPECT_FALSE(reads_at_random(false, random, 5));
@@ -95,7 +95,7 @@ TEST(Access, ResidentPagesAreCountedInAMapping) {
   const AddressRange range{begin, begin + file.bytes()};
   PageMap pages;
   AccessSample before;
-  if (!pages.count(range, before)) GTEST_SKIP() << "the kernel does not tell";
+  if (!pages.count(range, before)) GTEST_SKIP() << "the kernel does not show page tables";
   EXPECT_EQ(before.resident, 0u);
   ASSERT_EQ(wrong_in_scan(map, file.words()), 0u);
   AccessSample after;

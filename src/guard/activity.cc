@@ -43,7 +43,7 @@ Activity OwnActivity::read() {
   ::getrusage(RUSAGE_SELF, &usage);
   activity.major_faults = static_cast<std::uint64_t>(usage.ru_majflt);
   activity.faults = activity.major_faults + static_cast<std::uint64_t>(usage.ru_minflt);
-  // The same number as in /proc/PID/io, which a process that changed its user may not read.
+  // This is read_bytes of /proc/PID/io, a file that a process may not read after changing its user.
   activity.read_bytes = static_cast<std::uint64_t>(usage.ru_inblock) * kBlock;
   ProcText text;
   activity.mapped =

@@ -1,4 +1,4 @@
-// Cheap counters of a process's activity. They say whether asking the page cache is worthwhile.
+// Cheap counters of a process's activity. They show whether counting cached pages is worthwhile.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ struct Activity {
   std::uint64_t major_faults = 0;
   std::uint64_t faults = 0;      // major and minor
   std::uint64_t read_bytes = 0;  // from the disk, readahead included
-  std::uint64_t mapped = 0;      // bytes of files in the resident set, tmpfs included
+  std::uint64_t mapped = 0;      // resident bytes of file mappings, tmpfs included
 };
 
 inline std::uint64_t growth(std::uint64_t before, std::uint64_t after) {
@@ -28,23 +28,24 @@ inline std::uint64_t growth(const Activity& before, const Activity& after) {
   return read > mapped ? read : mapped;
 }
 
-// The most that page cache and resident pages of files can have grown by between two readings.
-// Pages over holes of a file come without a read, and pages that a private mapping copies are not
-// mapped: they show as faults alone. A major fault brings in up to `readahead` bytes, any other
-// fault that is not counted as mapped a page.
+// An upper bound for the growth of page cache and resident file pages between two readings. Pages
+// over holes of a file come without a read, and pages that a private mapping copies do not count as
+// mapped: only faults show them. A major fault brings in up to `readahead` bytes, any other fault
+// one page.
 std::uint64_t most_growth(const Activity& before, const Activity& after, std::uint64_t readahead);
 
-// Third number of /proc/PID/statm, in pages.
+// Returns the third number of /proc/PID/statm, in pages.
 std::optional<std::uint64_t> parse_statm_shared(std::string_view statm);
 
-// One thread at a time.
+// Not thread-safe unless a subclass says so.
 class ActivitySource {
  public:
   virtual ~ActivitySource() = default;
   virtual Activity read() = 0;
 };
 
-// Of this process. All instances share one descriptor of /proc/self/statm. Thread-safe.
+// The activity of this process. All instances share one descriptor of /proc/self/statm.
+// Thread-safe.
 class OwnActivity : public ActivitySource {
  public:
   Activity read() override;

@@ -8,7 +8,7 @@
 namespace evenkeel {
 namespace {
 
-TEST(Activity, StatmTellsMappedPagesThird) {
+TEST(Activity, MappedPagesAreTheThirdNumberInStatm) {
   EXPECT_EQ(parse_statm_shared("900 80 7 1 0 9 0\n"), 7u);
   EXPECT_FALSE(parse_statm_shared("900 80"));
   EXPECT_FALSE(parse_statm_shared("900"));
@@ -29,7 +29,7 @@ TEST(Activity, HolesAndCopiedPagesGrowByFaultsAlone) {
   EXPECT_EQ(most_growth(Activity{2, 5, 0, 0}, Activity{3, 6, 0, 0}, 1_MiB), page + 1_MiB);
 }
 
-TEST(MemoryActivity, AMappingThatIsReadShowsInAll) {
+TEST(MemoryActivity, AMappingThatIsReadShowsInAllCounters) {
   const NumberFile file(64_MiB);
   if (!file.can_be_dropped()) GTEST_SKIP() << "this file system keeps its pages (tmpfs)";
   const TestMapping map(file);

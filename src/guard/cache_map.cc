@@ -29,7 +29,7 @@ CacheMap::CacheMap(std::uint64_t file_offset, std::uint64_t length, std::uint64_
 void CacheMap::take_over(const CacheMap& other) {
   fetched_ = other.fetched_;
   looked_ = other.looked_;
-  if (other.part_bytes_ != part_bytes_) return;  // so much longer that parts are larger now
+  if (other.part_bytes_ != part_bytes_) return;  // this map is longer and has larger parts
   for (std::size_t part = 0; part < other.size(); ++part) {
     const std::uint64_t place = other.first_ + part - first_;  // wraps for parts before the first
     if (place >= size()) continue;

@@ -47,7 +47,7 @@ TEST(CacheMap, APartIsAsOldAsItsFirstPage) {
   EXPECT_EQ(parts[1].since, 7u);
 }
 
-TEST(CacheMap, WhatCouldNotBeReleasedIsTriedLast) {
+TEST(CacheMap, APartThatCouldNotBeReleasedIsTriedLast) {
   CacheMap parts(0, 16_MiB, 16_MiB);
   parts.found(0, {1_MiB, 0}, 1);
   parts.found(1, {1_MiB, 0}, 2);
@@ -57,18 +57,18 @@ TEST(CacheMap, WhatCouldNotBeReleasedIsTriedLast) {
   EXPECT_EQ(parts.cached(), 1_MiB + 4096);
 }
 
-RC_GTEST_PROP(CacheMap, ALookFindsWhatIsThereHoweverItAsks, ()) {
+RC_GTEST_PROP(CacheMap, ALookFindsAllBytesByGroupsOrByParts, ()) {
   CacheMap parts(0, 1_GiB, 32_MiB);
   const auto looks = *rc::gen::container<std::vector<std::map<std::uint64_t, std::uint64_t>>>(
       3, rc::gen::container<std::map<std::uint64_t, std::uint64_t>>(
              rc::gen::inRange<std::uint64_t>(0, 256), rc::gen::inRange<std::uint64_t>(1, 100)));
   std::uint64_t now = 0;
-  for (const auto& there : looks) {  // page i * 4 MiB of the file has so many bytes
+  for (const auto& cached : looks) {  // bytes cached in each 4 MiB of the file
     std::uint64_t sum = 0;
-    for (const auto& [at, bytes] : there) sum += bytes;
+    for (const auto& [at, bytes] : cached) sum += bytes;
     parts.look(++now, [&](CacheMap::Range range) {
       CacheMap::Found found;
-      for (const auto& [at, bytes] : there) {
+      for (const auto& [at, bytes] : cached) {
         if (at * 4_MiB >= range.begin && at * 4_MiB < range.begin + range.length) {
           found.cached += bytes;
         }
@@ -79,12 +79,12 @@ RC_GTEST_PROP(CacheMap, ALookFindsWhatIsThereHoweverItAsks, ()) {
   }
 }
 
-TEST(CacheMap, APartThatHasToBeWrittenKeepsItsAgeOnce) {
+TEST(CacheMap, APartThatMustBeWrittenKeepsItsAgeOnce) {
   CacheMap parts(0, 16_MiB, 8_MiB);
   parts.found(0, {2_MiB, 2_MiB}, 1);
   parts.released(0, {1_MiB, 1_MiB}, 5);
   EXPECT_EQ(parts[0].since, 1u);
-  parts.released(0, {1_MiB, 1_MiB}, 6);  // changed again, or the disk is slow: others first
+  parts.released(0, {1_MiB, 1_MiB}, 6);  // changed again, or the disk is slow: try others first
   EXPECT_EQ(parts[0].since, 6u);
   parts.found(1, {2_MiB, 0}, 1);
   parts.released(1, {2_MiB, 0}, 7);  // another process maps it
@@ -93,13 +93,13 @@ TEST(CacheMap, APartThatHasToBeWrittenKeepsItsAgeOnce) {
 
 TEST(CacheMap, FetchedIsAllThatCameAfterTheFirstLook) {
   CacheMap parts(0, 8_MiB, 8_MiB);  // 4 parts of 2 MiB
-  std::uint64_t there = 1_MiB;
+  std::uint64_t cached = 1_MiB;
   const auto ask = [&](CacheMap::Range range) {
-    return CacheMap::Found{range.begin == 0 ? there : 0, 0};
+    return CacheMap::Found{range.begin == 0 ? cached : 0, 0};
   };
   parts.look(1, ask);
   EXPECT_EQ(parts.fetched(), 0u);
-  there = 2_MiB;
+  cached = 2_MiB;
   parts.look(2, ask);
   EXPECT_EQ(parts.fetched(), 1_MiB);
   parts.released(0, {}, 2);

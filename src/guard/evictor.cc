@@ -15,14 +15,15 @@
 namespace evenkeel {
 namespace {
 
-constexpr Seconds kForCallers{0.0002};  // a pause in which a waiting caller can begin
+constexpr Seconds kForCallers{0.0002};  // a pause that lets a waiting caller take the lock
 constexpr Seconds kUntilChange{3600};   // add() and remove() end the wait
 constexpr Seconds kCheckForDeleted{1};  // an open descriptor keeps a deleted file on the disk
-constexpr Seconds kSlice{0.005};        // of releasing, before callers and other evictors run
+constexpr Seconds kSlice{0.005};        // time to release before callers and other evictors run
 constexpr Seconds kLeastWriteWait{0.001};
 constexpr Seconds kJudging{0.001};
 constexpr Seconds kStaysActive{1};
-// Work is repeated after so many times what it cost: a twentieth or a hundredth of a core.
+// Work is repeated after this many times its cost, so it takes a twentieth or a hundredth of a
+// core.
 constexpr double kUrgent = 20, kRelaxed = 100;
 
 }  // namespace
@@ -186,8 +187,8 @@ bool Evictor::erase(std::uint64_t key) {
   return true;
 }
 
-// A file may be mapped, read and unmapped between two looks. Files of which pages are known to be
-// cached wait for the next look.
+// A file may be mapped, read and unmapped between two looks. Files that are known to have cached
+// pages wait for the next look.
 void Evictor::look_at_unmapped() {
   const std::uint64_t now = report_.looks + 1;
   for (const auto& [id, file] : files_) {
@@ -198,8 +199,8 @@ void Evictor::look_at_unmapped() {
   if (report_.looks == now) sum_up();
 }
 
-// Forgets files without mappings. With `remember`, only those of which nothing is left that could
-// be released.
+// Forgets files without mappings. With `remember`, forgets only files of which nothing is left to
+// release.
 void Evictor::forget_unmapped() {
   forgot_at_ = Clock::now();
   if (options_.remember) look_at_unmapped();
@@ -224,7 +225,8 @@ void Evictor::forget_lost() {
     file->forget_lost([this](const GuardedMapping& lost) NO_THREAD_SAFETY_ANALYSIS {
       file_of_mapping_.erase(lost.key());
       if (options_.remember) return;  // other processes unmap without notice
-      note_failure(lost.name() + " is gone or changed, without remove(): no longer guarded");
+      note_failure(lost.name() +
+                   " was unmapped or replaced without remove(): it is no longer guarded");
     });
   }
   forget_unmapped();
@@ -246,7 +248,7 @@ void Evictor::files_changed() {
   for (const auto& [id, file] : files_) include(*file);
 }
 
-// Memory for the evictor's own tables may be short. It tries again later.
+// step() may fail to allocate memory for its tables. The next run tries again.
 Seconds Evictor::run() noexcept {
   MutexLock lock(mutex_);
   const Seconds before = thread_cpu_time();
@@ -260,7 +262,7 @@ Seconds Evictor::run() noexcept {
   return waiting_ != 0 ? std::max(wait, kForCallers) : wait;
 }
 
-// The most that the guarded files can have grown by since the last look.
+// An upper bound for the growth of the guarded files since the last look.
 std::uint64_t Evictor::claimed_growth(const Activity& activity) const {
   return any_counted_ ? most_growth(at_look_, activity, readahead_) : 0;
 }
@@ -308,9 +310,9 @@ Seconds Evictor::step() {
   return std::max(wait, kUrgent * activity_cost_);
 }
 
-// A look costs time where many small pages are cached. One is due when the counters say that the
-// budget may be reached, when access has to be judged, and otherwise as often as costs a hundredth
-// of a core.
+// A look takes long if many small pages are cached. One is due when the counters show that the
+// budget may be reached, when access has to be judged, and otherwise as often as a hundredth of a
+// core allows.
 bool Evictor::look_is_due(const Activity& activity, std::uint64_t estimate, bool active) const {
   const Clock::time_point now = Clock::now();
   if (now < stuck_until_) return false;
@@ -345,11 +347,11 @@ void Evictor::look() {
   }
   sum_up();
   if (any_uncounted_) {
-    // The estimate may be too high. Files that fit have at most their size.
+    // The estimate may be too high. Files that fit the budget occupy at most their size.
     const std::uint64_t bytes = report_.cached + uncounted_bytes(now);
     note_peak(fits() ? std::min(bytes, file_bytes_) : bytes);
   }
-  // A program that reads other files or allocates memory claims growth that is not there.
+  // Reading other files or allocating memory also raises the counters.
   if (claimed > thresholds_.budget / 64) {
     const bool real = growth(cached_before, report_.cached) >= claimed / 4;
     trust_ = real ? 1 : std::max(trust_ / 2, 1.0 / 16);
@@ -412,7 +414,7 @@ Seconds Evictor::release() {
   const std::vector<Candidate> oldest = oldest_first();
   std::vector<Candidate> clean, dirty;
   std::uint64_t due =
-      growth(thresholds_.target, report_.cached);  // bytes that the oldest must give
+      growth(thresholds_.target, report_.cached);  // bytes to release from the oldest parts
   for (std::size_t next = 0; in_time();) {
     std::uint64_t after = report_.cached;
     clean.clear();
@@ -436,7 +438,7 @@ Seconds Evictor::release() {
     release_parts(some);
     for (const Candidate& one : some) writing += one.cache().dirty;
   }
-  // Pages that the program mapped meanwhile are not known. Those it read still count as growth.
+  // Pages that the program mapped meanwhile are unknown. Pages that it read still count as growth.
   at_look_.mapped = std::min(at_look_.mapped, activity_->read().mapped);
 
   releasing_ = report_.cached > thresholds_.target;
@@ -453,12 +455,12 @@ Seconds Evictor::release() {
   return time_to_sleep(thresholds_, report_.cached, true);
 }
 
-// All that is left to release is being written. The wait grows with the cost of trying again.
+// Everything left to release is being written. The wait grows with the cost of another attempt.
 Seconds Evictor::wait_for_disk(std::uint64_t writing, Seconds took) {
-  constexpr Seconds kWorthTelling{0.5};
+  constexpr Seconds kReportAfter{0.5};
   const Clock::time_point now = Clock::now();
   if (writing_since_ == Clock::time_point{}) writing_since_ = now;
-  if (now - writing_since_ > kWorthTelling && writing > thresholds_.slack) {
+  if (now - writing_since_ > kReportAfter && writing > thresholds_.slack) {
     note_failure(
         "changed pages exceed the budget until they are written: the disk is slower than the "
         "program");
@@ -466,14 +468,15 @@ Seconds Evictor::wait_for_disk(std::uint64_t writing, Seconds took) {
   return std::max(kLeastWriteWait, 4 * took);
 }
 
-// Everything was tried, and the trigger is still exceeded. The next try comes later each time.
+// Every part was tried, and the trigger is still exceeded. Each attempt waits longer than the last.
 void Evictor::note_stuck() {
-  constexpr Seconds kMost{1}, kWorthTelling{0.1};  // pages that are being read cannot go either
+  // A short failure is normal: pages that are being read cannot be released.
+  constexpr Seconds kMost{1}, kReportAfter{0.1};
   stuck_for_ = std::clamp(stuck_for_ * 2, Seconds(0.01), kMost);
   stuck_until_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(stuck_for_);
-  if (stuck_for_ < kWorthTelling) return;
+  if (stuck_for_ < kReportAfter) return;
   note_failure(
-      "pages stay in the page cache although released: other processes map them, they are locked, "
+      "pages stay in the page cache after release: other processes map them, they are locked, "
       "or they are dirty and cannot be written");
 }
 
@@ -487,7 +490,7 @@ Seconds Evictor::release_uncounted(const Activity& activity) {
   releasing_ = false;
   const Activity after = activity_->read();
   at_release_ = after;
-  // What was read since the estimate may have come behind the release: it counts for the next one.
+  // Bytes read since the estimate may have arrived after the release. Count them for the next one.
   at_release_.read_bytes = std::min(activity.read_bytes, after.read_bytes);
   judge_.start(after, report_.bytes_fetched);
   return time_to_sleep(thresholds_, uncounted_bytes(after), true);
@@ -513,14 +516,14 @@ std::vector<std::string> Evictor::failures() const {
   return all;
 }
 
-// In multiples of what judging costs.
+// Returns a multiple of the cost of judging.
 double Evictor::judging_interval() const {
   const auto random = [](const auto& one) { return one.second->random(); };
   return std::ranges::all_of(files_, random) ? kRelaxed : kUrgent;
 }
 
-// Each mapping that is read through has up to two readahead windows in memory. Where these alone
-// would take half of the budget, windows become small, and stay so.
+// Each mapping that is being read has up to two readahead windows in memory. If these alone would
+// take half of the budget, the windows are made small, and stay small.
 void Evictor::limit_readahead() {
   limited_for_ = file_of_mapping_.size();
   if (!options_.remember || options_.access != GuardAccess::kAuto) return;
@@ -547,7 +550,7 @@ void Evictor::access_switched(GuardedFile& file) {
   files_changed();
   ++(file.random() ? report_.switches_to_random : report_.switches_to_readahead);
   if (!file.random() || !file.counted()) return;
-  // Most of what readahead fetched was not used. Pages that are fetched from now on are.
+  // Most pages that readahead fetched were not used. Pages that are fetched from now on will be.
   std::vector<Candidate> fetched;
   for (std::size_t part = 0; part < file.cache_map().size(); ++part) {
     if (file.cache_map()[part].cached != 0) fetched.push_back({&file, part});

@@ -1,4 +1,5 @@
-// Keeps the page cache of mapped files within a budget: what to look at, what to release, and when.
+// Keeps the page cache of mapped files within a budget: decides what to count, what to release, and
+// when.
 #pragma once
 
 #include <atomic>
@@ -23,24 +24,25 @@
 namespace evenkeel {
 
 // Runs on the evictor thread of the process while it has files. Thread-safe. A child of fork must
-// not use the evictor of its parent: it has no thread, and a lock may be held for ever.
+// not use the evictor of its parent: the thread does not exist there, and a mutex may stay locked.
 class Evictor : private BackgroundTask {
  public:
   struct Options : GuardOptions {
-    // For mappings of other processes, which are unmapped without notice. That is not a failure,
-    // and a file without mappings stays guarded as long as some of it is cached.
+    // For mappings of other processes, which are unmapped without notice. With `remember`, that is
+    // not a failure, and a file without mappings stays guarded as long as some of it is cached.
     bool remember = false;
   };
-  // `activity` is of all processes whose mappings are guarded.
+  // `activity` covers all processes whose mappings are guarded.
   Evictor(const Options& options, std::unique_ptr<ActivitySource> activity);
   ~Evictor() override;
 
-  // A mapping with a known key replaces the one before. `fd` is of its file; it may be empty when
-  // the mapping has a descriptor of its own. `prepare` is called with the file when it is new.
-  // Throws Error (kSystem).
+  // Replaces an earlier mapping with the same key. `fd` is a descriptor of the file; it may be
+  // empty if the mapping has its own. `prepare` is called with the file if it is new. Throws Error
+  // (kSystem).
   using Prepare = std::function<void(GuardedFile&)>;
   void add(std::unique_ptr<GuardedMapping> mapping, Fd fd, const Prepare& prepare = {});
-  // Adds a mapping of a file that is guarded already. False, and no change, when it is not.
+  // Adds a mapping of a file that is already guarded. If it is not, returns false and changes
+  // nothing.
   bool add_known(std::unique_ptr<GuardedMapping>& mapping, std::uint64_t device,
                  std::uint64_t inode);
   // After it returns, the evictor does not use the mapping any more.
@@ -50,7 +52,7 @@ class Evictor : private BackgroundTask {
  private:
   using Clock = std::chrono::steady_clock;
   using FileId = std::pair<std::uint64_t, std::uint64_t>;  // device, inode
-  // Locks mutex_ for a caller. The evictor thread pauses between two steps while callers wait.
+  // Locks mutex_ for a caller. While callers wait, the evictor thread pauses between steps.
   class CallerLock;
   struct Candidate {
     GuardedFile* file;
@@ -119,14 +121,14 @@ class Evictor : private BackgroundTask {
   // Sums over files_: include() adds a file, files_changed() computes them again.
   std::uint64_t file_bytes_ GUARDED_BY(mutex_) = 0;
   bool any_counted_ GUARDED_BY(mutex_) = false, any_uncounted_ GUARDED_BY(mutex_) = false;
-  std::uint64_t readahead_ GUARDED_BY(mutex_) = 0;  // bytes, the largest of the counted files
+  std::uint64_t readahead_ GUARDED_BY(mutex_) = 0;  // bytes; the maximum over the counted files
 
   Activity last_ GUARDED_BY(mutex_);        // at the last step
   Activity at_look_ GUARDED_BY(mutex_);     // at the last look, or after the last release
   Activity at_release_ GUARDED_BY(mutex_);  // when uncounted files were last released
   AccessJudge judge_ GUARDED_BY(mutex_);
   std::uint64_t resident_at_add_ GUARDED_BY(mutex_) = 0;  // of uncounted files, not yet released
-  // The share of the claimed growth that is growth of the guarded files, by the last looks.
+  // The share of claimed_growth() that the last looks found to be growth of the guarded files.
   double trust_ GUARDED_BY(mutex_) = 1;
   std::size_t limited_for_ GUARDED_BY(mutex_) = 0;  // mappings when limit_readahead() last ran
   bool releasing_ GUARDED_BY(mutex_) = false;       // on the way from trigger to target
@@ -139,7 +141,7 @@ class Evictor : private BackgroundTask {
   Clock::time_point active_at_ GUARDED_BY(mutex_){}, looked_at_ GUARDED_BY(mutex_){},
       forgot_at_ GUARDED_BY(mutex_){}, stuck_until_ GUARDED_BY(mutex_){},
       writing_since_ GUARDED_BY(mutex_){};
-  // CPU time, not wall time: on a busy machine that would count other programs.
+  // CPU time: on a busy machine, wall time would include other programs.
   Seconds activity_cost_ GUARDED_BY(mutex_){0}, look_cost_ GUARDED_BY(mutex_){0},
       judging_cost_ GUARDED_BY(mutex_){0};
   Seconds stuck_for_ GUARDED_BY(mutex_){0};

@@ -23,13 +23,13 @@ class BackgroundTask {
 // longest time runs first. The thread blocks all signals. Thread-safe.
 class EvictorThread {
  public:
-  // A child of fork has one of its own, without tasks.
+  // A child of fork has its own, without tasks.
   static EvictorThread& of_this_process();
 
-  // The task runs at once, and again whenever its wait is over. Throws Error (kSystem) when the
-  // thread cannot be started.
+  // Runs the task at once, and again whenever its wait is over. Throws Error (kSystem) if the
+  // thread cannot be started. The task must stay alive until remove().
   void add(BackgroundTask& task);
-  // After it returns, the task is not running and does not run again. Not from within a task.
+  // After it returns, the task is not running and does not run again. A task must not call it.
   void remove(BackgroundTask& task);
   // Ends the task's wait.
   void wake(BackgroundTask& task);
@@ -46,7 +46,7 @@ class EvictorThread {
   Mutex mutex_;
   CondVar changed_;   // queue_ or stopping_
   CondVar finished_;  // running_ became null
-  // Waiting tasks. The running task is in neither.
+  // Both hold the waiting tasks. The running task is in neither.
   std::set<std::pair<Clock::time_point, BackgroundTask*>> queue_ GUARDED_BY(mutex_);
   std::map<BackgroundTask*, Clock::time_point> due_ GUARDED_BY(mutex_);
   BackgroundTask* running_ GUARDED_BY(mutex_) = nullptr;

@@ -10,7 +10,7 @@
 namespace evenkeel {
 namespace {
 
-// Counts its runs; waits as long as told.
+// Counts its runs and returns a fixed wait.
 class Counter : public BackgroundTask {
  public:
   explicit Counter(Seconds wait) : wait_(wait) {}
@@ -30,7 +30,7 @@ class Counter : public BackgroundTask {
     MutexLock lock(mutex_);
     return runs_;
   }
-  // False when it takes a minute.
+  // Returns false after a minute.
   bool reaches(int runs) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
     MutexLock lock(mutex_);
@@ -73,7 +73,7 @@ TEST(EvictorThread, ATaskThatIsAlwaysDueDoesNotKeepOthersFromRunning) {
   thread.remove(two);
 }
 
-TEST(EvictorThread, WakeEndsAWaitAlsoOfATaskThatRuns) {
+TEST(EvictorThread, WakeEndsTheWaitOfATaskAlsoWhileItRuns) {
   EvictorThread thread;
   Counter task(kForEver);
   thread.add(task);

@@ -24,7 +24,7 @@ GuardOptions checked(const GuardOptions& options) {
   return options;
 }
 
-// The process's view of its own memory, shared by all guards: two descriptors.
+// The process's view of its own memory: two descriptors that all guards share.
 struct OwnProcess {
   const Maps maps;
   PageMap pages;
@@ -61,7 +61,7 @@ void Guard::add(const GuardMapping& mapping) {
     fd = Fd(::fcntl(mapping.fd, F_DUPFD_CLOEXEC, 3));
     if (!fd) {
       throw Error::system("guard", errno, "descriptor " + std::to_string(mapping.fd))
-          .hint("give an open descriptor of the mapped file");
+          .hint("pass an open descriptor of the mapped file");
     }
   }
   impl_->evictor.get().add(std::move(guarded), std::move(fd));

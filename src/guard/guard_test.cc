@@ -1,6 +1,6 @@
 // labels: threads
-// What must never go wrong, whatever the evictor does meanwhile. Budgets are far too small for the
-// mappings, so that it is always at work.
+// No read or write may go wrong, whatever the evictor does meanwhile. Budgets are far too small for
+// the mappings, so that the evictor is always busy.
 #include "evenkeel/guard.h"
 
 #include <gtest/gtest.h>
@@ -45,8 +45,8 @@ TEST(Guard, WithoutMappingsItDoesNothing) {
   EXPECT_TRUE(report.failures.empty());
 }
 
-// While all fits, the evictor sleeps: more of the same file must wake it.
-TEST(Guard, APartThatIsAddedToAFileThatFittedIsGoverned) {
+// While everything fits, the evictor sleeps. Adding more of the same file must wake it.
+TEST(Guard, APartThatIsAddedToAFileThatFittedIsGuarded) {
   const NumberFile file(32_MiB);
   if (!file.can_be_dropped()) GTEST_SKIP() << "the page cache cannot be dropped or counted here";
   const TestMapping map(file);
@@ -64,8 +64,8 @@ TEST(Guard, APartThatIsAddedToAFileThatFittedIsGoverned) {
                     [&] { EXPECT_EQ(wrong_in_scan(map, file.words()), 0u); }));
 }
 
-// Pages that were there before are released. They do not mean that the budget was exceeded.
-TEST(Guard, WhatWasCachedBeforeIsNotInTheGuardedPeak) {
+// Pages that were cached before are released. They do not mean that the budget was exceeded.
+TEST(Guard, PagesCachedBeforeAreNotInTheGuardedPeak) {
   const NumberFile file(32_MiB);
   if (!file.can_be_dropped()) GTEST_SKIP() << "the page cache cannot be dropped or counted here";
   const TestMapping map(file);
@@ -79,7 +79,7 @@ TEST(Guard, WhatWasCachedBeforeIsNotInTheGuardedPeak) {
   EXPECT_FALSE(says(report, "was exceeded"));
 }
 
-TEST(Guard, WhatWasResidentBeforeIsNotInTheGuardedPeak) {
+TEST(Guard, PagesResidentBeforeAreNotInTheGuardedPeak) {
   const NumberFile file(64_MiB);
   if (!file.can_be_dropped()) GTEST_SKIP() << "the page cache cannot be dropped or counted here";
   const TestMapping map(file);
@@ -93,7 +93,7 @@ TEST(Guard, WhatWasResidentBeforeIsNotInTheGuardedPeak) {
   EXPECT_FALSE(says(report, "was exceeded"));
 }
 
-TEST(Guard, AFileThatFitsIsReportedWhereResidentPagesCount) {
+TEST(Guard, AFileThatFitsIsReportedWhenResidentPagesAreCounted) {
   const NumberFile file(4_MiB);
   if (!file.can_be_dropped()) GTEST_SKIP() << "the page cache cannot be dropped or counted here";
   const TestMapping map(file);
@@ -109,7 +109,7 @@ TEST(Guard, AFileThatFitsIsReportedWhereResidentPagesCount) {
 class GuardEitherWay : public testing::TestWithParam<bool> {};
 INSTANTIATE_TEST_SUITE_P(Promised, GuardEitherWay, testing::Bool());
 
-TEST_P(GuardEitherWay, ReadsAreRightWhilePagesGo) {
+TEST_P(GuardEitherWay, ReadsAreRightWhilePagesAreReleased) {
   const NumberFile file(32_MiB);
   const TestMapping map(file);
   Guard guard(kSmall);
@@ -167,7 +167,7 @@ TEST_P(GuardEitherWay, ChangesOfAPrivateMappingStay) {
   std::uint64_t wrong = 0;
   const auto use = [&] {
     for (int i = 0; i < 200; ++i) {
-      const std::uint64_t word = draw() % (file.words() / 2);  // the other half stays as it is
+      const std::uint64_t word = draw() % (file.words() / 2);  // the other half is not changed
       map[word] = changed[word] = draw();
     }
     for (const auto& [word, value] : changed) wrong += map[word] != value;
@@ -182,25 +182,25 @@ TEST_P(GuardEitherWay, ChangesOfAPrivateMappingStay) {
   EXPECT_EQ(wrong, 0u);
 }
 
-TEST_P(GuardEitherWay, AMappingThatIsTakenAwayIsForgotten) {
+TEST_P(GuardEitherWay, AMappingThatIsUnmappedWithoutRemoveIsForgotten) {
   const NumberFile file(32_MiB);
   TestMapping map(file);
   const GuardMapping guarded = map.guarded(GetParam());
   Guard guard(kSmall);
   guard.add(guarded);
   void* const address = map.words();
-  map.unmap();  // a promise broken
+  map.unmap();  // breaks the promise
   auto* const other =
       static_cast<std::uint64_t*>(::mmap(address, file.bytes(), PROT_READ | PROT_WRITE,
                                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0));
   ASSERT_EQ(other, address);
   std::fill_n(other, file.words(), 42);
-  // The file fills the cache, and the evictor wants to release.
-  std::vector<std::byte> piece(1_MiB);
+  // The file fills the cache, so the evictor has to release pages.
+  std::vector<std::byte> buffer(1_MiB);
   EXPECT_TRUE(until([&] { return guard.report().mappings == 0; },
                     [&] {
-                      for (std::uint64_t at = 0; at < file.bytes(); at += piece.size()) {
-                        read_upto(file.fd(), at, piece, file.path());
+                      for (std::uint64_t at = 0; at < file.bytes(); at += buffer.size()) {
+                        read_upto(file.fd(), at, buffer, file.path());
                       }
                     }));
   EXPECT_EQ(std::count(other, other + file.words(), 42u),
@@ -210,15 +210,15 @@ TEST_P(GuardEitherWay, AMappingThatIsTakenAwayIsForgotten) {
   ::munmap(other, file.bytes());
 }
 
-// No promise, no warning, at any moment: what comes to the same address keeps its contents.
-TEST(Guard, MemoryThatTakesThePlaceWhileTheGovernorWorksKeepsItsContents) {
+// Without the promise, a mapping may be replaced at any moment and without notice.
+TEST(Guard, MemoryThatTakesThePlaceWhileTheEvictorWorksKeepsItsContents) {
   const NumberFile file(16_MiB);
   Guard guard(kSmall);
   std::uint64_t wrong = 0;
   for (int round = 0; round < 40; ++round) {
     TestMapping map(file);
     guard.add(map.guarded(false));
-    wrong += wrong_in_scan(map, file.words());  // now it is at work
+    wrong += wrong_in_scan(map, file.words());  // now the evictor is busy
     void* const address = map.words();
     ASSERT_EQ(::mmap(address, file.bytes(), PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
@@ -248,7 +248,7 @@ TEST(Guard, AMovedMappingReadsRightAndIsForgotten) {
   ::munmap(moved, file.bytes());
 }
 
-TEST(Guard, ATruncatedFileDoesNotKillTheGovernor) {
+TEST(Guard, ATruncatedFileDoesNotStopTheEvictor) {
   const NumberFile file(32_MiB);
   const TestMapping map(file);
   Guard guard(kSmall);
@@ -264,7 +264,7 @@ TEST(Guard, ATruncatedFileDoesNotKillTheGovernor) {
   EXPECT_TRUE(guard.remove(map.words()));
 }
 
-TEST(Guard, AddressesMayComeAgain) {
+TEST(Guard, AnAddressMayBeAddedAgain) {
   const NumberFile file(8_MiB), other(8_MiB);
   Guard guard(kSmall);
   const TestMapping map(file);
@@ -313,14 +313,14 @@ TEST(Guard, ThreadsAddUseAndRemoveAtOnce) {
   EXPECT_EQ(guard.report().mappings, 0u);
 }
 
-TEST(Guard, AChildOfForkStartsAfreshAndTheParentGoesOn) {
-  if (kUnderTsan || kUnderAsan) GTEST_SKIP() << "the sanitizer does not stand threads after fork";
+TEST(Guard, AChildOfForkStartsWithoutMappingsAndTheParentGoesOn) {
+  if (kUnderTsan || kUnderAsan) GTEST_SKIP() << "the sanitizer does not support threads after fork";
   const NumberFile file(32_MiB);
   const TestMapping map(file);
   Guard guard(kSmall);
   guard.add(map.guarded(true));
   for (int round = 0; round < 8; ++round) {
-    EXPECT_EQ(wrong_in_crops(map, file.words(), 100), 0u);  // forked while the evictor is at work
+    EXPECT_EQ(wrong_in_crops(map, file.words(), 100), 0u);  // forks while the evictor is busy
     const std::string said = in_child([&] {
       std::string words = guard.remove(map.words()) ? "had it; " : "fresh; ";
       words += std::to_string(guard.report().mappings) + " mappings; ";
@@ -337,7 +337,7 @@ TEST(Guard, AChildOfForkStartsAfreshAndTheParentGoesOn) {
 }
 
 TEST(Guard, AChildMayDestroyTheParentsGuard) {
-  if (kUnderTsan || kUnderAsan) GTEST_SKIP() << "the sanitizer does not stand threads after fork";
+  if (kUnderTsan || kUnderAsan) GTEST_SKIP() << "the sanitizer does not support threads after fork";
   const NumberFile file(8_MiB);
   const TestMapping map(file);
   auto guard = std::make_unique<Guard>(kSmall);
@@ -364,7 +364,7 @@ TEST(Guard, RemovingTheLastMappingEndsTheThread) {
   EXPECT_EQ(threads(), before + 1);
   guard.remove(two.words());
   EXPECT_TRUE(
-      until([&] { return threads() == before; }, [] {}));  // joined; the entry goes a little later
+      until([&] { return threads() == before; }, [] {}));  // the entry goes soon after the join
   guard.add(one.guarded(true));
   EXPECT_EQ(threads(), before + 1);
 }
@@ -378,7 +378,7 @@ TEST(Guard, AllGuardsOfAProcessShareOneThread) {
   first.add(one.guarded(true));
   second.add(two.guarded(true));
   EXPECT_EQ(threads_of_process(), before + 1);
-  // Both are at work.
+  // Both release pages.
   for (Guard* guard : {&first, &second}) {
     if (!file.can_be_dropped()) break;
     EXPECT_TRUE(until([&] { return guard->report().bytes_released > 8_MiB; },
@@ -390,7 +390,8 @@ TEST(Guard, AllGuardsOfAProcessShareOneThread) {
   EXPECT_TRUE(until([&] { return threads_of_process() == before; }, [] {}));
 }
 
-// With closed_after_remove the guard needs no descriptor, also when the first of two goes.
+// With closed_after_remove the guard needs no descriptor of its own, even after the first of two
+// mappings is removed.
 TEST(Guard, ADescriptorThatStaysOpenIsNotDuplicated) {
   const NumberFile file(16_MiB);
   const TestMapping one(file), two(file);
@@ -398,7 +399,7 @@ TEST(Guard, ADescriptorThatStaysOpenIsNotDuplicated) {
   const auto descriptors = [] { return entries_of("/proc/self/fd"); };
   Fd first = open_readable(file.path());
   const Fd second = open_readable(file.path());
-  guard.report();  // has opened what all guards share
+  guard.report();  // opens the descriptors that all guards share
   GuardMapping mapping = one.guarded(true), other = two.guarded(true);
   mapping.closed_after_remove = other.closed_after_remove = true;
   mapping.fd = first.get();
@@ -417,7 +418,7 @@ TEST(Guard, ADescriptorThatStaysOpenIsNotDuplicated) {
   EXPECT_TRUE(guard.remove(two.words()));
 }
 
-TEST(Guard, AFileInMemoryIsAcceptedAndSaidToBe) {
+TEST(Guard, AFileInMemoryIsAcceptedAndReported) {
   const Fd memory(::memfd_create("evenkeel", MFD_CLOEXEC));
   ASSERT_EQ(::ftruncate(memory.get(), 16_MiB), 0);
   void* map = ::mmap(nullptr, 16_MiB, PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);

@@ -23,7 +23,7 @@ constexpr std::uint64_t kPagesToSample = 1 << 15;  // takes about half a millise
 constexpr unsigned kWriteAndWait =
     SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
 
-// The addresses at which a mapping shows a range of the file; empty where it shows none of it.
+// The addresses at which a mapping shows a range of the file. Empty if it shows none of it.
 std::optional<AddressRange> shown_by(const GuardedMapping& mapping, std::uint64_t begin,
                                      std::uint64_t end) {
   const std::uint64_t first = std::max(begin, mapping.file_offset());
@@ -61,7 +61,7 @@ GuardedFile::GuardedFile(Fd fd, const GuardOptions& options, std::unique_ptr<Gua
     how_ = How::kUncounted;
     limitation_ = name() +
                   " was deleted and cannot be opened: bytes read by the process are counted "
-                  "instead, and all pages released together";
+                  "instead, and all pages are released together";
     advise_first(*mappings_.front());
     return;
   }
@@ -79,8 +79,8 @@ GuardedFile::GuardedFile(Fd fd, const GuardOptions& options, std::unique_ptr<Gua
     limitation_ =
         name() + ": its page cache cannot be counted (" +
         (owns_or_may_write(this->fd()) ? "cachestat needs Linux 6.5"
-                                       : "this user neither owns the file nor may write it") +
-        "); bytes read by the process are counted instead, and all pages released "
+                                       : "this user neither owns the file nor may write to it") +
+        "); bytes read by the process are counted instead, and all pages are released "
         "together";
   }
   if (how_ != How::kInert) advise_first(*mappings_.front());
@@ -147,7 +147,7 @@ void GuardedFile::limit_readahead() {
   for (const auto& mapping : mappings_) advise_readahead(*mapping);
 }
 
-// Readahead is on, in full or limited.
+// Turns readahead on, in full or limited.
 void GuardedFile::advise_readahead(GuardedMapping& mapping) {
   if (limited_ && mapping.limit_readahead(mapping.range()) != 0) limited_ = false;
   if (!limited_) advise_all_of(mapping, MADV_NORMAL);
@@ -209,8 +209,8 @@ void GuardedFile::write_back(CacheMap::Range part, unsigned flags) const {
   sys::sync_file_range(fd(), begin_ + part.begin, part.length, flags);
 }
 
-// Only starts the release: the mappings may be of many processes, which then work at the same time.
-// finish_let_go() waits for them.
+// Only starts the release: the mappings may belong to many processes, which then work at the same
+// time. finish_let_go() waits for them.
 int GuardedFile::start_let_go(CacheMap::Range part) {
   const std::uint64_t begin = begin_ + part.begin;
   int error = 0;

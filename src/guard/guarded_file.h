@@ -1,4 +1,4 @@
-// A guarded file: how much of it is cached, and how that is released.
+// A guarded file: counts its cached pages and releases them.
 #pragma once
 
 #include <cstdint>
@@ -16,35 +16,35 @@
 
 namespace evenkeel {
 
-// tmpfs, ramfs and hugetlbfs: nothing of their files can be released.
+// Whether the file is in tmpfs, ramfs or hugetlbfs, whose pages cannot be released.
 bool lies_in_memory(int fd);
-// MADV_PAGEOUT and cachestat are for such users only.
+// MADV_PAGEOUT and cachestat need one of these permissions.
 bool owns_or_may_write(int fd);
 
-// Has the mappings of the file. One thread at a time.
+// Owns the mappings of the file. Not thread-safe.
 class GuardedFile {
  public:
-  // Throws Error (kSystem) when fstat fails. `first` is advised as the options say. `fd` may be
-  // empty when `first` has a descriptor.
+  // Throws Error (kSystem) if fstat fails. Advises `first` as the options say. `fd` may be empty if
+  // `first` has a descriptor.
   GuardedFile(Fd fd, const GuardOptions& options, std::unique_ptr<GuardedMapping> first);
 
-  // Takes a descriptor of the file where it has none of its own.
+  // Keeps `fd`, a descriptor of the file, unless it has one already.
   void adopt(Fd fd);
-  // How to open the file again. The descriptor is then closed while the file has no mappings, so
-  // that its file system can be unmounted, and opened only to count and release pages.
+  // Sets how to open the file again. While the file has no mappings, the descriptor is then closed,
+  // so that its file system can be unmounted, and opened only to count and release pages.
   void reopen_by(std::function<Fd()> open) { reopen_ = std::move(open); }
-  // Opens it, if it is closed. False when that fails.
+  // Opens the file if it is closed. Returns false if that fails.
   bool reopen();
   void add(std::unique_ptr<GuardedMapping> mapping);
   GuardedMapping* find(std::uint64_t key) const;
-  // Takes back the advice where the mapping still exists. False when the key is not known.
+  // Takes back the advice if the mapping still exists. Returns false if the key is unknown.
   bool remove(std::uint64_t key);
   const std::vector<std::unique_ptr<GuardedMapping>>& mappings() const { return mappings_; }
   // Forgets mappings that do not exist any more, and calls `lost` for each.
   void forget_lost(const std::function<void(const GuardedMapping&)>& lost);
-  bool deleted() const;  // has no name any more
+  bool deleted() const;  // no name of the file is left
 
-  // All bytes that are or were mapped, from the first to the last.
+  // Bytes from the first to the last byte that is or was mapped.
   std::uint64_t length() const { return length_; }
   // Whether its pages can be counted part by part. For uncounted files the activity counters of the
   // process are used instead. Files in memory (tmpfs) are neither.
@@ -62,16 +62,16 @@ class GuardedFile {
   // Dirty pages stay until they are written, which is started but not waited for.
   int start_release(std::size_t part);
   int finish_release(std::size_t part, std::uint64_t now);
-  // Waits for the disk where pages are dirty.
+  // Waits for dirty pages to be written.
   int release_all();
 
-  // Empty where the kernel will not say.
+  // Empty if the kernel refuses.
   std::optional<AccessSample> sample() const;
   bool random() const { return random_; }
   unsigned returns() const { return returns_; }
   void set_random(bool random);
-  // Faults fetch less from now on, where readahead is on: for many processes, whose readahead would
-  // fill the budget alone.
+  // Faults fetch less from now on while readahead is on. For many processes, whose readahead alone
+  // would fill the budget.
   void limit_readahead();
   // Called at each switch, so that later mappings can be advised in the same way.
   void on_switch(std::function<void(bool random)> call) { on_switch_ = std::move(call); }
@@ -90,13 +90,13 @@ class GuardedFile {
   void advise_readahead(GuardedMapping& mapping);
   static void advise_all_of(GuardedMapping& mapping, int advice);
 
-  Fd fd_;  // may be empty: then a mapping has one
+  Fd fd_;  // may be empty; then a mapping has a descriptor
   const GuardOptions options_;
   std::uint64_t readahead_ = 0;  // bytes, of the device
   How how_ = How::kCounted;
   std::string limitation_, name_;
   std::uint64_t begin_, length_;  // in the file
-  CacheMap cache_map_;            // from begin_ on
+  CacheMap cache_map_;            // starts at begin_
   std::vector<std::unique_ptr<GuardedMapping>> mappings_;
   bool random_ = false, limited_ = false;
   unsigned returns_ = 0;

@@ -16,7 +16,7 @@ namespace {
 constexpr std::uint64_t kBytes = 16_MiB;
 const GuardOptions kOptions{.budget = 8_MiB};
 
-// Releases every part, without asking whether the mapping is still there.
+// Releases every part without checking whether the mapping is still there.
 void release_blindly(GuardedFile& guarded) {
   for (std::size_t part = 0; part < guarded.cache_map().size(); ++part) {
     guarded.start_release(part);
@@ -27,12 +27,12 @@ void release_blindly(GuardedFile& guarded) {
 
 class GuardedFileTest : public testing::Test {
  protected:
-  std::unique_ptr<OwnMapping> hold(const GuardMapping& mapping,
-                                   const GuardOptions& options = kOptions) {
+  std::unique_ptr<OwnMapping> own_mapping(const GuardMapping& mapping,
+                                          const GuardOptions& options = kOptions) {
     return std::make_unique<OwnMapping>(mapping, options, maps_, pages_);
   }
   GuardedFile watch(const GuardMapping& mapping) {
-    return GuardedFile(Fd(::dup(mapping.fd)), kOptions, hold(mapping));
+    return GuardedFile(Fd(::dup(mapping.fd)), kOptions, own_mapping(mapping));
   }
   const NumberFile file_{kBytes};
   const Maps maps_;
@@ -42,9 +42,8 @@ class GuardedFileTest : public testing::Test {
 class GuardedFileEitherWay : public GuardedFileTest, public testing::WithParamInterface<bool> {};
 INSTANTIATE_TEST_SUITE_P(Promised, GuardedFileEitherWay, testing::Bool());
 
-// Where no promise was given, whatever is at the address by now keeps its contents, at any moment:
-// not because it is noticed in time, but because nothing that is used can lose anything. A broken
-// promise is noticed.
+// Without the promise, only calls that cannot lose data are used, so whatever is at the address by
+// now keeps its contents. With the promise, each release checks that it was kept.
 TEST_P(GuardedFileEitherWay, AnonymousMemoryInItsPlaceSurvivesARelease) {
   TestMapping map(file_);
   GuardedFile guarded = watch(map.guarded(GetParam()));
@@ -74,8 +73,8 @@ TEST_P(GuardedFileEitherWay, ChangedPrivatePagesInItsPlaceSurviveARelease) {
   EXPECT_EQ(wrong, 0u);
 }
 
-// A promise does not help a private mapping: MADV_DONTNEED would throw its changes away.
-TEST_F(GuardedFileTest, ChangesOfAPrivateMappingSurviveWhateverIsPromised) {
+// Even with the promise, MADV_DONTNEED would discard the changes of a private mapping.
+TEST_F(GuardedFileTest, ChangesOfAPrivateMappingSurviveWithAndWithoutThePromise) {
   for (const bool promised : {false, true}) {
     const TestMapping map(file_, PROT_READ | PROT_WRITE, MAP_PRIVATE);
     GuardedFile guarded = watch(map.guarded(promised));
@@ -98,54 +97,54 @@ TEST_F(GuardedFileTest, AReadOnlyPrivateMappingThatBecomesWritableKeepsItsChange
   EXPECT_EQ(map[5], 77u);
 }
 
-TEST_F(GuardedFileTest, WhatTookItsPlaceIsNoticed) {
+TEST_F(GuardedFileTest, AnotherMappingInItsPlaceIsNoticed) {
   TestMapping map(file_);
-  const auto held = hold(map.guarded(true));
-  EXPECT_TRUE(held->still_there());
+  const auto mapping = own_mapping(map.guarded(true));
+  EXPECT_TRUE(mapping->still_there());
   const NumberFile other(kBytes);
   const auto put = [&](int flags, int fd, off_t offset) {
     return ::mmap(map.words(), 4096, PROT_READ, flags | MAP_FIXED, fd, offset) == map.words();
   };
   ASSERT_TRUE(put(MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-  EXPECT_FALSE(held->still_there());
+  EXPECT_FALSE(mapping->still_there());
   ASSERT_TRUE(put(MAP_SHARED, file_.fd(), 4096));
-  EXPECT_FALSE(held->still_there());
+  EXPECT_FALSE(mapping->still_there());
   ASSERT_TRUE(put(MAP_SHARED, other.fd(), 0));
-  EXPECT_FALSE(held->still_there());
+  EXPECT_FALSE(mapping->still_there());
   ASSERT_TRUE(put(MAP_PRIVATE, file_.fd(), 0));
-  EXPECT_FALSE(held->still_there());
+  EXPECT_FALSE(mapping->still_there());
   ASSERT_TRUE(put(MAP_SHARED, file_.fd(), 0));
-  EXPECT_TRUE(held->still_there());
+  EXPECT_TRUE(mapping->still_there());
   map.unmap();
-  EXPECT_FALSE(held->still_there());
+  EXPECT_FALSE(mapping->still_there());
 }
 
-TEST_F(GuardedFileTest, AMappingInPiecesIsStillThere) {
+TEST_F(GuardedFileTest, AMappingThatTheKernelSplitIsStillThere) {
   const TestMapping map(file_, PROT_READ | PROT_WRITE);
-  const auto held = hold(map.guarded(true));
+  const auto mapping = own_mapping(map.guarded(true));
   ASSERT_EQ(::mprotect(map.words() + 1024, 8192, PROT_READ), 0);
   ASSERT_EQ(::madvise(map.words() + 65536, 65536, MADV_RANDOM), 0);
-  EXPECT_TRUE(held->still_there());
+  EXPECT_TRUE(mapping->still_there());
 }
 
-TEST_F(GuardedFileTest, PartOfAMappingAtAnOffsetIsUnderstood) {
+TEST_F(GuardedFileTest, PartOfAMappingAtAnOffsetIsAccepted) {
   const TestMapping map(file_);
   GuardMapping part = map.guarded(true);
   part.address = map.words() + 1024;
   part.file_offset = 8192;
   part.length = 3_MiB - 100;
-  const auto held = hold(part);
-  EXPECT_TRUE(held->still_there());
-  EXPECT_EQ(held->length(), 3_MiB);
+  const auto mapping = own_mapping(part);
+  EXPECT_TRUE(mapping->still_there());
+  EXPECT_EQ(mapping->length(), 3_MiB);
 }
 
-TEST_F(GuardedFileTest, WhatIsNoMappingOfTheFileIsRefused) {
+TEST_F(GuardedFileTest, ARangeThatIsNotAMappingOfTheFileIsRefused) {
   const TestMapping map(file_);
   const NumberFile other(4096);
   const auto refuses = [&](const std::function<void(GuardMapping&)>& change) {
     GuardMapping wrong = map.guarded(true);
     change(wrong);
-    EXPECT_THROW(hold(wrong), Error);
+    EXPECT_THROW(own_mapping(wrong), Error);
   };
   refuses([](GuardMapping& m) { m.address = nullptr; });
   refuses([](GuardMapping& m) { m.address = static_cast<char*>(m.address) + 1; });
@@ -167,7 +166,7 @@ TEST_F(GuardedFileTest, WhatIsNoMappingOfTheFileIsRefused) {
   ::munmap(anonymous, 4096);
 }
 
-TEST_F(GuardedFileTest, PartsOfAFileThatAreMappedByAndByAreOneFile) {
+TEST_F(GuardedFileTest, PartsThatAreMappedOneAfterAnotherAreOneFile) {
   const TestMapping map(file_);
   GuardMapping end = map.guarded(true), begin = end;
   end.address = map.words() + 8_MiB / 8;
@@ -179,20 +178,20 @@ TEST_F(GuardedFileTest, PartsOfAFileThatAreMappedByAndByAreOneFile) {
   EXPECT_EQ(wrong_in_scan(map, kBytes / 8), 0u);
   guarded.look(1);
   EXPECT_EQ(guarded.cache_map().cached(), 8_MiB);
-  guarded.add(hold(begin));
+  guarded.add(own_mapping(begin));
   EXPECT_EQ(guarded.length(), kBytes);
-  EXPECT_EQ(guarded.cache_map().cached(), 8_MiB);  // as it was, until the next look
+  EXPECT_EQ(guarded.cache_map().cached(), 8_MiB);  // unchanged until the next look
   guarded.look(2);
   EXPECT_EQ(guarded.cache_map().cached(), kBytes);
   EXPECT_EQ(guarded.cache_map()[guarded.cache_map().size() - 1].since, 1u);
   EXPECT_EQ(guarded.cache_map()[0].since, 2u);
 }
 
-// Counted once, and gone only when both have let go.
+// Its pages are gone only after both mappings have let go of them.
 TEST_F(GuardedFileTest, AFileThatIsMappedTwiceCountsOnce) {
   const TestMapping map(file_), other(file_);
   GuardedFile guarded = watch(map.guarded(true));
-  guarded.add(hold(other.guarded(true)));
+  guarded.add(own_mapping(other.guarded(true)));
   EXPECT_EQ(wrong_in_scan(map, kBytes / 8), 0u);
   EXPECT_EQ(wrong_in_scan(other, kBytes / 8), 0u);
   guarded.look(1);
@@ -201,7 +200,7 @@ TEST_F(GuardedFileTest, AFileThatIsMappedTwiceCountsOnce) {
   EXPECT_EQ(guarded.cache_map().cached(), 0u);
 }
 
-TEST_F(GuardedFileTest, ADeletedFileIsKnownToBe) {
+TEST_F(GuardedFileTest, ADeletedFileIsNoticed) {
   const TestMapping map(file_);
   const GuardedFile guarded = watch(map.guarded(true));
   EXPECT_FALSE(guarded.deleted());
@@ -212,9 +211,9 @@ TEST_F(GuardedFileTest, ADeletedFileIsKnownToBe) {
 TEST_F(GuardedFileTest, KeepingTheCacheNeedsThePromiseAndASharedMapping) {
   const GuardOptions keep{.budget = 8_MiB, .keep_cache = true};
   const TestMapping shared(file_), priv(file_, PROT_READ, MAP_PRIVATE);
-  EXPECT_NO_THROW(hold(shared.guarded(true), keep));
-  EXPECT_THROW(hold(shared.guarded(false), keep), Error);
-  EXPECT_THROW(hold(priv.guarded(true), keep), Error);
+  EXPECT_NO_THROW(own_mapping(shared.guarded(true), keep));
+  EXPECT_THROW(own_mapping(shared.guarded(false), keep), Error);
+  EXPECT_THROW(own_mapping(priv.guarded(true), keep), Error);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// That the budget is kept, by the kernel's own numbers.
+// Checks with the kernel's own figures that the budget is kept.
 #include <gtest/gtest.h>
 #include <sys/prctl.h>
 
@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint64_t kSlack = 32_MiB;
 
-// One file for all: it is dropped from the cache before each test.
+// All tests share one file. It is dropped from the cache before each test.
 class MemoryGuard : public testing::Test {
  protected:
   static void SetUpTestSuite() { file_ = new NumberFile(256_MiB); }
@@ -105,7 +105,7 @@ TEST_F(MemoryGuard, SeveralMappingsShareTheBudget) {
   EXPECT_LE(peak.mapped, 48_MiB + kSlack);
 }
 
-TEST_F(MemoryGuard, WhatFitsIsLeftAlone) {
+TEST_F(MemoryGuard, AFileThatFitsIsLeftAlone) {
   const NumberFile small(64_MiB);
   const TestMapping map(small);
   Guard guard({.budget = 64_MiB});
@@ -115,7 +115,7 @@ TEST_F(MemoryGuard, WhatFitsIsLeftAlone) {
   const GuardReport report = guard.report();
   EXPECT_EQ(report.bytes_released, 0u);
   EXPECT_EQ(report.switches_to_random, 0u);
-  EXPECT_EQ(report.looks, 1u);  // this report's own
+  EXPECT_EQ(report.looks, 1u);  // made by report()
   EXPECT_EQ(report.cached, 64_MiB);
   EXPECT_EQ(small.cached(), 64_MiB);
 }
@@ -132,7 +132,7 @@ TEST_F(MemoryGuard, KeepingTheCacheBoundsResidentPagesAlone) {
   EXPECT_GT(file_->cached(), 192_MiB);
 }
 
-TEST_F(MemoryGuard, WhatIsResidentWhenAddedCountsToo) {
+TEST_F(MemoryGuard, PagesResidentWhenAddedCountToo) {
   for (const bool keep : {false, true}) {
     const TestMapping map(*file_);
     EXPECT_EQ(wrong_in_paced_scan(map, words()), 0u);
@@ -145,7 +145,7 @@ TEST_F(MemoryGuard, WhatIsResidentWhenAddedCountsToo) {
   }
 }
 
-TEST_F(MemoryGuard, AScanAfterCropsHasItsReadaheadBack) {
+TEST_F(MemoryGuard, AScanAfterCropsTurnsReadaheadOnAgain) {
   const TestMapping map(*file_);
   Guard guard({.budget = 64_MiB});
   guard.add(map.guarded(true));
@@ -155,7 +155,7 @@ TEST_F(MemoryGuard, AScanAfterCropsHasItsReadaheadBack) {
                     [&] { wrong_in_paced_scan(map, words(), within(*file_, 64_MiB)); }));
 }
 
-TEST_F(MemoryGuard, AccessIsLeftToTheProgramWhenAsked) {
+TEST_F(MemoryGuard, WithAccessLeaveReadaheadIsNotChanged) {
   const TestMapping map(*file_);
   Guard guard({.budget = 64_MiB, .access = GuardAccess::kLeave});
   guard.add(map.guarded(true));
@@ -163,9 +163,9 @@ TEST_F(MemoryGuard, AccessIsLeftToTheProgramWhenAsked) {
   EXPECT_EQ(guard.report().switches_to_random, 0u);
 }
 
-TEST_F(MemoryGuard, RandomFromTheStartFetchesWhatIsTouched) {
+TEST_F(MemoryGuard, RandomFromTheStartFetchesOnlyTouchedPages) {
   const auto before = disk_bytes_read();
-  if (!before) GTEST_SKIP() << "this kernel does not count";
+  if (!before) GTEST_SKIP() << "this kernel does not count bytes read";
   const TestMapping map(*file_);
   Guard guard({.budget = 64_MiB, .access = GuardAccess::kRandom});
   guard.add(map.guarded(true));
@@ -183,7 +183,7 @@ TEST_F(MemoryGuard, WrittenPagesStayWithinTheBudgetToo) {
   std::uint64_t wrong = 0;
   for (std::uint64_t word = 0; word < file.words(); ++word) wrong += map[word] != ~word;
   EXPECT_EQ(wrong, 0u);
-  // How high it got depends on how fast the disk writes; in the end it is within the budget.
+  // The peak depends on the speed of the disk. In the end, memory is within the budget.
   EXPECT_TRUE(until([&] { return file.cached() <= 64_MiB; },
                     [&] {
                       EXPECT_EQ(map[0], ~std::uint64_t{0});
@@ -224,8 +224,8 @@ TEST_P(MemoryGuardOfAWriter, StaysWithinTheBudgetAndItsSlack) {
   EXPECT_EQ(wrong, 0u);
 }
 
-// Memory that comes faster than it can go is not hidden.
-TEST_F(MemoryGuard, ABudgetThatWasExceededIsAFailure) {
+// Memory that is filled faster than it can be released is reported.
+TEST_F(MemoryGuard, AnExceededBudgetIsReportedAsAFailure) {
   const TestMapping map(*file_);
   Guard guard({.budget = 4_MiB, .access = GuardAccess::kLeave});
   guard.add(map.guarded(true));
@@ -252,10 +252,10 @@ TEST_F(MemoryGuard, AFileThatIsReadAgainAndAgainIsFetchedSeveralTimes) {
 class MemoryGuardOfAStranger : public MemoryGuard, public testing::WithParamInterface<bool> {};
 INSTANTIATE_TEST_SUITE_P(MayReadItsOwnPageTables, MemoryGuardOfAStranger, testing::Bool());
 
-// A file of another user, mode 0644: it cannot be counted, and is guarded all the same; also by a
-// process that may not look at its own page tables.
-TEST_P(MemoryGuardOfAStranger, TheFileIsGovernedByWhatTheProcessReads) {
-  if (::geteuid() != 0) GTEST_SKIP() << "needs root to become someone else";
+// The page cache of another user's file (mode 0644) cannot be counted. It is guarded all the same,
+// even by a process that may not read its own page tables.
+TEST_P(MemoryGuardOfAStranger, TheFileIsGuardedByTheBytesThatTheProcessReads) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root to become another user";
   const auto guarded = [&]() -> std::string {
     if (!become_nobody()) return "still root";
     ::prctl(PR_SET_DUMPABLE, GetParam() ? 1 : 0);

@@ -24,8 +24,8 @@ AddressRange range_of(const GuardMapping& mapping) {
       *end > ~std::uint64_t{0} - page || mapping.file_offset % page != 0) {
     throw Error(ErrorKind::kInvalid, "guard",
                 "address " + std::to_string(begin) + ", length " + std::to_string(mapping.length) +
-                    ", file offset " + std::to_string(mapping.file_offset) + " is no mapping")
-        .hint("give address, length and offset as mmap got and gave them");
+                    ", file offset " + std::to_string(mapping.file_offset) + " is not a mapping")
+        .hint("pass the length and offset given to mmap, and the address that mmap returned");
   }
   return {begin, round_up(*end, page)};
 }
@@ -50,7 +50,7 @@ OwnMapping::OwnMapping(const GuardMapping& mapping, const GuardOptions& options,
   struct stat status;
   if (sys::fstat(mapping.fd, &status) != 0) {
     throw Error::system("guard", errno, "descriptor " + std::to_string(mapping.fd))
-        .hint("give an open descriptor of the mapped file");
+        .hint("pass an open descriptor of the mapped file");
   }
   const std::vector<Vma> found = maps.in(range());
   if (!found.empty()) vma_ = found.front();
@@ -61,8 +61,10 @@ OwnMapping::OwnMapping(const GuardMapping& mapping, const GuardOptions& options,
       !covers(found, range(), vma_)) {
     throw Error(ErrorKind::kInvalid, "guard",
                 name() + " is not a mapping of inode " + std::to_string(status.st_ino) +
-                    " from byte " + std::to_string(file_offset()) + " on, by /proc/self/maps")
-        .hint("only mappings of regular files can be guarded; give the descriptor they are of");
+                    " from byte " + std::to_string(file_offset()) +
+                    " on, according to /proc/self/maps")
+        .hint(
+            "only mappings of regular files can be guarded; pass a descriptor of the mapped file");
   }
   if (!lies_in_memory(mapping.fd)) refuse_what_cannot_work(mapping.fd, options.keep_cache);
 }
@@ -74,15 +76,15 @@ void OwnMapping::refuse_what_cannot_work(int fd, bool keep_cache) const {
   if (keep_cache) {
     throw Error(ErrorKind::kInvalid, "guard",
                 name() + " cannot be guarded with keep_cache " + because)
-        .hint("what may be used on it, MADV_PAGEOUT, drops the page cache as well");
+        .hint("it can only be released with MADV_PAGEOUT, which drops the page cache as well");
   }
   if (!owns_or_may_write(fd)) {
     throw Error(ErrorKind::kInvalid, "guard",
                 name() + " cannot be guarded " + because +
-                    ", since this user neither owns the file nor may write it")
+                    ": this user neither owns the file nor may write to it")
         .hint(
-            "what may be used on it, MADV_PAGEOUT, asks for that; map it shared and set "
-            "removed_before_unmap");
+            "it can only be released with MADV_PAGEOUT, which requires that; map the file shared "
+            "and set removed_before_unmap");
   }
 }
 
@@ -91,9 +93,9 @@ int OwnMapping::advise(AddressRange range, int advice) {
   return sys::madvise(at, range.end - range.begin, advice) == 0 ? 0 : errno;
 }
 
-// MADV_DONTNEED is safe for a shared mapping: changed pages stay in the page cache. In a private
-// mapping that has taken its place, it would discard data, so the caller's promise is checked each
-// time. MADV_PAGEOUT never discards data.
+// MADV_DONTNEED is safe for a shared mapping: changed pages stay in the page cache. It would
+// discard data of a private mapping that has taken its place, so the user's promise to remove
+// mappings first is checked each time. MADV_PAGEOUT never discards data.
 int OwnMapping::let_go(AddressRange range) {
   const bool may_forget = promised_ && vma_.shared && still_there();
   return advise(range, may_forget ? MADV_DONTNEED : kPageOut);

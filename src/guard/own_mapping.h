@@ -6,10 +6,10 @@
 
 namespace evenkeel {
 
-// One thread at a time.
+// Not thread-safe.
 class OwnMapping : public GuardedMapping {
  public:
-  // Throws Error as Guard::add. `maps` and `pages` must outlive it.
+  // Throws the same errors as Guard::add. `maps` and `pages` must outlive the mapping.
   OwnMapping(const GuardMapping& mapping, const GuardOptions& options, const Maps& maps,
              PageMap& pages);
 
@@ -27,8 +27,8 @@ class OwnMapping : public GuardedMapping {
   const Maps& maps_;
   PageMap& pages_;
   const bool promised_;  // GuardMapping::removed_before_unmap
-  const int fd_;         // -1: not ours to use
-  Vma vma_;              // where the range begins
+  const int fd_;         // -1 unless GuardMapping::closed_after_remove
+  Vma vma_;              // the area at the beginning of the range
 };
 
 }  // namespace evenkeel

@@ -1,4 +1,4 @@
-// For tests: a file of numbers, mappings of it, and what the kernel says of them meanwhile.
+// For tests: a file of numbers, mappings of it, and the kernel's figures about both.
 #pragma once
 
 #include <fcntl.h>
@@ -28,10 +28,10 @@
 
 namespace evenkeel {
 
-// 64-bit words; word i is i. On the disk, not in the cache.
+// A file of 64-bit words: word i is i. It is on the disk and not in the page cache.
 class NumberFile {
  public:
-  // `sparse`: a hole instead of the numbers.
+  // With `sparse`, the file is one hole instead of the numbers.
   explicit NumberFile(std::uint64_t bytes, bool sparse = false) : bytes_(bytes) {
     path_ = (std::filesystem::temp_directory_path() / "evenkeel-guard-XXXXXX").string();
     fd_ = Fd(::mkostemp(path_.data(), O_CLOEXEC));
@@ -58,7 +58,7 @@ class NumberFile {
   int fd() const { return fd_.get(); }
   std::uint64_t bytes() const { return bytes_; }
   std::uint64_t words() const { return bytes_ / 8; }
-  // False on tmpfs, and where the kernel does not count.
+  // False on tmpfs, and if the kernel cannot count cached pages.
   bool can_be_dropped() const { return left_ && *left_ == 0; }
   std::uint64_t cached() const { return file_cache_of(fd_.get())->cached; }
 
@@ -98,7 +98,7 @@ class TestMapping {
   std::uint64_t* words_ = nullptr;
 };
 
-// How many words are not what they should be, of crops of 2 KiB here and there.
+// Reads crops of 2 KiB at random places. Returns the number of wrong words.
 inline std::uint64_t wrong_in_crops(const TestMapping& map, std::uint64_t words, int crops,
                                     std::uint64_t seed = 1) {
   std::mt19937_64 draw(seed);
@@ -114,7 +114,7 @@ inline std::uint64_t wrong_in_scan(const TestMapping& map, std::uint64_t words) 
   for (std::uint64_t word = 0; word < words; ++word) wrong += map[word] != word;
   return wrong;
 }
-// Works until something has come about; false when it takes a minute.
+// Calls `work` until `reached` is true. Returns false after a minute.
 inline bool until(const std::function<bool()>& reached, const std::function<void()>& work) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
   while (!reached()) {
@@ -125,34 +125,35 @@ inline bool until(const std::function<bool()>& reached, const std::function<void
 }
 
 // Whether a program may go on. The guard's thread may have to wait for a processor, so the programs
-// of these tests wait for the guard: that it brings memory down is tested, not how soon.
+// in these tests wait for the guard: the tests check that it brings memory down, not how soon.
 using MayGoOn = std::function<bool()>;
-constexpr std::uint64_t kAhead = 16 << 20;  // how far above the budget a program goes on
+constexpr std::uint64_t kAhead = 16 << 20;  // how far above the budget a program still goes on
 
 inline MayGoOn within(const NumberFile& file, std::uint64_t budget) {
   return [&file, budget] { return file.cached() <= budget + kAhead; };
 }
-// By the resident pages of files, where a user may not know what is cached, or all of it stays.
+// For tests in which the user may not count cached pages, or in which they all stay: compares the
+// resident pages of files.
 inline MayGoOn resident_within(std::uint64_t budget) {
   return
       [limit = process_memory().file + budget + kAhead] { return process_memory().file <= limit; };
 }
 
 inline void wait_for_guard(const MayGoOn& may_go_on) {
-  const auto rest = [] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); };
-  rest();
-  if (may_go_on && !until(may_go_on, rest)) {
+  const auto pause = [] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); };
+  pause();
+  if (may_go_on && !until(may_go_on, pause)) {
     throw std::runtime_error("the guard did not bring memory down within a minute");
   }
 }
 
-// In pieces of 1 MiB, no more than one in a millisecond.
+// Scans in blocks of 1 MiB, at most one per millisecond.
 inline std::uint64_t wrong_in_paced_scan(const TestMapping& map, std::uint64_t words,
                                          const MayGoOn& may_go_on = nullptr) {
-  constexpr std::uint64_t kPiece = (1 << 20) / 8;
+  constexpr std::uint64_t kBlock = (1 << 20) / 8;
   std::uint64_t wrong = 0;
-  for (std::uint64_t begin = 0; begin < words; begin += kPiece) {
-    for (std::uint64_t word = begin; word < std::min(words, begin + kPiece); ++word) {
+  for (std::uint64_t begin = 0; begin < words; begin += kBlock) {
+    for (std::uint64_t word = begin; word < std::min(words, begin + kBlock); ++word) {
       wrong += map[word] != word;
     }
     wait_for_guard(may_go_on);
@@ -173,7 +174,7 @@ inline void write_paced(const TestMapping& map, std::uint64_t words, bool shuffl
   }
 }
 
-// Crops, and a rest whenever 1 MiB was read from the disk.
+// Reads crops, with a pause whenever 1 MiB was read from the disk.
 inline std::uint64_t wrong_in_paced_crops(const TestMapping& map, std::uint64_t words, int crops,
                                           const MayGoOn& may_go_on) {
   OwnActivity activity;
@@ -188,7 +189,7 @@ inline std::uint64_t wrong_in_paced_crops(const TestMapping& map, std::uint64_t 
   return wrong;
 }
 
-// The highest that memory gets while it lives, looked at every millisecond.
+// Records peak memory during its lifetime, measured every millisecond.
 class PeakMemory {
  public:
   explicit PeakMemory(std::vector<int> files)

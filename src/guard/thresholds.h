@@ -1,4 +1,4 @@
-// When to look and how much to release: arithmetic alone.
+// When to count cached pages and how much to release. Only arithmetic, no system calls.
 #pragma once
 
 #include <algorithm>
@@ -16,16 +16,16 @@ struct Thresholds {
         target(bytes / 10 * 7),
         slack(std::max<std::uint64_t>(bytes / 10, 32_MiB)) {}
   std::uint64_t budget;
-  std::uint64_t trigger;  // release begins here,
-  std::uint64_t target;   // and goes down to here
-  std::uint64_t slack;    // how far memory may be above the budget for a moment
+  std::uint64_t trigger;  // releasing begins here
+  std::uint64_t target;   // releasing ends here
+  std::uint64_t slack;    // how far memory may exceed the budget for a moment
 };
 
 using Seconds = std::chrono::duration<double>;
 
-// How long the evictor may sleep. Until it wakes, memory must not be further than half the slack
-// past the trigger. A program that was active within the last second may fetch as fast as disks
-// are; one that was idle is assumed to begin with 1 GB/s.
+// How long the evictor may sleep. Until it wakes, memory must not exceed the trigger by more than
+// half the slack. A program that was active within the last second is assumed to fetch at the speed
+// of a fast disk, an idle program to begin with 1 GB/s.
 inline Seconds time_to_sleep(const Thresholds& thresholds, std::uint64_t estimate, bool active) {
   constexpr double kActive = 8e9, kIdle = 1e9;  // bytes per second
   constexpr Seconds kLeast{0.001}, kMost{0.1};

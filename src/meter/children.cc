@@ -60,7 +60,7 @@ bool LookTimer::due(Clock::time_point now) {
   ProcText text;
   const auto newest = parse_newest_pid(loadavg_ ? read_again(loadavg_.get(), text) : "");
   if (newest && newest == newest_ && now < regular_) return false;
-  newest_ = newest;  // read before the look: what comes during it is for the next one
+  newest_ = newest;  // read before the look: processes created during it are for the next one
   return true;
 }
 

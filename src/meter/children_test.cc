@@ -17,7 +17,7 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-TEST(Children, AreThoseOfAllThreads) {
+TEST(Children, OfAllThreadsAreFound) {
   const FakeTree tree;
   tree.write("/proc/7/task/7/children", "8 9 ");
   tree.write("/proc/7/task/70/children", "");
@@ -28,7 +28,7 @@ TEST(Children, AreThoseOfAllThreads) {
   EXPECT_THAT(children.of(8), IsEmpty());
 }
 
-TEST(Children, AreFoundByTheirParentsWhereTheKernelCannotBeAsked) {
+TEST(Children, AreFoundByAScanIfTheKernelDoesNotListThem) {
   const FakeTree tree;
   tree.write("/proc/8/stat", "8 (a) (b) S 7 8 8 0 -1 0 1 2 3 4 5 6 7 8 20 0 1 0 0\n");
   tree.write("/proc/9/stat", "9 (c) S 8 8 8 0 -1 0 1 2 3 4 5 6 7 8 20 0 1 0 0\n");
@@ -43,7 +43,8 @@ TEST(Children, AreFoundByTheirParentsWhereTheKernelCannotBeAsked) {
 }
 
 TEST(Children, BothWaysFindTheSame) {
-  if (Children::best_way() == Children::Way::kScan) GTEST_SKIP() << "this kernel cannot be asked";
+  if (Children::best_way() == Children::Way::kScan)
+    GTEST_SKIP() << "this kernel does not list children";
   TestChild child([](const TestChild::Steps& steps) {
     for (int i = 0; i < 3; ++i) {
       if (::fork() == 0) steps.until_over();
@@ -64,13 +65,13 @@ TEST(Children, NewestProcessIsTheLastWord) {
   EXPECT_FALSE(parse_newest_pid("1.98 0.85 1.31 6/140 \n"));
 }
 
-class LookTimes : public ::testing::Test {
+class LookTimerTest : public ::testing::Test {
  protected:
-  LookTimes() { newest(100); }
+  LookTimerTest() { newest(100); }
   void newest(int pid) const {
     tree_.write("/proc/loadavg", "0.1 0.1 0.1 1/100 " + std::to_string(pid) + "\n");
   }
-  // Looks if it is time to, which takes `cost`.
+  // Looks if a look is due, which takes `cost`.
   bool look(LookTimer& timer, Clock::duration at, Clock::duration cost = microseconds(10)) const {
     const Clock::time_point now = start_ + at;
     if (!timer.due(now)) return false;
@@ -81,7 +82,7 @@ class LookTimes : public ::testing::Test {
   const Clock::time_point start_ = Clock::now();
 };
 
-TEST_F(LookTimes, FirstIsAtOnceAndNextWhenSomethingWasMade) {
+TEST_F(LookTimerTest, FirstLookIsAtOnceAndTheNextAfterAProcessWasCreated) {
   LookTimer timer(tree_.root());
   EXPECT_TRUE(look(timer, milliseconds(0)));
   EXPECT_FALSE(look(timer, milliseconds(10)));
@@ -90,16 +91,16 @@ TEST_F(LookTimes, FirstIsAtOnceAndNextWhenSomethingWasMade) {
   EXPECT_FALSE(look(timer, milliseconds(30)));
 }
 
-TEST_F(LookTimes, CostNoMoreThanTheirPart) {
+TEST_F(LookTimerTest, LooksTakeNoMoreThanTheirShareOfTime) {
   LookTimer timer(tree_.root());
   EXPECT_TRUE(look(timer, milliseconds(0), microseconds(500)));
-  newest(101);  // stays to be looked for
+  newest(101);  // is still new at the next look
   EXPECT_FALSE(look(timer, milliseconds(10)));
   EXPECT_FALSE(look(timer, milliseconds(150)));
   EXPECT_TRUE(look(timer, milliseconds(151)));
 }
 
-TEST_F(LookTimes, ComeOnceASecondWhateverIsTold) {
+TEST_F(LookTimerTest, LooksOnceASecondWithoutNewProcesses) {
   LookTimer timer(tree_.root());
   EXPECT_TRUE(look(timer, milliseconds(0)));
   EXPECT_FALSE(look(timer, milliseconds(999)));
@@ -107,7 +108,7 @@ TEST_F(LookTimes, ComeOnceASecondWhateverIsTold) {
   EXPECT_FALSE(look(timer, milliseconds(1100)));
 }
 
-TEST_F(LookTimes, AreAsOftenAsAllowedWhereNothingIsTold) {
+TEST_F(LookTimerTest, LooksAsOftenAsAllowedWithoutLoadavg) {
   LookTimer timer(tree_.root() + "/nowhere");
   EXPECT_TRUE(look(timer, milliseconds(0)));
   EXPECT_FALSE(look(timer, milliseconds(3)));

@@ -15,7 +15,7 @@
 namespace evenkeel {
 namespace {
 
-// Blank-separated words, one after the other.
+// Takes words separated by blanks from a text.
 class Words {
  public:
   explicit Words(std::string_view text) : rest_(text) {}
@@ -28,7 +28,7 @@ class Words {
   }
   std::uint64_t number() {
     const std::string_view word = next();
-    // tpgid and others that may be negative are skipped.
+    // Fields that may be negative, such as tpgid, are skipped by the caller.
     const auto value = parse_number<std::uint64_t>(word);
     failed_ |= !value;
     return value.value_or(0);
@@ -47,7 +47,7 @@ class Words {
 
 std::optional<ProcessStat> parse_stat(std::string_view stat) {
   const std::size_t name_end =
-      stat.rfind(')');  // a name may have parentheses, nothing after it has
+      stat.rfind(')');  // the name may contain parentheses, the other fields do not
   if (name_end == std::string_view::npos) return std::nullopt;
   Words words(stat.substr(name_end + 1));
   ProcessStat out;

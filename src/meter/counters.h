@@ -1,4 +1,4 @@
-// Behind process_counters of meter.h.
+// Implements process_counters of meter.h.
 #pragma once
 
 #include <sys/types.h>
@@ -9,8 +9,7 @@
 
 namespace evenkeel {
 
-// From the text of /proc/PID/stat. What children that were waited for have done stands beside the
-// process's own.
+// Fields of /proc/PID/stat. The child_ members are sums over children that were waited for.
 struct ProcessStat {
   char state = '?';
   pid_t parent = 0;
@@ -19,11 +18,11 @@ struct ProcessStat {
   std::uint64_t ticks = 0, child_ticks = 0;  // CPU time, user and system
   std::uint64_t threads = 0;
 
-  // Has nothing left but its exit status. With other threads, only the first one has ended.
+  // Whether only its exit status is left. If it has other threads, only the first one has ended.
   bool zombie() const { return (state == 'Z' || state == 'X') && threads <= 1; }
 };
 
-// The name in it may have blanks, parentheses and newlines. Empty for a text that is cut short.
+// The process name may contain blanks, parentheses and newlines. Empty if the text is cut short.
 std::optional<ProcessStat> parse_stat(std::string_view stat);
 
 double seconds_of_ticks(std::uint64_t ticks);

@@ -20,7 +20,7 @@ std::string stat_text(const std::string& name, const std::string& state = "S") {
          "18446744073709551615 1 1 0 0 0 0 0 0 0 0 0 0 17 1 0 0 0 0 0 0 0 0 0 0 0 0 0\n";
 }
 
-TEST(Counters, StatFieldsAreWhereTheyBelong) {
+TEST(Counters, StatFieldsAreParsed) {
   const auto stat = parse_stat(stat_text("python3"));
   ASSERT_TRUE(stat);
   EXPECT_EQ(stat->state, 'S');
@@ -44,7 +44,7 @@ TEST(Counters, OddNamesDoNotShiftFields) {
   }
 }
 
-TEST(Counters, CutOrStrangeStatIsNone) {
+TEST(Counters, MalformedStatIsRefused) {
   EXPECT_FALSE(parse_stat(""));
   EXPECT_FALSE(parse_stat("77 python3 S 5"));
   EXPECT_FALSE(parse_stat("77 (python3)"));
@@ -52,7 +52,7 @@ TEST(Counters, CutOrStrangeStatIsNone) {
   EXPECT_FALSE(parse_stat("77 (python3) S 5 77 77 0 -1 4194560 100 many 3 4 5 6 7 8 20 0 9 0"));
 }
 
-TEST(Counters, FirstThreadThatEndedIsNoZombieYet) {
+TEST(Counters, AProcessWhoseFirstThreadEndedIsNoZombieYet) {
   EXPECT_FALSE(parse_stat(stat_text("x", "Z"))->zombie());  // nine threads
   ProcessStat stat = *parse_stat(stat_text("x", "Z"));
   stat.threads = 1;
@@ -89,7 +89,7 @@ TEST(Counters, ProcessWithAnOddNameIsRead) {
 TEST(Counters, NoSuchProcessIsAnError) {
   try {
     process_counters(0x3ffffff0);
-    FAIL() << "measured a process that is not there";
+    FAIL() << "measured a process that does not exist";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kSystem);
     EXPECT_EQ(error.code(), ESRCH);
@@ -97,8 +97,8 @@ TEST(Counters, NoSuchProcessIsAnError) {
   EXPECT_FALSE(process_pss(0x3ffffff0));
 }
 
-TEST(MemoryCounters, ShareOfPrivateMemoryIsAllOfIt) {
-  if (!process_pss()) GTEST_SKIP() << "this kernel does not tell";
+TEST(MemoryCounters, PssOfPrivateMemoryIsItsSize) {
+  if (!process_pss()) GTEST_SKIP() << "this kernel does not report PSS";
   TestChild child([](const TestChild::Steps& steps) {
     steps.done();
     touched_pages(64_MiB);

@@ -15,8 +15,8 @@
 namespace evenkeel {
 namespace {
 
-// To others than the owner, mincore says "resident" of every page: ask before believing it.
-bool mincore_tells(int fd, const struct stat& status) {
+// To users other than the owner, mincore reports every page as resident.
+bool mincore_is_right(int fd, const struct stat& status) {
   if (status.st_uid == ::geteuid() || ::geteuid() == 0) return true;
   const std::string self = "/proc/self/fd/" + std::to_string(fd);
   return ::faccessat(AT_FDCWD, self.c_str(), W_OK, AT_EACCESS) == 0;
@@ -26,7 +26,7 @@ bool mincore_tells(int fd, const struct stat& status) {
 
 std::optional<FileCache> file_cache_by_mincore(int fd) {
   struct stat status;
-  if (sys::fstat(fd, &status) != 0 || !mincore_tells(fd, status)) return std::nullopt;
+  if (sys::fstat(fd, &status) != 0 || !mincore_is_right(fd, status)) return std::nullopt;
   constexpr std::uint64_t kWindow = std::uint64_t{1} << 30;
   const std::uint64_t page = sys::page_size();
   const auto size = static_cast<std::uint64_t>(status.st_size);
@@ -36,9 +36,9 @@ std::optional<FileCache> file_cache_by_mincore(int fd) {
     const std::uint64_t length = std::min(kWindow, size - at);
     void* map = sys::mmap(nullptr, length, PROT_READ, MAP_SHARED, fd, at);
     if (map == MAP_FAILED) return std::nullopt;
-    const bool told = ::mincore(map, length, resident.data()) == 0;
+    const bool known = ::mincore(map, length, resident.data()) == 0;
     sys::munmap(map, length);
-    if (!told) return std::nullopt;
+    if (!known) return std::nullopt;
     pages += static_cast<std::uint64_t>(std::count_if(
         resident.begin(), resident.begin() + static_cast<long>((length + page - 1) / page),
         [](unsigned char flags) { return (flags & 1) != 0; }));
@@ -62,7 +62,7 @@ std::optional<FileCache> file_cache(const std::string& path) {
 
 std::optional<std::uint64_t> drop_file_cache(const std::string& path) {
   const Fd fd = open_readable(path);
-  ::fsync(fd.get());  // dirty pages cannot be dropped; where it fails, they show in what is left
+  ::fsync(fd.get());  // dirty pages cannot be dropped; if it fails, they count as left
   if (sys::fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED) != 0) {
     throw Error::system("drop from the page cache", errno).in(path);
   }

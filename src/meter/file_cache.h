@@ -1,4 +1,4 @@
-// Behind file_cache of meter.h.
+// Implements file_cache of meter.h.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace evenkeel {
 
-// Of an open file, so that watching it does not mean opening it each time.
+// For an open file, so that a file that is watched need not be opened each time.
 std::optional<FileCache> file_cache_of(int fd);
-// The slow way, for kernels before 6.5: walks every page of the file.
+// For kernels before 6.5. Slow: it walks every page of the file.
 std::optional<FileCache> file_cache_by_mincore(int fd);
 
 }  // namespace evenkeel

@@ -15,7 +15,7 @@ TEST(MemoryFileCache, DropEmptiesAndReadingFills) {
   constexpr std::uint64_t kBytes = 32_MiB;
   const TempFile file(kBytes);
   const auto left = drop_file_cache(file.path());
-  if (!left) GTEST_SKIP() << "the kernel does not tell";
+  if (!left) GTEST_SKIP() << "the kernel does not count cached pages";
   if (*left == kBytes) GTEST_SKIP() << "this file system keeps its pages (tmpfs)";
   EXPECT_EQ(*left, 0u);
   EXPECT_EQ(file_cache(file.path())->cached, 0u);
@@ -51,9 +51,9 @@ TEST(FileCache, MissingFileIsAnError) {
   EXPECT_THROW(readahead_bytes("/nonexistent/evenkeel"), Error);
 }
 
-// To a user who neither owns nor may write the file, the kernel says nothing true.
-TEST(FileCache, StrangersAreToldNothing) {
-  if (::geteuid() != 0) GTEST_SKIP() << "needs root to become someone else";
+// For a user who neither owns the file nor may write to it, mincore returns wrong numbers.
+TEST(FileCache, IsUnknownForFilesOfOtherUsers) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root to become another user";
   const TempFile file(1_MiB);
   const Fd fd = open_readable(file.path());
   const pid_t child = ::fork();

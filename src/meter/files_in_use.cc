@@ -33,8 +33,9 @@ std::optional<std::string> link_target(const std::string& link) {
   return target;
 }
 
-// Files under names that lead to them. A name that leads elsewhere was deleted or given to another
-// file, whatever the kernel adds to it (" (deleted)" can be the end of a real name).
+// Collects files under paths that lead to them. If a path leads elsewhere, the file was deleted or
+// its path was given to another file. The suffix " (deleted)" is not checked: it can be the end of
+// a real name.
 class Found {
  public:
   explicit Found(std::uint64_t least_size) : least_size_(least_size) {}
@@ -55,7 +56,8 @@ class Found {
   std::vector<FileInUse> files_;
 };
 
-// maps writes an inode, but not always the device that stat says; the path has to lead there.
+// The device in maps may differ from the device that stat returns, so the path must lead to the
+// inode.
 void add_mapped(std::uint64_t inode, std::string_view mapped, Found& found) {
   for (const std::string& path : {std::string(mapped), unescape_newlines(mapped)}) {
     const auto named = regular_file(path);
@@ -80,7 +82,7 @@ void add_open_files(pid_t pid, Found& found) {
   const std::string folder = proc_path(pid, "fd/");
   for (const int fd : numbered_entries(folder)) {
     const std::string link = folder + std::to_string(fd);
-    struct stat self;  // the link's own permissions say what the descriptor was opened for
+    struct stat self;  // the permissions of the link show how the descriptor was opened
     if (::lstat(link.c_str(), &self) != 0 || (self.st_mode & S_IRUSR) == 0) continue;
     const auto target = link_target(link);
     const auto status = target ? regular_file(link) : std::nullopt;

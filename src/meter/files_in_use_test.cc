@@ -20,7 +20,7 @@ namespace {
 using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
 
-// Files in a folder of its own, and which of them this process is found to use.
+// Makes files in a temporary folder and returns which of them files_in_use finds.
 class FilesInUse : public ::testing::Test {
  protected:
   static constexpr std::size_t kSize = 64_KiB;
@@ -51,13 +51,13 @@ class FilesInUse : public ::testing::Test {
     for (void* map : maps_) ::munmap(map, kSize);
   }
 
-  // By its real name, which is what the kernel tells.
+  // Its real path, which is what the kernel shows.
   const TempFolder folder_{std::filesystem::canonical(std::filesystem::temp_directory_path())};
   std::vector<void*> maps_;
   std::vector<Fd> files_;
 };
 
-TEST_F(FilesInUse, MappedAndOpenOnesAreFoundOnce) {
+TEST_F(FilesInUse, MappedAndOpenFilesAreFoundOnce) {
   const std::string both = make("both");
   map(both);
   map(both, PROT_READ | PROT_WRITE);
@@ -69,7 +69,7 @@ TEST_F(FilesInUse, MappedAndOpenOnesAreFoundOnce) {
   EXPECT_THAT(found(), UnorderedElementsAre("both", "mapped", "open", "open for both"));
 }
 
-TEST_F(FilesInUse, AreToldWithSizeAndIdentity) {
+TEST_F(FilesInUse, HaveSizeAndIdentity) {
   const std::string path = make("data", kSize + 5);
   map(path);
   struct stat status;
@@ -83,14 +83,14 @@ TEST_F(FilesInUse, AreToldWithSizeAndIdentity) {
   EXPECT_EQ(file->inode, status.st_ino);
 }
 
-TEST_F(FilesInUse, SmallAndWriteOnlyOnesAreNot) {
+TEST_F(FilesInUse, SmallAndWriteOnlyFilesAreLeftOut) {
   open(make("small", kSize - 1));
   open(make("log"), O_WRONLY | O_APPEND);
   EXPECT_THAT(found(), IsEmpty());
   EXPECT_THAT(found(1), UnorderedElementsAre("small"));
 }
 
-TEST_F(FilesInUse, ProgramsAndLibrariesAreNot) {
+TEST_F(FilesInUse, ProgramsAndLibrariesAreLeftOut) {
   const std::string library = make("library.so");
   map(library);
   map(library, PROT_READ | PROT_EXEC);
@@ -111,19 +111,19 @@ TEST_F(FilesInUse, OddNamesAreFound) {
                                    "mapped kept (deleted)", "open kept (deleted)"));
 }
 
-TEST_F(FilesInUse, DeletedAndReplacedOnesAreNot) {
+TEST_F(FilesInUse, DeletedAndReplacedFilesAreLeftOut) {
   for (const char* name : {"deleted", "replaced"}) {
     const std::string path = make(name);
     map(path);
     open(path);
     std::filesystem::remove(path);
   }
-  make("deleted (deleted)");  // what the kernel calls the one that is gone
+  make("deleted (deleted)");  // the name that the kernel shows for the deleted file
   make("replaced");
   EXPECT_THAT(found(), IsEmpty());
 }
 
-TEST_F(FilesInUse, MemoryAndDevicesAreNot) {
+TEST_F(FilesInUse, MemoryAndDevicesAreLeftOut) {
   const Fd memory(::memfd_create("evenkeel-test", MFD_CLOEXEC));
   ASSERT_EQ(::ftruncate(memory.get(), kSize), 0);
   open("/dev/zero");
@@ -139,14 +139,14 @@ TEST_F(FilesInUse, MemoryAndDevicesAreNot) {
   ::close(ends[1]);
 }
 
-TEST_F(FilesInUse, UnprivilegedUsersSeeTheirOwn) {
-  if (::geteuid() != 0) GTEST_SKIP() << "needs root to become someone else";
+TEST_F(FilesInUse, UnprivilegedUsersSeeTheirOwnFiles) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root to become another user";
   std::filesystem::permissions(folder_.root(), std::filesystem::perms(0777));
   const std::string blank = make("with blank "), line = make("new\nline"), real = make("r\\012");
   const std::string gone = make("gone");
   const std::string said = in_child([&]() -> std::string {
     if (!become_nobody()) return "still root";
-    ::prctl(PR_SET_DUMPABLE, 1);  // becoming another user took the right to look at oneself
+    ::prctl(PR_SET_DUMPABLE, 1);  // otherwise it may not read its own /proc after setuid
     for (const std::string& path : {blank, line, real, gone}) map(path);
     ::unlink(gone.c_str());
     make("gone (deleted)");
@@ -159,7 +159,9 @@ TEST_F(FilesInUse, UnprivilegedUsersSeeTheirOwn) {
   EXPECT_EQ(said, "new\nline|r\\012|with blank |");
 }
 
-TEST(FilesInUseOf, NoProcessAreNone) { EXPECT_THAT(files_in_use(0x3ffffff0, 0), IsEmpty()); }
+TEST(FilesInUseOf, AProcessThatDoesNotExistAreNone) {
+  EXPECT_THAT(files_in_use(0x3ffffff0, 0), IsEmpty());
+}
 
 }  // namespace
 }  // namespace evenkeel

@@ -17,25 +17,25 @@
 namespace evenkeel {
 namespace {
 
-constexpr char kNobodyWatches[] = "";
+constexpr char kNoFile[] = "";
 
-// The file to write to, or kNobodyWatches. Without a lock, which a fork could leave held: several
-// threads may ask at once, and agree on the first answer. It lives as long as the process.
+// The file to write to, or kNoFile. Uses no lock, because a fork could leave it locked. Several
+// threads may call it at once; all use the first answer. The path is never freed.
 const char* marks_path() noexcept {
   static std::atomic<const char*> path{nullptr};
   const char* known = path.load(std::memory_order_acquire);
   if (known) return known;
-  // Of a program with more rights than its user, the user must not choose what it writes to.
+  // In a setuid program, the user must not choose the file that it writes to.
   const char* given = ::secure_getenv(kMarksVariable);
   char* copy = given && *given ? ::strdup(given) : nullptr;
-  if (path.compare_exchange_strong(known, copy ? copy : kNobodyWatches)) {
-    return copy ? copy : kNobodyWatches;
+  if (path.compare_exchange_strong(known, copy ? copy : kNoFile)) {
+    return copy ? copy : kNoFile;
   }
   std::free(copy);
   return known;
 }
 
-// A line, as "<nanoseconds> <pid> <text>\n".
+// A line of the file: "<nanoseconds> <pid> <text>\n".
 struct Line {
   explicit Line(std::string_view text) noexcept {
     timespec now;
@@ -57,7 +57,8 @@ struct Line {
   std::size_t size = 0;
 };
 
-// Regular files alone: a pipe could make the program wait. Beyond RLIMIT_FSIZE a write is a signal.
+// Only regular files: a pipe could block the program. A write beyond RLIMIT_FSIZE would raise
+// SIGXFSZ.
 bool takes_more(int fd, std::size_t bytes) noexcept {
   struct stat status;
   if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) return false;
@@ -71,8 +72,7 @@ void append(const char* path, const Line& line) noexcept {
   const int fd = ::open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK);
   if (fd < 0) return;
   if (takes_more(fd, line.size)) {
-    // One write is one line, whoever else writes. Where it fails, the mark is lost, not the
-    // program.
+    // One write is one line, even if others write at the same time. If it fails, the mark is lost.
     [[maybe_unused]] const ssize_t put = ::write(fd, line.bytes, line.size);
   }
   ::close(fd);

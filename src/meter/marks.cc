@@ -16,9 +16,9 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::size_t kLongestLine = 1024;  // no mark is as long
+constexpr std::size_t kLongestLine = 1024;  // every mark is shorter
 
-// The number at the front, which must end in a blank; both are taken off.
+// Removes a number and the blank after it from the beginning of the line.
 std::optional<std::uint64_t> take_number(std::string_view& line) {
   std::uint64_t number = 0;
   const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), number);
@@ -56,13 +56,13 @@ MarkFile::MarkFile() {
   std::error_code failed;
   auto folder = std::filesystem::temp_directory_path(failed);
   if (failed) folder = "/tmp";
-  // A program that changes its working folder must find it still.
+  // A program that changes its working folder must still find it.
   path_ = std::filesystem::absolute(folder / "evenkeel-marks-XXXXXX").string();
   fd_ = Fd(::mkostemp(path_.data(), O_CLOEXEC));
   if (!fd_) {
-    throw Error::system("make a file for marks", errno)
+    throw Error::system("create a file for marks", errno)
         .in(path_)
-        .hint("set TMPDIR to a folder that can be written");
+        .hint("set TMPDIR to a writable folder");
   }
 }
 
@@ -72,16 +72,17 @@ std::vector<Mark> MarkFile::read_new() {
   std::vector<Mark> marks;
   struct stat status;
   if (sys::fstat(fd_.get(), &status) != 0) return marks;
-  // To where it ends now: who writes on and on does not keep the reader here.
+  // Read up to the current end only, so that a program that keeps writing does not block the
+  // reader.
   const auto end = static_cast<std::uint64_t>(status.st_size);
-  char piece[16384];
+  char buffer[16384];
   while (offset_ < end) {
-    const ssize_t got =
-        sys::pread(fd_.get(), piece, std::min<std::uint64_t>(sizeof piece, end - offset_), offset_);
+    const ssize_t got = sys::pread(fd_.get(), buffer,
+                                   std::min<std::uint64_t>(sizeof buffer, end - offset_), offset_);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) break;
     offset_ += static_cast<std::uint64_t>(got);
-    rest_.append(piece, static_cast<std::size_t>(got));
+    rest_.append(buffer, static_cast<std::size_t>(got));
     take_lines(marks);
   }
   return marks;
@@ -100,7 +101,8 @@ void MarkFile::take_lines(std::vector<Mark>& out) {
     out.push_back(std::move(*mark));
   }
   rest_.erase(0, begin);
-  if (rest_.size() > kLongestLine) rest_.resize(kLongestLine);  // garbage; its end will be seen
+  if (rest_.size() > kLongestLine)
+    rest_.resize(kLongestLine);  // garbage; skipped up to its newline
 }
 
 }  // namespace evenkeel

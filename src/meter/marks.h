@@ -1,4 +1,4 @@
-// Both ends of evenkeel::mark: the file that a profiler makes, and the lines in it.
+// Both sides of evenkeel::mark: the file that a profiler creates, and the lines in it.
 #pragma once
 
 #include <sys/types.h>
@@ -16,16 +16,17 @@ namespace evenkeel {
 
 inline constexpr char kMarksVariable[] = "EVENKEEL_MARKS";
 inline constexpr std::size_t kMostMarkText = 200;  // bytes
-// Marks are for moments, not for a log: a file that has grown this large takes no more.
+// No marks are added to a file that has reached this size: marks are not meant for logging.
 inline constexpr std::uint64_t kMostMarkFile = std::uint64_t{16} << 20;
 
 struct Mark {
   std::uint64_t nanoseconds = 0;  // CLOCK_MONOTONIC
-  pid_t pid = 0;                  // as the program knows it
+  pid_t pid = 0;                  // as getpid() of the program returns it
   std::string text;
 };
 
-// What is written of a text: at most kMostMarkText bytes, cut between characters, on one line.
+// The text of a mark as it is written: at most kMostMarkText bytes, cut between characters, on one
+// line.
 struct MarkText {
   std::array<char, kMostMarkText> bytes;
   std::size_t size;
@@ -33,11 +34,11 @@ struct MarkText {
 };
 MarkText clean_mark_text(std::string_view text) noexcept;
 
-// "<nanoseconds> <pid> <text>", without the newline. Empty for what is no such line.
+// Parses "<nanoseconds> <pid> <text>", without the newline. Empty for any other line.
 std::optional<Mark> parse_mark(std::string_view line);
 
-// A file of the profiler's own, to be named to a program in kMarksVariable; gone when this goes.
-// Programs of the same user can write to it. One thread at a time.
+// A file that the profiler creates. Its path is passed to a program in kMarksVariable. Programs of
+// the same user can write to it. The destructor deletes it. Not thread-safe.
 class MarkFile {
  public:
   static constexpr std::size_t kMost = 1000;  // marks in all
@@ -48,7 +49,7 @@ class MarkFile {
   MarkFile& operator=(const MarkFile&) = delete;
 
   const std::string& path() const { return path_; }
-  // Marks that came since the last call. Lines that are no marks are passed over.
+  // Returns the marks written since the last call. Skips lines that are not marks.
   std::vector<Mark> read_new();
   std::uint64_t dropped() const { return dropped_; }  // marks beyond kMost
 

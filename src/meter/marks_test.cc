@@ -32,7 +32,7 @@ void append(const std::string& path, std::string_view bytes) {
   std::ofstream(path, std::ios::app | std::ios::binary) << bytes;
 }
 
-// In a process of its own, since each asks for the file once.
+// Runs in a child, because a process reads the variable only once.
 std::string watched(const std::string& path, const std::function<std::string()>& work) {
   return in_child([&] {
     ::setenv(kMarksVariable, path.c_str(), 1);
@@ -57,7 +57,7 @@ TEST(MarkText, IsCutBetweenCharacters) {
   EXPECT_EQ(clean(std::string(300, '\x80')).size(), 200u);  // not UTF-8: cut anywhere
 }
 
-TEST(Marks, LinesAreTakenApart) {
+TEST(Marks, LinesAreParsed) {
   const auto mark = parse_mark("123456789 42 epoch 2  of 3");
   ASSERT_TRUE(mark);
   EXPECT_EQ(mark->nanoseconds, 123456789u);
@@ -66,7 +66,7 @@ TEST(Marks, LinesAreTakenApart) {
   EXPECT_EQ(parse_mark("1 2 ")->text, "");
 }
 
-TEST(Marks, OtherLinesAreNone) {
+TEST(Marks, OtherLinesAreRefused) {
   for (const char* line :
        {"", " ", "epoch", "12", "12 ", "12 34", "-1 34 x", "12 0 x", "12 -3 x",
         "99999999999999999999999 3 x", "12 99999999999 x", "1.5 3 x", "12  3 x"}) {
@@ -123,7 +123,7 @@ TEST(Marks, OfThreadsAndChildrenAllArrive) {
   EXPECT_EQ(children, 1);
 }
 
-TEST(Marks, DoNothingWhenNobodyWatches) {
+TEST(Marks, DoNothingWithoutTheVariable) {
   const std::string said = in_child([] {
     ::unsetenv(kMarksVariable);
     errno = 77;
@@ -133,8 +133,8 @@ TEST(Marks, DoNothingWhenNobodyWatches) {
   EXPECT_EQ(said, "77");
 }
 
-// Whatever the variable names: the program goes on, and nothing but a regular file is written to.
-TEST(Marks, WriteToRegularFilesAlone) {
+// Whatever the variable contains, the program goes on, and only a regular file is written to.
+TEST(Marks, AreOnlyWrittenToRegularFiles) {
   const TempFolder folder;
   const std::string pipe = folder.path("pipe"), link = folder.path("link");
   const std::string target = folder.write("target", "kept");
@@ -155,7 +155,7 @@ TEST(Marks, WriteToRegularFilesAlone) {
   EXPECT_FALSE(std::filesystem::exists(folder.path("none")));
 }
 
-TEST(Marks, StopAtTheLimitOnFileSizesInsteadOfASignal) {
+TEST(Marks, AreDroppedAtTheFileSizeLimitWithoutASignal) {
   MarkFile file;
   const std::string said = watched(file.path(), [] {
     const rlimit none{0, 0};
@@ -177,7 +177,7 @@ TEST(Marks, FileDoesNotGrowWithoutEnd) {
   EXPECT_EQ(std::filesystem::file_size(file.path()), kMostMarkFile);
 }
 
-TEST(MarkFile, IsPrivateAndGoesAway) {
+TEST(MarkFile, IsPrivateAndIsDeleted) {
   std::string path;
   {
     const MarkFile file;
@@ -203,7 +203,7 @@ TEST(MarkFile, WaitsForTheEndOfALine) {
   EXPECT_EQ(file.read_new().at(0).text, "three");
 }
 
-TEST(MarkFile, PassesOverGarbage) {
+TEST(MarkFile, SkipsGarbage) {
   MarkFile file;
   append(file.path(), "nonsense\n\n1 2 good\n" + std::string(100'000, 'z') + "\n" +
                           std::string("\0\0\n", 3) + "3 4 also\n");

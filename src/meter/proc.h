@@ -14,18 +14,18 @@ namespace evenkeel {
 // "/proc/7/stat"; pid 0 is this process.
 std::string proc_path(pid_t pid, std::string_view name);
 
-// Opens for reading, O_CLOEXEC; -1 and errno.
+// Opens for reading with O_CLOEXEC. Returns -1 and sets errno if that fails.
 int open_proc(pid_t pid, std::string_view name);
 
-// Room for one file of the short kind. The longest, status, has 1.5 KiB; on machines with very many
-// CPUs more, at the end, where nothing is that we read.
+// A buffer for one of the short files. The longest, status, has 1.5 KiB, or more on machines with
+// very many CPUs, but what we need is at its beginning.
 using ProcText = std::array<char, 8192>;
 
-// The beginning of an open file, read anew; empty when the process has ended or it is not
-// permitted.
+// Reads an open file again from its beginning. Empty if the process has ended or permission is
+// missing.
 std::string_view read_again(int fd, ProcText& text);
 
-// The names in a folder that are numbers: processes, threads, descriptors. Empty where it cannot be
+// The names in a folder that are numbers: processes, threads, descriptors. Empty if it cannot be
 // read.
 std::vector<pid_t> numbered_entries(const std::string& folder);
 

@@ -26,10 +26,10 @@ constexpr std::uint64_t kWritable = 0x02, kExecutable = 0x04, kShared = 0x08;
 
 std::uint64_t device_number(std::uint64_t high, std::uint64_t low) { return high << 32 | low; }
 
-// Takes a hexadecimal number and the character behind it.
-bool take_hex(std::string_view& text, std::uint64_t& out, char behind) {
+// Removes a hexadecimal number and the character after it from the beginning of the text.
+bool take_hex(std::string_view& text, std::uint64_t& out, char after) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out, 16);
-  if (error != std::errc{} || end == text.data() + text.size() || *end != behind) return false;
+  if (error != std::errc{} || end == text.data() + text.size() || *end != after) return false;
   text.remove_prefix(static_cast<std::size_t>(end - text.data()) + 1);
   return true;
 }
@@ -81,7 +81,7 @@ std::optional<std::vector<Vma>> Maps::by_query(AddressRange range) const {
     query.flags = kCoveringOrNext;
     query.address = at;
     if (::ioctl(maps_.get(), kQuery, &query) != 0) {
-      if (errno == ENOENT) break;  // nothing from here on
+      if (errno == ENOENT) break;  // no mapping at or after this address
       return std::nullopt;
     }
     if (query.begin >= range.end) break;

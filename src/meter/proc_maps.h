@@ -28,23 +28,22 @@ struct Vma {
 
 struct MapsLine {
   Vma vma;
-  std::string_view
-      path;  // as in the line: a newline is \012, and so is a real "\012"; may be empty
+  std::string_view path;  // as in the line: "\012" is a newline or a real "\012"; may be empty
   // False for anonymous memory, [heap] and the like.
   bool has_file() const { return vma.inode != 0 && path.starts_with('/'); }
 };
 
-// A line of /proc/PID/maps; empty when it is malformed.
+// Parses a line of /proc/PID/maps. Empty if it is malformed.
 std::optional<MapsLine> parse_maps_line(std::string_view line);
 
-// A newline for each \012.
+// Replaces each \012 by a newline.
 std::string unescape_newlines(std::string_view path);
 
-// Looks up mappings of a process. Thread-safe. Not for use in a child of fork.
+// Looks up mappings of a process. Thread-safe. A child of fork must not use it.
 class Maps {
  public:
-  explicit Maps(pid_t pid = 0);  // 0 is this one
-  // Mappings in the range, by address. Empty when there are none, or the kernel does not tell.
+  explicit Maps(pid_t pid = 0);  // 0: the calling process
+  // Mappings in the range, by address. Empty if there are none or the kernel refuses.
   std::vector<Vma> in(AddressRange range) const;
 
  private:
@@ -54,8 +53,8 @@ class Maps {
   Fd maps_;
 };
 
-// Whether the range is covered without a gap by `wanted` and its continuations: the same file, at
-// the offsets that follow from the address, shared or private as it was.
+// Whether `wanted` and its continuations cover the range without a gap. A continuation is of the
+// same file, at the offset that follows from its address, and shared or private like `wanted`.
 bool covers(const std::vector<Vma>& found, AddressRange range, const Vma& wanted);
 
 }  // namespace evenkeel

@@ -10,7 +10,7 @@
 namespace evenkeel {
 namespace {
 
-TEST(ProcMaps, LinesOfMapsAreUnderstood) {
+TEST(ProcMaps, LinesAreParsed) {
   const auto parsed =
       parse_maps_line("7f0000000000-7f0000200000 rw-s 00003000 fe:01 1234      /data/a b.bin");
   ASSERT_TRUE(parsed);
@@ -25,14 +25,14 @@ TEST(ProcMaps, LinesOfMapsAreUnderstood) {
   EXPECT_EQ(parse_maps_line("1000-2000 rw-p 00000000 00:00 0 ")->vma.inode, 0u);
 }
 
-TEST(ProcMaps, WhatIsNoLineIsNone) {
+TEST(ProcMaps, MalformedLinesAreRefused) {
   for (const char* line : {"", "1000", "1000-2000", "1000-2000 rw", "1000-2000 rw-p 0 00:00",
                            "x-y rw-p 0 0:0 0", "1000-2000 rw-p 0 00 12"}) {
     EXPECT_FALSE(parse_maps_line(line)) << line;
   }
 }
 
-TEST(ProcMaps, PathsStayAsTheyAre) {
+TEST(ProcMaps, PathsAreNotUnescaped) {
   const auto path = [](std::string_view end) {
     return std::string(parse_maps_line("1000-2000 r--p 0 fe:00 5 " + std::string(end))->path);
   };
@@ -43,7 +43,7 @@ TEST(ProcMaps, PathsStayAsTheyAre) {
   EXPECT_TRUE(parse_maps_line("1000-2000 r-xp 00000000 fe:00 5 /bin/true")->vma.executable);
 }
 
-TEST(ProcMaps, LinesWithoutAFile) {
+TEST(ProcMaps, SomeLinesHaveNoFile) {
   for (const char* line :
        {"", "x", "1000-2000 rw-p 00000000 00:00 0 ", "1000-2000 rw-p 00000000 00:00 0",
         "1000-2000 rw-p 00000000 00:00 0                  [heap]", "1000-2000 rw-p 0 0:0 5 [odd]",
@@ -53,10 +53,10 @@ TEST(ProcMaps, LinesWithoutAFile) {
   }
 }
 
-TEST(ProcMaps, TheQuestionAndTheTextAgree) {
+TEST(ProcMaps, TheQueryAndTheTextAgree) {
   const NumberFile file(1_MiB);
   const TestMapping map(file);
-  // Different advice splits it into three.
+  // Different advice splits the mapping into three.
   ASSERT_EQ(::madvise(map.words() + (256_KiB / 8), 256_KiB, MADV_RANDOM), 0);
   const auto begin = reinterpret_cast<std::uint64_t>(map.words());
   const AddressRange range{begin, begin + 1_MiB};
@@ -81,7 +81,7 @@ class Covers : public testing::Test {
   bool covered(std::vector<Vma> found) const { return covers(found, range_, wanted_); }
 };
 
-TEST_F(Covers, TheMappingItselfAndItsPieces) {
+TEST_F(Covers, TheMappingWholeOrSplit) {
   EXPECT_TRUE(covered({wanted_}));
   EXPECT_TRUE(
       covered({{{0x1000, 0x2000}, 0x5000, 7, 42, true}, {{0x2000, 0x3000}, 0x6000, 7, 42, true}}));
@@ -100,7 +100,7 @@ TEST_F(Covers, NothingThatDiffers) {
                         {{0x2000, 0x3000}, 0, 0, 0, false}}));  // anonymous memory in the middle
 }
 
-TEST_F(Covers, AnonymousMemoryNever) {
+TEST_F(Covers, NeverAnonymousMemory) {
   const Vma nothing{{0x1000, 0x3000}, 0, 0, 0, false};
   EXPECT_FALSE(covers({nothing}, range_, nothing));
 }

@@ -46,10 +46,10 @@ std::optional<ProcessPss> parse_smaps_rollup(std::string_view rollup) {
   pss.total = *total * 1024;
   pss.resident = number_after(rollup, "Rss:").value_or(0) * 1024;
   pss.resident_anon = number_after(rollup, "Anonymous:").value_or(0) * 1024;
-  pss.kinds_told = true;
+  pss.kinds_known = true;
   for (std::size_t kind = 0; kind < kNames.size(); ++kind) {
     const auto kib = number_after(rollup, kNames[kind]);
-    pss.kinds_told &= kib.has_value();
+    pss.kinds_known &= kib.has_value();
     pss.kinds[kind] = kib.value_or(0) * 1024;
   }
   return pss;

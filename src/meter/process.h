@@ -1,4 +1,4 @@
-// Behind process_memory and disk_bytes_read of meter.h.
+// Implements process_memory and disk_bytes_read of meter.h.
 #pragma once
 
 #include <sys/types.h>
@@ -13,35 +13,35 @@
 
 namespace evenkeel {
 
-// From the text of /proc/PID/status. Empty when no resident set is told: a zombie, a kernel thread.
+// Parses /proc/PID/status. Empty if it has no resident set: a zombie or a kernel thread.
 std::optional<ProcessMemory> parse_status(std::string_view status);
 
-// What the resident set consists of.
+// The parts of the resident set.
 inline constexpr std::array kResidentKinds = {&ProcessMemory::anon, &ProcessMemory::file,
                                               &ProcessMemory::shmem};
 
 // Proportional set size, in bytes.
 struct ProcessPss {
   std::uint64_t total = 0;
-  std::array<std::uint64_t, kResidentKinds.size()> kinds{};  // of kResidentKinds
-  bool kinds_told = false;                                   // Linux 5.4 or later
-  // The resident set as the same walk found it: the process may grow between two readings.
+  std::array<std::uint64_t, kResidentKinds.size()> kinds{};  // by kResidentKinds
+  bool kinds_known = false;                                  // needs Linux 5.4
+  // The resident set from the same walk: the process may grow between two readings.
   std::uint64_t resident = 0, resident_anon = 0;
 };
-// From the text of /proc/PID/smaps_rollup. Empty when it tells no PSS.
+// Parses /proc/PID/smaps_rollup. Empty if it has no PSS.
 std::optional<ProcessPss> parse_smaps_rollup(std::string_view rollup);
-// Of a process; empty, with errno, when it has ended or it is not permitted.
+// Returns empty and sets errno if the process has ended or permission is missing.
 std::optional<ProcessPss> read_pss(pid_t pid);
 
-// From the text of /proc/PID/io.
+// Returns read_bytes from the text of /proc/PID/io.
 std::optional<std::uint64_t> parse_io(std::string_view io);
 
-// One process, looked at again and again: its status file stays open. One thread at a time.
+// Measures one process repeatedly. Its status file stays open. Not thread-safe.
 class ProcessMeter {
  public:
-  // Throws Error (kSystem, ESRCH) when there is no such process.
+  // Throws Error (kSystem, ESRCH) if there is no such process.
   explicit ProcessMeter(pid_t pid);
-  // Empty when the process has ended.
+  // Empty if the process has ended.
   std::optional<ProcessMemory> sample() const;
 
  private:

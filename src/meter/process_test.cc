@@ -29,13 +29,13 @@ TEST(Meter, StatusFieldsBecomeBytes) {
   EXPECT_EQ(memory->rss(), 60_KiB);
 }
 
-TEST(Meter, StatusWithoutMemoryIsNone) {
+TEST(Meter, StatusWithoutMemoryIsEmpty) {
   EXPECT_FALSE(parse_status("Name:\tkthreadd\nState:\tS (sleeping)\n"));
   EXPECT_FALSE(parse_status(""));
   EXPECT_FALSE(parse_status("RssAnon:\tnonsense kB\nRssAnon"));
 }
 
-TEST(Meter, IoTellsDiskBytesAlone) {
+TEST(Meter, OnlyDiskBytesAreReadFromIo) {
   EXPECT_EQ(parse_io("rchar: 1\nread_bytes: 4096\ncancelled_write_bytes: 9\n"), 4096u);
   EXPECT_FALSE(parse_io("rchar: 1\n"));
 }
@@ -43,14 +43,14 @@ TEST(Meter, IoTellsDiskBytesAlone) {
 TEST(Meter, NoSuchProcessIsAnError) {
   try {
     process_memory(0x3ffffff0);
-    FAIL() << "measured a process that is not there";
+    FAIL() << "measured a process that does not exist";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kSystem);
     EXPECT_EQ(error.code(), ESRCH);
   }
 }
 
-TEST(Meter, ProcessThatEndedGivesNothing) {
+TEST(Meter, AProcessThatEndedHasNoSample) {
   const pid_t child = ::fork();
   if (child == 0) {
     ::pause();
@@ -61,7 +61,7 @@ TEST(Meter, ProcessThatEndedGivesNothing) {
   ::kill(child, SIGKILL);
   ::siginfo_t info;
   ::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT);
-  EXPECT_FALSE(meter.sample());  // a zombie holds nothing
+  EXPECT_FALSE(meter.sample());  // a zombie has no memory
   ::waitpid(child, nullptr, 0);
   EXPECT_FALSE(meter.sample());
 }
@@ -71,8 +71,8 @@ std::uint64_t growth(std::uint64_t before, std::uint64_t after) {
 }
 
 void expect_near(std::uint64_t measured, std::uint64_t wanted) {
-  // The kernel counts in batches for each thread, and may evict a page at any time. A wrong unit or
-  // pages counted twice are far outside.
+  // The kernel counts in batches for each thread and may evict a page at any time. A wrong unit or
+  // pages counted twice would be far off.
   EXPECT_NEAR(static_cast<double>(measured), static_cast<double>(wanted),
               0.125 * static_cast<double>(wanted));
 }
@@ -97,7 +97,7 @@ TEST(MemoryMeter, MappedFilePagesAreCounted) {
   const ProcessMemory before = process_memory();
   void* map = ::mmap(nullptr, kBytes, PROT_READ, MAP_SHARED, fd.get(), 0);
   ASSERT_NE(map, MAP_FAILED);
-  ::mlock(map, kBytes);  // where that is allowed, nothing is evicted meanwhile
+  ::mlock(map, kBytes);  // if permitted, it prevents eviction
   unsigned sum = 0;
   for (std::uint64_t at = 0; at < kBytes; at += 4096) sum += static_cast<unsigned char*>(map)[at];
   const ProcessMemory after = process_memory();
@@ -124,7 +124,7 @@ TEST(MemoryMeter, DiskBytesAreCounted) {
   const auto left = drop_file_cache(file.path());
   if (!left || *left != 0) GTEST_SKIP() << "the cache of this file system cannot be dropped";
   const auto before = disk_bytes_read();
-  if (!before) GTEST_SKIP() << "this kernel does not count";
+  if (!before) GTEST_SKIP() << "this kernel does not count bytes read";
   file.read_through();
   const std::uint64_t read = *disk_bytes_read() - *before;
   EXPECT_GE(read, kBytes);

@@ -30,7 +30,8 @@ class ProcessTree::Impl {
 
   std::optional<TreeMemory> sample() {
     if (timer_.due(LookTimer::Clock::now())) look();
-    // Parents first: a child that is there when it is read was not in what its parent inherited.
+    // Parents first: if a child still exists when it is read, its parent had not inherited its
+    // counts when the parent was read.
     for (TrackedProcess& process : tracked_) process.read();
     settle_ended();
     done_.raise_to(done_by_all().above(before_));
@@ -53,7 +54,7 @@ class ProcessTree::Impl {
   ProcessCounters counters() const {
     ProcessCounters counters{done_.major_faults, done_.minor_faults, seconds_of_ticks(done_.ticks),
                              std::nullopt};
-    if (tells_disk_) counters.disk_read = done_.disk_read;
+    if (knows_disk_) counters.disk_read = done_.disk_read;
     return counters;
   }
 
@@ -82,10 +83,10 @@ class ProcessTree::Impl {
   }
 
   std::optional<std::uint64_t> pss() {
-    look();  // a child that is not known would be taken for the others: they share its pages
+    look();  // pages shared with an unknown child would seem to be shared with other processes
     std::vector<std::pair<TrackedProcess*, ProcessPss>> walked;
     std::uint64_t sum = 0;
-    bool kinds_told = true;
+    bool kinds_known = true;
     for (TrackedProcess& process : tracked_) {
       if (!process.living() || process.borrows_memory()) continue;
       errno = 0;
@@ -93,10 +94,10 @@ class ProcessTree::Impl {
       if (!pss && (errno == EACCES || errno == EPERM)) return std::nullopt;
       if (!pss) continue;  // it may have ended by now
       sum += pss->total;
-      kinds_told &= pss->kinds_told;
+      kinds_known &= pss->kinds_known;
       walked.emplace_back(&process, *pss);
     }
-    if (!kinds_told) return sum;
+    if (!kinds_known) return sum;
     sharing_known_ = true;
     shared_once_ = {};
     for (const auto& [process, pss] : walked) {
@@ -140,7 +141,7 @@ class ProcessTree::Impl {
     }
     children_.refresh();
     unmeasured_ = can_look() ? 0 : 1;
-    for (std::size_t i = 0; i < tracked_.size(); ++i) {  // children's children come behind them
+    for (std::size_t i = 0; i < tracked_.size(); ++i) {  // grandchildren are appended meanwhile
       if (!tracked_[i].living()) continue;
       for (const pid_t child : children_.of(tracked_[i].pid())) {
         if (known.insert(child).second) follow(child, i);
@@ -149,7 +150,7 @@ class ProcessTree::Impl {
     timer_.looked(began, LookTimer::Clock::now());
   }
 
-  // A child may have taken memory of its own before it is found.
+  // A child may have allocated memory before it is found, so it shares at most what its parent has.
   void follow(pid_t pid, std::size_t parent) {
     if (auto process = TrackedProcess::open(pid, tracked_[parent].pid())) {
       tracked_[parent].read_resident();
@@ -164,14 +165,15 @@ class ProcessTree::Impl {
     Tally sum = ended_;
     for (const TrackedProcess& process : tracked_) {
       sum.add(process.tally());
-      tells_disk_ |= process.tells_disk();
+      knows_disk_ |= process.knows_disk();
     }
     return sum;
   }
 
-  // What a process had done when it ended goes over to the parent that waits for it, and must then
-  // not count for itself. The parent was read first, so it may show that only in the next sample.
-  // Where no parent does (it ignores its children, or is not in the tree), the last seen counts.
+  // The kernel adds the counts of an ended process to the parent that waits for it. Then they must
+  // not be counted a second time. The parent was read first, so it may show them only in the next
+  // sample. If no parent inherits them (it ignores its children, or is not in the tree), the last
+  // counts seen are added to ended_.
   void settle_ended() {
     std::unordered_set<const TrackedProcess*> settled;
     for (TrackedProcess& process : tracked_) {
@@ -189,7 +191,7 @@ class ProcessTree::Impl {
     tracked_ = std::move(rest);
   }
 
-  // The nearest ancestor that is not gone. Null: none in the tree.
+  // The nearest ancestor that is not gone. Null if there is none in the tree.
   TrackedProcess* heir_of(const TrackedProcess& process) {
     pid_t parent = process.parent();
     for (std::size_t steps = 0; steps < tracked_.size(); ++steps) {
@@ -206,13 +208,13 @@ class ProcessTree::Impl {
   Children children_;
   LookTimer timer_;
   std::vector<TrackedProcess> tracked_;  // parents before children
-  Tally before_;                         // when the tree was made
-  Tally ended_;                          // by those that nobody inherited
-  Tally done_;                           // since the tree was made
-  bool tells_disk_ = false;
+  Tally before_;                         // when the tree was created
+  Tally ended_;                          // of ended processes whose counts no parent inherited
+  Tally done_;                           // since the tree was created
+  bool knows_disk_ = false;
   std::uint32_t unmeasured_ = 0;
   bool sharing_known_ = false;  // a walk over the pages was permitted
-  // What the pages that several processes share occupied at the last walk, by kind.
+  // Bytes that the shared pages occupied at the last walk, by kind, each page counted once.
   std::array<std::uint64_t, kResidentKinds.size()> shared_once_{};
 };
 

@@ -24,7 +24,7 @@ using Steps = TestChild::Steps;
 
 constexpr std::uint64_t kPages = 64_MiB / 4096;
 
-// Samples until a look has been due again: the second look is allowed only some time after the
+// Samples until the tree has this many processes: the second look is due only some time after the
 // first.
 std::optional<TreeMemory> sample_with(ProcessTree& tree, std::uint32_t processes) {
   std::optional<TreeMemory> now;
@@ -37,13 +37,13 @@ std::optional<TreeMemory> sample_with(ProcessTree& tree, std::uint32_t processes
   return now;
 }
 
-// As in process_test.cc: the kernel counts in batches, and may evict.
+// The kernel counts in batches and may evict pages.
 void expect_about(std::uint64_t measured, std::uint64_t wanted) {
   EXPECT_NEAR(static_cast<double>(measured), static_cast<double>(wanted),
               0.125 * static_cast<double>(wanted));
 }
 
-// A child of the child, which does `work` and then waits for the end of the test.
+// Forks a child of the child, which does `work` and then waits for the end of the test.
 pid_t fork_and(const std::function<void()>& work, const Steps& steps) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -57,14 +57,14 @@ pid_t fork_and(const std::function<void()>& work, const Steps& steps) {
 TEST(ProcessTree, NoSuchProcessIsAnError) {
   try {
     ProcessTree tree(0x3ffffff0);
-    FAIL() << "follows a process that is not there";
+    FAIL() << "follows a process that does not exist";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kSystem);
     EXPECT_EQ(error.code(), ESRCH);
   }
 }
 
-TEST(ProcessTree, ZombieRootIsNoProcess) {
+TEST(ProcessTree, ZombieRootIsRefused) {
   TestChild child([](const Steps& steps) { steps.wait(); });
   child.become_zombie();
   EXPECT_THROW(ProcessTree{child.pid()}, Error);
@@ -164,7 +164,7 @@ TEST(ProcessTree, ReparentedGrandchildIsStillFollowed) {
   const auto orphaned = tree.sample();
   EXPECT_EQ(orphaned->processes, 2u);
   EXPECT_GE(orphaned->memory.anon, 16_MiB);
-  child.end();  // the root: its grandchild goes on
+  child.end();  // the root ends, its grandchild goes on
   ASSERT_TRUE(tree.sample());
   EXPECT_THAT(tree.processes(), ElementsAre(grandchild));
   ::kill(grandchild, SIGKILL);
@@ -188,7 +188,7 @@ TEST(MemoryProcessTree, CountersBeginWithTheTree) {
   EXPECT_EQ(counters.disk_read.has_value(), disk_bytes_read().has_value());
 }
 
-// The kernel adds what a child has done to its parent when that one waits for it: once is enough.
+// The kernel adds the counts of a child to its parent when the parent waits for it.
 TEST(MemoryProcessTree, EndedChildStillCountsAndOnlyOnce) {
   TestChild child([](const Steps& steps) {
     steps.wait();
@@ -235,7 +235,7 @@ TEST(MemoryProcessTree, ChildThatNobodyWaitsForStillCounts) {
   expect_about(tree.sample()->counters.minor_faults - with.minor_faults, kPages / 2);
 }
 
-TEST(MemoryProcessTree, OneInheritanceDoesNotStandForTwoChildren) {
+TEST(MemoryProcessTree, InheritedCountsOfOneChildAreNotTakenForThoseOfTwo) {
   TestChild child([](const Steps& steps) {
     steps.wait();
     const pid_t first = fork_and([] { touched_pages(64_MiB); }, steps);
@@ -275,11 +275,11 @@ TEST(ProcessTree, ShortLivedChildrenCountOnceTheyAreWaitedFor) {
     steps.done();
   });
   ProcessTree tree(child.pid());
-  ASSERT_TRUE(child.step());  // no sample while they lived
+  ASSERT_TRUE(child.step());  // no sample during their lifetime
   EXPECT_GE(tree.sample()->counters.minor_faults, kPages);
 }
 
-TEST(ProcessTree, FinalCountersAreThoseOfTheEnd) {
+TEST(ProcessTree, FinalCountersIncludeAllWork) {
   TestChild child([](const Steps& steps) {
     steps.wait();
     touched_pages(64_MiB);
@@ -297,7 +297,7 @@ TEST(ProcessTree, DiskBytesOfAChildCountOnce) {
   const TempFile file(kBytes);
   const auto left = drop_file_cache(file.path());
   if (!left || *left != 0) GTEST_SKIP() << "the cache of this file system cannot be dropped";
-  if (!disk_bytes_read()) GTEST_SKIP() << "this kernel does not count";
+  if (!disk_bytes_read()) GTEST_SKIP() << "this kernel does not count bytes read";
   TestChild child([&](const Steps& steps) {
     steps.wait();
     const pid_t inner = fork_and([&] { file.read_through(); }, steps);
@@ -327,7 +327,7 @@ void allow_descriptors(int count) {
   if (::setrlimit(RLIMIT_NOFILE, &few) != 0) throw std::runtime_error("setrlimit");
 }
 
-TEST(ProcessTree, ProcessesWithoutDescriptorsAreTold) {
+TEST(ProcessTree, ProcessesNotMeasuredForLackOfDescriptorsAreCounted) {
   TestChild child([](const Steps& steps) {
     for (int i = 0; i < 3; ++i) fork_and([] {}, steps);
     steps.until_over();
@@ -343,11 +343,11 @@ TEST(ProcessTree, ProcessesWithoutDescriptorsAreTold) {
   };
   EXPECT_EQ(seen_with(64), "4+0");
   EXPECT_EQ(seen_with(8), "2+2");
-  EXPECT_EQ(seen_with(4), "1+1");  // none is left to look with
+  EXPECT_EQ(seen_with(4), "1+1");  // no descriptor is left to look for children
 }
 
-TEST(ProcessTree, StrangersSeeMemoryButNotShares) {
-  if (::geteuid() != 0) GTEST_SKIP() << "needs root to become someone else";
+TEST(ProcessTree, OtherUsersSeeMemoryButNotPss) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root to become another user";
   TestChild child([](const Steps& steps) { steps.wait(); });
   const std::string said = in_child([&]() -> std::string {
     if (!become_nobody()) return "still root";
@@ -400,7 +400,7 @@ TEST(MemoryProcessTree, EachKindOfMemoryOfAChildIsCounted) {
   expect_about(shared.rss() - start.rss(), 160_MiB);
 }
 
-TEST(MemoryProcessTree, TheQuickLookSeesWhatTheFullOneSees) {
+TEST(MemoryProcessTree, TheQuickSampleAgreesWithTheFullOne) {
   const TempFile file(64_MiB);
   file.read_through();
   TestChild child([&](const Steps& steps) {
@@ -422,7 +422,7 @@ TEST(MemoryProcessTree, TheQuickLookSeesWhatTheFullOneSees) {
   expect_about(quick.file - start.file, 64_MiB);
   ASSERT_TRUE(child.step());
   const ProcessMemory mixed = tree.sample_resident();
-  expect_about(mixed.file - start.file, 96_MiB);  // until a full look tells the two apart
+  expect_about(mixed.file - start.file, 96_MiB);  // includes shmem until a full sample
   expect_about(mixed.rss() - start.rss(), 160_MiB);
   const ProcessMemory full = tree.sample()->memory;
   expect_about(full.shmem - start.shmem, 32_MiB);
@@ -431,7 +431,7 @@ TEST(MemoryProcessTree, TheQuickLookSeesWhatTheFullOneSees) {
   expect_about(again.file - start.file, 64_MiB);
 }
 
-TEST(ProcessTree, TheQuickLookCountsNoMemoryOfAZombie) {
+TEST(ProcessTree, TheQuickSampleCountsNoMemoryOfAZombie) {
   TestChild child([](const Steps& steps) {
     const pid_t grandchild = fork_and([] { touched_pages(64_MiB); }, steps);
     steps.done();
@@ -468,8 +468,8 @@ TEST(MemoryProcessTree, GrandchildrenAreInTheSum) {
   EXPECT_EQ(now->memory.peak_rss, 0u);
 }
 
-TEST(MemoryProcessTree, SharesAddUpWhereResidentSetsDoNot) {
-  if (!process_pss()) GTEST_SKIP() << "this kernel does not tell";
+TEST(MemoryProcessTree, PssCountsSharedPagesOnce) {
+  if (!process_pss()) GTEST_SKIP() << "this kernel does not report PSS";
   TestChild child([](const Steps& steps) {
     steps.done();
     auto* shared = static_cast<char*>(::mmap(nullptr, 64_MiB, PROT_READ | PROT_WRITE,
@@ -492,7 +492,7 @@ TEST(MemoryProcessTree, SharesAddUpWhereResidentSetsDoNot) {
   EXPECT_LT(growth, 68_MiB);
 }
 
-int wait_for_a_word(void* steps) {
+int wait_for_the_test(void* steps) {
   static_cast<const Steps*>(steps)->done();
   ::_exit(0);
 }
@@ -501,8 +501,8 @@ TEST(MemoryProcessTree, ChildOfVforkIsNotCountedTwice) {
   TestChild child([](const Steps& steps) {
     touched_pages(64_MiB);
     alignas(16) static char stack[1 << 16];
-    // As vfork does: the child runs on this memory, and this waits until it ends.
-    ::clone(wait_for_a_word, stack + sizeof stack, CLONE_VM | CLONE_VFORK | SIGCHLD,
+    // As with vfork, the child uses this process's memory, and this process waits until it ends.
+    ::clone(wait_for_the_test, stack + sizeof stack, CLONE_VM | CLONE_VFORK | SIGCHLD,
             const_cast<Steps*>(&steps));
   });
   ASSERT_TRUE(child.wait());
@@ -523,7 +523,7 @@ TEST(MemoryProcessTree, ProcessWhoseFirstThreadEndedIsMeasured) {
       ::usleep(100'000);
       copy.done();
     }).detach();
-    ::syscall(SYS_exit, 0);  // this thread alone
+    ::syscall(SYS_exit, 0);  // ends only this thread
   });
   ASSERT_TRUE(child.wait());
   ProcessTree tree(child.pid());
@@ -532,7 +532,7 @@ TEST(MemoryProcessTree, ProcessWhoseFirstThreadEndedIsMeasured) {
   EXPECT_GE(now->memory.anon, 64_MiB);
 }
 
-// Eight children of a parent with 64 MiB: each has all its pages, and they are there once.
+// A parent with 64 MiB and eight children: all have the same pages, which exist once.
 TEST(MemoryProcessTree, PagesThatForkedChildrenShareCountOnce) {
   const TestChild child([](const Steps& steps) {
     touched_pages(64_MiB);
@@ -549,14 +549,14 @@ TEST(MemoryProcessTree, PagesThatForkedChildrenShareCountOnce) {
   const auto all = sample_with(tree, 9);
   ASSERT_TRUE(all);
   EXPECT_GT(all->memory.anon, 9 * 64_MiB);
-  expect_near(tree.distinct().anon, alone->memory.anon);  // children that no walk has seen
+  expect_about(tree.distinct().anon, alone->memory.anon);  // no walk has seen the children
   ASSERT_TRUE(tree.pss());
   EXPECT_NEAR(double(tree.distinct().anon), double(alone->memory.anon), double(8_MiB));
   tree.sample_resident();
   EXPECT_NEAR(double(tree.distinct().anon), double(alone->memory.anon), double(8_MiB));
 }
 
-TEST(MemoryProcessTree, WhatAForkedChildWritesIsItsOwn) {
+TEST(MemoryProcessTree, PagesThatAForkedChildWritesAreItsOwn) {
   const TestChild child([](const Steps& steps) {
     auto* pages = static_cast<char*>(touched_pages(64_MiB));
     fork_and(
@@ -573,7 +573,7 @@ TEST(MemoryProcessTree, WhatAForkedChildWritesIsItsOwn) {
   EXPECT_GT(tree.distinct().anon, 128_MiB - 1_MiB);
 }
 
-TEST(MemoryProcessTree, AFileThatSeveralMapCountsOnce) {
+TEST(MemoryProcessTree, AFileThatSeveralProcessesMapCountsOnce) {
   const TempFile file(32_MiB);
   const TestChild child([&](const Steps& steps) {
     const auto touch = [&] {

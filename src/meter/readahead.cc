@@ -12,7 +12,7 @@ namespace evenkeel {
 std::optional<std::uint64_t> readahead_bytes(const std::string& path) {
   struct stat status;
   if (::stat(path.c_str(), &status) != 0) {
-    throw Error::system("look at the device of", errno).in(path);
+    throw Error::system("find the device of", errno).in(path);
   }
   return readahead_of_device(status.st_dev);
 }

@@ -10,8 +10,8 @@ void ResidentPages::set_resident(std::uint64_t bytes) {
   own_ = std::min(own_, bytes - shared_);
 }
 
-// A page of k processes is 1/k in the PSS of each: resident - pss = shared * (1 - 1/k). k is at
-// most the number of processes, which gives the least that can be shared.
+// A page that k processes map counts 1/k in the PSS of each: resident - pss = shared * (1 - 1/k). k
+// is at most the number of processes, which gives a lower bound for the shared bytes.
 void ResidentPages::set_walked(std::uint64_t resident, std::uint64_t pss, std::size_t processes) {
   resident_ = resident;
   const std::uint64_t elsewhere = resident_ - std::min(pss, resident_);

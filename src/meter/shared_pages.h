@@ -1,4 +1,4 @@
-// Counts resident pages once, though several processes of a tree map them.
+// Counts resident pages once, even if several processes of a tree map them.
 #pragma once
 
 #include <algorithm>
@@ -7,19 +7,20 @@
 
 namespace evenkeel {
 
-// Resident bytes of one kind (anonymous, file, shmem) of one process. The kernel tells `resident`
-// in every sample; how much of it is shared only a walk over all pages tells (PSS), so that is
-// known as of the last walk. Whatever `resident` exceeds own + shared has come since.
+// Resident bytes of one kind (anonymous, file, shmem) of one process. `resident` is known from
+// every sample. How much of it is shared is known only as of the last walk over all pages (PSS).
+// What `resident` exceeds own + shared by was added since that walk.
 class ResidentPages {
  public:
-  // A process that no walk has seen yet. Its parent forked it, so its pages count as shared, up to
-  // what the parent has.
+  // A process that no walk has seen yet. It was forked, so its pages count as shared, up to the
+  // size of its parent.
   explicit ResidentPages(std::uint64_t resident = 0, std::uint64_t of_parent = UINT64_MAX)
       : resident_(resident), shared_(std::min(resident, of_parent)) {}
 
-  // Pages that go are first those that came since the walk, then own ones, then shared ones.
+  // If `bytes` is smaller than before, pages added since the walk are taken to be gone first, then
+  // own pages, then shared ones.
   void set_resident(std::uint64_t bytes);
-  // A walk found so many bytes resident and of PSS, with `processes` (2 or more) in the tree.
+  // Sets what a walk has found, with `processes` (2 or more) in the tree.
   void set_walked(std::uint64_t resident, std::uint64_t pss, std::size_t processes);
 
   std::uint64_t resident() const { return resident_; }
@@ -30,16 +31,16 @@ class ResidentPages {
  private:
   std::uint64_t resident_;
   std::uint64_t own_ = 0;  // pages that no other process of the tree maps
-  std::uint64_t shared_;   // pages that others map, too
+  std::uint64_t shared_;   // pages that others of the tree map, too
 };
 
-// Whether two processes can both have grown by the same pages. Anonymous pages become shared by
-// fork alone, and a forked child counts as shared when it is first seen.
+// Whether two processes can both have grown by the same pages. Anonymous pages become shared only
+// by fork, and all pages of a forked child count as shared when it is first seen.
 enum class Growth { kOwn, kMayBeShared };
 
-// One kind of memory of all processes of a tree, no page counted twice. `shared_once`: what the
-// shared pages of all processes occupied at the last walk. Never more than is there for certain:
-// where processes may have grown by the same pages, the largest growth counts.
+// One kind of memory of all processes of a tree, with no page counted twice. `shared_once`: bytes
+// that the shared pages of all processes occupied at the last walk. The result is a lower bound: if
+// processes may have grown by the same pages, only the largest growth counts.
 std::uint64_t distinct_bytes(std::span<const ResidentPages> processes, std::uint64_t shared_once,
                              Growth growth);
 

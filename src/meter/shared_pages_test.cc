@@ -9,7 +9,7 @@
 namespace evenkeel {
 namespace {
 
-// A parent of 300 MiB with eight children that were forked from it: each has all its pages.
+// A parent with 300 MiB and eight forked children that share all its pages.
 std::vector<ResidentPages> forked_family() {
   std::vector<ResidentPages> family(9, ResidentPages(300_MiB));
   for (ResidentPages& pages : family) pages.set_walked(300_MiB, 300_MiB / 9, 9);
@@ -21,7 +21,7 @@ std::uint64_t distinct(const std::vector<ResidentPages>& family, std::uint64_t s
   return distinct_bytes(family, shared_once, growth);
 }
 
-TEST(SharedPages, AProcessAloneHasWhatIsResident) {
+TEST(SharedPages, ASingleProcessHasItsResidentSet) {
   EXPECT_EQ(distinct({ResidentPages(5_MiB)}, 0), 5_MiB);
 }
 
@@ -29,9 +29,9 @@ TEST(SharedPages, ForkedChildrenAddNothing) {
   EXPECT_NEAR(double(distinct(forked_family(), 300_MiB)), double(300_MiB), 100);
 }
 
-TEST(SharedPages, AChildThatNoWalkHasSeenCountsItsGrowthAlone) {
+TEST(SharedPages, AChildThatNoWalkHasSeenAddsOnlyItsGrowth) {
   ResidentPages parent(300_MiB);
-  parent.set_walked(parent.resident(), 300_MiB, 2);  // shared with nobody when the walk came
+  parent.set_walked(parent.resident(), 300_MiB, 2);  // nothing was shared during the walk
   ResidentPages child(300_MiB);
   EXPECT_EQ(distinct({parent, child}, 0), 300_MiB);
   child.set_resident(320_MiB);
@@ -60,7 +60,7 @@ TEST(SharedPages, GrowthByFilePagesMayBeTheSamePages) {
   EXPECT_NEAR(double(distinct(family, 300_MiB, Growth::kMayBeShared)), double(320_MiB), 100);
 }
 
-TEST(SharedPages, TheLastOneHasAllThatWasShared) {
+TEST(SharedPages, TheLastProcessHasAllSharedPages) {
   auto family = forked_family();
   while (family.size() > 1) {
     family.pop_back();
@@ -68,7 +68,7 @@ TEST(SharedPages, TheLastOneHasAllThatWasShared) {
   }
 }
 
-TEST(SharedPages, AProcessThatEndsTakesItsOwnPagesAlong) {
+TEST(SharedPages, TheOwnPagesOfAnEndedProcessAreGone) {
   ResidentPages parent(300_MiB), child(2300_MiB);
   parent.set_walked(parent.resident(), 150_MiB, 2);
   child.set_walked(child.resident(), 2150_MiB, 2);
@@ -76,7 +76,7 @@ TEST(SharedPages, AProcessThatEndsTakesItsOwnPagesAlong) {
   EXPECT_EQ(distinct({parent}, 300_MiB), 300_MiB);
 }
 
-TEST(SharedPages, AProgramStartedByAForkedChildCountsFromNothing) {
+TEST(SharedPages, AProgramStartedByAForkedChildSharesNothing) {
   ResidentPages parent(300_MiB);
   parent.set_walked(parent.resident(), 300_MiB, 2);
   ResidentPages child(300_MiB);
@@ -85,7 +85,7 @@ TEST(SharedPages, AProgramStartedByAForkedChildCountsFromNothing) {
   EXPECT_EQ(distinct({parent, child}, 0), 399_MiB);
 }
 
-TEST(SharedPages, MemoryThatIsGivenBackIsNoLongerOwn) {
+TEST(SharedPages, FreedMemoryIsNoLongerOwn) {
   ResidentPages parent(300_MiB), child(1300_MiB);
   parent.set_walked(parent.resident(), 150_MiB, 2);
   child.set_walked(child.resident(), 1150_MiB, 2);

@@ -1,4 +1,4 @@
-// For tests: a file of a given size, with data on the disk, that goes away again.
+// For tests: a temporary file of a given size, with its data on the disk.
 #pragma once
 
 #include <stdlib.h>
@@ -20,10 +20,10 @@ class TempFile {
     path_ = (std::filesystem::temp_directory_path() / "evenkeel-test-XXXXXX").string();
     const Fd fd(::mkstemp(path_.data()));
     if (!fd) throw std::runtime_error("mkstemp " + path_);
-    const std::vector<char> piece(1 << 20, 'x');
-    for (std::uint64_t at = 0; at < bytes; at += piece.size()) {
-      const std::size_t length = std::min<std::uint64_t>(piece.size(), bytes - at);
-      if (::write(fd.get(), piece.data(), length) != static_cast<ssize_t>(length)) {
+    const std::vector<char> block(1 << 20, 'x');
+    for (std::uint64_t at = 0; at < bytes; at += block.size()) {
+      const std::size_t length = std::min<std::uint64_t>(block.size(), bytes - at);
+      if (::write(fd.get(), block.data(), length) != static_cast<ssize_t>(length)) {
         throw std::runtime_error("write " + path_);
       }
     }
@@ -36,9 +36,9 @@ class TempFile {
 
   void read_through() const {
     const Fd fd = open_readable(path_);
-    std::vector<std::byte> piece(1 << 20);
+    std::vector<std::byte> block(1 << 20);
     std::uint64_t at = 0;
-    while (const std::size_t got = read_upto(fd.get(), at, piece, path_)) at += got;
+    while (const std::size_t got = read_upto(fd.get(), at, block, path_)) at += got;
   }
 
  private:

@@ -1,4 +1,4 @@
-// For tests: a child process that works step by step, as the test says.
+// For tests: a child process that works step by step, controlled by the test.
 #pragma once
 
 #include <poll.h>
@@ -12,14 +12,15 @@
 
 namespace evenkeel {
 
-// The child does `work(steps)`, in which it says when it has come to a step and waits to be sent
-// on. Whoever waits when the test is over ends, children of the child included.
+// The child runs `work(steps)`. With `steps` it reports that a step is done, and waits until the
+// test lets it go on. When the test is over, waiting processes end, including children of the
+// child.
 class TestChild {
  public:
   class Steps {
    public:
     Steps(int in, int out) : in_(in), out_(out) {}
-    void done() const {  // tells the test, and waits for its word
+    void done() const {  // reports a step and waits for the test
       tell();
       wait();
     }
@@ -30,7 +31,7 @@ class TestChild {
       char word;
       if (::read(in_, &word, 1) != 1) ::_exit(0);
     }
-    [[noreturn]] void until_over() const {  // whatever is said to others
+    [[noreturn]] void until_over() const {  // ignores go_on(), which is for other processes
       pollfd end{in_, 0, 0};
       while (::poll(&end, 1, -1) < 0 || (end.revents & POLLHUP) == 0) {
       }
@@ -65,7 +66,7 @@ class TestChild {
       ::kill(pid_, SIGKILL);
       ::waitpid(pid_, nullptr, 0);
     }
-    // Closed by the last of them: when the read returns, no descendant is left.
+    // The read returns 0 when the last descendant has ended.
     char word;
     while (::read(in_, &word, 1) > 0) {
     }
@@ -73,7 +74,7 @@ class TestChild {
   }
 
   pid_t pid() const { return pid_; }
-  // Until the child is done with a step; false when it has ended.
+  // Waits until the child is done with a step. Returns false if it has ended.
   bool wait() const {
     char word;
     return ::read(in_, &word, 1) == 1;
@@ -101,7 +102,7 @@ class TestChild {
   int in_ = -1, out_ = -1;
 };
 
-// Private memory with every page touched, 4 KiB by 4 KiB, so that each is a fault.
+// Allocates private memory and touches each 4 KiB, so that each is a fault.
 inline void* touched_pages(std::size_t bytes) {
   void* map = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (map == MAP_FAILED) ::_exit(1);

@@ -60,10 +60,10 @@ std::optional<TrackedProcess> TrackedProcess::open(pid_t pid, pid_t parent) {
   for (std::size_t kind = 0; kind < kResidentKinds.size(); ++kind) {
     process.pages_[kind] = ResidentPages(process.memory_.*kResidentKinds[kind]);
   }
-  process.inheritance_ = 0;  // from children that ended before anyone looked
-  // A number that was given to another process between finding and opening.
-  const bool stranger = parent != 0 && process.parent() != parent;
-  if (process.gone_ || stranger) {
+  process.inheritance_ = 0;  // ignore children that ended before
+  // The PID may have been given to another process between finding and opening.
+  const bool reused = parent != 0 && process.parent() != parent;
+  if (process.gone_ || reused) {
     errno = ESRCH;
     return std::nullopt;
   }
@@ -98,7 +98,7 @@ void TrackedProcess::read() {
 
 void TrackedProcess::read_memory() {
   memory_ = {};
-  if (living()) ask_about_loan();
+  if (living()) check_borrowing();
   if (living() && !borrows_memory()) {
     ProcText text;
     auto memory = parse_status(read_again(status_file_.get(), text));
@@ -116,7 +116,7 @@ void TrackedProcess::update_pages() {
 }
 
 void TrackedProcess::set_walked(const ProcessPss& pss, std::size_t processes) {
-  // The walk does not tell file pages from shmem.
+  // The walk does not separate file pages from shmem.
   const std::uint64_t other = above_zero(pss.resident, pss.resident_anon);
   const std::uint64_t shmem = std::min(memory_.shmem, other);
   const std::array<std::uint64_t, kResidentKinds.size()> resident = {pss.resident_anon,
@@ -132,13 +132,13 @@ void TrackedProcess::read_resident() {
   if (!living() || borrows_memory()) return read_memory();
   if (!statm_file_) statm_file_ = Fd(open_proc(pid_, "statm"));
   ProcText text;
-  std::uint64_t pages[3] = {};  // addresses, resident, of that file and shmem
+  std::uint64_t pages[3] = {};  // address space, resident set, file and shmem in the resident set
   std::string_view rest = read_again(statm_file_.get(), text);
   for (std::uint64_t& count : pages) {
     count = leading_number(rest).value_or(0);
     rest.remove_prefix(std::min(rest.find(' ', 1), rest.size()));
   }
-  if (pages[1] == 0) return read_memory();  // ended, or its first thread has
+  if (pages[1] == 0) return read_memory();  // the process or its first thread has ended
   const std::uint64_t shared = std::min(pages[2], pages[1]) * sys::page_size();
   memory_.anon = pages[1] * sys::page_size() - shared;
   memory_.shmem = std::min(memory_.shmem, shared);
@@ -146,14 +146,16 @@ void TrackedProcess::read_resident() {
   update_pages();
 }
 
-// Between vfork and exec a child runs on its parent's memory, which must not count twice. Memory
-// that is the child's own stays so. Where the kernel does not compare, it counts.
-void TrackedProcess::ask_about_loan() {
+// Between vfork and exec a child uses its parent's memory, which must not count twice. A child that
+// has its own memory keeps it, so it is not checked again. If kcmp is not available, the memory
+// counts.
+void TrackedProcess::check_borrowing() {
   if (lender_ == 0) return;
   if (::syscall(SYS_kcmp, pid_, lender_, KCMP_VM, 0, 0) != 0) lender_ = 0;
 }
 
-// The memory belongs to all threads, but the kernel tells nothing of it once the first has ended.
+// The memory belongs to all threads, but once the first has ended, the kernel reports it only in
+// the status of the others.
 std::optional<ProcessMemory> TrackedProcess::memory_of_other_thread() {
   ProcText text;
   for (const pid_t thread : numbered_entries(proc_path(pid_, "task"))) {

@@ -30,7 +30,7 @@ std::uint64_t FileWatch::add(const std::string& path, std::uint64_t just_read) {
   return counted;
 }
 
-// Empty when another file has its path by now, or none.
+// Empty if the path is gone or belongs to another file by now.
 Fd FileWatch::open_again(std::size_t file) const {
   Fd fd(sys::open(files_[file].path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   struct stat status;
@@ -41,16 +41,16 @@ Fd FileWatch::open_again(std::size_t file) const {
 
 std::optional<std::uint64_t> FileWatch::cached_above_before() const {
   std::uint64_t bytes = 0;
-  bool told = files_.empty();
+  bool known = files_.empty();
   for (std::size_t i = 0; i < files_.size(); ++i) {
     if (!files_[i].cached_before) continue;
     const Fd again = keep_open_ ? Fd() : open_again(i);
     const auto cache = file_cache_of(keep_open_ ? open_[i].fd.get() : again.get());
-    told |= cache || (!keep_open_ && !again);
+    known |= cache || (!keep_open_ && !again);
     if (!cache) continue;
     bytes += cache->cached - std::min(cache->cached, *files_[i].cached_before);
   }
-  if (!told) return std::nullopt;
+  if (!known) return std::nullopt;
   return bytes;
 }
 

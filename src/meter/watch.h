@@ -1,4 +1,4 @@
-// The page cache of files that are found over time.
+// Counts the page cache of files that are found over time.
 #pragma once
 
 #include <sys/types.h>
@@ -12,28 +12,28 @@
 
 namespace evenkeel {
 
-// One thread at a time.
+// Not thread-safe.
 class FileWatch {
  public:
-  // With `keep_open` files stay open: a file that is deleted counts on, and gives its space back
-  // when the watch ends. Without, each is opened to be counted, a deleted file does not count any
-  // more, and no file system is kept from being unmounted.
+  // With `keep_open`, files stay open: a deleted file still counts, and its space is freed when the
+  // watch ends. Without it, files are opened only to be counted, deleted files do not count, and
+  // file systems can be unmounted.
   explicit FileWatch(bool keep_open = true) : keep_open_(keep_open) {}
 
   struct File {
     std::string path;
     std::uint64_t size = 0;                      // bytes, when it was added
-    std::optional<std::uint64_t> cached_before;  // bytes; empty: the kernel does not tell
+    std::optional<std::uint64_t> cached_before;  // bytes; empty: the kernel does not report it
   };
 
-  // Counts what is cached of it above what is cached now. Of that, `just_read` bytes may have been
-  // read since the recording began; they count. Returns how many of these are in the cache. A file
-  // counts once, under whatever names. Throws Error (kSystem) when it cannot be opened.
+  // Counts the file's cached bytes beyond those cached now. Up to `just_read` of the bytes cached
+  // now may have been read since the recording began, so they count, too; returns how many. A file
+  // with several names counts once. Throws Error (kSystem) if it cannot be opened.
   std::uint64_t add(const std::string& path, std::uint64_t just_read = 0);
 
-  // Bytes in the page cache above what was there before, each file for itself. Files that the
-  // kernel does not tell about are left out; empty when it tells about none of them. Takes about 2
-  // ms for each GiB cached.
+  // The sum of each file's cached bytes beyond those cached before. Files for which the kernel
+  // reports nothing are left out; empty if it reports nothing for all files. Takes about 2 ms for
+  // each GiB cached.
   std::optional<std::uint64_t> cached_above_before() const;
 
   const std::vector<File>& files() const { return files_; }

@@ -15,7 +15,7 @@ constexpr std::uint64_t kBytes = 8_MiB;
 
 bool can_be_dropped(const TempFile& file) { return drop_file_cache(file.path()) == 0u; }
 
-TEST(MemoryFileWatch, CountsWhatCameAfterItBegan) {
+TEST(MemoryFileWatch, CountsPagesCachedAfterItBegan) {
   const TempFile cold(kBytes), warm(kBytes);
   if (!can_be_dropped(cold)) GTEST_SKIP() << "the cache of this file system cannot be dropped";
   warm.read_through();
@@ -32,7 +32,7 @@ TEST(MemoryFileWatch, CountsWhatCameAfterItBegan) {
   EXPECT_EQ(watch.cached_above_before(), kBytes);
 }
 
-// What one file has lost does not make up for what another has brought in.
+// Dropped pages of one file do not make up for new pages of another.
 TEST(MemoryFileWatch, LossesAreNotSubtracted) {
   const TempFile cold(kBytes), warm(kBytes);
   if (!can_be_dropped(cold)) GTEST_SKIP() << "the cache of this file system cannot be dropped";
@@ -63,24 +63,24 @@ TEST(FileWatch, NoFilesHaveNoCache) {
   EXPECT_TRUE(watch.files().empty());
 }
 
-TEST(FileWatch, StrangersAreToldNothing) {
-  if (::geteuid() != 0) GTEST_SKIP() << "needs root to become someone else";
+TEST(FileWatch, FilesOfOtherUsersAreUnknown) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root to become another user";
   const TempFile file(1_MiB);
   ASSERT_EQ(::chmod(file.path().c_str(), 0644), 0);
   const std::string said = in_child([&]() -> std::string {
     if (!become_nobody()) return "still root";
     FileWatch watch;
     watch.add(file.path());
-    if (watch.files()[0].cached_before) return "told before";
-    return watch.cached_above_before() ? "told" : "nothing";
+    if (watch.files()[0].cached_before) return "known before";
+    return watch.cached_above_before() ? "known" : "nothing";
   });
   EXPECT_EQ(said, "nothing");
 }
 
-TEST(FileWatch, WhatWasJustReadCountsAsFarAsItIsCached) {
+TEST(FileWatch, BytesJustReadCountIfTheyAreCached) {
   const TempFile file(4_MiB);
   file.read_through();
-  if (!file_cache(file.path())) GTEST_SKIP() << "the kernel does not tell";
+  if (!file_cache(file.path())) GTEST_SKIP() << "the kernel does not count cached pages";
   FileWatch some, more;
   EXPECT_EQ(some.add(file.path(), 1_MiB), 1_MiB);
   EXPECT_EQ(some.cached_above_before(), 1_MiB);

@@ -11,17 +11,18 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::size_t kMostPages = 4096;  // looked at in one folder
-constexpr time_t kLongUnfinished = 60;    // seconds: whoever made it was killed
-// Not "evenkeel", where the guard's library is unpacked: what is left behind here is removed.
+constexpr std::size_t kMostPages = 4096;  // read in one folder
+constexpr time_t kLongUnfinished = 60;    // seconds; after this, its process must have been killed
+// Not "evenkeel", where the guard's library is unpacked, because old files in this folder are
+// removed.
 constexpr char kFolderName[] = "evenkeel-top";
-constexpr char kSharedMemory[] = "/dev/shm";  // everybody's
+constexpr char kSharedMemory[] = "/dev/shm";  // shared by all users
 constexpr std::string_view kSharedMemoryName = "evenkeel-top-";
 
-// Of the page that this process holds.
+// The inode of the page that this process has locked.
 std::atomic<ino_t> own_inode = 0;
 
-// Names in a folder, but for that page.
+// The names in a folder, except that page.
 std::vector<std::string> names_in(int folder) {
   std::vector<std::string> names;
   const int again = ::openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -40,8 +41,8 @@ std::vector<std::string> names_in(int folder) {
   return names;
 }
 
-// Not by /proc: the number of a process differs between containers, and is given out again.
-bool is_held(int fd, pid_t& pid) {
+// /proc would not do: PIDs differ between containers and are reused.
+bool is_locked(int fd, pid_t& pid) {
   struct flock lock = {};
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;
@@ -50,7 +51,7 @@ bool is_held(int fd, pid_t& pid) {
   return true;
 }
 
-// PID-SECONDS.NANOSECONDS; with a dot before it, one that is being made.
+// PID-SECONDS.NANOSECONDS, with a dot before it while the page is being created.
 bool is_page_name(std::string_view name) {
   if (name.starts_with('.')) name.remove_prefix(1);
   for (const char end : {'-', '.', '\0'}) {
@@ -61,7 +62,7 @@ bool is_page_name(std::string_view name) {
   return true;
 }
 
-// "1000" of "/run/user/1000".
+// The user ID in a name such as "1000" of "/run/user/1000".
 std::optional<uid_t> user_in(std::string_view name) {
   uid_t user = 0;
   const auto [end, failure] = std::from_chars(name.data(), name.data() + name.size(), user);
@@ -77,7 +78,7 @@ std::optional<PageIdentity> page_identity(int fd) {
   return PageIdentity{status.st_dev, status.st_ino, status.st_nlink > 0};
 }
 
-bool hold_page(int fd) {
+bool lock_page(int fd) {
   struct flock lock = {};
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;
@@ -87,7 +88,7 @@ bool hold_page(int fd) {
   return true;
 }
 
-void let_go_of_page() { own_inode = 0; }
+void forget_own_page() { own_inode = 0; }
 
 std::vector<PagePlace> page_places(uid_t user) {
   std::vector<PagePlace> places;
@@ -123,9 +124,9 @@ PageFile open_page_folder(const PagePlace& place, bool make) {
   const PageFile parent(::open(place.parent.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   struct stat status;
   if (!parent || ::fstat(parent.get(), &status) != 0) return PageFile();
-  // `sudo -E` brings the user's $XDG_RUNTIME_DIR: root would leave a folder of its own there.
+  // `sudo -E` keeps the user's $XDG_RUNTIME_DIR: root must not create its own folder there.
   if (place.parent != kSharedMemory && status.st_uid != place.user) return PageFile();
-  if (make) ::mkdirat(parent.get(), place.name.c_str(), 0700);  // or it is there already
+  if (make) ::mkdirat(parent.get(), place.name.c_str(), 0700);  // may exist already
   PageFile folder(
       ::openat(parent.get(), place.name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   const bool own = folder && ::fstat(folder.get(), &status) == 0 && status.st_uid == place.user &&
@@ -133,26 +134,26 @@ PageFile open_page_folder(const PagePlace& place, bool make) {
   return own ? std::move(folder) : PageFile();
 }
 
-std::vector<HeldPage> held_pages(int folder, uid_t user) {
-  std::vector<HeldPage> held;
+std::vector<LockedPage> locked_pages(int folder, uid_t user) {
+  std::vector<LockedPage> locked;
   const bool clean = user == ::geteuid();
   for (const std::string& name : names_in(folder)) {
     if (!is_page_name(name)) continue;
-    HeldPage page{
+    LockedPage page{
         name,
         PageFile(::openat(folder, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)),
         0};
     struct stat status;
     if (!page.file || ::fstat(page.file.get(), &status) != 0) continue;
     if (!S_ISREG(status.st_mode) || status.st_uid != user) continue;
-    const bool lives = is_held(page.file.get(), page.pid);
-    const bool unfinished = name.starts_with('.');  // not held yet
+    const bool lives = is_locked(page.file.get(), page.pid);
+    const bool unfinished = name.starts_with('.');  // not locked yet
     const bool left =
         !lives && (!unfinished || status.st_mtime + kLongUnfinished < ::time(nullptr));
     if (left && clean) ::unlinkat(folder, name.c_str(), 0);
-    if (lives && !unfinished) held.push_back(std::move(page));
+    if (lives && !unfinished) locked.push_back(std::move(page));
   }
-  return held;
+  return locked;
 }
 
 }  // namespace evenkeel

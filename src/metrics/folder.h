@@ -1,5 +1,5 @@
-// The folder that pages are in. All calls here are the kernel's own, and failures mean "no page":
-// showing numbers must not make a program fail.
+// The folder that contains pages. A failed call means "no page": publishing counters must not make
+// a program fail.
 #pragma once
 
 #include <dirent.h>
@@ -14,8 +14,7 @@
 
 namespace evenkeel {
 
-// Not base/fd.h: tests make each of its calls fail, one after the other, and count on which they
-// are.
+// A descriptor. base/fd.h is not used, because fault injection in tests counts its calls.
 class PageFile {
  public:
   explicit PageFile(int fd = -1) : fd_(fd) {}
@@ -25,57 +24,58 @@ class PageFile {
     if (fd_ >= 0) ::close(fd_);
   }
   int get() const { return fd_; }
-  int keep() { return std::exchange(fd_, -1); }  // it stays open
+  int keep() { return std::exchange(fd_, -1); }  // the descriptor stays open
   explicit operator bool() const { return fd_ >= 0; }
 
  private:
   int fd_;
 };
 
-// Where a folder of pages of a user may lie: `name` in `parent`.
+// Where the folder of a user's pages may be: `name` in `parent`.
 struct PagePlace {
   std::string parent, name;
   uid_t user = 0;
   std::string path() const { return parent + "/" + name; }
 };
-// Of one user, the best first: in $XDG_RUNTIME_DIR, in /run/user/N, in /dev/shm.
+// The places of one user, the best first: in $XDG_RUNTIME_DIR, in /run/user/N, in /dev/shm.
 std::vector<PagePlace> page_places(uid_t user);
-// Of this user; for root, of all users.
+// The places of this user; for root, of all users.
 std::vector<PagePlace> visible_page_places();
 
-// A folder of pages, if it is the user's own and closed to others: not a link, and not made by
-// somebody else beforehand. It lies in a folder of that user, or in /dev/shm. `make`: creates it if
-// it is missing.
+// Opens a folder of pages if it belongs to the user and others cannot access it. Links and folders
+// that another user created are refused. The parent must be a folder of the user, or /dev/shm. With
+// `make`, creates the folder if it is missing.
 PageFile open_page_folder(const PagePlace& place, bool make);
 
-// The page of a process that lives.
-struct HeldPage {
+// The page of a living process.
+struct LockedPage {
   std::string name;  // in its folder
   PageFile file;
-  // As seen from here; 0 where the process is in a container and has no number here.
+  // In the PID namespace of this process; 0 if the process has no PID there.
   pid_t pid = 0;
 };
-// Plain files of `user` that a process holds and whose name is a page's; links are not followed.
-// Not the page of this process. Pages of processes that have died are removed if they are this
-// user's; files of other names are left alone.
-std::vector<HeldPage> held_pages(int folder, uid_t user);
+// Regular files of `user` that a process has locked and whose names are names of pages. Links are
+// not followed. The page of this process is left out. If `user` is this user, pages of processes
+// that have died are removed; files with other names are left alone.
+std::vector<LockedPage> locked_pages(int folder, uid_t user);
 
-// Which file an open descriptor is of.
+// Identifies the file of an open descriptor.
 struct PageIdentity {
   dev_t device = 0;
   ino_t inode = 0;
-  bool has_name = false;  // it was not removed
+  bool has_name = false;  // false after the file was removed
   bool same_file(const PageIdentity& other) const {
     return device == other.device && inode == other.inode;
   }
 };
 std::optional<PageIdentity> page_identity(int fd);
 
-// The lock by which a process holds its page: write lock of the whole file, ended by the kernel
-// with the process. Closing any descriptor of the file ends it, too: `held_pages` does not open the
-// file that `hold_page` was called with.
-bool hold_page(int fd);
-// The lock ended, or is the parent's: `held_pages` may open that file from now on.
-void let_go_of_page();
+// Locks the page of this process: a write lock of the whole file, which the kernel releases when
+// the process ends. Closing any descriptor of the file releases it, too, so `locked_pages` does not
+// open the file that was locked.
+bool lock_page(int fd);
+// Call it when the lock was released, or belongs to the parent: `locked_pages` may open the file
+// from now on.
+void forget_own_page();
 
 }  // namespace evenkeel

@@ -14,7 +14,7 @@ namespace evenkeel {
 namespace {
 
 constexpr std::int64_t kPublishEvery = 20'000'000;
-// Of the time, what publishing may take: with thousands of arrays it takes longer.
+// Publishing takes at most 1/kShareOfTime of the time. With thousands of arrays it takes longer.
 constexpr std::int64_t kShareOfTime = 100;
 constexpr std::int64_t kPublishWithin = 1'000'000'000;
 constexpr std::size_t kFewObjects = 16;
@@ -34,13 +34,14 @@ void add(LiveFigures& sum, const LiveFigures& one) {
   sum.batch_wait_ns += one.batch_wait_ns;
 }
 
-// All live objects of the process. The mutex is held across fork, so that a child finds the list
-// whole. Locks of live objects and of budgets are taken while it is held, never the other way.
+// All live objects of the process. The mutex is held across fork, so that the list is consistent in
+// the child. Mutexes of live objects and of budgets are taken while it is held, never the other way
+// round.
 class LiveObjects {
  public:
   static LiveObjects& get() {
     static LiveObjects* const all = [] {
-      LiveBudgets::sum();  // its handlers of fork come before these: this mutex is then taken first
+      LiveBudgets::sum();  // registers its fork handlers first, so that fork takes this mutex first
       auto* const made = new LiveObjects;  // never destroyed: objects may outlive static ones
       ::pthread_atfork([] { lock_for_fork(); }, [] { unlock_after_fork(); }, [] { start_child(); });
       return made;
@@ -58,12 +59,12 @@ class LiveObjects {
   void remove(std::uint64_t number) EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
     const auto found = objects_.find(number);
-    if (found == objects_.end()) return;  // a loader of the parent's, before a fork
+    if (found == objects_.end()) return;  // a loader from before a fork
     Entry entry = found->second;
     objects_.erase(found);
     publish_soon();
     LiveFigures last = look(entry);
-    last.reads.cache_bytes = last.reads.in_flight = 0;  // held, not counted
+    last.reads.cache_bytes = last.reads.in_flight = 0;  // gauges, not counters
     add(closed_, last);
   }
 
@@ -79,7 +80,7 @@ class LiveObjects {
   }
 
   void publish(std::int64_t now) EXCLUDES(mutex_) {
-    if (!mutex_.try_lock()) return;  // another thread does it, or the next call will
+    if (!mutex_.try_lock()) return;  // another thread publishes, or the next call will
     std::int64_t next = now + kPublishWithin;
     try {
       if (!page_) page_ = Page::create();
@@ -90,10 +91,10 @@ class LiveObjects {
         next = now + std::clamp(kShareOfTime * took, kPublishEvery, kPublishWithin);
       } else {
         if (page_) page_->close();
-        page_.reset();  // one that was lost is made anew the next time
+        page_.reset();  // if it was lost, the next call creates a new one
         if (state == PageState::kFailed) next = kNever;
       }
-    } catch (...) {  // no memory: next time
+    } catch (...) {  // no memory: try again next time
     }
     next_publish_ns.store(next);
     mutex_.unlock();
@@ -106,7 +107,7 @@ class LiveObjects {
     LiveFigures last;
   };
 
-  // Where there are many, opening or closing one waits for the next time.
+  // If there are many objects, opening or closing one is published with the next update.
   void publish_soon() REQUIRES(mutex_) {
     if (objects_.size() <= kFewObjects && next_publish_ns.load() != kNever)
       next_publish_ns.store(0);
@@ -135,8 +136,8 @@ class LiveObjects {
 
   static void lock_for_fork() NO_THREAD_SAFETY_ANALYSIS { get().mutex_.lock(); }
   static void unlock_after_fork() NO_THREAD_SAFETY_ANALYSIS { get().mutex_.unlock(); }
-  // A child has arrays, and no loaders: threads do not cross a fork. It gets a page of its own when
-  // it first reads something.
+  // A child has arrays but no loaders, because threads do not survive a fork. It gets its own page
+  // when it first reads something.
   static void start_child() NO_THREAD_SAFETY_ANALYSIS {
     LiveObjects& all = get();
     std::erase_if(all.objects_, [](const auto& numbered) {
@@ -144,7 +145,7 @@ class LiveObjects {
     });
     all.closed_ = {};
     if (all.page_) all.page_->close();
-    all.page_.reset();  // the parent's
+    all.page_.reset();  // it belongs to the parent
     next_publish_ns.store(0);
     all.mutex_.unlock();
   }
@@ -152,7 +153,7 @@ class LiveObjects {
   Mutex mutex_;
   std::map<std::uint64_t, Entry> objects_ GUARDED_BY(mutex_);
   std::uint64_t next_number_ GUARDED_BY(mutex_) = 1;
-  LiveFigures closed_ GUARDED_BY(mutex_);  // of objects that are closed
+  LiveFigures closed_ GUARDED_BY(mutex_);  // the sum over closed objects
   std::optional<Page> page_ GUARDED_BY(mutex_);
 };
 
@@ -163,7 +164,7 @@ void LiveEntry::begin(LiveKind kind, const LiveObject& object) noexcept {
     number_ = LiveObjects::get().add_object(kind, object);
     begun_ = true;
     note_work();
-  } catch (...) {  // no memory for the entry: it is not seen
+  } catch (...) {  // no memory for the entry: the object is not listed
   }
 }
 

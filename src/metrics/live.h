@@ -1,4 +1,4 @@
-// What is open in this process: arrays, weights, loaders. For metrics_text and for `evenkeel top`.
+// The open objects of this process: arrays, weights, loaders. For metrics_text and `evenkeel top`.
 #pragma once
 
 #include <atomic>
@@ -15,24 +15,24 @@ namespace evenkeel {
 
 struct LiveFigures {
   ArrayStats reads;                 // of arrays and weights
-  std::uint64_t batches = 0;        // of loaders and chunks: handed out
-  std::uint64_t batch_wait_ns = 0;  // the program waited for them
+  std::uint64_t batches = 0;        // handed out by loaders and chunks
+  std::uint64_t batch_wait_ns = 0;  // time that the program waited for them
 };
 
 enum class LiveKind : std::uint8_t { kArray, kWeights, kLoader, kChunks };
 
 struct LiveLabels {
   std::string path;         // of the first file
-  std::uint64_t files = 0;  // in all
+  std::uint64_t files = 0;  // number of files
   std::string format, engine;
   std::string batch;  // of loaders: "32 x 1,024 tokens"
 };
 
-// An object that is open. Called from any thread, under the mutex of all live objects: must not
-// wait, nor open or close such an object itself.
+// An open object. Its members are called from any thread while the mutex of all live objects is
+// held. They must not wait, and must not open or close a live object.
 class LiveObject {
  public:
-  // Empty where it would have to wait: the figures of the last time then stand.
+  // Empty if it would have to wait. Then the last figures are used.
   virtual std::optional<LiveFigures> live_figures() const = 0;
   virtual LiveLabels live_labels() const = 0;
 
@@ -40,18 +40,19 @@ class LiveObject {
   ~LiveObject() = default;
 };
 
-// An object's entry among those that are open. It keeps nothing alive. Declare it before the
-// members that hold memory: it is then destroyed after them, and what `evenkeel top` shows from
-// then on is what was given back.
+// The entry of an object in the list of open objects. It keeps nothing alive. Declare it before the
+// members that hold memory. Then it is destroyed after them, and `evenkeel top` no longer shows
+// that memory as in use.
 class LiveEntry {
  public:
   LiveEntry() = default;
   ~LiveEntry();
   LiveEntry(const LiveEntry&) = delete;
   LiveEntry& operator=(const LiveEntry&) = delete;
-  // When the object is complete: the end of its constructor.
+  // Call it when the object is complete, at the end of its constructor.
   void begin(LiveKind kind, const LiveObject& object) noexcept;
-  // While it is still complete: the beginning of its destructor. Its counters stay in the sums.
+  // Call it while the object is still complete, at the beginning of its destructor. Its counters
+  // stay in the sums.
   void end() noexcept;
 
  private:
@@ -59,7 +60,7 @@ class LiveEntry {
   bool begun_ = false;
 };
 
-// The sums of a process. Counters include objects that were closed; what is held now does not.
+// The sums of a process. Counters include closed objects; gauges do not.
 struct ProcessFigures {
   std::uint64_t arrays = 0, loaders = 0, budgets = 0;  // open now; weights are among the arrays
   std::uint64_t limit = 0, in_use = 0, cached = 0, peak = 0;  // of all budgets
@@ -79,9 +80,9 @@ struct LiveReport {
 };
 LiveReport live_report();
 
-// Called where work was done: after a read, with a batch that is handed out. Brings the page of
-// this process up to date if that was 20 ms ago or more. Costs a look at a coarse clock otherwise.
-// Never fails. Not to be called with locks held.
+// Called after a read, and when a batch is handed out. Updates the page of this process if the last
+// update was at least 20 ms ago. Otherwise it only reads a coarse clock. Never fails. The caller
+// must not hold locks.
 void note_work() noexcept;
 
 }  // namespace evenkeel

@@ -13,7 +13,7 @@ namespace {
 
 using Labels = std::vector<std::pair<std::string_view, std::string>>;
 
-// Text of the OpenMetrics format, family by family: all samples of one come together.
+// Writes OpenMetrics text, family by family: all samples of a family must follow each other.
 class OpenMetrics {
  public:
   enum class Type { kCounter, kGauge, kInfo };
@@ -61,7 +61,7 @@ class OpenMetrics {
     text_ += rest;
     text_ += '\n';
   }
-  // Names of files are bytes from anywhere; the format is UTF-8.
+  // File names may contain any bytes; the format is UTF-8.
   void escape(std::string_view text) {
     while (!text.empty()) {
       const char32_t c = take_char(text);
@@ -86,7 +86,7 @@ bool reads(const Object& object) {
 
 Labels labels_of(const Object& object) {
   if (reads(object)) {
-    // Signatures of web addresses are nobody's business.
+    // The query of a URL may contain a signature, which is secret.
     return {{"array", std::to_string(object.number)}, {"path", without_query(object.labels.path)}};
   }
   return {{"loader", std::to_string(object.number)}};
@@ -97,7 +97,7 @@ Labels with(Labels labels, std::string_view label, std::string_view value) {
   return labels;
 }
 
-// The same counters of the process and of each array.
+// The counters that exist for the process and for each array.
 class ReadFamilies {
  public:
   ReadFamilies(OpenMetrics& out, std::string prefix, std::string of)
@@ -105,7 +105,7 @@ class ReadFamilies {
   void add(Labels labels, const ArrayStats& stats) { rows_.emplace_back(std::move(labels), stats); }
 
   void write() {
-    family("read_bytes", Type::kCounter, "bytes", "Bytes read, by where they came from");
+    family("read_bytes", Type::kCounter, "bytes", "Bytes read, by source");
     for (const auto& row : rows_) {
       const ArrayStats& stats = row.second;
       const auto source = [&](std::string_view name, std::uint64_t bytes) {
@@ -120,20 +120,18 @@ class ReadFamilies {
     }
     family("requests", Type::kCounter, "", "Requests sent to a disk or a server");
     each(&ArrayStats::requests);
-    family("requests_in_flight", Type::kGauge, "", "Requests that are not back yet");
+    family("requests_in_flight", Type::kGauge, "", "Requests not yet answered");
     each(&ArrayStats::in_flight);
-    family("retries", Type::kCounter, "",
-           "Requests to servers that were made again after a failure");
+    family("retries", Type::kCounter, "", "Requests to servers that were retried after a failure");
     each(&ArrayStats::retries);
     family("hedges", Type::kCounter, "", "Second requests to servers for bytes that were late");
     each(&ArrayStats::hedges);
     family("read_wait_seconds", Type::kCounter, "seconds",
-           "Time that threads waited for a disk or a server, in sum");
+           "Total time that threads waited for a disk or a server");
     for (const auto& [labels, stats] : rows_) out_.seconds(labels, stats.wait_ns);
     family("cache_hits", Type::kCounter, "", "Blocks that were in the cache");
     each(&ArrayStats::cache_hits);
-    family("cache_misses", Type::kCounter, "",
-           "Blocks that were looked for in the cache and not there");
+    family("cache_misses", Type::kCounter, "", "Blocks that were not in the cache");
     each(&ArrayStats::cache_misses);
     family("cache_bytes", Type::kGauge, "bytes", "Bytes of the budget that the cache holds");
     each(&ArrayStats::cache_bytes);
@@ -162,13 +160,13 @@ void write_budgets(OpenMetrics& out, const std::vector<BudgetFigures>& budgets) 
   };
   each("evenkeel_budget_limit_bytes", &BudgetFigures::limit, "The limit of a budget.");
   each("evenkeel_budget_in_use_bytes", &BudgetFigures::in_use,
-       "What is reserved of a budget now, caches included.");
+       "Bytes of a budget that are reserved now, including caches.");
   each("evenkeel_budget_cached_bytes", &BudgetFigures::cached,
-       "The part of it that caches hold and that gives way.");
+       "Reserved bytes that caches hold and free on demand.");
   each("evenkeel_budget_peak_bytes", &BudgetFigures::peak,
-       "The most that was ever reserved of a budget.");
+       "The most bytes of a budget that were ever reserved.");
   out.family("evenkeel_budget_held_bytes", Type::kGauge, "bytes",
-             "What is reserved of a budget, by what holds it.");
+             "Reserved bytes of a budget, by use.");
   for (const BudgetFigures& one : budgets) {
     for (const BudgetUse& use : one.uses) {
       out.sample({{"budget", std::to_string(one.number)}, {"use", use.what}}, use.bytes);
@@ -182,7 +180,7 @@ void write_loaders(OpenMetrics& out, const std::vector<Object>& objects) {
       if (!reads(one)) write(one);
     }
   };
-  out.family("evenkeel_loader", Type::kInfo, "", "A loader or a range of chunks that is open.");
+  out.family("evenkeel_loader", Type::kInfo, "", "An open loader or range of chunks.");
   each([&](const Object& one) {
     const char* const kind = one.kind == LiveKind::kLoader ? "loader" : "chunks";
     out.sample(with(with(labels_of(one), "kind", kind), "batch", one.labels.batch), 1);
@@ -190,7 +188,7 @@ void write_loaders(OpenMetrics& out, const std::vector<Object>& objects) {
   out.family("evenkeel_loader_batches", Type::kCounter, "", "Batches or chunks handed out.");
   each([&](const Object& one) { out.sample(labels_of(one), one.figures.batches); });
   out.family("evenkeel_loader_wait_seconds", Type::kCounter, "seconds",
-             "Time that the program waited for them.");
+             "Time that the program waited for batches or chunks.");
   each([&](const Object& one) { out.seconds(labels_of(one), one.figures.batch_wait_ns); });
 }
 
@@ -211,8 +209,7 @@ std::string metrics_text() {
              "Time that this process waited for batches and chunks since it began.");
   out.seconds({}, process.work.batch_wait_ns);
 
-  out.family("evenkeel_array", Type::kInfo, "",
-             "An array, token stream or file of weights that is open.");
+  out.family("evenkeel_array", Type::kInfo, "", "An open array, token stream or set of weights.");
   ReadFamilies of_arrays(out, "evenkeel_array_", ", by one array since it was opened.");
   for (const Object& one : report.objects) {
     if (!reads(one)) continue;

@@ -20,7 +20,7 @@ namespace {
 
 class OpenMetricsTest : public testing::Test {
  protected:
-  // Lines of the text that begin so.
+  // The lines of the text that begin with `begin`.
   static std::vector<std::string> lines(std::string_view begin) {
     std::vector<std::string> found;
     std::istringstream text(metrics_text());
@@ -42,13 +42,13 @@ class OpenMetricsTest : public testing::Test {
   const TempFolder folder_;
 };
 
-TEST_F(OpenMetricsTest, EndsAsTheFormatSays) {
+TEST_F(OpenMetricsTest, EndsWithEof) {
   const std::string text = metrics_text();
   EXPECT_TRUE(text.ends_with("\n# EOF\n"));
   EXPECT_EQ(text.find("# EOF"), text.size() - 6);
 }
 
-TEST_F(OpenMetricsTest, AnArrayIsThereWhileItIsOpenAndStaysInTheSums) {
+TEST_F(OpenMetricsTest, AnArrayIsListedWhileItIsOpenAndStaysInTheSums) {
   const std::uint64_t before = value("evenkeel_read_bytes_total{source=\"mapping\"}");
   const std::size_t arrays = lines("evenkeel_array_info").size();
   {
@@ -72,7 +72,7 @@ TEST_F(OpenMetricsTest, NamesAreEscaped) {
   EXPECT_NE(line.find("a \\\"b\\\"\\\\c\\nd\xEF\xBF\xBD\""), std::string::npos) << line;
 }
 
-TEST_F(OpenMetricsTest, LoadersAndBudgets) {
+TEST_F(OpenMetricsTest, LoadersAndBudgetsAreListed) {
   const std::uint64_t batches = value("evenkeel_batches_total");
   const Array array = open();
   Loader loader(array, {.batch_size = 1000});
@@ -94,7 +94,7 @@ TEST_F(OpenMetricsTest, LoadersAndBudgets) {
   EXPECT_TRUE(mapped);
 }
 
-// Two samples with the same labels would not be OpenMetrics.
+// OpenMetrics forbids two samples with the same labels.
 TEST_F(OpenMetricsTest, CachesOfOneBudgetAreOneSample) {
   class Cache final : public Reclaimer {
    public:
@@ -121,7 +121,7 @@ TEST_F(OpenMetricsTest, CachesOfOneBudgetAreOneSample) {
   EXPECT_EQ(budget.uses().front().count, 3u);
 }
 
-TEST_F(OpenMetricsTest, AChildHasTheArraysAndNotTheLoaders) {
+TEST_F(OpenMetricsTest, AChildHasTheArraysButNotTheLoaders) {
   const Array array = open();
   Loader loader(array, {.batch_size = 1000, .prefetch = 0});  // without threads
   ASSERT_NE(loader.next(), nullptr);
@@ -133,8 +133,8 @@ TEST_F(OpenMetricsTest, AChildHasTheArraysAndNotTheLoaders) {
             "0 0 1");
 }
 
-// Opening, reading and closing while others ask. (tests/fork_test.cc forks meanwhile.)
-TEST_F(OpenMetricsTest, ThreadsMayAskAnyTime) {
+// Arrays are opened, read and closed meanwhile. tests/fork_test.cc does the same with forks.
+TEST_F(OpenMetricsTest, ThreadsMayCallItAtAnyTime) {
   const Array kept = open("kept");
   std::atomic<bool> ended = false;
   std::thread asks([&] {

@@ -17,8 +17,8 @@ constexpr std::size_t kWords = sizeof(PageData) / sizeof(std::uint64_t);
 using PageWords = std::array<std::uint64_t, kWords>;
 static_assert(sizeof(PageWords) == sizeof(PageData));
 
-// Removes the file when the process ends in an orderly way. Others are removed by the next process
-// that makes a page, or by `evenkeel top`.
+// Removes the file when the process exits normally. After a crash, the next process that creates a
+// page removes it, or `evenkeel top` does.
 class PageRemover {
  public:
   ~PageRemover() {
@@ -39,16 +39,16 @@ bool is_turned_off() {
   return asked && std::string_view(asked) == "off";
 }
 
-// In one call. Not by a mapping: on a disk that is full, or a server that is away, that would be
-// SIGBUS. Nor beyond the limit of the shell's `ulimit -f`: that would be SIGXFSZ.
+// Writes the page in one call. Writing to a mapping could raise SIGBUS on a full disk or an
+// unreachable server. Writing beyond the limit of `ulimit -f` would raise SIGXFSZ.
 bool write_whole(int fd, const PageData& data) {
   rlimit most = {};
   if (::getrlimit(RLIMIT_FSIZE, &most) != 0 || most.rlim_cur < sizeof(data)) return false;
   return ::pwrite(fd, &data, sizeof(data), 0) == sizeof(data);
 }
 
-// A file in `folder` whose lock this process holds. It has its name only then: nobody takes it for
-// the page of a process that has died. -1: it could not be made.
+// Creates a file in `folder` and locks it. It gets its final name only after that, so that no one
+// takes it for the page of a process that has died. Returns -1 if that fails.
 int make_page_file(int folder, std::string& name) {
   name = std::to_string(::getpid());
   timespec now = {};
@@ -58,7 +58,7 @@ int make_page_file(int folder, std::string& name) {
   PageFile file(::openat(folder, unfinished.c_str(),
                          O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!file) return -1;
-  const bool made = write_whole(file.get(), PageData()) && hold_page(file.get()) &&
+  const bool made = write_whole(file.get(), PageData()) && lock_page(file.get()) &&
                     ::renameat(folder, unfinished.c_str(), folder, name.c_str()) == 0;
   if (!made) {
     ::unlinkat(folder, unfinished.c_str(), 0);
@@ -89,7 +89,7 @@ std::optional<Page> Page::create() {
   for (const PagePlace& place : page_places(user)) {
     const PageFile folder = open_page_folder(place, true);
     if (!folder) continue;
-    held_pages(folder.get(), user);  // removes what others left
+    locked_pages(folder.get(), user);  // removes pages of processes that have died
     std::string name;
     const int fd = make_page_file(folder.get(), name);
     const auto identity = page_identity(fd);
@@ -105,7 +105,7 @@ void Page::close() {
   const auto now = page_identity(fd_);
   if (now && now->same_file(identity_)) ::close(fd_);
   fd_ = -1;
-  let_go_of_page();
+  forget_own_page();
 }
 
 PageState Page::write(const ProcessFigures& figures) {
@@ -135,7 +135,8 @@ PageState Page::write(const ProcessFigures& figures) {
   next_.batch_wait_ns = figures.work.batch_wait_ns;
   ++next_.sequence;
   next_.check = page_check(next_);
-  // A program that closes all descriptors, as daemons do, may have opened a file of its own since.
+  // A program that closes all descriptors, as daemons do, may have reused this one for another
+  // file.
   const auto now = page_identity(fd_);
   if (!now || !now->same_file(identity_) || !now->has_name) return PageState::kLost;
   return write_whole(fd_, next_) ? PageState::kWritten : PageState::kFailed;
@@ -152,21 +153,21 @@ std::optional<PageData> parse_page(const void* bytes, std::size_t length) {
   return data;
 }
 
-// A page that changes is read again, a few times: it is whole nearly always.
+// A page that is being written is read again a few times. Nearly all reads find a whole page.
 std::vector<SeenPage> read_pages(const std::vector<PagePlace>& places) {
   constexpr int kTries = 16;
   std::vector<SeenPage> seen;
-  std::vector<PageIdentity> folders;  // one may be reached by two paths
+  std::vector<PageIdentity> folders;  // two paths may lead to the same folder
   for (const PagePlace& place : places) {
     const PageFile folder = open_page_folder(place, false);
     const auto identity = page_identity(folder.get());
     const auto is_this = [&](const PageIdentity& one) { return one.same_file(*identity); };
     if (!identity || std::any_of(folders.begin(), folders.end(), is_this)) continue;
     folders.push_back(*identity);
-    for (const HeldPage& page : held_pages(folder.get(), place.user)) {
+    for (const LockedPage& page : locked_pages(folder.get(), place.user)) {
       std::optional<PageData> data;
       for (int i = 0; i < kTries && !data; ++i) {
-        std::array<std::byte, sizeof(PageData) + 1> bytes;  // one more: a longer file is none
+        std::array<std::byte, sizeof(PageData) + 1> bytes;  // one more: longer files are refused
         const ssize_t length = ::pread(page.file.get(), bytes.data(), bytes.size(), 0);
         if (length > 0) data = parse_page(bytes.data(), static_cast<std::size_t>(length));
       }

@@ -36,8 +36,8 @@ std::string bytes_of(const PageData& data) {
   return {reinterpret_cast<const char*>(&data), sizeof(data)};
 }
 
-// $XDG_RUNTIME_DIR is a folder of the test's own. Work is done in children, which make a page when
-// they first read; this process may have one elsewhere.
+// $XDG_RUNTIME_DIR is a folder of the test. Children do the work and create a page when they first
+// read; this process may have a page elsewhere.
 class PageTest : public testing::Test {
  protected:
   PageTest() { ::setenv("XDG_RUNTIME_DIR", folder_.root().c_str(), 1); }
@@ -57,13 +57,13 @@ class PageTest : public testing::Test {
     }
     return count;
   }
-  // Those of the test's own folder: others may run on this machine.
+  // Only pages in the folder of the test: other programs may have pages on this machine.
   std::vector<SeenPage> seen() const {
     std::vector<SeenPage> seen = read_pages();
     std::erase_if(seen, [&](const SeenPage& one) { return !one.file.starts_with(pages()); });
     return seen;
   }
-  // The first that is there.
+  // The first file in the folder.
   std::string page() const { return std::filesystem::directory_iterator(pages())->path(); }
   static Array open(const std::string& file) {
     return Array::open(file, {.budget = 4_MiB, .dtype = DType::of<std::uint8_t>()});
@@ -77,7 +77,7 @@ class PageTest : public testing::Test {
   }();
 };
 
-// A child that has an array open until it is told to end.
+// A child that has an array open until end() is called.
 class Worker {
  public:
   explicit Worker(const std::string& file) {
@@ -133,10 +133,10 @@ TEST_F(PageTest, AProcessIsSeenWhileItLives) {
   first.end(SIGKILL);
   ASSERT_EQ(seen().size(), 1u);
   EXPECT_EQ(seen().front().pid, second.pid());
-  EXPECT_EQ(files(), 1u);  // what the dead left was removed
+  EXPECT_EQ(files(), 1u);  // the page of the killed process was removed
 }
 
-TEST_F(PageTest, TheNextProcessRemovesWhatADeadOneLeft) {
+TEST_F(PageTest, TheNextProcessRemovesThePageOfAKilledOne) {
   const std::string file = numbers();
   Worker(file).end(SIGKILL);
   ASSERT_EQ(files(), 1u);
@@ -146,8 +146,8 @@ TEST_F(PageTest, TheNextProcessRemovesWhatADeadOneLeft) {
   EXPECT_EQ(seen().front().pid, next.pid());
 }
 
-// The child of a process with a page has one of its own, and does not write to its parent's.
-TEST_F(PageTest, AChildOfForkHasItsOwn) {
+// The child does not write to the page of its parent.
+TEST_F(PageTest, AChildOfForkHasItsOwnPage) {
   const std::string file = numbers();
   EXPECT_EQ(in_child([&]() -> std::string {
               const Array array =
@@ -165,7 +165,7 @@ TEST_F(PageTest, AChildOfForkHasItsOwn) {
             "two");
 }
 
-TEST_F(PageTest, NoneWhereItIsTurnedOff) {
+TEST_F(PageTest, IsNotCreatedWhenTurnedOff) {
   const std::string file = numbers();
   EXPECT_EQ(in_child([&]() -> std::string {
               ::setenv("EVENKEEL_TOP", "off", 1);
@@ -176,21 +176,21 @@ TEST_F(PageTest, NoneWhereItIsTurnedOff) {
             "0");
 }
 
-// As when logind removes the runtime folder at logout, and the process goes on.
-TEST_F(PageTest, APageThatWasRemovedIsMadeAgain) {
+// logind removes the runtime folder at logout, even if the process goes on.
+TEST_F(PageTest, APageThatWasRemovedIsCreatedAgain) {
   const std::string file = numbers();
   EXPECT_EQ(in_child([&]() -> std::string {
               const Array array = open(file);
               const std::string before = page();
               std::filesystem::remove_all(pages());
-              open(file);  // finds that it is gone
+              open(file);  // notices that the page is gone
               open(file);
               return files() == 1 && page() != before ? "another" : "none";
             }),
             "another");
 }
 
-// A program may close descriptors that are not its own, and then have files of these numbers.
+// A program may close descriptors that it did not open, and then reuse their numbers.
 TEST_F(PageTest, AFileOfTheProgramIsNotWrittenTo) {
   const std::string file = numbers(), other = folder_.write("other", "the program's own");
   EXPECT_EQ(in_child([&]() -> std::string {
@@ -207,14 +207,15 @@ TEST_F(PageTest, AFileOfTheProgramIsNotWrittenTo) {
               open(file);
               open(file);
               if (std::filesystem::file_size(other) != 17) return "written to";
-              in_child([] { return std::string(); });  // nor closed, in a child
+              in_child([] { return std::string(); });  // a child must not close it either
               return ::fcntl(fd, F_GETFD) >= 0 && files() == 1 ? "unharmed" : "closed";
             }),
             "unharmed");
 }
 
-// `ulimit -f`: writing would be a signal. One that cannot be written is not tried again.
-TEST_F(PageTest, NoneWhereFilesMustBeEmpty) {
+// Beyond `ulimit -f`, writing would raise a signal. A page that cannot be written is not tried
+// again.
+TEST_F(PageTest, IsNotWrittenBeyondTheFileSizeLimit) {
   const std::string file = numbers();
   rlimit before = {};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
@@ -242,7 +243,7 @@ TEST_F(PageTest, NoneWhereFilesMustBeEmpty) {
             "0");
 }
 
-TEST_F(PageTest, AFolderThatIsReachedTwiceIsReadOnce) {
+TEST_F(PageTest, AFolderWithTwoPathsIsReadOnce) {
   const Worker worker(numbers());
   const PagePlace place{folder_.root(), "evenkeel-top", ::geteuid()};
   const PagePlace again{folder_.root() + "/.", "evenkeel-top", ::geteuid()};
@@ -250,13 +251,13 @@ TEST_F(PageTest, AFolderThatIsReachedTwiceIsReadOnce) {
   EXPECT_EQ(read_pages({again}).size(), 1u);
 }
 
-// sudo -E: root with the $XDG_RUNTIME_DIR of another.
-TEST_F(PageTest, TheRuntimeFolderOfAnotherIsNotUsed) {
+// With `sudo -E`, root has the $XDG_RUNTIME_DIR of another user.
+TEST_F(PageTest, TheRuntimeFolderOfAnotherUserIsNotUsed) {
   const uid_t other = ::geteuid() + 1;
   const PagePlace place{folder_.root(), "evenkeel-top", other};
   EXPECT_FALSE(open_page_folder(place, true));
   EXPECT_FALSE(std::filesystem::exists(pages()));
-  if (::geteuid() != 0) return;  // the rest needs another's files
+  if (::geteuid() != 0) return;  // only root can change the owner
   const std::string root = folder_.root();
   ASSERT_EQ(::chown(root.c_str(), other, static_cast<gid_t>(-1)), 0);
   EXPECT_FALSE(open_page_folder({root, "evenkeel-top", 0}, true));
@@ -272,24 +273,24 @@ TEST_F(PageTest, AFolderThatOthersCouldWriteToIsNotUsed) {
   std::filesystem::permissions(pages(), std::filesystem::perms(0700));
   EXPECT_TRUE(open_page_folder(place, true));
   EXPECT_FALSE(open_page_folder({folder_.root(), "evenkeel-top", user + 1}, false));
-  // A link to a folder that would do.
+  // A link to a folder that would be accepted.
   std::filesystem::create_directory_symlink(pages(), folder_.path("link"));
   EXPECT_FALSE(open_page_folder({folder_.root(), "link", user}, true));
 }
 
-TEST_F(PageTest, FilesOfAFolderAreDistrusted) {
+TEST_F(PageTest, OtherFilesInTheFolderAreNotRead) {
   const Worker worker(numbers());
   ASSERT_EQ(seen().size(), 1u);
   const std::string page = seen().front().file;
   std::filesystem::create_symlink(page, pages() + "/link");
   std::filesystem::create_directory(pages() + "/folder");
   ASSERT_EQ(::mkfifo((pages() + "/fifo").c_str(), 0600), 0);
-  // Whole, but nobody holds it: it goes.
+  // A whole page that no process has locked is removed.
   folder_.write("evenkeel-top/1-2.3", bytes_of(whole_page()));
   EXPECT_EQ(seen().size(), 1u);
   EXPECT_FALSE(std::filesystem::exists(pages() + "/1-2.3"));
   EXPECT_TRUE(std::filesystem::exists(pages() + "/link"));
-  // One that is being made is left alone, and so is all that does not have the name of a page.
+  // A page that is being created is left alone, and so are files with other names.
   const std::vector<std::string> others = {".1-2.3",  "libevenkeel_guard-0123456789abcdef.so",
                                            "1",       "1-2",
                                            "1-2.",    "1-2.3.4",
@@ -301,14 +302,14 @@ TEST_F(PageTest, FilesOfAFolderAreDistrusted) {
   for (const std::string& name : others) {
     EXPECT_TRUE(std::filesystem::exists(pages() + "/" + name)) << name;
   }
-  // Held, and nonsense: as when the process wrote over it.
+  // A locked file with invalid contents is skipped.
   for (const std::string& text : {std::string(), std::string("x"), std::string(1 << 20, 'x')}) {
     folder_.write("evenkeel-top/" + std::filesystem::path(page).filename().string(), text);
     EXPECT_TRUE(seen().empty());
   }
 }
 
-TEST(PageDataTest, OnlyWholePagesAreTaken) {
+TEST(PageDataTest, OnlyWholePagesAreAccepted) {
   const PageData good = whole_page();
   const std::string bytes = bytes_of(good);
   ASSERT_TRUE(parse_page(bytes.data(), bytes.size()));
@@ -322,19 +323,19 @@ TEST(PageDataTest, OnlyWholePagesAreTaken) {
   }
 }
 
-// One that was made to mislead is harmless: a name ends, whatever numbers are.
-TEST(PageDataTest, ALyingPageIsOnlyWrong) {
+// A page with random numbers is harmless: its name is zero-terminated.
+TEST(PageDataTest, AForgedPageIsHarmless) {
   std::mt19937_64 random(7);
   for (int i = 0; i < 1000; ++i) {
     std::array<std::uint64_t, sizeof(PageData) / 8> words;
     for (std::uint64_t& word : words) word = random();
-    auto lie = std::bit_cast<PageData>(words);
-    lie.magic = kPageMagic;
-    lie.size = sizeof(lie);
-    lie.check = page_check(lie);
-    const auto taken = parse_page(&lie, sizeof(lie));
-    ASSERT_TRUE(taken);
-    EXPECT_LT(std::strlen(taken->name), sizeof(lie.name));
+    auto forged = std::bit_cast<PageData>(words);
+    forged.magic = kPageMagic;
+    forged.size = sizeof(forged);
+    forged.check = page_check(forged);
+    const auto parsed = parse_page(&forged, sizeof(forged));
+    ASSERT_TRUE(parsed);
+    EXPECT_LT(std::strlen(parsed->name), sizeof(forged.name));
   }
 }
 

@@ -13,7 +13,7 @@ BucketLoader::BucketLoader(BucketReader& buckets) : buckets_(buckets) {
     try {
       threads_.push_back(start_thread([this] { work(); }));
     } catch (const std::system_error&) {
-      break;  // fewer do, and without any the caller reads itself
+      break;  // fewer threads are enough; without any, the caller reads
     }
   }
 }

@@ -1,4 +1,4 @@
-// Reads a whole bucket into memory, several pieces at a time.
+// Reads a whole bucket into memory, several parts of it at a time.
 #pragma once
 
 #include <cstdint>
@@ -11,22 +11,22 @@
 
 namespace evenkeel {
 
-// All calls come from one thread; others read. The memory is the caller's.
+// All calls must come from one thread; other threads read. The caller owns the memory.
 class BucketLoader {
  public:
   explicit BucketLoader(BucketReader& buckets);
-  ~BucketLoader();  // waits for the reads under way
+  ~BucketLoader();  // waits for reads in progress
   BucketLoader(const BucketLoader&) = delete;
   BucketLoader& operator=(const BucketLoader&) = delete;
 
-  // What memory for a bucket must hold: its bytes, and the rest of the last sector.
+  // The memory that a bucket needs: its bytes, rounded up to whole sectors.
   static std::uint64_t memory(const BucketReader& buckets, std::uint64_t bucket);
-  // Begins to read. The last bucket must have been read to its end, or `cancel` called.
+  // Begins to read. The last bucket must have been read to its end or cancelled.
   void start(std::uint64_t bucket, std::byte* memory) EXCLUDES(mutex_);
   // Waits until more than `have` bytes of the bucket, counted from its beginning, are in memory,
-  // and returns how many are. Throws what a read threw.
+  // and returns how many are. Throws the error of a failed read.
   std::uint64_t wait_for_more(std::uint64_t have) EXCLUDES(mutex_);
-  // Nothing more is read; waits for the reads under way.
+  // Starts no more reads, and waits for reads in progress.
   void cancel() noexcept EXCLUDES(mutex_);
 
  private:
@@ -39,11 +39,11 @@ class BucketLoader {
   BucketReader& buckets_;
   Mutex mutex_;
   CondVar work_, done_;
-  // The bucket that is read: set by `start`, while no thread reads.
+  // The current bucket. Set by `start`, while no thread reads.
   std::uint64_t bucket_ = 0, bytes_ = 0;
   std::byte* memory_ = nullptr;
   std::uint64_t next_piece_ GUARDED_BY(mutex_) = 0, pieces_ GUARDED_BY(mutex_) = 0;
-  std::uint64_t reading_ GUARDED_BY(mutex_) = 0;  // pieces under way
+  std::uint64_t reading_ GUARDED_BY(mutex_) = 0;  // pieces being read
   std::vector<bool> there_ GUARDED_BY(mutex_);    // pieces that are in memory
   bool ending_ GUARDED_BY(mutex_) = false;
   std::exception_ptr error_ GUARDED_BY(mutex_);

@@ -55,7 +55,7 @@ void require_room(std::string_view operation, const std::string& scratch, std::u
   const std::uint64_t free = static_cast<std::uint64_t>(disk.f_bavail) * disk.f_frsize;
   if (free >= bytes) return;
   throw Error::system(std::string(operation), ENOSPC,
-                      "the scratch file takes " + format_size(bytes) + ", and the disk has " +
+                      "the scratch file needs " + format_size(bytes) + ", but the disk has " +
                           format_size(free) + " free")
       .in(scratch)
       .hint("free some space, or name a folder on another disk with --scratch");
@@ -146,7 +146,7 @@ void Buckets::add(std::uint64_t number, std::span<const std::byte> bytes) {
 
 void Buckets::save(const std::string& kind, const std::string& state) {
   queue_->drain();
-  // Blocks that are not full go out as they are, and are written again when they are.
+  // Blocks that are not full are written now, and again when they are full.
   for (Bucket& bucket : buckets_) {
     if (bucket.fill == 0) continue;
     const std::uint64_t length = round_up(bucket.fill, OutputFile::kAlignment);
@@ -165,7 +165,7 @@ void Buckets::end_adding() {
 }
 
 std::string Buckets::numbers() const {
-  // 0: how many blocks an extent has follows. Without it, there are 16.
+  // A leading 0 means that the number of blocks of an extent follows. Without it, there are 16.
   std::string text = "0 " + std::to_string(size_.extent_blocks) + " " +
                      std::to_string(size_.buckets) + " " + std::to_string(size_.block_bytes) + " " +
                      std::to_string(extents_);

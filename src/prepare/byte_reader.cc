@@ -36,7 +36,7 @@ ByteReader::ByteReader(Array array, std::uint64_t chunk_bytes, Budget budget)
 
 void ByteReader::seek(std::uint64_t offset) {
   const std::uint64_t chunk_bytes = rows_per_chunk_ * array_.row_bytes();
-  // A little ahead: what was read ahead is used.
+  // For a short way forward, use what was read ahead.
   if (next_ && offset >= offset_ && offset - offset_ < 4 * chunk_bytes) {
     while (offset_ < offset && (!chunk_.empty() || refill())) {
       const std::uint64_t now = std::min<std::uint64_t>(chunk_.size(), offset - offset_);

@@ -1,4 +1,4 @@
-// The bytes of an array from its beginning to its end, cut as the caller likes.
+// Reads the bytes of an array from its beginning to its end, in ranges of any length.
 #pragma once
 
 #include <cstddef>
@@ -12,11 +12,11 @@
 
 namespace evenkeel {
 
-// A file as bytes, whatever its format.
+// Opens a file of any format as bytes.
 Array open_bytes(const std::string& path, const ArrayOptions& options);
 
-// Chunks are read ahead in the array's budget. What goes over the end of a chunk is put together in
-// memory that is reserved from `budget`. One thread at a time.
+// Chunks are read ahead within the array's budget. A range that crosses the end of a chunk is
+// copied to memory that is reserved from `budget`. Not thread-safe.
 class ByteReader {
  public:
   ByteReader(Array array, std::uint64_t chunk_bytes, Budget budget);
@@ -26,11 +26,11 @@ class ByteReader {
   void seek(std::uint64_t offset);
   // The next `count` bytes, which must exist. Valid until the next call.
   std::span<const std::byte> take(std::uint64_t count);
-  // Up to and with the next newline, or to the end. Valid until the next call.
+  // The bytes up to and including the next newline, or to the end. Valid until the next call.
   std::span<const std::byte> take_line();
 
  private:
-  bool refill();  // of chunk_; false at the end
+  bool refill();  // reads the next chunk_; false at the end
   void carry(std::span<const std::byte> part);
 
   Array array_;
@@ -40,7 +40,7 @@ class ByteReader {
   std::optional<Chunks::Iterator> next_;
   std::span<const std::byte> chunk_;  // what is left of it
   std::uint64_t offset_ = 0;
-  std::uint64_t skip_ = 0;  // bytes of the next chunk, after seek
+  std::uint64_t skip_ = 0;  // bytes to skip in the next chunk, after seek
   std::vector<std::byte> carried_;
   Reservation carried_share_;
 };

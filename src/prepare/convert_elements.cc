@@ -25,7 +25,7 @@ bool element_fits(From value) {
       return true;
     }
   } else if constexpr (std::is_floating_point_v<From>) {
-    // The powers of two at the ends are exact.
+    // Both limits are powers of two (or 0), so they are exact.
     const auto least = static_cast<From>(std::numeric_limits<To>::min());
     const From beyond = std::ldexp(From(1), std::numeric_limits<To>::digits);
     return value >= least && value < beyond && std::trunc(value) == value;
@@ -36,7 +36,7 @@ bool element_fits(From value) {
   }
 }
 
-// How many elements were converted: fewer than `count` when the next one does not fit.
+// Returns how many elements were converted: fewer than `count` if the next one does not fit.
 template <class From, class To>
 std::size_t convert_all(const std::byte* from, std::byte* to, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
@@ -80,7 +80,7 @@ ElementConverter::ElementConverter(DType from, DType to, Budget budget)
   if (convert_) return;
   throw Error(ErrorKind::kInvalid, "convert",
               "elements of " + from.name() + " are not converted to " + to.name())
-      .hint("bool, int8 to int64, uint8 to uint64, float32 and float64 are");
+      .hint("bool, int8 to int64, uint8 to uint64, float32 and float64 can be converted");
 }
 
 std::span<const std::byte> ElementConverter::operator()(std::span<const std::byte> elements) {

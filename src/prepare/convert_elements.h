@@ -1,4 +1,4 @@
-// Elements of one type as elements of another, checked for range.
+// Converts elements to another type, with range checks.
 #pragma once
 
 #include <cstddef>
@@ -16,17 +16,17 @@ namespace evenkeel {
 // smaller float is rounded, but must not become infinite. Integers become floats by rounding.
 class ElementConverter {
  public:
-  // Throws Error (kInvalid) for types that are not converted: records, complex, 16-bit floats.
-  // What it converts to is reserved from the budget.
+  // Throws Error (kInvalid) for types that cannot be converted: records, complex, 16-bit floats.
+  // The memory of the converted elements is reserved from the budget.
   ElementConverter(DType from, DType to, Budget budget);
-  // Valid until the next call. Throws Error (kInvalid) that names the first element that does not
-  // fit, counted from the first call on.
+  // The result is valid until the next call. Throws Error (kInvalid) that names the first element
+  // that does not fit, counted from the first call.
   std::span<const std::byte> operator()(std::span<const std::byte> elements);
 
  private:
   using Convert = std::size_t (*)(const std::byte* from, std::byte* to, std::size_t count);
   const DType from_, to_;
-  Convert convert_ = nullptr;  // none: the types are the same
+  Convert convert_ = nullptr;  // null: the types are the same
   std::uint64_t done_ = 0;
   const Budget budget_;
   Reservation share_;

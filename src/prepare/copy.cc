@@ -1,4 +1,4 @@
-// Items from files to files: converted, merged, mixed, split, sampled.
+// Copies items from files to files: convert, merge, mix, split, sample.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -17,15 +17,15 @@
 namespace evenkeel {
 namespace {
 
-// Which items of a sequence are taken: each set of `wanted` of them is as likely as the others
-// (selection sampling, Knuth's algorithm S). A pure function of seed and item, from item to item.
+// Selects `wanted` items of a sequence. Every subset of that size is equally likely (selection
+// sampling, Knuth's algorithm S). The seed alone determines the result.
 class Selection {
  public:
   Selection(std::uint64_t items, std::uint64_t wanted, std::uint64_t seed)
       : items_(items), wanted_(std::min(items, wanted)), seed_(seed) {}
-  // Must be asked for item 0, 1, 2, ...
+  // Must be called for item 0, 1, 2, ...
   bool takes(std::uint64_t item) {
-    constexpr std::uint64_t kSample = 0x73616d706c650000;  // "sample": an epoch of its own
+    constexpr std::uint64_t kSample = 0x73616d706c650000;  // "sample": its own epoch
     if (uniform_draw(seed_, kSample, item, items_ - item) >= wanted_ - taken_) return false;
     ++taken_;
     return true;
@@ -48,7 +48,7 @@ class Copy {
  public:
   explicit Copy(const CopyOptions& options)
       : options_(options),
-        // Parts of an upload take more than a file that is written.
+        // An upload needs more memory than a file.
         reading_(std::clamp<std::uint64_t>(
             options.budget.limit() / (is_url(options.output) ? 4 : 2), 1_MiB, 32_MiB)),
         source_(open_source(options, reading_)),
@@ -75,9 +75,9 @@ class Copy {
 
   static void require_pattern(const CopyOptions& options) {
     if (options.shares.size() > 1 && is_url(options.output)) {
-      throw Error(ErrorKind::kInvalid, "split", "parts are files, not objects on a server")
+      throw Error(ErrorKind::kInvalid, "split", "parts must be files, not objects on a server")
           .in(options.output)
-          .hint("split into files and copy them; one part can be written to s3:// itself");
+          .hint("split into files and copy them; a single part can be written to s3://");
     }
     const bool pattern = options.output.find("{}") != std::string::npos;
     if (options.shares.size() > 1 && !pattern) {
@@ -114,7 +114,7 @@ class Copy {
                       counted);
   }
 
-  // Rows are copied many at a time, but sampled and split one by one.
+  // Rows are copied in groups, but sampled and split one by one.
   static std::uint64_t group_bytes(const CopyOptions& options) {
     return options.sample || options.shares.size() > 1 ? 0 : 64_KiB;
   }
@@ -124,7 +124,7 @@ class Copy {
   }
   std::string state_path() const { return shard_name(options_.output, 0) + ".split"; }
 
-  // An item belongs to the shard in which its first byte lies.
+  // An item belongs to the shard that contains its first byte.
   std::vector<std::uint64_t> shard_ends() const {
     double sum = 0, so_far = 0;
     for (const double share : options_.shares) sum += share;
@@ -150,16 +150,18 @@ class Copy {
 
   void select() {
     std::uint64_t items = source_->estimated_items();
-    if (options_.input.unit == ItemUnit::kLines && options_.sets.empty()) {  // to be counted
-      for (items = 0; source_->next(); ++items) tell("counting", source_->position().offset);
+    if (options_.input.unit == ItemUnit::kLines && options_.sets.empty()) {  // must be counted
+      for (items = 0; source_->next(); ++items) {
+        show_progress("counting", source_->position().offset);
+      }
       source_->seek({});
     }
     items_ = items;
   }
 
-  void tell(std::string_view step, std::uint64_t offset) {
-    if (!options_.progress || offset - told_ < 4_MiB) return;
-    told_ = offset;
+  void show_progress(std::string_view step, std::uint64_t offset) {
+    if (!options_.progress || offset - reported_ < 4_MiB) return;
+    reported_ = offset;
     options_.progress({step, offset, source_->bytes()});
   }
 
@@ -179,11 +181,11 @@ class Copy {
       if (!numbers) throw other_work(path);
       at = {(*numbers)[0], (*numbers)[1]}, items = (*numbers)[2];
       report_.resumed = true;
-    } else if (at.offset < begin) {  // after a resume: the first item of this shard
+    } else if (at.offset < begin) {  // after a resume: find the first item of this shard
       at = skip_to(begin);
     }
     source_->seek(at);
-    told_ = at.offset;
+    reported_ = at.offset;
     std::uint64_t saved = at.offset;
     std::optional<Selection> selection;
     if (options_.sample) {
@@ -200,7 +202,7 @@ class Copy {
       items += source_->kind.row_bytes > 0 ? item->size() / source_->kind.row_bytes : 1;
       report_.bytes += item->size();
       const ItemPosition next = source_->position();
-      tell("copying", next.offset);
+      show_progress("copying", next.offset);
       if (next.offset - saved < options_.checkpoint_bytes || !sink->can_checkpoint()) continue;
       saved = next.offset;
       sink->checkpoint(kind_ + std::to_string(next.item) + " " + std::to_string(next.offset) + " " +
@@ -213,10 +215,10 @@ class Copy {
     report_.outputs.push_back({path, items});
   }
 
-  // Of a copy of all; 0: not known.
+  // The size of the output if everything is copied; 0 if unknown.
   std::uint64_t expected_bytes() const {
     if (!options_.sets.empty() || options_.sample || options_.shares.size() > 1) return 0;
-    constexpr std::uint64_t kHeader = 1_MiB;  // and more
+    constexpr std::uint64_t kHeader = 1_MiB;  // more than any header
     return source_->bytes() / from_.size * options_.dtype.value_or(from_).size + kHeader;
   }
 
@@ -227,13 +229,13 @@ class Copy {
     return source_->position();
   }
 
-  // Goes to the next item that is taken. False: there is none.
+  // Moves to the next selected item. False if there is none.
   bool skip_unwanted(Selection& selection, const ItemPosition& now) {
     const std::uint64_t size = source_->item_bytes();
     std::uint64_t item = now.item;
     while (item < items_ && !selection.takes(item)) {
       ++item;
-      // Items of one length are not read when they are not wanted.
+      // Items of equal length are skipped without reading them.
       if (size == 0 && !source_->next()) return false;
     }
     if (item == items_) return false;
@@ -247,7 +249,7 @@ class Copy {
   const DType from_;
   ElementConverter convert_;
   std::string kind_;
-  std::uint64_t items_ = 0, told_ = 0;
+  std::uint64_t items_ = 0, reported_ = 0;
   ItemPosition end_of_last_;
   WorkReport report_;
 };

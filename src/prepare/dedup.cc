@@ -1,4 +1,4 @@
-// Exact duplicates by 128-bit hashes, in three steps: hash, find, copy.
+// Removes exact duplicates by 128-bit hashes, in three steps: hash, find, copy.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::uint64_t kLeastDedupBudget = 16_MiB;
 
-// What the first step stores of an item. Records of a part are in the order of the input.
+// What the first step stores for an item. Records of a part are in the order of the input.
 struct HashRecord {
   Hash128 hash;
   std::uint64_t number = 0;
@@ -28,9 +28,9 @@ std::uint64_t part_of(std::uint64_t high, std::uint64_t parts) {
   return static_cast<std::uint64_t>(static_cast<unsigned __int128>(high) * parts >> 64);
 }
 
-// How a budget is divided. Of the three steps, each has the reader, and the first has blocks of
-// hashes; the second a table of hashes, a window and blocks of numbers; the third a bit for each of
-// the next items and the writer.
+// How the budget is divided. All three steps have the reader. The first also has blocks of hashes;
+// the second a table of hashes, a window and blocks of numbers; the third a bit for each of the
+// next items, and the writer.
 struct DedupMemory {
   explicit DedupMemory(std::uint64_t all)
       : reading(std::clamp<std::uint64_t>(all / 8, 2_MiB, 32_MiB)),
@@ -47,9 +47,9 @@ BucketSize bucket_size(std::uint64_t buckets, std::uint64_t memory, std::uint64_
   const std::uint64_t block = memory / (buckets + Buckets::kSpareBlocks + Buckets::kThreads);
   if (block < OutputFile::kAlignment) {
     throw Error(ErrorKind::kBudget, "dedup",
-                with_commas(buckets) + " parts take a block of 4 KiB each, and the budget has " +
+                with_commas(buckets) + " parts need a block of 4 KiB each, but the budget has " +
                     format_size(memory) + " for them")
-        .hint("twice the budget takes four times as many items");
+        .hint("twice the budget is enough for four times as many items");
   }
   return {buckets, std::min(std::bit_floor(block), most)};
 }
@@ -99,7 +99,7 @@ class Dedup {
   std::string scratch(std::string_view ending) const {
     return scratch_file(options_.output, options_.scratch, ending);
   }
-  void tell(std::string_view step, std::uint64_t done) const {
+  void show_progress(std::string_view step, std::uint64_t done) const {
     if (options_.progress) options_.progress({step, done, 2 * source_->bytes()});
   }
   std::unique_ptr<ItemSink> output(const Budget& budget, bool resume) const {
@@ -112,7 +112,8 @@ class Dedup {
                         options_.input.unit != ItemUnit::kBlocks);
   }
 
-  // A run that was killed between the removal of the scratch files and the naming of the output.
+  // Finishes a run that was killed after it removed the scratch files and before it renamed the
+  // output.
   bool finish_last_step() {
     const auto sink = output(options_.budget, true);
     if (is_done(*sink, kind_)) {
@@ -122,7 +123,7 @@ class Dedup {
     if (sink->resumed() && !state_numbers(sink->state(), kind_, "", 5)) {
       throw other_work(options_.output);
     }
-    sink->abort();  // its scratch files are gone
+    sink->abort();  // its scratch files no longer exist
     return false;
   }
 
@@ -151,7 +152,7 @@ class Dedup {
       if (since < look) continue;
       since = 0;
       const ItemPosition now = source_->position();
-      tell("hashing", now.offset);
+      show_progress("hashing", now.offset);
       if (now.offset - saved < options_.checkpoint_bytes) continue;
       saved = now.offset;
       hashes.save(kind_, std::to_string(now.item) + " " + std::to_string(now.offset));
@@ -161,7 +162,7 @@ class Dedup {
     return record.number;
   }
 
-  // Which items each part of `found` is about.
+  // The number of items that each part of `found` covers.
   std::uint64_t items_of_part(const Buckets& found) const {
     return std::max<std::uint64_t>(1, items_ / found.size().buckets + 1);
   }
@@ -182,9 +183,9 @@ class Dedup {
     const std::uint64_t per_part = items_of_part(found);
     std::uint64_t unsaved = 0;
     for (; part < parts; ++part) {
-      tell("finding duplicates", source_->bytes());
-      // What does not fit the table is looked at in turns, by the first bits of the other half of
-      // the hash. Numbers that are found twice are no harm.
+      show_progress("finding duplicates", source_->bytes());
+      // If the hashes do not fit the table, they are searched in several turns, selected by the
+      // first bits of the other half of the hash. It does no harm to find a number twice.
       for (unsigned turn_bits = 0;
            !find_in_turns(hashes, found, part, turn_bits, seen, window, per_part);) {
         ++turn_bits;
@@ -197,12 +198,12 @@ class Dedup {
     found.end_adding();
   }
 
-  // False: the table was too small.
+  // False if the table was too small.
   bool find_in_turns(Buckets& hashes, Buckets& found, std::uint64_t part, unsigned turn_bits,
                      HashSet& seen, const PageBuffer& window, std::uint64_t per_part) const {
     for (std::uint64_t turn = 0; turn < std::uint64_t{1} << turn_bits; ++turn) {
       seen.clear();
-      // Records do not end with a window: windows are read in whole records of whole sectors.
+      // A window is a whole number of sectors and of records, so no record crosses its end.
       const std::uint64_t step =
           memory_.window / (OutputFile::kAlignment * 3) * (OutputFile::kAlignment * 3);
       for (std::uint64_t offset = 0; offset < hashes.bytes(part); offset += step) {
@@ -222,7 +223,7 @@ class Dedup {
     return true;
   }
 
-  // The numbers of the duplicates of a part, as bits.
+  // Sets a bit for each duplicate of a part.
   void load_bits(Buckets& found, std::uint64_t part, std::uint64_t per_part, PageBuffer& bits,
                  const PageBuffer& window) const {
     std::memset(bits.data(), 0, bits.size());
@@ -235,7 +236,7 @@ class Dedup {
         const std::uint64_t bit = number - part * per_part;
         if (number >= items_ || bit >= per_part) {
           throw Error(ErrorKind::kFormat, "dedup",
-                      "there is no item " + with_commas(number) + " in this part")
+                      "item " + with_commas(number) + " does not belong to this part")
               .in(found.path())
               .hint("the scratch file was changed: begin again without --resume");
         }
@@ -285,7 +286,7 @@ class Dedup {
       if (since < look) continue;
       since = 0;
       const ItemPosition now = source_->position();
-      tell("copying", all + now.offset);
+      show_progress("copying", all + now.offset);
       if (now.offset - saved < options_.checkpoint_bytes) continue;
       saved = now.offset;
       std::string state = kind_;
@@ -298,7 +299,7 @@ class Dedup {
     report_.how = with_commas(hashes.size().buckets) +
                   (hashes.size().buckets == 1 ? " part" : " parts") +
                   " of hashes; output: " + sink->how();
-    // From here on the output alone is needed; see finish_last_step.
+    // From here on only the output is needed; see finish_last_step.
     sink->checkpoint(done_state(kind_, report_));
     hashes.discard();
     found.discard();

@@ -53,8 +53,8 @@ TEST_F(DedupTest, KeepsTheFirstOfEach) {
   EXPECT_EQ(options.budget.in_use(), 0u);
 }
 
-// Killed at each rename: checkpoints are made by renames, and so is the output.
-TEST_F(DedupTest, GoesOnFromEveryCheckpoint) {
+// Kills the run at each rename. Checkpoints and the output are made by renames.
+TEST_F(DedupTest, ContinuesFromEveryCheckpoint) {
   class Killed final : public sys::FaultHook {
    public:
     explicit Killed(int renames) : renames_(renames) { sys::fault_hook = this; }

@@ -1,4 +1,4 @@
-// From a DType that is known when the program runs to a type of C++.
+// Maps a DType at run time to a C++ type.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace evenkeel {
 
-// use(std::type_identity<T>) for the T of a dtype; a null pointer for types that C++ lacks: 16-bit
-// floats, and for complex numbers and records.
+// Calls use(std::type_identity<T>) with the type T of a dtype. Returns a null pointer for 16-bit
+// floats, complex numbers and records.
 template <class Use>
 auto with_element_type(DType dtype, Use use) -> decltype(use(std::type_identity<int>{})) {
   const bool whole = dtype.kind == DTypeKind::kInt;

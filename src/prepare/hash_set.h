@@ -9,10 +9,10 @@
 
 namespace evenkeel {
 
-// Open addressing with linear probing, 16 bytes a slot. Hashes must be uniform.
+// Open addressing with linear probing, 16 bytes per slot. Hashes must be uniform.
 class HashSet {
  public:
-  // So many hashes fit these bytes before the set is full.
+  // How many hashes fit in `bytes` before the set is full.
   static std::uint64_t most(std::uint64_t bytes) { return bytes / sizeof(Hash128) / 4 * 3; }
 
   HashSet(const Budget& budget, std::uint64_t bytes)
@@ -20,7 +20,7 @@ class HashSet {
         slots_(memory_.size() / sizeof(Hash128)),
         most_(most(memory_.size())) {}
 
-  // True if it was not there before. The set must not be full.
+  // True if the hash is new. The set must not be full.
   bool add(const Hash128& hash) {
     if (hash == Hash128{}) {  // what an empty slot looks like
       const bool was = zero_;
@@ -28,7 +28,7 @@ class HashSet {
       return !was;
     }
     auto* const slots = reinterpret_cast<Hash128*>(memory_.data());
-    // By low bits: those in front may be the same for all.
+    // The multiplication spreads the low bits; the high bits may be equal for all hashes.
     constexpr std::uint64_t kSpread = 0x9e3779b97f4a7c15;  // 2^64 / the golden ratio
     auto slot = static_cast<std::uint64_t>(
         static_cast<unsigned __int128>(hash.low * kSpread) * slots_ >> 64);

@@ -22,7 +22,7 @@ std::vector<std::string> megatron_pair(const std::string& path) {
   return {base + ".bin", base + ".idx"};
 }
 
-// The literal that begins at `at`, as it stands in the header.
+// The text of the literal that begins at `at`.
 std::string literal_text(std::string_view text, std::size_t at) {
   int depth = 0;
   char quote = 0;
@@ -58,7 +58,7 @@ std::uint64_t file_size(const std::string& path) {
   return static_cast<std::uint64_t>(status.st_size);
 }
 
-// The files that were named, and those that belong to them.
+// The given files and the files that belong to them.
 std::vector<std::string> all_files(const ItemInput& input) {
   std::vector<std::string> files;
   const auto add = [&](const std::string& path) {
@@ -68,7 +68,7 @@ std::vector<std::string> all_files(const ItemInput& input) {
     }
   };
   for (const std::string& path : input.paths) {
-    file_size(path);  // it must be there
+    file_size(path);  // throws if it does not exist
     add(path);
     if (input.unit != ItemUnit::kDocuments && input.unit != ItemUnit::kBlocks) continue;
     for (const std::string& half : megatron_pair(path)) add(half);
@@ -101,7 +101,7 @@ std::string common_descr(const std::vector<std::string>& paths) {
     if (!is_npy(head)) return {};
     const NpyHeader header = read_npy_header(source, head);
     std::string descr;
-    // Written as UTF-8, whatever it was.
+    // The output is UTF-8, so Latin-1 is converted.
     for (const char c : literal_text(header.text, npy_descr(header).at)) {
       const auto byte = static_cast<unsigned char>(c);
       if (header.utf8 || byte < 128) {
@@ -117,7 +117,7 @@ std::string common_descr(const std::vector<std::string>& paths) {
     problem.append(descr).append(", those of the first file ").append(common);
     throw Error(ErrorKind::kInvalid, "open", problem)
         .in(path)
-        .hint("files that are put together must hold elements of one type");
+        .hint("files that are joined must have the same element type");
   }
   return common;
 }
@@ -164,7 +164,7 @@ std::optional<std::vector<std::uint64_t>> state_numbers(const std::string& state
 
 Error other_work(const std::string& output) {
   return Error(ErrorKind::kInvalid, "resume",
-               "the unfinished work is another: other files, unit, seed or format")
+               "the unfinished work has other files, another unit, seed or format")
       .in(output)
       .hint("use the options of the first run, or begin again without --resume");
 }

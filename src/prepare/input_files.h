@@ -1,4 +1,4 @@
-// The files that items are read from: which they are, and whether they are the same as before.
+// The files that items are read from: finding them, and detecting changes.
 #pragma once
 
 #include <cstddef>
@@ -15,26 +15,26 @@ namespace evenkeel {
 
 std::uint64_t file_size(const std::string& path);  // throws Error
 
-// The files that were named, and those that belong to them: indexes, the other half of a pair.
+// The given files and the files that belong to them: indexes, the other half of a pair.
 std::vector<std::string> all_files(const ItemInput& input);
-// Changes when a file does, or what was said about it.
+// A text that changes if a file or an option of the input changes.
 std::string fingerprint_of(const ItemInput& input, const std::vector<std::string>& files);
 
-// The element type of NPY files as their headers have it, where DType only knows how long it is.
-// Empty for other files. Throws Error (kInvalid) when they differ.
+// The element type of NPY files as in their headers, for types of which DType knows only the size.
+// Empty for other files. Throws Error (kInvalid) if they differ.
 std::string common_descr(const std::vector<std::string>& paths);
 
-// Throws Error (kInvalid) when a file that is read would be replaced. Nothing is created. `format`
-// is that of tokens, empty for others.
+// Throws Error (kInvalid) if the output would replace an input. Creates nothing. `format` is the
+// token format, empty for other files.
 void require_other_files(const std::vector<std::string>& inputs, const std::string& output,
                          const std::string& format);
 
-// The numbers that follow `kind` in the state of a checkpoint, after `word`; empty unless the state
-// is just that.
+// Parses the state of a checkpoint: `kind`, `word`, then `count` numbers, which are returned. Empty
+// if the state is anything else.
 std::optional<std::vector<std::uint64_t>> state_numbers(const std::string& state,
                                                         const std::string& kind,
                                                         std::string_view word, std::size_t count);
-// What --resume found on this output is of other work.
+// The error if --resume finds unfinished work of another kind.
 Error other_work(const std::string& output);
 
 }  // namespace evenkeel

@@ -1,4 +1,4 @@
-// Items as a file, or as an object on a server.
+// Writes items to a file or to an object on a server.
 #include <type_traits>
 
 #include "prepare/input_files.h"
@@ -53,7 +53,7 @@ class TokenSink final : public ItemSink {
   const bool documents_, resumed_;
 };
 
-// Calls `use` with the path and the options of the writer.
+// Calls `use` with the options of the writer.
 template <class Use>
 void with_writer(const std::string& path, const ItemKind& like, const std::string& format,
                  const WriteOptions& options, Use use) {

@@ -14,8 +14,8 @@
 namespace evenkeel {
 namespace {
 
-// An array that is read within `memory` bytes, whatever else the budget is used for: data that fits
-// would be mapped otherwise.
+// Options for an array that is read within `memory` bytes. With the whole budget, data that fits
+// would be mapped.
 ArrayOptions reading_options(std::uint64_t memory) {
   ArrayOptions options;
   options.budget = Budget(memory);
@@ -66,7 +66,7 @@ class LineSource final : public ItemSource {
       paths_.push_back(std::move(path));
       ends_.push_back(bytes_ += size);
     }
-    // The first lines tell how long lines are.
+    // Estimate the length of lines from the first ones.
     std::uint64_t lines = 0, length = 0;
     while (length < 256_KiB && lines < 100'000) {
       const auto line = next();
@@ -134,7 +134,7 @@ class LineSource final : public ItemSource {
   std::vector<std::string> paths_;
   std::vector<std::uint64_t> ends_;
   std::uint64_t bytes_ = 0, line_bytes_ = 1, item_ = 0;
-  std::size_t file_ = 0;  // the one after that which is read
+  std::size_t file_ = 0;  // the file after the current one
   std::optional<ByteReader> reader_;
   Reservation last_share_;
   std::vector<std::byte> last_;
@@ -191,9 +191,9 @@ std::unique_ptr<ItemSource> open_tokens(const ItemInput& input, const Budget& bu
         tokens, DocumentSource{.bos = input.bos, .eos = input.eos}, budget, memory);
   } else {
     if (input.block_tokens == 0 || input.block_tokens > std::uint64_t{1} << 40) {
-      throw Error(ErrorKind::kInvalid, "open", "blocks of how many tokens?")
+      throw Error(ErrorKind::kInvalid, "open", "a block must have 1 to 2^40 tokens")
           .in(input.paths.front())
-          .hint("1,024 or what your model takes");
+          .hint("1,024, or the block size of your model");
     }
     source =
         std::make_unique<RowSource>(Internals::make(tokens.layout, reading_options(memory)),
@@ -241,7 +241,7 @@ std::unique_ptr<ItemSource> open_unit(const ItemInput& input, const Budget& budg
                                        : open_tokens(input, budget, memory);
 }
 
-// Files that are known to hold tokens and documents, by their own words.
+// Whether the format of the files shows that they hold documents of tokens.
 bool has_documents(const std::vector<std::string>& paths) {
   try {
     const std::string format = read_token_layout(paths, {}).layout.format;
@@ -280,7 +280,7 @@ ItemUnit usual_unit(const ItemInput& input) {
 std::unique_ptr<ItemSource> open_items(const ItemInput& input, const Budget& budget,
                                        std::uint64_t memory, std::uint64_t group_bytes) {
   if (input.paths.empty()) throw Error(ErrorKind::kInvalid, "open", "no file was named");
-  // Before the files are read: what changes meanwhile is another file.
+  // Taken before the files are read, so that a change in the meantime is noticed.
   std::vector<std::string> files = all_files(input);
   std::string fingerprint = fingerprint_of(input, files);
   auto source = open_unit(input, budget, memory, group_bytes);

@@ -5,16 +5,16 @@
 
 namespace evenkeel {
 
-// Capacities are size, size, 2/3 size, 4/9 size, ...: 4 sizes in all, and as much again while two
-// levels are merged.
+// Capacities are size, size, 2/3 size, 4/9 size, ...: 4 sizes in all, and 2 more while two levels
+// are merged.
 std::uint64_t KllSketch::memory(std::uint64_t size) {
   constexpr std::uint64_t kLevels = 60, kSmallest = 8;
   return (6 * size + kLevels * kSmallest) * sizeof(double);
 }
 
 // Measured: the 99th percentile of the largest error was 3.7 / size, for sizes of 64, 256 and 1,024
-// and 400 to 1,600 times as many numbers. More numbers add 4 % at most: going down a level, its
-// share of the variance is 3/4.
+// and 400 to 1,600 times as many numbers. More numbers add at most 4 %, because each lower level
+// has 3/4 of the variance of the level above it.
 double KllSketch::rank_error(std::uint64_t size) { return 4 / static_cast<double>(size); }
 
 std::uint64_t KllSketch::capacity(std::size_t level) const {
@@ -23,7 +23,7 @@ std::uint64_t KllSketch::capacity(std::size_t level) const {
   return std::max<std::uint64_t>(8, static_cast<std::uint64_t>(static_cast<double>(size_) * share));
 }
 
-// xorshift64*: a bit that decides which half of the numbers goes up.
+// xorshift64*. The bit decides which half of the numbers moves to the next level.
 bool KllSketch::coin() {
   random_ ^= random_ >> 12;
   random_ ^= random_ << 25;
@@ -41,7 +41,7 @@ void KllSketch::add(std::span<const double> numbers) {
     numbers = numbers.subspan(now);
     for (std::size_t level = 0; level < levels_.size(); ++level) {
       if (levels_[level].size() < capacity(level)) break;
-      // All numbers are kept as long as they fit.
+      // Keep all numbers while they fit.
       if (level == 0 && numbers.empty() && count_ <= size_) break;
       compact(level);
     }
@@ -53,7 +53,7 @@ void KllSketch::compact(std::size_t level) {
   std::vector<double>& low = levels_[level];
   std::vector<double>& high = levels_[level + 1];
   if (level == 0) std::sort(low.begin(), low.end());
-  // Of an odd number, the least stays behind.
+  // If their number is odd, the smallest one stays on this level.
   const std::size_t pairs = low.size() / 2, odd = low.size() % 2, pick = coin() ? 1 : 0;
   const double least = low.front();
   for (std::size_t i = 0; i < pairs; ++i) low[i] = low[odd + 2 * i + pick];

@@ -45,7 +45,7 @@ class MixedSource final : public ItemSource {
   void seek_item(std::uint64_t item) override {
     mixture_.seek(item);
     for (std::size_t i = 0; i < sources_.size(); ++i) {
-      // One that was used up begins again when an item of it is drawn.
+      // A set that was used up begins again when one of its items is drawn.
       sources_[i]->seek_item(mixture_.before(i) % counts_[i]);
     }
   }
@@ -54,7 +54,7 @@ class MixedSource final : public ItemSource {
   std::uint64_t item_bytes() const override { return 0; }
 
  private:
-  // Whether a prefix of so many items is as long as it gets, or longer.
+  // Whether `items` items are as many as the mixture has, or more.
   bool reaches(std::uint64_t items, bool repeat) {
     mixture_.seek(items);
     for (std::size_t i = 0; i < sources_.size(); ++i) {
@@ -67,7 +67,7 @@ class MixedSource final : public ItemSource {
   std::uint64_t total_items(bool repeat) {
     std::uint64_t high = mixture_.period();
     while (!reaches(high, repeat)) high *= 2;
-    std::uint64_t low = 0;  // does not reach it, or is 0
+    std::uint64_t low = 0;  // does not reach the end, or is 0
     while (high - low > 1) {
       const std::uint64_t middle = low + (high - low) / 2;
       (reaches(middle, repeat) ? high : low) = middle;
@@ -95,7 +95,7 @@ std::unique_ptr<ItemSource> open_mixed(const ItemInput& input,
     if (!(set.weight > 0 && set.weight < 1e18)) {
       throw Error(ErrorKind::kInvalid, "merge", "a weight is " + std::to_string(set.weight))
           .in(set.paths.empty() ? "" : set.paths.front())
-          .hint("weights are more than 0; leave out files that are not wanted");
+          .hint("weights must be above 0; leave out files that are not wanted");
     }
     ItemInput one = input;
     one.paths = set.paths;
@@ -108,7 +108,7 @@ std::unique_ptr<ItemSource> open_mixed(const ItemInput& input,
       source->seek_item(0);
     }
     if (items == 0) {
-      throw Error(ErrorKind::kInvalid, "merge", "there is nothing in it to be mixed")
+      throw Error(ErrorKind::kInvalid, "merge", "it has no items to mix")
           .in(set.paths.front())
           .hint("leave it out");
     }

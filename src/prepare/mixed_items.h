@@ -8,11 +8,11 @@
 
 namespace evenkeel {
 
-// Items are taken from the sets by their weights, each set's in order: at every place, each set has
-// had its share to within one item. `input` says all but the paths. With `repeat`, sets that run
-// out begin again until each was used up once; without, it ends where the first runs out. Offsets
-// are those of items of the mean length. Lines are counted first; `counted` is called now and then.
-// Throws Error.
+// Items are taken from the sets by weight; items of one set stay in order. At every position, the
+// number of items taken from each set is within one of its share. `input` has all options but the
+// paths. With `repeat`, sets that run out begin again until each was used up once; without it, the
+// sequence ends when the first set runs out. Offsets are computed from the mean length of items.
+// Lines are counted first, and `counted` is called from time to time. Throws Error.
 std::unique_ptr<ItemSource> open_mixed(const ItemInput& input,
                                        const std::vector<WeightedFiles>& sets, bool repeat,
                                        const Budget& budget, std::uint64_t memory,

@@ -8,7 +8,7 @@ namespace {
 
 using Cumulated = std::vector<std::pair<double, std::uint64_t>>;
 
-// How many numbers are below `value`, or not above it.
+// How many numbers are below `value` or, if `with_equal`, not above it.
 double rank_of(const Cumulated& sketch, double value, bool with_equal) {
   const auto place =
       with_equal ? std::ranges::upper_bound(sketch, value, {}, &Cumulated::value_type::first)
@@ -23,7 +23,7 @@ double quantile_of(const Cumulated& sketch, double q) {
   return place == sketch.end() ? sketch.back().first : place->first;
 }
 
-// Between the ends, or around the middle 99 % where the ends lie far out.
+// The histogram covers all numbers or, if the extremes are far out, the middle 99 %.
 void fill_histogram(NumberStats& stats, const Cumulated& sketch, std::uint64_t bins) {
   double begin = stats.min, end = stats.max;
   const double low = quantile_of(sketch, 0.005), high = quantile_of(sketch, 0.995);
@@ -66,7 +66,7 @@ void NumberCollector::add(std::span<double> numbers) {
   numbers = numbers.first(count);
   double sum = 0, min = numbers[0], max = numbers[0];
   for (const double number : numbers) {
-    sum += number / static_cast<double>(count);  // no sum that overflows
+    sum += number / static_cast<double>(count);  // divided first, so that the sum does not overflow
     min = std::min(min, number);
     max = std::max(max, number);
   }

@@ -1,4 +1,4 @@
-// Figures of a stream of numbers.
+// Statistics of a stream of numbers.
 #pragma once
 
 #include <span>
@@ -14,7 +14,7 @@ class NumberCollector {
   static std::uint64_t memory(std::uint64_t sketch) {
     return sizeof(NumberCollector) + KllSketch::memory(sketch);
   }
-  // Reorders them. Best some hundreds at a time.
+  // Reorders `numbers`. Most efficient with some hundreds at a time.
   void add(std::span<double> numbers);
   NumberStats result(const StatsOptions& options) const;
 

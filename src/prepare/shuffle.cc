@@ -22,7 +22,7 @@ class Shuffle {
           .in(options.output)
           .hint("name a folder on a disk: --scratch DIR");
     }
-    // Whatever is wrong with the output shall show now, and not when everything was read.
+    // Report errors of the output now, not after everything was read.
     memory_.write_to(options.output, facts_.bytes);
     require_output(options.output, source_->kind, options.format,
                    write_options(options.budget, false));
@@ -42,7 +42,7 @@ class Shuffle {
     const bool all = found && found->all;
     const std::uint64_t items = all ? found->at.item : distribute(buckets, found);
     const ItemKind like = source_->kind;
-    source_.reset();  // with its memory
+    source_.reset();  // frees its memory
     write(buckets, like, all, items);
     return report_;
   }
@@ -51,14 +51,15 @@ class Shuffle {
   std::string scratch_path() const {
     return scratch_file(options_.output, options_.scratch, ".shuffle");
   }
-  void tell(std::string_view step, std::uint64_t done) const {
+  void show_progress(std::string_view step, std::uint64_t done) const {
     if (options_.progress) options_.progress({step, done, 2 * facts_.bytes});
   }
   WriteOptions write_options(const Budget& budget, bool resume) const {
     return shuffle_output(options_, budget, resume, facts_.bytes);
   }
 
-  // A run that was killed between the removal of the scratch file and the naming of the output.
+  // Finishes a run that was killed after it removed the scratch file and before it renamed the
+  // output.
   bool finish_last_step() {
     const auto sink = create_items(options_.output, source_->kind, options_.format,
                                    write_options(options_.budget, true));
@@ -66,11 +67,11 @@ class Shuffle {
     if (sink->resumed() && !state_numbers(sink->state(), kind_, "", 3)) {
       throw other_work(options_.output);
     }
-    sink->abort();  // its scratch file is gone
+    sink->abort();  // its scratch file no longer exists
     return false;
   }
 
-  // How many items there are.
+  // Returns the number of items.
   std::uint64_t distribute(Buckets& buckets, const std::optional<Distributed>& found) {
     BucketSize size;
     if (found) {
@@ -85,12 +86,12 @@ class Shuffle {
     return distribute_items(
         *source_, buckets,
         {{options_.seed}, kind_, options_.checkpoint_bytes, [this](std::uint64_t offset) {
-           tell("distributing", offset);
+           show_progress("distributing", offset);
          }});
   }
 
   void write(Buckets& buckets, const ItemKind& like, bool resumed, std::uint64_t items) {
-    // A budget of its own: what is left of the other is for sorting.
+    // The writer has its own budget; the rest of the other is for sorting.
     const Reservation writing = options_.budget.reserve(memory_.writing, "writing");
     const auto sink =
         create_items(options_.output, like, options_.format,
@@ -108,8 +109,8 @@ class Shuffle {
     work.end = count;
     work.kind = kind_, work.output = options_.output;
     work.checkpoint_bytes = options_.checkpoint_bytes;
-    work.tell = [this](std::uint64_t bytes) {
-      tell("writing", facts_.bytes + std::min(bytes, facts_.bytes));
+    work.progress = [this](std::uint64_t bytes) {
+      show_progress("writing", facts_.bytes + std::min(bytes, facts_.bytes));
     };
     work.saved = [&](std::uint64_t bucket) {
       for (; freed < bucket; ++freed) buckets.free(freed);
@@ -120,12 +121,12 @@ class Shuffle {
                   "; output: " + sink->how();
     if (report_.items != items) {
       throw Error(ErrorKind::kFormat, "shuffle",
-                  with_commas(items) + " items were distributed, and " +
+                  with_commas(items) + " items were distributed, but " +
                       with_commas(report_.items) + " were written")
           .in(scratch_path())
           .hint("the scratch file was changed: begin again without --resume");
     }
-    // From here on the output alone is needed; see finish_last_step.
+    // From here on only the output is needed; see finish_last_step.
     if (sink->can_checkpoint()) {
       sink->checkpoint(done_state(kind_, report_));
       buckets.discard();

@@ -14,7 +14,7 @@
 namespace evenkeel {
 namespace {
 
-// A bucket has a segment of each file.
+// Joins the buckets of several files. Each bucket has a segment from each file.
 class JoinedBuckets final : public BucketReader {
  public:
   JoinedBuckets(const std::vector<std::string>& paths, std::uint64_t first, std::uint64_t end,
@@ -81,13 +81,13 @@ std::function<void(std::uint64_t)> progress_of(const ShuffleOptions& options, st
   };
 }
 
-// A part of the second step has a file of each part of the first open.
+// A part of the second step opens one file of each part of the first step.
 void require_descriptors(std::uint64_t parts) {
   constexpr std::uint64_t kOthers = 64;
   struct rlimit limit {};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= parts + kOthers) return;
   throw Error(ErrorKind::kInvalid, "shuffle",
-              with_commas(parts) + " parts are read at once, and a process may have " +
+              with_commas(parts) + " parts are read at once, but a process may have " +
                   with_commas(limit.rlim_cur) + " files open")
       .hint("make fewer parts, or raise `ulimit -n` to " + std::to_string(parts + kOthers) +
             " or more, here and where the parts run");
@@ -112,7 +112,7 @@ ShufflePlan plan_shuffle(const ShuffleOptions& options, std::uint64_t parts) {
   plan.bytes = facts.bytes;
   plan.items = facts.items;
   plan.buckets = std::max(parts, memory.buckets(facts));
-  memory.block_bytes(facts, plan.buckets);  // throws where that is too many
+  memory.block_bytes(facts, plan.buckets);  // throws if these are too many
   ItemInput& joined = plan.joined;
   if (const auto& tokens = source->kind.tokens) {
     plan.token_format = options.format.empty() ? tokens->format : options.format;
@@ -137,18 +137,18 @@ ShufflePlan plan_shuffle(const ShuffleOptions& options, std::uint64_t parts) {
 ItemRange count_lines(const ShuffleOptions& options, std::uint64_t begin, std::uint64_t end) {
   const ShuffleMemory memory(options.budget);
   const auto source = open_items(options.input, options.budget, memory.reading);
-  if (begin > 0) {  // the rest of a line that begins before, be it only its newline
+  if (begin > 0) {  // skip the rest of a line that begins before, even if only its newline
     source->seek({0, begin - 1});
     source->next();
   }
-  const auto tell = progress_of(options, "counting", end - begin);
+  const auto show = progress_of(options, "counting", end - begin);
   ItemRange range{{0, source->position().offset}, 0};
-  for (std::uint64_t told = begin, at = range.begin.offset; at < end && source->next();) {
+  for (std::uint64_t reported = begin, at = range.begin.offset; at < end && source->next();) {
     ++range.items;
     at = source->position().offset;
-    if (at - told < 4_MiB) continue;
-    told = at;
-    tell(at - begin);
+    if (at - reported < 4_MiB) continue;
+    reported = at;
+    show(at - begin);
   }
   return range;
 }
@@ -183,7 +183,7 @@ WorkReport distribute_part(const ShuffleOptions& options, const std::string& kin
     } else {
       source->seek_item(range.begin.item);
     }
-    // Each bucket of each part takes an extent at least, and half of the last one is wasted.
+    // Each bucket of each part has at least one extent, and half of the last one is unused.
     const std::uint64_t bytes = facts.bytes / std::max<std::uint64_t>(1, facts.items) * range.items;
     const std::uint64_t share = std::max<std::uint64_t>(1, bytes / buckets);
     size.block_bytes = std::clamp(std::bit_floor(std::max<std::uint64_t>(1, share / 64)),
@@ -195,10 +195,10 @@ WorkReport distribute_part(const ShuffleOptions& options, const std::string& kin
   }
   made->begin(options.budget, size);
   const std::uint64_t from = source->position().offset;
-  const auto tell = progress_of(options, "distributing", facts.bytes - from);
+  const auto show = progress_of(options, "distributing", facts.bytes - from);
   const std::uint64_t reached = distribute_items(
       *source, *made,
-      {{options.seed}, kind, options.checkpoint_bytes, [&](std::uint64_t at) { tell(at - from); }},
+      {{options.seed}, kind, options.checkpoint_bytes, [&](std::uint64_t at) { show(at - from); }},
       end);
   if (reached != end) {
     made->discard();
@@ -246,7 +246,7 @@ WorkReport write_part(const ShuffleOptions& options, const std::string& kind,
   work.begin = first_bucket, work.end = end_bucket;
   work.kind = kind, work.output = options.output;
   work.checkpoint_bytes = options.checkpoint_bytes;
-  work.tell = progress_of(options, "writing", total);
+  work.progress = progress_of(options, "writing", total);
   work.saved = [](std::uint64_t) {};
   write_sorted(buckets, *sink, options.budget, work, report);
   report.how = sink->how();

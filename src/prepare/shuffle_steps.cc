@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint64_t kLeastShuffleBudget = 16_MiB;
 constexpr std::uint64_t kLeastPart = 4_MiB;
-constexpr std::uint64_t kHeader = 1_MiB;  // more than one has
+constexpr std::uint64_t kHeader = 1_MiB;  // more than any header
 constexpr std::string_view kAllDistributed = "all ";
 
 }  // namespace
@@ -28,7 +28,7 @@ ShuffleMemory::ShuffleMemory(const Budget& budget)
     : reading(std::clamp<std::uint64_t>(budget.limit() / 8, 2_MiB, 32_MiB)),
       writing(std::min<std::uint64_t>(32_MiB, budget.limit() / 8)),
       all_(budget.limit()),
-      documents_(all_ / 32 + 512_KiB) {  // what looks them up
+      documents_(all_ / 32 + 512_KiB) {  // for the document index
   if (all_ < kLeastShuffleBudget) {
     throw Error(ErrorKind::kBudget, "shuffle",
                 "the budget is " + format_size(all_) + "; the least is " +
@@ -45,7 +45,7 @@ void ShuffleMemory::write_to(const std::string& output, std::uint64_t bytes) {
     // A larger budget has larger shares for reading and for documents.
     const std::uint64_t least = (others + 2 * kLeastPart) / 4 * 5;
     throw Error(ErrorKind::kBudget, "shuffle",
-                "an upload of " + format_size(bytes) + " takes " + format_size(writing) +
+                "an upload of " + format_size(bytes) + " needs " + format_size(writing) +
                     " of the budget of " + format_size(all_) + ", which leaves too little to sort")
         .in(output)
         .hint("a budget of " + format_size((least + 1_MiB - 1) / 1_MiB * 1_MiB) + " is enough");
@@ -66,7 +66,7 @@ std::uint64_t ShuffleMemory::buckets(const SourceFacts& source) const {
   const std::uint64_t stored =
       source.bytes + source.items * (StoredItem::kNumberBytes + StoredItem::kLengthBytes +
                                      StoredItem::kEntryBytes);
-  // Buckets differ in size; one that is too large is read several times.
+  // Buckets differ in size. A bucket that is too large is read several times.
   const std::uint64_t usual = part / 10 * 8;
   return std::max<std::uint64_t>(1, (stored + usual - 1) / usual);
 }
@@ -77,9 +77,9 @@ std::uint64_t ShuffleMemory::block_bytes(const SourceFacts& source, std::uint64_
   if (block < OutputFile::kAlignment) {
     throw Error(ErrorKind::kBudget, "shuffle",
                 format_size(source.bytes) + " are " + with_commas(buckets) + " parts of " +
-                    format_size(source.bytes / buckets) + ", and the budget of " +
-                    format_size(all_) + " holds no block of 4 KiB for each")
-        .hint("twice the budget shuffles four times as much");
+                    format_size(source.bytes / buckets) + ", but the budget of " +
+                    format_size(all_) + " has no room for a block of 4 KiB for each")
+        .hint("twice the budget is enough for four times as much");
   }
   return std::min<std::uint64_t>(std::bit_floor(block), 1_MiB);
 }
@@ -110,7 +110,7 @@ std::uint64_t distribute_items(ItemSource& source, Buckets& buckets, const Distr
       if (item->size() > UINT32_MAX) {
         throw Error(ErrorKind::kInvalid, "shuffle",
                     "item " + with_commas(number) + " has " + with_commas(item->size()) +
-                        " bytes; 4 GiB is the most");
+                        " bytes; the limit is 4 GiB");
       }
       const auto length = static_cast<std::uint32_t>(item->size());
       std::memcpy(head + sizeof number, &length, sizeof length);
@@ -121,7 +121,7 @@ std::uint64_t distribute_items(ItemSource& source, Buckets& buckets, const Distr
     if (since < std::min<std::uint64_t>(4_MiB, work.checkpoint_bytes)) continue;
     since = 0;
     const ItemPosition now = source.position();
-    work.tell(now.offset);
+    work.progress(now.offset);
     if (now.offset - saved < work.checkpoint_bytes) continue;
     saved = now.offset;
     buckets.save(work.kind, std::to_string(now.item) + " " + std::to_string(now.offset));
@@ -149,7 +149,7 @@ void write_sorted(BucketReader& buckets, ItemSink& sink, const Budget& budget,
       sink.add(item);
       unsaved += item.size();
       report.bytes += item.size();
-      if ((i & 4095) == 0) work.tell(report.bytes);
+      if ((i & 4095) == 0) work.progress(report.bytes);
     }
     report.items += part->count;
     if (!part->next_key || unsaved < work.checkpoint_bytes || !sink.can_checkpoint()) continue;

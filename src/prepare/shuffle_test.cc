@@ -43,7 +43,7 @@ class ShuffleTest : public FileTest {
   }
 };
 
-// The definition, in a few lines: sorted by 128 bits of Philox.
+// The definition of the order: sorted by 128 bits of Philox.
 TEST_F(ShuffleTest, IsSortedByPhilox) {
   constexpr std::uint32_t kCount = 50'000;
   std::vector<std::uint32_t> wanted(kCount);
@@ -55,13 +55,13 @@ TEST_F(ShuffleTest, IsSortedByPhilox) {
   EXPECT_EQ(shuffled(kCount, 11), wanted);
 }
 
-// Where the first, a middle and the last item go, over many seeds.
+// Counts the orders of five items over many seeds.
 TEST_F(ShuffleTest, EveryPlaceIsEquallyLikely) {
   constexpr std::uint32_t kItems = 5;
   std::map<std::vector<std::uint32_t>, std::uint64_t> orders;
   constexpr std::uint64_t kSeeds = 1'200;
   for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
-    // What the test above says, without the files.
+    // The definition from the test above, without files.
     std::vector<std::uint32_t> order(kItems);
     std::iota(order.begin(), order.end(), 0u);
     std::ranges::sort(order, {}, [&](std::uint32_t i) {
@@ -77,7 +77,7 @@ TEST_F(ShuffleTest, EveryPlaceIsEquallyLikely) {
 
 TEST_F(ShuffleTest, PositionsAreUniform) {
   const auto order = shuffled(200'000, 3);
-  // Items of each twentieth of the input in each twentieth of the output.
+  // Counts items from each twentieth of the input in each twentieth of the output.
   std::vector<std::uint64_t> counts(400);
   for (std::size_t i = 0; i < order.size(); ++i) ++counts[i / 10'000 * 20 + order[i] / 10'000];
   EXPECT_LT(std::abs(chi_square_z(counts)), kMaxDeviation);
@@ -92,7 +92,7 @@ TEST_F(ShuffleTest, SmallFilesAndManyParts) {
   EXPECT_EQ(shuffled(400'000, 9, 16_MiB), shuffled(400'000, 9, 256_MiB));
 }
 
-// The output has all items and the scratch file is still there: nothing is written twice.
+// If the output is complete and the scratch file still exists, nothing is written twice.
 TEST_F(ShuffleTest, KilledBeforeTheScratchFileIsRemoved) {
   class Killed final : public sys::FaultHook {
    public:
@@ -171,7 +171,7 @@ TEST_F(ShuffleTest, AsManyPartsAsFilesCanBeOpen) {
   }
 }
 
-// Lengths that are nothing like the first ones: a part that does not fit is read several times.
+// Later lengths differ from the first ones, so a part does not fit and is read several times.
 TEST_F(ShuffleTest, PartsThatAreTooLargeAreReadAgain) {
   std::string text;
   for (int i = 0; i < 40'000; ++i) text += std::string(300, 'a') + "\n";

@@ -91,7 +91,7 @@ std::uint64_t SortedBuckets::key_of(const std::byte* head, std::uint64_t bucket)
   const std::uint64_t number = number_of(head), high = keys_.of(number).high;
   if (ShuffleKeys::bucket_of(high, buckets_.count()) == bucket) return high;
   throw Error(ErrorKind::kFormat, "shuffle",
-              "item " + with_commas(number) + " is not of part " + with_commas(bucket))
+              "item " + with_commas(number) + " does not belong to part " + with_commas(bucket))
       .in(buckets_.path())
       .hint("the scratch file was changed: begin again without --resume");
 }
@@ -99,18 +99,18 @@ std::uint64_t SortedBuckets::key_of(const std::byte* head, std::uint64_t bucket)
 Error SortedBuckets::does_not_fit(std::uint64_t item_bytes) const {
   return Error(ErrorKind::kBudget, "shuffle",
                "an item of " + with_commas(item_bytes) + " bytes does not fit the " +
-                   format_size(arenas_[0].memory.size()) + " that are for sorting")
+                   format_size(arenas_[0].memory.size()) + " of memory for sorting")
       .hint("give a larger budget");
 }
 
 bool SortedBuckets::load(Arena& arena, const Range& range) {
-  // In pages, so entries and reads are aligned.
+  // Whole pages, so that entries and reads are aligned.
   const std::uint64_t stored = BucketLoader::memory(buckets_, range.bucket);
   return stored < arena.memory.size() && load_whole(arena, range) ? true
                                                                   : load_filtered(arena, range);
 }
 
-// Items stay where they were read to; only entries are made.
+// Items are not moved after they were read; only entries are added.
 bool SortedBuckets::load_whole(Arena& arena, const Range& range) {
   std::byte* const begin = arena.memory.data();
   const std::uint64_t head = head_bytes();
@@ -163,8 +163,8 @@ bool SortedBuckets::load_filtered(Arena& arena, const Range& range) {
   Entry* const end = entry;
 
   std::byte header[StoredItem::kNumberBytes + StoredItem::kLengthBytes] = {};
-  std::uint64_t have = 0;  // of the header
-  std::uint64_t left = 0;  // of the item
+  std::uint64_t have = 0;  // bytes of the header so far
+  std::uint64_t left = 0;  // bytes of the item to come
   bool kept = false;
   for (const auto& [first, stored] : buckets_.segments(range.bucket)) {
     for (std::uint64_t offset = first; offset < stored; offset += kWindow) {
@@ -218,8 +218,8 @@ void SortedBuckets::sort_few(Entry* first, Entry* last, const std::byte* memory)
   });
 }
 
-// Keys are uniform, so their bits divide them evenly (American flag sort: McIlroy, Bostic and
-// McIlroy, "Engineering Radix Sort", 1993). All keys are base .. base + 2^bits - 1.
+// American flag sort (McIlroy, Bostic and McIlroy, "Engineering Radix Sort", 1993). Keys are
+// uniform, so their bits divide them evenly. All keys are in base .. base + 2^bits - 1.
 void SortedBuckets::sort_by_bits(Entry* first, Entry* last, std::uint64_t base, unsigned bits,
                                  const std::byte* memory) const {
   constexpr std::size_t kFew = 64;
@@ -275,7 +275,7 @@ std::optional<SortedBuckets::Part> SortedBuckets::next() {
 std::span<const std::byte> SortedBuckets::item(std::size_t i) const {
   const Entry* entries = current_->entries;
   const std::byte* const memory = current_->memory.data();
-  // Items lie anywhere: their places are asked for some items before.
+  // Items lie at random places, so those of later items are prefetched.
   constexpr std::size_t kAhead = 12;
   if (i + kAhead < current_->count) {
     const std::byte* const later = memory + entries[i + kAhead].place;

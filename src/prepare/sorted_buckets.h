@@ -1,4 +1,4 @@
-// The items of buckets in the order of their keys, part by part as memory allows.
+// Returns the items of buckets in the order of their keys, in parts that fit in memory.
 #pragma once
 
 #include <cstdint>
@@ -21,31 +21,31 @@ namespace evenkeel {
 struct ShuffleKeys {
   std::uint64_t seed = 0;
   Block of(std::uint64_t item) const {
-    // An epoch of its own: no order of the loaders draws these numbers.
+    // An epoch that no order of the loaders uses, so none draws the same numbers.
     constexpr std::uint64_t kShuffle = 0x73687566666c6500;  // "shuffle"
     return philox(seed, kShuffle, Stream::kDraws, item);
   }
   static std::uint64_t bucket_of(std::uint64_t high, std::uint64_t buckets) {
     return static_cast<std::uint64_t>(static_cast<unsigned __int128>(high) * buckets >> 64);
   }
-  // bucket_of(first_key) == bucket, and that of the key before is not.
+  // The smallest key with bucket_of(key) == bucket.
   static std::uint64_t first_key(std::uint64_t bucket, std::uint64_t buckets) {
     const auto wide = (static_cast<unsigned __int128>(bucket) << 64) + buckets - 1;
     return static_cast<std::uint64_t>(wide / buckets);
   }
 };
 
-// In a bucket, an item is its number (8 bytes), its length (4 bytes, where items differ) and its
-// bytes.
+// In a bucket, an item is stored as its number (8 bytes), its length (4 bytes, only if items differ
+// in length) and its bytes.
 struct StoredItem {
   static constexpr std::uint64_t kNumberBytes = 8, kLengthBytes = 4;
-  static constexpr std::uint64_t kEntryBytes = 16;  // in memory, to sort by
+  static constexpr std::uint64_t kEntryBytes = 16;  // in memory, for sorting
 };
 
-// Reads and sorts on threads of its own, one part ahead of the caller.
+// Reads and sorts on its own threads, one part ahead of the caller.
 class SortedBuckets {
  public:
-  // Memory: two parts of `part_bytes`, and a window. `item_bytes` is 0 where items differ.
+  // Reserves two parts of `part_bytes` and a window. `item_bytes` is 0 if items differ in length.
   // Begins at the first key that is `from` or more, and ends before bucket `end`.
   SortedBuckets(BucketReader& buckets, const Budget& budget, std::uint64_t part_bytes,
                 ShuffleKeys keys, std::uint64_t item_bytes, std::uint64_t from, std::uint64_t end);
@@ -56,7 +56,7 @@ class SortedBuckets {
   static std::uint64_t memory(std::uint64_t part_bytes) { return 2 * part_bytes + kWindow; }
   static constexpr std::uint64_t kWindow = 2 << 20;
 
-  // One part: items in order, and the key at which the next part begins. The last one has none.
+  // One part: items in order, and the key at which the next part begins; none for the last part.
   struct Part {
     std::size_t count = 0;
     std::optional<std::uint64_t> next_key;
@@ -67,19 +67,19 @@ class SortedBuckets {
  private:
   struct Entry {
     std::uint64_t high;
-    std::uint64_t place;  // of the item's number, which its length and bytes follow
+    std::uint64_t place;  // offset of the item's number; its length and bytes follow
   };
   static_assert(sizeof(Entry) == StoredItem::kEntryBytes);
-  // Items as they are stored from the front, entries from the back.
+  // Items are at the front, as they are stored; entries are at the back.
   struct Arena {
     PageBuffer memory;
-    Entry* entries = nullptr;  // the first; they end with the memory
+    Entry* entries = nullptr;  // the first entry; the last one ends with the memory
     std::size_t count = 0;
     std::optional<std::uint64_t> next_key;
     bool ready = false, last = false;
   };
   void work() EXCLUDES(mutex_);
-  struct Range {  // of keys, of one bucket
+  struct Range {  // of keys in one bucket
     std::uint64_t bucket, from, last;
   };
   std::uint64_t head_bytes() const {
@@ -87,13 +87,13 @@ class SortedBuckets {
   }
   std::uint64_t length_of(const std::byte* head) const;
   std::uint64_t number_of(const std::byte* head) const;
-  // The key of an item of the bucket. Throws Error (kFormat) if it is of another.
+  // The key of an item. Throws Error (kFormat) if it does not belong to this bucket.
   std::uint64_t key_of(const std::byte* head, std::uint64_t bucket) const;
   Error does_not_fit(std::uint64_t item_bytes) const;
-  // False: not all items of the range fit.
+  // False if not all items of the range fit.
   bool load(Arena& arena, const Range& range);
-  bool load_whole(Arena& arena, const Range& range);     // the bucket fits as it is stored
-  bool load_filtered(Arena& arena, const Range& range);  // it does not: keeps what is of the range
+  bool load_whole(Arena& arena, const Range& range);     // for a bucket that fits as it is stored
+  bool load_filtered(Arena& arena, const Range& range);  // otherwise; loads only the range
   void sort(Arena& arena, const Range& range) const;
   void sort_few(Entry* first, Entry* last, const std::byte* memory) const;
   void sort_by_bits(Entry* first, Entry* last, std::uint64_t base, unsigned bits,
@@ -105,9 +105,9 @@ class SortedBuckets {
   const std::uint64_t from_, end_;
   PageBuffer window_;
   Arena arenas_[2];
-  BucketLoader loader_;  // goes before the memory it reads into
+  BucketLoader loader_;  // after arenas_, so that it is destroyed before the memory it reads into
   Arena* current_ = nullptr;
-  unsigned turn_ = 0;  // arenas are used by turns
+  unsigned turn_ = 0;  // the arenas are used alternately
   Mutex mutex_;
   CondVar changed_;
   bool ending_ GUARDED_BY(mutex_) = false;

@@ -18,7 +18,7 @@
 namespace evenkeel {
 namespace {
 
-// `count` elements, `stride` bytes apart, as double.
+// Reads `count` elements, `stride` bytes apart, as double.
 using ReadElements = void (*)(const std::byte* from, std::uint64_t stride, std::size_t count,
                               double* to);
 
@@ -63,10 +63,10 @@ ReadElements reader_of(DType dtype) {
   });
   if (reader) return reader;
   throw Error(ErrorKind::kInvalid, "stats", "there are no figures of " + dtype.name())
-      .hint("bool, integers and floats have some");
+      .hint("figures are computed for bool, integers and floats");
 }
 
-// Exact counts of tokens 0 .. 2^32-1, in pages that are made when they are needed.
+// Counts tokens 0 .. 2^32-1 exactly, in pages that are allocated when they are needed.
 class TokenCounter {
  public:
   TokenCounter(const Budget& budget, std::uint64_t most_bytes)
@@ -112,7 +112,7 @@ class TokenCounter {
   bool make(std::uint64_t page) {
     constexpr std::uint64_t kBytes = kPageTokens * sizeof(std::uint64_t);
     const std::uint64_t table =
-        page < pages_.size() ? 0 : 2 * (page + 1) * sizeof(PageBuffer);  // the old one, too
+        page < pages_.size() ? 0 : 2 * (page + 1) * sizeof(PageBuffer);  // old and new
     if (made_bytes_ + kBytes + table > most_bytes_) return false;
     if (table > 0) {
       table_share_.release();
@@ -170,12 +170,12 @@ class Stats {
 
  private:
   static constexpr std::uint64_t kMostBins = 10'000;
-  static constexpr std::size_t kTogether = 256;  // numbers of a column that are added at a time
+  static constexpr std::size_t kTogether = 256;  // numbers of a column added at a time
 
-  void tell() {
+  void show_progress() {
     const std::uint64_t offset = source_->position().offset;
-    if (!options_.progress || offset - told_ < 4_MiB) return;
-    told_ = offset;
+    if (!options_.progress || offset - reported_ < 4_MiB) return;
+    reported_ = offset;
     options_.progress({"reading", offset, source_->bytes()});
   }
 
@@ -201,7 +201,7 @@ class Stats {
       });
       report_.items += count;
       report_.bytes += rows->size();
-      tell();
+      show_progress();
     }
     for (const NumberCollector& one : collectors) report_.columns.push_back(one.result(options_));
   }
@@ -211,14 +211,14 @@ class Stats {
         NumberCollector::memory(options_.sketch) + options_.bins * sizeof(HistogramBin);
     if (sketches > options_.budget.left() / one) {
       throw Error(ErrorKind::kBudget, "stats",
-                  with_commas(sketches) + " columns take " + format_size(one) +
-                      " each, and the budget has " + format_size(options_.budget.left()) + " left")
+                  with_commas(sketches) + " columns need " + format_size(one) +
+                      " each, but the budget has " + format_size(options_.budget.left()) + " left")
           .hint("give a larger budget, or smaller sketches");
     }
     return options_.budget.reserve(sketches * one, "sketches of columns");
   }
 
-  // Columns are shared out to the processors. What a column gets does not depend on it.
+  // Divides the columns among threads. The results do not depend on the number of threads.
   template <class Work>
   static void in_parallel(std::uint64_t columns, std::size_t rows, const Work& work) {
     const std::uint64_t processors = std::clamp(std::thread::hardware_concurrency(), 1u, 16u);
@@ -239,7 +239,7 @@ class Stats {
       try {
         threads.push_back(start_thread([&guarded, i, begin, end] { guarded(i, begin, end); }));
       } catch (const std::system_error&) {
-        break;  // this one does the rest
+        break;  // the calling thread does the rest
       }
       begin = end;
     }
@@ -262,7 +262,7 @@ class Stats {
       if (count < kTogether) continue;
       lengths.add({numbers, count});
       count = 0;
-      tell();
+      show_progress();
     }
     lengths.add({numbers, count});
     report_.lengths = lengths.result(options_);
@@ -288,7 +288,7 @@ class Stats {
       if (documents) ++report_.items;
       report_.tokens += count;
       report_.bytes += item->size();
-      tell();
+      show_progress();
     }
     counter.result(report_, options_.top);
     if (documents) report_.lengths = lengths.result(options_);
@@ -297,7 +297,7 @@ class Stats {
   const StatsOptions& options_;
   const std::uint64_t reading_;
   std::unique_ptr<ItemSource> source_;
-  std::uint64_t told_ = 0;
+  std::uint64_t reported_ = 0;
   StatsReport report_;
 };
 

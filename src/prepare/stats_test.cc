@@ -14,7 +14,7 @@
 namespace evenkeel {
 namespace {
 
-// 0 .. count - 1, in an order without a pattern that a sketch could meet. Cubes are a permutation
+// 0 .. count - 1, in an order without a pattern that could favour a sketch. Cubes are a permutation
 // if `count` is a prime and 3 does not divide count - 1.
 std::vector<double> mixed_numbers(std::uint64_t count, std::uint64_t seed) {
   std::vector<double> numbers(count);
@@ -24,12 +24,12 @@ std::vector<double> mixed_numbers(std::uint64_t count, std::uint64_t seed) {
   return numbers;
 }
 
-// The largest error of all places, as a share.
+// The largest rank error, as a share.
 double worst_rank_error(const KllSketch& sketch, std::size_t count) {
   double worst = 0;
   std::uint64_t before = 0;
   for (const auto& [number, upto] : sketch.cumulated()) {
-    // `number` is the place of itself; the sketch says it is one of before + 1 .. upto.
+    // The rank of `number` is `number` itself; the sketch says that it is in before + 1 .. upto.
     worst = std::max(worst, std::abs(number - double(before)) / double(count));
     before = upto;
   }
@@ -54,7 +54,7 @@ TEST(KllSketch, PlacesAreRightToWithinItsError) {
   }
 }
 
-// Of 200 sketches, 2 may be off by more in the long run.
+// On average, 2 of 200 sketches may have a larger error.
 TEST(KllSketch, NinetyNineOfAHundredAreRightToWithinTheError) {
   constexpr std::size_t kCount = 20'021;
   std::uint64_t worse = 0;
@@ -96,7 +96,7 @@ TEST(NumberCollector, IsStable) {
 
 class StatsTest : public FileTest {};
 
-// More rows than one processor takes alone: columns are shared out.
+// There are enough rows for several threads, so columns are divided among them.
 TEST_F(StatsTest, ColumnsAreTheSameForEveryBudget) {
   std::vector<float> values(300'000);
   for (std::size_t i = 0; i < values.size(); ++i) {

@@ -10,7 +10,7 @@
 namespace evenkeel {
 namespace {
 
-// Calls use(block) with the checksum of each block of a file.
+// Calls use(checksum) for each block of a file. Returns the size of the file.
 template <class Use>
 std::uint64_t each_checksum(const std::string& path, std::uint64_t block_bytes,
                             const VerifyOptions& options, Use use) {
@@ -54,7 +54,7 @@ VerifyReport verify(const std::string& path, const VerifyOptions& options) {
   if (report.bytes != wanted.file_bytes) {
     bad(std::min(report.bytes, wanted.file_bytes), std::max(report.bytes, wanted.file_bytes));
     report.problem = "the file has " + with_commas(report.bytes) + " bytes; it had " +
-                     with_commas(wanted.file_bytes) + " when its checksums were taken";
+                     with_commas(wanted.file_bytes) + " when its checksums were computed";
   }
   if (report.bad_blocks > 0) {
     report.problem += (report.problem.empty() ? "" : "; ") + with_commas(report.bad_blocks) +

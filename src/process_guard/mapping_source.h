@@ -23,28 +23,30 @@ struct ObservedMapping {
   std::uint64_t offset = 0;  // in the file
   std::uint64_t device = 0, inode = 0;
   std::uint64_t file = 0;                   // the source's own number for the file
-  std::optional<std::uint32_t> descriptor;  // the process's, when it mapped the file
+  std::optional<std::uint32_t> descriptor;  // that the process mapped the file with
 };
 
+// A ProcessGuard calls interrupt(), notes() and set_random() from any thread, the other members
+// from one.
 class MappingSource {
  public:
   virtual ~MappingSource() = default;
 
-  // Returns when something may have changed, at the latest after that time. `interrupt`, from
+  // Returns when something may have changed, at the latest after `most`. interrupt(), called from
   // another thread, makes it return at once.
   virtual void wait(std::chrono::nanoseconds most) = 0;
   virtual void interrupt() = 0;
   virtual std::vector<ObservedMapping> observe() = 0;
-  // Called when the result of the last observe() was processed: unmapped files are closed by now.
+  // Called after the result of observe() was processed: unmapped files are closed by now.
   virtual void acted_upon() {}
   virtual std::string path(const ObservedMapping& mapping) const = 0;  // as its process names it
-  // For the evictor. Without a descriptor of the file the tool cannot write its pages or drop them
-  // from the page cache; then the mapping's process must do both.
+  // Makes a mapping for the evictor. Without a descriptor of the file the tool cannot write its
+  // pages or drop them from the page cache; then the mapping's process must do both.
   virtual std::unique_ptr<GuardedMapping> make_guarded(const ObservedMapping& mapping,
                                                        bool has_descriptor) = 0;
-  // Whether the file is read at random: future mappings of it get that advice.
+  // Sets whether the file is read at random. Future mappings of it get that advice.
   virtual void set_random(const ObservedMapping& /*mapping*/, bool /*random*/) {}
-  // Sentences that say what cannot be guarded, and why.
+  // Messages about what cannot be guarded, and why.
   virtual std::vector<std::string> notes() const { return {}; }
 };
 

@@ -37,7 +37,7 @@ class ProcMapping : public GuardedMapping {
         name_(std::move(name)) {}
 
   std::string name() const override { return name_; }
-  // The source checks that every 50 ms. Paging out other memory meanwhile loses nothing.
+  // The source checks this every 50 ms. Paging out other memory meanwhile loses nothing.
   bool still_there() const override { return true; }
   int let_go(AddressRange range) override {
     const int error = page_out(process_->pidfd.get(), range);
@@ -53,7 +53,7 @@ class ProcMapping : public GuardedMapping {
   const std::string name_;
 };
 
-// The device in maps is not always the one that stat says.
+// The device in maps may differ from the device that stat returns, so only the inode is compared.
 bool find_file(const MapsLine& mapped, pid_t pid, std::string& path, struct stat& status) {
   for (const std::string& name : {std::string(mapped.path), unescape_newlines(mapped.path)}) {
     for (const std::string& place : {name, proc_path(pid, "root") + name}) {
@@ -67,19 +67,18 @@ bool find_file(const MapsLine& mapped, pid_t pid, std::string& path, struct stat
   return false;
 }
 
-std::string what_helps(int code) {
+std::string hint_for(int code) {
   if (code == EPERM || code == EACCES) {
-    return "acting on another process needs CAP_SYS_NICE and the right to read its /proc: run as "
-           "root, "
-           "or `setcap cap_sys_nice,cap_sys_ptrace+ep` the tool; or start the program by `evenkeel "
-           "guard -- COMMAND`, which needs no privileges";
+    return "guarding another process needs CAP_SYS_NICE and permission to read its /proc: run as "
+           "root, or give the tool these with `setcap cap_sys_nice,cap_sys_ptrace+ep`, or start "
+           "the program with `evenkeel guard -- COMMAND`, which needs no privileges";
   }
   if (code == ENOSYS || code == EINVAL) return "process_madvise(MADV_PAGEOUT) needs Linux 5.10";
   return "is it running?";
 }
 
 Error not_permitted(pid_t pid, int code) {
-  return Error::system("guard", code, "process " + std::to_string(pid)).hint(what_helps(code));
+  return Error::system("guard", code, "process " + std::to_string(pid)).hint(hint_for(code));
 }
 
 }  // namespace
@@ -91,7 +90,7 @@ ProcSource::ProcSource(pid_t pid, std::uint64_t least_bytes)
     : least_bytes_(least_bytes), tree_(pid) {
   const auto process = std::make_shared<Process>(pid);
   if (!process->pidfd) throw not_permitted(pid, errno);
-  // A page of the first address there is: asks for the permission, finds nothing to do.
+  // Checks the permission with a page near the lowest address, where there is nothing to page out.
   const int error = page_out(process->pidfd.get(), {0x10000, 0x10000 + 4096});
   if (error == EPERM || error == EACCES || error == ENOSYS || error == EINVAL || error == ESRCH) {
     throw not_permitted(pid, error);

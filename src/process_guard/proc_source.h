@@ -1,4 +1,4 @@
-// Mappings of processes that run already, released from outside.
+// Finds the mappings of running processes in /proc and releases their pages from outside.
 #pragma once
 
 #include <map>
@@ -13,12 +13,12 @@
 
 namespace evenkeel {
 
-// A process and its descendants. Their pages are released by process_madvise(MADV_PAGEOUT), which
-// loses nothing whatever is mapped there. Readahead cannot be switched from outside.
+// Covers a process and its descendants. Their pages are released by process_madvise(MADV_PAGEOUT),
+// which loses no data, whatever is mapped there. Readahead cannot be changed from outside.
 class ProcSource : public MappingSource {
  public:
-  // Throws Error (kSystem) when there is no such process, when it is not permitted (CAP_SYS_NICE,
-  // and the right to read its /proc), or when the kernel cannot (before Linux 5.10).
+  // Throws Error (kSystem) if there is no such process, if permissions are missing (CAP_SYS_NICE,
+  // and reading its /proc), or if the kernel lacks the call (before Linux 5.10).
   ProcSource(pid_t pid, std::uint64_t least_bytes);
 
   void wait(std::chrono::nanoseconds most) override;

@@ -16,7 +16,7 @@ using testing::HasSubstr;
 
 constexpr std::uint64_t kMappedBytes = 16_MiB;
 
-// Whether this user may act on other processes (as root, mostly).
+// Whether this user may release pages of other processes. Usually only root may.
 bool may_act() {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -34,7 +34,7 @@ bool may_act() {
   return may;
 }
 
-class ProcObserver : public testing::Test {
+class ProcSourceTest : public testing::Test {
  protected:
   void SetUp() override {
     if (!may_act()) GTEST_SKIP() << "no CAP_SYS_NICE, or a kernel without process_madvise";
@@ -43,10 +43,10 @@ class ProcObserver : public testing::Test {
   TestProcess process_{file_};
 };
 
-TEST_F(ProcObserver, SeesTheMappingAsItIs) {
+TEST_F(ProcSourceTest, SeesTheMapping) {
   ProcSource source(process_.pid(), 1_MiB);
   const auto seen = source.observe();
-  ASSERT_EQ(seen.size(), 1u);  // neither this program, nor libraries
+  ASSERT_EQ(seen.size(), 1u);  // neither this program nor libraries
   struct stat status;
   ASSERT_EQ(::fstat(file_.fd(), &status), 0);
   EXPECT_EQ(seen[0].pid, process_.pid());
@@ -57,7 +57,7 @@ TEST_F(ProcObserver, SeesTheMappingAsItIs) {
   EXPECT_EQ(source.path(seen[0]), file_.path());
 }
 
-TEST_F(ProcObserver, SeesItGoAndComeBack) {
+TEST_F(ProcSourceTest, SeesThatItIsUnmappedAndMappedAgain) {
   ProcSource source(process_.pid(), 1_MiB);
   ASSERT_EQ(source.observe().size(), 1u);
   process_.unmap();
@@ -68,12 +68,12 @@ TEST_F(ProcObserver, SeesItGoAndComeBack) {
   EXPECT_EQ(source.observe().size(), 0u);
 }
 
-TEST_F(ProcObserver, LeavesSmallOnesAlone) {
+TEST_F(ProcSourceTest, LeavesSmallMappingsAlone) {
   ProcSource source(process_.pid(), kMappedBytes + 1);
   EXPECT_EQ(source.observe().size(), 0u);
 }
 
-TEST_F(ProcObserver, LeavesProgramsAndLibrariesAlone) {
+TEST_F(ProcSourceTest, LeavesProgramsAndLibrariesAlone) {
   ProcSource source(process_.pid(), 4096);
   for (const ObservedMapping& one : source.observe()) {
     const std::string path = source.path(one);
@@ -82,60 +82,59 @@ TEST_F(ProcObserver, LeavesProgramsAndLibrariesAlone) {
   }
 }
 
-TEST_F(ProcObserver, LeavesAFileThatIsMappedAsAProgramAlone) {
+TEST_F(ProcSourceTest, LeavesAFileThatIsMappedAsAProgramAlone) {
   TestProcess program(file_, {.protection = PROT_READ | PROT_EXEC});
   ProcSource source(program.pid(), 1_MiB);
   EXPECT_EQ(source.observe().size(), 0u);
 }
 
-TEST_F(ProcObserver, LetsGoOfWhatIsResident) {
+TEST_F(ProcSourceTest, LetsGoOfResidentPages) {
   ProcSource source(process_.pid(), 1_MiB);
   const auto seen = source.observe();
   ASSERT_EQ(seen.size(), 1u);
-  const auto held = source.make_guarded(seen[0], true);
-  EXPECT_THAT(held->name(), HasSubstr("mapped by process " + std::to_string(process_.pid())));
+  const auto mapping = source.make_guarded(seen[0], true);
+  EXPECT_THAT(mapping->name(), HasSubstr("mapped by process " + std::to_string(process_.pid())));
   EXPECT_EQ(process_.touch(), 0u);
   AccessSample before, after;
-  ASSERT_TRUE(held->count_resident(seen[0].range, before));
+  ASSERT_TRUE(mapping->count_resident(seen[0].range, before));
   EXPECT_EQ(before.resident, kMappedBytes / sys::page_size());
-  EXPECT_EQ(held->let_go(seen[0].range), 0);
-  ASSERT_TRUE(held->count_resident(seen[0].range, after));
+  EXPECT_EQ(mapping->let_go(seen[0].range), 0);
+  ASSERT_TRUE(mapping->count_resident(seen[0].range, after));
   if (file_.can_be_dropped()) {
     EXPECT_LT(after.resident, before.resident / 10);
   }
   EXPECT_EQ(process_.touch(), 0u);
 }
 
-// What has taken the place of the mapping, or of the process, is no failure.
-TEST_F(ProcObserver, LettingGoOfWhatIsGoneIsNoFailure) {
+TEST_F(ProcSourceTest, LettingGoOfAMappingOrProcessThatIsGoneIsNoFailure) {
   ProcSource source(process_.pid(), 1_MiB);
   const auto seen = source.observe();
   ASSERT_EQ(seen.size(), 1u);
-  const auto held = source.make_guarded(seen[0], true);
+  const auto mapping = source.make_guarded(seen[0], true);
   process_.unmap();
-  EXPECT_EQ(held->let_go(seen[0].range), 0);
+  EXPECT_EQ(mapping->let_go(seen[0].range), 0);
   process_.end();
-  EXPECT_EQ(held->let_go(seen[0].range), 0);
+  EXPECT_EQ(mapping->let_go(seen[0].range), 0);
 }
 
-TEST_F(ProcObserver, AProcessIsKeptUnderTheLine) {
+TEST_F(ProcSourceTest, AProcessIsKeptWithinTheBudget) {
   if (!file_.can_be_dropped()) GTEST_SKIP() << "the page cache cannot be dropped or counted here";
   ProcSource source(process_.pid(), 1_MiB);
-  ProcessGuard keeper({.guard = {.budget = 4_MiB, .access = GuardAccess::kLeave}, .files = {}},
-                      source);
-  EXPECT_TRUE(until([&] { return keeper.report().bytes_released > 2 * kMappedBytes; },
+  ProcessGuard guard({.guard = {.budget = 4_MiB, .access = GuardAccess::kLeave}, .files = {}},
+                     source);
+  EXPECT_TRUE(until([&] { return guard.report().bytes_released > 2 * kMappedBytes; },
                     [&] { EXPECT_EQ(process_.touch(), 0u); }));
-  EXPECT_EQ(keeper.files(), 1u);
-  EXPECT_THAT(keeper.report().failures, testing::IsEmpty());
+  EXPECT_EQ(guard.files(), 1u);
+  EXPECT_THAT(guard.report().failures, testing::IsEmpty());
 }
 
-TEST_F(ProcObserver, WaitingCanBeCutShort) {
+TEST_F(ProcSourceTest, WaitingCanBeInterrupted) {
   ProcSource source(process_.pid(), 1_MiB);
   source.interrupt();
-  source.wait(std::chrono::hours(1));  // else this test takes as long
+  source.wait(std::chrono::hours(1));  // returns at once
 }
 
-TEST(OutsideRights, NobodyIsToldWhatIsMissing) {
+TEST(ProcSourceErrors, MissingPermissionsAreNamed) {
   const NumberFile file(4_MiB);
   TestProcess process(file, {.as_nobody = ::getuid() == 0});
   const std::string said = in_child([&]() -> std::string {
@@ -149,7 +148,7 @@ TEST(OutsideRights, NobodyIsToldWhatIsMissing) {
   EXPECT_EQ(process.touch(), 0u);
 }
 
-TEST(OutsideRights, AProcessThatIsNotThereIsSaidSo) {
+TEST(ProcSourceErrors, AProcessThatDoesNotExistIsReported) {
   const NumberFile file(4_MiB);
   TestProcess process(file);
   const pid_t pid = process.pid();

@@ -38,7 +38,7 @@ bool ProcessActivity::One::ended() const {
 
 std::size_t ProcessActivity::follow(const std::set<pid_t>& processes) {
   MutexLock lock(mutex_);
-  // Ended ones first: a new process may have the number of one of them.
+  // Remove ended processes first: a new process may have the PID of one of them.
   for (auto place = processes_.begin(); place != processes_.end();) {
     if (!place->second.ended()) {
       ++place;

@@ -1,4 +1,4 @@
-// Activity of other processes, added up.
+// The sum of the activity of other processes.
 #pragma once
 
 #include <sys/types.h>
@@ -17,8 +17,8 @@ namespace evenkeel {
 class ProcessActivity : public ActivitySource {
  public:
   // Adds these processes to those that are read. A process stays until it ends: a program that
-  // creates its mapping again for every batch has none at times, and goes on reading. Returns how
-  // many cannot be read for lack of descriptors.
+  // creates its mapping again for every batch has none at times, but goes on reading. Returns how
+  // many processes cannot be read for lack of descriptors.
   std::size_t follow(const std::set<pid_t>& processes) EXCLUDES(mutex_);
   Activity read() override EXCLUDES(mutex_);
 
@@ -28,7 +28,7 @@ class ProcessActivity : public ActivitySource {
     Activity read() const;
     bool ended() const;
     Fd stat, io, statm;
-    bool no_descriptors;  // some of them could not be opened for lack of descriptors
+    bool no_descriptors;  // some files could not be opened for lack of descriptors
     Activity last;
   };
   void add_up(One& one) REQUIRES(mutex_);

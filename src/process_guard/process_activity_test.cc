@@ -20,21 +20,21 @@ void expect_no_less(const Activity& before, const Activity& after) {
 class ProcessActivityTest : public testing::Test {
  protected:
   const NumberFile file_{8_MiB};
-  ProcessActivity signs_;
+  ProcessActivity activity_;
 };
 
-TEST_F(ProcessActivityTest, OfNobodyAreZero) {
-  const Activity signs = signs_.read();
-  EXPECT_EQ(signs.faults + signs.read_bytes + signs.mapped + signs.major_faults, 0u);
+TEST_F(ProcessActivityTest, IsZeroWithoutProcesses) {
+  const Activity activity = activity_.read();
+  EXPECT_EQ(activity.faults + activity.read_bytes + activity.mapped + activity.major_faults, 0u);
 }
 
-TEST_F(ProcessActivityTest, CountWhatIsDoneFromNowOn) {
+TEST_F(ProcessActivityTest, CountsFromFollowOn) {
   TestProcess process(file_);
-  signs_.follow({process.pid()});
-  const Activity before = signs_.read();
+  activity_.follow({process.pid()});
+  const Activity before = activity_.read();
   EXPECT_EQ(before.read_bytes, 0u);
   process.touch();
-  const Activity after = signs_.read();
+  const Activity after = activity_.read();
   EXPECT_GT(after.faults, before.faults);
   EXPECT_GE(after.mapped, before.mapped + 8_MiB);
   if (file_.can_be_dropped()) {
@@ -43,54 +43,54 @@ TEST_F(ProcessActivityTest, CountWhatIsDoneFromNowOn) {
   }
 }
 
-TEST_F(ProcessActivityTest, AddUp) {
+TEST_F(ProcessActivityTest, AddsUpProcesses) {
   TestProcess one(file_), two(file_);
-  signs_.follow({one.pid(), two.pid()});
-  const std::uint64_t before = signs_.read().mapped;
+  activity_.follow({one.pid(), two.pid()});
+  const std::uint64_t before = activity_.read().mapped;
   one.touch();
   two.touch();
-  EXPECT_GE(signs_.read().mapped, before + 16_MiB);
+  EXPECT_GE(activity_.read().mapped, before + 16_MiB);
 }
 
-TEST_F(ProcessActivityTest, KeepWhatAnEndedProcessDidButNotWhatItHadMapped) {
+TEST_F(ProcessActivityTest, KeepsTheReadsOfAnEndedProcessButNotItsMappedBytes) {
   TestProcess staying(file_);
   Activity before;
   {
     TestProcess ending(file_);
-    signs_.follow({staying.pid(), ending.pid()});
+    activity_.follow({staying.pid(), ending.pid()});
     ending.touch();
-    before = signs_.read();
+    before = activity_.read();
   }
-  const Activity after = signs_.read();
+  const Activity after = activity_.read();
   expect_no_less(before, after);
   EXPECT_LE(after.mapped + 8_MiB, before.mapped);
-  signs_.follow({staying.pid()});
-  expect_no_less(after, signs_.read());
-  signs_.follow({});
-  expect_no_less(after, signs_.read());
+  activity_.follow({staying.pid()});
+  expect_no_less(after, activity_.read());
+  activity_.follow({});
+  expect_no_less(after, activity_.read());
 }
 
-// A program that maps anew for each batch has, at times, no mapping at all.
-TEST_F(ProcessActivityTest, GoOnWithAProcessThatHasNoMappingForAWhile) {
+// A program that creates its mapping again for every batch has none at times.
+TEST_F(ProcessActivityTest, KeepsCountingAProcessThatHasNoMappingForAWhile) {
   TestProcess process(file_);
-  signs_.follow({process.pid()});
-  const Activity before = signs_.read();
-  signs_.follow({});
+  activity_.follow({process.pid()});
+  const Activity before = activity_.read();
+  activity_.follow({});
   process.touch();
-  signs_.follow({});
-  signs_.follow({process.pid()});
-  EXPECT_GE(signs_.read().faults, before.faults + 8_MiB / 65536);
+  activity_.follow({});
+  activity_.follow({process.pid()});
+  EXPECT_GE(activity_.read().faults, before.faults + 8_MiB / 65536);
   process.end();
-  signs_.follow({});
-  EXPECT_EQ(signs_.read().mapped, 0u);
+  activity_.follow({});
+  EXPECT_EQ(activity_.read().mapped, 0u);
 }
 
-TEST_F(ProcessActivityTest, OfAProcessThatWasNeverThereAreZero) {
+TEST_F(ProcessActivityTest, IsZeroForAProcessThatHasEndedBefore) {
   TestProcess process(file_);
   const pid_t pid = process.pid();
   process.end();
-  signs_.follow({pid});
-  EXPECT_EQ(signs_.read().faults, 0u);
+  activity_.follow({pid});
+  EXPECT_EQ(activity_.read().faults, 0u);
 }
 
 }  // namespace

@@ -23,13 +23,13 @@
 namespace evenkeel {
 namespace {
 
-// Between two looks at the source. Looking takes at most a fifth of a processor.
+// Limits of the time between two calls of sync(), which may take at most a fifth of a processor.
 constexpr std::chrono::milliseconds kAtLeast{2}, kAtMost{100};
 constexpr int kShare = 4;
 constexpr std::chrono::seconds kBetweenRetries{1};
 
 Fd open_same(const ObservedMapping& mapping, const std::string& path) {
-  // If it is a pipe by now, opening does not wait for a writer.
+  // If the path is a pipe by now, opening must not wait for a writer.
   Fd fd(sys::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!fd) return fd;
   struct stat status;
@@ -41,8 +41,9 @@ Fd open_same(const ObservedMapping& mapping, const std::string& path) {
   return {};
 }
 
-// The file that a process has mapped: by its path, as the process sees it, too; then, for files
-// that were deleted, through the process's own descriptor. Empty and errno when all of it fails.
+// Opens the file that a process has mapped: by its path, then by its path below the process's root,
+// then, for deleted files, through the process's own descriptor. Returns an empty Fd and sets errno
+// if all of these fail.
 Fd open_mapped(const ObservedMapping& mapping, const std::string& path) {
   std::vector<std::string> places{path, proc_path(mapping.pid, "root") + path};
   if (mapping.descriptor) {
@@ -59,7 +60,7 @@ Fd open_mapped(const ObservedMapping& mapping, const std::string& path) {
 
 bool too_many_open(int error) { return error == EMFILE || error == ENFILE; }
 
-// "Too many open files; 1,024 are allowed".
+// Returns for example "Too many open files; 1,024 are allowed, see ulimit -Hn".
 std::string open_error(int error) {
   std::string text = std::strerror(error);
   rlimit limit{};
@@ -122,7 +123,7 @@ void ProcessGuard::run() noexcept {
     } catch (const std::exception& error) {
       note(error.what(), error.what());
     }
-    // Changes that come in a row are one.
+    // Wait a little, so that changes that follow each other closely are processed together.
     const auto pause = std::max<Clock::duration>(
         kAtLeast,
         std::chrono::duration_cast<Clock::duration>(kShare * (thread_cpu_time() - begin)));
@@ -147,7 +148,7 @@ void ProcessGuard::sync() {
   });
   if (const std::size_t unread = activity_->follow(processes); unread != 0) {
     note("activity", "the activity of " + with_commas(unread) + " processes cannot be read (" +
-                         open_error(EMFILE) + "): the budget may be passed");
+                         open_error(EMFILE) + "): the budget may be exceeded");
   }
   for (const ObservedMapping& mapping : observed) {
     if (known_.contains(mapping.key) || !wanted(mapping)) continue;
@@ -155,7 +156,7 @@ void ProcessGuard::sync() {
   }
   source_.acted_upon();
   for (const std::string& what : source_.notes()) {
-    // The numbers in it grow.
+    // Without the number at the beginning, which may grow.
     if (announced_.insert(what.substr(what.find(' '))).second && options_.on_note) {
       options_.on_note(what);
     }

@@ -21,46 +21,47 @@ namespace evenkeel {
 
 struct ProcessGuardOptions {
   GuardOptions guard;
-  std::vector<std::string> files;  // patterns; files that match none are left alone. Empty: all
-  // Called from the guard's thread when something cannot be guarded, as soon as that is known: for
-  // the first note of each kind. All notes are in the report's failures.
+  std::vector<std::string> files;  // patterns of the files to guard; empty: all files
+  // Called from the guard's thread as soon as something cannot be guarded, for the first note of
+  // each kind. All notes are in the report's failures.
   std::function<void(const std::string& note)> on_note = {};
 };
 
-// Whether a path matches one of the patterns. One with a slash is compared with the whole path,
-// relative to the current folder; one without is compared with the file's name.
+// Whether a path matches one of the patterns. A pattern with a slash is taken relative to the
+// current folder and compared with the whole path; a pattern without one is compared with the
+// file's name.
 bool matches(const std::vector<std::string>& patterns, const std::string& path);
 
-// One budget for all processes of the source. Thread-safe.
+// All processes of the source share one budget. Thread-safe.
 class ProcessGuard {
  public:
-  // `source` must outlive it.
+  // `source` must outlive the guard.
   ProcessGuard(const ProcessGuardOptions& options, MappingSource& source);
   ~ProcessGuard();
   ProcessGuard(const ProcessGuard&) = delete;
   ProcessGuard& operator=(const ProcessGuard&) = delete;
 
   GuardReport report();
-  std::size_t files() const { return files_; }  // guarded so far
+  std::size_t files() const { return files_; }  // number of files guarded so far
 
  private:
   using Clock = std::chrono::steady_clock;
   void run() noexcept;
   void sync();
-  // False when it should be tried again later.
+  // Returns false if it should be tried again later.
   bool add(const ObservedMapping& mapping);
   bool wanted(const ObservedMapping& mapping);
-  // `kind` is what the notes that are printed once have in common.
+  // on_note is called only for the first note of a kind.
   void note(const std::string& kind, const std::string& what);
 
   const ProcessGuardOptions options_;
   MappingSource& source_;
   ProcessActivity* const activity_;  // the evictor owns it
   Evictor evictor_;
-  // Of the thread alone.
+  // Only thread_ uses these four.
   std::map<std::uint64_t, std::uint64_t> known_;  // generations by key
   std::map<std::string, bool> wanted_;            // by path
-  Clock::time_point retry_at_{};                  // when files are opened again that could not be
+  Clock::time_point retry_at_{};                  // when to try again to open files
   std::set<std::string> announced_;               // kinds of notes
 
   std::atomic<std::size_t> files_ = 0;

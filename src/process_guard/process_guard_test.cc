@@ -23,9 +23,9 @@ using testing::IsEmpty;
 
 constexpr std::uint64_t kBytes = 16_MiB;
 
-TEST(Matches, WithoutPatternsEverything) { EXPECT_TRUE(matches({}, "/data/a.bin")); }
+TEST(Matches, EverythingWithoutPatterns) { EXPECT_TRUE(matches({}, "/data/a.bin")); }
 
-TEST(Matches, WithoutASlashByTheLastName) {
+TEST(Matches, TheFileNameWithoutASlash) {
   EXPECT_TRUE(matches({"*.bin"}, "/data/a.bin"));
   EXPECT_TRUE(matches({"a.bin"}, "/data/a.bin"));
   EXPECT_TRUE(matches({"?.[bc]in"}, "/data/a.bin"));
@@ -33,7 +33,7 @@ TEST(Matches, WithoutASlashByTheLastName) {
   EXPECT_FALSE(matches({"data"}, "/data/a.bin"));
 }
 
-TEST(Matches, WithASlashByTheWhole) {
+TEST(Matches, TheWholePathWithASlash) {
   EXPECT_TRUE(matches({"/data/*.bin"}, "/data/a.bin"));
   EXPECT_TRUE(matches({"/data/a.bin"}, "/data/a.bin"));
   EXPECT_TRUE(matches({"/data/../data/./a.bin"}, "/data/a.bin"));
@@ -41,19 +41,19 @@ TEST(Matches, WithASlashByTheWhole) {
   EXPECT_FALSE(matches({"/data/a"}, "/data/a.bin"));
 }
 
-TEST(Matches, SeenFromTheFolderWeAreIn) {
+TEST(Matches, PathsRelativeToTheCurrentFolder) {
   const std::string here = std::filesystem::current_path().string();
   EXPECT_TRUE(matches({"./a.bin"}, here + "/a.bin"));
   EXPECT_TRUE(matches({"sub/*.bin"}, here + "/sub/a.bin"));
   EXPECT_FALSE(matches({"./a.bin"}, "/elsewhere/a.bin"));
 }
 
-TEST(Matches, OneOfSeveralIsEnough) {
+TEST(Matches, IfOneOfSeveralPatternsDoes) {
   EXPECT_TRUE(matches({"*.npy", "*.bin"}, "/data/a.bin"));
   EXPECT_FALSE(matches({"*.npy", "*.dat"}, "/data/a.bin"));
 }
 
-// Mappings of this process, as if they were another's.
+// A mapping of this process that is treated like one of another process.
 class FakeMapping : public GuardedMapping {
  public:
   FakeMapping(const ObservedMapping& seen, std::atomic<int>& living, const std::atomic<bool>& lost)
@@ -98,7 +98,7 @@ class FakeSource : public MappingSource {
     return paths_.at(mapping.file);
   }
   std::unique_ptr<GuardedMapping> make_guarded(const ObservedMapping& mapping, bool) override {
-    ++held;
+    ++made;
     return std::make_unique<FakeMapping>(mapping, living, lost);
   }
   std::vector<std::string> notes() const override { return {"a note of the source"}; }
@@ -112,7 +112,7 @@ class FakeSource : public MappingSource {
     std::lock_guard lock(mutex_);
     paths_[file] = path;
   }
-  // Until the keeper has done what follows from the present state.
+  // Waits until the guard has processed the current mappings.
   void settle() {
     const int before = looks;
     ASSERT_TRUE(until([&] { return looks >= before + 2; },
@@ -123,8 +123,8 @@ class FakeSource : public MappingSource {
     failing = why;
   }
 
-  std::atomic<int> looks = 0, held = 0, living = 0;
-  std::atomic<bool> lost = false;  // what is held is there no more
+  std::atomic<int> looks = 0, made = 0, living = 0;
+  std::atomic<bool> lost = false;  // the mappings do not exist any more
 
  private:
   mutable std::mutex mutex_;
@@ -170,8 +170,8 @@ class ProcessGuardTest : public testing::Test {
   static ProcessGuardOptions options(std::vector<std::string> files = {}) {
     return {.guard = {.budget = 4_MiB, .access = GuardAccess::kLeave}, .files = std::move(files)};
   }
-  std::vector<std::string> failures(ProcessGuard& keeper) const {
-    auto all = keeper.report().failures;
+  std::vector<std::string> failures(ProcessGuard& guard) const {
+    auto all = guard.report().failures;
     std::erase(all, "a note of the source");
     return all;
   }
@@ -181,81 +181,81 @@ class ProcessGuardTest : public testing::Test {
 };
 
 TEST_F(ProcessGuardTest, BeginsEmpty) {
-  ProcessGuard keeper(options(), source_);
+  ProcessGuard guard(options(), source_);
   source_.settle();
-  EXPECT_EQ(keeper.files(), 0u);
-  EXPECT_EQ(keeper.report().mappings, 0u);
-  EXPECT_EQ(keeper.report().budget, 4_MiB);
+  EXPECT_EQ(guard.files(), 0u);
+  EXPECT_EQ(guard.report().mappings, 0u);
+  EXPECT_EQ(guard.report().budget, 4_MiB);
 }
 
 TEST_F(ProcessGuardTest, ReleasesWhatIsRead) {
   if (!file_.can_be_dropped()) GTEST_SKIP() << "the page cache cannot be dropped or counted here";
   source_.set({seen(map_)});
-  ProcessGuard keeper(options(), source_);
+  ProcessGuard guard(options(), source_);
   source_.settle();
-  EXPECT_TRUE(until([&] { return keeper.report().bytes_released >= kBytes; },
+  EXPECT_TRUE(until([&] { return guard.report().bytes_released >= kBytes; },
                     [&] { EXPECT_EQ(wrong_in_scan(map_, file_.words()), 0u); }));
-  EXPECT_EQ(keeper.files(), 1u);
-  EXPECT_EQ(keeper.report().mappings, 1u);
-  EXPECT_THAT(failures(keeper), IsEmpty());
+  EXPECT_EQ(guard.files(), 1u);
+  EXPECT_EQ(guard.report().mappings, 1u);
+  EXPECT_THAT(failures(guard), IsEmpty());
 }
 
 TEST_F(ProcessGuardTest, MappingsComeAndGo) {
   const TestMapping other(file_);
-  ProcessGuard keeper(options(), source_);
+  ProcessGuard guard(options(), source_);
   source_.set({seen(map_, 1)});
   source_.settle();
-  EXPECT_EQ(keeper.report().mappings, 1u);
+  EXPECT_EQ(guard.report().mappings, 1u);
   source_.set({seen(map_, 1), seen(other, 2)});
   source_.settle();
-  EXPECT_EQ(keeper.report().mappings, 2u);
-  EXPECT_EQ(keeper.files(), 1u);  // the same file
+  EXPECT_EQ(guard.report().mappings, 2u);
+  EXPECT_EQ(guard.files(), 1u);  // the same file
   source_.set({seen(other, 2)});
   source_.settle();
-  EXPECT_EQ(keeper.report().mappings, 1u);
+  EXPECT_EQ(guard.report().mappings, 1u);
   source_.set({});
   source_.settle();
-  EXPECT_EQ(keeper.report().mappings, 0u);
+  EXPECT_EQ(guard.report().mappings, 0u);
   EXPECT_EQ(source_.living, 0);
-  EXPECT_EQ(source_.held, 2);  // each was taken once
-  EXPECT_THAT(failures(keeper), IsEmpty());
+  EXPECT_EQ(source_.made, 2);  // one for each mapping
+  EXPECT_THAT(failures(guard), IsEmpty());
 }
 
 TEST_F(ProcessGuardTest, AnotherGenerationIsAnotherMapping) {
   const TestMapping other(file_);
   source_.set({seen(map_, 1, 1)});
-  ProcessGuard keeper(options(), source_);
+  ProcessGuard guard(options(), source_);
   source_.settle();
   source_.set({seen(other, 1, 2)});
   source_.settle();
-  EXPECT_EQ(source_.held, 2);
+  EXPECT_EQ(source_.made, 2);
   EXPECT_EQ(source_.living, 1);
-  EXPECT_EQ(keeper.report().mappings, 1u);
+  EXPECT_EQ(guard.report().mappings, 1u);
 }
 
-// Other than in one's own process, where remove() was forgotten.
+// In the guard's own process it would be one: remove() was not called.
 TEST_F(ProcessGuardTest, AMappingThatTheProgramUnmappedIsNoFailure) {
   if (!file_.can_be_dropped()) GTEST_SKIP() << "the page cache cannot be dropped or counted here";
   std::optional<TestMapping> map(file_);
   source_.set({seen(*map)});
-  ProcessGuard keeper(options(), source_);
+  ProcessGuard guard(options(), source_);
   source_.settle();
   ASSERT_EQ(source_.living, 1);
   source_.lost = true;
   map.reset();
-  // What is read past mappings wakes it as well, and nothing holds on to those pages.
+  // Plain reads fill the page cache as well, so the evictor has to release pages.
   std::vector<std::byte> all(kBytes);
   EXPECT_TRUE(until([&] { return source_.living == 0; },
                     [&] { ASSERT_EQ(read_upto(file_.fd(), 0, all, file_.path()), kBytes); }));
-  EXPECT_THAT(failures(keeper), IsEmpty());
+  EXPECT_THAT(failures(guard), IsEmpty());
 }
 
-// Each fits the budget alone, and is unmapped before the next is mapped.
+// Each file fits the budget alone and is unmapped before the next is mapped.
 TEST_F(ProcessGuardTest, FilesThatAreReadOneAfterAnotherShareTheBudget) {
   if (!file_.can_be_dropped()) GTEST_SKIP() << "the page cache cannot be dropped or counted here";
   constexpr std::uint64_t kShard = 3_MiB, kShards = 6;
   std::vector<std::unique_ptr<NumberFile>> files;
-  ProcessGuard keeper(options(), source_);
+  ProcessGuard guard(options(), source_);
   const auto cached = [&] {
     std::uint64_t bytes = 0;
     for (const auto& file : files) bytes += file->cached();
@@ -272,11 +272,11 @@ TEST_F(ProcessGuardTest, FilesThatAreReadOneAfterAnotherShareTheBudget) {
     source_.set({});
     source_.settle();
   }
-  EXPECT_EQ(keeper.files(), kShards);
-  // The last ones may stay, as they fit.
+  EXPECT_EQ(guard.files(), kShards);
+  // The last files may stay, because they fit the budget.
   EXPECT_TRUE(until([&] { return cached() <= 4_MiB; },
                     [] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }));
-  EXPECT_GE(keeper.report().bytes_released, (kShards - 2) * kShard);
+  EXPECT_GE(guard.report().bytes_released, (kShards - 2) * kShard);
 }
 
 TEST_F(ProcessGuardTest, AFileThatFitsIsReportedAfterItWasUnmapped) {
@@ -285,82 +285,82 @@ TEST_F(ProcessGuardTest, AFileThatFitsIsReportedAfterItWasUnmapped) {
   const TestMapping map(file), next_map(next);
   source_.name(10, file.path());
   source_.name(11, next.path());
-  ProcessGuard keeper(options(), source_);
+  ProcessGuard guard(options(), source_);
   source_.set({seen(file, map, 10)});
   source_.settle();
   EXPECT_EQ(wrong_in_scan(map, file.words()), 0u);
   source_.set({});
   source_.settle();
-  source_.set({seen(next, next_map, 11)});  // the evictor looks at what has changed
+  source_.set({seen(next, next_map, 11)});  // a change makes the evictor count
   source_.settle();
-  const std::uint64_t there = file.cached();
-  EXPECT_EQ(there, 3_MiB);
-  EXPECT_GE(keeper.report().peak_cached, there);
+  const std::uint64_t cached = file.cached();
+  EXPECT_EQ(cached, 3_MiB);
+  EXPECT_GE(guard.report().peak_cached, cached);
 }
 
-TEST_F(ProcessGuardTest, NothingIsHeldAfterItsEnd) {
+TEST_F(ProcessGuardTest, NoMappingIsKeptAfterItsEnd) {
   source_.set({seen(map_)});
   {
-    ProcessGuard keeper(options(), source_);
+    ProcessGuard guard(options(), source_);
     source_.settle();
     EXPECT_EQ(source_.living, 1);
   }
   EXPECT_EQ(source_.living, 0);
 }
 
-TEST_F(ProcessGuardTest, PatternsChoose) {
+TEST_F(ProcessGuardTest, FilesThatMatchNoPatternAreLeftAlone) {
   source_.set({seen(map_)});
   ProcessGuard none(options({"*.never"}), source_);
   source_.settle();
   EXPECT_EQ(none.files(), 0u);
-  EXPECT_EQ(source_.held, 0);
+  EXPECT_EQ(source_.made, 0);
 }
 
-TEST_F(ProcessGuardTest, PatternsChooseByTheWholePath) {
+TEST_F(ProcessGuardTest, APatternMayBeTheWholePath) {
   source_.set({seen(map_)});
-  ProcessGuard keeper(options({"*.never", file_.path()}), source_);
+  ProcessGuard guard(options({"*.never", file_.path()}), source_);
   source_.settle();
-  EXPECT_EQ(keeper.files(), 1u);
+  EXPECT_EQ(guard.files(), 1u);
 }
 
 TEST_F(ProcessGuardTest, AFileThatCannotBeOpenedIsNotedOnce) {
   const TestMapping other(file_);
   source_.name(1, "/no/such/file");
   source_.set({seen(map_, 1), seen(other, 2)});
-  ProcessGuard keeper(options(), source_);
+  ProcessGuard guard(options(), source_);
   source_.settle();
-  EXPECT_EQ(keeper.files(), 0u);
-  EXPECT_EQ(keeper.report().mappings, 0u);
-  EXPECT_THAT(failures(keeper),
+  EXPECT_EQ(guard.files(), 0u);
+  EXPECT_EQ(guard.report().mappings, 0u);
+  EXPECT_THAT(failures(guard),
               ElementsAre(HasSubstr("/no/such/file cannot be opened by the guard")));
 }
 
-// Its name may be another file's by now.
+// The path may belong to another file by now.
 TEST_F(ProcessGuardTest, AnotherFileUnderThatNameIsNotTaken) {
   const NumberFile other(1_MiB);
   source_.name(1, other.path());
   source_.set({seen(map_)});
-  ProcessGuard keeper(options(), source_);
+  ProcessGuard guard(options(), source_);
   source_.settle();
-  EXPECT_EQ(keeper.files(), 0u);
-  EXPECT_THAT(failures(keeper), ElementsAre(HasSubstr(other.path())));
+  EXPECT_EQ(guard.files(), 0u);
+  EXPECT_THAT(failures(guard), ElementsAre(HasSubstr(other.path())));
 }
 
-TEST_F(ProcessGuardTest, ASourceThatFailsIsNotedAndAskedAgain) {
+TEST_F(ProcessGuardTest, ASourceThatFailsIsNotedAndReadAgain) {
   source_.set({seen(map_)});
-  source_.fail("no books today");
-  ProcessGuard keeper(options(), source_);
+  source_.fail("no mappings today");
+  ProcessGuard guard(options(), source_);
   source_.settle();
-  EXPECT_EQ(keeper.files(), 0u);
-  EXPECT_THAT(failures(keeper), ElementsAre(HasSubstr("no books today")));
+  EXPECT_EQ(guard.files(), 0u);
+  EXPECT_THAT(failures(guard), ElementsAre(HasSubstr("no mappings today")));
   source_.fail("");
   source_.settle();
-  EXPECT_EQ(keeper.files(), 1u);
+  EXPECT_EQ(guard.files(), 1u);
 }
 
-TEST_F(ProcessGuardTest, ReportsWhatTheSourceNotes) {
-  ProcessGuard keeper(options(), source_);
-  EXPECT_THAT(keeper.report().failures, ElementsAre("a note of the source"));
+TEST_F(ProcessGuardTest, ReportsTheNotesOfTheSource) {
+  ProcessGuard guard(options(), source_);
+  EXPECT_THAT(guard.report().failures, ElementsAre("a note of the source"));
 }
 
 }  // namespace

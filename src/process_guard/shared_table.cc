@@ -22,7 +22,7 @@ namespace {
 using std::chrono::nanoseconds;
 using std::chrono::steady_clock;
 
-// How long to wait for an answer before checking that the process is still there.
+// How long to wait for an answer before checking that the process is still alive.
 constexpr nanoseconds kAliveCheck = std::chrono::milliseconds(50);
 
 // The memory is shared with other processes: no FUTEX_PRIVATE_FLAG.
@@ -45,8 +45,8 @@ steady_clock::time_point after(nanoseconds timeout) {
 
 std::uint32_t within(std::uint32_t count, std::uint32_t most) { return std::min(count, most); }
 
-// The table is large, though sparse: a limit on the size of files (ulimit -f) would end the tool by
-// a signal. Raises the soft limit for a scope.
+// Raises the soft limit on the size of files (ulimit -f) for a scope. The table is sparse but
+// large, so exceeding the limit would kill the tool with SIGXFSZ.
 class FileSizeLimit {
  public:
   FileSizeLimit() {
@@ -63,7 +63,7 @@ class FileSizeLimit {
   rlimit before_{RLIM_INFINITY, RLIM_INFINITY};
 };
 
-// Of this thread; 0 where the kernel does not say (before Linux 5.9).
+// The number of filters of this thread; 0 if the kernel does not report it (before Linux 5.9).
 std::uint32_t seccomp_filters() {
   const auto text = read_text_file("/proc/thread-self/status");
   if (!text) return 0;
@@ -87,7 +87,7 @@ SharedTableOwner::SharedTableOwner(const Options& options)
   const FileSizeLimit limit;
   if (!limit.allows(shared_table::kTableBytes)) fail(EFBIG);
   if (!fd_ || ::ftruncate(fd_.get(), shared_table::kTableBytes) != 0) fail(errno);
-  // A program that shortened it would end the others, and the tool, by SIGBUS.
+  // A program that truncated it would kill the others, and the tool, with SIGBUS.
   if (::fcntl(fd_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) fail(errno);
   void* at = map_table(fd_.get(), 0, sizeof(shared_table::SharedTable));
   if (at == MAP_FAILED) fail(errno);
@@ -133,9 +133,9 @@ bool SharedTableOwner::is_alive(const shared_table::Process& process) {
   const auto pid = static_cast<pid_t>(process.pid.load());
   const auto thread = static_cast<pid_t>(process.thread.load());
   if (pid <= 0 || thread < 0) return false;
-  // By its thread, which exec ends, too. Signal 0 is none.
+  // Check the thread, because exec ends it as well. Signal 0 is not delivered.
   if (thread != 0) return ::syscall(SYS_tgkill, pid, thread, 0) == 0 || errno != ESRCH;
-  return ::kill(pid, 0) == 0 || errno != ESRCH;  // it is just about to start one
+  return ::kill(pid, 0) == 0 || errno != ESRCH;  // its thread has not started yet
 }
 
 // Whether the process has had no thread for too long.
@@ -204,7 +204,7 @@ std::vector<TableEntry> SharedTableOwner::read_mappings(std::uint32_t process) c
   return found;
 }
 
-// A process is read again only when its mappings have changed.
+// The mappings of a process are read again only if they have changed.
 std::vector<TableEntry> SharedTableOwner::mappings() {
   std::vector<TableEntry> found;
   MutexLock lock(mutex_);
@@ -430,7 +430,7 @@ SharedTableOwner::Answer SharedTableOwner::wait_for_answer(std::uint32_t process
   for (nanoseconds rest = timeout;; rest = left_until(until)) {
     const std::uint32_t done = command.done.load(std::memory_order_acquire);
     if (done == number) return {};
-    // Not filled: the program has taken its entry back, to install a seccomp filter.
+    // Not filled: the program has taken its entry back to install a seccomp filter.
     const bool left = entry.state.load() != shared_table::kFilled;
     if (left || !is_alive(entry)) return {ESTALE, false};
     if (rest.count() <= 0) return {ETIMEDOUT, false};

@@ -29,7 +29,7 @@ pid_t ended_process() {
   return child;
 }
 
-// The table as a program sees it, opened by the name that the environment has.
+// The table as a program sees it, opened by the path in the environment variable.
 class SharedTableTest : public ::testing::Test {
  protected:
   SharedTableTest() {
@@ -47,7 +47,7 @@ class SharedTableTest : public ::testing::Test {
     ::munmap(mappings, sizeof(shared_table::MappingArray));
   }
 
-  // This test's own process and thread are there, and a file and a mapping.
+  // Registers this process and thread, a file and a mapping.
   void fill() {
     shared_table::Process& process = table->processes[0];
     process.pid = static_cast<std::uint32_t>(::getpid());
@@ -73,7 +73,7 @@ class SharedTableTest : public ::testing::Test {
   }
   shared_table::Process& process() { return table->processes[0]; }
   shared_table::Command& command() { return process().command; }
-  // As a program's thread does.
+  // Answers as the thread of a program does.
   void answer(int result, bool dropped) {
     command().ranges[0].result = result;
     command().ranges[0].dropped = dropped ? 1 : 0;
@@ -89,7 +89,7 @@ class SharedTableTest : public ::testing::Test {
   shared_table::Mapping* mappings = nullptr;  // of process 0
 };
 
-TEST_F(SharedTableTest, TellsProgramsWhatTheyNeed) {
+TEST_F(SharedTableTest, HasTheOptionsForPrograms) {
   ASSERT_NE(table, MAP_FAILED);
   EXPECT_EQ(table->magic, shared_table::kMagic);
   EXPECT_EQ(table->version, shared_table::kVersion);
@@ -122,12 +122,12 @@ TEST_F(SharedTableTest, ReadsMappingsAndFiles) {
   EXPECT_EQ(file.born, 3u);
   EXPECT_EQ(file.path, "/data/file");
   owner.set_random(found[0].file, found[0].file_generation + 1, true);
-  EXPECT_EQ(table->files[7].random, 0u) << "another file's by now";
+  EXPECT_EQ(table->files[7].random, 0u) << "the entry has another file";
   owner.set_random(found[0].file, found[0].file_generation, true);
   EXPECT_EQ(table->files[7].random, 1u);
 }
 
-TEST_F(SharedTableTest, WhatMakesNoSenseIsNotRead) {
+TEST_F(SharedTableTest, InvalidEntriesAreNotRead) {
   fill();
   shared_table::Mapping& mapping = mappings[0];
   mapping.file = shared_table::kFiles;
@@ -166,27 +166,27 @@ TEST_F(SharedTableTest, WhatMakesNoSenseIsNotRead) {
   EXPECT_EQ(release(nowhere, seconds(20)).error, ESTALE);
 }
 
-TEST_F(SharedTableTest, EndedProcessesAreTakenOff) {
+TEST_F(SharedTableTest, EndedProcessesAreRemoved) {
   fill();
   process().pid = static_cast<std::uint32_t>(ended_process());
   EXPECT_THAT(owner.mappings(), IsEmpty());
   EXPECT_EQ(process().state, shared_table::kEmpty);
 
   fill();
-  process().thread = static_cast<std::uint32_t>(ended_process());  // by exec, say
+  process().thread = static_cast<std::uint32_t>(ended_process());  // as after exec
   EXPECT_THAT(owner.mappings(), IsEmpty());
   EXPECT_EQ(process().state, shared_table::kEmpty);
 
   fill();
-  process().pid = UINT32_MAX;  // kill(-1) would reach everyone
+  process().pid = UINT32_MAX;  // kill(-1) would reach every process
   EXPECT_THAT(owner.mappings(), IsEmpty());
 }
 
-// As a child of fork looks that has become another program before its thread began.
+// A child of fork that calls exec before its thread has started looks like this.
 TEST_F(SharedTableTest, AProcessWithoutItsThreadIsLeftOutAfterAWhile) {
   fill();
   process().thread = 0;
-  EXPECT_THAT(owner.mappings(), SizeIs(1)) << "the thread is about to begin";
+  EXPECT_THAT(owner.mappings(), SizeIs(1)) << "the thread is about to start";
   while (!owner.mappings().empty()) std::this_thread::sleep_for(milliseconds(10));
   EXPECT_EQ(process().state, shared_table::kFilled) << "it may be a slow start";
   process().thread = static_cast<std::uint32_t>(::gettid());
@@ -197,7 +197,7 @@ TEST_F(SharedTableTest, AProcessWithoutItsThreadIsLeftOutAfterAWhile) {
   EXPECT_EQ(process().state, shared_table::kEmpty);
 }
 
-TEST_F(SharedTableTest, ForgettingSparesANewOwner) {
+TEST_F(SharedTableTest, ForgettingAProcessDoesNotFreeTheEntryOfAnother) {
   fill();
   owner.forget_process(0, ::getpid() + 1);
   EXPECT_EQ(process().state, shared_table::kFilled);
@@ -230,7 +230,7 @@ TEST_F(SharedTableTest, CommandsAreAnswered) {
   program.join();
 }
 
-TEST_F(SharedTableTest, AnCommandNotAnsweredKeepsOthersAway) {
+TEST_F(SharedTableTest, ACommandWithoutAnswerBlocksOthers) {
   fill();
   const TableEntry mapping = owner.mappings().at(0);
   EXPECT_EQ(release(mapping, milliseconds(1)).error, ETIMEDOUT);

@@ -12,7 +12,7 @@ namespace {
 // Longer than a busy machine keeps a thread waiting. A stopped program does not answer at all.
 constexpr std::chrono::milliseconds kAnswerTimeout{50};
 
-// A mapping whose own process releases pages when told to.
+// A mapping whose own process releases its pages on command.
 class TableMapping : public GuardedMapping {
  public:
   TableMapping(const ObservedMapping& observed, const TableEntry& mapping, SharedTableOwner& table,
@@ -35,7 +35,7 @@ class TableMapping : public GuardedMapping {
     return error != 0 ? error : finish_let_go();
   }
   int start_let_go(AddressRange range) override {
-    int before = 0;  // of the ranges for which the command had no more room
+    int before = 0;  // the error of the full command, if it had to be finished first
     int error = table_.start_command(mapping_, range.begin, range.end, kind_);
     if (error == ENOBUFS) {
       before = failure(table_.finish_full_command(mapping_, kAnswerTimeout).error);
@@ -47,7 +47,7 @@ class TableMapping : public GuardedMapping {
     return failure(table_.finish_command(mapping_, kAnswerTimeout).error);
   }
   int advise(AddressRange range, int advice) override {
-    if (mapping_.advised) return 0;  // the program's own advice stays
+    if (mapping_.advised) return 0;  // keep the program's own advice
     return failure(table_.advise(mapping_, range.begin, range.end, advice, kAnswerTimeout).error);
   }
   int limit_readahead(AddressRange range) override {
@@ -61,7 +61,7 @@ class TableMapping : public GuardedMapping {
   }
 
  private:
-  // A mapping that is gone, and a process that answers later, are no failures.
+  // It is no failure if the mapping is gone or the process answers later.
   static int failure(int error) {
     const bool none = error == ESTALE || error == ETIMEDOUT || error == EBUSY || error == ENOBUFS;
     return none ? 0 : error;
@@ -159,8 +159,8 @@ std::vector<std::string> TableSource::notes() const {
   }
   if (lost.sandboxed != 0) {
     notes.push_back(counted(lost.sandboxed, "process has", "processes have") +
-                    " a seccomp filter, which might end the process for what the guard does: not "
-                    "guarded");
+                    " a seccomp filter, which might kill a process for the system calls of the "
+                    "guard: not guarded");
   }
   return notes;
 }

@@ -11,6 +11,7 @@
 
 namespace evenkeel {
 
+// `table` must outlive the source.
 class TableSource : public MappingSource {
  public:
   explicit TableSource(SharedTableOwner& table) : table_(table) {}
@@ -33,8 +34,8 @@ class TableSource : public MappingSource {
   SharedTableOwner& table_;
   std::uint32_t changes_ = 0, unmount_requests_ = 0;
   std::map<std::uint64_t, TableEntry> mappings_;         // by key, as of the last observe()
-  std::map<FileKey, TableFile> files_;                   // the same
-  std::map<pid_t, std::shared_ptr<PageMap>> processes_;  // the same
+  std::map<FileKey, TableFile> files_;                   // as of the last observe()
+  std::map<pid_t, std::shared_ptr<PageMap>> processes_;  // as of the last observe()
 };
 
 }  // namespace evenkeel

@@ -19,8 +19,8 @@ using testing::IsEmpty;
 
 constexpr std::uint64_t kFileBytes = 8_MiB;
 
-// The table as a program would write it: this process stands for one, by a second mapping of the
-// same memory. Nobody carries out its commands.
+// This process plays the program: it writes the table through a second mapping of the same memory.
+// Nothing carries out commands.
 class TableSourceTest : public testing::Test {
  protected:
   TableSourceTest() {
@@ -85,7 +85,7 @@ class TableSourceTest : public testing::Test {
   shared_table::Mapping* mappings_ = nullptr;  // of process 0
 };
 
-TEST_F(TableSourceTest, SeesWhatIsWritten) {
+TEST_F(TableSourceTest, SeesMappings) {
   EXPECT_THAT(source_.observe(), IsEmpty());
   write_mapping(0, map_, 7);
   const auto seen = source_.observe();
@@ -97,7 +97,7 @@ TEST_F(TableSourceTest, SeesWhatIsWritten) {
   EXPECT_EQ(source_.path(seen[0]), file_.path());
 }
 
-TEST_F(TableSourceTest, KeysAreOneForEach) {
+TEST_F(TableSourceTest, KeysAreUniqueAndStable) {
   const TestMapping other(file_);
   write_mapping(0, map_, 1);
   write_mapping(1, other, 1);
@@ -110,33 +110,33 @@ TEST_F(TableSourceTest, KeysAreOneForEach) {
   EXPECT_EQ(left[0].key, seen[1].key);
 }
 
-TEST_F(TableSourceTest, AHeldMappingIsThereUntilItsGenerationChanges) {
+TEST_F(TableSourceTest, AMappingIsThereUntilItsGenerationChanges) {
   write_mapping(0, map_, 1);
-  const auto held = source_.make_guarded(source_.observe().at(0), true);
-  EXPECT_TRUE(held->still_there());
-  EXPECT_THAT(held->name(), HasSubstr(file_.path()));
+  const auto mapping = source_.make_guarded(source_.observe().at(0), true);
+  EXPECT_TRUE(mapping->still_there());
+  EXPECT_THAT(mapping->name(), HasSubstr(file_.path()));
   write_mapping(0, map_, 2);
-  EXPECT_FALSE(held->still_there());
-  // Gone, not a failure: no command is even posted.
-  EXPECT_EQ(held->let_go(held->range()), 0);
+  EXPECT_FALSE(mapping->still_there());
+  // That is no failure, and no command is posted.
+  EXPECT_EQ(mapping->let_go(mapping->range()), 0);
   EXPECT_EQ(process().command.posted.load(), 0u);
 }
 
-// A stopped program is no failure of the guard.
-TEST_F(TableSourceTest, ACommandThatNobodyCarriesOutIsNoFailure) {
+// The program may be stopped.
+TEST_F(TableSourceTest, ACommandThatIsNotCarriedOutIsNoFailure) {
   write_mapping(0, map_, 1);
-  const auto held = source_.make_guarded(source_.observe().at(0), true);
-  EXPECT_EQ(held->let_go(held->range()), 0);
+  const auto mapping = source_.make_guarded(source_.observe().at(0), true);
+  EXPECT_EQ(mapping->let_go(mapping->range()), 0);
   EXPECT_EQ(process().command.posted.load(), 1u);
   EXPECT_EQ(process().command.kind, shared_table::kRelease);
-  EXPECT_EQ(process().command.ranges[0].begin, held->range().begin);
-  EXPECT_EQ(held->let_go(held->range()), 0);  // the first one still waits
+  EXPECT_EQ(process().command.ranges[0].begin, mapping->range().begin);
+  EXPECT_EQ(mapping->let_go(mapping->range()), 0);  // the first command is not answered yet
   EXPECT_EQ(process().command.posted.load(), 1u);
 }
 
-// One command has room for 32 ranges. When that of one process is full, it is carried out at once;
-// those of other processes wait for more ranges.
-TEST_F(TableSourceTest, AFullCommandTakesNothingFromAnotherProcess) {
+// One command has room for 32 ranges. When the command of one process is full, it is carried out at
+// once; the commands of other processes wait for more ranges.
+TEST_F(TableSourceTest, AFullCommandDoesNotPostThatOfAnotherProcess) {
   const std::string variable = owner_.variable();
   const Fd fd(::open(variable.substr(variable.find('=') + 1).c_str(), O_RDWR | O_CLOEXEC));
   auto* of_other = static_cast<shared_table::Mapping*>(
@@ -180,23 +180,23 @@ TEST_F(TableSourceTest, AFullCommandTakesNothingFromAnotherProcess) {
   ::munmap(of_other, sizeof(shared_table::MappingArray));
 }
 
-TEST_F(TableSourceTest, WhatTheProgramHasAdvisedIsLeftAlone) {
+TEST_F(TableSourceTest, TheProgramsOwnAdviceIsLeftAlone) {
   write_mapping(0, map_, 1, shared_table::kShared | shared_table::kAdvised);
-  const auto held = source_.make_guarded(source_.observe().at(0), true);
-  EXPECT_EQ(held->advise(held->range(), MADV_RANDOM), 0);
+  const auto mapping = source_.make_guarded(source_.observe().at(0), true);
+  EXPECT_EQ(mapping->advise(mapping->range(), MADV_RANDOM), 0);
   EXPECT_EQ(process().command.posted.load(), 0u);
 }
 
-TEST_F(TableSourceTest, CountsWhatIsResident) {
+TEST_F(TableSourceTest, CountsResidentPages) {
   write_mapping(0, map_, 1);
-  const auto held = source_.make_guarded(source_.observe().at(0), true);
+  const auto mapping = source_.make_guarded(source_.observe().at(0), true);
   EXPECT_EQ(wrong_in_scan(map_, file_.words()), 0u);
   AccessSample sample;
-  ASSERT_TRUE(held->count_resident(held->range(), sample));
+  ASSERT_TRUE(mapping->count_resident(mapping->range(), sample));
   EXPECT_EQ(sample.resident, kFileBytes / sys::page_size());
 }
 
-TEST_F(TableSourceTest, AFileThatIsReadHereAndThereIsMarkedForMappingsToCome) {
+TEST_F(TableSourceTest, AFileThatIsReadAtRandomIsMarkedForFutureMappings) {
   write_mapping(0, map_, 1);
   const auto seen = source_.observe();
   source_.set_random(seen.at(0), true);
@@ -205,7 +205,7 @@ TEST_F(TableSourceTest, AFileThatIsReadHereAndThereIsMarkedForMappingsToCome) {
   EXPECT_EQ(table_->files[5].random.load(), 0u);
 }
 
-TEST_F(TableSourceTest, NotesWhatThereWasNoRoomFor) {
+TEST_F(TableSourceTest, NotesEntriesThatDidNotFit) {
   EXPECT_THAT(source_.notes(), IsEmpty());
   table_->lost_mappings = 3000;
   EXPECT_THAT(source_.notes(),
@@ -221,8 +221,8 @@ TEST_F(TableSourceTest, NotesWhatThereWasNoRoomFor) {
                                 "bytes, and the guard's room for long paths is used up"));
 }
 
-// Numbers of programs are not to be trusted.
-TEST_F(TableSourceTest, NonsenseIsNotSeen) {
+// Numbers that programs write are not trusted.
+TEST_F(TableSourceTest, InvalidEntriesAreIgnored) {
   write_mapping(0, map_, 1);
   mappings_[0].file = shared_table::kFiles + 5;
   EXPECT_THAT(source_.observe(), IsEmpty());

@@ -1,4 +1,4 @@
-// For tests: another process with a file of numbers mapped, which does as it is told.
+// For tests: another process that maps a file of numbers and executes commands.
 #pragma once
 
 #include <signal.h>
@@ -29,7 +29,7 @@ class TestProcess {
     pid_ = ::fork();
     if (pid_ < 0) throw std::runtime_error("fork");
     if (pid_ == 0) {
-      ::close(to[1]);  // else it would not see us end
+      ::close(to[1]);  // otherwise it would not notice the end of its parent
       serve(file, options, to[0], from[1]);
     }
     ::close(to[0]);
@@ -44,7 +44,7 @@ class TestProcess {
   pid_t pid() const { return pid_; }
   std::uint64_t address() const { return address_; }
   AddressRange range(const NumberFile& file) const { return {address_, address_ + file.bytes()}; }
-  // Reads all of it. How many words are wrong.
+  // Reads the whole file. Returns the number of wrong words.
   std::uint64_t touch() { return ask('t'); }
   void unmap() { ask('u'); }
   void map_again() { ask('m'); }
@@ -56,7 +56,7 @@ class TestProcess {
   }
 
  private:
-  // Nothing is allocated: the parent may have had threads.
+  // Must not allocate memory: the parent may have had threads.
   [[noreturn]] static void serve(const NumberFile& file, const Options& options, int in, int out) {
     if (options.as_nobody && !become_nobody()) ::_exit(1);
     const auto map = [&] {
@@ -66,12 +66,14 @@ class TestProcess {
     };
     volatile std::uint64_t* words = map();
     std::uint64_t answer[2] = {reinterpret_cast<std::uint64_t>(words), 0};
-    for (char order;;) {
-      if (::write(out, answer, sizeof answer) != sizeof answer || ::read(in, &order, 1) != 1) break;
+    for (char command;;) {
+      if (::write(out, answer, sizeof answer) != sizeof answer || ::read(in, &command, 1) != 1) {
+        break;
+      }
       answer[1] = 0;
-      if (order == 'm') words = map();
-      if (order == 'u') ::munmap(const_cast<std::uint64_t*>(words), file.bytes());
-      if (order == 't') {
+      if (command == 'm') words = map();
+      if (command == 'u') ::munmap(const_cast<std::uint64_t*>(words), file.bytes());
+      if (command == 't') {
         for (std::uint64_t i = 0; i < file.words(); ++i) answer[1] += words[i] != i;
       }
       answer[0] = reinterpret_cast<std::uint64_t>(words);
@@ -86,8 +88,8 @@ class TestProcess {
     address_ = said[0];
     return said[1];
   }
-  std::uint64_t ask(char order) {
-    if (::write(to_.get(), &order, 1) != 1) throw std::runtime_error("cannot tell");
+  std::uint64_t ask(char command) {
+    if (::write(to_.get(), &command, 1) != 1) throw std::runtime_error("cannot send a command");
     return answer();
   }
 

@@ -62,23 +62,24 @@ Address parse_address(const std::string& url) {
       throw wrong("the URL names no bucket", "write s3://bucket/key");
     }
     if (!std::ranges::all_of(address.host, [](unsigned char c) { return is_unreserved(c); })) {
-      throw wrong("a bucket's name has letters, digits, '-', '.', '_' and nothing else",
+      throw wrong("a bucket name may contain only letters, digits, '-', '.' and '_'",
                   "write s3://bucket/key");
     }
     address.path = slash < rest.size() ? rest.substr(slash + 1) : "";
     if (address.path.find('\0') != address.path.npos) {
-      throw wrong("a key cannot hold a zero byte", "check the spelling");
+      throw wrong("a key cannot contain a zero byte", "check the spelling");
     }
     return address;
   }
   if (address.host.empty()) throw wrong("the URL names no host", "write https://host/path");
   if (address.host.find('@') != address.host.npos) {
-    throw Error(ErrorKind::kInvalid, "open", "a URL with a user name before the host is not taken")
+    throw Error(ErrorKind::kInvalid, "open",
+                "a URL with a user name before the host is not accepted")
         .in(std::string(scheme->first) + "..." + address.host.substr(address.host.rfind('@')))
         .hint("secrets in URLs end up in logs; use a presigned URL, or s3:// with credentials");
   }
   if (std::ranges::any_of(rest, bad)) {
-    throw wrong("a URL holds no spaces and no control characters",
+    throw wrong("a URL cannot contain spaces or control characters",
                 "write %20 for a space, as browsers do");
   }
   const std::size_t fragment = std::min(rest.find('#'), rest.size());

@@ -11,11 +11,11 @@ namespace evenkeel {
 
 enum class Scheme : std::uint8_t { kHttp, kHttps, kS3, kGs };
 
-// A URL as users write it, taken apart.
+// A URL as users write it, split into its parts.
 struct Address {
   Scheme scheme = Scheme::kHttps;
   std::string host;   // with the port, if there is one; for s3 and gs: the bucket
-  std::string path;   // http: as written, from the first / on; s3 and gs: the key, not encoded
+  std::string path;   // http: as written, with the first /; s3 and gs: the key, not encoded
   std::string query;  // http: what follows the ?, as written
 
   bool is_bucket() const { return scheme == Scheme::kS3 || scheme == Scheme::kGs; }
@@ -24,24 +24,23 @@ struct Address {
 
 // Whether a path names an object rather than a file: it begins with one of the four schemes.
 bool is_url(std::string_view path);
-// Throws Error (kInvalid): no host or bucket, a name and a password before the host, a character
-// that no URL holds.
+// Throws Error (kInvalid) if there is no host or bucket, if there is a user name before the host,
+// or for a character that no URL can contain.
 Address parse_address(const std::string& url);
 
-// The name without its last part: "s3://b/a/x.bin" gives "x.bin". For fingerprints and file
-// endings.
+// The last part of the path: "x.bin" for "s3://b/a/x.bin". For fingerprints and file extensions.
 std::string object_name(std::string_view url);
-// The URL with another ending: of http addresses, the path's, before the query.
+// The URL with another ending. In http addresses, the ending of the path before the query.
 std::string with_ending(const std::string& url, std::string_view old, std::string_view ending);
 bool path_ends_with(std::string_view url, std::string_view ending);
 
-// RFC 3986, as AWS wants it in signatures: all but letters, digits and -._~ becomes %XX. With
-// `keep_slashes`, / stays.
+// RFC 3986, as AWS requires it in signatures: everything but letters, digits and -._~ becomes %XX.
+// With `keep_slashes`, / stays.
 std::string percent_encode(std::string_view text, bool keep_slashes);
-// A query without the fields that sign it: they change, and say nothing about the object.
+// The query without the fields of its signature: they change, but do not identify the object.
 std::string without_signature(std::string_view query);
 std::string percent_decode(std::string_view text);
-// name=value&name=value, encoded and sorted as signatures need it.
+// name=value&name=value, encoded and sorted as in signatures.
 std::string encode_query(std::vector<std::pair<std::string, std::string>> fields);
 
 }  // namespace evenkeel

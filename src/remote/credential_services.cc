@@ -24,12 +24,12 @@ namespace evenkeel {
 namespace {
 
 constexpr int kAnswerMs = 10'000;
-// Of a machine that may not be in a cloud at all: nobody answers there.
+// Short, because outside a cloud nothing answers at this address.
 constexpr int kMachineMs = 1'000;
 constexpr unsigned kTries = 3;
-constexpr std::int64_t kNoneFor = 60;  // seconds, in which nobody is asked again
+constexpr std::int64_t kNoneFor = 60;  // seconds until a service without keys is asked again
 
-// One answer, or one with status 0 where none came in time.
+// Makes one request. The status of the answer is 0 if none arrived in time.
 HttpAnswer ask_once(const HttpRequest& request, int milliseconds) {
   HttpClient client(1);
   client.start(1, request);
@@ -65,7 +65,7 @@ std::string text_of(const std::string& path) {
   return text;
 }
 
-// The service's answer never goes into an error: it may hold keys.
+// The body of the answer is never part of an error, because it may contain keys.
 Error refused(const std::string& service, const HttpAnswer& answer) {
   std::string what = service;
   if (answer.status == 0) {
@@ -87,7 +87,7 @@ Credentials checked(Credentials found, const std::string& expiration, const std:
     const auto expires = parse_expiration(expiration);
     if (!expires) {
       throw Error(ErrorKind::kFormat, "open",
-                  service + " gave keys that expire at \"" + visible(expiration) +
+                  service + " returned keys that expire at \"" + visible(expiration) +
                       "\", which is not a time");
     }
     found.expires = *expires;
@@ -95,7 +95,8 @@ Credentials checked(Credentials found, const std::string& expiration, const std:
   return found;
 }
 
-// Without TLS, a token may go only to this machine and to the addresses that clouds reserve.
+// Whether a token may be sent to this URL. Without TLS, it may only go to this machine and to
+// addresses that clouds reserve for it.
 bool may_hear_token(const std::string& url) {
   if (url.starts_with("https://")) return true;
   if (!url.starts_with("http://")) return false;
@@ -120,10 +121,10 @@ Credentials kept_credentials(const std::string& key, bool renew,
     Mutex mutex;
     std::map<std::string, Found> by_key GUARDED_BY(mutex);
   };
-  // Not destroyed: arrays may be opened while the program ends.
+  // Never destroyed, because arrays may be opened while the program exits.
   static auto& kept = *new PerProcess<Kept>([] { return std::make_unique<Kept>(); });
   Kept& mine = kept.get();
-  const MutexLock lock(mine.mutex);  // several that open at once ask once
+  const MutexLock lock(mine.mutex);  // threads that open at the same time make one request
   const auto found = mine.by_key.find(key);
   if (!renew && found != mine.by_key.end() && std::time(nullptr) < found->second.good_until) {
     return found->second.credentials;
@@ -178,7 +179,7 @@ Credentials parse_credentials_xml(std::string_view xml, const std::string& servi
     }
   } catch (const XmlError& error) {
     throw Error(ErrorKind::kFormat, "open",
-                service + " gave an answer that is not well formed: " + error.what());
+                service + " returned XML that is not well formed: " + error.what());
   }
   return checked(std::move(found), expiration, service);
 }
@@ -190,15 +191,15 @@ Credentials web_identity_credentials(const WebIdentity& identity, const RemoteSe
     throw Error(ErrorKind::kInvalid, "open",
                 "there is no token in the file of AWS_WEB_IDENTITY_TOKEN_FILE")
         .in(identity.token_file)
-        .hint("the pod's service account puts it there; look at its volume");
+        .hint("the pod's service account writes the token; check its volume");
   }
   std::string endpoint = environment("AWS_ENDPOINT_URL_STS");
   if (endpoint.empty()) endpoint = environment("AWS_ENDPOINT_URL");
   if (endpoint.empty()) endpoint = "https://sts." + region + ".amazonaws.com";
   if (!may_hear_token(endpoint)) {
     throw Error(ErrorKind::kInvalid, "open",
-                "AWS_ENDPOINT_URL_STS, or AWS_ENDPOINT_URL, must begin with https://: a token is "
-                "sent there");
+                "AWS_ENDPOINT_URL_STS, or AWS_ENDPOINT_URL, must begin with https://, because a "
+                "token is sent there");
   }
   while (endpoint.ends_with('/')) endpoint.pop_back();
   HttpRequest request{.method = "POST", .url = endpoint + "/"};
@@ -212,7 +213,7 @@ Credentials web_identity_credentials(const WebIdentity& identity, const RemoteSe
   const HttpAnswer answer = ask(request, kAnswerMs);
   if (answer.status != 200) {
     throw refused("the security token service (AssumeRoleWithWebIdentity)", answer)
-        .hint("used were role " + visible(identity.role) + " and the token in " +
+        .hint("the request used role " + visible(identity.role) + " and the token in " +
               visible(identity.token_file));
   }
   return parse_credentials_xml(answer.text, "web identity, role " + visible(identity.role));
@@ -239,7 +240,8 @@ Credentials container_credentials(const RemoteSettings& settings) {
     token = text_of(file);
   }
   if (token.find_first_of("\r\n") != token.npos) {
-    throw Error(ErrorKind::kInvalid, "open", "the container's authorization token has line ends");
+    throw Error(ErrorKind::kInvalid, "open",
+                "the container's authorization token contains line breaks");
   }
   if (!token.empty()) request.headers.push_back("Authorization: " + token);
   const HttpAnswer answer = ask(request, kAnswerMs);
@@ -250,7 +252,7 @@ Credentials container_credentials(const RemoteSettings& settings) {
 Credentials machine_credentials(const RemoteSettings& settings) {
   if (environment("AWS_EC2_METADATA_DISABLED") == "true") return {};
   std::string endpoint = environment("AWS_EC2_METADATA_SERVICE_ENDPOINT");
-  // One that is named is there: it is given more time.
+  // A configured endpoint is expected to exist, so it has more time to answer.
   const bool named = !endpoint.empty();
   if (!named) endpoint = "http://169.254.169.254";
   while (endpoint.ends_with('/')) endpoint.pop_back();
@@ -272,7 +274,7 @@ Credentials machine_credentials(const RemoteSettings& settings) {
   const std::string header = "X-aws-ec2-metadata-token: " + token.text;
   const std::string roles = "/latest/meta-data/iam/security-credentials/";
   HttpAnswer role = ask(request_for("GET", roles, header), kAnswerMs);
-  if (role.status != 200) return {};  // the machine has none
+  if (role.status != 200) return {};  // the machine has no role
   role.text = role.text.substr(0, role.text.find('\n'));
   if (role.text.empty()) return {};
   const std::string service = "the role of this machine, " + visible(role.text);

@@ -24,7 +24,7 @@ std::string_view without_blanks(std::string_view text) {
   return text;
 }
 
-// What a file says; empty if there is none.
+// The content of a file; empty if there is none.
 std::string whole_file(const std::string& path) { return read_text_file(path).value_or(""); }
 
 std::string aws_file(const char* variable, const char* name) {
@@ -38,7 +38,7 @@ std::string profile_name() {
   return name.empty() ? "default" : name;
 }
 
-// The same setting from both files; in the config file sections are called "profile NAME".
+// Looks for the setting in both files. In the config file, sections are called "profile NAME".
 std::string from_profile(const std::string& profile, std::string_view setting) {
   std::string value =
       profile_setting(aws_file("AWS_SHARED_CREDENTIALS_FILE", "credentials"), profile, setting);
@@ -79,13 +79,13 @@ Credentials from_profile_keys() {
     throw Error(ErrorKind::kInvalid, "open",
                 "AWS_PROFILE is \"" + profile + "\", but no such profile has keys in ~/.aws")
         .hint(
-            "aws_access_key_id and aws_secret_access_key belong in ~/.aws/credentials; for "
+            "put aws_access_key_id and aws_secret_access_key in ~/.aws/credentials; for "
             "single sign-on, run `aws configure export-credentials --format env` first");
   }
   return found;
 }
 
-// The environment's, or the profile's; without a role there is none.
+// From the environment or the profile. `role` is empty if neither has a token file.
 WebIdentity find_web_identity() {
   WebIdentity identity{environment("AWS_WEB_IDENTITY_TOKEN_FILE"), environment("AWS_ROLE_ARN"),
                        environment("AWS_ROLE_SESSION_NAME")};
@@ -97,7 +97,7 @@ WebIdentity find_web_identity() {
   }
   if (identity.role.empty()) {
     throw Error(ErrorKind::kInvalid, "open",
-                "AWS_WEB_IDENTITY_TOKEN_FILE is set, but not AWS_ROLE_ARN, the role to take");
+                "AWS_WEB_IDENTITY_TOKEN_FILE is set, but AWS_ROLE_ARN, the role to assume, is not");
   }
   if (identity.session.empty()) identity.session = "evenkeel";
   return identity;

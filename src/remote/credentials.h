@@ -1,4 +1,5 @@
-// Who signs requests: keys from the environment, from profiles in ~/.aws, or from a service.
+// Credentials for signing requests: from the environment, from profiles in ~/.aws, or from a
+// service.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +11,8 @@
 
 namespace evenkeel {
 
-// Text that does not appear in core dumps: a page of its own under MADV_DONTDUMP, wiped when it
-// goes.
+// Text that does not appear in core dumps. It is stored in its own page with MADV_DONTDUMP, which
+// is overwritten when it is freed.
 class Secret {
  public:
   Secret() = default;
@@ -24,30 +25,31 @@ class Secret {
   std::size_t size_ = 0;
 };
 
-// Keys are renewed so many seconds before they expire.
+// Keys are renewed this many seconds before they expire.
 inline constexpr std::int64_t kRenewBefore = 300;
 
 struct Credentials {
   std::string key_id = {};
-  Secret secret = {}, token = {};  // token: of a session, or a bearer token
-  bool bearer = false;             // gs: `token` alone is sent
+  Secret secret = {}, token = {};  // token: a session token or a bearer token
+  bool bearer = false;             // gs: only `token` is sent
   std::int64_t expires = 0;        // seconds since 1970; 0: never
   std::string found_in = {};       // "the environment (AWS_ACCESS_KEY_ID)"; for doctor and errors
   bool none() const { return key_id.empty() && !bearer; }
 };
 
-// A section of ~/.aws/credentials or ~/.aws/config: the value of a setting, empty if it is not
-// there. The text comes from a file of the user's, but anything may be in it.
+// The value of a setting in a section of ~/.aws/credentials or ~/.aws/config; empty if it is
+// missing. The text is not trusted.
 std::string profile_setting(std::string_view file, std::string_view section, std::string_view name);
 
-// The region of the profile in use, if it names one.
+// The region of the current profile; empty if it names none.
 std::string profile_region();
 
-// For s3: the environment, the profile (AWS_PROFILE), web identity (AWS_WEB_IDENTITY_TOKEN_FILE),
-// the container's service, the machine's (unless AWS_EC2_METADATA_DISABLED). None found: `none()`.
-// Throws Error (kInvalid) where a profile is named and not there, or keys are given by half.
-// Throws Error where a service that is named does not give any. Keys of services are kept until
-// they are soon to expire; `renew`: they are asked for others in any case.
+// For s3. Tries, in this order: the environment, the profile (AWS_PROFILE), web identity
+// (AWS_WEB_IDENTITY_TOKEN_FILE), the container's service, the machine's service (unless
+// AWS_EC2_METADATA_DISABLED). If nothing is found, the result is `none()`. Throws Error (kInvalid)
+// if a named profile is missing or has no keys, or if only half of a key pair is set; Error if a
+// configured service refuses. Keys from services are cached until shortly before they expire;
+// `renew` requests new ones in any case.
 Credentials find_aws_credentials(const RemoteSettings& settings, const std::string& region,
                                  bool renew = false);
 // For gs: GOOGLE_OAUTH_ACCESS_TOKEN, or GS_HMAC_ACCESS_ID with GS_HMAC_SECRET.

@@ -26,11 +26,11 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kBlockMagic("EKBLOCK2", 8);
 constexpr std::size_t kKeyLength = 32;
-constexpr std::int64_t kTouchEvery = 60;  // seconds: how exactly uses are noted
-// Blocks that are removed at a time, at most: what is known of them takes about 3 MiB.
+constexpr std::int64_t kTouchEvery = 60;  // seconds; the time of the last use is this exact
+// At most this many blocks are removed at a time. The list of them takes about 3 MiB.
 constexpr std::size_t kMostRemoved = 16384;
 
-// The first bytes of a block's file. `self` is the checksum of all before it.
+// The first bytes of a block's file. `self` is the checksum of the fields before it.
 struct BlockHeader {
   char magic[8];
   char key[kKeyLength];
@@ -45,7 +45,7 @@ std::uint64_t size_on_disk(std::uint64_t bytes) {
   return DiskCache::kHeader + round_up(bytes, DiskCache::kHeader);
 }
 
-// Whether a whole file, header and all, is the block that it says it is.
+// Whether a file (header and data) is a block with valid checksums. Sets `header`.
 bool is_whole(std::span<const std::byte> file, BlockHeader& header) {
   if (file.size() < DiskCache::kHeader) return false;
   std::memcpy(&header, file.data(), sizeof header);
@@ -54,7 +54,7 @@ bool is_whole(std::span<const std::byte> file, BlockHeader& header) {
          header.data == xxh3(file.subspan(DiskCache::kHeader, header.length));
 }
 
-// O_DIRECT, where the filesystem takes it: what is read from the cache stays out of memory.
+// Opens with O_DIRECT if the filesystem supports it, so that reads bypass the page cache.
 Fd open_block(const char* path, int flags, bool& direct) {
   Fd fd(::open(path, flags | O_CLOEXEC | O_DIRECT, 0666));
   direct = static_cast<bool>(fd);
@@ -71,7 +71,7 @@ std::size_t read_whole(int fd, std::byte* out, std::size_t room) {
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) break;
     done += static_cast<std::size_t>(got);
-    if (done % DiskCache::kHeader != 0) break;  // the end
+    if (done % DiskCache::kHeader != 0) break;  // the end of the file
   }
   (void)sys::fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
   return done;
@@ -109,7 +109,7 @@ std::uint64_t read_usage(int fd) {
 
 void write_usage(int fd, std::uint64_t bytes) { (void)!::pwrite(fd, &bytes, sizeof bytes, 0); }
 
-// With the file locked.
+// Call with the file locked.
 void give_back(int usage, std::uint64_t bytes) {
   const std::uint64_t used = read_usage(usage);
   if (used != UINT64_MAX) write_usage(usage, used - std::min(used, bytes));
@@ -119,11 +119,12 @@ std::string made_root(const std::string& folder) {
   std::string root = DiskCache::root_of(folder);
   std::error_code failure;
   fs::create_directories(fs::path(root) / "unfinished", failure);
-  if (failure) throw Error::system("cache", failure.value(), "cannot make the folder").in(root);
+  if (failure) throw Error::system("cache", failure.value(), "cannot create the folder").in(root);
   return root;
 }
 
-// Whether the process that wrote an unfinished file has died: it held a lock on it.
+// Whether the process that wrote an unfinished file has died. While it lives, it holds a lock on
+// the file.
 bool is_abandoned(const std::string& path) {
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   return fd && ::flock(fd.get(), LOCK_EX | LOCK_NB) == 0;
@@ -203,7 +204,7 @@ std::uint64_t DiskCache::check(const std::string& key, std::uint64_t block,
   Usage& usage = usage_.get();
   const MutexLock lock(usage.mutex);
   const FileLock others(usage.fd.get());
-  // Damaged: it is fetched again.
+  // The block is damaged. Remove it, so that it is fetched again.
   if (::unlink(path_of(key, block).c_str()) == 0) give_back(usage.fd.get(), file.size());
   return 0;
 }
@@ -226,9 +227,9 @@ std::uint64_t DiskCache::read(const std::string& key, std::uint64_t block, std::
   return length;
 }
 
-// Removes the blocks that were used longest ago, until `wanted` bytes fit; the bytes in use then.
-// It counts anew, so that what crashes left behind does not count for ever. Only the oldest
-// kMostRemoved are remembered meanwhile.
+// Removes the least recently used blocks until `wanted` bytes fit. Returns the bytes then in use.
+// It counts all files, so that errors in the count, left by crashes, do not last. Only the oldest
+// kMostRemoved blocks are kept in memory meanwhile.
 std::uint64_t DiskCache::make_room(std::uint64_t wanted) {
   const auto older = [](const CachedBlock& a, const CachedBlock& b) {
     return a.used_ns < b.used_ns;
@@ -253,7 +254,7 @@ std::uint64_t DiskCache::make_room(std::uint64_t wanted) {
     oldest.push_back(std::move(block));
     std::ranges::push_heap(oldest, older);
   });
-  // Some more than needed, so that not every block counts all others.
+  // Remove more than needed, so that the next blocks need no such scan.
   const std::uint64_t goal = limit_ - std::min(limit_, limit_ / 16 + wanted);
   if (used <= limit_ && wanted <= limit_ - used) return used;
   std::ranges::sort_heap(oldest, older);
@@ -267,7 +268,7 @@ std::uint64_t DiskCache::make_room(std::uint64_t wanted) {
 Fd DiskCache::reserve(std::uint64_t bytes, std::string& name) {
   Usage& usage = usage_.get();
   const MutexLock lock(usage.mutex);
-  if (!usage.fd) return {};  // a child of fork that may not open it
+  if (!usage.fd) return {};  // a child of fork may have failed to open it
   const FileLock others(usage.fd.get());
   std::uint64_t used = read_usage(usage.fd.get());
   if (used > limit_ || bytes > limit_ - used) used = make_room(bytes);
@@ -281,7 +282,7 @@ Fd DiskCache::reserve(std::uint64_t bytes, std::string& name) {
   bool direct = true;
   Fd fd = open_block(name.c_str(), O_RDWR | O_CREAT | O_EXCL, direct);
   if (!fd) return {};
-  ::flock(fd.get(), LOCK_EX);  // as long as it is open: the writer lives
+  ::flock(fd.get(), LOCK_EX);  // held while the writer lives; see is_abandoned
   write_usage(usage.fd.get(), used + bytes);
   return fd;
 }
@@ -305,7 +306,7 @@ bool DiskCache::store(const std::string& key, std::uint64_t block, std::byte* ro
   const std::string path = path_of(key, block);
   bool stored = write_whole(fd.get(), room, whole);
   if (stored) (void)sys::fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED);
-  // Nobody may count it in between: under both names, or under none.
+  // Others count blocks under this lock. So they never see the block under both names or none.
   Usage& usage = usage_.get();
   const MutexLock lock(usage.mutex);
   const FileLock others(usage.fd.get());

@@ -1,5 +1,5 @@
-// A cache of objects' blocks on a local disk, within a limit of its own, shared by all processes
-// that name the folder.
+// A cache of object blocks on a local disk. It has its own limit and is shared by all processes
+// that use the same folder.
 #pragma once
 
 #include <cstddef>
@@ -17,74 +17,75 @@
 
 namespace evenkeel {
 
-// "/nvme/ek:200GiB", taken apart. Throws Error (kInvalid).
+// Parses "/nvme/ek:200GiB". Throws Error (kInvalid).
 struct DiskCacheSpec {
   std::string folder;
   std::uint64_t limit = 0;
 };
 DiskCacheSpec parse_disk_cache(const std::string& text);
 
-// One block: 4 KiB that say what it is, with checksums, and then the bytes.
+// A block on the disk: a header of 4 KiB with its key and checksums, then the data.
 struct CachedBlock {
   std::string path;
   std::uint64_t bytes = 0;   // on the disk
-  std::int64_t used_ns = 0;  // when it was last used, about
-  bool unfinished = false;   // a process writes it, or died before it was whole
+  std::int64_t used_ns = 0;  // about when it was last used
+  bool unfinished = false;   // a process is writing it, or died before it was complete
 };
 
-// Thread-safe, and safe among processes. A block appears under its name when all of it is written,
-// and is used only if its checksums are right. Blocks that were not used for longest go first. All
-// of it lies in FOLDER/evenkeel-blocks-1; nothing else in the folder is touched. Failing to store
-// or to read is never an error: the bytes then come from the server.
+// Thread-safe, also across processes. A block appears under its name when it is completely written,
+// and is used only if its checksums are valid. The least recently used blocks are removed first.
+// All files are in FOLDER/evenkeel-blocks-1; nothing else in the folder is touched. A failed store
+// or read is never an error: the bytes then come from the server.
 class DiskCache {
  public:
   static constexpr std::uint64_t kBlock = 256 << 10, kHeader = 4096;
 
-  // Makes the folder. Throws Error (kSystem).
+  // Creates the folder. Throws Error (kSystem).
   DiskCache(const std::string& folder, std::uint64_t limit);
   DiskCache(const DiskCache&) = delete;
   DiskCache& operator=(const DiskCache&) = delete;
 
-  // The key of an object's blocks. `identity` says which object it is, and which version.
+  // The key of an object's blocks. `identity` names the object and its version.
   static std::string key_of(std::string_view identity, std::uint64_t size);
 
-  // The bytes of a block into `out`, which has room for kHeader + kBlock and is aligned to pages;
-  // they begin at out + kHeader. Their number, or 0: it is not there.
+  // Reads a block into `out`, which must have room for kHeader + kBlock bytes and be aligned to
+  // pages. The data begins at out + kHeader. Returns its length; 0 if there is no such block.
   std::uint64_t read(const std::string& key, std::uint64_t block, std::byte* out);
-  // The same in steps, for callers with many reads under way: the file of a block, or empty;
-  // whether what was read of it is the block (its bytes, or 0; then it is removed); that it was
-  // used. Without `direct`, what is read goes through the page cache.
+  // The steps of `read`, for callers with many reads in flight. `open` returns the file of a block,
+  // or empty. It clears `direct` if reads go through the page cache. `check` returns the length of
+  // the data that was read; if it is not the block, it removes the file and returns 0. `touch`
+  // records the use.
   Fd open(const std::string& key, std::uint64_t block, bool& direct) const;
   std::uint64_t check(const std::string& key, std::uint64_t block, std::span<const std::byte> file);
   void touch(const std::string& key, std::uint64_t block) const;
-  // `bytes` lies at `room` + kHeader, as in `read`; the header goes before it. Whether the block is
-  // there now.
+  // Stores a block whose data of `bytes` bytes begins at `room` + kHeader, as in `read`; the header
+  // is written before it. Returns whether the block was stored.
   bool store(const std::string& key, std::uint64_t block, std::byte* room, std::uint64_t bytes);
 
   const std::string& folder() const { return root_; }
   std::uint64_t limit() const { return limit_; }
 
-  // For `evenkeel cache`. These work without a limit.
+  // For `evenkeel cache`. These need no limit.
   static std::string root_of(const std::string& folder);
   static std::vector<CachedBlock> list(const std::string& root);
-  // Whether a file is a whole block.
+  // Whether a file is a complete block with valid checksums.
   static bool verify(const std::string& path);
-  // Removes all blocks and what was left unfinished; bytes freed.
+  // Removes all blocks and abandoned files. Returns the bytes freed.
   static std::uint64_t clear(const std::string& root);
 
  private:
   std::string path_of(const std::string& key, std::uint64_t block) const;
-  // Takes `bytes` of the limit and opens a file for them; empty: there is no room.
+  // Reserves `bytes` of the limit and opens a file for them; empty if there is no room.
   Fd reserve(std::uint64_t bytes, std::string& name);
-  std::uint64_t make_room(std::uint64_t wanted);  // with the file locked
+  std::uint64_t make_room(std::uint64_t wanted);  // call with the file locked
 
   const std::string root_;
   const std::uint64_t limit_;
   struct Usage {
     Mutex mutex;
-    Fd fd GUARDED_BY(mutex);  // holds how many bytes are taken; locked while it is changed
+    Fd fd GUARDED_BY(mutex);  // the file with the number of bytes in use; locked for changes
   };
-  // Each process has its own: one that is inherited would share its lock.
+  // Each process has its own, because an inherited descriptor would share its lock.
   PerProcess<Usage> usage_;
 };
 

@@ -23,14 +23,14 @@ class DiskCacheTest : public FileTest {
   static std::string key(int object) {
     return DiskCache::key_of("s3://b/" + std::to_string(object), 1 << 30);
   }
-  // Stores a block of bytes that tell which it is.
+  // Stores a block whose bytes identify it.
   static void put(DiskCache& cache, int object, std::uint64_t block, std::uint64_t length) {
     Pages room(kRoom, "test");
     std::memset(room.data() + DiskCache::kHeader, static_cast<int>(object * 7 + block) & 0xff,
                 length);
     cache.store(key(object), block, room.data(), length);
   }
-  // Whether it is there, as it was stored.
+  // Whether the block is there with the bytes that were stored.
   static bool has(DiskCache& cache, int object, std::uint64_t block, std::uint64_t length) {
     Pages room(kRoom, "test");
     const std::uint64_t got = cache.read(key(object), block, room.data());
@@ -103,7 +103,7 @@ TEST_F(DiskCacheTest, ForgetsWhatACrashLeftUnfinished) {
   for (int i = 0; i < 50; ++i) {
     std::ofstream(cache.folder() + "/unfinished/dead-" + std::to_string(i)) << "half";
   }
-  std::ofstream(cache.folder() + "/usage") << "";  // not even the count was written
+  std::ofstream(cache.folder() + "/usage") << "";  // as if a crash had lost the count, too
   for (std::uint64_t block = 0; block < 80; ++block) put(cache, 1, block, DiskCache::kBlock);
   EXPECT_TRUE(has(cache, 1, 79, DiskCache::kBlock));
   EXPECT_TRUE(std::ranges::none_of(DiskCache::list(cache.folder()), &CachedBlock::unfinished));

@@ -21,7 +21,7 @@ namespace evenkeel {
 #if EVENKEEL_HAVE_CURL
 namespace {
 
-// Failures that a second try cannot mend.
+// Failures that a retry cannot fix.
 bool is_hopeless(CURLcode code) {
   return code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE ||
          code == CURLE_URL_MALFORMAT || code == CURLE_SSL_ISSUER_ERROR ||
@@ -45,11 +45,11 @@ struct HttpClient::Impl {
   const Curl& curl = usable_curl();
   CURLM* multi = nullptr;
   std::unordered_map<std::uint64_t, std::unique_ptr<Transfer>> transfers;
-  std::vector<CURL*> idle;  // handles to use again
-  // libcurl says which sockets it waits for, and when it wants to look at its clock. Only what is
-  // ready is then touched: `curl_multi_perform` would ask each connection each time.
+  std::vector<CURL*> idle;  // handles for reuse
+  // libcurl reports which sockets it waits for, and when it must be called next. Only ready sockets
+  // are then handled; `curl_multi_perform` would look at every connection every time.
   Fd ready{::epoll_create1(EPOLL_CLOEXEC)};
-  std::int64_t timer = INT64_MAX;  // when libcurl is to be called, on the monotonic clock
+  std::int64_t timer = INT64_MAX;  // when to call libcurl next, on the monotonic clock
 
   static int on_socket(CURL*, curl_socket_t socket, int what, void* user, void*) {
     const int ready = static_cast<Impl*>(user)->ready.get();
@@ -78,7 +78,7 @@ struct HttpClient::Impl {
     curl.curl_multi_socket_action(multi, CURL_SOCKET_TIMEOUT, 0, &running);
   }
 
-  // Waits for up to `milliseconds`, and lets libcurl move what is ready.
+  // Waits for up to `milliseconds`, and lets libcurl handle ready sockets.
   void move(int milliseconds) {
     const std::int64_t left = timer == INT64_MAX ? INT64_MAX : timer - sys::monotonic_ns();
     const auto pause = static_cast<int>(
@@ -96,11 +96,11 @@ struct HttpClient::Impl {
     look_at_clock();
   }
 
-  static constexpr int kTogether = 64;  // sockets that are looked at between two waits
+  static constexpr int kTogether = 64;  // sockets handled per wait
 
   static std::size_t on_header(char* data, std::size_t size, std::size_t count, void* user) {
     auto& transfer = *static_cast<Transfer*>(user);
-    // The body was judged by the header before it. What comes after it says nothing.
+    // The body was judged by the header fields before it. Fields after it (trailers) are ignored.
     if (!transfer.in_body) take_header({data, size * count}, transfer.answer);
     return size * count;
   }
@@ -136,7 +136,7 @@ struct HttpClient::Impl {
         answer.written += length;
         return length;
       default:
-        return 0;  // the answer says why
+        return 0;  // answer.body says why
     }
     transfer.too_long = true;
     return 0;
@@ -213,8 +213,7 @@ struct HttpClient::Impl {
     if (code != CURLM_OK) {
       release(transfer);
       throw Error::system(
-          "read", EIO,
-          std::string("libcurl does not take a request: ") + curl.curl_multi_strerror(code));
+          "read", EIO, std::string("libcurl rejects a request: ") + curl.curl_multi_strerror(code));
     }
     transfers[id] = std::move(owned);
   }
@@ -242,7 +241,7 @@ struct HttpClient::Impl {
     curl.curl_easy_getinfo(transfer.easy, CURLINFO_TOTAL_TIME, &answer.total_s);
     if (!transfer.in_body && code == CURLE_OK && status >= 200 && status <= 299 &&
         transfer.request.range) {
-      answer.body = judge_body(transfer.request, answer);  // an empty one
+      answer.body = judge_body(transfer.request, answer);  // the body is empty
     }
     const bool refused = answer.body == Body::kIgnoresRange || answer.body == Body::kOtherBytes;
     if (transfer.too_long) {

@@ -1,4 +1,4 @@
-// libcurl, loaded when it is first needed. For http.cc alone, where its headers are known.
+// libcurl, loaded when it is first needed. Only for http.cc, which includes libcurl's headers.
 #pragma once
 
 #include <curl/curl.h>
@@ -14,8 +14,8 @@
 
 namespace evenkeel {
 
-// The functions of libcurl, found when they are first needed: programs that open no URL do not load
-// it, and one binary serves systems with and without it.
+// The functions of libcurl, loaded when they are first needed. So programs that open no URL do not
+// load libcurl, and the same binary runs on systems without it.
 struct Curl {
 // clang-format off
 #define EVENKEEL_CURL_FUNCTIONS(X) \
@@ -31,7 +31,7 @@ struct Curl {
 #define X(name) decltype(&::name) name = nullptr;
   EVENKEEL_CURL_FUNCTIONS(X)
 #undef X
-  std::string missing;  // why there is none
+  std::string missing;  // why libcurl cannot be used; empty if it can
 
   Curl() {
     void* library = nullptr;
@@ -66,8 +66,8 @@ inline const Curl& usable_curl() {
       .hint("install libcurl (Debian: apt-get install libcurl4), then open the URL again");
 }
 
-// Writing to a connection that the server closed raises SIGPIPE, which ends programs. Within its
-// life this thread has none.
+// Blocks SIGPIPE for this thread while the object lives. Writing to a connection that the server
+// closed raises it, and it would end the program.
 class NoSigpipe {
  public:
   NoSigpipe() {
@@ -75,7 +75,7 @@ class NoSigpipe {
     ::sigaddset(&pipe_, SIGPIPE);
     sigset_t pending;
     ::sigpending(&pending);
-    if (::sigismember(&pending, SIGPIPE) == 1) return;  // somebody blocks it already
+    if (::sigismember(&pending, SIGPIPE) == 1) return;  // it is blocked already
     active_ = ::pthread_sigmask(SIG_BLOCK, &pipe_, &before_) == 0;
   }
   ~NoSigpipe() {

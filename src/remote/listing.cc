@@ -29,7 +29,7 @@ class PageTransfer final : public TextTransfer {
 std::vector<std::string> list_keys(RemoteOpening& opening, const Address& pattern) {
   const std::size_t meta = pattern.path.find_first_of("*?[");
   const std::string prefix = pattern.path.substr(0, meta);
-  // Folders below need no listing where the pattern is about one folder.
+  // If the pattern matches in one folder only, folders below it are not listed.
   const bool one_folder = pattern.path.find('/', meta) == pattern.path.npos;
   const std::shared_ptr<Store> store = opening.store_of(pattern);
   std::vector<std::string> keys;
@@ -53,7 +53,7 @@ std::vector<std::string> list_keys(RemoteOpening& opening, const Address& patter
       if (matches_pattern(pattern.path, key)) keys.push_back(std::move(key));
     }
     if (!page.next.empty() && page.next == token) {
-      throw Error(ErrorKind::kFormat, "open", "the server's listing does not come to an end")
+      throw Error(ErrorKind::kFormat, "open", "the server's listing does not end")
           .in(pattern.text());
     }
     token = std::move(page.next);
@@ -74,14 +74,14 @@ ListingPage parse_listing(std::string_view xml) {
     if (reader.path() == "ListBucketResult") is_listing = true;
   }
   if (!is_listing || truncated == page.next.empty()) {
-    if (is_listing && !truncated) {  // a token without need for it
+    if (is_listing && !truncated) {  // a token that is not needed
       page.next.clear();
       return page;
     }
     throw Error(ErrorKind::kFormat, "open",
                 is_listing ? "the server's listing has more pages, but no token for the next"
                            : "the server's answer is not a listing")
-        .hint("the server must know ListObjectsV2");
+        .hint("the server must support ListObjectsV2");
   }
   return page;
 }

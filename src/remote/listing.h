@@ -1,4 +1,4 @@
-// Patterns of objects: buckets are listed page by page.
+// Patterns for objects. Buckets are listed page by page.
 #pragma once
 
 #include <string>
@@ -12,15 +12,15 @@ struct ListingPage {
   std::vector<std::string> keys;
   std::string next;  // the token of the next page; empty: this was the last
 };
-// Throws XmlError, or Error (kFormat) where it is XML, but no listing.
+// Throws XmlError, or Error (kFormat) if the XML is not a listing.
 ListingPage parse_listing(std::string_view xml);
 
 // Whether a key matches a pattern with * ? []; as with files, these do not match a /.
 bool matches_pattern(const std::string& pattern, const std::string& key);
 
-// The URLs that an s3:// or gs:// pattern names, sorted. A key that is spelled like the pattern is
-// taken as it is. URLs without * ? [] are not looked up; nor are http addresses, which cannot be
-// listed. Throws Error (kSystem, ENOENT) if nothing matches.
+// The URLs that match an s3:// or gs:// pattern, sorted. If a key equals the pattern, only that key
+// is returned. URLs without * ? [] and http addresses, which cannot be listed, are returned without
+// a lookup. Throws Error (kSystem, ENOENT) if nothing matches.
 std::vector<std::string> expand_url(const std::string& url_or_pattern);
 
 }  // namespace evenkeel

@@ -13,8 +13,8 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::uint64_t kHead = 4096;  // read at open: nearly every header
-constexpr unsigned kMostRenewals = 2;  // of credentials, and of redirects
+constexpr std::uint64_t kHead = 4096;  // read at open; holds nearly every header
+constexpr unsigned kMostRenewals = 2;  // of credentials, and of expired redirects
 
 bool is_redirect(int status) {
   return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
@@ -34,12 +34,12 @@ std::string said(const HttpAnswer& answer) {
   return words;
 }
 
-// Whether a signed request may succeed when it is made again: the server named the bucket's region,
-// or the credentials were too old and there are others.
+// Whether a request may succeed if it is repeated: the server named the bucket's region, or the
+// credentials had expired and there are new ones.
 bool learnt_something(const HttpAnswer& answer, Store& store, unsigned& renewals) {
   if (store.learn_region(answer.region)) return true;
   const bool refused = answer.status == 400 || answer.status == 401 || answer.status == 403;
-  // Another request has learnt it meanwhile. (Those that are not signed have no generation.)
+  // Another request has learnt it meanwhile. (Requests that are not signed have no generation.)
   const bool old = answer.generation != 0 && answer.generation < store.generation();
   if (old && (refused || is_redirect(answer.status))) return true;
   if (!refused) return false;
@@ -49,7 +49,7 @@ bool learnt_something(const HttpAnswer& answer, Store& store, unsigned& renewals
   return expired && renewals++ < kMostRenewals && store.renew_credentials();
 }
 
-// A target of a redirect, as it may be shown: neither a query nor a name and a password.
+// The target of a redirect without secrets: no query, no user name, no password.
 std::string without_secrets(std::string_view location) {
   location = location.substr(0, location.find_first_of("?#"));
   const std::size_t slashes = location.find("//");
@@ -59,8 +59,8 @@ std::string without_secrets(std::string_view location) {
   return visible(std::string(location.substr(0, host)) + std::string(location.substr(at + 1)));
 }
 
-// Where a redirect leads. Nothing secret may go there: requests for buckets are signed, and are not
-// redirected; https does not become http.
+// Where a redirect leads. Secrets must not go there: requests for buckets are signed, so they are
+// not redirected, and https does not become http.
 std::string redirect_target(const std::string& from, const HttpAnswer& answer) {
   const Address base = parse_address(from);
   std::string target = answer.location;
@@ -84,7 +84,7 @@ std::string redirect_target(const std::string& from, const HttpAnswer& answer) {
   return target;
 }
 
-// The first bytes of an object, and with them all that is known of it.
+// Reads the first bytes of an object and, from the header fields, its size and version.
 class HeadTransfer final : public Transfer {
  public:
   explicit HeadTransfer(std::shared_ptr<RemoteObject> object) : object_(std::move(object)) {
@@ -103,20 +103,20 @@ class HeadTransfer final : public Transfer {
       return take(answer, reason);
     if (answer.body == Body::kIgnoresRange) {
       throw Error(ErrorKind::kFormat, "open",
-                  "the server ignores ranges: asked for the first " + with_commas(kHead) +
-                      " bytes, it sent " +
+                  "the server ignores ranges: the request was for the first " + with_commas(kHead) +
+                      " bytes, but it sent " +
                       (answer.content_length ? "all " + with_commas(*answer.content_length)
                                              : std::string("all of the object")))
           .in(object_->url)
-          .hint("download the file, or serve it by a server that answers range requests");
+          .hint("download the file, or use a server that answers range requests");
     }
     if (answer.body == Body::kOtherBytes) {
       throw Error(ErrorKind::kFormat, "open",
-                  "asked for bytes 0-" + std::to_string(kHead - 1) +
-                      ", the server answered with \"" + visible(answer.content_range) + "\"")
+                  "requested bytes 0-" + std::to_string(kHead - 1) +
+                      ", but the server answered with \"" + visible(answer.content_range) + "\"")
           .in(object_->url);
     }
-    if (answer.status == 416) {  // no byte there: an empty object
+    if (answer.status == 416) {  // the object is empty
       object_->head.clear();
       object_->etag = answer.etag;
       found_ = true;
@@ -171,7 +171,7 @@ bool may_pass(const HttpAnswer& answer, const std::string& url, std::string& rea
   if (answer.hopeless) {
     throw Error::system("open", EPROTO, visible(answer.failure))
         .in(url)
-        .hint("certificates are always checked; SSL_CERT_FILE names a file with those to trust");
+        .hint("certificates are always checked; SSL_CERT_FILE can name a file with those to trust");
   }
   const bool busy = answer.status == 408 || answer.status == 429 || answer.status == 500 ||
                     answer.status == 502 || answer.status == 503 || answer.status == 504;
@@ -195,7 +195,7 @@ void throw_refused(const HttpAnswer& answer, const std::string& url, const Store
   if (code == EACCES) {
     hint = store.signs() ? std::string("check that these keys may ") +
                                (operation == std::string_view("write") ? "write" : "read") +
-                               " the object; used were " + store.describe()
+                               " the object; the request used " + store.describe()
                          : "requests were " + store.describe();
     if (url.starts_with("http")) hint = "a presigned URL may have expired";
   } else if (code == EIO) {
@@ -213,7 +213,7 @@ HttpRequest RemoteObject::request(std::uint64_t first, std::uint64_t last, std::
   }
   request.range = ByteRange{first, last};
   request.into = into;
-  // A weak ETag never matches; the answer's is compared in any case.
+  // A weak ETag never matches in If-Match. The ETag of the answer is compared in any case.
   if (!etag.empty() && !etag.starts_with("W/")) {
     request.headers.push_back("If-Match: " + etag);
     request.etag = etag;
@@ -306,23 +306,24 @@ Transfer::Outcome RangeTransfer::judge(HttpAnswer& answer, std::string& reason) 
       if (end > offset_ + done_) done_ = end - offset_;
       if (done_ == length_) return Outcome::kDone;
       reason =
-          answer.failure.empty() ? "the server sent fewer bytes than asked for" : answer.failure;
+          answer.failure.empty() ? "the server sent fewer bytes than requested" : answer.failure;
       return Outcome::kRetry;
     }
     case Body::kIgnoresRange:
       throw Error(ErrorKind::kFormat, "read",
-                  "the server ignores ranges: asked for bytes " + std::to_string(answer.first) +
-                      "-" + std::to_string(asked_last) + ", it sent all of the object")
+                  "the server ignores ranges: the request was for bytes " +
+                      std::to_string(answer.first) + "-" + std::to_string(asked_last) +
+                      ", but it sent all of the object")
           .in(object_.url)
-          .hint("download the file, or serve it by a server that answers range requests");
+          .hint("download the file, or use a server that answers range requests");
     case Body::kOtherBytes:
       throw Error(ErrorKind::kFormat, "read",
-                  "asked for bytes " + std::to_string(answer.first) + "-" +
-                      std::to_string(asked_last) + ", the server answered with \"" +
+                  "requested bytes " + std::to_string(answer.first) + "-" +
+                      std::to_string(asked_last) + ", but the server answered with \"" +
                       visible(answer.content_range) + "\"")
           .in(object_.url)
           .at(answer.first)
-          .hint("the server, or a proxy before it, is at fault");
+          .hint("the server, or a proxy in front of it, is faulty");
     case Body::kNone:
     case Body::kText:
       break;
@@ -334,7 +335,7 @@ Transfer::Outcome RangeTransfer::judge(HttpAnswer& answer, std::string& reason) 
     object_.redirect(answer);
     return Outcome::kAgain;
   }
-  // What a redirect led to may expire; the address itself leads on.
+  // The target of a redirect may have expired: go back to the original address.
   if (answer.status >= 400 && answer.status <= 410 && renewals_++ < kMostRenewals &&
       object_.forget_redirect()) {
     return Outcome::kAgain;
@@ -409,7 +410,7 @@ void RemoteOpening::look_up(const std::vector<std::string>& urls) {
           .hint("write s3://bucket/key, or a pattern: s3://bucket/*.npy");
     }
     object->store = store_of(object->address);
-    found_[url];  // twice in the list: asked for once
+    found_[url];  // so that a URL that is listed twice is requested once
     asked.push_back({object, std::make_unique<HeadTransfer>(object)});
   }
   if (asked.empty()) return;
@@ -447,8 +448,8 @@ std::shared_ptr<const RemoteObject> RemoteOpening::find(const std::string& url) 
   if (outer_) return outer_->find(url);
   const Found& found = look(url);
   if (found.object) return found.object;
-  // As with files: what may not be read is not there. Services say 403 of a key that does not exist
-  // to those who may not list the bucket.
+  // An object that may not be read counts as missing, as with files. If the caller may not list the
+  // bucket, services also answer 403 for a key that does not exist.
   const int status = found.missing.status;
   if (status == 404 || status == 403 || status == 410 || status == 401) return nullptr;
   throw_refused(found.missing, url, *store_of(parse_address(url)), "open");

@@ -1,4 +1,4 @@
-// Objects on servers: what is known of one when it is opened, and reading a range of it.
+// Objects on servers: opening them, and reading ranges.
 #pragma once
 
 #include <cstddef>
@@ -15,29 +15,30 @@
 
 namespace evenkeel {
 
-// An object as it was at open. Every later answer must have its size and its ETag, or else the
-// object has changed, which is an error. Thread-safe, and fine across fork.
+// An object as it was at open. Every later answer must have the same size and ETag; otherwise the
+// object has changed, which is an error. Thread-safe; can be used after fork.
 class RemoteObject {
  public:
   std::string url;  // as the user wrote it
   Address address;
   std::shared_ptr<Store> store;
   std::uint64_t size = 0;
-  std::string etag, last_modified;  // empty where the server does not say
+  std::string etag, last_modified;  // empty if the server did not send them
   std::string head;                 // its first bytes
 
-  // The request for a part of it, pinned to what it was at open.
+  // A request for a range of it. It fails if the object has changed since open.
   HttpRequest request(std::uint64_t first, std::uint64_t last, std::byte* into) const;
-  // Follows a redirect from now on. Throws Error where that would be unsafe.
+  // Makes later requests follow this redirect. Throws Error if that would be unsafe.
   void redirect(const HttpAnswer& answer) const;
-  // Whether there was a redirect to forget.
+  // Returns whether there was one.
   bool forget_redirect() const;
-  // What identifies its bytes: the ETag, or what comes closest.
+  // What identifies its bytes: the ETag, or else its date and size.
   std::string version() const;
-  // The same for a cache that outlives this process: which object it is, and which version. Empty
-  // where the server says too little to tell versions apart.
+  // Identifies the object and its version, for a cache that outlives this process. Empty if the
+  // server sends neither a strong ETag nor a date.
   std::string cache_identity() const;
-  // Bytes offset .. offset+length-1, read now, on connections of its own. Throws Error.
+  // Reads bytes offset .. offset+length-1 over the connections of the current RemoteOpening, or
+  // over its own. Throws Error.
   std::string read(std::uint64_t offset, std::size_t length) const;
 
  private:
@@ -45,14 +46,14 @@ class RemoteObject {
     Mutex mutex;
     std::string url GUARDED_BY(mutex);  // empty: there was none
   };
-  // A child of fork begins without one.
+  // A child of fork begins without a redirect.
   mutable PerProcess<Redirect> redirect_{[] { return std::make_unique<Redirect>(); }};
 };
 
-// Part of an object on its way to memory.
+// Reads a range of an object into memory.
 class RangeTransfer final : public Transfer {
  public:
-  // `object` must outlive it; `into` must hold `length` bytes.
+  // `object` must outlive the transfer; `into` must have room for `length` bytes.
   RangeTransfer(const RemoteObject& object, std::uint64_t offset, std::uint64_t length,
                 std::byte* into)
       : object_(object), offset_(offset), length_(length), into_(into) {}
@@ -61,7 +62,7 @@ class RangeTransfer final : public Transfer {
   Outcome judge(HttpAnswer& answer, std::string& reason) override;
   std::string path() const override { return object_.url; }
   std::optional<std::uint64_t> offset() const override { return offset_ + done_; }
-  // Two requests for the same bytes are only sure to bring the same bytes where the ETag says so.
+  // Only a strong ETag guarantees that two requests return the same bytes.
   bool may_hedge() const override {
     return !object_.etag.empty() && !object_.etag.starts_with("W/");
   }
@@ -76,7 +77,7 @@ class RangeTransfer final : public Transfer {
   unsigned renewals_ = 0;
 };
 
-// A question whose answer is text: a listing, a token.
+// A request whose answer is text: a listing, a token.
 class TextTransfer : public Transfer {
  public:
   // `operation` is for errors.
@@ -96,29 +97,29 @@ class TextTransfer : public Transfer {
   unsigned renewals_ = 0;
 };
 
-// Whether a failure may pass: the server did not answer, or says that it is busy. Sets `reason`.
-// Throws Error for failures that another try cannot mend.
+// Whether a failure may be temporary: the server did not answer, or says that it is busy. Sets
+// `reason`. Throws Error for failures that a retry cannot fix.
 bool may_pass(const HttpAnswer& answer, const std::string& url, std::string& reason);
-// The error for an answer that is neither data nor passing.
+// Throws the error for an answer that is neither data nor a temporary failure.
 [[noreturn]] void throw_refused(const HttpAnswer& answer, const std::string& url,
                                 const Store& store, const char* operation);
 
-// What one call of `open` finds out about URLs. Within its life, on its thread, each is asked for
-// once, and what it was told to look up beforehand is asked for all at once. They may be nested:
-// the outermost counts.
+// What one call of `open` has found out about URLs. While it lives, each URL that its thread opens
+// is requested once, and URLs that are known beforehand are requested together. Openings may be
+// nested: all then use the outermost one.
 class RemoteOpening {
  public:
   RemoteOpening();
-  // Looks these up; those that are no URLs are ignored.
+  // Looks these up. Paths that are not URLs are ignored.
   explicit RemoteOpening(const std::vector<std::string>& urls);
   ~RemoteOpening();
   RemoteOpening(const RemoteOpening&) = delete;
   RemoteOpening& operator=(const RemoteOpening&) = delete;
 
   void look_up(const std::vector<std::string>& urls);
-  // The object, or empty: there is none, or none that may be read. Throws Error.
+  // The object; empty if there is none that may be read. Throws Error.
   std::shared_ptr<const RemoteObject> find(const std::string& url);
-  // The same, but throws Error (kSystem: ENOENT, EACCES) where there is none.
+  // The same, but throws Error (kSystem: ENOENT, EACCES) if there is none.
   std::shared_ptr<const RemoteObject> get(const std::string& url);
   std::shared_ptr<Store> store_of(const Address& address);
   Transfers& transfers();
@@ -126,7 +127,7 @@ class RemoteOpening {
 
  private:
   struct Found {
-    std::shared_ptr<const RemoteObject> object;  // empty: `missing` says why
+    std::shared_ptr<const RemoteObject> object;  // if empty, `missing` says why
     HttpAnswer missing;
   };
   const Found& look(const std::string& url);
@@ -138,9 +139,9 @@ class RemoteOpening {
   std::unique_ptr<Transfers> transfers_;
 };
 
-// Opens one object, in the opening that is under way or in one of its own.
+// Opens one object, in the current RemoteOpening or in a new one.
 std::shared_ptr<const RemoteObject> open_object(const std::string& url);
-// Whether there is such an object that may be read.
+// Whether the object exists and may be read.
 bool object_exists(const std::string& url);
 
 }  // namespace evenkeel

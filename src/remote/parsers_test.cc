@@ -36,7 +36,7 @@ TEST(HttpBody, IsTakenOnlyWhereItIsWhatWasAskedFor) {
     return judge_body(request, answer);
   };
   EXPECT_EQ(judge(206, "bytes 0-99/1000", 100), Body::kRange);
-  EXPECT_EQ(judge(200, "bytes 0-99/1000", 100), Body::kRange);  // rclone answers so
+  EXPECT_EQ(judge(200, "bytes 0-99/1000", 100), Body::kRange);  // as rclone does
   EXPECT_EQ(judge(206, "bytes 0-49/1000", 50), Body::kRange);
   EXPECT_EQ(judge(206, "bytes 0-100/1000", 101), Body::kOtherBytes);
   EXPECT_EQ(judge(206, "bytes 1-99/1000", 99), Body::kOtherBytes);

@@ -65,7 +65,7 @@ Body judge_body(const HttpRequest& request, const HttpAnswer& answer) {
         said && said->range && said->range->first == asked.first && said->range->last <= asked.last;
     return fits ? Body::kRange : Body::kOtherBytes;
   }
-  if (answer.status == 206) return Body::kOtherBytes;  // it does not say which
+  if (answer.status == 206) return Body::kOtherBytes;  // it does not say which bytes
   const bool whole = asked.first == 0 && answer.content_length &&
                      *answer.content_length <= asked.last - asked.first + 1;
   return whole ? Body::kWholeObject : Body::kIgnoresRange;
@@ -78,7 +78,7 @@ std::optional<double> parse_retry_after(std::string_view value) {
 }
 
 void take_header(std::string_view line, HttpAnswer& answer) {
-  if (line.starts_with("HTTP/")) {  // of a new answer: what an interim one said does not count
+  if (line.starts_with("HTTP/")) {  // a new answer: drop the fields of interim ones
     answer.etag.clear(), answer.last_modified.clear(), answer.content_range.clear();
     answer.location.clear(), answer.retry_after.clear(), answer.region.clear();
     answer.date.clear(), answer.content_length.reset();
@@ -107,7 +107,7 @@ ServiceError parse_service_error(std::string_view xml) {
       if (reader.path().ends_with("Error/Code")) error.code = reader.text();
       if (reader.path().ends_with("Error/Message")) error.message = reader.text();
     }
-  } catch (const XmlError&) {  // not XML: there is nothing to say about it
+  } catch (const XmlError&) {  // not XML: the fields stay empty
   }
   constexpr std::size_t kMostWords = 300;
   error.code.resize(std::min<std::size_t>(error.code.size(), 64));

@@ -59,9 +59,9 @@ RemoteSettings RemoteSettings::from_environment() {
   for (const std::string* endpoint : {&settings.s3_endpoint, &settings.gs_endpoint}) {
     if (endpoint->find('@') != endpoint->npos) {
       throw Error(ErrorKind::kInvalid, "open",
-                  "AWS_ENDPOINT_URL or STORAGE_EMULATOR_HOST holds an @: a name and a password "
-                  "have no place in an endpoint")
-          .hint("keys belong in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; see docs/remote.md");
+                  "AWS_ENDPOINT_URL or STORAGE_EMULATOR_HOST contains an @: an endpoint must not "
+                  "contain a user name or a password")
+          .hint("put keys in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; see docs/remote.md");
     }
     if (!endpoint->empty() && !endpoint->starts_with("http://") &&
         !endpoint->starts_with("https://")) {

@@ -1,5 +1,5 @@
-// SHA-256 and HMAC (FIPS 180-4, RFC 2104): what request signatures are made of. For short texts;
-// data is not hashed with it.
+// SHA-256 and HMAC (FIPS 180-4, RFC 2104) for request signatures. Only short texts are hashed with
+// it, not data.
 #pragma once
 
 #include <array>

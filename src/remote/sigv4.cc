@@ -7,7 +7,7 @@
 namespace evenkeel {
 namespace {
 
-// Spaces around a value go, and those within become one.
+// Removes spaces around a value, and replaces each run of spaces within it by one.
 std::string trimmed(std::string_view value) {
   std::string text;
   for (const char c : value) {

@@ -1,4 +1,4 @@
-// Signatures of AWS, version 4: how a request proves who sent it.
+// Request signatures of AWS, version 4.
 #pragma once
 
 #include <string>
@@ -10,9 +10,9 @@ namespace evenkeel {
 
 struct SignedRequest {
   std::string method = "GET";
-  std::string path;   // encoded, as it stands in the URL
+  std::string path;   // encoded, as in the URL
   std::string query;  // encoded and sorted (encode_query)
-  // Lower-case names with their values; `host` among them. All of them are signed.
+  // Lower-case names and their values, including `host`. All of them are signed.
   std::vector<std::pair<std::string, std::string>> headers;
   std::string payload_hash;  // SHA-256 of the body in hex, or UNSIGNED-PAYLOAD
 };

@@ -20,7 +20,7 @@ std::string amz_time() {
   return text;
 }
 
-// "https://host:9000/prefix" into the three parts of it.
+// Splits "https://host:9000/prefix" into its three parts.
 void split_endpoint(const std::string& endpoint, std::string& scheme, std::string& host,
                     std::string& prefix) {
   const std::size_t begin = endpoint.find("://") + 3;
@@ -81,7 +81,7 @@ bool Store::renew_credentials() {
   Signer& signer = signer_.get();
   const MutexLock lock(signer.mutex);
   Credentials fresh = look_for_credentials(signer.region, true);
-  if (fresh.none()) return false;  // the old ones say why the server refuses
+  if (fresh.none()) return false;  // keep the old ones: errors describe them
   const bool other = fresh.key_id != signer.credentials.key_id ||
                      fresh.token.view() != signer.credentials.token.view();
   signer.credentials = std::move(fresh);
@@ -89,8 +89,8 @@ bool Store::renew_credentials() {
   return other;
 }
 
-// Some minutes before they expire. A service that does not answer then is asked again by the next
-// requests, as long as the old ones are good.
+// Renews credentials a few minutes before they expire. If the service does not answer, the next
+// requests try again while the old ones are valid.
 void Store::renew_if_due(Signer& signer) const {
   const std::int64_t expires = signer.credentials.expires;
   const std::int64_t now = std::time(nullptr);
@@ -121,7 +121,7 @@ std::string Store::base_url(const Address& object, const std::string& region, st
   const std::string key = percent_encode(object.path, true);
   const std::string& endpoint =
       scheme_ == Scheme::kGs ? settings_.gs_endpoint : settings_.s3_endpoint;
-  // The names of certificates do not cover buckets with dots.
+  // The server's wildcard certificate does not cover bucket names with dots.
   bool path_style = scheme_ == Scheme::kGs || object.host.find('.') != object.host.npos;
   if (!endpoint.empty()) {
     split_endpoint(endpoint, scheme, host, prefix);

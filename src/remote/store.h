@@ -18,41 +18,42 @@ namespace evenkeel {
 
 using QueryFields = std::vector<std::pair<std::string, std::string>>;
 
-// Thread-safe. Serves all objects of one bucket, or of one web host.
+// Makes requests for all objects of one bucket or one web host. Thread-safe.
 class Store {
  public:
   // Looks for credentials. Throws Error (kInvalid).
   Store(const Address& address, RemoteSettings settings);
 
-  // A request for an object: without `fields` the object itself, with them a question about its
-  // bucket (`key` is then ignored). Signed, if there are credentials; good for a few minutes.
+  // A request for an object or, with `fields`, about its bucket (the key is then ignored). It is
+  // signed if there are credentials, and valid for a few minutes.
   HttpRequest request(const Address& object, const QueryFields& fields = {});
 
-  // A request that changes an object, or is about its upload; `payload_hash` is as in
+  // A request that changes an object, or is about its upload. For `payload_hash` see
   // SignedRequest.
   HttpRequest upload_request(const std::string& method, const Address& object,
                              const QueryFields& fields, const std::string& payload_hash);
 
   const RemoteSettings& settings() const { return settings_; }
   bool signs() const;
-  // Grows whenever requests are signed in another way than before; requests carry it.
+  // Increases whenever the region or the credentials change. Requests carry it.
   std::uint64_t generation() const;
-  // Notes the region that a server names; whether that is news.
+  // Stores the region that a server named. Returns whether it is new.
   bool learn_region(const std::string& region);
-  // Looks for credentials again, after the server called them expired; whether there are others.
+  // Looks for credentials again after the server rejected them as expired. Returns whether they are
+  // different.
   bool renew_credentials();
   // "signed with keys from the environment (AWS_ACCESS_KEY_ID), region us-east-1"
   std::string describe() const;
 
  private:
-  // How requests are signed. Each process finds out for itself: a child of fork must not wait for
-  // a thread that it does not have.
+  // How requests are signed. Each process has its own: a child of fork must not wait for a mutex
+  // that is locked by a thread of its parent.
   struct Signer {
     Mutex mutex;
     Credentials credentials GUARDED_BY(mutex);
     std::string region GUARDED_BY(mutex);
     std::uint64_t generation GUARDED_BY(mutex) = 1;
-    std::int64_t next_renewal GUARDED_BY(mutex) = 0;  // no sooner; seconds since 1970
+    std::int64_t next_renewal GUARDED_BY(mutex) = 0;  // no earlier; seconds since 1970
   };
   std::unique_ptr<Signer> make_signer() const;
   HttpRequest signed_request(HttpRequest request, const Address& asked, const QueryFields& fields,

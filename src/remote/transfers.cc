@@ -14,9 +14,9 @@ namespace {
 
 constexpr std::int64_t kSecond = 1'000'000'000;
 constexpr std::size_t kRecent = 256;             // requests whose times are remembered
-constexpr double kLongestDelay = 20;             // seconds between two tries
-constexpr double kLeastLate = 0.05;              // seconds; nothing is called late before
-constexpr std::uint64_t kHedgesOfRequests = 50;  // one in so many, at most
+constexpr double kLongestDelay = 20;             // seconds between two attempts
+constexpr double kLeastLate = 0.05;              // seconds; no request is late before
+constexpr std::uint64_t kHedgesOfRequests = 50;  // at most one request in 50 is a second one
 constexpr unsigned kMostRounds = 100;  // answers in a row that only lead to another request
 
 std::int64_t in_ns(double seconds) { return static_cast<std::int64_t>(seconds * 1e9); }
@@ -46,7 +46,7 @@ void Transfers::send(Entry& entry, std::uint64_t& id, std::int64_t now) {
   totals_.requests.fetch_add(1, std::memory_order_relaxed);
 }
 
-// Starts what may start. Returns when the next one may.
+// Starts all requests that are due. Returns the time when the next one is due.
 std::int64_t Transfers::start_due(std::int64_t now) {
   std::int64_t next = INT64_MAX;
   const std::int64_t late = hedge_after();
@@ -92,7 +92,8 @@ void Transfers::note_timing(const HttpAnswer& answer) {
     const double old = value.load(std::memory_order_relaxed);
     value.store(old == 0 ? now : old + (now - old) * weight, std::memory_order_relaxed);
   };
-  // The shortest counts, and is forgotten slowly: others waited for their turn.
+  // A longer time includes waiting in a queue. So a shorter one replaces the value at once, and
+  // longer ones change it slowly.
   const bool shortest = answer.first_byte_s < totals_.latency_s.load(std::memory_order_relaxed);
   smooth(totals_.latency_s, answer.first_byte_s, shortest ? 1 : 1.0 / 256);
   const double body_s = answer.total_s - answer.first_byte_s;
@@ -131,8 +132,8 @@ void Transfers::give_up(const Entry& entry, const std::string& reason) const {
           .in(entry.transfer->path());
   if (entry.transfer->offset()) error = std::move(error).at(*entry.transfer->offset());
   throw std::move(error).hint(
-      "the server is overloaded or out of reach; EVENKEEL_ATTEMPTS and EVENKEEL_DEADLINE say how "
-      "long to go on");
+      "the server is overloaded or unreachable; EVENKEEL_ATTEMPTS and EVENKEEL_DEADLINE set how "
+      "long to retry");
 }
 
 void Transfers::put_off(Entry& entry, const std::string& reason, const std::string& retry_after) {
@@ -143,7 +144,8 @@ void Transfers::put_off(Entry& entry, const std::string& reason, const std::stri
   }
   if (entry.history.size() < 8) entry.history.push_back(reason);
   totals_.retries.fetch_add(1, std::memory_order_relaxed);
-  // A random part of a delay that doubles: clients that failed together do not come back together.
+  // The delay doubles each time. Its random part keeps clients that failed together from retrying
+  // together.
   const unsigned doublings = std::min(entry.attempts - 1, 20U);
   const double longest =
       std::min(settings_.retry_delay_s * static_cast<double>(1U << doublings), kLongestDelay);
@@ -163,7 +165,7 @@ void Transfers::handle(HttpAnswer& answer, std::vector<Transfer*>& done) {
       answer.status == 0 || !answer.failure.empty() || answer.status >= 500 || answer.status == 429;
   totals_.finished.fetch_add(1, std::memory_order_relaxed);
   totals_.bytes.fetch_add(answer.written, std::memory_order_relaxed);
-  if (failed && other_under_way && !answer.hopeless) {  // the other one may succeed yet
+  if (failed && other_under_way && !answer.hopeless) {  // the other one may still succeed
     if (was_second) {
       entry->second = 0;
     } else {
@@ -183,7 +185,7 @@ void Transfers::handle(HttpAnswer& answer, std::vector<Transfer*>& done) {
   std::string reason;
   const std::optional<std::uint64_t> before = entry->transfer->offset();
   const Transfer::Outcome outcome = entry->transfer->judge(answer, reason);
-  if (entry->transfer->offset() != before) {  // what came was kept: that is progress
+  if (entry->transfer->offset() != before) {  // the bytes that arrived are progress
     entry->attempts = 0;
     entry->history.clear();
     entry->moved = sys::monotonic_ns();
@@ -194,7 +196,7 @@ void Transfers::handle(HttpAnswer& answer, std::vector<Transfer*>& done) {
   } else if (outcome == Transfer::Outcome::kAgain && ++entry->rounds <= kMostRounds) {
     entry->start_at = sys::monotonic_ns();
   } else {
-    put_off(*entry, reason.empty() ? "the server never gave an answer" : reason,
+    put_off(*entry, reason.empty() ? "every answer leads to another request" : reason,
             answer.retry_after);
   }
 }
@@ -210,7 +212,7 @@ void Transfers::look_for_stalls(std::int64_t now, std::vector<Transfer*>& done) 
       if (entry.transfer->writes()) entry.moved = now;
     }
     if (now - entry.heard < in_ns(settings_.stall_s)) continue;
-    HttpAnswer answer = client_.cancel(entry.first);  // with what came before
+    HttpAnswer answer = client_.cancel(entry.first);  // with the bytes that arrived
     char words[64];
     std::snprintf(words, sizeof words, "no byte for %g s", settings_.stall_s);
     answer.failure = words;

@@ -13,10 +13,10 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::uint64_t kMostMemory = 256_MiB;  // of parts, where these are large enough
+constexpr std::uint64_t kMostMemory = 256_MiB;  // for parts, unless they must be larger
 constexpr std::size_t kMostTag = 128;
 
-// The least part with which an object of so many bytes has no more parts than it may have.
+// The smallest part size with which an object of `expected` bytes has at most kMostParts parts.
 std::uint64_t part_for(std::uint64_t expected) {
   return std::max(Upload::kLeastPart, (expected / Upload::kMostParts / 1_MiB + 1) * 1_MiB);
 }
@@ -24,7 +24,7 @@ constexpr std::uint64_t with_connection(std::uint64_t part) { return part + kCon
 
 }  // namespace
 
-// One part on its way to the server, from the memory it lies in.
+// Sends one part to the server, straight from its buffer.
 class Upload::PartTransfer final : public TextTransfer {
  public:
   PartTransfer(const Upload& upload, const Part& part)
@@ -36,16 +36,16 @@ class Upload::PartTransfer final : public TextTransfer {
         store_->upload_request("PUT", upload_.address_, fields, "UNSIGNED-PAYLOAD");
     request.payload = {part_.memory, part_.length};
     request.headers.emplace_back("Content-Type: application/octet-stream");
-    request.headers.emplace_back("Expect:");  // a server that does not know it costs a second
+    request.headers.emplace_back("Expect:");  // or servers that ignore it would delay by 1 s
     return request;
   }
   Outcome judge(HttpAnswer& answer, std::string& reason) override {
     tag_ = answer.etag;
     const Outcome outcome = TextTransfer::judge(answer, reason);
     if (outcome != Outcome::kDone || (!tag_.empty() && tag_.size() <= kMostTag)) return outcome;
-    reason = tag_.empty() ? "the server did not name the part it was sent"
-                          : "the server named the part in " + std::to_string(tag_.size()) +
-                                " characters; " + std::to_string(kMostTag) + " are the most";
+    reason = tag_.empty() ? "the server sent no ETag for the part"
+                          : "the server sent an ETag of " + std::to_string(tag_.size()) +
+                                " characters; the limit is " + std::to_string(kMostTag);
     return Outcome::kRetry;
   }
   std::optional<std::uint64_t> offset() const override { return upload_.part_start(part_.number); }
@@ -80,10 +80,10 @@ Upload::Upload(const std::string& url, const Budget& budget, std::uint64_t expec
   const std::uint64_t least = part_for(expected), left = budget.left(), share = left / 4 * 3;
   if (left < least_budget(expected)) {
     throw Error(ErrorKind::kBudget, "create",
-                "an upload takes three parts of " + format_size(least) +
-                    (least == kLeastPart ? ", the least that S3 takes,"
-                                         : ", because an object has " + with_commas(kMostParts) +
-                                               " parts at most,") +
+                "an upload needs three parts of " + format_size(least) +
+                    (least == kLeastPart ? ", the smallest that S3 accepts,"
+                                         : ", because an object has at most " +
+                                               with_commas(kMostParts) + " parts,") +
                     " and a third more: " + format_size(least_budget(expected)) +
                     "; the budget has " + format_size(left) + " left")
         .in(url)
@@ -95,7 +95,7 @@ Upload::Upload(const std::string& url, const Budget& budget, std::uint64_t expec
   part_bytes_ = std::max(least, usual / 8 / kLeastPart * kLeastPart);
   const std::uint64_t memory =
       std::min(share, std::max(kMostMemory, 3 * with_connection(part_bytes_)));
-  // The one that is filled, the first, and those that are sent.
+  // One part is being filled, the first part is kept, and the others are being sent.
   const std::uint64_t buffers = std::min<std::uint64_t>(memory / with_connection(part_bytes_),
                                                         store_->settings().connections + 2ULL);
   parts_at_once_ = buffers - 2;
@@ -134,7 +134,7 @@ void Upload::work() {
           transfers.cancel_all();
           return;
         }
-        // Others would only wait for a connection, and seem to stall.
+        // More transfers would wait for a connection and look stalled.
         for (; !jobs_.empty() && active.size() < parts_at_once_; jobs_.pop_front()) {
           const Part& part = jobs_.front();
           auto& transfer = active[part.number];
@@ -191,12 +191,10 @@ void Upload::append(std::span<const std::byte> bytes) {
     if (current_.length == part_bytes_) {
       if (current_.number == kMostParts) {
         throw Error(ErrorKind::kInvalid, "write",
-                    "an object has " + with_commas(kMostParts) + " parts at most, here of " +
+                    "an object has at most " + with_commas(kMostParts) + " parts, here of " +
                         format_size(part_bytes_) + ": " + format_size(size_) + " in all")
             .in(url_)
-            .hint(
-                "say how many rows there will be (`shape`), or give a larger budget: parts are "
-                "larger then");
+            .hint("give the number of rows (`shape`) or a larger budget, so that parts are larger");
       }
       if (current_.number == 1) {
         first_ = current_;
@@ -220,7 +218,7 @@ void Upload::require_here(std::uint64_t offset, std::uint64_t length) const {
     const std::uint64_t start = part_start(part.number);
     return part.memory && at >= start && at < start + part.length;
   };
-  // What lies between the first part and the last was sent.
+  // Bytes between the first part and the last were sent.
   const std::uint64_t end = offset + length;
   if (length == 0 || here(current_, offset)) return;
   if (here(first_, offset) && (here(first_, end - 1) || current_.number == 2)) return;
@@ -272,7 +270,8 @@ void Upload::commit() {
   abort();  // ends the thread
 }
 
-// The answer was lost, and the upload is gone: was the object made, or its parts dropped?
+// Called if the answer to the completion was lost and the upload no longer exists. Throws Error if
+// the server dropped the parts instead of making the object.
 void Upload::require_new_object(const std::string& old) const {
   const std::string now = object_version(address_, store_, while_waiting_);
   if (!old.empty() && now != old && now.ends_with(" " + std::to_string(size_))) return;

@@ -1,4 +1,4 @@
-// Objects that are written to a bucket: S3's multipart upload.
+// Writes objects to a bucket with S3's multipart upload.
 #pragma once
 
 #include <cstddef>
@@ -19,32 +19,33 @@
 
 namespace evenkeel {
 
-// Bytes from the beginning to the end of an object. Parts that are full are sent by a thread,
-// several at a time, while the caller fills the next; a part that fails is sent again. The first
-// part is kept until the end, so that a header can be written last. Nobody sees the object before
-// `commit`; one of that name stays until then.
+// Writes an object from its beginning to its end. A thread sends full parts, several at a time,
+// while the caller fills the next one; a part that fails is sent again. The first part is kept
+// until the end, so that a header can be written last. The object appears at `commit`; until then
+// an old object of the same name stays.
 //
-// Not thread-safe, and not to be used in a child of fork, not even its destructor. Memory: buffers
-// of parts, reserved from the budget when it is made.
+// Not thread-safe. Must not be used in a child of fork; not even its destructor may run there. The
+// buffers of parts are reserved from the budget by the constructor.
 class Upload {
  public:
   static constexpr std::uint64_t kLeastPart = 5 << 20, kMostParts = 10'000;  // S3's limits
 
-  // Takes at most three quarters of what is left of the budget, and 256 MiB where that is enough
-  // for `expected` bytes. `while_waiting` is called every 50 ms of a wait; what it throws ends the
-  // wait. Throws Error: kInvalid for a URL that is not s3://, kBudget where three parts do not fit.
+  // Takes at most three quarters of the budget that is left, and at most 256 MiB if that is enough
+  // for `expected` bytes. `while_waiting` is called every 50 ms of a wait; an exception from it
+  // ends the wait. Throws Error: kInvalid for a URL that is not s3://, kBudget if three parts do
+  // not fit.
   Upload(const std::string& url, const Budget& budget, std::uint64_t expected,
          std::function<void()> while_waiting);
-  ~Upload();  // aborts what was not committed
+  ~Upload();  // aborts unless committed
   Upload(const Upload&) = delete;
   Upload& operator=(const Upload&) = delete;
 
-  // What must be left of the budget for an object of so many bytes.
+  // How much of the budget must be left for an object of `expected` bytes.
   static std::uint64_t least_budget(std::uint64_t expected);
   // Throws Error (kInvalid) for a URL that no object can be written to.
   static void require_writable(const std::string& url);
-  // Begins an upload and drops it: throws the Error that a real one would, where the server or the
-  // bucket does not let it.
+  // Begins an upload and drops it. Throws the Error that a real upload would throw if the server or
+  // the bucket does not allow it.
   static void try_out(const std::string& url, const std::function<void()>& while_waiting);
 
   const std::string& url() const { return url_; }
@@ -52,16 +53,16 @@ class Upload {
   std::string describe() const;  // "multipart upload, parts of 8 MiB, 6 at a time"
 
   void append(std::span<const std::byte> bytes);
-  // Throws Error (kInvalid) unless all these bytes were appended and are still here: in the first
-  // part, or in the last.
+  // Throws Error (kInvalid) unless all these bytes were appended and are still in memory: in the
+  // first part or in the last.
   void require_here(std::uint64_t offset, std::uint64_t length) const;
-  // Of such bytes.
+  // Overwrites bytes that are still in memory (see require_here).
   void rewrite(std::uint64_t offset, std::span<const std::byte> bytes);
-  // The server has everything. Throws Error.
+  // Sends what is left and waits until the server has everything. Throws Error.
   void complete();
-  // The object appears under its name.
+  // Makes the object appear under its name. Throws Error.
   void commit();
-  // What was sent is dropped. An answer is not waited for for long.
+  // Drops what was sent. Waits only a short time for the server's answer.
   void abort() noexcept;
 
  private:
@@ -84,14 +85,14 @@ class Upload {
   std::uint64_t part_bytes_ = 0, parts_at_once_ = 0;
   PageBuffer memory_;
   Reservation connections_;
-  std::string id_;  // of the upload; empty: it was committed or aborted
+  std::string id_;  // of the upload; empty after commit or abort
   std::uint64_t size_ = 0;
   Part first_, current_;  // memory of first_ is null after it was sent
   Mutex mutex_;
   CondVar work_, done_;
   std::deque<Part> jobs_ GUARDED_BY(mutex_);
   std::vector<std::byte*> free_ GUARDED_BY(mutex_);
-  std::vector<std::string> tags_ GUARDED_BY(mutex_);  // of parts, as the server named them
+  std::vector<std::string> tags_ GUARDED_BY(mutex_);  // the ETags of the parts
   std::uint64_t unfinished_ GUARDED_BY(mutex_) = 0;
   bool ending_ GUARDED_BY(mutex_) = false;
   std::exception_ptr error_ GUARDED_BY(mutex_);

@@ -11,8 +11,8 @@
 namespace evenkeel {
 namespace {
 
-// What the server says in an element of its answer, by the end of its path: the outermost element
-// is not called the same by all servers. Empty where there is none.
+// The text of an element of the answer; empty if there is none. `path` is the end of its path,
+// because servers differ in the name of the outermost element.
 std::string element(const std::string& xml, std::string_view path) {
   try {
     for (XmlReader reader(xml); reader.next();) {
@@ -42,9 +42,10 @@ class UploadQuestion final : public TextTransfer {
     request.headers.emplace_back("Content-Type: application/octet-stream");
     return request;
   }
-  // A 200 may still tell of an error: it was sent before the work was done.
+  // An answer with status 200 may still contain an error, because it is sent before the work is
+  // done.
   Outcome judge(HttpAnswer& answer, std::string& reason) override {
-    // The answer to an earlier request was lost: it may have been done.
+    // The answer to an earlier request was lost. That request may have succeeded.
     vanished_ = answer.status == 404 && requests_ > 1 && of_upload_;
     if (vanished_) return Outcome::kDone;
     const Outcome outcome = TextTransfer::judge(answer, reason);
@@ -66,7 +67,7 @@ class UploadQuestion final : public TextTransfer {
   const bool of_upload_;
 };
 
-// Which object has the name now: its ETag, date and size. Empty where it may not be read.
+// Asks which object has the name now: its ETag, date and size. Empty if it may not be read.
 class VersionQuestion final : public Transfer {
  public:
   VersionQuestion(const Address& object, std::shared_ptr<Store> store)
@@ -115,7 +116,7 @@ void ask(const RemoteSettings& settings, Transfer& question,
   }
 }
 
-// Not much is lost without an answer.
+// Settings for requests whose answer is not essential: fewer attempts, shorter waits.
 RemoteSettings impatient(RemoteSettings settings) {
   settings.attempts = std::min(settings.attempts, 3u);
   settings.stall_s = std::min(settings.stall_s, 5.0);
@@ -130,7 +131,7 @@ Address bucket_address(const std::string& url) {
     return address;
   }
   throw Error(ErrorKind::kInvalid, "create",
-              address.scheme == Scheme::kS3 ? "the name of an object is missing"
+              address.scheme == Scheme::kS3 ? "the name of the object is missing"
                                             : "outputs are files, or objects at s3://")
       .in(url)
       .hint("s3://bucket/name; other services with S3's interface: set AWS_ENDPOINT_URL_S3");
@@ -142,16 +143,16 @@ std::string begin_upload(const Address& object, const std::shared_ptr<Store>& st
   ask(store->settings(), question, while_waiting);
   std::string id = element(question.text(), "/UploadId");
   if (!id.empty()) return id;
-  throw Error(ErrorKind::kFormat, "create", "the server's answer names no upload")
+  throw Error(ErrorKind::kFormat, "create", "the server's answer has no upload ID")
       .in(object.text())
-      .hint("the server must know multipart uploads");
+      .hint("the server must support multipart uploads");
 }
 
 bool complete_upload(const Address& object, const std::shared_ptr<Store>& store,
                      const std::string& id, const std::string& parts,
                      const std::function<void()>& while_waiting) {
   RemoteSettings settings = store->settings();
-  // Some servers join the parts before they say a word.
+  // Some servers join the parts before they send the first byte.
   settings.stall_s = std::max(settings.stall_s, settings.deadline_s / 2);
   UploadQuestion question(object, store, "POST", {{"uploadId", id}}, parts);
   ask(settings, question, while_waiting);
@@ -163,7 +164,7 @@ std::string object_version(const Address& object, const std::shared_ptr<Store>& 
   VersionQuestion question(object, store);
   try {
     ask(impatient(store->settings()), question, while_waiting);
-  } catch (const Error&) {  // then it is not known
+  } catch (const Error&) {  // the version is unknown
   }
   return question.version();
 }
@@ -173,7 +174,7 @@ void drop_upload(const Address& object, const std::shared_ptr<Store>& store,
   try {
     UploadQuestion question(object, store, "DELETE", {{"uploadId", id}}, "");
     ask(impatient(store->settings()), question, {});
-  } catch (...) {  // it stays at the server until a rule of the bucket removes it
+  } catch (...) {  // the upload stays on the server until a lifecycle rule removes it
   }
 }
 

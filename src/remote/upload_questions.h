@@ -1,4 +1,4 @@
-// What is said to a server about an upload, beside its parts.
+// Requests about an upload, other than its parts.
 #pragma once
 
 #include <functional>
@@ -10,22 +10,23 @@
 
 namespace evenkeel {
 
-// In all of these, `while_waiting` is called every 50 ms of a wait; what it throws ends the wait.
+// In all of these, `while_waiting` is called every 50 ms of a wait; an exception from it ends the
+// wait.
 
 // Throws Error (kInvalid) for a URL that no object can be written to.
 Address bucket_address(const std::string& url);
-// The name that the server gives the upload.
+// Returns the ID that the server gives to the upload.
 std::string begin_upload(const Address& object, const std::shared_ptr<Store>& store,
                          const std::function<void()>& while_waiting);
-// The object appears. False: an answer was lost, and the server does not know the upload (now).
+// Makes the object appear. False: an answer was lost, and the server no longer knows the upload.
 bool complete_upload(const Address& object, const std::shared_ptr<Store>& store,
                      const std::string& id, const std::string& parts,
                      const std::function<void()>& while_waiting);
-// An answer is not waited for for long.
+// Waits only a short time for an answer.
 void drop_upload(const Address& object, const std::shared_ptr<Store>& store,
                  const std::string& id) noexcept;
-// Tells the object of that name from others: its ETag, date and size, "none" where there is none.
-// Empty: it may not be read, or the server does not answer.
+// Identifies the current object of that name: its ETag, date and size, or "none" if there is none.
+// Empty if it may not be read or the server does not answer.
 std::string object_version(const Address& object, const std::shared_ptr<Store>& store,
                            const std::function<void()>& while_waiting);
 

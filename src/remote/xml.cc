@@ -30,18 +30,18 @@ std::uint32_t entity_number(std::string_view digits) {
   const std::uint32_t base = digits.starts_with('x') ? 16 : 10;
   if (base == 16) digits.remove_prefix(1);
   std::uint32_t number = 0;
-  if (digits.empty() || digits.size() > 8) throw XmlError("an entity that is no number");
+  if (digits.empty() || digits.size() > 8) throw XmlError("an entity that is not a number");
   for (const char c : digits) {
     const int digit = c >= '0' && c <= '9'                 ? c - '0'
                       : base == 16 && c >= 'a' && c <= 'f' ? c - 'a' + 10
                       : base == 16 && c >= 'A' && c <= 'F' ? c - 'A' + 10
                                                            : -1;
-    if (digit < 0) throw XmlError("an entity that is no number");
+    if (digit < 0) throw XmlError("an entity that is not a number");
     number = number * base + static_cast<std::uint32_t>(digit);
     if (number > 0x10ffff) throw XmlError("an entity beyond Unicode");
   }
   if (number == 0 || (number >= 0xd800 && number < 0xe000)) {
-    throw XmlError("an entity that is no character");
+    throw XmlError("an entity that is not a character");
   }
   return number;
 }
@@ -87,7 +87,7 @@ void XmlReader::take_text(std::string_view raw) {
   }
 }
 
-// One tag from rest_, which begins with '<'. True: an element ended.
+// Takes one tag from rest_, which begins with '<'. Returns whether an element ended.
 bool XmlReader::take_tag() {
   const auto skip_past = [this](std::string_view end) {
     const std::size_t at = rest_.find(end);

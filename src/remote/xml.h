@@ -1,5 +1,5 @@
-// As much XML as the answers of storage services need: elements and their text, no attributes, no
-// document types. Entities are the five of XML and numbers.
+// Reads the XML subset that storage services use: elements and their text, without attributes or
+// document types. Entities are the five predefined ones and numbers.
 #pragma once
 
 #include <stdexcept>
@@ -13,13 +13,13 @@ struct XmlError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Goes through the elements in the order in which they end.
+// Returns the elements in the order in which they end.
 class XmlReader {
  public:
   explicit XmlReader(std::string_view xml) : rest_(xml) {}
 
-  // The next element that ends; false at the end of the document. Throws XmlError for what is not
-  // well formed or is nested deeper than 16.
+  // Moves to the next element that ends; false at the end of the document. Throws XmlError if the
+  // document is not well formed or is nested deeper than 16 levels.
   bool next();
   const std::string& path() const { return path_; }  // "ListBucketResult/Contents/Key"
   const std::string& text() const { return text_; }  // between its last tag and its end

@@ -51,8 +51,8 @@ struct ArrayWriter::Impl {
 
   static std::uint64_t bytes_of_row(const std::string& path, const ArrayWriterOptions& options) {
     if (options.shape.empty()) {
-      throw bad_array(path, "an array that is written has at least one axis")
-          .hint("for one number, write a shape of (1,)");
+      throw bad_array(path, "the array must have at least one axis")
+          .hint("for one number, use shape (1,)");
     }
     std::uint64_t bytes = options.dtype.size;
     for (std::size_t i = 1; i < options.shape.size(); ++i) {
@@ -93,7 +93,7 @@ struct ArrayWriter::Impl {
   std::uint64_t whole_rows(std::span<const std::byte> bytes) const {
     if (bytes.size() % row_bytes == 0) return bytes.size() / row_bytes;
     throw Error(ErrorKind::kInvalid, "write",
-                with_commas(bytes.size()) + " bytes are no whole number of rows of " +
+                with_commas(bytes.size()) + " bytes are not a whole number of rows of " +
                     with_commas(row_bytes) + " bytes")
         .in(file->path());
   }
@@ -104,8 +104,9 @@ struct ArrayWriter::Impl {
     if (first > most || count > most - first || (!fixed_rows && first > rows)) {
       throw Error(ErrorKind::kIndex, "write",
                   "rows " + with_commas(first) + " to " + with_commas(first + count) +
-                      " are outside: there " + (fixed_rows ? "are " : "are, so far, ") +
-                      with_commas(fixed_rows.value_or(rows)) + " rows")
+                      " are outside the array, which has " +
+                      with_commas(fixed_rows.value_or(rows)) + " rows" +
+                      (fixed_rows ? "" : " so far"))
           .in(file->path())
           .hint(fixed_rows ? "the shape was given when the file was created"
                            : "append rows first, or give the number of rows in `shape`");
@@ -120,7 +121,7 @@ struct ArrayWriter::Impl {
       file->write_at(0, std::as_bytes(std::span(bytes)));
     }
     if (fixed_rows && rows < *fixed_rows) {
-      // The file ends where its last row does, though nobody wrote it.
+      // Extend the file to the end of its last row, which was not written.
       file->extend(header + *fixed_rows * row_bytes);
     }
     file->complete();

@@ -20,12 +20,12 @@ Checksums Checksums::read(const std::string& path) {
     const int code = errno;
     throw Error::system("read checksums", code)
         .in(path)
-        .hint("`evenkeel verify --write FILE` makes them of a file that is known to be good");
+        .hint("`evenkeel verify --write FILE` computes them for a file that is known to be good");
   }
   const auto wrong = [&](const std::string& what) {
     return Error(ErrorKind::kFormat, "read checksums", what)
         .in(path)
-        .hint("make them again of a good file: evenkeel verify --write FILE");
+        .hint("compute them again for a good file: evenkeel verify --write FILE");
   };
   std::string_view text = *all, line;
   if (!take_line(text, line) || line != kChecksumsMagic) {
@@ -44,7 +44,7 @@ Checksums Checksums::read(const std::string& path) {
     std::uint64_t value = 0;
     const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), value, 16);
     if (error != std::errc{} || line.size() != 16 || end != line.data() + 16) {
-      throw wrong("line " + with_commas(checksums.blocks.size() + 3) + " is no checksum");
+      throw wrong("line " + with_commas(checksums.blocks.size() + 3) + " is not a checksum");
     }
     checksums.blocks.push_back(value);
   }
@@ -97,7 +97,7 @@ void RunningChecksums::mark(std::uint64_t block) {
 void RunningChecksums::change(std::uint64_t offset, std::uint64_t length) {
   if (length == 0) return;
   const std::uint64_t end = offset + length;
-  // Beyond the end, the block in which it ended has other bytes than were counted.
+  // If the change goes beyond the end, the block with the old end has bytes that were not hashed.
   for (std::uint64_t block = std::min(offset, end > end_ ? end_ : offset) / kChecksumBlock;
        block <= (end - 1) / kChecksumBlock; ++block) {
     mark(block);

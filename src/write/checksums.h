@@ -26,15 +26,16 @@ struct Checksums {
   std::string text() const;
 };
 
-// Takes checksums of a file while it is written from its beginning to its end. What is written
-// elsewhere is marked; the caller then reads those blocks again.
+// Computes the checksums of a file while it is written from its beginning to its end. Blocks that
+// are written elsewhere are marked stale; `finish` has them read again.
 class RunningChecksums {
  public:
-  // These bytes follow on the last.
+  // These bytes were appended.
   void append(std::span<const std::byte> bytes);
-  // These were written elsewhere; beyond the end, the file now ends behind them.
+  // This range was written elsewhere. If it goes beyond the end, the file now ends there.
   void change(std::uint64_t offset, std::uint64_t length);
-  // Of a file of so many bytes. Blocks that changed, and the last, are read by `read`.
+  // The checksums of a file of `file_bytes` bytes. `checksum` is called for stale blocks and for
+  // the last one; it must read the block from the file.
   Checksums finish(std::uint64_t file_bytes,
                    const std::function<std::uint64_t(std::uint64_t block)>& checksum);
 

@@ -27,12 +27,12 @@ void append_number(FileWriter& file, T number) {
   file.append(std::as_bytes(std::span(&number, 1)));
 }
 
-// Back to the first `documents` entries of a file that is resumed.
+// Rewinds a resumed file to the first `bytes` bytes.
 void resume_entries(FileWriter& file, bool resume, std::uint64_t bytes) {
   if (!resume) return;
   if (file.size() >= bytes) return file.rewind(bytes);
   throw Error(ErrorKind::kFormat, "resume",
-              "the index has " + with_commas(file.size()) + " bytes of a checkpoint that needs " +
+              "the index has " + with_commas(file.size()) + " bytes, but the checkpoint needs " +
                   with_commas(bytes))
       .in(file.path())
       .hint("begin again without resume");
@@ -53,8 +53,8 @@ class DatatroveIndexWriter final : public DocumentIndexWriter {
   void forget() noexcept override { file_.discard(); }
 
  private:
-  // The writer was killed when the index had its name, and the tokens did not: its entries are
-  // those of the file of that name.
+  // The writer was killed after the index was renamed and before the tokens were. Copies the
+  // entries from the renamed file.
   void take_named(std::uint64_t documents, std::uint64_t tokens) {
     std::ifstream named(file_.path(), std::ios::binary);
     std::array<std::uint64_t, 4096> some;
@@ -67,7 +67,7 @@ class DatatroveIndexWriter final : public DocumentIndexWriter {
       last = some[count - 1];
       done += count;
     }
-    if (last != tokens) file_.rewind(0);  // it is of other tokens
+    if (last != tokens) file_.rewind(0);  // it belongs to other tokens
   }
 
   FileWriter file_;
@@ -91,7 +91,7 @@ class MegatronIndexWriter final : public DocumentIndexWriter {
     if (tokens > std::numeric_limits<std::int32_t>::max()) {
       throw Error(ErrorKind::kInvalid, "write",
                   "a document of " + with_commas(tokens) + " tokens, which ends at token " +
-                      with_commas(end) + ", is too long for Megatron's index: it counts to " +
+                      with_commas(end) + ", is too long for Megatron's index: the limit is " +
                       with_commas(std::numeric_limits<std::int32_t>::max()))
           .in(index_path_)
           .hint("end documents more often");
@@ -137,7 +137,7 @@ class MegatronIndexWriter final : public DocumentIndexWriter {
   const std::string index_path_;
   const DType dtype_;
   FileWriter lengths_;
-  // Taken now: at the end it might be missing.
+  // Reserved now, because the budget may have nothing left at the end.
   const std::uint64_t memory_;
   const Reservation share_;
   FileWriterOptions options_;

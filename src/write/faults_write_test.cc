@@ -1,5 +1,5 @@
-// Every fault at every call of a writer: the file is complete and right, or there is an error and
-// the old file is still there.
+// Injects every fault at every call of a writer. Either the new file is complete and correct, or
+// there is an error and the old file is still there.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -23,7 +23,7 @@ std::string text_of(const std::string& path) {
 
 class FaultsOfWriters : public testing::Test {
  protected:
-  // 300,000 bytes, a change, a checkpoint; Megatron's index, too.
+  // Writes 300,000 bytes with a checkpoint and a change.
   void write_all() const {
     ArrayWriterOptions options;
     options.budget = 1_MiB;
@@ -84,7 +84,7 @@ TEST_F(FaultsOfWriters, LeaveTheOldFileOrTheNewOne) {
   EXPECT_GT(errors, 10);
 }
 
-// The kernel tells of a failed write once, and this call may be the one that is told.
+// The kernel reports a failed write only once, and sync_file_range may be the call that gets it.
 TEST_F(FaultsOfWriters, AnErrorOfWritingBackIsNotLost) {
   for (const int code : {EIO, ENOSYS}) {
     FaultScript script;
@@ -106,7 +106,7 @@ TEST_F(FaultsOfWriters, AnErrorOfWritingBackIsNotLost) {
   }
 }
 
-// The index has its name, the tokens do not.
+// The index was renamed, the tokens were not.
 TEST_F(FaultsOfWriters, TokensWithoutTheirNameAreResumed) {
   for (const std::string format : {"datatrove", "megatron"}) {
     const std::string name = folder_.path(format == "megatron" ? "t.bin" : "t.ds");

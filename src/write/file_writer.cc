@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint64_t kAlign = OutputFile::kAlignment;
 
-// Room is taken in steps that grow with the file, from a few blocks to 1 GiB.
+// Disk space is allocated in steps that grow with the file, from a few blocks to 1 GiB.
 std::uint64_t next_allocation(std::uint64_t end, std::uint64_t block_bytes) {
   return end + std::clamp<std::uint64_t>(end / 2, 4 * block_bytes, 1_GiB);
 }
@@ -26,7 +26,7 @@ void require_url(const std::string& url, bool resume, bool checksums) {
                        : "checksums lie beside files, not beside objects")
         .in(url)
         .hint(resume ? "begin again without resume, or write a file and copy it"
-                     : "the server has checksums of its own; leave them out here");
+                     : "the server has its own checksums; leave them out here");
   }
   Upload::require_writable(url);
 }
@@ -57,7 +57,7 @@ FileWriter::FileWriter(const std::string& path, const FileWriterOptions& options
 FileWriter::~FileWriter() {
   if (generation_ == ForkGeneration::now()) return;
   static_cast<void>(upload_.release());
-  static_cast<void>(queue_.release());  // the parent's threads and file are the parent's business
+  static_cast<void>(queue_.release());  // threads and file belong to the parent process
   static_cast<void>(file_.release());
 }
 
@@ -72,14 +72,14 @@ std::string FileWriter::describe() const {
 
 void FileWriter::require_usable() const {
   if (generation_ != ForkGeneration::now()) {
-    throw Error(ErrorKind::kClosed, "write", "this process is a child of the one that writes")
+    throw Error(ErrorKind::kClosed, "write", "this process is a child of the writing process")
         .in(path());
   }
   if (completed_) throw Error(ErrorKind::kClosed, "write", "the file is complete").in(path());
   if (failed_) {
     throw Error(ErrorKind::kClosed, "write", "an earlier write failed or was interrupted")
         .in(path())
-        .hint("create a new writer; with resume it goes on at the last checkpoint");
+        .hint("create a new writer; with resume it continues at the last checkpoint");
   }
 }
 
@@ -90,7 +90,7 @@ void FileWriter::require_file(const char* what) const {
       .hint("write a file and copy it");
 }
 
-// What fails in the middle leaves the writer in an unknown place, so nothing more is written.
+// If `work` throws, the state of the writer is unknown, so later calls fail.
 template <class Work>
 void FileWriter::guarded(Work work) {
   require_usable();
@@ -150,7 +150,7 @@ void FileWriter::rewind(std::uint64_t size) {
   });
 }
 
-// In place, with what shares its first and last sector.
+// Overwrites bytes in place. The first and last sector are read and written whole.
 void FileWriter::rewrite(std::uint64_t offset, std::span<const std::byte> bytes) {
   queue_->drain();
   std::byte* const scratch = queue_->take();
@@ -174,8 +174,8 @@ void FileWriter::rewrite(std::uint64_t offset, std::span<const std::byte> bytes)
 void FileWriter::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
   require_usable();
   if (bytes.empty()) return;
-  if (upload_ && offset > size()) require_file("written here and there");
-  if (upload_ && offset < size()) {  // what is refused changes nothing
+  if (upload_ && offset > size()) require_file("written out of order");
+  if (upload_ && offset < size()) {  // check first: a rejected call must change nothing
     upload_->require_here(offset, std::min<std::uint64_t>(size() - offset, bytes.size()));
   }
   if (offset > size()) {
@@ -230,7 +230,7 @@ void FileWriter::read_at(std::uint64_t offset, std::span<std::byte> bytes) {
 }
 
 void FileWriter::save(Checkpoint checkpoint) {
-  require_file("kept half-written: there are no checkpoints");
+  require_file("resumed: there are no checkpoints");
   guarded([&] {
     flush();
     queue_->sync();
@@ -241,7 +241,7 @@ void FileWriter::save(Checkpoint checkpoint) {
 
 void FileWriter::take_checksums() {
   const std::uint64_t size = this->size(), most = queue_->size().block_bytes;
-  std::byte* const scratch = queue_->take();  // no memory that might be missing now
+  std::byte* const scratch = queue_->take();  // needs no new memory, which might be missing now
   const Checksums all = checksums_->finish(size, [&](std::uint64_t number) {
     const std::uint64_t begin = number * kChecksumBlock;
     const std::uint64_t length = std::min(kChecksumBlock, size - begin);
@@ -270,7 +270,7 @@ void FileWriter::complete() {
 
 void FileWriter::commit() {
   if (upload_) return upload_->commit();
-  // Checksums of the file that is replaced go before it does: none are better than wrong ones.
+  // Remove the checksums of the old file before it is replaced: none are better than wrong ones.
   const std::string beside = Checksums::path_of(path());
   sys::unlink(beside.c_str());
   file_->commit();

@@ -14,7 +14,7 @@ std::string npy_descr_text(DType dtype) {
     case DTypeKind::kRecord:
       return "'|V" + std::to_string(dtype.size) + "'";
     case DTypeKind::kBfloat:
-      return "'<V2'";  // as ml_dtypes does
+      return "'<V2'";  // as ml_dtypes writes it
     default:
       break;
   }

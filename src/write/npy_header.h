@@ -1,4 +1,4 @@
-// The header of an NPY file, just as NumPy's `save` writes it.
+// The header of an NPY file, as NumPy's `save` writes it.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace evenkeel {
 
-// "'<f4'": as a literal of Python.
+// The dtype as a Python literal: "'<f4'".
 std::string npy_descr_text(DType dtype);
 
-// Its length does not depend on the number of rows (up to 21 digits): a file can grow, and its
-// header be written last.
+// The length of the header does not depend on the number of rows (up to 21 digits), so the header
+// of a growing file can be written last.
 std::string npy_header_bytes(const std::string& descr, const std::vector<std::uint64_t>& shape);
 
 }  // namespace evenkeel

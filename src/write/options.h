@@ -1,4 +1,4 @@
-// What the options of writers mean for the files they write.
+// Converts and checks the options of writers.
 #pragma once
 
 #include <string>
@@ -16,17 +16,17 @@ inline FileWriterOptions file_options(const WriteOptions& options) {
           .expected_bytes = options.expected_bytes};
 }
 
-// Throw Error (kInvalid) where a writer could not be made of these, before anything is done.
+// Throw Error (kInvalid) if a writer with these options could not be created. Change nothing.
 void require_writable(const std::string& path, const ArrayWriterOptions& options);
 void require_writable(const std::string& path, const TokenWriterOptions& options);
 
-// Throws Error (kInvalid) when a checkpoint is of something else.
+// Throws Error (kInvalid) if the checkpoint is of another kind.
 inline void require_kind(const std::string& path, const Checkpoint& found,
                          const std::string& kind) {
   if (found.kind == kind) return;
   throw Error(
       ErrorKind::kInvalid, "resume",
-      "the checkpoint is of \"" + found.kind + "\", this writer would write \"" + kind + "\"")
+      "the checkpoint is for \"" + found.kind + "\", but this writer writes \"" + kind + "\"")
       .in(path)
       .hint("use the options of the first run, or begin again without resume");
 }

@@ -28,14 +28,14 @@ std::string folder_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-// A link keeps pointing where it does: the file it names is replaced.
+// If the path is a symbolic link, the file it points to is replaced, not the link.
 std::string resolved(const std::string& path) {
   struct stat status {};
   if (::lstat(path.c_str(), &status) == 0 && S_ISLNK(status.st_mode)) {
     char* real = ::realpath(path.c_str(), nullptr);
     if (real) {
       std::string name = real;
-      ::free(real);  // NOLINT: of realpath
+      ::free(real);  // NOLINT: allocated by realpath
       return name;
     }
   }
@@ -74,17 +74,18 @@ std::string from_line(std::string_view line) {
   return text;
 }
 
-// A name that was given or taken stays so after a crash.
+// Makes a rename or removal survive a crash.
 void sync_folder_of(const std::string& path) {
   const std::string folder = folder_of(path);
   const Fd fd(sys::open(folder.c_str(), O_RDONLY | O_DIRECTORY));
-  // Some filesystems have no such call for folders; what can be done is done.
+  // Some filesystems do not support fsync of folders, so only EIO is an error.
   if (fd && sys::fsync(fd.get()) != 0 && errno == EIO) {
-    throw Error::system("write", EIO, "the disk did not take the folder's change").in(folder);
+    throw Error::system("write", EIO, "the disk failed to store the change of the folder")
+        .in(folder);
   }
 }
 
-// Whether the name still is that of the open file: another process may have removed or renamed it.
+// Whether the path still names the open file. Another process may have removed or renamed it.
 bool still_named(int fd, const std::string& path) {
   struct stat open {
   }, named{};
@@ -142,13 +143,13 @@ OutputFile::OutputFile(const std::string& path, ReadOnly)
   read_checkpoint();
 }
 
-// Only a file that is not there means that there is no checkpoint.
+// Only ENOENT means that there is no checkpoint; other errors are thrown.
 void OutputFile::read_checkpoint() {
   if (const auto text = read_text_file(state_path())) {
     checkpoint_ = parse_checkpoint(*text);
   } else if (errno != ENOENT) {
     const int code = errno;
-    gone_ = true;  // what it stands for stays
+    gone_ = true;  // so that the partial file is not removed
     throw Error::system("open", code, "the checkpoint cannot be read")
         .in(state_path())
         .hint(code == EMFILE ? "more files are open than `ulimit -n` allows: raise it"
@@ -168,7 +169,7 @@ void OutputFile::open_partial(bool resume, bool allow_direct) {
     return fd;
   };
   int fd;
-  do {  // until the locked file is the one of that name
+  do {  // until the locked file is the one with that name
     fd = allow_direct ? open(O_DIRECT) : -1;
     direct_ = fd >= 0;
     if (fd < 0 && (!allow_direct || errno == EINVAL || errno == EOPNOTSUPP)) fd = open(0);
@@ -183,7 +184,7 @@ void OutputFile::open_partial(bool resume, bool allow_direct) {
     }
     fd_ = Fd(fd);
     if (::flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-      gone_ = true;  // not ours to remove
+      gone_ = true;  // it belongs to the other process: do not remove it
       throw Error(ErrorKind::kInvalid, "create", "another process is writing this file")
           .in(path_)
           .hint("wait for it, or write to another name");
@@ -195,12 +196,12 @@ void OutputFile::open_partial(bool resume, bool allow_direct) {
     struct stat now {};
     if (checkpoint_ && (sys::fstat(fd, &now) != 0 ||
                         static_cast<std::uint64_t>(now.st_size) < checkpoint_->size)) {
-      checkpoint_.reset();  // it was of a file that is gone
+      checkpoint_.reset();  // it belongs to another file, which no longer exists
     }
   }
   saved_ = checkpoint_.has_value();
   if (!checkpoint_) sys::unlink(state_path().c_str());
-  // What lies behind the checkpoint was never promised.
+  // Bytes after the checkpoint may not be on the disk. Drop them.
   resize(checkpoint_ ? round_up(checkpoint_->size, kAlignment) : 0);
 }
 
@@ -225,7 +226,7 @@ void OutputFile::write(std::uint64_t offset, std::span<const std::byte> bytes) {
     if (count < 0) {
       const int code = errno;
       if (code == EINTR || code == EAGAIN) continue;
-      if (code == EINVAL && was_direct) {  // opened, but not written so
+      if (code == EINVAL && was_direct) {  // O_DIRECT works for open, but not for writes
         end_direct();
         continue;
       }
@@ -238,20 +239,20 @@ void OutputFile::write(std::uint64_t offset, std::span<const std::byte> bytes) {
     done += whole;
   }
   if (direct()) return;
-  // Not one after the other for all: dirty pages and page cache stay within these bytes.
-  // An error of the disk is told once: here, and not by a later fsync.
+  // Write back and drop each write at once, so that few pages are dirty or cached. The kernel
+  // reports a disk error only once: here, not in a later fsync.
   while (sys::sync_file_range(fd_.get(), offset, bytes.size(),
                               SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
                                   SYNC_FILE_RANGE_WAIT_AFTER) != 0) {
     const int code = errno;
     if (code == EINTR) continue;
-    if (code == ENOSYS || code == EINVAL || code == ESPIPE) break;  // there is no such call here
+    if (code == ENOSYS || code == EINVAL || code == ESPIPE) break;  // not supported here
     throw write_error(path_, code, offset, bytes.size());
   }
   sys::fadvise(fd_.get(), offset, bytes.size(), POSIX_FADV_DONTNEED);
 }
 
-// First the file, then the mark: a thread that finds the mark gone writes through the page cache.
+// First the file, then the flag: a thread that sees the flag cleared relies on the page cache.
 void OutputFile::end_direct() {
   ::fcntl(fd_.get(), F_SETFL, ::fcntl(fd_.get(), F_GETFL) & ~O_DIRECT);
   direct_ = false;
@@ -293,7 +294,7 @@ void OutputFile::allocate(std::uint64_t needed, std::uint64_t wanted) {
     const int code = errno;
     if (code == EINTR) continue;
     if (code == EOPNOTSUPP || code == ENOSYS || code == EINVAL) {
-      can_allocate_ = false;  // then writes themselves say when the disk is full
+      can_allocate_ = false;  // a full disk is then reported by writes
       return;
     }
     if (upto == needed) throw write_error(path_, code, have, needed - have);
@@ -315,7 +316,7 @@ void OutputFile::resize(std::uint64_t bytes) {
 void OutputFile::sync() {
   while (sys::fsync(fd_.get()) != 0) {
     if (errno == EINTR) continue;
-    throw Error::system("write", errno, "the disk did not take all data")
+    throw Error::system("write", errno, "the disk failed to store all data")
         .in(path_)
         .hint("the file was not completed; check the disk (`dmesg`), then write it again");
   }
@@ -332,9 +333,9 @@ void OutputFile::save(const Checkpoint& checkpoint) {
 void OutputFile::commit() {
   if (sys::rename(partial_.c_str(), path_.c_str()) != 0) {
     const int code = errno;
-    throw Error::system("write", code, "the complete file could not get its name")
+    throw Error::system("write", code, "the complete file could not be renamed")
         .in(path_)
-        .hint("its data is in " + partial_ + " until this writer goes");
+        .hint("its data is in " + partial_ + " until this writer is destroyed");
   }
   gone_ = true;
   sync_folder_of(path_);

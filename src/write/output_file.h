@@ -1,5 +1,5 @@
-// A file that is being written. It has the name PATH.partial until it is complete, and then gets
-// its own name in one step.
+// A file that is being written. It is called PATH.partial until it is complete, and is then renamed
+// in one step.
 #pragma once
 
 #include <atomic>
@@ -14,28 +14,28 @@
 
 namespace evenkeel {
 
-// What a checkpoint of a file says: how much of it is good, and what its writer needs to go on.
+// A checkpoint of a file: how much of it is on the disk, and what its writer needs to continue.
 struct Checkpoint {
   std::uint64_t size = 0;  // bytes of the file that are on the disk
-  std::string kind;        // what is being written; another kind is not resumed
+  std::string kind;        // what is being written; only the same kind is resumed
   std::string numbers;     // of the writer
   std::string state;       // of the user
 };
 
-// Direct writes where the filesystem takes them. Otherwise writes go through the page cache and are
-// pushed to the disk and dropped from the cache one by one. Reads and writes are aligned: offset,
-// length and memory are multiples of kAlignment. `read` and `write` may come from several threads.
+// Writes with O_DIRECT if the filesystem supports it. Otherwise each write goes through the page
+// cache, is written back and then dropped from the cache. Offset, length and memory of reads and
+// writes must be multiples of kAlignment. `read` and `write` may be called by several threads.
 class OutputFile {
  public:
   static constexpr std::uint64_t kAlignment = 4096;
 
-  // Opens PATH.partial, and locks it against other writers. With `resume`, what it holds stays up
-  // to the last checkpoint; without one, or without `resume`, it begins empty. Throws Error.
+  // Opens PATH.partial and locks it against other writers. With `resume`, its content up to the
+  // last checkpoint is kept; without `resume` or a checkpoint, it begins empty. Throws Error.
   OutputFile(const std::string& path, bool resume, bool allow_direct = true);
-  // Opens PATH.partial as a checkpoint left it, to be read only: by several processes at once.
+  // Opens PATH.partial for reading only, up to its checkpoint. Several processes may do so.
   struct ReadOnly {};
   OutputFile(const std::string& path, ReadOnly);
-  // Removes the file if it was neither committed nor kept.
+  // Removes the file unless it was committed or has a checkpoint.
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
@@ -43,21 +43,21 @@ class OutputFile {
   const std::string& path() const { return path_; }
   const std::string& partial_path() const { return partial_; }
   bool direct() const { return direct_.load(std::memory_order_relaxed); }
-  // The checkpoint that was found, when it was opened to resume.
+  // The checkpoint that was found at open.
   const std::optional<Checkpoint>& checkpoint() const { return checkpoint_; }
 
   void write(std::uint64_t offset, std::span<const std::byte> bytes);
   void read(std::uint64_t offset, std::span<std::byte> bytes);  // zeros beyond the end
-  // Takes room for so many bytes in all, so that a full disk shows early and writes run in
-  // parallel. `needed` is what must fit; the rest is taken where there is room.
+  // Allocates disk space for the first `wanted` bytes, or only for `needed` if there is not enough,
+  // so that a full disk is reported early and writes run in parallel.
   void allocate(std::uint64_t needed, std::uint64_t wanted);
-  void punch(std::uint64_t offset,
-             std::uint64_t length);  // gives room back, where that is possible
+  // Frees the disk space of a range, if the filesystem supports that.
+  void punch(std::uint64_t offset, std::uint64_t length);
   void resize(std::uint64_t bytes);
   void sync();
-  // Keeps the file for a later resume. The data must have been synced before.
+  // Stores a checkpoint, so that the file is kept for a later resume. Call `sync` first.
   void save(const Checkpoint& checkpoint);
-  // Gives the file its name, for good. Its contents must have been synced.
+  // Renames the file to its final name. Call `sync` first.
   void commit();
   // Removes the partial file and its checkpoint.
   void discard() noexcept;
@@ -77,11 +77,11 @@ class OutputFile {
   bool saved_ = false, gone_ = false;  // kept for a resume; renamed or removed
 };
 
-// Writes a small file in one step: a reader finds the old text or the new one, and after a crash,
-// too.
+// Replaces a small file in one step: a reader finds the old text or the new one, even after a
+// crash.
 void replace_file(const std::string& path, const std::string& text);
 
-// The error of a write: with what is free on the disk, when it is full.
+// The error for a failed write. If the disk is full, it says how much is free.
 class Error;
 Error write_error(const std::string& path, int code, std::uint64_t offset, std::uint64_t length);
 

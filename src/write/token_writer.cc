@@ -47,7 +47,8 @@ void require_integers(const std::string& path, const std::string& format, DType 
                         ? narrow
                         : integer && (format != "megatron" || megatron_code(dtype) != 0);
   if (fits) return;
-  throw Error(ErrorKind::kInvalid, "create", format + " has no tokens of " + dtype.name())
+  throw Error(ErrorKind::kInvalid, "create",
+              format + " files cannot hold tokens of " + dtype.name())
       .in(path)
       .hint(format == "megatron" ? "uint8, int8, int16, int32, int64 or uint16"
             : narrow || integer  ? "uint16 or uint32"
@@ -158,18 +159,18 @@ struct TokenWriter::Impl {
     const std::uint64_t count = bytes.size() / dtype.size;
     if (format.name == "llm.c" && count > std::numeric_limits<std::int32_t>::max() - tokens) {
       throw Error(ErrorKind::kInvalid, "write",
-                  "a file of llm.c holds " + with_commas(std::numeric_limits<std::int32_t>::max()) +
-                      " tokens at most; it has " + with_commas(tokens) + ", and " +
-                      with_commas(count) + " more were given")
+                  "a file of llm.c holds at most " +
+                      with_commas(std::numeric_limits<std::int32_t>::max()) + " tokens; it has " +
+                      with_commas(tokens) + ", and " + with_commas(count) + " more were given")
           .in(format.path)
           .hint("write several files; 100,000,000 tokens each is usual");
     }
-    // At once, and not when the document ends: then it is too late to end it.
+    // Checked for each write, because at the end of the document it would be too late to split it.
     constexpr std::uint64_t kMostOfDocument = std::numeric_limits<std::int32_t>::max();
     if (format.name == "megatron" && count > kMostOfDocument - document_tokens) {
       throw Error(ErrorKind::kInvalid, "write",
-                  "a document of Megatron's files has " + with_commas(kMostOfDocument) +
-                      " tokens at most; this one has " + with_commas(document_tokens) + ", and " +
+                  "a document of Megatron's files has at most " + with_commas(kMostOfDocument) +
+                      " tokens; this one has " + with_commas(document_tokens) + ", and " +
                       with_commas(count) + " more were given")
           .in(format.path)
           .hint("end documents more often");
@@ -200,7 +201,7 @@ struct TokenWriter::Impl {
     if (bytes.size() % dtype.size != 0) {
       throw Error(
           ErrorKind::kInvalid, "write",
-          with_commas(bytes.size()) + " bytes are no whole number of tokens of " + dtype.name())
+          with_commas(bytes.size()) + " bytes are not a whole number of tokens of " + dtype.name())
           .in(format.path);
     }
     if (bytes.empty()) return;
@@ -214,14 +215,14 @@ struct TokenWriter::Impl {
     record_document();
   }
   void record_document() {
-    if (document_tokens == 0) return;  // an empty one leaves no trace
+    if (document_tokens == 0) return;  // empty documents are not recorded
     if (index) index->add(document_tokens, tokens);
     ++documents;
     document_tokens = 0;
   }
 
   void checkpoint(std::string_view user_state) {
-    // The index first: it may be ahead of the tokens, never behind.
+    // Save the index first: it may be ahead of the tokens, but never behind.
     if (index) index->save();
     file->save({0, kind_text(), numbers_text(), std::string(user_state)});
   }
@@ -235,7 +236,7 @@ struct TokenWriter::Impl {
     file->complete();
     if (index) {
       index->complete(documents);
-      // Tokens that are replaced go first: a new index never stands beside old tokens.
+      // Remove the old tokens first, so that a new index never lies beside old tokens.
       sys::unlink(file->path().c_str());
       index->commit();
     }
@@ -248,7 +249,7 @@ struct TokenWriter::Impl {
   const std::optional<std::int64_t> eot;
   const bool eot_first;
   std::uint64_t header = 0, tokens = 0, documents = 0;
-  std::uint64_t document_tokens = 0;  // of the document that has not ended
+  std::uint64_t document_tokens = 0;  // of the current document
   std::string state;
   std::optional<FileWriter> file;
   std::unique_ptr<DocumentIndexWriter> index;

@@ -38,7 +38,7 @@ WriteQueue::WriteQueue(OutputFile& file, const Budget& budget, const QueueSize& 
     try {
       threads_.push_back(start_thread([this] { work(); }));
     } catch (const std::system_error&) {
-      break;  // fewer do, and without any the caller writes itself
+      break;  // fewer threads are enough; without any, the caller writes
     }
   }
 }
@@ -67,10 +67,10 @@ void WriteQueue::work() {
     if (ending_) return;
     const Job job = jobs_.front();
     jobs_.pop_front();
-    const bool spoilt = error_ != nullptr;
+    const bool failed = error_ != nullptr;
     lock.unlock();
     std::exception_ptr error;
-    if (!spoilt) {
+    if (!failed) {
       try {
         run(job);
       } catch (...) {

@@ -1,4 +1,4 @@
-// Blocks of memory on their way to a file: some threads write them while the caller fills others.
+// A queue of blocks to be written to a file. Threads write them while the caller fills others.
 #pragma once
 
 #include <cstdint>
@@ -20,34 +20,34 @@ struct QueueSize {
   std::uint64_t block_bytes = 0;  // a power of two, at least OutputFile::kAlignment
   std::uint64_t blocks = 0;
   std::uint64_t threads = 0;
-  // Buffers of the queue, and the page cache that writes pass through where they are not direct.
+  // The buffers of the queue and, if writes are not direct, the page cache they pass through.
   std::uint64_t bytes(bool direct) const { return block_bytes * (blocks + (direct ? 0 : threads)); }
 };
-// Of at most `bytes`: 4 threads, and up to 16 blocks of 1 MiB.
+// A queue that takes at most `bytes`: up to 4 threads and 16 blocks of 1 MiB.
 QueueSize choose_queue(std::uint64_t bytes, bool direct);
 
-// The first error of a write is thrown by the next call, and by all later ones. All calls come from
-// one thread. The memory is reserved from the budget when it is made.
+// The next call after a failed write throws its error, and so do all later ones. All calls must
+// come from one thread. The constructor reserves the memory from the budget.
 class WriteQueue {
  public:
-  // `while_waiting` is called every 50 ms of a wait; what it throws ends the wait.
+  // `while_waiting` is called every 50 ms of a wait; an exception from it ends the wait.
   WriteQueue(OutputFile& file, const Budget& budget, const QueueSize& size,
              std::function<void()> while_waiting = {});
-  ~WriteQueue();  // waits for the writes under way; those that have not begun are dropped
+  ~WriteQueue();  // waits for writes in progress; drops those that have not begun
   WriteQueue(const WriteQueue&) = delete;
   WriteQueue& operator=(const WriteQueue&) = delete;
 
   const QueueSize& size() const { return size_; }
-  std::byte* take() EXCLUDES(mutex_);  // a free block; waits for one
+  std::byte* take() EXCLUDES(mutex_);  // waits for a free block
   void give_back(std::byte* block) EXCLUDES(mutex_);
-  // Writes the first `length` bytes of a block that was taken, then gives it back.
+  // Queues the first `length` bytes of a taken block for writing. The block is then free again.
   void submit(std::byte* block, std::uint64_t offset, std::uint64_t length) EXCLUDES(mutex_);
-  void drain() EXCLUDES(mutex_);  // until all that was submitted is written
-  void sync() EXCLUDES(mutex_);   // drains, and waits for the disk
+  void drain() EXCLUDES(mutex_);  // waits until everything submitted is written
+  void sync() EXCLUDES(mutex_);   // drains, then syncs the file
 
  private:
   struct Job {
-    std::byte* block = nullptr;  // none: sync the file
+    std::byte* block = nullptr;  // null: sync the file
     std::uint64_t offset = 0, length = 0;
   };
   void work() EXCLUDES(mutex_);

@@ -52,7 +52,7 @@ class WriterTest : public TokenFileTest {
 
 using FileWriterTest = WriterTest;
 
-// Appends of odd lengths, changes here and there, and a gap: the file is what a string would be.
+// Appends of odd lengths, changes at random places and a gap have the same effect as on a string.
 TEST_F(FileWriterTest, IsWhatAStringWouldBe) {
   for (const bool direct : {true, false}) {
     for (const std::uint64_t budget :
@@ -126,7 +126,7 @@ TEST_F(FileWriterTest, ResumesAtTheCheckpoint) {
   EXPECT_EQ(files(), (std::vector<std::string>{"f", "f.xxh3"}));
 }
 
-// Files of a process that has too many open, a disk that fails: that is no missing checkpoint.
+// A checkpoint that cannot be read (too many open files, a failing disk) does not count as missing.
 TEST_F(FileWriterTest, ACheckpointThatCannotBeReadIsNotDropped) {
   write("f.partial", "unfinished");
   std::filesystem::create_directory(path("f.partial.state"));
@@ -155,7 +155,7 @@ TEST_F(FileWriterTest, DoesNotFollowALinkOfTheUnfinishedName) {
   EXPECT_EQ(contents(path("victim")), "precious");
 }
 
-// What is needed at the end was reserved at the beginning.
+// Memory that is needed at the end is reserved at the beginning.
 TEST_F(FileWriterTest, ClosesWhenTheBudgetIsUsedUp) {
   const Budget budget = 4_MiB;
   FileWriter writer(path("f"), {.budget = budget, .checksums = true});
@@ -305,7 +305,7 @@ TEST_F(TokenWriterTest, TheIndexOfMegatronIsByteForByteRight) {
     writer.append(std::vector<std::int64_t>(static_cast<std::size_t>(length), 9));
     writer.end_document();
   }
-  writer.end_document();  // nothing: no document
+  writer.end_document();  // empty, so not a document
   writer.close();
   EXPECT_EQ(contents(path("corpus.idx")), MegatronIndex::of({3, 1, 70'000}, 4, 4).bytes());
   EXPECT_EQ(files(), (std::vector<std::string>{"corpus.bin", "corpus.idx"}));
@@ -347,7 +347,7 @@ TEST_F(TokenWriterTest, RefusesTokensThatDoNotFit) {
 
 using MemoryWriterTest = WriterTest;
 
-// What the kernel says: nothing of the file stays in the page cache.
+// According to the kernel, no page of the file stays in the page cache.
 TEST_F(MemoryWriterTest, NothingIsLeftInThePageCache) {
   struct statfs disk {};
   if (::statfs(path("").c_str(), &disk) == 0 && disk.f_type == TMPFS_MAGIC) {

@@ -99,7 +99,7 @@ TEST_F(PreloadSurroundings, ATableOfAnotherVersionIsLeftAlone) {
   std::memcpy(head.data() + 4, &version, 4);
   std::memcpy(head.data() + 8, &size, 8);
   EXPECT_EQ(complaint(other_table(shared_table::kName, head)),
-            line("the tool is of another version"));
+            line("the tool has another version"));
 }
 
 TEST_F(PreloadSurroundings, NoRoomForAThread) {
