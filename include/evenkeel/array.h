@@ -80,7 +80,7 @@ struct ArrayOptions {
 
   // Which array of a file that holds several: a column of an Arrow table, a member of an .npz file,
   // an image of a FITS file. May be empty if there is only one. Lists of different lengths are two
-  // arrays, "NAME.values" and "NAME.offsets", for `Loader::ragged`.
+  // arrays, "NAME.values" and "NAME.offsets", for LoaderField::ragged.
   std::string name = {};
 
   // The limit of the cache of rows, in bytes of the budget. Default: all that the budget leaves;
