@@ -50,12 +50,12 @@ struct BlockRequest {
   // ranks together.
   std::uint64_t sets = 1, step_rows = 0;
 };
-// Chooses block and window sizes. A window has 2,048 blocks of 128 to 256 KiB. A smaller window has
-// blocks of 128 KiB, or down to 32 KiB if it would otherwise have fewer than 512. The number of
-// streams is a multiple of 64 and of the world size. A mixture takes as many rows of a set at a
-// time as there are streams, so it has fewer streams: the world size times the largest power of
-// two, up to 64 in all, with which a step holds 8 such groups of rows. The same request gives the
-// same numbers on every machine.
+// Chooses block and window sizes. A large window has 2,048 or more blocks of 128 to 256 KiB. A
+// smaller window has blocks of 128 KiB, or down to 32 KiB if it would otherwise have fewer than
+// 512. The number of streams is a multiple of 64 and of the world size. A mixture takes as many
+// rows of a set at a time as there are streams, so it has fewer streams: the world size times the
+// largest power of two, up to 64 in all, with which a step holds 8 such groups of rows. The same
+// request gives the same numbers on every machine.
 BlockOptions choose_blocks(const BlockRequest& request);
 
 // A plain value. The global order depends only on kind, seed, epoch and, for kBlocks, `blocks`.
