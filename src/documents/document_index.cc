@@ -56,7 +56,7 @@ void DocumentIndex::number_documents(DocumentReader& reader) {
       end = last == UINT64_MAX ? 0 : last + 1;
     }
     // Tokens before the first document of the file belong to the last document of the previous
-    // file.
+    // file. In the first part of the stream they are a document of their own.
     const bool begins_inside = part.skipped_tokens < file.first || file.documents == 0;
     part.head = begins_inside && (part.first_token == 0);
     if (end < part.skipped_documents) {

@@ -60,8 +60,8 @@ bool DocumentReader::advance(Search& search, const std::uint64_t* entries) {
         search.part->file.path,
         "documents " + with_commas(search.guess * kBlock) + " to " +
             with_commas((search.guess + 1) * kBlock) + " begin at tokens " + with_commas(first) +
-            " to " + with_commas(next) + ", but by other entries they lie from " +
-            with_commas(search.lowest_value) + " to " + with_commas(search.highest_value))
+            " to " + with_commas(next) + ", but other entries place them between " +
+            with_commas(search.lowest_value) + " and " + with_commas(search.highest_value))
         .hint("offsets must not decrease; write the index again");
   }
   if (search.token < first) {
