@@ -347,8 +347,8 @@ class CacheObserver final : public Feed {
     return inner_.target(extent);
   }
 
-  // Pages that were cached when requested and were dropped since. Eviction by the kernel
-  // leaves a shadow entry, which cachestat counts as evicted; POSIX_FADV_DONTNEED leaves none.
+  // Pages that were cached when requested and were dropped since. Eviction by the kernel leaves a
+  // shadow entry, which cachestat counts as evicted; POSIX_FADV_DONTNEED leaves none.
   std::vector<std::uint64_t> dropped() const {
     std::vector<std::uint64_t> pages;
     for (std::uint64_t i = 0; i < cached_.size(); ++i) {

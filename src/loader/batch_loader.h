@@ -44,7 +44,7 @@ class BatchLoader {
 
   std::uint64_t step() const { return pipeline().step(); }
   void seek(std::uint64_t step) { pipeline().seek(step); }
-  void begin_loop(bool anew) { pipeline().begin_loop(anew); }
+  void begin_loop(bool restart) { pipeline().begin_loop(restart); }
   std::uint64_t size() const { return pipeline().size(); }
   int buffers() const { return pipeline().buffers(); }
   LoaderStats stats() const {

@@ -341,13 +341,13 @@ void Pipeline::seek_samples(std::uint64_t samples, const std::function<void()>& 
       .hint("choose world and batch_size so that their product divides it");
 }
 
-void Pipeline::begin_loop(bool anew) {
+void Pipeline::begin_loop(bool restart) {
   require_owner();
   if (steps_.loop_steps() == 0) return;
   const std::uint64_t position = ahead_->position();
   const bool ended = position >= ahead_->end();
   if (steps_.options().epochs == 0) {
-    if (ended || (anew && position != 0)) move(0, steps_.end_of_loop(0), {}, position);
+    if (ended || (restart && position != 0)) move(0, steps_.end_of_loop(0), {}, position);
   } else if (ended) {
     const std::uint64_t end = steps_.end_of_loop(steps_.step_of(position));
     move(position, std::min(end + steps_.loop_steps(), steps_.last_step() + 1), {}, position);

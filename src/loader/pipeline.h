@@ -98,7 +98,7 @@ class Pipeline final : BatchMaker, ReadAheadMemory::Owner {
     std::uint32_t keep = 0;  // a batch of `next` stays valid until this many more were taken
     // The caller's memory for batches, a span for each field of each batch; see BatchMemory.
     std::vector<std::vector<std::span<std::byte>>> memory = {};
-    bool lends = false;  // the budget also pays for one batch that the user of `lend` holds
+    bool lends = false;  // also reserve memory for one batch that the caller of `lend` holds
     Budget budget = {};
   };
   // Throws Error (kBudget) with the arithmetic. `assembler` must outlive it. `make_schedule` is
@@ -123,9 +123,9 @@ class Pipeline final : BatchMaker, ReadAheadMemory::Owner {
   // `while_stopped` is called while nothing is being read, before Assembler::moved. If it throws,
   // the error is passed on, and the loader stays where it was.
   void seek_samples(std::uint64_t samples, const std::function<void()>& while_stopped = {});
-  // Begins a loop over the loader. With Options::steps and `anew`, it begins at step 0 even if the
-  // last loop has not ended.
-  void begin_loop(bool anew);
+  // Begins a loop over the loader. With StepOptions::steps and `restart`, it begins at step 0 even
+  // if the last loop has not ended.
+  void begin_loop(bool restart);
   std::uint64_t size() const { return steps_.number_of(steps_.loop_steps()); }
   int buffers() const { return static_cast<int>(slots_made_.load()); }
   LiveFigures figures() const { return ahead_->figures(); }
