@@ -1,4 +1,4 @@
-// Arrays on disk, far larger than memory, read under a budget.
+// Arrays on disk that are far larger than memory, read within a budget.
 #pragma once
 
 #include <cstddef>
@@ -32,24 +32,24 @@ enum class EngineKind : std::uint8_t {
   kDecode
 };
 
-// "auto", "map", "remap", "advise", "read", "direct", "fill", "remote", "decode". Throws kInvalid
-// and lists these for others.
+// "auto", "map", "remap", "advise", "read", "direct", "fill", "remote", "decode". For any other
+// name it throws kInvalid and lists these.
 EngineKind parse_engine(std::string_view name);
 std::string_view engine_name(EngineKind kind);
 
 // What reading does to the page cache, the kernel's memory for files.
 enum class PageCache : std::uint8_t {
-  // Nothing stays there, and what stays there for a moment counts against the budget.
+  // Nothing stays there. What is there for a moment counts against the budget.
   kSpare,
   // Everything stays there. For machines whose free memory should be used: the kernel keeps what
-  // fits and evicts it when others need the memory. The budget covers the library's own memory
-  // alone. Data that fits free memory and is read all over is read ahead in order.
+  // fits and evicts it when others need the memory. The budget then covers only the library's own
+  // memory. If the data fits in free memory and is read all over, it is also read ahead in order.
   kFill,
 };
 PageCache parse_page_cache(std::string_view name);  // "spare", "fill"; throws kInvalid for others
 std::string_view page_cache_name(PageCache page_cache);
 
-// The engine at work and the reason for it: a fallback is never silent.
+// The engine in use and why it was chosen. A fallback is never silent.
 struct EngineReport {
   EngineKind asked = EngineKind::kAuto;
   EngineKind chosen = EngineKind::kAuto;
@@ -58,75 +58,74 @@ struct EngineReport {
 };
 
 struct ArrayOptions {
-  // Bytes this array may occupy. Default: an eighth of the memory available. See budget.h.
+  // Bytes this array may occupy. Default: an eighth of the available memory. See budget.h.
   Budget budget = {};
-  // How bytes come from the disk. kAuto is right for nearly everyone; the others are there to
-  // compare, and kMap is the only one that does not keep to the budget.
+  // How bytes are read from the disk. kAuto is right for nearly everyone; the others are for
+  // comparison. kMap is the only one that does not keep to the budget.
   EngineKind engine = EngineKind::kAuto;
-  // kFill takes engine kAuto, and is then read by kFill.
+  // PageCache::kFill requires the engine kAuto, which then becomes EngineKind::kFill.
   PageCache page_cache = PageCache::kSpare;
 
-  // What the file cannot say itself. Setting dtype says: raw binary, without a header; without it
-  // the file's magic decides. With dtype set and shape empty, the array is one axis as long as the
-  // file allows. A first axis of -1 is worked out from the file's size. `offset` is where the first
-  // element begins, in bytes; `big_endian` is how the raw file stores numbers.
-  // For a file with an NPY header: dtype alone, of the size of its elements, renames them and keeps
-  // the header's layout (bfloat16, which NPY stores as 'V2', is opened so); dtype with an offset
-  // reads raw bytes past the header; anything else that is told is refused.
+  // For files that do not describe themselves. If dtype is set, the file is raw binary without a
+  // header; otherwise its magic decides. With dtype set and shape empty, the array has one axis, as
+  // long as the file allows. A first axis of -1 is computed from the size of the file. `offset` is
+  // where the first element begins, in bytes. `big_endian` is the byte order of the raw file.
+  // For a file with an NPY header: dtype alone, of the same element size, replaces the type and
+  // keeps the layout of the header (this opens bfloat16, which NPY stores as 'V2'). dtype with an
+  // offset reads raw bytes after the header. Any other combination is an error.
   std::optional<DType> dtype = {};
   std::vector<std::int64_t> shape = {};
   std::uint64_t offset = 0;
   bool big_endian = false;
 
   // Which array of a file that holds several: a column of an Arrow table, a member of an .npz file,
-  // an image of a FITS file. May be left empty where there is one. Lists of different lengths are
-  // two arrays, "NAME.values" and "NAME.offsets", for `Loader::ragged`.
+  // an image of a FITS file. May be empty if there is only one. Lists of different lengths are two
+  // arrays, "NAME.values" and "NAME.offsets", for LoaderField::ragged.
   std::string name = {};
 
-  // The most bytes of the budget that may hold rows that were read, for when they are asked for
-  // again. Default: all that the budget leaves; it gives way when something else needs the memory.
-  // 0: no cache. Where nothing is read twice, none is used. Data that fits the budget is mapped and
-  // needs none; with an engine other than kAuto there is one only if it is asked for here.
+  // The limit of the cache of rows, in bytes of the budget. Default: all that the budget leaves;
+  // the cache is freed when something else needs the memory. 0: no cache. If nothing is read twice,
+  // nothing is cached. Data that fits the budget is mapped and needs no cache. With an engine other
+  // than kAuto, there is a cache only if this is set.
   std::optional<std::uint64_t> cache = {};
 
-  // For URLs: a folder for what was fetched and how much it may hold, as in "/nvme/ek:200GiB". All
-  // processes that name the folder share it. Empty: nothing is kept on disk.
+  // For URLs: a folder that caches what was fetched, and its limit, as in "/nvme/ek:200GiB". All
+  // processes that use the folder share it. Empty: nothing is kept on disk.
   std::string disk_cache = {};
 
-  // See the array as one axis of elements, in the order in which they are stored.
+  // Views the array as one axis of elements, in the order in which they are stored.
   bool flatten = false;
 
-  // Requests whose gap is at most this many bytes become one; default: what the engine finds
-  // cheaper. 0 turns merging off.
+  // Requests with a gap of at most this many bytes between them are merged. Default: chosen by the
+  // engine. 0 turns merging off.
   std::optional<std::uint64_t> merge_gap = {};
 };
 
-// What an array has read since it was opened, also through its chunks and loaders. Plain counters:
-// fit for a metrics exporter (metrics.h is one).
+// What an array has read since it was opened, including its chunks and loaders. These are plain
+// counters, suitable for a metrics exporter (metrics.h is one).
 struct ArrayStats {
-  std::uint64_t cache_hits = 0;  // blocks that were in the cache
-  std::uint64_t cache_misses =
-      0;                          // blocks that were looked for and not there; none while it is off
-  std::uint64_t cache_bytes = 0;  // of the budget, that the cache holds now
+  std::uint64_t cache_hits = 0;    // blocks that were in the cache
+  std::uint64_t cache_misses = 0;  // blocks that were not; not counted while the cache is off
+  std::uint64_t cache_bytes = 0;   // bytes of the budget that the cache holds now
   std::uint64_t bytes_from_cache = 0;
   std::uint64_t bytes_from_page_cache = 0;
-  std::uint64_t bytes_from_disk = 0;  // alignment and gaps that were read through included
+  std::uint64_t bytes_from_disk = 0;  // including alignment and gaps
   std::uint64_t requests = 0;         // sent to the disk
-  std::uint64_t in_flight = 0;        // of these, not back yet
-  std::uint64_t wait_ns = 0;          // threads waited for the disk or a server, in sum
-  // Of objects on servers. `requests` and `in_flight` are then requests to the server.
-  std::uint64_t bytes_from_network = 0;     // gaps, repeats and second requests included
-  std::uint64_t retries = 0;                // requests that were made again after a failure
+  std::uint64_t in_flight = 0;        // requests that have not completed yet
+  std::uint64_t wait_ns = 0;          // time that threads waited for the disk or a server, in total
+  // For objects on servers. `requests` and `in_flight` then count requests to the server.
+  std::uint64_t bytes_from_network = 0;     // including gaps, retries and hedges
+  std::uint64_t retries = 0;                // requests that were repeated after a failure
   std::uint64_t hedges = 0;                 // second requests for bytes that were late
   std::uint64_t bytes_from_disk_cache = 0;  // whole blocks of ArrayOptions::disk_cache
-  // Copied out of, or shown in, files that are mapped: because they fit the budget, or by kMap.
-  // Whether the disk was read for it, the kernel knows.
+  // Copied from, or viewed in, mapped files: files that fit the budget, or engine kMap. Only the
+  // kernel knows whether the disk was read for it.
   std::uint64_t bytes_from_mapping = 0;
 
   ArrayStats& operator+=(const ArrayStats& other);
 };
 
-// Rows as T, row-major, in memory that belongs to someone else.
+// A view of rows of T, row-major. It does not own the memory.
 template <class T>
 class Rows {
  public:
@@ -145,7 +144,7 @@ class Rows {
   std::size_t rows_, columns_;
 };
 
-// Some rows of an array in memory. A view: valid until the iterator it came from moves on.
+// Some rows of an array in memory. A view, valid until its iterator advances.
 class Chunk {
  public:
   std::size_t size() const { return rows_; }                   // rows in this chunk
@@ -155,7 +154,7 @@ class Chunk {
   std::uint64_t index(std::size_t i) const {
     return indices_.empty() ? first_row_ + i : indices_[i];
   }
-  // Throws Error (kInvalid) when T is not the array's dtype.
+  // Throws Error (kInvalid) if T is not the array's dtype.
   template <class T>
   Rows<T> rows() const {
     require(DType::of<T>(), alignof(T));
@@ -173,12 +172,12 @@ class Chunk {
   DType dtype_;
 };
 
-// The rows of an array, chunk after chunk: an input range. The next chunks are read on a thread of
-// the library's own while the current one is used; their buffers are reserved from the array's
-// budget when the range is made. Where the budget holds one chunk only, chunks are read when asked
-// for. One thread at a time; not to be used in a child of fork, which makes its own. It keeps what
-// it needs of the array. Moves, does not copy; a move ends its iterators, and what was moved from
-// may only be destroyed or assigned to.
+// The rows of an array, chunk by chunk: an input range. A thread of the library reads the next
+// chunks while the current one is used. Their buffers are reserved from the array's budget when the
+// range is made. If the budget holds only one chunk, each chunk is read when it is requested. Use
+// it from one thread at a time. Do not use it in a child of fork; the child can make its own. It
+// keeps what it needs of the array. Movable, not copyable; a move invalidates its iterators, and a
+// moved-from object may only be destroyed or assigned to.
 class Chunks {
  public:
   class Iterator {
@@ -210,9 +209,9 @@ class Chunks {
   Iterator begin() { return advance() ? Iterator(this) : Iterator(); }
   std::default_sentinel_t end() const { return {}; }
 
-  std::uint64_t size() const;      // chunks in all; the last may be short
-  void seek(std::uint64_t chunk);  // the next to come is number `chunk`; O(1)
-  int buffers() const;             // chunks held in memory at once: 1 means no reading ahead
+  std::uint64_t size() const;      // number of chunks; the last may be short
+  void seek(std::uint64_t chunk);  // continues with chunk number `chunk`; O(1)
+  int buffers() const;             // chunks in memory at once: 1 means no reading ahead
 
   struct Impl;
 
@@ -225,16 +224,17 @@ class Chunks {
   Chunk current_;
 };
 
-// An array in one file or in several, one after the other along the first axis. Nothing is read at
-// open but headers; nothing is ever written. All calls but `close` and moves may come from several
-// threads at once. After `fork` a child may go on using it: it reads through descriptors and a ring
-// of its own. The budget covers the library's buffers and whatever its reads leave in the page
-// cache; memory that the caller hands in (`out`) is the caller's. A file that is changed or
-// truncated while open is an error at the next read, not wrong data, as far as its size, mtime and
-// ctime show it. One that is deleted or replaced is read as it was: an array of up to 8 files keeps
-// them open. With more files it may be an error that names the file. A call that fails leaves the
-// array as it was. Pages that others brought into the cache stay there; kRemap and kAdvise drop
-// those of a request that was cached in part.
+// An array in one file or in several, concatenated along the first axis. Opening reads only
+// headers. The files are never written. All calls except `close` and moves may be made from several
+// threads at once. After `fork` a child may continue to use the array: it reads through its own
+// descriptors and ring. The budget covers the library's buffers and the pages that its reads leave
+// in the page cache. It does not cover memory that the caller passes in (`out`). If a file is
+// changed or truncated while it is open, the next read fails instead of returning wrong data, as
+// far as size, mtime and ctime show the change. A file that is deleted or replaced is read as it
+// was: an array of up to 8 files keeps them open. With more files, reading it may throw an error
+// that names the file. A call that fails leaves the array as it was. Pages that other programs
+// brought into the page cache stay there, except that kRemap and kAdvise drop the pages of a
+// request that was partly cached.
 class Array {
  public:
   // A path, a pattern with * ? [] whose matches are taken in sorted order, or a folder that Hugging
@@ -255,17 +255,17 @@ class Array {
   const std::vector<std::string>& paths() const;
   const Budget& budget() const;
   EngineReport engine() const;
-  ArrayStats stats() const;  // cheap, from any thread
+  ArrayStats stats() const;  // cheap; may be called from any thread
 
-  // Rows first, first+1, ... of `count` rows into `out`, which must hold count * row_bytes().
+  // Reads rows first .. first+count-1 into `out`, which must hold count * row_bytes().
   void read(std::uint64_t first, std::uint64_t count, std::span<std::byte> out) const;
-  // Row indices[i] becomes row i of `out`. Repeats and any order are fine.
+  // Row indices[i] becomes row i of `out`. Indices may repeat and come in any order.
   void gather(std::span<const std::uint64_t> indices, std::span<std::byte> out) const;
-  // `count` rows from each start: crop i of `out` holds rows starts[i] .. starts[i]+count-1.
+  // Reads `count` rows from each start: crop i of `out` holds rows starts[i] .. starts[i]+count-1.
   void crops(std::span<const std::uint64_t> starts, std::uint64_t count,
              std::span<std::byte> out) const;
 
-  // The same into memory of T; throws Error (kInvalid) when T is not the array's dtype.
+  // The same for memory of T. Throws Error (kInvalid) if T is not the array's dtype.
   template <class T>
   void read(std::uint64_t first, std::uint64_t count, std::span<T> out) const {
     require(DType::of<T>());
@@ -285,7 +285,8 @@ class Array {
   // All rows in an order, `rows_per_chunk` at a time.
   Chunks chunks(std::uint64_t rows_per_chunk, Order order = sequential()) const;
 
-  // Gives everything back. Later calls throw Error (kClosed); closing twice is fine.
+  // Closes the files and frees all memory. Later calls throw Error (kClosed); closing twice is
+  // fine.
   void close();
 
   struct Impl;

@@ -1,4 +1,4 @@
-// What the compiler must be able to do. The other public headers include this one first.
+// Checks that the compiler supports C++20. All other public headers include this one.
 #pragma once
 
 #if __cplusplus < 202002L

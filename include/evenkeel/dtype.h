@@ -26,7 +26,8 @@ struct DType {
   static DType parse(std::string_view name);
   std::string name() const;  // "float32", "record[12]", ...
 
-  // The size of the unit that a change of byte order reverses: half of a complex, 1 for records.
+  // The size of the unit whose bytes a change of byte order reverses: half of a complex, 1 for
+  // records.
   std::uint32_t swap_unit() const {
     return kind == DTypeKind::kRecord ? 1 : kind == DTypeKind::kComplex ? size / 2 : size;
   }

@@ -1,4 +1,4 @@
-// Training batches of rows: from one array, or from several that belong together.
+// Training batches of rows, from one array or from several whose rows belong together.
 #pragma once
 
 #include <cstddef>
@@ -24,13 +24,13 @@ struct LoaderWorkers {
   std::uint64_t stride = 1, phase = 0;
 };
 
-// What the arrays of a loader have read, and how its batches came.
+// What the arrays of a loader have read, and how long the program waited for batches.
 struct LoaderStats : ArrayStats {
   std::uint64_t batches = 0;        // handed out
-  std::uint64_t batch_wait_ns = 0;  // the program waited for them: 0 where reading keeps up
+  std::uint64_t batch_wait_ns = 0;  // time the program waited for batches: 0 if reading keeps up
 };
 
-// The iterator of a loader, whose `next` gives a pointer to the next batch, or nullptr at the end.
+// Iterates over a loader whose `next` returns a pointer to the next batch, or nullptr at the end.
 template <class Loader, class Batch>
 class BatchIterator {
  public:
@@ -60,54 +60,57 @@ struct RowLoaderOptions {
   std::uint64_t batch_size = 1;  // rows of a batch of this rank
   OrderKind order = OrderKind::kShuffled;
   std::uint64_t seed = 0;
-  // Of kBlocks, in rows of all arrays together. A number that is 0 is chosen from the budget (see
-  // choose_blocks); `blocks()` says which. They are part of a state: a loader that loads one takes
-  // them from there.
+  // For kBlocks. A number that is 0 is chosen from the budget, counting the row bytes of all arrays
+  // together (see choose_blocks); `blocks()` returns the chosen numbers. They are part of a state:
+  // a loader that loads a state takes them from it.
   BlockOptions blocks = {0, 0, 0};
-  // This process among `world`: together they take world * batch_size rows a step.
+  // The number of this process, and how many there are. Together they take world * batch_size rows
+  // per step.
   std::uint64_t rank = 0, world = 1;
-  // Batches read ahead. Fewer where the budget does not hold them; 0 reads when asked. By default
-  // 4, and up to 16 where batches are so small that 4 of them do not keep a disk busy.
+  // Batches read ahead; fewer if the budget does not hold them. With 0, a batch is read when it is
+  // requested. The default is 4, and up to 16 if batches are too small for 4 of them to keep a disk
+  // busy.
   std::optional<std::uint32_t> prefetch = {};
-  // A loop over the loader ends after `steps` batches or after `epochs` epochs; at most one of
-  // them. Without either it ends after one epoch, or, with kRandom and with mixtures, which have no
-  // epochs, it does not end. A new loop begins at step 0 with `steps` (the same batches each time,
-  // as validation wants), and goes on with the epochs that follow otherwise.
+  // A loop over the loader ends after `steps` batches or after `epochs` epochs; set at most one of
+  // them. With neither, it ends after one epoch; kRandom and mixtures have no epochs, so it does
+  // not end. With `steps`, a new loop starts at step 0 again (the same batches each time, for
+  // validation). Otherwise it continues with the next epochs.
   std::uint64_t steps = 0, epochs = 0;
-  // Of several sets: weights that change, and how often a set may come.
+  // For several sets: weights that change, and how often a set may be repeated.
   MixtureOptions mixture = {};
-  // What becomes of an epoch's last rows if they are less than a step. False: they make a last,
-  // short step, divided evenly among the ranks; with fewer rows than ranks some batches are empty.
-  // True: they are left out, and other rows in the next epoch.
+  // What happens to the last rows of an epoch if they do not fill a step. False: they make a last,
+  // short step, divided evenly among the ranks; with fewer rows than ranks, some batches are empty.
+  // True: they are left out. In the next epoch other rows are.
   bool drop_last = false;
   LoaderWorkers workers = {};
 
-  // For copies to a device that are still under way when the next batch is asked for.
+  // For copies to a device that are still in progress when the next batch is requested.
   struct Buffers {
-    // A batch stays valid until so many more have been taken. 0: until the next call of next().
+    // A batch stays valid while this many more are taken. 0: until the next call of next().
     std::uint32_t keep = 0;
-    // If not empty, batches are laid here instead of in memory of the library's: for each of at
-    // least 1 + keep batches a place for each field, as large as batch_size rows. They do not count
-    // against the budget.
+    // If not empty, batches are placed here instead of in memory of the library. There must be at
+    // least 1 + keep batches, each with a span per field that is large enough for batch_size rows.
+    // This memory does not count against the budget.
     std::vector<std::vector<std::span<std::byte>>> memory = {};
   };
   Buffers buffers = {};
 };
 
-// Rows of one or several arrays that belong together, in memory of the loader's. An array gives one
-// field, rows of different lengths (LoaderField::ragged, csr) several, in the order of the arrays.
+// Rows of one or several arrays that belong together, in memory that the loader owns. An array is
+// one field. Rows of different lengths (LoaderField::ragged, csr) are several fields. Fields are in
+// the order of the arrays.
 class RowBatch {
  public:
   std::uint64_t step() const { return step_; }
-  std::uint64_t rows() const { return rows_; }  // less than batch_size in a last, short step
+  std::uint64_t rows() const { return rows_; }  // fewer than batch_size in a last, short step
   std::size_t fields() const { return fields_.size(); }
   DType dtype(std::size_t field = 0) const { return fields_.at(field).dtype; }
-  // Row-major, in the byte order of this machine.
+  // Row-major, in the machine's byte order.
   std::span<const std::byte> bytes(std::size_t field = 0) const {
     return {fields_.at(field).data, fields_.at(field).bytes};
   }
-  // Throws Error (kInvalid) when T is not the dtype of the field. Values and offsets of rows of
-  // different lengths come as rows of one number.
+  // Throws Error (kInvalid) if T is not the dtype of the field. Values and offsets of rows of
+  // different lengths are returned as rows of one number.
   template <class T>
   Rows<T> as(std::size_t field = 0) const {
     require(field, DType::of<T>());
@@ -130,10 +133,10 @@ class RowBatch {
   std::vector<Field> fields_;
 };
 
-// Where a loader stands and which data that belongs to. Small; text() is one line.
+// The position of a loader and the data it belongs to. Small; text() is one line.
 struct RowLoaderState {
-  std::uint64_t samples =
-      0;  // taken so far by all ranks together, with those left out by drop_last
+  // Taken so far by all ranks together, including those that drop_last left out.
+  std::uint64_t samples = 0;
   std::uint64_t seed = 0;
   OrderKind order = OrderKind::kShuffled;
   BlockOptions blocks = {0, 0, 0};  // of kBlocks
@@ -147,25 +150,25 @@ struct RowLoaderState {
 // Where a row of a batch comes from.
 struct RowOrigin {
   std::uint64_t sample = 0;  // position in the global order
-  std::size_t set = 0;       // which data set of a mixture
+  std::size_t set = 0;       // number of the set in a mixture
   std::uint64_t epoch = 0;   // of that set; 0 with kRandom
-  std::uint64_t row = 0;     // of that set's arrays
-  std::size_t stage = 0;     // of a mixture that changes; see MixtureOptions
+  std::uint64_t row = 0;     // in the arrays of that set
+  std::size_t stage = 0;     // of a mixture with stages; see MixtureOptions
 };
 
-// What a loader reads rows from. It shares the files of the arrays and stays good after they are
+// What a loader reads rows from. It shares the files of the arrays and stays valid after they are
 // closed.
 class LoaderField {
  public:
   LoaderField(const Array& array);  // NOLINT(google-explicit-constructor): arrays are fields
 
   // Row i is values[offsets[i]] .. values[offsets[i+1]-1]; there is one row fewer than offsets. A
-  // batch has two fields: the values of its rows one after the other, and rows() + 1 offsets into
-  // them (int64, from 0 on). Offsets are read as they are needed, and checked then: Error (kFormat)
-  // when they decrease or leave the values.
+  // batch has two fields: the concatenated values of its rows, and rows() + 1 offsets into them
+  // (int64, starting at 0). Offsets are read and checked when they are needed: reading throws Error
+  // (kFormat) if they decrease or exceed the values.
   static LoaderField ragged(const Array& values, const Array& offsets);
-  // A sparse matrix by rows. A batch has three fields: data, indices and indptr (int64); or, with
-  // `dense`, one: rows of `columns` numbers.
+  // A sparse matrix in CSR format. A batch has three fields: data, indices and indptr (int64). With
+  // `dense`, it has one field: rows of `columns` numbers.
   static LoaderField csr(const Array& data, const Array& indices, const Array& indptr,
                          std::uint64_t columns, bool dense = false);
 
@@ -173,10 +176,10 @@ class LoaderField {
   friend class Loader;
   std::uint64_t rows() const;
   std::uint64_t row_bytes() const;
-  const Budget& budget() const;  // of rows of different lengths, that of their values
+  const Budget& budget() const;  // for rows of different lengths, the budget of their values
 
   std::shared_ptr<Array::Impl> array_;                // the rows, or the offsets
-  std::vector<std::shared_ptr<Array::Impl>> values_;  // of rows of different lengths
+  std::vector<std::shared_ptr<Array::Impl>> values_;  // for rows of different lengths
   std::uint64_t columns_ = 0;
   bool dense_ = false;
 };
@@ -188,50 +191,52 @@ struct WeightedRows {
 
 // Batches of rows: every batch is a pure function of (data, order, seed, step, rank, world). With
 // the same world * batch_size, the batches of all ranks at a step are the same rows for every
-// world. With kBlocks two windows of blocks are held for each set of arrays that are not mapped,
-// world must divide the streams, and each of several workers reads all windows. Batches are read
-// ahead by threads of the library's own, one for each array, inside the budget of the first array;
-// windows are paid for by the budget of their array. One thread at a time, but for `close`, which
-// may come from any; not to be used in a child of fork. Moves, does not copy.
+// world. Threads of the library, one for each array, read batches ahead within the budget of the
+// first array. With kBlocks, the loader holds two windows of blocks for each set whose arrays are
+// not mapped, in the budgets of those arrays. The world size must divide the number of streams, and
+// each of several workers reads all windows. Use it from one thread at a time; only `close` may be
+// called from any thread. Do not use it in a child of fork. Movable, not copyable.
 class Loader {
  public:
   using Iterator = BatchIterator<Loader, RowBatch>;
 
-  // Arrays that belong together have the same number of rows. Throws Error (kInvalid) with the
-  // numbers before anything is read, and kBudget when not even one batch fits.
+  // All fields must have the same number of rows; otherwise this throws Error (kInvalid) with the
+  // numbers before anything is read. Throws kBudget if not even one batch fits.
   Loader(const Array& array, RowLoaderOptions options);
   Loader(std::vector<LoaderField> fields, RowLoaderOptions options);
-  // The sets of a mixture have the same fields: as many, of the same dtype and row shape, and of
-  // rows of one length.
+  // All sets of a mixture must have the same number of fields, with the same dtypes and row shapes,
+  // and rows of one length.
   Loader(std::vector<WeightedRows> mixture, RowLoaderOptions options);
-  // The next batch, or nullptr after the last. Throws what reading it threw, with the path and the
-  // offset; Error (kClosed) after `close`, also if it was waiting already.
+  // The next batch, or nullptr after the last. Throws the error of the read, with path and offset,
+  // or Error (kClosed) after `close`, even if it was already waiting.
   const RowBatch* next();
   Iterator begin();
   std::default_sentinel_t end() const { return {}; }
 
-  std::uint64_t step() const;  // of the batch that next() gives next
-  // To that step, or with a stride to the first of its own steps from there on. O(1). Throws Error
-  // (kInvalid) for a step whose rows cannot be counted in 63 bits.
+  std::uint64_t step() const;  // of the batch that next() returns next
+  // Continues with this step, or, if `workers` has a stride, with the first step of this worker
+  // from there on. O(1). Throws Error (kInvalid) for a step whose rows cannot be counted in 63
+  // bits.
   void seek(std::uint64_t step);
-  std::uint64_t size() const;  // batches of one loop; 0 when it does not end
-  // Of all ranks together; 0 without epochs, as of mixtures.
+  std::uint64_t size() const;  // batches of one loop; 0 if it does not end
+  // Rows of an epoch of all ranks together; 0 without epochs, for example for mixtures.
   std::uint64_t epoch_rows() const;
   BlockOptions blocks() const;  // in use with kBlocks; else all 0
-  int buffers() const;          // batches held in memory at once: 1 means no reading ahead
-  // Of its arrays together; see array.h.
+  int buffers() const;          // batches in memory at once: 1 means no reading ahead
+  // The sums for all its arrays; see array.h.
   LoaderStats stats() const;
 
   RowLoaderState state() const;
-  // Goes on where `state` was taken, also with another world, batch size or prefetch depth. Throws
-  // Error (kInvalid) that names the difference when it belongs to other data or another order. Of
-  // `mixture`, what the rows so far depend on must be the same; what comes later may differ.
+  // Continues from `state`. World size, batch size and prefetch depth may differ. Throws Error
+  // (kInvalid) that names the difference if the state belongs to other data or another order. Those
+  // parts of `mixture` that determine the rows taken so far must be the same; later stages may
+  // differ.
   void load(const RowLoaderState& state);
 
   // Which rows the batch of a step has. Reads nothing.
   std::vector<RowOrigin> explain(std::uint64_t step) const;
 
-  // Ends the reading ahead and gives all memory back. Later calls throw Error (kClosed).
+  // Stops reading ahead and frees all memory. Later calls throw Error (kClosed).
   void close();
 
   struct Impl;

@@ -9,8 +9,8 @@
 
 namespace evenkeel {
 
-// Names this moment ("epoch 2", "validation") for the profiler that watches this program. If none
-// does, it does nothing and costs next to nothing. Text beyond 200 bytes is cut off; control
+// Names this moment ("epoch 2", "validation") for the profiler that watches this program. Without a
+// profiler it does nothing and costs next to nothing. Text beyond 200 bytes is cut off; control
 // characters become blanks. Never throws, never blocks. Safe from several threads, and in a child
 // of fork.
 //

@@ -26,7 +26,7 @@ struct ProcessMemory {
   std::uint64_t rss() const { return anon + file + shmem; }
 };
 
-// Of `pid`, or of this process for 0. Throws Error (kSystem) if there is no such process.
+// `pid` 0 is this process. Throws Error (kSystem) if there is no such process.
 ProcessMemory process_memory(pid_t pid = 0);
 
 // Bytes that a process has read from storage so far (/proc/PID/io read_bytes), O_DIRECT included.
@@ -36,14 +36,14 @@ std::optional<std::uint64_t> disk_bytes_read(pid_t pid = 0);
 // Activity of a process so far, from /proc/PID/stat and /proc/PID/io.
 struct ProcessCounters {
   std::uint64_t major_faults = 0;  // page faults that waited for storage
-  std::uint64_t minor_faults = 0;  // those that did not
+  std::uint64_t minor_faults = 0;  // page faults that did not
   double cpu_seconds = 0;          // user and system, in steps of the kernel's tick (mostly 10 ms)
   // Bytes read from storage. The kernel includes those of children that the process has waited for.
   // Empty for processes of other users, where the kernel does not report it.
   std::optional<std::uint64_t> disk_read;
 };
 
-// Of `pid`, or of this process for 0. Throws Error (kSystem, ESRCH) if there is no such process.
+// `pid` 0 is this process. Throws Error (kSystem, ESRCH) if there is no such process.
 ProcessCounters process_counters(pid_t pid = 0);
 
 // Proportional set size in bytes: each page divided by the number of processes that map it, so that
@@ -54,7 +54,7 @@ std::optional<std::uint64_t> process_pss(pid_t pid = 0);
 // Memory and activity of a process and its descendants.
 struct TreeMemory {
   ProcessMemory memory;      // sums; a page counts once for each process that maps it. peak_rss is
-                             // 0: peaks of different moments cannot be added
+                             // 0: peaks at different times cannot be added
   ProcessCounters counters;  // since the tree was created; see ProcessTree
   std::uint32_t processes = 0;   // living ones
   std::uint32_t unmeasured = 0;  // at least this many could not be opened: too few descriptors
@@ -68,8 +68,9 @@ struct TreeMemory {
 // Counters start when the tree is created and cover all processes, ended ones included. An ended
 // process contributes what its parent inherited, or else its last sample. Counters never decrease.
 //
-// Holds four descriptors per process. A sample of one process takes about 15 us. New children are
-// looked for when the system has created a new process or thread, at most 0.3 % of the time.
+// Holds four descriptors per process. A sample of one process takes about 15 us. It looks for new
+// children when the system has created a process or thread, and spends at most 0.3 % of the time on
+// that.
 // Not thread-safe.
 class ProcessTree {
  public:
@@ -90,12 +91,13 @@ class ProcessTree {
   // Living ones as of the last sample, parents before their children.
   std::vector<pid_t> processes() const;
   // The sum of process_pss. Walks all pages: it costs what process_pss does, for each process.
-  // Empty where one of them is not permitted.
+  // Empty if reading one of them is not permitted.
   std::optional<std::uint64_t> pss();
   // Memory as of the last sample, with pages that several processes map counted once: after fork,
-  // or when several map one file. Exact at the last pss(); between two, a forked child counts from
-  // what it adds, and pages that several may have mapped since count once. Before the first, and
-  // where the kernel does not tell PSS by kind (before 5.4), the sums of sample().
+  // or when several map one file. Exact at the last pss(). Between two calls of pss(), a forked
+  // child counts with what it adds, and pages that several processes may have mapped since then
+  // count once. Before the first call, and on kernels that do not report PSS by kind (before 5.4),
+  // these are the sums of sample().
   ProcessMemory distinct() const;
 
  private:
@@ -110,9 +112,9 @@ struct FileInUse {
 };
 
 // The data files of a process: regular files of at least `least_size` bytes that it has open for
-// reading or maps. Each is listed once. Left out are files mapped with execute permission (programs
-// and libraries), deleted files, memfds, and files in /dev, /proc and /sys. Empty if it is not
-// permitted, and for a process that has ended.
+// reading or maps. Each is listed once. Files mapped with execute permission (programs and
+// libraries), deleted files, memfds, and files in /dev, /proc and /sys are left out. Empty if it is
+// not permitted, and for a process that has ended.
 std::vector<FileInUse> files_in_use(pid_t pid, std::uint64_t least_size);
 
 struct FileCache {

@@ -12,8 +12,8 @@ namespace evenkeel {
 // The counters of everything that is open in this process (arrays, weights, loaders, budgets), and
 // their sums since the process began, in the OpenMetrics text format 1.0: what Prometheus reads.
 // The media type is "application/openmetrics-text; version=1.0.0; charset=utf-8". docs/metrics.md
-// lists the names. Never waits for a disk. It keeps nothing open: what is closed is gone from the
-// next text, and stays in the sums. Thread-safe.
+// lists the names. It never waits for a disk and keeps nothing open: what was closed is no longer
+// listed, but stays in the sums. Thread-safe.
 std::string metrics_text();
 
 }  // namespace evenkeel

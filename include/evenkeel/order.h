@@ -10,7 +10,7 @@
 
 #include "evenkeel/compiler.h"
 
-// Of the library alone: declared before the pragma, so that a shared library does not export them.
+// Internal, declared before the pragma so that a shared library does not export it.
 namespace evenkeel {
 class BlockOrder;
 }  // namespace evenkeel
@@ -22,36 +22,39 @@ namespace evenkeel {
 enum class OrderKind : std::uint8_t { kSequential, kShuffled, kRandom, kBlocks };
 
 // The order kBlocks: neighbouring rows are read together as a block, and the rows of a window of
-// blocks are mixed in memory. Part of the order: other numbers give another sequence of rows.
+// blocks are mixed in memory. These numbers are part of the order: other numbers give another
+// sequence of rows.
 struct BlockOptions {
   // Rows that are read with one request. Smaller blocks mix better, larger ones read faster.
   std::uint64_t block_rows = 0;
-  // Blocks that are mixed with each other: more need more memory and mix better.
+  // Blocks that are mixed with each other. More blocks mix better and need more memory.
   std::uint64_t window_blocks = 0;
-  // Each window is divided into so many streams, and a rank reads whole streams. So the world size
-  // must divide this number, and the global sequence is the same for every world size that does.
+  // Each window is divided into this many streams, and a rank reads whole streams. The world size
+  // must divide this number. The global sequence is the same for every world size that does.
   std::uint64_t streams = 64;
 
-  // Rows of a full window; 2^64-1 where that would be more.
+  // Rows of a full window; 2^64-1 if the product is larger.
   std::uint64_t window_rows() const;
   friend bool operator==(const BlockOptions&, const BlockOptions&) = default;
 };
 
-// What choose_blocks goes by. A number that is 0 is chosen.
+// The input of choose_blocks. It chooses each of block_rows, window_rows and streams that is 0.
 struct BlockRequest {
   std::uint64_t row_bytes = 1;
-  std::uint64_t budget = 0;  // bytes of this rank's budget: a window takes a quarter, two are held
+  std::uint64_t budget = 0;  // bytes of this rank's budget; two windows take a quarter each
   std::uint64_t world = 1;
   std::uint64_t block_rows = 0;
   std::uint64_t window_rows = 0;  // of all ranks together; rounded up to whole blocks
   std::uint64_t streams = 0;
-  // Of a mixture: sets, which share the budget evenly, and rows of a step of all ranks together.
+  // For a mixture: the number of sets, which share the budget evenly, and the rows of a step of all
+  // ranks together.
   std::uint64_t sets = 1, step_rows = 0;
 };
-// A window has 2,048 blocks of 128 to 256 KiB; a smaller one has blocks of 128 KiB, or down to 32
-// KiB where they would be fewer than 512. Streams are a multiple of 64 and of the world size. A
-// mixture takes as many rows of a set at a time as there are streams, so it has fewer: the world
-// size times the largest power of two, up to 64 in all, with which 8 turns fit a step. The same
+// Chooses block and window sizes. A large window has 2,048 or more blocks of 128 to 256 KiB. A
+// smaller window has blocks of 128 KiB, or down to 32 KiB if it would otherwise have fewer than
+// 512. The number of streams is a multiple of 64 and of the world size. A mixture takes as many
+// rows of a set at a time as there are streams, so it has fewer streams: the world size times the
+// largest power of two, up to 64 in all, with which a step holds 8 such groups of rows. The same
 // request gives the same numbers on every machine.
 BlockOptions choose_blocks(const BlockRequest& request);
 
@@ -63,7 +66,7 @@ struct Order {
   std::uint64_t epoch = 0;
   std::uint64_t rank = 0;
   std::uint64_t world = 1;
-  BlockOptions blocks = {};  // of kBlocks; the other orders do not look at it
+  BlockOptions blocks = {};  // for kBlocks; other orders ignore it
 
   Order at_epoch(std::uint64_t e) const { return {kind, seed, e, rank, world, blocks}; }
   Order for_rank(std::uint64_t r, std::uint64_t w) const {
@@ -74,7 +77,7 @@ struct Order {
 };
 
 inline Order sequential() { return {}; }
-// Every row once per epoch, in an order that looks random; exact, without an index array.
+// Every row exactly once per epoch, in pseudorandom order, without an index array.
 inline Order shuffled(std::uint64_t seed, std::uint64_t epoch = 0) {
   return {OrderKind::kShuffled, seed, epoch, 0, 1};
 }
@@ -82,9 +85,9 @@ inline Order shuffled(std::uint64_t seed, std::uint64_t epoch = 0) {
 inline Order random(std::uint64_t seed, std::uint64_t epoch = 0) {
   return {OrderKind::kRandom, seed, epoch, 0, 1};
 }
-// Every row once per epoch; blocks of neighbouring rows are shuffled, and the rows of each window
-// of blocks. It reads as fast as a scan, because a block is one request. docs/orders.md says how
-// large a window must be.
+// Every row once per epoch. Blocks of neighbouring rows are shuffled, and so are the rows within
+// each window of blocks. It reads as fast as a scan, because a block is one request. docs/orders.md
+// says how large a window must be.
 inline Order block_shuffled(std::uint64_t seed, std::uint64_t epoch, const BlockOptions& blocks) {
   return {OrderKind::kBlocks, seed, epoch, 0, 1, blocks};
 }
@@ -123,7 +126,7 @@ class Permutation {
 
   std::uint64_t n_;
   unsigned low_bits_, high_bits_, rounds_;
-  RoundKey keys_[kMaxRounds] = {};  // the first rounds_ of them
+  RoundKey keys_[kMaxRounds] = {};  // only the first rounds_ are used
 };
 
 // Draw number `counter` of a stream: uniform on 0..n-1, from 128 bits of Philox4x32-10. Throws
@@ -144,7 +147,7 @@ class Sequence {
   // The row at a position, or the rows at first, first+1, ... Throws Error (kIndex) beyond size().
   std::uint64_t operator[](std::uint64_t position) const;
   void fill(std::uint64_t first, std::span<std::uint64_t> rows) const;
-  // The inverse: the position of this rank at which `row` comes; empty when another rank has it.
+  // The inverse: the position of this rank at which `row` comes; empty if another rank has it.
   // Throws Error (kIndex) for a row outside 0..rows()-1, and kInvalid for random, where a row may
   // come several times or not at all.
   std::optional<std::uint64_t> find(std::uint64_t row) const;
@@ -153,7 +156,7 @@ class Sequence {
   Order order_;
   std::uint64_t rows_, size_;
   Permutation permutation_;
-  std::shared_ptr<const BlockOrder> blocks_;  // of kBlocks
+  std::shared_ptr<const BlockOrder> blocks_;  // only for kBlocks
 };
 
 }  // namespace evenkeel

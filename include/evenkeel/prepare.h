@@ -1,4 +1,4 @@
-// Making data sets: files far larger than memory, shuffled and checked under a budget.
+// Preparing datasets: shuffles, copies and checks files far larger than memory within a budget.
 #pragma once
 
 #include <cstdint>
@@ -17,28 +17,28 @@
 
 namespace evenkeel {
 
-// What an item is, of those that are shuffled.
+// The unit that is shuffled, copied or compared.
 enum class ItemUnit : std::uint8_t {
   kRows,       // of an array
-  kLines,      // of text; the last one gets a newline where it has none
-  kDocuments,  // of token files: by their index, or by a token between them
+  kLines,      // of text; the last one gets a newline if it has none
+  kDocuments,  // of token files: from their index, or separated by a token
   kBlocks,     // a fixed number of tokens; the last block may be shorter
 };
 ItemUnit parse_item_unit(std::string_view name);  // "rows", "lines", "documents", "blocks"
 std::string_view item_unit_name(ItemUnit unit);
 
-// Files that are read, one after the other, as items.
+// Files whose items are read one after the other.
 struct ItemInput {
   std::vector<std::string> paths;
   ItemUnit unit = ItemUnit::kRows;
-  // Of kRows and token files that do not say it themselves; see ArrayOptions.
+  // For kRows and for token files that do not name their dtype; see ArrayOptions.
   std::optional<DType> dtype = {};
   std::vector<std::int64_t> shape = {};
-  std::uint64_t block_tokens = 0;                  // of kBlocks
-  std::optional<std::int64_t> bos = {}, eos = {};  // of kDocuments; see DocumentOptions
+  std::uint64_t block_tokens = 0;                  // for kBlocks
+  std::optional<std::int64_t> bos = {}, eos = {};  // for kDocuments; see DocumentOptions
 };
 
-// Where a long job stands.
+// The progress of a long job.
 struct WorkProgress {
   std::string_view step;              // "distributing", "writing"
   std::uint64_t done = 0, total = 0;  // bytes of all steps
@@ -51,9 +51,9 @@ struct WorkOutput {
 struct WorkReport {
   std::uint64_t items = 0, bytes = 0;  // of the output; bytes as they were read
   bool resumed = false;
-  std::uint64_t duplicates = 0;          // of dedup: items that were left out
-  std::string how;                       // in words
-  std::vector<WorkOutput> outputs = {};  // of copy_items
+  std::uint64_t duplicates = 0;          // for dedup: items that were left out
+  std::string how;                       // a description of the method
+  std::vector<WorkOutput> outputs = {};  // for copy_items
 };
 
 struct ShuffleOptions {
@@ -62,24 +62,24 @@ struct ShuffleOptions {
   // The format of tokens: as TokenWriterOptions::format; empty: that of the first input.
   std::string format = {};
   std::uint64_t seed = 0;
-  // All memory: buffers, items, and what is read ahead.
+  // Covers all memory: buffers, items, and what is read ahead.
   Budget budget = {};
   // A folder for the scratch file, which is as large as the input. Empty: beside the output.
   std::string scratch = {};
-  bool resume = false;     // goes on where an earlier run was killed
+  bool resume = false;     // continues from the last checkpoint of a run that was killed
   bool checksums = false;  // see WriteOptions
-  // Bytes after which a killed run can go on.
+  // Bytes between two checkpoints, from which a killed run can continue.
   std::uint64_t checkpoint_bytes = std::uint64_t{1} << 30;
-  // Called now and then; what it throws ends the work, which can be resumed.
+  // Called regularly. An exception from it ends the work, which can be resumed.
   std::function<void(const WorkProgress&)> progress = {};
   std::function<void()> while_waiting = {};  // see WriteOptions; it ends the work, too
 };
 
-// Writes the items of the input in random order: each of the n! orders is as likely as the others,
-// by the seed. The same seed, items and format give the same bytes on every machine and with every
-// budget. Item i has a key of 128 random bits (Philox of seed and i), and the output is sorted by
-// key: the first pass distributes items to a scratch file by the key's first bits, the second reads
-// and sorts part after part. Throws Error.
+// Writes the items of the input in random order. All n! orders are equally likely; the seed selects
+// one. The same seed, items and format give the same bytes on every machine and with every budget.
+// Item i has a key of 128 random bits (Philox of seed and i), and the output is sorted by key: the
+// first pass distributes items to parts of a scratch file by the first bits of the key, and the
+// second reads and sorts one part after the other. Throws Error.
 WorkReport shuffle(const ShuffleOptions& options);
 
 struct DedupOptions {
@@ -87,7 +87,8 @@ struct DedupOptions {
   std::string output;
   std::string format = {};  // of tokens; as ShuffleOptions::format
   Budget budget = {};
-  // A folder for the scratch files: 24 bytes an item, and 8 a duplicate. Empty: beside the output.
+  // A folder for the scratch files: 24 bytes per item and 8 per duplicate. Empty: beside the
+  // output.
   std::string scratch = {};
   bool resume = false, checksums = false;
   std::uint64_t checkpoint_bytes = std::uint64_t{1} << 30;
@@ -96,10 +97,10 @@ struct DedupOptions {
 };
 
 // Writes each item of the input once, where it occurs first, in the order of the input. Items are
-// the same if their 128-bit XXH3 hashes are: of a billion different items, two have the same hash
-// with a probability of 10^-21. The output does not depend on the budget. Three steps: hashes go to
-// parts of a scratch file, each part is searched for those that occur again, and the input is read
-// once more and copied without them. Throws Error.
+// the same if their 128-bit XXH3 hashes are: the probability that two of a billion different items
+// have the same hash is 10^-21. The output does not depend on the budget. There are three steps:
+// hashes are distributed to parts of a scratch file, each part is searched for duplicates, and the
+// input is read again and copied without them. Throws Error.
 WorkReport dedup(const DedupOptions& options);
 
 // Files that are mixed with others.
@@ -110,22 +111,24 @@ struct WeightedFiles {
 
 struct CopyOptions {
   ItemInput input;
-  // Mixed by weights: items are taken from these sets of files in turn, so that at every place each
-  // set has had its share of the items to within one. It ends where the first set runs out; with
-  // `repeat`, sets that run out begin again until each was used up once. Empty: the files of
-  // `input`, one after the other. Otherwise `input.paths` is not used.
+  // Sets of files to mix by weight. Items are taken alternately, so that at every position each set
+  // has its share of the items to within one. The output ends when the first set runs out. With
+  // `repeat`, sets that run out start again until each was read completely once. If this is empty,
+  // the files of `input` are copied one after the other; otherwise `input.paths` is not used.
   std::vector<WeightedFiles> sets = {};
   bool repeat = false;
-  // With several shares a pattern: "part_{}.npy" becomes part_00000.npy, part_00001.npy, ...
+  // With several shares, a pattern: "part_{}.npy" becomes part_00000.npy, part_00001.npy, ...
   std::string output;
   std::string format = {};        // of tokens; as ShuffleOptions::format
   std::string array_format = {};  // of rows: "npy" or "raw"; empty: as the input
-  // Elements are converted, checked for range. Default: as they are.
+  // Converts elements to this type and checks their range. Default: no conversion.
   std::optional<DType> dtype = {};
-  // Parts of these relative sizes, in bytes, one after the other; items stay whole. Empty: one.
+  // Splits the output into parts of these relative sizes in bytes. Items stay whole. Empty: one
+  // part.
   std::vector<double> shares = {};
-  // So many items, each set of them equally likely by the seed, in the order of the input. Of rows
-  // and blocks, those that are not taken are not read.
+  // Copies a random sample of this many items, in the order of the input. All subsets of that size
+  // are equally likely; the seed selects one. Rows and blocks that are not in the sample are not
+  // read.
   std::optional<std::uint64_t> sample = {};
   std::uint64_t seed = 0;
   Budget budget = {};
@@ -135,8 +138,8 @@ struct CopyOptions {
   std::function<void()> while_waiting = {};  // see WriteOptions; it ends the work, too
 };
 
-// Copies the items of all inputs, in order: converted, merged, split or sampled. Throws Error; an
-// element that does not fit the new type is named.
+// Converts, merges, splits or samples: copies the items of all inputs in order. Throws Error; the
+// message names an element that does not fit the new type.
 WorkReport copy_items(const CopyOptions& options);
 
 struct VerifyOptions {
@@ -149,12 +152,12 @@ struct BadRange {
 struct VerifyReport {
   std::uint64_t bytes = 0, blocks = 0;
   std::uint64_t bad_blocks = 0;
-  std::optional<BadRange> first_bad = {};  // blocks that are bad in a row
-  std::string problem = {};                // in words; empty when all is well
+  std::optional<BadRange> first_bad = {};  // the first run of bad blocks
+  std::string problem = {};                // in words; empty if the file is intact
 };
-// Reads a file and compares it with FILE.xxh3. Throws Error when it cannot be read.
+// Reads a file and compares it with FILE.xxh3. Throws Error if it cannot be read.
 VerifyReport verify(const std::string& path, const VerifyOptions& options = {});
-// Makes FILE.xxh3 of a file as it is.
+// Writes FILE.xxh3 for a file as it is now.
 VerifyReport write_checksums(const std::string& path, const VerifyOptions& options = {});
 
 }  // namespace evenkeel

@@ -26,9 +26,9 @@ struct ProfileSample {
   std::uint64_t shmem = 0;
   std::uint64_t duplicate = 0;     // what the sum of all RSS counts more than once
   std::uint64_t cache = kUnknown;  // page cache of the watched files, above what was there before
-  std::uint64_t pss = kUnknown;    // shared pages divided among those who share them
-  // Whether the kernel was asked in this sample. Between two answers, values are estimated: they
-  // follow the mapped pages, and never leave the range of the two.
+  std::uint64_t pss = kUnknown;    // shared pages divided among the processes that share them
+  // Whether the value was measured in this sample. Between two measurements, values are estimated:
+  // they follow the mapped pages and stay between the two measured values.
   bool cache_measured = false, pss_measured = false;
   std::uint64_t page_tables = 0;
   std::uint64_t swap = 0;
@@ -39,8 +39,8 @@ struct ProfileSample {
   std::uint32_t processes = 0;
 
   std::uint64_t rss() const { return anon + file + shmem + duplicate; }  // summed over processes
-  // What the program occupies, no page counted twice: anon + shmem + the larger of the mapped file
-  // pages and the page cache it filled. A mapped page is in both, and is one page.
+  // What the program occupies, with no page counted twice: anon + shmem + the larger of the mapped
+  // file pages and the page cache it filled. A mapped page is in both.
   std::uint64_t memory() const;
 };
 
@@ -90,9 +90,9 @@ struct ProfileReport {
 // Peaks and slopes of a run.
 struct ProfileSummary {
   std::uint64_t peak_anon = 0, peak_file = 0, peak_shmem = 0, peak_rss = 0, peak_memory = 0;
-  // anon + shmem + page tables: what the kernel cannot take back, but for swapping it out.
+  // anon + shmem + page tables: what the kernel cannot reclaim except by swapping it out.
   std::uint64_t peak_unreclaimable = 0;
-  std::uint64_t file_at_peak = 0;  // of peak_memory, pages of files: the kernel can take them back
+  std::uint64_t file_at_peak = 0;  // pages of files in peak_memory: the kernel can reclaim them
   std::uint64_t peak_page_tables = 0, peak_swap = 0;
   std::optional<std::uint64_t> peak_cache, peak_pss;
   // Bytes per minute, over the second half of the run: the median of the slopes between samples
@@ -112,17 +112,17 @@ std::string to_html(const ProfileReport& report);  // one file that loads nothin
 std::string to_svg(const ProfileReport& report);   // for papers and READMEs
 std::string to_csv(const ProfileRun& run);
 
-// Writes a file completely or not at all: to a temporary file beside it, which is then renamed.
-// Where that is not possible, it writes directly: pipes, devices, /dev/stdout, a writable file in a
+// Writes a file completely or not at all: to a temporary file beside it, which is then renamed. If
+// that is not possible, it writes directly: to pipes, devices, /dev/stdout, or a writable file in a
 // folder that is not writable. Throws Error (kSystem).
 void write_report(const std::string& path, const std::string& text);
 // Throws what write_report would throw, as far as that is known beforehand. Writes nothing.
 void require_writable(const std::string& path);
 
-// Samples of a run of any length, in bounded memory: when there are kMost, neighbours are merged. A
-// merged sample has the larger size of each kind and the later counters and time, so no peak is
-// lost. Sums of sizes may be larger than they ever were, if one kind shrank while another grew;
-// they are never smaller.
+// Keeps the samples of a run of any length in bounded memory: when there are kMost, neighbours are
+// merged. A merged sample has the larger size of each kind and the later counters and time, so no
+// peak is lost. If one kind shrank while another grew, a sum of merged sizes is larger than the
+// real sum ever was; it is never smaller.
 class ProfileSeries {
  public:
   static constexpr std::size_t kMost = 8192;
@@ -132,8 +132,8 @@ class ProfileSeries {
 
  private:
   std::vector<ProfileSample> samples_;
-  std::size_t together_ = 1;  // how many added samples one stored sample stands for
-  std::size_t in_last_ = 0;   // how many of them the last stored sample has so far
+  std::size_t together_ = 1;  // how many added samples one stored sample represents
+  std::size_t in_last_ = 0;   // how many of them are in the last stored sample so far
 };
 
 }  // namespace evenkeel

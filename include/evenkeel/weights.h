@@ -21,27 +21,27 @@
 
 namespace evenkeel {
 
-// What a tensor is called, what it holds, and where its bytes lie. They are stored row-major and
+// The name and type of a tensor, and where its bytes are. They are stored row-major and
 // little-endian.
 struct Tensor {
   std::string name;
-  std::string type;  // in the words of the format: "BF16", "F8_E4M3", "Q4_K"
-  // The same as a type of this library; empty where it has none: 8-bit floats, quantised blocks.
+  std::string type;  // as the format names it: "BF16", "F8_E4M3", "Q4_K"
+  // The type as a DType; empty if there is none: 8-bit floats, quantised blocks.
   std::optional<DType> dtype = {};
   std::vector<std::uint64_t> shape = {};
-  std::uint32_t file = 0;    // of Weights::paths()
+  std::uint32_t file = 0;    // index into Weights::paths()
   std::uint64_t offset = 0;  // in that file
   std::uint64_t bytes = 0;
 };
 
 struct WeightsOptions {
-  // What reading may occupy in memory: headers and buffers. It does not cover the memory that
-  // tensors are read into.
+  // Covers headers and buffers for reading. It does not cover the memory that tensors are read
+  // into.
   Budget budget = {};
   EngineKind engine = EngineKind::kAuto;  // kAuto never maps the files
 };
 
-// A tensor in memory of its own. Moves, does not copy.
+// A tensor that owns its memory. Movable, not copyable.
 class LoadedTensor {
  public:
   LoadedTensor(LoadedTensor&&) noexcept;
@@ -57,9 +57,9 @@ class LoadedTensor {
   std::span<std::byte> bytes_;
 };
 
-// The tensors of one file, or of the shards of a model. Opening reads headers only. All calls but
-// `close` and moves may come from several threads at once. Reading leaves nothing in the page
-// cache. A file that changes while it is open is an error at the next read.
+// The tensors of one file, or of the shards of a model. Opening reads only headers. All calls
+// except `close` and moves may be made from several threads at once. Reading leaves nothing in the
+// page cache. If a file changes while it is open, the next read fails.
 class Weights {
  public:
   // A .safetensors or .gguf file; a pattern; an index of shards (model.safetensors.index.json); or
@@ -72,11 +72,11 @@ class Weights {
 
   const std::string& format() const;  // "safetensors", "gguf"
   const std::vector<std::string>& paths() const;
-  const std::vector<Tensor>& tensors() const;  // by file and place in it
+  const std::vector<Tensor>& tensors() const;  // ordered by file and offset
   const Tensor* find(std::string_view name) const;
   // Throws Error (kIndex) that names the closest tensor.
   const Tensor& at(std::string_view name) const;
-  // What the files say about themselves. Of GGUF, its keys with numbers, flags and texts; arrays
+  // The metadata of the files. For GGUF these are keys with numbers, booleans and strings; arrays
   // are left out.
   const std::map<std::string, std::string>& metadata() const;
   std::uint64_t bytes() const;  // of all tensors
@@ -84,16 +84,17 @@ class Weights {
   EngineReport engine() const;
   ArrayStats stats() const;
 
-  // A tensor into memory of the caller's, which must hold tensor.bytes bytes.
+  // Reads a tensor into `out`, which must hold tensor.bytes bytes.
   void read(const Tensor& tensor, std::span<std::byte> out) const;
-  // Tensors into memory of their own: large ones straight from the disk into huge pages. The memory
-  // is the caller's from then on and does not count against the budget.
+  // Reads tensors into new memory; large ones straight from the disk into huge pages. The memory
+  // belongs to the caller and does not count against the budget.
   std::vector<LoadedTensor> load(std::span<const Tensor* const> tensors) const;
-  // A tensor as an array, to read parts of it under the budget. Throws Error (kInvalid) where it
-  // has no dtype.
+  // A tensor as an array, to read parts of it within the budget. Throws Error (kInvalid) if it has
+  // no dtype.
   Array array(const Tensor& tensor) const;
 
-  // Gives everything back. Later calls throw Error (kClosed); closing twice is fine.
+  // Closes the files and frees all memory. Later calls throw Error (kClosed); closing twice is
+  // fine.
   void close();
 
   struct Impl;

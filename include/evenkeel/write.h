@@ -1,4 +1,4 @@
-// Writing arrays and token files far larger than memory, under a budget.
+// Writing arrays and token files far larger than memory, within a budget.
 #pragma once
 
 #include <cstddef>
@@ -20,54 +20,56 @@
 
 namespace evenkeel {
 
-// What all writers have in common.
+// Options of all writers.
 struct WriteOptions {
-  // Bytes that the writer may occupy: its buffers (16 MiB at most), and the page cache where the
-  // filesystem does not take direct writes. See budget.h.
+  // Bytes that the writer may occupy: its buffers (16 MiB at most), and the page cache if the
+  // filesystem does not support direct writes. See budget.h.
   Budget budget = {};
   // Writes FILE.xxh3 beside the file, which `evenkeel verify` checks.
   bool checksums = false;
-  // Goes on at the last checkpoint of a writer that was killed. Without one, it begins anew.
+  // Continues from the last checkpoint of a writer that was killed. Without a checkpoint, it starts
+  // from the beginning.
   bool resume = false;
-  // Called every 50 ms of a wait for the disk; what it throws ends the wait, and the writer cannot
-  // be used any more.
+  // Called every 50 ms while waiting for the disk. An exception from it ends the wait, and the
+  // writer can no longer be used.
   std::function<void()> while_waiting = {};
-  // About how many bytes will be written; 0: not known. An object on a server has 10,000 parts at
-  // most: they are made large enough, and where the budget is too small for that, this shows at
-  // once. A fixed shape says it itself.
+  // About how many bytes will be written; 0: not known. An object on a server has at most 10,000
+  // parts. This number makes the parts large enough, and a budget that is too small for them fails
+  // at once. It is not needed with a fixed shape.
   std::uint64_t expected_bytes = 0;
 };
 
 struct ArrayWriterOptions : WriteOptions {
   DType dtype = DType::of<float>();
-  // A first axis of -1 grows with what is appended. With another number, the file has exactly so
-  // many rows: room is taken at once, and rows that were never written are zeros.
+  // A first axis of -1 grows as rows are appended. Otherwise the file has exactly the given number
+  // of rows: its space is allocated at once, and rows that are never written are zeros.
   std::vector<std::int64_t> shape = {-1};
   // "npy", "raw" (no header), or empty: "npy" for names that end with .npy, else "raw".
   std::string format = {};
-  // The element type in the NPY header, as NumPy writes it, where DType has no name for it:
-  // "[('x', '<f4'), ('y', '<i8')]". It must have the size of `dtype`.
+  // The element type in the NPY header, as NumPy writes it, if DType has no name for it: "[('x',
+  // '<f4'), ('y', '<i8')]". It must have the size of `dtype`.
   std::string descr = {};
 };
 
-// An array file that is being written. The file appears under its name only when it is complete,
-// with `close`: until then it is NAME.partial, and a crash leaves the old file or none. Data goes
-// to the disk by direct writes, several at a time, while the caller makes more; nothing stays in
-// the page cache. One thread at a time; not to be used in a child of fork. Moves, does not copy.
-// Without `close` the destructor drops the file, but for one that has a checkpoint.
+// Writes an array file. The file gets its name only in `close`, when it is complete. Until then it
+// is NAME.partial, and a crash leaves the old file or none. Data goes to the disk by direct writes,
+// several at a time, while the caller produces more. Nothing stays in the page cache. Use it from
+// one thread at a time; do not use it in a child of fork. Movable, not copyable. Without `close`,
+// the destructor deletes the partial file unless it has a checkpoint.
 class ArrayWriter {
  public:
-  // Throws Error (kInvalid, kBudget, kSystem); kInvalid also when a checkpoint is of another array.
+  // Throws Error (kInvalid, kBudget, kSystem); kInvalid also if the checkpoint belongs to another
+  // array.
   static ArrayWriter create(const std::string& path, const ArrayWriterOptions& options);
   ArrayWriter(ArrayWriter&&) noexcept;
   ArrayWriter& operator=(ArrayWriter&&) noexcept;
   ~ArrayWriter();
 
-  // Whole rows, behind the last one. Errors of the disk are thrown by this call or a later one;
-  // after one, nothing more can be written.
+  // Appends whole rows. Errors of the disk are thrown by this call or a later one. After an error
+  // nothing more can be written.
   void append(std::span<const std::byte> rows);
-  // Rows first, first+1, ...: rows that exist, or those that come next. With a fixed number of rows
-  // anywhere. Rows that were written already cost a read and a write each: assign many at a time.
+  // Writes rows first, first+1, ... They must exist or follow the last row; with a fixed number of
+  // rows they may be anywhere. Overwriting rows costs a read and a write, so assign many at a time.
   void assign(std::uint64_t first, std::span<const std::byte> rows);
   template <class T>
   void append(std::span<const T> rows) {
@@ -80,20 +82,21 @@ class ArrayWriter {
     assign(first, std::as_bytes(rows));
   }
 
-  std::uint64_t rows() const;  // the highest row written so far, and one
+  std::uint64_t rows() const;  // the highest row written so far, plus one
   std::uint64_t row_bytes() const;
-  std::vector<std::uint64_t> shape() const;  // with rows() where it grows
+  std::vector<std::uint64_t> shape() const;  // a growing first axis is rows()
   DType dtype() const;
   const std::string& path() const;
   std::string how() const;  // "O_DIRECT, 4 threads, 16 blocks of 1 MiB"
 
-  // All rows so far are on the disk, and a writer with `resume` goes on here, whatever happens.
-  // `state` is kept for it: where the caller was. Costs a flush of the disk's cache.
+  // When this returns, all rows so far are on the disk, and after a crash a writer with `resume`
+  // continues here. `state` is stored with the checkpoint, for the caller's own position. Costs a
+  // flush of the disk's cache.
   void checkpoint(std::string_view state = "");
-  const std::string& state() const;  // of the checkpoint that this writer goes on from
+  const std::string& state() const;  // of the checkpoint that this writer resumed from
 
   void close();           // completes the file; closing twice is fine
-  void abort() noexcept;  // drops it, with its checkpoint
+  void abort() noexcept;  // deletes it and its checkpoint
 
   struct Impl;
 
@@ -105,43 +108,43 @@ class ArrayWriter {
 };
 
 struct TokenWriterOptions : WriteOptions {
-  // "nanogpt" (bare tokens), "llm.c" (also of modded-nanogpt), "megatron" (.bin and .idx),
-  // "datatrove" (.ds and .ds.index) or "npy". Empty: by the name: .npy, .ds, else nanogpt.
+  // "nanogpt" (bare tokens), "llm.c" (also modded-nanogpt), "megatron" (.bin and .idx), "datatrove"
+  // (.ds and .ds.index) or "npy". Empty: chosen by the extension: .npy, .ds, otherwise nanogpt.
   std::string format = {};
   // llm.c: uint16 or uint32. Megatron: uint8, int8, int16, int32, int64 or uint16. datatrove:
-  // uint16 or uint32. Others: any integers.
+  // uint16 or uint32. Others: any integer type.
   DType dtype = DType::of<std::uint16_t>();
-  // A token that `end_document` writes: before the document's tokens for llm.c, behind them else.
+  // A token that `end_document` adds: before the tokens of the document for llm.c, after them for
+  // other formats.
   std::optional<std::int64_t> eot = {};
 };
 
-// A token file that is being written: as ArrayWriter, and with the index of documents that the
-// format has. Megatron's and datatrove's index gets its name first, so that tokens never stand
-// without it.
+// Writes a token file, like ArrayWriter, and the document index of the format. The index of
+// Megatron and datatrove is renamed first, so that tokens never exist without it.
 class TokenWriter {
  public:
-  // For "megatron", the path of the .bin, of the .idx, or what both begin with.
+  // For "megatron", the path of the .bin, of the .idx, or their common prefix.
   static TokenWriter create(const std::string& path, const TokenWriterOptions& options);
   TokenWriter(TokenWriter&&) noexcept;
   TokenWriter& operator=(TokenWriter&&) noexcept;
   ~TokenWriter();
 
-  // Tokens of the dtype, as they lie in memory.
+  // Appends tokens of the dtype, as they are in memory.
   void append(std::span<const std::byte> tokens);
-  // Any integers; throws Error (kInvalid) for one that does not fit the dtype, before any of these
+  // Appends any integers. Throws Error (kInvalid) if one does not fit the dtype, before any of them
   // is written.
   void append(std::span<const std::int64_t> tokens);
-  // The tokens since the last call are a document. Without a call, all are one.
+  // Ends a document: the tokens since the last call. Without any call, all tokens are one document.
   void end_document();
 
-  std::uint64_t tokens() const;  // those of `eot` included
+  std::uint64_t tokens() const;  // including those of `eot`
   std::uint64_t documents() const;
   DType dtype() const;
   const std::string& format() const;
   const std::string& path() const;  // of the tokens
   std::string how() const;
 
-  // As of ArrayWriter.
+  // As in ArrayWriter.
   void checkpoint(std::string_view state = "");
   const std::string& state() const;
 

@@ -325,7 +325,7 @@ def test_automatic_budgets():
 
 @pytest.mark.parametrize("text", ["auto:2GiB", "auto 2GiB", "auto/node"])
 def test_auto_takes_no_number(text):
-    with pytest.raises(ValueError, match='"auto" stands alone'):
+    with pytest.raises(ValueError, match='"auto" takes no number'):
         evenkeel.Budget(text)
 
 

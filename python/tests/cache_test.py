@@ -144,7 +144,7 @@ def test_what_is_no_size_is_refused(rows, cache):
 
 
 def test_what_the_budget_does_not_leave_is_refused_with_what_would_work(rows):
-    with pytest.raises(MemoryError, match="ask for a cache of at most [0-9,]+ bytes"):
+    with pytest.raises(MemoryError, match="use a cache of at most [0-9,]+ bytes"):
         evenkeel.open(rows[0], budget="2MiB", engine="direct", cache="8MiB")
     with pytest.raises(TypeError, match="cache must be a number of bytes"):
         evenkeel.open(rows[0], cache=[])

@@ -150,7 +150,7 @@ def test_what_is_not_there(server):
     with pytest.raises(ValueError, match="user name before the host") as error:
         evenkeel.open("https://me:123secret456@localhost/x.npy")
     assert "123secret" not in str(error.value)
-    with pytest.raises(ValueError, match="reads files, and this is a URL"):
+    with pytest.raises(ValueError, match="reads files, but this is a URL"):
         evenkeel.open(server.put("x.npy", npy(ROWS)), engine="direct")
     with pytest.raises(ValueError, match="the file is empty"):
         evenkeel.open(server.put("empty.npy", b""))

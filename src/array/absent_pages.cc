@@ -54,11 +54,10 @@ class PieceWalk {
   std::size_t start_ = 0;
   std::uint64_t column_ = 0, row_ = 0;
   Piece piece_;
-  std::uint64_t done_to_ = 0;  // of piece_
+  std::uint64_t done_to_ = 0;  // offset up to which piece_ was returned
 };
 
-// Copies out of mapped files whose pages may not be in memory: while some pieces are copied, the
-// next are read.
+// Copies pieces from mapped files in groups: while one group is copied, the next is read.
 class AbsentPagesCopy {
  public:
   AbsentPagesCopy(Engine& engine, const Layout& layout)
@@ -89,8 +88,8 @@ class AbsentPagesCopy {
     std::vector<FileRange> ranges, pending;
   };
 
-  // A file that has been truncated is an error rather than SIGBUS, but for one that is truncated
-  // while this group is copied.
+  // Turns a truncated file into an error instead of SIGBUS, unless it is truncated while this group
+  // is copied.
   void look_at_files(const Group& group) {
     std::optional<std::uint32_t> last;
     for (const PiecePart& part : group.parts) {

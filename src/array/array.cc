@@ -53,13 +53,13 @@ Array& Array::operator=(Array&&) noexcept = default;
 Array::~Array() = default;
 
 Array Array::open(const std::string& path_or_glob, const ArrayOptions& options) {
-  const RemoteOpening opening;  // what is found out about URLs serves both steps
+  const RemoteOpening opening;  // what is learnt about URLs is used by both steps
   return open(expand_paths(path_or_glob), options);
 }
 
 Array Array::open(const std::vector<std::string>& paths, const ArrayOptions& options) {
   if (paths.empty()) throw Error(ErrorKind::kInvalid, "open", "no file was named");
-  const RemoteOpening opening(paths);  // all URLs at once
+  const RemoteOpening opening(paths);  // looks up all URLs at once
   return Array(std::make_shared<Impl>(layout_for(paths, options), options));
 }
 
@@ -109,10 +109,10 @@ Chunks Array::chunks(std::uint64_t rows_per_chunk, Order order) const {
 void Array::close() { impl_.reset(); }
 
 void Array::require(DType wanted) const {
-  const DType held = dtype();
-  if (wanted == held || (held.kind == DTypeKind::kRecord && wanted.size == held.size)) return;
+  const DType own = dtype();
+  if (wanted == own || (own.kind == DTypeKind::kRecord && wanted.size == own.size)) return;
   throw Error(ErrorKind::kInvalid, "array",
-              "holds " + held.name() + ", asked for as " + wanted.name())
+              "holds " + own.name() + ", requested as " + wanted.name())
       .in(paths().front());
 }
 

@@ -105,7 +105,7 @@ TEST_P(EveryEngine, RequestsLargerThanTheBudgetAreStreamed) {
 }
 
 TEST_P(EveryEngine, GatheringMoreRowsThanOneShareOfStartsIsFine) {
-  const Array array = open(100'000, 2, 1_MiB, GetParam());  // its share: 1,024 starts
+  const Array array = open(100'000, 2, 1_MiB, GetParam());  // small plans hold 1,024 starts
   const Rows64 rows = some_rows(array.rows(), 10'000);
   EXPECT_EQ(gathered(array, rows), rows_of_counting(rows, 2));
 }
@@ -260,18 +260,18 @@ TEST_F(ArrayTest, ArraysOfOneBudgetStayUnderItTogether) {
 TEST_F(ArrayTest, AnArrayThatDoesNotFitASharedBudgetSaysWhoHoldsIt) {
   const Budget budget(1_MiB);
   const auto path = numbers("shared", 1'000'000);
-  std::vector<Array> held;
+  std::vector<Array> opened;
   const Error error = error_of([&] {
     for (int i = 0; i < 100; ++i) {
-      held.push_back(Array::open(path, counted(10, budget, EngineKind::kDirect)));
+      opened.push_back(Array::open(path, counted(10, budget, EngineKind::kDirect)));
     }
   });
   EXPECT_EQ(error.kind(), ErrorKind::kBudget);
   EXPECT_THAT(error.what(), AllOf(HasSubstr("read buffers"),
                                   HasSubstr("1,048,576 bytes, of which " +
                                             with_commas(budget.in_use()) + " are in use")));
-  EXPECT_FALSE(held.empty());
-  held.clear();
+  EXPECT_FALSE(opened.empty());
+  opened.clear();
   EXPECT_EQ(budget.in_use(), 0u);
 }
 
@@ -295,7 +295,7 @@ TEST_F(ArrayTest, FlattenSeesElementsInTheOrderInWhichTheyAreStored) {
   EXPECT_EQ(gathered(array, Rows64{999, 3, 500}), (Numbers{999, 3, 500}));
 }
 
-// Data that fits is mapped; a chunk that needs the mapping's room ends that.
+// Data that fits is mapped, until a chunk needs the memory of the mapping.
 TEST_F(ArrayTest, AutoMapsDataThatFitsAndStopsWhenAChunkNeedsTheRoom) {
   const std::uint64_t count = 6_MiB / 4, columns = 256;
   const Array array = open(count, columns, 8_MiB);
@@ -319,7 +319,7 @@ TEST_F(ArrayTest, AMappingThatIsStillInUseStaysAndTheArrayWorksOn) {
   ASSERT_EQ(array.engine().chosen, EngineKind::kMap);
   Chunks in_place = array.chunks(1000);
   auto at = in_place.begin();
-  // Now neither a buffer nor another engine fits beside the mapping, which the range still holds.
+  // Now neither a buffer nor another engine fits beside the mapping, which the range still uses.
   const Reservation other = array.budget().reserve(array.budget().left() - 64_KiB, "another");
   EXPECT_EQ(error_of([&] { array.chunks(4_MiB / 16, shuffled(1)); }).kind(), ErrorKind::kBudget);
   const Rows64 rows = some_rows(array.rows(), 1000);
@@ -328,7 +328,7 @@ TEST_F(ArrayTest, AMappingThatIsStillInUseStaysAndTheArrayWorksOn) {
   EXPECT_TRUE(counts_on(*++at));
 }
 
-// Whatever the size of a chunk beside a mapping: it is read, or refused by the budget.
+// A chunk of any size beside a mapping is either read or refused by the budget.
 TEST_F(ArrayTest, ChunksOfAnySizeBesideAMappingAreReadOrRefused) {
   const std::string path = numbers("numbers", 6_MiB / 4);
   for (std::uint64_t rows = 64; rows <= 6_MiB / 1024; rows += 64) {

@@ -17,15 +17,16 @@ class BatchMaker {
  public:
   // Called once for each batch, before it is prepared for any stream. One call at a time.
   virtual void begin(std::size_t /*slot*/, std::uint64_t /*number*/) {}
-  // Says what batch `number` is and which memory of `slot` it goes to. The job stays the maker's
-  // and must live until the batch is finished. One call at a time.
+  // Returns the rows of batch `number` and the memory of `slot` that they go to. The maker owns the
+  // job, which must live until the batch is finished. One call at a time.
   virtual Job& prepare(std::size_t slot, std::uint64_t number) = 0;
-  // The same for one of several streams. Streams come to a batch in any order, but for
+  // The same for one of several streams. Streams get to a batch in any order, except for
   // ReadStream::after.
   virtual Job& prepare_stream(std::size_t slot, std::uint64_t number, std::size_t /*stream*/) {
     return prepare(slot, number);
   }
-  // The rows are in place; turn them into what the user gets. One call at a time for each slot.
+  // Called when the rows are in place: turns them into what the user gets. One call at a time for
+  // each slot.
   virtual void finish(std::size_t /*slot*/, std::uint64_t /*number*/) {}
 
  protected:
@@ -37,17 +38,19 @@ struct ReadStream {
   const Layout& layout;
   Engine& engine;
   std::optional<std::uint64_t> merge_gap = {};
-  // Prepared once this earlier stream has read the batch: what it reads says what to read here.
+  // If set, this stream is prepared after that earlier stream has read the batch, because what it
+  // read determines what to read here.
   std::optional<std::size_t> after = {};
   RowCache* cache = nullptr;
 };
 
-// A feed and the engine that it runs on. One thread at a time; `cancel` from any.
+// A feed and the engine that it runs on. Use it from one thread at a time; `cancel` may be called
+// from any.
 class FeedRunner {
  public:
   FeedRunner(const Layout& layout, Engine& engine, JobSource& source,
              std::optional<std::uint64_t> merge_gap, std::uint64_t budget_limit, RowCache* cache);
-  void run();  // until the source has no job, or `cancel`
+  void run();  // until the source has no more jobs, or `cancel`
   void cancel() { feed_.cancel(); }
   void reset() { feed_.reset(); }  // after a run that threw or was cancelled
 
@@ -58,12 +61,12 @@ class FeedRunner {
   RowFeed feed_;
 };
 
-// Reads one batch when it is asked for, on the caller's thread. One thread at a time.
+// Reads one batch on the caller's thread. Use it from one thread at a time.
 class BatchReader final : JobSource {
  public:
   BatchReader(const std::vector<ReadStream>& streams, BatchMaker& maker,
               std::uint64_t budget_limit);
-  // False when it was cancelled.
+  // Returns false if it was cancelled.
   bool read(std::size_t slot, std::uint64_t number);
   void cancel();  // from any thread: `read` returns soon
   void reset();

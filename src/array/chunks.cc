@@ -10,12 +10,14 @@
 namespace evenkeel {
 namespace {
 
-// One in use, one being read, one that keeps the queue full in between. Small chunks have more.
+// One in use, one being read, and one that keeps the disk's queue full in between. There are more
+// for small chunks.
 constexpr std::size_t kUsualBuffers = 3;
-// Around a chunk's rows: the overhang of two blocks of 4 KiB, and what rounding to pages adds.
+// Room around the rows of a chunk: the overhang of two blocks of 4 KiB, and what rounding to pages
+// adds.
 constexpr std::uint64_t kBufferOverhead = 16_KiB;
 
-// For chunks that are copied out of windows: they ask for nothing from the disk themselves.
+// For chunks that are copied out of windows, which need no reads of their own.
 class NoEngine final : public Engine {
  public:
   void run(Feed& feed) override {
@@ -34,7 +36,7 @@ void Chunk::require(DType wanted, std::size_t alignment) const {
       wanted == dtype_ || (dtype_.kind == DTypeKind::kRecord && wanted.size == dtype_.size);
   if (!same) {
     throw Error(ErrorKind::kInvalid, "chunk",
-                "holds " + dtype_.name() + ", asked for as " + wanted.name());
+                "holds " + dtype_.name() + ", requested as " + wanted.name());
   }
   if (reinterpret_cast<std::uintptr_t>(bytes_.data()) % alignment != 0) {
     throw Error(ErrorKind::kInvalid, "chunk", "rows are not aligned for this type")
@@ -52,8 +54,8 @@ Chunks& Chunks::operator=(Chunks&& other) noexcept {
   return *this;
 }
 Chunks::~Chunks() {
-  // In a child of fork the reading thread is not there, and what it was waiting on cannot be
-  // destroyed without it: that is left as it is.
+  // In a child of fork the reading thread does not exist, and what it was waiting on cannot be
+  // destroyed, so it is leaked.
   if (impl_ && !impl_->owned_here()) static_cast<void>(impl_.release());
 }
 std::uint64_t Chunks::size() const { return impl_->size(); }
@@ -101,7 +103,7 @@ std::uint64_t Chunks::Impl::buffer_bytes() const {
   return rows_per_chunk_ * array_->layout.row_bytes + overhang();
 }
 
-// Rows that follow one another are a few pieces, however many they are.
+// Consecutive rows are only a few pieces, however many rows there are.
 std::uint64_t Chunks::Impl::plan_limit() const {
   return (in_order_ && !array_->layout.fortran) || windows_ ? 0 : array_->budget.limit();
 }
@@ -122,7 +124,7 @@ void Chunks::Impl::add_buffer() {
 
 void Chunks::Impl::make_buffers() {
   if (chunks_ == 0) return;
-  // Keep one returned buffer that no slot needs: copies out of a mapping use it.
+  // Keeps one returned buffer that no slot needs, for copies out of a mapping.
   pool_ = std::make_shared<LendingPool>(buffer_bytes(), "a chunk's rows", 1);
   // If pages may be absent, reading ahead is faster than handing out views of the mapping.
   const bool mapped = engine_->maps_files() && !engine_->pages_may_be_absent();
@@ -149,8 +151,9 @@ void Chunks::Impl::make_buffers() {
     engine_ = array_->engine();
     return make_buffers();
   }
-  // Reading ahead pays when there is something to wait for. A part stays free for other calls:
-  // what makes reading ahead possible leaves less of it than what makes it smoother, or faster.
+  // Reading ahead is worth it only if there is something to wait for. Part of the budget stays free
+  // for other calls: little for the second buffer, which makes reading ahead possible, more for the
+  // third, which makes it smoother, and most for further ones.
   const auto kept_free = [&] {
     const std::size_t made = buffers_.size();
     return budget.limit() / (made == 1 ? 16 : made < kUsualBuffers ? 8 : 2);
@@ -162,7 +165,7 @@ void Chunks::Impl::make_buffers() {
     }
     if (buffers_.size() > 1) second_plan_share_ = budget.reserve(plan_bytes(), "plans of chunks");
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kBudget) throw;  // another user of the budget was quicker
+    if (error.kind() != ErrorKind::kBudget) throw;  // something else took the memory
   }
   pool_->allocate();
   start_reading();
@@ -212,7 +215,7 @@ void Chunks::Impl::throw_too_large(const Error& error) const {
   const std::uint64_t row = array_->layout.row_bytes;
   const std::uint64_t left = array_->budget.left(), limit = plan_limit();
   const std::uint64_t plans = RowFeed::memory(limit, 1) + kBufferOverhead;
-  // A row that is listed has a number in the list and a pick in the plan.
+  // A listed row has a number in the list and a pick in the plan.
   const std::uint64_t per_row =
       row + (in_order_
                  ? 0
@@ -223,7 +226,7 @@ void Chunks::Impl::throw_too_large(const Error& error) const {
                   " bytes does not fit: " + with_commas(left) + " bytes are left of a budget of " +
                   array_->budget.describe())
       .in(array_->layout.paths.front())
-      .hint(fitting > 0 ? "ask for at most " + with_commas(fitting) + " rows at a time"
+      .hint(fitting > 0 ? "use chunks of at most " + with_commas(fitting) + " rows"
                         : "raise the budget: one row and its read buffers do not fit");
 }
 
@@ -306,7 +309,7 @@ bool Chunks::Impl::show_in_place(Chunk& chunk) {
   return true;
 }
 
-// The one mapped chunk in many that crosses into another file is copied.
+// Only a mapped chunk that crosses into another file is copied.
 void Chunks::Impl::prepare_to_copy(std::uint64_t number) {
   if (!ahead_) {
     add_buffer();
@@ -351,7 +354,7 @@ ReadAhead::Outcome Chunks::Impl::lend(const Use& use, Loan& loan,
   return ahead_->take(taken, deadline);
 }
 
-// One thread at a time.
+// Must be called by one thread at a time.
 ReadAhead::Outcome Chunks::Impl::lend_in_place(const Use& use, Loan& loan) {
   if (next_chunk_ == chunks_) return ReadAhead::Outcome::kEnd;
   const std::uint64_t number = next_chunk_;

@@ -38,7 +38,7 @@ class ChunksTest : public testing::Test {
     path_ = counting_file(folder_, "numbers", rows * kColumns);
     return Array::open(path_, counted(kColumns, budget, engine));
   }
-  // The row number that a hint names: "ask for at most 12,345 rows at a time".
+  // The number of rows in a hint: "use chunks of at most 12,345 rows".
   static std::uint64_t number_in(const std::string& hint) {
     std::string digits;
     for (const char c : hint) {
@@ -188,7 +188,7 @@ TEST_P(EveryEngineChunks, AChunkThatIsTooLargeIsRefusedWithAHintThatWorks) {
       const std::uint64_t fitting = number_in(error.hint_text());
       ASSERT_GT(fitting, 0u) << error.what();
       EXPECT_TRUE(counts_on(*array.chunks(fitting, order).begin())) << error.what();
-      // The hint is no more modest than it must be.
+      // The hint is not much smaller than necessary.
       EXPECT_EQ(error_of([&] { array.chunks(fitting * 5 / 4, order); }).kind(), ErrorKind::kBudget)
           << error.what();
     }
@@ -228,7 +228,7 @@ TEST_P(EveryEngineChunks, AMovedRangeGoesOn) {
 
 Chunks::Impl& impl_of(const Chunks& chunks) { return Internals::of(chunks); }
 
-// The next chunk, waited for with a limit, and the row numbers of its rows. False after the last.
+// Returns the next chunk and its row numbers, waiting with short deadlines. False after the last.
 bool lend(Chunks& chunks, Loan& loan, Chunk& chunk, std::vector<std::uint64_t>& numbers) {
   for (;;) {
     const auto deadline = ReadAhead::Clock::now() + std::chrono::milliseconds(1);
@@ -250,7 +250,7 @@ bool holds(const Chunk& chunk, const std::vector<std::uint64_t>& numbers) {
   return true;
 }
 
-// The memory of the last chunk and of the one before it, as a loop holds them that lets go.
+// Holds the memory of the last chunk and of the one before it, like a loop that releases chunks.
 TEST_P(EveryEngineChunks, LentMemoryThatComesBackIsUsedAgain) {
   const Budget budget(8_MiB);
   const Array array = open(400'003, budget, GetParam());
@@ -286,7 +286,7 @@ TEST_P(EveryEngineChunks, LentMemoryThatIsKeptIsReplacedAndStaysAsItIs) {
   std::vector<Kept> kept(21);
   for (std::size_t i = 0; i < kept.size(); ++i) {
     ASSERT_TRUE(lend(chunks, kept[i].loan, kept[i].chunk, kept[i].numbers));
-    if (i == 6) chunks.seek(7);  // which is where it is
+    if (i == 6) chunks.seek(7);  // its current position
   }
   Kept none;
   EXPECT_FALSE(lend(chunks, none.loan, none.chunk, none.numbers));
@@ -323,7 +323,7 @@ TEST_P(EveryEngineChunks, AClosedRangeThrows) {
   EXPECT_EQ(error.kind(), ErrorKind::kClosed);
 }
 
-// What was handed out is right; the error comes before anything that is gone, and stays.
+// Chunks that were handed out are right. The error comes before any row that is gone, and it stays.
 TEST_P(EveryEngineChunks, AFileTruncatedMeanwhileIsAnErrorAtTheChunkThatNeedsIt) {
   const std::uint64_t rows = 300'000, kept = 200'000;
   const Array array = open(rows, 2_MiB, GetParam());
@@ -363,7 +363,7 @@ TEST_P(EveryEngineChunks, ReadingGoesOnElsewhereAfterAnError) {
   EXPECT_TRUE(counts_on(*chunks.begin()));
 }
 
-// Batch `number` is row `number`, in memory of its slot.
+// Batch `number` is row `number`, in the memory of its slot.
 struct RowMaker final : BatchMaker {
   Job& prepare(std::size_t slot, std::uint64_t number) override {
     if (fails) throw Error(ErrorKind::kSystem, "test", "it fails");
@@ -383,7 +383,7 @@ struct RowMaker final : BatchMaker {
   std::array<Slot, 2> slots;
 };
 
-// A slot that a failed read leaves empty is filled again, by whoever reads it then.
+// A slot that a failed read leaves empty is filled by the next read.
 TEST_F(ChunksTest, ABatchWhoseReadFailedOnTheCallersThreadIsReadByTheThreadsLater) {
   const Array array = open(100, 2_MiB, EngineKind::kRead);
   const std::shared_ptr<Engine> engine = Internals::of(array).engine();
@@ -424,7 +424,7 @@ struct LentRow {
 // The child is forked while the reader's mutex is held, as another thread of the parent may hold
 // it.
 TEST_F(ChunksTest, ALoanThatEndsInAChildOfForkWaitsForNobody) {
-  if (kUnderTsan || kUnderAsan) GTEST_SKIP() << "sanitizers do not take forks beside threads";
+  if (kUnderTsan || kUnderAsan) GTEST_SKIP() << "sanitizers do not support fork with threads";
   LentRow lent(open(100, 2_MiB, EngineKind::kRead));
   std::string said;
   lent.ahead->take([&](std::size_t, std::uint64_t) {
@@ -442,7 +442,7 @@ TEST_F(ChunksTest, ALoanThatEndsInAChildOfForkWaitsForNobody) {
 TEST_F(ChunksTest, AClosedPoolHasNobodyInItsReader) {
   LentRow lent(open(100, 2_MiB, EngineKind::kRead));
   std::thread ending, closing;
-  std::atomic<long> owners = 0;  // of the reader, when `close` has returned
+  std::atomic<long> owners = 0;  // of the reader, after `close` has returned
   lent.ahead->take([&](std::size_t, std::uint64_t) {
     ending = std::thread([&] { lent.loan = {}; });
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);

@@ -1,5 +1,5 @@
 // labels: threads
-// Arrays in chunks that must be decoded: the same rows as were written, by several threads at once.
+// Arrays in compressed chunks: several threads at once must read the rows that were written.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::uint64_t kGridRows = 300, kGridColumns = 10;
 
-// Element i of the array is i; chunks of 16 rows and 4 columns cut the rows.
+// Element i of the array is i. Chunks have 16 rows and 4 columns, so they divide rows.
 class DecodeEngineTest : public FileTest {
  protected:
   DecodeEngineTest() {
@@ -102,7 +102,7 @@ TEST_F(DecodeEngineTest, AnArrayThatIsGoneIsNotTheFillValue) {
   }
 }
 
-// Decoders get no memory, or no threads.
+// Gives decoders no memory, or no threads.
 class NoDecoders final : public sys::FaultHook {
  public:
   explicit NoDecoders(sys::Call without) : without_(without) { sys::fault_hook = this; }

@@ -1,4 +1,5 @@
-// Rows and crops of one call: out of the mapping, the cache, or by a plan and the engine.
+// Reads the rows or crops of one call: from the mapping, the cache, or through a plan and the
+// engine.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -19,7 +20,8 @@ std::uint64_t large_gather(const Budget& budget) {
 }  // namespace
 
 // A small call while the cache is on. Its starts are looked up a part at a time: the disk reads
-// what the first part lacks while the next one is looked up, and what the cache has is copied last.
+// what is missing of the first part while the next one is looked up. What the cache has is copied
+// last.
 class Array::Impl::CachedCrops {
  public:
   CachedCrops(Impl& impl, std::span<const std::uint64_t> starts, std::uint64_t count,
@@ -49,7 +51,7 @@ class Array::Impl::CachedCrops {
     }
   }
 
-  // Crops that the cache lacks and that no job has yet. There are at most kJobs of these.
+  // Crops that are not in the cache and not in a job yet. There are at most kJobs such jobs.
   bool any_missing() const { return in_jobs_ < misses_; }
   void take_missing(Job& job) {
     const std::size_t first = std::exchange(in_jobs_, misses_);
@@ -59,7 +61,7 @@ class Array::Impl::CachedCrops {
 
   bool any_to_copy() const { return next_ < hits_; }
   void copy_some(std::size_t most) {
-    constexpr std::size_t kAhead = 4;  // crops on their way to the processor
+    constexpr std::size_t kAhead = 4;  // crops being prefetched
     const std::uint64_t bytes = std::min<std::uint64_t>(count_ * impl_.layout.row_bytes, 1_KiB);
     for (; most > 0 && next_ < hits_; --most, ++next_) {
       if (next_ + kAhead < hits_) prefetch_memory(places_[next_ + kAhead], bytes);
@@ -68,16 +70,16 @@ class Array::Impl::CachedCrops {
   }
   // Crops that were evicted before they could be copied.
   std::span<const std::uint32_t> lost() const { return std::span(crops_).first(lost_); }
-  // Throws Error (kFormat) when a file they are from is not what it was.
+  // Throws Error (kFormat) if a file of copied crops has changed.
   void verify() {
     for (std::size_t i = 0; i < files_used_; ++i) impl_.cache_->require_unchanged(files_[i]);
   }
 
  private:
   static constexpr std::size_t kPart = kSmallGather / Gatherer::kJobs;
-  static constexpr std::size_t kLookupsAhead = 16;  // on their way to the processor
+  static constexpr std::size_t kLookupsAhead = 16;  // lookups being prefetched
 
-  // False where the cache does not have it.
+  // Returns false if the cache does not have it.
   bool copy(std::size_t i) {
     return impl_.copy_cached(starts_[i], count_, out_ + i * count_ * impl_.layout.row_bytes, files_,
                              files_used_);
@@ -88,12 +90,12 @@ class Array::Impl::CachedCrops {
   const std::uint64_t count_;
   std::byte* const out_;
   std::size_t looked_up_ = 0;
-  // The first `misses_` are missing; jobs have the first `in_jobs_` of these.
+  // The first `misses_` entries are missing crops; the first `in_jobs_` of these are in jobs.
   std::array<std::uint64_t, kSmallGather> missing_;
   std::array<std::uint32_t, kSmallGather> positions_;
   std::size_t in_jobs_ = 0, misses_ = 0;
-  // Of crops_, those before lost_ are lost, those from next_ to hits_ are still to be copied. A
-  // crop seems to be at its place.
+  // In crops_, entries before lost_ are lost, and those from next_ to hits_ are still to be copied.
+  // places_ is where a crop was when it was looked up.
   std::array<std::uint32_t, kSmallGather> crops_;
   std::array<const std::byte*, kSmallGather> places_;
   std::size_t lost_ = 0, next_ = 0, hits_ = 0;
@@ -179,7 +181,8 @@ Job* Array::Impl::Gatherer::next_job() {
   return &job;
 }
 
-// While a job is read, lookups are other work: the engine starts its reads before that.
+// While a job is being read, lookups are left to do_other_work, so that the engine starts the reads
+// first.
 Job* Array::Impl::Gatherer::next_cached_job() {
   while (jobs_open == 0 && !cached->any_missing() && cached->any_to_look_up()) {
     cached->look_up_some();
@@ -199,13 +202,13 @@ bool Array::Impl::Gatherer::has_other_work() const {
 }
 
 void Array::Impl::Gatherer::do_other_work() {
-  constexpr std::size_t kAtATime = 64;  // so that what arrives is soon taken
+  constexpr std::size_t kAtATime = 64;  // small, so that arriving data is handled soon
   if (cached->any_to_look_up()) return cached->look_up_some();
   cached->copy_some(kAtATime);
 }
 
-// While it lives, the array copies out of its mapping, which then stays. Empty when the array has
-// none.
+// Keeps the mapping of the array from ending while it is copied from. Empty if the array has no
+// mapping.
 class Array::Impl::MappedRead {
  public:
   explicit MappedRead(const Impl& impl) : use_(impl.engine_use_.get()) {
@@ -275,7 +278,7 @@ bool Array::Impl::cache_has(std::uint64_t start, std::uint64_t count, const std:
   return true;
 }
 
-// Files are noted once each, as far as `files` has room; beyond that they are verified at once.
+// Notes each file once while `files` has room, and verifies further ones at once.
 bool Array::Impl::copy_cached(std::uint64_t start, std::uint64_t count, std::byte* out,
                               std::span<std::uint32_t> files, std::size_t& files_used) {
   for (std::uint64_t row = 0, taken; row < count; row += taken) {

@@ -1,4 +1,4 @@
-// Gatherer serves one call of `gather` or `crops` with its own plans. Gatherers holds as many of
+// A Gatherer serves one call of `gather` or `crops` with its own plans. Gatherers has as many of
 // them as threads call at once.
 #pragma once
 
@@ -13,9 +13,8 @@
 
 namespace evenkeel {
 
-// Plans of a gather of so many starts are part of what every array reserves. A larger gather takes
-// larger plans for as long as it lasts, if there is room: they find more rows that can be read
-// together.
+// Every array reserves the plans for a gather of this many starts. A larger gather uses larger
+// plans while it runs, if there is room: they find more rows that can be read together.
 constexpr std::uint64_t kSmallGather = 1024;
 constexpr std::uint64_t kSmallPlanLimit = 1_MiB;  // see RowFeed::memory
 
@@ -23,18 +22,19 @@ constexpr std::uint64_t kSmallPlanLimit = 1_MiB;  // see RowFeed::memory
 struct Array::Impl::Gatherer final : JobSource {
   explicit Gatherer(const Impl& array_impl) : impl(array_impl) {}
 
-  // What one takes, for a call of up to kSmallGather starts.
+  // Memory of one gatherer, for calls of up to kSmallGather starts.
   static std::uint64_t memory() {
     return RowFeed::memory(kSmallPlanLimit, kSmallGather) + kSmallGather * sizeof(std::uint64_t);
   }
 
-  static constexpr std::size_t kJobs = 8;  // of a call whose starts are looked up in the cache
+  static constexpr std::size_t kJobs = 8;  // for a call whose starts are looked up in the cache
 
-  // With `positions`: starts that the cache does not have, and their places in `out`.
+  // With `positions`, the starts are those that the cache does not have, and `positions` are their
+  // places in `out`.
   void gather(std::span<const std::uint64_t> starts, std::uint64_t count, std::byte* out,
               std::span<const std::uint32_t> positions);
-  // What the cache lacks of `crops`. While the disk reads, more of them are looked up, and those
-  // that the cache has are copied.
+  // Reads what the cache does not have of `crops`. Meanwhile it looks up more of them and copies
+  // those that the cache has.
   void gather_missing(CachedCrops& crops, std::uint64_t count, std::byte* out);
 
   void begin(std::uint64_t count, std::byte* out);
@@ -48,11 +48,11 @@ struct Array::Impl::Gatherer final : JobSource {
   void do_other_work() override;
 
   const Impl& impl;
-  Reservation own_share;  // of the second one and later ones; the first is part of the bookkeeping
-  // Of the call that uses it. The engine calls back on the same thread.
+  Reservation own_share;  // of all but the first, which is part of the bookkeeping
+  // State of the current call. The engine calls back on the same thread.
   std::shared_ptr<Engine> planned_for;
   std::unique_ptr<RowFeed> small_feed;
-  std::array<Job, kJobs> jobs;  // the first alone, unless there is `cached`
+  std::array<Job, kJobs> jobs;  // only the first is used without `cached`
   std::size_t jobs_begun = 0, jobs_open = 0;
   std::span<const std::uint64_t> rest;
   std::span<const std::uint32_t> places;
@@ -62,8 +62,8 @@ struct Array::Impl::Gatherer final : JobSource {
   std::uint64_t rows_each = 0;
 };
 
-// As many as threads call at once, up to the number of processors and what the budget allows.
-// Others wait.
+// As many gatherers as threads call at once, up to the number of processors and what the budget
+// allows. Further calls wait.
 class Array::Impl::Gatherers {
  public:
   explicit Gatherers(const Impl& impl) : impl_(impl) {
@@ -71,7 +71,7 @@ class Array::Impl::Gatherers {
     free_.push_back(all_.front().get());
   }
 
-  // One of them for the time of a call.
+  // Takes one of them for the duration of a call.
   class Use {
    public:
     explicit Use(Gatherers& owner) : owner_(owner), gatherer_(owner.take()) {}
@@ -103,7 +103,8 @@ class Array::Impl::Gatherers {
     }
     released_.notify_one();
   }
-  // nullptr: there are enough, or the budget has no room. It stays: others may need what is left.
+  // Returns nullptr if there are enough, or if the budget has little left: a gatherer is kept, and
+  // others may need the memory.
   Gatherer* add() REQUIRES(mutex_) {
     constexpr std::uint64_t kTimesLeft = 64;
     const std::size_t most = std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, 64);
@@ -114,7 +115,7 @@ class Array::Impl::Gatherers {
     if (!share) return nullptr;
     auto gatherer = std::make_unique<Gatherer>(impl_);
     gatherer->own_share = std::move(*share);
-    free_.reserve(all_.size() + 1);  // first: one that is in the list can always be given back
+    free_.reserve(all_.size() + 1);  // first, so that giving back cannot fail
     all_.push_back(std::move(gatherer));
     return all_.back().get();
   }

@@ -16,16 +16,17 @@ namespace {
 
 constexpr std::uint64_t kSmallestBudget = 1_MiB;
 constexpr std::uint64_t kSmallestBudgetWithCache = 4_MiB;
-// Every array reserves this, whatever the limit, so that many can share a budget: plans of small
-// reads, descriptors, rings, the stack and heap of a reading thread, and results of up to 64 KiB.
+// Every array reserves this, whatever the limit, so that many arrays can share a budget. It covers
+// plans of small reads, descriptors, rings, the stack and heap of a reading thread, and results of
+// up to 64 KiB.
 constexpr std::uint64_t kBookkeeping = 256_KiB;
-constexpr std::uint64_t kFewFiles = 16_KiB;  // what it holds of paths and sizes of files
+constexpr std::uint64_t kFewFiles = 16_KiB;  // the part of it for paths and sizes of files
 Reservation reserve_bookkeeping(const Budget& budget, const Layout& layout) {
   if (budget.limit() < kSmallestBudget) {
     throw Error(ErrorKind::kBudget, "open",
                 "a budget of " + with_commas(budget.limit()) + " bytes is below the smallest, " +
                     with_commas(kSmallestBudget) + " bytes (1 MiB)")
-        .hint("bookkeeping, plans and read buffers take about half of that; give 1MiB or more");
+        .hint("bookkeeping, plans and read buffers take about half of that; use 1MiB or more");
   }
   const std::uint64_t places = layout.stretches.size() * sizeof(Stretch) +
                                layout.offset_batches.size() * sizeof(OffsetBatch);
@@ -43,8 +44,8 @@ Reservation reserve_bookkeeping(const Budget& budget, const Layout& layout) {
 // Why RowCache::takes refused.
 std::string why_not_cached(const Layout& layout) {
   if (layout.fortran && layout.row_bytes != layout.dtype.size) return "are in Fortran order";
-  if (!stored_in_order(layout)) return "do not lie in their files in order";
-  if (layout.row_bytes < 256) return "lie in " + with_commas(layout.segments.size()) + " files";
+  if (!stored_in_order(layout)) return "are not stored in order in their files";
+  if (layout.row_bytes < 256) return "are in " + with_commas(layout.segments.size()) + " files";
   return "have " + with_commas(layout.row_bytes) + " bytes";
 }
 
@@ -72,10 +73,10 @@ std::unique_ptr<RowCache> Array::Impl::make_cache(const ArrayOptions& options) {
     if (!RowCache::takes(layout)) {
       throw Error(ErrorKind::kInvalid, "open",
                   "a cache of " + with_commas(*options.cache) +
-                      " bytes was asked for, but these rows cannot be cached: they " +
+                      " bytes was requested, but these rows cannot be cached: they " +
                       why_not_cached(layout))
           .in(layout.paths.empty() ? "" : layout.paths.front())
-          .hint("leave the cache out; rows in C order of up to 512 KiB can be cached");
+          .hint("leave out `cache`; only rows in C order of up to 512 KiB can be cached");
     }
     const std::uint64_t left = budget.left(), needed = RowCache::memory();
     if (left <= needed || *options.cache > left - needed) {
@@ -84,10 +85,10 @@ std::unique_ptr<RowCache> Array::Impl::make_cache(const ArrayOptions& options) {
                       " bytes does not fit: " + with_commas(left) +
                       " bytes are left of a budget of " + with_commas(budget.limit()))
           .in(layout.paths.empty() ? "" : layout.paths.front())
-          .hint((left > needed ? "ask for a cache of at most " + with_commas(left - needed) +
+          .hint((left > needed ? "use a cache of at most " + with_commas(left - needed) +
                                      " bytes, or raise the budget"
                                : std::string("raise the budget")) +
-                "; without `cache`, what the budget leaves is used");
+                "; without `cache`, the rest of the budget is used");
     }
     cache_share_ = budget.reserve(needed, "cache bookkeeping");
   }
@@ -144,7 +145,7 @@ void Array::Impl::drop_files() const {
       const Fd fd = open_again(layout.segments[file], 0);
       require_unchanged(fd.get(), layout.segments[file]);
       sys::fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED);
-    } catch (const Error&) {  // another file by now, and no business of this array
+    } catch (const Error&) {  // the file was replaced: leave the new one alone
     }
   }
 }
@@ -174,8 +175,8 @@ bool Array::Impl::stop_mapping(std::uint64_t bytes) {
   if (!maps_by_choice(engine_.get())) return false;
   use.leaving = true;
   while (use.mapped_reads > 0) use.changed.wait(use.mutex);
-  // The mapping's memory goes before its successor takes any: together they would not fit. Where a
-  // range of chunks still uses the mapping, both are there, if they fit.
+  // Release the mapping before its successor takes memory: together they would not fit. If a range
+  // of chunks still uses the mapping, both must fit.
   const bool alone = engine_.use_count() == 1;
   std::exception_ptr failure;
   try {
@@ -189,7 +190,7 @@ bool Array::Impl::stop_mapping(std::uint64_t bytes) {
     engine_ = std::move(next);
   } catch (...) {
     failure = std::current_exception();
-    // Another user of the budget may have taken the memory meanwhile.
+    // Something else may have taken the memory meanwhile.
     if (alone && !engine_->reclaim_memory(budget)) engine_.reset();
   }
   use.leaving = false;
@@ -201,8 +202,8 @@ bool Array::Impl::stop_mapping(std::uint64_t bytes) {
 std::uint64_t Array::Impl::chunk_rows_that_fit(bool in_order, std::uint64_t copies) const {
   const std::shared_ptr<Engine> engine = this->engine();
   const std::uint64_t page = sys::page_size(), row = layout.row_bytes;
-  // A chunk has its rows, the overhang of two blocks and what rounding to pages adds, and a plan.
-  // Rows that do not follow one another have a number each, and an entry in the plan.
+  // A chunk needs its rows, the overhang of two blocks, what rounding to pages adds, and a plan.
+  // Rows that are not consecutive also need a number and an entry in the plan each.
   const std::uint64_t plan_limit = in_order && !layout.fortran ? 0 : budget.limit();
   const std::uint64_t plan = RowFeed::memory(plan_limit, 1);
   const std::uint64_t fixed =
@@ -215,8 +216,8 @@ std::uint64_t Array::Impl::chunk_rows_that_fit(bool in_order, std::uint64_t copi
   const std::uint64_t left = budget.left();
   const std::uint64_t rows = fitting(left, row * (1 + copies) + listed);
   if (!maps_by_choice(engine.get())) return rows;
-  // Without the mapping there is more room, but for the read buffers; what a caller holds was
-  // reserved beside the mapping and may be more.
+  // Without the mapping there is more room, minus the read buffers. What the caller holds was
+  // reserved beside the mapping, so either result may be larger.
   std::uint64_t mapped = 0;
   for (const Segment& segment : layout.segments) mapped += segment.identity.size;
   const std::uint64_t freed = left + mapped, buffers = most_engine_memory(budget.limit());
@@ -237,7 +238,7 @@ void Array::Impl::check_rows(const char* operation, std::uint64_t first,
 
 ArrayStats Array::Impl::stats() const { return stats_of(engine().get()); }
 
-// A copy of the pointer to the engine would keep a mapping from giving way; see stop_mapping.
+// Copying the shared_ptr would keep stop_mapping from freeing the mapping.
 template <class Use>
 void Array::Impl::use_settled_engine(const Use& use) const {
   EngineUse& engine_use = engine_use_.get();

@@ -1,4 +1,4 @@
-// Internal functions of Array for other rooms, the bindings and tests.
+// Internal functions of Array for other folders, the bindings and tests.
 #pragma once
 
 #include <memory>
@@ -9,11 +9,11 @@
 
 namespace evenkeel {
 
-// What an engine counted, as users see it; a cache counts for itself.
+// The counters of an engine as ArrayStats. Caches have their own counters.
 ArrayStats stats_of_engine(const EngineTotals& totals);
 
 struct Internals {
-  // Of a layout that did not come from read_layout.
+  // Makes an array from a layout that did not come from read_layout.
   static Array make(Layout layout, const ArrayOptions& options) {
     return Array(std::make_shared<Array::Impl>(std::move(layout), options));
   }

@@ -35,7 +35,7 @@ void LendingPool::serve(std::weak_ptr<ReadAhead> reader) {
 }
 
 std::uint64_t LendingPool::slot_bytes() const {
-  // A size that rounds up past 2^64 is asked for as it is, and so refused.
+  // A size that would round up past 2^64 is reserved unrounded, and therefore refused.
   return std::max(bytes_, round_up(bytes_, sys::page_size()));
 }
 
@@ -66,10 +66,10 @@ std::byte* LendingPool::buffer(std::size_t slot) {
   MutexLock lock(mutex_);
   LentMemory& memory = slots_[slot].memory;
   if (!memory) {
-    // Their user would take other pages for the memory that they gave.
+    // The caller expects batches in its own memory, so other pages cannot replace it.
     if (of_caller_) {
-      throw Error(ErrorKind::kInvalid, "lend", "memory of the caller for " + what_ + " is in use")
-          .hint("let go of the batches before you seek or begin a loop");
+      throw Error(ErrorKind::kInvalid, "lend", "the caller's memory for " + what_ + " is in use")
+          .hint("release the batches before you seek or start a new loop");
     }
     Pages pages(bytes_, what_);
     memory = {pages.data(), std::move(pages)};
@@ -107,7 +107,8 @@ std::shared_ptr<ReadAhead> LendingPool::enter() {
   return reader;
 }
 
-// The reader must not die here: its destructor uses what its owner has destroyed by then.
+// Releases the reader before `close` can return: its destructor uses what its owner destroys after
+// that.
 void LendingPool::leave(std::shared_ptr<ReadAhead> reader) {
   reader.reset();
   MutexLock lock(mutex_);

@@ -54,7 +54,7 @@ void Plan::build(const EngineLimits& limits, bool roomy) {
     const std::uint64_t end = round_up(piece.end(), limits.alignment);
     if (!runs_.empty()) {
       Run& last = runs_.back();
-      // Pieces read in place each keep a run of their own, but for those that touch a common block.
+      // Pieces that are read in place each have their own run, except those that share a block.
       const bool near = begin < last.end || begin - last.end <= (roomy_ ? 0 : limits.merge_gap);
       if (last.file == piece.file && near) {
         last.end = std::max(last.end, end);

@@ -1,5 +1,6 @@
-// Wanted bytes become requests: sorted, merged where a gap is cheaper to read than a second
-// request, aligned, split where they are too long; and back again into the caller's order.
+// Turns ranges of bytes into requests: sorted, merged where a gap is cheaper to read than a second
+// request, aligned, and split if they are too long. Copies what was read back to the caller's
+// order.
 #pragma once
 
 #include <cstddef>
@@ -25,15 +26,15 @@ struct Scatter {
   std::uint64_t stride = 0;  // from one element to the next
 };
 
-// Lays bytes begin..end-1 of the file, which are at `data`, where the piece wants them.
+// Copies bytes begin..end-1 of the file, which are at `data`, to their place in the piece.
 void copy_piece(const Piece& piece, Scatter scatter, std::uint64_t begin, std::uint64_t end,
                 const std::byte* data);
 
-// Pieces in any order; overlaps and repeats are fine. Filled, built, drained; then filled again
-// without allocating anew.
+// Pieces may come in any order, overlap and repeat. A plan is filled, built and drained, and can
+// then be filled again without new allocations.
 class Plan {
  public:
-  // Room for so many pieces, once and for all.
+  // Allocates memory for `pieces` pieces.
   void reserve(std::size_t pieces) {
     pieces_.reserve(pieces);
     runs_.reserve(pieces);
@@ -42,18 +43,18 @@ class Plan {
   void add(const Piece& piece) { pieces_.push_back(piece); }
   std::size_t size() const { return pieces_.size(); }
 
-  // `roomy`: before and behind each piece's `out` there is room for the alignment's overhang, and
-  // `out` is as far from alignment as the offset is: requests may be read in place.
+  // `roomy`: there is room for alignment before and after each piece's `out`, and `out` has the
+  // same misalignment as the offset. Requests may then be read in place.
   void build(const EngineLimits& limits, bool roomy);
 
   // The next request, or false at the end. Its tag is `tag_base` plus a number below runs().
   bool next(Extent& extent, std::uint64_t tag_base);
-  // The place of a request's wanted bytes, if they are in one piece.
+  // Where the wanted bytes of a request go, if they belong to one piece.
   std::optional<Target> target(const Extent& extent, std::uint64_t run) const;
-  // Lays the bytes of a request where they belong.
+  // Copies the bytes of a request to their places.
   void deliver(const Extent& extent, std::uint64_t run, const std::byte* data) const;
 
-  // Calls `use` with each piece that lies wholly in a request.
+  // Calls `use` for each piece that lies entirely in a request.
   template <class Use>
   void for_each_whole_piece(const Extent& extent, std::uint64_t run_number, const Use& use) const {
     const Run& run = runs_[run_number];
@@ -65,14 +66,14 @@ class Plan {
   }
 
   std::size_t runs() const { return runs_.size(); }
-  // What will be read: bytes of all requests, aligned and merged.
+  // Bytes of all requests, aligned and merged.
   std::uint64_t request_bytes() const;
 
-  // Memory that a plan of so many pieces takes at most.
+  // The most memory that a plan of `pieces` pieces takes.
   static std::uint64_t memory(std::size_t pieces) { return pieces * (sizeof(Piece) + sizeof(Run)); }
 
  private:
-  // A stretch of a file read without a break, and the pieces in it.
+  // A contiguous range of a file, and the pieces in it.
   struct Run {
     std::uint32_t file;
     std::uint32_t first_piece, last_piece;  // half open
@@ -81,7 +82,7 @@ class Plan {
   Scatter scatter_;
   EngineLimits limits_;
   bool roomy_ = false;
-  bool ends_rise_ = true;  // with the starts, so that a piece can be searched for
+  bool ends_rise_ = true;  // ends increase with starts, so binary search works
   std::vector<Piece> pieces_;
   std::vector<Run> runs_;
   std::size_t next_run_ = 0;

@@ -27,12 +27,12 @@ struct Wish {
   std::uint64_t offset, length;
 };
 
-// Wishes, the limits they are planned under, and the places their bytes go to.
+// Ranges that are wanted, the limits they are planned with, and the places their bytes go to.
 class Planned {
  public:
   Planned(std::vector<Wish> wishes, EngineLimits limits, Scatter scatter, bool roomy)
       : wishes_(std::move(wishes)), limits_(limits), scatter_(scatter) {
-    // Each wish has a block of its own with room on both sides, so that strays show.
+    // Each wish has its own block with room on both sides, so that stray writes are detected.
     for (const Wish& wish : wishes_) {
       const std::uint64_t span =
           scatter.unit == 0 ? wish.length : wish.length / scatter.unit * scatter.stride;
@@ -67,13 +67,13 @@ class Planned {
   void deliver(const Extent& extent) const {
     plan.deliver(extent, run_of(extent), bytes_of(extent).data());
   }
-  // As an engine does that reads into the place it was given.
+  // Acts like an engine that reads in place.
   void deliver_in_place(const Extent& extent) const {
     if (!extent.into) return deliver(extent);
     std::ranges::copy(bytes_of(extent), extent.into);
     plan.deliver(extent, run_of(extent), extent.into);
   }
-  // As an engine does that lays the bytes at their target.
+  // Acts like an engine that copies the bytes to their target.
   void lay_at_target(const Extent& extent) const {
     const auto target = plan.target(extent, run_of(extent));
     if (!target) return deliver(extent);
@@ -82,7 +82,7 @@ class Planned {
     plan.deliver(extent, run_of(extent), nullptr);
   }
 
-  // What the places hold when every wish is fulfilled and nothing else was touched.
+  // The expected memory: every wish is fulfilled, and nothing else was touched.
   std::vector<std::byte> fulfilled() const {
     std::vector<std::byte> all(size_, kUntouched);
     for (std::size_t i = 0; i < wishes_.size(); ++i) {
@@ -96,7 +96,7 @@ class Planned {
   }
   std::vector<std::byte> held() const { return {base_, base_ + size_}; }
 
-  // The wishes alone, without the room around them.
+  // Checks only the wishes, not the room around them.
   bool wishes_hold() const {
     const auto now = held(), wanted = fulfilled();
     return std::ranges::all_of(places_, [&](const Place& place) {
@@ -114,7 +114,7 @@ class Planned {
     });
   }
 
-  // The slow twin of build and next: blocks that are wanted, small gaps filled, cut by length.
+  // A slow version of build and next: marks wanted blocks, fills small gaps, cuts by length.
   std::vector<std::tuple<std::uint32_t, std::uint64_t, std::uint64_t>> expected_extents() const {
     std::map<std::uint32_t, std::vector<bool>> wanted;
     const std::uint64_t blocks = 2 * kFileBytes / limits_.alignment + 2;
@@ -186,7 +186,7 @@ Scatter any_scatter() {
   return {unit, unit == 0 ? 0 : unit + *rc::gen::inRange<std::uint64_t>(0, 20)};
 }
 
-// Overlaps, repeats, neighbours and strangers, in several files.
+// Ranges that overlap, repeat, touch or are far apart, in several files.
 std::vector<Wish> any_wishes(std::uint64_t unit) {
   const std::uint64_t step = std::max<std::uint64_t>(unit, 1);
   const auto longest = *rc::gen::element<std::uint64_t>(1, 20, 700, 9000);
@@ -238,7 +238,7 @@ RC_GTEST_PROP(PlanProperty, RequestsAreTheWantedBlocksWithSmallGapsFilled, ()) {
   RC_ASSERT(planned.plan.request_bytes() == bytes);
 }
 
-// With one wish, as it is used, and with several, some of which share a block.
+// With one wish, as in practice, and with several, some of which share a block.
 RC_GTEST_PROP(PlanProperty, ReadingInPlaceStaysInsideTheOverhang, (bool alone)) {
   auto wishes = any_wishes(0);
   if (alone && !wishes.empty()) wishes.erase(wishes.begin() + 1, wishes.end());

@@ -65,7 +65,7 @@ ReadAhead::~ReadAhead() {
     close();
     return;
   }
-  // After fork the threads are the parent's; there is nothing here to wait for.
+  // After fork the threads exist only in the parent, so there is nothing to wait for.
   for (std::thread& thread : reader_threads_) {
     if (thread.joinable()) thread.detach();
   }
@@ -183,7 +183,7 @@ void ReadAhead::give_back(std::uint64_t number) {
     slot_of(number).state = State::kFree;
   }
   slot_free_.notify_all();
-  // A helping thread that also finishes is notified of each batch to finish, and looks then.
+  // A helper thread that also finishes batches is notified of each of them, and checks then.
   if (second_ && !options_.finish_on_own_thread) help_wanted_.notify_one();
 }
 
@@ -258,7 +258,7 @@ void ReadAhead::keep_slots(std::size_t count, const WhileStopped& while_stopped)
   changing_ = true;
   if (options_.interrupt) options_.interrupt();
   stop_threads({});
-  // A batch may have come back, but none was taken: that waits for this.
+  // Batches may have been given back meanwhile, but none was taken: `take` waits for this.
   std::erase_if(taken, [this](std::uint64_t number) {
     mutex_.assert_held();
     return !has(number, State::kTaken);
@@ -274,7 +274,7 @@ void ReadAhead::keep_slots(std::size_t count, const WhileStopped& while_stopped)
   mutex_.unlock();  // others see `changing_` and wait
   try {
     while_stopped(count, taken);
-  } catch (...) {  // no memory: slots that are not used keep theirs
+  } catch (...) {  // no memory: unused slots keep theirs
     failure = std::current_exception();
   }
   mutex_.lock();
@@ -296,7 +296,7 @@ bool ReadAhead::close(std::optional<Clock::time_point> deadline) {
   return stopped;
 }
 
-// A thread that ends says so, and a caller that waits for it may stop waiting.
+// Each thread reports its end, so that a caller that waits for it can give up at a deadline.
 bool ReadAhead::start_threads(bool also_for_one_slot) {
   if (!reader_threads_.empty()) return true;
   if (on_demand_now_ || (slots_.size() == 1 && !also_for_one_slot)) return false;
@@ -322,8 +322,8 @@ bool ReadAhead::start_threads(bool also_for_one_slot) {
     }
     return true;
   } catch (const std::system_error&) {
-    // Those that were started wait for the mutex and have done nothing yet. So nothing is
-    // interrupted: only a seek would end that.
+    // The threads that were started wait for the mutex and have done nothing yet. So
+    // options_.interrupt is not called: only a seek would end the interruption.
     changing_ = true;
     stop_threads({});
     for (Slot& slot : slots_) {
@@ -346,7 +346,7 @@ bool ReadAhead::stop_threads(std::optional<Clock::time_point> deadline) {
   while (threads_ > 0 || on_demand_now_) {
     if (!wait(deadline)) return threads_ == 0 && !on_demand_now_;
   }
-  // They have let go of the mutex for the last time, or are about to.
+  // The threads have released the mutex for the last time, or are about to.
   std::vector<std::thread> ended = std::exchange(reader_threads_, {});
   if (helper_thread_.joinable()) ended.push_back(std::move(helper_thread_));
   mutex_.unlock();
@@ -395,7 +395,8 @@ void ReadAhead::read_loop(std::size_t stream) {
   }
 }
 
-// An exception of one thread ends all reading. Batches that every stream had begun still come.
+// An exception in one thread ends all reading. Batches that every other stream has begun are still
+// completed.
 void ReadAhead::run(Reader& reader, std::uint64_t most_batches) {
   try {
     reader.run(most_batches);
@@ -462,7 +463,8 @@ void ReadAhead::finish(Slot& slot) {
   changed_.notify_all();
 }
 
-// Once for each batch. If it throws, the batch is not begun, also for the other streams.
+// Calls BatchMaker::begin once for each batch. If that throws, the batch is not begun for any
+// stream.
 void ReadAhead::begin(std::size_t slot, std::uint64_t number) {
   {
     MutexLock lock(mutex_);
@@ -493,7 +495,7 @@ Job* ReadAhead::next_job(const Reader& reader) {
     }
     slot.streams[stream] = {StreamState::State::kBegun, &reader, nullptr};
   }
-  // The other streams may have waited for this slot alone.
+  // The other streams may have been waiting for this slot.
   if (first && streams_.size() > 1) slot_free_.notify_all();
   Job* job;
   {

@@ -20,7 +20,7 @@ namespace {
 constexpr std::size_t kAhead = 4, kAheadStreams = 2;
 constexpr std::uint64_t kAheadRows = 1000, kAheadRowBytes = 512;
 
-// Batch n is some rows from n on, of each stream; the streams read different numbers of them.
+// Batch n has some rows of each stream from row n on; the streams read different numbers of rows.
 class CountingMaker final : public BatchMaker {
  public:
   explicit CountingMaker(std::uint64_t refused = UINT64_MAX) : refused_(refused) {
@@ -125,7 +125,7 @@ TEST_F(ReadAheadTest, ASeekFromAPositionThatHasChangedDoesNothing) {
   while (ahead.position() < 5) take(ahead);
   ahead.seek(0, 5, {}, 5);
   EXPECT_EQ(take(ahead), 0u);
-  ahead.seek(0, 5, {}, 5);  // as a second thread that saw the end
+  ahead.seek(0, 5, {}, 5);  // like a second thread that saw the end
   EXPECT_EQ(take(ahead), 1u);
   ahead.seek(0, 5, {}, 2);
   EXPECT_EQ(take(ahead), 0u);

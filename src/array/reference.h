@@ -1,5 +1,5 @@
-// Start reading here. This is what every engine must return, by plain pread, one element at a time.
-// The differential tests and the fuzz targets compare all engines with it.
+// Start reading here. This reads rows with plain pread, one element at a time. Every engine must
+// return the same bytes: the differential tests and the fuzz targets compare all engines with it.
 #pragma once
 
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 
 namespace evenkeel {
 
-// Bytes of one element of the array, by its row and its place in a row-major row.
+// Reads one element of the array, given its row and its place in a row-major row.
 inline void reference_element(const Layout& layout, std::uint64_t row, std::uint64_t place,
                               std::byte* out) {
   const Segment* segment = &layout.segments[0];

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::uint64_t kMostPages = 64;
 
-// Filesystems that never ask another machine or process. Numbers as in statfs(2).
+// Filesystems that never depend on another machine or process. Numbers as in statfs(2).
 constexpr std::array<std::uint32_t, 8> kLocal = {
     0xEF53,      // ext2, ext3, ext4
     0x58465342,  // XFS
@@ -32,7 +32,7 @@ constexpr std::array<std::uint32_t, 8> kLocal = {
     0xF2F52010,  // F2FS
 };
 
-// The rows as one range of one file; empty where they are not.
+// The rows as one range of one file; empty if they are in several places.
 std::optional<Piece> one_piece(const Layout& layout, std::uint64_t first, std::uint64_t count) {
   if (layout.fortran || count == 0 || first >= layout.rows || count > layout.rows - first) {
     return std::nullopt;
@@ -79,7 +79,7 @@ bool read_if_resident(const Array::Impl& array, std::uint64_t first, std::uint64
   const auto absent = [](unsigned char flags) { return (flags & 1) == 0; };
   if (std::any_of(pages.begin(), pages.begin() + used, absent)) return false;
   if (engine->pages_may_be_absent()) {
-    // For its count of page tables. Nothing is missing, so nothing is read.
+    // Lets the engine count page tables. No page is missing, so nothing is read.
     std::vector<FileRange> pending;
     const FileRange range{piece.file, piece.offset, piece.length};
     engine->request(std::span(&range, 1), pending);
@@ -96,7 +96,7 @@ bool read_if_resident(const Array::Impl& array, std::uint64_t first, std::uint64
 bool known_in_memory(const Array::Impl& array, std::span<const std::uint64_t> rows) {
   const std::shared_ptr<Engine> engine = array.engine_if_settled();
   const Layout& layout = array.layout;
-  // Of one file: `mapped` has to be called for each before its pages are asked about.
+  // Only for a single file, because `mapped` must be called for each file before known_in_memory.
   if (!engine || !engine->pages_may_be_absent() || layout.fortran || layout.row_bytes == 0 ||
       layout.segments.size() != 1) {
     return false;

@@ -10,19 +10,19 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::uint64_t kSmallestRow = 256;      // that is a block of its own
-constexpr std::uint64_t kBlockOfFile = 1 << 10;  // for rows below that
+constexpr std::uint64_t kSmallestRow = 256;      // rows from this size on are blocks
+constexpr std::uint64_t kBlockOfFile = 1 << 10;  // for smaller rows
 constexpr std::uint64_t kLargestBlock = 32 << 10;
 constexpr std::uint64_t kLargestRow = 512 << 10;
-// Blocks of files are known by 20 bits of the file's number and 44 of their own.
+// The key of a block of a file has 20 bits for the file and 44 for the number of the block.
 constexpr int kNumberBits = 44;
 constexpr std::uint64_t kMostFiles = std::uint64_t{1} << (64 - kNumberBits);
-// Longer reads are scans: the disk is fast at them.
+// Longer reads are scans, which are fast on disk.
 constexpr std::uint64_t kLargestPiece = 256 << 10;
 // Repeats are detected up to a distance of this many times the size of the cache.
 constexpr std::uint64_t kCachesFollowed = 8;
 constexpr std::uint64_t kDetector = 32 << 10;     // see RepeatDetector
-constexpr std::uint64_t kLeastLookups = 1 << 16;  // before a cache is judged by its hits
+constexpr std::uint64_t kLeastLookups = 1 << 16;  // before the cache is judged by its hits
 
 }  // namespace
 
@@ -101,7 +101,7 @@ bool RowCache::get(const Piece& piece) {
 void RowCache::prefetch(const Piece& piece) {
   if (too_long(piece)) return;
   State& state = state_.get();
-  int blocks = 0;  // of a long piece, the first alone
+  int blocks = 0;  // only the first few of a long piece
   for (std::uint64_t offset = piece.offset; offset < piece.end() && blocks < 4; ++blocks) {
     const BlockSpan span = span_at(piece, offset);
     state.blocks->prefetch(span.block);
@@ -162,7 +162,7 @@ void RowCache::switch_on(State& state) {
 void RowCache::switch_off_if_useless(State& state) {
   {
     const MutexLock lock(state.mutex);
-    const Totals now = totals();  // not before: another thread may have stored later ones
+    const Totals now = totals();  // under the lock: another thread may have stored later ones
     const std::uint64_t hits = now.hits - state.hits_then, misses = now.misses - state.misses_then;
     if (hits + misses < std::max(kLeastLookups, 4 * state.blocks->most_blocks())) return;
     state.hits_then = now.hits;
@@ -173,10 +173,9 @@ void RowCache::switch_off_if_useless(State& state) {
   state.blocks->reclaim(UINT64_MAX);
 }
 
-// Where it is not sure, a descriptor of its own is looked at as closely as those of reads.
+// If the quick check is not sure, it verifies a descriptor of its own as strictly as reads do.
 void RowCache::require_unchanged(std::uint32_t file) {
-  // Of an object on a server, what was read stays what it was: every answer was checked. Chunks
-  // are whole files of their own.
+  // Every response of a server was checked when it was read. Chunks are separate files.
   if (layout_.segments[file].remote || layout_.chunks) return;
   if (surely_unchanged(layout_.segments[file])) return;
   State& state = state_.get();

@@ -1,4 +1,4 @@
-// The cache of an array: which blocks its rows lie in, and when caching is worth while.
+// The cache of an array: which blocks hold which rows, and when caching is worthwhile.
 #pragma once
 
 #include <array>
@@ -20,18 +20,18 @@ namespace evenkeel {
 
 // Rows of 256 bytes and more are blocks, large ones several. Smaller rows, such as tokens, are
 // cached in blocks of 1 KiB of the file, and requests are then aligned to these, so that blocks
-// arrive whole. Where rows are never read again soon, as in a scan or an exact shuffle, the cache
-// stays off: it holds no memory, and nothing is looked up. Bytes that came from the page cache are
-// not cached again.
+// arrive whole. If rows are not read again soon, as in a scan or an exact shuffle, the cache stays
+// off: it holds no memory, and nothing is looked up. Bytes that came from the page cache are not
+// cached.
 //
-// Thread-safe. A child of fork starts with an empty one.
+// Thread-safe. A child of fork starts with an empty cache.
 class RowCache {
  public:
-  // `layout` must outlive it. `most_bytes`: what it may hold; less where the budget leaves less.
+  // `layout` must outlive it. It holds at most `most_bytes`, or less if the budget leaves less.
   RowCache(const Layout& layout, const Budget& budget, std::uint64_t most_bytes);
 
-  // Whether these rows can be cached: not those in Fortran order, above 512 KiB, in other order
-  // than their files have them, or small ones in more than 2^20 files.
+  // Whether these rows can be cached. Rows cannot be cached if they are in Fortran order, above 512
+  // KiB, stored out of order, or small and in more than 2^20 files.
   static bool takes(const Layout& layout);
 
   // Bytes that it uses while it is off.
@@ -41,18 +41,18 @@ class RowCache {
   // The alignment that requests should have while it is on.
   std::uint64_t alignment() const { return by_offset_ ? block_bytes_ : 1; }
 
-  // Copies the whole piece to its place. False: not all of it is here.
+  // Copies the whole piece to its place. Returns false if not all of it is cached.
   bool get(const Piece& piece);
-  // Whether `get` would, as far as can be told quickly. Counts a miss if not. `place` is where the
-  // first bytes lie, to be prefetched.
+  // A quick check whether `get` would succeed. Counts a miss if not. `place` becomes the address of
+  // the first bytes, for prefetching.
   bool has(const Piece& piece, const std::byte*& place);
-  // Brings to the processor what `has` needs.
+  // Prefetches what `has` needs.
   void prefetch(const Piece& piece);
-  // Bytes of the piece's file that were read from the disk, from `offset` on.
+  // Offers `length` bytes of the piece's file, which were read from the disk at `offset`.
   void put(const Piece& piece, std::uint64_t offset, std::uint64_t length, const std::byte* data);
 
-  // Throws Error (kFormat) when a file is not what it was at open. For files whose pieces `get`
-  // gave.
+  // Throws Error (kFormat) if a file has changed since open. Call it for files whose pieces `get`
+  // copied.
   void require_unchanged(std::uint32_t file);
 
   struct Totals {
@@ -63,7 +63,7 @@ class RowCache {
   Totals totals() const;
 
  private:
-  static constexpr std::size_t kCounters = 16;  // threads count in one of these
+  static constexpr std::size_t kCounters = 16;  // each thread uses one of these
   struct alignas(64) Counter {
     std::atomic<std::uint64_t> hits = 0, misses = 0, bytes = 0;
   };
@@ -75,14 +75,14 @@ class RowCache {
     std::array<Counter, kCounters> counters;
     Mutex mutex;
     FileSet files GUARDED_BY(mutex);
-    // Totals when it was switched on, or last looked at.
+    // Totals when the cache was switched on or last judged.
     std::uint64_t hits_then GUARDED_BY(mutex) = 0, misses_then GUARDED_BY(mutex) = 0;
   };
   // Bytes of one block.
   struct BlockSpan {
     std::uint64_t block, begin, length;
     std::uint64_t offset;        // of the block in the file
-    std::uint64_t block_length;  // what the file has of it
+    std::uint64_t block_length;  // shorter at the end of a row or file
   };
   static Counter& counter(State& state);
   BlockSpan span_at(const Piece& piece, std::uint64_t offset) const;
@@ -92,8 +92,8 @@ class RowCache {
 
   const Layout& layout_;
   const std::uint64_t most_bytes_;
-  const bool by_offset_;            // blocks are of the file, not of a row
-  const std::uint64_t row_blocks_;  // blocks of a row
+  const bool by_offset_;            // blocks are parts of the file, not of a row
+  const std::uint64_t row_blocks_;  // blocks per row
   const std::uint64_t block_bytes_;
   PerProcess<State> state_;
 };

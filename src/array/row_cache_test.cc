@@ -20,8 +20,8 @@ namespace {
 
 using testing::HasSubstr;
 
-// Files that were just written are in the page cache, from which nothing is cached again: these
-// tests ask for the engine that never looks there.
+// Files that were just written are in the page cache, and bytes from there are not cached. So these
+// tests use the engine that bypasses the page cache.
 class RowCacheTest : public testing::Test {
  protected:
   ArrayOptions options(std::int64_t columns, const Budget& budget,
@@ -30,7 +30,7 @@ class RowCacheTest : public testing::Test {
     options.cache = cache;
     return options;
   }
-  // Rows of a hot set, in some order, often enough for the cache to be on and full of them.
+  // Reads the rows of a hot set in random order, often enough to fill the cache with them.
   static bool all_right(const Array& array, std::uint64_t columns, std::uint64_t rows, int rounds) {
     std::vector<std::uint64_t> wanted(rows);
     std::iota(wanted.begin(), wanted.end(), 7);
@@ -45,7 +45,8 @@ class RowCacheTest : public testing::Test {
 };
 
 TEST_F(RowCacheTest, RowsThatAreReadAgainComeFromMemory) {
-  // Rows of 1 KiB, of 40 bytes, of 100 KB: blocks of a row, of the file, several of a row.
+  // Rows of 1 KiB, 40 bytes and 100 KB: a block per row, blocks of the file, several blocks per
+  // row.
   for (const std::int64_t columns : {256, 10, 25'000}) {
     const auto rows = static_cast<std::uint64_t>(2'000'000 / columns);
     const auto name = counting_file(folder_, "numbers", rows * static_cast<std::uint64_t>(columns));
@@ -114,7 +115,7 @@ TEST_F(RowCacheTest, AScanAndAnExactShuffleTakeNoMemory) {
 
 TEST_F(RowCacheTest, SwappedBytesAndSeveralFilesAreRight) {
   std::vector<std::string> names;
-  for (std::uint64_t i = 0; i < 12; ++i) {  // more than are kept open
+  for (std::uint64_t i = 0; i < 12; ++i) {  // more files than are kept open
     names.push_back(counting_file(folder_, "part" + std::to_string(i), 50'000, i * 50'000));
   }
   const Budget budget(16_MiB);
@@ -232,7 +233,7 @@ TEST(RowCacheLayouts, SmallRowsOfVeryManyFilesAreNotCached) {
   EXPECT_TRUE(RowCache::takes(layout));
   layout.segments.emplace_back();  // its blocks would have the numbers of those of the first file
   EXPECT_FALSE(RowCache::takes(layout));
-  layout.row_bytes = 256;  // known by the row
+  layout.row_bytes = 256;  // its blocks are numbered by row
   EXPECT_TRUE(RowCache::takes(layout));
 }
 
@@ -249,7 +250,7 @@ TEST_F(RowCacheTest, OneThatCannotBeIsRefusedWithWhatWouldWork) {
   const std::string message = refusal(options(256, Budget(2_MiB), 64_MiB));
   EXPECT_THAT(message, HasSubstr("a cache of 67,108,864 bytes does not fit"));
   EXPECT_THAT(message, HasSubstr("are left of a budget of 2,097,152"));
-  EXPECT_THAT(message, HasSubstr("ask for a cache of at most "));
+  EXPECT_THAT(message, HasSubstr("use a cache of at most "));
   EXPECT_THAT(refusal(options(512'000, Budget(64_MiB))), HasSubstr("these rows cannot be cached"));
   EXPECT_EQ(refusal(options(256, Budget(2_MiB), 0)), "");
   EXPECT_EQ(Array::open(name, options(256, Budget(2_MiB), 0)).stats().cache_bytes, 0u);

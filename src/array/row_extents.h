@@ -1,4 +1,4 @@
-// Where rows lie in the files.
+// Where rows are in the files.
 #pragma once
 
 #include <algorithm>
@@ -28,21 +28,22 @@ inline Scatter scatter_of(const Layout& layout) {
   return {layout.dtype.size, layout.row_bytes};
 }
 
-// Where a column (in the order in which they are stored) begins in a row-major row, in bytes.
+// The offset in bytes of a column in a row-major row. Columns are numbered as they are stored.
 std::uint64_t column_place(const Layout& layout, std::uint64_t column);
 
-// The stretch that holds a row; the layout has stretches.
+// The stretch that holds a row. The layout must have stretches.
 inline const Stretch& stretch_of(const Layout& layout, std::uint64_t row) {
   return *std::prev(std::ranges::upper_bound(layout.stretches, row, {}, &Stretch::first_row));
 }
-// The stretch of a file that holds the byte at `offset`; those of a file must be in order there.
-// Without stretches, all rows of the segment.
+// The stretch of a file that holds the byte at `offset`. The stretches must be stored in order.
+// Without stretches, returns all rows of the segment.
 Stretch stretch_at(const Layout& layout, std::uint32_t segment, std::uint64_t offset);
-// Whether the stretches come in the order in which they lie in the files, and none overlap.
+// Whether the stretches are in the same order in the files, without overlap.
 bool stored_in_order(const Layout& layout);
 
-// The first piece of one column of rows row, row+1, ...: as many of `count` rows as lie in one
-// segment. `row_out` is where the first row goes; `taken` says how many rows the piece holds.
+// The first piece of one column of rows row, row+1, ...: as many of `count` rows as are contiguous
+// in one segment. `row_out` is where the first row goes. `taken` becomes the number of rows in the
+// piece.
 inline Piece piece_of(const Layout& layout, std::uint64_t column, std::uint64_t row,
                       std::uint64_t count, std::byte* row_out, std::uint64_t& taken) {
   if (!layout.stretches.empty()) {

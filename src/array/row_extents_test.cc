@@ -9,8 +9,8 @@
 namespace evenkeel {
 namespace {
 
-// Files of so many rows each, one after the other, with a header of 10 bytes in the first, 11 in
-// the second, ...
+// Files with the given numbers of rows, and a header of 10 bytes in the first, 11 in the second,
+// ...
 Layout layout_of(const std::vector<std::uint64_t>& rows_of_files,
                  const std::vector<std::uint64_t>& row_shape, bool fortran) {
   Layout layout;

@@ -53,7 +53,7 @@ bool RowFeed::begin_next_job() {
   if (!job_) return false;
   job_->open_plans = 0;
   job_->planned = false;
-  picks_.reserve(job_->reads());  // no more than that: it was reserved so
+  picks_.reserve(job_->reads());  // exactly: the budget covers no more
   picks_.resize(job_->reads());
   const bool placed = !job_->positions.empty();
   for (std::size_t i = 0; i < picks_.size(); ++i) {
@@ -72,8 +72,9 @@ JobRun RowFeed::run_of(const Pick& pick) const {
   return {pick.start, job_->count, job_->out + pick.position * job_->count * layout_.row_bytes};
 }
 
-// One window of pieces of the current job. Columns outside, rows inside: pieces come in the order
-// in which they are stored, whichever order that is. What the cache has is copied at once.
+// Plans one window of pieces of the current job. The outer loop is over columns and the inner one
+// over rows, so that pieces come in the order in which they are stored. What the cache has is
+// copied at once.
 bool RowFeed::fill(LivePlan& live) {
   live.plan.clear(scatter_of(layout_));
   const std::uint64_t columns = job_->count == 0 ? 0 : columns_of(layout_);
@@ -85,7 +86,7 @@ bool RowFeed::fill(LivePlan& live) {
     std::uint64_t taken;
     const Piece piece =
         piece_of(layout_, column_, run.start + row_, run.count - row_, row_out, taken);
-    cut |= taken < run.count;  // by the end of a file: there is no room around its parts
+    cut |= taken < run.count;  // at the end of a file: there is no room around its parts
     if (cached && !job_->looked_up && cache_->get(piece)) {
       if (hit_files_.empty() || hit_files_.back() != piece.file) hit_files_.push_back(piece.file);
     } else {
@@ -103,7 +104,7 @@ bool RowFeed::fill(LivePlan& live) {
   job_->planned = picks_.empty() || column_ == columns;
   EngineLimits limits = engine_.limits();
   if (merge_gap_) limits.merge_gap = *merge_gap_;
-  if (cached) {  // requests for whole blocks
+  if (cached) {  // request whole blocks
     limits.alignment = std::max(limits.alignment, cache_->alignment());
     limits.max_request =
         std::max(limits.max_request / limits.alignment, std::uint64_t{1}) * limits.alignment;
@@ -137,7 +138,7 @@ void RowFeed::swap(const Job& job) const {
   }
 }
 
-// The engine looks after the files that it reads, the cache after those whose rows it had.
+// The engine verifies the files that it reads. This verifies the files whose rows the cache had.
 void RowFeed::verify_hits() {
   std::ranges::sort(hit_files_);
   hit_files_.erase(std::unique(hit_files_.begin(), hit_files_.end()), hit_files_.end());

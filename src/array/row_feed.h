@@ -1,4 +1,4 @@
-// Rows wanted become plans, plans become requests, and what arrives is laid in place.
+// Turns jobs (rows to read) into plans and requests, and copies what arrives to its place.
 #pragma once
 
 #include <array>
@@ -16,27 +16,27 @@
 
 namespace evenkeel {
 
-// `count` rows from `start` on, and the place of the first.
+// `count` rows from `start` on, and where to put them.
 struct JobRun {
   std::uint64_t start = 0, count = 0;
   std::byte* out = nullptr;
 };
 
-// Rows to read, and where to put them: `count` rows from each start, one after the other from `out`
-// on. Or `runs`, each with a length and a place of its own.
+// Rows to read, and where to put them: either `count` rows from each start, one after the other at
+// `out`, or `runs`, each with its own length and place.
 struct Job {
   std::span<const std::uint64_t> starts;
   std::uint64_t count = 1;
   std::byte* out = nullptr;
   std::span<const JobRun> runs = {};  // if not empty, instead of the three above
-  // The memory around `out` has room for alignment, and `out` is as far from alignment as the first
-  // row's offset in its file. Then a job that is one piece of one file is read in place. With
-  // `runs`, this holds for each run.
+  // The memory around `out` has room for alignment, and `out` has the same misalignment as the
+  // offset of the first row in its file. Then a job that is one piece of one file is read in place.
+  // With `runs`, this applies to each run.
   bool roomy = false;
   std::size_t reads() const { return runs.empty() ? starts.size() : runs.size(); }
-  // Where each start's rows go, counted in `count` rows; empty: one after the other.
+  // Where the rows of each start go, in units of `count` rows; empty: one after the other.
   std::span<const std::uint32_t> positions = {};
-  bool looked_up = false;  // in the cache, which does not have them
+  bool looked_up = false;  // already looked up in the cache, which does not have the rows
 
  private:
   friend class RowFeed;
@@ -44,8 +44,8 @@ struct Job {
   bool planned = false;
 };
 
-// For job_done: the engine looks when its run ends, and a job may be handed on before that. Throws
-// Error (kFormat) when a file of the job is not what it was at open.
+// Throws Error (kFormat) if a file of the job has changed since open. For job_done: the engine
+// checks files at the end of its run, but a job may be handed on before that.
 void require_unchanged(const Layout& layout, Engine& engine, const Job& job);
 
 // Supplies jobs, and is notified when each is done. Called from Engine::run.
@@ -61,17 +61,18 @@ class JobSource {
   ~JobSource() = default;
 };
 
-// The feed that serves jobs, several at a time so that the queue never runs dry between them. It
-// plans a bounded number of pieces ahead, however large the job. One thread at a time.
+// The feed for jobs. It serves several at a time, so that the disk's queue does not run empty
+// between them. It plans a bounded number of pieces ahead, however large the job. Use it from one
+// thread at a time.
 class RowFeed final : public Feed {
  public:
-  // `layout`, `engine`, `source` and `cache` (if there is one) must outlive it. `merge_gap`
-  // overrides the engine's.
+  // `layout`, `engine`, `source` and `cache` (may be null) must outlive it. `merge_gap` overrides
+  // the engine's.
   RowFeed(const Layout& layout, const Engine& engine, JobSource& source,
           std::optional<std::uint64_t> merge_gap, std::uint64_t budget_limit,
           RowCache* cache = nullptr);
 
-  // The most that it allocates, for jobs of up to so many starts.
+  // The most that it allocates for jobs of up to `starts` starts.
   static std::uint64_t memory(std::uint64_t budget_limit, std::uint64_t starts);
   static std::uint64_t bytes_of_start() { return sizeof(Pick); }
 
@@ -84,7 +85,7 @@ class RowFeed final : public Feed {
   bool has_other_work() const override { return source_.has_other_work(); }
   void do_other_work() override { source_.do_other_work(); }
   bool cancelled() const override { return cancelled_; }
-  // No more requests from now on; from any thread. The run then ends soon.
+  // Stops requests, so that the run ends soon. May be called from any thread.
   void cancel() { cancelled_ = true; }
   // Forgets all jobs, after a run that threw or was cancelled.
   void reset();
@@ -99,8 +100,8 @@ class RowFeed final : public Feed {
     std::size_t outstanding = 0;
     bool handed_out = false;
   };
-  // A job has a plan at least, so this is how many small jobs are in flight: 16 batches of 8 rows
-  // keep a disk busy. Large jobs have several plans of `window` pieces.
+  // Each job has at least one plan, so this is how many small jobs are in flight: 16 batches of 8
+  // rows keep a disk busy. Large jobs have several plans of `window` pieces.
   static constexpr std::size_t kPlans = 16;
   static std::size_t window(std::uint64_t budget_limit);
 
@@ -117,12 +118,12 @@ class RowFeed final : public Feed {
   const std::optional<std::uint64_t> merge_gap_;
   const std::size_t window_;
   RowCache* const cache_;
-  std::vector<std::uint32_t> hit_files_;  // whose rows came from the cache, not verified yet
+  std::vector<std::uint32_t> hit_files_;  // files whose rows came from the cache, not verified yet
   std::array<LivePlan, kPlans> plans_;
   LivePlan* active_ = nullptr;
   std::atomic<bool> cancelled_ = false;
 
-  // The job being planned, and how far it has come.
+  // The job being planned, and the progress of planning it.
   Job* job_ = nullptr;
   std::vector<Pick> picks_;
   std::uint64_t column_ = 0, pick_ = 0, row_ = 0;

@@ -15,7 +15,7 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-// Files that exist in memory alone, so that every byte and every order of arrival can be chosen.
+// Files that exist only in memory, so that every byte and every order of arrival can be chosen.
 struct World {
   Layout layout;
   std::vector<Bytes> files;
@@ -71,8 +71,8 @@ World make_world(Random& random) {
   return world;
 }
 
-// Pulls up to `depth` extents at a time and brings them in any order, in all three ways that a feed
-// knows. Checks what every engine relies on.
+// Pulls up to `depth` extents at a time and delivers them in any order, in all three ways that a
+// feed accepts. Checks what every engine relies on.
 class FakeEngine final : public Engine {
  public:
   FakeEngine(const World& world, Random& random) : world_(world), random_(random) {
@@ -115,7 +115,7 @@ class FakeEngine final : public Engine {
     ASSERT_LE(extent.length, limits_.max_request);
     ASSERT_LT(extent.offset, file.size());
     const std::uint64_t length = std::min(extent.length, file.size() - extent.offset);
-    Bytes data(extent.length, std::byte{0xee});  // what lies behind the end of a file is garbage
+    Bytes data(extent.length, std::byte{0xee});  // beyond the end of the file there is garbage
     std::memcpy(data.data(), file.data() + extent.offset, length);
     if (extent.into) {
       ++in_place;
@@ -137,7 +137,7 @@ class FakeEngine final : public Engine {
   std::size_t depth_;
 };
 
-// Jobs one after the other, and which of them are done.
+// Supplies jobs one after the other, and counts which are done.
 class Jobs final : public JobSource {
  public:
   struct Entry {
@@ -169,13 +169,12 @@ class Jobs final : public JobSource {
   void expect_all_right() const {
     for (const Entry& entry : entries_) {
       EXPECT_EQ(entry.done, 1);
-      // A loop over bytes takes a hundred times as long: tests are not optimised.
+      // Not a loop over bytes, which takes a hundred times as long: tests are not optimised.
       EXPECT_EQ(std::memcmp(entry.want.data(), entry.out, entry.want.size()), 0);
     }
   }
   std::size_t taken() const { return next_; }
   std::size_t size() const { return entries_.size(); }
-  // Those not yet taken go, those taken stay to be looked at.
   void forget() {
     entries_.clear();
     next_ = 0;
@@ -188,13 +187,13 @@ class Jobs final : public JobSource {
 
 void add_random_job(Jobs& jobs, const World& world, Random& random, std::uint64_t most_starts) {
   const std::uint64_t count = 1 + random.below(random.coin() ? 1 : world.layout.rows);
-  // Few starts of many rows fill as many windows as many starts of one.
+  // A few starts of many rows fill as many windows as many starts of one row.
   std::vector<std::uint64_t> starts(random.below(count == 1 ? most_starts : most_starts / 30));
   for (auto& start : starts) start = random.below(world.layout.rows - count + 1);
   jobs.add(world, std::move(starts), count);
 }
 
-constexpr std::uint64_t kSmallWindow = 1;  // a budget whose window is the smallest: 64 pieces
+constexpr std::uint64_t kSmallWindow = 1;  // a budget with the smallest window: 16 pieces
 
 TEST(RowFeed, JobsOfAllShapesArriveInTheOrderAskedFor) {
   Random random;
@@ -247,7 +246,7 @@ TEST(RowFeed, ARoomyJobIsReadInPlace) {
     const Segment& segment = world.layout.segments.back();
     Jobs jobs;
     auto& entry = jobs.add(world, {segment.first_row}, segment.rows);
-    // Room on both sides, and as far from alignment as the file has it.
+    // Room on both sides, and the same misalignment as in the file.
     entry.memory.assign(entry.want.size() + 3 * alignment, std::byte{0xcd});
     const auto address = reinterpret_cast<std::uintptr_t>(entry.memory.data());
     entry.out = entry.memory.data() + (round_up(address, alignment) - address) +

@@ -1,5 +1,5 @@
 // labels: reads
-// Rows that lie in several places of a file: every engine gives what a plain pread gives.
+// Rows in several places of a file: every engine returns what plain pread returns.
 #include <algorithm>
 #include <random>
 
@@ -22,7 +22,7 @@ class Stretches : public FileTest {
     files_ = {write("a", bytes), write("b", bytes.substr(1000))};
   }
 
-  // Places in any order, of any alignment; the last file is used twice.
+  // Places in any order and with any alignment; the last file is used twice.
   Layout layout(std::uint64_t columns, bool in_order) const {
     const std::uint64_t row = 4 * columns;
     std::vector<RowPlace> places;
@@ -72,7 +72,7 @@ TEST_F(Stretches, EveryEngineReadsThem) {
   }
 }
 
-// The cache finds rows by where they lie, so rows that share bytes are left to the disk.
+// The cache finds rows by their offset, so rows that share bytes are not cached.
 TEST_F(Stretches, OverlapsAreNotInOrder) {
   const auto in_order = [&](std::vector<RowPlace> places) {
     const Layout where =

@@ -16,11 +16,11 @@
 namespace evenkeel {
 namespace {
 
-// How long a `take` that waits for the disk may miss an interruption.
+// How often a `take` that waits for the disk checks for an interruption.
 constexpr auto kLookInterval = std::chrono::milliseconds(20);
-// Rows lie all over a window, so each is asked for from memory before it is needed.
+// Rows are scattered over a window, so each is prefetched before it is needed.
 constexpr std::size_t kRowsAhead = 4;
-constexpr std::uint64_t kSmallOverhang = 32;  // an alignment is small beside so many
+constexpr std::uint64_t kSmallOverhang = 32;  // an overhang is small beside this many alignments
 constexpr std::uint64_t kCacheLine = 64, kMostPrefetched = 1024;
 
 }  // namespace
@@ -67,7 +67,7 @@ bool WindowHolder::close(std::optional<ReadAhead::Clock::time_point> deadline) {
   interrupted_ = true;
   if (!ahead_->close(deadline)) return false;
   MutexLock lock(mutex_);
-  held_ = {};
+  loaded_ = {};
   free_memory();
   return true;
 }
@@ -79,7 +79,7 @@ std::uint64_t WindowHolder::number_at_end(std::uint64_t end) const {
 std::size_t WindowHolder::wait_for(std::uint64_t window) {
   MutexLock lock(mutex_);
   const std::size_t place = window % kSlots;
-  while (!held_[place].here || held_[place].window != window) {
+  while (!loaded_[place].present || loaded_[place].window != window) {
     if (interrupted_) {
       throw Error(ErrorKind::kClosed, "chunks", "reading was interrupted").hint("call seek");
     }
@@ -106,15 +106,15 @@ std::size_t WindowHolder::wait_for(std::uint64_t window) {
     std::uint64_t left = end_of(*taken) - std::min(first, end_of(*taken));
     if (const auto passed = passed_.extract(*taken)) left -= passed.mapped();
     if (left > 0) {
-      held_[*taken % kSlots] = {true, *taken, left};
+      loaded_[*taken % kSlots] = {true, *taken, left};
     } else {
-      ahead_->give_back(*taken);  // a rank may have no row of a window
+      ahead_->give_back(*taken);  // a rank may have no rows in a window
     }
   }
   return place;
 }
 
-// The next window but one is read into its memory after the last row.
+// After the last row, the next window but one is read into the same memory.
 void WindowHolder::took(std::uint64_t window, std::uint64_t rows) {
   MutexLock lock(mutex_);
   count_down(window, rows);
@@ -125,8 +125,8 @@ void WindowHolder::pass(std::uint64_t first, std::uint64_t end) {
   while (first < end) {
     const std::uint64_t window = number_of(first);
     const std::uint64_t rows = std::min(end, end_of(window)) - first;
-    const Held& held = held_[window % kSlots];
-    if (held.here && held.window == window) {
+    const LoadedWindow& loaded = loaded_[window % kSlots];
+    if (loaded.present && loaded.window == window) {
       count_down(window, rows);
     } else {
       passed_[window] += rows;
@@ -136,10 +136,10 @@ void WindowHolder::pass(std::uint64_t first, std::uint64_t end) {
 }
 
 void WindowHolder::count_down(std::uint64_t window, std::uint64_t rows) {
-  Held& held = held_[window % kSlots];
-  held.rows_left -= rows;
-  if (held.rows_left > 0) return;
-  held.here = false;
+  LoadedWindow& loaded = loaded_[window % kSlots];
+  loaded.rows_left -= rows;
+  if (loaded.rows_left > 0) return;
+  loaded.present = false;
   ahead_->give_back(window);
 }
 
@@ -147,7 +147,7 @@ void WindowHolder::seek(std::uint64_t position, std::uint64_t end) {
   const std::uint64_t end_window = number_at_end(end);
   ahead_->seek(position < end ? number_of(position) : end_window, end_window);
   MutexLock lock(mutex_);
-  held_ = {};
+  loaded_ = {};
   passed_.clear();
   first_position_ = position;
   interrupted_ = false;
@@ -182,8 +182,6 @@ std::uint64_t BlockWindows::end_of(std::uint64_t number) const {
          std::min(positions_, order_.first_position(number % windows_ + 1));
 }
 
-// A block that is read in place needs room for alignment on both sides. Where that would be large
-// compared with the block, blocks lie one after the other and the engine reads into its own memory.
 std::uint64_t WindowReader::overhang(std::uint64_t block_bytes, const Engine& engine) {
   const std::uint64_t alignment = engine.limits().alignment;
   return block_bytes >= kSmallOverhang * alignment ? 2 * alignment : 0;
@@ -249,7 +247,7 @@ WindowReader::WindowReader(std::shared_ptr<Array::Impl> array, std::shared_ptr<E
   start({{array_->layout, *engine_, array_->merge_gap}}, array_->budget.limit() / 4);
 }
 
-// The largest window that fits is looked for: its lists and plans grow with it.
+// Searches for the largest window that fits, because lists and plans grow with the window.
 void WindowReader::throw_too_large(const Order& order) const {
   const Layout& layout = array_->layout;
   const std::uint64_t left = array_->budget.left();

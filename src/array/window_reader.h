@@ -1,4 +1,4 @@
-// Windows of the order `blocks`, read ahead of the rows that are taken out of them.
+// Reads windows of the order `blocks` ahead of the rows that are taken from them.
 #pragma once
 
 #include <algorithm>
@@ -22,13 +22,13 @@
 
 namespace evenkeel {
 
-// Where the samples of an order lie in an array. By default they are its rows. Crops of tokens are
-// samples of several rows, each with the first row of the next one as its last.
+// Where the samples of an order are in an array. By default they are its rows. Crops of tokens are
+// samples of several rows; the last row of each is also the first row of the next.
 struct SampleShape {
   std::uint64_t samples = 0;
-  std::uint64_t first_row = 0;  // of the array: where the samples begin
+  std::uint64_t first_row = 0;  // row of the array where the samples begin
   std::uint64_t rows = 1;       // from one sample to the next
-  std::uint64_t overlap = 0;    // rows that a sample has besides, which are the next one's, too
+  std::uint64_t overlap = 0;    // further rows of a sample that also belong to the next
   // Rows that an epoch leaves out before its first sample; empty: none. Called by several threads.
   std::function<std::uint64_t(std::uint64_t epoch)> phase = {};
 
@@ -39,14 +39,15 @@ struct SampleShape {
   }
 };
 
-// The runs of a window, each with its place in memory.
+// The runs of a window, each with its address in memory.
 struct PlacedRuns {
   struct Placed {
     std::uint64_t first_place, start;
     const std::byte* data;
   };
-  std::vector<Placed> placed;  // and one after the last
-  // The run that holds place i * 2^step, so that finding the run of a place takes a step or two.
+  std::vector<Placed> placed;  // ends with a sentinel
+  // finder[i] is the run that holds place i * 2^step, so that finding the run of a place takes a
+  // step or two.
   std::vector<std::uint32_t> finder;
   unsigned step = 0;
 
@@ -54,7 +55,7 @@ struct PlacedRuns {
     return (runs + 1) * (sizeof(Placed) + 2 * sizeof(std::uint32_t));
   }
   void reserve(std::uint64_t runs);
-  void index();  // after all were placed
+  void index();  // call after all runs are placed
   const Placed* find(std::uint64_t place) const {
     const Placed* run = &placed[finder[place >> step]];
     while (run[1].first_place <= place) ++run;
@@ -62,40 +63,39 @@ struct PlacedRuns {
   }
 };
 
-// Lays runs of rows side by side in memory. Where `alignment` is not 0, each run is as far from
-// alignment in memory as it is in its file, with room for alignment on both sides: the disk can
-// then write it where it belongs.
+// Places runs of rows one after the other in memory. If `alignment` is not 0, each run has the same
+// misalignment in memory as in its file, with room for alignment on both sides, so that a direct
+// read can put it in place.
 struct RunPlacer {
   const Layout& layout;
   std::uint64_t alignment = 0;
-  std::uint64_t end = 0;  // bytes that are taken
+  std::uint64_t end = 0;  // bytes used so far
 
-  // The place of the next run's first byte. A run may be empty.
+  // Returns the offset of the first byte of the next run. A run may be empty.
   std::uint64_t place(std::uint64_t row, std::uint64_t rows);
 };
 
-// Which windows are in memory, and how many of their rows nobody has taken. What a window holds,
-// and which positions it has, is the matter of the classes derived from it.
+// Knows which windows are in memory, and how many of their rows have not been taken. Derived
+// classes define what a window holds and which positions it has.
 //
-// Positions of this rank, and windows, are counted on from epoch to epoch: the windows of an epoch
-// follow those of the one before, so that reading ahead does not stop in between. Several threads
-// may take rows at once, if each position is taken or passed over once, and no thread takes rows of
-// a window before rows of the window before the last are all taken or being taken. What is said of
-// rows is true of samples.
+// Positions of this rank and windows are numbered across epochs: the windows of an epoch follow
+// those of the previous one, so that reading ahead does not stop in between. Several threads may
+// take rows at once if each position is taken or passed exactly once, and no thread takes rows of
+// window n before all rows of window n-2 are taken or being taken. "Rows" means samples here.
 class WindowHolder : public BatchMaker {
  public:
   virtual ~WindowHolder() = default;
 
-  // The rows of these positions are not taken. Does not wait.
+  // Says that the rows at these positions will not be taken. Does not wait.
   void pass(std::uint64_t first, std::uint64_t end) EXCLUDES(mutex_);
-  // The first row to be taken is that of `position`; nothing is read for positions from `end` on
-  // but what windows before it hold. Ends an interruption. No thread may be in `take`.
+  // Continues at `position`. Reads no windows that begin at `end` or later. Ends an interruption.
+  // No thread may be in `take`.
   void seek(std::uint64_t position, std::uint64_t end) EXCLUDES(mutex_);
-  // Makes a `take` that waits for the disk throw soon, and later ones until `seek`. From any
-  // thread.
+  // Makes a `take` that waits for the disk throw soon, and also later calls until `seek`. May be
+  // called from any thread.
   void interrupt() { interrupted_ = true; }
-  // Ends reading and gives the memory back. False: a thread still waits for the disk at the
-  // deadline, so nothing that it uses may be destroyed. No thread may be in `take`.
+  // Stops reading and frees the memory. Returns false if a thread still waits for the disk at the
+  // deadline; then nothing that it uses may be destroyed. No thread may be in `take`.
   bool close(std::optional<ReadAhead::Clock::time_point> deadline = {});
 
  protected:
@@ -105,13 +105,13 @@ class WindowHolder : public BatchMaker {
   // `limit` sizes the plans; see RowFeed::memory. Windows from `end` on are not read until `seek`.
   void start(std::vector<ReadStream> streams, std::uint64_t limit, std::uint64_t end);
   virtual void free_memory() = 0;
-  // The number of the window that holds a position, and the positions at which that begins and
+  // The number of the window that holds a position, and the positions at which a window begins and
   // ends.
   virtual std::uint64_t number_of(std::uint64_t position) const = 0;
   virtual std::uint64_t begin_of(std::uint64_t number) const = 0;
   virtual std::uint64_t end_of(std::uint64_t number) const = 0;
-  // Calls `copy(slot, first, count)` for positions first, first + 1, ... in as many parts as there
-  // are windows; each part is in memory, in that slot, during the call.
+  // Calls `copy(slot, first, count)` for positions first, first + 1, ..., once for each window. The
+  // window is in memory, in that slot, during the call.
   template <class Copy>
   void take_parts(std::uint64_t first, std::uint64_t count, const Copy& copy) EXCLUDES(mutex_) {
     while (count > 0) {
@@ -126,7 +126,7 @@ class WindowHolder : public BatchMaker {
 
  private:
   std::uint64_t number_at_end(std::uint64_t end) const;
-  // The slot that holds a window, which is read if it is not in memory yet.
+  // Waits until a window is in memory and returns its slot.
   std::size_t wait_for(std::uint64_t window) EXCLUDES(mutex_);
   void took(std::uint64_t window, std::uint64_t rows) EXCLUDES(mutex_);
   void count_down(std::uint64_t window, std::uint64_t rows) REQUIRES(mutex_);
@@ -134,19 +134,19 @@ class WindowHolder : public BatchMaker {
   std::atomic<bool> interrupted_ = false;
 
   // A window that rows are taken from, in slot window % kSlots.
-  struct Held {
-    bool here = false;
+  struct LoadedWindow {
+    bool present = false;
     std::uint64_t window = 0;
-    std::uint64_t rows_left = 0;  // that nobody has taken; the window is given back after the last
+    std::uint64_t rows_left = 0;  // not taken yet; the window is given back after the last
   };
   Mutex mutex_;
   CondVar changed_;
-  std::array<Held, kSlots> held_ GUARDED_BY(mutex_);
-  std::uint64_t first_position_ GUARDED_BY(mutex_) = 0;  // rows before it are not taken
-  // Rows of windows that have not come yet and are passed over.
+  std::array<LoadedWindow, kSlots> loaded_ GUARDED_BY(mutex_);
+  std::uint64_t first_position_ GUARDED_BY(mutex_) = 0;  // rows before it will not be taken
+  // How many rows to pass of windows that are not in memory yet.
   std::map<std::uint64_t, std::uint64_t> passed_ GUARDED_BY(mutex_);
   bool waiting_ GUARDED_BY(mutex_) = false;  // a thread waits for the next window
-  // Its threads use all of the above and what is derived, whose destructor closes it.
+  // Its threads use all of the above and the derived class, whose destructor must close it.
   std::optional<ReadAhead> ahead_;
 };
 
@@ -166,10 +166,10 @@ class BlockWindows : public WindowHolder {
   std::uint64_t epoch_of(std::uint64_t window) const {
     return first_epoch_.epoch + window / windows_;
   }
-  // This rank's part of a window, as runs of rows.
+  // Returns this rank's part of a window as runs of rows.
   void runs_of(std::uint64_t number, std::vector<RowRun>& runs) const;
-  // Calls `copy(slot, places)` for the rows of positions first, first + 1, ... in as many parts as
-  // there are windows; their places in the rank's part of the window are in `rows`.
+  // Calls `copy(slot, places)` for the rows at positions first, first + 1, ..., once for each
+  // window. `places` is the part of `rows` with their places in the rank's part of the window.
   template <class Copy>
   void take_places(std::uint64_t first, std::span<std::uint64_t> rows, const Copy& copy) {
     take_parts(first, rows.size(),
@@ -189,33 +189,33 @@ class BlockWindows : public WindowHolder {
 
   const Order first_epoch_;
   const std::uint64_t samples_;
-  const BlockOrder order_;                   // of the first epoch: its sizes are those of all
-  const std::uint64_t positions_, windows_;  // that are taken of an epoch
+  const BlockOrder order_;                   // of the first epoch; all epochs have the same sizes
+  const std::uint64_t positions_, windows_;  // taken in an epoch
 };
 
-// Reads a rank's part of each window, block by block and in few large requests, into memory that is
-// reserved when the reader is made: two parts, one that rows are taken from while the next is read.
-// Blocks are read in place where the engine can.
+// Reads a rank's part of each window, block by block in a few large requests, into memory that is
+// reserved by the constructor. There are two buffers: rows are taken from one while the other is
+// filled. Blocks are read in place if the engine can do that.
 class WindowReader final : public BlockWindows {
  public:
-  // `order` is of kind kBlocks; its epoch is that of position 0. `taken` is how many of this rank's
-  // positions are taken of an epoch; without it all are. Until `seek`, one epoch is read. Throws
-  // Error (kBudget) with the arithmetic when two parts of a window do not fit, and kInvalid for an
-  // order that makes no sense; nothing is read then.
+  // `order` has kind kBlocks; its epoch is the epoch of position 0. `taken` is how many of this
+  // rank's positions are taken in an epoch (default: all). Until `seek`, one epoch is read. Throws
+  // Error, before anything is read: kBudget with the arithmetic if two parts of a window do not
+  // fit, and kInvalid for an invalid order.
   WindowReader(std::shared_ptr<Array::Impl> array, std::shared_ptr<Engine> engine,
                const Order& order, SampleShape shape, std::optional<std::uint64_t> taken = {});
   ~WindowReader() override { close(); }
 
-  // Bytes that the reader of such an order takes from the budget.
+  // Bytes that a reader with these arguments takes from the budget.
   static std::uint64_t memory(const Array::Impl& array, const Engine& engine, const Order& order,
                               const SampleShape& shape);
-  // The room that each block takes around it to be read in place; 0 where that would be much beside
-  // the block: blocks then lie one after the other, and the engine reads into memory of its own.
+  // The extra room that each block needs to be read in place. 0 if that would be large compared
+  // with the block: blocks then follow each other, and the engine reads into its own memory.
   static std::uint64_t overhang(std::uint64_t block_bytes, const Engine& engine);
 
-  // Copies the rows of this rank's positions first, first + 1, ... to `out`, as many as `rows` has
-  // entries, and their row numbers to `rows`. Throws what reading threw, and Error (kClosed) after
-  // `interrupt`.
+  // Copies the rows at this rank's positions first, first + 1, ... to `out`, as many as `rows` has
+  // entries, and their row numbers to `rows`. Throws the error of the read, or Error (kClosed)
+  // after `interrupt`.
   void take(std::uint64_t first, std::span<std::uint64_t> rows, std::byte* out);
 
  private:
@@ -247,9 +247,9 @@ class WindowReader final : public BlockWindows {
   const std::shared_ptr<Engine> engine_;
   const SampleShape shape_;
   const std::uint64_t stride_, sample_bytes_;
-  const std::uint64_t overhang_;  // room around each run, of both sides together; or 0
+  const std::uint64_t overhang_;  // room around each run, both sides together; or 0
   Reservation lists_share_;
-  std::vector<RowRun> scratch_;  // of `prepare`
+  std::vector<RowRun> scratch_;  // used by `prepare`
   std::vector<Slot> slots_;
 };
 

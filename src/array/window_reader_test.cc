@@ -17,11 +17,11 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr std::uint64_t kWide = 162;  // numbers in a row: 648 bytes, which blocks of disks are not
+constexpr std::uint64_t kWide = 162;  // numbers in a row: 648 bytes, not a multiple of disk blocks
 
 class WindowReaderTest : public testing::TestWithParam<EngineKind> {
  protected:
-  // Every row once, in the order, with its own number and its own bytes.
+  // Expects every row once, in the order, with its own number and bytes.
   static void expect_epoch(const Array& array, std::uint64_t chunk_rows, const Order& order) {
     const Sequence sequence(order, array.rows());
     std::uint64_t seen = 0;
@@ -128,7 +128,7 @@ TEST_F(BlockChunks, AWindowThatDoesNotFitIsRefusedWithAHintThatWorks) {
   const std::uint64_t fitting = std::stoull(hint.substr(hint.find("at most ") + 8));
   EXPECT_GT(fitting, 50u);
   EXPECT_EQ(array.chunks(64, block_shuffled(1, 0, {40, fitting, 4})).begin()->size(), 64u);
-  // Windows fit, but no chunk beside them.
+  // The windows fit, but no chunk beside them.
   const Error beside = error_of([&] {
     array.chunks(4000, block_shuffled(1, 0, {40, fitting, 4}));
   });

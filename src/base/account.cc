@@ -106,11 +106,11 @@ Error Reservation::Account::refused_resize(std::uint64_t bytes, std::uint64_t sp
                with_commas(bytes) + " bytes are less than the " + with_commas(held) +
                    " bytes in use" + holders_in_words() + read_ahead_too +
                    "; the budget stays at " + with_commas(limit) + " bytes")
-      .hint("give at least " + with_commas((least + 1_MiB - 1) / 1_MiB) +
-            " MiB, or close what holds it first: loaders, batches, arrays");
+      .hint("set at least " + with_commas((least + 1_MiB - 1) / 1_MiB) +
+            " MiB, or close loaders, batches or arrays first");
 }
 
-// Uses of the same name together: a loader has dozens of buffers.
+// Uses with the same name are added up: a loader has dozens of buffers.
 std::vector<BudgetUse> Reservation::Account::uses(bool with_caches) const {
   std::map<std::string, BudgetUse> by_name;
   const auto add = [&](const std::string& what, std::uint64_t bytes) {
@@ -142,12 +142,12 @@ std::string Reservation::Account::holders_in_words() const {
 
 Error Reservation::Account::refusal(std::uint64_t bytes, std::string_view what) const {
   const std::string held = holders_in_words();
-  // Caches would give way, so what they hold is among what is left.
+  // Caches would be freed, so what they hold counts as left.
   const std::uint64_t most = most_uncached(), free = left();
   std::string in_caches;
   if (cached > 0) in_caches = ", of which " + with_commas(cached) + " hold cached blocks now";
-  // Buffers that arrays and loaders size by the limit take at most half of what it is raised by, so
-  // twice what is missing is enough. In whole MiB, so that the number works as it is printed.
+  // Arrays and loaders whose buffers depend on the limit take at most half of any increase, so
+  // twice the missing bytes are enough. Rounded up to whole MiB, so that the printed number works.
   const std::uint64_t missing = bytes - free;
   const auto twice = checked_mul(missing, 2);
   const auto raised = twice ? checked_add(most, *twice) : std::nullopt;
@@ -156,10 +156,10 @@ Error Reservation::Account::refusal(std::uint64_t bytes, std::string_view what) 
                std::string(what) + " need " + with_commas(bytes) + " bytes; the budget is " +
                    with_commas(most) + " bytes, of which " + with_commas(uncached()) +
                    " are in use" + held + ": " + with_commas(free) + " are left" + in_caches)
-      .hint(automatic ? "use a budget of a fixed size, or ask for less at a time"
+      .hint(automatic ? "use a budget of a fixed size, or request less at a time"
             : enough  ? "raise the budget to " + with_commas(*enough / 1_MiB) +
-                           " MiB, or ask for less at a time"
-                     : "ask for less at a time");
+                           " MiB, or request less at a time"
+                     : "request less at a time");
 }
 
 }  // namespace evenkeel

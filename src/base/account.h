@@ -1,4 +1,4 @@
-// The account behind copies of a Budget: who holds what.
+// The account that all copies of a Budget share: what holds how many bytes.
 #pragma once
 
 #include <atomic>
@@ -18,13 +18,13 @@
 
 namespace evenkeel {
 
-// One use of a budget, for the arithmetic in messages.
+// One reservation, with its name for messages.
 struct Reservation::Holder {
   std::uint64_t bytes;
   std::string what;
-  bool of_read = false;      // given back when a read is done
+  bool of_read = false;      // of a read: given back when the read is done
   bool in_children = false;  // counts in children of fork, too
-  bool inherited = false;    // the parent's, and not counted in this process
+  bool inherited = false;    // made by the parent before fork, and not counted in this process
 };
 
 // What one cache holds.
@@ -32,10 +32,10 @@ struct Reservation::Cache {
   std::string what;
   std::uint64_t bytes = 0;
   std::weak_ptr<Reclaimer> reclaimer = {};
-  bool inherited = false;  // the parent's: not counted in this process, and not to be called
+  bool inherited = false;  // made by the parent before fork: not counted, and must not be called
 };
 
-// A reader that can give back memory, until it is closed.
+// A reader that can give back memory. After close() its owner is not called any more.
 class ReadAheadMemory::Entry {
  public:
   explicit Entry(Owner& owner);
@@ -49,8 +49,8 @@ class ReadAheadMemory::Entry {
   Owner* owner_ GUARDED_BY(mutex_);
 };
 
-// Holders stay here when reservations move: one thread may name them while another moves its own.
-// The mutex of all accounts guards its members.
+// A Holder stays at its address while its Reservation moves, so one thread can list all holders
+// while another moves a reservation. The mutex of the Registry guards all members.
 struct Reservation::Account {
   struct Registry;
 
@@ -59,25 +59,25 @@ struct Reservation::Account {
   Account(const Account&) = delete;
   Account& operator=(const Account&) = delete;
 
-  // Changed under the mutex, read without.
+  // Written with the mutex, read without it.
   std::atomic<std::uint64_t> limit;
   std::string origin;  // where the number comes from, for describe()
   const bool automatic;
   const std::uint64_t began_with;  // the first limit
-  const std::uint64_t number;      // of the accounts of a process, from 1
+  const std::uint64_t number;      // number of the account in this process, from 1
   std::uint64_t in_use = 0, peak = 0;
   std::uint64_t in_reads = 0;  // the part of in_use that reads hold
   std::uint64_t cached = 0;    // the part of in_use that caches hold
   std::list<Holder> holders;
   std::list<Cache> caches;
   std::vector<std::shared_ptr<ReadAheadMemory::Entry>> read_ahead;
-  // Reservations for which caches give way at the moment: no cache grows meanwhile.
+  // Number of reservations for which caches are freeing memory now. No cache grows meanwhile.
   int reclaiming = 0;
-  // Reads that wait for memory, by number: the lowest is served first.
+  // Numbers of the reads that wait for memory. The lowest is served first.
   std::set<std::uint64_t> waiting;
   std::uint64_t next_waiting = 0;
 
-  // What others than caches hold, and the most of it in this period and the one before.
+  // What is reserved outside caches, and its peak in this period and in the previous one.
   std::uint64_t uncached() const { return in_use - cached; }
   std::uint64_t most_this_period = 0, most_last_period = 0;
   std::int64_t period_began_ns;
@@ -86,53 +86,55 @@ struct Reservation::Account {
   static std::uint64_t beyond(std::uint64_t most, std::uint64_t used) {
     return most > used ? most - used : 0;
   }
-  // What others than caches may hold. Pressure takes from caches: what work needs stays granted.
+  // What may be reserved outside caches. Memory pressure shrinks only caches: reads and loaders may
+  // still use the initial limit.
   std::uint64_t most_uncached() const {
     return automatic ? std::max<std::uint64_t>(limit, began_with) : limit.load();
   }
-  // What may still be reserved, if caches give way.
+  // What may still be reserved if caches free their memory.
   std::uint64_t left() const { return beyond(most_uncached(), uncached()); }
 
-  // nullptr when it does not fit beside what is reserved, caches included.
+  // Returns nullptr if it does not fit beside what is reserved, including caches.
   Holder* take(std::uint64_t bytes, std::string_view what, bool of_read);
-  // The same, with caches giving way. Lets go of the mutex while they do.
+  // The same, but has caches free memory for it. Releases the mutex meanwhile.
   Holder* take_from_caches(std::uint64_t bytes, std::string_view what, bool of_read);
-  // Sets a limit that is not below what others than caches hold, and has caches give way to it.
-  // Lets go of the mutex while they do.
+  // Sets the limit and has caches free what exceeds it. Releases the mutex meanwhile. The limit
+  // must not be below what is reserved outside caches.
   void set_limit(std::uint64_t bytes);
-  // What holds the budget, in words: " (read buffers 4,096, results 100 in 2)".
+  // What holds the budget, for messages: " (read buffers 4,096, results 100 in 2)".
   std::string holders_in_words() const;
   // `spare`: what readers could give back.
   Error refused_resize(std::uint64_t bytes, std::uint64_t spare) const;
-  // What readers could give back, and having them do so until others than caches and reads hold no
-  // more than `to`, or none can spare anything. The mutex is let go of meanwhile.
+  // spare_read_ahead returns what readers could give back. shorten_read_ahead has them give memory
+  // back until no more than `to` is reserved outside caches and reads, or no reader can spare more.
+  // Both release the mutex meanwhile.
   std::uint64_t spare_read_ahead();
   void shorten_read_ahead(std::uint64_t to);
-  // Has caches free `bytes`, the largest first. The caller holds the mutex, which is let go of
-  // meanwhile: look again what fits.
+  // Has the largest cache free `bytes`. The caller holds the mutex. It is released meanwhile, so
+  // the caller must check again what fits.
   void reclaim(std::uint64_t bytes);
   bool grow(Cache& cache, std::uint64_t bytes);
   void shrink(Cache& cache, std::uint64_t bytes);
-  std::uint64_t share_of(const Cache& cache) const;  // if all caches in use hold the same
+  std::uint64_t share_of(const Cache& cache) const;  // if all caches in use have equal shares
 
   bool fits_beside_reads(std::uint64_t bytes) const {
     return bytes <= beyond(most_uncached(), uncached() - in_reads);
   }
   void give_back(const Holder* holder);
-  // In a child of fork: what the parent holds does not count here.
+  // Called in a child of fork: stops counting what the parent holds.
   void disinherit();
   std::vector<BudgetUse> uses(bool with_caches) const;
   Error refusal(std::uint64_t bytes, std::string_view what) const;
 };
 
-// All accounts of the process. One mutex for them, held across fork: reserving is rare, and a child
-// must find every account whole, whatever the parent's threads were doing.
+// All accounts of the process. They share one mutex, because reserving is rare. It is held across
+// fork, so that a child finds every account in a consistent state.
 struct Reservation::Account::Registry {
   static Registry& get();
 
   Mutex mutex;
-  // Signals that memory was given back. A child of fork has one of its own, the last: threads of
-  // its parent may be waiting on the others, which therefore cannot be destroyed.
+  // Signals that memory was given back. A child of fork adds its own at the end. The others cannot
+  // be destroyed there, because threads of the parent may have been waiting on them.
   std::vector<CondVar*> changed_of_processes{new CondVar};
   CondVar& changed() { return *changed_of_processes.back(); }
   std::set<Account*> accounts;

@@ -19,13 +19,13 @@
 namespace evenkeel {
 namespace {
 
-// A look takes some 50 µs. Memory that others take is answered within a few looks, so that it has
-// come back 100 ms after it got short, also where freeing it takes a while.
+// A look takes about 50 us. Budgets react within a few looks, so that memory is available again 100
+// ms after it ran short, even if freeing it takes a while.
 constexpr int kLookEveryMs = 20, kLookEveryMsNear = 5;
 constexpr std::int64_t kStallWindowNs = 40'000'000;
-constexpr std::uint64_t kStallUs = 4'000;        // of waiting in a window: a tenth of the time
+constexpr std::uint64_t kStallUs = 4'000;  // stalls in a window that count as pressure: a tenth
 constexpr std::int64_t kCalmNs = 2'000'000'000;  // without pressure, before a budget grows again
-// For cgroups: the process may have been moved.
+// How often to look up the cgroups again: the process may have been moved.
 constexpr std::int64_t kSearchEveryNs = 10'000'000'000;
 
 std::uint64_t less(std::uint64_t from, std::uint64_t what) { return from > what ? from - what : 0; }
@@ -44,16 +44,16 @@ int BudgetPolicy::next_look_ms() const {
 
 bool BudgetPolicy::pressed(const MemoryState& now, bool triggered, std::int64_t window_ns) const {
   const bool near_limit = now.available < 2 * kept_free(now.total);
-  // Tasks of other cgroups also wait for memory, of their own limits.
+  // Tasks of other cgroups may be stalled by their own limits.
   const bool stalls_count = now.stalls_are_own || near_limit;
   if (triggered && stalls_count) return true;
   if (!has_before_) return false;
-  // A look that comes late, on a busy machine, sees the waiting of more time.
+  // On a busy machine a look may be late and cover more than one window.
   const double windows =
       std::max(static_cast<double>(window_ns) / static_cast<double>(kStallWindowNs), 1.0);
   const auto stalled_us = static_cast<double>(less(now.stalled_us, stalled_at_window_));
   if (stalls_count && stalled_us >= static_cast<double>(kStallUs) * windows) return true;
-  // A limit is also reached by the page cache alone, which gives way by itself.
+  // The page cache alone can also reach a limit, but the kernel reclaims it.
   return now.limit_hits > before_.limit_hits && near_limit;
 }
 
@@ -65,7 +65,7 @@ std::vector<std::uint64_t> BudgetPolicy::limits(const MemoryState& now, bool tri
   const bool is_short = pressure || now.available < keep;
   if (!has_before_ || pressure || window_ns >= kStallWindowNs || window_ns < 0) {
     const std::uint64_t before = has_before_ ? stalled_at_window_ : 0;
-    stalled_at_window_ = std::max(now.stalled_us, before);  // less: it could not be read
+    stalled_at_window_ = std::max(now.stalled_us, before);  // 0 if it could not be read
     window_began_ns_ = now_ns;
   }
   before_ = now;
@@ -89,7 +89,7 @@ std::vector<std::uint64_t> BudgetPolicy::limits(const MemoryState& now, bool tri
       const std::uint64_t cut = std::max(share, pressure ? use.in_use / 8 : 0);
       limit = std::min(limit, less(use.in_use, cut));
     } else {
-      // What is not there cannot be promised; half of what is there may be asked for.
+      // Never promise more than is free. Grow by at most half of it.
       const std::uint64_t wanted = use.in_use + free_for_each / 2;
       if (wanted > limit && may_grow) limit = std::min(wanted, limit + limit / 4 + 16_MiB);
       limit = std::min(limit, use.in_use + free_for_each);
@@ -99,19 +99,20 @@ std::vector<std::uint64_t> BudgetPolicy::limits(const MemoryState& now, bool tri
   return limits;
 }
 
-// What the thread shares with those who stop it.
+// Shared by the thread and the code that stops it.
 struct AutomaticBudgets::Watch {
   Fd wake{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   CondVar over;
 };
 
 AutomaticBudgets& AutomaticBudgets::get() {
-  static AutomaticBudgets* const budgets = new AutomaticBudgets;  // budgets outlive static objects
+  // Never destroyed: budgets may outlive static objects.
+  static AutomaticBudgets* const budgets = new AutomaticBudgets;
   return *budgets;
 }
 
-// The mutex is held across fork, so that a child finds the list whole. The watch of the parent is
-// left as it is there: a thread of the parent may be waiting on it.
+// The mutex is held across fork, so that a child finds the list in a consistent state. The child
+// does not touch the parent's Watch: a thread of the parent may have been waiting on it.
 AutomaticBudgets::AutomaticBudgets() {
   ::pthread_atfork(&lock_for_fork, &unlock_after_fork, &start_child);
   std::atexit([] { get().stop_at_exit(); });
@@ -141,7 +142,7 @@ void AutomaticBudgets::watch() {
     start_thread([this, made] { run(*made); }).detach();
     watch_ = std::move(made);
   } catch (const std::system_error&) {
-    // No thread: the budget stays as it is, and the next use of it tries again.
+    // No thread could be started. The limit stays, and the next use of the budget tries again.
   }
 }
 
@@ -154,7 +155,7 @@ std::vector<Budget> AutomaticBudgets::alive() {
   return budgets;
 }
 
-// Without the mutex but for a moment: a budget may be destroyed here, and caches give way.
+// Holds the mutex only in alive(): a budget may be destroyed here, and caches may be freed.
 void AutomaticBudgets::look(BudgetPolicy& policy, const MemoryState& now, bool triggered) {
   const std::vector<Budget> budgets = alive();
   std::vector<BudgetPolicy::Use> uses;
@@ -188,7 +189,7 @@ void AutomaticBudgets::run(Watch& watch) {
       if (!memory || now_ns - searched_ns >= kSearchEveryNs || now_ns < searched_ns) {
         searched_ns = now_ns;
         memory.emplace();
-        policy.forget();  // counters of other files
+        policy.forget();  // the counters come from other files now
         triggers = memory->open_triggers();
       }
       std::vector<pollfd> polled = {{watch.wake.get(), POLLIN, 0}};
@@ -204,7 +205,7 @@ void AutomaticBudgets::run(Watch& watch) {
       }
       std::erase_if(triggers, [](const Fd& trigger) { return !trigger; });
       look(policy, memory->read(), triggered);
-    } catch (const std::exception&) {  // no memory, or no descriptor: the next look may have them
+    } catch (const std::exception&) {  // no memory or no descriptor; the next look may succeed
       memory.reset();
       triggers.clear();
       pollfd stop = {watch.wake.get(), POLLIN, 0};
@@ -213,7 +214,8 @@ void AutomaticBudgets::run(Watch& watch) {
   }
 }
 
-// At most a second: a thread that waits for the kernel must not keep the program from ending.
+// Waits at most a second: a thread that waits for the kernel must not keep the program from
+// exiting.
 void AutomaticBudgets::stop_at_exit() {
   const MutexLock lock(mutex_);
   ended_ = true;

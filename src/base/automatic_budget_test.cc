@@ -91,7 +91,7 @@ TEST(BudgetPolicy, StallsAddUpOverSeveralLooks) {
   }
   EXPECT_GE(limits[2], 1_GiB);
   EXPECT_EQ(limits[3], 700_MiB);  // 4 ms of the last 20 ms
-  // The same waiting, spread over a longer time, is none.
+  // The same waiting time, spread over a longer time, is no pressure.
   for (int look = 1; look <= 8; ++look) {
     state.stalled_us += 1'000;
     const std::int64_t now = (3 + look) * kSecondNs;
@@ -104,7 +104,7 @@ TEST(BudgetPolicy, LooksMoreOftenWhereMemoryMaySoonBeShort) {
   policy.limits(roomy(9_GiB), false, 0, {{1_GiB, 800_MiB}});
   const int calm = policy.next_look_ms();
   policy.limits(roomy(3_GiB), false, kSecondNs, {{1_GiB, 800_MiB}});
-  EXPECT_EQ(policy.next_look_ms(), calm);  // there is nothing that could give way
+  EXPECT_EQ(policy.next_look_ms(), calm);  // there is no cache that could be freed
   policy.limits(roomy(3_GiB), false, 2 * kSecondNs, {{1_GiB, 800_MiB}, {1_GiB, 800_MiB, 1_MiB}});
   EXPECT_LT(policy.next_look_ms(), calm);
   policy.limits(roomy(1_GiB + 512_MiB), false, 3 * kSecondNs, {{1_GiB, 800_MiB}});
@@ -170,9 +170,9 @@ TEST(MemoryPressure, ReadsACgroupOfVersion2) {
   tree.write("/sys/fs/cgroup/job/memory.events", "low 0\nhigh 3\nmax 4\noom 0\n");
   tree.write("/sys/fs/cgroup/job/memory.pressure", "some avg10=0.00 avg60=0 avg300=0 total=50\n");
   const MemoryState state = MemoryPressure(tree.root()).read();
-  EXPECT_EQ(state.available, 512_MiB);  // memory.high less what is used, but for inactive_file
+  EXPECT_EQ(state.available, 512_MiB);  // memory.high minus usage without inactive_file
   EXPECT_EQ(state.total, 1_GiB);
-  EXPECT_EQ(state.stalled_us, 50u);  // of its own cgroup; those of the machine are others', too
+  EXPECT_EQ(state.stalled_us, 50u);  // of its own cgroup, not of the machine
   EXPECT_TRUE(state.stalls_are_own);
   EXPECT_EQ(state.limit_hits, 7u);
 }
@@ -200,7 +200,7 @@ TEST(MemoryPressure, WithoutAnyOfTheFilesThereIsNoPressure) {
   EXPECT_TRUE(pressure.open_triggers().empty());
 }
 
-// Counts what it holds, and frees what it is asked for.
+// Counts what it holds, and frees what is requested.
 class CountingCache : public Reclaimer, public std::enable_shared_from_this<CountingCache> {
  public:
   explicit CountingCache(const Budget& budget) : memory(budget, "cached blocks") {}
@@ -242,7 +242,7 @@ TEST(ResizedBudget, IsRefusedBelowWhatIsHeldWithTheArithmetic) {
   EXPECT_EQ(budget.limit(), 64_MiB);
 }
 
-// Holds three buffers and can do with one.
+// Holds three buffers and can work with one.
 class BuffersAhead : public ReadAheadMemory::Owner {
  public:
   explicit BuffersAhead(const Budget& budget) : memory_(budget, *this) {
@@ -272,8 +272,8 @@ TEST(ResizedBudget, TakesFromReadAheadWhatCachesDoNotHave) {
   EXPECT_THAT(said, HasSubstr("5,242,880 bytes are less than the 10,485,760 bytes in use "
                               "(batches 8,388,608 in 2, results 2,097,152), of which 4,194,304 for "
                               "reading ahead could be given back"));
-  EXPECT_THAT(said, HasSubstr("give at least 6 MiB"));
-  EXPECT_EQ(budget.in_use(), 10_MiB);  // what is refused changes nothing
+  EXPECT_THAT(said, HasSubstr("set at least 6 MiB"));
+  EXPECT_EQ(budget.in_use(), 10_MiB);  // a refused resize changes nothing
   budget.resize(6_MiB);
   EXPECT_EQ(budget.in_use(), 6_MiB);
 }
@@ -291,14 +291,14 @@ TEST(ResizedBudget, WakesReadsThatWaitForMemory) {
   const Reservation first = budget.reserve_for_read(12_MiB, "results");
   std::atomic<bool> waiting = false, served = false;
   std::thread waits([&] {
-    // Called by the read itself, again and again while it waits.
+    // The waiting read calls this repeatedly.
     const Reservation second = budget.reserve_for_read(10_MiB, "results", [&] { waiting = true; });
     served = true;
   });
   while (!waiting) std::this_thread::yield();
   EXPECT_FALSE(served);
   budget.resize(32_MiB);
-  waits.join();  // it would wait for ever
+  waits.join();  // without the wakeup this would hang
   EXPECT_TRUE(served);
 }
 
@@ -323,7 +323,7 @@ TEST(AutomaticBudget, SaysWhatItIsAndCannotBeResized) {
 
 TEST(AutomaticBudget, TakesNoNumber) {
   for (const char* text : {"auto:2GiB", "auto 2GiB", "automatic"}) {
-    EXPECT_THAT(message_of([&] { Budget::parse(text); }), HasSubstr("\"auto\" stands alone"));
+    EXPECT_THAT(message_of([&] { Budget::parse(text); }), HasSubstr("\"auto\" takes no number"));
   }
 }
 
@@ -333,7 +333,7 @@ int threads_of_this_process() {
 }
 
 TEST(AutomaticBudget, AChildOfForkWatchesForItself) {
-  if (kUnderTsan || kUnderAsan) GTEST_SKIP() << "the sanitizer does not stand threads after fork";
+  if (kUnderTsan || kUnderAsan) GTEST_SKIP() << "the sanitizer does not support threads after fork";
   const Budget budget = Budget::automatic();
   const pid_t child = ::fork();
   if (child == 0) {
@@ -357,8 +357,8 @@ TEST(AutomaticBudget, TheThreadEndsWithTheLastOneAndBeginsAgain) {
     }
     return true;
   };
-  constexpr int kWithoutBudgets = kUnderTsan ? 2 : 1;  // the sanitizer has one of its own
-  ASSERT_TRUE(comes_to(kWithoutBudgets)) << "the thread of another test goes on";
+  constexpr int kWithoutBudgets = kUnderTsan ? 2 : 1;  // the sanitizer has its own thread
+  ASSERT_TRUE(comes_to(kWithoutBudgets)) << "the thread of another test is still running";
   for (int round = 0; round < 3; ++round) {
     {
       const Budget first = Budget::automatic(), second = Budget::automatic();

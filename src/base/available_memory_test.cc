@@ -61,7 +61,7 @@ TEST(AvailableMemory, OfThisMachineIsPlausible) {
   EXPECT_FALSE(memory.source.empty());
 }
 
-// A real cgroup (v1 or v2) with a limit, and a child that moves itself in.
+// Makes a real cgroup (v1 or v2) with a limit, and a child that moves itself into it.
 TEST(AvailableMemory, RealCgroupLimitIsSeen) {
   const std::string name = "/evenkeel-test-" + std::to_string(::getpid());
   std::string folder;
@@ -72,7 +72,7 @@ TEST(AvailableMemory, RealCgroupLimitIsSeen) {
       break;
     }
   }
-  if (folder.empty()) GTEST_SKIP() << "may not make a memory cgroup here";
+  if (folder.empty()) GTEST_SKIP() << "not permitted to make a memory cgroup here";
   bool limited = false;
   for (const char* file : {"/memory.limit_in_bytes", "/memory.max"}) {
     if (::access((folder + file).c_str(), W_OK) != 0) continue;
@@ -91,7 +91,7 @@ TEST(AvailableMemory, RealCgroupLimitIsSeen) {
     ::waitpid(child, &status, 0);
   }
   ::rmdir(folder.c_str());
-  if (!limited) GTEST_SKIP() << "may not limit a memory cgroup here";
+  if (!limited) GTEST_SKIP() << "not permitted to limit a memory cgroup here";
   EXPECT_EQ(status, 0);
 }
 

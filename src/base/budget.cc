@@ -68,7 +68,7 @@ void Budget::keep_watched() const {
 void Budget::resize(std::uint64_t bytes) const {
   if (account_->automatic) {
     throw Error(ErrorKind::kInvalid, "resize", "an automatic budget cannot be resized")
-        .hint("for a limit of your own, use a budget of a fixed size");
+        .hint("to set the limit yourself, use a budget of a fixed size");
   }
   Reservation::Account::Registry& all = Reservation::Account::Registry::get();
   const MutexLock lock(all.mutex);
@@ -81,8 +81,8 @@ void Budget::resize(std::uint64_t bytes) const {
   const std::uint64_t before = account_->limit;
   if (bytes != before) account_->origin = "resized from " + format_size(before);
   account_->set_limit(bytes);
-  // Reads under way give back what they hold when they are done. As one that waits for memory, this
-  // call is told, and no new read begins before.
+  // Reads in progress give back their memory when they are done. This call joins the queue of
+  // waiting reads, so that it is notified then and no new read starts before.
   const std::uint64_t number = account_->next_waiting++;
   account_->waiting.insert(number);
   const auto soon = [] { return std::chrono::steady_clock::now() + std::chrono::milliseconds(50); };
@@ -104,9 +104,8 @@ Budget Budget::parse(std::string_view text, std::uint64_t processes_on_node) {
   if (text.starts_with(kAutomatic)) {
     throw Error(ErrorKind::kInvalid, "budget", "\"" + std::string(text) + "\" is not a size")
         .hint(
-            "\"auto\" stands alone and follows memory pressure; a limit of your own is a size, "
-            "such "
-            "as \"2GiB\"");
+            "\"auto\" takes no number: it follows memory pressure; for a fixed limit, use a size "
+            "such as \"2GiB\"");
   }
   constexpr std::string_view kPerNode = "/node";
   if (!text.ends_with(kPerNode)) return Budget(parse_size(text));
@@ -115,7 +114,7 @@ Budget Budget::parse(std::string_view text, std::uint64_t processes_on_node) {
   Budget budget(std::uint64_t{0});
   budget.account_ = std::make_shared<Reservation::Account>(
       node / sharers,
-      format_size(node) + " a node shared by " + std::to_string(sharers) + " processes");
+      format_size(node) + " per node, shared by " + std::to_string(sharers) + " processes");
   return budget;
 }
 
@@ -151,7 +150,7 @@ std::string Budget::describe() const {
   const std::uint64_t bytes = account_->limit, in_caches = account_->cached;
   std::string text = format_size(bytes) + " (" + with_commas(bytes) + " bytes)";
   if (account_->automatic) {
-    text += ", automatic: follows memory pressure, began with " + format_size(account_->began_with);
+    text += ", automatic: follows memory pressure, started at " + format_size(account_->began_with);
   } else if (!account_->origin.empty()) {
     text += ", " + account_->origin;
   }
@@ -208,7 +207,7 @@ Reservation Budget::reserve_for_read(std::uint64_t bytes, std::string_view what,
     if (!account_->waiting.empty()) all.changed().notify_all();
   };
   const auto soon = [] { return std::chrono::steady_clock::now() + std::chrono::milliseconds(50); };
-  auto next_check = soon();  // kept when others give memory back, however often they do
+  auto next_check = soon();  // not postponed when others give memory back
   for (;;) {
     if (!account_->fits_beside_reads(bytes)) {
       leave_queue();
@@ -218,7 +217,7 @@ Reservation Budget::reserve_for_read(std::uint64_t bytes, std::string_view what,
       Reservation::Holder* holder = nullptr;
       try {
         holder = account_->take_from_caches(bytes, what, true);
-      } catch (...) {  // the system has no memory
+      } catch (...) {  // std::bad_alloc
         leave_queue();
         throw;
       }

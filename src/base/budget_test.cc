@@ -190,8 +190,8 @@ RC_GTEST_PROP(BudgetAccount, AgreesWithASum, (const std::vector<std::uint16_t>& 
   }
 }
 
-// Refusals name what other threads hold, while those come, move and go.
-TEST(BudgetThreads, NeverCrossTheLineTogether) {
+// Error messages list what other threads hold while these reserve, move and release it.
+TEST(BudgetThreads, NeverExceedTheLimitTogether) {
   const Budget budget(1000);
   std::atomic<int> refused = 0, granted = 0;
   std::vector<std::thread> threads;
@@ -221,7 +221,7 @@ TEST(BudgetThreads, NeverCrossTheLineTogether) {
 
 TEST(BudgetText, IsParsedAsASize) {
   EXPECT_EQ(Budget::parse("64MiB").limit(), 64_MiB);
-  EXPECT_EQ(Budget::parse("64MiB", 8).limit(), 64_MiB);  // not a node's
+  EXPECT_EQ(Budget::parse("64MiB", 8).limit(), 64_MiB);  // not per node
   EXPECT_THROW(Budget::parse("lots"), Error);
   EXPECT_THROW(Budget::parse("/node"), Error);
   EXPECT_THROW(Budget::parse("1GiB/rack"), Error);
@@ -237,18 +237,19 @@ TEST(BudgetText, ANodesBudgetIsSharedByItsProcesses) {
 TEST(BudgetText, DescribesItselfWithItsOrigin) {
   EXPECT_EQ(Budget(64_MiB).describe(), "64 MiB (67,108,864 bytes)");
   EXPECT_EQ(Budget::parse("1GiB/node", 8).describe(),
-            "128 MiB (134,217,728 bytes), 1 GiB a node shared by 8 processes");
+            "128 MiB (134,217,728 bytes), 1 GiB per node, shared by 8 processes");
 }
 
 TEST(BudgetDefault, IsAnEighthOfWhatIsAvailable) {
   const Budget budget;
   EXPECT_GT(budget.limit(), 0u);
-  EXPECT_LE(budget.limit(), available_memory().bytes / 4);  // memory moves; an eighth is below that
+  EXPECT_LE(budget.limit(), available_memory().bytes / 4);  // not 8: available memory changes
   EXPECT_THAT(budget.describe(), HasSubstr(", one eighth of "));
   EXPECT_THAT(budget.describe(), HasSubstr(" available ("));
 }
 
-// What a budget says in a child of fork, and after the parent's reservations were released there.
+// What a budget reports in a child of fork, also after the parent's reservations are released
+// there.
 TEST(BudgetAfterFork, AChildStartsWithWhatItGoesOnUsing) {
   const Budget budget(1000);
   Reservation loader = budget.reserve(600, "batches");
@@ -317,7 +318,7 @@ TEST(BudgetReads, WhatCanNeverFitFailsAtOnceEvenBesideReads) {
   EXPECT_TRUE(budget.try_reserve_for_read(600, "results"));
 }
 
-// A read that waits for memory which a loader then takes for good is refused, not left waiting.
+// A read that waits for memory fails if a loader then takes that memory for good.
 TEST(BudgetReads, AReadThatCanNoLongerFitIsRefused) {
   Watchdog watchdog;
   watchdog.enter("a read that can no longer fit");
@@ -345,8 +346,8 @@ TEST(BudgetReads, AnInterruptEndsTheWaitAndTheNextIsServed) {
   EXPECT_EQ(budget.reserve_for_read(400, "results").bytes(), 400u);
 }
 
-// Memory that is given back again and again wakes those who wait, but does not keep them from
-// looking for an interrupt.
+// Memory that is given back repeatedly wakes waiting reads, but does not keep them from checking
+// for an interrupt.
 TEST(BudgetReads, AnInterruptIsSeenHoweverOftenMemoryIsGivenBack) {
   const Budget budget(1000);
   const Reservation other = budget.reserve_for_read(600, "results");

@@ -18,7 +18,7 @@ using testing::HasSubstr;
 
 constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
 
-// The message, with a check of the kind; empty when the text was taken.
+// Returns the message and checks its kind; empty if the text was accepted.
 std::string size_refusal(std::string_view text) {
   try {
     parse_size(text);

@@ -9,7 +9,7 @@
 namespace evenkeel {
 namespace {
 
-// v1 reports 2^63 less a page for "no limit".
+// v1 reports 2^63 minus a page for "no limit".
 constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 62;
 
 std::vector<std::string_view> split(std::string_view text, char separator) {

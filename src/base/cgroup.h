@@ -16,7 +16,7 @@ struct CgroupMemory {
   int version = 0;                  // 1 or 2
   std::string path;                 // as the kernel names it: "/user.slice/app"
   std::uint64_t limit = 0;          // v2: the smaller of memory.max and memory.high
-  std::uint64_t usage = 0;          // page cache included
+  std::uint64_t usage = 0;          // including page cache
   std::uint64_t inactive_file = 0;  // the part of usage that the kernel reclaims first
 
   // How much more can be used before the limit is reached. inactive_file counts as free.
@@ -34,10 +34,10 @@ struct CgroupFolder {
 
 // The cgroups of a process (0: this one) that may have a memory controller: for each version, its
 // own cgroup first, then its ancestors as far as they are mounted. All files are looked up below
-// `root`, so that tests can use a tree of their own.
+// `root`, so that tests can use their own tree.
 std::vector<CgroupFolder> memory_cgroup_folders(const std::string& root = "", pid_t pid = 0);
 
-// The figures of one of them, as they are now.
+// The current figures of one cgroup.
 CgroupMemory memory_of(const CgroupFolder& folder);
 
 // The cgroups of memory_cgroup_folders() that have a limit.

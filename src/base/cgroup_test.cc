@@ -95,7 +95,7 @@ TEST(Cgroup, MemoryHighIsALimitToo) {
 
 TEST(Cgroup, NoLimitIsNoCgroup) {
   const FakeTree tree;
-  EXPECT_FALSE(tightest_memory_cgroup(tree.root()));  // not even /proc
+  EXPECT_FALSE(tightest_memory_cgroup(tree.root()));  // without even /proc
   tree.write("/proc/self/cgroup", "4:memory:/job\n0::/job\n");
   tree.write("/proc/self/mountinfo", std::string(kV1Mount) + kV2Mount);
   limit_v2(tree, "/job", "max", 10_MiB, 0);

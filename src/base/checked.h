@@ -1,4 +1,4 @@
-// Sums and products of untrusted numbers, which are empty on overflow; and rounding.
+// Sums and products of untrusted numbers, which return nothing on overflow, and rounding.
 #pragma once
 
 #include <cstdint>

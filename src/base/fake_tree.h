@@ -1,4 +1,4 @@
-// For tests: a folder of small files that stands for /, and goes away again.
+// For tests: a temporary folder of small files that replaces /. The destructor deletes it.
 #pragma once
 
 #include <stdlib.h>
@@ -23,7 +23,7 @@ class FakeTree {
     std::filesystem::remove_all(root_, ignored);
   }
 
-  // write("/proc/meminfo", "...") makes the folders on the way.
+  // write("/proc/meminfo", "...") also creates the folders.
   void write(const std::string& path, const std::string& text) const {
     const std::filesystem::path full = root_ + path;
     std::filesystem::create_directories(full.parent_path());

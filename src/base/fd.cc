@@ -32,7 +32,7 @@ Fd open_readable(const std::string& path, int extra_flags) {
   if (!S_ISREG(status.st_mode)) {
     throw Error(ErrorKind::kInvalid, "open", "is not a regular file")
         .in(path)
-        .hint("pipes and devices have no rows to seek to; copy the data into a file");
+        .hint("pipes and devices cannot be read at any offset; copy the data into a file");
   }
   return file;
 }

@@ -35,11 +35,12 @@ class Fd {
   int fd_ = -1;
 };
 
-// Opens for reading (O_CLOEXEC added). Refuses what is not a regular file. Throws Error (kSystem).
+// Opens a regular file for reading, with O_CLOEXEC. Throws Error: kSystem, or kInvalid for other
+// files.
 Fd open_readable(const std::string& path, int extra_flags = 0);
 
-// Fills as much of `out` as the file has from `offset` on and returns that count; short only at the
-// end of the file. Throws Error (kSystem) with path and offset.
+// Reads into `out` from `offset` and returns the number of bytes, which is short only at the end of
+// the file. Throws Error (kSystem) with path and offset.
 std::size_t read_upto(int fd, std::uint64_t offset, std::span<std::byte> out,
                       const std::string& path);
 

@@ -1,5 +1,5 @@
-// The one file that includes xxHash: the whole of it, from its header, so there is no library to
-// link. Hashing every byte that is read must be fast, so this file is always optimised; see
+// The only file that includes xxHash. It uses the header-only version, so there is no library to
+// link. Every byte that is read may be hashed, so this file is always optimised; see
 // src/CMakeLists.txt.
 #include "base/hash.h"
 

@@ -1,5 +1,5 @@
-// XXH3, the hash behind all checksums: of blocks on disk, of files that are written, of what was
-// read. Fast, and no protection against somebody who wants two inputs to have the same hash.
+// XXH3, the hash behind all checksums: of blocks on disk, of files that are written, of data that
+// was read. It is fast, but not cryptographic: collisions can be constructed.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ struct Hash128 {
 };
 Hash128 xxh3_128(std::span<const std::byte> bytes);
 
-// The hash of bytes that arrive in pieces: the same as that of all of them at once.
+// Hashes bytes that arrive in parts. The result is the same as for all of them at once.
 class RunningXxh3 {
  public:
   explicit RunningXxh3(std::uint64_t seed = 0);

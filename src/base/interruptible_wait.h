@@ -1,4 +1,4 @@
-// Waiting for another thread, while somebody may want the wait to end.
+// Waiting for another thread in a way that the caller can interrupt.
 #pragma once
 
 #include <chrono>
@@ -8,8 +8,8 @@
 
 namespace evenkeel {
 
-// Waits for a change for up to 50 ms. If none came, calls `while_waiting`, if there is one, without
-// the lock; what it throws ends the wait.
+// Waits up to 50 ms for a notification. If there was none, calls `while_waiting`, if it is set,
+// without the lock. An exception from it ends the wait.
 inline void wait_interruptibly(Mutex& mutex, CondVar& changed,
                                const std::function<void()>& while_waiting) REQUIRES(mutex) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(50);

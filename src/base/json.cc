@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kMostLevels = 100;
 
-// What nlohmann-json calls, as its documentation of sax_parse lists it.
+// The functions that nlohmann-json calls, as listed in its documentation of sax_parse.
 class SaxAdapter {
  public:
   explicit SaxAdapter(JsonEvents& events) : events_(events) {}
@@ -27,7 +27,7 @@ class SaxAdapter {
     return other("a number with a fraction, or larger than 64 bits");
   }
   bool null() { return other("null"); }
-  bool boolean(bool) { return other("a truth value"); }
+  bool boolean(bool) { return other("a boolean"); }
   bool binary(std::vector<std::uint8_t>&) { return other("bytes"); }
   bool parse_error(std::size_t position, const std::string&, const std::exception& error) {
     // "[json.exception.parse_error.101] parse error at line 1, column 3: syntax error ..."
@@ -83,7 +83,7 @@ class TreeBuilder final : public JsonEvents {
   }
 
   JsonValue root_;
-  std::vector<JsonValue*> open_;  // objects and lists that have begun, from the outermost
+  std::vector<JsonValue*> open_;  // objects and lists that have begun, outermost first
   std::string key_;
 };
 

@@ -1,4 +1,4 @@
-// JSON that comes from files and servers.
+// Parses JSON from files and servers.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace evenkeel {
 
-// Receives a JSON text event by event, so that a long one never becomes a tree.
+// Receives a JSON text event by event, so that no tree is built for a long text.
 class JsonEvents {
  public:
   virtual void begin_object() = 0;
@@ -21,8 +21,8 @@ class JsonEvents {
   virtual void end_list() = 0;
   virtual void text(std::string_view value) = 0;
   virtual void whole(std::uint64_t value) = 0;
-  // A value of another kind: "null", "a truth value", "a negative number", "a number with a
-  // fraction, or larger than 64 bits".
+  // A value of another kind: "null", "a boolean", "a negative number", "a number with a fraction,
+  // or larger than 64 bits".
   virtual void other(const char* kind) = 0;
   // The text is not JSON. Must throw.
   virtual void syntax_error(std::size_t position, std::string_view why) = 0;
@@ -42,15 +42,15 @@ struct JsonValue {
   std::vector<JsonValue> list;
   std::map<std::string, JsonValue, std::less<>> object;
 
-  // nullptr: this is no object, or has no such field.
+  // Returns nullptr if this is not an object or has no such field.
   const JsonValue* find(std::string_view name) const;
-  // As above, but only a field of this kind.
+  // The same, but only for a field of this kind.
   const JsonValue* find(std::string_view name, Kind wanted) const;
   // The field's text; empty if there is none.
   std::string_view text_of(std::string_view name) const;
 };
-// nullopt: the text is not JSON, or nested more than 100 levels deep. Of two fields with one name,
-// the last counts.
+// Returns nullopt if the text is not JSON or is nested more than 100 levels deep. If two fields
+// have the same name, the last one counts.
 std::optional<JsonValue> parse_json(std::string_view text);
 
 }  // namespace evenkeel

@@ -70,7 +70,7 @@ TEST(JsonEventsTest, ComeInTheOrderOfTheText) {
   parse_json(R"({"a": [1, -1, 0.5, null, true, "t"]})", log);
   EXPECT_THAT(log.events, testing::ElementsAre("{", "a:", "[", "1", "a negative number",
                                                "a number with a fraction, or larger than 64 bits",
-                                               "null", "a truth value", "t", "]", "}"));
+                                               "null", "a boolean", "t", "]", "}"));
 }
 
 TEST(JsonEventsTest, AnErrorNamesItsPlace) {

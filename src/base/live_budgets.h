@@ -9,20 +9,19 @@
 namespace evenkeel {
 
 struct BudgetFigures {
-  std::uint64_t number = 0;  // in the order in which they were made, from 1
+  std::uint64_t number = 0;  // in the order of creation, from 1
   bool automatic = false;
   std::uint64_t limit = 0, in_use = 0, cached = 0, peak = 0;
-  std::vector<BudgetUse> uses;  // caches included
+  std::vector<BudgetUse> uses;  // including caches
 };
 
-// Of those of which something was ever reserved: the default of an option that was not used is
-// none.
+// The sums over budgets that were ever used. An unused default of an option does not count.
 struct BudgetSums {
   std::uint64_t count = 0;
   std::uint64_t limit = 0, in_use = 0, cached = 0, peak = 0;
 };
 
-// Copies of a budget are one of them. A friend of Reservation, for its accounts.
+// Copies of a budget count as one. A friend of Reservation, to see its accounts.
 class LiveBudgets {
  public:
   static std::vector<BudgetFigures> list();

@@ -12,15 +12,15 @@
 namespace evenkeel {
 namespace {
 
-// Of most machines. Where it is more, or there are none, the advice does nothing.
+// The size on most machines. If huge pages are larger or missing, the advice has no effect.
 constexpr std::uint64_t kHugePage = 2 << 20;
 
 void* map_anywhere(std::uint64_t size) {
   return sys::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 }
 
-// From the beginning of a huge page on: Linux chooses such a place only for whole huge pages (since
-// 6.13), or not at all (before 6.7). Maps more than that, and gives back what lies around it.
+// Maps pages that start at a huge-page boundary. Linux chooses such an address only for whole huge
+// pages (since 6.13) or never (before 6.7). So this maps more and unmaps what is around it.
 void* map_aligned(std::uint64_t size) {
   void* const around = map_anywhere(size + kHugePage);
   if (around == MAP_FAILED) return around;
@@ -44,8 +44,9 @@ Pages::Pages(std::uint64_t bytes, std::string_view what) {
                         "could not allocate " + format_size(size) + " for " + std::string(what))
         .hint("the process may be at its address-space limit (ulimit -v)");
   }
-  // The disk is handed pieces of memory, not pages: a read of 1 MiB is one piece instead of 256,
-  // which alone are more than some disks take in one request. Refused, it is just slower.
+  // A disk request lists contiguous segments of memory. With huge pages, a read of 1 MiB has one
+  // segment instead of 256, which is more than some disks accept in one request. If the advice is
+  // refused, reads are only slower.
   if (size >= kHugePage) sys::madvise(pages, size, MADV_HUGEPAGE);
   data_ = static_cast<std::byte*>(pages);
   size_ = size;
@@ -82,7 +83,7 @@ void Pages::reset() {
 }
 
 PageBuffer::PageBuffer(const Budget& budget, std::uint64_t bytes, std::string_view what)
-    // A size that rounds up past 2^64 is asked for as it is, and so refused.
+    // A size that would round up past 2^64 is reserved unrounded, and therefore refused.
     : share_(budget.reserve(std::max(bytes, round_up(bytes, sys::page_size())), what)),
       pages_(bytes, what) {}
 

@@ -1,4 +1,4 @@
-// Memory in whole pages, aligned for O_DIRECT, given back to the system when it goes.
+// Memory in whole pages, aligned for O_DIRECT. The destructors return it to the system.
 #pragma once
 
 #include <cstddef>
@@ -11,15 +11,15 @@
 
 namespace evenkeel {
 
-// Anonymous pages that nobody has paid for. They become resident when they are touched, 2 MiB at a
-// time where there are as many and the system has huge pages to give. Moves, does not copy.
+// Anonymous pages that are not counted in any budget. They become resident when they are touched: 2
+// MiB at a time if there are that many and the system has huge pages. Movable, not copyable.
 class Pages {
  public:
   Pages() = default;
-  // Rounds up to whole pages; of 0 bytes there are none. Throws Error (kSystem, ENOMEM).
+  // Rounds up to whole pages; 0 bytes are no pages. Throws Error (kSystem, ENOMEM).
   Pages(std::uint64_t bytes, std::string_view what);
-  // Buffers of `bytes` each that lie together, so that small ones share huge pages. Each is given
-  // back by itself.
+  // Allocates adjacent buffers of `bytes` each, so that small ones share huge pages. Each is freed
+  // separately.
   static std::vector<Pages> several(std::size_t count, std::uint64_t bytes, std::string_view what);
   Pages(Pages&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
@@ -35,7 +35,7 @@ class Pages {
   std::uint64_t size() const { return size_; }
   explicit operator bool() const { return data_ != nullptr; }
 
-  // Gives back what lies beyond `end`, a place in them, in whole pages.
+  // Frees the whole pages after `end`, which must lie within these pages.
   void trim(const std::byte* end);
 
  private:
@@ -45,16 +45,16 @@ class Pages {
   std::uint64_t size_ = 0;
 };
 
-// Pages and the share of the budget that pays for them, all of them from the start. Moves, does not
-// copy.
+// Pages and the reservation that covers them. All pages are reserved from the start. Movable, not
+// copyable.
 class PageBuffer {
  public:
   PageBuffer() = default;
-  // Throws Error (kBudget) when it does not fit, kSystem (ENOMEM) when the system has none.
+  // Throws Error: kBudget if it does not fit, kSystem (ENOMEM) if the system has no memory.
   PageBuffer(const Budget& budget, std::uint64_t bytes, std::string_view what);
   PageBuffer(PageBuffer&& other) noexcept = default;
   PageBuffer& operator=(PageBuffer&& other) noexcept {
-    pages_ = std::move(other.pages_);  // the old ones go before their share does
+    pages_ = std::move(other.pages_);  // frees the old pages before their reservation
     share_ = std::move(other.share_);
     return *this;
   }

@@ -35,7 +35,7 @@ std::uint64_t stalled_of(const std::string& path) {
 
 MemoryPressure::MemoryPressure(std::string root)
     : root_(std::move(root)), folders_(memory_cgroup_folders(root_)) {
-  for (const CgroupFolder& folder : folders_) {  // its own cgroup comes first
+  for (const CgroupFolder& folder : folders_) {  // the process's own cgroup is first
     if (folder.version != 2 || !read_text_file(folder.directory + "/memory.pressure")) continue;
     own_cgroup_ = &folder;
     break;
@@ -74,7 +74,7 @@ MemoryState MemoryPressure::read() const {
 }
 
 std::vector<Fd> MemoryPressure::open_triggers() const {
-  // 20 ms of waiting within a second. Users without privileges may only ask for windows of 2 s.
+  // 20 ms of stalls within a second. Unprivileged users may only set windows of 2 s.
   constexpr std::array<std::string_view, 2> kTriggers = {"some 20000 1000000",
                                                          "some 40000 2000000"};
   std::vector<Fd> triggers;
@@ -82,7 +82,7 @@ std::vector<Fd> MemoryPressure::open_triggers() const {
   for (const std::string_view trigger : kTriggers) {
     Fd fd(sys::open(path.c_str(), O_RDWR | O_NONBLOCK));
     if (!fd) break;
-    // With the terminating zero: /proc/pressure replaces the last byte by one.
+    // Includes the terminating zero, because /proc/pressure overwrites the last byte with one.
     if (::write(fd.get(), trigger.data(), trigger.size() + 1) < 0) continue;
     triggers.push_back(std::move(fd));
     break;

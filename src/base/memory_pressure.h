@@ -11,7 +11,7 @@
 namespace evenkeel {
 
 struct MemoryState {
-  std::uint64_t available = 0;   // MemAvailable, or what the tightest cgroup leaves if it is less
+  std::uint64_t available = 0;   // MemAvailable, or what the tightest cgroup leaves if that is less
   std::uint64_t total = 0;       // MemTotal, or the limit of that cgroup
   std::uint64_t stalled_us = 0;  // how long tasks waited for memory (PSI), since the start
   bool stalls_are_own = false;   // tasks of this process's cgroup, not of the whole machine
@@ -19,19 +19,19 @@ struct MemoryState {
   std::uint64_t limit_hits = 0;
 };
 
-// Finds the cgroups of the process when it is made, and reads a few files of the kernel each time
-// it is asked. What cannot be read counts as no pressure.
+// Finds the cgroups of the process in the constructor. Each read() reads a few files of the kernel.
+// A file that cannot be read counts as no pressure.
 class MemoryPressure {
  public:
-  // All files are looked up below `root`, so that tests can use a tree of their own.
+  // All files are looked up below `root`, so that tests can use their own tree.
   explicit MemoryPressure(std::string root = "");
   MemoryPressure(const MemoryPressure&) = delete;
   MemoryPressure& operator=(const MemoryPressure&) = delete;
   MemoryState read() const;
 
   // Descriptors that poll(2) reports with POLLPRI as soon as tasks wait for memory: the PSI trigger
-  // of the process's v2 cgroup, or else of the machine. Empty where the kernel has none, or does
-  // not allow it.
+  // of the process's v2 cgroup, or else of the machine. Empty if the kernel has no triggers or does
+  // not allow them.
   std::vector<Fd> open_triggers() const;
 
  private:
@@ -39,7 +39,7 @@ class MemoryPressure {
 
   const std::string root_;
   const std::vector<CgroupFolder> folders_;
-  const CgroupFolder* own_cgroup_ = nullptr;  // the innermost that counts stalls; among folders_
+  const CgroupFolder* own_cgroup_ = nullptr;  // the innermost of folders_ that counts stalls
 };
 
 }  // namespace evenkeel

@@ -64,12 +64,12 @@ TEST(PagesTest, SeveralLieTogetherAndGoOneByOne) {
   EXPECT_THROW(Pages::several(3, UINT64_MAX / 4 * 3, "x"), Error);
 }
 
-// Whether huge pages were asked for there, by the kernel's own books.
+// Whether the mapping at `at` has the huge-page advice, according to the kernel.
 bool asks_for_huge_pages(const std::byte* at) {
   const auto address = reinterpret_cast<std::uintptr_t>(at);
-  std::ifstream books("/proc/self/smaps");
+  std::ifstream smaps("/proc/self/smaps");
   bool here = false;
-  for (std::string line; std::getline(books, line);) {
+  for (std::string line; std::getline(smaps, line);) {
     std::uintptr_t begin, end;
     char dash;
     if (std::istringstream range(line); range >> std::hex >> begin >> dash >> end && dash == '-') {

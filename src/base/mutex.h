@@ -1,6 +1,6 @@
 // A mutex and a condition variable that clang's -Wthread-safety understands. GUARDED_BY names the
-// mutex of a member, REQUIRES the one that a caller must hold; builds with clang make a mistake an
-// error. Other compilers ignore the annotations.
+// mutex of a member, and REQUIRES the mutex that a caller must hold. Builds with clang treat
+// violations as errors. Other compilers ignore the annotations.
 #pragma once
 
 #include <chrono>
@@ -37,7 +37,7 @@ class CAPABILITY("mutex") Mutex {
   void lock() ACQUIRE() { mutex_.lock(); }
   void unlock() RELEASE() { mutex_.unlock(); }
   bool try_lock() TRY_ACQUIRE(true) { return mutex_.try_lock(); }
-  // Tells the compiler what it cannot see: this thread holds the mutex, taken further up the stack.
+  // Tells the compiler what it cannot see: a caller further up the stack has locked the mutex.
   void assert_held() const ASSERT_CAPABILITY(this) {}
 
  private:
@@ -45,7 +45,7 @@ class CAPABILITY("mutex") Mutex {
   std::mutex mutex_;
 };
 
-// Holds a mutex for a scope; may let go of it and take it again in between.
+// Holds a mutex for a scope. It can be unlocked and locked again in between.
 class SCOPED_CAPABILITY MutexLock {
  public:
   explicit MutexLock(Mutex& mutex) ACQUIRE(mutex) : mutex_(mutex) { mutex_.lock(); }
@@ -69,8 +69,8 @@ class SCOPED_CAPABILITY MutexLock {
   bool held_ = true;
 };
 
-// Waits may end without a reason: call them in a loop that checks the condition. (A predicate in a
-// lambda would hide from the compiler that the mutex is held.)
+// Wakeups may be spurious: wait in a loop that checks the condition. (A predicate in a lambda would
+// hide from the compiler that the mutex is held.)
 class CondVar {
  public:
   void wait(Mutex& mutex) REQUIRES(mutex) {
@@ -78,7 +78,7 @@ class CondVar {
     ready_.wait(lock);
     lock.release();
   }
-  // False when the time is over.
+  // Returns false after the deadline.
   bool wait_until(Mutex& mutex, std::chrono::steady_clock::time_point deadline) REQUIRES(mutex) {
     std::unique_lock lock(mutex.mutex_, std::adopt_lock);
     const bool in_time = ready_.wait_until(lock, deadline) == std::cv_status::no_timeout;

@@ -1,4 +1,4 @@
-// Numbers that are written as text.
+// Parses numbers.
 #pragma once
 
 #include <charconv>
@@ -8,8 +8,8 @@
 
 namespace evenkeel {
 
-// The number that all of `text` is. Empty when anything else is in it, also blanks or a leading
-// plus, or when it is out of range.
+// Parses all of `text` as a number. Returns nothing if it contains anything else, such as blanks or
+// a leading plus, or if the number is out of range.
 template <class Number>
 std::optional<Number> parse_number(std::string_view text) {
   Number number{};

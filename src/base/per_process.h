@@ -10,8 +10,8 @@
 
 namespace evenkeel {
 
-// Differs between a process and its children of fork. getpid() would do, but is a system call, and
-// reads ask several times.
+// A number that differs between a process and its children of fork. getpid() would work too, but it
+// is a system call, and each read needs this several times.
 class ForkGeneration {
  public:
   static std::uint64_t now() {
@@ -24,8 +24,8 @@ class ForkGeneration {
   static inline std::atomic<std::uint64_t> forks_ = 0;
 };
 
-// Hands out the State of this process. A child of fork gets a new one; the parent's is left alone
-// there, not even destroyed, since another thread may have been in the middle of using it.
+// Owns one State per process. A child of fork gets a new one. It does not even destroy the
+// parent's, because another thread of the parent may have been using it.
 template <class State>
 class PerProcess {
  public:
@@ -46,7 +46,7 @@ class PerProcess {
     if (current_.compare_exchange_strong(owned, fresh.get())) return *fresh.release()->state;
     return *owned->state;  // another thread of this child was first
   }
-  // The same if there is one already: nullptr in a child that has not asked for it yet.
+  // The State if it exists already; nullptr in a child that has not called get() yet.
   State* if_made() const {
     Owned* const owned = current_.load(std::memory_order_acquire);
     return owned->generation == ForkGeneration::now() ? owned->state.get() : nullptr;

@@ -72,7 +72,7 @@ TEST_F(PerProcessTest, AChildNeverDestroysTheParents) {
     const std::string used = in_child([&] {
       state->get();
       state.reset();
-      return std::to_string(destroyed);  // its own, and only that
+      return std::to_string(destroyed);  // only its own was destroyed
     });
     state.reset();
     return untouched + " " + used + " " + std::to_string(destroyed);

@@ -1,12 +1,12 @@
-// Memory that is about to be read.
+// Prefetches memory that is about to be read.
 #pragma once
 
 #include <cstddef>
 
 namespace evenkeel {
 
-// Asks the processor to bring `bytes` from `address` on into its caches. Never faults, whatever the
-// address: it may have been freed.
+// Prefetches `bytes` bytes at `address` into the processor's caches. Never faults, even if the
+// memory was freed.
 inline void prefetch_memory(const void* address, std::size_t bytes) {
   constexpr std::size_t kCacheLine = 64;
   const char* const begin = static_cast<const char*>(address);

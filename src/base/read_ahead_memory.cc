@@ -24,7 +24,7 @@ ReadAheadMemory::~ReadAheadMemory() {
 ReadAheadMemory::Entry::Entry(Owner& owner)
     : fork_generation_(ForkGeneration::now()), owner_(&owner) {}
 
-// A child of fork does not wait: a thread of its parent may have held the mutex.
+// A child of fork must not lock: a thread of its parent may have held the mutex.
 void ReadAheadMemory::Entry::close() {
   if (fork_generation_ != ForkGeneration::now()) return;
   const MutexLock lock(mutex_);
@@ -45,7 +45,7 @@ void ReadAheadMemory::Entry::give_back(std::uint64_t bytes) {
 
 namespace {
 
-// Lets go of a mutex for a scope.
+// Releases a mutex for a scope.
 class Unlocked {
  public:
   explicit Unlocked(Mutex& mutex) NO_THREAD_SAFETY_ANALYSIS : mutex_(mutex) { mutex_.unlock(); }

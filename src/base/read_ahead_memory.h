@@ -1,4 +1,4 @@
-// Memory for reading ahead: with less of it, a reader is slower, but works.
+// Memory for reading ahead. A reader with less of it is slower, but still works.
 #pragma once
 
 #include <cstdint>
@@ -8,22 +8,23 @@
 
 namespace evenkeel {
 
-// Names a reader that can do with less than it has reserved. Budget::resize asks it when caches
-// have given all they have. Thread-safe.
+// Registers a reader that can work with less memory than it has reserved. Budget::resize calls it
+// after caches have freed all they can. Thread-safe.
 class ReadAheadMemory {
  public:
-  // Called by the thread that resizes, without locks of the budget. What they throw is thrown by
+  // Called by the thread that resizes, without locks of the budget. Exceptions propagate through
   // Budget::resize.
   class Owner {
    public:
     virtual std::uint64_t spare_bytes() = 0;  // what it could give back
-    // Gives back so much of its reservations, or all that it can spare.
+    // Gives back `bytes` of its reservations, or all that it can spare.
     virtual void give_back(std::uint64_t bytes) = 0;
 
    protected:
     ~Owner() = default;
   };
-  // `owner` is called until this object is destroyed, which waits for a call under way.
+  // `owner` may be called until this object is destroyed. The destructor waits for a call in
+  // progress.
   ReadAheadMemory(const Budget& budget, Owner& owner);
   ~ReadAheadMemory();
   ReadAheadMemory(const ReadAheadMemory&) = delete;

@@ -9,10 +9,10 @@
 
 namespace evenkeel {
 
-// In bytes; empty if sysfs, mounted at `sys`, does not say.
+// In bytes; empty if sysfs, mounted at `sys`, does not report it.
 std::optional<std::uint64_t> readahead_of_device(dev_t device, const std::string& sys = "/sys");
 
-// The same for this system; if sysfs does not say, a large value, to be safe.
+// The same for this system; if sysfs does not report it, a large value, to be safe.
 std::uint64_t readahead_window(dev_t device);
 
 }  // namespace evenkeel

@@ -10,7 +10,8 @@
 
 namespace evenkeel {
 
-// Buffers of a read come and go: a cache that grew into their place would be cut down each time.
+// Buffers of reads are short-lived. A cache that grew into their memory would be cut down each
+// time.
 std::uint64_t Reservation::Account::most_uncached_lately() {
   constexpr std::int64_t kPeriodNs = 2'000'000'000;
   const std::int64_t now = sys::monotonic_ns(), age = now - period_began_ns;
@@ -32,8 +33,8 @@ Reservation::Holder* Reservation::Account::take_from_caches(std::uint64_t bytes,
   }
 }
 
-// Without the mutex: a cache that frees memory says so, and is destroyed here if this thread is the
-// last to hold it.
+// Unlocks the mutex, because a cache that frees memory locks it to report that. The cache may also
+// be destroyed here, if this thread holds the last reference.
 void Reservation::Account::reclaim(std::uint64_t bytes) NO_THREAD_SAFETY_ANALYSIS {
   const Cache* largest = nullptr;
   for (const Cache& cache : caches) {
@@ -51,7 +52,7 @@ void Reservation::Account::reclaim(std::uint64_t bytes) NO_THREAD_SAFETY_ANALYSI
   }
   mutex.lock();
   if (cached >= cached_before) {
-    // Other threads use what the cache holds, or one is destroying it: they need the processor.
+    // Other threads are using the memory of the cache, or one is destroying it. Let them run.
     mutex.unlock();
     std::this_thread::yield();
     mutex.lock();

@@ -1,4 +1,4 @@
-// Memory of a budget that gives way: what a cache holds.
+// Memory of a cache: it counts in a budget, but is freed when something else needs it.
 #pragma once
 
 #include <cstdint>
@@ -9,19 +9,19 @@
 
 namespace evenkeel {
 
-// Who holds reclaimable memory, and frees it when the budget asks.
+// Holds reclaimable memory and frees it on request of the budget.
 class Reclaimer {
  public:
   virtual ~Reclaimer() = default;
-  // Frees at least `bytes`, or all there is, and says so by ReclaimableMemory::shrink. Called from
-  // any thread that needs memory, without locks of the budget.
+  // Frees at least `bytes`, or all it holds, and reports that to ReclaimableMemory::shrink. Called
+  // from any thread that needs memory, without locks of the budget.
   virtual void reclaim(std::uint64_t bytes) noexcept = 0;
 };
 
-// Counts in the budget like a reservation, but is free to everyone else: a reservation that would
-// not fit beside it makes the reclaimer free what is missing. Of several, the one that holds most
-// frees first. A child of fork starts without it: there nothing is counted, it cannot grow, and the
-// reclaimer is not called. Thread-safe.
+// Counts in the budget like a reservation, but is available to all reservations: if one does not
+// fit beside it, the reclaimer must free what is missing. The reclaimer that holds most is called
+// first. A child of fork starts without it: there it counts nothing, cannot grow, and its reclaimer
+// is not called. Thread-safe.
 class ReclaimableMemory {
  public:
   // `what` names it in messages: "cached blocks".
@@ -30,17 +30,17 @@ class ReclaimableMemory {
   ReclaimableMemory(const ReclaimableMemory&) = delete;
   ReclaimableMemory& operator=(const ReclaimableMemory&) = delete;
 
-  // Without a reclaimer it cannot grow.
+  // Sets the reclaimer. Without one, try_grow fails.
   void serve(std::weak_ptr<Reclaimer> reclaimer);
 
-  // Reserves `bytes` more. False where the budget has no room: beside what is reserved, and beside
-  // what was reserved at the same time within the last seconds, so that buffers that come and go
-  // do not find the cache in their way each time. A cache with less than its share (the same for
-  // each cache) takes from the largest. Call it without locks that `reclaim` takes, of any cache.
+  // Reserves `bytes` more. Returns false if the budget has no room beside what is reserved now and
+  // beside the peak of the last seconds, so that the cache is not freed each time for short-lived
+  // buffers. A cache with less than its share (equal for all caches) takes memory from the largest.
+  // The caller must hold no lock that `reclaim` of any cache takes.
   bool try_grow(std::uint64_t bytes);
   void shrink(std::uint64_t bytes);
   std::uint64_t bytes() const;
-  // What it could hold at most, as things are: its share of what others leave.
+  // The most it could hold now: its share of what reservations leave.
   std::uint64_t most_bytes() const;
 
  private:

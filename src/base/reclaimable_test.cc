@@ -18,7 +18,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-// Frees just what it is asked for.
+// Frees exactly what is requested.
 class CountedCache final : public Reclaimer {
  public:
   explicit CountedCache(const Budget& budget) : memory_(budget, "cached blocks") {}
@@ -70,7 +70,7 @@ TEST(ReclaimableMemory, GivesWayToReservationsOfEveryKind) {
   EXPECT_EQ(budget.peak(), 1000u);
 }
 
-// What it holds is in use, up to the third time it is asked.
+// Its memory is in use until the third call.
 class BusyCache final : public Reclaimer {
  public:
   explicit BusyCache(const Budget& budget) : memory_(budget, "cached blocks") {}
@@ -170,7 +170,7 @@ TEST(ReclaimableMemory, KeepsToTheLimitWithManyThreads) {
         if (t % 2 == 0) {
           caches[static_cast<std::size_t>(t / 2)]->memory().try_grow(50);
         } else if (!budget.try_reserve(400, "rows")) {
-          ++refused;  // two of 400 fit beside each other, whatever the caches hold
+          ++refused;  // two reservations of 400 fit together, whatever the caches hold
         }
       }
     });

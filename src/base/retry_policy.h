@@ -1,4 +1,4 @@
-// How long to go on with a call that the system puts off.
+// How often to retry a system call.
 #pragma once
 
 #include <cerrno>
@@ -7,11 +7,11 @@
 
 namespace evenkeel {
 
-// EINTR and EAGAIN ask for another try. Files hardly ever say EAGAIN, but a filesystem in user
-// space may say it for good: after about a second it is an error like others.
+// EINTR, EAGAIN and EBUSY are retried. Files hardly ever return EAGAIN, but a filesystem in user
+// space may return it forever, so after about a second it is an error.
 class RetryPolicy {
  public:
-  // Whether to try again after `code`, at once or after a moment.
+  // Whether to try again after `code`. May sleep for a millisecond.
   bool try_again(int code) {
     if (code == EINTR) return true;
     if (code != EAGAIN && code != EBUSY) return false;

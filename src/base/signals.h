@@ -1,4 +1,4 @@
-// Keeps signals away from the library's threads: they are for the program's own.
+// Blocks signals in the library's threads, because signals are for the program's threads.
 #pragma once
 
 #include <pthread.h>

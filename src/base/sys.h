@@ -30,10 +30,10 @@ void* mmap(void* address, std::size_t length, int protection, int flags, int fd,
 int munmap(void* address, std::size_t length);
 int madvise(void* address, std::size_t length, int advice);
 int mincore(void* address, std::size_t length, unsigned char* pages);
-// Copies from a mapping of this process (process_vm_readv). Where touching the mapping would raise
+// Copies from a mapping of this process (process_vm_readv). If touching the mapping would raise
 // SIGBUS, it fails with EFAULT.
 ssize_t copy_mapped(void* to, const void* from, std::size_t length);
-// posix_fadvise, but it fails like the others: -1 and errno.
+// posix_fadvise, but it reports errors like the others: -1 and errno.
 int fadvise(int fd, std::uint64_t offset, std::uint64_t length, int advice);
 int sync_file_range(int fd, std::uint64_t offset, std::uint64_t length, unsigned flags);
 
@@ -53,7 +53,7 @@ struct CacheStat {  // in pages; the layout of the kernel's struct cachestat
 int cachestat(int fd, std::uint64_t offset, std::uint64_t length, CacheStat* out);
 
 // The alignment that O_DIRECT requires for this file, from statx(STATX_DIOALIGN); zeros if the
-// kernel does not say.
+// kernel does not report it.
 struct DirectAlignment {
   std::uint32_t memory = 0, offset = 0;
 };

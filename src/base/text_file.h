@@ -11,7 +11,7 @@
 
 namespace evenkeel {
 
-// The whole file, or empty and errno set.
+// Returns the whole file, or nothing with errno set.
 std::optional<std::string> read_text_file(const std::string& path);
 
 // Removes the next line from the front of `text`; false if nothing is left.

@@ -11,7 +11,7 @@
 
 namespace evenkeel {
 
-// The thread has all signals blocked, because signals are for the program's threads. Throws
+// Starts a thread with all signals blocked, because signals are for the program's threads. Throws
 // std::system_error if no thread can be started.
 template <class Work>
 std::thread start_thread(Work work) {
@@ -26,8 +26,8 @@ std::thread start_thread(Work work) {
 // wake-up when all cores are busy (Linux 6.12; older kernels refuse or ignore it).
 void ask_for_short_slices();
 
-// What the calling thread has used. Unlike a clock, it stands still while the thread waits for a
-// processor.
+// The processor time of the calling thread. Unlike a clock, it does not advance while the thread
+// waits for a processor.
 std::chrono::duration<double> thread_cpu_time();
 
 }  // namespace evenkeel

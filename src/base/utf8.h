@@ -6,7 +6,7 @@
 
 namespace evenkeel {
 
-inline constexpr char32_t kReplacement = 0xFFFD;  // stands for a byte that is not UTF-8
+inline constexpr char32_t kReplacement = 0xFFFD;  // replaces a byte that is not UTF-8
 
 // Removes the next character from the front of `text`, which must not be empty. A byte that does
 // not begin a valid character is removed alone and returned as kReplacement.

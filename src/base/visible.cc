@@ -40,7 +40,7 @@ std::string visible(std::string_view text, std::string_view kept) {
     const std::string_view before = text;
     const char32_t c = take_char(text);
     const std::string_view bytes = before.substr(0, before.size() - text.size());
-    // A real U+FFFD takes three bytes; one that stands for an invalid byte takes one.
+    // A real U+FFFD has three bytes; one that replaces an invalid byte has one.
     if (c == kReplacement && bytes.size() == 1) {
       append_escape(out, static_cast<unsigned char>(bytes[0]));
     } else if (is_obeyed(c) && (c > 0x7F || kept.find(static_cast<char>(c)) == kept.npos)) {

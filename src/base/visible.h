@@ -16,8 +16,8 @@ bool is_obeyed(char32_t c);
 // \uNNNN above 255. Characters in `kept` are not replaced.
 std::string visible(std::string_view text, std::string_view kept = "");
 
-// A web address without what follows its ?, where signatures and tokens stand; other paths as they
-// are. Errors and visible() show addresses so.
+// Replaces the query of a URL by "...", because it may hold signatures and tokens. Returns other
+// paths unchanged. Errors and visible() show URLs this way.
 std::string without_query(std::string path);
 
 }  // namespace evenkeel

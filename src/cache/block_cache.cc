@@ -14,16 +14,17 @@
 namespace evenkeel {
 namespace {
 
-// Of a huge page: fewer page-table walks. Small caches have smaller slabs, several for each shard.
+// The size of a huge page, for fewer page-table walks. Small caches have smaller slabs, several for
+// each shard.
 constexpr std::uint64_t kLargestSlab = 2 << 20;
 constexpr std::uint64_t kSmallestSlab = 16 << 10;
-// A new block must have been asked for more often than its victim, by more than this. In epochs of
-// training every block is asked for once an epoch: one whose turn has come has been asked for once
-// more than a cached one whose turn is still to come, and must not replace it.
+// A new block must have been requested more often than its victim by more than this margin. In
+// training, every block is requested once per epoch. A block that was requested in this epoch
+// already has one request more than a cached block that is still to come, and must not replace it.
 constexpr std::uint32_t kAdmissionMargin = 1;
-constexpr std::uint32_t kVictims = 8;              // that are looked at to find one
-constexpr std::uint32_t kPutsBetweenGrowth = 256;  // of a shard, after the budget had no room
-constexpr std::uint64_t kAccessesOfBlock = 10;     // counts are halved after so many for each block
+constexpr std::uint32_t kVictims = 8;              // how many candidates to compare
+constexpr std::uint32_t kPutsBetweenGrowth = 256;  // in a shard, after the budget had no room
+constexpr std::uint64_t kAccessesOfBlock = 10;     // counts are halved after this many per block
 
 std::uint64_t slab_size(std::uint64_t most_bytes, std::uint64_t stride, std::uint64_t shards) {
   const std::uint64_t wanted = std::clamp(most_bytes / shards / 4, kSmallestSlab, kLargestSlab);
@@ -68,7 +69,7 @@ std::byte* BlockCache::place(const Shard& shard, std::uint32_t slot) const {
   return shard.slabs[slot / slots_of_slab_].data() + slot % slots_of_slab_ * stride_;
 }
 
-// The bucket of a block, or where it would go.
+// The bucket of a block, or the free bucket where it would go.
 std::size_t BlockCache::bucket_of(const Shard& shard, std::uint64_t hash, std::uint64_t block) {
   const std::size_t mask = shard.table.size() - 1;
   const auto tag = static_cast<std::uint32_t>(hash);
@@ -84,7 +85,7 @@ void BlockCache::insert(Shard& shard, std::uint64_t hash, std::uint32_t slot) {
   shard.table[bucket_of(shard, hash, shard.keys[slot])] = {static_cast<std::uint32_t>(hash), slot};
 }
 
-// Closes the gap: buckets that follow move up, unless they are where they belong.
+// Closes the gap: later buckets move up unless that would move them before their home.
 void BlockCache::erase(Shard& shard, std::uint32_t slot) {
   const std::size_t mask = shard.table.size() - 1;
   std::size_t gap = bucket_of(shard, hash_of(shard.keys[slot]), shard.keys[slot]);
@@ -127,7 +128,7 @@ void BlockCache::prefetch(std::uint64_t block) const {
   if (table) prefetch_memory(table + (static_cast<std::uint32_t>(hash) & mask), 1);
 }
 
-// By the tag alone: to compare the key would be to wait for memory once more.
+// Compares only the tag: comparing the key would wait for memory once more.
 const std::byte* BlockCache::find(std::uint64_t block) {
   const std::uint64_t hash = hash_of(block);
   const auto tag = static_cast<std::uint32_t>(hash);
@@ -187,14 +188,14 @@ void BlockCache::put(std::uint64_t block, const std::byte* data, std::uint64_t l
   std::memcpy(place(shard, slot), data, length);
 }
 
-// Of a hash table for so many slots: at most three quarters full.
+// The size of a hash table for `slots` slots, so that it is at most three quarters full.
 std::size_t BlockCache::table_size(std::size_t slots) {
   std::size_t size = 16;
   while (size * 3 < slots * 4) size *= 2;
   return size;
 }
 
-// Another table, and all blocks in it.
+// Replaces the table and inserts all blocks.
 void BlockCache::set_table(Shard& shard, std::vector<Bucket> table) {
   shard.table = std::move(table);
   shard.table_hint.store(shard.table.empty() ? nullptr : shard.table.data(),
@@ -225,13 +226,14 @@ bool BlockCache::grow(Shard& shard) {
     shard.keys.resize(slots);
     shard.counts.resize(slots);
     return true;
-  } catch (const std::exception&) {  // the system has no memory: the cache stays as it is
+  } catch (const std::exception&) {  // no memory: the cache keeps its size
     memory_.shrink(slab_cost());
     return false;
   }
 }
 
-// So that the bookkeeping of a slab goes with it. What cannot be allocated now stays larger.
+// Frees the bookkeeping of a slab, too. If the smaller tables cannot be allocated, the old ones
+// stay.
 void BlockCache::shrink_tables(Shard& shard) noexcept {
   const std::size_t slots = shard.keys.size();
   try {
@@ -251,7 +253,7 @@ void BlockCache::shrink_tables(Shard& shard) noexcept {
   }
 }
 
-// Gives back a shard's last slab. What is used more than others moves to where those were.
+// Frees the last slab of a shard. Its most used blocks replace less used ones in other slabs.
 std::uint64_t BlockCache::shrink(Shard& shard) noexcept {
   Pages slab;
   {

@@ -1,4 +1,4 @@
-// Blocks of files that are asked for again and again, in memory that the budget leaves.
+// Caches blocks of files that are requested repeatedly, in memory that the budget leaves.
 #pragma once
 
 #include <array>
@@ -15,41 +15,43 @@
 
 namespace evenkeel {
 
-// Blocks of one size, by number. Memory is reserved from the budget in slabs as blocks come in, and
-// given back when others need it. Which blocks stay: those that are asked for most. A new block
-// replaces the least used of a few others if it was itself asked for more often lately (TinyLFU's
+// Holds numbered blocks of one size. Memory is reserved from the budget in slabs as blocks come in,
+// and given back when something else needs it. The blocks that are requested most stay: a new block
+// replaces the least used of a few others if it was requested more often recently (TinyLFU's
 // admission over a sampled LFU). So neither a scan nor a loop that is larger than the cache clears
 // it. bench/cache_policies compares this with LRU, S3-FIFO, CLOCK-Pro, W-TinyLFU and the optimum.
 //
-// Thread-safe. Blocks are spread over shards by hash, each with a mutex of its own, which is held
-// for a lookup and a copy. Belongs to the process that made it: a child of fork may not use it, and
-// does not get its memory (MADV_DONTFORK).
+// Thread-safe. Blocks are spread over shards by hash. Each shard has its own mutex, which is held
+// for a lookup and a copy. The cache belongs to the process that made it: a child of fork must not
+// use it, and does not get its memory (MADV_DONTFORK).
 class BlockCache final : public Reclaimer {
  public:
-  // What a block costs besides its bytes: key, count, buckets of the table, the sketch; and what
-  // growing takes for a moment.
+  // What a block costs besides its bytes: key, count, buckets of the table, the sketch, and what
+  // growing needs temporarily.
   static constexpr std::uint64_t kBookkeepingOfBlock = 56;
-  // `most_bytes` is what it may hold, if the budget leaves as much.
+  // The cache holds at most `most_bytes`, or less if the budget leaves less.
   static std::shared_ptr<BlockCache> make(const Budget& budget, std::uint64_t block_bytes,
                                           std::uint64_t most_bytes);
 
-  // Copies `length` bytes of a block, from `begin` on, to `out`. False: the block is not here.
+  // Copies `length` bytes of a block, from `begin` on, to `out`. Returns false if the block is not
+  // cached.
   bool get(std::uint64_t block, std::uint64_t begin, std::uint64_t length, std::byte* out);
-  // Brings to the processor what the next lookup of a block needs. For lookups of many blocks: each
+  // Prefetches what the next lookup of a block needs. For lookups of many blocks, each of which
   // would wait for memory.
   void prefetch(std::uint64_t block) const;
-  // Where a block lies, as a guess that may be wrong at once, or be of another block whose hash is
-  // alike: not to be read from, but to be prefetched. nullptr: it is not here.
+  // Returns a guess at the address of a block, or nullptr if it is not cached. The block may move
+  // at once, and the address may belong to another block with the same hash tag. So it may be
+  // prefetched, but not read.
   const std::byte* find(std::uint64_t block);
-  // A block that was read, of up to block_bytes. It may be kept or not.
+  // Offers a block that was read, of up to block_bytes. The cache may keep it or not.
   void put(std::uint64_t block, const std::byte* data, std::uint64_t length);
 
   void reclaim(std::uint64_t bytes) noexcept override;
 
   std::uint64_t block_bytes() const { return block_bytes_; }
-  std::uint64_t blocks() const;                            // held now
-  std::uint64_t bytes() const { return memory_.bytes(); }  // reserved now, bookkeeping included
-  std::uint64_t most_blocks() const;                       // if it had all that the budget leaves
+  std::uint64_t blocks() const;                            // in the cache now
+  std::uint64_t bytes() const { return memory_.bytes(); }  // reserved now, including bookkeeping
+  std::uint64_t most_blocks() const;                       // with all memory that the budget leaves
 
  private:
   struct Bucket {
@@ -63,16 +65,16 @@ class BlockCache final : public Reclaimer {
     mutable Mutex mutex;
     std::vector<Pages> slabs GUARDED_BY(mutex);
     std::vector<std::uint64_t> keys GUARDED_BY(mutex);   // by slot
-    std::vector<std::uint8_t> counts GUARDED_BY(mutex);  // by slot: uses lately
+    std::vector<std::uint8_t> counts GUARDED_BY(mutex);  // by slot: recent uses
     std::vector<Bucket> table GUARDED_BY(mutex);         // open addressing, a power of two
-    // Of the table, for `prefetch`, which holds no mutex. They may be out of date.
+    // Address and mask of the table for `prefetch`, which holds no mutex. They may be out of date.
     std::atomic<const Bucket*> table_hint = nullptr;
     std::atomic<std::size_t> mask_hint = 0;
-    FrequencySketch others GUARDED_BY(mutex);  // uses of blocks that are not here
+    FrequencySketch others GUARDED_BY(mutex);  // uses of blocks that are not cached
     std::uint32_t used GUARDED_BY(mutex) = 0;
-    std::uint32_t hand GUARDED_BY(mutex) = 0;            // where to look for the next victim
+    std::uint32_t hand GUARDED_BY(mutex) = 0;            // where the search for a victim starts
     std::uint64_t accesses GUARDED_BY(mutex) = 0;        // since the counts were halved
-    std::uint32_t puts_to_growth GUARDED_BY(mutex) = 0;  // after growth was refused
+    std::uint32_t puts_to_growth GUARDED_BY(mutex) = 0;  // puts to wait after growth was refused
   };
 
   BlockCache(const Budget& budget, std::uint64_t block_bytes, std::uint64_t most_bytes);
@@ -94,7 +96,7 @@ class BlockCache final : public Reclaimer {
   std::uint64_t slab_cost() const;
 
   static constexpr std::size_t kShards = 32;
-  const std::uint64_t block_bytes_, stride_;  // a block's bytes, and from one block to the next
+  const std::uint64_t block_bytes_, stride_;  // bytes of a block, and distance between blocks
   const std::uint64_t most_bytes_;
   const std::uint64_t slab_bytes_;
   const std::uint32_t slots_of_slab_;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint64_t kTestBlock = 1000;
 
-// The bytes of a block say which one it is.
+// The bytes of a block contain its number.
 std::vector<std::byte> block_of(std::uint64_t number) {
   std::vector<std::byte> bytes(kTestBlock);
   for (std::size_t i = 0; i + 8 <= bytes.size(); i += 8) std::memcpy(&bytes[i], &number, 8);
@@ -28,7 +28,7 @@ void put(BlockCache& cache, std::uint64_t number) {
   cache.put(number, bytes.data(), bytes.size());
 }
 
-// -1: not there; 0: wrong; 1: right.
+// Returns -1 if the block is not cached, 0 if it is wrong, 1 if it is right.
 int look(BlockCache& cache, std::uint64_t number) {
   std::vector<std::byte> bytes(kTestBlock);
   if (!cache.get(number, 0, kTestBlock, bytes.data())) return -1;
@@ -53,14 +53,14 @@ TEST(BlockCache, GivesBackWhatWasPut) {
 TEST(BlockCache, TellsQuicklyWhatIsHere) {
   const Budget budget(16_MiB);
   const auto cache = BlockCache::make(budget, kTestBlock, 8_MiB);
-  cache->prefetch(1);  // of an empty one
+  cache->prefetch(1);  // the cache is empty
   EXPECT_EQ(cache->find(1), nullptr);
   for (std::uint64_t i = 0; i < 1000; ++i) put(*cache, i);
   for (std::uint64_t i = 0; i < 1000; ++i) {
     cache->prefetch(i);
     const std::byte* const place = cache->find(i);
     ASSERT_NE(place, nullptr);
-    EXPECT_EQ(std::memcmp(place, block_of(i).data(), kTestBlock), 0);  // nothing changes it here
+    EXPECT_EQ(std::memcmp(place, block_of(i).data(), kTestBlock), 0);
   }
   EXPECT_EQ(cache->find(1'000'000), nullptr);
   cache->reclaim(UINT64_MAX);
@@ -87,11 +87,11 @@ TEST(BlockCache, FreesMemoryThatIsAskedForAndKeepsTheRest) {
   const Budget budget(8_MiB);
   const auto cache = BlockCache::make(budget, kTestBlock, UINT64_MAX);
   for (std::uint64_t i = 0; i < 20'000; ++i) put(*cache, i);
-  std::set<std::uint64_t> held;
+  std::set<std::uint64_t> cached;
   for (std::uint64_t i = 0; i < 20'000; ++i) {
-    if (look(*cache, i) == 1) held.insert(i);
+    if (look(*cache, i) == 1) cached.insert(i);
   }
-  EXPECT_EQ(held.size(), cache->blocks());
+  EXPECT_EQ(cached.size(), cache->blocks());
   const std::uint64_t before = cache->blocks();
   const Reservation half = budget.reserve(4_MiB, "half");
   EXPECT_LE(budget.in_use(), 8_MiB);
@@ -102,7 +102,7 @@ TEST(BlockCache, FreesMemoryThatIsAskedForAndKeepsTheRest) {
     const int found = look(*cache, i);
     EXPECT_NE(found, 0);
     if (found == 1) {
-      EXPECT_TRUE(held.contains(i));
+      EXPECT_TRUE(cached.contains(i));
       ++left;
     }
   }
@@ -198,7 +198,7 @@ TEST(RepeatDetector, CountsAllBlocksOfALongRead) {
 }
 
 TEST(RepeatDetector, IsNotFooledByChance) {
-  // One read in 25 repeats soon: a rate of 4 %, in a million samples of all sorts.
+  // One read in 25 repeats soon: a rate of 4 %, in a million random samples.
   RepeatDetector detector(2'000);
   std::mt19937_64 random(1);
   std::uint64_t next = 1'000'000;

@@ -1,4 +1,4 @@
-// How often blocks were asked for lately, in four bits each, by hash.
+// Counts how often blocks were requested recently, in four bits each, by hash.
 #pragma once
 
 #include <algorithm>
@@ -8,21 +8,21 @@
 
 namespace evenkeel {
 
-// Spreads the bits of a number: neighbours are strangers afterwards. (The finalizer of SplitMix64.)
+// Mixes the bits of a number, so that neighbours become unrelated (the finalizer of SplitMix64).
 inline std::uint64_t mix_bits(std::uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
   x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
   return x ^ (x >> 31);
 }
 
-// A count-min sketch of counters up to 15. Counts of different blocks may fall together and are
-// then too high, never too low. One thread at a time.
+// A count-min sketch of counters up to 15. Different blocks may share counters; a count is then too
+// high, never too low. Use it from one thread at a time.
 class FrequencySketch {
  public:
   static constexpr std::uint32_t kMost = 15;
 
-  // For about so many blocks, 8 bytes each: with 4, blocks of a file four times as large as the
-  // cache are taken for each other too often. Forgets all counts.
+  // Makes room for about `blocks` blocks, with 8 bytes each: with 4, blocks of a file four times as
+  // large as the cache collide too often. Resets all counts if the size changes.
   void resize(std::size_t blocks) {
     std::size_t bytes = 64;
     while (bytes < blocks * 8) bytes *= 2;
@@ -40,14 +40,14 @@ class FrequencySketch {
     for (int row = 0; row < kRows; ++row) least = std::min(least, get(place(hash, row)));
     return least;
   }
-  // The count is at least this from now on.
+  // Raises the count to at least `to`.
   void raise(std::uint64_t hash, std::uint32_t to) {
     for (int row = 0; row < kRows; ++row) {
       const std::size_t at = place(hash, row);
-      const std::uint32_t held = get(at);
-      if (held < to) {
+      const std::uint32_t before = get(at);
+      if (before < to) {
         counters_[at / 2] =
-            static_cast<std::uint8_t>(counters_[at / 2] + ((to - held) << shift(at)));
+            static_cast<std::uint8_t>(counters_[at / 2] + ((to - before) << shift(at)));
       }
     }
   }

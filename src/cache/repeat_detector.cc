@@ -7,12 +7,12 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::uint64_t kFollowed = 2048;     // blocks, about
-constexpr std::uint64_t kPlaces = 8;          // that a block may have
-constexpr std::uint32_t kFewestSamples = 64;  // before a rate is believed
-constexpr double kWeight = 1.0 / 256;         // of one sample in the moving means
+constexpr std::uint64_t kFollowed = 2048;     // about how many blocks are followed
+constexpr std::uint64_t kPlaces = 8;          // places that a block may have
+constexpr std::uint32_t kFewestSamples = 64;  // before a rate is trusted
+constexpr double kWeight = 1.0 / 256;         // of one sample in the moving averages
 
-// One block in so many, a power of two.
+// One block in this many is followed; a power of two.
 std::uint64_t sampling(std::uint64_t blocks) {
   return std::bit_ceil(std::max<std::uint64_t>(blocks / kFollowed, 1));
 }
@@ -31,7 +31,7 @@ RepeatDetector::RepeatDetector(std::uint64_t blocks)
 bool RepeatDetector::follow(std::uint64_t hash, std::uint64_t now, std::uint64_t cache_blocks) {
   const MutexLock lock(mutex_);
   const auto tag = static_cast<std::uint32_t>(hash >> 16), when = static_cast<std::uint32_t>(now);
-  // The block's place among a few, or that of the one not seen for longest.
+  // Finds the place of the block among a few, or the place that was not used for longest.
   Seen* const few = &seen_[(hash >> 32) & (seen_.size() - kPlaces)];
   Seen* found = few;
   for (Seen* place = few; place != few + kPlaces; ++place) {
@@ -51,11 +51,12 @@ bool RepeatDetector::follow(std::uint64_t hash, std::uint64_t now, std::uint64_t
   }
   seen = {tag, std::max(when, std::uint32_t{1})};
   ++samples_;
-  // The mean of all at first, then of the last ones.
+  // The mean of all samples at first, then a moving average.
   const double weight = std::max(1.0 / samples_, kWeight);
   rate_ += (would_hit - rate_) * weight;
   square_ += (would_hit * would_hit - square_) * weight;
-  // Few samples of a rate below the threshold may lie above it: their standard error counts.
+  // With few samples, the mean may be above the threshold by chance, so the standard error is
+  // subtracted.
   const double error = std::sqrt(std::max(square_ - rate_ * rate_, 0.0) * weight);
   if (samples_ < kFewestSamples || rate_ - error < kWorthwhile) return false;
   samples_ = 0;

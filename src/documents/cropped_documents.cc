@@ -7,7 +7,7 @@ namespace evenkeel {
 CroppedDocuments::CroppedDocuments(DocumentReader& reader, std::uint64_t columns,
                                    const Budget& budget)
     : columns_(columns),
-      share_(budget.reserve(kMost * sizeof(std::uint64_t), "beginnings of cropped documents")) {
+      share_(budget.reserve(kMost * sizeof(std::uint64_t), "starts of cropped documents")) {
   marks_.reserve(kMost);
   std::uint64_t document = 0, last = 0;
   const auto add = [&](std::uint64_t start) {
@@ -18,7 +18,7 @@ CroppedDocuments::CroppedDocuments(DocumentReader& reader, std::uint64_t columns
     add(start);
     if (document++ % stride_ != 0) return true;
     if (marks_.size() == kMost) {
-      // Every other mark is enough from here on. This document is where one of them would be.
+      // Keep every other mark. This document is at a multiple of the new stride, too.
       for (std::size_t i = 0; i < kMost / 2; ++i) marks_[i] = marks_[2 * i];
       marks_.resize(kMost / 2);
       stride_ *= 2;
@@ -33,7 +33,7 @@ std::uint64_t CroppedDocuments::first_from(std::uint64_t token, DocumentReader& 
   const auto after =
       std::ranges::upper_bound(marks_, token, {}, [](std::uint64_t mark) { return mark; });
   const auto mark = static_cast<std::uint64_t>(std::max<std::ptrdiff_t>(after - marks_.begin(), 1));
-  // Empty documents begin where others do, so the first one may lie before the mark.
+  // Empty documents begin at the same token as others, so the first one may lie before the mark.
   std::uint64_t at = marks_[mark - 1], document = (mark - 1) * stride_;
   for (auto before = mark - 1; before > 0 && at == token; --before) {
     at = marks_[before - 1];

@@ -1,4 +1,4 @@
-// The stream that is left when every document is cut off after so many tokens.
+// The stream of tokens that remains when every document is cut after a number of tokens.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,12 @@
 
 namespace evenkeel {
 
-// Where documents begin in that stream. Reads the whole index once when it is made, and remembers
-// some of it: a lookup then reads a small part. Immutable, so thread-safe.
+// Where documents begin in that stream. The constructor reads the whole index once and keeps some
+// positions, so that a lookup reads only a small part. Immutable, so thread-safe.
 class CroppedDocuments {
  public:
-  // Throws Error (kBudget), and what reading the index throws.
+  // Keeps the first `columns` tokens of each document. Throws Error (kBudget), and the errors of
+  // reading the index.
   CroppedDocuments(DocumentReader& reader, std::uint64_t columns, const Budget& budget);
 
   std::uint64_t tokens() const { return tokens_; }
@@ -26,7 +27,7 @@ class CroppedDocuments {
   const std::uint64_t columns_;
   std::uint64_t tokens_ = 0;
   const Reservation share_;
-  std::uint64_t stride_ = 1;          // documents from one mark to the next
+  std::uint64_t stride_ = 1;          // number of documents from one mark to the next
   std::vector<std::uint64_t> marks_;  // where documents 0, stride_, 2 * stride_, ... begin
 };
 

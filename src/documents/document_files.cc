@@ -24,7 +24,7 @@ bool file_exists(const std::string& path) {
   return sys::lstat(path.c_str(), &status) == 0;
 }
 
-// "train.bin.doc.npy" or "train.doc.npy"; empty: there is none.
+// "train.bin.doc.npy" or "train.doc.npy"; empty if there is neither.
 std::string offsets_beside(const std::string& path) {
   constexpr std::string_view kSuffix = ".doc.npy";
   if (is_url(path) && path.starts_with("http") && path.find('?') != path.npos) return {};
@@ -35,8 +35,8 @@ std::string offsets_beside(const std::string& path) {
   return file_exists(beside) ? beside : std::string();
 }
 
-// The numbers of all indexes, joined to one array for each dtype and byte order: a stream of a
-// thousand files then has one engine, not a thousand.
+// Joins the numbers of all indexes to one array for each dtype and byte order, so that a stream of
+// a thousand files has one engine, not a thousand.
 class NumberArrays {
  public:
   struct Place {
@@ -125,7 +125,7 @@ FileDocuments npy_documents(const std::string& path, std::uint64_t tokens, Numbe
   const Source index = open_source(path);
   const std::string head = index.read(0, kHeadBytes);
   if (!is_npy(head)) {
-    throw wrong_index(path, "offsets of documents must be an NPY file, and this is none")
+    throw wrong_index(path, "offsets of documents must be an NPY file, but this is not one")
         .hint("write it with numpy.save");
   }
   const NpyHeader header = read_npy_header(index, head);
@@ -137,23 +137,23 @@ FileDocuments npy_documents(const std::string& path, std::uint64_t tokens, Numbe
                       "axis; the header says " +
                           dtype.name() + " of shape " + shape_text(header.shape));
   }
-  if (header.shape[0] == 0) throw wrong_index(path, "there is no document in it");
+  if (header.shape[0] == 0) throw wrong_index(path, "it has no documents");
   const Part part = npy_part(index, header, {});
   FileDocuments file{.kind = FileDocuments::Kind::kStarts, .path = path};
   file.documents = header.shape[0];
-  // The number of tokens at the end is no document.
+  // The last number may be the number of tokens, which is not the start of a document.
   const std::string last =
       index.read(part.segment.data_offset + (file.documents - 1) * dtype.size, dtype.size);
   if (last.size() == dtype.size && load_npy_number(last, part.swapped) == tokens) {
-    if (--file.documents == 0) throw wrong_index(path, "there is no document in it");
+    if (--file.documents == 0) throw wrong_index(path, "it has no documents");
   }
-  // A negative number is larger than any file, as unsigned.
+  // Read as unsigned, a negative number is larger than any file.
   const DType read_as{DTypeKind::kUint, dtype.size};
   const auto place =
       numbers.add(index, read_as, part.swapped, part.segment.data_offset, file.documents);
   file.array = place.array;
   file.first_row = place.row;
-  file.first = UINT64_MAX;  // to be read
+  file.first = UINT64_MAX;  // not read yet
   return file;
 }
 

@@ -11,7 +11,8 @@ std::shared_ptr<const DocumentIndex> DocumentIndex::open(const Layout& stream,
                                                          const DocumentSource& source,
                                                          const Budget& budget) {
   std::shared_ptr<DocumentIndex> index(new DocumentIndex);
-  index->share_ = budget.reserve(stream.segments.size() * sizeof(Part), "list of documents' files");
+  index->share_ =
+      budget.reserve(stream.segments.size() * sizeof(Part), "list of files with documents");
   index->share_.keep_in_children();
   DocumentFiles found = open_document_files(stream, files, source, budget);
   index->arrays_ = std::move(found.arrays);
@@ -45,7 +46,7 @@ void DocumentIndex::number_documents(DocumentReader& reader) {
   for (Part& part : parts_) {
     FileDocuments& file = part.file;
     if (file.first == UINT64_MAX) file.first = reader.entry(part, 0);
-    std::uint64_t end = file.documents;  // of the entries in the part
+    std::uint64_t end = file.documents;  // the end of the entries in the part
     if (part.skipped_tokens > 0 && file.documents > 0) {
       const std::uint64_t found = reader.entry_at(part, part.skipped_tokens);
       part.skipped_documents = found == UINT64_MAX ? 0 : found;
@@ -54,10 +55,10 @@ void DocumentIndex::number_documents(DocumentReader& reader) {
       const std::uint64_t last = reader.entry_at(part, part.skipped_tokens + part.tokens - 1);
       end = last == UINT64_MAX ? 0 : last + 1;
     }
-    // What lies before the file's first document belongs to the last document of the file before.
+    // Tokens before the first document of the file belong to the last document of the previous
+    // file. In the first part of the stream they are a document of their own.
     const bool begins_inside = part.skipped_tokens < file.first || file.documents == 0;
     part.head = begins_inside && (part.first_token == 0);
-    // A slice that begins within a document: in the next file of a stream it cannot.
     if (end < part.skipped_documents) {
       throw wrong_index(file.path, "its offsets contradict each other")
           .hint("offsets must not decrease; write the index again");

@@ -1,4 +1,5 @@
-// Where documents begin in a stream of tokens: an index that is read as it is needed, never loaded.
+// Where documents begin in a stream of tokens. The index is read in blocks when needed, and never
+// loaded as a whole.
 #pragma once
 
 #include <algorithm>
@@ -19,12 +20,12 @@ namespace evenkeel {
 
 class DocumentReader;
 
-// The documents of a stream, numbered from 0 on. A document that was cut by the beginning of the
-// stream counts from there; one that goes on in the next file (llm.c) is one document. Immutable,
-// so thread-safe: each thread reads through a DocumentReader of its own.
+// The documents of a stream, numbered from 0. If the stream begins inside a document, that document
+// begins with the stream. A document that continues in the next file (llm.c) is one document.
+// Immutable, so thread-safe: each thread reads through its own DocumentReader.
 class DocumentIndex {
  public:
-  // Finds the index of each file, or makes it. `files` must name every file of `stream`. Throws
+  // Finds the index of each file, or creates it. `files` must list every file of `stream`. Throws
   // Error (kFormat, kInvalid, kSystem, kBudget).
   static std::shared_ptr<const DocumentIndex> open(const Layout& stream,
                                                    const std::vector<TokenFileInfo>& files,
@@ -44,9 +45,9 @@ class DocumentIndex {
     std::uint64_t first_token = 0, tokens = 0;  // in the stream
     std::uint64_t skipped_tokens = 0;           // of the file, before the part
     std::uint64_t first_document = 0;           // in the stream
-    std::uint64_t documents = 0;                // that begin here, `head` included
+    std::uint64_t documents = 0;                // documents that begin here, including `head`
     std::uint64_t skipped_documents = 0;        // entries of the file before the part
-    bool head = false;  // a document begins with the part that the file's entries do not name
+    bool head = false;  // the part begins with a document that has no entry in the file
     std::uint64_t first_block = 0, blocks = 0;
   };
 
@@ -61,21 +62,22 @@ class DocumentIndex {
   std::uint64_t tokens_ = 0, documents_ = 0, blocks_ = 0;
 };
 
-// Looks documents up. It holds some blocks of the index in memory of the budget and checks what it
-// reads: Error (kFormat) when offsets decrease or leave the file. One thread at a time.
+// Looks up documents. It caches some blocks of the index, in memory reserved from the budget, and
+// checks what it reads: throws Error (kFormat) if offsets decrease or exceed the file. Not
+// thread-safe.
 class DocumentReader {
  public:
-  // What it holds is 1/64 of the budget at most, divided by the number of readers that share it.
+  // The cache takes at most 1/64 of the budget, divided by the number of readers that share it.
   DocumentReader(std::shared_ptr<const DocumentIndex> index, const Budget& budget,
                  std::uint64_t sharers = 1);
 
   const DocumentIndex& index() const { return *index_; }
-  // The document that holds each token.
+  // Finds the document that contains each token.
   void locate(std::span<const std::uint64_t> tokens, std::span<std::uint64_t> documents);
   std::uint64_t locate(std::uint64_t token);
-  // For the next lookup of this token, if that comes soon.
+  // Remembers the document of a token for a lookup that comes soon.
   void remember(std::uint64_t token, std::uint64_t document) { memo_of(token) = {token, document}; }
-  // The first token of a document; of document size(), the number of tokens.
+  // The first token of a document. For document size(), the number of tokens.
   std::uint64_t start(std::uint64_t document);
   // The first tokens of this document and of the two after it.
   std::array<std::uint64_t, 3> three_starts(std::uint64_t document) {
@@ -107,12 +109,11 @@ class DocumentReader {
     std::uint64_t document = 0, start = 0, end = 0;
   };
   Bounds bounds(std::uint64_t document);
-  // `bounds` finds these documents, which ascend, without looking at the index. The list stays the
-  // caller's: it must not change before another one is given here.
+  // From now on, `bounds` finds these documents, which ascend, without reading the index. The
+  // caller owns the list. It must not change until `keep` is called with another one.
   void keep(std::span<const Bounds> known) { known_ = known; }
-  // Calls use(start, end) for each of these documents, which must ascend. Their part of the index
-  // is read in groups of blocks; of documents that are far apart, only the numbers that say where
-  // they begin and end.
+  // Calls use(start, end) for each of these documents, which must ascend. Blocks of the index are
+  // read in groups. For documents that are far apart, only their own start and end are read.
   template <class Use>
   void for_each_of(std::span<const std::uint64_t> documents, Use use) {
     bool plain = true;
@@ -134,26 +135,27 @@ class DocumentReader {
 
  private:
   static constexpr std::uint64_t kBlock = 512;           // entries of a block
-  static constexpr std::uint64_t kEntries = kBlock + 1;  // with the first of the next block
+  static constexpr std::uint64_t kEntries = kBlock + 1;  // and the first of the next block
   static constexpr std::size_t kWays = 4, kTogether = 32;
   static constexpr std::size_t kPairs = 1024;  // documents whose bounds are read together
   static constexpr std::uint64_t kMostSeen = 4096;
   using Part = DocumentIndex::Part;
 
-  // The entry that holds a token of a file, looked for in blocks lowest .. highest of its part.
+  // A search for the entry that contains a token of a file, in blocks lowest .. highest of its
+  // part.
   struct Search {
     const Part* part = nullptr;
     std::uint64_t token = 0;  // in the file
     std::uint64_t lowest = 0, highest = 0, lowest_value = 0, highest_value = 0;
     std::uint64_t guess = 0, looks = 0;
-    bool waits = false;                // for the block of `guess`
-    std::uint64_t found = UINT64_MAX;  // none: before the first
-    std::size_t result = 0;            // whose answer this is
+    bool waits = false;                // for the block `guess`
+    std::uint64_t found = UINT64_MAX;  // UINT64_MAX: the token lies before the first entry
+    std::size_t result = 0;            // where `locate` puts the result
   };
   Search search_for(const Part& part, std::uint64_t token) const;
   std::uint64_t document_of(const Search& search) const;
   static std::uint64_t guess_of(const Search& search);
-  // The next block to look at, by what was seen around it.
+  // The next block to look at. Narrows the search with blocks that were seen before.
   std::uint64_t next_guess(Search& search) const;
   struct Memo {
     std::uint64_t token = UINT64_MAX, document = 0;
@@ -161,17 +163,17 @@ class DocumentReader {
   struct Frame {
     std::uint64_t block = UINT64_MAX, used = 0;
   };
-  // A block that was read, and its first entry: these are remembered longer than blocks, one for
-  // each 2^seen_shift_ of them, and tell searches where to look.
+  // A block that was read, and its first entry. These are kept longer than blocks, one for each
+  // 2^seen_shift_ blocks, and narrow later searches.
   struct Seen {
     std::uint64_t block = UINT64_MAX, first = 0;
   };
 
-  // First tokens of documents that lie side by side in memory.
+  // The first tokens of consecutive documents, in memory.
   struct Starts {
     const std::uint64_t* entries = nullptr;
     std::uint64_t count = 0;
-    std::uint64_t first = 0, skipped = 0;  // of the part: its first token, and what lies before it
+    std::uint64_t first = 0, skipped = 0;  // Part::first_token and Part::skipped_tokens
     std::uint64_t at(std::uint64_t i) const {
       return first + (std::max(entries[i], skipped) - skipped);
     }
@@ -181,13 +183,16 @@ class DocumentReader {
   Memo& memo_of(std::uint64_t token) { return memos_[token * 0x9e3779b97f4a7c15 >> 56]; }
   const Part& part_of_document(std::uint64_t document);
   static bool far_apart(std::span<const std::uint64_t> documents);
-  // Of the first of them, in `staging_`. None where the first is at an end of its part, and where
-  // `plain` becomes false: then blocks must be read, which also finds what is wrong with an index.
+  // Reads the bounds of the first of these documents into `staging_`. Returns none if the first
+  // document is at an end of its part, or if `plain` becomes false. In both cases the caller reads
+  // blocks, which also finds errors in the index.
   std::span<const Bounds> read_bounds(std::span<const std::uint64_t> documents, bool& plain);
-  // The same of documents that the file of a part has both numbers of: their entries are in
-  // `entries`. False: they do not look right, or some of Megatron's are empty documents at the end.
+  // Reads start and end of documents whose two numbers are both in the file of the part; `entries`
+  // are their entries. Returns false if the numbers do not look right, or if some are Megatron's
+  // empty documents at the end.
   bool read_pairs(const Part& part, std::span<std::uint64_t> entries, std::uint64_t* out);
-  // How many of them, from the first on, `start` now finds in memory; at least one.
+  // Loads blocks, and returns for how many of the first documents `start` now finds its block in
+  // memory; at least one.
   std::size_t load_blocks_of(std::span<const std::uint64_t> documents);
   const std::uint64_t* cached(std::uint64_t block);
   const std::uint64_t* block(const Part& part, std::uint64_t number);
@@ -201,10 +206,10 @@ class DocumentReader {
   void read_megatron(const FileDocuments& file, std::uint64_t first, std::uint64_t count,
                      std::uint64_t* out);
   void check(const Part& part, std::uint64_t number, const std::uint64_t* entries) const;
-  // One look at the index; false: more are needed.
+  // Looks at one block. Returns false if the search must go on.
   bool advance(Search& search, const std::uint64_t* entries);
   friend class DocumentIndex;
-  // The entry of the file's that holds a token of it; UINT64_MAX: before the first.
+  // The entry that contains a token of the file; UINT64_MAX if the token lies before the first.
   std::uint64_t entry_at(const Part& part, std::uint64_t token_in_file);
   std::uint64_t entry(const Part& part, std::uint64_t number);
 
@@ -212,13 +217,13 @@ class DocumentReader {
   PageBuffer memory_;
   std::uint64_t* frames_ = nullptr;   // kEntries each
   std::uint64_t* staging_ = nullptr;  // together_ * kEntries
-  std::vector<Frame> table_;          // kWays to a set
+  std::vector<Frame> table_;          // kWays for each set
   std::size_t sets_ = 1;
   std::size_t together_ = 1;  // blocks that `staging_` has room for
   std::uint64_t clock_ = 0;
   std::vector<Seen> seen_;
   unsigned seen_shift_ = 0;
-  // The part and block that `start` looked at last.
+  // The part of the last lookup by document.
   const Part* last_part_ = nullptr;
   std::vector<Search> searches_;
   std::span<const Bounds> known_;

@@ -19,7 +19,7 @@ namespace {
 
 class Documents : public testing::Test {
  protected:
-  // `counts` tokens in each of several files, and offsets of documents beside each.
+  // Several files with `counts` tokens, each with an index of its documents.
   std::shared_ptr<const DocumentIndex> open(const std::vector<std::vector<std::uint64_t>>& starts,
                                             const std::vector<std::uint64_t>& counts,
                                             const Budget& budget) {
@@ -40,7 +40,7 @@ class Documents : public testing::Test {
 };
 
 RC_GTEST_FIXTURE_PROP(Documents, LookupsAreThoseOfASortedList, ()) {
-  // Files of up to 3,000 documents: several blocks of the index, few of which are held.
+  // Files of up to 3,000 documents: several blocks of the index, few of which are cached.
   const auto files = *rc::gen::inRange<std::size_t>(1, 4);
   std::vector<std::vector<std::uint64_t>> starts(files);
   std::vector<std::uint64_t> counts(files), all;
@@ -111,7 +111,7 @@ TEST_F(Documents, ASliceHasTheDocumentsThatItTouches) {
   EXPECT_EQ(reader.locate(22), 3U);
 }
 
-// Two processes that want the same index: the second finds what the first made.
+// If two processes need the same index, the second finds the one that the first has created.
 TEST_F(Documents, AnIndexIsMadeAtomically) {
   const std::string path =
       folder_.write("t.bin", le_all<std::uint16_t>(std::vector<int>{5, 1, 2, 5, 3, 5, 5, 9}));
@@ -125,7 +125,7 @@ TEST_F(Documents, AnIndexIsMadeAtomically) {
   const std::string stored = made.source.path;
   EXPECT_EQ(stored, folder_.path("t.bin.bos5.documents"));
   EXPECT_FALSE(std::filesystem::exists(stored + ".part"));
-  // What a process that was killed has left does not matter.
+  // A file that a killed process left behind does not matter.
   std::filesystem::remove(stored);
   folder_.write("t.bin.bos5.documents.part", "half of something");
   EXPECT_EQ(make().documents, 4U);
@@ -138,7 +138,7 @@ TEST_F(Documents, AnIndexIsMadeAtomically) {
   EXPECT_TRUE(std::filesystem::exists(stored));
 }
 
-// Whoever can write to the folder cannot have another file overwritten, nor make us wait for ever.
+// Somebody who can write to the folder must not be able to have another file overwritten.
 TEST_F(Documents, ALinkInPlaceOfTheDraftIsAnError) {
   const std::string path =
       folder_.write("t.bin", le_all<std::uint16_t>(std::vector<int>{5, 1, 2, 5}));
@@ -164,7 +164,7 @@ TEST_F(Documents, ALongFileMayBeOneDocument) {
     return find_stored_index(tokens.files[0], tokens.layout, {5, false}, "", Budget(4_MiB));
   };
   EXPECT_EQ(find(with).documents, 1U);
-  EXPECT_THROW(find(without), Error);  // a wrong eos, most likely
+  EXPECT_THROW(find(without), Error);  // most likely the wrong eos
 }
 
 TEST(DocumentTokens, AreNumbersThatTheTypeHolds) {
@@ -181,24 +181,24 @@ TEST_F(Documents, ReadersShareTheirPartOfTheBudget) {
   std::iota(starts.begin(), starts.end(), 0);
   const Budget budget(64_MiB);
   const auto index = open({starts}, {200'000}, budget);
-  const auto held = [&](std::uint64_t sharers) {
+  const auto reserved = [&](std::uint64_t sharers) {
     const std::uint64_t before = budget.in_use();
     const DocumentReader reader(index, budget, sharers);
     return budget.in_use() - before;
   };
-  // Blocks that are being read are the rest.
-  EXPECT_LE(held(1), 1_MiB + 192_KiB);
-  EXPECT_LE(held(8), 1_MiB / 8 + 192_KiB);
+  // The rest is for blocks that are being read.
+  EXPECT_LE(reserved(1), 1_MiB + 192_KiB);
+  EXPECT_LE(reserved(8), 1_MiB / 8 + 192_KiB);
 }
 
-// Each block of the index is in order, but one lies far too low.
+// Each block of the index is sorted, but the numbers of one block are far too low.
 TEST_F(Documents, AnIndexThatContradictsItselfIsAnError) {
   std::vector<std::uint64_t> starts;
   for (std::uint64_t i = 0; i < 5120; ++i) starts.push_back(20 * i);
   for (std::uint64_t i = 0; i < 5120; ++i) starts.push_back(102'400 + i);
   const Budget budget(16_MiB);
   open({starts}, {107'600}, budget);
-  // It is damaged after the tokens were opened.
+  // The index is damaged after the tokens were opened.
   for (std::uint64_t i = 0; i < 512; ++i) starts[9 * 512 + i] = 45'000 + i;
   std::vector<std::uint64_t> ends(starts.begin() + 1, starts.end());
   ends.push_back(107'600);
@@ -230,7 +230,7 @@ TEST_F(Documents, PiecesOfARowComeInStreamOrderAlsoWhereTheyWereSplit) {
   }
 }
 
-// What a run needs is reserved before it starts.
+// Everything that a run needs is reserved before it starts.
 TEST_F(Documents, MemoryOfPackedWindowsIsReservedAtOnce) {
   std::vector<std::uint64_t> starts;
   for (std::uint64_t i = 0; i < 20'000; ++i) starts.push_back(7 * i);
@@ -247,7 +247,7 @@ TEST_F(Documents, MemoryOfPackedWindowsIsReservedAtOnce) {
               packs.window_rows());
     cache.window(window - window % 8, [&](const PackedWindow&) { ++made; });
   }
-  EXPECT_EQ(made, static_cast<int>(packs.windows())) << "a group of windows is held";
+  EXPECT_EQ(made, static_cast<int>(packs.windows())) << "a group of windows is cached";
   try {
     const PackCache another(packs, reader, budget, 8);
     FAIL() << "more than the budget";

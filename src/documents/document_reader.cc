@@ -12,7 +12,7 @@ namespace evenkeel {
 DocumentReader::DocumentReader(std::shared_ptr<const DocumentIndex> index, const Budget& budget,
                                std::uint64_t sharers)
     : index_(std::move(index)) {
-  // A share of the budget that loaders do not miss; the whole index if it is small.
+  // A small share of the budget; a small index is cached as a whole.
   const std::uint64_t bytes = kEntries * sizeof(std::uint64_t);
   const std::uint64_t share = budget.limit() / 64 / std::max<std::uint64_t>(sharers, 1);
   const std::uint64_t most = std::clamp<std::uint64_t>(share / bytes, 16, 4096);
@@ -24,7 +24,7 @@ DocumentReader::DocumentReader(std::shared_ptr<const DocumentIndex> index, const
   memory_ = PageBuffer(budget,
                        (frames + together_) * bytes + frames * sizeof(Frame) + seen * sizeof(Seen) +
                            4 * kTogether * sizeof(Search),
-                       "blocks of the index of documents");
+                       "blocks of the document index");
   seen_.resize(seen);
   frames_ = reinterpret_cast<std::uint64_t*>(memory_.data());
   staging_ = frames_ + frames * kEntries;
@@ -81,7 +81,7 @@ void DocumentReader::read_megatron(const FileDocuments& file, std::uint64_t firs
       throw wrong_index(file.path, "document bound " + with_commas(first + i) + " is " +
                                        std::to_string(out[i]) + " of " +
                                        with_commas(file.sequences) +
-                                       " sequences, and the one before it " + with_commas(last));
+                                       " sequences; the bound before it is " + with_commas(last));
     }
     last = out[i];
     if (out[i] < file.sequences) inside = i + 1;
@@ -108,7 +108,7 @@ void DocumentReader::read_megatron(const FileDocuments& file, std::uint64_t firs
 void DocumentReader::read_block(const Part& part, std::uint64_t number, std::uint64_t* out) {
   const FileDocuments& file = part.file;
   const std::uint64_t first = number * kBlock;
-  // Entries of the file from `first` on, the one after the last document included.
+  // Entries of the file from `first` on, including the one after the last document.
   const std::uint64_t count = std::min(kEntries, file.documents + 1 - first);
   std::fill(out + count, out + kEntries, file.tokens);
   if (file.kind == FileDocuments::Kind::kMegatron) return read_megatron(file, first, count, out);
@@ -119,7 +119,7 @@ void DocumentReader::read_block(const Part& part, std::uint64_t number, std::uin
     if (stored > 0) read_numbers(file.array, {&row, 1}, stored, out);
     return;
   }
-  // Ends: entry i is end i-1, and entry 0 is 0.
+  // The file stores ends: entry i is end i-1, and entry 0 is 0.
   const std::uint64_t zero = first == 0 ? 1 : 0;
   if (zero) out[0] = 0;
   const std::uint64_t row = file.first_row + first - (1 - zero);
@@ -129,7 +129,7 @@ void DocumentReader::read_block(const Part& part, std::uint64_t number, std::uin
 void DocumentReader::check(const Part& part, std::uint64_t number,
                            const std::uint64_t* entries) const {
   const FileDocuments& file = part.file;
-  std::uint64_t wrong = 0;  // without branches: nearly all blocks are right
+  std::uint64_t wrong = 0;  // without branches, because nearly all blocks are right
   for (std::uint64_t i = 0; i < kBlock; ++i) wrong |= entries[i] > entries[i + 1] ? 1 : 0;
   if (wrong == 0 && entries[kBlock] <= file.tokens) return;
   for (std::uint64_t i = 0; i <= kBlock; ++i) {
@@ -148,7 +148,7 @@ void DocumentReader::check(const Part& part, std::uint64_t number,
   }
 }
 
-// Blocks that are whole and plain are read together, so that the disk has many requests at once.
+// Complete blocks of plain numbers are read together, so that the disk has many requests at once.
 void DocumentReader::load(std::span<const std::uint64_t> blocks) {
   std::array<std::uint64_t, kTogether> rows, numbers;
   for (std::size_t at = 0; at < blocks.size();) {
@@ -204,7 +204,7 @@ std::uint64_t DocumentReader::entry(const Part& part, std::uint64_t number) {
 const DocumentReader::Part& DocumentReader::part_of_document(std::uint64_t document) {
   if (!last_part_ || document < last_part_->first_document ||
       document - last_part_->first_document >= last_part_->documents) {
-    // Parts without documents of their own share the number with the next one.
+    // A part without documents has the same first_document as the next part.
     const auto after = std::ranges::upper_bound(index_->parts_, document, {},
                                                 [](const Part& p) { return p.first_document; });
     last_part_ = &*(after - 1);
@@ -229,7 +229,8 @@ std::size_t DocumentReader::load_blocks_of(std::span<const std::uint64_t> docume
   return std::max<std::size_t>(ready, 1);
 }
 
-// Fewer than one to a few blocks: most of what a block holds would be read for nothing.
+// Whether there are only a few documents per block, so that most of a block would be read for
+// nothing.
 bool DocumentReader::far_apart(std::span<const std::uint64_t> documents) {
   constexpr std::uint64_t kFew = 8;
   return documents.size() >= kFew &&
@@ -268,12 +269,12 @@ bool DocumentReader::read_pairs(const Part& part, std::span<std::uint64_t> entri
 
 std::span<const DocumentReader::Bounds> DocumentReader::read_bounds(
     std::span<const std::uint64_t> documents, bool& plain) {
-  // Room for the answers, the entries of a part, and numbers and rows of these.
+  // `staging_` has room for the results, the entries, and their numbers and rows.
   static_assert(sizeof(Bounds) == 3 * sizeof(std::uint64_t));
   const std::size_t most = std::min<std::size_t>(kPairs, together_ * kEntries / 8);
   const Part& part = part_of_document(documents.front());
   const std::uint64_t head = part.head ? 1 : 0;
-  // Entries that lie in the file, and whose documents end in the part.
+  // Only entries whose two numbers are in the file, and whose documents end in the part.
   const std::uint64_t least = part.file.kind == FileDocuments::Kind::kEnds ? 1 : 0;
   auto* const found = reinterpret_cast<Bounds*>(staging_);
   std::uint64_t* const entries = staging_ + 3 * most;

@@ -1,4 +1,4 @@
-// Which document holds a token: searches in an index that is read as they go on.
+// Finds the document that contains a token. Searches read the blocks of the index that they need.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -18,11 +18,11 @@ DocumentReader::Search DocumentReader::search_for(const Part& part, std::uint64_
 
 namespace {
 
-constexpr std::uint64_t kNear = 64;  // numbers around a guess that are looked at first
-constexpr std::uint64_t kLine = 8;   // numbers of a cache line
+constexpr std::uint64_t kNear = 64;  // numbers around a guess that are searched first
+constexpr std::uint64_t kLine = 8;   // numbers in a cache line
 
-// Where the numbers around the one for `value` probably begin, among `count` ascending ones that
-// go on with `next`: documents are spread evenly enough. A multiple of a cache line.
+// Where to search for `value` first, among `count` ascending numbers that are followed by `next`:
+// documents are usually spread evenly. The result is a multiple of a cache line.
 std::uint64_t near_begin(const std::uint64_t* numbers, std::uint64_t count, std::uint64_t next,
                          std::uint64_t value) {
   if (count <= kNear || next <= numbers[0]) return 0;
@@ -32,8 +32,8 @@ std::uint64_t near_begin(const std::uint64_t* numbers, std::uint64_t count, std:
   return place <= kNear / 2 ? 0 : std::min(place - kNear / 2, count - kNear) / kLine * kLine;
 }
 
-// The last of `count` ascending numbers that is at most `value`, as the first one is. Without
-// branches: they would be mispredicted.
+// The last of `count` ascending numbers that is at most `value`. The first one must be. Without
+// branches, because they would be mispredicted.
 std::uint64_t last_up_to(const std::uint64_t* numbers, std::uint64_t count, std::uint64_t value) {
   const std::uint64_t* first = numbers;
   while (count > 1) {
@@ -46,25 +46,26 @@ std::uint64_t last_up_to(const std::uint64_t* numbers, std::uint64_t count, std:
 
 }  // namespace
 
-// Interpolates, because documents are spread evenly enough for that to take two or three looks; and
-// halves what is left every third time, for those that are not.
+// Guesses are interpolated: documents are usually spread so evenly that two or three blocks are
+// enough. Every third guess bisects, for documents that are not.
 bool DocumentReader::advance(Search& search, const std::uint64_t* entries) {
   const std::uint64_t first = entries[0], next = entries[kBlock];
   const bool last = search.guess + 1 == search.part->blocks;
-  // In a right index, what was seen before the guess and after it goes on there.
+  // In a valid index, this block is consistent with the blocks that were seen before it and after
+  // it.
   const bool no_lower = search.token < first && search.guess == search.lowest && search.guess > 0;
   const bool no_higher = search.token >= next && !last && search.guess == search.highest;
   if (first < search.lowest_value || next > search.highest_value || no_lower || no_higher) {
-    throw wrong_index(search.part->file.path,
-                      "documents " + with_commas(search.guess * kBlock) + " to " +
-                          with_commas((search.guess + 1) * kBlock) + " begin at tokens " +
-                          with_commas(first) + " to " + with_commas(next) +
-                          ", but others of the index say " + with_commas(search.lowest_value) +
-                          " to " + with_commas(search.highest_value))
+    throw wrong_index(
+        search.part->file.path,
+        "documents " + with_commas(search.guess * kBlock) + " to " +
+            with_commas((search.guess + 1) * kBlock) + " begin at tokens " + with_commas(first) +
+            " to " + with_commas(next) + ", but other entries place them between " +
+            with_commas(search.lowest_value) + " and " + with_commas(search.highest_value))
         .hint("offsets must not decrease; write the index again");
   }
   if (search.token < first) {
-    if (search.guess == search.lowest) return true;  // before the first
+    if (search.guess == search.lowest) return true;  // before the first document
     search.highest = search.guess - 1;
     search.highest_value = first;
   } else if (search.token >= next && !last) {
@@ -73,7 +74,7 @@ bool DocumentReader::advance(Search& search, const std::uint64_t* entries) {
   } else {
     const std::uint64_t documents = search.part->file.documents;
     const std::uint64_t here = std::min(kBlock, documents - search.guess * kBlock);
-    // Halving waits for memory at each step; numbers that lie close together wait less often.
+    // Each step of a bisection waits for memory; numbers that lie close together wait less often.
     const std::uint64_t begin = near_begin(entries, here, next, search.token);
     const std::uint64_t* const near = entries + begin;
     __builtin_prefetch(near + kNear / 2);
@@ -91,7 +92,7 @@ std::uint64_t DocumentReader::guess_of(const Search& search) {
   const std::uint64_t values = search.highest_value - search.lowest_value;
   if (blocks == 0 || values == 0) return search.lowest;
   if (search.looks % 3 == 2) return search.lowest + blocks / 2;
-  // A guess need not be exact: floating point is quicker than a division of 128 bits.
+  // A guess need not be exact, and floating point is faster than a 128-bit division.
   const std::uint64_t into =
       std::min(search.token - std::min(search.token, search.lowest_value), values - 1);
   const double part =
@@ -106,7 +107,7 @@ std::uint64_t DocumentReader::next_guess(Search& search) const {
     for (std::uint64_t i = place == 0 ? 0 : place - 1; i < std::min(place + 2, seen_.size()); ++i) {
       const Seen& seen = seen_[i];
       if (seen.block < first_block + search.lowest || seen.block > first_block + search.highest) {
-        continue;  // also where none was seen
+        continue;  // also if no block was seen here
       }
       const std::uint64_t number = seen.block - first_block;
       if (seen.first <= search.token) {
@@ -121,8 +122,8 @@ std::uint64_t DocumentReader::next_guess(Search& search) const {
   }
 }
 
-// Searches go on while the blocks that they look at are in memory. Then all blocks that are wanted
-// are read together.
+// Searches continue while the blocks that they need are in memory. Then all missing blocks are read
+// together.
 void DocumentReader::run_searches() {
   std::array<std::uint64_t, kTogether> missing;
   std::size_t left = searches_.size();
@@ -159,9 +160,9 @@ std::uint64_t DocumentReader::entry_at(const Part& part, std::uint64_t token_in_
 std::uint64_t DocumentReader::document_of(const Search& search) const {
   const Part& part = *search.part;
   if (search.found == UINT64_MAX || search.found < part.skipped_documents) {
-    // Before the file's first document.
+    // The token lies before the first document of the file.
     if (!part.head && part.first_document == 0) {
-      throw wrong_index(part.file.path, "no document holds token " + with_commas(search.token))
+      throw wrong_index(part.file.path, "no document contains token " + with_commas(search.token))
           .hint("the index is damaged or was changed; write it again");
     }
     return part.head ? part.first_document : part.first_document - 1;

@@ -18,11 +18,11 @@ inline bool can_hold(DType dtype, std::int64_t number) {
   return number < end && number >= -end;
 }
 
-// Calls `use` with the place of each token that equals `wanted`.
+// Calls `use` with the index of each token that equals `wanted`.
 template <class T, class Use>
 void find_equal(const std::byte* bytes, std::uint64_t count, std::int64_t wanted, Use use) {
   const auto value = static_cast<T>(wanted);
-  if (static_cast<std::int64_t>(value) != wanted) return;  // no token can be that
+  if (static_cast<std::int64_t>(value) != wanted) return;  // no token can have this value
   constexpr std::uint64_t kTogether = 64;
   const auto load = [&](std::uint64_t i) {
     T token;
@@ -43,8 +43,8 @@ void find_equal(const std::byte* bytes, std::uint64_t count, std::int64_t wanted
   }
 }
 
-// `count` tokens as they are stored, in the byte order of this machine, at any address. Calls `use`
-// with the place of each that equals `wanted`, in order.
+// Calls `use` with the index of each token that equals `wanted`, in order. The `count` tokens are
+// as stored, in the byte order of this machine, and need not be aligned.
 template <class Use>
 void find_tokens(DType dtype, const std::byte* bytes, std::uint64_t count, std::int64_t wanted,
                  Use use) {

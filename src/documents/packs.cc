@@ -10,7 +10,7 @@
 namespace evenkeel {
 namespace {
 
-// Rows by the room that they have left.
+// Rows, indexed by the room that they have left.
 class RowsByRoom {
  public:
   RowsByRoom(std::uint64_t rows, std::uint64_t columns)
@@ -21,7 +21,8 @@ class RowsByRoom {
     for (std::uint64_t row = rows; row-- > 0;) add(static_cast<std::uint32_t>(row));
   }
 
-  // The row with the least room that is enough; the one with the most room; kNone if there is none.
+  // `take_best` returns the row with the least room that is enough, `take_roomiest` the row with
+  // the most room. kNone if there is none.
   static constexpr std::uint32_t kNone = UINT32_MAX;
   std::uint32_t take_best(std::uint32_t tokens) {
     std::size_t word = tokens / 64;
@@ -66,10 +67,10 @@ class RowsByRoom {
   std::vector<std::uint64_t> present_;
 };
 
-// Numbers of the pieces, longest first; those of one length in the order of the stream.
+// The numbers of the pieces, longest first. Pieces of the same length are in stream order.
 std::vector<std::uint32_t> longest_first(const std::vector<DocumentPiece>& pieces,
                                          std::uint64_t columns) {
-  std::vector<std::uint32_t> place(columns + 2);  // of the first piece of each length
+  std::vector<std::uint32_t> place(columns + 2);  // the place of the first piece of each length
   for (const DocumentPiece& piece : pieces) ++place[columns - piece.tokens + 1];
   for (std::size_t i = 1; i < place.size(); ++i) place[i] += place[i - 1];
   std::vector<std::uint32_t> order(pieces.size());
@@ -77,8 +78,8 @@ std::vector<std::uint32_t> longest_first(const std::vector<DocumentPiece>& piece
   return order;
 }
 
-// The row of each piece. Pieces that are split become several, the new ones at the end.
-// `split` counts the documents that fit a row and were split.
+// Chooses a row for each piece. A piece that is split becomes several; the new ones are appended.
+// `split` counts the documents that would fit a row and were split.
 std::vector<std::uint32_t> choose_rows(std::vector<DocumentPiece>& pieces, std::uint64_t rows,
                                        std::uint64_t columns, std::uint64_t& split) {
   RowsByRoom by_room(rows, columns);
@@ -159,7 +160,7 @@ void Packs::find_pieces(std::uint64_t window, DocumentReader& reader,
   for (; start < end; ++document) {
     const std::uint64_t next = reader.start(document + 1), length = next - start;
     if (next < start) throw contradicting_index();
-    // A document that began before the window: its first piece that begins inside.
+    // If the document began before the window, start with its first piece that begins inside.
     std::uint64_t from = start < begin ? (begin - start + columns_ - 1) / columns_ * columns_ : 0;
     for (; from < length && start + from < end; from += columns_) {
       const auto tokens = static_cast<std::uint32_t>(std::min(columns_, length - from));
@@ -222,7 +223,7 @@ PackedWindow Packs::pack(std::uint64_t window, DocumentReader& reader, const Bud
   packed.pieces_.resize(pieces.size());
   for (std::size_t i = 0; i < pieces.size(); ++i) packed.pieces_[next[rows[i]]++] = pieces[i];
   if (pieces.size() == found) return packed;
-  // Parts of pieces that were split came last.
+  // Parts of split pieces were appended, so sort each row.
   for (std::uint64_t row = 0; row < window_rows_; ++row) {
     std::ranges::sort(packed.pieces_.begin() + packed.begins_[row],
                       packed.pieces_.begin() + packed.begins_[row + 1], {}, &DocumentPiece::start);
@@ -254,15 +255,15 @@ PackCache::PackCache(const Packs& packs, DocumentReader& reader, const Budget& b
     }
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kBudget) throw;
-    throw Error(error).hint("raise the budget, or take a smaller window or fewer mixed_windows");
+    throw Error(error).hint("raise the budget, or use a smaller window or fewer mixed_windows");
   }
 }
 
 const PackedWindow* PackCache::find(std::uint64_t number) {
-  for (Held& held : windows_) {
-    if (held.number != number) continue;
-    held.used = ++clock_;
-    return held.window.get();
+  for (Entry& entry : windows_) {
+    if (entry.number != number) continue;
+    entry.used = ++clock_;
+    return entry.window.get();
   }
   return nullptr;
 }
@@ -281,7 +282,7 @@ const PackedWindow& PackCache::make(std::uint64_t number) {
       windows_.push_back({number, ++clock_, std::move(packed)});
       return *windows_.back().window;
     } catch (const Error& error) {
-      // A window of more documents than is usual takes the memory of others.
+      // A window with unusually many documents takes the memory of others.
       if (error.kind() != ErrorKind::kBudget || (windows_.empty() && ready_.empty())) throw;
       if (ready_.empty()) drop_oldest();
     }
@@ -289,7 +290,7 @@ const PackedWindow& PackCache::make(std::uint64_t number) {
 }
 
 void PackCache::drop_oldest() {
-  std::swap(*std::ranges::min_element(windows_, {}, &Held::used), windows_.back());
+  std::swap(*std::ranges::min_element(windows_, {}, &Entry::used), windows_.back());
   Reservation& share = windows_.back().window->share_;
   if (share.bytes() == packs_.usual_bytes()) ready_.push_back(std::move(share));
   windows_.pop_back();

@@ -1,4 +1,5 @@
-// Whole documents packed into rows of one length. docs/documents.md defines which go where.
+// Packs whole documents into rows of the same length. docs/documents.md defines which row each
+// document goes to.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@ struct DocumentPiece {
   std::uint64_t start = 0;  // its first token in the stream
   std::uint32_t tokens = 0;
   bool whole = true;  // false: the document was split, here or before
-  bool ends = true;   // the document ends with it
+  bool ends = true;   // the document ends with this piece
 };
 
 // The rows of one window.
@@ -31,55 +32,56 @@ class PackedWindow {
  private:
   friend class Packs;
   friend class PackCache;
-  std::uint64_t split_ = 0;  // documents that would have fitted a row
+  std::uint64_t split_ = 0;  // split documents that would have fit a row
   std::uint64_t cut_ = 0;    // tokens of its documents that are left out
   Reservation share_;
   std::vector<DocumentPiece> pieces_;  // row by row
-  std::vector<std::uint32_t> begins_;  // of each row, and the end
+  std::vector<std::uint32_t> begins_;  // the first piece of each row, and the end
 };
 
-// What was packed so far.
+// Totals of packed rows.
 struct PackTotals {
   std::uint64_t tokens = 0, places = 0;
-  std::uint64_t documents = 0;  // that fit a row
-  std::uint64_t split = 0;      // of these
-  std::uint64_t cut = 0;        // tokens
+  std::uint64_t documents = 0;  // documents that fit a row
+  std::uint64_t split = 0;      // of these, documents that were split
+  std::uint64_t cut = 0;        // tokens that were left out
 };
 
-// Documents are cut into pieces of `columns` tokens, most of which are whole documents. A window is
-// the pieces that begin in an equal share of the stream's tokens. Its pieces are packed into rows,
-// longest first, each into the row that it fills best. Every window has the same number of rows,
-// just enough to hold all of its tokens: what does not fit any row is split over those that have
-// room. So the rows of a window follow from (data, columns, window) alone, and nothing is lost.
-// Where documents are cropped, the same holds for the stream that is left of them.
+// Documents are cut into pieces of at most `columns` tokens; most pieces are whole documents. The
+// stream is divided into windows with the same number of tokens, and a window has the pieces that
+// begin in it. Its pieces are packed into rows, longest first, each into the row that it fills
+// best. Every window has the same number of rows, just enough for all of its tokens: a piece that
+// does not fit any row is split over rows that have room. So the rows of a window depend on (data,
+// columns, window) only, and nothing is lost. If documents are cropped, the same applies to the
+// stream that remains of them. Immutable, so thread-safe.
 class Packs {
  public:
-  // `window` rows of tokens are packed together, about. `cropped`, if there is one, must outlive
-  // it.
+  // About `window` rows of tokens are packed together. `cropped`, if it is not nullptr, must
+  // outlive this object.
   Packs(const DocumentIndex& index, std::uint64_t columns, std::uint64_t window,
         const CroppedDocuments* cropped = nullptr);
 
   std::uint64_t windows() const { return windows_; }
   std::uint64_t window_rows() const { return window_rows_; }
-  // Memory comes from the budget: Error (kBudget). `share` is what was reserved for the window's
-  // rows before, and `working` for packing any; more is reserved where that is too little.
+  // Reserves memory from the budget; throws Error (kBudget). `share` was reserved for the rows of
+  // the window before, and `working` bytes for packing. More is reserved if that is not enough.
   PackedWindow pack(std::uint64_t window, DocumentReader& reader, const Budget& budget,
                     Reservation share = {}, std::uint64_t working = 0) const;
-  // Bytes of the rows of a window with half as many documents more than the average, and of packing
-  // it.
+  // The memory for a window with 1.5 times the average number of documents: for its rows, and for
+  // packing it.
   std::uint64_t usual_bytes() const { return rows_bytes(usual_pieces_); }
   std::uint64_t usual_working_bytes() const { return working_bytes(usual_pieces_); }
-  // Where a window begins in the stream: those of its pieces begin from here on.
+  // Where a window begins in the stream. Its pieces begin there or later.
   std::uint64_t begin_of(std::uint64_t window) const {
     return static_cast<std::uint64_t>(static_cast<__uint128_t>(tokens_) * window / windows_);
   }
   static PackTotals totals(const PackedWindow& window, std::uint64_t columns);
 
  private:
-  // Fills `pieces` up to its capacity; more than that is an error.
+  // Fills `pieces`. It is an error if there are more than its capacity.
   void find_pieces(std::uint64_t window, DocumentReader& reader,
                    std::vector<DocumentPiece>& pieces) const;
-  // The same of documents `first` .. end - 1, cropped. Returns the tokens that are left out.
+  // The same for documents `first` .. end - 1, cropped. Returns the number of tokens left out.
   std::uint64_t find_cropped(std::uint64_t first, std::uint64_t end, DocumentReader& reader,
                              std::vector<DocumentPiece>& pieces) const;
   std::uint64_t most_pieces(std::uint64_t documents, std::uint64_t tokens) const;
@@ -92,12 +94,13 @@ class Packs {
   std::uint64_t windows_ = 1, window_rows_ = 1;
 };
 
-// Windows that were packed last. One thread at a time. Memory for `most` usual windows is reserved
-// at once, so that a loader that was made does not run out of it: Error (kBudget).
+// A cache of the windows that were packed last. Not thread-safe. The constructor reserves memory
+// for `most` usual windows, so that a loader does not run out of memory later; throws Error
+// (kBudget).
 class PackCache {
  public:
   PackCache(const Packs& packs, DocumentReader& reader, const Budget& budget, std::size_t most);
-  // Valid until the next call. `packed` is called with each window that is packed.
+  // Returns a window, valid until the next call. Calls `packed` if the window had to be packed.
   template <class Packed>
   const PackedWindow& window(std::uint64_t number, Packed packed) {
     if (const PackedWindow* found = find(number)) return *found;
@@ -107,8 +110,8 @@ class PackCache {
   }
 
  private:
-  struct Held {
-    std::uint64_t number = 0, used = 0;  // when it was used last
+  struct Entry {
+    std::uint64_t number = 0, used = 0;  // `used`: the clock at its last use
     std::unique_ptr<PackedWindow> window;
   };
   const PackedWindow* find(std::uint64_t number);
@@ -120,8 +123,8 @@ class PackCache {
   const Budget budget_;
   const std::size_t most_;
   Reservation working_;
-  std::vector<Reservation> ready_;  // for windows to come
-  std::vector<Held> windows_;
+  std::vector<Reservation> ready_;  // for future windows
+  std::vector<Entry> windows_;
   std::uint64_t clock_ = 0;
 };
 

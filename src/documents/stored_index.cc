@@ -34,8 +34,8 @@ std::uint64_t hash_bytes(std::string_view bytes, std::uint64_t hash = 0xcbf29ce4
   return hash;
 }
 
-// Of 16 pieces spread over the file: a file that was written again is another one, even if its size
-// and its time of change are the same.
+// A hash of 16 samples spread over the file. It detects a file that was rewritten with the same
+// size and mtime.
 std::uint64_t hash_samples(const Source& source) {
   constexpr std::uint64_t kPieces = 16, kPiece = 4096;
   const std::uint64_t size = source.identity.size, last = size > kPiece ? size - kPiece : 0;
@@ -47,20 +47,20 @@ std::uint64_t hash_samples(const Source& source) {
   return hash;
 }
 
-// What an index must say to belong to a file.
+// What the header of an index must contain to belong to a file.
 struct Belongs {
   std::uint64_t tokens, data_offset, size;
   std::int64_t mtime_ns;
   std::uint64_t samples;
   Separator separator;
 
-  Belongs(const TokenFileInfo& file, const Source& source, const Separator& told)
+  Belongs(const TokenFileInfo& file, const Source& source, const Separator& given)
       : tokens(file.tokens),
         data_offset(file.data_offset),
         size(source.identity.size),
         mtime_ns(source.identity.mtime_ns),
         samples(hash_samples(source)),
-        separator(told) {}
+        separator(given) {}
 };
 
 class HeaderWriter {
@@ -100,7 +100,7 @@ std::string header_of(const Belongs& file, std::uint64_t documents, std::uint64_
   return std::string(header.whole());
 }
 
-// Empty if there is none, or none that belongs to the file.
+// Empty if there is no index, or if it does not belong to the file.
 std::optional<StoredIndex> read_stored(const std::string& path, const Belongs& file) {
   struct stat status;
   if (sys::lstat(path.c_str(), &status) != 0) return std::nullopt;
@@ -120,15 +120,17 @@ std::optional<StoredIndex> read_stored(const std::string& path, const Belongs& f
 Error cannot_write(const std::string& path, int code) {
   return Error::system("documents", code, "cannot write the index of documents")
       .in(path)
-      .hint("name a folder that can be written with documents_index");
+      .hint("choose a writable folder with documents_index");
 }
 
-// The file that is to become the index, locked: others that want the same one wait. A crash leaves
-// it behind, and the next one begins again.
+// The file that becomes the index. It is locked, so that other processes that need the same index
+// wait. A crash leaves it behind, and the next process starts over.
 class Draft {
  public:
   Draft(std::string path, const Budget& budget)
-      : path_(std::move(path)), name_(path_ + ".part"), buffer_(budget, 256_KiB, "index written") {
+      : path_(std::move(path)),
+        name_(path_ + ".part"),
+        buffer_(budget, 256_KiB, "writing an index") {
     for (;;) {
       fd_ = Fd(::open(name_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));
       if (!fd_) throw cannot_write(name_, errno);
@@ -138,7 +140,7 @@ class Draft {
         ::unlink(name_.c_str());
         throw cannot_write(name_, code);
       }
-      // The one who had it before has renamed it if it is whole.
+      // The process that had the lock has renamed the file if it was complete. Then open a new one.
       struct stat mine, named;
       if (::fstat(fd_.get(), &mine) == 0 && ::lstat(name_.c_str(), &named) == 0 &&
           mine.st_ino == named.st_ino && mine.st_dev == named.st_dev) {
@@ -195,7 +197,7 @@ class Draft {
   bool kept_ = false;
 };
 
-// The file, whole, as an array of tokens.
+// The whole file as an array of tokens.
 std::shared_ptr<Array::Impl> whole_file(const TokenFileInfo& file, const Source& source,
                                         const Layout& stream, const Budget& budget) {
   Layout layout;
@@ -261,7 +263,8 @@ std::string stored_index_path(const std::string& tokens_path, const Separator& s
                   "the index of documents cannot be written beside an object on a server")
           .in(tokens_path)
           .hint(
-              "name a folder for it, or store the documents' first tokens beside the object, as "
+              "choose a folder for it, or store the first tokens of documents beside the object, "
+              "as "
               "NAME.doc.npy");
     }
     std::array<char, 17> hash;
@@ -271,7 +274,7 @@ std::string stored_index_path(const std::string& tokens_path, const Separator& s
         .string();
   }
   if (folder.empty()) return tokens_path + suffix;
-  // Files of one name in several folders have an index each.
+  // Files with the same name in different folders have different indexes.
   const auto whole = std::filesystem::absolute(tokens_path).lexically_normal();
   std::array<char, 17> hash;
   std::snprintf(hash.data(), hash.size(), "%016llx",
@@ -300,7 +303,8 @@ StoredIndex find_stored_index(const TokenFileInfo& file, const Layout& stream,
   const Found found = scan(*array, array, separator, draft);
   const FileIdentity now = open_source(file.path).identity;
   if (now.size != belongs.size || now.mtime_ns != belongs.mtime_ns) {
-    throw Error(ErrorKind::kFormat, "documents", "the file changed while documents were looked for")
+    throw Error(ErrorKind::kFormat, "documents",
+                "the file changed while it was scanned for documents")
         .in(file.path)
         .hint("wait until it is written, then try again");
   }
@@ -317,7 +321,7 @@ StoredIndex find_stored_index(const TokenFileInfo& file, const Layout& stream,
   if (const auto index = read_stored(path, belongs)) return *index;
   throw Error(ErrorKind::kFormat, "documents", "the index was replaced just after it was written")
       .in(path)
-      .hint("another process writes it for another state of the file; try again");
+      .hint("another process indexes another version of the file; try again");
 }
 
 }  // namespace evenkeel

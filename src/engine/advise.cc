@@ -1,4 +1,5 @@
-// One mapping for the life of the engine. madvise tells the kernel what to read and what to drop.
+// The engine `advise`: one mapping for the life of the engine. madvise tells the kernel what to
+// read and what to drop.
 #include <algorithm>
 #include <vector>
 
@@ -13,9 +14,9 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::size_t kMostExtents = 64;  // asked for together, so that the disk has a queue
-constexpr std::uint64_t kFaultAround = 64 << 10;  // a fault maps cached neighbours this far
-// Each 2 MiB touched costs a page of page tables, which only unmapping gives back.
+constexpr std::size_t kMostExtents = 64;  // requested together, so that the disk has a queue
+constexpr std::uint64_t kFaultAround = 64 << 10;  // a fault maps cached pages this far around it
+// Each 2 MiB touched costs a page of page tables, which only unmapping frees.
 constexpr std::uint64_t kTableSpan = 2 << 20;
 
 class AdviseEngine final : public Engine {
@@ -40,7 +41,7 @@ class AdviseEngine final : public Engine {
         batch.push_back(extent);
         bytes += cost;
       }
-      if (batch.empty()) break;  // only then: arrivals may have made room for more
+      if (batch.empty()) break;  // `next` returned false with nothing in flight
       bring(state, batch, feed);
     }
     state.files.verify_used();
@@ -55,8 +56,8 @@ class AdviseEngine final : public Engine {
   EngineLimits limits() const override { return limits_; }
   EngineReport report() const override {
     return {EngineKind::kAdvise, EngineKind::kAdvise,
-            "one mapping; MADV_RANDOM and MADV_WILLNEED before, MADV_DONTNEED and "
-            "POSIX_FADV_DONTNEED behind",
+            "one mapping; MADV_RANDOM and MADV_WILLNEED before reads, MADV_DONTNEED and "
+            "POSIX_FADV_DONTNEED after them",
             ""};
   }
 
@@ -73,8 +74,8 @@ class AdviseEngine final : public Engine {
   struct Wanted {
     Extent extent;
     std::uint64_t length;
-    Uncached uncached;  // what else was cached stays so
-    bool apart;         // touched through a mapping of its own
+    Uncached uncached;  // only these pages are dropped afterwards
+    bool apart;         // read through its own mapping
   };
 
   AdviseEngine(const Layout& layout, const Budget& budget, std::uint64_t window)
@@ -88,8 +89,8 @@ class AdviseEngine final : public Engine {
   }
 
   std::uint64_t share_bytes() const { return share_.bytes() - most_tables_ * sys::page_size(); }
-  // Whether nothing that a fault in the request may map is cached yet. False also when the kernel
-  // will not say.
+  // Whether no page that a fault in the extent may map is cached yet. Also false if the kernel does
+  // not say.
   static bool surely_cold(int fd, const Extent& extent) {
     const std::uint64_t begin = extent.offset - std::min(extent.offset, kFaultAround);
     sys::CacheStat stat{};
@@ -97,7 +98,7 @@ class AdviseEngine final : public Engine {
                0 &&
            stat.cached == 0;
   }
-  // The most that a request may map, neighbouring pages included.
+  // The most bytes that an extent may map, neighbouring pages included.
   static std::uint64_t touched(const Extent& extent) { return extent.length + 2 * kFaultAround; }
 
   Mapping& mapping(ProcessState& state, std::uint32_t file, int fd) REQUIRES(state.mutex) {
@@ -141,8 +142,8 @@ class AdviseEngine final : public Engine {
     const Extent& extent = one.extent;
     const Pin pin(state.files, extent.file);
     if (one.apart) {
-      // Cached pages may lie in a large folio, which a fault maps whole: 2 MiB for one row. A
-      // mapping of just these pages cannot grow so.
+      // Cached pages may lie in a large folio, which a fault maps as a whole: 2 MiB for one row. A
+      // mapping of just these pages cannot grow like that.
       const Mapping part(pin.fd(), extent.offset, one.length, state.files.path(extent.file));
       part.advise(0, one.length, MADV_RANDOM);
       populate(part, 0, one.length, layout_.segments[extent.file], extent.offset);
@@ -158,7 +159,7 @@ class AdviseEngine final : public Engine {
   void let_go(ProcessState& state, const Wanted& one) REQUIRES(state.mutex) {
     if (one.uncached.empty()) return;
     const Extent& extent = one.extent;
-    // POSIX_FADV_DONTNEED skips pages that are still mapped, so the mapping lets go first.
+    // POSIX_FADV_DONTNEED skips pages that are still mapped, so they are unmapped first.
     if (const Mapping& map = state.mappings[extent.file]) {
       const std::uint64_t begin = extent.offset - std::min(extent.offset, kFaultAround);
       map.advise(begin, extent.offset + extent.length + kFaultAround - begin, MADV_DONTNEED);

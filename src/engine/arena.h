@@ -1,4 +1,5 @@
-// Space for reads in flight, handed out in a ring: reads start in order, end in any order.
+// Allocates buffer space for reads in flight from a ring. Reads start in order and end in any
+// order.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +8,7 @@
 
 namespace evenkeel {
 
+// Not thread-safe. It only computes offsets; the caller owns the memory.
 class RingArena {
  public:
   explicit RingArena(std::uint64_t capacity) : capacity_(capacity) {}
@@ -16,13 +18,14 @@ class RingArena {
     std::uint64_t ticket = 0;  // for give_back
   };
 
-  // Contiguous space, or nothing until older pieces have been given back. 1 <= size <= capacity.
+  // Returns contiguous space, or nothing if older pieces must be given back first.
+  // 1 <= size <= capacity.
   std::optional<Piece> take(std::uint64_t size) {
     if (pieces_.empty()) head_ = 0;
     const std::uint64_t tail = pieces_.empty() ? 0 : pieces_.front().begin;
     std::uint64_t begin = head_;
     if (pieces_.empty() || head_ > tail) {
-      if (head_ + size > capacity_) {  // does not fit behind; begin anew in front
+      if (head_ + size > capacity_) {  // does not fit at the end: wrap around
         if (pieces_.empty() || size > tail) return std::nullopt;
         begin = 0;
       }

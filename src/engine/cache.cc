@@ -16,14 +16,15 @@ Uncached::Uncached(int fd, std::uint64_t offset, std::uint64_t length) {
   look(fd, {offset / page, (offset + length + page - 1) / page});
 }
 
-// Halves what is partly cached, down to single pages; one call where all of it is, or nothing.
+// Bisects a partly cached range, down to single pages. A range that is cached completely or not at
+// all takes one call.
 void Uncached::look(int fd, PageRange range) {
   const std::uint64_t page = sys::page_size(), pages = range.end - range.begin;
   if (pages == 0) return;
   sys::CacheStat stat{};
-  const bool told = sys::cachestat(fd, range.begin * page, pages * page, &stat) == 0;
-  if (told && stat.cached >= pages) return;
-  if (told && stat.cached > 0 && pages > 1) {
+  const bool known = sys::cachestat(fd, range.begin * page, pages * page, &stat) == 0;
+  if (known && stat.cached >= pages) return;
+  if (known && stat.cached > 0 && pages > 1) {
     const std::uint64_t middle = range.begin + pages / 2;
     look(fd, {range.begin, middle});
     look(fd, {middle, range.end});

@@ -1,4 +1,4 @@
-// Questions to the page cache, without side effects.
+// Checks what is in the page cache, without side effects.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace evenkeel {
 
-// Whether every page of the range is in the cache. Also false where the kernel does not answer: it
-// does so for users who own the file or may write it, since Linux 6.5.
+// Whether every page of the range is in the cache. Also false if the kernel does not say: it needs
+// cachestat (Linux 6.5) and a user who owns the file or may write to it.
 inline bool is_cached(int fd, std::uint64_t offset, std::uint64_t length) {
   const std::uint64_t page = sys::page_size();
   const std::uint64_t pages = (offset + length + page - 1) / page - offset / page;
@@ -17,9 +17,9 @@ inline bool is_cached(int fd, std::uint64_t offset, std::uint64_t length) {
   return sys::cachestat(fd, offset, length, &stat) == 0 && stat.cached >= pages;
 }
 
-// The pages of a range that reading it will bring into the cache. Only these are dropped
-// afterwards, so that pages that others have cached stay. All of the range if the kernel does not
-// answer.
+// The pages of a range that are not in the cache before it is read. Only these are dropped
+// afterwards, so that pages that others have cached stay. The whole range if the kernel does not
+// say.
 class Uncached {
  public:
   Uncached(int fd, std::uint64_t offset, std::uint64_t length);
@@ -36,18 +36,19 @@ class Uncached {
   std::vector<PageRange> ranges_;
 };
 
-// Remembers for a moment which regions of a file were found wholly cached, so that data which is
-// all in memory is not asked about crop by crop. One thread at a time.
+// Remembers for a moment which regions of a file were found completely cached, so that the kernel
+// is not asked again for every crop of data that is in memory. Not thread-safe.
 class Residency {
  public:
-  // `readahead`: the window that a buffered read may set off. It looks that far ahead for holes to
-  // fill, so a region counts only when what follows it is cached as well.
+  // `readahead` is the largest readahead window of a buffered read. Readahead fills holes that far
+  // ahead, so a region counts as cached only if the regions within this window are cached as well.
   Residency(std::uint64_t file_size, std::uint64_t readahead);
 
-  // Whether the range lies in regions that were wholly cached less than a second ago. Asks the
-  // kernel about a region when it comes up for the second time, or for a large part of it.
+  // Whether the range lies in regions that were completely cached less than a second ago. Asks the
+  // kernel about a region at the second call, or at the first if the range is a large part of it.
   bool surely_cached(int fd, std::uint64_t offset, std::uint64_t length);
-  // Forgets what is a second old. Called now and then; surely_cached does not look at the clock.
+  // Forgets everything once it is a second old. The caller calls this from time to time, because
+  // surely_cached does not read the clock.
   void age();
 
  private:

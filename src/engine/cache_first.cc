@@ -1,5 +1,5 @@
-// Takes cached bytes from the page cache without adding to it, and leaves the rest to another
-// engine.
+// The engine `auto` for data that does not fit the budget. It takes cached bytes from the page
+// cache without adding to it, and leaves the rest to another engine.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -26,26 +26,27 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::uint32_t kColdStreak = 64;  // after so many misses in a row, ask only now and then
+// After this many misses in a row, only one extent in kAskOneIn is looked up in the page cache.
+constexpr std::uint32_t kColdStreak = 64;
 constexpr std::uint32_t kAskOneIn = 8;
-constexpr std::uint64_t kEnoughToTell = 64;  // extents, whether most are cached
+constexpr std::uint64_t kEnoughToTell = 64;  // extents, to decide whether most are cached
 
 constexpr std::size_t kMostThreads = 64;
 constexpr std::uint64_t kMostFilesOfThreads = 8;  // more would be too many descriptors
-// Of the third thread and those after it. A longer request that is not one piece goes to the other
-// engine.
+// The scratch memory of the third thread and later ones. A longer extent without a target goes to
+// the other engine.
 constexpr std::uint64_t kSmallScratch = 128 << 10;
-constexpr std::uint64_t kStateOfThread = 64 << 10;  // what it knows of a file's page cache
-// A thread is added if it leaves so many times its memory.
+constexpr std::uint64_t kStateOfThread = 64 << 10;  // for the Residency of one file
+// A thread is added only if the budget has at least this many times its memory left.
 constexpr std::uint64_t kThreadsLeft = 16;
-// Requests whose bytes are in memory are collected, and copied by several threads where processors
-// are idle. Fewer are copied sooner than others wake up.
+// Extents whose bytes are in memory are collected, and copied by several threads if processors are
+// idle. Fewer than the least are copied before another thread would wake up.
 constexpr std::size_t kMostCopies = 1024, kLeastCopies = 128;
 constexpr std::uint64_t kMostBytesOfCopies = 8 << 20, kLeastBytesOfCopies = 1 << 20;
 constexpr std::size_t kMostHelpers = 4;
-constexpr std::uint64_t kTeamsLeft = 64;  // they come if they leave so many times their memory
+constexpr std::uint64_t kTeamsLeft = 64;  // like kThreadsLeft, for the copying threads
 
-// What one of several threads copies.
+// A copy that any of several threads may make.
 struct CachedCopy {
   Extent extent;
   Target target;
@@ -53,7 +54,7 @@ struct CachedCopy {
   bool done = false;
 };
 
-// Who uses the team has the list as well.
+// The copying threads. Whoever has the team also has `copies`.
 struct TeamOfCopies {
   explicit TeamOfCopies(std::size_t helpers) : team(helpers) { copies.reserve(kMostCopies); }
   static std::uint64_t memory(std::size_t helpers) {
@@ -65,11 +66,12 @@ struct TeamOfCopies {
   std::vector<CachedCopy> copies;
 };
 
-// Memory of one thread in `run`: where it copies to, and the cached pages it maps meanwhile.
+// The memory of one thread in `run`: a buffer to copy to, and the cached pages that it maps
+// briefly.
 struct Scratch {
   Scratch(const Budget& budget, std::uint64_t bytes)
       : copies(budget, bytes, "copy buffer"),
-        mapped(budget.reserve(copies.size() + 2 * sys::page_size(), "cached pages in passing")) {}
+        mapped(budget.reserve(copies.size() + 2 * sys::page_size(), "mapped cached pages")) {}
   void keep_in_children() {
     copies.keep_in_children();
     mapped.keep_in_children();
@@ -121,13 +123,13 @@ class CacheFirstEngine final : public Engine {
   }
   EngineLimits limits() const override {
     EngineLimits limits = rest_limits_;
-    // A gap that is already in memory costs more to copy than a second request.
+    // Copying a gap that is in memory costs more than a second request.
     if (mostly_cached_) limits.merge_gap = std::min<std::uint64_t>(limits.merge_gap, 1024);
     return limits;
   }
   EngineReport report() const override {
     EngineReport report = rest_->report();
-    report.how = "what is cached from the page cache, the rest by " + report.how;
+    report.how = "cached bytes from the page cache, the rest by " + report.how;
     return report;
   }
   unsigned concurrency() const override { return mostly_cached_ && scratch_[1] ? 2 : 1; }
@@ -150,8 +152,8 @@ class CacheFirstEngine final : public Engine {
     std::atomic<std::size_t>& count;
   };
   using ThreadScratch = std::array<std::optional<Scratch>, 2>;
-  // Copying from the cache is work for a processor, not for the disk, and two do it faster. More
-  // are added when more threads ask.
+  // Copying from the cache takes processor time, so two threads are faster than one. More are added
+  // when more threads call `run`.
   static ThreadScratch make_scratch(const Budget& budget, std::uint64_t bytes) {
     ThreadScratch made;
     made[0].emplace(budget, bytes);
@@ -167,13 +169,13 @@ class CacheFirstEngine final : public Engine {
   }
 
   struct ThreadState {
-    // Without readahead of its own, a page that has just been evicted costs no more than itself.
+    // POSIX_FADV_RANDOM: if a page has just been evicted, a read brings in that page only.
     ThreadState(const Layout& layout, Scratch* thread_scratch)
         : scratch(thread_scratch),
           files(layout, 0, POSIX_FADV_RANDOM),
           residency(layout.segments.size()) {}
     Mutex mutex;
-    std::atomic<std::thread::id> runner;                     // the thread that is in `run` here
+    std::atomic<std::thread::id> runner;                     // the thread in `run` with this state
     std::unique_ptr<Scratch> own_scratch GUARDED_BY(mutex);  // of the third thread and later ones
     Reservation own_share GUARDED_BY(mutex);
     Scratch* scratch GUARDED_BY(mutex);
@@ -184,11 +186,11 @@ class CacheFirstEngine final : public Engine {
     std::uint32_t misses GUARDED_BY(mutex) = 0;  // in a row
     // Since `mostly_cached_` was last set.
     std::uint64_t asked GUARDED_BY(mutex) = 0, served GUARDED_BY(mutex) = 0;
-    bool in_rest GUARDED_BY(mutex) = false;  // this run has come to the other engine
+    bool in_rest GUARDED_BY(mutex) = false;  // this run has called the other engine
   };
 
-  // The states of a process. There are two from the start, or one where the budget has no room;
-  // others come when all are in use. They stay.
+  // The states of a process. There are two from the start, or one if the budget has no room for
+  // two. More are added when all are in use. None is removed.
   struct ThreadStates {
     ThreadStates(const Layout& layout, ThreadScratch& scratch) {
       for (std::size_t i = 0; i < scratch.size() && scratch[i]; ++i) {
@@ -217,7 +219,7 @@ class CacheFirstEngine final : public Engine {
       });
       return found;
     }
-    // nullptr: all are in use.
+    // Returns nullptr if all are in use.
     ThreadState* lock_free_one() NO_THREAD_SAFETY_ANALYSIS {
       for (auto& slot : states) {
         ThreadState* const state = slot.load(std::memory_order_acquire);
@@ -232,7 +234,7 @@ class CacheFirstEngine final : public Engine {
     std::array<std::atomic<ThreadState*>, kMostThreads> states{};  // filled from the front
   };
 
-  // Locks a state for a run: the first that is free, a new one, or, where there can be none, the
+  // Locks a state for a run: the first that is free, or a new one, or, if none can be added, the
   // first that becomes free.
   struct StateLock {
     StateLock(CacheFirstEngine& engine, ThreadStates& of_process)
@@ -257,7 +259,8 @@ class CacheFirstEngine final : public Engine {
     ThreadState& state;
   };
 
-  // A new state, locked; nullptr where the budget or the number of processors is against it.
+  // Adds a state and locks it. Returns nullptr if the budget or the number of processors does not
+  // allow another.
   ThreadState* add_state(ThreadStates& states) NO_THREAD_SAFETY_ANALYSIS {
     const MutexLock lock(states.adding);
     const auto place =
@@ -276,19 +279,19 @@ class CacheFirstEngine final : public Engine {
       state->mutex.lock();
       place->store(state.get(), std::memory_order_release);
       return state.release();
-    } catch (const Error&) {  // another user of the budget was quicker, or the system has none
+    } catch (const Error&) {  // the budget was taken meanwhile, or the system has no memory
       return nullptr;
     }
   }
 
-  // Threads that may help a run now: there are processors that no run uses.
+  // How many threads may help a run now: no more than there are processors that no run uses.
   std::size_t helpers() const {
     if (!mostly_cached_ || layout_.segments.size() > kMostFilesOfThreads) return 0;
     const std::size_t running = states_.get().running.load(std::memory_order_relaxed);
     return std::min(most_helpers_, processors_ - std::min(running, processors_));
   }
 
-  // nullptr where the budget, or the system, has no room for it.
+  // Returns nullptr if the budget or the system has no memory for it.
   TeamOfCopies* team() {
     ThreadStates& states = states_.get();
     if (TeamOfCopies* const made = states.team.load(std::memory_order_acquire)) return made;
@@ -308,7 +311,7 @@ class CacheFirstEngine final : public Engine {
     }
   }
 
-  // Stands between the feed and the other engine, and keeps what it can serve itself.
+  // A feed for the other engine. It serves cached extents itself and passes on the others.
   class Filter final : public Feed {
    public:
     Filter(CacheFirstEngine& engine, ThreadState& state, Feed& inner)
@@ -319,18 +322,18 @@ class CacheFirstEngine final : public Engine {
       }
     }
 
-    // Serves what is cached, up to the first extent that is not, which `next` then begins with.
+    // Serves extents until one is not cached. `next` returns that one first.
     bool find_uncached() {
       Extent extent;
       if (!next(extent)) return false;
-      held_ = extent;
+      first_ = extent;
       return true;
     }
 
     bool next(Extent& extent) override {
       state_.mutex.assert_held();  // within `run`
-      if (held_) {
-        extent = *std::exchange(held_, std::nullopt);
+      if (first_) {
+        extent = *std::exchange(first_, std::nullopt);
         return true;
       }
       for (;;) {
@@ -356,16 +359,16 @@ class CacheFirstEngine final : public Engine {
     void do_other_work() override { inner_.do_other_work(); }
 
    private:
-    // nullptr: none may help now, or the budget has no room for a team. That is asked once in a
-    // run, because asking takes locks that all threads share.
+    // Returns nullptr if no thread may help now, or the budget has no room for a team. The latter
+    // is checked once per run, because the check takes locks that all threads share.
     TeamOfCopies* team() {
       if (engine_.helpers() == 0) return nullptr;
       if (!team_) team_ = engine_.team();
       return *team_;
     }
 
-    // Copies many extents at once, if they are in memory and each has its place. Those that are not
-    // go to unserved_. False: there was none, or another run has the team.
+    // Copies many extents at once, if they are in memory and have targets. Others go to unserved_.
+    // Returns false if there was no extent, or another run has the team.
     bool copy_together(TeamOfCopies& shared) REQUIRES(state_.mutex) {
       const CopyTeam::Use team(shared.team);
       if (!team) return false;
@@ -425,7 +428,7 @@ class CacheFirstEngine final : public Engine {
       inner_.arrived(served, data);
     }
 
-    // A run may last as long as the program, so the cache is judged during the run.
+    // A run may last as long as the program, so mostly_cached_ is updated during the run.
     void count(bool served) REQUIRES(state_.mutex) {
       state_.served += served;
       if (++state_.asked < kEnoughToTell) return;
@@ -464,7 +467,7 @@ class CacheFirstEngine final : public Engine {
       return true;
     }
 
-    // A plain read. Only where all around is cached: a read may set off readahead into holes.
+    // A plain read. Used only if everything around is cached: it may trigger readahead into holes.
     static bool read(int fd, const Target& target) {
       std::uint64_t done = 0;
       while (done < target.length) {
@@ -476,9 +479,9 @@ class CacheFirstEngine final : public Engine {
       return true;
     }
 
-    // Through a mapping of just these pages, made for this call: a fault under MADV_RANDOM never
-    // reads ahead, and copy_mapped answers EFAULT where touching a truncated file would be
-    // SIGBUS. Where it is forbidden, the other engine reads.
+    // Copies through a temporary mapping of just these pages: a fault under MADV_RANDOM never reads
+    // ahead, and copy_mapped fails with EFAULT if the file was truncated, where touching the
+    // mapping would raise SIGBUS. If copy_mapped is not allowed, the other engine reads.
     static bool peek(int fd, const Target& target, const std::string& path) {
       const std::uint64_t begin = round_down(target.offset, sys::page_size());
       const std::uint64_t skipped = target.offset - begin;
@@ -491,9 +494,9 @@ class CacheFirstEngine final : public Engine {
     CacheFirstEngine& engine_;
     ThreadState& state_;
     Feed& inner_;
-    std::optional<Extent> held_;
-    std::optional<TeamOfCopies*> team_;  // once it was asked for
-    std::vector<Extent> unserved_;       // that were thought to be in memory
+    std::optional<Extent> first_;        // found by find_uncached
+    std::optional<TeamOfCopies*> team_;  // empty until it is first needed
+    std::vector<Extent> unserved_;       // for the other engine
   };
 
   const Layout& layout_;
@@ -502,7 +505,7 @@ class CacheFirstEngine final : public Engine {
   const EngineLimits rest_limits_;
   const std::size_t most_threads_;
   const std::size_t processors_ = std::max(std::thread::hardware_concurrency(), 1U);
-  // A quarter of the processors: others have work, too.
+  // A quarter of the processors; the program needs the others.
   const std::size_t most_helpers_ =
       processors_ == 1 ? 0 : std::clamp<std::size_t>(processors_ / 4, 1, kMostHelpers);
   ThreadScratch scratch_;

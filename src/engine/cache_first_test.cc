@@ -19,7 +19,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Counts what the cache left over for it, and brings that by `read`.
+// Counts the extents that were not served from the cache, and reads them with the engine `read`.
 class Rest final : public Engine {
  public:
   Rest(const Layout& layout, const Budget& budget, std::uint64_t& brought)
@@ -54,7 +54,7 @@ class MemoryCacheFirst : public testing::Test {
   static constexpr std::size_t kBytes = 32 << 20;
 
   void SetUp() override {
-    if (!disk_folder()) GTEST_SKIP() << "no folder on a disk that takes O_DIRECT";
+    if (!disk_folder()) GTEST_SKIP() << "no folder on a disk that supports O_DIRECT";
     files_ = std::make_unique<TestFiles>(std::vector<std::size_t>{kBytes});
     fd_ = open_readable(files_->path(0));
     drop(0, 0);
@@ -71,7 +71,7 @@ class MemoryCacheFirst : public testing::Test {
     sys::cachestat(fd_.get(), 0, 0, &stat);
     return stat.cached;
   }
-  // As np.memmap would: faults read around themselves and leave marks that set off readahead.
+  // Like np.memmap: faults also read the pages around them and leave readahead marks.
   void fault_in(const std::vector<std::uint64_t>& offsets) const {
     void* map = ::mmap(nullptr, kBytes, PROT_READ, MAP_SHARED, fd_.get(), 0);
     ASSERT_NE(map, MAP_FAILED);
@@ -95,7 +95,7 @@ class MemoryCacheFirst : public testing::Test {
     return make_cache_first_engine(files_->layout, budget,
                                    std::make_unique<Rest>(files_->layout, budget, brought_));
   }
-  // Crops all over the file, some of them cached, wanted whole or in part.
+  // Reads crops all over the file, first whole extents, then parts of them.
   void read_everywhere(Engine& engine) const {
     for (const std::uint64_t length : {4_KiB, 16_KiB, 128_KiB}) {
       auto extents = everything(*files_, engine.limits(), length);
@@ -198,7 +198,7 @@ TEST_F(MemoryCacheFirst, MergesLessOnceEverythingCameFromTheCache) {
   EXPECT_LE(engine->limits().merge_gap, 1024u);
 }
 
-// These measure no memory, so sanitizers run them too.
+// These tests do not measure memory, so they also run under sanitizers.
 class CacheFirstThreads : public MemoryCacheFirst {};
 
 TEST_F(CacheFirstThreads, TwoThreadsCopyFromTheCacheAtOnce) {
@@ -251,7 +251,7 @@ TEST_F(CacheFirstThreads, ThereIsOneWhereTheBudgetHasNoRoomForTwo) {
 
 TEST_F(MemoryCacheFirst, SaysWhoBringsTheRest) {
   EXPECT_THAT(over_direct()->report().how,
-              HasSubstr("what is cached from the page cache, the rest by O_DIRECT"));
+              HasSubstr("cached bytes from the page cache, the rest by O_DIRECT"));
 }
 
 }  // namespace

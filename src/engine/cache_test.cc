@@ -14,7 +14,7 @@
 namespace evenkeel {
 namespace {
 
-// 16 MiB of pages, one at a time in and out of the cache.
+// A file of 16 MiB, parts of which are brought into the page cache and dropped.
 class MemoryCache : public testing::Test {
  protected:
   static constexpr std::uint64_t kBytes = 16_MiB;
@@ -22,11 +22,11 @@ class MemoryCache : public testing::Test {
 
   void SetUp() override {
     const auto place = disk_folder();
-    if (!place) GTEST_SKIP() << "no folder on a disk that takes O_DIRECT";
+    if (!place) GTEST_SKIP() << "no folder on a disk that supports O_DIRECT";
     folder_ = std::make_unique<TempFolder>(*place);
     path_ = folder_->write_through("data", random_bytes(kBytes));
     fd_ = open_readable(path_);
-    // Without readahead, what is read is what is cached.
+    // Without readahead, only what is read is cached.
     ASSERT_EQ(sys::fadvise(fd_.get(), 0, 0, POSIX_FADV_RANDOM), 0);
     sys::CacheStat stat{};
     if (sys::cachestat(fd_.get(), 0, 0, &stat) != 0) GTEST_SKIP() << "the kernel has no cachestat";
@@ -56,7 +56,7 @@ class MemoryCache : public testing::Test {
       sys::cachestat(fd_.get(), offset, length, &stat);
     }
   }
-  // All but 64 KiB at `offset`.
+  // Everything except 64 KiB at `offset`.
   void bring_all_but(std::uint64_t offset) const {
     bring(0, kBytes);
     drop(offset, kStep);
@@ -116,7 +116,7 @@ TEST_F(MemoryCache, UncachedDropsWhatWasNotThereAndNothingElse) {
   EXPECT_FALSE(is_cached(fd_.get(), 5 * page, 1));
   EXPECT_TRUE(is_cached(fd_.get(), 1_MiB, kStep));
   EXPECT_FALSE(is_cached(fd_.get(), 1_MiB + kStep, 1));
-  EXPECT_TRUE(is_cached(fd_.get(), 2_MiB + kStep, 2_MiB - kStep));  // behind it
+  EXPECT_TRUE(is_cached(fd_.get(), 2_MiB + kStep, 2_MiB - kStep));  // after it
 }
 
 TEST_F(MemoryCache, UncachedIsEmptyWhereAllIsCachedAndAllWhereNothingIs) {
@@ -147,7 +147,7 @@ TEST_F(MemoryCache, ResidencyOfALargePartIsAskedForAtOnce) {
   bring_all_but(9_MiB);
   Residency residency(kBytes, 2_MiB);
   EXPECT_TRUE(residency.surely_cached(fd_.get(), 2_MiB, 1_MiB));
-  EXPECT_FALSE(residency.surely_cached(fd_.get(), 6_MiB, 1_MiB));  // the hole is in the window
+  EXPECT_FALSE(residency.surely_cached(fd_.get(), 6_MiB, 1_MiB));  // hole in the readahead window
   EXPECT_FALSE(residency.surely_cached(fd_.get(), 8_MiB, 1_MiB));
 }
 
@@ -165,7 +165,7 @@ TEST_F(MemoryCache, ResidencyIsSureWhenTheHoleIsBehindOrFarAhead) {
   bring_all_but(9_MiB);
   Residency residency(kBytes, 2_MiB);
   EXPECT_TRUE(asked_twice(residency, 1_MiB, 200));
-  EXPECT_TRUE(asked_twice(residency, 10_MiB, 200));  // its region begins behind the hole
+  EXPECT_TRUE(asked_twice(residency, 10_MiB, 200));  // its region begins after the hole
 }
 
 TEST_F(MemoryCache, ResidencySeesAHoleInTheLastPartialPage) {
@@ -192,7 +192,7 @@ TEST_F(MemoryCache, ResidencyRemembersUntilItAges) {
   residency.age();
   ASSERT_TRUE(asked_twice(residency, 0, 100));
   drop(0, kBytes);
-  EXPECT_TRUE(residency.surely_cached(fd_.get(), 0, 100));  // as told: it remembers for a moment
+  EXPECT_TRUE(residency.surely_cached(fd_.get(), 0, 100));  // remembered for up to a second
   FaultScript later;
   later.spoil(sys::Call::kClock, 0, {.clock_jump_ns = 1'100'000'000}, true);
   residency.age();
@@ -200,7 +200,7 @@ TEST_F(MemoryCache, ResidencyRemembersUntilItAges) {
 }
 
 TEST_F(MemoryCache, ResidencyOfAHugeFileIsSmall) {
-  // A thousand regions of a sparse 1 PiB: nothing is allocated by the size of the file.
+  // For a file of 1 PiB, regions grow and their number stays bounded.
   Residency residency(std::uint64_t{1} << 50, 8_MiB);
   EXPECT_FALSE(asked_twice(residency, std::uint64_t{1} << 49, 100));
 }

@@ -25,7 +25,7 @@ constexpr std::array<std::pair<std::string_view, PageCache>, 2> kPageCacheNames 
     {"fill", PageCache::kFill},
 }};
 
-// An engine and what was decided on the way to it.
+// An engine, together with which engine was asked for and why this one was chosen.
 class Chosen final : public Engine {
  public:
   Chosen(std::unique_ptr<Engine> engine, EngineKind asked, std::string why)
@@ -104,7 +104,7 @@ std::unique_ptr<Engine> make_auto_engine(const Layout& layout, const Budget& bud
                         "the data does not fit the budget (" + sizes + ")");
 }
 
-// Whether the data lies on servers. Throws Error (kInvalid) where the engine does not go with it.
+// Whether the data lies on servers. Throws Error (kInvalid) if `asked` cannot read such data.
 bool reads_servers(EngineKind asked, const Layout& layout) {
   const auto is_remote = [](const Segment& segment) { return segment.remote != nullptr; };
   const auto remote = std::ranges::count_if(layout.segments, is_remote);
@@ -113,29 +113,29 @@ bool reads_servers(EngineKind asked, const Layout& layout) {
     throw Error(ErrorKind::kInvalid, "open",
                 "files and URLs cannot be parts of one array: " + std::to_string(remote) + " of " +
                     std::to_string(layout.segments.size()) + " are URLs")
-        .hint("open them as two, or serve all of them");
+        .hint("open them as two arrays, or use URLs for all of them");
   }
   if (any && asked != EngineKind::kAuto && asked != EngineKind::kRemote) {
     throw Error(ErrorKind::kInvalid, "engine",
-                "\"" + std::string(engine_name(asked)) + "\" reads files, and this is a URL")
+                "\"" + std::string(engine_name(asked)) + "\" reads files, but this is a URL")
         .in(layout.segments.front().path)
         .hint("leave the engine at \"auto\", and page_cache at \"spare\"");
   }
   if (!any && asked == EngineKind::kRemote && !layout.segments.empty()) {
-    throw Error(ErrorKind::kInvalid, "engine", "\"remote\" reads URLs, and this is a file")
+    throw Error(ErrorKind::kInvalid, "engine", "\"remote\" reads URLs, but this is a file")
         .in(layout.segments.front().path)
         .hint("leave the engine at \"auto\"");
   }
   return any;
 }
 
-// Whether the data must be decoded. Throws Error (kInvalid) where the engine does not go with it.
+// Whether the data must be decoded. Throws Error (kInvalid) if `asked` cannot read such data.
 bool decodes_chunks(EngineKind asked, const Layout& layout) {
   const std::string path = layout.segments.empty() ? "" : layout.segments.front().path;
   if (layout.chunks && asked != EngineKind::kAuto && asked != EngineKind::kDecode) {
     throw Error(ErrorKind::kInvalid, "engine",
                 "\"" + std::string(engine_name(asked)) +
-                    "\" reads rows where they lie, and the chunks of this array must be decoded")
+                    "\" cannot decode the compressed chunks of this array")
         .in(path)
         .hint("leave the engine at \"auto\", and page_cache at \"spare\"");
   }
@@ -157,7 +157,7 @@ std::uint64_t buffer_size(const Budget& budget, std::uint64_t least, std::uint64
 }
 
 std::uint64_t most_engine_memory(std::uint64_t limit) {
-  constexpr std::uint64_t kLeast = 256_KiB, kMost = 8_MiB;  // of all engines
+  constexpr std::uint64_t kLeast = 256_KiB, kMost = 8_MiB;  // as in `direct`, which needs the most
   return 2 * std::clamp(limit / 16, kLeast, kMost) + 1_MiB;
 }
 
@@ -197,7 +197,7 @@ EngineKind engine_for(EngineKind asked, PageCache page_cache) {
   if (asked == EngineKind::kAuto || asked == EngineKind::kFill) return EngineKind::kFill;
   throw Error(ErrorKind::kInvalid, "page_cache",
               "\"fill\" does not go with engine \"" + std::string(engine_name(asked)) + "\"")
-      .hint("leave the engine at \"auto\": page_cache \"fill\" has an engine of its own");
+      .hint("leave the engine at \"auto\": page_cache \"fill\" has its own engine");
 }
 
 std::unique_ptr<Engine> make_engine(EngineKind asked, const Layout& layout, const Budget& budget,

@@ -48,7 +48,7 @@ class ChooseTest : public testing::Test {
                            std::uint64_t working_room = 0) {
     return choose(EngineKind::kAuto, files, budget, working_room)->report().chosen;
   }
-  // What `auto` takes for data that does not fit: direct where there is a disk, else read.
+  // What `auto` chooses for data that does not fit: direct if the filesystem supports it, or read.
   static void expect_streaming(EngineKind kind) {
     EXPECT_TRUE(kind == EngineKind::kDirect || kind == EngineKind::kRead) << engine_name(kind);
   }
@@ -107,7 +107,7 @@ TEST_F(ChooseTest, AutoCountsWhatOthersHoldOfASharedBudget) {
 }
 
 TEST_F(ChooseTest, AutoCountsTheWholeFileNotOnlyTheArrayInIt) {
-  // Faults read around themselves, into what lies beside the array as well.
+  // A page fault also reads the pages around it, even outside the array.
   TestFiles files({8 << 20});
   files.layout = read_layout({files.path(0)}, {.dtype = DType::of<std::uint8_t>(), .shape = {100}});
   ASSERT_EQ(files.layout.bytes(), 100u);
@@ -119,7 +119,7 @@ TEST_F(ChooseTest, AutoCountsWholePagesOfManySmallFiles) {
   expect_streaming(chosen(files, Budget(1_MiB)));  // 30,000 bytes, but 300 pages
 }
 
-// ramfs has never taken O_DIRECT; tmpfs does since Linux 6.6.
+// ramfs does not support O_DIRECT; tmpfs does since Linux 6.6.
 TEST_F(ChooseTest, DirectAndAutoFallBackToReadAndSayWhy) {
   const TempFolder mount_point;
   const std::string said = in_child([&] {

@@ -15,7 +15,7 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::uint64_t kDirectAlignment = 4096;  // enough for all disks
+constexpr std::uint64_t kDirectAlignment = 4096;  // enough for every disk
 constexpr std::uint64_t kChecksum = 4;            // bytes of a CRC-32C
 constexpr std::uint64_t kAbsent = UINT64_MAX;     // in an index: never written
 
@@ -23,7 +23,7 @@ Error bad_chunk(const std::string& file, const std::string& problem) {
   return Error(ErrorKind::kFormat, "read", problem).in(file);
 }
 
-// Takes the checksum off.
+// Verifies the checksum at the end and returns the bytes before it.
 std::span<const std::byte> checked_part(std::span<const std::byte> stored, const std::string& what,
                                         const std::string& file) {
   std::uint32_t said = 0;
@@ -33,11 +33,11 @@ std::span<const std::byte> checked_part(std::span<const std::byte> stored, const
     if (crc32c(bytes) == said) return bytes;
   }
   throw bad_chunk(file, what + " of " + with_commas(stored.size()) +
-                            " bytes does not have the CRC-32C that is stored with it")
+                            " bytes does not match the CRC-32C stored with it")
       .hint("the download or copy may be incomplete");
 }
 
-// A box of elements and how far apart they are, on either side.
+// The shape of a box of elements, and its strides in the source and in the destination.
 struct Box {
   std::vector<std::uint64_t> lengths, from, to;  // strides in bytes
   std::uint64_t element;
@@ -57,7 +57,7 @@ void copy_box(const Box& box, std::size_t axis, std::uint64_t run_axis, std::uin
 }
 
 void copy_box(const Box& box, const std::byte* from, std::byte* to) {
-  // The last axes that lie together on both sides are copied at once.
+  // The last axes that are contiguous on both sides are copied at once.
   std::size_t axis = box.lengths.size();
   std::uint64_t run = box.element;
   while (axis > 0 && box.from[axis - 1] == run && box.to[axis - 1] == run) {
@@ -70,10 +70,10 @@ void copy_box(const Box& box, const std::byte* from, std::byte* to) {
 
 std::shared_ptr<const ShardIndex> ShardIndexes::find(const std::string& file) {
   const MutexLock lock(mutex_);
-  return held(file);
+  return look_up(file);
 }
 
-std::shared_ptr<const ShardIndex> ShardIndexes::held(const std::string& file) {
+std::shared_ptr<const ShardIndex> ShardIndexes::look_up(const std::string& file) {
   for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
     if (entry->file != file) continue;
     entries_.splice(entries_.begin(), entries_, entry);
@@ -85,7 +85,7 @@ std::shared_ptr<const ShardIndex> ShardIndexes::held(const std::string& file) {
 std::shared_ptr<const ShardIndex> ShardIndexes::add(const std::string& file,
                                                     std::shared_ptr<const ShardIndex> index) {
   const MutexLock lock(mutex_);
-  if (auto known = held(file)) return known;
+  if (auto known = look_up(file)) return known;
   if (entries_.size() >= most_) entries_.pop_back();
   entries_.push_front({file, index});
   return index;
@@ -100,7 +100,7 @@ std::uint64_t BlockReader::index_bytes(const ChunkGrid& grid) {
   return grid.shard.empty() ? 0 : 16 * grid.chunks_in_shard + (grid.index_checked ? kChecksum : 0);
 }
 
-// What cannot be compressed becomes a little longer.
+// Data that cannot be compressed becomes a little longer.
 std::uint64_t BlockReader::most_stored(const ChunkGrid& grid) {
   const std::uint64_t most = grid.chunk_bytes + grid.chunk_bytes / 16 + (64 << 10);
   return std::max(most, index_bytes(grid));
@@ -153,7 +153,7 @@ void BlockReader::place(const std::vector<std::uint64_t>& at, const std::byte* c
   std::uint64_t stored_stride = grid_.element;
   for (std::size_t i = axes; i-- > 0;) {
     const std::size_t axis = grid_.order.empty() ? i : grid_.order[i];
-    box.from[axis] = chunk ? stored_stride : 0;  // one fill value for all
+    box.from[axis] = chunk ? stored_stride : 0;  // stride 0 repeats the fill value
     stored_stride *= grid_.chunk[axis];
   }
   std::uint64_t stride = grid_.element;
@@ -183,14 +183,15 @@ bool BlockReader::decode(const std::vector<std::uint64_t>& at, std::span<std::by
     if (offset == kAbsent && length == kAbsent) return false;
     what = "chunk " + with_commas(place) + " of the shard";
     if (offset > file->size || length > file->size - offset) {
-      throw bad_chunk(file->name, what + " has " + with_commas(length) + " bytes from byte " +
-                                      with_commas(offset) + " on; the file has " +
+      throw bad_chunk(file->name, what + " has " + with_commas(length) + " bytes from offset " +
+                                      with_commas(offset) + "; the file has " +
                                       with_commas(file->size));
     }
   }
   if (length > most_stored(grid_)) {
-    throw bad_chunk(file->name, what + " has " + with_commas(length) + " bytes, for " +
-                                    with_commas(grid_.chunk_bytes) + " bytes of its shape");
+    throw bad_chunk(file->name, what + " has " + with_commas(length) +
+                                    " bytes, too many for a chunk that decodes to " +
+                                    with_commas(grid_.chunk_bytes));
   }
   Stored stored = load(*file, offset, length);
   if (grid_.checked) stored = checked_part(stored, what, file->name);
@@ -217,9 +218,9 @@ void BlockReader::require_metadata() const {
   for (const char* name : {"/.zarray", "/zarr.json"}) {
     if (sys::lstat((grid_.folder + name).c_str(), &status) == 0) return;
   }
-  throw Error::system("read", errno, "the array is gone: neither .zarray nor zarr.json is there")
+  throw Error::system("read", errno, "the array is gone: there is no .zarray and no zarr.json")
       .in(grid_.folder)
-      .hint("was it removed or replaced, or its disk unmounted?");
+      .hint("it may have been removed or replaced, or its disk unmounted");
 }
 
 std::optional<BlockReader::File> BlockReader::open_as(const std::string& name, int flags) {
@@ -243,11 +244,11 @@ std::optional<BlockReader::File> BlockReader::open(const std::string& name) {
   try {
     file = open_as(name, O_DIRECT);
   } catch (const Error& error) {
-    if (error.code() != EINVAL) throw;  // a filesystem without direct reads
+    if (error.code() != EINVAL) throw;  // EINVAL: the filesystem does not support O_DIRECT
     return open_as(name, 0);
   }
   if (!file || !is_cached(file->fd.get(), 0, file->size)) return file;
-  return open_as(name, 0);  // it is in memory already
+  return open_as(name, 0);  // it is already in the page cache
 }
 
 BlockReader::Stored BlockReader::load(File& file, std::uint64_t offset, std::uint64_t length) {
@@ -267,7 +268,7 @@ BlockReader::Stored BlockReader::load(File& file, std::uint64_t offset, std::uin
   return out;
 }
 
-// Empty: the file does not take such reads after all.
+// Empty if the filesystem refuses direct reads although it accepted O_DIRECT.
 std::optional<BlockReader::Stored> BlockReader::load_aligned(const File& file, std::uint64_t offset,
                                                              std::uint64_t length) {
   const std::uint64_t begin = round_down(offset, kDirectAlignment), before = offset - begin;

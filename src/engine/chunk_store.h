@@ -1,4 +1,4 @@
-// Blocks of an array in chunks: read from their files, decoded and put together.
+// Reads the chunks of a block from their files, decodes them and assembles the block.
 #pragma once
 
 #include <atomic>
@@ -20,20 +20,20 @@
 
 namespace evenkeel {
 
-// Where the chunks of a shard lie: offset and length of each, as stored.
+// The offset and the length of each chunk in a shard, as stored.
 using ShardIndex = std::vector<std::uint64_t>;
 
-// The indexes of the shards that were read last. Thread-safe.
+// A cache of the most recently used shard indexes. Thread-safe.
 class ShardIndexes {
  public:
   explicit ShardIndexes(std::size_t most) : most_(most) {}
   std::shared_ptr<const ShardIndex> find(const std::string& file) EXCLUDES(mutex_);
-  // The index that is held from now on: that of another thread, if it was first.
+  // Returns the index that is in the cache now: another thread may have added it first.
   std::shared_ptr<const ShardIndex> add(const std::string& file,
                                         std::shared_ptr<const ShardIndex> index) EXCLUDES(mutex_);
 
  private:
-  std::shared_ptr<const ShardIndex> held(const std::string& file) REQUIRES(mutex_);
+  std::shared_ptr<const ShardIndex> look_up(const std::string& file) REQUIRES(mutex_);
 
   struct Entry {
     std::string file;
@@ -41,11 +41,11 @@ class ShardIndexes {
   };
   const std::size_t most_;
   Mutex mutex_;
-  std::list<Entry> entries_ GUARDED_BY(mutex_);  // the last used first
+  std::list<Entry> entries_ GUARDED_BY(mutex_);  // most recently used first
 };
 
-// Reads blocks for one thread. Its memory is reserved by its owner. `grid`, `indexes` and the
-// counters must outlive it.
+// Reads blocks. Not thread-safe: each thread has its own. The owner reserves its memory. `grid`,
+// `indexes` and `counters` must outlive it.
 class BlockReader {
  public:
   struct Counters {
@@ -58,34 +58,34 @@ class BlockReader {
   // kSystem, kBudget).
   void read(std::uint64_t block, std::span<std::byte> out);
 
-  // Bytes of a block in memory; the last one is no shorter.
+  // Bytes of a block in memory. The last block takes as much as the others.
   static std::uint64_t block_size(const ChunkGrid& grid);
-  // What a reader takes at most.
+  // The most memory that a reader takes.
   static std::uint64_t memory(const ChunkGrid& grid);
   static std::uint64_t index_bytes(const ChunkGrid& grid);
 
  private:
-  // A chunk's file, how long it is, and whether it takes aligned reads that pass the page cache by.
+  // A chunk's file. `direct`: it is open with O_DIRECT.
   struct File {
     Fd fd;
     std::string name;
     std::uint64_t size = 0;
     bool direct = false;
   };
-  // Bytes of a file, in memory of this reader.
+  // Bytes of a file, in the memory of this reader.
   using Stored = std::span<const std::byte>;
 
   static std::uint64_t most_stored(const ChunkGrid& grid);
-  // Throws unless the array's folder still holds its metadata: chunks that are missing elsewhere
-  // were not left out by who wrote them.
+  // Throws unless the array's folder still has its metadata. A missing chunk means "never written"
+  // only as long as the array itself is there.
   void require_metadata() const;
-  // Empty: there is no such file.
+  // Empty if there is no such file.
   std::optional<File> open(const std::string& name);
   static std::optional<File> open_as(const std::string& name, int flags);
   Stored load(File& file, std::uint64_t offset, std::uint64_t length);
   std::optional<Stored> load_aligned(const File& file, std::uint64_t offset, std::uint64_t length);
   std::shared_ptr<const ShardIndex> index_of(File& file);
-  // Decodes the chunk at `at`. False: it was never written.
+  // Decodes the chunk at `at`. Returns false if it was never written.
   bool decode(const std::vector<std::uint64_t>& at, std::span<std::byte> out);
   void place(const std::vector<std::uint64_t>& at, const std::byte* chunk, std::byte* block) const;
 

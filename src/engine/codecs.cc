@@ -15,7 +15,7 @@ namespace {
 
 Error wrong_size(const std::string& name, const std::string& found, std::uint64_t expected) {
   return Error(ErrorKind::kFormat, "read",
-               "the chunk decodes to " + found + " bytes; its shape has " + with_commas(expected))
+               "the chunk decodes to " + found + " bytes; its shape needs " + with_commas(expected))
       .in(name);
 }
 
@@ -25,7 +25,7 @@ Error damaged(const std::string& name, const std::string& codec, const std::stri
       .hint("the download or copy may be incomplete");
 }
 
-// The first library that has `function`. Stays loaded for good.
+// The first library that has `function`. It is never unloaded.
 class Library {
  public:
   Library(const char* system, const std::vector<std::string>& others, const char* function) {
@@ -86,7 +86,7 @@ struct Blosc {
   static Error missing() { return not_installed("blosc", "libblosc1", true); }
 };
 
-// As zlib.h has it; its layout is part of the library's ABI.
+// z_stream as in zlib.h; its layout is part of the library's ABI.
 struct ZlibStream {
   const unsigned char* next_in;
   unsigned avail_in;
@@ -119,17 +119,18 @@ struct Zlib {
   static Error missing() { return not_installed("gzip or zlib", "zlib1g", false); }
 };
 
-// Loaded once; a library that was missing is looked for again. There is no lock, since a child of
-// fork could find it held by a thread that it does not have.
+// Loads the functions once; if the library was missing, the next call looks for it again. There is
+// no lock, because a child of fork could inherit it locked by a thread that the child does not
+// have.
 template <class Functions>
 const Functions& loaded(const std::vector<std::string>& others) {
-  static std::atomic<const Functions*> found = nullptr;  // kept for good
+  static std::atomic<const Functions*> found = nullptr;  // never freed
   const Functions* known = found.load(std::memory_order_acquire);
   if (known) return *known;
   auto functions = std::make_unique<Functions>();
   if (!functions->load(Functions::library(others))) throw Functions::missing();
   if (found.compare_exchange_strong(known, functions.get())) known = functions.release();
-  return *known;  // another thread's, if it was first
+  return *known;  // another thread may have been first
 }
 
 class ZstdDecoder final : public Decoder {
@@ -159,7 +160,7 @@ class ZstdDecoder final : public Decoder {
   void* const context_;
 };
 
-// It takes room for three blocks, and a little more.
+// blosc allocates three blocks and a little more.
 constexpr std::uint64_t blosc_memory(std::uint64_t block) { return 3 * block + (16 << 10); }
 constexpr std::uint64_t kUsualBloscBlock = 512 << 10;
 
@@ -169,22 +170,23 @@ class BloscDecoder final : public Decoder {
 
   void decode(std::span<const std::byte> stored, std::span<std::byte> out,
               const std::string& name) override {
-    // Version, format, flags, type size; then sizes of the chunk, of a block, and as stored.
+    // The header: version, format, flags and type size (4 bytes), then the decoded size, the block
+    // size and the compressed size.
     constexpr std::size_t kHeader = 16;
     std::array<std::uint32_t, 3> sizes{};
-    if (stored.size() < kHeader) throw damaged(name, "blosc", "it has no header");
+    if (stored.size() < kHeader) throw damaged(name, "blosc", "it is too short for a header");
     std::memcpy(sizes.data(), stored.data() + 4, sizeof(sizes));
     const auto [decoded, block, compressed] = sizes;
     if (decoded != out.size()) throw wrong_size(name, with_commas(decoded), out.size());
     if (compressed != stored.size()) {
-      throw damaged(
-          name, "blosc",
-          "it has " + with_commas(compressed) + " bytes; there are " + with_commas(stored.size()));
+      throw damaged(name, "blosc",
+                    "its header says " + with_commas(compressed) + " bytes; there are " +
+                        with_commas(stored.size()));
     }
     if (block > decoded) throw damaged(name, "blosc", "its blocks are larger than the chunk");
     Reservation room;
     if (block > kUsualBloscBlock) {
-      room = budget_.reserve(blosc_memory(block - kUsualBloscBlock), "blocks of blosc");
+      room = budget_.reserve(blosc_memory(block - kUsualBloscBlock), "large blosc blocks");
     }
     const int got = blosc_.decompress(stored.data(), out.data(), out.size(), 1);
     if (got < 0 || static_cast<std::size_t>(got) != out.size()) {
@@ -212,10 +214,10 @@ class ZlibDecoder final : public Decoder {
   void decode(std::span<const std::byte> stored, std::span<std::byte> out,
               const std::string& name) override {
     constexpr int kNoFlush = 0, kOk = 0, kEnd = 1, kBufferError = -5;
-    constexpr std::size_t kMost = std::size_t{1} << 30;  // at a time
+    constexpr std::size_t kMost = std::size_t{1} << 30;  // bytes for one call
     zlib_.inflateReset(&stream_);
     std::size_t in = 0, done = 0;
-    std::byte beyond{};  // what decodes to more than expected shows here
+    std::byte beyond{};  // receives a byte if the data decodes to more than expected
     while (true) {
       const std::size_t give = std::min(kMost, stored.size() - in);
       const std::size_t room = std::min(kMost, out.size() - done);
@@ -257,7 +259,7 @@ class PlainDecoder final : public Decoder {
   }
 };
 
-// Eight tables, for eight bytes at a time.
+// Eight tables, to process eight bytes at a time.
 using CrcTables = std::array<std::array<std::uint32_t, 256>, 8>;
 constexpr CrcTables make_crc_tables() {
   CrcTables tables{};
@@ -304,7 +306,7 @@ std::uint32_t crc32c(std::span<const std::byte> bytes) {
   std::size_t i = 0;
   for (; i + 8 <= bytes.size(); i += 8) {
     std::uint64_t eight;
-    std::memcpy(&eight, bytes.data() + i, 8);  // little-endian machines only, as all of Evenkeel
+    std::memcpy(&eight, bytes.data() + i, 8);  // little-endian only, like all of Evenkeel
     eight ^= crc;
     crc = 0;
     for (std::size_t t = 0; t < 8; ++t) crc ^= kCrc[7 - t][(eight >> (8 * t)) & 255];

@@ -8,17 +8,18 @@
 namespace evenkeel {
 namespace {
 
-// Many calls at a time, so that threads do not meet at the counter; but all threads get some.
+// A thread takes many calls at a time, so that threads do not contend for the counter, but few
+// enough that every thread gets some.
 constexpr std::size_t kMostAtATime = 16, kPartsOfThread = 8;
 
 }  // namespace
 
 CopyTeam::CopyTeam(std::size_t threads) {
   try {
-    threads_.reserve(threads);  // a thread that has no place could not be joined
+    threads_.reserve(threads);  // push_back must not fail after a thread was started
     while (threads_.size() < threads) threads_.push_back(start_thread([this] { loop(); }));
   } catch (const std::exception&) {  // no thread, or no memory
-    // With fewer, or none, the caller does more itself.
+    // With fewer threads, or none, the caller does more of the work itself.
   }
 }
 

@@ -1,4 +1,4 @@
-// Threads that help to copy what is in memory already.
+// Threads that help to copy bytes that are already in memory.
 #pragma once
 
 #include <algorithm>
@@ -13,16 +13,16 @@
 
 namespace evenkeel {
 
-// Works for one caller at a time. Belongs to the process that made it. Thread-safe.
+// Works for one caller at a time. Thread-safe, within the process that created it.
 class CopyTeam {
  public:
-  // Starts the threads, or as many as the system allows.
+  // Starts as many of the threads as the system allows.
   explicit CopyTeam(std::size_t threads);
   ~CopyTeam();
   CopyTeam(const CopyTeam&) = delete;
   CopyTeam& operator=(const CopyTeam&) = delete;
 
-  // Has the team for a time, unless another caller does.
+  // Takes the team for its lifetime, unless another caller has it.
   class Use {
    public:
     explicit Use(CopyTeam& team)
@@ -47,11 +47,11 @@ class CopyTeam {
     CopyTeam* const team_;
   };
 
-  // What the stack and the bookkeeping of a thread take.
+  // For the stack and the bookkeeping of a thread.
   static constexpr std::size_t kMemoryOfThread = 64 << 10;
 
  private:
-  // What the threads do for the present caller, a few calls of `work` at a time.
+  // The work of the current caller. A thread takes `at_a_time` calls of `work` at once.
   struct Task {
     const std::function<void(std::size_t)>* work = nullptr;
     std::size_t count = 0, at_a_time = 1;
@@ -62,7 +62,7 @@ class CopyTeam {
   void take_part(const Task& task);
 
   std::atomic<bool> in_use_ = false;   // by a caller
-  std::atomic<std::size_t> next_ = 0;  // the first that nobody has begun
+  std::atomic<std::size_t> next_ = 0;  // the first i that no thread has taken
   Mutex mutex_;
   CondVar wanted_, left_;
   Task task_ GUARDED_BY(mutex_);
@@ -72,12 +72,11 @@ class CopyTeam {
   std::vector<std::thread> threads_;
 };
 
-// Whether help pays: what a byte costs with and without it, measured on the way. Where the
-// processors are busy, threads that help are waited for longer than they save. One thread at a
-// time.
+// Measures whether help from other threads pays: the time per byte with and without it. On a busy
+// machine, waiting for the helpers takes longer than they save. Not thread-safe.
 class HelpMeter {
  public:
-  // For the next piece of work. Now and then it is the other way than the better one.
+  // Whether to use help for the next piece of work. Now and then it tries the slower way again.
   bool use_help() {
     if (with_ == 0 || without_ == 0) return with_ == 0;
     return (++asked_ % kTryOneIn == 0) != (with_ < without_);
@@ -91,7 +90,7 @@ class HelpMeter {
 
  private:
   static constexpr std::uint32_t kTryOneIn = 32;
-  double with_ = 0, without_ = 0;  // ns a byte, moving means; 0: not known yet
+  double with_ = 0, without_ = 0;  // moving averages in ns per byte; 0: not known yet
   std::uint32_t asked_ = 0;
 };
 

@@ -27,14 +27,14 @@ TEST(CopyTeam, DoesEachOnce) {
 TEST(CopyTeam, OthersTakePart) {
   CopyTeam team(1);
   std::atomic<int> arrived = 0;
-  CopyTeam::Use(team).run(2, 1, [&](std::size_t) {  // two that wait for each other
+  CopyTeam::Use(team).run(2, 1, [&](std::size_t) {  // two calls that wait for each other
     ++arrived;
     while (arrived < 2) std::this_thread::yield();
   });
   EXPECT_EQ(arrived, 2);
 }
 
-// There is memory for one thread, and no more.
+// Lets the first thread start and throws bad_alloc for all others.
 class OneThreadOnly final : public sys::FaultHook {
  public:
   OneThreadOnly() { sys::fault_hook = this; }
@@ -89,7 +89,7 @@ TEST(HelpMeter, TakesTheCheaperWayAndTriesTheOtherNowAndThen) {
     return times;
   };
   EXPECT_GE(helped(50, 100), 300);
-  helped(500, 100);  // processors have become busy: some time to learn it
+  helped(500, 100);  // the processors have become busy, which takes some time to measure
   EXPECT_LE(helped(500, 100), 20);
   helped(50, 100);
   helped(50, 100);

@@ -1,5 +1,5 @@
-// Compressed chunks: blocks of rows are decoded by several threads into memory of the budget, and
-// stay there until others need the room.
+// The engine `decode`, for compressed chunks. Several threads decode blocks of rows into memory
+// that is reserved from the budget. The blocks stay there until other blocks need the memory.
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -25,12 +25,12 @@ namespace {
 constexpr std::uint64_t kMostDecodedRequest = 1 << 20;
 constexpr std::uint64_t kMostBlockSlots = 1024;
 constexpr std::uint64_t kMostDecodeThreads = 32;
-constexpr std::uint64_t kIndexesHeld = 1 << 20;  // bytes
+constexpr std::uint64_t kMostIndexBytes = 1 << 20;  // for cached shard indexes
 constexpr std::uint64_t kMostPendingExtents = 512;
-constexpr std::uint64_t kTables = 192 << 10;  // of requests and of slots, at most
+constexpr std::uint64_t kTables = 192 << 10;  // for the tables of requests and slots
 constexpr std::uint64_t kNoBlock = UINT64_MAX;
 
-// How the budget is divided. Two blocks and one thread are the least.
+// How the budget is divided. The minimum is two blocks and one thread.
 struct DecodeSizes {
   std::uint64_t slots = 2, threads = 1, indexes = 0;
   std::uint64_t slot_bytes, reader_bytes, index_bytes;
@@ -41,21 +41,21 @@ struct DecodeSizes {
         index_bytes(BlockReader::index_bytes(grid)) {
     const std::uint64_t room = std::min(budget.limit() / 3, budget.left() / 2);
     const std::uint64_t cores = std::max(1U, std::thread::hardware_concurrency());
-    // Threads also wait for the disk: more of them than processors.
+    // Threads also wait for the disk, so there are more of them than processors.
     const std::uint64_t wanted = std::min({2 * cores + 2, kMostDecodeThreads, grid.blocks});
     threads = std::clamp<std::uint64_t>(room / (2 * (slot_bytes + reader_bytes)), 1, wanted);
     if (index_bytes > 0) {
-      indexes = std::max(threads + 1, std::min<std::uint64_t>(64, kIndexesHeld / index_bytes));
+      indexes = std::max(threads + 1, std::min<std::uint64_t>(64, kMostIndexBytes / index_bytes));
     }
     const std::uint64_t others = working_bytes();
     const std::uint64_t fitting = room > others ? (room - others) / slot_bytes : 0;
     slots = std::clamp<std::uint64_t>(fitting, 2, std::min(kMostBlockSlots, grid.blocks + 1));
   }
   std::uint64_t working_bytes() const {
-    // A thread may still use an index that is held no longer.
+    // A thread may still use an index that is no longer in the cache.
     return threads * reader_bytes + (indexes + threads) * index_bytes + max_request() + kTables;
   }
-  // A request may begin and end inside a block, and must find all its blocks in memory at once.
+  // A request may begin and end inside a block, and needs all its blocks in memory at once.
   std::uint64_t max_request() const {
     return std::min(kMostDecodedRequest, slots / 2 * slot_bytes);
   }
@@ -74,7 +74,7 @@ class DecodeEngine final : public Engine {
         state_([this] { return std::make_unique<State>(*this); }) {
     working_.keep_in_children();
     memory_.keep_in_children();
-    make_decoder(grid_.compression, grid_.libraries, budget_);  // refuses what is not installed
+    make_decoder(grid_.compression, grid_.libraries, budget_);  // throws if it is not installed
   }
 
   void run(Feed& feed) override {
@@ -93,7 +93,7 @@ class DecodeEngine final : public Engine {
   }
 
   EngineLimits limits() const override {
-    // A gap within two blocks costs nothing: they are decoded in any case.
+    // A small gap costs nothing: the blocks around it are decoded in any case.
     return {1, sizes_.max_request(), std::min<std::uint64_t>(64 << 10, grid_.block_bytes / 2)};
   }
   EngineTotals totals() const override {
@@ -112,16 +112,16 @@ class DecodeEngine final : public Engine {
   }
 
  private:
-  // A place in memory for a block.
+  // Memory for one block.
   struct Slot {
     std::uint64_t block = kNoBlock;
     std::uint64_t last_use = 0;
-    std::uint32_t pins = 0;  // requests that wait for it, or use it
+    std::uint32_t pins = 0;  // requests that wait for it or use it
     bool in_work = false;    // queued, or being decoded
     std::exception_ptr failure = {};
   };
 
-  // The threads and the table of blocks, of one process.
+  // The threads and the table of blocks of one process. Thread-safe.
   class State {
    public:
     explicit State(DecodeEngine& engine)
@@ -139,8 +139,8 @@ class DecodeEngine final : public Engine {
     State(const State&) = delete;
     State& operator=(const State&) = delete;
 
-    // The slot of a block, which stays there until it is let go of; decoding begins where it is
-    // not in memory. Empty: all slots are in use.
+    // Returns the slot of a block. The block stays in it until `unpin`. If the block is not in
+    // memory, decoding starts. Empty if all slots are in use.
     std::optional<std::uint32_t> pin(std::uint64_t block) EXCLUDES(mutex_) {
       const MutexLock lock(mutex_);
       const auto known = by_block_.find(block);
@@ -171,7 +171,7 @@ class DecodeEngine final : public Engine {
       --slots_[number].pins;
     }
 
-    // Whether it is decoded, after waiting for a moment if not. Throws what decoding threw.
+    // Whether the slot is decoded, after waiting up to `timeout`. Throws the error of decoding.
     bool ready(std::uint32_t number, std::chrono::milliseconds timeout) EXCLUDES(mutex_) {
       const MutexLock lock(mutex_);
       if (slots_[number].in_work && threads_.empty()) {
@@ -184,7 +184,7 @@ class DecodeEngine final : public Engine {
       return true;
     }
 
-    // Drops what is queued and waits for what is being decoded.
+    // Drops queued slots and waits for those that are being decoded.
     void stop_work() EXCLUDES(mutex_) {
       const MutexLock lock(mutex_);
       for (const std::uint32_t number : waiting_) forget(number);
@@ -208,8 +208,8 @@ class DecodeEngine final : public Engine {
         threads_.push_back(start_thread(
             [this, reader = std::shared_ptr<BlockReader>(std::move(reader))] { serve(*reader); }));
       } catch (...) {
-        // No memory, or no more threads. Those that there are do it all; without any, `ready` does
-        // it, or says why not.
+        // No memory, or no more threads. The existing threads do the work; if there are none,
+        // `ready` does it, or throws.
       }
     }
 
@@ -217,7 +217,7 @@ class DecodeEngine final : public Engine {
       return std::make_unique<BlockReader>(engine_.grid_, engine_.budget_, indexes_,
                                            engine_.counters_);
     }
-    // Where no thread could be started.
+    // For `ready`, if no thread could be started.
     BlockReader& own_reader() REQUIRES(mutex_) {
       if (!own_reader_) own_reader_ = make_reader();
       return *own_reader_;
@@ -251,7 +251,7 @@ class DecodeEngine final : public Engine {
       --decoding_;
       slots_[number].in_work = false;
       if (failure) {
-        forget(number);  // the next request for it tries again
+        forget(number);  // the next request for this block tries again
         slots_[number].failure = failure;
       }
       done_.notify_all();
@@ -268,7 +268,7 @@ class DecodeEngine final : public Engine {
     std::size_t idle_ GUARDED_BY(mutex_) = 0, decoding_ GUARDED_BY(mutex_) = 0;
     bool stopping_ GUARDED_BY(mutex_) = false;
     std::unique_ptr<BlockReader> own_reader_ GUARDED_BY(mutex_);
-    std::vector<std::thread> threads_;  // grows in `pin` alone, with the mutex held
+    std::vector<std::thread> threads_;  // grows only in `pin`, with the mutex held
   };
 
   // One call of run.
@@ -302,9 +302,9 @@ class DecodeEngine final : public Engine {
    private:
     struct Request {
       Extent extent;
-      std::uint64_t length = 0;            // up to the end of the array
-      std::vector<std::uint32_t> slots{};  // of its blocks; fewer as long as there is no room
-      std::size_t ready = 0;               // of these
+      std::uint64_t length = 0;            // of the extent, cut at the end of the array
+      std::vector<std::uint32_t> slots{};  // of its first blocks; all of them once slots were free
+      std::size_t ready = 0;               // how many of these slots are decoded
     };
 
     std::uint64_t first_block(const Request& request) const {
@@ -315,14 +315,14 @@ class DecodeEngine final : public Engine {
       return last / engine_.grid_.block_bytes - first_block(request) + 1;
     }
 
-    // Takes requests as long as there are slots for their blocks.
+    // Takes requests while there are slots for their blocks.
     void fill() {
       while (requests_.size() < kMostPendingExtents) {
         if (requests_.empty() || requests_.back().slots.size() == block_count(requests_.back())) {
           Request next;
           if (!feed_.next(next.extent)) return;
           next.length = std::min(next.extent.length, engine_.end_ - next.extent.offset);
-          next.slots.reserve(block_count(next));  // what is pinned is noted, whatever happens
+          next.slots.reserve(block_count(next));  // push_back must not fail after `pin`
           requests_.push_back(std::move(next));
         }
         Request& last = requests_.back();
@@ -376,7 +376,7 @@ class DecodeEngine final : public Engine {
   }
 
   const ChunkGrid& grid_;
-  const std::uint64_t end_;  // bytes of all rows
+  const std::uint64_t end_;  // the size of all rows in bytes
   const Budget budget_;
   const DecodeSizes sizes_;
   Reservation working_;

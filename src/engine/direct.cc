@@ -1,4 +1,5 @@
-// O_DIRECT with many requests in flight: the disk's speed, and no page of the page cache.
+// The engine `direct`: O_DIRECT with many requests in flight. It reads at the speed of the disk and
+// does not use the page cache.
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,10 +24,10 @@
 namespace evenkeel {
 namespace {
 
-// More in flight does not make large reads faster (1 MiB x 4 reaches the disk's limit).
+// More bytes in flight do not make large reads faster (1 MiB x 4 reaches the disk's limit).
 constexpr std::uint64_t kMostBytesInFlight = 8 << 20;
-// Reads into memory of the caller's take none of the engine's. Loading weights to an H200 gained
-// 9 % from more than 8 MiB of them; 128 MiB gained no more.
+// Reads into the caller's memory take none of the engine's. Loading weights to an H200 was 9 %
+// faster with more than 8 MiB of them in flight; 128 MiB was not faster still.
 constexpr std::uint64_t kMostInPlace = 64 << 20;
 constexpr std::uint64_t kLeastBuffers = 128 << 10;
 constexpr std::uint64_t kMaxRequest = 1 << 20;
@@ -71,7 +72,7 @@ class DirectEngine final : public Engine {
   }
 
  private:
-  // One call of run, with the ring's mutex held: what is in flight, and where.
+  // One call of run, with the ring's mutex held.
   class Run {
    public:
     Run(DirectEngine& engine, Ring& ring, Feed& feed) REQUIRES(ring.mutex)
@@ -104,7 +105,7 @@ class DirectEngine final : public Engine {
       std::byte* buffer = nullptr;
       std::uint64_t wanted = 0;  // bytes up to the end of the file
       std::uint64_t done = 0;
-      std::optional<std::uint64_t> ticket;  // of the arena, unless read in place
+      std::optional<std::uint64_t> ticket;  // the arena's ticket, unless it is read in place
       RetryPolicy retry;
     };
 
@@ -121,7 +122,7 @@ class DirectEngine final : public Engine {
     }
 
     bool start(const Extent& extent) REQUIRES(ring_.mutex) {
-      // A read in flight pins its file: with many files, wait for some to come back.
+      // A read in flight pins its file. With many files, wait until some reads have finished.
       if (in_flight_ > 0 && !ring_.files.has_room_for(extent.file)) return false;
       Read read{extent, extent.into, 0, 0, std::nullopt, {}};
       if (!read.buffer) {
@@ -173,7 +174,7 @@ class DirectEngine final : public Engine {
       const std::uint64_t at = read.extent.offset + read.done;
       if (completion.result > 0) read.done += static_cast<std::uint64_t>(completion.result);
       if (read.done < read.wanted && may_go_on(read, completion)) {
-        // O_DIRECT goes on from whole blocks only.
+        // O_DIRECT can continue at block boundaries only.
         read.done = round_down(read.done, engine_.limits_.alignment);
         push(completion.id, read, ring_.files.pin(read.extent.file));
         ring_.files.unpin(read.extent.file);
@@ -197,7 +198,7 @@ class DirectEngine final : public Engine {
       return completion.result >= static_cast<std::int32_t>(engine_.limits_.alignment);
     }
 
-    // Gives back what a read held, also when the feed throws.
+    // Releases the resources of a read, even if the feed throws.
     struct Finish {
       Run& run;
       std::uint32_t id;
@@ -236,10 +237,10 @@ class DirectEngine final : public Engine {
     Feed& feed_;
     std::vector<Read> reads_;
     std::vector<std::uint32_t> free_;
-    std::optional<Extent> waiting_;  // pulled, but there was no room yet
+    std::optional<Extent> waiting_;  // taken from the feed, but there was no room yet
     std::size_t in_flight_ = 0;
     std::uint64_t bytes_in_flight_ = 0;  // in the engine's own memory
-    std::uint64_t in_place_ = 0;         // in flight, in memory of the caller's
+    std::uint64_t in_place_ = 0;         // bytes in flight in the caller's memory
     bool failed_ = false;
   };
 
@@ -256,10 +257,10 @@ class DirectEngine final : public Engine {
   PerProcess<Rings> rings_;
   const EngineReport report_;
   Total started_ = 0, finished_ = 0, bytes_ = 0, wait_ns_ = 0;
-  std::atomic<pid_t> broke_down_in_ = 0;  // the process whose ring did; a child has its own
+  std::atomic<pid_t> broke_down_in_ = 0;  // the process whose ring failed; a child has its own
 };
 
-// Some filesystems accept the flag and refuse the reads: one block tells.
+// Some filesystems accept O_DIRECT in open and refuse the reads, so this reads one block.
 bool takes_direct_reads(const Segment& segment, std::uint64_t alignment) {
   const Fd fd = open_again(segment, O_DIRECT);
   void* block = nullptr;
@@ -279,7 +280,7 @@ std::unique_ptr<Engine> make_direct_engine(const Layout& layout, const Budget& b
     try {
       const Fd fd = open_again(segment, O_DIRECT);
       const sys::DirectAlignment asked = sys::direct_alignment(fd.get());
-      // A kernel that does not say gets whole pages, which every device takes.
+      // If the kernel does not say, use whole pages, which every device supports.
       const std::uint64_t file_alignment =
           asked.offset != 0 ? std::max(asked.offset, asked.memory) : sys::page_size();
       alignment = std::max(alignment, file_alignment);
@@ -291,13 +292,13 @@ std::unique_ptr<Engine> make_direct_engine(const Layout& layout, const Budget& b
   }
   if (!layout.segments.empty() && !takes_direct_reads(layout.segments.front(), alignment)) {
     why_not = "the filesystem of " + layout.segments.front().path +
-              " opens files with O_DIRECT but does not read them so";
+              " accepts O_DIRECT when it opens a file, but refuses the reads";
     return nullptr;
   }
   const std::uint64_t buffer_bytes = buffer_size(budget, kLeastBuffers, kMostBytesInFlight);
   if (alignment > buffer_bytes / 4) {
     why_not =
-        "O_DIRECT asks for blocks of " + format_size(alignment) + " here, too large for the budget";
+        "O_DIRECT needs blocks of " + format_size(alignment) + " here, too large for the budget";
     return nullptr;
   }
   return std::make_unique<DirectEngine>(layout, budget, buffer_bytes, alignment, queue);

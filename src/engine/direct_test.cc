@@ -25,7 +25,7 @@ using testing::Not;
 class DirectTest : public testing::Test {
  protected:
   void SetUp() override {
-    if (!disk_folder()) GTEST_SKIP() << "no folder on a disk that takes O_DIRECT";
+    if (!disk_folder()) GTEST_SKIP() << "no folder on a disk that supports O_DIRECT";
   }
   static std::unique_ptr<Engine> make(const TestFiles& files,
                                       QueueChoice queue = QueueChoice::kBest) {
@@ -72,7 +72,7 @@ TEST_F(DirectTest, TwoThreadsReadAtOnceThroughTwoRings) {
   ASSERT_TRUE(engine) << why_not;
   const std::uint64_t one = budget.in_use();
   EXPECT_EQ(run_all(*engine, files), "each once");
-  EXPECT_EQ(budget.in_use(), one);  // there is a second ring only when it is needed
+  EXPECT_EQ(budget.in_use(), one);  // the second ring is created only when it is needed
   EXPECT_EQ(run_all_twice_at_once(*engine, files, 64_KiB), "each once, each once");
   EXPECT_GT(budget.in_use(), one);
   const EngineTotals totals = engine->totals();
@@ -97,8 +97,7 @@ TEST_F(DirectTest, ThereIsOneRingWhereTheBudgetIsSmall) {
   EXPECT_EQ(budget.in_use(), one);
 }
 
-// Holds on to its ring until it is told to let go, as a loader does that lives as long as the
-// program.
+// Keeps its ring until `let_go` is set, like a loader that lives as long as the program.
 class EndlessFeed final : public Feed {
  public:
   bool next(Extent&) override {
@@ -117,7 +116,7 @@ TEST_F(DirectTest, WhoWaitsForARingGetsTheOneThatIsFree) {
   std::string why_not;
   const auto engine = make_direct_engine(files.layout, Budget(256_MiB), why_not);
   ASSERT_TRUE(engine) << why_not;
-  for (const std::size_t held_on : {0, 1}) {
+  for (const std::size_t kept : {0, 1}) {
     std::array<EndlessFeed, 2> holders;
     std::vector<std::thread> holding, waiting;
     for (EndlessFeed& feed : holders) {
@@ -128,15 +127,15 @@ TEST_F(DirectTest, WhoWaitsForARingGetsTheOneThatIsFree) {
     for (std::string& account : accounts) {
       waiting.emplace_back([&] { account = run_all(*engine, files, 64_KiB); });
     }
-    holders[1 - held_on].let_go = true;
-    for (std::thread& thread : waiting) thread.join();  // the other ring stays held
+    holders[1 - kept].let_go = true;
+    for (std::thread& thread : waiting) thread.join();  // the other ring is still in use
     EXPECT_THAT(accounts, testing::Each("each once"));
-    holders[held_on].let_go = true;
+    holders[kept].let_go = true;
     for (std::thread& thread : holding) thread.join();
   }
 }
 
-// The system has io_uring for one ring, and no more.
+// Lets the first io_uring be created and fails all others.
 class OneRingOnly final : public sys::FaultHook {
  public:
   OneRingOnly() { sys::fault_hook = this; }
@@ -172,11 +171,11 @@ TEST_F(DirectTest, ASecondRingThatIsRefusedIsDoneWithout) {
   holding.join();
   for (std::thread& thread : waiting) thread.join();
   EXPECT_THAT(accounts, testing::Each("each once"));
-  EXPECT_EQ(hook.rings, 2);  // it was not asked for again
+  EXPECT_EQ(hook.rings, 2);  // it was tried only once
   EXPECT_EQ(budget.in_use(), one);
 }
 
-// Has something else to do, and notes how many reads were in flight then.
+// Has other work, and records how many reads had been started when it was first done.
 class BusyFeed final : public Feed {
  public:
   BusyFeed(TestFeed& feed, const Engine& engine) : feed_(feed), engine_(engine) {}
@@ -210,7 +209,7 @@ TEST_F(DirectTest, OtherWorkIsDoneOnceAllReadsAreStarted) {
   }
 }
 
-// What an unprivileged process reports under a limit on locked memory, after it has read it all.
+// What an unprivileged process with a limit on locked memory reports after it has read everything.
 class DirectMemlock : public DirectTest {
  protected:
   void SetUp() override {
@@ -256,7 +255,7 @@ TEST_F(DirectTest, AFileThatIsGoneAtTheStartIsAnErrorNotAFallback) {
 
 TEST(DirectOnTmpfs, SaysWhyNotOrWorks) {
   if (!std::filesystem::exists("/dev/shm") || !is_in_memory_filesystem("/dev/shm")) {
-    GTEST_SKIP() << "/dev/shm is no tmpfs here";
+    GTEST_SKIP() << "/dev/shm is not a tmpfs here";
   }
   const TestFiles files({1'000'003}, "/dev/shm");
   std::string why_not;

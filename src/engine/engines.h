@@ -1,4 +1,4 @@
-// The engines by name, for choose.cc and for the tests; users ask through make_engine.
+// Functions that create each engine, for choose.cc and for tests. Other code uses make_engine.
 #pragma once
 
 #include <functional>
@@ -9,18 +9,18 @@
 
 namespace evenkeel {
 
-// `share` is for the pages of the mapped files, if they are to keep to a budget.
+// `share` is the reservation for the pages of the mapped files, if they count against a budget.
 std::unique_ptr<Engine> make_map_engine(const Layout& layout, Reservation share = {});
 std::unique_ptr<Engine> make_remap_engine(const Layout& layout, const Budget& budget);
 std::unique_ptr<Engine> make_advise_engine(const Layout& layout, const Budget& budget);
-// `available` says how much memory is free, in bytes.
+// `available` returns how many bytes of memory are available.
 std::unique_ptr<Engine> make_fill_engine(
     const Layout& layout, const Budget& budget,
     std::function<std::uint64_t()> available = [] { return available_memory().bytes; });
 std::unique_ptr<Engine> make_read_engine(const Layout& layout, const Budget& budget);
 
 enum class QueueChoice { kBest, kThreads };  // kThreads: as if io_uring were not allowed
-// Empty when a file does not take O_DIRECT; `why_not` then says so.
+// Returns nullptr if a file does not support O_DIRECT; `why_not` is then the reason.
 std::unique_ptr<Engine> make_direct_engine(const Layout& layout, const Budget& budget,
                                            std::string& why_not,
                                            QueueChoice queue = QueueChoice::kBest);
@@ -28,10 +28,10 @@ std::unique_ptr<Engine> make_direct_engine(const Layout& layout, const Budget& b
 std::unique_ptr<Engine> make_cache_first_engine(const Layout& layout, const Budget& budget,
                                                 std::unique_ptr<Engine> rest);
 
-// The size of an engine's buffers. It grows with the limit: a sixteenth of it, as long as most of
-// the budget is free. Arrays that share a budget get less, one after the other: a sixth of what is
-// left above half of the limit. An engine takes at most two such sizes and some pages, so that
-// buffers never take the lower half of a budget, but for the `least` that each needs.
+// The size of an engine's buffers, between `least` and `most`: a sixteenth of the limit while most
+// of the budget is free. Each further array that shares the budget gets less: a sixth of what is
+// left above half of the limit. An engine takes at most twice this size and some pages, so buffers
+// leave half of the budget free, except for the `least` that each engine needs.
 std::uint64_t buffer_size(const Budget& budget, std::uint64_t least, std::uint64_t most);
 
 // For objects on servers: segments with `remote`.
@@ -40,8 +40,8 @@ std::unique_ptr<Engine> make_remote_engine(const Layout& layout, const Budget& b
 // For arrays in compressed chunks: layouts with `chunks`.
 std::unique_ptr<Engine> make_decode_engine(const Layout& layout, const Budget& budget);
 
-// A gap that costs as much to read as a second request: bandwidth divided by requests a second.
-// Measured on virtual NVMe: 5 GB/s and 150,000 requests/s make 33 KB; see docs/design.md.
+// Reading a gap of this size costs as much as a second request: bandwidth divided by requests per
+// second. Measured on virtual NVMe: 5 GB/s and 150,000 requests/s make 33 KB; see docs/design.md.
 inline constexpr std::uint64_t kMergeGap = 32 << 10;
 
 }  // namespace evenkeel

@@ -1,5 +1,5 @@
 // labels: reads
-// What every engine must do, one by one.
+// What every engine must do.
 #include "engine/engines.h"
 
 #include <gmock/gmock.h>
@@ -62,7 +62,7 @@ constexpr Made kEngines[] = {
 class EnginesTest : public testing::TestWithParam<Made> {
  protected:
   void SetUp() override {
-    if (!disk_folder()) GTEST_SKIP() << "no folder on a disk that takes O_DIRECT";
+    if (!disk_folder()) GTEST_SKIP() << "no folder on a disk that supports O_DIRECT";
   }
   static std::unique_ptr<Engine> make(const TestFiles& files, std::uint64_t budget = 16_MiB) {
     return GetParam().make(files.layout, Budget(budget));
@@ -156,7 +156,7 @@ TEST_P(EnginesTest, WhatArrivedThrowsComesOutAndTheEngineGoesOn) {
   for (const std::size_t number : {0, 1, 7, 40}) {
     TestFeed feed(files, everything(files, engine->limits(), 16_KiB));
     EXPECT_THROW(engine->run(feed.throw_in_arrived(number)), std::runtime_error);
-    EXPECT_EQ(feed.arrivals(), number);  // the feed was left alone afterwards
+    EXPECT_EQ(feed.arrivals(), number);  // the feed was not called afterwards
     EXPECT_EQ(run_all(*engine, files, 16_KiB), "each once");
   }
 }
@@ -177,7 +177,7 @@ TEST_P(EnginesTest, NothingIsInFlightOnceItHasThrown) {
   const PageBuffer room(Budget(16_MiB), 5'000'000, "room");
   TestFeed feed(files, everything(files, engine->limits(), 64_KiB));
   EXPECT_THROW(engine->run(feed.in_place(room.data()).throw_in_arrived(2)), std::runtime_error);
-  // A read still on its way would have arrived by the end of a whole other run.
+  // A read that was still in flight would have finished by the end of another complete run.
   std::memset(room.data(), 0x5a, room.size());
   EXPECT_EQ(run_all(*engine, files), "each once");
   EXPECT_TRUE(std::all_of(room.data(), room.data() + room.size(),
@@ -279,7 +279,7 @@ TEST_P(EnginesTest, ThreadsTakeTurns) {
 
 TEST_P(EnginesTest, AChildReadsByItselfAndLeavesTheParentAlone) {
   if ((kUnderTsan || kUnderAsan) && std::string(GetParam().name) == "DirectByThreads") {
-    GTEST_SKIP() << "sanitizers do not take forks beside threads";
+    GTEST_SKIP() << "sanitizers do not support fork with threads";
   }
   const TestFiles files({1'500'000});
   const auto engine = make(files);
@@ -306,7 +306,7 @@ TEST_P(EnginesTest, LeavesTheFileAsItWas) {
 INSTANTIATE_TEST_SUITE_P(Each, EnginesTest, testing::ValuesIn(kEngines),
                          [](const auto& instance) { return instance.param.name; });
 
-// Engines that keep to the budget leave nothing behind in the page cache.
+// Engines that keep to the budget leave nothing in the page cache.
 class MemoryEngines : public EnginesTest {};
 
 TEST_P(MemoryEngines, LeaveTheCacheAsTheyFoundIt) {
@@ -324,7 +324,7 @@ TEST_P(MemoryEngines, LeaveTheCacheAsTheyFoundIt) {
   }
 }
 
-// Asks the page cache about every page of an extent just before an engine gets it. The kernel may
+// Checks the page cache for every page of an extent just before an engine gets it. The kernel may
 // evict pages of any file at any time (DAMON does so with plenty of memory free), so an engine is
 // only responsible for pages that were cached when it was asked to read them.
 class CacheObserver final : public Feed {
@@ -347,8 +347,8 @@ class CacheObserver final : public Feed {
     return inner_.target(extent);
   }
 
-  // Pages that were cached when asked for and that somebody dropped since. Eviction by the kernel
-  // leaves a shadow entry, which cachestat counts as evicted; POSIX_FADV_DONTNEED leaves none.
+  // Pages that were cached when requested and were dropped since. Eviction by the kernel leaves a
+  // shadow entry, which cachestat counts as evicted; POSIX_FADV_DONTNEED leaves none.
   std::vector<std::uint64_t> dropped() const {
     std::vector<std::uint64_t> pages;
     for (std::uint64_t i = 0; i < cached_.size(); ++i) {
@@ -357,7 +357,7 @@ class CacheObserver final : public Feed {
     }
     return pages;
   }
-  // Pages that were not cached when asked for, and are now.
+  // Pages that were not cached when requested, and are now.
   std::vector<std::uint64_t> added() const {
     std::vector<std::uint64_t> pages;
     for (std::uint64_t i = 0; i < cached_.size(); ++i) {
@@ -407,7 +407,7 @@ TEST_P(MemoryEngines, KeepWhatOthersHaveCachedAroundAHole) {
     for (std::uint64_t at = 0; at < kBytes; at += step.size()) {
       if (at % 3_MiB != 1_MiB) read_upto(fd.get(), at, step, files.path(0));
     }
-    evict_page(fd, 1000);  // not the engine's doing: what it reads there it may drop
+    evict_page(fd, 1000);  // evicted by the kernel, so the engine may drop it after reading it
     TestFeed feed(files, everything(files, engine->limits(), length));
     CacheObserver observer(feed.shuffle(1), fd.get(), kBytes / sys::page_size() + 1);
     engine->run(observer);

@@ -13,7 +13,7 @@
 namespace evenkeel {
 namespace {
 
-// Enough for every reader in flight, a quarter of what the process may have at most.
+// Enough for all reads in flight, but no more than a quarter of the process's limit.
 std::size_t descriptor_share() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 64;
@@ -24,8 +24,8 @@ bool is_same_file(const FileIdentity& a, const FileIdentity& b) {
   return a.device == b.device && a.inode == b.inode;
 }
 
-// The file behind the descriptor that was kept from open. Else empty, and errno says why (0: the
-// descriptor is no longer that file's).
+// Opens the file of the descriptor that was kept. Empty if that fails; errno is then the reason (0:
+// no descriptor was kept, or it now belongs to another file).
 Fd open_kept(const Segment& segment, int flags) {
   errno = 0;
   if (!segment.kept) return {};
@@ -38,7 +38,7 @@ Fd open_kept(const Segment& segment, int flags) {
   return {};
 }
 
-// Reading should not even touch the access time; only a file's owner may ask for that.
+// Reading should not change the access time. Only the owner of a file may use O_NOATIME.
 Fd open_by_name(const std::string& path, int flags) {
   try {
     return open_readable(path, flags | O_NOATIME);
@@ -66,7 +66,7 @@ bool ctime_is_explained(const FileIdentity& now, const Segment& segment) {
 
 Fd open_again(const Segment& segment, int flags) {
   if (Fd fd = open_kept(segment, flags)) return fd;
-  // The filesystem refuses the flags: the name would not help, and may be gone.
+  // The filesystem refuses the flags: opening by name would fail as well.
   if (errno == EINVAL || errno == EOPNOTSUPP) throw Error::system("open", errno).in(segment.path);
   return open_by_name(segment.path, flags);
 }
@@ -135,7 +135,7 @@ bool FileSet::close_oldest() {
     try {
       verify(static_cast<std::uint32_t>(oldest - slots_.data()));
     } catch (...) {
-      closed_changed_ = std::current_exception();  // for verify_used: this call is about another
+      closed_changed_ = std::current_exception();  // for verify_used: this call is for another file
     }
   }
   oldest->fd.reset();
@@ -186,7 +186,7 @@ void FileSet::forget_used() {
 }
 
 void FileSet::verify_used() {
-  // Cleared first, so that one changed file does not fail every later read of the others.
+  // Clear first, so that one changed file does not fail later reads of other files.
   const std::vector<std::uint32_t> used = used_;
   const std::exception_ptr changed = closed_changed_;
   forget_used();

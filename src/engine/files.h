@@ -1,5 +1,5 @@
-// The descriptors of an array's files: opened when first needed, a bounded number at a time, each
-// checked to be the file that was opened at the start.
+// The descriptors of an array's files. A file is opened when it is first needed and checked to be
+// the same file as when the array was opened. The number of open descriptors is bounded.
 #pragma once
 
 #include <cstddef>
@@ -13,27 +13,27 @@
 
 namespace evenkeel {
 
-// One thread at a time. `layout` must outlive it.
+// Not thread-safe. `layout` must outlive it.
 class FileSet {
  public:
   // `flags` go to open(2) in addition to O_RDONLY; `advice` (a POSIX_FADV_*, or -1) is given once
   // per descriptor.
   FileSet(const Layout& layout, int flags, int advice = -1);
 
-  // An open descriptor of segment `file`, good until it is unpinned. Throws Error when the file is
-  // gone, or is not the one that was opened first.
+  // An open descriptor of segment `file`, valid until it is unpinned. Throws Error if the file is
+  // gone, or is not the file that was opened first.
   int pin(std::uint32_t file);
   void unpin(std::uint32_t file);
 
-  // Whether a file can be pinned now without having more open than this set's share.
+  // Whether a file can be pinned now without exceeding the limit of open descriptors.
   bool has_room_for(std::uint32_t file) const {
     return slots_[file].pins > 0 || pinned_ < most_open_;
   }
 
-  // Files pinned before this, by a run that may have failed, are no longer of interest.
+  // Forgets which files were pinned so far, by a run that may have failed.
   void forget_used();
-  // Throws Error (kFormat) if a file pinned since then is not what it was, or was not when it was
-  // closed to make room.
+  // Throws Error (kFormat) if a file pinned since then has changed. A file that was closed to make
+  // room was checked when it was closed.
   void verify_used();
   // The same for one file, if it is open.
   void verify(std::uint32_t file);
@@ -61,7 +61,7 @@ class FileSet {
   std::uint64_t clock_ = 0;
 };
 
-// A pin that lets go by itself.
+// Pins a file for its lifetime.
 class Pin {
  public:
   Pin(FileSet& files, std::uint32_t file) : files_(files), file_(file), fd_(files.pin(file)) {}
@@ -76,18 +76,17 @@ class Pin {
   const int fd_;
 };
 
-// Opens the file of a segment with other flags: the file that was opened first, also after its name
-// was deleted or given to another, if a descriptor was kept; else what the path names now. The
-// caller checks it with require_unchanged. Throws Error (kSystem).
+// Opens the file of a segment with other flags. If a descriptor was kept, this is the file that was
+// opened first, even after it was deleted or renamed; otherwise it is the file that has the path
+// now. The caller checks it with require_unchanged. Throws Error (kSystem).
 Fd open_again(const Segment& segment, int flags);
-// Throws Error (kFormat) when a file is not what it was at open: another file, another size, or
-// written to, as far as mtime and ctime tell.
+// Throws Error (kFormat) if this is another file than the one that was opened first, if its size
+// has changed, or if it was written to according to mtime and ctime.
 void require_unchanged(int fd, const Segment& segment);
-// Whether a file is what it was, by the descriptor that is kept from open: no lock is needed for
-// it. False: there is none, or it says something else. Then look more closely, as with
-// FileSet::verify.
+// Whether the descriptor that was kept shows that the file has not changed. Needs no lock. False if
+// no descriptor was kept or something differs; then check with FileSet::verify.
 bool surely_unchanged(const Segment& segment);
-// A read ended early: the file has become shorter.
+// For a read that returned fewer bytes than the file had: the file has become shorter.
 [[noreturn]] void throw_truncated(const Segment& segment, std::uint64_t offset);
 
 }  // namespace evenkeel

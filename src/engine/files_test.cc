@@ -34,7 +34,7 @@ class FilesTest : public testing::Test {
       paths.push_back(folder_.write("part" + std::to_string(i), letters(i)));
     }
     Layout layout = kept_parts(paths);
-    for (Segment& segment : layout.segments) segment.kept.reset();  // found by name alone
+    for (Segment& segment : layout.segments) segment.kept.reset();  // opened by name only
     return layout;
   }
   static Layout kept_parts(const std::vector<std::string>& paths) {
@@ -127,7 +127,7 @@ TEST_F(FilesTest, KeepsABoundedNumberOpen) {
 }
 
 TEST_F(FilesTest, MakesRoomWhenTheProcessHasNoDescriptorLeft) {
-  if (kUnderAsan) GTEST_SKIP() << "UBSan, beside ASan, looks at memory through a pipe";
+  if (kUnderAsan) GTEST_SKIP() << "UBSan together with ASan needs descriptors for a pipe";
   const Layout layout = parts(10);
   const std::string said = in_child([&] {
     const rlimit low{40, 40};
@@ -173,7 +173,7 @@ TEST_F(FilesTest, RefusesAReplacedFileEveryTime) {
   }
 }
 
-// Its ctime has changed, and whether it was written to meanwhile cannot be told.
+// Its ctime has changed, so it may have been written to.
 TEST_F(FilesTest, AFileThatWasMovedAwayAndBackIsRefused) {
   const Layout layout = parts(1);
   FileSet files(layout, 0);
@@ -232,7 +232,7 @@ TEST_F(FilesTest, VerifyAsksOnlyAboutFilesUsedSinceTheLastTime) {
   EXPECT_NO_THROW(files.verify_used());
   read(files, 0);
   EXPECT_EQ(refusal_of_verify(files).path(), name(0));
-  EXPECT_NO_THROW(files.verify_used());  // told once
+  EXPECT_NO_THROW(files.verify_used());  // reported only once
 }
 
 TEST_F(FilesTest, VerifyKnowsOfFilesThatWereClosedInBetween) {
@@ -274,7 +274,8 @@ TEST_F(FilesTest, AKeptFileIsReadAfterItsNameIsGoneOrAnothers) {
   }
 }
 
-// A child that closes descriptors it does not know must not read whatever has their number now.
+// A child may close descriptors that it does not know. Whatever file gets their number then must
+// not be read.
 TEST_F(FilesTest, AKeptDescriptorThatSomeoneClosedIsNotTrusted) {
   const Layout layout = kept_parts({folder_.write("part0", letters(0))});
   folder_.write("other", letters(5));
@@ -339,7 +340,7 @@ TEST_F(FilesTest, ReadsTheFilesOfOthers) {
   folder_.open_to_everyone();
   const std::string said = in_child([&] {
     if (::getuid() == 0 && !become_nobody()) return std::string("still root");
-    FileSet files(layout, 0);  // only the owner may leave the access time alone
+    FileSet files(layout, 0);  // only the owner may use O_NOATIME
     return read(files, 0);
   });
   EXPECT_EQ(said, letters(0));

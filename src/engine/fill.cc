@@ -1,5 +1,5 @@
-// Reads through the page cache and leaves everything there: rows are copied out of mappings, and
-// what is not in memory is asked for with many requests in flight.
+// The engine `fill`: reads through the page cache and leaves everything there. Rows are copied out
+// of mappings. Missing pages are read with many requests in flight.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -27,20 +27,21 @@ namespace {
 constexpr std::uint64_t kTableBytes = 2 << 20;  // what one page of page tables maps
 constexpr std::uint64_t kFillRegion = 2 << 20;  // a multiple of kTableBytes
 constexpr std::int64_t kTickNs = 2'000'000'000;
-// A region in which so many requests found nothing is read whole: they have cost a part of what
-// reading it costs. Fewer do where the region before it is in memory: that is how a scan looks.
+// After this many misses in a region, the whole region is read: the misses have cost a part of what
+// that costs. Fewer are enough if the region before it is in memory, because that looks like a
+// scan.
 constexpr std::uint32_t kMissesToReadAll = 8, kMissesInScan = 2;
 constexpr std::uint64_t kCheckMemoryEvery = 128_MiB;
 constexpr std::int64_t kCheckMemoryAgainNs = 250'000'000;
 constexpr std::size_t kMostRangesTogether = 256;
 constexpr std::uint64_t kMostBytesTogether = 4_MiB, kMostBytesOfRange = 1_MiB;
-constexpr std::uint64_t kMostPagesAsked = 512;  // of mincore at once
+constexpr std::uint64_t kMostPagesAsked = 512;  // in one call of mincore
 
-// The state of a region, in one word that threads read and write without a lock. A lost update only
-// costs another question to the kernel.
+// The state of a region, in one word that threads read and write without a lock. A lost update
+// costs only another system call.
 struct Region {
-  static constexpr std::uint32_t kTick = 0xffff;       // when it was last looked at
-  static constexpr std::uint32_t kLooked = 1U << 16;   // the tick means something
+  static constexpr std::uint32_t kTick = 0xffff;       // when it was last checked
+  static constexpr std::uint32_t kLooked = 1U << 16;   // the tick is valid
   static constexpr std::uint32_t kFull = 1U << 17;     // all of it was in memory then
   static constexpr std::uint32_t kTouched = 1U << 18;  // its page tables are counted
   static constexpr std::uint32_t kMissShift = 24;
@@ -54,11 +55,11 @@ struct Region {
   static std::uint32_t misses(std::uint32_t word) { return word >> kMissShift; }
 };
 
-// One file: its mapping, and what is known of its regions. Other threads use the mapping without a
-// lock: one that is lost, and replaced by another, stays in the list as it was.
+// A file: its mapping, and the state of its regions. Other threads use the mapping without a lock,
+// so a mapping that was lost stays in the list after another has replaced it.
 struct MappedFile {
   MappedFile() = default;
-  // The addresses of those that are lost may be another's by now.
+  // Lost mappings must not be unmapped: something else may be at their addresses by now.
   ~MappedFile() {
     for (Mapping& one : made) {
       if (!ready || &one != &made.back()) one.forget();
@@ -70,15 +71,15 @@ struct MappedFile {
   static constexpr std::uint64_t kMemoryOfMapping = 64;
   static std::uint64_t memory() { return sizeof(MappedFile) + kMemoryOfMapping; }
 
-  // Only after the first was made.
+  // Valid only after the first mapping was made.
   const Mapping& mapping() const { return *current.load(std::memory_order_acquire); }
 
-  std::list<Mapping> made;  // under the engine's mutex; the last may be in use
-  std::atomic<const Mapping*> current = nullptr;  // the last
+  std::list<Mapping> made;  // guarded by the engine's mutex; only the last may be in use
+  std::atomic<const Mapping*> current = nullptr;  // the last of `made`
   std::unique_ptr<std::atomic<std::uint32_t>[]> regions;
   std::size_t region_count = 0;
-  bool may_ask = false;             // the kernel says truthfully what is in memory
-  std::atomic<bool> ready = false;  // all of the above is there, and the last mapping is not lost
+  bool may_ask = false;             // mincore returns the truth for this file
+  std::atomic<bool> ready = false;  // all of the above is set, and the last mapping is not lost
 };
 
 class FillEngine final : public Engine {
@@ -130,7 +131,7 @@ class FillEngine final : public Engine {
 
   const std::byte* mapped(std::uint32_t number) override {
     ProcessState& state = state_.get();
-    // Threads do not wait for each other.
+    // Without the mutex, so that threads do not wait for each other.
     if (state.files[number].ready.load(std::memory_order_acquire) &&
         surely_unchanged(layout_.segments[number])) {
       return state.files[number].mapping().data();
@@ -138,7 +139,7 @@ class FillEngine final : public Engine {
     const MutexLock lock(state.mutex);
     const Segment& segment = layout_.segments[number];
     const Pin pin(state.open_files, number);
-    // Touching a mapping of a file that has been truncated is SIGBUS: look first.
+    // Touching a mapping of a truncated file raises SIGBUS, so check first.
     state.open_files.verify(number);
     MappedFile& file = state.files[number];
     if (!file.ready.load(std::memory_order_relaxed)) {
@@ -234,8 +235,8 @@ class FillEngine final : public Engine {
     return totals;
   }
 
-  // Two groups at once, of ranges that each touch two regions: a quarter of the tables each, at
-  // most.
+  // Two threads may each request a group of ranges, and a range may touch two regions. Each group
+  // may then take at most a quarter of the page tables.
   std::size_t ranges_together() const override {
     return std::clamp<std::size_t>(most_tables_ / 8, 2, kMostRangesTogether);
   }
@@ -244,10 +245,10 @@ class FillEngine final : public Engine {
   unsigned concurrency() const override { return 2; }
   EngineReport report() const override {
     return {EngineKind::kFill, EngineKind::kFill,
-            "copies out of mappings; what is not in memory is read without the kernel's readahead, "
+            "copies out of mappings; missing pages are read without the kernel's readahead, in "
             "whole regions of " +
                 format_size(region_bytes_) +
-                " where much of them is asked for and all data fits free memory; everything stays "
+                " if much of a region is requested and all data fits free memory; everything stays "
                 "in the page cache",
             ""};
   }
@@ -258,15 +259,15 @@ class FillEngine final : public Engine {
         : open_files(layout, 0), files(layout.segments.size()) {}
     Mutex mutex;
     FileSet open_files GUARDED_BY(mutex);
-    // Each is set up once, under the mutex, by the first call of `mapped`; later calls on its
-    // behalf come after one of `mapped`, and read it without.
+    // The first call of `mapped` for a file sets up its entry under the mutex. All other calls for
+    // the file come after one of `mapped`, and read the entry without the mutex.
     std::vector<MappedFile> files;
     std::atomic<std::uint64_t> requests = 0, bytes_from_disk = 0, bytes_from_page_cache = 0,
                                wait_ns = 0;
     std::atomic<std::uint64_t> tables = 0;  // pages of page tables that the mappings may have
 
     Mutex memory_mutex;
-    // Bytes of whole regions that may be read before memory is looked at again.
+    // How many bytes of whole regions may be read before available memory is checked again.
     std::atomic<std::int64_t> room = 0;
     std::int64_t next_check_ns GUARDED_BY(memory_mutex) = 0;
   };
@@ -283,7 +284,7 @@ class FillEngine final : public Engine {
     }
     return count;
   }
-  // So that what is known of regions stays small beside the budget.
+  // Larger regions if necessary, so that their state stays small compared to the budget.
   static std::uint64_t region_size(const Layout& layout, const Budget& budget) {
     const std::uint64_t most = std::max<std::uint64_t>(budget.limit() / 64, 16_KiB);
     std::uint64_t bytes = kFillRegion;
@@ -293,8 +294,8 @@ class FillEngine final : public Engine {
     }
     return bytes;
   }
-  // Pages of page tables that all data takes. Where the budget has room for fewer, the mappings are
-  // replaced from time to time, which frees them.
+  // The number of page-table pages for all data. If the budget has room for fewer, the mappings are
+  // replaced from time to time, which frees their page tables.
   static std::uint64_t table_count(const Layout& layout) {
     std::uint64_t all = 0;
     for (const Segment& segment : layout.segments) {
@@ -316,8 +317,8 @@ class FillEngine final : public Engine {
     mapping.advise(0, mapping.length(), MADV_DONTDUMP);
   }
 
-  // Of files of others mincore says that everything is in memory; cachestat refuses by the same
-  // rule. On kernels without cachestat, the owner is asked for.
+  // For files that the user neither owns nor may write to, mincore reports every page as present.
+  // cachestat fails by the same rule. On kernels without cachestat, check the owner.
   static bool may_ask(int fd) {
     sys::CacheStat stat{};
     if (sys::cachestat(fd, 0, 1, &stat) == 0) return true;
@@ -347,7 +348,7 @@ class FillEngine final : public Engine {
     region.store(touched | Region::kLooked | Region::kFull | now, std::memory_order_relaxed);
   }
 
-  // A part of one region that is not known to be in memory.
+  // Requests a part of one region that is not known to be in memory.
   void request_part(const FileRange& part, std::uint64_t number, std::uint32_t now,
                     std::vector<FileRange>& pending) {
     MappedFile& mapped_file = file(part.file);
@@ -368,7 +369,8 @@ class FillEngine final : public Engine {
     const bool in_scan =
         number > 0 &&
         (mapped_file.regions[number - 1].load(std::memory_order_relaxed) & Region::kFull) != 0;
-    // Larger regions, of data far beyond the budget, have more page tables than a request may add.
+    // Larger regions (data far larger than the budget) have more page tables than a request may
+    // add.
     const bool all = region_bytes_ == kFillRegion &&
                      misses >= (in_scan ? kMissesInScan : kMissesToReadAll) &&
                      may_read_ahead(whole.length);
@@ -381,13 +383,13 @@ class FillEngine final : public Engine {
     pending.push_back(wanted);
   }
 
-  // Whether there is memory for bytes that have not been asked for yet.
+  // Whether there is memory for bytes that were not requested.
   bool may_read_ahead(std::uint64_t bytes) {
     ProcessState& state = state_.get();
     const auto signed_bytes = static_cast<std::int64_t>(bytes);
     if (state.room.fetch_sub(signed_bytes, std::memory_order_relaxed) >= signed_bytes) return true;
     const MutexLock lock(state.memory_mutex);
-    if (state.room.load(std::memory_order_relaxed) >= signed_bytes) return true;  // just looked at
+    if (state.room.load(std::memory_order_relaxed) >= signed_bytes) return true;  // just checked
     const std::int64_t now = sys::monotonic_ns();
     if (now < state.next_check_ns && state.next_check_ns - now <= kCheckMemoryAgainNs) return false;
     if (!data_fits_memory(state)) {
@@ -398,8 +400,8 @@ class FillEngine final : public Engine {
     return true;
   }
 
-  // Whether all of the data fits the memory that others leave, with a margin, and whether the part
-  // that is still missing fits now. Available memory includes the page cache, also of these files.
+  // Whether all of the data fits the available memory, with a margin, and whether the part that is
+  // still missing fits now. Available memory includes the page cache, even that of these files.
   bool data_fits_memory(ProcessState& state) const {
     const std::uint64_t available = available_();
     std::uint64_t present = 0;
@@ -415,8 +417,8 @@ class FillEngine final : public Engine {
            data_bytes_ - std::min(present, data_bytes_) <= available - available / 8;
   }
 
-  // Where the budget does not hold the page tables of all data, half of what it holds is for
-  // regions that are about to be touched.
+  // If the budget does not hold the page tables of all data, half of those it holds are for regions
+  // that are about to be touched.
   void keep_tables_few() {
     ProcessState& state = state_.get();
     if (most_tables_ == all_tables_ ||
@@ -427,9 +429,9 @@ class FillEngine final : public Engine {
     if (state.tables >= most_tables_ / 2) renew_mappings(state);
   }
 
-  // False: the mapping stays as it was. A kernel that has no memory may unmap the old one before it
-  // fails: that is tried again for a while, and is an error of this read if it lasts. The next read
-  // then maps the file elsewhere.
+  // Returns false if the mapping stays as it was. A kernel without memory may unmap the old mapping
+  // before it fails. Then this retries for a while and throws if that does not help; the next read
+  // maps the file at another address.
   static bool renew(MappedFile& file, int fd, const Segment& segment) {
     RetryPolicy retry;
     while (!file.mapping().renew(fd)) {
@@ -444,7 +446,8 @@ class FillEngine final : public Engine {
     return true;
   }
 
-  // In place: threads that copy out of a mapping meanwhile find the same bytes at the same address.
+  // Replaces the mappings in place: threads that copy out of them meanwhile find the same bytes at
+  // the same address.
   void renew_mappings(ProcessState& state) REQUIRES(state.mutex) {
     for (std::uint32_t number = 0; number < state.files.size(); ++number) {
       MappedFile& file = state.files[number];

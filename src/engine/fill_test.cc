@@ -1,5 +1,5 @@
 // labels: threads
-// What reading with page_cache "fill" does to the page cache.
+// Tests what reading with page_cache "fill" does to the page cache.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ using testing::HasSubstr;
 
 constexpr std::uint64_t kFillBytes = 24_MiB;
 
-// Every `step` bytes, a piece of `length`.
+// Extents of `length` bytes, one every `step` bytes.
 std::vector<Extent> every(std::uint64_t step, std::uint64_t length, std::uint64_t size) {
   std::vector<Extent> extents;
   for (std::uint64_t offset = 0; offset + length <= size; offset += step) {
@@ -38,7 +38,7 @@ std::vector<Extent> every(std::uint64_t step, std::uint64_t length, std::uint64_
 class Fill : public testing::Test {
  protected:
   void SetUp() override {
-    if (!disk_folder()) GTEST_SKIP() << "no folder on a disk that takes O_DIRECT";
+    if (!disk_folder()) GTEST_SKIP() << "no folder on a disk that supports O_DIRECT";
     files_ = std::make_unique<TestFiles>(std::vector<std::size_t>{kFillBytes});
     fd_ = open_readable(files_->path(0), 0);
     sys::fadvise(fd_.get(), 0, 0, POSIX_FADV_DONTNEED);
@@ -76,7 +76,7 @@ TEST_F(Fill, KeepsWhatItReadInThePageCache) {
 TEST_F(Fill, ReadsAllOfARegionWhereMuchOfItIsAskedFor) {
   const auto engine = make_fill_engine(files_->layout, Budget(16_MiB));
   EXPECT_EQ(read(*engine, every(64_KiB, 600, kFillBytes)), "each once");
-  EXPECT_GE(cached(), kFillBytes / 2);  // a sixteenth was asked for
+  EXPECT_GE(cached(), kFillBytes / 2);  // a sixteenth was requested
 }
 
 TEST_F(Fill, ReadsNothingAheadWhereTheDataDoesNotFitFreeMemory) {
@@ -90,7 +90,7 @@ TEST_F(Fill, ReadsNothingAheadWhereTheDataDoesNotFitFreeMemory) {
 TEST_F(Fill, StopsReadingAheadWhenMemoryGetsShort) {
   int asked = 0;
   const auto engine = make_fill_engine(files_->layout, Budget(16_MiB), [&asked]() -> std::uint64_t {
-    return asked++ == 0 ? 1_GiB : 1_MiB;  // at open, and later
+    return asked++ == 0 ? 1_GiB : 1_MiB;  // 1 GiB at open, 1 MiB later
   });
   const auto extents = every(64_KiB, 600, kFillBytes);
   EXPECT_EQ(read(*engine, extents), "each once");
@@ -98,7 +98,7 @@ TEST_F(Fill, StopsReadingAheadWhenMemoryGetsShort) {
   EXPECT_LE(cached(), extents.size() * 2 * sys::page_size());
 }
 
-// Bytes of page tables of this process.
+// The size of the page tables of this process in bytes.
 std::uint64_t page_tables() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
@@ -107,7 +107,7 @@ std::uint64_t page_tables() {
   return 0;
 }
 
-// Asks for a few bytes in each 2 MiB of a file.
+// Requests a few bytes in each 2 MiB of a file.
 class OneInEachTable final : public Feed {
  public:
   explicit OneInEachTable(std::uint64_t bytes) : left_(bytes) {}
@@ -145,12 +145,13 @@ TEST_F(Fill, KeepsItsPageTablesWithinTheBudget) {
     EXPECT_LE(budget.peak(), limit);
     return feed.most_tables - std::min(before, feed.most_tables);
   };
-  // 64 KiB are reserved; others allocate meanwhile, and a sanitizer has tables of its own.
+  // 64 KiB are reserved. The test allows more, because other threads allocate meanwhile and
+  // sanitizers have their own page tables.
   EXPECT_LE(grown(1_MiB), 768_KiB);
-  EXPECT_GE(grown(256_MiB), 1_MiB);  // or the test measures nothing
+  EXPECT_GE(grown(256_MiB), 1_MiB);  // otherwise the test measures nothing
 }
 
-// A kernel that unmaps a mapping before it fails to make it anew.
+// Acts like a kernel that unmaps a mapping and then fails to replace it.
 class LosesMappings final : public sys::FaultHook {
  public:
   LosesMappings(std::string path, int times) : path_(std::move(path)), left_(times) {

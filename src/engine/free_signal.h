@@ -1,4 +1,4 @@
-// Waiting for any one of several things that are held by others.
+// Waits until any one of several locked things becomes free.
 #pragma once
 
 #include <atomic>
@@ -8,11 +8,12 @@
 
 namespace evenkeel {
 
-// For things with a mutex each, of which a thread needs one, no matter which. Waiting for the mutex
+// For several things with a mutex each, when a thread needs any one of them. Waiting for the mutex
 // of one would miss that another becomes free. Thread-safe.
 class FreeSignal {
  public:
-  // What `take_free` returns, once that is not nullptr. It locks one that is free, without waiting.
+  // Calls `take_free` until it returns something other than nullptr, and returns that. `take_free`
+  // locks one that is free, without waiting.
   template <class TakeFree>
   auto wait(const TakeFree& take_free) EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
@@ -22,11 +23,12 @@ class FreeSignal {
     waiting_.fetch_sub(1);
     return taken;
   }
-  // After each unlock. Both sides change the same number: either this one sees that a thread waits,
-  // or that thread sees that something is free.
+  // Must be called after each unlock. Both sides modify `waiting_`: either this thread sees that
+  // another is waiting, or that thread sees that something is free.
   void notify() EXCLUDES(mutex_) {
     if (waiting_.fetch_add(0) == 0) return;
-    { const MutexLock lock(mutex_); }  // who has just looked in vain waits by now
+    // A thread that found nothing free holds the mutex until it waits.
+    { const MutexLock lock(mutex_); }
     freed_.notify_one();
   }
   std::size_t waiting() const { return waiting_; }

@@ -10,7 +10,7 @@
 namespace evenkeel {
 namespace {
 
-// Two of a thing, of which threads need one.
+// Two mutexes; threads need either of them.
 struct TwoMutexes {
   Mutex* take_free() NO_THREAD_SAFETY_ANALYSIS {
     for (Mutex& one : mutexes) {
@@ -31,10 +31,10 @@ struct TwoMutexes {
 };
 
 TEST(FreeSignal, WhoWaitsGetsTheOneThatIsFree) {
-  for (const std::size_t held_on : {0, 1}) {
+  for (const std::size_t kept : {0, 1}) {
     TwoMutexes two;
-    std::array<Mutex*, 2> held = {two.take(), two.take()};
-    EXPECT_NE(held[0], held[1]);
+    std::array<Mutex*, 2> taken = {two.take(), two.take()};
+    EXPECT_NE(taken[0], taken[1]);
     std::array<Mutex*, 3> got = {};
     std::vector<std::thread> threads;
     for (Mutex*& one : got) {
@@ -44,10 +44,10 @@ TEST(FreeSignal, WhoWaitsGetsTheOneThatIsFree) {
       });
     }
     while (two.signal.waiting() < got.size()) std::this_thread::yield();
-    two.give_back(held[1 - held_on]);
-    for (std::thread& thread : threads) thread.join();  // the other one stays held
-    for (const Mutex* one : got) EXPECT_EQ(one, held[1 - held_on]);
-    two.give_back(held[held_on]);
+    two.give_back(taken[1 - kept]);
+    for (std::thread& thread : threads) thread.join();  // the other one stays locked
+    for (const Mutex* one : got) EXPECT_EQ(one, taken[1 - kept]);
+    two.give_back(taken[kept]);
     EXPECT_EQ(two.signal.waiting(), 0u);
   }
 }
@@ -55,7 +55,7 @@ TEST(FreeSignal, WhoWaitsGetsTheOneThatIsFree) {
 TEST(FreeSignal, NobodyIsForgotten) {
   constexpr int kThreads = 6, kRounds = 2000;
   TwoMutexes two;
-  std::array<int, 2> uses = {};  // each under its mutex
+  std::array<int, 2> uses = {};  // each guarded by its mutex
   std::vector<std::thread> threads;
   for (int i = 0; i < kThreads; ++i) {
     threads.emplace_back([&] {

@@ -1,4 +1,4 @@
-// One mapping, kept: what np.memmap does.
+// The engine `map`: one mapping that is kept, like np.memmap.
 #include <atomic>
 #include <vector>
 
@@ -26,13 +26,13 @@ class MapEngine final : public Engine {
     while (feed.next(extent)) feed.arrived(extent, mapped(extent.file) + extent.offset);
   }
 
-  // Mappings outlive their descriptors, so only the files of one call need to be open.
+  // Mappings outlive their descriptors, so only the file of the current call needs to be open.
   const std::byte* mapped(std::uint32_t file) override {
     ProcessState& state = state_.get();
     const MutexLock lock(state.mutex);
     const Segment& segment = layout_.segments[file];
     const Pin pin(state.files, file);
-    // Touching a mapping of a file that has been truncated is SIGBUS: look first.
+    // Touching a mapping of a truncated file raises SIGBUS, so check first.
     state.files.verify(file);
     Mapping& mapping = state.mappings[file];
     if (!mapping) mapping = Mapping(pin.fd(), 0, segment.identity.size, segment.path);
@@ -79,7 +79,7 @@ class MapEngine final : public Engine {
     std::vector<Mapping> mappings GUARDED_BY(mutex);
   };
   const Layout& layout_;
-  Reservation share_;  // of the budget that the pages keep to; none with kMap
+  Reservation share_;  // for the mapped pages; empty if the user asked for `map`
   const std::uint64_t share_bytes_;
   std::atomic<std::uint64_t> copied_ = 0;
   PerProcess<ProcessState> state_;

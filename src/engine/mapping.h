@@ -17,7 +17,7 @@
 
 namespace evenkeel {
 
-// Moves, does not copy. Shared and read-only, so advice can never lose anyone's changes.
+// Move-only. The mapping is shared and read-only, so advice can never lose changes.
 class Mapping {
  public:
   Mapping() = default;
@@ -51,17 +51,19 @@ class Mapping {
     length_ = 0;
   }
 
-  // Makes it anew in its place, which frees its page tables. Others may read it meanwhile: they
-  // find the same bytes. False: the kernel refused, and may have left no mapping here (see `lost`).
+  // Replaces the mapping in place, which frees its page tables. Other threads may read it meanwhile
+  // and find the same bytes. Returns false if the kernel refused, which may have left no mapping
+  // here (see `lost`).
   bool renew(int fd) const {
     return sys::mmap(data_, length_, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED;
   }
-  // Whether nothing is mapped at its place any more.
+  // Whether nothing is mapped at its address any more.
   bool lost() const {
     unsigned char page;
     return sys::mincore(data_, 1, &page) != 0 && errno == ENOMEM;
   }
-  // Of a mapping that is lost: its addresses may be another's by now.
+  // For a mapping that is lost. It must not be unmapped, because another mapping may be at its
+  // address by now.
   void forget() {
     data_ = nullptr;
     length_ = 0;
@@ -71,7 +73,7 @@ class Mapping {
   std::uint64_t length() const { return length_; }
   explicit operator bool() const { return data_ != nullptr; }
 
-  // Advice on [begin, begin+length), clipped to the mapping; begin a multiple of the page size.
+  // Advises [begin, begin+length), clipped to the mapping. `begin` is a multiple of the page size.
   int advise(std::uint64_t begin, std::uint64_t length, int advice) const {
     if (begin >= length_) return 0;
     return sys::madvise(data_ + begin, std::min(length, length_ - begin), advice);
@@ -82,9 +84,9 @@ class Mapping {
   std::uint64_t length_ = 0;
 };
 
-// Brings a mapped range in without the risk of SIGBUS that touching it has: a file that has become
-// shorter is an Error here. `file_offset` is where the range lies in the file. Kernels before 5.14
-// go without.
+// Reads a mapped range into memory. Touching the pages instead would raise SIGBUS if the file has
+// become shorter; this throws Error. `file_offset` is where the range lies in the file. Does
+// nothing on kernels before 5.14.
 inline void populate(const Mapping& mapping, std::uint64_t begin, std::uint64_t length,
                      const Segment& segment, std::uint64_t file_offset) {
 #ifdef MADV_POPULATE_READ

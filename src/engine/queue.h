@@ -1,4 +1,4 @@
-// Many reads in flight at once: by io_uring, or by threads where that is not allowed.
+// Keeps many reads in flight, with io_uring, or with threads if io_uring is not allowed.
 #pragma once
 
 #include <atomic>
@@ -12,8 +12,8 @@ namespace evenkeel {
 
 struct ReadOp {
   int fd = -1;
-  std::uint32_t file = 0;  // the registered file, where files are registered; its outstanding reads
-                           // have one fd
+  std::uint32_t file = 0;  // index of the registered file, if files are registered. All outstanding
+                           // reads of one index must have the same fd
   std::uint32_t id = 0;    // comes back with the completion
   std::byte* buffer = nullptr;
   std::uint32_t length = 0;
@@ -25,31 +25,31 @@ struct Completion {
   std::int32_t result = 0;  // bytes read, or -errno
 };
 
-// One thread at a time, any thread. Belongs to the process that made it.
+// Used by one thread at a time, which may be any thread of the process that created the queue.
 class ReadQueue {
  public:
   virtual ~ReadQueue() = default;
   // At most depth() reads may be outstanding.
   virtual void push(const ReadOp& op) = 0;
-  // Starts all that was pushed, waits for `enough` completions (0: does not wait) and returns how
-  // many are in `out`: more where they are there, fewer (none even) where a signal came. Throws
-  // Error (kSystem) when the queue itself breaks.
+  // Submits all pushed reads, waits for `enough` completions (0: does not wait) and returns the
+  // number written to `out`. It may be more, or, after a signal, fewer or zero. Throws Error
+  // (kSystem) if the queue itself fails.
   virtual std::size_t wait(std::size_t enough, std::span<Completion> out) = 0;
-  // After that: waits until no read writes into its buffer any more. The queue is of no further
-  // use.
+  // Call this after such an error: it waits until no read writes into its buffer any more. The
+  // queue cannot be used afterwards.
   virtual void abandon() noexcept {}
   virtual std::uint32_t depth() const = 0;
   virtual std::string describe() const = 0;  // "io_uring, 128 in flight, registered buffers"
 };
 
-// `arena` is registered if the memlock limit allows; `files` is the number of files to register (0:
-// none). Empty when io_uring is not to be had; `why_not` then says why.
+// `arena` is registered if the memlock limit allows it. `files` is the number of files to register
+// (0: none). Returns nullptr if io_uring is not available; `why_not` is then the reason.
 std::unique_ptr<ReadQueue> make_uring_queue(std::uint32_t depth, std::span<std::byte> arena,
                                             std::size_t files, std::string& why_not);
 std::unique_ptr<ReadQueue> make_thread_queue(std::uint32_t threads);
 
-// For tests: what the direct engine's queues are put into when they are made, so that completions
-// can come late, in another order, in part or not well. Empty otherwise.
+// For tests, nullptr otherwise: wraps each new queue of the engine `direct`, so that completions
+// can be delayed, reordered, cut short or made to fail.
 using QueueWrapper = std::unique_ptr<ReadQueue> (*)(std::unique_ptr<ReadQueue>);
 extern std::atomic<QueueWrapper> queue_wrapper;
 

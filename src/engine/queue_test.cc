@@ -56,7 +56,7 @@ class QueueTest : public testing::TestWithParam<QueueKind> {
   ReadOp op(std::uint32_t id, std::uint64_t offset, std::uint32_t length) const {
     return {fd_.get(), 0, id, buffer(id), length, offset};
   }
-  // Waits until so many have come, whatever portions they come in.
+  // Waits until `count` reads have completed, in one call of `wait` or several.
   std::map<std::uint32_t, std::int32_t> collect(std::size_t count) {
     std::map<std::uint32_t, std::int32_t> results;
     std::vector<Completion> out(kDepth);
@@ -153,9 +153,9 @@ TEST_P(QueueTest, ErrorsArriveAsNegativeErrno) {
   bad.fd = directory.get();
   EXPECT_EQ(result_of(bad), -EISDIR);
   bad = op(0, 0, 10);
-  bad.buffer = reinterpret_cast<std::byte*>(16);  // nobody's
+  bad.buffer = reinterpret_cast<std::byte*>(16);  // not mapped
   EXPECT_EQ(result_of(bad), -EFAULT);
-  EXPECT_EQ(result_of(op(0, 0, 10)), 10);  // and it goes on
+  EXPECT_EQ(result_of(op(0, 0, 10)), 10);  // the queue still works
   bad = op(0, 0, 10);
   bad.fd = 1'000'000;
   EXPECT_EQ(result_of(bad), -EBADF);

@@ -1,4 +1,5 @@
-// Plain reads into a buffer of our own; what they bring into the page cache is dropped at once.
+// The engine `read`: plain reads into its own buffer. Pages that a read brings into the page cache
+// are dropped immediately.
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -23,7 +24,7 @@ class ReadEngine final : public Engine {
   ReadEngine(const Layout& layout, const Budget& budget)
       : layout_(layout),
         buffer_(budget, buffer_size(budget, 64_KiB, 1_MiB), "read buffer"),
-        cache_share_(budget.reserve(buffer_.size(), "page cache in passing")),
+        cache_share_(budget.reserve(buffer_.size(), "page cache during reads")),
         limits_{sys::page_size(), buffer_.size(), kMergeGap},
         state_([&layout] { return std::make_unique<ProcessState>(layout); }) {
     buffer_.keep_in_children();
@@ -57,7 +58,7 @@ class ReadEngine final : public Engine {
 
  private:
   struct ProcessState {
-    // Without readahead a read brings in what it asks for, and nothing else.
+    // POSIX_FADV_RANDOM turns readahead off, so a read brings in only what it asks for.
     explicit ProcessState(const Layout& layout) : files(layout, 0, POSIX_FADV_RANDOM) {}
     Mutex mutex;
     FileSet files GUARDED_BY(mutex);
@@ -94,7 +95,7 @@ class ReadEngine final : public Engine {
   Reservation cache_share_;
   const EngineLimits limits_;
   PerProcess<ProcessState> state_;
-  std::atomic<bool> dont_cache_ = true;  // until the kernel or the filesystem says no
+  std::atomic<bool> dont_cache_ = true;  // until the kernel or the filesystem refuses it
 };
 
 }  // namespace

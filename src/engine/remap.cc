@@ -1,4 +1,5 @@
-// A fresh mapping for each request, unmapped and dropped from the cache behind it.
+// The engine `remap`: a new mapping for each request. It is unmapped afterwards, and its pages are
+// dropped from the cache.
 #include <algorithm>
 
 #include "base/checked.h"
@@ -40,7 +41,7 @@ class RemapEngine final : public Engine {
   EngineLimits limits() const override { return limits_; }
   EngineReport report() const override {
     return {EngineKind::kRemap, EngineKind::kRemap,
-            "a mapping for each request, dropped from the cache behind it", ""};
+            "a mapping for each request, dropped from the cache afterwards", ""};
   }
 
  private:
@@ -56,7 +57,7 @@ class RemapEngine final : public Engine {
     const Uncached uncached(pin.fd(), extent.offset, length);
     {
       const Mapping mapping(pin.fd(), extent.offset, length, files.path(extent.file));
-      // WILLNEED reads just this range; RANDOM keeps faults from reading around themselves.
+      // WILLNEED reads just this range; RANDOM keeps faults from reading the pages around them.
       mapping.advise(0, length, MADV_RANDOM);
       if (!uncached.empty()) mapping.advise(0, length, MADV_WILLNEED);
       populate(mapping, 0, length, layout_.segments[extent.file], extent.offset);

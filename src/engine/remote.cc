@@ -1,4 +1,4 @@
-// Objects on servers: extents become range requests, many in flight.
+// The engine `remote`, for objects on servers: extents become range requests, many in flight.
 #include <algorithm>
 #include <chrono>
 #include <memory>
@@ -22,8 +22,8 @@ namespace {
 
 constexpr std::uint64_t kLeastRemoteBuffer = 256 << 10, kMostRemoteBuffer = 64 << 20;
 constexpr std::uint64_t kMostRemoteRequest = 4 << 20;
-// A gap that costs as much to read as a second request: what one connection brings in the time of
-// an answer. Until that is measured, a guess.
+// Reading a gap costs as much as a second request if it is as long as what a connection transfers
+// during the latency of a request. kFirstGap is a guess until that is measured.
 constexpr std::uint64_t kFirstGap = 64 << 10, kLeastGap = 8 << 10, kMostGap = 256 << 10;
 constexpr unsigned kLeastConnections = 4;
 constexpr std::uint64_t kLong = 512 << 10;  // rows longer than this are not cached in memory
@@ -35,9 +35,9 @@ unsigned connections_for(const Budget& budget, const RemoteSettings& settings) {
 }
 
 constexpr std::uint64_t kLeastCachedBuffer = CachedRun::kLeastSlots * CachedRun::kSlot;
-constexpr std::uint64_t kMemoryOfQueue = 64 << 10;  // of the one that reads the cache on disk
+constexpr std::uint64_t kMemoryOfQueue = 64 << 10;  // for the queue that reads the cache on disk
 
-// Blocks of the cache that are remembered to be right, a byte each.
+// How many blocks of the cache are remembered as verified, one byte each.
 std::uint64_t blocks_to_know(const Layout& layout, const Budget& budget) {
   if (layout.disk_cache.empty()) return 0;
   return std::min(CacheOfProcess::blocks_of(layout), budget.limit() / 64);
@@ -48,7 +48,7 @@ std::vector<std::string> keys_of(const Layout& layout) {
   if (layout.disk_cache.empty()) return keys;
   for (const Segment& segment : layout.segments) {
     const std::string identity = segment.remote->cache_identity();
-    // Without one, this file's blocks are not kept.
+    // Without an identity, the blocks of this file are not cached.
     keys.push_back(identity.empty() ? "" : DiskCache::key_of(identity, segment.identity.size));
   }
   return keys;
@@ -82,7 +82,7 @@ class RemoteEngine final : public Engine {
 
   void run(Feed& feed) override {
     ProcessState& state = state_.get();
-    // Another loader may be waiting for its server, and this one may be closed meanwhile.
+    // Another loader may be waiting for its server, and this one may be closed in the meantime.
     while (!state.mutex.try_lock()) {
       if (feed.cancelled()) return;
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -228,8 +228,8 @@ class RemoteEngine final : public Engine {
       std::byte* data = into;
       std::optional<std::uint64_t> ticket;
       if (!into) {
-        // What lies in one piece goes to its place at once. Short ones pass through our memory,
-        // unless that is full, where a cache of rows wants to see them.
+        // Bytes that have a target go straight there. But if the feed keeps copies, short extents
+        // go through the engine's memory, unless that is full.
         const bool at_once = extent.length >= kLong || !feed_.keeps_copies();
         auto target = at_once ? feed_.target(extent) : std::nullopt;
         const auto piece = target ? std::nullopt : arena_.take(extent.length);
@@ -258,7 +258,7 @@ class RemoteEngine final : public Engine {
     RingArena arena_;
     std::unordered_map<Transfer*, std::unique_ptr<Read>> reads_;
     std::vector<Transfer*> done_;
-    std::optional<Extent> waiting_;  // pulled, but there was no room yet
+    std::optional<Extent> waiting_;  // taken from the feed, but there was no room yet
   };
 
   const Layout& layout_;
@@ -269,7 +269,7 @@ class RemoteEngine final : public Engine {
   Reservation known_share_;
   PageBuffer memory_;
   const std::uint64_t max_request_;
-  const std::vector<std::string> cache_keys_;  // of each file, in the cache on disk
+  const std::vector<std::string> cache_keys_;  // the key of each file in the cache on disk
   TransferTotals totals_;
   std::atomic<std::uint64_t> wait_ns_ = 0, bytes_from_cache_ = 0;
   PerProcess<ProcessState> state_;

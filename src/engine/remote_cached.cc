@@ -96,7 +96,7 @@ CachedRun::CachedRun(const Layout& layout, Transfers& transfers, CacheOfProcess&
   for (std::uint32_t id = cache.queue->depth(); id-- > 0;) free_ids_.push_back(id);
 }
 
-// The kernel may still be writing into our memory.
+// Waits for reads in flight: the kernel may still be writing into `memory_`.
 CachedRun::~CachedRun() {
   try {
     Completion completions[kDiskDepth];
@@ -119,8 +119,8 @@ void CachedRun::fill() {
   }
 }
 
-// False: there is no room for it yet. With nothing under way there is: three slots, and as much for
-// the parts of two blocks and the place where they are put together.
+// Returns false if there is no room for it yet. If nothing is in progress there is always room:
+// three slots, and as much arena for the parts of two blocks and the memory where they are joined.
 bool CachedRun::start(const Extent& extent) {
   if (free_ids_.size() < std::min<std::size_t>(2, cache_.queue->depth())) return false;
   const std::uint64_t size = layout_.segments[extent.file].identity.size;
@@ -130,7 +130,7 @@ bool CachedRun::start(const Extent& extent) {
   read->length = std::min(extent.length, size - extent.offset);
   const std::uint64_t first = read->offset / DiskCache::kBlock;
   const std::uint64_t last = (read->offset + read->length - 1) / DiskCache::kBlock;
-  std::optional<RingArena::Piece> room[3];  // for parts, and for what is put together of them
+  std::optional<RingArena::Piece> room[3];  // for two parts, and for the joined bytes
   const auto give_back = [&] {
     for (const auto& one : room) {
       if (one) arena_.give_back(one->ticket);
@@ -172,15 +172,15 @@ bool CachedRun::start(const Extent& extent) {
   return true;
 }
 
-// What is read for a piece: where it begins in the block, and how much.
+// The aligned part of the block that is read for a piece.
 CachedRun::Part CachedRun::part_of(const Piece& piece) {
   const std::uint64_t block = piece.name.second * DiskCache::kBlock;
   const std::uint64_t begin = round_down(piece.from - block, kAlignment);
   return {begin, round_up(piece.to - block, kAlignment) - begin};
 }
 
-// Starts reading just that. False: the block is gone, or the queue is full; the arena has the
-// memory of `ticket` again.
+// Starts reading that part. Returns false if the block is gone or the queue is full; the memory of
+// `ticket` is then back in the arena.
 bool CachedRun::read_part(const Piece& piece, std::byte* buffer,
                           std::optional<std::uint64_t> ticket) {
   const auto [file, number] = piece.name;
@@ -204,7 +204,8 @@ bool CachedRun::read_part(const Piece& piece, std::byte* buffer,
   return true;
 }
 
-// Adds the piece to a block that is under way, or starts one. False: there is no room yet.
+// Adds the piece to its block, and starts reading or fetching the block if necessary. Returns false
+// if there is no room yet.
 bool CachedRun::place(const Piece& piece) {
   const auto [file, number] = piece.name;
   auto found = blocks_.find(piece.name);
@@ -244,7 +245,7 @@ void CachedRun::fetch(Block& block) {
   transfers_.start(block.transfer);
 }
 
-// `bytes` holds what the piece wants.
+// `bytes` are the bytes of the piece.
 void CachedRun::deliver(const Piece& piece, const std::byte* bytes) {
   Read& read = *piece.read;
   if (!read.out) {
@@ -309,7 +310,7 @@ void CachedRun::take_disk(std::size_t enough) {
     const WaitTime waiting(wait_ns_);
     count = cache_.queue->wait(enough, completions);
     disk_in_flight_ -= count;
-  } catch (const Error&) {  // of the queue itself: what was under way is read in another way
+  } catch (const Error&) {  // the queue itself failed: treat every read in flight as failed
     cache_.replace_broken_queue();
     disk_in_flight_ = 0;
     free_ids_.clear();
@@ -342,7 +343,7 @@ void CachedRun::complete_disk(std::uint32_t id, std::int64_t result) {
   Block& block = blocks_.at(read.name);
   DiskCache& cache = cache_.cache;
   const std::string& name = key(read.name);
-  // What did not come in one piece is read again, which tells a damaged file from a hiccup.
+  // A read that came back short or failed is repeated: the file need not be damaged.
   const std::uint64_t length = whole
                                    ? cache.check(name, read.name.second, {read.buffer, read.length})
                                    : cache.read(name, read.name.second, read.buffer);

@@ -1,5 +1,5 @@
-// Reading objects through a cache on disk. What is missing is fetched in whole blocks and stored;
-// what is there is read by many requests at once, as the engine `direct` reads files.
+// Reads objects through a cache on disk. Missing blocks are fetched whole and stored. Blocks in the
+// cache are read with many requests in flight, as the engine `direct` reads files.
 #pragma once
 
 #include <atomic>
@@ -23,7 +23,7 @@
 
 namespace evenkeel {
 
-// Adds the time of its life to a total.
+// Adds its lifetime to a total.
 class WaitTime {
  public:
   explicit WaitTime(std::atomic<std::uint64_t>& total)
@@ -37,11 +37,11 @@ class WaitTime {
   const std::int64_t began_;
 };
 
-// What a process has of a cache on disk: the folder, a queue to read it with, and which blocks it
-// knows to be right. One thread at a time.
+// The state of one process for a cache on disk: the folder, a queue to read it with, and the blocks
+// that were verified. Not thread-safe.
 class CacheOfProcess {
  public:
-  // `memory`: what is read goes there. `known`: so many blocks are remembered, a byte each.
+  // Reads go into `memory`. `known` is how many blocks are remembered as verified, one byte each.
   CacheOfProcess(const Layout& layout, const std::string& spec, std::span<std::byte> memory,
                  std::uint64_t known);
   static std::uint64_t blocks_of(const Layout& layout);
@@ -49,34 +49,35 @@ class CacheOfProcess {
   DiskCache cache;
   std::unique_ptr<ReadQueue> queue;
 
-  // Whether a block's checksum was right in this process, or it wrote the block. It need not be
-  // compared again: a block appears under its name when it is whole, and then never changes.
+  // Whether this process verified the block's checksum or wrote the block. It need not be verified
+  // again: a block gets its name when it is complete, and never changes afterwards.
   bool knows(std::uint32_t file, std::uint64_t block) const;
   void note(std::uint32_t file, std::uint64_t block);
   void forget(std::uint32_t file, std::uint64_t block);
-  // Notes that it is used, about once a minute.
+  // Marks the block as recently used, at most about once a minute.
   void touch(std::uint32_t file, std::uint64_t block, const std::string& key);
   void replace_broken_queue();
 
  private:
   std::uint8_t* entry(std::uint32_t file, std::uint64_t block);
 
-  std::vector<std::uint64_t> first_;  // of each file: the number of its first block
-  std::vector<std::uint8_t> known_;   // 0: not known; else the minute it was last touched, about
+  std::vector<std::uint64_t> first_;  // the number of the first block of each file
+  std::vector<std::uint8_t> known_;   // 0: not known; else the minute of the last touch, modulo 255
 };
 
-// One call of an engine's run. Extents are no longer than a block, so that each lies in two at
-// most; a block that several extents want is fetched once. All that it refers to must outlive it.
+// One call of an engine's run. Extents are no longer than a block, so each lies in at most two
+// blocks. A block that several extents need is fetched once. All arguments must outlive it.
 class CachedRun {
  public:
-  // Of extents: parts of blocks are read with O_DIRECT, straight to Extent::into where there is
-  // one.
-  static constexpr std::uint64_t kAlignment = DiskCache::kHeader;  // every device takes it
-  // Memory for one block and what says what it is.
+  // The alignment of extents. Parts of blocks are read with O_DIRECT, straight to Extent::into if
+  // it is set.
+  static constexpr std::uint64_t kAlignment = DiskCache::kHeader;  // every device supports it
+  // Memory for one block and its header.
   static constexpr std::uint64_t kSlot = DiskCache::kHeader + DiskCache::kBlock;
-  static constexpr std::uint64_t kLeastSlots = 6;  // half of them for parts of blocks; see `start`
+  static constexpr std::uint64_t kLeastSlots = 6;  // half of it for parts of blocks; see `start`
 
-  // `memory`: aligned to pages. `keys`: of each file, in the cache; empty: it is not kept there.
+  // `memory` is page-aligned. `keys` has the cache key of each file; a file whose key is empty is
+  // not cached.
   CachedRun(const Layout& layout, Transfers& transfers, CacheOfProcess& cache,
             const std::vector<std::string>& keys, std::span<std::byte> memory,
             std::size_t in_flight, Feed& feed, std::atomic<std::uint64_t>& bytes_from_cache,
@@ -85,28 +86,28 @@ class CachedRun {
   CachedRun(const CachedRun&) = delete;
   CachedRun& operator=(const CachedRun&) = delete;
 
-  // Takes extents from the feed and starts what they need.
+  // Takes extents from the feed and starts their reads and transfers.
   void fill();
   bool idle() const {
     return blocks_.empty() && homeless_.empty() && disk_in_flight_ == 0 && !waiting_;
   }
-  // Waits for something to arrive; not for long if `busy`.
+  // Waits for something to arrive, but only briefly if `busy`.
   void wait(bool busy);
 
  private:
   using BlockName = std::pair<std::uint32_t, std::uint64_t>;  // file, number
-  // An extent that waits for blocks.
+  // An extent that is waiting for blocks.
   struct Read {
     Extent extent;
-    std::uint64_t offset = 0, length = 0;  // of the object, what is wanted
-    // Where it is wanted, or where the parts of two blocks are put together; nullptr: it lies in
-    // one, and is handed on from there.
+    std::uint64_t offset = 0, length = 0;  // the wanted bytes of the object
+    // Extent::into, or where the parts of two blocks are joined. nullptr: the bytes lie in one
+    // block and are handed to the feed from there.
     std::byte* out = nullptr;
-    bool in_place = false;                // `out` is Extent::into, so that the disk may write there
-    std::optional<std::uint64_t> ticket;  // of the arena, for `out`
-    unsigned missing = 0;                 // blocks
+    bool in_place = false;                // `out` is Extent::into, so the disk may write there
+    std::optional<std::uint64_t> ticket;  // the arena's ticket for `out`
+    unsigned missing = 0;                 // blocks that have not arrived yet
   };
-  // What a read wants of one block.
+  // The part of a read that lies in one block.
   struct Piece {
     std::shared_ptr<Read> read;
     BlockName name;
@@ -115,19 +116,19 @@ class CachedRun {
   struct Block {
     std::size_t slot;
     std::uint64_t length;
-    bool fetching = false;  // from the server; else from the disk
+    bool fetching = false;  // from the server; otherwise it is read from the disk
     RangeTransfer transfer;
     std::vector<Piece> pieces;
   };
-  // A read of a block's file: all of it, into the slot of a block, or a part.
+  // A read of a block's file: the whole file into the block's slot, or a part of it.
   struct DiskRead {
     Fd fd;
     bool direct = true;
     BlockName name;
-    std::optional<Piece> piece;  // of a block that is known to be right; empty: all of the block
+    std::optional<Piece> piece;  // set: a part of a verified block; empty: the whole block
     std::byte* buffer = nullptr;
-    std::uint64_t length = 0, begin = 0;  // `begin`: where it begins in the object, for a part
-    std::optional<std::uint64_t> ticket;  // of the arena, for a part that is not read in place
+    std::uint64_t length = 0, begin = 0;  // `begin` is the offset of a part in the object
+    std::optional<std::uint64_t> ticket;  // the arena's ticket for a part that is not in place
   };
 
   struct Part {
@@ -151,22 +152,22 @@ class CachedRun {
   Transfers& transfers_;
   CacheOfProcess& cache_;
   const std::vector<std::string>& keys_;
-  const std::span<std::byte> memory_;  // slots, and from `parts_` on what the arena hands out
+  const std::span<std::byte> memory_;  // slots; from `parts_` on, the arena
   std::byte* const parts_;
-  const std::size_t in_flight_;  // requests to the server, at most
+  const std::size_t in_flight_;  // the most requests to the server at a time
   Feed& feed_;
   std::atomic<std::uint64_t>& bytes_from_cache_;
   std::atomic<std::uint64_t>& wait_ns_;
   RingArena arena_;
   std::vector<std::size_t> free_;      // slots
-  std::map<BlockName, Block> blocks_;  // under way
-  std::size_t fetching_ = 0;           // of these, from the server
-  std::deque<Piece> homeless_;         // pieces that wait for a slot
+  std::map<BlockName, Block> blocks_;  // being read or fetched
+  std::size_t fetching_ = 0;           // of these, being fetched from the server
+  std::deque<Piece> homeless_;         // pieces that are waiting for a slot
   std::vector<DiskRead> disk_;         // by id
   std::vector<std::uint32_t> free_ids_;
   std::size_t disk_in_flight_ = 0;
   std::vector<Transfer*> done_;
-  std::optional<Extent> waiting_;  // pulled, but there was no room yet
+  std::optional<Extent> waiting_;  // taken from the feed, but there was no room yet
 };
 
 }  // namespace evenkeel

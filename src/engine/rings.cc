@@ -16,8 +16,9 @@ namespace {
 
 constexpr std::uint32_t kThreads = 16;
 constexpr std::size_t kMostRegisteredFiles = 128;
-// While one call waits for its last reads, another keeps the disk busy through a second ring. It
-// has a quarter of the buffers, room for a request of any size, and leaves enough for scans.
+// While one call waits for its last reads, another keeps the disk busy through a second ring. That
+// ring has a quarter of the buffers: enough for the longest request, and the rest is enough for
+// scans.
 constexpr std::uint64_t kLeastBuffersOfTwo = 8 << 20;
 constexpr std::size_t kMostFilesOfTwo = 8;  // more would be too many descriptors
 constexpr std::uint64_t kMemoryOfRing = 64 << 10;
@@ -73,7 +74,7 @@ Ring& Rings::current() {
   return second && second->runner == std::this_thread::get_id() ? *second : first_;
 }
 
-// nullptr: none is free.
+// Returns nullptr if none is free.
 Ring* Rings::lock_free_one() NO_THREAD_SAFETY_ANALYSIS {
   if (first_.mutex.try_lock()) return &first_;
   Ring* const second = second_.load(std::memory_order_acquire);
@@ -86,8 +87,8 @@ Ring& Rings::lock_one() NO_THREAD_SAFETY_ANALYSIS {
   return *freed_.wait([this] { return lock_free_one(); });
 }
 
-// nullptr: the budget has no room for it, or the system refuses one. That is final: threads in
-// place of io_uring would be too many for a second ring.
+// Returns nullptr if the budget has no room for it, or if the system refuses another io_uring. A
+// refusal is final: a second ring of threads would be too many threads.
 Ring* Rings::make_second() {
   if (Ring* const made = second_.load(std::memory_order_acquire)) return made;
   if (!two_allowed_.load(std::memory_order_relaxed)) return nullptr;
@@ -103,7 +104,7 @@ Ring* Rings::make_second() {
       second_.store(ring.get(), std::memory_order_release);
       return ring.release();
     }
-  } catch (const std::exception&) {  // no memory: as if it were refused
+  } catch (const std::exception&) {  // no memory: treated as a refusal
   }
   two_allowed_ = false;
   return nullptr;

@@ -1,4 +1,4 @@
-// What the direct engine reads with: a queue, its files, and the memory that reads go to.
+// The rings of the engine `direct`: a queue, open files, and the memory that reads go to.
 #pragma once
 
 #include <atomic>
@@ -19,27 +19,29 @@
 
 namespace evenkeel {
 
-// Reads in flight, and the memory they go to: for one thread at a time.
+// A queue and the memory that its reads go to. One thread uses it at a time.
 struct Ring {
   static constexpr std::uint32_t kDepth = 128;
 
   Ring(const Layout& layout, std::span<std::byte> buffers, QueueChoice choice);
   std::string describe();
-  // The queue broke with reads in flight: they end first, for the next reads go to the same memory.
+  // Replaces a queue that failed with reads in flight. It waits for these reads first, because the
+  // next reads use the same memory.
   void start_over() REQUIRES(mutex);
   bool uses_threads();
 
   const std::span<std::byte> memory;
-  Reservation share;                    // of the second ring
-  std::atomic<std::thread::id> runner;  // the thread that is in `run` here
+  Reservation share;                    // for the second ring only
+  std::atomic<std::thread::id> runner;  // the thread that is in `run` with this ring
   Mutex mutex;
   FileSet files GUARDED_BY(mutex);
   RingArena arena GUARDED_BY(mutex);
-  std::string why GUARDED_BY(mutex);  // io_uring is not used
+  std::string why GUARDED_BY(mutex);  // why io_uring is not used, or empty
   std::unique_ptr<ReadQueue> queue GUARDED_BY(mutex);
 };
 
-// The rings of a process: one, and a second from when two threads first read at the same time.
+// The rings of a process. There is one at first; a second is created when two threads read at the
+// same time.
 class Rings {
  public:
   Rings(const Layout& layout, const Budget& budget, std::span<std::byte> memory,
@@ -48,13 +50,13 @@ class Rings {
   Rings(const Rings&) = delete;
   Rings& operator=(const Rings&) = delete;
 
-  // One of them, for the time of a run.
+  // Locks a ring for a run.
   class Use {
    public:
     explicit Use(Rings& rings) : ring(rings.lock_one()), rings_(rings) {
       ring.runner = std::this_thread::get_id();
     }
-    ~Use() NO_THREAD_SAFETY_ANALYSIS {  // lock_one locked one of two
+    ~Use() NO_THREAD_SAFETY_ANALYSIS {  // lock_one locked one of two rings
       ring.runner = std::thread::id();
       ring.mutex.unlock();
       rings_.freed_.notify();
@@ -67,7 +69,7 @@ class Rings {
     Rings& rings_;
   };
 
-  // The one that this thread runs.
+  // The ring that this thread uses in `run`.
   Ring& current();
   Ring& first() { return first_; }
 

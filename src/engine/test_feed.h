@@ -1,5 +1,5 @@
-// For tests of engines: files with known bytes, and a feed that asks for them and checks what
-// comes.
+// For tests of engines: files with known bytes, and a feed that requests them and checks what
+// arrives.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,10 +20,10 @@
 
 namespace evenkeel {
 
-// Files of bytes on a disk, as one array.
+// Files of random bytes on a disk, as one array.
 struct TestFiles {
-  // Sizes of the files, a single one written through to the disk; `place` is a folder, by default
-  // one that takes O_DIRECT.
+  // `sizes` are the sizes of the files; a single file is written through to the disk. `place` is a
+  // folder, by default one that supports O_DIRECT.
   explicit TestFiles(const std::vector<std::size_t>& sizes,
                      const std::filesystem::path& place =
                          disk_folder().value_or(std::filesystem::temp_directory_path()))
@@ -39,7 +39,7 @@ struct TestFiles {
     layout = read_layout(paths, {.dtype = DType::of<std::uint8_t>()});
   }
   const std::string& path(std::size_t file) const { return layout.segments[file].path; }
-  // As arrays of very many files are: each is found by its name alone.
+  // Opens files by name from now on, as arrays of very many files do.
   void keep_no_descriptors() {
     for (Segment& segment : layout.segments) segment.kept.reset();
   }
@@ -49,7 +49,8 @@ struct TestFiles {
   Layout layout;
 };
 
-// All of the files as an engine of these limits takes them, the last piece reaching over the end.
+// Extents that cover all files, within these limits. The last extent of a file may reach beyond its
+// end.
 inline std::vector<Extent> everything(const TestFiles& files, const EngineLimits& limits,
                                       std::uint64_t length) {
   length = std::clamp(length / limits.alignment * limits.alignment, limits.alignment,
@@ -76,7 +77,7 @@ class TestFeed final : public Feed {
   }
   TestFeed& throw_in_next(std::size_t number) { return next_throws_ = number, *this; }
   TestFeed& throw_in_arrived(std::size_t number) { return arrived_throws_ = number, *this; }
-  // Gives each extent a place of its own to be read into.
+  // Gives each extent its own memory to be read into.
   TestFeed& in_place(std::byte* room) {
     for (Extent& extent : extents_) {
       extent.into = room;
@@ -84,7 +85,7 @@ class TestFeed final : public Feed {
     }
     return *this;
   }
-  // Wants `length` bytes from `skip` on of each extent, each in a place of the feed's own.
+  // Wants `length` bytes of each extent, after the first `skip` bytes, in the feed's own memory.
   TestFeed& with_targets(std::uint64_t skip, std::uint64_t length) {
     skip_ = skip;
     target_length_ = length;
@@ -119,7 +120,7 @@ class TestFeed final : public Feed {
   }
 
   std::size_t arrivals() const { return arrived_; }
-  // "each once", or what is wrong.
+  // Returns "each once", or what is wrong.
   std::string account() const {
     if (wrong_ > 0) return std::to_string(wrong_) + " with wrong bytes";
     const auto once = static_cast<std::size_t>(std::ranges::count(arrivals_, 1));
@@ -141,14 +142,14 @@ class TestFeed final : public Feed {
   std::unique_ptr<std::string> targets_;
 };
 
-// Runs the whole of the files through the engine, shuffled, in pieces of `length`.
+// Reads all files through the engine, in shuffled extents of `length`.
 inline std::string run_all(Engine& engine, const TestFiles& files, std::uint64_t length = 1 << 20) {
   TestFeed feed(files, everything(files, engine.limits(), length));
   engine.run(feed.shuffle(1));
   return feed.account();
 }
 
-// Its first answer waits until all who are expected have come to theirs.
+// A feed whose first `next` waits until the other feeds are in their first `next`, too.
 class Rendezvous final : public Feed {
  public:
   Rendezvous(TestFeed& feed, std::barrier<>& all) : feed_(feed), all_(all) {}
@@ -167,8 +168,8 @@ class Rendezvous final : public Feed {
   bool met_ = false;
 };
 
-// The same on two threads, both of which must be in `run` at one time. One after the other, they
-// would wait for ever.
+// The same on two threads, which must be in `run` at the same time. If one waited for the other,
+// both would wait forever.
 inline std::string run_all_twice_at_once(Engine& engine, const TestFiles& files,
                                          std::uint64_t length) {
   std::barrier<> both(2);

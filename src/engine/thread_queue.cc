@@ -107,7 +107,7 @@ class ThreadQueue final : public ReadQueue {
   }
 
   std::vector<pthread_t> threads_;
-  std::deque<ReadOp> pushed_;  // the owner's alone
+  std::deque<ReadOp> pushed_;  // used by the caller of push and wait only
   Mutex mutex_;
   CondVar wake_workers_, wake_owner_;
   std::deque<ReadOp> waiting_ GUARDED_BY(mutex_);

@@ -29,7 +29,7 @@ std::unique_ptr<ReadQueue> make_uring_queue(std::uint32_t, std::span<std::byte>,
 namespace evenkeel {
 namespace {
 
-// As liburing answers: -errno when a test says so, else what the call says.
+// Returns -errno, as liburing does, if a test injects an error; otherwise the result of the call.
 template <class RealCall>
 int unless_injected(sys::Call call, RealCall real) {
   if (const int code = sys::injected_error(call)) return -code;
@@ -44,7 +44,7 @@ class UringQueue final : public ReadQueue {
   UringQueue& operator=(const UringQueue&) = delete;
 
   void register_with_kernel(std::span<std::byte> arena, std::size_t files) {
-    // A fork must not give the child a view of this ring.
+    // A child of fork must not inherit the memory of this ring.
     io_uring_ring_dontfork(&ring_);
     if (!arena.empty()) {
       const iovec all{arena.data(), arena.size()};
@@ -79,13 +79,13 @@ class UringQueue final : public ReadQueue {
 
   std::size_t wait(std::size_t enough, std::span<Completion> out) override {
     int code;
-    RetryPolicy retry;  // the kernel may have no memory for a request, for a while
+    RetryPolicy retry;  // the kernel may have no memory for a request at the moment
     do {
       code = unless_injected(sys::Call::kRingEnter, [&] {
         return io_uring_submit_and_wait(&ring_, static_cast<unsigned>(enough));
       });
     } while (code < 0 && io_uring_cq_ready(&ring_) == 0 && retry.try_again(-code));
-    // Hand on completions first. An error that lasts is reported by the next call.
+    // Return completions first. If the error persists, the next call reports it.
     if (code < 0 && io_uring_cq_ready(&ring_) == 0) throw Error::system("io_uring_enter", -code);
     return take(out);
   }
@@ -134,15 +134,15 @@ class UringQueue final : public ReadQueue {
     if (registered_[file] == fd) return true;
     const bool done =
         registered([&] { return io_uring_register_files_update(&ring_, file, &fd, 1); }) == 1;
-    registered_[file] = done ? fd : -1;  // a failed update leaves the place empty
+    registered_[file] = done ? fd : -1;  // a failed update leaves the entry empty
     return done;
   }
 
   io_uring ring_;
   const std::uint32_t depth_;
-  std::size_t outstanding_ = 0;  // pushed, and not taken back
+  std::size_t outstanding_ = 0;  // pushed, but not returned as completed yet
   std::span<std::byte> arena_;   // empty: not registered
-  std::vector<int> registered_;  // descriptor behind each registered file
+  std::vector<int> registered_;  // the descriptor of each registered file
 };
 
 }  // namespace
@@ -150,12 +150,12 @@ class UringQueue final : public ReadQueue {
 std::unique_ptr<ReadQueue> make_uring_queue(std::uint32_t depth, std::span<std::byte> arena,
                                             std::size_t files, std::string& why_not) {
   io_uring ring{};
-  // Cooperative completion saves an interrupt a read; kernels before 5.19 do not know it.
+  // Cooperative task running saves an interrupt per read; kernels before 5.19 do not support it.
   const auto set_up = [&](unsigned flags) {
     return unless_injected(sys::Call::kRingSetup,
                            [&] { return io_uring_queue_init(depth, &ring, flags); });
   };
-  // The flag tells when completions wait for a call to be taken.
+  // TASKRUN_FLAG: the kernel sets a flag when a system call is needed to get completions.
   int code = set_up(IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG);
   if (code == -EINVAL) code = set_up(0);
   if (code < 0) {

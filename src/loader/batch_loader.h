@@ -1,4 +1,4 @@
-// The calls that the implementations of all loaders have.
+// The calls that the implementations of all loaders have in common.
 #pragma once
 
 #include <cstdint>
@@ -13,24 +13,25 @@
 
 namespace evenkeel {
 
-// `Impl` derives from it and is an Assembler; it has a member `pipeline_`, which is its last, and
-// `batch_of` makes of what the pipeline hands out what users see. All calls but `next` may come
-// from several threads.
+// `Impl` derives from this class and from Assembler. It has a member `pipeline_`, which must be its
+// last, and `batch_of`, which turns what the pipeline hands out into the batch that users see. All
+// calls except `next` are thread-safe.
 template <class Impl, class Batch>
 class BatchLoader {
  public:
-  // For the C++ loader: the batch is valid as long as `keep` says. One thread at a time.
+  // For the C++ loader: the batch stays valid until `keep` more batches were taken. Not
+  // thread-safe.
   const Batch* next() {
     const Pipeline::Lent* lent = pipeline().next();
     if (!lent) return nullptr;
     while (held_.size() > pipeline().keep()) held_.pop_front();
     return &held_.emplace_back(impl().batch_of(*lent));
   }
-  // For the bindings: the batch is valid as long as its loan lives.
+  // For the bindings: the batch is valid for the lifetime of its loan.
   struct Lent {
     Batch batch;
     Loan loan;
-    std::vector<std::shared_ptr<const void>> keep;  // memory besides the loan's
+    std::vector<std::shared_ptr<const void>> keep;  // memory that the loan does not own
   };
   ReadAhead::Outcome lend(Lent& lent, ReadAhead::Clock::time_point deadline) {
     Pipeline::Lent taken;
@@ -43,17 +44,16 @@ class BatchLoader {
 
   std::uint64_t step() const { return pipeline().step(); }
   void seek(std::uint64_t step) { pipeline().seek(step); }
-  void begin_loop(bool anew) { pipeline().begin_loop(anew); }
+  void begin_loop(bool restart) { pipeline().begin_loop(restart); }
   std::uint64_t size() const { return pipeline().size(); }
   int buffers() const { return pipeline().buffers(); }
-  // From any thread.
   LoaderStats stats() const {
     const LiveFigures batches = pipeline().figures();
     return {static_cast<const Impl&>(*this).read_stats(), batches.batches, batches.batch_wait_ns};
   }
 
   bool owned_here() const { return pipeline().owned_here(); }
-  // False: not by the deadline, so this object must not be destroyed.
+  // Returns false if it could not close by the deadline. This object must then not be destroyed.
   bool close(std::optional<ReadAhead::Clock::time_point> deadline = {}) {
     return pipeline().close(deadline);
   }
@@ -66,12 +66,12 @@ class BatchLoader {
   Pipeline& pipeline() { return impl().pipeline_; }
   const Pipeline& pipeline() const { return static_cast<const Impl&>(*this).pipeline_; }
 
-  // Of the user of `next`: the views of the batches that the pipeline keeps for it.
+  // For the caller of `next`: views of the batches that the pipeline keeps valid.
   std::deque<Batch> held_;
 };
 
-// What the public loaders delete their implementation with. In a child of fork the threads do not
-// exist, and their mutexes may be held for ever: the memory is left as it is.
+// Deletes the implementation of a public loader. In a child of fork the threads do not exist, and
+// mutexes may be locked forever, so the memory is leaked there.
 template <class Impl>
 void end_loader(Impl* impl) {
   if (impl->owned_here()) delete impl;

@@ -10,7 +10,7 @@
 namespace evenkeel {
 namespace {
 
-// FNV-1a: short, and the same everywhere.
+// FNV-1a: simple, and the same on every machine.
 std::uint64_t hash_names_and_sizes(const Layout& layout) {
   std::uint64_t hash = 0xcbf29ce484222325;
   const auto add = [&](const std::string& text) {
@@ -24,7 +24,7 @@ std::uint64_t hash_names_and_sizes(const Layout& layout) {
   return hash;
 }
 
-// "uint16", "float32 x 162", "big-endian int32 x 3 x 4"
+// "uint16", "float32 x 162", "byte-swapped int32 x 3 x 4"
 std::string describe_row(const Layout& layout) {
   std::string text = (layout.swapped ? "byte-swapped " : "") + layout.dtype.name();
   for (std::size_t axis = 1; axis < layout.shape.size(); ++axis) {
@@ -48,7 +48,7 @@ Layout joined_layout(const std::vector<const Layout*>& sets, const char* what) {
                   visible(layout->paths.front()) + " stores " + describe_row(*layout) + ", " +
                       visible(sets.front()->paths.front()) + " stores " + describe_row(all) +
                       (same_order ? "" : ", in C and in Fortran order"))
-          .hint(std::string("the sets of a mixture must store ") + what + " alike");
+          .hint(std::string("the sets of a mixture must store ") + what + " in the same way");
     }
     if (!layout->stretches.empty() || !all.stretches.empty()) {
       all.spell_out_stretches();

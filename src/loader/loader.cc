@@ -38,7 +38,7 @@ std::uint64_t LoaderField::rows() const {
   return values_.empty() ? array_->layout.rows : array_->layout.lists();
 }
 
-// Of rows of different lengths, the mean.
+// For rows of different lengths, the mean.
 std::uint64_t LoaderField::row_bytes() const {
   const std::uint64_t bytes = array_->layout.row_bytes;
   if (values_.empty()) return bytes;

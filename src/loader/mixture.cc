@@ -25,18 +25,19 @@ std::vector<std::uint64_t> exact_shares(const std::vector<double>& parts, std::u
   return shares;
 }
 
-// Makes shares of `sum` in all into shares of kFine: what is above one shrinks alike.
+// Scales shares that add up to `sum` so that they add up to kFine. Every set keeps at least one;
+// the rest shrinks in proportion.
 void shrink(std::vector<std::uint64_t>& shares, std::uint64_t sum) {
   const auto sets = static_cast<std::uint64_t>(
       std::ranges::count_if(shares, [](std::uint64_t share) { return share > 0; }));
   if (sets > kFine) {
     throw Error(
         ErrorKind::kInvalid, "mixture",
-        std::to_string(sets) + " sets have a weight; " + std::to_string(kFine) + " is the most")
+        std::to_string(sets) + " sets have a weight; at most " + std::to_string(kFine) + " may")
         .hint("open files of one kind as one set");
   }
-  // What is lost by rounding one is carried to the next, so that it comes out exactly. Both factors
-  // are below 2^21: there are kFine in all, and one more a set at most.
+  // The remainder of each rounding is carried to the next share, so the sum is exact. Both factors
+  // are below 2^21: the shares add up to kFine plus at most one for each set.
   const std::uint64_t spare = sum - sets;  // above 0: `sum` is more than kFine, `sets` is not
   std::uint64_t carry = 0;
   for (std::uint64_t& share : shares) {
@@ -47,7 +48,8 @@ void shrink(std::vector<std::uint64_t>& shares, std::uint64_t sum) {
   }
 }
 
-// Rounded down, and at least one for every set that has a weight at all; the largest evens it out.
+// Rounds down, with at least one for every set that has a weight. The largest share absorbs the
+// difference.
 std::vector<std::uint64_t> rounded_shares(const std::vector<double>& parts) {
   std::vector<std::uint64_t> shares;
   for (const double part : parts) {
@@ -56,7 +58,7 @@ std::vector<std::uint64_t> rounded_shares(const std::vector<double>& parts) {
   }
   const auto sum = [&] { return std::accumulate(shares.begin(), shares.end(), std::uint64_t{0}); };
   const auto largest = std::ranges::max_element(shares);
-  // Thousands of sets with next to no weight may be more than the largest can make up for.
+  // With thousands of sets of nearly no weight, the difference may exceed the largest share.
   if (sum() >= *largest + kFine) shrink(shares, sum());
   *largest = *largest + kFine - sum();
   return shares;
@@ -101,8 +103,8 @@ std::uint64_t Mixture::before(std::size_t set) const {
 
 std::size_t Mixture::next_set() const {
   const std::uint64_t step = position_ % period_;
-  // All in units of 1 / (period * slack): a set is due once it lags by 1/slack, and the one whose
-  // lag would first reach 1 - 1/slack goes first.
+  // In units of 1 / (period * slack): a set is due once it lags by 1/slack. Of those that are due,
+  // the one whose lag would first reach 1 - 1/slack is chosen.
   const auto slack = static_cast<std::int64_t>(std::max<std::size_t>(2 * shares_.size(), 4) - 2);
   const auto period = static_cast<std::int64_t>(period_);
   std::size_t chosen = shares_.size();
@@ -114,7 +116,7 @@ std::size_t Mixture::next_set() const {
     const std::int64_t lag = (share * static_cast<std::int64_t>(step + 1) - taken * period) * slack;
     if (lag < period) continue;
     const std::int64_t room = period * slack - period - lag;  // until its lag is too large
-    // room / share, compared without dividing; both shares are positive.
+    // Compares room / share without a division; both shares are positive.
     const bool first = chosen == shares_.size() ||
                        static_cast<__int128>(room) * static_cast<__int128>(shares_[chosen]) <
                            static_cast<__int128>(chosen_room) * share;

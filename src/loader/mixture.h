@@ -1,5 +1,5 @@
-// Which set the next sample comes from: several sets in given shares, exact to within one sample at
-// every prefix.
+// Decides which set the next sample comes from. Every prefix has the given share of each set, exact
+// to within one sample.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@ namespace evenkeel {
 
 // Tijdeman's rule for the chairman assignment problem ("The chairman assignment problem", Discrete
 // Mathematics 32, 1980): after every step, each set has had its share of the steps to within less
-// than one. Weights are integers over a period, after which all shares are exact; seeking walks at
-// most one period. One thread at a time.
+// than one. Weights are integers over a period, after which all shares are exact. Seeking walks at
+// most one period. Not thread-safe.
 class Mixture {
  public:
-  // Throws Error (kInvalid) for weights that are negative, not finite or all zero; it begins with
-  // `where`.
+  // Throws Error (kInvalid) for weights that are negative, not finite or all zero. The message
+  // begins with `where`.
   explicit Mixture(const std::vector<double>& weights, const std::string& where = {});
 
   struct Draw {

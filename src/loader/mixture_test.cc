@@ -12,7 +12,7 @@
 namespace evenkeel {
 namespace {
 
-// The largest distance of any set's count from its share, over all prefixes.
+// The largest difference between the count of a set and its share, over all prefixes.
 double worst_deviation(Mixture& mixture, std::uint64_t steps) {
   std::vector<double> counts(mixture.shares().size());
   double worst = 0;

@@ -11,7 +11,7 @@ namespace {
 
 Error wrong_use(const std::string& what) { return Error(ErrorKind::kInvalid, "loader", what); }
 
-// Fields of a batch begin at multiples of it, for vector instructions.
+// Fields of a batch begin at multiples of this, for vector instructions.
 constexpr std::uint64_t kFieldAlignment = 64;
 
 constexpr std::uint64_t kFewestAhead = 4;
@@ -98,7 +98,7 @@ std::uint64_t Pipeline::plan_limit() const {
   return assembler_.streams_read() ? options_.budget.limit() : 0;
 }
 
-// Every stream has a plan of its own.
+// For one stream: every stream has its own plan.
 std::uint64_t Pipeline::plan_bytes() const {
   const std::uint64_t reads = steps_.options().batch_size * assembler_.reads_of_row();
   return RowFeed::memory(plan_limit(), assembler_.streams_read() ? reads : 0);
@@ -116,7 +116,7 @@ std::uint64_t Pipeline::list_bytes() const {
 void Pipeline::add_slot() {
   const Budget& budget = options_.budget;
   const std::uint64_t batch = steps_.options().batch_size;
-  // All that may not fit comes first, so that nothing is left of a slot that is not made.
+  // Everything that may fail comes first, so that a failure leaves no part of the slot behind.
   Slot slot;
   slot.rows_share = budget.reserve(list_bytes(), "a batch's sample numbers");
   slot.rows.reserve(batch);
@@ -142,7 +142,8 @@ void Pipeline::make_first_slots(std::size_t least) {
   while (slots_.size() < least) add_slot();
 }
 
-// A default takes at most a quarter of what the budget has left, if that holds the fewest.
+// The default takes at most a quarter of what is left of the budget, but never less than
+// kFewestAhead.
 std::size_t Pipeline::prefetch() const {
   if (options_.prefetch) return *options_.prefetch;
   if (!assembler_.streams_read()) return kFewestAhead;
@@ -179,12 +180,12 @@ void Pipeline::make_slots() {
     throw Error(ErrorKind::kBudget, "loader",
                 "batches of " + assembler_.describe_batch() + " need " + with_commas(each) +
                     " bytes each, and at least " +
-                    std::to_string(least + (options_.lends ? 1 : 0)) +
-                    " of them; of the budget of " + budget.describe() + " " +
-                    with_commas(budget.left()) + " bytes are left")
+                    std::to_string(least + (options_.lends ? 1 : 0)) + " of them; " +
+                    with_commas(budget.left()) + " bytes are left of the budget of " +
+                    budget.describe())
         .hint("raise the budget, or take a smaller batch_size");
   }
-  // Fewer ahead rather than none at all; buffers() says how many.
+  // If not all fit, read fewer batches ahead; buffers() returns how many.
   try {
     while (slots_.size() < most) add_slot();
     second_plan_share_ = budget.reserve(plan_bytes(), "plans of batches");
@@ -196,15 +197,15 @@ void Pipeline::make_slots() {
   spare_slots_ = slots_.size() - std::min(slots_.size(), std::max<std::size_t>(2, least));
 }
 
-// At least: an assembler may hold more, in pages that are not full.
+// A lower bound: an assembler may use more, because its pages are not full.
 std::uint64_t Pipeline::slot_bytes() const {
   return round_up(buffer_bytes_, sys::page_size()) + list_bytes() + assembler_.slot_bytes();
 }
 
-// Two are left, so that one is read while the other is used.
+// At least two slots remain, so that one is read while the other is used.
 std::uint64_t Pipeline::spare_bytes() { return owned_here() ? spare_slots_ * slot_bytes() : 0; }
 
-// What was read ahead is read again, where it still has room.
+// Batches that were read ahead are read again, as far as there is still room.
 void Pipeline::give_back(std::uint64_t bytes) {
   if (!owned_here()) return;
   const std::size_t fewer = (bytes + slot_bytes() - 1) / slot_bytes();
@@ -241,7 +242,7 @@ void Pipeline::tell_moved(std::uint64_t step, std::uint64_t end_step) {
   assembler_.moved(schedule_.positions_at(step), schedule_.positions_at(end_step));
 }
 
-// The steps of other workers since this one's last.
+// Passes over the steps that other workers have taken since this one's last step.
 void Pipeline::pass_before(std::uint64_t step) {
   const std::uint64_t stride = steps_.options().workers.stride;
   if (stride == 1 || step == first_step_) return;
@@ -292,8 +293,8 @@ const Pipeline::Lent* Pipeline::next() {
 ReadAhead::Outcome Pipeline::lend(Lent& lent, ReadAhead::Clock::time_point deadline) {
   require_owner();
   if (!pool_->replace_lent()) {
-    throw wrong_use("all memory that was given for batches is in use")
-        .hint("let go of a batch before you take the next one");
+    throw wrong_use("all memory that was passed in for batches is in use")
+        .hint("release a batch before you take the next one");
   }
   return ahead_->take(taking(lent), deadline);
 }
@@ -340,13 +341,13 @@ void Pipeline::seek_samples(std::uint64_t samples, const std::function<void()>& 
       .hint("choose world and batch_size so that their product divides it");
 }
 
-void Pipeline::begin_loop(bool anew) {
+void Pipeline::begin_loop(bool restart) {
   require_owner();
   if (steps_.loop_steps() == 0) return;
   const std::uint64_t position = ahead_->position();
   const bool ended = position >= ahead_->end();
   if (steps_.options().epochs == 0) {
-    if (ended || (anew && position != 0)) move(0, steps_.end_of_loop(0), {}, position);
+    if (ended || (restart && position != 0)) move(0, steps_.end_of_loop(0), {}, position);
   } else if (ended) {
     const std::uint64_t end = steps_.end_of_loop(steps_.step_of(position));
     move(position, std::min(end + steps_.loop_steps(), steps_.last_step() + 1), {}, position);

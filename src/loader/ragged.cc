@@ -23,7 +23,8 @@ void require_integers(const Layout& layout, const std::string& what) {
   const bool whole = layout.dtype.kind == DTypeKind::kInt || layout.dtype.kind == DTypeKind::kUint;
   if (layout.shape.size() == 1 && whole) return;
   throw wrong_ragged(layout, what + " must be whole numbers on one axis; the array has " +
-                                 std::to_string(layout.shape.size()) + " axes of " +
+                                 std::to_string(layout.shape.size()) +
+                                 (layout.shape.size() == 1 ? " axis of " : " axes of ") +
                                  layout.dtype.name());
 }
 
@@ -59,8 +60,8 @@ void scatter(DType index, const std::byte* values, const std::byte* indices, std
   }
 }
 
-// False: some may not be. For numbers of 32 and 64 bits, which compilers turn into a few vector
-// instructions: a number that is negative or above the limit leaves a sign.
+// False if some may not be below the limit. For numbers of 32 and 64 bits, where compilers
+// vectorize it: a number that is negative or too large sets the sign bit of `signs`.
 template <class T>
 bool all_below(const std::byte* numbers, std::uint64_t count, std::uint64_t limit) {
   using Signed = std::make_signed_t<T>;
@@ -80,7 +81,7 @@ bool all_below(DType dtype, const std::byte* numbers, std::uint64_t count, std::
   return dtype.size == 8 && all_below<std::uint64_t>(numbers, count, limit);
 }
 
-// So many can be held without their bytes leaving 64 bits.
+// The size of this many batches must fit 64 bits.
 constexpr std::uint64_t kManyBatches = 1024;
 
 struct Item16 {
@@ -95,8 +96,8 @@ RaggedField::RaggedField(ArrayPointer offsets, std::vector<ArrayPointer> values,
   const Layout& bounds = arrays_.offsets->layout;
   require_integers(bounds, "offsets");
   if (bounds.rows < 2 || rows() == 0) {
-    throw wrong_ragged(bounds, "offsets of no row: there must be two or more; there are " +
-                                   with_commas(bounds.rows));
+    throw wrong_ragged(
+        bounds, "offsets must be at least two numbers; there are " + with_commas(bounds.rows));
   }
   const Layout& first = arrays_.values.front()->layout;
   if (arrays_.values.size() > 1) {
@@ -108,15 +109,16 @@ RaggedField::RaggedField(ArrayPointer offsets, std::vector<ArrayPointer> values,
                                       visible(first.paths.front()));
     }
     if (first.shape.size() != 1) throw wrong_ragged(first, "values must have one axis");
-    if (columns_ == 0) throw wrong_ragged(indices, "a matrix of 0 columns");
+    if (columns_ == 0) throw wrong_ragged(indices, "a matrix must have at least one column");
     if (first.dtype.size > 8 && first.dtype.size != 16) {
-      throw wrong_ragged(first, "values of " + first.dtype.name() + " make no matrix");
+      throw wrong_ragged(first, "values of " + first.dtype.name() + " cannot form a sparse matrix");
     }
   }
-  if (!bounds.offset_batches.empty()) {  // each is checked as it is read
+  if (!bounds.offset_batches.empty()) {  // the offsets of each batch are checked when they are read
     const OffsetBatch& last = bounds.offset_batches.back();
     if (last.first_value + last.values != first.rows) {
-      throw wrong_ragged(bounds, "offsets of " + with_commas(last.first_value + last.values) +
+      throw wrong_ragged(bounds, "the offsets are for " +
+                                     with_commas(last.first_value + last.values) +
                                      " values, but there are " + with_commas(first.rows) + " in " +
                                      visible(first.paths.front()))
           .hint("take values and offsets from the same column of the same files");
@@ -144,7 +146,7 @@ std::string RaggedField::fingerprint() const {
   return text + (columns_ > 0 ? " columns=" + std::to_string(columns_) : "");
 }
 
-// The mean and a quarter, and a few rows more.
+// The mean of a batch plus a quarter, and a few rows more.
 std::uint64_t RaggedField::usual_values(std::uint64_t batch_size) const {
   const std::uint64_t all = arrays_.values.front()->layout.rows;
   return std::min(all, checked_mul(arrays_.mean, batch_size + batch_size / 4 + 4).value_or(all));
@@ -247,7 +249,7 @@ void RaggedField::begin_values(Slot& slot, std::size_t which, std::byte* out) co
   values.room = usual_values(batch_size_) * item_bytes(which);
 }
 
-// What is there is kept.
+// Keeps the values that are already there.
 void RaggedField::make_room(Slot& slot, std::size_t which, std::uint64_t bytes) const {
   Values& values = slot.values[which];
   if (bytes <= values.room) return;

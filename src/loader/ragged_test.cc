@@ -12,6 +12,7 @@ namespace {
 
 class RaggedLoader : public RowLoaderTest {
  protected:
+  // Row i has i % 7 values: 100 * i, 100 * i + 1, ... Row 500 has 3,000.
   static std::uint64_t length(std::uint64_t row) { return row == 500 ? 3000 : row % 7; }
 
   void make(std::uint64_t rows, EngineKind engine) {
@@ -70,7 +71,7 @@ TEST_F(RaggedLoader, RowsOfDifferentLengthsComeWithTheirOffsets) {
   }
 }
 
-// Rows of about one length, so that nothing needs more memory than was reserved.
+// Rows have about the same length, so that nothing needs more memory than was reserved.
 TEST_F(RaggedLoader, ASmallerBudgetLeavesTheBatchesAsTheyAre) {
   make(490, EngineKind::kDirect);
   for (const OrderKind order : {OrderKind::kShuffled, OrderKind::kBlocks}) {
@@ -133,7 +134,7 @@ TEST_F(RaggedLoader, SparseRowsComeAsTheyAreOrDense) {
             "an index is 5 in a matrix of 5 columns");
 }
 
-// Ranks have their own parts of each window, and a loader goes on from a state.
+// Each rank has its own part of each window, and a loader resumes from a state.
 TEST_F(RaggedLoader, BlocksOfRowsAreReadAtOnce) {
   make(60'000, EngineKind::kDirect);
   const LoaderField field = LoaderField::csr(*values_, *indices_, *offsets_, 3000);
@@ -164,7 +165,7 @@ TEST_F(RaggedLoader, BlocksOfRowsAreReadAtOnce) {
     Loader loader({field}, mine);
     const std::uint64_t before = values_->stats().requests;
     for (const RowBatch& batch : loader) check(loader, batch);
-    // A request for each block of 100 rows at most, and some for sections that begin inside one.
+    // At most one request for each block of 100 rows, and some for sections that begin inside one.
     EXPECT_LT(values_->stats().requests - before, 500u);
   }
   EXPECT_EQ(seen.size(), 60'000u);

@@ -51,7 +51,7 @@ OffsetBatch RaggedArrays::batch_of(std::uint64_t row) const {
   return *std::prev(std::ranges::upper_bound(batches, row, {}, &OffsetBatch::first_list));
 }
 
-// Runs are cut where a batch of offsets ends.
+// Runs are also cut where a batch of offsets ends.
 std::uint64_t RaggedWindowReader::most_runs() const {
   const std::uint64_t batches = arrays_.offsets->layout.offset_batches.size();
   return order().most_runs() + std::min(batches, order().most_rows());
@@ -92,7 +92,7 @@ RaggedWindowReader::RaggedWindowReader(const RaggedArrays& arrays, const Order& 
   start(std::move(streams), arrays_.values.front()->budget.limit() / 4);
 }
 
-// For rows of the usual length, and an eighth.
+// For rows of the mean length, plus an eighth.
 std::uint64_t RaggedWindowReader::part_bytes(std::size_t which) const {
   const std::uint64_t item = arrays_.values[which]->layout.row_bytes;
   const std::uint64_t usual = arrays_.mean * order().most_rows();

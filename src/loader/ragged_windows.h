@@ -12,16 +12,15 @@
 
 namespace evenkeel {
 
-// Where the rows of a field lie: row i is elements offsets[i] .. offsets[i+1]-1 of each array of
-// values.
+// The arrays of a field: row i is elements offsets[i] .. offsets[i+1]-1 of each array of values.
 struct RaggedArrays {
   using ArrayPointer = std::shared_ptr<Array::Impl>;
   ArrayPointer offsets;
   std::vector<ArrayPointer> values;  // one or two
-  std::uint64_t mean = 0;            // values of a row
+  std::uint64_t mean = 0;            // values per row
 
   std::uint64_t rows() const { return offsets->layout.lists(); }
-  // The batch of offsets that a row's are in: all of them, where they do not come in batches.
+  // The batch that has the offsets of a row. If offsets do not come in batches, it has all offsets.
   OffsetBatch batch_of(std::uint64_t row) const;
 };
 
@@ -31,17 +30,17 @@ struct RaggedRow {
   std::uint64_t count = 0;
 };
 
-// Reads the offsets of a rank's part of each window, and then all values of a block at once. As
-// WindowReader otherwise. The memory is for rows of the usual length; a window of longer rows takes
-// more from the budget and keeps it.
+// Like WindowReader, but reads the offsets of a rank's part of each window first, and then all
+// values of a block at once. The memory is for rows of the usual length. A window of longer rows
+// takes more from the budget and keeps it.
 class RaggedWindowReader final : public BlockWindows {
  public:
   // See WindowReader.
   RaggedWindowReader(const RaggedArrays& arrays, const Order& order, std::uint64_t taken);
   ~RaggedWindowReader() override { close(); }
 
-  // Calls `use` with the rows of this rank's positions first, first + 1, ...: in as many parts as
-  // there are windows. The rows are valid during the call. `places` is scratch, and says how many.
+  // Calls `use` with the rows at this rank's positions first, first + 1, ..., once for each window.
+  // The rows are valid during the call. `places` is scratch memory; its size is the number of rows.
   template <class Use>
   void take(std::uint64_t first, std::span<std::uint64_t> places, const Use& use) {
     take_places(first, places, [&](std::size_t slot, std::span<const std::uint64_t> now) {
@@ -52,15 +51,15 @@ class RaggedWindowReader final : public BlockWindows {
  private:
   struct Values {
     PageBuffer memory;
-    std::vector<JobRun> runs;           // those that are not empty
-    std::vector<std::uint64_t> places;  // of all runs in that memory
+    std::vector<JobRun> runs;           // without empty runs
+    std::vector<std::uint64_t> places;  // offsets of all runs in `memory`
     Job job;
   };
   struct Slot {
-    PageBuffer offsets;  // as stored: of each run one more than rows
+    PageBuffer offsets;  // as stored: each run has one more than rows
     PlacedRuns placed;   // the offsets of each run
     std::vector<JobRun> runs;
-    std::vector<OffsetBatch> batches;  // of each run; empty where offsets do not come in batches
+    std::vector<OffsetBatch> batches;  // of each run; empty if offsets do not come in batches
     Job job;
     bool known = false;  // the offsets were checked
     std::array<Values, 2> values;
@@ -83,13 +82,13 @@ class RaggedWindowReader final : public BlockWindows {
   std::vector<std::shared_ptr<Engine>> engines_;  // of the offsets, then of the values
   std::vector<std::uint64_t> overhangs_;          // of the values; see WindowReader
   Reservation lists_share_;
-  std::vector<RowRun> scratch_;  // of `prepare_stream`
+  std::vector<RowRun> scratch_;  // for `prepare_stream`
   std::vector<Slot> slots_;
 };
 
-// The offset stored at `data`; a negative one becomes a number larger than any file.
+// The offset stored at `data`. A negative offset becomes a number larger than any file.
 std::uint64_t number_at(DType dtype, const std::byte* data);
-// Row `row` is said to be values begin .. end-1 of `most`. Throws Error (kFormat).
+// Throws Error (kFormat) unless begin .. end-1, the offsets of `row`, lie within `most` values.
 void require_bounds(const Layout& offsets, std::uint64_t row, std::uint64_t begin,
                     std::uint64_t end, std::uint64_t most);
 

@@ -75,7 +75,7 @@ RowLoaderOptions Loader::Impl::check(RowLoaderOptions options,
     options.epochs = 1;
   }
   if (options.order == OrderKind::kBlocks) {
-    // The rows of all arrays together take up the window.
+    // A window holds the rows of all arrays.
     LoaderBlocks blocks{
         options.blocks, row_bytes, sets.front().fields.front().budget().limit(), {}};
     for (const WeightedRows& set : sets) blocks.samples.push_back(set.fields.front().rows());
@@ -189,7 +189,7 @@ Schedule Loader::Impl::make_schedule() const {
   return {std::move(sets), steps_, options_.seed, mixed_};
 }
 
-// Before the pipeline takes memory for batches: windows are the larger part.
+// Opens the windows before the pipeline takes memory for batches, because they need more.
 Pipeline::Options Loader::Impl::pipeline_options(bool lends) {
   open_fields();
   return {.prefetch = options_.prefetch,
@@ -251,8 +251,8 @@ void Loader::Impl::keep_slots(std::size_t count) {
   }
 }
 
-// Arrays that are mapped because they fit the budget are read instead, where their pages are in the
-// way of the batches.
+// If the batches do not fit beside the pages of an array that is mapped because it fits the budget,
+// the array is read instead.
 bool Loader::Impl::make_room(std::uint64_t bytes) {
   const auto gives_way = [&](Array::Impl& array) {
     try {
@@ -298,7 +298,7 @@ std::vector<ReadStream> Loader::Impl::streams() {
     const auto [field, number] = read_[i];
     const auto& array = ragged_[field] ? ragged_[field]->array(number) : fields_[field];
     engines_.push_back(array->engine());
-    // Offsets say which values to read.
+    // Values are read after the offsets, which determine which values to read.
     const auto after = number > 0 ? std::optional(i - number) : std::nullopt;
     streams.push_back({array->layout, *engines_.back(), array->merge_gap, after, array->cache()});
   }
@@ -346,7 +346,7 @@ void Loader::Impl::finish(const Filling& batch) {
   }
 }
 
-// Where all comes out of windows, finishing is all there is to do, and two threads do it.
+// If everything comes out of windows, finishing is the only work, and the reading threads do it.
 bool Loader::Impl::finishing_is_work() const {
   for (std::size_t i = 0; i < fields_.size(); ++i) {
     if (ragged_[i] && !windows_.has(i)) return true;

@@ -1,5 +1,5 @@
-// The implementation of Loader, which the bindings use directly: a pipeline whose batches are rows
-// of arrays, as they are stored.
+// The implementation of Loader: a pipeline whose batches are rows of arrays, as they are stored.
+// The bindings use it directly.
 #pragma once
 
 #include <algorithm>
@@ -20,10 +20,10 @@
 namespace evenkeel {
 
 struct Loader::Impl final : Assembler, BatchLoader<Loader::Impl, RowBatch> {
-  // With `lends` the budget also pays for one batch that the user of `lend` holds.
+  // With `lends`, memory for one batch that the caller of `lend` holds is reserved as well.
   Impl(std::vector<WeightedRows> sets, RowLoaderOptions options, bool lends);
 
-  // 0 without epochs.
+  // 0 if there are no epochs.
   std::uint64_t epoch_samples() const { return mixture_.size() > 1 ? 0 : steps_.epoch_samples(); }
   std::uint64_t epoch_of(std::uint64_t step) const {
     return epoch_samples() == 0 ? 0 : steps_.epoch_of(step);
@@ -37,7 +37,7 @@ struct Loader::Impl final : Assembler, BatchLoader<Loader::Impl, RowBatch> {
  private:
   friend BatchLoader;
   using Arrays = std::vector<std::shared_ptr<Array::Impl>>;
-  // A field of a batch: an output of a field of the loader.
+  // A field of a batch. One field of the loader may have several outputs.
   struct Output {
     std::size_t field, number;
     RaggedField::Output form;
@@ -81,23 +81,24 @@ struct Loader::Impl final : Assembler, BatchLoader<Loader::Impl, RowBatch> {
 
   const RowLoaderOptions options_;
   const std::vector<WeightedRows> mixture_;
-  const Arrays fields_;  // the sets of a mixture one after the other; of ragged fields the offsets
-  const std::vector<std::unique_ptr<RaggedField>> ragged_;  // one for each field, or none
+  // Each field, with the sets of a mixture one after the other. For a ragged field, its offsets.
+  const Arrays fields_;
+  const std::vector<std::unique_ptr<RaggedField>> ragged_;  // by field; nullptr if not ragged
   const std::vector<Output> outputs_;
   const StagedMixture mixed_;
   const Steps steps_;
   const std::vector<LoaderWindows::Set> sets_;
-  LoaderWindows windows_;  // of kBlocks
+  LoaderWindows windows_;  // for kBlocks
   struct Stream {
-    std::size_t field, number;  // a field that has no windows, and which of its arrays
+    std::size_t field, number;  // a field without windows, and which of its arrays
   };
   std::vector<Stream> read_;
-  std::vector<std::shared_ptr<Engine>> engines_;  // of these
+  std::vector<std::shared_ptr<Engine>> engines_;  // of the streams in `read_`
   IdleEngine idle_;
-  // What a batch on its way has besides its fields.
+  // What a batch needs while it is read, except its fields.
   struct Slot {
     Reservation rows_share;
-    std::vector<std::uint64_t> rows;  // scratch of `finish`
+    std::vector<std::uint64_t> rows;  // scratch memory for `finish`
     std::vector<Job> jobs;            // one for each stream
   };
   std::deque<Slot> slots_;

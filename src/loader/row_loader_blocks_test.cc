@@ -59,8 +59,8 @@ TEST_F(RowLoaderBlocks, BlocksSeekBackAndForth) {
   }
 }
 
-// Ranks show each row once, with the rows of a step the same for every world that divides the
-// streams, and with rows left out of the last window.
+// Each row is on one rank only. The rows of a step are the same for every world that divides the
+// streams, also if rows of the last window are left out.
 TEST_F(RowLoaderBlocks, RanksDivideBlocks) {
   const Array x = features(1003), y = labels(1003);
   for (const bool drop_last : {false, true}) {
@@ -122,7 +122,7 @@ TEST_F(RowLoaderBlocks, AStateSaysWhichBlocks) {
   EXPECT_EQ(state, saved.state());
   std::vector<std::uint64_t> expected;
   for (const RowOrigin& origin : saved.explain(60)) expected.push_back(origin.row);
-  // Chosen from the budget, and then taken from the state.
+  // The blocks are chosen from the budget first, and then taken from the state.
   Loader other({x, y}, {.batch_size = 20, .order = OrderKind::kBlocks, .epochs = 2});
   EXPECT_NE(other.blocks(), kSmallBlocks);
   other.next();
@@ -133,7 +133,7 @@ TEST_F(RowLoaderBlocks, AStateSaysWhichBlocks) {
   for (const RowOrigin& origin : other.explain(60)) found.push_back(origin.row);
   EXPECT_EQ(found, expected);
   expect_as_explained(other, 20);
-  // Windows that do not fit, or that this world cannot divide, are refused; the loader goes on.
+  // Windows that do not fit, or that this world cannot divide, are refused. The loader continues.
   RowLoaderState huge = state;
   huge.blocks = {1000, 1'000'000'000, 64};
   RowLoaderState odd = state;
@@ -172,7 +172,7 @@ TEST_F(RowLoaderBlocks, WrongBlocksAreRefused) {
             "takes 12 samples of a set at a time, one for each stream; a set has 11");
 }
 
-// Workers take turns at the steps of one loader, also across epochs and short steps.
+// Workers take the steps of one loader in turn, even across epochs and short steps.
 TEST_F(RowLoaderBlocks, WorkersTakeTurnsAtTheSteps) {
   const Array x = features(1001), y = labels(1001);
   for (const std::uint64_t workers : {2, 3, 7}) {
@@ -214,7 +214,7 @@ class RowLoaderBlockMixture : public RowLoaderTest {
         {{{features(700, engine, "a.bin")}, 3}, {{features(205, engine, "b.bin", kBase)}, 1}},
         options);
   }
-  // The rows of the next batch are those that explain() says.
+  // Expects that the next batch has the rows that explain() returns.
   static std::vector<RowOrigin> take(Loader& loader) {
     const auto origins = loader.explain(loader.step());
     const RowBatch& batch = *loader.next();
@@ -239,12 +239,12 @@ TEST_F(RowLoaderBlockMixture, SetsComeInTheirSharesAndEachRowOnceAnEpoch) {
         ASSERT_EQ(origin.sample, samples++);
         ASSERT_TRUE(seen[std::pair(origin.set, origin.epoch)].insert(origin.row).second);
         first_set += origin.set == 0;
-        // To within a turn of 12 samples, at every prefix.
+        // Shares are exact to within a turn of 12 samples, at every prefix.
         ASSERT_LE(first_set * 4, samples * 3 + 4 * 12);
         ASSERT_GE(first_set * 4 + 4 * 12, samples * 3);
       }
     }
-    // Whole epochs leave out less than a turn.
+    // A complete epoch leaves out less than a turn.
     EXPECT_EQ(seen.at(std::pair(std::size_t{0}, std::uint64_t{0})).size(), 696u);
     EXPECT_EQ(seen.at(std::pair(std::size_t{1}, std::uint64_t{2})).size(), 204u);
   }
@@ -312,8 +312,6 @@ TEST_F(RowLoaderBlocks, BlocksStayWithinTheBudget) {
   EXPECT_EQ(seen.size(), 400'000u);
   EXPECT_LE(budget_.peak(), 4_MiB);
 }
-
-// Row i has i % 7 values: 100 * i, 100 * i + 1, ...; but row 500 has 3,000.
 
 }  // namespace
 }  // namespace evenkeel

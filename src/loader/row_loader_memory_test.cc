@@ -45,7 +45,7 @@ TEST_F(RowLoaderMemory, MemoryOfTheCallerIsUsed) {
             "memory for a batch needs 180 and 72 bytes; got 180");
 }
 
-// A truncated file is an error that names it; the batches before it are good.
+// A truncated file is an error that names the file; the batches before it are valid.
 TEST_F(RowLoaderMemory, AnErrorInOneArrayArrivesAtNext) {
   const Array x = features(100'000), y = labels(100'000);
   Loader loader({x, y}, {.batch_size = 100, .prefetch = 3});
@@ -71,11 +71,11 @@ TEST_F(RowLoaderMemory, StaysWithinTheBudgetAndReadsAheadLessInASmallOne) {
   EXPECT_THROW(loader.next(), Error);
 }
 
-// Of each order, and with batches that are still valid: none is lost, and none comes twice.
+// In every order, and with batches that are still valid: no batch is lost or repeated.
 TEST_F(RowLoaderMemory, ASmallerBudgetTakesBackWhatIsReadAhead) {
   const Array x = features(60'000, EngineKind::kRead), y = labels(60'000, EngineKind::kRead);
   for (const OrderKind order : {OrderKind::kSequential, OrderKind::kShuffled, OrderKind::kBlocks}) {
-    const std::uint64_t beside = budget_.in_use();
+    const std::uint64_t without_loader = budget_.in_use();
     Loader loader({x, y}, {.batch_size = 1000,
                            .order = order,
                            .seed = 3,
@@ -85,19 +85,19 @@ TEST_F(RowLoaderMemory, ASmallerBudgetTakesBackWhatIsReadAhead) {
     const int before = loader.buffers();
     ASSERT_EQ(before, 12);
     for (int i = 0; i < 7; ++i) expect_as_explained(loader, 1000);
-    const std::uint64_t held = budget_.in_use() - budget_.cached();
-    budget_.resize(held - 50'000);
+    const std::uint64_t used = budget_.in_use() - budget_.cached();
+    budget_.resize(used - 50'000);
     EXPECT_LT(loader.buffers(), before);
     EXPECT_GT(loader.buffers(), before / 2);
     EXPECT_LE(budget_.in_use(), budget_.limit());
     for (int i = 0; i < 9; ++i) expect_as_explained(loader, 1000);
-    const std::string refused = complaint([&] { budget_.resize(beside); });
+    const std::string refused = complaint([&] { budget_.resize(without_loader); });
     expect_in(refused, "for reading ahead could be given back");
     const int after = loader.buffers();
-    EXPECT_GT(after, 3) << "what is refused changes nothing";
-    budget_.resize(held - static_cast<std::uint64_t>(before - 3) * 28'000);
+    EXPECT_GT(after, 3) << "a refused resize changes nothing";
+    budget_.resize(used - static_cast<std::uint64_t>(before - 3) * 28'000);
     EXPECT_LT(loader.buffers(), after);
-    EXPECT_GE(loader.buffers(), 3);  // this batch, and two that are kept
+    EXPECT_GE(loader.buffers(), 3);  // the current batch, and two that are kept
     for (std::uint64_t left = 60 - loader.step(); left > 0; --left) {
       expect_as_explained(loader, 1000);
     }
@@ -112,10 +112,10 @@ TEST_F(RowLoaderMemory, AClosedLoaderHasNothingToGiveBack) {
   Loader closed({x, y}, {.batch_size = 500, .prefetch = 6});
   Loader open({x, y}, {.batch_size = 500, .prefetch = 6});
   closed.close();
-  const std::uint64_t held = budget_.in_use() - budget_.cached();
-  // More than one of them can spare.
-  expect_in(complaint([&] { budget_.resize(held - 120'000); }), "could be given back");
-  EXPECT_EQ(open.buffers(), 7) << "what is refused changes nothing";
+  const std::uint64_t used = budget_.in_use() - budget_.cached();
+  // More than one loader can give back.
+  expect_in(complaint([&] { budget_.resize(used - 120'000); }), "could be given back");
+  EXPECT_EQ(open.buffers(), 7) << "a refused resize changes nothing";
 }
 
 TEST_F(RowLoaderMemory, ABatchStaysAsItIsWhileReadAheadIsTakenBack) {
@@ -131,7 +131,7 @@ TEST_F(RowLoaderMemory, ABatchStaysAsItIsWhileReadAheadIsTakenBack) {
   for (int i = 0; i < 10; ++i) expect_as_explained(loader, 500);
 }
 
-// While other threads take and hold batches.
+// The budget shrinks while other threads take and keep batches.
 TEST_F(RowLoaderMemory, ResizingWhileBatchesAreLent) {
   const Array x = features(8000, EngineKind::kRead), y = labels(8000, EngineKind::kRead);
   Loader::Impl loader({{{x, y}, 1}}, {.batch_size = 10, .prefetch = 30}, true);
@@ -173,7 +173,7 @@ TEST_F(RowLoaderMemory, ResizingWhileBatchesAreLent) {
   EXPECT_EQ(rows, 8000u);
 }
 
-// Data that is mapped because it fits gives way to batches that would not fit beside it.
+// Data that is mapped because it fits the budget is read instead if batches need the memory.
 TEST_F(RowLoaderMemory, AMappedArrayGivesWayToBatches) {
   budget_ = Budget(4_MiB);
   const Array x = features(150'000, EngineKind::kAuto);
@@ -192,7 +192,7 @@ TEST_F(RowLoaderMemory, ClosingWhileAnotherThreadTakesBatches) {
   }
 }
 
-// Several threads take from one loader: each batch once.
+// Several threads take batches from one loader, and each batch is taken once.
 TEST_F(RowLoaderMemory, EachBatchIsLentOnce) {
   const Array x = features(5000, EngineKind::kRead), y = labels(5000, EngineKind::kRead);
   Loader::Impl loader({{{x, y}, 1}}, {.batch_size = 10}, true);

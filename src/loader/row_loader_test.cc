@@ -134,7 +134,7 @@ RC_GTEST_FIXTURE_PROP(RowLoader, AStepHasTheSameRowsForEveryWorld, ()) {
 TEST_F(RowLoader, ResumesWithAnotherWorldAndBatchSize) {
   const Array x = features(1000), y = labels(1000);
   Loader whole({x, y}, {.batch_size = 24, .seed = 7, .epochs = 3});
-  // In the second epoch: 42 steps are one.
+  // This is in the second epoch: an epoch has 42 steps.
   for (int i = 0; i < 60; ++i) whole.next();
   const RowLoaderState state = RowLoaderState::parse(whole.state().text());
   EXPECT_EQ(state, whole.state());

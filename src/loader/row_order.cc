@@ -72,7 +72,7 @@ void RowOrder::fill(const Steps::Run& positions, std::span<std::uint64_t> rows) 
   const std::uint64_t rows_of_epoch = this->rows_of_epoch(order);
   while (!rows.empty()) {
     const std::uint64_t epoch = position / rows_of_epoch, within = position % rows_of_epoch;
-    // As a rank of as many takes them.
+    // These are the rows that one rank of a world of `distance` takes.
     const Order of_rank = order.at_epoch(epoch).for_rank(within % distance, distance);
     const std::uint64_t left = (rows_of_epoch - within - 1) / distance + 1;
     const std::uint64_t now = std::min<std::uint64_t>(left, rows.size());

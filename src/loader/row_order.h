@@ -1,5 +1,4 @@
-// Which row comes when, for one set of arrays: a pure function of (order, position), in O(1)
-// memory.
+// The order of the rows of one set of arrays: a pure function of (order, position), in O(1) memory.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +12,8 @@
 
 namespace evenkeel {
 
-// An order that may be exchanged while it is in use, as a state that is loaded does. Thread-safe.
+// An order that can be replaced while it is in use, which happens when a state is loaded.
+// Thread-safe.
 class SharedOrder {
  public:
   explicit SharedOrder(const Order& order) : order_(order) {}
@@ -31,15 +31,15 @@ class SharedOrder {
   Order order_ GUARDED_BY(mutex_);
 };
 
-// Rows of an epoch of a set of a mixture: kBlocks leaves out those that are no whole turn.
+// The number of rows in an epoch of one set of a mixture. kBlocks leaves out rows that do not make
+// a whole turn.
 std::uint64_t whole_turns(const Order& order, std::uint64_t rows);
 
 // Position p is in epoch p / rows, at p % rows of that epoch's order; see docs/orders.md. In a
-// mixture an epoch has whole turns only. One thread at a time: it remembers the order of the epoch
-// it was last asked about.
+// mixture an epoch has whole turns only. Not thread-safe: it caches the order of the last epoch.
 class RowOrder final : public SampleOrder {
  public:
-  // `order` says kind, seed and blocks; its rank and world do not matter.
+  // Only the kind, the seed and the blocks of `order` are used, not its rank and world.
   RowOrder(std::uint64_t rows, std::shared_ptr<const SharedOrder> order, bool mixed)
       : rows_(rows), order_(std::move(order)), mixed_(mixed) {}
 

@@ -52,7 +52,7 @@ RowLoaderState Loader::Impl::state_at(std::uint64_t step) const {
 
 void Loader::Impl::load(const RowLoaderState& state) {
   const RowLoaderState mine = state_at(0);
-  // Of a mixture that changes, what was drawn so far; what comes after may differ.
+  // For a mixture that changes, only what was drawn so far must be the same.
   require_same("data", "\"" + state.data + "\"", "\"" + describe_data(state.samples) + "\"");
   require_same("seed", state.seed, mine.seed);
   require_same("order", std::string(order_name(state.order)), std::string(order_name(mine.order)));

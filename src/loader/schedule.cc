@@ -9,7 +9,7 @@
 namespace evenkeel {
 namespace {
 
-// Keeps the places of the ranks apart from the draws of the sets.
+// Makes the places of the ranks independent of the draws of the sets.
 constexpr std::uint64_t kPlaceSeed = 0x7475726e5f6f665f;  // "turn_of_"
 
 }  // namespace
@@ -33,7 +33,7 @@ Schedule::Schedule(std::vector<ScheduledSet> sets, const Steps& steps, std::uint
       sets_(std::move(sets)),
       mixture_(std::move(mixture)),
       counting_(mixture_.first()) {
-  // positions_at counts with the weights of the sets alone.
+  // positions_at uses only the weights of the first stage.
   if (steps_.interleaved() && mixture_.changes()) {
     throw Error(ErrorKind::kInvalid, "mixture",
                 "order \"blocks\" mixes sets with one weight each, without stages and max_epochs")
@@ -46,9 +46,9 @@ Schedule::Schedule(std::vector<ScheduledSet> sets, const Steps& steps, std::uint
   }
 }
 
-// With a mixture whose ranks take runs, they change places from step to step: its sets come round
-// with a period, and a rank that always took the same part of a step would see too much of some and
-// nothing of others.
+// In a mixture whose ranks take runs, the ranks change places from step to step. The sets follow a
+// periodic pattern, so a rank that always took the same part of a step would see too much of some
+// sets and nothing of others.
 std::uint64_t Schedule::place_of_rank(std::uint64_t step) const {
   const StepOptions& options = steps_.options();
   if (sets_.size() == 1 || steps_.interleaved()) return options.rank;

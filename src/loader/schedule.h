@@ -12,13 +12,13 @@
 
 namespace evenkeel {
 
-// The order of one set of data: which sample comes at a position. A pure function of the position,
-// but for what it remembers to be quick. One thread at a time.
+// The order of one set of data: which sample is at a position. A pure function of the position,
+// except for internal caches. Not thread-safe.
 class SampleOrder {
  public:
   struct Place {
     std::uint64_t row = 0;    // of the set: a row, or the first token of a crop
-    std::uint64_t epoch = 0;  // 0 for an order that has none
+    std::uint64_t epoch = 0;  // 0 for an order without epochs
   };
   virtual ~SampleOrder() = default;
   virtual Place at(std::uint64_t position) = 0;
@@ -28,12 +28,12 @@ class SampleOrder {
       rows[i] = at(positions.first + i * positions.distance).row;
     }
   }
-  virtual std::uint64_t epoch_samples() const = 0;  // 0: it has no epochs
-  // How many samples a mixture takes of a set at a time.
+  virtual std::uint64_t epoch_samples() const = 0;  // 0 for an order without epochs
+  // How many samples a mixture takes from a set at a time.
   virtual std::uint64_t turn() const { return 1; }
 };
 
-// Positions of a rank in the order of one set that follow one another, counted in all epochs.
+// Consecutive positions of a rank in the order of one set, counted across epochs.
 struct SamplePiece {
   std::size_t set = 0;
   std::uint64_t first = 0, count = 0;
@@ -50,10 +50,10 @@ struct ScheduledSet {
 StagedMixture mixture_of(const std::vector<ScheduledSet>& sets, const MixtureOptions& options,
                          std::uint64_t step_samples);
 
-// Keeps the sets of a mixture apart; the first one draws as it would alone.
+// A different seed for each set of a mixture. The first set has the seed that it would have alone.
 std::uint64_t seed_of_set(std::uint64_t seed, std::size_t set);
 
-// A pure function of the step, but for what it remembers to be quick. One thread at a time.
+// A pure function of the step, except for internal caches. Not thread-safe.
 class Schedule {
  public:
   Schedule(std::vector<ScheduledSet> sets, const Steps& steps, std::uint64_t seed,
@@ -64,7 +64,7 @@ class Schedule {
     std::size_t set = 0;
     std::size_t stage = 0;  // of a mixture that changes
     SampleOrder::Place place;
-    std::uint64_t row = 0;  // in the sets one after the other
+    std::uint64_t row = 0;  // counted through all sets, one after the other
   };
 
   // The samples of this rank at a step, in order.
@@ -76,12 +76,12 @@ class Schedule {
     });
   }
 
-  // The same as positions of this rank in the sets' orders. For steps whose shares are interleaved.
+  // The same as positions of this rank in the orders of the sets. Only for Shares::kInterleaved.
   void pieces(std::uint64_t step, std::vector<SamplePiece>& pieces);
   // This rank's position in the order of each set at the beginning of a step.
   std::vector<std::uint64_t> positions_at(std::uint64_t step);
 
-  // Their number, and their rows alone.
+  // The number of samples of this rank at a step, and only their rows.
   std::uint64_t count(std::uint64_t step) const {
     return steps_.run_of(step, place_of_rank(step)).count;
   }
@@ -119,7 +119,7 @@ class Schedule {
   const std::uint64_t seed_;
   std::vector<ScheduledSet> sets_;
   StagedMixture mixture_;
-  Mixture counting_;  // of positions_at, which is asked about other steps
+  Mixture counting_;  // for positions_at, which is called for other steps
   std::vector<std::uint64_t> bases_;
 };
 

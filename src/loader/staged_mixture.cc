@@ -51,7 +51,7 @@ Exhausted parse_exhausted(std::string_view name) {
   for (const auto& [text, exhausted] : kExhaustedNames) {
     if (text == name) return exhausted;
   }
-  throw wrong_mixture("\"" + std::string(name) + "\" is not what an exhausted set can do")
+  throw wrong_mixture("\"" + std::string(name) + "\" is not a way to handle an exhausted set")
       .hint("use stop, drop or repeat");
 }
 
@@ -63,7 +63,7 @@ StagedMixture::StagedMixture(const std::vector<Set>& sets, const MixtureOptions&
                              std::uint64_t step_samples) {
   if (sets.size() == 1 && !(options.stages.empty() && options.max_epochs.empty())) {
     throw wrong_mixture("stages and max_epochs are for several sets; got one")
-        .hint("give epochs to end after so many epochs of one set");
+        .hint("to end after some epochs of one set, use the option epochs");
   }
   add_stages(sets, options, step_samples);
   parts_.front().before.assign(sets.size(), 0);
@@ -89,7 +89,7 @@ void StagedMixture::add_stages(const std::vector<Set>& sets, const MixtureOption
     weights_.push_back(own.weights);
   } else if (own.weights != stages.front().weights &&
              std::ranges::any_of(own.weights, [](double weight) { return weight != 1; })) {
-    throw wrong_mixture("the sets have weights, and the stage at step 0 has others")
+    throw wrong_mixture("the weights of the sets differ from those of the stage at step 0")
         .hint("leave out the weights of the sets, or the stage at step 0");
   }
   for (std::size_t i = 0; i < stages.size(); ++i) {
@@ -112,7 +112,7 @@ void StagedMixture::add_limits(const std::vector<Set>& sets, const MixtureOption
       throw wrong_mixture("order \"random\" has no epochs, so max_epochs cannot limit them")
           .hint("use order \"shuffled\", or leave out max_epochs");
     }
-    // More than can be counted is no limit.
+    // A limit that overflows 64 bits is no limit.
     most_.push_back(checked_mul(epochs, sets[set].epoch_samples).value_or(0));
   }
   limit_parts(options);
@@ -151,7 +151,7 @@ void StagedMixture::end_at(std::uint64_t position, std::size_t parts) {
 
 void StagedMixture::drop(std::size_t part, std::size_t set, std::uint64_t position) {
   if (position == parts_[part].first) {
-    // It was exhausted when the part began.
+    // The set was already exhausted when the part began.
     weights_[part][set] = 0;
   } else {
     const auto behind = static_cast<std::ptrdiff_t>(part) + 1;
@@ -179,7 +179,7 @@ std::optional<StagedMixture::Exhaustion> StagedMixture::first_exhausted(
   know(part);
   const Part& here = parts_[part];
   Mixture walked = here.mixture;
-  // Whole periods, and draws within the one that comes then.
+  // What a set has left: whole periods, and draws in the period after them.
   struct Left {
     std::uint64_t periods = 0, draws = 0;
     bool sought = false;

@@ -1,5 +1,4 @@
-// A mixture whose weights change, and whose sets may end: stages of plain mixtures, one after the
-// other.
+// A mixture whose weights change and whose sets may end: a sequence of plain mixtures.
 #pragma once
 
 #include <cstdint>
@@ -13,21 +12,21 @@
 
 namespace evenkeel {
 
-// A pure function of the position, but for what it remembers to be quick. One thread at a time.
+// A pure function of the position, except for internal caches. Not thread-safe.
 class StagedMixture {
  public:
   struct Set {
     double weight = 1;
     std::uint64_t epoch_samples = 0;  // 0: its order has no epochs
   };
-  // A step takes `step_samples`. Throws Error (kInvalid) that names the stage.
+  // A step takes `step_samples`. Throws Error (kInvalid), which names the stage.
   StagedMixture(const std::vector<Set>& sets, const MixtureOptions& options,
                 std::uint64_t step_samples);
 
   struct Draw {
     std::size_t set = 0;
-    std::uint64_t index = 0;  // of the set's own order
-    std::size_t stage = 0;    // of the options: 0 until the second one begins
+    std::uint64_t index = 0;  // in the order of the set
+    std::size_t stage = 0;    // 0 until the second stage begins
   };
   // Throws Error (kInvalid) at the end.
   Draw next();
@@ -38,44 +37,45 @@ class StagedMixture {
 
   bool changes() const { return weights_.size() > 1 || !most_.empty(); }
 
-  // The samples after which there is nothing to draw.
+  // The number of samples after which the mixture ends, if it ends.
   std::optional<std::uint64_t> end() const { return end_; }
 
-  // All that the samples before `position` depend on, in one word and a blank; nothing where plain
-  // weights say it. For states: mixtures with the same text drew the same samples.
+  // Everything that the samples before `position` depend on, as one word and a blank. Empty if they
+  // depend on plain weights only. For states: mixtures with the same text drew the same samples.
   std::string describe(std::uint64_t position) const;
-  // "share=3/4 " where plain weights say what was drawn before `position`, else nothing.
+  // "share=3/4 " if the samples before `position` depend on plain weights only; otherwise empty.
   std::string describe_share(std::size_t set, std::uint64_t position) const;
 
  private:
-  // Weights that hold from one position to the next part's.
+  // Weights that apply from `first` to the beginning of the next part.
   struct Part {
     std::uint64_t first = 0;
     std::size_t stage = 0;
     Mixture mixture;
-    std::vector<std::uint64_t> before = {};  // of each set; known for the parts up to known_
+    std::vector<std::uint64_t> before = {};  // draws of each set; set for parts up to known_
   };
-  // From here on a set begins again at its first epoch.
+  // From `first` on, a set repeats its first `samples`.
   struct Repeat {
     std::uint64_t first = 0;
     std::size_t set = 0;
-    std::uint64_t samples = 0;  // that it repeats
+    std::uint64_t samples = 0;
   };
 
   void add_stages(const std::vector<Set>& sets, const MixtureOptions& options,
                   std::uint64_t step_samples);
   void add_limits(const std::vector<Set>& sets, const MixtureOptions& options);
   void limit_parts(const MixtureOptions& options);
-  // Keeps so many parts.
+  // Ends the mixture at `position` and keeps only the first `parts` parts.
   void end_at(std::uint64_t position, std::size_t parts);
-  // Ends the part where `set` would be drawn from once more, and all later parts without it.
+  // Gives `set` weight 0 from `position` on, where it would be drawn from once more: splits the
+  // part there, and changes all later parts.
   void drop(std::size_t part, std::size_t set, std::uint64_t position);
-  // A set of which all samples were drawn, and where it would be drawn from once more.
+  // A set whose samples were all drawn, and the position where it would be drawn from once more.
   struct Exhaustion {
     std::size_t set = 0;
     std::uint64_t position = 0;
   };
-  // The first of the limited sets in this part. Walks at most one period.
+  // The first of the limited sets that is exhausted in this part. Walks at most one period.
   std::optional<Exhaustion> first_exhausted(std::size_t part, const std::vector<bool>& limited);
   std::uint64_t end_of(std::size_t part) const;
   void know(std::size_t part);
@@ -85,15 +85,15 @@ class StagedMixture {
   std::vector<Part> parts_;
   std::vector<std::vector<double>> weights_;  // of the parts
   std::size_t known_ = 0;
-  std::vector<std::uint64_t> most_;  // samples of each set, 0 for no limit; empty: no limits
+  std::vector<std::uint64_t> most_;  // samples of each set; 0: no limit; empty: no limits at all
   std::vector<Repeat> repeats_;      // by `first`
   std::optional<std::uint64_t> end_;
-  std::size_t part_ = 0;        // that the next sample is drawn from
+  std::size_t part_ = 0;        // the part of the next sample
   std::uint64_t part_end_ = 0;  // its end
 };
 
-// The options of steps that end after so many samples, or with a mixture. Throws Error (kInvalid)
-// when that is no whole step.
+// Options for steps that end after `samples`, or with a mixture. Throws Error (kInvalid) if that is
+// less than a step.
 StepOptions ending_after(std::uint64_t samples, StepOptions steps);
 StepOptions ending_with(const StagedMixture& mixture, StepOptions steps);
 

@@ -55,8 +55,8 @@ AnyMixture any_mixture(bool limits) {
   return any;
 }
 
-// Draws one after the other, in the plainest way: the stages by their definition, and a set that
-// has had its epochs as `exhausted` says.
+// A plain reference that draws one sample after the other: stages by their definition, and sets
+// that have had their epochs as `exhausted` says.
 Draws reference(const AnyMixture& any, std::uint64_t step_samples, std::uint64_t count) {
   const auto& sets = any.sets;
   const auto& options = any.options;
@@ -189,7 +189,7 @@ TEST(StagedMixture, SeeksFarAcrossManyStages) {
   const auto before = mixture.next();
   EXPECT_EQ(before.stage, 98u);
   next[before.set] = before.index + 1;
-  next[1 - before.set] = last - next[before.set];  // all samples so far are of one of the two
+  next[1 - before.set] = last - next[before.set];  // all other samples so far
   for (int i = 0; i < 10; ++i) {
     const auto draw = mixture.next();
     EXPECT_EQ(draw.stage, 99u);

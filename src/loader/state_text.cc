@@ -15,13 +15,13 @@ StateText::StateText(const std::string& text, std::string_view magic, const char
 void StateText::refuse(const std::string& problem) const {
   throw Error(ErrorKind::kInvalid, "state",
               problem + ": \"" + text_.substr(0, 60) + (text_.size() > 60 ? "...\"" : "\""))
-      .hint(std::string("give the text that ") + from_ + " returned, unchanged");
+      .hint(std::string("pass the text that ") + from_ + " returned, unchanged");
 }
 
 std::string StateText::field(const std::string& key) {
   std::string word;
   in_ >> word;
-  if (!word.starts_with(key + "=")) refuse("no " + key + " in its place");
+  if (!word.starts_with(key + "=")) refuse("the field " + key + " is missing");
   return word.substr(key.size() + 1);
 }
 

@@ -1,4 +1,5 @@
-// The text of a loader's state: a magic, fields "key=value" in a fixed order, and what data it is.
+// The text of a loader's state: a magic string, fields "key=value" in a fixed order, and a
+// description of the data.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +11,11 @@
 
 namespace evenkeel {
 
-// Takes the fields of a text one after the other. Throws Error (kInvalid) for a text that is not as
-// `kind` ("a state of a loader of rows") has it.
+// Parses the fields of a text one after the other. Throws Error (kInvalid) for a text that is not
+// `kind` ("the state of a loader of rows").
 class StateText {
  public:
-  // `from` names the function that gives such texts, for the hint of errors.
+  // `from` is the name of the function that returns such texts, for the hint of errors.
   StateText(const std::string& text, std::string_view magic, const char* kind, const char* from);
 
   std::string field(const std::string& key);
@@ -33,7 +34,7 @@ class StateText {
 // " block_rows=404 window_blocks=512 streams=64"
 std::string blocks_text(const BlockOptions& blocks);
 
-// Throws Error (kInvalid) that names the difference between a state and the loader that loads it.
+// Throws Error (kInvalid) with the difference if a state and the loader that loads it differ.
 void require_same(const char* what, const std::string& theirs, const std::string& ours);
 inline void require_same(const char* what, std::uint64_t theirs, std::uint64_t ours) {
   require_same(what, std::to_string(theirs), std::to_string(ours));

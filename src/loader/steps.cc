@@ -95,7 +95,7 @@ Steps::Run Steps::run_of(std::uint64_t step, std::uint64_t place) const {
   if (ends_ != Ends::kNone) {
     samples = std::min(samples, epoch_samples_ - first % epoch_samples_);
   }
-  // The rows of a short step, as evenly as they can be divided.
+  // The samples of a short step are divided as evenly as possible.
   const std::uint64_t each = samples / world, more = samples % world;
   const std::uint64_t count = each + (place < more ? 1 : 0);
   if (shares_ == Shares::kInterleaved) return {first + place, count, world};
@@ -118,7 +118,7 @@ std::optional<std::uint64_t> Steps::step_at(std::uint64_t samples) const {
   if (within % samples_of_step() != 0) return std::nullopt;
   const std::uint64_t step = within / samples_of_step();
   if (ends_ == Ends::kNone) return step;
-  // The state of another batch size may lie in what this one leaves out.
+  // A state from another batch size may lie in the samples that this batch size leaves out.
   return epoch * epoch_steps_ + std::min(step, epoch_steps_);
 }
 

@@ -1,4 +1,4 @@
-// A thread that waits for a batch throws when another one closes the loader.
+// Expects that a thread that waits for a batch throws when another thread closes the loader.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What the tests of the loader of rows have in common.
+// Common parts of the tests of the loader of rows.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 
 namespace evenkeel {
 
-// Number j of row r of file `base` is base + 1000 * r + j, so that any wrong number shows itself.
+// Number j of row r is base + 1000 * r + j, so that every wrong number is noticed.
 inline std::string numbered(std::int32_t base, std::uint64_t rows, std::uint64_t columns) {
   std::string bytes(rows * columns * 4, '\0');
   for (std::uint64_t i = 0; i < rows * columns; ++i) {
@@ -48,7 +48,7 @@ class RowLoaderTest : public testing::Test {
                        {.budget = budget_, .engine = engine, .dtype = DType::of<std::int64_t>()});
   }
 
-  // Every row of the next batch is what explain() says it is, in each field.
+  // Expects that every field of the next batch has the rows that explain() returns.
   static void expect_as_explained(Loader& loader, std::size_t rows) {
     const auto origins = loader.explain(loader.step());
     const RowBatch& batch = *loader.next();

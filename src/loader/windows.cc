@@ -19,7 +19,7 @@ void require_window(const BlockOptions& blocks, const StepOptions& steps, std::u
       .hint("rows of different windows are not mixed: use a window of many steps");
 }
 
-// A mixture takes whole turns of a set, so that each rank has whole streams of it.
+// A mixture takes whole turns of a set, so that each rank has whole streams.
 void require_turns(const BlockOptions& blocks, std::uint64_t samples) {
   if (samples >= blocks.streams) return;
   throw Error(ErrorKind::kInvalid, "loader",
@@ -60,7 +60,7 @@ std::uint64_t LoaderWindows::taken_of_epoch(const Set& set) const {
   return whole_turns(set.order->get(), set.shape.samples) / steps_.options().world;
 }
 
-// Offsets may be mapped: they are small beside the values.
+// Whether the offsets are mapped does not matter: they are small compared to the values.
 bool LoaderWindows::Field::mapped() const {
   if (!ragged) return array->engine()->maps_files();
   return std::ranges::all_of(ragged->arrays().values,
@@ -143,7 +143,7 @@ void LoaderWindows::change(const BlockOptions& blocks) {
       order.blocks = sizes;
       set.order->set(order);
     }
-    // Other fields are read where they are, also if they are not mapped any more.
+    // Fields without windows do not get any, even if they are not mapped any more.
     open_readers();
   };
   try {
@@ -156,7 +156,8 @@ void LoaderWindows::change(const BlockOptions& blocks) {
 
 void LoaderWindows::require_readers(std::size_t field) const {
   if (!missing()) return;
-  throw Error(ErrorKind::kBudget, "loader", "the windows were given up when a state was loaded")
+  throw Error(ErrorKind::kBudget, "loader",
+              "the windows were released when a state was loaded, and no longer fit the budget")
       .in(fields_[field].array->layout.paths.front())
       .hint("load a state whose windows fit the budget, or create a new loader");
 }

@@ -14,15 +14,15 @@ namespace {
 
 constexpr std::uint64_t kPhaseDraw = 16;  // after the round keys of the blocks
 constexpr std::uint64_t kKeys = 16;       // at least as many as a permutation has rounds
-constexpr std::uint64_t kMostPermutations = 1ULL << 58;  // so that all have keys of their own
+constexpr std::uint64_t kMostPermutations = 1ULL << 58;  // so that each has its own keys
 
 // Requests from 64 KiB on keep a disk as busy as a scan does, and smaller ones nearly so. With
-// 2,048 blocks in a window, data that is sorted trains as with an exact shuffle; below 512, smaller
+// 2,048 blocks in a window, sorted data trains as well as with an exact shuffle. Below 512, smaller
 // blocks are worth their cost. docs/orders.md has the figures.
 constexpr std::uint64_t kLargestBlock = 256_KiB, kQuickBlock = 128_KiB, kSmallestBlock = 32_KiB;
 constexpr std::uint64_t kManyBlocks = 2048, kFewBlocks = 512;
 constexpr std::uint64_t kDefaultStreams = 64;
-constexpr std::uint64_t kTurnsOfStep = 8;  // of a mixture
+constexpr std::uint64_t kTurnsOfStep = 8;  // in a mixture
 
 std::uint64_t quotient_up(std::uint64_t a, std::uint64_t b) { return a / b + (a % b != 0); }
 
@@ -51,13 +51,14 @@ Error invalid_blocks(const std::string& what, const std::string& hint) {
 const Order& require_valid(const Order& order) {
   const BlockOptions& blocks = order.blocks;
   if (blocks.block_rows == 0) {
-    throw invalid_blocks("a block of 0 rows", "block_rows is 1 or more; 64 KiB of rows read well");
+    throw invalid_blocks("a block of 0 rows",
+                         "set block_rows to 1 or more; 64 KiB of rows read well");
   }
   if (blocks.window_blocks == 0) {
-    throw invalid_blocks("a window of 0 blocks", "window_blocks is 1 or more");
+    throw invalid_blocks("a window of 0 blocks", "set window_blocks to 1 or more");
   }
   if (blocks.streams == 0) {
-    throw invalid_blocks("0 streams", "streams is a multiple of every world size you will use: 64");
+    throw invalid_blocks("0 streams", "set streams to a multiple of every world size, such as 64");
   }
   if (order.world == 0 || blocks.streams % order.world != 0) {
     const std::string streams = std::to_string(blocks.streams);
@@ -87,7 +88,7 @@ std::uint64_t BlockOptions::window_rows() const {
 BlockOptions choose_blocks(const BlockRequest& request) {
   const std::uint64_t row = std::max<std::uint64_t>(request.row_bytes, 1);
   const std::uint64_t world = std::max<std::uint64_t>(request.world, 1);
-  // This rank's part of a window, and the bytes of all parts.
+  // The bytes of a window, all ranks together.
   std::uint64_t window_bytes;
   const bool huge =
       request.window_rows > 0
@@ -108,7 +109,7 @@ BlockOptions choose_blocks(const BlockRequest& request) {
   return blocks;
 }
 
-// A last window of few blocks would be mixed badly, so all windows have about as many.
+// A last window with few blocks would be mixed badly, so all windows have about the same number.
 std::uint64_t BlockOrder::even_window_rows(const BlockOptions& blocks, std::uint64_t rows) {
   const std::uint64_t entries = quotient_up(rows, blocks.block_rows);
   const std::uint64_t windows = quotient_up(entries, blocks.window_blocks);
@@ -129,7 +130,7 @@ BlockOrder::BlockOrder(const Order& order, std::uint64_t rows)
               Permutation::KeysFrom{static_cast<std::uint64_t>(Stream::kBlockKeys)}) {
   if (streams_ > kMostPermutations - 2 || windows_ > kMostPermutations / (streams_ + 2)) {
     throw invalid_blocks(std::to_string(windows_) + " windows of " + std::to_string(streams_) +
-                             " streams are too many: 2^58 sections are possible",
+                             " streams are too many: at most 2^58 sections are possible",
                          "use larger windows or fewer streams");
   }
 }
@@ -171,14 +172,14 @@ Permutation BlockOrder::Sections::shuffle(std::uint64_t section) const {
 std::uint64_t BlockOrder::Sections::begin_in_part(std::uint64_t section,
                                                   std::uint64_t first) const {
   const std::uint64_t world = order_.order_.world;
-  if (world == 1) return begin(section);  // a part that is the whole window is read in its order
+  if (world == 1) return begin(section);  // the whole window is read in the order of the list
   const std::uint64_t before = (section - first) / world;
   const std::uint64_t longer = longer_ > first ? (longer_ - first - 1) / world + 1 : 0;
   return before * size_ + std::min(before, longer);
 }
 
-// Section e of a window belongs to the stream, and so to the rank, of the global positions that
-// take rows from it: those that are e modulo the streams when counted from the window's first.
+// Section e of a window belongs to the rank of the global positions that take rows from it: those
+// that are e modulo the number of streams, counted from the first position of the window.
 std::uint64_t BlockOrder::first_section(std::uint64_t window) const {
   const std::uint64_t world = order_.world;
   return (order_.rank + world - window * window_rows_ % world) % world;
@@ -188,7 +189,7 @@ RowRun BlockOrder::run_at(std::uint64_t window, std::uint64_t x, std::uint64_t m
   const std::uint64_t in_list = window * window_rows_ + x;
   const std::uint64_t entry = in_list / block_rows_, within = in_list % block_rows_;
   const std::uint64_t block = entry < full_blocks_ ? blocks_(entry) : entry;
-  // Blocks are counted from row `phase_` on, around the end of the file.
+  // Blocks are counted from row `phase_` on and wrap around at the end of the file.
   const std::uint64_t counted = block * block_rows_ + within, before_end = rows_ - phase_;
   const bool around = counted >= before_end;
   const std::uint64_t left = around ? rows_ - counted : before_end - counted;
@@ -196,10 +197,10 @@ RowRun BlockOrder::run_at(std::uint64_t window, std::uint64_t x, std::uint64_t m
           std::min({most, block_rows_ - within, left})};
 }
 
-// Calls use(window, place, value) for this rank's positions from global position `first`
-// on: `place` is where(sections, section) plus the place of the position's row in its section, and
-// `value` is the entry of `values` for it. The world size divides the streams, so
-// positions that take rows from the same section come at a fixed distance.
+// Calls use(window, place, value) for this rank's positions from global position `first` on.
+// `place` is where(sections, section) plus the place of the position's row in its section, and
+// `value` is the entry of `values` for it. The world size divides the number of streams, so
+// positions that take rows from the same section are a fixed distance apart.
 template <class Where, class Use>
 void BlockOrder::visit(std::uint64_t first, std::span<std::uint64_t> values, const Where& where,
                        const Use& use) const {
@@ -265,7 +266,7 @@ std::uint64_t BlockOrder::most_rows() const {
   return quotient_up(std::min(window_rows_, rows_), order_.world);
 }
 
-// A section that is not a whole number of blocks begins and ends inside one; so do the file and
+// A section that is not a whole number of blocks begins and ends inside a block. So do the file and
 // the list.
 std::uint64_t BlockOrder::most_runs() const {
   const std::uint64_t rows = most_rows();
@@ -285,7 +286,7 @@ void BlockOrder::runs(std::uint64_t window, std::vector<RowRun>& runs) const {
   if (order_.world == 1) return add(0, rows_in(window));
   const Sections sections(*this, window);
   for (std::uint64_t section = first_section(window); section < streams_; section += order_.world) {
-    if (sections.length(section) == 0) break;  // so are those after it
+    if (sections.length(section) == 0) break;  // later ones are empty, too
     const std::uint64_t begin = sections.begin(section);
     add(begin, begin + sections.length(section));
   }

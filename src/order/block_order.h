@@ -9,24 +9,24 @@
 
 namespace evenkeel {
 
-// Rows of the file that follow one another.
+// Consecutive rows of the file.
 struct RowRun {
   std::uint64_t start = 0, count = 0;
   friend bool operator==(const RowRun&, const RowRun&) = default;
 };
 
-// The list of blocks: the full blocks in a shuffled order, then the rows that are left over. A
-// window is a part of that list. The rows of a window, as they lie in the list, are cut into one
-// section for each stream, in a shuffled order, and each section is shuffled. Global positions take
-// a row from each section in turn. Immutable, so thread-safe.
+// The order is based on a list of blocks: the full blocks in shuffled order, then the rows that are
+// left over. A window is a part of that list. The rows of a window, in the order of the list, are
+// cut into one section for each stream. The sections are in shuffled order, and the rows of each
+// section are shuffled. Consecutive global positions take one row from each section, round robin.
+// Immutable, so thread-safe.
 //
 // A rank has some sections of each window. Its part of a window is these sections one after the
-// other; `runs` says which rows of the file they are, and `fill_places` where in that part the row
-// of a position is.
+// other. `runs` returns the rows of the file in that part, and `fill_places` returns where in the
+// part the row of a position is.
 class BlockOrder {
  public:
-  // Throws Error (kInvalid) for numbers that make no sense, and if order.world does not divide the
-  // streams.
+  // Throws Error (kInvalid) for invalid numbers, and if order.world does not divide the streams.
   BlockOrder(const Order& order, std::uint64_t rows);
 
   // The rows at global positions first, first + world, first + 2 * world, ...
@@ -44,23 +44,24 @@ class BlockOrder {
   // This rank's part of a window, as runs of rows of the file.
   void runs(std::uint64_t window, std::vector<RowRun>& runs) const;
   // Where in that part the rows of this rank's positions first, first + 1, ... are. All of them
-  // must be of one window.
+  // must be in one window.
   void fill_places(std::uint64_t first, std::span<std::uint64_t> places) const;
 
  private:
-  // How a window is cut. Section e is the one from which positions that are e modulo the streams
-  // take their rows, counted from the window's first position.
+  // How a window is cut. Positions are counted from the first position of the window. Those that
+  // are e modulo the number of streams take their rows from section e.
   class Sections {
    public:
     Sections(const BlockOrder& order, std::uint64_t window);
     std::uint64_t length(std::uint64_t section) const { return size_ + (section < longer_); }
-    // Rows of the window before this section.
+    // The number of rows of the window before this section.
     std::uint64_t begin(std::uint64_t section) const;
-    // The section in which row x of the window is.
+    // The section that contains row x of the window.
     std::uint64_t section_of(std::uint64_t x) const;
     // Shuffles the rows of a section.
     Permutation shuffle(std::uint64_t section) const;
-    // Rows of a rank's sections before this one, which is the rank's. `first` is the rank's first.
+    // The number of rows in the rank's sections before this one. `section` must belong to the rank,
+    // and `first` is the rank's first section.
     std::uint64_t begin_in_part(std::uint64_t section, std::uint64_t first) const;
 
    private:
@@ -74,7 +75,8 @@ class BlockOrder {
   // Permutation number `number` of a window: 0 and 1 order its sections, 2 + e shuffles section e.
   Permutation permutation(std::uint64_t window, std::uint64_t number, std::uint64_t n) const;
   std::uint64_t first_section(std::uint64_t window) const;  // of this rank
-  // The run from row x of a window on, as long as it is one in the file but at most `most` rows.
+  // The run from row x of a window on, as long as it is contiguous in the file, but at most `most`
+  // rows.
   RowRun run_at(std::uint64_t window, std::uint64_t x, std::uint64_t most) const;
   template <class Where, class Use>
   void visit(std::uint64_t first, std::span<std::uint64_t> values, const Where& where,

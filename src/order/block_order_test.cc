@@ -23,7 +23,7 @@ std::vector<std::uint64_t> all_rows(const Order& order, std::uint64_t rows) {
   return found;
 }
 
-// Every row once, and the inverse leads back.
+// Whether every row comes once and `find` returns its position.
 bool is_epoch(const Order& order, std::uint64_t rows) {
   const Sequence sequence(order, rows);
   const std::vector<std::uint64_t> found = all_rows(order, rows);
@@ -85,7 +85,7 @@ TEST(BlockOrder, APartOfASequenceIsTheSameHoweverItIsAskedFor) {
 
 TEST(BlockOrder, TheGlobalSequenceIsTheSameForEveryWorldThatDividesTheStreams) {
   for (const std::uint64_t rows : {1, 11, 960, 1003}) {
-    // Windows of 60 and of 70 rows: the second is no multiple of the streams.
+    // Windows of 60 and of 70 rows: 70 is not a multiple of the streams.
     for (const BlockOptions& blocks : {BlockOptions{10, 6, 12}, BlockOptions{10, 7, 12}}) {
       const std::vector<std::uint64_t> global = all_rows(block_shuffled(3, 4, blocks), rows);
       for (const std::uint64_t world : {2, 3, 4, 6, 12}) {
@@ -104,7 +104,7 @@ TEST(BlockOrder, TheGlobalSequenceIsTheSameForEveryWorldThatDividesTheStreams) {
   }
 }
 
-// What a reader does with it: read the runs of a window, then take each row from its place.
+// Does what a reader does: reads the runs of a window, then takes each row from its place.
 TEST(BlockOrder, RunsAndPlacesGiveTheRowsOfTheSequence) {
   for (const std::uint64_t rows : {1, 5, 60, 999, 1003}) {
     for (const BlockOptions& blocks :
@@ -226,7 +226,7 @@ TEST(BlockOrder, RefusesNumbersThatMakeNoSense) {
 TEST(BlockOrder, BlocksAreChosenByTheBudgetAndTheWorld) {
   const std::uint64_t mib = 1 << 20;
   EXPECT_EQ(choose_blocks({.row_bytes = 648, .budget = 512 * mib}), (BlockOptions{202, 1025, 64}));
-  // A world of 4 with a quarter of the memory each mixes as many rows.
+  // Four ranks with a quarter of the memory each mix the same number of rows.
   EXPECT_EQ(choose_blocks({.row_bytes = 648, .budget = 128 * mib, .world = 4}),
             (BlockOptions{202, 1025, 64}));
   EXPECT_EQ(choose_blocks({.row_bytes = 1024, .budget = 16384 * mib}),
@@ -240,7 +240,8 @@ TEST(BlockOrder, BlocksAreChosenByTheBudgetAndTheWorld) {
                 {.row_bytes = 8, .budget = mib, .world = 6, .block_rows = 10, .window_rows = 95}),
             (BlockOptions{10, 10, 192}));
   EXPECT_EQ(choose_blocks({.budget = ~0ULL, .world = ~0ULL}).streams, ~0ULL);
-  // A mixture: the sets share the budget, and a step has at least 8 turns where ranks allow it.
+  // A mixture: the sets share the budget, and a step has at least 8 turns if the world size allows
+  // it.
   EXPECT_EQ(choose_blocks({.row_bytes = 1024, .budget = 512 * mib, .sets = 4, .step_rows = 100}),
             (BlockOptions{64, 512, 8}));
   const auto streams = [](std::uint64_t world, std::uint64_t step_rows) {

@@ -36,8 +36,8 @@ Vector parse(const std::string& line) {
   return vector;
 }
 
-// Somewhere above this program. Its path is not compiled in, so that a compiler cache serves every
-// copy of the source.
+// The page is in a folder above this program. Its path is not compiled in, so that a compiler cache
+// can be shared by all copies of the source.
 std::filesystem::path orders_page() {
   auto folder = std::filesystem::read_symlink("/proc/self/exe");
   while (folder.has_relative_path() && !exists(folder / "docs/orders.md")) {

@@ -41,7 +41,7 @@ std::uint64_t positions_of_rank(const Order& order, std::uint64_t rows) {
 
 [[noreturn]] void throw_invalid_draw(std::uint64_t counter, std::uint64_t n) {
   if (n == 0) {
-    throw Error(ErrorKind::kInvalid, "draw", "cannot draw from 0 rows").hint("give at least 1 row");
+    throw Error(ErrorKind::kInvalid, "draw", "cannot draw from 0 rows").hint("use at least 1 row");
   }
   throw Error(ErrorKind::kInvalid, "draw",
               "draw number " + std::to_string(counter) + " is above the maximum, 2^63-1")

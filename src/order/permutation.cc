@@ -37,7 +37,7 @@ Permutation::Permutation(std::uint64_t n, std::uint64_t seed, std::uint64_t epoc
     : n_(n) {
   if (n == 0) {
     throw Error(ErrorKind::kInvalid, "permutation", "cannot permute 0 rows")
-        .hint("give at least 1 row");
+        .hint("use at least 1 row");
   }
   const unsigned width = std::max(kMinWidth, static_cast<unsigned>(std::bit_width(n - 1)));
   high_bits_ = width / 2;

@@ -27,7 +27,7 @@ LoaderOptions in_blocks(std::uint64_t batch_size, BlockOptions blocks = kFewCrop
 
 class TokenBlocks : public TokenLoaderTest {};
 
-// The crops of an epoch are those of kCovering, in the order that `blocks` gives to as many rows.
+// The crops of an epoch are those of kCovering, in the order of `blocks` for as many rows.
 TEST_F(TokenBlocks, CropsComeInTheirOrderFromWindowsAndFromMappings) {
   const std::uint64_t crops = (10'007 - 10) / 10;
   for (const EngineKind engine : {EngineKind::kDirect, EngineKind::kRead, EngineKind::kMap}) {
@@ -71,7 +71,7 @@ TEST_F(TokenBlocks, SeekBackAndForth) {
   }
 }
 
-// Also for workers of a rank, and each rank reads its own share.
+// This also applies to the workers of a rank.
 TEST_F(TokenBlocks, AStepIsTheSameCropsForEveryWorldAndNumberOfWorkers) {
   const Tokens stream = tokens(9'000);
   TokenLoader alone(stream, in_blocks(24));
@@ -119,9 +119,10 @@ TEST_F(TokenBlocks, EachRankReadsItsOwnShare) {
     most = std::max(most, loader.stats().bytes_from_disk);
     all += loader.stats().bytes_from_disk;
   }
-  // Sections of a window are not whole blocks, and requests are aligned.
+  // A little more than a quarter: sections of a window are not whole blocks, and requests are
+  // aligned.
   EXPECT_LE(most, 8'000'000 / 4 * 1.1);
-  EXPECT_GE(all, 399'900 * 10 * 2);  // the crops of whole steps, each by one of the ranks
+  EXPECT_GE(all, 399'900 * 10 * 2);  // the crops of whole steps, each read by one rank
 }
 
 TEST_F(TokenBlocks, AStateSaysWhichBlocks) {
@@ -146,7 +147,7 @@ TEST_F(TokenBlocks, AStateSaysWhichBlocks) {
     }
     for (int i = 0; i < 10; ++i) expect_as_explained(other);
   }
-  // 5 ranks cannot go on: the loader stays as it is.
+  // 5 ranks cannot resume from this state: the loader stays as it is.
   LoaderOptions options = in_blocks(24, {8, 16, 5});
   options.world = 5;
   TokenLoader five(stream, options);
@@ -186,7 +187,7 @@ TEST_F(TokenBlocks, AnEpochOfLessThanAStepIsRefused) {
   } catch (const Error& error) {
     const std::string text = error.what();
     EXPECT_NE(text.find("an epoch has 399 samples"), std::string::npos) << text;
-    EXPECT_EQ(text.find("drop_last"), std::string::npos) << text;  // which it does not have
+    EXPECT_EQ(text.find("drop_last"), std::string::npos) << text;  // not an option of TokenLoader
   }
 }
 

@@ -16,7 +16,7 @@ constexpr std::array<std::pair<std::string_view, CropOrder>, 5> kNames = {{
     {"megatron", CropOrder::kMegatron},
 }};
 
-// Keeps the phases of `covering` apart from its permutations of blocks.
+// Makes the phases independent of the permutations of blocks.
 constexpr std::uint64_t kPhaseSeed = 0x70686173655f6f66;  // "phase_of"
 
 bool has_phases(CropOrder order) {
@@ -40,17 +40,18 @@ std::string_view crop_order_name(CropOrder order) {
 std::uint64_t crops_of_epoch(std::uint64_t tokens, std::uint64_t block_size, CropOrder order) {
   if (tokens <= block_size) return 0;
   if (order == CropOrder::kShuffled) return (tokens - 1) / block_size;
-  // As many as fit behind the largest phase, so that every epoch has the same number.
+  // As many as fit after the largest phase, so that every epoch has the same number.
   return (tokens - block_size) / block_size;
 }
 
 std::uint64_t crop_phase(std::uint64_t seed, std::uint64_t block_size, std::uint64_t epoch) {
-  // A permutation of all phases, so that none comes twice in block_size epochs.
+  // A permutation of all phases, so that none is repeated within block_size epochs.
   return Permutation(block_size, seed ^ kPhaseSeed, epoch / block_size)(epoch % block_size);
 }
 
 void require_crops(std::uint64_t tokens, std::uint64_t block_size, CropOrder order) {
-  if (block_size == 0) throw Error(ErrorKind::kInvalid, "loader", "a block of 0 tokens");
+  if (block_size == 0)
+    throw Error(ErrorKind::kInvalid, "loader", "block_size must be at least 1; got 0");
   const bool drawn = order == CropOrder::kRandom;
   if (tokens > block_size && (drawn || crops_of_epoch(tokens, block_size, order) > 0)) return;
   const std::uint64_t needed = has_phases(order) ? 2 * block_size : block_size + 1;

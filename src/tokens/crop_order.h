@@ -1,5 +1,4 @@
-// Which crop comes when, for one set of tokens: a pure function of (seed, position), in O(1)
-// memory.
+// The order of the crops of one set of tokens: a pure function of (seed, position), in O(1) memory.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +14,15 @@
 
 namespace evenkeel {
 
-// Crops of an epoch, of an order that has epochs.
+// The number of crops in an epoch, for an order that has epochs.
 std::uint64_t crops_of_epoch(std::uint64_t tokens, std::uint64_t block_size, CropOrder order);
-// Tokens before the first crop of an epoch, with kCovering and kBlocks.
+// The number of tokens before the first crop of an epoch, for kCovering and kBlocks.
 std::uint64_t crop_phase(std::uint64_t seed, std::uint64_t block_size, std::uint64_t epoch);
-// Throws Error (kInvalid) when there are too few tokens for one crop.
+// Throws Error (kInvalid) if there are too few tokens for one crop.
 void require_crops(std::uint64_t tokens, std::uint64_t block_size, CropOrder order);
 
-// All orders but kBlocks and kMegatron. One thread at a time: it remembers the permutation of the
-// epoch it was last asked about.
+// All orders except kBlocks and kMegatron. Not thread-safe: it caches the permutation of the last
+// epoch.
 class CropSequence final : public SampleOrder {
  public:
   // Throws as require_crops does.
@@ -40,8 +39,7 @@ class CropSequence final : public SampleOrder {
   std::optional<Permutation> permutation_;  // of epoch_
 };
 
-// The order kBlocks: crops that lie side by side are the rows of the order `blocks`. One thread at
-// a time.
+// The order kBlocks: adjacent crops are the rows of the order `blocks`. Not thread-safe.
 class BlockCrops final : public SampleOrder {
  public:
   // `crops`, `order` and `mixed` as for RowOrder.
@@ -59,7 +57,7 @@ class BlockCrops final : public SampleOrder {
 
   RowOrder crops_;
   const std::uint64_t block_size_, seed_;
-  std::uint64_t epoch_ = UINT64_MAX, phase_ = 0;  // of that epoch
+  std::uint64_t epoch_ = UINT64_MAX, phase_ = 0;  // the last epoch and its phase
 };
 
 }  // namespace evenkeel

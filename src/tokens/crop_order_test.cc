@@ -13,7 +13,7 @@ namespace evenkeel {
 namespace {
 
 TEST(CropOrder, RandomStartsAreUniformOverAllThatFit) {
-  // n - T = 96 starts: 0 .. 95, and none beyond.
+  // n - T = 96 starts: 0 .. 95.
   CropSequence crops(100, 4, CropOrder::kRandom, 11);
   std::vector<std::uint64_t> counts(96);
   for (std::uint64_t i = 0; i < 96'000; ++i) ++counts.at(crops.at(i).row);

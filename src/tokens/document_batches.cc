@@ -47,7 +47,7 @@ DocumentBatches::Set DocumentBatches::make_set(const WeightedTokens& weighted,
     require_possible(*set.separator, joined_.dtype, tokens.files.front().path);
     return set;
   }
-  if (!in_pieces() && set.tokens <= columns_) return set;  // the order says what is wrong
+  if (!in_pieces() && set.tokens <= columns_) return set;  // the order throws an error later
   if (set.tokens == 0) {
     throw wrong_documents(packed() ? "there are no tokens to pack" : "there are no tokens");
   }
@@ -205,7 +205,7 @@ DocumentFields DocumentBatches::fields_in(std::byte* memory) const {
 
 void DocumentBatches::mark_by_index(const Set& set, std::uint64_t start, std::uint64_t document,
                                     DocumentFields& fields) const {
-  std::uint64_t last = start;  // empty documents begin where others do
+  std::uint64_t last = start;  // skips empty documents, which begin at the same token as others
   set.reading.reader->for_each_start(document + 1, [&](std::uint64_t begin) {
     if (begin > start + columns_ || begin >= set.tokens) return false;
     if (begin > last) fields.boundary(begin - start);
@@ -248,14 +248,15 @@ void DocumentBatches::mark_by_tokens(const Set& set, std::uint64_t start, const 
                                      DocumentFields& fields) const {
   const Separator& separator = *set.separator;
   const std::uint32_t size = joined_.dtype.size;
-  // Column j begins a document if token j does, or if token j-1 ends one; column 0 always does.
+  // A document begins at column j if token j is bos, or token j-1 is eos. One always begins at
+  // column 0.
   const std::byte* first = separator.begins ? stored + size : stored;
   if (separator.begins) {
     find_tokens(joined_.dtype, first, columns_, separator.token,
                 [&](std::uint64_t i) { fields.boundary(i + 1); });
     return;
   }
-  // A file begins a document also if the one before does not end with eos.
+  // A document also begins with each file, even if the file before it does not end with eos.
   const std::uint64_t begin = set.first_token + start;
   auto segment = std::ranges::upper_bound(joined_.segments, begin, {},
                                           [](const Segment& one) { return one.first_row; });
@@ -310,7 +311,7 @@ std::uint64_t DocumentBatches::first_token(std::size_t set, std::uint64_t row) {
   DocumentPiece own;
   const auto pieces = pieces_of(sets_[set], sets_[set].explaining, row, false, own);
   if (!pieces.empty()) return pieces.front().start;
-  // An empty document may be the last.
+  // An empty document may be the last one of the stream.
   return whole() ? std::min(own.start, sets_[set].tokens - 1) : 0;
 }
 

@@ -12,7 +12,7 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::uint64_t kFieldsAlignment = 64;  // as fields of a batch have it
+constexpr std::uint64_t kFieldsAlignment = 64;  // as for all fields of a batch
 
 constexpr std::array<std::pair<std::string_view, DocumentMode>, 5> kModes = {{
     {"none", DocumentMode::kNone},
@@ -22,7 +22,7 @@ constexpr std::array<std::pair<std::string_view, DocumentMode>, 5> kModes = {{
     {"whole", DocumentMode::kWhole},
 }};
 
-// Of loss_mask.
+// Values of loss_mask.
 constexpr std::uint8_t kCounts = 1, kLeftOut = 0;
 
 }  // namespace
@@ -32,7 +32,7 @@ DocumentMode parse_document_mode(std::string_view name) {
     if (text == name) return mode;
   }
   throw Error(ErrorKind::kInvalid, "documents",
-              "\"" + std::string(name) + "\" is not a mode of documents")
+              "\"" + std::string(name) + "\" is not a document mode")
       .hint("the modes are none, mask, start, packed, whole");
 }
 
@@ -81,7 +81,7 @@ void DocumentFields::add(std::uint64_t place) {
     throw Error(ErrorKind::kInvalid, "documents",
                 "a batch of " + with_commas(rows_) + " x " + with_commas(columns_) +
                     " tokens has more than the " + with_commas(layout_.most_documents) +
-                    " documents that cu_seqlens was given room for")
+                    " documents that cu_seqlens has room for")
         .hint("raise most_documents, or leave it out");
   }
   cu_seqlens_[counts_[0]++] = static_cast<std::int32_t>(place);
@@ -97,7 +97,7 @@ void DocumentFields::pad_from(std::uint64_t column) {
   if (column == columns_) return;
   if (column > 0) add(row_begin_ + column);
   std::memset(loss_mask_ + row_begin_ + column, kLeftOut, columns_ - column);
-  document_ids_[row_begin_ + column] = -1;  // for `finish`
+  document_ids_[row_begin_ + column] = -1;  // for `finish`: padding
 }
 
 void DocumentFields::finish() {
@@ -109,7 +109,7 @@ void DocumentFields::finish() {
   for (std::uint64_t i = 0; i < documents; ++i) {
     const std::int32_t begin = cu_seqlens_[i], end = cu_seqlens_[i + 1];
     longest = std::max(longest, static_cast<std::uint32_t>(end - begin));
-    // Half of the work of a mask is here: copying from a small table is as fast as it gets.
+    // Half of the time for kMask is spent here. Copying from a small table is the fastest way.
     std::memcpy(position_ids_ + begin, counting_, (end - begin) * sizeof(std::int32_t));
     const bool padding = may_pad && document_ids_[begin] == -1;
     fill_numbers(document_ids_ + begin, static_cast<std::uint64_t>(end - begin),
@@ -120,7 +120,7 @@ void DocumentFields::finish() {
 
 const std::byte* Batch::require_documents() const {
   if (documents_) return documents_;
-  throw Error(ErrorKind::kInvalid, "batch", "the loader was made without documents")
+  throw Error(ErrorKind::kInvalid, "batch", "the loader was created without documents")
       .hint("set LoaderOptions::documents.mode");
 }
 

@@ -1,4 +1,4 @@
-// What a batch says about documents: position_ids, document_ids, cu_seqlens and loss_mask.
+// The fields of a batch about documents: position_ids, document_ids, cu_seqlens and loss_mask.
 #pragma once
 
 #include <cstddef>
@@ -8,18 +8,20 @@
 
 namespace evenkeel {
 
-// Writes the fields of one batch, in memory that documents_layout describes: `begin`, then for each
-// row its documents in order, then `finish`. A value: several may write to several batches at once.
+// Writes the fields of one batch, in memory that documents_layout describes: call `begin`, then for
+// each row its documents in order, then `finish`. Does not own the memory. Several objects may
+// write to different batches at once.
 class DocumentFields {
  public:
-  // `counting` holds 0, 1, 2, ... columns - 1.
+  // `counting` contains 0, 1, 2, ..., columns - 1.
   DocumentFields(const DocumentsLayout& layout, std::uint64_t rows, std::uint64_t columns,
                  const DocumentOptions& options, const std::int32_t* counting, std::byte* memory);
 
   void begin();
-  // Row `row` is the next. Its first document begins with it.
+  // Begins row `row`. Its first document begins with the row.
   void begin_row(std::uint64_t row) { begin_at(row * columns_); }
-  // The same where rows differ in length: they begin at positions of the batch, which has `places`.
+  // The same for rows of different lengths, which begin at any position of the batch. `set_places`
+  // sets the number of positions.
   void begin_at(std::uint64_t place) {
     row_begin_ = place;
     add(place);
@@ -27,13 +29,13 @@ class DocumentFields {
   void set_places(std::uint64_t places) { counts_[2] = static_cast<std::uint32_t>(places); }
   // Another document begins at this column (1 to columns), or, at `columns`, just after the row.
   void boundary(std::uint64_t column);
-  // From this column on, the row is padding.
+  // The row is padding from this column on.
   void pad_from(std::uint64_t column);
-  // The same in two parts: another document or another part of one begins at this column (1 to
-  // columns - 1); and the target of this column does not count.
+  // The two parts of `boundary`: another document, or another part of one, begins at this column (1
+  // to columns - 1); and the target of this column does not count.
   void begin_piece(std::uint64_t column) { add(row_begin_ + column); }
   void leave_out(std::uint64_t column) { loss_mask_[row_begin_ + column] = 0; }
-  // Fills what follows from the above, for all rows.
+  // Fills the fields that follow from the calls above, for all rows.
   void finish();
 
  private:

@@ -19,7 +19,7 @@ LoaderOptions checked_documents(LoaderOptions options) {
   const bool whole = documents.mode == DocumentMode::kWhole;
   const auto places = checked_mul(options.batch_size, options.block_size);
   if (!places || *places > std::numeric_limits<std::int32_t>::max()) {
-    throw wrong_documents("cu_seqlens is int32, and a batch of " + with_commas(options.batch_size) +
+    throw wrong_documents("cu_seqlens is int32, but a batch of " + with_commas(options.batch_size) +
                           " x " + with_commas(options.block_size) +
                           " tokens has more than 2^31-1 positions")
         .hint("take a smaller batch_size");
@@ -59,7 +59,7 @@ void require_pad(const LoaderOptions& options, DType stored) {
   const std::int64_t pad = options.documents.pad;
   if (options.documents.mode != DocumentMode::kPacked || can_hold(out, pad)) return;
   throw wrong_documents("pad is " + std::to_string(pad) + ", which does not fit " + out.name())
-      .hint("take another pad, or another dtype");
+      .hint("use another pad, or another dtype");
 }
 
 DocumentSource source_of(const DocumentOptions& options) {

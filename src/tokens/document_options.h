@@ -1,4 +1,4 @@
-// The options of documents, checked, and what they say about files.
+// Checks the options for documents, and finds the separators of files.
 #pragma once
 
 #include <optional>
@@ -13,16 +13,17 @@ namespace evenkeel {
 
 Error wrong_documents(const std::string& what);
 
-// With defaults filled in: window and bucket. Throws Error (kInvalid) with the numbers.
+// Returns the options with defaults for window and bucket. Throws Error (kInvalid) with the
+// numbers.
 LoaderOptions checked_documents(LoaderOptions options);
-// `pad` must fit the type that tokens are given as.
+// Throws Error (kInvalid) unless `pad` fits the dtype of the batches.
 void require_pad(const LoaderOptions& options, DType stored);
 
 DocumentSource source_of(const DocumentOptions& options);
-// The separator that all files of a set have, if none of them has an index.
+// The separator that all files of a set have in common, if none of them has an index.
 std::optional<Separator> common_separator(const std::vector<TokenFileInfo>& files,
                                           const DocumentSource& source);
-// Every set has one.
+// Whether every set has a common separator.
 bool all_have_separators(const std::vector<WeightedTokens>& sets, const LoaderOptions& options);
 
 }  // namespace evenkeel

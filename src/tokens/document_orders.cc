@@ -7,7 +7,7 @@
 namespace evenkeel {
 namespace {
 
-// Crops of another order, moved on to where a document begins.
+// Crops of another order, moved forward to the next start of a document.
 class StartOrder final : public SampleOrder {
  public:
   StartOrder(std::unique_ptr<SampleOrder> crops, DocumentReader& reader, std::uint64_t columns,
@@ -38,12 +38,12 @@ class StartOrder final : public SampleOrder {
   std::uint64_t turn() const override { return crops_->turn(); }
 
  private:
-  // What StartCounts counts, of some rows.
+  // The counts of StartCounts, for one call.
   struct Sums {
     std::uint64_t rows = 0, inside = 0, looked_at = 0, skipped = 0;
   };
 
-  // Where the row of the crop at `start` begins, which lies in `document`.
+  // Where the row begins that belongs to the crop at `start`, a token of `document`.
   std::uint64_t begin_of_row(std::uint64_t start, std::uint64_t document, bool& inside) {
     const std::uint64_t end = start + columns_;
     const auto starts = reader_.three_starts(document);
@@ -52,8 +52,8 @@ class StartOrder final : public SampleOrder {
     inside = use_leftovers_ && (begin >= end || begin > last_);
     if (inside) return start;
     if (begin > last_) return reader_.start(reader_.locate(last_));
-    // The row's documents are looked up next. An empty document begins there, too, and does not
-    // hold its first token.
+    // The documents of the row are looked up next. If the document at `begin` is empty, it does not
+    // contain that token.
     if (starts[which + 1] > begin) reader_.remember(begin, document + which);
     return begin;
   }
@@ -65,14 +65,14 @@ class StartOrder final : public SampleOrder {
     return begin;
   }
 
-  // What no row shows is counted for some rows: the tokens of a block that lie before its row, and
-  // beyond the row of the block before it.
+  // Counts tokens that no row shows, for a sample of the rows: tokens of a block that lie before
+  // its row and after the row of the previous block.
   void count(std::uint64_t start, std::uint64_t begin, bool inside, Sums& sums) {
     constexpr std::uint64_t kOneOf = 16;
     ++sums.rows;
     if (inside) ++sums.inside;
     if (rows_++ % kOneOf != 0) return;
-    std::uint64_t shown = start;  // up to here, by the row before
+    std::uint64_t shown = start;  // the previous row shows tokens up to here
     if (start >= columns_) {
       bool ignored;
       const std::uint64_t before = start - columns_;
@@ -97,12 +97,12 @@ class StartOrder final : public SampleOrder {
   const std::uint64_t columns_;
   const bool use_leftovers_;
   StartCounts* const counts_;
-  const std::uint64_t last_;  // start that leaves room for a row and its last target
-  std::uint64_t rows_ = 0;    // that were counted
+  const std::uint64_t last_;  // the last start with room for a row and its last target
+  std::uint64_t rows_ = 0;    // rows that were counted
   std::vector<std::uint64_t> documents_;
 };
 
-// Rows of packed windows. Windows come in a keyed order, and the rows of some of them are mixed.
+// Rows of packed windows; see pack_order.
 class PackOrder final : public SampleOrder {
  public:
   PackOrder(const Packs& packs, const LoaderOptions& options, std::uint64_t seed,
@@ -140,12 +140,12 @@ class PackOrder final : public SampleOrder {
     in_group_.clear();
     of_rows_.clear();
     for (std::uint64_t place = first; place < first + windows; ++place) {
-      // With replacement: a window is drawn for each place that one has.
+      // kRandom draws with replacement: a window for each place of a window.
       in_group_.push_back(order_ == CropOrder::kRandom
                               ? uniform_draw(seed_, 0, epoch * windows_ + place, windows_)
                               : of_windows(place));
-      // Windows give a row each in turn: ranks that take each world-th position have windows of
-      // their own, if the world divides the group.
+      // The windows of a group take turns, row by row. A rank takes each world-th position, so
+      // ranks have windows of their own if the world divides the group.
       if (order_ != CropOrder::kBlocks) continue;
       of_rows_.emplace_back(rows_, seed_ ^ kRowsSeed, epoch * windows_ + place);
     }
@@ -162,7 +162,7 @@ class PackOrder final : public SampleOrder {
   const std::uint64_t seed_, windows_, rows_, group_, turn_;
   std::uint64_t epoch_ = 0, of_group_ = 0;
   std::vector<std::uint64_t> in_group_;  // windows of that group
-  std::vector<Permutation> of_rows_;     // of all its rows, or with kBlocks of each window's
+  std::vector<Permutation> of_rows_;     // of all its rows; with kBlocks, of each window's rows
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Rows that are made of pieces of documents: what is read for them, and how x and y are made.
+// Rows that are made of pieces of documents: what is read for them, and how x and y are filled.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -52,7 +52,7 @@ void DocumentBatches::add_slot(const Budget& budget) {
 void DocumentBatches::make_room(Slot& slot, std::size_t pieces) {
   if (pieces <= slot.room) return;
   const std::size_t room = std::max(pieces, 2 * slot.room);
-  // The old lists live until the new ones are filled. The plan has a number for each piece, too.
+  // The old lists exist until the new ones are filled. The plan has a number for each piece, too.
   Reservation more = budget_.reserve(
       (room + slot.room) * (sizeof(JobRun) + sizeof(Placed) + 3 * sizeof(std::uint64_t)),
       "pieces of rows");
@@ -104,7 +104,7 @@ std::span<const JobRun> DocumentBatches::runs(std::size_t slot, std::span<const 
   DocumentFields fields = fields_in(memory);
   fields.begin();
   const std::uint32_t size = joined_.dtype.size;
-  std::uint64_t row_begin = 0;  // of kWhole
+  std::uint64_t row_begin = 0;  // position in the batch
   for (std::uint64_t i = 0; i < rows.size(); ++i) {
     const Set& set = set_of(rows[i]);
     DocumentPiece own;

@@ -66,17 +66,17 @@ DocumentWindowReader::DocumentWindowReader(DocumentBatches& documents,
     free_memory();
     const std::uint64_t bytes = kSlots * set_.usual_tokens * tokens_->layout.row_bytes;
     throw Error(ErrorKind::kBudget, "order blocks",
-                "two windows of " + with_commas(set_.windows.window) + " rows, of which this rank" +
-                    " has " + with_commas(set_.usual_tokens) +
-                    " tokens each, do not fit: " + with_commas(bytes) + " bytes are needed, " +
-                    with_commas(tokens_->budget.left()) + " are left of a budget of " +
-                    tokens_->budget.describe())
+                "two windows of " + with_commas(set_.windows.window) + " rows, with about " +
+                    with_commas(set_.usual_tokens) +
+                    " tokens each for this rank, do not fit: " + with_commas(bytes) +
+                    " bytes are needed, " + with_commas(tokens_->budget.left()) +
+                    " are left of a budget of " + tokens_->budget.describe())
         .in(tokens_->layout.paths.front())
         .hint("use a smaller window or fewer mixed_windows, or raise the budget");
   }
   std::vector<ReadStream> streams;
   streams.push_back({tokens_->layout, *engines_[0], tokens_->merge_gap});
-  // The spans are found for the tokens.
+  // Masks are read after the tokens, whose job finds the spans.
   if (masks_) streams.push_back({masks_->layout, *engines_[1], masks_->merge_gap, 0});
   start(std::move(streams), tokens_->budget.limit() / 4, UINT64_MAX);
 }
@@ -84,7 +84,8 @@ DocumentWindowReader::DocumentWindowReader(DocumentBatches& documents,
 void DocumentWindowReader::reserve() {
   const Budget& budget = tokens_->budget;
   const std::uint64_t most = set_.windows.most();
-  const std::uint64_t plans = RowFeed::memory(budget.limit() / 4, 0);  // and see make_room
+  const std::uint64_t plans =
+      RowFeed::memory(budget.limit() / 4, 0);  // make_room reserves the rest
   lists_share_ =
       budget.reserve(most * sizeof(std::uint64_t) + engines_.size() * plans, "plans of windows");
   rows_.reserve(most);
@@ -108,7 +109,7 @@ void DocumentWindowReader::free_memory() {
 }
 
 void DocumentWindowReader::grow_wanted(std::size_t room) {
-  // The old list lives until the new one is filled.
+  // The old list exists until the new one is filled.
   Reservation more =
       tokens_->budget.reserve((room + wanted_.capacity()) * sizeof(Span), "documents of a window");
   wanted_.reserve(room);
@@ -149,8 +150,8 @@ void DocumentWindowReader::find_spans(Slot& slot, std::uint64_t number) {
     want({start, start + tokens});
   });
   std::ranges::sort(wanted_, {}, &Span::start);
-  // Merged in place first, so that the list of the slot has room for what is left. What lies
-  // between spans takes no memory: where it is small, the plan reads it and leaves it out.
+  // Merge in place first, so that the slot's list needs room only for merged spans. Gaps between
+  // spans take no memory: the plan reads a small gap and drops it.
   std::size_t merged = 0;
   for (const Span& span : wanted_) {
     if (merged > 0 && span.start <= wanted_[merged - 1].end) {
@@ -219,7 +220,8 @@ void DocumentWindows::open(std::size_t sets, const Make& make) {
 
 DocumentWindowReader& DocumentWindows::reader(std::size_t set) const {
   if (!missing()) return *readers_[set];
-  throw Error(ErrorKind::kBudget, "loader", "the windows were given up when a state was loaded")
+  throw Error(ErrorKind::kBudget, "loader",
+              "the windows were released when a state was loaded, and no longer fit the budget")
       .hint("load a state whose windows fit the budget, or create a new loader");
 }
 

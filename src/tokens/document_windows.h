@@ -1,4 +1,4 @@
-// The order `blocks` where rows are made of documents: the tokens of a window's rows are read
+// The order `blocks` if rows are made of documents: the tokens of all rows of a window are read
 // together, and batches are copied out of them.
 #pragma once
 
@@ -19,21 +19,22 @@ namespace evenkeel {
 
 class DocumentBatches;
 
-// Which windows a rank's positions are in, where a window is some positions of all ranks, and a
-// rank takes each world-th of them.
+// Computes which window a position of a rank is in. A window is a range of positions of all ranks;
+// a rank takes each world-th of them.
 struct OrderWindows {
   std::uint64_t epoch = 1;   // positions of an epoch
-  std::uint64_t window = 1;  // and of a window; an epoch's last one may have fewer
+  std::uint64_t window = 1;  // positions of a window; the last one of an epoch may have fewer
   std::uint64_t rank = 0, world = 1;
-  // What this rank takes of an epoch, where epochs begin with steps. Nothing: the positions of an
-  // epoch follow those of the one before.
+  // How many positions this rank takes of an epoch, if epochs begin with steps. Empty: the
+  // positions of an epoch directly follow those of the one before.
   std::optional<std::uint64_t> taken = {};
 
-  // The position of all ranks.
+  // The position among those of all ranks.
   std::uint64_t position(std::uint64_t mine) const;
-  std::uint64_t number_of(std::uint64_t mine) const;   // of the window, on from epoch to epoch
-  std::uint64_t first_of(std::uint64_t number) const;  // position of this rank's
-  std::uint64_t most() const { return window / world + 1; }  // of this rank's in a window
+  std::uint64_t number_of(std::uint64_t mine) const;  // of the window, counted across epochs
+  std::uint64_t first_of(
+      std::uint64_t number) const;  // the first position of this rank in a window
+  std::uint64_t most() const { return window / world + 1; }  // positions of this rank in a window
 
  private:
   std::uint64_t windows() const;  // of an epoch
@@ -41,33 +42,33 @@ struct OrderWindows {
   std::uint64_t within(std::uint64_t mine, std::uint64_t& epoch_number) const;
 };
 
-// Reads the tokens of a rank's rows window by window, sorted, in as few requests as that takes; and
-// beside them their loss mask, if there is one. Each of two windows is in memory that is reserved
-// when the reader is made; a window of more tokens takes more from the budget and keeps it.
+// Reads the tokens of a rank's rows window by window, in sorted order and with few requests, and
+// their loss mask, if there is one. Memory for two windows is reserved when the reader is created.
+// A window with more tokens takes more from the budget and keeps it.
 class DocumentWindowReader final : public WindowHolder {
  public:
   struct Set {
     std::size_t number = 0;
     OrderWindows windows = {};
-    std::unique_ptr<SampleOrder> order = nullptr;  // for this reader alone
+    std::unique_ptr<SampleOrder> order = nullptr;  // used by this reader only
     std::uint64_t first_token = 0;                 // in the array of tokens
-    std::optional<std::uint64_t> first_mask = {};  // in that of masks
-    std::uint64_t usual_tokens = 0;                // of a window
-    std::uint64_t usual_spans = 0;                 // and the parts of the stream that they are
+    std::optional<std::uint64_t> first_mask = {};  // in the array of masks
+    std::uint64_t usual_tokens = 0;                // in a window
+    std::uint64_t usual_spans = 0;                 // in a window
   };
   // `masks` may be nullptr. Throws Error (kBudget) with the arithmetic.
   DocumentWindowReader(DocumentBatches& documents, std::shared_ptr<Array::Impl> tokens,
                        std::shared_ptr<Array::Impl> masks, Set set);
   ~DocumentWindowReader() override { close(); }
 
-  // Tokens of the set that lie side by side, and where they are in memory.
+  // A contiguous range of tokens of the set.
   struct Span {
     std::uint64_t start = 0, end = 0;
   };
   // A window in memory.
   class Held {
    public:
-    // Copies tokens of the set, or numbers of its mask, which the window must have.
+    // Copy tokens of the set, or numbers of its mask. They must be in the window.
     void copy_tokens(std::uint64_t start, std::uint64_t count, std::byte* out) const {
       copy(0, start, count, out);
     }
@@ -83,8 +84,8 @@ class DocumentWindowReader final : public WindowHolder {
     const DocumentWindowReader& reader_;
     const std::size_t slot_;
   };
-  // Calls use(held, count) for as many parts of positions first .. first + count - 1 as there are
-  // windows.
+  // Splits positions first .. first + count - 1 by window, and calls use(held, count) for each
+  // part.
   template <class Use>
   void take(std::uint64_t first, std::uint64_t count, const Use& use) {
     take_parts(first, count, [&](std::size_t slot, std::uint64_t, std::uint64_t now) {
@@ -93,11 +94,11 @@ class DocumentWindowReader final : public WindowHolder {
   }
 
  private:
-  // What is read of one array.
+  // What is read from one array.
   struct Part {
     PageBuffer memory;
     std::vector<JobRun> runs;
-    std::vector<std::uint64_t> places;  // of the spans, in bytes
+    std::vector<std::uint64_t> places;  // of the spans in `memory`, in bytes
     Job job;
   };
   struct Slot {
@@ -127,7 +128,7 @@ class DocumentWindowReader final : public WindowHolder {
   void want(Span span);
   void make_room(Slot& slot, std::size_t spans) const;
   void place(Slot& slot, std::size_t which);
-  // Of a slot. Without other ranks, documents of a window lie side by side.
+  // The usual number of spans in a slot. Without other ranks, documents of a window are adjacent.
   std::size_t usual_spans() const {
     return set_.windows.world > 1 ? set_.usual_spans : set_.windows.most();
   }
@@ -136,8 +137,8 @@ class DocumentWindowReader final : public WindowHolder {
   DocumentBatches& documents_;
   const std::shared_ptr<Array::Impl> tokens_, masks_;
   const Set set_;
-  std::vector<std::shared_ptr<Engine>> engines_;  // of the tokens, and of the masks
-  // Of the thread that prepares windows.
+  std::vector<std::shared_ptr<Engine>> engines_;  // of the tokens and the masks
+  // Used by the thread that prepares windows.
   Reservation lists_share_, wanted_share_;
   std::vector<std::uint64_t> rows_;
   std::vector<Span> wanted_;
@@ -150,13 +151,13 @@ class DocumentWindows {
   using Positions = std::vector<std::uint64_t>;
   using Make = std::function<std::unique_ptr<DocumentWindowReader>(std::size_t set)>;
 
-  // Throws what `make` does; there are no readers then. `any` stays true once it was.
+  // If `make` throws, there are no readers afterwards. `any` stays true once `open` was called.
   void open(std::size_t sets, const Make& make);
   bool any() const { return opened_; }
   bool missing() const { return opened_ && readers_.empty(); }
 
   DocumentWindowReader& reader(std::size_t set) const;
-  // As WindowHolder does, for each set.
+  // These call the function of the same name of each reader.
   void pass(const Positions& first, const Positions& end);
   void seek(const Positions& first, const Positions& end);
   void interrupt();

@@ -11,7 +11,7 @@ TEST(OrderWindows, EveryPositionIsInItsWindow) {
   for (const std::uint64_t epoch : {1, 7, 24, 25}) {
     for (const std::uint64_t window : {1, 5, 8, 40}) {
       for (const std::uint64_t world : {1, 2, 3, 8}) {
-        std::vector<bool> seen(3 * epoch);  // by all ranks, of three epochs
+        std::vector<bool> seen(3 * epoch);  // by all ranks, in three epochs
         for (std::uint64_t rank = 0; rank < world; ++rank) {
           const OrderWindows windows{epoch, window, rank, world};
           std::uint64_t last = 0;
@@ -35,7 +35,7 @@ TEST(OrderWindows, EveryPositionIsInItsWindow) {
 }
 
 TEST(OrderWindows, EpochsThatBeginWithSteps) {
-  // Rank 1 of 2 takes 4 of an epoch's 10 positions, 1, 3, 5 and 7, in windows of 3.
+  // Rank 1 of 2 takes 4 of the 10 positions of an epoch (1, 3, 5 and 7), in windows of 3.
   const OrderWindows windows{10, 3, 1, 2, 4};
   std::vector<std::uint64_t> positions, numbers;
   for (std::uint64_t mine = 0; mine < 6; ++mine) {

@@ -1,4 +1,4 @@
-// The implementation of Tokens; loaders read from it.
+// The implementation of Tokens, which loaders read from.
 #pragma once
 
 #include <memory>
@@ -21,19 +21,19 @@ struct Tokens::Impl {
 
   const std::string format;
   const std::uint64_t first_token;           // of the stream in the files; above 0 for a slice
-  const EngineKind engine;                   // as it was asked for
-  const std::optional<std::uint64_t> cache;  // the same
+  const EngineKind engine;                   // as in the options
+  const std::optional<std::uint64_t> cache;  // as in the options
   const std::string fingerprint;
   const std::vector<TokenFileInfo> files;
   const std::shared_ptr<Array::Impl> array;
 
-  // Tokens as they are stored, on their way to the caller of xy. Calls at the same time have a
-  // buffer each, up to the number of processors and what the budget allows; others wait.
+  // Buffers for stored tokens, used by `xy`. Concurrent calls have a buffer each, as far as the
+  // number of processors and the budget allow; other calls wait. Thread-safe.
   class Staging {
    public:
     Staging(const Budget& budget, const PageBuffer& first);
 
-    // A buffer for the time of a call.
+    // Takes a buffer for its lifetime.
     class Use {
      public:
       explicit Use(Staging& owner) : owner_(owner), data_(owner.take()) {}
@@ -62,12 +62,12 @@ struct Tokens::Impl {
   PerProcess<Staging> staging;
 };
 
-// For the library itself: its loaders read through the implementation.
+// For loaders, which use the implementation.
 struct TokenInternals {
   static Tokens::Impl& of(const Tokens& tokens) { return *tokens.impl_; }
 };
 
-// The error for a token that is too large for the type it was asked for as.
+// The error for a token that does not fit the dtype `out`.
 Error token_too_large(const Layout& layout, DType out);
 
 }  // namespace evenkeel

@@ -15,8 +15,8 @@ Error wrong(const std::string& what) { return Error(ErrorKind::kInvalid, "loader
 DType output_type(const LoaderOptions& options, DType stored) {
   const DType out = options.dtype.value_or(stored);
   if (can_widen(stored, out)) return out;
-  throw wrong("tokens stored as " + stored.name() + " cannot be had as " + out.name())
-      .hint("ask for int64, int32, or as stored");
+  throw wrong("tokens stored as " + stored.name() + " cannot be returned as " + out.name())
+      .hint("use int64, int32 or the stored dtype");
 }
 
 }  // namespace
@@ -61,8 +61,8 @@ std::unique_ptr<DocumentBatches> TokenLoader::Impl::make_documents() const {
   return std::make_unique<DocumentBatches>(mixture_, options_, array_->layout, array_->budget);
 }
 
-// Of kBlocks and kMegatron: the steps of other orders come with their schedule. With kBlocks a rank
-// has the same streams in every epoch, so an epoch ends with a whole step.
+// For kBlocks and kMegatron; the steps of other orders are made with their schedule. With kBlocks a
+// rank has the same streams in every epoch, so an epoch ends with a whole step.
 Steps TokenLoader::Impl::make_steps() const {
   if (megatron_) {
     return {ending_after(megatron_->size(), steps_of(options_)), 0, Steps::Ends::kNone};
@@ -111,7 +111,8 @@ std::vector<LoaderWindows::Set> TokenLoader::Impl::make_sets() const {
 
 Schedule TokenLoader::Impl::make_schedule() {
   using Use = DocumentBatches::OrderUse;
-  const Use use = mixed_ ? Use::kExplaining : Use::kReading;  // it is the second one that explains
+  const Use use =
+      mixed_ ? Use::kExplaining : Use::kReading;  // the second schedule is for `explain`
   std::vector<ScheduledSet> sets;
   if (megatron_) {
     sets.push_back({1, megatron_->rows(), std::make_unique<MegatronOrder>(megatron_)});
@@ -148,8 +149,8 @@ std::unique_ptr<SampleOrder> TokenLoader::Impl::make_order(std::size_t set,
   return documents_ ? documents_->order(set, use, std::move(crops)) : std::move(crops);
 }
 
-// Documents of one set come in buckets of about one length, which begin with steps: so an epoch's
-// last step is short.
+// Whole documents of one set come in buckets of similar length. Buckets begin with steps, so the
+// last step of an epoch is short.
 Steps TokenLoader::Impl::steps_of_schedule(const std::vector<ScheduledSet>& sets) const {
   const std::uint64_t epoch = sets.front().order->epoch_samples();
   const bool short_end = documents_ && documents_->whole() && sets.size() == 1 && epoch > 0;
@@ -157,7 +158,7 @@ Steps TokenLoader::Impl::steps_of_schedule(const std::vector<ScheduledSet>& sets
           short_end ? Steps::Ends::kShort : Steps::Ends::kNone};
 }
 
-// Before the pipeline takes memory for batches: windows are the larger part.
+// Opens the windows before the pipeline takes memory for batches, because they need more.
 Pipeline::Options TokenLoader::Impl::pipeline_options(bool lends) {
   open_windows();
   Pipeline::Options options{.prefetch = options_.prefetch,
@@ -219,8 +220,8 @@ void TokenLoader::Impl::add_slot(const Budget& budget) {
   stored_.push_back(std::move(stored));
 }
 
-// Tokens that are mapped because they fit the budget are read instead, where their pages are in the
-// way of the batches.
+// With kBlocks, if the batches do not fit beside the pages of tokens that are mapped because they
+// fit the budget, the tokens are read instead.
 bool TokenLoader::Impl::make_room(std::uint64_t bytes) {
   if (options_.order != CropOrder::kBlocks || !array_->stop_mapping(bytes)) return false;
   open_windows();
@@ -232,7 +233,7 @@ std::vector<ReadStream> TokenLoader::Impl::streams() {
   if (windowed()) return {{array_->layout, idle_, {}, {}}};
   std::vector<ReadStream> streams{{array_->layout, *engine_, {}, {}, array_->cache()}};
   if (has_masks()) {
-    // What is read of the tokens says what is read of the masks.
+    // Masks are read after the tokens, whose job determines which masks to read.
     const auto& masks = documents_->mask_array();
     mask_engine_ = masks->engine();
     streams.push_back({masks->layout, *mask_engine_, {}, 0, masks->cache()});

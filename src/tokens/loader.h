@@ -1,5 +1,5 @@
-// The implementation of TokenLoader, which the bindings use directly: a pipeline that cuts crops
-// and finishes them as x and y.
+// The implementation of TokenLoader: a pipeline that reads crops and turns them into x and y. The
+// bindings use it directly.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@
 namespace evenkeel {
 
 struct TokenLoader::Impl final : Assembler, BatchLoader<TokenLoader::Impl, Batch> {
-  // With `lends` the budget also pays for one batch that the user of `lend` holds.
+  // With `lends`, memory for one batch that the caller of `lend` holds is reserved as well.
   Impl(std::vector<WeightedTokens> sets, LoaderOptions options, bool lends);
 
   std::uint64_t epoch_samples() const { return pipeline_.steps().epoch_samples(); }
@@ -34,14 +34,14 @@ struct TokenLoader::Impl final : Assembler, BatchLoader<TokenLoader::Impl, Batch
 
  private:
   friend BatchLoader;
-  // What a batch on its way has besides x and y.
+  // What a batch needs while it is read, except its fields.
   struct Stored {
     PageBuffer tokens;
     Job job;
     Reservation crops_share;
-    std::vector<std::uint64_t> crops;  // scratch of `finish`, with windows
+    std::vector<std::uint64_t> crops;  // scratch memory for `finish`, with windows
     Reservation runs_share = {};
-    std::vector<JobRun> runs = {};  // of kMegatron, whose rows are made of several documents
+    std::vector<JobRun> runs = {};  // for kMegatron, whose rows are made of several documents
   };
 
   std::vector<std::uint64_t> field_bytes() const override;
@@ -52,11 +52,11 @@ struct TokenLoader::Impl final : Assembler, BatchLoader<TokenLoader::Impl, Batch
   }
   void keep_slots(std::size_t count) override;
   std::string describe_batch() const override;
-  // Masks that are read beside the tokens, not with windows of them.
+  // Whether loss masks are read together with the tokens, and not in windows.
   bool has_masks() const {
     return documents_ && documents_->mask_array() && !document_windows_.any();
   }
-  // Batches are copied out of windows.
+  // Whether batches are copied out of windows.
   bool windowed() const { return windows_.any() || document_windows_.any(); }
   std::size_t stream_count() const override { return has_masks() ? 2 : 1; }
   std::vector<ReadStream> streams() override;
@@ -90,7 +90,8 @@ struct TokenLoader::Impl final : Assembler, BatchLoader<TokenLoader::Impl, Batch
   std::vector<LoaderWindows::Set> make_sets() const;
   Schedule make_schedule();
   std::unique_ptr<SampleOrder> make_order(std::size_t set, DocumentBatches::OrderUse use);
-  // Of kBlocks: windows of crops, or of the tokens that documents say, with their loss masks.
+  // For kBlocks: whether windows depend on documents or have loss masks. Otherwise they are windows
+  // of crops.
   bool windows_of_documents() const;
   void open_windows();
   std::unique_ptr<DocumentWindowReader> make_window_reader(std::size_t set);
@@ -98,13 +99,13 @@ struct TokenLoader::Impl final : Assembler, BatchLoader<TokenLoader::Impl, Batch
   void take_documents(const Filling& batch);
   Pipeline::Options pipeline_options(bool lends);
   Steps steps_of_schedule(const std::vector<ScheduledSet>& sets) const;
-  std::uint64_t first_token_of(std::size_t set) const;  // in the sets one after the other
+  std::uint64_t first_token_of(std::size_t set) const;  // counted through all sets
   void locate(Schedule::Sample& sample) const;
   Batch batch_of(const Pipeline::Lent& lent) const;
   std::string describe_data(std::uint64_t samples) const;
   std::uint64_t stored_bytes() const;
   std::uint64_t crop_list_bytes() const;
-  std::uint64_t runs_bytes() const;  // of a batch, with kMegatron
+  std::uint64_t runs_bytes() const;  // for a batch, with kMegatron
   std::shared_ptr<const MegatronDataset> make_megatron() const;
   std::uint64_t out_bytes() const;  // of x, and of y
 
@@ -112,16 +113,16 @@ struct TokenLoader::Impl final : Assembler, BatchLoader<TokenLoader::Impl, Batch
   const std::vector<WeightedTokens> mixture_;
   const std::shared_ptr<Array::Impl> array_;
   const DType out_type_;
-  const std::shared_ptr<const MegatronDataset> megatron_;  // of kMegatron
-  const std::unique_ptr<DocumentBatches> documents_;  // nullptr: rows are crops, and nothing else
-  std::optional<StagedMixture> mixed_;  // made with the first schedule, for both; not of kMegatron
-  const Steps steps_;                   // of kBlocks and kMegatron
+  const std::shared_ptr<const MegatronDataset> megatron_;  // for kMegatron
+  const std::unique_ptr<DocumentBatches> documents_;       // nullptr for DocumentMode::kNone
+  std::optional<StagedMixture> mixed_;  // set by the first make_schedule; not for kMegatron
+  const Steps steps_;                   // for kBlocks and kMegatron
   const std::vector<LoaderWindows::Set> sets_;
-  LoaderWindows windows_;             // of kBlocks
-  DocumentWindows document_windows_;  // the same, where documents say which tokens rows have
+  LoaderWindows windows_;             // for kBlocks
+  DocumentWindows document_windows_;  // for kBlocks; see windows_of_documents
   std::shared_ptr<Engine> engine_, mask_engine_;
   IdleEngine idle_;
-  std::deque<Stored> stored_;  // one for each batch on its way
+  std::deque<Stored> stored_;  // one for each slot
   Pipeline pipeline_;          // its threads use all of the above
 };
 

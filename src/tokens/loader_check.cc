@@ -1,4 +1,4 @@
-// Which options a token loader refuses, and those that it chooses.
+// Checks the options of a token loader, and chooses those that were not given.
 #include <algorithm>
 
 #include "base/checked.h"
@@ -13,7 +13,7 @@ Error wrong_loader(const std::string& what) { return Error(ErrorKind::kInvalid, 
 
 void check_megatron(const LoaderOptions& options) {
   if (options.epochs > 0) {
-    throw wrong_loader("order \"megatron\" is made for a number of samples, not of epochs")
+    throw wrong_loader("order \"megatron\" has a number of samples, not of epochs")
         .hint("give samples, or steps");
   }
   if (!options.mixture.stages.empty() || !options.mixture.max_epochs.empty()) {
@@ -32,12 +32,12 @@ void check_loss_masks(const LoaderOptions& options, const std::vector<WeightedTo
       sets, [](const WeightedTokens& set) { return set.loss_mask.has_value(); });
   if (!any) return;
   if (options.documents.mode == DocumentMode::kNone) {
-    throw wrong_loader("a loss mask belongs to batches with documents, which have a field for it")
+    throw wrong_loader("a loss mask needs batches with documents, which have a field for it")
         .hint("choose documents=\"mask\", \"start\", \"packed\" or \"whole\"");
   }
 }
 
-// Of rows that are made of documents. Their windows are DocumentOptions::window.
+// Blocks for rows that are made of documents. The size of their windows is DocumentOptions::window.
 BlockOptions blocks_of_documents(const LoaderOptions& options, std::size_t sets) {
   const BlockOptions chosen =
       choose_blocks(BlockRequest{.world = options.world,
@@ -69,7 +69,7 @@ BlockOptions blocks_of_documents(const LoaderOptions& options, std::size_t sets)
 LoaderOptions TokenLoader::Impl::check(LoaderOptions options,
                                        const std::vector<WeightedTokens>& sets) {
   if (sets.empty()) throw wrong_loader("no tokens were given");
-  if (options.block_size == 0) throw wrong_loader("a block of 0 tokens");
+  if (options.block_size == 0) throw wrong_loader("block_size must be at least 1; got 0");
   check_steps(steps_of(options));
   if (options.order == CropOrder::kMegatron) check_megatron(options);
   check_epochs(steps_of(options), options.order != CropOrder::kRandom, sets.size());

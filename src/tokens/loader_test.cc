@@ -104,7 +104,7 @@ TEST_F(TokenLoaderBatches, MixturesKeepToTheirSharesAndReadTheRightSet) {
       EXPECT_TRUE(origins[i].path.ends_with(origins[i].set == 0 ? "a.bin" : "b.bin"));
     }
   }
-  // One rank's part; all ranks together are exact to within one.
+  // This is the part of one rank. All ranks together are exact to within one.
   EXPECT_NEAR(taken[1], 250, 20);
   const auto expected = values(loader.next()->x<std::int64_t>());
   TokenLoader again({{a, 3}, {b, 1}}, options);
@@ -146,7 +146,7 @@ TEST_F(TokenLoaderBatches, EpochsEndAndTheNextLoopGoesOn) {
   const LoaderOptions options{
       .batch_size = 3, .block_size = 16, .order = CropOrder::kShuffled, .seed = 1, .epochs = 2};
   TokenLoader loader(stream, options);
-  EXPECT_EQ(loader.size(), 6u);  // of 20 samples, 3 a step
+  EXPECT_EQ(loader.size(), 6u);  // 20 samples, 3 in each step
   for (std::uint64_t loop = 0; loop < 3; ++loop) {
     std::uint64_t batches = 0;
     for (const Batch& batch : loader) EXPECT_EQ(batch.step(), loop * 6 + batches++);
@@ -250,7 +250,6 @@ TEST_F(TokenLoaderBatches, WorkersThatTakeTurnsTogetherGiveAllStepsInOrder) {
   EXPECT_THROW(TokenLoader(sets, wrong), Error);
 }
 
-// Just written, so cached, and larger than the budget: the finishing thread reads, too.
 TEST_F(TokenLoaderBatches, RowsWithoutTokensAreRefusedInEveryMode) {
   const Tokens stream = tokens(1000);
   for (const auto mode :

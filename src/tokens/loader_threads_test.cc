@@ -39,7 +39,7 @@ TEST_F(TokenLoaderThreads, ClosedItThrows) {
   EXPECT_EQ(budget.in_use(), before);
 }
 
-// Batches that fit are paid for, and nothing of the first that does not.
+// Memory is reserved for batches that fit, and nothing for the first that does not.
 TEST_F(TokenLoaderThreads, ABatchThatDoesNotFitTakesNothing) {
   const Budget budget(4_MiB);
   const Tokens stream = Tokens::open(folder_.write("tokens.bin", counting(0, 20'000)),
@@ -68,8 +68,8 @@ TEST_F(TokenLoaderThreads, ClosingWhileAnotherThreadTakesBatches) {
   }
 }
 
-// Of order kBlocks, where rows are made of documents: a thread reads windows of tokens, and one of
-// their loss masks.
+// In order kBlocks, if rows are made of documents, one thread reads windows of tokens and another
+// reads their loss masks.
 TEST_F(TokenLoaderThreads, WindowsOfDocumentsGiveTheRowsOfMappedTokens) {
   std::vector<std::uint64_t> ends;
   for (std::uint64_t end = 0; end < 60'000; ends.push_back(end)) end += 1 + end % 97;
@@ -107,14 +107,14 @@ TEST_F(TokenLoaderThreads, WindowsOfDocumentsGiveTheRowsOfMappedTokens) {
   }
 }
 
-// The documents between those of a rank are others': they take no memory here.
+// Documents of other ranks that lie between those of a rank take no memory.
 TEST_F(TokenLoaderThreads, AWindowOfDocumentsTakesTheMemoryOfARanksOwn) {
   std::vector<std::uint64_t> ends;
   for (std::uint64_t end = 0; ends.size() < 4096; ends.push_back(end)) end += 200 + end % 97;
   const std::string path = folder_.write("d.ds", counting(0, ends.back()));
   folder_.write("d.ds.index", le_all<std::uint64_t>(ends));
   for (const DocumentMode mode : {DocumentMode::kPacked, DocumentMode::kWhole}) {
-    const auto held = [&](std::uint64_t world) {
+    const auto used = [&](std::uint64_t world) {
       const Budget budget(32_MiB);
       const Tokens stream = Tokens::open(path, {.budget = budget, .engine = EngineKind::kDirect});
       LoaderOptions options{.batch_size = 4, .block_size = 256, .order = CropOrder::kBlocks};
@@ -126,11 +126,11 @@ TEST_F(TokenLoaderThreads, AWindowOfDocumentsTakesTheMemoryOfARanksOwn) {
       return budget.in_use() - budget.cached();
     };
     // Two windows of 2,048 documents, or of 3 x 512 rows, are 2 or 1.5 MiB.
-    EXPECT_LT(held(4) + 900'000, held(1)) << document_mode_name(mode);
+    EXPECT_LT(used(4) + 900'000, used(1)) << document_mode_name(mode);
   }
 }
 
-// Several threads take from one loader: each batch once.
+// Several threads take batches from one loader, and each batch is taken once.
 TEST_F(TokenLoaderThreads, EachBatchIsLentOnce) {
   const Tokens stream = tokens(200'000, EngineKind::kRead);
   TokenLoader::Impl loader({{stream, 1}}, {.batch_size = 4, .block_size = 64, .steps = 600}, true);
@@ -189,9 +189,11 @@ TEST_F(TokenLoaderThreads, ErrorsOfTheReadingThreadArriveAtNext) {
     EXPECT_EQ(error.path(), path);
     EXPECT_TRUE(error.offset().has_value()) << error.what();
   }
-  EXPECT_THROW(loader.next(), Error);  // and stays, until sought
+  EXPECT_THROW(loader.next(), Error);  // the error stays until the loader is moved
 }
 
+// The file was just written, so it is cached, and it is larger than the budget: the finishing
+// thread reads, too.
 TEST_F(TokenLoaderThreads, CachedBatchesAreTheSameHoweverManyThreadsReadThem) {
   const Tokens stream = tokens(12'000'000, EngineKind::kAuto);
   TokenLoader loader(stream, {.batch_size = 16, .block_size = 256, .prefetch = 6});
@@ -214,7 +216,7 @@ TEST_F(TokenLoaderThreads, ACachedFileThatIsCutArrivesAsAnErrorWhoeverReadsIt) {
 }
 
 TEST_F(TokenLoaderThreads, InAChildOfForkTheLoaderIsClosedAndTheTokensAreNot) {
-  if (kUnderTsan || kUnderAsan) GTEST_SKIP() << "sanitizers do not take forks beside threads";
+  if (kUnderTsan || kUnderAsan) GTEST_SKIP() << "sanitizers do not support fork with threads";
   const Tokens stream = tokens(50'000);
   TokenLoader loader(stream, {.batch_size = 4, .block_size = 64});
   loader.next();

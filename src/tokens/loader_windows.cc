@@ -1,4 +1,4 @@
-// The order `blocks` in a token loader: which windows it has, and batches that come out of them.
+// The order `blocks` in a token loader: its windows, and the batches that are copied out of them.
 #include <utility>
 
 #include "order/block_order.h"
@@ -11,7 +11,7 @@ bool TokenLoader::Impl::windows_of_documents() const {
   return options_.documents.mode != DocumentMode::kMask || documents_->mask_array();
 }
 
-// Tokens that are mapped need none: rows are taken where they are.
+// Mapped tokens need no windows: rows are taken from the mapping.
 void TokenLoader::Impl::open_windows() {
   if (!windows_of_documents()) return windows_.open({LoaderWindows::Field(array_)});
   windows_.open({});

@@ -38,7 +38,7 @@ LossMasks::LossMasks(const std::vector<WeightedTokens>& sets, std::uint64_t plac
                   "there are " + with_commas(set.loss_mask->size()) + " numbers for the " +
                       with_commas(set.tokens.size()) + " tokens of " + set.tokens.paths().front())
           .in(set.loss_mask->paths().front())
-          .hint("a loss mask has one number for each token, 0 where it is not to be predicted");
+          .hint("a loss mask has one number for each token; 0 if it is not to be predicted");
     }
     if (!first) first = &mask;
     rows += set.loss_mask->size();
@@ -73,7 +73,7 @@ void LossMasks::add_slot(const Budget& budget, std::uint64_t pieces) {
 void LossMasks::make_room(Slot& slot) const {
   if (slot.runs.size() < slot.room) return;
   const std::size_t room = 2 * slot.room;
-  // The old list lives until the new one is filled. The plan has a number for each piece, too.
+  // The old list exists until the new one is filled. The plan has a number for each piece, too.
   Reservation more = slot.budget.reserve(
       (room + slot.room) * (sizeof(JobRun) + sizeof(std::uint64_t)), "pieces of loss masks");
   slot.runs.reserve(room);

@@ -1,4 +1,4 @@
-// Which tokens are to be predicted: a number for each token, read beside them.
+// Loss masks: a number for each token, which says whether the token is to be predicted.
 #pragma once
 
 #include <cstddef>
@@ -17,25 +17,26 @@
 
 namespace evenkeel {
 
-// The loss masks of the sets of a mixture, some of which may have none. `begin` and `add` are for
-// the thread that prepares batches, `apply` for the one that finishes them: one call at a time for
-// each slot.
+// The loss masks of the sets of a mixture, some of which may have none. The thread that prepares
+// batches calls `begin` and `add`; the thread that finishes them calls `apply`. There is one call
+// at a time for each slot.
 class LossMasks {
  public:
-  // Batches have `places` positions at most. Throws Error (kInvalid) for a mask of another length.
+  // Batches have at most `places` positions. Throws Error (kInvalid) if a mask does not have as
+  // many numbers as there are tokens.
   LossMasks(const std::vector<WeightedTokens>& sets, std::uint64_t places);
 
   bool any() const { return array_ != nullptr; }
   const std::shared_ptr<Array::Impl>& array() const { return array_; }
   std::string fingerprint(std::size_t set) const;
 
-  // Memory for the masks of a batch that is made of so many pieces.
+  // The memory for the masks of a batch with this many pieces.
   std::uint64_t slot_bytes(std::uint64_t pieces) const;
   void add_slot(const Budget& budget, std::uint64_t pieces);
   void keep_slots(std::size_t count) { slots_.resize(std::min(count, slots_.size())); }
 
-  // A batch: the targets of each of its pieces, tokens `first` .. first + count - 1 of a set, are
-  // at position `place` and those that follow.
+  // For each batch: call `begin`, then `add` for each piece. The targets of a piece are tokens
+  // `first` .. first + count - 1 of a set, at position `place` and following of the batch.
   void begin(std::size_t slot) { slots_[slot].runs.clear(); }
   void add(std::size_t slot, std::size_t set, std::uint64_t first, std::uint64_t count,
            std::uint64_t place);
@@ -45,7 +46,7 @@ class LossMasks {
   std::optional<std::uint64_t> first_of(std::size_t set) const {
     return firsts_[set] == kNone ? std::nullopt : std::optional(firsts_[set]);
   }
-  // Everything was read. Sets loss_mask to 0 where the mask is.
+  // Called when everything was read. Sets loss_mask to 0 where the mask is 0.
   void apply(std::size_t slot, std::uint8_t* loss_mask) const;
 
  private:
@@ -62,7 +63,7 @@ class LossMasks {
 
   const std::uint64_t places_;
   std::shared_ptr<Array::Impl> array_;
-  std::vector<std::uint64_t> firsts_;  // of each set in the array; kNone: it has no mask
+  std::vector<std::uint64_t> firsts_;  // row of each set in the array; kNone: it has no mask
   std::vector<std::string> fingerprints_;
   std::deque<Slot> slots_;
 };

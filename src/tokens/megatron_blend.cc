@@ -15,7 +15,7 @@ Error wrong_blend(const std::string& what) {
   return Error(ErrorKind::kInvalid, "order \"megatron\"", what);
 }
 
-// As NumPy adds: eight sums side by side, and halves of what is longer than 128.
+// Adds in the order of NumPy: eight partial sums, and recursive halves above 128 numbers.
 double numpy_sum(std::span<const double> values) {
   constexpr std::size_t kLanes = 8, kLongest = 128;
   const std::size_t n = values.size();
@@ -45,7 +45,7 @@ std::vector<double> as_doubles(const std::vector<std::uint64_t>& numbers) {
 
 std::uint64_t whole_samples(double samples) {
   if (samples < 9e15) return static_cast<std::uint64_t>(std::ceil(samples));
-  throw wrong_blend("more samples than can be counted");
+  throw wrong_blend("there are too many samples to count");
 }
 
 }  // namespace
@@ -112,7 +112,7 @@ MegatronBlend::Draw MegatronBlend::Cursor::at(std::uint64_t position) {
 MegatronDataset::MegatronDataset(const std::vector<WeightedTokens>& sets, std::uint64_t block_size,
                                  const MegatronOptions& options, std::uint64_t seed) {
   if (seed > std::numeric_limits<std::uint32_t>::max()) {
-    throw wrong_blend("the seed must be below 2^32, as NumPy's RandomState wants it; got " +
+    throw wrong_blend("the seed must be below 2^32, as NumPy's RandomState requires; got " +
                       with_commas(seed));
   }
   const bool blended = sets.size() > 1, weighted = blended && !options.by_size;
@@ -182,7 +182,8 @@ MegatronOrder::MegatronOrder(std::shared_ptr<const MegatronDataset> index)
 
 SampleOrder::Place MegatronOrder::at(std::uint64_t position) {
   if (position >= index_->size()) {
-    throw wrong_blend("sample " + with_commas(position) + " of " + with_commas(index_->size()));
+    throw wrong_blend("sample " + with_commas(position) + " is beyond the end; there are " +
+                      with_commas(index_->size()));
   }
   const auto [set, index] = cursor_ ? cursor_->at(position) : MegatronBlend::Draw{0, position};
   return {index_->row(set, index), 0};

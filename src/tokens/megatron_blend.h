@@ -1,5 +1,5 @@
-// Megatron's BlendedDataset: which data set the next sample comes from, by the largest error so
-// far; and the order of a loader that is made of it.
+// Megatron's BlendedDataset, which takes the next sample from the data set with the largest error
+// so far, and the order of a loader that uses it.
 #pragma once
 
 #include <cstdint>
@@ -17,26 +17,26 @@
 
 namespace evenkeel {
 
-// Weights over their sum, to the last bit as NumPy computes it.
+// Weights divided by their sum, bit for bit as NumPy computes it.
 std::vector<double> megatron_normalized(const std::vector<double>& weights);
 
-// Remembers how many samples each set had at every 4,096th position, in the budget: 8 bytes a set.
-// Immutable, so thread-safe.
+// Stores how many samples each set had at every 4,096th position: 8 bytes per set, reserved from
+// the budget. Immutable, so thread-safe.
 class MegatronBlend {
  public:
-  // `size` samples; or, where it is 0, all samples of sets of these sizes.
+  // A blend of `size` samples. If `size` is 0, it has all samples of sets with these sizes.
   MegatronBlend(const std::vector<double>& weights, std::uint64_t size,
                 std::vector<std::uint64_t> sizes, const Budget& budget);
 
   std::uint64_t size() const { return size_; }
-  // Samples of each set in all.
+  // The total number of samples of each set.
   std::span<const std::uint64_t> counts() const { return counts_; }
 
   struct Draw {
     std::size_t set = 0;
     std::uint64_t index = 0;
   };
-  // One thread at a time. Seeking walks at most 4,095 draws.
+  // Not thread-safe. Seeking walks at most 4,095 draws.
   class Cursor {
    public:
     explicit Cursor(const MegatronBlend& blend) : blend_(&blend), counts_(blend.weights_.size()) {}
@@ -53,18 +53,18 @@ class MegatronBlend {
   std::size_t choose(std::uint64_t position, std::span<const std::uint64_t> counts) const;
 
   std::vector<double> weights_;
-  std::vector<std::uint64_t> sizes_;  // of sets that end; empty: none does
+  std::vector<std::uint64_t> sizes_;  // of sets that end; empty if none does
   std::uint64_t size_;
   Reservation share_;
   std::vector<std::uint64_t> marks_;  // counts of each set, at every kEvery-th position
   std::vector<std::uint64_t> counts_;
 };
 
-// All that a loader needs: samples of one set or of a blend. Samples of all sets are numbered one
-// after the other. Immutable, so thread-safe.
+// Everything that a loader needs: samples of one set or of a blend. Samples are numbered through
+// all sets, one after the other. Immutable, so thread-safe.
 class MegatronDataset {
  public:
-  // Throws Error (kInvalid, kBudget). `samples`: 0 for one epoch.
+  // MegatronOptions::samples is 0 for one epoch. Throws Error (kInvalid, kBudget).
   MegatronDataset(const std::vector<WeightedTokens>& sets, std::uint64_t block_size,
                   const MegatronOptions& options, std::uint64_t seed);
 
@@ -83,12 +83,12 @@ class MegatronDataset {
   };
   Sample sample(std::uint64_t row) const;
 
-  // All that the order depends on besides the data, seed and block size. For states.
+  // Everything that the order depends on, except data, seed and block size. For states.
   const std::string& describe() const { return text_; }
 
  private:
   std::deque<MegatronSamples> sets_;
-  std::vector<std::uint64_t> firsts_;  // row of the first sample of each set, and of their end
+  std::vector<std::uint64_t> firsts_;  // the row of the first sample of each set, and the end
   std::optional<MegatronBlend> blend_;
   std::string text_;
 };

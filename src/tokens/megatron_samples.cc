@@ -21,29 +21,29 @@ Error wrong_megatron(const std::string& what) {
   return Error(ErrorKind::kInvalid, "order \"megatron\"", what);
 }
 
-// What the counters of Megatron's own indexes hold.
+// The limits of the counters in Megatron's own indexes.
 constexpr std::uint64_t kMostDocuments = std::numeric_limits<std::int32_t>::max();
 constexpr std::uint64_t kMostSamples32 = std::numeric_limits<std::uint32_t>::max() - 2;
 
-constexpr std::size_t kAhead = 32;  // places in memory that are on their way at once
+constexpr std::size_t kAhead = 32;  // memory prefetches in flight
 
 const Layout& megatron_layout(const Tokens& tokens) {
   const Layout& layout = TokenInternals::of(tokens).layout();
   if (layout.format == "megatron" && layout.segments.size() == 1) return layout;
   throw wrong_megatron(layout.segments.size() == 1
-                           ? "the documents come from Megatron's .idx, and this is " +
+                           ? "the documents come from Megatron's .idx, but this is " +
                                  tokens.format()
-                           : "a stream of " + std::to_string(layout.segments.size()) +
+                           : "the stream has " + std::to_string(layout.segments.size()) +
                                  " files; Megatron's data sets are one file each")
       .in(layout.paths.front())
-      .hint("open each Megatron file alone, and give several as a mixture");
+      .hint("open each Megatron file by itself, and pass several as a mixture");
 }
 
 std::string index_path(const std::string& bin_path) {
   return bin_path.substr(0, bin_path.size() - std::string_view(".bin").size()) + ".idx";
 }
 
-// The first values, and the others apart.
+// Shuffles the first values, and then the others, separately.
 void shuffle_parts(NumpyShuffle& shuffle, std::span<std::uint32_t> values, std::uint64_t first) {
   shuffle(values.first(first));
   shuffle(values.subspan(first));
@@ -60,8 +60,7 @@ std::uint32_t NumpyShuffle::up_to(std::uint32_t most) {
 }
 
 void NumpyShuffle::operator()(std::span<std::uint32_t> values) {
-  // The partners do not depend on the values, so they are known, and on their way, before the
-  // swaps.
+  // The partners do not depend on the values, so they are drawn and prefetched before the swaps.
   std::array<std::uint32_t, kAhead> partners;
   for (std::size_t left = values.size(); left > 1;) {
     const std::size_t count = std::min(kAhead, left - 1);
@@ -84,19 +83,19 @@ MegatronDocuments::MegatronDocuments(const Tokens& tokens) : tokens_(tokens.size
     return wrong_megatron("the part from token " + with_commas(first) + " to " + with_commas(end) +
                           " does not begin and end with a document: " + what + with_commas(at))
         .in(path)
-        .hint("take a whole file, or a part that megatron_split gives");
+        .hint("use a whole file, or a part that megatron_split returns");
   };
   std::uint64_t at = 0, from = 0, count = 0;
   if (tokens_ * layout.dtype.size == file.identity.size) {
     count = lengths.size();
   } else {
-    // A slice: how many documents it has is known only after a pass over the index.
+    // The number of documents in a slice is known only after a pass over the index.
     std::uint64_t number = 0;
     for (; number < lengths.size() && at < end; ++number) {
       if (at == first) from = number;
       const std::uint32_t length = lengths.next();
       if (at < first && at + length > first) throw no_part("one begins at token ", at);
-      // It could belong to either side.
+      // An empty document at the edge could belong to either side.
       if (length == 0 && at == first) throw no_part("an empty one lies at token ", at);
       at += length;
       if (at > first) ++count;
@@ -106,8 +105,8 @@ MegatronDocuments::MegatronDocuments(const Tokens& tokens) : tokens_(tokens.size
     if (empty_next) throw no_part("an empty one lies at token ", at);
   }
   if (count == 0 || count > kMostDocuments) {
-    throw wrong_megatron(with_commas(count) + " documents; 1 to " + with_commas(kMostDocuments) +
-                         " are possible")
+    throw wrong_megatron("there are " + with_commas(count) + " documents; 1 to " +
+                         with_commas(kMostDocuments) + " are possible")
         .in(path);
   }
   const std::uint64_t starts = (count - 1) / kEvery + 1;
@@ -155,7 +154,7 @@ MegatronSamples::MegatronSamples(const Tokens& tokens, std::uint64_t block_size,
         .hint("take a smaller block_size");
   }
   const std::uint64_t before_last = ((epochs_ - 1) * each - (epochs_ > 1 ? 1 : 0)) / block_size;
-  // A last epoch of which little is wanted is shuffled apart, so that it comes last.
+  // If only a small part of the last epoch is needed, it is shuffled separately and comes last.
   const bool last_apart =
       epochs_ > 1 &&
       samples - before_last < static_cast<std::uint64_t>(0.80 * static_cast<double>(per_epoch));
@@ -180,13 +179,13 @@ MegatronSamples::MegatronSamples(const Tokens& tokens, std::uint64_t block_size,
 
 void MegatronSamples::count_tokens() {
   std::uint64_t at = 0;
-  std::uint64_t next = 0, began = 0;  // a sample begins at token `next`, the last at entry `began`
+  std::uint64_t next = 0, began = 0;  // token of the next sample; entry where the last one began
   for (std::uint64_t entry = 0; entry < order_.size(); ++entry) {
     if (entry % kEvery == 0) before_.push_back(at);
     if (entry + kAhead < order_.size()) documents_.prefetch(order_[entry + kAhead]);
     at += documents_.length(order_[entry]);
     if (at <= next) continue;
-    // The sample before ends with the token at which the next one begins.
+    // A sample ends with the token at which the next one begins.
     most_runs_ = std::max(most_runs_, entry - began + 1);
     began = entry;
     next += ((at - 1 - next) / block_size_ + 1) * block_size_;
@@ -224,7 +223,7 @@ std::vector<std::optional<Tokens>> megatron_split(const Tokens& tokens, const st
   shares.resize(kParts);
   shares = megatron_normalized(shares);
   const MegatronDocuments documents(tokens);
-  const auto first = [&](double share) {  // token of the document, rounded as Python does
+  const auto first = [&](double share) {  // a document, rounded as in Python, and its first token
     const double document = std::nearbyint(share * static_cast<double>(documents.size()));
     const auto number = static_cast<std::uint64_t>(document);
     return std::pair(number,

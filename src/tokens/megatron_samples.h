@@ -1,4 +1,4 @@
-// The samples of Megatron's GPTDataset, and their order: documents are shuffled and joined, and cut
+// The samples of Megatron's GPTDataset, and their order: documents are shuffled, joined and cut
 // into sequences, which are shuffled once more. See docs/orders.md.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace evenkeel {
 
-// NumPy's RandomState(seed).shuffle, for one generator over several shuffles.
+// NumPy's RandomState(seed).shuffle. Several shuffles use the same generator.
 class NumpyShuffle {
  public:
   explicit NumpyShuffle(std::uint32_t seed) : twister_(seed) {}
@@ -26,17 +26,17 @@ class NumpyShuffle {
   std::mt19937 twister_;
 };
 
-// Where the documents of a Megatron file lie in its tokens (what Megatron calls sequences of the
-// .idx). 4.25 bytes a document, of the budget. Immutable, so thread-safe.
+// Where the documents of a Megatron file lie in its tokens (Megatron calls them sequences of the
+// .idx). Takes 4.25 bytes per document from the budget. Immutable, so thread-safe.
 class MegatronDocuments {
  public:
-  // Of a whole file, or of a slice that begins and ends with documents. Throws Error (kInvalid) for
-  // tokens that are no single Megatron file, kBudget, and what reading the .idx throws.
+  // `tokens` is a whole file, or a slice that begins and ends with documents. Throws Error
+  // (kInvalid) if it is not a single Megatron file, kBudget, and the errors of reading the .idx.
   explicit MegatronDocuments(const Tokens& tokens);
 
   std::uint64_t size() const { return lengths_.size(); }
   std::uint64_t tokens() const { return tokens_; }
-  // In tokens of the slice.
+  // The first token of a document, counted from the start of the slice.
   std::uint64_t start(std::uint64_t document) const;
   std::uint32_t length(std::uint64_t document) const { return lengths_[document]; }
   void prefetch(std::uint64_t document) const { __builtin_prefetch(&lengths_[document]); }
@@ -45,23 +45,23 @@ class MegatronDocuments {
   static constexpr std::uint64_t kEvery = 32;
   Reservation share_;
   std::vector<std::uint32_t> lengths_;
-  std::vector<std::uint64_t> starts_;  // of each kEvery-th
+  std::vector<std::uint64_t> starts_;  // of each kEvery-th document
   std::uint64_t tokens_ = 0;
 };
 
-// Of one file. In the budget: 4.125 bytes for each document of all epochs together, and 4 for each
-// sample. Immutable, so thread-safe.
+// The samples of one file. Takes from the budget 4.125 bytes for each document of each epoch, and 4
+// for each sample. Immutable, so thread-safe.
 class MegatronSamples {
  public:
-  // In order for at least `samples`; 0: for one epoch. Throws Error (kInvalid, kBudget).
+  // Has at least `samples` samples; 0 means one epoch. Throws Error (kInvalid, kBudget).
   MegatronSamples(const Tokens& tokens, std::uint64_t block_size, std::uint64_t samples,
                   std::uint32_t seed);
 
   std::uint64_t size() const { return shuffled_.size(); }
   std::uint64_t epochs() const { return epochs_; }
-  // The sample at a position below size(), as it is numbered before the last shuffle.
+  // The number of the sample at a position below size(), as numbered before the last shuffle.
   std::uint64_t operator[](std::uint64_t position) const { return shuffled_[position]; }
-  // The runs of tokens that a sample is made of, block_size + 1 in all: use(start, count).
+  // Calls use(start, count) for each run of tokens of a sample, which has block_size + 1 tokens.
   template <class Use>
   void for_each_run(std::uint64_t sample, Use use) const {
     std::uint64_t left = block_size_ + 1;
@@ -87,7 +87,7 @@ class MegatronSamples {
 
  private:
   static constexpr std::uint64_t kEvery = 64;
-  // The entry of the order that holds a token of the joined documents.
+  // The entry of the order that contains a token of the joined documents.
   Place find(std::uint64_t token) const;
   void count_tokens();
 

@@ -12,7 +12,7 @@
 namespace evenkeel {
 namespace {
 
-// FNV-1a of numbers of 64 bits.
+// FNV-1a of 64-bit numbers.
 class Hash {
  public:
   void add(std::uint64_t number) {
@@ -148,7 +148,7 @@ TEST_F(MegatronOrderTest, ABlendIsTheSameFromEveryPosition) {
   }
 }
 
-// Every batch beside its definition: the runs of its samples, token by token.
+// Compares every batch with its definition, the runs of its samples, token by token.
 TEST_F(MegatronOrderTest, BatchesHoldTheRunsOfTheirSamples) {
   const std::vector<WeightedTokens> sets = golden_sets({3, 1, 2});
   const LoaderOptions options{.batch_size = 4,
@@ -195,7 +195,7 @@ TEST_F(MegatronOrderTest, RanksTakeTheirPartOfEachStep) {
     options.rank = rank;
     TokenLoader part(tokens, options);
     EXPECT_EQ(part.size(), 30u);
-    part.load(whole.state());  // of the same number of samples
+    part.load(whole.state());  // a state with the same number of samples
     for (std::uint64_t step = 0; step < 30; ++step) {
       const auto all = whole.explain(step), mine = part.explain(step);
       EXPECT_EQ(mine[0].start, all[2 * rank].start);
@@ -243,7 +243,7 @@ TEST_F(MegatronOrderTest, BadOptionsAreRefused) {
   options.mixture.max_epochs = {1, 1, 1};
   refused(sets, options);
   EXPECT_NO_THROW(TokenLoader(tokens.slice(1), good));  // the first document has one token
-  refused(tokens.slice(2), good);                       // within the second
+  refused(tokens.slice(2), good);                       // inside the second document
   refused(
       Tokens::open(write("raw.bin", evenkeel::counting<std::uint16_t>(0, 1000)), {.budget = 1_MiB}),
       good);

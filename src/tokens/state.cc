@@ -1,4 +1,4 @@
-// States of a token loader, and what its batches are cut from.
+// The state of a token loader, and where the rows of its batches come from.
 #include "array/row_extents.h"
 #include "loader/state_text.h"
 #include "tokens/loader.h"
@@ -48,7 +48,7 @@ LoaderState TokenLoader::Impl::state_at(std::uint64_t step) const {
 
 void TokenLoader::Impl::load(const LoaderState& state) {
   const LoaderState mine = state_at(0);
-  // Of a mixture that changes, what was drawn so far; what comes after may differ.
+  // For a mixture that changes, only what was drawn so far must be the same.
   require_same("data", "\"" + state.data + "\"", "\"" + describe_data(state.samples) + "\"");
   require_same("seed", state.seed, mine.seed);
   require_same("block_size", state.block_size, mine.block_size);
@@ -58,7 +58,8 @@ void TokenLoader::Impl::load(const LoaderState& state) {
     return pipeline_.seek_samples(state.samples);
   }
   if (documents_ && documents_->in_pieces()) {
-    // The other numbers are part of the data's description. Streams are the turns of a mixture.
+    // The other numbers are part of the description of the data. Streams determine the turns of a
+    // mixture.
     if (mixture_.size() > 1 && state.blocks.streams != mine.blocks.streams) {
       throw Error(ErrorKind::kInvalid, "load",
                   "the state was taken with " + with_commas(state.blocks.streams) +

@@ -87,7 +87,7 @@ TEST_F(TokenLoaderState, StateOfOtherDataIsRefusedAndTheDifferenceNamed) {
       std::string::npos);
 }
 
-// A mixture takes as many samples of a set at a time as there are streams.
+// A mixture takes as many samples from a set at a time as there are streams.
 TEST_F(TokenLoaderState, AMixtureOfDocumentsSaysWhichStreamsItNeeds) {
   std::vector<std::uint64_t> ends;
   for (std::uint64_t end = 10; end <= 4000; end += 10) ends.push_back(end);

@@ -1,4 +1,4 @@
-// What the tests of tokens and of their loader have in common.
+// Common parts of the tests of tokens and of their loader.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 
 namespace evenkeel {
 
-// Token i has the value i mod 65,536, so that any wrong token shows itself.
+// Token i has the value i mod 65,536, so that every wrong token is noticed.
 inline std::string counting(std::uint64_t first, std::uint64_t count) {
   std::string bytes(count * 2, '\0');
   for (std::uint64_t i = 0; i < count; ++i) {
@@ -53,7 +53,7 @@ class TokenLoaderTest : public testing::Test {
     }
   }
 
-  // Every row of the next batch is what explain() says it is.
+  // Expects that the next batch has the crops that explain() returns.
   static void expect_as_explained(TokenLoader& loader) {
     const auto origins = loader.explain(loader.step());
     const Batch& batch = *loader.next();

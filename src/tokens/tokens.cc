@@ -13,7 +13,8 @@
 namespace evenkeel {
 namespace {
 
-// A slice also says where it begins: slices of one length must not have the same fingerprint.
+// Includes the start of a slice: different slices of the same length must have different
+// fingerprints.
 std::string fingerprint_of_tokens(const TokenLayout& tokens) {
   return fingerprint_of(tokens.layout, "tokens") +
          (tokens.first_token > 0 ? " first=" + std::to_string(tokens.first_token) : "");
@@ -26,8 +27,8 @@ std::uint64_t staging_size(const Budget& budget) {
 void check_crop(const Layout& layout, std::uint64_t start, std::uint64_t block_size) {
   if (layout.rows > block_size && start < layout.rows - block_size) return;
   throw Error(ErrorKind::kIndex, "xy",
-              "a crop of " + with_commas(block_size) + " tokens and the one after it, from token " +
-                  with_commas(start) + " on, leaves the stream of " + with_commas(layout.rows) +
+              "a crop of " + with_commas(block_size) + " tokens from token " + with_commas(start) +
+                  ", with the token after it, exceeds the stream of " + with_commas(layout.rows) +
                   " tokens")
       .in(layout.paths.front())
       .hint(layout.rows > block_size
@@ -41,7 +42,7 @@ Error token_too_large(const Layout& layout, DType out) {
   return Error(ErrorKind::kInvalid, "xy",
                "a token stored as " + layout.dtype.name() + " does not fit " + out.name())
       .in(layout.paths.front())
-      .hint("ask for int64, or as stored");
+      .hint("use int64 or the stored dtype");
 }
 
 Tokens::Impl::Impl(TokenLayout layout, const TokensOptions& options)
@@ -54,7 +55,7 @@ Tokens::Impl::Impl(TokenLayout layout, const TokensOptions& options)
       array(std::make_shared<Array::Impl>(
           std::move(layout.layout),
           ArrayOptions{.budget = options.budget, .engine = engine, .cache = options.cache})),
-      memory(options.budget, staging_size(options.budget), "tokens on their way"),
+      memory(options.budget, staging_size(options.budget), "buffer for tokens"),
       staging([this] { return std::make_unique<Staging>(array->budget, memory); }) {
   memory.keep_in_children();
 }
@@ -63,15 +64,16 @@ Tokens::Impl::Staging::Staging(const Budget& budget, const PageBuffer& first)
     : budget_(budget), bytes_(first.size()), free_{first.data()} {}
 
 std::byte* Tokens::Impl::Staging::take() {
-  constexpr std::uint64_t kTimesLeft = 16;  // a buffer is added if it leaves so many times itself
+  // A buffer is added only if the budget has at least this many times its size left.
+  constexpr std::uint64_t kTimesLeft = 16;
   const std::size_t most = std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, 64);
   MutexLock lock(mutex_);
   while (free_.empty()) {
     if (added_.size() + 1 < most && budget_.left() >= kTimesLeft * bytes_) {
       try {
-        added_.emplace_back(budget_, bytes_, "tokens on their way");
+        added_.emplace_back(budget_, bytes_, "buffer for tokens");
         return added_.back().data();
-      } catch (const Error&) {  // another user of the budget was quicker
+      } catch (const Error&) {  // the budget was taken meanwhile
       }
     }
     given_back_.wait(mutex_);
@@ -90,13 +92,13 @@ void Tokens::Impl::Staging::give_back(std::byte* data) {
 }
 
 Tokens Tokens::open(const std::string& path_or_glob, const TokensOptions& options) {
-  const RemoteOpening opening;  // what is found out about URLs serves both steps
+  const RemoteOpening opening;  // shares what is learnt about URLs between both steps
   return open(expand_token_paths(path_or_glob), options);
 }
 
 Tokens Tokens::open(const std::vector<std::string>& paths, const TokensOptions& options) {
   if (paths.empty()) throw Error(ErrorKind::kInvalid, "open", "no file was named");
-  const RemoteOpening opening(with_companions(paths));  // all URLs at once
+  const RemoteOpening opening(with_companions(paths));  // looks up all URLs at once
   TokenLayout tokens = read_token_layout(paths, {options.dtype});
   use_disk_cache(tokens.layout, options.disk_cache);
   keep_slice(tokens, options.start, options.stop);
@@ -142,8 +144,8 @@ void Tokens::xy(std::span<const std::uint64_t> starts, std::uint64_t block_size,
   const Layout& layout = impl_->layout();
   if (!can_widen(layout.dtype, type)) {
     throw Error(ErrorKind::kInvalid, "xy",
-                "tokens stored as " + layout.dtype.name() + " cannot be had as " + type.name())
-        .hint("ask for int64, int32, or as stored");
+                "tokens stored as " + layout.dtype.name() + " cannot be returned as " + type.name())
+        .hint("use int64, int32 or the stored dtype");
   }
   for (const std::uint64_t start : starts) check_crop(layout, start, block_size);
   const auto tokens = checked_mul(starts.size(), block_size);
@@ -156,10 +158,10 @@ void Tokens::xy(std::span<const std::uint64_t> starts, std::uint64_t block_size,
   }
 
   const Impl::Staging::Use staging(impl_->staging.get());
-  // As many crops at a time as staging holds; a longer one in parts.
-  const std::uint64_t held = impl_->memory.size() / layout.dtype.size;
-  const std::uint64_t part = std::min(block_size, held - 1);
-  const std::uint64_t together = std::max<std::uint64_t>(held / (part + 1), 1);
+  // Read as many crops at a time as the buffer holds, and a longer crop in parts.
+  const std::uint64_t capacity = impl_->memory.size() / layout.dtype.size;
+  const std::uint64_t part = std::min(block_size, capacity - 1);
+  const std::uint64_t together = std::max<std::uint64_t>(capacity / (part + 1), 1);
   for (std::uint64_t done = 0; done < block_size; done += part) {
     const std::uint64_t length = std::min(part, block_size - done);
     for (std::size_t first = 0; first < starts.size(); first += together) {

@@ -6,10 +6,10 @@
 namespace evenkeel {
 namespace {
 
-// Keep the draws of buckets, and of documents within one, apart from those of documents.
+// Make the draws of buckets, and of documents within a bucket, independent of those of documents.
 constexpr std::uint64_t kBucketsSeed = 0x6275636b6574735f;     // "buckets_"
 constexpr std::uint64_t kInsideSeed = 0x696e5f6275636b65;      // "in_bucke"
-constexpr std::uint64_t kBlockPhaseSeed = 0x626c6f636b735f66;  // "blocks_f", of where blocks begin
+constexpr std::uint64_t kBlockPhaseSeed = 0x626c6f636b735f66;  // "blocks_f", for where blocks begin
 
 std::uint64_t whole_buckets(std::uint64_t window, std::uint64_t bucket) {
   return (window + bucket - 1) / bucket * bucket;
@@ -52,7 +52,7 @@ SampleOrder::Place WholeOrder::at(std::uint64_t position) {
 }
 
 void WholeOrder::load(std::uint64_t epoch, std::uint64_t window) {
-  loaded_ = UINT64_MAX;  // if the below throws
+  loaded_ = UINT64_MAX;  // in case something below throws
   const bool drawn = order_ == CropOrder::kRandom;
   if (!drawn && (!of_documents_ || epoch_ != epoch)) {
     of_documents_.emplace(documents_ / block_, seed_, epoch);
@@ -77,7 +77,8 @@ std::uint64_t WholeOrder::document_at(std::uint64_t slot) const {
     return uniform_draw(seed_, 0, epoch_ * documents_ + slot, documents_);
   }
   if (order_ != CropOrder::kBlocks) return (*of_documents_)(slot);
-  // Full blocks in a keyed order, then what is left over; counted around the end of the stream.
+  // Full blocks, permuted, then the rest. The count begins at phase_ and wraps around at the end of
+  // the stream.
   const std::uint64_t full = of_documents_->size() * block_;
   const std::uint64_t place =
       slot < full ? (*of_documents_)(slot / block_) * block_ + slot % block_ : slot;
@@ -85,8 +86,8 @@ std::uint64_t WholeOrder::document_at(std::uint64_t slot) const {
   return place < to_end ? phase_ + place : place - to_end;
 }
 
-// In the order of the index, so that neighbours are read together. The bounds stay known: a batch
-// of these documents needs them next.
+// Looks up in the order of the index, so that neighbours are read together. The reader keeps the
+// bounds, because batches of these documents need them next.
 void WholeOrder::find_lengths() {
   std::ranges::sort(sorted_, {}, &Sorted::document);
   wanted_.clear();
@@ -101,14 +102,15 @@ void WholeOrder::find_lengths() {
   reader_.keep(bounds_);
 }
 
-// Where documents do not fill the last bucket, the short one is any of them, so that no length is
-// the last of an epoch more often than others; it comes last, so that buckets begin with steps.
+// If the documents do not fill all buckets, a random bucket is the short one, so that no length is
+// last in an epoch more often than others. The short bucket comes last, so that buckets begin with
+// steps.
 void WholeOrder::arrange(std::uint64_t number) {
   const std::uint64_t count = sorted_.size(), full = count / bucket_, rest = count % bucket_;
   arranged_.resize(count);
   const std::uint64_t cut =
       rest == 0 ? full : uniform_draw(seed_ ^ kBucketsSeed, 1, number, full + 1);
-  const std::uint64_t most = (window_ + bucket_ - 1) / bucket_;  // of a window
+  const std::uint64_t most = (window_ + bucket_ - 1) / bucket_;  // buckets in a window
   const auto put = [&](std::uint64_t bucket, std::uint64_t from, std::uint64_t size,
                        std::uint64_t to) {
     const Permutation inside(size, seed_ ^ kInsideSeed, number * most + bucket);

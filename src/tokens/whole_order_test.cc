@@ -14,7 +14,7 @@ namespace {
 
 class WholeDocuments : public TokenLoaderTest {
  protected:
-  // Documents of 1, 8, 2, 9, 3, ... tokens, which count on from 0.
+  // Documents of 1, 8, 2, 9, 3, ... tokens. The tokens are 0, 1, 2, ...
   static std::uint64_t length_of(std::uint64_t document) { return 1 + document * 7 % 13; }
   static std::vector<std::uint64_t> starts(std::uint64_t documents) {
     std::vector<std::uint64_t> all{0};
@@ -37,7 +37,7 @@ class WholeDocuments : public TokenLoaderTest {
   }
 };
 
-// docs/documents.md, word for word.
+// The definition in docs/documents.md, step by step.
 std::vector<std::uint64_t> expected_epoch(
     std::uint64_t n, std::uint64_t window, std::uint64_t bucket, std::uint64_t seed,
     std::uint64_t epoch, const std::function<std::uint64_t(std::uint64_t)>& length) {
@@ -73,7 +73,7 @@ TEST_F(WholeDocuments, ComeInTheOrderThatIsDocumented) {
   const std::uint64_t n = 107;
   const Tokens tokens = documents(n);
   LoaderOptions options = this->options(4, 10);
-  options.documents.window = 30;  // 32 with whole buckets
+  options.documents.window = 30;  // rounded up to 32, a multiple of the bucket
   TokenLoader loader(tokens, options);
   std::uint64_t step = 0;
   for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {

@@ -28,7 +28,7 @@ inline __attribute__((always_inline)) bool convert(const std::byte* tokens, std:
   return fits;
 }
 
-// x and y from one pass over the tokens would halve the loads, but stores are what it costs.
+// One pass for x and y would halve the loads, but most of the time goes into the stores.
 template <class From, class To>
 inline __attribute__((always_inline)) bool both(const std::byte* tokens, std::uint64_t count,
                                                 std::byte* x, std::byte* y) {
@@ -42,11 +42,11 @@ bool both_plain(const std::byte* tokens, std::uint64_t count, std::byte* x, std:
 }
 
 #if defined(__x86_64__)
-// Asks the processor itself: __builtin_cpu_supports needs a runtime that not every compiler brings.
+// Uses cpuid: __builtin_cpu_supports needs a runtime library that not every compiler provides.
 bool processor_has_avx2() {
   constexpr unsigned kSavesState = 1U << 27U, kAvx = 1U << 28U;  // leaf 1, ecx
   constexpr unsigned kAvx2 = 1U << 5U;                           // leaf 7, ebx
-  constexpr unsigned kVectors = 6;  // the system keeps xmm and ymm of a thread
+  constexpr unsigned kVectors = 6;  // the system saves xmm and ymm registers
   unsigned a = 0, b = 0, c = 0, d = 0;
   if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c & kSavesState) == 0 || (c & kAvx) == 0)
     return false;
@@ -109,7 +109,7 @@ bool can_widen(DType stored, DType out) {
 
 bool widen_xy(DType stored, const std::byte* tokens, std::uint64_t count, DType out, std::byte* x,
               std::byte* y) {
-  if (count == 0) return true;  // memcpy does not take a null pointer, not even for nothing
+  if (count == 0) return true;  // memcpy does not allow a null pointer, even for 0 bytes
   if (stored == out) {
     std::memcpy(x, tokens, count * stored.size);
     std::memcpy(y, tokens + stored.size, count * stored.size);

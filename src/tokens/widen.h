@@ -1,4 +1,4 @@
-// Stored tokens become what a model takes.
+// Converts stored tokens to the dtype of a batch.
 #pragma once
 
 #include <cstddef>
@@ -8,16 +8,16 @@
 
 namespace evenkeel {
 
-// Whether tokens of `stored` may be handed out as `out`: int64 and int32 take any integers, and
-// every type itself.
+// Whether tokens of dtype `stored` can be returned as `out`: int64, int32, or the same dtype.
 bool can_widen(DType stored, DType out);
 
-// x[i] = tokens[i], y[i] = tokens[i+1] for i < count; `tokens` holds count + 1, at any address.
-// Returns false when a token does not fit `out`, which only uint32 and 64-bit tokens can do.
+// x[i] = tokens[i], y[i] = tokens[i+1] for i < count. `tokens` has count + 1 tokens and need not be
+// aligned. Returns false if a token does not fit `out`, which can happen only with uint32 and
+// 64-bit tokens.
 bool widen_xy(DType stored, const std::byte* tokens, std::uint64_t count, DType out, std::byte* x,
               std::byte* y);
 
-// Sets `count` numbers to one value, with the widest instructions of this processor.
+// Sets `count` numbers to `value`, with AVX2 if the processor has it.
 void fill_numbers(std::int32_t* out, std::uint64_t count, std::int32_t value);
 
 // The instructions that widen_xy uses on this processor: "AVX2" or "plain".

@@ -15,7 +15,7 @@ void expect_widened(std::size_t count) {
   std::vector<From> tokens(count + 1);
   for (std::size_t i = 0; i <= count; ++i) tokens[i] = static_cast<From>(i * 2654435761u);
   tokens[count] = std::numeric_limits<From>::max();
-  // One byte off, as Megatron's and odd raw offsets make it.
+  // Unaligned by one byte, as in Megatron files and at odd raw offsets.
   std::vector<std::byte> stored(1 + tokens.size() * sizeof(From));
   std::memcpy(stored.data() + 1, tokens.data(), tokens.size() * sizeof(From));
   std::vector<To> x(count), y(count);

@@ -19,8 +19,8 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::uint64_t kPiece = 4_MiB;  // two huge pages: done in a millisecond
-constexpr unsigned kMostThreads = 4;     // fill pages faster than any disk reads
+constexpr std::uint64_t kPiece = 4_MiB;  // two huge pages, which take about a millisecond
+constexpr unsigned kMostThreads = 4;     // zero pages faster than any disk reads
 
 }  // namespace
 
@@ -36,7 +36,7 @@ FreshPages::FreshPages(std::vector<std::span<std::byte>> spans) : spans_(std::mo
   try {
     while (threads_.size() < threads) threads_.push_back(start_thread([this] { touch(); }));
   } catch (const std::system_error&) {
-    // There may be no more threads to be had.
+    // Continue with the threads that were started.
   }
 }
 
@@ -49,7 +49,7 @@ void FreshPages::touch() {
         spans_[static_cast<std::size_t>(after - first_piece_.begin()) - 1];
     const std::uint64_t begin = (number - *(after - 1)) * kPiece;
     const std::uint64_t length = std::min<std::uint64_t>(kPiece, span.size() - begin);
-    // Whole pages: those at the ends are part of the room around the span.
+    // Round out to whole pages: the caller has a page of room on both sides of each span.
     const std::uint64_t page = sys::page_size();
     const auto address = reinterpret_cast<std::uintptr_t>(span.data() + begin);
     const std::uint64_t lead = address % page;

@@ -1,4 +1,4 @@
-// Memory that is about to be read into, made resident ahead of the reads.
+// Makes memory resident before it is read into.
 #pragma once
 
 #include <atomic>
@@ -10,20 +10,20 @@
 
 namespace evenkeel {
 
-// New memory has no pages until it is touched, and the kernel fills each with zeros first. Left to
-// the reads, the thread that starts them does that, one read after the other, and the disk waits.
-// Here a few threads do it, in the order of the spans. A read that comes first waits for nothing:
-// it does what it would have done anyway.
+// New memory has no pages until it is touched, and the kernel zeroes each page first. Without this
+// class, the thread that starts the reads does that, one read after the other, while the disk
+// waits. Here a few threads do it, in the order of the spans. Reads do not wait for them: a read
+// that gets to a page first faults it in as usual.
 class FreshPages {
  public:
-  // The spans must be memory that can be written until `stop` has returned, or this is gone.
-  // Whatever cannot be had, threads or an old kernel's help, is left to the reads.
+  // The spans must stay writable until `stop` returns or this object is destroyed. If threads
+  // cannot be started, or the kernel is too old, the reads touch the pages themselves.
   explicit FreshPages(std::vector<std::span<std::byte>> spans);
   ~FreshPages() { stop(); }
   FreshPages(const FreshPages&) = delete;
   FreshPages& operator=(const FreshPages&) = delete;
 
-  // Ends soon; from one thread.
+  // Returns soon. Must be called from one thread at a time.
   void stop();
 
  private:

@@ -39,7 +39,7 @@ GroupReader::GroupReader(std::shared_ptr<Weights::Impl> weights, std::vector<Rea
       feed_(weights_->layout, *weights_->engine, *this, std::nullopt, weights_->budget.limit()),
       allowed_(std::max<std::size_t>(ahead, 1)),
       done_(groups_.size()) {
-  // The room is pages; blocks may be larger.
+  // The room around a run is one page, which is too small if the engine aligns to larger blocks.
   const bool roomy = weights_->engine->limits().alignment <= sys::page_size();
   std::vector<std::span<std::byte>> untouched;
   for (std::size_t i = 0; i < groups_.size(); ++i) {
@@ -58,7 +58,7 @@ GroupReader::GroupReader(std::shared_ptr<Weights::Impl> weights, std::vector<Rea
 
 GroupReader::~GroupReader() { close(); }
 
-// As far from the start of a page.
+// Whether the run has the same offset within a page in memory as in the file.
 bool GroupReader::lies_as_in_file(const JobRun& run) const {
   const Layout& layout = weights_->layout;
   const std::uint64_t offset = run.start - layout.segments[segment_of(layout, run.start)].first_row;
@@ -77,7 +77,7 @@ void GroupReader::read_all() {
         }
         if (cancelled_ || started_ == groups_.size()) break;
       }
-      // Ends when nothing is in flight and no group may begin.
+      // Returns when nothing is in flight and no further group is allowed yet.
       weights_->engine->run(feed_);
     }
   } catch (...) {

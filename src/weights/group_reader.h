@@ -1,5 +1,4 @@
-// Reads groups of runs one after the other, on a thread of its own, without letting the disk
-// rest between them.
+// Reads groups of runs in order, on its own thread, and keeps the disk busy between groups.
 #pragma once
 
 #include <cstddef>
@@ -17,30 +16,30 @@
 
 namespace evenkeel {
 
-// What is read together: bytes of the files, each run to its own place.
+// Runs of bytes that are read together, each to its own place in memory.
 struct ReadGroup {
   std::vector<JobRun> runs;
-  bool roomy = false;  // see Job; the room is a page before and behind each run
+  bool roomy = false;  // as in Job: there is a page of room before and after each run
 };
 
-// One thread uses it at a time; not in a child of fork.
+// Not thread-safe, except for `close`. Must not be used in a child of fork.
 class GroupReader final : private JobSource {
  public:
-  // `ahead` groups are read at once; each `release` allows one more. What the runs point to must
-  // outlive the reader. `fresh`: nobody has touched the memory of the roomy groups yet.
+  // The first `ahead` groups may be read immediately; each `release` allows one more. The memory of
+  // the runs must outlive the reader. `fresh`: the memory of the roomy groups was not touched yet.
   GroupReader(std::shared_ptr<Weights::Impl> weights, std::vector<ReadGroup> groups,
               std::size_t ahead, bool fresh = false);
   ~GroupReader();
   GroupReader(const GroupReader&) = delete;
   GroupReader& operator=(const GroupReader&) = delete;
 
-  // Waits for the next group, in the order in which they were given. False: all were read, and no
-  // file changed meanwhile. Throws what reading threw.
+  // Waits for the next group, in the order of the constructor's argument. Returns false when all
+  // groups were read and no file changed meanwhile. Throws the error of a read that failed.
   bool next();
-  // One of the groups that `next` gave is no longer needed.
+  // One of the groups that `next` waited for is no longer needed.
   void release();
-  // Ends reading, from any thread: when it returns, nothing writes into the memory of the runs any
-  // more. A `next` that waits then throws Error (kClosed).
+  // Stops reading. When it returns, nothing writes into the memory of the runs any more. A `next`
+  // that is waiting throws Error (kClosed). May be called from any thread.
   void close();
 
  private:
@@ -52,7 +51,7 @@ class GroupReader final : private JobSource {
   const std::shared_ptr<Weights::Impl> weights_;
   const std::vector<ReadGroup> groups_;
   Reservation share_;
-  std::vector<Job> jobs_;  // one a group; the engine's thread alone uses them
+  std::vector<Job> jobs_;  // one for each group; used by the reading thread only
   RowFeed feed_;
   Mutex mutex_;
   CondVar changed_;
@@ -61,7 +60,7 @@ class GroupReader final : private JobSource {
   std::size_t given_ GUARDED_BY(mutex_) = 0;
   std::vector<bool> done_ GUARDED_BY(mutex_);
   bool cancelled_ GUARDED_BY(mutex_) = false;
-  bool ended_ GUARDED_BY(mutex_) = false;  // the thread reads no more
+  bool ended_ GUARDED_BY(mutex_) = false;  // the reading thread is done
   std::exception_ptr failure_ GUARDED_BY(mutex_);
   std::unique_ptr<FreshPages> fresh_;
   Mutex joining_;

@@ -1,4 +1,4 @@
-// What Weights is made of; the Python bindings use it, too.
+// The implementation of Weights. The Python bindings use it, too.
 #pragma once
 
 #include <memory>
@@ -20,13 +20,13 @@ struct Weights::Impl final : LiveObject {
 
   ArrayStats stats() const;
 
-  // The place of a byte of a file among the bytes of all files, which are the rows of `layout`.
+  // The row of `layout` that is this byte of a file: a row is one byte.
   std::uint64_t row_of(std::uint32_t file, std::uint64_t offset) const {
     return layout.segments[file].first_row + offset;
   }
 
-  // A tensor's bytes and their place in memory. Throws Error (kInvalid) where they do not lie in
-  // the files: it is a tensor of other weights.
+  // A run that reads the tensor to `out`. Throws Error (kInvalid) if the tensor does not lie in
+  // these files, because it belongs to another Weights.
   JobRun run_of(const Tensor& tensor, std::byte* out) const;
 
  private:
@@ -41,12 +41,12 @@ struct Weights::Impl final : LiveObject {
   std::vector<Tensor> tensors;
   std::unordered_map<std::string_view, std::size_t> by_name;
   std::map<std::string, std::string> metadata;
-  std::vector<Reservation> bookkeeping;  // one a file
+  std::vector<Reservation> bookkeeping;  // one for each file
   Layout layout;                         // whole files, as bytes
   std::unique_ptr<Engine> engine;
 };
 
-// As Weights::array, with numbers of another type of the same size.
+// Like Weights::array, but with another dtype of the same size.
 Array make_array(const Weights::Impl& weights, const Tensor& tensor, DType dtype);
 
 struct WeightsInternals {

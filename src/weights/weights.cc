@@ -23,9 +23,10 @@ namespace {
 
 constexpr std::string_view kIndexName = "model.safetensors.index.json";
 constexpr std::string_view kIndexEnd = ".safetensors.index.json";
-// A tensor of at least this has pages of its own and is read in place.
+// A tensor of at least this size is read straight into its own pages.
 constexpr std::uint64_t kOwnPages = 1_MiB;
-// Read together: enough that the disk is busy, little enough to end soon when told to.
+// Smaller tensors are read in groups: large enough to keep the disk busy, small enough that a
+// cancelled read ends soon.
 constexpr std::uint64_t kGroupBytes = 16_MiB;
 constexpr std::size_t kGroupRuns = 4096;
 
@@ -44,7 +45,7 @@ bool exists(const std::string& path) {
   return ::stat(path.c_str(), &status) == 0;
 }
 
-// The file of a model folder, by the names that Hugging Face gives them.
+// The file to open in a model folder, by the names that Hugging Face uses.
 std::string file_of_folder(const std::string& folder) {
   const std::string prefix = folder.ends_with('/') ? folder : folder + '/';
   for (const std::string_view name : {kIndexName, std::string_view("model.safetensors")}) {
@@ -53,7 +54,7 @@ std::string file_of_folder(const std::string& folder) {
   throw Error(ErrorKind::kInvalid, "open",
               "the folder has neither " + std::string(kIndexName) + " nor model.safetensors")
       .in(folder)
-      .hint("name the file itself");
+      .hint("pass the path of the file itself");
 }
 
 Files files_of(const std::string& path, const Budget& budget) {
@@ -85,7 +86,8 @@ std::uint64_t table_memory(const TensorTable& table) {
   return bytes;
 }
 
-// An index must be right about every tensor: one that is missing would go unnoticed otherwise.
+// Drops tensors that the index does not list. Every tensor that it lists must be there: a missing
+// one would go unnoticed otherwise.
 void keep_indexed(std::vector<Tensor>& tensors, const SafetensorsIndex& index,
                   const std::string& path) {
   std::erase_if(tensors, [&](const Tensor& tensor) {
@@ -101,7 +103,7 @@ void keep_indexed(std::vector<Tensor>& tensors, const SafetensorsIndex& index,
                 "the index says that tensor \"" + printable(name) + "\" is in " +
                     printable(index.files[file]) + ", which does not have it")
         .in(path)
-        .hint("files of another version of the model may be among them");
+        .hint("some of the files may be from another version of the model");
   }
 }
 
@@ -119,7 +121,7 @@ std::uint64_t distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-// Empty where there are too many, or none.
+// The most similar name, for a hint. Empty if there are no tensors, or too many to compare.
 std::string closest(std::string_view name, const std::vector<Tensor>& tensors) {
   constexpr std::size_t kMostCompared = 20'000, kLongest = 200;
   if (tensors.empty() || tensors.size() > kMostCompared || name.size() > kLongest) return "";
@@ -133,7 +135,7 @@ std::string closest(std::string_view name, const std::vector<Tensor>& tensors) {
 
 Weights::Impl::Impl(const std::string& path, const WeightsOptions& options)
     : budget(options.budget), asked(options.engine) {
-  RemoteOpening opening;  // what is found out about URLs serves all steps
+  RemoteOpening opening;  // shares what is learnt about URLs between the steps below
   const Files files = files_of(path, budget);
   opening.look_up(files.paths);
   for (const std::string& file : files.paths) {
@@ -172,7 +174,7 @@ Weights::Impl::Impl(const std::string& path, const WeightsOptions& options)
         .hint("open the files of one model only; its index says which they are");
   }
   engine = make_engine(options.engine, layout, budget, kNeverMap,
-                       "weights are read once, so that mapping them is of no use");
+                       "weights are read once, so mapping them does not help");
   live_.begin(LiveKind::kWeights, *this);
 }
 
@@ -182,11 +184,11 @@ JobRun Weights::Impl::run_of(const Tensor& tensor, std::byte* out) const {
   };
   if (tensor.file >= layout.segments.size() || !fits(layout.segments[tensor.file])) {
     throw Error(ErrorKind::kInvalid, "weights",
-                "tensor \"" + printable(tensor.name) + "\" is none of these files': file " +
+                "tensor \"" + printable(tensor.name) + "\" is not in these files: file " +
                     with_commas(tensor.file) + ", " + with_commas(tensor.bytes) +
-                    " bytes from byte " + with_commas(tensor.offset) + " on")
+                    " bytes from offset " + with_commas(tensor.offset))
         .in(layout.paths.front())
-        .hint("take tensors from the Weights that read them");
+        .hint("use tensors of this Weights object, not of another");
   }
   return {row_of(tensor.file, tensor.offset), tensor.bytes, out};
 }
@@ -211,7 +213,7 @@ Weights Weights::open(const std::string& path, const WeightsOptions& options) {
 }
 
 Weights::Impl& Weights::impl() const {
-  if (!impl_) throw Error(ErrorKind::kClosed, "weights", "they were closed");
+  if (!impl_) throw Error(ErrorKind::kClosed, "weights", "the weights are closed");
   return *impl_;
 }
 
@@ -267,7 +269,7 @@ void Weights::read(const Tensor& tensor, std::span<std::byte> out) const {
   if (out.size() != tensor.bytes) {
     throw Error(ErrorKind::kInvalid, "read",
                 "tensor \"" + printable(tensor.name) + "\" has " + with_commas(tensor.bytes) +
-                    " bytes, and there is room for " + with_commas(out.size()));
+                    " bytes, but the memory passed in has " + with_commas(out.size()));
   }
   const JobRun run = impl().run_of(tensor, out.data());
   if (out.empty()) return;
@@ -283,7 +285,8 @@ std::vector<LoadedTensor> Weights::load(std::span<const Tensor* const> wanted) c
   ReadGroup small;
   for (const Tensor* tensor : wanted) {
     JobRun run = impl().run_of(*tensor, nullptr);
-    // The first byte is as far from the start of a page as it is in the file.
+    // The first byte has the same offset within a page as in the file, so that direct I/O can read
+    // straight into this memory.
     const std::uint64_t lead = tensor->offset % sys::page_size();
     auto memory = std::make_unique<LoadedTensor::Memory>();
     if (tensor->bytes > 0) {
@@ -314,12 +317,12 @@ Array Weights::array(const Tensor& tensor) const {
   if (tensor.dtype) return make_array(impl(), tensor, *tensor.dtype);
   throw Error(ErrorKind::kInvalid, "weights",
               "tensor \"" + printable(tensor.name) + "\" holds " + printable(tensor.type) +
-                  ", which no array holds")
+                  ", which no array dtype can represent")
       .in(paths().front())
       .hint("read its bytes with read()");
 }
 
-// Of the files as they were opened: their names may have been given to others since.
+// Uses the files that were opened: other files may have their names by now.
 Array make_array(const Weights::Impl& impl, const Tensor& tensor, DType dtype) {
   impl.run_of(tensor, nullptr);
   Segment segment = impl.layout.segments[tensor.file];
@@ -333,7 +336,7 @@ Array make_array(const Weights::Impl& impl, const Tensor& tensor, DType dtype) {
       tensor.shape.empty() ? std::vector<std::uint64_t>{1} : tensor.shape;
   const auto size = measure(shape, dtype.size);
   if (!size || size->bytes != tensor.bytes) {
-    throw fail(" has " + with_commas(tensor.bytes) + " bytes, which are not numbers of " +
+    throw fail(" has " + with_commas(tensor.bytes) + " bytes, which does not fit dtype " +
                dtype.name());
   }
   if (size->row_bytes == 0) {

@@ -42,7 +42,7 @@ struct Given {
   std::string bytes;
 };
 
-// A file of tensors of bytes, in this order.
+// A safetensors file with these tensors of bytes, in this order.
 std::string file_of(const std::vector<Given>& tensors) {
   std::string header = "{";
   std::uint64_t place = 0;
@@ -67,7 +67,7 @@ std::string_view text_of(std::span<const std::byte> bytes) {
 
 class WeightsTest : public FileTest {
  protected:
-  // Small and large ones, at places that are no multiples of anything.
+  // Small and large tensors, at unaligned offsets.
   static const std::vector<Given>& given() {
     static const std::vector<Given> tensors = {
         {"a", random_bytes(1, 1)},
@@ -108,7 +108,7 @@ TEST_F(WeightsTest, LargeTensorsAreReadInPlace) {
   const auto loaded = weights.load(wanted);
   const auto address = reinterpret_cast<std::uintptr_t>(loaded[0].bytes().data());
   EXPECT_EQ(address % sys::page_size(), large.offset % sys::page_size());
-  // No more than whole blocks around it.
+  // Only the rest of the first and the last block is read in addition.
   EXPECT_LE(weights.stats().bytes_from_disk, large.bytes + 2 * sys::page_size());
 }
 
@@ -203,7 +203,7 @@ TEST_F(WeightsTest, AFileOverwrittenInPlaceIsAnError) {
     EXPECT_TRUE(reader.next());
     overwrite(file, file_of(given_));
     reader.release();
-    EXPECT_THROW(reader.next(), Error);  // not even the group that was read after it
+    EXPECT_THROW(reader.next(), Error);  // although the second group was read
     EXPECT_THROW(reader.next(), Error);
   }
 }
@@ -213,7 +213,7 @@ TEST_F(WeightsTest, MemoryThatIsNotRoomyAfterAllIsRightAllTheSame) {
       Weights::open(file_, {.budget = Budget(16_MiB), .engine = EngineKind::kDirect});
   const auto impl = WeightsInternals::share(weights);
   const Tensor& large = weights.at("large");
-  std::string out(large.bytes + 3, '?');  // with no room around it, and at any distance from a page
+  std::string out(large.bytes + 3, '?');  // no page of room around it, and not aligned as the file
   const JobRun run = impl->run_of(large, reinterpret_cast<std::byte*>(out.data() + 1));
   GroupReader reader(impl, {{{run}, true}}, 1);
   EXPECT_TRUE(reader.next());
@@ -246,7 +246,7 @@ TEST_F(WeightsTest, TensorsOfOthersAreRefused) {
         ADD_FAILURE();
       } catch (const Error& error) {
         EXPECT_EQ(error.kind(), ErrorKind::kInvalid);
-        EXPECT_THAT(error.what(), HasSubstr("none of these files'"));
+        EXPECT_THAT(error.what(), HasSubstr("is not in these files"));
       }
     }
   };
@@ -304,7 +304,7 @@ TEST_F(WeightsTest, ReadingThatIsLeftEndsAtOnce) {
   EXPECT_TRUE(reader.next());
   reader.release();
   EXPECT_TRUE(reader.next());
-  reader.close();  // the third was not allowed yet
+  reader.close();  // the third group was not allowed yet
   EXPECT_THROW(reader.next(), Error);
   EXPECT_EQ(text_of(out), given_[1].bytes);
 }
