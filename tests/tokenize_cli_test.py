@@ -80,7 +80,7 @@ def test_without_python_or_the_package_it_says_what_to_install(text):
         "/nowhere/python cannot be started" in said and "pip install 'evenkeel[tokenize]'" in said
     )
     said = run(text, code=1, PYTHONPATH="", EVENKEEL_PYTHON=bare_python(text.parent)).stderr
-    assert "cannot import its part" in said and "pip install 'evenkeel[tokenize]'" in said
+    assert "needs the Python package" in said and "pip install 'evenkeel[tokenize]'" in said
 
 
 def bare_python(folder):
