@@ -1,5 +1,4 @@
-# What to type. Each target first installs what it needs and is missing; a second run does no more
-# than what has changed asks for.
+# The main commands. Each target first installs missing packages. A second run only rebuilds what has changed.
 PREFIX ?= /usr/local
 DESTDIR ?=
 
@@ -26,7 +25,7 @@ build: ## the tool, at build/evenkeel
 	@scripts/setup build
 	@scripts/build release evenkeel_cli
 
-bench: build ## Evenkeel beside its peers, its engines against each other, np.memmap and the disk
+bench: build ## compare Evenkeel with its peers, with np.memmap and with the disk, and its engines with each other
 	@scripts/setup bench python peers
 	@scripts/build release evenkeel_cli loader_bench
 	bench/run
@@ -52,18 +51,18 @@ format: ## format the sources
 wheels: ## wheels for each CPython found, the source package and the tool as one program, in dist/
 	@scripts/wheels
 
-wheels-test: ## try what `make wheels` made, without a compiler; as root, may install packages here
+wheels-test: ## test the result of `make wheels`, without a compiler; as root, may install packages on this machine
 	@scripts/test_wheels
 
 deb: ## Debian packages of the tool, the library and its headers, in dist/; checked by lintian
 	@scripts/setup build deb
 	@scripts/deb
 
-deb-test: ## try what `make deb` made: installed into a folder, used, removed
+deb-test: ## test the result of `make deb`: install into a folder, use, remove
 	@scripts/setup deb
 	@scripts/test_deb
 
-release-check: ## say whether what lies in dist/ and build/site can be released
+release-check: ## check whether the contents of dist/ and build/site can be released
 	@made=0; scripts/sbom || made=1; scripts/release_check && exit $$made
 
 docs: ## the documentation site, in build/site; open build/site/index.html
@@ -75,7 +74,7 @@ install: build ## headers, library, tool and packages, to PREFIX (/usr/local), u
 	DESTDIR="$(DESTDIR)" cmake --install build --prefix "$(PREFIX)"
 	@cp build/install_manifest.txt build/installed.txt
 
-uninstall: ## remove what `make install` put there (under the same DESTDIR)
+uninstall: ## remove what `make install` installed (under the same DESTDIR)
 	@DESTDIR="$(DESTDIR)" cmake -DMANIFEST="$(CURDIR)/build/installed.txt" -P cmake/uninstall.cmake
 
 clean: ## remove what was built (.venv, .venv-peers and .venv-docs stay)

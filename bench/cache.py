@@ -7,9 +7,9 @@
 hot-set: 90 % of the accesses go to 5 % of the rows of 1 KiB of a file of four times the budget, in
 a memory cgroup of one and a half times the budget where one can be created. uniform: random rows of
 a file of twice the budget. cached-threads: the whole file is in the page cache; `take(out=)` from
-several threads. Each contestant has a process of its own. What counts is the time in `take`; row
-numbers are drawn before, and rows are checked after. Memory is the growth of the process by the
-kernel's figures.
+several threads. Each contestant has its own process. Only the time in `take` counts; row
+numbers are drawn before, and rows are checked afterwards. Memory is the growth of the process by
+the kernel's figures.
 """
 
 import argparse
@@ -59,7 +59,7 @@ def opened(name, options):
 
 
 def draw(random, pattern, rows, batch):
-    """Row numbers of some batches. Hot rows lie apart, as in most tables."""
+    """Row numbers of some batches. Hot rows are scattered, as in most tables."""
     import numpy as np
 
     shape = (DRAWN, batch)
@@ -80,7 +80,7 @@ def contestant(options):
     import numpy as np
 
     rows = os.path.getsize(options.file) // options.row
-    # What each thread reads into, and what NumPy needs, is there before the count begins.
+    # The buffers of the threads, and what NumPy needs, are allocated before the count begins.
     outs = [np.ones((options.batch, options.row // 4), "uint32") for _ in range(options.threads)]
     drawn = [
         draw(np.random.default_rng(number), options.pattern, rows, options.batch)
@@ -96,7 +96,8 @@ def contestant(options):
 
     def work(number):
         random, out, batches = np.random.default_rng((1, number)), outs[number], drawn[number]
-        # With many threads, drawing and checking would be what they wait for: one at a time may.
+        # With many threads, drawing and checking would become the bottleneck, so one thread at a
+        # time does it.
         many = options.threads > 2
         calls = 0
         while time.perf_counter() - began < options.seconds and not wrong:
@@ -189,8 +190,8 @@ class Bench:
         return result
 
     def disk(self, file, reads, threads=1):
-        """Random reads of 4 KiB per second, for callers that start so many and wait for all: by
-        fio, or where there is none, by Evenkeel without its cache."""
+        """Random reads of 4 KiB per second, for callers that start this many and wait for all of
+        them: by fio, or if it is not installed, by Evenkeel without its cache."""
         if not shutil.which("fio"):
             small = self.run(
                 "evenkeel", file, "uniform", cache=False, batch=reads, seconds=4, threads=threads
@@ -253,7 +254,7 @@ def hot_set(bench):
         reads = max(round(BATCH * misses), 1)
         batches, by = bench.disk(file, reads, threads)
         bench.share(
-            f"{name}, of what the disk gives for batches of {reads} ({by})",
+            f"{name}, of the disk's speed for batches of {reads} ({by})",
             result,
             batches / misses,
         )

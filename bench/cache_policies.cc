@@ -1,6 +1,6 @@
-// Hit rates of the cache beside those of other policies and of the offline optimum, on access
-// patterns of one cache size. Prints a table in Markdown. Patterns are drawn from fixed seeds, so
-// that two runs print the same.
+// Compares the hit rates of the cache with those of other policies and of the offline optimum, on
+// access patterns for one cache size. Prints a table in Markdown. Patterns are drawn from fixed
+// seeds, so that two runs print the same.
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -24,7 +24,7 @@ using Trace = std::vector<std::uint64_t>;
 class Policy {
  public:
   virtual ~Policy() = default;
-  virtual bool access(std::uint64_t key) = 0;  // true: it was there
+  virtual bool access(std::uint64_t key) = 0;  // true: a hit
 };
 
 class Lru final : public Policy {
@@ -130,7 +130,8 @@ class ClockPro final : public Policy {
       ++cold_;
       return false;
     }
-    if (most_cold_ < size_ - size_ / 100) ++most_cold_;  // else the hot hand goes far for each
+    if (most_cold_ < size_ - size_ / 100)
+      ++most_cold_;  // otherwise the hot hand moves far for each
     remove(found->second);
     --tests_;
     add({key, kHot, false});
@@ -216,7 +217,7 @@ class ClockPro final : public Policy {
 };
 
 // Einziger, Friedman and Manes, 2017: a window of one percent, then a segmented LRU that admits
-// what was used more often than its victim.
+// keys that were used more often than their victims.
 class WTinyLfu final : public Policy {
  public:
   explicit WTinyLfu(std::size_t size)
@@ -307,7 +308,7 @@ double hit_rate(Policy& policy, const Trace& trace) {
   return static_cast<double>(hits) / static_cast<double>(trace.size());
 }
 
-// Evicts what is needed again last, or does not take in what is.
+// Evicts the key that is needed latest, or does not admit it.
 double belady(std::size_t size, const Trace& trace) {
   std::vector<std::size_t> next(trace.size());
   std::unordered_map<std::uint64_t, std::size_t> last;
@@ -379,7 +380,7 @@ Trace uniform(std::size_t keys, std::size_t length) {
   return trace;
 }
 
-// Epochs of training: each key once an epoch, in another order each time.
+// Epochs of training: each key once per epoch, in another order each time.
 Trace shuffled_epochs(std::size_t keys, std::size_t length) {
   std::mt19937_64 random(6);
   std::vector<std::uint64_t> epoch(keys);
@@ -422,7 +423,7 @@ int run() {
   for (const auto& [name, trace] : patterns) {
     Ours ours(kSize);
     const double evenkeel = hit_rate(ours, trace);
-    // The cache grows in slabs and may hold a few less than asked for.
+    // The cache grows in slabs and may hold slightly fewer blocks than requested.
     const std::size_t size = ours.blocks() > kSize * 9 / 10 ? ours.blocks() : kSize;
     const auto of = [&](Policy&& policy) { return 100 * hit_rate(policy, trace); };
     std::printf("| %s | %.1f | %.1f | %.1f | %.1f | %.1f | %.1f |\n", name.c_str(), 100 * evenkeel,

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Arrow, HDF5 and Zarr files, cold: evenkeel beside the formats' own libraries.
+"""Arrow, HDF5 and Zarr files, cold: evenkeel compared with the formats' own libraries.
 
 usage: bench/containers.py [--gib 0.25] [--rows 20000] [--rounds 1] [--seconds 2] [--limit-mib 0]
                            [--folder .]
@@ -11,11 +11,11 @@ Two kinds of work:
 rows     random rows, in batches of 512, from each file
 chunks   all chunks of the Zarr files with zstd, each once, in a shuffled order, 8,000 rows at once
 
-Each reader has a process of its own, in turn, with the page cache of the files dropped before. With
+Each reader has its own process, in turn, with the page cache of the files dropped before. With
 --limit-mib that process runs in a memory cgroup, so that a file larger than that cannot be cached
-whole. A measurement ends with the work, or after --seconds. What counts is rows a second; the page
-cache that is left is shown, too. TensorStore is measured where it is installed. With these
-options all of it took 2:15 minutes on two busy cores.
+whole. A measurement ends with the work, or after --seconds. The result is rows per second, and the
+page cache that is left. TensorStore is measured if it is installed. With these options all of it
+took 2:15 minutes on two busy cores.
 """
 
 import argparse
@@ -34,7 +34,7 @@ from side_by_side.cgroup import memory_cgroup
 
 COLUMNS, IN_BATCH, TAKEN = 512, 1000, 512
 KINDS = ("arrow", "h5", "zarr", "zstd", "zstd-32")
-TOGETHER = 8000  # rows of chunks that are asked for at once
+TOGETHER = 8000  # rows of chunks that are requested at once
 
 
 def write(folder, rows):
@@ -82,8 +82,8 @@ def files_of(path):
 
 
 def drop(path):
-    """What was written is on the disk already: a flush for each of thousands of chunks would take
-    longer than all the reading."""
+    """The data is already on the disk: flushing each of thousands of chunks would take longer than
+    reading all of them."""
     for file in files_of(path):
         with open(file, "rb") as opened:
             os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
@@ -102,7 +102,7 @@ def evenkeel_rows(path, batches):
 
 
 def pyarrow_rows(path, batches):
-    """As Hugging Face datasets does it: a mapped table, rows of it taken."""
+    """Like Hugging Face datasets: takes rows of a mapped table."""
     import pyarrow as pa
 
     column = pa.ipc.open_file(pa.memory_map(str(path))).read_all().column("x")
@@ -198,7 +198,7 @@ READERS = {
 
 
 def measure(work, kind, who, path, options):
-    """In a process of its own: rows a second until the work or the time is over."""
+    """Runs in its own process: rows per second until the work or the time ends."""
     rng = np.random.default_rng(0)
     reader = READERS[work, kind][who]
     if work == "rows":

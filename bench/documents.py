@@ -1,12 +1,12 @@
-"""Rows with documents: speed of each mode beside a loader without.
+"""Rows with documents: the speed of each mode, compared with a loader without documents.
 
 usage: .venv/bin/python bench/documents.py [--folder DIR] [--tokens N] [--cold] [--order blocks]
 
-Lengths are log-normal with a heavy tail, about those of FineWeb. Modes take turns, so that what
-else the machine does hits all of them; the median of the rounds is shown. The last lines are
-others, on one thread: packers with batches made of a memmap, best fit in plain Python and
+Lengths are log-normal with a heavy tail, about those of FineWeb. Modes alternate, so that other
+load on the machine affects all of them; the median of the rounds is shown. The last lines are other
+libraries, on one thread: packers with batches made from a memmap, best fit in plain Python and
 OLMo-core's; and megatron-core's GPTDataset, which cuts its shuffled documents into rows and makes
-position ids and a loss mask. The last two are there where they are installed (a virtual environment
+position ids and a loss mask. The last two are measured if they are installed (a virtual environment
 with the packages of bench/requirements-olmo.txt, and evenkeel).
 """
 
@@ -65,7 +65,7 @@ def rows_per_second(path: str, mode: str | None, steps: int, cold: bool, order: 
 
 
 def pieces_of(lengths: np.ndarray) -> np.ndarray:
-    """Begin and end of each document, cut where it is longer than a row."""
+    """Begin and end of each document, cut if it is longer than a row."""
     ends = np.cumsum(lengths)
     begins = [np.arange(end - n, end, COLUMNS) for n, end in zip(lengths, ends, strict=True)]
     starts = np.concatenate(begins)
@@ -73,9 +73,9 @@ def pieces_of(lengths: np.ndarray) -> np.ndarray:
 
 
 def best_fit(pieces: np.ndarray) -> list[list[int]]:
-    """Rows of numbers of pieces, by best fit with a sorted list, as training scripts have it."""
+    """Rows of numbers of pieces, by best fit with a sorted list, as in training scripts."""
     sizes = (pieces[:, 1] - pieces[:, 0]).tolist()
-    rooms: list[tuple[int, int]] = []  # what is left of each row, and its number
+    rooms: list[tuple[int, int]] = []  # the space left in each row, and its number
     rows: list[list[int]] = []
     for i in sorted(range(len(sizes)), key=sizes.__getitem__, reverse=True):
         place = bisect.bisect_left(rooms, (sizes[i], 0))
@@ -100,7 +100,7 @@ def olmo(pieces: np.ndarray) -> list[list[int]]:
 
 
 def rate_of_packer(path: str, lengths: np.ndarray, pack: Any) -> tuple[float, float]:
-    """Rows a second: packing alone, and with batches of x and y made of a memmap."""
+    """Rows per second: packing alone, and with batches of x and y made of a memmap."""
     pieces = pieces_of(lengths)
     tokens = np.memmap(path, np.uint16, "r")
     began = time.perf_counter()
@@ -121,7 +121,7 @@ def rate_of_packer(path: str, lengths: np.ndarray, pack: Any) -> tuple[float, fl
 
 
 def megatron_rate(path: str, lengths: np.ndarray) -> float:
-    """Rows a second of megatron-core's GPTDataset, stacked into batches."""
+    """Rows per second of megatron-core's GPTDataset, stacked into batches."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import torch

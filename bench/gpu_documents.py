@@ -1,13 +1,14 @@
-"""GPT-2 124M trained from packed documents that are cold, beside training without loading.
+"""GPT-2 124M trained from packed documents that are not cached, compared with training without
+loading.
 
 usage: python bench/gpu_documents.py [--seconds 60] [--folder DIR] [--gib 8]
 
-Attention stays within documents: flex_attention of torch, with a block mask made of document_ids.
-Two runs take turns, with the same model: `loaded` takes batches from
+Attention stays within documents: flex_attention of torch, with a block mask made from document_ids.
+Two runs alternate, with the same model: `loaded` takes batches from
 evenkeel.TokenLoader(documents="packed", device=...), under a budget of 256 MiB, from a file that is
-dropped from the page cache before each turn; `resident` repeats a few batches that lie on the
-device. The last line is JSON: tokens a second of each, and `share`, loaded divided by resident. The
-goal is 0.98.
+dropped from the page cache before each turn; `resident` repeats a few batches that are on the
+device. The last line is JSON: tokens per second of each, and `share`, loaded divided by resident.
+The goal is 0.98.
 
 Needs torch, numpy and evenkeel. Without a GPU, this tries it:
   python bench/gpu_documents.py --device cpu --layers 1 --width 64 --batch 2 --rows 128 \\
@@ -30,7 +31,7 @@ from torch import nn
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 VOCABULARY = 50304
-attention: Any = flex_attention  # compiled alone where the whole model cannot be
+attention: Any = flex_attention  # compiled by itself if the whole model cannot be
 
 
 def make(folder: str, gib: float) -> str:
@@ -74,7 +75,7 @@ class Block(nn.Module):
 
 
 class Gpt(nn.Module):
-    """GPT-2 with positions that begin anew in each document."""
+    """GPT-2 with positions that restart in each document."""
 
     def __init__(self, layers: int, width: int, heads: int, columns: int) -> None:
         super().__init__()
@@ -99,7 +100,7 @@ class Gpt(nn.Module):
 
 
 def mask_of(document_ids: torch.Tensor, create: Any = create_block_mask) -> Any:
-    """Attention to what came before in the same document. Padding is -1 and attends to itself."""
+    """Attention to earlier tokens of the same document. Padding is -1 and attends to itself."""
 
     def within(b: Any, _: Any, q: Any, k: Any) -> Any:
         return (q >= k) & (document_ids[b, q] == document_ids[b, k])
@@ -137,7 +138,7 @@ class Trainer:
         self.compiled = "nothing"
 
     def compile(self, batches: list[dict[str, torch.Tensor]]) -> None:
-        """The model, or its attention alone where torch cannot compile all of it."""
+        """Compiles the model, or only its attention if torch cannot compile all of it."""
         global attention
         if not self.cuda:
             attention = dense_attention
@@ -168,7 +169,7 @@ class Trainer:
             torch.cuda.synchronize()
 
     def run(self, batches: Any, seconds: float) -> tuple[float, float]:
-        """Tokens a second, and the last loss."""
+        """Tokens per second, and the last loss."""
         self.step(next(batches))
         self.wait()
         began, steps = time.perf_counter(), 0

@@ -106,7 +106,7 @@ def main():
                 seconds, steps, loss = training.run(batches)
                 times[way].append(seconds / steps)
                 print(
-                    f"{way:9} {seconds / steps * 1e3:8.2f} ms a step, loss {loss:.4f}", flush=True
+                    f"{way:9} {seconds / steps * 1e3:8.2f} ms per step, loss {loss:.4f}", flush=True
                 )
         ratios = [e / n for e, n in zip(times["evenkeel"], times["none"], strict=True)]
         stats = loader.stats()

@@ -3,8 +3,8 @@
 //   guard_bench FILE BUDGET [CROPS [REPEATS]]
 //
 // Scenarios: random crops of 2 KiB and a scan of a file that is not cached, with the given budget;
-// the same of the cached file, with a budget that it fits. Plain and guarded runs take turns;
-// medians are printed. A plain run that goes on long enough has the whole file in memory, which the
+// the same of the cached file, with a budget that it fits. Plain and guarded runs alternate;
+// medians are printed. A plain run that lasts long enough has the whole file in memory, which the
 // guard prevents. So the number of crops is small, as if the data never fitted.
 //
 // With GUARD_BENCH_PAGEOUT in the environment, the guard is not told that mappings are removed

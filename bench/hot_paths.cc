@@ -90,7 +90,7 @@ void widening() {
   if (!hot_widening(tokens, x, y) || y.back() != 3) std::abort();
 }
 
-// From a mapping, where cached tokens are used in place.
+// From a mapping: cached tokens are used in place.
 void batches(const char* file) {
   const ek::Tokens tokens = ek::Tokens::open(file, {.budget = ek::Budget(std::uint64_t{64} << 20)});
   if (tokens.engine().chosen != ek::EngineKind::kMap) {

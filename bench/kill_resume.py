@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Kills a command again and again at random moments, and compares what it makes when it is resumed.
+"""Kills a command repeatedly at random moments, resumes it, and compares its output.
 
     .venv/bin/python bench/kill_resume.py dedup --kills 200
     .venv/bin/python bench/kill_resume.py tokenize --kills 200
 
 The command runs with --resume and checkpoints every 256 KiB, on 8 MiB of text. All its processes
 are killed (SIGKILL) after a random part of the time that a whole run takes. A run that ends before
-that must have made the bytes of an undisturbed one, and left nothing else; then the next begins.
+that must have written the same bytes as an undisturbed one, and left nothing else; then the next
+begins.
 """
 
 import argparse
@@ -24,7 +25,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TOOL = os.environ.get("EVENKEEL_TOOL") or str(ROOT / "build" / "evenkeel")
 SMALL = ["--checkpoint", "256KiB"]
-# What is run, and which files it makes.
+# The commands, and the files that they write.
 COMMANDS = {
     "dedup": (["in.jsonl", "-o", "out.jsonl", "--budget", "16MiB", *SMALL], ["out.jsonl"]),
     "shuffle": (["in.jsonl", "-o", "out.jsonl", "--budget", "16MiB", *SMALL], ["out.jsonl"]),

@@ -1,9 +1,9 @@
-"""Megatron's order: the time it takes to make its index, beside megatron-core if installed.
+"""Megatron's order: the time to build its index, compared with megatron-core if it is installed.
 
 usage: bench/megatron_index.py [--documents 10000000] [--samples 6000000] [--rounds 3]
 
-The tokens themselves are a sparse file, which takes no room on the disk and is hardly read. Each
-figure comes from a process of its own; the two take turns.
+The tokens themselves are a sparse file, which takes no space on the disk and is hardly read. Each
+figure comes from its own process; the two alternate.
 """
 
 import argparse
@@ -71,7 +71,7 @@ def megatron_index(prefix: str, samples: int) -> int:
 
 
 def measured(which: str, prefix: str, samples: int) -> None:
-    """In a process of its own. Importing is not counted."""
+    """Runs in its own process. Importing is not counted."""
     warnings.simplefilter("ignore")
     make = {"evenkeel": evenkeel_index, "megatron-core": megatron_index}[which]
     import_first = Path(prefix).parent / "tiny"

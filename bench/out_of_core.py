@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The mean of a file much larger than memory, by dask and xarray: evenkeel beside np.memmap.
+"""The mean of a file much larger than memory, by dask and xarray: evenkeel compared with np.memmap.
 
 usage: bench/out_of_core.py [--gib 10] [--limit-mib 1024] [--rounds 1] [--folder .]
 
-A float32 file of rows of 4 KiB is written. Each way has a process of its own in a memory cgroup,
+A float32 file of rows of 4 KiB is written. Each way has its own process in a memory cgroup,
 with the page cache of the file dropped before, and takes the mean of every column: dask over blocks
 of 16 MiB, in two threads, and xarray over the same. The peak is that of the cgroup, with the page
 cache that is charged to it.
@@ -26,7 +26,7 @@ WAYS = ("dask, evenkeel", "dask, np.memmap", "xarray, evenkeel", "xarray, np.mem
 
 
 class Mapped:
-    """A memmap that dask sees as it sees any array with a shape and slices, not as one of NumPy's;
+    """A memmap that dask treats as any array with a shape and slices, not as a NumPy array;
     its token is the name of the file."""
 
     def __init__(self, path):

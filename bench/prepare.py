@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
-"""`evenkeel shuffle` beside the usual ways to shuffle files that are larger than memory.
+"""`evenkeel shuffle` compared with the usual ways to shuffle files that are larger than memory.
 
     .venv/bin/python bench/prepare.py --size 2 --memory 1024 --peers .venv-prepare/bin/python
 
-Rows of 648 bytes and lines of text, `--size` GiB each. Everybody runs in a memory cgroup of
-`--memory` MiB (root, cgroup v1 or v2) and is told to use `--budget`; data is on the disk when the
-clock stops. Contestants take turns, `--rounds` times, from a cold cache; the median counts. Each
+Rows of 648 bytes and lines of text, `--size` GiB each. Each contestant runs in a memory cgroup of
+`--memory` MiB (root, cgroup v1 or v2) with the option to use `--budget`; data is on the disk when
+the clock stops. Contestants alternate, `--rounds` times, from a cold cache; the median counts. Each
 output is checked: the same rows or lines as the input, in another order, by the sum and the xor of
 their hashes.
 
 terashuf is its method (github.com/alexandres/terashuf) written plainly in C++, in
 bench/terashuf.cc: read as much as fits the budget, shuffle it in memory, write it to a temporary
-file; then take lines from the temporary files, each chosen with a probability of what is left of
-it. `two copies` is the time to copy the input twice with direct reads and writes (dd, 4 MiB): what
-any shuffle of two passes has to read and write. DuckDB and Polars are those of
-bench/requirements-prepare.txt; what is killed or fails is told so.
+file; then take lines from the temporary files, each chosen with a probability proportional to what
+is left of it. `two copies` is the time to copy the input twice with direct reads and writes (dd, 4
+MiB): the reads and writes of any shuffle in two passes. DuckDB and Polars are those of
+bench/requirements-prepare.txt; a contestant that is killed or fails is shown as such.
 """
 
 import argparse
@@ -71,7 +71,7 @@ def say(text):
 
 
 class Cgroup:
-    """A memory cgroup of our own; without a limit, none."""
+    """A new memory cgroup; none without a limit."""
 
     def __init__(self, mib):
         self.path = None
@@ -91,12 +91,12 @@ class Cgroup:
         for _ in range(100 if self.path else 0):
             try:
                 return self.path.rmdir()
-            except OSError:  # the kernel has not let go of the last process yet
+            except OSError:  # the kernel has not released the last process yet
                 time.sleep(0.05)
 
 
 def words(letters, i):
-    """Of 0 to 179 letters."""
+    """Lines of 0 to 179 letters."""
     at = (i * 37) & 0xFFFF
     return letters[at : at + (i * 7919) % 180]
 
@@ -129,21 +129,21 @@ CHECK = r"""
 #include <string>
 static uint64_t hash(const char* p, size_t n) {
   uint64_t h = 1469598103934665603ull ^ n;
-  for (; n >= 8; p += 8, n -= 8) { uint64_t w; memcpy(&w, p, 8); h = (h ^ w) * 0x9e3779b97f4a7c15ull; h ^= h >> 29; }
-  for (; n; ++p, --n) h = (h ^ (unsigned char)*p) * 1099511628211ull;
-  h ^= h >> 32; h *= 0xd6e8feb86659fd93ull; return h ^ h >> 32;
+  for (; n >= 8; p += 8, n -= 8) { uint64_t w; memcpy(&w, p, 8); h = (h ^ w) *
+  0x9e3779b97f4a7c15ull; h ^= h >> 29; } for (; n; ++p, --n) h = (h ^ (unsigned char)*p) *
+  1099511628211ull; h ^= h >> 32; h *= 0xd6e8feb86659fd93ull; return h ^ h >> 32;
 }
 int main(int, char** v) {
-  FILE* f = fopen(v[1], "rb"); size_t row = strtoul(v[2], 0, 10); uint64_t sum = 0, mix = 0, n = 0, order = 0;
-  if (!f) return 1;
-  char* line = nullptr; size_t room = 0; std::string buffer(row, 0);
+  FILE* f = fopen(v[1], "rb"); size_t row = strtoul(v[2], 0, 10); uint64_t sum = 0, mix = 0, n = 0,
+  order = 0; if (!f) return 1; char* line = nullptr; size_t room = 0; std::string buffer(row, 0);
   for (;;) {
     uint64_t h;
     if (row) { if (fread(buffer.data(), 1, row, f) != row) break; h = hash(buffer.data(), row); }
-    else { ssize_t k = getline(&line, &room, f); if (k < 0) break; if (k && line[k-1] == '\n') --k; h = hash(line, k); }
-    sum += h; mix ^= h * h; ++n; order = order * 31 + h;
+    else { ssize_t k = getline(&line, &room, f); if (k < 0) break; if (k && line[k-1] == '\n') --k;
+    h = hash(line, k); } sum += h; mix ^= h * h; ++n; order = order * 31 + h;
   }
-  printf("%llu %llu %llu %llu\n", (unsigned long long)n, (unsigned long long)sum, (unsigned long long)mix, (unsigned long long)order);
+  printf("%llu %llu %llu %llu\n", (unsigned long long)n, (unsigned long long)sum, (unsigned long
+  long)mix, (unsigned long long)order);
 }
 """  # noqa: E501
 
@@ -157,16 +157,16 @@ def compiled(folder, name, source):
 
 
 def fingerprint(checker, path, row):
-    """How many items, two sums that do not depend on their order, and one that does."""
+    """The number of items, two sums that do not depend on their order, and one that does."""
     done = subprocess.run([checker, str(path), str(row)], capture_output=True, text=True)
     numbers = done.stdout.split()
     return (numbers[:3], numbers[3]) if len(numbers) == 4 else (None, None)
 
 
 def end_with_parent():
-    """A bench that is killed takes what it started with it: PR_SET_PDEATHSIG."""
+    """If the bench is killed, the processes that it started end, too: PR_SET_PDEATHSIG."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-    if os.getppid() == 1:  # it is gone already
+    if os.getppid() == 1:  # the parent has already ended
         os._exit(1)
 
 
@@ -274,9 +274,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--size", type=float, default=1, help="GiB of each input; default 1")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--budget", default="512MiB", help="of everybody; default 512MiB")
+    parser.add_argument("--budget", default="512MiB", help="of each contestant; default 512MiB")
     parser.add_argument("--memory", type=int, help="MiB of a cgroup around each")
-    parser.add_argument("--folder", help="where files are made; default: a new one here")
+    parser.add_argument("--folder", help="folder for files; default: a new one here")
     parser.add_argument("--peers", help="a Python with bench/requirements-prepare.txt")
     parser.add_argument("--no-sort", action="store_true", help="leave out sort -R")
     parser.add_argument("--limit", type=float, default=600, help="seconds for each; default 600")

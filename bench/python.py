@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks the performance goals of the Python package: the same work with np.memmap and evenkeel.
 
-They take turns, each in its own process. Results must be equal; memory is the kernel's figure.
+They alternate, each in its own process. Results must be equal; memory is the kernel's figure.
 
 Run it with an interpreter that has evenkeel installed: .venv/bin/python bench/python.py
 """
@@ -143,7 +143,7 @@ def rows_blocks(file, options):
 
 
 def rows_blocks_rank(file, options):
-    """One epoch of one of RANKS, which begin together."""
+    """One epoch of one of RANKS, which start together."""
     import evenkeel
 
     loop = evenkeel.open(file, budget=options.budget).batches(
@@ -173,7 +173,7 @@ def scan_evenkeel(file, options):
 
 
 def bytes_read():
-    """What this process has read from disks, by the kernel's count."""
+    """The bytes that this process has read from disks, counted by the kernel."""
     fields = pathlib.Path("/proc/self/io").read_text().split()
     return int(fields[fields.index("read_bytes:") + 1])
 
@@ -391,7 +391,7 @@ def rows_in_cgroup(bench):
 
 
 def blocks(bench):
-    """The order blocks beside a scan and the exact order, and four ranks of it at once."""
+    """The order blocks compared with a scan and the exact order, and four ranks of it at once."""
     row_bytes, chunk = 648, 8192
     count = bench.options.size // row_bytes
     file = data.make_rows(bench.options.dir / f"rows-{count}.npy", count)
@@ -474,7 +474,7 @@ def memmap_cached(bench):
 
 
 class Readahead:
-    """Another readahead of a file's disk for a while. Takes root."""
+    """Changes the readahead of a file's disk temporarily. Needs root."""
 
     def __init__(self, file, kib):
         device = os.stat(file).st_dev
@@ -492,7 +492,7 @@ class Readahead:
 
 
 def epochs_fit(bench):
-    """Data that fits free memory, read several times over: page_cache="fill" beside np.memmap."""
+    """Data that fits free memory, read several times: page_cache="fill" compared with np.memmap."""
     count = 2_900_000  # 1.8 GiB
     file = data.make_rows(bench.options.dir / f"rows-{count}.npy", count)
     for kib in (8192, 128):

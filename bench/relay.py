@@ -1,7 +1,7 @@
 """A relay between clients and a server on this machine: it counts bytes, and can delay requests.
 
-Used by bench/remote.py and bench/remote_peers.py. What the server sends passes through a pipe in
-the kernel (splice), so that the relay costs little; what clients send waits for the delay.
+Used by bench/remote.py and bench/remote_peers.py. Data from the server passes through a pipe in
+the kernel (splice), so that the relay costs little; data from clients waits for the delay.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _serve(listening: socket.socket, to: tuple[str, int], delay: float, counter:
 
 
 class Relay:
-    """A process that listens on `port` and passes on to `to`."""
+    """A process that listens on `port` and forwards to `to`."""
 
     def __init__(self, to: tuple[str, int], delay_ms: float = 0) -> None:
         listening = socket.create_server(("127.0.0.1", 0), backlog=1024)
@@ -75,7 +75,7 @@ class Relay:
 
     @property
     def bytes(self) -> int:
-        """What the server has sent so far, header fields included."""
+        """The bytes that the server has sent so far, header fields included."""
         return int(self._counter.value)
 
     def __enter__(self) -> Relay:

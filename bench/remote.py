@@ -1,17 +1,18 @@
-"""Objects from a web server on this machine: Evenkeel beside `curl --parallel`, obstore, rclone.
+"""Objects from a web server on this machine: Evenkeel compared with `curl --parallel`, obstore,
+rclone.
 
 usage: python bench/remote.py [ranges] [cache] [--mib 512] [--latency 0,20] [--repeats 3]
 
 ranges: nginx serves one file, and each contestant fetches the same ranges of it; rclone, which
-cannot, reads as many bytes in order. --latency: so many milliseconds are added, by `tc netem` in a
-network namespace of its own (needs root and the kernel's netem; Debian: iproute2), or else by
-nginx, which waits before each answer (Debian's nginx-light has the module for it).
+cannot, reads as many bytes in order. --latency: adds this many milliseconds, by `tc netem` in its
+own network namespace (needs root and the kernel's netem; Debian: iproute2), or otherwise by nginx,
+which waits before each answer (Debian's nginx-light has the module for it).
 
-cache: the second epoch of a process with a cache on disk that holds the data, beside the same epoch
-from the local file with engine="direct".
+cache: the second epoch of a process with a cache on disk that holds the data, compared with the
+same epoch from the local file with engine="direct".
 
-Figures are MB/s of wanted bytes, with processor seconds of the client for each GB. Contestants take
-turns, and each runs in a process of its own. bench/remote_peers.py compares whole loaders.
+Figures are MB/s of wanted bytes, with processor seconds of the client for each GB. Contestants
+alternate, and each runs in its own process. bench/remote_peers.py compares whole loaders.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def nginx(at: pathlib.Path, address: str, prefix: list[str], wait_ms: float) -> 
 
 @contextlib.contextmanager
 def late_nginx(at: pathlib.Path, latency_ms: float) -> Iterator[tuple[str, str]]:
-    """Its URL, and how the latency is made."""
+    """Its URL, and how the latency is added."""
     with contextlib.ExitStack() as stack:
         address, prefix, wait_ms, how = "127.0.0.1", list[str](), latency_ms, "nginx waits"
         if latency_ms:
@@ -109,9 +110,9 @@ def late_nginx(at: pathlib.Path, latency_ms: float) -> Iterator[tuple[str, str]]
         yield url, how if latency_ms else "none"
 
 
-# Each contestant takes the URL, the length of a range and which ones. It returns seconds, by the
-# clock and of processors. What it needs before the first request is not timed, nor is fresh memory:
-# buffers are used again.
+# Each contestant takes the URL, the length of a range and the numbers of the ranges. It returns
+# wall-clock and CPU seconds. Setup before the first request is not timed, nor is fresh memory:
+# buffers are reused.
 
 
 def timed(work: Callable[[], object]) -> tuple[float, float]:
@@ -160,7 +161,7 @@ def by_obstore(url: str, size: int, picks: np.ndarray) -> tuple[float, float]:
 
 
 def by_rclone(url: str, size: int, picks: np.ndarray) -> tuple[float, float]:
-    """It cannot read many ranges at once: as much of the file, one stream."""
+    """It cannot read many ranges at once, so it reads as much of the file in one stream."""
     tool = shutil.which(
         "rclone", path=f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
     )
@@ -183,7 +184,7 @@ def run_one(name: str, url: str, size: int, rows: int, count: int) -> None:
 
 
 def ask(words: list[str]) -> list[float] | None:
-    """What a process of its own prints; None: a library is missing."""
+    """The output of a new process; None: a library is missing."""
     got = subprocess.run(
         [sys.executable, __file__, *words], capture_output=True, text=True, check=False
     )
@@ -207,7 +208,7 @@ def ranges(told: argparse.Namespace, at: pathlib.Path, latency_ms: float) -> Non
     with late_nginx(at, latency_ms) as (url, how):
         for size, count in ((4 << 20, told.mib // 8), (64 << 10, 2000)):
             results: dict[str, list[list[float]]] = {}
-            for _ in range(told.repeats):  # in turns: other load hits all alike
+            for _ in range(told.repeats):  # alternating, so that other load affects all alike
                 for name in WAYS:
                     words = ["--one", name, url, str(size), str((told.mib << 20) // size)]
                     if got := ask([*words, str(min(count, (told.mib << 20) // size))]):

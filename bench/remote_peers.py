@@ -1,11 +1,12 @@
-"""A first, shuffled epoch of rows from S3: Evenkeel beside loaders and clients of object storage.
+"""A first, shuffled epoch of rows from S3: Evenkeel compared with loaders and clients of object
+storage.
 
 usage: python bench/remote_peers.py [--mib 256] [--repeats 3] [--latency 0] [--only NAME,NAME]
 
 nginx serves the data on the loopback address: to a client it looks like S3 that does not check
-signatures. A relay in between counts what it sends (bench/relay.py). A sample is a row of 1,024
-float32. Each contestant reads an epoch in a process of its own, in batches of 64, and takes turns
-with the others:
+signatures. A relay in between counts the bytes (bench/relay.py). A sample is a row of 1,024
+float32. Each contestant reads an epoch in its own process, in batches of 64,
+alternating with the others:
 
   evenkeel (blocks)     one .npy object, shuffle="blocks", block="512KiB", budget 128 MiB
   evenkeel (exact)      the same object, exact shuffling: a request for each row
@@ -15,8 +16,8 @@ with the others:
   smart_open            the same, seek and read
 
 The checksum of all rows must be right. Memory is the growth of RssAnon and of files in the page
-cache that the contestant wrote (its local copies). What is not installed is left out; losses are
-printed like wins. Needs nginx, and bench/requirements-remote.txt.
+cache that the contestant wrote (its local copies). Contestants that are not installed are left out.
+Needs nginx, and bench/requirements-remote.txt.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def litdata_epoch(rows: int, scratch: pathlib.Path) -> Epoch:
     import litdata
     from litdata.streaming import async_prefetch, downloader
 
-    # Its way through obstore refuses addresses without TLS; the other goes through boto3.
+    # With obstore it refuses addresses without TLS, so it uses boto3.
     for module in (async_prefetch, downloader):
         module.obstore_usable = lambda: False
     downloader._OBSTORE_AVAILABLE = False
@@ -152,7 +153,7 @@ WAYS: dict[str, Callable[[int, pathlib.Path], Epoch]] = {
     "s3fs": s3fs_epoch,
     "smart_open": smart_open_epoch,
 }
-# One part in so many of the epoch is read: these would take minutes.
+# Only this fraction (1/n) of the epoch is read, because all of it would take minutes.
 SLOW = {"evenkeel (exact)": 4, "obstore": 4, "s3fs": 16, "smart_open": 64}
 # Imported before the clock starts.
 MODULES = {
@@ -172,7 +173,7 @@ def anonymous() -> int:
 
 
 def run_one(name: str, rows: int, scratch: pathlib.Path) -> None:
-    import torch  # noqa: F401  # part of nobody's memory
+    import torch  # noqa: F401  # not counted as memory of a contestant
 
     for module in MODULES[name]:
         importlib.import_module(module)
@@ -194,7 +195,7 @@ def run_one(name: str, rows: int, scratch: pathlib.Path) -> None:
 
 
 def prepare(root: pathlib.Path, rows: int) -> list[str]:
-    """Writes the data in every format, and says what is missing."""
+    """Writes the data in every format, and returns what is missing."""
     data = contents(rows)
     np.save(root / "rows.npy", data)
     missing = []
@@ -256,7 +257,7 @@ def compare(told: argparse.Namespace, at: pathlib.Path) -> None:
                             timeout=300,
                         )
                         lines = [one for one in got.stderr.splitlines() if "rror" in one]
-                        said = lines[-1] if lines else "it failed and says nothing"
+                        said = lines[-1] if lines else "it failed without a message"
                     except subprocess.TimeoutExpired:
                         got, said = None, "more than 300 s"
                     sent = relay.bytes

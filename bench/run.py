@@ -6,7 +6,7 @@
     bench/run.py --json results.json                                everything; then: bench/report
     bench/run.py --scenario crops-cold --peer memmap_anew           one peer and Evenkeel
 
-Contestants take turns. Results are checked to be equal. Memory, CPU and disk bytes are the kernel's
+Contestants alternate. Results are checked to be equal. Memory, CPU and disk bytes are the kernel's
 figures, read from outside. Files are created in --dir and removed when they are no longer needed.
 """
 
@@ -84,7 +84,7 @@ class Bench:
         self.results, self._ours = {}, set()
 
     def python_of(self, name):
-        """The interpreter of a contestant: that of an environment of its own, if there is one."""
+        """The interpreter of a contestant: that of its own environment, if there is one."""
         own = ROOT / f".venv-peers-{name}/bin/python"
         return own if os.access(own, os.X_OK) else self.python
 
@@ -199,7 +199,7 @@ class Bench:
         how = {
             "cold": not scenario.warm,
             "pss": scenario.workers > 0,
-            "patience": scenario.patience,
+            "grace": scenario.grace,
         }
         if scenario.limit is None or name == "fio":
             return measure(self.python_of(name), name, work, **how)

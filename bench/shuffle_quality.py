@@ -60,8 +60,9 @@ def in_order_of(file, epochs, batch, seed, **order):
 
 
 def shuffle_buffer(window):
-    """As Hugging Face's and WebDataset's: a buffer of as many rows as two windows have is filled
-    in order; each row taken at random makes room for the next. Each epoch begins elsewhere."""
+    """As in Hugging Face datasets and WebDataset: a buffer with the rows of two windows is filled
+    in order; each row that is taken at random makes room for the next. Each epoch begins
+    elsewhere."""
 
     def order(file, epochs, batch, seed):
         rows = len(evenkeel.open(file))

@@ -1,6 +1,6 @@
 // The method of terashuf (github.com/alexandres/terashuf), for bench/prepare.py: as much as fits
 // memory is read, shuffled and written to a temporary file; then items are taken from the temporary
-// files, each with a probability of what is left of it.
+// files, each with a probability proportional to what is left of it.
 //
 //     terashuf IN OUT ROW_BYTES MEMORY_MIB      ROW_BYTES 0: lines of text
 #include <unistd.h>

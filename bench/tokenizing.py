@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""Tokenizing, beside the usual ways with the same tokenizer library, texts and cores.
+"""Tokenizing, compared with the usual ways with the same tokenizer library, texts and cores.
 
     .venv/bin/python bench/tokenizing.py --size 200           MiB of text, made here, as JSONL
     .venv/bin/python bench/tokenizing.py --size 2000 --only evenkeel     memory does not grow
 
 `nanogpt` is its prepare.py: datasets.map, then batches into a memmap. `megatron` is its
-preprocess_data.py: a pool that is given lines, and a builder. `datatrove` is its DocumentTokenizer,
-which takes tokenizers of Hugging Face alone. `alone` is the library's own speed: as many processes
-as cores, texts in memory, tokens thrown away; the slowest counts, and starting is not counted.
+preprocess_data.py: a pool that gets lines, and a builder. `datatrove` is its DocumentTokenizer,
+which only takes Hugging Face tokenizers. `alone` is the library's own speed: as many processes
+as cores, texts in memory, tokens discarded; the slowest counts, and starting is not counted.
 
-Each contestant is a process tree of its own, in turns, `--rounds` times; the median counts.
-Importing libraries is not counted (megatron.core alone takes ten seconds). `cpu` is the time of all
-processes on processors, which others on a busy machine change little. `memory` is the largest sum
-of RSS of its processes. All must give the same number of tokens, and those that keep the order the
-same tokens.
+Each contestant is a separate process tree, alternating, `--rounds` times; the median counts.
+Importing libraries is not counted (megatron.core alone takes ten seconds). `cpu` is the CPU time of
+all processes, which other load on the machine hardly changes. `memory` is the largest sum of RSS of
+its processes. All must return the same number of tokens, and those that keep the order the same
+tokens.
 """
 
 import argparse
@@ -140,7 +140,7 @@ if __name__ == "__main__":
 
 
 def make_corpus(folder, size, files):
-    """Words as often as in a language, documents of a few KiB, some of them many times."""
+    """Words with the frequencies of a language, documents of a few KiB, some of them repeated."""
     draw = random.Random(1)
     letters = "eeeeeettttaaaooooiiiinnnssshhhrrrddlllcuummwfgypbvk"
     words = ["".join(draw.choices(letters, k=draw.randint(1, 11))) for _ in range(40_000)]
@@ -192,7 +192,7 @@ def make_tokenizers(folder):
 
 
 def family(pid):
-    """A process and all that it started."""
+    """A process and all its descendants."""
     found = [pid]
     for one in found:
         try:
@@ -251,13 +251,13 @@ def run(folder, way, library, cores):
         began, before_began = json.loads((folder / "began.json").read_text())
         wall = ended - began
         cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime - before_began
-    if way == "datatrove":  # its workers are the children of a server that nobody waits for
+    if way == "datatrove":  # its workers are children of a server process that is not waited for
         cpu = float("nan")
     return wall, cpu, peak[0], answer(folder, way)
 
 
 def answer(folder, way):
-    """How many tokens, and a checksum of them where their order is that of the texts."""
+    """The number of tokens, and a checksum of them if their order is that of the texts."""
     import zlib
 
     if way == "alone":
@@ -275,7 +275,7 @@ def main():
     options.add_argument("--cores", type=int, default=len(os.sched_getaffinity(0)))
     options.add_argument("--library", choices=["tiktoken", "tokenizers"], default="tiktoken")
     options.add_argument("--only", nargs="*", choices=list(WAYS))
-    options.add_argument("--folder", default=None, help="where files are made; on a disk")
+    options.add_argument("--folder", default=None, help="folder for files; on a disk")
     options.add_argument("--json", action="store_true")
     told = options.parse_args()
     ways = told.only or [w for w in WAYS if (w == "datatrove") <= (told.library == "tokenizers")]
@@ -314,7 +314,7 @@ def main():
         print(
             f"{way:10} {row['mib_per_second']:7.1f} MiB/s"
             f" ({row['mib_per_second'] / first['mib_per_second']:.2f} of {ways[0]})"
-            f"  {row['mib_per_cpu_second']:6.2f} MiB a second of cpu"
+            f"  {row['mib_per_cpu_second']:6.2f} MiB per CPU second"
             f" ({row['mib_per_cpu_second'] / first['mib_per_cpu_second']:.2f})"
             f"  {row['memory'] / MIB:6.0f} MiB"
         )

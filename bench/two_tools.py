@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Compares two builds of the tool: the same reads in turn, and the ratio of their speeds.
+"""Compares two builds of the tool: alternates the same reads, and prints the ratio of their speeds.
 
 usage: bench/two_tools.py TOOL OTHER [--dir FOLDER] [--rounds N] [--seconds S] [--size BYTES]
 
-A ratio above 1 means that OTHER is faster. Each is the median of the rounds, with the least and the
-largest beside it: a machine that does other work moves both tools of a round alike.
+A ratio above 1 means that OTHER is faster. Each is the median of the rounds, with the smallest and
+the largest beside it: other load on the machine affects both tools of a round alike.
 """
 
 import argparse
@@ -51,7 +51,7 @@ def main() -> None:
         for work in WORKS:
             ratios = []
             for turn in range(options.rounds):
-                # Who comes first finds another cache than who comes second, so they take turns.
+                # The first finds another cache state than the second, so they alternate.
                 order = (0, 1) if turn % 2 == 0 else (1, 0)
                 speeds = {i: speed(options.tools[i], work, file, options.seconds) for i in order}
                 ratios.append(speeds[1] / speeds[0])

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Model weights, cold: how fast they come to the CPU and to a GPU, and what they cost in memory.
+"""Model weights, cold: how fast they load to the CPU and to a GPU, and the memory that this takes.
 
     .venv/bin/python bench/weights.py --size 4                   to the CPU
     python bench/weights.py --size 20 --device cuda              to a GPU
 
-A file of bfloat16 tensors, as a language model has them, is loaded whole by each contestant in a
-process of its own, in turns, several times: Evenkeel, safetensors, and those of fastsafetensors,
+A file of bfloat16 tensors, as in a language model, is loaded whole by each contestant in
+its own process, alternating, several times: Evenkeel, safetensors, and those of fastsafetensors,
 runai-model-streamer and tensorizer that are installed. The sums of all tensors are checked. "disk"
 is a plain O_DIRECT read of the same file by threads. Memory is the growth of the process by the
-kernel's figures, without the tensors where they are on the CPU; the page cache is what the file
+kernel's figures, without the tensors if they are on the CPU; the page cache is what the file
 occupies afterwards.
 """
 
@@ -58,7 +58,7 @@ def shapes(size):
 
 
 def make_file(path, size):
-    """Written piece by piece: the whole would not fit the memory of some machines."""
+    """Written piece by piece: all of it would not fit in the memory of some machines."""
     import numpy as np
 
     header, place = {}, 0
@@ -68,7 +68,7 @@ def make_file(path, size):
         place += bytes_
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    # Small numbers: their sums are exact in 64 bits, and no NaN is among them.
+    # Small numbers: their sums are exact in 64 bits, and none is NaN.
     block = np.random.default_rng(1).integers(0, 1 << 14, 1 << 23, dtype=np.uint16).tobytes()
     data.make(path, place, len(text).to_bytes(8, "little") + text, lambda _: block)
     return place
@@ -124,7 +124,8 @@ def load_tensorizer(path, device, _):
 
 
 def read_disk(path, _device, _budget):
-    """The file by 8 threads of 4 MiB each, past the page cache, into the same memory again."""
+    """Reads the file with 8 threads of 4 MiB each, bypassing the page cache, into the same
+    memory."""
     size, step = os.path.getsize(path), 4 << 20
     fd = os.open(path, os.O_RDONLY | os.O_DIRECT)
     buffers = [mmap.mmap(-1, step) for _ in range(8)]
@@ -221,7 +222,7 @@ def main():
     names = ["disk", "evenkeel", "safetensors"]
     names += [name for name, module in PEERS.items() if importlib.util.find_spec(module)]
     if "tensorizer" in names and not pathlib.Path(f"{path}.tensors").exists():
-        names.remove("tensorizer")  # it reads files of its own format only
+        names.remove("tensorizer")  # it reads only its own format
     results = {name: [] for name in names}
     try:
         for _ in range(options.repeats):

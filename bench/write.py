@@ -1,16 +1,15 @@
 #!/usr/bin/env python3
-"""Writing an array beside the usual ways: time, memory, dirty pages and page cache.
+"""Writing an array, compared with the usual ways: time, memory, dirty pages and page cache.
 
     .venv/bin/python bench/write.py --size 4 --peers .venv-peers/bin/python
 
-Everybody writes `--size` GiB of float32 rows of 162 numbers, in pieces of 4 MiB; random bytes, the
-same piece again and again. fio writes the same amount by direct writes of 1 MiB, 16 in flight, to a
-new file: the disk's own limit. Each contestant is a process of its own in a memory cgroup of its
-own, in turns, `--rounds` times; the median counts. The clock runs while they write, not while
-Python starts, and data is on the disk when it stops (fsync). `cache_mib` and `dirty_mib` are the
-cgroup's largest page cache and dirty pages, looked at every 20 ms (`--memory` gives the cgroup a
-limit, in MiB); `rss_mib` is the largest resident set.
-h5py and zarr come from the Python of --peers.
+Each contestant writes `--size` GiB of float32 rows of 162 numbers, in pieces of 4 MiB of random
+bytes, always the same piece. fio writes the same amount by direct writes of 1 MiB, 16 in flight, to
+a new file: the disk's own limit. Each contestant has its own process and its own memory cgroup,
+alternating, `--rounds` times; the median counts. The clock runs while they write, not while Python
+starts, and data is on the disk when it stops (fsync). `cache_mib` and `dirty_mib` are the cgroup's
+largest page cache and dirty pages, sampled every 20 ms (`--memory` gives the cgroup a limit, in
+MiB); `rss_mib` is the largest resident set. h5py and zarr come from the Python of --peers.
 """
 
 import argparse
@@ -156,7 +155,7 @@ def main():
     parser.add_argument("--memory", type=int, help="MiB of a cgroup around each")
     parser.add_argument("--only", default="", help="those whose names contain one of: A,B,...")
     parser.add_argument("--peers", help="a Python that has h5py and zarr")
-    parser.add_argument("--folder", help="where files are made; default: a new one here")
+    parser.add_argument("--folder", help="folder for files; default: a new one here")
     options = parser.parse_args()
     pieces = int(options.size * (1 << 30)) // PIECE
     folder = pathlib.Path(tempfile.mkdtemp(prefix="evenkeel-write-", dir=options.folder or "."))

@@ -1,4 +1,4 @@
-// evenkeel batches: the batches that a loader gives, and how fast.
+// evenkeel batches: shows the batches of a token loader and measures how fast they arrive.
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
@@ -44,7 +44,7 @@ Examples:
 
 struct Measured {
   double seconds = 0;
-  std::vector<double> waits_us;  // in next(), sorted
+  std::vector<double> waits_us;  // time in next(), sorted
   std::uint64_t tokens = 0;
   std::uint64_t checksum = 0;
 
@@ -62,7 +62,7 @@ std::string shown(std::span<const std::int64_t> row) {
   return row.size() > kShown ? fmt::format("{} ... {}", text, row.back()) : text;
 }
 
-// "  documents 17[120..] at 0, 18 at 1,004, padding at 2,000": where they begin in the row.
+// "  documents 17[120..] at 0, 18 at 1,004, padding at 2,000": which documents begin where.
 std::string documents_of(const Batch& batch, const CropOrigin& origin, std::size_t row) {
   std::vector<std::string> parts;
   const auto ids = batch.document_ids()[row];
@@ -82,7 +82,7 @@ std::string documents_of(const Batch& batch, const CropOrigin& origin, std::size
   return fmt::format("  documents {}\n", fmt::join(parts, ", "));
 }
 
-// The documents of a batch one by one: empty ones are not in it.
+// Prints each document of a batch. Empty documents are not in the batch.
 void print_ragged(const std::vector<CropOrigin>& origins, const Batch& batch) {
   const auto begins = batch.cu_seqlens();
   std::size_t next = 0;
@@ -123,7 +123,7 @@ Measured measure(const Batches& batches, TokenLoader& loader) {
     const Batch& batch = *loader.next();
     measured.waits_us.push_back(
         std::chrono::duration<double, std::micro>(Clock::now() - asked).count());
-    // The last token of every row: a wrong crop shows, and the clock does not measure hashing.
+    // Hash only the last token of every row: this detects a wrong crop and costs little time.
     const auto y = batch.y<std::int64_t>();
     for (std::size_t row = 0; row < y.size() && !y[row].empty(); ++row) {
       hash.append(std::as_bytes(y[row].last(1)));
@@ -143,7 +143,7 @@ Measured measure(const Batches& batches, TokenLoader& loader) {
   return measured;
 }
 
-// The order megatron ends.
+// Only order megatron has an end.
 std::uint64_t steps_left(const TokenLoader& loader, const Batches& batches) {
   if (loader.size() == 0) return batches.steps;
   if (batches.from < loader.size()) return std::min(batches.steps, loader.size() - batches.from);
@@ -189,7 +189,7 @@ std::vector<std::pair<std::string, std::string>> described(const Batches& batche
       {{"speed", fmt::format("{} {}/s, {} tokens/s", describe_rate(crops),
                              options.documents.mode == DocumentMode::kWhole ? "documents" : "crops",
                              describe_rate(double(measured.tokens) / measured.seconds))},
-       {"waiting", fmt::format("median {:.1f} µs, p99 {:.1f} µs, most {:.1f} µs a batch",
+       {"waiting", fmt::format("median {:.1f} µs, p99 {:.1f} µs, max {:.1f} µs per batch",
                                measured.wait(0.5), measured.wait(0.99), measured.wait(1))},
        {"budget", fmt::format("{}, of which {} were reserved", format_size(tokens.budget().limit()),
                               format_size(tokens.budget().peak()))},
@@ -252,8 +252,8 @@ int run(Batches batches) {
 }  // namespace
 
 void add_batches(CLI::App& app, int& exit_code) {
-  CLI::App* command =
-      app.add_subcommand("batches", "Training batches of token files: show them, measure them");
+  CLI::App* command = app.add_subcommand(
+      "batches", "Show training batches of token files, and measure their speed");
   auto batches = std::make_shared<Batches>();
   add_loader_options(*command, batches->words);
   add_count(*command, "--steps", batches->steps, 1, "How many batches; default 100");
@@ -261,9 +261,10 @@ void add_batches(CLI::App& app, int& exit_code) {
   add_count(*command, "--prefetch", batches->prefetch, 0,
             "Batches read ahead; default 4, and up to 16 if batches are small");
   add_count(*command, "--pause", batches->pause_us, 0,
-            "Microseconds that a step takes after its batch has come; default 0");
+            "Pause after each batch, in microseconds; default 0");
   command->add_flag("--cold", batches->cold, "Drop the files from the page cache first");
-  command->add_flag("--print", batches->print, "Print the rows, their first tokens and their last");
+  command->add_flag("--print", batches->print,
+                    "Print the first tokens and the last token of each row");
   command->add_flag("--json", batches->json, "Print the figures as JSON")->excludes("--print");
   command->footer(kBatchesFooter);
   command->callback([batches, &exit_code] { exit_code = run(*batches); });

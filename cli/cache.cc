@@ -1,4 +1,4 @@
-// evenkeel cache: what is in a cache of objects on disk.
+// evenkeel cache: lists, verifies or clears a cache of remote objects on disk.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
@@ -24,7 +24,7 @@ struct CacheWords {
 };
 
 constexpr char kCacheFooter[] = R"(
-The folder is the one that was given to cache="FOLDER:SIZE". `verify` ends with 1 if a block is damaged.
+FOLDER is the folder in cache="FOLDER:SIZE". `verify` exits with 1 if a block is damaged.
 
 Examples:
   evenkeel cache ls /nvme/ek
@@ -36,12 +36,12 @@ std::string root_in(const CacheWords& words) {
   if (!std::filesystem::is_directory(root)) {
     throw Error(ErrorKind::kInvalid, "cache", "there is no cache in this folder")
         .in(words.folder)
-        .hint("name the folder that was given to cache=\"FOLDER:SIZE\"");
+        .hint("use the folder from cache=\"FOLDER:SIZE\"");
   }
   return root;
 }
 
-// The blocks of an object have its key in their names.
+// The file name of a block begins with the key of its object.
 std::string object_of(const CachedBlock& block) {
   const std::string name = std::filesystem::path(block.path).filename().string();
   return name.substr(0, name.find('-'));
@@ -101,9 +101,10 @@ int verify_blocks(const CacheWords& words) {
   } else {
     for (const std::string& path : damaged) say(stdout, "damaged: " + visible(path) + "\n");
     say(stdout,
-        fmt::format("{} blocks are whole, {} are damaged{}\n", with_commas(whole),
-                    with_commas(damaged.size()),
-                    damaged.empty() ? "" : " (they are not used, and go when they are met)"));
+        fmt::format(
+            "{} blocks are whole, {} are damaged{}\n", with_commas(whole),
+            with_commas(damaged.size()),
+            damaged.empty() ? "" : " (they are not used; the next read of one removes it)"));
   }
   return damaged.empty() ? 0 : 1;
 }
@@ -113,7 +114,7 @@ int clear_blocks(const CacheWords& words) {
   if (words.json) {
     print_json({{"freed", freed}});
   } else {
-    say(stdout, fmt::format("{} were freed\n", format_size(freed)));
+    say(stdout, fmt::format("{} freed\n", format_size(freed)));
   }
   return 0;
 }
@@ -121,11 +122,12 @@ int clear_blocks(const CacheWords& words) {
 }  // namespace
 
 void add_cache(CLI::App& app, int& exit_code) {
-  CLI::App* command = app.add_subcommand("cache", "What is in a cache of objects on disk");
+  CLI::App* command =
+      app.add_subcommand("cache", "List, verify or clear a cache of remote objects on disk");
   auto words = std::make_shared<CacheWords>();
   command
       ->add_option("ACTION", words->action,
-                   "ls: the objects in it; verify: checks every block; clear: removes all blocks")
+                   "ls: list the objects; verify: check every block; clear: remove all blocks")
       ->required()
       ->check(CLI::IsMember({"ls", "verify", "clear"}))
       ->type_name("");

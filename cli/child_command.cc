@@ -38,15 +38,15 @@ sigset_t set_of(const auto& signals) {
   return set;
 }
 
-// Blocked for good: this tool has nothing to do after the command but write its report.
+// The signals stay blocked: after the command has ended, the tool only writes its report.
 Fd taken_in(const sigset_t& set) {
   ::sigprocmask(SIG_BLOCK, &set, nullptr);
   Fd fd(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
-  if (!fd) throw Error::system("take in signals", errno);
+  if (!fd) throw Error::system("receive signals", errno);
   return fd;
 }
 
-// Whether there is something to read by then.
+// Whether `fd` becomes readable before `until`.
 bool poll_until(int fd, steady_clock::time_point until) {
   const auto left = std::max(until - steady_clock::now(), steady_clock::duration::zero());
   const auto whole = std::chrono::duration_cast<std::chrono::seconds>(left);
@@ -61,11 +61,11 @@ std::array<Fd, 2> make_pipe() {
   return {Fd(ends[0]), Fd(ends[1])};
 }
 
-// Whether the shell would find something under this name. execvp says EACCES for what is nowhere,
-// as soon as one folder of PATH may not be searched.
+// Whether a shell would find this command. execvp returns EACCES for a missing command if one
+// folder of PATH cannot be searched.
 bool is_there(const std::string& name) {
   if (name.find('/') != std::string::npos) {
-    return ::access(name.c_str(), F_OK) == 0 || errno == EACCES;  // for all we may know
+    return ::access(name.c_str(), F_OK) == 0 || errno == EACCES;  // EACCES: it may exist
   }
   const char* path = std::getenv("PATH");
   std::istringstream folders(path ? path : "/bin:/usr/bin");
@@ -77,11 +77,11 @@ bool is_there(const std::string& name) {
 
 std::string hint(const std::string& name) {
   const std::string part = missing_part(name);
-  if (part.empty()) return "\nhint: is it spelt right, and on PATH?";
-  return "\nhint: the file is there; what runs it, " + part + ", is not";
+  if (part.empty()) return "\nhint: check the spelling, and whether it is on PATH";
+  return "\nhint: the file exists, but the program that runs it does not: " + part;
 }
 
-// What exec needs, made before fork: memory must not be allocated after it.
+// The arguments of exec, prepared before fork because the child must not allocate memory.
 class Executable {
  public:
   Executable(const std::vector<std::string>& words, const std::vector<std::string>& environment)
@@ -100,8 +100,8 @@ class Executable {
     environment_.push_back(nullptr);
   }
 
-  // Returns when it fails, with errno. As execvp does: the shell runs a file that is not in a
-  // format the kernel executes. EACCES is the error only if no other path can be executed.
+  // Returns only on failure, with errno set. Like execvp, it lets the shell run a file in a format
+  // that the kernel does not know, and fails with EACCES only if no other path can be executed.
   void run() const {
     int refused = 0;
     for (const std::string& path : paths_) {
@@ -143,10 +143,10 @@ class Executable {
   mutable std::vector<char*> script_;
 };
 
-// In the child of a fork, which may have happened while other threads held locks: async-signal-safe
-// functions only.
+// Runs in the child of a fork. Other threads may have held locks then, so it calls only
+// async-signal-safe functions.
 [[noreturn]] void become(const Executable& program, int go, int failed) {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // until it is let go
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // until the parent calls go()
   char byte;
   if (::read(go, &byte, 1) != 1) ::_exit(127);
   ::prctl(PR_SET_PDEATHSIG, 0);
@@ -157,7 +157,7 @@ class Executable {
   ::_exit(127);
 }
 
-// As sigabbrev_np, which glibc has since 2.32. Null for signals that programs give a meaning.
+// Like sigabbrev_np, which glibc has since 2.32. Null for signals without a fixed meaning.
 const char* signal_name(int signal) {
   struct Known {
     int number;
@@ -195,7 +195,7 @@ ChildCommand::ChildCommand(const std::vector<std::string>& words,
   pid_ = ::fork();
   if (pid_ < 0) throw Error::system("start", errno, name_);
   if (pid_ == 0) {
-    ::close(go_write.get());  // so that it ends with us
+    ::close(go_write.get());  // so that the child sees the end of the pipe if we die
     become(program, go_read.get(), failed_write.get());
   }
   go_ = std::move(go_write);
@@ -211,7 +211,7 @@ ChildCommand::~ChildCommand() {
 void ChildCommand::go() {
   std::vector<int> all(kPassedOn.begin(), kPassedOn.end());
   all.push_back(SIGCHLD);
-  // After the fork, so that the command begins with the signals as we found them.
+  // Done after the fork, so that the command starts with the original signal settings.
   std::signal(SIGCHLD, SIG_DFL);  // if ignored, the exit status would be lost
   signals_ = taken_in(set_of(all));
   static_cast<void>(!::write(go_.get(), "g", 1));
@@ -220,7 +220,7 @@ void ChildCommand::go() {
   do {
     got = ::read(failed_.get(), &code, sizeof code);
   } while (got < 0 && errno == EINTR);
-  if (got != sizeof code) return;  // closed by exec: it is the command now
+  if (got != sizeof code) return;  // exec succeeded and closed the pipe
   ::waitpid(pid_, nullptr, 0);
   pid_ = -1;
   const bool missing = code == ENOENT || (code == EACCES && !is_there(name_));
@@ -243,7 +243,7 @@ bool ChildCommand::reap(Ending& ending) {
 void ChildCommand::take_signals() {
   signalfd_siginfo signal;
   while (::read(signals_.get(), &signal, sizeof signal) == sizeof signal) {
-    const bool sent_to_us = signal.ssi_code <= 0;  // by kill and its kin, not by the terminal
+    const bool sent_to_us = signal.ssi_code <= 0;  // with kill(), not by the terminal
     if (signal.ssi_signo != SIGCHLD && sent_to_us) {
       ::kill(pid_, static_cast<int>(signal.ssi_signo));
     }
@@ -261,11 +261,11 @@ Ending ChildCommand::wait(std::chrono::nanoseconds interval,
   Ending ending;
   bool ended = has_ended();
   for (auto next = steady_clock::now();;) {
-    // A zombie still has its counters: the last look comes before it is taken away.
+    // A zombie still has its counters, so the last sample is taken before it is reaped.
     tick(ended);
     if (ended && reap(ending)) return ending;
     next = std::max(next + interval, steady_clock::now());
-    // Without a signal nothing has ended: most rounds ask no more than that.
+    // Without SIGCHLD the command has not ended, so most rounds only poll.
     while (!ended && poll_until(signals_.get(), next)) {
       take_signals();
       ended = has_ended();
@@ -278,7 +278,7 @@ SignalWatch::SignalWatch() {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction action;
     ::sigaction(signal, nullptr, &action);
-    // What the caller ignores (nohup) stays ignored.
+    // Signals that were ignored before (nohup) stay ignored.
     if (action.sa_handler != SIG_IGN) wanted.push_back(signal);
   }
   signals_ = taken_in(set_of(wanted));

@@ -1,4 +1,4 @@
-// A command run as if we were not there: its input, output, signals and exit code are its own.
+// Runs a command without interfering: its input, output, signals and exit code are unchanged.
 #pragma once
 
 #include <sys/types.h>
@@ -15,28 +15,29 @@ namespace evenkeel::cli {
 
 // How a process ended.
 struct Ending {
-  int exit_code = 0;           // as a shell gives it: 128 + the signal
-  int signal = 0;              // that killed it, or 0
-  std::uint64_t peak_rss = 0;  // of the largest process, by the kernel's own mark
+  int exit_code = 0;           // as a shell reports it: 128 + signal
+  int signal = 0;              // the signal that killed it, or 0
+  std::uint64_t peak_rss = 0;  // of the largest process (ru_maxrss)
   std::string words() const;   // "exit code 0", "killed by signal 9 (SIGKILL)"
 };
 
-// Signals that would end or move us are taken in while one lives: those that a person or a program
-// sent to us alone are passed on to the command; those of the terminal reach it anyway.
+// While the command runs, signals that would end this process are blocked. Signals that were sent
+// to this process alone are passed on to the command; signals from the terminal reach it anyway.
 class ChildCommand {
  public:
-  // Forks; the child waits. `environment` is added to ours: "NAME=value". The process may have
-  // other threads, so the child calls nothing but async-signal-safe functions.
+  // Forks; the child waits for go(). `environment` ("NAME=value") is added to the environment of
+  // this process. The process may have other threads, so the child calls only async-signal-safe
+  // functions.
   ChildCommand(const std::vector<std::string>& words, const std::vector<std::string>& environment);
-  ~ChildCommand();  // a child that was never let go is killed
+  ~ChildCommand();  // kills a child that is still running
   ChildCommand(const ChildCommand&) = delete;
   ChildCommand& operator=(const ChildCommand&) = delete;
 
   pid_t pid() const { return pid_; }
-  // Lets it become the command. Throws CannotStart.
+  // Lets the child execute the command. Throws CannotStart.
   void go();
-  // Calls `tick` at every interval, and a last time, with true, when the command has ended and is
-  // still there to be asked.
+  // Calls `tick(false)` at every interval, and `tick(true)` once when the command has ended and its
+  // counters can still be read.
   Ending wait(std::chrono::nanoseconds interval, const std::function<void(bool ended)>& tick);
 
  private:
@@ -49,17 +50,17 @@ class ChildCommand {
   Fd go_, failed_, signals_;
 };
 
-// As a shell says it: 127 for a command that is not there, 126 for one that may not be run.
+// Exit codes as in a shell: 127 if the command does not exist, 126 if it cannot be executed.
 struct CannotStart {
   int exit_code;
   std::string message;
 };
 
-// SIGINT, SIGTERM and SIGHUP as a flag, for watching a process that is not ours.
+// Turns SIGINT, SIGTERM and SIGHUP into a flag, for watching a process that is not a child.
 class SignalWatch {
  public:
   SignalWatch();
-  // Whether one has come within that time.
+  // Waits for a signal, at most `wait`. Returns whether one came.
   bool came(std::chrono::nanoseconds wait);
 
  private:

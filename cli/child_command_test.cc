@@ -16,7 +16,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// All of it in a process of its own: signals are taken in for good.
+// Runs in a child process, because the signals stay blocked.
 std::string ending_of(const std::vector<std::string>& words,
                       const std::function<void(pid_t)>& tick = nullptr) {
   return in_child([&]() -> std::string {
@@ -87,7 +87,7 @@ TEST(ChildCommand, AddsToTheEnvironment) {
 }
 
 TEST(ChildCommand, TicksAtOnceAndOnceMoreAtTheEnd) {
-  // The interval is far longer than the command: its end is not waited for.
+  // The interval is far longer than the command, but wait() returns when the command ends.
   EXPECT_EQ(in_child([] {
               ChildCommand child({"sleep", "0.05"}, {});
               child.go();

@@ -1,5 +1,5 @@
-// One function a command: it adds the command and its options to the tool. When the command runs it
-// leaves its exit code in `exit_code`, or throws.
+// One function per command: it adds the command and its options to the tool. When the command runs,
+// it stores its exit code in `exit_code` or throws.
 #pragma once
 
 #include <string>
@@ -31,7 +31,7 @@ void add_profile(CLI::App& app, int& exit_code);
 void add_guard(CLI::App& app, int& exit_code);
 void add_top(CLI::App& app, int& exit_code);
 void add_completions(CLI::App& app, int& exit_code);
-void add_manual(CLI::App& app, int& exit_code);  // hidden: pages for man, for the build
+void add_manual(CLI::App& app, int& exit_code);  // hidden: man pages, for the build
 
 // The whole tool: reads the command line, runs the command, returns its exit code.
 int run_tool(int argc, char** argv);

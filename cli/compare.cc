@@ -1,7 +1,7 @@
-// evenkeel compare: every engine on the user's own file, side by side. And compare-worker: one
-// engine, in a process of its own. Lines of JSON: the spec comes in, "ready" goes out, "go" comes
-// in, the result goes out; the process lives on until its stdin ends, so that it can be measured to
-// the last.
+// evenkeel compare: runs every engine on the user's own file. compare-worker runs one engine in its
+// own process. They exchange lines of JSON: the worker reads the spec, writes "ready", reads "go"
+// and writes the result. It stays alive until its stdin ends, so that its memory can be measured to
+// the end.
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/mman.h>
@@ -30,8 +30,8 @@ void tell(const nlohmann::json& json) {
   std::fflush(stdout);
 }
 
-// The program's own code comes into memory as it is first run; it is no part of the data, so all of
-// it is brought in before the baseline is taken.
+// The program's own code is paged in when it first runs. It is not part of the data, so all of it
+// is brought in before the baseline is taken.
 void touch_own_code() {
   const std::string maps = read_text_file("/proc/self/maps").value_or("");
   std::string_view rest = maps, line;
@@ -54,7 +54,7 @@ bool reset_peak() {
 
 std::string ask() {
   std::string line;
-  if (!std::getline(std::cin, line)) ::_exit(1);  // the parent has gone
+  if (!std::getline(std::cin, line)) ::_exit(1);  // the parent has ended
   return line;
 }
 
@@ -99,17 +99,17 @@ struct Compare {
 };
 
 constexpr char kCompareFooter[] = R"(
-Each engine works in a process of its own, on the same items in the same order; their checksums must
-agree. Growth is measured from outside, above what the process held before it opened the file:
-memory = RssAnon + the page cache of the files, RSS = all that is resident.
+Each engine runs in its own process, on the same items in the same order; their checksums must agree.
+Growth is measured from outside, relative to the process before it opened the file:
+memory = RssAnon + page cache of the files, RSS = all resident pages.
 
-Engines: map     one mapping, kept, as np.memmap does; not bounded
-         remap   a fresh mapping for each request
+Engines: map     one mapping for the whole run, like np.memmap; not bounded by the budget
+         remap   a new mapping for each request
          advise  one mapping; pages are released with madvise after each read
          read    pread; pages are dropped from the page cache afterwards
          direct  O_DIRECT, many requests in flight
          fill    mappings that stay in the page cache; not bounded by the budget
-         auto    what Evenkeel would choose
+         auto    what Evenkeel chooses by default
 
 Examples:
   evenkeel compare features.npy --pattern rows --budget 64MiB --cold
@@ -154,25 +154,26 @@ void add_work_options(CLI::App& command, Compare& compare) {
       "Default: map,remap,advise,read,direct,auto");
   add_size(
       command, "--budget", [&spec](std::uint64_t bytes) { spec.budget = bytes; },
-      "What the data may occupy in memory; default 64MiB");
+      "Memory that the data may occupy; default 64MiB");
   add_size(
       command, "--limit", [&spec](std::uint64_t bytes) { spec.memory_limit = bytes; },
-      "Let each engine work inside a memory cgroup of this size, page cache included (needs root)");
+      "Run each engine in a memory cgroup of this size, page cache included (needs root)");
   add_seconds(command, spec.seconds);
   add_count(command, "--seed", spec.seed, 0,
-            fmt::format("Of the random order; default {}", spec.seed));
+            fmt::format("Seed of the random order; default {}", spec.seed));
   add_count(command, "--chunk", spec.chunk, 1,
             "Rows (or crops) at a time; default 50,000 rows, 1,024 crops, 4 MiB of a scan, fewer "
-            "where the budget is small");
+            "if the budget is small");
   add_size(
       command, "--merge-gap", [&spec](std::uint64_t bytes) { spec.merge_gap = bytes; },
-      "Reads whose gap is at most this become one; 0: none do");
+      "Merge reads that are at most this far apart; 0: never merge");
 }
 
 }  // namespace
 
 void add_compare(CLI::App& app, int& exit_code) {
-  CLI::App* command = app.add_subcommand("compare", "Every engine on your own file, side by side");
+  CLI::App* command =
+      app.add_subcommand("compare", "Run every engine on your own file, and compare them");
   auto compare = std::make_shared<Compare>();
   add_files(*command, compare->files);
   add_work_options(*command, *compare);
@@ -183,7 +184,7 @@ void add_compare(CLI::App& app, int& exit_code) {
       ->excludes(cold);
   command->add_flag("--json", compare->json, "Print the figures as JSON");
   add_picture_options(*command, compare->pictures,
-                      "A page with the memory of every engine over time");
+                      "HTML page with the memory of every engine over time");
   add_raw_options(*command, compare->spec.raw);
   command->footer(kCompareFooter);
   command->callback([compare, &exit_code] { exit_code = run(*compare); });

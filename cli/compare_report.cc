@@ -27,7 +27,7 @@ nlohmann::ordered_json ordered_or_null(const std::optional<T>& value) {
 
 std::string hex(std::uint64_t checksum) { return fmt::format("{:016x}", checksum); }
 
-// An engine that read something else shows its own.
+// The engine's own checksum: it differs if the engine read other data.
 std::uint64_t checksum_of(const CompareOutcome& outcome, const EngineOutcome& engine) {
   if (engine.work.slice_items == 0) return 0;
   return checksum_at(engine.work.checkpoints, outcome.checksum_items / engine.work.slice_items)
@@ -79,7 +79,7 @@ std::string pattern_in_words(Pattern pattern) {
 
 std::string title(const CompareOutcome& outcome) {
   const CompareSpec& spec = outcome.spec;
-  return fmt::format("{}: {}\n{}, {:g} s an engine{}\n", describe_files(spec.paths), outcome.array,
+  return fmt::format("{}: {}\n{}, {:g} s per engine{}\n", describe_files(spec.paths), outcome.array,
                      work_in_words(outcome), spec.seconds,
                      outcome.readahead ? ", readahead " + format_size(*outcome.readahead) : "");
 }
@@ -177,7 +177,7 @@ std::string complaint(const CompareOutcome& outcome) {
   }
   if (outcome.differing.empty()) return text;
   return text + fmt::format(
-                    "{}WRONG DATA: of the same {} {} the engines have different checksums: {}\n"
+                    "{}WRONG DATA: the engines have different checksums for the same {} {}: {}\n"
                     "hint: did the file change meanwhile? if not, please report this",
                     text.empty() ? "" : "\n", with_commas(outcome.checksum_items),
                     item_name(outcome.spec.pattern), who_read_what(outcome));
@@ -201,26 +201,26 @@ const EngineOutcome* fastest_within(const CompareOutcome& outcome) {
 std::string against_map(const EngineOutcome& best, const EngineOutcome& map) {
   const double times = best.per_second() / map.per_second();
   if (times >= 1) {
-    return fmt::format(", {} × as fast as a mapping that is kept (map)", describe_ratio(times));
+    return fmt::format(", {} × as fast as one permanent mapping (map)", describe_ratio(times));
   }
-  return fmt::format(", {} × the speed of map, which {}", describe_ratio(times),
-                     read_once(map) ? "soon held all it needs in memory and read no more"
-                                    : "takes as much memory as it can get");
+  return fmt::format(
+      ", {} × the speed of map, which {}", describe_ratio(times),
+      read_once(map) ? "soon had all it needs in memory" : "takes as much memory as it can get");
 }
 
 std::string about_speed(const CompareOutcome& outcome) {
   const EngineOutcome* best = fastest_within(outcome);
   if (!best) return "";
-  std::string text = fmt::format("Of the engines that keep to the budget {} is the fastest",
-                                 engine_name(best->engine));
+  std::string text =
+      fmt::format("The fastest engine within the budget is {}", engine_name(best->engine));
   const EngineOutcome* map = outcome.find(EngineKind::kMap);
   if (map && map != best && map->per_second() > 0) text += against_map(*best, *map);
-  return text + fmt::format("; memory grew by {} at most.", format_size(*best->growth.memory));
+  return text + fmt::format("; memory grew by at most {}.", format_size(*best->growth.memory));
 }
 
-// Which of two cases the figures stand for: a first pass over the data, or passes that follow.
+// Says whether the figures describe a first pass over the data or repeated passes.
 std::string about_passes(const CompareOutcome& outcome) {
-  std::string short_of;  // engines that did not come through once
+  std::string short_of;  // engines that did not finish one pass
   double most_passes = 0;
   for (const EngineOutcome& engine : outcome.engines) {
     if (!engine.error.empty()) continue;
@@ -237,28 +237,27 @@ std::string about_passes(const CompareOutcome& outcome) {
   std::string text;
   if (!short_of.empty()) {
     text = fmt::format(
-        "In {:g} s not every engine read as much as the data has ({} of {}): these figures are of "
-        "a first pass. ",
+        "In {:g} s some engines read less than all the data ({} of {}): these figures describe a "
+        "first pass. ",
         outcome.spec.seconds, short_of, data);
   }
   if (!outcome.fits_memory()) {
     return text + fmt::format(
                       "The data ({}) does not fit {}, so later passes read the disk again: "
-                      "the figures hold for long runs, too.",
+                      "the figures also hold for long runs.",
                       data, memory);
   }
   if (!short_of.empty()) {
     const double seconds = 2 * outcome.spec.seconds / std::max(most_passes, 1e-3);
     return text + fmt::format(
-                      "They are your case if you read the data once. It fits {}, so after "
-                      "one pass map reads memory only: if you read it many times, see "
-                      "--seconds {:.0f}.",
+                      "They apply if you read the data once. It fits {}, so after one pass map "
+                      "reads only memory: if you read it many times, use --seconds {:.0f}.",
                       memory, std::clamp(std::ceil(seconds), 1.0, 86400.0));
   }
   return fmt::format(
-      "The data ({}) fits {}, so after one pass map reads memory only. These figures are your case "
-      "if you read the data many times and nothing else needs that memory; if it is smaller where "
-      "the job runs, see --limit SIZE, and for a first pass --cold with fewer --seconds.",
+      "The data ({}) fits {}, so after one pass map reads only memory. These figures apply if you "
+      "read the data many times and nothing else needs that memory. If your job will have less "
+      "memory, use --limit SIZE. For a first pass, use --cold with fewer --seconds.",
       data, memory);
 }
 
@@ -292,7 +291,8 @@ std::string about_unknown(const CompareOutcome& outcome) {
       outcome.engines.begin(), outcome.engines.end(),
       [](const EngineOutcome& engine) { return engine.error.empty() && !engine.growth.cache; });
   if (!unknown) return "";
-  return "The page cache is unknown: the kernel tells it only of files that you own or may write.";
+  return "The page cache is unknown: the kernel reports it only for files that you own or may "
+         "write.";
 }
 
 }  // namespace
@@ -303,7 +303,7 @@ bool read_once(const EngineOutcome& map) {
 
 std::string verdict(const CompareOutcome& outcome) {
   const std::string speed = about_speed(outcome);
-  return speed.empty() ? "No engine kept to the budget." : speed;
+  return speed.empty() ? "No engine stayed within the budget." : speed;
 }
 
 std::string to_words(const CompareOutcome& outcome) {
@@ -321,7 +321,7 @@ std::string to_words(const CompareOutcome& outcome) {
     }
   }
   if (outcome.differing.empty() && outcome.checksum_items > 0) {
-    text += fmt::format("The same {} {} from every engine: checksum {:016x}.\n",
+    text += fmt::format("Every engine read the same {} {}: checksum {:016x}.\n",
                         with_commas(outcome.checksum_items), item_name(outcome.spec.pattern),
                         outcome.checksum);
   }

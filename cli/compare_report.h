@@ -1,5 +1,5 @@
-// What `compare` says: JSON for programs, a table and sentences for people, the memory of every
-// engine over time as a picture.
+// The output of `compare`: JSON for programs, a table and sentences for people, and a picture of
+// the memory of every engine over time.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -21,7 +21,8 @@ std::string verdict(const CompareOutcome& outcome);   // the same in one sentenc
 // "rows in shuffled order of 512 MiB, cold, budget 64 MiB"
 std::string work_in_words(const CompareOutcome& outcome);
 
-// A mapping that soon held all it needs in memory: the race it wins is not about the disk.
+// Whether the mapping soon had all it needs in memory, so that its speed says nothing about the
+// disk.
 bool read_once(const EngineOutcome& map);
 
 // What went wrong, for stderr; empty when nothing did.
@@ -29,14 +30,14 @@ std::string complaint(const CompareOutcome& outcome);
 
 ProfileReport to_picture(const CompareOutcome& outcome);
 
-// Where pictures go. Empty: none of that kind.
+// Paths of the pictures. Empty: not written.
 struct PictureOptions {
   std::string html, svg;
 };
 void add_picture_options(CLI::App& command, PictureOptions& options, const std::string& html_help);
-// Throws Error before the work is done, when they could not be written.
+// Throws Error if they cannot be written. Called before the work begins.
 void require_writable(const PictureOptions& options);
-// Writes them and says on stderr where. Throws Error.
+// Writes them and prints their paths to stderr. Throws Error.
 void write_pictures(const PictureOptions& options, const ProfileReport& picture);
 
 }  // namespace evenkeel::cli

@@ -63,14 +63,14 @@ std::string words_of(std::uint64_t data, std::uint64_t memory, std::uint64_t wan
 TEST(CompareReport, ARunThatEndsBeforeOnePassIsAFirstPass) {
   const std::string words = words_of(1_GiB, 8_GiB, 256_MiB);
   EXPECT_NE(words.find("(map 25 %, read 25 % of 1 GiB)"), std::string::npos) << words;
-  EXPECT_NE(words.find("your case if you read the data once"), std::string::npos) << words;
-  EXPECT_NE(words.find("see --seconds 8."), std::string::npos) << words;
+  EXPECT_NE(words.find("They apply if you read the data once"), std::string::npos) << words;
+  EXPECT_NE(words.find("use --seconds 8."), std::string::npos) << words;
 }
 
 TEST(CompareReport, DataThatFitsFreeMemoryIsReadFromThere) {
   const std::string words = words_of(1_GiB, 8_GiB, 5_GiB);
   EXPECT_NE(words.find("The data (1 GiB) fits free memory of 8 GiB"), std::string::npos) << words;
-  EXPECT_NE(words.find("see --limit SIZE"), std::string::npos) << words;
+  EXPECT_NE(words.find("use --limit SIZE"), std::string::npos) << words;
 }
 
 TEST(CompareReport, DataThatDoesNotFitIsTheSameInLongRuns) {
@@ -89,7 +89,7 @@ TEST(CompareReport, WrongDataIsNamedWithItsEngine) {
   EXPECT_NE(complaint(outcome).find("0000000000000002 from map, read"), std::string::npos);
 }
 
-TEST(CompareReport, EngineThatFailedIsToldAndNotCompared) {
+TEST(CompareReport, FailedEngineIsReportedAndNotCompared) {
   EngineOutcome failed = engine(EngineKind::kDirect, {});
   failed.error = "it broke";
   const auto outcome = outcome_of({engine(EngineKind::kMap, {1}), failed});
@@ -100,7 +100,7 @@ TEST(CompareReport, EngineThatFailedIsToldAndNotCompared) {
   EXPECT_NE(to_table(outcome).find("failed"), std::string::npos);
 }
 
-TEST(CompareReport, LineIsJudgedByRssAndByMemory) {
+TEST(CompareReport, BudgetIsJudgedByRssAndByMemory) {
   Growth growth;
   growth.rss = growth.anon = 5;
   EXPECT_EQ(growth.within(5), std::nullopt);  // the cache is not known
@@ -110,12 +110,12 @@ TEST(CompareReport, LineIsJudgedByRssAndByMemory) {
   EXPECT_EQ(growth.within(6), true);
 }
 
-TEST(CompareReport, WordsNameWhoCrossedTheLine) {
+TEST(CompareReport, WordsNameEnginesOverTheBudget) {
   EngineOutcome map = engine(EngineKind::kMap, {1});
   map.growth.rss = 100_MiB;
   const std::string words = to_words(outcome_of({map, engine(EngineKind::kRead, {1})}));
   EXPECT_NE(words.find("Over the budget of 16 MiB: map (100 MiB)"), std::string::npos);
-  EXPECT_NE(words.find("read is the fastest"), std::string::npos);
+  EXPECT_NE(words.find("The fastest engine within the budget is read"), std::string::npos);
 }
 
 }  // namespace

@@ -66,7 +66,7 @@ void run_engine(const CompareSpec& spec, const CacheWatch& files, const std::str
   }
 }
 
-// Opens it once here, so that a bad file is one error and not one for each engine.
+// Opens the array once here, so that a bad file is one error and not one for each engine.
 void describe_array(CompareOutcome& outcome) {
   const CompareSpec& spec = outcome.spec;
   ArrayOptions options;
@@ -130,7 +130,7 @@ CompareOutcome run_compare(const CompareSpec& spec, const std::vector<EngineKind
   outcome.spec = spec;
   outcome.cache = cache;
   describe_array(outcome);
-  if (spec.memory_limit > 0) const MemoryLimit possible(spec.memory_limit);  // the same for a limit
+  if (spec.memory_limit > 0) const MemoryLimit possible(spec.memory_limit);  // fail early, too
   outcome.readahead = readahead_bytes(spec.paths.front());
   const CacheWatch files(spec.paths);
   for (std::size_t i = 0; i < engines.size(); ++i) {

@@ -33,22 +33,23 @@ struct CompareOutcome {
   std::optional<std::uint64_t> readahead;
   std::vector<EngineOutcome> engines;
 
-  // Equal work, equal bytes: taken where all engines have passed.
+  // The checksum over the items that all engines have read.
   std::uint64_t checksum = 0, checksum_items = 0;
-  std::vector<EngineKind> differing;  // from what most engines read
+  std::vector<EngineKind> differing;  // engines that read other data than most
 
-  // How often an engine went through as many bytes as the data has.
+  // How many times the engine read as many bytes as the data has.
   double passes(const EngineOutcome& engine) const;
   bool fits_memory() const { return data_bytes <= memory_bytes; }
   const EngineOutcome* find(EngineKind kind) const;  // if it ran and worked
   bool good() const;                                 // all worked, and none differs
 };
 
-// Finds where all engines have passed and sets the fields above.
+// Finds the last checkpoint that all engines reached, and sets `checksum`, `checksum_items` and
+// `differing`.
 void compare_checksums(CompareOutcome& outcome);
 
-// Throws Error when the array cannot be opened at all, and Interrupted. What one engine meets is in
-// its outcome.
+// Throws Error if the array cannot be opened, and Interrupted. An error of one engine is in its
+// outcome.
 CompareOutcome run_compare(const CompareSpec& spec, const std::vector<EngineKind>& engines,
                            CacheState cache);
 

@@ -27,7 +27,7 @@ bool is_checkpoint(std::uint64_t slices) {
 }
 
 SliceChecksum::SliceChecksum(std::uint64_t slice_bytes) : slice_bytes_(slice_bytes) {
-  checkpoints_.reserve(16 * kDense);  // so that it does not grow, and move, while others measure
+  checkpoints_.reserve(16 * kDense);  // so that it does not grow while memory is measured
 }
 
 void SliceChecksum::take(std::span<const std::byte> bytes) {
@@ -52,7 +52,7 @@ void SliceChecksum::finish(std::uint64_t checksum) {
 }
 
 std::uint64_t last_common(const std::vector<std::vector<Checkpoint>>& runs) {
-  // Every run remembers the same counts, so the shortest run's last is known to all.
+  // All runs keep the same checkpoints, so all have the last one of the shortest run.
   std::uint64_t last = UINT64_MAX;
   for (const auto& run : runs) last = std::min(last, run.empty() ? 0 : run.back().slices);
   return runs.empty() ? 0 : last;
@@ -78,7 +78,7 @@ std::optional<std::uint64_t> maybe_bytes(const nlohmann::json& json) {
   return json.get<std::uint64_t>();
 }
 
-// JSON is UTF-8, names of files are any bytes: what is not ASCII goes as %NN.
+// JSON is UTF-8, but file names may contain any bytes: non-ASCII bytes are written as %NN.
 std::string escaped(const std::string& path) {
   std::string text;
   for (const char c : path) {
@@ -104,7 +104,7 @@ Pattern parse_pattern(const std::string& name) {
   if (name == "crops") return Pattern::kCrops;
   if (name == "rows") return Pattern::kRows;
   if (name == "scan") return Pattern::kScan;
-  throw Error(ErrorKind::kInvalid, "pattern", fmt::format("\"{}\" is none", name))
+  throw Error(ErrorKind::kInvalid, "pattern", fmt::format("\"{}\" is not a pattern", name))
       .hint("crops (1,024 elements at random places), rows (shuffled rows) or scan (in order)");
 }
 
@@ -282,7 +282,7 @@ WorkSizes work_sizes(const CompareSpec& spec, std::uint64_t rows, std::uint64_t 
     sizes.chunk = spec.chunk ? spec.chunk : std::min(kCropsInBatch, most);
     sizes.slice_items = std::min(kCropsInSlice, sizes.chunk);
   } else if (spec.pattern == Pattern::kRows) {
-    // Of a small budget the engines' own buffers take the larger part.
+    // The engines' own buffers take most of a small budget.
     const std::uint64_t share = spec.budget >= 8_MiB ? 2 : 8;
     sizes.chunk = spec.chunk ? spec.chunk : std::min(kRowsInChunk, fitting(share, row_bytes));
     sizes.slice_items = std::min(kRowsInSlice, fitting(4, row_bytes));
@@ -326,7 +326,7 @@ void do_work(const CompareSpec& spec, EngineKind engine,
   const std::uint64_t item_bytes =
       array.row_bytes() * (spec.pattern == Pattern::kCrops ? kCropElements : 1);
   Tally tally(sizes.slice_items, item_bytes, spec.seconds);
-  // Asked for, or chosen by auto: the same work in the same way.
+  // Also if auto chose map: the same engine does the same work in the same way.
   const bool slowly = array.engine().chosen == EngineKind::kMap;
   if (spec.pattern == Pattern::kCrops) {
     crops(array, spec.seed, slowly ? sizes.slice_items : sizes.chunk, tally);

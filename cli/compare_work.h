@@ -1,4 +1,4 @@
-// What `compare` does with one engine, the same for each: the work, its checksums, and the result.
+// The work that `compare` does with each engine, its checksums, and the result.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,15 @@
 namespace evenkeel::cli {
 
 struct Checkpoint {
-  std::uint64_t slices = 0;  // how many slices had been taken
+  std::uint64_t slices = 0;  // slices taken so far
   std::uint64_t checksum = 0;
   friend bool operator==(const Checkpoint&, const Checkpoint&) = default;
 };
 
-// Of all counts, those worth remembering: every one up to 2,048, every second up to 4,096, every
-// fourth up to 8,192 ...: a thousand for each doubling, so an hour costs no more memory than a
-// minute, and what is common to two runs is within 0.1 % of the shorter.
+// Whether a checkpoint is kept after this number of slices: after every one up to 2,048, every
+// second up to 4,096, every fourth up to 8,192, and so on. That is 1,024 for each doubling, so long
+// runs take little memory, and the last checkpoint that two runs share is within 0.1 % of the end
+// of the shorter run.
 bool is_checkpoint(std::uint64_t slices);
 
 // XXH3 over slices of a fixed number of bytes, each seeded by the one before. How the stream is cut
@@ -44,7 +45,7 @@ class SliceChecksum {
   std::vector<Checkpoint> checkpoints_;
 };
 
-// The last count of slices that all runs remember; 0 when there is none.
+// The number of slices at the last checkpoint that all runs have; 0 if there is none.
 std::uint64_t last_common(const std::vector<std::vector<Checkpoint>>& runs);
 std::optional<std::uint64_t> checksum_at(const std::vector<Checkpoint>& run, std::uint64_t slices);
 
@@ -66,7 +67,7 @@ struct CompareSpec {
   std::uint64_t memory_limit = 0;  // of the process that reads, page cache included; 0: none
 };
 
-// One engine's part, as the worker tells it.
+// The result of one engine, as the worker reports it.
 struct WorkerResult {
   EngineReport engine;
   std::uint64_t items = 0, wanted_bytes = 0, chunk = 0, slice_items = 0;
@@ -75,7 +76,7 @@ struct WorkerResult {
   std::vector<Checkpoint> checkpoints;
 };
 
-// For the way between the parent and its worker.
+// For the messages between the parent and its worker.
 void to_json(nlohmann::json& json, const CompareSpec& spec);
 void from_json(const nlohmann::json& json, CompareSpec& spec);
 void to_json(nlohmann::json& json, const WorkerResult& result);
@@ -83,18 +84,18 @@ void from_json(const nlohmann::json& json, WorkerResult& result);
 
 inline constexpr std::uint64_t kCropElements = 1024;
 
-// How much is read at a time, and after how much a checksum is noted. Depends on the array and the
-// spec alone, so all engines meet at the same checkpoints.
+// How much is read at a time, and how often a checksum is taken. Depends only on the array and the
+// spec, so all engines have the same checkpoints.
 struct WorkSizes {
-  std::uint64_t chunk = 0;        // crops a batch, or rows a chunk
+  std::uint64_t chunk = 0;        // crops per batch, or rows per chunk
   std::uint64_t slice_items = 0;  // crops or rows
 };
 WorkSizes work_sizes(const CompareSpec& spec, std::uint64_t rows, std::uint64_t row_bytes);
 
-// Throws Error (kInvalid) when the array has too little for the pattern.
+// Throws Error (kInvalid) if the array is too small for the pattern.
 void refuse_too_small(const CompareSpec& spec, const Array& array);
 
-// Opens the array with this engine and works on it; `finished` is called with the result while the
+// Opens the array with this engine and does the work. Calls `finished` with the result while the
 // array is still open. Throws Error.
 void do_work(const CompareSpec& spec, EngineKind engine,
              const std::function<void(const WorkerResult&)>& finished);

@@ -1,4 +1,4 @@
-// evenkeel convert, merge, split and sample: items from files to files.
+// evenkeel convert, merge, split and sample: copy items from files to files.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
@@ -29,8 +29,8 @@ struct CopyWords {
 };
 
 constexpr char kConvertFooter[] = R"(
-Token files are converted with their documents where they have an index, or --bos or --eos tells them
-apart. A value that does not fit the new type is an error that names it.
+Token files keep their documents if they have an index, or if --bos or --eos separates the documents.
+A value that does not fit the new type is an error, which shows the value.
 
 Examples:
   evenkeel convert features.npy -o features.raw --format raw
@@ -38,9 +38,10 @@ Examples:
   evenkeel convert train.bin -o corpus.bin --format megatron --eos 50256
   evenkeel convert corpus.idx -o corpus.ds --format datatrove --to uint32)";
 constexpr char kMergeFooter[] = R"(
-Files follow each other, or are mixed by --weights: a number for each FILE that is named; a pattern is
-one. At every place of the output each FILE has had its share of the items to within one. It ends where
-the first FILE runs out; with --repeat, those that run out begin again until each was used up once.
+Files are concatenated, or mixed with --weights: one number for each FILE argument, which may be a pattern.
+At every point of the output, each FILE has contributed its share of the items to within one. The output
+ends when the first FILE runs out. With --repeat, a FILE that runs out starts again, until each was used
+up once.
 
 Examples:
   evenkeel merge 'part_*.npy' -o all.npy
@@ -49,15 +50,15 @@ Examples:
   evenkeel merge 'web_*.jsonl' books.jsonl -o mixed.jsonl --weights 3,1
   evenkeel merge web.idx code.idx -o mixed.bin --format megatron --weights 0.7,0.3 --repeat)";
 constexpr char kSplitFooter[] = R"(
-Parts are of the same size, or of the sizes that --shares gives, and follow each other; rows, lines and
-documents stay whole. Shuffle first if the order of the file means something.
+Parts are consecutive and of equal size, or of the relative sizes in --shares. Rows, lines and documents
+stay whole. Shuffle first if the file has a meaningful order.
 
 Examples:
   evenkeel split features.npy -o 'part_{}.npy' --parts 8
   evenkeel split shuffled.jsonl -o 'set_{}.jsonl' --shares 0.98,0.01,0.01)";
 constexpr char kSampleFooter[] = R"(
-Each set of so many items is equally likely, by the seed; they keep the order of the input. Rows and
-blocks that are not taken are not read. Lines are counted first, so text is read twice.
+Every set of COUNT items is equally likely. Items keep the order of the input. Rows and blocks that are
+not selected are not read. Lines are counted first, so text is read twice.
 
 Examples:
   evenkeel sample features.npy -o some.npy --count 10000 --seed 7
@@ -73,9 +74,9 @@ std::vector<WeightedFiles> weighted_files(const CopyWords& words) {
   const std::vector<std::string>& named = words.items.files;
   if (named.size() != words.weights.size()) {
     throw Error(ErrorKind::kInvalid, "weights",
-                fmt::format("there are {} weights, and {} files or patterns", words.weights.size(),
+                fmt::format("there are {} weights, but {} files or patterns", words.weights.size(),
                             named.size()))
-        .hint("one weight for each; put a pattern into quotes, so that the shell leaves it alone");
+        .hint("give one weight for each; quote a pattern, so that the shell does not expand it");
   }
   std::vector<WeightedFiles> sets;
   for (std::size_t i = 0; i < named.size(); ++i) {
@@ -128,7 +129,7 @@ std::shared_ptr<CopyWords> add_copying(CLI::App& app, int& exit_code, const std:
   command
       ->add_option("--format", words->format,
                    "For rows: npy or raw. For tokens: nanogpt, llm.c, megatron, datatrove or npy. "
-                   "Default: as the input")
+                   "Default: as in the input")
       ->type_name("NAME");
   command->add_flag("--tokens", words->tokens, "The files hold tokens, not rows");
   add_work_options(*command, words->work);
@@ -145,12 +146,13 @@ void add_target_dtype(CLI::App& app, const std::string& name,
         DType::parse(text);
         words->to_dtype = text;
       },
-      "The type of the elements that are written; default: as they are");
+      "Element type of the output; default: as in the input");
 }
 
 void add_parts(CLI::App& command, const std::shared_ptr<CopyWords>& words) {
-  CLI::Option* parts = add_count(command, "--parts", words->parts, 1,
-                                 "So many parts of one size; the output's name contains {}");
+  CLI::Option* parts =
+      add_count(command, "--parts", words->parts, 1,
+                "Number of parts of equal size; the name of the output must contain {}");
   add_parsed(
       command, "--shares", "A,B,...",
       [words](const std::string& text) { words->options.shares = parse_shares(text); },
@@ -161,15 +163,16 @@ void add_parts(CLI::App& command, const std::shared_ptr<CopyWords>& words) {
 }  // namespace
 
 void add_convert(CLI::App& app, int& exit_code) {
-  const auto words =
-      add_copying(app, exit_code, "convert", "Another format or element type, checked for range",
-                  kConvertFooter);
+  const auto words = add_copying(
+      app, exit_code, "convert",
+      "Convert to another format or element type; values are checked for range", kConvertFooter);
   add_target_dtype(app, "convert", words);
 }
 
 void add_merge(CLI::App& app, int& exit_code) {
-  const auto words = add_copying(app, exit_code, "merge",
-                                 "Several files into one, or into parts; by weights", kMergeFooter);
+  const auto words = add_copying(
+      app, exit_code, "merge", "Merge several files into one or into parts, optionally by weights",
+      kMergeFooter);
   add_target_dtype(app, "merge", words);
   CLI::App& command = *app.get_subcommand("merge");
   add_parts(command, words);
@@ -179,31 +182,30 @@ void add_merge(CLI::App& app, int& exit_code) {
       "Mix the files in these proportions, by items");
   command
       .add_flag("--repeat", words->options.repeat,
-                "Files that run out begin again until each was used up once")
+                "Files that run out start again, until each was used up once")
       ->needs(weights);
 }
 
 void add_split(CLI::App& app, int& exit_code) {
   const auto words =
-      add_copying(app, exit_code, "split", "One file, or several, into parts", kSplitFooter);
+      add_copying(app, exit_code, "split", "Split one or more files into parts", kSplitFooter);
   add_parts(*app.get_subcommand("split"), words);
 }
 
 void add_sample(CLI::App& app, int& exit_code) {
-  const auto words =
-      add_copying(app, exit_code, "sample", "Some items, chosen at random", kSampleFooter);
+  const auto words = add_copying(app, exit_code, "sample", "Choose items at random", kSampleFooter);
   CLI::App& command = *app.get_subcommand("sample");
   add_parsed(
       command, "--count", "N",
       [words](const std::string& text) {
         const auto number = parse_number<std::uint64_t>(text);
         if (!number)
-          throw Error(ErrorKind::kInvalid, "count", fmt::format("\"{}\" is no number", text));
+          throw Error(ErrorKind::kInvalid, "count", fmt::format("\"{}\" is not a number", text));
         words->options.sample = *number;
       },
-      "How many")
+      "Number of items")
       ->required();
-  add_count(command, "--seed", words->options.seed, 0, "Which of the random sets; default 0");
+  add_count(command, "--seed", words->options.seed, 0, "Seed of the random choice; default 0");
 }
 
 }  // namespace evenkeel::cli

@@ -1,4 +1,4 @@
-// evenkeel dedup: each item once.
+// evenkeel dedup: removes exact duplicates.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
@@ -22,9 +22,9 @@ struct DedupWords {
 };
 
 constexpr char kDedupFooter[] = R"(
-Rows, lines or documents that are the same byte for byte, by 128-bit hashes. The first of them stays, and
-all that stay keep their order. The input is read twice. Scratch files take 24 bytes an item, beside the
-output or in the folder of --scratch. A run that was killed goes on with --resume.
+Removes rows, lines or documents that are identical byte for byte, compared by 128-bit hashes. The first
+copy stays, and the order is kept. The input is read twice. Scratch files take 24 bytes per item, beside
+the output or in the --scratch folder. Continue a killed run with --resume.
 
 Examples:
   evenkeel dedup all.jsonl -o unique.jsonl
@@ -67,7 +67,7 @@ int run(const DedupWords& words) {
 
 void add_dedup(CLI::App& app, int& exit_code) {
   CLI::App* command =
-      app.add_subcommand("dedup", "Each row, line or document once: exact duplicates are left out");
+      app.add_subcommand("dedup", "Remove exact duplicates of rows, lines or documents");
   auto words = std::make_shared<DedupWords>();
   add_item_options(*command, words->items);
   add_work_options(*command, words->work);

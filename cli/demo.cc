@@ -1,4 +1,4 @@
-// evenkeel demo: every engine on a file that it makes, in about 15 seconds.
+// evenkeel demo: creates a file and runs every engine on it, in about 15 seconds.
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <linux/magic.h>
@@ -34,12 +34,13 @@ namespace evenkeel::cli {
 inline constexpr std::uint64_t kDemoColumns = 162;
 
 // The folder to write in: `wanted` if given, else the first of $TMPDIR, /var/tmp, the current
-// folder and /tmp that is on a disk, may be written and has room; else one in memory. Throws Error
-// that says what each lacks.
+// folder and /tmp that is on a disk, may be written and has room; else one in memory. Throws an
+// Error that says what each folder lacks.
 std::string demo_folder(const std::string& wanted, std::uint64_t bytes);
 bool lies_in_memory(const std::string& folder);  // tmpfs and the like
 
-// Written and synced when made, with a bar on stderr; removed when this goes, unless kept.
+// The constructor writes and syncs the file, with a progress bar on stderr. The destructor removes
+// it unless keep() was called.
 class DemoFile {
  public:
   DemoFile(const std::string& folder, std::uint64_t rows);  // throws Error, Interrupted
@@ -57,7 +58,7 @@ class DemoFile {
 
 namespace {
 
-constexpr std::uint64_t kToSpare = 64_MiB;  // the disk should not be filled to the brim
+constexpr std::uint64_t kToSpare = 64_MiB;  // leave some space free on the disk
 
 std::vector<std::string> places() {
   std::vector<std::string> folders;
@@ -69,18 +70,18 @@ std::vector<std::string> places() {
   return folders;
 }
 
-// Empty: it will do.
+// Why the folder cannot be used; empty: it can.
 std::string what_it_lacks(const std::string& folder, std::uint64_t bytes) {
   struct statvfs status;
   if (::statvfs(folder.c_str(), &status) != 0) return std::generic_category().message(errno);
-  if (::access(folder.c_str(), W_OK | X_OK) != 0) return "may not be written";
+  if (::access(folder.c_str(), W_OK | X_OK) != 0) return "is not writable";
   const std::uint64_t room = status.f_bavail * status.f_frsize;
   if (room >= bytes + kToSpare) return "";
-  return fmt::format("has {} free, needed are {} + {} to spare", format_size(room),
+  return fmt::format("has {} free, but {} + {} to spare are needed", format_size(room),
                      format_size(bytes), format_size(kToSpare));
 }
 
-// Numbers that no compression or deduplication below can fold: splitmix64, as floats in [0, 1).
+// Numbers that a filesystem cannot compress or deduplicate: splitmix64, as floats in [0, 1).
 void fill(std::vector<float>& values, std::uint64_t& state) {
   for (float& value : values) {
     std::uint64_t z = state += 0x9e3779b97f4a7c15u;
@@ -123,14 +124,14 @@ std::string demo_folder(const std::string& wanted, std::uint64_t bytes) {
     }
   }
   if (!in_memory.empty()) return in_memory;
-  throw Error(ErrorKind::kInvalid, "demo", "no place for the file: " + problems)
-      .hint("name a folder with --dir, or a smaller file with --size or --budget");
+  throw Error(ErrorKind::kInvalid, "demo", "no folder for the file: " + problems)
+      .hint("choose a folder with --dir, or a smaller file with --size or --budget");
 }
 
 DemoFile::DemoFile(const std::string& folder, std::uint64_t rows) {
   path_ = folder + "/evenkeel-demo-XXXXXX.f32";
   const Fd fd(::mkostemps(path_.data(), 4, O_CLOEXEC));
-  if (!fd) throw Error::system("make the demo's file", errno).in(folder);
+  if (!fd) throw Error::system("create the demo file", errno).in(folder);
   try {
     write(fd.get(), rows);
   } catch (...) {
@@ -169,7 +170,7 @@ constexpr std::uint64_t kMostByDefault = 2_GiB, kLeast = 1_MiB;
 struct Demo {
   std::uint64_t budget = 64_MiB;
   std::uint64_t size = 0;
-  std::optional<std::uint64_t> limit;  // empty: four times the budget, where that can be had
+  std::optional<std::uint64_t> limit;  // empty: four times the budget, if possible
   double seconds = 1;
   std::string folder;
   bool keep = false, json = false;
@@ -181,8 +182,8 @@ struct Demo {
 };
 
 constexpr char kDemoFooter[] = R"(
-Makes a file many times the budget, feeds random crops and shuffled rows of it through every engine,
-cold, each in a process of its own, and shows what memory did, in a table and in a picture. The file is
+Creates a file many times larger than the budget, reads random crops and shuffled rows of it with every
+engine, cold, each in its own process, and shows speed and memory in a table and a picture. The file is
 removed at the end.
 
 Examples:
@@ -190,7 +191,7 @@ Examples:
   evenkeel demo --budget 256MiB --dir /data
   evenkeel demo --json > demo.json)";
 
-// The page is for people: where they stand, else where it can be written.
+// The page goes to the current folder, or to the temporary folder if that is not writable.
 std::string page_path(const Demo& demo) {
   if (!demo.pictures.html.empty() || demo.json) return demo.pictures.html;
   std::string name = "evenkeel-demo.html";
@@ -204,8 +205,8 @@ std::string page_path(const Demo& demo) {
   }
 }
 
-// A file that fits memory shows half the story: a mapping reads it once and is fast from then on.
-// A limit as a job on a cluster has one shows the other half.
+// A file that fits in memory shows only one case: a mapping reads it once and is fast from then on.
+// A memory limit like that of a cluster job shows the other case.
 void set_limit(Demo& demo) {
   const bool asked_for = demo.limit.has_value();
   if (!asked_for) demo.limit = 4 * demo.budget;
@@ -229,8 +230,8 @@ std::string about_fitting(const CompareOutcome& outcome) {
 void refuse_nonsense(const Demo& demo) {
   if (demo.rows() * kRowBytes + kRowBytes > kLeast) return;
   throw Error(ErrorKind::kInvalid, "demo",
-              fmt::format("a file of {} shows nothing", format_size(demo.rows() * kRowBytes)))
-      .hint(fmt::format("--size {} at least, better 8 times the budget", format_size(kLeast)));
+              fmt::format("a file of {} is too small", format_size(demo.rows() * kRowBytes)))
+      .hint(fmt::format("use --size {} or more, ideally 8 times the budget", format_size(kLeast)));
 }
 
 CompareSpec spec_of(const Demo& demo, const std::string& path, Pattern pattern) {
@@ -251,14 +252,14 @@ void introduce(const Demo& demo, const std::string& folder) {
       fmt::format("{} of float32 rows in {}, read under a budget of {}, {:.0f} s in all\n\n",
                   format_size(bytes), folder, format_size(demo.budget), 12 * demo.seconds + 5));
   if (lies_in_memory(folder)) {
-    note(folder + " lies in memory, not on a disk: cold reads cannot be shown (try --dir)");
+    note(folder + " is in memory, not on a disk: cold reads cannot be shown (try --dir)");
   }
   if (bytes <= demo.budget) note("the file fits the budget: there is little to see");
 }
 
 ProfileReport demo_picture(const CompareOutcome& outcome) {
   ProfileReport picture = to_picture(outcome);
-  for (ProfileRun& run : picture.runs) run.files.clear();  // it is gone by now
+  for (ProfileRun& run : picture.runs) run.files.clear();  // the file is removed by then
   return picture;
 }
 
@@ -316,23 +317,24 @@ int run(Demo& demo) {
 }  // namespace
 
 void add_demo(CLI::App& app, int& exit_code) {
-  CLI::App* command = app.add_subcommand("demo", "Every engine on this machine, in a minute");
+  CLI::App* command = app.add_subcommand("demo", "Try every engine on this machine, in a minute");
   auto demo = std::make_shared<Demo>();
   add_size(
       *command, "--budget", [demo](std::uint64_t bytes) { demo->budget = bytes; },
-      "What the data may occupy in memory; default 64MiB");
+      "Memory that the data may occupy; default 64MiB");
   add_size(
       *command, "--size", [demo](std::uint64_t bytes) { demo->size = bytes; },
-      "Of the file; default 8 times the budget, 2GiB at most");
+      "Size of the file; default 8 times the budget, at most 2GiB");
   add_size(
       *command, "--limit", [demo](std::uint64_t bytes) { demo->limit = bytes; },
-      "Memory that each engine may use, page cache included; default 4 times the budget where a "
-      "memory cgroup can be made, 0: none");
+      "Memory that each engine may use, page cache included; default 4 times the budget if a "
+      "memory cgroup can be created; 0: no limit");
   command
-      ->add_option("--dir", demo->folder, "Where to make it; default a temporary place on a disk")
+      ->add_option("--dir", demo->folder,
+                   "Folder for the file; default a temporary folder on a disk")
       ->type_name("DIR");
   add_seconds(*command, demo->seconds);
-  command->add_flag("--keep", demo->keep, "Leave the file there");
+  command->add_flag("--keep", demo->keep, "Do not remove the file");
   command->add_flag("--json", demo->json, "Print the figures as JSON");
   add_picture_options(*command, demo->pictures,
                       "The page with the picture; default evenkeel-demo.html, none with --json");

@@ -1,5 +1,5 @@
-// How many files the tool may have open. It needs one for each guarded file, and some for each
-// process; the usual soft limit of 1,024 is soon used up.
+// The limit on open files. The tool needs one descriptor for each guarded file and some for each
+// process, so the usual soft limit of 1,024 is soon reached.
 #pragma once
 
 namespace evenkeel::cli {

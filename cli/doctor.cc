@@ -79,7 +79,7 @@ int run(const Doctor& doctor) {
 
 void add_doctor(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand(
-      "doctor", "What this machine allows, and what Evenkeel does because of it");
+      "doctor", "Show what this machine allows, and what Evenkeel does because of it");
   auto doctor = std::make_shared<Doctor>();
   command->add_option("PATH", doctor->path, "A file or folder on the disk to look at, or a URL")
       ->type_name("");

@@ -29,7 +29,7 @@
 namespace evenkeel::cli {
 namespace {
 
-// A file to try things on: the one named, or one made in the folder named.
+// The file that the checks use: `path` itself, or a temporary file in it if it is a folder.
 class Probe {
  public:
   explicit Probe(const std::string& path) : path_(path) {
@@ -42,7 +42,7 @@ class Probe {
     path_ = path + "/.evenkeel-doctor-XXXXXX";
     fd_ = Fd(::mkostemp(path_.data(), O_CLOEXEC));
     if (!fd_) {
-      throw Error::system("doctor", errno, "cannot make a file to try things on")
+      throw Error::system("doctor", errno, "cannot create a test file")
           .in(path)
           .hint("name a file on that disk: evenkeel doctor FILE");
     }
@@ -51,7 +51,7 @@ class Probe {
     if (::write(fd_.get(), data.data(), data.size()) != ssize_t{65536} || ::fsync(fd_.get()) != 0) {
       const int code = errno;
       ::unlink(path_.c_str());
-      throw Error::system("doctor", code, "cannot write a file to try things on").in(path);
+      throw Error::system("doctor", code, "cannot write a test file").in(path);
     }
   }
   ~Probe() {
@@ -81,22 +81,22 @@ Check direct_io(const Probe& probe) {
   const std::string told = alignment.offset
                                ? fmt::format("works, alignment {} bytes in the file, {} in memory",
                                              alignment.offset, alignment.memory)
-                               : std::string("works; the kernel does not tell its alignment");
+                               : std::string("works; the kernel does not report the alignment");
   return {"O_DIRECT", Health::kOk, told, "direct reads past the page cache", ""};
 }
 
 Check what_is_cached(const Probe& probe) {
   const auto cache = file_cache_of(probe.fd());
   if (!cache) {
-    return {"page cache", Health::kMissing, "the kernel tells of this file only to its owner",
-            "auto does not look into the cache; measurements leave the page cache out",
-            "own the file, or have the right to write it"};
+    return {"page cache", Health::kMissing, "the kernel reports it only to the owner of this file",
+            "auto does not look into the cache; measurements do not include the page cache",
+            "own the file, or have write permission"};
   }
   const bool fast = cache->source == "cachestat";
   return {"page cache", fast ? Health::kOk : Health::kLimited,
-          cache->source + " tells what is cached",
-          fast ? "auto takes what is cached from the cache"
-               : "auto does not look into the cache: mincore is too slow to ask",
+          cache->source + " reports what is cached",
+          fast ? "auto reads cached data from the page cache"
+               : "auto does not look into the cache: mincore is too slow",
           fast ? "" : "Linux 6.5 or later"};
 }
 
@@ -129,7 +129,7 @@ Check readahead(const Probe& probe) {
                 : ""};
 }
 
-// When to choose page_cache "fill".
+// Says when to choose page_cache "fill".
 Check free_memory(const Probe& probe) {
   const AvailableMemory memory = available_memory();
   struct stat status = {};
@@ -138,7 +138,7 @@ Check free_memory(const Probe& probe) {
   const bool fits = size <= memory.bytes - memory.bytes / 8;
   return {
       "free memory", Health::kOk,
-      fmt::format("{} ({}), the file has {}", format_size(memory.bytes), memory.source,
+      fmt::format("{} ({}), the file is {}", format_size(memory.bytes), memory.source,
                   format_size(size)),
       fits ? "the file fits: if nobody else needs this memory and the data is read more than "
              "once, page_cache \"fill\" keeps it there; the default, \"spare\", stays within the "
@@ -157,7 +157,7 @@ EngineReport direct_report(const std::string& path) {
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kFormat) throw;
   }
-  options.dtype = DType{DTypeKind::kUint, 1};  // no known format: its bytes will do
+  options.dtype = DType{DTypeKind::kUint, 1};  // unknown format: read it as bytes
   return Array::open({path}, options).engine();
 }
 
@@ -166,7 +166,8 @@ Check engine(const Probe& probe) {
     const EngineReport report = direct_report(probe.path());
     const bool direct = report.chosen == EngineKind::kDirect;
     return {"engine", direct ? Health::kOk : Health::kLimited, report.how,
-            direct ? "what direct, and auto for data larger than the budget, do here" : report.why,
+            direct ? "how direct reads here, and auto if the data is larger than the budget"
+                   : report.why,
             ""};
   } catch (const Error& error) {
     const std::string what = error.what();
@@ -206,12 +207,12 @@ Check kernel() {
   const bool recent = major > 6 || (major == 6 && minor >= 5);
   return {"kernel", recent ? Health::kOk : Health::kLimited,
           fmt::format("{} {}", name.sysname, name.release),
-          recent ? "all that Evenkeel knows to use is there, unless a line below says otherwise"
-                 : "works, with less: asking what is cached (cachestat) came with Linux 6.5",
+          recent ? "has all that Evenkeel can use, unless a line below says otherwise"
+                 : "works, but without cachestat, which reports what is cached (Linux 6.5)",
           recent ? "" : "Linux 6.5 or later"};
 }
 
-// What the kernel says when a small ring is asked for.
+// Creates a small ring; returns 0 or an errno.
 int try_io_uring() {
   io_uring_params params = {};
   const long fd = ::syscall(__NR_io_uring_setup, 2, &params);
@@ -246,7 +247,7 @@ Check locked_memory() {
           fmt::format("RLIMIT_MEMLOCK {}{}", unlimited ? "unlimited" : format_size(limit.rlim_cur),
                       exempt ? ", not binding (CAP_IPC_LOCK)" : ""),
           enough ? "direct registers its buffers with the kernel"
-                 : "direct does without registered buffers where they do not fit: a little slower",
+                 : "direct does without registered buffers if they do not fit: a little slower",
           enough ? "" : "ulimit -l 65536, or memlock in /etc/security/limits.conf"};
 }
 
@@ -266,7 +267,7 @@ Check memory() {
   return {"memory", enough ? Health::kOk : Health::kLimited,
           fmt::format("{} available ({})", format_size(available.bytes), available.source),
           "default budget: " + Budget().describe(),
-          enough ? "" : "name a budget that leaves room for the rest of the program"};
+          enough ? "" : "set a budget that leaves room for the rest of the program"};
 }
 
 Check cgroups() {

@@ -20,13 +20,13 @@ struct Check {
   std::string change;  // how to change it; empty when there is no need
 };
 
-// What the system calls an errno.
+// The system's message for an errno.
 inline std::string error_text(int code) { return std::generic_category().message(code); }
 
 // The machine: kernel, io_uring, limits, memory, cgroups.
 std::vector<Check> check_system();
-// The disk under `path`, a file or a folder: O_DIRECT, page cache, readahead. Throws Error when
-// there is nothing at `path`.
+// The disk under `path`, a file or a folder: O_DIRECT, page cache, readahead. Throws Error if
+// `path` does not exist.
 std::vector<Check> check_disk(const std::string& path);
 // The server of an object, by its URL: what it needs, how soon it answers, how fast it is.
 std::vector<Check> check_remote(const std::string& url);

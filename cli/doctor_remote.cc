@@ -20,7 +20,7 @@ double seconds_since(Clock::time_point began) {
   return std::chrono::duration<double>(Clock::now() - began).count();
 }
 
-// Bytes a second of requests of `size`, `together` at a time, spread over the object.
+// Bytes per second with requests of `size` bytes, `together` in flight, spread over the object.
 double bandwidth(const RemoteObject& object, std::uint64_t size, unsigned together) {
   constexpr double kSeconds = 0.5;
   constexpr std::uint64_t kMostBytes = 256 << 20;
@@ -63,7 +63,7 @@ std::string rate(double bytes) { return format_size(static_cast<std::uint64_t>(b
 
 Check pinning(const RemoteObject& object) {
   if (!object.etag.empty()) {
-    return {"versions", Health::kOk, "the server names them (ETag)",
+    return {"versions", Health::kOk, "the server sends ETags",
             "an object that changes while it is read is an error", ""};
   }
   const bool dated = !object.last_modified.empty();
@@ -87,13 +87,13 @@ std::vector<Check> check_remote(const std::string& url) {
   const RemoteOpening opening;
   const std::shared_ptr<const RemoteObject> object = open_object(url);
   checks.push_back({"object", Health::kOk, with_commas(object->size) + " bytes",
-                    "it is there, and ranges of it can be read", ""});
+                    "it exists, and ranges of it can be read", ""});
   const bool bucket = object->address.is_bucket();
   checks.push_back({"credentials",
                     !bucket || object->store->signs() ? Health::kOk : Health::kLimited,
                     object->store->describe(),
                     bucket && !object->store->signs() ? "only public objects can be read"
-                                                      : "requests are made so",
+                                                      : "requests are made with these",
                     ""});
   checks.push_back(pinning(*object));
   if (object->size == 0) return checks;
@@ -110,7 +110,7 @@ std::vector<Check> check_remote(const std::string& url) {
     least = std::min(least, seconds_since(began));
   }
   checks.push_back({"latency", Health::kOk, fmt::format("{:.1f} ms for one byte", least * 1e3),
-                    "many requests are in flight at a time, so that this is waited for once", ""});
+                    "many requests are in flight at once, so they share this delay", ""});
   const unsigned together = object->store->settings().connections;
   std::string found;
   double best = 0;
@@ -124,7 +124,7 @@ std::vector<Check> check_remote(const std::string& url) {
   checks.push_back({"bandwidth", Health::kOk, found,
                     fmt::format("an epoch over 1 TiB in order \"blocks\" takes about {:.1f} hours",
                                 static_cast<double>(std::uint64_t{1} << 40) / best / 3600),
-                    "read rows in order \"blocks\", or in order: small requests cost the most"});
+                    "read rows in order \"blocks\" or sequentially: small requests cost the most"});
   return checks;
 }
 

@@ -95,8 +95,8 @@ int run(const Explain& explain) {
 }  // namespace
 
 void add_explain(CLI::App& app, int& exit_code) {
-  CLI::App* command =
-      app.add_subcommand("explain", "Which tokens, files and bytes a training batch is cut from");
+  CLI::App* command = app.add_subcommand(
+      "explain", "Show which tokens, files and bytes a training batch is cut from");
   auto explain = std::make_shared<Explain>();
   add_loader_options(*command, explain->words);
   add_count(*command, "--step", explain->step, 0, "The step; default 0");

@@ -23,11 +23,11 @@ void make_cold(const std::vector<std::string>& paths) {
     left += now.value_or(0);
   }
   if (!known) {
-    note("the kernel does not tell how much of the file is cached: cold is hoped for, not known");
+    note("the kernel does not report how much of the file is cached: it may not be cold");
   } else if (left > 0) {
     note(
         fmt::format("{} stay in the page cache (mapped by another process, or a file system in "
-                    "memory): this run is not quite cold",
+                    "memory): this run is not fully cold",
                     format_size(left)));
   }
 }
@@ -37,7 +37,7 @@ void make_warm(const std::vector<std::string>& paths) {
   for (const std::string& path : paths) total += std::filesystem::file_size(path);
   const AvailableMemory memory = available_memory();
   if (total > memory.bytes) {
-    note(fmt::format("not warmed: the files have {}, the memory available is {} ({})",
+    note(fmt::format("not warmed: the files are {}, available memory is {} ({})",
                      format_size(total), format_size(memory.bytes), memory.source));
     return;
   }

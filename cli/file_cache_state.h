@@ -1,4 +1,4 @@
-// Brings files out of the page cache, or into it, before something is measured.
+// Drops files from the page cache, or reads them into it, before a measurement.
 #pragma once
 
 #include <string>
@@ -6,10 +6,10 @@
 
 namespace evenkeel::cli {
 
-// Notes on stderr what stays cached all the same.
+// Prints a note to stderr if something stays cached.
 void make_cold(const std::vector<std::string>& paths);
 
-// Reads them through once, if they fit the memory available; notes on stderr if not.
+// Reads them once if they fit in the available memory; otherwise prints a note to stderr.
 void make_warm(const std::vector<std::string>& paths);
 
 }  // namespace evenkeel::cli

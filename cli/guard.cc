@@ -28,18 +28,18 @@ namespace evenkeel::cli {
 namespace {
 
 constexpr char kGuardFooter[] = R"(
-The command runs as it would without this; its input, output, signals and exit code are its own. The
-budget covers file mappings of 1 MiB or more (--min), shared or private, together with the page cache
+The command runs as usual: its input, output, signals and exit code are unchanged. The budget
+covers file mappings of 1 MiB or more (--min), shared or private, together with the page cache
 behind them, of the command and all processes it starts. Memory may exceed the budget for a moment,
 by the larger of 32 MiB and 10 %. Heap memory, programs, libraries and tmpfs are left alone. No byte
 is lost: changed pages are written first.
 
 Readahead is switched off for files that are read at random, and on again for those that are read in
-order (--access auto). Where the readahead of many processes would fill the budget, it becomes less.
+order (--access auto). If the readahead of many processes would fill the budget, it is reduced.
 
 Needs no privileges; --pid needs CAP_SYS_NICE. Programs that no library can be loaded into (static,
-setuid) and programs that install a seccomp filter run unguarded. What is not guarded is printed when
-that is known.
+setuid) and programs that install a seccomp filter run unguarded. If the guard knows of
+files that it cannot guard, it prints a note.
 
 Examples:
   evenkeel guard --budget 1GiB -- python train.py
@@ -79,7 +79,7 @@ void say_note(const std::string& note) {
   say(stderr, fmt::format("evenkeel guard: {}\n", visible(note)));
 }
 
-// What it takes to guard a command.
+// Everything that is needed to guard a command.
 struct Preloaded {
   explicit Preloaded(const GuardCommandOptions& options)
       : library(find_preload_library()),
@@ -105,7 +105,7 @@ struct Preloaded {
   }
 };
 
-// Empty where the command cannot be guarded; then a line has said why.
+// Null if the command cannot be guarded; the reason has been printed.
 std::unique_ptr<Preloaded> prepare(const GuardCommandOptions& options) {
   std::string why = why_unguarded(look_at_program(options.command.front()));
   if (why.empty()) {
@@ -136,7 +136,7 @@ int guard_command(const GuardCommandOptions& options) {
 int guard_process(const GuardCommandOptions& options) {
   ProcSource source(*options.process.pid, options.least_bytes);
   GuardOptions guard = options.guard;
-  guard.access = GuardAccess::kLeave;  // a process's readahead is its own to switch
+  guard.access = GuardAccess::kLeave;  // the advice of a running process cannot be changed
   ProcessGuard process_guard({guard, options.files, say_note}, source);
   return conclude(options,
                   record_process(*options.process.pid, options.process.seconds, recording(options)),
@@ -146,17 +146,18 @@ int guard_process(const GuardCommandOptions& options) {
 void refuse_nonsense(const GuardCommandOptions& options) {
   refuse_command_and_process("guard", options.command, options.process);
   if (options.guard.budget < GuardOptions::kLeastBudget) {
-    throw CLI::ValidationError(
-        "--budget", fmt::format("{} is too little: at least {}", format_size(options.guard.budget),
-                                format_size(GuardOptions::kLeastBudget)));
+    throw CLI::ValidationError("--budget", fmt::format("{} is too small: use at least {}",
+                                                       format_size(options.guard.budget),
+                                                       format_size(GuardOptions::kLeastBudget)));
   }
   if (options.process.pid && options.guard.keep_cache) {
     throw CLI::ValidationError(
-        "--keep-cache", "cannot be had with --pid: what can be done from outside drops both");
+        "--keep-cache",
+        "cannot be used with --pid: from outside, pages are also dropped from the page cache");
   }
   if (options.process.pid && options.guard.access != GuardAccess::kAuto &&
       options.guard.access != GuardAccess::kLeave) {
-    throw CLI::ValidationError("--access", "cannot be changed from outside, with --pid");
+    throw CLI::ValidationError("--access", "cannot be changed with --pid");
   }
   options.outputs.require_writable();
 }
@@ -167,7 +168,7 @@ GuardAccess parse_access(const std::string& text) {
   if (text == "sequential") return GuardAccess::kSequential;
   if (text == "leave") return GuardAccess::kLeave;
   throw Error(ErrorKind::kInvalid, "access",
-              fmt::format("\"{}\" is none of auto, random, sequential, leave", text));
+              fmt::format("\"{}\" is not auto, random, sequential or leave", text));
 }
 
 int run(const GuardCommandOptions& options) {
@@ -190,16 +191,16 @@ void add_guard(CLI::App& app, int& exit_code) {
   add_parsed(
       *command, "--access", "HOW",
       [options](const std::string& text) { options->guard.access = parse_access(text); },
-      "auto (measured), random, sequential, or leave to the program; default auto");
+      "auto (measured), random, sequential, or leave (as the program set it); default auto");
   command->add_flag("--keep-cache", options->guard.keep_cache,
-                    "Bound resident pages only; the page cache is left to the kernel");
-  add_patterns(*command, options->files, "Guard these alone; default all that are mapped");
+                    "Limit resident pages only; leave the page cache to the kernel");
+  add_patterns(*command, options->files, "Guard only these files; default all mapped files");
   add_size(
       *command, "--min", [options](std::uint64_t bytes) { options->least_bytes = bytes; },
       "Leave smaller mappings alone; default 1MiB");
-  command->add_option("--report", options->outputs.html, "A page: memory over time")
+  command->add_option("--report", options->outputs.html, "HTML page with memory over time")
       ->type_name("FILE");
-  command->add_option("--json", options->outputs.json, "All samples and the summary")
+  command->add_option("--json", options->outputs.json, "Write all samples and the summary")
       ->type_name("FILE");
   add_process_options(*command, options->process, "Guard");
   command->footer(kGuardFooter);

@@ -1,4 +1,4 @@
-// What `evenkeel guard` was asked for.
+// The options of `evenkeel guard`.
 #pragma once
 
 #include <cstdint>

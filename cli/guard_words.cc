@@ -26,7 +26,7 @@ std::string switches(const GuardReport& report) {
   return words;
 }
 
-// Files that are read many times over want a larger budget. Empty where they are not.
+// Suggests a larger budget for files that were read many times; empty if they were not.
 std::string reread(const GuardReport& report, std::size_t files) {
   constexpr double kManyTimes = 2;
   if (report.file_bytes == 0) return "";
@@ -38,13 +38,14 @@ std::string reread(const GuardReport& report, std::size_t files) {
                      one ? "" : "s", format_size(report.file_bytes), one ? "it" : "them");
 }
 
-// With --keep-cache, files that fit may come and go between two looks.
+// With --keep-cache, files that fit may be mapped and unmapped between two samples.
 std::string in_memory(const GuardReport& report) {
   if (report.peak_cached == 0 && report.file_bytes <= report.budget) return "all fit the budget";
   return format_size(report.guarded_peak) + " of them in memory at the peak";
 }
 
-// Empty where nothing was. Such pages do not count against the budget: the guard releases them.
+// Empty if nothing was cached before. Such pages do not count against the budget: the guard
+// releases them.
 std::string cached_before(const GuardReport& report) {
   if (report.peak_cached <= report.guarded_peak) return "";
   return fmt::format("{} with what was cached before they were guarded",
@@ -64,7 +65,8 @@ std::string why_unguarded(const Program& program) {
              " is statically linked: no library can be loaded into it, so it runs unguarded. Guard "
              "it from outside instead: evenkeel guard --pid N (needs CAP_SYS_NICE)";
     case ProgramKind::kForeign:
-      return visible(program.path) + " is made for another kind of processor: it runs unguarded";
+      return visible(program.path) +
+             " is built for another processor architecture: it runs unguarded";
     case ProgramKind::kPrivileged:
       return visible(program.path) +
              " runs with the rights of another user (setuid, setgid or capabilities): it is left "

@@ -1,4 +1,4 @@
-// What `evenkeel guard` says.
+// The messages of `evenkeel guard`.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace evenkeel::cli {
 // Why no library can be preloaded into the program, and what to do instead; empty: it can.
 std::string why_unguarded(const Program& program);
 
-// Peak, released, read, switched, and what did not work: a few lines.
+// A summary of a few lines: peak, bytes released and read, readahead switches, failures.
 std::string guard_words(const GuardReport& report, std::size_t files, const ProfileRun& run,
                         const ProfileSummary& summary);
 

@@ -64,7 +64,8 @@ OnDisk look_at_disk(const std::vector<std::string>& paths) {
 
 std::string cached_text(const OnDisk& disk) {
   if (disk.remote) return "not on this machine";
-  if (!disk.cached) return "unknown: the kernel tells it only of files that you own or may write";
+  if (!disk.cached)
+    return "unknown: the kernel reports it only for files that you own or may write";
   const double share = disk.bytes == 0 ? 0 : 100.0 * double(*disk.cached) / double(disk.bytes);
   return fmt::format("{} in the page cache now ({:.0f} %)", format_size(*disk.cached),
                      std::min(share, 100.0));
@@ -117,7 +118,7 @@ void show_array(const Info& info, const Array& array) {
                      {"engine", fmt::format("{}: {}", engine.how, engine.why)}}));
   if (disk.remote) {
     next_command("evenkeel doctor " + shell_word(without_query(info.files.front())),
-                 "how fast the server is, and what follows");
+                 "how fast the server is, and what that means");
     return;
   }
   next_command("evenkeel compare " + shell_word(info.files.front()) + info.raw.words() +
@@ -148,7 +149,7 @@ std::string guesses(std::uint64_t bytes) {
   return text.empty() ? "an odd number of bytes: 8-bit numbers, or a header comes first" : text;
 }
 
-// Still worth saying: how large, how it begins, how to go on.
+// For an unknown format: shows the size, the first bytes and what to try next.
 void show_unknown(const Info& info, const std::vector<std::string>& paths, const Error& error) {
   const OnDisk disk = look_at_disk(paths);
   std::string hex;
@@ -166,7 +167,7 @@ void show_unknown(const Info& info, const std::vector<std::string>& paths, const
                      {"could be", guesses(disk.bytes)},
                      {"cached", cached_text(disk)}}));
   next_command("evenkeel info " + shell_word(paths.front()) + " --dtype uint16",
-               "the same file, told what its numbers are (and --shape, --offset)");
+               "the same file, read as numbers of this type (see also --shape, --offset)");
 }
 
 bool is_unknown(const Info& info, const Error& error) {
@@ -182,7 +183,7 @@ ArrayOptions array_options(const Info& info) {
   return options;
 }
 
-// What one of several files is, alone.
+// One of several files, described by itself.
 struct FileFacts {
   std::string path;
   std::optional<Array> array;  // empty: `error` says why
@@ -214,7 +215,7 @@ Json file_json(const FileFacts& file) {
   return json;
 }
 
-// Several files that were named one by one: a row for each, and what they are together.
+// Several FILE arguments: prints a row for each, and describes them as one array.
 int list_files(const Info& info, const std::vector<std::string>& paths) {
   constexpr std::size_t kMostRows = 40;
   std::string together;
@@ -250,7 +251,7 @@ int list_files(const Info& info, const std::vector<std::string>& paths) {
                            : fmt::format("\nRead as one array: {}\n", together);
   say(stdout, text);
   next_command("evenkeel info " + shell_word(paths.front()) + info.raw.words(),
-               "one of them, with what would be done to read it");
+               "one of them, and how it would be read");
   return 0;
 }
 
@@ -280,16 +281,17 @@ int run(const Info& info) {
 
 void add_info(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand(
-      "info", "What is in a file: format, dtype, shape, how much of it is cached");
+      "info", "Show what is in a file: format, dtype, shape, how much of it is cached");
   auto info = std::make_shared<Info>();
   add_files(*command, info->files);
   add_size(
       *command, "--budget", [info](std::uint64_t bytes) { info->budget = bytes; },
-      "Show what would be done under this budget; default: an eighth of the memory available");
+      "Show how the file would be read with this budget; default: an eighth of the memory "
+      "available");
   add_parsed(
       *command, "--engine", "NAME",
       [info](const std::string& name) { info->engine = parse_engine(name); },
-      "Show what this engine would do here; default auto");
+      "Show how this engine would read the file; default auto");
   command->add_flag("--json", info->json, "Print the facts as JSON");
   add_raw_options(*command, info->raw);
   command->footer(kInfoFooter);

@@ -35,7 +35,7 @@ void show_members_as_table(const std::string& path, const std::vector<Member>& m
       members, [](const Member& member) { return member.refused.empty() && !member.list; });
   if (readable == members.end()) return;
   next_command("evenkeel info " + shell_word(path) + " --name " + shell_word(readable->name),
-               "one of them, with what would be done to read it");
+               "one of them, and how it would be read");
 }
 
 }  // namespace
@@ -76,7 +76,7 @@ bool show_weights(const std::string& path, const std::optional<std::uint64_t>& b
 }
 
 bool show_members(const std::string& path, bool json) {
-  if (path.find("://") != path.npos) return false;  // a look costs a request
+  if (path.find("://") != path.npos) return false;  // reading the header would cost a request
   const std::vector<std::string> files = dataset_files(path);
   const Source source = open_source(files.empty() ? path : files.front());
   const std::string head = source.read(0, kHeadBytes);

@@ -1,4 +1,4 @@
-// What `evenkeel info` says of files that hold several arrays: weights, tables, archives.
+// The part of `evenkeel info` for files that hold several arrays: weights, tables, archives.
 #pragma once
 
 #include <optional>
@@ -8,11 +8,12 @@
 
 namespace evenkeel::cli {
 
-// Lists the tensors of a file of weights, or of an index of shards, that is named so. False: it is
-// not. Throws Error.
+// Lists the tensors of a weights file or an index of shards, recognized by its name. Returns false
+// for other files. Throws Error.
 bool show_weights(const std::string& path, const std::optional<std::uint64_t>& budget, bool json);
 
-// Lists the arrays of a container. False: the file is none, or holds one. Throws Error.
+// Lists the arrays of a container. Returns false if the file is not a container or holds only one
+// array. Throws Error.
 bool show_members(const std::string& path, bool json);
 
 }  // namespace evenkeel::cli

@@ -22,7 +22,7 @@ InterruptGuard::InterruptGuard() {
   action.sa_handler = remember;
   for (std::size_t i = 0; i < 3; ++i) {
     ::sigaction(kSignals[i], nullptr, &handlers_before[i]);
-    // What the caller ignores (nohup) stays ignored.
+    // Signals that were ignored before (nohup) stay ignored.
     if (handlers_before[i].sa_handler != SIG_IGN) ::sigaction(kSignals[i], &action, nullptr);
   }
 }

@@ -1,4 +1,5 @@
-// Ctrl-C and its kin, as an exception: so that children end and temporary files go.
+// Turns Ctrl-C and similar signals into an exception, so that children end and temporary files are
+// removed.
 #pragma once
 
 namespace evenkeel::cli {
@@ -7,8 +8,8 @@ struct Interrupted {
   int signal;
 };
 
-// While one lives, SIGINT, SIGTERM and SIGHUP are remembered instead of ending the process. System
-// calls that wait return with EINTR.
+// While one exists, SIGINT, SIGTERM and SIGHUP are recorded instead of ending the process. Blocking
+// system calls return with EINTR.
 class InterruptGuard {
  public:
   InterruptGuard();
@@ -16,7 +17,7 @@ class InterruptGuard {
   InterruptGuard(const InterruptGuard&) = delete;
 };
 
-// Throws Interrupted if a signal has come since the guard was made.
+// Throws Interrupted if a signal has arrived since the guard was created.
 void check_interrupt();
 
 }  // namespace evenkeel::cli

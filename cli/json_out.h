@@ -5,7 +5,7 @@
 
 namespace evenkeel::cli {
 
-// Bytes that are no UTF-8, as names of files may have, become U+FFFD; controls are escaped.
+// Invalid UTF-8, which file names may contain, becomes U+FFFD; control characters are escaped.
 void print_json(const nlohmann::ordered_json& json);
 
 }  // namespace evenkeel::cli

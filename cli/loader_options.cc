@@ -12,7 +12,7 @@
 
 namespace evenkeel::cli {
 
-// Rows made of documents have windows of rows or of documents, in every order.
+// With packed or whole documents, --window counts rows or documents, in every order.
 LoaderOptions LoaderWords::options() const {
   LoaderOptions options = loader;
   const DocumentMode mode = loader.documents.mode;
@@ -34,7 +34,7 @@ LoaderOptions LoaderWords::options() const {
   if (options.order != CropOrder::kBlocks && options.blocks != BlockOptions{0, 0, 0}) {
     throw Error(ErrorKind::kInvalid, "order",
                 "--block, --window and --streams belong to --order blocks")
-        .hint("--window also to --documents packed and whole");
+        .hint("--window also belongs to --documents packed and whole");
   }
   if (mode == DocumentMode::kPacked && options.blocks.block_rows > 0) {
     throw Error(ErrorKind::kInvalid, "order",
@@ -86,25 +86,25 @@ void add_loader_options(CLI::App& app, LoaderWords& words) {
       ->type_name("");
   words.loader.batch_size = 12;
   LoaderOptions& loader = words.loader;
-  add_count(app, "--batch-size", loader.batch_size, 1, "Rows of a batch; default 12");
-  add_count(app, "--block-size", loader.block_size, 1, "Tokens of a row; default 1024");
+  add_count(app, "--batch-size", loader.batch_size, 1, "Rows per batch; default 12");
+  add_count(app, "--block-size", loader.block_size, 1, "Tokens per row; default 1024");
   add_parsed(
       app, "--order", "NAME",
       [&loader](const std::string& name) { loader.order = parse_crop_order(name); },
       "random, shuffled, covering, blocks or megatron; default random");
   add_count(
       app, "--block", loader.blocks.block_rows, 1,
-      "Of order blocks: crops that are read together, default by the budget; with --documents "
+      "With order blocks: crops that are read together, default by the budget; with --documents "
       "whole, documents, default 64");
   add_count(app, "--window", loader.blocks.window_blocks, 1,
-            "Of order blocks: blocks that are mixed in memory, default by the budget; with "
+            "With order blocks: blocks that are mixed in memory, default by the budget; with "
             "--documents packed, rows that are packed together, default 512; with whole, documents "
             "that are sorted together, default 4096");
   add_count(app, "--mixed-windows", words.mixed_windows, 1,
-            "Of --documents packed: windows whose rows are mixed; default 8");
-  add_count(
-      app, "--streams", loader.blocks.streams, 1,
-      "Of order blocks: a multiple of every --world you will use to continue the run; default 64");
+            "With --documents packed: windows whose rows are mixed; default 8");
+  add_count(app, "--streams", loader.blocks.streams, 1,
+            "With order blocks: a multiple of every --world you will use to continue the run; "
+            "default 64");
   add_count(app, "--samples", loader.megatron.samples, 1,
             "Number of training samples for order megatron; default one epoch");
   add_parsed(
@@ -113,33 +113,34 @@ void add_loader_options(CLI::App& app, LoaderWords& words) {
       "mask: show where documents begin; start: rows begin at documents; packed: rows of whole "
       "documents; whole: batches of documents of different lengths; default none");
   app.add_flag("--crop-long", loader.documents.crop_long,
-               "Of --documents packed: leave out what documents have beyond a row, not split them");
+               "With --documents packed: cut long documents to one row instead of splitting them");
   app.add_option("--bos", loader.documents.bos,
                  "The token that documents begin with, in files without an index of documents")
       ->type_name("N");
-  app.add_option("--eos", loader.documents.eos, "The token that documents end with, likewise")
+  app.add_option("--eos", loader.documents.eos,
+                 "The token that documents end with, in files without an index of documents")
       ->type_name("N")
       ->excludes("--bos");
   app.add_option("--documents-index", loader.documents.index,
-                 "A folder for indexes of documents that have to be made; default beside the file")
+                 "Folder for indexes of documents that must be built; default beside the file")
       ->type_name("DIR");
   add_count(app, "--seed", loader.seed, 0, "Seed of the order; default 0");
   add_count(app, "--rank", loader.rank, 0, "This rank; default 0");
-  add_count(app, "--world", loader.world, 1, "How many ranks there are; default 1");
+  add_count(app, "--world", loader.world, 1, "Number of ranks; default 1");
   add_parsed(
       app, "--dtype", "TYPE",
       [&words](const std::string& name) {
         DType::parse(name);
         words.dtype = name;
       },
-      "What files without a header hold; default uint16");
+      "Type of the tokens in files without a header; default uint16");
   add_size(
       app, "--budget", [&words](std::uint64_t bytes) { words.budget = bytes; },
-      "Bytes that tokens and batches may occupy; default 64MiB");
+      "Memory that tokens and batches may occupy; default 64MiB");
   add_parsed(
       app, "--engine", "NAME",
       [&words](const std::string& name) { words.engine = parse_engine(name); },
-      "How bytes come from the disk; default auto");
+      "How data is read from the disk; default auto");
 }
 
 }  // namespace evenkeel::cli

@@ -15,7 +15,7 @@ namespace evenkeel::cli {
 
 struct LoaderWords {
   std::vector<std::string> files;
-  std::string dtype;  // as typed; empty: the file says it, or uint16
+  std::string dtype;  // as typed; empty: taken from the file, or uint16
   std::uint64_t budget = 64_MiB;
   EngineKind engine = EngineKind::kAuto;
   LoaderOptions loader;             // as typed; see options()
@@ -23,7 +23,7 @@ struct LoaderWords {
 
   Tokens open() const;
   LoaderOptions options() const;
-  std::string words() const;  // files and options again, for the next command to type
+  std::string words() const;  // files and options as text, to suggest the next command
 };
 
 // Adds FILE... and the options. `words` must outlive the parsing.

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 Error refusal(const fs::path& path, int code) {
   return Error::system("limit memory by a cgroup", code)
       .in(path.string())
-      .hint("memory cgroups are made by root, where /sys/fs/cgroup may be written to");
+      .hint("creating a memory cgroup needs root and a writable /sys/fs/cgroup");
 }
 
 }  // namespace
@@ -28,7 +28,7 @@ MemoryLimit::MemoryLimit(std::uint64_t bytes) {
   const fs::path v1 = "/sys/fs/cgroup/memory", v2 = "/sys/fs/cgroup";
   const bool is_v1 = fs::exists(v1 / "memory.limit_in_bytes");
   folder_ = (is_v1 ? v1 : v2) / ("evenkeel-" + std::to_string(::getpid()));
-  ::rmdir(folder_.c_str());  // of a process that had the same number and was killed
+  ::rmdir(folder_.c_str());  // left by a killed process with the same PID
   if (::mkdir(folder_.c_str(), 0755) != 0) throw refusal(folder_, errno);
   try {
     start_remover();
@@ -47,15 +47,16 @@ void MemoryLimit::remove() {
   if (remover_ > 0) ::waitpid(remover_, nullptr, 0);
 }
 
-// A cgroup can be removed once its processes have ended; a worker ends with its parent, soon after.
-// Between fork and _exit there are system calls only.
+// Starts a child that removes the cgroup when this process ends. A cgroup can be removed only after
+// its processes have ended, and a worker ends shortly after its parent. Between fork and _exit, the
+// child only makes system calls.
 void MemoryLimit::start_remover() {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return;
   const std::string folder = folder_.string();
   sigset_t all, before;
   ::sigfillset(&all);
-  ::sigprocmask(SIG_SETMASK, &all, &before);  // Ctrl-C goes to the whole group
+  ::sigprocmask(SIG_SETMASK, &all, &before);  // Ctrl-C reaches the whole process group
   remover_ = ::fork();
   if (remover_ == 0) {
     ::close(ends[1]);

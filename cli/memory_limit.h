@@ -1,4 +1,4 @@
-// A memory cgroup to work in, as a job on a cluster has one.
+// A memory cgroup like that of a cluster job.
 #pragma once
 
 #include <sys/types.h>
@@ -11,11 +11,11 @@
 
 namespace evenkeel::cli {
 
-// Version 1 or 2, whichever holds the memory controller here. It is removed when this object is
-// destroyed, and when the process is killed: a small child waits for that.
+// Uses version 1 or 2, whichever has the memory controller on this machine. The cgroup is removed
+// when this object is destroyed, and by a small child process if this process is killed.
 class MemoryLimit {
  public:
-  explicit MemoryLimit(std::uint64_t bytes);  // throws Error (kSystem): it takes root
+  explicit MemoryLimit(std::uint64_t bytes);  // needs root; throws Error (kSystem)
   ~MemoryLimit();
   MemoryLimit(const MemoryLimit&) = delete;
   MemoryLimit& operator=(const MemoryLimit&) = delete;
@@ -28,7 +28,7 @@ class MemoryLimit {
   void remove();
 
   std::filesystem::path folder_;
-  Fd alive_;  // its other end is the remover's: it reads the end of file when we are gone
+  Fd alive_;  // pipe to the remover, which sees its end when this process has ended
   pid_t remover_ = -1;
 };
 

@@ -1,4 +1,4 @@
-// Watches, from outside, what a process and the page cache of some files grow to.
+// Measures from outside how much the memory of a process and the page cache of files grow.
 #pragma once
 
 #include <sys/types.h>
@@ -15,29 +15,29 @@
 
 namespace evenkeel::cli {
 
-// Files kept open, to ask again and again how much of them is cached.
+// Keeps files open, to count repeatedly how much of them is cached.
 class CacheWatch {
  public:
   explicit CacheWatch(const std::vector<std::string>& paths);  // throws Error (kSystem)
-  std::optional<std::uint64_t> cached() const;  // of all of them; empty when the kernel won't tell
+  std::optional<std::uint64_t> cached() const;  // empty if the kernel does not report it
 
  private:
   std::vector<Fd> files_;
 };
 
-// The most that was seen above the baseline, in bytes.
+// The largest values above the baseline, in bytes.
 struct Growth {
   std::uint64_t rss = 0, anon = 0;
-  std::optional<std::uint64_t> cache;   // empty: the kernel does not tell
+  std::optional<std::uint64_t> cache;   // empty: not reported by the kernel
   std::optional<std::uint64_t> memory;  // anon + cache at one moment; a mapped page counts once
 
-  // Empty when what is known fits, and the cache is not known.
+  // Empty if the known parts fit but the cache is unknown.
   std::optional<bool> within(std::uint64_t budget) const;
 };
 
-// The baseline is taken when this is made. The process is sampled whenever `sample` is called; the
-// cache, which takes 2 ms for each GiB cached, as often as costs a twentieth of the time; what it
-// has read and how often it faulted every 10 ms.
+// The constructor takes the baseline. `sample` measures the process on every call. It counts cached
+// pages, which takes 2 ms per cached GiB, only so often that this takes a twentieth of the time. It
+// reads the counters of disk reads and faults every 10 ms.
 class MemoryWatch {
  public:
   static constexpr std::chrono::milliseconds kInterval{2};
@@ -45,9 +45,9 @@ class MemoryWatch {
   // `peak_reset`: the process has reset its VmHWM, so that peaks between samples are known as well.
   MemoryWatch(pid_t pid, const CacheWatch& files, bool peak_reset);
   void sample();
-  void sample_all();  // the cache too, whenever it was last asked
+  void sample_all();  // always counts cached pages, too
   const Growth& growth() const { return growth_; }
-  // Growth over time; the watch is done then.
+  // Growth over time. Call it once, at the end.
   std::vector<ProfileSample> take_samples();
 
  private:

@@ -22,7 +22,7 @@ std::chrono::nanoseconds parse_interval(const std::string& text) {
   const auto number = parse_number<double>(std::string_view(text).substr(0, digits));
   const auto unit = kUnits.find(text.substr(digits));
   if (!number || unit == kUnits.end()) {
-    throw Error(ErrorKind::kInvalid, "interval", fmt::format("\"{}\" is no time", text))
+    throw Error(ErrorKind::kInvalid, "interval", fmt::format("\"{}\" is not a time", text))
         .hint("write it like 10ms, 0.5s or 500us");
   }
   const double nanoseconds = *number * unit->second;
@@ -37,13 +37,13 @@ double parse_seconds(const std::string& text) {
   const auto seconds = parse_number<double>(text);
   if (seconds && *seconds > 0 && *seconds <= 1e8) return *seconds;
   throw Error(ErrorKind::kInvalid, "seconds",
-              fmt::format("\"{}\" is not more than 0 and at most 100,000,000", text));
+              fmt::format("\"{}\" is not a number above 0 and at most 100,000,000", text));
 }
 
 pid_t parse_pid(const std::string& text) {
   const auto pid = parse_number<pid_t>(text);
   if (pid && *pid > 0) return *pid;
-  throw Error(ErrorKind::kInvalid, "process", fmt::format("\"{}\" is no process number", text))
+  throw Error(ErrorKind::kInvalid, "process", fmt::format("\"{}\" is not a process ID", text))
       .hint("`pgrep -f NAME` finds it");
 }
 
@@ -53,7 +53,7 @@ double parse_slope(const std::string& text) {
   const auto unit =
       slash == std::string::npos ? kPerMinute.end() : kPerMinute.find(text.substr(slash + 1));
   if (unit == kPerMinute.end()) {
-    throw Error(ErrorKind::kInvalid, "slope", fmt::format("\"{}\" is no size in a time", text))
+    throw Error(ErrorKind::kInvalid, "slope", fmt::format("\"{}\" is not a size per time", text))
         .hint("write it like 1MiB/min, 64KiB/s or 1GiB/h");
   }
   return static_cast<double>(parse_size(text.substr(0, slash))) * unit->second;
@@ -80,7 +80,7 @@ CLI::Option* add_parsed(CLI::App& app, const std::string& name, const std::strin
     try {
       parse(text);
     } catch (const Error& error) {
-      // "--budget: size: ..." would say it twice.
+      // Drop the operation: "--budget: size: ..." would name the subject twice.
       std::string_view what = error.what();
       if (const std::string twice = error.operation() + ": "; what.starts_with(twice)) {
         what.remove_prefix(twice.size());
@@ -129,17 +129,18 @@ void add_seconds(CLI::App& app, double& seconds) {
       seconds = *number;
       return;
     }
-    throw Error(ErrorKind::kInvalid, "seconds", fmt::format("\"{}\" is not from 0 to 86400", text));
+    throw Error(ErrorKind::kInvalid, "seconds",
+                fmt::format("\"{}\" is not a number from 0 to 86400", text));
   };
   add_parsed(app, "--seconds", "S", parse,
-             fmt::format("How long each engine works; default {:g}", seconds));
+             fmt::format("How many seconds each engine runs; default {:g}", seconds));
 }
 
-// For an option that takes any number of words, CLI11 makes two of "[1,2]". It does not for one
-// that asks for more words than there ever are, and gets fewer.
+// CLI11 splits "[1,2]" into two words if an option takes any number of words. It does not if the
+// option expects more words than can ever be given.
 void add_command_words(CLI::App& app, std::vector<std::string>& command) {
   constexpr int kMost = CLI::detail::expected_max_vector_size;
-  app.add_option("CMD", command, "The command and its words; options come before it")
+  app.add_option("CMD", command, "The command and its arguments; options come before it")
       ->type_name("")
       ->expected(kMost, kMost)
       ->take_all()
@@ -157,7 +158,7 @@ std::vector<std::string> separate_command(const CLI::App& app, std::vector<std::
     }
     const std::string name = word[1] == '-' ? word.substr(0, word.find('=')) : word.substr(0, 2);
     const CLI::Option* option = app.get_option_no_throw(name);
-    if (!option) break;  // CLI11 says that there is none
+    if (!option) break;                                                     // CLI11 reports it
     if (name.size() == word.size() && option->get_expected_min() > 0) ++i;  // its value
   }
   return words;
@@ -168,7 +169,7 @@ void add_patterns(CLI::App& app, std::vector<std::string>& patterns, const std::
       ->type_name("GLOB")
       ->expected(1)
       ->take_all()
-      ->allow_extra_args(false);  // else "[ab]" is no pattern, but "ab"
+      ->allow_extra_args(false);  // otherwise CLI11 turns "[ab]" into "ab"
 }
 
 void add_files(CLI::App& app, std::vector<std::string>& files) {
@@ -209,7 +210,7 @@ void add_raw_options(CLI::App& app, RawOptions& raw) {
                  "Which array of a file that holds several: a column, a member of an .npz")
       ->type_name("NAME");
   const auto set_dtype = [&raw](const std::string& text) {
-    const bool big = text.starts_with('>');  // NumPy's way to say it
+    const bool big = text.starts_with('>');  // as NumPy writes it
     raw.dtype = text.substr(big ? 1 : 0);
     raw.big_endian |= big;
     DType::parse(raw.dtype);
@@ -219,14 +220,13 @@ void add_raw_options(CLI::App& app, RawOptions& raw) {
       ->group("Raw files");
   add_parsed(
       app, "--shape", "N,N...", [&raw](const std::string& text) { raw.shape = parse_shape(text); },
-      "Its shape, such as 3000000,162; a first -1 is worked out from the size")
+      "Its shape, such as 3000000,162; a leading -1 is computed from the file size")
       ->group("Raw files");
   add_size(
       app, "--offset", [&raw](std::uint64_t bytes) { raw.offset = bytes; },
-      "Where its first number begins, in bytes")
+      "Offset of its first number, in bytes")
       ->group("Raw files");
-  app.add_flag("--big-endian", raw.big_endian, "Its numbers are stored big end first")
-      ->group("Raw files");
+  app.add_flag("--big-endian", raw.big_endian, "Its numbers are big-endian")->group("Raw files");
 }
 
 std::vector<EngineKind> parse_engines(const std::string& list) {
@@ -243,7 +243,7 @@ std::vector<std::int64_t> parse_shape(const std::string& text) {
   each_item(text, [&](const std::string& item) {
     const auto length = parse_number<std::int64_t>(item);
     if (!length) {
-      throw Error(ErrorKind::kInvalid, "shape", fmt::format("\"{}\" is no whole number", item))
+      throw Error(ErrorKind::kInvalid, "shape", fmt::format("\"{}\" is not a whole number", item))
           .hint("write the lengths of the axes with commas between, such as 3000000,162");
     }
     shape.push_back(*length);
@@ -265,11 +265,11 @@ void add_process_options(CLI::App& app, ProcessOptions& options, const std::stri
 void refuse_command_and_process(const std::string& name, const std::vector<std::string>& command,
                                 const ProcessOptions& process) {
   if (command.empty() == !process.pid) {
-    throw CLI::ValidationError(name, process.pid ? "a command and --pid: one or the other"
-                                                 : "which command? -- CMD..., or --pid N");
+    throw CLI::ValidationError(name, process.pid ? "give a command or --pid, not both"
+                                                 : "give a command (-- CMD...) or --pid N");
   }
   if (process.seconds > 0 && !process.pid) {
-    throw CLI::ValidationError("--seconds", "goes with --pid; a command runs until it ends");
+    throw CLI::ValidationError("--seconds", "needs --pid; a command runs until it ends");
   }
 }
 

@@ -23,27 +23,27 @@ class App;
 
 namespace evenkeel::cli {
 
-// An option whose text `parse` reads. An Error from there is the caller's mistake: usage, exit 2.
+// Adds an option whose value `parse` reads. An Error thrown there is a usage error (exit code 2).
 CLI::Option* add_parsed(CLI::App& app, const std::string& name, const std::string& value,
                         std::function<void(const std::string&)> parse, const std::string& help);
 
-// A size as parse_size reads it.
+// Adds an option that takes a size (see parse_size).
 CLI::Option* add_size(CLI::App& app, const std::string& name,
                       std::function<void(std::uint64_t)> set, const std::string& help);
 
-// A whole number, `least` or more.
+// Adds an option that takes a whole number, at least `least`.
 CLI::Option* add_count(CLI::App& app, const std::string& name, std::uint64_t& value,
                        std::uint64_t least, const std::string& help);
 CLI::Option* add_count(CLI::App& app, const std::string& name, std::optional<std::uint64_t>& value,
                        std::uint64_t least, const std::string& help);
 
-// --seconds, of which 0 means: as little as possible.
+// --seconds; 0 means as little as possible.
 void add_seconds(CLI::App& app, double& seconds);
 
-// CMD...: the words of a command.
+// CMD...: a command and its arguments.
 void add_command_words(CLI::App& app, std::vector<std::string>& command);
-// The words after the name of a command of ours, with "--" before the first that is no option of
-// it, nor the value of one. Commands without CMD... keep their words.
+// `words` are the arguments after the subcommand. Inserts "--" before the first one that is neither
+// an option of the subcommand nor the value of one. Without CMD..., returns them unchanged.
 std::vector<std::string> separate_command(const CLI::App& app, std::vector<std::string> words);
 // --files GLOB, any number of times.
 void add_patterns(CLI::App& app, std::vector<std::string>& patterns, const std::string& help);
@@ -53,16 +53,16 @@ void add_files(CLI::App& app, std::vector<std::string>& files);
 // All files that these name, in the order given.
 std::vector<std::string> expand_all(const std::vector<std::string>& files);
 
-// What a file without a header cannot say.
+// Describes a file without a header.
 struct RawOptions {
-  std::string dtype;  // as typed; empty: the file says it
+  std::string dtype;  // as typed; empty: taken from the file
   std::vector<std::int64_t> shape;
   std::uint64_t offset = 0;
   bool big_endian = false;
   std::string name;  // which array of a file that holds several
 
   void apply(ArrayOptions& options) const;
-  std::string words() const;  // the options again, for the next command to type
+  std::string words() const;  // the options as text, to suggest the next command
 };
 void add_raw_options(CLI::App& app, RawOptions& raw);
 
@@ -73,20 +73,21 @@ std::vector<std::int64_t> parse_shape(const std::string& text);  // "3000000,162
 std::chrono::nanoseconds parse_interval(const std::string& text);
 // "30", "0.5": more than 0. Throws Error (kInvalid).
 double parse_seconds(const std::string& text);
-// A number that a process can have. Throws Error (kInvalid).
+// A process ID. Throws Error (kInvalid).
 pid_t parse_pid(const std::string& text);
-// "1MiB/min", "64KiB/s", "1GiB/h" as bytes a minute. Throws Error (kInvalid).
+// "1MiB/min", "64KiB/s", "1GiB/h" as bytes per minute. Throws Error (kInvalid).
 double parse_slope(const std::string& text);
 
-// A process that runs already, instead of a command.
+// A running process to watch or guard instead of a command.
 struct ProcessOptions {
   std::optional<pid_t> pid;
   double seconds = 0;    // how long; 0: until it ends
-  bool no_live = false;  // no status line at the foot of the terminal; for commands, too
+  bool no_live = false;  // no status line at the bottom of the terminal; also for commands
 };
-// --pid, --seconds, --no-live. `what` is done to it: "Watch". `options` must outlive `app`.
+// --pid, --seconds, --no-live. `what` is the verb for the help: "Watch". `options` must outlive
+// `app`.
 void add_process_options(CLI::App& app, ProcessOptions& options, const std::string& what);
-// One of the two is needed. Throws CLI::ValidationError.
+// Throws CLI::ValidationError unless exactly one of the two is given.
 void refuse_command_and_process(const std::string& name, const std::vector<std::string>& command,
                                 const ProcessOptions& process);
 

@@ -9,7 +9,7 @@
 namespace evenkeel::cli {
 namespace {
 
-// Which of these texts were taken, though they should not.
+// Returns the texts that `parse` accepted although it should reject them.
 template <class Parse>
 std::vector<std::string> taken(Parse parse, const std::vector<std::string>& texts) {
   std::vector<std::string> wrongly;

@@ -26,7 +26,8 @@ std::string checked(const fs::path& place) {
   if (can_be_preloaded(path)) return path;
   throw Error(ErrorKind::kInvalid, "guard",
               path + " has a space, a colon or a dollar sign in its name")
-      .hint("install evenkeel elsewhere, or name a copy in " + std::string(kOverride));
+      .hint("install evenkeel elsewhere, or set " + std::string(kOverride) +
+            " to a copy of the library");
 }
 
 bool readable(const fs::path& place) { return ::access(place.c_str(), R_OK) == 0; }
@@ -48,7 +49,7 @@ std::string find_preload_library(const PreloadSearch& search) {
   }
   throw Error(ErrorKind::kInvalid, "guard",
               std::string(kName) + " is not beside the tool: " + (folder / kName).string())
-      .hint("reinstall Evenkeel, or name the library in " + std::string(kOverride));
+      .hint("reinstall Evenkeel, or set " + std::string(kOverride) + " to the path of the library");
 }
 
 std::string find_preload_library() {
@@ -69,7 +70,7 @@ std::vector<std::string> preload_variables(const std::string& library) {
     return std::string(name) + "=" + first +
            (before != nullptr && *before != '\0' ? ":" + std::string(before) : "");
   };
-  // Of two options with one name the later counts: the user's own.
+  // If an option occurs twice, the later one counts: the user's own.
   return {joined("LD_PRELOAD", library), joined("ASAN_OPTIONS", "verify_asan_link_order=0")};
 }
 

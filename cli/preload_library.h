@@ -10,22 +10,21 @@
 namespace evenkeel::cli {
 
 struct PreloadSearch {
-  std::string given;                // what EVENKEEL_GUARD_LIBRARY says; empty: it is not set
+  std::string given;                // the value of EVENKEEL_GUARD_LIBRARY; empty: not set
   std::string_view inside;          // the library's bytes, if the tool carries them
   std::vector<UnpackPlace> places;  // where to unpack them
   std::string tool_folder;
 };
 
-// Its path: what EVENKEEL_GUARD_LIBRARY says. Else, if the tool carries the library, the path it is
-// unpacked to and no other: the tool may have been downloaded to a folder that others write to.
-// Else beside the tool, or where it is installed. Throws Error (kInvalid) when it is not there, or
-// when its path cannot be in LD_PRELOAD.
+// Returns the path of the library. EVENKEEL_GUARD_LIBRARY has precedence. Otherwise, if the tool
+// carries the library, it is unpacked and only that copy is used: the tool may have been downloaded
+// to a folder that others can write to. Otherwise the library is beside the tool, or where it is
+// installed. Throws Error (kInvalid) if it is not found, or if its path cannot be in LD_PRELOAD.
 std::string find_preload_library();
 std::string find_preload_library(const PreloadSearch& search);
 
-// "LD_PRELOAD=..." and "ASAN_OPTIONS=...", with what is there already kept. A program that was
-// built with AddressSanitizer refuses to run if another library is loaded first, unless its options
-// say that it may.
+// "LD_PRELOAD=..." and "ASAN_OPTIONS=...", with their current values appended. A program built with
+// AddressSanitizer refuses to run if another library is loaded first, unless its options allow it.
 std::vector<std::string> preload_variables(const std::string& library);
 
 }  // namespace evenkeel::cli

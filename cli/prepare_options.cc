@@ -20,7 +20,8 @@ void add_token(CLI::App& app, const std::string& name, std::optional<std::int64_
                const std::string& help) {
   const auto parse = [&token](const std::string& text) {
     const auto number = parse_number<std::int64_t>(text);
-    if (!number) throw Error(ErrorKind::kInvalid, "token", fmt::format("\"{}\" is no token", text));
+    if (!number)
+      throw Error(ErrorKind::kInvalid, "token", fmt::format("\"{}\" is not a token", text));
     token = *number;
   };
   add_parsed(app, name, "TOKEN", parse, help);
@@ -62,7 +63,8 @@ std::vector<double> parse_numbers(const std::string& text, double least, double 
     if (!number || !(*number >= least && *number <= most)) {
       throw Error(
           ErrorKind::kInvalid, "numbers",
-          fmt::format("\"{}\" are no numbers of {:g} to {:g}, with commas", text, least, most))
+          fmt::format("\"{}\" is not a list of numbers from {:g} to {:g}, separated by commas",
+                      text, least, most))
           .hint("write them like " + example);
     }
     numbers.push_back(*number);
@@ -80,20 +82,19 @@ void add_item_options(CLI::App& app, ItemWords& words) {
         words.unit = name;
       },
       "rows, lines, documents or blocks; default: lines of text (.txt .jsonl .csv ...), documents "
-      "of "
-      "llm.c, Megatron and datatrove files, else rows");
+      "of llm.c, Megatron and datatrove files, otherwise rows");
   add_parsed(
       app, "--dtype", "TYPE",
       [&words](const std::string& name) {
         DType::parse(name);
         words.dtype = name;
       },
-      "What a file without a header holds: float32, uint16, ...");
+      "Element type of a file without a header: float32, uint16, ...");
   add_parsed(
       app, "--shape", "N,...",
       [&words](const std::string& text) { words.shape = parse_shape(text); },
       "Its shape, for example -1,162");
-  add_count(app, "--block", words.block, 1, "Tokens of a block, for --unit blocks");
+  add_count(app, "--block", words.block, 1, "Tokens per block, for --unit blocks");
   add_token(app, "--bos", words.bos,
             "The token that documents begin with, in files without an index");
   add_token(app, "--eos", words.eos,
@@ -107,27 +108,28 @@ Budget WorkBudget::budget() const {
 void add_work_budget(CLI::App& app, WorkBudget& budget) {
   add_size(
       app, "--budget", [&budget](std::uint64_t bytes) { budget.bytes = bytes; },
-      "Memory for all of it; default 512MiB, or an eighth of the memory available if that is less");
+      "Memory for the whole command; default 512MiB, or an eighth of the memory available if that "
+      "is less");
 }
 
 void add_work_options(CLI::App& app, WorkWords& words) {
   app.add_option("-o,--output", words.output, "The file to write")->type_name("FILE")->required();
   add_work_budget(app, words.budget);
-  app.add_flag("--resume", words.resume, "Go on where an earlier run was killed");
+  app.add_flag("--resume", words.resume, "Continue a run that was killed");
   add_size(
       app, "--checkpoint", [&words](std::uint64_t bytes) { words.checkpoint_bytes = bytes; },
-      "Bytes after which a killed run can go on; default 1GiB");
-  app.add_flag("--checksums", words.checksums, "Write OUTPUT.xxh3, too, for `evenkeel verify`");
+      "Bytes between two checkpoints, from which a killed run can continue; default 1GiB");
+  app.add_flag("--checksums", words.checksums, "Also write OUTPUT.xxh3, for `evenkeel verify`");
   app.add_flag("--json", words.json, "Print the figures as JSON");
 }
 
 void add_scratch(CLI::App& app, std::string& folder) {
-  app.add_option("--scratch", folder, "A folder for the scratch files")->type_name("DIR");
+  app.add_option("--scratch", folder, "Folder for scratch files")->type_name("DIR");
 }
 
 void add_token_format(CLI::App& app, std::string& format) {
   app.add_option("--format", format,
-                 "For tokens: nanogpt, llm.c, megatron, datatrove or npy; default: as the input")
+                 "For tokens: nanogpt, llm.c, megatron, datatrove or npy; default: as in the input")
       ->type_name("NAME");
 }
 
@@ -168,7 +170,7 @@ double WorkView::seconds() const {
 
 void WorkView::show(const WorkProgress& work) {
   check_interrupt();
-  if (!first_) first_ = work.done;  // of a run that was resumed
+  if (!first_) first_ = work.done;  // not 0 in a run that was resumed
   if (!progress_.due() || work.total == 0) return;
   const double share = double(work.done) / double(work.total), passed = seconds();
   const double speed = passed > 0 ? double(work.done - *first_) / passed : 0;

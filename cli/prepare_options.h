@@ -1,4 +1,4 @@
-// Options of the commands that make data, and how their work is shown.
+// Options of the commands that write data, and the display of their progress.
 #pragma once
 
 #include <cstdint>
@@ -30,19 +30,19 @@ struct ItemWords {
   // The same, but tokens that have no documents are blocks of tokens and not rows.
   ItemInput input_or_tokens(bool tokens) const;
 };
-// "3,1": numbers of least .. most. Throws Error (kInvalid); `example` is for its hint.
+// "3,1": numbers from `least` to `most`. Throws Error (kInvalid); `example` is for its hint.
 std::vector<double> parse_numbers(const std::string& text, double least, double most,
                                   const std::string& example);
 void add_item_options(CLI::App& app, ItemWords& words);
 
-// --budget SIZE of work that is done here; default 512 MiB, or less where memory is short.
+// --budget SIZE; default 512 MiB, or less if memory is short.
 struct WorkBudget {
   std::optional<std::uint64_t> bytes;
   Budget budget() const;
 };
 void add_work_budget(CLI::App& app, WorkBudget& budget);
 
-// What all commands have that write items: -o, --budget, --resume, --checkpoint, --checksums,
+// The options of all commands that write items: -o, --budget, --resume, --checkpoint, --checksums,
 // --json.
 struct WorkWords {
   std::string output;
@@ -64,14 +64,14 @@ void add_work_options(CLI::App& app, WorkWords& words);
 void add_scratch(CLI::App& app, std::string& folder);
 void add_token_format(CLI::App& app, std::string& format);
 
-// What was done, after the keys that `json` has already.
+// Appends the results of the work to `json`.
 void add_to_json(nlohmann::ordered_json& json, ItemUnit unit, const WorkReport& report,
                  const Budget& budget, double seconds);
 std::string items_in_words(ItemUnit unit, const WorkReport& report);   // "5 rows, 3 KiB"
 std::string speed_in_words(const WorkReport& report, double seconds);  // "1.0 s, 3 KiB/s"
 std::string budget_in_words(const Budget& budget);
 
-// Shows progress, share and time left on a terminal, and ends the work on Ctrl-C.
+// Shows progress and remaining time on a terminal, and ends the work on Ctrl-C.
 class WorkView {
  public:
   std::function<void(const WorkProgress&)> callback();

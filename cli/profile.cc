@@ -1,4 +1,4 @@
-// evenkeel profile: memory of any command over time.
+// evenkeel profile: records the memory of any command over time.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
@@ -19,13 +19,13 @@ namespace {
 constexpr int kCheckFailed = 3;
 
 constexpr char kProfileFooter[] = R"(
-The command runs as it would without this: its input, output, signals and exit code are its own.
-All processes it starts are measured with it. memory is anon + shmem + the larger of mapped files and
-page cache added: what the program occupies, no page counted twice, also where processes share pages.
-Slopes are those of the second half of the run. Options end at the command: -- before it is optional.
+The command runs as usual: its input, output, signals and exit code are unchanged.
+All processes that it starts are measured with it. memory is anon + shmem + the larger of mapped files and
+page cache added: what the program occupies. No page is counted twice, even if processes share pages.
+Slopes are those of the second half of the run. Options come before the command; -- is optional.
 
-Exit code: the command's own (128 + N when signal N killed it, 127 when it is not there); 3 when the
-command succeeded and --fail-over-budget or --fail-slope says no.
+Exit code: that of the command (128 + N if signal N killed it, 127 if it was not found), or 3 if the
+command succeeded but the check of --fail-over-budget or --fail-slope failed.
 
 Examples:
   evenkeel profile -- python train.py
@@ -33,8 +33,8 @@ Examples:
   evenkeel profile --fail-slope 1MiB/min --files 'data/*.bin' -- python train.py
   evenkeel profile --pid 4242 --seconds 30)";
 
-// A budget for the mapped files that keeps the rest of the program: a quarter of what they took,
-// as a power of two, or what --budget leaves.
+// A budget for the mapped files: what --budget leaves after the rest of the program, or a quarter
+// of what the files took, as a power of two.
 std::uint64_t suggested_budget(const ProfileOptions& options, const ProfileSummary& summary) {
   constexpr std::uint64_t kLeastSuggested = 64 << 20;
   if (options.budget && *options.budget > summary.peak_unreclaimable + kLeastSuggested) {
@@ -59,12 +59,12 @@ void name_next(const ProfileOptions& options, const ProfileSummary& summary,
                  "the same program, with its mapped files kept within that budget");
   } else if (run.files.empty()) {
     next_command("evenkeel profile --files 'YOUR_DATA*' " + of_the_program(options),
-                 "the same, with the page cache of your data from before the start");
+                 "the same, with the page cache of your data measured from the start");
   } else {
     const std::uint64_t mib = ((summary.peak_memory + summary.peak_memory / 8) >> 20) + 1;
     next_command(fmt::format("evenkeel profile --budget {}MiB --fail-over-budget {}", mib,
                              of_the_program(options)),
-                 "a check for CI: exit code 3 when memory exceeds what it took now by an eighth");
+                 "a check for CI: exit code 3 if memory exceeds this run by more than an eighth");
   }
 }
 
@@ -72,7 +72,7 @@ int conclude(const ProfileOptions& options, ProfileRun run, int exit_code) {
   const ProfileSummary summary = summarize(run, options.budget);
   const std::string words = to_words(run, summary);
   const ProfileReport report = report_of(std::move(run), summary, options.budget);
-  // Before anything is printed: stderr may be a closed pipe.
+  // Write the files before printing: stderr may be a closed pipe.
   const Written written = write_all(options.outputs, report);
   const std::string verdict = wrapped(report.subtitle, 0) + "\n" + limits_words(summary);
   say(stderr, fmt::format("\n{}\n{}\n{}", words, verdict, written.words));
@@ -102,7 +102,7 @@ int profile_command(const ProfileOptions& options) {
 void refuse_nonsense(const ProfileOptions& options) {
   refuse_command_and_process("profile", options.command, options.process);
   if (options.fail_over_budget && !options.budget) {
-    throw CLI::ValidationError("--fail-over-budget", "over which? give --budget SIZE");
+    throw CLI::ValidationError("--fail-over-budget", "needs --budget SIZE");
   }
   options.outputs.require_writable();
 }
@@ -119,33 +119,35 @@ int run(ProfileOptions options) {
 }  // namespace
 
 void add_profile(CLI::App& app, int& exit_code) {
-  CLI::App* command =
-      app.add_subcommand("profile", "Memory of any command over time, as a page and a picture");
+  CLI::App* command = app.add_subcommand(
+      "profile", "Record the memory of any command over time, as a page and a picture");
   auto options = std::make_shared<ProfileOptions>();
   add_command_words(*command, options->command);
   command
       ->add_option("-o,--output", options->outputs.html,
-                   "The page; default evenkeel-profile.html, none where --json or --svg is given")
+                   "HTML page; default evenkeel-profile.html, none if --json or --svg is given")
       ->type_name("FILE");
-  command->add_option("--json", options->outputs.json, "All samples and the summary; - is stdout")
+  command
+      ->add_option("--json", options->outputs.json,
+                   "Write all samples and the summary; - is stdout")
       ->type_name("FILE");
-  command->add_option("--svg", options->outputs.svg, "A picture for papers and READMEs")
+  command->add_option("--svg", options->outputs.svg, "Write a picture for papers and READMEs")
       ->type_name("FILE");
   add_parsed(
       *command, "--interval", "TIME",
       [options](const std::string& text) { options->interval = parse_interval(text); },
-      "Between two samples; default 10ms");
+      "Time between two samples; default 10ms");
   add_patterns(*command, options->files,
-               "Files whose page cache is watched; default those it maps or opens");
+               "Files whose page cache is measured; default those that the command maps or opens");
   add_size(
       *command, "--budget", [options](std::uint64_t bytes) { options->budget = bytes; },
       "The memory that the program should stay within");
   command->add_flag("--fail-over-budget", options->fail_over_budget,
-                    "Exit with 3 when memory was over the budget");
+                    "Exit with 3 if memory exceeded the budget");
   add_parsed(
       *command, "--fail-slope", "SIZE/min",
       [options](const std::string& text) { options->fail_slope = parse_slope(text); },
-      "Exit with 3 when memory or RSS rises faster than this");
+      "Exit with 3 if memory or RSS rises faster than this");
   add_process_options(*command, options->process, "Watch");
   command->footer(kProfileFooter);
   command->callback([options, &exit_code] { exit_code = run(*options); });

@@ -145,13 +145,13 @@ std::string failed_check(const ProfileOptions& options, const ProfileRun& run,
   if (!options.fail_slope) return "";
   if (!summary.slope_memory || !summary.slope_rss) {
     return fmt::format(
-        "the slope cannot be told from {:.1f} s and {} samples\n"
-        "hint: it takes 1 s and 16 samples; let it run longer, or shorten --interval",
+        "the slope cannot be computed from {:.1f} s and {} samples\n"
+        "hint: at least 1 s and 16 samples are needed; run it longer, or shorten --interval",
         run.seconds, run.samples.size());
   }
   const double steepest = std::max(*summary.slope_memory, *summary.slope_rss);
   if (steepest <= *options.fail_slope) return "";
-  return fmt::format("rising: {} a minute over the second half of the run, {} allowed",
+  return fmt::format("rising: {} per minute over the second half of the run, {} allowed",
                      size_of_slope(steepest), size_of_slope(*options.fail_slope));
 }
 

@@ -1,4 +1,4 @@
-// What `evenkeel profile` was asked for, what it says of a run, and the files it writes.
+// The options of `evenkeel profile`, the text that it prints, and the files that it writes.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,8 @@ namespace evenkeel::cli {
 struct ProfileOutputs {
   std::string html, json, svg;  // empty: none; "-": standard output
   std::vector<std::string> paths() const;
-  // Throws Error when one of them could not be written, before a command has run for hours.
+  // Throws Error if one of them cannot be written. Called before the command runs, which may take
+  // hours.
   void require_writable() const;
 };
 
@@ -28,10 +29,10 @@ void require_writable_output(const std::string& path);
 
 struct Written {
   bool all = true;
-  std::string words;  // a line for each: where it is, or why it is not
+  std::string words;  // a line for each: its path, or why it was not written
 };
 
-// Goes on where one cannot be written: the others may still be.
+// If one cannot be written, the others still are.
 Written write_all(const ProfileOutputs& outputs, const ProfileReport& report);
 
 struct ProfileOptions {
@@ -42,20 +43,20 @@ struct ProfileOptions {
   std::chrono::nanoseconds interval = std::chrono::milliseconds(10);
   std::optional<std::uint64_t> budget;
   bool fail_over_budget = false;
-  std::optional<double> fail_slope;  // bytes a minute
+  std::optional<double> fail_slope;  // bytes per minute
 };
 
-// For the terminal while it runs.
+// The status line on the terminal while the command runs.
 std::string live_line(const ProfileSample& sample, std::optional<std::uint64_t> budget);
 
 // Peaks and slopes, a few lines.
 std::string to_words(const ProfileRun& run, const ProfileSummary& summary);
 
-// Why the exit code should say no; empty: it should not.
+// The check that failed, and why; empty: none failed.
 std::string failed_check(const ProfileOptions& options, const ProfileRun& run,
                          const ProfileSummary& summary);
 
-// Which limits would end the program, and at what: a table with a title.
+// Which limits would end the program, and at which size: a list with a title.
 std::string limits_words(const ProfileSummary& summary);
 
 }  // namespace evenkeel::cli

@@ -32,7 +32,7 @@ ProfileRun run_of(double seconds, std::size_t samples) {
   return run;
 }
 
-TEST(FailedCheck, AsksNothingThatWasNotAskedFor) {
+TEST(FailedCheck, ChecksOnlyWhatWasRequested) {
   ProfileOptions options;
   options.budget = 1;
   EXPECT_EQ(failed_check(options, run_of(0, 0), rising(1e12, 1e12)), "");
@@ -54,15 +54,15 @@ TEST(FailedCheck, TheSteeperOfMemoryAndRssCounts) {
   EXPECT_EQ(failed_check(options, run, rising(1 << 20, 0)), "");
   EXPECT_EQ(failed_check(options, run, rising(-1e9, -1e9)), "");  // falling is no reason
   EXPECT_EQ(failed_check(options, run, rising(3 << 20, 2 << 20)),
-            "rising: 3 MiB a minute over the second half of the run, 1 MiB allowed");
+            "rising: 3 MiB per minute over the second half of the run, 1 MiB allowed");
   EXPECT_THAT(failed_check(options, run, rising(0, 2 << 20)), HasSubstr("rising: 2 MiB"));
 }
 
-TEST(FailedCheck, ASlopeThatCannotBeToldFails) {
+TEST(FailedCheck, AnUnknownSlopeFails) {
   ProfileOptions options;
   options.fail_slope = 1e15;
   const std::string why = failed_check(options, run_of(0.52, 7), held(1));
-  EXPECT_THAT(why, HasSubstr("cannot be told from 0.5 s and 7 samples"));
+  EXPECT_THAT(why, HasSubstr("cannot be computed from 0.5 s and 7 samples"));
   EXPECT_THAT(why, HasSubstr("hint: "));
 }
 

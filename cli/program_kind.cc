@@ -66,7 +66,7 @@ std::vector<std::string> interpreter(std::string_view head) {
 
 constexpr unsigned char kOurClass = sizeof(void*) == 8 ? ELFCLASS64 : ELFCLASS32;
 
-// The part that names the loader, and what that makes of the program.
+// Classifies the program, and finds the program header that names its loader.
 ProgramKind kind_of_elf(int fd, std::string_view head, Elf64_Phdr& loader) {
   Elf64_Ehdr header;
   if (head.size() < sizeof header) return ProgramKind::kUnknown;
@@ -85,7 +85,7 @@ ProgramKind kind_of_elf(int fd, std::string_view head, Elf64_Phdr& loader) {
   return ProgramKind::kStatic;
 }
 
-// A file, and what it begins with.
+// An open file and its first bytes.
 struct Opened {
   explicit Opened(const std::string& path)
       : fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
@@ -98,7 +98,7 @@ struct Opened {
   std::string_view head;
 };
 
-// Empty where there is none.
+// Empty if there is none.
 std::string loader_of(const Opened& program) {
   Elf64_Phdr part;
   if (!program.head.starts_with(ELFMAG) ||

@@ -10,19 +10,19 @@ enum class ProgramKind {
   kStatic,      // has no loader
   kForeign,     // for another kind of processor or word size
   kPrivileged,  // setuid, setgid or with capabilities: its loader takes no LD_PRELOAD
-  kUnknown,     // not found, not readable, no program: whoever starts it will say
+  kUnknown,     // not found, not readable, not a program: starting it reports the error
 };
 
 struct Program {
   ProgramKind kind = ProgramKind::kUnknown;
-  std::string path;  // of the program itself: for a script, of what runs it
+  std::string path;  // of the program itself; for a script, of its interpreter
 };
 
 // Looks where a shell would look. Scripts are followed to their interpreters.
 Program look_at_program(const std::string& command);
 
-// The loader or interpreter that it needs and that is not there; empty: none is missing. The kernel
-// says of such a program that it is not there itself.
+// The loader or interpreter that the command needs but that does not exist; empty: none is missing.
+// For such a command the kernel reports that the command itself does not exist.
 std::string missing_part(const std::string& command);
 
 }  // namespace evenkeel::cli

@@ -29,7 +29,7 @@ class ProgramKindTest : public testing::Test {
     ::chmod(path.c_str(), mode);
     return path;
   }
-  // A header like ours, with these parts.
+  // A copy of our own ELF header, with these program headers.
   std::string elf(const std::vector<std::uint32_t>& parts, const std::string& loader = "") {
     Elf64_Ehdr header;
     std::memcpy(&header, own_.data(), sizeof header);
@@ -130,7 +130,7 @@ TEST_F(ProgramKindTest, WithMoreRightsItIsPrivileged) {
   EXPECT_EQ(kind(path), ProgramKind::kDynamic);
 }
 
-// Its owner gains nothing by it.
+// The owner gains no rights from it.
 TEST_F(ProgramKindTest, WithItsOwnersRightsItIsNotPrivileged) {
   EXPECT_EQ(kind(executable("own", elf({PT_INTERP}), 06755)), ProgramKind::kDynamic);
 }

@@ -17,13 +17,13 @@ constexpr char kProgram[] = R"(import sys
 try:
     from {module} import main
 except ImportError as error:
-    sys.exit(f"evenkeel: {name} runs in Python, and {{sys.executable}} cannot import its part: "
-             f"{{error}}\nhint: pip install '{extra}', or name another Python in "
-             "EVENKEEL_PYTHON")
+    sys.exit(f"evenkeel: {name} needs the Python package, which {{sys.executable}} cannot import: "
+             f"{{error}}\nhint: pip install '{extra}', or set "
+             "EVENKEEL_PYTHON to another Python")
 sys.exit(main(sys.argv[1:]))
 )";
 
-// The words as they were given, of the options that were.
+// Rebuilds the arguments from the options that were given.
 std::vector<std::string> words_again(const CLI::App& command) {
   std::vector<std::string> words, files;
   for (const CLI::Option* option : command.get_options()) {

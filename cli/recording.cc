@@ -15,7 +15,7 @@
 namespace evenkeel::cli {
 namespace {
 
-// "python train.py --lr 0.1": without the folders that are in the command line anyway.
+// "python train.py --lr 0.1": without folders, which the full command line shows.
 std::string short_name(const std::vector<std::string>& command) {
   std::string name;
   for (const std::string& word : command) {
@@ -31,18 +31,18 @@ std::string short_name(const std::vector<std::string>& command) {
 
 void add_ending(ProfileRun& run, const Ending& ending, std::size_t left) {
   run.ended = ending.words();
-  run.facts.emplace_back("largest process, by the kernel's own mark", format_size(ending.peak_rss));
+  run.facts.emplace_back("largest process (ru_maxrss)", format_size(ending.peak_rss));
   if (left > 0) {
     run.notes.push_back(fmt::format("{} of its processes outlived the command.", left));
   }
   if (ending.signal == SIGKILL) {
     run.notes.push_back(
-        "Nobody but the kernel or a person kills with SIGKILL: if it was the out-of-memory killer, "
-        "`dmesg` has a line, and the report shows what grew.");
+        "SIGKILL comes from the kernel or a person. If it was the out-of-memory killer, `dmesg` "
+        "says so, and the report shows what grew.");
   }
 }
 
-// True: a signal came.
+// Returns whether a signal came.
 bool wait_for_next(std::chrono::nanoseconds wait, double seconds, const ProfileSample& latest,
                    SignalWatch& signals) {
   if (seconds > 0) {
@@ -65,7 +65,7 @@ Recorded record_command(const std::vector<std::string>& command,
                                   .files = options.files,
                                   .marks = &marks,
                                   .keep_files_open = options.keep_files_open});
-  child.go();  // time has begun: nothing can be marked before
+  child.go();  // after the recorder has started: no mark is earlier
   Ending ending;
   {
     StatusRow row(options.live);

@@ -26,12 +26,12 @@ struct Recorded {
   int exit_code = 0;
 };
 
-// `environment` is added to ours: "NAME=value". Throws CannotStart.
+// `environment` ("NAME=value") is added to that of this process. Throws CannotStart.
 Recorded record_command(const std::vector<std::string>& command,
                         const std::vector<std::string>& environment,
                         const RecordingOptions& options);
 
-// Until it ends, a signal comes, or so many seconds are over; 0: any number.
+// Records until the process ends, a signal comes, or `seconds` have passed; 0: no limit.
 ProfileRun record_process(pid_t pid, double seconds, const RecordingOptions& options);
 
 }  // namespace evenkeel::cli

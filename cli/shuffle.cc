@@ -26,8 +26,8 @@ struct ShuffleWords {
 
 constexpr char kShuffleFooter[] = R"(
 Every order is equally likely. The same seed gives the same file on any machine and with any budget.
-It takes as much free disk as the input is large, beside the output or in the folder of --scratch.
-A run that was killed goes on with --resume.
+It needs free disk space of the size of the input, beside the output or in the --scratch folder.
+Continue a killed run with --resume.
 
 Examples:
   evenkeel shuffle features.npy -o shuffled.npy --seed 7
@@ -50,7 +50,7 @@ int run(const CLI::App& command, const ShuffleWords& words) {
   options.input = words.items.input();
   words.work.apply(options);
   if (!options.resume && std::filesystem::exists(options.output + ".shuffle.partial.state")) {
-    note("unfinished work on this output is dropped; --resume would go on with it");
+    note("discarding unfinished work on this output; use --resume to continue it");
   }
   WorkView view;
   options.progress = view.callback();
@@ -78,22 +78,23 @@ int run(const CLI::App& command, const ShuffleWords& words) {
 
 void add_shuffle(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand(
-      "shuffle", "Rows, lines, documents or blocks of files of any size, in random order");
+      "shuffle", "Shuffle rows, lines, documents or blocks of files of any size");
   auto words = std::make_shared<ShuffleWords>();
   add_item_options(*command, words->items);
   add_work_options(*command, words->work);
-  add_count(*command, "--seed", words->options.seed, 0, "Which of the random orders; default 0");
+  add_count(*command, "--seed", words->options.seed, 0, "Seed of the random order; default 0");
   add_token_format(*command, words->options.format);
   add_scratch(*command, words->options.scratch);
   const auto add = [command](const char* name, std::string& value, const char* type,
                              const char* help) {
     command->add_option(name, value, help)->type_name(type);
   };
-  add("--manifest", words->manifest, "FILE", "Plan the work and write this, or take it from here");
-  add("--parts", words->parts, "N", "Of each step of the manifest that is written");
+  add("--manifest", words->manifest, "FILE",
+      "Plan the work and write the plan to this file, or read it from there");
+  add("--parts", words->parts, "N", "Parts of each step, for a new manifest");
   add("--part", words->part, "I", "Do this part of the manifest");
-  command->add_flag("--finish", words->finish, "Join the parts of the manifest to the output");
-  // The manifest knows them.
+  command->add_flag("--finish", words->finish, "Join the parts of the manifest into the output");
+  // With --manifest, they are in the manifest.
   command->get_option("FILE")->required(false);
   command->get_option("--output")->required(false);
   command->footer(kShuffleFooter);

@@ -1,4 +1,4 @@
-// evenkeel stats: what is in files of any size.
+// evenkeel stats: statistics of files of any size.
 #include "evenkeel/stats.h"
 
 #include <fmt/core.h>
@@ -31,10 +31,10 @@ struct StatsWords {
 };
 
 constexpr char kStatsFooter[] = R"(
-Arrays: by column, the least and the largest number, mean, variance, quantiles, NaN and infinities. Token
-files: how often each token occurs, and the lengths of documents. Text: the lengths of lines. The files
-are read once. Quantiles and histograms are estimates where there are more numbers than --sketch; the
-output says how exact they are. All other figures are exact.
+Arrays: minimum, maximum, mean, variance, quantiles, NaN and infinities of each column. Token files: how
+often each token occurs, and the lengths of documents. Text: the lengths of lines. The files are read
+once. Quantiles and histograms are estimates if there are more numbers than --sketch; the output says how
+exact they are. All other figures are exact.
 
 Examples:
   evenkeel stats features.npy
@@ -168,7 +168,7 @@ void print_report(const StatsReport& report, const StatsOptions& options, const 
   }
   if (!rows.empty()) text += "\n" + table_of(rows, options);
   if (report.columns.size() > kMostRows) {
-    text += fmt::format("and {} more columns: --json or --html\n",
+    text += fmt::format("and {} more columns: see --json or --html\n",
                         with_commas(report.columns.size() - kMostRows));
   }
   if (!report.most_frequent.empty()) {
@@ -215,7 +215,8 @@ int run(const StatsWords& words) {
 
 void add_stats(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand(
-      "stats", "Ranges, means, quantiles and histograms of columns; tokens; lengths");
+      "stats",
+      "Compute ranges, means, quantiles and histograms of columns; count tokens; measure lengths");
   auto words = std::make_shared<StatsWords>();
   add_item_options(*command, words->items);
   command->add_flag("--tokens", words->tokens, "The files hold tokens, not rows");
@@ -224,13 +225,13 @@ void add_stats(CLI::App& app, int& exit_code) {
       [words](const std::string& text) {
         words->options.quantiles = parse_numbers(text, 0, 1, "0.25,0.5,0.75");
       },
-      "Of 0 to 1; default 0.01,0.05,0.25,0.5,0.75,0.95,0.99");
+      "Which quantiles, from 0 to 1; default 0.01,0.05,0.25,0.5,0.75,0.95,0.99");
   add_count(*command, "--sketch", words->options.sketch, 8,
-            "Numbers that are kept of a column, to estimate quantiles; default 1024");
+            "Numbers that are kept for each column to estimate quantiles; default 1024");
   add_count(*command, "--bins", words->options.bins, 1,
-            "Bars of a histogram, 10,000 at most; default 40");
+            "Bars per histogram, at most 10,000; default 40");
   add_count(*command, "--top", words->options.top, 0,
-            "So many of the most frequent tokens; default 20");
+            "How many of the most frequent tokens to list; default 20");
   add_work_budget(*command, words->budget);
   command->add_option("--html", words->html, "Write a page with histograms; - for stdout")
       ->type_name("FILE");

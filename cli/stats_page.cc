@@ -12,7 +12,7 @@
 namespace evenkeel::cli {
 namespace {
 
-constexpr std::size_t kMostCharts = 400;  // a page that a browser still likes
+constexpr std::size_t kMostCharts = 400;  // more would make the page slow
 
 constexpr char kStatsPage[] = R"(<!doctype html>
 <html lang="en">

@@ -11,15 +11,15 @@ namespace evenkeel::cli {
 
 struct StatsPage {
   std::string title;                                       // the files
-  std::vector<std::pair<std::string, std::string>> facts;  // what stands above the pictures
-  std::vector<double> quantiles;                           // as they were asked for
+  std::vector<std::pair<std::string, std::string>> facts;  // listed above the charts
+  std::vector<double> quantiles;                           // as requested
   std::string length_unit;                                 // "tokens", "bytes"
 };
 
-// One file without scripts, light or dark as the reader's system is.
+// One file without scripts. It follows the light or dark setting of the reader's system.
 std::string stats_html(const StatsPage& page, const StatsReport& report);
 
-// As short as six digits say it: "0.25", "1.5e+09".
+// With at most six digits: "0.25", "1.5e+09".
 std::string number_text(double value);
 // "1 %", "median"
 std::string quantile_name(double q);

@@ -1,4 +1,4 @@
-// A table of text for the terminal: columns as wide as they must be.
+// A table of text for the terminal. Columns are as wide as their content.
 #pragma once
 
 #include <string>
@@ -17,10 +17,10 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// Names and values under each other: "format    npy".
+// One line for each name and value: "format    npy".
 std::string facts(const std::vector<std::pair<std::string, std::string>>& lines);
 
-// "  a b" over as many lines as `width` columns need, each begun with `indent` blanks.
+// Breaks text into lines of at most `width` columns, each indented by `indent` blanks.
 std::string wrapped(const std::string& text, std::size_t indent, std::size_t width = 96);
 
 }  // namespace evenkeel::cli

@@ -63,7 +63,7 @@ std::string bar(double share, int width) {
 
 namespace {
 
-// https://no-color.org: any text in it means no.
+// https://no-color.org: any value that is not empty disables colours.
 bool has_colours(std::FILE* where) {
   const char* no_colour = std::getenv("NO_COLOR");
   const char* kind = std::getenv("TERM");
@@ -119,7 +119,7 @@ void next_command(const std::string& command, const std::string& why) {
 
 namespace {
 
-// $'...', with every byte that is not plain ASCII in octal: seen as it is, and typed as it was.
+// Quotes as $'...', with every byte that is not printable ASCII in octal.
 std::string shell_escapes(const std::string& word) {
   std::string quoted = "$'";
   for (const char c : word) {
@@ -157,7 +157,7 @@ winsize size_of_terminal() {
   return size;
 }
 
-// In one write, so that nothing of the command's comes between.
+// In one write, so that output of the command cannot come between.
 void put(const std::string& text) {
   static_cast<void>(!::write(STDERR_FILENO, text.data(), text.size()));
 }
@@ -174,7 +174,8 @@ bool StatusRow::due() const {
   return terminal_ && std::chrono::steady_clock::now() - last_ >= std::chrono::milliseconds(250);
 }
 
-// All above scrolls by itself from now on. The line feed makes room if the cursor is on that row.
+// Restricts scrolling to the rows above the status row. The line feed makes room if the cursor is
+// on that row.
 void StatusRow::take_row() {
   const winsize size = size_of_terminal();
   if (size.ws_row == rows_ && size.ws_col == columns_) return;

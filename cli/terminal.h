@@ -7,8 +7,8 @@
 
 namespace evenkeel::cli {
 
-// One line that is rewritten in place, ten times a second at most; nothing where stderr is no
-// terminal. The line is gone when this is.
+// One line that is rewritten in place, at most ten times a second. Does nothing if stderr is not a
+// terminal. The destructor clears the line.
 class Progress {
  public:
   Progress();
@@ -16,7 +16,7 @@ class Progress {
   Progress(const Progress&) = delete;
   void show(const std::string& text);
   void clear();
-  bool due() const;  // whether show would show: spares making the text
+  bool due() const;  // whether show() would print; saves building the text
 
  private:
   bool terminal_;
@@ -30,18 +30,19 @@ std::string bar(double share, int width = 20);
 // The first `columns` characters of UTF-8 text: a line that wraps cannot be rewritten.
 std::string first_columns(const std::string& text, std::size_t columns);
 
-// All words of the tool go out through here: names of files and words of commands are bytes from
-// anywhere, and what a terminal would obey is shown instead (base/visible.h). On a terminal, the
-// words that begin a line have a colour ("note:"), unless NO_COLOR is set.
+// Prints text. All output of the tool goes through this function: file names and commands may
+// contain any bytes, so control sequences are made visible (base/visible.h). On a terminal, the
+// first words of some lines have a colour ("note:"), unless NO_COLOR is set.
 void say(std::FILE* where, const std::string& text);
 
-void note(const std::string& text);  // the same one is said once
+void note(const std::string& text);  // prints each text only once
 void next_command(const std::string& command, const std::string& why);
 
-// A path or word as a shell takes it; what cannot be seen, as bash, zsh and ksh take it.
+// Quotes a path or word for a shell. Invisible characters are quoted for bash, zsh and ksh.
 std::string shell_word(const std::string& word);
 
-// Nothing where stderr is no terminal. The row is given back when this goes.
+// A status row at the bottom of the terminal. Does nothing if stderr is not a terminal. The
+// destructor gives the row back.
 class StatusRow {
  public:
   explicit StatusRow(bool wanted);

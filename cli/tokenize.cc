@@ -1,5 +1,5 @@
-// evenkeel tokenize: the options are known here, for help, completions and the manual; the work is
-// the Python package's, because tokenizers are Python's.
+// evenkeel tokenize: defines the options, for help, completions and the manual. The Python package
+// does the work, because tokenizers are Python libraries.
 #include <CLI/CLI.hpp>
 #include <memory>
 
@@ -11,8 +11,8 @@ namespace {
 
 constexpr char kTokenizeFooter[] = R"(
 This command needs Python: pip install 'evenkeel[tokenize]'. It is run by python3, or by the program
-that EVENKEEL_PYTHON names. The output is the same for any number of workers. A run that was killed
-goes on with --resume.
+that EVENKEEL_PYTHON names. The output is the same for any number of workers. Continue a killed run with
+--resume.
 
 Examples:
   evenkeel tokenize corpus.jsonl -o train.bin --tokenizer gpt2 --val-share 0.0005
@@ -43,16 +43,17 @@ constexpr TextOption kTextOptions[] = {
     {"--invalid", "HOW", "Bytes that are not UTF-8: error (default) or replace"},
     {"--special", "HOW", "Special tokens that occur in a text: text (default) or parse"},
     {"--val-share", "SHARE", "The share of documents for validation, chosen by their text"},
-    {"--val-output", "FILE", "Where they go; default: the output, with val for train"},
-    {"--seed", "N", "Which documents these are; default 0"},
+    {"--val-output", "FILE", "File for these documents; default: the output, with val for train"},
+    {"--seed", "N", "Seed that selects them; default 0"},
     {"--workers", "N", "Processes; default: one for each core"},
     {"--budget", "SIZE",
-     "Memory for documents and tokens under way; default 512MiB, or 256MiB a worker, or an eighth "
-     "of the memory available if that is less"},
-    {"--checkpoint", "SIZE", "Text after which a killed run can go on; default 256MiB"},
-    {"--manifest", "FILE", "Plan the work and write this, or take it from here"},
-    {"--parts", "N", "Of the manifest that is written"},
-    {"--scratch", "DIR", "A folder for parts, which all machines see; default: by the output"},
+     "Memory for documents and tokens in progress; default 512MiB, or 256MiB per worker, or an "
+     "eighth of the memory available if that is less"},
+    {"--checkpoint", "SIZE",
+     "Text between two checkpoints, from which a killed run can continue; default 256MiB"},
+    {"--manifest", "FILE", "Plan the work and write the plan to this file, or read it from there"},
+    {"--parts", "N", "Number of parts, for a new manifest"},
+    {"--scratch", "DIR", "Folder for parts, visible to all machines; default: beside the output"},
     {"--part", "I", "Do this part of the manifest: 0 to N-1"},
 };
 
@@ -60,8 +61,8 @@ constexpr TextOption kTextOptions[] = {
 
 void add_tokenize(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand(
-      "tokenize", "Text, JSONL, Parquet or Arrow files to token files, on all cores");
-  // Values are not looked at here: Python does that.
+      "tokenize", "Convert text, JSONL, Parquet or Arrow files to token files, on all cores");
+  // Values are not checked here: Python does that.
   const auto add = [command](const char* name, const char* help) {
     return command->add_option(
         name, [](const CLI::results_t&) { return true; }, help);
@@ -72,9 +73,9 @@ void add_tokenize(CLI::App& app, int& exit_code) {
   for (const TextOption& option : kTextOptions) {
     add(option.name, option.help)->type_name(option.type);
   }
-  command->add_flag("--finish")->description("Join the parts of the manifest to the output");
-  command->add_flag("--checksums")->description("Write OUTPUT.xxh3, too, for `evenkeel verify`");
-  command->add_flag("--resume")->description("Go on where an earlier run was killed");
+  command->add_flag("--finish")->description("Join the parts of the manifest into the output");
+  command->add_flag("--checksums")->description("Also write OUTPUT.xxh3, for `evenkeel verify`");
+  command->add_flag("--resume")->description("Continue a run that was killed");
   command->add_flag("--json")->description("Print the figures as JSON");
   command->footer(kTokenizeFooter);
   command->callback([command, files, &exit_code] {

@@ -1,4 +1,5 @@
-// The tool: results to stdout, everything else to stderr; 0 done, 1 failed, 2 wrongly called.
+// The command-line tool. Results go to stdout, everything else to stderr. Exit codes: 0 success, 1
+// failure, 2 invalid usage.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
@@ -22,8 +23,8 @@ Examples:
   evenkeel compare features.npy --pattern rows     every engine on your own file
   evenkeel profile -- python train.py              memory of any command over time
   evenkeel guard --budget 1GiB -- python train.py  keep its mapped files within a budget
-  evenkeel top                                     who uses Evenkeel now, and how fast they read
-  evenkeel batches train.bin --cold                training batches, and how fast they come
+  evenkeel top                                     which processes use Evenkeel, and how fast they read
+  evenkeel batches train.bin --cold                training batches, and how fast they arrive
   evenkeel tokenize corpus.jsonl -o train.bin --tokenizer gpt2
   evenkeel shuffle features.npy -o shuffled.npy    files far larger than memory, in random order
   evenkeel dedup all.jsonl -o unique.jsonl         without exact duplicates
@@ -39,7 +40,7 @@ int complain(const std::string& what) {
 int wrongly_called(const CLI::App& app, const std::string& what) {
   const auto chosen = app.get_subcommands();
   evenkeel::cli::say(stderr, fmt::format("evenkeel: {}\n", what));
-  evenkeel::cli::say(stderr, fmt::format("usage: evenkeel {}--help lists what can be given\n",
+  evenkeel::cli::say(stderr, fmt::format("usage: evenkeel {}--help lists the options\n",
                                          chosen.empty() ? "" : chosen.front()->get_name() + " "));
   return 2;
 }
@@ -51,7 +52,7 @@ const CLI::App* find_command(const CLI::App& app, const std::string& name) {
   return nullptr;
 }
 
-// Where --json is a flag, JSON goes to stdout in any case: `--json -` says so, too.
+// If --json is a flag, JSON always goes to stdout, so `--json -` is accepted and means the same.
 void take_dash_after_json(const CLI::App& command, std::vector<std::string>& words) {
   const CLI::Option* json = command.get_option_no_throw("--json");
   if (!json || json->get_expected_min() > 0) return;
@@ -62,7 +63,7 @@ void take_dash_after_json(const CLI::App& command, std::vector<std::string>& wor
   }
 }
 
-// The words of the command line as CLI11 takes them: the last one first.
+// The arguments in the order that CLI11 expects: the last one first.
 std::vector<std::string> words_to_parse(const CLI::App* command, int argc, char** argv) {
   std::vector<std::string> words(argv + 1, argv + argc);
   if (command) {

@@ -1,4 +1,4 @@
-// evenkeel top: the processes that use Evenkeel now.
+// evenkeel top: shows the processes that use Evenkeel.
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <poll.h>
@@ -30,13 +30,15 @@ namespace {
 using TopClock = std::chrono::steady_clock;
 
 constexpr char kTopFooter[] = R"(
-Columns: BUDGET and IN USE, of all budgets of the process; HITS, the share of lookups that the cache had; MB/S,
-bytes read from everywhere, caches and mappings included; WAIT, how much of the time the program waited for data:
-for batches of a loader, or without one for its reads (more than 100% if several threads do).
+BUDGET, IN USE  all budgets of the process together
+HITS            share of lookups that were found in the cache
+MB/S            bytes read from all sources, including caches and mappings
+WAIT            share of the time that the program waited for batches of a loader, or for its reads if it has
+                no loader; more than 100% if several threads wait
 
-A process is listed from when it opens its first array. EVENKEEL_TOP=off in its environment keeps it out.
+A process is listed once it has opened an array, unless EVENKEEL_TOP=off is set in its environment.
 Users see their own processes. Root sees those of all users whose runtime folder is /run/user/UID or /dev/shm.
-q quits. In a pipe it prints once, as with --once.
+q quits. If stdout is not a terminal, it prints once, as with --once.
 
 Examples:
   evenkeel top
@@ -60,7 +62,8 @@ std::string user_name(uid_t user) {
   return entry ? entry->pw_name : std::to_string(user);
 }
 
-// The words of its command line where it has a number here; else the name that it gives itself.
+// The command line of the process if it has a PID in this namespace; otherwise the name in its
+// page.
 std::string command_of(const SeenPage& page) {
   if (page.pid > 0) {
     std::string words =
@@ -137,7 +140,7 @@ void print_rows_as_json(const std::vector<TopRow>& rows, double seconds) {
                 {"bytes_per_second", rate}}}});
 }
 
-// Waits for a key, a signal or the end of the time.
+// Waits for a key, a signal or the timeout.
 bool wait_for_key(TopClock::time_point until, char& key) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - TopClock::now());
   pollfd input = {STDIN_FILENO, POLLIN, 0};
@@ -155,7 +158,7 @@ void put_all(std::string_view text) {
   }
 }
 
-// A screen of its own, without echo and cursor. What was there before is back when this goes.
+// The alternate screen, without echo and cursor. The destructor restores the terminal.
 class Screen {
  public:
   Screen() {
@@ -169,7 +172,7 @@ class Screen {
       ::tcsetattr(STDIN_FILENO, TCSANOW, &quiet);
     }
     struct sigaction action = {};
-    action.sa_handler = [](int) {};  // ends the wait: the new size is looked up
+    action.sa_handler = [](int) {};  // only ends the wait, so that the new size is used
     ::sigaction(SIGWINCH, &action, &resized_before_);
     put_all("\033[?1049h\033[?25l");
   }
@@ -184,7 +187,7 @@ class Screen {
 
   bool has_keys() const { return keys_; }
 
-  // In one write, over what was there: nothing is cleared first, so nothing flickers.
+  // Overwrites the old text in one write, without clearing it first, so that nothing flickers.
   static void show(const std::vector<TopRow>& rows) {
     winsize size = {};
     ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
@@ -250,7 +253,7 @@ void print_once(const TopWords& words) {
 
 void add_top(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand(
-      "top", "Processes that use Evenkeel now: budget, memory in use, cache hits, MB/s, waits");
+      "top", "Show processes that use Evenkeel: budget, memory in use, cache hits, MB/s, waits");
   auto words = std::make_shared<TopWords>();
   add_parsed(
       *command, "--interval", "TIME",
@@ -258,12 +261,12 @@ void add_top(CLI::App& app, int& exit_code) {
         words->interval = parse_interval(text);
         if (words->interval < std::chrono::milliseconds(100) ||
             words->interval > std::chrono::hours(1)) {
-          throw Error(ErrorKind::kInvalid, "top", "--interval is from 100ms to 3600s");
+          throw Error(ErrorKind::kInvalid, "top", "--interval must be from 100ms to 3600s");
         }
       },
-      "What rates are measured over, and how often the view changes (default 1s)");
+      "Time over which rates are measured, and between two updates; default 1s");
   command->add_flag("--once", words->once, "Print once, after one interval");
-  command->add_flag("--json", words->json, "The same as JSON");
+  command->add_flag("--json", words->json, "Print once, as JSON");
   command->footer(kTopFooter);
   command->callback([words, &exit_code] {
     if (words->once || words->json || ::isatty(STDOUT_FILENO) != 1) {

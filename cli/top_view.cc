@@ -12,7 +12,7 @@
 namespace evenkeel::cli {
 namespace {
 
-// A page whose numbers went back is another process's, or a liar's.
+// Counters that went back belong to another process, or are wrong: they count as no growth.
 std::uint64_t growth(std::uint64_t before, std::uint64_t after) {
   return after > before ? after - before : 0;
 }
@@ -107,7 +107,7 @@ std::vector<std::string> top_lines(const std::vector<TopRow>& rows, std::size_t 
                   format_size(budget), megabytes(rate)));
   add("");
   add(line_of("PID", "USER", "BUDGET", "IN USE", "HITS", "MB/S", "WAIT", "COMMAND"));
-  // The last line says what does not fit.
+  // The last line says how many do not fit.
   const std::size_t room = lines == 0 ? rows.size() : lines > text.size() ? lines - text.size() : 0;
   const std::size_t shown = rows.size() <= room ? rows.size() : room > 0 ? room - 1 : 0;
   for (std::size_t i = 0; i < shown; ++i) {
@@ -119,7 +119,7 @@ std::vector<std::string> top_lines(const std::vector<TopRow>& rows, std::size_t 
                 row.command));
   }
   if (shown < rows.size() && room > 0) add(fmt::format("and {} more", rows.size() - shown));
-  if (rows.empty()) add("no process of yours uses Evenkeel now");
+  if (rows.empty()) add("none of your processes uses Evenkeel now");
   return text;
 }
 

@@ -94,7 +94,7 @@ TEST(TopView, SaysWhatItShows) {
   EXPECT_EQ(text[2], "    PID USER        BUDGET    IN USE  HITS     MB/S  WAIT  COMMAND");
   EXPECT_EQ(text[3].substr(0, 62),
             "      1 somebody    64 MiB    16 MiB     -      0.0    0%  pyt");
-  EXPECT_EQ(top_lines({}, 80, 24).back(), "no process of yours uses Evenkeel now");
+  EXPECT_EQ(top_lines({}, 80, 24).back(), "none of your processes uses Evenkeel now");
 }
 
 TEST(TopView, AProcessOfAContainerHasNoNumberHere) {

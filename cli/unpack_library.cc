@@ -25,7 +25,7 @@ constexpr mode_t kOthersMayWrite = S_IWGRP | S_IWOTH;
 
 std::string reason(int code) { return std::generic_category().message(code); }
 
-// A place that will not do, and why.
+// A place that cannot be used, and why.
 struct Unsafe {
   std::string why;
 };
@@ -36,7 +36,7 @@ struct stat status_of(int fd, const std::string& path) {
   return status;
 }
 
-// The folder `name` in `parent`, for names below it only. A link is not followed.
+// Opens the folder `name` in `parent`, for openat only (O_PATH). Does not follow a link.
 Fd enter(int parent, const std::string& name, const std::string& path) {
   Fd fd(::openat(parent, name.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!fd) throw Unsafe{path + ": " + reason(errno)};
@@ -55,7 +55,7 @@ void check_ancestor(int fd, const std::string& path) {
   }
 }
 
-// A folder that is held open, and its path from / without links.
+// An open folder, and its path from / without links.
 struct Folder {
   Fd fd;
   std::string path;
@@ -83,7 +83,7 @@ void make_folder(const Folder& parent, const std::string& name) {
   }
 }
 
-// The folder in which the one of `place` lies. Nothing is made before all above it is checked.
+// The parent folder of `place`. Nothing is created before all folders above it are checked.
 Folder open_parent(const UnpackPlace& place) {
   const fs::path parent = fs::path(place.path).parent_path();
   const std::string last = parent.filename().string();
@@ -153,7 +153,8 @@ void write_whole(int fd, std::string_view bytes, const std::string& path) {
   }
 }
 
-// Under another name first: a program that starts meanwhile finds the whole library or none.
+// Writes under another name first: a program that starts meanwhile finds the complete library or
+// none.
 void put(int folder, const std::string& name, std::string_view bytes, const std::string& path) {
   const std::string half = fmt::format("{}.{:08x}", name, std::random_device()());
   const Fd fd(::openat(folder, half.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
@@ -172,7 +173,7 @@ void put(int folder, const std::string& name, std::string_view bytes, const std:
 
 const char* variable(const char* name) {
   const char* value = std::getenv(name);
-  return value != nullptr && *value == '/' ? value : nullptr;  // relative ones do not count
+  return value != nullptr && *value == '/' ? value : nullptr;  // relative paths are ignored
 }
 
 }  // namespace
@@ -213,7 +214,7 @@ std::string unpack_library(std::string_view bytes, const std::vector<UnpackPlace
     }
   }
   throw Error(ErrorKind::kInvalid, "guard", "no safe place to unpack its library: " + problems)
-      .hint("name a folder of your own in XDG_CACHE_HOME");
+      .hint("set XDG_CACHE_HOME to a folder of your own");
 }
 
 }  // namespace evenkeel::cli

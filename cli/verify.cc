@@ -1,4 +1,4 @@
-// evenkeel verify: whether files are still what they were.
+// evenkeel verify: checks whether files have changed.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
@@ -22,7 +22,7 @@ struct VerifyWords {
 
 constexpr char kVerifyFooter[] = R"(
 Checksums are in FILE.xxh3: 64-bit XXH3 of each MiB. Writers make them while they write
-(`checksums=True`, `--checksums`); --write makes them of a file as it is now. The exit code is 1 when
+(`checksums=True`, `--checksums`); --write takes them of a file as it is now. The exit code is 1 if
 a file is bad.
 
 Examples:
@@ -75,7 +75,7 @@ int run(const VerifyWords& words) {
 
 void add_verify(CLI::App& app, int& exit_code) {
   CLI::App* command =
-      app.add_subcommand("verify", "Whether files are what they were when checksums were taken");
+      app.add_subcommand("verify", "Check whether files have changed since checksums were taken");
   auto words = std::make_shared<VerifyWords>();
   add_files(*command, words->files);
   command->add_flag("--write", words->write, "Take checksums instead, and write FILE.xxh3");

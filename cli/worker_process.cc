@@ -104,7 +104,7 @@ void WorkerProcess::report_death() {
 }
 
 void die_with_parent() {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // if it has died already, stdin has ended
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // if the parent has died already, stdin has ended
 }
 
 }  // namespace evenkeel::cli

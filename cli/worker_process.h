@@ -1,4 +1,4 @@
-// This tool run once more as a child, spoken with in lines.
+// Runs this tool as a child process and exchanges lines of text with it.
 #pragma once
 
 #include <sys/types.h>
@@ -11,8 +11,9 @@
 
 namespace evenkeel::cli {
 
-// The child's stdin and stdout are one socket; its stderr is ours. It is killed, and waited for,
-// when this goes; and it asks the kernel to be killed when we die (see die_with_parent).
+// The child's stdin and stdout are one socket; its stderr is that of this process. The destructor
+// kills the child and waits for it. The child also asks the kernel to kill it when its parent dies
+// (see die_with_parent).
 class WorkerProcess {
  public:
   explicit WorkerProcess(const std::string& subcommand);  // throws Error (kSystem)
@@ -21,10 +22,10 @@ class WorkerProcess {
 
   pid_t pid() const { return pid_; }
   void send(const std::string& line);
-  // The next line, or empty after `wait`. Throws Error when the child has ended without one, and
+  // The next line, or empty after `wait`. Throws Error if the child has ended without one, and
   // Interrupted.
   std::optional<std::string> line(std::chrono::microseconds wait);
-  std::string line();  // however long it takes
+  std::string line();  // waits without a limit
 
  private:
   [[noreturn]] void report_death();
@@ -35,7 +36,7 @@ class WorkerProcess {
   std::size_t searched_ = 0;
 };
 
-// In the child, first of all.
+// The child calls this first.
 void die_with_parent();
 
 }  // namespace evenkeel::cli

@@ -1,4 +1,4 @@
-# liburing, as the imported target Uring::uring. Installed too: a static libevenkeel needs it.
+# liburing, as the imported target Uring::uring. This file is also installed: a static libevenkeel needs it.
 include(FindPackageHandleStandardArgs)
 find_path(Uring_INCLUDE_DIR liburing.h)
 find_library(Uring_LIBRARY uring)

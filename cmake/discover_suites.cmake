@@ -1,10 +1,10 @@
-# Makes one test for ctest of each suite of a GoogleTest program: a process for each of a thousand tests
-# costs more than most of them do. Suites that take long, mostly waiting for the disk, are one test for
-# each of their tests or of their parameters, so that these can wait beside each other. Included by ctest
-# when it starts, so that a program that cannot start is a failing test and not a failing build. Asks for
-# PROGRAM and for RESULTS, a folder for what scripts/check_skips reads; LABELLED may hold pairs
+# Creates one ctest test for each suite of a GoogleTest program: a process for each of a thousand tests would
+# take longer than most of the tests. Long suites, which mostly wait for the disk, become one test for each of
+# their tests or parameters, so that these run in parallel. Included by ctest
+# when it starts, so that a program that cannot start is a failing test and not a failing build. Needs PROGRAM
+# and RESULTS, a folder for the results that scripts/check_skips reads; LABELLED may hold pairs
 # `Suite=label`.
-# With EVENKEEL_SUITES_TOGETHER=N in the environment, N quick suites are one test: see scripts/test.
+# With EVENKEEL_SUITES_TOGETHER=N in the environment, N quick suites form one test: see scripts/test.
 #
 #   ctest -R '^Budget'                      suites by name, as GoogleTest prints them
 #   evenkeel_tests --gtest_filter=Budget.*  single tests
@@ -36,8 +36,7 @@ function(evenkeel_labels out suite)
   set(${out} ${labels} PARENT_SCOPE)
 endfunction()
 
-# evenkeel_add_test(TEST FILTER label...): the slow ones come first, so that none runs by itself at
-# the end.
+# evenkeel_add_test(TEST FILTER label...): slow tests come first, so that none runs alone at the end.
 function(evenkeel_add_test test filter)
   string(REGEX REPLACE "[/.]" "_" file ${test})
   add_test(${test} ${PROGRAM} --gtest_filter=${filter} --gtest_brief=1
@@ -55,7 +54,7 @@ set(all_waiting)  # variables that each hold quick suites of the same labels
 set(one_by_one FALSE)
 set(by_parameter FALSE)
 foreach(line IN LISTS lines)
-  # "Suite." or "Instance/Suite/0.  # TypeParam = ..." stands at the margin, its tests do not.
+  # "Suite." or "Instance/Suite/0.  # TypeParam = ..." is not indented, its tests are.
   if(line MATCHES "^([A-Za-z0-9_/]+)\\.")
     set(suite ${CMAKE_MATCH_1})
     evenkeel_labels(labels ${suite})

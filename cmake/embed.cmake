@@ -1,6 +1,6 @@
 # Turns a file into a function that returns its bytes. Run as a script, at build time:
 #   cmake -DINPUT=file -DOUTPUT=file.cc -DHEADER=room/header.h -DFUNCTION=name -P embed.cmake
-# Bytes are written one by one: a string literal would need escapes, and has a greatest length.
+# Bytes are written one by one: a string literal would need escapes, and has a maximum length.
 file(READ ${INPUT} bytes HEX)
 string(REGEX REPLACE "(..)" "'\\\\x\\1'," bytes "${bytes}")
 string(REGEX REPLACE "(('....',)('....',)('....',)('....',)('....',)('....',)('....',)('....',))" "\\1\n" bytes "${bytes}")

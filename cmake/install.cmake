@@ -33,7 +33,7 @@ install(FILES ${PROJECT_BINARY_DIR}/cmake/evenkeelConfig.cmake
 
 set(EVENKEEL_PC_LIBS "")
 if(EVENKEEL_LIBRARY_TYPE STREQUAL "STATIC_LIBRARY")
-  # With the library of C++, which a linker of C does not know.
+  # Includes the C++ standard library, which a C linker does not add.
   set(EVENKEEL_PC_LIBS "${CMAKE_THREAD_LIBS_INIT}")
   foreach(library IN LISTS CMAKE_CXX_IMPLICIT_LINK_LIBRARIES)
     if(library MATCHES "^(stdc\\+\\+|c\\+\\+|m)$")

@@ -1,4 +1,4 @@
-# The report page becomes part of the library: a report is one file, wherever the tool lies.
+# The report page becomes part of the library: a report is one file, wherever the tool is installed.
 foreach(kind html css js)
   set(page ${PROJECT_SOURCE_DIR}/src/profile/page/report.${kind})
   set(embedded ${PROJECT_BINARY_DIR}/profile/page_${kind}.cc)

@@ -1,4 +1,4 @@
-# A room is a folder of src/: what lies in it is built. Unit tests sit beside their sources.
+# A room is a folder of src/. All its sources are built. Unit tests sit beside their sources.
 # The files of a room are compiled together (EVENKEEL_UNITY), so names in their anonymous namespaces
 # must differ from each other.
 
@@ -9,7 +9,7 @@ function(evenkeel_sources out folder)
   set(${out} ${sources} PARENT_SCOPE)
 endfunction()
 
-# evenkeel_unity(TARGET GROUP source...): compiles these sources of a target in one go.
+# evenkeel_unity(TARGET GROUP source...): compiles these sources of a target together.
 function(evenkeel_unity target group)
   if(EVENKEEL_UNITY)
     set_source_files_properties(${ARGN} PROPERTIES UNITY_GROUP ${group})
@@ -17,7 +17,7 @@ function(evenkeel_unity target group)
   endif()
 endfunction()
 
-# evenkeel_unity_by_folder(TARGET source...): one go for each folder.
+# evenkeel_unity_by_folder(TARGET source...): the same, one group for each folder.
 function(evenkeel_unity_by_folder target)
   foreach(source IN LISTS ARGN)
     get_filename_component(folder ${source} DIRECTORY)
@@ -26,8 +26,8 @@ function(evenkeel_unity_by_folder target)
   endforeach()
 endfunction()
 
-# evenkeel_cold(TARGET): optimised less than the build type asks for, because processors spend no time
-# there. Takes a quarter less time to compile.
+# evenkeel_cold(TARGET): optimised less than the build type says, because little time is spent in this code.
+# It compiles in three quarters of the time.
 function(evenkeel_cold target)
   if(CMAKE_CXX_FLAGS_RELEASE MATCHES "-O[23]")
     target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
@@ -37,8 +37,8 @@ function(evenkeel_cold target)
   endif()
 endfunction()
 
-# evenkeel_part(NAME [HOT] ROOMS room...): objects of the library, as the target evenkeel_part_NAME. In
-# HOT rooms processors spend their time; all others are cold.
+# evenkeel_part(NAME [HOT] ROOMS room...): objects of the library, as the target evenkeel_part_NAME. HOT rooms
+# have the code in which most time is spent; all others are cold.
 function(evenkeel_part name)
   cmake_parse_arguments(arg "HOT" "" "ROOMS" ${ARGN})
   set(target evenkeel_part_${name})
@@ -60,8 +60,8 @@ function(evenkeel_part name)
   if(TARGET evenkeel_sanitized)
     target_link_libraries(${target} PRIVATE evenkeel_sanitized)
   endif()
-  # One by one, files spend three quarters of the compiler's time on these headers, which nearly all of
-  # them include. clang-tidy (scripts/lint) parses files without them, so that it finds a missing include.
+  # Compiled separately, files spend three quarters of the time on these headers, which nearly all of them
+  # include. clang-tidy (scripts/lint) parses files without them, so that it finds a missing include.
   if(NOT EVENKEEL_UNITY AND NOT name STREQUAL "base")
     target_precompile_headers(${target} REUSE_FROM evenkeel_part_base)
   elseif(NOT EVENKEEL_UNITY)

@@ -1,6 +1,6 @@
-# Completions of bash, zsh and fish, and pages of the manual. The tool makes them of its own commands;
-# a tool for another machine cannot be run, then EVENKEEL_HOST_TOOL names one that can.
-set(EVENKEEL_HOST_TOOL "" CACHE FILEPATH "A tool of this version that runs here, where the one that is built does not")
+# Completions for bash, zsh and fish, and man pages. The tool generates them from its own commands. If it is
+# built for another machine and cannot run here, EVENKEEL_HOST_TOOL names one that can.
+set(EVENKEEL_HOST_TOOL "" CACHE FILEPATH "A tool of this version that runs here, if the one that is built does not")
 set(EVENKEEL_SHARE ${PROJECT_BINARY_DIR}/share)
 if(EVENKEEL_HOST_TOOL)
   set(tool ${EVENKEEL_HOST_TOOL})
@@ -16,7 +16,7 @@ function(evenkeel_shared file)
     COMMAND ${CMAKE_COMMAND} -E make_directory ${folder}
     COMMAND ${tool} ${ARGN} > ${EVENKEEL_SHARE}/${file}
     DEPENDS evenkeel_cli ${EVENKEEL_HOST_TOOL}
-    COMMENT "Making share/${file}"
+    COMMENT "Generating share/${file}"
     VERBATIM)
   set(made ${made} ${EVENKEEL_SHARE}/${file} PARENT_SCOPE)
 endfunction()
@@ -28,5 +28,5 @@ evenkeel_shared(man/man1/evenkeel.1 manual)
 foreach(command demo info compare profile guard top batches explain tokenize shuffle convert merge split sample dedup stats verify cache doctor completions)
   evenkeel_shared(man/man1/evenkeel-${command}.1 manual ${command})
 endforeach()
-# With the tool: whoever asks for one gets the other.
+# Installed with the tool.
 add_custom_target(evenkeel_share ALL DEPENDS ${made})

@@ -1,5 +1,5 @@
-# Removes what was installed: the files that MANIFEST lists, under DESTDIR if that is set, and folders
-# of ours that are empty then. Run as a script:
+# Removes what was installed: the files that MANIFEST lists, under DESTDIR if that is set, and our folders if
+# they are then empty. Run as a script:
 #   cmake -DMANIFEST=file -P uninstall.cmake
 if(NOT EXISTS "${MANIFEST}")
   message(FATAL_ERROR "${MANIFEST} is missing: nothing was installed by `make install` from here")

@@ -1,4 +1,4 @@
-# Compiles for an older glibc, for aarch64 or for musl with `ziglang` of PyPI. scripts/wheels gives:
+# Compiles for an older glibc, for aarch64 or for musl with `ziglang` from PyPI. scripts/wheels sets:
 #   EVENKEEL_ZIG       the program `zig`; beside it `zig-ar` and `zig-ranlib`
 #   EVENKEEL_TARGET    x86_64-linux-gnu.2.28, aarch64-linux-gnu.2.28, x86_64-linux-musl
 #   EVENKEEL_PACKAGES  a folder with the Debian packages that the build needs, unpacked. Not /usr: its
@@ -6,18 +6,18 @@
 set(CMAKE_TRY_COMPILE_PLATFORM_VARIABLES EVENKEEL_ZIG EVENKEEL_TARGET EVENKEEL_PACKAGES)
 string(REGEX MATCH "^[^-]+" CMAKE_SYSTEM_PROCESSOR ${EVENKEEL_TARGET})
 set(CMAKE_SYSTEM_NAME Linux)
-# To try a compiler flag, nothing is linked: zig would compile its C++ library for that, unoptimised.
+# Compiler flags are tested without linking: zig would compile its C++ library for that, unoptimised.
 set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)
 
 set(CMAKE_C_COMPILER ${EVENKEEL_ZIG} cc -target ${EVENKEEL_TARGET})
 set(CMAKE_CXX_COMPILER ${EVENKEEL_ZIG} c++ -target ${EVENKEEL_TARGET})
 set(CMAKE_AR ${EVENKEEL_ZIG}-ar)
 set(CMAKE_RANLIB ${EVENKEEL_ZIG}-ranlib)
-set(CMAKE_CXX_COMPILER_LAUNCHER "")  # zig has a cache of its own
+set(CMAKE_CXX_COMPILER_LAUNCHER "")  # zig has its own cache
 
-# zig adds -g by itself. -O3 and -s are for the first program that CMake links, to see which compiler it is:
-# zig compiles its C++ library for that, and one without optimisation or with debug information would serve for
-# nothing else.
+# zig adds -g by itself. -O3 and -s are for the first program that CMake links to identify the compiler: zig
+# compiles its C++ library for that, and a library without optimisation or with debug information could not be
+# reused.
 set(CMAKE_CXX_FLAGS_INIT "-g0 -O3 -s")
 set(CMAKE_EXE_LINKER_FLAGS_INIT "-s")
 set(CMAKE_SHARED_LINKER_FLAGS_INIT "-s")

@@ -1,4 +1,4 @@
-"""Makes code blocks of the doctests in docstrings, for the reference of the documentation site."""
+"""Turns doctests in docstrings into code blocks, for the reference of the documentation site."""
 
 from __future__ import annotations
 

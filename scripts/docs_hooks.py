@@ -1,4 +1,4 @@
-"""Hooks of mkdocs.yml: brings files that lie outside docs/ into the site, and points links at them.
+"""Hooks of mkdocs.yml: adds files outside docs/ to the site, and points links at them.
 
 Pages of docs/ are also read on GitHub, where links such as `../SECURITY.md` and
 `../../include/evenkeel/array.h` are right. On the site, the first leads to a page with the text of
@@ -44,7 +44,7 @@ def examples() -> list[Path]:
 
 
 def in_site(path: str) -> str | None:
-    """Where the site has a file of the project: a path below docs/, or None if it has not."""
+    """The path below docs/ of a file of the project, or None if the site does not have it."""
     if path.startswith("docs/"):
         return path[len("docs/") :]
     if path in PAGES or (path.startswith("examples/") and (ROOT / path).is_file()):
@@ -68,7 +68,7 @@ def redirect(markdown: str, page: str) -> str:
             return match[0]
         path = posixpath.normpath(posixpath.join(home, target))
         if page not in PAGES and path.startswith("docs/"):
-            return match[0]  # as it stands
+            return match[0]  # unchanged
         there = in_site(path)
         if there is None:
             return match[0]  # mkdocs reports it

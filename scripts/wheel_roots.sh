@@ -14,10 +14,9 @@ debian() {
     cp "$try" "$root/work/" && cp "$dist"/* "$root/dist/"
 }
 
-# enter ROOT COMMAND...: the mounts are in a namespace of their own, which ends with the command, however it
-# ends. This script's namespace never sees /dev below $work, so removing $work cannot reach it. With EMULATE=1
-# programs of aarch64 run by qemu. Since Linux 6.7 a user namespace has a binfmt_misc of its own, so this machine's
-# stays as it is.
+# enter ROOT COMMAND...: the mounts are in their own namespace, which always ends with the command. This script's
+# namespace never sees /dev below $work, so removing $work cannot reach it. With EMULATE=1 programs of aarch64 run
+# by qemu. Since Linux 6.7 a user namespace has its own binfmt_misc, so that of this machine does not change.
 enter() {
   local -a how=(unshare --mount --propagation private)
   [ -z "${EMULATE-}" ] || how+=(--user --map-root-user)
@@ -43,7 +42,8 @@ wheels_for() {
     --platform "manylinux_2_27_$arch" --platform "manylinux_2_28_$arch" --platform "manylinux_2_12_$arch" "$@"
 }
 
-# in_root ROOT PYTHON [--emulated]: what is typed there: from nothing to a batch, then the longer program.
+# in_root ROOT PYTHON [--emulated]: runs the commands of a new user: from nothing to a batch, then the longer
+# program.
 in_root() {
   enter "$1" /bin/sh -ec '
     python=$1
@@ -98,8 +98,7 @@ run_root() {
   step root "source package, no compiler" source_in_root
 }
 
-# Pythons that no machine of ours has yet: those of Debian's next release. The stable ABI promises that they take
-# the wheel of 3.12.
+# Newer Pythons, from Debian's next release. The stable ABI promises that they accept the wheel of 3.12.
 newer_root() {
   debian forky amd64 "$work/root-newer" python3.14,python3.14-venv,python3.15,python3.15-venv || return
   for version in 3.14 3.15; do wheels_for "$work/root-newer" x86_64 "$version" pip numpy || return; done

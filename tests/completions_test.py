@@ -1,4 +1,4 @@
-"""Completions of shells and pages of the manual, which the tool makes of its own commands."""
+"""Shell completions and man pages, which the tool generates from its own commands."""
 
 import os
 import shutil

@@ -33,7 +33,7 @@ def test_demo_keeps_its_file_when_asked(user):
     )
     (kept,) = demo_files(user)
     assert kept.stat().st_size % (162 * 4) == 0
-    assert "Of the engines that keep to the budget" in done.stdout
+    assert "The fastest engine within the budget" in done.stdout
     assert str(kept) in done.stderr
     kept.unlink()
 

@@ -134,21 +134,21 @@ def test_help_says_what_it_does(user):
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["--budget", "8MiB"], "which command?"),
+        (["--budget", "8MiB"], "give a command"),
         (["--", "touch", "ran"], "--budget is required"),
         (["--budget", "8MiB", "--pid", "1", "--", "touch", "ran"], "one or the other"),
-        (["--budget", "1MiB", "--", "touch", "ran"], "1 MiB is too little: at least 4 MiB"),
+        (["--budget", "1MiB", "--", "touch", "ran"], "1 MiB is too small: use at least 4 MiB"),
         (["--budget", "0", "--", "touch", "ran"], "too little"),
         (["--budget", "many", "--", "touch", "ran"], "many"),
         (["--budget", "-8MiB", "--", "touch", "ran"], "-8MiB"),
-        (["--budget", "8MiB", "--access", "psychic", "--", "touch", "ran"], "none of auto, random"),
-        (["--budget", "8MiB", "--keep-cache", "--pid", "1"], "cannot be had with --pid"),
+        (["--budget", "8MiB", "--access", "psychic", "--", "touch", "ran"], "is not auto, random"),
+        (["--budget", "8MiB", "--keep-cache", "--pid", "1"], "cannot be used with --pid"),
         (
             ["--budget", "8MiB", "--access", "random", "--pid", "1"],
-            "cannot be changed from outside",
+            "cannot be changed with --pid",
         ),
         (["--budget", "8MiB", "--pid", "0"], "--pid"),
-        (["--budget", "8MiB", "--seconds", "1", "--", "touch", "ran"], "goes with --pid"),
+        (["--budget", "8MiB", "--seconds", "1", "--", "touch", "ran"], "needs --pid"),
         (["--budget", "8MiB", "--min", "much", "--", "touch", "ran"], "much"),
         (["--budget", "8MiB", "--frobnicate", "--", "touch", "ran"], "--frobnicate"),
     ],
@@ -228,7 +228,7 @@ def test_a_missing_loader_is_named(user, guard_program, what):
         path.chmod(0o755)
     done = user.run("guard", "--budget", "8MiB", "--", path, "exit", 0, code=127)
     assert f'cannot run "{path}"' in done.stderr
-    assert f"the file is there; what runs it, {loader}, is not" in done.stderr
+    assert f"the file exists, but the program that runs it does not: {loader}" in done.stderr
     assert "spelt" not in done.stderr
 
 
@@ -240,7 +240,7 @@ def test_a_program_of_another_word_size_is_said_to_be_unguarded(user):
     done = subprocess.run(
         user.command("guard", "--budget", "8MiB", "--", path), capture_output=True, text=True
     )
-    assert f"evenkeel guard: {path} is made for another kind of processor" in done.stderr
+    assert f"evenkeel guard: {path} is built for another processor architecture" in done.stderr
 
 
 def test_without_the_library_the_command_runs_and_a_line_says_so(user, program, numbers):

@@ -138,7 +138,7 @@ def test_a_rising_program_is_3_and_a_flat_one_0(user, program):
 
 def test_a_run_too_short_to_tell_its_slope_is_3(user):
     _, done = profile(user, "--fail-slope", "1MiB/min", "--", "true", code=3)
-    assert "cannot be told" in done.stderr and "hint: " in done.stderr
+    assert "cannot be computed" in done.stderr and "hint: " in done.stderr
 
 
 def test_the_commands_own_failure_comes_before_the_check(user, program):

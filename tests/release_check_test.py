@@ -191,7 +191,7 @@ BREAKS = {
         "changelog", "Unreleased is not empty"),
     "no date": (replace("CHANGELOG.md", " - 2026-02-03", ""), "changelog", "YEAR-MONTH-DAY"),
     "no such day": (replace("CHANGELOG.md", "2026-02-03", "2026-02-30"), "changelog", "no date"),
-    "future": (replace("CHANGELOG.md", "2026-02-03", "9999-02-03"), "changelog", "not come yet"),
+    "future": (replace("CHANGELOG.md", "2026-02-03", "9999-02-03"), "changelog", "is in the future"),
     "other day": (replace("CITATION.cff", "2026-02-03", "2026-02-04"), "changelog", "2026-02-04"),
     "address": (
         replace("packaging/debian/control", "Package", "Maintainer: a@b.example\nPackage"),
@@ -209,7 +209,7 @@ BREAKS = {
     "no sdist": (remove("dist/evenkeel-0.7.1.tar.gz"), "sdist", "found none"),
     "rubbish": (
         lambda root: write_sdist(root / "dist/evenkeel-0.7.1.tar.gz", "build-x/file"),
-        "sdist", "left behind"),
+        "sdist", "leftover"),
     "dynamic": (
         lambda root: (root / "dist/evenkeel-x86_64").write_bytes(program(62, 3)),
         "tool", "dynamic loader"),
@@ -220,7 +220,7 @@ BREAKS = {
     "old deb": (
         lambda root: (root / "dist/evenkeel_0.7.1-1_amd64.deb").rename(
             root / "dist/evenkeel_0.7.0-1_amd64.deb"),
-        "deb", "not of version"),
+        "deb", "does not have version"),
     "no docs": (remove("build/site/index.html"), "docs", "found none"),
     "old docs": (
         replace("build/site/CHANGELOG.html", "0.7.1", "0.7.0"), "docs", "does not name 0.7.1"),

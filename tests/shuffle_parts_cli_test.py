@@ -40,7 +40,7 @@ def test_errors_are_said_and_have_a_code(user):
         (["a.npy"], "--output is required", 2),
         (["-o", "x.npy"], "FILE is required", 2),
         (["a.npy", "--parts", "2"], "need --manifest", 1),
-        (["a.npy", "--manifest", "m.json"], "files and --output are needed", 1),
+        (["a.npy", "--manifest", "m.json"], "needs files and --output", 1),
         (["a.npy", "-o", "x.npy", "--manifest", "m.json"], "--manifest needs --parts", 1),
         (["--manifest", "none.json", "--part", "0"], "none.json", 1),
         (["--manifest", "m.json", "--part", "0", "--seed", "5"], "cannot be given together", 1),

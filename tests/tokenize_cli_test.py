@@ -47,7 +47,10 @@ def test_parts_and_finish(text, tmp_path):
     out = tmp_path / "out.bin"
     given = [text, "-o", out, "--tokenizer=bytes", "--separator=\\n"]
     said = run(*given, "--manifest", manifest, "--parts=2", "--workers=3", code=1).stderr
-    assert "--manifest --parts cannot be given together with --workers\nhint: this only" in said
+    assert (
+        "--manifest --parts cannot be given together with --workers\nhint: this command only"
+        in said
+    )
     assert "2 parts" in run(*given, "--manifest", manifest, "--parts=2").stdout
     said = run("--manifest", manifest, "--part=0", "-o", out, "--dtype=int64", code=1).stderr
     assert "--part cannot be given together with --output, --dtype\nhint: the manifest" in said
@@ -67,7 +70,7 @@ def test_parts_and_finish(text, tmp_path):
 def test_errors_are_said_and_have_a_code(text, tmp_path):
     pytest.importorskip("evenkeel")
     said = run(text, code=1).stderr
-    assert said.startswith("evenkeel: tokenize: files, --output and --tokenizer are needed\nhint: ")
+    assert said.startswith("evenkeel: tokenize: needs files, --output and --tokenizer\nhint: ")
     said = run(tmp_path / "none.jsonl", "-o", "x.bin", "--tokenizer=bytes", code=1).stderr
     assert said.startswith("evenkeel: ") and "none.jsonl" in said and "Traceback" not in said
     said = run(text, "--workers", "many", code=2).stderr
@@ -80,7 +83,7 @@ def test_without_python_or_the_package_it_says_what_to_install(text):
         "/nowhere/python cannot be started" in said and "pip install 'evenkeel[tokenize]'" in said
     )
     said = run(text, code=1, PYTHONPATH="", EVENKEEL_PYTHON=bare_python(text.parent)).stderr
-    assert "cannot import its part" in said and "pip install 'evenkeel[tokenize]'" in said
+    assert "needs the Python package" in said and "pip install 'evenkeel[tokenize]'" in said
 
 
 def bare_python(folder):

@@ -16,7 +16,7 @@ import time
 from .work import Work
 
 CHECKED = 2  # batches whose bytes are hashed
-# What batches are made of is imported before the measuring.
+# The modules of batches are imported before the measurement.
 LIBRARIES = {"cells": ("scipy.sparse",), "labelled": ("torch",)}
 
 
@@ -38,9 +38,9 @@ def count_of(batch, work):
 
 
 class RowChecks:
-    """Checks of rows that say which they are: cells by column 0, labelled rows by their label.
-    None may come twice in an epoch, and those of the first batches must be what the file has, which
-    is read after the measuring: cells are compared by their sums."""
+    """Checks rows that identify themselves: cells by column 0, labelled rows by their label. None
+    may come twice in an epoch, and those of the first batches must match the file, which is read
+    after the measurement: cells are compared by their sums."""
 
     def __init__(self, work):
         self.work, self.numbers, self.first = work, [], []

@@ -8,7 +8,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def arguments(description, scenarios):
-    """A parser for what all of them have. Processes of contestants get options of their own."""
+    """A parser for the options that all of them have. Processes of contestants have their own
+    options."""
     parser = argparse.ArgumentParser(description=description.splitlines()[0])
     parser.add_argument("scenario", nargs="*", help=f"{', '.join(scenarios)}; default: all")
     parser.add_argument("--dir", type=pathlib.Path, default=ROOT / ".cache/bench")
@@ -19,7 +20,7 @@ def arguments(description, scenarios):
 
 
 def run(parser, options, scenarios, make_bench):
-    """Runs the scenarios that were asked for, then prints a line for each result of the bench."""
+    """Runs the requested scenarios, then prints a line for each result of the bench."""
     unknown = set(options.scenario) - set(scenarios)
     if unknown:
         parser.error(f"unknown scenario {', '.join(unknown)}; known: {', '.join(scenarios)}")

@@ -163,12 +163,12 @@ class Watch:
         return time.perf_counter() - began
 
 
-def measure(python, name, work, *, cold, pss=False, group=None, patience=60):
+def measure(python, name, work, *, cold, pss=False, group=None, grace=60):
     """Runs a contestant once. Raises Failed with the reason if it gives no result."""
     path = work.converted or work.path
     child = Child(python, "run", name, work, group.inside if group else ())
     try:
-        child.wait_for("ready", patience)
+        child.wait_for("ready", grace)
         if cold:
             stayed = data.make_cold(path)
             if stayed and stayed > 0.001 * sum(f.stat().st_size for f in data.files_in(path)):
@@ -178,15 +178,15 @@ def measure(python, name, work, *, cold, pss=False, group=None, patience=60):
         watch = Watch(child.process.pid, path, pss)
         cpu, read = spent(child.process.pid)
         child.answer()
-        until, done, took = time.monotonic() + work.seconds + patience, None, 0.0
+        until, done, took = time.monotonic() + work.seconds + grace, None, 0.0
         while done is None:
             done = child.word(max(0.005, 20 * took))  # so that watching uses little of a core
             took = watch.look()
             if time.monotonic() > until:
-                raise Failed(f"not finished within {work.seconds + patience:.0f} s")
+                raise Failed(f"not finished within {work.seconds + grace:.0f} s")
         cpu_after, read_after = spent(child.process.pid)
         child.answer()
-        checked = child.wait_for("checked", patience)
+        checked = child.wait_for("checked", grace)
     except Failed as failure:
         if group and group.kills:
             raise Failed("killed: it did not fit the memory limit") from failure
@@ -229,7 +229,7 @@ def versions(python, names):
 
 
 def interpreter(root):
-    """The interpreter that has the peers, else that of .venv, else this one."""
+    """The interpreter that has the peers, otherwise that of .venv, otherwise this one."""
     for venv in (".venv-peers", ".venv"):
         python = root / venv / "bin/python"
         if os.access(python, os.X_OK):

@@ -33,11 +33,11 @@ class Scenario:
     middle: bool = False  # begin in the middle of the epoch
     first_only: bool = False  # only the time to the first batch counts
     workers: int = 0
-    without: tuple = ()  # contestants left out because others stand for them
+    without: tuple = ()  # contestants left out because others represent them
     most_repeats: int = 99
     budget: str = "64MiB"  # Evenkeel's
     small_budget: str = "8MiB"  # with --small
-    patience: float = 60  # seconds beyond the measured ones until a contestant is stopped
+    grace: float = 60  # seconds after the measurement until a contestant is stopped
 
 
 ROWS = "{count:,} rows of 162 float32, {size}"
@@ -195,7 +195,7 @@ SCENARIOS = {
             limit=8000 * MB,
             without=(*TWINS, "memmap_anew", "memmap_random", "megatron_indexed", "evenkeel"),
             most_repeats=3,
-            patience=300,
+            grace=300,
         ),
         Scenario(
             "cells-cold",

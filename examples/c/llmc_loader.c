@@ -4,7 +4,7 @@
  *
  * llm.c goes through the shards in the order of their names. From each it takes as many steps as fit,
  * PROCESSES * B * T tokens and one more, and leaves the rest out; after the last shard it begins again.
- * A process takes B * T + 1 tokens of a step: its inputs, and one further on its targets. The same
+ * A process takes B * T + 1 tokens of a step: its inputs, and shifted by one its targets. The same
  * batches give the same losses, so a run can move to Evenkeel and back in the middle. (For shuffled
  * batches that are read ahead, see train_tokens.c.)
  *
@@ -58,7 +58,7 @@ static void loader_open(Loader *loader, const char *pattern, const evenkeel_budg
     check(evenkeel_tokens_open(found.gl_pathv[i], &options, &loader->shards[i]));
     evenkeel_tokens_info info = {.size = sizeof info};
     check(evenkeel_tokens_get_info(loader->shards[i], &info));
-    /* Divided one by one: the product may be larger than any number, if there is no step. */
+    /* Divided one by one, because the product may overflow. */
     loader->shard_steps[i] =
         info.count == 0 ? 0 : (info.count - 1) / loader->processes / loader->B / loader->T;
     if (info.item_bytes != sizeof *loader->stored || loader->shard_steps[i] == 0) {

@@ -4,8 +4,8 @@
     torchrun --nproc-per-node 4 shuffle_ranks.py 'part_*.npy' all.npy
     srun --ntasks 4 --kill-on-bad-exit python shuffle_ranks.py 'part_*.npy' all.npy
 
-Ranks do not talk to each other. Each plans the same work, and looks at the scratch folder, which
-all see, to know which parts are done. Run it again after a failure: what is done stays.
+Ranks do not communicate. Each plans the same work, and checks in the shared scratch folder which
+parts are done. Run it again after a failure: finished parts are kept.
 """
 
 import argparse
@@ -20,7 +20,7 @@ def first_of(*names):
 
 
 def main():
-    options = argparse.ArgumentParser(description="Files in random order, by ranks.")
+    options = argparse.ArgumentParser(description="Shuffles files, by ranks.")
     options.add_argument("files")
     options.add_argument("output")
     options.add_argument("--seed", type=int, default=0)

@@ -13,7 +13,7 @@ import evenkeel.ray
 
 
 def main():
-    options = argparse.ArgumentParser(description="Files in random order, by Ray.")
+    options = argparse.ArgumentParser(description="Shuffles files, by Ray.")
     options.add_argument("files")
     options.add_argument("output")
     options.add_argument("--seed", type=int, default=0)

@@ -4,8 +4,8 @@
     torchrun --nproc-per-node 4 tokenize_ranks.py 'corpus/*.jsonl' train.bin gpt2
     srun --ntasks 4 python tokenize_ranks.py 'corpus/*.jsonl' train.bin gpt2
 
-Ranks do not talk to each other. Each plans the same work, and the manifest tells which parts are
-done; the rank that finds that all are joins them. Run it again after a failure: what is done stays.
+Ranks do not communicate. Each plans the same work, and the manifest knows which parts are done. The
+rank that finds all parts done joins them. Run it again after a failure: finished parts are kept.
 """
 
 import argparse
@@ -34,15 +34,15 @@ def main():
     for part in range(rank, len(plan), world):
         plan.run(part, workers=0, budget=told.budget)  # this process is the worker
     print(f"rank {rank} of {world}: done", flush=True)
-    # One rank at a time; the last one finds no part missing. A file that can be written, because
-    # NFS locks only such files for all nodes.
+    # One rank at a time; the last one finds no part missing. The file is writable, because NFS
+    # locks only such files for all nodes.
     with open(told.output + ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not plan.missing:
             made = plan.finish()
             print(f"{told.output}: {made['tokens']:,} tokens", flush=True)
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(lock.name)  # who still waits for it finds that all is done
+                os.unlink(lock.name)  # a rank that still waits for it finds all done
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@
     python csv_to_model.py --rows 1000000   a larger one
 
 Needs scikit-learn. The CSV is read a few lines at a time, and written as .npy by `evenkeel.create`.
-Rows that are sorted by label teach a model one class after the other, so `evenkeel shuffle` brings
-them into random order, on the disk, and the model is fitted on batches in the order of the file.
+A model must not see rows sorted by label, one class after the other. So `evenkeel shuffle` puts
+them into random order on the disk, and the model is fitted on batches in the order of the file.
 """
 
 import argparse
@@ -22,7 +22,7 @@ BUDGET = "16MiB"
 
 
 def make_csv(path, rows, columns=20, classes=4):
-    """Clouds of points, sorted by class: as data often lies on disk."""
+    """Clouds of points, sorted by class, as data on disk often is."""
     draws = np.random.default_rng(0)
     centers = draws.normal(size=(classes, columns))
     with open(path, "w") as file:
@@ -45,7 +45,7 @@ def to_matrix(csv, npy):
 
 
 def fit(npy, test_rows):
-    """One pass; the last rows are for testing. In random order, any rows will do."""
+    """One pass; the last rows are for testing. After shuffling, any rows are a fair sample."""
     model = SGDClassifier(loss="log_loss", random_state=0)
     with evenkeel.open(npy, budget=BUDGET) as matrix:
         train = len(matrix) - test_rows

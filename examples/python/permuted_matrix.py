@@ -54,7 +54,7 @@ def after(path, shape, permutation, budget, work):
 
 
 def by_batches(path, shape, permutation, budget, work):
-    """Without a permutation of one's own, which takes 8 bytes a row: the seed is enough."""
+    """Without an array of the permutation, which takes 8 bytes per row: the seed is enough."""
     a = evenkeel.open(path, dtype="float32", shape=shape, budget=budget)
     for index, rows in a.batches(AT_ONCE, shuffle=True, seed=1, with_index=True):
         work.do(index, rows)

@@ -5,7 +5,7 @@
 
 A sparse matrix by rows is three arrays: values, columns, and where each row begins. An .h5ad file
 has them as X/data, X/indices and X/indptr; `np.save` makes files of them. Batches come as
-`scipy.sparse.csr_matrix`, which scikit-learn takes as they are.
+`scipy.sparse.csr_matrix`, which scikit-learn accepts directly.
 """
 
 import sys
@@ -18,7 +18,7 @@ from sklearn.linear_model import SGDClassifier
 
 def train(matrix, types, epochs):
     model = SGDClassifier(loss="log_loss", random_state=0)
-    # The cells lie on disk sorted by type: order="blocks" mixes them at the speed of a scan.
+    # The cells are sorted by type on disk: order="blocks" mixes them at the speed of a scan.
     with evenkeel.Loader((matrix, types), batch_size=256, order="blocks", seed=1) as loader:
         for epoch in range(epochs):
             right = seen = 0

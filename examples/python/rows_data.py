@@ -40,7 +40,7 @@ def clouds(rows):
 
 
 def line(rows):
-    """y is a linear function of x, and some noise."""
+    """y is a linear function of x, plus some noise."""
     random = np.random.default_rng(0)
     x = random.normal(size=(rows, COLUMNS)).astype(np.float32)
     y = x @ random.normal(size=COLUMNS) + random.normal(scale=0.1, size=rows)

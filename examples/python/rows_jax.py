@@ -3,9 +3,9 @@
     python rows_jax.py                      100,000 rows, with a budget of 16 MiB
     python rows_jax.py --epochs 5
 
-Batches are NumPy arrays in memory that the loader lends. `jax.dlpack.from_dlpack` takes them over
-without a copy where JAX computes on the CPU; for a GPU, `jax.device_put` copies them there. Either
-way the memory goes back to the loader when JAX lets go of it.
+Batches are NumPy arrays in memory that the loader lends. `jax.dlpack.from_dlpack` uses them without
+a copy if JAX computes on the CPU; for a GPU, `jax.device_put` copies them there. In both cases the
+memory returns to the loader when JAX releases it.
 """
 
 import sys

@@ -4,8 +4,8 @@
     python rows_lightning.py --epochs 5
 
 Lightning takes any iterable with `len` as its data loader, so `evenkeel.Loader` needs no DataLoader
-and no workers around it. Its state is saved with each checkpoint, so that a run that was stopped
-goes on with the rows that it had not seen.
+and no workers around it. Its state is saved with each checkpoint, so that a
+stopped run continues with the rows that it has not seen.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Serves what this process reads to Prometheus, with nothing but the standard library.
+"""Serves the counters of this process to Prometheus, with only the standard library.
 
 python examples/python/serve_metrics.py                 a small run, scraped once, then it ends
 python examples/python/serve_metrics.py --port 9464     the same, served until Ctrl-C
@@ -32,11 +32,11 @@ class Metrics(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Scrapes are no news."""
+        """Does not log scrapes."""
 
 
 def serve(port: int) -> ThreadingHTTPServer:
-    """A thread answers scrapes from now on. Only this machine can ask."""
+    """Starts a thread that answers scrapes, from this machine only."""
     server = ThreadingHTTPServer(("127.0.0.1", port), Metrics)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server

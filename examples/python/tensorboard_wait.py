@@ -19,7 +19,7 @@ import torch
 
 
 def make_writer(logdir: str | None) -> Any:
-    """torch's SummaryWriter, or None where it cannot be."""
+    """torch's SummaryWriter, or None if it is not available."""
     if logdir is None:
         return None
     try:
@@ -54,7 +54,7 @@ def main() -> None:
             loss.backward()
             optimizer.step()
 
-            # What the loop waited for this batch: a counter of the loader, which costs nothing.
+            # How long the loop waited for this batch: a counter of the loader, which costs nothing.
             so_far = loader.stats()["batch_wait_ns"] / 1e9
             now = time.perf_counter()
             figures = {"loader wait": so_far - waited, "step": now - began}

@@ -3,7 +3,7 @@
     python text_to_gpt.py [TEXT...]       texts to learn from; default: the licenses of Debian
     python text_to_gpt.py --steps 500
 
-Needs torch and tokenizers. Texts of any size do: the tokenizer is trained on a part of them,
+Needs torch and tokenizers. Texts may have any size: the tokenizer is trained on a part of them,
 `evenkeel.tokenize` makes token files on all cores, and batches are read within a budget.
 """
 
@@ -71,7 +71,7 @@ def main():
                 model(x, y).backward()
                 optimizer.step()
         last = validation_loss(model, val)
-    print(f"the loss of validation went from {first:.3f} to {last:.3f}")
+    print(f"the validation loss went from {first:.3f} to {last:.3f}")
     return 0 if last < 0.9 * first else 1
 
 

@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from evenkeel.torch import TokenDataset as TokenDataset
     from evenkeel.torch import TokenIterableDataset as TokenIterableDataset
 
-# Where each name lives. It is imported when it is first used: NumPy takes longer than the rest, and
-# the tool needs none of it.
+# The module of each name. Modules are imported when they are first used: importing NumPy takes
+# longer than the rest, and the tool does not need it.
 _HOME = {
     "Array": "_array",
     "ArrayWriter": "_write",

@@ -1,7 +1,7 @@
-"""The tool, as `evenkeel` and as `python -m evenkeel`: the program that lies beside this file.
+"""Runs the tool as `evenkeel` and as `python -m evenkeel`: the program beside this file.
 
-`evenkeel tokenize` runs here, because tokenizers are Python's. The tool knows its options, for its
-help, and calls this Python.
+`evenkeel tokenize` runs in Python, because tokenizers are Python libraries. The tool defines its
+options, for help, and calls this Python.
 """
 
 import os

@@ -38,9 +38,9 @@ AnyBudget = Union[int, str, Budget, None]
 Reopen = tuple[Callable[..., Any], tuple[Any, ...]]
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
-# Results this small are part of the reader's own bookkeeping.
+# Results this small are covered by the reader's own memory.
 SMALL = 65536
-_ROWS_AT_A_TIME = 1 << 18  # bytes, for going through rows one by one
+_ROWS_AT_A_TIME = 1 << 18  # bytes, for iterating over rows
 _DASK_BLOCK = 1 << 20  # bytes; dask reads a multiple of it
 
 
@@ -57,36 +57,36 @@ def open(
     name: str | None = None,
     column: str | None = None,
 ) -> Array | Any:
-    """Opens an array that lies in a file, or in several, one after the other along the first axis.
+    """Opens an array in one file, or in several files that are concatenated along the first axis.
 
     `paths` is a path, a pattern with * ? [], or several of them. NPY files describe their contents;
-    for raw files give `dtype` (anything np.dtype accepts, also "bfloat16" where ml_dtypes is
-    installed) and, if it is not one axis, `shape`, whose first axis may be -1.
+    for raw files give `dtype` (anything np.dtype accepts, also "bfloat16" if ml_dtypes is
+    installed) and, unless there is only one axis, `shape`, whose first axis may be -1.
 
-    `budget` is what the array may occupy in memory: bytes, "64MiB", "1GiB/node", or a Budget that
-    several share; default an eighth of the memory available. `engine` is "auto", or one of "map",
-    "remap", "advise", "read", "direct", "fill" to compare them.
+    `budget` is the memory that the array may occupy: bytes, "64MiB", "1GiB/node", or a Budget that
+    several arrays share; default an eighth of the memory available. `engine` is "auto", or one of
+    "map", "remap", "advise", "read", "direct", "fill" to compare them.
 
-    What the budget leaves holds rows that were read, for when they are asked for again; it gives
-    way when something else needs the memory, and is not used where nothing is read twice. `cache`
-    is the most it may hold: bytes, or "64MiB"; False for none. For URLs it may be a folder and a
-    size, "/nvme/ek:200GiB": what was fetched is then kept there, for all processes that name it.
+    The rest of the budget is a cache of rows that were read. It shrinks when something else needs
+    the memory, and is not used if nothing is read twice. `cache` limits its size: bytes, or
+    "64MiB"; False for none. For URLs it may be a folder and a size, "/nvme/ek:200GiB": fetched data
+    is then kept there, for all processes that use this folder.
 
     `page_cache` is "spare" or "fill". With "spare", reading leaves nothing in the kernel's page
-    cache. "fill" is for machines whose free memory should be used: what was read stays in the page
-    cache as long as nobody else needs the memory, so that later epochs come from memory. The budget
-    then covers the library's own memory alone.
+    cache. "fill" is for machines whose free memory should be used: data that was read stays in the
+    page cache until something else needs the memory, so that later epochs come from memory. The
+    budget then covers only the library's own memory.
 
     Files that hold several arrays are read in place, too: Arrow tables and folders of Hugging Face
-    `datasets`, .npz, HDF5 (with h5py), Zarr, FITS, NIfTI, MosaicML and litData folders; docs/
-    formats.md says what of each. `name` chooses the array ("obsm/X_pca"); for a column of a table
-    it may be called `column`. A column of lists gives a `ragged`. A name is needed where there are
-    several.
+    `datasets`, .npz, HDF5 (with h5py), Zarr, FITS, NIfTI, MosaicML and litData folders; see
+    docs/formats.md. `name` chooses the array ("obsm/X_pca"); for a column of a table it may be
+    called `column`. A column of lists is returned as a `ragged`. A name is needed if there are
+    several arrays.
 
-    Model weights (names that end with .safetensors, .safetensors.index.json or .gguf) give a
-    `Weights`: a dict of such arrays by name.
+    Model weights (names that end with .safetensors, .safetensors.index.json or .gguf) are returned
+    as `Weights`: a dict of such arrays by name.
 
-    Nothing is read but headers; nothing is ever written.
+    Only headers are read, and nothing is ever written.
 
     >>> import evenkeel, numpy
     >>> numpy.arange(12, dtype=">i2").tofile("numbers.bin")
@@ -117,12 +117,12 @@ def open(
 
 
 class Array(Closing, Reductions):
-    """An array on disk, indexed as NumPy indexes, without being in memory.
+    """An array on disk that is indexed like a NumPy array, without being in memory.
 
-    Made by `evenkeel.open`. Indexing gives ndarrays of your own: NumPy's answer in values, dtype
-    and shape. Only the rows needed are read; what does not fit the budget is refused with
-    MemoryError. Several threads may use one array; a child of fork may go on using it. Pickling
-    sends paths and options, not data.
+    Made by `evenkeel.open`. Indexing returns new ndarrays, with the same values, dtype and shape as
+    in NumPy. Only the needed rows are read. A result that does not fit the budget is a MemoryError.
+    Several threads may use one array, and a child of fork may continue to use it. Pickling sends
+    paths and options, not data.
 
     >>> import evenkeel, numpy
     >>> numpy.save("squares.npy", numpy.arange(10) ** 2)
@@ -145,7 +145,7 @@ class Array(Closing, Reductions):
         reader: Any = None,
         reopen: Reopen | None = None,
     ) -> None:
-        # `reader`, if given, is of the same array; the rest, or `reopen`, says how it can be opened
+        # `reader`, if given, reads the same array; the rest, or `reopen`, says how to open it
         # again.
         told = dtype_of(dtype) if dtype is not None else stored_dtype(paths)
         self._reopen = reopen
@@ -166,7 +166,7 @@ class Array(Closing, Reductions):
             Budget(budget),
             engine,
             None if told is None else name_for_reader(told),
-            [1] if without_axes else lengths,  # to the reader [] means: as long as the file
+            [1] if without_axes else lengths,  # for the reader, [] means: as long as the file
             whole_number("offset", offset),
             cache_bytes(cache),
             page_cache_name(page_cache),
@@ -179,7 +179,7 @@ class Array(Closing, Reductions):
         self._row_bytes = math.prod(self._row_shape) * self._dtype.itemsize
         self._rows = self._shape[0] if self._shape else 1
         self._fast_rows = bool(self._shape) and 0 < self._row_bytes <= SMALL
-        self._chunk_rows = 0  # that are decoded together; 0: each row is read by itself
+        self._chunk_rows = 0  # rows that are decoded together; 0: each row is read by itself
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -211,7 +211,8 @@ class Array(Closing, Reductions):
 
     @property
     def engine(self) -> str:
-        """The engine at work, how it works, and why it: a fallback is never silent."""
+        """The engine in use, how it reads, and why it was chosen, so that a fallback is never
+        silent."""
         name, how, why = self._reader.engine
         return f"{name} ({how}): {why}"
 
@@ -253,11 +254,12 @@ class Array(Closing, Reductions):
         # A part of the block would keep all of it alive.
         if isinstance(result, np.ndarray) and result.base is not None and result.size < block.size:
             result = result.copy()
-        del room  # it pays for the block and the result
+        del room  # the reservation of the block and the result
         return result
 
     def _in_parts(self, wanted: Wanted) -> NDArray:
-        """A result that fits, of rows that do not fit all at once: some columns of many rows."""
+        """For a result that fits the budget when its rows do not fit at once: some columns of many
+        rows."""
         step = max(1, self.budget.limit // 8 // self._row_bytes)
         nbytes = math.prod(wanted.shape) * self._dtype.itemsize + step * self._row_bytes
         room = self._room(nbytes, wanted.shape)
@@ -271,9 +273,9 @@ class Array(Closing, Reductions):
         return result
 
     def take(self, indices: Any, out: NDArray | None = None) -> Any:
-        """Rows by number, in any order, also repeatedly: as np.take(a, indices, axis=0).
+        """Rows by number, in any order and also repeated, like np.take(a, indices, axis=0).
 
-        `out` is memory of your own, which does not count against the budget: C-contiguous, of this
+        `out` is an array of yours, which does not count against the budget: C-contiguous, of this
         dtype and of the shape of the result.
 
         >>> import evenkeel, numpy
@@ -309,23 +311,23 @@ class Array(Closing, Reductions):
         window: int | str | None = None,
         streams: int | None = None,
     ) -> Batches:
-        """All rows, `n` at a time; the next ones are read while you use these.
+        """All rows, `n` at a time; the next ones are read while you use the current ones.
 
-        Each array is your own, to keep or to change. The budget has room for the one that a loop
-        holds while the next is read, and for more that are read ahead if they fit: in order,
-        batches of a fifth of it do. With `shuffle` every row comes once an epoch, in an order that
-        `seed` and the epoch decide; rank r of `world` gets rows r, r + world, ... of the order.
+        You may keep or change each array. The budget has room for the batch that a loop holds while
+        the next is read, and for more that are read ahead if they fit: in order, batches of a fifth
+        of the budget do. With `shuffle`, every row comes once per epoch, in an order that depends
+        on `seed` and the epoch; rank r of `world` gets rows r, r + world, ... of the order.
         `shuffle=True` is exact and reads each row by itself. `shuffle="blocks"` reads as fast as a
         scan: blocks of neighbouring rows are shuffled, and the rows of each window of blocks.
         `block` and `window` are rows, or bytes as text ("64KiB"); a window takes a quarter of the
-        budget by default, and two are held. `streams` is a multiple of every `world` that will
+        budget by default, and two are in memory. `streams` is a multiple of every `world` that will
         continue this loop, 64 by default.
 
-        `with_index` gives pairs: row numbers, rows. `drop_last` leaves out a last batch of fewer
-        rows. `start` is the number of the first batch.
+        With `with_index`, batches are pairs of row numbers and rows. `drop_last` leaves out a last
+        batch that has fewer rows. `start` is the number of the first batch.
 
-        The result can be iterated over again: each loop goes through the next epoch, beginning with
-        `epoch`. It has `len`, `seek`, `state_dict` and `load_state_dict`; see Batches.
+        The result can be iterated over again: each loop is the next epoch, starting with `epoch`.
+        It has `len`, `seek`, `state_dict` and `load_state_dict`; see Batches.
 
         >>> import evenkeel, numpy
         >>> numpy.save("ten.npy", numpy.arange(10) * 10)
@@ -344,10 +346,10 @@ class Array(Closing, Reductions):
 
     @property
     def chunks(self) -> BlockShape:
-        """The shape of a block that is read well: whole rows. h5py and zarr have this attribute,
-        too, and dask.array.from_array reads blocks of a multiple of it.
+        """The shape of a block that is efficient to read: whole rows. h5py and zarr have this
+        attribute, too, and dask.array.from_array reads blocks of a multiple of it.
 
-        Calling it, `a.chunks(n)`, is the old name of `a.batches(n)` and will go."""
+        Calling it, `a.chunks(n)`, is the old name of `a.batches(n)` and will be removed."""
         rows = max(1, _DASK_BLOCK // max(1, self._row_bytes))
         if self._chunk_rows:
             rows = max(1, rows // self._chunk_rows) * self._chunk_rows
@@ -355,7 +357,7 @@ class Array(Closing, Reductions):
         return BlockShape(self, (rows, *self._row_shape) if self._shape else ())
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
-        """Rows by number, read together. torch's DataLoader asks for its batches so."""
+        """Rows by number, read together. torch's DataLoader calls this for a batch."""
         if not self._shape:
             raise TypeError("rows of unsized object")
         return list(self.take(indices))
@@ -377,25 +379,25 @@ class Array(Closing, Reductions):
         return whole if dtype is None else whole.astype(dtype, copy=False)
 
     def __dlpack__(self, **options: Any) -> Any:
-        """All of it, for torch.as_tensor and torch.tensor. Without this method torch goes through
-        the rows one by one, into memory that no budget limits."""
+        """The whole array, for torch.as_tensor and torch.tensor. Without this method, torch would
+        read row by row into memory that no budget limits."""
         return np.asarray(self).__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return 1, 0  # memory of the CPU
 
     def close(self) -> None:
-        """Gives everything back. Later use is a ValueError; closing twice is fine."""
+        """Releases everything. Later use is a ValueError; closing twice is fine."""
         self._reader.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._reader.closed:
-            raise ValueError("array: pickled after close\nhint: open it again")
+            raise ValueError("array: cannot be pickled after close\nhint: open it again")
         require_no_secrets(self._recipe[0])
         return self._reopen or (Array, self._recipe)
 
     def __dask_tokenize__(self) -> tuple[Any, ...]:
-        """The same for the same files, as far as their names, sizes and times tell; for URLs, the
+        """The same for the same files, judged by their names, sizes and times; for URLs, by the
         ETags that the objects had when they were opened."""
         files = [(path, *_size_and_time(path)) for path in self.paths]
         versions = list(self._reader.versions)
@@ -416,7 +418,7 @@ class Array(Closing, Reductions):
         return _html.array(self)
 
     def describe(self) -> str:
-        """What it is, what it uses of its budget, and which engine reads it, in several lines."""
+        """Describes the array, its use of the budget and its engine, in several lines."""
         size, budget = _core.format_size, self.budget
         return "\n".join(
             [
@@ -428,15 +430,16 @@ class Array(Closing, Reductions):
         )
 
     def stats(self) -> dict[str, int]:
-        """What was read since it was opened, and from where: counters, cheap to read.
+        """Counters of what was read since the array was opened, and from where. They are cheap to
+        read.
 
-        `cache_hits` and `cache_misses` count blocks, while the cache is in use; `cache_bytes` is
-        what it holds of the budget now. `bytes_from_cache`, `bytes_from_page_cache` and
-        `bytes_from_disk` say where bytes came from (those from the disk include alignment and gaps
-        between rows). `requests` were sent to the disk, of which `in_flight` are not back yet;
-        `wait_ns` is how long threads waited for it, in sum. `bytes_from_mapping` were used where
-        data is mapped because it fits the budget. Batches count, too. evenkeel.metrics() gives
-        these numbers of all that is open."""
+        `cache_hits` and `cache_misses` count blocks while the cache is in use; `cache_bytes` is the
+        part of the budget that the cache holds now. `bytes_from_cache`, `bytes_from_page_cache` and
+        `bytes_from_disk` count where bytes came from (those from the disk include alignment and
+        gaps between rows). `requests` is the number of requests to the disk, of which `in_flight`
+        are not finished; `wait_ns` is the time that threads waited for the disk, in total.
+        `bytes_from_mapping` counts bytes of data that is mapped because it fits the budget. Batches
+        are included. evenkeel.metrics() returns these counters for all open objects."""
         return self._reader.stats()
 
     def _room(self, nbytes: int, shape: tuple[int, ...]) -> _core.Reservation | None:
@@ -451,8 +454,8 @@ class Array(Closing, Reductions):
             f"read {printable(self.paths[0])}: a result of shape {shape} and the rows needed for"
             f" it take {nbytes:,} bytes; {budget.left:,} bytes are left of a budget of"
             f" {budget.describe()}\n"
-            "hint: go through it with batches(), read it into memory of your own with"
-            " take(indices, out=...), or raise the budget"
+            "hint: iterate with batches(), read into an array of yours with take(indices,"
+            " out=...), or raise the budget"
         )
 
     def _block(self, rows: range | NDArray) -> NDArray:
@@ -479,7 +482,7 @@ class Array(Closing, Reductions):
 
 
 class BlockShape(tuple[int, ...]):
-    """A tuple for dask; calling it is what Array.chunks was."""
+    """A tuple for dask. Calling it does what Array.chunks() did."""
 
     _array: Array
 
@@ -505,9 +508,9 @@ def info(
     shape: int | Sequence[int] | None = None,
     offset: int = 0,
 ) -> dict[str, Any]:
-    """What is in a file, or in several: format, dtype, shape, bytes, and how many of its bytes the
-    page cache holds now (None where the kernel does not tell). For raw files give `dtype`, `shape`
-    and `offset` as for `open`.
+    """Describes what is in a file, or in several: format, dtype, shape, bytes, and how many of
+    these bytes are in the page cache now (None if the kernel does not report it). For raw files
+    give `dtype`, `shape` and `offset` as for `open`.
 
     >>> import evenkeel, numpy
     >>> numpy.save("zeros.npy", numpy.zeros((3, 2)))
@@ -530,7 +533,7 @@ def info(
 
 
 def _size_and_time(path: str) -> tuple[int, ...]:
-    """Nothing of a URL: its versions say more."""
+    """Empty for a URL: its ETag identifies the version."""
     if "://" in path:
         return ()
     status = os.stat(path)

@@ -27,14 +27,15 @@ def whole_number(name: str, number: Any) -> int:
 
 
 class Batches(Closing):
-    """The rows of an array, `n` at a time; the next ones are read while you use these.
+    """The rows of an array, `n` at a time; the next ones are read while you use the current ones.
 
-    Made by `Array.batches`. It is an iterator that knows where it stands: `for` goes on with the
-    batch at `position`. After the last batch of an epoch a loop ends, and the next loop over the
-    same object goes through the next epoch. `len` is the number of batches of an epoch.
+    Made by `Array.batches`. It is an iterator with a position: `for` continues with the batch at
+    `position`. After the last batch of an epoch a loop ends, and the next loop over the same object
+    is the next epoch. `len` is the number of batches per epoch.
 
     The object holds buffers of the budget from its creation to the end of the epoch, or until
-    `close`. Threads that share it each get other batches. It works in the process that made it.
+    `close`. Threads that share it get different batches. It works only in the process that created
+    it.
 
     >>> import evenkeel, numpy
     >>> numpy.save("ten.npy", numpy.arange(10))
@@ -67,7 +68,7 @@ class Batches(Closing):
         if not in_blocks and not isinstance(shuffle, (bool, np.bool_)):
             raise ValueError(
                 f'batches: shuffle must be True or False or "blocks"; got {shuffle!r}\n'
-                "hint: give the number that decides the order as seed"
+                "hint: to choose an order by number, pass seed="
             )
         if not in_blocks and not block is window is streams is None:
             raise ValueError('batches: block, window and streams belong to shuffle="blocks"')
@@ -83,12 +84,12 @@ class Batches(Closing):
         self._source: _core.ChunkReader | None = None
         self._row_bytes = array._row_bytes
         self._blocks: Blocks | None = None
-        # Numbers that the caller did not give may come from a state instead.
+        # Numbers that the caller did not pass may come from a state instead.
         self._told = {"block": block, "window": window, "streams": streams}
         if in_blocks:
             self._blocks = self._choose_blocks(array.budget)
             warn_if_few(self._blocks, len(array), stacklevel=3)
-        first = self._open()  # refuses what makes no sense before anything is divided by it
+        first = self._open()  # checks the numbers before anything is divided by them
         rows = max(0, -(-(len(array) - self._rank) // self._world))
         self._length = rows // self._n if drop_last else -(-rows // self._n)
         if self._position > self._length:
@@ -129,12 +130,12 @@ class Batches(Closing):
 
     @property
     def epoch(self) -> int:
-        """Of the batches that come next, or of those that have just ended."""
+        """The epoch of the next batches, or of those that have just ended."""
         return self._epoch
 
     @property
     def position(self) -> int:
-        """Number of the batch that comes next in this epoch; `len` after the last."""
+        """The number of the next batch in this epoch; `len` after the last."""
         return self._position
 
     def __iter__(self) -> Iterator[Any]:
@@ -156,7 +157,7 @@ class Batches(Closing):
                 index = np.empty(rows, np.int64) if self._with_index else None
                 read = source.read(index)
             except BaseException:
-                # A batch that was not taken comes with the next call. One that was is read again.
+                # If the batch was not taken, the next call returns it. If it was, it is read again.
                 if source.closed or source.position != self._position:
                     self._drop_source()
                 raise
@@ -167,7 +168,7 @@ class Batches(Closing):
         return (index, block) if self._with_index else block
 
     def seek(self, position: int) -> None:
-        """The next batch is number `position` of this epoch, without reading those before it."""
+        """Makes batch `position` of this epoch the next one, without reading those before it."""
         number = operator.index(position)
         if not 0 <= number <= self._length:
             raise IndexError(f"seek: there is no batch {number} of {self._length}")
@@ -176,10 +177,10 @@ class Batches(Closing):
             self._move(self._epoch, number)
 
     def set_epoch(self, epoch: int) -> None:
-        """Begins epoch `epoch`; within that epoch already, stays where it is.
+        """Begins epoch `epoch`. Keeps the position if it is the current epoch.
 
-        Loops that count epochs themselves may call it before each, as they do with torch's
-        DistributedSampler."""
+        Programs that count epochs themselves may call it before each epoch, like set_epoch of
+        torch's DistributedSampler."""
         number = whole_number("epoch", epoch)
         with self._lock:
             self._require_open()
@@ -187,7 +188,7 @@ class Batches(Closing):
                 self._move(number, 0)
 
     def state_dict(self) -> dict[str, Any]:
-        """Where it stands, and in which order of which data: small, plain, fit for JSON."""
+        """The position, the order and the identity of the data: small, and fit for JSON."""
         ended = self._position == self._length
         taken = len(self._array) if ended else self._position * self._n * self._world
         state = {
@@ -203,11 +204,12 @@ class Batches(Closing):
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on where `state` was taken, also with another `n` or `world` if they divide the rows
-        that were taken. ValueError when it belongs to other data or to another order. With
-        shuffle="blocks", the sizes of blocks and windows that were not given come from `state`."""
+        """Continues where `state` was saved, also with another `n` or `world` if n × world divides
+        the rows that were taken. Raises ValueError if the state belongs to other data or to another
+        order. With shuffle="blocks", sizes of blocks and windows that were not passed come from
+        `state`."""
         if not isinstance(state, Mapping) or not {"data", "rows", "epoch"} <= state.keys():
-            raise ValueError("load: this is no state of Array.batches")
+            raise ValueError("load: this is not a state of Array.batches")
         for name, mine in (
             ("data", self._data()),
             ("shuffle", self._shuffle),
@@ -252,8 +254,8 @@ class Batches(Closing):
         return blocks
 
     def describe(self) -> str:
-        """The order and where it stands; of shuffle="blocks" also the sizes of blocks and windows,
-        and how well they mix."""
+        """Describes the order and the position; with shuffle="blocks" also the sizes of blocks and
+        windows, and how well they mix."""
         shuffled = "shuffled in blocks" if self._blocks else "shuffled"
         order = shuffled if self._shuffle else "in order"
         ranks = "" if self._world == 1 else f", rank {self._rank} of {self._world}"
@@ -268,7 +270,7 @@ class Batches(Closing):
         return "\n".join(lines)
 
     def close(self) -> None:
-        """Ends the reading ahead and gives the buffers back. Arrays that were handed out stay."""
+        """Stops reading ahead and releases the buffers. Arrays that were returned stay valid."""
         self._closed = True
         source = self._source
         if source is not None:
@@ -297,12 +299,12 @@ class Batches(Closing):
         return self._source
 
     def _move(self, epoch: int, position: int) -> None:
-        """A new epoch is opened when its first batch is asked for."""
+        """A new epoch is opened when its first batch is requested."""
         if epoch == self._epoch and position < self._length and self._source is not None:
             try:
                 self._source.seek(position)
             except BaseException:
-                self._drop_source()  # it may stand anywhere
+                self._drop_source()  # its position is unknown
                 raise
         else:
             self._let_go()
@@ -314,7 +316,8 @@ class Batches(Closing):
             source.close()
 
     def _drop_source(self) -> None:
-        """At once, also where a traceback still refers to it: it holds much of the budget."""
+        """Closes it at once, even if a traceback still refers to it: it holds much of the
+        budget."""
         source, self._source = self._source, None
         if source is not None:
             source.drop()
@@ -324,6 +327,6 @@ class Batches(Closing):
             raise ValueError("batches: used after close\nhint: call batches() again")
 
     def _data(self) -> str:
-        """Which data this is: the same text wherever the files lie."""
+        """Identifies the data: the same text in whichever folder the files are."""
         names = zlib.crc32(b"\0".join(base_name(path) for path in self._array._recipe[0]))
         return f"shape={self._array.shape} dtype={self._array.dtype.str} names={names}"

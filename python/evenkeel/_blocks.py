@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from evenkeel import _core
 from evenkeel._stepping import Stepping
 
-# Below so many blocks in a window, data that is sorted by label trains worse than with an exact
+# With fewer blocks in a window, data that is sorted by label trains worse than with an exact
 # shuffle: docs/orders.md has the measurements.
 FEW_BLOCKS = 64
 
@@ -20,7 +20,7 @@ class ShuffleWarning(UserWarning):
 
 
 class Blocks(NamedTuple):
-    """Which rows come when depends on these three numbers, so they are part of a loop's state."""
+    """The order of rows depends on these three numbers, so they are part of a loop's state."""
 
     block_rows: int
     window_blocks: int
@@ -43,19 +43,20 @@ class Blocks(NamedTuple):
     def _quality(self, blocks: int, whole: bool, batch: int, noun: str) -> str:
         if whole:
             return f"one window holds all {noun}, so they are mixed as in an exact shuffle"
-        # Streams take turns, so that many rows of a batch come from different blocks. The others
-        # share a block with one of them: docs/orders.md.
+        # Streams alternate, so this many rows of a batch come from different blocks. The others
+        # share a block with one of them: see docs/orders.md.
         apart = min(batch, self.streams, blocks)
         varies = (1 + (batch - apart) / blocks) ** 0.5
         return (
-            f"if neighbouring {noun} are alike, what a batch of {batch:,} {noun} holds of each kind"
+            f"if neighbouring {noun} are alike, the share of each kind in a batch of {batch:,}"
+            f" {noun}"
             f" varies {varies:.3g} times as much as with an exact shuffle; if they are not, there"
             " is no difference"
         )
 
 
 def rows_of(what: str, name: str, value: Any, row_bytes: int) -> int:
-    """Rows, of a number of rows or of a size such as "64KiB". 0: not given."""
+    """Converts a number of rows, or a size such as "64KiB", to rows. 0: not given."""
     if value is None:
         return 0
     if isinstance(value, str):
@@ -79,8 +80,8 @@ def choose(
     streams: Any,
     mixture: Any = (1, 0),
 ) -> Blocks:
-    """The numbers that were given, and for the others those that suit the budget. `mixture` has the
-    number of sets, which share it, and the rows of a step."""
+    """The numbers that were given; the others are chosen to suit the budget. `mixture` is the
+    number of sets, which share the budget, and the rows of a step."""
     given = 0 if streams is None else operator.index(streams)
     if streams is not None and given < 1:
         raise ValueError(f"{what}: streams must be 1 or more; it is {given}")
@@ -98,7 +99,7 @@ def choose(
 
 
 def whole_chunks(chunk_rows: int, row_bytes: int) -> int | None:
-    """The rows of a block where `chunk_rows` are decoded together; None: rows are not decoded.
+    """The rows of a block if `chunk_rows` rows are decoded together; None: rows are not decoded.
 
     Blocks begin at another row in each epoch, so the chunks at both ends are decoded twice: several
     in a block are better than one, as long as blocks stay small."""
@@ -125,8 +126,8 @@ class InBlocks(Stepping):
         samples: list[int],
         block: int | None = None,
     ) -> Blocks | None:
-        """None: the order has no blocks. `samples` are those of each set; `block` is taken where
-        none was told."""
+        """None: the order has no blocks. `samples` is the number of samples in each set; `block` is
+        the default."""
         self._order, self._told = order, told
         self._chosen_by = budget, sample_bytes, len(samples), batch_size * self._world
         if order != "blocks":
@@ -146,7 +147,7 @@ class InBlocks(Stepping):
         return blocks
 
     def _blocks_of_documents(self, told: dict[str, Any]) -> Blocks:
-        """Where rows are made of documents: the library chooses what was not told."""
+        """For rows made of documents: the library chooses the numbers that were not given."""
         self._order, self._told, self._chosen_by = "blocks", told, None
         given = {"block": told["block"], "streams": told["streams"]}
         for name, value in given.items():
@@ -172,24 +173,23 @@ class InBlocks(Stepping):
         return [blocks.describe(max(samples), self._chosen_by[1], self._world, batch_size, noun)]
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on where `state` was taken, also with another world, batch size or prefetch.
-
-        ValueError names the difference when it belongs to other data, seed or order. With
-        order="blocks" the sizes of blocks and windows are taken from the state, unless the loader
-        was told others. A mixture with documents="packed" or "whole" needs the streams= of the
-        state, whose default depends on world and batch size."""
+        """Continues where `state` was saved, also with another world, batch size or prefetch.
+        Raises ValueError, which names the difference, if the state belongs to other data, seed or
+        order. With order="blocks", the sizes of blocks and windows come from the state, unless
+        others were passed to the loader. A mixture with documents="packed" or "whole" needs the
+        streams= of the state, whose default depends on world and batch size."""
         if self._order == "blocks" and isinstance(state, Mapping) and "state" in state:
             self._require_told(Blocks(*self.blocks_of_state(state["state"])))
         Stepping.load_state_dict(self, state)  # no super(): see _stepping.over
 
     def _require_told(self, theirs: Blocks) -> None:
         if not any(theirs) or self._chosen_by is None:
-            return  # of another order, which is refused by its name; or the library compares them
+            return  # another order is refused by name, or the library compares
         mine = self._blocks_for({**self._told, "block": self._told["block"] or theirs.block_rows})
         for name, there, here in zip(self._told, theirs, mine):
             if self._told[name] is not None and there != here:
                 raise ValueError(
-                    f"load: the state has {name} {there:,}, this loader was told {here:,}\n"
+                    f"load: the state has {name} {there:,}, this loader has {here:,}\n"
                     f"hint: leave {name}= out, and it comes from the state"
                 )
 

@@ -1,4 +1,4 @@
-"""What the commands that Python runs have in common."""
+"""Shared code of the commands that run in Python."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-# What users are told, and not shown a traceback of.
+# Errors that are printed as a message, without a traceback.
 _ERRORS = (OSError, ValueError, TypeError, LookupError, ImportError, RuntimeError, MemoryError)
 
 
@@ -21,7 +21,7 @@ class Parser(argparse.ArgumentParser):
         argparse.ArgumentParser.__init__(self, prog=prog, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:
-        usage = f"usage: {self.prog} --help lists what can be given"
+        usage = f"usage: {self.prog} --help lists the options"
         sys.stderr.write(f"evenkeel: {message}\n{usage}\n")
         sys.exit(2)
 
@@ -32,7 +32,7 @@ def main(
     run: Callable[[argparse.Namespace], dict[str, Any]],
     say: Callable[[dict[str, Any]], None],
 ) -> int:
-    # As the tool ends on these signals: quickly, with what has a checkpoint kept.
+    # End on these signals like the tool does: quickly, and without losing checkpoints.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     arguments = parser.parse_args(words)
     try:
@@ -75,7 +75,7 @@ def part_or_finish(
     parser: argparse.ArgumentParser,
     progress: Callable[[dict[str, Any]], None] | None,
 ) -> dict[str, Any] | None:
-    """Does what --part and --finish ask for; nothing where neither was given."""
+    """Handles --part and --finish; does nothing if neither was given."""
     import evenkeel
     from evenkeel._core import Budget
 
@@ -91,7 +91,8 @@ def part_or_finish(
         f"--{doing}",
         {"manifest", "budget", "json", "resume", doing}
         | ({"workers", "checkpoint"} if doing == "part" else set()),
-        "the manifest says what is made, of what and how; make a new one to change that",
+        "the manifest defines the inputs, the output and the options; create a new one to change"
+        " them",
     )
     manifest = evenkeel.Manifest.load(given.manifest)
     if manifest.work != name:
@@ -110,21 +111,21 @@ def part_or_finish(
 def require_parts(
     given: argparse.Namespace, parser: argparse.ArgumentParser, useful: Sequence[str]
 ) -> None:
-    """Of a command that only plans."""
+    """Checks the options of a command that only plans."""
     if given.parts is None:
         name = parser.prog.split()[-1]
-        raise ValueError(f"{name}: --manifest needs --parts: how many there shall be")
+        raise ValueError(f"{name}: --manifest needs --parts, the number of parts")
     require_no_more(
         given,
         parser,
         "--manifest --parts",
         {*useful, "files", "output", "manifest", "parts", "scratch", "json"},
-        "this only plans; give it with --part",
+        "this command only plans; use the option with --part",
     )
 
 
 def saved(manifest: Any, path: str) -> dict[str, Any]:
-    """Writes a plan, and says what is next."""
+    """Writes a plan, and returns the report about it."""
     manifest.save(path)
     steps = [[step.start, step.stop] for step in manifest.steps]
     return {"manifest": os.path.abspath(path), "parts": len(manifest), "steps": steps}
@@ -137,7 +138,7 @@ def require_no_more(
     useful: set[str],
     hint: str,
 ) -> None:
-    """An option that would do nothing is refused."""
+    """Refuses options that would have no effect."""
     more = [
         "--" + name.replace("_", "-")
         for name, value in vars(given).items()
@@ -151,7 +152,7 @@ def require_no_more(
 
 
 def show_line(now: dict[str, Any], text: str) -> None:
-    """One line of a terminal, written again and again: a bar, and a text."""
+    """Rewrites one line of the terminal: a bar, and a text."""
     share = now["done"] / max(1, now["total"])
     filled = int(20 * share)
     sys.stderr.write(f"\r\x1b[K{'━' * filled}{'╌' * (20 - filled)} {100 * share:3.0f} %  {text}")

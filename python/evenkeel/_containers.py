@@ -1,4 +1,5 @@
-"""Files and folders that hold several arrays: which one is wanted, and who reads it."""
+"""Files and folders that hold several arrays: finds the requested one and the module that reads
+it."""
 
 from __future__ import annotations
 
@@ -55,8 +56,8 @@ def open_container(files: list[bytes], name: str | None, column: str | None, how
         raise ValueError("open: name and column mean the same; give one of them")
     wanted = name if name is not None else column
     if wanted is not None and not isinstance(wanted, str):
-        raise TypeError(f"open: the name of an array is a text, not {wanted!r}")
-    # A look at an object costs a request. The reader takes a container of one array by itself.
+        raise TypeError(f"open: the name of an array must be a string, not {wanted!r}")
+    # Looking at an object costs a request. The reader itself handles a container of one array.
     kind = "" if wanted is None and is_url(files[0]) else kind_of(files[0])
     if kind == "":
         return None
@@ -71,7 +72,8 @@ def open_container(files: list[bytes], name: str | None, column: str | None, how
 
 
 def kind_of(path: bytes) -> str:
-    """ "arrow", "npz", "fits", "nifti", "hdf5", "zarr", "mds", "litdata", or "" for all else."""
+    """ "arrow", "npz", "fits", "nifti", "hdf5", "zarr", "mds", "litdata", or "" for anything
+    else."""
     if not os.path.isdir(path):
         return _core.kind_of(path)
     if any(_has(path, file) for file in (b"state.json", b"dataset_dict.json")):
@@ -84,7 +86,7 @@ def kind_of(path: bytes) -> str:
 
 
 def members(path: Any) -> list[Member]:
-    """What is in a container. Empty for a file that holds one array without a name."""
+    """The arrays of a container. Empty for a file that holds one array without a name."""
     file = os.fsencode(path)
     kind = kind_of(file)
     if kind in ("hdf5", "zarr", "mds", "litdata"):
@@ -106,7 +108,7 @@ def _has(folder: bytes, file: bytes) -> bool:
 
 
 def _open_native(files: list[bytes], kind: str, name: str, how: How) -> Opened:
-    """What the C++ library reads by itself."""
+    """Formats that the C++ library reads by itself."""
     how = (Budget(how[0]), *how[1:])
     if kind == "arrow":
         columns = [Member(*row) for row in _core.members(files[0], False) or ()]
@@ -146,17 +148,18 @@ def _named(files: list[bytes], name: str, how: How, told: np.dtype[Any] | None =
 def array_of(
     reader: Any, files: list[bytes], how: How, told: np.dtype[Any] | None, reopen: Any
 ) -> Array:
-    """An array that a reader of ours reads. `told`: what its elements are, where it says bytes."""
+    """An array for a reader of _core. `told`: the dtype of its elements if the reader reports
+    bytes."""
     budget, engine, cache, page_cache = how
     dtype = told
     if dtype is None:
-        # The reader says "record[12]" where NumPy says "V12".
+        # The reader calls "record[12]" what NumPy calls "V12".
         dtype = np.dtype(reader.dtype.replace("record[", "V").rstrip("]"))
     return Array(files, budget, engine, dtype, reader.shape, 0, cache, page_cache, reader, reopen)
 
 
 def as_read(stored: np.dtype[Any]) -> np.dtype[Any]:
-    """Numbers of either byte order come in that of this machine."""
+    """Numbers are returned in the byte order of this machine."""
     native = stored.newbyteorder("=")
     swapped = is_plain(native) and not stored.isnative
     return native if swapped or stored.isnative else stored
@@ -202,12 +205,13 @@ def open_chunks(
 
 
 def no_such(path: bytes, name: str, names: list[str]) -> ValueError:
-    """The error for a name that is not there, or that is missing where there are several."""
+    """The error for a name that does not exist, or for a missing name if there are several
+    arrays."""
     shown = ", ".join(names[:12]) + (f", and {len(names) - 12:,} more" if len(names) > 12 else "")
     there = f"it holds {shown}" if names else "there are no arrays in it"
     if not name:
         return ValueError(
-            f'open {printable(path)}: which array? {there}\nhint: give its name: name="..."'
+            f'open {printable(path)}: which array? {there}\nhint: pass its name: name="..."'
         )
     return ValueError(f"open {printable(path)}: there is no array {name!r}: {there}")
 
@@ -223,9 +227,9 @@ def read_json(path: bytes) -> dict[str, Any]:
         try:
             found = json.load(file)
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"open {printable(path)}: it is no JSON: {error}") from None
+            raise ValueError(f"open {printable(path)}: it is not JSON: {error}") from None
     if not isinstance(found, dict):
-        raise ValueError(f"open {printable(path)}: it is no JSON object")
+        raise ValueError(f"open {printable(path)}: it is not a JSON object")
     return found
 
 

@@ -1,4 +1,4 @@
-"""The native half of evenkeel; use the package, not this."""
+"""The native part of evenkeel; use the package, not this module."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -12,7 +12,7 @@ def version() -> str: ...
 def metrics_text() -> str: ...
 
 class Reservation:
-    """A share of a budget, given back when it goes."""
+    """A share of a budget, released when this object is destroyed."""
 
     @property
     def bytes(self) -> int: ...
@@ -21,14 +21,14 @@ class Reservation:
 
 class Budget:
     """
-    A number of bytes that arrays may occupy: together, if they share it.
+    A number of bytes that arrays may occupy in memory, together if they share it.
 
-    It covers buffers, resident pages of mappings and page-cache pages that reads bring in, and is
-    reserved before it is used. `size` is a number of bytes, "64MiB", "auto", or "1GiB/node", which
-    processes of one node share (by LOCAL_WORLD_SIZE, SLURM_NTASKS_PER_NODE or OMPI_COMM_WORLD_LOCAL_SIZE); without
-    it, one eighth of the memory available. "auto" begins with as much and follows memory pressure: it
-    grows while memory is free and shrinks when others need it. Another process that is sent a budget
-    has its own.
+    It covers buffers, resident pages of mappings and page-cache pages that reads bring in. Memory is
+    reserved before it is used. `size` is a number of bytes, "64MiB", "auto", or "1GiB/node", which the
+    processes of one node share (by LOCAL_WORLD_SIZE, SLURM_NTASKS_PER_NODE or OMPI_COMM_WORLD_LOCAL_SIZE).
+    The default is one eighth of the memory available. "auto" starts with that and follows memory
+    pressure: it grows while memory is free and shrinks when others need it. A budget that is pickled
+    for another process becomes a separate budget there.
 
     >>> import evenkeel
     >>> budget = evenkeel.Budget("64MiB")
@@ -40,7 +40,7 @@ class Budget:
 
     @property
     def limit(self) -> int:
-        """Bytes in all."""
+        """The limit in bytes."""
 
     @property
     def in_use(self) -> int:
@@ -48,15 +48,15 @@ class Budget:
 
     @property
     def cached(self) -> int:
-        """The part of it that caches hold; it gives way to reservations."""
+        """Bytes that caches hold. They are freed when a reservation needs them."""
 
     @property
     def peak(self) -> int:
-        """The most that was ever reserved."""
+        """The most bytes that were ever reserved."""
 
     @property
     def left(self) -> int:
-        """Bytes that may still be reserved, those of caches included."""
+        """Bytes that can still be reserved, including those of caches."""
 
     @property
     def automatic(self) -> bool:
@@ -64,17 +64,19 @@ class Budget:
 
     def resize(self, size: int | str) -> None:
         """
-        Changes the limit, for all that share the budget. Smaller: caches give way, then what loaders read ahead; reads under way are waited for; MemoryError with the arithmetic below what else is in use. Larger: caches may grow.
+        Changes the limit for all users of the budget. If it is smaller, caches shrink, then loaders read less ahead, and reads in progress are waited for; MemoryError, with the arithmetic, if the rest does not fit. If it is larger, caches may grow.
         """
 
     def describe(self) -> str:
         """The limit and where it comes from, in words."""
 
     def uses(self) -> dict[str, int]:
-        """What holds it now, and bytes of each."""
+        """What holds the budget now, with the bytes of each."""
 
     def reserve(self, bytes: int, what: str) -> Reservation:
-        """A share, or MemoryError with the arithmetic."""
+        """
+        Reserves a share; MemoryError, with the arithmetic, if it does not fit.
+        """
 
     def __repr__(self) -> str: ...
 
@@ -87,7 +89,7 @@ def parse_size(text: str) -> int:
     """Bytes of "64MiB", "1.5 GB"."""
 
 class Reader:
-    """Rows of files, as bytes; evenkeel.Array is made of it."""
+    """Reads rows of files as bytes. The implementation of evenkeel.Array."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -106,25 +108,25 @@ class Reader:
 
     @property
     def engine(self) -> tuple[str, str, str]:
-        """The engine at work, how it works, and why it was chosen."""
+        """The engine in use, how it reads, and why it was chosen."""
 
     @property
     def closed(self) -> bool: ...
 
     @property
     def lists(self) -> int:
-        """Of an array of offsets: how many lists they are of."""
+        """The number of lists, for an array of offsets."""
 
     @property
     def versions(self) -> list[str]:
-        """Of objects on servers: their ETags, or what comes closest."""
+        """The ETags of objects on servers, or the closest equivalent."""
 
     def list_place(self, list: int) -> tuple[int, int]:
-        """Where the two offsets of a list stand, and what they count from."""
+        """Where the two offsets of a list are, and what they count from."""
 
     def room_for(self, bytes: int, what: str) -> Reservation:
         """
-        A share of the budget for the result of one read. Waits for other reads; MemoryError if it cannot fit.
+        A reservation for the result of one read. Waits for other reads; MemoryError if it cannot fit.
         """
 
     def row(self, index: int, shape: tuple[int, ...], dtype: object) -> object:
@@ -145,20 +147,20 @@ def expand_paths(path_or_glob: bytes) -> list[bytes]:
 
 def cached_bytes(path: bytes) -> int | None:
     """
-    Bytes of a file in the page cache; None where the kernel does not tell.
+    Bytes of a file in the page cache; None if the kernel does not report it.
     """
 
 class ChunkReader:
-    """Chunk after chunk, read ahead."""
+    """Reads chunks ahead."""
 
     def next(self) -> int:
         """Rows of the next chunk; 0 after the last."""
 
     def read(self, numbers: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu')] | None = None) -> Annotated[NDArray[numpy.uint8], dict(shape=(None,))]:
-        """The bytes of the next chunk, which are yours."""
+        """The bytes of the next chunk, in memory that the caller owns."""
 
     def seek(self, chunk: int) -> None:
-        """The next chunk is this one."""
+        """Makes this chunk the next one."""
 
     def close(self) -> None: ...
 
@@ -176,7 +178,7 @@ def chunks(reader: Reader, rows: int, shuffle: bool, seed: int, epoch: int, rank
 
 def choose_blocks(row_bytes: int, budget: int, world: int, block_rows: int, window_rows: int, streams: int, sets: int = 1, step_rows: int = 0) -> tuple[int, int, int]:
     """
-    Rows of a block, blocks of a window, and streams of the order `blocks`; those that are 0 are chosen.
+    Rows per block, blocks per window and streams of the order `blocks`; numbers that are 0 are chosen.
     """
 
 def npy_descr(path: bytes, member: str = '') -> tuple[object, str, int] | None:
@@ -192,11 +194,11 @@ def members(path: bytes, count_rows: bool) -> list[tuple[str, str, tuple[int, ..
     """
 
 def kind_of(path: bytes) -> str:
-    """What a file is: arrow, npz, fits, nifti or hdf5, or an empty text."""
+    """The kind of a file: arrow, npz, fits, nifti or hdf5, or ""."""
 
 def open_places(format: str, paths: Sequence[bytes], places: Annotated[NDArray[numpy.uint64], dict(shape=(None, 3), order='C', device='cpu', writable=False)], dtype: str, big_endian: bool, shape: Sequence[int], budget: Budget, engine: str, cache: int | None, page_cache: str) -> Reader:
     """
-    Rows of a dtype and shape that lie at places (file, offset, rows) in files.
+    Opens rows of a dtype and shape at places (file, offset, rows) in files.
     """
 
 def crc32c(bytes: bytes) -> int:
@@ -204,16 +206,16 @@ def crc32c(bytes: bytes) -> int:
 
 def open_chunks(format: str, grid: dict[str, object], dtype: str, big_endian: bool, budget: Budget, engine: str, cache: int | None, page_cache: str) -> Reader:
     """
-    Rows in chunks that must be decoded; `grid` has the fields of ChunkGrid.
+    Opens rows in chunks that must be decoded; `grid` has the fields of ChunkGrid.
     """
 
 class Recording:
-    """This process, recorded until `end`."""
+    """A recording of this process, until `end`."""
 
     def mark(self, text: str) -> None: ...
 
 class Report:
-    """What was recorded."""
+    """The result of a recording."""
 
     @property
     def title(self) -> str: ...
@@ -259,20 +261,20 @@ def write_report(path: str, text: str) -> None: ...
 def mark(text: str) -> None: ...
 
 class MixtureOptions:
-    """How a mixture changes."""
+    """How a mixture changes over time."""
 
     def __init__(self) -> None: ...
 
     @property
     def stages(self) -> list[tuple[int, list[float]]]:
-        """The first step and the weights of each."""
+        """The first step and the weights of each stage."""
 
     @stages.setter
     def stages(self, arg: Sequence[tuple[int, Sequence[float]]], /) -> None: ...
 
     @property
     def max_epochs(self) -> list[int]:
-        """Of each set; 0: no limit."""
+        """The limit of each set; 0: no limit."""
 
     @max_epochs.setter
     def max_epochs(self, arg: Sequence[int], /) -> None: ...
@@ -285,7 +287,7 @@ class MixtureOptions:
     def exhausted(self, arg: str, /) -> None: ...
 
 class TokenStream:
-    """Tokens of files; evenkeel.Tokens is made of it."""
+    """Tokens of files. The implementation of evenkeel.Tokens."""
 
     def __len__(self) -> int: ...
 
@@ -327,7 +329,7 @@ def expand_token_paths(path_or_glob: bytes) -> list[bytes]:
     """The token files that a pattern or a Megatron prefix names, sorted."""
 
 class DocumentOptions:
-    """What a TokenLoader makes of documents."""
+    """What a TokenLoader does with documents."""
 
     def __init__(self) -> None: ...
 
@@ -405,7 +407,7 @@ class DocumentOptions:
 
 def documents_layout(rows: int, columns: int, most_documents: int) -> tuple[int, int, int, int, int]:
     """
-    Bytes at which position_ids, document_ids, cu_seqlens and loss_mask begin, and all bytes.
+    Byte offsets of position_ids, document_ids, cu_seqlens and loss_mask, and the total size.
     """
 
 class LoaderOptions:
@@ -427,7 +429,7 @@ class LoaderOptions:
 
     @property
     def blocks(self, /) -> tuple[int, int, int]:
-        """Rows of a block, blocks of a window, streams; of the order blocks."""
+        """Rows per block, blocks per window and streams, for the order blocks."""
 
     @blocks.setter
     def blocks(self, value: tuple[int, int, int], /) -> None: ...
@@ -526,13 +528,13 @@ class LoaderOptions:
     def documents(self, arg: DocumentOptions, /) -> None: ...
 
 class BatchReader:
-    """Batch after batch, read ahead."""
+    """Reads batches ahead."""
 
     def __init__(self, mixture: Sequence[tuple[TokenStream, float]], options: LoaderOptions, memory: Sequence[Sequence[Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu')]]], masks: Sequence[TokenStream | None]) -> None: ...
 
     def take(self) -> tuple[Any, ...] | None:
         """
-        The next batch (x, y), whose memory is yours; None after the last. With documents also their fields, and (documents, longest, positions).
+        The next batch (x, y), in memory that the caller owns; None after the last. With documents also their fields, and (documents, longest, positions).
         """
 
     def __next__(self) -> tuple[Any, Any]: ...
@@ -540,21 +542,23 @@ class BatchReader:
     @property
     def packing(self) -> dict[str, float]:
         """
-        What `documents` costs, of the rows prepared so far: the shares of positions that are padding, of tokens that no row shows, of documents that were split though they fit a row, and of rows that begin inside a document.
+        What `documents` costs, for the rows prepared so far: the shares of positions that are padding, of tokens that are in no row, of documents that were split although they fit a row, and of rows that begin inside a document.
         """
 
     def explained(self, step: int) -> list[dict[str, object]]: ...
 
     @property
     def convert(self, /) -> object:
-        """Called with each ndarray; gives what the user gets. None: the ndarray."""
+        """
+        Called with each ndarray; returns what the user gets. None: the ndarray.
+        """
 
     @convert.setter
     def convert(self, value: object, /) -> None: ...
 
     @property
     def deliver(self, /) -> object:
-        """Called with this reader instead of `take` by `next`. None: `take`."""
+        """`next` calls this with the reader instead of `take`. None: `take`."""
 
     @deliver.setter
     def deliver(self, value: object, /) -> None: ...
@@ -562,21 +566,21 @@ class BatchReader:
     @property
     def transform(self, /) -> object:
         """
-        Called with each batch by `next`; gives what the user gets. None: the batch.
+        `next` calls this with each batch; it returns what the user gets. None: the batch.
         """
 
     @transform.setter
     def transform(self, value: object, /) -> None: ...
 
     def put_back(self, batch: object) -> None:
-        """For `take` to give again."""
+        """Makes `take` return this batch again."""
 
     def begin_delivery(self) -> None:
         """This thread is about to return a batch from `deliver`."""
 
     @property
     def delivering_here(self) -> bool:
-        """`next` has not got the batch that this thread was about to return."""
+        """The batch that this thread was about to return has not reached `next`."""
 
     def begin_loop(self) -> None: ...
 
@@ -590,7 +594,7 @@ class BatchReader:
 
     def stats(self) -> dict[str, int]:
         """
-        What was read, and from where: counters since the data was opened, as of Array.stats. Without a mixture they are those of the data itself. `batches` were handed out, and the program waited `batch_wait_ns` for them.
+        Counters of what was read since the data was opened, and from where, as in Array.stats. Without a mixture they are those of the data itself. `batches` is the number of batches returned, and `batch_wait_ns` the time that the program waited for them.
         """
 
     @property
@@ -598,11 +602,11 @@ class BatchReader:
 
     @property
     def taken_step(self) -> int:
-        """Of the batch that `take` gave last."""
+        """The step of the batch that `take` returned last."""
 
     @property
     def taken_stands(self) -> bool:
-        """False: the reader was moved since `take` gave its last batch."""
+        """False: the reader has moved since `take` returned its last batch."""
 
     @property
     def size(self) -> int:
@@ -611,13 +615,13 @@ class BatchReader:
     @property
     def blocks_in_use(self) -> tuple[int, int, int]:
         """
-        Rows of a block, blocks of a window, streams; all 0 but for the order blocks.
+        Rows per block, blocks per window and streams; all 0 unless the order is blocks.
         """
 
     @staticmethod
     def blocks_of_state(state: str) -> tuple[int, int, int]:
         """
-        Rows of a block, blocks of a window, streams; all 0 but for the order blocks.
+        Rows per block, blocks per window and streams; all 0 unless the order is blocks.
         """
 
     @property
@@ -645,7 +649,7 @@ class RowLoaderOptions:
 
     @property
     def blocks(self, /) -> tuple[int, int, int]:
-        """Rows of a block, blocks of a window, streams; of the order blocks."""
+        """Rows per block, blocks per window and streams, for the order blocks."""
 
     @blocks.setter
     def blocks(self, value: tuple[int, int, int], /) -> None: ...
@@ -723,7 +727,7 @@ class RowLoaderOptions:
     def drop_last(self, arg: bool, /) -> None: ...
 
 class LoaderField:
-    """What a loader reads rows from."""
+    """An array or a set of arrays that a loader reads rows from."""
 
     def __init__(self, array: Reader) -> None: ...
 
@@ -734,18 +738,18 @@ class LoaderField:
     def csr(data: Reader, indices: Reader, indptr: Reader, columns: int, dense: bool) -> LoaderField: ...
 
 class RowReader:
-    """Batch after batch of rows, read ahead."""
+    """Reads batches of rows ahead."""
 
     def __init__(self, sets: Sequence[tuple[Sequence[LoaderField], float]], options: RowLoaderOptions, forms: Sequence[Any], groups: Sequence[Any], keys: object, memory: Sequence[Sequence[Any]]) -> None: ...
 
     def take(self) -> Any:
-        """The next batch, whose memory is yours; None after the last."""
+        """The next batch, in memory that the caller owns; None after the last."""
 
     def __next__(self) -> Any: ...
 
     @property
     def flat(self) -> bool:
-        """`take` gives a list of fields."""
+        """`take` returns a list of fields."""
 
     @flat.setter
     def flat(self, arg: bool, /) -> None: ...
@@ -754,20 +758,22 @@ class RowReader:
         """Fields as a batch: alone, as a tuple or as a dict."""
 
     def epoch_at(self, step: int) -> int:
-        """The epoch of a step; 0 where there are none."""
+        """The epoch of a step; 0 if there are no epochs."""
 
     def explained(self, step: int) -> list[dict[str, object]]: ...
 
     @property
     def convert(self, /) -> object:
-        """Called with each ndarray; gives what the user gets. None: the ndarray."""
+        """
+        Called with each ndarray; returns what the user gets. None: the ndarray.
+        """
 
     @convert.setter
     def convert(self, value: object, /) -> None: ...
 
     @property
     def deliver(self, /) -> object:
-        """Called with this reader instead of `take` by `next`. None: `take`."""
+        """`next` calls this with the reader instead of `take`. None: `take`."""
 
     @deliver.setter
     def deliver(self, value: object, /) -> None: ...
@@ -775,21 +781,21 @@ class RowReader:
     @property
     def transform(self, /) -> object:
         """
-        Called with each batch by `next`; gives what the user gets. None: the batch.
+        `next` calls this with each batch; it returns what the user gets. None: the batch.
         """
 
     @transform.setter
     def transform(self, value: object, /) -> None: ...
 
     def put_back(self, batch: object) -> None:
-        """For `take` to give again."""
+        """Makes `take` return this batch again."""
 
     def begin_delivery(self) -> None:
         """This thread is about to return a batch from `deliver`."""
 
     @property
     def delivering_here(self) -> bool:
-        """`next` has not got the batch that this thread was about to return."""
+        """The batch that this thread was about to return has not reached `next`."""
 
     def begin_loop(self) -> None: ...
 
@@ -803,7 +809,7 @@ class RowReader:
 
     def stats(self) -> dict[str, int]:
         """
-        What was read, and from where: counters since the data was opened, as of Array.stats. Without a mixture they are those of the data itself. `batches` were handed out, and the program waited `batch_wait_ns` for them.
+        Counters of what was read since the data was opened, and from where, as in Array.stats. Without a mixture they are those of the data itself. `batches` is the number of batches returned, and `batch_wait_ns` the time that the program waited for them.
         """
 
     @property
@@ -811,11 +817,11 @@ class RowReader:
 
     @property
     def taken_step(self) -> int:
-        """Of the batch that `take` gave last."""
+        """The step of the batch that `take` returned last."""
 
     @property
     def taken_stands(self) -> bool:
-        """False: the reader was moved since `take` gave its last batch."""
+        """False: the reader has moved since `take` returned its last batch."""
 
     @property
     def size(self) -> int:
@@ -824,13 +830,13 @@ class RowReader:
     @property
     def blocks_in_use(self) -> tuple[int, int, int]:
         """
-        Rows of a block, blocks of a window, streams; all 0 but for the order blocks.
+        Rows per block, blocks per window and streams; all 0 unless the order is blocks.
         """
 
     @staticmethod
     def blocks_of_state(state: str) -> tuple[int, int, int]:
         """
-        Rows of a block, blocks of a window, streams; all 0 but for the order blocks.
+        Rows per block, blocks per window and streams; all 0 unless the order is blocks.
         """
 
     @property
@@ -858,7 +864,7 @@ def map_over(address: int, length: int, fd: int, offset: int, protection: int, s
 MAP_NORESERVE: int = 16384
 
 class Weights:
-    """Tensors of files; evenkeel.Weights is made of it."""
+    """Tensors of files. The implementation of evenkeel.Weights."""
 
     @property
     def format(self) -> str: ...
@@ -873,12 +879,12 @@ class Weights:
     def engine(self) -> tuple[str, str, str]: ...
 
     def tensors(self) -> list[tuple[str, str, tuple[int, ...], int, int, int]]:
-        """Name, type, shape, file, offset and bytes of each."""
+        """Name, type, shape, file, offset and bytes of each tensor."""
 
     def metadata(self) -> dict[str, str]: ...
 
     def require(self, name: str) -> None:
-        """IndexError with the closest name, where there is no such tensor."""
+        """Raises IndexError, with the closest name, if there is no such tensor."""
 
     def array(self, name: str, dtype: str) -> Reader:
         """One tensor, read as an array."""
@@ -890,25 +896,27 @@ class Weights:
     def close(self) -> None: ...
 
 class GroupReader:
-    """Reads groups of runs into memory, on a thread of its own."""
+    """Reads groups of runs into memory, on its own thread."""
 
     def __init__(self, weights: Weights, files: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], offsets: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], lengths: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], addresses: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], ends: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], roomy: Annotated[NDArray[numpy.bool_], dict(shape=(None,), order='C', device='cpu', writable=False)], ahead: int, fresh: bool) -> None: ...
 
     def next(self) -> bool:
-        """Waits for the next group. False: all were read."""
+        """Waits for the next group. Returns False after the last."""
 
     def release(self) -> None:
-        """One more group may be read."""
+        """Allows one more group to be read."""
 
     def close(self) -> None: ...
 
 def open_weights(path: bytes, budget: Budget, engine: str) -> Weights: ...
 
 def allocate(offset: int, bytes: int) -> NDArray[numpy.uint8]:
-    """Memory for bytes at this place of a file, which can be read in place."""
+    """
+    Memory for bytes at this offset of a file, aligned so that they can be read in place.
+    """
 
 class ArrayWriter:
-    """evenkeel.ArrayWriter is made of it."""
+    """The implementation of evenkeel.ArrayWriter."""
 
     def __init__(self, path: bytes, dtype: str, descr: str, shape: Sequence[int], format: str, budget: Budget, checksums: bool, resume: bool) -> None: ...
 
@@ -937,17 +945,19 @@ class ArrayWriter:
     def drop(self) -> None: ...
 
 class TokenWriter:
-    """evenkeel.TokenWriter is made of it."""
+    """The implementation of evenkeel.TokenWriter."""
 
     def __init__(self, path: bytes, dtype: str, format: str, eot: int | None, budget: Budget, checksums: bool, resume: bool) -> None: ...
 
     def append(self, tokens: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None:
-        """Tokens of the dtype, as bytes."""
+        """Appends tokens of the dtype, as bytes."""
 
     def append_values(self, values: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
 
     def append_documents(self, tokens: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], lengths: Annotated[NDArray[numpy.int64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None:
-        """Whole documents: their tokens as bytes, and how many each has."""
+        """
+        Appends whole documents: their tokens as bytes, and the length of each.
+        """
 
     def end_document(self) -> None: ...
 
@@ -978,7 +988,7 @@ class TokenWriter:
     def drop(self) -> None: ...
 
 class Items:
-    """Files, and what their items are."""
+    """Input files, and the unit of their items."""
 
     def __init__(self, paths: Sequence[bytes], unit: str | None = None, dtype: str | None = None, shape: Sequence[int] = [], block: int = 0, bos: int | None = None, eos: int | None = None) -> None: ...
 
@@ -991,7 +1001,7 @@ def plan_shuffle(items: Items, output: bytes, format: str, budget: Budget, parts
 
 def count_lines(items: Items, budget: Budget, begin: int, end: int, progress: object | None) -> tuple[int, int]:
     """
-    Of the lines that begin within these bytes: where the first begins, and how many they are.
+    Counts the lines that begin within these bytes: where the first begins, and how many there are.
     """
 
 def distribute_part(items: Items, output: bytes, seed: int, budget: Budget, checkpoint: int, kind: str, first: int, offset: int, count: int, buckets: int, progress: object | None) -> dict[str, object]: ...

@@ -1,4 +1,4 @@
-"""Batches on their way to a GPU: pinned memory, copied while the batch before is used."""
+"""Copies batches to a GPU from pinned memory, while the previous batch is used."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import torch
 
 from evenkeel import _core
 
-Field = tuple[tuple[int, ...], "np.dtype[Any]"]  # the largest shape that a batch has of it
+Field = tuple[tuple[int, ...], "np.dtype[Any]"]  # the largest shape in a batch
 
 
 def ring_for(
     device: Any, fields: list[Field], batch_size: int, prefetch: int | None
 ) -> Ring | None:
-    """None where batches need no copy: on the CPU."""
+    """None if batches need no copy: on the CPU."""
     where = torch.device(device)
     if where.type == "cpu":
         return None
@@ -30,13 +30,15 @@ def ring_for(
         )
     if not torch.cuda.is_available():
         raise ValueError(f"loader: device {device!r}, but torch sees no GPU here")
-    if where.index is None:  # the one that is current now, also for threads with another one
+    if (
+        where.index is None
+    ):  # the device that is current now, also for threads that have another one
         where = torch.device("cuda", torch.cuda.current_device())
     return Ring(where, fields, batch_size, prefetch)
 
 
 def torch_dtype(dtype: np.dtype[Any]) -> torch.dtype:
-    """Of tensors that hold such numbers; TypeError where torch has none."""
+    """The dtype of tensors that hold such numbers; TypeError if torch has none."""
     if dtype.name == "bfloat16":
         return torch.bfloat16
     try:
@@ -55,10 +57,11 @@ class _Sent(NamedTuple):
 
 
 class Ring:
-    """Pinned buffers that the loader fills. A buffer goes back to the loader when its copy is done;
-    one batch is always being copied while the one before is used. Several threads may use it."""
+    """Pinned buffers that the loader fills. A buffer returns to the loader when its copy is done.
+    One batch is always being copied while the previous one is used. Several threads may use the
+    ring."""
 
-    keep = 2  # buffers whose copies may still be under way
+    keep = 2  # buffers whose copies may still be in progress
 
     def __init__(
         self, device: torch.device, fields: list[Field], batch_size: int, prefetch: int | None
@@ -81,11 +84,11 @@ class Ring:
         # A signal handler may seek or close while its thread is in here.
         self._lock = threading.RLock()
         self._copying: deque[_Sent] = deque()  # their buffers are in use; oldest first
-        # The batch that `next` gives next, and the one after it. A batch stays here until it is
-        # given: a signal handler may raise anywhere.
+        # The batch that `next` returns next, and the one after it. A batch stays here until it is
+        # returned, because a signal handler may raise anywhere.
         self._ready: _Sent | None = None
         self._following: _Sent | None = None
-        self._given: _Sent | None = None  # to the main thread, the last time
+        self._given: _Sent | None = None  # to the main thread, last
 
     def next(self, reader: Any) -> tuple[Any, ...] | None:
         with self._lock:
@@ -104,20 +107,20 @@ class Ring:
             if self._ready is sent and self._following is None:
                 self._send(reader)
             # Signal handlers run in the main thread. If one raises from here on, before the batch
-            # has arrived, it is given again.
+            # has arrived, the batch is returned again.
             if threading.current_thread() is threading.main_thread():
                 self._given = sent._replace(pinned=None)
                 reader.begin_delivery()
-            if self._ready is sent:  # else a signal handler has moved the reader
+            if self._ready is sent:  # otherwise a signal handler has moved the reader
                 self._ready, self._following = self._following, None
             return sent.tensors
 
     def _undelivered(self, reader: Any) -> _Sent | None:
-        """The batch that this thread was given last, if it has not arrived."""
+        """The last batch that was returned to this thread, if it did not arrive."""
         return self._given if self._given is not None and reader.delivering_here else None
 
     def step(self, reader: Any) -> int:
-        """Of the batch that `next` gives next, which the reader may have left behind."""
+        """The step of the batch that `next` returns next. The reader may be ahead of it."""
         ready = self._undelivered(reader) or self._ready
         if ready is not None:
             return ready.step
@@ -125,7 +128,7 @@ class Ring:
         return next_step
 
     def _send(self, reader: Any) -> bool:
-        """Begins to copy the reader's next batch. False: there is none."""
+        """Begins to copy the reader's next batch. Returns False if there is none."""
         while len(self._copying) >= self.keep:
             oldest = self._copying[0]
             oldest.copied.synchronize()
@@ -164,7 +167,7 @@ class Ring:
         return pinned[: len(array)].to(self._device, non_blocking=True)
 
     def begin(self, reader: Any, begin_loop: Callable[[], None]) -> None:
-        """A loop begins. One that was left before its last batch goes on."""
+        """Begins a loop, or continues one that was left before its last batch."""
         with self._lock:
             if self._ready is None and self._undelivered(reader) is None:
                 self._end_copies()
@@ -179,7 +182,7 @@ class Ring:
                 then()
 
     def _end_copies(self) -> None:
-        """The reader gets its buffers back: it must have all of them when it moves."""
+        """Returns the buffers to the reader, which needs all of them before it seeks."""
         for sent in self._copying:
             sent.copied.synchronize()
         self._copying.clear()

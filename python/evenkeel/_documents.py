@@ -1,4 +1,4 @@
-"""What batches say about documents."""
+"""Information about documents in batches."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ MODES = '"mask", "start", "packed" or "whole"'
 
 
 class TokenBatch:
-    """A batch (x, y) that also says where documents begin. `x, y = batch` works as without.
+    """A batch (x, y) that also says where documents begin. `x, y = batch` works as for a plain
+    batch.
 
-    Fields are of the kind of x: ndarrays, or tensors on its device. Documents are what the rows
-    show of them: a document that is cut by the beginning of a row counts from there. With
-    documents="whole" x, y and the fields have one axis: all documents of the batch one after the
-    other, which begin at cu_seqlens.
+    The fields have the type of x: ndarrays, or tensors on its device. A document that is cut by the
+    beginning of a row counts from there. With documents="whole", x, y and the fields have one axis:
+    all documents of the batch in sequence, which begin at cu_seqlens.
     """
 
-    # No tuple: torch's DataLoader would make a list of it, without the fields.
+    # Not a tuple: torch's DataLoader would turn it into a list, without the fields.
 
     def __init__(
         self, x: Any, y: Any, documents: Any, counts: tuple[int, int, int], layout: DocumentsLayout
@@ -45,36 +45,37 @@ class TokenBatch:
 
     @property
     def documents(self) -> int:
-        """Entries of cu_seqlens but the last: the batch's documents and its paddings."""
+        """The number of documents and paddings in the batch: the entries of cu_seqlens except the
+        last."""
         return self._counts[0]
 
     @property
     def position_ids(self) -> Any:
-        """int32, of the shape of x: from 0 on in each document."""
+        """int32, of the shape of x: the position in each document, from 0."""
         return self._field(0, "int32")
 
     @property
     def document_ids(self) -> Any:
-        """int32, of the shape of x: the batch's documents, counted as cu_seqlens does; -1 for
+        """int32, of the shape of x: the number of the document, in the order of cu_seqlens; -1 for
         padding."""
         return self._field(1, "int32")
 
     @property
     def cu_seqlens(self) -> Any:
-        """int32: where documents begin in the flattened batch, and its end, as varlen attention
-        takes it. Padding at the end of a row counts as a document."""
+        """int32: where documents begin in the flattened batch, and its end, in the form that varlen
+        attention expects. Padding at the end of a row counts as a document."""
         first = self._layout.offsets[2]
         size = 4 * (self._counts[0] + 1)
         return _view(self._documents[first : first + size], "int32")
 
     @property
     def max_seqlen(self) -> int:
-        """The longest of them."""
+        """The length of the longest document."""
         return self._counts[1]
 
     @property
     def loss_mask(self) -> Any:
-        """bool, of the shape of x: where y counts."""
+        """bool, of the shape of x: where y counts for the loss."""
         return self._field(3, "bool")
 
     def _field(self, number: int, dtype: str) -> Any:
@@ -83,12 +84,12 @@ class TokenBatch:
         return _view(self._documents[first : first + size], dtype).reshape(self.x.shape)
 
     def pin_memory(self) -> TokenBatch:
-        """The same in pinned memory: what DataLoader(pin_memory=True) calls."""
+        """The same batch in pinned memory, for DataLoader(pin_memory=True)."""
         return self._each(lambda tensor: tensor.pin_memory())
 
     def to(self, *device: Any, **options: Any) -> TokenBatch:
-        """The same on another device; the arguments are those of torch's Tensor.to. A dtype is for
-        x and y: the fields keep theirs."""
+        """The same batch on another device; the arguments are those of torch's Tensor.to. A dtype
+        applies to x and y only."""
         x, y = self.x.to(*device, **options), self.y.to(*device, **options)
         how = {name: options[name] for name in ("non_blocking", "copy") if name in options}
         documents = self._documents.to(x.device, **how)
@@ -111,13 +112,13 @@ def _view(data: Any, dtype: str) -> Any:
 
 
 class DocumentsLayout:
-    """Where the fields lie in the memory of a batch."""
+    """The layout of the fields in the memory of a batch."""
 
     def __init__(self, rows: int, columns: int, most_documents: int) -> None:
         *self.offsets, self.bytes = _core.documents_layout(rows, columns, most_documents)
 
     def batch(self, parts: tuple[Any, ...]) -> TokenBatch:
-        """What a reader gives, as what the user gets."""
+        """Turns the arrays of a reader into the batch for the user."""
         x, y, documents, counts = parts
         return TokenBatch(x, y, documents, counts, self)
 
@@ -155,7 +156,7 @@ def document_options(
             if is_given:
                 raise ValueError(
                     f"loader: {name} was given without documents\n"
-                    f"hint: documents={MODES} says what to do with documents"
+                    f"hint: documents={MODES} selects what to do with documents"
                 )
         return options
     if not isinstance(documents, str):
@@ -188,7 +189,7 @@ def document_options(
 
 
 def _crops(documents: str, long_documents: str | None) -> bool:
-    """What to do with documents that are longer than a row."""
+    """Whether documents that are longer than a row are cropped."""
     if long_documents is None:
         return documents == "whole"
     if long_documents not in ("split", "crop"):

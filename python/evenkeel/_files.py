@@ -1,4 +1,4 @@
-"""Paths and element types, as the reader takes them."""
+"""Paths and element types, in the form that the reader expects."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Paths = Union[PathLike, Iterable[PathLike]]
 
 
 def expand(paths: Paths, one: Callable[[bytes], list[bytes]] = _core.expand_paths) -> list[bytes]:
-    """A path or pattern, or several of them, as the files they name. `one` expands one of them."""
+    """The files that a path or pattern, or several of them, name. `one` expands one of them."""
     if isinstance(paths, (str, bytes, os.PathLike)):
         return one(os.fsencode(paths))
     found = [file for path in paths for file in one(os.fsencode(path))]
@@ -43,25 +43,25 @@ def base_name(path: bytes) -> bytes:
 
 
 def require_no_secrets(paths: list[bytes]) -> None:
-    """Before paths are pickled: a query may be a key to its object."""
+    """Called before paths are pickled: the query of a URL may grant access to the object."""
     for path in paths:
         if path.startswith((b"http://", b"https://")) and b"?" in path:
             raise ValueError(
                 f"pickle {printable(path)}: the URL has a query, which may hold a signature and"
-                " must not be stored\nhint: open it anew in the other process, or use s3:// or gs://"
-                " with credentials"
+                " must not be stored\nhint: open it again in the other process, or use s3:// or"
+                " gs:// with credentials"
             )
 
 
 def names_weights(paths: Paths) -> bool:
-    """Whether this is one name, and that of model weights."""
+    """Whether this is a single name, of model weights."""
     if not isinstance(paths, (str, bytes, os.PathLike)):
         return False
     return os.fsencode(paths).endswith((b".safetensors", b".safetensors.index.json", b".gguf"))
 
 
 def cache_bytes(cache: int | str | bool | None) -> int | None:
-    """What `cache=` says, as the reader wants it: None for all that the budget leaves."""
+    """The value of `cache=` for the reader: None for all that the budget leaves."""
     if cache is None or cache is True or disk_cache(cache):
         return None
     if cache is False:
@@ -76,19 +76,19 @@ def cache_bytes(cache: int | str | bool | None) -> int | None:
 
 
 def disk_cache(cache: int | str | bool | None) -> str:
-    """The folder and the size of a cache on disk, "/nvme/ek:200GiB"; else nothing."""
+    """The folder and the size of a cache on disk, "/nvme/ek:200GiB"; "" if it is something else."""
     return cache if isinstance(cache, str) and ":" in cache else ""
 
 
 def page_cache_name(value: Any) -> str:
-    """The reader knows the names; this one knows what is no name at all."""
+    """Only checks the type: the reader checks the name."""
     if isinstance(value, str):
         return value
-    raise TypeError(f'page_cache: "spare" or "fill", not {value!r}')
+    raise TypeError(f'page_cache must be "spare" or "fill", not {value!r}')
 
 
 def dtype_of(name: Any) -> np.dtype[Any]:
-    """What np.dtype accepts, and "bfloat16" where ml_dtypes is installed."""
+    """Accepts what np.dtype accepts, and "bfloat16" if ml_dtypes is installed."""
     if isinstance(name, str) and name == "bfloat16":
         try:
             import ml_dtypes
@@ -99,9 +99,9 @@ def dtype_of(name: Any) -> np.dtype[Any]:
         name = ml_dtypes.bfloat16
     dtype: np.dtype[Any] = np.dtype(name)
     if dtype.hasobject:
-        raise ValueError(f"open: {dtype} holds Python objects, which no raw file does")
+        raise ValueError(f"open: {dtype} holds Python objects, which a raw file cannot hold")
     if dtype.subdtype is not None:
-        raise ValueError(f"open: {dtype} is an array itself\nhint: give dtype and shape apart")
+        raise ValueError(f"open: {dtype} is an array itself\nhint: pass dtype and shape separately")
     if dtype.itemsize == 0:
         raise ValueError(f"open: elements of {dtype} hold no bytes")
     return dtype
@@ -114,15 +114,15 @@ def is_plain(dtype: np.dtype[Any]) -> bool:
 
 
 def name_for_reader(dtype: np.dtype[Any]) -> str:
-    """Others are read as they are stored, byte for byte, and get their type back afterwards."""
+    """Other types are read byte for byte as they are stored, and get their type back afterwards."""
     if is_plain(dtype) or dtype.name == "bfloat16":
         return dtype.name
     return f"V{dtype.itemsize}"
 
 
 def stored_dtype(paths: list[bytes], member: str = "") -> np.dtype[Any] | None:
-    """What NPY headers say where the C++ library has no name for it: fields, dates, text, numbers
-    in the other byte order. None for all else: the reader says what it finds, or what is wrong."""
+    """The dtype in NPY headers, if the C++ library has no name for it: fields, dates, text, numbers
+    in the other byte order. None otherwise: the reader finds the dtype, or the error."""
     first = _npy_dtype(paths[0], member)
     if first is None or is_plain(first):
         return None
@@ -131,7 +131,7 @@ def stored_dtype(paths: list[bytes], member: str = "") -> np.dtype[Any] | None:
         if other != first:
             raise ValueError(
                 f"open {printable(path)}: has {other}, but {printable(paths[0])} has {first}\n"
-                "hint: files of one array must agree in all but their number of rows"
+                "hint: files of one array may differ only in their number of rows"
             )
     return first
 
@@ -140,7 +140,7 @@ def printable(path: str | bytes) -> str:
     """A name that is safe to print: a terminal acts on control characters."""
     name = os.fsdecode(path)
     if name.startswith(("http://", "https://")) and "?" in name:
-        name = name.partition("?")[0] + "?..."  # signatures and tokens stand there
+        name = name.partition("?")[0] + "?..."  # it may contain signatures and tokens
     return name if name.isprintable() else ascii(name)[1:-1]
 
 
@@ -164,7 +164,7 @@ def _npy_dtype(path: bytes, member: str) -> np.dtype[Any] | None:
     descr, encoding, size = found
     try:
         dtype: np.dtype[Any] = npy.descr_to_dtype(_decoded(descr, encoding))
-    except Exception as error:  # NumPy raises many kinds, and none of them names the file
+    except Exception as error:  # NumPy raises many kinds, and none names the file
         raise _unknown_type(path, size, f"NumPy says {error}") from None
     if dtype.itemsize != size:
         raise _unknown_type(path, size, f"NumPy makes {dtype.itemsize} bytes of it")
@@ -180,7 +180,7 @@ def _unknown_type(path: bytes, size: int, reason: str) -> ValueError:
 
 
 def _decoded(descr: Any, encoding: str) -> Any:
-    """With text instead of bytes, and its escapes resolved."""
+    """The same with strings instead of bytes, and with escapes resolved."""
     if isinstance(descr, (tuple, list)):
         return type(descr)(_decoded(item, encoding) for item in descr)
     if not isinstance(descr, bytes):

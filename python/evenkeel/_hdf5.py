@@ -1,4 +1,4 @@
-"""HDF5: h5py finds out where the bytes of a dataset lie, and they are read here."""
+"""HDF5: h5py finds where the bytes of a dataset are, and they are read without it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ def _h5py() -> Any:
 
 
 def _item(path: bytes, file: Any, name: str) -> Any:
-    """What has this name; None if nothing has. Offsets in other files mean nothing in this one."""
+    """The item of this name, or None. Refuses links to other files: offsets there are of no use
+    here."""
     h5py = _h5py()
     outside = ValueError(
         f"open {printable(path)}: {name!r} is a link to another file\n"
@@ -70,7 +71,7 @@ def _item(path: bytes, file: Any, name: str) -> Any:
         if link not in (h5py.h5l.TYPE_HARD, h5py.h5l.TYPE_SOFT):
             raise outside
     found = file.get(name)
-    # A link within the file may lead to one that leads out of it.
+    # A link within the file may point to a link to another file.
     if found is not None and _file_number(h5py, found) != _file_number(h5py, file["/"]):
         raise outside
     return found
@@ -102,7 +103,7 @@ def _csr(path: bytes, name: str, group: Any, parts: list[Any], how: How) -> Csr:
             f"open {printable(path)}: {name!r} is a {kind} of shape {shape}, not a matrix by rows"
             "\nhint: store it as CSR: adata.X = adata.X.tocsr()"
         )
-    how = (Budget(how[0]), *how[1:])  # one for all three
+    how = (Budget(how[0]), *how[1:])  # shared by all three arrays
     arrays = []
     for part, dataset in zip(_CSR, parts):
         made = _placed(path, dataset)
@@ -110,7 +111,7 @@ def _csr(path: bytes, name: str, group: Any, parts: list[Any], how: How) -> Csr:
     data, indices, indptr = arrays
     if len(indptr) != int(shape[0]) + 1:
         raise ValueError(
-            f"open {printable(path)}: {name!r} has {len(indptr):,} row bounds, and shape {shape}"
+            f"open {printable(path)}: {name!r} has {len(indptr):,} row bounds, but shape {shape}"
         )
     return Csr(data, indices, indptr, int(shape[1]), dense=False)
 
@@ -137,7 +138,7 @@ def _refusal(dataset: Any) -> str:
 
 
 def _stored_as(stored: Any, dtype: np.dtype[Any]) -> bool:
-    """Whether the bytes of a type of HDF5 are those of NumPy's: h5py may convert what it reads."""
+    """Whether an HDF5 type has the same bytes as NumPy's: h5py may convert what it reads."""
     h5t = _h5py().h5t
     if stored.get_size() != dtype.itemsize:
         return False
@@ -172,7 +173,7 @@ def _placed(path: bytes, dataset: Any) -> PlacedArray:
         raise ValueError(
             f"open {printable(path)}: dataset {dataset.name!r} has shape {shape}: nothing to read"
         )
-    # A user block moves everything behind it.
+    # A user block shifts everything after it.
     base = dataset.file.userblock_size
     if dataset.chunks:
         places = _chunks(path, dataset, base)

@@ -1,5 +1,5 @@
-"""What notebooks show of arrays, tokens, loaders and budgets: small tables, without scripts or
-styles that would reach the page around them."""
+"""HTML for notebooks: small tables of arrays, tokens, loaders and budgets, without scripts, and
+without styles that would affect the rest of the page."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _budget_rows(budget: Budget) -> list[tuple[str, str]]:
 
 
 def _budgets_rows(budgets: Iterable[Budget]) -> list[tuple[str, str]]:
-    """A budget that is shared is shown once. Two objects for one budget have the same figures."""
+    """A shared budget is shown once. Two objects of one budget have the same figures."""
     shown: list[list[tuple[str, str]]] = []
     for budget in budgets:
         figures = _budget_rows(budget)

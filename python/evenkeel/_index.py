@@ -1,4 +1,4 @@
-"""What an index asks of the first axis, and what is left for NumPy to do."""
+"""Splits an index into the rows to read along the first axis and the rest, which NumPy does."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ NDArray = np.ndarray[Any, np.dtype[Any]]
 
 
 def shape_alone(shape: tuple[int, ...]) -> NDArray:
-    """An array of elements without bytes: an index on it is NumPy's own answer about shapes, and
-    its own errors, without memory."""
+    """An array of elements without bytes. Indexing it gives NumPy's own shapes and errors, without
+    using memory."""
     return np.broadcast_to(np.empty((), np.dtype([])), shape)
 
 
 @dataclass
 class Wanted:
-    """Rows to read, and the index that makes the answer of the block they form."""
+    """Rows to read, and the index that makes the result out of the block of these rows."""
 
-    shape: tuple[int, ...]  # of the answer
+    shape: tuple[int, ...]  # of the result
     rows: range | NDArray  # ascending, each once; but see `direct`
     index: tuple[Any, ...]  # for the block
-    direct: bool  # the block is the answer, once reshaped: rows may then repeat, in any order
-    by_rows: bool = False  # some rows of the block make as many rows of the answer
+    direct: bool  # the block is the result after reshaping: rows may then repeat, in any order
+    by_rows: bool = False  # each row of the result comes from one row of the block
 
 
 def resolve(index: Any, of: NDArray) -> Wanted:
-    """`of` is what shape_alone made. Raises IndexError as NumPy does."""
+    """`of` is the result of shape_alone. Raises IndexError as NumPy does."""
     shape, answer = of.shape, of[index].shape
     items = _items(index, len(shape))
     place, taken = _first_axis(items)
@@ -37,7 +37,7 @@ def resolve(index: Any, of: NDArray) -> Wanted:
         return Wanted(answer, range(1), tuple(items), False)
     direct = place == 0 and all(_is_whole(item) for item in items[1:])
     if not answer and any(item is Ellipsis for item in items):
-        direct = False  # an array without axes, where else there would be a scalar
+        direct = False  # an array without axes, instead of a scalar
     rows: range | NDArray
     if isinstance(taken, slice):
         rows, items[place] = _of_slice(taken, shape[0])
@@ -57,8 +57,8 @@ def resolve(index: Any, of: NDArray) -> Wanted:
 
 
 def _items(index: Any, ndim: int) -> list[Any]:
-    """One entry for each axis, and those that take none: an ellipsis stands for no axis any more,
-    but for NumPy's rule that with one there are no scalars. No boolean arrays."""
+    """One entry for each axis, and entries that take no axis. An ellipsis takes no axis here; it is
+    kept because NumPy returns no scalars if there is one. Boolean arrays are replaced."""
     given = index if isinstance(index, tuple) else (index,)
     items: list[Any] = []
     for item in given:
@@ -110,7 +110,7 @@ def _of_slice(taken: slice, length: int) -> tuple[range, slice]:
 
 
 def row_numbers(indices: Any, length: int) -> NDArray:
-    """As the reader takes them: none negative. Raises IndexError as NumPy does."""
+    """In the form that the reader expects: none is negative. Raises IndexError as NumPy does."""
     array = np.asarray(indices)
     if array.size == 0:
         return np.empty(array.shape, np.uint64)
@@ -124,4 +124,6 @@ def row_numbers(indices: Any, length: int) -> NDArray:
     if array.dtype.kind == "i":
         array = array.astype(np.int64, copy=False)
         array = np.where(array < 0, array + length, array)
-    return np.asarray(array, np.uint64, order="C")  # ascontiguousarray would add an axis to none
+    return np.asarray(
+        array, np.uint64, order="C"
+    )  # ascontiguousarray would add an axis to an array without axes

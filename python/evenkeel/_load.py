@@ -1,4 +1,5 @@
-"""Tensors into torch: what is read, and where it goes; _load_buffers copies through buffers."""
+"""Loads tensors into torch: what to read, and where to put it. _load_buffers copies through
+buffers."""
 
 from __future__ import annotations
 
@@ -15,16 +16,16 @@ from evenkeel import _core
 from evenkeel._files import is_url
 from evenkeel._weights import ML_DTYPES, NUMPY_TYPES
 
-# A tensor of at least this has pages of its own and is read in place.
+# A tensor of at least this size has its own pages and is read in place.
 OWN_PAGES = 1 << 20
-# Read together. Enough that the disk is busy, little enough to end soon after Ctrl-C.
+# Bytes that are read together: enough to keep the disk busy, few enough to stop soon after Ctrl-C.
 GROUP_BYTES = 16 << 20
 GROUP_RUNS = 4096
 # With this many processors, large tensors on the CPU also go through a few buffers. The virtual
-# disk of a machine with 16 filled these 1.5 times as fast as memory of the tensors' size, and all
-# processors share the copying. With 2 processors it was not tried.
+# disk of a machine with 16 processors filled buffers 1.5 times as fast as memory of the size of the
+# tensors, and all processors share the copying. With 2 processors this was not measured.
 COPYING_PROCESSORS = 8
-LEAST_FOR_BUFFERS = 8 << 20  # a smaller budget has no room for them
+LEAST_FOR_BUFFERS = 8 << 20  # a smaller budget has no room for buffers
 
 _TORCH = {**NUMPY_TYPES, **ML_DTYPES, "F4": "float4_e2m1fn_x2"}
 
@@ -106,16 +107,16 @@ def _wanted(tensor: Any, slices: Mapping[str, tuple[int, int, int]], format: str
         if format != "gguf":
             raise TypeError(
                 f"load: torch {torch.__version__} has no dtype for {type_} (tensor {name!r})\n"
-                "hint: leave it out with only="
+                "hint: exclude it with only="
             )
-        # Blocks of quantised numbers, as they are stored: the last axis counts bytes.
+        # Blocks of quantised numbers are loaded as they are stored: the last axis counts bytes.
         rows = math.prod(shape[:-1])
         shape, dtype = (*shape[:-1], size // rows if rows else 0), torch.uint8
     elif type_ == "F4":  # two numbers in a byte
         if not shape or shape[-1] % 2:
             raise ValueError(
                 f"load: tensor {name!r} of F4 has shape {shape}: torch holds two numbers in a byte,"
-                " so that the last axis must be even\nhint: leave it out with only="
+                " so that the last axis must be even\nhint: exclude it with only="
             )
         shape = (*shape[:-1], shape[-1] // 2)
     whole = _fitting(Wanted(name, type_, tuple(shape), dtype, file, offset, size))
@@ -128,7 +129,7 @@ def _wanted(tensor: Any, slices: Mapping[str, tuple[int, int, int]], format: str
 def _share(tensor: Wanted, axis: int, rank: int, world: int) -> Wanted:
     shape = tensor.shape
     if not 0 <= rank < world:
-        raise ValueError(f"load: slice: rank {rank} is none of {world}")
+        raise ValueError(f"load: slice: rank {rank} is not below world {world}")
     if not -len(shape) <= axis < len(shape):
         raise ValueError(f"load: slice: tensor {tensor.name!r} of shape {shape} has no axis {axis}")
     axis %= len(shape)
@@ -153,7 +154,7 @@ def _share(tensor: Wanted, axis: int, rank: int, world: int) -> Wanted:
 
 
 def _fitting(tensor: Wanted) -> Wanted:
-    """Nothing is read into memory of another size."""
+    """Refuses to read into memory of another size."""
     takes = math.prod(tensor.shape) * tensor.dtype.itemsize
     if takes != tensor.bytes:
         raise ValueError(
@@ -200,7 +201,7 @@ def _checked(tensor: torch.Tensor, wanted: Wanted) -> torch.Tensor:
 
 
 def _copying_pays(weights: Any) -> bool:
-    """What is in the page cache, or comes from a server, is copied once as it is."""
+    """False for data in the page cache or on a server: it is copied once in any case."""
     few = len(os.sched_getaffinity(0)) < COPYING_PROCESSORS
     small = weights.budget.left < LEAST_FOR_BUFFERS
     if few or small or any(is_url(path) for path in weights.paths):
@@ -210,7 +211,7 @@ def _copying_pays(weights: Any) -> bool:
 
 
 def _on_cpu(tensor: Wanted) -> torch.Tensor:
-    """Memory that the disk can write to itself, where that is worth it."""
+    """Allocates memory that the disk can write to directly, if that is worth it."""
     if not _in_place(tensor):
         return torch.empty(tensor.shape, dtype=tensor.dtype)
     memory = torch.from_numpy(_core.allocate(tensor.offset, tensor.bytes))
@@ -218,8 +219,8 @@ def _on_cpu(tensor: Wanted) -> torch.Tensor:
 
 
 def _in_place(tensor: Wanted) -> bool:
-    """Whether a tensor of ours is read in place. One whose offset in the file is not aligned for
-    its numbers is not: its memory would not be, either."""
+    """Whether a new tensor is read in place. It is not if its offset in the file is not aligned for
+    its numbers: its memory would not be aligned, either."""
     aligned = tensor.offset % tensor.dtype.itemsize == 0
     return tensor.bytes >= OWN_PAGES and tensor.runs == 1 and aligned
 
@@ -239,7 +240,7 @@ class Runs:
         self._runs = 0
 
     def add(self, tensor: Wanted, address: int, first: int = 0, count: int | None = None) -> None:
-        """Runs `first` to `first + count` of a tensor, one after the other from `address` on."""
+        """Adds runs `first` to `first + count` of a tensor, contiguous from `address` on."""
         number = np.arange(tensor.runs if count is None else count, dtype=np.uint64)
         files, offsets, lengths, addresses = self._columns
         files.append(np.full(len(number), tensor.file, np.uint64))
@@ -253,7 +254,7 @@ class Runs:
         self._roomy.append(roomy)
 
     def reader(self, weights: Any, ahead: int, fresh: bool = False) -> Any:
-        """`fresh`: nobody has touched the memory of the roomy groups yet."""
+        """`fresh`: the memory of the roomy groups has not been touched yet."""
         files, offsets, lengths, addresses = (
             np.concatenate([*column, _NONE]) for column in self._columns
         )

@@ -1,4 +1,4 @@
-"""Tensors through buffers: one is copied from while the next ones are read."""
+"""Loads tensors through buffers: one is copied while the next ones are read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from evenkeel._load import GROUP_BYTES, GROUP_RUNS, OWN_PAGES, Runs, Wanted, fla
 
 _MOST_BUFFERS = 8
 _PAGE = mmap.PAGESIZE
-# Wanted bytes this close together are read in one go.
+# Requested bytes this close together are read in one request.
 _GAP = 1 << 20
 
 
@@ -30,8 +30,8 @@ class _Copy(NamedTuple):
 def read_through_buffers(
     weights: Any, wanted: list[Wanted], result: dict[str, torch.Tensor]
 ) -> None:
-    """Buffers are filled one after the other, and copied while the next ones are read. Where one
-    of the tensors is on a GPU, they are pinned."""
+    """Fills buffers in turn and copies each while the next ones are read. They are pinned if one of
+    the tensors is on a GPU."""
     wanted = [tensor for tensor in wanted if tensor.bytes > 0]
     if not wanted:
         return
@@ -56,7 +56,8 @@ def read_through_buffers(
 
 
 class _Pinned:
-    """Memory that a GPU reads itself. Whole pages of our own: what torch pins, it keeps."""
+    """Memory that a GPU can read directly. It is not allocated by torch, which keeps what it
+    pins."""
 
     def __init__(self, size: int) -> None:
         self.bytes = torch.from_numpy(_core.allocate(0, size))
@@ -65,12 +66,14 @@ class _Pinned:
         error = self._cudart.cudaHostRegister(self.bytes.data_ptr(), size, portable)
         self._registered = int(error) == 0
         if not self._registered:
-            with contextlib.suppress(RuntimeError):  # CUDA tells the next kernel of the failure
+            with contextlib.suppress(
+                RuntimeError
+            ):  # CUDA reports the failure again to the next kernel
                 torch.zeros(1, device="cuda")
             self.bytes = torch.empty(size, dtype=torch.uint8, pin_memory=True)
 
     def release(self) -> None:
-        """No copy from it may be under way."""
+        """No copy from it may be in progress."""
         if self._registered:
             self._cudart.cudaHostUnregister(self.bytes.data_ptr())
             self._registered = False
@@ -78,7 +81,7 @@ class _Pinned:
 
 
 def _buffers(budget: Any) -> tuple[int, int]:
-    """Size and number. Half of what the budget has left."""
+    """Size and number of the buffers: half of what the budget has left."""
     left = budget.left // 2
     size = GROUP_BYTES
     while size > OWN_PAGES and left // size < 3:
@@ -89,7 +92,7 @@ def _buffers(budget: Any) -> tuple[int, int]:
 def _fill_plan(
     wanted: list[Wanted], buffers: list[torch.Tensor], size: int
 ) -> tuple[Runs, list[list[_Copy]]]:
-    """What each buffer is filled with in turn, and what is copied from it."""
+    """Plans what each buffer is filled with, and what is copied from it."""
     runs = Runs()
     copies: list[list[_Copy]] = []
 
@@ -97,7 +100,7 @@ def _fill_plan(
         return int(buffers[len(copies) % len(buffers)].data_ptr())
 
     room = size - 2 * _PAGE
-    # Runs of a share that no buffer holds are read as tensors are, in parts.
+    # Runs of a share that do not fit a buffer are read in parts, like tensors.
     together = [t for t in wanted if t.runs > 1 and t.length <= size]
     apart = [
         (t._replace(offset=t.offset + run * t.stride, runs=1, stride=0), run * t.length)
@@ -140,7 +143,7 @@ def _fill_plan(
             at += now
     end_span()
     for tensor in together:
-        # Rows of the share, one after the other in the buffer.
+        # Rows of the share, contiguous in the buffer.
         first = 0
         rows = min(size // tensor.length, GROUP_RUNS)
         while first < tensor.runs:
@@ -170,7 +173,7 @@ def _copy_all(
                 target = flat[copy.name][copy.first : copy.first + copy.length]
                 source = buffer[copy.begin : copy.begin + copy.length]
                 if target.device.type == "cpu":
-                    target.copy_(source)  # by several threads of torch's
+                    target.copy_(source)  # by several threads of torch
                     continue
                 stream = streams.get(target.device)
                 if stream is None:
@@ -187,12 +190,12 @@ def _copy_all(
                 event.record(stream)
                 events.append(event)
             under_way.append(events)
-            # Buffers are given back in their order: one after a copy that is under way waits, too.
+            # Buffers are returned in order: one behind a copy in progress waits, too.
             if len(under_way) > 1 or not any(under_way):
                 for event in under_way.popleft():
                     event.synchronize()
                 reader.release()
-        reader.next()  # raises where a file changed after the last group
+        reader.next()  # raises if a file changed after the last group
     finally:
         reader.close()
         for device, stream in streams.items():

@@ -30,62 +30,62 @@ else:
 
 
 class TokenLoader(_Base):
-    """Batches (x, y) of token files, read ahead under the budget of the tokens.
+    """Batches (x, y) of token files, read ahead within the budget of the tokens.
 
     Every batch is a pure function of the data, seed, step, rank and world: you can seek to it,
-    resume on another number of ranks, and ask what it is made of (`explain`).
+    resume on another number of ranks, and see what it is made of (`explain`).
 
-    `tokens` is what evenkeel.tokens gives, or a mixture: pairs of (tokens, weight). `order` is
-    "random" (with replacement, as nanoGPT draws), "shuffled" (each block once an epoch), "covering"
+    `tokens` is the result of evenkeel.tokens, or a mixture: pairs of (tokens, weight). `order` is
+    "random" (with replacement, as in nanoGPT), "shuffled" (each block once per epoch), "covering"
     (the same with a new phase each epoch), "blocks" (the crops of "covering", read in large
     requests and mixed in memory: see docs/orders.md) or "megatron" (below). For "blocks", `block`
     and `window` are crops, or bytes as text ("64KiB"), and `streams` is a multiple of every `world`
-    that will continue the run; a window takes a quarter of the budget by default, and two are held.
-    These are part of the state: a loader created without `block` and `window` takes them from
-    there. "megatron" is the samples of megatron-core's GPTDataset, and for several sets of its
-    BlendedDataset, in their order for `samples` samples (default: those of `steps`, else of one
-    epoch). Sets without weights are then blended by their size; `surplus` is Megatron's
-    mid_level_dataset_surplus. `rank` and `world` default to those of torch.distributed, else of the
-    environment of torchrun, Slurm or Open MPI, else one process.
+    that will continue the run; a window takes a quarter of the budget by default, and two are in
+    memory. These are part of the state: a loader created without `block` and `window` takes them
+    from the state. "megatron" has the samples of megatron-core's GPTDataset, and for several sets
+    of its BlendedDataset, in the same order, for `samples` samples (default: those of `steps`,
+    otherwise of one epoch). Sets without weights are then blended by their size; `surplus` is
+    Megatron's mid_level_dataset_surplus. `rank` and `world` default to those of torch.distributed,
+    then to the environment of torchrun, Slurm or Open MPI, then to one process.
 
     `schedule` changes the weights of a mixture during training: {0: [3, 1], 200_000: [1, 3]} has
-    weights 1 : 3 from step 200,000 on. Each set goes on where it was, and shares are exact within
-    each stage. `max_epochs` limits the epochs of every set, or of each: [1, None]. `exhausted` says
-    what happens when a set has had them: "stop" ends the loader, "drop" gives its weight to the
-    other sets, "repeat" begins the set again with its first epoch.
+    weights 1 : 3 from step 200,000 on. Each set continues where it was, and shares are exact within
+    each stage. `max_epochs` limits the epochs of all sets, or of each: [1, None]. `exhausted` says
+    what happens when a set reaches the limit: "stop" ends the loader, "drop" gives its weight to
+    the other sets, "repeat" starts the set again with its first epoch.
 
-    `documents` says what to do with documents: "mask" gives the same rows and where documents begin
-    in them, "start" rows that begin at a document's start, "packed" rows of whole documents, and
-    "whole" batches of `batch_size` documents of different lengths, each cut off after `block_size`
-    tokens. The batches are of class `TokenBatch`: x and y, and besides position_ids, cu_seqlens,
-    max_seqlen, document_ids and loss_mask. Documents are found by the index of the files (Megatron,
-    datatrove, NAME.doc.npy), or by the token that they begin with (`bos`) or end with (`eos`). An
-    index that has to be made is stored beside the file, or in the folder `documents_index`.
-    `most_documents`
-    gives cu_seqlens a fixed length, `predict_first=False` leaves first tokens of documents out of
-    loss_mask, and `packing` says what a mode costs. `loss_mask` is tokens as evenkeel.tokens gives
-    them, one number for each token, 0 for those that are not to be predicted, such as prompts; for
-    a mixture a list of them, with None for sets without. `leftovers` belongs to "start"; `window`
-    (here rows that are packed together, 512 by default), `mixed_windows`, `pad` and
-    `long_documents` ("split", or "crop" for their first `block_size` tokens alone) belong to
-    "packed". With "whole", `window` documents (4,096 by default) are sorted by length and cut into
-    buckets of `bucket` (world x batch_size), which come in random order. With order="blocks",
-    "start" has the crops of that order, "packed" mixes `mixed_windows` windows that are read whole,
-    and "whole" sorts windows of blocks of `block` neighbouring documents (64 by default).
+    `documents` says what to do with documents: "mask" returns the same rows and where documents
+    begin in them, "start" rows that begin where a document begins, "packed" rows of whole
+    documents, and "whole" batches of `batch_size` documents of different lengths, each cut off
+    after `block_size` tokens. The batches are of class `TokenBatch`: x and y, and also
+    position_ids, cu_seqlens, max_seqlen, document_ids and loss_mask. Documents are found with the
+    index of the files (Megatron, datatrove, NAME.doc.npy), or by the token that they begin with
+    (`bos`) or end with (`eos`). If an index must be built, it is stored beside the file, or in the
+    folder `documents_index`. `most_documents` gives cu_seqlens a fixed length,
+    `predict_first=False` excludes the first tokens of documents from loss_mask, and `packing`
+    reports what a mode costs. `loss_mask` is a result of evenkeel.tokens with one number for each
+    token, 0 for tokens that are not to be predicted, such as prompts; for a mixture a list of them,
+    with None for sets without a mask. `leftovers` belongs to "start"; `window` (here the rows that
+    are packed together, 512 by default), `mixed_windows`, `pad` and `long_documents` ("split", or
+    "crop" to use only their first `block_size` tokens) belong to "packed". With "whole", `window`
+    documents (4,096 by default) are sorted by length and cut into buckets of `bucket` (default
+    world x batch_size), which come in random order. With order="blocks", "start" has the crops of
+    that order, "packed" mixes `mixed_windows` windows that are read whole, and "whole" sorts
+    windows of blocks of `block` neighbouring documents (64 by default).
 
     Without `steps`, `epochs` or `max_epochs`, the loader does not end, and `len` is a TypeError;
     order="megatron" ends with its last sample. With `steps` a loop ends after that many batches,
-    and the next loop begins again at step 0, as validation wants it. With `epochs` a loop ends
-    after the whole batches of so many epochs, and the next loop goes on with the epochs that
+    and the next loop begins again at step 0, as validation needs it. With `epochs` a loop ends
+    after the whole batches of that many epochs, and the next loop continues with the epochs that
     follow.
 
     Without `device` batches are ndarrays; with it, torch tensors on that device. Batches for a GPU
-    are copied from pinned memory on their own stream while the batch before is used. The arrays are
-    yours: a batch lies in the memory into which it was read, and that memory is used again when you
-    let go of it.
+    are copied from pinned memory on their own stream while the previous batch is used. You may keep
+    or change the arrays: a batch is in the memory into which it was read, and that memory is reused
+    after you release it.
 
-    Several threads may call `next` (each batch is given once), `seek` and `close`. A child of fork
-    needs a loader of its own.
+    Several threads may call `next` (each batch is returned once), `seek` and `close`. A child of
+    fork needs its own loader.
 
     >>> import evenkeel, numpy
     >>> numpy.arange(1000, dtype="uint16").tofile("train.bin")
@@ -169,7 +169,7 @@ class TokenLoader(_Base):
         elif samples is not None:
             raise ValueError('loader: samples belongs to order="megatron"\nhint: give steps')
         in_pieces = documents in ("packed", "whole")
-        # `window` is that of documents.
+        # Here `window` counts documents.
         packs = documents is not None and (order != "blocks" or in_pieces)
         told = {"block": block, "window": None if packs else window, "streams": streams}
         if order == "blocks" and in_pieces:
@@ -209,7 +209,7 @@ class TokenLoader(_Base):
             from evenkeel._device import ring_for
 
             shape: tuple[int, ...] = self._shape
-            if documents == "whole":  # batches are one axis of at most so many tokens
+            if documents == "whole":  # batches have one axis, of at most this many tokens
                 shape = (batch_size * block_size,)
             fields: list[Any] = [(shape, self._dtype), (shape, self._dtype)]
             if layout is not None:
@@ -230,7 +230,7 @@ class TokenLoader(_Base):
             self.transform = layout.batch
 
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
-        """Goes on where the loader stands. After the end it begins the next loop."""
+        """Continues at the current step. After the end it begins the next loop."""
         return super().__iter__()
 
     def explain(self, step: int) -> list[dict[str, Any]]:
@@ -241,11 +241,12 @@ class TokenLoader(_Base):
         return rows
 
     def _samples(self) -> list[int]:
-        """Crops of an epoch of each set, in the order blocks."""
+        """The number of crops per epoch of each set, in the order blocks."""
         return [max(0, len(one) // self._shape[1] - 1) for one in self._sources]
 
     def describe(self) -> str:
-        """What it reads, in which order, and how much memory that takes, in several lines."""
+        """Describes what is read, in which order, and how much memory that takes, in several
+        lines."""
         if self._closed:
             return "loader: closed"
         rows, columns = self._shape
@@ -284,7 +285,7 @@ class TokenLoader(_Base):
 
 
 def loss_masks(given: LossMask | None, sets: int) -> list[_core.TokenStream | None]:
-    """One for each set; empty without any."""
+    """One mask for each set; empty if there are none."""
     if given is None:
         return []
     each = [given] if isinstance(given, Tokens) else given
@@ -293,7 +294,7 @@ def loss_masks(given: LossMask | None, sets: int) -> list[_core.TokenStream | No
     if len(each) != sets:
         raise ValueError(
             f"loss_mask: {len(each)} masks for {sets} sets\n"
-            "hint: give one for each set, None for a set whose tokens all count"
+            "hint: pass one for each set, None for a set whose tokens all count"
         )
     return [None if one is None else require_tokens(one, "loss_mask")._stream for one in each]
 

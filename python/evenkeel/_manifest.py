@@ -1,4 +1,4 @@
-"""Work cut into parts by a manifest, for any engine that can run a command many times."""
+"""Divides work into parts by a manifest, for any system that can run a command many times."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from evenkeel._array import AnyBudget
 from evenkeel._files import PathLike, is_url, printable
 
 VERSION = 1
-PARTS = ".parts"  # of the name of the scratch folder, unless another is told
+PARTS = ".parts"  # ends the name of the scratch folder, unless another folder is given
 _SAMPLE = 64 << 10
 
 Progress = Callable[[dict[str, Any]], None]
 
 
 class Manifest:
-    """Work in parts; made by `evenkeel.plan` and `evenkeel.plan_shuffle`, or loaded from a file.
+    """Work in parts; created by `evenkeel.plan` and `evenkeel.plan_shuffle`, or loaded from a file.
 
     Part i is a pure function of the manifest and i: any machine that sees the inputs and the
-    scratch folder can run it, and again after a failure. Parts of one of the `steps` can be run in
-    any order; they begin when all parts of the steps before are done. `finish` joins the parts, at
-    the speed of a copy, to the bytes that one process would write.
+    scratch folder can run it, and can run it again after a failure. Parts of one of the `steps` can
+    be run in any order; they can begin when all parts of the previous steps are done. `finish`
+    joins the parts, at the speed of a copy. The result is byte for byte what one process would
+    write.
 
     >>> import evenkeel
     >>> open("notes.txt", "w").write("one\\ntwo\\nthree\\n")
@@ -51,7 +52,7 @@ class Manifest:
 
     @staticmethod
     def of_json(stored: Any, name: str = "manifest") -> Manifest:
-        """What `as_json` gave; `name` is for errors."""
+        """Creates it from the result of `as_json`; `name` is for errors."""
         from evenkeel._shuffle import ShuffleManifest
         from evenkeel._tokenize.manifest import TokenizeManifest
 
@@ -60,11 +61,11 @@ class Manifest:
         }
         version = stored.get("evenkeel_manifest") if isinstance(stored, dict) else None
         if version != VERSION or stored.get("work") not in kinds:
-            raise ValueError(f"manifest {printable(name)}: no manifest of version {VERSION}")
+            raise ValueError(f"manifest {printable(name)}: not a manifest of version {VERSION}")
         if stored.get("fingerprint") != _fingerprint(stored):
             raise ValueError(
-                f"manifest {printable(name)}: the manifest was changed since it was made\nhint:"
-                " make a new one"
+                f"manifest {printable(name)}: the manifest was changed since it was created\nhint:"
+                " create a new one"
             )
         return kinds[stored["work"]]._of_json(stored)
 
@@ -88,7 +89,8 @@ class Manifest:
 
     @property
     def steps(self) -> list[range]:
-        """Parts that can be run at the same time; each step needs what the one before made."""
+        """Parts that can be run at the same time; each step needs the results of the previous
+        one."""
         raise NotImplementedError
 
     @property
@@ -118,7 +120,7 @@ class Manifest:
         checkpoint: int = 256 << 20,
         progress: Progress | None = None,
     ) -> dict[str, Any]:
-        """Does a part, or what is left of it after a failure. One that is done stays as it is."""
+        """Runs a part, or continues it after a failure. A part that is done stays as it is."""
         if not 0 <= part < len(self):
             raise IndexError(f"{self.work}: part {part} of a manifest of {len(self)} parts")
         report = self._finished_report()
@@ -130,9 +132,9 @@ class Manifest:
         return self._run_part(part, workers, budget, checkpoint, progress)
 
     def finish(self, *, budget: AnyBudget = "64MiB", keep: bool = False) -> dict[str, Any]:
-        """Joins the parts to the outputs, and removes them unless told to `keep` them.
+        """Joins the parts into the outputs, and removes them unless `keep` is set.
 
-        To be called once, when all parts are done. A call that was killed can be repeated.
+        Call it once, when all parts are done. A call that was killed can be repeated.
         """
         report = self._finished_report()
         if report is None:
@@ -156,7 +158,7 @@ class Manifest:
     def _remove_scratch(self, parts: set[str]) -> None:
         remove_scratch(self.outputs[0], self._scratch, parts)
 
-    # What the kinds of work know.
+    # Defined by each kind of work.
 
     @staticmethod
     def _of_json(stored: dict[str, Any]) -> Manifest:
@@ -172,7 +174,7 @@ class Manifest:
         raise NotImplementedError
 
     def _part_report(self, part: int) -> dict[str, Any] | None:
-        """What a part wrote when it was done."""
+        """The report of a part that is done; None if it is not."""
         raise NotImplementedError
 
     def _finished_report(self) -> dict[str, Any] | None:
@@ -198,31 +200,32 @@ def digest(value: Any) -> str:
 
 
 def _fingerprint(stored: dict[str, Any]) -> str:
-    """Of all that decides what is written, and what is removed at the end."""
+    """A fingerprint of everything that determines what is written, and what is removed at the
+    end."""
     return digest([stored.get(name) for name in ("job", "scratch", "parts")])
 
 
 def require_file(path: str, work: str) -> None:
     if is_url(os.fsencode(path)):
         raise ValueError(
-            f"{work} {printable(path)}: outputs are files, not URLs\nhint: write it here and copy"
-            " it, or mount the bucket"
+            f"{work} {printable(path)}: outputs must be files, not URLs\nhint: write a local file"
+            " and copy it, or mount the bucket"
         )
 
 
 def scratch_of(output: str, scratch: PathLike | None, fingerprint: str, work: str) -> str:
-    """A folder for the parts of this job alone."""
+    """A folder only for the parts of this job."""
     folder = os.fsdecode(scratch) if scratch is not None else output + PARTS
     require_file(folder, work)
     return os.path.join(os.path.abspath(folder), fingerprint[:12])
 
 
-# A part, or what stands beside it: its index, its report, what is unfinished.
+# The name of a part, or of a file beside it: its index, its report, an unfinished file.
 _PART = re.compile(r"(\d+\.[a-z]+\.[a-z]+)(?:\..+)?")
 
 
 def remove_scratch(output: str, folder: str, parts: set[str] | None = None) -> None:
-    """Removes files of the named parts, or of any, and the folder if nothing else is in it."""
+    """Removes the files of these parts, or of all parts, and the folder if it is empty then."""
     with suppress(OSError):
         for name in os.listdir(folder):
             found = _PART.fullmatch(name)
@@ -235,8 +238,8 @@ def remove_scratch(output: str, folder: str, parts: set[str] | None = None) -> N
 
 
 def write_json(path: str, value: Any) -> None:
-    """In one step: a reader finds the old file or the new one."""
-    unfinished = f"{path}.new"  # one name: what a killed run left is replaced, too
+    """Replaces the file atomically: a reader finds the old file or the new one."""
+    unfinished = f"{path}.new"  # a fixed name, so that a leftover of a killed run is replaced
     with open(unfinished, "w") as file:
         json.dump(value, file, indent=1)
         file.write("\n")
@@ -246,7 +249,7 @@ def write_json(path: str, value: Any) -> None:
 
 
 def read_json(path: str) -> Any:
-    """Nothing where there is no such file, or it is not complete."""
+    """None if the file does not exist or is incomplete."""
     try:
         with open(path) as file:
             return json.load(file)
@@ -255,8 +258,8 @@ def read_json(path: str) -> Any:
 
 
 def fingerprint_of(path: str) -> str:
-    """Of the size and of three samples: the beginning, the middle and the end. A file that was
-    copied keeps it; one that was edited in place elsewhere and kept its size does, too."""
+    """A fingerprint of the size and of three samples: the beginning, the middle and the end. A copy
+    has the same fingerprint. An edit elsewhere that keeps the size is not detected."""
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         made = hashlib.blake2b(str(size).encode(), digest_size=16)
@@ -273,5 +276,5 @@ def require_unchanged(path: str, size: int, fingerprint: str, work: str) -> None
     raise ValueError(
         f"{work} {printable(path)}: the file has changed since the work was planned: it had"
         f" {size:,} bytes and the fingerprint {fingerprint}, and now has {now:,} bytes"
-        "\nhint: begin again without --resume, or with a new manifest"
+        "\nhint: start again without --resume, or with a new manifest"
     )

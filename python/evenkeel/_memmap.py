@@ -24,9 +24,9 @@ class Guard:
     """Keeps file mappings within one budget: pass it to several memmaps as their budget.
 
     A background thread watches their pages in the page cache and releases the oldest ones before
-    the budget is full. All guards of a process share that thread. `keep_cache` bounds the resident
-    pages only. `access` is the advice to the kernel on how they are read: "auto" measures it;
-    "random", "sequential", "leave".
+    the budget is full. All guards of a process share that thread. `keep_cache` limits resident
+    pages only. `access` is the advice to the kernel on how they are read: "auto" (measured),
+    "random", "sequential" or "leave".
     """
 
     def __init__(
@@ -47,8 +47,8 @@ class Guard:
         The budget is compared with guarded_peak. Unlike peak_cached, it leaves out pages that were
         cached before their file was guarded, once they are released.
 
-        Where bytes_fetched is several times file_bytes, pages were read again and again; a budget
-        of file_bytes would hold them all.
+        If bytes_fetched is several times file_bytes, pages were read repeatedly; a budget of
+        file_bytes would hold them all.
         """
         report: dict[str, Any] = dict(self._evictor.report())
         report["failures"] = [*report["failures"], *self._lost_in_fork]
@@ -70,8 +70,8 @@ def _guard(budget: AnyGuard) -> Guard:
 
 
 class _GuardedMmap(mmap.mmap):
-    """A mapping that leaves its guard before it is unmapped. It has one descriptor of the file,
-    which the guard uses, too."""
+    """A mapping that is removed from its guard before it is unmapped. It owns one descriptor of the
+    file, which the guard also uses."""
 
     _guard: Guard
     _address: int
@@ -90,7 +90,7 @@ class _GuardedMmap(mmap.mmap):
         self._guard._evictor.add(self._address, len(self), self._file, self._offset, True)
 
     def _remove(self) -> None:
-        """Before the file is unmapped: later the address may belong to another memmap."""
+        """Called before the file is unmapped: later the address may belong to another memmap."""
         if hasattr(self, "_file"):
             self._guard._evictor.remove(self._address)
 
@@ -125,8 +125,8 @@ def _address_of(mapping: mmap.mmap) -> int:
 
 
 def _map(file: int, length: int, offset: int, mode: str) -> _GuardedMmap:
-    """A mapping of the file. mmap.mmap duplicates the descriptor it is given, so it is made without
-    a file, and the file is mapped in its place."""
+    """A mapping of the file. mmap.mmap would duplicate the descriptor, so it is created without a
+    file, and the file is mapped over it."""
     size = os.fstat(file).st_size
     length = length or size - offset  # as for mmap.mmap, 0 is the rest of the file
     if length == 0:
@@ -161,16 +161,16 @@ def _open(filename: Any, mode: str) -> Any:
     return open(os.fspath(filename), ("r" if mode == "c" else mode) + "b", opener=opener)  # noqa: SIM115
 
 
-class memmap(np.memmap):  # noqa: N801, named as what it stands in for
+class memmap(np.memmap):  # noqa: N801, named like np.memmap
     """A np.memmap whose resident pages and page cache stay within a budget.
 
-    Takes what np.memmap takes, and `budget`: bytes, "256MiB", or a Guard that several share;
+    Takes the arguments of np.memmap, and `budget`: bytes, "256MiB", or a Guard that several share;
     default an eighth of the memory available. It is a true np.memmap without copies: any NumPy code
     works on it, and so do views. A background thread releases the oldest pages before the budget is
-    full, and turns off readahead where reading is random. Memory may exceed the budget for a
-    moment, by 32 MiB or 10 %, whichever is more; `guard.report()["failures"]` says when it was
-    more. Nothing that was written is lost: changed pages are written to the file first, and with
-    mode "c" they are kept.
+    full, and turns off readahead if access is random. Memory may exceed the budget for a moment, by
+    32 MiB or 10 %, whichever is more; `guard.report()["failures"]` reports if it was more. Nothing
+    that was written is lost: changed pages are written to the file first, and with mode "c" they
+    are kept.
 
     >>> import evenkeel, numpy
     >>> numpy.arange(12, dtype="float32").tofile("x.f32")
@@ -207,10 +207,10 @@ class memmap(np.memmap):  # noqa: N801, named as what it stands in for
         try:
             _check_regular(file.fileno(), filename)
             descr = np.dtype(dtype)
-            if descr.hasobject:  # np.memmap would follow them as addresses
+            if descr.hasobject:  # np.memmap would use the bytes as pointers
                 raise ValueError(
-                    f"memmap: {descr} holds Python objects, and what a file has in their place "
-                    "are addresses that anyone may have chosen"
+                    f"memmap: {descr} holds Python objects, which a file cannot hold: its bytes"
+                    " would be used as pointers"
                 )
             offset = operator.index(offset)
             lengths, end = _extent(file, descr, mode, offset, shape)
@@ -229,7 +229,7 @@ class memmap(np.memmap):  # noqa: N801, named as what it stands in for
                 file.close()
         return self
 
-    # Results are ndarrays and scalars, as those of np.memmap; for subclasses they are not.
+    # Results are ndarrays and scalars, as with np.memmap. By default NumPy would return a subclass.
 
     def __array_wrap__(self, arr: Any, context: Any = None, return_scalar: bool = False) -> Any:
         wrapped = np.ndarray.__array_wrap__(self, arr, context)
@@ -247,11 +247,12 @@ class memmap(np.memmap):  # noqa: N801, named as what it stands in for
 
     @property
     def guard(self) -> Guard | None:
-        """What keeps it within its budget."""
+        """The guard that keeps it within its budget."""
         return getattr(self._mmap, "_guard", None)
 
     def __reduce__(self) -> Any:
-        """The recipe where that gives the same array again, else the data, as np.memmap does."""
+        """Pickles the arguments if they recreate the same array, otherwise the data, like
+        np.memmap."""
         whole = isinstance(self.base, _GuardedMmap) and self.filename is not None
         if not whole or self.mode == "c":
             return super().__reduce__()
@@ -281,7 +282,7 @@ def _check_regular(file: int, filename: Any) -> None:
 
 
 def _name_of(filename: Any, file: Any) -> Any:
-    """As np.memmap has it: an absolute path, of the type that was given."""
+    """As in np.memmap: an absolute path, of the type that was passed."""
     if isinstance(filename, os.PathLike):
         return Path(os.fspath(filename)).resolve()
     name = getattr(file, "name", None)
@@ -291,7 +292,7 @@ def _name_of(filename: Any, file: Any) -> Any:
 def _extent(
     file: Any, dtype: np.dtype[Any], mode: str, offset: int, shape: Any
 ) -> tuple[tuple[int, ...], int]:
-    """The shape of the array, and the byte where it ends in the file, which grows to that size."""
+    """The shape of the array, and its end in the file in bytes. The file grows to that size."""
     file.seek(0, 2)
     size = file.tell()
     if shape is None:
@@ -316,10 +317,10 @@ def _extent(
 
 
 def govern(array: np.memmap[Any, Any], budget: AnyGuard = None) -> Guard:
-    """Keeps a np.memmap that exists already within a budget, for as long as it lives.
+    """Keeps an existing np.memmap within a budget, for its lifetime.
 
-    Pages are paged out by the kernel instead of dropped, which is safe whatever happens to the
-    mapping; it needs a file that you own or may write.
+    The kernel pages its pages out instead of dropping them, which is safe whatever happens to the
+    mapping. This needs a file that you own or may write.
 
     >>> import evenkeel, numpy
     >>> numpy.zeros(1 << 20, "uint8").tofile("there.bin")
@@ -347,12 +348,12 @@ def _forget(guard: Guard, address: int) -> None:
     guard._evictor.remove(address)
 
 
-# By id. A plain dict, since a fork may come while another thread adds or removes.
+# By id. A plain dict, because a fork may happen while another thread changes it.
 _guarded: dict[int, weakref.ref[_GuardedMmap]] = {}
 
 
 def _guard_in_child() -> None:
-    """In a child of fork the guards have no mappings: adds those that are alive."""
+    """In a child of fork, the guards have no mappings: adds those that still exist."""
     for reference in list(_guarded.values()):
         mapping = reference()
         if mapping is None or mapping.closed:

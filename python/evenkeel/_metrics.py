@@ -1,4 +1,4 @@
-"""What this process does with evenkeel, for a metrics system."""
+"""Counters of this process for a metrics system."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from evenkeel import _core
 
 
 def metrics() -> str:
-    """The counters of all that is open in this process, as OpenMetrics text for Prometheus.
+    """The counters of all open objects in this process, as OpenMetrics text for Prometheus.
 
     Arrays, token streams, weights, loaders and budgets, each with its own samples, and their sums
-    since the process began. Objects are not kept alive: what is closed or collected is gone from
-    the next text and stays in the sums. Never waits for a disk. Serve it with the content type
+    since the process started. Objects are not kept alive: one that is closed or collected is absent
+    from the next text and stays in the sums. Never waits for a disk. Serve it with the content type
     ``application/openmetrics-text; version=1.0.0; charset=utf-8``.
 
     >>> import evenkeel

@@ -20,7 +20,7 @@ def set_mixture(
     max_epochs: MaxEpochs | None,
     exhausted: str,
 ) -> None:
-    """The options of a mixture, checked, for `sets` sets."""
+    """Checks and sets the options of a mixture of `sets` sets."""
     mixture = _core.MixtureOptions()
     mixture.exhausted = exhausted
     if schedule is not None:
@@ -31,7 +31,7 @@ def set_mixture(
 
 
 def stages(schedule: Schedule) -> list[tuple[int, list[float]]]:
-    """The stages as pairs, in the order of their steps for a dict."""
+    """The stages as pairs; those of a dict are sorted by step."""
     mapped = isinstance(schedule, Mapping)
     if isinstance(schedule, (str, bytes)) or not isinstance(schedule, (Mapping, Sequence)):
         raise _not_a_schedule(schedule)
@@ -59,7 +59,7 @@ def _not_a_schedule(value: object) -> TypeError:
 
 
 def limits(max_epochs: MaxEpochs, sets: int) -> list[int]:
-    """For each set, 0 for no limit."""
+    """The limit of each set; 0 for no limit."""
     if isinstance(max_epochs, Sequence) and not isinstance(max_epochs, (str, bytes)):
         each = list(max_epochs)
         if len(each) != sets:

@@ -16,12 +16,12 @@ from evenkeel._core import Budget
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_recording: list[_core.Recording] = []  # those that are under way, outermost first
+_recording: list[_core.Recording] = []  # recordings in progress, outermost first
 
 
 def mark(text: str) -> None:
-    """Names this moment ("epoch 2") for the profiles it lies in: each `evenkeel.profile` under way
-    in this process, and an `evenkeel profile` that watches it from outside.
+    """Marks this moment ("epoch 2") in each `evenkeel.profile` that is recording in this process,
+    and in an `evenkeel profile` that watches it from outside.
 
     >>> import evenkeel
     >>> with evenkeel.profile() as p:
@@ -110,12 +110,13 @@ class profile:
 
     @property
     def peaks(self) -> dict[str, int | None]:
-        """The largest value of each kind, in bytes; None where the kernel does not tell."""
+        """The largest value of each kind, in bytes; None if the kernel does not report it."""
         return self._done().peaks
 
     @property
     def slope(self) -> float | None:
-        """How memory rises over the second half, bytes a minute; None for runs under a second."""
+        """How fast memory rises in the second half of the run, in bytes per minute; None for runs
+        under a second."""
         return self._done().slopes["memory"]
 
     @property
@@ -139,7 +140,7 @@ class profile:
 
     @property
     def notes(self) -> list[str]:
-        """What a reader of the numbers must know."""
+        """Notes that are needed to interpret the numbers."""
         return self._done().notes
 
     def report(self, path: str | os.PathLike[str]) -> None:
@@ -148,7 +149,7 @@ class profile:
         made = {".html": done.html, ".svg": done.svg, ".json": done.json, ".csv": done.csv}
         suffix = os.path.splitext(os.fspath(path))[1].lower()
         if suffix not in made:
-            raise ValueError(f"report: {suffix or 'no suffix'}; known are {', '.join(made)}")
+            raise ValueError(f"report: {suffix or 'no suffix'} is not one of {', '.join(made)}")
         _core.write_report(os.fspath(path), made[suffix]())
 
     def __repr__(self) -> str:
@@ -158,7 +159,7 @@ class profile:
             return "<evenkeel.profile, not begun>"
         return f"<evenkeel.profile of {self._report.seconds:.2f} s: {self._report.subtitle}>"
 
-    # A picture by itself: no scripts to be trusted, and no styles that would reach the notebook's.
+    # An image, which needs no trusted scripts, and has no styles that would affect the notebook.
     def _repr_html_(self) -> str:
         done = self._done()
         picture = base64.b64encode(done.svg().encode()).decode()
@@ -180,7 +181,7 @@ class profile:
             )
         if self._report is None:
             state = "is still recording" if self._recording is not None else "has not recorded yet"
-            raise ValueError(f"profile: it {state}\nhint: ask when the block has ended")
+            raise ValueError(f"profile: it {state}\nhint: use it after the block has ended")
         return self._report
 
 

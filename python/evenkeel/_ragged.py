@@ -12,7 +12,7 @@ import numpy as np
 from evenkeel import _core
 from evenkeel._array import Array
 
-# What a loader gives of a field: (dtype, shape of a row, or None for values of all rows together).
+# What a loader returns for a field: (dtype, shape of a row, or None for the values of all rows).
 Form = tuple["np.dtype[Any]", "tuple[int, ...] | None"]
 
 
@@ -24,13 +24,13 @@ class Ragged:
             _require_array("ragged", name, array)
         _require_numbers("ragged", "offsets", offsets)
         self._values, self._offsets = values, offsets
-        self._budget = values.budget  # also when the arrays are closed
+        self._budget = values.budget  # kept for when the arrays are closed
 
     def __len__(self) -> int:
         return self._offsets._reader.lists
 
     def __getitem__(self, index: int) -> np.ndarray[Any, np.dtype[Any]]:
-        """The values of one row. Loaders read many at a time."""
+        """The values of one row. Loaders read many rows at a time."""
         row = operator.index(index)
         row += len(self) if row < 0 else 0
         if not 0 <= row < len(self):
@@ -39,8 +39,8 @@ class Ragged:
         begin, end = (first + int(bound) for bound in self._offsets[place : place + 2])
         if not first <= begin <= end <= len(self._values):
             raise ValueError(
-                f"ragged: row {row:,} is said to be values {begin} to {end} of"
-                f" {len(self._values):,}"
+                f"ragged: the offsets of row {row:,} are {begin} to {end}, but there are"
+                f" {len(self._values):,} values"
             )
         values: np.ndarray[Any, np.dtype[Any]] = self._values[begin:end]
         return values
@@ -121,7 +121,7 @@ class Csr(Ragged):
             csr_matrix = import_module("scipy.sparse").csr_matrix
         except ImportError:
             raise ImportError(
-                "csr: batches are matrices of SciPy, which is not installed\n"
+                "csr: batches are SciPy matrices, but SciPy is not installed\n"
                 "hint: pip install scipy, or dense=True"
             ) from None
         columns, dtype = self._columns, self._indices.dtype
@@ -133,8 +133,8 @@ class Csr(Ragged):
             return converted
 
         def matrix(data: Any, indices: Any, indptr: Any) -> Any:
-            # The constructor would check again what was checked, and copy arrays that look like
-            # small parts of larger ones.
+            # The constructor would repeat the checks, and copy arrays that look like small parts of
+            # larger ones.
             made = csr_matrix((len(indptr) - 1, columns), dtype=data.dtype)
             made.data, made.indices, made.indptr = data, indices, indptr.astype(dtype)
             return made
@@ -149,10 +149,10 @@ class Csr(Ragged):
 def ragged(values: Array, offsets: Array) -> Ragged:
     """Rows of different lengths: row i is values[offsets[i]:offsets[i+1]].
 
-    For `evenkeel.Loader`, alone or beside arrays. A batch of it is a pair: the values of its rows
-    one after the other, and offsets into them, one more than rows. Offsets are read as they are
-    needed, so there may be billions. Offsets that decrease or leave the values are a ValueError
-    that names the row.
+    For `evenkeel.Loader`, alone or beside arrays. A batch of it is a pair: the concatenated values
+    of its rows, and offsets into them, one more than rows. Offsets are read as they are needed, so
+    there may be billions. Offsets that decrease or exceed the values are a ValueError that names
+    the row.
 
     >>> import evenkeel, numpy
     >>> numpy.save("values.npy", numpy.arange(10))
@@ -167,11 +167,11 @@ def ragged(values: Array, offsets: Array) -> Ragged:
 
 
 def csr(data: Array, indices: Array, indptr: Array, columns: int, *, dense: bool = False) -> Csr:
-    """A sparse matrix whose three arrays lie on disk: row i has data[indptr[i]:indptr[i+1]] in the
+    """A sparse matrix whose three arrays are on disk: row i has data[indptr[i]:indptr[i+1]] in the
     columns indices[indptr[i]:indptr[i+1]], each column at most once.
 
     For `evenkeel.Loader`, alone or beside arrays. A batch of it is a scipy.sparse.csr_matrix, or
-    with `dense` an array of all columns, which also goes to a GPU.
+    with `dense` an array of all columns, which can also be copied to a GPU.
 
     >>> import evenkeel, numpy
     >>> numpy.save("data.npy", numpy.array([5.0, 6.0, 7.0]))
@@ -188,7 +188,7 @@ def csr(data: Array, indices: Array, indptr: Array, columns: int, *, dense: bool
 def _require_array(what: str, name: str, array: object) -> None:
     if not isinstance(array, Array):
         raise TypeError(
-            f"{what}: {name} must be an array that evenkeel.open gives; got {type(array).__name__}"
+            f"{what}: {name} must be an array from evenkeel.open; got {type(array).__name__}"
         )
     if not array.shape:
         raise TypeError(f"{what}: {name} has no rows")

@@ -1,11 +1,11 @@
-"""Which process this is among those that train together."""
+"""The rank of this process, and the number of ranks."""
 
 from __future__ import annotations
 
 import os
 import sys
 
-# As torchrun, Slurm and Open MPI say it.
+# The variables of torchrun, Slurm and Open MPI.
 _NAMES = (
     ("RANK", "WORLD_SIZE"),
     ("SLURM_PROCID", "SLURM_NTASKS"),
@@ -14,9 +14,10 @@ _NAMES = (
 
 
 def rank_and_world(rank: int | None, world: int | None) -> tuple[int, int]:
-    """As given, else from torch.distributed, else from the environment, else one process alone."""
+    """As given, otherwise from torch.distributed, otherwise from the environment, otherwise one
+    process."""
     if (rank is None) != (world is None):
-        raise ValueError("loader: give rank and world both, or neither")
+        raise ValueError("loader: pass both rank and world, or neither")
     if rank is not None and world is not None:
         return rank, world
     distributed = sys.modules.get("torch.distributed")
@@ -33,4 +34,4 @@ def _number(name: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise ValueError(f"loader: {name} in the environment is {text!r}, no number") from None
+        raise ValueError(f"loader: {name} in the environment is {text!r}, not a number") from None

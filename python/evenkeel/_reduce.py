@@ -36,7 +36,7 @@ class Reductions:
     ) -> Any:
         """The sum of all elements, or of each column (axis 0), read block by block.
 
-        Integers are summed as NumPy does, floats in float64 with the rounding errors kept."""
+        Integers are summed as in NumPy, floats in float64 with compensation of rounding errors."""
         return self._reduce("sum", axis, dtype, out, keepdims)
 
     def mean(
@@ -84,19 +84,21 @@ class Reductions:
         return self._reduce("std", axis, dtype, out, keepdims, ddof)
 
     def min(self, axis: int | None = None, out: None = None, *, keepdims: bool = False) -> Any:
-        """The least element, or that of each column (axis 0); NaN if there is one, as in NumPy."""
+        """The smallest element, or that of each column (axis 0); NaN if there is one, as in
+        NumPy."""
         return self._reduce("min", axis, None, out, keepdims)
 
     def max(self, axis: int | None = None, out: None = None, *, keepdims: bool = False) -> Any:
-        """The greatest element, or that of each column (axis 0); NaN if there is one."""
+        """The largest element, or that of each column (axis 0); NaN if there is one."""
         return self._reduce("max", axis, None, out, keepdims)
 
 
 def reduce(
     array: Array, name: str, axis: int | None, dtype: Any, out: Any, keepdims: bool, ddof: float = 0
 ) -> Any:
-    """As the ndarray method `name` with axis 0 or None; in float64 where NumPy would use a narrower
-    float. NumPy's own functions call the methods with `dtype` and `out`, which must be None."""
+    """Like the ndarray method `name` with axis 0 or None, but in float64 if NumPy would use a
+    narrower float. NumPy's own functions call the methods with `dtype` and `out`, which must be
+    None."""
     if dtype is not None or out is not None:
         raise TypeError(f"{name}: dtype and out are not supported; the result is in float64")
     along_rows = _along_rows(array, name, axis)
@@ -206,12 +208,13 @@ def _mean(array: Array, along_rows: bool, _: float) -> Any:
 
 def _var(array: Array, along_rows: bool, ddof: float) -> Any:
     """Two passes over each block, and the formula of Chan, Golub and LeVeque for joining blocks.
-    The mean of the first block is subtracted from all: what is left has few digits to lose."""
+    The mean of the first block is subtracted from all elements, so that little precision is
+    lost."""
     _require_numbers(array, "var")
     axis, dtype = _axis(along_rows), _accumulator(array.dtype)
     count: int = 0
     shift: Any = None
-    mean: Any = 0  # of the elements less `shift`
+    mean: Any = 0  # of the elements minus `shift`
     squares: Any = 0  # sum of squared distances from the mean
     for block in _blocks(array, along_rows, 2):
         more = len(block) if along_rows else block.size

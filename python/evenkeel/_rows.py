@@ -28,44 +28,44 @@ else:
 
 
 class Loader(_Base):
-    """Batches of rows, read ahead under the budget of the (first) array.
+    """Batches of rows, read ahead within the budget of the (first) array.
 
-    `data` is an array that evenkeel.open gave, a tuple of arrays or a dict of them; a batch is then
+    `data` is an array from evenkeel.open, a tuple of arrays or a dict of them; a batch is then
     an array, a tuple of arrays or a dict of arrays. Arrays that belong together have the same
     number of rows. A list of pairs (data, weight) is a mixture of such data. Rows of different
-    lengths and sparse matrices are given as `evenkeel.ragged` and `evenkeel.csr`.
+    lengths and sparse matrices are passed as `evenkeel.ragged` and `evenkeel.csr`.
 
     Every batch is a pure function of the data, order, seed, step, rank and world: you can seek to
-    it, resume on another number of ranks, and ask which rows it has (`explain`). `order` is
-    "shuffled" (each row once an epoch, exactly), "blocks" (each row once an epoch, at the speed of
-    a scan), "sequential", or "random" (with replacement). For "blocks", `block` and `window` are
+    it, resume on another number of ranks, and see which rows it has (`explain`). `order` is
+    "shuffled" (each row once per epoch, exactly), "blocks" (each row once per epoch, at the speed
+    of a scan), "sequential", or "random" (with replacement). For "blocks", `block` and `window` are
     rows, or bytes of all arrays together as text ("64KiB"); a window takes a quarter of the budget
-    by default, and two are held; the sets of a mixture share that evenly. `streams` is a multiple
-    of every `world` that will continue the run, 64 by default; a mixture takes so many rows of a
-    set at a time, and has fewer by default. These are part of the state: a loader created without
-    `block` and `window` takes them from there. `rank` and `world` default to those of
-    torch.distributed, else of the environment of torchrun, Slurm or Open MPI, else one process.
+    by default, and two are in memory; the sets of a mixture share that evenly. `streams` is a
+    multiple of every `world` that will continue the run, 64 by default; a mixture takes this many
+    rows of a set at a time, and has fewer by default. These are part of the state: a loader created
+    without `block` and `window` takes them from the state. `rank` and `world` default to those of
+    torch.distributed, then to the environment of torchrun, Slurm or Open MPI, then to one process.
 
     A loop is one epoch, and the next loop the next epoch; `epochs` makes a loop of several. With
     `steps` a loop ends after that many batches, and the next loop begins again at step 0, as
-    validation wants it. "random" and mixtures have no epochs: without `steps` or `max_epochs` they
-    do not end, and `len` is a TypeError. Rows at the end of an epoch that are less than a step make
-    a short batch, divided evenly among the ranks; `drop_last` leaves them out.
+    validation needs it. "random" and mixtures have no epochs: without `steps` or `max_epochs` they
+    do not end, and `len` is a TypeError. Rows at the end of an epoch that do not fill a step make a
+    short batch, divided evenly among the ranks; `drop_last` leaves them out.
 
     `schedule` changes the weights of a mixture during training: {0: [3, 1], 200_000: [1, 3]} has
-    weights 1 : 3 from step 200,000 on. Each set goes on where it was, and shares are exact within
-    each stage. `max_epochs` limits the epochs of every set, or of each: [1, None]. `exhausted` says
-    what happens when a set has had them: "stop" ends the loader, "drop" gives its weight to the
-    other sets, "repeat" begins the set again with its first epoch.
+    weights 1 : 3 from step 200,000 on. Each set continues where it was, and shares are exact within
+    each stage. `max_epochs` limits the epochs of all sets, or of each: [1, None]. `exhausted` says
+    what happens when a set reaches the limit: "stop" ends the loader, "drop" gives its weight to
+    the other sets, "repeat" starts the set again with its first epoch.
 
     Without `device` batches are ndarrays; with it, torch tensors on that device. Batches for a GPU
-    are copied from pinned memory on their own stream while the batch before is used. `transform` is
-    called with each batch in the thread that asks for it, and what it returns is given. The arrays
-    are yours: a batch lies in the memory into which it was read, and that memory is used again when
-    you let go of it.
+    are copied from pinned memory on their own stream while the previous batch is used. `transform`
+    is called with each batch in the thread that requests it, and its result is returned. You may
+    keep or change the arrays: a batch is in the memory into which it was read, and that memory is
+    reused after you release it.
 
-    Several threads may call `next` (each batch is given once), `seek` and `close`. A child of fork
-    needs a loader of its own.
+    Several threads may call `next` (each batch is returned once), `seek` and `close`. A child of
+    fork needs its own loader.
 
     >>> import evenkeel, numpy
     >>> numpy.save("x.npy", numpy.arange(20).reshape(10, 2))
@@ -159,14 +159,14 @@ class Loader(_Base):
                 torch_dtype(dtype)
             if any(isinstance(field, Csr) and len(_forms(field)) > 1 for field in fields):
                 raise ValueError(
-                    "loader: a sparse matrix of SciPy does not go to a device\n"
+                    "loader: a SciPy sparse matrix cannot be copied to a device\n"
                     "hint: use csr(..., dense=True), or leave out device"
                 )
             shapes = [((batch_size, *(shape or ())), dtype) for dtype, shape in forms]
             self._ring = ring_for(device, shapes, batch_size, prefetch)
             if self._ring is not None and any(shape is None for _, shape in forms):
                 raise ValueError(
-                    f"loader: rows of different lengths do not go to device {device!r}\n"
+                    f"loader: rows of different lengths cannot be copied to device {device!r}\n"
                     'hint: use device="cpu" and copy what you need in transform'
                 )
         if self._ring is not None:
@@ -199,16 +199,17 @@ class Loader(_Base):
         return [len(arrays[0]) for arrays, _ in self._sets]
 
     def explain(self, step: int) -> list[dict[str, Any]]:
-        """Which row of which set each row of a step's batch is. Reads nothing."""
+        """The set and the row number of each row in the batch of a step. Reads nothing."""
         return self.explained(number("step", step, 0, what="explain"))
 
     @property
     def epoch(self) -> int:
-        """Of the batch that comes next; 0 for mixtures and an order that has no epochs."""
+        """The epoch of the next batch; 0 for mixtures and for an order without epochs."""
         return self.epoch_at(self.step)
 
     def describe(self) -> str:
-        """What it reads, in which order, and how much memory that takes, in several lines."""
+        """Describes what is read, in which order, and how much memory that takes, in several
+        lines."""
         if self._closed:
             return "loader: closed"
         size = _core.format_size
@@ -253,8 +254,8 @@ class Loader(_Base):
 def row_sets(
     data: Data, what: str = "loader"
 ) -> tuple[list[tuple[tuple[Field, ...], float]], object]:
-    """Sets of arrays with weights, and how batches are given: None (an array), a tuple, or a list
-    of the keys of dicts."""
+    """Sets of arrays with weights, and the form of batches: None (an array), a tuple, or a list of
+    the keys of dicts."""
     if isinstance(data, list):
         if not data:
             raise ValueError(f"{what}: the mixture is empty\nhint: give pairs of (data, weight)")
@@ -294,7 +295,7 @@ def _fields(data: Any, what: str) -> tuple[tuple[Field, ...], object]:
             continue
         if not isinstance(array, Array):
             raise TypeError(
-                f"{what}: batches are read from arrays that evenkeel.open gives; got {short(array)}"
+                f"{what}: batches are read from arrays of evenkeel.open; got {short(array)}"
             )
         if not array.shape:
             raise TypeError(f"{what}: {array!r} has no rows")
@@ -310,7 +311,7 @@ def _forms(field: Field) -> list[tuple[Any, tuple[int, ...] | None]]:
 
 
 def _require_same_forms(sets: list[tuple[tuple[Field, ...], float]]) -> None:
-    """Batches of a mixture are read as those of its first set."""
+    """Batches of a mixture have the form of its first set."""
     first = sets[0][0]
     for fields, _ in sets[1:]:
         for mine, other in zip(first, fields):
@@ -327,7 +328,7 @@ def _combine(field: Field) -> Callable[..., Any] | None:
 
 
 def _row_bytes(field: Field) -> int:
-    """Of rows of different lengths, the mean."""
+    """For rows of different lengths, the mean."""
     if isinstance(field, Array):
         return field._row_bytes
     values = sum(len(array) * array._row_bytes for array in field.arrays[:-1])

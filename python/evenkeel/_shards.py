@@ -12,7 +12,7 @@ from evenkeel._array import Array
 from evenkeel._containers import How, Member, PlacedArray, beside, open_placed, read_json
 from evenkeel._files import dtype_of, printable
 
-# What MDS calls numbers; its int is int64.
+# The names of numbers in MDS; its int is int64.
 _NUMBERS = "uint8 uint16 uint32 uint64 int8 int16 int32 int64 float16 float32 float64".split()
 # litData's codes of torch's types. Several have two.
 _TORCH = {0: "float32", 1: "float32", 2: "float64", 3: "float64", 4: "complex64", 5: "complex64"}
@@ -26,7 +26,7 @@ class _Refused(ValueError):
 
 
 class _Table(NamedTuple):
-    """What the table of a shard says."""
+    """The contents of the table of a shard."""
 
     first: int  # where the first row begins
     end: int  # where the last one ends
@@ -40,7 +40,7 @@ def open(path: bytes, name: str, how: How) -> Array:
         fields = ", ".join(made.dtype.names or ())
         raise ValueError(
             f"open {printable(path)}: its rows are read whole, with all their fields: {fields}\n"
-            f'hint: leave the name out, and take the field of what was read: rows["{name}"]'
+            f'hint: omit the name, and take the field of the rows: rows["{name}"]'
         )
     return open_placed(made, how, (open, (path, name, how)))
 
@@ -87,7 +87,7 @@ def _mds(path: bytes, index: dict[str, Any]) -> PlacedArray:
     known = sum(size for _, _, size in first if size is not None)
     left = stride - known - 4 * len(open_fields)
     if left < 0 or (not open_fields and left != 0):
-        raise _Refused(f"rows of {stride} bytes, and columns of {known} bytes")
+        raise _Refused(f"rows have {stride} bytes, but columns have {known} bytes")
     at, names, formats, places = 4 * len(open_fields), [], [], []
     for name, encoding, size in first:
         names.append(str(name))
@@ -112,10 +112,10 @@ def _mds_type(name: str, encoding: str, size: int) -> np.dtype[Any]:
     else:
         raise _Refused(
             f"column {name!r} holds {encoding}, not numbers of a fixed width\n"
-            "hint: ndarray:DTYPE:SHAPE and scalars are, and bytes where all rows have as many"
+            "hint: use ndarray:DTYPE:SHAPE, scalars, or bytes of the same length in all rows"
         )
     if dtype.itemsize != size:
-        raise _Refused(f"column {name!r} of {encoding} is said to have {size} bytes")
+        raise _Refused(f"column {name!r} of {encoding} cannot have {size} bytes")
     return dtype
 
 
@@ -134,13 +134,14 @@ def _litdata(path: bytes, index: dict[str, Any]) -> PlacedArray:
     if tokens:
         return _tokens(files, sizes, tokens, [chunk["dim"] for chunk in index["chunks"]])
     raise _Refused(
-        f"its items are {', '.join(str(kind) for kind in formats)}; chunks of tokens are read\n"
+        f"its items are {', '.join(str(kind) for kind in formats)}; only chunks of tokens can be"
+        " read\n"
         "hint: write them with litdata's TokensLoader"
     )
 
 
 def _tokens(files: list[bytes], sizes: list[int], kind: Any, dims: list[Any]) -> PlacedArray:
-    """Tokens of all chunks, one after the other."""
+    """The tokens of all chunks, concatenated."""
     code = int(kind[2])
     if kind[1] == "tensor":
         if code not in _TORCH:
@@ -169,7 +170,7 @@ def _table(file: bytes, samples: int) -> _Table:
         raise _Refused(f"{printable(file)} does not begin with {samples:,}, its number of rows")
     table: np.ndarray[Any, np.dtype[np.uint32]] = numbers[1:]
     if np.any(table[1:] < table[:-1]) or int(table[-1]) > size or int(table[0]) < 4 * (samples + 2):
-        raise _Refused(f"{printable(file)} says that rows lie outside it")
+        raise _Refused(f"{printable(file)} has rows that are outside the file")
     lengths = np.unique(np.diff(table))[:4]
     return _Table(int(table[0]), int(table[-1]), samples, {int(length) for length in lengths})
 
@@ -181,7 +182,7 @@ def _open(file: bytes) -> Any:
 
 
 def _stride(tables: list[_Table]) -> int:
-    """The bytes of a row, which all rows must have."""
+    """The bytes of a row, the same for all rows."""
     found = set().union(*(table.lengths for table in tables))
     if len(found) != 1:
         raise _Refused(

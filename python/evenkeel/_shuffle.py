@@ -23,18 +23,18 @@ from evenkeel._manifest import (
     write_json,
 )
 
-# What a file holds and what its items are; the command's options have the same names.
+# What a file holds, and what its items are. The options of the command have the same names.
 ITEM_OPTIONS = ("unit", "dtype", "shape", "block", "bos", "eos")
 _BUDGET = 512 << 20
 
 
 def work_budget(budget: AnyBudget) -> Budget:
-    """What the commands take, unless they are told."""
+    """The default budget of the commands."""
     return Budget(min(Budget().limit, _BUDGET) if budget is None else budget)
 
 
 def known_items(given: dict[str, Any]) -> dict[str, Any]:
-    """What a user said about items, in JSON's types."""
+    """The user's options about items, as JSON types."""
     known = {name: given[name] for name in ITEM_OPTIONS}
     if known["dtype"] is not None:
         known["dtype"] = name_for_reader(dtype_of(known["dtype"]))
@@ -53,15 +53,15 @@ def _files(inputs: Paths) -> list[bytes]:
     for path in paths:
         if is_url(path):
             raise ValueError(
-                f"shuffle {printable(path)}: inputs are files, not URLs\nhint: copy it here, or"
-                " mount the bucket"
+                f"shuffle {printable(path)}: inputs must be files, not URLs\nhint: copy it to a"
+                " local disk, or mount the bucket"
             )
     return [os.path.abspath(path) for path in paths]
 
 
 def _seed(seed: int) -> int:
     if not 0 <= seed < 1 << 64:
-        raise ValueError(f"shuffle: a seed is a number of 0 to 2^64 - 1; got {seed}")
+        raise ValueError(f"shuffle: a seed must be from 0 to 2^64 - 1; got {seed}")
     return int(seed)
 
 
@@ -84,22 +84,23 @@ def shuffle(
     resume: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Rows, lines, documents or blocks of files of any size, in random order, in bounded memory.
+    """Shuffles rows, lines, documents or blocks of files of any size, in bounded memory.
 
     Every order is equally likely. The same seed gives the same file on any machine and with any
     budget. The file appears under its name when it is complete. Returns the figures of the run.
 
     - `unit`: "rows", "lines", "documents" or "blocks". Default: lines of text, documents of llm.c,
-      Megatron and datatrove files, else rows.
-    - `dtype`, `shape`: what a file without a header holds.
-    - `block`: tokens of a block. `bos`, `eos`: the token that documents begin or end with, in files
+      Megatron and datatrove files, otherwise rows.
+    - `dtype`, `shape`: of a file without a header.
+    - `block`: tokens per block. `bos`, `eos`: the token that documents begin or end with, in files
       without an index.
-    - `format`: of tokens; default: as the input.
+    - `format`: of tokens; default: as in the input.
     - `budget`: all memory; default 512 MiB, or an eighth of the memory available if that is less.
     - `scratch`: a folder for the scratch file, which is as large as the input. Default: beside the
       output; an output at s3:// needs one.
-    - `checkpoint`: bytes after which a killed run can be resumed; `resume` goes on there.
-    - `checksums`: writes OUTPUT.xxh3, too, which `evenkeel verify` checks.
+    - `checkpoint`: bytes between two checkpoints. `resume` continues at the last one of a killed
+      run.
+    - `checksums`: also writes OUTPUT.xxh3, which `evenkeel verify` checks.
 
     >>> import evenkeel
     >>> open("lines.txt", "w").write("one\\ntwo\\nthree\\n")
@@ -141,20 +142,20 @@ def plan_shuffle(
     scratch: PathLike | None = None,
     checksums: bool = False,
 ) -> Manifest:
-    """Cuts the work of `evenkeel.shuffle` into parts that machines of a cluster can do.
+    """Divides the work of `evenkeel.shuffle` into parts for the machines of a cluster.
 
-    - `parts`: how many there are of each step. Lines are counted first; then items are distributed
+    - `parts`: the number of parts of each step. Lines are counted first; then items are distributed
       to scratch files; then each part sorts and writes its share of the output.
-    - `scratch`: a folder for the parts, which all machines see. Default: beside the output. It
-      takes twice as much room as the input.
-    - `budget`: what the parts will be given. With less, parts read their scratch files several
-      times.
+    - `scratch`: a folder for the parts, visible to all machines. Default: beside the output. It
+      needs twice the space of the input.
+    - `budget`: the budget that the parts will have. With less, parts read their scratch files
+      several times.
 
     The rest is as for `evenkeel.shuffle`. See `evenkeel.Manifest`.
     """
     known = known_items(locals())
     if parts < 1:
-        raise ValueError(f"shuffle: work is cut into 1 part or more; got parts={parts}")
+        raise ValueError(f"shuffle: parts must be 1 or more; got {parts}")
     require_file(os.fsdecode(output), "shuffle")
     paths = _files(inputs)
     made = os.path.abspath(os.fsdecode(output))
@@ -186,7 +187,7 @@ def plan_shuffle(
 
 
 class ShuffleManifest(Manifest):
-    """The parts of `evenkeel.shuffle`, in two steps; of lines, in three."""
+    """The parts of `evenkeel.shuffle`, in two steps, or three for lines."""
 
     work = "shuffle"
 
@@ -223,8 +224,9 @@ class ShuffleManifest(Manifest):
         return self._steps[part // self._each]
 
     def _range(self, part: int) -> tuple[int, int]:
-        """Bytes that are counted, items that are distributed, buckets that are written. Which lines
-        are distributed is known when they have been counted: then these are numbers of parts."""
+        """The bytes to count, the items to distribute, or the buckets to write. Which lines to
+        distribute is known only after lines have been counted: until then, this is a range of
+        parts."""
         step, i = self._step(part), part % self._each
         if step == "distribute" and self._job["unit"] == "lines":
             return i, i + 1
@@ -244,7 +246,7 @@ class ShuffleManifest(Manifest):
         return [os.path.join(self._scratch, f"{part:05d}.{step}{ending}") for ending in endings]
 
     def _kind(self, part: int) -> str:
-        """Says which part of which work a file is."""
+        """Identifies the part and the work that a file belongs to."""
         return digest([self._job, self._step(part), list(self._range(part)), self._each])
 
     def _report_path(self, part: int) -> str:
@@ -366,7 +368,7 @@ class ShuffleManifest(Manifest):
         if items != planned:
             raise ValueError(
                 f"shuffle: {planned:,} items were distributed, and {items:,} were written\nhint:"
-                " files in the scratch folder were changed: make a new manifest"
+                " files in the scratch folder were changed: create a new manifest"
             )
         paths = [self._part_paths(i)[0] for i, one in zip(self.steps[-1], wrote) if one["items"]]
         report = _core.copy_items(

@@ -1,6 +1,6 @@
 """`evenkeel shuffle` with --manifest: the command line of evenkeel.plan_shuffle.
 
-cli/shuffle.cc has the same options and does all other shuffles itself; a test compares them.
+cli/shuffle.cc has the same options and runs all other shuffles itself; a test compares the options.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _run(given: argparse.Namespace) -> dict[str, Any]:
         raise ValueError("shuffle: --parts, --part and --finish need --manifest")
     if not given.files or given.output is None:
         raise ValueError(
-            "shuffle: files and --output are needed\nhint: evenkeel shuffle train.npy -o mixed.npy"
+            "shuffle: needs files and --output\nhint: evenkeel shuffle train.npy -o mixed.npy"
             " --manifest m.json --parts 64"
         )
     _command.require_parts(given, parser(), [*_PLANNED, "budget"])
@@ -74,4 +74,4 @@ def _say(report: dict[str, Any]) -> None:
     if report.get("seconds"):
         print(f"{report['seconds']:.1f} s")
     elif report.get("resumed"):
-        print("all of it was done before")
+        print("everything was already done")

@@ -1,4 +1,4 @@
-"""evenkeel.stats: what is in files of any size."""
+"""evenkeel.stats: statistics of files of any size."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ def stats(
     budget: AnyBudget = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Figures of files of any size, read once: what `evenkeel stats --json` prints.
+    """Statistics of files of any size, read once: what `evenkeel stats --json` prints.
 
-    Of arrays by column: numbers, NaN and infinities, least and largest, mean, variance, quantiles
-    and a histogram. Of token files: how often tokens occur, and lengths of documents. Of text:
-    lengths of lines.
+    For each column of an array: number of values, NaN and infinities, minimum, maximum, mean,
+    variance, quantiles and a histogram. For token files: how often tokens occur, and lengths of
+    documents. For text: lengths of lines.
 
     - `unit`, `dtype`, `shape`, `block`, `bos`, `eos`: as for `evenkeel.shuffle`. `tokens`: the
       files hold tokens, not rows.
-    - `quantiles`: of 0 to 1. They are exact for up to `sketch` numbers of a column. Beyond that,
-      their place among all numbers is right to within "rank_error" with a probability of 99 %.
-    - `bins`: bars of histograms. `top`: so many of the most frequent tokens.
+    - `quantiles`: from 0 to 1. They are exact for up to `sketch` numbers in a column. Beyond that,
+      their rank among all numbers is exact to within "rank_error" with a probability of 99 %.
+    - `bins`: bars of histograms. `top`: how many of the most frequent tokens to return.
     - `budget`: all memory; default 512 MiB, or an eighth of the memory available if that is less.
 
     >>> import evenkeel, numpy
@@ -58,7 +58,7 @@ def stats(
         items = items_of(files, {**known, "unit": "blocks", "block": 1 << 15})
     for q in quantiles:
         if not 0 <= q <= 1:
-            raise ValueError(f"stats: quantiles are of 0 to 1; got {q}")
+            raise ValueError(f"stats: quantiles must be from 0 to 1; got {q}")
     report = _core.stats(
         items,
         budget=work_budget(budget),

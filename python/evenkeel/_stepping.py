@@ -1,4 +1,4 @@
-"""What all loaders have in common, on top of a reader of batches."""
+"""Shared code of all loaders, on top of a reader of batches."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from evenkeel._device import Ring
 
     class _Reader:
-        """What the readers of _core have."""
+        """The methods of the readers of _core."""
 
         deliver: object
         convert: object
@@ -57,7 +57,7 @@ else:
 
 
 class Stepping(Closing, _Reader):
-    """Steps, states, ranks and the end of a loader, on top of a reader of _core: see `over`."""
+    """Steps, states, ranks and closing of a loader, on top of a reader of _core: see `over`."""
 
     _ring: Ring | None
     _rank: int
@@ -71,7 +71,7 @@ class Stepping(Closing, _Reader):
         self._ring = None
 
     def __iter__(self) -> Iterator[Any]:
-        """Goes on where the loader stands. After the end it begins the next loop."""
+        """Continues at the current step. After the end it begins the next loop."""
         if self._ring is None:
             self.begin_loop()
         else:
@@ -85,14 +85,14 @@ class Stepping(Closing, _Reader):
         return True
 
     def __len__(self) -> int:
-        """Batches of one loop, which is what `steps` or `epochs` says."""
+        """The number of batches in one loop, as set by `steps` or `epochs`."""
         if self.size == 0:
-            raise TypeError("len: this loader does not end; give steps= or epochs=")
+            raise TypeError("len: this loader does not end; pass steps= or epochs=")
         return self.size
 
     @property
     def step(self) -> int:
-        """Of the batch that comes next."""
+        """The step of the next batch."""
         return self.next_step if self._ring is None else self._ring.step(self)
 
     @property
@@ -104,7 +104,7 @@ class Stepping(Closing, _Reader):
         return self._world
 
     def seek(self, step: int) -> None:
-        """The next batch is that of `step`, at once."""
+        """Makes the batch of `step` the next one, without reading the steps before it."""
         step = number("step", step, 0, what="seek")
         if self._ring is None:
             self.seek_step(step)
@@ -112,25 +112,25 @@ class Stepping(Closing, _Reader):
             self._ring.settle(lambda: self.seek_step(step))
 
     def state_dict(self) -> dict[str, Any]:
-        """Where it stands and which data that belongs to: small, plain, fit for torch.save."""
+        """The position and the identity of the data: small, and fit for torch.save."""
         return {"evenkeel": 1, "state": self.state_at(self.step)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on where `state` was taken, also with another world, batch size or prefetch.
-
-        ValueError names the difference when it belongs to other data, seed or order."""
+        """Continues where `state` was saved, also with another world, batch size or prefetch.
+        Raises ValueError, which names the difference, if the state belongs to other data, seed or
+        order."""
         if not isinstance(state, Mapping) or "state" not in state:
-            raise ValueError(f"load: this is no state of a {type(self).__name__}")
+            raise ValueError(f"load: this is not a state of a {type(self).__name__}")
         if self._ring is None:
             self.load(state["state"])
         else:
             self._ring.settle(lambda: self.load(state["state"]))
 
     def close(self) -> None:
-        """Ends the reading ahead and gives all memory back. From any thread: one that waits in
-        `next` gets a ValueError."""
+        """Stops reading ahead and releases all memory. Any thread may call it: a thread that waits
+        in `next` gets a ValueError."""
         if self._owner != os.getpid():
-            return  # a child of fork has nothing to end
+            return  # a child of fork has nothing to close
         self._closed = True
         self.close_reader()
         if self._ring is not None:
@@ -138,8 +138,8 @@ class Stepping(Closing, _Reader):
 
 
 def over(mixin: type, reader: Any) -> Any:
-    """The mixin with this reader as its only base: nanobind 2, the last for Python 3.9, takes no
-    second one. Methods of the mixin must not use super()."""
+    """The mixin with this reader as its only base: nanobind 2, the last for Python 3.9, allows only
+    one. Methods of the mixin must not use super()."""
     members: dict[str, Any] = {}
     for base in reversed(mixin.__mro__[:-1]):
         members.update(vars(base))
@@ -169,7 +169,7 @@ def set_common(
     stride: int,
     phase: int,
 ) -> None:
-    """The options that all loaders have, checked."""
+    """Checks and sets the options that all loaders have."""
     options.batch_size = number("batch_size", batch_size, 1)
     options.order = order
     options.seed = number("seed", seed, 0)

@@ -44,13 +44,12 @@ def tokens(
     """Opens token files as one stream: nanoGPT, llm.c, Megatron, datatrove, NPY or headerless.
 
     `paths` is a path, a pattern with * ? [], Megatron's prefix (without .bin and .idx), or several
-    of them. The first bytes of a file decide what it is. `dtype` says what a file without a header
-    holds (default uint16). `budget` is what the tokens and all loaders made from them may occupy in
-    memory. `start` and `stop` choose a part of the stream; negative numbers count from its end.
-    `cache` is the most of the budget that may hold tokens for when they are asked for again, as in
-    evenkeel.open: all that is left, or bytes, or False for none; or, for URLs, a folder and a size.
-    `page_cache="fill"` lets what was read stay in the kernel's page cache while memory is free, as
-    in `evenkeel.open`.
+    of them. The first bytes of a file determine its format. `dtype` is the type of a file without a
+    header (default uint16). `budget` is the memory that the tokens and all their loaders may
+    occupy. `start` and `stop` select a part of the stream; negative numbers count from its end.
+    `cache` limits the part of the budget that caches tokens, as in evenkeel.open: all that is left,
+    or bytes, or False for none; or, for URLs, a folder and a size. `page_cache="fill"` leaves data
+    in the kernel's page cache while memory is free, as in `evenkeel.open`.
 
     >>> import evenkeel, numpy
     >>> numpy.arange(1000, dtype="uint16").tofile("train.bin")
@@ -79,7 +78,7 @@ def tokens(
 
 
 def is_tensor(value: Any) -> bool:
-    """Without importing torch for those who do not use it."""
+    """Does not import torch for users who do not need it."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.Tensor)
 
@@ -100,9 +99,9 @@ def flat_bytes(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 class Tokens:
     """One stream of tokens in one file or in several. Made by `evenkeel.tokens`.
 
-    Indexing gives ndarrays of the stored dtype, as NumPy would; `xy` gives training crops; `slice`
-    and `split` give streams. Several threads may use it, and a child of fork may go on using it.
-    Pickling sends paths and options, not data.
+    Indexing returns ndarrays of the stored dtype, as in NumPy; `xy` returns training crops; `slice`
+    and `split` return streams. Several threads may use it, and a child of fork may continue to use
+    it. Pickling sends paths and options, not data.
     """
 
     def __init__(
@@ -164,7 +163,7 @@ class Tokens:
         return _html.tokens(self)
 
     def describe(self) -> str:
-        """What it is, what it uses of its budget, and which engine reads it, in several lines."""
+        """Describes the stream, its use of the budget and its engine, in several lines."""
         budget = self.budget
         return "\n".join(
             [
@@ -177,7 +176,7 @@ class Tokens:
         )
 
     def __getitem__(self, index: Any) -> Any:
-        """Tokens as they are stored: a number, a slice, index arrays or masks, as NumPy indexes."""
+        """Tokens in the stored dtype, by a number, a slice, index arrays or masks, as in NumPy."""
         if isinstance(index, str):
             raise IndexError("tokens: a name is not an index; use integers, slices or index arrays")
         wanted = resolve(index, self._shape_alone)
@@ -226,13 +225,13 @@ class Tokens:
         return 1, 0  # memory of the CPU
 
     def stats(self) -> dict[str, int]:
-        """What was read since it was opened, and from where, also by loaders of these tokens alone.
-        The counters are those of Array.stats."""
+        """Counters of what was read since the tokens were opened, and from where, also by loaders
+        of only these tokens. They are those of Array.stats."""
         return self._stream.stats()
 
     def slice(self, start: int = 0, stop: int | None = None) -> Tokens:
-        """Tokens start .. stop-1 as a stream of its own, which shares this one's budget. Negative
-        numbers count from the end."""
+        """Tokens start .. stop-1 as a separate stream, which shares the budget of this one.
+        Negative numbers count from the end."""
         return self._part(self._stream.slice(start, stop))
 
     def _part(self, part: _core.TokenStream) -> Tokens:
@@ -245,7 +244,7 @@ class Tokens:
 
     def split(self, fraction: float) -> tuple[Tokens, Tokens]:
         """Two streams: the first `fraction` of the tokens, and the rest, for training and
-        validation. Both share this one's budget.
+        validation. Both share the budget of this stream.
 
         >>> import evenkeel, numpy
         >>> numpy.arange(1000, dtype="uint16").tofile("train.bin")
@@ -262,13 +261,13 @@ class Tokens:
 
     def megatron_split(self, split: str) -> list[Tokens | None]:
         """The parts of a Megatron split such as "969,30,1": training, validation and test, each
-        with the documents that megatron-core gives it. None for a part without documents."""
+        with the same documents as in megatron-core. None for a part without documents."""
         parts = self._stream.megatron_split(split)
         return [None if part is None else self._part(part) for part in parts]
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """As stored."""
+        """The stored dtype."""
         return np.dtype(self._stream.dtype)
 
     @property
@@ -285,13 +284,14 @@ class Tokens:
 
     @property
     def engine(self) -> str:
-        """The engine at work, how it works, and why it: a fallback is never silent."""
+        """The engine in use, how it reads, and why it was chosen, so that a fallback is never
+        silent."""
         name, how, why = self._stream.engine
         return f"{name} ({how}): {why}"
 
     @property
     def fingerprint(self) -> str:
-        """Which data this is: the same text for the same files wherever they lie."""
+        """Identifies the data: the same text for the same files in any folder."""
         return self._stream.fingerprint
 
     def xy(
@@ -301,11 +301,12 @@ class Tokens:
         out: tuple[Any, Any] | None = None,
         dtype: str | np.dtype[Any] = "int64",
     ) -> tuple[Any, Any]:
-        """Rows x[i] = tokens[ix[i] : ix[i] + block_size], and y the same one token on.
+        """Rows x[i] = tokens[ix[i] : ix[i] + block_size], and y the same shifted by one token.
 
-        Just what slicing a memmap gives, widened to int64 (or "int32", or "stored": as it is).
-        Torch tensors for torch tensors, ndarrays for all else; `out` is a pair of such to fill
-        instead, C-contiguous, of that dtype and of shape (len(ix), block_size).
+        The result is that of slicing a memmap, widened to int64 (or "int32", or "stored": as it
+        is). It is a pair of torch tensors if `ix` is a torch tensor, otherwise of ndarrays. `out`
+        is such a pair to fill instead, C-contiguous, of that dtype and of shape (len(ix),
+        block_size).
         """
         block_size = _positive("block_size", block_size)
         torch_in = is_tensor(ix)
@@ -314,7 +315,8 @@ class Tokens:
             starts = starts.astype(np.int64)
         if starts.ndim != 1 or starts.dtype.kind not in "iu":
             raise TypeError(
-                f"xy: ix is one axis of whole numbers, not {starts.ndim} of {starts.dtype}"
+                f"xy: ix must have one axis of whole numbers; it has {starts.ndim} of"
+                f" {starts.dtype}"
             )
         if starts.size and starts.min() < 0:
             raise IndexError(f"xy: start {starts.min()} is before the first token")
@@ -343,7 +345,7 @@ class Tokens:
 
 def _positive(what: str, number: int) -> int:
     if number < 1:
-        raise ValueError(f"xy: {what} is {number}, at least 1 makes sense")
+        raise ValueError(f"xy: {what} must be 1 or more; it is {number}")
     return int(number)
 
 
@@ -352,10 +354,12 @@ def _as_array(
 ) -> np.ndarray[Any, Any]:
     array: np.ndarray[Any, Any] = out.numpy() if is_tensor(out) else out
     if not isinstance(array, np.ndarray):
-        raise TypeError(f"xy: out for {what} is an ndarray or a tensor, not {type(out).__name__}")
+        raise TypeError(
+            f"xy: out for {what} must be an ndarray or a tensor, not {type(out).__name__}"
+        )
     if array.shape != shape or array.dtype != dtype or not array.flags.c_contiguous:
         raise ValueError(
-            f"xy: out for {what} is {array.dtype} of shape {array.shape}, it takes {dtype} of "
+            f"xy: out for {what} is {array.dtype} of shape {array.shape}; it must be {dtype} of "
             f"shape {shape}, C-contiguous"
         )
     if not array.flags.writeable:

@@ -1,4 +1,4 @@
-"""Model weights: tensors of safetensors and GGUF files, read under a budget."""
+"""Model weights: tensors of safetensors and GGUF files, read within a budget."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Only = Union[str, Iterable[str], Callable[[str], bool], None]
 # Pattern of names to (axis, rank, world): the share of `rank` of `world` along an axis.
 Slices = Mapping[str, tuple[int, int, int]]
 
-# What NumPy and torch both call them. NumPy has no dtype for the others; ml_dtypes has some.
+# The names in NumPy and torch. NumPy has no dtype for the other types; ml_dtypes has some.
 NUMPY_TYPES = {
     "BOOL": "bool",
     "U8": "uint8",
@@ -49,12 +49,12 @@ ML_DTYPES = {
 
 
 class TensorInfo(NamedTuple):
-    """A tensor of a file: where its bytes lie, and what they are."""
+    """A tensor of a file: where its bytes are, and their type."""
 
     name: str
-    type: str  # in the words of the format: "BF16", "F8_E4M3", "Q4_K"
+    type: str  # as the format names it: "BF16", "F8_E4M3", "Q4_K"
     shape: tuple[int, ...]
-    file: int  # of Weights.paths
+    file: int  # index into Weights.paths
     offset: int
     bytes: int
 
@@ -62,9 +62,9 @@ class TensorInfo(NamedTuple):
 class Weights(Closing, Mapping[str, Array]):
     """The tensors of a safetensors or GGUF file, or of all shards of a model.
 
-    Made by `evenkeel.open`. Indexing by name gives an `Array`: only what is indexed of it is read,
-    within the budget. `load` reads tensors whole, for torch. A tensor whose rows have no bytes, of
-    shape (5, 0), is an ndarray.
+    Made by `evenkeel.open`. Indexing by name returns an `Array`: only the part that is indexed is
+    read, within the budget. `load` reads whole tensors, for torch. A tensor whose rows have no
+    bytes, such as shape (5, 0), is an ndarray.
 
     >>> import evenkeel
     >>> evenkeel.open("model.safetensors")            # doctest: +SKIP
@@ -90,17 +90,17 @@ class Weights(Closing, Mapping[str, Array]):
 
     @property
     def tensors(self) -> dict[str, TensorInfo]:
-        """What each tensor is, in the order in which they are stored."""
+        """The description of each tensor, in the order in which they are stored."""
         return dict(self._tensors)
 
     @property
     def metadata(self) -> dict[str, str]:
-        """What the files say about themselves."""
+        """The metadata in the files."""
         return self._weights.metadata()
 
     @property
     def nbytes(self) -> int:
-        """Of all tensors together."""
+        """The bytes of all tensors together."""
         return sum(tensor.bytes for tensor in self._tensors.values())
 
     @property
@@ -134,7 +134,7 @@ class Weights(Closing, Mapping[str, Array]):
         else:
             raise TypeError(
                 f"open: tensor {name!r} holds {tensor.type}, for which NumPy has no dtype\n"
-                "hint: load() gives its bytes to torch"
+                "hint: load() reads it into a torch tensor"
             )
         if 0 in tensor.shape[1:]:  # rows without bytes: there is nothing to read
             empty: Any = np.empty(tensor.shape, dtype)
@@ -146,7 +146,7 @@ class Weights(Closing, Mapping[str, Array]):
             dtype,
             tensor.shape,
             tensor.offset,
-            # Of the file as it was opened: another may have its name by now.
+            # Use the file that was opened: another file may have its name by now.
             reader=self._weights.array(name, name_for_reader(dtype)),
         )
 
@@ -184,7 +184,7 @@ class Weights(Closing, Mapping[str, Array]):
             found = fnmatch.filter(self._tensors, pattern)
             if not found:
                 if not any(sign in pattern for sign in "*?["):
-                    self._find(pattern)  # raises, and knows a name that is close
+                    self._find(pattern)  # raises, and suggests a similar name
                 raise KeyError(
                     f"load: no tensor matches {pattern!r}; there are {len(self):,}, among them"
                     f" {next(iter(self._tensors), None)!r}"
@@ -193,7 +193,7 @@ class Weights(Closing, Mapping[str, Array]):
         return [tensor for name, tensor in self._tensors.items() if name in chosen]
 
     def close(self) -> None:
-        """Gives memory and files back. Arrays that were taken from it go on."""
+        """Releases memory and files. Arrays that were taken from it stay usable."""
         self._weights.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -231,7 +231,7 @@ def load_safetensors(
     the folder of a model. Nothing stays in the page cache.
 
     `device` is where tensors go: "cpu", "cuda", "cuda:1", or a dict of name patterns to devices;
-    the first match applies. Tensors on a GPU come through pinned buffers that are part of the
+    the first match applies. Tensors on a GPU are copied through pinned buffers that are part of the
     budget; reading and copying overlap. On the CPU, large tensors are read straight into their own
     memory, in huge pages.
 
@@ -240,7 +240,8 @@ def load_safetensors(
     divides axis 0 by `world`. `into` is a dict of existing tensors, such as model.state_dict():
     they are filled in place and returned.
 
-    `budget` is what reading may occupy in memory besides the tensors: bytes, "512MiB", or a Budget.
+    `budget` is the memory that reading may occupy besides the tensors: bytes, "512MiB", or a
+    Budget.
 
     >>> state = evenkeel.load_safetensors("model.safetensors", device="cuda")    # doctest: +SKIP
     """

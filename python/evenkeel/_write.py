@@ -1,4 +1,4 @@
-"""Writing arrays and token files far larger than memory, under a budget."""
+"""Writes arrays and token files far larger than memory, within a budget."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from evenkeel._closing import Closing
 from evenkeel._core import Budget
 from evenkeel._files import PathLike, dtype_of, name_for_reader, printable
 
-# Rows are converted so many bytes at a time.
+# Rows are converted this many bytes at a time.
 _PIECE = 4 << 20
 
 
@@ -36,17 +36,19 @@ def create(
     """Creates an array file of any size, and keeps memory within a budget.
 
     The file appears under its name only when it is complete: until then it is NAME.partial, and a
-    crash leaves the old file or none. Data goes to the disk by direct writes while your program
-    makes more of it; nothing stays in the page cache.
+    crash leaves the old file or none. Data is written directly to the disk while your program
+    produces more; nothing stays in the page cache.
 
-    - `shape`: a first axis of None grows with what is appended. With a number, room on the disk is
-      taken at once, rows may be assigned in any order, and those that never were are zeros.
-    - `budget`: what the writer may occupy, at most 16 MiB of it; as for `evenkeel.open`.
-    - `format`: "npy", or "raw" for bare numbers. Default: "npy" for names that end with .npy, else
-      "raw".
-    - `checksums`: writes NAME.xxh3, too, which `evenkeel verify NAME` checks.
-    - `resume`: goes on at the last `checkpoint` of a writer that was killed; see `ArrayWriter.rows`
-      and `ArrayWriter.state`. Without a checkpoint, it begins anew.
+    - `shape`: a first axis of None grows as rows are appended. With a number, the space on the disk
+      is allocated at once, rows may be assigned in any order, and rows that are never assigned are
+      zeros.
+    - `budget`: memory of the writer, which uses at most 16 MiB of it; as for `evenkeel.open`.
+    - `format`: "npy", or "raw" for bare numbers. Default: "npy" for names that end with .npy,
+      otherwise "raw".
+    - `checksums`: also writes NAME.xxh3, which `evenkeel verify NAME` checks.
+    - `resume`: continues at the last `checkpoint` of a writer that was killed; see
+      `ArrayWriter.rows` and `ArrayWriter.state`. Without a checkpoint, it starts from the
+      beginning.
 
     >>> import evenkeel, numpy
     >>> with evenkeel.create("made.npy", "float32", shape=(None, 3)) as w:
@@ -59,7 +61,7 @@ def create(
 
 
 class _Writer(Closing):
-    """What writers have in common. `_core_writer` is None after the end."""
+    """Shared code of writers. `_core_writer` is None after the end."""
 
     _core_writer: Any = None
     _path: str
@@ -70,21 +72,22 @@ class _Writer(Closing):
 
     @property
     def state(self) -> str:
-        """What `checkpoint` was given before the writer was killed; "" at a new beginning."""
+        """The state of the last `checkpoint` of the writer that was killed; "" for a new file."""
         state: bytes = self._open().state
         return state.decode()
 
     @property
     def how(self) -> str:
-        """How data gets to the disk: "O_DIRECT, 4 threads, 16 blocks of 1 MiB"."""
+        """How data is written to the disk: "O_DIRECT, 4 threads, 16 blocks of 1 MiB"."""
         how: str = self._open().how
         return how
 
     def checkpoint(self, state: str = "") -> None:
-        """All that was written so far is on the disk, and a writer with `resume=True` goes on here.
+        """Flushes everything that was written to the disk. A writer with `resume=True` continues
+        here.
 
-        `state` is kept for it: where your program was. Each costs a flush of the disk's cache:
-        seconds apart is fine.
+        `state` is stored for it: the position of your program. Each call flushes the cache of the
+        disk, so call it at most every few seconds.
         """
         self._open().checkpoint(state.encode())
 
@@ -96,7 +99,7 @@ class _Writer(Closing):
             self._core_writer = None
 
     def abort(self) -> None:
-        """Drops the file, with its checkpoint. A file that was there before stays."""
+        """Discards the new file and its checkpoint. An earlier file of that name stays."""
         writer, self._core_writer = self._core_writer, None
         if writer is not None:
             writer.abort()
@@ -118,7 +121,7 @@ class _Writer(Closing):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Completes the file, or after an error keeps what was checkpointed."""
+        """Completes the file, or after an error keeps the last checkpoint."""
         if kind is None:
             self.close()
         else:
@@ -127,7 +130,7 @@ class _Writer(Closing):
     def __del__(self) -> None:
         if self._core_writer is not None:
             warnings.warn(
-                f"{printable(self._path)} was not closed and is dropped; use `with`, or close()",
+                f"{printable(self._path)} was not closed and is discarded; use `with`, or close()",
                 ResourceWarning,
                 stacklevel=2,
             )
@@ -135,10 +138,10 @@ class _Writer(Closing):
 
 
 class ArrayWriter(_Writer):
-    """An array file that is being written; made by `evenkeel.create`. One thread at a time.
+    """An array file that is being written; created by `evenkeel.create`. One thread at a time.
 
-    As a context manager it completes the file at the end; after an exception it drops it, but keeps
-    what a checkpoint promised.
+    As a context manager, it completes the file at the end. After an exception it discards the file,
+    but keeps the last checkpoint.
     """
 
     def __init__(
@@ -178,12 +181,12 @@ class ArrayWriter(_Writer):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """As it would be if the file were completed now."""
+        """The shape that the file would have if it were completed now."""
         return tuple(self._open().shape)
 
     @property
     def rows(self) -> int:
-        """One more than the highest row that was written: where `append` goes on."""
+        """One more than the highest row that was written: where `append` continues."""
         rows: int = self._open().rows
         return rows
 
@@ -191,25 +194,26 @@ class ArrayWriter(_Writer):
         return self.rows
 
     def append(self, rows: ArrayLike) -> None:
-        """Rows behind the last one: an array of this shape, or a single row.
+        """Appends rows: an array of this row shape, or a single row.
 
-        Integers must fit the dtype. Others are converted as NumPy does for assignments that lose
-        no kind ("same_kind").
+        Integers must fit the dtype. Other values are converted by NumPy's "same_kind" rule.
         """
         array = self._rows_of(rows)
         for piece in _pieces(array):
             self._open().append(self._bytes_of(piece))
 
     def __setitem__(self, index: int | slice, values: ArrayLike) -> None:
-        """Rows that exist, or those that come next; with a fixed shape, any rows.
+        """Assigns existing rows, or the next ones; with a fixed shape, any rows.
 
-        A number or a row is repeated for all. Rows that are on the disk already are read and
-        written again where they share a sector: assign many at a time.
+        A number or a single row is repeated for all. Rows on the disk are read and written again if
+        they share a sector, so assign many at a time.
         """
         writer = self._open()
         if isinstance(index, slice):
             if index.step not in (None, 1):
-                raise IndexError(f"write {printable(self._path)}: rows are assigned in steps of 1")
+                raise IndexError(
+                    f"write {printable(self._path)}: rows must be assigned in steps of 1"
+                )
             start = _place(index.start, 0, self)
             stop = _place(index.stop, None, self)
         else:
@@ -228,7 +232,8 @@ class ArrayWriter(_Writer):
             start += len(piece)
 
     def _end(self) -> int:
-        """What negative rows count from: the end of a fixed shape, or of what was written."""
+        """Negative rows count from here: the end of a fixed shape, or of the rows that were
+        written."""
         return self.rows if self._fixed is None else self._fixed
 
     def _rows_of(self, rows: ArrayLike) -> NDArray[Any]:
@@ -256,8 +261,8 @@ class ArrayWriter(_Writer):
             return
         if not np.can_cast(array.dtype, self._dtype, "same_kind"):
             raise TypeError(
-                f"write {printable(self._path)}: {array.dtype} cannot become {self._dtype} without"
-                " losing what it means; convert it yourself: rows.astype(...)"
+                f"write {printable(self._path)}: {array.dtype} cannot be converted to"
+                f" {self._dtype} safely; convert it yourself: rows.astype(...)"
             )
 
     def _bytes_of(self, rows: NDArray[Any]) -> NDArray[np.uint8]:
@@ -273,10 +278,10 @@ class TokenWriter(_Writer):
     """A token file that is being written, in one of the formats that `evenkeel.tokens` reads.
 
     - `format`: "nanogpt" (bare tokens), "llm.c" (also modded-nanogpt's), "megatron" (.bin and
-      .idx), "datatrove" (.ds and .ds.index) or "npy". Default: by the name: .npy, .ds, .idx, else
-      nanogpt.
-    - `eot`: a token that `end_document` writes: before the document's tokens for llm.c, behind
-      them else.
+      .idx), "datatrove" (.ds and .ds.index) or "npy". Default: by the name: .npy, .ds, .idx,
+      otherwise nanogpt.
+    - `eot`: a token that `end_document` writes: before the tokens of the document for llm.c,
+      otherwise after them.
     - `budget`, `checksums`, `resume`: as for `evenkeel.create`.
 
     >>> import evenkeel
@@ -322,25 +327,25 @@ class TokenWriter(_Writer):
 
     @property
     def tokens(self) -> int:
-        """Written so far, those of `eot` included."""
+        """The number of tokens written so far, including `eot`."""
         tokens: int = self._open().tokens
         return tokens
 
     @property
     def documents(self) -> int:
-        """That have ended."""
+        """The number of documents that have ended."""
         documents: int = self._open().documents
         return documents
 
     def append(self, tokens: ArrayLike) -> None:
-        """Tokens: a list or an array of integers of one axis. One that does not fit the dtype is an
-        error, and none of them is written."""
+        """Appends tokens: a list or an array of integers with one axis. If one does not fit the
+        dtype, that is an error and none is written."""
         array = np.asarray(tokens)
         if array.size == 0:
             return
         if array.ndim != 1 or array.dtype.kind not in "iu":
             raise ValueError(
-                f"write {printable(self._path)}: tokens are integers along one axis; got"
+                f"write {printable(self._path)}: tokens must be integers with one axis; got"
                 f" {array.dtype} of shape {array.shape}"
             )
         writer = self._open()
@@ -354,15 +359,16 @@ class TokenWriter(_Writer):
             writer.append_values(np.ascontiguousarray(array, np.int64))
 
     def append_documents(self, tokens: ArrayLike, lengths: ArrayLike) -> None:
-        """Whole documents at once: the tokens of all, of the writer's dtype, and how many each has.
+        """Appends whole documents: their tokens, in the dtype of the writer, and the length of
+        each.
 
-        As `append` and `end_document` for each of them, without a call for each.
+        The same as `append` and `end_document` for each document, in one call.
         """
         array = np.asarray(tokens)
         if array.dtype != self._dtype or array.ndim != 1:
             raise TypeError(
-                f"write {printable(self._path)}: whole documents are an array of {self._dtype} of"
-                f" one axis; got {array.dtype} of shape {array.shape}"
+                f"write {printable(self._path)}: whole documents must be an array of {self._dtype}"
+                f" with one axis; got {array.dtype} of shape {array.shape}"
             )
         counts = np.ascontiguousarray(lengths, np.int64)
         if int(counts.sum()) != len(array):
@@ -373,8 +379,8 @@ class TokenWriter(_Writer):
         self._open().append_documents(np.ascontiguousarray(array).view(np.uint8), counts)
 
     def end_document(self) -> None:
-        """The tokens since the last call are a document. An empty one leaves no trace, unless there
-        is an `eot`."""
+        """Makes the tokens since the last call a document. An empty document is not recorded unless
+        there is an `eot`."""
         self._open().end_document()
 
     def __repr__(self) -> str:
@@ -385,7 +391,9 @@ class TokenWriter(_Writer):
 def _length(axis: int | None) -> int:
     length = operator.index(axis)  # type: ignore[arg-type]
     if length < 0:
-        raise ValueError(f"create: an axis of {length}; None lets the first one grow")
+        raise ValueError(
+            f"create: an axis cannot be {length}; use None for a first axis that grows"
+        )
     return length
 
 
@@ -404,7 +412,7 @@ def _place(index: int | None, default: int | None, writer: ArrayWriter) -> Any:
 
 
 def _pieces(array: NDArray[Any]) -> list[NDArray[Any]]:
-    """Views of a few rows each: what has to be converted is small then."""
+    """Views of a few rows each, so that the converted copies are small."""
     row = max(1, array.dtype.itemsize * int(np.prod(array.shape[1:], dtype=np.int64)))
     step = max(1, _PIECE // row)
     return [array[i : i + step] for i in range(0, len(array), step)]

@@ -36,15 +36,15 @@ _MOST_CHUNKS = 1 << 22
 _MOST_NAMES = 1000
 _NUMBERS = {f"{kind}int{bits}" for kind in ("", "u") for bits in (8, 16, 32, 64)}
 _NUMBERS |= {"bool", "float16", "float32", "float64", "complex64", "complex128"}
-_ABSENT = np.uint64((1 << 64) - 1)  # of a shard's index: a chunk that was never written
+_ABSENT = np.uint64((1 << 64) - 1)  # in the index of a shard: a chunk that was never written
 
 
 class _Decode(Exception):
-    """Rows that do not lie in their files as they are."""
+    """The rows are not stored plainly in their files, and must be decoded."""
 
 
 class _Layout(NamedTuple):
-    """What the metadata of an array says."""
+    """The metadata of an array."""
 
     shape: tuple[int, ...]
     chunks: tuple[int, ...]  # of a file
@@ -73,7 +73,7 @@ def open(path: bytes, name: str, how: How) -> Array:
 
 
 def _grid(folder: bytes, layout: _Layout) -> dict[str, Any]:
-    """What `_core.open_chunks` takes."""
+    """The grid argument of `_core.open_chunks`."""
     return {
         "folder": folder,
         "prefix": layout.prefix,
@@ -103,7 +103,7 @@ def members(path: bytes) -> list[Member]:
 
 
 def dimensions(path: bytes, name: str) -> tuple[str, ...]:
-    """What the axes are called; empty if they have no names."""
+    """The names of the axes; empty if they have none."""
     return _find(path, name)[1].dimensions
 
 
@@ -168,7 +168,7 @@ def _layout(folder: bytes) -> _Layout:
 
 def _require_version(meta: dict[str, Any], version: int) -> None:
     if meta.get("zarr_format") != version:
-        raise Refused(f"its metadata are of zarr_format {meta.get('zarr_format')}, not {version}")
+        raise Refused(f"its metadata has zarr_format {meta.get('zarr_format')}, not {version}")
 
 
 def _version_2(folder: bytes, meta: dict[str, Any]) -> _Layout:
@@ -230,7 +230,7 @@ def _version_3(meta: dict[str, Any]) -> _Layout:
     if encoding not in ("default", "v2"):
         raise Refused(
             f"its chunks have names of the kind {encoding!r}, which is not known here\n"
-            "hint: the kinds 'default' and 'v2' are"
+            "hint: the kinds 'default' and 'v2' are known"
         )
     default = encoding == "default"
     separator = keys.get("separator", "/" if default else ".")
@@ -274,7 +274,7 @@ def _require_rows(layout: _Layout) -> None:
 
 
 def _placed(folder: bytes, layout: _Layout) -> PlacedArray:
-    """Chunks of whole rows that are stored as they are. Raises _Decode for others."""
+    """Chunks of whole rows that are stored plainly. Raises _Decode for others."""
     shape, chunks = layout.shape, layout.chunks
     stored = layout.inner or chunks
     if layout.codecs.compression or layout.codecs.checked or layout.codecs.order:
@@ -292,7 +292,7 @@ def _placed(folder: bytes, layout: _Layout) -> PlacedArray:
         file = os.path.join(folder, *(os.fsencode(part) for part in key.split("/")))
         rows = min(chunks[0], shape[0] - number * chunks[0])
         if not os.path.isfile(file):
-            raise _Decode  # it stands for the fill value
+            raise _Decode  # it means the fill value
         if layout.inner is None:
             places.append(np.array([(number, 0, rows)], dtype=np.uint64))
         else:
@@ -304,7 +304,7 @@ def _placed(folder: bytes, layout: _Layout) -> PlacedArray:
 def _shard(
     file: bytes, file_number: int, layout: _Layout, rows: int
 ) -> np.ndarray[Any, np.dtype[np.uint64]]:
-    """Where the chunks of a shard lie, as PlacedArray says it."""
+    """Where the chunks of a shard are, in the form of PlacedArray."""
     import builtins
 
     assert layout.inner is not None
@@ -327,7 +327,7 @@ def _shard(
     row_bytes = math.prod(layout.shape[1:]) * layout.dtype.itemsize
     index = index[: -(-rows // step)]
     if np.any(index[:, 0] == _ABSENT):
-        raise _Decode  # it stands for the fill value
+        raise _Decode  # it means the fill value
     odd = index[index[:, 1] != step * row_bytes, 1]
     if len(odd):
         raise Refused(f"a chunk of {printable(file)} has {int(odd[0]):,} bytes")

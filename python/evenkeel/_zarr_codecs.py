@@ -34,7 +34,8 @@ def lengths(values: Any, least: int) -> tuple[int, ...]:
 
 
 def named(value: Any) -> tuple[str, dict[str, Any]]:
-    """Name and configuration of a part of the metadata; one without the latter may be a name."""
+    """Name and configuration of a part of the metadata. A part without configuration may be only a
+    name."""
     if isinstance(value, str):
         return value, {}
     return str(value["name"]), value.get("configuration") or {}
@@ -43,12 +44,13 @@ def named(value: Any) -> tuple[str, dict[str, Any]]:
 def unknown(what: Any) -> Refused:
     return Refused(
         f"its chunks are encoded with {what}, which is not known here\n"
-        "hint: zstd, blosc, gzip and zlib are, and chunks without compression"
+        "hint: zstd, blosc, gzip, zlib and no compression are known"
     )
 
 
 def read_codecs(codecs: list[Any], axes: int) -> Codecs:
-    """In the order in which they encode: the order of the axes, bytes, a compressor, a checksum."""
+    """Codecs are in the order of encoding: the order of the axes, bytes, a compressor, a
+    checksum."""
     order: tuple[int, ...] = ()
     left = [named(codec) for codec in codecs]
     if left and left[0][0] == "transpose":
@@ -94,7 +96,7 @@ def fill_bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
             value = float(value)
         return np.array(value, dtype=dtype).tobytes()
     except (ValueError, TypeError, OverflowError) as error:
-        raise Refused(f"the fill value {value!r} is none of {dtype}: {error}") from None
+        raise Refused(f"the fill value {value!r} is not a value of {dtype}: {error}") from None
 
 
 def _is_big(dtype: np.dtype[Any]) -> bool:
@@ -102,7 +104,7 @@ def _is_big(dtype: np.dtype[Any]) -> bool:
 
 
 def libraries(compression: str) -> list[bytes]:
-    """Where numcodecs has the decoder, for systems without one of their own."""
+    """The decoder in numcodecs, for systems that have none."""
     from glob import escape, glob
     from importlib.util import find_spec
 

@@ -13,17 +13,18 @@ import evenkeel
 from evenkeel._array import Array
 from evenkeel._files import PathLike, require_no_secrets
 
-# What a process of Ray takes besides its budget: Python, NumPy, pyarrow and a tokenizer.
+# Memory of a Ray process besides its budget: Python, NumPy, pyarrow and a tokenizer.
 _PROCESS = 256 << 20
-_JOIN = "64MiB"  # the budget of joining parts
+_JOIN = "64MiB"  # the budget for joining parts
 _BLOCK = 32 << 20  # bytes of a block: long enough for the disk, short enough for many tasks
 
 
 def read(paths: Any, *, budget: Any = "256MiB", **options: Any) -> Any:
-    """A Ray dataset of the rows of an array, in a column "data"; of records, in a column a field.
+    """A Ray dataset of the rows of an array, in a column "data", or for records in a column per
+    field.
 
     `paths` and `options` are those of `evenkeel.open`, and Ray's tasks must be able to open them.
-    Each task reads some rows, in order, within a `budget` of its own, which Ray is told as its
+    Each task reads some rows, in order, within its own `budget`, which is passed to Ray as its
     memory.
 
     >>> evenkeel.ray.read("train.npy").map_batches(work)    # doctest: +SKIP
@@ -41,7 +42,7 @@ def _source(paths: Any, budget: Any, options: dict[str, Any]) -> Any:
 
     with evenkeel.open(paths, budget=budget, **options) as array:
         if not isinstance(array, Array) or not array.shape:
-            raise TypeError(f"ray: rows of an array are read, not {type(array).__name__}")
+            raise TypeError(f"ray: read needs an array, not {type(array).__name__}")
         require_no_secrets([os.fsencode(path) for path in array.paths])  # tasks are pickled
         rows, row_bytes, files = len(array), array.nbytes // max(1, len(array)), array.paths
 
@@ -109,12 +110,12 @@ def tokenize(
     num_cpus: int = 1,
     max_retries: int = 10,
 ) -> dict[str, Any]:
-    """Does all parts of a manifest as tasks of Ray, and joins them; see `evenkeel.plan`.
+    """Runs all parts of a manifest as Ray tasks, and joins them; see `evenkeel.plan`.
 
-    The bytes are those that `evenkeel.tokenize` writes on one machine. All nodes must see the
-    inputs and the manifest's scratch folder. Each task has a `budget` of its own, which Ray is told
-    as its memory. A task whose process or node dies is tried again, and goes on at its last
-    checkpoint. With `num_cpus` above 1, a task has so many worker processes.
+    The output is byte for byte what `evenkeel.tokenize` writes on one machine. All nodes must see
+    the inputs and the manifest's scratch folder. Each task has its own `budget`, which is passed to
+    Ray as its memory. A task whose process or node dies is tried again, and continues at its last
+    checkpoint. With `num_cpus` above 1, a task has that many worker processes.
 
     >>> plan = evenkeel.plan("*.jsonl", "train.bin", "gpt2", parts=64)     # doctest: +SKIP
     >>> evenkeel.ray.tokenize(plan)                                        # doctest: +SKIP
@@ -130,12 +131,12 @@ def shuffle(
     num_cpus: int = 1,
     max_retries: int = 10,
 ) -> dict[str, Any]:
-    """Does all parts of a manifest as tasks of Ray, and joins them; see `evenkeel.plan_shuffle`.
+    """Runs all parts of a manifest as Ray tasks, and joins them; see `evenkeel.plan_shuffle`.
 
-    The bytes are those that `evenkeel.shuffle` writes on one machine. All nodes must see the inputs
-    and the manifest's scratch folder. Each task has a `budget` of its own, which Ray is told as its
-    memory. A task whose process or node dies is tried again, and goes on at its last checkpoint. A
-    step begins when all tasks of the one before have ended.
+    The output is byte for byte what `evenkeel.shuffle` writes on one machine. All nodes must see
+    the inputs and the manifest's scratch folder. Each task has its own `budget`, which is passed to
+    Ray as its memory. A task whose process or node dies is tried again, and continues at its last
+    checkpoint. A step begins when all tasks of the previous one have ended.
 
     >>> plan = evenkeel.plan_shuffle("*.npy", "all.npy", parts=64)         # doctest: +SKIP
     >>> evenkeel.ray.shuffle(plan)                                         # doctest: +SKIP
@@ -185,13 +186,13 @@ def TokenSink(
     scratch: PathLike | None = None,
     **options: Any,
 ) -> Any:
-    """Where Ray Data writes to: one token file of all rows of a dataset.
+    """A datasink for Ray Data: writes all rows of a dataset to one token file.
 
     With a `tokenizer`, `column` holds texts; without, it holds lists of tokens, and `dtype` and
     `eot` must be given. Other options are those of `evenkeel.tokenize`: `format`, `val_share` and
     so on. Tasks write parts to `scratch`, which all nodes must see (default: beside the output);
-    these are joined in the order of the tasks: set `preserve_order` of Ray's execution options
-    where the order of rows matters.
+    these are joined in the order of the tasks: set `preserve_order` in Ray's execution options if
+    the order of rows matters.
 
     >>> ds = ray.data.read_parquet("corpus/")                              # doctest: +SKIP
     >>> ds.write_datasink(evenkeel.ray.TokenSink("train.bin", "gpt2"))     # doctest: +SKIP

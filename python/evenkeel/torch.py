@@ -1,4 +1,4 @@
-"""Datasets for torch's DataLoader. Imported when first used: the rest needs no torch."""
+"""Datasets for torch's DataLoader. Imported when first used: the rest does not need torch."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ Pair = tuple[torch.Tensor, torch.Tensor]
 
 
 class TokenDataset(Dataset[Pair]):
-    """Blocks of a token stream by number: item i is x = tokens[i*T : (i+1)*T] and y one token on.
+    """Blocks of a token stream by number: item i is x = tokens[i*T : (i+1)*T] and y is shifted by
+    one token.
 
-    For DataLoader with a sampler of its own. A whole batch is read at once (`__getitems__`). Right
+    For a DataLoader with its own sampler. A whole batch is read at once (`__getitems__`). Works
     with any number of workers, by fork and by spawn.
 
     >>> import evenkeel, numpy
@@ -34,12 +35,12 @@ class TokenDataset(Dataset[Pair]):
 
     def __init__(self, tokens: Tokens, block_size: int) -> None:
         if block_size < 1:
-            raise ValueError(f"dataset: block_size is {block_size}, at least 1 makes sense")
+            raise ValueError(f"dataset: block_size must be 1 or more; it is {block_size}")
         self._tokens, self._block_size = require_tokens(tokens, "dataset"), block_size
         if len(self) == 0:
             raise ValueError(
-                f"dataset: {len(tokens):,} tokens hold no block of {block_size:,} and the token "
-                "after it"
+                f"dataset: {len(tokens):,} tokens are too few for a block of {block_size:,} and"
+                " the token after it"
             )
 
     def __len__(self) -> int:
@@ -58,22 +59,22 @@ class TokenDataset(Dataset[Pair]):
 
 
 class _StepDataset(IterableDataset[Any]):
-    """The batches of a loader, whose steps the workers of a DataLoader take in turns."""
+    """The batches of a loader. The workers of a DataLoader take its steps in turn."""
 
     def __init__(self, options: dict[str, Any], steps: int | None, *, repeats: bool) -> None:
         self._options = options
-        self._repeats = repeats  # all there is, so that every iteration is the same
+        self._repeats = repeats  # every iteration is all of the data
         if steps is not None and steps < 1:
-            raise ValueError(f"dataset: {steps} steps make no iteration")
-        self._steps = steps  # of an iteration; None: it does not end
+            raise ValueError(f"dataset: steps must be 1 or more; got {steps}")
+        self._steps = steps  # per iteration; None: it does not end
         self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
         self._loader: Stepping | None = None
         self._next: int | None = None  # step
         self._resumed: int | None = None
-        self._state: str | None = None  # that was loaded: it says which blocks there are
+        self._state: str | None = None  # loaded state, which has the sizes of blocks
 
     def _make(self, **options: Any) -> Stepping:
-        """A loader of the process in which it is called."""
+        """A loader in the calling process."""
         raise NotImplementedError
 
     def set_epoch(self, epoch: int) -> None:
@@ -93,7 +94,7 @@ class _StepDataset(IterableDataset[Any]):
         turns, turn = (worker.num_workers, worker.id) if worker else (1, 0)
         begin = 0 if self._repeats else int(self._epoch) * (self._steps or 0)
         end = None if self._steps is None else begin + self._steps
-        # The worker's turns go with the position in this iteration, which begins with worker 0.
+        # A worker's turn depends on the position in this iteration, which begins with worker 0.
         first = begin + turn if self._resumed is None else self._resumed
         self._resumed = None
         with self._make(device="cpu", stride=turns, phase=first % turns, steps=end) as loader:
@@ -117,22 +118,22 @@ class _StepDataset(IterableDataset[Any]):
 
     def _nothing_at(self, begin: int) -> ValueError:
         return ValueError(
-            f"dataset: epoch {int(self._epoch):,} of {self._steps:,} steps begins at step "
-            f"{begin:,}, and the data ends before that\n"
-            "hint: leave out steps to get all of it in every epoch, or give fewer steps"
+            f"dataset: epoch {int(self._epoch):,} of {self._steps:,} steps begins at step"
+            f" {begin:,}, but the data ends before that\n"
+            "hint: omit steps to get all of it in every epoch, or pass fewer steps"
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Of the iteration under way in this process."""
+        """The state of the current iteration in this process."""
         if self._loader is None:
             return {"evenkeel": 1, "next": self._next, "epoch": int(self._epoch)}
         state = self._loader.state_dict()
         return {**state, "next": self._next, "epoch": int(self._epoch)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """The next iteration goes on where `state` was taken, with as many workers."""
+        """The next iteration continues where `state` was saved, with the same number of workers."""
         if not isinstance(state, Mapping) or "next" not in state:
-            raise ValueError(f"load: this is no state of a {type(self).__name__}")
+            raise ValueError(f"load: this is not a state of a {type(self).__name__}")
         if "state" in state:
             with self._make(prefetch=0) as probe:
                 probe.load_state_dict({"evenkeel": 1, "state": state["state"]})  # the same data?
@@ -144,19 +145,19 @@ class _StepDataset(IterableDataset[Any]):
 class TokenIterableDataset(_StepDataset):
     """The batches of a TokenLoader, for DataLoader(dataset, batch_size=None, num_workers=k).
 
-    Workers take turns at the steps, so that the loader gives the very same batches in the same
-    order with any number of workers, by fork and by spawn. Each worker has the budget of the tokens
-    to itself: divide what you have by the number of workers. With order="blocks" each worker reads
-    and holds the windows of its rank whole, so one worker is enough.
+    Workers take the steps in turn, so the batches and their order are the same for any number of
+    workers, by fork and by spawn. Each worker has the whole budget of the tokens : divide the
+    memory you have by the number of workers. With order="blocks" each worker reads and holds the
+    windows of its rank whole, so one worker is enough.
 
-    With `steps` an iteration is so many batches; `set_epoch(e)` moves it to those from e * steps
-    on, also for persistent workers. Without `steps`, an iteration is all of data that ends
-    (`max_epochs`, order="megatron"), the same in every epoch. `state_dict` and `load_state_dict`
-    are as torchdata's StatefulDataLoader calls them, in each worker.
+    With `steps`, an iteration has that many batches; `set_epoch(e)` starts it at e * steps, also
+    for persistent workers. Without `steps`, an iteration is all of data that ends (`max_epochs`,
+    order="megatron"), the same in every epoch. `state_dict` and `load_state_dict` are called by
+    torchdata's StatefulDataLoader, in each worker.
 
     Options are those of TokenLoader. With `documents` the batches are of class TokenBatch, whose
-    fields are tensors; they come from workers as they are, and pin_memory=True pins them. An index
-    of documents that has to be made is made by the worker that comes first.
+    fields are tensors; workers return them unchanged, and pin_memory=True pins them. If an index of
+    documents must be built, the first worker builds it.
     """
 
     def __init__(
@@ -193,9 +194,9 @@ class TokenIterableDataset(_StepDataset):
         loss_mask: LossMask | None = None,
         pad: int = 0,
     ) -> None:
-        weighted(tokens, "dataset")  # refuses other things here
+        weighted(tokens, "dataset")  # checks the type in this process
         self._sets = tokens
-        # Here, where torch.distributed is; workers do not have it.
+        # Determined here, because workers do not have torch.distributed.
         rank, world = rank_and_world(rank, world)
         options: dict[str, Any] = {
             "batch_size": batch_size,
@@ -242,17 +243,17 @@ class TokenIterableDataset(_StepDataset):
 class RowIterableDataset(_StepDataset):
     """The batches of a Loader, for DataLoader(dataset, batch_size=None, num_workers=k).
 
-    `data` is what evenkeel.Loader takes: an array, a tuple or a dict of arrays, or a mixture;
-    batches are tensors in the same form. Workers take turns at the steps, so that the loader gives
-    the very same batches in the same order with any number of workers, by fork and by spawn. Each
-    worker has the budget of the arrays to itself: divide what you have by the number of workers.
+    `data` is the data of an evenkeel.Loader: an array, a tuple or a dict of arrays, or a mixture;
+    batches are tensors in the same form. Workers take the steps in turn, so the batches and their
+    order are the same for any number of workers, by fork and by spawn. Each worker has the whole
+    budget of the arrays: divide the memory you have by the number of workers.
 
     An iteration is one epoch, or `steps` batches; `set_epoch(e)` moves to the e-th, also for
     persistent workers. Without `steps`, an iteration is all of a mixture that ends
     (`max_epochs`), the same in every epoch. With order="blocks" each worker reads and holds the
     windows of its rank whole, so one worker is enough. `transform` is called with each batch in the
-    worker. `state_dict` and `load_state_dict` are as torchdata's StatefulDataLoader calls them, in
-    each worker.
+    worker. `state_dict` and `load_state_dict` are called by torchdata's StatefulDataLoader, in each
+    worker.
 
     >>> import evenkeel, numpy
     >>> from torch.utils.data import DataLoader

@@ -1,8 +1,8 @@
 """An xarray backend: xarray.open_dataset(path, engine="evenkeel").
 
-Nothing is read but headers until values are asked for, and then only what is needed, within the
-budget. Files of one array become a variable "data"; containers have a variable for each array that
-can be read. Axes are called after the file where it names them (Zarr), else NAME_0, NAME_1, ...
+Only headers are read until values are needed, and then only the needed values, within the budget.
+Files of one array become a variable "data"; containers have a variable for each readable array.
+Axes have their names in the file (Zarr), otherwise NAME_0, NAME_1, ...
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class EvenkeelBackend(BackendEntrypoint):
             inside = one if found else None
             try:
                 array = evenkeel.open(path, budget=shared, name=inside)
-            except ValueError as error:  # what only a look at its data shows
+            except ValueError as error:  # found only when the data is opened
                 if name is not None:
                     raise
                 failure = failure or error
@@ -72,7 +72,7 @@ class EvenkeelBackend(BackendEntrypoint):
             if isinstance(array, Array):
                 lazy = indexing.LazilyIndexedArray(EvenkeelArray(array))
                 names_of_axes = _dimensions(path, inside, one, array)
-                # What `chunks={}` cuts it into.
+                # The chunks of `chunks={}`.
                 blocks = {"preferred_chunks": dict(zip(names_of_axes, array.chunks))}
                 variables[one] = Variable(names_of_axes, lazy, encoding=blocks)
         if failure and not variables:
@@ -80,7 +80,7 @@ class EvenkeelBackend(BackendEntrypoint):
         return Dataset(variables)
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
-        return False  # only where it is asked for by name: others open these files, too
+        return False  # only if it is requested by name: other backends open these files, too
 
 
 def _dimensions(path: str, inside: str | None, name: str, array: Array) -> tuple[str, ...]:

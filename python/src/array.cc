@@ -69,7 +69,7 @@ std::uint64_t lists_of(const Reader& reader) {
   return Internals::of(*array).layout.lists();
 }
 
-// What tells the versions of objects on servers apart; nothing of files.
+// Identifies the versions of objects on servers; empty for files.
 std::vector<std::string> versions_of(const Reader& reader) {
   const auto array = reader.array();
   std::vector<std::string> versions;
@@ -79,7 +79,7 @@ std::vector<std::string> versions_of(const Reader& reader) {
   return versions;
 }
 
-// Where the two offsets of a list stand, and what they count from.
+// Where the two offsets of a list are, and what they count from.
 std::pair<std::uint64_t, std::uint64_t> list_place(const Reader& reader, std::uint64_t list) {
   const auto array = reader.array();
   const auto& batches = Internals::of(*array).layout.offset_batches;
@@ -92,23 +92,24 @@ std::pair<std::uint64_t, std::uint64_t> list_place(const Reader& reader, std::ui
 }  // namespace
 
 void bind_array(nb::module_& module) {
-  nb::class_<Reader>(module, "Reader", "Rows of files, as bytes; evenkeel.Array is made of it.")
+  nb::class_<Reader>(module, "Reader",
+                     "Reads rows of files as bytes. The implementation of evenkeel.Array.")
       .def_prop_ro("shape", &shape_of, nb::sig("def shape(self) -> tuple[int, ...]"))
       .def_prop_ro("dtype", [](const Reader& reader) { return reader.array()->dtype().name(); })
       .def_prop_ro("format", [](const Reader& reader) { return reader.array()->format(); })
       .def_prop_ro("paths", [](const Reader& reader) { return bytes_of(reader.array()->paths()); })
       .def_prop_ro("budget", [](const Reader& reader) { return reader.array()->budget(); })
       .def_prop_ro("engine", &engine_of, nb::sig("def engine(self) -> tuple[str, str, str]"),
-                   "The engine at work, how it works, and why it was chosen.")
+                   "The engine in use, how it reads, and why it was chosen.")
       .def_prop_ro("closed", &Reader::closed)
-      .def_prop_ro("lists", &lists_of, "Of an array of offsets: how many lists they are of.")
-      .def_prop_ro("versions", &versions_of, "Of objects on servers: their ETags, or what comes closest.")
+      .def_prop_ro("lists", &lists_of, "The number of lists, for an array of offsets.")
+      .def_prop_ro("versions", &versions_of,
+                   "The ETags of objects on servers, or the closest equivalent.")
       .def("list_place", &list_place, "list"_a,
-           "Where the two offsets of a list stand, and what they count from.")
-      .def(
-          "room_for", &Reader::room_for_read, "bytes"_a, "what"_a,
-          "A share of the budget for the result of one read. Waits for other reads; MemoryError if "
-          "it cannot fit.")
+           "Where the two offsets of a list are, and what they count from.")
+      .def("room_for", &Reader::room_for_read, "bytes"_a, "what"_a,
+           "A reservation for the result of one read. Waits for other reads; MemoryError if it "
+           "cannot fit.")
       .def("row", &Reader::row, "index"_a, "shape"_a, "dtype"_a,
            "One row as an ndarray; a scalar if `shape` is ().",
            nb::sig("def row(self, index: int, shape: tuple[int, ...], dtype: object) -> object"))
@@ -131,7 +132,7 @@ void bind_array(nb::module_& module) {
       },
       "path_or_glob"_a, "The files that a pattern names, sorted.");
   module.def("cached_bytes", &cached_bytes, "path"_a,
-             "Bytes of a file in the page cache; None where the kernel does not tell.");
+             "Bytes of a file in the page cache; None if the kernel does not report it.");
 }
 
 }  // namespace evenkeel::python

@@ -1,4 +1,4 @@
-// Batches of a loader as Python gets them: what the readers of tokens and of rows have in common.
+// Batches of a loader for Python: shared code of the readers of tokens and of rows.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -18,8 +18,8 @@
 
 namespace evenkeel::python {
 
-// Batches one by one, each in arrays of the caller's own. Several threads may use it: each batch is
-// given out once. The GIL guards its members; waiting is done without it. `Loader` is the
+// Returns batches one by one, each in arrays that the caller owns. Several threads may use it: each
+// batch is returned once. The GIL guards the members; threads wait without it. `Loader` is the
 // implementation of a C++ loader, `State` its state.
 template <class Loader, class State>
 class BatchReader {
@@ -43,7 +43,7 @@ class BatchReader {
     const std::uint64_t moves = moves_;
     try {
       nanobind::object batch = arrays_of(lent);
-      // A signal that came meanwhile is handled here, where the batch is not lost.
+      // Signals that arrived meanwhile are handled here, where the batch is not lost.
       if (PyErr_CheckSignals() != 0) throw nanobind::python_error();
       return batch;
     } catch (...) {
@@ -51,15 +51,15 @@ class BatchReader {
       throw;
     }
   }
-  // For `take` to give again: the batch that it gave last, which could not be delivered.
+  // Makes `take` return its last batch again, because it could not be delivered.
   void put_back(nanobind::object batch) {
     if (taken_stands_) undelivered_ = std::move(batch);
   }
-  // Of the batch that `take` gave last; false: the reader was moved since.
+  // For the batch that `take` returned last; false: the reader has moved since.
   std::uint64_t taken_step() const { return taken_step_; }
   bool taken_stands() const { return taken_stands_; }
 
-  // As Python's iterators do. `deliver`, if it is set, makes what the user gets.
+  // Implements Python's __next__. `deliver`, if it is set, returns the batch for the user.
   nanobind::object next(nanobind::handle self) {
     nanobind::object batch = deliver.is_none() ? take() : nanobind::object(deliver(self));
     if (delivering_here()) delivering_ = 0;
@@ -67,7 +67,7 @@ class BatchReader {
     return transform.is_none() ? batch : nanobind::object(transform(batch));
   }
 
-  // For `deliver`: this thread is about to return a batch; so until `next` has it.
+  // For `deliver`: this thread is about to return a batch. It stays set until `next` has it.
   void begin_delivery() { delivering_ = PyThread_get_thread_ident(); }
   bool delivering_here() const { return delivering_ == PyThread_get_thread_ident(); }
 
@@ -113,12 +113,12 @@ class BatchReader {
 
  protected:
   using SharedLent = std::shared_ptr<typename Loader::Lent>;
-  // The arrays own `lent` where they lie in its memory. Called again for the same one after it has
-  // thrown.
+  // The arrays own `lent` if they use its memory. After it has thrown, it is called again for the
+  // same batch.
   virtual nanobind::object arrays_of(const SharedLent& lent) = 0;
 
  private:
-  // Nothing after the last batch.
+  // Null after the last batch.
   SharedLent wait(Loader& loader) const {
     auto lent = std::make_shared<typename Loader::Lent>();
     const WithoutGil without;
@@ -137,8 +137,8 @@ class BatchReader {
     undelivered_ = nanobind::object();
   }
 
-  // A move that a signal handler interrupts still takes place. One that is refused does not, and
-  // the batch that was not delivered stays the next one.
+  // A seek that a signal handler interrupts still takes place. If a seek is refused, the batch that
+  // was not delivered stays the next one.
   template <class Work>
   void move(Work work) {
     try {
@@ -151,7 +151,8 @@ class BatchReader {
   }
 
   ReaderHandle<Loader> loader_;
-  // A batch that was taken when a signal handler raised: its arrays, or what they are made of.
+  // A batch that was taken when a signal handler raised: its arrays, or the memory they are made
+  // from.
   nanobind::object undelivered_;
   SharedLent unmade_;
   std::uint64_t taken_step_ = 0;
@@ -160,7 +161,7 @@ class BatchReader {
   unsigned long delivering_ = 0;  // the thread, or 0
 };
 
-// Of the type of a reader.
+// For the type of a reader.
 template <class Reader>
 const PyType_Slot* collector_slots() {
   static const auto traverse = [](PyObject* self, visitproc visit, void* arg) -> int {
@@ -179,8 +180,9 @@ const PyType_Slot* collector_slots() {
   return slots;
 }
 
-// Rows of a block, blocks of a window, streams.
-inline std::tuple<std::uint64_t, std::uint64_t, std::uint64_t> tuple_of(const BlockOptions& blocks) {
+// Rows per block, blocks per window, streams.
+inline std::tuple<std::uint64_t, std::uint64_t, std::uint64_t> tuple_of(
+    const BlockOptions& blocks) {
   return {blocks.block_rows, blocks.window_blocks, blocks.streams};
 }
 
@@ -198,11 +200,10 @@ void bind_step_options(nanobind::class_<Options>& type) {
           },
           nb::for_getter(nb::sig("def blocks(self, /) -> tuple[int, int, int]")),
           nb::for_setter(nb::sig("def blocks(self, value: tuple[int, int, int], /) -> None")),
-          "Rows of a block, blocks of a window, streams; of the order blocks.")
+          "Rows per block, blocks per window and streams, for the order blocks.")
       .def_rw("rank", &Options::rank)
       .def_rw("world", &Options::world)
-      .def_rw("prefetch", &Options::prefetch, nb::arg().none(),
-              "None: see usual_prefetch.")
+      .def_rw("prefetch", &Options::prefetch, nb::arg().none(), "None: see usual_prefetch.")
       .def_rw("steps", &Options::steps, "0: not given.")
       .def_rw("epochs", &Options::epochs, "0: not given.")
       .def_prop_rw(
@@ -229,16 +230,16 @@ void bind_batch_reader(nanobind::class_<Reader>& type) {
                 nb::for_setter(nb::sig(set.c_str())), doc);
   };
   object("convert", &Reader::convert,
-         "Called with each ndarray; gives what the user gets. None: the ndarray.");
+         "Called with each ndarray; returns what the user gets. None: the ndarray.");
   object("deliver", &Reader::deliver,
-         "Called with this reader instead of `take` by `next`. None: `take`.");
+         "`next` calls this with the reader instead of `take`. None: `take`.");
   object("transform", &Reader::transform,
-         "Called with each batch by `next`; gives what the user gets. None: the batch.");
-  type.def("put_back", &Reader::put_back, "batch"_a, "For `take` to give again.")
+         "`next` calls this with each batch; it returns what the user gets. None: the batch.");
+  type.def("put_back", &Reader::put_back, "batch"_a, "Makes `take` return this batch again.")
       .def("begin_delivery", &Reader::begin_delivery,
            "This thread is about to return a batch from `deliver`.")
       .def_prop_ro("delivering_here", &Reader::delivering_here,
-                   "`next` has not got the batch that this thread was about to return.")
+                   "The batch that this thread was about to return has not reached `next`.")
       .def("begin_loop", &Reader::begin_loop)
       .def("seek_step", &Reader::seek, "step"_a)
       .def("load", &Reader::load, "state"_a)
@@ -255,23 +256,27 @@ void bind_batch_reader(nanobind::class_<Reader>& type) {
             return dict_of(interruptible([loader = reader.open()] { return loader->stats(); }));
           },
           nb::sig("def stats(self) -> dict[str, int]"),
-          "What was read, and from where: counters since the data was opened, as of Array.stats. "
-          "Without a mixture they are those of the data itself. `batches` were handed out, and the "
-          "program waited `batch_wait_ns` for them.")
+          "Counters of what was read since the data was opened, and from where, as in Array.stats. "
+          "Without a mixture they are those of the data itself. `batches` is the number of batches "
+          "returned, and `batch_wait_ns` the time that the program waited for them.")
       .def_prop_ro("next_step", &Reader::step)
-      .def_prop_ro("taken_step", &Reader::taken_step, "Of the batch that `take` gave last.")
+      .def_prop_ro("taken_step", &Reader::taken_step,
+                   "The step of the batch that `take` returned last.")
       .def_prop_ro("taken_stands", &Reader::taken_stands,
-                   "False: the reader was moved since `take` gave its last batch.")
+                   "False: the reader has moved since `take` returned its last batch.")
       .def_prop_ro(
           "size", [](const Reader& reader) { return reader.open()->size(); },
           "Batches of one loop; 0: it does not end.")
       .def_prop_ro(
           "blocks_in_use", [](const Reader& reader) { return tuple_of(reader.open()->blocks()); },
-          "Rows of a block, blocks of a window, streams; all 0 but for the order blocks.")
+          "Rows per block, blocks per window and streams; all 0 unless the order is blocks.")
       .def_static(
           "blocks_of_state",
-          [](const std::string& state) { return tuple_of(Reader::LoaderState::parse(state).blocks); },
-          "state"_a, "Rows of a block, blocks of a window, streams; all 0 but for the order blocks.")
+          [](const std::string& state) {
+            return tuple_of(Reader::LoaderState::parse(state).blocks);
+          },
+          "state"_a,
+          "Rows per block, blocks per window and streams; all 0 unless the order is blocks.")
       .def_prop_ro("buffers", [](const Reader& reader) { return reader.open()->buffers(); })
       .def_prop_ro("epoch_samples",
                    [](const Reader& reader) { return reader.open()->epoch_samples(); });

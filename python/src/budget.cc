@@ -18,14 +18,15 @@ namespace {
 namespace nb = nanobind;
 using nb::literals::operator""_a;
 
-constexpr char kDoc[] = R"(A number of bytes that arrays may occupy: together, if they share it.
+constexpr char kDoc[] =
+    R"(A number of bytes that arrays may occupy in memory, together if they share it.
 
-It covers buffers, resident pages of mappings and page-cache pages that reads bring in, and is
-reserved before it is used. `size` is a number of bytes, "64MiB", "auto", or "1GiB/node", which
-processes of one node share (by LOCAL_WORLD_SIZE, SLURM_NTASKS_PER_NODE or OMPI_COMM_WORLD_LOCAL_SIZE); without
-it, one eighth of the memory available. "auto" begins with as much and follows memory pressure: it
-grows while memory is free and shrinks when others need it. Another process that is sent a budget
-has its own.
+It covers buffers, resident pages of mappings and page-cache pages that reads bring in. Memory is
+reserved before it is used. `size` is a number of bytes, "64MiB", "auto", or "1GiB/node", which the
+processes of one node share (by LOCAL_WORLD_SIZE, SLURM_NTASKS_PER_NODE or OMPI_COMM_WORLD_LOCAL_SIZE).
+The default is one eighth of the memory available. "auto" starts with that and follows memory
+pressure: it grows while memory is free and shrinks when others need it. A budget that is pickled
+for another process becomes a separate budget there.
 
 >>> import evenkeel
 >>> budget = evenkeel.Budget("64MiB")
@@ -33,7 +34,7 @@ has its own.
 (67108864, 0)
 )";
 
-// As torchrun, Slurm and Open MPI say it; 1 where none of them does.
+// The processes per node, from the environment of torchrun, Slurm or Open MPI; 1 if none is set.
 std::uint64_t processes_on_node() {
   for (const char* name :
        {"LOCAL_WORLD_SIZE", "SLURM_NTASKS_PER_NODE", "OMPI_COMM_WORLD_LOCAL_SIZE"}) {
@@ -47,7 +48,7 @@ std::uint64_t processes_on_node() {
     throw Error(ErrorKind::kInvalid, "budget",
                 std::string(name) + " in the environment must be a number of processes; got \"" +
                     text + "\"")
-        .hint("unset it, or give the budget of one process instead of \".../node\"");
+        .hint("unset it, or pass the budget of one process instead of \".../node\"");
   }
   return 1;
 }
@@ -58,7 +59,8 @@ Budget of_number(nb::handle size) {
   const long long bytes = PyLong_AsLongLong(number.ptr());
   if (bytes == -1 && PyErr_Occurred()) throw nb::python_error();
   if (bytes < 0) {
-    throw Error(ErrorKind::kInvalid, "budget", std::to_string(bytes) + " bytes make no sense");
+    throw Error(ErrorKind::kInvalid, "budget",
+                std::to_string(bytes) + " bytes: must not be negative");
   }
   return Budget(static_cast<std::uint64_t>(bytes));
 }
@@ -92,7 +94,8 @@ std::string shown(const Budget& budget) {
 }  // namespace
 
 void bind_budget(nb::module_& module) {
-  nb::class_<Reservation>(module, "Reservation", "A share of a budget, given back when it goes.")
+  nb::class_<Reservation>(module, "Reservation",
+                          "A share of a budget, released when this object is destroyed.")
       .def_prop_ro("bytes", &Reservation::bytes)
       .def("release", &Reservation::release);
   nb::class_<Budget>(module, "Budget", kDoc)
@@ -100,17 +103,18 @@ void bind_budget(nb::module_& module) {
           "__init__", [](Budget* self, nb::handle size) { new (self) Budget(budget_of(size)); },
           "size"_a = nb::none(),
           nb::sig("def __init__(self, size: int | str | Budget | None = None) -> None"))
-      .def_prop_ro("limit", &Budget::limit, "Bytes in all.")
+      .def_prop_ro("limit", &Budget::limit, "The limit in bytes.")
       .def_prop_ro("in_use", &Budget::in_use, "Bytes reserved now.")
       .def_prop_ro("cached", &Budget::cached,
-                   "The part of it that caches hold; it gives way to reservations.")
-      .def_prop_ro("peak", &Budget::peak, "The most that was ever reserved.")
-      .def_prop_ro("left", &Budget::left, "Bytes that may still be reserved, those of caches included.")
+                   "Bytes that caches hold. They are freed when a reservation needs them.")
+      .def_prop_ro("peak", &Budget::peak, "The most bytes that were ever reserved.")
+      .def_prop_ro("left", &Budget::left,
+                   "Bytes that can still be reserved, including those of caches.")
       .def_prop_ro("automatic", &Budget::is_automatic, "Whether it follows memory pressure.")
       .def("resize", &resize, "size"_a, nb::sig("def resize(self, size: int | str) -> None"),
-           "Changes the limit, for all that share the budget. Smaller: caches give way, then "
-           "what loaders read ahead; reads under way are waited for; MemoryError with the arithmetic below what else is in use. Larger: "
-           "caches may grow.")
+           "Changes the limit for all users of the budget. If it is smaller, caches shrink, then "
+           "loaders read less ahead, and reads in progress are waited for; MemoryError, with the "
+           "arithmetic, if the rest does not fit. If it is larger, caches may grow.")
       .def("describe", &Budget::describe, "The limit and where it comes from, in words.")
       .def(
           "uses",
@@ -121,9 +125,10 @@ void bind_budget(nb::module_& module) {
             }
             return bytes;
           },
-          nb::sig("def uses(self) -> dict[str, int]"), "What holds it now, and bytes of each.")
+          nb::sig("def uses(self) -> dict[str, int]"),
+          "What holds the budget now, with the bytes of each.")
       .def("reserve", &Budget::reserve, "bytes"_a, "what"_a,
-           "A share, or MemoryError with the arithmetic.")
+           "Reserves a share; MemoryError, with the arithmetic, if it does not fit.")
       .def("__repr__", &shown)
       .def(
           "_repr_html_",

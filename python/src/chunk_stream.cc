@@ -67,7 +67,7 @@ ChunkStream::Array ChunkStream::next(std::span<std::int64_t> numbers) {
       throw;
     }
   }
-  // A signal that came meanwhile is handled here, where the chunk is not lost.
+  // Signals that arrived meanwhile are handled here, where the chunk is not lost.
   if (PyErr_CheckSignals() != 0) {
     undelivered_ = std::move(taken);
     throw nb::python_error();
@@ -76,7 +76,7 @@ ChunkStream::Array ChunkStream::next(std::span<std::int64_t> numbers) {
     numbers[i] = static_cast<std::int64_t>(taken->numbers[i]);
   }
   const std::span<const std::byte> bytes = taken->bytes;
-  auto* data = const_cast<std::byte*>(bytes.data());  // it lies in the loan
+  auto* data = const_cast<std::byte*>(bytes.data());  // it is in the memory of the loan
   if (bytes.size() >= kWorthLending)
     return {data, {bytes.size()}, owner_of(std::move(taken->loan))};
   auto copy = std::make_unique_for_overwrite<std::byte[]>(bytes.size());
@@ -114,8 +114,8 @@ std::shared_ptr<ChunkStream::Taken> ChunkStream::take(const std::shared_ptr<Sour
   }
 }
 
-// Out of a mapped file. The copy waits for the disk where the file is not in memory. When it is
-// abandoned its chunk is lost, so the stream is closed.
+// Copies a chunk out of a mapped file. The copy waits for the disk if the file is not in memory. If
+// it is abandoned, its chunk is lost, so the stream is closed.
 std::shared_ptr<ChunkStream::Taken> ChunkStream::take_copy(const std::shared_ptr<Source>& source,
                                                            bool with_numbers) {
   const auto copy = [source, with_numbers] {

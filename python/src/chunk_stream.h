@@ -1,4 +1,4 @@
-// Chunks on their way to Python.
+// Hands chunks to Python.
 #pragma once
 
 #include <nanobind/ndarray.h>
@@ -15,24 +15,23 @@
 
 namespace evenkeel::python {
 
-// Hands out each chunk in the pages into which it was read; see LendingPool. A loop that lets go of
-// its arrays uses the same few buffers again and again and touches no new memory, which would take
-// as long as reading it from a fast disk. The GIL guards it; it is released while a chunk is waited
-// for.
+// Returns each chunk in the pages into which it was read; see LendingPool. A loop that releases its
+// arrays reuses the same few buffers and touches no new memory, which would take as long as reading
+// it from a fast disk. The GIL guards this class; it is released while waiting for a chunk.
 class ChunkStream {
  public:
-  // `held` pays for the chunk that a loop holds beside the buffers of `chunks`.
+  // `held` is the reservation for the chunk that a loop holds besides the buffers of `chunks`.
   ChunkStream(Chunks chunks, Reservation held);
 
   using Array = nanobind::ndarray<nanobind::numpy, std::uint8_t, nanobind::ndim<1>>;
-  // The next chunk, which there must be, and its rows' numbers if there is room for them. Throws
-  // what signal handlers raise meanwhile; the chunk then comes with the next call, unless the
-  // stream is closed now. Reading that fails closes it. One thread at a time: throws Error
-  // (kInvalid) for a second one. Throws Error (kClosed) after `close`.
+  // The next chunk, which must exist, and the numbers of its rows if there is room for them. Throws
+  // what signal handlers raise meanwhile; the next call then returns the chunk, unless the stream
+  // was closed. A failed read closes the stream. One thread at a time: throws Error (kInvalid) for
+  // a second one. Throws Error (kClosed) after `close`.
   Array next(std::span<std::int64_t> numbers);
-  // The next chunk is number `chunk`. When a signal handler raises meanwhile, the stream is closed.
+  // Makes `chunk` the next chunk. If a signal handler raises meanwhile, the stream is closed.
   void seek(std::uint64_t chunk);
-  // Arrays that are still there keep their pages. A thread that is in `next` throws.
+  // Existing arrays keep their pages. A thread that is in `next` throws.
   void close() { source_.close(); }
   // The same without waiting for the disk.
   void drop() { source_.drop(); }

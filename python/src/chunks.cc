@@ -1,4 +1,4 @@
-// Chunk after chunk, in arrays of the user's own.
+// Returns chunks in arrays that the user owns.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
@@ -30,17 +30,17 @@ class ChunkReader {
   ChunkReader(const ChunkReader&) = delete;
   ChunkReader& operator=(const ChunkReader&) = delete;
 
-  // Rows of the next chunk; 0 after the last.
+  // The number of rows in the next chunk; 0 after the last.
   std::uint64_t next() const { return closed() ? 0 : std::min(left(), chunk_rows_); }
   // Number of the next chunk.
   std::uint64_t position() const { return position_; }
 
-  // The next chunk, and its rows' numbers if there is room for them.
+  // The next chunk, and the numbers of its rows if there is room for them.
   ChunkStream::Array read(const std::optional<RowNumbersOut>& numbers) {
     const InUse in_use(*this);
     const std::uint64_t count = next();
     if (numbers && numbers->size() != count) {
-      throw Error(ErrorKind::kInvalid, "chunks", "`numbers` is not of the size of the chunk");
+      throw Error(ErrorKind::kInvalid, "chunks", "`numbers` does not have the size of the chunk");
     }
     ChunkStream::Array rows =
         stream_->next(numbers ? std::span(numbers->data(), count) : std::span<std::int64_t>());
@@ -49,8 +49,7 @@ class ChunkReader {
     return rows;
   }
 
-  // The next chunk is number `chunk`. Chunks are counted from 0; the number after the last is the
-  // end.
+  // Makes `chunk` the next chunk. Chunks are counted from 0; the number after the last is the end.
   void seek(std::uint64_t chunk) {
     const InUse in_use(*this);
     stream_->seek(chunk);
@@ -64,7 +63,7 @@ class ChunkReader {
   bool closed() const { return stream_->closed(); }
 
  private:
-  // One call at a time. Python code serializes threads; a signal handler that calls in again gets
+  // One call at a time. Python code serializes threads; a reentrant call from a signal handler gets
   // an error.
   class InUse {
    public:
@@ -87,7 +86,7 @@ class ChunkReader {
   std::uint64_t left() const { return rows_ - std::min(rows_, position_ * chunk_rows_); }
 
   const std::shared_ptr<ChunkStream> stream_;
-  const std::uint64_t rows_;  // in all
+  const std::uint64_t rows_;  // in total
   const std::uint64_t chunk_rows_;
   std::uint64_t position_ = 0;
   bool in_use_ = false;
@@ -97,7 +96,7 @@ class ChunkReader {
   const std::shared_ptr<Array> shared = reader.array();
   const Array& array = *shared;
   const std::uint64_t row = array.row_bytes(), left = array.budget().left();
-  // The loop holds one chunk; out of a mapped file it is a copy, and the next one, too.
+  // The loop holds one chunk; from a mapped file, it and the next one are copies.
   const std::uint64_t fitting = interruptible([shared, in_order] {
     const std::uint64_t copies = shared->engine().chosen == EngineKind::kMap ? 2 : 1;
     return Internals::of(*shared).chunk_rows_that_fit(in_order, copies);
@@ -107,11 +106,11 @@ class ChunkReader {
                   " bytes do not fit: the loop holds one while the next is read, and " +
                   with_commas(left) + " bytes are left of a budget of " + array.budget().describe())
       .in(array.paths().front())
-      .hint(fitting > 0 ? "ask for at most " + with_commas(fitting) + " rows at a time"
+      .hint(fitting > 0 ? "use at most " + with_commas(fitting) + " rows at a time"
                         : "raise the budget: one row and its read buffers do not fit");
 }
 
-// Memory of the chunks that the loop holds beside the buffers. Chunks of a mapped file are copies,
+// Memory of the chunks that the loop holds besides the buffers. Chunks of a mapped file are copies,
 // and there are two of them: the current one and the next.
 Reservation room_for_loop(Reader& reader, std::uint64_t chunk_bytes) {
   const auto mapped = [&] { return reader.engine().chosen == EngineKind::kMap; };
@@ -163,7 +162,8 @@ std::unique_ptr<ChunkReader> make(Reader& reader, std::uint64_t rows, bool shuff
     auto stream = std::make_shared<ChunkStream>(std::move(chunks), std::move(held));
     return std::make_unique<ChunkReader>(std::move(stream), all, rows);
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kBudget || blocks) throw;  // of blocks it has the arithmetic
+    if (error.kind() != ErrorKind::kBudget || blocks)
+      throw;  // with blocks, it already has the arithmetic
   }
   refuse(reader, rows, !shuffle && world == 1);
 }
@@ -171,11 +171,11 @@ std::unique_ptr<ChunkReader> make(Reader& reader, std::uint64_t rows, bool shuff
 }  // namespace
 
 void bind_chunks(nb::module_& module) {
-  nb::class_<ChunkReader>(module, "ChunkReader", "Chunk after chunk, read ahead.")
+  nb::class_<ChunkReader>(module, "ChunkReader", "Reads chunks ahead.")
       .def("next", &ChunkReader::next, "Rows of the next chunk; 0 after the last.")
       .def("read", &ChunkReader::read, "numbers"_a = nb::none(),
-           "The bytes of the next chunk, which are yours.")
-      .def("seek", &ChunkReader::seek, "chunk"_a, "The next chunk is this one.")
+           "The bytes of the next chunk, in memory that the caller owns.")
+      .def("seek", &ChunkReader::seek, "chunk"_a, "Makes this chunk the next one.")
       .def("close", &ChunkReader::close)
       .def("drop", &ChunkReader::drop, "Closes it without waiting for the disk.")
       .def_prop_ro("position", &ChunkReader::position, "Number of the next chunk.")
@@ -184,7 +184,7 @@ void bind_chunks(nb::module_& module) {
              "world"_a, "blocks"_a = nb::none());
   module.def("choose_blocks", &choose, "row_bytes"_a, "budget"_a, "world"_a, "block_rows"_a,
              "window_rows"_a, "streams"_a, "sets"_a = 1, "step_rows"_a = 0,
-             "Rows of a block, blocks of a window, and streams of the order `blocks`; those that "
+             "Rows per block, blocks per window and streams of the order `blocks`; numbers that "
              "are 0 are chosen.");
   nb::module_::import_("atexit").attr("register")(nb::cpp_function(&interpreter_ends));
 }

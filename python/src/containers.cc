@@ -1,6 +1,4 @@
 // Files that hold several arrays, for Python.
-#include "format/container.h"
-
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -10,6 +8,7 @@
 #include "array/internal.h"
 #include "engine/codecs.h"
 #include "format/chunk_grid.h"
+#include "format/container.h"
 #include "format/places.h"
 #include "src/bind.h"
 #include "src/interruptible.h"
@@ -24,7 +23,7 @@ using nb::literals::operator""_a;
 
 using Places = nb::ndarray<const std::uint64_t, nb::shape<-1, 3>, nb::c_contig, nb::device::cpu>;
 
-// What a file is by its first bytes: a container's kind, "hdf5", or "" for all else.
+// The kind of a file by its first bytes: a container's kind, "hdf5", or "" for anything else.
 std::string kind_of(const nb::bytes& path) {
   return interruptible([name = path_of(path)] {
     const Source source = open_even_empty(name);
@@ -34,7 +33,7 @@ std::string kind_of(const nb::bytes& path) {
   });
 }
 
-// None for a file that is no container.
+// None for a file that is not a container.
 nb::object members(const nb::bytes& path, bool count_rows) {
   using Found = std::optional<std::vector<Member>>;
   const Found found = interruptible([name = path_of(path), count_rows]() -> Found {
@@ -57,7 +56,7 @@ nb::object members(const nb::bytes& path, bool count_rows) {
   return all;
 }
 
-// Rows that lie at places in files: (file, offset, rows) each.
+// Rows at places in files: (file, offset, rows) each.
 std::unique_ptr<Reader> open_places(const std::string& format, const std::vector<nb::bytes>& paths,
                                     const Places& places, const std::string& dtype, bool big_endian,
                                     const std::vector<std::uint64_t>& shape, const Budget& budget,
@@ -73,11 +72,10 @@ std::unique_ptr<Reader> open_places(const std::string& format, const std::vector
   }
   const std::vector<std::string> files = paths_of(paths);
   if (files.empty()) throw Error(ErrorKind::kInvalid, "open", "no file was named");
-  return std::make_unique<Reader>(
-      files.front(), [=, list = std::move(list), type = DType::parse(dtype)] {
-        return Internals::make(layout_of_places(format, files, list, type, big_endian, shape),
-                               options);
-      });
+  return std::make_unique<Reader>(files.front(), [=, list = std::move(list),
+                                                  type = DType::parse(dtype)] {
+    return Internals::make(layout_of_places(format, files, list, type, big_endian, shape), options);
+  });
 }
 
 Compression parse_compression(const std::string& name) {
@@ -129,10 +127,10 @@ void bind_containers(nb::module_& module) {
       "Name, type, shape, whether its rows are lists, and why it cannot be read, of each array in\n"
       "a file; None for a file that holds one.");
   module.def("kind_of", &kind_of, "path"_a,
-             "What a file is: arrow, npz, fits, nifti or hdf5, or an empty text.");
+             "The kind of a file: arrow, npz, fits, nifti or hdf5, or \"\".");
   module.def("open_places", &open_places, "format"_a, "paths"_a, "places"_a, "dtype"_a,
              "big_endian"_a, "shape"_a, "budget"_a, "engine"_a, "cache"_a.none(), "page_cache"_a,
-             "Rows of a dtype and shape that lie at places (file, offset, rows) in files.");
+             "Opens rows of a dtype and shape at places (file, offset, rows) in files.");
   module.def(
       "crc32c",
       [](const nb::bytes& bytes) {
@@ -144,7 +142,7 @@ void bind_containers(nb::module_& module) {
              nb::sig("def open_chunks(format: str, grid: dict[str, object], dtype: str, "
                      "big_endian: bool, budget: Budget, engine: str, cache: int | None, "
                      "page_cache: str) -> Reader"),
-             "Rows in chunks that must be decoded; `grid` has the fields of ChunkGrid.");
+             "Opens rows in chunks that must be decoded; `grid` has the fields of ChunkGrid.");
 }
 
 }  // namespace evenkeel::python

@@ -9,7 +9,7 @@ namespace {
 
 namespace nb = nanobind;
 
-// Paths are bytes, and messages hold paths: neither need be UTF-8.
+// Paths are bytes, and messages contain paths, so neither need be UTF-8.
 nb::object text_of(const std::string& bytes) {
   return nb::steal(PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()),
                                         "backslashreplace"));
@@ -20,7 +20,7 @@ nb::object path_of(const std::string& bytes) {
       PyUnicode_DecodeFSDefaultAndSize(bytes.data(), static_cast<Py_ssize_t>(bytes.size())));
 }
 
-// OSError picks its own kin by the number: FileNotFoundError, PermissionError, ...
+// OSError selects a subclass by the errno: FileNotFoundError, PermissionError, ...
 void raise_os_error(const Error& error) {
   const nb::object message = text_of(error.what());
   nb::object made =

@@ -38,19 +38,20 @@ void add(Guard& guard, std::uintptr_t address, std::size_t length, int fd, std::
              .closed_after_remove = promised});
 }
 
-// Maps a file in the place of an anonymous mapping. mmap.mmap can own such a mapping without a
-// descriptor of its own.
+// Maps a file over an anonymous mapping. mmap.mmap can own such a mapping without its own
+// descriptor.
 void map_over(std::uintptr_t address, std::size_t length, int fd, std::uint64_t offset,
               int protection, bool shared) {
   void* const place = reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr)
-  // MAP_FIXED would leave a hole when it fails, which another thread might fill and Python unmap.
+  // If MAP_FIXED failed, it would leave a hole that another thread might fill and Python might
+  // unmap.
   void* const mapped = ::mmap(nullptr, length, protection, shared ? MAP_SHARED : MAP_PRIVATE, fd,
                               static_cast<off_t>(offset));
   if (mapped == MAP_FAILED) throw Error::system("memmap", errno, "the file cannot be mapped");
   if (::mremap(mapped, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, place) == MAP_FAILED) {
     const int error = errno;
     ::munmap(mapped, length);
-    // Where the kernel has unmapped the place already, keep it for Python to unmap.
+    // If the kernel has already unmapped the range, reserve it again for Python to unmap.
     ::mmap(place, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     throw Error::system("memmap", error, "the mapping cannot be moved");
   }

@@ -11,7 +11,7 @@
 #include "base/thread.h"
 
 #ifdef Py_LIMITED_API
-// Every CPython since 3.4 exports it, and the headers of the stable ABI leave it out.
+// Every CPython since 3.4 exports it, but the headers of the stable ABI do not declare it.
 extern "C" int PyGILState_Check(void);
 #endif
 
@@ -56,7 +56,7 @@ class Task {
     } catch (...) {
       error = std::current_exception();
     }
-    work_ = nullptr;  // what it owns goes here, where waiting for a disk does no harm
+    work_ = nullptr;  // destroys what it owns here, where waiting for a disk does no harm
     MutexLock lock(mutex_);
     error_ = error;
     done_ = true;
@@ -83,10 +83,11 @@ class Task {
   std::exception_ptr error_ GUARDED_BY(mutex_);
 };
 
-// A thread that runs one task after the other until `end` is called. The thread also owns it.
+// Runs tasks on a thread, one after another, until `end` is called. The thread also owns this
+// object.
 class Worker : public std::enable_shared_from_this<Worker> {
  public:
-  // Throws std::system_error when no thread can be started.
+  // Throws std::system_error if no thread can be started.
   static std::shared_ptr<Worker> start() {
     auto worker = std::make_shared<Worker>();
     start_thread([worker] { worker->loop(); }).detach();
@@ -124,7 +125,7 @@ class Worker : public std::enable_shared_from_this<Worker> {
   bool ending_ GUARDED_BY(mutex_) = false;
 };
 
-// The worker that the last call left. The GIL guards it. A child of fork has none.
+// The worker of the last call, kept for the next one. The GIL guards it. A child of fork has none.
 struct IdleWorker {
   std::shared_ptr<Worker> worker;
   pid_t owner = 0;
@@ -210,7 +211,7 @@ void run_in_background(std::function<void()> work) noexcept {
     } else {
       worker->end_after_task();
     }
-  } catch (...) {  // no memory for the task: what the work owns has been destroyed with it
+  } catch (...) {  // no memory for the task: the work was destroyed with all that it owns
   }
 }
 

@@ -1,4 +1,4 @@
-// Work that may wait for a disk. Ctrl-C does not wait for it, and neither do other Python threads.
+// Runs work that may wait for a disk. Neither Ctrl-C nor other Python threads wait for it.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -14,21 +14,21 @@
 
 namespace evenkeel::python {
 
-// How often a waiting main thread looks for signals.
+// How often a waiting main thread checks for signals.
 constexpr std::chrono::milliseconds kSignalInterval{50};
 
 // Calls `release` with the GIL: now, or in the next call of `interruptible`.
 void release_with_gil(std::function<void()> release);
 
 // A reference to a Python object (a handle or an ndarray) for work that may outlive its caller: the
-// last one may go on any thread.
+// last one may be released on any thread.
 template <class Object>
 std::shared_ptr<Object> held(const Object& object) {
   return {new Object(object), [](Object* last) { release_with_gil([last] { delete last; }); }};
 }
 
 // Calls `work` without the GIL. On the main thread, where Python runs signal handlers, a worker
-// thread does the work while the caller looks for signals. If a handler raises, the exception is
+// thread does the work while the caller checks for signals. If a handler raises, the exception is
 // thrown at once, and the work ends by itself later. So `work` must own everything it touches: no
 // references to locals, `held` for Python objects. Exceptions of the work are rethrown.
 void run_interruptible(std::function<void()> work);
@@ -45,8 +45,7 @@ auto interruptible(Work work) {
   }
 }
 
-// The same for destructors: it waits for a moment only, never throws, and does not look for
-// signals.
+// The same for destructors: it waits only briefly, never throws, and does not check for signals.
 void run_in_background(std::function<void()> work) noexcept;
 
 // Readers with threads are closed when the interpreter ends. `close` returns whether the reader's
@@ -57,8 +56,8 @@ void forget_at_exit(const void* reader) noexcept;
 // Called once by atexit.
 void interpreter_ends();
 
-// Shares a C++ reader between the threads that are in its calls; `close` takes it away from new
-// ones. Reader has close(deadline) and owned_here(). The GIL guards it.
+// Shares a C++ reader between the threads that are in its calls; after `close`, new calls do not
+// get it. Reader has close(deadline) and owned_here(). The GIL guards it.
 template <class Reader>
 class ReaderHandle {
  public:
@@ -82,12 +81,12 @@ class ReaderHandle {
       reader.reset();
     });
   }
-  // The same without waiting for the disk, and without looking for signals.
+  // The same without waiting for the disk, and without checking for signals.
   void drop() {
     if (!reader_) return;
     forget_at_exit(reader_.get());
     // A child of fork has no threads to end, and at the end of the interpreter a reader may still
-    // wait for the disk: then it is left as it is.
+    // wait for the disk: then it is leaked.
     const bool left_behind =
         !reader_->owned_here() ||
         (WithoutGil::interpreter_is_ending() && !reader_->close(std::chrono::steady_clock::now()));

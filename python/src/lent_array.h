@@ -1,4 +1,4 @@
-// Memory of a LendingPool as NumPy arrays: it goes back to the pool when the last array is gone.
+// Memory of a LendingPool as NumPy arrays. It returns to the pool when the last array is destroyed.
 #pragma once
 
 #include <nanobind/ndarray.h>
@@ -12,7 +12,7 @@
 
 namespace evenkeel::python {
 
-// Less than this is copied into memory from malloc: whole pages would be a waste.
+// Smaller arrays are copied into memory from malloc: whole pages would be a waste.
 constexpr std::uint64_t kWorthLending = 64 << 10;
 
 inline nanobind::capsule owner_of(Loan loan) {
@@ -20,7 +20,7 @@ inline nanobind::capsule owner_of(Loan loan) {
           [](void* pointer) noexcept { delete static_cast<Loan*>(pointer); }};
 }
 
-// Of a batch that several may own.
+// For a batch that several arrays own.
 template <class Lent>
 nanobind::capsule owner_of(std::shared_ptr<Lent> lent) {
   using Owner = std::shared_ptr<Lent>;

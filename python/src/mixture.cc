@@ -18,7 +18,7 @@ namespace nb = nanobind;
 void bind_mixture(nb::module_& module) {
   using Options = MixtureOptions;
   using Stages = std::vector<std::pair<std::uint64_t, std::vector<double>>>;
-  nb::class_<Options>(module, "MixtureOptions", "How a mixture changes.")
+  nb::class_<Options>(module, "MixtureOptions", "How a mixture changes over time.")
       .def(nb::init<>())
       .def_prop_rw(
           "stages",
@@ -31,8 +31,8 @@ void bind_mixture(nb::module_& module) {
             options.stages.clear();
             for (const auto& [step, weights] : stages) options.stages.push_back({step, weights});
           },
-          "The first step and the weights of each.")
-      .def_rw("max_epochs", &Options::max_epochs, "Of each set; 0: no limit.")
+          "The first step and the weights of each stage.")
+      .def_rw("max_epochs", &Options::max_epochs, "The limit of each set; 0: no limit.")
       .def_prop_rw(
           "exhausted", [](const Options& options) { return exhausted_name(options.exhausted); },
           [](Options& options, const std::string& name) {

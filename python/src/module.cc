@@ -1,4 +1,5 @@
-// evenkeel._core: the C++ library as Python sees it. Thin: what needs no C++ is written in Python.
+// evenkeel._core: binds the C++ library for Python. It is thin: what does not need C++ is written
+// in Python.
 #include <nanobind/stl/string.h>
 
 #include "evenkeel/metrics.h"
@@ -6,10 +7,10 @@
 #include "src/bind.h"
 
 NB_MODULE(_core, module) {
-  module.doc() = "The native half of evenkeel; use the package, not this.";
+  module.doc() = "The native part of evenkeel; use the package, not this module.";
   module.def("version", [] { return EVENKEEL_VERSION; });
   module.def("metrics_text", &evenkeel::metrics_text);
-  // Readers that live until the interpreter ends are no mistake.
+  // Readers may exist until the interpreter ends: that is not a leak.
   nanobind::set_leak_warnings(false);
   evenkeel::python::bind_errors();
   evenkeel::python::bind_budget(module);

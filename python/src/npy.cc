@@ -14,7 +14,7 @@ namespace {
 namespace nb = nanobind;
 using nb::literals::operator""_a;
 
-// Strings become bytes, as they stand in the header. Nesting is limited by parse_literal.
+// Strings become bytes, as they are in the header. Nesting is limited by parse_literal.
 nb::object to_python(const Literal& literal) {
   switch (literal.type) {
     case Literal::Type::kString:

@@ -1,4 +1,4 @@
-// Paths come and go as bytes: they need not be text.
+// Paths are passed as bytes: they need not be valid text.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -1,4 +1,4 @@
-// Making data, for Python: shuffles, whole or in parts, and figures of files.
+// Data preparation for Python: shuffles, whole or in parts, and statistics of files.
 #include "evenkeel/prepare.h"
 
 #include <nanobind/stl/optional.h>
@@ -19,7 +19,7 @@ namespace {
 namespace nb = nanobind;
 using nb::literals::operator""_a;
 
-// Files and what is known about them. The unit is found out where it was not told.
+// Files and what is known about them. The unit is detected if it was not given.
 ItemInput item_input(const std::vector<nb::bytes>& paths, const std::optional<std::string>& unit,
                      const std::optional<std::string>& dtype,
                      const std::vector<std::int64_t>& shape, std::uint64_t block,
@@ -36,7 +36,7 @@ ItemInput item_input(const std::vector<nb::bytes>& paths, const std::optional<st
   return input;
 }
 
-// Long work: without the GIL, ended by Ctrl-C, and shown by a Python function where there is one.
+// Runs long work without the GIL. Ctrl-C ends it, and `progress`, if given, is called to show it.
 template <class Options, class Work>
 auto work_on(Options& options, nb::handle progress, Work work) {
   const WithoutGil without;
@@ -130,7 +130,7 @@ nb::dict dict_of(const NumberStats& stats, const std::vector<double>& quantiles)
   return dict;
 }
 
-// The figures that the command's --json has, by the same names.
+// The same figures, with the same names, as in --json of the command.
 nb::dict dict_of(const StatsReport& report, const StatsOptions& options) {
   nb::dict dict;
   dict["unit"] = std::string(item_unit_name(options.input.unit));
@@ -204,7 +204,8 @@ void bind_shuffle(nb::module_& module) {
         return std::pair(range.begin.offset, range.items);
       },
       "items"_a, "budget"_a, "begin"_a, "end"_a, "progress"_a.none(),
-      "Of the lines that begin within these bytes: where the first begins, and how many they are.");
+      "Counts the lines that begin within these bytes: where the first begins, and how many there "
+      "are.");
   module.def(
       "distribute_part",
       [](const ItemInput& items, const nb::bytes& output, std::uint64_t seed, const Budget& budget,
@@ -243,7 +244,7 @@ void bind_shuffle(nb::module_& module) {
 }  // namespace
 
 void bind_prepare(nb::module_& module) {
-  nb::class_<ItemInput>(module, "Items", "Files, and what their items are.")
+  nb::class_<ItemInput>(module, "Items", "Input files, and the unit of their items.")
       .def(
           "__init__",
           [](ItemInput* self, const std::vector<nb::bytes>& paths,

@@ -94,9 +94,9 @@ std::vector<std::pair<double, std::string>> marks_of(const ProfileReport& report
 }  // namespace
 
 void bind_profile(nb::module_& module) {
-  nb::class_<Recording>(module, "Recording", "This process, recorded until `end`.")
+  nb::class_<Recording>(module, "Recording", "A recording of this process, until `end`.")
       .def("mark", &Recording::mark, "text"_a);
-  nb::class_<ProfileReport>(module, "Report", "What was recorded.")
+  nb::class_<ProfileReport>(module, "Report", "The result of a recording.")
       .def_ro("title", &ProfileReport::title)
       .def_ro("subtitle", &ProfileReport::subtitle)
       .def_ro("budget", &ProfileReport::budget)

@@ -14,7 +14,7 @@ namespace {
 
 namespace nb = nanobind;
 
-// More than this is handed to another thread, which costs less than copying it.
+// Larger reads are handed to another thread, which costs less than copying them.
 constexpr std::uint64_t kSmallRead = 64 << 10;
 
 }  // namespace
@@ -49,7 +49,7 @@ Reservation Reader::room_for(std::uint64_t bytes, const std::string& what) {
 Reservation Reader::room_for_read(std::uint64_t bytes, const std::string& what) {
   const auto array = this->array();
   if (auto room = array->budget().try_reserve_for_read(bytes, what)) return std::move(*room);
-  // A call that a signal handler ended leaves the queue of those that wait for memory.
+  // A call that a signal handler ended must leave the queue of calls that wait for memory.
   const auto abandoned = std::make_shared<std::atomic<bool>>(false);
   try {
     return interruptible([array, bytes, what, abandoned] {
@@ -63,16 +63,16 @@ Reservation Reader::room_for_read(std::uint64_t bytes, const std::string& what) 
   }
 }
 
-// `owner` keeps the memory of `out` for a read that a signal handler leaves behind.
+// `owner` keeps the memory of `out` alive for a read that a signal handler abandons.
 template <class Owner>
 void Reader::read_rows(const std::shared_ptr<Array>& array, std::uint64_t first,
                        std::uint64_t count, std::span<std::byte> out, const Owner& owner) const {
   if (local_ && out.size() <= kSmallRead) {
     Array::Impl& impl = Internals::of(*array);
     if (impl.crop_from_cache(first, count, out.data())) return;
-    // A few pages are copied faster than the GIL changes hands.
+    // Copying a few pages is faster than releasing and acquiring the GIL.
     if (read_if_resident(impl, first, count, out)) return;
-    // Nobody waits for a disk, so no worker thread is needed either.
+    // This does not wait for a disk, so no worker thread is needed either.
     if (in_page_cache(impl, first, count) && impl.engine_if_settled()) {
       const WithoutGil without;
       array->read(first, count, out);
@@ -83,8 +83,8 @@ void Reader::read_rows(const std::shared_ptr<Array>& array, std::uint64_t first,
       [array, first, count, out, out_held = held(owner)] { array->read(first, count, out); });
 }
 
-// The memory is a bytearray's, which any dtype can view: NumPy's own buffers do not export all of
-// them (datetime64).
+// The memory is that of a bytearray, which any dtype can view: NumPy's own buffers do not export
+// all dtypes (datetime64).
 nb::object Reader::row(std::uint64_t index, nb::handle shape, nb::handle dtype) const {
   const auto array = this->array();
   const std::uint64_t bytes = array->row_bytes();
@@ -108,7 +108,7 @@ void Reader::read(std::uint64_t first, std::uint64_t count, const Bytes& out) co
   const auto array = this->array();
   const auto bytes = span_of(out);
   if (bytes.size() != count * array->row_bytes()) {
-    throw Error(ErrorKind::kInvalid, "read", "`out` is not of the size of the rows");
+    throw Error(ErrorKind::kInvalid, "read", "`out` does not have the size of the rows");
   }
   read_rows(array, first, count, bytes, out);
 }
@@ -118,9 +118,9 @@ void Reader::gather(const RowNumbers& rows, const Bytes& out) const {
   const std::span numbers(rows.data(), rows.size());
   const auto bytes = span_of(out);
   if (bytes.size() != numbers.size() * array->row_bytes()) {
-    throw Error(ErrorKind::kInvalid, "gather", "`out` is not of the size of the rows");
+    throw Error(ErrorKind::kInvalid, "gather", "`out` does not have the size of the rows");
   }
-  // Nobody waits for a disk, so no worker thread is needed.
+  // This does not wait for a disk, so no worker thread is needed.
   if (local_ && known_in_memory(Internals::of(*array), numbers)) {
     const WithoutGil without;
     array->gather(numbers, bytes);

@@ -1,4 +1,4 @@
-// An array as Python holds it.
+// An array that Python holds.
 #pragma once
 
 #include <nanobind/ndarray.h>
@@ -21,8 +21,8 @@ inline std::span<std::byte> span_of(const Bytes& bytes) {
   return {reinterpret_cast<std::byte*>(bytes.data()), bytes.size()};
 }
 
-// An array that lives on after `close` for the calls that are still in it. The GIL guards it, and
-// is released while reading.
+// After `close`, the array stays alive for calls that are still in it. The GIL guards this class,
+// and is released while reading.
 class Reader {
  public:
   // `open` is called without the GIL.
@@ -32,17 +32,16 @@ class Reader {
   void close() { array_.reset(); }
   bool closed() const { return !array_; }
 
-  // The engine at work. It may be changing, which waits for the disk.
+  // The engine in use. If it is changing, this waits for the disk.
   EngineReport engine() const;
 
   // A share of the array's budget; see Array::Impl::room_for. Throws Error (kBudget), and what
   // signal handlers raise while it waits.
   Reservation room_for(std::uint64_t bytes, const std::string& what);
-  // The same for one read; it waits for other reads, and looks for signals meanwhile.
+  // The same for one read. Waits for other reads, and checks for signals meanwhile.
   Reservation room_for_read(std::uint64_t bytes, const std::string& what);
 
-  // One row as an ndarray of its own, or a scalar where `shape` is (). For rows that need no share
-  // of the budget.
+  // One row as a new ndarray, or a scalar if `shape` is (). For rows that need no reservation.
   nanobind::object row(std::uint64_t index, nanobind::handle shape, nanobind::handle dtype) const;
 
   void read(std::uint64_t first, std::uint64_t count, const Bytes& out) const;
@@ -55,7 +54,7 @@ class Reader {
 
   const std::string first_path_;
   std::shared_ptr<Array> array_;
-  bool local_ = false;  // all files lie on local filesystems
+  bool local_ = false;  // all files are on local filesystems
 };
 
 }  // namespace evenkeel::python

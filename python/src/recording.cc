@@ -57,7 +57,7 @@ Recording::Thread::Thread(std::chrono::nanoseconds interval, std::vector<std::st
   std::rethrow_exception(failure);
 }
 
-// The recorder counts the processor time of the thread that it lives on: all of it here.
+// The recorder counts the processor time of its own thread, so it is used only here.
 void Recording::Thread::record(const std::vector<std::string>& files) {
   try {
     Recorder recorder(0, {.interval = interval_, .files = files});
@@ -70,7 +70,7 @@ void Recording::Thread::record(const std::vector<std::string>& files) {
       lock.unlock();
       recorder.sample();
       lock.lock();
-      next = std::max(next + interval_, Clock::now());  // one that came late is not made up for
+      next = std::max(next + interval_, Clock::now());  // a late sample is not made up for
       while (!ending_ && changed_.wait_until(mutex_, next)) {
       }
     }
@@ -122,8 +122,8 @@ Recording::Recording(std::chrono::nanoseconds interval, std::vector<std::string>
     : owner_(::getpid()), thread_(std::make_unique<Thread>(interval, std::move(files))) {}
 
 Recording::~Recording() {
-  // In a child of fork there is no such thread, and what it was waiting on cannot be destroyed
-  // without it: that is left as it is.
+  // A child of fork does not have this thread, and the objects that it waited on cannot be
+  // destroyed without it, so they are leaked.
   if (!owned_here()) static_cast<void>(thread_.release());
 }
 
@@ -136,7 +136,7 @@ void Recording::mark(std::string_view text) {
 ProfileRun Recording::stop() {
   if (!owned_here() || !thread_) {
     throw Error(ErrorKind::kClosed, "profile", "nothing is being recorded here")
-        .hint("a recording belongs to the process that began it, and ends once");
+        .hint("a recording belongs to the process that started it, and can be ended once");
   }
   return std::exchange(thread_, nullptr)->stop();
 }

@@ -1,4 +1,4 @@
-// This process, recorded on a thread of its own.
+// Records this process, on a separate thread.
 #pragma once
 
 #include <sys/types.h>
@@ -15,8 +15,9 @@
 
 namespace evenkeel::python {
 
-// Begins when it is made, ends with `stop`. Needs no interpreter: samples come in time whoever has
-// the GIL. In a child of fork it is not there any more: there `stop` throws Error (kClosed).
+// The constructor starts the recording, and `stop` ends it. It does not need the interpreter, so
+// samples are on time whoever holds the GIL. A child of fork does not continue it: there `stop`
+// throws Error (kClosed).
 class Recording {
  public:
   Recording(std::chrono::nanoseconds interval, std::vector<std::string> files);
@@ -25,7 +26,7 @@ class Recording {
   Recording& operator=(const Recording&) = delete;
 
   void mark(std::string_view text);
-  // Ends the recording and returns it. Call it once. The caller adds name and ending.
+  // Ends the recording and returns it. Call it once. The caller sets its name and how it ended.
   ProfileRun stop();
 
  private:
@@ -35,7 +36,7 @@ class Recording {
   std::unique_ptr<Thread> thread_;  // empty once it has ended
 };
 
-// The run as a page: with the machine, and a verdict on the budget.
+// The report of the run, with the machine and a verdict on the budget.
 ProfileReport report_of(ProfileRun run, std::optional<std::uint64_t> budget);
 
 }  // namespace evenkeel::python

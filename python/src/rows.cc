@@ -28,9 +28,9 @@ class RowReader final : public BatchReader<Loader::Impl, RowLoaderState> {
 
   // `forms` has (dtype, shape of a row) for each field of a C++ batch; for values of rows of
   // different lengths the shape is None. `groups` has (how many of these, a function or None) for
-  // each field of the user's: the function makes one object of several, None makes a tuple. `keys`
-  // says how a batch is given: None, the field alone; a list, a dict with these keys; else a tuple.
-  // Batches are laid in `memory` if there is any: a place for each field.
+  // each field of the user: the function makes one object of several, None makes a tuple. `keys` is
+  // the form of a batch: None, the field alone; a list, a dict with these keys; otherwise a tuple.
+  // Batches are put into `memory` if there is any: a place for each field.
   RowReader(const Sets& sets, RowLoaderOptions options, const nb::list& forms,
             const nb::list& groups, nb::object keys, const Memory& memory)
       : BatchReader(make(sets, std::move(options), memory)),
@@ -44,7 +44,7 @@ class RowReader final : public BatchReader<Loader::Impl, RowLoaderState> {
     }
   }
 
-  // The fields of a batch, as the user gets them.
+  // The fields of a batch for the user.
   nb::object structured(const nb::list& fields) const {
     if (keys_.is_none()) return nb::borrow(fields[0]);
     if (!nb::isinstance<nb::list>(keys_)) return nb::tuple(fields);
@@ -52,7 +52,7 @@ class RowReader final : public BatchReader<Loader::Impl, RowLoaderState> {
     for (std::size_t i = 0; i < nb::len(fields); ++i) batch[keys_[i]] = fields[i];
     return batch;
   }
-  bool flat = false;  // `take` gives a list of fields, for `deliver` to make a batch of
+  bool flat = false;  // `take` returns a list of fields, from which `deliver` makes a batch
 
  private:
   struct Form {
@@ -116,7 +116,7 @@ class RowReader final : public BatchReader<Loader::Impl, RowLoaderState> {
     return convert.is_none() ? array : nb::object(convert(array));
   }
 
-  // Fields of a C++ batch as those of the user's.
+  // Turns the fields of a C++ batch into those of the user.
   nb::list grouped(const nb::list& fields) const {
     nb::list result;
     std::size_t at = 0;
@@ -158,8 +158,7 @@ void bind_row_options(nb::module_& module) {
   using Options = RowLoaderOptions;
   nb::class_<Options> type(module, "RowLoaderOptions", "The options of a Loader.");
   bind_step_options(type);
-  type
-      .def_prop_rw(
+  type.def_prop_rw(
           "order", [](const Options& options) { return order_name(options.order); },
           [](Options& options, const std::string& name) { options.order = parse_order(name); })
       .def_rw("mixture", &Options::mixture)
@@ -170,7 +169,8 @@ void bind_row_options(nb::module_& module) {
 
 void bind_rows(nb::module_& module) {
   bind_row_options(module);
-  nb::class_<LoaderField>(module, "LoaderField", "What a loader reads rows from.")
+  nb::class_<LoaderField>(module, "LoaderField",
+                          "An array or a set of arrays that a loader reads rows from.")
       .def(
           "__init__",
           [](LoaderField* field, const Reader& array) { new (field) LoaderField(*array.array()); },
@@ -183,14 +183,14 @@ void bind_rows(nb::module_& module) {
           "values"_a, "offsets"_a)
       .def_static(
           "csr",
-          [](const Reader& data, const Reader& indices, const Reader& indptr,
-             std::uint64_t columns, bool dense) {
+          [](const Reader& data, const Reader& indices, const Reader& indptr, std::uint64_t columns,
+             bool dense) {
             return LoaderField::csr(*data.array(), *indices.array(), *indptr.array(), columns,
                                     dense);
           },
           "data"_a, "indices"_a, "indptr"_a, "columns"_a, "dense"_a);
   nb::class_<RowReader> reader(module, "RowReader", nb::type_slots(collector_slots<RowReader>()),
-                               "Batch after batch of rows, read ahead.");
+                               "Reads batches of rows ahead.");
   reader
       .def(nb::init<const RowReader::Sets&, RowLoaderOptions, const nb::list&, const nb::list&,
                     nb::object, const RowReader::Memory&>(),
@@ -200,18 +200,18 @@ void bind_rows(nb::module_& module) {
                    "groups: typing.Sequence[typing.Any], keys: object, "
                    "memory: typing.Sequence[typing.Sequence[typing.Any]]) -> None"))
       .def("take", &RowReader::take, nb::sig("def take(self) -> typing.Any"),
-           "The next batch, whose memory is yours; None after the last.")
+           "The next batch, in memory that the caller owns; None after the last.")
       .def(
           "__next__", [](nb::handle self) { return nb::cast<RowReader&>(self).next(self); },
           nb::sig("def __next__(self) -> typing.Any"))
-      .def_rw("flat", &RowReader::flat, "`take` gives a list of fields.")
+      .def_rw("flat", &RowReader::flat, "`take` returns a list of fields.")
       .def("structured", &RowReader::structured, "fields"_a,
            nb::sig("def structured(self, fields: list[typing.Any]) -> typing.Any"),
            "Fields as a batch: alone, as a tuple or as a dict.")
       .def(
           "epoch_at",
           [](const RowReader& reader, std::uint64_t step) { return reader.open()->epoch_of(step); },
-          "step"_a, "The epoch of a step; 0 where there are none.")
+          "step"_a, "The epoch of a step; 0 if there are no epochs.")
       .def("explained", &explained_rows, "step"_a,
            nb::sig("def explained(self, step: int) -> list[dict[str, object]]"));
   bind_batch_reader(reader);

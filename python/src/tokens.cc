@@ -17,8 +17,8 @@
 #include "src/interruptible.h"
 #include "src/lent_array.h"
 #include "src/paths.h"
-#include "src/stats.h"
 #include "src/reader.h"
+#include "src/stats.h"
 #include "tokens/loader.h"
 
 namespace evenkeel::python {
@@ -69,7 +69,7 @@ void crops(const Tokens& tokens, const RowNumbers& starts, std::uint64_t count, 
   const std::uint64_t size = tokens.dtype().size;
   const std::span<std::byte> bytes = span_of(out);
   if (bytes.size() != numbers.size() * count * size) {
-    throw Error(ErrorKind::kInvalid, "tokens", "`out` is not of the size of the tokens");
+    throw Error(ErrorKind::kInvalid, "tokens", "`out` does not have the size of the tokens");
   }
   interruptible([tokens, numbers, count, bytes, starts_held = held(starts), out_held = held(out)] {
     tokens.crops(numbers, count, bytes);
@@ -109,9 +109,9 @@ class TokenReader final : public BatchReader<TokenLoader::Impl, LoaderState> {
   using Sets = std::vector<std::pair<Tokens, double>>;
   using Masks = std::vector<std::optional<Tokens>>;
 
-  // Batches are laid in `memory` if there is any: for each batch x, y and, if the options have
-  // documents, what it says of them.
-  // `masks` has one for each set of the mixture, or is empty.
+  // Batches are put into `memory` if there is any: for each batch x, y and, if the options have
+  // documents, the fields of documents. `masks` has one mask for each set of the mixture, or is
+  // empty.
   TokenReader(const Sets& mixture, LoaderOptions options, const Memory& memory, const Masks& masks)
       : BatchReader(make(mixture, std::move(options), memory, masks)),
         in_memory_(!memory.empty()) {}
@@ -133,7 +133,7 @@ class TokenReader final : public BatchReader<TokenLoader::Impl, LoaderState> {
     });
   }
 
-  // (x, y), or with documents (x, y, what the batch says of them, (documents, longest, positions)).
+  // (x, y), or with documents (x, y, the fields of documents, (documents, longest, positions)).
   nb::object arrays_of(const SharedLent& lent) override {
     const Batch batch = lent->batch;
     const auto *x = batch.x_bytes().data(), *y = batch.y_bytes().data();
@@ -146,7 +146,7 @@ class TokenReader final : public BatchReader<TokenLoader::Impl, LoaderState> {
       auto copy = std::make_unique_for_overwrite<std::byte[]>(2 * bytes + more);
       std::memcpy(copy.get() + more, x, bytes);
       std::memcpy(copy.get() + more + bytes, y, bytes);
-      if (more > 0) std::memcpy(copy.get(), documents, more);  // aligned, as it was
+      if (more > 0) std::memcpy(copy.get(), documents, more);  // with the same alignment
       documents = copy.get();
       x = copy.get() + more;
       y = x + bytes;
@@ -166,9 +166,8 @@ class TokenReader final : public BatchReader<TokenLoader::Impl, LoaderState> {
   nb::object array_of(const std::byte* data, const Batch& batch, const nb::capsule& owner) const {
     const std::size_t shape[2] = {batch.rows(), batch.columns()};
     const std::size_t left_out = batch.ragged() ? 1 : 0;  // one row of all documents
-    const nb::ndarray<nb::numpy> array(const_cast<std::byte*>(data), 2 - left_out,
-                                       shape + left_out, owner, nullptr,
-                                       dlpack_type(batch.dtype()));
+    const nb::ndarray<nb::numpy> array(const_cast<std::byte*>(data), 2 - left_out, shape + left_out,
+                                       owner, nullptr, dlpack_type(batch.dtype()));
     nb::object result = nb::cast(array);
     return convert.is_none() ? result : nb::object(convert(result));
   }
@@ -209,7 +208,7 @@ nb::list explained(const TokenReader& reader, std::uint64_t step) {
 
 void bind_document_options(nb::module_& module) {
   using Options = DocumentOptions;
-  nb::class_<Options>(module, "DocumentOptions", "What a TokenLoader makes of documents.")
+  nb::class_<Options>(module, "DocumentOptions", "What a TokenLoader does with documents.")
       .def(nb::init<>())
       .def_prop_rw(
           "mode", [](const Options& options) { return document_mode_name(options.mode); },
@@ -242,15 +241,14 @@ void bind_document_options(nb::module_& module) {
       "rows"_a, "columns"_a, "most_documents"_a,
       nb::sig("def documents_layout(rows: int, columns: int, most_documents: int) -> tuple[int, "
               "int, int, int, int]"),
-      "Bytes at which position_ids, document_ids, cu_seqlens and loss_mask begin, and all bytes.");
+      "Byte offsets of position_ids, document_ids, cu_seqlens and loss_mask, and the total size.");
 }
 
 void bind_loader_options(nb::module_& module) {
   using Options = LoaderOptions;
   nb::class_<Options> type(module, "LoaderOptions", "The options of a TokenLoader.");
   bind_step_options(type);
-  type
-      .def_rw("block_size", &Options::block_size)
+  type.def_rw("block_size", &Options::block_size)
       .def_prop_rw(
           "order", [](const Options& options) { return crop_order_name(options.order); },
           [](Options& options, const std::string& name) { options.order = parse_crop_order(name); })
@@ -274,7 +272,8 @@ void bind_loader_options(nb::module_& module) {
 }  // namespace
 
 void bind_tokens(nb::module_& module) {
-  nb::class_<Tokens>(module, "TokenStream", "Tokens of files; evenkeel.Tokens is made of it.")
+  nb::class_<Tokens>(module, "TokenStream",
+                     "Tokens of files. The implementation of evenkeel.Tokens.")
       .def("__len__", &Tokens::size)
       .def_prop_ro("dtype", [](const Tokens& tokens) { return tokens.dtype().name(); })
       .def_prop_ro("format", &Tokens::format)
@@ -313,15 +312,14 @@ void bind_tokens(nb::module_& module) {
   bind_loader_options(module);
   nb::class_<TokenReader> reader(module, "BatchReader",
                                  nb::type_slots(collector_slots<TokenReader>()),
-                                 "Batch after batch, read ahead.");
+                                 "Reads batches ahead.");
   reader
       .def(nb::init<const TokenReader::Sets&, LoaderOptions, const TokenReader::Memory&,
                     const TokenReader::Masks&>(),
            "mixture"_a, "options"_a, "memory"_a, "masks"_a)
-      .def("take", &TokenReader::take,
-           nb::sig("def take(self) -> tuple[typing.Any, ...] | None"),
-           "The next batch (x, y), whose memory is yours; None after the last. With documents also "
-           "their fields, and (documents, longest, positions).")
+      .def("take", &TokenReader::take, nb::sig("def take(self) -> tuple[typing.Any, ...] | None"),
+           "The next batch (x, y), in memory that the caller owns; None after the last. With "
+           "documents also their fields, and (documents, longest, positions).")
       .def(
           "__next__", [](nb::handle self) { return nb::cast<TokenReader&>(self).next(self); },
           nb::sig("def __next__(self) -> tuple[typing.Any, typing.Any]"))
@@ -337,8 +335,8 @@ void bind_tokens(nb::module_& module) {
             return shares;
           },
           nb::sig("def packing(self) -> dict[str, float]"),
-          "What `documents` costs, of the rows prepared so far: the shares of positions that are "
-          "padding, of tokens that no row shows, of documents that were split though they fit a "
+          "What `documents` costs, for the rows prepared so far: the shares of positions that are "
+          "padding, of tokens that are in no row, of documents that were split although they fit a "
           "row, and of rows that begin inside a document.")
       .def("explained", &explained, "step"_a,
            nb::sig("def explained(self, step: int) -> list[dict[str, object]]"));

@@ -1,4 +1,4 @@
-// Weights for Python: what the files hold, and reading into memory that Python hands in.
+// Weights for Python: the tensors of files, and reading into memory that Python passes in.
 #include "evenkeel/weights.h"
 
 #include <nanobind/ndarray.h>
@@ -58,15 +58,14 @@ std::unique_ptr<Reader> array_of(const Weights& weights, const std::string& name
 nb::dict metadata_of(const Weights& weights) {
   nb::dict all;
   for (const auto& [key, value] : weights.metadata()) {
-    all[nb::str(key.c_str(), key.size())] =
-        nb::steal(PyUnicode_DecodeUTF8(value.data(), static_cast<Py_ssize_t>(value.size()),
-                                       "backslashreplace"));
+    all[nb::str(key.c_str(), key.size())] = nb::steal(PyUnicode_DecodeUTF8(
+        value.data(), static_cast<Py_ssize_t>(value.size()), "backslashreplace"));
   }
   return all;
 }
 
-// Memory for bytes that lie at `offset` in a file: as far from the start of a page as they are, and
-// with room around them, so that the disk can write there itself.
+// Memory for bytes at `offset` in a file. It has the same offset within a page, and room around it,
+// so that the disk can write there directly.
 nb::ndarray<nb::numpy, std::uint8_t> allocate(std::uint64_t offset, std::uint64_t bytes) {
   const std::uint64_t lead = offset % sys::page_size();
   auto pages = std::make_unique<Pages>(lead + bytes + sys::page_size(), "a tensor");
@@ -76,8 +75,8 @@ nb::ndarray<nb::numpy, std::uint8_t> allocate(std::uint64_t offset, std::uint64_
   return {first, {bytes}, owner};
 }
 
-// A GroupReader that Python holds. The memory it reads into is kept by the Python object that made
-// it, as long as this lives.
+// A GroupReader that Python holds. The Python object that created it keeps the memory that is read
+// into alive as long as this object.
 class PythonGroupReader {
  public:
   PythonGroupReader(const Weights& weights, const Numbers& files, const Numbers& offsets,
@@ -98,7 +97,7 @@ class PythonGroupReader {
         if (file >= shared->layout.segments.size() ||
             offsets(run) > shared->layout.segments[file].rows ||
             lengths(run) > shared->layout.segments[file].rows - offsets(run)) {
-          throw Error(ErrorKind::kInvalid, "read", "a place outside the files");
+          throw Error(ErrorKind::kInvalid, "read", "an offset outside the files");
         }
         groups[i].runs.push_back(
             {shared->row_of(static_cast<std::uint32_t>(file), offsets(run)), lengths(run),
@@ -111,7 +110,7 @@ class PythonGroupReader {
   ~PythonGroupReader() { close(); }
 
   bool next() {
-    if (!reader_) throw Error(ErrorKind::kClosed, "read", "reading was ended");
+    if (!reader_) throw Error(ErrorKind::kClosed, "read", "used after close");
     return interruptible([reader = reader_] { return reader->next(); });
   }
   void release() {
@@ -132,44 +131,50 @@ class PythonGroupReader {
 }  // namespace
 
 void bind_weights(nb::module_& module) {
-  nb::class_<Weights>(module, "Weights", "Tensors of files; evenkeel.Weights is made of it.")
+  nb::class_<Weights>(module, "Weights",
+                      "Tensors of files. The implementation of evenkeel.Weights.")
       .def_prop_ro("format", &Weights::format)
       .def_prop_ro("paths", [](const Weights& weights) { return bytes_of(weights.paths()); })
       .def_prop_ro("budget", [](const Weights& weights) { return weights.budget(); })
-      .def_prop_ro("engine",
-                   [](const Weights& weights) {
-                     const EngineReport report = weights.engine();
-                     return nb::make_tuple(std::string(engine_name(report.chosen)), report.how,
-                                           report.why);
-                   },
-                   nb::sig("def engine(self) -> tuple[str, str, str]"))
+      .def_prop_ro(
+          "engine",
+          [](const Weights& weights) {
+            const EngineReport report = weights.engine();
+            return nb::make_tuple(std::string(engine_name(report.chosen)), report.how, report.why);
+          },
+          nb::sig("def engine(self) -> tuple[str, str, str]"))
       .def("tensors", &tensors_of,
            nb::sig("def tensors(self) -> list[tuple[str, str, tuple[int, ...], int, int, int]]"),
-           "Name, type, shape, file, offset and bytes of each.")
+           "Name, type, shape, file, offset and bytes of each tensor.")
       .def("metadata", &metadata_of, nb::sig("def metadata(self) -> dict[str, str]"))
-      .def("require", [](const Weights& weights, const std::string& name) { weights.at(name); },
-           "name"_a, "IndexError with the closest name, where there is no such tensor.")
+      .def(
+          "require", [](const Weights& weights, const std::string& name) { weights.at(name); },
+          "name"_a, "Raises IndexError, with the closest name, if there is no such tensor.")
       .def("array", &array_of, "name"_a, "dtype"_a, "One tensor, read as an array.")
-      .def("reserve",
-           [](const Weights& weights, std::uint64_t bytes, const std::string& what) {
-             return weights.budget().reserve(bytes, what);
-           },
-           "bytes"_a, "what"_a)
-      .def("stats", [](const Weights& weights) { return dict_of(weights.stats()); },
-           nb::sig("def stats(self) -> dict[str, int]"))
+      .def(
+          "reserve",
+          [](const Weights& weights, std::uint64_t bytes, const std::string& what) {
+            return weights.budget().reserve(bytes, what);
+          },
+          "bytes"_a, "what"_a)
+      .def(
+          "stats", [](const Weights& weights) { return dict_of(weights.stats()); },
+          nb::sig("def stats(self) -> dict[str, int]"))
       .def("close", &Weights::close);
   nb::class_<PythonGroupReader>(module, "GroupReader",
-                                "Reads groups of runs into memory, on a thread of its own.")
+                                "Reads groups of runs into memory, on its own thread.")
       .def(nb::init<const Weights&, const Numbers&, const Numbers&, const Numbers&, const Numbers&,
                     const Numbers&, const Flags&, std::size_t, bool>(),
            "weights"_a, "files"_a, "offsets"_a, "lengths"_a, "addresses"_a, "ends"_a, "roomy"_a,
            "ahead"_a, "fresh"_a)
-      .def("next", &PythonGroupReader::next, "Waits for the next group. False: all were read.")
-      .def("release", &PythonGroupReader::release, "One more group may be read.")
+      .def("next", &PythonGroupReader::next,
+           "Waits for the next group. Returns False after the last.")
+      .def("release", &PythonGroupReader::release, "Allows one more group to be read.")
       .def("close", &PythonGroupReader::close);
   module.def("open_weights", &open_weights, "path"_a, "budget"_a, "engine"_a);
-  module.def("allocate", &allocate, "offset"_a, "bytes"_a, nb::rv_policy::reference,
-             "Memory for bytes at this place of a file, which can be read in place.");
+  module.def(
+      "allocate", &allocate, "offset"_a, "bytes"_a, nb::rv_policy::reference,
+      "Memory for bytes at this offset of a file, aligned so that they can be read in place.");
 }
 
 }  // namespace evenkeel::python

@@ -12,7 +12,7 @@ namespace {
 std::atomic<bool> ending = false;
 std::atomic<int> taking = 0;  // threads that wait for the GIL here
 
-// A child of fork has none of these threads: it would wait for them for ever.
+// A child of fork has none of these threads: it would wait for them forever.
 [[maybe_unused]] const int registered = ::pthread_atfork(nullptr, nullptr, [] {
   ending = false;
   taking = 0;
@@ -20,7 +20,7 @@ std::atomic<int> taking = 0;  // threads that wait for the GIL here
 
 }  // namespace
 
-// By the system call: glibc has gettid since 2.30, and wheels are for 2.28.
+// Uses the system call: glibc has gettid since 2.30, and wheels support 2.28.
 bool WithoutGil::on_main_thread() { return ::syscall(SYS_gettid) == ::getpid(); }
 bool WithoutGil::interpreter_is_ending() { return ending; }
 
@@ -35,12 +35,12 @@ WithoutGil::~WithoutGil() {
 }
 
 void WithoutGil::check_signals() const {
-  if (!on_main_thread()) return;  // handlers run there alone
+  if (!on_main_thread()) return;  // handlers run only there
   const nanobind::gil_scoped_acquire gil;
   if (PyErr_CheckSignals() != 0) throw nanobind::python_error();
 }
 
-// Those that wait for it already get it, while there is an interpreter to run.
+// Threads that already wait for the GIL get it while the interpreter still exists.
 void WithoutGil::interpreter_ends() {
   ending = true;
   while (taking > 0) {

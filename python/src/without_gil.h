@@ -1,13 +1,13 @@
-// Working without the interpreter's lock.
+// Releases the interpreter's lock for a scope.
 #pragma once
 
 #include <nanobind/nanobind.h>
 
 namespace evenkeel::python {
 
-// Lets go of the GIL for a scope, as nanobind::gil_scoped_release does. But a daemon thread that
-// wants it back when the interpreter is ending is unwound by force (before Python 3.14), which C++
-// does not survive: here it waits for the end of the process instead.
+// Releases the GIL for a scope, like nanobind::gil_scoped_release. But before Python 3.14, a daemon
+// thread that acquires the GIL while the interpreter is ending is unwound by force, which C++ does
+// not survive. Here it waits for the end of the process instead.
 class WithoutGil {
  public:
   WithoutGil() : state_(PyEval_SaveThread()) {}
@@ -19,7 +19,7 @@ class WithoutGil {
   void check_signals() const;
 
   static bool on_main_thread();  // the only one on which Python runs signal handlers
-  // When the interpreter begins to end; with the GIL.
+  // Called with the GIL when the interpreter begins to end.
   static void interpreter_ends();
   static bool interpreter_is_ending();
 

@@ -1,4 +1,4 @@
-// Writers for Python: they take memory that NumPy made, and wait without the interpreter's lock.
+// Writers for Python. They take memory of NumPy arrays, and wait without the interpreter's lock.
 #include "evenkeel/write.h"
 
 #include <nanobind/ndarray.h>
@@ -24,7 +24,8 @@ std::span<const std::byte> span_of(const WrittenBytes& bytes) {
   return {reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()};
 }
 
-// One writer, and the thread that is in a call: waits for the disk look for Ctrl-C there.
+// One writer, and the thread that is in a call, which checks for Ctrl-C while it waits for the
+// disk.
 template <class Writer>
 class PythonWriter {
  public:
@@ -43,7 +44,7 @@ class PythonWriter {
   auto call(Work work) {
     if (busy_) {
       throw Error(ErrorKind::kInvalid, "write", "another thread is in a call of this writer")
-          .hint("writers are used by one thread at a time: take a lock");
+          .hint("a writer can be used by one thread at a time: use a lock");
     }
     const Busy busy(busy_);
     const WithoutGil without;
@@ -54,9 +55,9 @@ class PythonWriter {
     if (!writer_) throw Error(ErrorKind::kClosed, "write", "the writer was closed");
     return *writer_;
   }
-  // Keeps a checkpoint, removes what has none.
+  // Keeps a file with a checkpoint; removes one without.
   void drop() {
-    // Another thread is in a call: when that ends, this object goes, and the writer with it.
+    // Another thread is in a call: when it returns, this object and its writer are destroyed.
     if (!writer_ || busy_) return;
     const WithoutGil without;
     without_ = nullptr;
@@ -104,11 +105,13 @@ Options common(const Budget& budget, bool checksums, bool resume) {
 template <class Bound>
 void bind_common(Bound& bound) {
   using Python = typename Bound::Type;
-  bound.def("checkpoint",
-            [](Python& self, const nb::bytes& state) {
-              self.call([&] { self.get().checkpoint({state.c_str(), state.size()}); });
-            },
-            "state"_a)
+  bound
+      .def(
+          "checkpoint",
+          [](Python& self, const nb::bytes& state) {
+            self.call([&] { self.get().checkpoint({state.c_str(), state.size()}); });
+          },
+          "state"_a)
       .def_prop_ro("state",
                    [](Python& self) {
                      const std::string& state = self.get().state();
@@ -123,65 +126,75 @@ void bind_common(Bound& bound) {
 }  // namespace
 
 void bind_write(nb::module_& module) {
-  nb::class_<PythonArrayWriter> array(module, "ArrayWriter", "evenkeel.ArrayWriter is made of it.");
+  nb::class_<PythonArrayWriter> array(module, "ArrayWriter",
+                                      "The implementation of evenkeel.ArrayWriter.");
   array
-      .def("__init__",
-           [](PythonArrayWriter* self, const nb::bytes& path, const std::string& dtype,
-              const std::string& descr, const std::vector<std::int64_t>& shape,
-              const std::string& format, const Budget& budget, bool checksums, bool resume) {
-             auto options = common<ArrayWriterOptions>(budget, checksums, resume);
-             options.dtype = DType::parse(dtype);
-             options.descr = descr;
-             options.shape = shape;
-             options.format = format;
-             new (self) PythonArrayWriter(path_of(path), options);
-           },
-           "path"_a, "dtype"_a, "descr"_a, "shape"_a, "format"_a, "budget"_a, "checksums"_a,
-           "resume"_a)
-      .def("append",
-           [](PythonArrayWriter& self, const WrittenBytes& rows) {
-             self.call([&] { self.get().append(span_of(rows)); });
-           },
-           "rows"_a)
-      .def("assign",
-           [](PythonArrayWriter& self, std::uint64_t first, const WrittenBytes& rows) {
-             self.call([&] { self.get().assign(first, span_of(rows)); });
-           },
-           "first"_a, "rows"_a)
+      .def(
+          "__init__",
+          [](PythonArrayWriter* self, const nb::bytes& path, const std::string& dtype,
+             const std::string& descr, const std::vector<std::int64_t>& shape,
+             const std::string& format, const Budget& budget, bool checksums, bool resume) {
+            auto options = common<ArrayWriterOptions>(budget, checksums, resume);
+            options.dtype = DType::parse(dtype);
+            options.descr = descr;
+            options.shape = shape;
+            options.format = format;
+            new (self) PythonArrayWriter(path_of(path), options);
+          },
+          "path"_a, "dtype"_a, "descr"_a, "shape"_a, "format"_a, "budget"_a, "checksums"_a,
+          "resume"_a)
+      .def(
+          "append",
+          [](PythonArrayWriter& self, const WrittenBytes& rows) {
+            self.call([&] { self.get().append(span_of(rows)); });
+          },
+          "rows"_a)
+      .def(
+          "assign",
+          [](PythonArrayWriter& self, std::uint64_t first, const WrittenBytes& rows) {
+            self.call([&] { self.get().assign(first, span_of(rows)); });
+          },
+          "first"_a, "rows"_a)
       .def_prop_ro("rows", [](PythonArrayWriter& self) { return self.get().rows(); })
       .def_prop_ro("shape", [](PythonArrayWriter& self) { return self.get().shape(); });
   bind_common(array);
 
-  nb::class_<PythonTokenWriter> tokens(module, "TokenWriter", "evenkeel.TokenWriter is made of it.");
+  nb::class_<PythonTokenWriter> tokens(module, "TokenWriter",
+                                       "The implementation of evenkeel.TokenWriter.");
   tokens
-      .def("__init__",
-           [](PythonTokenWriter* self, const nb::bytes& path, const std::string& dtype,
-              const std::string& format, std::optional<std::int64_t> eot, const Budget& budget,
-              bool checksums, bool resume) {
-             auto options = common<TokenWriterOptions>(budget, checksums, resume);
-             options.dtype = DType::parse(dtype);
-             options.format = format;
-             options.eot = eot;
-             new (self) PythonTokenWriter(path_of(path), options);
-           },
-           "path"_a, "dtype"_a, "format"_a, "eot"_a.none(), "budget"_a, "checksums"_a, "resume"_a)
-      .def("append",
-           [](PythonTokenWriter& self, const WrittenBytes& tokens) {
-             self.call([&] { self.get().append(span_of(tokens)); });
-           },
-           "tokens"_a, "Tokens of the dtype, as bytes.")
-      .def("append_values",
-           [](PythonTokenWriter& self, const TokenValues& values) {
-             self.call([&] {
-               self.get().append(std::span<const std::int64_t>(values.data(), values.size()));
-             });
-           },
-           "values"_a)
-      .def("append_documents",
-           [](PythonTokenWriter& self, const WrittenBytes& tokens, const TokenValues& lengths) {
-             self.call([&] { append_documents(self.get(), span_of(tokens), lengths); });
-           },
-           "tokens"_a, "lengths"_a, "Whole documents: their tokens as bytes, and how many each has.")
+      .def(
+          "__init__",
+          [](PythonTokenWriter* self, const nb::bytes& path, const std::string& dtype,
+             const std::string& format, std::optional<std::int64_t> eot, const Budget& budget,
+             bool checksums, bool resume) {
+            auto options = common<TokenWriterOptions>(budget, checksums, resume);
+            options.dtype = DType::parse(dtype);
+            options.format = format;
+            options.eot = eot;
+            new (self) PythonTokenWriter(path_of(path), options);
+          },
+          "path"_a, "dtype"_a, "format"_a, "eot"_a.none(), "budget"_a, "checksums"_a, "resume"_a)
+      .def(
+          "append",
+          [](PythonTokenWriter& self, const WrittenBytes& tokens) {
+            self.call([&] { self.get().append(span_of(tokens)); });
+          },
+          "tokens"_a, "Appends tokens of the dtype, as bytes.")
+      .def(
+          "append_values",
+          [](PythonTokenWriter& self, const TokenValues& values) {
+            self.call([&] {
+              self.get().append(std::span<const std::int64_t>(values.data(), values.size()));
+            });
+          },
+          "values"_a)
+      .def(
+          "append_documents",
+          [](PythonTokenWriter& self, const WrittenBytes& tokens, const TokenValues& lengths) {
+            self.call([&] { append_documents(self.get(), span_of(tokens), lengths); });
+          },
+          "tokens"_a, "lengths"_a,
+          "Appends whole documents: their tokens as bytes, and the length of each.")
       .def("end_document",
            [](PythonTokenWriter& self) { self.call([&] { self.get().end_document(); }); })
       .def_prop_ro("tokens", [](PythonTokenWriter& self) { return self.get().tokens(); })

@@ -362,7 +362,7 @@ def test_states_of_other_data_and_orders_are_refused(stored, folder):
     with pytest.raises(ValueError, match="data"):
         evenkeel.open("b.npy").batches(70, shuffle=True, seed=9).load_state_dict(saved)
     for wrong in ({}, None, {"state": "1"}):
-        with pytest.raises(ValueError, match="no state"):
+        with pytest.raises(ValueError, match="not a state"):
             loop.load_state_dict(wrong)
     assert loop.position == 1
 

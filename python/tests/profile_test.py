@@ -82,7 +82,7 @@ def test_reports_by_their_suffix(folder):
     assert report["runs"][0]["marks"][0]["text"] == "<here> & there"
     rows = list(csv.DictReader(Path("a.csv").open()))
     assert len(rows) == len(report["runs"][0]["samples"]["anon"]) > 0
-    with pytest.raises(ValueError, match="known are .html, .svg, .json, .csv"):
+    with pytest.raises(ValueError, match="is not one of .html, .svg, .json, .csv"):
         p.report("a.pdf")
     with pytest.raises(FileNotFoundError):
         p.report("no/such/folder/a.html")

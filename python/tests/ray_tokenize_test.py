@@ -128,5 +128,5 @@ def test_the_sink_takes_lists_of_tokens(folder):
         evenkeel_ray.TokenSink(folder / "x.npy", column="ids", dtype="uint32", eot=9)
     )
     assert evenkeel.tokens("x.npy")[:].tolist() == [1, 2, 3, 9, 4, 9, 5, 70000, 9]
-    with pytest.raises(ValueError, match="say their dtype and eot"):
+    with pytest.raises(ValueError, match="pass their dtype and eot"):
         evenkeel_ray.TokenSink("x.npy", column="ids")

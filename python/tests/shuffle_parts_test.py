@@ -189,13 +189,13 @@ def test_a_part_whose_file_is_lost_is_missing(folder, step):
 
 def test_what_cannot_be(folder):
     np.save("x.npy", rows(10))
-    with pytest.raises(ValueError, match="1 part or more; got parts=0"):
+    with pytest.raises(ValueError, match="parts must be 1 or more; got 0"):
         evenkeel.plan_shuffle("x.npy", "y.npy", parts=0)
     with pytest.raises(ValueError, match="outputs are files, not URLs"):
         evenkeel.plan_shuffle("x.npy", "s3://bucket/y.npy", parts=2)
     with pytest.raises(ValueError, match="this is an input, too"):
         evenkeel.plan_shuffle("x.npy", "x.npy", parts=2)
-    with pytest.raises(ValueError, match="a seed is a number of 0"):
+    with pytest.raises(ValueError, match="a seed must be from 0"):
         evenkeel.shuffle("x.npy", "y.npy", seed=-1)
     with pytest.raises(IndexError, match="part 4 of a manifest of 4 parts"):
         evenkeel.plan_shuffle("x.npy", "y.npy", parts=2).run(4)

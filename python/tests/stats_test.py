@@ -71,7 +71,7 @@ def test_what_cannot_be(files):
         evenkeel.stats("x.npy", bins=0)
     with pytest.raises(ValueError, match="a sketch of 4 numbers"):
         evenkeel.stats("x.npy", sketch=4)
-    with pytest.raises(ValueError, match="quantiles are of 0 to 1; got 2"):
+    with pytest.raises(ValueError, match="quantiles must be from 0 to 1; got 2"):
         evenkeel.stats("x.npy", quantiles=[2])
     with pytest.raises(MemoryError, match="columns need"):
         evenkeel.stats("x.npy", bins=10_000, budget="4MiB", dtype=None, sketch=1 << 16)

@@ -182,7 +182,7 @@ def test_states_take_their_blocks_along(path):
     assert other.blocks_in_use == loader.blocks_in_use == (16, 100, 64)
     assert (next(other)[0] == expected).all()
     told = evenkeel.TokenLoader(direct(path), **made, block=20, window=2000)
-    with pytest.raises(ValueError, match="the state has block 16, this loader was told 20"):
+    with pytest.raises(ValueError, match="the state has block 16, this loader has 20"):
         told.load_state_dict(state)
     with pytest.raises(ValueError, match=r"belong to order=.blocks"):
         evenkeel.TokenLoader(direct(path), 8, 16, block=16)
@@ -195,7 +195,7 @@ def test_it_describes_itself_and_warns_of_few_blocks(path):
         text = loader.describe()
         assert "blocks: 16 crops (512 B); windows: 100 blocks (1,600 crops" in text
         assert "8 x 16 tokens" in text
-        assert "what a batch of 8 crops holds of each kind" in text
+        assert "the share of each kind in a batch of 8 crops" in text
     assert loader.describe() == "loader: closed"
     with pytest.warns(evenkeel.ShuffleWarning, match="a window of 10 blocks") as caught:
         evenkeel.TokenLoader(direct(path), 8, 16, order="blocks", block=16, window=160).close()

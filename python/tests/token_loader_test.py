@@ -93,7 +93,7 @@ def test_a_state_of_other_data_is_refused(tmp_path, train):
     loader = evenkeel.TokenLoader(evenkeel.tokens(other, budget="16MiB"), 4, 64)
     with pytest.raises(ValueError, match="data"):
         loader.load_state_dict(evenkeel.TokenLoader(train, 4, 64).state_dict())
-    with pytest.raises(ValueError, match="no state"):
+    with pytest.raises(ValueError, match="not a state"):
         loader.load_state_dict({"model": 1})
 
 

@@ -173,7 +173,7 @@ def test_other_options_are_not_resumed(folder, corpus, eager):
     given = {"workers": 0, "checkpoint": 1}
     with pytest.raises(Stop):
         evenkeel.tokenize("a.jsonl", "train.bin", "bytes", progress=stop_after(3), **given)
-    with pytest.raises(ValueError, match="of other inputs or options\nhint: begin again"):
+    with pytest.raises(ValueError, match="has other inputs or options\nhint: start again"):
         evenkeel.tokenize("b.jsonl", "train.bin", "bytes", resume=True, **given)
     made = evenkeel.tokenize("b.jsonl", "train.bin", "bytes", workers=0)
     assert not made["resumed"]

@@ -271,11 +271,11 @@ def test_errors_say_where_and_what_to_do(folder):
             evenkeel.tokenize(*args, **{"workers": 0, **options})
 
     (folder / "bad.jsonl").write_text('{"text": "a"}\n{"text": "b"\n')
-    wrong(ValueError, r"bad.jsonl: the line at byte 14 is no JSON", "bad.jsonl", "o.bin", "bytes")
+    wrong(ValueError, r"bad.jsonl: the line at byte 14 is not JSON", "bad.jsonl", "o.bin", "bytes")
     (folder / "keys.jsonl").write_text('{"content": "a", "id": 1}\n')
     wrong(ValueError, r"no key 'text'\nhint: .*'content', 'id'", "keys.jsonl", "o.bin", "bytes")
     (folder / "list.jsonl").write_text('{"text": ["a"]}\n')
-    wrong(ValueError, "no text but list", "list.jsonl", "o.bin", "bytes")
+    wrong(ValueError, "not a string but list", "list.jsonl", "o.bin", "bytes")
     (folder / "latin.txt").write_bytes(b"abc \xe9 def")
     wrong(ValueError, "byte 4 is not UTF-8", "latin.txt", "o.bin", "bytes")
     evenkeel.tokenize("latin.txt", "o.bin", "bytes", invalid="replace", workers=0)
@@ -291,10 +291,17 @@ def test_errors_say_where_and_what_to_do(folder):
             budget="80MiB",
         )
     wrong(MemoryError, "does not hold one worker", "bad.jsonl", "o.bin", "bytes", budget="8MiB")
-    wrong(ValueError, "does not tell what is in it", __file__, "o.bin", "bytes")
+    wrong(ValueError, "the format is not clear from the name", __file__, "o.bin", "bytes")
     wrong(ValueError, "uint8 does not hold", "bad.jsonl", "o.bin", "bytes", dtype="uint8")
     wrong(ValueError, "could overlap itself", "bad.jsonl", "o.bin", "bytes", separator="aba")
-    wrong(ValueError, "where do the documents", "bad.jsonl", "o.bin", "bytes", val_share=0.1)
+    wrong(
+        ValueError,
+        "no output for the validation documents",
+        "bad.jsonl",
+        "o.bin",
+        "bytes",
+        val_share=0.1,
+    )
     wrong(ValueError, "the output is also an input", "bad.jsonl", "./bad.jsonl", "bytes")
     (folder / "o.bin.tokenize.json").write_text("{}")
     wrong(ValueError, "json: the output is also an input", "o.bin*.json", "o.bin", "bytes")

@@ -45,7 +45,7 @@ def test_a_compressed_file_that_is_cut_off_or_damaged_is_named(folder, kind):
     texts = lines(made_texts(300))
     data = gzip.compress(texts) if kind == "gz" else zstandard.compress(texts)
     name = f"a.jsonl.{kind}"
-    said = rf"a.jsonl.{kind}: the {kind} data is damaged or cut off behind byte [\d,]+ of the text"
+    said = rf"a.jsonl.{kind}: the {kind} data is damaged or truncated after byte [\d,]+ of the text"
     middle = len(data) // 2
     for damaged in (
         data[:middle],

@@ -95,7 +95,7 @@ def test_raw_files_have_no_header(folder):
 
 def test_other_kinds_of_values_are_refused():
     with evenkeel.create("a.npy", "int32", (None, 2)) as w:
-        with pytest.raises(TypeError, match="float64 cannot become int32"):
+        with pytest.raises(TypeError, match="float64 cannot be converted to int32"):
             w.append([[0.5, 1]])
         with pytest.raises(ValueError, match=r"shape \(2,\); got an array of shape \(2, 3\)"):
             w.append([[1, 2, 3], [4, 5, 6]])

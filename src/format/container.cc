@@ -89,7 +89,7 @@ Error no_such_member(const Source& source, const std::string& name,
   if (name.empty()) {
     return Error(ErrorKind::kInvalid, "open", "which array? " + there)
         .in(source.path)
-        .hint("give its name: name=\"...\" (--name)");
+        .hint("pass its name: name=\"...\" (--name)");
   }
   return Error(ErrorKind::kInvalid, "open",
                "there is no array \"" + printable(name) + "\": " + there)

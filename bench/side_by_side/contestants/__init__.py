@@ -9,9 +9,9 @@ CANNOT       the kinds of work it cannot do, and why
 CONVERTS     the data ("rows", "blocks", "cells", ...) that it needs in its own format
 convert(work)     writes that copy into work.converted; not timed
 
-CONVERTED    contestants of the same name share one copy; else the name of the file
+CONVERTED    contestants with the same value share one copy; default: the name of the file
 
-A contestant that needs another Python than the others runs in .venv-peers-NAME if that is there.
+A contestant that needs another Python than the others runs in .venv-peers-NAME if that exists.
 Imports at the top of the file are not timed.
 
 Files whose names begin with _ are shared code, not contestants.

@@ -4,7 +4,7 @@ import numpy as np
 
 COLUMNS = 20_000  # of the matrix; see data.make_cells
 ARRAYS = ("data", "indices", "indptr")
-BLOCK = 32  # neighbouring cells that stay together where a peer shuffles blocks
+BLOCK = 32  # neighbouring cells that stay together if a peer shuffles blocks
 FETCHED = 8192  # cells that a peer mixes in memory
 
 

@@ -1,4 +1,4 @@
-"""Rows with labels: x.npy and y.npy, for peers that convert or take batches of torch."""
+"""Rows with labels: x.npy and y.npy, for peers that convert the data or use torch batches."""
 
 import numpy as np
 
@@ -15,6 +15,6 @@ def samples(work):
 
 
 def collated(batches):
-    """Tensors of the batches that a DataLoader gives."""
+    """Tensors of the batches of a DataLoader."""
     for batch in batches:
         yield batch["x"], batch["y"]

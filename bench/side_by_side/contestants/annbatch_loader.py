@@ -28,7 +28,7 @@ def _matrix(group):
 
 
 def cells(work):
-    """Chunks of cells and how many are held, as its documentation recommends."""
+    """The size of chunks and how many are in memory, as its documentation recommends."""
     import numpy as np
 
     loader = Loader(

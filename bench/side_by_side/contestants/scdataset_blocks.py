@@ -13,7 +13,7 @@ convert = _cells.write_h5ad
 
 
 class _Matrix:
-    """A backed matrix with a length, which scDataset asks for."""
+    """A backed matrix with a length, which scDataset needs."""
 
     def __init__(self, matrix):
         self._matrix = matrix
@@ -26,7 +26,7 @@ class _Matrix:
 
 
 def cells(work):
-    """The matrix alone, and sparse: its AnnData transform would make every batch dense."""
+    """Only the matrix, and sparse: its AnnData transform would make every batch dense."""
     dataset = scDataset(
         _Matrix(_cells.backed(work).X),
         BlockShuffling(block_size=_cells.BLOCK),

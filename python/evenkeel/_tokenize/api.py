@@ -37,31 +37,31 @@ def tokenize(
     resume: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Makes a token file of files of text, on all cores, in bounded memory.
+    """Converts text files to a token file, on all cores, in bounded memory.
 
     The output is the same for any number of workers and any budget. The files appear under their
     names when they are complete; see `evenkeel.TokenWriter`. Returns the figures of the run.
 
     - `inputs`: files or patterns: .txt, .jsonl, .parquet, .arrow; text also as .gz and .zst.
-    - `output`: the token file. `{}` in its name becomes "train", and "val".
+    - `output`: the token file. `{}` in its name becomes "train" and "val".
     - `tokenizer`: an encoding of tiktoken ("gpt2"), a tokenizer.json or its folder, a sentencepiece
-      .model, a name at the Hugging Face hub ("org/name"), an object of one of these libraries,
+      .model, a name on the Hugging Face hub ("org/name"), an object of one of these libraries,
       "python:MODULE:NAME", or "bytes".
-    - `format`: "nanogpt", "llm.c", "megatron", "datatrove" or "npy"; default by the name.
-    - `dtype`: default: uint16 if all tokens fit, else uint32 (Megatron: int32).
+    - `format`: "nanogpt", "llm.c", "megatron", "datatrove" or "npy"; default: by the file name.
+    - `dtype`: default: uint16 if all tokens fit, otherwise uint32 (Megatron: int32).
     - `eot`: the token between documents: a number, the text of a special token, None for none, or
       "auto": the tokenizer's own.
     - `text_key`: the key or column that holds the text.
-    - `separator`: what is between documents of .txt files; "\\n" for lines. Default: a file is one
+    - `separator`: the text between documents of .txt files; "\\n" for lines. Default: a file is one
       document.
-    - `invalid`: "error", or "replace", for bytes that are not UTF-8.
-    - `special`: special tokens that occur in the text are "text", or "parse"d.
+    - `invalid`: "error" or "replace", for bytes that are not UTF-8.
+    - `special`: whether special tokens in the text are treated as "text" or parsed ("parse").
     - `val_share`: the share of documents that goes to `val_output`, chosen by their text and
       `seed`.
-    - `workers`: processes; default: one for each core. With 0, this process does the work.
-    - `budget`: what documents and tokens under way may occupy; see docs/tokenize.md.
-    - `checkpoint`: text after which a killed run can be resumed.
-    - `resume`: goes on where a killed run was; does nothing if all is done.
+    - `workers`: processes; default: one for each core. With 0, the calling process does the work.
+    - `budget`: memory for documents and tokens in progress; see docs/tokenize.md.
+    - `checkpoint`: bytes of text between two checkpoints, from which a killed run can continue.
+    - `resume`: continues a run that was killed; does nothing if it was complete.
 
     >>> import evenkeel
     >>> open("poem.txt", "w").write("roses\\nviolets\\n")
@@ -104,11 +104,11 @@ def plan(
     seed: int = 0,
     checksums: bool = False,
 ) -> Manifest:
-    """Cuts the work of `evenkeel.tokenize` into parts that machines of a cluster can do.
+    """Divides the work of `evenkeel.tokenize` into parts for the machines of a cluster.
 
-    - `parts`: how many, of about the same size. There are fewer where files cannot be cut so
-      finely: compressed files, and row groups of Parquet, stay whole.
-    - `scratch`: a folder for the parts, which all machines see. Default: beside the output.
+    - `parts`: the number of parts, of about equal size. There may be fewer: compressed files and
+      row groups of Parquet are not divided.
+    - `scratch`: a folder for the parts, visible to all machines. Default: beside the output.
 
     The rest is as for `evenkeel.tokenize`. See `evenkeel.Manifest`.
     """

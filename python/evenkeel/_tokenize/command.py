@@ -41,7 +41,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _unescaped(text: str) -> str:
-    """`\\n` and `\\t` as people type them in a shell."""
+    """Replaces `\\n` and `\\t`, as they are typed in a shell."""
     return text.replace("\\n", "\n").replace("\\t", "\t").replace("\\\\", "\\")
 
 
@@ -59,7 +59,7 @@ def _run(given: argparse.Namespace) -> dict[str, Any]:
         return done
     if not given.files or given.output is None or given.tokenizer is None:
         raise ValueError(
-            "tokenize: files, --output and --tokenizer are needed\nhint: evenkeel tokenize"
+            "tokenize: needs files, --output and --tokenizer\nhint: evenkeel tokenize"
             " corpus.jsonl -o train.bin --tokenizer gpt2"
         )
     same = {name: getattr(given, name) for name in OPTIONS}
@@ -110,4 +110,4 @@ def _say(report: dict[str, Any]) -> None:
             f" {report['budget_bytes'] >> 20:,} MiB"
         )
     elif report.get("resumed"):
-        print("all of it was done before")
+        print("everything was already done")

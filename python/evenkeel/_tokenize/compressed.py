@@ -1,4 +1,4 @@
-"""Compressed text: read a piece at a time, with errors where it is damaged or cut off."""
+"""Reads compressed text piece by piece, with an error if it is damaged or truncated."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from evenkeel._tokenize.inputs import Input
 
 
 def read_piece(given: Input, stored: BinaryIO, file: Any, count: int, at: int) -> bytes:
-    """Of what `decompressed` gives; `at` is how much of that was read before, for errors."""
+    """Reads from the result of `decompressed`; `at` is the number of bytes read before, for
+    errors."""
     try:
         data: bytes = file.read(count)
         return data
@@ -19,8 +20,9 @@ def read_piece(given: Input, stored: BinaryIO, file: Any, count: int, at: int) -
         if isinstance(error, OSError) and error.errno is not None:
             raise
         raise ValueError(
-            f"tokenize {printable(given.path)}: the {given.compression} data is damaged or cut off"
-            f" behind byte {at:,} of the text, near byte {stored.tell():,} of {given.size:,} of the"
+            f"tokenize {printable(given.path)}: the {given.compression} data is damaged or"
+            f" truncated after byte {at:,} of the text, near byte {stored.tell():,} of"
+            f" {given.size:,} of the"
             f" file: {error}"
         ) from None
 
@@ -34,16 +36,16 @@ def decompressed(given: Input, stored: BinaryIO) -> Any:
 
 
 class _Zstd:
-    """Frames of zstd, one after another. The library's own reader takes a frame that was cut off
-    for a whole one."""
+    """Frames of zstd, one after another. The library's own reader accepts a truncated frame as
+    complete."""
 
-    _STEP = 4 << 10  # of the file; it becomes 128 MiB at the very most
+    _STEP = 4 << 10  # of the file; it decompresses to at most 128 MiB
 
     def __init__(self, stored: BinaryIO) -> None:
         self._library = imported("zstandard", "zstandard")
         self._context = self._library.ZstdDecompressor()
         self._stored = stored
-        self._frame: Any = None  # of which a part was read
+        self._frame: Any = None  # partly read
         self._ready = bytearray()
 
     def read(self, count: int) -> bytes:

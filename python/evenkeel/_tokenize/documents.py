@@ -1,4 +1,4 @@
-"""Documents in files of text: where they begin, whichever way the files are cut."""
+"""Finds documents in text files, independent of how the files are divided."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from evenkeel._tokenize.compressed import decompressed, read_piece
 from evenkeel._tokenize.encoders import imported
 from evenkeel._tokenize.inputs import PIECE, Input, Span, is_arrow_stream, require_unchanged
 
-_STEP = 256 << 10  # what is read at a time to find the end of a document
+_STEP = 256 << 10  # bytes that are read at a time to find the end of a document
 Message = tuple[Any, ...]
 Position = tuple[int, int]  # a span, and an item of it
 
 
 class Splitter:
-    """What separates documents. Occurrences of a separator cannot overlap, so that cutting a file
-    anywhere finds the same ones: a repeated character, such as a blank line, is taken as often as
-    it comes, and others that begin as they end are refused."""
+    """The separator between documents. Its occurrences cannot overlap, so the same ones are found
+    wherever a file is divided: a run of one repeated character, such as blank lines, is one
+    separator of any length, and other separators that end as they begin are refused."""
 
     def __init__(self, separator: str) -> None:
         mark = separator.encode()
         if not mark:
-            raise ValueError("tokenize: an empty separator separates nothing")
+            raise ValueError("tokenize: the separator is empty")
         self.mark = mark
         self.repeats = mark[:1] if len(mark) > 1 and len(set(mark)) == 1 else b""
         if not self.repeats and any(mark[:n] == mark[-n:] for n in range(1, len(mark))):
             raise ValueError(
-                f"tokenize: the separator {separator!r} could overlap itself: it begins as it ends"
-                "\nhint: a shorter one that does not"
+                f"tokenize: the separator {separator!r} could overlap itself: it ends as it begins"
+                "\nhint: use a shorter one that does not"
             )
         pattern = f"{re.escape(separator[0])}{{{len(mark)},}}"  # a repeated byte is a character
         pattern = pattern if self.repeats else re.escape(separator)
@@ -45,26 +45,26 @@ class Splitter:
         return self._text.split(text) if self._text else text.split(self._separator)
 
     def length(self, block: bytes) -> int:
-        """Of the separator that a block begins with."""
+        """The length of the separator at the beginning of a block."""
         if not self.repeats:
             return len(self.mark)
         return len(block) - len(block.lstrip(self.repeats))
 
     def without_last(self, block: bytes) -> bytes:
-        """A block without the separator that it ends with, if it does."""
+        """A block without the separator at its end, if there is one."""
         if not block.endswith(self.mark):
             return block
         return block.rstrip(self.repeats) if self.repeats else block[: -len(self.mark)]
 
     def last(self, block: bytes) -> int:
-        """Where the last separator of a block begins that does not stand at its beginning."""
+        """Where the last separator of a block begins, except one at the beginning of the block."""
         at = block.rfind(self.mark)
         while self.repeats and at > 0 and block[at - 1 : at] == self.repeats:
             at -= 1
         return max(at, 0)
 
     def find(self, block: bytes | bytearray, start: int, end: int) -> tuple[int, int] | None:
-        """The first separator behind `start` that ends at `end` or later."""
+        """The first separator after `start` that ends at `end` or later."""
         for found in self._bytes.finditer(block, start):
             if found.end() >= end:
                 return found.start(), found.end()
@@ -81,15 +81,15 @@ class TooLong(ValueError):
 def too_long(path: str, offset: int, most: int, where: str = "byte") -> TooLong:
     return TooLong(
         f"tokenize {printable(path)}: the document at {where} {offset:,} has more than {most:,}"
-        " bytes, the most that the budget allows a worker"
+        " bytes, the limit for a worker within the budget"
     )
 
 
 def read_documents(
     path: str, begin: int, end: int, by: Splitter, most: int
 ) -> tuple[int, bytes | None]:
-    """The documents that begin in bytes [begin, end) of a file: where, and their text; None where
-    no document begins, not even an empty one."""
+    """The documents that begin in bytes [begin, end) of a file: their position and their text; None
+    if no document begins there, not even an empty one."""
     with open(path, "rb", buffering=0) as file:
         base = max(0, begin - len(by.mark))
         file.seek(base)
@@ -99,7 +99,7 @@ def read_documents(
         if begin > 0:
             found, ended = _boundary(file, block, 0, begin - base, by, ended, most)
             if found is None:
-                return end, None  # the document before goes on beyond the range
+                return end, None  # the previous document extends beyond the range
             first = found[1]
         if base + first >= end:
             return end, None
@@ -116,10 +116,11 @@ def read_documents(
 def _boundary(
     file: Any, block: bytearray, start: int, end: int, by: Splitter, ended: bool, most: int
 ) -> tuple[tuple[int, int] | None, bool]:
-    """As Splitter.find; reads on until there is one, or the end, or too much."""
+    """Like Splitter.find, but reads on until it finds one, the file ends, or the document is too
+    long."""
     while True:
         found = by.find(block, start, end)
-        # What repeats may go on in what was not read yet.
+        # A repeated character may continue in the part that was not read yet.
         if found and (ended or not by.repeats or found[1] < len(block)):
             return found, ended
         if ended or len(block) - end > most:
@@ -142,7 +143,7 @@ def _more(file: Any, block: bytearray, count: int) -> bool:
 def texts_of(
     block: bytes, path: str, offset: int, kind: str, by: Splitter | None, key: str, invalid: str
 ) -> list[str]:
-    """The texts of a block of whole documents. `by` is None where the block is one document."""
+    """The texts of a block of whole documents. `by` is None if the block is one document."""
     try:
         text = block.decode("utf-8", "replace" if invalid == "replace" else "strict")
     except UnicodeDecodeError as error:
@@ -172,7 +173,7 @@ def _texts_of_json(block: str, path: str, offset: int, key: str) -> list[str]:
             text = load(line)[key]
             if text.__class__ is not str:
                 if text is not None:
-                    raise TypeError(f"{key!r} is no text but {type(text).__name__}")
+                    raise TypeError(f"{key!r} is not a string but {type(text).__name__}")
                 text = ""
             texts.append(text)
     except (ValueError, LookupError, TypeError) as error:
@@ -186,16 +187,16 @@ def _wrong_json(line: str, key: str, error: Exception) -> str:
     try:
         value = json.loads(line)
     except ValueError:
-        return f"is no JSON: {error}"
+        return f"is not JSON: {error}"
     if not isinstance(value, dict):
-        return f"is no JSON object but {type(value).__name__}"
+        return f"is not a JSON object but {type(value).__name__}"
     if key not in value:
         names = ", ".join(map(repr, list(value)[:8])) or "none"
         return f"has no key {key!r}\nhint: --text-key; its keys are {names}"
     return f"cannot be used: {error}"
 
 
-# ---- what the workers are given, in order
+# ---- the items for the workers, in order
 
 
 def items(
@@ -206,9 +207,9 @@ def items(
     key: str,
     most: int,
 ) -> Iterator[tuple[Position, int, Message]]:
-    """Items from `start` on, each with the position behind it, and bytes of the inputs up to there.
-    Ranges of plain files are read by the workers; what has to be decompressed or decoded in order
-    is read here."""
+    """Items from `start` on, each with the position after it and the bytes of the inputs up to
+    there. Workers read ranges of plain files themselves; inputs that must be decompressed or
+    decoded in order are read here."""
     at, skip = start
     done = sum(span_bytes(inputs, span) for span in spans[:at])
     while at < len(spans):
@@ -245,7 +246,7 @@ def span_bytes(inputs: Sequence[Input], span: Span) -> int:
 
 
 def _small_files(inputs: Sequence[Input], spans: Sequence[Span], at: int) -> tuple[int, list[str]]:
-    """Files that are one document each, as many as make a piece."""
+    """Files of one document each, as many as make a piece."""
     files: list[str] = []
     size = 0
     for span in spans[at:]:
@@ -274,8 +275,8 @@ def _compressed(given: Input, by: Splitter | None, most: int) -> Iterator[tuple[
             if data and splitter is None:
                 continue
             stop = splitter.last(block) if data and splitter else len(block)
-            # A block begins with the separator that ends the one before, and the last one may end
-            # with one that nothing follows.
+            # A block begins with the separator at the end of the previous one. The last block may
+            # end with a separator.
             begin = splitter.length(block) if offset and splitter else 0
             text = block[begin:stop]
             if not data and splitter:
@@ -298,7 +299,7 @@ def _columns(given: Input, span: Span, key: str, most: int) -> Iterator[tuple[in
 
 
 def _batches(given: Input, span: Span, key: str) -> Iterator[tuple[int, Any]]:
-    """Batches of rows, and how many rows there are in all, 0 if that is not known."""
+    """Batches of rows, and the total number of rows, 0 if it is not known."""
     if given.kind == "parquet":
         file = imported("pyarrow.parquet", "pyarrow").ParquetFile(
             given.path, buffer_size=PIECE, pre_buffer=False
@@ -335,7 +336,7 @@ def _require_column(path: str, schema: Any, key: str) -> None:
 
 
 def column_pieces(column: Any, path: str, row: int, most: int) -> Iterator[Message]:
-    """Texts as their lengths and their bytes, about a piece at a time."""
+    """Lengths and bytes of texts, about one piece at a time."""
     arrow = imported("pyarrow", "pyarrow")
     if arrow.types.is_dictionary(column.type):
         column = column.dictionary_decode()

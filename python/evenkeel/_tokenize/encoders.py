@@ -15,25 +15,25 @@ from numpy.typing import NDArray
 Spec = dict[str, Any]
 Ids = NDArray[np.uint32]
 
-# What ends a document, in the order in which it is looked for.
+# Tokens that end a document, in the order in which they are tried.
 _ENDS = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eot_id|>", "[SEP]")
 _LIBRARIES = ("tiktoken", "hf", "sentencepiece", "python", "bytes")
 
 
 def imported(module: str, package: str) -> Any:
-    """A library that only some users need."""
+    """Imports a library that only some users need."""
     try:
         return import_module(module)
     except ImportError:
         raise ImportError(
-            f"tokenize: {package} is not installed\nhint: pip install {package}, or all that"
-            " `evenkeel tokenize` can use: pip install 'evenkeel[tokenize]'"
+            f"tokenize: {package} is not installed\nhint: pip install {package}, or everything"
+            " that `evenkeel tokenize` can use: pip install 'evenkeel[tokenize]'"
         ) from None
 
 
 def spec_of(tokenizer: Any) -> Spec:
-    """A description of a tokenizer, in JSON's types. Files are named and fingerprinted; the
-    contents of objects are in it."""
+    """A description of a tokenizer, as JSON types. It has the names and fingerprints of files, and
+    the contents of objects."""
     if isinstance(tokenizer, (str, os.PathLike)):
         return _named(os.fspath(tokenizer))
     if isinstance(tokenizer, dict):
@@ -48,8 +48,9 @@ def spec_of(tokenizer: Any) -> Spec:
     if kind == "sentencepiece":
         return {"library": "sentencepiece", "model": _text(tokenizer.serialized_model_proto())}
     raise TypeError(
-        f"tokenize: a {type(tokenizer).__name__} is no tokenizer that is known\nhint: a name such"
-        " as 'gpt2', a tokenizer.json, a sentencepiece .model, an object of tiktoken, tokenizers or"
+        f"tokenize: a {type(tokenizer).__name__} is not a known tokenizer\nhint: pass a name such"
+        " as 'gpt2', a tokenizer.json, a sentencepiece .model, an object of tiktoken, tokenizers"
+        " or"
         " sentencepiece, or 'python:MODULE:NAME'"
     )
 
@@ -101,7 +102,7 @@ def _text(data: bytes) -> str:
 
 
 class Encoder:
-    """One tokenizer. `encode` gives the tokens of each text."""
+    """One tokenizer. `encode` returns the tokens of each text."""
 
     def __init__(
         self,
@@ -117,19 +118,19 @@ class Encoder:
         self.eot = eot
         self.encode = encode
         self.token_of = token_of  # the number of a special token
-        self.parses = name in ("tiktoken", "tokenizers")  # special tokens in a text, if told
-        self.memory = memory  # bytes that a byte of text takes while it is encoded, at most
+        self.parses = name in ("tiktoken", "tokenizers")  # can parse special tokens in a text
+        self.memory = memory  # the most bytes per byte of text while it is encoded
 
 
 def load(spec: Spec, special: str = "text") -> Encoder:
-    """`special`: whether special tokens that occur in a text are "text", or "parse"d."""
+    """`special`: whether special tokens in a text are treated as "text" or parsed ("parse")."""
     if special not in ("text", "parse"):
         raise ValueError(f'tokenize: special must be "text" or "parse"; got {special!r}')
     encoder = _load(spec, special)
     if special == "parse" and not encoder.parses:
         raise ValueError(
             f"tokenize: special tokens in a text cannot be parsed by {encoder.name}: it has no such"
-            " option\nhint: leave out --special parse (special='parse')"
+            " option\nhint: omit --special parse (special='parse')"
         )
     return encoder
 
@@ -154,7 +155,7 @@ def _checked_file(spec: Spec) -> str:
     with open(path, "rb") as file:
         digest = hashlib.blake2b(file.read(), digest_size=16).hexdigest()
     if digest != spec["fingerprint"]:
-        raise ValueError(f"tokenize: {path} is not the tokenizer it was when the work was planned")
+        raise ValueError(f"tokenize: {path} has changed since the work was planned")
     return path
 
 
@@ -202,7 +203,7 @@ def _of_bytes() -> Encoder:
 
 def _of_tiktoken(encoding: Any, special: str) -> Encoder:
     allowed = encoding.special_tokens_set if special == "parse" else frozenset()
-    to_numpy = getattr(encoding, "encode_to_numpy", None)  # without lists of Python's numbers
+    to_numpy = getattr(encoding, "encode_to_numpy", None)  # without lists of Python numbers
 
     def encode(texts: Sequence[str]) -> list[Ids]:
         if to_numpy is not None:

@@ -1,4 +1,4 @@
-"""Files of text: what they are, how they look the same later, and how they are cut into spans."""
+"""Input files: their kind, their fingerprints, and how they are divided into spans."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from evenkeel._manifest import fingerprint_of
 from evenkeel._manifest import require_unchanged as require_same
 from evenkeel._tokenize.encoders import imported
 
-# Text that a worker takes at a time. Outputs do not depend on it; positions to resume at do.
+# Bytes of text per item of a worker. Outputs do not depend on it, but positions for resuming do.
 PIECE = 1 << 20
 
 _KINDS = {
@@ -33,8 +33,8 @@ KINDS = ("text", "jsonl", "parquet", "arrow")
 
 @dataclass(frozen=True)
 class Input:
-    """One file. `units` are what it can be cut into: bytes of plain text, row groups of Parquet,
-    record batches of Arrow; 1 where it cannot be cut."""
+    """One file. It can be divided into `units`: bytes of plain text, row groups of Parquet, record
+    batches of Arrow; 1 if it cannot be divided."""
 
     path: str
     kind: str
@@ -53,7 +53,7 @@ class Input:
 
 @dataclass(frozen=True)
 class Span:
-    """Units [begin, end) of an input: of plain text, the documents that begin there."""
+    """Units [begin, end) of an input; for plain text, the documents that begin there."""
 
     input: int
     begin: int
@@ -61,17 +61,19 @@ class Span:
 
 
 def find_inputs(paths: Paths, kind: str | None, whole_files: bool) -> list[Input]:
-    """`whole_files`: files of text are one document each."""
+    """`whole_files`: each text file is one document."""
     if kind is not None and kind not in KINDS:
-        raise ValueError(f"tokenize: inputs are {', '.join(KINDS)}; got {kind!r}")
+        raise ValueError(
+            f"tokenize: the input format must be one of {', '.join(KINDS)}; got {kind!r}"
+        )
     return [_input_of(os.fsdecode(path), kind, whole_files) for path in expand(paths)]
 
 
 def _input_of(path: str, kind: str | None, whole_files: bool) -> Input:
     if is_url(os.fsencode(path)):
         raise ValueError(
-            f"tokenize {printable(path)}: inputs are files, not URLs\nhint: copy it here, or mount"
-            " the bucket"
+            f"tokenize {printable(path)}: inputs must be files, not URLs\nhint: copy it to a local"
+            " disk, or mount the bucket"
         )
     base, ending = os.path.splitext(path)
     compression = _COMPRESSIONS.get(ending.lower(), "")
@@ -80,13 +82,13 @@ def _input_of(path: str, kind: str | None, whole_files: bool) -> Input:
     found = kind or _KINDS.get(ending.lower())
     if found is None:
         raise ValueError(
-            f"tokenize {printable(path)}: the name does not tell what is in it\nhint: say"
+            f"tokenize {printable(path)}: the format is not clear from the name\nhint: pass"
             " --input-format text, jsonl, parquet or arrow"
         )
     if compression and found in ("parquet", "arrow"):
         raise ValueError(
-            f"tokenize {printable(path)}: {found} files are compressed inside, and not read from"
-            f" {compression} files\nhint: decompress it"
+            f"tokenize {printable(path)}: {found} files have their own compression, and cannot be"
+            f" read from {compression} files\nhint: decompress it"
         )
     size = os.stat(path).st_size
     path = os.path.abspath(path)
@@ -110,7 +112,7 @@ def is_arrow_stream(path: str) -> bool:
 
 
 def _record_batches(path: str) -> int:
-    """Batches of a file; a stream has no index of them and is read as one."""
+    """The number of batches in a file; a stream has no index of them and counts as one."""
     ipc, arrow = _pyarrow("pyarrow.ipc"), _pyarrow("pyarrow")
     if is_arrow_stream(path):
         return 1
@@ -128,16 +130,16 @@ def all_spans(inputs: list[Input]) -> list[Span]:
 
 
 def cut(inputs: list[Input], parts: int) -> list[list[Span]]:
-    """Parts of about as many bytes each, in the order of the inputs. There are fewer where inputs
-    cannot be cut so finely; none is empty."""
+    """Parts of about the same size, in the order of the inputs. There are fewer if inputs cannot be
+    divided that finely; none is empty."""
     total = sum(given.size for given in inputs)
     out: list[list[Span]] = []
     part: list[Span] = []
-    before = 0  # bytes of the inputs that are done
+    before = 0  # bytes of the inputs that are in earlier parts
     for i, given in enumerate(inputs):
         begin = 0
         while begin < given.units:
-            # The part ends where its share of all bytes does, at a whole unit.
+            # The part ends where its share of all bytes ends, at a whole unit.
             share = total * (len(out) + 1) // parts - before
             end = -(-share * given.units // max(1, given.size))
             end = given.units if len(out) == parts - 1 else max(begin, min(end, given.units))
@@ -149,7 +151,7 @@ def cut(inputs: list[Input], parts: int) -> list[list[Span]]:
                 out.append(part)
                 part = []
             elif end < given.units and not part:
-                # Units are larger than parts: this one gets a part of its own.
+                # Units are larger than parts: this unit gets its own part.
                 part.append(Span(i, begin, begin + 1))
                 begin += 1
         before += given.size

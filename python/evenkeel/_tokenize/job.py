@@ -1,4 +1,4 @@
-"""All that decides what the outputs of a tokenize job are, byte for byte; and its defaults."""
+"""Everything that determines the outputs of a tokenize job, byte for byte, and the defaults."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from evenkeel._tokenize import encoders
 from evenkeel._tokenize.documents import Splitter
 from evenkeel._tokenize.inputs import Input, find_inputs
 
-# What `make_job` is told besides files; the command's options have the same names.
+# The options of `make_job` besides files. The options of the command have the same names.
 OPTIONS = (
     "tokenizer format dtype eot text_key separator input_format invalid special val_share"
     " val_output seed checksums"
@@ -24,7 +24,7 @@ FORMATS = ("nanogpt", "llm.c", "megatron", "datatrove", "npy")
 
 @dataclass(frozen=True)
 class Job:
-    """Everything in JSON's types but for `inputs`. Equal jobs have equal outputs."""
+    """All fields are JSON types except `inputs`. Equal jobs have equal outputs."""
 
     inputs: tuple[Input, ...]
     outputs: tuple[str, ...]  # the training set, and the validation set if there is one
@@ -39,7 +39,7 @@ class Job:
     val_share: float
     seed: int
     checksums: bool
-    part: str = ""  # of a manifest, its spans; so that parts have fingerprints of their own
+    part: str = ""  # the spans of a part of a manifest, so that parts have different fingerprints
 
     def as_json(self) -> dict[str, Any]:
         out = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -55,7 +55,7 @@ class Job:
         return Job(**values)
 
     def fingerprint(self) -> str:
-        """Of all that the bytes of the outputs depend on."""
+        """A fingerprint of everything that the bytes of the outputs depend on."""
         return digest(self.as_json())
 
     def splitter(self) -> Splitter | None:
@@ -87,7 +87,7 @@ def make_job(
         raise ValueError(f'tokenize: invalid must be "error" or "replace"; got {invalid!r}')
     if not 0 <= val_share < 1:
         raise ValueError(
-            f"tokenize: val_share is a share of all documents: 0 to 1; got {val_share}"
+            f"tokenize: val_share must be a share of all documents, from 0 to 1; got {val_share}"
         )
     if separator is not None:
         Splitter(separator)
@@ -128,14 +128,17 @@ def _outputs(output: str, val_share: float, val_output: PathLike | None) -> list
         val = os.path.join(folder, base.replace("train", "val")) if "train" in base else ""
     if val_share == 0:
         if val_output is not None:
-            raise ValueError("tokenize: val_output without val_share: say how much goes there")
+            raise ValueError(
+                "tokenize: val_output needs val_share, the share of documents that go there"
+            )
         return [os.path.abspath(train)]
     if val_output is not None:
         val = os.fsdecode(val_output)
     if not val:
         raise ValueError(
-            f"tokenize: where do the documents for validation go?\nhint: val_output (--val-output),"
-            f" or an output with 'train' or '{{}}' in its name; it is {printable(base)}"
+            "tokenize: there is no output for the validation documents\nhint: pass val_output"
+            f" (--val-output), or an output with 'train' or '{{}}' in its name; it is"
+            f" {printable(base)}"
         )
     if os.path.abspath(val) == os.path.abspath(train):
         raise ValueError(f"tokenize: both outputs are {printable(train)}")
@@ -143,7 +146,8 @@ def _outputs(output: str, val_share: float, val_output: PathLike | None) -> list
 
 
 def _require_apart(inputs: list[Input], outputs: list[str], format: str) -> None:
-    """The files that are written are the tokens, an index, and the report of the first output."""
+    """Checks all files that are written: the tokens, an index, and the report of the first
+    output."""
     read = {os.path.realpath(given.path) for given in inputs}
     written = [*outputs, *(output + ".index" for output in outputs), outputs[0] + ".tokenize.json"]
     if format == "megatron":
@@ -157,7 +161,7 @@ def _require_apart(inputs: list[Input], outputs: list[str], format: str) -> None
 
 
 def tokens_at(format: str, path: str) -> str:
-    """Where the tokens are: Megatron's files are named by what .bin and .idx begin with."""
+    """The path of the token file: Megatron's outputs are named without .bin and .idx."""
     if format != "megatron":
         return path
     return (path[:-4] if path.endswith((".bin", ".idx")) else path) + ".bin"
@@ -169,7 +173,9 @@ def _format(output: str, format: str | None) -> str:
         return endings.get(os.path.splitext(output)[1], "nanogpt")
     format = {"llmc": "llm.c"}.get(format, format)
     if format not in FORMATS:
-        raise ValueError(f"tokenize: there is no token format {format!r}; {', '.join(FORMATS)}")
+        raise ValueError(
+            f"tokenize: there is no token format {format!r}; use one of {', '.join(FORMATS)}"
+        )
     return format
 
 
@@ -179,9 +185,9 @@ def _eot(encoder: encoders.Encoder, eot: int | str | None, format: str) -> int |
     if eot == "auto":
         if encoder.eot is None and format not in ("megatron", "datatrove"):
             raise ValueError(
-                "tokenize: the tokenizer has no token for the end of a document that is known, and"
-                f" {format} files have no index of documents\nhint: --eot NUMBER, --eot TOKEN, or"
-                " --eot none"
+                "tokenize: the tokenizer has no known token for the end of a document, and"
+                f" {format} files have no index of documents\nhint: use --eot NUMBER, --eot TOKEN,"
+                " or --eot none"
             )
         return encoder.eot
     if isinstance(eot, str) and not eot.isdigit():

@@ -96,7 +96,7 @@ def _numbers(spans: list[Span]) -> list[list[int]]:
 
 
 def part_job(job: Job, outputs: list[str], part: str) -> Job:
-    """Writes tokens and where documents end, without `eot`: `merge` adds it."""
+    """A job that writes tokens and where documents end, without `eot`: `merge` adds it."""
     narrow = np.iinfo(np.dtype(job.dtype)).max < 65536
     return replace(
         job,
@@ -112,7 +112,7 @@ def part_job(job: Job, outputs: list[str], part: str) -> Job:
 def merge(
     job: Job, parts: Sequence[Job], reports: Sequence[dict[str, Any]], budget: AnyBudget
 ) -> dict[str, Any]:
-    """Makes the outputs of a job of what jobs of `part_job` wrote and reported."""
+    """Creates the outputs of a job from the files and reports of its `part_job` jobs."""
     totals = []
     for n, output in enumerate(job.outputs):
         with TokenWriter(
@@ -132,18 +132,18 @@ def merge(
 
 
 def require_fit(tokens: Any, dtype: str) -> None:
-    """Tokens that `dtype` does not hold would become others."""
+    """Raises if a token does not fit `dtype`."""
     held = np.iinfo(np.dtype(dtype))
     for token in (int(tokens.min()), int(tokens.max())) if len(tokens) else ():
         if not max(0, held.min) <= token <= held.max:
             raise ValueError(
                 f"tokenize: token {token} does not fit {dtype}, which holds 0 to {held.max:,}"
-                "\nhint: a wider dtype"
+                "\nhint: use a wider dtype"
             )
 
 
 def documents_of(path: str, dtype: str) -> Iterator[tuple[Any, Any]]:
-    """Tokens of a .ds file and lengths of documents, a few at a time."""
+    """The tokens of a .ds file and the lengths of its documents, a few at a time."""
     stored = np.dtype(dtype)
     with open(path, "rb") as tokens, open(path + ".index", "rb") as index:
         begin = 0
@@ -166,7 +166,7 @@ def documents_of(path: str, dtype: str) -> Iterator[tuple[Any, Any]]:
 
 def make_manifest(job: Job, parts: int, scratch: PathLike | None) -> Manifest:
     if parts < 1:
-        raise ValueError(f"tokenize: work is cut into 1 part or more; got parts={parts}")
+        raise ValueError(f"tokenize: parts must be 1 or more; got {parts}")
     return TokenizeManifest(job, cut(list(job.inputs), parts), scratch_folder(job, scratch))
 
 

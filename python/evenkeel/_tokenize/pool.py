@@ -1,4 +1,4 @@
-"""Worker processes, and their answers in the order of the items, in bounded memory."""
+"""Worker processes. Returns their answers in the order of the items, in bounded memory."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from evenkeel._tokenize.documents import Message, Position, TooLong
 from evenkeel._tokenize.job import Job
 from evenkeel._tokenize.worker import Work
 
-# Not `python -m`: the worker must find this package and its user's modules where we do.
+# Not `python -m`: the worker must use the same sys.path as this process.
 _START = (
     "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer);"
     "from evenkeel._tokenize.worker import main; main()"
 )
 _SET_PIPE_SIZE = 1031  # F_SETPIPE_SZ, which Python 3.9 has no name for
-# Items that a worker has: the one it works on, and one that it need not wait for.
+# Items that a worker has: the one it works on and the next one, so that it never waits.
 AHEAD = 2
-# Answers that may wait for their turn, for each worker, those under way included.
+# Answers per worker that may wait for their turn, including those in progress.
 WINDOW = 4
 
-Item = tuple[int, Position, int, Message]  # its number, and what `items` gives
+Item = tuple[int, Position, int, Message]  # its number, and what `items` yields
 Answer = tuple[Position, int, Any, dict[str, int]]
 
 
 class Alone:
-    """As Pool, without processes: the work is done here, in turn."""
+    """Like Pool, but without processes: the work is done in this one."""
 
     def __init__(self, job: Job, most: int, items: Iterator[Any]) -> None:
         self._work, self._items = Work(job, most), items
@@ -51,11 +51,11 @@ class Alone:
 
 
 class Pool(Closing):
-    """Answers items in order. As a context manager it ends its processes, whatever happens."""
+    """Answers items in order. As a context manager, it always ends its processes."""
 
     def __init__(self, job: Job, workers: int, most: int, items: Iterator[Any]) -> None:
         self._items = items
-        self._reading = threading.Lock()  # held by who takes an item
+        self._reading = threading.Lock()  # held while an item is taken
         self._changed = threading.Condition()  # its lock guards all below
         self._asked = 0  # items that were handed out
         self._given = 0  # answers that were taken
@@ -86,9 +86,9 @@ class Pool(Closing):
             yield answer
 
     def _next(self, wait: bool) -> Item | None:
-        """An item for a worker, when there is room for its answer; None where there is none.
+        """An item for a worker, once there is room for its answer; None if there are no more items.
 
-        A thread that waits has no answer to take, so none of them waits for itself.
+        A waiting thread has no answer to collect, so no thread waits for itself.
         """
         if not self._reading.acquire(blocking=wait):
             return None
@@ -137,7 +137,7 @@ class Pool(Closing):
     def close(self) -> None:
         with self._changed:
             self._ended = True
-            self._failure = self._failure or RuntimeError("tokenize: the work was ended")
+            self._failure = self._failure or RuntimeError("tokenize: the work was stopped")
             self._changed.notify_all()
         for process in self._processes:
             process.kill()
@@ -160,7 +160,7 @@ def _start(job: Job, most: int) -> subprocess.Popen[bytes]:
         try:
             fcntl.fcntl(pipe, _SET_PIPE_SIZE, 1 << 20)
         except OSError:
-            pass  # more switches between processes, no more
+            pass  # only costs more switches between processes
     _send(process, sys.path)
     _send(process, (job, most))
     return process
@@ -172,7 +172,7 @@ def _send(process: subprocess.Popen[bytes], message: Any) -> None:
         pickle.dump(message, process.stdin, protocol=5)
         process.stdin.flush()
     except BrokenPipeError:
-        pass  # it has ended; its answer says why
+        pass  # it has ended; reading its answer reports why
 
 
 def _answer(process: subprocess.Popen[bytes], message: Message) -> tuple[Any, Any, int]:
@@ -183,9 +183,9 @@ def _answer(process: subprocess.Popen[bytes], message: Message) -> tuple[Any, An
         code = process.wait()
         how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
         raise RuntimeError(
-            f"tokenize: a worker process {how} while it had {_words(message)}\nhint: signal 9 is"
-            " often the kernel's, when memory runs out: fewer workers take less; what was done"
-            " is kept for --resume"
+            f"tokenize: a worker process {how} while it had {_words(message)}\nhint: signal 9"
+            " often comes from the kernel when memory runs out; use fewer workers. --resume"
+            " continues the run"
         ) from None
     if answer[0] == "error":
         raise _error(*answer[1:])
@@ -199,7 +199,7 @@ def _words(message: Message) -> str:
 
 
 def _error(kind: str, text: str) -> BaseException:
-    """The worker's error, of the kind it had there if everyone has that kind."""
+    """The worker's error, with its original type if that is a builtin."""
     if kind == TooLong.__name__:
         return TooLong(text)
     known = getattr(builtins, kind, None)

@@ -1,4 +1,4 @@
-"""The work on this machine: items in order, through the workers, to the outputs."""
+"""Runs a job on this machine: items in order, through the workers, to the outputs."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from evenkeel._write import TokenWriter
 
 MIB = 1 << 20
 _WRITER = 16 * MIB
-_END = (1 << 62, 0)  # behind all items
+_END = (1 << 62, 0)  # after all items
 
 
 class Memory:
-    """How a budget is shared: the workers it holds, and the longest document of each."""
+    """How the budget is divided: the number of workers, and the longest document of each."""
 
     def __init__(
         self, job: Job, encoder: encoders.Encoder, workers: int | None, budget: AnyBudget
     ) -> None:
         if workers is not None and workers < 0:
-            raise ValueError(f"tokenize: {workers} workers cannot work")
+            raise ValueError(f"tokenize: workers must not be negative; got {workers}")
         wanted = len(os.sched_getaffinity(0)) if workers is None else max(1, workers)
         if budget is None:
             budget = min(Budget().limit, max(512 * MIB, 256 * MIB * wanted))
@@ -41,8 +41,8 @@ class Memory:
         self.writer = min(_WRITER, self.budget // 8)
         for_workers = self.budget - self.writer * len(job.outputs)
         token = np.dtype(job.dtype).itemsize
-        # Of a document: its bytes as they are read, sent and decoded; what the library makes of
-        # it; its tokens. Of pieces: the one that is read, and answers that wait for their turn.
+        # For a document: its bytes as they are read, sent and decoded, the memory of the library,
+        # and its tokens. For pieces: the one that is read, and answers that wait for their turn.
         each = encoder.memory + 6 + token
         pieces = PIECE * (3 + WINDOW * token)
         least = pieces + each * PIECE
@@ -51,7 +51,8 @@ class Memory:
             raise MemoryError(
                 f"tokenize: a budget of {self.budget / MIB:.0f} MiB does not hold one worker, which"
                 f" takes {least / MIB:.0f} MiB for documents of 1 MiB beside"
-                f" {self.writer * len(job.outputs) / MIB:.0f} MiB to write\nhint: a larger budget"
+                f" {self.writer * len(job.outputs) / MIB:.0f} MiB to write\nhint: use a larger"
+                " budget"
             )
         self.longest = max(PIECE, (for_workers // self.workers - pieces) // each)
         if workers == 0:
@@ -60,13 +61,13 @@ class Memory:
     def hint(self) -> str:
         return (
             f"\nhint: the budget is {self.budget / MIB:.0f} MiB for {self.workers} workers; a"
-            " larger one, or fewer workers, allow longer documents. Text files are one document"
-            " each, unless --separator says what is between documents"
+            " larger one, or fewer workers, allow longer documents. Each text file is one"
+            " document, unless --separator is given"
         )
 
 
 class _Output:
-    """A token file, and how far it is."""
+    """A token file, and its position."""
 
     def __init__(self, job: Job, path: str, fingerprint: str, memory: int, resume: bool) -> None:
         self.at: Position = (0, 0)
@@ -87,8 +88,8 @@ class _Output:
             if state["job"] != fingerprint:
                 self.writer._drop()
                 raise ValueError(
-                    f"tokenize {printable(path)}: the unfinished work there is of other inputs or"
-                    " options\nhint: begin again without --resume"
+                    f"tokenize {printable(path)}: the unfinished work there has other inputs or"
+                    " options\nhint: start again without --resume"
                 )
             self.at = tuple(state["at"])
             self.counts = state["counts"]
@@ -110,7 +111,7 @@ def report_path(job: Job) -> str:
 
 
 def finished_report(job: Job) -> dict[str, Any] | None:
-    """What an earlier run wrote when it had done all of this job."""
+    """The report of an earlier run that completed this job; None if there is none."""
     report: dict[str, Any] | None = read_json(report_path(job))
     if report is None:
         return None
@@ -166,7 +167,7 @@ def run(
 
 
 class _View:
-    """Tells how far the work is, a few times a second at most."""
+    """Reports progress, at most a few times per second."""
 
     _INTERVAL = 0.2  # seconds
 
@@ -181,7 +182,7 @@ class _View:
     def show(self, done: int, tokens: int, documents: int) -> None:
         now = time.monotonic()
         if self._first is None:
-            self._first = done  # of a run that was resumed
+            self._first = done  # not 0 in a run that was resumed
         if self._progress is None or now - self._last < self._INTERVAL:
             return
         self._last = now
@@ -199,8 +200,8 @@ class _View:
 
 
 def _open(job: Job, memory: int, resume: bool) -> list[_Output | None]:
-    """The writers. None for an output that an earlier run had completed: all were checkpointed at
-    the end then, and those that are left say so."""
+    """The writers. None for an output that an earlier run completed: then all outputs had a
+    checkpoint at the end, and the remaining ones confirm that."""
     fingerprint = job.fingerprint()
     opened: dict[str, _Output] = {}
     try:
@@ -229,7 +230,8 @@ def _work(
     checkpoint: int,
     view: _View,
 ) -> list[int]:
-    """All items from `start` on. An output that is ahead of others waits for its turn."""
+    """Processes all items from `start` on. An output that is ahead of others skips items until its
+    position."""
     dtype = np.dtype(job.dtype)
     source = items(job.inputs, spans, start, job.splitter(), job.text_key, memory.longest)
     saved = counts["text_bytes"]
@@ -263,8 +265,8 @@ def _checkpoint(outputs: Sequence[_Output | None], at: Position, counts: dict[st
 
 
 def _finish(job: Job, outputs: Sequence[_Output | None], counts: dict[str, Any]) -> dict[str, Any]:
-    """Completes the files. A run that is killed here is resumed at its end: the report, which says
-    that all is done, is written before the last file gets its name."""
+    """Completes the files. A run that is killed here resumes at the end: the report, which says
+    that everything is done, is written before the last file gets its name."""
     totals = counts.get("outputs")
     if totals is None:
         totals = [  # of all outputs, for the report of a run that finds some of them complete
@@ -286,12 +288,12 @@ def _finish(job: Job, outputs: Sequence[_Output | None], counts: dict[str, Any])
     return report
 
 
-# What is counted, and its name in reports.
+# The counters, and their names in reports.
 COUNTS = {"documents": "documents", "empty": "empty_documents", "text_bytes": "text_bytes"}
 
 
 def report_of(job: Job, outputs: list[dict[str, Any]], counts: dict[str, int]) -> dict[str, Any]:
-    """What is stored beside the outputs: the same for any number of workers."""
+    """The report beside the outputs: the same for any number of workers."""
     return {
         "job": job.fingerprint(),
         "outputs": outputs,

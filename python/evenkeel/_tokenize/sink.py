@@ -1,4 +1,5 @@
-"""The work of evenkeel.ray.TokenSink: rows of Ray's blocks to parts, and parts to one file."""
+"""Implements evenkeel.ray.TokenSink: writes rows of Ray's blocks to parts, and joins parts into one
+file."""
 
 from __future__ import annotations
 
@@ -51,8 +52,8 @@ def make_sink(
     of_tokens = tokenizer is None
     if of_tokens and (given["dtype"] is None or given["eot"] == "auto"):
         raise ValueError(
-            "ray: TokenSink without a tokenizer takes lists of tokens\nhint: say their dtype and"
-            " eot (None for none), or name a tokenizer"
+            "ray: TokenSink without a tokenizer takes lists of tokens\nhint: pass their dtype and"
+            " eot (None for none), or a tokenizer"
         )
     if of_tokens and given["val_share"]:
         raise ValueError("ray: TokenSink chooses documents for validation by their text")
@@ -100,7 +101,7 @@ def _part_of(job: Job, folder: str, part: int) -> Job:
 
 
 def _write(job: Job, tables: Iterable[Any], column: str, token_dtype: str | None) -> dict[str, int]:
-    """`token_dtype`: what the output holds, where `column` has lists of tokens."""
+    """`token_dtype`: the dtype of the output, if `column` has lists of tokens."""
     counts = dict.fromkeys(COUNTS.values(), 0)
     work = Work(job, _LONGEST) if token_dtype is None else None
     dtype = np.dtype(job.dtype)

@@ -1,4 +1,4 @@
-"""A process that tokenizes: items come in by stdin, tokens go out by stdout, both pickled."""
+"""A process that tokenizes: it reads items from stdin and writes tokens to stdout, both pickled."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from evenkeel._tokenize import encoders
 from evenkeel._tokenize.documents import LINES, Message, read_documents, texts_of, too_long
 from evenkeel._tokenize.job import Job
 
-_GROUP = 256 << 10  # bytes of text that a library is given at a time
+_GROUP = 256 << 10  # bytes of text that are passed to a library at a time
 
-# Of each output: tokens as bytes, and the lengths of documents as bytes of int64.
+# For each output: tokens as bytes, and the lengths of documents as bytes of int64.
 Tokens = list[tuple[bytes, bytes]]
 
 
 class Work:
-    """What a worker does with an item. A pure function of the job and the item."""
+    """Processes an item. The result is a pure function of the job and the item."""
 
     def __init__(self, job: Job, most: int) -> None:
         self._job = job
@@ -56,7 +56,7 @@ class Work:
             if len(joined) and int(joined.max()) > self._largest:
                 raise ValueError(
                     f"tokenize: token {int(joined.max())} does not fit {self._dtype}, although the"
-                    f" tokenizer says that it has {self._encoder.vocabulary:,}"
+                    f" tokenizer reports a vocabulary of {self._encoder.vocabulary:,}"
                 )
             out.append((joined.astype(self._dtype).tobytes(), lengths.tobytes()))
         return out, counts
@@ -67,7 +67,7 @@ class Work:
         return self._encoder.encode(texts)
 
     def _output_of(self, text: str) -> int:
-        """By the text alone, so that the same document is always on the same side."""
+        """Depends only on the text, so that the same document always goes to the same output."""
         if not self._val_below:
             return 0
         data = text.encode("utf-8", "surrogatepass")
@@ -130,7 +130,7 @@ class Work:
 
 
 def _mended(text: str) -> str:
-    """Without halves of surrogate pairs, which JSON can hold and libraries refuse."""
+    """Replaces halves of surrogate pairs, which JSON can contain and libraries refuse."""
     try:
         text.encode()
         return text
@@ -139,12 +139,12 @@ def _mended(text: str) -> str:
 
 
 def main() -> None:
-    """Until stdin ends. Items are read by a thread: then neither side waits for the other."""
+    """Runs until stdin ends. A thread reads items, so that neither side waits for the other."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends the workers
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     os.environ["RAYON_NUM_THREADS"] = "1"
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what libraries print is no answer
+    os.dup2(2, 1)  # keep what libraries print out of the answers
     source = sys.stdin.buffer
     waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
@@ -172,7 +172,7 @@ def main() -> None:
         pass
     except Exception as error:
         _send(answers, ("error", type(error).__name__, str(error)))
-    os._exit(0)  # the reading thread may still wait
+    os._exit(0)  # the reading thread may still be waiting
 
 
 def _send(answers: Any, answer: Any) -> None:
