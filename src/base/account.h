@@ -99,7 +99,7 @@ struct Reservation::Account {
   // The same, but has caches free memory for it. Releases the mutex meanwhile.
   Holder* take_from_caches(std::uint64_t bytes, std::string_view what, bool of_read);
   // Sets the limit and has caches free what exceeds it. Releases the mutex meanwhile. The limit
-  // must not be below what is reserved outside caches.
+  // must not be below what is reserved outside caches and reads.
   void set_limit(std::uint64_t bytes);
   // What holds the budget, for messages: " (read buffers 4,096, results 100 in 2)".
   std::string holders_in_words() const;
