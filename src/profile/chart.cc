@@ -15,12 +15,12 @@ namespace {
 template <typename Label>
 std::vector<Tick> ticks(double most, double step, Label label) {
   std::vector<Tick> all;
-  // A little more than `most`, for a step that fits exactly but for rounding.
+  // Allow a little more than `most`, so that rounding does not drop a step that fits exactly.
   for (int i = 0; i * step <= most * (1 + 1e-9); ++i) all.push_back({i * step, label(i * step)});
   return all;
 }
 
-// The least of 1, 2, 5 times a power of ten that is not below `least`.
+// The smallest number that is 1, 2 or 5 times a power of ten and not below `least`.
 double decimal_step(double least) {
   const double power = std::pow(10, std::floor(std::log10(least)));
   for (const double factor : {1.0, 2.0, 5.0}) {
@@ -36,12 +36,12 @@ std::string short_number(double value) {
   return {digits, end.ptr};
 }
 
-// A sum of sizes may be 2^64 and more.
+// A sum of sizes may be 2^64 or more.
 std::uint64_t whole(double value) {
   return value < 0x1p64 ? static_cast<std::uint64_t>(value) : UINT64_MAX;
 }
 
-// "1:05" of 65 and 60.
+// For example "1:05" for 65 and 60.
 std::string pair_of(double value, int unit) {
   const auto rounded = std::llround(std::min(value, 1e15));
   char text[32];
@@ -86,7 +86,7 @@ std::vector<Tick> time_ticks(double most, int wanted) {
 
 namespace {
 
-struct Dot {  // in tenths of a pixel: what is drawn, so that steps add up to it
+struct Dot {  // rounded to tenths of a pixel, so that the relative steps of a path add up
   long x, y;
   Dot operator-(Dot other) const { return {x - other.x, y - other.y}; }
 };
@@ -183,7 +183,7 @@ std::vector<Point> points_of(const Frame& frame, const ProfileRun& run, Value va
   for (const ProfileSample& sample : run.samples) {
     points.push_back({frame.x(sample.seconds), frame.y(static_cast<double>(value(sample)))});
   }
-  // One sample alone would have no width.
+  // A single sample would have no width.
   if (points.size() == 1) points.push_back({points[0].x + 2, points[0].y});
   return points;
 }
@@ -196,7 +196,8 @@ std::string stack_area(const Frame& frame, const std::vector<Point>& points,
   return area_of(std::move(corners), frame.height);
 }
 
-// Each layer reaches down to the floor, the next is painted over it: half as many points as bands.
+// Each layer reaches down to the floor and the next is painted over it. That takes half as many
+// points as bands.
 void draw_stack(SvgText& svg, const Frame& frame, const ProfileRun& run) {
   const auto any = [&](Counter kind) {
     return std::ranges::any_of(run.samples, [&](const ProfileSample& s) { return s.*kind > 0; });
@@ -209,13 +210,13 @@ void draw_stack(SvgText& svg, const Frame& frame, const ProfileRun& run) {
     const auto top = points_of(frame, run, [](const ProfileSample& s) { return s.anon + s.file; });
     svg.path("anon", stack_area(frame, top, kept));
   }
-  if (any(&ProfileSample::file)) {  // at the floor, where the line of the page cache compares
+  if (any(&ProfileSample::file)) {  // at the floor, to compare with the line of the page cache
     const auto top = points_of(frame, run, [](const ProfileSample& s) { return s.file; });
     svg.path("file", stack_area(frame, top, kept));
   }
 }
 
-// A line for each stretch of samples that know it.
+// Draws a line for each run of samples in which the page cache is known.
 void draw_cache(SvgText& svg, const Frame& frame, const ProfileRun& run) {
   std::string path;
   std::vector<Point> stretch;
@@ -235,7 +236,7 @@ void draw_cache(SvgText& svg, const Frame& frame, const ProfileRun& run) {
   svg.path("cache", path);
 }
 
-// Rates over stretches of at least two columns: sample by sample they are mostly noise.
+// Calls `use` with rates over at least two columns: rates between single samples are mostly noise.
 template <typename Use>
 void each_rate(const Frame& frame, const ProfileRun& run, Counter counter, Use use) {
   const double least = 2 * frame.column * frame.seconds / frame.width;
@@ -295,12 +296,12 @@ void draw_budget(SvgText& svg, const Frame& frame, const ProfileRun& run, std::u
   const auto over = [&](const ProfileSample& s) { return s.memory() > budget; };
   if (!run.guarded_peak && std::ranges::any_of(run.samples, over)) {
     const auto memory = points_of(frame, run, [](const ProfileSample& s) { return s.memory(); });
-    // An inner picture that ends at the line cuts off what is beneath it.
+    // An inner svg element that ends at the line clips what is below it.
     svg.open("svg width=\"" + tenths(frame.width + 2) + "\" height=\"" + tenths(line) + "\"");
     svg.path("over", area_of(thinned(memory, frame.column), frame.height));
     svg.close("svg");
   }
-  svg.line("under", 0, line, frame.width, line);  // for the line to stand out on every colour
+  svg.line("under", 0, line, frame.width, line);  // makes the line visible on every colour
   svg.line("budget", 0, line, frame.width, line);
 }
 

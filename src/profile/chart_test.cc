@@ -61,7 +61,7 @@ void check_spacing(Ticks ticks_of, double most, int wanted) {
   }
 }
 
-RC_GTEST_PROP(Ticks, AreFewAndInsideAndTellThemselvesApart, ()) {
+RC_GTEST_PROP(Ticks, AreFewAndInsideAndHaveDifferentLabels, ()) {
   const double most = std::pow(2.0, *rc::gen::inRange(0, 6200) / 100.0);
   const int wanted = *rc::gen::inRange(1, 10);
   check_spacing(size_ticks, most, wanted);
@@ -93,7 +93,7 @@ RC_GTEST_PROP(Thinned, HasAtMostTwoPointsAColumnAndTheirExtremes, ()) {
   }
 }
 
-// How high a drawn line is at x; NaN where it stands upright or is not.
+// The y of a drawn line at x. NaN where it is vertical or does not exist.
 double height_at(const std::vector<Point>& line, double x) {
   for (std::size_t i = 1; i < line.size(); ++i) {
     const Point &a = line[i - 1], &b = line[i];
@@ -102,7 +102,7 @@ double height_at(const std::vector<Point>& line, double x) {
   return std::nan("");
 }
 
-RC_GTEST_PROP(PathOf, DrawsTheLineThatWasGiven, ()) {
+RC_GTEST_PROP(PathOf, DrawsTheLineThroughThePoints, ()) {
   const auto points = any_points();
   const auto drawn = points_of_path(path_of(points));
   RC_ASSERT(drawn.size() <= points.size());
@@ -115,7 +115,7 @@ RC_GTEST_PROP(PathOf, DrawsTheLineThatWasGiven, ()) {
   }
 }
 
-TEST(PathOf, LeavesOutWhatLiesBetween) {
+TEST(PathOf, LeavesOutPointsOnAStraightLine) {
   EXPECT_EQ(path_of({{0, 5}, {1, 5}, {2, 5}, {3, 5}, {4, 6}}), "M0 5l3 0 1 1");
   EXPECT_EQ(path_of({{0, 0}, {1, 1}, {2, 2}, {1, 1}}), "M0 0l2 2-1-1");  // turning back is a corner
   EXPECT_EQ(path_of({{1.26, -0.5}}), "M1.3-.5");

@@ -1,4 +1,4 @@
-// A share of the time, for looks that cost more than they may be taken often.
+// Limits expensive measurements to a share of the time.
 #pragma once
 
 #include <algorithm>
@@ -6,9 +6,10 @@
 
 namespace evenkeel {
 
-// Grants a look when the share saved up since the last one pays for it, going by what that one
-// cost. Some is granted in advance, so that short programs are seen, too. Over any time, looks cost
-// no more than the advance, the share of that time, and the last of them.
+// A look is due when the share of time saved up since the last look covers its expected cost, which
+// is the cost of the last look. Some time is granted in advance, so that short programs are
+// measured, too. Over any period, looks cost no more than the advance, the share of that period,
+// and the last look. Not thread-safe.
 class CostLimiter {
  public:
   using Clock = std::chrono::steady_clock;

@@ -10,7 +10,7 @@ const std::string kHeader =
     "seconds,anon,file,shmem,cache,pss,page_tables,swap,duplicate,disk_read,major_faults,"
     "minor_faults,cache_measured,pss_measured,cpu_seconds,processes\n";
 
-TEST(Csv, OfNoSamplesIsTheHeader) { EXPECT_EQ(to_csv(ProfileRun{}), kHeader); }
+TEST(Csv, IsOnlyTheHeaderWithoutSamples) { EXPECT_EQ(to_csv(ProfileRun{}), kHeader); }
 
 TEST(Csv, HasALineForEachSampleAndNothingWhereUnknown) {
   ProfileRun run;
@@ -35,8 +35,8 @@ TEST(Csv, HasALineForEachSampleAndNothingWhereUnknown) {
                              "100,0,0,0,,,0,0,0,0,0,0,0,0,0,0\n");
 }
 
-// A spreadsheet runs what begins with = + - @: none of it gets that far.
-TEST(Csv, HoldsNoTextOfTheRun) {
+// A spreadsheet may execute text that begins with = + - @, so the CSV contains none.
+TEST(Csv, ContainsNoTextOfTheRun) {
   ProfileRun run;
   run.name = run.ended = "=cmd|' /C calc'!A0" + kHostile;
   run.command = run.notes = {run.name};

@@ -5,14 +5,14 @@
 namespace evenkeel {
 namespace {
 
-// `value` is measured where `measured` says so; `guide` is known in every sample.
+// `value` was measured in samples in which `measured` is true; `guide` is known in every sample.
 template <class Guide>
 void estimate(std::vector<ProfileSample>& samples, std::uint64_t ProfileSample::*value,
               bool ProfileSample::*measured, Guide guide) {
   const auto known = [&](std::size_t i) {
     return samples[i].*measured && samples[i].*value != ProfileSample::kUnknown;
   };
-  // How far the value lies above its guide; that changes steadily from one measurement to the next.
+  // The difference between the value and its guide is interpolated between two measurements.
   const auto above = [&](std::size_t i) {
     return static_cast<double>(samples[i].*value) - static_cast<double>(guide(samples[i]));
   };

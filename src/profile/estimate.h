@@ -1,4 +1,4 @@
-// Values between two measurements that are too expensive to take in every sample.
+// Estimates values that are too expensive to measure in every sample.
 #pragma once
 
 #include <vector>
@@ -7,10 +7,10 @@
 
 namespace evenkeel {
 
-// Between two samples that measured the page cache, the others get an estimate: it follows the
-// mapped file pages, which every sample has, and never leaves the range of the two measurements.
-// The same for the PSS, which follows the resident set. Samples after the last measurement keep its
-// value; unknown stays unknown.
+// Samples between two measurements of the page cache get an estimate. It follows the mapped file
+// pages, which every sample has, and stays within the range of the two measurements. The PSS is
+// estimated in the same way from the resident set. Samples after the last measurement keep its
+// value. Unknown values stay unknown.
 void estimate_between(std::vector<ProfileSample>& samples);
 
 }  // namespace evenkeel

@@ -7,7 +7,7 @@ namespace {
 
 constexpr auto kUnknown = ProfileSample::kUnknown;
 
-// A sample a second. `cache` as the recorder leaves it: measured, or the last one carried on.
+// `cache` is as the recorder leaves it: the value measured in this sample, or the last one.
 ProfileSample sample(double seconds, std::uint64_t file, std::uint64_t cache, bool measured) {
   ProfileSample sample;
   sample.seconds = seconds;
@@ -26,7 +26,7 @@ std::vector<std::uint64_t> estimated_caches(std::vector<ProfileSample> samples) 
 
 using Caches = std::vector<std::uint64_t>;
 
-TEST(EstimateBetween, ReadsGrowSteadily) {
+TEST(EstimateBetween, TheCacheGrowsLinearlyIfNoPagesAreMapped) {
   EXPECT_EQ(estimated_caches({sample(0, 5, 0, true), sample(1, 5, 0, false), sample(2, 5, 0, false),
                               sample(4, 5, 400, true)}),
             (Caches{0, 100, 200, 400}));
@@ -38,13 +38,13 @@ TEST(EstimateBetween, CacheIsNeverBelowTheMappedPagesItContains) {
             (Caches{0, 800, 950, 1000}));
 }
 
-TEST(EstimateBetween, UnmappingMakesNoPeakThatNobodyMeasured) {
+TEST(EstimateBetween, UnmappingMakesNoPeakThatWasNotMeasured) {
   EXPECT_EQ(estimated_caches({sample(0, 1000, 1000, true), sample(1, 1000, 1000, false),
                               sample(2, 0, 1000, true)}),
             (Caches{1000, 1000, 1000}));
 }
 
-TEST(EstimateBetween, AfterTheLastMeasurementItsValueStands) {
+TEST(EstimateBetween, SamplesAfterTheLastMeasurementKeepItsValue) {
   EXPECT_EQ(estimated_caches({sample(0, 0, 7, true), sample(1, 900, 7, false)}), (Caches{7, 7}));
 }
 

@@ -18,7 +18,7 @@ std::size_t times(std::string_view text, std::string_view what) {
   return count;
 }
 
-TEST(FillPage, PutsTextsWhereTheirNamesAre) {
+TEST(FillPage, ReplacesPlaceholders) {
   EXPECT_EQ(fill_page("{{a}} and {{b}}, {{a}}", {{"a", "1"}, {"b", "2"}}), "1 and 2, 1");
   EXPECT_EQ(fill_page("", {{"a", "1"}}), "");
 }
@@ -32,7 +32,7 @@ TEST(FillPage, LeavesOtherBracesAlone) {
   EXPECT_EQ(fill_page("{{{a}}} {{c}} {{a {{", {{"a", "1"}}), "{1} {{c}} {{a {{");
 }
 
-TEST(JsonForScript, CannotEndAScriptAndMeansTheSame) {
+TEST(JsonForScript, CannotEndAScriptAndKeepsItsMeaning) {
   EXPECT_EQ(json_for_script("\"</script><!-- \u2028 \u2029 é \u2030\""),
             "\"\\u003c/script>\\u003c!-- \\u2028 \\u2029 é \u2030\"");
 }
@@ -42,7 +42,7 @@ TEST(EscapeMarkup, LeavesNoMarkupAndNothingThatXmlForbids) {
   EXPECT_EQ(escape_markup("a\x01\x7f\xff\n\té\uFFFE"), "a\uFFFD\uFFFD\uFFFD\n\té\uFFFD");
 }
 
-TEST(Html, HasEachOfItsPartsAndNoPlaceLeftOpen) {
+TEST(Html, HasAllPartsAndNoPlaceholderLeft) {
   const std::string html = to_html(ProfileReport{});
   EXPECT_GT(page_css().size(), 100u);
   EXPECT_GT(page_js().size(), 100u);
@@ -72,7 +72,7 @@ TEST(Html, HostileTextsAddNoMarkup) {
   EXPECT_THAT(hostile, HasSubstr(json_for_script(to_json(report))));
 }
 
-TEST(Html, TakesNothingFromTheNetwork) {
+TEST(Html, LoadsNothingFromTheNetwork) {
   const std::string html = to_html(ProfileReport{});
   EXPECT_THAT(html, HasSubstr("default-src 'none'"));
   for (const char* reference : {"src=\"http", "href=\"http", "url(http", "@import", "src=\"//"}) {

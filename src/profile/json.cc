@@ -24,7 +24,7 @@ void put_whole(JsonText& json, std::string_view key, const MaybeBytes& value) {
   }
 }
 
-// Microseconds are finer than any sample is timed.
+// Samples are timed less exactly than microseconds.
 void seconds(JsonText& json, double value) { json.real(std::round(value * 1e6) / 1e6); }
 
 void put_seconds(JsonText& json, std::string_view key, double value) {
@@ -97,7 +97,8 @@ void put_summary(JsonText& json, const ProfileSummary& summary) {
   json.close('}');
 }
 
-// One array for each kind of number: a third of the size of one object for each sample.
+// Writes one array for each kind of number, which takes a third of the space of one object per
+// sample.
 template <typename Put>
 void put_column(JsonText& json, std::string_view key, const ProfileRun& run, Put put_one) {
   json.key(key).open('[');

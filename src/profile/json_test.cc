@@ -29,12 +29,12 @@ TEST(JsonText, WritesNumbersThatReadBackTheSame) {
             "18446744073709551615");
 }
 
-TEST(JsonText, HasNoWordForWhatIsNotANumber) {
+TEST(JsonText, WritesNullForNanAndInfinity) {
   EXPECT_EQ(written(std::nan("")), "null");
   EXPECT_EQ(written(std::numeric_limits<double>::infinity()), "null");
 }
 
-TEST(JsonText, EscapesWhatMayNotStandInAString) {
+TEST(JsonText, EscapesQuotesAndControlCharacters) {
   EXPECT_EQ(json_quoted("a\"b\\c"), R"("a\"b\\c")");
   EXPECT_EQ(json_quoted(std::string_view("\0\n\x1f\x7f", 4)), R"("\u0000\u000a\u001f\u007f")");
   EXPECT_EQ(json_quoted("é€😀"), "\"é€😀\"");
@@ -53,7 +53,7 @@ TEST(JsonText, ReplacesBytesThatAreNotUtf8) {
   EXPECT_EQ(json_quoted("\xf4\x90\x80\x80").size(), 2 + 4 * replaced.size());  // above U+10FFFF
 }
 
-TEST(JsonText, PutsCommasBetweenAndNowhereElse) {
+TEST(JsonText, PutsCommasOnlyBetweenValues) {
   JsonText json;
   json.open('{').key("a").open('[').whole(1).text(":").open('[').close(']').null().close(']');
   json.key("b").flag(true).key("c").open('{').close('}').close('}');
@@ -91,7 +91,7 @@ ProfileReport full_report() {
   return report;
 }
 
-TEST(Json, EndsWithALineEndAndHasNoneInside) {
+TEST(Json, HasOneNewlineAtTheEnd) {
   const std::string text = to_json(full_report());
   EXPECT_EQ(text.find('\n'), text.size() - 1);
 }
@@ -105,7 +105,7 @@ TEST(Json, RoundsTimesToMicroseconds) {
 }  // namespace
 }  // namespace evenkeel
 
-// The tool's build has a reader of JSON; the library needs none.
+// Builds with the tool have a JSON parser; the library needs none.
 #if __has_include(<nlohmann/json.hpp>)
 #include <nlohmann/json.hpp>
 
@@ -175,7 +175,7 @@ TEST(Json, OfSamplesHasAColumnForEachNumber) {
   EXPECT_EQ(read["processes"], json(std::vector<int>(41, 7)));
 }
 
-TEST(Json, OfTheSummaryIsWhatSummarizeSays) {
+TEST(Json, OfTheSummaryIsTheResultOfSummarize) {
   const ProfileReport report = full_report();
   const ProfileSummary summary = summarize(report.runs[0], report.budget);
   const json read = json::parse(to_json(report))["runs"][0]["summary"];
@@ -196,7 +196,7 @@ TEST(Json, OfTheSummaryIsWhatSummarizeSays) {
   EXPECT_EQ(read["slope_bytes_per_minute"], json({{"rss", maybe(summary.slope_rss)},
                                                   {"anon", maybe(summary.slope_anon)},
                                                   {"memory", maybe(summary.slope_memory)}}));
-  EXPECT_NEAR(summary.slope_anon.value(), 120, 1);  // of full_report: 2 a second
+  EXPECT_NEAR(summary.slope_anon.value(), 120, 1);  // full_report grows by 2 per second
   EXPECT_EQ(read["seconds_over_budget"], summary.seconds_over_budget);
   EXPECT_EQ(read["disk_read_bytes"], summary.disk_read);
   EXPECT_EQ(read["major_faults"], summary.major_faults);
@@ -205,7 +205,7 @@ TEST(Json, OfTheSummaryIsWhatSummarizeSays) {
   EXPECT_EQ(read["most_processes"], 7);
 }
 
-TEST(Json, OfAnEmptyRunSaysNullWhereNothingIsKnown) {
+TEST(Json, OfAnEmptyRunHasNullForUnknownValues) {
   ProfileReport report;
   report.runs.resize(1);
   const json read = json::parse(to_json(report));

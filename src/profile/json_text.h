@@ -1,4 +1,4 @@
-// Writes JSON, piece by piece. The caller sees to the order of keys and values.
+// Writes JSON, value by value. The caller is responsible for the order of keys and values.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@ class JsonText {
   }
   JsonText& key(std::string_view name);
 
-  // Text that is not UTF-8 is written with U+FFFD in its place.
+  // Bytes that are not UTF-8 are replaced by U+FFFD.
   JsonText& text(std::string_view value);
   JsonText& whole(std::uint64_t value);
-  JsonText& real(double value);  // as short as reads back the same; null when not finite
+  JsonText& real(double value);  // the shortest text that reads back the same; null if not finite
   JsonText& flag(bool value);
   JsonText& null();
 
@@ -38,10 +38,11 @@ class JsonText {
   std::string text_;
 };
 
-// Quotes included.
+// Returns the value with quotes around it.
 std::string json_quoted(std::string_view value);
 
-// The same JSON, with characters that a terminal obeys (base/visible.h) as \uNNNN; line ends stay.
+// Returns the same JSON with control characters of terminals (base/visible.h) written as \uNNNN.
+// Newlines stay.
 std::string json_without_controls(std::string_view json);
 
 }  // namespace evenkeel

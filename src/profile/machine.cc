@@ -21,7 +21,7 @@ void describe_machine(ProfileReport& report, const std::string& path) {
   try {
     report.readahead = readahead_bytes(path);
   } catch (const Error&) {
-    report.readahead.reset();  // the file is gone: the report is about something else
+    report.readahead.reset();  // the file is gone, which must not make the report fail
   }
 }
 

@@ -1,4 +1,4 @@
-// What a report says about where and when it was made.
+// The facts of a report about where and when it was made.
 #pragma once
 
 #include <chrono>
@@ -8,7 +8,7 @@
 
 namespace evenkeel {
 
-// Kernel, processors, memory, and the readahead of the disk that `path` lies on.
+// Fills in kernel, processors, memory, and the readahead of the disk of `path`.
 void describe_machine(ProfileReport& report, const std::string& path);
 
 std::string utc(std::chrono::system_clock::time_point time);  // "2026-11-15T11:20:00Z"

@@ -1,5 +1,5 @@
-// The report page: its own files (src/profile/page), as the build put them into the library, and
-// how texts get into it.
+// The report page: its files (src/profile/page), which the build embeds in the library, and how
+// texts are inserted into it.
 #pragma once
 
 #include <string>
@@ -16,11 +16,11 @@ struct Insert {
   std::string name, text;
 };
 
-// One pass over the page: what looks like a place inside an inserted text is left alone.
+// Replaces each {{name}} by its text. Placeholders inside an inserted text are left alone.
 std::string fill_page(std::string_view page, const std::vector<Insert>& inserts);
 
-// The same JSON without a `<` that could end or begin markup, and without the line ends that only
-// JavaScript knows.
+// Returns the same JSON with `<` escaped, which could begin or end markup, and with U+2028 and
+// U+2029 escaped, which are line ends in JavaScript.
 std::string json_for_script(std::string_view json);
 
 }  // namespace evenkeel

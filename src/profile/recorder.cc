@@ -22,18 +22,19 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr std::uint64_t kLeastFile = 1 << 20;
-// Between two looks at counters and marks: rates need no more, and marks bring their times.
+// The time between two readings of counters and marks. Rates need no more, and marks have their own
+// times.
 constexpr milliseconds kCounting{50};
 constexpr CostLimiter::Terms kFinding{
     .share = 0.0005, .advance = milliseconds(5), .least_between = milliseconds(50)};
 constexpr CostLimiter::Terms kCaching{.share = 0.0025, .advance = milliseconds(20)};
-// Of one process the PSS is for information. Of several it says which pages they share.
+// For one process the PSS is only shown. For several it is needed to find out what they share.
 constexpr CostLimiter::Terms kPssAlone{
     .share = 0.0005, .advance = milliseconds(2), .least_between = milliseconds(100)};
 constexpr CostLimiter::Terms kPssOfTree{
     .share = 0.005, .advance = milliseconds(40), .least_between = milliseconds(100)};
 
-// Locales, fonts, certificates: mapped by most programs and nobody's data.
+// Locales, fonts, certificates: most programs map them, but they are not data.
 bool is_of_the_system(std::string_view path) {
   static constexpr std::array<std::string_view, 6> kFolders = {"/usr/", "/lib",   "/etc/",
                                                                "/bin/", "/sbin/", "/var/cache/"};
@@ -54,8 +55,8 @@ std::vector<std::string> matches(const std::string& pattern) {
   return paths;
 }
 
-// The kernel shows what a process has open to its user, and to root. Of a user's own process that
-// is just ending it is forbidden as well, but then nothing is hidden.
+// The kernel shows the open files of a process only to its user and to root. For a process that is
+// just ending it shows them to nobody, but then nothing is hidden.
 bool hides_files(pid_t process) {
   const std::string folder = "/proc/" + std::to_string(process);
   if (::access((folder + "/fd").c_str(), R_OK | X_OK) == 0 || errno != EACCES) return false;
@@ -91,7 +92,7 @@ template <class Look>
 void Recorder::look(CostLimiter& limiter, bool always, Look work) {
   const auto begin = Clock::now();
   if (!limiter.due(begin) && !always) return;
-  // Time on the processor: on a busy machine, waiting for it is no reason to look less often.
+  // CPU time: waiting for a processor on a busy machine is no reason to look less often.
   const auto cpu_before = thread_cpu_time();
   work();
   const auto cost = thread_cpu_time() - cpu_before;
@@ -100,8 +101,8 @@ void Recorder::look(CostLimiter& limiter, bool always, Look work) {
 
 void Recorder::watch(const std::string& path) {
   if (unwatched_.contains(path)) return;
-  // A file is found some time after the program has begun to read it: what storage delivered since
-  // the start, and is of no other file, is taken for its pages.
+  // A file is found some time after the program began to read it. Bytes that were read since the
+  // start and do not belong to another file are taken to be its pages.
   const std::uint64_t just_read = latest_.disk_read - std::min(latest_.disk_read, read_of_files_);
   try {
     read_of_files_ += watch_.add(path, just_read);
@@ -187,7 +188,7 @@ void Recorder::take_memory() {
   latest_.swap = resident_.swap;
 }
 
-// Of a tree that has ended, what was seen last stands; its counters are final then.
+// After the tree has ended, the last values seen are kept; its counters are then final.
 void Recorder::sample_tree() {
   const auto tree = tree_.sample();
   living_ = tree.has_value();
@@ -205,13 +206,13 @@ void Recorder::sample_tree() {
 }
 
 void Recorder::add_notes(ProfileRun& run) const {
-  std::size_t untold = 0;
-  for (const FileWatch::File& file : watch_.files()) untold += !file.cached_before.has_value();
-  if (untold > 0) {
-    run.notes.push_back("The page cache of " + std::to_string(untold) + " of " +
+  std::size_t unknown = 0;
+  for (const FileWatch::File& file : watch_.files()) unknown += !file.cached_before.has_value();
+  if (unknown > 0) {
+    run.notes.push_back("The page cache of " + std::to_string(unknown) + " of " +
                         std::to_string(watch_.files().size()) +
-                        " files is not known: the kernel tells it of files that you own or may "
-                        "write.");
+                        " files is not known: the kernel reports it only for files that you own "
+                        "or may write to.");
   }
   if (!unwatched_.empty()) {
     run.notes.push_back(std::to_string(unwatched_.size()) +
@@ -219,9 +220,8 @@ void Recorder::add_notes(ProfileRun& run) const {
   }
   if (files_hidden_) {
     run.notes.push_back(
-        "Which files it has open or mapped is not known: the kernel tells that of your own "
-        "processes "
-        "only. Name files to watch them.");
+        "Which files it has open or mapped is not known: the kernel shows that only for your own "
+        "processes. Name files to watch them.");
   } else if (watch_.files().empty()) {
     run.notes.push_back(
         options_.files.empty()
@@ -230,13 +230,13 @@ void Recorder::add_notes(ProfileRun& run) const {
   }
   if (disk_unknown_) {
     run.notes.push_back(
-        "Bytes read from disk are not known: the kernel tells them of your own "
-        "processes only.");
+        "Bytes read from disk are not known: the kernel reports them only for your own "
+        "processes.");
   }
   if (sharing_hidden_) {
     run.notes.push_back(
-        "Pages that several processes share count for each of them: the kernel tells what is "
-        "shared of your own processes only.");
+        "Pages that several processes share count for each of them: the kernel reports shared "
+        "pages only for your own processes.");
   }
   if (unmeasured_ > 0) {
     run.notes.push_back("At least " + std::to_string(unmeasured_) +

@@ -1,4 +1,4 @@
-// Watches a process tree, the page cache of its files and its marks, and makes a run of it.
+// Records a process tree, the page cache of its files, and its marks as a ProfileRun.
 #pragma once
 
 #include <sys/types.h>
@@ -16,34 +16,34 @@
 
 namespace evenkeel {
 
-// Memory is read in every sample, counters and marks 20 times a second. What takes long, the page
-// cache of large files and the PSS, is read as often as fits 0.8 % of a core together (0.35 % for
-// one process alone), and estimated in between. One thread at a time.
+// Memory is read in every sample, counters and marks 20 times a second. The page cache of large
+// files and the PSS take longer. They are read as often as 0.8 % of a core allows (0.35 % for a
+// single process), and estimated in between. Not thread-safe.
 class Recorder {
  public:
   struct Options {
     std::chrono::nanoseconds interval = std::chrono::milliseconds(10);
-    // Patterns of files to watch. Empty: the data files that the program maps or opens, 1 MiB or
-    // more, outside the folders of the system.
+    // Patterns of files to watch. If empty, all files of 1 MiB or more that the program maps or
+    // opens are watched, except those in system folders.
     std::vector<std::string> files = {};
     MarkFile* marks = nullptr;    // must outlive the recorder
     bool keep_files_open = true;  // see FileWatch
   };
-  // Time begins. 0 is this process. Throws Error (kSystem, ESRCH) when there is no such process.
+  // Starts the clock. 0 is this process. Throws Error (kSystem, ESRCH) if there is no such process.
   Recorder(pid_t root, Options options);
 
-  // Time begins anew, for those who go on in another thread than the one that made it: its cost is
-  // that of the thread.
+  // Restarts the clock. Call it if another thread than the constructing one takes the samples: the
+  // cost of recording is the CPU time of that thread.
   void start();
-  // False once the tree has ended.
+  // Returns false once the tree has ended.
   bool sample();
-  // The same, with everything that is otherwise read less often: for the last sample.
+  // The same, including everything that is otherwise read less often. For the last sample.
   bool sample_all();
 
   const ProfileSample& latest() const { return latest_; }
   std::size_t living() const { return tree_.processes().size(); }  // as of the last sample
   const std::vector<FileWatch::File>& files() const { return watch_.files(); }
-  // What was recorded; the recorder is done then. Name, command and ending are the caller's to add.
+  // Returns the recording and ends it. The caller adds name, command and exit status.
   ProfileRun finish();
 
  private:
@@ -64,15 +64,15 @@ class Recorder {
   const Options options_;
   ProcessTree tree_;
   FileWatch watch_;
-  std::uint64_t read_of_files_ = 0;  // bytes read before a file was found, that it has cached
-  std::map<std::string, std::string> unwatched_;  // path and why not
+  std::uint64_t read_of_files_ = 0;  // cached bytes of files that were read before they were found
+  std::map<std::string, std::string> unwatched_;  // path and error
   Clock::time_point started_, counting_due_;
   bool living_ = true;
   std::chrono::system_clock::time_point started_at_;
   std::chrono::duration<double> cpu_before_{0};  // of the recording thread
   CostLimiter finding_, caching_, pss_alone_, pss_of_tree_;
   ProcessMemory resident_;  // sums over the tree, as of the last sample
-  ProfileSample latest_;    // cache and pss: as last measured
+  ProfileSample latest_;    // its cache and pss are the last ones measured
   ProfileSeries series_;
   std::vector<ProfileMark> marks_;
   std::uint32_t unmeasured_ = 0;

@@ -73,7 +73,7 @@ TEST(Recorder, EverySampleIsInTheRunAndTimeOnlyGrows) {
   EXPECT_THAT(run.started, testing::MatchesRegex("20..-..-..T..:..:..Z"));
 }
 
-TEST(MemoryRecorder, SeesEachKindGrowInTheSampleAfter) {
+TEST(MemoryRecorder, SeesEachKindGrowInTheNextSample) {
   const TestChild child([](const TestChild::Steps& steps) {
     steps.done();
     touched_pages(16_MiB);
@@ -92,7 +92,7 @@ TEST(MemoryRecorder, SeesEachKindGrowInTheSampleAfter) {
   EXPECT_NEAR(double(recorder.latest().anon - before.anon), 16_MiB, 0.02 * 16_MiB);
   EXPECT_EQ(recorder.latest().shmem, before.shmem);
   child.step();
-  recorder.sample_all();  // others may count it as file: see ProcessTree::sample_resident
+  recorder.sample_all();  // sample() may count it as file: see ProcessTree::sample_resident
   EXPECT_EQ(recorder.latest().shmem, before.shmem + 8_MiB);
 }
 
@@ -115,7 +115,7 @@ TEST(Recorder, MarksCountFromTheStart) {
   const auto now = std::chrono::steady_clock::now();
   recorder.start();
   const auto started = std::chrono::steady_clock::now();
-  write_mark(marks, now - std::chrono::seconds(5), 1);  // before it
+  write_mark(marks, now - std::chrono::seconds(5), 1);  // before the start
   write_mark(marks, started + std::chrono::seconds(7), 2);
   const ProfileRun run = recorder.finish();
   ASSERT_EQ(run.marks.size(), 2u);
@@ -125,7 +125,7 @@ TEST(Recorder, MarksCountFromTheStart) {
   EXPECT_NEAR(run.marks[1].seconds, 7, std::chrono::duration<double>(started - now).count());
 }
 
-TEST(Recorder, MarksLeftOutAreSaid) {
+TEST(Recorder, MarksLeftOutAreNoted) {
   const TestChild child(idle);
   child.wait();
   MarkFile marks;
@@ -136,7 +136,7 @@ TEST(Recorder, MarksLeftOutAreSaid) {
   EXPECT_THAT(run.notes, testing::Contains(HasSubstr("3 marks were left out beyond the 1,000")));
 }
 
-TEST(Recorder, PatternsNameAllFilesAndNoOthers) {
+TEST(Recorder, OnlyFilesThatMatchAPatternAreWatched) {
   const TempFolder folder;
   folder.write("a.bin", "x");
   folder.write("b.bin", "x");
@@ -152,7 +152,7 @@ TEST(Recorder, PatternsNameAllFilesAndNoOthers) {
               UnorderedElementsAre(folder.path("a.bin"), folder.path("b.bin")));
 }
 
-TEST(Recorder, APatternThatMatchesNothingIsSaid) {
+TEST(Recorder, APatternThatMatchesNothingIsNoted) {
   const TempFolder folder;
   const TestChild child(idle);
   child.wait();
@@ -162,7 +162,7 @@ TEST(Recorder, APatternThatMatchesNothingIsSaid) {
               ElementsAre("No file matched the patterns of files to watch."));
 }
 
-TEST(Recorder, AFileThatComesLaterIsFoundByItsPattern) {
+TEST(Recorder, AFileCreatedLaterIsFoundByItsPattern) {
   const TempFolder folder;
   const TestChild child(idle);
   child.wait();
@@ -198,12 +198,12 @@ TEST(Recorder, WithoutFilesNothingIsCached) {
   EXPECT_THAT(recorder.finish().notes, ElementsAre(HasSubstr("No data file of 1 MiB or more")));
 }
 
-TEST(MemoryRecorder, TheCacheCountsAboveWhatWasThereBefore) {
+TEST(MemoryRecorder, OnlyPagesAddedToTheCacheCount) {
   const auto disk = disk_folder();
   if (!disk) GTEST_SKIP() << "no disk to read from";
   const TempFolder folder(*disk);
   const std::string path = folder.write_through("data", random_bytes(8_MiB));
-  if (drop_file_cache(path).value_or(1) != 0) GTEST_SKIP() << "the cache is not to be dropped";
+  if (drop_file_cache(path).value_or(1) != 0) GTEST_SKIP() << "the cache cannot be dropped";
   const TestChild child(idle);
   child.wait();
   Recorder recorder(child.pid(), {.files = {path}});
@@ -218,7 +218,7 @@ TEST(MemoryRecorder, TheCacheCountsAboveWhatWasThereBefore) {
   EXPECT_EQ(recorder.finish().files.at(0).cached_before, 0u);
 }
 
-TEST(Recorder, OfAStrangersProcessItSaysWhatIsNotKnown) {
+TEST(Recorder, UnknownValuesOfAnotherUsersProcessAreNoted) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   const TestChild child(idle);
   child.wait();
@@ -239,11 +239,11 @@ TEST(Recorder, OfAStrangersProcessItSaysWhatIsNotKnown) {
   EXPECT_THAT(said, testing::Not(HasSubstr("No data file")));
 }
 
-TEST(Recorder, NobodysOwnProcessHidesNothing) {
+TEST(Recorder, AUsersOwnProcessHidesNothing) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   EXPECT_EQ(in_child([]() -> std::string {
               if (!become_nobody()) return "cannot become nobody";
-              // Ends while it is watched: what the kernel forbids then is not hidden.
+              // The process ends while it is recorded. What the kernel then refuses is not hidden.
               TestChild child(idle);
               child.wait();
               Recorder recorder(child.pid(), {});

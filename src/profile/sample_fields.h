@@ -1,4 +1,4 @@
-// The numbers of a sample by their names, for everyone who goes through all of them.
+// The numbers of a sample and their names, for loops over all of them.
 #pragma once
 
 #include <cstdint>

@@ -16,13 +16,13 @@ TEST(ProfileSample, MemoryCountsAMappedPageOnce) {
   sample.anon = 10;
   sample.shmem = 5;
   sample.file = 100;
-  sample.cache = 80;  // of the mapped pages, most
+  sample.cache = 80;  // most of the mapped pages
   EXPECT_EQ(sample.memory(), 115u);
   sample.cache = 300;  // more was read than is mapped
   EXPECT_EQ(sample.memory(), 315u);
 }
 
-TEST(ProfileSample, MemoryIsTheRssWhereTheCacheIsUnknown) {
+TEST(ProfileSample, MemoryIsTheRssIfTheCacheIsUnknown) {
   ProfileSample sample;
   sample.anon = 10;
   sample.file = 100;
@@ -39,7 +39,7 @@ ProfileSample numbered(std::size_t i) {
   return sample;
 }
 
-TEST(ProfileSeries, KeepsEverySampleAsLongAsThereIsRoom) {
+TEST(ProfileSeries, KeepsEverySampleWhileThereIsRoom) {
   ProfileSeries series;
   for (std::size_t i = 0; i < kMost; ++i) series.add(numbered(i));
   ASSERT_EQ(series.samples().size(), kMost);
@@ -49,7 +49,7 @@ TEST(ProfileSeries, KeepsEverySampleAsLongAsThereIsRoom) {
   }
 }
 
-TEST(ProfileSeries, IsNeverLongerThanItMayBeAndNeverLessThanHalf) {
+TEST(ProfileSeries, HasAtMostTheLimitAndAtLeastHalfOfIt) {
   ProfileSeries series;
   for (std::size_t i = 0; i < 20 * kMost; ++i) {
     series.add(numbered(i));
@@ -58,7 +58,7 @@ TEST(ProfileSeries, IsNeverLongerThanItMayBeAndNeverLessThanHalf) {
   }
 }
 
-TEST(ProfileSeries, MergesEquallyManyIntoEachButTheLast) {
+TEST(ProfileSeries, MergesTheSameNumberIntoEachButTheLast) {
   ProfileSeries series;
   const std::size_t count = 5 * kMost + 3;
   for (std::size_t i = 0; i < count; ++i) series.add(numbered(i));
@@ -93,7 +93,7 @@ RC_GTEST_PROP(ProfileSeries, LosesNoPeakOfAnyKind, ()) {
   }
 }
 
-TEST(ProfileSeries, WhatIsKnownBeatsWhatIsUnknown) {
+TEST(ProfileSeries, KnownValuesReplaceUnknownOnes) {
   for (const std::size_t known : {std::size_t{0}, std::size_t{1}}) {
     ProfileSeries series;
     for (std::size_t i = 0; i <= kMost; ++i) {
@@ -107,7 +107,7 @@ TEST(ProfileSeries, WhatIsKnownBeatsWhatIsUnknown) {
   }
 }
 
-TEST(ProfileSeries, BeginsAnewWhenItsSamplesWereTaken) {
+TEST(ProfileSeries, StartsAgainAfterItsSamplesWereTaken) {
   ProfileSeries series;
   for (std::size_t i = 0; i < 3 * kMost; ++i) series.add(numbered(i));
   EXPECT_EQ(series.take().size(), 3 * kMost / 4);

@@ -8,8 +8,8 @@ namespace {
 
 constexpr std::size_t kMostPoints = 200;
 
-// Means of neighbours, at most kMostPoints: means of points on a line lie on that line. Values
-// count from the first, so that a constant stays exactly one.
+// Reduces the points to at most kMostPoints means of neighbours. Means of points on a line lie on
+// that line. Values are relative to the first, so that a constant stays exactly constant.
 std::vector<TimedValue> few(const std::vector<TimedValue>& points) {
   const std::size_t count = std::min(points.size(), kMostPoints);
   std::vector<TimedValue> means(count);

@@ -1,4 +1,4 @@
-// How steeply a series rises, told robustly.
+// A robust estimate of the slope of a series.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace evenkeel {
 
-// Shorter runs do not tell a slope.
+// Shorter runs have no meaningful slope.
 inline constexpr std::size_t kFewestSamplesForSlope = 16;
 inline constexpr double kShortestSecondsForSlope = 1;
 
@@ -15,9 +15,9 @@ struct TimedValue {
   double seconds, value;
 };
 
-// The median of the slopes between all pairs (Theil and Sen), a second. Points lie by time; many
-// are first made few (means of neighbours), since the pairs are their square. Empty when no two of
-// them differ in time.
+// The median of the slopes between all pairs of points (Theil and Sen), per second. Points must be
+// sorted by time. Many points are first reduced to means of neighbours, since the number of pairs
+// is quadratic. Empty if no two points differ in time.
 std::optional<double> median_slope(const std::vector<TimedValue>& points);
 
 }  // namespace evenkeel

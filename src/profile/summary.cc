@@ -33,8 +33,8 @@ void raise_peaks(ProfileSummary& summary, const ProfileSample& sample) {
   summary.most_processes = std::max(summary.most_processes, sample.processes);
 }
 
-// The second half by time, as far as it can tell a slope; less where the program still climbs to
-// its usual level then.
+// The second half by time, or less if the program is still climbing to its usual level then. Empty
+// if it is too short for a slope.
 std::span<const ProfileSample> second_half(const Samples& samples) {
   if (samples.size() < kFewestSamplesForSlope) return {};
   const double first = samples.front().seconds, last = samples.back().seconds;
@@ -58,7 +58,7 @@ std::optional<double> slope_a_minute(std::span<const ProfileSample> samples, Val
   return slope ? std::optional(*slope * 60) : std::nullopt;
 }
 
-// A sample speaks for the time since the one before: so does one that was made of several.
+// A sample counts for the time since the one before, even if it was merged from several.
 double seconds_over(const Samples& samples, std::uint64_t budget) {
   double over = 0, before = 0;
   for (const ProfileSample& sample : samples) {

@@ -19,7 +19,7 @@ ProfileRun anon_run(double seconds, std::size_t count, const std::function<doubl
 
 double slope_of(const ProfileRun& run) { return summarize(run, {}).slope_anon.value(); }
 
-TEST(Summary, OfNothingIsNothing) {
+TEST(Summary, OfAnEmptyRunIsEmpty) {
   const ProfileSummary summary = summarize(ProfileRun{}, 0);
   EXPECT_EQ(summary.peak_memory, 0u);
   EXPECT_EQ(summary.peak_cache, std::nullopt);
@@ -27,7 +27,7 @@ TEST(Summary, OfNothingIsNothing) {
   EXPECT_EQ(summary.seconds_over_budget, 0);
 }
 
-TEST(Summary, PeaksAreOfEachKindForItself) {
+TEST(Summary, EachKindHasItsOwnPeak) {
   ProfileRun run;
   run.samples.resize(3);
   run.samples[0].anon = 100;
@@ -52,13 +52,13 @@ TEST(Summary, PeaksAreOfEachKindForItself) {
   EXPECT_EQ(summary.most_processes, 3u);
 }
 
-TEST(Summary, PeaksOfWhatWasNeverKnownAreEmpty) {
+TEST(Summary, PeaksOfUnknownValuesAreEmpty) {
   const ProfileSummary summary = summarize(anon_run(1, 3, [](double) { return 5; }), {});
   EXPECT_EQ(summary.peak_cache, std::nullopt);
   EXPECT_EQ(summary.peak_pss, std::nullopt);
 }
 
-TEST(Summary, CountersAreThoseOfTheEnd) {
+TEST(Summary, CountersAreThoseOfTheLastSample) {
   const ProfileRun run = make_run(2, 5, [](ProfileSample& sample) {
     sample.disk_read = static_cast<std::uint64_t>(sample.seconds * 100);
     sample.major_faults = static_cast<std::uint64_t>(sample.seconds * 10);
@@ -80,13 +80,13 @@ RC_GTEST_PROP(Slope, OfAConstantIsZero, ()) {
   RC_ASSERT(slope_of(run) == 0);
 }
 
-RC_GTEST_PROP(Slope, OfALineIsTheLines, ()) {
+RC_GTEST_PROP(Slope, OfALineIsExact, ()) {
   const double seconds = *rc::gen::inRange(1, 10000) * 1.5;
   const double begin = *rc::gen::inRange(0, 1 << 30), end = *rc::gen::inRange(0, 1 << 30);
   const ProfileRun run = anon_run(seconds, *rc::gen::inRange<std::size_t>(16, 3000),
                                   [&](double t) { return begin + (end - begin) * t / seconds; });
   const double a_minute = (end - begin) / seconds * 60;
-  // Bytes are whole: half a byte over the shortest distance of two samples of a slope.
+  // Bytes are rounded: the error is half a byte over the shortest distance between two samples.
   RC_ASSERT(std::abs(slope_of(run) - a_minute) <= std::abs(a_minute) * 1e-3 + 60 * 16 / seconds);
 }
 
@@ -126,8 +126,8 @@ TEST(Slope, IsThatOfTheSecondHalf) {
   EXPECT_NEAR(slope_of(begins_late), 60e6, 60);
 }
 
-TEST(Slope, HalvesAreOfTimeAndNotOfSamples) {
-  // Nine samples in ten lie in the first second of twenty.
+TEST(Slope, TheSecondHalfIsByTimeAndNotBySamples) {
+  // Nine of ten samples are in the first of twenty seconds.
   ProfileRun run = anon_run(1, 900, [](double t) { return t * 1e9; });
   const ProfileRun rest = anon_run(19, 100, [](double) { return 1e9; });
   for (ProfileSample sample : rest.samples) {
@@ -137,7 +137,7 @@ TEST(Slope, HalvesAreOfTimeAndNotOfSamples) {
   EXPECT_EQ(slope_of(run), 0);
 }
 
-TEST(Slope, EachKindHasItsOwn) {
+TEST(Slope, EachKindHasItsOwnSlope) {
   const ProfileRun run = make_run(100, 1000, [](ProfileSample& sample) {
     const auto steps = static_cast<std::uint64_t>(sample.seconds * 1000);
     sample.anon = 1'000'000 + steps * 10;
@@ -150,14 +150,14 @@ TEST(Slope, EachKindHasItsOwn) {
   EXPECT_NEAR(summary.slope_memory.value(), 360e4, 360);
 }
 
-TEST(Slope, IsEmptyForRunsTooShortToTell) {
+TEST(Slope, IsEmptyForShortRuns) {
   const auto bytes = [](double t) { return t * 1000; };
   EXPECT_EQ(summarize(anon_run(0.99, 1000, bytes), {}).slope_anon, std::nullopt);
   EXPECT_EQ(summarize(anon_run(100, 15, bytes), {}).slope_anon, std::nullopt);
   EXPECT_NE(summarize(anon_run(1, 16, bytes), {}).slope_anon, std::nullopt);
 }
 
-TEST(SecondsOverBudget, AreTheTimeBeforeSamplesThatAreOver) {
+TEST(SecondsOverBudget, AreTheTimeBeforeEachSampleThatIsOver) {
   ProfileRun run = anon_run(10, 11, [](double t) { return t >= 3 && t <= 5 ? 200 : 100; });
   EXPECT_DOUBLE_EQ(summarize(run, 150).seconds_over_budget, 3);
   EXPECT_DOUBLE_EQ(summarize(run, 200).seconds_over_budget, 0);

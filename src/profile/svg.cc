@@ -11,8 +11,8 @@
 
 namespace evenkeel {
 
-// How the picture looks. Plain rules, so that programs that know less CSS than browsers draw the
-// light picture. Colour-blind readers can tell the colours apart (Okabe and Ito).
+// The style of the picture. It has plain rules only, so that programs with less CSS than browsers
+// draw the light picture. Colour-blind readers can tell the colours apart (Okabe and Ito).
 constexpr std::string_view kSvgStyle = R"(<style>
 text{font-family:system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif;font-size:12px;fill:#59636e}
 .title{font-size:18px;font-weight:600;fill:#1f2328}
@@ -59,12 +59,12 @@ text{fill:#9198a1}
 namespace {
 
 constexpr double kSize = 11, kRowHeight = 14, kLongest = 160;
-constexpr double kLeastGap = 5;  // lines closer together are a grey area
+constexpr double kLeastGap = 5;  // lines closer together would look like a grey area
 
-// Rows of words above a plot: a word goes where the row is still free.
+// Rows of labels above a plot.
 class Rows {
  public:
-  // The row that is free from `left` on, or empty.
+  // Takes the first row that is free from `left` on. Empty if there is none.
   std::optional<std::size_t> take(double left, double right) {
     for (std::size_t row = 0; row < free_from_.size(); ++row) {
       if (left < free_from_[row]) continue;
@@ -114,7 +114,7 @@ Frame frame_of(const SvgScale& scale, double height, double most) {
   return {.width = kWidth, .height = height, .seconds = scale.seconds, .most = most};
 }
 
-// There is more room for words where less is drawn.
+// Whether memory is higher in the second half: then there is more room for text in the first.
 bool more_at_the_end(const ProfileRun& run, double seconds) {
   std::uint64_t begin = 0, end = 0;
   for (const ProfileSample& sample : run.samples) {
@@ -124,7 +124,7 @@ bool more_at_the_end(const ProfileRun& run, double seconds) {
   return end >= begin;
 }
 
-// Above the line; where that is out of sight, at the upper edge.
+// The label is above the line, or at the upper edge if the line is outside the chart.
 void draw_budget_words(SvgText& svg, const Frame& frame, const ProfileReport& report,
                        const SvgScale& scale) {
   const bool left = more_at_the_end(report.runs[0], scale.seconds);
@@ -177,9 +177,9 @@ double draw_single(SvgText& svg, const ProfileReport& report, const SvgScale& sc
   const ProfileRun& run = report.runs[0];
   double y = draw_main(svg, report, scale, top + 10);
   y = draw_strip(svg, run, scale,
-                 {"read from disk, a second", &ProfileSample::disk_read, size_ticks}, y);
+                 {"read from disk per second", &ProfileSample::disk_read, size_ticks}, y);
   y = draw_strip(svg, run, scale,
-                 {"major faults, a second", &ProfileSample::major_faults, count_ticks}, y);
+                 {"major faults per second", &ProfileSample::major_faults, count_ticks}, y);
   svg.place(kLeft, y);
   draw_times(svg, frame_of(scale, 0, 1), 8);
   svg.close("g");
@@ -188,15 +188,15 @@ double draw_single(SvgText& svg, const ProfileReport& report, const SvgScale& sc
 
 namespace {
 
-constexpr double kGridLeft = kMargin + 54;  // room for the labels of the axis, once a row
+constexpr double kGridLeft = kMargin + 54;  // room for the labels of the axis, once per row
 constexpr double kGap = 22, kPlotHeight = 140, kFoot = 22, kBetweenRows = 26;
-constexpr double kBold = 1.12;  // how much wider bold words are
+constexpr double kBold = 1.12;  // how much wider bold text is
 
 std::size_t columns_for(std::size_t runs) {
   return runs == 4 ? 2 : std::clamp<std::size_t>(runs, 1, 3);
 }
 
-// Whole facts, as many as fit on two lines.
+// As many whole facts as fit on two lines.
 std::vector<std::string> fact_lines(const ProfileRun& run, double width) {
   std::vector<std::string> lines;
   for (const auto& fact : run.facts) {
@@ -225,7 +225,7 @@ void draw_card_head(SvgText& svg, const ProfileRun& run, std::optional<std::uint
   for (const std::string& line : fact_lines(run, width)) svg.words("", 0, y += 16, line);
 }
 
-// Equal for all, so that the plots stand in line.
+// The same for all runs, so that the plots are aligned.
 double head_height(const ProfileReport& report, double width) {
   std::size_t lines = 0;
   for (const ProfileRun& run : report.runs) lines = std::max(lines, fact_lines(run, width).size());
@@ -353,7 +353,7 @@ double draw_legend(SvgText& svg, const ProfileReport& report, double top) {
   return y;
 }
 
-// What the picture says, for those who do not see it.
+// Describes the picture for readers who cannot see it.
 std::string description(const ProfileReport& report) {
   std::string words = report.growth ? "Growth of memory over time." : "Memory over time.";
   if (report.budget) words += " The budget is " + format_size(*report.budget) + ".";

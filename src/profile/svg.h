@@ -1,4 +1,4 @@
-// The picture, in its parts: a head for all, then one large chart or many small ones.
+// The parts of the picture: a head, then one large chart or several small ones.
 #pragma once
 
 #include "evenkeel/profile.h"
@@ -9,8 +9,8 @@ namespace evenkeel {
 
 inline constexpr double kPictureWidth = 800, kMargin = 28;
 
-// Equal for all runs. A budget far above everything would press the rest flat; it is then named
-// and not drawn.
+// The scale of all runs. A budget far above all memory would flatten the charts; it is then named
+// but not drawn.
 struct SvgScale {
   double seconds = 1, bytes = 1;
   bool budget_in_sight = false;
@@ -24,11 +24,11 @@ double draw_multiples(SvgText& svg, const ProfileReport& report, const SvgScale&
 // "295,210 rows/s"
 std::string fact_words(const std::pair<std::string, std::string>& fact);
 
-inline constexpr std::size_t kMarkRows = 2;  // of words above the plot
+inline constexpr std::size_t kMarkRows = 2;  // rows of labels above the plot
 
 double mark_rows_height(const ProfileRun& run);
 
-// Lines, and above the plot the words for which there is room.
+// Draws a line for each mark, and with `words` the labels that fit above the plot.
 void draw_marks(SvgText& svg, const Frame& frame, const ProfileRun& run, bool words);
 
 }  // namespace evenkeel

@@ -21,7 +21,7 @@ using testing::Not;
 
 constexpr double kMainHeight = 230;  // of the chart of a single run
 
-// What is wrong with it as XML: tags that do not match, or a bare `<` or `&`.
+// Returns what is wrong with the XML: tags that do not match, or a bare `<` or `&`.
 std::string xml_problem(std::string_view text) {
   std::vector<std::string> open;
   while (!text.empty()) {
@@ -51,7 +51,7 @@ std::string xml_problem(std::string_view text) {
   return open.empty() ? "" : "never closed: " + open.back();
 }
 
-// The `d` of every path of that look, legend keys left out.
+// The `d` of every path with that class, except those in the legend.
 std::vector<std::string> paths(const std::string& svg, const std::string& look) {
   std::vector<std::string> all;
   const std::string begin = "<path class=\"" + look + "\" d=\"";
@@ -117,7 +117,7 @@ TEST(Svg, UnknownPageCacheIsAGapInItsLine) {
   EXPECT_THAT(to_svg(report_of({flat(1_MiB)})), Not(HasSubstr("page cache of the files")));
 }
 
-TEST(Svg, ShadesWhatIsOverTheBudgetAndSaysSo) {
+TEST(Svg, HatchesAndNamesMemoryOverTheBudget) {
   const std::string over = to_svg(report_of({flat(90_MiB)}, 64_MiB));
   EXPECT_EQ(paths(over, "over").size(), 1u);
   EXPECT_THAT(over, AllOf(HasSubstr(">over budget<"), HasSubstr(">budget 64 MiB<")));
@@ -126,16 +126,16 @@ TEST(Svg, ShadesWhatIsOverTheBudgetAndSaysSo) {
   EXPECT_THAT(within, AllOf(Not(HasSubstr(">over budget<")), HasSubstr(">budget 64 MiB<")));
 }
 
-TEST(Svg, ABudgetFarAboveIsNamedAndDoesNotPressTheRestFlat) {
+TEST(Svg, ABudgetFarAboveIsNamedAndDoesNotFlattenTheChart) {
   const ProfileReport report = report_of({flat(10_MiB)}, 64_GiB);
   EXPECT_LT(scale_of(report).bytes, 12.0 * 1_MiB);
   EXPECT_THAT(to_svg(report), HasSubstr("budget 64 GiB, above this chart"));
 }
 
-// How a text with just these words is drawn.
+// The class of the text with exactly these words.
 std::string look_of(const std::string& svg, const std::string& words) {
   const std::size_t end = svg.find(">" + words + "<");
-  if (end == svg.npos) return "(not there)";
+  if (end == svg.npos) return "(missing)";
   const std::size_t begin = svg.rfind("class=\"", end) + 7;
   return svg.substr(begin, svg.find('"', begin) - begin);
 }
@@ -151,16 +151,16 @@ TEST(Svg, CardsHaveNameFactsAndPeak) {
   EXPECT_EQ(look_of(svg, "peak 90 MiB"), "alarm right");
 }
 
-TEST(Svg, RatesAreRisesOfTheCounterOverTime) {
+TEST(Svg, RatesAreTheGrowthOfACounterOverTime) {
   ProfileRun run = flat(10_MiB);
   for (ProfileSample& s : run.samples) s.disk_read = static_cast<std::uint64_t>(s.seconds * 1e6);
   const Frame frame = {.width = 100, .height = 44, .seconds = 10};
   EXPECT_NEAR(most_rate(frame, run, &ProfileSample::disk_read), 1e6, 100);
   EXPECT_EQ(most_rate(frame, run, &ProfileSample::major_faults), 0);
-  EXPECT_THAT(to_svg(report_of({run})), HasSubstr(">major faults, a second: none<"));
+  EXPECT_THAT(to_svg(report_of({run})), HasSubstr(">major faults per second: none<"));
 }
 
-TEST(Svg, MarksThatWouldCollideLoseTheirWordsAndNotTheirLines) {
+TEST(Svg, MarksThatWouldOverlapLoseTheirLabelsButNotTheirLines) {
   ProfileRun run = flat(10_MiB);
   run.marks = {{1, "first mark"}, {1.1, "second mark"}, {1.2, "third mark"}, {9, "last mark"}};
   const std::string svg = to_svg(report_of({run}));
@@ -204,7 +204,7 @@ TEST(Wrap, FillsLinesAndCutsTheLast) {
   EXPECT_THAT(wrap("", 10, 80, 2), ElementsAre());
 }
 
-TEST(Svg, TakesRunsOfNoAndOfOneSampleAndNoRunsAtAll) {
+TEST(Svg, MayHaveNoRunsAndRunsWithNoOrOneSample) {
   const ProfileRun none = make_run(0, 0, [](ProfileSample&) {});
   const ProfileRun one = make_run(0, 1, [](ProfileSample& sample) { sample.anon = 1_MiB; });
   for (const auto& runs : {std::vector<ProfileRun>{}, {none}, {one}, {none, one}}) {
@@ -217,7 +217,7 @@ TEST(Svg, TakesRunsOfNoAndOfOneSampleAndNoRunsAtAll) {
   EXPECT_EQ(paths(to_svg(report_of({one})), "anon").size(), 1u);
 }
 
-TEST(Svg, IsSmallHoweverNoisyTheRuns) {
+TEST(Svg, IsSmallEvenIfTheRunsAreNoisy) {
   std::mt19937 random(1);
   const ProfileRun noisy = make_run(60, ProfileSeries::kMost, [&](ProfileSample& sample) {
     sample.anon = random() % 64_MiB;
@@ -228,7 +228,7 @@ TEST(Svg, IsSmallHoweverNoisyTheRuns) {
   EXPECT_LT(to_svg(report_of({noisy}, 256_MiB)).size(), 60'000u);
 }
 
-TEST(Svg, IsDescribedForThoseWhoDoNotSeeIt) {
+TEST(Svg, HasADescription) {
   const std::string svg = to_svg(report_of({flat(10_MiB)}, 64_MiB));
   EXPECT_THAT(svg, AllOf(HasSubstr("<title>title</title>"), HasSubstr("role=\"img\""),
                          HasSubstr("The budget is 64 MiB. run: peak 10 MiB.</desc>")));

@@ -104,7 +104,7 @@ void SvgText::element(std::string_view tag, std::string_view words) {
 
 namespace {
 
-bool may_stand_in_xml(char32_t c) {
+bool allowed_in_xml(char32_t c) {
   if (c < 0x20) return c == '\t' || c == '\n' || c == '\r';
   return c != 0xFFFE && c != 0xFFFF && (c < 0x7F || c > 0x9F);
 }
@@ -133,7 +133,7 @@ std::string escape_markup(std::string_view text) {
         out += "&#39;";
         break;
       default:
-        append_char(out, may_stand_in_xml(c) ? c : kReplacement);
+        append_char(out, allowed_in_xml(c) ? c : kReplacement);
     }
   }
   return out;

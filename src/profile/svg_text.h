@@ -1,4 +1,4 @@
-// Writes SVG, shape by shape. Looks are in classes; words are escaped here.
+// Writes SVG, shape by shape. Each `look` is a class of the style sheet. Text is escaped here.
 #pragma once
 
 #include <string>
@@ -7,13 +7,14 @@
 
 namespace evenkeel {
 
-// How wide words are at most, in pixels, in common sans-serif faces of `size` pixels.
+// An upper bound for the width of a text in pixels, in common sans-serif fonts of `size` pixels.
 double text_width(std::string_view words, double size);
 
-// As many characters as fit, with an ellipsis where some did not.
+// Cuts the text to `width` pixels, with an ellipsis if it is cut.
 std::string fit(std::string_view words, double size, double width);
 
-// Cut into lines at blanks; what does not fit into `most_lines` is cut with an ellipsis.
+// Breaks the text into lines at blanks. Text that does not fit into `most_lines` is cut with an
+// ellipsis.
 std::vector<std::string> wrap(std::string_view words, double size, double width,
                               std::size_t most_lines);
 
@@ -38,8 +39,8 @@ class SvgText {
   std::string text_;
 };
 
-// Safe as content and in quoted attributes. What may not stand in XML (controls, bytes that are not
-// UTF-8) becomes U+FFFD.
+// The result is safe as content and in quoted attributes. Characters that XML forbids (control
+// characters, bytes that are not UTF-8) become U+FFFD.
 std::string escape_markup(std::string_view text);
 
 }  // namespace evenkeel

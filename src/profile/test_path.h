@@ -1,4 +1,4 @@
-// For tests: reads the paths that plot_path.h writes.
+// For tests: parses the paths that path_of() in chart.h writes.
 #pragma once
 
 #include <cctype>

@@ -1,4 +1,4 @@
-// For tests: runs made of functions of time.
+// For tests: runs that are computed from functions of time.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,8 @@
 
 namespace evenkeel {
 
-// `count` samples, evenly from 0 to `seconds`; `fill` is given each with its time.
+// Makes `count` samples at equal distances from 0 to `seconds`. `fill` is called with each sample,
+// whose time is set.
 inline ProfileRun make_run(double seconds, std::size_t count,
                            const std::function<void(ProfileSample&)>& fill) {
   ProfileRun run;
@@ -25,7 +26,8 @@ inline ProfileRun make_run(double seconds, std::size_t count,
   return run;
 }
 
-// What breaks those who trust text: markup, quotes, controls, bytes that are no UTF-8.
+// Text that breaks code without escaping: markup, quotes, control characters, bytes that are not
+// UTF-8.
 inline const std::string kHostile =
     "</script></text><script>alert(1)</script>{{css}}{{js}} \"'&\\ \x01\x7f\n\t \xff\xc3 \u2028 "
     "]]> <!--";

@@ -16,9 +16,9 @@ using SampleSpan = std::span<const ProfileSample>;
 constexpr double kMiB = 1 << 20;
 constexpr double kFlatPerMinute = 0.1 * kMiB;  // less than this is noise
 constexpr double kClimbed = 0.95;              // of the way from the start to the usual level
-constexpr double kClimbEnds = 0.9;             // of the run: a climb that goes on longer is a slope
+constexpr double kClimbEnds = 0.9;             // of the run; a longer climb is a slope
 constexpr double kStillClimbing = 0.25;        // of the speed of the climb
-constexpr double kWorthTelling = 0.25;         // of the usual level
+constexpr double kLeastClimb = 0.25;           // of the usual level
 
 std::string bytes_words(double bytes) {
   return format_size(static_cast<std::uint64_t>(std::llround(std::abs(bytes))));
@@ -34,7 +34,8 @@ std::string time_words(double seconds) {
   return text;
 }
 
-// The level that memory is at for most of the time after it has climbed: a spike does not count.
+// The level of memory for most of the time after the climb: the 90th percentile, so that a spike
+// does not count.
 double usual_level(SampleSpan samples) {
   std::vector<double> values;
   values.reserve(samples.size());
@@ -56,7 +57,7 @@ std::optional<double> slope_a_minute(SampleSpan samples) {
   return slope ? std::optional(*slope * 60) : std::nullopt;
 }
 
-// What was observed for less than a minute is told as it was, not as what a minute would be.
+// A change observed for less than a minute is reported as it was, not extrapolated to a minute.
 std::string change_words(SampleSpan samples, double peak) {
   const double seconds = samples.back().seconds - samples.front().seconds;
   const auto slope = slope_a_minute(samples);
@@ -81,17 +82,17 @@ std::size_t climb_end(const std::vector<ProfileSample>& samples) {
   if (samples.empty()) return 0;
   const double start = static_cast<double>(samples.front().memory());
   const double level = usual_level(samples);
-  if (level - start <= std::max(kMiB, kWorthTelling * level)) return 0;
+  if (level - start <= std::max(kMiB, kLeastClimb * level)) return 0;
   const double goal = start + kClimbed * (level - start);
   const auto end = std::ranges::find_if(samples, [&](const ProfileSample& sample) {
     return static_cast<double>(sample.memory()) >= goal;
   });
   const double first = samples.front().seconds, last = samples.back().seconds;
-  // What follows has to tell a slope of its own: a short stop at the end is not the end of a rise.
+  // The rest must be long enough for a slope: a short stop at the end is not the end of a rise.
   if (samples.end() - end < static_cast<std::ptrdiff_t>(kFewestSamplesForSlope)) return 0;
   if (last - end->seconds < kShortestSecondsForSlope) return 0;
   if (end == samples.begin() || end->seconds - first > kClimbEnds * (last - first)) return 0;
-  // A rise that goes on as before has no end.
+  // If memory goes on rising as before, the climb has not ended.
   const double climbing = (level - start) / (end->seconds - first);
   const auto after = slope_a_minute(SampleSpan(end, samples.end()));
   if (!after || *after / 60 > kStillClimbing * climbing) return 0;

@@ -21,12 +21,12 @@ std::string trend(double seconds, std::size_t count, const std::function<double(
 
 constexpr double kMebibyte = 1 << 20;
 
-TEST(Trend, AClimbThatEndsIsTold) {
+TEST(Trend, AClimbThatEndsIsReported) {
   const auto climb = [](double t) { return std::min(t / 2, 1.0) * 1945 * kMebibyte; };
   EXPECT_EQ(trend(4, 400, climb), "climbed 1.9 GiB in the first 1.9 s, then flat");
 }
 
-TEST(Trend, NoiseAfterAClimbIsFlatWhateverAMinuteOfItWouldBe) {
+TEST(Trend, NoiseAfterAClimbIsFlatAndNotExtrapolated) {
   const auto climb = [](double t) {
     return t < 2 ? t * 950 * kMebibyte : (1900 + (t - 2) / 15) * kMebibyte;
   };
@@ -63,14 +63,14 @@ TEST(Trend, AShortStopAtTheEndIsNotTheEndOfARise) {
   EXPECT_GT(summarize(run, {}).slope_anon.value(), 1000 * kMebibyte);
 }
 
-TEST(Trend, AShortRiseIsToldAsItWas) {
+TEST(Trend, AShortRiseIsNotExtrapolated) {
   EXPECT_EQ(trend(10, 600, [](double t) { return (100 + t) * kMebibyte; }),
             "rose by 10 MiB in 10 s");
   EXPECT_EQ(trend(10, 600, [](double t) { return (100 - t) * kMebibyte; }),
             "fell by 10 MiB in 10 s");
 }
 
-TEST(Trend, WhatStaysIsFlat) {
+TEST(Trend, AConstantIsFlat) {
   EXPECT_EQ(trend(60, 600, [](double) { return 100 * kMebibyte; }), "flat");
 }
 
@@ -80,7 +80,7 @@ TEST(Trend, AShortRunIsTooShort) {
   EXPECT_EQ(trend_of({}), "too short to tell");
 }
 
-TEST(SlopeWords, SayWhetherAndHowFast) {
+TEST(SlopeWords, NameTheDirectionAndTheSpeed) {
   EXPECT_EQ(slope_words(std::nullopt, 100, 0), "too short to tell");
   EXPECT_EQ(slope_words(0, 100, 0), "flat");
   EXPECT_EQ(slope_words(-1000, 100, 0), "flat");
@@ -88,24 +88,24 @@ TEST(SlopeWords, SayWhetherAndHowFast) {
   EXPECT_EQ(slope_words(-12.5 * kMebibyte, 100, 0), "-12.5 MiB/min");
 }
 
-TEST(SlopeWords, AFewKiBInASecondAreNoMiBAMinute) {
+TEST(SlopeWords, AFewKiBInASecondAreNotExtrapolated) {
   EXPECT_EQ(slope_words(4.28 * kMebibyte, 2, 1_GiB), "flat");
   EXPECT_EQ(slope_words(4.28 * kMebibyte, 60, 1_GiB), "+4.28 MiB/min");
 }
 
-ProfileSummary held(std::uint64_t memory) {
+ProfileSummary with_peak(std::uint64_t memory) {
   ProfileSummary summary;
   summary.peak_memory = memory;
   return summary;
 }
 
 TEST(MemoryVerdict, NamesThePeakAndTheBudget) {
-  EXPECT_EQ(memory_verdict(held(12_MiB), std::nullopt), "Memory reached 12 MiB.");
-  EXPECT_EQ(memory_verdict(held(12_MiB), 64_MiB),
+  EXPECT_EQ(memory_verdict(with_peak(12_MiB), std::nullopt), "Memory reached 12 MiB.");
+  EXPECT_EQ(memory_verdict(with_peak(12_MiB), 64_MiB),
             "Memory stayed within the budget of 64 MiB. It reached 12 MiB.");
-  EXPECT_EQ(memory_verdict(held(64_MiB), 64_MiB),
+  EXPECT_EQ(memory_verdict(with_peak(64_MiB), 64_MiB),
             "Memory stayed within the budget of 64 MiB. It reached 64 MiB.");
-  ProfileSummary over = held(65_MiB);
+  ProfileSummary over = with_peak(65_MiB);
   over.seconds_over_budget = 2.25;
   over.slope_memory = 0;
   over.trend = "climbed 60 MiB in the first 2 s, then flat";

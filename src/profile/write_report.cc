@@ -24,7 +24,7 @@ Error failure(const std::string& path, int code) {
   switch (code) {
     case ENOENT:
     case ENOTDIR:
-      return std::move(error).hint("make its folder first, or name another");
+      return std::move(error).hint("create its folder first, or name another file");
     case EISDIR:
       return std::move(error).hint("name a file, such as report.html in that folder");
     case EACCES:
@@ -41,7 +41,7 @@ Error failure(const std::string& path, int code) {
   }
 }
 
-// 0, or the errno.
+// Returns 0 or an errno.
 int write_all(int fd, std::string_view text) {
   while (!text.empty()) {
     const ssize_t wrote = ::write(fd, text.data(), text.size());
@@ -52,15 +52,15 @@ int write_all(int fd, std::string_view text) {
   return 0;
 }
 
-// Some filesystems say only at close that there is no room.
+// Some file systems report only at close that there is no space.
 int write_and_close(int fd, std::string_view text) {
   const int code = write_all(fd, text);
   const bool closed = ::close(fd) == 0 || errno == EINTR;
   return code != 0 ? code : closed ? 0 : errno;
 }
 
-// Behind these names lies a descriptor that is open already, perhaps of a file that others write
-// to: one opened anew would write from its beginning.
+// These paths name a descriptor that is already open, perhaps of a file that others write to.
+// Opening the path again would write from the beginning of the file.
 std::optional<int> open_descriptor(std::string_view path) {
   if (path == "/dev/stdout") return STDOUT_FILENO;
   if (path == "/dev/stderr") return STDERR_FILENO;
@@ -77,7 +77,8 @@ int write_straight(const std::string& path, std::string_view text) {
   return fd < 0 ? errno : write_and_close(fd, text);
 }
 
-// A new file in `folder`, its mode as the umask has it (mkstemp's is always 0600); -1 with errno.
+// Creates a new file in `folder` with the mode that the umask leaves (mkstemp always uses 0600).
+// Returns -1 and sets errno if that fails.
 int create_temporary(const fs::path& folder, std::string& name) {
   std::random_device random;
   for (;;) {
@@ -97,8 +98,8 @@ int write_beside_and_rename(const fs::path& path, std::string_view text) {
   return code;
 }
 
-// The folder does not let itself be changed (EBUSY: the file is a mount of its own, as in
-// containers), which says nothing about the file.
+// Whether the folder cannot be changed. The file may still be writable. EBUSY: the file is a mount
+// point, as in containers.
 bool is_about_the_folder(int code) {
   return code == EACCES || code == EPERM || code == EROFS || code == EBUSY;
 }

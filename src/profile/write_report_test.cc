@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 class WriteReport : public testing::Test {
  protected:
   std::string text(std::string_view name) const {
-    return read_text_file(folder_.path(name)).value_or("(not there)");
+    return read_text_file(folder_.path(name)).value_or("(missing)");
   }
   std::set<std::string> names() const {
     std::set<std::string> all;
@@ -34,7 +34,7 @@ class WriteReport : public testing::Test {
     }
     return all;
   }
-  // "ERRNO hint", or "" when it was written.
+  // "ERRNO hint", or "" if it was written.
   static std::string refusal(const std::string& path, const std::string& report = "new") {
     try {
       write_report(path, report);
@@ -58,14 +58,14 @@ TEST_F(WriteReport, WritesANewFileAndLeavesNothingElse) {
   EXPECT_EQ(names(), std::set<std::string>{"report.html"});
 }
 
-TEST_F(WriteReport, TakesTheWholePlaceOfAnOldFile) {
+TEST_F(WriteReport, ReplacesAnOldFileCompletely) {
   folder_.write("report.html", "old and longer");
   write_report(path_, "new");
   EXPECT_EQ(text("report.html"), "new");
   EXPECT_EQ(names(), std::set<std::string>{"report.html"});
 }
 
-TEST_F(WriteReport, WhoReadsTheOldFileReadsItToItsEnd) {
+TEST_F(WriteReport, AReaderOfTheOldFileCanReadItToItsEnd) {
   folder_.write("report.html", "old");
   const Fd reader = open_readable(path_);
   write_report(path_, "new");
@@ -74,7 +74,7 @@ TEST_F(WriteReport, WhoReadsTheOldFileReadsItToItsEnd) {
   EXPECT_EQ(static_cast<char>(out[0]), 'o');
 }
 
-TEST_F(WriteReport, ModeIsWhatTheUmaskLeaves) {
+TEST_F(WriteReport, TheModeFollowsTheUmask) {
   for (const mode_t mask : {022, 077}) {
     const std::string said = in_child([&] {
       ::umask(mask);
@@ -118,8 +118,8 @@ TEST_F(WriteReport, AFailureMidwayLeavesTheOldFileAndNoOther) {
   EXPECT_EQ(names(), std::set<std::string>{"report.html"});
 }
 
-// As a user who may write to the device and cannot replace it, should write_report try to.
-TEST_F(WriteReport, SaysThatThereIsNoSpace) {
+// Runs as a user who may write to the device but cannot replace it, in case write_report tries to.
+TEST_F(WriteReport, ReportsThatThereIsNoSpace) {
   const std::string said = in_child([&] {
     if (::getuid() == 0 && !become_nobody()) return std::string("still root");
     return refusal("/dev/full");
@@ -127,7 +127,7 @@ TEST_F(WriteReport, SaysThatThereIsNoSpace) {
   EXPECT_EQ(said, with_hint(ENOSPC));
 }
 
-TEST_F(WriteReport, SaysWhatIsWrongWithThePath) {
+TEST_F(WriteReport, ReportsWhatIsWrongWithThePath) {
   folder_.write("file", "x");
   EXPECT_EQ(refusal(folder_.path("missing/report.html")), with_hint(ENOENT));
   EXPECT_EQ(refusal(folder_.path("file/report.html")), with_hint(ENOTDIR));
@@ -136,7 +136,7 @@ TEST_F(WriteReport, SaysWhatIsWrongWithThePath) {
   EXPECT_EQ(names(), std::set<std::string>{"file"});
 }
 
-TEST_F(WriteReport, WritesIntoAPipeThatSomebodyReads) {
+TEST_F(WriteReport, WritesIntoAPipe) {
   ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
   std::string read;
   std::thread reader([&] { read = text("report.html"); });
@@ -146,7 +146,7 @@ TEST_F(WriteReport, WritesIntoAPipeThatSomebodyReads) {
   EXPECT_TRUE(fs::is_fifo(path_));
 }
 
-TEST_F(WriteReport, StandardOutputGoesOnWhereItWas) {
+TEST_F(WriteReport, ContinuesAtTheCurrentPositionOfStandardOutput) {
   const std::string said = in_child([&] {
     const int fd = ::open(path_.c_str(), O_WRONLY | O_CREAT, 0600);
     ::dup2(fd, STDOUT_FILENO);
@@ -161,8 +161,8 @@ TEST_F(WriteReport, StandardOutputGoesOnWhereItWas) {
   EXPECT_EQ(text("report.html"), "before report again after");
 }
 
-// As a user who may write the file and not its folder.
-TEST_F(WriteReport, WritesStraightIntoAFileWhoseFolderIsClosed) {
+// Runs as a user who may write to the file but not to its folder.
+TEST_F(WriteReport, WritesDirectlyIntoAFileWhoseFolderIsNotWritable) {
   folder_.write("closed/report.html", "old and longer");
   folder_.open_to_everyone();
   const std::string inside = folder_.path("closed/report.html");
@@ -192,7 +192,7 @@ TEST_F(WriteReport, RefusesAFileThatThisUserMayNotWrite) {
   EXPECT_EQ(::chmod(folder_.path("closed").c_str(), 0755), 0);
 }
 
-TEST_F(WriteReport, WhatCannotBeWrittenIsKnownBeforehandAndNothingIsTouched) {
+TEST_F(WriteReport, RequireWritableFindsErrorsWithoutChangingFiles) {
   folder_.write("old.html", "old");
   require_writable(path_);
   require_writable(folder_.path("old.html"));

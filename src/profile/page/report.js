@@ -1,5 +1,5 @@
-// Draws a memory report from the JSON in the page. No library, nothing from the network. Text from
-// the data becomes text nodes only, so no name in it can become markup.
+// Draws a memory report from the JSON in the page. It uses no library and nothing from the network.
+// Text from the data becomes text nodes only, so no name in it can become markup.
 "use strict";
 (() => {
 const data_text = document.getElementById("data").textContent;
@@ -8,7 +8,7 @@ const budget = report.budget_bytes;
 
 // ---- what is drawn
 
-// From the bottom up: files first, so that the line of the page cache compares with them.
+// From the bottom up. Files come first, so that the line of the page cache compares with them.
 const kStack = ["file", "anon", "shmem"];
 const kSeries = [
   {key: "file", name: "mapped files", swatch: "", on: true},
@@ -21,7 +21,7 @@ const kSeries = [
 ];
 const shown = new Set(kSeries.filter((series) => series.on).map((series) => series.key));
 
-// A run with what follows from its samples. Unknown cache counts 0, as in ProfileSample::memory.
+// Adds derived values to a run. Unknown cache counts as 0, as in ProfileSample::memory.
 function derive(run) {
   const s = run.samples;
   const memory = s.anon.map((anon, i) => anon + s.shmem[i] + Math.max(s.file[i], s.cache[i] ?? 0));
@@ -36,8 +36,8 @@ function derive(run) {
   };
 }
 
-// A counter as rates. Neighbouring intervals are taken together until there are at most 240,
-// because a rate over 10 ms is mostly noise. The area under it stays what was counted.
+// Turns a counter into rates. Neighbouring intervals are merged until there are at most 240,
+// because a rate over 10 ms is mostly noise. The area under the curve stays the same.
 function rates(seconds, counter) {
   const group = Math.max(1, Math.ceil((seconds.length - 1) / 240));
   const steps = [];
@@ -91,7 +91,7 @@ function instant(seconds) {
 }
 
 const kMiB = 1048576;
-// Observed for `seconds`: what comes to next to nothing in less than a minute is flat.
+// The slope was observed for `seconds`. A tiny change in less than a minute is flat.
 function slope(bytes_per_minute, seconds, peak) {
   if (bytes_per_minute === null) return "too short to tell";
   const mib = bytes_per_minute / kMiB;
@@ -101,7 +101,7 @@ function slope(bytes_per_minute, seconds, peak) {
   return `${mib > 0 ? "+" : "−"}${count(Number(Math.abs(mib).toPrecision(3)))} MiB/min`;
 }
 
-// The budget of `evenkeel guard` covers the guarded files; the rest of the program is context.
+// The budget of `evenkeel guard` covers only the guarded files.
 function guarded_verdict(run) {
   const over = run.guarded_peak_bytes - budget, peak = size(run.guarded_peak_bytes);
   if (over <= 0) return {text: `guarded files within the budget, ${peak} at the peak`};
@@ -137,7 +137,8 @@ const label = (text, x, y, more) => svg("text", {x, y, ...more}, text);
 
 // ---- axes
 
-// Steps of an axis to `most`: at most `about` of them. Sizes step by powers of two.
+// The ticks of an axis up to `most`. Those below have at most about `about` steps; sizes step by
+// powers of two.
 function ticks(most, step) {
   const values = [];
   for (let k = 0; k * step <= most * (1 + 1e-9); ++k) values.push(k * step);
@@ -163,7 +164,7 @@ function largest(values, least) {
   return most;
 }
 
-// The top of the visible stack and of each layer below it: boundaries[k] is under layer k.
+// The lower edges of the visible layers, then the top of the stack: boundaries[k] is under layer k.
 function boundaries(run) {
   const result = [new Float64Array(run.count)];
   for (const key of kStack.filter((key) => shown.has(key)))
@@ -174,7 +175,7 @@ function boundaries(run) {
 const budget_shown = () => budget !== null && shown.has("budget");
 const lines_shown = () => ["memory", "pss", "cache"].filter((key) => shown.has(key));
 
-// One set of axes for all runs: that they can be compared by eye is the point.
+// All runs share one set of axes, so that they can be compared by eye.
 function common_axes() {
   let seconds = 0, read = 0, faults = 0, bytes = budget_shown() ? budget : 0;
   const lines = budget_shown() ? [...lines_shown(), "memory"] : lines_shown();
@@ -198,7 +199,7 @@ function common_axes() {
 
 // ---- geometry, in pixels
 
-// Which of the values from..to are drawn: all, or of each pixel column the least and the greatest.
+// The indexes of the values to draw: all, or the least and the greatest in each pixel column.
 function reduce(xs, values, from, to, width) {
   const all = [];
   if (to - from <= 2 * width) {
@@ -221,7 +222,7 @@ function reduce(xs, values, from, to, width) {
   return all;
 }
 
-// Lines through the known values; a value alone becomes a dash, so that it can be seen.
+// Lines through the known values. A single value becomes a dash, so that it is visible.
 function polylines(xs, values, y, box) {
   const lines = [];
   for (let from = 0; from < values.length;) {
@@ -241,7 +242,7 @@ function polylines(xs, values, y, box) {
 const path_of = (points) =>
   "M" + points.map(([x, y]) => `${x.toFixed(1)},${y.toFixed(1)}`).join("L");
 
-// The parts of a line above a level (in pixels: less than it), each beginning and ending on it.
+// The parts of a line above a level, where pixels are smaller. Each begins and ends on the level.
 function parts_above(points, level) {
   const parts = [];
   let part = null;
@@ -267,8 +268,8 @@ function text_width(text) {
   return ruler.measureText(text).width;
 }
 
-// Where labels of marks stand: in rows above the plot, the topmost first. A mark's line runs down
-// from its label, so all rows below must be free at it; a label without room is left out.
+// Places the labels of marks in rows above the plot, the topmost first. The line of a mark runs
+// down from its label, so all rows below must be free there. A label without room is left out.
 function place_labels(marks, x, box, rows) {
   const ends = new Array(rows).fill(-Infinity), labels = [];
   for (const mark of marks) {
@@ -285,7 +286,7 @@ function place_labels(marks, x, box, rows) {
   return labels;
 }
 
-// ---- a chart: memory, and beneath it on the same time axis what was read and faulted
+// ---- a chart: memory, and below it, on the same time axis, reads and faults
 
 class Chart {
   constructor(run, index) {
@@ -297,7 +298,7 @@ class Chart {
       this.plot.append(el("p", {class: "none"}, sorry));
       return;
     }
-    // A slider over time: what a screen reader can say, and arrow keys can move.
+    // A slider over time, for screen readers and arrow keys.
     set(this.plot, {
       "tabindex": 0,
       "role": "slider",
@@ -374,7 +375,7 @@ class Chart {
     return group(steps.flatMap(tick));
   }
 
-  // The boundary between two layers is one line for both: no seam, no overlap.
+  // Two layers share the line between them, so there is no seam and no overlap.
   areas() {
     const line = (values) => polylines(this.xs, values, this.y, this.box)[0];
     const edges = boundaries(this.run).map(line);
@@ -393,8 +394,7 @@ class Chart {
     return group(lines_shown().flatMap(line));
   }
 
-  // Where the kernel was asked, unless that was nearly always. Between the dots values are
-  // estimated.
+  // Dots mark measured values, unless nearly all were measured. Values between them are estimated.
   dots(key) {
     const {values, count} = this.run, measured = values[`${key}_measured`];
     if (!measured || several) return null;
@@ -412,7 +412,7 @@ class Chart {
     return svg("defs", {}, pattern);
   }
 
-  // Hatched, so that it is told by more than its colour.
+  // Hatched, so that it does not differ by colour alone.
   over() {
     if (!budget_shown() || this.run.guarded_peak_bytes != null) return null;
     const memory = polylines(this.xs, this.run.values.memory, this.y, this.box)[0];
@@ -444,7 +444,7 @@ class Chart {
         {"class": "on-chart budget-label", "text-anchor": at_left ? "start" : "end"}));
   }
 
-  // Words stand at the left, unless memory is above the budget there and lower at the right.
+  // The label is at the left, unless memory is above the budget there and lower at the right.
   lower_at_left() {
     const {seconds, memory} = this.run.values, all = this.axes.seconds;
     const most = (from, to) =>
@@ -452,7 +452,7 @@ class Chart {
     return most(0, 0.3) <= Math.max(budget, most(0.7, 1));
   }
 
-  // Marks closer than three pixels are one line.
+  // Marks closer than three pixels share one line.
   marks() {
     const {box} = this, rows = label_rows();
     const labels = place_labels(this.run.marks, this.x, box, rows);
@@ -490,7 +490,7 @@ class Chart {
     return low > 0 && seconds - times[low - 1] <= times[low] - seconds ? low - 1 : low;
   }
 
-  // In the chart pointed at, all values; in the others, the one that compares.
+  // The active chart shows all values at this time, the others only memory.
   point(seconds, active) {
     if (!this.x) return;
     this.at = this.nearest(seconds);
@@ -605,7 +605,7 @@ class Readout {
     }
   }
 
-  // Never beyond the chart: on a phone it would widen the page.
+  // Keep it inside the chart: on a phone it would widen the page.
   place(x, to_the_right, top, width) {
     const own = this.box.getBoundingClientRect().width;
     const left = to_the_right ? x + 12 : x - 12 - own;
@@ -619,7 +619,7 @@ class Readout {
   }
 }
 
-// Small charts show those that are `always` there.
+// Small charts show only rows with `always`.
 function readout_rows(run) {
   const v = run.values;
   const of = (name, key, words, always) => ({name, key, words, always, at: (i) => v[key][i]});
@@ -652,7 +652,7 @@ function swatch_of(key) {
 
 const charts = runs.map((run, index) => new Chart(run, index));
 
-// The same time in all charts.
+// Points at the same time in all charts.
 function point_at(active, seconds) {
   for (const chart of charts) chart.point(seconds, chart === active);
 }
@@ -767,15 +767,15 @@ function card(run, index) {
 function chart_section() {
   const body = several ? el("div", {class: "cards"}, runs.map(card)) :
     el("figure", {}, charts[0].plot);
-  const growth = "Values are growth above what was there at the start of each run. ";
+  const growth = "Values are growth since the start of each run. ";
   const hint = el("span", {class: "hint"}, "To read the values at a time, point at a chart, " +
     "touch it, or focus it and press the arrow keys. ");
-  const marks = "A mark whose label would collide with another has none; all are listed below.";
+  const marks = "Labels that would overlap are left out; all marks are listed below.";
   return section(several ? "Memory over time, on equal axes" : "Memory over time", legend(), body,
     small_print(report.growth ? growth : null, hint, label_rows() > 0 ? marks : null));
 }
 
-// Which limits would end the program, and at what.
+// The memory limits that would end the program.
 function limits_section() {
   if (several || report.growth || runs[0].summary.limits.length === 0) return null;
   const row = ({name, examples, bytes, effect}) => el("tr", {},
@@ -787,13 +787,13 @@ function limits_section() {
     table("Who would end this job", heads, el("tbody", {}, runs[0].summary.limits.map(row))));
 }
 
-// What the table says of each run, in groups of rows.
+// The rows of the table, in groups. Each has a name and a function of the run.
 function table_groups() {
   const bytes = (n) => ({text: size(n), title: exact(n)});
   const peak = (name, key) => [name, (run) => bytes(run.summary.peak_bytes[key])];
   const rise = (name, key) => [name, ({seconds, summary}) => {
     const n = summary.slope_bytes_per_minute[key], title = n === null ? "" :
-      `${exact(Math.round(n))} a minute`;
+      `${exact(Math.round(n))} per minute`;
     return {text: slope(n, seconds / 2, summary.peak_bytes[key]), title};
   }];
   const plain = (name, of) => [name, (run) => ({text: of(run)})];
@@ -820,7 +820,7 @@ function table_groups() {
 }
 
 const column_head = (name, kind) => el("th", {scope: "col", class: kind}, name);
-// A wide table scrolls by itself, also by keyboard.
+// A wide table scrolls on its own, also with the keyboard.
 const table = (name, heads, ...bodies) =>
   el("div", {"class": "wide", "tabindex": 0, "role": "group", "aria-label": name},
     el("table", {}, el("thead", {}, el("tr", {}, heads)), ...bodies));
@@ -829,15 +829,15 @@ function numbers_section() {
   const cell = ({title, ...said}) => el("td", {title}, word(said));
   const row = ([name, of]) =>
     el("tr", {}, el("th", {scope: "row"}, name), runs.map((run) => cell(of(run))));
-  const heads = ["Of the whole run", ...runs.map((run) => run.name)];
+  const heads = ["Whole run", ...runs.map((run) => run.name)];
   return section("Peaks and slopes",
     table("Peaks and slopes", heads.map((name) => column_head(name)),
       table_groups().filter((rows) => rows.length).map((rows) => el("tbody", {}, rows.map(row)))),
-    small_print("Slopes are medians over the second half of the run. Under 0.1 MiB a minute " +
-      "is flat, and so is what comes to less than 1 MiB in less than a minute."));
+    small_print("Slopes are medians over the second half of the run. A slope below 0.1 MiB per " +
+      "minute is flat, and so is a change of less than 1 MiB in less than a minute."));
 }
 
-// What is the same for all runs is said once, without a name.
+// A value that is the same for all runs is listed once, without the name of a run.
 function per_run(of) {
   const same = new Set(runs.map((run) => JSON.stringify(of(run)))).size === 1;
   return same ? [[null, of(runs[0])]] : runs.map((run) => [run.name, of(run)]);
@@ -872,7 +872,7 @@ function marks_fold(run) {
     el("ul", {class: "marks"}, run.marks.map(item)));
 }
 
-// ---- downloads, made here
+// ---- downloads, created in the browser
 
 function csv_of(run) {
   const columns = Object.values(run.samples);
@@ -903,7 +903,8 @@ function build() {
     several ? null : figures(runs[0]), chart_section(), ...runs.map(marks_fold), limits_section(),
     numbers_section(),
     files_section(), notes_section()];
-  const foot = `Made by evenkeel ${report.evenkeel}. This page is one file and loads nothing.`;
+  const foot = `Made by evenkeel ${report.evenkeel}. This page is one file and loads nothing ` +
+    "from the network.";
   put(document.getElementById("page"), {}, [head, ...body, document.getElementById("words"),
     downloads_section(), el("footer", {}, foot)]);
 }
@@ -916,7 +917,7 @@ new ResizeObserver(() => {
   if (width !== drawn_width) drawn_width = width, draw_all();
 }).observe(document.documentElement);
 
-// For tests, and for the curious in the console: pixels of a run's drawing, and what is there.
+// For tests and for use in the console: pixel positions in the chart of a run, and its values.
 window.evenkeelReport = {
   x: (run, seconds) => charts[run].x(seconds),
   y: (run, bytes) => charts[run].y(bytes),
