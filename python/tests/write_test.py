@@ -103,7 +103,11 @@ def test_other_kinds_of_values_are_refused():
             w.append([1, 1 << 31])
         w.append([1, 2])
     assert np.load("a.npy").tolist() == [[1, 2]]
-    for shape, what in (((3, None), "first axis"), ((-2,), "an axis cannot be -2"), ((), "one axis")):
+    for shape, what in (
+        ((3, None), "first axis"),
+        ((-2,), "an axis cannot be -2"),
+        ((), "one axis"),
+    ):
         with pytest.raises(ValueError, match=what):
             evenkeel.create("b.npy", "int32", shape)
     with pytest.raises(ValueError, match="no format"):
