@@ -135,7 +135,7 @@ def test_merge_by_weights(user):
     lines = (user.folder / "m.txt").read_text().split()
     assert [line for line in lines if line[0] == "a"] == [f"a{i}" for i in range(8)]
     assert [line for line in lines if line[0] == "b"] == ["b0", "b1"]
-    assert "3 weights, and 2" in user.run(*even[:-1], "1,1,1", code=1).stderr
+    assert "3 weights, but 2" in user.run(*even[:-1], "1,1,1", code=1).stderr
     user.run(*even[:-1], "1,0", code=2)
     user.run("merge", "a.npy", "-o", "m.npy", "--repeat", code=2)
     user.save("f.npy", np.zeros(5, np.float32))

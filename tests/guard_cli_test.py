@@ -136,9 +136,9 @@ def test_help_says_what_it_does(user):
     [
         (["--budget", "8MiB"], "give a command"),
         (["--", "touch", "ran"], "--budget is required"),
-        (["--budget", "8MiB", "--pid", "1", "--", "touch", "ran"], "one or the other"),
+        (["--budget", "8MiB", "--pid", "1", "--", "touch", "ran"], "not both"),
         (["--budget", "1MiB", "--", "touch", "ran"], "1 MiB is too small: use at least 4 MiB"),
-        (["--budget", "0", "--", "touch", "ran"], "too little"),
+        (["--budget", "0", "--", "touch", "ran"], "too small"),
         (["--budget", "many", "--", "touch", "ran"], "many"),
         (["--budget", "-8MiB", "--", "touch", "ran"], "-8MiB"),
         (["--budget", "8MiB", "--access", "psychic", "--", "touch", "ran"], "is not auto, random"),

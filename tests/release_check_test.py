@@ -191,7 +191,7 @@ BREAKS = {
         "changelog", "Unreleased is not empty"),
     "no date": (replace("CHANGELOG.md", " - 2026-02-03", ""), "changelog", "YEAR-MONTH-DAY"),
     "no such day": (replace("CHANGELOG.md", "2026-02-03", "2026-02-30"), "changelog", "no date"),
-    "future": (replace("CHANGELOG.md", "2026-02-03", "9999-02-03"), "changelog", "is in the future"),
+    "future": (replace("CHANGELOG.md", "2026-02-03", "9999-02-03"), "changelog", "the future"),
     "other day": (replace("CITATION.cff", "2026-02-03", "2026-02-04"), "changelog", "2026-02-04"),
     "address": (
         replace("packaging/debian/control", "Package", "Maintainer: a@b.example\nPackage"),

@@ -131,7 +131,7 @@ def stored_dtype(paths: list[bytes], member: str = "") -> np.dtype[Any] | None:
         if other != first:
             raise ValueError(
                 f"open {printable(path)}: has {other}, but {printable(paths[0])} has {first}\n"
-                "hint: files of one array may differ only in their number of rows"
+                "hint: files of one array must agree in all except the number of rows"
             )
     return first
 

@@ -200,7 +200,7 @@ def test_litdata_items_are_refused(tmp_path):
         out.add_item(i, {"a": i, "b": i / 4})
     out.done()
     out.merge()
-    with pytest.raises(ValueError, match="chunks of tokens are read"):
+    with pytest.raises(ValueError, match="only chunks of tokens can be read"):
         evenkeel.open(tmp_path / "l")
 
 

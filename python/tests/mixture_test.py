@@ -334,7 +334,7 @@ def test_epochs_of_given_steps_end_with_the_sets(sets, arrays):
             lengths.append(sum(1 for _ in dataset))
         assert lengths == [10, steps - 10]
         dataset.set_epoch(2)
-        with pytest.raises(ValueError, match="epoch 2 of 10 steps begins at step 20, and the data"):
+        with pytest.raises(ValueError, match="epoch 2 of 10 steps begins at step 20, but the data"):
             next(iter(dataset))
 
 

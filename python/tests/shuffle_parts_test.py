@@ -126,7 +126,7 @@ def test_an_edited_manifest_is_refused(folder):
     stored = json.loads((folder / "m.json").read_text())
     stored["job"]["seed"] = 8
     (folder / "m.json").write_text(json.dumps(stored))
-    with pytest.raises(ValueError, match="was changed since it was made"):
+    with pytest.raises(ValueError, match="was changed since it was created"):
         evenkeel.Manifest.load("m.json")
 
 
@@ -191,7 +191,7 @@ def test_what_cannot_be(folder):
     np.save("x.npy", rows(10))
     with pytest.raises(ValueError, match="parts must be 1 or more; got 0"):
         evenkeel.plan_shuffle("x.npy", "y.npy", parts=0)
-    with pytest.raises(ValueError, match="outputs are files, not URLs"):
+    with pytest.raises(ValueError, match="outputs must be files, not URLs"):
         evenkeel.plan_shuffle("x.npy", "s3://bucket/y.npy", parts=2)
     with pytest.raises(ValueError, match="this is an input, too"):
         evenkeel.plan_shuffle("x.npy", "x.npy", parts=2)

@@ -307,10 +307,12 @@ def test_errors_say_where_and_what_to_do(folder):
     wrong(ValueError, "json: the output is also an input", "o.bin*.json", "o.bin", "bytes")
     given = {"val_share": 0.1, "val_output": "bad.jsonl"}
     wrong(ValueError, "the output is also an input", "bad.jsonl", "o.bin", "bytes", **given)
-    wrong(ValueError, "o.bin: outputs are files, not URLs", "bad.jsonl", "s3://b/o.bin", "bytes")
+    wrong(
+        ValueError, "o.bin: outputs must be files, not URLs", "bad.jsonl", "s3://b/o.bin", "bytes"
+    )
     wrong(ValueError, "cannot be parsed by bytes", "bad.jsonl", "o.bin", "bytes", special="parse")
     wrong(FileNotFoundError, "no tokenizer nowhere.model", "bad.jsonl", "o.bin", "nowhere.model")
-    wrong(TypeError, "a int is no tokenizer", "bad.jsonl", "o.bin", 5)
+    wrong(TypeError, "a int is not a known tokenizer", "bad.jsonl", "o.bin", 5)
     wrong(ValueError, "no special token '<x>'", "bad.jsonl", "o.bin", "bytes", eot="<x>")
     assert not [name for name in os.listdir() if "partial" in name]
 

@@ -39,7 +39,7 @@ def test_xy_fills_what_it_is_given(train):
     ids=["shape", "dtype", "order"],
 )
 def test_out_of_another_kind_is_refused(train, out):
-    with pytest.raises(ValueError, match="it takes int64 of shape"):
+    with pytest.raises(ValueError, match="it must be int64 of shape"):
         train.xy([5, 9], 4, out=(out, out))
 
 

@@ -102,7 +102,7 @@ def test_blocks_by_number(train):
     assert torch.equal(blocks[-1][0], blocks[len(blocks) - 1][0])
     with pytest.raises(IndexError):
         blocks[len(blocks)]
-    with pytest.raises(ValueError, match="hold no block"):
+    with pytest.raises(ValueError, match="too few for a block"):
         evenkeel.TokenDataset(train, COUNT)
 
 

@@ -39,7 +39,7 @@ def test_mypy_takes_what_is_right_and_finds_a_wrong_use(tmp_path):
 
 
 def test_the_stub_is_that_of_the_module(tmp_path):
-    """Regenerate it with: python -m nanobind.stubgen -m evenkeel._core -o python/evenkeel/_core.pyi"""
+    """To regenerate: python -m nanobind.stubgen -m evenkeel._core -o python/evenkeel/_core.pyi"""
     pytest.importorskip("nanobind")
     made = tmp_path / "_core.pyi"
     subprocess.run(

@@ -149,7 +149,7 @@ def test_slices_that_cannot_be(model):
     path, _ = model
     for share, message in [
         ((0, 0, 7), "cannot be divided by 7"),
-        ((0, 3, 3), "rank 3 is none of 3"),
+        ((0, 3, 3), "rank 3 is not below world 3"),
         ((2, 0, 2), "has no axis 2"),
     ]:
         with pytest.raises(ValueError, match=message):

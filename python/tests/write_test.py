@@ -103,7 +103,11 @@ def test_other_kinds_of_values_are_refused():
             w.append([1, 1 << 31])
         w.append([1, 2])
     assert np.load("a.npy").tolist() == [[1, 2]]
-    for shape, what in (((3, None), "first axis"), ((-2,), "an axis of -2"), ((), "one axis")):
+    for shape, what in (
+        ((3, None), "first axis"),
+        ((-2,), "an axis cannot be -2"),
+        ((), "one axis"),
+    ):
         with pytest.raises(ValueError, match=what):
             evenkeel.create("b.npy", "int32", shape)
     with pytest.raises(ValueError, match="no format"):
@@ -198,7 +202,7 @@ def test_tokens_that_do_not_fit_are_refused(folder):
         for wrong in ([70_000], [-1], np.array([2**63], np.uint64)):
             with pytest.raises(ValueError, match="t.bin"):
                 w.append(wrong)
-        with pytest.raises(ValueError, match="integers along one axis"):
+        with pytest.raises(ValueError, match="integers with one axis"):
             w.append([0.5])
         w.append([])
         w.append([7])
