@@ -132,7 +132,7 @@ def test_a_token_without_a_role_or_a_file(pod, monkeypatch, tmp_path):
     with pytest.raises(ValueError, match="no token in the file"):
         evenkeel.open("s3://bucket/rows.npy")
     monkeypatch.delenv("AWS_ROLE_ARN")
-    with pytest.raises(ValueError, match="not AWS_ROLE_ARN"):
+    with pytest.raises(ValueError, match="but AWS_ROLE_ARN, the role to assume, is not"):
         evenkeel.open("s3://bucket/rows.npy")
 
 

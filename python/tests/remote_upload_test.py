@@ -123,7 +123,7 @@ def test_commands(bucket, folder):  # noqa: F811
         assert (bucket / "y.npy").read_bytes() == (folder / "local.npy").read_bytes()
     for words, message in (
         (["shuffle"], "the scratch file cannot lie beside an object"),
-        (["split", "--parts", "2"], "parts are files"),
+        (["split", "--parts", "2"], "parts must be files"),
         (["dedup"], "its outputs are files"),
         (["convert", "--checksums"], "checksums lie beside files"),
         (["convert", "--resume"], "an upload that was ended cannot be resumed"),
@@ -306,7 +306,7 @@ def test_rows_that_are_missing_are_zeros(server):
 def test_what_cannot_be(server):
     with pytest.raises(ValueError, match="outputs are files, or objects at s3://"):
         evenkeel.create("https://host/x.npy")
-    with pytest.raises(ValueError, match="the name of an object is missing"):
+    with pytest.raises(ValueError, match="the name of the object is missing"):
         evenkeel.create("s3://bucket/")
     with pytest.raises(MemoryError, match="three parts of 5 MiB"):
         evenkeel.create("s3://bucket/x.npy", budget="8MiB")

@@ -129,7 +129,7 @@ TEST_F(SafetensorsTest, RefusesValuesOfAnotherKind) {
               HasSubstr("the value of \"shape\" of \"a\" is a list within a list"));
   EXPECT_THAT(refusal_of_header(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,[1]]}})", 1),
               HasSubstr("a list within a list"));
-  EXPECT_THAT(refusal_of_header(R"({"a":{"data_offsets":["0"]}})", 0), HasSubstr("is a text"));
+  EXPECT_THAT(refusal_of_header(R"({"a":{"data_offsets":["0"]}})", 0), HasSubstr("is a string"));
   EXPECT_THAT(refusal_of_header(R"({"__metadata__":{"a":1}})", 0),
               HasSubstr("the value of \"a\" of \"__metadata__\" is a number"));
 }
