@@ -94,6 +94,25 @@ def test_training_batches_are_those_of_the_file(server, tmp_path, order, faults)
             np.testing.assert_array_equal(y, v)
 
 
+@pytest.mark.parametrize("format", ["megatron", "datatrove"])
+def test_documents_of_a_pair_of_objects(server, tmp_path, format):
+    path = tmp_path / ("train.bin" if format == "megatron" else "train.ds")
+    tokens = (np.arange(60_000) * 7919 % 65521).astype(np.uint16)
+    with evenkeel.TokenWriter(path, format=format, dtype="uint16") as w:
+        for document in np.split(tokens, 60):
+            w.append(document)
+            w.end_document()
+    for file in tmp_path.iterdir():
+        server.put(file.name, file.read_bytes())
+    options = {"batch_size": 4, "block_size": 256, "documents": "mask", "seed": 5}
+    here = evenkeel.tokens(path, budget="16MiB")
+    there = evenkeel.tokens(f"{server.url}/{path.name}", budget="16MiB")
+    with evenkeel.TokenLoader(here, **options) as a, evenkeel.TokenLoader(there, **options) as b:
+        for _, one, other in zip(range(12), a, b):
+            np.testing.assert_array_equal(one.x, other.x)
+            np.testing.assert_array_equal(one.document_ids, other.document_ids)
+
+
 @pytest.mark.filterwarnings("ignore::evenkeel.ShuffleWarning")
 def test_each_rank_fetches_its_own_share(server):
     data = (np.arange(1 << 20) % 65521).astype(np.uint16)

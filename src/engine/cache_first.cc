@@ -481,14 +481,18 @@ class CacheFirstEngine final : public Engine {
 
     // Copies through a temporary mapping of just these pages: a fault under MADV_RANDOM never reads
     // ahead, and copy_mapped fails with EFAULT if the file was truncated, where touching the
-    // mapping would raise SIGBUS. If copy_mapped is not allowed, the other engine reads.
+    // mapping would raise SIGBUS. If mapping or copy_mapped is not allowed, the other engine reads.
     static bool peek(int fd, const Target& target, const std::string& path) {
       const std::uint64_t begin = round_down(target.offset, sys::page_size());
       const std::uint64_t skipped = target.offset - begin;
-      const Mapping mapping(fd, begin, skipped + target.length, path);
-      mapping.advise(0, mapping.length(), MADV_RANDOM);
-      return sys::copy_mapped(target.out, mapping.data() + skipped, target.length) ==
-             static_cast<ssize_t>(target.length);
+      try {
+        const Mapping mapping(fd, begin, skipped + target.length, path);
+        mapping.advise(0, mapping.length(), MADV_RANDOM);
+        return sys::copy_mapped(target.out, mapping.data() + skipped, target.length) ==
+               static_cast<ssize_t>(target.length);
+      } catch (const Error&) {
+        return false;
+      }
     }
 
     CacheFirstEngine& engine_;

@@ -1,5 +1,7 @@
 #include "format/index_numbers.h"
 
+#include <utility>
+
 #include "base/checked.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
@@ -17,10 +19,11 @@ void IndexWindows::refill(std::size_t size) {
         .at(next_ + window_.size())
         .hint("wait until it is complete, then open it again");
   }
+  const std::uint64_t begin = std::exchange(next_, next_ + window_.size());
+  if (!source_.fd) return;  // an object on a server
   // Only whole pages are dropped. The page shared with the next window stays cached.
-  const std::uint64_t begin = round_down(next_, sys::page_size());
-  next_ += window_.size();
-  (void)sys::fadvise(source_.fd->get(), begin, next_ - begin, POSIX_FADV_DONTNEED);
+  const std::uint64_t page = round_down(begin, sys::page_size());
+  (void)sys::fadvise(source_.fd->get(), page, next_ - page, POSIX_FADV_DONTNEED);
 }
 
 }  // namespace evenkeel

@@ -156,8 +156,9 @@ void ProcessGuard::sync() {
   }
   source_.acted_upon();
   for (const std::string& what : source_.notes()) {
-    // Without the number at the beginning, which may grow.
-    if (announced_.insert(what.substr(what.find(' '))).second && options_.on_note) {
+    // The reason after the colon is the kind. The count before it may grow.
+    const std::string kind = what.substr(std::min(what.find(':'), what.size()));
+    if (announced_.insert(kind).second && options_.on_note) {
       options_.on_note(what);
     }
   }

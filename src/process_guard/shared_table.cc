@@ -52,15 +52,18 @@ class FileSizeLimit {
   FileSizeLimit() {
     if (::getrlimit(RLIMIT_FSIZE, &before_) != 0) return;
     const rlimit most{before_.rlim_max, before_.rlim_max};
-    ::setrlimit(RLIMIT_FSIZE, &most);
+    raised_ = ::setrlimit(RLIMIT_FSIZE, &most) == 0;
   }
-  ~FileSizeLimit() { ::setrlimit(RLIMIT_FSIZE, &before_); }
+  ~FileSizeLimit() {
+    if (raised_) ::setrlimit(RLIMIT_FSIZE, &before_);
+  }
   FileSizeLimit(const FileSizeLimit&) = delete;
   FileSizeLimit& operator=(const FileSizeLimit&) = delete;
   bool allows(std::uint64_t bytes) const { return bytes <= before_.rlim_max; }
 
  private:
   rlimit before_{RLIM_INFINITY, RLIM_INFINITY};
+  bool raised_ = false;
 };
 
 // The number of filters of this thread; 0 if the kernel does not report it (before Linux 5.9).

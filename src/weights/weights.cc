@@ -279,12 +279,13 @@ void Weights::read(const Tensor& tensor, std::span<std::byte> out) const {
 }
 
 std::vector<LoadedTensor> Weights::load(std::span<const Tensor* const> wanted) const {
+  const Impl& weights = impl();  // throws if they are closed, also if nothing is wanted
   std::vector<LoadedTensor> loaded;
   std::vector<ReadGroup> groups;
   std::uint64_t small_bytes = 0;
   ReadGroup small;
   for (const Tensor* tensor : wanted) {
-    JobRun run = impl().run_of(*tensor, nullptr);
+    JobRun run = weights.run_of(*tensor, nullptr);
     // The first byte has the same offset within a page as in the file, so that direct I/O can read
     // straight into this memory.
     const std::uint64_t lead = tensor->offset % sys::page_size();

@@ -322,6 +322,7 @@ TEST_F(WeightsTest, GivesItsShareBack) {
     weights.close();
     weights.close();
     EXPECT_THROW(weights.tensors(), Error);
+    EXPECT_THROW(weights.load({}), Error);
   }
   EXPECT_EQ(budget.in_use(), 0u);
 }
