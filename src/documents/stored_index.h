@@ -32,7 +32,8 @@ struct StoredIndex {
 };
 
 // Where the index of a token file lies: beside it, or in `folder` if that is not empty. Each
-// separator has an index of its own: "train.bin.bos50256.documents".
+// separator has an index of its own: "train.bin.bos50256.documents". Throws Error (kInvalid) for a
+// URL without a folder.
 std::string stored_index_path(const std::string& tokens_path, const Separator& separator,
                               const std::string& folder);
 
