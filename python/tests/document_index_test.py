@@ -162,9 +162,7 @@ def test_an_index_of_an_object_on_a_server_goes_to_a_folder(tmp_path: pathlib.Pa
     def load(server: ObjectServer, query: str = "", **options: Any) -> set[int]:
         urls = [f"{server.url}/{name}{query}" for name in ("a.bin", "b.bin")]
         tokens = evenkeel.tokens(urls, dtype="uint16", budget=BUDGET, cache=False)
-        return starts_by(
-            evenkeel.TokenLoader(tokens, 2, 16, documents="start", eos=EOT, **options)
-        )
+        return starts_by(evenkeel.TokenLoader(tokens, 2, 16, documents="start", eos=EOT, **options))
 
     wanted = starts_by(
         evenkeel.TokenLoader(
