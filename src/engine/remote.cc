@@ -78,6 +78,7 @@ class RemoteEngine final : public Engine {
     connection_share_.keep_in_children();
     known_share_.keep_in_children();
     memory_.keep_in_children();
+    if (const auto& cache = state_.get().cache) cache_alignment_ = cache->cache.alignment();
   }
 
   void run(Feed& feed) override {
@@ -104,7 +105,7 @@ class RemoteEngine final : public Engine {
             : std::clamp(static_cast<std::uint64_t>(latency * bandwidth), kLeastGap, kMostGap);
     if (layout_.disk_cache.empty()) return {1, max_request_, std::min(gap, max_request_ / 4)};
     // Whole blocks are fetched in any case; alignment and gaps are those of the disk.
-    return {CachedRun::kAlignment, max_request_, kMergeGap};
+    return {cache_alignment_, max_request_, kMergeGap};
   }
   EngineTotals totals() const override {
     const std::uint64_t started = totals_.requests.load(), finished = totals_.finished.load();
@@ -269,7 +270,8 @@ class RemoteEngine final : public Engine {
   Reservation known_share_;
   PageBuffer memory_;
   const std::uint64_t max_request_;
-  const std::vector<std::string> cache_keys_;  // of each file, in the cache on disk
+  std::uint64_t cache_alignment_ = DiskCache::kHeader;  // of reads of the cache on disk
+  const std::vector<std::string> cache_keys_;           // of each file, in the cache on disk
   TransferTotals totals_;
   std::atomic<std::uint64_t> wait_ns_ = 0, bytes_from_cache_ = 0;
   PerProcess<ProcessState> state_;

@@ -65,13 +65,12 @@ class CacheOfProcess {
   std::vector<std::uint8_t> known_;   // 0: not known; else the minute it was last touched, about
 };
 
-// One call of an engine's run. Extents are no longer than a block, so that each lies in two at
-// most; a block that several extents want is fetched once. All that it refers to must outlive it.
+// One call of an engine's run. Extents are aligned to DiskCache::alignment, so that parts of blocks
+// are read with O_DIRECT, straight to Extent::into where there is one. They are no longer than a
+// block, so that each lies in two at most; a block that several extents want is fetched once. All
+// that it refers to must outlive it.
 class CachedRun {
  public:
-  // Of extents: parts of blocks are read with O_DIRECT, straight to Extent::into where there is
-  // one.
-  static constexpr std::uint64_t kAlignment = DiskCache::kHeader;  // every device takes it
   // Memory for one block and what says what it is.
   static constexpr std::uint64_t kSlot = DiskCache::kHeader + DiskCache::kBlock;
   static constexpr std::uint64_t kLeastSlots = 6;  // half of them for parts of blocks; see `start`
@@ -135,7 +134,7 @@ class CachedRun {
   };
 
   bool start(const Extent& extent);
-  static Part part_of(const Piece& piece);
+  Part part_of(const Piece& piece) const;
   bool place(const Piece& piece);
   bool read_part(const Piece& piece, std::byte* buffer, std::optional<std::uint64_t> ticket);
   void deliver(const Piece& piece, const std::byte* bytes);
@@ -150,6 +149,7 @@ class CachedRun {
   const Layout& layout_;
   Transfers& transfers_;
   CacheOfProcess& cache_;
+  const std::uint64_t alignment_;
   const std::vector<std::string>& keys_;
   const std::span<std::byte> memory_;  // slots, and from `parts_` on what the arena hands out
   std::byte* const parts_;
