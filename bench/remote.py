@@ -1,15 +1,19 @@
 """Objects from a web server on this machine: Evenkeel compared with `curl --parallel`, obstore,
 rclone.
 
-usage: python bench/remote.py [ranges] [cache] [--mib 512] [--latency 0,20] [--repeats 3]
+usage: python bench/remote.py [ranges] [cache] [--mib 512] [--latency 0,20] [--budget 64]
+                              [--repeats 3]
 
 ranges: nginx serves one file, and each contestant fetches the same ranges of it; rclone, which
 cannot, reads as many bytes in order. --latency: adds this many milliseconds, by `tc netem` in its
 own network namespace (needs root and the kernel's netem; Debian: iproute2), or otherwise by nginx,
 which waits before each answer (Debian's nginx-light has the module for it).
 
-cache: the second epoch of a process with a cache on disk that holds the data, compared with the
-same epoch from the local file with engine="direct".
+cache: epochs of a process with a cache on disk that holds the data, compared with the same epochs
+from the local file, whose pages are dropped from the page cache first. The first epoch of a process
+compares the checksums of blocks; the figures of later epochs are medians of four. Arrays of URLs
+and the engine `auto`, the default for files, also keep rows in memory; the engine `direct` does
+not.
 
 Figures are MB/s of wanted bytes, with processor seconds of the client for each GB. Contestants
 alternate, and each runs in its own process. bench/remote_peers.py compares whole loaders.
@@ -220,51 +224,68 @@ def ranges(told: argparse.Namespace, at: pathlib.Path, latency_ms: float) -> Non
             print(f"{'':13}ratio to the fastest that fetches these ranges: {ours / best:.2f}")
 
 
-def run_epoch(source: str, cache: str, order: str, row: int) -> None:
+def run_epochs(source: str, cache: str, order: str, row: int, budget: str) -> None:
+    """Prints MB/s and processor seconds per GB: of the first epoch of this process, and of the
+    median of the next four; and what was fetched meanwhile."""
     import evenkeel
 
-    options = {"engine": "direct"} if cache == "-" else {"cache": cache}
+    options = {"cache": cache} if "://" in source else {"engine": cache}
+    order, _, block = order.partition(" ")
     shuffle = {"sequential": False, "shuffled": True, "blocks": "blocks"}[order]
-    with evenkeel.open(source, dtype=f"V{row}", budget="256MiB", **options) as a:
-        for epoch in range(2):
-            fetched = a.stats()["bytes_from_network"]
-            began = time.perf_counter()
-            for _ in a.batches(max(1, (1 << 20) // row), shuffle, seed=3, epoch=epoch):
-                pass
-            seconds = time.perf_counter() - began
-        fetched = a.stats()["bytes_from_network"] - fetched
-        print(json.dumps([a.nbytes / seconds / 1e6, fetched]))
+    how = {"block": block} if block else {}
+    epochs = []
+    with evenkeel.open(source, dtype=f"V{row}", budget=budget, **options) as a:
+        for epoch in range(5):
+
+            def work(epoch: int = epoch) -> None:
+                for _ in a.batches(max(1, (1 << 20) // row), shuffle, seed=3, epoch=epoch, **how):
+                    pass
+
+            epochs.append(timed(work))
+        fetched = a.stats()["bytes_from_network"]
+        later = [statistics.median(each) for each in zip(*epochs[1:], strict=True)]
+        figures = []
+        for seconds, processor in (epochs[0], later):
+            figures += [a.nbytes / seconds / 1e6, processor / (a.nbytes / 1e9)]
+        print(json.dumps([*figures, fetched]))
 
 
 def cache(told: argparse.Namespace, at: pathlib.Path) -> None:
     file = at / "data/data.bin"
     with late_nginx(at, 0) as (url, _):
-        kept = f"{at}/cache:{2 * told.mib + 64}MiB"
-        for order, row in (("sequential", 4096), ("blocks", 4096), ("shuffled", 65536)):
-            results: dict[str, list[list[float]]] = {}
-            for _ in range(told.repeats):
-                for name, source, where in (
-                    ("local file", str(file), "-"),
-                    ("URL, cache on disk", url, kept),
-                ):
+        contestants = {
+            "local file, direct": (str(file), "direct"),
+            "local file, auto": (str(file), "auto"),
+            "URL, cache on disk": (url, f"{at}/cache:{2 * told.mib + 64}MiB"),
+        }
+        cases = [("sequential", 4096), ("blocks", 4096), ("blocks 512KiB", 4096)]
+        for order, row in [*cases, ("shuffled", 65536)]:
+            results: dict[str, list[list[float]]] = {name: [] for name in contestants}
+            for turn in range(told.repeats + 1):
+                for name, (source, where) in contestants.items():
                     os.posix_fadvise(fd := os.open(file, os.O_RDONLY), 0, 0, os.POSIX_FADV_DONTNEED)
                     os.close(fd)
-                    got = ask(["--epoch", source, where, order, str(row)])
-                    assert got is not None and got[1] == 0, "all of it is in the cache"
-                    results.setdefault(name, []).append(got)
-            show(f"{order:<10} rows of {row >> 10} KiB", results, False)
+                    got = ask(["--epochs", source, where, order, str(row), f"{told.budget}MiB"])
+                    if turn == 0:  # it fills the cache
+                        continue
+                    assert got is not None and got[4] == 0, "all of it is in the cache"
+                    results[name].append(got)
+            what = f"{order:<13} rows of {row >> 10:>2} KiB"
+            show(f"{what}  first epoch ", results, True)
+            show(f"{what}  later epochs", {k: [g[2:] for g in v] for k, v in results.items()}, True)
 
 
 def main() -> None:
     if sys.argv[1:2] == ["--one"]:
         name, url, *numbers = sys.argv[2:]
         return run_one(name, url, *map(int, numbers))
-    if sys.argv[1:2] == ["--epoch"]:
-        source, where, order, row = sys.argv[2:]
-        return run_epoch(source, where, order, int(row))
+    if sys.argv[1:2] == ["--epochs"]:
+        source, where, order, row, budget = sys.argv[2:]
+        return run_epochs(source, where, order, int(row), budget)
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("what", nargs="*", default=["ranges", "cache"])
     parser.add_argument("--mib", type=int, default=512)
+    parser.add_argument("--budget", type=int, default=64, metavar="MIB", help="of `cache`")
     parser.add_argument("--latency", default="0,20", metavar="MS")
     parser.add_argument("--repeats", type=int, default=3)
     told = parser.parse_args()

@@ -65,18 +65,6 @@ std::string read_per_wanted(const WorkerResult& work) {
   return describe_ratio(double(*work.disk_bytes) / double(work.wanted_bytes)) + " ×";
 }
 
-std::string pattern_in_words(Pattern pattern) {
-  switch (pattern) {
-    case Pattern::kCrops:
-      return "crops of 1,024 elements at random places";
-    case Pattern::kRows:
-      return "rows in shuffled order";
-    case Pattern::kScan:
-      break;
-  }
-  return "all rows in order";
-}
-
 std::string title(const CompareOutcome& outcome) {
   const CompareSpec& spec = outcome.spec;
   return fmt::format("{}: {}\n{}, {:g} s per engine{}\n", describe_files(spec.paths), outcome.array,
@@ -100,6 +88,18 @@ std::string who_read_what(const CompareOutcome& outcome) {
 }
 
 }  // namespace
+
+std::string pattern_in_words(Pattern pattern) {
+  switch (pattern) {
+    case Pattern::kCrops:
+      return "crops of 1,024 elements at random places";
+    case Pattern::kRows:
+      return "rows in shuffled order";
+    case Pattern::kScan:
+      break;
+  }
+  return "all rows in order";
+}
 
 std::string work_in_words(const CompareOutcome& outcome) {
   const char* cache = outcome.cache == CacheState::kCold   ? ", cold"

@@ -18,6 +18,7 @@ nlohmann::ordered_json to_report(const CompareOutcome& outcome);
 std::string to_table(const CompareOutcome& outcome);
 std::string to_words(const CompareOutcome& outcome);  // what the table means
 std::string verdict(const CompareOutcome& outcome);   // the same in one sentence
+std::string pattern_in_words(Pattern pattern);        // "rows in shuffled order"
 // "rows in shuffled order of 512 MiB, cold, budget 64 MiB"
 std::string work_in_words(const CompareOutcome& outcome);
 

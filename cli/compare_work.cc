@@ -135,6 +135,7 @@ void to_json(nlohmann::json& json, const CompareSpec& spec) {
           {"seconds", spec.seconds},
           {"chunk", spec.chunk},
           {"merge_gap", value_or_null(spec.merge_gap)},
+          {"disk_cache", escaped(spec.disk_cache)},
           {"seed", spec.seed}};
 }
 
@@ -150,6 +151,7 @@ void from_json(const nlohmann::json& json, CompareSpec& spec) {
   json.at("seconds").get_to(spec.seconds);
   json.at("chunk").get_to(spec.chunk);
   spec.merge_gap = maybe_bytes(json.at("merge_gap"));
+  spec.disk_cache = unescaped(json.at("disk_cache").get<std::string>());
   json.at("seed").get_to(spec.seed);
 }
 
@@ -188,44 +190,31 @@ void from_json(const nlohmann::json& json, WorkerResult& result) {
   }
 }
 
+Tally::Tally(std::uint64_t slice_items, std::uint64_t item_bytes, double seconds)
+    : checksum_(slice_items * item_bytes), item_bytes_(item_bytes), seconds_(seconds) {}
+
+void Tally::start() { started_ = std::chrono::steady_clock::now(); }
+
+bool Tally::take(std::span<const std::byte> bytes) {
+  checksum_.take(bytes);
+  items_ += bytes.size() / item_bytes_;
+  elapsed_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
+  return elapsed_ < seconds_ || checksum_.slices() == 0;
+}
+
+void Tally::write(WorkerResult& result) const {
+  result.items = items_;
+  result.wanted_bytes = items_ * item_bytes_;
+  result.seconds = elapsed_;
+  result.checkpoints = checksum_.checkpoints();
+}
+
 namespace {
 
 constexpr std::uint64_t kCropsInBatch = 1024, kCropsInSlice = 64;
 constexpr std::uint64_t kRowsInChunk = 50'000, kRowsInSlice = 500;
 constexpr std::uint64_t kUnlimited = std::uint64_t{1} << 62;  // more than any budget
 constexpr std::uint64_t kScanBytes = 4_MiB, kScanSliceBytes = 1_MiB;
-
-// Counts what was done and says when to stop.
-class Tally {
- public:
-  Tally(std::uint64_t slice_items, std::uint64_t item_bytes, double seconds)
-      : checksum_(slice_items * item_bytes), item_bytes_(item_bytes), seconds_(seconds) {}
-
-  void start() { started_ = std::chrono::steady_clock::now(); }
-
-  // Takes whole items. False: time is up, and there is at least one checkpoint.
-  bool take(std::span<const std::byte> bytes) {
-    checksum_.take(bytes);
-    items_ += bytes.size() / item_bytes_;
-    elapsed_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
-    return elapsed_ < seconds_ || checksum_.slices() == 0;
-  }
-
-  void write(WorkerResult& result) const {
-    result.items = items_;
-    result.wanted_bytes = items_ * item_bytes_;
-    result.seconds = elapsed_;
-    result.checkpoints = checksum_.checkpoints();
-  }
-
- private:
-  SliceChecksum checksum_;
-  const std::uint64_t item_bytes_;
-  const double seconds_;
-  std::uint64_t items_ = 0;
-  double elapsed_ = 0;
-  std::chrono::steady_clock::time_point started_;
-};
 
 void crops(const Array& array, std::uint64_t seed, std::uint64_t batch, Tally& tally) {
   const std::uint64_t places = array.rows() - kCropElements + 1;

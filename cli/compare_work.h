@@ -1,6 +1,7 @@
 // The work that `compare` does with each engine, its checksums, and the result.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
@@ -64,6 +65,7 @@ struct CompareSpec {
   std::uint64_t chunk = 0;  // rows or crops read at a time; 0: as fits the pattern and the budget
   std::optional<std::uint64_t> merge_gap;
   std::uint64_t seed = 1;
+  std::string disk_cache = {};     // for URLs: FOLDER:SIZE; empty: none
   std::uint64_t memory_limit = 0;  // of the process that reads, page cache included; 0: none
 };
 
@@ -74,6 +76,24 @@ struct WorkerResult {
   std::optional<std::uint64_t> disk_bytes;
   double seconds = 0;
   std::vector<Checkpoint> checkpoints;
+};
+
+// Counts what was done and says when to stop.
+class Tally {
+ public:
+  Tally(std::uint64_t slice_items, std::uint64_t item_bytes, double seconds);
+  void start();
+  // Takes whole items. False: time is up, and there is at least one checkpoint.
+  bool take(std::span<const std::byte> bytes);
+  void write(WorkerResult& result) const;
+
+ private:
+  SliceChecksum checksum_;
+  const std::uint64_t item_bytes_;
+  const double seconds_;
+  std::uint64_t items_ = 0;
+  double elapsed_ = 0;
+  std::chrono::steady_clock::time_point started_;
 };
 
 // For the messages between the parent and its worker.

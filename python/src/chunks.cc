@@ -147,9 +147,9 @@ Blocks choose(std::uint64_t row_bytes, std::uint64_t budget, std::uint64_t world
   return {blocks.block_rows, blocks.window_blocks, blocks.streams};
 }
 
-std::unique_ptr<ChunkReader> make(Reader& reader, std::uint64_t rows, bool shuffle,
-                                  std::uint64_t seed, std::uint64_t epoch, std::uint64_t rank,
-                                  std::uint64_t world, const std::optional<Blocks>& blocks) {
+std::unique_ptr<ChunkReader> make_now(Reader& reader, std::uint64_t rows, bool shuffle,
+                                      std::uint64_t seed, std::uint64_t epoch, std::uint64_t rank,
+                                      std::uint64_t world, const std::optional<Blocks>& blocks) {
   if (rows == 0) throw Error(ErrorKind::kInvalid, "chunks", "a chunk of 0 rows");
   const Order order = make_order(shuffle, blocks, seed, epoch).for_rank(rank, world);
   const std::uint64_t all = Sequence(order, reader.array()->rows()).size();
@@ -166,6 +166,18 @@ std::unique_ptr<ChunkReader> make(Reader& reader, std::uint64_t rows, bool shuff
       throw;  // with blocks, it already has the arithmetic
   }
   refuse(reader, rows, !shuffle && world == 1);
+}
+
+std::unique_ptr<ChunkReader> make(Reader& reader, std::uint64_t rows, bool shuffle,
+                                  std::uint64_t seed, std::uint64_t epoch, std::uint64_t rank,
+                                  std::uint64_t world, const std::optional<Blocks>& blocks) {
+  try {
+    return make_now(reader, rows, shuffle, seed, epoch, rank, world, blocks);
+  } catch (const Error& error) {
+    // The reader of the epoch before may still be closing, and holds its buffers meanwhile.
+    if (error.kind() != ErrorKind::kBudget || !wait_for_background()) throw;
+  }
+  return make_now(reader, rows, shuffle, seed, epoch, rank, world, blocks);
 }
 
 }  // namespace

@@ -5,9 +5,11 @@
 #include <exception>
 #include <map>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/per_process.h"
 #include "base/thread.h"
 
 #ifdef Py_LIMITED_API
@@ -191,6 +193,37 @@ void run_interruptible(std::function<void()> work) {
   task->rethrow();
 }
 
+namespace {
+
+// Work in the background that did not end at once. A child of fork has no thread that does it.
+struct LateWork {
+  std::shared_ptr<Task> task;
+  std::uint64_t generation;
+};
+// With the GIL.
+std::vector<LateWork>& late_work() {
+  static auto* const list = new std::vector<LateWork>;
+  return *list;
+}
+
+}  // namespace
+
+bool wait_for_background() {
+  const std::vector<LateWork> late = std::exchange(late_work(), {});
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  const bool main = WithoutGil::on_main_thread();
+  bool any = false;
+  const WithoutGil without;
+  for (const LateWork& one : late) {
+    if (one.generation != ForkGeneration::now()) continue;
+    any = true;
+    while (!one.task->wait_for(kSignalInterval) && std::chrono::steady_clock::now() < deadline) {
+      if (main) without.check_signals();
+    }
+  }
+  return any;
+}
+
 void run_in_background(std::function<void()> work) noexcept {
   try {
     std::shared_ptr<Worker> worker;
@@ -210,6 +243,11 @@ void run_in_background(std::function<void()> work) noexcept {
       IdleWorker::here().put(std::move(worker));
     } else {
       worker->end_after_task();
+      const std::uint64_t now = ForkGeneration::now();
+      std::erase_if(late_work(), [&](const LateWork& late) {
+        return late.generation != now || late.task->wait_for({});
+      });
+      late_work().push_back({task, now});
     }
   } catch (...) {  // no memory for the task: the work was destroyed with all that it owns
   }

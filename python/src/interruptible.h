@@ -47,6 +47,9 @@ auto interruptible(Work work) {
 
 // The same for destructors: it waits only briefly, never throws, and does not check for signals.
 void run_in_background(std::function<void()> work) noexcept;
+// Waits until such work has ended, for up to 10 seconds: it may still hold memory of a budget.
+// Returns whether there was any. Looks for signals. Call it with the GIL.
+bool wait_for_background();
 
 // Readers with threads are closed when the interpreter ends. `close` returns whether the reader's
 // threads have ended by the deadline. Call these with the GIL.

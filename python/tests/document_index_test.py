@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from document_corpora import BUDGET, EOT, eot_file
+from remote_help import ObjectServer
 
 import evenkeel
 
@@ -151,3 +152,44 @@ def test_what_is_wrong_is_said(tmp_path: pathlib.Path) -> None:
         refused("given without documents", **extra)
     refused("rows of a batch begins one", documents="mask", bos=1, most_documents=1)
     assert [p.name for p in tmp_path.iterdir()] == ["a.bin"], "nothing is left behind"
+
+
+def test_an_index_of_an_object_on_a_server_goes_to_a_folder(tmp_path: pathlib.Path) -> None:
+    for name in ("a.bin", "b.bin"):
+        eot_file(tmp_path / name)
+    folder = tmp_path / "indexes"
+
+    def load(server: ObjectServer, query: str = "", **options: Any) -> set[int]:
+        urls = [f"{server.url}/{name}{query}" for name in ("a.bin", "b.bin")]
+        tokens = evenkeel.tokens(urls, dtype="uint16", budget=BUDGET, cache=False)
+        return starts_by(evenkeel.TokenLoader(tokens, 2, 16, documents="start", eos=EOT, **options))
+
+    wanted = starts_by(
+        evenkeel.TokenLoader(
+            evenkeel.tokens(str(tmp_path / "*.bin"), budget=BUDGET),
+            *(2, 16),
+            documents="start",
+            eos=EOT,
+        )
+    )
+    with ObjectServer() as server:
+        for name in ("a.bin", "b.bin"):
+            server.put(name, (tmp_path / name).read_bytes())
+        with pytest.raises(ValueError, match="documents_index"):
+            load(server)
+        assert load(server, documents_index=folder) == wanted
+        made = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+        assert len(made) == 2
+        # A signature is not part of the name.
+        assert load(server, "?X-Amz-Signature=1&X-Amz-Date=2", documents_index=folder) == wanted
+        assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == made
+        # One index on the server, one in the folder.
+        np.save(tmp_path / "b.doc.npy", np.arange(0, 4000, 37, dtype=np.uint64))
+        server.put("b.bin.doc.npy", (tmp_path / "b.doc.npy").read_bytes())
+        assert load(server, documents_index=folder) == wanted
+        # Another version has another index.
+        for name in ("a.bin", "b.bin"):
+            eot_file(tmp_path / name, every=41)
+            server.put(name, (tmp_path / name).read_bytes())
+        del server.objects["/b.bin.doc.npy"]
+        assert all(start % 4000 % 41 == 0 for start in load(server, documents_index=folder))

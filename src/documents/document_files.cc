@@ -36,7 +36,7 @@ std::string offsets_beside(const std::string& path) {
 }
 
 // Joins the numbers of all indexes to one array for each dtype and byte order, so that a stream of
-// a thousand files has one engine, not a thousand.
+// a thousand files has one engine, not a thousand. Files and objects on servers are kept apart.
 class NumberArrays {
  public:
   struct Place {
@@ -46,10 +46,13 @@ class NumberArrays {
   Place add(const Source& source, DType dtype, bool swapped, std::uint64_t offset,
             std::uint64_t count) {
     std::size_t i = 0;
-    while (i < layouts_.size() && (layouts_[i].dtype != dtype || layouts_[i].swapped != swapped)) {
+    const bool remote = source.remote != nullptr;
+    while (i < layouts_.size() &&
+           (layouts_[i].dtype != dtype || layouts_[i].swapped != swapped || remote_[i] != remote)) {
       ++i;
     }
     if (i == layouts_.size()) {
+      remote_.push_back(remote);
       Layout& layout = layouts_.emplace_back();
       layout.format = "raw";
       layout.dtype = dtype;
@@ -72,6 +75,7 @@ class NumberArrays {
 
  private:
   std::vector<Layout> layouts_;
+  std::vector<bool> remote_;  // of each layout: it is on a server
 };
 
 FileDocuments datatrove_documents(const TokenFileInfo& info, NumberArrays& numbers) {

@@ -205,6 +205,7 @@ std::shared_ptr<Array::Impl> whole_file(const TokenFileInfo& file, const Source&
   layout.dtype = stream.dtype;
   layout.swapped = stream.swapped;
   layout.row_bytes = stream.dtype.size;
+  layout.disk_cache = stream.disk_cache;
   append(layout, token_part("raw", source, stream.dtype, file.data_offset, file.tokens));
   layout.shape = {layout.rows};
   return std::make_shared<Array::Impl>(std::move(layout),
@@ -257,30 +258,31 @@ std::string stored_index_path(const std::string& tokens_path, const Separator& s
                               const std::string& folder) {
   const std::string suffix = (separator.begins ? ".bos" : ".eos") +
                              std::to_string(separator.token) + std::string(kStoredIndexSuffix);
-  if (is_url(tokens_path)) {
-    if (folder.empty()) {
-      throw Error(ErrorKind::kInvalid, "documents",
-                  "the index of documents cannot be written beside an object on a server")
-          .in(tokens_path)
-          .hint(
-              "choose a folder for it, or store the first tokens of documents beside the object, "
-              "as "
-              "NAME.doc.npy");
-    }
-    std::array<char, 17> hash;
-    std::snprintf(hash.data(), hash.size(), "%016llx",
-                  static_cast<unsigned long long>(hash_bytes(tokens_path)));
-    return (std::filesystem::path(folder) / (object_name(tokens_path) + "." + hash.data() + suffix))
-        .string();
+  if (folder.empty() && is_url(tokens_path)) {
+    throw Error(ErrorKind::kInvalid, "documents",
+                "the index of documents cannot be written beside an object on a server")
+        .in(tokens_path)
+        .hint(
+            "choose a folder for it (Python: documents_index, tool: --documents-index), or store "
+            "the first tokens of documents beside the object, as NAME.doc.npy");
   }
   if (folder.empty()) return tokens_path + suffix;
   // Files with the same name in different folders have different indexes.
-  const auto whole = std::filesystem::absolute(tokens_path).lexically_normal();
+  std::string name, whole;
+  if (is_url(tokens_path)) {
+    Address address = parse_address(tokens_path);
+    address.query = without_signature(address.query);
+    name = object_name(tokens_path);
+    whole = address.text();
+  } else {
+    const auto path = std::filesystem::absolute(tokens_path).lexically_normal();
+    name = path.filename().string();
+    whole = path.string();
+  }
   std::array<char, 17> hash;
   std::snprintf(hash.data(), hash.size(), "%016llx",
-                static_cast<unsigned long long>(hash_bytes(whole.string())));
-  return (std::filesystem::path(folder) / (whole.filename().string() + "." + hash.data() + suffix))
-      .string();
+                static_cast<unsigned long long>(hash_bytes(whole)));
+  return (std::filesystem::path(folder) / (name + "." + hash.data() + suffix)).string();
 }
 
 StoredIndex find_stored_index(const TokenFileInfo& file, const Layout& stream,

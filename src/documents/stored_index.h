@@ -32,7 +32,8 @@ struct StoredIndex {
 };
 
 // The path of the index of a token file: next to it, or in `folder` if that is not empty. Each
-// separator has its own index: "train.bin.bos50256.documents".
+// separator has its own index: "train.bin.bos50256.documents". Throws Error (kInvalid) for a URL
+// without a folder.
 std::string stored_index_path(const std::string& tokens_path, const Separator& separator,
                               const std::string& folder);
 

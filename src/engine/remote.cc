@@ -78,6 +78,7 @@ class RemoteEngine final : public Engine {
     connection_share_.keep_in_children();
     known_share_.keep_in_children();
     memory_.keep_in_children();
+    if (const auto& cache = state_.get().cache) cache_alignment_ = cache->cache.alignment();
   }
 
   void run(Feed& feed) override {
@@ -104,7 +105,7 @@ class RemoteEngine final : public Engine {
             : std::clamp(static_cast<std::uint64_t>(latency * bandwidth), kLeastGap, kMostGap);
     if (layout_.disk_cache.empty()) return {1, max_request_, std::min(gap, max_request_ / 4)};
     // Whole blocks are fetched in any case; alignment and gaps are those of the disk.
-    return {CachedRun::kAlignment, max_request_, kMergeGap};
+    return {cache_alignment_, max_request_, kMergeGap};
   }
   EngineTotals totals() const override {
     const std::uint64_t started = totals_.requests.load(), finished = totals_.finished.load();
@@ -145,31 +146,31 @@ class RemoteEngine final : public Engine {
   };
 
   void run_locked(ProcessState& state, Feed& feed) REQUIRES(state.mutex) {
+    if (state.cache) {
+      CachedRun run(layout_, state.transfers, *state.cache, cache_keys_,
+                    {memory_.data(), memory_.size()}, connections_, feed, bytes_from_cache_,
+                    wait_ns_);
+      work(run, state, feed);
+    } else {
+      Run run(*this, state, feed);
+      work(run, state, feed);
+    }
+  }
+
+  // Cancels what is still in flight while `run`, which owns the transfers, is alive.
+  template <class AnyRun>
+  void work(AnyRun& run, ProcessState& state, Feed& feed) REQUIRES(state.mutex) {
     try {
-      if (state.cache) {
-        CachedRun run(layout_, state.transfers, *state.cache, cache_keys_,
-                      {memory_.data(), memory_.size()}, connections_, feed, bytes_from_cache_,
-                      wait_ns_);
-        work(run, feed);
-      } else {
-        Run run(*this, state, feed);
-        work(run, feed);
+      for (run.fill(); !run.idle() && !feed.cancelled(); run.fill()) {
+        const bool other_work = feed.has_other_work();
+        run.wait(other_work);
+        if (other_work && !feed.cancelled()) feed.do_other_work();
       }
     } catch (...) {
       state.transfers.cancel_all();
       throw;
     }
     state.transfers.cancel_all();
-  }
-
-  template <class AnyRun>
-  void work(AnyRun& run, Feed& feed) {
-    while (run.fill(), !run.idle()) {
-      const bool other_work = feed.has_other_work();
-      run.wait(other_work);
-      if (feed.cancelled()) return;
-      if (other_work) feed.do_other_work();
-    }
   }
 
   // One call of run, with the mutex held.
@@ -269,7 +270,8 @@ class RemoteEngine final : public Engine {
   Reservation known_share_;
   PageBuffer memory_;
   const std::uint64_t max_request_;
-  const std::vector<std::string> cache_keys_;  // the key of each file in the cache on disk
+  std::uint64_t cache_alignment_ = DiskCache::kHeader;  // of reads of the cache on disk
+  const std::vector<std::string> cache_keys_;           // the key of each file in that cache
   TransferTotals totals_;
   std::atomic<std::uint64_t> wait_ns_ = 0, bytes_from_cache_ = 0;
   PerProcess<ProcessState> state_;

@@ -83,6 +83,7 @@ CachedRun::CachedRun(const Layout& layout, Transfers& transfers, CacheOfProcess&
     : layout_(layout),
       transfers_(transfers),
       cache_(cache),
+      alignment_(cache.cache.alignment()),
       keys_(keys),
       memory_(memory),
       parts_(memory.data() + slots_in(memory.size()) * kSlot),
@@ -140,7 +141,7 @@ bool CachedRun::start(const Extent& extent) {
   read->in_place = extent.into != nullptr;
   read->out = extent.into;
   if (first != last && !read->out) {
-    room[2] = arena_.take(round_up(extent.length, kAlignment));
+    room[2] = arena_.take(round_up(extent.length, alignment_));
     if (!room[2]) return false;
     read->out = parts_ + room[2]->begin;
     read->ticket = room[2]->ticket;
@@ -173,10 +174,10 @@ bool CachedRun::start(const Extent& extent) {
 }
 
 // The aligned part of the block that is read for a piece.
-CachedRun::Part CachedRun::part_of(const Piece& piece) {
+CachedRun::Part CachedRun::part_of(const Piece& piece) const {
   const std::uint64_t block = piece.name.second * DiskCache::kBlock;
-  const std::uint64_t begin = round_down(piece.from - block, kAlignment);
-  return {begin, round_up(piece.to - block, kAlignment) - begin};
+  const std::uint64_t begin = round_down(piece.from - block, alignment_);
+  return {begin, round_up(piece.to - block, alignment_) - begin};
 }
 
 // Starts reading that part. Returns false if the block is gone or the queue is full; the memory of
@@ -227,7 +228,7 @@ bool CachedRun::place(const Piece& piece) {
     DiskRead read;
     read.name = piece.name;
     read.buffer = at(slot);
-    read.length = DiskCache::kHeader + round_up(length, kAlignment);
+    read.length = DiskCache::kHeader + round_up(length, DiskCache::kHeader);
     if (!key(piece.name).empty()) read.fd = cache_.cache.open(key(piece.name), number, read.direct);
     if (read.fd) {
       push(std::move(read), 0);

@@ -65,13 +65,12 @@ class CacheOfProcess {
   std::vector<std::uint8_t> known_;   // 0: not known; else the minute of the last touch, modulo 255
 };
 
-// One call of an engine's run. Extents are no longer than a block, so each lies in at most two
-// blocks. A block that several extents need is fetched once. All arguments must outlive it.
+// One call of an engine's run. Extents are aligned to DiskCache::alignment, so that parts of blocks
+// are read with O_DIRECT, straight to Extent::into if it is set. They are no longer than a block,
+// so each lies in at most two blocks. A block that several extents need is fetched once. All
+// arguments must outlive it.
 class CachedRun {
  public:
-  // The alignment of extents. Parts of blocks are read with O_DIRECT, straight to Extent::into if
-  // it is set.
-  static constexpr std::uint64_t kAlignment = DiskCache::kHeader;  // every device supports it
   // Memory for one block and its header.
   static constexpr std::uint64_t kSlot = DiskCache::kHeader + DiskCache::kBlock;
   static constexpr std::uint64_t kLeastSlots = 6;  // half of it for parts of blocks; see `start`
@@ -136,7 +135,7 @@ class CachedRun {
   };
 
   bool start(const Extent& extent);
-  static Part part_of(const Piece& piece);
+  Part part_of(const Piece& piece) const;
   bool place(const Piece& piece);
   bool read_part(const Piece& piece, std::byte* buffer, std::optional<std::uint64_t> ticket);
   void deliver(const Piece& piece, const std::byte* bytes);
@@ -151,6 +150,7 @@ class CachedRun {
   const Layout& layout_;
   Transfers& transfers_;
   CacheOfProcess& cache_;
+  const std::uint64_t alignment_;
   const std::vector<std::string>& keys_;
   const std::span<std::byte> memory_;  // slots; from `parts_` on, the arena
   std::byte* const parts_;

@@ -55,11 +55,11 @@ bool is_whole(std::span<const std::byte> file, BlockHeader& header) {
 }
 
 // Opens with O_DIRECT if the filesystem supports it, so that reads bypass the page cache.
-Fd open_block(const char* path, int flags, bool& direct) {
-  Fd fd(::open(path, flags | O_CLOEXEC | O_DIRECT, 0666));
+Fd open_block(int folder, const char* path, int flags, bool& direct) {
+  Fd fd(::openat(folder, path, flags | O_CLOEXEC | O_DIRECT, 0666));
   direct = static_cast<bool>(fd);
   if (!fd && (errno == EINVAL || errno == EOPNOTSUPP)) {
-    fd = Fd(::open(path, (flags & ~O_EXCL) | O_CLOEXEC, 0666));
+    fd = Fd(::openat(folder, path, (flags & ~O_EXCL) | O_CLOEXEC, 0666));
   }
   return fd;
 }
@@ -170,15 +170,22 @@ std::string DiskCache::root_of(const std::string& folder) {
 }
 
 DiskCache::DiskCache(const std::string& folder, std::uint64_t limit)
-    : root_(made_root(folder)), limit_(limit), usage_([this] {
+    : root_(made_root(folder)),
+      root_fd_(::open(root_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)),
+      limit_(limit),
+      usage_([this] {
         auto usage = std::make_unique<Usage>();
         const MutexLock lock(usage->mutex);
         usage->fd = Fd(::open((root_ + "/usage").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
         return usage;
       }) {
+  if (!root_fd_) throw Error::system("cache", errno, "cannot open the folder").in(root_);
   Usage& usage = usage_.get();
   const MutexLock lock(usage.mutex);
   if (!usage.fd) throw Error::system("cache", errno, "cannot write").in(root_ + "/usage");
+  const sys::DirectAlignment asked = sys::direct_alignment(usage.fd.get());
+  if (asked.offset == 0) return;  // the kernel does not say
+  alignment_ = std::clamp<std::uint64_t>(std::max(asked.offset, asked.memory), 512, kHeader);
 }
 
 std::string DiskCache::key_of(std::string_view identity, std::uint64_t size) {
@@ -186,12 +193,15 @@ std::string DiskCache::key_of(std::string_view identity, std::uint64_t size) {
   return hex_of(sha256(all)).substr(0, kKeyLength);
 }
 
-std::string DiskCache::path_of(const std::string& key, std::uint64_t block) const {
-  return root_ + "/" + key.substr(0, 2) + "/" + key + "-" + std::to_string(block);
+std::string DiskCache::name_of(const std::string& key, std::uint64_t block) {
+  std::string name;
+  name.reserve(key.size() + 32);
+  name.append(key, 0, 2).append("/").append(key).append("-");
+  return name.append(std::to_string(block));
 }
 
 Fd DiskCache::open(const std::string& key, std::uint64_t block, bool& direct) const {
-  return open_block(path_of(key, block).c_str(), O_RDONLY, direct);
+  return open_block(root_fd_.get(), name_of(key, block).c_str(), O_RDONLY, direct);
 }
 
 std::uint64_t DiskCache::check(const std::string& key, std::uint64_t block,
@@ -280,7 +290,7 @@ Fd DiskCache::reserve(std::uint64_t bytes, std::string& name) {
   name = root_ + "/unfinished/" + std::to_string(::getpid()) + "-" + std::to_string(serial++) +
          "-" + std::to_string(sys::monotonic_ns());
   bool direct = true;
-  Fd fd = open_block(name.c_str(), O_RDWR | O_CREAT | O_EXCL, direct);
+  Fd fd = open_block(AT_FDCWD, name.c_str(), O_RDWR | O_CREAT | O_EXCL, direct);
   if (!fd) return {};
   ::flock(fd.get(), LOCK_EX);  // held while the writer lives; see is_abandoned
   write_usage(usage.fd.get(), used + bytes);

@@ -63,6 +63,8 @@ class DiskCache {
   bool store(const std::string& key, std::uint64_t block, std::byte* room, std::uint64_t bytes);
 
   const std::string& folder() const { return root_; }
+  // Of offsets, lengths and memory, for reads of the files that `open` returns.
+  std::uint64_t alignment() const { return alignment_; }
   std::uint64_t limit() const { return limit_; }
 
   // For `evenkeel cache`. These need no limit.
@@ -74,13 +76,19 @@ class DiskCache {
   static std::uint64_t clear(const std::string& root);
 
  private:
-  std::string path_of(const std::string& key, std::uint64_t block) const;
+  // "ab/abcd...-17", in root_.
+  static std::string name_of(const std::string& key, std::uint64_t block);
+  std::string path_of(const std::string& key, std::uint64_t block) const {
+    return root_ + "/" + name_of(key, block);
+  }
   // Reserves `bytes` of the limit and opens a file for them; empty if there is no room.
   Fd reserve(std::uint64_t bytes, std::string& name);
   std::uint64_t make_room(std::uint64_t wanted);  // call with the file locked
 
   const std::string root_;
+  const Fd root_fd_;  // names of blocks are looked up from here, which is faster
   const std::uint64_t limit_;
+  std::uint64_t alignment_ = kHeader;  // every device takes it
   struct Usage {
     Mutex mutex;
     Fd fd GUARDED_BY(mutex);  // the file with the number of bytes in use; locked for changes
