@@ -68,6 +68,7 @@ class ItemSink {
  public:
   virtual ~ItemSink() = default;
   virtual void add(std::span<const std::byte> item) = 0;
+  virtual bool joins() const = 0;  // several items may be added as one
   virtual void checkpoint(const std::string& state) = 0;
   virtual bool can_checkpoint() const = 0;       // an object on a server cannot
   virtual const std::string& state() const = 0;  // of the checkpoint it goes on from
