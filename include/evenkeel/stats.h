@@ -27,6 +27,11 @@ struct StatsOptions {
   std::uint64_t sketch = 1024;
   std::uint64_t bins = 40;  // of histograms: 1 to 10,000
   std::uint64_t top = 20;   // so many of the most frequent tokens
+  // A file for checkpoints, which is removed at the end. Columns then take twice as much of the
+  // budget. Empty: a killed run begins again.
+  std::string state = {};
+  bool resume = false;  // goes on from `state`, if that is there
+  std::uint64_t checkpoint_bytes = std::uint64_t{1} << 30;
   std::function<void(const WorkProgress&)> progress = {};
 };
 
@@ -66,6 +71,7 @@ struct StatsReport {
   // A quantile q is a number whose place among all of them is q to within this share, with a
   // probability of 99 %.
   double rank_error = 0;
+  bool resumed = false;
 };
 
 // Reads everything once. Moments are exact but for rounding (Chan, Golub and LeVeque's pairwise

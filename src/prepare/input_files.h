@@ -30,7 +30,10 @@ void require_other_files(const std::vector<std::string>& inputs, const std::stri
                          const std::string& format);
 
 // The numbers that follow `kind` in the state of a checkpoint, after `word`; empty unless the state
-// is just that.
+// is just that. There must be `count` of them, where it is given.
+std::optional<std::vector<std::uint64_t>> state_numbers(const std::string& state,
+                                                        const std::string& kind,
+                                                        std::string_view word);
 std::optional<std::vector<std::uint64_t>> state_numbers(const std::string& state,
                                                         const std::string& kind,
                                                         std::string_view word, std::size_t count);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -26,6 +27,9 @@ struct ItemKind {
   std::uint64_t row_bytes = 0;               // of kRows
 };
 
+// Called while lines are counted: bytes so far, and of all files.
+using CountedBytes = std::function<void(std::uint64_t done, std::uint64_t all)>;
+
 class ItemSource {
  public:
   virtual ~ItemSource() = default;
@@ -47,10 +51,10 @@ class ItemSource {
  protected:
   friend std::unique_ptr<ItemSource> open_items(const ItemInput& input, const Budget& budget,
                                                 std::uint64_t memory, std::uint64_t group_bytes);
-  friend std::unique_ptr<ItemSource> open_mixed(
-      const ItemInput& input, const std::vector<WeightedFiles>& sets, bool repeat,
-      const Budget& budget, std::uint64_t memory,
-      const std::function<void(std::uint64_t bytes)>& counted);
+  friend std::unique_ptr<ItemSource> open_mixed(const ItemInput& input,
+                                                const std::vector<WeightedFiles>& sets, bool repeat,
+                                                const Budget& budget, std::uint64_t memory,
+                                                const CountedBytes& counted);
   std::string fingerprint_;
   std::vector<std::string> files_;  // all that are read: also indexes
 };
