@@ -93,12 +93,12 @@ class Copy {
     std::vector<std::uint64_t> ends = shard_ends();
     std::uint64_t shard = finished_shards();
     report_.resumed = shard > 0;
-    if (ends.size() > 1 && !options_.resume) sys::unlink(state_path().c_str());
+    if (ends.size() > 1 && !options_.resume) remove_replaced(state_path());
     for (; shard < ends.size(); ++shard) {
       copy_shard(shard, ends[shard]);
       if (ends.size() > 1) replace_file(state_path(), kind_ + finished_text());
     }
-    if (ends.size() > 1) sys::unlink(state_path().c_str());
+    if (ends.size() > 1) remove_replaced(state_path());
     return report_;
   }
 

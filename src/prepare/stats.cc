@@ -9,7 +9,6 @@
 #include <thread>
 
 #include "base/memory.h"
-#include "base/sys.h"
 #include "base/text_file.h"
 #include "base/thread.h"
 #include "evenkeel/bytes.h"
@@ -199,7 +198,7 @@ class Stats {
     } else {
       read_tokens();
     }
-    if (!options_.state.empty()) sys::unlink(options_.state.c_str());
+    if (!options_.state.empty()) remove_replaced(options_.state);
     return std::move(report_);
   }
 
@@ -217,7 +216,7 @@ class Stats {
     if (options_.state.empty()) return;
     source_->require_apart_from(options_.state, "");
     if (!options_.resume) {
-      sys::unlink(options_.state.c_str());
+      remove_replaced(options_.state);
       return;
     }
     const auto bytes = read_text_file(options_.state);

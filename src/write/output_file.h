@@ -80,6 +80,8 @@ class OutputFile {
 // Writes a small file in one step: a reader finds the old text or the new one, and after a crash,
 // too.
 void replace_file(const std::string& path, const std::string& text);
+// Removes such a file, and what a process that was killed meanwhile left of the next one.
+void remove_replaced(const std::string& path) noexcept;
 
 // The error of a write: with what is free on the disk, when it is full.
 class Error;
