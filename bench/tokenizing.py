@@ -3,6 +3,7 @@
 
     .venv/bin/python bench/tokenizing.py --size 200           MiB of text, made here, as JSONL
     .venv/bin/python bench/tokenizing.py --size 2000 --only evenkeel     memory does not grow
+    .venv/bin/python bench/tokenizing.py --size 200 --plain              lines of text, no JSON
 
 `nanogpt` is its prepare.py: datasets.map, then batches into a memmap. `megatron` is its
 preprocess_data.py: a pool that gets lines, and a builder. `datatrove` is its DocumentTokenizer,
@@ -36,7 +37,9 @@ PATTERN = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S
 COMMON = """
 import glob, json, os, sys, numpy as np
 cores = int(sys.argv[1])
-files = sorted(glob.glob("corpus/*.jsonl"))
+files = sorted(glob.glob("corpus/*.jsonl") or glob.glob("corpus/*.txt"))
+plain = files[0].endswith(".txt")
+def text_of(line): return line.rstrip("\\n") if plain else json.loads(line)["text"]
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 def begin():
     import resource, time
@@ -57,7 +60,7 @@ WAYS = {
 import evenkeel, evenkeel._tokenize.api, pickle, tiktoken
 begin()
 tok = pickle.load(open("encoding.pickle", "rb")) if LIBRARY == "tiktoken" else "tokenizer.json"
-evenkeel.tokenize(files, "out.bin", tok, workers=cores)
+evenkeel.tokenize(files, "out.bin", tok, workers=cores, separator="\\n" if plain else None)
 """,
     "nanogpt": """
 import datasets
@@ -124,7 +127,7 @@ if __name__ == "__main__":
 import multiprocessing, time
 def work(n, ready, go, times):
     encode, _ = encoder(LIBRARY)
-    texts = [json.loads(l)["text"] for i, f in enumerate(files) for l in list(open(f))[n::cores]]
+    texts = [text_of(l) for f in files for l in list(open(f))[n::cores]]
     ready.put(n); go.wait()
     began, cpu = time.perf_counter(), time.process_time()
     for text in texts: encode(text)
@@ -139,7 +142,7 @@ if __name__ == "__main__":
 }
 
 
-def make_corpus(folder, size, files):
+def make_corpus(folder, size, files, plain=False):
     """Words with the frequencies of a language, documents of a few KiB, some of them repeated."""
     draw = random.Random(1)
     letters = "eeeeeettttaaaooooiiiinnnssshhhrrrddlllcuummwfgypbvk"
@@ -152,10 +155,11 @@ def make_corpus(folder, size, files):
     (folder / "corpus").mkdir()
     for n in range(files):
         written = 0
-        with open(folder / "corpus" / f"{n:03}.jsonl", "w") as file:
+        with open(folder / "corpus" / f"{n:03}.{'txt' if plain else 'jsonl'}", "w") as file:
             while written < size // files:
                 text = draw.choice(texts)
-                file.write(json.dumps({"text": text, "id": written}) + "\n")
+                line = text if plain else json.dumps({"text": text, "id": written})
+                file.write(line + "\n")
                 written += len(text)
 
 
@@ -174,8 +178,10 @@ def make_tokenizers(folder):
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    lines = open(folder / "corpus" / "000.jsonl").readlines()[:3000]
-    tokenizer.train_from_iterator((json.loads(line)["text"] for line in lines), trainer)
+    first = min((folder / "corpus").iterdir())
+    lines = open(first).readlines()[:3000]
+    texts = lines if first.suffix == ".txt" else (json.loads(line)["text"] for line in lines)
+    tokenizer.train_from_iterator(texts, trainer)
     tokenizer.save(str(folder / "tokenizer.json"))
     visible = {**{chr(n): n for n in [*range(33, 127), *range(161, 173), *range(174, 256)]}}
     rest = [n for n in range(256) if n not in visible.values()]
@@ -276,12 +282,15 @@ def main():
     options.add_argument("--library", choices=["tiktoken", "tokenizers"], default="tiktoken")
     options.add_argument("--only", nargs="*", choices=list(WAYS))
     options.add_argument("--folder", default=None, help="folder for files; on a disk")
+    options.add_argument("--plain", action="store_true", help="lines of text instead of JSONL")
     options.add_argument("--json", action="store_true")
     told = options.parse_args()
+    if told.plain and not told.only:
+        told.only = ["evenkeel", "alone"]  # the others read JSON
     ways = told.only or [w for w in WAYS if (w == "datatrove") <= (told.library == "tokenizers")]
     with tempfile.TemporaryDirectory(dir=told.folder) as name:
         folder = pathlib.Path(name)
-        make_corpus(folder, told.size * MIB, max(4, told.cores))
+        make_corpus(folder, told.size * MIB, max(4, told.cores), told.plain)
         make_tokenizers(folder)
         seconds = {way: [] for way in ways}
         cpus = {way: [] for way in ways}

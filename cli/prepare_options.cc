@@ -160,6 +160,17 @@ std::string budget_in_words(const Budget& budget) {
                      format_size(budget.peak()));
 }
 
+std::string progress_in_words(const WorkProgress& work, std::uint64_t first, double seconds) {
+  constexpr double kSoonest = 1;  // the first moments say little about the rest
+  const double share = std::min(1.0, double(work.done) / double(work.total));
+  std::string text = fmt::format("{} {:3.0f} %  {}", bar(share), 100 * share, work.step);
+  const double done = double(work.done) - double(first);
+  if (done <= 0 || seconds <= kSoonest) return text;
+  const double speed = done / seconds, left = std::max(0.0, double(work.total) - double(work.done));
+  return text + fmt::format(", {}/s, {:.0f} s left", format_size(static_cast<std::uint64_t>(speed)),
+                            left / speed);
+}
+
 std::function<void(const WorkProgress&)> WorkView::callback() {
   return [this](const WorkProgress& work) { show(work); };
 }
@@ -172,14 +183,7 @@ void WorkView::show(const WorkProgress& work) {
   check_interrupt();
   if (!first_) first_ = work.done;  // not 0 in a run that was resumed
   if (!progress_.due() || work.total == 0) return;
-  const double share = double(work.done) / double(work.total), passed = seconds();
-  const double speed = passed > 0 ? double(work.done - *first_) / passed : 0;
-  std::string text = fmt::format("{} {:3.0f} %  {}", bar(share), 100 * share, work.step);
-  if (speed > 0 && passed > 1) {
-    text += fmt::format(", {}/s, {:.0f} s left", format_size(static_cast<std::uint64_t>(speed)),
-                        double(work.total - work.done) / speed);
-  }
-  progress_.show(text);
+  progress_.show(progress_in_words(work, *first_, seconds()));
 }
 
 }  // namespace evenkeel::cli

@@ -70,6 +70,8 @@ void add_to_json(nlohmann::ordered_json& json, ItemUnit unit, const WorkReport& 
 std::string items_in_words(ItemUnit unit, const WorkReport& report);   // "5 rows, 3 KiB"
 std::string speed_in_words(const WorkReport& report, double seconds);  // "1.0 s, 3 KiB/s"
 std::string budget_in_words(const Budget& budget);
+// "███░░  60 %  writing, 3 MiB/s, 9 s left": after so many seconds, of work that began at `first`.
+std::string progress_in_words(const WorkProgress& work, std::uint64_t first, double seconds);
 
 // Shows progress and remaining time on a terminal, and ends the work on Ctrl-C.
 class WorkView {

@@ -34,14 +34,15 @@ constexpr char kStatsFooter[] = R"(
 Arrays: minimum, maximum, mean, variance, quantiles, NaN and infinities of each column. Token files: how
 often each token occurs, and the lengths of documents. Text: the lengths of lines. The files are read
 once. Quantiles and histograms are estimates if there are more numbers than --sketch; the output says how
-exact they are. All other figures are exact.
+exact they are. All other figures are exact. A killed run that had --state continues with --resume.
 
 Examples:
   evenkeel stats features.npy
   evenkeel stats features.npy --html features.html
   evenkeel stats corpus.idx --top 50
   evenkeel stats train.bin --tokens --eos 50256 --json
-  evenkeel stats all.jsonl)";
+  evenkeel stats all.jsonl
+  evenkeel stats features.npy --state features.state --resume)";
 
 nlohmann::ordered_json to_json(const NumberStats& stats, const StatsOptions& options) {
   nlohmann::ordered_json json = {{"count", stats.count},
@@ -92,6 +93,7 @@ nlohmann::ordered_json to_json(const StatsReport& report, const StatsOptions& op
   json["rank_error"] = report.rank_error;
   json["budget_bytes"] = options.budget.limit();
   json["budget_peak_bytes"] = options.budget.peak();
+  json["resumed"] = report.resumed;
   json["seconds"] = seconds;
   return json;
 }
@@ -233,6 +235,16 @@ void add_stats(CLI::App& app, int& exit_code) {
   add_count(*command, "--top", words->options.top, 0,
             "How many of the most frequent tokens to list; default 20");
   add_work_budget(*command, words->budget);
+  CLI::Option* state = command
+                           ->add_option("--state", words->options.state,
+                                        "A file for checkpoints; it is removed at the end")
+                           ->type_name("FILE");
+  command->add_flag("--resume", words->options.resume, "Go on where an earlier run was killed")
+      ->needs(state);
+  add_size(
+      *command, "--checkpoint",
+      [words](std::uint64_t bytes) { words->options.checkpoint_bytes = bytes; },
+      "Bytes after which a killed run can go on; default 1GiB");
   command->add_option("--html", words->html, "Write a page with histograms; - for stdout")
       ->type_name("FILE");
   command->add_flag("--json", words->json, "Print the figures as JSON");

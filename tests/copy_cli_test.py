@@ -203,6 +203,22 @@ def test_other_options_are_other_work(user):
     assert user.json(*made, "--block", 1000, "--resume")["resumed"]
 
 
+def test_a_split_that_is_resumed_reports_all_parts(user):
+    user.write("a.txt", b"".join(b"line %d\n" % i for i in range(400_000)))
+    split = ["split", "a.txt", "-o", "b_{}.txt", "--shares", "1,2,4"]
+    wanted = user.json(*split)
+    made = {path.name: digest(path) for path in user.folder.iterdir()}
+    for path in user.folder.glob("b_*"):
+        path.unlink()
+    killed_at_size(user, *split, bytes=2 << 20)  # in the last part
+    assert "b_00000.txt.split" in names(user.folder)
+    found = user.json(*split, "--resume")
+    assert found["resumed"] and found["outputs"] == wanted["outputs"]
+    for name in ("items", "bytes"):
+        assert found[name] == wanted[name]
+    assert {path.name: digest(path) for path in user.folder.iterdir()} == made
+
+
 def test_an_input_is_not_replaced(user):
     user.save("part_00001.npy", np.arange(100))
     for args in (

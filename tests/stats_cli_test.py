@@ -2,11 +2,14 @@
 
 import html.parser
 import json
+import os
+import subprocess
+import time
 
 import numpy as np
 import pytest
 from conftest import User
-from shuffle_cli_test import megatron
+from shuffle_cli_test import killed_at_random, megatron, names
 
 
 @pytest.fixture
@@ -145,3 +148,59 @@ def test_errors_say_what_to_do(user):
     user.run("stats", "a.npy", "--sketch", "2", code=2)
     assert "8 to 1,048,576" in user.run("stats", "a.npy", "--sketch", 1 << 30, code=1).stderr
     assert "No such" in user.run("stats", "a.npy", "--html", "no/page.html", code=1).stderr
+
+
+def without_run(report):
+    return {k: v for k, v in report.items() if k not in ("seconds", "resumed", "budget_peak_bytes")}
+
+
+@pytest.mark.parametrize("name", ["a.npy", "a.txt", "a.idx"])
+def test_killed_and_resumed_gives_the_same_figures(user, name):
+    rng = np.random.default_rng(1)
+    rows = rng.normal(5, 2, (60_000, 16))
+    rows[::50, 0], rows[1, 1] = np.nan, np.inf
+    user.save("a.npy", rows)
+    user.write("a.txt", b"".join(b"x" * (i * i % 97) + b"\n" for i in range(200_000)))
+    megatron(user, "a", rng.integers(1, 300, 40_000))
+    stats = ["stats", name, "--budget", "32MiB", "--state", "s", "--checkpoint", "1MiB"]
+    wanted = user.json("stats", name, "--budget", "32MiB")
+    assert without_run(user.json(*stats)) == without_run(wanted)
+    killed = killed_at_random(
+        user,
+        *stats,
+        longest=wanted["seconds"] + 0.05,
+        kills=int(os.environ.get("EVENKEEL_KILLS", "4")),
+    )
+    assert without_run(killed) == without_run(wanted)
+    assert "s" not in names(user.folder)
+
+
+def test_the_state_of_other_files_is_not_resumed(user):
+    user.save("a.npy", np.zeros((200_000, 8)))
+    user.save("b.npy", np.ones((200_000, 8)))
+    stats = ["--budget", "16MiB", "--state", "s", "--checkpoint", "1MiB"]
+    while "s" not in names(user.folder):
+        tool = subprocess.Popen(user.command("stats", "a.npy", *stats), cwd=user.folder)
+        until = time.monotonic() + 60
+        while "s" not in names(user.folder) and tool.poll() is None:
+            assert time.monotonic() < until
+        tool.kill()
+        tool.wait()
+    assert "is another" in user.run("stats", "b.npy", *stats, "--resume", code=1).stderr
+    state = (user.folder / "s").read_bytes()
+    for damaged in (state[:-1], state + b"x", state[: len(state) // 2]):
+        user.write("s", damaged)
+        assert "is damaged" in user.run("stats", "a.npy", *stats, "--resume", code=1).stderr
+    user.write("s", state)
+    assert user.json("stats", "a.npy", *stats, "--resume")["resumed"]
+    assert not user.json("stats", "a.npy", *stats, "--resume")["resumed"]  # it was done
+    user.run("stats", "a.npy", "--resume", code=2)  # without --state
+    said = user.run("stats", "a.npy", "--state", "a.npy", code=1).stderr
+    assert "is an input, too" in said
+
+
+def test_figures_do_not_depend_on_the_budget(user):
+    user.save("a.npy", np.random.default_rng(1).normal(5, 2, (50_000, 37)))
+    small = user.json("stats", "a.npy", "--budget", "8MiB")
+    large = user.json("stats", "a.npy", "--budget", "256MiB")
+    assert small["columns"] == large["columns"]

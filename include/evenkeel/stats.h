@@ -27,6 +27,11 @@ struct StatsOptions {
   std::uint64_t sketch = 1024;
   std::uint64_t bins = 40;  // of histograms: 1 to 10,000
   std::uint64_t top = 20;   // how many of the most frequent tokens to report
+  // A file for checkpoints, which is removed at the end. Columns then take twice as much of the
+  // budget. Empty: a killed run starts over.
+  std::string state = {};
+  bool resume = false;  // continue from `state`, if it exists
+  std::uint64_t checkpoint_bytes = std::uint64_t{1} << 30;
   std::function<void(const WorkProgress&)> progress = {};
 };
 
@@ -66,6 +71,7 @@ struct StatsReport {
   // With a probability of 99 %, the rank of the number returned for quantile q is within q ± this
   // share.
   double rank_error = 0;
+  bool resumed = false;
 };
 
 // Reads everything once. Moments are exact except for rounding (Chan, Golub and LeVeque's pairwise

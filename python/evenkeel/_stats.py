@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from typing import Any
 
 from evenkeel import _core
 from evenkeel._array import AnyBudget
-from evenkeel._files import Paths, expand, printable
+from evenkeel._core import Budget
+from evenkeel._files import PathLike, Paths, expand, printable
 from evenkeel._manifest import Progress
 from evenkeel._shuffle import items_of, known_items, work_budget
 
@@ -30,6 +32,9 @@ def stats(
     bins: int = 40,
     top: int = 20,
     budget: AnyBudget = None,
+    state: PathLike | None = None,
+    resume: bool = False,
+    checkpoint: int | str = "1GiB",
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Statistics of files of any size, read once: what `evenkeel stats --json` prints.
@@ -44,6 +49,8 @@ def stats(
       their rank among all numbers is exact to within "rank_error" with a probability of 99 %.
     - `bins`: bars of histograms. `top`: how many of the most frequent tokens to return.
     - `budget`: all memory; default 512 MiB, or an eighth of the memory available if that is less.
+    - `state`: a file for checkpoints, which is removed at the end. `checkpoint`: bytes after which
+      a killed run can be resumed; `resume` goes on there.
 
     >>> import evenkeel, numpy
     >>> numpy.save("x.npy", numpy.arange(10.0).reshape(5, 2))
@@ -56,6 +63,8 @@ def stats(
     items = items_of(files, known)
     if tokens and unit is None and items.unit == "rows":  # no documents are known
         items = items_of(files, {**known, "unit": "blocks", "block": 1 << 15})
+    if resume and state is None:
+        raise ValueError("stats: resume needs state, the file with the checkpoint")
     for q in quantiles:
         if not 0 <= q <= 1:
             raise ValueError(f"stats: quantiles must be from 0 to 1; got {q}")
@@ -66,6 +75,9 @@ def stats(
         sketch=sketch,
         bins=bins,
         top=top,
+        state=os.fsencode(state) if state is not None else b"",
+        resume=resume,
+        checkpoint=Budget(checkpoint).limit,
         progress=progress,
     )
     names = [printable(path) for path in files]

@@ -161,6 +161,7 @@ nb::dict dict_of(const StatsReport& report, const StatsOptions& options) {
   dict["rank_error"] = report.rank_error;
   dict["budget_bytes"] = options.budget.limit();
   dict["budget_peak_bytes"] = options.budget.peak();
+  dict["resumed"] = report.resumed;
   return dict;
 }
 
@@ -278,7 +279,8 @@ void bind_prepare(nb::module_& module) {
   module.def(
       "stats",
       [](const ItemInput& items, const Budget& budget, const std::vector<double>& quantiles,
-         std::uint64_t sketch, std::uint64_t bins, std::uint64_t top, nb::handle progress) {
+         std::uint64_t sketch, std::uint64_t bins, std::uint64_t top, const nb::bytes& state,
+         bool resume, std::uint64_t checkpoint, nb::handle progress) {
         StatsOptions options;
         options.input = items;
         options.budget = budget;
@@ -286,11 +288,17 @@ void bind_prepare(nb::module_& module) {
         options.sketch = sketch;
         options.bins = bins;
         options.top = top;
+        options.state = path_of(state);
+        options.resume = resume;
+        options.checkpoint_bytes = checkpoint;
         return dict_of(work_on(options, progress, [&] { return stats(options); }), options);
       },
-      "items"_a, "budget"_a, "quantiles"_a, "sketch"_a, "bins"_a, "top"_a, "progress"_a.none(),
-      nb::sig("def stats(items: Items, budget: Budget, quantiles: Sequence[float], sketch: int, "
-              "bins: int, top: int, progress: object | None) -> dict[str, object]"));
+      "items"_a, "budget"_a, "quantiles"_a, "sketch"_a, "bins"_a, "top"_a, "state"_a, "resume"_a,
+      "checkpoint"_a, "progress"_a.none(),
+      nb::sig(
+          "def stats(items: Items, budget: Budget, quantiles: Sequence[float], sketch: int, "
+          "bins: int, top: int, state: bytes, resume: bool, checkpoint: int, progress: object | "
+          "None) -> dict[str, object]"));
 }
 
 }  // namespace evenkeel::python

@@ -57,6 +57,23 @@ def test_killed_at_any_moment_and_resumed_it_writes_the_same_bytes(folder, corpu
         assert sorted(os.listdir()) == sorted([*corpus, *outputs, "train.bin.tokenize.json"])
 
 
+@pytest.mark.parametrize("format", ["megatron", "datatrove", "nanogpt"])
+def test_killed_when_the_last_file_got_its_name_it_leaves_nothing(folder, corpus, format):
+    name = "t.ds" if format == "datatrove" else "t.bin"
+    options = {"format": format, "workers": 0, "checksums": True}
+    evenkeel.tokenize(corpus, name, "bytes", **options)
+    made = {path.name: path.read_bytes() for path in folder.iterdir()}
+    lengths = {"megatron": "t.idx.lengths", "datatrove": "t.ds.index"}.get(format, name)
+    for left in (f"{name}.partial.state", f"{name}.partial.state.new", f"{lengths}.partial"):
+        (folder / left).write_text("left")
+    (folder / f"{name}.partial").unlink(missing_ok=True)
+    assert evenkeel.tokenize(corpus, name, "bytes", resume=True, **options)["resumed"]
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == made
+    (folder / f"{name}.xxh3").unlink()  # it was killed before these were written
+    evenkeel.tokenize(corpus, name, "bytes", resume=True, **options)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == made
+
+
 # A tokenizer that kills the process that writes when it is called for the DIE-th time.
 DEADLY = """
 import os, signal, time

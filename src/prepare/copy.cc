@@ -51,9 +51,10 @@ class Copy {
         // An upload needs more memory than a file.
         reading_(std::clamp<std::uint64_t>(
             options.budget.limit() / (is_url(options.output) ? 4 : 2), 1_MiB, 32_MiB)),
-        source_(open_source(options, reading_)),
+        source_(open_source(options, reading_, before_)),
         from_(source_->kind.tokens ? source_->kind.tokens->dtype : source_->kind.array.dtype),
         convert_(from_, options.dtype.value_or(from_), options.budget) {
+    total_ = before_ + source_->bytes();
     if (options.dtype) {
       source_->kind.array.dtype = *options.dtype;
       if (*options.dtype != from_) source_->kind.array.descr.clear();
@@ -92,26 +93,28 @@ class Copy {
     std::vector<std::uint64_t> ends = shard_ends();
     std::uint64_t shard = finished_shards();
     report_.resumed = shard > 0;
-    if (ends.size() > 1 && !options_.resume) sys::unlink(state_path().c_str());
+    if (ends.size() > 1 && !options_.resume) remove_replaced(state_path());
     for (; shard < ends.size(); ++shard) {
-      copy_shard(shard, shard == 0 ? 0 : ends[shard - 1], ends[shard]);
-      if (ends.size() > 1) replace_file(state_path(), kind_ + std::to_string(shard + 1));
+      copy_shard(shard, ends[shard]);
+      if (ends.size() > 1) replace_file(state_path(), kind_ + finished_text());
     }
-    if (ends.size() > 1) sys::unlink(state_path().c_str());
+    if (ends.size() > 1) remove_replaced(state_path());
     return report_;
   }
 
  private:
-  static std::unique_ptr<ItemSource> open_source(const CopyOptions& options,
-                                                 std::uint64_t reading) {
+  // `counted`: bytes of lines that had to be counted before.
+  static std::unique_ptr<ItemSource> open_source(const CopyOptions& options, std::uint64_t reading,
+                                                 std::uint64_t& counted) {
     if (options.sets.empty()) {
       return open_items(options.input, options.budget, reading, group_bytes(options));
     }
-    const auto counted = [&options](std::uint64_t bytes) {
-      if (options.progress) options.progress({"counting", bytes, 0});
+    const auto count = [&options, &counted](std::uint64_t done, std::uint64_t all) {
+      counted = all;
+      // What is mixed afterwards is not known yet, but it is about as much.
+      if (options.progress) options.progress({"counting", done, 2 * all});
     };
-    return open_mixed(options.input, options.sets, options.repeat, options.budget, reading,
-                      counted);
+    return open_mixed(options.input, options.sets, options.repeat, options.budget, reading, count);
   }
 
   // Rows are copied in groups, but sampled and split one by one.
@@ -139,21 +142,40 @@ class Copy {
     return ends;
   }
 
-  std::uint64_t finished_shards() const {
+  // After a shard: where the next one begins, the bytes so far, and the items of each shard.
+  std::string finished_text() const {
+    std::string text = std::to_string(end_of_last_.item) + " " +
+                       std::to_string(end_of_last_.offset) + " " + std::to_string(report_.bytes);
+    for (const WorkOutput& one : report_.outputs) text += " " + std::to_string(one.items);
+    return text;
+  }
+  std::uint64_t finished_shards() {
     if (!options_.resume || options_.shares.size() < 2) return 0;
     const auto text = read_text_file(state_path());
     if (!text) return 0;
-    const auto shards = state_numbers(*text, kind_, "", 1);
-    if (!shards || shards->front() > options_.shares.size()) throw other_work(options_.output);
-    return shards->front();
+    constexpr std::size_t kBefore = 3;
+    const auto numbers = state_numbers(*text, kind_, "");
+    if (!numbers || numbers->size() <= kBefore ||
+        numbers->size() - kBefore > options_.shares.size()) {
+      throw other_work(options_.output);
+    }
+    end_of_last_ = {(*numbers)[0], (*numbers)[1]};
+    report_.bytes = (*numbers)[2];
+    for (std::size_t i = kBefore; i < numbers->size(); ++i) {
+      report_.items += (*numbers)[i];
+      report_.outputs.push_back({output_of(i - kBefore), (*numbers)[i]});
+    }
+    return numbers->size() - kBefore;
   }
 
   void select() {
     std::uint64_t items = source_->estimated_items();
     if (options_.input.unit == ItemUnit::kLines && options_.sets.empty()) {  // must be counted
+      total_ = 2 * source_->bytes();
       for (items = 0; source_->next(); ++items) {
         show_progress("counting", source_->position().offset);
       }
+      before_ = source_->bytes();
       source_->seek({});
     }
     items_ = items;
@@ -162,10 +184,10 @@ class Copy {
   void show_progress(std::string_view step, std::uint64_t offset) {
     if (!options_.progress || offset - reported_ < 4_MiB) return;
     reported_ = offset;
-    options_.progress({step, offset, source_->bytes()});
+    options_.progress({step, before_ + offset, total_});
   }
 
-  void copy_shard(std::uint64_t shard, std::uint64_t begin, std::uint64_t end) {
+  void copy_shard(std::uint64_t shard, std::uint64_t end) {
     const std::string path = output_of(shard);
     const auto sink = create_items(path, source_->kind, options_.format,
                                    {.budget = options_.budget,
@@ -177,12 +199,11 @@ class Copy {
     ItemPosition at = end_of_last_;
     std::uint64_t items = 0;
     if (sink->resumed()) {
-      const auto numbers = state_numbers(sink->state(), kind_, "", 3);
+      const auto numbers = state_numbers(sink->state(), kind_, "", 4);
       if (!numbers) throw other_work(path);
       at = {(*numbers)[0], (*numbers)[1]}, items = (*numbers)[2];
+      report_.bytes = (*numbers)[3];
       report_.resumed = true;
-    } else if (at.offset < begin) {  // after a resume: find the first item of this shard
-      at = skip_to(begin);
     }
     source_->seek(at);
     reported_ = at.offset;
@@ -206,7 +227,7 @@ class Copy {
       if (next.offset - saved < options_.checkpoint_bytes || !sink->can_checkpoint()) continue;
       saved = next.offset;
       sink->checkpoint(kind_ + std::to_string(next.item) + " " + std::to_string(next.offset) + " " +
-                       std::to_string(items));
+                       std::to_string(items) + " " + std::to_string(report_.bytes));
     }
     end_of_last_ = source_->position();
     report_.how = sink->how();
@@ -222,13 +243,6 @@ class Copy {
     return source_->bytes() / from_.size * options_.dtype.value_or(from_).size + kHeader;
   }
 
-  ItemPosition skip_to(std::uint64_t begin) {
-    source_->seek({});
-    while (source_->position().offset < begin && source_->next()) {
-    }
-    return source_->position();
-  }
-
   // Moves to the next selected item. False if there is none.
   bool skip_unwanted(Selection& selection, const ItemPosition& now) {
     const std::uint64_t size = source_->item_bytes();
@@ -237,6 +251,7 @@ class Copy {
       ++item;
       // Items of equal length are skipped without reading them.
       if (size == 0 && !source_->next()) return false;
+      show_progress("copying", size > 0 ? item * size : source_->position().offset);
     }
     if (item == items_) return false;
     if (size > 0 && item != now.item) source_->seek({item, item * size});
@@ -245,12 +260,14 @@ class Copy {
 
   const CopyOptions& options_;
   const std::uint64_t reading_;
+  // Of progress: bytes of all passes, and of those before this one.
+  std::uint64_t total_ = 0, before_ = 0;
   std::unique_ptr<ItemSource> source_;
   const DType from_;
   ElementConverter convert_;
   std::string kind_;
   std::uint64_t items_ = 0, reported_ = 0;
-  ItemPosition end_of_last_;
+  ItemPosition end_of_last_;  // where the next shard begins
   WorkReport report_;
 };
 

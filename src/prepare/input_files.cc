@@ -144,7 +144,7 @@ void require_other_files(const std::vector<std::string>& inputs, const std::stri
 
 std::optional<std::vector<std::uint64_t>> state_numbers(const std::string& state,
                                                         const std::string& kind,
-                                                        std::string_view word, std::size_t count) {
+                                                        std::string_view word) {
   std::string_view rest = state;
   if (!rest.starts_with(kind)) return std::nullopt;
   rest.remove_prefix(kind.size());
@@ -158,7 +158,14 @@ std::optional<std::vector<std::uint64_t>> state_numbers(const std::string& state
     numbers.push_back(*number);
     rest.remove_prefix(std::min(text.size() + 1, rest.size()));
   }
-  if (numbers.size() != count) return std::nullopt;
+  return numbers;
+}
+
+std::optional<std::vector<std::uint64_t>> state_numbers(const std::string& state,
+                                                        const std::string& kind,
+                                                        std::string_view word, std::size_t count) {
+  auto numbers = state_numbers(state, kind, word);
+  if (numbers && numbers->size() != count) return std::nullopt;
   return numbers;
 }
 

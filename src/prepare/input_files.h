@@ -29,8 +29,11 @@ std::string common_descr(const std::vector<std::string>& paths);
 void require_other_files(const std::vector<std::string>& inputs, const std::string& output,
                          const std::string& format);
 
-// Parses the state of a checkpoint: `kind`, `word`, then `count` numbers, which are returned. Empty
-// if the state is anything else.
+// Parses the state of a checkpoint: `kind`, `word`, then numbers, which are returned. With `count`,
+// there must be that many. Empty if the state is anything else.
+std::optional<std::vector<std::uint64_t>> state_numbers(const std::string& state,
+                                                        const std::string& kind,
+                                                        std::string_view word);
 std::optional<std::vector<std::uint64_t>> state_numbers(const std::string& state,
                                                         const std::string& kind,
                                                         std::string_view word, std::size_t count);

@@ -17,6 +17,7 @@ class ArraySink final : public ItemSink {
       : writer_(ArrayWriter::create(path, options)),
         resumed_(writer_.rows() > 0 || !writer_.state().empty()) {}
   void add(std::span<const std::byte> item) override { writer_.append(item); }
+  bool joins() const override { return true; }
   void checkpoint(const std::string& state) override { writer_.checkpoint(state); }
   bool can_checkpoint() const override { return !is_url(writer_.path()); }
   const std::string& state() const override { return writer_.state(); }
@@ -40,6 +41,7 @@ class TokenSink final : public ItemSink {
     writer_.append(item);
     if (documents_) writer_.end_document();
   }
+  bool joins() const override { return !documents_; }
   void checkpoint(const std::string& state) override { writer_.checkpoint(state); }
   bool can_checkpoint() const override { return !is_url(writer_.path()); }
   const std::string& state() const override { return writer_.state(); }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -26,6 +27,9 @@ struct ItemKind {
   std::uint64_t row_bytes = 0;               // for kRows
 };
 
+// Called while lines are counted: bytes so far, and of all files.
+using CountedBytes = std::function<void(std::uint64_t done, std::uint64_t all)>;
+
 class ItemSource {
  public:
   virtual ~ItemSource() = default;
@@ -47,10 +51,10 @@ class ItemSource {
  protected:
   friend std::unique_ptr<ItemSource> open_items(const ItemInput& input, const Budget& budget,
                                                 std::uint64_t memory, std::uint64_t group_bytes);
-  friend std::unique_ptr<ItemSource> open_mixed(
-      const ItemInput& input, const std::vector<WeightedFiles>& sets, bool repeat,
-      const Budget& budget, std::uint64_t memory,
-      const std::function<void(std::uint64_t bytes)>& counted);
+  friend std::unique_ptr<ItemSource> open_mixed(const ItemInput& input,
+                                                const std::vector<WeightedFiles>& sets, bool repeat,
+                                                const Budget& budget, std::uint64_t memory,
+                                                const CountedBytes& counted);
   std::string fingerprint_;
   std::vector<std::string> files_;  // all files that are read, including indexes
 };
@@ -68,6 +72,7 @@ class ItemSink {
  public:
   virtual ~ItemSink() = default;
   virtual void add(std::span<const std::byte> item) = 0;
+  virtual bool joins() const = 0;  // several items may be added as one
   virtual void checkpoint(const std::string& state) = 0;
   virtual bool can_checkpoint() const = 0;       // false for objects on servers
   virtual const std::string& state() const = 0;  // of the checkpoint at which it continues

@@ -64,6 +64,27 @@ void KllSketch::compact(std::size_t level) {
   low.assign(odd, least);
 }
 
+void KllSketch::save(StateWriter& state) const {
+  state.put(random_);
+  state.put(count_);
+  state.put(std::uint64_t{levels_.size()});
+  for (const std::vector<double>& level : levels_) {
+    state.put(std::uint64_t{level.size()});
+    state.put(std::span<const double>(level));
+  }
+}
+
+void KllSketch::load(StateReader& state) {
+  constexpr std::uint64_t kMostLevels = 64;
+  state.get(random_);
+  state.get(count_);
+  levels_.assign(std::max<std::uint64_t>(1, state.get_count(kMostLevels)), {});
+  for (std::vector<double>& level : levels_) {
+    level.resize(state.get_count(2 * size_ + 8));
+    state.get(std::span(level));
+  }
+}
+
 std::vector<std::pair<double, std::uint64_t>> KllSketch::cumulated() const {
   std::vector<std::pair<double, std::uint64_t>> all;
   for (std::size_t level = 0; level < levels_.size(); ++level) {

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "prepare/state_bytes.h"
+
 namespace evenkeel {
 
 // KLL (Karnin, Lang and Liberty, 2016): a number on level i stands for 2^i numbers. When a level is
@@ -23,6 +25,8 @@ class KllSketch {
 
   void add(std::span<const double> numbers);
   std::uint64_t count() const { return count_; }
+  void save(StateWriter& state) const;
+  void load(StateReader& state);  // of a sketch of the same size
 
   // The numbers in order, each with the count of numbers that are not above it.
   std::vector<std::pair<double, std::uint64_t>> cumulated() const;

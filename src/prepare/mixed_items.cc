@@ -86,11 +86,16 @@ class MixedSource final : public ItemSource {
 std::unique_ptr<ItemSource> open_mixed(const ItemInput& input,
                                        const std::vector<WeightedFiles>& sets, bool repeat,
                                        const Budget& budget, std::uint64_t memory,
-                                       const std::function<void(std::uint64_t bytes)>& counted) {
+                                       const CountedBytes& counted) {
   std::vector<std::unique_ptr<ItemSource>> sources;
   std::vector<std::uint64_t> counts;
   std::vector<std::string> files;
   std::string fingerprint = repeat ? "mixed, repeated" : "mixed";
+  std::uint64_t counted_bytes = 0, all_bytes = 0;
+  for (const WeightedFiles& set : sets) {
+    if (input.unit != ItemUnit::kLines) break;
+    for (const std::string& path : set.paths) all_bytes += file_size(path);
+  }
   for (const WeightedFiles& set : sets) {
     if (!(set.weight > 0 && set.weight < 1e18)) {
       throw Error(ErrorKind::kInvalid, "merge", "a weight is " + std::to_string(set.weight))
@@ -103,8 +108,11 @@ std::unique_ptr<ItemSource> open_mixed(const ItemInput& input,
     std::uint64_t items = source->estimated_items();
     if (input.unit == ItemUnit::kLines) {
       for (items = 0; source->next(); ++items) {
-        if (counted && items % 4096 == 0) counted(source->position().offset);
+        if (counted && items % 4096 == 0) {
+          counted(counted_bytes + source->position().offset, all_bytes);
+        }
       }
+      counted_bytes += source->bytes();
       source->seek_item(0);
     }
     if (items == 0) {

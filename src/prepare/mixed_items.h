@@ -16,6 +16,6 @@ namespace evenkeel {
 std::unique_ptr<ItemSource> open_mixed(const ItemInput& input,
                                        const std::vector<WeightedFiles>& sets, bool repeat,
                                        const Budget& budget, std::uint64_t memory,
-                                       const std::function<void(std::uint64_t bytes)>& counted);
+                                       const CountedBytes& counted);
 
 }  // namespace evenkeel

@@ -50,7 +50,39 @@ void fill_histogram(NumberStats& stats, const Cumulated& sketch, std::uint64_t b
 
 }  // namespace
 
-void NumberCollector::add(std::span<double> numbers) {
+void NumberCollector::add(std::span<const double> numbers) {
+  while (!numbers.empty()) {
+    const std::size_t now = std::min(numbers.size(), kTogether - count_waiting_);
+    std::copy_n(numbers.begin(), now, waiting_ + count_waiting_);
+    count_waiting_ += now;
+    numbers = numbers.subspan(now);
+    if (count_waiting_ < kTogether) return;
+    add_block(waiting_);
+    count_waiting_ = 0;
+  }
+}
+
+void NumberCollector::save(StateWriter& state) const {
+  for (const std::uint64_t number : {nan_, positive_infinity_, negative_infinity_}) {
+    state.put(number);
+  }
+  for (const double number : {min_, max_, mean_, squares_}) state.put(number);
+  state.put(std::uint64_t{count_waiting_});
+  state.put(std::span<const double>(waiting_, count_waiting_));
+  sketch_.save(state);
+}
+
+void NumberCollector::load(StateReader& state) {
+  for (std::uint64_t* number : {&nan_, &positive_infinity_, &negative_infinity_}) {
+    state.get(*number);
+  }
+  for (double* number : {&min_, &max_, &mean_, &squares_}) state.get(*number);
+  count_waiting_ = state.get_count(kTogether - 1);
+  state.get(std::span<double>(waiting_, count_waiting_));
+  sketch_.load(state);
+}
+
+void NumberCollector::add_block(std::span<double> numbers) {
   std::size_t count = 0;
   for (const double number : numbers) {
     numbers[count] = number;
@@ -90,7 +122,9 @@ void NumberCollector::add(std::span<double> numbers) {
   sketch_.add(numbers);
 }
 
-NumberStats NumberCollector::result(const StatsOptions& options) const {
+NumberStats NumberCollector::result(const StatsOptions& options) {
+  add_block({waiting_, count_waiting_});
+  count_waiting_ = 0;
   NumberStats stats;
   stats.count = sketch_.count();
   stats.nan = nan_;

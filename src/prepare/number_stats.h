@@ -14,11 +14,20 @@ class NumberCollector {
   static std::uint64_t memory(std::uint64_t sketch) {
     return sizeof(NumberCollector) + KllSketch::memory(sketch);
   }
-  // Reorders `numbers`. Most efficient with some hundreds at a time.
-  void add(std::span<double> numbers);
-  NumberStats result(const StatsOptions& options) const;
+  // The figures do not depend on how many numbers are added at a time: they are rounded as blocks
+  // of kTogether numbers are.
+  void add(std::span<const double> numbers);
+  NumberStats result(const StatsOptions& options);
+  void save(StateWriter& state) const;
+  void load(StateReader& state);
+
+  static constexpr std::size_t kTogether = 256;
 
  private:
+  void add_block(std::span<double> numbers);  // which it reorders
+
+  double waiting_[kTogether];  // numbers that are no block yet
+  std::size_t count_waiting_ = 0;
   std::uint64_t nan_ = 0, positive_infinity_ = 0, negative_infinity_ = 0;
   double min_ = 0, max_ = 0, mean_ = 0, squares_ = 0;  // of differences to the mean
   KllSketch sketch_;

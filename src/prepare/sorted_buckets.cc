@@ -222,24 +222,27 @@ void SortedBuckets::sort_few(Entry* first, Entry* last, const std::byte* memory)
 // uniform, so their bits divide them evenly. All keys are in base .. base + 2^bits - 1.
 void SortedBuckets::sort_by_bits(Entry* first, Entry* last, std::uint64_t base, unsigned bits,
                                  const std::byte* memory) const {
-  constexpr std::size_t kFew = 64;
-  constexpr unsigned kBits = 8;
-  if (static_cast<std::size_t>(last - first) <= kFew || bits == 0) {
-    return sort_few(first, last, memory);
-  }
-  const unsigned shift = bits > kBits ? bits - kBits : 0;
+  constexpr std::size_t kFew = 24;
+  constexpr unsigned kMostBits = 11;
+  const auto count = static_cast<std::size_t>(last - first);
+  if (count <= kFew || bits == 0) return sort_few(first, last, memory);
+  // A few entries for each bin at the end, and bins whose places fit the cache before.
+  const unsigned now =
+      std::min({static_cast<unsigned>(std::bit_width(count / 4)), kMostBits, bits});
+  const unsigned shift = bits - now;
   const auto bin_of = [&](const Entry& entry) { return (entry.high - base) >> shift; };
-  constexpr std::size_t kBins = 1 << kBits;
-  std::size_t counts[kBins] = {};
-  for (const Entry* entry = first; entry < last; ++entry) ++counts[bin_of(*entry)];
-  Entry *nexts[kBins], *ends[kBins];
-  Entry* place = first;
-  for (std::size_t bin = 0; bin < kBins; ++bin) {
-    nexts[bin] = place;
-    ends[bin] = place += counts[bin];
+  const std::size_t bins = std::size_t{1} << now;
+  Entry* nexts[1 << kMostBits];
+  std::size_t ends[1 << kMostBits];  // counts at first
+  std::fill_n(ends, bins, 0);
+  for (const Entry* entry = first; entry < last; ++entry) ++ends[bin_of(*entry)];
+  std::size_t end = 0;
+  for (std::size_t bin = 0; bin < bins; ++bin) {
+    nexts[bin] = first + end;
+    ends[bin] = end += ends[bin];
   }
-  for (std::size_t bin = 0; bin < kBins; ++bin) {
-    while (nexts[bin] < ends[bin]) {
+  for (std::size_t bin = 0; bin < bins; ++bin) {
+    while (nexts[bin] < first + ends[bin]) {
       Entry moved = *nexts[bin];
       for (std::size_t target = bin_of(moved); target != bin; target = bin_of(moved)) {
         std::swap(moved, *nexts[target]++);
@@ -247,8 +250,9 @@ void SortedBuckets::sort_by_bits(Entry* first, Entry* last, std::uint64_t base, 
       *nexts[bin]++ = moved;
     }
   }
-  for (std::size_t bin = 0; bin < kBins; ++bin) {
-    sort_by_bits(ends[bin] - counts[bin], ends[bin], base + (std::uint64_t{bin} << shift), shift,
+  for (std::size_t bin = 0, begin = 0; bin < bins; begin = ends[bin++]) {
+    if (ends[bin] - begin < 2) continue;
+    sort_by_bits(first + begin, first + ends[bin], base + (std::uint64_t{bin} << shift), shift,
                  memory);
   }
 }
@@ -281,6 +285,7 @@ std::span<const std::byte> SortedBuckets::item(std::size_t i) const {
     const std::byte* const later = memory + entries[i + kAhead].place;
     __builtin_prefetch(later);
     __builtin_prefetch(later + 64);
+    __builtin_prefetch(later + 128);
   }
   const std::byte* const head = memory + entries[i].place;
   return {head + head_bytes(), length_of(head)};

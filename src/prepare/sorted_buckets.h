@@ -63,6 +63,11 @@ class SortedBuckets {
   };
   std::optional<Part> next() EXCLUDES(mutex_);  // valid until the next call; empty after the last
   std::span<const std::byte> item(std::size_t i) const;
+  // Bytes from the item's beginning on that may be read, of this item and what lies behind it.
+  std::uint64_t readable(std::span<const std::byte> item) const {
+    return static_cast<std::uint64_t>(current_->memory.data() + current_->memory.size() -
+                                      item.data());
+  }
 
  private:
   struct Entry {

@@ -9,11 +9,14 @@
 #include <thread>
 
 #include "base/memory.h"
+#include "base/text_file.h"
 #include "base/thread.h"
 #include "evenkeel/bytes.h"
 #include "prepare/element_types.h"
+#include "prepare/input_files.h"
 #include "prepare/items.h"
 #include "prepare/number_stats.h"
+#include "write/output_file.h"
 
 namespace evenkeel {
 namespace {
@@ -86,6 +89,31 @@ class TokenCounter {
     ++reinterpret_cast<std::uint64_t*>(pages_[page].data())[number % kPageTokens];
   }
 
+  std::uint64_t state_bytes() const { return made_bytes_ + (pages_.size() + 2) * 8; }
+  void save(StateWriter& state) const {
+    state.put(uncounted_);
+    for (std::size_t i = 0; i < pages_.size(); ++i) {
+      if (!pages_[i]) continue;
+      state.put(std::uint64_t{i});
+      state.put(counts_of(i));
+    }
+    state.put(kNoPage);
+  }
+  void load(StateReader& state) {
+    state.get(uncounted_);
+    for (;;) {
+      std::uint64_t page = 0;
+      state.get(page);
+      if (page == kNoPage || !state.good()) return;
+      if (page >= kPages) return state.fail();
+      if ((page < pages_.size() && pages_[page]) || !make(page)) {
+        throw Error(ErrorKind::kBudget, "stats", "the counts of tokens do not fit the budget")
+            .hint("resume with the budget of the first run");
+      }
+      state.get(std::span(reinterpret_cast<std::uint64_t*>(pages_[page].data()), kPageTokens));
+    }
+  }
+
   void result(StatsReport& report, std::uint64_t top) const {
     report.uncounted = uncounted_;
     const auto rarer = [](const TokenCount& a, const TokenCount& b) {
@@ -94,7 +122,7 @@ class TokenCounter {
     std::vector<TokenCount>& best = report.most_frequent;
     for (std::size_t i = 0; i < pages_.size(); ++i) {
       if (!pages_[i]) continue;
-      const auto* const counts = reinterpret_cast<const std::uint64_t*>(pages_[i].data());
+      const std::span<const std::uint64_t> counts = counts_of(i);
       for (std::uint64_t j = 0; j < kPageTokens; ++j) {
         if (counts[j] == 0) continue;
         const TokenCount one{static_cast<std::int64_t>(i * kPageTokens + j), counts[j]};
@@ -107,7 +135,12 @@ class TokenCounter {
   }
 
  private:
-  static constexpr std::uint64_t kPageTokens = 1 << 16;
+  static constexpr std::uint64_t kPageTokens = 1 << 16, kPages = 1 << 16;
+  static constexpr std::uint64_t kNoPage = UINT64_MAX;  // behind the last one of a state
+
+  std::span<const std::uint64_t> counts_of(std::size_t page) const {
+    return {reinterpret_cast<const std::uint64_t*>(pages_[page].data()), kPageTokens};
+  }
 
   bool make(std::uint64_t page) {
     constexpr std::uint64_t kBytes = kPageTokens * sizeof(std::uint64_t);
@@ -165,18 +198,68 @@ class Stats {
     } else {
       read_tokens();
     }
+    if (!options_.state.empty()) remove_replaced(options_.state);
     return std::move(report_);
   }
 
  private:
   static constexpr std::uint64_t kMostBins = 10'000;
-  static constexpr std::size_t kTogether = 256;  // numbers of a column added at a time
+  static constexpr std::size_t kTogether = NumberCollector::kTogether;
+  static constexpr std::uint64_t kReportBytes = 4_MiB;
 
-  void show_progress() {
-    const std::uint64_t offset = source_->position().offset;
-    if (!options_.progress || offset - reported_ < 4_MiB) return;
-    reported_ = offset;
-    options_.progress({"reading", offset, source_->bytes()});
+  // Continues from the state of an earlier run, if there is one. `load` reads what was collected.
+  template <class Load>
+  void begin(Load load) {
+    kind_ = "evenkeel stats 1 of " + std::string(item_unit_name(options_.input.unit)) +
+            " by sketches of " + std::to_string(options_.sketch) + " of\n" +
+            source_->fingerprint() + "\n";
+    if (options_.state.empty()) return;
+    source_->require_apart_from(options_.state, "");
+    if (!options_.resume) {
+      remove_replaced(options_.state);
+      return;
+    }
+    const auto bytes = read_text_file(options_.state);
+    if (!bytes) return;
+    if (!bytes->starts_with(kind_)) throw other_work(options_.state);
+    StateReader state(std::string_view(*bytes).substr(kind_.size()));
+    ItemPosition at;
+    for (std::uint64_t* number :
+         {&at.item, &at.offset, &report_.items, &report_.bytes, &report_.tokens}) {
+      state.get(*number);
+    }
+    load(state);
+    if (!state.good() || !state.at_end()) {
+      throw Error(ErrorKind::kFormat, "resume", "the checkpoint is damaged")
+          .in(options_.state)
+          .hint("start over without --resume");
+    }
+    source_->seek(at);
+    reported_ = saved_ = at.offset;
+    report_.resumed = true;
+  }
+
+  // Between items: reports progress and saves a state. `save` writes what was collected, at most
+  // `most` bytes.
+  template <class Save>
+  void between(std::uint64_t most, Save save) {
+    const ItemPosition at = source_->position();
+    if (options_.progress && at.offset - reported_ >= kReportBytes) {
+      reported_ = at.offset;
+      options_.progress({"reading", at.offset, source_->bytes()});
+    }
+    if (options_.state.empty() || at.offset - saved_ < options_.checkpoint_bytes) return;
+    saved_ = at.offset;
+    std::string bytes;
+    bytes.reserve(kind_.size() + 5 * sizeof(std::uint64_t) + most);
+    bytes = kind_;
+    StateWriter state(bytes);
+    for (const std::uint64_t number :
+         {at.item, at.offset, report_.items, report_.bytes, report_.tokens}) {
+      state.put(number);
+    }
+    save(state);
+    replace_file(options_.state, bytes);
   }
 
   void read_rows() {
@@ -187,6 +270,9 @@ class Stats {
     std::vector<NumberCollector> collectors;
     collectors.reserve(columns);
     for (std::uint64_t i = 0; i < columns; ++i) collectors.emplace_back(options_.sketch, i);
+    begin([&](StateReader& state) {
+      for (NumberCollector& one : collectors) one.load(state);
+    });
     while (const auto rows = source_->next()) {
       const std::size_t count = rows->size() / row_bytes;
       in_parallel(columns, count, [&](std::uint64_t first, std::uint64_t last) {
@@ -201,14 +287,17 @@ class Stats {
       });
       report_.items += count;
       report_.bytes += rows->size();
-      show_progress();
+      between(columns * NumberCollector::memory(options_.sketch), [&](StateWriter& state) {
+        for (const NumberCollector& one : collectors) one.save(state);
+      });
     }
-    for (const NumberCollector& one : collectors) report_.columns.push_back(one.result(options_));
+    for (NumberCollector& one : collectors) report_.columns.push_back(one.result(options_));
   }
 
   Reservation reserve(std::uint64_t sketches) const {
+    const std::uint64_t copies = options_.state.empty() ? 1 : 2;  // a state as it is written
     const std::uint64_t one =
-        NumberCollector::memory(options_.sketch) + options_.bins * sizeof(HistogramBin);
+        copies * NumberCollector::memory(options_.sketch) + options_.bins * sizeof(HistogramBin);
     if (sketches > options_.budget.left() / one) {
       throw Error(ErrorKind::kBudget, "stats",
                   with_commas(sketches) + " columns need " + format_size(one) +
@@ -253,18 +342,16 @@ class Stats {
   void read_lines() {
     const Reservation share = reserve(1);
     NumberCollector lengths(options_.sketch, 0);
-    double numbers[kTogether];
-    std::size_t count = 0;
+    begin([&](StateReader& state) { lengths.load(state); });
     while (const auto line = source_->next()) {
-      numbers[count++] = static_cast<double>(line->size() - 1);  // without the newline
+      const auto length = static_cast<double>(line->size() - 1);  // without the newline
+      lengths.add({&length, 1});
       report_.bytes += line->size();
       ++report_.items;
-      if (count < kTogether) continue;
-      lengths.add({numbers, count});
-      count = 0;
-      show_progress();
+      if (report_.items % kTogether > 0) continue;
+      between(NumberCollector::memory(options_.sketch),
+              [&](StateWriter& state) { lengths.save(state); });
     }
-    lengths.add({numbers, count});
     report_.lengths = lengths.result(options_);
   }
 
@@ -274,7 +361,12 @@ class Stats {
     const bool documents = options_.input.unit == ItemUnit::kDocuments;
     const Reservation share = reserve(1);
     NumberCollector lengths(options_.sketch, 0);
-    TokenCounter counter(options_.budget, options_.budget.left() / 2);
+    TokenCounter counter(options_.budget,
+                         options_.budget.left() / (options_.state.empty() ? 2 : 3));
+    begin([&](StateReader& state) {
+      lengths.load(state);
+      counter.load(state);
+    });
     double numbers[kTogether];
     while (const auto item = source_->next()) {
       const std::size_t count = item->size() / dtype.size;
@@ -283,12 +375,16 @@ class Stats {
         read(item->data() + at * dtype.size, dtype.size, now, numbers);
         for (std::size_t i = 0; i < now; ++i) counter.add(numbers[i]);
       }
-      auto length = static_cast<double>(count);
+      const auto length = static_cast<double>(count);
       if (documents) lengths.add({&length, 1});
       if (documents) ++report_.items;
       report_.tokens += count;
       report_.bytes += item->size();
-      show_progress();
+      between(NumberCollector::memory(options_.sketch) + counter.state_bytes(),
+              [&](StateWriter& state) {
+                lengths.save(state);
+                counter.save(state);
+              });
     }
     counter.result(report_, options_.top);
     if (documents) report_.lengths = lengths.result(options_);
@@ -297,7 +393,8 @@ class Stats {
   const StatsOptions& options_;
   const std::uint64_t reading_;
   std::unique_ptr<ItemSource> source_;
-  std::uint64_t reported_ = 0;
+  std::string kind_;                        // identifies the work that a state belongs to
+  std::uint64_t reported_ = 0, saved_ = 0;  // offsets
   StatsReport report_;
 };
 

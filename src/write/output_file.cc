@@ -19,6 +19,8 @@
 namespace evenkeel {
 namespace {
 
+constexpr char kFresh[] = ".new";  // a file that is to replace another
+
 constexpr std::string_view kStateMagic = "evenkeel checkpoint 1";
 constexpr int kShortWrites = 64;  // in a row, before giving up
 
@@ -200,7 +202,7 @@ void OutputFile::open_partial(bool resume, bool allow_direct) {
     }
   }
   saved_ = checkpoint_.has_value();
-  if (!checkpoint_) sys::unlink(state_path().c_str());
+  if (!checkpoint_) remove_replaced(state_path());
   // Bytes after the checkpoint may not be on the disk. Drop them.
   resize(checkpoint_ ? round_up(checkpoint_->size, kAlignment) : 0);
 }
@@ -212,7 +214,7 @@ OutputFile::~OutputFile() {
 void OutputFile::discard() noexcept {
   if (gone_) return;
   gone_ = true;
-  sys::unlink(state_path().c_str());
+  remove_replaced(state_path());
   sys::unlink(partial_.c_str());
 }
 
@@ -339,11 +341,16 @@ void OutputFile::commit() {
   }
   gone_ = true;
   sync_folder_of(path_);
-  sys::unlink(state_path().c_str());
+  remove_replaced(state_path());
+}
+
+void remove_replaced(const std::string& path) noexcept {
+  sys::unlink((path + kFresh).c_str());
+  sys::unlink(path.c_str());
 }
 
 void replace_file(const std::string& path, const std::string& text) {
-  const std::string fresh = path + ".new";
+  const std::string fresh = path + kFresh;
   int made;
   do {
     made = sys::create(fresh.c_str(), O_WRONLY | O_TRUNC | O_NOFOLLOW, 0666);

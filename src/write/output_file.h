@@ -80,6 +80,8 @@ class OutputFile {
 // Replaces a small file in one step: a reader finds the old text or the new one, even after a
 // crash.
 void replace_file(const std::string& path, const std::string& text);
+// Removes such a file, and what a process that was killed meanwhile left of the next one.
+void remove_replaced(const std::string& path) noexcept;
 
 // The error for a failed write. If the disk is full, it says how much is free.
 class Error;

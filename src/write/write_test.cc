@@ -149,10 +149,20 @@ TEST_F(FileWriterTest, DoesNotFollowALinkOfTheUnfinishedName) {
   write("victim", "precious");
   std::filesystem::create_symlink(path("victim"), path("f.partial"));
   EXPECT_THROW(FileWriter(path("f"), {.budget = 1_MiB}), Error);
-  std::filesystem::create_symlink(path("victim"), path("g.partial.state.new"));
   FileWriter writer(path("g"), {.budget = 1_MiB});
+  std::filesystem::create_symlink(path("victim"), path("g.partial.state.new"));
   EXPECT_THROW(writer.save({0, "kind", "", ""}), Error);
   EXPECT_EQ(contents(path("victim")), "precious");
+}
+
+// A process that is killed while it saves leaves such a file.
+TEST_F(FileWriterTest, RemovesHalfACheckpoint) {
+  FileWriter writer(path("f"), {.budget = 1_MiB});
+  writer.save({0, "kind", "", ""});
+  write("f.partial.state.new", "half");
+  writer.complete();
+  writer.commit();
+  EXPECT_FALSE(std::filesystem::exists(path("f.partial.state.new")));
 }
 
 // Memory that is needed at the end is reserved at the beginning.

@@ -109,7 +109,8 @@ def read_documents(
         if found is None and not ended:
             last = by.last(bytes(block[first:])) + first
             raise too_long(path, base + last, most)
-        text = bytes(block[first:stop])
+        with memoryview(block) as view:
+            text = bytes(view[first:stop])  # one copy
         return base + first, text.rstrip(by.repeats) if found and by.repeats else text
 
 

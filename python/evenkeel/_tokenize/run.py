@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
@@ -115,9 +116,22 @@ def finished_report(job: Job) -> dict[str, Any] | None:
     report: dict[str, Any] | None = read_json(report_path(job))
     if report is None:
         return None
-    done = all(os.path.exists(token_path(job, path)) for path in job.outputs)
+    files = [token_path(job, path) for path in job.outputs]
+    if job.checksums:
+        files += [path + ".xxh3" for path in files]
+    done = all(os.path.exists(path) for path in files)
     under_way = any(os.path.exists(token_path(job, path) + ".partial") for path in job.outputs)
     return report if report.get("job") == job.fingerprint() and done and not under_way else None
+
+
+def _remove_leftovers(job: Job) -> None:
+    """What a run leaves that is killed when a file had just got its name. All are complete now."""
+    for tokens in (token_path(job, path) for path in job.outputs):
+        beside = {"megatron": tokens[:-4] + ".idx.lengths", "datatrove": tokens + ".index"}
+        for path in filter(None, (tokens, beside.get(job.format))):
+            for ending in (".partial", ".partial.state", ".partial.state.new"):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(path + ending)
 
 
 def run(
@@ -136,6 +150,7 @@ def run(
     if resume:
         report = finished_report(job)
         if report is not None:
+            _remove_leftovers(job)
             return {**report, "resumed": True, "seconds": 0.0}
     elif os.path.exists(report_path(job)):
         os.unlink(report_path(job))
@@ -285,6 +300,7 @@ def _finish(job: Job, outputs: Sequence[_Output | None], counts: dict[str, Any])
     write_json(report_path(job), report)
     if outputs[-1] is not None:
         outputs[-1].writer.close()
+    _remove_leftovers(job)
     return report
 
 

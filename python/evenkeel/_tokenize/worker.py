@@ -16,7 +16,14 @@ from typing import Any
 import numpy as np
 
 from evenkeel._tokenize import encoders
-from evenkeel._tokenize.documents import LINES, Message, read_documents, texts_of, too_long
+from evenkeel._tokenize.documents import (
+    LINES,
+    Message,
+    Splitter,
+    read_documents,
+    texts_of,
+    too_long,
+)
 from evenkeel._tokenize.job import Job
 
 _GROUP = 256 << 10  # bytes of text that are passed to a library at a time
@@ -58,7 +65,7 @@ class Work:
                     f"tokenize: token {int(joined.max())} does not fit {self._dtype}, although the"
                     f" tokenizer reports a vocabulary of {self._encoder.vocabulary:,}"
                 )
-            out.append((joined.astype(self._dtype).tobytes(), lengths.tobytes()))
+            out.append((joined.astype(self._dtype, copy=False).tobytes(), lengths.tobytes()))
         return out, counts
 
     def _encode(self, texts: list[str]) -> list[Any]:
@@ -103,8 +110,7 @@ class Work:
             self._read = end - begin
             if block is None:
                 return
-            self._escapes = format == "jsonl" and b"\\u" in block
-            yield texts_of(block, path, at, format, by, job.text_key, job.invalid)
+            yield self._texts_of(block, path, at, format, by)
         elif kind == "files":
             for path in message[1]:
                 with open(path, "rb") as file:
@@ -117,8 +123,7 @@ class Work:
             _, path, format, at, block = message
             by = LINES if format == "jsonl" else self._by
             self._read = len(block)
-            self._escapes = format == "jsonl" and b"\\u" in block
-            yield texts_of(block, path, at, format, by, job.text_key, job.invalid)
+            yield self._texts_of(block, path, at, format, by)
         else:
             _, path, _row, lengths, data = message
             ends = np.cumsum(np.frombuffer(lengths, np.int64)).tolist()
@@ -127,6 +132,15 @@ class Work:
                 str(data[begin:end], "utf-8", "replace" if job.invalid == "replace" else "strict")
                 for begin, end in zip([0, *ends], ends)
             ]
+
+    def _texts_of(
+        self, block: bytes, path: str, at: int, format: str, by: Splitter | None
+    ) -> list[str]:
+        texts = texts_of(block, path, at, format, by, self._job.text_key, self._job.invalid)
+        # Python knows without looking which texts are ASCII; most often all are.
+        ascii = all(map(str.isascii, texts))
+        self._escapes = format == "jsonl" and not ascii and b"\\u" in block
+        return texts
 
 
 def _mended(text: str) -> str:
