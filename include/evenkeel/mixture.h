@@ -28,7 +28,9 @@ std::string_view exhausted_name(Exhausted exhausted);
 
 // For loaders of several sets. All of it is counted in samples of all ranks together, so that it
 // does not depend on how a step is divided among ranks. Seeking takes O(stages), and a walk of at
-// most one period of the weights for each; see WeightedTokens.
+// most one period of the weights for each; see WeightedTokens. The order `blocks` takes turns of as
+// many samples of a set as it has streams: what is said of a sample is true of a turn. A stage then
+// begins with the first turn that begins at its step or later, and max_epochs count whole turns.
 struct MixtureOptions {
   // In the order of their steps. The weights of the sets themselves count until the first of them
   // begins. Within each stage, every set has its share to within one sample at every prefix; each

@@ -56,7 +56,8 @@ class Loader(_Base):
     weights 1 : 3 from step 200,000 on. Each set goes on where it was, and shares are exact within
     each stage. `max_epochs` limits the epochs of every set, or of each: [1, None]. `exhausted` says
     what happens when a set has had them: "stop" ends the loader, "drop" gives its weight to the
-    other sets, "repeat" begins the set again with its first epoch.
+    other sets, "repeat" begins the set again with its first epoch. With order="blocks" weights
+    change and sets end between two turns of `streams` rows.
 
     Without `device` batches are ndarrays; with it, torch tensors on that device. Batches for a GPU
     are copied from pinned memory on their own stream while the batch before is used. `transform` is

@@ -153,19 +153,22 @@ class WindowHolder : public BatchMaker {
 // Windows of the order `blocks`.
 class BlockWindows : public WindowHolder {
  public:
+  struct Epochs {
+    // How many of this rank's positions are taken of an epoch; without it all are.
+    std::optional<std::uint64_t> taken = {};
+    std::uint64_t repeat = 0;  // epochs after which the first one comes again; 0: never
+  };
   std::uint64_t positions_of_epoch() const { return positions_; }
 
  protected:
-  // See WindowReader for `order` and `taken`.
-  BlockWindows(const Order& order, std::uint64_t samples, std::optional<std::uint64_t> taken);
+  // See WindowReader for `order`.
+  BlockWindows(const Order& order, std::uint64_t samples, const Epochs& epochs);
   void start(std::vector<ReadStream> streams, std::uint64_t limit) {
     WindowHolder::start(std::move(streams), limit, windows_);
   }
 
   const BlockOrder& order() const { return order_; }
-  std::uint64_t epoch_of(std::uint64_t window) const {
-    return first_epoch_.epoch + window / windows_;
-  }
+  std::uint64_t epoch_of(std::uint64_t window) const { return epoch_at(window / windows_); }
   // This rank's part of a window, as runs of rows.
   void runs_of(std::uint64_t number, std::vector<RowRun>& runs) const;
   // Calls `copy(slot, places)` for the rows of positions first, first + 1, ... in as many parts as
@@ -185,9 +188,13 @@ class BlockWindows : public WindowHolder {
   std::uint64_t number_of(std::uint64_t position) const override;
   std::uint64_t begin_of(std::uint64_t number) const override;
   std::uint64_t end_of(std::uint64_t number) const override;
-  BlockOrder order_at(std::uint64_t epoch) const;
+  std::uint64_t epoch_at(std::uint64_t number) const {
+    return first_epoch_.epoch + (repeat_ > 0 ? number % repeat_ : number);
+  }
+  BlockOrder order_at(std::uint64_t number) const;
 
   const Order first_epoch_;
+  const std::uint64_t repeat_;
   const std::uint64_t samples_;
   const BlockOrder order_;                   // of the first epoch: its sizes are those of all
   const std::uint64_t positions_, windows_;  // that are taken of an epoch
@@ -198,12 +205,11 @@ class BlockWindows : public WindowHolder {
 // Blocks are read in place where the engine can.
 class WindowReader final : public BlockWindows {
  public:
-  // `order` is of kind kBlocks; its epoch is that of position 0. `taken` is how many of this rank's
-  // positions are taken of an epoch; without it all are. Until `seek`, one epoch is read. Throws
-  // Error (kBudget) with the arithmetic when two parts of a window do not fit, and kInvalid for an
-  // order that makes no sense; nothing is read then.
+  // `order` is of kind kBlocks; its epoch is that of position 0. Until `seek`, one epoch is read.
+  // Throws Error (kBudget) with the arithmetic when two parts of a window do not fit, and kInvalid
+  // for an order that makes no sense; nothing is read then.
   WindowReader(std::shared_ptr<Array::Impl> array, std::shared_ptr<Engine> engine,
-               const Order& order, SampleShape shape, std::optional<std::uint64_t> taken = {});
+               const Order& order, SampleShape shape, const Epochs& epochs = {});
   ~WindowReader() override { close(); }
 
   // Bytes that the reader of such an order takes from the budget.

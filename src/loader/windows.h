@@ -35,6 +35,7 @@ class LoaderWindows {
   struct Set {
     std::shared_ptr<SharedOrder> order;  // of kBlocks, or there are no windows
     SampleShape shape;                   // in the arrays of all fields
+    std::uint64_t repeat = 0;            // epochs after which it begins again; 0: never
   };
 
   LoaderWindows(const Steps& steps, std::vector<Set> sets);

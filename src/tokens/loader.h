@@ -86,8 +86,9 @@ struct TokenLoader::Impl final : Assembler, BatchLoader<TokenLoader::Impl, Batch
   static LoaderOptions check(LoaderOptions options, const std::vector<WeightedTokens>& sets);
   std::shared_ptr<Array::Impl> open_joined() const;
   std::unique_ptr<DocumentBatches> make_documents() const;
-  Steps make_steps() const;
   std::vector<LoaderWindows::Set> make_sets() const;
+  std::optional<StagedMixture> make_mixture() const;
+  Steps make_steps() const;
   Schedule make_schedule();
   std::unique_ptr<SampleOrder> make_order(std::size_t set, DocumentBatches::OrderUse use);
   // Of kBlocks: windows of crops, or of the tokens that documents say, with their loss masks.
@@ -114,9 +115,11 @@ struct TokenLoader::Impl final : Assembler, BatchLoader<TokenLoader::Impl, Batch
   const DType out_type_;
   const std::shared_ptr<const MegatronDataset> megatron_;  // of kMegatron
   const std::unique_ptr<DocumentBatches> documents_;  // nullptr: rows are crops, and nothing else
-  std::optional<StagedMixture> mixed_;  // made with the first schedule, for both; not of kMegatron
-  const Steps steps_;                   // of kBlocks and kMegatron
   const std::vector<LoaderWindows::Set> sets_;
+  // Of both schedules. Not of kMegatron; of other orders but kBlocks it is made with the first.
+  std::optional<StagedMixture> mixed_;
+  bool scheduled_ = false;            // the first schedule is made; the second one explains
+  const Steps steps_;                 // of kBlocks and kMegatron
   LoaderWindows windows_;             // of kBlocks
   DocumentWindows document_windows_;  // the same, where documents say which tokens rows have
   std::shared_ptr<Engine> engine_, mask_engine_;
