@@ -164,7 +164,6 @@ class DocumentBatches {
   const DocumentsLayout layout_;
   // kMask where no file has an index: documents are found in the rows, and no index is made.
   const bool by_tokens_;
-  PageBuffer counting_;  // int32 from 0 on, one for each column
   std::vector<Set> sets_;
   LossMasks masks_;
   std::deque<Slot> slots_;

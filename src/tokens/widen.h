@@ -17,8 +17,10 @@ bool can_widen(DType stored, DType out);
 bool widen_xy(DType stored, const std::byte* tokens, std::uint64_t count, DType out, std::byte* x,
               std::byte* y);
 
-// Sets `count` numbers to one value, with the widest instructions of this processor.
-void fill_numbers(std::int32_t* out, std::uint64_t count, std::int32_t value);
+// positions[i] = i and numbers[i] = value for i < count, with the widest instructions of this
+// processor.
+void number_document(std::int32_t* positions, std::int32_t* numbers, std::uint64_t count,
+                     std::int32_t value);
 
 // The instructions that widen_xy uses on this processor: "AVX2" or "plain".
 const char* widened_by();
