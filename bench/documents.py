@@ -1,6 +1,7 @@
 """Rows with documents: the speed of each mode, compared with a loader without documents.
 
 usage: .venv/bin/python bench/documents.py [--folder DIR] [--tokens N] [--cold] [--order blocks]
+       [--modes none mask start]
 
 Lengths are log-normal with a heavy tail, about those of FineWeb. Modes alternate, so that other
 load on the machine affects all of them; the median of the rounds is shown. The last lines are other
@@ -50,7 +51,8 @@ def drop_cached(path: str) -> None:
     os.close(fd)
 
 
-def rows_per_second(path: str, mode: str | None, steps: int, cold: bool, order: str) -> float:
+def measure(path: str, mode: str | None, steps: int, cold: bool, order: str) -> tuple[float, float]:
+    """Rows a second, and microseconds of a processor for each row."""
     if cold:
         drop_cached(path)
         drop_cached(f"{path}.index")
@@ -58,10 +60,11 @@ def rows_per_second(path: str, mode: str | None, steps: int, cold: bool, order: 
     tokens = evenkeel.tokens(path, budget=budget)
     with evenkeel.TokenLoader(tokens, ROWS, COLUMNS, order=order, documents=mode) as loader:
         next(loader)
-        began = time.perf_counter()
+        began, used = time.perf_counter(), time.process_time()
         for _ in range(steps):
             next(loader)
-        return steps * ROWS / (time.perf_counter() - began)
+        used, rows = time.process_time() - used, steps * ROWS
+        return rows / (time.perf_counter() - began), used / rows * 1e6
 
 
 def pieces_of(lengths: np.ndarray) -> np.ndarray:
@@ -169,18 +172,27 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--cold", action="store_true", help="not cached, under 64 MiB")
     parser.add_argument("--order", default="shuffled", choices=("shuffled", "blocks"))
+    parser.add_argument("--modes", nargs="+", help="measure only these, and no other packers")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
         path, lengths = make(folder, args.tokens)
         modes = [None, "mask", "start", "packed", "whole"]
+        if args.modes:
+            modes = [None if mode == "none" else mode for mode in args.modes]
         rates: dict[str | None, list[float]] = {mode: [] for mode in modes}
+        costs: dict[str | None, list[float]] = {mode: [] for mode in modes}
         for _ in range(args.rounds):
             for mode in modes:
-                rates[mode].append(rows_per_second(path, mode, args.steps, args.cold, args.order))
-        plain = statistics.median(rates[None])
+                rate, cost = measure(path, mode, args.steps, args.cold, args.order)
+                rates[mode].append(rate)
+                costs[mode].append(cost)
+        plain = statistics.median(rates[modes[0]])
         for mode in modes:
             rate = statistics.median(rates[mode])
-            print(f"{mode or 'none':9} {rate:12,.0f} rows/s  {rate / plain:5.2f}")
+            cost = f"processor: {statistics.median(costs[mode]):.2f} us a row"
+            print(f"{mode or 'none':9} {rate:12,.0f} rows/s  {rate / plain:5.2f}  {cost}")
+        if args.modes:
+            return
         some = lengths[:100_000]
         others = {"python": best_fit, "olmo-core": olmo}
         for name, pack in others.items():

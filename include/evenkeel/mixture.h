@@ -28,7 +28,9 @@ std::string_view exhausted_name(Exhausted exhausted);
 
 // For loaders of several sets. Everything is counted in samples of all ranks together, so it does
 // not depend on how a step is divided among ranks. Seeking walks at most one period of the weights
-// for each stage; see WeightedTokens.
+// for each stage; see WeightedTokens. With order `blocks`, sets take turns of as many samples as
+// there are streams, and shares are exact in turns: a stage begins with the first turn that starts
+// at its step or later, and max_epochs counts whole turns.
 struct MixtureOptions {
   // Ordered by step. Until the first stage begins, the weights of the sets themselves apply. Within
   // each stage, every set has its share to within one sample at every prefix. Each set continues

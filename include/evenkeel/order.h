@@ -107,6 +107,7 @@ class Permutation {
  private:
   friend class Sequence;
   friend class BlockOrder;  // src/order/block_order.h
+  friend class WholeOrder;  // src/tokens/whole_order.h
   // Its round keys are the Philox outputs at counters first_key, first_key + 1, ...
   struct KeysFrom {
     std::uint64_t first_key;

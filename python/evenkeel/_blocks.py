@@ -176,8 +176,9 @@ class InBlocks(Stepping):
         """Continues where `state` was saved, also with another world, batch size or prefetch.
         Raises ValueError, which names the difference, if the state belongs to other data, seed or
         order. With order="blocks", the sizes of blocks and windows come from the state, unless
-        others were passed to the loader. A mixture with documents="packed" or "whole" needs the
-        streams= of the state, whose default depends on world and batch size."""
+        others were passed to the loader. A mixture with documents="packed" or "whole", with stages
+        or with max_epochs needs the streams= of the state, whose default depends on world and batch
+        size."""
         if self._order == "blocks" and isinstance(state, Mapping) and "state" in state:
             self._require_told(Blocks(*self.blocks_of_state(state["state"])))
         Stepping.load_state_dict(self, state)  # no super(): see _stepping.over
@@ -188,9 +189,13 @@ class InBlocks(Stepping):
         mine = self._blocks_for({**self._told, "block": self._told["block"] or theirs.block_rows})
         for name, there, here in zip(self._told, theirs, mine):
             if self._told[name] is not None and there != here:
+                # The default of streams= need not be what a mixture that changes has in its state.
+                hint = f"leave {name}= out, and it comes from the state"
+                if name == "streams":
+                    hint = f"pass streams={there}"
                 raise ValueError(
                     f"load: the state has {name} {there:,}, this loader has {here:,}\n"
-                    f"hint: leave {name}= out, and it comes from the state"
+                    f"hint: {hint}"
                 )
 
 

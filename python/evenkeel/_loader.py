@@ -52,7 +52,8 @@ class TokenLoader(_Base):
     weights 1 : 3 from step 200,000 on. Each set continues where it was, and shares are exact within
     each stage. `max_epochs` limits the epochs of all sets, or of each: [1, None]. `exhausted` says
     what happens when a set reaches the limit: "stop" ends the loader, "drop" gives its weight to
-    the other sets, "repeat" starts the set again with its first epoch.
+    the other sets, "repeat" starts the set again with its first epoch. With order="blocks", weights
+    change and sets end between two turns of `streams` samples.
 
     `documents` says what to do with documents: "mask" returns the same rows and where documents
     begin in them, "start" rows that begin where a document begins, "packed" rows of whole

@@ -56,7 +56,8 @@ class Loader(_Base):
     weights 1 : 3 from step 200,000 on. Each set continues where it was, and shares are exact within
     each stage. `max_epochs` limits the epochs of all sets, or of each: [1, None]. `exhausted` says
     what happens when a set reaches the limit: "stop" ends the loader, "drop" gives its weight to
-    the other sets, "repeat" starts the set again with its first epoch.
+    the other sets, "repeat" starts the set again with its first epoch. With order="blocks", weights
+    change and sets end between two turns of `streams` rows.
 
     Without `device` batches are ndarrays; with it, torch tensors on that device. Batches for a GPU
     are copied from pinned memory on their own stream while the previous batch is used. `transform`

@@ -51,8 +51,8 @@ def chairman(weights):
         yield chosen
 
 
-def reference(schedule, step, epochs=(), limits=(), exhausted="stop"):
-    """(set, index in its order, stage) of each sample."""
+def reference(schedule, step, epochs=(), limits=(), exhausted="stop", turn=1):
+    """(set, index in its order, stage) of each sample, or of each turn of as many samples."""
     taken, dropped = [0] * len(epochs), set()
     starts = sorted(schedule)
     sample, stage, mixture = 0, 0, None
@@ -63,13 +63,13 @@ def reference(schedule, step, epochs=(), limits=(), exhausted="stop"):
 
     mixture = begin()
     while True:
-        if stage + 1 < len(starts) and sample == starts[stage + 1] * step:
+        while stage + 1 < len(starts) and sample * turn >= starts[stage + 1] * step:
             stage += 1
             mixture = begin()
         if mixture is None:
             return
         chosen = next(mixture)
-        most = limits[chosen] * epochs[chosen] if limits and limits[chosen] else None
+        most = limits[chosen] * epochs[chosen] // turn if limits and limits[chosen] else None
         if most is not None and taken[chosen] >= most:
             if exhausted == "stop":
                 return
@@ -361,12 +361,6 @@ def test_bad_options_are_refused(sets, options, error, message):
         evenkeel.TokenLoader(
             [(one, 1) for one in sets[:2]], 4, BLOCK, **{"order": "shuffled", **options}
         )
-
-
-def test_blocks_have_no_stages(arrays):
-    data = [(one, 1) for one in arrays]
-    with pytest.raises(ValueError, match="one weight each"):
-        evenkeel.Loader(data, 4, order="blocks", streams=1, schedule={0: [1, 1, 2], 9: [1, 1, 1]})
 
 
 def test_stages_are_for_several_sets(sets):

@@ -153,20 +153,20 @@ void WindowHolder::seek(std::uint64_t position, std::uint64_t end) {
   interrupted_ = false;
 }
 
-BlockWindows::BlockWindows(const Order& order, std::uint64_t samples,
-                           std::optional<std::uint64_t> taken)
+BlockWindows::BlockWindows(const Order& order, std::uint64_t samples, const Epochs& epochs)
     : first_epoch_(order),
+      repeat_(epochs.repeat),
       samples_(samples),
       order_(order, samples),
-      positions_(taken.value_or(order_.first_position(order_.windows()))),
+      positions_(epochs.taken.value_or(order_.first_position(order_.windows()))),
       windows_(positions_ == 0 ? 0 : order_.window_of(positions_ - 1) + 1) {}
 
 void BlockWindows::runs_of(std::uint64_t number, std::vector<RowRun>& runs) const {
   order_at(number / windows_).runs(number % windows_, runs);
 }
 
-BlockOrder BlockWindows::order_at(std::uint64_t epoch) const {
-  return {first_epoch_.at_epoch(first_epoch_.epoch + epoch), samples_};
+BlockOrder BlockWindows::order_at(std::uint64_t number) const {
+  return {first_epoch_.at_epoch(epoch_at(number)), samples_};
 }
 
 std::uint64_t BlockWindows::number_of(std::uint64_t position) const {
@@ -218,9 +218,8 @@ std::uint64_t WindowReader::memory(const Array::Impl& array, const Engine& engin
 }
 
 WindowReader::WindowReader(std::shared_ptr<Array::Impl> array, std::shared_ptr<Engine> engine,
-                           const Order& order, SampleShape shape,
-                           std::optional<std::uint64_t> taken)
-    : BlockWindows(order, shape.samples, taken),
+                           const Order& order, SampleShape shape, const Epochs& epochs)
+    : BlockWindows(order, shape.samples, epochs),
       array_(std::move(array)),
       engine_(std::move(engine)),
       shape_(std::move(shape)),

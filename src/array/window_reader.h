@@ -153,19 +153,22 @@ class WindowHolder : public BatchMaker {
 // Windows of the order `blocks`.
 class BlockWindows : public WindowHolder {
  public:
+  struct Epochs {
+    // How many of this rank's positions are taken of an epoch; without it all are.
+    std::optional<std::uint64_t> taken = {};
+    std::uint64_t repeat = 0;  // epochs after which the first one comes again; 0: never
+  };
   std::uint64_t positions_of_epoch() const { return positions_; }
 
  protected:
-  // See WindowReader for `order` and `taken`.
-  BlockWindows(const Order& order, std::uint64_t samples, std::optional<std::uint64_t> taken);
+  // See WindowReader for `order`.
+  BlockWindows(const Order& order, std::uint64_t samples, const Epochs& epochs);
   void start(std::vector<ReadStream> streams, std::uint64_t limit) {
     WindowHolder::start(std::move(streams), limit, windows_);
   }
 
   const BlockOrder& order() const { return order_; }
-  std::uint64_t epoch_of(std::uint64_t window) const {
-    return first_epoch_.epoch + window / windows_;
-  }
+  std::uint64_t epoch_of(std::uint64_t window) const { return epoch_at(window / windows_); }
   // Returns this rank's part of a window as runs of rows.
   void runs_of(std::uint64_t number, std::vector<RowRun>& runs) const;
   // Calls `copy(slot, places)` for the rows at positions first, first + 1, ..., once for each
@@ -185,9 +188,13 @@ class BlockWindows : public WindowHolder {
   std::uint64_t number_of(std::uint64_t position) const override;
   std::uint64_t begin_of(std::uint64_t number) const override;
   std::uint64_t end_of(std::uint64_t number) const override;
-  BlockOrder order_at(std::uint64_t epoch) const;
+  std::uint64_t epoch_at(std::uint64_t number) const {
+    return first_epoch_.epoch + (repeat_ > 0 ? number % repeat_ : number);
+  }
+  BlockOrder order_at(std::uint64_t number) const;
 
   const Order first_epoch_;
+  const std::uint64_t repeat_;
   const std::uint64_t samples_;
   const BlockOrder order_;                   // of the first epoch; all epochs have the same sizes
   const std::uint64_t positions_, windows_;  // taken in an epoch
@@ -198,12 +205,11 @@ class BlockWindows : public WindowHolder {
 // filled. Blocks are read in place if the engine can do that.
 class WindowReader final : public BlockWindows {
  public:
-  // `order` has kind kBlocks; its epoch is the epoch of position 0. `taken` is how many of this
-  // rank's positions are taken in an epoch (default: all). Until `seek`, one epoch is read. Throws
-  // Error, before anything is read: kBudget with the arithmetic if two parts of a window do not
-  // fit, and kInvalid for an invalid order.
+  // `order` has kind kBlocks; its epoch is the epoch of position 0. Until `seek`, one epoch is
+  // read. Throws Error, before anything is read: kBudget with the arithmetic if two parts of a
+  // window do not fit, and kInvalid for an invalid order.
   WindowReader(std::shared_ptr<Array::Impl> array, std::shared_ptr<Engine> engine,
-               const Order& order, SampleShape shape, std::optional<std::uint64_t> taken = {});
+               const Order& order, SampleShape shape, const Epochs& epochs = {});
   ~WindowReader() override { close(); }
 
   // Bytes that a reader with these arguments takes from the budget.

@@ -197,6 +197,7 @@ class DocumentReader {
   const std::uint64_t* cached(std::uint64_t block);
   const std::uint64_t* block(const Part& part, std::uint64_t number);
   void load(std::span<const std::uint64_t> blocks);
+  static void prefetch(const Search& search, const std::uint64_t* entries);
   void run_searches();
   std::uint64_t* new_frame(std::uint64_t block);
   const Part& part_of_block(std::uint64_t block) const;

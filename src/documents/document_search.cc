@@ -122,30 +122,52 @@ std::uint64_t DocumentReader::next_guess(Search& search) const {
   }
 }
 
-// Searches continue while the blocks that they need are in memory. Then all missing blocks are read
+// Prefetches the entries where the search probably ends in the block of its guess, as `advance`
+// computes it if documents are spread evenly.
+void DocumentReader::prefetch(const Search& search, const std::uint64_t* entries) {
+  const double blocks = static_cast<double>(search.highest - search.lowest + 1);
+  const auto values = static_cast<double>(search.highest_value - search.lowest_value);
+  const double into = static_cast<double>(search.token) - static_cast<double>(search.lowest_value);
+  const double place =
+      (into * blocks / values - static_cast<double>(search.guess - search.lowest)) * kBlock;
+  __builtin_prefetch(entries);
+  __builtin_prefetch(entries + kBlock);
+  if (!(place >= 0 && place < kBlock)) return;  // also if there are no values
+  constexpr std::uint64_t kAround = 2 * kLine;
+  const std::uint64_t line = static_cast<std::uint64_t>(place) / kLine * kLine;
+  const std::uint64_t end = std::min(kBlock, line + kAround + kLine);
+  for (std::uint64_t at = line - std::min(line, kAround); at < end; at += kLine) {
+    __builtin_prefetch(entries + at);
+  }
+}
+
+// Searches continue while the blocks that they need are in memory. Their entries are prefetched
+// first, so that all searches wait for memory together. Then all missing blocks are read
 // together.
 void DocumentReader::run_searches() {
   std::array<std::uint64_t, kTogether> missing;
+  std::array<const std::uint64_t*, kTogether> looks;
   std::size_t left = searches_.size();
   while (left > 0) {
     std::size_t count = 0;
-    for (std::size_t i = 0; i < left;) {
+    for (std::size_t i = 0; i < left; ++i) {
       Search& search = searches_[i];
       if (!search.waits) {
         search.guess = next_guess(search);
         ++search.looks;
       }
       const std::uint64_t id = search.part->first_block + search.guess;
-      if (const std::uint64_t* entries = cached(id)) {
-        search.waits = false;
-        if (advance(search, entries)) std::swap(search, searches_[--left]);
-        continue;
-      }
-      search.waits = true;
-      ++i;
-      if (std::find(missing.begin(), missing.begin() + count, id) == missing.begin() + count) {
+      looks[i] = cached(id);
+      search.waits = looks[i] == nullptr;
+      if (looks[i]) {
+        prefetch(search, looks[i]);
+      } else if (std::find(missing.begin(), missing.begin() + count, id) ==
+                 missing.begin() + count) {
         missing[count++] = id;
       }
+    }
+    for (std::size_t i = left; i-- > 0;) {
+      if (looks[i] && advance(searches_[i], looks[i])) std::swap(searches_[i], searches_[--left]);
     }
     if (count > 0) load(std::span(missing).first(count));
   }

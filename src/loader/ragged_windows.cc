@@ -59,7 +59,7 @@ std::uint64_t RaggedWindowReader::most_runs() const {
 
 RaggedWindowReader::RaggedWindowReader(const RaggedArrays& arrays, const Order& order,
                                        std::uint64_t taken)
-    : BlockWindows(order, arrays.rows(), taken), arrays_(arrays) {
+    : BlockWindows(order, arrays.rows(), {.taken = taken}), arrays_(arrays) {
   engines_.push_back(arrays_.offsets->engine());
   for (const auto& values : arrays_.values) {
     engines_.push_back(values->engine());

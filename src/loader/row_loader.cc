@@ -147,7 +147,8 @@ std::vector<LoaderWindows::Set> Loader::Impl::make_sets() const {
     order.blocks = options_.order == OrderKind::kBlocks ? options_.blocks : BlockOptions{0, 0, 0};
     const std::uint64_t rows = mixture_[i].fields.front().rows();
     sets.push_back({std::make_shared<SharedOrder>(order),
-                    SampleShape{.samples = rows, .first_row = first_row}});
+                    SampleShape{.samples = rows, .first_row = first_row},
+                    repeat_of(options_.mixture, i)});
     first_row += rows;
   }
   return sets;
@@ -155,11 +156,14 @@ std::vector<LoaderWindows::Set> Loader::Impl::make_sets() const {
 
 StagedMixture Loader::Impl::mixed_sets() const {
   std::vector<StagedMixture::Set> sets;
+  const bool turns = options_.order == OrderKind::kBlocks && mixture_.size() > 1;
+  const std::uint64_t turn = turns ? options_.blocks.streams : 1;
   for (const WeightedRows& set : mixture_) {
     const bool epochs = options_.order != OrderKind::kRandom;
-    sets.push_back({set.weight, epochs ? set.fields.front().rows() : 0});
+    const std::uint64_t rows = set.fields.front().rows();
+    sets.push_back({set.weight, epochs ? rows - rows % turn : 0});
   }
-  return {sets, options_.mixture, options_.batch_size * options_.world};
+  return {sets, options_.mixture, options_.batch_size * options_.world, turn};
 }
 
 Steps Loader::Impl::make_steps() const {
@@ -182,7 +186,7 @@ Steps Loader::Impl::make_steps() const {
 Schedule Loader::Impl::make_schedule() const {
   std::vector<ScheduledSet> sets;
   for (std::size_t i = 0; i < mixture_.size(); ++i) {
-    const auto& [order, shape] = sets_[i];
+    const auto& [order, shape, repeat] = sets_[i];
     sets.push_back({mixture_[i].weight, shape.samples,
                     std::make_unique<RowOrder>(shape.samples, order, mixture_.size() > 1)});
   }

@@ -52,6 +52,9 @@ RowLoaderState Loader::Impl::state_at(std::uint64_t step) const {
 
 void Loader::Impl::load(const RowLoaderState& state) {
   const RowLoaderState mine = state_at(0);
+  if (state.order == mine.order && mixed_.changes()) {
+    require_same_streams(state.blocks, mine.blocks);
+  }
   // For a mixture that changes, only what was drawn so far must be the same.
   require_same("data", "\"" + state.data + "\"", "\"" + describe_data(state.samples) + "\"");
   require_same("seed", state.seed, mine.seed);

@@ -32,13 +32,7 @@ Schedule::Schedule(std::vector<ScheduledSet> sets, const Steps& steps, std::uint
       seed_(seed),
       sets_(std::move(sets)),
       mixture_(std::move(mixture)),
-      counting_(mixture_.first()) {
-  // positions_at uses only the weights of the first stage.
-  if (steps_.interleaved() && mixture_.changes()) {
-    throw Error(ErrorKind::kInvalid, "mixture",
-                "order \"blocks\" mixes sets with one weight each, without stages and max_epochs")
-        .hint("use order \"shuffled\" for a mixture that changes");
-  }
+      counting_(mixture_) {
   std::uint64_t base = 0;
   for (const ScheduledSet& set : sets_) {
     bases_.push_back(base);
@@ -73,7 +67,7 @@ void Schedule::pieces(std::uint64_t step, std::vector<SamplePiece>& pieces) {
   }
   const std::uint64_t world = steps_.options().world;
   visit(step, [&](std::uint64_t, const StagedMixture::Draw& draw) {
-    const std::uint64_t position = draw.index / world;
+    const std::uint64_t position = draw.taken / world;
     const bool follows = !pieces.empty() && pieces.back().set == draw.set &&
                          pieces.back().first + pieces.back().count == position;
     if (!follows) pieces.push_back({draw.set, position, 0});
@@ -90,7 +84,7 @@ std::vector<std::uint64_t> Schedule::positions_at(std::uint64_t step) {
   for (std::size_t i = 0; i < sets_.size(); ++i) {
     positions.push_back(counting_.before(i) * (turn / world));
   }
-  positions[counting_.next_set()] += samples % turn / world;
+  if (samples % turn > 0) positions[counting_.next_set()] += samples % turn / world;
   return positions;
 }
 

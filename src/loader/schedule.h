@@ -33,7 +33,8 @@ class SampleOrder {
   virtual std::uint64_t turn() const { return 1; }
 };
 
-// Consecutive positions of a rank in the order of one set, counted across epochs.
+// Consecutive positions of a rank in the order of one set, counted across epochs. They count on
+// when a set repeats its epochs.
 struct SamplePiece {
   std::size_t set = 0;
   std::uint64_t first = 0, count = 0;
@@ -46,7 +47,7 @@ struct ScheduledSet {
   std::unique_ptr<SampleOrder> order;
 };
 
-// The mixture of these sets; a step takes `step_samples`.
+// The mixture of these sets; a step takes `step_samples`. Not for kBlocks, which takes turns.
 StagedMixture mixture_of(const std::vector<ScheduledSet>& sets, const MixtureOptions& options,
                          std::uint64_t step_samples);
 
@@ -103,14 +104,16 @@ class Schedule {
     for (std::uint64_t i = 0; i < run.count; ++i) {
       const std::uint64_t position = run.first + i * run.distance;
       if (sets_.size() == 1) {
-        use(position, StagedMixture::Draw{0, position, 0});
+        use(position, StagedMixture::Draw{0, position, 0, position});
         continue;
       }
       if (position >= end) {
         draw = mixture_.next();
         end = (position / turn + 1) * turn;
       }
-      use(position, StagedMixture::Draw{draw.set, draw.index * turn + position % turn, draw.stage});
+      const std::uint64_t within = position % turn;
+      use(position, StagedMixture::Draw{draw.set, draw.index * turn + within, draw.stage,
+                                        draw.taken * turn + within});
     }
   }
   std::uint64_t place_of_rank(std::uint64_t step) const;
@@ -119,7 +122,7 @@ class Schedule {
   const std::uint64_t seed_;
   std::vector<ScheduledSet> sets_;
   StagedMixture mixture_;
-  Mixture counting_;  // for positions_at, which is called for other steps
+  StagedMixture counting_;  // for positions_at, which is called for other steps
   std::vector<std::uint64_t> bases_;
 };
 

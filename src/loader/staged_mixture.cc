@@ -60,7 +60,8 @@ std::string_view exhausted_name(Exhausted exhausted) {
 }
 
 StagedMixture::StagedMixture(const std::vector<Set>& sets, const MixtureOptions& options,
-                             std::uint64_t step_samples) {
+                             std::uint64_t step_samples, std::uint64_t turn)
+    : turn_(turn) {
   if (sets.size() == 1 && !(options.stages.empty() && options.max_epochs.empty())) {
     throw wrong_mixture("stages and max_epochs are for several sets; got one")
         .hint("to end after some epochs of one set, use the option epochs");
@@ -78,13 +79,21 @@ void StagedMixture::add_stages(const std::vector<Set>& sets, const MixtureOption
   MixtureStage own;
   for (const Set& set : sets) own.weights.push_back(set.weight);
   const std::vector<MixtureStage>& stages = options.stages;
+  std::size_t stage_number = stages.empty() || stages.front().step > 0 ? 1 : 0;
   const auto add = [&](const MixtureStage& stage) {
     const std::string where = "the stage at step " + with_commas(stage.step) + ": ";
-    parts_.push_back(
-        {first_sample(stage, step_samples), parts_.size(), Mixture(stage.weights, where)});
+    const std::uint64_t first = first_sample(stage, step_samples);
+    const std::uint64_t first_draw = first / turn_ + (first % turn_ > 0 ? 1 : 0);
+    Part part{first_draw, stage_number++, Mixture(stage.weights, where)};
+    // Turns of many steps: the stage before would begin with the same turn, and has none.
+    if (!parts_.empty() && parts_.back().first == first_draw) {
+      parts_.pop_back();
+      weights_.pop_back();
+    }
+    parts_.push_back(std::move(part));
     weights_.push_back(stage.weights);
   };
-  if (stages.empty() || stages.front().step > 0) {
+  if (stage_number > 0) {
     parts_.push_back({0, 0, Mixture(own.weights)});
     weights_.push_back(own.weights);
   } else if (own.weights != stages.front().weights &&
@@ -113,7 +122,14 @@ void StagedMixture::add_limits(const std::vector<Set>& sets, const MixtureOption
           .hint("use order \"shuffled\", or leave out max_epochs");
     }
     // A limit that overflows 64 bits is no limit.
-    most_.push_back(checked_mul(epochs, sets[set].epoch_samples).value_or(0));
+    const auto samples = checked_mul(epochs, sets[set].epoch_samples);
+    if (samples && epochs > 0 && *samples < turn_) {
+      throw wrong_mixture("set " + std::to_string(set) + " has " + with_commas(*samples) +
+                          " samples in its max_epochs, and a mixture in order \"blocks\" takes " +
+                          with_commas(turn_) + " of a set at a time, one for each stream")
+          .hint("use fewer streams, or more epochs");
+    }
+    most_.push_back(samples.value_or(0) / turn_);
   }
   limit_parts(options);
 }
@@ -189,8 +205,8 @@ std::optional<StagedMixture::Exhaustion> StagedMixture::first_exhausted(
   for (std::size_t set = 0; set < most_.size(); ++set) {
     const std::uint64_t share = walked.shares()[set];
     if (!limited[set] || share == 0) continue;
-    const std::uint64_t samples = most_[set] - std::min(most_[set], here.before[set]);
-    left[set] = {samples / share, samples % share, true};
+    const std::uint64_t draws = most_[set] - std::min(most_[set], here.before[set]);
+    left[set] = {draws / share, draws % share, true};
     ++sought;
   }
   std::optional<Exhaustion> first;
@@ -231,14 +247,15 @@ void StagedMixture::enter(std::size_t part) {
 StagedMixture::Draw StagedMixture::next() {
   if (parts_[part_].first + parts_[part_].mixture.position() >= part_end_) {
     if (part_ + 1 == parts_.size()) {
-      throw wrong_mixture("the mixture ends after " + with_commas(part_end_) +
+      throw wrong_mixture("the mixture ends after " + with_commas(part_end_ * turn_) +
                           " samples, because its sets have had their max_epochs");
     }
     seek(part_end_);
   }
   Part& part = parts_[part_];
   const Mixture::Draw draw = part.mixture.next();
-  Draw result{draw.set, part.before[draw.set] + draw.index, part.stage};
+  const std::uint64_t taken = part.before[draw.set] + draw.index;
+  Draw result{draw.set, taken, part.stage, taken};
   if (!repeats_.empty() && most_[draw.set] > 0) result.index %= most_[draw.set];
   return result;
 }
@@ -250,30 +267,30 @@ void StagedMixture::seek(std::uint64_t position) {
   parts_[part].mixture.seek(position - parts_[part].first);
 }
 
-bool StagedMixture::plain_before(std::uint64_t position) const {
-  return (parts_.size() == 1 || parts_[1].first >= position) &&
-         (repeats_.empty() || repeats_.front().first >= position);
+bool StagedMixture::plain_before(std::uint64_t samples) const {
+  return (parts_.size() == 1 || parts_[1].first * turn_ >= samples) &&
+         (repeats_.empty() || repeats_.front().first * turn_ >= samples);
 }
 
-std::string StagedMixture::describe(std::uint64_t position) const {
-  if (plain_before(position)) return {};
+std::string StagedMixture::describe(std::uint64_t samples) const {
+  if (plain_before(samples)) return {};
   std::string text;
   for (const Part& part : parts_) {
-    if (part.first >= position) break;
-    text += (text.empty() ? "stages=" : ",") + std::to_string(part.first) + ":" +
+    if (part.first * turn_ >= samples) break;
+    text += (text.empty() ? "stages=" : ",") + std::to_string(part.first * turn_) + ":" +
             share_list(part.mixture);
   }
   for (const Repeat& repeat : repeats_) {
-    if (repeat.first >= position) break;
-    text += ",repeat" + std::to_string(repeat.set) + "@" + std::to_string(repeat.first) + ":" +
-            std::to_string(repeat.samples);
+    if (repeat.first * turn_ >= samples) break;
+    text += ",repeat" + std::to_string(repeat.set) + "@" + std::to_string(repeat.first * turn_) +
+            ":" + std::to_string(repeat.draws * turn_);
   }
   return text + " ";
 }
 
-std::string StagedMixture::describe_share(std::size_t set, std::uint64_t position) const {
+std::string StagedMixture::describe_share(std::size_t set, std::uint64_t samples) const {
   const Mixture& first = parts_.front().mixture;
-  if (first.shares().size() == 1 || !plain_before(position)) return {};
+  if (first.shares().size() == 1 || !plain_before(samples)) return {};
   return "share=" + std::to_string(first.shares()[set]) + "/" + std::to_string(first.period()) +
          " ";
 }

@@ -12,39 +12,52 @@
 
 namespace evenkeel {
 
-// A pure function of the position, except for internal caches. Not thread-safe.
+// Positions count draws. A draw is one sample or, with order `blocks`, a turn: as many samples of a
+// set as there are streams. A pure function of the position, except for internal caches. Not
+// thread-safe.
 class StagedMixture {
  public:
   struct Set {
     double weight = 1;
     std::uint64_t epoch_samples = 0;  // 0: its order has no epochs
   };
-  // A step takes `step_samples`. Throws Error (kInvalid), which names the stage.
+  // A step takes `step_samples`, and a draw `turn` of them. A stage begins with the first draw that
+  // starts at its step or later, and a set has as many whole draws as its epochs hold. Throws Error
+  // (kInvalid), which names the stage.
   StagedMixture(const std::vector<Set>& sets, const MixtureOptions& options,
-                std::uint64_t step_samples);
+                std::uint64_t step_samples, std::uint64_t turn = 1);
 
   struct Draw {
     std::size_t set = 0;
     std::uint64_t index = 0;  // in the order of the set
     std::size_t stage = 0;    // 0 until the second stage begins
+    std::uint64_t taken =
+        0;  // earlier draws of the set; unlike `index`, a repeat does not reset it
   };
   // Throws Error (kInvalid) at the end.
   Draw next();
   void seek(std::uint64_t position);
 
-  // The mixture of the first stage.
-  const Mixture& first() const { return parts_.front().mixture; }
+  // The set of the next draw, and how many draws a set had before it. The mixture must not end
+  // here.
+  std::size_t next_set() const { return parts_[part_].mixture.next_set(); }
+  std::uint64_t before(std::size_t set) const {
+    return parts_[part_].before[set] + parts_[part_].mixture.before(set);
+  }
 
   bool changes() const { return weights_.size() > 1 || !most_.empty(); }
 
   // The number of samples after which the mixture ends, if it ends.
-  std::optional<std::uint64_t> end() const { return end_; }
+  std::optional<std::uint64_t> end() const {
+    return end_ ? std::optional(*end_ * turn_) : std::nullopt;
+  }
 
-  // Everything that the samples before `position` depend on, as one word and a blank. Empty if they
-  // depend on plain weights only. For states: mixtures with the same text drew the same samples.
-  std::string describe(std::uint64_t position) const;
-  // "share=3/4 " if the samples before `position` depend on plain weights only; otherwise empty.
-  std::string describe_share(std::size_t set, std::uint64_t position) const;
+  // Everything that the first `samples` depend on, as one word and a blank. Empty if they depend on
+  // plain weights only. For states: mixtures with the same text and the same turn drew the same
+  // samples.
+  std::string describe(std::uint64_t samples) const;
+  // "share=3/4 " if the first `samples` depend on plain weights only; otherwise empty.
+  std::string describe_share(std::size_t set, std::uint64_t samples) const;
 
  private:
   // Weights that apply from `first` to the beginning of the next part.
@@ -58,7 +71,7 @@ class StagedMixture {
   struct Repeat {
     std::uint64_t first = 0;
     std::size_t set = 0;
-    std::uint64_t samples = 0;
+    std::uint64_t draws = 0;  // the period
   };
 
   void add_stages(const std::vector<Set>& sets, const MixtureOptions& options,
@@ -80,17 +93,24 @@ class StagedMixture {
   std::uint64_t end_of(std::size_t part) const;
   void know(std::size_t part);
   void enter(std::size_t part);
-  bool plain_before(std::uint64_t position) const;
+  bool plain_before(std::uint64_t samples) const;
 
+  std::uint64_t turn_;  // samples of a draw
   std::vector<Part> parts_;
   std::vector<std::vector<double>> weights_;  // of the parts
   std::size_t known_ = 0;
-  std::vector<std::uint64_t> most_;  // samples of each set; 0: no limit; empty: no limits at all
+  std::vector<std::uint64_t> most_;  // draws of each set; 0: no limit; empty: no limits at all
   std::vector<Repeat> repeats_;      // by `first`
   std::optional<std::uint64_t> end_;
   std::size_t part_ = 0;        // the part of the next sample
   std::uint64_t part_end_ = 0;  // its end
 };
+
+// Epochs after which a set starts again with its first epoch; 0: never.
+inline std::uint64_t repeat_of(const MixtureOptions& options, std::size_t set) {
+  const bool repeats = options.exhausted == Exhausted::kRepeat && set < options.max_epochs.size();
+  return repeats ? options.max_epochs[set] : 0;
+}
 
 // Options for steps that end after `samples`, or with a mixture. Throws Error (kInvalid) if that is
 // less than a step.

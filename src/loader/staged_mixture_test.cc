@@ -22,7 +22,7 @@ Draws drawn(StagedMixture& mixture, std::uint64_t count) {
 }
 
 bool same(const StagedMixture::Draw& a, const StagedMixture::Draw& b) {
-  return a.set == b.set && a.index == b.index && a.stage == b.stage;
+  return a.set == b.set && a.index == b.index && a.stage == b.stage && a.taken == b.taken;
 }
 
 struct AnyMixture {
@@ -55,9 +55,10 @@ AnyMixture any_mixture(bool limits) {
   return any;
 }
 
-// A plain reference that draws one sample after the other: stages by their definition, and sets
-// that have had their epochs as `exhausted` says.
-Draws reference(const AnyMixture& any, std::uint64_t step_samples, std::uint64_t count) {
+// A plain reference that draws one after the other: stages by their definition, and sets that have
+// had their epochs as `exhausted` says. A draw is `turn` samples.
+Draws reference(const AnyMixture& any, std::uint64_t step_samples, std::uint64_t count,
+                std::uint64_t turn = 1) {
   const auto& sets = any.sets;
   const auto& options = any.options;
   std::vector<std::uint64_t> taken(sets.size());
@@ -80,14 +81,19 @@ Draws reference(const AnyMixture& any, std::uint64_t step_samples, std::uint64_t
   std::size_t stage = 0;
   std::optional<Mixture> mixture(weights_of(0));
   while (draws.size() < count) {
-    if (stage + 1 < stages.size() && draws.size() == stages[stage + 1].step * step_samples) {
+    bool begins = false;
+    while (stage + 1 < stages.size() &&
+           draws.size() * turn >= stages[stage + 1].step * step_samples) {
       ++stage;
+      begins = true;
+    }
+    if (begins) {
       if (nothing(weights_of(stage))) return draws;
       mixture.emplace(weights_of(stage));
     }
     const std::size_t set = mixture->next().set;
     const std::uint64_t most =
-        options.max_epochs.empty() ? 0 : options.max_epochs[set] * sets[set].epoch_samples;
+        options.max_epochs.empty() ? 0 : options.max_epochs[set] * sets[set].epoch_samples / turn;
     if (most > 0 && taken[set] >= most && options.exhausted != Exhausted::kRepeat) {
       if (options.exhausted == Exhausted::kStop) return draws;
       dropped[set] = true;
@@ -95,7 +101,7 @@ Draws reference(const AnyMixture& any, std::uint64_t step_samples, std::uint64_t
       mixture.emplace(weights_of(stage));
       continue;
     }
-    draws.push_back({set, most > 0 ? taken[set] % most : taken[set], stage});
+    draws.push_back({set, most > 0 ? taken[set] % most : taken[set], stage, taken[set]});
     ++taken[set];
   }
   return draws;
@@ -111,6 +117,29 @@ RC_GTEST_PROP(StagedMixture, DrawsWhatThePlainReferenceDraws, ()) {
   const Draws found = drawn(mixture, expected.size());
   for (std::size_t i = 0; i < found.size(); ++i) RC_ASSERT(same(found[i], expected[i]));
   if (end < 600) RC_ASSERT_THROWS_AS(mixture.next(), Error);
+}
+
+// As the order `blocks` takes them: stages may begin within a turn, and several within one.
+RC_GTEST_PROP(StagedMixture, TurnsAreDrawnAsThePlainReferenceDrawsThem, ()) {
+  AnyMixture any = any_mixture(*rc::gen::arbitrary<bool>());
+  const auto step = *rc::gen::inRange<std::uint64_t>(1, 8);
+  const auto turn = *rc::gen::inRange<std::uint64_t>(1, 24);
+  for (auto& set : any.sets) set.epoch_samples += turn;
+  const Draws expected = reference(any, step, 300, turn);
+  StagedMixture mixture(any.sets, any.options, step, turn);
+  const std::uint64_t end = mixture.end().value_or(300 * turn);
+  RC_ASSERT(end % turn == 0u);
+  RC_ASSERT(expected.size() == std::min<std::uint64_t>(end / turn, 300));
+  std::vector<std::uint64_t> before(any.sets.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    mixture.seek(i);
+    for (std::size_t set = 0; set < before.size(); ++set) {
+      RC_ASSERT(mixture.before(set) == before[set]);
+    }
+    RC_ASSERT(mixture.next_set() == expected[i].set);
+    RC_ASSERT(same(mixture.next(), expected[i]));
+    ++before[expected[i].set];
+  }
 }
 
 RC_GTEST_PROP(StagedMixture, SeekingIsTheSameAsStepping, ()) {
@@ -226,6 +255,22 @@ TEST(StagedMixture, TheTextNamesSetsThatRepeatOrAreDropped) {
   EXPECT_EQ(text(Exhausted::kDrop, {2, 0}, 60), "stages=0:1+1,40:0+1 ");
   EXPECT_EQ(text(Exhausted::kDrop, {3, 0}, 60), "");
   EXPECT_EQ(text(Exhausted::kStop, {2, 0}, 40), "");
+}
+
+TEST(StagedMixture, TheTextCountsSamplesAlsoWithTurns) {
+  const StagedMixture staged(Sets(2), {.stages = {{0, {3, 1}}, {5, {1, 3}}}}, 10, 16);
+  EXPECT_EQ(staged.describe(64), "");  // the stage begins with the first turn after sample 50
+  EXPECT_EQ(staged.describe(65), "stages=0:3+1,64:1+3 ");
+  const StagedMixture repeated({{1, 40}, {1, 1000}},
+                               {.max_epochs = {2, 0}, .exhausted = Exhausted::kRepeat}, 4, 16);
+  EXPECT_EQ(repeated.describe(160), "");
+  EXPECT_EQ(repeated.describe(161), "stages=0:1+1,repeat0@160:80 ");
+}
+
+TEST(StagedMixture, ASetNeedsATurn) {
+  const Sets sets = {{1, 10}, {1, 1000}};
+  EXPECT_NO_THROW(StagedMixture(sets, {.max_epochs = {2, 0}}, 4, 20));
+  EXPECT_THROW(StagedMixture(sets, {.max_epochs = {2, 0}}, 4, 21), Error);
 }
 
 TEST(StagedMixture, StepsEndBeforeTheFirstThatNeedsMore) {

@@ -1,6 +1,7 @@
 #include "loader/state_text.h"
 
 #include "base/number.h"
+#include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
 
 namespace evenkeel {
@@ -57,6 +58,15 @@ void require_same(const char* what, const std::string& theirs, const std::string
               std::string("the state belongs to other batches: its ") + what + " is " + theirs +
                   ", this loader's is " + ours)
       .hint("create the loader with the options of the state, or start from step 0");
+}
+
+void require_same_streams(const BlockOptions& theirs, const BlockOptions& ours) {
+  if (theirs.streams == ours.streams) return;
+  throw Error(ErrorKind::kInvalid, "load",
+              "the state was taken with " + with_commas(theirs.streams) +
+                  " streams of order \"blocks\", this loader has " + with_commas(ours.streams))
+      .hint("create the loader with streams=" + std::to_string(theirs.streams) +
+            "; the default follows from world and batch_size");
 }
 
 }  // namespace evenkeel

@@ -39,5 +39,7 @@ void require_same(const char* what, const std::string& theirs, const std::string
 inline void require_same(const char* what, std::uint64_t theirs, std::uint64_t ours) {
   require_same(what, std::to_string(theirs), std::to_string(ours));
 }
+// The same for streams, where turns of a mixture depend on them.
+void require_same_streams(const BlockOptions& theirs, const BlockOptions& ours);
 
 }  // namespace evenkeel

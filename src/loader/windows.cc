@@ -83,8 +83,8 @@ void LoaderWindows::make_readers() {
       if (ragged) {
         readers_[i].push_back(std::make_unique<RaggedWindowReader>(ragged->arrays(), order, taken));
       } else {
-        readers_[i].push_back(
-            std::make_unique<WindowReader>(array, array->engine(), order, set.shape, taken));
+        readers_[i].push_back(std::make_unique<WindowReader>(
+            array, array->engine(), order, set.shape, BlockWindows::Epochs{taken, set.repeat}));
       }
     }
   }

@@ -36,6 +36,7 @@ class LoaderWindows {
   struct Set {
     std::shared_ptr<SharedOrder> order;  // if it is not kBlocks, there are no windows
     SampleShape shape;                   // in the arrays of all fields
+    std::uint64_t repeat = 0;            // epochs after which it begins again; 0: never
   };
 
   LoaderWindows(const Steps& steps, std::vector<Set> sets);

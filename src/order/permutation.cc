@@ -28,6 +28,35 @@ std::uint64_t mix(std::uint64_t x, std::uint64_t multiplier, std::uint64_t adden
 
 std::uint64_t low_mask(unsigned bits) { return (std::uint64_t{1} << bits) - 1; }
 
+// The CPU cannot predict how many steps a cycle walk takes, and a mispredicted branch costs as much
+// as the walk. So a whole block of values takes each step together, and the values that are still
+// outside 0..n-1 are listed without a branch.
+template <class Scramble>
+void walk_together(std::uint64_t n, std::uint64_t first, std::uint64_t step,
+                   std::span<std::uint64_t> values, const Scramble& scramble) {
+  constexpr std::size_t kBlock = 256;
+  std::uint16_t outside[kBlock];
+  for (std::size_t done = 0; done < values.size(); done += kBlock) {
+    const auto block = values.subspan(done, std::min(kBlock, values.size() - done));
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < block.size(); ++i) {
+      block[i] = scramble(first + (done + i) * step);
+      outside[count] = static_cast<std::uint16_t>(i);
+      count += block[i] >= n;
+    }
+    while (count > 0) {
+      std::size_t left = 0;
+      for (std::size_t j = 0; j < count; ++j) {
+        const std::uint16_t i = outside[j];
+        block[i] = scramble(block[i]);
+        outside[left] = i;
+        left += block[i] >= n;
+      }
+      count = left;
+    }
+  }
+}
+
 }  // namespace
 
 Permutation::Permutation(std::uint64_t n, std::uint64_t seed, std::uint64_t epoch)
@@ -91,32 +120,31 @@ std::uint64_t Permutation::inverse(std::uint64_t value) const {
   return x;
 }
 
-// The CPU cannot predict how many steps a cycle walk takes, and a mispredicted branch costs as much
-// as the walk. So a whole block of values takes each step together, and the values that are still
-// outside 0..n-1 are listed without a branch.
+// In the narrowest network a half has 16 values, so that a table of each round is small. Walks are
+// long there, because few of the network's 256 values are below n.
 void Permutation::fill(std::uint64_t first, std::uint64_t step,
                        std::span<std::uint64_t> values) const {
-  constexpr std::size_t kBlock = 256;
-  std::uint16_t outside[kBlock];
-  for (std::size_t done = 0; done < values.size(); done += kBlock) {
-    const auto block = values.subspan(done, std::min(kBlock, values.size() - done));
-    std::size_t count = 0;
-    for (std::size_t i = 0; i < block.size(); ++i) {
-      block[i] = scramble(first + (done + i) * step);
-      outside[count] = static_cast<std::uint16_t>(i);
-      count += block[i] >= n_;
-    }
-    while (count > 0) {
-      std::size_t left = 0;
-      for (std::size_t j = 0; j < count; ++j) {
-        const std::uint16_t i = outside[j];
-        block[i] = scramble(block[i]);
-        outside[left] = i;
-        left += block[i] >= n_;
-      }
-      count = left;
+  constexpr unsigned kHalf = kMinWidth / 2, kHalfValues = 1U << kHalf;
+  constexpr std::uint64_t kWorthATable = 16;  // values of the network for each that is wanted
+  const bool narrow = low_bits_ + high_bits_ == kMinWidth && values.size() >= n_ / kWorthATable;
+  if (!narrow || values.size() < 2) {
+    return walk_together(n_, first, step, values, [&](std::uint64_t x) { return scramble(x); });
+  }
+  std::uint8_t tables[kMaxRounds][kHalfValues];
+  for (unsigned i = 0; i < kMaxRounds; ++i) {
+    for (unsigned half = 0; half < kHalfValues; ++half) {
+      const std::uint64_t mixed = mix(half, keys_[i].multiplier, keys_[i].addend);
+      tables[i][half] = static_cast<std::uint8_t>(mixed >> (64 - kHalf));
     }
   }
+  walk_together(n_, first, step, values, [&](std::uint64_t x) {
+    std::uint64_t low = x & low_mask(kHalf), high = x >> kHalf;
+    for (unsigned i = 0; i < kMaxRounds; i += 2) {
+      high ^= tables[i][low];
+      low ^= tables[i + 1][high];
+    }
+    return high << kHalf | low;
+  });
 }
 
 }  // namespace evenkeel

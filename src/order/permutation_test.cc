@@ -30,6 +30,24 @@ TEST(Permutation, IsABijectionWithInverseForEverySmallSize) {
   }
 }
 
+// Many values at once are computed in another way than one alone.
+TEST(Permutation, ManyValuesAreThoseOfEachAlone) {
+  for (std::uint64_t n = 1; n <= 300; ++n) {
+    const Permutation permutation(n, n * 11, n % 3);
+    for (const std::uint64_t world : {1, 2, 3, 50}) {
+      Order order;
+      order.kind = OrderKind::kShuffled;
+      order.seed = n * 11;
+      const Sequence sequence(order.at_epoch(n % 3).for_rank(0, world), n);
+      std::vector<std::uint64_t> values((n - 1) / world + 1);
+      sequence.fill(0, values);
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        ASSERT_EQ(values[i], permutation(i * world)) << n << " " << world;
+      }
+    }
+  }
+}
+
 TEST(Permutation, IsABijectionWithInverseAroundPowersOfTwo) {
   for (unsigned k = 1; k <= 20; ++k) {
     const std::uint64_t power = std::uint64_t{1} << k;

@@ -215,6 +215,52 @@ TEST_F(TokenBlocks, AMixtureTakesSetsByTheirWeights) {
   EXPECT_EQ(seen.at(std::pair(std::size_t{1}, std::uint64_t{1})).size(), 324u);  // of 332
 }
 
+// The set with a limit of two epochs begins again, and the weights change in the middle of a turn.
+TEST_F(TokenBlocks, AMixtureThatChangesAndRepeats) {
+  const Tokens first = tokens(9'000);
+  const Tokens second = Tokens::open(folder_.write("b.bin", counting(30'000, 3'333)),
+                                     {.budget = 16_MiB, .engine = EngineKind::kDirect});
+  LoaderOptions options = in_blocks(20);  // turns of 12
+  options.mixture = {
+      .stages = {{0, {1, 1}}, {30, {1, 4}}}, .max_epochs = {0, 2}, .exhausted = Exhausted::kRepeat};
+  TokenLoader loader({{first, 1}, {second, 1}}, options);
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> of_second;  // epoch and first token
+  for (int step = 0; step < 90; ++step) {
+    const auto origins = loader.explain(loader.step());
+    const Batch& batch = *loader.next();
+    for (std::size_t i = 0; i < origins.size(); ++i) {
+      const CropOrigin& origin = origins[i];
+      expect_crop(batch.x<std::int64_t>()[i], batch.y<std::int64_t>()[i],
+                  origin.start + (origin.set == 1 ? 30'000 : 0));
+      EXPECT_EQ(origin.stage, origin.sample < 600 ? 0u : 1u);
+      if (origin.set == 1) of_second.emplace_back(origin.epoch, origin.start);
+    }
+  }
+  constexpr std::size_t kRepeated = 2 * 324;
+  ASSERT_GT(of_second.size(), kRepeated + 324);
+  for (std::size_t i = 0; i < of_second.size(); ++i) {
+    EXPECT_EQ(of_second[i].first, i / 324 % 2);
+    EXPECT_EQ(of_second[i], of_second[i < kRepeated ? i : i - kRepeated]);
+  }
+  // A state from the repetition goes on.
+  loader.seek(80);
+  const LoaderState state = loader.state();
+  TokenLoader other({{first, 1}, {second, 1}}, options);
+  other.load(LoaderState::parse(state.text()));
+  const auto origins = other.explain(80);
+  const auto x = other.next()->x<std::int64_t>();
+  for (std::size_t i = 0; i < origins.size(); ++i) {
+    const std::uint64_t token = origins[i].start + (origins[i].set == 1 ? 30'000 : 0);
+    EXPECT_EQ(x[i][0], static_cast<std::int64_t>(token));
+  }
+  options.blocks.streams = 6;
+  TokenLoader fewer({{first, 1}, {second, 1}}, options);
+  EXPECT_THROW(fewer.load(state), Error);
+  // Without the limit, the loader ends with the set.
+  options.mixture.exhausted = Exhausted::kStop;
+  EXPECT_GT(TokenLoader({{first, 1}, {second, 1}}, options).size(), 30u);
+}
+
 TEST_F(TokenBlocks, StayWithinTheBudgetAndSayWhatDoesNotFit) {
   const std::string path = folder_.write("many.bin", counting(0, 6'000'000));
   const auto open = [&] {

@@ -1,7 +1,6 @@
 #include "tokens/document_batches.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "documents/find_tokens.h"
@@ -23,9 +22,6 @@ DocumentBatches::DocumentBatches(const std::vector<WeightedTokens>& sets,
                  all_have_separators(sets, options)),
       masks_(sets, batch_size_ * columns_) {
   require_pad(options, joined.dtype);
-  counting_ = PageBuffer(budget_, columns_ * sizeof(std::int32_t), "positions of documents");
-  auto* const numbers = reinterpret_cast<std::int32_t*>(counting_.data());
-  std::iota(numbers, numbers + columns_, 0);
   std::uint64_t token = 0, row = 0;
   for (const WeightedTokens& weighted : sets) {
     Set set = make_set(weighted, sets.size());
@@ -195,12 +191,7 @@ const DocumentBatches::Set& DocumentBatches::set_of(std::uint64_t row) const {
 }
 
 DocumentFields DocumentBatches::fields_in(std::byte* memory) const {
-  return {layout_,
-          batch_size_,
-          columns_,
-          options_.documents,
-          reinterpret_cast<const std::int32_t*>(counting_.data()),
-          memory};
+  return {layout_, batch_size_, columns_, options_.documents, memory};
 }
 
 void DocumentBatches::mark_by_index(const Set& set, std::uint64_t start, std::uint64_t document,

@@ -166,7 +166,6 @@ class DocumentBatches {
   const DocumentsLayout layout_;
   // kMask, and no file has an index: documents are found in the rows, and no index is created.
   const bool by_tokens_;
-  PageBuffer counting_;  // int32: 0, 1, 2, ..., one for each column
   std::vector<Set> sets_;
   LossMasks masks_;
   std::deque<Slot> slots_;

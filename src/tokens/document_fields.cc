@@ -58,12 +58,11 @@ DocumentsLayout documents_layout(std::uint64_t rows, std::uint64_t columns,
 
 DocumentFields::DocumentFields(const DocumentsLayout& layout, std::uint64_t rows,
                                std::uint64_t columns, const DocumentOptions& options,
-                               const std::int32_t* counting, std::byte* memory)
+                               std::byte* memory)
     : layout_(layout),
       rows_(rows),
       columns_(columns),
       options_(options),
-      counting_(counting),
       counts_(reinterpret_cast<std::uint32_t*>(memory)),
       position_ids_(reinterpret_cast<std::int32_t*>(memory + layout.position_ids)),
       document_ids_(reinterpret_cast<std::int32_t*>(memory + layout.document_ids)),
@@ -109,11 +108,10 @@ void DocumentFields::finish() {
   for (std::uint64_t i = 0; i < documents; ++i) {
     const std::int32_t begin = cu_seqlens_[i], end = cu_seqlens_[i + 1];
     longest = std::max(longest, static_cast<std::uint32_t>(end - begin));
-    // Half of the time for kMask is spent here. Copying from a small table is the fastest way.
-    std::memcpy(position_ids_ + begin, counting_, (end - begin) * sizeof(std::int32_t));
     const bool padding = may_pad && document_ids_[begin] == -1;
-    fill_numbers(document_ids_ + begin, static_cast<std::uint64_t>(end - begin),
-                 padding ? -1 : static_cast<std::int32_t>(i));
+    number_document(position_ids_ + begin, document_ids_ + begin,
+                    static_cast<std::uint64_t>(end - begin),
+                    padding ? -1 : static_cast<std::int32_t>(i));
   }
   counts_[1] = longest;
 }

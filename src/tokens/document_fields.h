@@ -13,9 +13,8 @@ namespace evenkeel {
 // write to different batches at once.
 class DocumentFields {
  public:
-  // `counting` contains 0, 1, 2, ..., columns - 1.
   DocumentFields(const DocumentsLayout& layout, std::uint64_t rows, std::uint64_t columns,
-                 const DocumentOptions& options, const std::int32_t* counting, std::byte* memory);
+                 const DocumentOptions& options, std::byte* memory);
 
   void begin();
   // Begins row `row`. Its first document begins with the row.
@@ -44,7 +43,6 @@ class DocumentFields {
   const DocumentsLayout& layout_;
   const std::uint64_t rows_, columns_;
   const DocumentOptions& options_;
-  const std::int32_t* const counting_;
   std::uint32_t* const counts_;  // documents, longest, positions
   std::int32_t* const position_ids_;
   std::int32_t* const document_ids_;

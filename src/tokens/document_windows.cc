@@ -34,17 +34,28 @@ std::uint64_t OrderWindows::within(std::uint64_t mine, std::uint64_t& epoch_numb
 
 std::uint64_t OrderWindows::position(std::uint64_t mine) const {
   std::uint64_t epoch_number;
-  const std::uint64_t in_epoch = within(mine, epoch_number);
+  const std::uint64_t in_epoch = within(repeat > 0 ? mine % repeat : mine, epoch_number);
   return epoch_number * epoch + in_epoch;
 }
 
 std::uint64_t OrderWindows::number_of(std::uint64_t mine) const {
+  if (repeat == 0) return number_in_repeat(mine);
+  return mine / repeat * repeated_windows() + number_in_repeat(mine % repeat);
+}
+
+std::uint64_t OrderWindows::first_of(std::uint64_t number) const {
+  if (repeat == 0) return first_in_repeat(number);
+  const std::uint64_t each = repeated_windows();
+  return number / each * repeat + std::min(repeat, first_in_repeat(number % each));
+}
+
+std::uint64_t OrderWindows::number_in_repeat(std::uint64_t mine) const {
   std::uint64_t epoch_number;
   const std::uint64_t in_epoch = within(mine, epoch_number);
   return epoch_number * windows() + in_epoch / window;
 }
 
-std::uint64_t OrderWindows::first_of(std::uint64_t number) const {
+std::uint64_t OrderWindows::first_in_repeat(std::uint64_t number) const {
   const std::uint64_t epoch_number = number / windows(), begin = number % windows() * window;
   if (!taken) return quotient_above(epoch_number * epoch + begin, rank, world);
   return epoch_number * *taken + std::min(*taken, quotient_above(begin, rank, world));

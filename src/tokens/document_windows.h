@@ -28,6 +28,8 @@ struct OrderWindows {
   // How many positions this rank takes of an epoch, if epochs begin with steps. Empty: the
   // positions of an epoch directly follow those of the one before.
   std::optional<std::uint64_t> taken = {};
+  // This rank's positions after which the first one comes again; 0: never.
+  std::uint64_t repeat = 0;
 
   // The position among those of all ranks.
   std::uint64_t position(std::uint64_t mine) const;
@@ -38,6 +40,10 @@ struct OrderWindows {
 
  private:
   std::uint64_t windows() const;  // of an epoch
+  // The windows of `repeat` positions, which are counted on from one repetition to the next.
+  std::uint64_t repeated_windows() const { return number_in_repeat(repeat - 1) + 1; }
+  std::uint64_t number_in_repeat(std::uint64_t mine) const;
+  std::uint64_t first_in_repeat(std::uint64_t number) const;
   // The position in its epoch.
   std::uint64_t within(std::uint64_t mine, std::uint64_t& epoch_number) const;
 };

@@ -49,5 +49,29 @@ TEST(OrderWindows, EpochsThatBeginWithSteps) {
   EXPECT_EQ(windows.first_of(3), 4u);
 }
 
+// Positions that come again count on, and no window holds positions of two repetitions.
+TEST(OrderWindows, RepeatedPositionsCountOn) {
+  for (const std::uint64_t world : {1, 2}) {
+    for (const std::uint64_t repeat : {1, 9, 10, 23}) {
+      for (std::uint64_t rank = 0; rank < world; ++rank) {
+        const OrderWindows plain{10, 3, rank, world};
+        OrderWindows windows = plain;
+        windows.repeat = repeat;
+        std::uint64_t number = 0;
+        for (std::uint64_t mine = 0; mine < 3 * repeat; ++mine) {
+          EXPECT_EQ(windows.position(mine), plain.position(mine % repeat));
+          const bool other =
+              mine > 0 && (mine % repeat == 0 ||
+                           plain.number_of(mine % repeat) != plain.number_of(mine % repeat - 1));
+          EXPECT_EQ(windows.number_of(mine) > number, other);
+          number = windows.number_of(mine);
+          EXPECT_LE(windows.first_of(number), mine);
+          EXPECT_GT(windows.first_of(number + 1), mine);
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace evenkeel

@@ -28,8 +28,9 @@ TokenLoader::Impl::Impl(std::vector<WeightedTokens> sets, LoaderOptions options,
       out_type_(output_type(options_, array_->layout.dtype)),
       megatron_(make_megatron()),
       documents_(make_documents()),
-      steps_(make_steps()),
       sets_(make_sets()),
+      mixed_(make_mixture()),
+      steps_(make_steps()),
       windows_(steps_, sets_),
       pipeline_(
           pipeline_options(lends), [this] { return make_schedule(); }, *this) {}
@@ -61,6 +62,19 @@ std::unique_ptr<DocumentBatches> TokenLoader::Impl::make_documents() const {
   return std::make_unique<DocumentBatches>(mixture_, options_, array_->layout, array_->budget);
 }
 
+// For kBlocks, where the sets of a mixture take turns.
+std::optional<StagedMixture> TokenLoader::Impl::make_mixture() const {
+  if (options_.order != CropOrder::kBlocks) return std::nullopt;
+  const std::uint64_t turn = mixture_.size() > 1 ? options_.blocks.streams : 1;
+  std::vector<StagedMixture::Set> sets;
+  for (std::size_t i = 0; i < mixture_.size(); ++i) {
+    const std::uint64_t crops = sets_[i].shape.samples;  // an epoch has whole turns of them
+    const bool in_pieces = documents_ && documents_->in_pieces();
+    sets.push_back({mixture_[i].weight, in_pieces ? documents_->rows(i) : crops - crops % turn});
+  }
+  return StagedMixture(sets, options_.mixture, options_.batch_size * options_.world, turn);
+}
+
 // For kBlocks and kMegatron; the steps of other orders are made with their schedule. With kBlocks a
 // rank has the same streams in every epoch, so an epoch ends with a whole step.
 Steps TokenLoader::Impl::make_steps() const {
@@ -75,8 +89,8 @@ Steps TokenLoader::Impl::make_steps() const {
     epoch = documents_->rows(0);
     ends = documents_->whole() ? Steps::Ends::kShort : Steps::Ends::kNone;
   }
-  return {steps_of(options_), epoch, mixture_.size() == 1 ? ends : Steps::Ends::kNone,
-          Steps::Shares::kInterleaved};
+  return {ending_with(*mixed_, steps_of(options_)), epoch,
+          mixture_.size() == 1 ? ends : Steps::Ends::kNone, Steps::Shares::kInterleaved};
 }
 
 // Crops never cross from one set to the next.
@@ -104,15 +118,16 @@ std::vector<LoaderWindows::Set> TokenLoader::Impl::make_sets() const {
       order.blocks = {0, 0, 0};
     }
     first_token += mixture_[i].tokens.size();
-    sets.push_back({std::make_shared<SharedOrder>(order), std::move(shape)});
+    sets.push_back(
+        {std::make_shared<SharedOrder>(order), std::move(shape), repeat_of(options_.mixture, i)});
   }
   return sets;
 }
 
 Schedule TokenLoader::Impl::make_schedule() {
   using Use = DocumentBatches::OrderUse;
-  const Use use =
-      mixed_ ? Use::kExplaining : Use::kReading;  // the second schedule is for `explain`
+  const Use use = scheduled_ ? Use::kExplaining : Use::kReading;
+  scheduled_ = true;
   std::vector<ScheduledSet> sets;
   if (megatron_) {
     sets.push_back({1, megatron_->rows(), std::make_unique<MegatronOrder>(megatron_)});
@@ -139,7 +154,7 @@ std::unique_ptr<SampleOrder> TokenLoader::Impl::make_order(std::size_t set,
   std::unique_ptr<SampleOrder> crops;
   if (documents_ && documents_->in_pieces()) return documents_->order(set, use, nullptr);
   if (options_.order == CropOrder::kBlocks) {
-    const auto& [order, shape] = sets_[set];
+    const auto& [order, shape, repeat] = sets_[set];
     crops = std::make_unique<BlockCrops>(shape.samples, order, mixture_.size() > 1,
                                          options_.block_size, seed);
   } else {

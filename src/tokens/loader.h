@@ -86,8 +86,9 @@ struct TokenLoader::Impl final : Assembler, BatchLoader<TokenLoader::Impl, Batch
   static LoaderOptions check(LoaderOptions options, const std::vector<WeightedTokens>& sets);
   std::shared_ptr<Array::Impl> open_joined() const;
   std::unique_ptr<DocumentBatches> make_documents() const;
-  Steps make_steps() const;
   std::vector<LoaderWindows::Set> make_sets() const;
+  std::optional<StagedMixture> make_mixture() const;
+  Steps make_steps() const;
   Schedule make_schedule();
   std::unique_ptr<SampleOrder> make_order(std::size_t set, DocumentBatches::OrderUse use);
   // For kBlocks: whether windows depend on documents or have loss masks. Otherwise they are windows
@@ -115,9 +116,12 @@ struct TokenLoader::Impl final : Assembler, BatchLoader<TokenLoader::Impl, Batch
   const DType out_type_;
   const std::shared_ptr<const MegatronDataset> megatron_;  // for kMegatron
   const std::unique_ptr<DocumentBatches> documents_;       // nullptr for DocumentMode::kNone
-  std::optional<StagedMixture> mixed_;  // set by the first make_schedule; not for kMegatron
-  const Steps steps_;                   // for kBlocks and kMegatron
   const std::vector<LoaderWindows::Set> sets_;
+  // Both schedules use it. Not set for kMegatron. For orders other than kBlocks, the first
+  // make_schedule sets it.
+  std::optional<StagedMixture> mixed_;
+  bool scheduled_ = false;            // whether the first schedule exists; the second one explains
+  const Steps steps_;                 // for kBlocks and kMegatron
   LoaderWindows windows_;             // for kBlocks
   DocumentWindows document_windows_;  // for kBlocks; see windows_of_documents
   std::shared_ptr<Engine> engine_, mask_engine_;

@@ -1,6 +1,7 @@
 // The order `blocks` in a token loader: its windows, and the batches that are copied out of them.
 #include <utility>
 
+#include "base/checked.h"
 #include "order/block_order.h"
 #include "tokens/loader.h"
 
@@ -28,12 +29,17 @@ std::unique_ptr<DocumentWindowReader> TokenLoader::Impl::make_window_reader(std:
     windows.window = documents_->window_positions(set);
     if (documents_->whole() && mixture_.size() == 1) windows.taken = steps_.taken_of_epoch();
   } else {
-    const auto& [order, shape] = sets_[set];
+    const auto& [order, shape, repeat] = sets_[set];
     const bool mixed = mixture_.size() > 1;
     const Order all = order->get().for_rank(0, 1);
     windows.epoch = mixed ? whole_turns(all, shape.samples) : shape.samples;
     windows.window = BlockOrder(all, shape.samples).first_position(1);
     windows.taken = mixed ? windows.epoch / steps.world : steps_.taken_of_epoch();
+  }
+  if (const std::uint64_t epochs = repeat_of(options_.mixture, set)) {
+    // As StagedMixture counts: whole turns.
+    const std::uint64_t turn = options_.blocks.streams;
+    windows.repeat = checked_mul(epochs, windows.epoch).value_or(0) / turn * turn / steps.world;
   }
   DocumentWindowReader::Set made{.number = set,
                                  .windows = windows,

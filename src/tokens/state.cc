@@ -48,6 +48,12 @@ LoaderState TokenLoader::Impl::state_at(std::uint64_t step) const {
 
 void TokenLoader::Impl::load(const LoaderState& state) {
   const LoaderState mine = state_at(0);
+  const bool in_pieces = documents_ && documents_->in_pieces();
+  // Whether the turns of a mixture were counted when the loader was created.
+  const bool counted = in_pieces || pipeline_.schedule().mixture().changes();
+  if (state.order == mine.order && mixture_.size() > 1 && counted) {
+    require_same_streams(state.blocks, mine.blocks);
+  }
   // For a mixture that changes, only what was drawn so far must be the same.
   require_same("data", "\"" + state.data + "\"", "\"" + describe_data(state.samples) + "\"");
   require_same("seed", state.seed, mine.seed);
@@ -57,19 +63,8 @@ void TokenLoader::Impl::load(const LoaderState& state) {
   if (state.blocks == mine.blocks && !windows_.missing() && !document_windows_.missing()) {
     return pipeline_.seek_samples(state.samples);
   }
-  if (documents_ && documents_->in_pieces()) {
-    // The other numbers are part of the description of the data. Streams determine the turns of a
-    // mixture.
-    if (mixture_.size() > 1 && state.blocks.streams != mine.blocks.streams) {
-      throw Error(ErrorKind::kInvalid, "load",
-                  "the state was taken with " + with_commas(state.blocks.streams) +
-                      " streams of order \"blocks\", this loader has " +
-                      with_commas(mine.blocks.streams))
-          .hint("create the loader with streams=" + std::to_string(state.blocks.streams) +
-                "; the default follows from world and batch_size");
-    }
-    return pipeline_.seek_samples(state.samples);
-  }
+  // The other numbers are part of the description of the data.
+  if (in_pieces) return pipeline_.seek_samples(state.samples);
   pipeline_.seek_samples(state.samples, [&] { change_windows(state.blocks); });
 }
 

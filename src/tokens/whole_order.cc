@@ -114,8 +114,10 @@ void WholeOrder::arrange(std::uint64_t number) {
   const auto put = [&](std::uint64_t bucket, std::uint64_t from, std::uint64_t size,
                        std::uint64_t to) {
     const Permutation inside(size, seed_ ^ kInsideSeed, number * most + bucket);
+    wanted_.resize(size);  // find_lengths is done with it
+    inside.fill(0, 1, wanted_);
     for (std::uint64_t i = 0; i < size; ++i) {
-      arranged_[to + inside(i)] = sorted_[from + i].document;
+      arranged_[to + wanted_[i]] = sorted_[from + i].document;
     }
   };
   if (full > 0) {

@@ -17,8 +17,9 @@ bool can_widen(DType stored, DType out);
 bool widen_xy(DType stored, const std::byte* tokens, std::uint64_t count, DType out, std::byte* x,
               std::byte* y);
 
-// Sets `count` numbers to `value`, with AVX2 if the processor has it.
-void fill_numbers(std::int32_t* out, std::uint64_t count, std::int32_t value);
+// Sets positions[i] = i and numbers[i] = value for i < count, with AVX2 if the processor has it.
+void number_document(std::int32_t* positions, std::int32_t* numbers, std::uint64_t count,
+                     std::int32_t value);
 
 // The instructions that widen_xy uses on this processor: "AVX2" or "plain".
 const char* widened_by();

@@ -67,13 +67,19 @@ TEST(Widen, TakesIntegersOnly) {
   EXPECT_FALSE(can_widen(DType::parse("uint32"), DType::parse("uint16")));
 }
 
-TEST(FillNumbers, SetsAllAndNothingElse) {
-  for (const std::uint64_t count : {0, 1, 7, 8, 31, 32, 33, 1000}) {
-    std::vector<std::int32_t> numbers(count + 2, 5);
-    fill_numbers(numbers.data() + 1, count, -1);
-    EXPECT_EQ(numbers.front(), 5);
-    EXPECT_EQ(numbers.back(), 5);
-    EXPECT_EQ(std::count(numbers.begin(), numbers.end(), -1), static_cast<std::ptrdiff_t>(count));
+TEST(NumberDocument, SetsAllAndNothingElse) {
+  for (std::size_t count = 0; count < 80; ++count) {
+    for (std::size_t begin = 0; begin < 9; ++begin) {
+      std::vector<std::int32_t> positions(begin + count + 9, -5), numbers = positions;
+      std::vector<std::int32_t> expected = positions, same = positions;
+      for (std::size_t i = 0; i < count; ++i) {
+        expected[begin + i] = static_cast<std::int32_t>(i);
+        same[begin + i] = -1;
+      }
+      number_document(positions.data() + begin, numbers.data() + begin, count, -1);
+      ASSERT_EQ(positions, expected) << begin << " " << count;
+      ASSERT_EQ(numbers, same) << begin << " " << count;
+    }
   }
 }
 
