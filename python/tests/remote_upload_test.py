@@ -291,7 +291,7 @@ def test_parts_are_as_large_as_the_object_needs(server, monkeypatch):
 
     assert how(None, budget="64MiB") == "multipart upload, parts of 5 MiB, 7 at a time"
     assert how(90_000, budget="64MiB") == "multipart upload, parts of 10 MiB, 2 at a time"
-    with pytest.raises(MemoryError, match="three parts of 20 MiB, because an object has at most 10,000"):
+    with pytest.raises(MemoryError, match="because an object has at most 10,000 parts"):
         how(190_000, budget="64MiB")
     monkeypatch.setenv("EVENKEEL_CONNECTIONS", "1")
     assert how(None, budget="64MiB") == "multipart upload, parts of 5 MiB, 1 at a time"
