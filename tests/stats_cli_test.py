@@ -186,7 +186,7 @@ def test_the_state_of_other_files_is_not_resumed(user):
             assert time.monotonic() < until
         tool.kill()
         tool.wait()
-    assert "is another" in user.run("stats", "b.npy", *stats, "--resume", code=1).stderr
+    assert "has other files" in user.run("stats", "b.npy", *stats, "--resume", code=1).stderr
     state = (user.folder / "s").read_bytes()
     for damaged in (state[:-1], state + b"x", state[: len(state) // 2]):
         user.write("s", damaged)

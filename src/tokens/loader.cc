@@ -235,10 +235,15 @@ void TokenLoader::Impl::add_slot(const Budget& budget) {
   stored_.push_back(std::move(stored));
 }
 
-// With kBlocks, if the batches do not fit beside the pages of tokens that are mapped because they
-// fit the budget, the tokens are read instead.
+// If the batches do not fit beside the pages of tokens that are mapped because they fit the budget,
+// the tokens are read instead.
 bool TokenLoader::Impl::make_room(std::uint64_t bytes) {
-  if (options_.order != CropOrder::kBlocks || !array_->stop_mapping(bytes)) return false;
+  try {
+    if (!array_->stop_mapping(bytes)) return false;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kBudget) throw;
+    return false;
+  }
   open_windows();
   return true;
 }

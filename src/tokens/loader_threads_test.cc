@@ -176,6 +176,21 @@ TEST_F(TokenLoaderThreads, FewerBuffersWhereTheBudgetIsSmall) {
   }
 }
 
+// The tokens fit the budget, but not beside the batches.
+TEST_F(TokenLoaderThreads, TokensAreReadIfTheirMappingLeavesTooLittleForBatches) {
+  const std::string path = folder_.write("mapped.bin", counting(0, 6'500'000));
+  for (const CropOrder order : {CropOrder::kRandom, CropOrder::kShuffled, CropOrder::kBlocks}) {
+    const Tokens stream = Tokens::open(path, {.budget = 16_MiB});
+    ASSERT_EQ(stream.engine().chosen, EngineKind::kMap);
+    TokenLoader loader(stream, {.batch_size = 128, .block_size = 1024, .order = order});
+    EXPECT_NE(stream.engine().chosen, EngineKind::kMap);
+    expect_as_explained(loader);
+    EXPECT_LE(stream.budget().peak(), 16_MiB);
+    EXPECT_THROW(TokenLoader(stream, {.batch_size = 1024, .block_size = 1024, .order = order}),
+                 Error);
+  }
+}
+
 TEST_F(TokenLoaderThreads, ErrorsOfTheReadingThreadArriveAtNext) {
   const std::string path = folder_.write("cut.bin", counting(0, 2'000'000));
   const Tokens stream = Tokens::open(path, {.budget = 8_MiB, .engine = EngineKind::kDirect});
