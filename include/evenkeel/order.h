@@ -10,9 +10,10 @@
 
 #include "evenkeel/compiler.h"
 
-// Internal, declared before the pragma so that a shared library does not export it.
+// Internal, declared before the pragma so that a shared library does not export them.
 namespace evenkeel {
 class BlockOrder;
+class WholeOrder;
 }  // namespace evenkeel
 
 #pragma GCC visibility push(default)

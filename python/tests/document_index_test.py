@@ -93,7 +93,7 @@ def test_the_end_in_an_own_array_is_no_document(tmp_path: pathlib.Path) -> None:
     starts = {one["document"]: one["start"] for one in row["documents"]}
     assert starts == {0: 0, 1: 30, 2: 100, 3: 150}
     np.save(tmp_path / "a.doc.npy", np.array([100]))
-    with pytest.raises(ValueError, match="no document in it"):
+    with pytest.raises(ValueError, match="it has no documents"):
         evenkeel.TokenLoader(evenkeel.tokens(paths, budget=BUDGET), 1, 99, documents="mask")
 
 
@@ -141,7 +141,7 @@ def test_what_is_wrong_is_said(tmp_path: pathlib.Path) -> None:
     refused("nothing says where documents begin", documents="mask")
     refused("token 50256, at which documents begin, is not among", documents="start", bos=EOT)
     refused("bos and eos exclude each other", documents="start", bos=1, eos=2)
-    refused("not a mode of documents", documents="cut")
+    refused("is not a document mode", documents="cut")
     refused("given without documents", bos=1)
     refused("leftovers must be", documents="start", bos=1, leftovers="keep")
     for mode in ("mask", "start", "packed"):

@@ -145,7 +145,7 @@ def test_workers_take_the_same_samples(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"epochs": 1}, "made for a number of samples"),
+        ({"epochs": 1}, "has a number of samples, not of epochs"),
         ({"documents": "mask"}, 'takes no documents="mask"'),
         ({"seed": 2**32}, "below 2^32"),
         ({"samples": 0}, "samples must be 1 or more"),

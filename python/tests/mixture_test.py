@@ -366,5 +366,5 @@ def test_bad_options_are_refused(sets, options, error, message):
 def test_stages_are_for_several_sets(sets):
     with pytest.raises(ValueError, match="for several sets"):
         evenkeel.TokenLoader(sets[0], 4, BLOCK, schedule={0: [1]})
-    with pytest.raises(ValueError, match="the sets have weights"):
+    with pytest.raises(ValueError, match="the weights of the sets differ"):
         evenkeel.TokenLoader([(sets[0], 2), (sets[1], 1)], 4, BLOCK, schedule={0: [1, 1]})
