@@ -87,25 +87,33 @@ bool Plan::next(Extent& extent, std::uint64_t tag_base) {
 
 std::optional<Target> Plan::target(const Extent& extent, std::uint64_t run_number) const {
   const Run& run = runs_[run_number];
-  if (run.last_piece - run.first_piece != 1 || scatter_.unit != 0) return std::nullopt;
-  const Piece& piece = pieces_[run.first_piece];
-  const std::uint64_t begin = std::max(piece.offset, extent.offset);
-  const std::uint64_t end = std::min(piece.end(), extent.offset + extent.length);
+  const bool alone = run.last_piece - run.first_piece == 1;
+  if (scatter_.unit != 0 || (!alone && !ends_rise_)) return std::nullopt;
+  const std::uint64_t extent_end = extent.offset + extent.length;
+  const auto last = pieces_.begin() + run.last_piece;
+  const auto piece = first_in(run, extent.offset);
+  // An extent that several pieces share has no single target.
+  if (piece == last || (piece + 1 != last && piece[1].offset < extent_end)) return std::nullopt;
+  const std::uint64_t begin = std::max(piece->offset, extent.offset);
+  const std::uint64_t end = std::min(piece->end(), extent_end);
   if (begin >= end) return std::nullopt;
-  return Target{begin, end - begin, piece.out + (begin - piece.offset)};
+  return Target{begin, end - begin, piece->out + (begin - piece->offset)};
+}
+
+// The first piece of a run that may end after `offset`.
+std::vector<Piece>::const_iterator Plan::first_in(const Run& run, std::uint64_t offset) const {
+  const auto first = pieces_.begin() + run.first_piece, last = pieces_.begin() + run.last_piece;
+  if (!ends_rise_) return first;
+  return std::partition_point(first, last, [&](const Piece& p) { return p.end() <= offset; });
 }
 
 void Plan::deliver(const Extent& extent, std::uint64_t run_number, const std::byte* data) const {
   if (data == extent.into || data == nullptr) return;
   const Run& run = runs_[run_number];
   const std::uint64_t extent_end = extent.offset + extent.length;
-  auto piece = pieces_.begin() + run.first_piece;
   const auto last = pieces_.begin() + run.last_piece;
-  if (ends_rise_) {
-    piece =
-        std::partition_point(piece, last, [&](const Piece& p) { return p.end() <= extent.offset; });
-  }
-  for (; piece != last && piece->offset < extent_end; ++piece) {
+  for (auto piece = first_in(run, extent.offset); piece != last && piece->offset < extent_end;
+       ++piece) {
     const std::uint64_t begin = std::max(piece->offset, extent.offset);
     const std::uint64_t end = std::min(piece->end(), extent_end);
     if (begin < end) {

@@ -79,6 +79,8 @@ class Plan {
     std::uint32_t first_piece, last_piece;  // half open
     std::uint64_t begin, end;
   };
+  std::vector<Piece>::const_iterator first_in(const Run& run, std::uint64_t offset) const;
+
   Scatter scatter_;
   EngineLimits limits_;
   bool roomy_ = false;

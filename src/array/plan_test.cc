@@ -223,6 +223,21 @@ RC_GTEST_PROP(PlanProperty, LayingBytesAtTheirTargetIsTheSameAsDelivering, ()) {
   RC_ASSERT(planned.held() == planned.fulfilled());
 }
 
+// Large rows that lie side by side are one run, but a request for one of them has a target.
+TEST(Plan, ARequestForOnePieceOfARunHasATarget) {
+  const Planned rows({{0, 0, 4096}, {0, 4096, 4096}, {0, 8192, 4096}}, {1, 4096, 512}, {}, false);
+  ASSERT_EQ(rows.extents.size(), 3u);
+  for (const Extent& extent : rows.extents) {
+    const auto target = rows.plan.target(extent, rows.run_of(extent));
+    ASSERT_TRUE(target);
+    EXPECT_EQ(target->offset, extent.offset);
+    EXPECT_EQ(target->length, extent.length);
+  }
+  const Planned shared({{0, 0, 1000}, {0, 1100, 1000}}, {1, 4096, 512}, {}, false);
+  ASSERT_EQ(shared.extents.size(), 1u);
+  EXPECT_FALSE(shared.plan.target(shared.extents[0], shared.run_of(shared.extents[0])));
+}
+
 RC_GTEST_PROP(PlanProperty, RequestsAreTheWantedBlocksWithSmallGapsFilled, ()) {
   const Scatter scatter = any_scatter();
   const Planned planned(any_wishes(scatter.unit), any_limits(), scatter, false);
