@@ -96,9 +96,10 @@ void Transfers::note_timing(const HttpAnswer& answer) {
   // longer ones change it slowly.
   const bool shortest = answer.first_byte_s < totals_.latency_s.load(std::memory_order_relaxed);
   smooth(totals_.latency_s, answer.first_byte_s, shortest ? 1 : 1.0 / 256);
-  const double body_s = answer.total_s - answer.first_byte_s;
-  if (answer.written >= (64 << 10) && body_s > 0) {
-    smooth(totals_.bandwidth, static_cast<double>(answer.written) / body_s, 1.0 / 16);
+  // Over the whole time. A short body arrives in one burst, whose speed is not what a connection
+  // transfers beside the others; with it, gaps that nobody wants would fill the link.
+  if (answer.written >= (64 << 10) && answer.total_s > 0) {
+    smooth(totals_.bandwidth, static_cast<double>(answer.written) / answer.total_s, 1.0 / 16);
   }
   if (recent_s_.size() < kRecent) {
     recent_s_.push_back(answer.total_s);
