@@ -8,7 +8,7 @@ DESTDIR ?=
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
 
-demo: build ## build the tool and show what it does: a minute and a half the first time, on 2 cores
+demo: build ## build the tool and show what it does: about a minute the first time, on 2 cores
 	build/evenkeel demo
 
 test: ## build every preset, run every test
