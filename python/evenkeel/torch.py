@@ -198,36 +198,7 @@ class TokenIterableDataset(_StepDataset):
         self._sets = tokens
         # Determined here, because workers do not have torch.distributed.
         rank, world = rank_and_world(rank, world)
-        options: dict[str, Any] = {
-            "batch_size": batch_size,
-            "block_size": block_size,
-            "order": order,
-            "seed": seed,
-            "rank": rank,
-            "world": world,
-            "prefetch": prefetch,
-            "dtype": dtype,
-            "block": block,
-            "window": window,
-            "streams": streams,
-            "schedule": schedule,
-            "max_epochs": max_epochs,
-            "exhausted": exhausted,
-            "samples": samples,
-            "surplus": surplus,
-            "documents": documents,
-            "bos": bos,
-            "eos": eos,
-            "documents_index": documents_index,
-            "most_documents": most_documents,
-            "predict_first": predict_first,
-            "leftovers": leftovers,
-            "mixed_windows": mixed_windows,
-            "bucket": bucket,
-            "long_documents": long_documents,
-            "loss_mask": loss_mask,
-            "pad": pad,
-        }
+        options = _options(locals(), without={"tokens", "steps"})
         repeats = steps is None and (max_epochs is not None or order == "megatron")
         if repeats:
             with TokenLoader(self._sets, **{**options, "prefetch": 0}) as probe:
@@ -285,22 +256,7 @@ class RowIterableDataset(_StepDataset):
     ) -> None:
         self._data = data
         rank, world = rank_and_world(rank, world)
-        options: dict[str, Any] = {
-            "batch_size": batch_size,
-            "order": order,
-            "seed": seed,
-            "rank": rank,
-            "world": world,
-            "prefetch": prefetch,
-            "drop_last": drop_last,
-            "block": block,
-            "window": window,
-            "streams": streams,
-            "transform": transform,
-            "schedule": schedule,
-            "max_epochs": max_epochs,
-            "exhausted": exhausted,
-        }
+        options = _options(locals(), without={"data", "steps"})
         repeats = steps is None and max_epochs is not None
         if steps is None:
             with Loader(data, **{**options, "prefetch": 0}) as probe:
@@ -309,3 +265,9 @@ class RowIterableDataset(_StepDataset):
 
     def _make(self, **options: Any) -> Loader:
         return Loader(self._data, **{**self._options, **options})
+
+
+def _options(given: dict[str, Any], without: set[str]) -> dict[str, Any]:
+    """The arguments of a dataset that its loaders get unchanged."""
+    without = {"self", "__class__", *without}
+    return {name: value for name, value in given.items() if name not in without}
