@@ -49,6 +49,7 @@ Pipeline::Pipeline(const Options& options, const std::function<Schedule()>& make
                          .kind = LiveKind::kLoader,
                          .batch = assembler.describe_batch(),
                          .interrupt = [this] { assembler_.interrupt(); }});
+  end_step_ = steps_.end_of_loop(0);
   tell_moved(steps_.step_of(0), steps_.end_of_loop(0));
   pool_->serve(ahead_);
   if (options_.memory.empty()) {
@@ -322,6 +323,7 @@ void Pipeline::move(std::uint64_t number, std::uint64_t end_step,
           tell_moved(steps_.step_of(ahead_->position()), steps_.step_of(ahead_->end()));
           throw;
         }
+        end_step_ = end_step;
         tell_moved(steps_.step_of(number), end_step);
       },
       from);
@@ -349,8 +351,8 @@ void Pipeline::begin_loop(bool restart) {
   if (steps_.options().epochs == 0) {
     if (ended || (restart && position != 0)) move(0, steps_.end_of_loop(0), {}, position);
   } else if (ended) {
-    const std::uint64_t end = steps_.end_of_loop(steps_.step_of(position));
-    move(position, std::min(end + steps_.loop_steps(), steps_.last_step() + 1), {}, position);
+    const std::uint64_t end = end_step_ + steps_.loop_steps();
+    move(position, std::min(end, steps_.last_step() + 1), {}, position);
   }
 }
 

@@ -190,6 +190,8 @@ class Pipeline final : BatchMaker, ReadAheadMemory::Owner {
   std::atomic<std::size_t> slots_made_ = 0;
   std::atomic<std::size_t> spare_slots_ = 0;  // that the budget may take back
   std::uint64_t first_step_ = 0;              // since the last move
+  // The step after the last of the current loop. A worker's next step may be later than that.
+  std::atomic<std::uint64_t> end_step_ = 0;
   std::shared_ptr<LendingPool> pool_;
   std::shared_ptr<ReadAhead> ahead_;  // its threads use all of the above, so ~Pipeline closes it
 

@@ -157,6 +157,26 @@ TEST_F(RowLoader, ResumesWithAnotherWorldAndBatchSize) {
   expect_in(complaint([&] { other.load(state); }), "not divisible by world x batch_size = 100");
 }
 
+// An epoch has 11 steps, so its last step is not the last turn of every worker.
+TEST_F(RowLoader, WorkersTogetherShowEachEpochOnceInEveryLoop) {
+  const Array x = features(103);
+  for (const std::uint64_t stride : {2, 3, 4, 11}) {
+    std::vector<std::vector<std::uint64_t>> steps(6);  // of each loop
+    for (std::uint64_t phase = 0; phase < stride; ++phase) {
+      Loader loader(x, {.batch_size = 10, .seed = 5, .workers = {stride, phase}});
+      for (auto& loop : steps) {
+        for (const RowBatch& batch : loader) loop.push_back(batch.step());
+      }
+    }
+    for (std::uint64_t loop = 0; loop < steps.size(); ++loop) {
+      std::ranges::sort(steps[loop]);
+      std::vector<std::uint64_t> expected(11);
+      for (std::uint64_t i = 0; i < 11; ++i) expected[i] = 11 * loop + i;
+      EXPECT_EQ(steps[loop], expected) << stride << " workers, loop " << loop;
+    }
+  }
+}
+
 TEST_F(RowLoader, AStateAfterTheLastStepOfAnEpochIsTheNextEpochsFirst) {
   const Array x = features(103);
   Loader loader(x, {.batch_size = 10, .seed = 1});
