@@ -5,6 +5,7 @@ options, for help, and calls this Python.
 """
 
 import os
+import signal
 import sys
 
 
@@ -16,6 +17,9 @@ def main() -> None:
     tool = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "evenkeel")
     if not os.path.exists(tool):
         sys.exit(f"evenkeel: the tool was left out of this build: there is no {tool}")
+    # Python ignores these signals. The tool, and commands that it runs, would inherit that.
+    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(ignored, signal.SIG_DFL)
     os.execv(tool, ["evenkeel", *sys.argv[1:]])
 
 

@@ -1,0 +1,13 @@
+"""The installed command leaves signals to the tool as it found them."""
+
+import subprocess
+import sys
+
+
+def test_a_command_under_guard_is_ended_by_a_closed_pipe(folder):
+    status = "grep SigIgn: /proc/self/status"
+    words = [sys.executable, "-m", "evenkeel", "guard", "--budget", "64MiB", "--"]
+    run = subprocess.run([*words, "sh", "-c", status], capture_output=True, text=True, check=True)
+    ignored = int(run.stdout.split()[1], 16)
+    assert ignored & (1 << (13 - 1)) == 0  # SIGPIPE
+    assert ignored & (1 << (25 - 1)) == 0  # SIGXFSZ
