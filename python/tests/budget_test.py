@@ -151,6 +151,7 @@ def test_batches_beyond_it_are_refused_with_the_size_that_fits(features, shuffle
     assert sum(len(rows) for rows in a.batches(fits, shuffle=shuffle)) == 20_000
 
 
+@pytest.mark.not_emulated("the memory of the process includes the emulator's")
 def test_memory_stays_under_it_by_the_kernels_numbers(features, python):
     """RssAnon and the page cache of the file together: in batches, in rows, in shuffled order."""
     said = python("""

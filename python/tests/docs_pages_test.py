@@ -13,6 +13,7 @@ PAGES = sorted(
 PAGES.append(DOCS / "metrics.md")
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 NOT_HERE = {"megatron", "data-in-s3"}  # they need a corpus of Megatron, and a bucket
+NEED_TORCH = {"model-loads-slowly", "nanogpt"}
 
 
 def blocks(page):
@@ -32,6 +33,8 @@ def test_it_runs(page, tmp_path, monkeypatch):
     if page.stem == "model-loads-slowly":
         save = pytest.importorskip("safetensors.numpy").save_file
         save({"lm_head.weight": np.ones((64, 8), "float32")}, "model.safetensors")
+    if page.stem in NEED_TORCH:
+        pytest.importorskip("torch")
     for block in blocks(page):
         exec(compile(block, str(page), "exec"), {"__name__": "page"})
 

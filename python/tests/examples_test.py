@@ -108,6 +108,7 @@ def test_the_gpt_finds_text_everywhere(folder, gpt):
 # --- a permuted matrix
 
 
+@pytest.mark.not_emulated("the memory of the process includes the emulator's")
 def test_the_matrix_is_the_same_and_memory_is_not(temporary, folder):
     rows = 60_000  # 37 MiB
     for _ in range(3):  # the kernel may evict pages of the memmap on its own

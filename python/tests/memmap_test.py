@@ -236,6 +236,7 @@ MAKE = {
 }
 
 
+@pytest.mark.not_emulated("there is no cachestat, so the guard counts bytes read instead")
 @pytest.mark.parametrize("make", MAKE)
 @pytest.mark.parametrize("how", ["random", "scan"])
 def test_stays_within_the_budget(tmp_path, python, make, how):
@@ -404,6 +405,7 @@ def test_works_where_address_space_is_short(tmp_path, python):
     )
 
 
+@pytest.mark.not_emulated("there is no cachestat, which the guard reports")
 def test_fork_while_threads_create_and_drop_memmaps(stored, python):
     """All that are alive in the parent are guarded in the child, and nothing is printed."""
     python(

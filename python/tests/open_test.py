@@ -123,6 +123,7 @@ def test_system_errors_are_pythons_own(folder):
         evenkeel.open("cut.npy")
 
 
+@pytest.mark.not_emulated("its user namespace has no user but root")
 def test_a_file_that_may_not_be_read(folder, python):
     saved("a.npy", np.zeros(3))
     os.chmod("a.npy", 0)

@@ -15,6 +15,7 @@ import evenkeel
 MIB = 1 << 20
 
 
+@pytest.mark.not_emulated("its /proc/self/stat has no page faults")
 def test_peaks_are_those_of_the_block(folder):
     before = np.ones(8 * MIB, "u1")
     with evenkeel.profile() as small:

@@ -47,6 +47,7 @@ def compare(*words):
     return report, results
 
 
+@pytest.mark.not_emulated("the memory of the process includes the emulator's")
 def test_rows_are_read_in_every_way(server, tmp_path):
     url = f"{server.url}/rows.npy"
     report, results = compare(url, "--cache", f"{tmp_path}/ek:64MiB")

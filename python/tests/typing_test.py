@@ -84,5 +84,6 @@ def test_the_package_says_that_it_is_typed():
 
 
 def test_all_public_names_have_a_docstring():
+    pytest.importorskip("torch")  # some names are of classes that torch has to know
     for name in evenkeel.__all__:
         assert getattr(evenkeel, name).__doc__, name
