@@ -1,4 +1,4 @@
-"""The installed command leaves signals to the tool as it found them."""
+"""The installed command restores signals that Python ignores."""
 
 import subprocess
 import sys

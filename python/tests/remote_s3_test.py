@@ -225,6 +225,24 @@ def test_an_endpoint_with_a_password_is_refused_and_not_shown(monkeypatch):
     assert "123secret456" not in str(error.value)
 
 
+@pytest.mark.parametrize("region", ["evil.example/", "a.b", "a@b", "a:1", "A/b"])
+def test_a_region_that_could_name_another_host_is_not_taken(region, service, monkeypatch):
+    """Regions become part of host names that credentials are sent to."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    signatures = []
+
+    def respond(handler, path, query):
+        signatures.append(handler.headers["Authorization"])
+        return 301, {"x-amz-bucket-region": region}, b""
+
+    service.respond = respond
+    with pytest.raises((OSError, ValueError)):
+        evenkeel.open("s3://bucket/rows.npy", budget="8MiB")
+    assert signatures
+    assert not [one for one in signatures if f"/{region}/" in one]
+
+
 def test_the_region_that_a_server_names_is_taken(service, monkeypatch):
     service.put("bucket/rows.npy", npy(ROWS))
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)

@@ -1,5 +1,6 @@
 #include "remote/store.h"
 
+#include <algorithm>
 #include <ctime>
 
 #include "base/visible.h"
@@ -61,11 +62,18 @@ bool Store::signs() const {
   return !signer.credentials.none();
 }
 
+// A server names the region, and the region becomes part of the names of hosts that credentials are
+// sent to. Any other character could name a host that is not Amazon's.
 bool Store::learn_region(const std::string& region) {
   Signer& signer = signer_.get();
   const MutexLock lock(signer.mutex);
-  if (scheme_ != Scheme::kS3 || region.empty() || region == signer.region || region.size() > 64)
+  const bool plain = std::ranges::all_of(region, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
+  });
+  if (scheme_ != Scheme::kS3 || region.empty() || !plain || region == signer.region ||
+      region.size() > 64) {
     return false;
+  }
   signer.region = region;
   ++signer.generation;
   return true;
