@@ -67,9 +67,8 @@ bool Store::signs() const {
 bool Store::learn_region(const std::string& region) {
   Signer& signer = signer_.get();
   const MutexLock lock(signer.mutex);
-  const bool plain = std::ranges::all_of(region, [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
-  });
+  const bool plain = std::ranges::all_of(
+      region, [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; });
   if (scheme_ != Scheme::kS3 || region.empty() || !plain || region == signer.region ||
       region.size() > 64) {
     return false;
