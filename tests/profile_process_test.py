@@ -1,5 +1,6 @@
 """evenkeel profile of a process that runs already, and where reports go."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -83,6 +84,15 @@ def test_a_running_process_is_watched_for_so_many_seconds(user, data, running):
     assert 0.2 <= run["seconds"] < 10  # not as long as the interval
 
 
+def takes_signals(tool):
+    """Whether the tool has its descriptor for signals. Others may be closed while they are listed."""
+    for descriptor in Path(f"/proc/{tool.pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            if "signalfd" in os.readlink(descriptor):
+                return True
+    return False
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_watching_ends_by_a_signal_and_spares_the_process(user, running, number):
     process = running()
@@ -90,9 +100,7 @@ def test_watching_ends_by_a_signal_and_spares_the_process(user, running, number)
     report.unlink(missing_ok=True)
     words = ["profile", "--pid", process.pid, "--json", report]
     tool = start(user, *words, stderr=subprocess.DEVNULL)
-    # Its descriptor says that it takes signals in.
-    fds = Path(f"/proc/{tool.pid}/fd")
-    wait_for(lambda: any("signalfd" in os.readlink(fd) for fd in fds.iterdir()))
+    wait_for(lambda: takes_signals(tool))
     time.sleep(0.05)
     tool.send_signal(number)
     assert tool.wait(timeout=120) == 0
@@ -106,6 +114,7 @@ def test_watching_ends_with_the_process(user, running):
     report.unlink(missing_ok=True)
     words = ["profile", "--pid", process.pid, "--json", report]
     tool = start(user, *words, stderr=subprocess.DEVNULL)
+    wait_for(lambda: takes_signals(tool))
     time.sleep(0.3)
     process.kill()
     assert tool.wait(timeout=120) == 0

@@ -1,5 +1,6 @@
 """The installed command restores signals that Python ignores."""
 
+import signal
 import subprocess
 import sys
 
@@ -9,5 +10,4 @@ def test_a_command_under_guard_is_ended_by_a_closed_pipe(folder):
     words = [sys.executable, "-m", "evenkeel", "guard", "--budget", "64MiB", "--"]
     run = subprocess.run([*words, "sh", "-c", status], capture_output=True, text=True, check=True)
     ignored = int(run.stdout.split()[1], 16)
-    assert ignored & (1 << (13 - 1)) == 0  # SIGPIPE
-    assert ignored & (1 << (25 - 1)) == 0  # SIGXFSZ
+    assert not [one for one in (signal.SIGPIPE, signal.SIGXFSZ) if ignored >> (one - 1) & 1]
