@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "array/row_extents.h"
+#include "base/checked.h"
 #include "evenkeel/error.h"
 
 namespace evenkeel {
@@ -69,8 +70,7 @@ Chunks::Impl::Impl(std::shared_ptr<Array::Impl> array, std::uint64_t rows_per_ch
       engine_(array_->engine()),
       sequence_(order, array_->layout.rows),
       rows_per_chunk_(std::min(rows_per_chunk, std::max<std::uint64_t>(sequence_.size(), 1))),
-      chunks_(rows_per_chunk_ == 0 ? 0
-                                   : (sequence_.size() + rows_per_chunk_ - 1) / rows_per_chunk_),
+      chunks_(rows_per_chunk_ == 0 ? 0 : divide_up(sequence_.size(), rows_per_chunk_)),
       in_order_(order.kind == OrderKind::kSequential && order.world == 1),
       owner_(::getpid()) {
   if (rows_per_chunk == 0) throw Error(ErrorKind::kInvalid, "chunks", "a chunk of 0 rows");

@@ -39,8 +39,8 @@ RowCache::RowCache(const Layout& layout, const Budget& budget, std::uint64_t mos
     : layout_(layout),
       most_bytes_(most_bytes),
       by_offset_(layout.row_bytes < kSmallestRow),
-      row_blocks_((layout.row_bytes + kLargestBlock - 1) / kLargestBlock),
-      block_bytes_(by_offset_ ? kBlockOfFile : (layout.row_bytes + row_blocks_ - 1) / row_blocks_),
+      row_blocks_(divide_up(layout.row_bytes, kLargestBlock)),
+      block_bytes_(by_offset_ ? kBlockOfFile : divide_up(layout.row_bytes, row_blocks_)),
       state_([this, budget] { return std::make_unique<State>(*this, budget); }) {}
 
 RowCache::State::State(const RowCache& owner, const Budget& budget)
@@ -132,8 +132,7 @@ void RowCache::put(const Piece& piece, std::uint64_t offset, std::uint64_t lengt
   State& state = state_.get();
   if (!state.on.load(std::memory_order_relaxed)) {
     const std::uint64_t block = span_at(piece, piece.offset).block;
-    const std::uint64_t blocks =
-        (piece.length + block_bytes_ - 1) / block_bytes_ + (by_offset_ ? 1 : 0);
+    const std::uint64_t blocks = divide_up(piece.length, block_bytes_) + (by_offset_ ? 1 : 0);
     if (state.detector.repeats(block, blocks, [&] { return state.blocks->most_blocks(); }))
       switch_on(state);
     return;

@@ -106,7 +106,7 @@ Error Reservation::Account::refused_resize(std::uint64_t bytes, std::uint64_t sp
                with_commas(bytes) + " bytes are less than the " + with_commas(held) +
                    " bytes in use" + holders_in_words() + read_ahead_too +
                    "; the budget stays at " + with_commas(limit) + " bytes")
-      .hint("set at least " + with_commas((least + 1_MiB - 1) / 1_MiB) +
+      .hint("set at least " + with_commas(divide_up(least, 1_MiB)) +
             " MiB, or close loaders, batches or arrays first");
 }
 

@@ -4,6 +4,7 @@
 #include <bit>
 #include <utility>
 
+#include "base/checked.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
 
@@ -134,7 +135,7 @@ Packs::Packs(const DocumentIndex& index, std::uint64_t columns, std::uint64_t wi
   windows_ = std::max<std::uint64_t>(1, tokens_ / each);
   // The last piece of a window may end up to a row beyond it.
   const std::uint64_t most = tokens_ / windows_ + 1 + (columns - 1);
-  window_rows_ = (most + columns - 1) / columns;
+  window_rows_ = divide_up(most, columns);
   usual_pieces_ = most_pieces(index.size() / windows_ * 3 / 2 + 16, tokens_ / windows_ + 1);
 }
 
@@ -161,7 +162,7 @@ void Packs::find_pieces(std::uint64_t window, DocumentReader& reader,
     const std::uint64_t next = reader.start(document + 1), length = next - start;
     if (next < start) throw contradicting_index();
     // If the document began before the window, start with its first piece that begins inside.
-    std::uint64_t from = start < begin ? (begin - start + columns_ - 1) / columns_ * columns_ : 0;
+    std::uint64_t from = start < begin ? divide_up(begin - start, columns_) * columns_ : 0;
     for (; from < length && start + from < end; from += columns_) {
       const auto tokens = static_cast<std::uint32_t>(std::min(columns_, length - from));
       if (pieces.size() == pieces.capacity()) throw contradicting_index();

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/checked.h"
+
 namespace evenkeel {
 namespace {
 
@@ -13,7 +15,7 @@ constexpr std::int64_t kGoodForNs = 1'000'000'000;
 
 Uncached::Uncached(int fd, std::uint64_t offset, std::uint64_t length) {
   const std::uint64_t page = sys::page_size();
-  look(fd, {offset / page, (offset + length + page - 1) / page});
+  look(fd, {offset / page, divide_up(offset + length, page)});
 }
 
 // Bisects a partly cached range, down to single pages. A range that is cached completely or not at
@@ -45,7 +47,7 @@ void Uncached::drop(int fd) const {
 Residency::Residency(std::uint64_t file_size, std::uint64_t readahead)
     : file_size_(file_size), region_bytes_(kSmallestRegion) {
   while (file_size / region_bytes_ >= kMostRegions) region_bytes_ *= 2;
-  look_ahead_ = (readahead + region_bytes_ - 1) / region_bytes_;
+  look_ahead_ = divide_up(readahead, region_bytes_);
   states_.resize(file_size / region_bytes_ + 1, State::kUnknown);
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/checked.h"
 #include "base/sys.h"
 
 namespace evenkeel {
@@ -12,7 +13,7 @@ namespace evenkeel {
 // cachestat (Linux 6.5) and a user who owns the file or may write to it.
 inline bool is_cached(int fd, std::uint64_t offset, std::uint64_t length) {
   const std::uint64_t page = sys::page_size();
-  const std::uint64_t pages = (offset + length + page - 1) / page - offset / page;
+  const std::uint64_t pages = divide_up(offset + length, page) - offset / page;
   sys::CacheStat stat{};
   return sys::cachestat(fd, offset, length, &stat) == 0 && stat.cached >= pages;
 }

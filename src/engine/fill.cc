@@ -145,7 +145,7 @@ class FillEngine final : public Engine {
     if (!file.ready.load(std::memory_order_relaxed)) {
       Mapping mapping(pin.fd(), 0, segment.identity.size, segment.path);
       if (!file.regions) {
-        const std::size_t count = (mapping.length() + region_bytes_ - 1) / region_bytes_;
+        const std::size_t count = divide_up(mapping.length(), region_bytes_);
         file.regions = std::make_unique<std::atomic<std::uint32_t>[]>(count);
         file.region_count = count;
         file.may_ask = may_ask(pin.fd());
@@ -335,7 +335,7 @@ class FillEngine final : public Engine {
     for (std::uint64_t at = round_down(offset, page); at < end;) {
       const std::uint64_t bytes = std::min(end - at, pages.size() * page);
       if (sys::mincore(file.mapping().data() + at, bytes, pages.data()) != 0) return false;
-      const auto count = static_cast<std::ptrdiff_t>((bytes + page - 1) / page);
+      const auto count = static_cast<std::ptrdiff_t>(divide_up(bytes, page));
       const auto absent = [](unsigned char flags) { return (flags & 1) == 0; };
       if (std::any_of(pages.begin(), pages.begin() + count, absent)) return false;
       at += bytes;

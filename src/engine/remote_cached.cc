@@ -20,9 +20,7 @@ std::uint8_t this_minute() {
   return static_cast<std::uint8_t>(1 + sys::monotonic_ns() / 60'000'000'000 % 255);
 }
 
-std::uint64_t blocks_in(std::uint64_t bytes) {
-  return bytes / DiskCache::kBlock + (bytes % DiskCache::kBlock != 0);
-}
+std::uint64_t blocks_in(std::uint64_t bytes) { return divide_up(bytes, DiskCache::kBlock); }
 
 }  // namespace
 

@@ -19,8 +19,6 @@ Error bad_grid(const ChunkGrid& grid, const std::string& problem) {
   return Error(ErrorKind::kFormat, "open", problem).in(grid.folder);
 }
 
-std::uint64_t chunks_of(std::uint64_t a, std::uint64_t b) { return a / b + (a % b != 0); }
-
 // Empty on overflow.
 std::optional<std::uint64_t> product(const std::vector<std::uint64_t>& lengths,
                                      std::uint64_t times) {
@@ -97,10 +95,10 @@ Layout layout_of_chunks(const std::string& format, ChunkGrid grid, DType dtype, 
   grid.row_bytes = size->row_bytes;
   grid.chunk_bytes = *chunk_bytes;
   grid.block_bytes = *block_bytes;
-  grid.blocks = chunks_of(grid.shape[0], grid.chunk[0]);
+  grid.blocks = divide_up(grid.shape[0], grid.chunk[0]);
   grid.chunks_in_block = 1;
   for (std::size_t axis = 1; axis < grid.shape.size(); ++axis) {
-    grid.chunks_in_block *= chunks_of(grid.shape[axis], grid.chunk[axis]);
+    grid.chunks_in_block *= divide_up(grid.shape[axis], grid.chunk[axis]);
   }
   for (std::size_t axis = 0; axis < grid.shard.size(); ++axis) {
     const std::uint64_t each = grid.shard[axis] / grid.chunk[axis];

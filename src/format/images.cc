@@ -167,7 +167,7 @@ HeaderUnit read_unit(const Source& source, std::uint64_t place, std::uint64_t nu
         .hint("the download or copy may be incomplete");
   }
   unit.data_bytes = *bytes;
-  const std::uint64_t blocks = (*bytes + kFitsBlock - 1) / kFitsBlock;
+  const std::uint64_t blocks = divide_up(*bytes, kFitsBlock);
   unit.end = unit.data + blocks * kFitsBlock;
   return unit;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/checked.h"
 #include "evenkeel/bytes.h"
 
 namespace evenkeel {
@@ -24,7 +25,7 @@ CacheMap::CacheMap(std::uint64_t file_offset, std::uint64_t length, std::uint64_
       part_bytes_(part_size(length, budget)),
       first_bytes_(std::min(length, part_bytes_ - file_offset % part_bytes_)),
       first_(file_offset / part_bytes_),
-      parts_(1 + (length - first_bytes_ + part_bytes_ - 1) / part_bytes_) {}
+      parts_(1 + divide_up(length - first_bytes_, part_bytes_)) {}
 
 void CacheMap::take_over(const CacheMap& other) {
   fetched_ = other.fetched_;

@@ -209,7 +209,7 @@ std::uint64_t Pipeline::spare_bytes() { return owned_here() ? spare_slots_ * slo
 // Batches that were read ahead are read again, as far as there is still room.
 void Pipeline::give_back(std::uint64_t bytes) {
   if (!owned_here()) return;
-  const std::size_t fewer = (bytes + slot_bytes() - 1) / slot_bytes();
+  const std::size_t fewer = divide_up(bytes, slot_bytes());
   const auto free_slots = [this](std::size_t count, std::span<const std::uint64_t> taken) {
     pool_->keep_slots(count, taken);
     assembler_.keep_slots(count);

@@ -83,7 +83,7 @@ void StagedMixture::add_stages(const std::vector<Set>& sets, const MixtureOption
   const auto add = [&](const MixtureStage& stage) {
     const std::string where = "the stage at step " + with_commas(stage.step) + ": ";
     const std::uint64_t first = first_sample(stage, step_samples);
-    const std::uint64_t first_draw = first / turn_ + (first % turn_ > 0 ? 1 : 0);
+    const std::uint64_t first_draw = divide_up(first, turn_);
     Part part{first_draw, stage_number++, Mixture(stage.weights, where)};
     // Turns of many steps: the stage before would begin with the same turn, and has none.
     if (!parts_.empty() && parts_.back().first == first_draw) {

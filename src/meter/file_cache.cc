@@ -40,7 +40,7 @@ std::optional<FileCache> file_cache_by_mincore(int fd) {
     sys::munmap(map, length);
     if (!known) return std::nullopt;
     pages += static_cast<std::uint64_t>(std::count_if(
-        resident.begin(), resident.begin() + static_cast<long>((length + page - 1) / page),
+        resident.begin(), resident.begin() + static_cast<long>(divide_up(length, page)),
         [](unsigned char flags) { return (flags & 1) != 0; }));
   }
   return FileCache{pages * page, 0, 0, "mincore"};

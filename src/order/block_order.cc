@@ -5,6 +5,7 @@
 #include <numeric>
 #include <string>
 
+#include "base/checked.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
 #include "order/philox.h"
@@ -23,8 +24,6 @@ constexpr std::uint64_t kLargestBlock = 256_KiB, kQuickBlock = 128_KiB, kSmalles
 constexpr std::uint64_t kManyBlocks = 2048, kFewBlocks = 512;
 constexpr std::uint64_t kDefaultStreams = 64;
 constexpr std::uint64_t kTurnsOfStep = 8;  // in a mixture
-
-std::uint64_t quotient_up(std::uint64_t a, std::uint64_t b) { return a / b + (a % b != 0); }
 
 std::uint64_t default_streams(const BlockRequest& request, std::uint64_t world) {
   std::uint64_t streams;
@@ -103,7 +102,7 @@ BlockOptions choose_blocks(const BlockRequest& request) {
     blocks.block_rows = std::max<std::uint64_t>(default_block(window_bytes) / row, 1);
   }
   blocks.window_blocks = request.window_rows > 0
-                             ? quotient_up(request.window_rows, blocks.block_rows)
+                             ? divide_up(request.window_rows, blocks.block_rows)
                              : std::max<std::uint64_t>(window_bytes / row / blocks.block_rows, 1);
   blocks.streams = request.streams > 0 ? request.streams : default_streams(request, world);
   return blocks;
@@ -111,10 +110,10 @@ BlockOptions choose_blocks(const BlockRequest& request) {
 
 // A last window with few blocks would be mixed badly, so all windows have about the same number.
 std::uint64_t BlockOrder::even_window_rows(const BlockOptions& blocks, std::uint64_t rows) {
-  const std::uint64_t entries = quotient_up(rows, blocks.block_rows);
-  const std::uint64_t windows = quotient_up(entries, blocks.window_blocks);
+  const std::uint64_t entries = divide_up(rows, blocks.block_rows);
+  const std::uint64_t windows = divide_up(entries, blocks.window_blocks);
   if (windows == 0) return blocks.window_rows();
-  return BlockOptions{blocks.block_rows, quotient_up(entries, windows)}.window_rows();
+  return BlockOptions{blocks.block_rows, divide_up(entries, windows)}.window_rows();
 }
 
 BlockOrder::BlockOrder(const Order& order, std::uint64_t rows)
@@ -123,7 +122,7 @@ BlockOrder::BlockOrder(const Order& order, std::uint64_t rows)
       block_rows_(order.blocks.block_rows),
       window_rows_(even_window_rows(order.blocks, rows)),
       streams_(order.blocks.streams),
-      windows_(quotient_up(rows, window_rows_)),
+      windows_(divide_up(rows, window_rows_)),
       full_blocks_(rows / block_rows_),
       phase_(phase_of(order, rows)),
       blocks_(std::max<std::uint64_t>(full_blocks_, 1), order.seed, order.epoch,
@@ -210,7 +209,7 @@ void BlockOrder::visit(std::uint64_t first, std::span<std::uint64_t> values, con
   while (!values.empty()) {
     const std::uint64_t window = global / window_rows_, from = global - window * window_rows_;
     const std::uint64_t count =
-        std::min<std::uint64_t>(values.size(), quotient_up(rows_in(window) - from, world));
+        std::min<std::uint64_t>(values.size(), divide_up(rows_in(window) - from, world));
     const Sections sections(*this, window);
     for (std::uint64_t i = 0; i < std::min(count, distance); ++i) {
       const std::uint64_t in_window = from + i * world, section = in_window % streams_;
@@ -263,7 +262,7 @@ std::uint64_t BlockOrder::window_of(std::uint64_t position) const {
 }
 
 std::uint64_t BlockOrder::most_rows() const {
-  return quotient_up(std::min(window_rows_, rows_), order_.world);
+  return divide_up(std::min(window_rows_, rows_), order_.world);
 }
 
 // A section that is not a whole number of blocks begins and ends inside a block. So do the file and

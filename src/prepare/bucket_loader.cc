@@ -39,7 +39,7 @@ void BucketLoader::start(std::uint64_t bucket, std::byte* memory) {
     bytes_ = buckets_.bytes(bucket);
     memory_ = memory;
     next_piece_ = 0;
-    pieces_ = (bytes_ + kPiece - 1) / kPiece;
+    pieces_ = divide_up(bytes_, kPiece);
     there_.assign(pieces_, false);
     error_ = nullptr;
   }

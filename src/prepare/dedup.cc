@@ -3,6 +3,7 @@
 #include <bit>
 #include <cstring>
 
+#include "base/checked.h"
 #include "base/memory.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/prepare.h"
@@ -139,7 +140,7 @@ class Dedup {
       require_room("dedup", scratch(".dedup"), estimated * sizeof(HashRecord));
     }
     const std::uint64_t fit = HashSet::most(memory_.table) / 10 * 8;  // parts differ in size
-    const std::uint64_t parts = std::max<std::uint64_t>(1, (estimated + fit - 1) / fit);
+    const std::uint64_t parts = std::max<std::uint64_t>(1, divide_up(estimated, fit));
     hashes.begin(options_.budget, bucket_size(parts, memory_.blocks, 1_MiB));
     const std::uint64_t count = hashes.size().buckets;
     const std::uint64_t look = std::min<std::uint64_t>(4_MiB, options_.checkpoint_bytes);
@@ -176,7 +177,7 @@ class Dedup {
     }
     const std::uint64_t parts = hashes.size().buckets, bits = memory_.bits * 8;
     if (part == parts) return;
-    found.begin(options_.budget, bucket_size(std::max<std::uint64_t>(1, (items_ + bits - 1) / bits),
+    found.begin(options_.budget, bucket_size(std::max<std::uint64_t>(1, divide_up(items_, bits)),
                                              memory_.number_blocks, 256_KiB));
     HashSet seen(options_.budget, memory_.table);
     const PageBuffer window(options_.budget, memory_.window, "a window of the scratch file");

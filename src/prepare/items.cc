@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "array/internal.h"
+#include "base/checked.h"
 #include "documents/document_index.h"
 #include "evenkeel/bytes.h"
 #include "format/layout.h"
@@ -44,9 +45,7 @@ class RowSource final : public ItemSource {
     seek({item, std::min(item * item_bytes_, reader_.size())});
   }
   std::uint64_t bytes() const override { return reader_.size(); }
-  std::uint64_t estimated_items() const override {
-    return (bytes() + item_bytes_ - 1) / item_bytes_;
-  }
+  std::uint64_t estimated_items() const override { return divide_up(bytes(), item_bytes_); }
   std::uint64_t item_bytes() const override { return bytes() % item_bytes_ == 0 ? item_bytes_ : 0; }
 
  private:

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 
+#include "base/checked.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
 #include "prepare/input_files.h"
@@ -89,7 +90,7 @@ void ShuffleMemory::write_to(const std::string& output, std::uint64_t bytes) {
                 "an upload of " + format_size(bytes) + " needs " + format_size(writing) +
                     " of the budget of " + format_size(all_) + ", which leaves too little to sort")
         .in(output)
-        .hint("a budget of " + format_size((least + 1_MiB - 1) / 1_MiB * 1_MiB) + " is enough");
+        .hint("a budget of " + format_size(round_up(least, 1_MiB)) + " is enough");
   }
   part = (all_ - others) / 2;
 }
@@ -109,7 +110,7 @@ std::uint64_t ShuffleMemory::buckets(const SourceFacts& source) const {
                                      StoredItem::kEntryBytes);
   // Buckets differ in size. A bucket that is too large is read several times.
   const std::uint64_t usual = part / 10 * 8;
-  return std::max<std::uint64_t>(1, (stored + usual - 1) / usual);
+  return std::max<std::uint64_t>(1, divide_up(stored, usual));
 }
 
 std::uint64_t ShuffleMemory::block_bytes(const SourceFacts& source, std::uint64_t buckets) const {

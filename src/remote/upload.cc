@@ -4,6 +4,7 @@
 #include <cstring>
 #include <map>
 
+#include "base/checked.h"
 #include "base/interruptible_wait.h"
 #include "base/thread.h"
 #include "evenkeel/bytes.h"
@@ -87,8 +88,7 @@ Upload::Upload(const std::string& url, const Budget& budget, std::uint64_t expec
                     " and a third more: " + format_size(least_budget(expected)) +
                     "; the budget has " + format_size(left) + " left")
         .in(url)
-        .hint("a budget that is " +
-              format_size((least_budget(expected) - left + 1_MiB - 1) / 1_MiB * 1_MiB) +
+        .hint("a budget that is " + format_size(round_up(least_budget(expected) - left, 1_MiB)) +
               " larger is enough");
   }
   const std::uint64_t usual = std::min(kMostMemory, share);

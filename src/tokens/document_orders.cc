@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/checked.h"
+
 namespace evenkeel {
 namespace {
 
@@ -150,7 +152,7 @@ class PackOrder final : public SampleOrder {
       of_rows_.emplace_back(rows_, seed_ ^ kRowsSeed, epoch * windows_ + place);
     }
     if (order_ != CropOrder::kBlocks) {
-      const std::uint64_t groups = (windows_ + group_ - 1) / group_;
+      const std::uint64_t groups = divide_up(windows_, group_);
       of_rows_.emplace_back(windows * rows_, seed_ ^ kRowsSeed, epoch * groups + group);
     }
     epoch_ = epoch;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <tuple>
 
+#include "base/checked.h"
+
 namespace evenkeel {
 namespace {
 
@@ -12,7 +14,7 @@ constexpr std::uint64_t kInsideSeed = 0x696e5f6275636b65;      // "in_bucke"
 constexpr std::uint64_t kBlockPhaseSeed = 0x626c6f636b735f66;  // "blocks_f", for where blocks begin
 
 std::uint64_t whole_buckets(std::uint64_t window, std::uint64_t bucket) {
-  return (window + bucket - 1) / bucket * bucket;
+  return divide_up(window, bucket) * bucket;
 }
 
 }  // namespace
@@ -26,7 +28,7 @@ WholeOrder::WholeOrder(DocumentReader& reader, const LoaderOptions& options, std
       documents_(reader.index().size()),
       bucket_(options.documents.bucket),
       window_(window_of(options, documents_)),
-      windows_((documents_ + window_ - 1) / window_),
+      windows_(divide_up(documents_, window_)),
       block_(options.order == CropOrder::kBlocks ? std::min(options.blocks.block_rows, documents_)
                                                  : 1),
       turn_(turn),
@@ -110,7 +112,7 @@ void WholeOrder::arrange(std::uint64_t number) {
   arranged_.resize(count);
   const std::uint64_t cut =
       rest == 0 ? full : uniform_draw(seed_ ^ kBucketsSeed, 1, number, full + 1);
-  const std::uint64_t most = (window_ + bucket_ - 1) / bucket_;  // buckets in a window
+  const std::uint64_t most = divide_up(window_, bucket_);  // buckets in a window
   const auto put = [&](std::uint64_t bucket, std::uint64_t from, std::uint64_t size,
                        std::uint64_t to) {
     const Permutation inside(size, seed_ ^ kInsideSeed, number * most + bucket);

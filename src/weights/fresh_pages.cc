@@ -28,7 +28,7 @@ FreshPages::FreshPages(std::vector<std::span<std::byte>> spans) : spans_(std::mo
   first_piece_.reserve(spans_.size());
   for (const std::span<std::byte> span : spans_) {
     first_piece_.push_back(pieces_);
-    pieces_ += (span.size() + kPiece - 1) / kPiece;
+    pieces_ += divide_up(span.size(), kPiece);
   }
   const unsigned wanted = std::clamp(std::thread::hardware_concurrency() / 4, 1U, kMostThreads);
   const auto threads = static_cast<std::size_t>(std::min<std::uint64_t>(wanted, pieces_));

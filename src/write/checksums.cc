@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/checked.h"
 #include "base/text_file.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
@@ -48,7 +49,7 @@ Checksums Checksums::read(const std::string& path) {
     }
     checksums.blocks.push_back(value);
   }
-  const std::uint64_t expected = *size / *block + (*size % *block != 0 ? 1 : 0);
+  const std::uint64_t expected = divide_up(*size, *block);
   if (checksums.blocks.size() != expected) {
     throw wrong("it has " + with_commas(checksums.blocks.size()) + " checksums; a file of " +
                 with_commas(*size) + " bytes has " + with_commas(expected) + " blocks");
@@ -110,7 +111,7 @@ void RunningChecksums::change(std::uint64_t offset, std::uint64_t length) {
 
 Checksums RunningChecksums::finish(
     std::uint64_t file_bytes, const std::function<std::uint64_t(std::uint64_t block)>& checksum) {
-  const std::uint64_t count = (file_bytes + kChecksumBlock - 1) / kChecksumBlock;
+  const std::uint64_t count = divide_up(file_bytes, kChecksumBlock);
   if (file_bytes % kChecksumBlock != 0) mark(count - 1);
   blocks_.resize(count);
   stale_.resize(count);
