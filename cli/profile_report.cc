@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstdio>
 
@@ -32,8 +31,8 @@ void ProfileOutputs::require_writable() const {
 
 void write_output(const std::string& path, const std::string& text) {
   if (path != "-") return write_report(path, text);
-  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
-  if (!written || std::fflush(stdout) != 0) throw Error::system("write", errno).in("stdout");
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  flush_stdout();
 }
 
 void require_writable_output(const std::string& path) {

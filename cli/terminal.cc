@@ -5,12 +5,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <set>
 
 #include "base/text_file.h"
 #include "base/visible.h"
+#include "evenkeel/error.h"
 
 namespace evenkeel::cli {
 namespace {
@@ -105,6 +107,11 @@ std::string coloured(std::string_view text) {
 void say(std::FILE* where, const std::string& text) {
   const std::string shown = visible(text, "\n\t");
   fmt::print(where, "{}", has_colours(where) ? coloured(shown) : shown);
+}
+
+void flush_stdout() {
+  if (std::fflush(stdout) != 0) throw Error::system("write", errno).in("stdout");
+  if (std::ferror(stdout) != 0) throw Error::system("write", EIO).in("stdout");
 }
 
 void note(const std::string& text) {

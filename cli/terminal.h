@@ -34,6 +34,8 @@ std::string first_columns(const std::string& text, std::size_t columns);
 // contain any bytes, so control sequences are made visible (base/visible.h). On a terminal, the
 // first words of some lines have a colour ("note:"), unless NO_COLOR is set.
 void say(std::FILE* where, const std::string& text);
+// Throws Error if anything printed to stdout could not be written, for example on a full disk.
+void flush_stdout();
 
 void note(const std::string& text);  // prints each text only once
 void next_command(const std::string& command, const std::string& why);

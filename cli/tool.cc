@@ -114,16 +114,23 @@ int evenkeel::cli::run_tool(int argc, char** argv) {
     evenkeel::cli::say(stderr, app.help());
     return 2;
   }
+  if (argv[1][0] == '-' && !app.get_option_no_throw(argv[1])) {
+    return wrongly_called(app,
+                          fmt::format("there is no option \"{}\"", evenkeel::visible(argv[1])));
+  }
   const CLI::App* command = find_command(app, argv[1]);
   if (argv[1][0] != '-' && !command) {
     return wrongly_called(app,
                           fmt::format("there is no command \"{}\"", evenkeel::visible(argv[1])));
   }
   try {
-    app.parse(words_to_parse(command, argc, argv));
+    try {
+      app.parse(words_to_parse(command, argc, argv));
+    } catch (const CLI::Success& asked) {  // --help, --version
+      exit_code = app.exit(asked);
+    }
+    if (exit_code == 0) evenkeel::cli::flush_stdout();
     return exit_code;
-  } catch (const CLI::Success& asked) {  // --help, --version
-    return app.exit(asked);
   } catch (const CLI::ParseError& error) {
     return wrongly_called(app, error.what());
   } catch (const evenkeel::cli::Interrupted& interrupted) {

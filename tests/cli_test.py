@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 
 import numpy as np
 import pytest
@@ -50,6 +51,20 @@ def test_wrong_calls_exit_2(user, args):
     done = user.run(*args, code=2)
     assert done.stdout == ""
     assert done.stderr.startswith("evenkeel: ") or "Usage:" in done.stderr
+
+
+def test_a_wrong_option_is_named(user):
+    assert 'there is no option "--nonsense"' in user.run("--nonsense", code=2).stderr
+
+
+@pytest.mark.parametrize("args", [["--help"], ["--version"], ["info", "features.npy"], ["doctor"]])
+def test_what_could_not_be_printed_is_an_error(user, features, args):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            user.command(*args), cwd=user.folder, stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert done.returncode == 1
+    assert "evenkeel: write stdout: " in done.stderr
 
 
 def test_unknown_engine_lists_the_known(user):
