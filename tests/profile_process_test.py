@@ -85,7 +85,7 @@ def test_a_running_process_is_watched_for_so_many_seconds(user, data, running):
 
 
 def takes_signals(tool):
-    """Whether the tool has its descriptor for signals. Others may be closed while they are listed."""
+    """Whether the tool has its descriptor for signals. Others may close while they are listed."""
     for descriptor in Path(f"/proc/{tool.pid}/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):
             if "signalfd" in os.readlink(descriptor):
