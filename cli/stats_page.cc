@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/visible.h"
 #include "evenkeel/bytes.h"
 #include "profile/page.h"
 #include "profile/svg_text.h"

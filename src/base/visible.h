@@ -20,4 +20,8 @@ std::string visible(std::string_view text, std::string_view kept = "");
 // paths unchanged. Errors and visible() show URLs this way.
 std::string without_query(std::string path);
 
+// For XML and HTML: safe as content and in quoted attributes. Characters that XML forbids (control
+// characters, bytes that are not UTF-8) become U+FFFD.
+std::string escape_markup(std::string_view text);
+
 }  // namespace evenkeel

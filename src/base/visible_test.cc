@@ -32,5 +32,10 @@ TEST(Visible, WhatTurnsTheLineIsShown) {
 
 TEST(Visible, WhatIsKeptStays) { EXPECT_EQ(visible("a\n\tb\r", "\n\t"), "a\n\tb\\x0d"); }
 
+TEST(EscapeMarkup, LeavesNoMarkupAndNothingThatXmlForbids) {
+  EXPECT_EQ(escape_markup("<a b=\"c\" d='e'>&"), "&lt;a b=&quot;c&quot; d=&#39;e&#39;&gt;&amp;");
+  EXPECT_EQ(escape_markup("a\x01\x7f\xff\n\té\uFFFE"), "a\uFFFD\uFFFD\uFFFD\n\té\uFFFD");
+}
+
 }  // namespace
 }  // namespace evenkeel

@@ -1,6 +1,6 @@
+#include "base/visible.h"
 #include "evenkeel/profile.h"
 #include "profile/page.h"
-#include "profile/svg_text.h"
 
 namespace evenkeel {
 namespace {

@@ -3,7 +3,6 @@
 
 #include "evenkeel/profile.h"
 #include "profile/page.h"
-#include "profile/svg_text.h"
 #include "profile/test_runs.h"
 
 namespace evenkeel {
@@ -35,11 +34,6 @@ TEST(FillPage, LeavesOtherBracesAlone) {
 TEST(JsonForScript, CannotEndAScriptAndKeepsItsMeaning) {
   EXPECT_EQ(json_for_script("\"</script><!-- \u2028 \u2029 é \u2030\""),
             "\"\\u003c/script>\\u003c!-- \\u2028 \\u2029 é \u2030\"");
-}
-
-TEST(EscapeMarkup, LeavesNoMarkupAndNothingThatXmlForbids) {
-  EXPECT_EQ(escape_markup("<a b=\"c\" d='e'>&"), "&lt;a b=&quot;c&quot; d=&#39;e&#39;&gt;&amp;");
-  EXPECT_EQ(escape_markup("a\x01\x7f\xff\n\té\uFFFE"), "a\uFFFD\uFFFD\uFFFD\n\té\uFFFD");
 }
 
 TEST(Html, HasAllPartsAndNoPlaceholderLeft) {

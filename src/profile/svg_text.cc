@@ -1,6 +1,7 @@
 #include "profile/svg_text.h"
 
 #include "base/utf8.h"
+#include "base/visible.h"
 #include "profile/chart.h"
 
 namespace evenkeel {
@@ -100,43 +101,6 @@ void SvgText::words(std::string_view look, double x, double y, std::string_view 
 void SvgText::element(std::string_view tag, std::string_view words) {
   text_.append("<").append(tag).append(">").append(escape_markup(words));
   close(tag);
-}
-
-namespace {
-
-bool allowed_in_xml(char32_t c) {
-  if (c < 0x20) return c == '\t' || c == '\n' || c == '\r';
-  return c != 0xFFFE && c != 0xFFFF && (c < 0x7F || c > 0x9F);
-}
-
-}  // namespace
-
-std::string escape_markup(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  while (!text.empty()) {
-    const char32_t c = take_char(text);
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      default:
-        append_char(out, allowed_in_xml(c) ? c : kReplacement);
-    }
-  }
-  return out;
 }
 
 }  // namespace evenkeel

@@ -39,8 +39,4 @@ class SvgText {
   std::string text_;
 };
 
-// The result is safe as content and in quoted attributes. Characters that XML forbids (control
-// characters, bytes that are not UTF-8) become U+FFFD.
-std::string escape_markup(std::string_view text);
-
 }  // namespace evenkeel

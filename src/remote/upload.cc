@@ -7,6 +7,7 @@
 #include "base/checked.h"
 #include "base/interruptible_wait.h"
 #include "base/thread.h"
+#include "base/visible.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
 #include "remote/upload_questions.h"
@@ -257,9 +258,8 @@ void Upload::commit() {
   {
     const MutexLock lock(mutex_);
     for (std::size_t i = 0; i < tags_.size(); ++i) {
-      body += "<Part><PartNumber>" + std::to_string(i + 1) + "</PartNumber><ETag>";
-      for (const char c : tags_[i]) body += c == '"' ? "&quot;" : std::string(1, c);
-      body += "</ETag></Part>";
+      body += "<Part><PartNumber>" + std::to_string(i + 1) + "</PartNumber><ETag>" +
+              escape_markup(tags_[i]) + "</ETag></Part>";
     }
   }
   body += "</CompleteMultipartUpload>";
