@@ -202,6 +202,23 @@ def test_redirects_are_followed_without_secrets(server, rows, monkeypatch):
         assert server.requests == []
 
 
+@pytest.mark.parametrize("to", ["/a/b/there.npy?x", "there.npy?x", "../b/there.npy?x", "?x"])
+def test_redirects_may_be_relative(to):
+    class Redirects(ObjectServer):
+        asked = []
+
+        def respond(self, handler, path, query):
+            self.asked.append(handler.path)
+            return (302, {"Location": to}, b"") if not query else super().respond(handler, path, "")
+
+    with Redirects() as front:
+        front.put("a/b/there.npy", npy(ROWS))
+        front.put("a/b/here.npy", npy(ROWS))
+        with evenkeel.open(front.url + "/a/b/here.npy", budget="8MiB") as a:
+            np.testing.assert_array_equal(a[1234], ROWS[1234])
+        assert front.asked[1] == ("/a/b/here.npy?x" if to == "?x" else "/a/b/there.npy?x")
+
+
 def test_without_libcurl_urls_are_refused_with_a_sentence(python, server, rows, tmp_path):
     if shutil.which("cc") is None:
         pytest.skip("no C compiler")

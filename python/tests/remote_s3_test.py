@@ -151,6 +151,20 @@ def service(monkeypatch):
         yield made
 
 
+def test_a_listing_that_goes_in_circles_is_an_error(service, monkeypatch):
+    def respond(handler, path, query):
+        next_page = "b" if "continuation-token=a" in query else "a"
+        xml = (
+            "<ListBucketResult><IsTruncated>true</IsTruncated>"
+            f"<NextContinuationToken>{next_page}</NextContinuationToken></ListBucketResult>"
+        )
+        return 200, {}, xml.encode()
+
+    monkeypatch.setattr(service, "respond", respond)
+    with pytest.raises(ValueError, match="listing does not end"):
+        evenkeel.open("s3://bucket/p*.npy")
+
+
 def test_long_listings_come_in_pages(service):
     for i in range(7):
         service.put(f"bucket/p{i}.npy", npy(ROWS[i::7]))

@@ -22,10 +22,9 @@ namespace evenkeel {
 namespace {
 
 // Failures that a retry cannot fix.
-bool is_hopeless(CURLcode code) {
+bool is_untrusted(CURLcode code) {
   return code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE ||
-         code == CURLE_URL_MALFORMAT || code == CURLE_SSL_ISSUER_ERROR ||
-         code == CURLE_OUT_OF_MEMORY;
+         code == CURLE_SSL_ISSUER_ERROR;
 }
 
 }  // namespace
@@ -248,7 +247,8 @@ struct HttpClient::Impl {
       answer.failure = "the server sent more bytes than it announced";
     } else if (code != CURLE_OK && !refused) {
       answer.failure = transfer.words[0] ? transfer.words : curl.curl_easy_strerror(code);
-      answer.hopeless = is_hopeless(code);
+      answer.untrusted = is_untrusted(code);
+      answer.hopeless = answer.untrusted || code == CURLE_URL_MALFORMAT;
     } else if (answer.body == Body::kRange || answer.body == Body::kWholeObject) {
       if (answer.written < transfer.expected) {
         answer.failure = "the body ended after " + std::to_string(answer.written) + " of " +

@@ -55,7 +55,8 @@ struct HttpAnswer {
   std::uint64_t generation = 0;
   int status = 0;         // 0: the server did not answer
   std::string failure;    // why the transfer failed; empty if it did not
-  bool hopeless = false;  // a retry cannot help: a bad certificate, a malformed URL
+  bool hopeless = false;  // a retry cannot help: a certificate not trusted, a malformed URL
+  bool untrusted = false;  // the reason is the server's certificate
   Body body = Body::kNone;
   std::uint64_t written = 0;  // bytes at `into`
   std::string text;

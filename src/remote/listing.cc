@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <set>
 #include <utility>
 
 #include "evenkeel/error.h"
@@ -34,6 +35,7 @@ std::vector<std::string> list_keys(RemoteOpening& opening, const Address& patter
   const std::shared_ptr<Store> store = opening.store_of(pattern);
   std::vector<std::string> keys;
   std::string token;
+  std::set<std::string> tokens;  // all of them, to recognize a listing that goes in circles
   do {
     QueryFields fields = {{"list-type", "2"}, {"prefix", prefix}};
     if (one_folder) fields.emplace_back("delimiter", "/");
@@ -52,7 +54,7 @@ std::vector<std::string> list_keys(RemoteOpening& opening, const Address& patter
       if (key == pattern.path) return {std::move(key)};
       if (matches_pattern(pattern.path, key)) keys.push_back(std::move(key));
     }
-    if (!page.next.empty() && page.next == token) {
+    if (!page.next.empty() && !tokens.insert(page.next).second) {
       throw Error(ErrorKind::kFormat, "open", "the server's listing does not end")
           .in(pattern.text());
     }

@@ -69,6 +69,11 @@ std::string redirect_target(const std::string& from, const HttpAnswer& answer) {
   } else if (target.starts_with("/")) {
     target =
         Address{.scheme = base.scheme, .host = base.host, .path = "", .query = ""}.text() + target;
+  } else if (!target.empty() && target.find(':') == target.npos) {  // beside the object
+    std::string path = base.path;
+    if (!target.starts_with("?")) path.resize(path.rfind('/') + 1);
+    target = Address{.scheme = base.scheme, .host = base.host, .path = path, .query = ""}.text() +
+             target;
   }
   const bool safe =
       base.scheme == Scheme::kHttps ? target.starts_with("https://") : target.starts_with("http");
@@ -171,7 +176,9 @@ bool may_pass(const HttpAnswer& answer, const std::string& url, std::string& rea
   if (answer.hopeless) {
     throw Error::system("open", EPROTO, visible(answer.failure))
         .in(url)
-        .hint("certificates are always checked; SSL_CERT_FILE can name a file with those to trust");
+        .hint(answer.untrusted ? "certificates are always checked; SSL_CERT_FILE can name a file "
+                                 "with those to trust"
+                               : "check the spelling of the address");
   }
   const bool busy = answer.status == 408 || answer.status == 429 || answer.status == 500 ||
                     answer.status == 502 || answer.status == 503 || answer.status == 504;
