@@ -20,7 +20,7 @@ import struct
 import tempfile
 import time
 import warnings
-from typing import Any
+from typing import Any, NamedTuple
 
 import evenkeel
 import numpy as np
@@ -102,23 +102,47 @@ def olmo(pieces: np.ndarray) -> list[list[int]]:
     return rows
 
 
+class TokenBatchFields(NamedTuple):
+    """What a batch of `packed` has, made in Python."""
+
+    x: np.ndarray
+    y: np.ndarray
+    position_ids: np.ndarray
+    document_ids: np.ndarray
+    cu_seqlens: np.ndarray
+    loss_mask: np.ndarray
+
+
 def rate_of_packer(path: str, lengths: np.ndarray, pack: Any) -> tuple[float, float]:
-    """Rows per second: packing alone, and with batches of x and y made of a memmap."""
+    """Rows per second: packing alone, and with batches made of a memmap, with all fields."""
     pieces = pieces_of(lengths)
     tokens = np.memmap(path, np.uint16, "r")
     began = time.perf_counter()
     rows = pack(pieces)
     packed = time.perf_counter()
     made = rows[: 200 * ROWS]
+    counting = np.arange(COLUMNS, dtype=np.int32)
     for first in range(0, len(made), ROWS):
         x, y = np.zeros((2, ROWS, COLUMNS), np.int64)
+        position_ids = np.zeros((ROWS, COLUMNS), np.int32)
+        document_ids = np.full((ROWS, COLUMNS), -1, np.int32)
+        bounds = []  # cu_seqlens: where documents and padding begin, and the end
         for i, row in enumerate(made[first : first + ROWS]):
             column = 0
             for piece in row:
                 begin, end = pieces[piece]
-                x[i, column : column + end - begin] = tokens[begin:end]
-                y[i, column : column + end - begin] = tokens[begin + 1 : end + 1]
+                here = slice(column, column + end - begin)
+                x[i, here] = tokens[begin:end]
+                y[i, here] = tokens[begin + 1 : end + 1]
+                position_ids[i, here] = counting[: end - begin]
+                document_ids[i, here] = len(bounds)
+                bounds.append(i * COLUMNS + column)
                 column += end - begin
+            if column < COLUMNS:
+                bounds.append(i * COLUMNS + column)
+                position_ids[i, column:] = counting[: COLUMNS - column]
+        cu_seqlens = np.array([*bounds, ROWS * COLUMNS], np.int32)
+        TokenBatchFields(x, y, position_ids, document_ids, cu_seqlens, document_ids >= 0)
     each = (packed - began) / len(rows)
     return 1 / each, 1 / (each + (time.perf_counter() - packed) / len(made))
 
