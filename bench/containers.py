@@ -9,7 +9,8 @@ Arrow, HDF5 and Zarr without compression, and Zarr with zstd; the last also in c
 Two kinds of work:
 
 rows     random rows, in batches of 512, from each file
-chunks   all chunks of the Zarr files with zstd, each once, in a shuffled order, 8,000 rows at once
+chunks   all chunks of the Zarr files with zstd, each once, in a shuffled order: 8,000 rows at once,
+         but one chunk at a time with zarr
 
 Each reader has its own process, in turn, with the page cache of the files dropped before. With
 --limit-mib that process runs in a memory cgroup, so that a file larger than that cannot be cached

@@ -2,8 +2,7 @@
 // bench/run.
 //
 //   loader_bench ram FILE SECONDS    the loader on a cached file, and the same loop on the same
-//   tokens
-//                                    mapped and resident; their checksums must be equal
+//                                    tokens mapped and resident; their checksums must be equal
 //   loader_bench seek FILE           time to open, and to seek to the middle of an epoch
 //   loader_bench many FILE BATCHES   growth of memory after the first hundred batches
 #include <sys/mman.h>

@@ -21,6 +21,15 @@ struct Run {
   std::uint64_t items;
 };
 
+// In the current folder, which is on the disk that is measured: std::tmpfile would use /tmp.
+std::FILE* temporary_file() {
+  char name[] = "terashuf-XXXXXX";
+  const int fd = mkstemp(name);
+  if (fd < 0) return nullptr;
+  unlink(name);
+  return fdopen(fd, "w+b");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -58,7 +67,7 @@ int main(int argc, char** argv) {
     if (items.empty()) break;
     for (std::size_t i = items.size() - 1; i > 0; --i)
       std::swap(items[i], items[random() % (i + 1)]);
-    std::FILE* file = std::tmpfile();
+    std::FILE* file = temporary_file();
     if (!file) return 1;
     for (const auto& [place, length] : items) std::fwrite(text.data() + place, 1, length, file);
     std::rewind(file);

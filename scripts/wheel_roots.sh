@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Root filesystems in folders, for scripts/test_wheels: Debian without a compiler, its next release, and aarch64.
-# shellcheck shell=bash disable=SC2016,SC2154  # inner shells expand single quotes; test_wheels sets work, dist, try
+# shellcheck shell=bash disable=SC2016,SC2154  # inner shells expand single quotes; test_wheels sets work, dist, try, tools
 
 # debian SUITE ARCH FOLDER PACKAGES: a small Debian, from packages that are unpacked and not configured: what runs
 # is Python.
@@ -37,7 +37,7 @@ enter() {
 wheels_for() {
   local root=$1 arch=$2 version=$3
   shift 3
-  python3 -m pip download --quiet --disable-pip-version-check --only-binary :all: -d "$root/dist" \
+  "$tools/python" -m pip download --quiet --disable-pip-version-check --only-binary :all: -d "$root/dist" \
     --python-version "$version" --implementation cp --platform "manylinux_2_17_$arch" --platform "manylinux2014_$arch" \
     --platform "manylinux_2_27_$arch" --platform "manylinux_2_28_$arch" --platform "manylinux_2_12_$arch" "$@"
 }
@@ -93,6 +93,7 @@ source_in_root() {
 
 run_root() {
   is_root || { skip root "Debian 12, no compiler" "needs root" && return; }
+  need_tools
   step root "Debian 12, no compiler" native_root
   step root "evenkeel demo" demo_in_root
   step root "source package, no compiler" source_in_root
@@ -108,6 +109,7 @@ newer_root() {
 run_newer() {
   local version
   is_root || { skip newer "Debian testing" "needs root" && return; }
+  need_tools
   step newer "Debian testing" newer_root
   for version in 3.14 3.15; do step newer "CPython $version" in_root "$work/root-newer" "python$version"; done
 }
@@ -137,6 +139,7 @@ emulated_root() {
 
 run_aarch64() {
   is_root || { skip aarch64 "Debian 12, qemu-user-static" "needs root" && return; }
+  need_tools
   ls "$dist"/*_aarch64.whl >/dev/null 2>&1 || die "no wheel for aarch64 in dist/: scripts/wheels --arch aarch64"
   command -v qemu-aarch64-static >/dev/null ||
     apt-get -qq -y install --no-install-recommends qemu-user-static >&2 || die "qemu-user-static is missing"

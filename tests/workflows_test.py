@@ -31,6 +31,13 @@ def test_what_a_workflow_runs_exists(path):
             assert all(re.search(rf"^#   {word} ", script, re.MULTILINE) for word in words), command
 
 
+def test_wheels_are_tried_on_a_bare_debian():
+    """It has neither pip nor cmake: they come from the environment of scripts/wheels."""
+    for name in ("test_wheels", "wheel_roots.sh"):
+        text = (ROOT / "scripts" / name).read_text()
+        assert "python3 -m pip" not in text and not re.search(r"\$\(cmake\b", text), name
+
+
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 def test_a_workflow_may_only_read_unless_a_job_says_why(path):
     text = path.read_text()
