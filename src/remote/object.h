@@ -97,8 +97,8 @@ class TextTransfer : public Transfer {
   unsigned renewals_ = 0;
 };
 
-// Whether a failure may be temporary: the server did not answer, or says that it is busy. Sets
-// `reason`. Throws Error for failures that a retry cannot fix.
+// Whether a failure may be temporary: the server did not answer, its answer has no body although it
+// should, or it says that it is busy. Sets `reason`. Throws Error for failures that a retry cannot fix.
 bool may_pass(const HttpAnswer& answer, const std::string& url, std::string& reason);
 // Throws the error for an answer that is neither data nor a temporary failure.
 [[noreturn]] void throw_refused(const HttpAnswer& answer, const std::string& url,
