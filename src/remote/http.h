@@ -64,7 +64,7 @@ struct HttpAnswer {
   std::uint64_t written = 0;  // bytes at `into`
   std::string text;
   // Header fields; empty if the server did not send them.
-  std::string etag, last_modified, content_range, location, retry_after, region, date;
+  std::string etag, last_modified, content_range, location, retry_after, region;
   std::optional<std::uint64_t> content_length;
   double first_byte_s = 0, total_s = 0;
 };
