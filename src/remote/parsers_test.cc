@@ -94,6 +94,8 @@ TEST(BucketListing, MatchesAsFilesDo) {
   EXPECT_TRUE(matches_pattern("d/train_*.bin", "d/train_01.bin"));
   EXPECT_FALSE(matches_pattern("d/*.bin", "d/e/x.bin"));
   EXPECT_TRUE(matches_pattern("year=*/x", "year=2024/x"));
+  EXPECT_TRUE(matches_pattern("d/*", "d/x.bin"));
+  EXPECT_FALSE(matches_pattern("d/*", "d/"));  // an empty object for the folder
 }
 
 TEST(ServiceErrors, AreReadFromXmlAlone) {
