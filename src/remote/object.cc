@@ -182,12 +182,15 @@ bool may_pass(const HttpAnswer& answer, const std::string& url, std::string& rea
   }
   const bool busy = answer.status == 408 || answer.status == 429 || answer.status == 500 ||
                     answer.status == 502 || answer.status == 503 || answer.status == 504;
+  // S3 answers this if nothing arrived for a while, for example in the middle of an upload.
+  const bool idle =
+      answer.status == 400 && parse_service_error(answer.text).code == "RequestTimeout";
   // An answer may also break off between its header fields and its body.
   if (answer.status == 0 || (answer.body == Body::kNone && !answer.failure.empty())) {
     reason = answer.failure.empty() ? "no answer" : visible(answer.failure);
     return true;
   }
-  if (busy) {
+  if (busy || idle) {
     reason = said(answer);
     return true;
   }
