@@ -34,6 +34,13 @@ def test_convert_changes_format_and_type(user):
     assert np.array_equal(loaded(user, "d.npy"), rows)
 
 
+def test_every_byte_of_bool_but_zero_is_true(user):
+    flags = np.array([255, 0, 1, 2], np.uint8).view(bool)
+    user.save("a.npy", flags)
+    user.run("convert", "a.npy", "-o", "b.npy", "--to", "uint8")
+    assert loaded(user, "b.npy").tolist() == flags.astype(np.uint8).tolist() == [1, 0, 1, 1]
+
+
 def test_values_that_do_not_fit_are_named(user):
     for values, to, message in (
         (np.array([1, 300, 2]), "uint8", "element 1 is 300, which uint8 cannot hold"),

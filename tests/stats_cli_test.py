@@ -65,6 +65,12 @@ def test_columns_are_what_numpy_says(user, dtype):
     assert again["columns"] == report["columns"]
 
 
+def test_every_byte_of_bool_but_zero_is_true(user):
+    flags = np.array([255, 0, 1, 2], np.uint8).view(bool)
+    user.save("a.npy", flags)
+    check(user.json("stats", "a.npy")["columns"][0], flags, 0)
+
+
 def test_few_numbers_are_exact(user):
     user.save("a.npy", np.random.default_rng(1).permutation(1000))
     report = user.json("stats", "a.npy", "--quantiles", "0,0.1,0.5,0.999,1", "--bins", "10")

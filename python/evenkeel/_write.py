@@ -199,7 +199,7 @@ class ArrayWriter(_Writer):
         Integers must fit the dtype. Other values are converted by NumPy's "same_kind" rule.
         """
         array = self._rows_of(rows)
-        for piece in _pieces(array):
+        for piece in _pieces(array, self._dtype):
             self._open().append(self._bytes_of(piece))
 
     def __setitem__(self, index: int | slice, values: ArrayLike) -> None:
@@ -227,7 +227,7 @@ class ArrayWriter(_Writer):
             stop = start + len(array) if grows and len(array) > 1 else self.rows
         array = np.broadcast_to(array, (max(stop - start, 0), *self._row_shape))
         self._require_castable(array)
-        for piece in _pieces(array):
+        for piece in _pieces(array, self._dtype):
             writer.assign(start, self._bytes_of(piece))
             start += len(piece)
 
@@ -411,8 +411,8 @@ def _place(index: int | None, default: int | None, writer: ArrayWriter) -> Any:
     return place
 
 
-def _pieces(array: NDArray[Any]) -> list[NDArray[Any]]:
-    """Views of a few rows each, so that the converted copies are small."""
-    row = max(1, array.dtype.itemsize * int(np.prod(array.shape[1:], dtype=np.int64)))
+def _pieces(array: NDArray[Any], to: np.dtype[Any]) -> list[NDArray[Any]]:
+    """Views of a few rows each, so that the copies, converted to another dtype, are small."""
+    row = max(1, to.itemsize * int(np.prod(array.shape[1:], dtype=np.int64)))
     step = max(1, _PIECE // row)
     return [array[i : i + step] for i in range(0, len(array), step)]

@@ -22,6 +22,7 @@ FAULTS = [
     "close",  # it is closed before an answer
     "reset-in-body",  # reset after half of the body
     "short-body",  # closed after half of the body
+    "no-body",  # closed after the header fields
     "stall",  # nothing comes
     "stall-in-body",  # half of the body, then nothing
     "500",
@@ -204,6 +205,8 @@ class ObjectServer:
             return False
         if fault in ("reset-in-body", "short-body", "stall-in-body"):
             self._send(handler, status, headers, body, half)
+        if fault == "no-body":
+            self._send(handler, status, headers, body, 0)
         if fault == "garbage":
             handler.wfile.write(b"\x00\x01 not HTTP at all\r\n\r\n")
         if fault.startswith("stall"):

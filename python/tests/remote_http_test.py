@@ -219,6 +219,30 @@ def test_redirects_may_be_relative(to):
         assert front.asked[1] == ("/a/b/here.npy?x" if to == "?x" else "/a/b/there.npy?x")
 
 
+def test_the_target_of_a_redirect_may_expire(monkeypatch):
+    """While many requests are in flight: all of them go back to the address that redirects."""
+    monkeypatch.setenv("EVENKEEL_HEDGE", "0")
+
+    class Redirects(ObjectServer):
+        to = "/first"
+
+        def respond(self, handler, path, query):
+            if path == "/rows.npy":
+                return 302, {"Location": self.to}, b""
+            if path != self.to:
+                return 403, {}, b"expired"
+            return super().respond(handler, "/stored", query)
+
+    data = np.arange(6000 * 256, dtype=np.int32).reshape(6000, 256)
+    wanted = np.arange(0, 6000, 500)  # too far apart to be read by one request
+    with Redirects() as front:
+        front.put("stored", npy(data))
+        with evenkeel.open(front.url + "/rows.npy", budget="8MiB", cache=False) as a:
+            np.testing.assert_array_equal(a.take(wanted), data[wanted])
+            front.to = "/second"
+            np.testing.assert_array_equal(a.take(wanted), data[wanted])
+
+
 def test_without_libcurl_urls_are_refused_with_a_sentence(python, server, rows, tmp_path):
     if shutil.which("cc") is None:
         pytest.skip("no C compiler")

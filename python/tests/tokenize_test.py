@@ -74,6 +74,15 @@ def documents_of(text, by):
     return whole[:-1] if not whole[-1] else whole
 
 
+@pytest.mark.parametrize(
+    "typed, meant", [(r"\n\t", "\n\t"), (r"\\n", r"\n"), (r"\\\n", "\\\n"), (r"\q", r"\q")]
+)
+def test_a_separator_is_typed_with_escapes(typed, meant):
+    from evenkeel._tokenize.command import parser
+
+    assert parser().parse_args(["--separator", typed]).separator == meant
+
+
 @pytest.mark.parametrize("separator", ["\n", "\n\n", "<|endoftext|>", "--", "ab"])
 def test_documents_are_the_same_wherever_a_file_is_cut(folder, separator):
     draw = random.Random(separator)

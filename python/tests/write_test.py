@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -35,6 +36,20 @@ def test_is_byte_for_byte_what_numpy_saves(folder):
             w.append(array[1:])
             assert len(w) == len(array)
         assert (folder / "made.npy").read_bytes() == (folder / "wanted.npy").read_bytes()
+
+
+def test_rows_are_converted_a_few_at_a_time(folder):
+    flags = np.ones(16 * MIB, bool)
+    with evenkeel.create("a.npy", "complex128", budget="1MiB") as w:
+        tracemalloc.start()
+        try:
+            w.append(flags)
+            w[:] = np.int8(1)
+            most = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        w.abort()
+    assert most < 6 * MIB
 
 
 def test_rows_can_be_assigned(folder):

@@ -40,8 +40,7 @@ bool element_fits(From value) {
 template <class From, class To>
 std::size_t convert_all(const std::byte* from, std::byte* to, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
-    From value;
-    std::memcpy(&value, from + i * sizeof(From), sizeof value);
+    const From value = load_element<From>(from + i * sizeof(From));
     if (!element_fits<From, To>(value)) return i;
     const To converted = static_cast<To>(value);  // NOLINT(bugprone-signed-char-misuse): a number
     std::memcpy(to + i * sizeof(To), &converted, sizeof converted);
@@ -63,9 +62,7 @@ ConvertFunction find_conversion(DType from, DType to) {
 std::string value_text(DType dtype, const std::byte* element) {
   std::ostringstream text;
   with_element_type(dtype, [&](auto type) -> ConvertFunction {
-    typename decltype(type)::type value;
-    std::memcpy(&value, element, sizeof value);
-    text << +value;
+    text << +load_element<typename decltype(type)::type>(element);
     return nullptr;
   });
   return text.str();

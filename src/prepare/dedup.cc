@@ -163,6 +163,13 @@ class Dedup {
     return record.number;
   }
 
+  static Error wrong_item(std::uint64_t number, const Buckets& scratch) {
+    return Error(ErrorKind::kFormat, "dedup",
+                 "item " + with_commas(number) + " does not belong to this part")
+        .in(scratch.path())
+        .hint("the scratch file was changed: begin again without --resume");
+  }
+
   // The number of items that each part of `found` covers.
   std::uint64_t items_of_part(const Buckets& found) const {
     return std::max<std::uint64_t>(1, items_ / found.size().buckets + 1);
@@ -212,6 +219,7 @@ class Dedup {
         for (std::uint64_t at = 0; at + sizeof(HashRecord) <= bytes; at += sizeof(HashRecord)) {
           HashRecord record;
           std::memcpy(&record, window.data() + at, sizeof record);
+          if (record.number >= items_) throw wrong_item(record.number, hashes);
           if (turn_bits > 0 && record.hash.low >> (64 - turn_bits) != turn) continue;
           if (seen.add(record.hash)) {
             if (seen.full()) return false;
@@ -235,12 +243,7 @@ class Dedup {
         std::uint64_t number = 0;
         std::memcpy(&number, window.data() + at, sizeof number);
         const std::uint64_t bit = number - part * per_part;
-        if (number >= items_ || bit >= per_part) {
-          throw Error(ErrorKind::kFormat, "dedup",
-                      "item " + with_commas(number) + " does not belong to this part")
-              .in(found.path())
-              .hint("the scratch file was changed: begin again without --resume");
-        }
+        if (number >= items_ || bit >= per_part) throw wrong_item(number, found);
         words[bit / 64] |= std::uint64_t{1} << bit % 64;
       }
     }

@@ -115,6 +115,31 @@ TEST_F(DedupTest, OtherWorkIsNotResumed) {
   EXPECT_EQ(output(), wanted());
 }
 
+TEST_F(DedupTest, AScratchFileThatWasChangedIsAnError) {
+  DedupOptions options = squares(20'000);
+  options.progress = [](const WorkProgress& now) {
+    if (now.step == "finding duplicates") throw std::runtime_error("enough");
+  };
+  EXPECT_THROW(dedup(options), std::runtime_error);
+  {
+    std::fstream scratch(path("out.dedup.partial"),
+                         std::ios::in | std::ios::out | std::ios::binary);
+    ASSERT_TRUE(scratch.is_open());
+    for (int i = 0; i < 20'000; ++i) {  // the numbers of items, each after its hash
+      scratch.seekp(24 * i + 16);
+      scratch.write("\xff\xff\xff\xff\xff\xff\xff\xff", 8);
+    }
+  }
+  options.progress = {};
+  options.resume = true;
+  try {
+    dedup(options);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kFormat) << error.what();
+  }
+}
+
 TEST(HashSet, KnowsWhatItHas) {
   const Budget budget(1_MiB);
   HashSet set(budget, 64_KiB);

@@ -1,7 +1,9 @@
-// Maps a DType at run time to a C++ type.
+// Maps a DType at run time to a C++ type, and reads elements.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "evenkeel/dtype.h"
@@ -31,6 +33,14 @@ auto with_element_type(DType dtype, Use use) -> decltype(use(std::type_identity<
       return whole ? use(std::type_identity<std::int64_t>{})
                    : use(std::type_identity<std::uint64_t>{});
   }
+}
+
+// Reads an element from unaligned memory. In files of bool, as in NumPy, every byte but 0 is true.
+template <class T>
+T load_element(const std::byte* from) {
+  std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T> value;
+  std::memcpy(&value, from, sizeof value);
+  return static_cast<T>(value);
 }
 
 }  // namespace evenkeel

@@ -28,9 +28,7 @@ using ReadElements = void (*)(const std::byte* from, std::uint64_t stride, std::
 template <class T>
 void read_elements(const std::byte* from, std::uint64_t stride, std::size_t count, double* to) {
   for (std::size_t i = 0; i < count; ++i) {
-    T value;
-    std::memcpy(&value, from + i * stride, sizeof value);
-    to[i] = static_cast<double>(value);
+    to[i] = static_cast<double>(load_element<T>(from + i * stride));
   }
 }
 

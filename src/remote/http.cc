@@ -166,6 +166,7 @@ struct HttpClient::Impl {
     transfer.request = request;
     transfer.answer.id = id;
     transfer.answer.generation = request.generation;
+    transfer.answer.redirected_to = request.redirected_to;
     if (request.range) transfer.answer.first = request.range->first;
     transfer.easy = take_handle();
     CURL* const easy = transfer.easy;

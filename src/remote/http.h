@@ -30,6 +30,8 @@ struct HttpRequest {
   // If set, no byte of an answer with another ETag is written, because a second request for the
   // same bytes may be writing to the same memory.
   std::string etag = {};
+  // The URL again if it is the target of a redirect; copied to the answer.
+  std::string redirected_to = {};
   std::string ca_file = {};      // certificates to trust; empty: the system's
   std::uint64_t generation = 0;  // of the keys it was signed with (Store); copied to the answer
   bool past_proxies = false;     // for addresses that only this machine can reach
@@ -53,15 +55,16 @@ struct HttpAnswer {
   std::uint64_t id = 0;
   std::uint64_t first = 0;  // of the requested range
   std::uint64_t generation = 0;
-  int status = 0;         // 0: the server did not answer
-  std::string failure;    // why the transfer failed; empty if it did not
-  bool hopeless = false;  // a retry cannot help: a certificate not trusted, a malformed URL
+  std::string redirected_to;
+  int status = 0;          // 0: the server did not answer
+  std::string failure;     // why the transfer failed; empty if it did not
+  bool hopeless = false;   // a retry cannot help: a certificate not trusted, a malformed URL
   bool untrusted = false;  // the reason is the server's certificate
   Body body = Body::kNone;
   std::uint64_t written = 0;  // bytes at `into`
   std::string text;
   // Header fields; empty if the server did not send them.
-  std::string etag, last_modified, content_range, location, retry_after, region, date;
+  std::string etag, last_modified, content_range, location, retry_after, region;
   std::optional<std::uint64_t> content_length;
   double first_byte_s = 0, total_s = 0;
 };

@@ -89,7 +89,7 @@ ListingPage parse_listing(std::string_view xml) {
 }
 
 bool matches_pattern(const std::string& pattern, const std::string& key) {
-  return ::fnmatch(pattern.c_str(), key.c_str(), FNM_PATHNAME) == 0;
+  return !key.ends_with('/') && ::fnmatch(pattern.c_str(), key.c_str(), FNM_PATHNAME) == 0;
 }
 
 std::vector<std::string> expand_url(const std::string& url_or_pattern) {

@@ -15,7 +15,8 @@ struct ListingPage {
 // Throws XmlError, or Error (kFormat) if the XML is not a listing.
 ListingPage parse_listing(std::string_view xml);
 
-// Whether a key matches a pattern with * ? []; as with files, these do not match a /.
+// Whether a key matches a pattern with * ? []; as with files, these do not match a /. A key that
+// ends with / stands for a folder, as consoles and mounts create them, and matches nothing.
 bool matches_pattern(const std::string& pattern, const std::string& key);
 
 // The URLs that match an s3:// or gs:// pattern, sorted. If a key equals the pattern, only that key

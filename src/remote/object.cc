@@ -182,11 +182,15 @@ bool may_pass(const HttpAnswer& answer, const std::string& url, std::string& rea
   }
   const bool busy = answer.status == 408 || answer.status == 429 || answer.status == 500 ||
                     answer.status == 502 || answer.status == 503 || answer.status == 504;
-  if (answer.status == 0) {
+  // S3 answers this if nothing arrived for a while, for example in the middle of an upload.
+  const bool idle =
+      answer.status == 400 && parse_service_error(answer.text).code == "RequestTimeout";
+  // An answer may also break off between its header fields and its body.
+  if (answer.status == 0 || (answer.body == Body::kNone && !answer.failure.empty())) {
     reason = answer.failure.empty() ? "no answer" : visible(answer.failure);
     return true;
   }
-  if (busy) {
+  if (busy || idle) {
     reason = said(answer);
     return true;
   }
@@ -216,7 +220,7 @@ HttpRequest RemoteObject::request(std::uint64_t first, std::uint64_t last, std::
   {
     Redirect& redirect = redirect_.get();
     const MutexLock lock(redirect.mutex);
-    if (!redirect.url.empty()) request.url = redirect.url;
+    if (!redirect.url.empty()) request.url = request.redirected_to = redirect.url;
   }
   request.range = ByteRange{first, last};
   request.into = into;
@@ -230,18 +234,20 @@ HttpRequest RemoteObject::request(std::uint64_t first, std::uint64_t last, std::
   return request;
 }
 
+// Many requests get the same answer at about the same time. In the next two functions, the first
+// one changes the redirect, and late ones leave it as it is then.
 void RemoteObject::redirect(const HttpAnswer& answer) const {
+  std::string target =
+      redirect_target(answer.redirected_to.empty() ? url : answer.redirected_to, answer);
   Redirect& redirect = redirect_.get();
   const MutexLock lock(redirect.mutex);
-  redirect.url = redirect_target(redirect.url.empty() ? url : redirect.url, answer);
+  if (redirect.url == answer.redirected_to) redirect.url = std::move(target);
 }
 
-bool RemoteObject::forget_redirect() const {
+void RemoteObject::forget_redirect(const HttpAnswer& refused) const {
   Redirect& redirect = redirect_.get();
   const MutexLock lock(redirect.mutex);
-  const bool had = !redirect.url.empty();
-  redirect.url.clear();
-  return had;
+  if (redirect.url == refused.redirected_to) redirect.url.clear();
 }
 
 std::string RemoteObject::version() const {
@@ -343,8 +349,9 @@ Transfer::Outcome RangeTransfer::judge(HttpAnswer& answer, std::string& reason) 
     return Outcome::kAgain;
   }
   // The target of a redirect may have expired: go back to the original address.
-  if (answer.status >= 400 && answer.status <= 410 && renewals_++ < kMostRenewals &&
-      object_.forget_redirect()) {
+  if (!answer.redirected_to.empty() && answer.status >= 400 && answer.status <= 410 &&
+      renewals_++ < kMostRenewals) {
+    object_.forget_redirect(answer);
     return Outcome::kAgain;
   }
   throw_refused(answer, object_.url, *object_.store, "read");

@@ -30,8 +30,8 @@ class RemoteObject {
   HttpRequest request(std::uint64_t first, std::uint64_t last, std::byte* into) const;
   // Makes later requests follow this redirect. Throws Error if that would be unsafe.
   void redirect(const HttpAnswer& answer) const;
-  // Returns whether there was one.
-  bool forget_redirect() const;
+  // Makes later requests go to the URL again, because the target of the redirect refused one.
+  void forget_redirect(const HttpAnswer& refused) const;
   // What identifies its bytes: the ETag, or else its date and size.
   std::string version() const;
   // Identifies the object and its version, for a cache that outlives this process. Empty if the
@@ -97,8 +97,9 @@ class TextTransfer : public Transfer {
   unsigned renewals_ = 0;
 };
 
-// Whether a failure may be temporary: the server did not answer, or says that it is busy. Sets
-// `reason`. Throws Error for failures that a retry cannot fix.
+// Whether a failure may be temporary: the server did not answer, its answer broke off before the
+// body, or it says that it is busy. Sets `reason`. Throws Error for failures that a retry cannot
+// fix.
 bool may_pass(const HttpAnswer& answer, const std::string& url, std::string& reason);
 // Throws the error for an answer that is neither data nor a temporary failure.
 [[noreturn]] void throw_refused(const HttpAnswer& answer, const std::string& url,

@@ -4,6 +4,7 @@
 #include "remote/credential_services.h"
 #include "remote/credentials.h"
 #include "remote/listing.h"
+#include "remote/object.h"
 #include "remote/response.h"
 #include "remote/xml.h"
 
@@ -94,6 +95,8 @@ TEST(BucketListing, MatchesAsFilesDo) {
   EXPECT_TRUE(matches_pattern("d/train_*.bin", "d/train_01.bin"));
   EXPECT_FALSE(matches_pattern("d/*.bin", "d/e/x.bin"));
   EXPECT_TRUE(matches_pattern("year=*/x", "year=2024/x"));
+  EXPECT_TRUE(matches_pattern("d/*", "d/x.bin"));
+  EXPECT_FALSE(matches_pattern("d/*", "d/"));  // an empty object for the folder
 }
 
 TEST(ServiceErrors, AreReadFromXmlAlone) {
@@ -101,6 +104,21 @@ TEST(ServiceErrors, AreReadFromXmlAlone) {
       "<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>");
   EXPECT_EQ(error.code, "SlowDown");
   EXPECT_EQ(parse_service_error("<html><body>502").code, "");
+}
+
+TEST(ServiceErrors, SomeMayPass) {
+  const auto passes = [](int status, const std::string& code) {
+    HttpAnswer answer;
+    answer.status = status;
+    answer.body = Body::kText;
+    answer.text = "<Error><Code>" + code + "</Code></Error>";
+    std::string reason;
+    return may_pass(answer, "s3://bucket/key", reason);
+  };
+  EXPECT_TRUE(passes(503, "SlowDown"));
+  EXPECT_TRUE(passes(400, "RequestTimeout"));
+  EXPECT_FALSE(passes(400, "InvalidRequest"));
+  EXPECT_FALSE(passes(403, "RequestTimeout"));
 }
 
 TEST(AwsProfiles, AreRead) {

@@ -81,7 +81,7 @@ void take_header(std::string_view line, HttpAnswer& answer) {
   if (line.starts_with("HTTP/")) {  // a new answer: drop the fields of interim ones
     answer.etag.clear(), answer.last_modified.clear(), answer.content_range.clear();
     answer.location.clear(), answer.retry_after.clear(), answer.region.clear();
-    answer.date.clear(), answer.content_length.reset();
+    answer.content_length.reset();
     return;
   }
   const std::size_t colon = line.find(':');
@@ -96,7 +96,6 @@ void take_header(std::string_view line, HttpAnswer& answer) {
   if (name == "location") answer.location = value;
   if (name == "retry-after") answer.retry_after = value;
   if (name == "x-amz-bucket-region") answer.region = value;
-  if (name == "date") answer.date = value;
 }
 
 ServiceError parse_service_error(std::string_view xml) {

@@ -4,6 +4,7 @@
 
 #include "remote/address.h"
 #include "remote/sha256.h"
+#include "remote/store.h"
 
 namespace evenkeel {
 namespace {
@@ -93,6 +94,23 @@ TEST(RemoteAddress, IsTakenApart) {
                             "http://host/a b", "s3://bad bucket/x"}) {
     EXPECT_ANY_THROW(parse_address(wrong)) << wrong;
   }
+}
+
+// libcurl leaves the usual port out of the field Host. A signature of another host is rejected.
+TEST(RemoteStore, TheUsualPortOfAnEndpointIsNotPartOfTheHost) {
+  const auto url_at = [](const std::string& endpoint) {
+    RemoteSettings settings;
+    settings.s3_endpoint = endpoint;
+    settings.region = "us-east-1";
+    settings.anonymous = true;
+    const Address object = parse_address("s3://bucket/key");
+    return Store(object, settings).request(object).url;
+  };
+  EXPECT_EQ(url_at("https://host:443/a"), "https://host/a/bucket/key");
+  EXPECT_EQ(url_at("http://host:80"), "http://host/bucket/key");
+  EXPECT_EQ(url_at("http://[::1]:80"), "http://[::1]/bucket/key");
+  EXPECT_EQ(url_at("http://host:443"), "http://host:443/bucket/key");
+  EXPECT_EQ(url_at("https://host:8443"), "https://host:8443/bucket/key");
 }
 
 }  // namespace

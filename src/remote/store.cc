@@ -21,13 +21,16 @@ std::string amz_time() {
   return text;
 }
 
-// Splits "https://host:9000/prefix" into its three parts.
+// Splits "https://host:9000/prefix" into its three parts. The usual port is left out: clients do
+// not send it in the field Host, which is signed.
 void split_endpoint(const std::string& endpoint, std::string& scheme, std::string& host,
                     std::string& prefix) {
   const std::size_t begin = endpoint.find("://") + 3;
   const std::size_t slash = std::min(endpoint.find('/', begin), endpoint.size());
   scheme = endpoint.substr(0, begin);
   host = endpoint.substr(begin, slash - begin);
+  const std::string_view port = scheme == "https://" ? ":443" : ":80";
+  if (host.ends_with(port)) host.resize(host.size() - port.size());
   prefix = endpoint.substr(slash);
 }
 

@@ -7,6 +7,7 @@ them.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -41,8 +42,9 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _unescaped(text: str) -> str:
-    """Replaces `\\n` and `\\t`, as they are typed in a shell."""
-    return text.replace("\\n", "\n").replace("\\t", "\t").replace("\\\\", "\\")
+    """Replaces `\\n`, `\\t` and `\\\\`, as they are typed in a shell."""
+    meant = {"n": "\n", "t": "\t", "\\": "\\"}
+    return re.sub(r"\\([nt\\])", lambda found: meant[found[1]], text)
 
 
 def main(words: Sequence[str]) -> int:
