@@ -80,6 +80,21 @@ TEST_F(GgufTest, TensorsAndKeys) {
   EXPECT_EQ(table.tensors[1].offset + table.tensors[1].bytes, bytes.size());
 }
 
+TEST_F(GgufTest, NumbersWithFractionsKeepTheirValues) {
+  const auto f32 = [](std::string_view key, float value) {
+    return text(key) + le<std::uint32_t>(6) + le(value);
+  };
+  const auto f64 = [](std::string_view key, double value) {
+    return text(key) + le<std::uint32_t>(12) + le(value);
+  };
+  const TensorTable table = read(
+      file({f32("base", 10000), f32("epsilon", 1e-12F), f32("scale", 0.1F), f64("third", 1.0 / 3)},
+           {}, 0));
+  EXPECT_THAT(table.metadata,
+              ElementsAre(Pair("base", "10000"), Pair("epsilon", "1e-12"), Pair("scale", "0.1"),
+                          Pair("third", "0.3333333333333333")));
+}
+
 TEST_F(GgufTest, AlignmentIsWhatTheFileSays) {
   const TensorTable table =
       read(file({u32_key("general.alignment", 256)}, {tensor("f", {1}, 24, 0)}, 1, 256));
