@@ -52,14 +52,14 @@ def test_a_slice_fetches_little_more_than_itself(server):
 
 
 def test_pickling_sends_the_url(server):
-    with evenkeel.Weights(f"{server.url}/model.safetensors.index.json", budget="32MiB") as weights:
+    with evenkeel.open(f"{server.url}/model.safetensors.index.json", budget="32MiB") as weights:
         with pickle.loads(pickle.dumps(weights)) as again:
             assert (again["b"][:] == STATE["b"].numpy()).all()
 
 
 def test_signatures_in_urls_are_not_stored(server):
     signed = f"{server.url}/model-1.safetensors?X-Amz-Signature=123secret456"
-    with evenkeel.Weights(signed, budget="32MiB") as weights:
+    with evenkeel.open(signed, budget="32MiB") as weights:
         assert (weights["b"][:] == STATE["b"].numpy()).all()
         with pytest.raises(ValueError, match="signature") as error:
             pickle.dumps(weights)
