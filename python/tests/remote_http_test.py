@@ -176,6 +176,12 @@ def test_what_is_not_there(server):
         evenkeel.open(server.put("empty.npy", b""))
 
 
+def test_hdf5_is_read_from_local_files_only(server):
+    url = server.put("x.h5", b"\x89HDF\r\n\x1a\n" + bytes(2000))
+    with pytest.raises(ValueError, match="local files only"):
+        evenkeel.open(url, name="x")
+
+
 def test_redirects_are_followed_without_secrets(server, rows, monkeypatch):
     class Redirects(ObjectServer):
         to = ""
