@@ -147,6 +147,11 @@ def test_pickling_sends_the_url(server, rows):
         np.testing.assert_array_equal(b[5], ROWS[5])
 
 
+def test_info(rows):
+    what = evenkeel.info(rows)
+    assert (what["format"], what["shape"], what["cached"]) == ("npy", ROWS.shape, None)
+
+
 def test_signatures_in_urls_are_not_shown_or_stored(server, rows):
     secret = rows + "?X-Amz-Signature=123secret456"
     with evenkeel.open(secret, budget="8MiB") as a:
