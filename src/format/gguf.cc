@@ -197,6 +197,7 @@ class Cursor {
       begin_ = place_;
       window_ = source_.read(place_, std::max(bytes, kAtATime));
       if (window_.size() < bytes) throw error("the file became shorter");
+      source_.drop(place_, window_.size());
     }
     const std::string_view taken(window_.data() + (place_ - begin_), bytes);
     go_on(bytes);

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "evenkeel/error.h"
+#include "evenkeel/meter.h"
 #include "format/tensor_table.h"
 #include "format/test_files.h"
 
@@ -173,6 +174,17 @@ TEST_F(GgufTest, AHoleEnds) {
                     le<std::uint64_t>(kHole / 16)),
             ErrorKind::kFormat);
   EXPECT_EQ(kind_of(counts(kHole / 32, 0)), ErrorKind::kBudget);
+}
+
+// A vocabulary takes megabytes, which the budget would not cover after opening.
+TEST_F(GgufTest, TheHeaderDoesNotStayInThePageCache) {
+  constexpr std::uint64_t kWords = 300'000;
+  std::string words = text("words") + le<std::uint32_t>(9) + le<std::uint32_t>(8) + le(kWords);
+  for (std::uint64_t i = 0; i < kWords; ++i) words += text("token");
+  const std::string path = write("m.gguf", file({words}, {tensor("f", {8}, 0, 0)}, 32));
+  if (drop_file_cache(path).value_or(1) != 0) GTEST_SKIP() << "the cache cannot be dropped";
+  EXPECT_EQ(read_gguf(open_source(path), Budget(8_MiB)).tensors.size(), 1u);
+  EXPECT_EQ(file_cache(path)->cached, 0u);
 }
 
 // A file that is truncated anywhere is refused, and never read beyond its end.
