@@ -10,6 +10,7 @@
 #include "base/checked.h"
 #include "base/memory.h"
 #include "base/sys.h"
+#include "base/visible.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
 #include "format/part.h"
@@ -101,7 +102,7 @@ void keep_indexed(std::vector<Tensor>& tensors, const SafetensorsIndex& index,
     if (found.contains(name)) continue;
     throw Error(ErrorKind::kFormat, "open",
                 "the index says that tensor \"" + printable(name) + "\" is in " +
-                    printable(index.files[file]) + ", which does not have it")
+                    visible(index.files[file]) + ", which does not have it")
         .in(path)
         .hint("some of the files may be from another version of the model");
   }
@@ -142,9 +143,9 @@ Weights::Impl::Impl(const std::string& path, const WeightsOptions& options)
     const Source source = open_source(file);
     TensorTable table = read_table(source, budget);
     if (!format.empty() && format != table.format) {
-      throw Error(
-          ErrorKind::kFormat, "open",
-          "is " + std::string(table.format) + ", but " + files.paths.front() + " is " + format)
+      throw Error(ErrorKind::kFormat, "open",
+                  "is " + std::string(table.format) + ", but " + visible(files.paths.front()) +
+                      " is " + format)
           .in(file);
     }
     format = table.format;

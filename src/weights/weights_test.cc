@@ -165,6 +165,20 @@ TEST_F(WeightsTest, ShardsAndTheirIndex) {
   }
 }
 
+TEST_F(WeightsTest, AShardWithoutItsTensorIsNamedInFull) {
+  const std::string folder(100, 'd');
+  std::filesystem::create_directory(path(folder));
+  const std::string shard = write(folder + "/1.safetensors", file_of({{"x", "xx"}}));
+  const std::string index =
+      write(folder + "/model.safetensors.index.json", R"({"weight_map":{"y":"1.safetensors"}})");
+  try {
+    Weights::open(index, {.budget = Budget(16_MiB)});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("tensor \"y\" is in " + shard + ", which does not"));
+  }
+}
+
 TEST_F(WeightsTest, TwoFilesWithTheSameNameAreRefused) {
   write("s1.safetensors", file_of({{"x", "xx"}}));
   write("s2.safetensors", file_of({{"x", "yy"}}));
