@@ -238,7 +238,7 @@ const Tensor& Weights::at(std::string_view name) const {
       ErrorKind::kIndex, "weights",
       "there is no tensor \"" + printable(name) + "\" among " + with_commas(tensors().size()))
       .in(paths().front())
-      .hint(near.empty() ? "tensors() lists them" : "did you mean \"" + printable(near) + "\"?");
+      .hint(near.empty() ? "tensors() lists them" : "did you mean \"" + visible(near) + "\"?");
 }
 
 std::uint64_t Weights::bytes() const {

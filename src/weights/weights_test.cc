@@ -125,6 +125,19 @@ TEST_F(WeightsTest, NamesThatAreNotThere) {
   }
 }
 
+TEST_F(WeightsTest, TheClosestNameIsShownInFull) {
+  const std::string name =
+      "vision_tower.vision_model.encoder.layers.12.self_attn.q_proj.weight_scale";
+  const Weights weights =
+      Weights::open(write("long.safetensors", file_of({{name, "x"}})), {.budget = Budget(16_MiB)});
+  try {
+    weights.at(name.substr(1));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("did you mean \"" + name + "\"?"));
+  }
+}
+
 TEST_F(WeightsTest, ATensorAsAnArray) {
   const Weights weights = Weights::open(file_, {.budget = Budget(16_MiB)});
   const Array array = weights.array(weights.at("b"));
