@@ -21,6 +21,7 @@ from evenkeel._files import (
     disk_cache,
     dtype_of,
     expand,
+    is_url,
     name_for_reader,
     names_weights,
     page_cache_name,
@@ -519,8 +520,9 @@ def info(
     ('npy', dtype('float64'), (3, 2), 48)
     """
     files = expand(path)
-    with Array(files, None, "read", dtype, shape, offset) as array:
-        cached = [_core.cached_bytes(file) for file in files]
+    engine = "auto" if is_url(files[0]) else "read"
+    with Array(files, None, engine, dtype, shape, offset) as array:
+        cached = [None if is_url(file) else _core.cached_bytes(file) for file in files]
         known = [number for number in cached if number is not None]
         return {
             "paths": array.paths,

@@ -75,7 +75,13 @@ def kind_of(path: bytes) -> str:
     """ "arrow", "npz", "fits", "nifti", "hdf5", "zarr", "mds", "litdata", or "" for anything
     else."""
     if not os.path.isdir(path):
-        return _core.kind_of(path)
+        kind = _core.kind_of(path)
+        if kind == "hdf5" and is_url(path):
+            raise ValueError(
+                f"open {printable(path)}: h5py reads HDF5 from local files only\n"
+                "hint: download it first"
+            )
+        return kind
     if any(_has(path, file) for file in (b"state.json", b"dataset_dict.json")):
         return "arrow"
     if any(_has(path, file) for file in (b"zarr.json", b".zarray", b".zgroup")):

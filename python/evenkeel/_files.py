@@ -57,7 +57,8 @@ def names_weights(paths: Paths) -> bool:
     """Whether this is a single name, of model weights."""
     if not isinstance(paths, (str, bytes, os.PathLike)):
         return False
-    return os.fsencode(paths).endswith((b".safetensors", b".safetensors.index.json", b".gguf"))
+    endings = (b".safetensors", b".safetensors.index.json", b".gguf")
+    return base_name(os.fsencode(paths)).endswith(endings)
 
 
 def cache_bytes(cache: int | str | bool | None) -> int | None:

@@ -206,8 +206,11 @@ def _copying_pays(weights: Any) -> bool:
     small = weights.budget.left < LEAST_FOR_BUFFERS
     if few or small or any(is_url(path) for path in weights.paths):
         return False
-    cached = sum(_core.cached_bytes(path) or 0 for path in weights.paths)
-    return cached < sum(os.path.getsize(path) for path in weights.paths) // 2
+    try:
+        cached = sum(_core.cached_bytes(path) or 0 for path in weights.paths)
+        return cached < sum(os.path.getsize(path) for path in weights.paths) // 2
+    except OSError:  # a file was deleted since it was opened, and can still be read
+        return False
 
 
 def _on_cpu(tensor: Wanted) -> torch.Tensor:

@@ -28,7 +28,8 @@ COMPRESSIONS.update({f"numcodecs.{name}": kind for name, kind in [*COMPRESSIONS.
 
 def lengths(values: Any, least: int) -> tuple[int, ...]:
     found = tuple(int(value) for value in values)
-    if any(length < least or length != value for length, value in zip(found, values)):
+    possible = all(least <= length < 1 << 63 for length in found)
+    if not possible or any(length != value for length, value in zip(found, values)):
         raise Refused(f"bad lengths of axes: {values}")
     return found
 

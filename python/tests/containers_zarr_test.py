@@ -284,6 +284,8 @@ def test_crc32c():
         ({"chunks": [1 << 62, 1 << 62]}, "more bytes than any file"),
         ({"chunks": [10]}, "chunks of shape"),
         ({"shape": [0, 6]}, "no rows"),
+        ({"shape": [1 << 64, 6]}, "bad lengths of axes"),
+        ({"shape": [1 << 64, 6], "compressor": None}, "bad lengths of axes"),
         ({"zarr_format": 3}, "zarr_format 3, not 2"),
     ],
 )

@@ -147,6 +147,11 @@ def test_pickling_sends_the_url(server, rows):
         np.testing.assert_array_equal(b[5], ROWS[5])
 
 
+def test_info(rows):
+    what = evenkeel.info(rows)
+    assert (what["format"], what["shape"], what["cached"]) == ("npy", ROWS.shape, None)
+
+
 def test_signatures_in_urls_are_not_shown_or_stored(server, rows):
     secret = rows + "?X-Amz-Signature=123secret456"
     with evenkeel.open(secret, budget="8MiB") as a:
@@ -174,6 +179,12 @@ def test_what_is_not_there(server):
         evenkeel.open(server.put("x.npy", npy(ROWS)), engine="direct")
     with pytest.raises(ValueError, match="the file is empty"):
         evenkeel.open(server.put("empty.npy", b""))
+
+
+def test_hdf5_is_read_from_local_files_only(server):
+    url = server.put("x.h5", b"\x89HDF\r\n\x1a\n" + bytes(2000))
+    with pytest.raises(ValueError, match="local files only"):
+        evenkeel.open(url, name="x")
 
 
 def test_redirects_are_followed_without_secrets(server, rows, monkeypatch):

@@ -1,6 +1,7 @@
 """Model weights from servers: the same tensors as from files."""
 
 import json
+import pickle
 
 import pytest
 from remote_help import ObjectServer
@@ -48,6 +49,21 @@ def test_a_slice_fetches_little_more_than_itself(server):
         part = weights["a"][100:110]
         assert (part == STATE["a"][100:110].numpy()).all()
     assert 10 * 2000 <= server.bytes_sent < 100_000
+
+
+def test_pickling_sends_the_url(server):
+    with evenkeel.open(f"{server.url}/model.safetensors.index.json", budget="32MiB") as weights:
+        with pickle.loads(pickle.dumps(weights)) as again:
+            assert (again["b"][:] == STATE["b"].numpy()).all()
+
+
+def test_signatures_in_urls_are_not_stored(server):
+    signed = f"{server.url}/model-1.safetensors?X-Amz-Signature=123secret456"
+    with evenkeel.open(signed, budget="32MiB") as weights:
+        assert (weights["b"][:] == STATE["b"].numpy()).all()
+        with pytest.raises(ValueError, match="signature") as error:
+            pickle.dumps(weights)
+        assert "secret" not in str(error.value) + repr(weights)
 
 
 def test_a_file_that_is_not_there(server):

@@ -345,6 +345,18 @@ def test_a_file_that_was_replaced(tmp_path):
     assert weights["t"][:].tolist() == list(range(10))
 
 
+@pytest.mark.parametrize("processors", [2, 64])
+def test_a_file_that_was_deleted(tmp_path, processors, monkeypatch):
+    from evenkeel import _load
+
+    path = tmp_path / "m.safetensors"
+    save_file({"t": torch.arange(10)}, path)
+    with evenkeel.open(path, budget="16MiB") as weights:
+        path.unlink()
+        monkeypatch.setattr(_load.os, "sched_getaffinity", lambda _: range(processors))
+        assert weights.load()["t"].tolist() == list(range(10))
+
+
 def test_tensors_whose_rows_have_no_bytes(tmp_path):
     path = tmp_path / "m.safetensors"
     save_file({"none": torch.empty(5, 0), "some": torch.ones(2)}, path)

@@ -43,13 +43,7 @@ std::optional<Message> read_message(const Source& source, std::uint64_t place) {
   const std::uint64_t size = source.identity.size;
   if (place == size) return std::nullopt;  // a stream without an end marker
   const std::string head = source.read(place, kHeadBytes);
-  // Drop the page just read from the page cache: there may be many, and they displace data.
-  if (place >= kHeadBytes && source.fd) {
-    const std::uint64_t page = sys::page_size();
-    const std::uint64_t begin = round_down(place, page);
-    (void)sys::fadvise(source.fd->get(), begin, round_up(place + kHeadBytes, page) - begin,
-                       POSIX_FADV_DONTNEED);
-  }
+  if (place >= kHeadBytes) source.drop(place, kHeadBytes);  // there may be many batches
   if (head.size() < 8 || !head.starts_with(kContinuation)) {
     throw bad_arrow(source, place, "there is no message here")
         .hint("the file may be truncated, or of a version before 0.15");

@@ -108,6 +108,7 @@ TEST_F(Containers, NamesAreForContainers) {
   EXPECT_THAT(refused(npy_file(npy_header("'<i4'", "(3,)"), 12), "x"),
               HasSubstr("holds one array"));
   EXPECT_THAT(refused("nothing known", "x"), HasSubstr("not a known format"));
+  EXPECT_THAT(refused("nothing known", "x"), HasSubstr("known: NPY, Arrow, npz, FITS, NIfTI"));
   FormatOptions options{.name = "x"};
   options.dtype = DType::of<float>();
   EXPECT_THAT(refusal(zip_of("x.npy", "data"), options).what(), HasSubstr("leave them out"));

@@ -2,6 +2,7 @@
 // docs/formats.md.
 #include <algorithm>
 #include <bit>
+#include <charconv>
 #include <cstring>
 #include <iterator>
 #include <optional>
@@ -196,6 +197,7 @@ class Cursor {
       begin_ = place_;
       window_ = source_.read(place_, std::max(bytes, kAtATime));
       if (window_.size() < bytes) throw error("the file became shorter");
+      source_.drop(place_, window_.size());
     }
     const std::string_view taken(window_.data() + (place_ - begin_), bytes);
     go_on(bytes);
@@ -237,6 +239,13 @@ void skip_array(Cursor& cursor, std::uint32_t depth) {
   }
 }
 
+// The shortest text that reads back the same: std::to_string would print 1e-12 as 0.000000.
+template <class Real>
+std::string real_text(Real value) {
+  char digits[32];
+  return {digits, std::to_chars(digits, digits + sizeof digits, value).ptr};
+}
+
 // The value as text; empty for lists and long strings, which are skipped.
 std::optional<std::string> read_value(Cursor& cursor, Value type) {
   switch (type) {
@@ -253,7 +262,7 @@ std::optional<std::string> read_value(Cursor& cursor, Value type) {
     case Value::kInt32:
       return std::to_string(cursor.number<std::int32_t>());
     case Value::kFloat32:
-      return std::to_string(cursor.number<float>());
+      return real_text(cursor.number<float>());
     case Value::kBool:
       return cursor.number<std::uint8_t>() != 0 ? "true" : "false";
     case Value::kUint64:
@@ -261,7 +270,7 @@ std::optional<std::string> read_value(Cursor& cursor, Value type) {
     case Value::kInt64:
       return std::to_string(cursor.number<std::int64_t>());
     case Value::kFloat64:
-      return std::to_string(cursor.number<double>());
+      return real_text(cursor.number<double>());
     case Value::kString: {
       const auto length = cursor.number<std::uint64_t>();
       if (length > kLongestName) {  // a chat template, a licence

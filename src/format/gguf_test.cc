@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "evenkeel/error.h"
+#include "evenkeel/meter.h"
 #include "format/tensor_table.h"
 #include "format/test_files.h"
 
@@ -78,6 +79,21 @@ TEST_F(GgufTest, TensorsAndKeys) {
   EXPECT_FALSE(table.tensors[1].dtype);
   EXPECT_EQ(table.tensors[1].bytes, 3u * 144);
   EXPECT_EQ(table.tensors[1].offset + table.tensors[1].bytes, bytes.size());
+}
+
+TEST_F(GgufTest, NumbersWithFractionsKeepTheirValues) {
+  const auto f32 = [](std::string_view key, float value) {
+    return text(key) + le<std::uint32_t>(6) + le(value);
+  };
+  const auto f64 = [](std::string_view key, double value) {
+    return text(key) + le<std::uint32_t>(12) + le(value);
+  };
+  const TensorTable table = read(
+      file({f32("base", 10000), f32("epsilon", 1e-12F), f32("scale", 0.1F), f64("third", 1.0 / 3)},
+           {}, 0));
+  EXPECT_THAT(table.metadata,
+              ElementsAre(Pair("base", "10000"), Pair("epsilon", "1e-12"), Pair("scale", "0.1"),
+                          Pair("third", "0.3333333333333333")));
 }
 
 TEST_F(GgufTest, AlignmentIsWhatTheFileSays) {
@@ -158,6 +174,17 @@ TEST_F(GgufTest, AHoleEnds) {
                     le<std::uint64_t>(kHole / 16)),
             ErrorKind::kFormat);
   EXPECT_EQ(kind_of(counts(kHole / 32, 0)), ErrorKind::kBudget);
+}
+
+// A vocabulary takes megabytes, which the budget would not cover after opening.
+TEST_F(GgufTest, TheHeaderDoesNotStayInThePageCache) {
+  constexpr std::uint64_t kWords = 300'000;
+  std::string words = text("words") + le<std::uint32_t>(9) + le<std::uint32_t>(8) + le(kWords);
+  for (std::uint64_t i = 0; i < kWords; ++i) words += text("token");
+  const std::string path = write("m.gguf", file({words}, {tensor("f", {8}, 0, 0)}, 32));
+  if (drop_file_cache(path).value_or(1) != 0) GTEST_SKIP() << "the cache cannot be dropped";
+  EXPECT_EQ(read_gguf(open_source(path), Budget(8_MiB)).tensors.size(), 1u);
+  EXPECT_EQ(file_cache(path)->cached, 0u);
 }
 
 // A file that is truncated anywhere is refused, and never read beyond its end.

@@ -338,6 +338,7 @@ TensorTable read_safetensors(const Source& source, const Budget& budget) {
   }
   const Reservation share = budget.reserve(kTimesHeader * length, "header of weights");
   const std::string text = source.read(kLengthBytes, length);
+  source.drop(0, kLengthBytes + length);
   if (!text.starts_with('{')) {
     throw header_error(source.path, "it does not begin with {").at(kLengthBytes);
   }

@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "base/checked.h"
 #include "evenkeel/error.h"
 
 namespace evenkeel {
@@ -50,6 +51,14 @@ std::string Source::read(std::uint64_t offset, std::size_t length) const {
         .hint("wait until it is written, then open it again");
   }
   return bytes;
+}
+
+void Source::drop(std::uint64_t offset, std::uint64_t length) const {
+  if (!fd) return;  // an object on a server
+  const std::uint64_t page = sys::page_size();
+  const std::uint64_t begin = round_down(offset, page);
+  (void)sys::fadvise(fd->get(), begin, round_up(offset + length, page) - begin,
+                     POSIX_FADV_DONTNEED);
 }
 
 Segment Source::segment(std::uint64_t data_offset, std::uint64_t rows) const {

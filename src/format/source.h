@@ -23,6 +23,9 @@ struct Source {
 
   // Bytes offset .. offset+length-1, fewer if the file ends before that.
   std::string read(std::uint64_t offset, std::size_t length) const;
+  // Drops the pages that hold these bytes from the page cache: a header that is not read again
+  // would displace data.
+  void drop(std::uint64_t offset, std::uint64_t length) const;
   // The file as one segment of an array. first_row is set when segments are joined.
   Segment segment(std::uint64_t data_offset, std::uint64_t rows) const;
 };

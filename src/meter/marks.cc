@@ -46,7 +46,7 @@ MarkText clean_mark_text(std::string_view text) noexcept {
 
 std::optional<Mark> parse_mark(std::string_view line) {
   const auto nanoseconds = take_number(line);
-  if (!nanoseconds) return std::nullopt;
+  if (!nanoseconds || *nanoseconds > std::numeric_limits<std::int64_t>::max()) return std::nullopt;
   const auto pid = take_number(line);
   if (!pid || *pid == 0 || *pid > std::numeric_limits<pid_t>::max()) return std::nullopt;
   return Mark{*nanoseconds, static_cast<pid_t>(*pid), std::string(clean_mark_text(line).view())};

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <limits>
 
 #include "evenkeel/bytes.h"
 
@@ -22,6 +23,7 @@ std::vector<Tick> ticks(double most, double step, Label label) {
 
 // The smallest number that is 1, 2 or 5 times a power of ten and not below `least`.
 double decimal_step(double least) {
+  least = std::max(least, std::numeric_limits<double>::min());  // steps of 0 would never end
   const double power = std::pow(10, std::floor(std::log10(least)));
   for (const double factor : {1.0, 2.0, 5.0}) {
     if (factor * power >= least * (1 - 1e-9)) return factor * power;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 
 #include "profile/test_path.h"
@@ -45,6 +46,12 @@ TEST(TimeTicks, StepAsClocksDo) {
   EXPECT_THAT(labels(time_ticks(7200, 4)),
               ElementsAre("0:00 h", "0:30 h", "1:00 h", "1:30 h", "2:00 h"));
   EXPECT_THAT(labels(time_ticks(0, 4)), ElementsAre("0 s"));
+}
+
+TEST(TimeTicks, OfTheLeastNumberEnd) {
+  const double least = std::numeric_limits<double>::denorm_min();
+  EXPECT_THAT(labels(time_ticks(least, 4)), ElementsAre("0 s"));
+  EXPECT_THAT(labels(count_ticks(least, 4)), ElementsAre("0"));
 }
 
 using Ticks = std::vector<Tick> (*)(double, int);

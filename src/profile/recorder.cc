@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <string_view>
 #include <utility>
@@ -36,8 +35,9 @@ constexpr CostLimiter::Terms kPssOfTree{
 
 // Locales, fonts, certificates: most programs map them, but they are not data.
 bool is_of_the_system(std::string_view path) {
-  static constexpr std::array<std::string_view, 6> kFolders = {"/usr/", "/lib",   "/etc/",
-                                                               "/bin/", "/sbin/", "/var/cache/"};
+  static constexpr std::string_view kFolders[] = {"/usr/",   "/lib/",    "/lib32/",
+                                                  "/lib64/", "/libx32/", "/etc/",
+                                                  "/bin/",   "/sbin/",   "/var/cache/"};
   return std::ranges::any_of(kFolders, [&](auto folder) { return path.starts_with(folder); });
 }
 

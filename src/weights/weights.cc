@@ -10,6 +10,7 @@
 #include "base/checked.h"
 #include "base/memory.h"
 #include "base/sys.h"
+#include "base/visible.h"
 #include "evenkeel/bytes.h"
 #include "evenkeel/error.h"
 #include "format/part.h"
@@ -101,7 +102,7 @@ void keep_indexed(std::vector<Tensor>& tensors, const SafetensorsIndex& index,
     if (found.contains(name)) continue;
     throw Error(ErrorKind::kFormat, "open",
                 "the index says that tensor \"" + printable(name) + "\" is in " +
-                    printable(index.files[file]) + ", which does not have it")
+                    visible(index.files[file]) + ", which does not have it")
         .in(path)
         .hint("some of the files may be from another version of the model");
   }
@@ -142,9 +143,9 @@ Weights::Impl::Impl(const std::string& path, const WeightsOptions& options)
     const Source source = open_source(file);
     TensorTable table = read_table(source, budget);
     if (!format.empty() && format != table.format) {
-      throw Error(
-          ErrorKind::kFormat, "open",
-          "is " + std::string(table.format) + ", but " + files.paths.front() + " is " + format)
+      throw Error(ErrorKind::kFormat, "open",
+                  "is " + std::string(table.format) + ", but " + visible(files.paths.front()) +
+                      " is " + format)
           .in(file);
     }
     format = table.format;
@@ -237,7 +238,7 @@ const Tensor& Weights::at(std::string_view name) const {
       ErrorKind::kIndex, "weights",
       "there is no tensor \"" + printable(name) + "\" among " + with_commas(tensors().size()))
       .in(paths().front())
-      .hint(near.empty() ? "tensors() lists them" : "did you mean \"" + printable(near) + "\"?");
+      .hint(near.empty() ? "tensors() lists them" : "did you mean \"" + visible(near) + "\"?");
 }
 
 std::uint64_t Weights::bytes() const {

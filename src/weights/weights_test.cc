@@ -125,6 +125,19 @@ TEST_F(WeightsTest, NamesThatAreNotThere) {
   }
 }
 
+TEST_F(WeightsTest, TheClosestNameIsShownInFull) {
+  const std::string name =
+      "vision_tower.vision_model.encoder.layers.12.self_attn.q_proj.weight_scale";
+  const Weights weights =
+      Weights::open(write("long.safetensors", file_of({{name, "x"}})), {.budget = Budget(16_MiB)});
+  try {
+    weights.at(name.substr(1));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("did you mean \"" + name + "\"?"));
+  }
+}
+
 TEST_F(WeightsTest, ATensorAsAnArray) {
   const Weights weights = Weights::open(file_, {.budget = Budget(16_MiB)});
   const Array array = weights.array(weights.at("b"));
@@ -162,6 +175,20 @@ TEST_F(WeightsTest, ShardsAndTheirIndex) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("which does not have it"));
+  }
+}
+
+TEST_F(WeightsTest, AShardWithoutItsTensorIsNamedInFull) {
+  const std::string folder(100, 'd');
+  std::filesystem::create_directory(path(folder));
+  const std::string shard = write(folder + "/1.safetensors", file_of({{"x", "xx"}}));
+  const std::string index =
+      write(folder + "/model.safetensors.index.json", R"({"weight_map":{"y":"1.safetensors"}})");
+  try {
+    Weights::open(index, {.budget = Budget(16_MiB)});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("tensor \"y\" is in " + shard + ", which does not"));
   }
 }
 
