@@ -33,6 +33,29 @@ int hex_digit(char c) {
   return -1;
 }
 
+bool has_scheme(std::string_view reference) {
+  const std::size_t colon = reference.find_first_of(":/?#");
+  return colon != reference.npos && colon > 0 && reference[colon] == ':';
+}
+
+// "/a/b/../c/./d" becomes "/a/c/d".
+std::string without_dot_segments(std::string_view path) {
+  std::string out;
+  while (!path.empty()) {
+    const std::size_t end = std::min(path.find('/', 1), path.size());  // path begins with /
+    const std::string_view segment = path.substr(0, end);
+    path.remove_prefix(end);
+    const bool last = path.empty();
+    if (segment == "/." || segment == "/..") {
+      if (segment == "/..") out.resize(out.empty() ? 0 : out.rfind('/'));
+      if (last) out += '/';
+    } else {
+      out += segment;
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 bool is_url(std::string_view path) { return scheme_of(path) != nullptr; }
@@ -87,6 +110,24 @@ Address parse_address(const std::string& url) {
   address.path = slash < query ? rest.substr(slash, query - slash) : "/";
   if (query < fragment) address.query = rest.substr(query + 1, fragment - query - 1);
   return address;
+}
+
+std::string resolve_reference(const Address& base, std::string_view reference) {
+  if (has_scheme(reference)) return std::string(reference);
+  if (reference.starts_with("//")) {
+    return (base.scheme == Scheme::kHttps ? "https:" : "http:") + std::string(reference);
+  }
+  const std::size_t end = std::min(reference.find_first_of("?#"), reference.size());
+  std::string path(reference.substr(0, end));
+  const std::string_view rest = reference.substr(end);
+  Address target{.scheme = base.scheme, .host = base.host, .path = base.path, .query = {}};
+  if (!path.empty()) {
+    if (path[0] != '/') path = base.path.substr(0, base.path.rfind('/') + 1) + path;
+    target.path = without_dot_segments(path);
+  } else if (!rest.starts_with("?")) {
+    target.query = base.query;
+  }
+  return target.text() + std::string(rest);
 }
 
 std::string object_name(std::string_view url) {

@@ -28,6 +28,10 @@ bool is_url(std::string_view path);
 // or for a character that no URL can contain.
 Address parse_address(const std::string& url);
 
+// Where a reference leads that a page at `base` (http) contains: RFC 3986, section 5.2. A reference
+// that is a URL itself, of any scheme, is returned as it is.
+std::string resolve_reference(const Address& base, std::string_view reference);
+
 // The last part of the path: "x.bin" for "s3://b/a/x.bin". For fingerprints and file extensions.
 std::string object_name(std::string_view url);
 // The URL with another ending. In http addresses, the ending of the path before the query.

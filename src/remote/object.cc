@@ -63,18 +63,8 @@ std::string without_secrets(std::string_view location) {
 // not redirected, and https does not become http.
 std::string redirect_target(const std::string& from, const HttpAnswer& answer) {
   const Address base = parse_address(from);
-  std::string target = answer.location;
-  if (target.starts_with("//")) {
-    target = (base.scheme == Scheme::kHttps ? "https:" : "http:") + target;
-  } else if (target.starts_with("/")) {
-    target =
-        Address{.scheme = base.scheme, .host = base.host, .path = "", .query = ""}.text() + target;
-  } else if (!target.empty() && target.find(':') == target.npos) {  // beside the object
-    std::string path = base.path;
-    if (!target.starts_with("?")) path.resize(path.rfind('/') + 1);
-    target = Address{.scheme = base.scheme, .host = base.host, .path = path, .query = ""}.text() +
-             target;
-  }
+  const std::string target =
+      answer.location.empty() ? "" : resolve_reference(base, answer.location);
   const bool safe =
       base.scheme == Scheme::kHttps ? target.starts_with("https://") : target.starts_with("http");
   if (base.is_bucket() || !safe || !is_url(target)) {

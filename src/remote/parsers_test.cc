@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "evenkeel/error.h"
+#include "remote/address.h"
 #include "remote/credential_services.h"
 #include "remote/credentials.h"
 #include "remote/listing.h"
@@ -56,6 +57,38 @@ TEST(HttpHeader, KeepsTheFieldsOfTheLastAnswer) {
   }
   EXPECT_EQ(answer.etag, "\"new\"");
   EXPECT_EQ(answer.content_length, 12u);
+}
+
+TEST(References, AreResolvedAsInRfc3986) {
+  const Address base = parse_address("http://a/b/c/d.npy?q");
+  const std::pair<std::string_view, std::string_view> examples[] = {
+      {"http://g", "http://g"},
+      {"g:h", "g:h"},
+      {"g", "http://a/b/c/g"},
+      {"./g", "http://a/b/c/g"},
+      {"g/", "http://a/b/c/g/"},
+      {"/g", "http://a/g"},
+      {"//g/h", "http://g/h"},
+      {"?y", "http://a/b/c/d.npy?y"},
+      {"g?y=x:y/..", "http://a/b/c/g?y=x:y/.."},
+      {".", "http://a/b/c/"},
+      {"..", "http://a/b/"},
+      {"../g", "http://a/b/g"},
+      {"../..", "http://a/"},
+      {"../../../g", "http://a/g"},
+      {"/./g", "http://a/g"},
+      {"/../g", "http://a/g"},
+      {"g.", "http://a/b/c/g."},
+      {"..g", "http://a/b/c/..g"},
+      {"./g/.", "http://a/b/c/g/"},
+      {"g/./h", "http://a/b/c/g/h"},
+      {"g/../h", "http://a/b/c/h"},
+      {"#s", "http://a/b/c/d.npy?q#s"},
+  };
+  for (const auto& [reference, target] : examples) {
+    EXPECT_EQ(resolve_reference(base, reference), target) << reference;
+  }
+  EXPECT_EQ(resolve_reference(parse_address("https://a"), "g"), "https://a/g");
 }
 
 TEST(XmlReader, GivesElementsWithTheirText) {
