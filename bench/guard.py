@@ -107,7 +107,7 @@ def run(path, how, count, budget=None, limit=None, pace=0.0):
         )
         assert process.stdout.readline() == "ready\n", process.stderr.read()
         pid = program_of(process)
-        before, cached = field(pid, "VmRSS"), data.cached_bytes(path)
+        before, cached = field(pid, "VmRSS"), data.cached_bytes(path) or 0
         guard_before, began = guard_cpu(process.pid, pid), time.perf_counter()
         process.stdin.write("\n")
         process.stdin.flush()
@@ -115,7 +115,7 @@ def run(path, how, count, budget=None, limit=None, pace=0.0):
         while process.poll() is None and pathlib.Path(f"/proc/{pid}").exists():
             looked = time.perf_counter()
             rss = max(rss, field(pid, "VmRSS") - before)
-            cache = max(cache, data.cached_bytes(path))
+            cache = max(cache, data.cached_bytes(path) or 0)
             if not budget and field(pid, "VmRSS") == 0:
                 break
             guard_now = max(guard_now, guard_cpu(process.pid, pid))

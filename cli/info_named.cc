@@ -13,6 +13,7 @@
 #include "evenkeel/bytes.h"
 #include "evenkeel/weights.h"
 #include "format/container.h"
+#include "remote/address.h"
 
 namespace evenkeel::cli {
 namespace {
@@ -20,8 +21,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 bool names_weights(const std::string& path) {
-  return path.ends_with(".safetensors") || path.ends_with(".safetensors.index.json") ||
-         path.ends_with(".gguf");
+  return path_ends_with(path, ".safetensors") || path_ends_with(path, ".safetensors.index.json") ||
+         path_ends_with(path, ".gguf");
 }
 
 void show_members_as_table(const std::string& path, const std::vector<Member>& members) {

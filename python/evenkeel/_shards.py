@@ -59,7 +59,7 @@ def _read(path: bytes) -> PlacedArray:
         return _mds(path, index) if "shards" in index else _litdata(path, index)
     except _Refused as error:
         raise ValueError(f"open {printable(path)}: {error}") from None
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, OverflowError) as error:
         raise ValueError(
             f"open {printable(path)}: bad index.json: {type(error).__name__}: {error}"
         ) from None

@@ -42,6 +42,9 @@ def test_npz(tmp_path):
         evenkeel.open(path)
     with pytest.raises(ValueError, match="there is no array .y."):
         evenkeel.open(path, name="y")
+    np.savez(path, größe=arrays["x"], f=arrays["f"])  # names as users must type them
+    with pytest.raises(ValueError, match=r"it holds größe \(float32\), f"):
+        evenkeel.open(path)
 
 
 def test_npz_of_one_needs_no_name(tmp_path):

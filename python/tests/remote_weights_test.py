@@ -1,7 +1,9 @@
 """Model weights from servers: the same tensors as from files."""
 
 import json
+import os
 import pickle
+import subprocess
 
 import pytest
 from remote_help import ObjectServer
@@ -64,6 +66,14 @@ def test_signatures_in_urls_are_not_stored(server):
         with pytest.raises(ValueError, match="signature") as error:
             pickle.dumps(weights)
         assert "secret" not in str(error.value) + repr(weights)
+
+
+@pytest.mark.skipif("EVENKEEL_TOOL" not in os.environ, reason="the tool is not built")
+def test_info_lists_the_tensors_of_a_presigned_url(server):
+    words = [os.environ["EVENKEEL_TOOL"], "info", f"{server.url}/model-1.safetensors?Signature=s"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "600 × 500" in done.stdout
 
 
 def test_a_file_that_is_not_there(server):

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/json.h"
+#include "base/visible.h"
 #include "evenkeel/bytes.h"
 
 namespace evenkeel {
@@ -79,7 +80,7 @@ Error no_such_member(const Source& source, const std::string& name,
   std::string names;
   for (std::size_t i = 0; i < std::min(members.size(), kNamesShown); ++i) {
     const Member& member = members[i];
-    names += (i ? ", " : "") + printable(member.name);
+    names += (i ? ", " : "") + visible(member.name);
     if (!member.type.empty()) names += " (" + member.type + ")";
   }
   if (members.size() > kNamesShown) {
@@ -91,8 +92,7 @@ Error no_such_member(const Source& source, const std::string& name,
         .in(source.path)
         .hint("pass its name: name=\"...\" (--name)");
   }
-  return Error(ErrorKind::kInvalid, "open",
-               "there is no array \"" + printable(name) + "\": " + there)
+  return Error(ErrorKind::kInvalid, "open", "there is no array \"" + visible(name) + "\": " + there)
       .in(source.path);
 }
 
@@ -105,7 +105,7 @@ std::vector<std::string> dataset_files(const std::string& folder) {
     if (const JsonValue* splits = dictionary.find("splits", JsonValue::Kind::kList)) {
       for (const JsonValue& split : splits->list) {
         if (split.kind != JsonValue::Kind::kText) continue;
-        names += (names.empty() ? "" : ", ") + printable(split.text);
+        names += (names.empty() ? "" : ", ") + visible(split.text);
       }
     }
     throw Error(ErrorKind::kInvalid, "open", "this folder holds several datasets: " + names)

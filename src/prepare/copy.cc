@@ -74,7 +74,11 @@ class Copy {
     }
   }
 
-  static void require_pattern(const CopyOptions& options) {
+  static void check_parts(const CopyOptions& options) {
+    for (const double share : options.shares) {
+      if (std::isfinite(share) && share > 0) continue;
+      throw Error(ErrorKind::kInvalid, "split", "the share of a part must be above 0");
+    }
     if (options.shares.size() > 1 && is_url(options.output)) {
       throw Error(ErrorKind::kInvalid, "split", "parts must be files, not objects on a server")
           .in(options.output)
@@ -274,7 +278,7 @@ class Copy {
 }  // namespace
 
 WorkReport copy_items(const CopyOptions& options) {
-  Copy::require_pattern(options);
+  Copy::check_parts(options);
   return Copy(options).run();
 }
 

@@ -66,7 +66,7 @@ class MixedSource final : public ItemSource {
   }
   std::uint64_t total_items(bool repeat) {
     std::uint64_t high = mixture_.period();
-    while (!reaches(high, repeat)) high *= 2;
+    while (!reaches(high, repeat) && high <= UINT64_MAX / 2) high *= 2;
     std::uint64_t low = 0;  // does not reach the end, or is 0
     while (high - low > 1) {
       const std::uint64_t middle = low + (high - low) / 2;

@@ -1,0 +1,27 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+#include "evenkeel/error.h"
+#include "evenkeel/prepare.h"
+
+namespace evenkeel {
+namespace {
+
+TEST(CopyItems, SharesOfPartsAreAboveZero) {
+  for (const double share : {0.0, -1.0, std::nan(""), HUGE_VAL}) {
+    CopyOptions options;
+    options.shares = {1, share};
+    options.output = "part_{}.npy";
+    try {
+      copy_items(options);
+      FAIL() << "accepted " << share;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("share of a part"), std::string::npos);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace evenkeel
