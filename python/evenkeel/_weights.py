@@ -13,7 +13,14 @@ from evenkeel import _core
 from evenkeel._array import AnyBudget, Array
 from evenkeel._closing import Closing
 from evenkeel._core import Budget
-from evenkeel._files import PathLike, dtype_of, name_for_reader, short_repr
+from evenkeel._files import (
+    PathLike,
+    dtype_of,
+    name_for_reader,
+    require_no_secrets,
+    short_repr,
+    whole_path,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -197,7 +204,8 @@ class Weights(Closing, Mapping[str, Array]):
         self._weights.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Weights, (os.path.abspath(self._path), self._budget, self._engine)
+        require_no_secrets([self._path])
+        return Weights, (whole_path(self._path), self._budget, self._engine)
 
     def __repr__(self) -> str:
         text = f"{len(self):,} tensors, {_core.format_size(self.nbytes)}"

@@ -1,6 +1,7 @@
 """Model weights from servers: the same tensors as from files."""
 
 import json
+import pickle
 
 import pytest
 from remote_help import ObjectServer
@@ -48,6 +49,16 @@ def test_a_slice_fetches_little_more_than_itself(server):
         part = weights["a"][100:110]
         assert (part == STATE["a"][100:110].numpy()).all()
     assert 10 * 2000 <= server.bytes_sent < 100_000
+
+
+def test_pickling_sends_the_url(server):
+    url = f"{server.url}/model-1.safetensors"
+    with evenkeel.open(url, budget="32MiB") as weights:
+        with pickle.loads(pickle.dumps(weights)) as again:
+            assert (again["a"][7] == STATE["a"][7].numpy()).all()
+    with evenkeel.Weights(f"{url}?X-Amz-Signature=0123", budget="32MiB") as weights:
+        with pytest.raises(ValueError, match="has a query, which may hold a signature"):
+            pickle.dumps(weights)
 
 
 def test_a_file_that_is_not_there(server):
