@@ -57,7 +57,8 @@ def names_weights(paths: Paths) -> bool:
     """Whether this is a single name, of model weights."""
     if not isinstance(paths, (str, bytes, os.PathLike)):
         return False
-    return os.fsencode(paths).endswith((b".safetensors", b".safetensors.index.json", b".gguf"))
+    name = base_name(os.fsencode(paths))
+    return name.endswith((b".safetensors", b".safetensors.index.json", b".gguf"))
 
 
 def cache_bytes(cache: int | str | bool | None) -> int | None:

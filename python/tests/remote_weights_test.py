@@ -51,6 +51,12 @@ def test_a_slice_fetches_little_more_than_itself(server):
     assert 10 * 2000 <= server.bytes_sent < 100_000
 
 
+def test_a_signed_url(server):
+    url = f"{server.url}/model-1.safetensors?X-Amz-Signature=0123"
+    with evenkeel.open(url, budget="32MiB") as weights:
+        assert (weights["a"][7] == STATE["a"][7].numpy()).all()
+
+
 def test_pickling_sends_the_url(server):
     url = f"{server.url}/model-1.safetensors"
     with evenkeel.open(url, budget="32MiB") as weights:
