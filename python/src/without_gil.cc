@@ -9,24 +9,26 @@
 namespace evenkeel::python {
 namespace {
 
-std::atomic<bool> ending = false;
-std::atomic<int> taking = 0;  // threads that wait for the GIL here
+std::atomic<pid_t> ending = 0;  // the thread that ends the interpreter
+std::atomic<int> taking = 0;    // threads that wait for the GIL here
 
 // A child of fork has none of these threads: it would wait for them forever.
 [[maybe_unused]] const int registered = ::pthread_atfork(nullptr, nullptr, [] {
-  ending = false;
+  ending = 0;
   taking = 0;
 });
 
+// Uses the system call: glibc has gettid since 2.30, and wheels support 2.28.
+pid_t this_thread() { return static_cast<pid_t>(::syscall(SYS_gettid)); }
+
 }  // namespace
 
-// Uses the system call: glibc has gettid since 2.30, and wheels support 2.28.
-bool WithoutGil::on_main_thread() { return ::syscall(SYS_gettid) == ::getpid(); }
-bool WithoutGil::interpreter_is_ending() { return ending; }
+bool WithoutGil::on_main_thread() { return this_thread() == ::getpid(); }
+bool WithoutGil::interpreter_is_ending() { return ending != 0; }
 
 WithoutGil::~WithoutGil() {
   ++taking;
-  if (ending && !on_main_thread()) {
+  if (ending != 0 && ending != this_thread()) {
     --taking;
     for (;;) ::pause();
   }
@@ -42,7 +44,7 @@ void WithoutGil::check_signals() const {
 
 // Threads that already wait for the GIL get it while the interpreter still exists.
 void WithoutGil::interpreter_ends() {
-  ending = true;
+  ending = this_thread();
   while (taking > 0) {
     PyThreadState* state = PyEval_SaveThread();
     ::usleep(1000);

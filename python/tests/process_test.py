@@ -258,6 +258,22 @@ def test_the_interpreter_ends_cleanly_with_readers_alive(features, python, left_
     assert python("import evenkeel\n" + left_alive) == ""
 
 
+def test_the_interpreter_may_end_on_another_thread(python):
+    """As in programs that embed Python, and initialise it on a thread of their own."""
+    assert (
+        python("""
+        import atexit, os, threading, evenkeel
+        evenkeel.Budget("1MiB")
+        end = threading.Thread(target=atexit._run_exitfuncs, daemon=True)
+        end.start()
+        end.join(60)
+        print("hangs" if end.is_alive() else "ended", flush=True)
+        os._exit(0)
+        """)
+        == "ended\n"
+    )
+
+
 def test_importing_costs_next_to_nothing(python):
     said = python("""
         import sys, evenkeel
