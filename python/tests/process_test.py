@@ -274,6 +274,26 @@ def test_the_interpreter_may_end_on_another_thread(python):
     )
 
 
+def test_the_interpreter_ends_while_a_daemon_thread_reports_progress(folder, python):
+    with open("lines.txt", "wb") as file:
+        file.writelines(b"a line\n" * 100_000 for _ in range(20))
+    assert (
+        python("""
+        import threading, time, evenkeel
+        class Late:  # destroyed when other threads cannot get the GIL any more
+            def __del__(self, sleep=time.sleep):
+                sleep(1)
+        late, reported = Late(), threading.Event()
+        def count():
+            while True:
+                evenkeel.stats("lines.txt", budget="64MiB", progress=lambda now: reported.set())
+        threading.Thread(target=count, daemon=True).start()
+        reported.wait()
+        """)
+        == ""
+    )
+
+
 def test_importing_costs_next_to_nothing(python):
     said = python("""
         import sys, evenkeel
