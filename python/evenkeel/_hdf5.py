@@ -173,10 +173,8 @@ def _placed(path: bytes, dataset: Any) -> PlacedArray:
         raise ValueError(
             f"open {printable(path)}: dataset {dataset.name!r} has shape {shape}: nothing to read"
         )
-    # A user block shifts everything after it.
-    base = dataset.file.userblock_size
     if dataset.chunks:
-        places = _chunks(path, dataset, base)
+        places = _chunks(path, dataset)
     else:
         offset = dataset.id.get_offset()
         if offset is None:
@@ -188,7 +186,7 @@ def _placed(path: bytes, dataset: Any) -> PlacedArray:
     return PlacedArray("hdf5", [os.fsencode(path)], places, dataset.dtype, shape)
 
 
-def _chunks(path: bytes, dataset: Any, base: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
+def _chunks(path: bytes, dataset: Any) -> np.ndarray[Any, np.dtype[np.uint64]]:
     rows, per_chunk = dataset.shape[0], dataset.chunks[0]
     expected = -(-rows // per_chunk)
     found: dict[int, int] = {}
