@@ -151,6 +151,10 @@ class Batches(Closing):
                 self._require_open()
             if self._position == self._length:
                 raise StopIteration
+            # In CPython 3.9, a signal handler can raise between the end of a read and the new
+            # position.
+            if self._source is not None and self._source.position != self._position:
+                self._drop_source()
             source = self._source or self._at_position()
             try:
                 rows = source.next()

@@ -24,10 +24,11 @@ class Ragged:
             _require_array("ragged", name, array)
         _require_numbers("ragged", "offsets", offsets)
         self._values, self._offsets = values, offsets
-        self._budget = values.budget  # kept for when the arrays are closed
+        # Kept for when the arrays are closed.
+        self._budget, self._rows = values.budget, offsets._reader.lists
 
     def __len__(self) -> int:
-        return self._offsets._reader.lists
+        return self._rows
 
     def __getitem__(self, index: int) -> np.ndarray[Any, np.dtype[Any]]:
         """The values of one row. Loaders read many rows at a time."""
@@ -86,7 +87,7 @@ class Csr(Ragged):
             raise ValueError(f"csr: columns must be 1 or more; got {columns}")
         self._values, self._offsets, self._indices = data, indptr, indices
         self._columns, self._dense = columns, dense
-        self._budget = data.budget
+        self._budget, self._rows = data.budget, indptr._reader.lists
 
     @property
     def shape(self) -> tuple[int, int]:

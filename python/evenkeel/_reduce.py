@@ -117,7 +117,8 @@ def _along_rows(array: Array, name: str, axis: int | None) -> bool:
         return False
     number = operator.index(axis)
     if not -array.ndim <= number < array.ndim:
-        raise np.exceptions.AxisError(number, array.ndim)
+        # NumPy before 1.25 has it in its main module.
+        raise getattr(np, "exceptions", np).AxisError(number, array.ndim)
     if number % array.ndim != 0:
         raise ValueError(
             f"{name}: axis must be 0 or None; got {number}\n"

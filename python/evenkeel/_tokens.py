@@ -69,7 +69,7 @@ def tokens(
         expand(paths, _core.expand_token_paths),
         budget,
         engine,
-        None if dtype is None else np.dtype(dtype).name,
+        None if dtype is None else _native("tokens", np.dtype(dtype)).name,
         operator.index(start),
         None if stop is None else operator.index(stop),
         cache,
@@ -320,7 +320,8 @@ class Tokens:
             )
         if starts.size and starts.min() < 0:
             raise IndexError(f"xy: start {starts.min()} is before the first token")
-        wanted = self.dtype if isinstance(dtype, str) and dtype == "stored" else np.dtype(dtype)
+        stored = isinstance(dtype, str) and dtype == "stored"
+        wanted = self.dtype if stored else _native("xy", np.dtype(dtype))
         shape = (starts.size, block_size)
         x, y = (
             (np.empty(shape, wanted), np.empty(shape, wanted))
@@ -341,6 +342,18 @@ class Tokens:
 
             return torch.from_numpy(x), torch.from_numpy(y)
         return x, y
+
+
+def _native(what: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The reader knows dtypes by names that do not tell the byte order."""
+    if dtype.isnative:
+        return dtype
+    hint = ""
+    if what == "tokens":
+        hint = f"\nhint: evenkeel.open(path, dtype={dtype.str!r}) reads such a file as an array"
+    raise ValueError(
+        f"{what}: tokens have the byte order of this machine, but dtype is {dtype.str!r}{hint}"
+    )
 
 
 def _positive(what: str, number: int) -> int:

@@ -259,7 +259,7 @@ void close_at_exit(const void* reader, Close close) {
 
 void forget_at_exit(const void* reader) noexcept { AtExit::list().readers.erase(reader); }
 
-// From here on, only the main thread returns to Python, so no other thread sees the closed readers.
+// From here on, only this thread returns to Python, so no other thread sees the closed readers.
 // All readers together get one second. Threads that still wait for the disk then are left behind.
 void interpreter_ends() {
   WithoutGil::interpreter_ends();

@@ -44,7 +44,7 @@ auto work_on(Options& options, nb::handle progress, Work work) {
   options.progress = [&](const WorkProgress& now) {
     if (main) without.check_signals();
     if (progress.is_none()) return;
-    const nb::gil_scoped_acquire gil;
+    const WithGil gil;
     nb::dict told;
     told["step"] = nb::str(now.step.data(), now.step.size());
     told["done"] = now.done;

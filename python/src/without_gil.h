@@ -1,4 +1,4 @@
-// Releases the interpreter's lock for a scope.
+// Releases the interpreter's lock for a scope, and acquires it within that.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -25,6 +25,19 @@ class WithoutGil {
 
  private:
   PyThreadState* const state_;
+};
+
+// Acquires the GIL for a scope, like nanobind::gil_scoped_acquire, and waits like WithoutGil. The
+// interpreter's end waits up to a second for threads in such a scope.
+class WithGil {
+ public:
+  WithGil();
+  ~WithGil();
+  WithGil(const WithGil&) = delete;
+  WithGil& operator=(const WithGil&) = delete;
+
+ private:
+  PyGILState_STATE state_;
 };
 
 }  // namespace evenkeel::python

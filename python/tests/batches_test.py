@@ -407,7 +407,7 @@ def test_a_call_that_a_signal_broke_off_can_be_repeated(stored, monkeypatch):
     class Broken:
         """As the reader is after a signal handler raised: closed."""
 
-        closed = True
+        closed, position = True, 1
 
         def next(self):
             return 100
@@ -473,6 +473,13 @@ def test_a_next_that_is_interrupted_is_given_again_and_holds_no_memory(large, af
     index, rows = next(loop)  # `caught` still refers to the first reader
     assert loop.position == 2 and (index == order[1]).all() and (rows == index).all()
     assert a.budget.in_use <= used and caught
+
+
+@pytest.mark.parametrize("start", [1, 9])
+def test_a_batch_is_not_lost_if_a_handler_raises_right_after_its_read(stored, start):
+    loop = stored[0]["read"].batches(100, start=start)
+    loop._source.read()  # and then, in CPython 3.9, the handler raised
+    assert next(loop)[0, 0] == start * 300 and loop.position == start + 1
 
 
 @pytest.mark.not_emulated("a signal each 0.7 ms leaves no time for the program")

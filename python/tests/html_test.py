@@ -107,6 +107,19 @@ def test_loader_of_ragged_rows(tmp_path):
     assert "v.npy" in loader._repr_html_()
 
 
+def test_a_loader_outlives_its_ragged_arrays(tmp_path):
+    np.save(tmp_path / "v.npy", np.arange(10))
+    np.save(tmp_path / "o.npy", np.array([0, 3, 3, 10]))
+    values, offsets = (evenkeel.open(tmp_path / f"{name}.npy", budget="8MiB") for name in "vo")
+    ragged = evenkeel.ragged(values, offsets)
+    with evenkeel.Loader(ragged, 2) as loader:
+        values.close()
+        offsets.close()
+        assert "3 rows, 10 values" in repr(ragged)
+        assert "2 of 3 rows" in repr(loader) and "2 of 3 rows" in loader._repr_html_()
+        assert "batches: 2 rows" in loader.describe()
+
+
 def test_a_mixture_shows_a_shared_budget_once(tmp_path):
     np.zeros(100_000, "uint16").tofile(tmp_path / "a.bin")
     np.zeros(100_000, "uint16").tofile(tmp_path / "b.bin")

@@ -258,6 +258,42 @@ def test_the_interpreter_ends_cleanly_with_readers_alive(features, python, left_
     assert python("import evenkeel\n" + left_alive) == ""
 
 
+def test_the_interpreter_may_end_on_another_thread(python):
+    """As in programs that embed Python, and initialise it on a thread of their own."""
+    assert (
+        python("""
+        import atexit, os, threading, evenkeel
+        evenkeel.Budget("1MiB")
+        end = threading.Thread(target=atexit._run_exitfuncs, daemon=True)
+        end.start()
+        end.join(60)
+        print("hangs" if end.is_alive() else "ended", flush=True)
+        os._exit(0)
+        """)
+        == "ended\n"
+    )
+
+
+def test_the_interpreter_ends_while_a_daemon_thread_reports_progress(folder, python):
+    with open("lines.txt", "wb") as file:
+        file.writelines(b"a line\n" * 100_000 for _ in range(20))
+    assert (
+        python("""
+        import threading, time, evenkeel
+        class Late:  # destroyed when other threads cannot get the GIL any more
+            def __del__(self, sleep=time.sleep):
+                sleep(1)
+        late, reported = Late(), threading.Event()
+        def count():
+            while True:
+                evenkeel.stats("lines.txt", budget="64MiB", progress=lambda now: reported.set())
+        threading.Thread(target=count, daemon=True).start()
+        reported.wait()
+        """)
+        == ""
+    )
+
+
 def test_importing_costs_next_to_nothing(python):
     said = python("""
         import sys, evenkeel

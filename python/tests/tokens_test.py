@@ -26,6 +26,14 @@ def test_xy_takes_lists_and_other_dtypes(stored, train):
     assert train.xy(np.array([3], np.uint8), 2, dtype=train.dtype)[0].dtype == np.uint16
 
 
+def test_another_byte_order_is_refused(stored, train):
+    with pytest.raises(ValueError, match="byte order of this machine, but dtype is '>i4'"):
+        train.xy([0, 7], 5, dtype=">i4")
+    with pytest.raises(ValueError, match=r"byte order(.|\n)*evenkeel.open\(path, dtype='>u2'\)"):
+        evenkeel.tokens(stored, dtype=">u2")
+    assert evenkeel.tokens(stored, dtype="<u2")[1:3].tolist() == [1, 2]
+
+
 def test_xy_fills_what_it_is_given(train):
     out = np.zeros((2, 4), np.int64), np.zeros((2, 4), np.int64)
     x, y = train.xy([5, 9], 4, out=out)
