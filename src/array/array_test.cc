@@ -5,9 +5,13 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <atomic>
+#include <optional>
 #include <random>
+#include <thread>
 #include <utility>
 
+#include "array/internal.h"
 #include "format/test_files.h"
 #include "tests/counting_file.h"
 
@@ -312,6 +316,28 @@ TEST_F(ArrayTest, AutoMapsDataThatFitsAndStopsWhenAChunkNeedsTheRoom) {
   EXPECT_EQ(array.engine().asked, EngineKind::kAuto);
   EXPECT_EQ(gathered(array, rows), rows_of_counting(rows, columns));
   EXPECT_LE(array.budget().peak(), 8_MiB);
+}
+
+// A short read of another thread must not make the memory of the mapping look as if it were needed.
+TEST_F(ArrayTest, AResultThatNeedsTheRoomOfTheMappingWaitsForShortReads) {
+  const Array array = open(6_MiB / 4, 4, 8_MiB);
+  ASSERT_EQ(array.engine().chosen, EngineKind::kMap);
+  Array::Impl& impl = Internals::of(array);
+  std::atomic<bool> refused = false;
+  std::optional<Array::Impl::SettledEngine> short_read(std::in_place, impl);
+  ASSERT_TRUE(*short_read);
+  std::thread reader([&] {
+    try {
+      impl.room_for_read(4_MiB, "results");
+    } catch (const Error&) {
+      refused = true;
+    }
+  });
+  while (!refused && impl.engine_if_settled()) std::this_thread::yield();  // until it waits
+  short_read.reset();
+  reader.join();
+  EXPECT_FALSE(refused);
+  EXPECT_NE(array.engine().chosen, EngineKind::kMap);
 }
 
 TEST_F(ArrayTest, AMappingThatIsStillInUseStaysAndTheArrayWorksOn) {
