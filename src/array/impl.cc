@@ -62,6 +62,7 @@ std::unique_ptr<RowCache> Array::Impl::make_cache(const ArrayOptions& options) {
                     "from the page cache")
         .hint("leave out one of the two");
   }
+  if (layout.rows == 0) return nullptr;
   if (!options.cache) {
     const bool wanted = options.engine == EngineKind::kAuto && RowCache::takes(layout) &&
                         budget.limit() >= kSmallestBudgetWithCache;
