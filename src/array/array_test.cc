@@ -318,6 +318,27 @@ TEST_F(ArrayTest, AutoMapsDataThatFitsAndStopsWhenAChunkNeedsTheRoom) {
   EXPECT_LE(array.budget().peak(), 8_MiB);
 }
 
+// Chunks that cross into another file are copied. Their memory is reserved when the range is made,
+// not when the first of them is reached.
+TEST_F(ArrayTest, ChunksThatCrossFilesOfAMappingFitFromTheStartOrAreRead) {
+  const std::uint64_t columns = 256, rows = 3_MiB / 1024;
+  const std::vector<std::string> paths = {numbers("a", rows * columns),
+                                          numbers("b", rows * columns, rows * columns)};
+  const Array array = Array::open(paths, counted(columns, 8_MiB));
+  ASSERT_EQ(array.engine().chosen, EngineKind::kMap);
+  EXPECT_EQ(array.chunks(rows / 2).buffers(), 0);  // none crosses
+  EXPECT_EQ(array.chunks(1000).buffers(), 1);
+  EXPECT_EQ(array.engine().chosen, EngineKind::kMap);
+  std::uint64_t seen = 0;
+  for (const Chunk& chunk : array.chunks(2000)) {  // 2 MiB, which do not fit beside the mapping
+    EXPECT_TRUE(counts_on(chunk));
+    seen += chunk.size();
+  }
+  EXPECT_EQ(seen, 2 * rows);
+  EXPECT_NE(array.engine().chosen, EngineKind::kMap);
+  EXPECT_LE(array.budget().peak(), 8_MiB);
+}
+
 // A short read of another thread must not make the memory of the mapping look as if it were needed.
 TEST_F(ArrayTest, AResultThatNeedsTheRoomOfTheMappingWaitsForShortReads) {
   const Array array = open(6_MiB / 4, 4, 8_MiB);
