@@ -234,8 +234,8 @@ class Chunks {
 // was: an array of up to 8 files keeps them open. With more files, reading it may throw an error
 // that names the file. A call that fails leaves the array as it was. Pages that other programs
 // brought into the page cache stay there if the kernel reports them (cachestat, Linux 6.5, for
-// files that the user owns or may write to). Otherwise kRemap, kAdvise and kRead drop the pages of
-// every request.
+// files that the user owns or may write to). Otherwise kRemap, kAdvise and kRead may drop the pages
+// of every request.
 class Array {
  public:
   // A path, a pattern with * ? [] whose matches are taken in sorted order, or a folder that Hugging
