@@ -233,8 +233,9 @@ class Chunks {
 // far as size, mtime and ctime show the change. A file that is deleted or replaced is read as it
 // was: an array of up to 8 files keeps them open. With more files, reading it may throw an error
 // that names the file. A call that fails leaves the array as it was. Pages that other programs
-// brought into the page cache stay there, except that kRemap and kAdvise drop the pages of a
-// request that was partly cached.
+// brought into the page cache stay there if the kernel reports them (cachestat, Linux 6.5, for
+// files that the user owns or may write to). Otherwise kRemap, kAdvise and kRead may drop the pages
+// of every request.
 class Array {
  public:
   // A path, a pattern with * ? [] whose matches are taken in sorted order, or a folder that Hugging

@@ -72,6 +72,21 @@ def blocks_in(folder):
     return sorted(p for p in folder.glob("evenkeel-blocks-1/*/*") if p.parent.name != "unfinished")
 
 
+def test_a_process_that_reads_blocks_once_has_used_them(server, rows, tmp_path):
+    """The least recently used blocks are removed first, so the first use must be recorded, too."""
+    cache = f"{tmp_path}/ek:64MiB"
+    with evenkeel.open(rows, budget="8MiB", cache=cache) as a:
+        np.testing.assert_array_equal(a[:], ROWS)
+    blocks = blocks_in(tmp_path / "ek")
+    assert blocks
+    long_ago = time.time() - 100_000
+    for block in blocks:
+        os.utime(block, (long_ago, long_ago))
+    with evenkeel.open(rows, budget="8MiB", cache=cache) as a:
+        np.testing.assert_array_equal(a[:], ROWS)
+    assert all(block.stat().st_mtime > long_ago + 1000 for block in blocks)
+
+
 # Not ("flip", "after"): checksums are compared once, as docs/remote.md says.
 @pytest.mark.parametrize(
     "how, when",

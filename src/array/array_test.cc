@@ -5,9 +5,13 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <atomic>
+#include <optional>
 #include <random>
+#include <thread>
 #include <utility>
 
+#include "array/internal.h"
 #include "format/test_files.h"
 #include "tests/counting_file.h"
 
@@ -312,6 +316,49 @@ TEST_F(ArrayTest, AutoMapsDataThatFitsAndStopsWhenAChunkNeedsTheRoom) {
   EXPECT_EQ(array.engine().asked, EngineKind::kAuto);
   EXPECT_EQ(gathered(array, rows), rows_of_counting(rows, columns));
   EXPECT_LE(array.budget().peak(), 8_MiB);
+}
+
+// Chunks that cross into another file are copied. Their memory is reserved when the range is made,
+// not when the first of them is reached.
+TEST_F(ArrayTest, ChunksThatCrossFilesOfAMappingFitFromTheStartOrAreRead) {
+  const std::uint64_t columns = 256, rows = 3_MiB / 1024;
+  const std::vector<std::string> paths = {numbers("a", rows * columns),
+                                          numbers("b", rows * columns, rows * columns)};
+  const Array array = Array::open(paths, counted(columns, 8_MiB));
+  ASSERT_EQ(array.engine().chosen, EngineKind::kMap);
+  EXPECT_EQ(array.chunks(rows / 2).buffers(), 0);  // none crosses
+  EXPECT_EQ(array.chunks(1000).buffers(), 1);
+  EXPECT_EQ(array.engine().chosen, EngineKind::kMap);
+  std::uint64_t seen = 0;
+  for (const Chunk& chunk : array.chunks(2000)) {  // 2 MiB, which do not fit beside the mapping
+    EXPECT_TRUE(counts_on(chunk));
+    seen += chunk.size();
+  }
+  EXPECT_EQ(seen, 2 * rows);
+  EXPECT_NE(array.engine().chosen, EngineKind::kMap);
+  EXPECT_LE(array.budget().peak(), 8_MiB);
+}
+
+// A short read of another thread must not make the memory of the mapping look as if it were needed.
+TEST_F(ArrayTest, AResultThatNeedsTheRoomOfTheMappingWaitsForShortReads) {
+  const Array array = open(6_MiB / 4, 4, 8_MiB);
+  ASSERT_EQ(array.engine().chosen, EngineKind::kMap);
+  Array::Impl& impl = Internals::of(array);
+  std::atomic<bool> refused = false;
+  std::optional<Array::Impl::SettledEngine> short_read(std::in_place, impl);
+  ASSERT_TRUE(*short_read);
+  std::thread reader([&] {
+    try {
+      impl.room_for_read(4_MiB, "results");
+    } catch (const Error&) {
+      refused = true;
+    }
+  });
+  while (!refused && impl.engine_if_settled()) std::this_thread::yield();  // until it waits
+  short_read.reset();
+  reader.join();
+  EXPECT_FALSE(refused);
+  EXPECT_NE(array.engine().chosen, EngineKind::kMap);
 }
 
 TEST_F(ArrayTest, AMappingThatIsStillInUseStaysAndTheArrayWorksOn) {

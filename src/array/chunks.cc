@@ -130,7 +130,7 @@ void Chunks::Impl::make_buffers() {
   const bool mapped = engine_->maps_files() && !engine_->pages_may_be_absent();
   // Mapped rows that need no copy need no buffer either.
   in_place_ = mapped && in_order_ && !array_->layout.fortran && !array_->layout.swapped;
-  if (in_place_) return;
+  if (in_place_ && !copies_some()) return;
 
   const Budget& budget = array_->budget;
   if (sequence_.order().kind == OrderKind::kBlocks && !mapped) make_windows();
@@ -169,6 +169,23 @@ void Chunks::Impl::make_buffers() {
   }
   pool_->allocate();
   start_reading();
+}
+
+// Whether `show_in_place` fails for a chunk: it crosses into another file, or its rows are not
+// aligned.
+bool Chunks::Impl::copies_some() const {
+  const Layout& layout = array_->layout;
+  const auto copies = [&](std::uint64_t first_row, std::uint64_t offset) {
+    return first_row % rows_per_chunk_ != 0 || offset % layout.dtype.swap_unit() != 0;
+  };
+  if (layout.stretches.empty()) {
+    return std::ranges::any_of(layout.segments, [&](const Segment& segment) {
+      return copies(segment.first_row, segment.data_offset);
+    });
+  }
+  return std::ranges::any_of(layout.stretches, [&](const Stretch& stretch) {
+    return copies(stretch.first_row, stretch.offset);
+  });
 }
 
 void Chunks::Impl::make_windows() {
@@ -309,16 +326,6 @@ bool Chunks::Impl::show_in_place(Chunk& chunk) {
   return true;
 }
 
-// Only a mapped chunk that crosses into another file is copied.
-void Chunks::Impl::prepare_to_copy(std::uint64_t number) {
-  if (!ahead_) {
-    add_buffer();
-    pool_->allocate();
-    start_reading();
-  }
-  ahead_->seek(number, number + 1);
-}
-
 void Chunks::Impl::give_back() {
   if (holding_) ahead_->give_back(next_chunk_ - 1);
   holding_ = false;
@@ -331,7 +338,7 @@ bool Chunks::Impl::advance(Chunk& chunk) {
   const std::uint64_t number = next_chunk_;
   chunk = describe(number);
   if (!show_in_place(chunk)) {
-    if (in_place_) prepare_to_copy(number);
+    if (in_place_) ahead_->seek(number, number + 1);  // only this chunk is copied
     ahead_->take([&](std::size_t slot, std::uint64_t) { show(buffers_[slot], chunk); });
     holding_ = true;
   }
@@ -362,7 +369,7 @@ ReadAhead::Outcome Chunks::Impl::lend_in_place(const Use& use, Loan& loan) {
   if (show_in_place(chunk)) {
     use(chunk);
   } else {
-    prepare_to_copy(number);
+    ahead_->seek(number, number + 1);
     pool_->replace_lent();
     ahead_->take([&](std::size_t slot, std::uint64_t) {
       show(buffers_[slot], chunk);

@@ -54,8 +54,8 @@ struct Chunks::Impl final : BatchMaker {
 
   void require_owned() const;
   void give_back();
-  void prepare_to_copy(std::uint64_t number);
   ReadAhead::Outcome lend_in_place(const Use& use, Loan& loan);
+  bool copies_some() const;
   void make_buffers();
   void make_windows();
   void add_buffer();  // reserves only; LendingPool::allocate allocates
@@ -79,7 +79,7 @@ struct Chunks::Impl final : BatchMaker {
   const Sequence sequence_;
   const std::uint64_t rows_per_chunk_, chunks_;
   const bool in_order_;    // rows are consecutive, so no list of them is needed
-  bool in_place_ = false;  // chunks are views of the mapping
+  bool in_place_ = false;  // chunks are views of the mapping, except those that must be copied
   // For the order kBlocks, unless the file is mapped: chunks are copied out of windows.
   std::unique_ptr<WindowReader> windows_;
   std::unique_ptr<Engine> no_engine_;

@@ -216,12 +216,10 @@ class Array::Impl::MappedRead {
     while (use_.leaving) use_.changed.wait(use_.mutex);
     if (!impl.engine_ || !impl.engine_->maps_files()) return;
     engine_ = impl.engine_.get();
-    ++use_.mapped_reads;
+    ++use_.short_uses;
   }
   ~MappedRead() {
-    if (!engine_) return;
-    MutexLock lock(use_.mutex);
-    if (--use_.mapped_reads == 0 && use_.leaving) use_.changed.notify_all();
+    if (engine_) use_.end_short_use();
   }
   MappedRead(const MappedRead&) = delete;
   MappedRead& operator=(const MappedRead&) = delete;

@@ -62,6 +62,7 @@ std::unique_ptr<RowCache> Array::Impl::make_cache(const ArrayOptions& options) {
                     "from the page cache")
         .hint("leave out one of the two");
   }
+  if (layout.rows == 0) return nullptr;
   if (!options.cache) {
     const bool wanted = options.engine == EngineKind::kAuto && RowCache::takes(layout) &&
                         budget.limit() >= kSmallestBudgetWithCache;
@@ -120,13 +121,19 @@ std::shared_ptr<Engine> Array::Impl::engine() const {
   return engine_;
 }
 
-std::shared_ptr<Engine> Array::Impl::engine_if_settled() const {
-  EngineUse& use = engine_use_.get();
-  if (!use.mutex.try_lock()) return nullptr;
-  std::shared_ptr<Engine> engine;
-  if (!use.leaving) engine = engine_;
-  use.mutex.unlock();
-  return engine;
+Array::Impl::SettledEngine Array::Impl::engine_if_settled() const { return SettledEngine(*this); }
+
+Array::Impl::SettledEngine::SettledEngine(const Impl& impl) : use_(impl.engine_use_.get()) {
+  if (!use_.mutex.try_lock()) return;
+  if (!use_.leaving && impl.engine_) {
+    engine_ = impl.engine_.get();
+    ++use_.short_uses;
+  }
+  use_.mutex.unlock();
+}
+
+Array::Impl::SettledEngine::~SettledEngine() {
+  if (engine_) use_.end_short_use();
 }
 
 void Array::Impl::note_files_to_drop() {
@@ -174,7 +181,7 @@ bool Array::Impl::stop_mapping(std::uint64_t bytes) {
   while (use.leaving) use.changed.wait(use.mutex);
   if (!maps_by_choice(engine_.get())) return false;
   use.leaving = true;
-  while (use.mapped_reads > 0) use.changed.wait(use.mutex);
+  while (use.short_uses > 0) use.changed.wait(use.mutex);
   // Release the mapping before its successor takes memory: together they would not fit. If a range
   // of chunks still uses the mapping, both must fit.
   const bool alone = engine_.use_count() == 1;
@@ -236,9 +243,14 @@ void Array::Impl::check_rows(const char* operation, std::uint64_t first,
       .in(layout.paths.empty() ? "" : layout.paths.front());
 }
 
-ArrayStats Array::Impl::stats() const { return stats_of(engine().get()); }
-
 // Copying the shared_ptr would keep stop_mapping from freeing the mapping.
+ArrayStats Array::Impl::stats() const {
+  EngineUse& use = engine_use_.get();
+  const MutexLock lock(use.mutex);
+  while (use.leaving) use.changed.wait(use.mutex);
+  return stats_of(engine_.get());
+}
+
 template <class Use>
 void Array::Impl::use_settled_engine(const Use& use) const {
   EngineUse& engine_use = engine_use_.get();

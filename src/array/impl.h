@@ -31,10 +31,13 @@ struct Array::Impl final : LiveObject {
   const std::optional<std::uint64_t> merge_gap;
   Reservation bookkeeping;
 
-  // Waits while the engine is being changed, which may take as long as a read.
+  // Waits while the engine is being changed, which may take as long as a read. While a caller keeps
+  // the pointer, `stop_mapping` cannot free the mapping.
   std::shared_ptr<Engine> engine() const;
-  // The same without waiting; empty if it would have to wait.
-  std::shared_ptr<Engine> engine_if_settled() const;
+  // The same for a short call and without waiting; empty if it would have to wait. `stop_mapping`
+  // waits until it is destroyed.
+  class SettledEngine;
+  SettledEngine engine_if_settled() const;
 
   // Reserves memory beside the array's own. If it does not fit beside data that is mapped because
   // it fits the budget, the mapping ends and the data is read from then on. Throws Error (kBudget);
@@ -72,8 +75,13 @@ struct Array::Impl final : LiveObject {
   struct EngineUse {
     Mutex mutex;
     CondVar changed;
-    int mapped_reads GUARDED_BY(mutex) = 0;  // calls that copy out of the mapping now
-    bool leaving GUARDED_BY(mutex) = false;  // the mapping is ending: start no new reads from it
+    int short_uses GUARDED_BY(mutex) = 0;    // calls that use the engine now, to copy for example
+    bool leaving GUARDED_BY(mutex) = false;  // the mapping is ending: start no new uses of it
+
+    void end_short_use() EXCLUDES(mutex) {
+      const MutexLock lock(mutex);
+      if (--short_uses == 0 && leaving) changed.notify_all();
+    }
   };
 
   std::optional<LiveFigures> live_figures() const override;
@@ -107,6 +115,20 @@ struct Array::Impl final : LiveObject {
   Reservation cache_share_;
   std::unique_ptr<RowCache> cache_;
   std::unique_ptr<PerProcess<Gatherers>> gatherers_;
+};
+
+class Array::Impl::SettledEngine {
+ public:
+  explicit SettledEngine(const Impl& impl);
+  ~SettledEngine();
+  SettledEngine(const SettledEngine&) = delete;
+  SettledEngine& operator=(const SettledEngine&) = delete;
+  explicit operator bool() const { return engine_ != nullptr; }
+  Engine* operator->() const { return engine_; }
+
+ private:
+  EngineUse& use_;
+  Engine* engine_ = nullptr;
 };
 
 // Copies rows out of files that the engine maps.

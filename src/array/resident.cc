@@ -61,7 +61,7 @@ bool read_if_resident(const Array::Impl& array, std::uint64_t first, std::uint64
                       std::span<std::byte> out) {
   const Layout& layout = array.layout;
   const std::optional<Piece> found = one_piece(layout, first, count);
-  const std::shared_ptr<Engine> engine = array.engine_if_settled();
+  const Array::Impl::SettledEngine engine = array.engine_if_settled();
   if (!found || !engine) return false;
   const Piece& piece = *found;
   const std::byte* base = engine->mapped(piece.file);
@@ -94,7 +94,7 @@ bool read_if_resident(const Array::Impl& array, std::uint64_t first, std::uint64
 }
 
 bool known_in_memory(const Array::Impl& array, std::span<const std::uint64_t> rows) {
-  const std::shared_ptr<Engine> engine = array.engine_if_settled();
+  const Array::Impl::SettledEngine engine = array.engine_if_settled();
   const Layout& layout = array.layout;
   // Only for a single file, because `mapped` must be called for each file before known_in_memory.
   if (!engine || !engine->pages_may_be_absent() || layout.fortran || layout.row_bytes == 0 ||

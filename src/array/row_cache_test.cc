@@ -12,6 +12,7 @@
 
 #include "evenkeel/error.h"
 #include "evenkeel/tokens.h"
+#include "format/test_files.h"
 #include "tests/counting_file.h"
 #include "tests/forked.h"
 
@@ -254,6 +255,13 @@ TEST_F(RowCacheTest, OneThatCannotBeIsRefusedWithWhatWouldWork) {
   EXPECT_THAT(refusal(options(512'000, Budget(64_MiB))), HasSubstr("these rows cannot be cached"));
   EXPECT_EQ(refusal(options(256, Budget(2_MiB), 0)), "");
   EXPECT_EQ(Array::open(name, options(256, Budget(2_MiB), 0)).stats().cache_bytes, 0u);
+}
+
+TEST_F(RowCacheTest, AnArrayWithoutRowsNeedsNone) {
+  const auto path = folder_.write("empty.npy", npy_file(npy_header("'<u4'", "(0, 10)"), 0));
+  const Array array = Array::open(path, {.budget = 2_MiB, .cache = 64_KiB});
+  EXPECT_EQ(array.rows(), 0u);
+  EXPECT_EQ(array.stats().cache_bytes, 0u);
 }
 
 }  // namespace

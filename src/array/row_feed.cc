@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "array/row_extents.h"
+#include "base/checked.h"
 
 namespace evenkeel {
 
@@ -104,10 +105,11 @@ bool RowFeed::fill(LivePlan& live) {
   job_->planned = picks_.empty() || column_ == columns;
   EngineLimits limits = engine_.limits();
   if (merge_gap_) limits.merge_gap = *merge_gap_;
-  if (cached) {  // request whole blocks
+  // Request whole blocks, unless a block is longer than the engine allows: `decode` may have memory
+  // for a few small chunks only.
+  if (cached && cache_->alignment() <= limits.max_request) {
     limits.alignment = std::max(limits.alignment, cache_->alignment());
-    limits.max_request =
-        std::max(limits.max_request / limits.alignment, std::uint64_t{1}) * limits.alignment;
+    limits.max_request = round_down(limits.max_request, limits.alignment);
   }
   const bool one_piece = job_->planned && live.plan.size() == 1 && job_->open_plans == 0;
   live.plan.build(limits, job_->roomy && (one_piece || (!job_->runs.empty() && !cut)));

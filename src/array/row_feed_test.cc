@@ -9,6 +9,7 @@
 
 #include "array/row_extents.h"
 #include "base/checked.h"
+#include "format/chunk_grid.h"
 
 namespace evenkeel {
 namespace {
@@ -275,6 +276,32 @@ TEST(RowFeed, TheCallersMergeGapOverridesTheEngines) {
     return bytes;
   };
   EXPECT_LT(requests(0), requests(1 << 20));
+}
+
+// Extents that are aligned to blocks of the cache must not be longer than the engine allows.
+TEST(RowFeed, WithACacheItKeepsToTheLimitsOfTheEngine) {
+  Random random;
+  for (int round = 0; round < 100; ++round) {
+    World world = make_world(random);
+    world.layout.fortran = false;
+    world.layout.chunks = std::make_shared<ChunkGrid>();  // no files, whose state would be checked
+    FakeEngine engine(world, random);
+    RowCache cache(world.layout, Budget(4_MiB), 1_MiB);
+    ASSERT_EQ(cache.alignment(), 1024u);
+    const Segment& first = world.layout.segments[0];
+    Bytes row(world.layout.row_bytes);
+    const Piece again{0, first.data_offset, row.size(), row.data()};
+    for (int i = 0; i < 1000 && !cache.on(); ++i) {
+      cache.put(again, again.offset, again.length, world.files[0].data() + again.offset);
+    }
+    ASSERT_TRUE(cache.on());
+    Jobs jobs;
+    for (int i = 0; i < 6; ++i) add_random_job(jobs, world, random, 300);
+    RowFeed mover(world.layout, engine, jobs, std::nullopt, kSmallWindow, &cache);
+    engine.run(mover);
+    jobs.expect_all_right();
+    ASSERT_FALSE(HasFailure()) << "round " << round;
+  }
 }
 
 TEST(RowFeed, AfterCancelNoMoreIsAskedForAndTheRunEnds) {

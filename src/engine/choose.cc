@@ -25,6 +25,10 @@ constexpr std::array<std::pair<std::string_view, PageCache>, 2> kPageCacheNames 
     {"fill", PageCache::kFill},
 }};
 
+// The most files that `auto` maps. Linux allows a process 65,530 mappings (vm.max_map_count), and
+// the program needs some, too, for memory and threads.
+constexpr std::size_t kMostMappedFiles = 1 << 14;
+
 // An engine, together with which engine was asked for and why this one was chosen.
 class Chosen final : public Engine {
  public:
@@ -95,6 +99,12 @@ std::unique_ptr<Engine> make_auto_engine(const Layout& layout, const Budget& bud
       "data of " + format_size(bytes) + ", budget of " + format_size(budget.limit());
   if (left < budget.limit()) sizes += ", " + format_size(left) + " of it left";
   if (bytes <= left && working_room <= left - bytes) {
+    if (layout.segments.size() > kMostMappedFiles) {
+      return direct_or_read(EngineKind::kAuto, layout, budget,
+                            "the data fits the budget (" + sizes + "), but it is in " +
+                                with_commas(layout.segments.size()) +
+                                " files, too many to map all of them");
+    }
     if (auto share = budget.try_reserve(bytes, "mapped data")) {
       return std::make_unique<Chosen>(make_map_engine(layout, std::move(*share)), EngineKind::kAuto,
                                       "the data fits the budget (" + sizes + ")");

@@ -119,6 +119,25 @@ TEST_F(ChooseTest, AutoCountsWholePagesOfManySmallFiles) {
   expect_streaming(chosen(files, Budget(1_MiB)));  // 30,000 bytes, but 300 pages
 }
 
+// Linux refuses more than about 65,000 mappings, and memory and threads need some of them.
+TEST_F(ChooseTest, AutoMapsOnlySoManyFiles) {
+  TestFiles files({1000});
+  Layout& layout = files.layout;
+  const Segment first = layout.segments[0];
+  while (layout.segments.size() < 16'384) {
+    layout.segments.push_back(first);
+    layout.segments.back().first_row = layout.rows;
+    layout.rows += first.rows;
+  }
+  EXPECT_EQ(chosen(files, Budget(4_GiB)), EngineKind::kMap);
+  layout.segments.push_back(first);
+  layout.segments.back().first_row = layout.rows;
+  layout.rows += first.rows;
+  const auto engine = choose(EngineKind::kAuto, files, Budget(4_GiB));
+  expect_streaming(engine->report().chosen);
+  EXPECT_THAT(engine->report().why, HasSubstr("16,385 files, too many to map"));
+}
+
 // ramfs does not support O_DIRECT; tmpfs does since Linux 6.6.
 TEST_F(ChooseTest, DirectAndAutoFallBackToReadAndSayWhy) {
   const TempFolder mount_point;

@@ -131,11 +131,12 @@ bool FileSet::close_oldest() {
     if (slot.fd && slot.pins == 0 && (!oldest || slot.last_use < oldest->last_use)) oldest = &slot;
   }
   if (!oldest) return false;
-  if (oldest->used && !closed_changed_) {
+  if (oldest->used) {
     try {
       verify(static_cast<std::uint32_t>(oldest - slots_.data()));
-    } catch (...) {
-      closed_changed_ = std::current_exception();  // for verify_used: this call is for another file
+    } catch (...) {  // for verify and verify_used: this call is for another file
+      oldest->changed = true;
+      if (!closed_changed_) closed_changed_ = std::current_exception();
     }
   }
   oldest->fd.reset();
@@ -175,12 +176,13 @@ void FileSet::unpin(std::uint32_t file) {
 }
 
 void FileSet::verify(std::uint32_t file) {
-  if (!slots_[file].fd) return;
-  require_unchanged(slots_[file].fd.get(), layout_.segments[file]);
+  const Slot& slot = slots_[file];
+  if (slot.fd) return require_unchanged(slot.fd.get(), layout_.segments[file]);
+  if (slot.changed) std::rethrow_exception(closed_changed_);
 }
 
 void FileSet::forget_used() {
-  for (std::uint32_t file : used_) slots_[file].used = false;
+  for (std::uint32_t file : used_) slots_[file].used = slots_[file].changed = false;
   used_.clear();
   closed_changed_ = nullptr;
 }

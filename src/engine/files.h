@@ -35,7 +35,7 @@ class FileSet {
   // Throws Error (kFormat) if a file pinned since then has changed. A file that was closed to make
   // room was checked when it was closed.
   void verify_used();
-  // The same for one file, if it is open.
+  // The same for one file, if it is open or was closed to make room.
   void verify(std::uint32_t file);
 
   std::size_t count() const { return slots_.size(); }
@@ -47,7 +47,8 @@ class FileSet {
   struct Slot {
     Fd fd;
     int pins = 0;
-    bool used = false;  // since the last forget_used or verify_used
+    bool used = false;     // since the last forget_used or verify_used
+    bool changed = false;  // found when it was closed, after it was used
     std::uint64_t last_use = 0;
   };
   bool close_oldest();
@@ -56,7 +57,7 @@ class FileSet {
   const int flags_, advice_;
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> used_;
-  std::exception_ptr closed_changed_;  // a used file was found changed when it was closed
+  std::exception_ptr closed_changed_;  // the first file that was found changed when it was closed
   std::size_t open_ = 0, pinned_ = 0, most_open_;
   std::uint64_t clock_ = 0;
 };

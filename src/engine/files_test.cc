@@ -249,6 +249,25 @@ TEST_F(FilesTest, VerifyKnowsOfFilesThatWereClosedInBetween) {
   EXPECT_EQ(said, name(0));
 }
 
+// A batch is handed on before the run ends, so its files are verified one by one.
+TEST_F(FilesTest, VerifyOfOneFileKnowsThatItWasClosedInBetween) {
+  const Layout layout = parts(30);
+  const std::string said = in_child([&] {
+    const rlimit low{40, 40};
+    if (::setrlimit(RLIMIT_NOFILE, &low) != 0) return std::string("no limit");
+    FileSet files(layout, 0);
+    read(files, 0);
+    append(0);
+    for (std::uint32_t i = 1; i < 30; ++i) read(files, i);  // files 0 and 1 have been closed by now
+    files.verify(1);
+    const std::string changed = refusal([&] { files.verify(0); }).path();
+    files.forget_used();
+    files.verify(0);
+    return changed;
+  });
+  EXPECT_EQ(said, name(0));
+}
+
 TEST_F(FilesTest, LeavesTheAccessTimeAlone) {
   folder_.write("part0", letters(0));
   const timespec times[2] = {{1'000'000'000, 0}, {0, UTIME_OMIT}};

@@ -30,8 +30,8 @@ class Mapping {
           .in(path)
           .at(offset)
           .hint(
-              "the process may be at its address-space limit (ulimit -v); engine \"direct\" maps "
-              "nothing");
+              "the process may be at its address-space limit (ulimit -v) or have too many mappings "
+              "(vm.max_map_count); engine \"direct\" maps nothing");
     }
     data_ = static_cast<std::byte*>(address);
   }

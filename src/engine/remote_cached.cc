@@ -350,6 +350,7 @@ void CachedRun::complete_disk(std::uint32_t id, std::int64_t result) {
     fetch(block);
     return;
   }
+  if (whole) cache.touch(name, read.name.second);  // `cache.read` does that itself
   bytes_from_cache_ += read.length;
   finish_block(read.name, false);
 }
