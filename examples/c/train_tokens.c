@@ -1,8 +1,7 @@
 /* The training loop of llm.c, fed by Evenkeel: batches of int32 tokens from a file of any size,
  * read ahead within a budget of 8 MiB.
  *
- *   train_tokens [FILE [STEPS]]     token files of llm.c or nanoGPT, also a pattern such as
- * "fineweb_*.bin"
+ *   train_tokens [FILE [STEPS]]     token files of llm.c or nanoGPT, also "fineweb_*.bin"
  *
  * Without FILE it makes one. Instead of a model there is a checksum of what the model would see. */
 #define _POSIX_C_SOURCE 200809L

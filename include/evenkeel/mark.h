@@ -16,7 +16,7 @@ namespace evenkeel {
 //
 // The profiler sets EVENKEEL_MARKS in the environment to the path of a regular file. Each mark
 // appends one line to it, "<CLOCK_MONOTONIC nanoseconds> <pid> <text>". The variable is read once
-// per process. Apart from budgets, this is the only place where the library reads the environment.
+// per process.
 void mark(std::string_view text) noexcept;
 
 }  // namespace evenkeel

@@ -286,7 +286,7 @@ TEST(ResizedBudget, LetsCachesAndReadsGrow) {
   EXPECT_EQ(budget.reserve(20_MiB, "results").bytes(), 20_MiB);
 }
 
-TEST(ResizedBudget, WakesReadsThatWaitForMemory) {
+TEST(ResizedBudget, ServesReadsThatWaitForMemory) {
   const Budget budget(16_MiB);
   const Reservation first = budget.reserve_for_read(12_MiB, "results");
   std::atomic<bool> waiting = false, served = false;
@@ -298,15 +298,21 @@ TEST(ResizedBudget, WakesReadsThatWaitForMemory) {
   while (!waiting) std::this_thread::yield();
   EXPECT_FALSE(served);
   budget.resize(32_MiB);
-  waits.join();  // without the wakeup this would hang
+  waits.join();
   EXPECT_TRUE(served);
 }
 
 TEST(ResizedBudget, WaitsForReadsUnderWay) {
   const Budget budget(16_MiB);
   Reservation read = budget.reserve_for_read(12_MiB, "results");
-  std::thread shrinks([&] { budget.resize(4_MiB); });
+  std::atomic<bool> resized = false;
+  std::thread shrinks([&] {
+    budget.resize(4_MiB);
+    resized = true;
+  });
   while (budget.limit() != 4_MiB) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // time to return too early
+  EXPECT_FALSE(resized);
   read.release();
   shrinks.join();
   EXPECT_EQ(budget.in_use(), 0u);

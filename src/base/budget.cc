@@ -239,6 +239,7 @@ Reservation Budget::reserve_for_read(std::uint64_t bytes, std::string_view what,
       throw;
     }
     lock.lock();
+    account_->waiting.insert(number);  // if it has forked: the queue of a child begins empty
   }
 }
 

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -278,6 +280,27 @@ TEST(BudgetAfterFork, AGrandchildDoesNotCountTwice) {
     return in_child([&] { return std::to_string(budget.in_use()); });
   });
   EXPECT_EQ(said, "0");
+}
+
+// For example in a signal handler, from which parent and child return.
+TEST(BudgetAfterFork, AReadThatForksWhileItWaitsGoesOnInTheChild) {
+  const Budget budget(1000);
+  const Reservation other = budget.reserve_for_read(600, "results");
+  pid_t child = -1;
+  const auto fork_once = [&] {
+    if (child == 0) return;  // called again
+    child = ::fork();
+    if (child != 0) throw std::runtime_error("this is the parent");
+    ::alarm(20);
+  };
+  try {
+    const Reservation read = budget.reserve_for_read(700, "results", fork_once);
+    ::_exit(budget.in_use() == 700 ? 0 : 1);  // the child does not count what its parent reads
+  } catch (const std::runtime_error&) {
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 TEST(BudgetReads, WaitForOneAnother) {

@@ -1,7 +1,6 @@
 #include "evenkeel/dtype.h"
 
-#include <charconv>
-
+#include "base/number.h"
 #include "evenkeel/error.h"
 
 namespace evenkeel {
@@ -39,10 +38,7 @@ std::uint32_t record_size(std::string_view text) {
   } else {
     return 0;
   }
-  std::uint32_t size = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, failed] = std::from_chars(text.data(), end, size);
-  return failed == std::errc() && stop == end ? size : 0;
+  return parse_number<std::uint32_t>(text).value_or(0);
 }
 
 std::string known_names() {

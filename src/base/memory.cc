@@ -22,6 +22,7 @@ void* map_anywhere(std::uint64_t size) {
 // Maps pages that start at a huge-page boundary. Linux chooses such an address only for whole huge
 // pages (since 6.13) or never (before 6.7). So this maps more and unmaps what is around it.
 void* map_aligned(std::uint64_t size) {
+  if (size > UINT64_MAX - kHugePage) return MAP_FAILED;
   void* const around = map_anywhere(size + kHugePage);
   if (around == MAP_FAILED) return around;
   const auto begin = reinterpret_cast<std::uintptr_t>(around);

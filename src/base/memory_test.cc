@@ -89,6 +89,19 @@ TEST(PagesTest, LargeOnesAskForHugePages) {
   EXPECT_FALSE(asks_for_huge_pages(small.data()));
 }
 
+// With the size of a huge page added, this would wrap around to one page.
+TEST(PagesTest, ASizeNearTheEndOfTheAddressesIsRefused) {
+  EXPECT_EQ(in_child([] {
+              try {
+                const Pages pages(UINT64_MAX - 2_MiB + 4_KiB + 1, "x");
+              } catch (const Error& error) {
+                return std::to_string(error.code());
+              }
+              return std::string("it fitted");
+            }),
+            std::to_string(ENOMEM));
+}
+
 TEST(PagesTest, TrimmedWithinAHugePageTheyKeepWhatIsInThem) {
   Pages pages(8_MiB, "x");
   std::memset(pages.data(), 7, pages.size());

@@ -11,7 +11,7 @@ struct LastError {
   std::string message, operation, path, hint;
 };
 
-thread_local LastError last;
+using Last = OfThread<LastError>;
 // Set if there was not even memory for the message.
 thread_local bool message_is_lost = false;
 
@@ -53,14 +53,14 @@ LastError describe(const char* function) {
 
 int keep_error(const char* function) noexcept {
   try {
+    LastError& last = Last::get();
     last = describe(function);
     message_is_lost = false;
+    return last.code;
   } catch (...) {
-    last.code = EVENKEEL_NO_MEMORY;
-    last.system_code = 0;
     message_is_lost = true;
+    return EVENKEEL_NO_MEMORY;
   }
-  return last.code;
 }
 
 std::size_t Call::checked_size(const void* from, const char* name) const {
@@ -113,18 +113,23 @@ const char* evenkeel_version() { return EVENKEEL_VERSION; }
 
 const char* evenkeel_message() {
   using namespace evenkeel::c;
-  return message_is_lost ? "out of memory" : last.message.c_str();
+  if (message_is_lost) return "out of memory";
+  const LastError* const last = Last::if_made();
+  return last ? last->message.c_str() : "";
 }
 
 int evenkeel_last_error(evenkeel_error* error) {
   using namespace evenkeel::c;
   return call(__func__, [&](const Call& c) {
     c.check_result(error, "error");
+    const LastError* const last = Last::if_made();
     if (message_is_lost) {
-      c.give({0, last.code, 0, evenkeel_message(), "", "", ""}, error);
+      c.give({0, EVENKEEL_NO_MEMORY, 0, evenkeel_message(), "", "", ""}, error);
+    } else if (!last) {
+      c.give({0, EVENKEEL_OK, 0, "", "", "", ""}, error);
     } else {
-      c.give({0, last.code, last.system_code, last.message.c_str(), last.operation.c_str(),
-              last.path.c_str(), last.hint.c_str()},
+      c.give({0, last->code, last->system_code, last->message.c_str(), last->operation.c_str(),
+              last->path.c_str(), last->hint.c_str()},
              error);
     }
   });

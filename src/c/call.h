@@ -2,6 +2,9 @@
 // sizes of structs.
 #pragma once
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -19,6 +22,31 @@
 #include "evenkeel/evenkeel.h"
 
 namespace evenkeel::c {
+
+// An object for each thread. exit() destroys thread_local objects before it calls handlers of
+// atexit, and those may use this interface. So a thread has a pointer, and what it points to is
+// freed when the thread ends, but not at exit of the main thread.
+template <class T>
+class OfThread {
+ public:
+  static T& get() {
+    if (!object_) {
+      object_ = new T;
+      thread_local Owner owner;
+    }
+    return *object_;
+  }
+  static const T* if_made() { return object_; }
+
+ private:
+  struct Owner {
+    ~Owner() {
+      const bool is_main_thread = ::syscall(SYS_gettid) == ::getpid();
+      if (!is_main_thread) delete std::exchange(object_, nullptr);
+    }
+  };
+  static inline thread_local T* object_ = nullptr;
+};
 
 // Stores the current exception as the last error of this thread. Returns its code.
 int keep_error(const char* function) noexcept;

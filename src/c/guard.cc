@@ -58,9 +58,9 @@ int evenkeel_guard_remove(evenkeel_guard* guard, const void* address) {
 
 int evenkeel_guard_get_report(const evenkeel_guard* guard, evenkeel_guard_report* report) {
   return call(__func__, [&](const Call& c) {
-    thread_local std::string failures;
     c.check_result(report, "report");
     const evenkeel::GuardReport found = c.need(guard, "guard").guard.report();
+    std::string& failures = OfThread<std::string>::get();
     failures.clear();
     for (const std::string& failure : found.failures) failures += failure + "\n";
     c.give({0, found.budget, found.mappings, found.cached, found.peak_cached, found.bytes_released,

@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <charconv>
 #include <cstdlib>
 #include <ctime>
 #include <optional>
 #include <string_view>
+
+#include "base/number.h"
 
 namespace evenkeel {
 namespace {
@@ -62,14 +63,6 @@ bool is_page_name(std::string_view name) {
   return true;
 }
 
-// The user ID in a name such as "1000" of "/run/user/1000".
-std::optional<uid_t> user_in(std::string_view name) {
-  uid_t user = 0;
-  const auto [end, failure] = std::from_chars(name.data(), name.data() + name.size(), user);
-  if (failure != std::errc() || end != name.data() + name.size()) return {};
-  return user;
-}
-
 }  // namespace
 
 std::optional<PageIdentity> page_identity(int fd) {
@@ -108,13 +101,13 @@ std::vector<PagePlace> visible_page_places() {
   if (self != 0) return places;
   const PageFile users(::open("/run/user", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   for (const std::string& name : names_in(users.get())) {
-    const auto user = user_in(name);
+    const auto user = parse_number<uid_t>(name);  // "1000" of "/run/user/1000"
     if (user && *user != self) places.push_back({"/run/user/" + name, kFolderName, *user});
   }
   const PageFile memory(::open(kSharedMemory, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   for (const std::string& name : names_in(memory.get())) {
     if (!name.starts_with(kSharedMemoryName)) continue;
-    const auto user = user_in(std::string_view(name).substr(kSharedMemoryName.size()));
+    const auto user = parse_number<uid_t>(std::string_view(name).substr(kSharedMemoryName.size()));
     if (user && *user != self) places.push_back({kSharedMemory, name, *user});
   }
   return places;

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <ctime>
+#include <iterator>
 #include <map>
 
 #include "base/mutex.h"
+#include "base/per_process.h"
 #include "base/sys.h"
 #include "metrics/page.h"
 
@@ -28,6 +30,29 @@ std::int64_t coarse_ns() {
   return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
+// All fields.
+constexpr std::uint64_t ArrayStats::*kReads[] = {&ArrayStats::cache_hits,
+                                                 &ArrayStats::cache_misses,
+                                                 &ArrayStats::cache_bytes,
+                                                 &ArrayStats::bytes_from_cache,
+                                                 &ArrayStats::bytes_from_page_cache,
+                                                 &ArrayStats::bytes_from_disk,
+                                                 &ArrayStats::requests,
+                                                 &ArrayStats::in_flight,
+                                                 &ArrayStats::wait_ns,
+                                                 &ArrayStats::bytes_from_network,
+                                                 &ArrayStats::retries,
+                                                 &ArrayStats::hedges,
+                                                 &ArrayStats::bytes_from_disk_cache,
+                                                 &ArrayStats::bytes_from_mapping};
+static_assert(sizeof(ArrayStats) == std::size(kReads) * sizeof(std::uint64_t));
+
+// What was counted since `before`.
+ArrayStats reads_since(ArrayStats now, const ArrayStats& before) {
+  for (const auto field : kReads) now.*field -= std::min(now.*field, before.*field);
+  return now;
+}
+
 void add(LiveFigures& sum, const LiveFigures& one) {
   sum.reads += one.reads;
   sum.batches += one.batches;
@@ -41,7 +66,10 @@ class LiveObjects {
  public:
   static LiveObjects& get() {
     static LiveObjects* const all = [] {
-      LiveBudgets::sum();  // registers its fork handlers first, so that fork takes this mutex first
+      // These register their fork handlers first: fork then takes this mutex before theirs, and
+      // start_child may ask arrays for what they count per process.
+      LiveBudgets::sum();
+      ForkGeneration::now();
       auto* const made = new LiveObjects;  // never destroyed: objects may outlive static ones
       ::pthread_atfork([] { lock_for_fork(); }, [] { unlock_after_fork(); }, [] { start_child(); });
       return made;
@@ -51,7 +79,7 @@ class LiveObjects {
 
   std::uint64_t add_object(LiveKind kind, const LiveObject& object) EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
-    objects_[next_number_] = {kind, &object, {}};
+    objects_[next_number_] = {kind, &object, {}, {}};
     publish_soon();
     return next_number_++;
   }
@@ -105,6 +133,7 @@ class LiveObjects {
     LiveKind kind;
     const LiveObject* object;
     LiveFigures last;
+    ArrayStats before_fork;  // what the parent read: not counted here
   };
 
   // If there are many objects, opening or closing one is published with the next update.
@@ -113,8 +142,20 @@ class LiveObjects {
       next_publish_ns.store(0);
   }
 
+  static void start_counting(Entry& entry) {
+    entry.last = {};
+    entry.before_fork = {};
+    try {
+      if (const auto now = entry.object->live_figures()) entry.before_fork = now->reads;
+    } catch (...) {  // no memory: what the parent read is counted
+    }
+  }
+
   static LiveFigures look(Entry& entry) {
-    if (const auto now = entry.object->live_figures()) entry.last = *now;
+    if (const auto now = entry.object->live_figures()) {
+      entry.last = *now;
+      entry.last.reads = reads_since(now->reads, entry.before_fork);
+    }
     return entry.last;
   }
 
@@ -136,13 +177,14 @@ class LiveObjects {
 
   static void lock_for_fork() NO_THREAD_SAFETY_ANALYSIS { get().mutex_.lock(); }
   static void unlock_after_fork() NO_THREAD_SAFETY_ANALYSIS { get().mutex_.unlock(); }
-  // A child has arrays but no loaders, because threads do not survive a fork. It gets its own page
-  // when it first reads something.
+  // A child has arrays but no loaders, because threads do not survive a fork. It counts from 0, and
+  // gets its own page when it first reads something.
   static void start_child() NO_THREAD_SAFETY_ANALYSIS {
     LiveObjects& all = get();
     std::erase_if(all.objects_, [](const auto& numbered) {
       return numbered.second.kind == LiveKind::kLoader || numbered.second.kind == LiveKind::kChunks;
     });
+    for (auto& [number, entry] : all.objects_) start_counting(entry);
     all.closed_ = {};
     if (all.page_) all.page_->close();
     all.page_.reset();  // it belongs to the parent

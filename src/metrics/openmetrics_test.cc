@@ -133,6 +133,20 @@ TEST_F(OpenMetricsTest, AChildHasTheArraysButNotTheLoaders) {
             "0 0 1");
 }
 
+TEST_F(OpenMetricsTest, AChildDoesNotCountWhatItsParentRead) {
+  const Array array = open();
+  std::vector<std::byte> out(5000);
+  array.read(0, out.size(), out);
+  ASSERT_EQ(array.stats().bytes_from_mapping, 5000u);
+  const std::string mapping = "evenkeel_read_bytes_total{source=\"mapping\"}";
+  EXPECT_EQ(in_child([&] {
+              const std::string before = std::to_string(value(mapping));
+              array.read(0, 10, std::span(out).first(10));
+              return before + " " + std::to_string(value(mapping));
+            }),
+            "0 10");
+}
+
 // Arrays are opened, read and closed meanwhile. tests/fork_test.cc does the same with forks.
 TEST_F(OpenMetricsTest, ThreadsMayCallItAtAnyTime) {
   const Array kept = open("kept");

@@ -10,6 +10,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "base/mutex.h"
+
 namespace evenkeel {
 namespace {
 
@@ -18,20 +20,39 @@ using PageWords = std::array<std::uint64_t, kWords>;
 static_assert(sizeof(PageWords) == sizeof(PageData));
 
 // Removes the file when the process exits normally. After a crash, the next process that creates a
-// page removes it, or `evenkeel top` does.
+// page removes it, or `evenkeel top` does. Never destroyed: global objects of the program may be
+// closed after it has removed the file, and publish that.
 class PageRemover {
  public:
-  ~PageRemover() {
-    if (!path_.empty() && pid_ == ::getpid()) ::unlink(path_.c_str());
+  static PageRemover& get() {
+    static PageRemover* const remover = [] {
+      auto* const made = new PageRemover;
+      std::atexit([] { get().remove(); });
+      return made;
+    }();
+    return *remover;
   }
   void remember(std::string path) {
+    const MutexLock lock(mutex_);
     path_ = std::move(path);
     pid_ = ::getpid();
   }
+  bool process_exits() {
+    const MutexLock lock(mutex_);
+    return process_exits_;
+  }
 
  private:
-  std::string path_;
-  pid_t pid_ = 0;
+  void remove() {
+    const MutexLock lock(mutex_);
+    process_exits_ = true;
+    if (!path_.empty() && pid_ == ::getpid()) ::unlink(path_.c_str());
+  }
+
+  Mutex mutex_;
+  std::string path_ GUARDED_BY(mutex_);
+  pid_t pid_ GUARDED_BY(mutex_) = 0;
+  bool process_exits_ GUARDED_BY(mutex_) = false;
 };
 
 bool is_turned_off() {
@@ -84,7 +105,7 @@ Page::Page(int fd, const PageIdentity& identity) : fd_(fd), identity_(identity) 
 }
 
 std::optional<Page> Page::create() {
-  if (is_turned_off()) return {};
+  if (is_turned_off() || PageRemover::get().process_exits()) return {};
   const uid_t user = ::geteuid();
   for (const PagePlace& place : page_places(user)) {
     const PageFile folder = open_page_folder(place, true);
@@ -94,8 +115,7 @@ std::optional<Page> Page::create() {
     const int fd = make_page_file(folder.get(), name);
     const auto identity = page_identity(fd);
     if (!identity) continue;
-    static PageRemover remover;
-    remover.remember(place.path() + "/" + name);
+    PageRemover::get().remember(place.path() + "/" + name);
     return Page(fd, *identity);
   }
   return {};

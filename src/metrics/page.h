@@ -45,9 +45,9 @@ enum class PageState : std::uint8_t {
 // Copies refer to the same file. A child of fork must not write to it.
 class Page {
  public:
-  // Creates the file in the folder of this user. Empty if that is not possible, or if EVENKEEL_TOP
-  // is "off". Removes the pages that killed processes of this user have left. The file is removed
-  // when this process ends.
+  // Creates the file in the folder of this user. Empty if that is not possible, if EVENKEEL_TOP is
+  // "off", or if this process is exiting. Removes the pages that killed processes of this user have
+  // left. The file is removed when this process exits.
   static std::optional<Page> create();
   PageState write(const ProcessFigures& figures);
   // Closes the file. That releases the lock, except in a child of fork, where the parent has it.

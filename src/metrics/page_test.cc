@@ -8,10 +8,13 @@
 
 #include <array>
 #include <bit>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <random>
 #include <thread>
+#include <vector>
 
 #include "evenkeel/array.h"
 #include "metrics/folder.h"
@@ -211,6 +214,23 @@ TEST_F(PageTest, AFileOfTheProgramIsNotWrittenTo) {
               return ::fcntl(fd, F_GETFD) >= 0 && files() == 1 ? "unharmed" : "closed";
             }),
             "unharmed");
+}
+
+// Destroyed after the page was removed, because it is constructed before main.
+std::vector<Array> closed_at_exit;
+
+TEST_F(PageTest, GlobalArraysMayBeClosedAfterThePageWasRemoved) {
+  const std::string file = numbers();
+  std::fflush(nullptr);  // else exit prints again what the parent has not printed yet
+  const pid_t child = ::fork();
+  if (child == 0) {
+    for (int i = 0; i < 3; ++i) closed_at_exit.push_back(open(file));
+    std::exit(files() == 1 ? 0 : 2);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(files(), 0u);  // and no other page was made
 }
 
 // Beyond `ulimit -f`, writing would raise a signal. A page that cannot be written is not tried

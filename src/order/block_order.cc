@@ -26,13 +26,13 @@ constexpr std::uint64_t kDefaultStreams = 64;
 constexpr std::uint64_t kTurnsOfStep = 8;  // in a mixture
 
 std::uint64_t default_streams(const BlockRequest& request, std::uint64_t world) {
-  std::uint64_t streams;
   if (request.sets <= 1) {
     const std::uint64_t part = world / std::gcd(world, kDefaultStreams);
-    return __builtin_mul_overflow(part, kDefaultStreams, &streams) ? world : streams;
+    return checked_mul(part, kDefaultStreams).value_or(world);
   }
   const std::uint64_t most = std::min(kDefaultStreams, request.step_rows / kTurnsOfStep);
-  for (streams = world; streams <= most / 2;) streams *= 2;
+  std::uint64_t streams = world;
+  while (streams <= most / 2) streams *= 2;
   return streams;
 }
 
@@ -69,32 +69,21 @@ const Order& require_valid(const Order& order) {
   return order;
 }
 
-// floor(x * n / 2^128) of a Philox output x.
-std::uint64_t phase_of(const Order& order, std::uint64_t n) {
-  using Wide = unsigned __int128;
-  const Block block = philox(order.seed, order.epoch, Stream::kBlockKeys, kPhaseDraw);
-  const Wide carry = Wide{block.low} * n >> 64;
-  return static_cast<std::uint64_t>((Wide{block.high} * n + carry) >> 64);
-}
-
 }  // namespace
 
 std::uint64_t BlockOptions::window_rows() const {
-  std::uint64_t rows;
-  return __builtin_mul_overflow(block_rows, window_blocks, &rows) ? UINT64_MAX : rows;
+  return checked_mul(block_rows, window_blocks).value_or(UINT64_MAX);
 }
 
 BlockOptions choose_blocks(const BlockRequest& request) {
   const std::uint64_t row = std::max<std::uint64_t>(request.row_bytes, 1);
   const std::uint64_t world = std::max<std::uint64_t>(request.world, 1);
   // The bytes of a window, all ranks together.
-  std::uint64_t window_bytes;
-  const bool huge =
+  const auto product =
       request.window_rows > 0
-          ? __builtin_mul_overflow(request.window_rows, row, &window_bytes)
-          : __builtin_mul_overflow(request.budget / 4 / std::max<std::uint64_t>(request.sets, 1),
-                                   world, &window_bytes);
-  if (huge) window_bytes = UINT64_MAX;
+          ? checked_mul(request.window_rows, row)
+          : checked_mul(request.budget / 4 / std::max<std::uint64_t>(request.sets, 1), world);
+  const std::uint64_t window_bytes = product.value_or(UINT64_MAX);
 
   BlockOptions blocks;
   blocks.block_rows = request.block_rows;
@@ -124,7 +113,7 @@ BlockOrder::BlockOrder(const Order& order, std::uint64_t rows)
       streams_(order.blocks.streams),
       windows_(divide_up(rows, window_rows_)),
       full_blocks_(rows / block_rows_),
-      phase_(phase_of(order, rows)),
+      phase_(scale(philox(order.seed, order.epoch, Stream::kBlockKeys, kPhaseDraw), rows)),
       blocks_(std::max<std::uint64_t>(full_blocks_, 1), order.seed, order.epoch,
               Permutation::KeysFrom{static_cast<std::uint64_t>(Stream::kBlockKeys)}) {
   if (streams_ > kMostPermutations - 2 || windows_ > kMostPermutations / (streams_ + 2)) {

@@ -67,10 +67,7 @@ std::string Order::describe() const {
 std::uint64_t uniform_draw(std::uint64_t seed, std::uint64_t epoch, std::uint64_t counter,
                            std::uint64_t n) {
   if (n == 0 || counter >> 63 != 0) throw_invalid_draw(counter, n);
-  using Wide = unsigned __int128;
-  const Block block = philox(seed, epoch, Stream::kDraws, counter);
-  const Wide carry = Wide{block.low} * n >> 64;
-  return static_cast<std::uint64_t>((Wide{block.high} * n + carry) >> 64);
+  return scale(philox(seed, epoch, Stream::kDraws, counter), n);
 }
 
 Sequence::Sequence(const Order& order, std::uint64_t rows)

@@ -31,4 +31,11 @@ inline Block philox(std::uint64_t seed, std::uint64_t epoch, Stream stream, std:
   return {out.v[0] | std::uint64_t{out.v[1]} << 32, out.v[2] | std::uint64_t{out.v[3]} << 32};
 }
 
+// floor(x * n / 2^128) of the 128 bits x: uniform on 0..n-1.
+inline std::uint64_t scale(const Block& x, std::uint64_t n) {
+  using Wide = unsigned __int128;
+  const Wide carry = Wide{x.low} * n >> 64;
+  return static_cast<std::uint64_t>((Wide{x.high} * n + carry) >> 64);
+}
+
 }  // namespace evenkeel

@@ -258,6 +258,20 @@ static void test_guard(void) {
   evenkeel_guard_free(guard);
 }
 
+/* exit() has then destroyed the thread_local objects of C++. */
+static void test_at_exit(void) {
+  CHECK(strstr(evenkeel_message(), "guarded") != NULL); /* the last error of main */
+  FAILS(evenkeel_array_read(NULL, 0, 1, NULL, 0), EVENKEEL_INVALID, "array is NULL");
+  evenkeel_guard *guard = NULL;
+  evenkeel_guard_options options = {.size = sizeof options, .budget = 4 << 20};
+  CHECK(evenkeel_guard_new(&options, &guard) == EVENKEEL_OK);
+  evenkeel_guard_report report = {.size = sizeof report};
+  CHECK(evenkeel_guard_get_report(guard, &report) == EVENKEEL_OK);
+  CHECK(report.failures && report.failures[0] == '\0');
+  evenkeel_guard_free(guard);
+  if (failures != 0) _exit(1);
+}
+
 int main(void) {
   char folder[] = "/tmp/evenkeel-c-XXXXXX";
   if (!mkdtemp(folder) || chdir(folder) != 0) {
@@ -279,5 +293,6 @@ int main(void) {
   const int left = rmdir(folder);
   if (left != 0) perror(folder);
   printf("c interface: %d failures\n", failures);
+  if (failures == 0 && atexit(test_at_exit) != 0) ++failures;
   return failures == 0 ? 0 : 1;
 }
