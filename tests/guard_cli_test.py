@@ -64,6 +64,12 @@ def test_exit_code_is_the_commands(user, program, code):
     guard(user, "8MiB", "--", program, "exit", code, code=code)
 
 
+def test_exit_code_is_the_commands_if_no_message_can_be_written(user, program):
+    command = user.command("guard", "--budget", "8MiB", "--", program, "exit", 42)
+    with open("/dev/full", "w") as full:
+        assert subprocess.run(command, stderr=full, timeout=240).returncode == 42
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
 def test_a_killed_command_is_told_as_a_shell_tells_it(user, program, number):
     done = guard(user, "8MiB", "--", program, "die", int(number), code=128 + number)
