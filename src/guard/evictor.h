@@ -88,7 +88,7 @@ class Evictor : private BackgroundTask {
 
   // Releasing.
   std::vector<Candidate> oldest_first() const REQUIRES(mutex_);
-  void release_parts(std::span<const Candidate> parts) REQUIRES(mutex_);
+  std::size_t release_parts(std::span<const Candidate> parts) REQUIRES(mutex_);
   Seconds release() REQUIRES(mutex_);
   Seconds wait_for_disk(std::uint64_t writing, Seconds took) REQUIRES(mutex_);
   Seconds release_uncounted(const Activity& activity) REQUIRES(mutex_);
@@ -132,6 +132,7 @@ class Evictor : private BackgroundTask {
   double trust_ GUARDED_BY(mutex_) = 1;
   std::size_t limited_for_ GUARDED_BY(mutex_) = 0;  // mappings when limit_readahead() last ran
   bool releasing_ GUARDED_BY(mutex_) = false;       // on the way from trigger to target
+  std::size_t stayed_ GUARDED_BY(mutex_) = 0;       // parts that were tried in vain since a pause
   // Whether memory was within the budget at some time since a mapping was added. Pages that were
   // cached before that do not count as exceeding the budget.
   bool settled_ GUARDED_BY(mutex_) = false;
