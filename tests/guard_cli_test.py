@@ -259,6 +259,28 @@ def test_without_the_library_the_command_runs_and_a_line_says_so(user, program, 
     assert "evenkeel guard: the command runs unguarded" in done.stderr
 
 
+def test_a_tool_with_capabilities_guards_commands_too(user, program, numbers):
+    """As the hint of --pid suggests: setcap cap_sys_nice,cap_sys_ptrace+ep."""
+    folder = user.folder / "capable"
+    folder.mkdir()
+    for path in (Path(TOOL), Path(TOOL).with_name("libevenkeel_guard.so")):
+        shutil.copy2(path, folder)
+    tool = folder / Path(TOOL).name
+    effective, nice_and_ptrace = 0x02000001, 1 << 23 | 1 << 19
+    value = struct.pack("<5I", effective, nice_and_ptrace, 0, 0, 0)
+    try:
+        os.setxattr(tool, "security.capability", value)
+    except OSError as error:
+        pytest.skip(f"root may not give a file capabilities here: {error}")
+    command = [*user.prefix, tool, "guard", "--budget", "8MiB", "--", program, "scan", numbers, 400]
+    done = subprocess.run(
+        [*map(str, command)], cwd=user.folder, capture_output=True, text=True, timeout=240
+    )
+    assert (done.returncode, done.stdout) == (0, "wrong 0\n"), done.stderr
+    assert "1 guarded" in done.stderr
+    assert "unguarded" not in done.stderr
+
+
 def test_a_preloaded_library_of_the_users_own_is_kept(user, program, numbers):
     compiler = shutil.which("cc") or pytest.skip("no C compiler: no library can be made")
     library = user.folder / "own.so"
