@@ -90,7 +90,12 @@ bool Evictor::add_known(std::unique_ptr<GuardedMapping>& mapping, std::uint64_t 
   {
     CallerLock lock(*this);
     GuardedFile* const file = find(device, inode);
-    if (file == nullptr || !file->reopen()) return false;
+    if (file == nullptr) return false;
+    if (!file->reopen()) {
+      // It was renamed, or deleted and the inode belongs to another file by now.
+      if (file->mappings().empty()) forget(device, inode);
+      return false;
+    }
     erase(mapping->key());
     add_to(*file, std::move(mapping));
     if (!changed_) return true;
@@ -216,6 +221,15 @@ void Evictor::forget_unmapped() {
   });
   if (forgotten == 0) return;
   forgotten_fetched_ += fetched;
+  sum_up();
+  files_changed();
+}
+
+// For a file without mappings. What is cached of it counts as new if it is added again.
+void Evictor::forget(std::uint64_t device, std::uint64_t inode) {
+  const auto place = files_.find({device, inode});
+  forgotten_fetched_ += place->second->cache_map().fetched();
+  files_.erase(place);
   sum_up();
   files_changed();
 }

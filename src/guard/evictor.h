@@ -41,8 +41,8 @@ class Evictor : private BackgroundTask {
   // (kSystem).
   using Prepare = std::function<void(GuardedFile&)>;
   void add(std::unique_ptr<GuardedMapping> mapping, Fd fd, const Prepare& prepare = {});
-  // Adds a mapping of a file that is already guarded. If it is not, returns false and changes
-  // nothing.
+  // Adds a mapping of a file that is already guarded. Returns false if it is not, or if it cannot
+  // be opened again by the name it had; then call add().
   bool add_known(std::unique_ptr<GuardedMapping>& mapping, std::uint64_t device,
                  std::uint64_t inode);
   // After it returns, the evictor does not use the mapping any more.
@@ -71,6 +71,7 @@ class Evictor : private BackgroundTask {
   bool erase(std::uint64_t key) REQUIRES(mutex_);
   void look_at_unmapped() REQUIRES(mutex_);
   void forget_unmapped() REQUIRES(mutex_);
+  void forget(std::uint64_t device, std::uint64_t inode) REQUIRES(mutex_);
   void forget_lost() REQUIRES(mutex_);
   void include(const GuardedFile& file) REQUIRES(mutex_);
   void files_changed() REQUIRES(mutex_);
