@@ -235,7 +235,7 @@ def test_a_missing_loader_is_named(user, guard_program, what):
     done = user.run("guard", "--budget", "8MiB", "--", path, "exit", 0, code=127)
     assert f'cannot run "{path}"' in done.stderr
     assert f"the file exists, but the program that runs it does not: {loader}" in done.stderr
-    assert "spelt" not in done.stderr
+    assert "spelling" not in done.stderr
 
 
 def test_a_program_of_another_word_size_is_said_to_be_unguarded(user):
@@ -376,7 +376,7 @@ def test_the_report_compares_the_budget_with_what_it_covers(user, program, numbe
     assert done.run["guarded_peak_bytes"] <= 64 * MIB
     text = page.read_text()
     assert "The guarded files stayed within the budget of 64 MiB." in text
-    assert "went over" not in text
+    assert "Memory exceeded" not in text
 
 
 def test_a_file_that_was_cached_before_is_not_over_the_budget(user, program, numbers):
