@@ -207,14 +207,15 @@ def test_a_static_program_runs_and_a_line_says_that_it_is_unguarded(user, guard_
     user.run("guard", "--budget", "8MiB", "--", static, "exit", 7, code=7)
 
 
-def test_a_setuid_program_runs_and_a_line_says_that_it_is_left_alone(user, program, numbers):
+@pytest.mark.parametrize("mode", [0o4755, 0o4711])  # the latter may not be read
+def test_a_setuid_program_runs_and_a_line_says_that_it_is_left_alone(user, program, numbers, mode):
     if os.geteuid() != 0:
         pytest.skip("not root: cannot make a program of another user")
     other = 0 if user.prefix else NOBODY
     copy = user.folder / "setuid"
     shutil.copy(program, copy)
     os.chown(copy, other, other)
-    copy.chmod(0o4755)
+    copy.chmod(mode)
     try:
         done = user.run("guard", "--budget", "8MiB", "--", copy, "scan", numbers, 2000)
     finally:
