@@ -78,7 +78,8 @@ std::optional<std::uint64_t> maybe_bytes(const nlohmann::json& json) {
   return json.get<std::uint64_t>();
 }
 
-// JSON is UTF-8, but file names may contain any bytes: non-ASCII bytes are written as %NN.
+// JSON is UTF-8, but names of files and arrays may contain any bytes: non-ASCII bytes are written
+// as %NN.
 std::string escaped(const std::string& path) {
   std::string text;
   for (const char c : path) {
@@ -130,6 +131,7 @@ void to_json(nlohmann::json& json, const CompareSpec& spec) {
           {"shape", spec.raw.shape},
           {"offset", spec.raw.offset},
           {"big_endian", spec.raw.big_endian},
+          {"name", escaped(spec.raw.name)},
           {"pattern", pattern_name(spec.pattern)},
           {"budget", spec.budget},
           {"seconds", spec.seconds},
@@ -146,6 +148,7 @@ void from_json(const nlohmann::json& json, CompareSpec& spec) {
   json.at("shape").get_to(spec.raw.shape);
   json.at("offset").get_to(spec.raw.offset);
   json.at("big_endian").get_to(spec.raw.big_endian);
+  spec.raw.name = unescaped(json.at("name").get<std::string>());
   spec.pattern = parse_pattern(json.at("pattern").get<std::string>());
   json.at("budget").get_to(spec.budget);
   json.at("seconds").get_to(spec.seconds);

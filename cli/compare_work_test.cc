@@ -77,6 +77,7 @@ TEST(CompareSpec, SurvivesTheWayToTheWorker) {
   spec.raw.shape = {-1, 162};
   spec.raw.offset = 128;
   spec.raw.big_endian = true;
+  spec.raw.name = "100%\xff";
   spec.pattern = Pattern::kRows;
   spec.budget = UINT64_MAX;
   spec.seconds = 0.25;
@@ -90,6 +91,7 @@ TEST(CompareSpec, SurvivesTheWayToTheWorker) {
   EXPECT_EQ(back.raw.shape, spec.raw.shape);
   EXPECT_EQ(back.raw.offset, spec.raw.offset);
   EXPECT_TRUE(back.raw.big_endian);
+  EXPECT_EQ(back.raw.name, spec.raw.name);
   EXPECT_EQ(back.pattern, spec.pattern);
   EXPECT_EQ(back.budget, spec.budget);
   EXPECT_EQ(back.seconds, spec.seconds);

@@ -1,6 +1,10 @@
 // evenkeel guard: keep the mapped files of a command, or of a running process, within a budget.
 #include <fmt/core.h>
+#include <linux/capability.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <memory>
@@ -119,7 +123,27 @@ std::unique_ptr<Preloaded> prepare(const GuardCommandOptions& options) {
   return nullptr;
 }
 
+// Capabilities that the tool has from its file (setcap) are for --pid. A process without them may
+// not open the table in the /proc of one that has them. Ambient capabilities pass to the command,
+// so they may stay; a file with capabilities of its own takes them away.
+void drop_capabilities_of_the_file() {
+  if (::geteuid() == 0) return;
+  for (unsigned long one = 0; one <= CAP_LAST_CAP; ++one) {
+    if (::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_IS_SET, one, 0UL, 0UL) == 1) return;
+  }
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {};
+  if (::syscall(SYS_capget, &header, sets) != 0) return;
+  bool any = false;
+  for (__user_cap_data_struct& set : sets) {
+    any |= set.permitted != 0;
+    set.permitted = set.effective = 0;
+  }
+  if (any && ::syscall(SYS_capset, &header, sets) == 0) ::prctl(PR_SET_DUMPABLE, 1UL);
+}
+
 int guard_command(const GuardCommandOptions& options) {
+  drop_capabilities_of_the_file();
   const std::unique_ptr<Preloaded> preloaded = prepare(options);
   try {
     Recorded recorded = record_command(

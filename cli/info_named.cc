@@ -88,7 +88,9 @@ bool show_members(const std::string& path, bool json) {
     const Source more = open_source(files[i]);
     const auto rows = members_of(more, more.read(0, kHeadBytes), /*count_rows=*/true);
     if (rows.empty() || rows.front().shape.empty()) continue;
-    for (Member& member : members) member.shape.front() += rows.front().shape.front();
+    for (Member& member : members) {
+      if (!member.shape.empty()) member.shape.front() += rows.front().shape.front();
+    }
   }
   if (!json) {
     show_members_as_table(path, members);

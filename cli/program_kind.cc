@@ -130,8 +130,10 @@ Program look_at_path(const std::string& path, int depth) {
     }
     return look_at_path(words[0], depth + 1);
   }
+  // Some systems let nobody read such a program (sudo with mode 4111).
+  const bool may_be_elf = head.starts_with(ELFMAG) || !program.fd;
+  if (may_be_elf && has_more_rights(path)) return {ProgramKind::kPrivileged, path};
   if (!head.starts_with(ELFMAG)) return {ProgramKind::kUnknown, path};
-  if (has_more_rights(path)) return {ProgramKind::kPrivileged, path};
   Elf64_Phdr loader;
   return {kind_of_elf(program.fd.get(), head, loader), path};
 }

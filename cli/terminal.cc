@@ -23,6 +23,13 @@ std::size_t terminal_columns() {
   return size.ws_col;
 }
 
+// Not fmt::print, which throws. Messages may be lost (a full disk, a terminal that was closed), but
+// the work goes on.
+void put_message(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fflush(stderr);
+}
+
 }  // namespace
 
 std::string first_columns(const std::string& text, std::size_t columns) {
@@ -43,16 +50,14 @@ bool Progress::due() const {
 
 void Progress::show(const std::string& text) {
   if (!due()) return;
-  fmt::print(stderr, "\r\033[K{}", first_columns(visible(text), terminal_columns() - 1));
-  std::fflush(stderr);
+  put_message("\r\033[K" + first_columns(visible(text), terminal_columns() - 1));
   shown_ = true;
   last_ = std::chrono::steady_clock::now();
 }
 
 void Progress::clear() {
   if (!shown_) return;
-  fmt::print(stderr, "\r\033[K");
-  std::fflush(stderr);
+  put_message("\r\033[K");
   shown_ = false;
 }
 
@@ -106,7 +111,9 @@ std::string coloured(std::string_view text) {
 
 void say(std::FILE* where, const std::string& text) {
   const std::string shown = visible(text, "\n\t");
-  fmt::print(where, "{}", has_colours(where) ? coloured(shown) : shown);
+  const std::string painted = has_colours(where) ? coloured(shown) : shown;
+  if (where == stderr) return put_message(painted);
+  fmt::print(where, "{}", painted);
 }
 
 void flush_stdout() {

@@ -10,6 +10,7 @@
 #include "cli/prepare_options.h"
 #include "cli/terminal.h"
 #include "evenkeel/bytes.h"
+#include "evenkeel/error.h"
 
 namespace evenkeel::cli {
 namespace {
@@ -33,8 +34,14 @@ Examples:
 int run(const VerifyWords& words) {
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   bool good = true;
-  for (const std::string& path : expand_all(words.files)) {
-    if (path.ends_with(".xxh3")) continue;
+  std::vector<std::string> paths = expand_all(words.files);
+  std::erase_if(paths, [](const std::string& path) { return path.ends_with(".xxh3"); });
+  if (paths.empty()) {
+    throw Error(ErrorKind::kInvalid, "verify", "this file holds checksums")
+        .in(words.files.front())
+        .hint("name the file that they are of, without .xxh3");
+  }
+  for (const std::string& path : paths) {
     VerifyReport report;
     double seconds = 0;
     {

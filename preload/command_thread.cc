@@ -73,6 +73,11 @@ Outcome carry_out_piece(const Wanted& wanted, Range piece, ProcMaps& maps) {
       wanted.range.end > entry.end) {
     return {ESTALE};
   }
+  // The program may have called madvise after the tool read the flags. Its own advice stays.
+  const bool tool_advises =
+      wanted.kind == shared_table::kLimitReadahead ||
+      (wanted.kind == shared_table::kAdvise && wanted.advice != MADV_NOHUGEPAGE);
+  if (tool_advises && (entry.flags & shared_table::kAdvised) != 0) return {};
   // Between this look and madvise, the program can still call munmap and mmap as raw system calls,
   // but not through a hook.
   const ProcMaps::Finding found = maps.look(piece, entry);

@@ -75,6 +75,17 @@ def test_unknown_engine_lists_the_known(user):
 # ---- info
 
 
+def test_info_of_a_folder_whose_state_names_scalars(user):
+    """The files of a dataset are Arrow files. A damaged state may name others."""
+    folder = user.folder / "strange"
+    folder.mkdir()
+    np.savez(folder / "a.npz", scalar=np.float32(1), x=np.arange(3))
+    np.savez(folder / "b.npz", x=np.arange(3))
+    files = [{"filename": name} for name in ("a.npz", "b.npz")]
+    (folder / "state.json").write_text(json.dumps({"_data_files": files}))
+    assert "one value" in user.run("info", folder).stdout
+
+
 @pytest.mark.parametrize("dtype", ["float32", "int8", "uint16", "complex128", "bool", ">f8", "<i4"])
 @pytest.mark.parametrize("shape", [(7,), (5, 3), (4, 3, 2)])
 def test_info_agrees_with_numpy(user, dtype, shape):

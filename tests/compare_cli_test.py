@@ -99,6 +99,14 @@ def test_compare_of_strangers_files_says_what_it_cannot_know(user, features):
     assert result["items"] > 0
 
 
+def test_compare_reads_the_named_array_of_a_file_that_holds_several(user):
+    path = user.folder / "two.npz"
+    np.savez(path, small=np.arange(3), large=np.arange(100_000.0).reshape(-1, 10))
+    user.own(path)
+    report = user.json("compare", path, "--name", "large", "--pattern", "rows", "--seconds", "0.1")
+    check_report(report, "rows", ENGINES)
+
+
 def test_compare_takes_names_that_are_no_utf8(user):
     name = os.fsencode(user.folder) + b"/odd \xff %41.npy"
     with open(name, "wb") as file:

@@ -64,6 +64,12 @@ def test_exit_code_is_the_commands(user, program, code):
     guard(user, "8MiB", "--", program, "exit", code, code=code)
 
 
+def test_exit_code_is_the_commands_if_no_message_can_be_written(user, program):
+    command = user.command("guard", "--budget", "8MiB", "--", program, "exit", 42)
+    with open("/dev/full", "w") as full:
+        assert subprocess.run(command, stderr=full, timeout=240).returncode == 42
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
 def test_a_killed_command_is_told_as_a_shell_tells_it(user, program, number):
     done = guard(user, "8MiB", "--", program, "die", int(number), code=128 + number)
@@ -201,14 +207,15 @@ def test_a_static_program_runs_and_a_line_says_that_it_is_unguarded(user, guard_
     user.run("guard", "--budget", "8MiB", "--", static, "exit", 7, code=7)
 
 
-def test_a_setuid_program_runs_and_a_line_says_that_it_is_left_alone(user, program, numbers):
+@pytest.mark.parametrize("mode", [0o4755, 0o4711])  # the latter may not be read
+def test_a_setuid_program_runs_and_a_line_says_that_it_is_left_alone(user, program, numbers, mode):
     if os.geteuid() != 0:
         pytest.skip("not root: cannot make a program of another user")
     other = 0 if user.prefix else NOBODY
     copy = user.folder / "setuid"
     shutil.copy(program, copy)
     os.chown(copy, other, other)
-    copy.chmod(0o4755)
+    copy.chmod(mode)
     try:
         done = user.run("guard", "--budget", "8MiB", "--", copy, "scan", numbers, 2000)
     finally:
@@ -229,7 +236,7 @@ def test_a_missing_loader_is_named(user, guard_program, what):
     done = user.run("guard", "--budget", "8MiB", "--", path, "exit", 0, code=127)
     assert f'cannot run "{path}"' in done.stderr
     assert f"the file exists, but the program that runs it does not: {loader}" in done.stderr
-    assert "spelt" not in done.stderr
+    assert "spelling" not in done.stderr
 
 
 def test_a_program_of_another_word_size_is_said_to_be_unguarded(user):
@@ -251,6 +258,28 @@ def test_without_the_library_the_command_runs_and_a_line_says_so(user, program, 
     assert done.stdout == "wrong 0\n"
     assert "/no/such/library.so" in done.stderr
     assert "evenkeel guard: the command runs unguarded" in done.stderr
+
+
+def test_a_tool_with_capabilities_guards_commands_too(user, program, numbers):
+    """As the hint of --pid suggests: setcap cap_sys_nice,cap_sys_ptrace+ep."""
+    folder = user.folder / "capable"
+    folder.mkdir()
+    for path in (Path(TOOL), Path(TOOL).with_name("libevenkeel_guard.so")):
+        shutil.copy2(path, folder)
+    tool = folder / Path(TOOL).name
+    effective, nice_and_ptrace = 0x02000001, 1 << 23 | 1 << 19
+    value = struct.pack("<5I", effective, nice_and_ptrace, 0, 0, 0)
+    try:
+        os.setxattr(tool, "security.capability", value)
+    except OSError as error:
+        pytest.skip(f"root may not give a file capabilities here: {error}")
+    command = [*user.prefix, tool, "guard", "--budget", "8MiB", "--", program, "scan", numbers, 400]
+    done = subprocess.run(
+        [*map(str, command)], cwd=user.folder, capture_output=True, text=True, timeout=240
+    )
+    assert (done.returncode, done.stdout) == (0, "wrong 0\n"), done.stderr
+    assert "1 guarded" in done.stderr
+    assert "unguarded" not in done.stderr
 
 
 def test_a_preloaded_library_of_the_users_own_is_kept(user, program, numbers):
@@ -348,7 +377,7 @@ def test_the_report_compares_the_budget_with_what_it_covers(user, program, numbe
     assert done.run["guarded_peak_bytes"] <= 64 * MIB
     text = page.read_text()
     assert "The guarded files stayed within the budget of 64 MiB." in text
-    assert "went over" not in text
+    assert "Memory exceeded" not in text
 
 
 def test_a_file_that_was_cached_before_is_not_over_the_budget(user, program, numbers):

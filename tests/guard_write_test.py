@@ -39,7 +39,7 @@ def both_ways(anyone, command, mib=FILE_MIB, budget=BUDGET, options=()):
         path = fresh(anyone, mib=mib)
         done = guard(anyone, budget, *options, "--", *command(path))
         assert (done.stdout, digest(path)) == expected
-        assert "gone or changed" not in done.stderr  # a program may unmap as it pleases
+        assert "unmapped or replaced" not in done.stderr  # a program may unmap as it pleases
         path.unlink()
         if done.released > 2 * MIB:
             break

@@ -217,6 +217,7 @@ def test_verify_names_the_bad_bytes(user):
     assert "evenkeel verify --write" in message
     user.run("verify", "--write", "a.npy")
     assert "good" in user.run("verify", "a.npy").stdout
+    assert "holds checksums" in user.run("verify", "a.npy.xxh3", code=1).stderr
     with open(user.folder / "b.npy", "r+b") as file:
         file.seek(3 * MIB + 5)
         file.write(b"!")

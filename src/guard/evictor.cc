@@ -90,7 +90,12 @@ bool Evictor::add_known(std::unique_ptr<GuardedMapping>& mapping, std::uint64_t 
   {
     CallerLock lock(*this);
     GuardedFile* const file = find(device, inode);
-    if (file == nullptr || !file->reopen()) return false;
+    if (file == nullptr) return false;
+    if (!file->reopen()) {
+      // It was renamed, or deleted and the inode belongs to another file by now.
+      if (file->mappings().empty()) forget(device, inode);
+      return false;
+    }
     erase(mapping->key());
     add_to(*file, std::move(mapping));
     if (!changed_) return true;
@@ -216,6 +221,15 @@ void Evictor::forget_unmapped() {
   });
   if (forgotten == 0) return;
   forgotten_fetched_ += fetched;
+  sum_up();
+  files_changed();
+}
+
+// For a file without mappings. What is cached of it counts as new if it is added again.
+void Evictor::forget(std::uint64_t device, std::uint64_t inode) {
+  const auto place = files_.find({device, inode});
+  forgotten_fetched_ += place->second->cache_map().fetched();
+  files_.erase(place);
   sum_up();
   files_changed();
 }
@@ -390,22 +404,27 @@ std::vector<Evictor::Candidate> Evictor::oldest_first() const {
 }
 
 // All parts are started before any is waited for, so that processes release them at the same time.
-void Evictor::release_parts(std::span<const Candidate> parts) {
+// Parts that stay become newer than all others. Returns how many that are.
+std::size_t Evictor::release_parts(std::span<const Candidate> parts) {
+  std::size_t staying = 0;
   for (const Candidate& one : parts) {
     note_not_released(*one.file, one.file->start_release(one.part));
   }
   for (const Candidate& one : parts) {
     const std::uint64_t before = one.cache().cached;
-    note_not_released(*one.file, one.file->finish_release(one.part, report_.looks));
+    note_not_released(*one.file, one.file->finish_release(one.part, report_.looks + 1));
     const std::uint64_t left = one.cache().cached;
     report_.cached = report_.cached - before + left;
     report_.bytes_released += growth(left, before);
+    if (left != 0) ++staying;
   }
+  return staying;
 }
 
 // Releases the oldest parts until the target is reached. Dirty pages must be written first, and
 // starting that may wait for the disk. So clean parts go first, also younger ones while the trigger
-// is exceeded. Parts that are being written are tried again in the next step.
+// is exceeded. Parts that are being written are tried again in the next step. If there is no time
+// to try every part in one step, the next one goes on at once.
 Seconds Evictor::release() {
   constexpr std::size_t kAtOnce = 16, kDirtyAtOnce = 4;  // parts
   forget_lost();
@@ -413,9 +432,10 @@ Seconds Evictor::release() {
   const auto in_time = [begin] { return Clock::now() - begin < kSlice; };
   const std::vector<Candidate> oldest = oldest_first();
   std::vector<Candidate> clean, dirty;
+  bool any_clean = false;
   std::uint64_t due =
       growth(thresholds_.target, report_.cached);  // bytes to release from the oldest parts
-  for (std::size_t next = 0; in_time();) {
+  for (std::size_t next = 0; next == 0 || in_time();) {
     std::uint64_t after = report_.cached;
     clean.clear();
     for (; next < oldest.size() && clean.size() < kAtOnce; ++next) {
@@ -430,12 +450,13 @@ Seconds Evictor::release() {
       due -= std::min(due, one.cache().cached);
     }
     if (clean.empty()) break;
-    release_parts(clean);
+    any_clean = true;
+    stayed_ += release_parts(clean);
   }
   std::uint64_t writing = 0;  // bytes
   for (std::size_t i = 0; i < dirty.size() && (i == 0 || in_time()); i += kDirtyAtOnce) {
     const auto some = std::span(dirty).subspan(i, std::min(kDirtyAtOnce, dirty.size() - i));
-    release_parts(some);
+    stayed_ += release_parts(some);
     for (const Candidate& one : some) writing += one.cache().dirty;
   }
   // Pages that the program mapped meanwhile are unknown. Pages that it read still count as growth.
@@ -447,8 +468,10 @@ Seconds Evictor::release() {
     stuck_for_ = Seconds(0);
     writing_since_ = {};
   }
+  const std::size_t to_try = any_clean ? oldest.size() : dirty.size();
+  if (releasing_ && !in_time() && stayed_ < to_try) return Seconds(0);
+  stayed_ = 0;
   if (!releasing_) return time_to_sleep(thresholds_, report_.cached, true);
-  if (!in_time()) return Seconds(0);
   if (writing != 0) return wait_for_disk(writing, Clock::now() - begin);
   if (over) note_stuck();
   releasing_ = false;

@@ -41,8 +41,8 @@ class Evictor : private BackgroundTask {
   // (kSystem).
   using Prepare = std::function<void(GuardedFile&)>;
   void add(std::unique_ptr<GuardedMapping> mapping, Fd fd, const Prepare& prepare = {});
-  // Adds a mapping of a file that is already guarded. If it is not, returns false and changes
-  // nothing.
+  // Adds a mapping of a file that is already guarded. Returns false if it is not, or if it cannot
+  // be opened again by the name it had; then call add().
   bool add_known(std::unique_ptr<GuardedMapping>& mapping, std::uint64_t device,
                  std::uint64_t inode);
   // After it returns, the evictor does not use the mapping any more.
@@ -71,6 +71,7 @@ class Evictor : private BackgroundTask {
   bool erase(std::uint64_t key) REQUIRES(mutex_);
   void look_at_unmapped() REQUIRES(mutex_);
   void forget_unmapped() REQUIRES(mutex_);
+  void forget(std::uint64_t device, std::uint64_t inode) REQUIRES(mutex_);
   void forget_lost() REQUIRES(mutex_);
   void include(const GuardedFile& file) REQUIRES(mutex_);
   void files_changed() REQUIRES(mutex_);
@@ -88,7 +89,7 @@ class Evictor : private BackgroundTask {
 
   // Releasing.
   std::vector<Candidate> oldest_first() const REQUIRES(mutex_);
-  void release_parts(std::span<const Candidate> parts) REQUIRES(mutex_);
+  std::size_t release_parts(std::span<const Candidate> parts) REQUIRES(mutex_);
   Seconds release() REQUIRES(mutex_);
   Seconds wait_for_disk(std::uint64_t writing, Seconds took) REQUIRES(mutex_);
   Seconds release_uncounted(const Activity& activity) REQUIRES(mutex_);
@@ -132,6 +133,7 @@ class Evictor : private BackgroundTask {
   double trust_ GUARDED_BY(mutex_) = 1;
   std::size_t limited_for_ GUARDED_BY(mutex_) = 0;  // mappings when limit_readahead() last ran
   bool releasing_ GUARDED_BY(mutex_) = false;       // on the way from trigger to target
+  std::size_t stayed_ GUARDED_BY(mutex_) = 0;       // parts that were tried in vain since a pause
   // Whether memory was within the budget at some time since a mapping was added. Pages that were
   // cached before that do not count as exceeding the budget.
   bool settled_ GUARDED_BY(mutex_) = false;

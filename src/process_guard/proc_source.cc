@@ -21,11 +21,17 @@ namespace {
 
 constexpr std::chrono::milliseconds kBetweenLooks{50};
 
+// One call acts on at most 2 GiB and returns how much it did.
 int page_out(int pidfd, AddressRange range) {
-  void* const at = reinterpret_cast<void*>(range.begin);  // NOLINT(performance-no-int-to-ptr)
-  iovec vector{at, range.end - range.begin};
-  const long done = ::syscall(SYS_process_madvise, pidfd, &vector, 1, kPageOut, 0);
-  return done >= 0 ? 0 : errno;
+  while (range.begin < range.end) {
+    void* const at = reinterpret_cast<void*>(range.begin);  // NOLINT(performance-no-int-to-ptr)
+    iovec vector{at, range.end - range.begin};
+    const long done = ::syscall(SYS_process_madvise, pidfd, &vector, 1, kPageOut, 0);
+    if (done < 0) return errno;
+    if (done == 0) break;
+    range.begin += static_cast<std::uint64_t>(done);
+  }
+  return 0;
 }
 
 class ProcMapping : public GuardedMapping {

@@ -106,6 +106,25 @@ TEST_F(ProcSourceTest, LetsGoOfResidentPages) {
   EXPECT_EQ(process_.touch(), 0u);
 }
 
+// One call of process_madvise acts on less than 2 GiB.
+TEST_F(ProcSourceTest, LetsGoOfTheEndOfALargeMapping) {
+  const NumberFile large(2_GiB + TestProcess::kEndBytes, true);
+  if (!large.can_be_dropped()) GTEST_SKIP() << "the page cache cannot be dropped or counted here";
+  TestProcess process(large);
+  ProcSource source(process.pid(), 1_MiB);
+  const auto seen = source.observe();
+  ASSERT_EQ(seen.size(), 1u);
+  const auto mapping = source.make_guarded(seen[0], true);
+  process.touch_end();
+  const AddressRange end{seen[0].range.end - TestProcess::kEndBytes, seen[0].range.end};
+  AccessSample before, after;
+  ASSERT_TRUE(mapping->count_resident(end, before));
+  EXPECT_EQ(before.resident, TestProcess::kEndBytes / sys::page_size());
+  EXPECT_EQ(mapping->let_go(seen[0].range), 0);
+  ASSERT_TRUE(mapping->count_resident(end, after));
+  EXPECT_LT(after.resident, before.resident / 10);
+}
+
 TEST_F(ProcSourceTest, LettingGoOfAMappingOrProcessThatIsGoneIsNoFailure) {
   ProcSource source(process_.pid(), 1_MiB);
   const auto seen = source.observe();

@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "base/fd.h"
-#include "base/signals.h"
 #include "base/sys.h"
 #include "base/thread.h"
 #include "evenkeel/bytes.h"
@@ -95,8 +94,7 @@ ProcessGuard::ProcessGuard(const ProcessGuardOptions& options, MappingSource& so
       source_(source),
       activity_(activity.get()),
       evictor_({options.guard, true}, std::move(activity)) {
-  const SignalsBlocked blocked;
-  thread_ = std::thread([this] { run(); });
+  thread_ = start_thread([this] { run(); });
 }
 
 ProcessGuard::~ProcessGuard() {

@@ -279,6 +279,32 @@ TEST_F(ProcessGuardTest, FilesThatAreReadOneAfterAnotherShareTheBudget) {
   EXPECT_GE(guard.report().bytes_released, (kShards - 2) * kShard);
 }
 
+// While a file is unmapped it is closed, and opened by its name to release its pages.
+TEST_F(ProcessGuardTest, AFileThatIsMappedAgainAfterItWasRenamedIsReleasedUnderItsNewName) {
+  if (!file_.can_be_dropped()) GTEST_SKIP() << "the page cache cannot be dropped or counted here";
+  const NumberFile file(kBytes);
+  const std::string renamed = file.path() + ".new";
+  std::vector<std::byte> all(kBytes);
+  source_.name(10, file.path());
+  source_.name(11, renamed);
+  ProcessGuard guard(options(), source_);
+  const auto map_and_read = [&](std::uint64_t key) {
+    const TestMapping map(file);
+    source_.set({seen(file, map, key)});
+    source_.settle();
+    EXPECT_EQ(wrong_in_scan(map, file.words()), 0u);
+    source_.set({});
+    source_.settle();
+  };
+  map_and_read(10);
+  std::filesystem::rename(file.path(), renamed);
+  map_and_read(11);
+  EXPECT_EQ(read_upto(file.fd(), 0, all, renamed), kBytes);
+  EXPECT_TRUE(until([&] { return file.cached() <= 4_MiB; },
+                    [] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }));
+  std::filesystem::rename(renamed, file.path());  // which the destructor removes
+}
+
 TEST_F(ProcessGuardTest, AFileThatFitsIsReportedAfterItWasUnmapped) {
   if (!file_.can_be_dropped()) GTEST_SKIP() << "the page cache cannot be dropped or counted here";
   const NumberFile file(3_MiB), next(1_MiB);

@@ -56,7 +56,8 @@ static_assert(sizeof(File) == 256);
 enum MappingFlags : std::uint32_t {
   kShared = 1,
   kWritable = 2,  // is writable or was at some time
-  kAdvised = 4,   // the program itself called madvise: normal, random or sequential
+  kAdvised = 4,   // the program itself called madvise: normal, random or sequential. From then on
+                  // kAdvise and kLimitReadahead do nothing
 };
 
 // A reader loads `generation` before and after the other members. They are consistent if it is the

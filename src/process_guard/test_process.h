@@ -46,6 +46,8 @@ class TestProcess {
   AddressRange range(const NumberFile& file) const { return {address_, address_ + file.bytes()}; }
   // Reads the whole file. Returns the number of wrong words.
   std::uint64_t touch() { return ask('t'); }
+  static constexpr std::uint64_t kEndBytes = 16 << 20;
+  void touch_end() { ask('e'); }  // each page of the last kEndBytes
   void unmap() { ask('u'); }
   void map_again() { ask('m'); }
   void end() {
@@ -75,6 +77,12 @@ class TestProcess {
       if (command == 'u') ::munmap(const_cast<std::uint64_t*>(words), file.bytes());
       if (command == 't') {
         for (std::uint64_t i = 0; i < file.words(); ++i) answer[1] += words[i] != i;
+      }
+      if (command == 'e') {
+        constexpr std::uint64_t kPage = 4096 / 8, kEnd = kEndBytes / 8;
+        for (std::uint64_t i = file.words() - kEnd; i < file.words(); i += kPage) {
+          static_cast<void>(words[i]);
+        }
       }
       answer[0] = reinterpret_cast<std::uint64_t>(words);
     }

@@ -35,6 +35,18 @@ class PreloadMappings : public PreloadTest {
   std::uint64_t wrong(std::uint64_t at, std::uint64_t length, std::uint64_t seed = 0) {
     return program.ask("check", at, length, seed);
   }
+  // "VmFlags: rd mr mw me ms rr ", of the mapping that begins there.
+  std::string flags(std::uint64_t at) const {
+    std::ostringstream begin;
+    begin << std::hex << at << "-";
+    std::ifstream in("/proc/" + std::to_string(program.pid()) + "/smaps");
+    bool there = false;
+    for (std::string line; std::getline(in, line);) {
+      there |= line.starts_with(begin.str());
+      if (there && line.starts_with("VmFlags:")) return line + " ";
+    }
+    return "";
+  }
 
   GuardedProgram program{owner.variable()};
   const std::string path = numbers("numbers");
@@ -337,17 +349,6 @@ TEST_F(PreloadMappings, OrdersBeyondTheMappingAreRefused) {
 }
 
 TEST_F(PreloadMappings, AdviceIsGiven) {
-  const auto flags = [&](std::uint64_t at) {  // "VmFlags: rd mr mw me ms rr", of the mapping
-    std::ostringstream begin;
-    begin << std::hex << at << "-";
-    std::ifstream in("/proc/" + std::to_string(program.pid()) + "/smaps");
-    bool there = false;
-    for (std::string line; std::getline(in, line);) {
-      there |= line.starts_with(begin.str());
-      if (there && line.starts_with("VmFlags:")) return line + " ";
-    }
-    return std::string();
-  };
   const std::uint64_t at = program.map(path, kLength);
   const TableEntry mapping = registered().at(0);
   const auto advise = [&](int advice) {
@@ -372,6 +373,21 @@ TEST_F(PreloadMappings, AdviceIsGiven) {
   begin << std::hex << there << "-";
   const std::string its = all.substr(all.find(begin.str()));
   EXPECT_THAT(its.substr(its.find("VmFlags:"), 60), ::testing::HasSubstr(" sr "));
+}
+
+// Programs call madvise right after mmap. The tool may have seen the mapping in between.
+TEST_F(PreloadMappings, TheProgramsOwnAdviceStays) {
+  const std::uint64_t at = program.map(path, kLength);
+  const TableEntry before = registered().at(0);
+  ASSERT_FALSE(before.advised);
+  program.ask("advise", at, kLength, MADV_SEQUENTIAL);
+  for (const int advice : {MADV_RANDOM, MADV_NORMAL}) {
+    EXPECT_EQ(owner.advise(before, at, at + kLength, advice, std::chrono::seconds(20)).error, 0);
+    EXPECT_THAT(flags(at), ::testing::HasSubstr(" sr "));
+  }
+  EXPECT_EQ(wrong(at, kLength), 0u);
+  EXPECT_EQ(let_go(before).error, 0);
+  EXPECT_EQ(resident(at, kLength), 0u) << "it is released all the same";
 }
 
 TEST_F(PreloadMappings, ThousandsOfMappings) {
