@@ -220,7 +220,9 @@ std::optional<StagedMixture::Exhaustion> StagedMixture::first_exhausted(
     const auto periods = checked_mul(left[set].periods, walked.period());
     const auto from_first = periods ? checked_add(*periods, within) : std::nullopt;
     const auto at = from_first ? checked_add(here.first, *from_first) : std::nullopt;
-    if (at && *at < end_of(part) && (!first || *at < first->position)) first = {set, *at};
+    // More samples than 64 bits count are never reached.
+    if (!at || !checked_mul(*at, turn_)) continue;
+    if (*at < end_of(part) && (!first || *at < first->position)) first = {set, *at};
   }
   return first;
 }
