@@ -182,6 +182,17 @@ TEST_F(RowLoaderBlocks, WrongBlocksAreRefused) {
             "takes 12 samples of a set at a time, one for each stream; a set has 11");
 }
 
+// The samples of 2^58 steps of 64 rows are 2^64.
+TEST_F(RowLoaderBlocks, ALoopMayHaveMoreStepsThanCanBeCounted) {
+  Watchdog watchdog;
+  const Array x = features(1024), y = labels(1024);
+  Loader loader({x, y}, {.batch_size = 64,
+                         .order = OrderKind::kBlocks,
+                         .blocks = kSmallBlocks,
+                         .steps = std::uint64_t{1} << 58});
+  for (int i = 0; i < 20; ++i) expect_as_explained(loader, 64);
+}
+
 // Workers take the steps of one loader in turn, even across epochs and short steps.
 TEST_F(RowLoaderBlocks, WorkersTakeTurnsAtTheSteps) {
   const Array x = features(1001), y = labels(1001);
