@@ -42,6 +42,24 @@ TEST(Mixture, KeepsToWeightsThatAreNoFractions) {
   EXPECT_LT(worst_deviation(mixture, 100'000), 1.0);
 }
 
+// No set gets what the rounding of thousands of others leaves.
+TEST(Mixture, EveryOfManySetsHasItsShare) {
+  std::vector<double> weights;
+  for (std::size_t i = 0; i < 5000; ++i) weights.push_back(1 + static_cast<double>(i % 7) / 3);
+  for (const bool tiny : {false, true}) {
+    if (tiny) weights.resize(7000, 1e-12);
+    const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+    const Mixture mixture(weights);
+    ASSERT_EQ(mixture.period(), 1u << 20);
+    const auto& shares = mixture.shares();
+    EXPECT_EQ(std::accumulate(shares.begin(), shares.end(), std::uint64_t{0}), 1u << 20);
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      const double exact = weights[i] / sum * (1 << 20);
+      EXPECT_NEAR(static_cast<double>(shares[i]), exact, tiny ? 2 : 1) << i;
+    }
+  }
+}
+
 TEST(Mixture, TakesSimpleFractionsExactly) {
   const Mixture mixture({0.7, 0.2, 0.1});
   EXPECT_EQ(mixture.period(), 10u);
