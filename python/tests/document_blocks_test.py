@@ -406,7 +406,7 @@ def test_what_blocks_of_documents_refuse(tmp_path: pathlib.Path) -> None:
         with pytest.raises(kind, match=match):
             evenkeel.TokenLoader(tokens, 2, 16, order="blocks", **options)
 
-    refused("has no blocks but its windows of rows", documents="packed", block=4)
+    refused("has windows of rows, not of blocks", documents="packed", block=4)
     refused("block must be 1 or more", documents="whole", block=0)
     refused("streams must be 1 or more", documents="packed", streams=0)
     refused("window is a number of rows", TypeError, documents="packed", window="1MiB")

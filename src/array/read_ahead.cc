@@ -56,7 +56,7 @@ ReadAhead::ReadAhead(std::vector<ReadStream> streams, BatchMaker& maker, const O
     readers_.emplace_back(*this, i, options.budget_limit);
   }
   if (options.second_reads) second_.emplace(*this, 0, options.budget_limit);
-  live_.begin(options.kind, *this);
+  if (options.kind) live_.begin(*options.kind, *this);
 }
 
 ReadAhead::~ReadAhead() {

@@ -47,8 +47,8 @@ class ReadAhead final : LiveObject {
     RowCache* cache = nullptr;       // of the only stream
     std::string closed_hint = {};    // hint of the error that is thrown after `close`
     const char* what = "read";       // names the user in that error
-    LiveKind kind = LiveKind::kLoader;
-    std::string batch = {};  // describes a batch, for metrics
+    std::optional<LiveKind> kind = LiveKind::kLoader;  // empty: not in metrics
+    std::string batch = {};                            // describes a batch, for metrics
     // Called when reading must stop, so that a BatchMaker::finish that waits returns or throws
     // soon. Must not wait itself.
     std::function<void()> interrupt = {};

@@ -60,7 +60,8 @@ void WindowHolder::start(std::vector<ReadStream> streams, std::uint64_t limit, s
                                     .end = end,
                                     .budget_limit = limit,
                                     .closed_hint = "call chunks() again",
-                                    .what = "chunks"});
+                                    .what = "chunks",
+                                    .kind = std::nullopt});  // windows are not batches
 }
 
 bool WindowHolder::close(std::optional<ReadAhead::Clock::time_point> deadline) {

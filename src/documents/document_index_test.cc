@@ -218,6 +218,27 @@ TEST_F(Documents, AnIndexThatContradictsItselfIsAnError) {
   EXPECT_GT(wrong, 0);
 }
 
+// The index of another file takes the place of the right one after the tokens were opened. With 512
+// documents, the last block of the index begins after all of them.
+TEST_F(Documents, AnIndexThatEndsBeforeItsFileIsAnError) {
+  for (const std::uint64_t documents : {5, 512, 513}) {
+    std::vector<std::uint64_t> ends(documents);
+    std::iota(ends.begin(), ends.end(), 1);
+    const Budget budget(4_MiB);
+    open({{0, 500}}, {1024}, budget);
+    folder_.write("f0.ds.index", le_all<std::uint64_t>(ends));
+    try {
+      const auto index = DocumentIndex::open(layout_.layout, layout_.files, {}, budget);
+      DocumentReader(index, budget).locate(1000);
+      ADD_FAILURE() << documents;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kFormat) << error.what();
+      const std::string text = error.what();
+      EXPECT_NE(text.find("of the 1,024 of the file"), std::string::npos) << text;
+    }
+  }
+}
+
 TEST_F(Documents, PiecesOfARowComeInStreamOrderAlsoWhereTheyWereSplit) {
   // Six rows take a document of 6 tokens each, and none has room for the first one, of 5.
   const auto index = open({{0, 5, 11, 17, 23, 29, 35}}, {41}, Budget(4_MiB));

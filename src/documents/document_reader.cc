@@ -131,6 +131,13 @@ void DocumentReader::check(const Part& part, std::uint64_t number,
   const FileDocuments& file = part.file;
   std::uint64_t wrong = 0;  // without branches, because nearly all blocks are right
   for (std::uint64_t i = 0; i < kBlock; ++i) wrong |= entries[i] > entries[i + 1] ? 1 : 0;
+  // The entry after the last document is the end of the file.
+  const std::uint64_t last = file.documents - number * kBlock;
+  if (last <= kBlock && entries[last] < file.tokens) {
+    throw wrong_index(file.path, "documents end at token " + with_commas(entries[last]) +
+                                     " of the " + with_commas(file.tokens) + " of the file")
+        .hint("the index is damaged or belongs to another file; write it again");
+  }
   if (wrong == 0 && entries[kBlock] <= file.tokens) return;
   for (std::uint64_t i = 0; i <= kBlock; ++i) {
     const std::string name = "document " + with_commas(number * kBlock + i);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <numeric>
 
@@ -48,19 +49,34 @@ void shrink(std::vector<std::uint64_t>& shares, std::uint64_t sum) {
   }
 }
 
-// Rounds down, with at least one for every set that has a weight. The largest share absorbs the
-// difference.
+// Rounds down, with at least one for every set that has a weight. Of few sets, the largest absorbs
+// the difference: less than a thousandth of its share. States of version 0.1 depend on that. Of many
+// sets, those with the largest remainders get one more; of equal ones, the first.
 std::vector<std::uint64_t> rounded_shares(const std::vector<double>& parts) {
   std::vector<std::uint64_t> shares;
-  for (const double part : parts) {
-    const auto share = static_cast<std::uint64_t>(part * static_cast<double>(kFine));
-    shares.push_back(part > 0 ? std::max<std::uint64_t>(share, 1) : 0);
+  std::vector<double> remainders;
+  std::vector<std::size_t> sets;  // with a weight
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const double scaled = parts[i] * static_cast<double>(kFine);
+    const auto share = static_cast<std::uint64_t>(scaled);
+    shares.push_back(parts[i] > 0 ? std::max<std::uint64_t>(share, 1) : 0);
+    remainders.push_back(scaled - static_cast<double>(shares.back()));
+    if (parts[i] > 0) sets.push_back(i);
   }
-  const auto sum = [&] { return std::accumulate(shares.begin(), shares.end(), std::uint64_t{0}); };
-  const auto largest = std::ranges::max_element(shares);
-  // With thousands of sets of nearly no weight, the difference may exceed the largest share.
-  if (sum() >= *largest + kFine) shrink(shares, sum());
-  *largest = *largest + kFine - sum();
+  const std::uint64_t sum = std::accumulate(shares.begin(), shares.end(), std::uint64_t{0});
+  constexpr std::size_t kFewSets = 32;
+  if (sets.size() <= kFewSets) {
+    const auto largest = std::ranges::max_element(shares);
+    *largest = *largest + kFine - sum;
+    return shares;
+  }
+  if (sum > kFine) {
+    shrink(shares, sum);
+    return shares;
+  }
+  std::ranges::stable_sort(sets, std::greater{}, [&](std::size_t set) { return remainders[set]; });
+  // Less than one is missing for each set.
+  for (std::uint64_t i = 0; i < kFine - sum; ++i) ++shares[sets[i % sets.size()]];
   return shares;
 }
 

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <numeric>
 
 #include "evenkeel/error.h"
@@ -40,6 +41,38 @@ TEST(Mixture, KeepsToWeightsThatAreNoFractions) {
   EXPECT_EQ(mixture.period(), 1u << 20);
   EXPECT_GE(mixture.shares()[2], 1u);
   EXPECT_LT(worst_deviation(mixture, 100'000), 1.0);
+}
+
+// Version 0.1 gave the rest to the largest share, and its states hold the shares.
+TEST(Mixture, TheLargestOfFewSetsAbsorbsWhatRoundingLeaves) {
+  const double weights[] = {std::sqrt(2.0), std::numbers::pi, std::numbers::e, std::sqrt(3.0)};
+  const double sum = std::accumulate(std::begin(weights), std::end(weights), 0.0);
+  std::vector<std::uint64_t> expected;
+  for (const double weight : weights) {
+    expected.push_back(static_cast<std::uint64_t>(weight / sum * (1 << 20)));
+  }
+  const std::uint64_t others = expected[0] + expected[2] + expected[3];
+  EXPECT_EQ(expected[1] + others, (1u << 20) - 3);  // so that the rule matters
+  expected[1] = (1u << 20) - others;
+  EXPECT_EQ(Mixture({weights[0], weights[1], weights[2], weights[3]}).shares(), expected);
+}
+
+// No set gets what the rounding of thousands of others leaves.
+TEST(Mixture, EveryOfManySetsHasItsShare) {
+  std::vector<double> weights;
+  for (std::size_t i = 0; i < 5000; ++i) weights.push_back(1 + static_cast<double>(i % 7) / 3);
+  for (const bool tiny : {false, true}) {
+    if (tiny) weights.resize(7000, 1e-12);
+    const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+    const Mixture mixture(weights);
+    ASSERT_EQ(mixture.period(), 1u << 20);
+    const auto& shares = mixture.shares();
+    EXPECT_EQ(std::accumulate(shares.begin(), shares.end(), std::uint64_t{0}), 1u << 20);
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      const double exact = weights[i] / sum * (1 << 20);
+      EXPECT_NEAR(static_cast<double>(shares[i]), exact, tiny ? 2 : 1) << i;
+    }
+  }
 }
 
 TEST(Mixture, TakesSimpleFractionsExactly) {

@@ -161,7 +161,6 @@ void Pipeline::make_slots() {
   const std::uint64_t each =
       assembler_.slot_bytes() + (options_.memory.empty() ? buffer_bytes_ : 0);
   for (;;) {
-    slots_.reserve(most);
     pool_ = std::make_shared<LendingPool>(buffer_bytes_, "a batch");
     try {
       make_first_slots(least);

@@ -157,6 +157,16 @@ TEST_F(RowLoaderBlocks, WrongBlocksAreRefused) {
             "a window of 16 blocks of 8 rows is smaller than a step of 129 rows");
   expect_in(wrong({.batch_size = 4, .blocks = kSmallBlocks, .rank = 0, .world = 5}),
             "a world of 5 does not divide the 12 streams");
+  // Mapped rows have no windows, but the same order.
+  const Array mapped = features(1003, EngineKind::kMap, "mapped.bin");
+  const RowLoaderOptions many_ranks{
+      .batch_size = 4, .order = OrderKind::kBlocks, .blocks = kSmallBlocks, .rank = 0, .world = 24};
+  for (const std::size_t sets : {1, 2}) {
+    expect_in(complaint([&] {
+                const Loader loader(std::vector<WeightedRows>(sets, {{mapped}, 1}), many_ranks);
+              }),
+              "a world of 24 does not divide the 12 streams");
+  }
   budget_ = Budget(2_MiB);
   const Array tight = features(100'000);
   expect_in(complaint([&] {
@@ -170,6 +180,17 @@ TEST_F(RowLoaderBlocks, WrongBlocksAreRefused) {
                   {.batch_size = 4, .order = OrderKind::kBlocks, .blocks = kSmallBlocks});
             }),
             "takes 12 samples of a set at a time, one for each stream; a set has 11");
+}
+
+// The samples of 2^58 steps of 64 rows are 2^64.
+TEST_F(RowLoaderBlocks, ALoopMayHaveMoreStepsThanCanBeCounted) {
+  Watchdog watchdog;
+  const Array x = features(1024), y = labels(1024);
+  Loader loader({x, y}, {.batch_size = 64,
+                         .order = OrderKind::kBlocks,
+                         .blocks = kSmallBlocks,
+                         .steps = std::uint64_t{1} << 58});
+  for (int i = 0; i < 20; ++i) expect_as_explained(loader, 64);
 }
 
 // Workers take the steps of one loader in turn, even across epochs and short steps.

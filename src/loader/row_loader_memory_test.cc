@@ -71,6 +71,17 @@ TEST_F(RowLoaderMemory, StaysWithinTheBudgetAndReadsAheadLessInASmallOne) {
   EXPECT_THROW(loader.next(), Error);
 }
 
+// Nothing is allocated for batches that the budget does not hold.
+TEST_F(RowLoaderMemory, ReadsAheadAsMuchAsTheBudgetHolds) {
+  budget_ = Budget(4_MiB);
+  const Array x = features(4000, EngineKind::kAuto), y = labels(4000, EngineKind::kAuto);
+  Loader loader({x, y}, {.batch_size = 1000, .prefetch = UINT32_MAX});
+  EXPECT_GT(loader.buffers(), 20);
+  EXPECT_LT(loader.buffers(), 200);
+  for (int i = 0; i < 3; ++i) expect_as_explained(loader, 1000);
+  EXPECT_LE(budget_.peak(), 4_MiB);
+}
+
 // In every order, and with batches that are still valid: no batch is lost or repeated.
 TEST_F(RowLoaderMemory, ASmallerBudgetTakesBackWhatIsReadAhead) {
   const Array x = features(60'000, EngineKind::kRead), y = labels(60'000, EngineKind::kRead);

@@ -220,7 +220,9 @@ std::optional<StagedMixture::Exhaustion> StagedMixture::first_exhausted(
     const auto periods = checked_mul(left[set].periods, walked.period());
     const auto from_first = periods ? checked_add(*periods, within) : std::nullopt;
     const auto at = from_first ? checked_add(here.first, *from_first) : std::nullopt;
-    if (at && *at < end_of(part) && (!first || *at < first->position)) first = {set, *at};
+    // More samples than 64 bits count are never reached.
+    if (!at || !checked_mul(*at, turn_)) continue;
+    if (*at < end_of(part) && (!first || *at < first->position)) first = {set, *at};
   }
   return first;
 }
@@ -295,21 +297,21 @@ std::string StagedMixture::describe_share(std::size_t set, std::uint64_t samples
          " ";
 }
 
-StepOptions ending_after(std::uint64_t samples, StepOptions steps) {
+StepOptions ending_after(std::uint64_t samples, StepOptions steps, const std::string& more) {
   const std::uint64_t of_step = steps.batch_size * steps.world;
   const std::uint64_t most = samples / of_step;
   if (most == 0) {
-    throw wrong_mixture(
-        "there are " + with_commas(samples) +
-        " samples, less than one step of world x batch_size = " + with_commas(of_step))
-        .hint("take a smaller batch_size, or more epochs");
+    throw Error(ErrorKind::kInvalid, "loader",
+                "there are " + with_commas(samples) +
+                    " samples, less than one step of world x batch_size = " + with_commas(of_step))
+        .hint("take a smaller batch_size, or " + more);
   }
   steps.steps = steps.steps == 0 ? most : std::min(steps.steps, most);
   return steps;
 }
 
 StepOptions ending_with(const StagedMixture& mixture, StepOptions steps) {
-  return mixture.end() ? ending_after(*mixture.end(), steps) : steps;
+  return mixture.end() ? ending_after(*mixture.end(), steps, "larger max_epochs") : steps;
 }
 
 }  // namespace evenkeel

@@ -113,8 +113,8 @@ inline std::uint64_t repeat_of(const MixtureOptions& options, std::size_t set) {
 }
 
 // Options for steps that end after `samples`, or with a mixture. Throws Error (kInvalid) if that is
-// less than a step.
-StepOptions ending_after(std::uint64_t samples, StepOptions steps);
+// less than a step; `more` is how to get more samples, for its hint.
+StepOptions ending_after(std::uint64_t samples, StepOptions steps, const std::string& more);
 StepOptions ending_with(const StagedMixture& mixture, StepOptions steps);
 
 }  // namespace evenkeel

@@ -144,7 +144,7 @@ std::uint64_t Steps::number_of(std::uint64_t step) const {
 
 std::uint64_t Steps::end_of_loop(std::uint64_t step) const {
   if (loop_steps_ == 0) return last_step() + 1;
-  if (options_.epochs == 0) return loop_steps_;
+  if (options_.epochs == 0) return std::min(loop_steps_, last_step() + 1);
   const std::uint64_t loops = std::max<std::uint64_t>(1, divide_up(step, loop_steps_));
   return std::min(loops * loop_steps_, last_step() + 1);
 }

@@ -29,6 +29,20 @@ void require_turns(const BlockOptions& blocks, std::uint64_t samples) {
       .hint("use fewer streams, or another order");
 }
 
+// Also for mapped rows, which need no windows: with a world that does not divide the streams, the
+// ranks of a mixture may take the same rows.
+void require_blocks(const BlockOptions& blocks, const StepOptions& steps, std::uint64_t samples,
+                    std::size_t sets) {
+  Order order;
+  order.kind = OrderKind::kBlocks;
+  order.rank = steps.rank;
+  order.world = steps.world;
+  order.blocks = blocks;
+  const BlockOrder checked(order, samples);
+  require_window(blocks, steps, samples);
+  if (sets > 1) require_turns(blocks, samples);
+}
+
 }  // namespace
 
 BlockOptions choose_blocks(const LoaderBlocks& blocks, const StepOptions& steps) {
@@ -42,8 +56,7 @@ BlockOptions choose_blocks(const LoaderBlocks& blocks, const StepOptions& steps)
                                        .step_rows = steps.batch_size * steps.world});
   if (blocks.given.window_blocks > 0) chosen.window_blocks = blocks.given.window_blocks;
   for (const std::uint64_t samples : blocks.samples) {
-    require_window(chosen, steps, samples);
-    if (sets > 1) require_turns(chosen, samples);
+    require_blocks(chosen, steps, samples, sets);
   }
   return chosen;
 }
@@ -126,11 +139,7 @@ bool LoaderWindows::missing() const { return any() && readers_.empty(); }
 
 void LoaderWindows::require_possible(const BlockOptions& blocks) const {
   for (const Set& set : sets_) {
-    Order order = order_of(set);
-    order.blocks = blocks;
-    const BlockOrder checked(order, set.shape.samples);
-    require_window(blocks, steps_.options(), set.shape.samples);
-    if (sets_.size() > 1) require_turns(blocks, set.shape.samples);
+    require_blocks(blocks, steps_.options(), set.shape.samples, sets_.size());
   }
 }
 

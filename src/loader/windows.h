@@ -25,7 +25,8 @@ struct LoaderBlocks {
   std::vector<std::uint64_t> samples;  // of each set
 };
 // Chooses the same sizes for all sets of a mixture, which share the budget evenly. Throws Error
-// (kInvalid) with the numbers if a window would be smaller than a step.
+// (kInvalid) with the numbers if a window would be smaller than a step, or if the world does not
+// divide the streams.
 BlockOptions choose_blocks(const LoaderBlocks& blocks, const StepOptions& steps);
 
 // Windows of the fields that are not mapped, with one reader for each field and set. Samples of

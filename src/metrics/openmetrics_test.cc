@@ -94,6 +94,19 @@ TEST_F(OpenMetricsTest, LoadersAndBudgetsAreListed) {
   EXPECT_TRUE(mapped);
 }
 
+// The windows of the order `blocks` are read ahead as batches are, but nobody takes them.
+TEST_F(OpenMetricsTest, WindowsAreNotBatches) {
+  const std::uint64_t batches = value("evenkeel_batches_total");
+  const std::size_t loaders = lines("evenkeel_loader_info").size();
+  const Array array = Array::open(
+      counting_file(folder_, "numbers", 1 << 17),
+      {.budget = 4_MiB, .engine = EngineKind::kRead, .dtype = DType::of<std::uint8_t>()});
+  Loader loader(array, {.batch_size = 1000, .order = OrderKind::kBlocks, .blocks = {100, 20, 1}});
+  for (int i = 0; i < 20; ++i) ASSERT_NE(loader.next(), nullptr);
+  EXPECT_EQ(lines("evenkeel_loader_info").size(), loaders + 1);
+  EXPECT_EQ(value("evenkeel_batches_total"), batches + 20);
+}
+
 // OpenMetrics forbids two samples with the same labels.
 TEST_F(OpenMetricsTest, CachesOfOneBudgetAreOneSample) {
   class Cache final : public Reclaimer {

@@ -79,7 +79,8 @@ std::optional<StagedMixture> TokenLoader::Impl::make_mixture() const {
 // rank has the same streams in every epoch, so an epoch ends with a whole step.
 Steps TokenLoader::Impl::make_steps() const {
   if (megatron_) {
-    return {ending_after(megatron_->size(), steps_of(options_)), 0, Steps::Ends::kNone};
+    return {ending_after(megatron_->size(), steps_of(options_), "more samples"), 0,
+            Steps::Ends::kNone};
   }
   if (options_.order != CropOrder::kBlocks) return {{}, 0, Steps::Ends::kNone};
   std::uint64_t epoch =

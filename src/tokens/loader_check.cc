@@ -48,7 +48,7 @@ BlockOptions blocks_of_documents(const LoaderOptions& options, std::size_t sets)
   const BlockOptions& given = options.blocks;
   if (given.window_blocks > 0 || (given.block_rows > 0 && !whole)) {
     throw wrong_loader(whole ? "documents=\"whole\" has a window of documents, not of blocks"
-                             : "documents=\"packed\" has no blocks but its windows of rows")
+                             : "documents=\"packed\" has windows of rows, not of blocks")
         .hint(whole ? "set DocumentOptions::window (Python: window)"
                     : "set DocumentOptions::window and mixed_windows (Python: window)");
   }
