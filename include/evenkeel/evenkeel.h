@@ -112,6 +112,7 @@ typedef struct evenkeel_stats {
   uint64_t retries; /* requests to a server that were repeated after a failure */
   uint64_t hedges;  /* second requests for bytes that were late */
   uint64_t bytes_from_disk_cache;
+  uint64_t bytes_from_mapping; /* files that fit the budget are mapped, or all with "map" */
 } evenkeel_stats;
 
 #define EVENKEEL_NO_CACHE UINT64_MAX    /* for the field `cache` */

@@ -185,6 +185,7 @@ static void test_array(void) {
 
   evenkeel_stats stats = {.size = sizeof stats};
   MUST(evenkeel_array_get_stats(array, &stats));
+  CHECK(stats.bytes_from_mapping >= 2 * sizeof numbers); /* the file fits the budget */
   evenkeel_budget_info known = {.size = sizeof known};
   MUST(evenkeel_budget_get_info(budget, &known));
   CHECK(known.limit == 16 << 20 && known.peak <= known.limit && known.left <= known.limit);
