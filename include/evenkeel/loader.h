@@ -104,10 +104,11 @@ class RowBatch {
   std::uint64_t step() const { return step_; }
   std::uint64_t rows() const { return rows_; }  // fewer than batch_size in a last, short step
   std::size_t fields() const { return fields_.size(); }
-  DType dtype(std::size_t field = 0) const { return fields_.at(field).dtype; }
+  // Like the next two, it throws Error (kIndex) if there is no such field.
+  DType dtype(std::size_t field = 0) const { return at(field).dtype; }
   // Row-major, in the machine's byte order.
   std::span<const std::byte> bytes(std::size_t field = 0) const {
-    return {fields_.at(field).data, fields_.at(field).bytes};
+    return {at(field).data, at(field).bytes};
   }
   // Throws Error (kInvalid) if T is not the dtype of the field. Values and offsets of rows of
   // different lengths are returned as rows of one number.
@@ -127,6 +128,7 @@ class RowBatch {
     const std::byte* data = nullptr;
     std::uint64_t bytes = 0;
   };
+  const Field& at(std::size_t field) const;
   void require(std::size_t field, DType wanted) const;
 
   std::uint64_t step_ = 0, rows_ = 0;
