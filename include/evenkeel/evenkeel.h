@@ -25,7 +25,8 @@
  * error is kept per thread. Do not cancel a thread (pthread_cancel) that is in a function of this
  * library.
  *
- * fork. A child may use budgets, arrays and tokens, not loaders. Its guards have no mappings.
+ * fork. A child may use budgets, arrays, tokens and weights, not loaders. Its guards have no
+ * mappings.
  */
 #ifndef EVENKEEL_EVENKEEL_H
 #define EVENKEEL_EVENKEEL_H

@@ -58,8 +58,11 @@ class LoadedTensor {
 };
 
 // The tensors of one file, or of the shards of a model. Opening reads only headers. All calls
-// except `close` and moves may be made from several threads at once. Reading leaves nothing in the
-// page cache. If a file changes while it is open, the next read fails.
+// except `close` and moves may be made from several threads at once. After `fork` a child may
+// continue to use the weights. Reading leaves nothing in the page cache. If a file changes while it
+// is open, the next read fails. The references and `Tensor` pointers that calls return are valid
+// until `close`. Loaded tensors and arrays do not need the Weights any more. Movable, not copyable;
+// a moved-from object is closed.
 class Weights {
  public:
   // A .safetensors or .gguf file; a pattern; an index of shards (model.safetensors.index.json); or

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/c/check.h"
@@ -228,6 +229,27 @@ static void test_weights(void) {
   evenkeel_weights_free(weights);
 }
 
+/* A child of fork goes on using what the parent opened, except loaders. */
+static void test_fork(void) {
+  evenkeel_array *array = open_numbers(NULL);
+  evenkeel_weights *weights = NULL;
+  MUST(evenkeel_weights_open("model.safetensors", NULL, &weights));
+  const pid_t child = fork();
+  if (child == 0) {
+    float row[COLUMNS], tensor[4];
+    MUST(evenkeel_array_read(array, 7, 1, row, sizeof row));
+    MUST(evenkeel_weights_read(weights, 0, tensor, sizeof tensor));
+    _exit(memcmp(row, numbers[7], sizeof row) != 0 || memcmp(tensor, numbers, sizeof tensor) != 0);
+  }
+  int status = -1;
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  float tensor[4]; /* and so does the parent */
+  MUST(evenkeel_weights_read(weights, 0, tensor, sizeof tensor));
+  CHECK(memcmp(tensor, numbers, sizeof tensor) == 0);
+  evenkeel_weights_free(weights);
+  evenkeel_array_free(array);
+}
+
 static void test_guard(void) {
   evenkeel_guard *guard = NULL;
   evenkeel_guard_options options = {.size = sizeof options, .budget = 1};
@@ -288,6 +310,7 @@ int main(void) {
   test_tokens();
   test_rows();
   test_weights();
+  test_fork();
   test_guard();
   static const char *const files[] = {"x.f32", "y.i32", "train.bin", "model.safetensors"};
   for (size_t i = 0; i < sizeof files / sizeof *files; ++i) unlink(files[i]);
