@@ -86,7 +86,8 @@ struct RowLoaderOptions {
 
   // For copies to a device that are still in progress when the next batch is requested.
   struct Buffers {
-    // A batch stays valid while this many more are taken. 0: until the next call of next().
+    // A batch stays valid while this many more are taken. 0: until the next call of next(). A new
+    // loop, `seek` and `load` end the validity of all batches; `close` does not.
     std::uint32_t keep = 0;
     // If not empty, batches are placed here instead of in memory of the library. There must be at
     // least 1 + keep batches, each with a span per field that is large enough for batch_size rows.
@@ -197,7 +198,9 @@ struct WeightedRows {
 // first array. With kBlocks, the loader holds two windows of blocks for each set whose arrays are
 // not mapped, in the budgets of those arrays. The world size must divide the number of streams, and
 // each of several workers reads all windows. Use it from one thread at a time; only `close` may be
-// called from any thread. Do not use it in a child of fork. Movable, not copyable.
+// called from any thread. Do not use it in a child of fork. It keeps what it needs of the arrays.
+// Movable, not copyable; a move invalidates its iterators but not its batches, and a moved-from
+// loader may only be destroyed or assigned to.
 class Loader {
  public:
   using Iterator = BatchIterator<Loader, RowBatch>;
@@ -238,7 +241,9 @@ class Loader {
   // Which rows the batch of a step has. Reads nothing.
   std::vector<RowOrigin> explain(std::uint64_t step) const;
 
-  // Stops reading ahead and frees all memory. Later calls throw Error (kClosed).
+  // Stops reading ahead and frees all memory, except that of batches that are valid: those stay
+  // valid until the loader is destroyed. Later calls of next, begin and seek, and of load with a
+  // state that fits, throw Error (kClosed). Closing twice is fine.
   void close();
 
   struct Impl;
