@@ -73,6 +73,7 @@ static void test_errors(void) {
 
   evenkeel_budget *budget = NULL;
   FAILS(evenkeel_budget_new("a lot", &budget), EVENKEEL_INVALID, "a lot");
+  FAILS(evenkeel_budget_new("1GiB/node", &budget), EVENKEEL_INVALID, "1GiB/node");
   FAILS(evenkeel_budget_resize(NULL, 1), EVENKEEL_INVALID, "budget is NULL");
   evenkeel_array_options options = {.size = sizeof options, .dtype = "float31"};
   FAILS(evenkeel_array_open("x.f32", &options, &array), EVENKEEL_INVALID, "float31");
