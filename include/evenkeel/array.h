@@ -102,7 +102,9 @@ struct ArrayOptions {
 };
 
 // What an array has read since it was opened, including its chunks and loaders. These are plain
-// counters, suitable for a metrics exporter (metrics.h is one).
+// counters, suitable for a metrics exporter (metrics.h is one). The engines kRemap, kAdvise and
+// kRead cannot tell the disk from the page cache: they count neither requests nor bytes. kAuto uses
+// kRead where the filesystem does not support direct reads; see Array::engine.
 struct ArrayStats {
   std::uint64_t cache_hits = 0;    // blocks that were in the cache
   std::uint64_t cache_misses = 0;  // blocks that were not; not counted while the cache is off

@@ -97,7 +97,8 @@ EVENKEEL_API int evenkeel_budget_get_info(const evenkeel_budget *budget,
                                           evenkeel_budget_info *info);
 EVENKEEL_API void evenkeel_budget_free(evenkeel_budget *budget);
 
-/* What has been read since the data was opened. */
+/* What has been read since the data was opened. The engines "remap", "advise" and "read" count
+ * neither requests nor bytes, because they cannot tell the disk from the page cache. */
 typedef struct evenkeel_stats {
   size_t size;
   uint64_t cache_hits;   /* blocks that were in the library's cache */

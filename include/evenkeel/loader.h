@@ -90,8 +90,8 @@ struct RowLoaderOptions {
     // loop, `seek` and `load` end the validity of all batches; `close` does not.
     std::uint32_t keep = 0;
     // If not empty, batches are placed here instead of in memory of the library. There must be at
-    // least 1 + keep batches, each with a span per field that is large enough for batch_size rows.
-    // This memory does not count against the budget.
+    // least 1 + keep batches, each with a span per field that is large enough for batch_size rows
+    // and aligned for its dtype. This memory does not count against the budget.
     std::vector<std::vector<std::span<std::byte>>> memory = {};
   };
   Buffers buffers = {};

@@ -215,7 +215,8 @@ struct LoaderOptions {
     // loop, `seek` and `load` end the validity of all batches; `close` does not.
     std::uint32_t keep = 0;
     // If not empty, batches are placed here instead of in memory of the library. There must be at
-    // least 1 + keep of them, each large enough. This memory does not count against the budget.
+    // least 1 + keep of them, each large enough and aligned: x and y for their dtype, documents to
+    // 4 bytes. This memory does not count against the budget.
     std::vector<BatchMemory> memory = {};
   };
   Buffers buffers = {};
