@@ -60,6 +60,14 @@ def test_example_in_c_tells_what_is_wrong(tmp_path):
     assert "missing.bin" in found.stderr and "No such file" in found.stderr
 
 
+@pytest.mark.parametrize("steps", ["0", "abc", "-1", "3x", "99999999999999999999", ""])
+def test_example_in_c_refuses_a_number_of_steps_that_would_not_end(tokens, steps):
+    command = [BUILD / "examples" / "train_tokens", tokens, steps]
+    found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    assert found.returncode == 2
+    assert "STEPS" in found.stderr
+
+
 def test_example_in_rust_gives_the_checksum_of_c(tokens, tmp_path):
     if not shutil.which("rustc"):
         pytest.skip("rustc is not installed")
@@ -74,6 +82,10 @@ def test_example_in_rust_gives_the_checksum_of_c(tokens, tmp_path):
     expected = output_of(BUILD / "examples" / "train_tokens", tokens, "7")
     assert expected.startswith("7 steps")
     assert output_of(program, tokens, "7") == expected
+    for steps in ("0", "abc"):
+        command = [program, tokens, steps]
+        found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+        assert found.returncode == 2 and "STEPS" in found.stderr
 
 
 def test_example_of_the_docs_runs(tokens, tmp_path):

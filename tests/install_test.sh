@@ -27,6 +27,11 @@ if command -v pkg-config >/dev/null; then
   PKG_CONFIG_PATH=$(dirname "$(find "$prefix" -name evenkeel.pc)")
   export PKG_CONFIG_PATH
   read -ra flags < <(pkg-config --cflags --libs evenkeel)
+  # A static library needs libdl where dlopen is not in libc; the CMake package names it, too.
+  if [ -n "$(find "$prefix" -name libevenkeel.a)" ] &&
+    grep -rq 'INTERFACE_LINK_LIBRARIES.*;dl[;"]' "$prefix" --include=evenkeelTargets.cmake; then
+    case " ${flags[*]} " in *" -ldl "*) ;; *) die "evenkeel.pc does not name libdl" ;; esac
+  fi
   "$compiler" -std=c++20 "$here/consumer/main.cc" "${flags[@]}" \
     -Wl,-rpath,"$(pkg-config --variable=libdir evenkeel)" -o by_pkg_config
   ./by_pkg_config

@@ -5,6 +5,7 @@
  *
  * Without FILE it makes one. Instead of a model there is a checksum of what the model would see. */
 #define _POSIX_C_SOURCE 200809L
+#include <errno.h>
 #include <evenkeel/evenkeel.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -41,7 +42,18 @@ static uint64_t train(uint64_t sum, const int32_t *inputs, const int32_t *target
   return sum;
 }
 
+/* 1 or more: with 0 steps, the loader would not end. */
+static uint64_t steps_of(const char *text) {
+  char *end;
+  errno = 0;
+  const uint64_t steps = strtoull(text, &end, 10);
+  if (*text >= '1' && *text <= '9' && *end == '\0' && errno == 0) return steps;
+  fprintf(stderr, "train_tokens: STEPS is a number from 1 on; got \"%s\"\n", text);
+  exit(2);
+}
+
 int main(int argc, char **argv) {
+  const uint64_t steps = argc > 2 ? steps_of(argv[2]) : 100;
   char made[] = "/tmp/train_tokens-XXXXXX";
   const char *path = argc > 1 ? argv[1] : made;
   if (path == made) make_tokens(mkstemp(made));
@@ -58,7 +70,7 @@ int main(int argc, char **argv) {
                                            .order = "covering",
                                            .seed = 1337,
                                            .dtype = "int32",
-                                           .steps = argc > 2 ? strtoull(argv[2], NULL, 10) : 100};
+                                           .steps = steps};
   const evenkeel_tokens *sets[] = {tokens};
   evenkeel_token_loader *loader;
   must(evenkeel_token_loader_new(sets, NULL, 1, &options, &loader));

@@ -148,7 +148,8 @@ fn train(path: &str, steps: u64) -> Result<(), String> {
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     let steps = arguments.get(2).map_or(Ok(100), |text| text.parse());
-    let (Some(path), Ok(steps)) = (arguments.get(1), steps) else {
+    // With 0 steps, the loader would not end.
+    let (Some(path), Ok(steps @ 1..)) = (arguments.get(1), steps) else {
         eprintln!("usage: train_tokens FILE [STEPS]");
         std::process::exit(2);
     };

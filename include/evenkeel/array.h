@@ -102,7 +102,9 @@ struct ArrayOptions {
 };
 
 // What an array has read since it was opened, including its chunks and loaders. These are plain
-// counters, suitable for a metrics exporter (metrics.h is one).
+// counters, suitable for a metrics exporter (metrics.h is one). The engines kRemap, kAdvise and
+// kRead cannot tell the disk from the page cache: they count neither requests nor bytes. kAuto uses
+// kRead where the filesystem does not support direct reads; see Array::engine.
 struct ArrayStats {
   std::uint64_t cache_hits = 0;    // blocks that were in the cache
   std::uint64_t cache_misses = 0;  // blocks that were not; not counted while the cache is off
@@ -144,7 +146,7 @@ class Rows {
   std::size_t rows_, columns_;
 };
 
-// Some rows of an array in memory. A view, valid until its iterator advances.
+// Some rows of an array in memory. A view, valid until its iterator advances or `seek` is called.
 class Chunk {
  public:
   std::size_t size() const { return rows_; }                   // rows in this chunk
@@ -176,7 +178,8 @@ class Chunk {
 // chunks while the current one is used. Their buffers are reserved from the array's budget when the
 // range is made. If the budget holds only one chunk, each chunk is read when it is requested. Use
 // it from one thread at a time. Do not use it in a child of fork; the child can make its own. It
-// keeps what it needs of the array. Movable, not copyable; a move invalidates its iterators, and a
+// keeps what it needs of the array. `begin` continues after the last chunk that was handed out, so
+// a second loop needs `seek(0)`. Movable, not copyable; a move invalidates its iterators, and a
 // moved-from object may only be destroyed or assigned to.
 class Chunks {
  public:
@@ -235,7 +238,8 @@ class Chunks {
 // that names the file. A call that fails leaves the array as it was. Pages that other programs
 // brought into the page cache stay there if the kernel reports them (cachestat, Linux 6.5, for
 // files that the user owns or may write to). Otherwise kRemap, kAdvise and kRead may drop the pages
-// of every request.
+// of every request. References that calls return are valid until `close`. Movable, not copyable; a
+// moved-from array is closed.
 class Array {
  public:
   // A path, a pattern with * ? [] whose matches are taken in sorted order, or a folder that Hugging

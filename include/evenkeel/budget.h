@@ -66,7 +66,8 @@ struct BudgetUse {
 // shows the arithmetic. Unreserved bytes may hold cached blocks, which are freed as soon as
 // something else is reserved. Copies share one account: arrays opened with the same Budget stay
 // within it together. A child of fork has its own budget of the same size; see
-// Reservation::keep_in_children. Thread-safe.
+// Reservation::keep_in_children. Thread-safe. A moved-from budget may only be destroyed or assigned
+// to.
 class Budget {
  public:
   // One eighth of the memory available to this process: MemAvailable, or what the memory cgroups

@@ -25,7 +25,8 @@
  * error is kept per thread. Do not cancel a thread (pthread_cancel) that is in a function of this
  * library.
  *
- * fork. A child may use budgets, arrays and tokens, not loaders. Its guards have no mappings.
+ * fork. A child may use budgets, arrays, tokens and weights, not loaders. Its guards have no
+ * mappings.
  */
 #ifndef EVENKEEL_EVENKEEL_H
 #define EVENKEEL_EVENKEEL_H
@@ -96,7 +97,8 @@ EVENKEEL_API int evenkeel_budget_get_info(const evenkeel_budget *budget,
                                           evenkeel_budget_info *info);
 EVENKEEL_API void evenkeel_budget_free(evenkeel_budget *budget);
 
-/* What has been read since the data was opened. */
+/* What has been read since the data was opened. The engines "remap", "advise" and "read" count
+ * neither requests nor bytes, because they cannot tell the disk from the page cache. */
 typedef struct evenkeel_stats {
   size_t size;
   uint64_t cache_hits;   /* blocks that were in the library's cache */
@@ -112,6 +114,7 @@ typedef struct evenkeel_stats {
   uint64_t retries; /* requests to a server that were repeated after a failure */
   uint64_t hedges;  /* second requests for bytes that were late */
   uint64_t bytes_from_disk_cache;
+  uint64_t bytes_from_mapping; /* files that fit the budget are mapped, or all with "map" */
 } evenkeel_stats;
 
 #define EVENKEEL_NO_CACHE UINT64_MAX    /* for the field `cache` */

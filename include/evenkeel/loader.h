@@ -86,11 +86,12 @@ struct RowLoaderOptions {
 
   // For copies to a device that are still in progress when the next batch is requested.
   struct Buffers {
-    // A batch stays valid while this many more are taken. 0: until the next call of next().
+    // A batch stays valid while this many more are taken. 0: until the next call of next(). A new
+    // loop, `seek` and `load` end the validity of all batches; `close` does not.
     std::uint32_t keep = 0;
     // If not empty, batches are placed here instead of in memory of the library. There must be at
-    // least 1 + keep batches, each with a span per field that is large enough for batch_size rows.
-    // This memory does not count against the budget.
+    // least 1 + keep batches, each with a span per field that is large enough for batch_size rows
+    // and aligned for its dtype. This memory does not count against the budget.
     std::vector<std::vector<std::span<std::byte>>> memory = {};
   };
   Buffers buffers = {};
@@ -104,10 +105,11 @@ class RowBatch {
   std::uint64_t step() const { return step_; }
   std::uint64_t rows() const { return rows_; }  // fewer than batch_size in a last, short step
   std::size_t fields() const { return fields_.size(); }
-  DType dtype(std::size_t field = 0) const { return fields_.at(field).dtype; }
+  // Like the next two, it throws Error (kIndex) if there is no such field.
+  DType dtype(std::size_t field = 0) const { return at(field).dtype; }
   // Row-major, in the machine's byte order.
   std::span<const std::byte> bytes(std::size_t field = 0) const {
-    return {fields_.at(field).data, fields_.at(field).bytes};
+    return {at(field).data, at(field).bytes};
   }
   // Throws Error (kInvalid) if T is not the dtype of the field. Values and offsets of rows of
   // different lengths are returned as rows of one number.
@@ -127,6 +129,7 @@ class RowBatch {
     const std::byte* data = nullptr;
     std::uint64_t bytes = 0;
   };
+  const Field& at(std::size_t field) const;
   void require(std::size_t field, DType wanted) const;
 
   std::uint64_t step_ = 0, rows_ = 0;
@@ -195,7 +198,9 @@ struct WeightedRows {
 // first array. With kBlocks, the loader holds two windows of blocks for each set whose arrays are
 // not mapped, in the budgets of those arrays. The world size must divide the number of streams, and
 // each of several workers reads all windows. Use it from one thread at a time; only `close` may be
-// called from any thread. Do not use it in a child of fork. Movable, not copyable.
+// called from any thread. Do not use it in a child of fork. It keeps what it needs of the arrays.
+// Movable, not copyable; a move invalidates its iterators but not its batches, and a moved-from
+// loader may only be destroyed or assigned to.
 class Loader {
  public:
   using Iterator = BatchIterator<Loader, RowBatch>;
@@ -236,7 +241,9 @@ class Loader {
   // Which rows the batch of a step has. Reads nothing.
   std::vector<RowOrigin> explain(std::uint64_t step) const;
 
-  // Stops reading ahead and frees all memory. Later calls throw Error (kClosed).
+  // Stops reading ahead and frees all memory, except that of batches that are valid: those stay
+  // valid until the loader is destroyed. Later calls of next, begin and seek, and of load with a
+  // state that fits, throw Error (kClosed). Closing twice is fine.
   void close();
 
   struct Impl;

@@ -144,6 +144,7 @@ WorkReport copy_items(const CopyOptions& options);
 
 struct VerifyOptions {
   Budget budget = {};
+  // Called regularly. An exception from it ends the work.
   std::function<void(const WorkProgress&)> progress = {};
 };
 struct BadRange {

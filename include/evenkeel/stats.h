@@ -32,6 +32,7 @@ struct StatsOptions {
   std::string state = {};
   bool resume = false;  // continue from `state`, if it exists
   std::uint64_t checkpoint_bytes = std::uint64_t{1} << 30;
+  // Called regularly. An exception from it ends the work.
   std::function<void(const WorkProgress&)> progress = {};
 };
 

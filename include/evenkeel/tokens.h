@@ -36,7 +36,8 @@ struct TokensOptions {
 
 // One stream of tokens in one file or in several shards: nanoGPT, llm.c, Megatron, datatrove, NPY
 // or headerless integers, detected by their magic. Opening reads only headers and indexes. The
-// files are never written. Copies share files and budget. Thread-safe.
+// files are never written. Copies share files and budget. Thread-safe. After `fork` a child may
+// continue to use them. A moved-from object may only be destroyed or assigned to.
 class Tokens {
  public:
   // A path, or a pattern with * ? [] whose matches are taken in sorted order.
@@ -210,10 +211,12 @@ struct LoaderOptions {
 
   // For copies to a device that are still in progress when the next batch is requested.
   struct Buffers {
-    // A batch stays valid while this many more are taken. 0: until the next call of next().
+    // A batch stays valid while this many more are taken. 0: until the next call of next(). A new
+    // loop, `seek` and `load` end the validity of all batches; `close` does not.
     std::uint32_t keep = 0;
     // If not empty, batches are placed here instead of in memory of the library. There must be at
-    // least 1 + keep of them, each large enough. This memory does not count against the budget.
+    // least 1 + keep of them, each large enough and aligned: x and y for their dtype, documents to
+    // 4 bytes. This memory does not count against the budget.
     std::vector<BatchMemory> memory = {};
   };
   Buffers buffers = {};
@@ -329,8 +332,9 @@ struct WeightedTokens {
 // same world * batch_size, the batches of all ranks at a step are the same samples for every world;
 // with kBlocks the world size must divide the number of streams. Threads of the library read and
 // widen batches ahead, within the budget of the (first) token set. Use it from one thread at a
-// time; only `close` may be called from any thread. Do not use it in a child of fork. Movable, not
-// copyable.
+// time; only `close` may be called from any thread. Do not use it in a child of fork. It keeps what
+// it needs of the tokens. Movable, not copyable; a move invalidates its iterators but not its
+// batches, and a moved-from loader may only be destroyed or assigned to.
 class TokenLoader {
  public:
   using Iterator = BatchIterator<TokenLoader, Batch>;
@@ -370,7 +374,9 @@ class TokenLoader {
   // documents, if there is one.
   std::vector<CropOrigin> explain(std::uint64_t step) const;
 
-  // Stops reading ahead and frees all memory. Later calls throw Error (kClosed).
+  // Stops reading ahead and frees all memory, except that of batches that are valid: those stay
+  // valid until the loader is destroyed. Later calls of next, begin and seek, and of load with a
+  // state that fits, throw Error (kClosed). Closing twice is fine.
   void close();
 
   struct Impl;

@@ -41,7 +41,9 @@ struct WeightsOptions {
   EngineKind engine = EngineKind::kAuto;  // kAuto never maps the files
 };
 
-// A tensor that owns its memory. Movable, not copyable.
+// A tensor that owns its memory. It begins at the same offset within a page as in the file, so it
+// is aligned as it is there. Movable, not copyable; a moved-from tensor may only be destroyed or
+// assigned to.
 class LoadedTensor {
  public:
   LoadedTensor(LoadedTensor&&) noexcept;
@@ -58,8 +60,11 @@ class LoadedTensor {
 };
 
 // The tensors of one file, or of the shards of a model. Opening reads only headers. All calls
-// except `close` and moves may be made from several threads at once. Reading leaves nothing in the
-// page cache. If a file changes while it is open, the next read fails.
+// except `close` and moves may be made from several threads at once. After `fork` a child may
+// continue to use the weights. Reading leaves nothing in the page cache. If a file changes while it
+// is open, the next read fails. The references and `Tensor` pointers that calls return are valid
+// until `close`. Loaded tensors and arrays do not need the Weights any more. Movable, not copyable;
+// a moved-from object is closed.
 class Weights {
  public:
   // A .safetensors or .gguf file; a pattern; an index of shards (model.safetensors.index.json); or

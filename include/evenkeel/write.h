@@ -54,8 +54,9 @@ struct ArrayWriterOptions : WriteOptions {
 // Writes an array file. The file gets its name only in `close`, when it is complete. Until then it
 // is NAME.partial, and a crash leaves the old file or none. Data goes to the disk by direct writes,
 // several at a time, while the caller produces more. Nothing stays in the page cache. Use it from
-// one thread at a time; do not use it in a child of fork. Movable, not copyable. Without `close`,
-// the destructor deletes the partial file unless it has a checkpoint.
+// one thread at a time; do not use it in a child of fork. Movable, not copyable; a moved-from
+// writer may only be destroyed or assigned to. Without `close`, the destructor deletes the partial
+// file unless it has a checkpoint.
 class ArrayWriter {
  public:
   // Throws Error (kInvalid, kBudget, kSystem); kInvalid also if the checkpoint belongs to another

@@ -143,7 +143,7 @@ def test_an_exception_leaves_the_old_file(folder):
     assert names(folder) == ["a.npy"]
     with evenkeel.create("a.npy", "int32") as w:
         w.append([1])
-        with pytest.raises(ValueError, match="another process is writing"):
+        with pytest.raises(ValueError, match="another writer is writing"):
             evenkeel.create("a.npy", "int32")
         w.abort()
         with pytest.raises(ValueError, match="closed"):

@@ -1,4 +1,6 @@
 // Budgets and arrays.
+#include <string_view>
+
 #include "c/call.h"
 
 using namespace evenkeel::c;  // NOLINT(google-build-using-namespace)
@@ -8,7 +10,12 @@ evenkeel::Budget evenkeel::c::budget_of(const evenkeel_budget* given) {
 }
 
 int evenkeel_budget_new(const char* text, evenkeel_budget** budget) {
-  return make(__func__, budget, [&](const Call&) {
+  return make(__func__, budget, [&](const Call& c) {
+    // Nothing here says how many processes share the node.
+    if (text && std::string_view(text).ends_with("/node")) {
+      throw c.wrong("\"" + std::string(text) + "\": the budget of a node is not divided here")
+          .hint("give the budget of one process");
+    }
     return handle<evenkeel_budget>(text ? evenkeel::Budget::parse(text) : evenkeel::Budget());
   });
 }

@@ -104,7 +104,8 @@ evenkeel_stats stats_of(const ArrayStats& stats) {
           stats.bytes_from_network,
           stats.retries,
           stats.hedges,
-          stats.bytes_from_disk_cache};
+          stats.bytes_from_disk_cache,
+          stats.bytes_from_mapping};
 }
 
 }  // namespace evenkeel::c

@@ -9,8 +9,14 @@
 
 namespace evenkeel {
 
+const RowBatch::Field& RowBatch::at(std::size_t field) const {
+  if (field < fields_.size()) return fields_[field];
+  throw Error(ErrorKind::kIndex, "batch",
+              "field " + std::to_string(field) + " of " + std::to_string(fields_.size()));
+}
+
 void RowBatch::require(std::size_t field, DType wanted) const {
-  const DType dtype = fields_.at(field).dtype;
+  const DType dtype = at(field).dtype;
   if (wanted == dtype || (dtype.kind == DTypeKind::kRecord && wanted.size == dtype.size)) return;
   throw Error(ErrorKind::kInvalid, "batch",
               "field " + std::to_string(field) + " holds " + dtype.name() + ", asked for as " +

@@ -50,6 +50,23 @@ TEST_F(RowLoader, AnEpochShowsEachRowOnceAndTheLastBatchIsShort) {
   EXPECT_NE(epochs[1], epochs[2]);
 }
 
+TEST_F(RowLoader, AFieldThatDoesNotExistIsAnErrorOfTheLibrary) {
+  Loader loader({features(20), labels(20)}, {.batch_size = 5});
+  const RowBatch& batch = *loader.next();
+  const auto expect_index = [](const auto& call) {
+    try {
+      call();
+      ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kIndex);
+      EXPECT_STREQ(error.what(), "batch: field 2 of 2");
+    }
+  };
+  expect_index([&] { batch.dtype(2); });
+  expect_index([&] { batch.bytes(2); });
+  expect_index([&] { batch.as<std::int32_t>(2); });
+}
+
 TEST_F(RowLoader, TheOrderIsThatOfChunks) {
   const Array x = features(211);
   Loader loader(x, {.batch_size = 50, .seed = 9, .epochs = 2});

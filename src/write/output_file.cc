@@ -186,10 +186,10 @@ void OutputFile::open_partial(bool resume, bool allow_direct) {
     }
     fd_ = Fd(fd);
     if (::flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-      gone_ = true;  // it belongs to the other process: do not remove it
-      throw Error(ErrorKind::kInvalid, "create", "another process is writing this file")
+      gone_ = true;  // it belongs to the other writer: do not remove it
+      throw Error(ErrorKind::kInvalid, "create", "another writer is writing this file")
           .in(path_)
-          .hint("wait for it, or write to another name");
+          .hint("close it, or wait if it is in another process, or write to another name");
     }
   } while (!still_named(fd, partial_));
   if (replaces) ::fchmod(fd, old.st_mode & 07777);

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/c/check.h"
@@ -72,6 +73,7 @@ static void test_errors(void) {
 
   evenkeel_budget *budget = NULL;
   FAILS(evenkeel_budget_new("a lot", &budget), EVENKEEL_INVALID, "a lot");
+  FAILS(evenkeel_budget_new("1GiB/node", &budget), EVENKEEL_INVALID, "1GiB/node");
   FAILS(evenkeel_budget_resize(NULL, 1), EVENKEEL_INVALID, "budget is NULL");
   evenkeel_array_options options = {.size = sizeof options, .dtype = "float31"};
   FAILS(evenkeel_array_open("x.f32", &options, &array), EVENKEEL_INVALID, "float31");
@@ -185,6 +187,7 @@ static void test_array(void) {
 
   evenkeel_stats stats = {.size = sizeof stats};
   MUST(evenkeel_array_get_stats(array, &stats));
+  CHECK(stats.bytes_from_mapping >= 2 * sizeof numbers); /* the file fits the budget */
   evenkeel_budget_info known = {.size = sizeof known};
   MUST(evenkeel_budget_get_info(budget, &known));
   CHECK(known.limit == 16 << 20 && known.peak <= known.limit && known.left <= known.limit);
@@ -225,6 +228,27 @@ static void test_weights(void) {
   MUST(evenkeel_weights_close(weights));
   FAILS(evenkeel_weights_count(weights, &count), EVENKEEL_CLOSED, "close");
   evenkeel_weights_free(weights);
+}
+
+/* A child of fork goes on using what the parent opened, except loaders. */
+static void test_fork(void) {
+  evenkeel_array *array = open_numbers(NULL);
+  evenkeel_weights *weights = NULL;
+  MUST(evenkeel_weights_open("model.safetensors", NULL, &weights));
+  const pid_t child = fork();
+  if (child == 0) {
+    float row[COLUMNS], tensor[4];
+    MUST(evenkeel_array_read(array, 7, 1, row, sizeof row));
+    MUST(evenkeel_weights_read(weights, 0, tensor, sizeof tensor));
+    _exit(memcmp(row, numbers[7], sizeof row) != 0 || memcmp(tensor, numbers, sizeof tensor) != 0);
+  }
+  int status = -1;
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  float tensor[4]; /* and so does the parent */
+  MUST(evenkeel_weights_read(weights, 0, tensor, sizeof tensor));
+  CHECK(memcmp(tensor, numbers, sizeof tensor) == 0);
+  evenkeel_weights_free(weights);
+  evenkeel_array_free(array);
 }
 
 static void test_guard(void) {
@@ -287,6 +311,7 @@ int main(void) {
   test_tokens();
   test_rows();
   test_weights();
+  test_fork();
   test_guard();
   static const char *const files[] = {"x.f32", "y.i32", "train.bin", "model.safetensors"};
   for (size_t i = 0; i < sizeof files / sizeof *files; ++i) unlink(files[i]);
