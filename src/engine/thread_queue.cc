@@ -18,6 +18,7 @@ namespace {
 class ThreadQueue final : public ReadQueue {
  public:
   explicit ThreadQueue(std::uint32_t threads) {
+    threads_.reserve(threads);  // push_back must not fail after a thread was started
     const SignalsBlocked blocked;
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
