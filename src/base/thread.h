@@ -10,6 +10,7 @@
 
 #include "base/fault_hook.h"
 #include "base/signals.h"
+#include "evenkeel/error.h"
 
 namespace evenkeel {
 
@@ -25,6 +26,16 @@ std::thread start_thread(Work work) {
     return std::thread(std::move(work));
   } catch (const std::bad_alloc&) {
     throw std::system_error(ENOMEM, std::generic_category());
+  }
+}
+
+// The same for an operation that cannot do without the thread: throws Error (kSystem).
+template <class Work>
+std::thread start_needed_thread(const char* operation, Work work) {
+  try {
+    return start_thread(std::move(work));
+  } catch (const std::system_error& error) {
+    throw Error::system(operation, error.code().value(), "a thread cannot be started");
   }
 }
 
