@@ -19,6 +19,7 @@
 #include "base/sys.h"
 #include "format/test_files.h"
 #include "tests/fault_script.h"
+#include "tests/forked.h"
 #include "weights/fresh_pages.h"
 #include "weights/group_reader.h"
 
@@ -336,6 +337,15 @@ TEST_F(WeightsTest, ReadingThatIsLeftEndsAtOnce) {
   reader.close();  // the third group was not allowed yet
   EXPECT_THROW(reader.next(), Error);
   EXPECT_EQ(text_of(out), given_[1].bytes);
+}
+
+TEST_F(WeightsTest, AChildOfForkCountsWhatItReadsItself) {
+  const Weights weights =
+      Weights::open(file_, {.budget = Budget(16_MiB), .engine = EngineKind::kDirect});
+  std::string own(weights.at("large").bytes, '\0');
+  weights.read(weights.at("large"), std::as_writable_bytes(std::span(own)));
+  EXPECT_GT(weights.stats().bytes_from_disk, 3u << 20);
+  EXPECT_EQ(in_child([&] { return std::to_string(weights.stats().bytes_from_disk); }), "0");
 }
 
 // It was std::system_error, which callers of this library do not catch.
