@@ -260,7 +260,8 @@ class Array {
   const std::vector<std::string>& paths() const;
   const Budget& budget() const;
   EngineReport engine() const;
-  ArrayStats stats() const;  // cheap; may be called from any thread
+  // Cheap; may be called from any thread. A child of fork counts from the fork on.
+  ArrayStats stats() const;
 
   // Reads rows first .. first+count-1 into `out`, which must hold count * row_bytes().
   void read(std::uint64_t first, std::uint64_t count, std::span<std::byte> out) const;

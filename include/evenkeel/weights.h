@@ -87,7 +87,7 @@ class Weights {
   std::uint64_t bytes() const;  // of all tensors
   const Budget& budget() const;
   EngineReport engine() const;
-  ArrayStats stats() const;
+  ArrayStats stats() const;  // see array.h
 
   // Reads a tensor into `out`, which must hold tensor.bytes bytes.
   void read(const Tensor& tensor, std::span<std::byte> out) const;

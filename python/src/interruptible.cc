@@ -11,6 +11,7 @@
 #include "base/mutex.h"
 #include "base/per_process.h"
 #include "base/thread.h"
+#include "evenkeel/error.h"
 
 #ifdef Py_LIMITED_API
 // Every CPython since 3.4 exports it, but the headers of the stable ABI do not declare it.
@@ -181,12 +182,20 @@ void run_interruptible(std::function<void()> work) {
     return run_here(work);
   }
   const auto task = std::make_shared<Task>(std::move(work));
+  const std::uint64_t generation = ForkGeneration::now();
   worker->submit(task);
   try {
     const WithoutGil without;
-    while (!task->wait_for(kSignalInterval)) without.check_signals();
+    while (!task->wait_for(kSignalInterval)) {
+      without.check_signals();
+      if (generation == ForkGeneration::now()) continue;
+      throw Error(ErrorKind::kClosed, "fork",
+                  "a signal handler forked during this call, which goes on in the parent alone")
+          .hint("call it again in the child");
+    }
   } catch (...) {
-    worker->end_after_task();
+    // A child has no such thread, which may have held the mutex.
+    if (generation == ForkGeneration::now()) worker->end_after_task();
     throw;
   }
   IdleWorker::here().put(std::move(worker));

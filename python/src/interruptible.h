@@ -30,7 +30,8 @@ std::shared_ptr<Object> held(const Object& object) {
 // Calls `work` without the GIL. On the main thread, where Python runs signal handlers, a worker
 // thread does the work while the caller checks for signals. If a handler raises, the exception is
 // thrown at once, and the work ends by itself later. So `work` must own everything it touches: no
-// references to locals, `held` for Python objects. Exceptions of the work are rethrown.
+// references to locals, `held` for Python objects. Exceptions of the work are rethrown. If a
+// handler forks, the work goes on in the parent alone, and the child gets an Error (kClosed).
 void run_interruptible(std::function<void()> work);
 
 template <class Work>

@@ -47,7 +47,7 @@ class Recording::Thread {
 
 Recording::Thread::Thread(std::chrono::nanoseconds interval, std::vector<std::string> files)
     : interval_(interval) {
-  thread_ = start_thread([this, files = std::move(files)] { record(files); });
+  thread_ = start_needed_thread("profile", [this, files = std::move(files)] { record(files); });
   MutexLock lock(mutex_);
   while (!begun_ && !failure_) changed_.wait(mutex_);
   if (!failure_) return;

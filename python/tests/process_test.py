@@ -237,6 +237,40 @@ def test_an_interrupt_ends_a_long_read(folder, slow_disk, use):
     assert int(done) < 200 and rest == "0 7"
 
 
+FORKED = """
+import os, signal, sys, numpy as np, evenkeel
+with open("sparse", "wb") as file:
+    file.truncate(1 << 32)
+far_apart = np.arange(60) * 200
+a = evenkeel.open("sparse", dtype="u1", shape=(-1, 65536), budget="128MiB", engine="read")
+children = []
+signal.signal(signal.SIGALRM, lambda *_: children.append(os.fork()))
+signal.setitimer(signal.ITIMER_REAL, 0.3)
+try:
+    print("read", a[far_apart].sum(), flush=True)
+except ValueError as error:
+    print("refused", "call it again in the child" in str(error), flush=True)
+print("again", a[5].sum(), flush=True)
+if children == [0]:
+    sys.exit()
+print("ended", os.waitpid(children[0], 0)[1])
+"""
+
+
+def test_a_signal_handler_may_fork_during_a_long_read(folder, slow_disk):
+    """It goes on in the parent. The child waited forever for a thread that it does not have."""
+    process = subprocess.run(
+        [sys.executable, "-c", FORKED],
+        env={**os.environ, "LD_PRELOAD": slow_disk},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (process.stderr, process.returncode) == ("", 0)
+    lines = sorted(process.stdout.splitlines())
+    assert lines == ["again 0", "again 0", "ended 0", "read 0", "refused True"]
+
+
 @pytest.mark.parametrize(
     "left_alive",
     [

@@ -14,6 +14,7 @@
 #include "array/internal.h"
 #include "format/test_files.h"
 #include "tests/counting_file.h"
+#include "tests/forked.h"
 
 namespace evenkeel {
 namespace {
@@ -97,6 +98,34 @@ TEST_P(EveryEngine, WorksUnderTheSmallestBudget) {
   const Rows64 rows = some_rows(array.rows(), 3000);
   EXPECT_EQ(gathered(array, rows), rows_of_counting(rows, 10));
   EXPECT_LE(array.budget().peak(), 1_MiB);
+}
+
+std::uint64_t reads_counted(const ArrayStats& stats) {
+  return stats.requests + stats.in_flight + stats.wait_ns + stats.bytes_from_disk +
+         stats.bytes_from_page_cache + stats.bytes_from_mapping + stats.bytes_from_cache;
+}
+
+// It showed what its parent had read, and the requests that its parent had in flight at the fork
+// were in flight in the child for ever.
+TEST_P(EveryEngine, AChildOfForkCountsWhatItReadsItself) {
+  const Array array = open(100'000, 10, 1_MiB, GetParam());
+  Numbers out(10'000);
+  array.read(0, 1000, std::span(out));
+  const std::uint64_t counted_here = reads_counted(array.stats());
+  EXPECT_EQ(in_child([&] { return std::to_string(reads_counted(array.stats())); }), "0");
+  EXPECT_EQ(reads_counted(array.stats()), counted_here);
+}
+
+TEST_F(ArrayTest, AChildOfForkCountsItsReadsThroughAMapping) {
+  const Array array = open(10'000, 10, 1_MiB, EngineKind::kMap);
+  Numbers out(1000);
+  array.read(0, 100, std::span(out));
+  EXPECT_EQ(array.stats().bytes_from_mapping, 4000u);
+  EXPECT_EQ(in_child([&] {
+              array.read(0, 1, std::span(out).first(10));
+              return std::to_string(array.stats().bytes_from_mapping);
+            }),
+            "40");
 }
 
 TEST_P(EveryEngine, RequestsLargerThanTheBudgetAreStreamed) {

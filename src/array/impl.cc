@@ -290,10 +290,15 @@ ArrayStats stats_of_engine(const EngineTotals& totals) {
   return stats;
 }
 
-ArrayStats Array::Impl::stats_of(const Engine* engine) const {
+ArrayStats Array::Impl::engine_stats(const Engine* engine) const {
   ArrayStats stats;
   if (engine) stats = stats_of_engine(engine->totals());
   stats.bytes_from_mapping += mapped_before_;
+  return stats;
+}
+
+ArrayStats Array::Impl::stats_of(const Engine* engine) const {
+  ArrayStats stats = reads_since(engine_stats(engine), engine_use_.get().before_fork);
   if (!cache_) return stats;
   const RowCache::Totals totals = cache_->totals();
   stats.cache_hits = totals.hits;

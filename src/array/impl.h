@@ -75,6 +75,7 @@ struct Array::Impl final : LiveObject {
   struct EngineUse {
     Mutex mutex;
     CondVar changed;
+    ArrayStats before_fork;                  // what the parent of this process has read
     int short_uses GUARDED_BY(mutex) = 0;    // calls that use the engine now, to copy for example
     bool leaving GUARDED_BY(mutex) = false;  // the mapping is ending: start no new uses of it
 
@@ -86,7 +87,8 @@ struct Array::Impl final : LiveObject {
 
   std::optional<LiveFigures> live_figures() const override;
   LiveLabels live_labels() const override;
-  ArrayStats stats_of(const Engine* engine) const;
+  ArrayStats engine_stats(const Engine* engine) const;  // since the array was opened
+  ArrayStats stats_of(const Engine* engine) const;      // of this process, with the cache
   // Does not call `use` if it would have to wait for the engine.
   template <class Use>
   void use_settled_engine(const Use& use) const;
@@ -103,12 +105,16 @@ struct Array::Impl final : LiveObject {
   void note_files_to_drop();
   void drop_files() const;
 
-  mutable PerProcess<EngineUse> engine_use_{[] { return std::make_unique<EngineUse>(); }};
   // Empty after a change of engines that failed and could not be undone. The next call that needs
   // an engine then makes one.
   mutable std::shared_ptr<Engine> engine_;
   // bytes_from_mapping of earlier engines.
   std::atomic<std::uint64_t> mapped_before_ = 0;
+  mutable PerProcess<EngineUse> engine_use_{[this] {
+    auto use = std::make_unique<EngineUse>();
+    use->before_fork = engine_stats(engine_.get());
+    return use;
+  }};
   // Files that were not entirely cached when they were mapped. Their pages are dropped when the
   // mapping ends, because this array brought them in.
   std::vector<std::uint32_t> files_to_drop_;

@@ -300,6 +300,7 @@ bool ReadAhead::close(std::optional<Clock::time_point> deadline) {
 bool ReadAhead::start_threads(bool also_for_one_slot) {
   if (!reader_threads_.empty()) return true;
   if (on_demand_now_ || (slots_.size() == 1 && !also_for_one_slot)) return false;
+  reader_threads_.reserve(streams_.size());  // push_back must not fail after a thread was started
   const auto thread = [this](const std::function<void()>& loop) {
     mutex_.assert_held();
     ++threads_;

@@ -18,6 +18,8 @@ namespace {
 class ThreadQueue final : public ReadQueue {
  public:
   explicit ThreadQueue(std::uint32_t threads) {
+    threads_.reserve(threads);  // push_back must not fail after a thread was started
+    done_.reserve(threads);     // nor on a thread: no more reads than that are in flight
     const SignalsBlocked blocked;
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);

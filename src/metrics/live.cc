@@ -47,12 +47,6 @@ constexpr std::uint64_t ArrayStats::*kReads[] = {&ArrayStats::cache_hits,
                                                  &ArrayStats::bytes_from_mapping};
 static_assert(sizeof(ArrayStats) == std::size(kReads) * sizeof(std::uint64_t));
 
-// What was counted since `before`.
-ArrayStats reads_since(ArrayStats now, const ArrayStats& before) {
-  for (const auto field : kReads) now.*field -= std::min(now.*field, before.*field);
-  return now;
-}
-
 void add(LiveFigures& sum, const LiveFigures& one) {
   sum.reads += one.reads;
   sum.batches += one.batches;
@@ -79,7 +73,7 @@ class LiveObjects {
 
   std::uint64_t add_object(LiveKind kind, const LiveObject& object) EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
-    objects_[next_number_] = {kind, &object, {}, {}};
+    objects_[next_number_] = {kind, &object, {}};
     publish_soon();
     return next_number_++;
   }
@@ -133,7 +127,6 @@ class LiveObjects {
     LiveKind kind;
     const LiveObject* object;
     LiveFigures last;
-    ArrayStats before_fork;  // what the parent read: not counted here
   };
 
   // If there are many objects, opening or closing one is published with the next update.
@@ -144,18 +137,14 @@ class LiveObjects {
 
   static void start_counting(Entry& entry) {
     entry.last = {};
-    entry.before_fork = {};
     try {
-      if (const auto now = entry.object->live_figures()) entry.before_fork = now->reads;
-    } catch (...) {  // no memory: what the parent read is counted
+      entry.object->live_figures();
+    } catch (...) {  // no memory: the object notes it later
     }
   }
 
   static LiveFigures look(Entry& entry) {
-    if (const auto now = entry.object->live_figures()) {
-      entry.last = *now;
-      entry.last.reads = reads_since(now->reads, entry.before_fork);
-    }
+    if (const auto now = entry.object->live_figures()) entry.last = *now;
     return entry.last;
   }
 
@@ -200,6 +189,11 @@ class LiveObjects {
 };
 
 }  // namespace
+
+ArrayStats reads_since(ArrayStats now, const ArrayStats& before) {
+  for (const auto field : kReads) now.*field -= std::min(now.*field, before.*field);
+  return now;
+}
 
 void LiveEntry::begin(LiveKind kind, const LiveObject& object) noexcept {
   try {

@@ -19,6 +19,9 @@ struct LiveFigures {
   std::uint64_t batch_wait_ns = 0;  // time that the program waited for them
 };
 
+// What was counted since `before`.
+ArrayStats reads_since(ArrayStats now, const ArrayStats& before);
+
 enum class LiveKind : std::uint8_t { kArray, kWeights, kLoader, kChunks };
 
 struct LiveLabels {
@@ -32,7 +35,8 @@ struct LiveLabels {
 // held. They must not wait, and must not open or close a live object.
 class LiveObject {
  public:
-  // Empty if it would have to wait. Then the last figures are used.
+  // What was counted in this process. A child calls it right after fork, so that an object can note
+  // what its parent has counted. Empty if it would have to wait. Then the last figures are used.
   virtual std::optional<LiveFigures> live_figures() const = 0;
   virtual LiveLabels live_labels() const = 0;
 

@@ -9,6 +9,7 @@
 namespace evenkeel {
 
 BucketLoader::BucketLoader(BucketReader& buckets) : buckets_(buckets) {
+  threads_.reserve(kThreads);  // push_back must not fail after a thread was started
   for (unsigned i = 0; i < kThreads; ++i) {
     try {
       threads_.push_back(start_thread([this] { work(); }));

@@ -22,7 +22,7 @@ SortedBuckets::SortedBuckets(BucketReader& buckets, const Budget& budget, std::u
       window_(budget, kWindow, "a window of the scratch file"),
       loader_(buckets) {
   for (Arena& arena : arenas_) arena.memory = PageBuffer(budget, part_bytes, "items to sort");
-  thread_ = start_thread([this] { work(); });
+  thread_ = start_needed_thread("shuffle", [this] { work(); });
 }
 
 SortedBuckets::~SortedBuckets() {

@@ -312,6 +312,7 @@ class Stats {
     const bool worth_it = rows * columns >= std::uint64_t{1} << 16;
     const std::uint64_t shares = worth_it ? std::min(processors, columns) : 1;
     std::vector<std::thread> threads;
+    threads.reserve(shares);  // push_back must not fail after a thread was started
     std::vector<std::exception_ptr> errors(shares);
     const auto guarded = [&](std::uint64_t share, std::uint64_t begin, std::uint64_t end) {
       try {

@@ -94,7 +94,7 @@ ProcessGuard::ProcessGuard(const ProcessGuardOptions& options, MappingSource& so
       source_(source),
       activity_(activity.get()),
       evictor_({options.guard, true}, std::move(activity)) {
-  thread_ = start_thread([this] { run(); });
+  thread_ = start_needed_thread("guard", [this] { run(); });
 }
 
 ProcessGuard::~ProcessGuard() {

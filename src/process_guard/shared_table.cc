@@ -219,11 +219,12 @@ std::vector<TableEntry> SharedTableOwner::mappings() {
       starting_.erase(p);
       continue;
     }
+    const std::uint32_t registration = process.registrations.load();
     const std::uint32_t pid = process.pid.load();
     if (!is_alive(process)) {
       cached_.erase(p);
       starting_.erase(p);
-      forget_process(p, static_cast<pid_t>(pid));
+      forget_process(p, static_cast<pid_t>(pid), registration);
       continue;
     }
     if (is_overdue(p)) continue;
@@ -265,12 +266,17 @@ void SharedTableOwner::set_random(std::uint32_t file, std::uint32_t generation, 
   if (has_file(file, generation)) table_->files[file].random.store(random ? 1 : 0);
 }
 
-void SharedTableOwner::forget_process(std::uint32_t process, pid_t pid) {
+// While the entry is marked as retiring, no process can take it.
+void SharedTableOwner::forget_process(std::uint32_t process, pid_t pid,
+                                      std::uint32_t registration) {
   if (process >= shared_table::kProcesses) return;
   shared_table::Process& entry = table_->processes[process];
-  if (entry.pid.load() != static_cast<std::uint32_t>(pid)) return;
-  std::uint32_t filled = shared_table::kFilled;
-  entry.state.compare_exchange_strong(filled, shared_table::kEmpty);
+  std::uint32_t state = shared_table::kFilled;
+  if (!entry.state.compare_exchange_strong(state, shared_table::kRetiring)) return;
+  const bool ended = entry.pid.load() == static_cast<std::uint32_t>(pid) &&
+                     entry.registrations.load() == registration;
+  state = shared_table::kRetiring;  // unless the program has given its entry back meanwhile
+  entry.state.compare_exchange_strong(state, ended ? shared_table::kEmpty : shared_table::kFilled);
 }
 
 std::vector<bool> SharedTableOwner::referenced_files() const {

@@ -76,8 +76,10 @@ class SharedTableOwner {
   TableFile file(std::uint32_t index) const;
   // Does nothing if the entry belongs to another file by now.
   void set_random(std::uint32_t file, std::uint32_t generation, bool random);
-  // Frees the entry of an ended process.
-  void forget_process(std::uint32_t process, pid_t pid);
+  // Frees the entry of an ended process. `registration`: what Process::registrations was before the
+  // process was found to have ended. A program that it started by exec has the same pid, and may
+  // have taken over the entry since then.
+  void forget_process(std::uint32_t process, pid_t pid, std::uint32_t registration);
   // Frees the entries of files that are no longer mapped if more than Options::keep_files entries
   // are in use.
   void retire_files();

@@ -36,7 +36,7 @@ enum State : std::uint32_t {
   kEmpty = 0,     // never used
   kFilling = 1,   // belongs to the thread that set this state
   kFilled = 2,    // complete
-  kRetiring = 3,  // files only: the tool is checking whether a mapping refers to it
+  kRetiring = 3,  // the tool is checking whether the process or a mapping of the file still exists
   kFree = 4,      // files only: was used and may be filled again
 };
 

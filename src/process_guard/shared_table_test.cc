@@ -157,7 +157,7 @@ TEST_F(SharedTableTest, InvalidEntriesAreNotRead) {
   EXPECT_EQ(owner.file(7).path, "");
   EXPECT_EQ(owner.file(UINT32_MAX).path, "");
   owner.set_random(UINT32_MAX, 0, true);
-  owner.forget_process(UINT32_MAX, 1);
+  owner.forget_process(UINT32_MAX, 1, 0);
   TableEntry nowhere = owner.mappings().at(0);
   nowhere.process = shared_table::kProcesses;
   EXPECT_EQ(release(nowhere, seconds(20)).error, ESTALE);
@@ -199,9 +199,21 @@ TEST_F(SharedTableTest, AProcessWithoutItsThreadIsLeftOutAfterAWhile) {
 
 TEST_F(SharedTableTest, ForgettingAProcessDoesNotFreeTheEntryOfAnother) {
   fill();
-  owner.forget_process(0, ::getpid() + 1);
+  owner.forget_process(0, ::getpid() + 1, 0);
   EXPECT_EQ(process().state, shared_table::kFilled);
-  owner.forget_process(0, ::getpid());
+  owner.forget_process(0, ::getpid(), 0);
+  EXPECT_EQ(process().state, shared_table::kEmpty);
+}
+
+// The program that a process starts by exec may register after the tool found that the process has
+// no thread any more.
+TEST_F(SharedTableTest, ForgettingAProcessDoesNotFreeTheEntryOfWhatItHasStarted) {
+  fill();
+  const std::uint32_t before = process().registrations++;
+  owner.forget_process(0, ::getpid(), before);
+  EXPECT_EQ(process().state, shared_table::kFilled);
+  EXPECT_THAT(owner.mappings(), SizeIs(1));
+  owner.forget_process(0, ::getpid(), before + 1);
   EXPECT_EQ(process().state, shared_table::kEmpty);
 }
 

@@ -108,7 +108,7 @@ Upload::Upload(const std::string& url, const Budget& budget, std::uint64_t expec
   id_ = begin_upload(address_, store_, while_waiting_);
   try {
     current_ = {take(), 1, 0};
-    thread_ = start_thread([this] { work(); });
+    thread_ = start_needed_thread("create", [this] { work(); });
   } catch (...) {
     abort();
     throw;

@@ -53,7 +53,7 @@ GroupReader::GroupReader(std::shared_ptr<Weights::Impl> weights, std::vector<Rea
   }
   if (!untouched.empty()) fresh_ = std::make_unique<FreshPages>(std::move(untouched));
   const MutexLock lock(joining_);
-  thread_ = start_thread([this] { read_all(); });
+  thread_ = start_needed_thread("read", [this] { read_all(); });
 }
 
 GroupReader::~GroupReader() { close(); }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "array/row_feed.h"
+#include "base/per_process.h"
 #include "engine/engine.h"
 #include "evenkeel/weights.h"
 #include "format/layout.h"
@@ -44,6 +45,12 @@ struct Weights::Impl final : LiveObject {
   std::vector<Reservation> bookkeeping;  // one for each file
   Layout layout;                         // whole files, as bytes
   std::unique_ptr<Engine> engine;
+
+ private:
+  ArrayStats engine_stats() const;                      // since the weights were opened
+  mutable PerProcess<ArrayStats> before_fork_{[this] {  // what the parent of this process has read
+    return std::make_unique<ArrayStats>(engine_stats());
+  }};
 };
 
 // Like Weights::array, but with another dtype of the same size.

@@ -264,7 +264,11 @@ LiveLabels Weights::Impl::live_labels() const {
   return labels;
 }
 
-ArrayStats Weights::Impl::stats() const { return stats_of_engine(engine->totals()); }
+ArrayStats Weights::Impl::engine_stats() const {
+  return engine ? stats_of_engine(engine->totals()) : ArrayStats();
+}
+
+ArrayStats Weights::Impl::stats() const { return reads_since(engine_stats(), before_fork_.get()); }
 
 void Weights::read(const Tensor& tensor, std::span<std::byte> out) const {
   if (out.size() != tensor.bytes) {

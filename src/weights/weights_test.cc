@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
@@ -17,6 +18,8 @@
 #include "base/memory.h"
 #include "base/sys.h"
 #include "format/test_files.h"
+#include "tests/fault_script.h"
+#include "tests/forked.h"
 #include "weights/fresh_pages.h"
 #include "weights/group_reader.h"
 
@@ -334,6 +337,36 @@ TEST_F(WeightsTest, ReadingThatIsLeftEndsAtOnce) {
   reader.close();  // the third group was not allowed yet
   EXPECT_THROW(reader.next(), Error);
   EXPECT_EQ(text_of(out), given_[1].bytes);
+}
+
+TEST_F(WeightsTest, AChildOfForkCountsWhatItReadsItself) {
+  const Weights weights =
+      Weights::open(file_, {.budget = Budget(16_MiB), .engine = EngineKind::kDirect});
+  std::string own(weights.at("large").bytes, '\0');
+  weights.read(weights.at("large"), std::as_writable_bytes(std::span(own)));
+  EXPECT_GT(weights.stats().bytes_from_disk, 3u << 20);
+  EXPECT_EQ(in_child([&] { return std::to_string(weights.stats().bytes_from_disk); }), "0");
+}
+
+// It was std::system_error, which callers of this library do not catch.
+TEST_F(WeightsTest, WithoutItsThreadAReadIsAnError) {
+  const Weights weights = Weights::open(file_, {.budget = Budget(16_MiB)});
+  const Tensor& tensor = weights.at("b");
+  std::string own(tensor.bytes, '\0');
+  {
+    FaultScript script;
+    script.spoil(sys::Call::kThreadStart, 0, {.error = EAGAIN}, true);
+    try {
+      weights.read(tensor, std::as_writable_bytes(std::span(own)));
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kSystem);
+      EXPECT_EQ(error.code(), EAGAIN);
+      EXPECT_THAT(error.what(), HasSubstr("a thread cannot be started"));
+    }
+  }
+  weights.read(tensor, std::as_writable_bytes(std::span(own)));
+  EXPECT_EQ(own, given_[3].bytes);
 }
 
 TEST_F(WeightsTest, GivesItsShareBack) {

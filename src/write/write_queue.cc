@@ -34,6 +34,7 @@ WriteQueue::WriteQueue(OutputFile& file, const Budget& budget, const QueueSize& 
   for (std::uint64_t i = 0; i < size.blocks; ++i) {
     free_.push_back(memory_.data() + i * size.block_bytes);
   }
+  threads_.reserve(size.threads);  // push_back must not fail after a thread was started
   for (std::uint64_t i = 0; i < size.threads; ++i) {
     try {
       threads_.push_back(start_thread([this] { work(); }));

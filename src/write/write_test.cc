@@ -4,17 +4,23 @@
 #include <gtest/gtest.h>
 #include <linux/magic.h>
 #include <sys/vfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <fstream>
 #include <numeric>
 #include <random>
+#include <thread>
 
+#include "base/fault_hook.h"
 #include "base/fd.h"
 #include "evenkeel/bytes.h"
 #include "format/test_files.h"
 #include "format/token_test_files.h"
+#include "tests/sanitizers.h"
 #include "write/checksums.h"
 #include "write/file_writer.h"
 #include "write/npy_header.h"
@@ -51,6 +57,44 @@ class WriterTest : public TokenFileTest {
 };
 
 using FileWriterTest = WriterTest;
+
+class SlowWrites final : public sys::FaultHook {
+ public:
+  SlowWrites() { sys::fault_hook = this; }
+  ~SlowWrites() { sys::fault_hook = nullptr; }
+  SlowWrites(const SlowWrites&) = delete;
+  SlowWrites& operator=(const SlowWrites&) = delete;
+  sys::Fault on(sys::Call call) override {
+    if (call == sys::Call::kPwrite) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    return {};
+  }
+};
+
+// As a signal handler of Python may do. The child waited forever for the parent's threads.
+TEST_F(FileWriterTest, AWaitThatForksGoesOnInTheParentAlone) {
+  if (kUnderTsan || kUnderAsan) GTEST_SKIP() << "sanitizers do not support fork with threads";
+  const SlowWrites slow;
+  pid_t child = -1;
+  const std::string wanted = noise(100'000);
+  FileWriter writer(path("f"), {.budget = Budget(100'000), .while_waiting = [&] {
+                                  if (child != -1) return;
+                                  child = ::fork();
+                                  if (child == 0) ::alarm(20);
+                                }});
+  try {
+    writer.append(bytes_of(wanted));
+    if (child == 0) ::_exit(1);
+  } catch (const Error& error) {
+    if (child == 0) ::_exit(error.kind() == ErrorKind::kClosed ? 0 : 2);
+    throw;
+  }
+  writer.complete();
+  writer.commit();
+  EXPECT_EQ(contents(path("f")), wanted);
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
 
 // Appends of odd lengths, changes at random places and a gap have the same effect as on a string.
 TEST_F(FileWriterTest, IsWhatAStringWouldBe) {

@@ -2,6 +2,10 @@
 // loader then read from the beginning, into slots that nobody would give back, and hung.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <new>
+
+#include "base/fault_hook.h"
 #include "evenkeel/tokens.h"
 #include "format/token_test_files.h"
 #include "tests/counting_file.h"
@@ -73,6 +77,41 @@ TEST(ThreadRefusedOnce, BlocksGoOnInOrder) {
       EXPECT_TRUE(script.reached() || refused > 1);
       loader.seek(7);
       expect_right(loader, *loader.next());
+    }
+  }
+}
+
+// Lets `allowed` threads start; for the next one there is no memory.
+class NoMemoryForOneThread final : public sys::FaultHook {
+ public:
+  explicit NoMemoryForOneThread(int allowed) : left_(allowed) { sys::fault_hook = this; }
+  ~NoMemoryForOneThread() { sys::fault_hook = nullptr; }
+  NoMemoryForOneThread(const NoMemoryForOneThread&) = delete;
+  NoMemoryForOneThread& operator=(const NoMemoryForOneThread&) = delete;
+  sys::Fault on(sys::Call call) override {
+    if (call == sys::Call::kThreadStart && left_-- == 0) throw std::bad_alloc();
+    return {};
+  }
+
+ private:
+  std::atomic<int> left_;
+};
+
+// std::bad_alloc passed through the first `next`, and the next one went on with the helper alone.
+TEST(ThreadRefusedOnce, BatchesGoOnInOrderWithoutMemoryForIt) {
+  const TempFolder folder;
+  const std::string path = folder.write("tokens.bin", counting<std::uint16_t>(0, 100'000));
+  Watchdog watchdog;
+  for (int refused = 0; refused < 3; ++refused) {
+    watchdog.enter("thread " + std::to_string(refused));
+    const Tokens tokens = Tokens::open(path, {.budget = 4_MiB, .engine = EngineKind::kRead});
+    const NoMemoryForOneThread hook(refused);
+    TokenLoader loader(tokens, {.batch_size = 3, .block_size = 16, .prefetch = 2});
+    for (std::uint64_t step = 0; step < 40; ++step) {
+      const Batch* batch = loader.next();
+      ASSERT_NE(batch, nullptr);
+      EXPECT_EQ(batch->step(), step);
+      expect_right(loader, *batch);
     }
   }
 }
