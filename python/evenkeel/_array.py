@@ -31,7 +31,16 @@ from evenkeel._files import (
     stored_dtype,
     whole_path,
 )
-from evenkeel._index import Wanted, resolve, row_numbers, shape_alone
+from evenkeel._index import (
+    FEW,
+    Wanted,
+    checked_rows,
+    pieces_bytes,
+    resolve,
+    row_numbers,
+    row_pieces,
+    shape_alone,
+)
 from evenkeel._reduce import Reductions
 
 AnyBudget = Union[int, str, Budget, None]
@@ -241,8 +250,9 @@ class Array(Closing, Reductions):
             isinstance(index, list) and index and isinstance(index[0], str)
         ):
             return np.asarray(self)[index]  # fields
-        wanted = resolve(index, self._shape_alone)
-        nbytes = len(wanted.rows) * self._row_bytes
+        wanted = resolve(index, self._shape_alone, self._room)
+        nbytes = len(wanted.rows) * self._row_bytes + wanted.index_bytes
+        nbytes += self._numbers_bytes(wanted.rows)
         if not wanted.direct:
             nbytes += math.prod(wanted.shape) * self._dtype.itemsize
         if wanted.by_rows and not wanted.direct and nbytes > self.budget.left:
@@ -263,6 +273,7 @@ class Array(Closing, Reductions):
         rows."""
         step = max(1, self.budget.limit // 8 // self._row_bytes)
         nbytes = math.prod(wanted.shape) * self._dtype.itemsize + step * self._row_bytes
+        nbytes += self._numbers_bytes(wanted.rows[:step])
         room = self._room(nbytes, wanted.shape)
         first, *rest = wanted.index
         result = np.empty(wanted.shape, self._dtype)
@@ -285,14 +296,15 @@ class Array(Closing, Reductions):
         array([[6, 7],
                [0, 1]])
         """
-        rows = row_numbers(indices, self._rows)
+        rows = checked_rows(indices, self._rows)
         shape = (*rows.shape, *self._row_shape)
         if out is not None:
             self._require_like(out, shape)
-            self._reader.gather(rows.reshape(-1), _bytes_of(out))
+            self._gather(rows.reshape(-1), _bytes_of(out))
             return out
-        room = self._room(rows.size * self._row_bytes, shape)
-        block = self._block(rows.reshape(-1))
+        rows = rows.reshape(-1)
+        room = self._room(rows.size * self._row_bytes + self._numbers_bytes(rows), shape)
+        block = self._block(rows)
         del room
         return block.reshape(shape) if shape else block.reshape(-1)[0]
 
@@ -462,13 +474,22 @@ class Array(Closing, Reductions):
     def _block(self, rows: range | NDArray) -> NDArray:
         block = np.empty((len(rows), *self._row_shape), self._dtype)
         out = _bytes_of(block)
-        if not isinstance(rows, range):
-            self._reader.gather(rows, out)
-        elif rows.step == 1:
+        if isinstance(rows, range) and rows.step == 1:
             self._reader.read(rows.start, len(rows), out)
         else:
-            self._reader.gather(np.arange(rows.start, rows.stop, rows.step, dtype=np.uint64), out)
+            self._gather(rows, out)
         return block
+
+    def _gather(self, rows: range | NDArray, out: NDArray) -> None:
+        if len(rows) <= FEW and not isinstance(rows, range):
+            self._reader.gather(row_numbers(rows, self._rows), out)
+            return
+        for first, numbers in row_pieces(rows, self._rows, self.budget.limit):
+            begin = first * self._row_bytes
+            self._reader.gather(numbers, out[begin : begin + len(numbers) * self._row_bytes])
+
+    def _numbers_bytes(self, rows: range | NDArray) -> int:
+        return pieces_bytes(rows, self.budget.limit) if len(rows) * self._row_bytes > SMALL else 0
 
     def _require_like(self, out: NDArray, shape: tuple[int, ...]) -> None:
         if not isinstance(out, np.ndarray):

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
+# Reserves a number of bytes for a result of a shape.
+Room = Callable[[int, "tuple[int, ...]"], Any]
+# Bytes that np.unique takes for a number, including the converted number.
+_SORTED = 64
 
 
 def shape_alone(shape: tuple[int, ...]) -> NDArray:
@@ -22,14 +27,17 @@ class Wanted:
     """Rows to read, and the index that makes the result out of the block of these rows."""
 
     shape: tuple[int, ...]  # of the result
-    rows: range | NDArray  # ascending, each once; but see `direct`
+    # A range, or numbers for `row_pieces`: ascending, each once, unless `direct` or `by_rows`.
+    rows: range | NDArray
     index: tuple[Any, ...]  # for the block
     direct: bool  # the block is the result after reshaping: rows may then repeat, in any order
     by_rows: bool = False  # each row of the result comes from one row of the block
+    index_bytes: int = 0  # what `rows` and `index` take, if the library made them
 
 
-def resolve(index: Any, of: NDArray) -> Wanted:
-    """`of` is the result of shape_alone. Raises IndexError as NumPy does."""
+def resolve(index: Any, of: NDArray, room: Room | None = None) -> Wanted:
+    """`of` is the result of shape_alone. `room` reserves memory for sorting row numbers. Raises
+    IndexError as NumPy does."""
     shape, answer = of.shape, of[index].shape
     items = _items(index, len(shape))
     place, taken = _first_axis(items)
@@ -42,17 +50,23 @@ def resolve(index: Any, of: NDArray) -> Wanted:
     if isinstance(taken, slice):
         rows, items[place] = _of_slice(taken, shape[0])
         direct = direct and items[place] == slice(None)
-        basic = all(_is_whole(item) or isinstance(item, (int, slice)) for item in items[1:])
-        return Wanted(answer, rows, tuple(items), direct, place == 0 and basic)
+        return Wanted(answer, rows, tuple(items), direct, place == 0 and _are_basic(items[1:]))
     if isinstance(taken, np.ndarray):
-        rows = row_numbers(taken, shape[0])
+        rows = checked_rows(taken, shape[0])
         if direct:
             return Wanted(answer, rows.reshape(-1), (), True)
-        rows, back = np.unique(rows, return_inverse=True)
+        try:
+            working = room(_SORTED * rows.size, answer) if room is not None else None
+        except MemoryError:
+            if place == 0 and rows.ndim == 1 and _are_basic(items[1:]):
+                return Wanted(answer, rows, (slice(None), *items[1:]), False, by_rows=True)
+            raise
+        rows, back = np.unique(row_numbers(rows, shape[0]), return_inverse=True)
+        del working
         items[place] = back.reshape(taken.shape)
-    else:
-        row = taken + shape[0] if taken < 0 else taken
-        rows, items[place] = range(row, row + 1), 0
+        return Wanted(answer, rows, tuple(items), False, False, rows.nbytes + back.nbytes)
+    row = taken + shape[0] if taken < 0 else taken
+    rows, items[place] = range(row, row + 1), 0
     return Wanted(answer, rows, tuple(items), direct)
 
 
@@ -95,6 +109,10 @@ def _is_whole(item: Any) -> bool:
     return item is Ellipsis or (isinstance(item, slice) and item == slice(None))
 
 
+def _are_basic(items: list[Any]) -> bool:
+    return all(_is_whole(item) or isinstance(item, (int, slice)) for item in items)
+
+
 def _first_axis(items: list[Any]) -> tuple[int, Any]:
     for place, item in enumerate(items):
         if _takes_axis(item):
@@ -109,21 +127,55 @@ def _of_slice(taken: slice, length: int) -> tuple[range, slice]:
     return rows[::-1], slice(None, None, -1)
 
 
-def row_numbers(indices: Any, length: int) -> NDArray:
-    """In the form that the reader expects: none is negative. Raises IndexError as NumPy does."""
+def checked_rows(indices: Any, length: int) -> NDArray:
+    """Row numbers as they were given. Raises IndexError as NumPy does."""
     array = np.asarray(indices)
     if array.size == 0:
         return np.empty(array.shape, np.uint64)
     if array.dtype.kind not in "iu":
         raise IndexError("arrays used as indices must be of integer (or boolean) type")
-    for wrong in (array[array < -length], array[array >= length]):
-        if wrong.size:
-            raise IndexError(
-                f"index {wrong.flat[0]} is out of bounds for axis 0 with size {length}"
-            )
+    if int(array.min()) < -length or int(array.max()) >= length:
+        below = array[array < -length]
+        wrong = (below if below.size else array[array >= length]).flat[0]
+        raise IndexError(f"index {wrong} is out of bounds for axis 0 with size {length}")
+    return array
+
+
+def row_numbers(checked: NDArray, length: int) -> NDArray:
+    """In the form that the reader expects: none is negative. ascontiguousarray would add an axis to
+    an array without axes."""
+    array = checked
     if array.dtype.kind == "i":
         array = array.astype(np.int64, copy=False)
-        array = np.where(array < 0, array + length, array)
-    return np.asarray(
-        array, np.uint64, order="C"
-    )  # ascontiguousarray would add an axis to an array without axes
+        if array.size and array.min() < 0:
+            array = np.where(array < 0, array + length, array)
+    return np.asarray(array, np.uint64, order="C")
+
+
+# Row numbers that are converted in one piece, whatever the budget.
+FEW = 1024
+# Bytes that converting a row number takes at most: of the result, and of its temporaries.
+_CONVERTED = 32
+
+
+def _at_a_time(limit: int) -> int:
+    return max(FEW, limit // 512)
+
+
+def pieces_bytes(rows: range | NDArray, limit: int) -> int:
+    """What row_pieces allocates."""
+    if isinstance(rows, range) and rows.step == 1:
+        return 0
+    return _CONVERTED * min(len(rows), _at_a_time(limit)) if len(rows) > FEW else 0
+
+
+def row_pieces(rows: range | NDArray, length: int, limit: int) -> Iterator[tuple[int, NDArray]]:
+    """Row numbers in the form that the reader expects, a few at a time, each time with the place of
+    the first: rows of a few bytes are smaller than their numbers."""
+    step = _at_a_time(limit)
+    for first in range(0, max(1, len(rows)), step):
+        some = rows[first : first + step]
+        if isinstance(some, range):
+            yield first, np.arange(some.start, some.stop, some.step, dtype=np.uint64)
+        else:
+            yield first, row_numbers(some, length)

@@ -252,6 +252,9 @@ class Runs:
         addresses.append(np.uint64(address) + number * np.uint64(tensor.length))
         self._runs += len(number)
 
+    def __len__(self) -> int:
+        return self._runs
+
     def end_group(self, roomy: bool = False) -> None:
         self._ends.append(self._runs)
         self._roomy.append(roomy)
@@ -285,6 +288,9 @@ def _read_in_place(
             groups += 1
         else:
             small.append(tensor)
+    # A share of a tensor may have a run for each row: as many as take a sixteenth of the budget are
+    # planned at a time.
+    most = max(GROUP_RUNS, weights.budget.limit // 1024)
     held = count = 0
     for tensor in small:
         first = 0
@@ -295,11 +301,17 @@ def _read_in_place(
             if held >= GROUP_BYTES or count >= GROUP_RUNS:
                 runs.end_group()
                 held, count, groups = 0, 0, groups + 1
+                if len(runs) >= most:
+                    _read(weights, runs, groups, ours)
+                    runs, groups = Runs(), 0
     if held:
         runs.end_group()
         groups += 1
-    if groups == 0:
-        return
+    if groups > 0:
+        _read(weights, runs, groups, ours)
+
+
+def _read(weights: Any, runs: Runs, groups: int, ours: bool) -> None:
     reader = runs.reader(weights, groups, fresh=ours)
     try:
         while reader.next():

@@ -147,9 +147,9 @@ def _blocks(array: Array, along_rows: bool, copied: int = 0) -> Iterator[NDArray
     limit, row_bytes = array.budget.limit, max(1, array._row_bytes)
     row_elements = max(1, math.prod(array.shape[1:]))
     elements = max(row_elements, min(_ELEMENTS, limit // 256))
-    size = max(8, array.dtype.itemsize)  # of an accumulator
+    size = max(16 if array.dtype.kind == "c" else 8, array.dtype.itemsize)  # of an accumulator
     results = 8 * row_elements if along_rows else 0
-    room = array._reader.room_for((copied * elements + results) * size, "a reduction")
+    room = array._reader.room_for((copied * elements + results) * size, "accumulators")
     step = max(1, elements // row_elements)
     if not array.shape:
         yield np.asarray(array).reshape(1)

@@ -25,7 +25,7 @@ from evenkeel._files import (
     short_repr,
     whole_path,
 )
-from evenkeel._index import resolve, shape_alone
+from evenkeel._index import pieces_bytes, resolve, row_pieces, shape_alone
 
 _size = _core.format_size
 
@@ -179,20 +179,27 @@ class Tokens:
         """Tokens in the stored dtype, by a number, a slice, index arrays or masks, as in NumPy."""
         if isinstance(index, str):
             raise IndexError("tokens: a name is not an index; use integers, slices or index arrays")
-        wanted = resolve(index, self._shape_alone)
+        wanted = resolve(index, self._shape_alone, self._room_to_sort)
         rows, dtype = wanted.rows, self.dtype
         nbytes = (len(rows) + (0 if wanted.direct else math.prod(wanted.shape))) * dtype.itemsize
+        limit = self.budget.limit
+        nbytes += wanted.index_bytes
+        if nbytes > SMALL:
+            nbytes += pieces_bytes(rows, limit)
         room = self._room(nbytes, wanted.shape) if nbytes > SMALL else None
         block = np.empty(len(rows), dtype)
         if isinstance(rows, range) and rows.step == 1:
-            starts, count = np.array([rows.start], np.uint64), len(rows)
+            self._stream.crops(np.array([rows.start], np.uint64), len(rows), flat_bytes(block))
         else:
-            starts, count = np.asarray(rows, np.uint64), 1
-        self._stream.crops(starts, count, flat_bytes(block))
+            for first, starts in row_pieces(rows, len(self), limit):
+                self._stream.crops(starts, 1, flat_bytes(block[first : first + len(starts)]))
         del room
         if wanted.direct:
             return block.reshape(wanted.shape) if wanted.shape else block[0]
         return block[wanted.index]
+
+    def _room_to_sort(self, nbytes: int, shape: tuple[int, ...]) -> _core.Reservation | None:
+        return self._room(nbytes, shape) if nbytes > SMALL else None
 
     def _room(self, nbytes: int, shape: tuple[int, ...]) -> _core.Reservation:
         try:

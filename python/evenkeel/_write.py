@@ -350,13 +350,33 @@ class TokenWriter(_Writer):
             )
         writer = self._open()
         if array.dtype == self._dtype:
-            writer.append(np.ascontiguousarray(array).view(np.uint8))
-        elif array.dtype == np.uint64 and array.max() > np.iinfo(np.int64).max:
+            for piece in _pieces(array, self._dtype):
+                writer.append(np.ascontiguousarray(piece).view(np.uint8))
+            return
+        if array.dtype == np.uint64 and array.max() > np.iinfo(np.int64).max:
             raise ValueError(
                 f"write {printable(self._path)}: token {array.max()} does not fit {self._dtype}"
             )
-        else:
-            writer.append_values(np.ascontiguousarray(array, np.int64))
+        pieces = _pieces(array, np.dtype(np.int64))
+        self._require_fits(array, pieces)
+        for piece in pieces:
+            writer.append_values(np.ascontiguousarray(piece, np.int64))
+
+    def _require_fits(self, array: NDArray[Any], pieces: list[NDArray[Any]]) -> None:
+        """Before any token is written."""
+        limits = np.iinfo(self._dtype)
+        if limits.min <= int(array.min()) and int(array.max()) <= limits.max:
+            return
+        before = self.tokens
+        for piece in pieces:
+            wrong = np.flatnonzero((piece < limits.min) | (piece > limits.max))
+            if wrong.size:
+                raise ValueError(
+                    f"write {printable(self._path)}: token {before + int(wrong[0]):,} is"
+                    f" {piece[wrong[0]]}; {self._dtype} holds {limits.min} to {limits.max}\n"
+                    "hint: choose a larger dtype"
+                )
+            before += len(piece)
 
     def append_documents(self, tokens: ArrayLike, lengths: ArrayLike) -> None:
         """Appends whole documents: their tokens, in the dtype of the writer, and the length of

@@ -1,5 +1,6 @@
 """Reductions of arrays that do not fit in memory give NumPy's results in float64."""
 
+import re
 import warnings
 from types import SimpleNamespace
 
@@ -214,3 +215,15 @@ def test_rows_that_do_not_fit_are_refused(folder):
     a = evenkeel.open("a.npy", budget="4MiB")
     with pytest.raises(MemoryError):
         a.mean(axis=0)
+
+
+def test_accumulators_of_complex64_are_complex128(tmp_path):
+    rows = np.full((3, 1 << 18), 1 + 2j, "c8")
+    np.save(tmp_path / "rows.npy", rows)
+    with evenkeel.open(tmp_path / "rows.npy", budget="32MiB", engine="read") as a:
+        # Nine of them for each column, of 16 bytes.
+        with pytest.raises(MemoryError, match="accumulators need 37,748,736 bytes") as refused:
+            a.sum(axis=0)
+    enough = re.search(r"raise the budget to (\d+) MiB", str(refused.value))
+    with evenkeel.open(tmp_path / "rows.npy", budget=int(enough[1]) << 20, engine="read") as a:
+        np.testing.assert_array_equal(a.sum(axis=0), rows.sum(axis=0))

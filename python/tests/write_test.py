@@ -177,6 +177,29 @@ def test_a_killed_writer_goes_on_at_its_checkpoint(folder):
     assert names(folder) == ["a.npy"]
 
 
+def test_tokens_of_another_dtype_are_converted_a_part_at_a_time(tmp_path):
+    tokens = np.arange(4_000_000, dtype=np.int32) % 50_000
+    with evenkeel.TokenWriter(tmp_path / "a.bin", format="nanogpt", budget="16MiB") as w:
+        for given in (tokens, tokens.astype(np.uint16)[::2]):
+            tracemalloc.start()
+            try:
+                w.append(given)
+                most = tracemalloc.get_traced_memory()[1]
+            finally:
+                tracemalloc.stop()
+            assert most < 5 << 20  # all would be 32 MB, and 4 MB
+        tokens[3_000_000] = 70_000
+        with pytest.raises(
+            ValueError, match=r"token 9,000,000 is 70000; uint16 holds 0 to 65535\nhint: choose a"
+        ):
+            w.append(tokens)
+        assert w.tokens == 6_000_000
+    written = np.fromfile(tmp_path / "a.bin", np.uint16)
+    tokens[3_000_000] = 0
+    np.testing.assert_array_equal(written[:4_000_000], tokens)
+    np.testing.assert_array_equal(written[4_000_000:], tokens[::2])
+
+
 def test_memory_stays_within_the_budget(python):
     out = python(
         """

@@ -1,0 +1,82 @@
+"""Indexes of rows of a few bytes: their row numbers take more memory than the result."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+import evenkeel
+
+MIB = 1 << 20
+BUDGET = 8 * MIB
+ROWS = 16 * MIB
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    data = np.random.default_rng(0).integers(0, 255, ROWS, dtype=np.uint8)
+    path = tmp_path_factory.mktemp("stored") / "bytes.bin"
+    data.tofile(path)
+    return path, data
+
+
+def allocated(read):
+    """The most bytes that NumPy and Python allocated meanwhile, and the result."""
+    tracemalloc.start()
+    try:
+        result = read()
+        return tracemalloc.get_traced_memory()[1], result
+    finally:
+        tracemalloc.stop()
+
+
+CASES = {
+    "every other": lambda: slice(None, 10 * MIB, 2),
+    "backwards": lambda: slice(2 * MIB, None, -1),
+    "int64": lambda: np.random.default_rng(1).integers(0, ROWS, 2 * MIB),
+    "negative int32": lambda: np.random.default_rng(2).integers(-ROWS, 0, 2 * MIB, np.int32),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_row_numbers_stay_in_the_budget(stored, case):
+    path, data = stored
+    index = CASES[case]()
+    # NumPy itself converts numbers of other sizes to find the shape of the result.
+    by_numpy = 8 * index.size if getattr(index, "dtype", np.int64) != np.int64 else 0
+    with evenkeel.open(path, dtype="uint8", budget=BUDGET) as a:
+        reads = [lambda: a[index]] if isinstance(index, slice) else [lambda: a.take(index)]
+        if not by_numpy and not isinstance(index, slice):
+            reads.append(lambda: a[index])
+        for read in reads:
+            most, got = allocated(read)
+            np.testing.assert_array_equal(got, data[index])
+            assert most <= BUDGET
+    tokens = evenkeel.tokens(path, dtype="uint8", budget=BUDGET)
+    most, got = allocated(lambda: tokens[index])
+    np.testing.assert_array_equal(got, data[index])
+    assert most <= BUDGET + by_numpy
+
+
+def test_one_column_of_many_rows_by_number(tmp_path):
+    data = np.arange(1 << 20, dtype=np.float32).reshape(-1, 4)
+    np.save(tmp_path / "rows.npy", data)
+    index = np.random.default_rng(3).integers(-len(data), len(data), 1 << 17)
+    with evenkeel.open(tmp_path / "rows.npy", budget="4MiB", engine="read") as a:
+        for columns in (0, slice(1, 3), slice(None, None, -2)):
+            most, got = allocated(lambda columns=columns: a[index, columns])
+            np.testing.assert_array_equal(got, data[index, columns])
+            assert most <= a.budget.limit
+        with pytest.raises(IndexError, match="is out of bounds for axis 0 with size 262144"):
+            a[np.append(index, len(data)), 0]
+
+
+def test_a_wrong_row_number_reads_nothing(stored):
+    path, data = stored
+    out = np.zeros(1 << 16, np.uint8)
+    index = np.arange(1 << 16)
+    index[-1] = ROWS
+    with evenkeel.open(path, dtype="uint8", budget=BUDGET) as a:
+        with pytest.raises(IndexError, match=f"index {ROWS} is out of bounds"):
+            a.take(index, out=out)
+    assert not out.any()
