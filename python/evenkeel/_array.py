@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +19,7 @@ from evenkeel._files import (
     cache_bytes,
     disk_cache,
     dtype_of,
+    engine_name,
     expand,
     is_url,
     name_for_reader,
@@ -33,6 +33,7 @@ from evenkeel._files import (
 )
 from evenkeel._index import Wanted, resolve, row_numbers, shape_alone
 from evenkeel._reduce import Reductions
+from evenkeel._stepping import whole
 
 AnyBudget = Union[int, str, Budget, None]
 # A function and its arguments that open an array again, for pickling.
@@ -165,7 +166,7 @@ class Array(Closing, Reductions):
         self._reader = reader or _core.open(
             paths,
             Budget(budget),
-            engine,
+            engine_name(engine),
             None if told is None else name_for_reader(told),
             [1] if without_axes else lengths,  # for the reader, [] means: as long as the file
             whole_number("offset", offset),
@@ -548,5 +549,12 @@ def _bytes_of(array: NDArray) -> np.ndarray[Any, np.dtype[np.uint8]]:
 
 def _lengths(shape: int | Sequence[int]) -> list[int]:
     if not isinstance(shape, Sequence) and hasattr(shape, "__index__") and not np.ndim(shape):
-        return [operator.index(shape)]
-    return [operator.index(length) for length in shape]  # type: ignore[union-attr]
+        lengths = [whole("shape", shape)]
+    elif isinstance(shape, (str, bytes)) or not np.iterable(shape):
+        raise TypeError(f"shape must be a whole number or several of them; got {shape!r}")
+    else:
+        lengths = [whole("an axis of shape", length) for length in shape]
+    for length in lengths:
+        if not -(1 << 63) <= length < 1 << 63:
+            raise ValueError(f"open: an axis of {length:,} is too long")
+    return lengths

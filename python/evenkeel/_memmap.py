@@ -14,6 +14,7 @@ import numpy as np
 
 from evenkeel import _core
 from evenkeel._core import Budget
+from evenkeel._stepping import text
 
 _ASKS_NO_SCALARS = int(np.__version__.split(".")[0]) < 2
 _MODES = {"readonly": "r", "readwrite": "r+", "write": "w+", "copyonwrite": "c"}
@@ -36,7 +37,9 @@ class Guard:
         keep_cache: bool = False,
         access: str = "auto",
     ) -> None:
-        self._evictor = _core.Evictor(Budget(budget).limit, keep_cache, access)
+        self._evictor = _core.Evictor(
+            Budget(budget).limit, bool(keep_cache), text("guard: access", access)
+        )
         self._lost_in_fork: list[str] = []
 
     def report(self) -> dict[str, Any]:

@@ -30,6 +30,22 @@ def test_options_that_make_no_sense_are_value_errors(train, more):
         evenkeel.TokenLoader(train, **{"batch_size": 4, "block_size": 64, **more})
 
 
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"steps": 1e3}, "steps must be a whole number; got 1000.0"),
+        ({"seed": None}, "seed must be a whole number; got None"),
+        ({"batch_size": "4"}, "batch_size must be a whole number; got '4'"),
+        ({"order": None}, "order must be a string; got None"),
+        ({"exhausted": None}, "exhausted must be a string; got None"),
+    ],
+    ids=str,
+)
+def test_arguments_of_a_wrong_type_are_named(train, more, words):
+    with pytest.raises(TypeError, match=words):
+        evenkeel.TokenLoader(train, **{"batch_size": 4, "block_size": 64, **more})
+
+
 def test_a_loader_stays_in_its_process(train):
     loader = evenkeel.TokenLoader(train, 4, 64)
     with pytest.raises(TypeError, match="state_dict"):
