@@ -46,6 +46,21 @@ def test_arguments_of_a_wrong_type_are_named(train, more, words):
         evenkeel.TokenLoader(train, **{"batch_size": 4, "block_size": 64, **more})
 
 
+def test_numpy_integers_of_any_width_are_numbers(train):
+    with evenkeel.TokenLoader(train, 4, 64, order="shuffled", seed=1) as loader:
+        expected = next(loader)[0]
+    with evenkeel.TokenLoader(
+        train, np.uint8(4), np.uint8(64), order="shuffled", seed=np.int64(1)
+    ) as loader:
+        assert (next(loader)[0] == expected).all()
+        assert "4 x 64" in repr(loader)
+
+
+def test_weights_that_are_no_numbers_are_named(train):
+    with pytest.raises(TypeError, match="the weight of a set must be a number; got None"):
+        evenkeel.TokenLoader([(train, None)], 4, 64)
+
+
 def test_a_loader_stays_in_its_process(train):
     loader = evenkeel.TokenLoader(train, 4, 64)
     with pytest.raises(TypeError, match="state_dict"):
