@@ -102,6 +102,11 @@ def open(
             raise ValueError(
                 "open: shape, offset, cache and page_cache are for arrays, not for weights"
             )
+        if name is not None or column is not None:
+            raise ValueError(
+                "open: name and column choose one array, and weights are returned as a dict\n"
+                'hint: evenkeel.open(path)["NAME"] is one tensor'
+            )
         return Weights(paths, budget, engine)  # type: ignore[arg-type]
     files = expand(paths)
     if dtype is None and shape is None and offset == 0:

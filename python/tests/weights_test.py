@@ -453,3 +453,37 @@ def test_every_block_type_of_gguf(tmp_path):
         tensor = evenkeel.Weights(path).tensors["t"]
         assert tensor.bytes == 5 * size, type_.name
         assert tensor.type == type_.name
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"slice": (0, 0, 2)}, "slice takes patterns"),
+        ({"slice": {"*": 0}}, "slice takes patterns"),
+        ({"slice": {"*": (0, 0)}}, "slice takes patterns"),
+        ({"slice": {"*": (0, 0, 2.0)}}, "slice takes patterns"),
+        ({"into": torch.nn.Linear(2, 2)}, r"pass model.state_dict\(\)"),
+        ({"into": {"scalar": 2.5}}, "'scalar' is float, not a tensor"),
+        ({"only": 3}, "only takes a pattern"),
+        ({"only": [3]}, "only takes a pattern"),
+        ({"only": b"scalar"}, "only takes a pattern"),
+        ({"engine": None}, "engine must be the name"),
+    ],
+    ids=str,
+)
+def test_arguments_of_a_wrong_type_are_named(model, options, words):
+    with pytest.raises(TypeError, match=words):
+        evenkeel.load_safetensors(model[0], **options)
+
+
+def test_what_is_no_name_is_not_among_the_tensors(model):
+    with evenkeel.open(model[0]) as weights:
+        assert weights.get(3) is None and 3 not in weights
+        with pytest.raises(KeyError):
+            weights[None]
+
+
+@pytest.mark.parametrize("option", ["name", "column"])
+def test_a_name_is_not_ignored(model, option):
+    with pytest.raises(ValueError, match="weights are returned as a dict"):
+        evenkeel.open(model[0], **{option: "scalar"})
