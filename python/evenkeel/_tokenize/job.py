@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, fields, replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from evenkeel._files import PathLike, Paths, printable
 from evenkeel._manifest import digest, require_file
+from evenkeel._stepping import text, whole
 from evenkeel._tokenize import encoders
 from evenkeel._tokenize.documents import Splitter
 from evenkeel._tokenize.inputs import Input, find_inputs
@@ -85,12 +87,16 @@ def make_job(
 ) -> tuple[Job, encoders.Encoder]:
     if invalid not in ("error", "replace"):
         raise ValueError(f'tokenize: invalid must be "error" or "replace"; got {invalid!r}')
+    if not isinstance(val_share, Real):
+        raise TypeError(f"tokenize: val_share must be a number; got {val_share!r}")
     if not 0 <= val_share < 1:
         raise ValueError(
             f"tokenize: val_share must be a share of all documents, from 0 to 1; got {val_share}"
         )
     if separator is not None:
-        Splitter(separator)
+        Splitter(text("tokenize: separator", separator))
+    text("tokenize: text_key", text_key)
+    seed = whole("tokenize: seed", seed)
     spec = encoders.spec_of(tokenizer)
     encoder = encoders.load(spec, special)
     outputs = _outputs(os.fsdecode(output), val_share, val_output)
@@ -110,7 +116,7 @@ def make_job(
         dtype=_dtype(encoder, token, kind, dtype),
         eot=token,
         val_share=float(val_share),
-        seed=int(seed),
+        seed=seed,
         checksums=bool(checksums),
     )
     return job, encoder
@@ -195,7 +201,7 @@ def _eot(encoder: encoders.Encoder, eot: int | str | None, format: str) -> int |
         if token is None:
             raise ValueError(f"tokenize: the tokenizer has no special token {eot!r}")
         return token
-    return int(eot)
+    return int(eot) if isinstance(eot, str) else whole("tokenize: eot", eot)
 
 
 def _dtype(encoder: encoders.Encoder, eot: int | None, format: str, dtype: Any) -> str:
