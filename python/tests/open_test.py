@@ -64,6 +64,15 @@ def test_raw_files_as_they_are_told(folder):
         evenkeel.open("raw", dtype="f4", offset=-1)
 
 
+def test_what_the_header_says_is_not_said_again(folder):
+    saved("a.npy", np.zeros((4, 3), "f4"))
+    for dtype, shape in (("f4", (4, 3)), ("f4", (-1, 3)), ("i4", (4, 3))):
+        with pytest.raises(ValueError, match=r"the NPY header defines them: float32 of shape"):
+            evenkeel.open("a.npy", dtype=dtype, shape=shape)
+    with pytest.raises(ValueError, match="the NPY header says float32 .*, but float64 was given"):
+        evenkeel.open("a.npy", dtype="f8")
+
+
 def test_bfloat16_by_name(folder):
     ml_dtypes = pytest.importorskip("ml_dtypes")
     data = np.arange(12).astype(ml_dtypes.bfloat16)
