@@ -7,6 +7,7 @@ import operator
 import os
 import stat
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, Union
 
@@ -72,6 +73,10 @@ def _guard(budget: AnyGuard) -> Guard:
     return budget if isinstance(budget, Guard) else Guard(budget)
 
 
+# By id. A plain dict, because a fork may happen while another thread changes it.
+_guarded: dict[int, weakref.ref[_GuardedMmap]] = {}
+
+
 class _GuardedMmap(mmap.mmap):
     """A mapping that is removed from its guard before it is unmapped. It owns one descriptor of the
     file, which the guard also uses."""
@@ -97,10 +102,13 @@ class _GuardedMmap(mmap.mmap):
         if hasattr(self, "_file"):
             self._guard._evictor.remove(self._address)
 
-    def _forget(self) -> None:
-        _guarded.pop(id(self), None)
+    def _forget(
+        self, guarded: dict[int, Any] = _guarded, close: Callable[[int], None] = os.close
+    ) -> None:
+        """When the interpreter ends, the names of this module may be gone before a memmap is."""
+        guarded.pop(id(self), None)
         if hasattr(self, "_file"):
-            os.close(self._file)
+            close(self._file)
             del self._file
 
     def close(self) -> None:
@@ -349,10 +357,6 @@ def govern(array: np.memmap[Any, Any], budget: AnyGuard = None) -> Guard:
 
 def _forget(guard: Guard, address: int) -> None:
     guard._evictor.remove(address)
-
-
-# By id. A plain dict, because a fork may happen while another thread changes it.
-_guarded: dict[int, weakref.ref[_GuardedMmap]] = {}
 
 
 def _guard_in_child() -> None:
