@@ -107,12 +107,12 @@ def load(
 
 
 def _check_slices(slices: Any) -> None:
-    shares = slices.items() if isinstance(slices, Mapping) else [(slices, None)]
+    shares: list[tuple[Any, Any]] = [(slices, None)]
+    if isinstance(slices, Mapping):
+        shares = list(slices.items())
     for pattern, share in shares:
-        numbers = isinstance(share, (tuple, list)) and len(share) == 3
-        if not (
-            isinstance(pattern, str) and numbers and all(hasattr(n, "__index__") for n in share)
-        ):
+        three = list(share) if isinstance(share, (tuple, list)) and len(share) == 3 else [None]
+        if not isinstance(pattern, str) or not all(hasattr(one, "__index__") for one in three):
             raise TypeError(
                 "load: slice takes patterns of names and (axis, rank, world), in whole numbers,"
                 f' such as {{"*.weight": (0, 0, 2)}}; got {slices!r}'

@@ -13,7 +13,7 @@ from evenkeel._blocks import InBlocks
 from evenkeel._documents import DocumentsLayout, document_options
 from evenkeel._mixture import MaxEpochs, Schedule, set_mixture
 from evenkeel._ranks import rank_and_world
-from evenkeel._stepping import number, over, set_common
+from evenkeel._stepping import number, over, real, set_common
 from evenkeel._tokens import Tokens, require_tokens
 
 Mixture = Union[Tokens, Sequence[Union[Tokens, "tuple[Tokens, float]"]], "Mapping[Tokens, float]"]
@@ -169,7 +169,8 @@ class TokenLoader(_Base):
         set_mixture(options, len(sets), schedule, max_epochs, exhausted)
         if order == "megatron":
             wanted = 0 if samples is None else number("samples", samples, 1)
-            options.megatron = (wanted, float(surplus), not has_weights(tokens))
+            share = real("loader: surplus", surplus)
+            options.megatron = (wanted, share, not has_weights(tokens))
         elif samples is not None:
             raise ValueError('loader: samples belongs to order="megatron"\nhint: give steps')
         in_pieces = documents in ("packed", "whole")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Iterator, Mapping
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from evenkeel._closing import Closing
@@ -154,6 +155,13 @@ def whole(name: str, value: Any) -> int:
         return operator.index(value)
     except TypeError:
         raise TypeError(f"{name} must be a whole number; got {_short(value)}") from None
+
+
+def real(name: str, value: Any) -> float:
+    """The number, also of NumPy's types; not a string of digits."""
+    if isinstance(value, Real):
+        return float(value)
+    raise TypeError(f"{name} must be a number; got {_short(value)}")
 
 
 def text(name: str, value: Any) -> str:

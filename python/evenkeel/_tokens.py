@@ -26,7 +26,7 @@ from evenkeel._files import (
     whole_path,
 )
 from evenkeel._index import resolve, shape_alone
-from evenkeel._stepping import whole
+from evenkeel._stepping import text, whole
 
 _size = _core.format_size
 
@@ -273,7 +273,7 @@ class Tokens:
     def megatron_split(self, split: str) -> list[Tokens | None]:
         """The parts of a Megatron split such as "969,30,1": training, validation and test, each
         with the same documents as in megatron-core. None for a part without documents."""
-        parts = self._stream.megatron_split(split)
+        parts = self._stream.megatron_split(text("megatron_split: split", split))
         return [None if part is None else self._part(part) for part in parts]
 
     @property

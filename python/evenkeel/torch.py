@@ -49,7 +49,10 @@ class TokenDataset(Dataset[Pair]):
         return self.__getitems__([index])[0]
 
     def __getitems__(self, indices: Sequence[int]) -> list[Pair]:
-        wanted = torch.as_tensor(indices, dtype=torch.int64)
+        wanted = torch.as_tensor(indices)
+        if len(wanted) and (wanted.dtype.is_floating_point or wanted.dtype == torch.bool):
+            raise IndexError(f"dataset: blocks are numbered by integers; got {indices!r}")
+        wanted = wanted.to(torch.int64)
         wanted = torch.where(wanted < 0, wanted + len(self), wanted)
         if len(wanted) and not 0 <= int(wanted.min()) <= int(wanted.max()) < len(self):
             raise IndexError(f"dataset: an index is outside its {len(self):,} blocks")
@@ -78,7 +81,7 @@ class _StepDataset(IterableDataset[Any]):
 
     def set_epoch(self, epoch: int) -> None:
         """Takes effect when the next iteration begins, in workers too."""
-        self._epoch.fill_(epoch)
+        self._epoch.fill_(number("epoch", epoch, 0, 1 << 63, what="dataset"))
 
     def __len__(self) -> int:
         if self._steps is None:

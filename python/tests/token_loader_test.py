@@ -38,6 +38,9 @@ def test_options_that_make_no_sense_are_value_errors(train, more):
         ({"batch_size": "4"}, "batch_size must be a whole number; got '4'"),
         ({"order": None}, "order must be a string; got None"),
         ({"exhausted": None}, "exhausted must be a string; got None"),
+        ({"order": "megatron", "surplus": "x"}, "surplus must be a number; got 'x'"),
+        ({"documents": "mask", "eos": 0.5}, "eos must be a whole number; got 0.5"),
+        ({"documents": "packed", "eos": 0, "pad": None}, "pad must be a whole number; got None"),
     ],
     ids=str,
 )

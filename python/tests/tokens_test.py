@@ -66,6 +66,8 @@ def test_arguments_of_a_wrong_type_are_named(stored, train):
     for wrong in ("0.9", None, [0.8, 0.2]):
         with pytest.raises(TypeError, match="the fraction must be a number"):
             train.split(wrong)
+    with pytest.raises(TypeError, match="split must be a string; got \\[9, 1\\]"):
+        train.megatron_split([9, 1])
     for wrong in ("8", None, 8.5):
         with pytest.raises(TypeError, match="block_size must be a whole number"):
             train.xy([0], wrong)

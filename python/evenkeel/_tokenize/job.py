@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, fields, replace
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from evenkeel._files import PathLike, Paths, printable
 from evenkeel._manifest import digest, require_file
-from evenkeel._stepping import text, whole
+from evenkeel._stepping import real, text, whole
 from evenkeel._tokenize import encoders
 from evenkeel._tokenize.documents import Splitter
 from evenkeel._tokenize.inputs import Input, find_inputs
@@ -87,8 +86,7 @@ def make_job(
 ) -> tuple[Job, encoders.Encoder]:
     if invalid not in ("error", "replace"):
         raise ValueError(f'tokenize: invalid must be "error" or "replace"; got {invalid!r}')
-    if not isinstance(val_share, Real):
-        raise TypeError(f"tokenize: val_share must be a number; got {val_share!r}")
+    val_share = real("tokenize: val_share", val_share)
     if not 0 <= val_share < 1:
         raise ValueError(
             f"tokenize: val_share must be a share of all documents, from 0 to 1; got {val_share}"
@@ -115,7 +113,7 @@ def make_job(
         format=kind,
         dtype=_dtype(encoder, token, kind, dtype),
         eot=token,
-        val_share=float(val_share),
+        val_share=val_share,
         seed=seed,
         checksums=bool(checksums),
     )
