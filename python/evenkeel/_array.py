@@ -525,6 +525,11 @@ def info(
     >>> what["format"], what["dtype"], what["shape"], what["bytes"]
     ('npy', dtype('float64'), (3, 2), 48)
     """
+    if dtype is None and names_weights(path):
+        raise ValueError(
+            "info: the file holds weights, not one array\n"
+            "hint: evenkeel.open(path).tensors describes them; so does the command evenkeel info"
+        )
     files = expand(path)
     engine = "auto" if is_url(files[0]) else "read"
     with Array(files, None, engine, dtype, shape, offset) as array:

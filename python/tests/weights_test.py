@@ -487,3 +487,8 @@ def test_what_is_no_name_is_not_among_the_tensors(model):
 def test_a_name_is_not_ignored(model, option):
     with pytest.raises(ValueError, match="weights are returned as a dict"):
         evenkeel.open(model[0], **{option: "scalar"})
+
+
+def test_info_says_where_the_tensors_are_described(model):
+    with pytest.raises(ValueError, match=r"hint: evenkeel.open\(path\).tensors describes them"):
+        evenkeel.info(model[0])
