@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +19,7 @@ from evenkeel._files import (
     cache_bytes,
     disk_cache,
     dtype_of,
+    engine_name,
     expand,
     is_url,
     name_for_reader,
@@ -42,6 +42,7 @@ from evenkeel._index import (
     shape_alone,
 )
 from evenkeel._reduce import Reductions
+from evenkeel._stepping import whole
 
 AnyBudget = Union[int, str, Budget, None]
 # A function and its arguments that open an array again, for pickling.
@@ -110,6 +111,11 @@ def open(
             raise ValueError(
                 "open: shape, offset, cache and page_cache are for arrays, not for weights"
             )
+        if name is not None or column is not None:
+            raise ValueError(
+                "open: name and column choose one array, and weights are returned as a dict\n"
+                'hint: evenkeel.open(path)["NAME"] is one tensor'
+            )
         return Weights(paths, budget, engine)  # type: ignore[arg-type]
     files = expand(paths)
     if dtype is None and shape is None and offset == 0:
@@ -174,7 +180,7 @@ class Array(Closing, Reductions):
         self._reader = reader or _core.open(
             paths,
             Budget(budget),
-            engine,
+            engine_name(engine),
             None if told is None else name_for_reader(told),
             [1] if without_axes else lengths,  # for the reader, [] means: as long as the file
             whole_number("offset", offset),
@@ -540,6 +546,11 @@ def info(
     >>> what["format"], what["dtype"], what["shape"], what["bytes"]
     ('npy', dtype('float64'), (3, 2), 48)
     """
+    if dtype is None and names_weights(path):
+        raise ValueError(
+            "info: the file holds weights, not one array\n"
+            "hint: evenkeel.open(path).tensors describes them; so does the command evenkeel info"
+        )
     files = expand(path)
     engine = "auto" if is_url(files[0]) else "read"
     with Array(files, None, engine, dtype, shape, offset) as array:
@@ -569,5 +580,12 @@ def _bytes_of(array: NDArray) -> np.ndarray[Any, np.dtype[np.uint8]]:
 
 def _lengths(shape: int | Sequence[int]) -> list[int]:
     if not isinstance(shape, Sequence) and hasattr(shape, "__index__") and not np.ndim(shape):
-        return [operator.index(shape)]
-    return [operator.index(length) for length in shape]  # type: ignore[union-attr]
+        lengths = [whole("shape", shape)]
+    elif isinstance(shape, (str, bytes)) or not np.iterable(shape):
+        raise TypeError(f"shape must be a whole number or several of them; got {shape!r}")
+    else:
+        lengths = [whole("an axis of shape", length) for length in shape]
+    for length in lengths:
+        if not -(1 << 63) <= length < 1 << 63:
+            raise ValueError(f"open: an axis of {length:,} is too long")
+    return lengths

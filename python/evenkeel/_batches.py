@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import threading
 import zlib
 from collections.abc import Iterator, Mapping
@@ -14,13 +13,14 @@ from evenkeel import _core
 from evenkeel._blocks import Blocks, choose, warn_if_few, whole_chunks
 from evenkeel._closing import Closing
 from evenkeel._files import base_name
+from evenkeel._stepping import whole
 
 if TYPE_CHECKING:
     from evenkeel._array import Array
 
 
 def whole_number(name: str, number: Any) -> int:
-    value = operator.index(number)
+    value = whole(name, number)
     if not 0 <= value < 1 << 64:
         raise ValueError(f"{name} must be a whole number of 0 or more, below 2**64; it is {value}")
     return value
@@ -73,6 +73,8 @@ class Batches(Closing):
         if not in_blocks and not block is window is streams is None:
             raise ValueError('batches: block, window and streams belong to shuffle="blocks"')
         self._array, self._n = array, whole_number("n", n)
+        if self._n == 0:
+            raise ValueError("batches: n, the rows of a batch, must be 1 or more; it is 0")
         self._dtype, self._row_shape = array.dtype, array.shape[1:]
         self._shuffle: bool | str = "blocks" if in_blocks else bool(shuffle)
         self._seed = whole_number("seed", seed)
@@ -173,7 +175,7 @@ class Batches(Closing):
 
     def seek(self, position: int) -> None:
         """Makes batch `position` of this epoch the next one, without reading those before it."""
-        number = operator.index(position)
+        number = whole("seek: position", position)
         if not 0 <= number <= self._length:
             raise IndexError(f"seek: there is no batch {number} of {self._length}")
         with self._lock:

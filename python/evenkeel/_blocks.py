@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import operator
 import warnings
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from evenkeel import _core
-from evenkeel._stepping import Stepping
+from evenkeel._stepping import Stepping, whole
 
 # With fewer blocks in a window, data that is sorted by label trains worse than with an exact
 # shuffle: docs/orders.md has the measurements.
@@ -61,7 +60,7 @@ def rows_of(what: str, name: str, value: Any, row_bytes: int) -> int:
         return 0
     if isinstance(value, str):
         return max(1, _core.parse_size(value) // max(1, row_bytes))
-    rows = operator.index(value)
+    rows = whole(f"{what}: {name}", value)
     if not 0 < rows < 1 << 64:
         raise ValueError(
             f"{what}: {name} must be 1 row or more; it is {rows}\n"
@@ -82,7 +81,7 @@ def choose(
 ) -> Blocks:
     """The numbers that were given; the others are chosen to suit the budget. `mixture` is the
     number of sets, which share the budget, and the rows of a step."""
-    given = 0 if streams is None else operator.index(streams)
+    given = 0 if streams is None else whole(f"{what}: streams", streams)
     if streams is not None and given < 1:
         raise ValueError(f"{what}: streams must be 1 or more; it is {given}")
     return Blocks(
@@ -151,7 +150,7 @@ class InBlocks(Stepping):
         self._order, self._told, self._chosen_by = "blocks", told, None
         given = {"block": told["block"], "streams": told["streams"]}
         for name, value in given.items():
-            if value is not None and operator.index(value) < 1:
+            if value is not None and whole(f"loader: {name}", value) < 1:
                 raise ValueError(f"loader: {name} must be 1 or more; it is {value}")
         return Blocks(given["block"] or 0, 0, given["streams"] or 0)
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from evenkeel import _core
+from evenkeel._stepping import number, whole
 
 MODES = '"mask", "start", "packed" or "whole"'
 
@@ -123,6 +124,13 @@ class DocumentsLayout:
         return TokenBatch(x, y, documents, counts, self)
 
 
+def _token(name: str, value: Any) -> int:
+    token = whole(f"loader: {name}", value)
+    if not -(1 << 63) <= token < 1 << 63:
+        raise ValueError(f"loader: {name} is no token: {token:,}")
+    return token
+
+
 def document_options(
     documents: str | None,
     *,
@@ -164,12 +172,11 @@ def document_options(
     if leftovers not in ("use", "drop"):
         raise ValueError(f'loader: leftovers must be "use" or "drop"; got {leftovers!r}')
     options.mode = documents
-    options.bos, options.eos = bos, eos
+    options.bos = None if bos is None else _token("bos", bos)
+    options.eos = None if eos is None else _token("eos", eos)
     options.index = b"" if documents_index is None else os.fsencode(documents_index)
     options.predict_first = bool(predict_first)
     options.use_leftovers = leftovers == "use"
-    from evenkeel._stepping import number
-
     top = 1 << 32
     if most_documents is not None:
         options.most_documents = number("most_documents", most_documents, 1, top)
@@ -184,7 +191,7 @@ def document_options(
     if bucket is not None:
         options.bucket = number("bucket", bucket, 1)
     options.crop_long = _crops(documents, long_documents)
-    options.pad = pad
+    options.pad = _token("pad", pad)
     return options
 
 

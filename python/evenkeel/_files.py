@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from io import IOBase
 from typing import Any, Union
 
 import numpy as np
@@ -19,10 +20,24 @@ def expand(paths: Paths, one: Callable[[bytes], list[bytes]] = _core.expand_path
     """The files that a path or pattern, or several of them, name. `one` expands one of them."""
     if isinstance(paths, (str, bytes, os.PathLike)):
         return one(os.fsencode(paths))
-    found = [file for path in paths for file in one(os.fsencode(path))]
+    if isinstance(paths, IOBase) or not isinstance(paths, Iterable):
+        raise _not_a_path(paths)
+    found = []
+    for path in paths:
+        if not isinstance(path, (str, bytes, os.PathLike)):
+            raise _not_a_path(path)
+        found += one(os.fsencode(path))
     if not found:
         raise ValueError("open: no file was named")
     return found
+
+
+def _not_a_path(value: Any) -> TypeError:
+    shown = repr(value)
+    return TypeError(
+        "open: a path is a string, bytes or a pathlib.Path, and several of them are a list; got"
+        f" {shown if len(shown) < 60 else shown[:57] + '...'}"
+    )
 
 
 def is_url(path: bytes) -> bool:
@@ -79,6 +94,13 @@ def cache_bytes(cache: int | str | bool | None) -> int | None:
 def disk_cache(cache: int | str | bool | None) -> str:
     """The folder and the size of a cache on disk, "/nvme/ek:200GiB"; "" if it is something else."""
     return cache if isinstance(cache, str) and ":" in cache else ""
+
+
+def engine_name(value: Any) -> str:
+    """Only checks the type: the reader checks the name."""
+    if isinstance(value, str):
+        return value
+    raise TypeError(f'engine must be the name of an engine, such as "auto"; got {value!r}')
 
 
 def page_cache_name(value: Any) -> str:

@@ -56,6 +56,12 @@ def load(
     into: Mapping[str, torch.Tensor] | None,
     format: str,
 ) -> dict[str, torch.Tensor]:
+    if into is not None and not isinstance(into, Mapping):
+        raise TypeError(
+            f"load: into must be a dict of names and tensors, not {type(into).__name__}\n"
+            "hint: of a module, pass model.state_dict()"
+        )
+    _check_slices(slices)
     wanted = [_wanted(tensor, slices, format) for tensor in chosen]
     names = [tensor.name for tensor in chosen]
     for pattern in slices:
@@ -98,6 +104,19 @@ def load(
 
 
 # --- what is wanted
+
+
+def _check_slices(slices: Any) -> None:
+    shares: list[tuple[Any, Any]] = [(slices, None)]
+    if isinstance(slices, Mapping):
+        shares = list(slices.items())
+    for pattern, share in shares:
+        three = list(share) if isinstance(share, (tuple, list)) and len(share) == 3 else [None]
+        if not isinstance(pattern, str) or not all(hasattr(one, "__index__") for one in three):
+            raise TypeError(
+                "load: slice takes patterns of names and (axis, rank, world), in whole numbers,"
+                f' such as {{"*.weight": (0, 0, 2)}}; got {slices!r}'
+            )
 
 
 def _wanted(tensor: Any, slices: Mapping[str, tuple[int, int, int]], format: str) -> Wanted:
@@ -183,6 +202,8 @@ def _checked_device(device: Any) -> torch.device:
 
 
 def _checked(tensor: torch.Tensor, wanted: Wanted) -> torch.Tensor:
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"load: into: {wanted.name!r} is {type(tensor).__name__}, not a tensor")
     if tuple(tensor.shape) != wanted.shape or tensor.dtype != wanted.dtype:
         raise ValueError(
             f"load: tensor {wanted.name!r} is {tuple(tensor.shape)} of {tensor.dtype}, but the"

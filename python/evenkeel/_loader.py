@@ -13,7 +13,7 @@ from evenkeel._blocks import InBlocks
 from evenkeel._documents import DocumentsLayout, document_options
 from evenkeel._mixture import MaxEpochs, Schedule, set_mixture
 from evenkeel._ranks import rank_and_world
-from evenkeel._stepping import number, over, set_common
+from evenkeel._stepping import number, over, real, set_common
 from evenkeel._tokens import Tokens, require_tokens
 
 Mixture = Union[Tokens, Sequence[Union[Tokens, "tuple[Tokens, float]"]], "Mapping[Tokens, float]"]
@@ -144,11 +144,14 @@ class TokenLoader(_Base):
         sets = weighted(tokens)
         self._sources = [one for one, _ in sets]
         self._start(*rank_and_world(rank, world))
+        # Python's integers: products of NumPy's may overflow.
+        batch_size = number("batch_size", batch_size, 1)
+        block_size = number("block_size", block_size, 1)
         self._shape = batch_size, block_size
         stored = sets[0][0].dtype
         self._dtype = stored if dtype == "stored" else np.dtype(dtype)
         options = _core.LoaderOptions()
-        options.block_size = number("block_size", block_size, 1)
+        options.block_size = block_size
         options.dtype = "stored" if dtype == "stored" else self._dtype.name
         set_common(
             options,
@@ -166,7 +169,8 @@ class TokenLoader(_Base):
         set_mixture(options, len(sets), schedule, max_epochs, exhausted)
         if order == "megatron":
             wanted = 0 if samples is None else number("samples", samples, 1)
-            options.megatron = (wanted, float(surplus), not has_weights(tokens))
+            share = real("loader: surplus", surplus)
+            options.megatron = (wanted, share, not has_weights(tokens))
         elif samples is not None:
             raise ValueError('loader: samples belongs to order="megatron"\nhint: give steps')
         in_pieces = documents in ("packed", "whole")
@@ -314,4 +318,11 @@ def weighted(tokens: Mixture, what: str = "loader") -> list[tuple[Tokens, float]
         require_tokens(tokens, what)
     pairs = tokens.items() if isinstance(tokens, Mapping) else tokens
     sets = [one if isinstance(one, tuple) and len(one) == 2 else (one, 1.0) for one in pairs]
-    return [(require_tokens(one, what), float(weight)) for one, weight in sets]
+    return [(require_tokens(one, what), _weight(weight, what)) for one, weight in sets]
+
+
+def _weight(value: Any, what: str) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{what}: the weight of a set must be a number; got {value!r}") from None

@@ -20,6 +20,13 @@ _SAMPLE = 64 << 10
 Progress = Callable[[dict[str, Any]], None]
 
 
+def callback(progress: Progress | None) -> Progress | None:
+    """Work of hours should not end when it first reports progress."""
+    if progress is None or callable(progress):
+        return progress
+    raise TypeError(f"progress must be a function; got {progress!r}")
+
+
 class Manifest:
     """Work in parts; created by `evenkeel.plan` and `evenkeel.plan_shuffle`, or loaded from a file.
 

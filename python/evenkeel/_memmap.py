@@ -7,6 +7,7 @@ import operator
 import os
 import stat
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, Union
 
@@ -14,6 +15,7 @@ import numpy as np
 
 from evenkeel import _core
 from evenkeel._core import Budget
+from evenkeel._stepping import text
 
 _ASKS_NO_SCALARS = int(np.__version__.split(".")[0]) < 2
 _MODES = {"readonly": "r", "readwrite": "r+", "write": "w+", "copyonwrite": "c"}
@@ -36,7 +38,9 @@ class Guard:
         keep_cache: bool = False,
         access: str = "auto",
     ) -> None:
-        self._evictor = _core.Evictor(Budget(budget).limit, keep_cache, access)
+        self._evictor = _core.Evictor(
+            Budget(budget).limit, bool(keep_cache), text("guard: access", access)
+        )
         self._lost_in_fork: list[str] = []
 
     def report(self) -> dict[str, Any]:
@@ -69,6 +73,10 @@ def _guard(budget: AnyGuard) -> Guard:
     return budget if isinstance(budget, Guard) else Guard(budget)
 
 
+# By id. A plain dict, because a fork may happen while another thread changes it.
+_guarded: dict[int, weakref.ref[_GuardedMmap]] = {}
+
+
 class _GuardedMmap(mmap.mmap):
     """A mapping that is removed from its guard before it is unmapped. It owns one descriptor of the
     file, which the guard also uses."""
@@ -94,10 +102,13 @@ class _GuardedMmap(mmap.mmap):
         if hasattr(self, "_file"):
             self._guard._evictor.remove(self._address)
 
-    def _forget(self) -> None:
-        _guarded.pop(id(self), None)
+    def _forget(
+        self, guarded: dict[int, Any] = _guarded, close: Callable[[int], None] = os.close
+    ) -> None:
+        """When the interpreter ends, the names of this module may be gone before a memmap is."""
+        guarded.pop(id(self), None)
         if hasattr(self, "_file"):
-            os.close(self._file)
+            close(self._file)
             del self._file
 
     def close(self) -> None:
@@ -346,10 +357,6 @@ def govern(array: np.memmap[Any, Any], budget: AnyGuard = None) -> Guard:
 
 def _forget(guard: Guard, address: int) -> None:
     guard._evictor.remove(address)
-
-
-# By id. A plain dict, because a fork may happen while another thread changes it.
-_guarded: dict[int, weakref.ref[_GuardedMmap]] = {}
 
 
 def _guard_in_child() -> None:

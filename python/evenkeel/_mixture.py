@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Union
 
 from evenkeel import _core
-from evenkeel._stepping import number
+from evenkeel._stepping import number, text
 
 Schedule = Union["Mapping[int, Sequence[float]]", "Sequence[tuple[int, Sequence[float]]]"]
 MaxEpochs = Union[int, "Sequence[int | None]"]
@@ -22,7 +22,7 @@ def set_mixture(
 ) -> None:
     """Checks and sets the options of a mixture of `sets` sets."""
     mixture = _core.MixtureOptions()
-    mixture.exhausted = exhausted
+    mixture.exhausted = text("mixture: exhausted", exhausted)
     if schedule is not None:
         mixture.stages = stages(schedule)
     if max_epochs is not None:
@@ -41,8 +41,14 @@ def stages(schedule: Schedule) -> list[tuple[int, list[float]]]:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2:
             raise _not_a_schedule(pair)
         step, weights = pair
+        if isinstance(weights, (str, bytes)):  # "31" would be 3 and 1
+            raise _not_a_schedule(pair)
         try:
-            made.append((number("a stage's step", step, 0, what="mixture"), [*map(float, weights)]))
+            numbers = [*map(float, weights)]
+        except (TypeError, ValueError):
+            raise _not_a_schedule(pair) from None
+        try:
+            made.append((number("a stage's step", step, 0, what="mixture"), numbers))
         except TypeError:
             raise _not_a_schedule(pair) from None
     if not made:

@@ -13,6 +13,7 @@ from typing import Any, Callable, TypeVar
 
 from evenkeel import _core
 from evenkeel._core import Budget
+from evenkeel._stepping import real
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -29,6 +30,8 @@ def mark(text: str) -> None:
     >>> [text for seconds, text in p.marks]
     ['half way']
     """
+    if not isinstance(text, str):
+        raise TypeError(f"mark: pass a string, such as f'step {{step}}'; got {text!r}")
     _core.mark(text)
     for recording in list(_recording):
         recording.mark(text)
@@ -61,8 +64,13 @@ class profile:
         interval: float = 0.01,
         files: str | Iterable[str] | None = None,
     ) -> None:
+        given: Any = budget
+        if callable(given):
+            raise TypeError(
+                "profile: as a decorator it needs parentheses\nhint: write @evenkeel.profile()"
+            )
         self._budget = None if budget is None else Budget(budget).limit
-        self._interval = interval
+        self._interval = real("profile: interval, in seconds,", interval)
         self._files = [files] if isinstance(files, (str, os.PathLike)) else list(files or ())
         self._name = _name_of_program()
         self._recording: _core.Recording | None = None

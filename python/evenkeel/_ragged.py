@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 
 from evenkeel import _core
 from evenkeel._array import Array
+from evenkeel._stepping import whole
 
 # What a loader returns for a field: (dtype, shape of a row, or None for the values of all rows).
 Form = tuple["np.dtype[Any]", "tuple[int, ...] | None"]
@@ -32,7 +32,7 @@ class Ragged:
 
     def __getitem__(self, index: int) -> np.ndarray[Any, np.dtype[Any]]:
         """The values of one row. Loaders read many rows at a time."""
-        row = operator.index(index)
+        row = whole("ragged: a row", index)
         row += len(self) if row < 0 else 0
         if not 0 <= row < len(self):
             raise IndexError(f"row {index} of {len(self):,}")
@@ -83,10 +83,11 @@ class Csr(Ragged):
             _require_array("csr", name, array)
         for name, array in (("indices", indices), ("indptr", indptr)):
             _require_numbers("csr", name, array)
+        columns = whole("csr: columns", columns)
         if columns < 1:
             raise ValueError(f"csr: columns must be 1 or more; got {columns}")
         self._values, self._offsets, self._indices = data, indptr, indices
-        self._columns, self._dense = columns, dense
+        self._columns, self._dense = columns, bool(dense)
         self._budget, self._rows = data.budget, indptr._reader.lists
 
     @property

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+
+from evenkeel._stepping import whole
 
 if TYPE_CHECKING:
     from evenkeel._array import Array, NDArray
@@ -115,7 +116,7 @@ def reduce(
 def _along_rows(array: Array, name: str, axis: int | None) -> bool:
     if axis is None:
         return False
-    number = operator.index(axis)
+    number = whole(f"{name}: axis", axis)
     if not -array.ndim <= number < array.ndim:
         # NumPy before 1.25 has it in its main module.
         raise getattr(np, "exceptions", np).AxisError(number, array.ndim)

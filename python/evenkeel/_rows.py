@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Union
 
 from evenkeel import _core
@@ -114,6 +115,8 @@ class Loader(_Base):
     ) -> None:
         sets, keys = row_sets(data)
         self._start(*rank_and_world(rank, world))
+        # Python's integer: products of NumPy's may overflow.
+        batch_size = number("batch_size", batch_size, 1)
         self._batch_size, self._sets = batch_size, sets
         self._stages = [] if schedule is None else stages(schedule)
         options = _core.RowLoaderOptions()
@@ -263,7 +266,7 @@ def row_sets(
         sets: list[tuple[tuple[Field, ...], float]] = []
         first: object = None
         for one in data:
-            if not (isinstance(one, tuple) and len(one) == 2 and isinstance(one[1], (int, float))):
+            if not (isinstance(one, tuple) and len(one) == 2 and isinstance(one[1], Real)):
                 raise TypeError(
                     f"{what}: a list is a mixture of pairs (data, weight); it has {short(one)}\n"
                     "hint: give arrays that belong together as a tuple or as a dict"

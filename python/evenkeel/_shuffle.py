@@ -14,6 +14,7 @@ from evenkeel._files import PathLike, Paths, dtype_of, expand, is_url, name_for_
 from evenkeel._manifest import (
     Manifest,
     Progress,
+    callback,
     digest,
     fingerprint_of,
     read_json,
@@ -22,6 +23,7 @@ from evenkeel._manifest import (
     scratch_of,
     write_json,
 )
+from evenkeel._stepping import number, text, whole
 
 # What a file holds, and what its items are. The options of the command have the same names.
 ITEM_OPTIONS = ("unit", "dtype", "shape", "block", "bos", "eos")
@@ -36,9 +38,21 @@ def work_budget(budget: AnyBudget) -> Budget:
 def known_items(given: dict[str, Any]) -> dict[str, Any]:
     """The user's options about items, as JSON types."""
     known = {name: given[name] for name in ITEM_OPTIONS}
+    if known["unit"] is not None:
+        known["unit"] = text("unit", known["unit"])
+    known["block"] = number("block", known["block"], 0, what="items")
+    for name in ("bos", "eos"):
+        if known[name] is not None:
+            known[name] = whole(f"items: {name}", known[name])
     if known["dtype"] is not None:
         known["dtype"] = name_for_reader(dtype_of(known["dtype"]))
-    known["shape"] = [-1 if axis is None else int(axis) for axis in known["shape"] or ()]
+    shape = () if known["shape"] is None else known["shape"]
+    if not isinstance(shape, Iterable):
+        shape = [shape]
+    axes = [-1 if axis is None else whole("an axis of shape", axis) for axis in shape]
+    if any(not -(1 << 63) <= axis < 1 << 63 for axis in axes):
+        raise ValueError(f"items: an axis of shape is too long: {max(axes, key=abs):,}")
+    known["shape"] = axes
     return known
 
 
@@ -60,9 +74,10 @@ def _files(inputs: Paths) -> list[bytes]:
 
 
 def _seed(seed: int) -> int:
-    if not 0 <= seed < 1 << 64:
-        raise ValueError(f"shuffle: a seed must be from 0 to 2^64 - 1; got {seed}")
-    return int(seed)
+    value = whole("shuffle: seed", seed)
+    if not 0 <= value < 1 << 64:
+        raise ValueError(f"shuffle: a seed must be from 0 to 2^64 - 1; got {value}")
+    return value
 
 
 def shuffle(
@@ -113,14 +128,14 @@ def shuffle(
     report = _core.shuffle(
         items_of(_files(inputs), known),
         output=os.fsencode(output),
-        format=format or "",
+        format=text("shuffle: format", format or ""),
         seed=_seed(seed),
         budget=work_budget(budget),
         scratch=b"" if scratch is None else os.fsencode(scratch),
-        checksums=checksums,
-        resume=resume,
+        checksums=bool(checksums),
+        resume=bool(resume),
         checkpoint=Budget(checkpoint).limit,
-        progress=progress,
+        progress=callback(progress),
     )
     return {**report, "seconds": time.monotonic() - began}
 
@@ -154,6 +169,7 @@ def plan_shuffle(
     The rest is as for `evenkeel.shuffle`. See `evenkeel.Manifest`.
     """
     known = known_items(locals())
+    parts = whole("shuffle: parts", parts)
     if parts < 1:
         raise ValueError(f"shuffle: parts must be 1 or more; got {parts}")
     require_file(os.fsdecode(output), "shuffle")
@@ -163,7 +179,7 @@ def plan_shuffle(
     found: dict[str, Any] = _core.plan_shuffle(
         items,
         output=os.fsencode(made),
-        format=format or "",
+        format=text("shuffle: format", format or ""),
         budget=work_budget(budget),
         parts=parts,
     )

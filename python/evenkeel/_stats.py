@@ -11,8 +11,9 @@ from evenkeel import _core
 from evenkeel._array import AnyBudget
 from evenkeel._core import Budget
 from evenkeel._files import PathLike, Paths, expand, printable
-from evenkeel._manifest import Progress
+from evenkeel._manifest import Progress, callback
 from evenkeel._shuffle import items_of, known_items, work_budget
+from evenkeel._stepping import number
 
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 
@@ -65,20 +66,26 @@ def stats(
         items = items_of(files, {**known, "unit": "blocks", "block": 1 << 15})
     if resume and state is None:
         raise ValueError("stats: resume needs state, the file with the checkpoint")
-    for q in quantiles:
+    try:
+        shares = [float(q) for q in quantiles]
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"stats: quantiles must be numbers from 0 to 1; got {quantiles!r}"
+        ) from None
+    for q in shares:
         if not 0 <= q <= 1:
             raise ValueError(f"stats: quantiles must be from 0 to 1; got {q}")
     report = _core.stats(
         items,
         budget=work_budget(budget),
-        quantiles=[float(q) for q in quantiles],
-        sketch=sketch,
-        bins=bins,
-        top=top,
+        quantiles=shares,
+        sketch=number("sketch", sketch, 0, what="stats"),
+        bins=number("bins", bins, 0, what="stats"),
+        top=number("top", top, 0, what="stats"),
         state=os.fsencode(state) if state is not None else b"",
-        resume=resume,
+        resume=bool(resume),
         checkpoint=Budget(checkpoint).limit,
-        progress=progress,
+        progress=callback(progress),
     )
     names = [printable(path) for path in files]
     return {"files": names, **report, "seconds": time.monotonic() - began}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Iterator, Mapping
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from evenkeel._closing import Closing
@@ -119,7 +120,7 @@ class Stepping(Closing, _Reader):
         """Continues where `state` was saved, also with another world, batch size or prefetch.
         Raises ValueError, which names the difference, if the state belongs to other data, seed or
         order."""
-        if not isinstance(state, Mapping) or "state" not in state:
+        if not isinstance(state, Mapping) or not isinstance(state.get("state"), str):
             raise ValueError(f"load: this is not a state of a {type(self).__name__}")
         if self._ring is None:
             self.load(state["state"])
@@ -148,11 +149,38 @@ def over(mixin: type, reader: Any) -> Any:
     return type(reader)(mixin.__name__, (reader,), members)
 
 
+def whole(name: str, value: Any) -> int:
+    """The number, also of NumPy's types; a TypeError that says which argument is none."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be a whole number; got {_short(value)}") from None
+
+
+def real(name: str, value: Any) -> float:
+    """The number, also of NumPy's types; not a string of digits."""
+    if isinstance(value, Real):
+        return float(value)
+    raise TypeError(f"{name} must be a number; got {_short(value)}")
+
+
+def text(name: str, value: Any) -> str:
+    """Only checks the type: the reader checks the word."""
+    if isinstance(value, str):
+        return value
+    raise TypeError(f"{name} must be a string; got {_short(value)}")
+
+
+def _short(value: Any) -> str:
+    shown = repr(value)
+    return shown if len(shown) < 60 else f"{shown[:57]}..."
+
+
 def number(name: str, value: int, least: int, end: int = 1 << 64, what: str = "loader") -> int:
-    whole = operator.index(value)
-    if not least <= whole < end:
-        raise ValueError(f"{what}: {name} must be {least} or more, below {end:,}; got {whole:,}")
-    return whole
+    given = whole(f"{what}: {name}", value)
+    if not least <= given < end:
+        raise ValueError(f"{what}: {name} must be {least} or more, below {end:,}; got {given:,}")
+    return given
 
 
 def set_common(
@@ -171,7 +199,7 @@ def set_common(
 ) -> None:
     """Checks and sets the options that all loaders have."""
     options.batch_size = number("batch_size", batch_size, 1)
-    options.order = order
+    options.order = text("loader: order", order)
     options.seed = number("seed", seed, 0)
     options.world = number("world", world, 1)
     options.rank = number("rank", rank, 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 import os
 import sys
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from evenkeel._files import (
     Paths,
     cache_bytes,
     disk_cache,
+    engine_name,
     expand,
     page_cache_name,
     printable,
@@ -26,6 +26,7 @@ from evenkeel._files import (
     whole_path,
 )
 from evenkeel._index import pieces_bytes, resolve, row_pieces, shape_alone
+from evenkeel._stepping import text, whole
 
 _size = _core.format_size
 
@@ -70,11 +71,16 @@ def tokens(
         budget,
         engine,
         None if dtype is None else _native("tokens", np.dtype(dtype)).name,
-        operator.index(start),
-        None if stop is None else operator.index(stop),
+        _position("start", start),
+        None if stop is None else _position("stop", stop),
         cache,
         page_cache,
     )
+
+
+def _position(name: str, value: Any) -> int:
+    """Of a token. Beyond the end of any stream, all positions are the same."""
+    return max(-(1 << 63), min(whole(f"tokens: {name}", value), (1 << 63) - 1))
 
 
 def is_tensor(value: Any) -> bool:
@@ -129,7 +135,7 @@ class Tokens:
             _core.open_tokens(
                 paths,
                 Budget(budget),
-                engine,
+                engine_name(engine),
                 dtype,
                 start,
                 stop,
@@ -239,7 +245,8 @@ class Tokens:
     def slice(self, start: int = 0, stop: int | None = None) -> Tokens:
         """Tokens start .. stop-1 as a separate stream, which shares the budget of this one.
         Negative numbers count from the end."""
-        return self._part(self._stream.slice(start, stop))
+        last = None if stop is None else _position("stop", stop)
+        return self._part(self._stream.slice(_position("start", start), last))
 
     def _part(self, part: _core.TokenStream) -> Tokens:
         paths, _, engine, dtype, _, _, *caches = self._recipe
@@ -259,7 +266,11 @@ class Tokens:
         >>> len(train), len(validation), int(validation[0])
         (900, 100, 900)
         """
-        if not 0 < fraction < 1:
+        try:
+            inside = 0 < fraction < 1
+        except TypeError:
+            raise TypeError(f"split: the fraction must be a number; got {fraction!r}") from None
+        if not inside:
             raise ValueError(f"split: the fraction must be between 0 and 1; got {fraction}")
         cut = int(len(self) * fraction)
         if cut == 0:
@@ -269,7 +280,7 @@ class Tokens:
     def megatron_split(self, split: str) -> list[Tokens | None]:
         """The parts of a Megatron split such as "969,30,1": training, validation and test, each
         with the same documents as in megatron-core. None for a part without documents."""
-        parts = self._stream.megatron_split(split)
+        parts = self._stream.megatron_split(text("megatron_split: split", split))
         return [None if part is None else self._part(part) for part in parts]
 
     @property
@@ -330,6 +341,10 @@ class Tokens:
         stored = isinstance(dtype, str) and dtype == "stored"
         wanted = self.dtype if stored else _native("xy", np.dtype(dtype))
         shape = (starts.size, block_size)
+        if out is not None and not (isinstance(out, (tuple, list)) and len(out) == 2):
+            raise TypeError(
+                f"xy: out must be a pair of arrays or tensors, not {type(out).__name__}"
+            )
         x, y = (
             (np.empty(shape, wanted), np.empty(shape, wanted))
             if out is None
@@ -363,10 +378,11 @@ def _native(what: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
     )
 
 
-def _positive(what: str, number: int) -> int:
+def _positive(what: str, value: int) -> int:
+    number = whole(f"xy: {what}", value)
     if number < 1:
         raise ValueError(f"xy: {what} must be 1 or more; it is {number}")
-    return int(number)
+    return number
 
 
 def _as_array(

@@ -16,6 +16,7 @@ from evenkeel._core import Budget
 from evenkeel._files import (
     PathLike,
     dtype_of,
+    engine_name,
     name_for_reader,
     require_no_secrets,
     short_repr,
@@ -82,7 +83,7 @@ class Weights(Closing, Mapping[str, Array]):
         self._path = os.fsencode(path)
         self._budget = Budget(budget)
         self._engine = engine
-        self._weights = _core.open_weights(self._path, self._budget, engine)
+        self._weights = _core.open_weights(self._path, self._budget, engine_name(engine))
         self._tensors = {row[0]: TensorInfo(*row) for row in self._weights.tensors()}
         self._files: list[bytes] = self._weights.paths
 
@@ -160,6 +161,8 @@ class Weights(Closing, Mapping[str, Array]):
     def _find(self, name: str) -> TensorInfo:
         tensor = self._tensors.get(name)
         if tensor is None:
+            if not isinstance(name, str):
+                raise KeyError(name)
             try:
                 self._weights.require(name)
             except IndexError as error:
@@ -178,14 +181,20 @@ class Weights(Closing, Mapping[str, Array]):
         """Tensors as torch tensors; see `load_safetensors`."""
         from evenkeel._load import load
 
-        return load(self._weights, self._chosen(only), device, slice or {}, into, self.format)
+        shares = {} if slice is None else slice
+        return load(self._weights, self._chosen(only), device, shares, into, self.format)
 
     def _chosen(self, only: Only) -> list[TensorInfo]:
         if only is None:
             return list(self._tensors.values())
         if callable(only):
             return [tensor for tensor in self._tensors.values() if only(tensor.name)]
+        if isinstance(only, bytes) or not isinstance(only, Iterable):
+            raise _not_only(only)
         patterns = [only] if isinstance(only, str) else list(only)
+        for pattern in patterns:
+            if not isinstance(pattern, str):
+                raise _not_only(pattern)
         chosen = {}
         for pattern in patterns:
             found = fnmatch.filter(self._tensors, pattern)
@@ -210,6 +219,13 @@ class Weights(Closing, Mapping[str, Array]):
     def __repr__(self) -> str:
         text = f"{len(self):,} tensors, {_core.format_size(self.nbytes)}"
         return short_repr("Weights", [self._path], text)
+
+
+def _not_only(value: object) -> TypeError:
+    return TypeError(
+        "load: only takes a pattern of names, several of them, or a function of a name; got"
+        f" {value!r}"
+    )
 
 
 def _ml_dtype(tensor: TensorInfo) -> np.dtype[Any]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import operator
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -18,6 +17,7 @@ from evenkeel._array import AnyBudget
 from evenkeel._closing import Closing
 from evenkeel._core import Budget
 from evenkeel._files import PathLike, dtype_of, name_for_reader, printable
+from evenkeel._stepping import text, whole
 
 # Rows are converted this many bytes at a time.
 _PIECE = 4 << 20
@@ -89,7 +89,7 @@ class _Writer(Closing):
         `state` is stored for it: the position of your program. Each call flushes the cache of the
         disk, so call it at most every few seconds.
         """
-        self._open().checkpoint(state.encode())
+        self._open().checkpoint(text("checkpoint: state", state).encode())
 
     def close(self) -> None:
         """Completes the file. Closing twice is fine."""
@@ -156,12 +156,17 @@ class ArrayWriter(_Writer):
     ) -> None:
         self._path = os.fsdecode(path)
         self._dtype = dtype_of(dtype)
-        axes: Sequence[int | None] = [shape] if isinstance(shape, int) else list(shape)
+        if isinstance(shape, (str, bytes)) or shape is None:
+            raise TypeError(
+                "create: shape must be a whole number or several of them, and the first may be"
+                f" None; got {shape!r}"
+            )
+        axes: Sequence[int | None] = list(shape) if isinstance(shape, Iterable) else [shape]
         if any(axis is None for axis in axes[1:]):
             raise ValueError(
                 f"create {printable(self._path)}: shape={tuple(axes)}: only the first axis can grow"
             )
-        self._row_shape = tuple(operator.index(axis) for axis in axes[1:] if axis is not None)
+        self._row_shape = tuple(_length(axis) for axis in axes[1:] if axis is not None)
         first = [-1 if axes[0] is None else _length(axes[0])] if axes else []
         self._fixed = first[0] if first and first[0] >= 0 else None
         self._core_writer = _core.ArrayWriter(
@@ -169,10 +174,10 @@ class ArrayWriter(_Writer):
             name_for_reader(self._dtype),
             repr(npy.dtype_to_descr(self._dtype)) if self._dtype.name != "bfloat16" else "",
             [*first, *self._row_shape],
-            format or "",
+            text("create: format", format or ""),
             Budget(budget),
-            checksums,
-            resume,
+            bool(checksums),
+            bool(resume),
         )
 
     @property
@@ -217,7 +222,7 @@ class ArrayWriter(_Writer):
             start = _place(index.start, 0, self)
             stop = _place(index.stop, None, self)
         else:
-            start = _place(operator.index(index), 0, self)
+            start = _place(index, 0, self)
             stop = start + 1
         array = np.asarray(values)
         if stop is None and self._fixed is not None:
@@ -308,11 +313,11 @@ class TokenWriter(_Writer):
         self._core_writer = _core.TokenWriter(
             os.fsencode(path),
             name_for_reader(self._dtype),
-            format or "",
-            eot,
+            text("create: format", format or ""),
+            None if eot is None else whole("create: eot", eot),
             Budget(budget),
-            checksums,
-            resume,
+            bool(checksums),
+            bool(resume),
         )
         self._path = os.fsdecode(self._core_writer.path)
 
@@ -409,18 +414,20 @@ class TokenWriter(_Writer):
 
 
 def _length(axis: int | None) -> int:
-    length = operator.index(axis)  # type: ignore[arg-type]
+    length = whole("create: an axis of shape", axis)
     if length < 0:
         raise ValueError(
             f"create: an axis cannot be {length}; use None for a first axis that grows"
         )
+    if length >= 1 << 63:
+        raise ValueError(f"create: an axis of {length:,} is too long")
     return length
 
 
 def _place(index: int | None, default: int | None, writer: ArrayWriter) -> Any:
     if index is None:
         return default
-    place = operator.index(index)
+    place = whole("write: a row", index)
     if place < 0:
         place += writer._end()
     if place < 0:

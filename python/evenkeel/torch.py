@@ -13,7 +13,7 @@ from evenkeel._loader import LossMask, Mixture, TokenLoader, weighted
 from evenkeel._mixture import MaxEpochs, Schedule
 from evenkeel._ranks import rank_and_world
 from evenkeel._rows import Data, Loader
-from evenkeel._stepping import Stepping
+from evenkeel._stepping import Stepping, number
 from evenkeel._tokens import Tokens, require_tokens
 
 Pair = tuple[torch.Tensor, torch.Tensor]
@@ -34,8 +34,7 @@ class TokenDataset(Dataset[Pair]):
     """
 
     def __init__(self, tokens: Tokens, block_size: int) -> None:
-        if block_size < 1:
-            raise ValueError(f"dataset: block_size must be 1 or more; it is {block_size}")
+        block_size = number("block_size", block_size, 1, what="dataset")
         self._tokens, self._block_size = require_tokens(tokens, "dataset"), block_size
         if len(self) == 0:
             raise ValueError(
@@ -50,7 +49,10 @@ class TokenDataset(Dataset[Pair]):
         return self.__getitems__([index])[0]
 
     def __getitems__(self, indices: Sequence[int]) -> list[Pair]:
-        wanted = torch.as_tensor(indices, dtype=torch.int64)
+        wanted = torch.as_tensor(indices)
+        if len(wanted) and (wanted.dtype.is_floating_point or wanted.dtype == torch.bool):
+            raise IndexError(f"dataset: blocks are numbered by integers; got {indices!r}")
+        wanted = wanted.to(torch.int64)
         wanted = torch.where(wanted < 0, wanted + len(self), wanted)
         if len(wanted) and not 0 <= int(wanted.min()) <= int(wanted.max()) < len(self):
             raise IndexError(f"dataset: an index is outside its {len(self):,} blocks")
@@ -64,8 +66,8 @@ class _StepDataset(IterableDataset[Any]):
     def __init__(self, options: dict[str, Any], steps: int | None, *, repeats: bool) -> None:
         self._options = options
         self._repeats = repeats  # every iteration is all of the data
-        if steps is not None and steps < 1:
-            raise ValueError(f"dataset: steps must be 1 or more; got {steps}")
+        if steps is not None:
+            steps = number("steps", steps, 1, what="dataset")
         self._steps = steps  # per iteration; None: it does not end
         self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
         self._loader: Stepping | None = None
@@ -79,7 +81,7 @@ class _StepDataset(IterableDataset[Any]):
 
     def set_epoch(self, epoch: int) -> None:
         """Takes effect when the next iteration begins, in workers too."""
-        self._epoch.fill_(epoch)
+        self._epoch.fill_(number("epoch", epoch, 0, 1 << 63, what="dataset"))
 
     def __len__(self) -> int:
         if self._steps is None:
@@ -204,7 +206,8 @@ class TokenIterableDataset(_StepDataset):
             with TokenLoader(self._sets, **{**options, "prefetch": 0}) as probe:
                 steps = probe.size or None
         if order == "megatron" and samples is None and steps is not None:
-            options["samples"] = steps * batch_size * world  # the same for every iteration
+            # The same for every iteration; NumPy's integers might overflow.
+            options["samples"] = steps * int(batch_size) * int(world)
         super().__init__(options, steps, repeats=repeats)
 
     def _make(self, **options: Any) -> TokenLoader:

@@ -53,11 +53,22 @@ std::uint64_t processes_on_node() {
   return 1;
 }
 
+// What the user passed instead of something valid.
+std::string passed(nb::handle value) {
+  const std::string text = nb::repr(value).c_str();
+  return text.size() < 60 ? text : nb::type_name(value.type()).c_str();
+}
+
 Budget of_number(nb::handle size) {
   const nb::object number = nb::steal(PyNumber_Index(size.ptr()));
   if (!number.is_valid()) throw nb::python_error();
-  const long long bytes = PyLong_AsLongLong(number.ptr());
+  int overflow = 0;
+  const long long bytes = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
   if (bytes == -1 && PyErr_Occurred()) throw nb::python_error();
+  if (overflow != 0) {
+    throw Error(ErrorKind::kInvalid, "budget",
+                std::string(nb::str(number).c_str()) + " bytes: must be from 0 to 2^63 - 1");
+  }
   if (bytes < 0) {
     throw Error(ErrorKind::kInvalid, "budget",
                 std::to_string(bytes) + " bytes: must not be negative");
@@ -74,12 +85,16 @@ Budget budget_of(nb::handle size) {
     return Budget::parse(text, of_node ? processes_on_node() : 1);
   }
   if (PyIndex_Check(size.ptr()) && !PyBool_Check(size.ptr())) return of_number(size);
-  throw nb::type_error("a budget is a number of bytes, a text such as \"64MiB\", or a Budget");
+  const std::string problem =
+      "a budget is a number of bytes, a text such as \"64MiB\", or a Budget; got " + passed(size);
+  throw nb::type_error(problem.c_str());
 }
 
 void resize(const Budget& budget, nb::handle size) {
   if (size.is_none() || nb::isinstance<Budget>(size)) {
-    throw nb::type_error("resize takes a number of bytes, or a text such as \"64MiB\"");
+    const std::string problem =
+        "resize takes a number of bytes, or a text such as \"64MiB\"; got " + passed(size);
+    throw nb::type_error(problem.c_str());
   }
   const std::uint64_t bytes = nb::isinstance<nb::str>(size)
                                   ? parse_size(nb::cast<std::string>(size))
@@ -111,7 +126,7 @@ void bind_budget(nb::module_& module) {
       .def_prop_ro("left", &Budget::left,
                    "Bytes that can still be reserved, including those of caches.")
       .def_prop_ro("automatic", &Budget::is_automatic, "Whether it follows memory pressure.")
-      .def("resize", &resize, "size"_a, nb::sig("def resize(self, size: int | str) -> None"),
+      .def("resize", &resize, "size"_a.none(), nb::sig("def resize(self, size: int | str) -> None"),
            "Changes the limit for all users of the budget. If it is smaller, caches shrink, then "
            "loaders read less ahead, and reads in progress are waited for; MemoryError, with the "
            "arithmetic, if the rest does not fit. If it is larger, caches may grow.")

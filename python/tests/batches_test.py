@@ -215,8 +215,17 @@ def test_nonsense_is_refused_at_once(stored, wrong):
 
 
 def test_counts_are_whole_numbers(stored):
-    with pytest.raises(TypeError):
-        stored[0]["auto"].batches(2.5)
+    a = stored[0]["auto"]
+    with pytest.raises(TypeError, match="n must be a whole number; got 2.5"):
+        a.batches(2.5)
+    with pytest.raises(TypeError, match="seed must be a whole number; got None"):
+        a.batches(5, shuffle=True, seed=None)
+    with pytest.raises(TypeError, match="block must be a whole number; got 1.5"):
+        a.batches(5, shuffle="blocks", block=1.5)
+    with pytest.raises(TypeError, match="position must be a whole number; got '3'"):
+        a.batches(5).seek("3")
+    with pytest.raises(ValueError, match="rows of a batch, must be 1 or more"):
+        a.batches(0)
 
 
 def test_an_array_without_rows(folder):

@@ -58,8 +58,21 @@ def test_nonsense(size):
 
 @pytest.mark.parametrize("size", [1.5, True, [1], object()])
 def test_other_types(size):
-    with pytest.raises(TypeError, match="64MiB"):
+    with pytest.raises(TypeError, match="64MiB") as wrong:
         evenkeel.Budget(size)
+    assert str(wrong.value).endswith(f"; got {size!r}")
+
+
+def test_a_number_beyond_any_memory_is_a_value_error():
+    for size in (2**63, 10**30, -(10**30)):
+        with pytest.raises(ValueError, match=f"{size} bytes: must be from 0"):
+            evenkeel.Budget(size)
+
+
+@pytest.mark.parametrize("size", [None, 1.5, b"1GiB"])
+def test_resize_says_what_it_takes(size):
+    with pytest.raises(TypeError, match="64MiB.*; got"):
+        evenkeel.Budget("64MiB").resize(size)
 
 
 @pytest.mark.parametrize(

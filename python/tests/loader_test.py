@@ -212,6 +212,7 @@ def test_wrong_input_is_refused(x, y):
         (x, {"order": "random", "epochs": 1}, ValueError, "has no epochs"),
         (x, {"transform": 3}, TypeError, "transform must be a function"),
         (x, {"seed": -1}, ValueError, "seed must be 0 or more"),
+        (x, {"order": 3}, TypeError, "order must be a string; got 3"),
     ]:
         with pytest.raises(error, match=words):
             evenkeel.Loader(data, 4, **options)
@@ -222,6 +223,14 @@ def test_wrong_input_is_refused(x, y):
         evenkeel.Loader(x, 104, drop_last=True)
     with pytest.raises(MemoryError, match="raise the budget, or take a smaller batch_size"):
         evenkeel.Loader(x, 10_000_000)
+
+
+def test_weights_and_sizes_of_numpy_are_numbers(x):
+    with evenkeel.Loader([(x, 3), (x, 1)], 4) as loader:
+        expected = next(loader)
+    sets = [(x, np.int64(3)), (x, np.float32(1))]
+    with evenkeel.Loader(sets, np.uint8(4)) as loader:
+        np.testing.assert_array_equal(next(loader), expected)
 
 
 def test_a_mixture_takes_sets_by_their_weights(x):

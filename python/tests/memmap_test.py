@@ -118,6 +118,26 @@ def test_what_makes_no_sense_is_refused(stored, more, error):
         evenkeel.memmap(**options)
 
 
+def test_a_memmap_that_outlives_the_module_ends_quietly(stored, python):
+    """At the end of the interpreter, names of modules become None before some objects are gone."""
+    program = """
+        import sys
+        import evenkeel
+        import evenkeel._memmap as module
+        m = evenkeel.memmap(sys.argv[1], "int32", "r", budget="16MiB")
+        for name in list(vars(module)):
+            vars(module)[name] = None
+        del m
+    """
+    assert python(program, stored) == ""
+
+
+def test_options_of_a_guard_are_checked_and_converted():
+    assert evenkeel.Guard("16MiB", keep_cache=np.True_).report()["mappings"] == 0
+    with pytest.raises(TypeError, match="access must be a string; got 3"):
+        evenkeel.Guard("16MiB", access=3)
+
+
 def test_open_files_will_do(stored):
     with open(stored, "rb") as file:
         m = evenkeel.memmap(file, np.int32, "r", budget="16MiB")

@@ -64,6 +64,15 @@ def test_raw_files_as_they_are_told(folder):
         evenkeel.open("raw", dtype="f4", offset=-1)
 
 
+def test_what_the_header_says_is_not_said_again(folder):
+    saved("a.npy", np.zeros((4, 3), "f4"))
+    for dtype, shape in (("f4", (4, 3)), ("f4", (-1, 3)), ("i4", (4, 3))):
+        with pytest.raises(ValueError, match=r"the NPY header defines them: float32 of shape"):
+            evenkeel.open("a.npy", dtype=dtype, shape=shape)
+    with pytest.raises(ValueError, match="the NPY header says float32 .*, but float64 was given"):
+        evenkeel.open("a.npy", dtype="f8")
+
+
 def test_bfloat16_by_name(folder):
     ml_dtypes = pytest.importorskip("ml_dtypes")
     data = np.arange(12).astype(ml_dtypes.bfloat16)
@@ -103,6 +112,34 @@ def test_dtypes_that_no_file_holds(folder):
     np.save("pickled.npy", np.array([{}], dtype=object))
     with pytest.raises(ValueError, match="a pickle is never executed"):
         evenkeel.open("pickled.npy")
+
+
+@pytest.mark.parametrize("wrong", [None, 5, np.zeros(3), ["a.npy", None]], ids=str)
+def test_what_is_no_path_is_named(folder, wrong):
+    saved("a.npy", np.zeros(4))
+    for opened in (evenkeel.open, evenkeel.tokens, evenkeel.stats):
+        with pytest.raises(TypeError, match="a path is a string, bytes or a pathlib.Path"):
+            opened(wrong)
+    with open("a.npy", "rb") as file, pytest.raises(TypeError, match="a path is a string"):
+        evenkeel.open(file)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"engine": None}, TypeError, 'engine must be the name of an engine.*"auto"; got None'),
+        ({"engine": b"read"}, TypeError, "engine must be the name"),
+        ({"dtype": "u1", "offset": 4.0}, TypeError, "offset must be a whole number; got 4.0"),
+        ({"dtype": "u1", "shape": "16"}, TypeError, "shape must be a whole number or several"),
+        ({"dtype": "u1", "shape": (-1, 4.0)}, TypeError, "an axis of shape must be a whole"),
+        ({"dtype": "u1", "shape": (2**63, 2)}, ValueError, "an axis of 9,223,.* is too long"),
+    ],
+    ids=str,
+)
+def test_arguments_of_a_wrong_type_are_named(folder, options, error, words):
+    Path("raw").write_bytes(bytes(64))
+    with pytest.raises(error, match=words):
+        evenkeel.open("raw", **options)
 
 
 def test_system_errors_are_pythons_own(folder):

@@ -211,3 +211,16 @@ def test_a_child_of_fork_leaves_the_block_with_its_own_exit_code(folder, python)
             print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
         """)
     assert said == "7\n"
+
+
+def test_arguments_of_a_wrong_type_are_named():
+    with pytest.raises(TypeError, match="hint: write @evenkeel.profile"):
+
+        @evenkeel.profile
+        def work():
+            pass
+
+    with pytest.raises(TypeError, match="interval, in seconds, must be a number; got 'a'"):
+        evenkeel.profile(interval="a")
+    with pytest.raises(TypeError, match="pass a string.*; got 3"):
+        evenkeel.mark(3)

@@ -151,3 +151,13 @@ def test_wrong_input_is_refused(matrix, numbers):
         list(evenkeel.Loader(few, 32))
     with pytest.raises(ValueError, match="cannot be mixed"):
         evenkeel.Loader([(evenkeel.ragged(data, indptr), 1), (numbers, 1)], 3)
+
+
+def test_rows_and_columns_are_whole_numbers(matrix):
+    _, (data, indices, indptr) = matrix
+    for wrong in (1.5, slice(1, 3), [1, 2]):
+        with pytest.raises(TypeError, match="a row must be a whole number"):
+            evenkeel.ragged(data, indptr)[wrong]
+    for wrong in (float(COLUMNS), str(COLUMNS)):
+        with pytest.raises(TypeError, match="columns must be a whole number"):
+            evenkeel.csr(data, indices, indptr, wrong)

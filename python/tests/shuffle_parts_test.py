@@ -199,3 +199,23 @@ def test_what_cannot_be(folder):
         evenkeel.shuffle("x.npy", "y.npy", seed=-1)
     with pytest.raises(IndexError, match="part 4 of a manifest of 4 parts"):
         evenkeel.plan_shuffle("x.npy", "y.npy", parts=2).run(4)
+
+
+def test_numbers_are_not_cut_off(folder):
+    np.save("x.npy", rows(100))
+    for options, words in (
+        ({"seed": 1.5}, "seed must be a whole number; got 1.5"),
+        ({"seed": None}, "seed must be a whole number; got None"),
+        ({"block": 1.5}, "block must be a whole number; got 1.5"),
+        ({"shape": (-1, 9.5)}, "an axis of shape must be a whole number; got 9.5"),
+        ({"format": 3}, "format must be a string; got 3"),
+        ({"progress": 3}, "progress must be a function; got 3"),
+    ):
+        with pytest.raises(TypeError, match=words):
+            evenkeel.shuffle("x.npy", "y.npy", **options)
+    with pytest.raises(TypeError, match="parts must be a whole number; got 1.5"):
+        evenkeel.plan_shuffle("x.npy", "y.npy", parts=1.5)
+    with pytest.raises(ValueError, match="an axis of shape is too long"):
+        evenkeel.shuffle("x.npy", "y.npy", shape=(2**70, 9))
+    assert not os.path.exists("y.npy")
+    assert evenkeel.shuffle("x.npy", "y.npy", seed=np.uint8(7), checksums=np.True_)["items"] == 100

@@ -77,3 +77,18 @@ def test_what_cannot_be(files):
         evenkeel.stats("x.npy", bins=10_000, budget="4MiB", dtype=None, sketch=1 << 16)
     with pytest.raises(FileNotFoundError):
         evenkeel.stats("none.npy")
+
+
+def test_arguments_of_a_wrong_type_are_named(files):
+    for options, words in (
+        ({"bins": 1.5}, "bins must be a whole number; got 1.5"),
+        ({"quantiles": 0.5}, "quantiles must be numbers from 0 to 1"),
+        ({"unit": 3}, "unit must be a string"),
+        ({"block": "4"}, "block must be a whole number"),
+        ({"progress": 3}, "progress must be a function"),
+    ):
+        with pytest.raises(TypeError, match=words):
+            evenkeel.stats("x.npy", budget="64MiB", **options)
+    with pytest.raises(ValueError, match="top must be 0 or more"):
+        evenkeel.stats("x.npy", budget="64MiB", top=-1)
+    assert evenkeel.stats("x.npy", budget="64MiB", bins=np.int8(7), resume=0)["items"] == 5000

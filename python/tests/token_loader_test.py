@@ -30,6 +30,40 @@ def test_options_that_make_no_sense_are_value_errors(train, more):
         evenkeel.TokenLoader(train, **{"batch_size": 4, "block_size": 64, **more})
 
 
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"steps": 1e3}, "steps must be a whole number; got 1000.0"),
+        ({"seed": None}, "seed must be a whole number; got None"),
+        ({"batch_size": "4"}, "batch_size must be a whole number; got '4'"),
+        ({"order": None}, "order must be a string; got None"),
+        ({"exhausted": None}, "exhausted must be a string; got None"),
+        ({"order": "megatron", "surplus": "x"}, "surplus must be a number; got 'x'"),
+        ({"documents": "mask", "eos": 0.5}, "eos must be a whole number; got 0.5"),
+        ({"documents": "packed", "eos": 0, "pad": None}, "pad must be a whole number; got None"),
+    ],
+    ids=str,
+)
+def test_arguments_of_a_wrong_type_are_named(train, more, words):
+    with pytest.raises(TypeError, match=words):
+        evenkeel.TokenLoader(train, **{"batch_size": 4, "block_size": 64, **more})
+
+
+def test_numpy_integers_of_any_width_are_numbers(train):
+    with evenkeel.TokenLoader(train, 4, 64, order="shuffled", seed=1) as loader:
+        expected = next(loader)[0]
+    with evenkeel.TokenLoader(
+        train, np.uint8(4), np.uint8(64), order="shuffled", seed=np.int64(1)
+    ) as loader:
+        assert (next(loader)[0] == expected).all()
+        assert "4 x 64" in repr(loader)
+
+
+def test_weights_that_are_no_numbers_are_named(train):
+    with pytest.raises(TypeError, match="the weight of a set must be a number; got None"):
+        evenkeel.TokenLoader([(train, None)], 4, 64)
+
+
 def test_a_loader_stays_in_its_process(train):
     loader = evenkeel.TokenLoader(train, 4, 64)
     with pytest.raises(TypeError, match="state_dict"):

@@ -372,3 +372,25 @@ def test_finishing_removes_what_parts_wrote_and_nothing_else(folder):
     (scratch / "00007.train.ds").write_text("of no part of this plan")
     plan.finish()
     assert sorted(os.listdir(scratch)) == ["00007.train.ds", "mine.txt"]
+
+
+def test_arguments_of_a_wrong_type_are_named_and_replace_nothing(folder):
+    write_jsonl(folder / "a.jsonl", ["one", "two"])
+    (folder / "out.bin").write_bytes(b"precious")
+    for inputs, options, words in (
+        (None, {}, "inputs must be files or patterns; got None"),
+        ("a.jsonl", {"seed": 1.5}, "seed must be a whole number; got 1.5"),
+        ("a.jsonl", {"separator": b"|"}, "separator must be a string"),
+        ("a.jsonl", {"text_key": None}, "text_key must be a string"),
+        ("a.jsonl", {"val_share": "0.1"}, "val_share must be a number"),
+        ("a.jsonl", {"eot": 5.5}, "eot must be a whole number; got 5.5"),
+        ("a.jsonl", {"workers": 1.5}, "workers must be a whole number; got 1.5"),
+        ("a.jsonl", {"progress": 3}, "progress must be a function"),
+    ):
+        with pytest.raises(TypeError, match=words):
+            evenkeel.tokenize(inputs, "out.bin", "bytes", **{"workers": 0, **options})
+    assert (folder / "out.bin").read_bytes() == b"precious"
+    with pytest.raises(TypeError, match="inputs must be files or patterns"):
+        evenkeel.plan(None, "out.bin", "bytes", parts=2)
+    with pytest.raises(TypeError, match="parts must be a whole number; got 1.5"):
+        evenkeel.plan("a.jsonl", "out.bin", "bytes", parts=1.5)

@@ -51,6 +51,30 @@ def test_out_of_another_kind_is_refused(train, out):
         train.xy([5, 9], 4, out=(out, out))
 
 
+def test_arguments_of_a_wrong_type_are_named(stored, train):
+    for options, words in (
+        ({"start": 1.5}, "start must be a whole number; got 1.5"),
+        ({"stop": "9"}, "stop must be a whole number; got '9'"),
+        ({"engine": 3}, "engine must be the name"),
+    ):
+        with pytest.raises(TypeError, match=words):
+            evenkeel.tokens(stored, **options)
+    with pytest.raises(ValueError, match="out of range"):
+        evenkeel.tokens(stored, stop=2**70)
+    with pytest.raises(TypeError, match="start must be a whole number"):
+        train.slice(1.5)
+    for wrong in ("0.9", None, [0.8, 0.2]):
+        with pytest.raises(TypeError, match="the fraction must be a number"):
+            train.split(wrong)
+    with pytest.raises(TypeError, match="split must be a string; got \\[9, 1\\]"):
+        train.megatron_split([9, 1])
+    for wrong in ("8", None, 8.5):
+        with pytest.raises(TypeError, match="block_size must be a whole number"):
+            train.xy([0], wrong)
+    with pytest.raises(TypeError, match="out must be a pair"):
+        train.xy([0], 8, out=3)
+
+
 def test_starts_outside_are_index_errors(train):
     with pytest.raises(IndexError, match="before the first token"):
         train.xy([-1], 4)

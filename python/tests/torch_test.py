@@ -432,3 +432,16 @@ def test_a_batch_for_a_gpu_that_did_not_arrive_is_given_again(rows):
 def test_devices_that_are_no_gpu_of_cuda_are_refused(rows):
     with pytest.raises(ValueError, match="the CPU or to a GPU of CUDA; got device 'meta'"):
         evenkeel.Loader(rows, 10, device="meta")
+
+
+def test_numbers_of_blocks_and_epochs_are_whole(train):
+    blocks = evenkeel.TokenDataset(train, np.uint16(64))
+    assert len(blocks) == (len(train) - 1) // 64
+    for wrong in (1.5, True):
+        with pytest.raises(IndexError, match="numbered by integers"):
+            blocks[wrong]
+    dataset = evenkeel.TokenIterableDataset(train, 4, 64, steps=3)
+    with pytest.raises(TypeError, match="epoch must be a whole number; got 1.5"):
+        dataset.set_epoch(1.5)
+    with pytest.raises(ValueError, match="epoch must be 0 or more"):
+        dataset.set_epoch(-1)

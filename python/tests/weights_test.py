@@ -469,3 +469,42 @@ def test_shares_of_many_rows_are_planned_within_the_budget(tmp_path):
             tracemalloc.stop()
         assert most < 2 << 20  # torch's memory is not in it; the plans of all rows are 8 MiB
     assert same(loaded["rows"], rows[:, 4:].contiguous())
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"slice": (0, 0, 2)}, "slice takes patterns"),
+        ({"slice": {"*": 0}}, "slice takes patterns"),
+        ({"slice": {"*": (0, 0)}}, "slice takes patterns"),
+        ({"slice": {"*": (0, 0, 2.0)}}, "slice takes patterns"),
+        ({"into": torch.nn.Linear(2, 2)}, r"pass model.state_dict\(\)"),
+        ({"into": {"scalar": 2.5}}, "'scalar' is float, not a tensor"),
+        ({"only": 3}, "only takes a pattern"),
+        ({"only": [3]}, "only takes a pattern"),
+        ({"only": b"scalar"}, "only takes a pattern"),
+        ({"engine": None}, "engine must be the name"),
+    ],
+    ids=str,
+)
+def test_arguments_of_a_wrong_type_are_named(model, options, words):
+    with pytest.raises(TypeError, match=words):
+        evenkeel.load_safetensors(model[0], **options)
+
+
+def test_what_is_no_name_is_not_among_the_tensors(model):
+    with evenkeel.open(model[0]) as weights:
+        assert weights.get(3) is None and 3 not in weights
+        with pytest.raises(KeyError):
+            weights[None]
+
+
+@pytest.mark.parametrize("option", ["name", "column"])
+def test_a_name_is_not_ignored(model, option):
+    with pytest.raises(ValueError, match="weights are returned as a dict"):
+        evenkeel.open(model[0], **{option: "scalar"})
+
+
+def test_info_says_where_the_tensors_are_described(model):
+    with pytest.raises(ValueError, match=r"hint: evenkeel.open\(path\).tensors describes them"):
+        evenkeel.info(model[0])

@@ -275,3 +275,23 @@ def test_ctrl_c_ends_a_writer(folder):
     _, err = child.communicate(timeout=60)
     assert "KeyboardInterrupt" in err
     assert names(folder) == []
+
+
+def test_arguments_of_a_wrong_type_are_named(folder):
+    for shape, error, words in (
+        ("4", TypeError, "shape must be a whole number or several"),
+        (None, TypeError, "shape must be a whole number or several"),
+        ((None, 4.0), TypeError, "an axis of shape must be a whole number; got 4.0"),
+        ((None, 2**70), ValueError, "is too long"),
+        ((None, -4), ValueError, "an axis cannot be -4"),
+    ):
+        with pytest.raises(error, match=words):
+            evenkeel.create("x.npy", shape=shape)
+    with evenkeel.create("x.npy", shape=np.int64(5), checksums=0) as w:
+        with pytest.raises(TypeError, match="a row must be a whole number; got 1.5"):
+            w[1.5] = 1
+        with pytest.raises(TypeError, match="state must be a string; got 3"):
+            w.checkpoint(3)
+    assert np.load("x.npy").shape == (5,)
+    with pytest.raises(TypeError, match="eot must be a whole number"):
+        evenkeel.TokenWriter("x.bin", eot=1.5)

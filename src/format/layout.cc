@@ -18,6 +18,14 @@ namespace {
 Error conflicts_with_header(const Source& source, const NpyHeader& header,
                             const FormatOptions& options) {
   std::string given = options.dtype->name();
+  if (options.dtype->size == header.element.dtype.size) {  // what is said again may well be right
+    return Error(ErrorKind::kInvalid, "open",
+                 "dtype and shape were given, but the NPY header defines them: " +
+                     header.element.dtype.name() + " of shape " + shape_text(header.shape))
+        .in(source.path)
+        .hint("leave dtype and shape out; to read raw bytes past the header, give offset=" +
+              std::to_string(header.data_offset));
+  }
   if (!options.shape.empty()) given += " of shape " + shape_text(options.shape);
   return Error(ErrorKind::kInvalid, "open",
                "the NPY header says " + header.element.dtype.name() + " of shape " +

@@ -71,6 +71,7 @@ def tokenize(
     (2, 14)
     """
     given = {name: value for name, value in locals().items() if name in OPTIONS}
+    _require_inputs(inputs)
     job, encoder = make_job(inputs, output, **given)
     return run(
         job,
@@ -113,5 +114,13 @@ def plan(
     The rest is as for `evenkeel.tokenize`. See `evenkeel.Manifest`.
     """
     given = {name: value for name, value in locals().items() if name in OPTIONS}
+    _require_inputs(inputs)
     job, _ = make_job(inputs, output, **given)
     return make_manifest(job, parts, scratch)
+
+
+def _require_inputs(inputs: Paths | None) -> None:
+    """`make_job` also makes jobs whose text does not come from files; without this, None would
+    replace the output by an empty one."""
+    if inputs is None:
+        raise TypeError("tokenize: inputs must be files or patterns; got None")

@@ -10,6 +10,7 @@ import numpy as np
 
 from evenkeel._files import PathLike, Paths, printable
 from evenkeel._manifest import digest, require_file
+from evenkeel._stepping import real, text, whole
 from evenkeel._tokenize import encoders
 from evenkeel._tokenize.documents import Splitter
 from evenkeel._tokenize.inputs import Input, find_inputs
@@ -85,12 +86,15 @@ def make_job(
 ) -> tuple[Job, encoders.Encoder]:
     if invalid not in ("error", "replace"):
         raise ValueError(f'tokenize: invalid must be "error" or "replace"; got {invalid!r}')
+    val_share = real("tokenize: val_share", val_share)
     if not 0 <= val_share < 1:
         raise ValueError(
             f"tokenize: val_share must be a share of all documents, from 0 to 1; got {val_share}"
         )
     if separator is not None:
-        Splitter(separator)
+        Splitter(text("tokenize: separator", separator))
+    text("tokenize: text_key", text_key)
+    seed = whole("tokenize: seed", seed)
     spec = encoders.spec_of(tokenizer)
     encoder = encoders.load(spec, special)
     outputs = _outputs(os.fsdecode(output), val_share, val_output)
@@ -109,8 +113,8 @@ def make_job(
         format=kind,
         dtype=_dtype(encoder, token, kind, dtype),
         eot=token,
-        val_share=float(val_share),
-        seed=int(seed),
+        val_share=val_share,
+        seed=seed,
         checksums=bool(checksums),
     )
     return job, encoder
@@ -195,7 +199,7 @@ def _eot(encoder: encoders.Encoder, eot: int | str | None, format: str) -> int |
         if token is None:
             raise ValueError(f"tokenize: the tokenizer has no special token {eot!r}")
         return token
-    return int(eot)
+    return int(eot) if isinstance(eot, str) else whole("tokenize: eot", eot)
 
 
 def _dtype(encoder: encoders.Encoder, eot: int | None, format: str, dtype: Any) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 from evenkeel._array import AnyBudget
 from evenkeel._files import PathLike, printable
 from evenkeel._manifest import Manifest, Progress, scratch_of, write_json
+from evenkeel._stepping import whole
 from evenkeel._tokenize import encoders
 from evenkeel._tokenize.inputs import Span, cut
 from evenkeel._tokenize.job import Job
@@ -165,6 +166,7 @@ def documents_of(path: str, dtype: str) -> Iterator[tuple[Any, Any]]:
 
 
 def make_manifest(job: Job, parts: int, scratch: PathLike | None) -> Manifest:
+    parts = whole("tokenize: parts", parts)
     if parts < 1:
         raise ValueError(f"tokenize: parts must be 1 or more; got {parts}")
     return TokenizeManifest(job, cut(list(job.inputs), parts), scratch_folder(job, scratch))

@@ -14,7 +14,8 @@ import numpy as np
 from evenkeel._array import AnyBudget
 from evenkeel._core import Budget
 from evenkeel._files import printable
-from evenkeel._manifest import Progress, read_json, write_json
+from evenkeel._manifest import Progress, callback, read_json, write_json
+from evenkeel._stepping import whole
 from evenkeel._tokenize import encoders
 from evenkeel._tokenize.documents import Position, TooLong, items, span_bytes
 from evenkeel._tokenize.inputs import PIECE, Span
@@ -33,6 +34,8 @@ class Memory:
     def __init__(
         self, job: Job, encoder: encoders.Encoder, workers: int | None, budget: AnyBudget
     ) -> None:
+        if workers is not None:
+            workers = whole("tokenize: workers", workers)
         if workers is not None and workers < 0:
             raise ValueError(f"tokenize: workers must not be negative; got {workers}")
         wanted = len(os.sched_getaffinity(0)) if workers is None else max(1, workers)
@@ -146,6 +149,7 @@ def run(
     progress: Progress | None,
 ) -> dict[str, Any]:
     began = time.monotonic()
+    progress = callback(progress)
     memory = Memory(job, encoder, workers, budget)
     if resume:
         report = finished_report(job)
