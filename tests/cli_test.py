@@ -67,6 +67,22 @@ def test_what_could_not_be_printed_is_an_error(user, features, args):
     assert "evenkeel: write stdout: " in done.stderr
 
 
+@pytest.mark.parametrize("closed", [">&-", "<&- >&-", "<&- >&- 2>&-"])
+def test_no_file_takes_the_place_of_a_closed_stream(user, features, closed):
+    """A file that is opened as descriptor 1 would get what is printed, and no error."""
+    words = user.command("convert", features, "-o", "copy.npy")
+    shell = subprocess.run(
+        ["sh", "-c", f'exec "$@" {closed}', "sh", *words],
+        cwd=user.folder,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert shell.returncode == 1
+    if "2>" not in closed:
+        assert "write stdout: Bad file descriptor" in shell.stderr
+    assert (user.folder / "copy.npy").read_bytes() == features.read_bytes()
+
+
 def test_unknown_engine_lists_the_known(user):
     message = user.run("compare", "x", "--engines", "warp", code=2).stderr
     assert all(name in message for name in ENGINES)
