@@ -192,13 +192,16 @@ struct FileFacts {
 };
 
 FileFacts facts_of(const Info& info, const std::string& path) {
-  FileFacts file{path, std::nullopt, "", look_at_disk({path})};
+  FileFacts file{path, std::nullopt, "", {}};
+  std::vector<std::string> files = {path};
   try {
     file.array = Array::open({path}, array_options(info));
+    files = file.array->paths();  // of a dataset, those in its folder
   } catch (const Error& error) {
     if (!is_unknown(info, error)) throw;
     file.error = "unknown format";
   }
+  file.disk = look_at_disk(files);
   return file;
 }
 

@@ -102,6 +102,20 @@ def test_info_of_a_folder_whose_state_names_scalars(user):
     assert "one value" in user.run("info", folder).stdout
 
 
+def test_info_lists_folders_among_files(user, features):
+    """A dataset is a folder of Arrow files; another folder is an error that names it."""
+    folder = user.folder / "dataset"
+    folder.mkdir()
+    np.savez(folder / "a.npz", x=np.zeros((7, 64), "float32"))
+    (folder / "state.json").write_text(json.dumps({"_data_files": [{"filename": "a.npz"}]}))
+    facts = user.json("info", features, folder)
+    size = (folder / "a.npz").stat().st_size
+    assert (facts["files"][1]["shape"], facts["files"][1]["file_bytes"]) == ([7, 64], size)
+    (folder / "state.json").unlink()
+    message = user.run("info", features, folder, code=1).stderr
+    assert "filesystem error" not in message and "is a directory" in message.lower()
+
+
 @pytest.mark.parametrize("dtype", ["float32", "int8", "uint16", "complex128", "bool", ">f8", "<i4"])
 @pytest.mark.parametrize("shape", [(7,), (5, 3), (4, 3, 2)])
 def test_info_agrees_with_numpy(user, dtype, shape):
