@@ -24,6 +24,19 @@ LoaderOptions LoaderWords::options() const {
   if (mode == DocumentMode::kPacked || mode == DocumentMode::kWhole) {
     options.documents.window = narrow("--window", std::exchange(options.blocks.window_blocks, 0));
   }
+  const DocumentOptions& documents = loader.documents;
+  // Whole documents are always cut.
+  if (documents.crop_long && mode != DocumentMode::kPacked && mode != DocumentMode::kWhole) {
+    throw Error(ErrorKind::kInvalid, "documents", "--crop-long belongs to --documents packed");
+  }
+  if (mode == DocumentMode::kNone && (documents.bos || documents.eos || !documents.index.empty())) {
+    throw Error(ErrorKind::kInvalid, "documents",
+                "--bos, --eos and --documents-index have no effect without --documents")
+        .hint("--documents mask shows where documents begin");
+  }
+  if (options.megatron.samples > 0 && options.order != CropOrder::kMegatron) {
+    throw Error(ErrorKind::kInvalid, "order", "--samples belongs to --order megatron");
+  }
   if (mixed_windows > 0) {
     if (mode != DocumentMode::kPacked) {
       throw Error(ErrorKind::kInvalid, "documents",
