@@ -93,6 +93,22 @@ def test_merge_and_split_undo_each_other(user):
     assert (user.folder / "b.txt").read_bytes() == lines
 
 
+def test_options_of_other_items_are_refused(user):
+    user.write("a.txt", b"one\ntwo\n")
+    user.save("a.npy", np.zeros((10, 2)))
+    for words, message in (
+        (["convert", "a.txt", "--to", "int16"], "lines of text have no element type"),
+        (["sample", "a.txt", "--count", 1, "--dtype", "int8"], "a dtype was given"),
+        (["dedup", "a.txt", "--shape", "2,2"], "a shape was given"),
+        (["shuffle", "a.txt", "--unit", "lines", "--eos", 1], "bos or eos was given"),
+        (["shuffle", "a.npy", "--unit", "rows", "--block", 1], "tokens of a block were given"),
+    ):
+        said = user.run(*words, "-o", "b", code=1).stderr
+        assert message in said
+        assert names(user.folder) == ["a.npy", "a.txt"]
+    assert "a dtype was given" in user.run("stats", "a.txt", "--dtype", "int8", code=1).stderr
+
+
 def test_sample_takes_each_item_at_most_once(user):
     user.save("a.npy", np.arange(10_000))
     first = None

@@ -240,6 +240,25 @@ std::unique_ptr<ItemSource> open_unit(const ItemInput& input, const Budget& budg
                                        : open_tokens(input, budget, memory);
 }
 
+// An option that has no effect is a mistake of the caller.
+void refuse_other_units(const ItemInput& input) {
+  const auto refuse = [&](const std::string& what, const std::string& hint) {
+    throw Error(ErrorKind::kInvalid, "open",
+                what + ", and the unit is " + std::string(item_unit_name(input.unit)))
+        .in(input.paths.front())
+        .hint(hint);
+  };
+  const bool rows = input.unit == ItemUnit::kRows, lines = input.unit == ItemUnit::kLines;
+  if (lines && input.dtype) refuse("a dtype was given", "text has none; choose the unit rows");
+  if (!rows && !input.shape.empty()) refuse("a shape was given", "it belongs to the unit rows");
+  if ((rows || lines) && (input.bos || input.eos)) {
+    refuse("bos or eos was given", "they belong to the unit documents");
+  }
+  if ((rows || lines) && input.block_tokens > 0) {
+    refuse("the tokens of a block were given", "they belong to the unit blocks");
+  }
+}
+
 // Whether the format of the files shows that they hold documents of tokens.
 bool has_documents(const std::vector<std::string>& paths) {
   try {
@@ -279,6 +298,7 @@ ItemUnit usual_unit(const ItemInput& input) {
 std::unique_ptr<ItemSource> open_items(const ItemInput& input, const Budget& budget,
                                        std::uint64_t memory, std::uint64_t group_bytes) {
   if (input.paths.empty()) throw Error(ErrorKind::kInvalid, "open", "no file was named");
+  refuse_other_units(input);
   // Taken before the files are read, so that a change in the meantime is noticed.
   std::vector<std::string> files = all_files(input);
   std::string fingerprint = fingerprint_of(input, files);
