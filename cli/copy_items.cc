@@ -93,6 +93,12 @@ int run(const CopyWords& words) {
                                   format == "megatron" || format == "datatrove");
   words.work.apply(options);
   if (!words.to_dtype.empty()) options.dtype = DType::parse(words.to_dtype);
+  constexpr std::uint64_t kMostParts = 1'000'000;
+  if (words.parts > kMostParts) {
+    throw Error(ErrorKind::kInvalid, "split",
+                fmt::format("{} parts are too many: at most {}", with_commas(words.parts),
+                            with_commas(kMostParts)));
+  }
   if (words.parts > 0) options.shares.assign(words.parts, 1);
   if (!words.weights.empty()) options.sets = weighted_files(words);
   const bool rows = options.input.unit == ItemUnit::kRows;
@@ -189,7 +195,14 @@ void add_merge(CLI::App& app, int& exit_code) {
 void add_split(CLI::App& app, int& exit_code) {
   const auto words =
       add_copying(app, exit_code, "split", "Split one or more files into parts", kSplitFooter);
-  add_parts(*app.get_subcommand("split"), words);
+  CLI::App& command = *app.get_subcommand("split");
+  add_parts(command, words);
+  command.callback([words, &exit_code] {
+    if (words->parts == 0 && words->options.shares.empty()) {
+      throw CLI::ValidationError("split", "give --parts N or --shares A,B,...");
+    }
+    exit_code = run(*words);
+  });
 }
 
 void add_sample(CLI::App& app, int& exit_code) {

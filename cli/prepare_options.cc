@@ -48,6 +48,13 @@ ItemInput ItemWords::input() const {
 
 ItemInput ItemWords::input_or_tokens(bool tokens) const {
   ItemInput found = input();
+  if (tokens && found.unit == ItemUnit::kLines) {
+    throw Error(ErrorKind::kInvalid, "open", "tokens were asked for, but these are lines of text")
+        .in(found.paths.front())
+        .hint(
+            "files whose names end in .txt, .jsonl or .csv are read as text; rename them, or "
+            "choose --unit documents or blocks");
+  }
   if (!unit.empty() || found.unit != ItemUnit::kRows || !tokens) return found;
   found.unit = ItemUnit::kBlocks;  // no documents are known
   found.block_tokens = 1 << 15;

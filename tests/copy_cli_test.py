@@ -86,6 +86,9 @@ def test_merge_and_split_undo_each_other(user):
     report = user.json("split", "a.npy", "-o", "set_{}.npy", *shares)
     assert [one["items"] for one in report["outputs"]] == [9800, 100, 100]
     assert "must contain {}" in user.run("split", "a.npy", "-o", "x", "--parts", 2, code=1).stderr
+    assert "give --parts" in user.run("split", "a.npy", "-o", "x_{}.npy", code=2).stderr
+    many = ["--parts", 2**64 - 1]
+    assert "at most 1,000,000" in user.run("split", "a.npy", "-o", "x_{}", *many, code=1).stderr
     lines = b"".join(b"%d\n" % i for i in range(1000))
     user.write("a.txt", lines)
     user.run("split", "a.txt", "-o", "t{}.txt", "--parts", 3)
@@ -98,6 +101,8 @@ def test_options_of_other_items_are_refused(user):
     user.save("a.npy", np.zeros((10, 2)))
     for words, message in (
         (["convert", "a.txt", "--to", "int16"], "lines of text have no element type"),
+        (["merge", "a.txt", "--tokens"], "these are lines of text"),
+        (["convert", "a.txt", "--format", "nanogpt"], "these are lines of text"),
         (["sample", "a.txt", "--count", 1, "--dtype", "int8"], "a dtype was given"),
         (["dedup", "a.txt", "--shape", "2,2"], "a shape was given"),
         (["shuffle", "a.txt", "--unit", "lines", "--eos", 1], "bos or eos was given"),
