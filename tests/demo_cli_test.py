@@ -38,6 +38,15 @@ def test_demo_keeps_its_file_when_asked(user):
     kept.unlink()
 
 
+def test_demo_runs_within_the_smallest_budget(user):
+    small = ["--size", "4MiB", "--budget", "1MiB", "--seconds", "0", "--dir", user.folder]
+    assert "failed" not in user.run("demo", *small).stdout
+
+
+def test_demo_of_no_bytes_is_refused(user):
+    assert "a file of 0 B" in user.run("demo", "--size", "0", code=1).stderr
+
+
 def memory_cgroups(pid):
     folders = [Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")]
     return [path for folder in folders if (path := folder / f"evenkeel-{pid}").exists()]
