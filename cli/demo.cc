@@ -169,7 +169,7 @@ constexpr std::uint64_t kMostByDefault = 2_GiB, kLeast = 1_MiB;
 
 struct Demo {
   std::uint64_t budget = 64_MiB;
-  std::uint64_t size = 0;
+  std::optional<std::uint64_t> size;   // empty: by the budget
   std::optional<std::uint64_t> limit;  // empty: four times the budget, if possible
   double seconds = 1;
   std::string folder;
@@ -177,7 +177,9 @@ struct Demo {
   PictureOptions pictures;
 
   std::uint64_t rows() const {
-    return (size ? size : std::min(8 * budget, kMostByDefault)) / kRowBytes;
+    return size.value_or(budget < kMostByDefault ? std::min(8 * budget, kMostByDefault)
+                                                 : kMostByDefault) /
+           kRowBytes;
   }
 };
 
@@ -282,7 +284,9 @@ int run(Demo& demo) {
   for (const Pattern pattern : {Pattern::kRows, Pattern::kCrops}) {
     outcomes.push_back(
         run_compare(spec_of(demo, file.path(), pattern), engines, CacheState::kCold));
-    complaints += complaint(outcomes.back());
+    if (const std::string one = complaint(outcomes.back()); !one.empty()) {
+      complaints += fmt::format("{}{}", complaints.empty() ? "" : "\nevenkeel: ", one);
+    }
     runs.push_back(to_report(outcomes.back()));
     if (!demo.json) say(stdout, fmt::format("{}\n", to_table(outcomes.back())));
     std::fflush(stdout);
