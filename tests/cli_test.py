@@ -65,6 +65,9 @@ def test_what_could_not_be_printed_is_an_error(user, features, args):
         )
     assert done.returncode == 1
     assert "evenkeel: write stdout: " in done.stderr
+    if not args[0].startswith("-"):
+        assert "No space left on device" in done.stderr
+        assert "next: " not in done.stderr
 
 
 @pytest.mark.parametrize("closed", [">&-", "<&- >&-", "<&- >&- 2>&-"])
