@@ -39,8 +39,8 @@ def test_demo_keeps_its_file_when_asked(user):
 
 
 def test_demo_runs_within_the_smallest_budget(user):
-    small = ["--size", "4MiB", "--budget", "1MiB", "--seconds", "0", "--dir", user.folder]
-    assert "failed" not in user.run("demo", *small).stdout
+    small = ["--size", "4MiB", "--budget", "1MiB", "--seconds", "0", "--limit", "0"]
+    assert "failed" not in user.run("demo", *small, "--dir", user.folder).stdout
 
 
 def test_demo_of_no_bytes_is_refused(user):
