@@ -269,7 +269,8 @@ int run(Demo& demo) {
   refuse_nonsense(demo);
   set_limit(demo);
   const PictureOptions pictures{page_path(demo), demo.pictures.svg};
-  require_writable(pictures);
+  require_writable(pictures, demo.json);
+  std::FILE* const out = where_tables_go(pictures);
   const InterruptGuard interrupts;
   const std::uint64_t bytes = demo.rows() * kRowBytes;
   const std::string folder = demo_folder(demo.folder, bytes);
@@ -288,7 +289,7 @@ int run(Demo& demo) {
       complaints += fmt::format("{}{}", complaints.empty() ? "" : "\nevenkeel: ", one);
     }
     runs.push_back(to_report(outcomes.back()));
-    if (!demo.json) say(stdout, fmt::format("{}\n", to_table(outcomes.back())));
+    if (!demo.json) say(out, fmt::format("{}\n", to_table(outcomes.back())));
     std::fflush(stdout);
   }
   if (demo.json) {
@@ -298,7 +299,7 @@ int run(Demo& demo) {
                                            {"runs", std::move(runs)}};
     print_json(report);
   } else {
-    say(stdout, wrapped(about_fitting(outcomes.front()) + verdict(outcomes.front()), 0));
+    say(out, wrapped(about_fitting(outcomes.front()) + verdict(outcomes.front()), 0));
     std::fflush(stdout);
   }
   write_pictures(pictures, demo_picture(outcomes.back()));
