@@ -4,7 +4,6 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "base/number.h"
 #include "cli/commands.h"
 #include "cli/json_out.h"
 #include "cli/options.h"
@@ -208,16 +207,7 @@ void add_split(CLI::App& app, int& exit_code) {
 void add_sample(CLI::App& app, int& exit_code) {
   const auto words = add_copying(app, exit_code, "sample", "Choose items at random", kSampleFooter);
   CLI::App& command = *app.get_subcommand("sample");
-  add_parsed(
-      command, "--count", "N",
-      [words](const std::string& text) {
-        const auto number = parse_number<std::uint64_t>(text);
-        if (!number)
-          throw Error(ErrorKind::kInvalid, "count", fmt::format("\"{}\" is not a number", text));
-        words->options.sample = *number;
-      },
-      "Number of items")
-      ->required();
+  add_count(command, "--count", words->options.sample, 0, "Number of items")->required();
   add_count(command, "--seed", words->options.seed, 0, "Seed of the random choice; default 0");
 }
 

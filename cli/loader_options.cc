@@ -127,12 +127,10 @@ void add_loader_options(CLI::App& app, LoaderWords& words) {
       "documents; whole: batches of documents of different lengths; default none");
   app.add_flag("--crop-long", loader.documents.crop_long,
                "With --documents packed: cut long documents to one row instead of splitting them");
-  app.add_option("--bos", loader.documents.bos,
-                 "The token that documents begin with, in files without an index of documents")
-      ->type_name("N");
-  app.add_option("--eos", loader.documents.eos,
-                 "The token that documents end with, in files without an index of documents")
-      ->type_name("N")
+  add_token(app, "--bos", "N", loader.documents.bos,
+            "The token that documents begin with, in files without an index of documents");
+  add_token(app, "--eos", "N", loader.documents.eos,
+            "The token that documents end with, in files without an index of documents")
       ->excludes("--bos");
   app.add_option("--documents-index", loader.documents.index,
                  "Folder for indexes of documents that must be built; default beside the file")

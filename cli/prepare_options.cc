@@ -14,21 +14,6 @@
 #include "prepare/items.h"
 
 namespace evenkeel::cli {
-namespace {
-
-void add_token(CLI::App& app, const std::string& name, std::optional<std::int64_t>& token,
-               const std::string& help) {
-  const auto parse = [&token](const std::string& text) {
-    const auto number = parse_number<std::int64_t>(text);
-    if (!number)
-      throw Error(ErrorKind::kInvalid, "token", fmt::format("\"{}\" is not a token", text));
-    token = *number;
-  };
-  add_parsed(app, name, "TOKEN", parse, help);
-}
-
-}  // namespace
-
 ItemInput ItemWords::input() const {
   ItemInput input;
   std::vector<std::string> plain;
@@ -102,9 +87,9 @@ void add_item_options(CLI::App& app, ItemWords& words) {
       [&words](const std::string& text) { words.shape = parse_shape(text); },
       "Its shape, for example -1,162");
   add_count(app, "--block", words.block, 1, "Tokens per block, for --unit blocks");
-  add_token(app, "--bos", words.bos,
+  add_token(app, "--bos", "TOKEN", words.bos,
             "The token that documents begin with, in files without an index");
-  add_token(app, "--eos", words.eos,
+  add_token(app, "--eos", "TOKEN", words.eos,
             "The token that documents end with, in files without an index");
 }
 

@@ -96,6 +96,11 @@ def test_merge_and_split_undo_each_other(user):
     assert (user.folder / "b.txt").read_bytes() == lines
 
 
+def test_a_count_below_zero_is_named(user):
+    said = user.run("sample", "a.npy", "-o", "b.npy", "--count", "-1", code=2).stderr
+    assert '"-1" is not a whole number of 0 or more' in said
+
+
 def test_options_of_other_items_are_refused(user):
     user.write("a.txt", b"one\ntwo\n")
     user.save("a.npy", np.zeros((10, 2)))

@@ -254,6 +254,11 @@ def test_options_of_other_orders_and_documents_are_refused(user, tokens, option)
         assert option[0] in message
 
 
+def test_a_token_beyond_64_bits_is_refused(user, tokens):
+    said = user.run("batches", tokens, "--documents", "mask", "--bos", 2**64, code=2).stderr
+    assert "is not a token" in said
+
+
 def test_more_batches_ahead_than_32_bits_count_are_as_many_as_fit(user, tokens):
     def buffers(prefetch):
         facts = user.json("batches", tokens, "--steps", 1, "--prefetch", prefetch)

@@ -27,7 +27,7 @@ ArrayOptions reading_options(std::uint64_t memory) {
 class RowSource final : public ItemSource {
  public:
   RowSource(Array array, std::uint64_t item_bytes, const Budget& budget, std::uint64_t memory)
-      : share_(budget.reserve(memory, "reading ahead")),
+      : share_(budget.reserve(memory, "buffers to read ahead")),
         item_bytes_(item_bytes),
         reader_(std::move(array), memory / 8, budget) {}
   std::optional<std::span<const std::byte>> next() override {
@@ -58,7 +58,7 @@ class RowSource final : public ItemSource {
 class LineSource final : public ItemSource {
  public:
   LineSource(std::vector<std::string> paths, const Budget& budget, std::uint64_t memory)
-      : share_(budget.reserve(memory, "reading ahead")), budget_(budget), memory_(memory) {
+      : share_(budget.reserve(memory, "buffers to read ahead")), budget_(budget), memory_(memory) {
     for (std::string& path : paths) {
       const std::uint64_t size = file_size(path);
       if (size == 0) continue;
@@ -143,7 +143,7 @@ class DocumentItemSource final : public ItemSource {
  public:
   DocumentItemSource(const TokenLayout& tokens, const DocumentSource& documents,
                      const Budget& budget, std::uint64_t memory)
-      : share_(budget.reserve(memory, "reading ahead")),
+      : share_(budget.reserve(memory, "buffers to read ahead")),
         token_bytes_(tokens.layout.dtype.size),
         index_(DocumentIndex::open(tokens.layout, tokens.files, documents, budget)),
         documents_(index_, budget),
