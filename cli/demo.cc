@@ -9,7 +9,9 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -265,6 +267,11 @@ ProfileReport demo_picture(const CompareOutcome& outcome) {
   return picture;
 }
 
+// SIGPIPE would leave the file of the demo behind: the end of a pipe is an interrupt instead.
+void flush_or_end(std::FILE* out) {
+  if (std::fflush(out) != 0 && errno == EPIPE) throw Interrupted{SIGPIPE};
+}
+
 int run(Demo& demo) {
   refuse_nonsense(demo);
   set_limit(demo);
@@ -275,6 +282,7 @@ int run(Demo& demo) {
   const std::uint64_t bytes = demo.rows() * kRowBytes;
   const std::string folder = demo_folder(demo.folder, bytes);
   if (!demo.json) introduce(demo, folder);
+  std::signal(SIGPIPE, SIG_IGN);
   DemoFile file(folder, demo.rows());
   if (demo.keep) file.keep();
 
@@ -290,7 +298,7 @@ int run(Demo& demo) {
     }
     runs.push_back(to_report(outcomes.back()));
     if (!demo.json) say(out, fmt::format("{}\n", to_table(outcomes.back())));
-    std::fflush(stdout);
+    flush_or_end(out);
   }
   if (demo.json) {
     const nlohmann::ordered_json report = {{"file", file.path()},
@@ -300,7 +308,7 @@ int run(Demo& demo) {
     print_json(report);
   } else {
     say(out, wrapped(about_fitting(outcomes.front()) + verdict(outcomes.front()), 0));
-    std::fflush(stdout);
+    flush_or_end(out);
   }
   write_pictures(pictures, demo_picture(outcomes.back()));
   if (!complaints.empty()) {
