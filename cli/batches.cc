@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -200,7 +201,10 @@ std::vector<std::pair<std::string, std::string>> described(const Batches& batche
 int run(Batches batches) {
   LoaderOptions options = batches.words.options();
   const Tokens tokens = batches.words.open();
-  if (batches.prefetch) options.prefetch = static_cast<std::uint32_t>(*batches.prefetch);
+  if (batches.prefetch) {  // the budget allows far fewer
+    options.prefetch =
+        static_cast<std::uint32_t>(std::min<std::uint64_t>(*batches.prefetch, UINT32_MAX));
+  }
   if (batches.cold && !is_url(tokens.paths().front())) make_cold(tokens.paths());
   TokenLoader loader(tokens, options);
   batches.steps = steps_left(loader, batches);

@@ -183,7 +183,7 @@ int run(Compare& compare) {
     throw Error(ErrorKind::kInvalid, "compare", "--cache is for URLs, and this is a file")
         .in(compare.spec.paths.front());
   }
-  require_writable(compare.pictures);
+  require_writable(compare.pictures, compare.json);
   const CacheState cache = compare.cold   ? CacheState::kCold
                            : compare.warm ? CacheState::kWarm
                                           : CacheState::kAsIs;
@@ -191,7 +191,8 @@ int run(Compare& compare) {
   if (compare.json) {
     print_json(to_report(outcome));
   } else {
-    say(stdout, fmt::format("{}\n{}", to_table(outcome), to_words(outcome)));
+    say(where_tables_go(compare.pictures),
+        fmt::format("{}\n{}", to_table(outcome), to_words(outcome)));
   }
   std::fflush(stdout);
   write_pictures(compare.pictures, to_picture(outcome));

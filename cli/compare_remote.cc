@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/checked.h"
 #include "base/memory.h"
 #include "base/visible.h"
 #include "cli/compare_report.h"
@@ -132,6 +133,8 @@ Pattern remote_pattern(const CompareSpec& spec) {
 
 namespace {
 
+constexpr std::uint64_t kMoreThanAnyBudget = std::uint64_t{1} << 62;
+
 // Items `at` .. of the order, a batch at a time, until the time is up.
 class ItemReader {
  public:
@@ -140,7 +143,8 @@ class ItemReader {
         spec_(spec),
         crops_(spec.pattern == Pattern::kCrops),
         item_bytes_(array.row_bytes() * (crops_ ? kCropElements : 1)),
-        buffer_(array.budget(), batch * item_bytes_, "rows of one batch"),
+        buffer_(array.budget(), checked_mul(batch, item_bytes_).value_or(kMoreThanAnyBudget),
+                "rows of one batch"),
         indices_(batch) {}
 
   void run(Tally& tally) {

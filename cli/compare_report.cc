@@ -400,10 +400,17 @@ void add_picture_options(CLI::App& command, PictureOptions& options, const std::
       ->type_name("FILE");
 }
 
-void require_writable(const PictureOptions& options) {
+void require_writable(const PictureOptions& options, bool json) {
+  std::vector<std::string> outputs;
+  if (json) outputs.emplace_back("-");
   for (const std::string& path : {options.html, options.svg}) {
-    if (!path.empty()) require_writable_output(path);
+    if (!path.empty()) outputs.push_back(path);
   }
+  require_writable_outputs(outputs);
+}
+
+std::FILE* where_tables_go(const PictureOptions& options) {
+  return options.html == "-" || options.svg == "-" ? stderr : stdout;
 }
 
 void write_pictures(const PictureOptions& options, const ProfileReport& picture) {

@@ -2,6 +2,7 @@
 // the memory of every engine over time.
 #pragma once
 
+#include <cstdio>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
@@ -36,8 +37,10 @@ struct PictureOptions {
   std::string html, svg;
 };
 void add_picture_options(CLI::App& command, PictureOptions& options, const std::string& html_help);
-// Throws Error if they cannot be written. Called before the work begins.
-void require_writable(const PictureOptions& options);
+// Throws Error if they cannot be written. Called before the work begins. `json` goes to stdout.
+void require_writable(const PictureOptions& options, bool json);
+// stdout, or stderr if a picture goes to stdout.
+std::FILE* where_tables_go(const PictureOptions& options);
 // Writes them and prints their paths to stderr. Throws Error.
 void write_pictures(const PictureOptions& options, const ProfileReport& picture);
 

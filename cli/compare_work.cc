@@ -270,12 +270,13 @@ WorkSizes work_sizes(const CompareSpec& spec, std::uint64_t rows, std::uint64_t 
   };
   WorkSizes sizes;
   if (spec.pattern == Pattern::kCrops) {
-    const std::uint64_t most = std::bit_floor(fitting(4, kCropElements * row_bytes));
+    const std::uint64_t share = spec.budget >= 2_MiB ? 4 : 8;
+    const std::uint64_t most = std::bit_floor(fitting(share, kCropElements * row_bytes));
     sizes.chunk = spec.chunk ? spec.chunk : std::min(kCropsInBatch, most);
     sizes.slice_items = std::min(kCropsInSlice, sizes.chunk);
   } else if (spec.pattern == Pattern::kRows) {
     // The engines' own buffers take most of a small budget.
-    const std::uint64_t share = spec.budget >= 8_MiB ? 2 : 8;
+    const std::uint64_t share = spec.budget >= 8_MiB ? 2 : spec.budget >= 2_MiB ? 8 : 16;
     sizes.chunk = spec.chunk ? spec.chunk : std::min(kRowsInChunk, fitting(share, row_bytes));
     sizes.slice_items = std::min(kRowsInSlice, fitting(4, row_bytes));
   } else {

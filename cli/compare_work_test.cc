@@ -139,7 +139,7 @@ TEST(WorkSizes, ShrinkWithTheBudgetAndTheArray) {
     spec.pattern = pattern;
     const std::uint64_t item = pattern == Pattern::kCrops ? 1024 * 16 : 16;
     const WorkSizes sizes = work_sizes(spec, 1 << 30, 16);
-    EXPECT_LE(sizes.chunk * item, spec.budget / 2);
+    EXPECT_LE(sizes.chunk * item, spec.budget / 8);  // beside 868,352 bytes of engine "advise"
     EXPECT_GE(sizes.slice_items, 1u);
     EXPECT_GE(work_sizes(spec, 1, 100_MiB).chunk, 1u);
     EXPECT_GE(work_sizes(spec, 1, 100_MiB).slice_items, 1u);

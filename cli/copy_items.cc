@@ -4,7 +4,6 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "base/number.h"
 #include "cli/commands.h"
 #include "cli/json_out.h"
 #include "cli/options.h"
@@ -93,6 +92,12 @@ int run(const CopyWords& words) {
                                   format == "megatron" || format == "datatrove");
   words.work.apply(options);
   if (!words.to_dtype.empty()) options.dtype = DType::parse(words.to_dtype);
+  constexpr std::uint64_t kMostParts = 1'000'000;
+  if (words.parts > kMostParts) {
+    throw Error(ErrorKind::kInvalid, "split",
+                fmt::format("{} parts are too many: at most {}", with_commas(words.parts),
+                            with_commas(kMostParts)));
+  }
   if (words.parts > 0) options.shares.assign(words.parts, 1);
   if (!words.weights.empty()) options.sets = weighted_files(words);
   const bool rows = options.input.unit == ItemUnit::kRows;
@@ -189,22 +194,20 @@ void add_merge(CLI::App& app, int& exit_code) {
 void add_split(CLI::App& app, int& exit_code) {
   const auto words =
       add_copying(app, exit_code, "split", "Split one or more files into parts", kSplitFooter);
-  add_parts(*app.get_subcommand("split"), words);
+  CLI::App& command = *app.get_subcommand("split");
+  add_parts(command, words);
+  command.callback([words, &exit_code] {
+    if (words->parts == 0 && words->options.shares.empty()) {
+      throw CLI::ValidationError("split", "give --parts N or --shares A,B,...");
+    }
+    exit_code = run(*words);
+  });
 }
 
 void add_sample(CLI::App& app, int& exit_code) {
   const auto words = add_copying(app, exit_code, "sample", "Choose items at random", kSampleFooter);
   CLI::App& command = *app.get_subcommand("sample");
-  add_parsed(
-      command, "--count", "N",
-      [words](const std::string& text) {
-        const auto number = parse_number<std::uint64_t>(text);
-        if (!number)
-          throw Error(ErrorKind::kInvalid, "count", fmt::format("\"{}\" is not a number", text));
-        words->options.sample = *number;
-      },
-      "Number of items")
-      ->required();
+  add_count(command, "--count", words->options.sample, 0, "Number of items")->required();
   add_count(command, "--seed", words->options.seed, 0, "Seed of the random choice; default 0");
 }
 

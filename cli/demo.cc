@@ -9,7 +9,9 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -169,7 +171,7 @@ constexpr std::uint64_t kMostByDefault = 2_GiB, kLeast = 1_MiB;
 
 struct Demo {
   std::uint64_t budget = 64_MiB;
-  std::uint64_t size = 0;
+  std::optional<std::uint64_t> size;   // empty: by the budget
   std::optional<std::uint64_t> limit;  // empty: four times the budget, if possible
   double seconds = 1;
   std::string folder;
@@ -177,7 +179,9 @@ struct Demo {
   PictureOptions pictures;
 
   std::uint64_t rows() const {
-    return (size ? size : std::min(8 * budget, kMostByDefault)) / kRowBytes;
+    return size.value_or(budget < kMostByDefault ? std::min(8 * budget, kMostByDefault)
+                                                 : kMostByDefault) /
+           kRowBytes;
   }
 };
 
@@ -263,15 +267,22 @@ ProfileReport demo_picture(const CompareOutcome& outcome) {
   return picture;
 }
 
+// SIGPIPE would leave the file of the demo behind: the end of a pipe is an interrupt instead.
+void flush_or_end(std::FILE* out) {
+  if (std::fflush(out) != 0 && errno == EPIPE) throw Interrupted{SIGPIPE};
+}
+
 int run(Demo& demo) {
   refuse_nonsense(demo);
   set_limit(demo);
   const PictureOptions pictures{page_path(demo), demo.pictures.svg};
-  require_writable(pictures);
+  require_writable(pictures, demo.json);
+  std::FILE* const out = where_tables_go(pictures);
   const InterruptGuard interrupts;
   const std::uint64_t bytes = demo.rows() * kRowBytes;
   const std::string folder = demo_folder(demo.folder, bytes);
   if (!demo.json) introduce(demo, folder);
+  std::signal(SIGPIPE, SIG_IGN);
   DemoFile file(folder, demo.rows());
   if (demo.keep) file.keep();
 
@@ -282,10 +293,12 @@ int run(Demo& demo) {
   for (const Pattern pattern : {Pattern::kRows, Pattern::kCrops}) {
     outcomes.push_back(
         run_compare(spec_of(demo, file.path(), pattern), engines, CacheState::kCold));
-    complaints += complaint(outcomes.back());
+    if (const std::string one = complaint(outcomes.back()); !one.empty()) {
+      complaints += fmt::format("{}{}", complaints.empty() ? "" : "\nevenkeel: ", one);
+    }
     runs.push_back(to_report(outcomes.back()));
-    if (!demo.json) say(stdout, fmt::format("{}\n", to_table(outcomes.back())));
-    std::fflush(stdout);
+    if (!demo.json) say(out, fmt::format("{}\n", to_table(outcomes.back())));
+    flush_or_end(out);
   }
   if (demo.json) {
     const nlohmann::ordered_json report = {{"file", file.path()},
@@ -294,8 +307,8 @@ int run(Demo& demo) {
                                            {"runs", std::move(runs)}};
     print_json(report);
   } else {
-    say(stdout, wrapped(about_fitting(outcomes.front()) + verdict(outcomes.front()), 0));
-    std::fflush(stdout);
+    say(out, wrapped(about_fitting(outcomes.front()) + verdict(outcomes.front()), 0));
+    flush_or_end(out);
   }
   write_pictures(pictures, demo_picture(outcomes.back()));
   if (!complaints.empty()) {

@@ -149,6 +149,9 @@ std::string guesses(std::uint64_t bytes) {
   return text.empty() ? "an odd number of bytes: 8-bit numbers, or a header comes first" : text;
 }
 
+// --dtype and the options that need it, and --name.
+bool is_described(const RawOptions& raw) { return !raw.words().empty(); }
+
 // For an unknown format: shows the size, the first bytes and what to try next.
 void show_unknown(const Info& info, const std::vector<std::string>& paths, const Error& error) {
   const OnDisk disk = look_at_disk(paths);
@@ -171,7 +174,7 @@ void show_unknown(const Info& info, const std::vector<std::string>& paths, const
 }
 
 bool is_unknown(const Info& info, const Error& error) {
-  return info.raw.dtype.empty() && error.kind() == ErrorKind::kFormat &&
+  return !is_described(info.raw) && error.kind() == ErrorKind::kFormat &&
          std::string(error.what()).find("not a known format") != std::string::npos;
 }
 
@@ -192,13 +195,16 @@ struct FileFacts {
 };
 
 FileFacts facts_of(const Info& info, const std::string& path) {
-  FileFacts file{path, std::nullopt, "", look_at_disk({path})};
+  FileFacts file{path, std::nullopt, "", {}};
+  std::vector<std::string> files = {path};
   try {
     file.array = Array::open({path}, array_options(info));
+    files = file.array->paths();  // of a dataset, those in its folder
   } catch (const Error& error) {
     if (!is_unknown(info, error)) throw;
     file.error = "unknown format";
   }
+  file.disk = look_at_disk(files);
   return file;
 }
 
@@ -258,8 +264,7 @@ int list_files(const Info& info, const std::vector<std::string>& paths) {
 int run(const Info& info) {
   const std::vector<std::string> paths = expand_all(info.files);
   if (info.files.size() > 1) return list_files(info, paths);
-  const bool described = info.raw.dtype.empty() && info.raw.name.empty();
-  if (described && paths.size() == 1 &&
+  if (!is_described(info.raw) && paths.size() == 1 &&
       (show_weights(paths.front(), info.budget, info.json) ||
        show_members(paths.front(), info.json))) {
     return 0;

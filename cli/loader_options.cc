@@ -24,6 +24,19 @@ LoaderOptions LoaderWords::options() const {
   if (mode == DocumentMode::kPacked || mode == DocumentMode::kWhole) {
     options.documents.window = narrow("--window", std::exchange(options.blocks.window_blocks, 0));
   }
+  const DocumentOptions& documents = loader.documents;
+  // Whole documents are always cut.
+  if (documents.crop_long && mode != DocumentMode::kPacked && mode != DocumentMode::kWhole) {
+    throw Error(ErrorKind::kInvalid, "documents", "--crop-long belongs to --documents packed");
+  }
+  if (mode == DocumentMode::kNone && (documents.bos || documents.eos || !documents.index.empty())) {
+    throw Error(ErrorKind::kInvalid, "documents",
+                "--bos, --eos and --documents-index have no effect without --documents")
+        .hint("--documents mask shows where documents begin");
+  }
+  if (options.megatron.samples > 0 && options.order != CropOrder::kMegatron) {
+    throw Error(ErrorKind::kInvalid, "order", "--samples belongs to --order megatron");
+  }
   if (mixed_windows > 0) {
     if (mode != DocumentMode::kPacked) {
       throw Error(ErrorKind::kInvalid, "documents",
@@ -114,12 +127,10 @@ void add_loader_options(CLI::App& app, LoaderWords& words) {
       "documents; whole: batches of documents of different lengths; default none");
   app.add_flag("--crop-long", loader.documents.crop_long,
                "With --documents packed: cut long documents to one row instead of splitting them");
-  app.add_option("--bos", loader.documents.bos,
-                 "The token that documents begin with, in files without an index of documents")
-      ->type_name("N");
-  app.add_option("--eos", loader.documents.eos,
-                 "The token that documents end with, in files without an index of documents")
-      ->type_name("N")
+  add_token(app, "--bos", "N", loader.documents.bos,
+            "The token that documents begin with, in files without an index of documents");
+  add_token(app, "--eos", "N", loader.documents.eos,
+            "The token that documents end with, in files without an index of documents")
       ->excludes("--bos");
   app.add_option("--documents-index", loader.documents.index,
                  "Folder for indexes of documents that must be built; default beside the file")

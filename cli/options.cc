@@ -122,6 +122,18 @@ CLI::Option* add_count(CLI::App& app, const std::string& name, std::optional<std
   return add_parsed(app, name, "N", parse, help);
 }
 
+CLI::Option* add_token(CLI::App& app, const std::string& name, const std::string& value,
+                       std::optional<std::int64_t>& token, const std::string& help) {
+  const auto parse = [&token](const std::string& text) {
+    const auto number = parse_number<std::int64_t>(text);
+    if (!number)
+      throw Error(ErrorKind::kInvalid, "token", fmt::format("\"{}\" is not a token", text))
+          .hint("tokens are whole numbers of 64 bits");
+    token = *number;
+  };
+  return add_parsed(app, name, value, parse, help);
+}
+
 void add_seconds(CLI::App& app, double& seconds) {
   const auto parse = [&seconds](const std::string& text) {
     if (const auto number = parse_number<double>(text);

@@ -36,6 +36,9 @@ CLI::Option* add_count(CLI::App& app, const std::string& name, std::uint64_t& va
                        std::uint64_t least, const std::string& help);
 CLI::Option* add_count(CLI::App& app, const std::string& name, std::optional<std::uint64_t>& value,
                        std::uint64_t least, const std::string& help);
+// A token of a vocabulary: any number of 64 bits.
+CLI::Option* add_token(CLI::App& app, const std::string& name, const std::string& value,
+                       std::optional<std::int64_t>& token, const std::string& help);
 
 // --seconds; 0 means as little as possible.
 void add_seconds(CLI::App& app, double& seconds);

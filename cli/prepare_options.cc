@@ -14,21 +14,6 @@
 #include "prepare/items.h"
 
 namespace evenkeel::cli {
-namespace {
-
-void add_token(CLI::App& app, const std::string& name, std::optional<std::int64_t>& token,
-               const std::string& help) {
-  const auto parse = [&token](const std::string& text) {
-    const auto number = parse_number<std::int64_t>(text);
-    if (!number)
-      throw Error(ErrorKind::kInvalid, "token", fmt::format("\"{}\" is not a token", text));
-    token = *number;
-  };
-  add_parsed(app, name, "TOKEN", parse, help);
-}
-
-}  // namespace
-
 ItemInput ItemWords::input() const {
   ItemInput input;
   std::vector<std::string> plain;
@@ -48,6 +33,13 @@ ItemInput ItemWords::input() const {
 
 ItemInput ItemWords::input_or_tokens(bool tokens) const {
   ItemInput found = input();
+  if (tokens && found.unit == ItemUnit::kLines) {
+    throw Error(ErrorKind::kInvalid, "open", "tokens were asked for, but these are lines of text")
+        .in(found.paths.front())
+        .hint(
+            "files whose names end in .txt, .jsonl or .csv are read as text; rename them, or "
+            "choose --unit documents or blocks");
+  }
   if (!unit.empty() || found.unit != ItemUnit::kRows || !tokens) return found;
   found.unit = ItemUnit::kBlocks;  // no documents are known
   found.block_tokens = 1 << 15;
@@ -95,9 +87,9 @@ void add_item_options(CLI::App& app, ItemWords& words) {
       [&words](const std::string& text) { words.shape = parse_shape(text); },
       "Its shape, for example -1,162");
   add_count(app, "--block", words.block, 1, "Tokens per block, for --unit blocks");
-  add_token(app, "--bos", words.bos,
+  add_token(app, "--bos", "TOKEN", words.bos,
             "The token that documents begin with, in files without an index");
-  add_token(app, "--eos", words.eos,
+  add_token(app, "--eos", "TOKEN", words.eos,
             "The token that documents end with, in files without an index");
 }
 

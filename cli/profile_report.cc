@@ -25,9 +25,7 @@ std::vector<std::string> ProfileOutputs::paths() const {
   return paths;
 }
 
-void ProfileOutputs::require_writable() const {
-  for (const std::string& path : paths()) require_writable_output(path);
-}
+void ProfileOutputs::require_writable() const { require_writable_outputs(paths()); }
 
 void write_output(const std::string& path, const std::string& text) {
   if (path != "-") return write_report(path, text);
@@ -37,6 +35,17 @@ void write_output(const std::string& path, const std::string& text) {
 
 void require_writable_output(const std::string& path) {
   if (path != "-") evenkeel::require_writable(path);
+}
+
+void require_writable_outputs(const std::vector<std::string>& paths) {
+  for (const std::string& path : paths) {
+    if (std::count(paths.begin(), paths.end(), path) > 1) {
+      throw Error(ErrorKind::kInvalid, "write report", "two outputs go to the same file")
+          .in(path == "-" ? "stdout" : path)
+          .hint("name another file for one of them");
+    }
+    require_writable_output(path);
+  }
 }
 
 ProfileReport report_of(ProfileRun run, const ProfileSummary& summary,

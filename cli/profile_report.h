@@ -26,6 +26,8 @@ ProfileReport report_of(ProfileRun run, const ProfileSummary& summary,
 // A file, or standard output for "-". Throws Error (kSystem).
 void write_output(const std::string& path, const std::string& text);
 void require_writable_output(const std::string& path);
+// Each of several outputs, which must not be the same.
+void require_writable_outputs(const std::vector<std::string>& paths);
 
 struct Written {
   bool all = true;

@@ -188,6 +188,9 @@ int run(const StatsWords& words) {
   StatsOptions options = words.options;
   options.input = words.items.input_or_tokens(words.tokens);
   options.budget = words.budget.budget();
+  if (words.json && words.html == "-") {
+    throw CLI::ValidationError("--html -", "excludes --json: both write to stdout");
+  }
   if (!words.html.empty()) require_writable_output(words.html);
   WorkView view;
   options.progress = view.callback();

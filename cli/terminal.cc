@@ -127,7 +127,7 @@ void note(const std::string& text) {
 }
 
 void next_command(const std::string& command, const std::string& why) {
-  std::fflush(stdout);
+  flush_stdout();  // no advice after a result that could not be printed
   say(stderr, fmt::format("\nnext: {}\n      {}\n", command, why));
 }
 

@@ -261,7 +261,7 @@ void add_top(CLI::App& app, int& exit_code) {
         words->interval = parse_interval(text);
         if (words->interval < std::chrono::milliseconds(100) ||
             words->interval > std::chrono::hours(1)) {
-          throw Error(ErrorKind::kInvalid, "top", "--interval must be from 100ms to 3600s");
+          throw Error(ErrorKind::kInvalid, "interval", text + " is not between 100ms and 3600s");
         }
       },
       "Time over which rates are measured, and between two updates; default 1s");

@@ -65,6 +65,25 @@ def test_what_could_not_be_printed_is_an_error(user, features, args):
         )
     assert done.returncode == 1
     assert "evenkeel: write stdout: " in done.stderr
+    if not args[0].startswith("-"):
+        assert "No space left on device" in done.stderr
+        assert "next: " not in done.stderr
+
+
+@pytest.mark.parametrize("closed", [">&-", "<&- >&-", "<&- >&- 2>&-"])
+def test_no_file_takes_the_place_of_a_closed_stream(user, features, closed):
+    """A file that is opened as descriptor 1 would get what is printed, and no error."""
+    words = user.command("convert", features, "-o", "copy.npy")
+    shell = subprocess.run(
+        ["sh", "-c", f'exec "$@" {closed}', "sh", *words],
+        cwd=user.folder,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert shell.returncode == 1
+    if "2>" not in closed:
+        assert "write stdout: Bad file descriptor" in shell.stderr
+    assert (user.folder / "copy.npy").read_bytes() == features.read_bytes()
 
 
 def test_unknown_engine_lists_the_known(user):
@@ -84,6 +103,20 @@ def test_info_of_a_folder_whose_state_names_scalars(user):
     files = [{"filename": name} for name in ("a.npz", "b.npz")]
     (folder / "state.json").write_text(json.dumps({"_data_files": files}))
     assert "one value" in user.run("info", folder).stdout
+
+
+def test_info_lists_folders_among_files(user, features):
+    """A dataset is a folder of Arrow files; another folder is an error that names it."""
+    folder = user.folder / "dataset"
+    folder.mkdir()
+    np.savez(folder / "a.npz", x=np.zeros((7, 64), "float32"))
+    (folder / "state.json").write_text(json.dumps({"_data_files": [{"filename": "a.npz"}]}))
+    facts = user.json("info", features, folder)
+    size = (folder / "a.npz").stat().st_size
+    assert (facts["files"][1]["shape"], facts["files"][1]["file_bytes"]) == ([7, 64], size)
+    (folder / "state.json").unlink()
+    message = user.run("info", features, folder, code=1).stderr
+    assert "filesystem error" not in message and "is a directory" in message.lower()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int8", "uint16", "complex128", "bool", ">f8", "<i4"])
@@ -156,6 +189,17 @@ def test_info_of_an_unknown_file_still_helps(user):
     facts = user.json("info", path)
     assert facts["format"] is None
     assert facts["first_bytes"].startswith("01020304")
+
+
+@pytest.mark.parametrize(
+    "option", [["--shape", "3,3"], ["--offset", "8"], ["--big-endian"], ["--name", "x"]]
+)
+def test_options_that_a_file_does_not_take_are_not_ignored(user, option):
+    path = user.write("mystery.bin", b"\x01\x02\x03\x04" * 100)
+    assert "say what it holds: dtype" in user.run("info", path, *option, code=1).stderr
+    if option[0] != "--name":
+        np.savez(user.folder / "two.npz", x=np.arange(3), y=np.zeros(3))
+        user.run("info", user.folder / "two.npz", *option, code=1)
 
 
 # ---- bad input

@@ -211,3 +211,13 @@ def test_interrupted_compare_leaves_no_child(user, features, how):
     tool.send_signal(how)
     assert tool.wait(timeout=120) == (-how if how == signal.SIGKILL else 128 + how)
     wait_for(lambda: not any(Path(f"/proc/{child}").exists() for child in children))
+
+
+def test_a_picture_on_stdout_is_alone(user, features):
+    short = ["compare", features, "--engines", "read", "--seconds", "0"]
+    done = user.run(*short, "--svg", "-")
+    assert done.stdout.startswith("<svg") and done.stdout.endswith("</svg>\n")
+    assert "crops/s" in done.stderr
+    for more in (["--json"], ["-o", "-"]):
+        said = user.run(*short, "--svg", "-", *more, code=1)
+        assert said.stdout == "" and "two outputs go to the same file" in said.stderr

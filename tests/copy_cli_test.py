@@ -86,11 +86,37 @@ def test_merge_and_split_undo_each_other(user):
     report = user.json("split", "a.npy", "-o", "set_{}.npy", *shares)
     assert [one["items"] for one in report["outputs"]] == [9800, 100, 100]
     assert "must contain {}" in user.run("split", "a.npy", "-o", "x", "--parts", 2, code=1).stderr
+    assert "give --parts" in user.run("split", "a.npy", "-o", "x_{}.npy", code=2).stderr
+    many = ["--parts", 2**64 - 1]
+    assert "at most 1,000,000" in user.run("split", "a.npy", "-o", "x_{}", *many, code=1).stderr
     lines = b"".join(b"%d\n" % i for i in range(1000))
     user.write("a.txt", lines)
     user.run("split", "a.txt", "-o", "t{}.txt", "--parts", 3)
     user.run("merge", "t00000.txt", "t00001.txt", "t00002.txt", "-o", "b.txt")
     assert (user.folder / "b.txt").read_bytes() == lines
+
+
+def test_a_count_below_zero_is_named(user):
+    said = user.run("sample", "a.npy", "-o", "b.npy", "--count", "-1", code=2).stderr
+    assert '"-1" is not a whole number of 0 or more' in said
+
+
+def test_options_of_other_items_are_refused(user):
+    user.write("a.txt", b"one\ntwo\n")
+    user.save("a.npy", np.zeros((10, 2)))
+    for words, message in (
+        (["convert", "a.txt", "--to", "int16"], "lines of text have no element type"),
+        (["merge", "a.txt", "--tokens"], "these are lines of text"),
+        (["convert", "a.txt", "--format", "nanogpt"], "these are lines of text"),
+        (["sample", "a.txt", "--count", 1, "--dtype", "int8"], "a dtype was given"),
+        (["dedup", "a.txt", "--shape", "2,2"], "a shape was given"),
+        (["shuffle", "a.txt", "--unit", "lines", "--eos", 1], "bos or eos was given"),
+        (["shuffle", "a.npy", "--unit", "rows", "--block", 1], "tokens of a block were given"),
+    ):
+        said = user.run(*words, "-o", "b", code=1).stderr
+        assert message in said
+        assert names(user.folder) == ["a.npy", "a.txt"]
+    assert "a dtype was given" in user.run("stats", "a.txt", "--dtype", "int8", code=1).stderr
 
 
 def test_sample_takes_each_item_at_most_once(user):

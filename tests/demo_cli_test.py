@@ -38,6 +38,28 @@ def test_demo_keeps_its_file_when_asked(user):
     kept.unlink()
 
 
+def test_demo_into_a_pipe_that_closes_removes_its_file(user):
+    tool = subprocess.Popen(
+        user.command("demo", *TINY_DEMO, "--dir", user.folder),
+        cwd=user.folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    assert tool.stdout.readline()
+    tool.stdout.close()  # like `| head -1`
+    assert tool.wait(timeout=120) == 128 + signal.SIGPIPE
+    assert not demo_files(user)
+
+
+def test_demo_runs_within_the_smallest_budget(user):
+    small = ["--size", "4MiB", "--budget", "1MiB", "--seconds", "0", "--limit", "0"]
+    assert "failed" not in user.run("demo", *small, "--dir", user.folder).stdout
+
+
+def test_demo_of_no_bytes_is_refused(user):
+    assert "a file of 0 B" in user.run("demo", "--size", "0", code=1).stderr
+
+
 def memory_cgroups(pid):
     folders = [Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")]
     return [path for folder in folders if (path := folder / f"evenkeel-{pid}").exists()]

@@ -202,6 +202,10 @@ def test_a_dash_is_standard_output(user):
     done = user.run("guard", "--budget", "64MiB", "--json", "-", "true")
     assert json.loads(done.stdout)["runs"][0]["command"] == ["true"]
     assert not (user.folder / "-").exists()
+    for same in ("-", "same"):
+        said = user.run("profile", "--json", same, "--svg", same, "true", code=1).stderr
+        assert "two outputs go to the same file" in said
+    assert not (user.folder / "same").exists()
 
 
 if __name__ == "__main__":

@@ -152,6 +152,7 @@ def test_errors_say_what_to_do(user):
     assert "hint:" in message
     user.run("stats", "a.npy", "--quantiles", "0.5,2", code=2)
     user.run("stats", "a.npy", "--sketch", "2", code=2)
+    user.run("stats", "a.npy", "--html", "-", "--json", code=2)
     assert "8 to 1,048,576" in user.run("stats", "a.npy", "--sketch", 1 << 30, code=1).stderr
     assert "No such" in user.run("stats", "a.npy", "--html", "no/page.html", code=1).stderr
 

@@ -77,6 +77,31 @@ def test_errors_are_said_and_have_a_code(text, tmp_path):
     assert "usage: evenkeel tokenize --help" in said
 
 
+def test_errors_of_files_are_those_of_the_tool(text, tmp_path):
+    pytest.importorskip("evenkeel")
+    words = ["-o", tmp_path / "out.bin", "--tokenizer=bytes"]
+    said = run(tmp_path / "missing.txt", *words, code=1).stderr
+    assert said == (
+        f"evenkeel: open {tmp_path}/missing.txt: No such file or directory\n"
+        "hint: check the spelling and the working directory\n"
+    )
+    said = run("--manifest", tmp_path / "no.json", "--part=0", code=1).stderr
+    assert said == f"evenkeel: {tmp_path}/no.json: No such file or directory\n"
+
+
+def test_what_could_not_be_printed_is_an_error(text, tmp_path):
+    pytest.importorskip("evenkeel")
+    words = [text, "-o", tmp_path / "out.bin", "--tokenizer=bytes", "--workers=0"]
+    for where, why in ((">/dev/full", "No space left on device"), (">&-", "Bad file descriptor")):
+        done = subprocess.run(
+            ["sh", "-c", f'exec "$@" {where}', "sh", TOOL, "tokenize", *map(str, words)],
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "EVENKEEL_PYTHON": sys.executable},
+        )
+        assert (done.returncode, done.stderr) == (1, f"evenkeel: write stdout: {why}\n")
+
+
 def test_without_python_or_the_package_it_says_what_to_install(text):
     said = run(text, code=1, EVENKEEL_PYTHON="/nowhere/python").stderr
     assert (

@@ -242,3 +242,26 @@ def test_documents_are_shown_and_explained(user):
         start, tokens = starts[document["document"]], min(64, lengths[document["document"]])
         assert f"document {document['document']}, {tokens} tokens" in head
         assert x.split()[1:3] == [str(start % 65536), str((start + 1) % 65536)]
+
+
+@pytest.mark.parametrize(
+    "option",
+    [["--samples", 5], ["--crop-long"], ["--bos", 3], ["--eos", 3], ["--documents-index", "."]],
+)
+def test_options_of_other_orders_and_documents_are_refused(user, tokens, option):
+    for command in ("batches", "explain"):
+        message = user.run(command, tokens, *option, code=1).stderr
+        assert option[0] in message
+
+
+def test_a_token_beyond_64_bits_is_refused(user, tokens):
+    said = user.run("batches", tokens, "--documents", "mask", "--bos", 2**64, code=2).stderr
+    assert "is not a token" in said
+
+
+def test_more_batches_ahead_than_32_bits_count_are_as_many_as_fit(user, tokens):
+    def buffers(prefetch):
+        facts = user.json("batches", tokens, "--steps", 1, "--prefetch", prefetch)
+        return facts["buffers"]
+
+    assert buffers(2**32) == buffers(2**32 + 1) == buffers(2**32 - 1) > 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import os
 import signal
@@ -42,9 +43,41 @@ def main(
         return 128 + signal.SIGINT
     except _ERRORS as error:
         clear()
-        sys.stderr.write(f"evenkeel: {error}\n")
+        sys.stderr.write(f"evenkeel: {_message(error)}\n")
         return 1
     clear()
+    # As in the tool: a closed pipe ends the program, and what cannot be printed is an error.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    try:
+        if sys.stdout is None:  # it was closed
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        _print(report, arguments, parser, say)
+        sys.stdout.flush()
+    except OSError as error:
+        sys.stderr.write(f"evenkeel: write stdout: {error.strerror}\n")
+        if sys.stdout is not None:  # Python flushes it again when it ends
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return 0
+
+
+def _message(error: BaseException) -> str:
+    """An OSError without "[Errno 2]", and with its path once: ours name it in their text."""
+    if not isinstance(error, OSError) or error.errno is None or error.strerror is None:
+        return str(error)
+    text = error.strerror
+    if text != os.strerror(error.errno) or error.filename is None:
+        return text
+    path = os.fsdecode(error.filename)
+    return f"{path if path.isprintable() else repr(path)}: {text}"
+
+
+def _print(
+    report: dict[str, Any],
+    arguments: argparse.Namespace,
+    parser: argparse.ArgumentParser,
+    say: Callable[[dict[str, Any]], None],
+) -> None:
     if arguments.json:
         print(json.dumps(report, indent=1))
     elif "manifest" in report:
@@ -57,7 +90,6 @@ def main(
             print(f"next: {name} --manifest FILE --part I for {steps}, then --finish")
     else:
         say(report)
-    return 0
 
 
 def add_manifest_options(parser: argparse.ArgumentParser) -> None:

@@ -279,6 +279,12 @@ class Copy {
 
 WorkReport copy_items(const CopyOptions& options) {
   Copy::check_parts(options);
+  if (options.dtype && options.input.unit == ItemUnit::kLines) {
+    throw Error(ErrorKind::kInvalid, "convert",
+                "lines of text have no element type; " + options.dtype->name() + " was given")
+        .in(options.output)
+        .hint("choose the unit rows if the files hold numbers");
+  }
   return Copy(options).run();
 }
 

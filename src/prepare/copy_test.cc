@@ -23,5 +23,18 @@ TEST(CopyItems, SharesOfPartsAreAboveZero) {
   }
 }
 
+TEST(CopyItems, LinesHaveNoElementType) {
+  CopyOptions options;
+  options.input = {.paths = {"a.txt"}, .unit = ItemUnit::kLines};
+  options.output = "lines.txt";
+  options.dtype = DType::of<std::int16_t>();
+  try {
+    copy_items(options);
+    FAIL() << "wrote text as numbers";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("no element type"), std::string::npos);
+  }
+}
+
 }  // namespace
 }  // namespace evenkeel

@@ -27,7 +27,7 @@ ArrayOptions reading_options(std::uint64_t memory) {
 class RowSource final : public ItemSource {
  public:
   RowSource(Array array, std::uint64_t item_bytes, const Budget& budget, std::uint64_t memory)
-      : share_(budget.reserve(memory, "reading ahead")),
+      : share_(budget.reserve(memory, "buffers to read ahead")),
         item_bytes_(item_bytes),
         reader_(std::move(array), memory / 8, budget) {}
   std::optional<std::span<const std::byte>> next() override {
@@ -58,7 +58,7 @@ class RowSource final : public ItemSource {
 class LineSource final : public ItemSource {
  public:
   LineSource(std::vector<std::string> paths, const Budget& budget, std::uint64_t memory)
-      : share_(budget.reserve(memory, "reading ahead")), budget_(budget), memory_(memory) {
+      : share_(budget.reserve(memory, "buffers to read ahead")), budget_(budget), memory_(memory) {
     for (std::string& path : paths) {
       const std::uint64_t size = file_size(path);
       if (size == 0) continue;
@@ -143,7 +143,7 @@ class DocumentItemSource final : public ItemSource {
  public:
   DocumentItemSource(const TokenLayout& tokens, const DocumentSource& documents,
                      const Budget& budget, std::uint64_t memory)
-      : share_(budget.reserve(memory, "reading ahead")),
+      : share_(budget.reserve(memory, "buffers to read ahead")),
         token_bytes_(tokens.layout.dtype.size),
         index_(DocumentIndex::open(tokens.layout, tokens.files, documents, budget)),
         documents_(index_, budget),
@@ -240,6 +240,25 @@ std::unique_ptr<ItemSource> open_unit(const ItemInput& input, const Budget& budg
                                        : open_tokens(input, budget, memory);
 }
 
+// An option that has no effect is a mistake of the caller.
+void refuse_other_units(const ItemInput& input) {
+  const auto refuse = [&](const std::string& what, const std::string& hint) {
+    throw Error(ErrorKind::kInvalid, "open",
+                what + ", and the unit is " + std::string(item_unit_name(input.unit)))
+        .in(input.paths.front())
+        .hint(hint);
+  };
+  const bool rows = input.unit == ItemUnit::kRows, lines = input.unit == ItemUnit::kLines;
+  if (lines && input.dtype) refuse("a dtype was given", "text has none; choose the unit rows");
+  if (!rows && !input.shape.empty()) refuse("a shape was given", "it belongs to the unit rows");
+  if ((rows || lines) && (input.bos || input.eos)) {
+    refuse("bos or eos was given", "they belong to the unit documents");
+  }
+  if ((rows || lines) && input.block_tokens > 0) {
+    refuse("the tokens of a block were given", "they belong to the unit blocks");
+  }
+}
+
 // Whether the format of the files shows that they hold documents of tokens.
 bool has_documents(const std::vector<std::string>& paths) {
   try {
@@ -279,6 +298,7 @@ ItemUnit usual_unit(const ItemInput& input) {
 std::unique_ptr<ItemSource> open_items(const ItemInput& input, const Budget& budget,
                                        std::uint64_t memory, std::uint64_t group_bytes) {
   if (input.paths.empty()) throw Error(ErrorKind::kInvalid, "open", "no file was named");
+  refuse_other_units(input);
   // Taken before the files are read, so that a change in the meantime is noticed.
   std::vector<std::string> files = all_files(input);
   std::string fingerprint = fingerprint_of(input, files);

@@ -116,9 +116,9 @@ class Shuffle {
       for (; freed < bucket; ++freed) buckets.free(freed);
     };
     write_sorted(buckets, *sink, options_.budget, work, report_);
-    report_.how = with_commas(count) + " parts of about " + format_size(facts_.bytes / count) +
-                  ", blocks of " + format_size(buckets.size().block_bytes) +
-                  "; output: " + sink->how();
+    report_.how = with_commas(count) + (count == 1 ? " part of " : " parts of about ") +
+                  format_size(facts_.bytes / count) + ", blocks of " +
+                  format_size(buckets.size().block_bytes) + "; output: " + sink->how();
     if (report_.items != items) {
       throw Error(ErrorKind::kFormat, "shuffle",
                   with_commas(items) + " items were distributed, but " +
