@@ -74,7 +74,8 @@ TEST(Guard, PagesCachedBeforeAreNotInTheGuardedPeak) {
   guard.add(map.guarded(true));
   ASSERT_TRUE(until([&] { return guard.report().cached <= 8_MiB; }, [] {}));
   const GuardReport report = guard.report();
-  EXPECT_EQ(report.peak_cached, 32_MiB);
+  EXPECT_GT(report.peak_cached, 31_MiB);  // the kernel may have evicted a page before
+  EXPECT_LE(report.peak_cached, 32_MiB);
   EXPECT_LE(report.guarded_peak, 8_MiB);
   EXPECT_FALSE(says(report, "was exceeded"));
 }
@@ -86,9 +87,10 @@ TEST(Guard, PagesResidentBeforeAreNotInTheGuardedPeak) {
   EXPECT_EQ(wrong_in_scan(map, file.words()), 0u);
   Guard guard({.budget = 8_MiB, .keep_cache = true, .access = GuardAccess::kLeave});
   guard.add(map.guarded(true));
-  ASSERT_TRUE(until([&] { return guard.report().bytes_released >= 64_MiB; }, [] {}));
+  // The kernel may have evicted a page before, which is then not the guard's to release.
+  ASSERT_TRUE(until([&] { return guard.report().bytes_released > 63_MiB; }, [] {}));
   const GuardReport report = guard.report();
-  EXPECT_GE(report.peak_cached, 64_MiB);
+  EXPECT_GT(report.peak_cached, 63_MiB);
   EXPECT_LE(report.guarded_peak, 8_MiB);
   EXPECT_FALSE(says(report, "was exceeded"));
 }
