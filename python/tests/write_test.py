@@ -293,8 +293,12 @@ def test_ctrl_c_ends_a_writer(folder):
         stderr=subprocess.PIPE,
         text=True,
     )
-    child.stdout.readline()
-    child.send_signal(signal.SIGINT)
-    _, err = child.communicate(timeout=60)
+    try:
+        assert child.stdout.readline() == "ready\n"
+        child.send_signal(signal.SIGINT)
+        _, err = child.communicate(timeout=60)
+    finally:  # else it would fill the disk
+        child.kill()
+        child.wait()
     assert "KeyboardInterrupt" in err
     assert names(folder) == []
