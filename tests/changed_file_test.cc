@@ -328,8 +328,15 @@ TEST_P(TruncatedMeanwhile, NoSignalReachesTheReader) {
       }
     });
     std::uint64_t errors = 0;
-    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(300);
-    while (std::chrono::steady_clock::now() < end) {
+    std::string other_error;
+    // Longer where the thread that truncates has to wait for a processor.
+    const auto begun = std::chrono::steady_clock::now();
+    const auto goes_on = [&] {
+      const auto took = std::chrono::steady_clock::now() - begun;
+      return took < std::chrono::milliseconds(300) ||
+             (errors == 0 && took < std::chrono::seconds(20));
+    };
+    while (goes_on() && other_error.empty()) {
       try {
         const Array array = Array::open(path, counted(kChangedColumns, 2_MiB, GetParam()));
         std::vector<std::uint64_t> rows;
@@ -339,12 +346,13 @@ TEST_P(TruncatedMeanwhile, NoSignalReachesTheReader) {
           if (chunk.position() > 10'000) break;
         }
       } catch (const Error& error) {
-        if (error.path() != path) return std::string(error.what());
+        if (error.path() != path) other_error = error.what();
         ++errors;
       }
     }
     over = true;
     other.join();
+    if (!other_error.empty()) return other_error;
     return errors > 0 ? std::string("errors") : "none noticed";
   });
   EXPECT_EQ(said, "errors");

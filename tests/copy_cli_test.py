@@ -72,6 +72,38 @@ def test_tokens_keep_their_documents(user):
     assert head == [20240520, 1, 313]
 
 
+@pytest.mark.parametrize(
+    ("option", "numbers"),
+    [("--bos", [9, 1, 1, 9, 2, 9, 3, 3, 3]), ("--eos", [1, 1, 9, 2, 9, 3, 3, 3, 9])],
+)
+def test_every_command_finds_documents_by_the_token_between_them(user, option, numbers):
+    user.write("b.bin", np.array(numbers, np.uint16).tobytes())
+    sep = ["b.bin", option, 9]
+
+    def documents(name):
+        text = "".join(map(str, np.fromfile(user.folder / name, np.uint16)))
+        return text.split("9")[1:] if option == "--bos" else text.split("9")[:-1]
+
+    whole = ["11", "2", "333"]
+    for command in ("convert", "merge"):
+        user.run(command, *sep, "-o", "c.ds", "--format", "datatrove")
+        assert np.fromfile(user.folder / "c.ds.index", np.uint64).tolist() == [3, 5, 9]
+        assert documents("c.ds") == whole
+    assert user.json("shuffle", *sep, "-o", "s.bin", "--budget", "32MiB")["items"] == 3
+    assert sorted(documents("s.bin")) == whole
+    assert user.json("sample", *sep, "-o", "s.bin", "--count", 2)["items"] == 2
+    assert len(documents("s.bin")) == 2 and set(documents("s.bin")) < set(whole)
+    user.run("split", *sep, "-o", "p{}.bin", "--parts", 2)
+    assert documents("p00000.bin") + documents("p00001.bin") == whole
+    assert user.json("dedup", *sep, "-o", "d.bin")["items"] == 3
+    assert documents("d.bin") == whole
+    lengths = user.json("stats", *sep, "--tokens")["lengths"]
+    assert (lengths["count"], lengths["min"], lengths["max"]) == (3, 2, 4)
+    other = "--eos" if option == "--bos" else "--bos"
+    said = user.run("convert", *sep, other, 9, "-o", "x.bin", code=1).stderr
+    assert "bos and eos exclude each other" in said and not (user.folder / "x.bin").exists()
+
+
 def test_merge_and_split_undo_each_other(user):
     rows = np.arange(30_000, dtype=np.float32).reshape(-1, 3)
     user.save("a.npy", rows)

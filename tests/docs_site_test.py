@@ -155,13 +155,20 @@ def test_links_work_on_github_too(page):
             assert (page.parent / urlsplit(address).path).exists(), address
 
 
+def test_links_are_found():
+    assert sum(len(LINK.findall(page.read_text())) for page in pages_of_docs()) > 200
+
+
 def test_there_are_twenty_questions_and_each_has_an_answer():
     assert len(answers()) == 20
     assert all(answers())
 
 
 def test_python_of_the_pages_compiles():
+    compiled = 0
     for page in pages_of_docs():
         for language, code in FENCE.findall(page.read_text()):
             if language == "python":
                 compile(textwrap.dedent(code), str(page), "exec")
+                compiled += 1
+    assert compiled > 50  # they were found at all

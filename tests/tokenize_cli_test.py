@@ -41,6 +41,55 @@ def test_the_tool_hands_its_words_to_python(text, tmp_path):
     assert re.match(rf"{re.escape(str(out))}: 1 documents, 9 tokens of uint16\n", said)
 
 
+def decoded(path):
+    """The texts in a file of bytes as tokens; 256 ends each."""
+    tokens = np.fromfile(path, "uint16").tolist()
+    texts = "".join("\0" if token == 256 else chr(token) for token in tokens)
+    return texts.encode("latin-1").decode().split("\0")[:-1]
+
+
+def test_what_a_file_is_and_where_its_text_lies_can_be_said(tmp_path):
+    pytest.importorskip("evenkeel")
+    path, out = tmp_path / "notes.txt", tmp_path / "o.bin"
+    path.write_text('{"body": "one", "text": 1}\n{"body": "two"}\n')
+    given = [path, "-o", out, "--tokenizer=bytes", "--workers=0"]
+    run(*given, "--input-format=jsonl", "--text-key=body")
+    assert decoded(out) == ["one", "two"]
+    run(*given)  # by its name, one document of text
+    assert decoded(out) == [path.read_text()]
+    said = run(*given, "--input-format=json", code=1).stderr
+    assert "must be one of text, jsonl, parquet, arrow; got 'json'" in said
+
+
+def test_bytes_that_are_no_text_are_an_error_or_replaced(tmp_path):
+    pytest.importorskip("evenkeel")
+    path, out = tmp_path / "latin.txt", tmp_path / "o.bin"
+    path.write_bytes(b"caf\xe9\n")
+    given = [path, "-o", out, "--tokenizer=bytes", "--workers=0"]
+    said = run(*given, code=1).stderr
+    assert "byte 3 is not UTF-8" in said and "hint: --invalid replace" in said
+    assert not out.exists()
+    run(*given, "--invalid=replace")
+    assert decoded(out) == ["caf\ufffd\n"]
+    said = run(*given, "--invalid=ignore", code=1).stderr
+    assert 'invalid must be "error" or "replace"; got \'ignore\'' in said
+    said = run(*given, "--special=keep", code=1).stderr
+    assert 'special must be "text" or "parse"; got \'keep\'' in said
+
+
+def test_documents_for_validation_go_to_the_file_that_is_named(tmp_path):
+    pytest.importorskip("evenkeel")
+    path, out, val = (tmp_path / name for name in ("n.txt", "o.bin", "v.bin"))
+    texts = [f"number {i}" for i in range(200)]
+    path.write_text("".join(text + "\n" for text in texts))
+    given = [path, "-o", out, "--tokenizer=bytes", "--workers=0", "--separator=\\n"]
+    run(*given, "--val-share=0.25", "--val-output", val)
+    assert sorted(decoded(out) + decoded(val)) == sorted(texts)
+    assert 20 <= len(decoded(val)) <= 80
+    said = run(*given, "--val-output", val, code=1).stderr
+    assert "val_output needs val_share" in said
+
+
 def test_parts_and_finish(text, tmp_path):
     pytest.importorskip("evenkeel")
     manifest = tmp_path / "m.json"

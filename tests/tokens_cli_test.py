@@ -173,6 +173,11 @@ def test_shards_are_one_stream(user):
         (["tokens.bin", "--order", "sorted"], 2, "random, shuffled, covering, blocks"),
         (["tokens.bin", "--window", "9"], 1, "belong to --order blocks"),
         (["tokens.bin", "--mixed-windows", "9"], 1, "belongs to --documents packed"),
+        (["tokens.bin", "--crop-long"], 1, "--crop-long belongs to --documents packed"),
+        (["tokens.bin", "--samples", "9"], 1, "--samples belongs to --order megatron"),
+        (["tokens.bin", "--bos", "9"], 1, "belong to --documents"),
+        (["tokens.bin", "--eos", "9"], 1, "--documents mask, start, packed or whole selects"),
+        (["tokens.bin", "--documents-index", "."], 1, "belong to --documents"),
         (
             ["tokens.bin", "--order", "blocks", "--documents", "packed", "--block", "9"],
             1,
@@ -196,6 +201,46 @@ def test_mistakes_are_told(user, tokens, args, code, words):
 def test_json_is_json(user, tokens):
     done = user.run("explain", tokens, "--json")
     assert json.loads(done.stdout)["step"] == 0
+
+
+@pytest.mark.parametrize("option", ["--bos", "--eos"])
+def test_documents_between_tokens_are_found_and_their_index_goes_where_it_is_wanted(user, option):
+    """Token 9 begins or ends each document; others are above it."""
+    lengths = np.random.default_rng(1).integers(2, 60, 300)
+    numbers = np.full(lengths.sum(), 100, "<u2")
+    ends = np.cumsum(lengths)
+    starts = ends - lengths
+    numbers[starts if option == "--bos" else ends - 1] = 9
+    name = f"sep{option[2:]}.bin"
+    user.write(name, numbers.tobytes())
+    folder = user.folder / f"index{option}"
+    folder.mkdir()
+    user.own(folder)
+    options = [name, "--batch-size", 6, "--block-size", 16, option, 9, "--documents-index", folder]
+    rows = explain(user, *options, "--documents", "start", "--step", 3)["rows"]
+    assert len(rows) == 6
+    for row in rows:
+        first = row["documents"][0]
+        assert row["start"] == starts[first["document"]] and first["from"] == 0
+    (index,) = folder.iterdir()
+    assert index.name.startswith(name) and index.name.endswith(f".{option[2:]}9.documents")
+    assert not list(user.folder.glob(f"{name}.*"))
+    done = user.run("batches", *options, "--documents", "mask", "--steps", 1)
+    assert f"{option} 9 --documents-index {folder}" in done.stderr  # the next command is whole
+    assert list(folder.iterdir()) == [index]
+
+
+def test_samples_are_those_of_a_number_for_megatron(user):
+    from shuffle_cli_test import megatron
+
+    megatron(user, "corpus", np.arange(1, 60))
+    options = ["corpus.idx", "--order", "megatron", "--batch-size", 3, "--block-size", 16]
+    figures = user.json("batches", *options, "--samples", 900, "--steps", 300)
+    assert "megatron samples=900 " in figures["state"]
+    assert user.json("batches", *options, "--steps", 30)["state"] != figures["state"]
+    done = user.run("batches", *options, "--samples", 900, "--steps", 1)
+    assert "--samples 900" in done.stderr
+    assert len(explain(user, *options, "--samples", 900, "--step", 299)["rows"]) == 3
 
 
 def test_documents_are_shown_and_explained(user):

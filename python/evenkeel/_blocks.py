@@ -193,8 +193,7 @@ class InBlocks(Stepping):
                 if name == "streams":
                     hint = f"pass streams={there}"
                 raise ValueError(
-                    f"load: the state has {name} {there:,}, this loader has {here:,}\n"
-                    f"hint: {hint}"
+                    f"load: the state has {name} {there:,}, this loader has {here:,}\nhint: {hint}"
                 )
 
 

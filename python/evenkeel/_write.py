@@ -395,7 +395,17 @@ class TokenWriter(_Writer):
                 f"write {printable(self._path)}: whole documents must be an array of {self._dtype}"
                 f" with one axis; got {array.dtype} of shape {array.shape}"
             )
-        counts = np.ascontiguousarray(lengths, np.int64)
+        given = np.asarray(lengths)
+        if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
+            raise TypeError(
+                f"write {printable(self._path)}: lengths of documents must be integers with one"
+                f" axis; got {given.dtype} of shape {given.shape}"
+            )
+        counts = np.ascontiguousarray(given, np.int64)
+        if counts.size and int(counts.min()) < 0:  # before any of the documents is written
+            raise ValueError(
+                f"write {printable(self._path)}: the length of a document is {int(counts.min()):,}"
+            )
         if int(counts.sum()) != len(array):
             raise ValueError(
                 f"write {printable(self._path)}: {len(counts):,} documents have"

@@ -38,8 +38,11 @@ def test_every_row_comes_once_and_each_epoch_is_another_order(path):
 
 
 def test_the_index_is_the_rows(path):
+    seen = 0
     for index, rows in opened(path).batches(777, shuffle="blocks", with_index=True):
         assert (rows == index[:, None]).all()
+        seen += len(index)
+    assert seen == len(opened(path))
 
 
 def test_data_that_fits_the_budget_comes_in_the_same_order(path):

@@ -95,7 +95,8 @@ def test_samples_are_what_numpy_says(tmp_path_factory, lengths, block, samples, 
         assert loader.explain(0)[0]["start"] == expected[0, 0]
 
 
-def test_ten_sets_are_blended_as_numpy_adds(tmp_path):
+@pytest.mark.parametrize("surplus", [None, 0, 0.7])
+def test_ten_sets_are_blended_as_numpy_adds(tmp_path, surplus):
     """From eight weights on, NumPy's sum is not from left to right."""
     weights = [0.1, 0.7, 1 / 3, 2.2, 0.05, 1.1, 0.9, 0.3, 0.017, 1.3]
     pairs, expected = [], []
@@ -105,9 +106,11 @@ def test_ten_sets_are_blended_as_numpy_adds(tmp_path):
         lengths = np.random.RandomState(number).randint(1, 30, 50)
         prefix = write(tmp_path / str(number), lengths, 10_000 * number)
         pairs.append((evenkeel.tokens(prefix, budget="4MiB"), weight))
-        built = int(np.ceil(sizes[number] * 1.005))
+        built = int(np.ceil(sizes[number] * (1.005 if surplus is None else 1 + surplus)))
         expected.append(reference(lengths, 8, built, 42, 10_000 * number))
-    with evenkeel.TokenLoader(pairs, 1, 8, order="megatron", seed=42, samples=600) as loader:
+    options = {} if surplus is None else {"surplus": surplus}
+    options |= {"order": "megatron", "seed": 42, "samples": 600}
+    with evenkeel.TokenLoader(pairs, 1, 8, **options) as loader:
         assert len(loader) == sum(sizes)
         wanted = [expected[chosen][index] for chosen, index in greedy(normal, sum(sizes))]
         np.testing.assert_array_equal(all_rows(loader), wanted)
@@ -149,6 +152,8 @@ def test_workers_take_the_same_samples(tmp_path):
         ({"documents": "mask"}, 'takes no documents="mask"'),
         ({"seed": 2**32}, "below 2^32"),
         ({"samples": 0}, "samples must be 1 or more"),
+        ({"surplus": -0.5}, "the surplus must be 0 or more; got -0.5"),
+        ({"surplus": float("nan")}, "the surplus must be 0 or more; got nan"),
         ({"order": "shuffled", "samples": 9}, 'samples belongs to order="megatron"'),
         ({"block_size": 10**6}, "take a smaller block_size"),
         ({"batch_size": 10**4}, "less than one step"),

@@ -277,6 +277,32 @@ def test_what_fits_is_left_alone(tmp_path):
     assert m.guard.report()["bytes_released"] == 0
 
 
+@pytest.mark.not_emulated("there is no cachestat")
+def test_a_guard_that_keeps_the_cache_releases_resident_pages_alone(tmp_path, python):
+    path = large(tmp_path / "x.bin", 64)
+    said = python(
+        """
+        import sys, time, evenkeel, evenkeel._core
+        def resident():
+            with open("/proc/self/status") as status:
+                return int(status.read().split("RssFile:")[1].split()[0]) << 10
+        guard = evenkeel.Guard(sys.argv[2], keep_cache=True)
+        m = evenkeel.memmap(sys.argv[1], "int64", "r", budget=guard)
+        before = resident()
+        assert int(m.sum()) == (len(m) - 1) * len(m) // 2
+        until = time.monotonic() + 60
+        while resident() > before + (16 << 20) and time.monotonic() < until:
+            time.sleep(0.01)
+        print(resident() - before, evenkeel._core.cached_bytes(sys.argv[1].encode()))
+        """,
+        path,
+        "8MiB",
+    )
+    resident, cached = map(int, said.split())
+    assert resident <= 16 * MIB  # the budget, and code that ran for the first time
+    assert cached > 60 * MIB  # the kernel may have evicted some
+
+
 def test_children_of_fork_are_guarded_too(tmp_path, python):
     path = large(tmp_path / "x.bin", 64)
     python(

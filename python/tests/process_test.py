@@ -120,6 +120,8 @@ def test_closing_while_others_read(features):
             except ValueError as error:
                 if "close" not in str(error):
                     wrong.append(error)
+            finally:
+                begun.set()  # also if it ends before its first row
 
         threads = [threading.Thread(target=work) for _ in range(3)]
         for thread in threads:

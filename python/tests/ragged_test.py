@@ -57,9 +57,12 @@ def test_dense_rows_of_a_sparse_matrix(matrix, numbers):
 def test_sparse_rows_are_matrices_of_scipy(matrix, numbers):
     pytest.importorskip("scipy", reason="scipy is not installed")
     dense, arrays = matrix
+    seen = []
     for batch, row in evenkeel.Loader((evenkeel.csr(*arrays, columns=COLUMNS), numbers), 32):
         assert batch.shape == (len(row), COLUMNS)
         assert (batch.toarray() == dense[row]).all()
+        seen += row.tolist()
+    assert sorted(seen) == list(range(ROWS))
 
 
 def test_sparse_rows_in_blocks_lie_in_the_memory_of_the_batch(matrix, numbers):

@@ -1,5 +1,6 @@
 """evenkeel.create and evenkeel.TokenWriter."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -252,6 +253,51 @@ def test_tokens_that_do_not_fit_are_refused(folder):
         evenkeel.TokenWriter("t.bin", format="arrow")
 
 
+@pytest.mark.parametrize("format", ["nanogpt", "megatron", "datatrove"])
+@pytest.mark.parametrize("eot", [None, 9])
+def test_whole_documents_in_one_call_are_those_that_are_ended_one_by_one(folder, format, eot):
+    lengths = np.array([3, 0, 5, 1])
+    tokens = np.arange(9, dtype=np.uint16)
+    made = []
+    for way in ("together", "each"):
+        os.mkdir(way)
+        name = "t.ds" if format == "datatrove" else "t.bin"
+        with evenkeel.TokenWriter(f"{way}/{name}", format=format, eot=eot) as w:
+            if way == "together":
+                w.append_documents(tokens[:8], lengths[:3])
+                w.append_documents(tokens[8:], lengths[3:])
+                w.append_documents(tokens[:0], [])
+            else:
+                for one in np.split(tokens, np.cumsum(lengths)[:-1]):
+                    w.append(one)
+                    w.end_document()
+            assert w.documents == (4 if eot else 3)  # an empty document needs a token
+        made.append({path.name: path.read_bytes() for path in (folder / way).iterdir()})
+    assert made[0] == made[1] and len(made[0]) >= 1
+
+
+@pytest.mark.parametrize(
+    ("tokens", "lengths", "error", "message"),
+    [
+        (np.uint16([1, 2, 3]), [1, 1], ValueError, "2 documents have 2 tokens in all; got 3"),
+        (np.uint16([1, 2, 3]), [2, -1, 2], ValueError, "the length of a document is -1"),
+        (np.uint16([1, 2, 3]), [1.5, 1.7, 1.0], TypeError, "integers with one axis; got float64"),
+        (np.uint16([1, 2, 3]), [[1, 2]], TypeError, r"one axis; got int64 of shape \(1, 2\)"),
+        (np.int64([1, 2, 3]), [1, 2], TypeError, "an array of uint16 with one axis; got int64"),
+        (np.uint16([[1, 2, 3]]), [1, 2], TypeError, r"uint16 of shape \(1, 3\)"),
+    ],
+)
+def test_documents_that_do_not_fit_their_lengths_are_refused_whole(
+    folder, tokens, lengths, error, message
+):
+    with evenkeel.TokenWriter("t.bin", format="nanogpt") as w:
+        with pytest.raises(error, match="write t.bin: .*" + message):
+            w.append_documents(tokens, lengths)
+        assert (w.documents, w.tokens) == (0, 0)  # nothing of it was written
+        w.append_documents(np.uint16([7]), [1])
+    assert (folder / "t.bin").read_bytes() == b"\7\0"
+
+
 def test_ctrl_c_ends_a_writer(folder):
     program = """if True:
         import evenkeel, numpy
@@ -270,9 +316,13 @@ def test_ctrl_c_ends_a_writer(folder):
         stderr=subprocess.PIPE,
         text=True,
     )
-    child.stdout.readline()
-    child.send_signal(signal.SIGINT)
-    _, err = child.communicate(timeout=60)
+    try:
+        assert child.stdout.readline() == "ready\n"
+        child.send_signal(signal.SIGINT)
+        _, err = child.communicate(timeout=60)
+    finally:  # else it would fill the disk
+        child.kill()
+        child.wait()
     assert "KeyboardInterrupt" in err
     assert names(folder) == []
 

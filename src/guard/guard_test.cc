@@ -32,6 +32,16 @@ std::uint64_t entries_of(const char* folder) {
 
 std::uint64_t threads_of_process() { return entries_of("/proc/self/task"); }
 
+// Without any guard. The entry of a thread goes soon after the join, also of one that an earlier
+// test has ended.
+std::uint64_t threads_without_guards() {
+  std::thread([] {}).join();  // ThreadSanitizer starts a thread of its own with the first
+  constexpr std::uint64_t kThreads = kUnderTsan ? 2 : 1;
+  EXPECT_TRUE(until([] { return threads_of_process() == kThreads; }, [] {}))
+      << threads_of_process();
+  return kThreads;
+}
+
 TEST(Guard, ATinyBudgetIsRefused) { EXPECT_THROW(Guard({.budget = 1_MiB}), Error); }
 
 TEST(Guard, WithoutMappingsItDoesNothing) {
@@ -74,7 +84,8 @@ TEST(Guard, PagesCachedBeforeAreNotInTheGuardedPeak) {
   guard.add(map.guarded(true));
   ASSERT_TRUE(until([&] { return guard.report().cached <= 8_MiB; }, [] {}));
   const GuardReport report = guard.report();
-  EXPECT_EQ(report.peak_cached, 32_MiB);
+  EXPECT_GT(report.peak_cached, 31_MiB);  // the kernel may have evicted a page before
+  EXPECT_LE(report.peak_cached, 32_MiB);
   EXPECT_LE(report.guarded_peak, 8_MiB);
   EXPECT_FALSE(says(report, "was exceeded"));
 }
@@ -86,9 +97,10 @@ TEST(Guard, PagesResidentBeforeAreNotInTheGuardedPeak) {
   EXPECT_EQ(wrong_in_scan(map, file.words()), 0u);
   Guard guard({.budget = 8_MiB, .keep_cache = true, .access = GuardAccess::kLeave});
   guard.add(map.guarded(true));
-  ASSERT_TRUE(until([&] { return guard.report().bytes_released >= 64_MiB; }, [] {}));
+  // The kernel may have evicted a page before, which is then not the guard's to release.
+  ASSERT_TRUE(until([&] { return guard.report().bytes_released > 63_MiB; }, [] {}));
   const GuardReport report = guard.report();
-  EXPECT_GE(report.peak_cached, 64_MiB);
+  EXPECT_GT(report.peak_cached, 63_MiB);
   EXPECT_LE(report.guarded_peak, 8_MiB);
   EXPECT_FALSE(says(report, "was exceeded"));
 }
@@ -355,8 +367,7 @@ TEST(Guard, RemovingTheLastMappingEndsTheThread) {
   const NumberFile file(8_MiB);
   const TestMapping one(file), two(file);
   Guard guard(kSmall);
-  std::thread([] {}).join();  // sanitizers start a thread of their own with the first
-  const std::uint64_t before = threads();
+  const std::uint64_t before = threads_without_guards();
   guard.add(one.guarded(true));
   guard.add(two.guarded(true));
   EXPECT_EQ(threads(), before + 1);
@@ -372,8 +383,7 @@ TEST(Guard, RemovingTheLastMappingEndsTheThread) {
 TEST(Guard, AllGuardsOfAProcessShareOneThread) {
   const NumberFile file(8_MiB);
   const TestMapping one(file), two(file);
-  std::thread([] {}).join();  // sanitizers start a thread of their own with the first
-  const std::uint64_t before = threads_of_process();
+  const std::uint64_t before = threads_without_guards();
   Guard first(kSmall), second(kSmall);
   first.add(one.guarded(true));
   second.add(two.guarded(true));

@@ -115,9 +115,10 @@ TEST_F(MemoryGuard, AFileThatFitsIsLeftAlone) {
   const GuardReport report = guard.report();
   EXPECT_EQ(report.bytes_released, 0u);
   EXPECT_EQ(report.switches_to_random, 0u);
-  EXPECT_EQ(report.looks, 1u);  // made by report()
-  EXPECT_EQ(report.cached, 64_MiB);
-  EXPECT_EQ(small.cached(), 64_MiB);
+  EXPECT_EQ(report.looks, 1u);       // made by report()
+  EXPECT_GT(report.cached, 63_MiB);  // the kernel may have evicted a page, the guard has not
+  EXPECT_LE(report.cached, 64_MiB);
+  EXPECT_GT(small.cached(), 63_MiB);
 }
 
 TEST_F(MemoryGuard, KeepingTheCacheBoundsResidentPagesAlone) {

@@ -28,6 +28,7 @@ TEST(MemoryFileCache, DropEmptiesAndReadingFills) {
 
 TEST(MemoryFileCache, MincoreAgreesWithCachestat) {
   const TempFile file(5_MiB + 123);
+  file.read_through();
   const Fd fd = open_readable(file.path());
   const auto now = file_cache_of(fd.get());
   const auto slow = file_cache_by_mincore(fd.get());

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/fd.h"
+#include "meter/file_cache.h"
 
 namespace evenkeel {
 
@@ -34,11 +35,17 @@ class TempFile {
 
   const std::string& path() const { return path_; }
 
+  // Reads all of it into the page cache. The kernel may evict a page at any time (DAMON does so
+  // with plenty of memory free), so this reads again until all of it is cached.
   void read_through() const {
     const Fd fd = open_readable(path_);
     std::vector<std::byte> block(1 << 20);
-    std::uint64_t at = 0;
-    while (const std::size_t got = read_upto(fd.get(), at, block, path_)) at += got;
+    for (int tries = 0; tries < 10; ++tries) {
+      std::uint64_t at = 0;
+      while (const std::size_t got = read_upto(fd.get(), at, block, path_)) at += got;
+      const auto now = file_cache_of(fd.get());
+      if (!now || now->cached >= at) return;  // or nobody can tell
+    }
   }
 
  private:

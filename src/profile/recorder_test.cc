@@ -89,11 +89,12 @@ TEST(MemoryRecorder, SeesEachKindGrowInTheNextSample) {
   const ProfileSample before = recorder.latest();
   child.step();
   recorder.sample();
-  EXPECT_NEAR(double(recorder.latest().anon - before.anon), 16_MiB, 0.02 * 16_MiB);
+  // The kernel counts in batches for each processor, and the child may have changed processors.
+  EXPECT_NEAR(double(recorder.latest().anon - before.anon), 16_MiB, 0.125 * 16_MiB);
   EXPECT_EQ(recorder.latest().shmem, before.shmem);
   child.step();
   recorder.sample_all();  // sample() may count it as file: see ProcessTree::sample_resident
-  EXPECT_EQ(recorder.latest().shmem, before.shmem + 8_MiB);
+  EXPECT_NEAR(double(recorder.latest().shmem - before.shmem), 8_MiB, 0.125 * 8_MiB);
 }
 
 TEST(Recorder, AProcessThatHasEndedEndsTheRun) {
@@ -213,8 +214,9 @@ TEST(MemoryRecorder, OnlyPagesAddedToTheCacheCount) {
   std::string bytes(8_MiB, '\0');
   ASSERT_EQ(::read(fd.get(), bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
   recorder.sample_all();
-  EXPECT_EQ(recorder.latest().cache, 8_MiB);
-  EXPECT_GE(recorder.latest().memory(), 8_MiB);
+  EXPECT_GT(recorder.latest().cache, 7_MiB);  // the kernel may have evicted a page
+  EXPECT_LE(recorder.latest().cache, 8_MiB);
+  EXPECT_GE(recorder.latest().memory(), recorder.latest().cache);
   EXPECT_EQ(recorder.finish().files.at(0).cached_before, 0u);
 }
 
