@@ -31,8 +31,8 @@ LoaderOptions LoaderWords::options() const {
   }
   if (mode == DocumentMode::kNone && (documents.bos || documents.eos || !documents.index.empty())) {
     throw Error(ErrorKind::kInvalid, "documents",
-                "--bos, --eos and --documents-index have no effect without --documents")
-        .hint("--documents mask shows where documents begin");
+                "--bos, --eos and --documents-index belong to --documents")
+        .hint("--documents mask, start, packed or whole selects what to do with documents");
   }
   if (options.megatron.samples > 0 && options.order != CropOrder::kMegatron) {
     throw Error(ErrorKind::kInvalid, "order", "--samples belongs to --order megatron");
@@ -48,18 +48,6 @@ LoaderOptions LoaderWords::options() const {
     throw Error(ErrorKind::kInvalid, "order",
                 "--block, --window and --streams belong to --order blocks")
         .hint("--window also belongs to --documents packed and whole");
-  }
-  const DocumentOptions& documents = options.documents;
-  if (mode == DocumentMode::kNone && (documents.bos || documents.eos || !documents.index.empty())) {
-    throw Error(ErrorKind::kInvalid, "documents",
-                "--bos, --eos and --documents-index belong to --documents")
-        .hint("--documents mask, start, packed or whole selects what to do with documents");
-  }
-  if (documents.crop_long && mode != DocumentMode::kPacked) {
-    throw Error(ErrorKind::kInvalid, "documents", "--crop-long belongs to --documents packed");
-  }
-  if (options.megatron.samples > 0 && options.order != CropOrder::kMegatron) {
-    throw Error(ErrorKind::kInvalid, "order", "--samples belongs to --order megatron");
   }
   if (mode == DocumentMode::kPacked && options.blocks.block_rows > 0) {
     throw Error(ErrorKind::kInvalid, "order",

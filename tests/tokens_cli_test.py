@@ -173,11 +173,7 @@ def test_shards_are_one_stream(user):
         (["tokens.bin", "--order", "sorted"], 2, "random, shuffled, covering, blocks"),
         (["tokens.bin", "--window", "9"], 1, "belong to --order blocks"),
         (["tokens.bin", "--mixed-windows", "9"], 1, "belongs to --documents packed"),
-        (["tokens.bin", "--crop-long"], 1, "--crop-long belongs to --documents packed"),
-        (["tokens.bin", "--samples", "9"], 1, "--samples belongs to --order megatron"),
-        (["tokens.bin", "--bos", "9"], 1, "belong to --documents"),
         (["tokens.bin", "--eos", "9"], 1, "--documents mask, start, packed or whole selects"),
-        (["tokens.bin", "--documents-index", "."], 1, "belong to --documents"),
         (
             ["tokens.bin", "--order", "blocks", "--documents", "packed", "--block", "9"],
             1,
