@@ -50,8 +50,8 @@ void shrink(std::vector<std::uint64_t>& shares, std::uint64_t sum) {
 }
 
 // Rounds down, with at least one for every set that has a weight. Of few sets, the largest absorbs
-// the difference: less than a thousandth of its share. States of version 0.1 depend on that. Of many
-// sets, those with the largest remainders get one more; of equal ones, the first.
+// the difference: less than a thousandth of its share. States of version 0.1 depend on that. Of
+// many sets, those with the largest remainders get one more; of equal ones, the first.
 std::vector<std::uint64_t> rounded_shares(const std::vector<double>& parts) {
   std::vector<std::uint64_t> shares;
   std::vector<double> remainders;
