@@ -135,8 +135,10 @@ TEST_F(LayoutTest, NpyHeaderIsNeverReadAsData) {
   for (const FormatOptions& options : given) {
     const auto error = refusal_of({a}, options);
     EXPECT_EQ(error.kind(), ErrorKind::kInvalid);
-    EXPECT_THAT(error.what(), AllOf(HasSubstr("says float32 of shape (8,)"),
-                                    HasSubstr("but " + options.dtype->name())));
+    const bool alike = options.dtype->size == 4;  // then the shape may be what is wrong
+    EXPECT_THAT(error.what(),
+                HasSubstr(alike ? "the NPY header defines them: float32 of shape (8,)"
+                                : "says float32 of shape (8,), but " + options.dtype->name()));
     EXPECT_THAT(error.hint_text(), HasSubstr("offset=" + std::to_string(bytes.size() - 32)));
   }
   EXPECT_THAT(refusal_of({a}, given[4]).what(), HasSubstr("uint8 of shape (4, 8)"));
