@@ -264,7 +264,7 @@ def test_doctor_looks_at_the_machine_and_the_disk(user, features):
 
 
 def test_doctor_of_nothing_is_an_error(user):
-    assert user.run("doctor", "/nonexistent", code=1).stderr.startswith("evenkeel: ")
+    assert user.run("doctor", user.folder / "nothing", code=1).stderr.startswith("evenkeel: ")
 
 
 def test_doctor_of_a_folder_that_may_not_be_written_says_so(user):
