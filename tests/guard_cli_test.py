@@ -397,7 +397,10 @@ def test_the_summary_is_short_and_whole(user, program, numbers):
     assert lines[0].startswith("guard: exit code 0 after ") and lines[0].endswith("budget 8 MiB")
     for word in ("mapped files", "released", "read from disk", "peak RSS", "access", "cost"):
         assert sum(line.startswith(f"  {word} ") for line in lines) == 1, said
-    assert len(lines) <= 9, said
+    # On a busy machine, a program that takes 0.2 s may end before its pages are released, which a
+    # note of two lines says.
+    noted = 2 * any(line.startswith("  note: the budget of 8 MiB was exceeded") for line in lines)
+    assert len(lines) <= 9 + noted, said
 
 
 # ---- a running process
