@@ -148,7 +148,7 @@ class TokenIterableDataset(_StepDataset):
     """The batches of a TokenLoader, for DataLoader(dataset, batch_size=None, num_workers=k).
 
     Workers take the steps in turn, so the batches and their order are the same for any number of
-    workers, by fork and by spawn. Each worker has the whole budget of the tokens : divide the
+    workers, by fork and by spawn. Each worker has the whole budget of the tokens: divide the
     memory you have by the number of workers. With order="blocks" each worker reads and holds the
     windows of its rank whole, so one worker is enough.
 
