@@ -5,8 +5,13 @@ import sys
 import pytest
 from profile_help import FILE_MIB, MIB, drop_from_cache, profile, write_data
 
+# Ends when the profiler has taken more samples of all nine processes, however busy the machine is.
 FORKING = """
-import mmap, os, sys
+import mmap, os, time
+def samples():
+    tasks = f"/proc/{os.getppid()}/task"
+    fields = " ".join(open(f"{tasks}/{task}/status").read() for task in os.listdir(tasks)).split()
+    return sum(int(n) for name, n in zip(fields, fields[1:]) if name == "voluntary_ctxt_switches:")
 pages = mmap.mmap(-1, 96 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 for at in range(0, len(pages), 4096):
     pages[at] = 1
@@ -16,8 +21,9 @@ for _ in range(8):
         os.close(go)
         os.read(wait, 1)
         os._exit(0)
-import time
-time.sleep(1)
+enough = samples() + 40
+while samples() < enough:
+    time.sleep(0.05)
 """
 
 
