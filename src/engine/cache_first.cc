@@ -15,12 +15,12 @@
 #include "base/mutex.h"
 #include "base/per_process.h"
 #include "base/readahead.h"
-#include "engine/cache.h"
 #include "engine/copy_team.h"
 #include "engine/engines.h"
 #include "engine/files.h"
 #include "engine/free_signal.h"
 #include "engine/mapping.h"
+#include "engine/page_cache.h"
 #include "evenkeel/error.h"
 
 namespace evenkeel {

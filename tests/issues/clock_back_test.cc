@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/fd.h"
-#include "engine/cache.h"
+#include "engine/page_cache.h"
 #include "tests/fault_script.h"
 #include "tests/temp_folder.h"
 
