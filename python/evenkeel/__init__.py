@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from evenkeel._array import Array as Array
-    from evenkeel._array import info as info
-    from evenkeel._array import open as open
     from evenkeel._batches import Batches as Batches
     from evenkeel._blocks import ShuffleWarning as ShuffleWarning
     from evenkeel._core import Budget as Budget
@@ -29,6 +27,8 @@ if TYPE_CHECKING:
     from evenkeel._memmap import govern as govern
     from evenkeel._memmap import memmap as memmap
     from evenkeel._metrics import metrics as metrics
+    from evenkeel._open import info as info
+    from evenkeel._open import open as open
     from evenkeel._profile import mark as mark
     from evenkeel._profile import profile as profile
     from evenkeel._ragged import csr as csr
@@ -63,14 +63,14 @@ _HOME = {
     "create": "_write",
     "csr": "_ragged",
     "govern": "_memmap",
-    "info": "_array",
+    "info": "_open",
     "Loader": "_rows",
     "load_safetensors": "_weights",
     "Manifest": "_manifest",
     "mark": "_profile",
     "memmap": "_memmap",
     "metrics": "_metrics",
-    "open": "_array",
+    "open": "_open",
     "plan": "_tokenize.api",
     "plan_shuffle": "_shuffle",
     "profile": "_profile",

@@ -13,10 +13,9 @@ from numpy.lib import format as npy
 from numpy.typing import ArrayLike, NDArray
 
 from evenkeel import _core
-from evenkeel._array import AnyBudget
 from evenkeel._closing import Closing
 from evenkeel._core import Budget
-from evenkeel._files import PathLike, dtype_of, name_for_reader, printable
+from evenkeel._files import AnyBudget, PathLike, dtype_of, name_for_reader, printable
 from evenkeel._stepping import text, whole
 
 # Rows are converted this many bytes at a time.

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from evenkeel._array import AnyBudget
-from evenkeel._files import PathLike, printable
+from evenkeel._files import AnyBudget, PathLike, printable
 from evenkeel._manifest import Manifest, Progress, scratch_of, write_json
 from evenkeel._stepping import whole
 from evenkeel._tokenize import encoders

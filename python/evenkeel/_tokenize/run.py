@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from evenkeel._array import AnyBudget
 from evenkeel._core import Budget
-from evenkeel._files import printable
+from evenkeel._files import AnyBudget, printable
 from evenkeel._manifest import Progress, callback, read_json, write_json
 from evenkeel._stepping import whole
 from evenkeel._tokenize import encoders
