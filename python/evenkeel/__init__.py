@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from evenkeel._weights import Weights as Weights
     from evenkeel._weights import load_safetensors as load_safetensors
     from evenkeel._write import ArrayWriter as ArrayWriter
-    from evenkeel._write import TokenWriter as TokenWriter
     from evenkeel._write import create as create
+    from evenkeel._write_tokens import TokenWriter as TokenWriter
     from evenkeel.torch import RowIterableDataset as RowIterableDataset
     from evenkeel.torch import TokenDataset as TokenDataset
     from evenkeel.torch import TokenIterableDataset as TokenIterableDataset
@@ -85,7 +85,7 @@ _HOME = {
     "TokenLoader": "_loader",
     "Tokens": "_tokens",
     "tokenize": "_tokenize.api",
-    "TokenWriter": "_write",
+    "TokenWriter": "_write_tokens",
     "tokens": "_tokens",
     "Weights": "_weights",
 }

@@ -17,7 +17,7 @@ from evenkeel._tokenize import encoders
 from evenkeel._tokenize.inputs import Span, cut
 from evenkeel._tokenize.job import Job
 from evenkeel._tokenize.run import COUNTS, finished_report, report_of, report_path, run
-from evenkeel._write import TokenWriter
+from evenkeel._write_tokens import TokenWriter
 
 _MERGED = 8 << 20  # bytes of tokens that are copied at a time
 

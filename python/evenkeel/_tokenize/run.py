@@ -20,7 +20,7 @@ from evenkeel._tokenize.documents import Position, TooLong, items, span_bytes
 from evenkeel._tokenize.inputs import PIECE, Span
 from evenkeel._tokenize.job import Job, tokens_at
 from evenkeel._tokenize.pool import WINDOW, Alone, Pool
-from evenkeel._write import TokenWriter
+from evenkeel._write_tokens import TokenWriter
 
 MIB = 1 << 20
 _WRITER = 16 * MIB
