@@ -81,7 +81,7 @@ class Array(Closing, Reductions):
     ) -> None:
         # `reader`, if given, reads the same array; the rest, or `reopen`, says how to open it
         # again.
-        told = dtype_of(dtype) if dtype is not None else stored_dtype(paths)
+        known = dtype_of(dtype) if dtype is not None else stored_dtype(paths)
         self._reopen = reopen
         lengths = [] if shape is None else _lengths(shape)
         without_axes = shape is not None and not lengths
@@ -99,7 +99,7 @@ class Array(Closing, Reductions):
             paths,
             Budget(budget),
             engine_name(engine),
-            None if told is None else name_for_reader(told),
+            None if known is None else name_for_reader(known),
             [1] if without_axes else lengths,  # for the reader, [] means: as long as the file
             whole_number("offset", offset),
             cache_bytes(cache),
@@ -107,7 +107,7 @@ class Array(Closing, Reductions):
             disk_cache(cache),
         )
         self._shape = () if without_axes else self._reader.shape
-        self._dtype = np.dtype(self._reader.dtype) if told is None else told
+        self._dtype = np.dtype(self._reader.dtype) if known is None else known
         self._shape_alone = shape_alone(self._shape)
         self._row_shape = self._shape[1:]
         self._row_bytes = math.prod(self._row_shape) * self._dtype.itemsize
